@@ -128,6 +128,39 @@ type turning struct {
 	memory        Micros // how long a key is remembered whose bucket is empty
 	known         Micros // a key that is not remembered was called then at the latest
 	latest, first Micros // the last change of paces, and the one before it
+	former        []Former
+}
+
+// Former are rules that calls were made by, until a time.
+type Former struct {
+	Rules Rules
+	Until Micros
+}
+
+// Former tells by what rules former processes made calls. Of a key that had another rate then nothing is known: it may have been called
+// until the end. It must come after Restore and before the first Reserve.
+func (m *Memory) Former(former []Former) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := &m.engine
+	now := e.tick(m.now())
+	for _, f := range former {
+		f.Until = min(f.Until, now) + Micros(ceilMicros(f.Rules.Jitter))
+		if f.Until+e.turning.memory > now && f.Rules.KeyPaces() != e.rules.KeyPaces() {
+			e.turning.former, e.turning.latest = append(e.turning.former, f), max(e.turning.latest, f.Until)
+		}
+	}
+}
+
+// called is when a key that is not remembered was called at the latest.
+func (t *turning) called(key string, now Micros, own *pace) Micros {
+	last := t.known
+	for i := range t.former {
+		if f := &t.former[i]; f.Until > last && own.clear(f.Until) > now && f.Rules.pace(f.Rules.For(key).Rate) != *own {
+			last = f.Until
+		}
+	}
+	return last
 }
 
 // turn notes that keys go by other rates from now on. Calls of before may come by so much later than the new rates reckon with.
@@ -139,14 +172,16 @@ func (t *turning) turn(now, memory, later Micros) {
 }
 
 // open brings a key's state to its present pace.
-func (t *turning) open(key *keyState, now, front Micros, own pace) {
+func (t *turning) open(name string, key *keyState, now, front Micros, own pace) {
 	switch {
 	case key.pace == own:
 		return
 	case key.pace != (pace{}) && key.end() >= t.known: // another may have been forgotten, as this one might
 		key.carry(now, max(front, t.first), key.pace, own, own.sees(t.first, now))
-	case own.clear(t.known) > now:
-		key.tat, key.rem = own.after(t.known), 0
+	default:
+		if last := t.called(name, now, &own); own.clear(last) > now {
+			key.tat, key.rem = own.after(last), 0
+		}
 	}
 	key.pace, key.last = own, 0
 }

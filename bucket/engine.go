@@ -107,7 +107,7 @@ func (e *engine) reserve(now Micros, a *Ask) Answer {
 	}
 	state, place := e.keys.open(a.Key, now, e.turning.memory)
 	key := &state
-	e.turning.open(key, now, now+Micros(ceilMicros(a.Horizon)), own)
+	e.turning.open(a.Key, key, now, now+Micros(ceilMicros(a.Horizon)), own)
 	if a.Floor > key.end() {
 		key.gcra, key.last = gcra{tat: min(a.Floor, maxMicros)}, 0
 	}

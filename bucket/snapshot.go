@@ -33,6 +33,7 @@ import (
 type Snapshot struct {
 	Made  Micros          `json:"made"`
 	Until Micros          `json:"until"`           // no slot after this was granted
+	Late  Micros          `json:"late,omitempty"`  // how much later a call may come
 	Open  int64           `json:"open,omitempty"`  // calls that may be under way
 	Lease Micros          `json:"lease,omitempty"` // until when
 	Limit []LimitSnapshot `json:"limits,omitempty"`
@@ -126,6 +127,7 @@ func (e *engine) checkpoint(now Micros, ahead time.Duration) Snapshot {
 	now = e.tick(now)
 	e.permits.expire(now)
 	s := Snapshot{Made: now, Until: now.Add(ahead), Open: e.permits.open(), Lease: e.permits.latest}
+	s.Late = max(Micros(ceilMicros(e.rules.Jitter)), e.arrived-s.Until)
 	if e.claims != nil {
 		s.dropped = e.claims.dropped
 	}
@@ -250,30 +252,32 @@ func (e *engine) restore(now Micros, s Snapshot) time.Duration {
 	s.Until -= min(early, s.Until)
 	e.claims = &claims{ghosts: s.Open, gone: s.Lease - early}
 	if s.Until > 0 {
-		e.arrived = max(e.arrived, s.Until+Micros(ceilMicros(e.rules.Jitter)))
+		e.arrived = max(e.arrived, s.Until+s.Late)
 	}
 	for i := range e.shared {
-		e.shared[i].owe(now, s.Until, e.asked)
+		e.shared[i].owe(now, e.arrived, e.asked)
 		for _, old := range s.Limit {
 			if old.Name == e.shared[i].Name {
-				e.shared[i].restore(now, s.Until, old, early)
+				e.shared[i].restore(now, max(s.Until, e.arrived), old, early)
 			}
 		}
 	}
 	return Micros(0).Until(early)
 }
 
-// restore takes over what a snapshot says, whose clock was so much ahead of this one. Calendars go by the wall all the same.
-func (l *sharedLimit) restore(now, until Micros, s LimitSnapshot, ahead Micros) {
+// restore takes over what a snapshot says, whose clock was so much ahead of this one. Calendars go by the wall all the same. arrived is
+// when the last call came at the latest.
+func (l *sharedLimit) restore(now, arrived Micros, s LimitSnapshot, ahead Micros) {
 	l.bound = l.counted() && !s.Exact
 	l.partial = s.Partial && l.accounted()
 	switch m := l.meter.(type) {
 	case *rateMeter:
 		if s.P > 0 && s.Q > 0 && (!s.Shadow || l.Shadow) {
-			m.gcra, m.front, m.turned = gcra{tat: s.TAT - ahead}, until, max(0, s.Turned-ahead)
+			m.gcra, m.front, m.turned = gcra{tat: s.TAT - ahead}, arrived, max(0, s.Turned-ahead)
 			if from := (pace{Interval{s.P, s.Q}, s.Burst, s.Window, s.Late}); from != m.pace {
-				m.carry(now, until, from, m.pace, m.sees(m.turned, now))
-				m.turned = now
+				m.carry(now, arrived, from, m.pace, m.sees(m.turned, now))
+				later := max(0, from.late-m.late)
+				m.front, m.turned = m.front+later, now+later
 			}
 		}
 	case *quotaMeter:

@@ -57,13 +57,13 @@ type limitStore interface {
 	run(ctx context.Context) error // until ctx ends
 }
 
-// Open opens where an api's limits are counted, in Redis or in the process, with what the last run left. It blocks until
-// all is read and stored that must be before the first slot.
-func Open(ctx context.Context, o *Options, api *httpcall.API) (*Limits, error) {
+// Open opens where an api's limits are counted, in Redis or in the process, with what the last run left. former are the rules that
+// were in force before the api's. It blocks until all is read and stored that must be before the first slot.
+func Open(ctx context.Context, o *Options, api *httpcall.API, former []bucket.Former) (*Limits, error) {
 	if o.Redis != nil {
 		return openInRedis(ctx, o, api)
 	}
-	return openInProcess(ctx, o, api)
+	return openInProcess(ctx, o, api, former)
 }
 
 func openInRedis(ctx context.Context, o *Options, api *httpcall.API) (*Limits, error) {
@@ -78,7 +78,7 @@ func openInRedis(ctx context.Context, o *Options, api *httpcall.API) (*Limits, e
 	return a, nil
 }
 
-func openInProcess(ctx context.Context, o *Options, api *httpcall.API) (*Limits, error) {
+func openInProcess(ctx context.Context, o *Options, api *httpcall.API, former []bucket.Former) (*Limits, error) {
 	if err := takeOverFromRedis(ctx, o, api); err != nil {
 		return nil, err
 	}
@@ -90,6 +90,7 @@ func openInProcess(ctx context.Context, o *Options, api *httpcall.API) (*Limits,
 	if err != nil {
 		return nil, err
 	}
+	store.Former(former)
 	called, err := hasCalls(ctx, o.JetStream, api.Name)
 	if err != nil {
 		return nil, err

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
+	"weir/bucket"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/control"
@@ -79,6 +81,46 @@ func adopt(ctx context.Context, home control.ConfigStore, file *configFile) (*ad
 	}
 	return a, nil
 }
+
+// past is what ran before what a start runs by, and until when, the newest first.
+func (a *adoption) past(ctx context.Context) ([]pastConfig, error) {
+	entries, err := a.home.History(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the configurations of before: %w", err)
+	}
+	var past []pastConfig
+	until := time.Now()
+	for _, entry := range slices.Backward(entries) {
+		v, err := control.ReadVersion(entry)
+		if err != nil {
+			continue // it never ran
+		}
+		if a.present.Number == 0 || v.Number < a.present.Number {
+			past = append(past, pastConfig{v.Config, until})
+		}
+		until = v.At
+	}
+	return past, nil
+}
+
+// pastConfig is a configuration that is in force no more.
+type pastConfig struct {
+	config *config.Config
+	until  time.Time
+}
+
+// formerRules are those of an api in past configurations.
+func (w *Worker) formerRules(api string) (former []bucket.Former) {
+	for _, p := range w.past {
+		if a, ok := p.config.API(api); ok {
+			former = append(former, bucket.Former{Rules: a.CallRules(), Until: bucket.MicrosOf(p.until.Add(followGrace))})
+		}
+	}
+	return former
+}
+
+// followGrace is how long after a change calls may still have gone by what was in force before.
+const followGrace = 2 * time.Second
 
 // tellOverruled says in the log where a file that is not put in force says something else than what runs.
 func (a *adoption) tellOverruled(file *configFile, log *slog.Logger) {

@@ -36,7 +36,7 @@ func (w *Worker) openAPI(ctx context.Context, a *config.API, c *config.Config) (
 	if w.dispatch == nil {
 		return opened, nil
 	}
-	if opened.limits, err = limitstate.Open(ctx, w.limits, api); err != nil {
+	if opened.limits, err = limitstate.Open(ctx, w.limits, api, w.formerRules(a.Name)); err != nil {
 		return nil, fmt.Errorf("api %s: %w", a.Name, err)
 	}
 	opened.dispatch = opened.limits.Dispatch

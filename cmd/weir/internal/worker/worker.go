@@ -38,6 +38,7 @@ type Worker struct {
 
 	settings *config.Settings
 	config   *config.Config // that it started with; follower has the present one
+	past     []pastConfig   // what ran before that, the newest first
 	registry *prometheus.Registry
 	clock    *clock.Clock
 
@@ -129,6 +130,9 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	}
 	adopted.tellOverruled(file, log)
 	w.config = adopted.present.Config
+	if w.past, err = adopted.past(ctx); err != nil {
+		return nil, err
+	}
 	if err := s.Guarded(w.config); err != nil {
 		return nil, cli.Usage(err)
 	}
