@@ -43,7 +43,9 @@ func TestWindowsAcrossAChange(t *testing.T) {
 		}
 		return at
 	}
-	together := func(from time.Duration, n int) []time.Duration { return every(from, from+time.Duration(n)*time.Millisecond, time.Millisecond) }
+	together := func(from time.Duration, n int) []time.Duration {
+		return every(from, from+time.Duration(n)*time.Millisecond, time.Millisecond)
+	}
 	for _, c := range []struct {
 		name     string
 		was, now *config.API
