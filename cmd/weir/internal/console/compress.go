@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// worthwhile is from how many bytes on an answer is compressed.
+// worthwhile is how many bytes an answer must exceed to be compressed.
 const worthwhile = 1 << 10
 
 // gzipAccepted is a writer to a client that takes gzip. It writes as the one in it: only answers that are whole are compressed, by

@@ -23,9 +23,10 @@ export const letter = {
       if (asked.error?.status === 404) return [title, empty("This letter is gone", "It was redriven, purged or too old, or it never was.", h("a", { href: "/letters" }, "The letters that are kept"))];
       return [title, asked.error ? failed(asked.error) : waits("the letter")];
     }
+    const settled = isSettled(app, l);
     return [
-      h("div.bar", {}, title, app.operator() && h("div.actions", {}, redriveOne(app, l), typeof revealed.value?.body === "string" && redriveEdited(app, l, revealed.value.body), reconcileOne(app, l), purgeOne(app, l))),
-      h("div.told.bad", {}, h("p", {}, h("span.chip", { class: shadeOf(l.reason) }, l.reason), " ", l.detail), h("p.quiet", {}, explanation(l))),
+      h("div.bar", {}, title, app.operator() && h("div.actions", {}, !settled && redriveOne(app, l), typeof revealed.value?.body === "string" && redriveEdited(app, l, revealed.value.body), reconcileOne(app, l), purgeOne(app, l))),
+      h("div.told.bad", {}, h("p", {}, h("span.chip", { class: shadeOf(l.reason) }, l.reason), " ", l.detail), h("p.quiet", {}, settled ? "Its producer handed the job in again since, and it is done. Nothing is left to redrive: purge the letter." : explanation(l))),
       h("div.split", {},
         h("section.card", { "aria-label": "What it was" }, h("dl.facts", {},
           fact("died", [clock(l.stored), h("span.quiet", {}, ` (${since(l.stored, app.now())})`)]),
@@ -43,6 +44,13 @@ export const letter = {
     ];
   },
 };
+
+// isSettled reports whether the job of a refusal was taken later and is done: its letter is left over.
+function isSettled(app, l) {
+  if (l.reason !== "overflow" || !l.job || !l.api) return false;
+  const story = app.answers.use(`jobs/${encodeURIComponent(l.job)}?api=${encodeURIComponent(l.api)}&key=${encodeURIComponent(l.key)}`, 10000).value;
+  return Boolean(story?.jobs?.some((job) => job.state === "done"));
+}
 
 const fact = (name, ...what) => [h("dt", {}, name), h("dd", {}, ...what)];
 
