@@ -28,6 +28,7 @@ const (
 	UnhealthyEvent EventType = "unhealthy" // a replica is not ready, for a reason that somebody must mend
 	HealthyEvent   EventType = "healthy"   // it is ready again
 	RevealedEvent  EventType = "revealed"  // somebody has looked at letters' bodies over HTTP
+	LedgerEvent    EventType = "ledger"    // records of calls are gone
 	ClockEvent     EventType = "clock"     // the clock that limits go by was set, or is behind the one they were counted by
 )
 
@@ -35,7 +36,7 @@ const (
 func EventTypes() []EventType {
 	return []EventType{
 		ThrottledEvent, DeadEvent, HeldEvent, ResumedEvent, BudgetEvent, ConfigEvent, RedrivenEvent, PurgedEvent, UnhealthyEvent, HealthyEvent,
-		RevealedEvent, ClockEvent,
+		RevealedEvent, ClockEvent, LedgerEvent,
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -87,14 +88,21 @@ func (f *Filter) subject() string {
 
 // Read gives every record that is there now and that f chooses to take, in the order they were stored: about that
 // in which the calls ended. read and of tell how far it is. It ends when take fails. Records that nobody can read are
-// counted and left out. It fails with ErrNoLedger where there is none, and blocks until all are read, or ctx ends.
+// counted and left out, and so are, where f names no api, those that are missing between others. It fails with ErrNoLedger where there is none, and blocks until all are read, or ctx ends.
 func Read(ctx context.Context, js jetstream.JetStream, f Filter, take func(c *Record, read, of uint64) error) (unreadable int, err error) {
 	p, read := portion{stream: CallsStream, subject: f.subject(), since: f.Since}, uint64(0)
 	if _, err := js.Stream(ctx, CallsStream); errors.Is(err, jetstream.ErrStreamNotFound) {
 		return 0, ErrNoLedger
 	}
+	seen := uint64(0)
 	err = p.readAll(ctx, js, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		read++
+		if at := meta.Sequence.Stream; f.API == "" {
+			if seen != 0 && at > seen+1 {
+				unreadable += int(at - seen - 1) //nolint:gosec // nobody deletes a record between others
+			}
+			seen = at
+		}
 		c, err := readRecord(msg, meta)
 		if err != nil {
 			unreadable++
@@ -133,15 +141,31 @@ func ReadFrom(ctx context.Context, js jetstream.JetStream, from Place, take func
 	return nil
 }
 
-// ReadCharges gives the records of an api that stand behind one sequence of the ledger and not behind another, in order. It
-// fails with ErrUnreadable at one that it cannot read. It blocks until all are read, or ctx ends.
-func ReadCharges(ctx context.Context, js jetstream.JetStream, api string, after, last uint64, take func(c *Record, seq uint64)) error {
-	newest, err := stream.LastOf(ctx, js.Conn(), CallsStream, CallsOf(api))
+// Charges choose the records of an api that stand behind one sequence of the ledger and not behind another.
+type Charges struct {
+	API         string
+	After, Last uint64
+	Whole       bool // all records are read, of other apis too: one that is missing between them is one that cannot be read
+}
+
+// ReadCharges gives records in order. It fails with ErrUnreadable at one that it cannot read. It blocks until all are read, or ctx ends.
+func ReadCharges(ctx context.Context, js jetstream.JetStream, o Charges, take func(c *Record, seq uint64)) error {
+	p := portion{stream: CallsStream, subject: CallsOf(o.API), after: o.After}
+	if o.Whole {
+		p.subject = CallSubjects.Below()
+	}
+	newest, err := stream.LastOf(ctx, js.Conn(), CallsStream, p.subject)
 	if err != nil {
 		return fmt.Errorf("ledger: %w", err)
 	}
-	p := portion{stream: CallsStream, subject: CallsOf(api), after: after}
-	err = p.read(ctx, js, min(newest, last), func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	of, seen := strings.TrimSuffix(CallsOf(o.API), ">"), o.After
+	err = p.read(ctx, js, min(newest, o.Last), func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		if o.Whole && meta.Sequence.Stream != seen+1 {
+			return fmt.Errorf("%w: number %d is missing", ErrUnreadable, seen+1)
+		}
+		if seen = meta.Sequence.Stream; !strings.HasPrefix(msg.Subject(), of) {
+			return nil
+		}
 		c, err := readRecord(msg, meta)
 		if err != nil {
 			return err
@@ -151,6 +175,9 @@ func ReadCharges(ctx context.Context, js jetstream.JetStream, api string, after,
 	})
 	if err != nil {
 		return fmt.Errorf("ledger: %w", err)
+	}
+	if o.Whole && seen < o.Last {
+		return fmt.Errorf("ledger: %w: number %d is missing", ErrUnreadable, seen+1)
 	}
 	return nil
 }

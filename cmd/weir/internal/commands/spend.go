@@ -117,6 +117,9 @@ func printSpending(cmd *cobra.Command, a *spend.Account, by spend.By, limit int,
 	if a.Unreadable > 0 {
 		_, _ = fmt.Fprintf(talk, "weir: %s that cannot be read: not counted\n", cli.Count(a.Unreadable, "record"))
 	}
+	for i := range a.Gone {
+		_, _ = fmt.Fprintf(talk, "weir: %s: not counted\n", a.Gone[i].Why())
+	}
 	if !a.Begins.IsZero() {
 		_, _ = fmt.Fprintf(talk, "weir: the ledger tells everything since %s only: older records have gone\n", cli.ClockTime(a.Begins))
 	}

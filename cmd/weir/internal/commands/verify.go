@@ -27,7 +27,8 @@ ledger cannot know; that is what the configured jitter is for. Calls from before
 judged, unless --since asks for them; a window that reaches back over the change holds them all the same.
 
 It keeps about 500 bytes for every key, and the calls of one period of each limit. Exit code 0: all limits held, 1: one
-did not, or a job was called twice that must not be, 3: the ledger has no such calls.`,
+did not, or a job was called twice that must not be, 3: the ledger has no such calls, or records
+of it are gone or cannot be read.`,
 		Example: "  weir verify\n  weir verify --api credit-check --since 1d --json",
 		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

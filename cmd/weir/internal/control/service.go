@@ -23,6 +23,7 @@ type ServiceOptions struct {
 	Conn       *nats.Conn
 	Dispatcher *dispatcher.Dispatcher
 	Limits     func(api string) []limitstate.LimitShown // the levels of an api's shared limits
+	Ledger     func() string                            // which records of calls were found to be gone, "" where none were
 	Clock      func(api string) string                  // why its limits go by a clock that is behind, "" where they do not
 	Refresh    func(context.Context)                    // has the limits' levels read anew
 	Throttled  func(api string) uint64                  // jobs that the intake of this process has refused since it started

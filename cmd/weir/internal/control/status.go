@@ -34,6 +34,8 @@ type ReplicaStatus struct {
 	APIs  []APIStatus `json:"apis"`
 	// Streams are what somebody did to weir's streams by hand in the last hour, as far as this replica has noticed.
 	Streams []dispatcher.StreamChange `json:"streams,omitempty"`
+	// Ledger says which records of calls were found to be gone within the last day.
+	Ledger string `json:"ledger,omitempty"`
 }
 
 // TakesJobs reports whether it has the role ingest as well.
@@ -83,7 +85,7 @@ func (o operator) status(req micro.Request) {
 	limit := min(max(readInquiry(req), 1), dispatcher.MaxInspected)
 	s := ReplicaStatus{
 		Instance: o.Instance, Session: o.Dispatcher.Session(), Version: cli.Version(), Roles: o.Roles, Started: o.started.UTC(), Ready: true,
-		Config: o.Config(), Older: o.Dispatcher.Older(), Streams: o.Streams(),
+		Config: o.Config(), Older: o.Dispatcher.Older(), Streams: o.Streams(), Ledger: o.Ledger(),
 	}
 	if err := o.ready.now(o.ctx); err != nil {
 		s.Ready, s.Why = false, err.Error()

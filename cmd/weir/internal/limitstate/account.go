@@ -32,6 +32,7 @@ import (
 type accountNote struct {
 	Born    time.Time       `json:"born"`           // the ledger
 	Read    uint64          `json:"read"`           // the account holds its records up to this sequence
+	Lost    int             `json:"lost,omitempty"` // losses of the ledger that it knows
 	Boot    string          `json:"boot,omitempty"` // of the machine that the embedded server's writes were in the memory of
 	Account *bucket.Account `json:"account"`
 }
@@ -50,6 +51,7 @@ type accounts struct {
 	price     func() int64 // of a call
 	changed   func()       // the limits count something else now
 	log       *slog.Logger
+	lost      func() int
 	quiet     func() bool   // no call runs or waits to be recorded
 	settled   chan struct{} // closed when no bound stands any more
 	wake      chan struct{} // a limit is new to the rules
@@ -81,7 +83,7 @@ func openAccounts(ctx context.Context, o *Options, api string, store *bucket.Mem
 	a := &accounts{
 		api: api, store: store, js: o.JetStream, control: o.Control, instance: o.Instance, now: o.Clock.Now, ahead: o.Clock.Ahead,
 		recovered: func() (int, bool) { return o.Caller.Recovered(api) }, price: func() int64 { return o.Caller.Price(api) },
-		quiet: func() bool { return o.Caller.Quiet(api) }, changed: func() {}, settled: make(chan struct{}), wake: make(chan struct{}, 1),
+		quiet: func() bool { return o.Caller.Quiet(api) }, changed: func() {}, lost: o.Ledger.lost, settled: make(chan struct{}), wake: make(chan struct{}, 1),
 		log: o.Log.With("component", "limits", "api", api),
 	}
 	a.shifted = a.ahead()
@@ -102,7 +104,7 @@ func openAccounts(ctx context.Context, o *Options, api string, store *bucket.Mem
 	a.note.Boot = boot
 	switch {
 	case why == "":
-	case why == noAccount && extent.First <= 1 && extent.Last <= mostUnread: // the ledger has all there ever was
+	case why == noAccount && extent.First <= 1 && extent.Last <= mostUnread && a.lost() == 0: // the ledger has all there ever was
 		a.note.Born, a.note.Read, a.note.Account = extent.Born, 0, bucket.NewAccount(store.Rules())
 		if err := a.put(ctx); err != nil {
 			return nil, err
@@ -149,6 +151,8 @@ func (a *accounts) recall(ctx context.Context, extent ledger.Extent, boot string
 		return "the ledger was made anew", nil
 	case a.note.Boot != boot || boot == "?":
 		return "the machine was started again, and not everything was synced before", nil
+	case a.note.Lost != a.lost():
+		return "records of the ledger are gone", nil
 	case extent.Last < a.note.Read:
 		return "the ledger has lost its last records", nil
 	case extent.First > a.note.Read+1:
@@ -165,7 +169,7 @@ func (a *accounts) beginAnew(ctx context.Context, extent ledger.Extent, why stri
 	if len(a.store.Bounds()) > 0 {
 		a.log.Info("what limits may have used before the start counts as used: the ledger does not tell", "reason", why)
 	}
-	a.note.Born, a.note.Read, a.note.Account = extent.Born, extent.Last, a.store.Account()
+	a.note.Born, a.note.Read, a.note.Lost, a.note.Account = extent.Born, extent.Last, a.lost(), a.store.Account()
 	if err := a.put(ctx); err != nil {
 		return err
 	}
@@ -255,7 +259,7 @@ func (a *accounts) advance(ctx context.Context) error {
 }
 
 func (a *accounts) advanceTo(ctx context.Context, extent ledger.Extent) error {
-	if extent.Last < a.note.Read || extent.First > a.note.Read+1 || !extent.Born.Equal(a.note.Born) {
+	if a.note.Lost != a.lost() || extent.Last < a.note.Read || extent.First > a.note.Read+1 || !extent.Born.Equal(a.note.Born) {
 		return a.beginAnew(ctx, extent, "the ledger has lost records")
 	}
 	d := a.draft()
@@ -263,7 +267,8 @@ func (a *accounts) advanceTo(ctx context.Context, extent ledger.Extent) error {
 		d.note.Read = extent.Last
 		return a.adopt(ctx, d)
 	}
-	err := ledger.ReadCharges(ctx, a.js, a.api, d.note.Read, extent.Last, func(c *ledger.Record, seq uint64) {
+	whole := d.former != nil // of what came before a start, that nothing is missing is looked up, too
+	err := ledger.ReadCharges(ctx, a.js, ledger.Charges{API: a.api, After: d.note.Read, Last: extent.Last, Whole: whole}, func(c *ledger.Record, seq uint64) {
 		d.calls++
 		d.count(d.note.Account, c)
 		if d.former != nil && a.isFormer(c, seq) {

@@ -25,6 +25,7 @@ type Options struct {
 	Clock     *clock.Clock
 	Redis     *Redis  // nil where limits are counted in the process
 	Levels    *Levels // that every api's levels are entered in
+	Ledger    *LedgerWatch
 	Instance  string
 	Unsynced  bool // what the server has acknowledged may be lost with the machine
 	Log       *slog.Logger

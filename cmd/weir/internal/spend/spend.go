@@ -77,6 +77,8 @@ type Account struct {
 	Budgets []*Budget `json:"budgets"`
 	// Unreadable are records that nobody can read: what their calls cost is not in here.
 	Unreadable int `json:"unreadable,omitempty"`
+	// Gone are parts of the ledger that were lost: what their calls cost is not in here.
+	Gone []limitstate.LedgerLoss `json:"gone,omitempty"`
 	// Begins is since when the ledger tells everything, where that is later than what was asked for.
 	Begins time.Time `json:"ledger_begins,omitzero"`
 }
@@ -117,6 +119,9 @@ func Of(ctx context.Context, c *connect.Connection, o Options) (*Account, error)
 		return nil
 	})
 	if err != nil {
+		return nil, err
+	}
+	if a.account.Gone, err = limitstate.LedgerLosses(ctx, c.JetStream, connect.ControlBucket, from); err != nil {
 		return nil, err
 	}
 	a.conclude()

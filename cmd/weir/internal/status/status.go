@@ -162,6 +162,9 @@ func (s *Status) add(r *control.ReplicaStatus) {
 	for _, c := range r.Streams {
 		s.changed(c)
 	}
+	if r.Ledger != "" && !slices.ContainsFunc(s.Problems, func(p Problem) bool { return p.What == r.Ledger }) {
+		s.problem(r.Ledger, "sums and budgets may lack what they cost: look at the disk, and hold them against the API's bill; this is told for a day")
+	}
 	if r.Config.Why != "" {
 		s.problem("replica "+r.Instance+" goes on by configuration "+version(r.Config.Version)+", not "+version(r.Config.Seen)+": "+r.Config.Why,
 			"mend what it says, or `weir config rollback`")

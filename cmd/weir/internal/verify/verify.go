@@ -15,6 +15,7 @@ import (
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/limitstate"
 	"weir/cmd/weir/internal/terminal"
 	"weir/dispatcher/ledger"
 )
@@ -45,6 +46,8 @@ type Findings struct {
 	// Strangers are calls of apis that are not configured any more, Unreadable records that cannot be read: none of them was checked.
 	Strangers  int `json:"strangers,omitempty"`
 	Unreadable int `json:"unreadable,omitempty"`
+	// Gone are parts of the ledger that were lost: none of their calls was checked.
+	Gone []limitstate.LedgerLoss `json:"gone,omitempty"`
 }
 
 // Find is Run for who does not read texts: it fails only where nothing can be said. ErrTooMuch says that the options' bounds were reached.
@@ -56,6 +59,9 @@ func Find(ctx context.Context, c *connect.Connection, o Options) (*Findings, err
 	found := &Findings{Reports: []Report{}}
 	if found.Strangers, found.Unreadable, err = readLedger(ctx, c, &o, replays); err != nil {
 		return nil, err
+	}
+	if found.Gone, err = limitstate.LedgerLosses(ctx, c.JetStream, connect.ControlBucket, o.Since); err != nil {
+		return nil, c.Explain(err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(replays)) {
 		if v := replays[name].verdict(); v.Calls+v.Unplaced+v.Unsent > 0 {
@@ -82,7 +88,18 @@ func Run(ctx context.Context, c *connect.Connection, o Options) error {
 	if unreadable > 0 {
 		_, _ = fmt.Fprintf(o.Talk, "weir: %s that cannot be read: not checked\n", cli.Count(unreadable, "record"))
 	}
-	return tellVerdicts(o, replays)
+	gone, err := limitstate.LedgerLosses(ctx, c.JetStream, connect.ControlBucket, o.Since)
+	if err != nil {
+		return c.Explain(err)
+	}
+	for i := range gone {
+		_, _ = fmt.Fprintln(o.Talk, "weir:", gone[i].Why())
+	}
+	err = tellVerdicts(o, replays)
+	if err == nil && len(gone)+unreadable > 0 {
+		return cli.NotFound(errors.New("the ledger is incomplete: that the limits held is not proven"))
+	}
+	return err
 }
 
 // recordsShown is after how many records the progress is shown anew.

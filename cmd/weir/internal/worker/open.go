@@ -43,6 +43,9 @@ func (w *Worker) open(ctx context.Context, former *config.Config) (err error) {
 			Conn: w.nc, JetStream: w.js, Control: w.control, Letters: w.letters, Caller: w.dispatch, Clock: w.clock, Redis: w.redis, Levels: &w.levels,
 			Instance: w.settings.Instance, Unsynced: w.server != nil && w.settings.Durability != config.DurabilityAlways, Log: w.log,
 		}
+		if w.limits.Ledger, err = limitstate.OpenLedgerWatch(ctx, w.limits); err != nil {
+			return err
+		}
 	}
 	for i := range w.config.APIs {
 		a, err := w.openAPI(ctx, &w.config.APIs[i], w.config)

@@ -52,7 +52,7 @@ func (w *Worker) answerOperators() error {
 		return nil
 	}
 	stop, err := control.StartService(control.ServiceOptions{
-		Conn: w.nc, Dispatcher: w.dispatch, Limits: w.levels.Shown, Refresh: w.levels.Refresh, Clock: w.levels.ClockProblem, Throttled: w.throttled, History: w.keepHistory(), Config: w.follower.state, Instance: w.settings.Instance,
+		Conn: w.nc, Dispatcher: w.dispatch, Limits: w.levels.Shown, Refresh: w.levels.Refresh, Clock: w.levels.ClockProblem, Ledger: w.limits.Ledger.Problem, Throttled: w.throttled, History: w.keepHistory(), Config: w.follower.state, Instance: w.settings.Instance,
 		Ready: w.Ready, Streams: w.streams.Changes, Roles: w.roles(), Redrives: w.redrives,
 	})
 	if err == nil {

@@ -183,6 +183,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 		w.upper = &errgroup.Group{}
 		w.upper.Go(func() error { return w.dispatch.Run(w.soft, w.hard) })
 		w.lowerGo(func() error { return w.pauses.Run(w.soft) })
+		w.lowerGo(func() error { return w.limits.Ledger.Run(w.soft) })
 	}
 	w.lowerGo(func() error { return w.follower.run(w.soft) }) // no lease counts before it has seen the newest
 	if w.server != nil {

@@ -1,0 +1,235 @@
+package limitstate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"weir/deadletter"
+	"weir/dispatcher/ledger"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// LedgerWatch finds records that are gone from the ledger. Nobody deletes a record: they go with their age, or the oldest when the
+// ledger is full. So what is missing otherwise was deleted by hand, or its store is damaged. How far the ledger reached is noted every
+// second, so that a start sees what was lost while no weir ran. It is safe for concurrent use.
+type LedgerWatch struct {
+	o *Options
+
+	mu   sync.Mutex // guards what follows
+	note ledgerNote
+}
+
+// ledgerNote is what is kept of the ledger.
+type ledgerNote struct {
+	Born    time.Time    `json:"born"`
+	First   uint64       `json:"first"`
+	FirstAt time.Time    `json:"first_at"` // when the first record was stored
+	Last    uint64       `json:"last"`
+	Deleted int          `json:"deleted"` // between the first and the last
+	Lost    int          `json:"lost"`    // losses so far
+	Losses  []LedgerLoss `json:"losses,omitempty"`
+}
+
+// LedgerLoss is a part of the ledger that is gone.
+type LedgerLoss struct {
+	Kind    string    `json:"kind"` // end, beginning, between or all
+	Records uint64    `json:"records"`
+	From    uint64    `json:"from"` // the records' sequences, as far as they are known
+	To      uint64    `json:"to"`
+	Noticed time.Time `json:"noticed"`
+}
+
+// Why says what is gone.
+func (l *LedgerLoss) Why() string {
+	what := fmt.Sprintf("%d records of the ledger (%s), of sequences %d to %d, are gone", l.Records, ledger.CallsStream, l.From, l.To)
+	return what + map[string]string{
+		"end":       ": its store is damaged, or its end was deleted",
+		"beginning": " before their time: they were deleted",
+		"between":   ": they were deleted",
+		"all":       ": the stream was deleted and made anew",
+	}[l.Kind] + "; noticed at " + l.Noticed.UTC().Format(time.RFC3339)
+}
+
+const (
+	ledgerKey  = "ledger"
+	mostLosses = 16 // that are kept, the newest
+	// toldFor is how long the status tells of a loss.
+	toldFor = 24 * time.Hour
+	// ageSlack is how much earlier than its age a record may go.
+	ageSlack = time.Minute
+)
+
+// OpenLedgerWatch looks at the ledger for the first time. It must be called before anything is recorded.
+func OpenLedgerWatch(ctx context.Context, o *Options) (*LedgerWatch, error) {
+	w := &LedgerWatch{o: o}
+	entry, err := o.Control.Get(ctx, ledgerKey)
+	switch {
+	case errors.Is(err, jetstream.ErrKeyNotFound):
+	case err != nil:
+		return nil, fmt.Errorf("how far the ledger reached: %w", err)
+	default:
+		if err := json.Unmarshal(entry.Value(), &w.note); err != nil {
+			return nil, fmt.Errorf("how far the ledger reached (%s in %s) cannot be read: %w", ledgerKey, o.Control.Bucket(), err)
+		}
+	}
+	return w, w.look(ctx)
+}
+
+// Run looks every second until ctx ends.
+func (w *LedgerWatch) Run(ctx context.Context) error {
+	tick := time.NewTicker(levelsEvery)
+	defer tick.Stop()
+	told := ""
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+		err := w.look(ctx)
+		if err != nil && ctx.Err() == nil && err.Error() != told {
+			w.o.Log.Warn("whether records of calls are missing could not be looked up; trying again", "component", "limits", "err", err)
+			told = err.Error()
+		} else if err == nil {
+			told = ""
+		}
+	}
+}
+
+func (w *LedgerWatch) look(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, accountWait)
+	defer cancel()
+	calls, err := w.o.JetStream.Stream(ctx, ledger.CallsStream)
+	if err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	}
+	w.mu.Lock()
+	was := w.note
+	w.mu.Unlock()
+	next, losses := was.compare(calls.CachedInfo(), time.Now())
+	if next.same(&was) {
+		return nil
+	}
+	data, err := json.Marshal(next)
+	if err != nil {
+		panic("a note of the ledger that JSON cannot carry: " + err.Error())
+	}
+	if _, err := w.o.Control.Put(ctx, ledgerKey, data); err != nil {
+		return fmt.Errorf("how far the ledger reaches: %w", err)
+	}
+	w.mu.Lock()
+	w.note = next
+	w.mu.Unlock()
+	for i := range losses {
+		w.tell(&losses[i], next.Born)
+	}
+	return nil
+}
+
+func (n *ledgerNote) same(other *ledgerNote) bool {
+	return n.Born.Equal(other.Born) && n.First == other.First && n.Last == other.Last && n.Deleted == other.Deleted && n.Lost == other.Lost
+}
+
+// compare holds the ledger as it is against what was noted of it.
+func (n ledgerNote) compare(info *jetstream.StreamInfo, now time.Time) (next ledgerNote, losses []LedgerLoss) {
+	s := &info.State
+	lose := func(kind string, records, from, to uint64) {
+		losses = append(losses, LedgerLoss{kind, records, from, to, now.UTC()})
+	}
+	kept := n.Last + 1 - n.First
+	switch held := info.Config.MaxAge <= 0 || now.Before(n.FirstAt.Add(info.Config.MaxAge-ageSlack)); {
+	case n.Born.IsZero() || n.Last == 0:
+	case !info.Created.Equal(n.Born):
+		lose("all", kept, n.First, n.Last)
+	case s.LastSeq < n.Last:
+		lose("end", n.Last-s.LastSeq, s.LastSeq+1, n.Last)
+	case s.FirstSeq > n.First && n.Last >= n.First && held && !nearlyFull(info):
+		lose("beginning", s.FirstSeq-n.First, n.First, s.FirstSeq-1)
+	case s.NumDeleted > n.Deleted:
+		lose("between", uint64(s.NumDeleted-n.Deleted), s.FirstSeq, s.LastSeq) //nolint:gosec // it is positive
+	}
+	next = ledgerNote{Born: info.Created, First: s.FirstSeq, FirstAt: s.FirstTime, Last: s.LastSeq, Deleted: s.NumDeleted, Lost: n.Lost + len(losses)}
+	next.Losses = append(append(next.Losses, n.Losses...), losses...)
+	next.Losses = next.Losses[max(0, len(next.Losses)-mostLosses):]
+	return next, losses
+}
+
+// nearlyFull reports whether a stream may have let go of its oldest messages for want of room.
+func nearlyFull(info *jetstream.StreamInfo) bool {
+	return info.Config.MaxBytes > 0 && info.State.Bytes > uint64(info.Config.MaxBytes)/2
+}
+
+// LedgerData is what a ledger event tells.
+type LedgerData struct {
+	LedgerLoss
+	Why string `json:"why"`
+}
+
+func (w *LedgerWatch) tell(l *LedgerLoss, born time.Time) {
+	w.o.Log.Error("records of calls are gone: what they cost is missing in every sum, and quotas and budgets count the most that may have been called",
+		"component", "limits", "kind", l.Kind, "records", l.Records, "from", l.From, "to", l.To)
+	if w.o.Letters == nil {
+		return // a test of limits alone
+	}
+	id := fmt.Sprintf("ledger.%d.%s.%d.%d.%d", born.UnixMicro(), l.Kind, l.From, l.To, l.Records)
+	w.o.Letters.Send(deadletter.Event{Type: deadletter.LedgerEvent, ID: id, Data: LedgerData{*l, l.Why()}}, func(err error) {
+		if err != nil {
+			w.o.Log.Warn("that records of calls are gone could not be told as an event", "component", "limits", "err", err)
+		}
+	})
+}
+
+// lost is how many losses there were so far.
+func (w *LedgerWatch) lost() int {
+	if w == nil {
+		return 0 // a test of limits alone
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.note.Lost
+}
+
+// Problem says what was lost within the last day, "" where nothing was.
+func (w *LedgerWatch) Problem() string {
+	if w == nil {
+		return ""
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n := len(w.note.Losses); n > 0 && time.Since(w.note.Losses[n-1].Noticed) < toldFor {
+		return w.note.Losses[n-1].Why()
+	}
+	return ""
+}
+
+// LedgerLosses are the losses that were noticed at a time or later: what was recorded before then may be missing. A server that has no note
+// has none.
+func LedgerLosses(ctx context.Context, js jetstream.JetStream, control string, since time.Time) (losses []LedgerLoss, err error) {
+	kv, err := js.KeyValue(ctx, control)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("losses of the ledger: %w", err)
+	}
+	entry, err := kv.Get(ctx, ledgerKey)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("losses of the ledger: %w", err)
+	}
+	var note ledgerNote
+	if err := json.Unmarshal(entry.Value(), &note); err != nil {
+		return nil, fmt.Errorf("losses of the ledger cannot be read: %w", err)
+	}
+	for _, l := range note.Losses {
+		if !l.Noticed.Before(since) {
+			losses = append(losses, l)
+		}
+	}
+	return losses, nil
+}

@@ -1,0 +1,96 @@
+package limitstate
+
+import (
+	"testing"
+	"time"
+
+	"weir/cmd/weir/internal/clock"
+	"weir/dispatcher/ledger"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// TestLedgerLosses: what is gone from the ledger is found, and what goes with its age or for want of room is no loss.
+func TestLedgerLosses(t *testing.T) {
+	born := time.Date(2027, 3, 1, 0, 0, 0, 0, time.UTC)
+	now := born.Add(10 * 24 * time.Hour)
+	was := ledgerNote{Born: born, First: 5, FirstAt: born, Last: 40, Deleted: 2}
+	for name, c := range map[string]struct {
+		state jetstream.StreamState
+		made  time.Time
+		age   time.Duration
+		most  int64
+		want  string
+		n     uint64
+	}{
+		"as it was":           {state: jetstream.StreamState{FirstSeq: 5, LastSeq: 40, NumDeleted: 2}},
+		"longer":              {state: jetstream.StreamState{FirstSeq: 5, LastSeq: 90, NumDeleted: 2}},
+		"its end":             {state: jetstream.StreamState{FirstSeq: 5, LastSeq: 8, NumDeleted: 0}, want: "end", n: 32},
+		"deleted between":     {state: jetstream.StreamState{FirstSeq: 5, LastSeq: 41, NumDeleted: 17}, want: "between", n: 15},
+		"deleted first":       {state: jetstream.StreamState{FirstSeq: 20, LastSeq: 41}, want: "beginning", n: 15},
+		"gone with their age": {state: jetstream.StreamState{FirstSeq: 20, LastSeq: 41}, age: 9 * 24 * time.Hour},
+		"gone for room":       {state: jetstream.StreamState{FirstSeq: 20, LastSeq: 41, Bytes: 900}, most: 1000},
+		"made anew":           {state: jetstream.StreamState{FirstSeq: 1, LastSeq: 90}, made: now, want: "all", n: 36},
+	} {
+		info := &jetstream.StreamInfo{State: c.state, Created: born, Config: jetstream.StreamConfig{MaxAge: 62 * 24 * time.Hour, MaxBytes: c.most}}
+		if !c.made.IsZero() {
+			info.Created = c.made
+		}
+		if c.age > 0 {
+			info.Config.MaxAge = c.age
+		}
+		next, losses := was.compare(info, now)
+		switch {
+		case c.want == "" && len(losses) != 0:
+			t.Errorf("%s: %+v", name, losses)
+		case c.want != "" && (len(losses) != 1 || losses[0].Kind != c.want || losses[0].Records != c.n || next.Lost != 1):
+			t.Errorf("%s: %+v, want %d of kind %s", name, losses, c.n, c.want)
+		}
+		if _, again := next.compare(info, now); len(again) != 0 {
+			t.Errorf("%s is told twice", name)
+		}
+	}
+}
+
+// TestMissingRecordsCountTheMost: records were deleted while no weir ran, at the ledger's beginning, end or in between. The limits then
+// count what the last checkpoint says may have been called, and not what is left of the ledger.
+func TestMissingRecordsCountTheMost(t *testing.T) {
+	for _, noted := range []bool{true, false} {
+		for name, gone := range map[string][2]uint64{"beginning": {1, 15}, "between": {10, 24}} {
+			r := newAccountRig(t)
+			watch := func() {
+				var err error
+				if r.o.Ledger, err = OpenLedgerWatch(t.Context(), r.o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			watch()
+			r.live(0)
+			r.called(40, time.Now().Add(-time.Minute), 1)
+			if noted {
+				if err := r.o.Ledger.look(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			calls, err := r.o.JetStream.Stream(t.Context(), ledger.CallsStream)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for seq := gone[0]; seq <= gone[1]; seq++ {
+				if err := calls.DeleteMsg(t.Context(), seq); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r.o.Clock = clock.New()
+			watch()
+			if lost := r.o.Ledger.Problem() != ""; lost != noted && name == "beginning" || noted && !lost {
+				t.Errorf("%s, noted %v: told %q", name, noted, r.o.Ledger.Problem())
+			}
+			r.live(42)
+			r.catchUp()
+			if used := r.store.Levels()[0]; used.Used != 42 || used.Bound {
+				t.Errorf("%s, noted %v: %d count as used, want the 42 of the checkpoint", name, noted, used.Used)
+			}
+		}
+	}
+}
