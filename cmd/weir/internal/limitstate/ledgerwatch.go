@@ -89,7 +89,7 @@ func (w *LedgerWatch) Run(ctx context.Context) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return nil
+			return w.look(context.WithoutCancel(ctx))
 		}
 		err := w.look(ctx)
 		if err != nil && ctx.Err() == nil && err.Error() != told {
@@ -166,8 +166,12 @@ func nearlyFull(info *jetstream.StreamInfo) bool {
 
 // LedgerData is what a ledger event tells.
 type LedgerData struct {
-	LedgerLoss
-	Why string `json:"why"`
+	Kind    string    `json:"kind"` // end, beginning, between or all
+	Records uint64    `json:"records"`
+	From    uint64    `json:"from"`
+	To      uint64    `json:"to"`
+	Noticed time.Time `json:"noticed"`
+	Why     string    `json:"why"`
 }
 
 func (w *LedgerWatch) tell(l *LedgerLoss, born time.Time) {
@@ -177,7 +181,7 @@ func (w *LedgerWatch) tell(l *LedgerLoss, born time.Time) {
 		return // a test of limits alone
 	}
 	id := fmt.Sprintf("ledger.%d.%s.%d.%d.%d", born.UnixMicro(), l.Kind, l.From, l.To, l.Records)
-	w.o.Letters.Send(deadletter.Event{Type: deadletter.LedgerEvent, ID: id, Data: LedgerData{*l, l.Why()}}, func(err error) {
+	w.o.Letters.Send(deadletter.Event{Type: deadletter.LedgerEvent, ID: id, Data: LedgerData{l.Kind, l.Records, l.From, l.To, l.Noticed, l.Why()}}, func(err error) {
 		if err != nil {
 			w.o.Log.Warn("that records of calls are gone could not be told as an event", "component", "limits", "err", err)
 		}
