@@ -20,7 +20,7 @@ func Start(t *testing.T, dir string, port int) *server.Server {
 	if port == 0 {
 		port = server.RANDOM_PORT
 	}
-	return start(t, &server.Options{Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir})
+	return start(t, &server.Options{Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir, JetStreamMaxStore: 100 << 30})
 }
 
 // Port is where a server listens, for Start to begin it there again.

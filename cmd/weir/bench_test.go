@@ -149,7 +149,8 @@ func bareLoop(b *testing.B, d config.Durability) {
 func bareServer(b *testing.B, d config.Durability, cfg jetstream.StreamConfig) string {
 	b.Helper()
 	server, err := embedded.Start(b.Context(), embedded.Options{
-		Listen: "127.0.0.1:0", Dir: b.TempDir(), SyncAlways: d == config.DurabilityAlways, MaxPayload: 8 << 20,
+		MaxStore: roomy,
+		Listen:   "127.0.0.1:0", Dir: b.TempDir(), SyncAlways: d == config.DurabilityAlways, MaxPayload: 8 << 20,
 		Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

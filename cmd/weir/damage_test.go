@@ -221,7 +221,7 @@ func TestMessageGoneWhileItRuns(t *testing.T) {
 	addr, dir := freePort(t), t.TempDir()
 	start := func() *embedded.Server {
 		t.Helper()
-		server, err := embedded.Start(t.Context(), embedded.Options{Listen: addr, Dir: dir, MaxPayload: 8 << 20, Log: slog.New(slog.DiscardHandler)})
+		server, err := embedded.Start(t.Context(), embedded.Options{MaxStore: roomy, Listen: addr, Dir: dir, MaxPayload: 8 << 20, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -188,7 +188,7 @@ func TestRolesOverHTTP(t *testing.T) {
 	r := newRig(t, fakeapi.Options{}, doorYAML)
 	file := filepath.Join(r.dir, "weir.yaml")
 	r.stop()
-	bare, err := embedded.Start(t.Context(), embedded.Options{Listen: "127.0.0.1:0", Dir: t.TempDir(), MaxPayload: 8 << 20, Log: slog.New(slog.DiscardHandler)})
+	bare, err := embedded.Start(t.Context(), embedded.Options{MaxStore: roomy, Listen: "127.0.0.1:0", Dir: t.TempDir(), MaxPayload: 8 << 20, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

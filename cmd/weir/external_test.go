@@ -34,7 +34,8 @@ func externalSettings(t testing.TB, url, file, instance string, roles ...config.
 func TestExternalServer(t *testing.T) {
 	t.Parallel()
 	server, err := embedded.Start(t.Context(), embedded.Options{
-		Listen: "127.0.0.1:0", Dir: t.TempDir(), MaxPayload: 8 << 20, Log: slog.New(slog.DiscardHandler),
+		MaxStore: roomy,
+		Listen:   "127.0.0.1:0", Dir: t.TempDir(), MaxPayload: 8 << 20, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +103,8 @@ func TestExternalServer(t *testing.T) {
 func TestSharedLimitsNeedOneCounter(t *testing.T) {
 	t.Parallel()
 	server, err := embedded.Start(t.Context(), embedded.Options{
-		Listen: "127.0.0.1:0", Dir: t.TempDir(), MaxPayload: 8 << 20, Log: slog.New(slog.DiscardHandler),
+		MaxStore: roomy,
+		Listen:   "127.0.0.1:0", Dir: t.TempDir(), MaxPayload: 8 << 20, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -257,7 +257,8 @@ func TestForeignStreamInside(t *testing.T) {
 		t.Fatalf("%v\ndoes not say %q", err, want)
 	}
 	ns, err := embedded.Start(t.Context(), embedded.Options{
-		Listen: "127.0.0.1:0", Dir: filepath.Join(r.dir, "data"), MaxPayload: 8 << 20, Log: slog.New(slog.DiscardHandler),
+		MaxStore: roomy,
+		Listen:   "127.0.0.1:0", Dir: filepath.Join(r.dir, "data"), MaxPayload: 8 << 20, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -161,6 +161,9 @@ func (r *rig) stop() {
 // repository is the way from a test's directory to the root of the repository.
 var repository = filepath.Join("..", "..")
 
+// roomy is the store's bound of servers that are not about room: what streams may ask for is held against it, not against what a small disk has left.
+const roomy = 100 << 30
+
 // patience is how long a test waits in vain: for a machine that is busy with other things too.
 const patience = await.Patience
 

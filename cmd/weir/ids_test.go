@@ -53,7 +53,8 @@ func (r *restarts) startServer(listen string) {
 	r.t.Helper()
 	var err error
 	if r.server, err = embedded.Start(r.t.Context(), embedded.Options{
-		Listen: listen, Dir: filepath.Join(r.dir, "server"), MaxPayload: 8 << 20, Log: slog.New(slog.DiscardHandler),
+		MaxStore: roomy,
+		Listen:   listen, Dir: filepath.Join(r.dir, "server"), MaxPayload: 8 << 20, Log: slog.New(slog.DiscardHandler),
 	}); err != nil {
 		r.t.Fatal(err)
 	}

@@ -114,7 +114,7 @@ func TestMoveAbandoned(t *testing.T) {
 // TestMoveBetweenServers moves from one server to another, neither of them weir's own, and onto itself, which is refused.
 func TestMoveBetweenServers(t *testing.T) {
 	t.Parallel()
-	from, to := startTarget(t), startTarget(t)
+	from, to, env := startTarget(t), startTarget(t), []string{"WEIR_REPLICAS=1"}
 	api := startOrdered(t, nil)
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	writeFile(t, file, fmt.Sprintf(moveShortYAML, api.URL()))
@@ -125,14 +125,14 @@ func TestMoveBetweenServers(t *testing.T) {
 	r := rigBeside(t, w, api)
 	r.submit("weir.jobs.pay.k", nil, nil)
 	r.awaitCalls(1)
-	if got := command(t, nil, "move", "--from", from, "--to", to); got.code != cli.ExitRefused {
+	if got := command(t, env, "move", "--from", from, "--to", to); got.code != cli.ExitRefused {
 		t.Errorf("under a weir that runs: %+v", got)
 	}
 	r.stop()
-	if got := command(t, nil, "move", "--from", from, "--to", from); got.code != cli.ExitRefused {
+	if got := command(t, env, "move", "--from", from, "--to", from); got.code != cli.ExitRefused {
 		t.Errorf("onto itself: %+v", got)
 	}
-	if got := command(t, nil, "move", "--from", from, "--to", to); got.code != 0 {
+	if got := command(t, env, "move", "--from", from, "--to", to); got.code != 0 {
 		t.Fatalf("%+v", got)
 	}
 	if w, err = worker.Start(await.Context(t, "a worker to start"), externalSettings(t, to, file, "second"), testLog(t)); err != nil {

@@ -313,7 +313,7 @@ type offline struct {
 
 func (r *rig) offline(do func(o *offline)) {
 	r.t.Helper()
-	server, err := embedded.Start(r.t.Context(), embedded.Options{Listen: "127.0.0.1:0", Dir: filepath.Join(r.dir, "data"), SyncAlways: true, Log: testLog(r.t)})
+	server, err := embedded.Start(r.t.Context(), embedded.Options{MaxStore: roomy, Listen: "127.0.0.1:0", Dir: filepath.Join(r.dir, "data"), SyncAlways: true, Log: testLog(r.t)})
 	if err != nil {
 		r.t.Fatal(err)
 	}

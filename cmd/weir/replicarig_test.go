@@ -94,7 +94,8 @@ func (r *replicas) stopOne(i int) {
 func oneServer(t *testing.T) string {
 	t.Helper()
 	server, err := embedded.Start(t.Context(), embedded.Options{
-		Listen: "127.0.0.1:0", Dir: t.TempDir(), MaxPayload: 8 << 20, Log: slog.New(slog.DiscardHandler),
+		MaxStore: roomy,
+		Listen:   "127.0.0.1:0", Dir: t.TempDir(), MaxPayload: 8 << 20, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -263,7 +263,7 @@ func TestRestoredStreams(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "nats")
 	serverAt := func(dir string) (stop func()) {
 		t.Helper()
-		server, err := embedded.Start(t.Context(), embedded.Options{Listen: addr, Dir: dir, SyncAlways: true, MaxPayload: 1 << 20, Log: testLog(t)})
+		server, err := embedded.Start(t.Context(), embedded.Options{MaxStore: roomy, Listen: addr, Dir: dir, SyncAlways: true, MaxPayload: 1 << 20, Log: testLog(t)})
 		if err != nil {
 			t.Fatal(err)
 		}

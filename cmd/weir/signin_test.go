@@ -102,11 +102,12 @@ func TestSignIn(t *testing.T) {
 		"a variable in place of a context's": {env: map[string]string{"WEIR_NATS_CONTEXT": "name", "WEIR_NATS_NKEY": g.seed}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			var env []string
+			for name, text := range c.env {
+				env = append(env, name+"="+text)
+			}
 			if !c.start { // without rights, weir would not be told that nothing was ever configured here
-				for name, text := range c.env {
-					t.Setenv(name, text)
-				}
-				if got := command(t, nil, "dead", "ls"); got.code != cli.ExitNotFound {
+				if got := command(t, env, "dead", "ls"); got.code != cli.ExitNotFound {
 					t.Errorf("weir dead ls ended with %+v", got)
 				}
 				return
@@ -117,7 +118,7 @@ func TestSignIn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := command(t, nil, "submit", "pay", "k", "--data", "x", "--wait"); got.code != 0 {
+			if got := command(t, env, "submit", "pay", "k", "--data", "x", "--wait"); got.code != 0 {
 				t.Errorf("weir submit ended with %+v", got)
 			}
 			w.Stop()
