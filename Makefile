@@ -68,10 +68,10 @@ vet:
 MODULES := . deploy/bench
 
 notice: ## write NOTICE, the licences of what weir links
-	WEIR_TEST_WRITE_NOTICE=1 $(GO) test -trimpath ./cmd/weir -run TestNotice -count=1
+	WEIR_TEST_WRITE_NOTICE=1 $(GO) test -trimpath ./cmd/weir/test/soak -run TestNotice -count=1
 
 manual: ## write pages of the manual, of commands (1) and topics (7), and completions for shells into bin/manual, as packages have them
-	rm -rf bin/manual && WEIR_TEST_MANUAL=$(CURDIR)/bin/manual $(GO) test -trimpath ./cmd/weir -run TestManual -count=1
+	rm -rf bin/manual && WEIR_TEST_MANUAL=$(CURDIR)/bin/manual $(GO) test -trimpath ./cmd/weir/test/docs -run TestManual -count=1
 
 tidy: ## tidy the go.mod of each module
 	@for module in $(MODULES); do (cd $$module && $(GO) mod tidy) || exit 1; done
@@ -123,7 +123,7 @@ $(TOOLS)/gotestsum-$(GOTESTSUM):
 helm: $(TOOLS)/helm-$(HELM) # the chart is rendered by Helm itself
 
 chart: helm ## check the chart of deploy/helm
-	$(GO) test -trimpath ./cmd/weir -run TestChart -count=1
+	$(GO) test -trimpath ./cmd/weir/test/docs -run TestChart -count=1
 
 $(TOOLS)/helm-$(HELM):
 	GOFLAGS= GOBIN=$(TOOLS) $(GO) install -trimpath -ldflags '-s -w' helm.sh/helm/v3/cmd/helm@$(HELM)

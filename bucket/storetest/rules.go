@@ -235,8 +235,12 @@ var limitChanges = []struct {
 	{"a limit is renamed", only(windowedLimit("a", 10, 10, 10)), only(windowedLimit("b", 10, 10, 10)), 0, 10 * time.Second, 10},
 	{"a quota becomes a rate", only(quota("a", bucket.Quota{Count: 10, Window: bucket.Fixed, Per: 10 * time.Second})), only(windowedLimit("a", 10, 10, 10)), 0, 10 * time.Second, 10},
 	{"a minute in place of a second", bucket.Rules{Key: windowed(1, 1, 1)}, bucket.Rules{Key: windowed(60, 60, 60)}, 2 * time.Minute, time.Minute, 60},
-	{"a token bucket becomes a window", bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 10, Per: 10 * time.Second, Burst: 3, Counts: bucket.ByTokens}}},
-		bucket.Rules{Key: windowed(10, 10, 3)}, 0, 10 * time.Second, 10},
+	{
+		"a token bucket becomes a window",
+		bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 10, Per: 10 * time.Second, Burst: 3, Counts: bucket.ByTokens}}},
+		bucket.Rules{Key: windowed(10, 10, 3)},
+		0, 10 * time.Second, 10,
+	},
 	{"half the period", bucket.Rules{Key: windowed(10, 20, 5)}, bucket.Rules{Key: windowed(10, 10, 5)}, 0, 10 * time.Second, 10},
 }
 

@@ -27,7 +27,10 @@ func (c *pausedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if c.armed.CompareAndSwap(true, false) {
 		close(c.inGap)
-		<-c.goesOn
+		select {
+		case <-c.goesOn:
+		case <-time.After(await.Patience): // the test has failed by then
+		}
 	}
 	return n, err
 }

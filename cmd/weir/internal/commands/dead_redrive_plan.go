@@ -16,9 +16,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// planJSON is what a redrive would do, as --json prints it.
-type planJSON = control.RedrivePlan
-
 // printPlan tells what would be done: on stdout where that is all that is asked for, and else as talk.
 func (f *redriveFlags) printPlan(cmd *cobra.Command, p *deadletter.Plan) error {
 	out := cmd.ErrOrStderr()

@@ -10,9 +10,6 @@ import (
 	"weir/deadletter"
 )
 
-// tallyJSON is what a redrive did, as --json prints it.
-type tallyJSON = deadletter.Tally
-
 // printTally writes what was done. For people it leaves out the letters left alone that the plan has told them of.
 func (f *redriveFlags) printTally(out io.Writer, t *deadletter.Tally) error {
 	planned := f.planned

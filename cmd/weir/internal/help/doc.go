@@ -4,7 +4,7 @@
 //	                             └─ Render ─▶ headings bold, wrapped     (to a terminal)
 //
 // It must not know commands, the configuration, or anything else of weir: it holds text. That every name in the text is one that the
-// code has, and that no name of the code is left out, the tests beside the commands hold (cmd/weir/docs_topics_test.go).
+// code has, and that no name of the code is left out, the tests beside the commands hold (cmd/weir/test/docs/docs_topics_test.go).
 //
 // What holds:
 //

@@ -5,7 +5,7 @@
 //	help: topics jobs, results, dead-letters, events ── tables ──▶ Subjects ──▶ AsyncAPI 3.0
 //
 // The topics' tables are weir's tables of fields: tests hold each row to the parser and to the code, its name, its default, its range and
-// its words (cmd/weir/docs_configuration_test.go, cmd/weir/docs_topics_test.go). So a field that is added there is in the schema, with what the
+// its words (cmd/weir/test/docs/docs_configuration_test.go, cmd/weir/test/docs/docs_topics_test.go). So a field that is added there is in the schema, with what the
 // reference says of it.
 //
 // What must hold:

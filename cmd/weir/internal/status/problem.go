@@ -22,8 +22,10 @@ func version(n uint64) string { return strconv.FormatUint(n, 10) }
 
 // changed tells of a stream that somebody changed by hand, once for all replicas that noticed.
 func (s *Status) changed(c dispatcher.StreamChange) {
-	p := Problem{fmt.Sprintf("stream %s at %s: %s", cli.Visible(c.Stream), c.At.UTC().Format(time.TimeOnly), c.What),
-		"look for who changed it; letters of its jobs are in `weir dead ls`; it is told for an hour"}
+	p := Problem{
+		fmt.Sprintf("stream %s at %s: %s", cli.Visible(c.Stream), c.At.UTC().Format(time.TimeOnly), c.What),
+		"look for who changed it; letters of its jobs are in `weir dead ls`; it is told for an hour",
+	}
 	if c.Gone {
 		p = Problem{fmt.Sprintf("stream %s: %s", cli.Visible(c.Stream), c.What), "look for who deleted it, and at weir's log"}
 	}

@@ -22,10 +22,14 @@ func TestWarnings(t *testing.T) {
 		api  API
 		want string
 	}{
-		"the budget buys no further call": {API{Jobs: 21, Limits: []limitstate.LimitShown{budget}, Holds: spent},
-			"api pay: the budget spend is spent until 2030-01-02T00:00:00.000Z: 21 jobs wait"},
-		"one job waits for a quota": {API{Jobs: 3, InFlight: 2, Limits: []limitstate.LimitShown{quota}},
-			"api pay: the quota calls is used up until 2030-01-02T00:00:00.000Z: 1 job waits"},
+		"the budget buys no further call": {
+			API{Jobs: 21, Limits: []limitstate.LimitShown{budget}, Holds: spent},
+			"api pay: the budget spend is spent until 2030-01-02T00:00:00.000Z: 21 jobs wait",
+		},
+		"one job waits for a quota": {
+			API{Jobs: 3, InFlight: 2, Limits: []limitstate.LimitShown{quota}},
+			"api pay: the quota calls is used up until 2030-01-02T00:00:00.000Z: 1 job waits",
+		},
 		"some money is left":    {API{Jobs: 21, Limits: []limitstate.LimitShown{budget}}, ""},
 		"no job waits":          {API{Jobs: 2, InFlight: 2, Limits: []limitstate.LimitShown{quota}}, ""},
 		"a limit that watches":  {API{Jobs: 2, Limits: []limitstate.LimitShown{shadow}}, ""},

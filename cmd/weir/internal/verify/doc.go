@@ -8,6 +8,6 @@
 // verdict inconclusive. Memory is bounded by the keys and by the calls of one period of each limit, not by the ledger.
 //
 // The package does not know the command's flags. Its tests go through the command, with a ledger that a worker has written
-// (cmd/weir/verify_test.go). What it says of calls that came late is tested here, and the judgement by itself in bucket/checking_test.go and
+// (cmd/weir/test/limits/verify_test.go). What it says of calls that came late is tested here, and the judgement by itself in bucket/checking_test.go and
 // bucket/checker_test.go.
 package verify

@@ -55,8 +55,10 @@ func TestWindowsAcrossAChange(t *testing.T) {
 		{"a burst after a steady pace", loose("a", 1), loose("a", 10), append(every(-10*time.Second, 0, time.Second), together(3*time.Second, 9)...), bucket.Fail},
 		{"a burst at the very change", loose("a", 1), loose("a", 10), append(every(-10*time.Second, 0, time.Second), together(0, 9)...), bucket.Fail},
 		{"a renamed limit", loose("a", 10), loose("b", 10), append(together(-time.Second, 10), together(0, 10)...), bucket.Fail},
-		{"the same under a key's own rate", api("10/10s", 1, "a", "1000/s", 1), api("10/10s", 10, "a", "1000/s", 1),
-			append(every(-10*time.Second, 0, time.Second), together(0, 9)...), bucket.Fail},
+		{
+			"the same under a key's own rate", api("10/10s", 1, "a", "1000/s", 1), api("10/10s", 10, "a", "1000/s", 1),
+			append(every(-10*time.Second, 0, time.Second), together(0, 9)...), bucket.Fail,
+		},
 		{"what a lowered limit had let pass", api("1000/s", 1, "a", "100/10s", 50), loose("a", 10), append(together(-time.Second, 50), 10*time.Second), bucket.Pass},
 		{"a replica that has not followed", api("1000/s", 1, "a", "100/10s", 50), loose("a", 10), append(together(0, 50), 11*time.Second), bucket.Pass},
 		{"a lowered limit that does not hold", api("1000/s", 1, "a", "100/10s", 50), loose("a", 10), append(together(-time.Second, 50), 3*time.Second), bucket.Fail},

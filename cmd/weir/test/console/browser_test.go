@@ -1,0 +1,214 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"weir/cmd/weir/weirtest"
+	"weir/ingest/await"
+
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// browser is a real one, without a window, at the console of a rig. It is the one place that drives Chromium.
+type browser struct {
+	t    *testing.T
+	ctx  context.Context //nolint:containedctx // chromedp keeps its tab in it
+	base string
+
+	mu   sync.Mutex // of said
+	said []string   // errors, exceptions and breaches of the policy
+	gone bool       // weir has been stopped: that the browser does not reach it is no error
+}
+
+// newBrowser starts Chromium with a profile of its own. What its console says of errors fails the test at its end.
+func newBrowser(t *testing.T, addr string) *browser {
+	t.Helper()
+	path := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if found, err := exec.LookPath(name); err == nil {
+			path = found
+			break
+		}
+	}
+	if path == "" {
+		t.Fatal("the tests of the console drive a real browser: install Chromium (apt-get install --no-install-recommends chromium; `make chromium` does)")
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(profile(t)),
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.WindowSize(1280, 900))
+	allocated, end := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(end)
+	ctx, closeTab := chromedp.NewContext(allocated)
+	t.Cleanup(closeTab)
+	b := &browser{t: t, ctx: ctx, base: "http://" + addr}
+	if err := chromedp.Do(ctx, chromedp.Navigate("about:blank")); err != nil { // with the tab's own context: the tab ends with the first
+		t.Fatalf("start %s: %v", path, err)
+	}
+	messages := chromedp.Console(ctx)
+	listening := make(chan struct{})
+	go func() {
+		defer close(listening)
+		for m, err := range messages {
+			if err != nil {
+				return
+			}
+			b.hear(string(m.Type), m.Text+" "+m.URL)
+		}
+	}()
+	t.Cleanup(func() {
+		await.Return(t, "the end of the browser", func() { _ = chromedp.Cancel(ctx) }) // its profile is deleted after it
+		await.Receive(t, "the end of its console", listening)
+		for _, s := range b.heard() {
+			t.Errorf("the browser's console says: %s", s)
+		}
+	})
+	return b
+}
+
+// profile is a directory for a browser. Its helpers may write there for a moment after its own end.
+func profile(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "weir-browser-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { await.Until(t, "the profile to be deleted", func() bool { return os.RemoveAll(dir) == nil }) })
+	return dir
+}
+
+// hear notes what nobody should read in a browser's console. That a thing is not there, that no job can be called so, or that nobody has a
+// token, is an answer like others.
+func (b *browser) hear(kind, text string) {
+	noJob := strings.Contains(text, "status of 400") && strings.Contains(text, "/api/v1/jobs/")
+	if kind != "error" && kind != "exception" && kind != "warning" || noJob || strings.Contains(text, "status of 404") || strings.Contains(text, "status of 401") {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.gone && strings.Contains(text, "net::ERR_") {
+		return
+	}
+	b.said = append(b.said, kind+": "+text)
+}
+
+// outlives says that weir is stopped from now on.
+func (b *browser) outlives() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.gone = true
+}
+
+func (b *browser) heard() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]string{}, b.said...)
+}
+
+func (b *browser) do(what string, steps ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeoutCause(b.ctx, weirtest.Patience, fmt.Errorf("the browser took longer than %s", weirtest.Patience))
+	defer cancel()
+	if err := chromedp.Do(ctx, steps...); err != nil {
+		b.t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// open goes to an address of the console and waits for its page.
+func (b *browser) open(path string) {
+	b.t.Helper()
+	b.do("open "+path, chromedp.Navigate(b.base+path))
+	b.wait("the page "+path, `document.querySelector("main h1") !== null`)
+}
+
+// visit goes on to another page as a link does, without a new document.
+func (b *browser) visit(path string) {
+	b.t.Helper()
+	eval[any](b, fmt.Sprintf(`history.pushState(null, "", %s), dispatchEvent(new Event("moved")), null`, quote(path)))
+	b.wait("the page "+path, `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(document.querySelector("main h1") !== null))))`)
+}
+
+// eval is what an expression gives, as JSON carries it.
+func eval[T any](b *browser, expression string) T {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeoutCause(b.ctx, weirtest.Patience, fmt.Errorf("the browser took longer than %s", weirtest.Patience))
+	defer cancel()
+	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	if err != nil {
+		b.t.Fatalf("%s: %v", expression, err)
+	}
+	return v
+}
+
+// wait polls until an expression is true.
+func (b *browser) wait(what, expression string) {
+	b.t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(weirtest.Patience)
+	for !eval[bool](b, "Promise.resolve("+expression+").then(Boolean)") {
+		select {
+		case <-tick.C:
+		case <-limit:
+			b.t.Fatalf("waited %s in vain for %s; the page says:\n%s\n%v", weirtest.Patience, what, b.text("body"), b.heard())
+		}
+	}
+}
+
+// press types keys, as somebody at the keyboard does: what a page does with a key going down comes before its character, and may keep it.
+func (b *browser) press(keys string) {
+	b.t.Helper()
+	at := input.TimeSinceEpoch(float64(time.Now().UnixNano()) / 1e9) // of all: what a page takes for one word must not depend on how long this machine takes for it
+	for _, r := range keys {
+		down := *kb.Encode(r)[0]
+		down.Timestamp = at
+		up := down
+		down.Type, up.Type = input.DispatchKeyEventTypeKeyDown, input.DispatchKeyEventTypeKeyUp
+		if k, ok := kb.Keys[r]; ok && (k.Print || r == '\r') {
+			down.Text, down.UnmodifiedText = k.Text, k.Unmodified
+		}
+		for _, event := range []input.DispatchKeyEventParams{down, up} {
+			if _, err := chromedp.Call(b.ctx, input.DispatchKeyEvent, event); err != nil {
+				b.t.Fatalf("press %q: %v", r, err)
+			}
+		}
+	}
+}
+
+// click presses what stands there, when it can be pressed.
+func (b *browser) click(selector string) {
+	b.t.Helper()
+	b.wait(selector, fmt.Sprintf(`document.querySelector(%s) && !document.querySelector(%[1]s).disabled`, quote(selector)))
+	b.do("click "+selector, chromedp.Click(chromedp.CSS(selector)))
+}
+
+// look has a page drawn for a window of a width, in a theme.
+func (b *browser) look(width int64, theme string) {
+	b.t.Helper()
+	b.do("a window", chromedp.EmulateViewport(width, 900))
+	eval[any](b, fmt.Sprintf(`(document.documentElement.dataset.theme = %s, null)`, quote(theme)))
+	b.wait("it drawn", `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`)
+}
+
+// text is what stands there for a reader, "" where nothing does.
+func (b *browser) text(selector string) string {
+	b.t.Helper()
+	return eval[string](b, fmt.Sprintf(`document.querySelector(%s)?.innerText ?? ""`, quote(selector)))
+}
+
+// quote writes a text for a script.
+func quote(text string) string {
+	data, err := json.Marshal(text)
+	if err != nil {
+		panic("a text that JSON cannot carry: " + err.Error())
+	}
+	return string(data)
+}

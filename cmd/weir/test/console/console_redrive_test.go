@@ -1,0 +1,65 @@
+package console
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/weirtest"
+	"weir/deadletter"
+)
+
+// TestConsoleRedrive is an operator's afternoon: a bucket overflows before his eyes, he opens the letters, looks at one, sees what a redrive of
+// all would do, begins it, and watches them leave at the bucket's rate; each is called once.
+func TestConsoleRedrive(t *testing.T) {
+	t.Parallel()
+	const jobs, capacity = 24, 8
+	r := weirtest.NewRig(t, fakeapi.Options{KeepBody: 64, Key: fakeapi.KeyFrom{Segment: -1}}, `
+apis:
+  pay: {url: %s, price: 0.10, jitter: 20ms, bucket: {rate: 10/s, capacity: 8}, keys: {b: {capacity: 90}}}
+`)
+	b := newBrowser(t, r.Worker.HTTPAddr())
+	b.open("/buckets?api=pay")
+	b.wait("the numbers", `document.querySelector("footer time")`)
+	r.WhilePaused(func() {
+		for i := range jobs {
+			r.Submit("weir.jobs.pay.a", fmt.Appendf(nil, `{"n":%d}`, i), map[string]string{"Weir-Path": "/a"})
+		}
+		b.wait("the full bucket, live", `document.querySelector("tr[data-key=a] [data-field=depth]")?.textContent === "8" && document.querySelector("tr[data-key=a] .vessel.full.stopped")`)
+		b.wait("the letters in the head, live", `document.querySelector("nav a[href='/letters'] .chip")?.textContent === "16"`)
+		b.click("nav a[href='/letters']")
+		b.wait("one cause", `document.querySelector("h1").textContent === "16 letters, 1 cause" && document.querySelector("[data-reason=overflow]")`)
+		b.click("tbody tr a")
+		b.wait("the letter, its body hidden", `location.pathname === "/letter" && document.querySelector("main").innerText.includes("hidden until you ask") && document.querySelector("pre") === null`)
+		b.click("main .card button")
+		b.wait("its body", `document.querySelector("pre")?.textContent.includes('"n": 23')`)
+		b.visit("/letters?reason=overflow")
+	})
+	r.Eventually("room", func() bool { return r.Waiting("pay") == 0 })
+	b.click("main .bar button.main")
+	b.wait("the plan", `document.querySelector("dialog [data-plan=letters]")?.textContent.startsWith("16 letters of 1 key")`)
+	if cost, overflow := b.text("dialog [data-plan=cost]"), b.text("dialog [data-plan=overflow]"); cost != "1.60" || overflow == "none should overflow again" {
+		t.Errorf("the plan says cost %s, overflow %s", cost, overflow)
+	}
+	b.click("dialog .filters button") // the rate at which none should
+	b.wait("the slower plan", `document.querySelector("dialog [data-plan=overflow]")?.textContent === "none should overflow again"`)
+	if n := r.Messages(deadletter.Stream); n != jobs-capacity {
+		t.Errorf("%d letters are left by a plan", n)
+	}
+	b.click("dialog button[type=submit]")
+	b.wait("its progress", `location.pathname === "/redrives" && document.querySelector("[data-field=redriven]")`)
+	b.wait("its end", `document.querySelector("main [data-state=done]") && document.querySelector("[data-field=redriven]").textContent === "16"`)
+	arrivals := r.AwaitCalls(jobs)
+	r.CheckRate(arrivals, bucket.Rate{Count: 10, Per: time.Second, Burst: 1})
+	for body, n := range r.PerBody() {
+		if n != 1 {
+			t.Errorf("%s was called %d times", body, n)
+		}
+	}
+	b.click("nav a[href='/letters']")
+	b.wait("no letters, live", `document.querySelector("main").innerText.includes("No dead letters") && document.querySelector("nav a[href='/letters'] .chip") === null`)
+	b.click("nav a[href='/events']")
+	b.wait("what was told", `document.querySelector("main").innerText.includes("revealed") && document.querySelector("main").innerText.includes("redriven")`)
+}

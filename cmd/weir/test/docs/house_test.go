@@ -1,0 +1,300 @@
+package docs
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"weir/cmd/weir/weirtest"
+)
+
+// rooms are the packages of weir from the lowest to the highest, with what each may import of the others. What stands in no
+// line may not be imported: a new room, or a new way between two, is decided here.
+var rooms = []struct{ room, imports string }{
+	{"ingest/await", ""},
+	{"ingest/client", ""},
+	{"ingest", "ingest/client"},
+	{"bucket/fault", ""},
+	{"bucket/internal/keyhash", ""},
+	{"bucket/natstest", ""},
+	{"bucket/certtest", ""},
+	{"bucket", "ingest bucket/internal/keyhash"},
+	{"bucket/redisstore", "bucket"},
+	{"bucket/storetest", "bucket"},
+	{"bucket/stream", "ingest"},
+	{"bucket/lease", "bucket/fault bucket/stream"},
+	{"bucket/queue", "ingest bucket bucket/fault bucket/internal/keyhash bucket/stream"},
+	{"deadletter", "ingest bucket bucket/fault bucket/stream bucket/lease bucket/queue"},
+	{"dispatcher/internal/seeds", ""},
+	{"dispatcher/schedule", "bucket"},
+	{"dispatcher/ledger", "ingest bucket bucket/stream bucket/queue deadletter"},
+	{"dispatcher/retell", "ingest bucket bucket/stream deadletter dispatcher/ledger"},
+	{"dispatcher/httpcall", "ingest bucket deadletter dispatcher/schedule dispatcher/ledger"},
+	{"dispatcher/ownership", "bucket bucket/stream bucket/lease bucket/queue"},
+	{"dispatcher/recorder", "bucket/fault"},
+	{"dispatcher/recovery", "dispatcher/recorder"},
+	{"dispatcher/trace", "ingest"},
+	{"dispatcher", "ingest bucket bucket/fault bucket/stream bucket/lease bucket/queue deadletter dispatcher/schedule dispatcher/ledger dispatcher/httpcall dispatcher/ownership dispatcher/recorder dispatcher/recovery dispatcher/trace"},
+	{"cmd/internal/fakeapi", ""},
+	{"cmd/internal/machine", ""},
+	{"cmd/internal/child", "cmd/internal/machine"},
+	{"cmd/internal/serving", "cmd/internal/child"},
+	{"cmd/weir/internal/terminal", ""},
+	{"cmd/weir/internal/help", "cmd/weir/internal/terminal"},
+	{"cmd/weir/internal/schema", "cmd/weir/internal/help"},
+	{"cmd/weir/internal/cli", "cmd/weir/internal/terminal"},
+	{"cmd/weir/internal/clock", "bucket"},
+	{"cmd/weir/internal/config", "bucket bucket/queue deadletter"},
+	{"cmd/weir/internal/connect", "ingest bucket/lease cmd/weir/internal/cli cmd/weir/internal/config"},
+	{"cmd/weir/internal/gate", "cmd/weir/internal/connect"},
+	{"cmd/weir/internal/embedded", "cmd/weir/internal/connect cmd/weir/internal/gate"},
+	{"cmd/weir/internal/console", "cmd/weir/internal/config"},
+	{"cmd/weir/internal/demo", "bucket cmd/internal/fakeapi cmd/internal/machine cmd/internal/serving cmd/weir/internal/terminal"},
+	{"cmd/weir/internal/bench", "cmd/internal/machine cmd/internal/child cmd/internal/serving cmd/weir/internal/cli"},
+	{"cmd/weir/internal/limitstate", "bucket bucket/fault bucket/redisstore bucket/stream deadletter dispatcher dispatcher/schedule dispatcher/httpcall dispatcher/ledger cmd/weir/internal/cli cmd/weir/internal/clock cmd/weir/internal/config"},
+	{"cmd/weir/internal/history", "dispatcher dispatcher/schedule"},
+	{"cmd/weir/internal/control", "ingest bucket/lease bucket/queue bucket/stream deadletter dispatcher dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/limitstate cmd/weir/internal/history bucket"},
+	{"cmd/weir/internal/plan", "ingest bucket dispatcher/schedule cmd/weir/internal/config"},
+	{"cmd/weir/internal/verify", "bucket deadletter dispatcher/httpcall dispatcher/ledger cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/control cmd/weir/internal/limitstate cmd/weir/internal/terminal"},
+	{"cmd/weir/internal/spend", "bucket dispatcher/ledger cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/limitstate"},
+	{"cmd/weir/internal/status", "ingest deadletter dispatcher dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/connect cmd/weir/internal/control cmd/weir/internal/limitstate"},
+	{"cmd/weir/internal/doctor", "bucket bucket/redisstore cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/limitstate cmd/weir/internal/status"},
+	{"cmd/weir/internal/timeline", "ingest bucket bucket/stream deadletter dispatcher dispatcher/ledger dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/connect cmd/weir/internal/control"},
+	{"cmd/weir/internal/letters", "ingest deadletter cmd/weir/internal/config cmd/weir/internal/timeline bucket bucket/lease cmd/weir/internal/cli cmd/weir/internal/connect"},
+	{"cmd/weir/internal/proposal", "cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/control cmd/weir/internal/limitstate"},
+	{"cmd/weir/internal/door", "ingest cmd/weir/internal/console cmd/weir/internal/timeline"},
+	{"cmd/weir/internal/api", "ingest bucket/stream deadletter dispatcher dispatcher/ledger dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/console cmd/weir/internal/control cmd/weir/internal/doctor cmd/weir/internal/door cmd/weir/internal/letters cmd/weir/internal/limitstate cmd/weir/internal/spend cmd/weir/internal/status cmd/weir/internal/timeline cmd/weir/internal/history bucket cmd/weir/internal/proposal cmd/weir/internal/plan cmd/weir/internal/verify"},
+	{"cmd/weir/internal/webhook", "bucket/lease bucket/stream deadletter cmd/weir/internal/config"},
+	{"cmd/weir/internal/top", "dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/connect cmd/weir/internal/control cmd/weir/internal/spend cmd/weir/internal/status cmd/weir/internal/terminal"},
+	{"cmd/weir/internal/witness", "bucket/stream"},
+	{"cmd/weir/internal/move", "bucket/lease bucket/stream dispatcher/ownership cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/control cmd/weir/internal/embedded cmd/weir/internal/witness"},
+	{"cmd/weir/internal/submission", "ingest cmd/weir/internal/config"},
+	{"cmd/weir/internal/foreign", "ingest deadletter cmd/weir/internal/cli cmd/weir/internal/connect"},
+	{"cmd/weir/internal/otlp", "dispatcher/trace"},
+	{"cmd/weir/internal/streamwatch", "bucket/natstest deadletter dispatcher cmd/weir/internal/cli"},
+	{"cmd/weir/internal/worker", "cmd/weir/internal/streamwatch ingest bucket bucket/lease bucket/queue bucket/stream deadletter dispatcher dispatcher/schedule dispatcher/httpcall dispatcher/ledger dispatcher/ownership dispatcher/recorder dispatcher/retell cmd/weir/internal/cli cmd/weir/internal/clock cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/console cmd/weir/internal/control cmd/weir/internal/embedded cmd/weir/internal/foreign cmd/weir/internal/gate cmd/weir/internal/limitstate cmd/weir/internal/move cmd/weir/internal/witness bucket/redisstore cmd/weir/internal/api cmd/weir/internal/history cmd/weir/internal/door cmd/weir/internal/timeline cmd/weir/internal/otlp cmd/weir/internal/webhook"},
+	{"cmd/weir/internal/commands", "*"},
+	{"cmd/weir", "cmd/weir/internal/commands"},
+	{"cmd/weir/weirtest", "*"},
+	{"cmd/weir/test/cli", "*"},
+	{"cmd/weir/test/console", "*"},
+	{"cmd/weir/test/docs", "*"},
+	{"cmd/weir/test/jobs", "*"},
+	{"cmd/weir/test/letters", "*"},
+	{"cmd/weir/test/limits", "*"},
+	{"cmd/weir/test/recovery", "*"},
+	{"cmd/weir/test/replicas", "*"},
+	{"cmd/weir/test/soak", "*"},
+	{"cmd/weir-torture/internal/torture", "ingest bucket bucket/fault bucket/stream bucket/lease bucket/queue deadletter dispatcher/ledger dispatcher/recorder cmd/internal/fakeapi cmd/internal/machine cmd/internal/child"},
+	{"cmd/weir-torture", "bucket/fault cmd/internal/machine cmd/weir-torture/internal/torture"},
+	{"deploy/bench", ""}, // a module of its own: only its tests import weir, and deploy/bench/peers starts it
+}
+
+// forTests are what only tests import.
+var forTests = []string{"ingest/await", "bucket/certtest", "bucket/natstest", "bucket/storetest", "cmd/weir/weirtest", "dispatcher/internal/seeds"}
+
+// TestImportsPointDown holds the house: each package imports only what its line in rooms names, all of which stands above its
+// line. Tests may import any room below their own, too.
+func TestImportsPointDown(t *testing.T) {
+	t.Parallel()
+	place, may := map[string]int{}, map[string][]string{}
+	for i, r := range rooms {
+		place[r.room], may[r.room] = i, strings.Fields(r.imports)
+		for _, imported := range may[r.room] {
+			if below, ok := place[imported]; imported != "*" && (!ok || below >= i) {
+				t.Errorf("%s may import %s, which does not stand below it", r.room, imported)
+			}
+		}
+	}
+	eachImport(t, func(file, path string) {
+		to, ok := strings.CutPrefix(path, "weir/")
+		if !ok {
+			return
+		}
+		from, test := filepath.ToSlash(filepath.Dir(file)), strings.HasSuffix(file, "_test.go")
+		above, known := place[from]
+		below, there := place[to]
+		switch {
+		case !known || !there:
+			t.Errorf("%s imports %s: give both a line in rooms", file, path)
+		case from == to:
+		case slices.Contains(forTests, to):
+			if !test && !slices.Contains(forTests, from) {
+				t.Errorf("%s imports %s, which is for tests", file, path)
+			}
+		case test && below < above:
+		case !slices.Contains(may[from], to) && !slices.Contains(may[from], "*"):
+			t.Errorf("%s imports %s: %s may import %v", file, path, from, may[from])
+		}
+	})
+}
+
+// TestHeavyDependenciesHaveOneHome: each of these is a decision that one package hides from the others.
+func TestHeavyDependenciesHaveOneHome(t *testing.T) {
+	t.Parallel()
+	homes := map[string][]string{
+		"github.com/nats-io/nats-server/": {"cmd/weir/internal/embedded/", "bucket/natstest/", "cmd/weir/weirtest/"},
+		"github.com/redis/go-redis/":      {"bucket/redisstore/"},
+		"go.yaml.in/yaml/":                {"cmd/weir/internal/config/"},
+		"gopkg.in/yaml":                   {"cmd/weir/internal/config/"},
+		"github.com/kelseyhightower/":     {"cmd/weir/internal/config/"},
+		"github.com/spf13/cobra":          {"cmd/weir/", "cmd/weir-torture/"}, // and of the rooms of cmd/weir only cli and commands: see below
+		"github.com/Shopify/toxiproxy/":   {"cmd/weir-torture/internal/torture/"},
+		"github.com/rs/zerolog":           {"cmd/weir-torture/internal/torture/"},
+		"embed":                           {"cmd/weir/internal/api/", "cmd/weir/internal/console/", "cmd/weir/internal/help/", "deploy/bench/peers/"},
+		"github.com/prometheus/client_golang/prometheus/promhttp": {"cmd/weir/internal/console/"},
+		"go.opentelemetry.io/otel/sdk/":                           {"cmd/weir/internal/otlp/"},
+		"go.opentelemetry.io/otel/exporters/":                     {"cmd/weir/internal/otlp/"},
+		"go.opentelemetry.io/proto/":                              {"cmd/weir/internal/otlp/"},
+		"go.opentelemetry.io/otel/":                               {"cmd/weir/internal/otlp/", "dispatcher/trace/"},
+	}
+	seen := map[string]bool{}
+	eachImport(t, func(file, path string) {
+		for dependency, allowed := range homes {
+			if path != dependency && !strings.HasPrefix(path, dependency) || strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			seen[dependency] = true
+			if strings.HasSuffix(dependency, "/cobra") && strings.HasPrefix(file, "cmd/weir/internal/") &&
+				!strings.HasPrefix(file, "cmd/weir/internal/cli/") && !strings.HasPrefix(file, "cmd/weir/internal/commands/") {
+				t.Errorf("%s imports %s: commands and their flags are in cmd/weir/internal/commands", file, path)
+			}
+			if !slices.ContainsFunc(allowed, func(home string) bool { return strings.HasPrefix(file, home) }) {
+				t.Errorf("%s imports %s, whose home is %s", file, path, allowed)
+			}
+		}
+	})
+	for _, used := range []string{"github.com/nats-io/nats-server/", "github.com/redis/go-redis/", "go.yaml.in/yaml/"} {
+		if !seen[used] {
+			t.Errorf("nobody imports %s any more: mend this test", used)
+		}
+	}
+}
+
+// TestConsoleDrivesTheBrowser: of what drives Chromium only the tests know, and of them those of the console.
+func TestConsoleDrivesTheBrowser(t *testing.T) {
+	t.Parallel()
+	homes := []string{"cmd/weir/test/console/"}
+	eachImport(t, func(file, path string) {
+		if strings.HasPrefix(path, "github.com/chromedp/") && !slices.ContainsFunc(homes, func(home string) bool { return strings.HasPrefix(file, home) }) {
+			t.Errorf("%s imports %s, whose home is %v", file, path, homes)
+		}
+	})
+}
+
+// TestTortureIsNotShipped: what spoils networks and orders deaths is in weir-torture, and in nothing that users run.
+func TestTortureIsNotShipped(t *testing.T) {
+	t.Parallel()
+	dependencies := func(program string) map[string]bool {
+		t.Helper()
+		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", program).Output()
+		if err != nil {
+			t.Fatalf("go list -deps %s: %v", program, err)
+		}
+		all := map[string]bool{}
+		for path := range strings.FieldsSeq(string(out)) {
+			all[path] = true
+		}
+		return all
+	}
+	weir, torture := dependencies("weir/cmd/weir"), dependencies("weir/cmd/weir-torture")
+	for _, path := range []string{
+		"github.com/Shopify/toxiproxy/v2", "github.com/rs/zerolog", "github.com/gorilla/mux", "weir/cmd/weir-torture/internal/torture",
+	} {
+		if weir[path] {
+			t.Errorf("weir links %s", path)
+		}
+		if !torture[path] {
+			t.Errorf("weir-torture does not link %s any more: mend this test", path)
+		}
+	}
+}
+
+// TestOthersAreOnlyMeasured: what weir is compared with stands beside it in a module of its own, and in nothing that is shipped but weir
+// bench. golang.org/x/time is linked in with nats-server anyway.
+func TestOthersAreOnlyMeasured(t *testing.T) {
+	t.Parallel()
+	homes := map[string][]string{
+		"github.com/go-redis/redis_rate/": {"deploy/bench/beside_test.go"},
+		"github.com/throttled/throttled/": {"deploy/bench/beside_test.go"},
+		"github.com/riverqueue/river":     {"deploy/bench/peers/river.go"},
+		"github.com/hibiken/asynq":        {"deploy/bench/peers/asynq.go"},
+		"github.com/jackc/pgx/":           {"deploy/bench/peers/river.go", "deploy/bench/peers/postgres.go"},
+		"golang.org/x/time/rate": {
+			"deploy/bench/beside_test.go", "deploy/bench/peers/asynq.go", "bucket/bench_test.go", "cmd/weir/internal/bench/pace.go",
+			"cmd/weir/internal/console/failures.go", // guesses at a token are no calls
+		},
+	}
+	eachImport(t, func(file, path string) {
+		for dependency, allowed := range homes {
+			if strings.HasPrefix(path, dependency) && !slices.Contains(allowed, file) {
+				t.Errorf("%s imports %s, whose home is %v", file, path, allowed)
+			}
+		}
+	})
+	required, err := os.ReadFile(filepath.Join(weirtest.Repository, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dependency := range homes {
+		if !strings.HasPrefix(dependency, "golang.org/") && strings.Contains(string(required), dependency) {
+			t.Errorf("go.mod requires %s", dependency)
+		}
+	}
+}
+
+// TestNoGRPC: what it takes to send traces over gRPC is larger than weir's own code.
+func TestNoGRPC(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "weir/cmd/weir").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path := range strings.FieldsSeq(string(out)) {
+		if strings.HasPrefix(path, "google.golang.org/grpc") || strings.HasSuffix(path, "otlptracehttp") {
+			t.Errorf("weir links %s", path)
+		}
+	}
+}
+
+func eachImport(t *testing.T, do func(file, path string)) {
+	t.Helper()
+	root := weirtest.Repository
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != root && d.Name() != ".." {
+			return filepath.SkipDir
+		}
+		if filepath.Ext(path) != ".go" {
+			return nil
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		file, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		for _, i := range parsed.Imports {
+			imported, err := strconv.Unquote(i.Path.Value)
+			if err != nil {
+				return err
+			}
+			do(filepath.ToSlash(file), imported)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

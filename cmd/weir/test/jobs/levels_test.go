@@ -1,0 +1,115 @@
+package jobs
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"weir/bucket"
+	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/weirtest"
+)
+
+const budgetYAML = `
+apis:
+  pay:
+    url: %%s
+    price: 0.30
+    idempotency: {header: Idempotency-Key}
+    bucket: {rate: 50/s, capacity: 500}
+    limits:
+      - {name: spend, budget: %s/day, on_exhausted: hold}
+`
+
+// TestBudgetIsTold at half, at four fifths, and when what is left buys no call: once each, also over a restart.
+func TestBudgetIsTold(t *testing.T) {
+	t.Parallel()
+	for _, where := range []string{"memory", "redis"} {
+		t.Run(where, func(t *testing.T) {
+			yaml := fmt.Sprintf(budgetYAML, "10.00")
+			var r *weirtest.Rig
+			if where == "redis" {
+				r = weirtest.NewRedisRig(t, fakeapi.Options{}, yaml).Rig
+			} else {
+				r = weirtest.NewRig(t, fakeapi.Options{}, yaml)
+			}
+			submit := func(n int) {
+				for range n {
+					r.Submit("weir.jobs.pay.k", nil, nil)
+				}
+			}
+			expect := func(want ...string) {
+				t.Helper()
+				r.Eventually(strings.Join(want, ", "), func() bool { return len(r.BudgetEvents("pay")) >= len(want) })
+				if got := fmt.Sprint(r.BudgetEvents("pay")); got != fmt.Sprint(want) {
+					t.Errorf("told %s, want %s", got, want)
+				}
+			}
+			submit(20) // 6.00
+			r.AwaitCalls(20)
+			expect("spend 50 of 10.00")
+			submit(7) // 8.10
+			r.AwaitCalls(27)
+			expect("spend 50 of 10.00", "spend 80 of 10.00")
+			r.Eventually("the metric", func() bool {
+				return strings.Contains(r.Get("/metrics"), `weir_limit_used_ratio{api="pay",limit="spend"} 0.81`)
+			})
+			r.Stop()
+			r.Start()
+			submit(10) // 0.10 is left after six more
+			r.AwaitCalls(33)
+			all := []string{"spend 50 of 10.00", "spend 80 of 10.00", "spend 100 of 10.00"}
+			expect(all...)
+			r.Gauge("weir_held", 1)
+			r.HoldEvents("weir.events.held.pay._")
+			r.Follow(fmt.Sprintf(budgetYAML, "20.00"))
+			r.AwaitCalls(37) // 11.10
+			expect(append(all, "spend 50 of 20.00")...)
+			r.Gauge("weir_held", 0)
+			r.HoldEvents("weir.events.held.pay._", "weir.events.resumed.pay._")
+			r.Gauge("weir_spend_total", 3)
+		})
+	}
+}
+
+// TestShadowIsTold: what a limit would have held is a metric, and in show and verify.
+func TestShadowIsTold(t *testing.T) {
+	t.Parallel()
+	const yaml = `
+apis:
+  pay:
+    url: %%s
+    bucket: {rate: %s, capacity: 500}
+    limits:
+      - {name: maybe, quota: 5/3h, window: sliding, shadow: true}
+      - {name: daily, quota: 100/day, tz: UTC}
+`
+	r := weirtest.NewRig(t, fakeapi.Options{}, fmt.Sprintf(yaml, "100/s"))
+	for range 12 {
+		r.Submit("weir.jobs.pay.k", nil, nil)
+	}
+	r.AwaitCalls(12)
+	r.Eventually("the metric", func() bool {
+		return strings.Contains(r.Get("/metrics"), `weir_shadow_holds_total{api="pay",limit="maybe"} 7`)
+	})
+	r.Eventually("the records of all calls", func() bool { return len(r.Ledger("pay", "k")) == 12 })
+	found, code := r.Verify()
+	if l := weirtest.LimitFound(t, found["pay"], "maybe"); code != 0 || !l.Shadow || l.Verdict != bucket.Fail || l.Worst != 12 || l.Allowed != 5 {
+		t.Errorf("verify: exit code %d, %+v", code, l)
+	}
+	r.Submit("weir.jobs.pay.slow", nil, nil)
+	r.Follow(fmt.Sprintf(yaml, "1/h"))
+	for range 3 {
+		r.Submit("weir.jobs.pay.slow", nil, nil)
+	}
+	var shown string
+	r.Eventually("what show says of the limits", func() bool {
+		shown, _ = r.Command("show", "pay", "slow")
+		return strings.Contains(shown, "would have held 8")
+	})
+	for _, want := range []string{"only watches: would have held", "of 100 used until"} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("show does not say %q:\n%s", want, shown)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package jobs
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"weir/cmd/weir/weirtest"
+	"weir/ingest"
+)
+
+const notBeforeYAML = `
+apis:
+  pay:
+    url: %s
+    bucket: {rate: 20/s, capacity: 6, in_flight: 1, max_wait: 3s}
+`
+
+// TestNotBefore: a job waits in its bucket until its time has come, and nobody waits behind it, over a restart. Its receipt, a copy, the
+// capacity, a cancellation and what is shown of its key know of it.
+func TestNotBefore(t *testing.T) {
+	t.Parallel()
+	api := weirtest.StartOrdered(t, nil)
+	r := weirtest.RigOn(t, api, fmt.Sprintf(notBeforeYAML, api.URL()))
+	due := time.Now().Add(time.Hour)
+	at := func(after time.Duration) string { return due.Add(after).Format(time.RFC3339Nano) }
+
+	third := r.SendNotBefore("k", "third", at(500*time.Millisecond))
+	second := r.SendNotBefore("k", "second", at(0), "Weir-Deadline", "1h")
+	year := r.SendNotBefore("k", "year", "8784h")
+	gone := r.SendNotBefore("k", "gone", "100h")
+	for n, name := range []string{"second", "third", "gone", "year"} { // a receipt may be sooner than its owner has read those before
+		r.Eventually(fmt.Sprintf("%s has position %d", name, n+1), func() bool {
+			a := r.SendNotBefore("k", name, "1h")
+			return a.Duplicate && a.Position == n+1
+		})
+	}
+	for _, c := range []struct {
+		weirtest.Answer
+		want time.Duration
+	}{{second, time.Until(due)}, {third, time.Until(due)}, {year, ingest.MostNotBefore - time.Minute}, {gone, 99 * time.Hour}} {
+		if c.Error != nil || c.Eta() < c.want {
+			t.Errorf("a receipt says that its job is called in %s, before its time: %+v", c.Eta(), c.Answer)
+		}
+	}
+	first := r.SendNotBefore("k", "first", "")
+	if first.Position != 1 || first.Eta() > time.Second {
+		t.Errorf("a job behind jobs that wait for their time: position %d, in %s", first.Position, first.Eta())
+	}
+	if all := r.AwaitCalls(1); string(all[0].Body) != "first" {
+		t.Fatalf("called first: %s", all[0].Body)
+	}
+	r.Eventually("four jobs wait", func() bool { return r.Waiting("pay") == 4 })
+	if again := r.SendNotBefore("k", "year", "8784h"); !again.Duplicate || again.Seq != year.Seq || again.Position != 4 || again.Eta() < 365*24*time.Hour {
+		t.Errorf("a copy: %+v", again)
+	}
+	r.RefuseNotBefore()
+	r.FillNotBefore()
+	r.SeeNotBefore(due)
+	if said, code := r.Command("cancel", "pay", "gone"); code != 0 {
+		t.Fatalf("cancel: %s", said)
+	}
+	due = time.Now().Add(2 * time.Second)
+	r.SendNotBefore("k", "later", at(500*time.Millisecond))
+	r.SendNotBefore("k", "sooner", at(0))
+	inTime := time.Now().Before(due) // else the machine stood still, and one may be called before the other is there
+	r.Stop()
+	r.Start()
+	for _, a := range r.AwaitCalls(3) {
+		name, came := string(a.Body), api.Started().Add(time.Duration(a.At))
+		if name != "first" && came.Before(due) || name == "later" && came.Before(due.Add(500*time.Millisecond)) {
+			t.Errorf("%s was called %s before its time", name, due.Sub(came))
+		}
+	}
+	if all := api.All(); string(all[1].Body)+" "+string(all[2].Body) != "sooner later" && inTime {
+		t.Errorf("called second and third: %s, %s", all[1].Body, all[2].Body)
+	}
+	if letters := r.Letters("pay", "k"); len(letters) != 1 || letters[0].Header.Get("Weir-Job-Id") != "gone" || letters[0].Header.Get(ingest.HeaderNotBefore) != "100h" {
+		t.Errorf("%d letters", len(letters))
+	}
+	r.Eventually("three jobs of an hour and later and the six of the full bucket wait", func() bool { return r.Waiting("pay") == 9 })
+}

@@ -1,0 +1,156 @@
+package jobs
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/weirtest"
+	"weir/ingest/await"
+)
+
+// TestSubmitFileResumedLate: when weir has forgotten the ids of the run that was killed, what the journal calls taken is not sent
+// again, nor is what may have been taken: that is told.
+func TestSubmitFileResumedLate(t *testing.T) {
+	t.Parallel()
+	const jobs = 2000
+	r := weirtest.NewRig(t, fakeapi.Options{}, "dedupe: 1s\n"+weirtest.ManyJobsYAML)
+	file := weirtest.JobsFile(t, jobs)
+	r.KillSubmission(file, jobs/4)
+	sent := time.Now()
+	r.Eventually("ids that weir has forgotten", func() bool { return time.Since(sent) > 2*time.Second })
+	var out bytes.Buffer
+	err := await.Result(t, "the second run", r.SubmitFile(&out, file, "credit").Wait)
+	told := regexp.MustCompile(`2000 lines: (\d+) taken, (\d+) taken by an earlier run(?:, (\d+) unsure)?`).FindStringSubmatch(out.String())
+	if told == nil {
+		t.Fatalf("the second run: %v\n%s", err, out.String())
+	}
+	taken, unsure := counted(t, told[1])+counted(t, told[2]), 0
+	if told[3] != "" {
+		unsure = counted(t, told[3])
+	}
+	if taken+unsure != jobs || (err != nil) != (unsure > 0) {
+		t.Errorf("%s (%v)", told[0], err)
+	}
+	r.AwaitCalls(taken)
+	r.Eventually("an empty queue", func() bool { return r.Waiting("credit") == 0 })
+	weirtest.CalledOnce(t, r.API.All(), taken)
+}
+
+func counted(t *testing.T, text string) int {
+	t.Helper()
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestSubmitFileWaitsForRoom: more jobs than fit are all taken and called in the order of the file, and few refusals are needed
+// to find out when there is room.
+func TestSubmitFileWaitsForRoom(t *testing.T) {
+	t.Parallel()
+	const jobs = 300
+	r := weirtest.NewRig(t, fakeapi.Options{}, `
+apis:
+  credit:
+    url: %s
+    bucket: {rate: 100/s, capacity: 40, in_flight: 1}
+`)
+	file := filepath.Join(t.TempDir(), "jobs.jsonl")
+	var text strings.Builder
+	for i := range jobs {
+		fmt.Fprintf(&text, "{\"path\":\"/%03d\"}\n", i)
+	}
+	weirtest.WriteFile(t, file, text.String())
+	var out bytes.Buffer
+	if err := await.Result(t, "the run", r.SubmitFile(&out, file, "credit", "vip").Wait); err != nil {
+		t.Fatalf("%v: %s", err, out.String())
+	}
+	t.Logf("%s", out.String())
+	letters := r.Messages("WEIR_DEAD")
+	calls := r.AwaitCalls(jobs)
+	for i := 1; i < len(calls) && len(calls) == jobs; i++ {
+		if calls[i].Path < calls[i-1].Path {
+			t.Errorf("%s was called before %s", calls[i-1].Path, calls[i].Path)
+		}
+	}
+	if len(calls) != jobs || letters != 0 {
+		t.Errorf("%d calls of %d jobs, and %d letters", len(calls), jobs, letters)
+	}
+}
+
+// TestSubmitFileLeavesNoLetters: a bucket that was full before the file came refuses its jobs until there is room. None of them has a letter
+// and a result.
+func TestSubmitFileLeavesNoLetters(t *testing.T) {
+	r := weirtest.NewRig(t, fakeapi.Options{}, `
+apis:
+  credit:
+    url: %s
+    bucket: {rate: 20/s, capacity: 3, in_flight: 1}
+`)
+	if said, code := r.Command("pause", "credit"); code != 0 {
+		t.Fatal(said)
+	}
+	for i := range 3 {
+		if a := r.Submit("weir.jobs.credit.vip", nil, map[string]string{"Nats-Msg-Id": fmt.Sprintf("before-%d", i)}); a.Error != nil {
+			t.Fatal(a.Error)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "jobs.jsonl")
+	weirtest.WriteFile(t, file, strings.Repeat("{}\n", 12))
+	var out bytes.Buffer
+	run := r.SubmitFile(&out, file, "credit", "vip")
+	r.Eventually("a job of the file to be refused", func() bool { return !strings.Contains(r.Get("/metrics"), `weir_jobs_throttled_total{api="credit"} 0`) })
+	if said, code := r.Command("resume", "credit"); code != 0 {
+		t.Fatal(said)
+	}
+	if err := await.Result(t, "the run", run.Wait); err != nil {
+		t.Fatalf("%v: %s", err, out.String())
+	}
+	if calls, letters := r.AwaitCalls(15), r.Messages("WEIR_DEAD"); len(calls) != 15 || letters != 0 {
+		t.Errorf("%d calls of 15 jobs, and %d letters: %s", len(calls), letters, out.String())
+	}
+}
+
+// TestSubmitFileEndsBesideASilentPipe: a run that is told to end does so although nothing comes in its pipe, not even an end.
+func TestSubmitFileEndsBesideASilentPipe(t *testing.T) {
+	t.Parallel()
+	r := weirtest.NewRig(t, fakeapi.Options{}, weirtest.ManyJobsYAML)
+	var out bytes.Buffer
+	cmd := exec.CommandContext(await.Context(t, "a run that is told to end"), os.Args[0], "submit", "--file", "-", "credit", "--json")
+	cmd.Env = append(weirtest.Environ(), "WEIR_TEST_AS_WEIR=1", "WEIR_NATS_URL="+r.Worker.NATSURL())
+	cmd.Stderr = &out
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(in, `{"key":"k","body":1}`+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	await.Return(t, "the first line's answer", func() { _, _ = answers.Read(make([]byte, 1)) })
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	await.Return(t, "its end", func() { _ = cmd.Wait() }) // its exit code says that lines may be left
+	if !strings.Contains(out.String(), "1 taken") {
+		t.Error(out.String())
+	}
+}

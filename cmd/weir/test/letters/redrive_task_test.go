@@ -1,0 +1,86 @@
+package letters
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/weirtest"
+	"weir/deadletter"
+)
+
+// TestEdit: what is changed of a letter reaches the api, under the job's own id; what was changed stays noted on the job; an edit that is
+// refused leaves the letter; and one whose call may have been processed needs the word for that, also where the api is idempotent.
+func TestEdit(t *testing.T) {
+	t.Parallel()
+	api := weirtest.StartOrdered(t, map[string][]string{"old": {"status=422"}, "new": {"status=409"}, "doubt": {"status=500"}})
+	r := weirtest.RigOn(t, api, fmt.Sprintf(`
+apis:
+  pay:
+    url: %s
+    max_body: 100B
+    idempotency: {header: Idempotency-Key}
+    forward_headers: [X-Source]
+    retry: {attempts: 1}
+    bucket: {rate: 100/s, capacity: 20}
+`, api.URL()))
+	r.Submit("weir.jobs.pay.k", []byte("wrong"), map[string]string{"Nats-Msg-Id": "order-7", "Weir-Path": "/old", "X-Own": "kept", "Weir-Deadline": "1h"})
+	r.Ended("pay", "k", 1)
+	first := strconv.FormatUint(r.Letters("pay", "k")[0].Sequence, 10)
+	for _, c := range []struct {
+		code int
+		args []string
+	}{
+		{cli.ExitUsage, []string{first}},
+		{cli.ExitUsage, []string{first, "--set-header", "Weir-Job-Id: other"}},
+		{cli.ExitUsage, []string{first, "--unset-header", "nats-msg-id"}},
+		{cli.ExitRefused, []string{first, "--data", strings.Repeat("x", 101), "--yes"}},
+		{cli.ExitRefused, []string{first, "--set-header", "Weir-Header-X-Other: 1", "--yes"}},
+		{cli.ExitRefused, []string{first, "--data", "right"}}, // nobody is there to be asked
+		{cli.ExitNotFound, []string{"4711", "--data", "right", "--yes"}},
+	} {
+		if _, code := r.Command(append([]string{"dead", "edit"}, c.args...)...); code != c.code {
+			t.Errorf("%v: exit code %d, want %d", c.args, code, c.code)
+		}
+		if letters := r.Letters("pay", "k"); len(letters) != 1 || string(letters[0].Data) != "wrong" || len(r.API.All()) != 1 {
+			t.Fatalf("%v: the letters are %+v", c.args, letters)
+		}
+	}
+	if out, code := r.Command("dead", "edit", first, "--data", "right", "--set-header", "weir-path: /new", "--set-header", "Weir-Header-X-Source: shop", "--unset-header",
+		"weir-deadline", "--yes"); code != 0 {
+		t.Fatalf("%s: exit code %d", out, code)
+	}
+	r.Eventually("the letter of the edited job", func() bool {
+		letters := r.Letters("pay", "k")
+		return len(letters) == 1 && letters[0].Header.Get("Weir-Redrives") == "1"
+	})
+	call := r.AwaitCalls(2)[1]
+	if string(call.Body) != "right" || call.Path != "/new" || call.Header("Idempotency-Key") != "order-7" || call.Header("X-Source") != "shop" {
+		t.Errorf("the api got %+v", call)
+	}
+	r.Ended("pay", "k", 1)
+	letter := r.Letters("pay", "k")[0]
+	want := first + " Weir-Header-X-Source body weir-deadline weir-path"
+	if h := letter.Header; h.Get(deadletter.HeaderEdited) != want || h.Get("X-Own") != "kept" || h.Get("Weir-Deadline") != "" || h.Get("Weir-Job-Id") != "order-7" {
+		t.Errorf("its letter is %v", h)
+	}
+	if did, code := r.Redrive(strconv.FormatUint(letter.Sequence, 10)); code != 0 || did.Redriven != 1 { // what was edited stays noted
+		t.Errorf("redriven again: exit code %d, %+v", code, did)
+	}
+	r.Eventually("its result", func() bool { return len(r.Results("pay", "k")) == 1 })
+	if n := r.Messages(deadletter.Stream); n != 0 {
+		t.Errorf("%d letters are left", n)
+	}
+
+	r.Submit("weir.jobs.pay.doubt", []byte("wrong"), map[string]string{"Weir-Path": "/doubt"})
+	r.Ended("pay", "doubt", 1)
+	doubt := strconv.FormatUint(r.Letters("pay", "doubt")[0].Sequence, 10)
+	if _, code := r.Command("dead", "edit", doubt, "--data", "right", "--yes"); code != cli.ExitRefused || len(r.Letters("pay", "doubt")) != 1 {
+		t.Errorf("a letter of a call that may have been processed: exit code %d", code)
+	}
+	if _, code := r.Command("dead", "edit", doubt, "--data", "right", "--yes", "--include-unknown"); code != 0 {
+		t.Errorf("the same with the word for it: exit code %d", code)
+	}
+}

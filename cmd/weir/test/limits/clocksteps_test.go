@@ -1,0 +1,52 @@
+package limits
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/clock"
+	"weir/cmd/weir/weirtest"
+)
+
+// TestClockStepsOverMidnight: a budget that is spent is there again when the machine's clock is set forward over midnight, and the event
+// clock tells of the step.
+func TestClockStepsOverMidnight(t *testing.T) {
+	t.Parallel()
+	r := weirtest.ReadyRig(t, fakeapi.Options{}, "apis:\n  pay:\n    url: %s\n    price: 1.00\n    bucket: {rate: 100/s, capacity: 5}\n"+
+		"    limits: [{name: spend, budget: 1.00/day}]\n")
+	t.Cleanup(r.Stop)
+	r.Clock = clock.New()
+	r.Start()
+	r.Send("pay", "a", nil, "first")
+	r.AwaitCalls(1)
+	r.Send("pay", "a", nil, "second")
+	r.Eventually("the budget holds the api", func() bool { return len(r.Stored("WEIR_EVENTS", "weir.events.held.pay._")) == 1 })
+	r.Clock.Set(24 * time.Hour)
+	r.AwaitCalls(2)
+	r.Eventually("the event", func() bool { return len(r.Stored("WEIR_EVENTS", "weir.events.clock.pay._")) == 1 })
+}
+
+// TestStartWithASlowClock: a process that starts by a clock that is 30 days behind calls as soon as its limits allow, and tells of the
+// clock by an event and in the status.
+func TestStartWithASlowClock(t *testing.T) {
+	t.Parallel()
+	const behind = 30 * 24 * time.Hour
+	r := weirtest.ReadyRig(t, fakeapi.Options{}, "apis:\n  pay:\n    url: %s\n    bucket: {rate: 1/100ms, capacity: 5}\n"+
+		"    limits: [{name: account, rate: 1/100ms}, {name: calls, in_flight: 1}, {name: day, quota: 100/day}]\n")
+	t.Cleanup(r.Stop)
+	r.Start()
+	r.Send("pay", "a", nil, "first")
+	r.AwaitCalls(1)
+	r.Stop()
+	r.Clock = clock.StartingAt(time.Now().Add(-behind))
+	r.Clock.Set(-behind)
+	r.Start()
+	r.Send("pay", "a", nil, "second")
+	r.AwaitCalls(2)
+	r.Eventually("the event", func() bool { return len(r.Stored("WEIR_EVENTS", "weir.events.clock.pay._")) == 1 })
+	if out, code := r.Command("status"); code != 1 || !strings.Contains(out, "behind the one that its limits were counted by") {
+		t.Errorf("status ends with %d: %s", code, out)
+	}
+}

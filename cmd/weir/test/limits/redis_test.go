@@ -1,0 +1,97 @@
+package limits
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/worker"
+	"weir/cmd/weir/weirtest"
+	"weir/ingest/await"
+)
+
+// TestRedisMainJob: the main job with shared limits in Redis conforms, and hardly any of the rate is left unused.
+func TestRedisMainJob(t *testing.T) {
+	t.Parallel()
+	const jobs = 600
+	r := weirtest.NewRedisRig(t, fakeapi.Options{KeepBody: 64}, `
+apis:
+  pay:
+    url: %s
+    idempotency: {header: Idempotency-Key}
+    jitter: 20ms
+    bucket: {rate: 50/s, capacity: 5000, in_flight: 8}
+    limits:
+      - {name: account, rate: 150/s}
+      - {name: concurrent, in_flight: 40}
+`)
+	r.SubmitMany(0, jobs)
+	arrivals := r.AwaitCalls(jobs)
+	r.Check(bucket.Rate{Count: 50, Per: time.Second, Burst: 1}, weirtest.SharedRate("account", 150, 1))
+	r.Referee().Used(arrivals[:jobs*3/4], 100, 150, 0.9) // while every key had jobs
+}
+
+// TestRedisStopped: while Redis does not answer jobs are taken and no call is made; afterwards calls go on.
+func TestRedisStopped(t *testing.T) {
+	t.Parallel()
+	r := weirtest.NewRedisRig(t, fakeapi.Options{KeepBody: 64}, weirtest.RedisYAML)
+	r.SubmitMany(0, 100)
+	r.AwaitCalls(30)
+	r.Server.Signal(weirtest.Freezes)
+	r.Eventually("a limiter that is down", func() bool { return !r.LimiterUp() })
+	held := len(r.API.All())
+	r.SubmitMany(100, 100)
+	if n := len(r.API.All()); n != held {
+		t.Errorf("%d calls were made without a limiter", n-held)
+	}
+	r.Server.Signal(weirtest.Thaws)
+	r.AwaitCalls(200)
+	r.Eventually("a limiter that answers to be up", r.LimiterUp)
+	r.Check(bucket.Rate{Count: 30, Per: time.Second, Burst: 1}, weirtest.SharedRate("account", 100, 1), weirtest.ThreeSeconds)
+}
+
+// TestRedisKilled: a Redis that dies and comes back empty holds calls, not jobs.
+func TestRedisKilled(t *testing.T) {
+	t.Parallel()
+	r := weirtest.NewRedisRig(t, fakeapi.Options{KeepBody: 64}, weirtest.RedisYAML)
+	r.SubmitMany(0, 100)
+	r.AwaitCalls(30)
+	r.Server.Kill()
+	r.Eventually("a limiter that is down", func() bool { return !r.LimiterUp() })
+	r.SubmitMany(100, 100)
+	r.Server.Start()
+	r.AwaitCalls(200)
+	r.Check(bucket.Rate{Count: 30, Per: time.Second, Burst: 1}, weirtest.SharedRate("account", 100, 1), weirtest.ThreeSeconds)
+}
+
+// TestRedisRefusals: what will not work is refused at the start, with the fix, and no password is shown.
+func TestRedisRefusals(t *testing.T) {
+	t.Parallel()
+	evicting := weirtest.StartRedis(t, "--maxmemory-policy", "allkeys-lru")
+	locked := weirtest.StartRedis(t)
+	if err := locked.Client().ConfigSet(t.Context(), "requirepass", "open-sesame").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ name, url, want string }{
+		{"evicting", "redis://" + evicting.Addr, "maxmemory-policy noeviction"},
+		{"wrong password", "redis://:hunter2@" + locked.Addr, "WRONGPASS"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := weirtest.ReadyRig(t, fakeapi.Options{}, weirtest.RedisYAML)
+			r.Redis = weirtest.RedisSetting(t, c.url)
+			ctx, cancel := context.WithTimeout(t.Context(), weirtest.Patience)
+			defer cancel()
+			w, err := worker.Start(ctx, r.Settings(), weirtest.TestLog(t))
+			if err == nil {
+				w.Stop()
+				t.Fatal("it started", await.Result(t, "the end of the worker", w.Wait))
+			}
+			if text := err.Error(); !strings.Contains(text, c.want) || strings.Contains(text, "hunter2") {
+				t.Errorf("refused with: %s", text)
+			}
+		})
+	}
+}

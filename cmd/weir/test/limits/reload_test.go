@@ -1,0 +1,147 @@
+package limits
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/worker"
+	"weir/cmd/weir/weirtest"
+	"weir/ingest/await"
+)
+
+// TestReloadIsForAllReplicas: one of them reads its file anew, and the other follows. What was applied since stays where the file
+// is not another.
+func TestReloadIsForAllReplicas(t *testing.T) {
+	t.Parallel()
+	r, url := newSharedRig(t, fmt.Sprintf(oneAPI, "10/s"))
+	file := filepath.Join(t.TempDir(), "weir.yaml")
+	weirtest.WriteFile(t, file, r.YAML)
+	second, err := worker.Start(t.Context(), weirtest.ExternalSettings(t, url, file, "second"), weirtest.TestLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { second.Stop(); _ = await.Result(t, "the second worker to stop", second.Wait) }()
+	events := len(r.ConfigEvents())
+
+	r.ApplyConfig(fmt.Sprintf(oneAPI, "20/s"))
+	r.Eventually("what was applied", func() bool { return second.ConfigState().Version == 2 })
+	if err := second.ReloadNow(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if v, _, err := r.ConfigStore().Newest(t.Context()); err != nil || v.Number != 2 {
+		t.Errorf("a file that has not changed made version %d: %v", v.Number, err)
+	}
+	weirtest.WriteFile(t, file, strings.Replace(r.YAML, "10/s", "30/s", 1))
+	second.Reload(func() {})
+	r.Eventually("both to follow", func() bool {
+		return second.ConfigState().Version == 3 && r.Worker.ConfigState().Version == 3
+	})
+	v, _, err := r.ConfigStore().Newest(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := config.FormatRate(v.Config.APIs[0].Rules.Key.Rate); got != "30/s" {
+		t.Errorf("the rate in force is %s", got)
+	}
+	r.Eventually("its event", func() bool { return len(r.ConfigEvents()) > events })
+	if e := r.ConfigEvents()[events]; e.OldVersion != 2 || e.NewVersion != 3 || e.Changes != 1 || e.From != file {
+		t.Errorf("the event says %+v", e)
+	}
+}
+
+// TestReloadThatCannotBe changes nothing and says why: a file that is wrong or not there, a secret that is missing, and a weir
+// that has no file.
+func TestReloadThatCannotBe(t *testing.T) {
+	t.Parallel()
+	r := weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(oneAPI, "100/s"))
+	r.Stop()
+	log := &weirtest.Book{}
+	settings := r.Settings()
+	w, err := worker.Start(t.Context(), settings, slog.New(slog.NewTextHandler(log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { w.Stop(); _ = await.Result(t, "the worker to stop", w.Wait) }()
+	file := settings.Config
+	present := w.ConfigState().Version
+	for text, wants := range map[string][]string{
+		"apis: {pay: {url: nowhere, bucket: {rate: 1/fortnight, capacity: 1}}}": {"apis.pay.url", "apis.pay.bucket.rate"},
+		r.YAML + "    headers: {X: \"${env:WEIR_TEST_NO_SUCH_SECRET}\"}\n":      {"WEIR_TEST_NO_SUCH_SECRET"},
+	} {
+		weirtest.WriteFile(t, file, text)
+		err := w.ReloadNow(t.Context())
+		for _, want := range wants {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: %v\ndoes not say %q", text, err, want)
+			}
+		}
+	}
+	settings.Config = filepath.Join(r.Dir, "none.yaml")
+	w.Reload(func() {})
+	r.Eventually("the log to say so", func() bool { return strings.Contains(log.String(), "the configuration file was not put in force") })
+	settings.Config = ""
+	if err := w.ReloadNow(t.Context()); err != nil || !strings.Contains(log.String(), "no configuration file") {
+		t.Errorf("without a file: %v\n%s", err, log.String())
+	}
+	if got := w.ConfigState().Version; got != present {
+		t.Errorf("version %d is in force, want %d", got, present)
+	}
+}
+
+// TestReloadFindsSecrets: a secret that was rotated is in the next call, and one that has gone is told.
+func TestReloadFindsSecrets(t *testing.T) {
+	t.Parallel()
+	secret := filepath.Join(t.TempDir(), "secret")
+	weirtest.WriteFile(t, secret, "first")
+	r := weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}},
+		fmt.Sprintf(oneAPI, "100/s")+"    headers: {X-Secret: \"${file:"+secret+"}\"}\n")
+	r.SubmitMany("pay", "k", 1)
+	r.AwaitCalls(1)
+	weirtest.WriteFile(t, secret, "second")
+	if err := r.Worker.ReloadNow(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.SubmitMany("pay", "k", 1)
+	for i, want := range []string{"first", "second"} {
+		if got := r.AwaitCalls(2)[i].Header("X-Secret"); got != want {
+			t.Errorf("call %d has the secret %s, want %s", i, got, want)
+		}
+	}
+	weirtest.WriteFile(t, secret, "")
+	if err := r.Worker.ReloadNow(t.Context()); err == nil || !strings.Contains(err.Error(), secret) {
+		t.Errorf("a secret that is empty: %v", err)
+	}
+}
+
+// TestReloadTriesWhoDeniedWeir: an api that denied weir is tried at once when its secret was rotated, though the file is the same.
+func TestReloadTriesWhoDeniedWeir(t *testing.T) {
+	t.Parallel()
+	secret := filepath.Join(t.TempDir(), "secret")
+	weirtest.WriteFile(t, secret, "first")
+	r := weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}, Script: func(_ context.Context, q *fakeapi.Request) fakeapi.Behaviour {
+		if q.Header.Get("X-Secret") == "first" {
+			return fakeapi.Behaviour{Status: 401}
+		}
+		return fakeapi.Behaviour{}
+	}}, fmt.Sprintf(oneAPI, "100/s")+"    headers: {X-Secret: \"${file:"+secret+"}\"}\n    retry: {min: 1h, max: 1h}\n")
+	r.SubmitMany("pay", "k", 1)
+	r.Eventually("a call to be denied", func() bool { return len(r.Ledger("pay", "k")) == 1 })
+	if err := r.Worker.ReloadNow(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.Eventually("a try with the same secret", func() bool { return len(r.Ledger("pay", "k")) == 2 })
+	weirtest.WriteFile(t, secret, "second")
+	if err := r.Worker.ReloadNow(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.Eventually("a call that is accepted", func() bool { return len(r.Results("pay", "k")) == 1 })
+	if n := len(r.API.All()); n != 3 {
+		t.Errorf("%d calls were made, want two that were denied and one", n)
+	}
+}

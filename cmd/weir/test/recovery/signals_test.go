@@ -1,0 +1,219 @@
+package recovery
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"weir/bucket/stream"
+	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/weirtest"
+	"weir/ingest/await"
+)
+
+const reloadedYAML = `apis:
+  pay:
+    url: %s/v1
+    timeout: 10s
+    jitter: 20ms
+    bucket: {rate: 50/s, capacity: 5000, in_flight: 4}
+    keys: {slow: {rate: %s}}
+`
+
+// TestHangUpReloadsUnderLoad: closing a terminal must not park a single job of an api that is not idempotent. SIGHUP reads the
+// file anew: an unchanged one changes nothing, nor does one that is wrong, and a changed one is in force without a restart.
+func TestHangUpReloadsUnderLoad(t *testing.T) {
+	t.Parallel()
+	r := weirtest.NewKillRig(t, fakeapi.Options{
+		KeepBody: 64, Key: fakeapi.KeyFrom{Segment: -1},
+		Latency: fakeapi.Latency{Shape: fakeapi.Uniform, Min: time.Millisecond, Mean: 10 * time.Millisecond, Seed: 1},
+	}, strings.Replace(reloadedYAML, "%s}}", "1/h}}", 1))
+	r.Proc.Kill()
+	var log *weirtest.Book
+	r.Proc, log = startHeard(t, r.Env, "msg=ready", "serve")
+	file := strings.TrimPrefix(r.Env[0], "WEIR_CONFIG=")
+	ctx, cancel := context.WithTimeout(t.Context(), weirtest.Patience)
+	defer cancel()
+	for i := range 5 { // all but one wait for an hour
+		r.Publish(ctx, "weir.jobs.pay.slow", fmt.Sprintf("slow-%d", i), nil)
+	}
+	publishing, stop := context.WithCancel(ctx)
+	var producers sync.WaitGroup
+	for p := range 8 {
+		producers.Go(func() {
+			for n := p; publishing.Err() == nil; n += 8 {
+				r.Publish(ctx, fmt.Sprintf("weir.jobs.pay.key-%d", p), fmt.Sprintf("job-%d", n), fmt.Appendf(nil, `{"n":%d}`, n))
+			}
+		})
+	}
+	calls := func(n int) {
+		t.Helper()
+		before := len(r.API.All())
+		if err := r.API.Await(ctx, func(sum fakeapi.Totals) bool { return sum.Ended >= int64(before+n) }); err != nil {
+			t.Fatalf("waited for %d more calls after %d: %v\n%s", n, before, err, log.String())
+		}
+	}
+	calls(50)
+	for range 3 {
+		r.Proc.Signal(t, syscall.SIGHUP)
+		calls(20)
+	}
+	r.Proc.Await(t, log, "unchanged")
+	weirtest.WriteFile(t, file, fmt.Sprintf(reloadedYAML, "nowhere", "1/fortnight"))
+	r.Proc.Signal(t, syscall.SIGHUP)
+	r.Proc.Await(t, log, "fortnight")
+	r.Proc.Await(t, log, "write url: https://") // every problem is told
+	calls(20)
+	weirtest.WriteFile(t, file, fmt.Sprintf(reloadedYAML, r.API.URL(), "50/s"))
+	r.Proc.Signal(t, syscall.SIGHUP)
+	r.Proc.Await(t, log, `msg="configuration applied"`)
+	stop()
+	await.Return(t, "the producers", producers.Wait)
+	for r.Queued() != 0 { // the slow ones too
+		if !stream.Sleep(ctx, 50*time.Millisecond) {
+			t.Fatalf("%d jobs still wait", r.Queued())
+		}
+	}
+	ended := r.Outcomes()
+	for id := range r.Acks {
+		if out := ended[id]; len(out) != 1 || out[0] != "done" {
+			t.Errorf("%s ended as %v", id, out)
+		}
+	}
+	if len(r.Acks) < 100 || len(r.API.All()) != len(r.Acks) {
+		t.Errorf("%d calls of %d jobs", len(r.API.All()), len(r.Acks))
+	}
+	t.Logf("%d jobs, all done, by one process", len(r.Acks))
+	if code := r.Proc.Stop(t); code != 0 {
+		t.Errorf("it ended with %d", code)
+	}
+}
+
+// TestHangUpDuringStart: weir reads its file once more when it is ready.
+func TestHangUpDuringStart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "weir.yaml")
+	weirtest.WriteFile(t, file, weirtest.UnreachableAPI)
+	p, log := startHeard(t, []string{
+		"WEIR_CONFIG=" + file, "WEIR_DATA_DIR=" + filepath.Join(dir, "data"), "WEIR_NATS_LISTEN=127.0.0.1:0", "WEIR_HTTP_LISTEN=",
+	}, "what=nats", "serve")
+	if strings.Contains(log.String(), "msg=ready") {
+		t.Skip("it was ready before it could be told")
+	}
+	p.Signal(t, syscall.SIGHUP)
+	p.Await(t, log, "msg=ready")
+	p.Await(t, log, "unchanged")
+	p.Signal(t, syscall.SIGHUP)
+	if code := p.Stop(t); code != 0 {
+		t.Errorf("it ended with %d:\n%s", code, log.String())
+	}
+}
+
+// TestLogPipeCloses: who reads the log goes away (`weir serve 2>&1 | head`), and calls go on.
+func TestLogPipeCloses(t *testing.T) {
+	t.Parallel()
+	r := weirtest.NewKillRig(t, fakeapi.Options{KeepBody: 64}, strings.Replace(reloadedYAML, "%s}}", "1/s}}", 1))
+	r.Proc.Kill()
+	cmd := exec.Command(os.Args[0], "serve")
+	cmd.Env = append(append(append(weirtest.Environ(), "WEIR_TEST_AS_WEIR=1"), r.Env...), "WEIR_LOG_LEVEL=debug")
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = in, in
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r.Proc = &weirtest.Process{Cmd: cmd, Exited: make(chan struct{})}
+	go func() {
+		_ = cmd.Wait()
+		close(r.Proc.Exited)
+	}()
+	if err := in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && !strings.Contains(lines.Text(), "msg=ready") {
+		_, _ = io.Discard.Write(lines.Bytes())
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), weirtest.Patience)
+	defer cancel()
+	const jobs = 20
+	for i := range jobs {
+		r.Publish(ctx, "weir.jobs.pay.k", fmt.Sprint(i), nil)
+		r.Proc.Signal(t, syscall.SIGHUP) // each is a line of the log
+	}
+	err = r.API.Await(ctx, func(sum fakeapi.Totals) bool { return sum.Ended >= jobs })
+	if err != nil {
+		t.Fatalf("%d calls of %d jobs: %v", len(r.API.All()), jobs, err)
+	}
+	if code := r.Proc.Stop(t); code != 0 {
+		t.Errorf("it ended with %d: %s", code, r.Proc.Cmd.ProcessState)
+	}
+}
+
+// TestDemoCleansUp although its terminal has gone, which may be told more than once, or nobody reads what it says.
+func TestDemoCleansUp(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(t *testing.T, p *weirtest.Process, out *os.File){
+		"terminal": func(t *testing.T, p *weirtest.Process, _ *os.File) {
+			for range 3 {
+				_ = p.Cmd.Process.Signal(syscall.SIGHUP) // it may have ended
+			}
+		},
+		"pipe": func(t *testing.T, _ *weirtest.Process, out *os.File) {
+			if err := out.Close(); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			cmd := exec.Command("weir", "demo", "--exit") // as a script runs it: its child is to be weir too
+			cmd.Env = append(weirtest.Environ(), "WEIR_TEST_AS_WEIR=1", "TMPDIR="+dir)
+			out, in, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd.Stdout, cmd.Stderr = in, in
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			p := &weirtest.Process{Cmd: cmd, Exited: make(chan struct{})}
+			go func() {
+				_ = cmd.Wait()
+				close(p.Exited)
+			}()
+			t.Cleanup(p.Kill)
+			_ = in.Close()
+			lines := bufio.NewScanner(out)
+			for lines.Scan() && !strings.Contains(lines.Text(), "accepted") { // the burst
+			}
+			end(t, p, out)
+			select {
+			case <-p.Exited:
+			case <-time.After(weirtest.Patience):
+				t.Fatal("the demo goes on")
+			}
+			if left, err := filepath.Glob(filepath.Join(dir, "weir-demo-*")); err != nil || len(left) > 0 {
+				t.Errorf("it left %v (%v) and ended with %s", left, err, p.Cmd.ProcessState)
+			}
+			if p.Cmd.ProcessState.Success() {
+				t.Error("a demo that was cut short says that all is well")
+			}
+		})
+	}
+}

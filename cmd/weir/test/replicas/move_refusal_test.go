@@ -1,0 +1,206 @@
+package replicas
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"weir/bucket"
+	"weir/bucket/queue"
+	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/move"
+	"weir/cmd/weir/internal/worker"
+	"weir/cmd/weir/weirtest"
+	"weir/dispatcher/ledger"
+	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const moveShortYAML = "apis:\n  pay:\n    url: %s\n    bucket: {rate: 50/s, capacity: 100}\n"
+
+// TestMoveRefuses: nothing is moved under a weir that runs, or on top of another's jobs, and nothing is changed then.
+func TestMoveRefuses(t *testing.T) {
+	t.Parallel()
+	url := weirtest.StartTarget(t)
+	r := weirtest.NewRig(t, fakeapi.Options{}, moveShortYAML)
+	data := filepath.Join(r.Dir, "data")
+	source := r.Worker.NATSURL()
+	refuse := func(what string, code int, text string, args ...string) {
+		t.Helper()
+		got := weirtest.Command(t, []string{"WEIR_REPLICAS=1"}, append([]string{"move"}, args...)...)
+		if got.Code != code || !strings.Contains(got.Stderr, text) {
+			t.Errorf("%s: ended with %+v, want %d %q", what, got, code, text)
+		}
+	}
+	refuse("a weir runs on the data", cli.ExitRefused, "another weir uses the data directory", "--from", data, "--to", url)
+	refuse("a weir runs at the source", cli.ExitRefused, "a weir runs on", "--from", source, "--to", url)
+	refuse("nothing at the source", cli.ExitNotFound, "weir has not run on", "--from", url, "--to", source)
+	refuse("a directory of another kind", cli.ExitNotFound, "no data directory", "--from", t.TempDir(), "--to", url)
+	refuse("no target", cli.ExitUsage, "--to", "--from", data)
+	refuse("nobody at the target", cli.ExitUnreachable, "no NATS server answers", "--from", source, "--to", "nats://127.0.0.1:1")
+	refuse("no move to take back", cli.ExitNotFound, "no move from", "--from", source, "--to", url, "--abandon")
+	r.Submit("weir.jobs.pay.k", nil, nil)
+	r.AwaitCalls(1)
+	r.Stop()
+	w, err := worker.Start(await.Context(t, "a worker to start"), weirtest.ExternalSettings(t, url, filepath.Join(r.Dir, "weir.yaml"), "there"), weirtest.TestLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refuse("a weir and its streams at the target", cli.ExitRefused, "streams of weir already", "--from", data, "--to", url)
+	w.Stop()
+	if err := await.Result(t, "the end of the worker", w.Wait); err != nil {
+		t.Error(err)
+	}
+	refuse("streams at the target", cli.ExitRefused, "streams of weir already", "--from", data, "--to", url)
+	copied := filepath.Join(t.TempDir(), "copy")
+	weirtest.CopyTree(t, data, copied)
+	refuse("a copy of the data", cli.ExitRefused, "is a copy of the one in which weir was last started", "--from", copied, "--to", weirtest.StartTarget(t))
+	r.Start() // it was not told to be left
+}
+
+// TestMoveAbandoned takes a move back that was killed: the target is empty again, and weir goes on at the source.
+func TestMoveAbandoned(t *testing.T) {
+	t.Parallel()
+	url, other := weirtest.StartTarget(t), weirtest.StartTarget(t)
+	r := weirtest.NewRig(t, fakeapi.Options{}, moveShortYAML)
+	data := filepath.Join(r.Dir, "data")
+	r.Submit("weir.jobs.pay.k", nil, nil)
+	r.AwaitCalls(1)
+	r.Stop()
+	env := []string{"WEIR_REPLICAS=1"}
+	if killedMove(t, data, url, 2) {
+		t.Fatal("the move ended before it could be killed")
+	}
+	if got := weirtest.Command(t, env, "move", "--from", data, "--to", other); got.Code != cli.ExitRefused || !strings.Contains(got.Stderr, "on their way to "+url) {
+		t.Errorf("a move to elsewhere meanwhile: %+v", got)
+	}
+	if got := weirtest.Command(t, env, "move", "--from", data, "--to", other, "--abandon"); got.Code != cli.ExitRefused {
+		t.Errorf("a move is taken back with its copies left: %+v", got)
+	}
+	if got := weirtest.Command(t, env, "move", "--from", data, "--to", url, "--abandon"); got.Code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left, err := move.Streams(t.Context(), js); err != nil || len(left) > 0 {
+		t.Errorf("%d streams are left at the target, %v", len(left), err)
+	}
+	r.Start()
+	r.Submit("weir.jobs.pay.k", nil, nil)
+	r.AwaitCalls(2)
+	r.Stop()
+	if got := weirtest.Command(t, env, "move", "--from", data, "--to", url); got.Code != 0 {
+		t.Errorf("the same move again: %+v", got)
+	}
+	if got := weirtest.Command(t, env, "move", "--from", data, "--to", url, "--abandon"); got.Code != cli.ExitRefused {
+		t.Errorf("a move that is done is taken back: %+v", got)
+	}
+}
+
+// TestMoveBetweenServers moves from one server to another, neither of them weir's own, and onto itself, which is refused.
+func TestMoveBetweenServers(t *testing.T) {
+	t.Parallel()
+	from, to, env := weirtest.StartTarget(t), weirtest.StartTarget(t), []string{"WEIR_REPLICAS=1"}
+	api := weirtest.StartOrdered(t, nil)
+	file := filepath.Join(t.TempDir(), "weir.yaml")
+	weirtest.WriteFile(t, file, fmt.Sprintf(moveShortYAML, api.URL()))
+	w, err := worker.Start(await.Context(t, "a worker to start"), weirtest.ExternalSettings(t, from, file, "first"), weirtest.TestLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := weirtest.RigBeside(t, w, api)
+	r.Submit("weir.jobs.pay.k", nil, nil)
+	r.AwaitCalls(1)
+	if got := weirtest.Command(t, env, "move", "--from", from, "--to", to); got.Code != cli.ExitRefused {
+		t.Errorf("under a weir that runs: %+v", got)
+	}
+	r.Stop()
+	if got := weirtest.Command(t, env, "move", "--from", from, "--to", from); got.Code != cli.ExitRefused {
+		t.Errorf("onto itself: %+v", got)
+	}
+	if got := weirtest.Command(t, env, "move", "--from", from, "--to", to); got.Code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	if w, err = worker.Start(await.Context(t, "a worker to start"), weirtest.ExternalSettings(t, to, file, "second"), weirtest.TestLog(t)); err != nil {
+		t.Fatal(err)
+	}
+	r = weirtest.RigBeside(t, w, api)
+	r.Submit("weir.jobs.pay.k", nil, nil)
+	r.AwaitCalls(2)
+}
+
+// TestMovedLettersStandOnce: a letter whose job was not deleted before the move is not written a second time after it.
+// The server that restored the stream has forgotten its id.
+func TestMovedLettersStandOnce(t *testing.T) {
+	t.Parallel()
+	r := weirtest.NewRig(t, fakeapi.Options{}, moveShortYAML)
+	r.Stop()
+	r.Offline(func(o *weirtest.Offline) {
+		o.Leave("pay", "k", weirtest.Left{Record: &ledger.Record{Call: 1, Attempt: 1, Outcome: "rejected", Final: true}})
+		name := queue.StreamName("pay", queue.PartitionOf("k", 4))
+		s, err := o.JS.Stream(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seq := s.CachedInfo().State.LastSeq
+		o.Put("weir.dead.pay.rejected.k", fmt.Sprintf("letter.%s.%d.%d", name, seq, bucket.MicrosOf(o.StoredAt(name, seq))), "pay", nil)
+	})
+	url := weirtest.StartTarget(t)
+	if got := weirtest.Command(t, []string{"WEIR_REPLICAS=1"}, "move", "--from", filepath.Join(r.Dir, "data"), "--to", url); got.Code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	w, err := worker.Start(await.Context(t, "a worker to start"), weirtest.ExternalSettings(t, url, filepath.Join(r.Dir, "weir.yaml"), "w"), weirtest.TestLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := weirtest.RigBeside(t, w, r.API)
+	there.Eventually("the job's deletion", func() bool { return there.Waiting("pay") == 0 })
+	if n := there.Messages("WEIR_DEAD"); n != 1 {
+		t.Errorf("%d letters of one job", n)
+	}
+	if n := len(r.API.All()); n != 0 {
+		t.Errorf("%d calls of a job that had ended", n)
+	}
+}
+
+// TestMoveNeedsNoMoreThanItsRole moves to a server with the roles of deploy/nats as the mover, and on to another such
+// server; a worker with its own role goes on there.
+func TestMoveNeedsNoMoreThanItsRole(t *testing.T) {
+	t.Parallel()
+	accounts := filepath.Join(weirtest.DeployDir, "nats", "accounts.conf")
+	first, second := weirtest.RoleServer(t, accounts), weirtest.RoleServer(t, accounts)
+	r := weirtest.NewRig(t, fakeapi.Options{}, moveShortYAML)
+	r.Submit("weir.jobs.pay.k", nil, nil)
+	r.AwaitCalls(1)
+	r.Stop()
+	env := []string{"WEIR_REPLICAS=1", "WEIR_NATS_INBOX=_INBOX.mover"}
+	if got := weirtest.Command(t, env, "move", "--from", filepath.Join(r.Dir, "data"), "--to", first("mover")); got.Code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	if got := weirtest.Command(t, env, "move", "--from", first("mover"), "--to", second("mover")); got.Code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	file := filepath.Join(r.Dir, "weir.yaml")
+	if _, err := worker.Start(await.Context(t, "a worker to start"), weirtest.WorkerSettings(t, first("worker"), file, "w"), weirtest.TestLog(t)); err == nil || !strings.Contains(err.Error(), "were moved") {
+		t.Errorf("weir starts on the server in the middle: %v", err)
+	}
+	w, err := worker.Start(await.Context(t, "a worker to start"), weirtest.WorkerSettings(t, second("worker"), file, "w"), weirtest.TestLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Stop()
+	if err := await.Result(t, "the end of the worker", w.Wait); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,73 @@
+package replicas
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"weir/bucket/lease"
+	"weir/cmd/weir/weirtest"
+)
+
+// TestReplicasShareTheWork: three replicas call under one set of limits, each its part.
+func TestReplicasShareTheWork(t *testing.T) {
+	t.Parallel()
+	redis := weirtest.StartRedis(t)
+	yaml := fmt.Sprintf(weirtest.ReplicaAPI, "idempotency: {header: Idempotency-Key}") +
+		"    limits:\n      - {name: account, rate: 150/s}\n      - {name: concurrent, in_flight: 40}\n"
+	r := weirtest.NewReplicas(t, weirtest.OneServer(t), 3, yaml, "WEIR_REDIS_URL=redis://"+redis.Addr)
+	least := func() int {
+		by := r.CallsBy()
+		return min(by["replica-0"], by["replica-1"], by["replica-2"])
+	}
+	r.UnderLoad(24, 150*time.Millisecond, func(ctx context.Context) {
+		r.AwaitCalls(ctx, 600)
+		for range 10 { // on a busy machine a replica that has just come takes its part late
+			if least() >= 60 {
+				return
+			}
+			r.AwaitCalls(ctx, 300)
+		}
+	})
+	r.Judge("idempotency")
+	r.CheckArrivals(weirtest.SharedRate("account", 150, 1))
+	by := r.CallsBy()
+	t.Logf("calls by replica: %v", by)
+	for i := range 3 {
+		if name := fmt.Sprintf("replica-%d", i); by[name] < 60 {
+			t.Errorf("%s made %d of %d calls", name, by[name], len(r.API.All()))
+		}
+	}
+}
+
+// TestReplicaKilled: what a replica that is killed owned others go on with; nothing is lost, and nothing called twice.
+func TestReplicaKilled(t *testing.T) {
+	t.Parallel()
+	r := weirtest.NewReplicas(t, weirtest.OneServer(t), 2, fmt.Sprintf(weirtest.ReplicaAPI, weirtest.NotIdempotent))
+	r.UnderLoad(8, 22*time.Millisecond, func(ctx context.Context) {
+		r.AwaitCalls(ctx, 200)
+		r.Procs[0].Kill()
+		r.AwaitCalls(ctx, 1500)
+	})
+	r.Judge(weirtest.NotIdempotent)
+	gap := r.LongestGap()
+	t.Logf("the longest a key waited: %s; calls by replica: %v", gap, r.CallsBy())
+	if gap > lease.Term+14*time.Second {
+		t.Errorf("a key was not called for %s", gap)
+	}
+}
+
+// TestReplicaStopped: a replica that was stopped for longer than its lease makes no call of what others own by then.
+func TestReplicaStopped(t *testing.T) {
+	t.Parallel()
+	r := weirtest.NewReplicas(t, weirtest.OneServer(t), 2, fmt.Sprintf(weirtest.ReplicaAPI, weirtest.NotIdempotent))
+	r.UnderLoad(8, 22*time.Millisecond, func(ctx context.Context) {
+		r.AwaitCalls(ctx, 200)
+		r.Signal(0, weirtest.Freezes)
+		time.AfterFunc(lease.Term*3/2, func() { _ = r.Procs[0].Cmd.Process.Signal(weirtest.Thaws) })
+		r.AwaitCalls(ctx, 3200)
+	})
+	r.Judge(weirtest.NotIdempotent)
+	t.Logf("calls by replica: %v", r.CallsBy())
+}

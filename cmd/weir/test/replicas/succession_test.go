@@ -1,0 +1,84 @@
+package replicas
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"weir/bucket/lease"
+	"weir/cmd/weir/weirtest"
+	"weir/dispatcher/recorder"
+	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// TestGoneAreKnown: a replica that is killed is known to be gone to who shares its machine and directory, at once; one that is stopped is
+// not, and so is nobody to who looks elsewhere.
+func TestGoneAreKnown(t *testing.T) {
+	t.Parallel()
+	state := t.TempDir()
+	looking, err := recorder.Open(recorder.Options{Dir: state, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Skip(err)
+	}
+	elsewhere, err := recorder.Open(recorder.Options{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := weirtest.NewReplicas(t, weirtest.OneServer(t), 3, fmt.Sprintf(weirtest.ReplicaAPI, weirtest.NotIdempotent), "WEIR_STATE_DIR="+state)
+	js, err := jetstream.New(r.NC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry, err := lease.FindRegistry(t.Context(), js)
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry.Show(looking)
+	sessions := map[string]string{}
+	all := make(chan struct{})
+	go func() {
+		_ = registry.Watch(t.Context(), func(s lease.Sighting) {
+			if s.Member == nil || len(sessions) == 3 {
+				return
+			}
+			if sessions[s.Member.Instance] = s.Session; len(sessions) == 3 {
+				close(all)
+			}
+		})
+	}()
+	await.Receive(t, "the sessions of all replicas", all)
+	r.Signal(1, weirtest.Freezes)
+	r.Procs[0].Kill()
+	for instance, want := range map[string]bool{"replica-0": true, "replica-1": false, "replica-2": false} {
+		if registry.Gone(sessions[instance]) != want {
+			t.Errorf("%s, session %s: gone is %v", instance, sessions[instance], !want)
+		}
+	}
+	registry.Show(elsewhere)
+	for instance, session := range sessions {
+		if registry.Gone(session) {
+			t.Errorf("%s is gone for who cannot know", instance)
+		}
+	}
+	r.Signal(1, weirtest.Thaws)
+}
+
+// TestSuccessorTakesOverAtOnce: whoever follows a weir that was killed on its machine, beside an external server, does not wait for its
+// lease.
+func TestSuccessorTakesOverAtOnce(t *testing.T) {
+	t.Parallel()
+	r := weirtest.NewReplicas(t, weirtest.OneServer(t), 1, fmt.Sprintf(weirtest.ReplicaAPI, weirtest.NotIdempotent), "WEIR_STATE_DIR="+t.TempDir())
+	for atOnce, tries := 0, 1; atOnce < 2; tries++ {
+		r.Procs[0].Kill()
+		killed := time.Now()
+		r.StartOne(0) // returns when it dispatches
+		if took := time.Since(killed); took <= lease.Term {
+			atOnce++
+		} else if tries >= 6 { // a machine that is slow once is not slow each time
+			t.Fatalf("its successor was ready after %v: it has waited for the lease", took)
+		}
+	}
+}

@@ -1,0 +1,35 @@
+package soak
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/cmd/weir/internal/foreign"
+	"weir/cmd/weir/internal/worker"
+	"weir/cmd/weir/weirtest"
+	"weir/ingest/await"
+)
+
+// TestForeignStreamsAreLookedForAgainAndAgain by a worker that nobody asks to.
+func TestForeignStreamsAreLookedForAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	url, js := weirtest.PlainServer(t)
+	file := filepath.Join(t.TempDir(), "weir.yaml")
+	weirtest.WriteFile(t, file, weirtest.UnreachableAPI)
+	w, err := worker.Start(t.Context(), weirtest.ExternalSettings(t, url, file, "w"), weirtest.TestLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { w.Stop(); _ = await.Result(t, "the worker to stop", w.Wait) }()
+	if foreign.LookEvery > 30*time.Second {
+		t.Errorf("it looks every %s: one look that fails and a minute is over", foreign.LookEvery)
+	}
+	weirtest.Occupy(t, url, "weir.jobs.>")
+	r := &weirtest.Rig{T: t, JS: js}
+	r.Eventually("the stream to be found", func() bool { return w.Ready(t.Context()) != nil })
+	if err := w.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "THEIRS") {
+		t.Errorf("it is not ready because: %v", err)
+	}
+}

@@ -1,0 +1,79 @@
+package soak
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"weir/bucket/stream"
+	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/weirtest"
+	"weir/ingest/await"
+)
+
+// TestKilledUnderLoad kills the worker, server and all, twenty times under load.
+func TestKilledUnderLoad(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []struct{ name, yaml string }{
+		{"idempotent", "idempotency: {header: Idempotency-Key}"},
+		{"not idempotent", "timeout: 10s"},
+	} {
+		t.Run(kind.name, func(t *testing.T) {
+			r := restartUnderLoad(t, kind.yaml, 10, (*weirtest.Process).Kill)
+			r.Judge(kind.yaml)
+		})
+	}
+}
+
+// TestOrderlyStopLeavesNothingUnknown: SIGTERM lets running calls end and takes back what was about to start, so that
+// a deployment parks no job, not even on an api that is not idempotent.
+func TestOrderlyStopLeavesNothingUnknown(t *testing.T) {
+	t.Parallel()
+	r := restartUnderLoad(t, "timeout: 10s", 5, func(p *weirtest.Process) {
+		if err := p.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Error(err)
+		}
+		await.Receive(t, "the end of a weir that is told to stop", p.Exited)
+	})
+	r.Judge("timeout: 10s")
+	for id, out := range r.Outcomes() {
+		if out[0] != "done" {
+			t.Errorf("%s ended as %v", id, out)
+		}
+	}
+}
+
+// restartUnderLoad ends a worker and starts it again, several times, while eight producers publish for a key each.
+func restartUnderLoad(t *testing.T, line string, times int, end func(*weirtest.Process)) *weirtest.KillRig {
+	t.Helper()
+	r := weirtest.NewKillRig(t, fakeapi.Options{
+		KeepBody: 64, Key: fakeapi.KeyFrom{Segment: -1},
+		Latency: fakeapi.Latency{Shape: fakeapi.Uniform, Min: time.Millisecond, Mean: 10 * time.Millisecond, Seed: 1},
+	}, "apis:\n  pay:\n    url: %s/v1\n    price: 0.40\n    "+line+"\n    jitter: 20ms\n    bucket: {rate: 50/s, capacity: 5000, in_flight: 4}\n")
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // of all restarts together
+	defer cancel()
+	publishing, stop := context.WithCancel(ctx)
+	var producers sync.WaitGroup
+	for p := range 8 {
+		producers.Go(func() {
+			// Each producer keeps to one key and waits for every receipt, so that the order it wants is known.
+			for n := p; publishing.Err() == nil; n += 8 {
+				r.Publish(ctx, fmt.Sprintf("weir.jobs.pay.key-%d", p), fmt.Sprintf("job-%d", n), fmt.Appendf(nil, `{"n":%d}`, n))
+			}
+		})
+	}
+	for range times {
+		if !stream.Sleep(ctx, 300*time.Millisecond) {
+			t.Fatal("out of time")
+		}
+		end(r.Proc)
+		r.Start()
+	}
+	stop()
+	await.Return(t, "the producers' last receipts", producers.Wait)
+	r.AwaitEmpty()
+	return r
+}

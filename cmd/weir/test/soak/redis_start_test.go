@@ -1,0 +1,45 @@
+package soak
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/weirtest"
+)
+
+// TestRedisDownAtTheStart: a weir whose Redis does not answer takes jobs and is ready for them, calls nobody, says so, and
+// calls when Redis comes. A restart while it is down forgets nothing of what was used.
+func TestRedisDownAtTheStart(t *testing.T) {
+	t.Parallel()
+	r := weirtest.ReadyRig(t, fakeapi.Options{KeepBody: 64, Key: fakeapi.KeyFrom{Segment: -1}}, weirtest.RedisYAML)
+	server := &weirtest.RedisServer{T: t, Addr: weirtest.FreePort(t)}
+	t.Cleanup(server.Kill)
+	r.Redis = weirtest.RedisSetting(t, "redis://"+server.Addr)
+	rr := &weirtest.RedisRig{Rig: r, Server: server}
+	r.Start()
+	t.Cleanup(r.Stop)
+	rr.SubmitMany(0, 50)
+	if got := r.Get("/readyz"); !strings.HasPrefix(got, "200") {
+		t.Errorf("/readyz while Redis is down: %s", got)
+	}
+	r.Eventually("a limiter that is down", func() bool { return !rr.LimiterUp() })
+	if n := len(r.API.All()); n != 0 {
+		t.Errorf("%d calls were made without a limiter", n)
+	}
+	server.Start()
+	r.AwaitCalls(50)
+	r.Eventually("a limiter that is up", rr.LimiterUp)
+	server.Kill()
+	r.Stop()
+	r.Start()
+	rr.SubmitMany(50, 270)
+	server.Start()
+	r.Eventually("an empty queue", func() bool { return r.Waiting("pay") == 0 })
+	rr.Check(bucket.Rate{Count: 30, Per: time.Second, Burst: 1}, weirtest.SharedRate("account", 100, 1), weirtest.ThreeSeconds)
+	if n := len(r.API.All()); n != 300 {
+		t.Errorf("%d calls for a budget of 300", n)
+	}
+}

@@ -1,0 +1,154 @@
+package soak
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/bucket/stream"
+	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/weirtest"
+	"weir/deadletter"
+	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+)
+
+// TestRedriveOutlivesItsCommand: a redrive goes on when its command is interrupted, rests when somebody stops it, goes on when he resumes
+// it, and its letters are those that were there when it was begun.
+func TestRedriveOutlivesItsCommand(t *testing.T) {
+	t.Parallel()
+	r := weirtest.NewRig(t, fakeapi.Options{KeepBody: 64}, `
+apis:
+  pay: {url: %s, bucket: {rate: 100/s, capacity: 4}, keys: {late: {capacity: 1, rate: 1/h}}}
+`)
+	letters := r.Overflowed("pay", 5, 8)
+	if letters != 20 {
+		t.Fatalf("%d letters", letters)
+	}
+	cmd := exec.CommandContext(await.Context(t, "a redrive"), os.Args[0], "dead", "redrive", "--yes", "--rate", "2/s", "--name", "night")
+	cmd.Env = append(weirtest.Environ(), "WEIR_TEST_AS_WEIR=1", "WEIR_NATS_URL="+r.Worker.NATSURL())
+	talk := &strings.Builder{}
+	cmd.Stderr = talk
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r.Eventually("two letters to go", func() bool { return r.LetterCount() <= letters-2 })
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if code := weirtest.ExitCode(await.Result(t, "the end of an interrupted command", cmd.Wait)); code != cli.ExitFailed || !strings.Contains(talk.String(), "weir dead stop night") {
+		t.Errorf("exit code %d, %s", code, talk)
+	}
+	if told := r.Task("night"); told.State != deadletter.TaskRunning || told.Letters != letters || told.Rate != "2/s" {
+		t.Errorf("the redrive is %+v", told)
+	}
+	left := r.LetterCount()
+	r.Eventually("it to go on", func() bool { return r.LetterCount() < left })
+	if _, code := r.Command("dead", "purge", "--yes"); code != cli.ExitRefused {
+		t.Errorf("a purge beside it: exit code %d", code)
+	}
+	if _, code := r.Command("dead", "stop", "night"); code != 0 {
+		t.Errorf("stop: exit code %d", code)
+	}
+	stopped := r.Task("night")
+	if left = r.LetterCount(); stopped.State != deadletter.TaskStopped || stopped.Done != letters-left || left == 0 {
+		t.Errorf("it is %+v, and %d letters are left", stopped, left)
+	}
+	for range 3 { // what comes later is not part of it
+		r.Submit("weir.jobs.pay.late", []byte("late"), nil)
+	}
+	came := r.LetterCount() - left
+	if _, code := r.Command("dead", "resume", "night"); code != 0 {
+		t.Errorf("resume: exit code %d", code)
+	}
+	if _, code := r.Command("dead", "task", "night", "--follow"); code != 0 {
+		t.Errorf("its end: exit code %d", code)
+	}
+	r.AwaitCalls(41)
+	for body, n := range r.PerBody() {
+		if n != 1 {
+			t.Errorf("%s was called %d times", body, n)
+		}
+	}
+	done := r.Task("night")
+	if done.State != deadletter.TaskDone || done.Redriven != letters || done.Gone != 0 || r.LetterCount() != came || came == 0 {
+		t.Errorf("it is %+v, and %d letters are left, of which %d came later", done, r.LetterCount(), came)
+	}
+	for _, command := range []string{"stop", "resume"} {
+		if _, code := r.Command("dead", command, "night"); code != cli.ExitRefused {
+			t.Errorf("%s what is done: exit code %d", command, code)
+		}
+		if _, code := r.Command("dead", command, "none"); code != cli.ExitNotFound {
+			t.Errorf("%s what is not there: exit code %d", command, code)
+		}
+	}
+	if out, code := r.Command("dead", "tasks", "--json"); code != 0 || !strings.Contains(out, `"name":"night","state":"done"`) {
+		t.Errorf("%s, exit code %d", out, code)
+	}
+}
+
+// TestRedriveOutlivesItsWorker kills the weir that works a redrive with kill -9, its server with it, twice: whatever it had begun, the
+// redrive goes on after each start, and on the api's own ledger no job stands twice.
+func TestRedriveOutlivesItsWorker(t *testing.T) {
+	t.Parallel()
+	const keys, each = 40, 6
+	r := weirtest.NewKillRig(t, fakeapi.Options{KeepBody: 64}, `
+dedupe: 1s
+apis:
+  pay: {url: %s, bucket: {rate: 50/s, capacity: 2}}
+`)
+	env := append(slices.Clone(r.Env), "WEIR_NATS_URL=nats://"+r.Addr)
+	if got := weirtest.Command(t, env, "pause", "pay"); got.Code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	var jobs []*nats.Msg
+	for i := range keys * each {
+		jobs = append(jobs, weirtest.JobFor("pay", fmt.Sprint("k", i%keys), fmt.Sprint("job-", i)))
+	}
+	weirtest.Fill(t, r.NC, jobs)
+	letters := r.Letters()
+	if letters != keys*(each-2) {
+		t.Fatalf("%d letters", letters)
+	}
+	for _, args := range [][]string{{"resume", "pay"}, {"dead", "redrive", "--yes", "--detach", "--name", "killed", "--rate", "50/s"}} {
+		if got := weirtest.Command(t, env, args...); got.Code != 0 {
+			t.Fatalf("weir %v: %+v", args, got)
+		}
+	}
+	left, halfWay := letters, false
+	for range 2 {
+		for deadline := time.Now().Add(weirtest.Patience); r.Letters() > max(0, left-40); {
+			if time.Now().After(deadline) {
+				t.Fatalf("%d letters are left, as many as before", r.Letters())
+			}
+			stream.Sleep(t.Context(), 20*time.Millisecond)
+		}
+		r.Proc.Kill()
+		r.Start()
+		left = r.Letters()
+		halfWay = halfWay || left > 0
+	}
+	if !halfWay {
+		t.Fatal("it was never killed half way")
+	}
+	got := weirtest.Command(t, env, "dead", "task", "killed", "--follow", "--json")
+	if got.Code != 0 && got.Code != cli.ExitRefused {
+		t.Errorf("its end: %+v", got)
+	}
+	r.AwaitEmpty()
+	var done control.RedriveTask
+	if out := weirtest.Command(t, env, "dead", "task", "killed", "--json"); json.Unmarshal([]byte(out.Stdout), &done) != nil || done.State != deadletter.TaskDone ||
+		done.Done != done.Total || done.Total != letters {
+		t.Errorf("it is %s", out.Stdout)
+	}
+	r.JudgeRedriven(keys * each)
+	t.Logf("%d letters left, %+v", r.Letters(), done)
+}

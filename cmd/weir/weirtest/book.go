@@ -1,0 +1,26 @@
+package weirtest
+
+import (
+	"bytes"
+	"sync"
+)
+
+// Book is a log that a test reads; safe for concurrent use.
+type Book struct {
+	Mu   sync.Mutex
+	Text bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (b *Book) Write(p []byte) (int, error) {
+	b.Mu.Lock()
+	defer b.Mu.Unlock()
+	return b.Text.Write(p)
+}
+
+// String is all that was written so far.
+func (b *Book) String() string {
+	b.Mu.Lock()
+	defer b.Mu.Unlock()
+	return b.Text.String()
+}

@@ -1,0 +1,71 @@
+package weirtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Flood has producers, each with a connection of its own, send jobs of one key all at once, and counts the answers by
+// their code, 200 for receipts.
+func (r *Rig) Flood(api, key string, producers, each int) map[int]int {
+	r.T.Helper()
+	codes := map[int]int{}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for n := range producers {
+		nc, err := nats.Connect(r.Worker.NATSURL())
+		if err != nil {
+			r.T.Fatal(err)
+		}
+		defer nc.Close()
+		answers, err := nc.SubscribeSync(fmt.Sprintf("flood.%s.%d.*", key, n))
+		if err != nil {
+			r.T.Fatal(err)
+		}
+		all.Go(func() {
+			for i := range each {
+				if err := nc.PublishRequest("weir.jobs."+api+"."+key, fmt.Sprintf("flood.%s.%d.%d", key, n, i), []byte("x")); err != nil {
+					r.T.Error(err)
+					return
+				}
+			}
+			for range each {
+				msg, err := answers.NextMsg(Patience)
+				if err != nil {
+					r.T.Error(err)
+					return
+				}
+				var a Answer
+				if err := json.Unmarshal(msg.Data, &a); err != nil {
+					r.T.Error(err)
+				}
+				code := 200
+				if a.Error != nil {
+					code = a.Error.Code
+				}
+				mu.Lock()
+				codes[code]++
+				mu.Unlock()
+			}
+		})
+	}
+	await.Return(r.T, "the answers to a flood", all.Wait)
+	return codes
+}
+
+// Swept reports whether the worker knows too that what is finished is deleted.
+func (r *Rig) Swept() bool {
+	for _, q := range r.Worker.Parts().Queues {
+		for _, p := range q.Partitions() {
+			if p.Unswept() > 0 {
+				return false
+			}
+		}
+	}
+	return true
+}

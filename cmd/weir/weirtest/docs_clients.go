@@ -1,0 +1,55 @@
+package weirtest
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"weir/ingest/await"
+)
+
+// npmWithin is how long npm may take to install a client.
+const npmWithin = 45 * time.Second
+
+// Program is the n-th block of a language in a topic.
+func Program(t *testing.T, topic, language string) string {
+	t.Helper()
+	blocks := regexp.MustCompile("(?s)```"+language+"\n(.*?)```").FindAllStringSubmatch(TopicText(t, topic), -1)
+	if len(blocks) != 1 {
+		t.Fatalf("%s has %d programs in %s, want one", topic, len(blocks), language)
+	}
+	return blocks[0][1]
+}
+
+// ClientRun runs a program that gets an id as its last argument, against a rig.
+func (r *Rig) ClientRun(dir string, command ...string) (string, error) {
+	r.T.Helper()
+	cmd := exec.CommandContext(await.Context(r.T, command[0]), command[0], command[1:]...)
+	cmd.Dir = dir
+	cmd.Env = append(Environ(), "NATS_URL="+r.Worker.NATSURL())
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// NpmInstalled is a directory with packages of npm, or the end of the test where they cannot be had.
+func NpmInstalled(t *testing.T, packages string) string {
+	t.Helper()
+	for _, tool := range []string{"node", "npm"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("there is no %s here", tool)
+		}
+	}
+	dir := t.TempDir()
+	WriteFile(t, filepath.Join(dir, "package.json"), `{"name":"client","private":true,"type":"module","dependencies":{`+packages+`}}`)
+	ctx, cancel := context.WithTimeout(t.Context(), npmWithin)
+	defer cancel()
+	install := exec.CommandContext(ctx, "npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--fetch-retries=0")
+	install.Dir = dir
+	if out, err := install.CombinedOutput(); err != nil {
+		t.Skipf("npm cannot install the client from here: %v\n%s", err, out)
+	}
+	return dir
+}

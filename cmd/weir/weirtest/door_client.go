@@ -1,0 +1,63 @@
+package weirtest
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"testing"
+)
+
+// doorClient keeps its connections, as producers do.
+var doorClient = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+	DoorConnections.Add(1)
+	return (&net.Dialer{}).DialContext(ctx, network, addr)
+}}, Timeout: Patience}
+
+// DoorConnections counts those that were made.
+var DoorConnections atomic.Int64
+
+// Ask sends a request and reads the JSON of its answer.
+func Ask(t testing.TB, q *http.Request, into any) *http.Response {
+	t.Helper()
+	res, err := doorClient.Do(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		t.Fatalf("%s %s answers %d %s: %v", q.Method, q.URL, res.StatusCode, text, err)
+	}
+	return res
+}
+
+// JobOverHTTP is what GET says of a job.
+type JobOverHTTP struct {
+	Status        int
+	API, Key, Job string
+	State         string
+	Queue         *struct{ Depth int }
+	Letter        *struct{ Seq uint64 }
+	Detail        string
+	Keys          []string
+	Result        *struct {
+		Status, Size      int
+		Body, ContentType string
+	}
+}
+
+func (r *Rig) JobOverHTTP(path string) (j JobOverHTTP) {
+	r.T.Helper()
+	q, err := http.NewRequestWithContext(r.T.Context(), http.MethodGet, "http://"+r.Worker.HTTPAddr()+"/v1/jobs/"+path, nil)
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	j.Status = Ask(r.T, q, &j).StatusCode
+	return j
+}

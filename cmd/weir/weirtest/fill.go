@@ -1,0 +1,74 @@
+package weirtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Fill publishes jobs and returns the answers, in the same order. It waits for all answers at once: a producer that waits for
+// one after the other takes as long as the disk does, and a queue that a test is to find full may be empty by then.
+func Fill(t testing.TB, nc *nats.Conn, jobs []*nats.Msg) []Answer {
+	t.Helper()
+	inbox := nats.NewInbox()
+	replies, err := nc.SubscribeSync(inbox + ".*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = replies.Unsubscribe() }()
+	for i, job := range jobs {
+		job.Reply = fmt.Sprintf("%s.%d", inbox, i)
+		if err := nc.PublishMsg(job); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answers, ctx := make([]Answer, len(jobs)), await.Context(t, "the answers of jobs that fill a queue")
+	for n := range jobs {
+		reply, err := replies.NextMsgWithContext(ctx)
+		if err != nil {
+			t.Fatalf("%d of %d jobs are answered: %v", n, len(jobs), err)
+		}
+		i, err := strconv.Atoi(strings.TrimPrefix(reply.Subject, inbox+"."))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(reply.Data, &answers[i]); err != nil {
+			t.Fatalf("%s: %v", reply.Data, err)
+		}
+	}
+	return answers
+}
+
+// FillTaken is fill where each job must be taken.
+func FillTaken(t testing.TB, nc *nats.Conn, jobs []*nats.Msg) {
+	t.Helper()
+	for i, a := range Fill(t, nc, jobs) {
+		if a.Error != nil || a.Seq == 0 {
+			t.Fatalf("job %d of %d has no receipt: %+v", i, len(jobs), a)
+		}
+	}
+}
+
+// JobFor is a job that is called under its key's path.
+func JobFor(api, key, body string) *nats.Msg {
+	return &nats.Msg{Subject: "weir.jobs." + api + "." + key, Data: []byte(body), Header: nats.Header{"Weir-Path": {"/" + key}}}
+}
+
+// FillPaused fills the queue of the api pay while nothing of it is called.
+func (r *Replicas) FillPaused(jobs []*nats.Msg) {
+	r.T.Helper()
+	for _, word := range []string{"pause", "resume"} {
+		if got := Command(r.T, []string{"WEIR_NATS_URL=" + r.NC.ConnectedUrl(), "WEIR_REPLICAS=1"}, word, "pay"); got.Code != 0 {
+			r.T.Fatalf("weir %s pay: %+v", word, got)
+		}
+		if word == "pause" {
+			FillTaken(r.T, r.NC, jobs)
+		}
+	}
+}

@@ -1,0 +1,6 @@
+package weirtest
+
+import "syscall"
+
+// No signal stops a process on Windows: to send one fails.
+const Freezes, Thaws = syscall.Signal(0x13), syscall.Signal(0x12)

@@ -1,0 +1,11 @@
+package weirtest
+
+import (
+	"strings"
+)
+
+// Shown reports whether `weir job` says something of a job.
+func (r *Rig) Shown(job, what string) bool {
+	out, code := r.Command("job", job)
+	return code == 0 && strings.Contains(out, what)
+}

@@ -1,0 +1,168 @@
+package weirtest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"weir/bucket/queue"
+	"weir/bucket/stream"
+	"weir/cmd/internal/fakeapi"
+	"weir/cmd/internal/machine"
+	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// KillRig is a weir process that is killed again and again while a producer publishes.
+type KillRig struct {
+	T      *testing.T
+	API    *fakeapi.API
+	Env    []string
+	Addr   string
+	Proc   *Process
+	NC     *nats.Conn
+	heldUp *machine.HeldUp
+
+	Mu   sync.Mutex
+	Acks map[string]bool // ids with a receipt
+}
+
+func NewKillRig(t *testing.T, o fakeapi.Options, yaml string, env ...string) *KillRig {
+	t.Helper()
+	api, err := fakeapi.Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = api.Close() }) // calls cut by kills are errors to it
+	dir := t.TempDir()
+	file := filepath.Join(dir, "weir.yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, yaml, api.URL()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := &KillRig{T: t, API: api, Addr: FreePort(t), Acks: map[string]bool{}, heldUp: MeasureHeldUp(t)}
+	r.Env = []string{
+		"WEIR_CONFIG=" + file, "WEIR_DATA_DIR=" + filepath.Join(dir, "data"), "WEIR_NATS_LISTEN=" + r.Addr,
+		"WEIR_HTTP_LISTEN=", "WEIR_PARTITIONS=4", "WEIR_SHUTDOWN_TIMEOUT=10s",
+	}
+	r.Env = append(r.Env, env...)
+	r.Start()
+	t.Cleanup(func() { r.Proc.Kill() })
+	nc, err := nats.Connect("nats://"+r.Addr, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond),
+		nats.ReconnectBufSize(-1), nats.RetryOnFailedConnect(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.NC = nc
+	t.Cleanup(nc.Close)
+	return r
+}
+
+func (r *KillRig) Start() {
+	r.T.Helper()
+	var err error
+	if r.Proc, err = StartProcess(r.T, r.Env...); err != nil {
+		r.T.Fatal(err)
+	}
+}
+
+// receiptWait is after how long a producer asks again: its worker may have been killed before it answered.
+const receiptWait = 5 * time.Second
+
+// Publish submits a job and notes its receipt. A job without an answer is submitted again with the same id, as a
+// producer that wants to be sure does.
+func (r *KillRig) Publish(ctx context.Context, subject, id string, body []byte) {
+	for ctx.Err() == nil {
+		msg := &nats.Msg{Subject: subject, Data: body, Header: nats.Header{
+			"Nats-Msg-Id": {id}, "Weir-Path": {"/" + subject[strings.LastIndex(subject, ".")+1:]},
+		}}
+		reply, err := r.NC.RequestMsg(msg, receiptWait)
+		if err != nil {
+			if !stream.Sleep(ctx, 10*time.Millisecond) {
+				return
+			}
+			continue
+		}
+		var a struct {
+			Seq   uint64
+			Error *struct{ Code int }
+		}
+		if json.Unmarshal(reply.Data, &a) == nil && a.Error == nil && a.Seq > 0 {
+			r.Mu.Lock()
+			r.Acks[id] = true
+			r.Mu.Unlock()
+			return
+		}
+		if a.Error != nil && a.Error.Code != 503 {
+			return // refused: not accepted
+		}
+	}
+}
+
+// Outcomes reads how every job ended: by job id, "done" or a letter's reason.
+func (r *KillRig) Outcomes() map[string][]string {
+	r.T.Helper()
+	js, err := jetstream.New(r.NC)
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	ended := map[string][]string{}
+	for stream, header := range map[string]string{"WEIR_RESULTS": "Weir-Outcome", "WEIR_DEAD": "Weir-Dead-Reason"} {
+		s, err := js.Stream(r.T.Context(), stream)
+		if err != nil {
+			r.T.Fatal(err)
+		}
+		for seq := s.CachedInfo().State.FirstSeq; seq <= s.CachedInfo().State.LastSeq && s.CachedInfo().State.Msgs > 0; seq++ {
+			m, err := s.GetMsg(r.T.Context(), seq)
+			if errors.Is(err, jetstream.ErrMsgNotFound) {
+				continue // it kept a late result out
+			} else if err != nil {
+				r.T.Fatal(err)
+			}
+			if strings.HasPrefix(m.Subject, "weir.o.") {
+				continue
+			}
+			id := m.Header.Get("Weir-Job-Id")
+			ended[id] = append(ended[id], m.Header.Get(header))
+		}
+	}
+	return ended
+}
+
+func (r *KillRig) Queued() int {
+	r.T.Helper()
+	js, err := jetstream.New(r.NC)
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	depths, err := queue.Depths(r.T.Context(), js, "pay")
+	if err != nil {
+		return -1
+	}
+	n := 0
+	for _, d := range depths {
+		n += int(d.Jobs)
+	}
+	return n
+}
+
+// AwaitEmpty waits until no job of the api pay waits.
+func (r *KillRig) AwaitEmpty() {
+	r.T.Helper()
+	ctx := await.Context(r.T, "an empty queue")
+	for r.Queued() != 0 {
+		if !stream.Sleep(ctx, 50*time.Millisecond) {
+			r.T.Fatalf("%v: %d jobs wait, %d calls were made", context.Cause(ctx), r.Queued(), len(r.API.All()))
+		}
+	}
+}
+
+func (r *KillRig) Referee() Referee { return Referee{r.T, r.heldUp} }

@@ -1,0 +1,57 @@
+package weirtest
+
+import (
+	"fmt"
+)
+
+// ComebackYAML is an api with the limits that are put in.
+func ComebackYAML(limits ...string) string {
+	y := `
+apis:
+  pay:
+    url: %s
+    price: 0.50
+    jitter: 300ms
+    idempotency: {header: Idempotency-Key}
+    bucket: {rate: 200/s, capacity: 500, in_flight: 4}
+`
+	if len(limits) > 0 {
+		y += "    limits:\n"
+	}
+	for _, l := range limits {
+		y += "      - {" + l + "}\n"
+	}
+	return y
+}
+
+// change puts other limits in force: live, or by a start with another file.
+func (r *Rig) change(live bool, limits ...string) {
+	r.T.Helper()
+	if live {
+		r.Follow(ComebackYAML(limits...))
+		return
+	}
+	r.Stop()
+	r.YAML = fmt.Sprintf(ComebackYAML(limits...), r.API.URL())
+	r.Start()
+}
+
+// ComesBack takes a limit of ten calls out after six and puts it back after nine: of six more jobs it lets one pass. Raised by one
+// it lets one more pass, so that any that were too many would have been seen.
+func (r *Rig) ComesBack(live bool, limit func(int) string, submit func(n int)) {
+	r.T.Helper()
+	submit(6)
+	r.AwaitCalls(6)
+	r.change(live)
+	submit(3)
+	r.AwaitCalls(9)
+	r.change(live, limit(10))
+	submit(6)
+	r.AwaitCalls(10)
+	r.change(live, limit(11))
+	r.AwaitCalls(11)
+	r.change(live, limit(11), "name: other, rate: 100/s")
+	if n := len(r.API.All()); n != 11 {
+		r.T.Errorf("%d calls where the limit is 11", n)
+	}
+}

@@ -1,0 +1,31 @@
+package weirtest
+
+import (
+	"encoding/json"
+	"time"
+
+	"weir/cmd/weir/internal/control"
+	"weir/dispatcher/schedule"
+)
+
+func (r *Rig) PutPause(key string) {
+	r.T.Helper()
+	word, err := json.Marshal(schedule.Pause{At: time.Now(), By: "test"})
+	if err == nil {
+		_, err = r.Control().Put(r.T.Context(), control.PauseEntry("pay", key), word)
+	}
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	r.Eventually("the pause to be in force", func() bool { _, ok := r.Worker.Parts().Dispatcher.Pauses("pay")[key]; return ok })
+}
+
+// WhilePaused does something while nothing of the api pay is called.
+func (r *Rig) WhilePaused(what func()) {
+	r.T.Helper()
+	r.PutPause("")
+	what()
+	if err := r.Control().Delete(r.T.Context(), control.PauseEntry("pay", "")); err != nil {
+		r.T.Fatal(err)
+	}
+}

@@ -1,0 +1,200 @@
+package weirtest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"weir/cmd/internal/machine"
+	"weir/cmd/weir/internal/commands"
+	"weir/cmd/weir/internal/config"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// AsWeir has this binary be weir where a program of weir's starts itself: such a child gets no variable that begins with WEIR_.
+const AsWeir = "TEST_AS_WEIR"
+
+// referredTo are the variables that configurations of tests refer to. They stand in the environment of all tests, so that these may run side by side.
+var referredTo = map[string]string{
+	"PAY_TOKEN":        "secret-token",
+	"WEIR_TEST_CANARY": CanaryHeader, "WEIR_TEST_PRODUCER": CanaryProducer, "WEIR_TEST_VIEWER": CanaryViewer, "WEIR_TEST_OPERATOR": CanaryOperator,
+	"WEIR_TEST_OWN": "own", "WEIR_TEST_STOLEN": "stolen",
+	"NATS_PRODUCER_PASSWORD": "secret-of-producer", "NATS_WORKER_PASSWORD": "secret-of-worker", "NATS_OPERATOR_PASSWORD": "secret-of-operator",
+	"NATS_VIEWER_PASSWORD": "secret-of-viewer", "NATS_MOVER_PASSWORD": "secret-of-mover", "NATS_SYS_PASSWORD": "secret-of-sys",
+}
+
+// variables guards the process's environment while settings are read of it.
+var variables sync.Mutex
+
+// Environ returns the environment for a child.
+func Environ() []string {
+	variables.Lock()
+	defer variables.Unlock()
+	return os.Environ()
+}
+
+// settingsOf returns what weir reads from these variables. The process has them only meanwhile, so tests may run side by side.
+func settingsOf(t testing.TB, env map[string]string) *config.Settings {
+	t.Helper()
+	variables.Lock()
+	defer variables.Unlock()
+	for name, text := range env {
+		before, had := os.LookupEnv(name)
+		if err := os.Setenv(name, text); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if had {
+				_ = os.Setenv(name, before)
+			} else {
+				_ = os.Unsetenv(name)
+			}
+		}()
+	}
+	s, err := config.ReadSettings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Main runs the tests of a package. The package's binary is weir where a test starts one of its own, so that a test can kill it and a
+// script run it.
+func Main(m *testing.M) {
+	for name, secret := range referredTo {
+		_ = os.Setenv(name, secret)
+	}
+	weir := func() { os.Exit(commands.Run(context.Background(), os.Args[1:])) }
+	if os.Getenv("WEIR_TEST_AS_WEIR") == "1" || os.Getenv(AsWeir) == "1" {
+		weir()
+	}
+	testscript.Main(m, map[string]func(){"weir": weir})
+}
+
+// Process is a weir in a process of its own.
+type Process struct {
+	Cmd    *exec.Cmd
+	Exited chan struct{}
+}
+
+func StartProcess(t testing.TB, env ...string) (*Process, error) {
+	t.Helper()
+	return StartProgram(t, os.Args[0], env...)
+}
+
+// StartProgram starts a binary of weir, and returns when it is ready. One that ends because a server has not answered for three seconds is
+// started again, as whatever starts weir does: on a busy machine the server may stand still for as long.
+func StartProgram(t testing.TB, program string, env ...string) (*Process, error) {
+	t.Helper()
+	for limit := time.Now().Add(Patience); ; {
+		p, err := StartCommand(t, exec.Command(program, "serve"), env...)
+		if err == nil || !strings.Contains(err.Error(), "no NATS server answers") || time.Now().After(limit) {
+			return p, err
+		}
+	}
+}
+
+func StartCommand(t testing.TB, cmd *exec.Cmd, env ...string) (*Process, error) {
+	t.Helper()
+	cmd.Env = append(append(Environ(), "WEIR_TEST_AS_WEIR=1"), env...)
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := &Process{Cmd: cmd, Exited: make(chan struct{})}
+	ready := make(chan struct{})
+	var log strings.Builder
+	go func() {
+		lines := bufio.NewScanner(stderr)
+		up := false
+		for lines.Scan() {
+			if !up && strings.Contains(lines.Text(), "msg=ready") {
+				up = true
+				close(ready)
+			}
+			if !up {
+				log.WriteString(lines.Text() + "\n")
+			}
+		}
+		_ = cmd.Wait() // killed, mostly
+		close(p.Exited)
+	}()
+	select {
+	case <-ready:
+		return p, nil
+	case <-p.Exited:
+		return nil, fmt.Errorf("weir ended before it was ready:\n%s", log.String())
+	case <-time.After(Patience):
+		p.Kill()
+		return nil, errors.New("weir was not ready in a minute")
+	}
+}
+
+func (p *Process) Kill() {
+	if p == nil {
+		return // it was not ready in time
+	}
+	_ = p.Cmd.Process.Kill() // it may have ended
+	select {
+	case <-p.Exited:
+	case <-time.After(Patience):
+		panic("a weir that was killed has not ended") // nothing that a test does would help
+	}
+}
+
+func FreePort(t testing.TB) string {
+	t.Helper()
+	addr, err := machine.FreeAddr()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return addr
+}
+
+// Await waits until the process has said something.
+func (p *Process) Await(t *testing.T, log *Book, text string) {
+	t.Helper()
+	tick, limit := time.NewTicker(5*time.Millisecond), time.After(Patience)
+	defer tick.Stop()
+	for !strings.Contains(log.String(), text) {
+		select {
+		case <-tick.C:
+		case <-p.Exited:
+			t.Fatalf("weir ended (%s) before it said %q:\n%s", p.Cmd.ProcessState, text, log.String())
+		case <-limit:
+			t.Fatalf("weir did not say %q:\n%s", text, log.String())
+		}
+	}
+}
+
+// Signal sends a signal to a process that must be there.
+func (p *Process) Signal(t *testing.T, s os.Signal) {
+	t.Helper()
+	if err := p.Cmd.Process.Signal(s); err != nil {
+		t.Fatalf("%s: %v (%v)", s, err, p.Cmd.ProcessState)
+	}
+}
+
+// Stop ends the process in order and returns its exit code.
+func (p *Process) Stop(t *testing.T) int {
+	t.Helper()
+	p.Signal(t, syscall.SIGTERM)
+	select {
+	case <-p.Exited:
+	case <-time.After(Patience):
+		t.Fatal("weir did not stop after SIGTERM")
+	}
+	return p.Cmd.ProcessState.ExitCode()
+}

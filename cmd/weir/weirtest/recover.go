@@ -1,0 +1,389 @@
+package weirtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/queue"
+	"weir/cmd/weir/internal/embedded"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/ledger"
+	"weir/ingest"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Left is what a worker that died left of one job, and what must come of it.
+type Left struct {
+	what    string
+	jobs    int    // 1 by default
+	Intents []int  // the calls that were to start, one message each
+	deaths  int    // that the intents tell of
+	keyed   string // what the intents say of the calls' idempotency keys
+	epoch   uint64 // of the intents' owner
+	mark    *queue.RetryMark
+	behind  bool // the intents stand behind the mark
+	Record  *ledger.Record
+	other   bool // the record is of another job, of a stream that is gone
+	before  bool // all of it is of a job that had the sequence before the server lost its last writes
+	taken   bool // so are a result, a record and a letter, and the streams know their ids
+	result  bool
+	late    bool          // its deadline has passed
+	wait    time.Duration // NotBefore of the mark or the record, from when it is written
+	Orders  []string      // of the api after the restart
+	safe    OutcomeOf
+	once    OutcomeOf
+}
+
+// OutcomeOf is how the job ends, and after how many calls at the api.
+type OutcomeOf struct {
+	End
+	calls   int
+	results int
+}
+
+// pastEnd is an end that was stored before the restart.
+func pastEnd(results int) OutcomeOf { return OutcomeOf{results: results} }
+
+func called(attempts int, ledger ...string) OutcomeOf {
+	return OutcomeOf{End: End{As: "done", Status: 200, Attempts: attempts, Ledger: ledger}, calls: 1, results: 1}
+}
+
+func parked(attempts int, ledger ...string) OutcomeOf {
+	return OutcomeOf{End: End{As: "unknown", Attempts: attempts, Billed: "unknown", Ledger: ledger}}
+}
+
+// Done is the last record of a call that was under way beside its result.
+func Done(key string) *ledger.Record {
+	return &ledger.Record{
+		Call: 1, Attempt: 1, Outcome: "done", Final: true, Beside: true, Sent: true, Status: 200, Billed: "yes", Price: "0.25", Idempotency: key,
+	}
+}
+
+// Unkept is a letter of a job that was called, and of which only the record was stored.
+func Unkept() OutcomeOf {
+	return OutcomeOf{End: End{As: "unknown", Status: 200, Attempts: 1, Billed: "yes", Ledger: []string{"done", "unknown"}}}
+}
+
+// uncalled is a letter of a job that was never called.
+func uncalled(reason string) OutcomeOf { return OutcomeOf{End: End{As: reason, Billed: "no"}} }
+
+// poisoned is a job that too many workers died over.
+func poisoned() OutcomeOf {
+	return OutcomeOf{End: End{As: "exhausted", Attempts: 1, Billed: "unknown", Ledger: []string{"exhausted"}}}
+}
+
+// SafeKey stands for how the calls of the api safe carry their idempotency keys.
+const SafeKey = "as safe does"
+
+var Leftovers = []Left{
+	{what: "nothing", safe: called(1, "done"), once: called(1, "done")},
+	{what: "an intent", Intents: []int{1}, safe: called(2, "retry", "done"), once: parked(1, "unknown")},
+	{what: "an intent under another key", Intents: []int{1}, keyed: "Other-Key@0", safe: parked(1, "unknown"), once: parked(1, "unknown")},
+	{
+		what: "a mark of a call under another key", mark: &queue.RetryMark{Calls: 1, Attempts: 1, Billed: "unknown", Idempotency: "Other-Key@0"},
+		safe: parked(1), once: parked(1),
+	},
+	{
+		what: "the record of a retry under another key", Intents: []int{1},
+		Record: &ledger.Record{Call: 1, Attempt: 1, Outcome: "retry", Billed: "unknown", Idempotency: "Other-Key@0"},
+		safe:   parked(1, "retry"), once: parked(1, "retry"),
+	},
+	{
+		what: "a mark of a pushback under another key", mark: &queue.RetryMark{Calls: 1, Billed: "no", Pushback: true, Idempotency: "Other-Key@0"},
+		safe: called(1, "done"), once: called(1, "done"),
+	},
+	{what: "an intent after four deaths", Intents: []int{1}, deaths: 4, safe: poisoned(), once: parked(1, "unknown")},
+	{what: "intents of two calls", Intents: []int{1, 2}, safe: called(2, "retry", "done"), once: parked(1, "unknown")},
+	{what: "a mark", mark: &queue.RetryMark{Calls: 1, Attempts: 1}, safe: called(2, "done"), once: called(2, "done")},
+	{
+		what: "a mark of later", mark: &queue.RetryMark{Calls: 3, Attempts: 1, Pushback: true}, wait: 1500 * time.Millisecond,
+		safe: called(2, "done"), once: called(2, "done"),
+	},
+	{
+		what: "a mark of the last attempt", mark: &queue.RetryMark{Calls: 2, Attempts: 2}, Orders: []string{"status=500", "status=500"},
+		safe: OutcomeOf{End: End{As: "exhausted", Status: 500, Attempts: 3, Billed: "unknown", Ledger: []string{"exhausted"}}, calls: 1},
+		once: OutcomeOf{End: End{As: "unknown", Status: 500, Attempts: 3, Billed: "unknown", Ledger: []string{"unknown"}}, calls: 1},
+	},
+	{what: "a mark and its intent", Intents: []int{1}, mark: &queue.RetryMark{Calls: 1}, safe: called(1, "done"), once: called(1, "done")},
+	{what: "a mark and the next intent", Intents: []int{1, 2}, mark: &queue.RetryMark{Calls: 1}, safe: called(2, "retry", "done"), once: parked(1, "unknown")},
+	{
+		what: "the record of a retry", Intents: []int{1}, Record: &ledger.Record{Call: 1, Attempt: 1, Outcome: "retry"},
+		safe: called(2, "retry", "done"), once: called(2, "retry", "done"),
+	},
+	{
+		what: "the record of a pushback", Intents: []int{1}, Record: &ledger.Record{Call: 1, Outcome: "pushback"}, wait: 1500 * time.Millisecond,
+		safe: called(1, "pushback", "done"), once: called(1, "pushback", "done"),
+	},
+	{
+		what: "the last record", Intents: []int{1}, Record: &ledger.Record{Call: 1, Attempt: 1, Outcome: "done", Final: true}, result: true,
+		safe: pastEnd(1), once: pastEnd(1),
+	},
+	{what: "a record beside its result", Intents: []int{1}, Record: Done(SafeKey), result: true, safe: pastEnd(1), once: pastEnd(1)},
+	{what: "a record beside its result, and no intent", Record: Done(SafeKey), result: true, safe: pastEnd(1), once: pastEnd(1)},
+	{what: "a record without its result", Intents: []int{1}, Record: Done(SafeKey), safe: called(2, "done", "retry", "done"), once: Unkept()},
+	{what: "a record without its result, and no intent", Record: Done(SafeKey), safe: called(2, "done", "retry", "done"), once: Unkept()},
+	{what: "a record of a call without a key, without its result", Intents: []int{1}, Record: Done(""), safe: Unkept(), once: Unkept()},
+	{what: "a record of a call under another key, without its result", Intents: []int{1}, Record: Done("Other-Key@0"), safe: Unkept(), once: Unkept()},
+	{what: "a record without its result after four deaths", Intents: []int{1}, deaths: 4, Record: Done(SafeKey), safe: Unkept(), once: Unkept()},
+	{
+		what: "a record without its result, its deadline is past", Intents: []int{1}, late: true, Record: Done(SafeKey), once: Unkept(),
+		safe: OutcomeOf{End: End{As: "expired", Status: 200, Attempts: 1, Billed: "yes", Ledger: []string{"done", "retry"}}},
+	},
+	{
+		what: "the record that a result was not kept", Intents: []int{1},
+		Record: &ledger.Record{Call: 1, Attempt: 1, Outcome: "retry", Unkept: true, Status: 200, Billed: "yes", Idempotency: SafeKey},
+		safe:   called(2, "retry", "done"),
+		once:   OutcomeOf{End: End{As: "unknown", Status: 200, Attempts: 1, Billed: "yes", Ledger: []string{"retry"}}},
+	},
+	{
+		what: "the last record, that a result was not kept", Intents: []int{1},
+		Record: &ledger.Record{Call: 1, Attempt: 1, Outcome: "unknown", Final: true, Unkept: true, Status: 200, Billed: "yes", Idempotency: SafeKey},
+		safe:   OutcomeOf{End: End{As: "unknown", Status: 200, Attempts: 1, Billed: "yes", Ledger: []string{"unknown"}}},
+		once:   OutcomeOf{End: End{As: "unknown", Status: 200, Attempts: 1, Billed: "yes", Ledger: []string{"unknown"}}},
+	},
+	{
+		what: "the last record of another job", Record: &ledger.Record{Call: 1, Attempt: 1, Outcome: "done", Final: true}, other: true,
+		safe: called(1, "done"), once: called(1, "done"),
+	},
+	{what: "the last record and no mark", Record: &ledger.Record{Call: 1, Attempt: 1, Outcome: "rejected", Final: true}, safe: pastEnd(0), once: pastEnd(0)},
+	{what: "a result", Intents: []int{1}, result: true, safe: OutcomeOf{results: 1}, once: OutcomeOf{results: 1}},
+	{what: "a result, and its deadline is past", Intents: []int{1}, result: true, late: true, safe: OutcomeOf{results: 1}, once: OutcomeOf{results: 1}},
+	{what: "a result and nothing else", result: true, safe: OutcomeOf{results: 1}, once: OutcomeOf{results: 1}},
+	{
+		what: "the mark of an end", mark: &queue.RetryMark{Ends: "cancelled", Reason: "cancelled by an operator"},
+		safe: uncalled("cancelled"), once: uncalled("cancelled"),
+	},
+	{
+		what: "an intent and the mark of an end", Intents: []int{1}, mark: &queue.RetryMark{Ends: "over_budget", Reason: "the budget is spent"},
+		safe: uncalled("over_budget"), once: uncalled("over_budget"),
+	},
+	{
+		what: "the mark of an end and an intent", Intents: []int{1}, behind: true, mark: &queue.RetryMark{Ends: "over_budget", Reason: "the budget is spent"},
+		safe: called(2, "retry", "done"), once: parked(1, "unknown"),
+	},
+	{
+		what: "an intent and the mark of an end by an earlier owner", Intents: []int{1}, epoch: 8,
+		mark: &queue.RetryMark{Ends: "expired", Reason: "it was late", Epoch: 7}, safe: called(2, "retry", "done"), once: parked(1, "unknown"),
+	},
+	{
+		what: "an intent and the mark of an end by its owner", Intents: []int{1}, epoch: 8,
+		mark: &queue.RetryMark{Ends: "expired", Reason: "it was late", Epoch: 8}, safe: uncalled("expired"), once: uncalled("expired"),
+	},
+	{what: "the intent of the job before", before: true, Intents: []int{1}, safe: called(1, "done"), once: called(1, "done")},
+	{
+		what: "the mark of the end of the job before", before: true, mark: &queue.RetryMark{Ends: "cancelled", Reason: "cancelled by an operator"},
+		safe: called(1, "done"), once: called(1, "done"),
+	},
+	{
+		what: "the last record of the job before", before: true, Record: &ledger.Record{Call: 1, Attempt: 1, Outcome: "done", Final: true},
+		safe: called(1, "done", "done"), once: called(1, "done", "done"),
+	},
+	{what: "ends of the job before", taken: true, safe: called(1, "done"), once: called(1, "done")},
+	{what: "ends of the job before, and an intent", taken: true, Intents: []int{1}, safe: called(2, "retry", "done"), once: parked(1, "unknown")},
+	{
+		what: "ends of the job before, and the mark of an end", taken: true, mark: &queue.RetryMark{Ends: "cancelled", Reason: "cancelled by an operator"},
+		safe: uncalled("cancelled"), once: uncalled("cancelled"),
+	},
+	{what: "one intent of two jobs", jobs: 2, Intents: []int{1}, safe: OutcomeOf{calls: 2, results: 2}, once: OutcomeOf{}},
+}
+
+// CheckLeftovers waits until every job that was left has ended, and holds how.
+func (r *Rig) CheckLeftovers(notBefore map[string]time.Time) {
+	r.T.Helper()
+	for _, api := range []string{"safe", "once"} {
+		r.Eventually("an empty queue", func() bool { return r.Waiting(api) == 0 })
+		for i, c := range Leftovers {
+			r.T.Run(api+" "+c.what, func(t *testing.T) {
+				key, want := fmt.Sprintf("%s-%d", api, i), map[string]OutcomeOf{"safe": c.safe, "once": c.once}[api]
+				if want.As != "" {
+					r.CheckLeft(t, api, key, want)
+				}
+				arrivals := r.API.Arrivals(key)
+				if len(arrivals) != want.calls {
+					t.Errorf("%d calls, want %d", len(arrivals), want.calls)
+				}
+				for _, a := range arrivals {
+					if at := r.API.Started().Add(time.Duration(a.At)); c.wait > 0 && at.Before(notBefore[key]) {
+						t.Errorf("called %v too early", notBefore[key].Sub(at))
+					}
+				}
+				if n := len(r.Results(api, key)); n != want.results {
+					t.Errorf("%d results, want %d", n, want.results)
+				}
+				if c.result && len(r.Letters(api, key)) > 0 {
+					t.Error("a letter beside a result")
+				}
+				if c.result && len(r.Ledger(api, key)) != 1 {
+					t.Errorf("%d records of a call with a result", len(r.Ledger(api, key)))
+				}
+			})
+		}
+	}
+}
+
+// CheckLeft is checkEnd for a job of which the test wrote a part of the history.
+func (r *Rig) CheckLeft(t *testing.T, api, key string, want OutcomeOf) {
+	t.Helper()
+	results, letters := r.Results(api, key), r.Letters(api, key)
+	if len(results)+len(letters) != 1 {
+		t.Fatalf("%d results and %d letters", len(results), len(letters))
+	}
+	got := endIn(t, results, letters)
+	for _, c := range r.Ledger(api, key) {
+		got.Ledger = append(got.Ledger, c.Outcome)
+	}
+	if !sameEnd(got, want.End) {
+		t.Errorf("ended as %+v, want %+v", got, want.End)
+	}
+}
+
+// Offline is the storage of a worker that does not run.
+type Offline struct {
+	t       *testing.T
+	JS      jetstream.JetStream
+	safeKey string
+}
+
+func (r *Rig) Offline(do func(o *Offline)) {
+	r.T.Helper()
+	server, err := embedded.Start(r.T.Context(), embedded.Options{MaxStore: Roomy, Listen: "127.0.0.1:0", Dir: filepath.Join(r.Dir, "data"), SyncAlways: true, Log: TestLog(r.T)})
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	defer server.Shutdown()
+	nc, err := nats.Connect(server.ClientURL())
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	place, err := url.Parse(r.API.URL() + "/v1")
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	safe := httpcall.API{URL: place, Idempotency: &httpcall.Idempotency{Header: "Idempotency-Key"}, Rule: &ingest.Rule{Methods: []string{"POST"}}}
+	do(&Offline{r.T, js, safe.KeyIdentity()})
+}
+
+// Leave writes what is left of a job, and returns the time before which it must not be called.
+func (o *Offline) Leave(api, key string, c Left) time.Time {
+	p := queue.PartitionOf(key, 4)
+	var seqs []uint64
+	for n := range max(1, c.jobs) {
+		id := fmt.Sprintf("%s-job-%d", key, n)
+		header := nats.Header{"Weir-Job-Id": {id}, "Weir-Path": {"/" + key}}
+		if c.late {
+			header["Weir-Deadline"] = []string{"1ms"}
+		}
+		seqs = append(seqs, o.Put(QueueName(api, p, "j", key), key+"/"+id, "pay", header))
+	}
+	stream, until := queue.StreamName(api, p), time.Now().Add(c.wait)
+	accepted := o.StoredAt(stream, seqs[0])
+	var of bucket.Micros // markers of earlier versions do not tell
+	if c.before {
+		accepted = accepted.Add(-time.Hour)
+		of = bucket.MicrosOf(accepted)
+	}
+	if c.taken {
+		o.take(api, key, fmt.Sprintf("%s.%d", stream, seqs[0]))
+		o.take(api, key, fmt.Sprintf("%s.%d.%d", stream, seqs[0], bucket.MicrosOf(accepted.Add(-time.Hour))))
+	}
+	intend := func() {
+		for i, call := range c.Intents {
+			var intents []queue.Intent
+			for _, seq := range seqs {
+				intents = append(intents, queue.Intent{
+					Seq: seq, Call: call, Repeatable: api == "safe", Idempotency: c.keyed, Deaths: c.deaths, Accepted: of, Epoch: c.epoch,
+				})
+			}
+			o.Put(QueueName(api, p, "i", fmt.Sprintf("%s-%d", key, i)), "", intents, nil)
+		}
+	}
+	if !c.behind {
+		intend()
+	}
+	if c.mark != nil {
+		mark := *c.mark
+		mark.Seq, mark.NotBefore, mark.Accepted = seqs[0], bucket.MicrosOf(until), of
+		o.Put(QueueName(api, p, "r", key), "", mark, nil)
+	}
+	if c.behind {
+		intend()
+	}
+	if c.Record != nil {
+		record := *c.Record
+		record.API, record.Key, record.Stream, record.Seq, record.NotBefore = api, key, stream, seqs[0], bucket.MicrosOf(until)
+		record.Job, record.Dedupe, record.Accepted, record.Ended = key+"-job-0", key+"-job-0", accepted, time.Now()
+		if record.Idempotency == SafeKey {
+			record.Idempotency = o.safeKey
+		}
+		if c.other {
+			record.Key, record.Dedupe = key+"-other", "another"
+		}
+		o.Put(record.Subject(), "", record, nil)
+	}
+	if c.result {
+		o.Put(ledger.ResultSubject(api, key), fmt.Sprintf("result.%s.%d", stream, seqs[0]), "kept", nats.Header{
+			"Weir-Job-Id": {key + "-job-0"}, "Weir-Outcome": {"done"}, "Weir-Status": {"201"}, "Weir-Attempts": {"1"}, "Weir-Calls": {"1"},
+			"Weir-Called-At": {until.Format(time.RFC3339Nano)}, "Weir-Finished-At": {until.Format(time.RFC3339Nano)},
+		})
+	}
+	return until
+}
+
+// take stores a result, a record and a letter of another job under the ids that go with an origin.
+func (o *Offline) take(api, key, origin string) {
+	other := nats.Header{"Weir-Job-Id": {"lost"}, "Weir-Outcome": {"done"}, "Weir-Status": {"200"}}
+	o.Put(ledger.ResultSubject(api, key+"-lost"), "result."+origin, "lost", other)
+	o.Put("weir.calls."+api+"."+key+"-lost", "call."+origin+".1", "lost", nil)
+	o.Put("weir.dead."+api+".unknown."+key+"-lost", "letter."+origin, "lost", other)
+}
+
+// StoredAt is when a stream stored a message.
+func (o *Offline) StoredAt(stream string, seq uint64) time.Time {
+	o.t.Helper()
+	s, err := o.JS.Stream(o.t.Context(), stream)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	msg, err := s.GetMsg(o.t.Context(), seq)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return msg.Time
+}
+
+func (o *Offline) Put(subject, id string, value any, h nats.Header) uint64 {
+	o.t.Helper()
+	data, err := json.Marshal(value)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	msg := nats.NewMsg(subject)
+	msg.Data = data
+	for name, values := range h {
+		msg.Header[name] = values
+	}
+	if id != "" {
+		msg.Header.Set("Nats-Msg-Id", id)
+	}
+	ack, err := o.JS.PublishMsg(o.t.Context(), msg)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return ack.Sequence
+}
+
+func QueueName(api string, p int, kind, token string) string {
+	return fmt.Sprintf("weir.q.%s.%d.%s.%s", api, p, kind, token)
+}

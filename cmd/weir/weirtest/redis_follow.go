@@ -1,0 +1,20 @@
+package weirtest
+
+import (
+	"fmt"
+	"path/filepath"
+	"time"
+)
+
+// ApplyCommand runs `weir config apply` and waits until the worker runs by what it applied. It returns the api's time by
+// then, and how many calls had been made by then and before the command.
+func (r *Rig) ApplyCommand(yaml string) (by int64, calls, before int) {
+	r.T.Helper()
+	file := filepath.Join(r.T.TempDir(), "new.yaml")
+	WriteFile(r.T, file, fmt.Sprintf(yaml, r.API.URL()))
+	version := r.Worker.ConfigState().Version
+	before = len(r.API.All())
+	r.Must("config", "apply", "-f", file, "--yes")
+	r.Eventually("the configuration to be followed", func() bool { return r.Worker.ConfigState().Version > version })
+	return int64(time.Since(r.API.Started())), len(r.API.All()), before
+}

@@ -1,0 +1,74 @@
+package weirtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"weir/cmd/weir/internal/control"
+	"weir/deadletter"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Task reads a redrive.
+func (r *Rig) Task(name string) control.RedriveTask {
+	r.T.Helper()
+	out, code := r.Command("dead", "task", name, "--json")
+	var told control.RedriveTask
+	if err := json.Unmarshal([]byte(out), &told); err != nil || code != 0 {
+		r.T.Fatalf("%s: exit code %d, %v", out, code, err)
+	}
+	return told
+}
+
+// Overflowed fills buckets of so many keys while they are paused, and returns how many letters there are.
+func (r *Rig) Overflowed(api string, keys, each int) int {
+	r.T.Helper()
+	r.WhilePaused(func() {
+		var jobs []*nats.Msg
+		for i := range keys * each {
+			jobs = append(jobs, JobFor(api, fmt.Sprint("k", i%keys), fmt.Sprint("job-", i)))
+		}
+		Fill(r.T, r.NC, jobs)
+	})
+	r.Eventually("an empty queue", func() bool { return r.Waiting(api) == 0 })
+	return r.LetterCount()
+}
+
+// JudgeRedriven holds that of so many jobs each was called once at most, and that those which were not are letters: what a kill -9 left
+// unknown, and what overflowed again.
+func (r *KillRig) JudgeRedriven(jobs int) {
+	r.T.Helper()
+	calls := map[string]int{}
+	for _, a := range r.API.All() {
+		calls[string(a.Body)]++
+	}
+	for body, n := range calls {
+		if n != 1 {
+			r.T.Errorf("%s was called %d times", body, n)
+		}
+	}
+	if missing := jobs - len(calls); missing > r.Letters() {
+		r.T.Errorf("%d of %d jobs were called, and %d letters are left", len(calls), jobs, r.Letters())
+	}
+}
+
+// Letters is how many letters there are.
+func (r *KillRig) Letters() int {
+	r.T.Helper()
+	js, err := jetstream.New(r.NC)
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	for deadline := time.Now().Add(Patience); ; {
+		s, err := js.Stream(r.T.Context(), deadletter.Stream)
+		if err == nil {
+			return int(s.CachedInfo().State.Msgs)
+		}
+		if time.Now().After(deadline) {
+			r.T.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package weirtest
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/cmd/internal/fakeapi"
+	"weir/cmd/internal/machine"
+	"weir/dispatcher/ledger"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Referee holds stamps of calls against limits. A machine that lets programs wait stamps calls later than they were: what
+// only that could excuse is told, and fails nothing. What was planned, in the ledger, has no such error.
+type Referee struct {
+	t      *testing.T
+	heldUp *machine.HeldUp
+}
+
+// MeasureHeldUp begins to measure for how long this machine lets programs wait, until the test ends.
+func MeasureHeldUp(t *testing.T) *machine.HeldUp {
+	h := machine.MeasureHeldUp()
+	t.Cleanup(h.Stop)
+	return h
+}
+
+// Eps is the error of a stamp: a call passes two programs on its way.
+func (f Referee) Eps() time.Duration { return 2 * f.heldUp.Worst() }
+
+// Hold holds calls against one limit.
+func (f Referee) Hold(what string, calls []bucket.Arrival, l bucket.Limit, jitter time.Duration) {
+	f.t.Helper()
+	eps := f.Eps()
+	v := bucket.Check(calls, bucket.Expectation{Limit: l, Jitter: jitter, Eps: eps})
+	f.t.Logf("%s: %s; stamps are off by %s at most", what, v, eps)
+	if v.Outcome == bucket.Fail {
+		f.t.Errorf("%s: %s is not kept: %s; stamps are off by %s at most", what, l.Name, v, eps)
+	}
+}
+
+// order checks that jobs with numbered bodies arrived in their order.
+func (f Referee) order(arrivals []fakeapi.Arrival) {
+	f.t.Helper()
+	last, at := -1, int64(0)
+	for _, a := range arrivals {
+		var body struct{ N int }
+		if err := json.Unmarshal(a.Body, &body); err != nil {
+			f.t.Fatalf("body %q: %v", a.Body, err)
+		}
+		if late := time.Duration(a.At - at); body.N <= last && late > f.Eps() {
+			f.t.Fatalf("job %d was called %s after job %d", body.N, late, last)
+		}
+		if body.N > last {
+			last, at = body.N, a.At
+		}
+	}
+}
+
+// Used checks that the n calls in a row that came fastest used a part of a rate while jobs waited: what weir leaves unused
+// is missing from all of them, and a machine lets each of them wait for as long as it lets programs wait.
+func (f Referee) Used(arrivals []fakeapi.Arrival, n int, perSecond, part float64) {
+	f.t.Helper()
+	best := time.Duration(arrivals[len(arrivals)-1].At - arrivals[0].At)
+	for i := range len(arrivals) - n {
+		best = min(best, time.Duration(arrivals[i+n].At-arrivals[i].At))
+	}
+	gap, slack := best/time.Duration(n), f.heldUp.Worst()
+	f.t.Logf("calls came every %s at best, %.1f a second may; this machine let programs wait for up to %s", gap, perSecond, slack)
+	if most := time.Duration(float64(time.Second) / perSecond / part); gap > most+slack {
+		f.t.Errorf("calls came every %s at best while jobs waited, %.1f a second may; this machine let programs wait for up to %s", gap, perSecond, slack)
+	}
+}
+
+// WaitedFor reports whether a job that was sent well before a time was called only after it.
+func (f Referee) WaitedFor(sent, called, until int64) bool {
+	return called >= until && time.Duration(until-sent) > time.Second+f.Eps()
+}
+
+func (r *Rig) Referee() Referee { return Referee{r.T, r.HeldUp} }
+
+func (r *Rig) CheckOrder(arrivals []fakeapi.Arrival) {
+	r.T.Helper()
+	r.Referee().order(arrivals)
+}
+
+func (r *Rig) CheckRate(arrivals []fakeapi.Arrival, rate bucket.Rate) {
+	r.T.Helper()
+	r.Referee().Hold("calls", Stamped(arrivals), bucket.Limit{Name: "rate", Rate: &rate}, 20*time.Millisecond)
+}
+
+// CheckStarts holds what the ledger says of all calls against their order in each key, and the slots they were planned in
+// against limits: nothing of what a busy machine did to the calls is in these.
+func (r *Rig) CheckStarts(limits ...bucket.Limit) {
+	r.T.Helper()
+	var slots []bucket.Arrival
+	last := map[string]uint64{}
+	for _, c := range RecordsOf(r.T, r.JS) {
+		if c.Call == 1 && c.Seq < last[c.API+c.Key] {
+			r.T.Errorf("key %s: job %d was first called after job %d", c.Key, c.Seq, last[c.API+c.Key])
+		}
+		if len(limits) > 0 && (len(c.Limits) == 0 || len(c.Costs) != len(c.Limits)) {
+			r.T.Fatalf("a record does not tell its costs: %+v", c)
+		}
+		last[c.API+c.Key] = max(last[c.API+c.Key], c.Seq)
+		slots = append(slots, bucket.Arrival{At: c.Planned.UnixNano(), End: c.Ended.UnixNano()})
+	}
+	for _, l := range limits {
+		checkSlots(r.T, slots, l, RedisJitter)
+	}
+}
+
+// checkSlots holds the times that calls were planned for against a limit.
+func checkSlots(t *testing.T, slots []bucket.Arrival, l bucket.Limit, jitter time.Duration) {
+	t.Helper()
+	v := bucket.Check(slots, bucket.Expectation{Limit: l, Jitter: jitter})
+	t.Logf("%s as planned: %s", l.Name, v)
+	if v.Outcome != bucket.Pass {
+		t.Errorf("limit %s is not kept by the slots: %s", l.Name, v)
+	}
+}
+
+// RecordsOf are the ledger, in the order in which the calls started.
+func RecordsOf(t *testing.T, js jetstream.JetStream) []ledger.Record {
+	t.Helper()
+	s, err := js.Stream(t.Context(), ledger.CallsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var records []ledger.Record
+	for seq := s.CachedInfo().State.FirstSeq; seq <= s.CachedInfo().State.LastSeq; seq++ {
+		m, err := s.GetMsg(t.Context(), seq)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var c ledger.Record
+		if err := json.Unmarshal(m.Data, &c); err != nil {
+			t.Fatal(err)
+		}
+		records = append(records, c)
+	}
+	slices.SortFunc(records, func(a, b ledger.Record) int { return a.Started.Compare(b.Started) })
+	return records
+}

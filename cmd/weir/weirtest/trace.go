@@ -1,0 +1,31 @@
+package weirtest
+
+import (
+	"net/http"
+	"strings"
+)
+
+const (
+	SomeTrace  = "0af7651916cd43dd8448eb211c80319c"
+	SomeParent = "00-" + SomeTrace + "-b7ad6b7169203331-01"
+)
+
+// CheckExemplars asks for the metrics as Prometheus does that keeps exemplars.
+func (r *Rig) CheckExemplars() {
+	r.T.Helper()
+	req, err := http.NewRequestWithContext(r.T.Context(), http.MethodGet, "http://"+r.Worker.HTTPAddr()+"/metrics", nil)
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	req.Header.Set("Accept", "application/openmetrics-text; version=1.0.0")
+	text := r.read(req)
+	for _, name := range []string{"weir_queue_wait_seconds", "weir_call_duration_seconds", "weir_dispatch_late_seconds"} {
+		found := false
+		for line := range strings.Lines(text) {
+			found = found || strings.HasPrefix(line, name+`_bucket{api="pay"`) && strings.Contains(line, `# {trace_id="`+SomeTrace+`"}`)
+		}
+		if !found {
+			r.T.Errorf("no exemplar leads from %s to the trace", name)
+		}
+	}
+}

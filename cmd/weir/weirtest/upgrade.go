@@ -1,0 +1,16 @@
+package weirtest
+
+import (
+	"weir/cmd/weir/internal/move"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+func (r *Rig) Streams() []*jetstream.StreamInfo {
+	r.T.Helper()
+	all, err := move.Streams(r.T.Context(), r.JS)
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	return all
+}

@@ -1,0 +1,107 @@
+package weirtest
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go/jetstream"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+)
+
+// HookSecret is what the posts of these tests are signed with.
+const HookSecret = "whsec_c3dvcmRmaXNoLXN3b3JkZmlzaC1zd29yZGZpc2g="
+
+// HookReceiver is somebody's webhook.
+type HookReceiver struct {
+	*httptest.Server
+	t *testing.T
+
+	mu     sync.Mutex // of what follows
+	answer func(n int, body string) int
+	IDs    []string // of the posts that were answered with 200, in order
+	Bodies []string
+	tries  []string // ids of all posts
+}
+
+func NewHookReceiver(t *testing.T) *HookReceiver {
+	t.Helper()
+	verifier, err := standardwebhooks.NewWebhook(HookSecret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &HookReceiver{t: t, answer: func(int, string) int { return http.StatusOK }}
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		body, err := io.ReadAll(q.Body)
+		if err == nil {
+			err = verifier.Verify(body, q.Header)
+		}
+		if err != nil || q.URL.Path != "/swordfish" {
+			t.Errorf("a post to %s with %v: %v", q.URL.Path, q.Header, err)
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		id := q.Header.Get("webhook-id")
+		r.tries = append(r.tries, id)
+		status := r.answer(len(r.tries), string(body))
+		if status == http.StatusOK {
+			r.IDs, r.Bodies = append(r.IDs, id), append(r.Bodies, string(body))
+		}
+		w.Header().Set("Location", "/elsewhere")
+		if status == http.StatusServiceUnavailable {
+			w.Header().Set("Retry-After", "3600")
+		}
+		w.WriteHeader(status)
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *HookReceiver) Answers(with func(n int, body string) int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answer = with
+}
+
+// Took are the ids of the posts that were taken, and how many of their bodies hold a text.
+func (r *HookReceiver) Took(text string) (ids []string, with int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, b := range r.Bodies {
+		if strings.Contains(b, text) {
+			with++
+		}
+	}
+	return slices.Clone(r.IDs), with
+}
+
+func (r *HookReceiver) Tried() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.tries)
+}
+
+const HookYAML = `
+notifications:
+  webhook: {url: "${env:HOOK_URL}", secret: "${env:HOOK_SECRET}", events: [throttled], rate: 1000/s}
+dead_letters: {max_bytes: 64MiB}
+apis:
+  pay:
+    url: %s
+    bucket: {rate: 1/h, capacity: 1}
+`
+
+// AwaitPosition waits until somebody posts events.
+func AwaitPosition(t *testing.T, kv jetstream.KeyValue) {
+	t.Helper()
+	await.Until(t, "a sender", func() bool {
+		_, err := kv.Get(t.Context(), "webhook.position")
+		return err == nil
+	})
+}
