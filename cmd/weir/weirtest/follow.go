@@ -25,7 +25,8 @@ func (r *Rig) ApplyConfig(yaml string) uint64 {
 	if err != nil {
 		r.T.Fatal(err)
 	}
-	next := control.StoredConfig{YAML: fmt.Sprintf(yaml, r.API.URL()), From: "test", Who: "test", At: time.Now(), FileSum: current.FileSum}
+	next := control.StoredConfig{YAML: fmt.Sprintf(yaml, r.API.URL()), From: "test", Who: "test", At: time.Now()}
+	current.Follow(&next)
 	version, err := store.Put(r.T.Context(), next, last)
 	if err != nil {
 		r.T.Fatal(err)

@@ -20,6 +20,9 @@ import (
 // currentKey is where the running configuration stands; its revision is the version.
 const currentKey = "current"
 
+// fileKey is where a FoundFile stands that says what was in force already.
+const fileKey = "file"
+
 // KeptVersions is how many versions are kept: the most that a key-value bucket can.
 const KeptVersions = 64
 
@@ -31,25 +34,31 @@ type StoredConfig struct {
 	Who     string    `json:"who"`
 	At      time.Time `json:"at"`
 	Changes int       `json:"changes"` // from the version before
-	// FileSum is the checksum of the file that weir serve applied last, in this version or an earlier one.
-	FileSum string `json:"file_sum,omitempty"`
+	// File is the file that weir serve found last, in this version or an earlier one.
+	File FoundFile `json:"file,omitzero"`
 	// TakenBack are checksums of the texts that rollbacks took out of force since then: a start or SIGHUP that finds one of them in the file
 	// does not put it in force again. The newest last, at most KeptVersions.
 	TakenBack []string `json:"taken_back,omitempty"`
 }
 
+// FoundFile is a file that had its effect on the configuration. One that says what is in force already adds no version: it is noted under fileKey.
+type FoundFile struct {
+	Sum   string `json:"sum"`   // the checksum of its text
+	After uint64 `json:"after"` // the revision of the version that was the last one then; 0 for none
+}
+
 // Checksum tells texts of configurations apart.
 func Checksum(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text)) }
 
-// Knows reports whether a file of that checksum has had its effect: weir serve applied it last, or a rollback has taken it out of force since.
+// Knows reports whether a file of that checksum has had its effect: weir serve found it last, or a rollback has taken it out of force since.
 func (s *StoredConfig) Knows(sum string) bool {
-	return s.FileSum == sum || slices.Contains(s.TakenBack, sum)
+	return s.File.Sum == sum || slices.Contains(s.TakenBack, sum)
 }
 
 // Follow has next take the place of s at somebody's word: what its text says is wanted now, whatever was taken back before.
 func (s *StoredConfig) Follow(next *StoredConfig) {
 	wanted := Checksum([]byte(next.YAML))
-	next.FileSum = s.FileSum
+	next.File = s.File
 	next.TakenBack = slices.DeleteFunc(slices.Clone(s.TakenBack), func(sum string) bool { return sum == wanted })
 }
 
@@ -135,10 +144,40 @@ func (s ConfigStore) Newest(ctx context.Context) (valid *Version, last uint64, e
 	for _, entry := range slices.Backward(entries) {
 		last = max(last, entry.Revision())
 		if v, err := ReadVersion(entry); err == nil {
-			return v, last, nil
+			return v, last, s.layFoundOver(ctx, v)
 		}
 	}
 	return nil, last, nil
+}
+
+// layFoundOver has a version know the file that was noted after its own was found. What rollbacks took back before then may come back.
+func (s ConfigStore) layFoundOver(ctx context.Context, v *Version) error {
+	entry, err := s.kv.Get(ctx, fileKey)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("read which configuration file was found last: %w", err)
+	}
+	var found FoundFile
+	if err := json.Unmarshal(entry.Value(), &found); err != nil {
+		return fmt.Errorf("which configuration file was found last (key %s in %s) cannot be read: delete the key: %w", fileKey, connect.ConfigBucket, err)
+	}
+	if found.After > v.File.After {
+		v.File, v.TakenBack = found, nil
+	}
+	return nil
+}
+
+// Found notes a file that says what is in force already.
+func (s ConfigStore) Found(ctx context.Context, file FoundFile) error {
+	value, err := json.Marshal(file)
+	if err == nil {
+		_, err = s.kv.Put(ctx, fileKey, value)
+	}
+	if err != nil {
+		return fmt.Errorf("note which configuration file was found last: %w", err)
+	}
+	return nil
 }
 
 // RefuseUnread fails where the newest version was put by somebody and cannot be read, as that of a later weir may not: what it says of limits

@@ -52,12 +52,14 @@ type adoption struct {
 	former  *config.Config   // what others run by until then; present's own where nothing is to be stored, or nothing ran
 	home    control.ConfigStore
 	file    *configFile // that is to be stored, nil for none
+	found   string      // the checksum of a file that is new and says what is in force already, "" for none
 	version uint64      // of former, 0 for none
 	last    uint64      // the revision that store expects
 }
 
 // adopt decides what runs: the file, when it is not the one applied last from a file, and no rollback has taken what it says out of force
-// since; otherwise what NATS holds, so that a restart keeps what was applied. What NATS holds and cannot be read counts as never applied. It changes nothing.
+// since; otherwise what NATS holds, so that a restart keeps what was applied. What NATS holds and cannot be read counts as never applied. A file
+// that changes nothing is noted and adds no version. It changes nothing.
 func adopt(ctx context.Context, home control.ConfigStore, file *configFile) (*adoption, error) {
 	current, last, err := home.Newest(ctx)
 	if err != nil {
@@ -72,8 +74,12 @@ func adopt(ctx context.Context, home control.ConfigStore, file *configFile) (*ad
 		}
 		return &adoption{present: current, former: current.Config, home: home}, nil
 	}
+	if current != nil && current.Number == last && len(current.Config.Diff(file.config)) == 0 {
+		return &adoption{present: current, former: current.Config, home: home, found: file.sum}, nil
+	}
+	found := control.FoundFile{Sum: file.sum, After: last}
 	a := &adoption{
-		present: &control.Version{StoredConfig: control.StoredConfig{YAML: string(file.text), From: file.path, Who: cli.User(), FileSum: file.sum}, Config: file.config},
+		present: &control.Version{StoredConfig: control.StoredConfig{YAML: string(file.text), From: file.path, Who: cli.User(), File: found}, Config: file.config},
 		former:  file.config, home: home, file: file, last: last,
 	}
 	if current != nil {
@@ -135,6 +141,9 @@ func (a *adoption) tellOverruled(file *configFile, log *slog.Logger) {
 // to be stored, or another replica that starts with the same file was first. It fails with control.ErrLostRace where somebody
 // has changed the configuration since adopt: that is the later word, and this start does not know it.
 func (a *adoption) store(ctx context.Context) (*control.ConfigChange, error) {
+	if a.found != "" {
+		return nil, a.home.Found(ctx, control.FoundFile{Sum: a.found, After: a.present.Number})
+	}
 	if a.file == nil {
 		return nil, nil //nolint:nilnil // nothing is to be told
 	}
@@ -158,13 +167,13 @@ func (a *adoption) store(ctx context.Context) (*control.ConfigChange, error) {
 		switch {
 		case err != nil:
 			return nil, err
-		case current != nil && current.FileSum == a.file.sum && len(current.Config.Diff(a.file.config)) == 0:
+		case current != nil && current.File.Sum == a.file.sum && len(current.Config.Diff(a.file.config)) == 0:
 			a.present = current
 			return nil, nil //nolint:nilnil // whoever stored it tells
 		case current != nil && current.Number != a.version:
 			return nil, fmt.Errorf("%w, while weir started with %s: it stays as it is; look at `weir config show`, and start again to put the file in force",
 				control.ErrLostRace, a.file.path)
 		}
-		a.last = last // what stands there cannot be read: it is replaced
+		a.last, a.present.File.After = last, last // what stands there cannot be read: it is replaced
 	}
 }

@@ -54,7 +54,9 @@ func TestAdoptionRace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := home.Put(t.Context(), control.StoredConfig{YAML: textAt(his), From: "test", Who: "test", FileSum: current.FileSum}, last); err != nil {
+	next := control.StoredConfig{YAML: textAt(his), From: "test", Who: "test"}
+	current.Follow(&next)
+	if _, err := home.Put(t.Context(), next, last); err != nil {
 		t.Fatal(err)
 	}
 	if told, err := late.store(t.Context()); !errors.Is(err, control.ErrLostRace) || told != nil || rate() != his {
@@ -130,6 +132,86 @@ func TestAdoptionAfterRollback(t *testing.T) {
 	runs(tried, tried)
 	runs(started, started) // now another file was applied last
 	runs(tried, tried)
+
+	entries, err := home.History(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before string
+	for _, entry := range entries {
+		v, err := control.ReadVersion(entry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v.YAML == before {
+			t.Errorf("version %d says what the one before it said", v.Number)
+		}
+		before = v.YAML
+	}
+}
+
+// TestAdoptionBesideApply: a start notes that its file says what is in force already while an operator, who had read the versions before,
+// applies another configuration. The next start with that file does not overrule the operator. A note from before a file that was put in force
+// since counts no more.
+func TestAdoptionBesideApply(t *testing.T) {
+	const first, same, operators = "1/s", "2/s", "3/s"
+	home, err := control.EnsureConfigStore(t.Context(), natstest.JetStream(t), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := func(rate string) string {
+		t.Helper()
+		a, err := adopt(t.Context(), home, fileAt(t, rate))
+		if err == nil {
+			_, err = a.store(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return config.FormatRate(a.present.Config.APIs[0].Rules.Key.Rate)
+	}
+	read := func() (*control.Version, uint64) {
+		t.Helper()
+		current, last, err := home.Newest(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return current, last
+	}
+	apply := func(current *control.Version, last uint64, rate string) {
+		t.Helper()
+		next := control.StoredConfig{YAML: textAt(rate), From: "test", Who: "test"}
+		current.Follow(&next)
+		if _, err := home.Put(t.Context(), next, last); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	start(first)
+	current, last := read()
+	apply(current, last, same)
+	current, last = read()
+	late, err := adopt(t.Context(), home, fileAt(t, same))
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(same)
+	apply(current, last, operators)
+	if got := start(same); got != operators {
+		t.Errorf("a start with the file of before runs at %s, want what the operator applied: %s", got, operators)
+	}
+	if got := start(first); got != first {
+		t.Errorf("a start with another file runs at %s, want %s", got, first)
+	}
+	if _, err := late.store(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := start(first); got != first {
+		t.Errorf("after a late note a start runs at %s, want %s", got, first)
+	}
+	if got := start(same); got != same {
+		t.Errorf("after a late note another file is not put in force: a start runs at %s, want %s", got, same)
+	}
 }
 
 // fileAt is a configuration file with a rate.

@@ -61,7 +61,10 @@ func (w *Worker) ReloadNow(ctx context.Context) error {
 		defer w.dispatch.TryDenied() // a secret may have been rotated, which no file shows
 	}
 	if a.file == nil {
-		w.log.Info("the configuration file is unchanged since it was applied last; secrets that it refers to are read anew for every call, "+
+		if _, err := a.store(ctx); err != nil {
+			return err
+		}
+		w.log.Info("the configuration file asks for nothing new; secrets that it refers to are read anew for every call, "+
 			"and apis that denied weir are tried with them", "file", file.path, "version", a.present.Number)
 		a.tellOverruled(file, w.log)
 		return nil
