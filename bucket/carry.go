@@ -25,6 +25,9 @@ import (
 // The first term is the units owed, in the new interval: a raised rate helps at once. The last is what a window may hold
 // of calls that the old rate had already forgotten. It is too much for a bucket that was idle, of which d is negative.
 //
+// D says nothing of calls before the window, and the next change may be to a rate with a longer one. So the last old call owes its own
+// new interval at least: then it can be found from the TAT again.
+//
 // What is not known counts as used. After the last old call the new bucket then owes its whole burst, and its first call
 // comes when no window holds that call any more (pace.after). More than that is never owed: a change stops no call of one
 // unit for longer than a window. A token bucket has no window: it owes its burst wherever it was slowed down.
@@ -103,7 +106,7 @@ func (g *gcra) carry(now, front Micros, from, to pace, certain bool) {
 	}
 	last := min(front, g.tat-Micros(from.interval.P/from.interval.Q)) // every slot owes one unit at least
 	later := max(0, from.late-to.late)
-	most := to.after(last + later)
+	least, most := last+later+Micros(to.interval.P/to.interval.Q), to.after(last+later)
 	ratio := to.interval.micros() / from.interval.micros()
 	switch {
 	case !certain || ratio > 1 && to.window == 0:
@@ -111,7 +114,7 @@ func (g *gcra) carry(now, front Micros, from, to pace, certain bool) {
 	case ratio > 1:
 		reach := float64(to.window + later)
 		debt := max(float64(g.tat-now)+1, -reach)
-		g.tat = min(most, now+saturated(debt*ratio+float64(later)+reach*(ratio-1)))
+		g.tat = min(most, max(least, now+saturated(debt*ratio+float64(later)+reach*(ratio-1))))
 	default:
 		since := max(now, last)
 		g.tat = min(most, since+saturated((float64(g.tat-since)+1)*ratio+float64(later)))

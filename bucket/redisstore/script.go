@@ -91,14 +91,14 @@ local function saturated(x) return min(MAX, math.ceil(x) + 1) end
 local function carry(g, now, front, from, to, certain)
   local last = min(front, g.t - (from.p - from.p % from.q) / from.q)
   local later = max(0, from.late - to.late)
-  local most = after(to, last + later)
+  local least, most = last + later + (to.p - to.p % to.q) / to.q, after(to, last + later)
   local ratio = (to.p / to.q) / (from.p / from.q)
   if not certain or ratio > 1 and to.window == 0 then
     g.t = most
   elseif ratio > 1 then
     local reach = to.window + later
     local debt = max(g.t - now + 1, -reach)
-    g.t = min(most, now + saturated(debt * ratio + later + reach * (ratio - 1)))
+    g.t = min(most, max(least, now + saturated(debt * ratio + later + reach * (ratio - 1))))
   else
     local since = max(now, last)
     g.t = min(most, since + saturated((g.t - since + 1) * ratio + later))
