@@ -331,7 +331,7 @@ func (l *sharedLimit) inherit(now Micros, old *sharedLimit, asked int64, called 
 	case *quotaMeter:
 		switch from := old.meter.(type) {
 		case *quotaMeter:
-			to.carry(now, from)
+			to.carry(now, from, from.quota.by() == to.quota.by())
 			l.bound = old.bound && l.counted()
 		case *slidingMeter:
 			for _, e := range from.entries {

@@ -112,14 +112,15 @@ func (m *quotaMeter) adopt(now, at Micros, units int64) {
 
 // carry takes over the count of the same limit under older rules. Where its periods were other ones (another zone, another
 // unit), what the old period counted counts in the new period that holds now, or the old period's beginning if that lies
-// ahead. What an api counted before that it must be asked: the old limit did not know.
-func (m *quotaMeter) carry(now Micros, from *quotaMeter) {
+// ahead, unless the old one was over before that began. What an api counted before the old period it must be asked: the old limit did
+// not know.
+func (m *quotaMeter) carry(now Micros, from *quotaMeter, same bool) {
 	m.period, m.used, m.last, m.former, m.others = from.period, from.used, from.last, from.former, from.others
-	if from.period == (span{}) || m.spanAt(from.period.start).start == from.period.start {
+	if same || from.period == (span{}) {
 		return
 	}
 	m.others = nil
-	if from.period.end > now {
-		m.period = m.spanAt(max(now, from.period.start))
+	if p := m.spanAt(max(now, from.period.start)); from.period.end > p.start {
+		m.period = p
 	}
 }

@@ -54,7 +54,8 @@ type LimitSnapshot struct {
 	Turned Micros `json:"turned,omitempty"`
 	// Shadow says that it only watched: a rate has not counted every call then.
 	Shadow bool `json:"shadow,omitempty"`
-	// A quota or budget: its period, what may be used in it and in the next.
+	// A quota or budget: how its periods are laid, the present one, what may be used in it and in the next.
+	By    string `json:"by,omitempty"`
 	Start Micros `json:"start,omitempty"`
 	End   Micros `json:"end,omitempty"`
 	Used  int64  `json:"used,omitempty"`
@@ -207,6 +208,7 @@ func (l *sharedLimit) snapshot(now, until Micros, units int64) LimitSnapshot {
 		if now >= present.period.end {
 			present.begin(m.at(now))
 		}
+		s.By = m.quota.by()
 		s.Start, s.End, s.Used, s.Next, s.Last = present.period.start, present.period.end, present.used+units, units, present.last
 		for _, o := range present.others {
 			if o.start > present.period.start {
@@ -285,12 +287,13 @@ func (l *sharedLimit) restore(now, arrived Micros, s LimitSnapshot, ahead Micros
 		for _, o := range s.Others {
 			from.others = append(from.others, periodCount{span{o.Start, o.End}, o.Used, o.Last - ahead})
 		}
+		same := s.By == m.quota.by()
 		if now >= s.End && s.End > 0 {
 			from.begin(m.spanAt(s.End))
-			from.used += s.Next
+			from.used, same = from.used+s.Next, true
 		}
 		if s.End > 0 {
-			m.carry(now, &from)
+			m.carry(now, &from, same)
 		}
 		for _, e := range s.Log { // it was a sliding one then
 			m.adopt(now, Micros(e[0])-ahead, e[1])

@@ -68,8 +68,9 @@ local function load_limits(now)
   for _, l in ipairs(L) do
     if l.kind == 's' then
       M.s.advance(l, now)
-    elseif (l.kind == 'q' or l.kind == 'f') and l.e > now and not l.same then
-      l.s, l.e = period(l, max(now, l.s))
+    elseif (l.kind == 'q' or l.kind == 'f') and l.e > 0 and not l.same then
+      local s, e = period(l, max(now, l.s))
+      if l.e > s then l.s, l.e = s, e end
     end
     if l.kind == 's' or l.kind == 'q' or l.kind == 'f' then reconcile(l, now) end
   end

@@ -19,6 +19,9 @@ var rulesTests = []test{
 	{"a raised key rate keeps its distance from a slot given ahead", raisedKeyBehindASlot},
 	{"a call of an older rate is given back at no other", olderRateGivenBack},
 	{"a quota keeps its count in periods of another unit", quotaOfAnotherUnit},
+	{"a day's count goes into the hour that follows it in the rules", dayBecomesAnHour},
+	{"an hour that is over counts in its day", hourBecomesItsDay},
+	{"a rate that is changed twice remembers the last call", changedTwice},
 	{"a window of another kind keeps the count", windowOfAnotherKind},
 	{"a period that has just ended counts in a window that slides", slidingAfterAPeriod},
 	{"a changed limit counts what was called before", changedAcrossAWindow},
@@ -142,6 +145,41 @@ func olderRateGivenBack(b *table) {
 	b.settle(bucket.Use{Key: "k", Grant: g, Returned: true})
 	b.clock.now += 1000 // more than what is rounded up
 	b.expectSlots(b.ask(bucket.Ask{}))
+}
+
+func calendarQuota(n int64, unit bucket.Unit) bucket.Rules {
+	return only(quota("calendar", bucket.Quota{Count: n, Window: bucket.Calendar, Unit: unit, Zone: time.UTC}))
+}
+
+// dayBecomesAnHour: a day and its first hour begin together, and are not taken for each other.
+func dayBecomesAnHour(b *table) {
+	b.lay(calendarQuota(2, bucket.Day))
+	b.ask(bucket.Ask{Want: 2})
+	b.apply(calendarQuota(2, bucket.Hour))
+	b.expectWait(b.ask(bucket.Ask{}), bucket.Wait{Limit: "calendar", Until: Start.Add(time.Hour)})
+	b.clock.now = Start.Add(time.Hour)
+	b.expectSlots(b.ask(bucket.Ask{}), 3600_000_000)
+}
+
+func hourBecomesItsDay(b *table) {
+	b.lay(calendarQuota(2, bucket.Hour))
+	b.ask(bucket.Ask{Want: 2})
+	b.clock.now = Start.Add(90 * time.Minute)
+	b.apply(calendarQuota(2, bucket.Day))
+	b.expectWait(b.ask(bucket.Ask{}), bucket.Wait{Limit: "calendar", Until: Start.Add(16 * time.Hour)})
+}
+
+// changedTwice: the first change is to a window that does not hold the last call any more, the second to one that does.
+func changedTwice(b *table) {
+	b.lay(only(windowedLimit("a", 1, 1, 1)))
+	b.ask(bucket.Ask{})
+	b.clock.now = Start.Add(3200 * time.Millisecond)
+	b.apply(only(windowedLimit("a", 2, 2, 2)))
+	b.settle()
+	b.apply(only(windowedLimit("a", 1, 60, 1)))
+	if got := b.ask(bucket.Ask{}); len(got.Grants) != 0 || got.Wait.Until < Start.Add(time.Minute) || got.Wait.Until > b.clock.now.Add(time.Minute) {
+		b.Errorf("%+v", got)
+	}
 }
 
 func quotaOfAnotherUnit(b *table) {
