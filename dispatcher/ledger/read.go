@@ -148,7 +148,22 @@ type Charges struct {
 	Whole       bool // all records are read, of other apis too: one that is missing between them is one that cannot be read
 }
 
-// ReadCharges gives records in order. It fails with ErrUnreadable at one that it cannot read. It blocks until all are read, or ctx ends.
+// Damage is the first record of a reading that is missing or cannot be read. It is an ErrUnreadable.
+type Damage struct {
+	Seq uint64
+	Err error
+}
+
+func (d *Damage) Error() string { return d.Err.Error() }
+
+func (d *Damage) Unwrap() error { return d.Err }
+
+// missing is the damage where a record is not there.
+func missing(seq uint64) *Damage {
+	return &Damage{seq, fmt.Errorf("%w: number %d is missing", ErrUnreadable, seq)}
+}
+
+// ReadCharges gives records in order. It fails with a Damage at one that it cannot read. It blocks until all are read, or ctx ends.
 func ReadCharges(ctx context.Context, js jetstream.JetStream, o Charges, take func(c *Record, seq uint64)) error {
 	p := portion{stream: CallsStream, subject: CallsOf(o.API), after: o.After}
 	if o.Whole {
@@ -161,14 +176,14 @@ func ReadCharges(ctx context.Context, js jetstream.JetStream, o Charges, take fu
 	of, seen := strings.TrimSuffix(CallsOf(o.API), ">"), o.After
 	err = p.read(ctx, js, min(newest, o.Last), func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		if o.Whole && meta.Sequence.Stream != seen+1 {
-			return fmt.Errorf("%w: number %d is missing", ErrUnreadable, seen+1)
+			return missing(seen + 1)
 		}
 		if seen = meta.Sequence.Stream; !strings.HasPrefix(msg.Subject(), of) {
 			return nil
 		}
 		c, err := readRecord(msg, meta)
 		if err != nil {
-			return err
+			return &Damage{seen, err}
 		}
 		take(c, c.At)
 		return nil
@@ -177,7 +192,7 @@ func ReadCharges(ctx context.Context, js jetstream.JetStream, o Charges, take fu
 		return fmt.Errorf("ledger: %w", err)
 	}
 	if o.Whole && seen < o.Last {
-		return fmt.Errorf("ledger: %w: number %d is missing", ErrUnreadable, seen+1)
+		return fmt.Errorf("ledger: %w", missing(seen+1))
 	}
 	return nil
 }

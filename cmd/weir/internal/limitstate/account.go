@@ -52,6 +52,7 @@ type accounts struct {
 	changed   func()       // the limits count something else now
 	log       *slog.Logger
 	lost      func() int
+	damaged   func(ctx context.Context, d *ledger.Damage) error
 	quiet     func() bool   // no call runs or waits to be recorded
 	settled   chan struct{} // closed when no bound stands any more
 	wake      chan struct{} // a limit is new to the rules
@@ -83,7 +84,7 @@ func openAccounts(ctx context.Context, o *Options, api string, store *bucket.Mem
 	a := &accounts{
 		api: api, store: store, js: o.JetStream, control: o.Control, instance: o.Instance, now: o.Clock.Now, ahead: o.Clock.Ahead,
 		recovered: func() (int, bool) { return o.Caller.Recovered(api) }, price: func() int64 { return o.Caller.Price(api) },
-		quiet: func() bool { return o.Caller.Quiet(api) }, changed: func() {}, lost: o.Ledger.lost, settled: make(chan struct{}), wake: make(chan struct{}, 1),
+		quiet: func() bool { return o.Caller.Quiet(api) }, changed: func() {}, lost: o.Ledger.lost, damaged: o.Ledger.damaged, settled: make(chan struct{}), wake: make(chan struct{}, 1),
 		log: o.Log.With("component", "limits", "api", api),
 	}
 	a.shifted = a.ahead()
@@ -275,7 +276,10 @@ func (a *accounts) advanceTo(ctx context.Context, extent ledger.Extent) error {
 			d.count(d.former, c)
 		}
 	})
-	if errors.Is(err, ledger.ErrUnreadable) {
+	if damage := (*ledger.Damage)(nil); errors.As(err, &damage) {
+		if err := a.damaged(ctx, damage); err != nil {
+			return err
+		}
 		return a.beginAnew(ctx, extent, err.Error())
 	}
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,8 +21,9 @@ import (
 type LedgerWatch struct {
 	o *Options
 
-	mu   sync.Mutex // guards what follows
-	note ledgerNote
+	mu      sync.Mutex // guards what follows
+	note    ledgerNote
+	damages []LedgerLoss // that accounts found: those have begun anew and know
 }
 
 // ledgerNote is what is kept of the ledger.
@@ -37,7 +39,7 @@ type ledgerNote struct {
 
 // LedgerLoss is a part of the ledger that is gone.
 type LedgerLoss struct {
-	Kind    string    `json:"kind"` // end, beginning, between or all
+	Kind    string    `json:"kind"` // end, beginning, between, all or damaged
 	Records uint64    `json:"records"`
 	From    uint64    `json:"from"` // the records' sequences, as far as they are known
 	To      uint64    `json:"to"`
@@ -46,18 +48,24 @@ type LedgerLoss struct {
 
 // Why says what is gone.
 func (l *LedgerLoss) Why() string {
+	noticed := "; noticed at " + l.Noticed.UTC().Format(time.RFC3339)
+	if l.Kind == damaged {
+		return fmt.Sprintf("record %d of the ledger (%s) cannot be read, and others may not either: its store is damaged", l.From, ledger.CallsStream) + noticed
+	}
 	what := fmt.Sprintf("%d records of the ledger (%s), of sequences %d to %d, are gone", l.Records, ledger.CallsStream, l.From, l.To)
 	return what + map[string]string{
 		"end":       ": its store is damaged, or its end was deleted",
 		"beginning": " before their time: they were deleted",
 		"between":   ": they were deleted",
 		"all":       ": the stream was deleted and made anew",
-	}[l.Kind] + "; noticed at " + l.Noticed.UTC().Format(time.RFC3339)
+	}[l.Kind] + noticed
 }
 
 const (
 	ledgerKey  = "ledger"
-	mostLosses = 16 // that are kept, the newest
+	damageKey  = "ledger.damage" // apart: a replica's note of the ledger does not write over what another's account found
+	damaged    = "damaged"       // the kind of such a loss
+	mostLosses = 16              // that are kept, the newest
 	// toldFor is how long the status tells of a loss.
 	toldFor = 24 * time.Hour
 	// ageSlack is how much earlier than its age a record may go.
@@ -67,17 +75,27 @@ const (
 // OpenLedgerWatch looks at the ledger for the first time. It must be called before anything is recorded.
 func OpenLedgerWatch(ctx context.Context, o *Options) (*LedgerWatch, error) {
 	w := &LedgerWatch{o: o}
-	entry, err := o.Control.Get(ctx, ledgerKey)
-	switch {
-	case errors.Is(err, jetstream.ErrKeyNotFound):
-	case err != nil:
-		return nil, fmt.Errorf("how far the ledger reached: %w", err)
-	default:
-		if err := json.Unmarshal(entry.Value(), &w.note); err != nil {
-			return nil, fmt.Errorf("how far the ledger reached (%s in %s) cannot be read: %w", ledgerKey, o.Control.Bucket(), err)
-		}
+	var err error
+	if w.note, w.damages, err = readLosses(ctx, o.Control); err != nil {
+		return nil, err
 	}
 	return w, w.look(ctx)
+}
+
+// readLosses reads what is kept of the ledger and of its losses; nothing where no note was ever stored.
+func readLosses(ctx context.Context, kv jetstream.KeyValue) (note ledgerNote, damages []LedgerLoss, err error) {
+	for key, into := range map[string]any{ledgerKey: &note, damageKey: &damages} {
+		entry, err := kv.Get(ctx, key)
+		if errors.Is(err, jetstream.ErrKeyNotFound) {
+			continue
+		} else if err != nil {
+			return note, nil, fmt.Errorf("what is known of losses of the ledger: %w", err)
+		}
+		if err := json.Unmarshal(entry.Value(), into); err != nil {
+			return note, nil, fmt.Errorf("what is known of losses of the ledger (%s in %s) cannot be read: %w", key, kv.Bucket(), err)
+		}
+	}
+	return note, damages, nil
 }
 
 // Run looks every second until ctx ends.
@@ -164,9 +182,40 @@ func nearlyFull(info *jetstream.StreamInfo) bool {
 	return info.Config.MaxBytes > 0 && info.State.Bytes > uint64(info.Config.MaxBytes)/2
 }
 
+// damaged tells of a record that an account could not read, once for all accounts.
+func (w *LedgerWatch) damaged(ctx context.Context, d *ledger.Damage) error {
+	if w == nil {
+		return nil // a test of limits alone
+	}
+	note, kept, err := readLosses(ctx, w.o.Control)
+	if err != nil {
+		return err
+	}
+	loss := LedgerLoss{damaged, 1, d.Seq, d.Seq, time.Now().UTC()}
+	known := slices.ContainsFunc(kept, func(l LedgerLoss) bool { return l.From == loss.From && !l.Noticed.Before(note.Born) })
+	if !known {
+		kept = append(kept, loss)
+		kept = kept[max(0, len(kept)-mostLosses):]
+		data, err := json.Marshal(kept)
+		if err != nil {
+			panic("damages of the ledger that JSON cannot carry: " + err.Error())
+		}
+		if _, err := w.o.Control.Put(ctx, damageKey, data); err != nil {
+			return fmt.Errorf("damages of the ledger: %w", err)
+		}
+	}
+	w.mu.Lock()
+	w.damages = kept
+	w.mu.Unlock()
+	if !known {
+		w.tell(&loss, note.Born)
+	}
+	return nil
+}
+
 // LedgerData is what a ledger event tells.
 type LedgerData struct {
-	Kind    string    `json:"kind"` // end, beginning, between or all
+	Kind    string    `json:"kind"` // end, beginning, between, all or damaged
 	Records uint64    `json:"records"`
 	From    uint64    `json:"from"`
 	To      uint64    `json:"to"`
@@ -175,7 +224,7 @@ type LedgerData struct {
 }
 
 func (w *LedgerWatch) tell(l *LedgerLoss, born time.Time) {
-	w.o.Log.Error("records of calls are gone: what they cost is missing in every sum, and quotas and budgets count the most that may have been called",
+	w.o.Log.Error("records of calls are gone or cannot be read: what they cost is missing in every sum, and quotas and budgets count the most that may have been called",
 		"component", "limits", "kind", l.Kind, "records", l.Records, "from", l.From, "to", l.To)
 	if w.o.Letters == nil {
 		return // a test of limits alone
@@ -205,8 +254,10 @@ func (w *LedgerWatch) Problem() string {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if n := len(w.note.Losses); n > 0 && time.Since(w.note.Losses[n-1].Noticed) < toldFor {
-		return w.note.Losses[n-1].Why()
+	for _, losses := range [][]LedgerLoss{w.note.Losses, w.damages} {
+		if n := len(losses); n > 0 && time.Since(losses[n-1].Noticed) < toldFor {
+			return losses[n-1].Why()
+		}
 	}
 	return ""
 }
@@ -220,17 +271,11 @@ func LedgerLosses(ctx context.Context, js jetstream.JetStream, control string, s
 	} else if err != nil {
 		return nil, fmt.Errorf("losses of the ledger: %w", err)
 	}
-	entry, err := kv.Get(ctx, ledgerKey)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return nil, nil
-	} else if err != nil {
-		return nil, fmt.Errorf("losses of the ledger: %w", err)
+	note, damages, err := readLosses(ctx, kv)
+	if err != nil {
+		return nil, err
 	}
-	var note ledgerNote
-	if err := json.Unmarshal(entry.Value(), &note); err != nil {
-		return nil, fmt.Errorf("losses of the ledger cannot be read: %w", err)
-	}
-	for _, l := range note.Losses {
+	for _, l := range append(note.Losses, damages...) {
 		if !l.Noticed.Before(since) {
 			losses = append(losses, l)
 		}

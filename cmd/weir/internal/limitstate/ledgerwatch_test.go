@@ -1,6 +1,8 @@
 package limitstate
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,5 +94,60 @@ func TestMissingRecordsCountTheMost(t *testing.T) {
 				t.Errorf("%s, noted %v: %d count as used, want the 42 of the checkpoint", name, noted, used.Used)
 			}
 		}
+	}
+}
+
+// TestDamageIsTold: a record that an account's reading cannot read, or does not find, is a loss of the ledger like any other: there is a
+// line for the status, and what verify and spend read. It is told once, also by another account and after another start.
+func TestDamageIsTold(t *testing.T) {
+	for name, spoil := range map[string]func(r *accountRig){
+		"unreadable": func(r *accountRig) {
+			if _, err := r.o.JetStream.Publish(t.Context(), "weir.calls.acc.k", []byte("{")); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"missing": func(r *accountRig) {
+			r.called(1, time.Now(), 1)
+			calls, err := r.o.JetStream.Stream(t.Context(), ledger.CallsStream)
+			if err == nil {
+				err = calls.DeleteMsg(t.Context(), 6)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newAccountRig(t)
+			var err error
+			if r.o.Ledger, err = OpenLedgerWatch(t.Context(), r.o); err != nil {
+				t.Fatal(err)
+			}
+			r.live(0)
+			r.called(5, time.Now(), 1)
+			spoil(r)
+			r.called(1, time.Now(), 1)
+			r.live(100) // the watch has not looked since
+			r.catchUp()
+			r.counts("day", 100)
+			if got := r.o.Ledger.Problem(); !strings.HasPrefix(got, "record 6 of the ledger") {
+				t.Errorf("the status tells %q", got)
+			}
+			if err := r.o.Ledger.damaged(t.Context(), &ledger.Damage{Seq: 6}); err != nil {
+				t.Fatal(err)
+			}
+			again, err := OpenLedgerWatch(t.Context(), r.o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again.Problem() == "" {
+				t.Error("a start forgets it")
+			}
+			losses, err := LedgerLosses(t.Context(), r.o.JetStream, r.o.Control.Bucket(), time.Time{})
+			losses = slices.DeleteFunc(losses, func(l LedgerLoss) bool { return l.Kind != damaged })
+			if err != nil || len(losses) != 1 || losses[0].From != 6 || losses[0].Records != 1 {
+				t.Errorf("told %+v: %v", losses, err)
+			}
+		})
 	}
 }
