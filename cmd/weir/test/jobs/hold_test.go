@@ -23,6 +23,7 @@ func TestHold(t *testing.T) {
 		{"key", "pushed", false}, {"api", "_", false}, {"key", "pushed", true}, {"api", "_", true},
 	} {
 		t.Run(fmt.Sprintf("%s restart %v", c.holds, c.restart), func(t *testing.T) {
+			t.Parallel()
 			api := weirtest.StartOrdered(t, map[string][]string{"pushed": {"status=429;retry-after=2"}})
 			r := weirtest.RigOn(t, api, fmt.Sprintf(`
 apis:

@@ -109,7 +109,13 @@ func TestNoMoreIsPaidForWhatCannotBeKept(t *testing.T) {
 	t.Parallel()
 	const jobs = 900
 	r := newExternalRig(t)
-	if err := r.JS.DeleteStream(t.Context(), "WEIR_RESULTS"); err != nil {
+	results, err := r.JS.Stream(t.Context(), "WEIR_RESULTS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed := results.CachedInfo().Config // a stream that is deleted would be made again
+	sealed.Sealed = true
+	if _, err := r.JS.UpdateStream(t.Context(), sealed); err != nil {
 		t.Fatal(err)
 	}
 	for i := range jobs {
