@@ -176,10 +176,11 @@ func (t *turning) turn(now, memory, later Micros) {
 
 // open brings a key's state to its present pace.
 func (t *turning) open(name string, key *keyState, now, front Micros, own pace) {
+	remembered := key.pace != (pace{}) && key.end() >= t.known // another may have been forgotten, as this one might
 	switch {
-	case key.pace == own:
+	case remembered && key.pace == own:
 		return
-	case key.pace != (pace{}) && key.end() >= t.known: // another may have been forgotten, as this one might
+	case remembered:
 		key.carry(now, max(front, t.first), key.pace, own, own.sees(t.first, now))
 	default:
 		if last := t.called(name, now, &own); own.clear(last) > now {

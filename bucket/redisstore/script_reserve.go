@@ -110,9 +110,9 @@ local function load_key(name, lost)
   return k
 end
 local function turn_key(k, now, front, own)
-  if same(k, own) then return end
-  local first = load('first')
-  if k.p > 0 and g_end(k) >= load('known') then
+  local first, remembered = load('first'), k.p > 0 and g_end(k) >= load('known')
+  if remembered and same(k, own) then return end
+  if remembered then
     carry(k, now, max(front, first), k, own, sees(own, first, now))
   elseif clear(own, load('known')) > now then
     k.t, k.r = max(k.t, after(own, load('known'))), 0

@@ -22,6 +22,7 @@ var rulesTests = []test{
 	{"a day's count goes into the hour that follows it in the rules", dayBecomesAnHour},
 	{"an hour that is over counts in its day", hourBecomesItsDay},
 	{"a rate that is changed twice remembers the last call", changedTwice},
+	{"a key that a store may have forgotten is forgotten by every store", mayBeForgotten},
 	{"a window of another kind keeps the count", windowOfAnotherKind},
 	{"a period that has just ended counts in a window that slides", slidingAfterAPeriod},
 	{"a changed limit counts what was called before", changedAcrossAWindow},
@@ -179,6 +180,22 @@ func changedTwice(b *table) {
 	b.apply(only(windowedLimit("a", 1, 60, 1)))
 	if got := b.ask(bucket.Ask{}); len(got.Grants) != 0 || got.Wait.Until < Start.Add(time.Minute) || got.Wait.Until > b.clock.now.Add(time.Minute) {
 		b.Errorf("%+v", got)
+	}
+}
+
+// mayBeForgotten: rules by which an idle bucket is soon forgotten, and then its former ones.
+func mayBeForgotten(b *table) {
+	of := func(burst int64) bucket.Rules {
+		return bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: burst, Counts: bucket.ByTokens}}}
+	}
+	b.lay(of(10))
+	b.ask(bucket.Ask{})
+	b.clock.now += 60_000_000
+	b.apply(of(2))
+	b.settle()
+	b.apply(of(10))
+	if got := b.ask(bucket.Ask{Want: 10}); len(got.Grants) != 2 {
+		b.Errorf("%d calls at once, want the 2 that the key was free for in what is remembered", len(got.Grants))
 	}
 }
 
