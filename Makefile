@@ -14,7 +14,7 @@ AXE_SHA256    := e6b0ce02b84d892e2e33e403485e7f3d6c29e2be6df65daf44d89ba56413974
 FSYNC         ?= 5ms
 TOOLS         := $(CURDIR)/bin/tools
 
-.PHONY: help run test cross vet notice manual tidy unit simulation fuzz simulate slowdisk lint chart vuln redis promtool chromium axe natscli helm openapi build image rules torture bench bench-peers clean cc
+.PHONY: help run test test-all race cross vet notice manual tidy unit simulation fuzz simulate slowdisk lint chart vuln redis promtool chromium axe natscli helm openapi build image rules torture bench bench-peers clean cc
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -28,10 +28,14 @@ VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null)
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS  = -s -w $(if $(VERSION),-X $(SAYS).release=$(VERSION)) $(if $(COMMIT),-X $(SAYS).commit=$(COMMIT))
 
-STEPS := vet cross lint vuln simulation fuzz unit
+test: ## check a change, in ten minutes: vet, lint, and the tests that a contributor needs. CI runs this
+	@$(call steps,vet lint unit)
 
-test: ## pass every check, and say how long each took: what CI runs
-	@begun=$$(date +%s); for step in $(STEPS); do \
+test-all: ## check everything, in an hour: all tests with the race detector, kills and torture, all seeds, fuzzing, other systems, a slow disk
+	@$(call steps,vet lint race cross vuln simulation fuzz openapi slowdisk)
+
+# steps runs targets one after another and says how long each took.
+steps = begun=$$(date +%s); for step in $(1); do \
 	  began=$$(date +%s); echo "== $$step"; $(MAKE) --no-print-directory $$step; code=$$?; now=$$(date +%s); \
 	  [ $$code = 0 ] || { echo "== $$step failed after $$((now - began)) s"; exit $$code; }; \
 	  echo "== $$step passed in $$((now - began)) s, $$((now - begun)) s since the beginning"; \
@@ -76,19 +80,40 @@ manual: ## write pages of the manual, of commands (1) and topics (7), and comple
 tidy: ## tidy the go.mod of each module
 	@for module in $(MODULES); do (cd $$module && $(GO) mod tidy) || exit 1; done
 
-# Each test is shown when it ends, with what it took; of one that hangs the stack is shown after fifty minutes.
-GOTEST = $(TOOLS)/gotestsum-$(GOTESTSUM) --format testname --hide-summary skipped --
+# Each package is shown when it ends, with what it took, and then the ten slowest tests. A test that hangs shows its stack after the timeout.
+SUMS   = $(TOOLS)/gotestsum-$(GOTESTSUM)
+GOTEST  = $(SUMS) --format pkgname --hide-summary skipped --jsonfile bin/$@$(1).json --
+SLOWEST = @echo "the slowest tests:"; cat bin/$@*.json | $(SUMS) tool slowest --num 10
 
-unit: redis promtool chromium axe cc natscli helm $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests with the race detector
-	$(GOTEST) -race -p 1 -parallel 4 -timeout 50m ./... # what runs in parallel mostly waits
-	cd deploy/bench && $(GOTEST) -timeout 10m ./...
+# What unit runs under the race detector: the rooms whose goroutines share memory. A whole weir runs under it in race.
+RACED := ./ingest/... ./bucket/queue/... ./bucket/stream/... ./bucket/lease/... ./deadletter/... ./dispatcher/...
+# What only race runs: tests that kill at random, wait for a real clock, fill a disk or build for other systems.
+SOAK  := weir/cmd/weir/test/soak weir/cmd/weir-torture
+
+# The stores of tests are on a tmpfs if there is one with room. Tests about disks are in soak, or ask for a directory beside the code.
+MEMORY = $(shell [ -w /dev/shm ] && [ "$$(df --output=avail -m /dev/shm | tail -1)" -ge 8192 ] && echo TMPDIR=/dev/shm GOTMPDIR=$${TMPDIR:-/tmp})
+
+TESTED = redis promtool chromium axe cc natscli helm $(SUMS)
+
+unit: $(TESTED) ## run the tests that a change is trusted by, some of them with the race detector
+	@mkdir -p bin && rm -f bin/$@*.json
+	$(MEMORY) $(call GOTEST,-raced) -race -timeout 10m $(RACED)
+	$(MEMORY) $(GOTEST) -parallel 8 -timeout 10m $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACED); printf '%s\n' $(SOAK))")
+	$(SLOWEST)
+	cd deploy/bench && $(GO) test -timeout 10m ./...
+
+race: $(TESTED) ## run every test with the race detector, on the disk
+	@mkdir -p bin && rm -f bin/$@*.json
+	$(GOTEST) -race -p 1 -parallel 4 -timeout 50m ./...
+	$(SLOWEST)
+	cd deploy/bench && $(GO) test -timeout 10m ./...
 
 simulation: ## run all seeds of the schedule in virtual time: with the race detector only some are run
 	$(GO) test -run Simulation -timeout 30m ./dispatcher/schedule
 
 slowdisk: redis promtool chromium axe $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests as on a disk that takes FSYNC=5ms for each fsync
 	overlay=$$(GO=$(GO) .ci/slowdisk bin/.slowdisk $(FSYNC)) && \
-	  GOFLAGS="$$($(GO) env GOFLAGS) -overlay=$$overlay" $(GOTEST) -p 1 -parallel 4 -timeout 50m $(or $(PACKAGES),./...)
+	  GOFLAGS="$$($(GO) env GOFLAGS) -overlay=$$overlay" $(GOTEST) -p 1 -parallel 8 -timeout 30m $(or $(PACKAGES),./bucket/... ./dispatcher/... ./cmd/weir/test/jobs ./cmd/weir/test/recovery)
 
 SEEDS ?= 100000
 
