@@ -190,6 +190,7 @@ give service '$JS.API.DIRECT.GET.WEIR_RESULTS.>' '$JS.API.DIRECT.GET.WEIR_RESULT
 give service '$JS.API.DIRECT.GET.WEIR_CALLS.>' '$JS.API.DIRECT.GET.WEIR_CALLS.>' Singleton
 give service '$JS.API.DIRECT.GET.WEIR_EVENTS.>' '$JS.API.DIRECT.GET.WEIR_EVENTS.>' Singleton
 give service '$JS.API.DIRECT.GET.KV_weir_config.>' '$JS.API.DIRECT.GET.KV_weir_config.>' Singleton
+give service '$JS.API.DIRECT.GET.KV_weir_control.$KV.weir_control.ledger' '$JS.API.DIRECT.GET.KV_weir_control.$KV.weir_control.ledger' Singleton
 give service 'weir.gate.make.WEIR_DEAD.>' '$JS.API.CONSUMER.CREATE.WEIR_DEAD.>' Singleton
 give service 'weir.gate.make.WEIR_RESULTS.>' '$JS.API.CONSUMER.CREATE.WEIR_RESULTS.>' Singleton
 give service 'weir.gate.make.WEIR_CALLS.>' '$JS.API.CONSUMER.CREATE.WEIR_CALLS.>' Singleton
@@ -237,6 +238,7 @@ user "$VIEWERS" viewer \
   --allow-pub '$JS.API.DIRECT.GET.WEIR_CALLS.>' \
   --allow-pub '$JS.API.DIRECT.GET.WEIR_EVENTS.>' \
   --allow-pub '$JS.API.DIRECT.GET.KV_weir_config.>' \
+  --allow-pub '$JS.API.DIRECT.GET.KV_weir_control.$KV.weir_control.ledger' \
   --allow-pub '$JS.API.CONSUMER.CREATE.WEIR_DEAD.>' \
   --allow-pub '$JS.API.CONSUMER.CREATE.WEIR_RESULTS.>' \
   --allow-pub '$JS.API.CONSUMER.CREATE.WEIR_CALLS.>' \

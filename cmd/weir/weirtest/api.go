@@ -30,15 +30,15 @@ apis:
   a:
     url: %s
     price: 0.10
-    headers: {Authorization: "Bearer ${env:WEIR_TEST_CANARY}"}
+    headers: {Authorization: "Bearer ${env:SECRET_OF_CANARY}"}
     forward_headers: [X-Key, X-Secret]
     bucket: {rate: 50/s, capacity: 2}
     limits: [{name: all, rate: 100/s}, {name: spend, budget: 10.00/day}]
 http:
   tokens:
-    shop: {role: producer, token: "${env:WEIR_TEST_PRODUCER}"}
-    wall: {role: viewer, token: "${env:WEIR_TEST_VIEWER}"}
-    anna: {role: operator, token: "${env:WEIR_TEST_OPERATOR}"}
+    shop: {role: producer, token: "${env:SECRET_OF_PRODUCER}"}
+    wall: {role: viewer, token: "${env:SECRET_OF_VIEWER}"}
+    anna: {role: operator, token: "${env:SECRET_OF_OPERATOR}"}
 `
 
 // OverHTTP is a weir with tokens, a job that is done, one that waits and a letter.

@@ -127,7 +127,12 @@ func (r *Rig) Start() {
 		c = clock.New()
 	}
 	var err error
-	if r.Worker, err = worker.StartAt(await.Context(r.T, "a worker to start"), r.Settings(), r.log(), c); err != nil {
+	r.Eventually("a data directory that nothing uses", func() bool {
+		// A child that another test starts at this moment has the lock of a worker that has ended, until it is another program.
+		r.Worker, err = worker.StartAt(await.Context(r.T, "a worker to start"), r.Settings(), r.log(), c)
+		return err == nil || !strings.Contains(err.Error(), "another weir uses the data directory")
+	})
+	if err != nil {
 		r.T.Fatal(err)
 	}
 	if r.NC, err = nats.Connect(r.Worker.NATSURL()); err != nil {

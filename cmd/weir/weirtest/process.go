@@ -26,8 +26,8 @@ const AsWeir = "TEST_AS_WEIR"
 // referredTo are the variables that configurations of tests refer to. They stand in the environment of all tests, so that these may run side by side.
 var referredTo = map[string]string{
 	"PAY_TOKEN":        "secret-token",
-	"WEIR_TEST_CANARY": CanaryHeader, "WEIR_TEST_PRODUCER": CanaryProducer, "WEIR_TEST_VIEWER": CanaryViewer, "WEIR_TEST_OPERATOR": CanaryOperator,
-	"WEIR_TEST_OWN": "own", "WEIR_TEST_STOLEN": "stolen",
+	"SECRET_OF_CANARY": CanaryHeader, "SECRET_OF_PRODUCER": CanaryProducer, "SECRET_OF_VIEWER": CanaryViewer, "SECRET_OF_OPERATOR": CanaryOperator,
+	"SECRET_OF_OWN": "own", "SECRET_OF_STOLEN": "stolen",
 	"NATS_PRODUCER_PASSWORD": "secret-of-producer", "NATS_WORKER_PASSWORD": "secret-of-worker", "NATS_OPERATOR_PASSWORD": "secret-of-operator",
 	"NATS_VIEWER_PASSWORD": "secret-of-viewer", "NATS_MOVER_PASSWORD": "secret-of-mover", "NATS_SYS_PASSWORD": "secret-of-sys",
 }

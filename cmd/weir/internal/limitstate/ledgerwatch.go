@@ -162,7 +162,7 @@ func (n ledgerNote) compare(info *jetstream.StreamInfo, now time.Time) (next led
 	kept := n.Last + 1 - n.First
 	switch held := info.Config.MaxAge <= 0 || now.Before(n.FirstAt.Add(info.Config.MaxAge-ageSlack)); {
 	case n.Born.IsZero() || n.Last == 0:
-	case !info.Created.Equal(n.Born):
+	case !info.Created.Equal(n.Born) && !n.copiedTo(s):
 		lose("all", kept, n.First, n.Last)
 	case s.LastSeq < n.Last:
 		lose("end", n.Last-s.LastSeq, s.LastSeq+1, n.Last)
@@ -175,6 +175,12 @@ func (n ledgerNote) compare(info *jetstream.StreamInfo, now time.Time) (next led
 	next.Losses = append(append(next.Losses, n.Losses...), losses...)
 	next.Losses = next.Losses[max(0, len(next.Losses)-mostLosses):]
 	return next, losses
+}
+
+// copiedTo reports whether another stream is a copy of the one that was noted, as "weir move" and a restored backup make them: with the same
+// sequences and times. What a copy lacks is a loss like any other.
+func (n *ledgerNote) copiedTo(s *jetstream.StreamState) bool {
+	return s.LastSeq >= n.Last && s.FirstSeq <= n.Last && (s.FirstSeq != n.First || s.FirstTime.Equal(n.FirstAt))
 }
 
 // nearlyFull reports whether a stream may have let go of its oldest messages for want of room.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -80,7 +81,12 @@ func TestDoorAndSubjectAgree(t *testing.T) {
 			if on.Error == nil {
 				return
 			}
-			if over.Detail != on.Error.Description || over.ErrCode != on.Error.ErrCode || over.status != on.Error.Code || over.Title != http.StatusText(c.status) {
+			inHTTP := regexp.MustCompile(`publish to weir\.jobs\.(\S+)`)
+			said := inHTTP.ReplaceAllStringFunc(on.Error.Description, func(text string) string {
+				place := strings.ReplaceAll(strings.TrimPrefix(text, "publish to weir.jobs."), ".", "/")
+				return "post to /v1/jobs/" + strings.ReplaceAll(place, "<key>", "{key}")
+			})
+			if over.Detail != said || over.ErrCode != on.Error.ErrCode || over.status != on.Error.Code || over.Title != http.StatusText(c.status) {
 				t.Errorf("over HTTP %d %d %q %q, on NATS %+v", over.status, over.ErrCode, over.Title, over.Detail, on.Error)
 			}
 			if over.Letter == 0 {

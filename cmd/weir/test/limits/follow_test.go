@@ -308,8 +308,8 @@ func TestRestartKeepsWhatWasApplied(t *testing.T) {
 func TestSecretsOverNATS(t *testing.T) {
 	t.Parallel()
 	const yaml = "\napis:\n  pay:\n    url: %%s\n    headers: {X-Secret: \"${env:%s}\"}\n    bucket: {rate: 100/s, capacity: 9}\n"
-	r := weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(yaml, "WEIR_TEST_OWN"))
-	theirs := r.ApplyConfig(fmt.Sprintf(yaml, "WEIR_TEST_STOLEN"))
+	r := weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(yaml, "SECRET_OF_OWN"))
+	theirs := r.ApplyConfig(fmt.Sprintf(yaml, "SECRET_OF_STOLEN"))
 	r.Eventually("the version to be looked at", func() bool { return r.Worker.ConfigState().Seen == theirs })
 	if got := r.Worker.ConfigState().Version; got == theirs {
 		t.Error("a configuration is in force that refers to a secret nobody allowed")
@@ -319,10 +319,10 @@ func TestSecretsOverNATS(t *testing.T) {
 		t.Errorf("the api was sent %q", a.Header("X-Secret"))
 	}
 	r.Stop()
-	r.Secrets = []string{"WEIR_TEST_STOLEN"}
+	r.Secrets = []string{"SECRET_OF_STOLEN"}
 	r.Start()
-	r.Follow(fmt.Sprintf(yaml, "WEIR_TEST_STOLEN"))
-	r.Follow(fmt.Sprintf(yaml, "WEIR_TEST_OWN")) // of its file
+	r.Follow(fmt.Sprintf(yaml, "SECRET_OF_STOLEN"))
+	r.Follow(fmt.Sprintf(yaml, "SECRET_OF_OWN")) // of its file
 }
 
 // longHelp returns what --help says of a command before its flags.
