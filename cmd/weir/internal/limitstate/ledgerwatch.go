@@ -180,7 +180,7 @@ func (n ledgerNote) compare(info *jetstream.StreamInfo, now time.Time) (next led
 // copiedTo reports whether another stream is a copy of the one that was noted, as "weir move" and a restored backup make them: with the same
 // sequences and times. What a copy lacks is a loss like any other.
 func (n *ledgerNote) copiedTo(s *jetstream.StreamState) bool {
-	return s.LastSeq >= n.Last && s.FirstSeq <= n.Last && (s.FirstSeq != n.First || s.FirstTime.Equal(n.FirstAt))
+	return s.LastSeq >= n.Last && s.FirstSeq >= n.First && s.FirstSeq <= n.Last && (s.FirstSeq != n.First || s.FirstTime.Equal(n.FirstAt))
 }
 
 // nearlyFull reports whether a stream may have let go of its oldest messages for want of room.

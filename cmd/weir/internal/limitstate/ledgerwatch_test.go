@@ -33,6 +33,9 @@ func TestLedgerLosses(t *testing.T) {
 		"gone with their age": {state: jetstream.StreamState{FirstSeq: 20, LastSeq: 41}, age: 9 * 24 * time.Hour},
 		"gone for room":       {state: jetstream.StreamState{FirstSeq: 20, LastSeq: 41, Bytes: 900}, most: 1000},
 		"made anew":           {state: jetstream.StreamState{FirstSeq: 1, LastSeq: 90}, made: now, want: "all", n: 36},
+		"made anew behind":    {state: jetstream.StreamState{FirstSeq: 5, LastSeq: 90, FirstTime: now}, made: now, want: "all", n: 36},
+		"copied elsewhere":    {state: jetstream.StreamState{FirstSeq: 5, LastSeq: 40, FirstTime: born, NumDeleted: 2}, made: now},
+		"copied cut short":    {state: jetstream.StreamState{FirstSeq: 5, LastSeq: 30, FirstTime: born}, made: now, want: "all", n: 36},
 	} {
 		info := &jetstream.StreamInfo{State: c.state, Created: born, Config: jetstream.StreamConfig{MaxAge: 62 * 24 * time.Hour, MaxBytes: c.most}}
 		if !c.made.IsZero() {
