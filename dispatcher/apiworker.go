@@ -76,7 +76,7 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 	}, w.pace.knownLocked)
 	w.pace.s = w.s
 	w.grants = &grantEnds{
-		store: o.Store, clock: o.Clock, log: w.log, tell: make(chan struct{}, 1), freed: func() { w.update((*schedule.Schedule).PermitFreed) },
+		store: o.Store, clock: o.Clock, log: w.log, tell: make(chan struct{}, 1), heard: w.heardOfEnds,
 	}
 	w.partitions = make([]*partition, len(o.Queue.Partitions()))
 	if hold, held := d.opts.Restored.hold(&o.API.Rules, w.now()); held {

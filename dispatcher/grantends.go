@@ -22,8 +22,8 @@ type grantEnds struct {
 	store Store
 	clock schedule.StoreClock
 	log   *slog.Logger
-	freed func()        // the store has heard of some
-	tell  chan struct{} // there is something in ended
+	heard func(uses []bucket.Use) // the store has heard of these
+	tell  chan struct{}           // there is something in ended
 
 	mu    sync.Mutex   // guards what follows
 	ended []bucket.Use // to be told to a store that is elsewhere
@@ -37,7 +37,9 @@ func (g *grantEnds) settle(ctx context.Context, uses []bucket.Use) {
 	if g.clock == schedule.OwnClock {
 		if err := g.store.Settle(ctx, uses); err != nil {
 			g.log.Warn("the ends of grants could not be told to the limiter", "count", len(uses), "err", err)
+			return
 		}
+		g.heard(uses)
 		return
 	}
 	g.mu.Lock()
@@ -105,6 +107,6 @@ func (g *grantEnds) tellEnded(ctx context.Context) {
 			g.ended = nil
 		}
 		g.mu.Unlock()
-		g.freed()
+		g.heard(uses)
 	}
 }

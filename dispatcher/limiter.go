@@ -56,6 +56,42 @@ func (w *apiWorker) round(hard context.Context, fx *schedule.Effects) {
 	w.mu.Unlock()
 	w.announceHolds(out.News)
 	w.grants.settle(hard, out.Unused)
+	w.askPutOff()
+}
+
+// heardOfEnds has calls go on that waited for grants whose ends the store has heard of now.
+func (w *apiWorker) heardOfEnds(uses []bucket.Use) {
+	back := slices.ContainsFunc(uses, func(u bucket.Use) bool { return u.Returned || u.Actual != nil })
+	if w.clock == schedule.OwnClock && !back {
+		return // a store in this process is asked again within milliseconds while permits are missing
+	}
+	w.mu.Lock()
+	w.s.PermitFreed()
+	if back {
+		w.s.UnitsCameBack(w.now())
+	}
+	w.mu.Unlock()
+	w.askPutOff()
+	w.wakeUp()
+}
+
+// askPutOff has the jobs ask again that a shared limit refused until far off, if units of it came back since.
+func (w *apiWorker) askPutOff() {
+	w.mu.Lock()
+	again := w.s.TakePutOff(w.now())
+	w.mu.Unlock()
+	if again {
+		w.askAgain()
+	}
+}
+
+// askAgain has every job ask again that waits for a shared limit.
+func (w *apiWorker) askAgain() {
+	w.mu.Lock()
+	queues, now := slices.Collect(w.s.Queues()), w.now()
+	w.mu.Unlock()
+	w.eachLocked(slices.Values(queues), func(q *schedule.KeyQueue) { w.s.AskAgain(q, now) })
+	w.wakeUp()
 }
 
 // reachable tries a store that did not answer last time with what takes no slot: asks that come through after all, when
@@ -101,15 +137,9 @@ func (d *Dispatcher) HeardOfLimiter(api string, err error) {
 
 // CalendarMoved has an api's jobs ask again for what its shared limits refused: the clock that calendars go by was set.
 func (d *Dispatcher) CalendarMoved(api string) {
-	w := d.worker(api)
-	if w == nil {
-		return
+	if w := d.worker(api); w != nil {
+		w.askAgain()
 	}
-	w.mu.Lock()
-	queues, now := slices.Collect(w.s.Queues()), w.now()
-	w.mu.Unlock()
-	w.eachLocked(slices.Values(queues), func(q *schedule.KeyQueue) { w.s.AskAgain(q, now) })
-	w.wakeUp()
 }
 
 // HeardOfLevels tells how much of an api's shared limits is used, for its forecasts. levels is not changed afterwards.

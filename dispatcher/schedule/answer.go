@@ -85,6 +85,7 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 		}
 	}
 	s.withdrawBlocked(r.Came, &out)
+	s.putOff.asked = r.Sent
 	return out
 }
 
@@ -145,6 +146,9 @@ func (s *Schedule) refuse(j *Job, w *bucket.Wait, now bucket.Micros, out *Refuse
 		out.OverBudget, j.Refused = append(out.OverBudget, j), w.Limit
 		s.Unstage(j)
 	case w.Until > now.Add(LongWait):
+		if _, l := s.shared(w.Limit); l != nil {
+			s.putOff.until = max(s.putOff.until, w.Until)
+		}
 		s.withdraw(j, w.Until)
 		out.Withdrawn = append(out.Withdrawn, j)
 	}

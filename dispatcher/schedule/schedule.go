@@ -51,6 +51,7 @@ type Schedule struct {
 	pushes   int16                  // pushbacks in a row
 	spent    bucket.Micros          // a budget that is spent begins anew then; 0: none is
 	spentBy  string                 // its name
+	putOff   putOff                 // jobs that a shared limit has put off for long
 	breaker  breaker                // of the api
 	tried    bucket.Micros          // when the breaker's probe was last brought forward
 	welcome  bucket.Micros          // when the last call started that the api answered in order

@@ -45,6 +45,13 @@ func TestBudgetIsTold(t *testing.T) {
 					t.Errorf("told %s, want %s", got, want)
 				}
 			}
+			lasts := func(holds int) { // a slot that a busy machine misses is given back: the hold ends until that is taken again
+				t.Helper()
+				r.Eventually(fmt.Sprintf("%d holds that last", holds), func() bool {
+					held, resumed := len(r.Stored("WEIR_EVENTS", "weir.events.held.pay._")), len(r.Stored("WEIR_EVENTS", "weir.events.resumed.pay._"))
+					return held > 0 && held-resumed == holds
+				})
+			}
 			submit(20) // 6.00
 			r.AwaitCalls(20)
 			expect("spend 50 of 10.00")
@@ -61,12 +68,12 @@ func TestBudgetIsTold(t *testing.T) {
 			all := []string{"spend 50 of 10.00", "spend 80 of 10.00", "spend 100 of 10.00"}
 			expect(all...)
 			r.Gauge("weir_held", 1)
-			r.HoldEvents("weir.events.held.pay._")
+			lasts(1)
 			r.Follow(fmt.Sprintf(budgetYAML, "20.00"))
 			r.AwaitCalls(37) // 11.10
 			expect(append(all, "spend 50 of 20.00")...)
 			r.Gauge("weir_held", 0)
-			r.HoldEvents("weir.events.held.pay._", "weir.events.resumed.pay._")
+			lasts(0)
 			r.Gauge("weir_spend_total", 3)
 		})
 	}
