@@ -147,7 +147,7 @@ func (l *askedLetter) inquire(ctx context.Context) (httpcall.Response, error) {
 	l.w.d.metrics.inquiries.WithLabelValues(l.w.name, string(l.finding)).Inc()
 	l.heedPushback(r)
 	_, err = awaitWrite(func(done func(uint64, error)) {
-		l.w.d.calls.WriteWhile(l.part.mayCall, l.inquiryRecord(r, use).Message(), done)
+		l.w.d.record(l.part.mayCall, l.inquiryRecord(r, use), done)
 	})
 	if err != nil {
 		return r, fmt.Errorf("the record of the inquiry could not be stored: %w", err)

@@ -275,7 +275,17 @@ func (w *apiWorker) keepRecord(ctx context.Context, j *job, c *ledger.Record) bo
 
 // beginRecord sends a call's record to the ledger, once, and does not wait for it.
 func (w *apiWorker) beginRecord(j *job, c *ledger.Record) <-chan written {
-	return begin(func(done func(uint64, error)) { w.d.calls.WriteWhile(j.part.mayCall, c.Message(), done) })
+	return begin(func(done func(uint64, error)) { w.d.record(j.part.mayCall, c, done) })
+}
+
+// record sends a record to the ledger once, while it may, and has the flight recorder know that it is stored.
+func (d *Dispatcher) record(may func() bool, c *ledger.Record, done func(seq uint64, err error)) {
+	d.calls.WriteWhile(may, c.Message(), func(seq uint64, err error) {
+		if err == nil {
+			d.opts.Recorder.Recorded(seq)
+		}
+		done(seq, err)
+	})
 }
 
 // keepRecordBegun is keepRecord for a record that is under way already, unless begun is nil.

@@ -14,6 +14,9 @@
 //	Settle   what it came to is stored elsewhere
 //	LetGo    the same, or its intent was taken back before it began
 //
+// Beside the calls the header has the last sequence that the ledger said it stored (Recorded): a start that finds the ledger shorter knows
+// that records are gone.
+//
 // # What must hold
 //
 //   - That a call has not begun is written, never concluded from an absence. Nothing but an entry that says so, whole and of that very

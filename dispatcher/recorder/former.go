@@ -29,6 +29,7 @@ type former struct {
 type life struct {
 	path    string
 	started uint64
+	ledger  uint64 // the mark of how far the ledger reached
 	seen    time.Time
 }
 
@@ -109,7 +110,8 @@ func (r *Recorder) lookAtLocked(path string, name uint64) {
 		r.log.Warn("a flight recorder's file is of no use: what was under way then is judged by its intents", "path", path, "reason", why)
 		return
 	}
-	r.former.lives[name] = &life{path: path, started: wordsOf(data[:headerBytes])[headStarted], seen: time.Now()}
+	words := wordsOf(data[:headerBytes])
+	r.former.lives[name] = &life{path: path, started: words[headStarted], ledger: words[headLedger], seen: time.Now()}
 	open := 0
 	for id, e := range readEntries(data, head, name) {
 		if other, twice := r.former.entries[id]; twice && (other.state != e.state || !slices.Equal(other.words[wordID:], e.words[wordID:])) {

@@ -33,6 +33,7 @@ const (
 	headStarted                // when the process made it, in nanoseconds: of two files the later one tells more
 	headBoot                   // 36 letters
 	headSum     = headBoot + 5 // over all before
+	headLedger  = headSum + 1  // the ledger's last sequence that was stored, with a sum of its own; 0 while none is known
 )
 
 // The words of an entry.

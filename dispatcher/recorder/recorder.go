@@ -43,6 +43,10 @@ type Recorder struct {
 	parked list     // entries whose intents were taken back, oldest first
 	chunks []uint16 // that are free, used last first
 
+	ledgerMu   sync.Mutex // guards what follows
+	ledgerBorn time.Time  // zero before it is known
+	ledgerLast uint64
+
 	formerMu sync.Mutex // guards former
 	former   former
 }

@@ -17,7 +17,7 @@ import (
 
 // LedgerWatch finds records that are gone from the ledger. Nobody deletes a record: they go with their age, or the oldest when the
 // ledger is full. So what is missing otherwise was deleted by hand, or its store is damaged. How far the ledger reached is noted every
-// second, so that a start sees what was lost while no weir ran. It is safe for concurrent use.
+// second, so that a start sees what was lost while no weir ran; what was recorded between the last note and a kill the flight recorder tells. It is safe for concurrent use.
 type LedgerWatch struct {
 	o *Options
 
@@ -33,6 +33,7 @@ type ledgerNote struct {
 	FirstAt time.Time    `json:"first_at"` // when the first record was stored
 	Last    uint64       `json:"last"`
 	Deleted int          `json:"deleted"` // between the first and the last
+	Life    uint64       `json:"life"`    // the newest process whose flight recorder was asked how far the ledger reached
 	Lost    int          `json:"lost"`    // losses so far
 	Losses  []LedgerLoss `json:"losses,omitempty"`
 }
@@ -79,6 +80,8 @@ func OpenLedgerWatch(ctx context.Context, o *Options) (*LedgerWatch, error) {
 	if w.note, w.damages, err = readLosses(ctx, o.Control); err != nil {
 		return nil, err
 	}
+	reached, life := o.Recorder.FormerLedger(w.note.Born, w.note.Life)
+	w.note.Last, w.note.Life = max(w.note.Last, reached), life
 	return w, w.look(ctx)
 }
 
@@ -126,6 +129,7 @@ func (w *LedgerWatch) look(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("ledger: %w", err)
 	}
+	w.o.Recorder.LedgerIs(calls.CachedInfo().Created)
 	w.mu.Lock()
 	was := w.note
 	w.mu.Unlock()
@@ -171,7 +175,7 @@ func (n ledgerNote) compare(info *jetstream.StreamInfo, now time.Time) (next led
 	case s.NumDeleted > n.Deleted:
 		lose("between", uint64(s.NumDeleted-n.Deleted), s.FirstSeq, s.LastSeq) //nolint:gosec // it is positive
 	}
-	next = ledgerNote{Born: info.Created, First: s.FirstSeq, FirstAt: s.FirstTime, Last: s.LastSeq, Deleted: s.NumDeleted, Lost: n.Lost + len(losses)}
+	next = ledgerNote{Born: info.Created, First: s.FirstSeq, FirstAt: s.FirstTime, Last: s.LastSeq, Deleted: s.NumDeleted, Life: n.Life, Lost: n.Lost + len(losses)}
 	next.Losses = append(append(next.Losses, n.Losses...), losses...)
 	next.Losses = next.Losses[max(0, len(next.Losses)-mostLosses):]
 	return next, losses

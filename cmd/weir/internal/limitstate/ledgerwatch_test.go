@@ -1,6 +1,8 @@
 package limitstate
 
 import (
+	"errors"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +10,7 @@ import (
 
 	"weir/cmd/weir/internal/clock"
 	"weir/dispatcher/ledger"
+	"weir/dispatcher/recorder"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -152,5 +155,61 @@ func TestDamageIsTold(t *testing.T) {
 				t.Errorf("told %+v: %v", losses, err)
 			}
 		})
+	}
+}
+
+// TestEndLostAfterTheNote: records that were stored after the last note, and lost with a kill, are noticed by the flight recorder's word,
+// once. The limits then count the most that may have been called.
+func TestEndLostAfterTheNote(t *testing.T) {
+	for _, stored := range []uint64{5, 9} {
+		r := newAccountRig(t)
+		dir := t.TempDir()
+		live := func() {
+			t.Helper()
+			var err error
+			r.o.Recorder, err = recorder.Open(recorder.Options{Dir: dir, Size: recorder.Size{Entries: 8, Chunks: 8}, Log: r.o.Log})
+			if errors.Is(err, recorder.ErrUnfit) && os.Getenv("CI") == "" {
+				t.Skip(err)
+			} else if err == nil {
+				r.o.Ledger, err = OpenLedgerWatch(t.Context(), r.o)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		die := func() { // with a call under way, so that the recorder's file stays
+			t.Helper()
+			r.o.Recorder.Prepare(recorder.Call{Seq: 1}, recorder.Entry{})
+			if err := r.o.Recorder.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		live()
+		r.live(0)
+		r.called(5, time.Now(), 1)
+		r.o.Recorder.Recorded(stored)
+		die()
+
+		live()
+		lost := uint64(0)
+		for _, l := range r.o.Ledger.note.Losses {
+			lost += l.Records
+		}
+		if told := r.o.Ledger.Problem() != ""; lost != stored-5 || told != (lost > 0) {
+			t.Errorf("%d records are told as lost of %d, want %d: %q", lost, stored, stored-5, r.o.Ledger.Problem())
+		}
+		r.live(11)
+		r.catchUp()
+		if stored > 5 {
+			r.counts("day", 11)
+		} else {
+			r.counts("day", 5)
+		}
+		die()
+		live() // the files of both are there still
+		if losses := r.o.Ledger.note.Lost; losses != 0 && stored == 5 || losses != 1 && stored > 5 {
+			t.Errorf("%d losses after another start", losses)
+		}
+		die()
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"weir/deadletter"
 	"weir/dispatcher"
 	"weir/dispatcher/httpcall"
+	"weir/dispatcher/recorder"
 	"weir/dispatcher/schedule"
 
 	"github.com/nats-io/nats.go"
@@ -26,6 +27,7 @@ type Options struct {
 	Redis     *Redis  // nil where limits are counted in the process
 	Levels    *Levels // that every api's levels are entered in
 	Ledger    *LedgerWatch
+	Recorder  *recorder.Recorder // tells how far the ledger reached at a kill; nil where there is none
 	Instance  string
 	Unsynced  bool // what the server has acknowledged may be lost with the machine
 	Log       *slog.Logger

@@ -58,7 +58,7 @@ var rooms = []struct{ room, imports string }{
 	{"cmd/weir/internal/console", "cmd/weir/internal/config"},
 	{"cmd/weir/internal/demo", "bucket cmd/internal/fakeapi cmd/internal/machine cmd/internal/serving cmd/weir/internal/terminal"},
 	{"cmd/weir/internal/bench", "cmd/internal/machine cmd/internal/child cmd/internal/serving cmd/weir/internal/cli"},
-	{"cmd/weir/internal/limitstate", "bucket bucket/fault bucket/redisstore bucket/stream deadletter dispatcher dispatcher/schedule dispatcher/httpcall dispatcher/ledger cmd/weir/internal/cli cmd/weir/internal/clock cmd/weir/internal/config"},
+	{"cmd/weir/internal/limitstate", "bucket bucket/fault bucket/redisstore bucket/stream deadletter dispatcher dispatcher/schedule dispatcher/httpcall dispatcher/ledger dispatcher/recorder cmd/weir/internal/cli cmd/weir/internal/clock cmd/weir/internal/config"},
 	{"cmd/weir/internal/history", "dispatcher dispatcher/schedule"},
 	{"cmd/weir/internal/control", "ingest bucket/lease bucket/queue bucket/stream deadletter dispatcher dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/limitstate cmd/weir/internal/history bucket"},
 	{"cmd/weir/internal/plan", "ingest bucket dispatcher/schedule cmd/weir/internal/config"},

@@ -1,0 +1,66 @@
+package recorder
+
+import (
+	"sync/atomic"
+	"time"
+	"unsafe"
+)
+
+// ledgerSumBits is how much of the mark's word is a sum over the rest, so that one write changes both.
+const ledgerSumBits = 16
+
+// ledgerWord is a mark: a sequence of the ledger, and a sum that differs by the ledger and by the process.
+func ledgerWord(seq uint64, born time.Time, name uint64) uint64 {
+	sum := name ^ uint64(born.UnixMicro())
+	sum = (sum ^ seq) * 0x9e3779b97f4a7c15
+	return seq<<ledgerSumBits | sum>>(64-ledgerSumBits)
+}
+
+// LedgerIs names the ledger that Recorded tells of, by the time it was made. Before that nothing is noted.
+func (r *Recorder) LedgerIs(born time.Time) {
+	if r == nil {
+		return
+	}
+	r.ledgerMu.Lock()
+	defer r.ledgerMu.Unlock()
+	if !r.ledgerBorn.Equal(born) {
+		r.ledgerBorn, r.ledgerLast = born, 0
+	}
+}
+
+// Recorded notes that the ledger has stored a record under a sequence.
+func (r *Recorder) Recorded(seq uint64) {
+	if r == nil {
+		return
+	}
+	r.ledgerMu.Lock()
+	defer r.ledgerMu.Unlock()
+	if r.ledgerBorn.IsZero() || seq <= r.ledgerLast {
+		return
+	}
+	r.ledgerLast = seq
+	r.written(func() {
+		(*atomic.Uint64)(unsafe.Pointer(&r.words[headLedger])).Store(ledgerWord(seq, r.ledgerBorn, r.name))
+	})
+}
+
+// FormerLedger is the last sequence that ended processes knew the ledger to have stored, 0 where none tells. Only those count that were
+// started after a time, in nanoseconds; newest is when the newest of all was.
+func (r *Recorder) FormerLedger(born time.Time, after uint64) (last, newest uint64) {
+	newest = after
+	if r == nil {
+		return 0, newest
+	}
+	r.formerMu.Lock()
+	defer r.formerMu.Unlock()
+	for name, l := range r.former.lives {
+		if l.started <= after {
+			continue
+		}
+		newest = max(newest, l.started)
+		if seq := l.ledger >> ledgerSumBits; l.ledger != 0 && l.ledger == ledgerWord(seq, born, name) {
+			last = max(last, seq)
+		}
+	}
+	return last, newest
+}
