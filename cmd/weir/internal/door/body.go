@@ -38,7 +38,7 @@ func (d *Door) readBody(r *http.Request, most int64) (b body, refused *Problem) 
 	}
 	d.bodies.Release(b.room)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return body{}, refuse(http.StatusRequestTimeout, fmt.Sprintf("the body did not arrive within %s, nothing was kept: try again", bodyWait))
+		return body{}, refuse(http.StatusRequestTimeout, fmt.Sprintf("the body did not arrive within %s, nothing was kept: try again", d.bodyWait))
 	}
 	return body{}, refuse(http.StatusBadRequest, "the body could not be read, nothing was kept: send it again")
 }

@@ -57,6 +57,7 @@ type Door struct {
 	lookups *semaphore.Weighted
 	answers *prometheus.CounterVec
 
+	bodyWait   time.Duration
 	answerWait time.Duration
 }
 
@@ -67,7 +68,7 @@ func New(o Options) *Door {
 	}
 	o.Log = o.Log.With("component", "door")
 	d := &Door{
-		Options: o, answerWait: answerWait, bodies: semaphore.NewWeighted(o.MaxBodies), lookups: semaphore.NewWeighted(int64(o.MaxLookups)),
+		Options: o, bodyWait: bodyWait, answerWait: answerWait, bodies: semaphore.NewWeighted(o.MaxBodies), lookups: semaphore.NewWeighted(int64(o.MaxLookups)),
 		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_http_posts_total", Help: "Jobs that were posted over HTTP, by the status that their producers were answered.",
 		}, []string{"code"}),

@@ -18,8 +18,9 @@ import (
 	"weir/ingest/await"
 )
 
-// TestDoorIsBounded: beside 1,024 posts whose bodies do not come the next is told 503 and when to come again, and keeps nothing; questions are
-// answered all the same. Whoever keeps his body back is told 408 in the end, and then jobs are taken again.
+// TestDoorIsBounded: beside 1,024 posts whose bodies do not come questions are answered all the same. A client that keeps its body back is
+// told 408 in the end, and then jobs are taken again. That a post too many is told 503 is shown in package door, where no body is waited
+// for in seconds: a busy machine needs them all to open the connections.
 func TestDoorIsBounded(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{}, "apis:\n  pay:\n    url: %s\n    bucket: {rate: 1/h, capacity: 100}\n")
@@ -41,9 +42,6 @@ func TestDoorIsBounded(t *testing.T) {
 		if answer := c.answer(t, i); answer.StatusCode != http.StatusContinue {
 			t.Fatalf("post %d is answered %d before its body is asked for", i, answer.StatusCode)
 		}
-	}
-	if p := post(t, addr, "pay/k", []byte("x"), nat("Nats-Msg-Id", "too-many")); p.status != http.StatusServiceUnavailable || p.header.Get("Retry-After") == "" {
-		t.Errorf("a post too many is %+v", p)
 	}
 	if status, _ := r.Say("GET", "/api/v1/apis/pay/keys", "", ""); status != http.StatusOK {
 		t.Errorf("a question is answered %d", status)
