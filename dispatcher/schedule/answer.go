@@ -65,11 +65,12 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 			out.Unused = append(out.Unused, fx.Unused...)
 			q.TAT, q.cold = tat, cold
 		}
-		s.blocked.took(q, q.lastService*serviceTime(len(a.Grants)))
+		s.book(q, q.lastService*serviceTime(len(a.Grants)))
 		q.binds, q.askAt, q.costly = "", 0, false
 		s.Touch(q)
 		if len(a.Grants) < len(jobs) && a.Wait.Limit != ownRate {
 			s.scarce = r.Came
+			s.narrowBy(&a.Wait, r.Came)
 		}
 		switch {
 		case len(a.Grants) == len(jobs), a.Wait.Never, a.Wait.Exhausted == bucket.DeadLetter:
@@ -80,7 +81,7 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 		default:
 			q.binds, s.by, s.until = a.Wait.Limit, a.Wait.Limit, a.Wait.Until
 			if q.costly = s.costOf(jobs[0], a.Wait.Limit) > 1; !q.costly || a.Wait.Until <= r.Came.Add(LongWait) {
-				s.blocked.push(q)
+				s.block(q)
 			}
 		}
 	}
@@ -89,23 +90,13 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 	return out
 }
 
-// withdrawBlocked lets go of what is ready and waits for a shared limit that turned out to be far.
+// withdrawBlocked lets go of what is ready and waits for a shared limit that turned out to be far, or gives too little for all of it.
 func (s *Schedule) withdrawBlocked(now bucket.Micros, out *Refused) {
-	if s.until <= now.Add(LongWait) {
-		return
+	most := s.width(now)
+	if s.until > now.Add(LongWait) {
+		most = 0
 	}
-	for q := range s.blocked.all() {
-		s.withdrawJobs(q, out)
-	}
-}
-
-func (s *Schedule) withdrawJobs(q *KeyQueue, out *Refused) {
-	for _, j := range q.Jobs {
-		if j.Phase == ready {
-			s.withdraw(j, s.until)
-			out.Withdrawn = append(out.Withdrawn, j)
-		}
-	}
+	s.withdrawBeyond(most, out)
 }
 
 // waitsAlone reports a job that was refused for what it costs by a limit whose whole count comes back at once: until then
@@ -163,18 +154,16 @@ func (s *Schedule) unanswered(fx *Effects, now bucket.Micros) Refused {
 		for _, j := range jobs {
 			j.Phase = ready
 		}
-		s.blocked.took(q, 0)
+		s.book(q, 0)
 		q.binds, q.askAt = storeDown, 0
-		s.blocked.push(q)
+		s.block(q)
 		s.Touch(q)
 	}
 	var out Refused
 	if now < s.store.downAt.Add(LongWait) {
 		return out
 	}
-	for q := range s.blocked.all() {
-		s.withdrawJobs(q, &out)
-	}
+	s.withdrawBeyond(0, &out)
 	return out
 }
 

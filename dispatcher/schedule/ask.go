@@ -13,7 +13,11 @@ const maxAsks = 64
 // ask asks for slots for the queue's ready jobs and returns when to look again.
 func (s *Schedule) ask(q *KeyQueue, now bucket.Micros, fx *Effects) bucket.Micros {
 	s.unready(q, now, fx)
+	s.unstick(q, now, fx)
 	free, again := q.free(now)
+	if free <= 0 && q.count(ready) > 0 && q.count(asking, granted) == 0 { // else what becomes of those touches the queue
+		again = min(again, q.newest().Add(LongWait))
+	}
 	var jobs []*Job
 	for _, j := range q.Jobs {
 		if j.Phase == staging && !j.First() {
@@ -51,7 +55,7 @@ func (s *Schedule) ask(q *KeyQueue, now bucket.Micros, fx *Effects) bucket.Micro
 		return again
 	}
 	if s.full() || s.until > now || s.store.rounds > 0 || s.blocked.size > 0 && !q.called {
-		s.blocked.push(q)
+		s.block(q)
 		return Never
 	}
 	if q.askAt > now {
@@ -93,7 +97,7 @@ func (s *Schedule) turn(q *KeyQueue, jobs []*Job, now bucket.Micros, fx *Effects
 	for _, asked := range fx.asked {
 		left -= len(asked)
 	}
-	most := min(len(jobs), left/(s.blocked.size+len(s.active)+1))
+	most := min(len(jobs), left/(s.blocked.size+s.unprepared.size+len(s.active)+1))
 	n := 1
 	for n < most && slices.Equal(jobs[n].Costs, jobs[0].Costs) {
 		n++

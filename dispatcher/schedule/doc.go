@@ -31,6 +31,17 @@
 // the queues of one, a call a turn (fairqueue.go); so they do for room to be made ready in (the round robin). A store that is elsewhere is
 // asked for more calls a turn while no shared limit has refused anything for a second, as many as a round trip takes for all that ask.
 //
+// # What is made ready
+//
+// A job that is ready has its message in memory and its intent stored. A crash makes it unknown, although the api never saw it. So a job is
+// made ready only when its call can start soon: shortly before its key's next slot, and within LongWait under a shared limit. A limit that
+// refuses a call says when it lets the next one pass; from that and its pace follows how many calls it lets start within LongWait
+// (narrow.go). No more jobs are made ready, and one always may be. For as long as nothing is refused the number grows, since the limit
+// saves up. Queues wait for a shared limit in two lines, both of which are fair queues over the same turns. In the one wait queues that
+// have a ready job, and ask when the limit is to be asked again. In the other wait queues that have none; they make one ready in
+// turn, so much before that time as it takes, and so the intent costs no slot. What is ready behind a call of its own key that takes longer
+// than LongWait is let go of.
+//
 // # What slows it
 //
 // OnCallEnd takes in what the end of a call says of those to come. Pushback and headers hold a key or the api, a hold ends in a slow start

@@ -21,12 +21,31 @@ type tenant struct {
 	queues int // that are its own
 
 	virtualTime serviceTime // what its calls have taken: its place among the tenants
-	lent        serviceTime // to its queues that have the turn and no slot yet
-	came        uint64
-	place       int         // among the tenants that wait, -1 when it does not
 	clock       serviceTime // of its queues: the pass of the one that was granted a slot last
-	blocked     turnHeap
+	in          [2]standing // of each line
 	queued      []*KeyQueue // for room, in order
+}
+
+// line is one of the two in which queues wait for their turn at the shared limits. A queue stands in one of them at most, and both give
+// the turn in the same order.
+type line int8
+
+const (
+	readyLine line = iota // of queues with a job that is ready: they are to ask
+	roomLine              // of queues with none: they are to make one ready
+)
+
+// standing is a tenant's place in a line.
+type standing struct {
+	lent    serviceTime // to its queues that have the turn and no slot yet
+	came    uint64
+	place   int // among the tenants that wait, counted from 1; notWaiting when it does not
+	blocked turnHeap
+}
+
+// waits reports whether a queue of the tenant stands in either line.
+func (t *tenant) waits() bool {
+	return t.in[readyLine].place != notWaiting || t.in[roomLine].place != notWaiting
 }
 
 // fairQueue are the queues that wait for a shared limit, or for a call to end, in the order in which they are to be asked for
@@ -45,29 +64,36 @@ func (w *fairQueue) push(q *KeyQueue) {
 	if q.blocked {
 		return
 	}
-	q.blocked = true
+	q.blocked, q.line = true, w.tenants.line
 	t := q.tenant
+	in := &t.in[w.tenants.line]
 	q.virtualTime = max(q.virtualTime, t.clock)
-	w.coming++
-	if len(t.blocked) == 0 {
-		t.virtualTime, t.came = max(t.virtualTime, w.clock), w.coming
+	if q.came == 0 {
+		w.coming++
+		q.came = w.coming
+	}
+	if !t.waits() {
+		t.virtualTime = max(t.virtualTime, w.clock)
+	}
+	if in.place == notWaiting {
+		in.came = q.came
 		heap.Push(&w.tenants, t)
 	}
-	t.blocked.push(turn{q.virtualTime, w.coming, q})
+	in.blocked.push(turn{q.virtualTime, q.came, q})
 	w.size++
 }
 
 // pop gives the turn to the queue that has waited for it longest, in service times, and lends it what it took last time, so that
 // the next turn is another tenant's. nil when nobody waits.
 func (w *fairQueue) pop() *KeyQueue {
-	if len(w.tenants) == 0 {
+	if w.tenants.Len() == 0 {
 		return nil
 	}
-	t := w.tenants[0]
-	q := t.next()
+	in := &w.tenants.all[0].in[w.tenants.line]
+	q := in.next()
 	q.blocked = false
 	w.size--
-	if len(t.blocked) == 0 {
+	if len(in.blocked) == 0 {
 		heap.Pop(&w.tenants)
 	}
 	w.lend(q, max(q.lastService, 1))
@@ -75,20 +101,21 @@ func (w *fairQueue) pop() *KeyQueue {
 }
 
 // next takes the queue that has taken least. What a queue was granted while it waited is counted now.
-func (t *tenant) next() *KeyQueue {
+func (in *standing) next() *KeyQueue {
 	for {
-		first := t.blocked.pop()
+		first := in.blocked.pop()
 		if first.queue.virtualTime <= first.virtualTime {
 			return first.queue
 		}
-		t.blocked.push(turn{first.queue.virtualTime, first.came, first.queue})
+		in.blocked.push(turn{first.queue.virtualTime, first.came, first.queue})
 	}
 }
 
 // lend changes what a queue has been lent of its tenant's turn.
 func (w *fairQueue) lend(q *KeyQueue, d serviceTime) {
-	q.tenant.lent += d - q.lent
-	q.lent = d
+	l := w.tenants.line
+	q.tenant.in[l].lent += d - q.lent[l]
+	q.lent[l] = d
 	w.reorder(q.tenant)
 }
 
@@ -97,42 +124,43 @@ func (w *fairQueue) took(q *KeyQueue, d serviceTime) {
 	t := q.tenant
 	if d > 0 {
 		w.clock, t.clock = max(w.clock, t.virtualTime), max(t.clock, q.virtualTime)
-		t.virtualTime, q.virtualTime = t.virtualTime+d, q.virtualTime+d
+		t.virtualTime, q.virtualTime, q.came = t.virtualTime+d, q.virtualTime+d, 0
 	}
 	w.lend(q, 0)
 }
 
 func (w *fairQueue) reorder(t *tenant) {
-	if t.place >= 0 {
-		heap.Fix(&w.tenants, t.place)
+	if place := t.in[w.tenants.line].place; place != notWaiting {
+		heap.Fix(&w.tenants, place-1)
 	}
 }
 
 // seat is where a queue stands that asks without having waited: no further ahead than those who are being called.
 func (w *fairQueue) seat(q *KeyQueue) {
 	q.virtualTime = max(q.virtualTime, q.tenant.clock)
-	if q.tenant.place == notWaiting {
+	if !q.tenant.waits() {
 		q.tenant.virtualTime = max(q.tenant.virtualTime, w.clock)
 	}
 }
 
 // forget takes the queues of a partition that is not this process's any more out of those that wait for a turn.
 func (w *fairQueue) forget(p *Partition) {
-	all := w.tenants
-	w.tenants = nil
+	all := w.tenants.all
+	w.tenants.all = nil
 	for _, t := range all {
-		t.place = notWaiting
-		waiting := t.blocked
-		t.blocked = nil
+		in := &t.in[w.tenants.line]
+		in.place = notWaiting
+		waiting := in.blocked
+		in.blocked = nil
 		for _, x := range waiting {
 			if x.queue.Partition == p {
 				x.queue.blocked = false
 				w.size--
 				continue
 			}
-			t.blocked.push(x)
+			in.blocked.push(x)
 		}
-		if len(t.blocked) > 0 {
+		if len(in.blocked) > 0 {
 			heap.Push(&w.tenants, t)
 		}
 	}
@@ -141,9 +169,9 @@ func (w *fairQueue) forget(p *Partition) {
 // all goes through the queues that wait, in no order.
 func (w *fairQueue) all() iter.Seq[*KeyQueue] {
 	return func(yield func(*KeyQueue) bool) {
-		for _, t := range w.tenants {
-			for i := range t.blocked {
-				if !yield(t.blocked[i].queue) {
+		for _, t := range w.tenants.all {
+			for _, turn := range t.in[w.tenants.line].blocked {
+				if !yield(turn.queue) {
 					return
 				}
 			}
@@ -196,7 +224,7 @@ type tenants map[string]*tenant
 // join makes a queue a tenant's.
 func (t tenants) join(q *KeyQueue, name string) {
 	if t[name] == nil {
-		t[name] = &tenant{name: name, place: notWaiting}
+		t[name] = &tenant{name: name}
 	}
 	q.tenant = t[name]
 	q.tenant.queues++
@@ -223,8 +251,10 @@ func (s *Schedule) takeTurn(q *KeyQueue, jobs []*Job) {
 // be rebound.
 func (s *Schedule) reseat() {
 	for _, t := range s.tenants { // queues that are not rebound yet are theirs still, and may leave meanwhile
-		t.place, t.blocked, t.queued = notWaiting, nil, nil
+		t.in, t.queued = [2]standing{}, nil
 	}
+	s.unprepared = fairQueue{tenants: tenantHeap{line: roomLine}}
+	s.narrow = narrowness{}
 	s.blocked, s.awaitingRoom, s.tenants = fairQueue{}, roundRobin{}, tenants{}
 	s.units = unitsOf(s.rules)
 	s.uses = make(usage, len(s.rules.Shared))
@@ -263,37 +293,41 @@ func serviceTimeOf(costs []int64, units []float64) serviceTime {
 }
 
 // notWaiting is the place of a tenant none of whose queues waits.
-const notWaiting = -1
+const notWaiting = 0
 
-// tenantHeap are the tenants that wait: by what they have taken and are lent, and where that is equal by who came first.
-type tenantHeap []*tenant
-
-func (h tenantHeap) Len() int { return len(h) }
-
-func (h tenantHeap) Less(i, j int) bool {
-	a, b := h[i].virtualTime+h[i].lent, h[j].virtualTime+h[j].lent
-	return a < b || a == b && h[i].came < h[j].came
+// tenantHeap are the tenants that wait in a line: by what they have taken and are lent, and where that is equal by who came first.
+type tenantHeap struct {
+	line line
+	all  []*tenant
 }
 
-func (h tenantHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].place, h[j].place = i, j
+func (h *tenantHeap) Len() int { return len(h.all) }
+
+func (h *tenantHeap) Less(i, j int) bool {
+	a, b := &h.all[i].in[h.line], &h.all[j].in[h.line]
+	x, y := h.all[i].virtualTime+a.lent, h.all[j].virtualTime+b.lent
+	return x < y || x == y && a.came < b.came
+}
+
+func (h *tenantHeap) Swap(i, j int) {
+	h.all[i], h.all[j] = h.all[j], h.all[i]
+	h.all[i].in[h.line].place, h.all[j].in[h.line].place = i+1, j+1
 }
 
 // Push implements heap.Interface.
 func (h *tenantHeap) Push(x any) {
 	t := x.(*tenant)
-	t.place = len(*h)
-	*h = append(*h, t)
+	h.all = append(h.all, t)
+	t.in[h.line].place = len(h.all)
 }
 
 // Pop implements heap.Interface.
 func (h *tenantHeap) Pop() any {
-	last := len(*h) - 1
-	t := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	t.place = notWaiting
+	last := len(h.all) - 1
+	t := h.all[last]
+	h.all[last] = nil
+	h.all = h.all[:last]
+	t.in[h.line].place = notWaiting
 	return t
 }
 

@@ -140,7 +140,7 @@ func TestTurnsProperty(t *testing.T) {
 		taken := make([]serviceTime, len(tenants))
 		dearest, waiting := serviceTime(1), 0
 		for i := range tenants {
-			tenants[i] = &tenant{name: fmt.Sprint(i), place: notWaiting}
+			tenants[i] = &tenant{name: fmt.Sprint(i)}
 			for range 2 + rnd.IntN(20) {
 				q := &KeyQueue{tenant: tenants[i], lastService: 1 + serviceTime(rnd.IntN(30))}
 				dearest = max(dearest, q.lastService)

@@ -208,29 +208,35 @@ const mostSampled = 64
 
 // before is about how many of a tenant's queues that wait have their turn before a queue has, nil being one that comes now.
 func (t *tenant) before(q *KeyQueue) int {
-	own := turn{virtualTime: t.clock, came: math.MaxUint64}
+	own := turn{virtualTime: t.clock, came: math.MaxUint64, queue: q}
 	if q != nil {
 		own.virtualTime = max(own.virtualTime, q.virtualTime)
 	}
-	step, seen, sooner := max(1, len(t.blocked)/mostSampled), 0, 0
-	for i := 0; i < len(t.blocked); i += step {
-		if t.blocked[i].queue == q {
-			own.came = t.blocked[i].came
+	return t.in[readyLine].before(own) + t.in[roomLine].before(own)
+}
+
+// before is about how many of the queues in a line have their turn before own.
+func (in *standing) before(own turn) int {
+	waiting := in.blocked
+	step, seen, sooner := max(1, len(waiting)/mostSampled), 0, 0
+	for i := 0; i < len(waiting); i += step {
+		if waiting[i].queue == own.queue {
+			own.came = waiting[i].came
 		}
 	}
-	for i := 0; i < len(t.blocked); i += step {
+	for i := 0; i < len(waiting); i += step {
 		seen++
-		if other := t.blocked[i]; other.virtualTime < own.virtualTime || other.virtualTime == own.virtualTime && other.came < own.came {
+		if other := waiting[i]; other.virtualTime < own.virtualTime || other.virtualTime == own.virtualTime && other.came < own.came {
 			sooner++
 		}
 	}
-	return sooner * len(t.blocked) / max(1, seen)
+	return sooner * len(waiting) / max(1, seen)
 }
 
 // afterOthers is when shared limit i lets a call pass behind so many others; 0 where it does not bind.
 func (v View) afterOthers(i int, ahead float64, from bucket.Micros) bucket.Micros {
 	limit, cost, at := &v.s.rules.Shared[i], v.s.habits.usualCost(v.s.policy, i), bucket.Micros(0)
-	binds := v.s.by == limit.Name && (v.s.blocked.size > 0 || v.s.until > from)
+	binds := v.s.by == limit.Name && (v.s.blocked.size+v.s.unprepared.size > 0 || v.s.until > from)
 	if binds && limit.Kind() != bucket.KindInFlight {
 		at = max(from, v.s.until)
 	}

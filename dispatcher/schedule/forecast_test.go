@@ -16,6 +16,9 @@ type foreseen struct {
 	part  *Partition
 	now   bucket.Micros
 	call  time.Duration // how long one takes
+	load  time.Duration // how long it takes to make a job ready
+	loads map[*Job]bucket.Micros
+	made  int // ready, so many times
 	seq   uint64
 	said  map[uint64]bucket.Micros
 	began map[uint64]bucket.Micros
@@ -27,6 +30,7 @@ func foresee(t *testing.T, call time.Duration, rules bucket.Rules) *foreseen {
 	f := &foreseen{
 		T: t, part: &Partition{Open: true}, now: bucket.MicrosOf(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)), call: call,
 		said: map[uint64]bucket.Micros{}, began: map[uint64]bucket.Micros{}, ends: map[*Job]bucket.Micros{},
+		loads: map[*Job]bucket.Micros{},
 	}
 	var err error
 	if f.store, err = bucket.NewMemory(rules, func() bucket.Micros { return f.now }); err != nil {
@@ -55,6 +59,13 @@ func (f *foreseen) run(d time.Duration) {
 	f.Helper()
 	for end := f.now.Add(d); f.now < end; f.now = f.now.Add(time.Millisecond) {
 		f.s.levels = f.store.Levels()
+		for j, at := range f.loads {
+			if at <= f.now {
+				delete(f.loads, j)
+				f.s.LearnLead(f.load)
+				f.s.Loaded(j)
+			}
+		}
 		for j, at := range f.ends {
 			if at <= f.now {
 				delete(f.ends, j)
@@ -66,10 +77,15 @@ func (f *foreseen) run(d time.Duration) {
 		}
 		for {
 			fx := f.s.Step(f.now)
+			f.made += len(fx.Load)
 			for _, j := range fx.Load {
 				j.Policy, j.Costs = f.s.policy, make([]int64, len(f.s.rules.Shared))
 				for i := range j.Costs {
 					j.Costs[i] = 1
+				}
+				if f.load > 0 {
+					f.loads[j] = f.now.Add(f.load)
+					continue
 				}
 				f.s.Loaded(j)
 			}

@@ -9,42 +9,46 @@ import (
 // KeyQueue is one key's unfinished jobs, in the order they were accepted. A key without jobs has none, unless there is something to be
 // remembered of it. Its exported fields are read and set by whoever owns the schedule, under the schedule's lock.
 type KeyQueue struct {
-	Key                            string
-	Partition                      *Partition
-	Limits                         *bucket.KeyLimits
-	first                          uint64   // the oldest waiting sequence, 0 for none: most keys wait with one job
-	more                           []uint64 // the waiting sequences behind it
-	early                          *early   // those that asked not to be called before a time; nil for none
-	Jobs                           []*Job   // jobs that left the waiting ones, by their places
-	due                            bucket.Micros
-	TAT                            bucket.Micros // after the last grant this process knows of, by our clock
-	floor                          bucket.Micros // what the ledger knows of TAT, by the store's clock
-	held                           bucket.Micros // no call before
-	why                            string        // of the hold
-	binds                          string        // the limit that binds, as the store said last
-	slipped                        bucket.Micros // the pace to go on from, when a call left late; 0 if none did
-	tenant                         *tenant
-	virtualTime, lastService, lent serviceTime // what its calls have taken, what one took last, and what it has been lent for the next
-	inTurn, queued, blocked        bool
-	called                         bool          // up: it has the turn at the shared limits
-	lapses                         bool          // it waits for room to end jobs whose deadlines have passed
-	costly                         bool          // a shared limit refused it because of its cost: it is asked for alone
-	paused                         bool          // by an operator
-	kept                           bool          // without jobs, for what it remembers
-	Met, Unread                    bool          // of a partition that is read: it was seen; jobs of it must be read before it is called
-	cancels                        int           // of its jobs, those cancelled and not let go of yet
-	askAt                          bucket.Micros // the store said not to ask before
-	passed                         bool          // what is being asked for is stale: a slot was given back meanwhile, or a call left late
-	cold                           bool          // the store must be told TAT: it may have forgotten
-	pushes                         int16         // pushbacks in a row
-	LookedUp                       bool          // the ledger has been asked for its pace
-	Unsure                         bool          // a call may have been running when the worker died, and nobody knows at what pace
-	Orphaned                       int32         // calls of the owner before that may still run: see Partition.Leftover
-	place                          int32         // in the timers
-	holdups                        holdups       // what kept it from being called lately
-	arrived                        uint64        // jobs that came since it began, those that stood in a partition when it was read apart
-	Noted                          bucket.Micros // TAT after the calls that were running then, as far as that is known
-	governor                       *governor     // nil until a hold of its own, or pushback
+	Key                      string
+	Partition                *Partition
+	Limits                   *bucket.KeyLimits
+	first                    uint64   // the oldest waiting sequence, 0 for none: most keys wait with one job
+	more                     []uint64 // the waiting sequences behind it
+	early                    *early   // those that asked not to be called before a time; nil for none
+	Jobs                     []*Job   // jobs that left the waiting ones, by their places
+	due                      bucket.Micros
+	TAT                      bucket.Micros // after the last grant this process knows of, by our clock
+	floor                    bucket.Micros // what the ledger knows of TAT, by the store's clock
+	held                     bucket.Micros // no call before
+	why                      string        // of the hold
+	binds                    string        // the limit that binds, as the store said last
+	slipped                  bucket.Micros // the pace to go on from, when a call left late; 0 if none did
+	tenant                   *tenant
+	virtualTime, lastService serviceTime    // what its calls have taken, and what one took last
+	lent                     [2]serviceTime // what it has been lent in each line for the next
+	came                     uint64         // when it began to wait for the call that it has had no slot for; 0: it does not wait
+	line                     line           // in which it waits where it is blocked
+	inTurn, queued, blocked  bool
+	called                   bool          // up: it has the turn at the shared limits
+	invited                  bool          // it has the turn to make a job ready for them
+	lapses                   bool          // it waits for room to end jobs whose deadlines have passed
+	costly                   bool          // a shared limit refused it because of its cost: it is asked for alone
+	paused                   bool          // by an operator
+	kept                     bool          // without jobs, for what it remembers
+	Met, Unread              bool          // of a partition that is read: it was seen; jobs of it must be read before it is called
+	cancels                  int           // of its jobs, those cancelled and not let go of yet
+	askAt                    bucket.Micros // the store said not to ask before
+	passed                   bool          // what is being asked for is stale: a slot was given back meanwhile, or a call left late
+	cold                     bool          // the store must be told TAT: it may have forgotten
+	pushes                   int16         // pushbacks in a row
+	LookedUp                 bool          // the ledger has been asked for its pace
+	Unsure                   bool          // a call may have been running when the worker died, and nobody knows at what pace
+	Orphaned                 int32         // calls of the owner before that may still run: see Partition.Leftover
+	place                    int32         // in the timers
+	holdups                  holdups       // what kept it from being called lately
+	arrived                  uint64        // jobs that came since it began, those that stood in a partition when it was read apart
+	Noted                    bucket.Micros // TAT after the calls that were running then, as far as that is known
+	governor                 *governor     // nil until a hold of its own, or pushback
 }
 
 // Phase is how far a job has come. It only grows, except that a forfeited grant and a retry lead back.

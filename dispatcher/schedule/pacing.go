@@ -62,7 +62,7 @@ func (s *Schedule) mayAsk(q *KeyQueue, now bucket.Micros, fx *Effects) (again bu
 		s.until, s.by = max(s.until, at), slowed
 	}
 	if s.until > now || len(fx.Asks) > 0 {
-		s.blocked.push(q)
+		s.block(q)
 		return Never, false
 	}
 	return 0, true

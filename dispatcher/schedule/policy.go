@@ -60,7 +60,7 @@ func (s *Schedule) Rebind(q *KeyQueue, now bucket.Micros) {
 	}
 	q.Limits = s.LimitsOf(q.Key)
 	if q.tenant == nil || s.tenants[q.tenant.name] != q.tenant {
-		q.blocked, q.queued, q.costly, q.virtualTime, q.lastService, q.lent = false, false, false, 0, 0, 0
+		q.blocked, q.queued, q.costly, q.virtualTime, q.lastService, q.lent, q.came = false, false, false, 0, 0, [2]serviceTime{}, 0
 		s.tenants.join(q, s.rules.Tenant(q.Key))
 	}
 	full := now.Add(s.DrainTime(q.Limits))

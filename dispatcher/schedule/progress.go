@@ -49,7 +49,7 @@ func (s *Schedule) Ended(j *Job) {
 
 // PermitFreed reports that the store may have an in-flight permit again.
 func (s *Schedule) PermitFreed() {
-	if s.blocked.size > 0 && s.byInFlight() {
+	if s.blocked.size+s.unprepared.size > 0 && s.byInFlight() {
 		s.until = 0
 	}
 }

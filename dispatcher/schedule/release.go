@@ -48,15 +48,18 @@ func (s *Schedule) Forget(q *KeyQueue) {
 	delete(s.heldKeys, q)
 	if s.byKey[q.Key] == q {
 		delete(s.byKey, q.Key)
-		s.blocked.lend(q, 0)
+		s.lendNothing(q)
 		s.tenants.leave(q)
 		s.countKept(q)
-		q.tenant = &tenant{place: notWaiting} // its own: what of it is still on its way takes nobody's turn
+		q.tenant = &tenant{} // its own: what of it is still on its way takes nobody's turn
 	}
 }
 
 // ForgetWaiting takes the queues of a partition that is not this process's any more out of those that wait for a turn.
-func (s *Schedule) ForgetWaiting(p *Partition) { s.blocked.forget(p) }
+func (s *Schedule) ForgetWaiting(p *Partition) {
+	s.blocked.forget(p)
+	s.unprepared.forget(p)
+}
 
 // Unstart takes a call back that was due and has not started: its slot goes back, and its job is ready again.
 func (s *Schedule) Unstart(j *Job) bucket.Use {

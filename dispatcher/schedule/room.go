@@ -51,12 +51,13 @@ func (s *Schedule) unblock(now bucket.Micros) {
 // Behind a long call it would take room from other keys, and be one that nobody knows about if the worker died.
 const shortCall = 100 * time.Millisecond
 
-// ahead counts what of a queue stands before the next job to be made ready.
-func (s *Schedule) ahead(q *KeyQueue) int64 {
-	if s.callTime <= shortCall {
-		return int64(q.count(granted))
+// ahead counts what of a queue stands before the next job to be made ready: running calls too, where they are long.
+func (s *Schedule) ahead(q *KeyQueue, now bucket.Micros) int64 {
+	n := q.count(granted)
+	if s.callTime > shortCall || q.newest().Add(LongWait) <= now {
+		n += q.count(calling)
 	}
-	return int64(q.count(granted, calling))
+	return int64(n)
 }
 
 // LearnCall follows how long calls take.

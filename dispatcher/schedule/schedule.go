@@ -36,7 +36,9 @@ type Schedule struct {
 	active       []*KeyQueue // queues with something to do now
 	lapses       lapses
 	awaitingRoom roundRobin    // queues that wait for room to make a job ready
-	blocked      fairQueue     // queues that wait for a shared limit or for a call to end
+	blocked      fairQueue     // queues with a ready job that wait for a shared limit or for a call to end
+	unprepared   fairQueue     // queues that wait for their turn to make a job ready for a shared limit
+	narrow       narrowness    // how many jobs are made ready for it
 	until        bucket.Micros // when the shared limit is to be asked again
 	by           string        // its name
 	scarce       bucket.Micros // when one refused something last; 0: never
@@ -181,6 +183,7 @@ func (s *Schedule) Step(now bucket.Micros) Effects {
 		fx.Resumed = append(fx.Resumed, nil)
 	}
 	s.unblock(now)
+	s.invite(now)
 	for s.lapses.goOn() {
 		s.advance(s.lapses.next(), now, &fx)
 	}
@@ -225,9 +228,10 @@ func (s *Schedule) advance(q *KeyQueue, now bucket.Micros, fx *Effects) {
 				due = min(due, hold.Add(-s.pace.PrepareLead))
 			}
 		case q.blocked:
+			s.unslot(q, now, fx)
 		case s.until > now.Add(LongWait) && !q.costly, s.store.failures > 0 && s.until > now:
 			s.withdrawReady(q, s.until, now, fx)
-			s.blocked.push(q) // nothing is made ready for a slot that is far
+			s.block(q) // nothing is made ready for a slot that is far
 		default:
 			due = min(due, s.stage(q, now, fx), s.ask(q, now, fx))
 		}
@@ -237,13 +241,19 @@ func (s *Schedule) advance(q *KeyQueue, now bucket.Micros, fx *Effects) {
 		q.called = false
 		s.blocked.lend(q, 0) // it had nothing to ask for
 	}
+	if q.invited = false; q.lent[roomLine] != 0 && q.count(staging, ready, asking) == 0 {
+		s.unprepared.lend(q, 0) // it had nothing to make ready, or what it had was let go of
+	}
+	if !q.blocked && q.count(staging, ready, asking) == 0 {
+		q.came = 0
+	}
 	if q.Empty() {
 		due = min(due, s.memory(q, now))
 	}
 	s.notice(q, now)
 	s.timers.set(q, due)
 	if due == Never && q.Empty() && !q.inTurn && !q.queued && !q.lapses && !q.blocked && s.byKey[q.Key] == q {
-		s.blocked.lend(q, 0)
+		s.lendNothing(q)
 		s.tenants.leave(q)
 		delete(s.byKey, q.Key) // a queue that is still listed somewhere must stay the key's only one
 	}
@@ -285,12 +295,18 @@ func (s *Schedule) stage(q *KeyQueue, now bucket.Micros, fx *Effects) (again buc
 		if j == nil && at == Never {
 			return Never
 		}
-		at = max(at, q.earliest(), bucket.Forecast(*q.Limits, interval, q.TAT, now, int(ungranted)+1))
+		at = max(at, q.earliest(), q.crowded(), bucket.Forecast(*q.Limits, interval, q.TAT, now, int(ungranted)+1))
 		if at > now.Add(s.pace.PrepareLead) {
 			return at.Add(-s.pace.PrepareLead)
 		}
-		if ungranted+s.ahead(q) >= q.atOnce() {
+		if ungranted+s.ahead(q, now) >= q.atOnce() {
 			return Never // a call of this queue that ends will touch it
+		}
+		if !s.invites(q, ungranted, now) {
+			if ungranted == 0 {
+				s.block(q)
+			}
+			return Never
 		}
 		if !s.room() {
 			s.awaitingRoom.push(q)
@@ -360,6 +376,9 @@ func (s *Schedule) Next(now bucket.Micros) bucket.Micros {
 	}
 	if s.blocked.size > 0 && !s.full() && s.store.rounds == 0 {
 		next = min(next, s.until)
+	}
+	if s.unprepared.size > 0 && s.staged < s.width(now) {
+		next = min(next, s.inviteAt())
 	}
 	return next
 }

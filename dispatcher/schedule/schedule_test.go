@@ -183,8 +183,8 @@ func TestPartGoesWhileRulesChange(t *testing.T) {
 	d.until = d.now.Add(time.Hour)
 	d.add("a.1", "b.1", "c.1", "c.2", "d.1")
 	d.turn()
-	if d.blocked.size != 5 {
-		t.Fatalf("%d of 5 queues wait", d.blocked.size)
+	if d.unprepared.size != 5 {
+		t.Fatalf("%d of 5 queues wait", d.unprepared.size)
 	}
 	kept := d.byKey["a.1"]
 	next := *d.policy

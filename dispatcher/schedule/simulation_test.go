@@ -384,7 +384,7 @@ func (m *simulation) check() {
 			m.t.Fatalf("limit %s: %s", l.Name, v)
 		}
 	}
-	if n := len(m.s.byKey) + len(m.s.tenants) + m.s.blocked.size + m.s.awaitingRoom.size + m.s.unfinished + m.s.early + m.s.kept + m.s.staged + m.s.calls; n != 0 {
+	if n := len(m.s.byKey) + len(m.s.tenants) + m.s.blocked.size + m.s.unprepared.size + m.s.awaitingRoom.size + m.s.unfinished + m.s.early + m.s.kept + m.s.staged + m.s.calls; n != 0 {
 		m.t.Fatalf("something is left of finished jobs: %d queues, %d blocked, %d queued, %d jobs, %d kept queues, %d staged, %d calls",
 			len(m.s.byKey), m.s.blocked.size, m.s.awaitingRoom.size, m.s.unfinished, m.s.kept, m.s.staged, m.s.calls)
 	}
