@@ -52,7 +52,7 @@ func (s *Store) Levels(ctx context.Context) ([]bucket.Level, error) {
 		default:
 			level.Start, level.End = quota.Period(now)
 			level.Count = s.rules.Capacity(l)
-			if number(i, 1) == int64(level.Start) && number(i, 2) == int64(level.End) {
+			if number(i, 1) == int64(level.Start) || number(i, 2) > int64(now) { // longer than the calendar's after TIME was set back
 				level.Used = number(i, 0)
 			}
 		}
@@ -61,13 +61,14 @@ func (s *Store) Levels(ctx context.Context) ([]bucket.Level, error) {
 	return levels, nil
 }
 
-// Ahead is how far the clock of Redis is ahead of ours, and by how much that may be wrong: half the way there and back.
+// Ahead is how far the clock of Redis is ahead of ours, as it goes on from when the Store was made, and by how much that may be wrong: half
+// the way there and back. That our clock is set changes nothing.
 func (s *Store) Ahead(ctx context.Context) (ahead, wrong time.Duration, err error) {
-	sent := time.Now()
+	sent := time.Since(s.made)
 	theirs, err := s.client.Time(ctx).Result()
 	if err != nil {
 		return 0, 0, fmt.Errorf("ask redis for the time: %w", err)
 	}
-	half := time.Since(sent) / 2
-	return theirs.Sub(sent.Add(half)), half, nil
+	half := (time.Since(s.made) - sent) / 2
+	return theirs.Sub(s.made.Add(sent + half)), half, nil
 }

@@ -75,7 +75,7 @@ func (s *Store) limitLocked(r *request, l *bucket.Limit) {
 			kind, per = "f", int64(end-start)
 			sign = fmt.Sprint("fixed/", per)
 		case bucket.Calendar:
-			kind, bounds = "q", s.bounds(*quota)
+			kind, bounds, per = "q", s.bounds(*quota), int64(quota.Length()/time.Microsecond)
 			sign = fmt.Sprint(quota.Unit, "/", quota.Zone)
 		}
 	}
@@ -161,7 +161,8 @@ func (s *Store) useLocked(r *request, u *bucket.Use) {
 // reader reads the script's answer.
 type reader struct {
 	fields []any
-	now    bucket.Micros // the server's time
+	now    bucket.Micros // the clock of the slots
+	behind bucket.Micros // by how much the server's time, which calendars go by, is behind it
 	err    error
 }
 

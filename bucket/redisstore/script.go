@@ -19,8 +19,12 @@ import "github.com/redis/go-redis/v9"
 //	                      may be refunded (m), the asks of the state that it knows of (rn) and whether it only watched (y)
 //	i  calls in flight    burst is how many there may be; they are counted by the open grants of KEYS[2]
 //	s  a sliding quota    per is its length, grain that of an entry of its log (KEYS), sum the units in the log (sum)
-//	f  a fixed quota      per is the length of its periods; s and e the period, u the units used in it (s, e, u)
-//	q  a calendar's       bounds are where periods begin, since Redis knows no time zones; s, e and u as in f
+//	f  a fixed quota      per is the length of its periods; s and e the period, u the units used in it (s, e, u), final its latest
+//	                      slot (z), others the periods that were counted beside it (o): bucket/turnback.go
+//	q  a calendar's       bounds are where periods begin, since Redis knows no time zones, and per the least length; the rest as in f
+//
+// The state keeps periods by TIME, and all other times by clock, which goes on where TIME is set back: behind is by how much TIME is
+// behind it.
 //
 // A budget is a quota of its window. guard is how far calls keep away from both ends of a period, and sign names how periods are
 // laid (d): where it changes, the count goes on in the period that now holds. k says whether a quota was counted in a log or in
@@ -35,7 +39,7 @@ var script = redis.NewScript(luaCore + luaMeters + luaReserve + luaSettle + luaM
 
 const luaCore = `
 local MAX, WANT = 9007199254740991, 64
-local KEEP = {MARKS = 16, ENTRIES = 1024, RECENT = 64}
+local KEEP = {MARKS = 16, ENTRIES = 1024, RECENT = 64, PERIODS = 4, EARLY = 10000000}
 local pos, sums = 0, false
 local function str() pos = pos + 1 return ARGV[pos] end
 local function num() pos = pos + 1 return tonumber(ARGV[pos]) end
@@ -117,7 +121,13 @@ local now = time[1] * 1000000 + time[2]
 if injected ~= '' then now = tonumber(injected) end
 local flat = redis.call('HGETALL', KEYS[1])
 for i = 1, #flat, 2 do st[flat[i]] = flat[i + 1] end
-now = max(now, load('clock'))
+-- Where TIME was set back, slots go by a clock that goes on, until TIME has caught up with it: no bucket, log or permit waits for
+-- that. Calendars go by TIME. A little step back is waited for.
+if now < load('clock') then
+  behind = load('behind')
+  if now + behind + KEEP.EARLY < load('clock') then behind = load('clock') - now end
+  now = max(now + behind, load('clock'))
+end
 
 -- A state that is missing, of an earlier epoch than the caller knows, or of the same with fewer asks counted than the
 -- caller has seen, was lost: what is not known counts as used up. A later epoch is a loss that somebody else has noticed.
@@ -137,7 +147,7 @@ if lost then
   save('cold', st.cold) save('coldserial', st.coldserial)
   st.arrived = dec(max(load('arrived'), now + far + jitter))
 end
-st.clock = dec(now)
+st.clock, st.behind = dec(now), dec(behind)
 -- keys go by other rates from now on: turning in carry.go
 if st.paces ~= paces then
   if st.paces and load('arrived') > 0 then
@@ -147,7 +157,7 @@ if st.paces ~= paces then
   end
   st.paces, st.memory, st.jitter = paces, dec(memory), dec(jitter)
 end
-if load_limits(now) == 'stale' then return {'stale', dec(now)} end
+if load_limits(now) == 'stale' then return {'stale', dec(now - behind)} end
 -- A quota that did not see the last ask was not in the rules then. One of a version that did not note it did, if it is there at all.
 local function missed(l)
   if not sums or not existed or l.kind == 'r' or l.kind == 'i' then return false end
@@ -169,7 +179,8 @@ for _, l in ipairs(L) do
       M.s.take(l, now + far, max(0, l.cap - l.sum))
     elseif l.kind ~= 'i' then
       local s, e = period(l, now + far)
-      l.s, l.e, l.u = s or l.bounds[3], e or l.bounds[4], l.cap
+      begin(l, s or l.bounds[3], e or l.bounds[4])
+      l.u, l.final = l.cap, now + far
     end
   end
 end
@@ -177,7 +188,7 @@ if n_limits > 0 then
   redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', dec(now))
   open = redis.call('ZCARD', KEYS[2])
 end
-local out = {'ok', st.epoch, '', dec(now)}
+local out = {'ok', st.epoch, '', dec(now), st.behind}
 if mode == 'reserve' then
   reserve(now, lease, far, memory, jitter, out)
 elseif mode == 'settle' then
@@ -186,7 +197,7 @@ else
   seed(now)
 end
 out[3] = st.asked
-save('asked', st.asked) save('clock', st.clock)
+save('asked', st.asked) save('clock', st.clock) save('behind', st.behind)
 for _, f in ipairs({'paces', 'memory', 'jitter', 'known', 'first', 'latest', 'arrived'}) do
   if st[f] then save(f, st[f]) end
 end

@@ -52,14 +52,67 @@ function M.r.correct(l, now, at, cost, actual, serial)
 end
 
 -- quota: calendar periods come as bounds from the caller, fixed ones are computed
-local function period(l, at)
+local behind = 0 -- by how much the calendar is behind the clock that slots go by
+local function calendar(l, at)
   if l.kind == 'f' then
-    local s = at - at % l.per
+    local s = at - (at - behind) % l.per
     return s, s + l.per
   end
   for i = 1, #l.bounds - 1 do
     if at >= l.bounds[i] and at < l.bounds[i + 1] then return l.bounds[i], l.bounds[i + 1] end
   end
+end
+local function period(l, at)
+  if l.s <= at and at < l.e then return l.s, l.e end
+  return calendar(l, at)
+end
+-- turnback.go: others are {s, e, used, last}, rising
+local function used_in(l, s)
+  if s == l.s then return l.u end
+  for _, o in ipairs(l.others) do
+    if o[1] == s then return o[3] end
+  end
+  return 0
+end
+local function take_later(l, units)
+  for _, o in ipairs(l.others) do
+    if o[1] > l.s then o[3] = min(MAX, o[3] + units) end
+  end
+end
+local function forget(l, s)
+  local kept, used, last = {}, 0, 0
+  for _, o in ipairs(l.others) do
+    if o[1] == s then used, last = o[3], o[4] else kept[#kept + 1] = o end
+  end
+  l.others = kept
+  return used, last
+end
+local function remember(l)
+  if l.e == 0 then return end
+  forget(l, l.s)
+  table.insert(l.others, {l.s, l.e, l.u, l.final})
+  table.sort(l.others, function(a, b) return a[1] < b[1] end)
+  if #l.others > KEEP.PERIODS then table.remove(l.others, 1) end
+end
+local function begin(l, s, e)
+  remember(l)
+  local used, last = forget(l, s)
+  l.s, l.e, l.u, l.final = s, e, used, last
+end
+local function turn_back(l, now)
+  if l.s <= now + KEEP.EARLY then return end
+  local used, last = l.u, l.final
+  local s, e = calendar(l, now)
+  for _, o in ipairs(l.others) do
+    if o[1] == s or o[4] + l.per > now then used, last = used + o[3], max(last, o[4]) end
+  end
+  remember(l)
+  forget(l, s)
+  e = max(e, now + l.per)
+  for _, o in ipairs(l.others) do
+    if o[1] > s then e = min(e, o[1]) end
+  end
+  l.s, l.e, l.u, l.final = s, e, min(MAX, used), last
 end
 M.q = {}
 function M.q.earliest(l, at, cost)
@@ -68,25 +121,24 @@ function M.q.earliest(l, at, cost)
     local s, e = period(l, at)
     if not s then return at end -- beyond the bounds, and so beyond reach
     at = max(at, s + l.guard)
-    if at < e - l.guard and not (s == l.s and e == l.e and l.u + cost > l.cap) then return at end
+    if at < e - l.guard and used_in(l, s) + cost <= l.cap then return at end
     at = e
   end
 end
 function M.q.take(l, at, cost)
   local s, e = period(l, at)
-  if s ~= l.s or e ~= l.e then l.s, l.e, l.u = s, e, 0 end
-  l.u = l.u + cost
+  if s ~= l.s or e ~= l.e then begin(l, s, e) end
+  l.u, l.final = l.u + cost, max(l.final, at)
+  take_later(l, cost)
 end
 function M.q.give_back(l, at, cost)
   if l.s <= at and at < l.e then l.u = max(0, l.u - cost) end
 end
 function M.q.correct(l, now, at, cost, actual)
   if actual < cost then return M.q.give_back(l, at, cost - actual) end
-  if now >= l.e then
-    l.s, l.e = period(l, now)
-    l.u = 0
-  end
-  l.u = min(MAX, l.u + actual - cost)
+  if now >= l.e then begin(l, period(l, now)) end
+  l.u, l.final = min(MAX, l.u + actual - cost), max(l.final, now)
+  take_later(l, actual - cost)
 end
 M.f = M.q
 

@@ -9,12 +9,11 @@ local function reconcile(l, now)
   local form = l.kind == 's' and 's' or 'q'
   if st[f .. 'k'] == form then return end
   save(f .. 'k', form)
-  local from, till, used = load(f .. 's'), load(f .. 'e'), load(f .. 'u')
+  local from, till, used = load(f .. 's') + behind, load(f .. 'e') + behind, load(f .. 'u')
   if form == 'q' then
-    if l.e <= now then l.s, l.e, l.u = 0, 0, 0 end
     local s, e = period(l, max(now, l.s))
     if not s then return end
-    if s ~= l.s or e ~= l.e then l.s, l.e, l.u = s, e, 0 end
+    if s ~= l.s or e ~= l.e then begin(l, s, e) end
     from = s
   end
   local logged = 0
@@ -58,8 +57,15 @@ local function load_limits(now)
     elseif l.kind == 's' then
       l.sum = load(f .. 'sum')
     elseif l.kind ~= 'i' then
-      l.s, l.e, l.u = load(f .. 's'), load(f .. 'e'), load(f .. 'u')
+      l.s, l.e, l.u, l.final, l.others = load(f .. 's'), load(f .. 'e'), load(f .. 'u'), load(f .. 'z'), {}
       l.same = st[f .. 'd'] == l.sign
+      if l.e > 0 then l.s, l.e = l.s + behind, l.e + behind end
+      if l.same then
+        for a, b, c, d in string.gmatch(st[f .. 'o'] or '', '(%d+):(%d+):(%d+):(%d+)') do
+          l.others[#l.others + 1] = {tonumber(a) + behind, tonumber(b) + behind, tonumber(c), tonumber(d)}
+        end
+      end
+      for i = 1, #l.bounds do l.bounds[i] = l.bounds[i] + behind end
       if l.kind == 'q' and (now < l.bounds[1] or now >= l.bounds[3]) then return 'stale' end
     end
     l.held = load(f .. 'h')
@@ -69,9 +75,10 @@ local function load_limits(now)
     if l.kind == 's' then
       M.s.advance(l, now)
     elseif (l.kind == 'q' or l.kind == 'f') and l.e > 0 and not l.same then
-      local s, e = period(l, max(now, l.s))
-      if l.e > s then l.s, l.e = s, e end
+      local s, e = calendar(l, max(now, l.s))
+      if s and l.e > s then l.s, l.e = s, e end
     end
+    if l.kind == 'q' or l.kind == 'f' then turn_back(l, now) end
     if l.kind == 's' or l.kind == 'q' or l.kind == 'f' then reconcile(l, now) end
   end
   return 'ready'
@@ -91,7 +98,10 @@ local function save_limits()
     elseif l.kind == 's' then
       save(f .. 'sum', dec(l.sum))
     elseif l.kind ~= 'i' then
-      save(f .. 's', dec(l.s)) save(f .. 'e', dec(l.e)) save(f .. 'u', dec(l.u)) save(f .. 'd', l.sign)
+      local shift, others = l.e > 0 and behind or 0, {}
+      for i, o in ipairs(l.others) do others[i] = dec(o[1] - behind) .. ':' .. dec(o[2] - behind) .. ':' .. dec(o[3]) .. ':' .. dec(o[4]) end
+      save(f .. 's', dec(l.s - shift)) save(f .. 'e', dec(l.e - shift)) save(f .. 'u', dec(l.u)) save(f .. 'd', l.sign)
+      save(f .. 'z', dec(l.final)) save(f .. 'o', table.concat(others, ','))
     end
     if l.shadow then save(f .. 'h', dec(l.held)) end
   end

@@ -9,7 +9,9 @@
 //
 // # Time
 //
-// Redis TIME inside the script is the only clock; it is held in the state and never goes back. No replica's clock
+// Redis TIME inside the script is the only clock. Slots go by a clock of the state that never goes back: where TIME was set back, or
+// a failover came to a machine whose clock is behind, it goes on from where it was, and what was counted counts as of then. Calendars
+// follow TIME in both directions, and no period is given out twice, as in bucket/turnback.go. No replica's clock
 // decides anything, except which calendar periods are offered: if Redis finds itself outside them it says so, and they
 // are offered again by its own time.
 //
@@ -66,7 +68,8 @@ type Options struct {
 type Store struct {
 	client  redis.UniversalClient
 	prefix  string
-	sums    bool                 // Options.Sums
+	sums    bool // Options.Sums
+	made    time.Time
 	now     func() bucket.Micros // only in tests: the time instead of Redis TIME
 	horizon atomic.Int64         // the farthest that any replica asks ahead, in microseconds
 	offset  atomic.Int64         // how far Redis is ahead of us, in microseconds, when the offered periods were off
@@ -99,7 +102,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	if o.Horizon <= 0 {
 		o.Horizon = time.Second
 	}
-	s := &Store{client: o.Client, prefix: "{weir:" + o.API + "}:", rules: o.Rules, epoch: o.Epoch, seen: o.Asked, sums: o.Sums}
+	s := &Store{client: o.Client, prefix: "{weir:" + o.API + "}:", rules: o.Rules, epoch: o.Epoch, seen: o.Asked, sums: o.Sums, made: time.Now()}
 	s.horizon.Store(int64(o.Horizon / time.Microsecond))
 	return s, nil
 }
@@ -203,7 +206,7 @@ func (s *Store) run(ctx context.Context, build func() *request) (*reader, error)
 		r := &reader{fields: fields}
 		if r.str() == "ok" {
 			epoch, asked := r.str(), r.num()
-			r.now = bucket.Micros(r.num())
+			r.now, r.behind = bucket.Micros(r.num()), bucket.Micros(r.num())
 			if r.err == nil {
 				s.learn(epoch, asked)
 			}
@@ -257,7 +260,7 @@ func (s *Store) Touch(ctx context.Context) (bucket.Micros, error) {
 	if err != nil {
 		return 0, fmt.Errorf("reach the limits in redis: %w", err)
 	}
-	return r.now, nil
+	return r.now - r.behind, nil
 }
 
 // ShadowHolds tells for every shadow limit how many calls it would have held so far, over all replicas; nil when Redis

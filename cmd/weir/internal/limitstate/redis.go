@@ -123,14 +123,26 @@ func (s *sharedLimits) levels(ctx context.Context) ([]bucket.Level, error) {
 	if err != nil {
 		return nil, err
 	}
-	if jump := s.clock.look(ahead, wrong); jump != 0 {
-		s.redis.jumps.Inc()
-		s.log.Warn("the clock of Redis has jumped: after a jump ahead calendar quotas begin early, after one back calls hold until it has caught up; look after its time synchronisation",
-			"jump", jump.Round(time.Millisecond), "ahead", ahead.Round(time.Millisecond))
-	}
 	levels, err := store.Levels(ctx)
 	if slices.ContainsFunc(levels, func(l bucket.Level) bool { return l.Unknown }) {
 		s.suspect() // another replica's rules may have missed it
 	}
+	if err == nil { // the limits go by the clock as it is now
+		s.look(ahead, wrong)
+	}
 	return levels, err
+}
+
+// look tells a jump of the clock of Redis.
+func (s *sharedLimits) look(ahead, wrong time.Duration) {
+	jump := s.clock.look(ahead, wrong)
+	if jump == 0 {
+		return
+	}
+	s.redis.jumps.Inc()
+	s.log.Warn("the clock of Redis has jumped; look after its time synchronisation", "jump", jump.Round(time.Millisecond),
+		"ahead", ahead.Round(time.Millisecond), "effect", "quotas and budgets follow it with their count; what other limits had counted before a step back counts as of now")
+	if jump.Abs() > clockNoise {
+		s.moved(jump)
+	}
 }

@@ -1,9 +1,28 @@
 package limitstate
 
 import (
+	"log/slog"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
+
+// TestClockOfRedisIsTold: a step of the clock of Redis is told as that of the own one is, and noise is not.
+func TestClockOfRedisIsTold(t *testing.T) {
+	var told []time.Duration
+	s := &sharedLimits{
+		redis: &Redis{jumps: prometheus.NewCounter(prometheus.CounterOpts{Name: "jumps"})}, log: slog.New(slog.DiscardHandler),
+		moved: func(by time.Duration) { told = append(told, by) },
+	}
+	for _, ahead := range []time.Duration{time.Second, -time.Hour, -time.Hour + 900*time.Millisecond, -time.Hour + time.Second, 0} {
+		s.look(ahead, 0)
+	}
+	if want := []time.Duration{-time.Hour - time.Second, time.Hour - time.Second}; !slices.Equal(told, want) {
+		t.Errorf("told %s, want %s", told, want)
+	}
+}
 
 // TestClockWatch: a jump is one that the way there and back does not explain.
 func TestClockWatch(t *testing.T) {
