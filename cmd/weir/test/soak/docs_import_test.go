@@ -13,7 +13,7 @@ import (
 // TestDocsImportOfTheClient: a module of somebody else's builds with weir's client package as the documents say, from the module cache alone.
 func TestDocsImportOfTheClient(t *testing.T) {
 	t.Parallel()
-	root, err := filepath.Abs("../..")
+	root, err := filepath.Abs(weirtest.Repository)
 	if err != nil {
 		t.Fatal(err)
 	}
