@@ -302,10 +302,16 @@ func newWindowMeter(r Rules, q Quota, ahead Micros) meter {
 	return newQuotaMeter(r, q, ahead)
 }
 
-// owe has a rate that is new count all as used that calls up to last may have taken.
+// owe has a rate that is new count all as used that calls up to last may have taken. Calls that its own window has forgotten by now may
+// still count in the longer window of the next change, so it notes in any case that it has not seen them.
 func (l *sharedLimit) owe(now, last Micros, asked int64) {
-	if m, ok := l.meter.(*rateMeter); ok && m.clear(last) > now {
-		m.gcra, m.front, m.turned = gcra{tat: m.after(last)}, last, now
+	m, ok := l.meter.(*rateMeter)
+	if !ok || last == 0 {
+		return
+	}
+	m.gcra, m.front, m.turned = gcra{tat: last + Micros(m.interval.P/m.interval.Q)}, last, now
+	if m.clear(last) > now {
+		m.tat = m.after(last)
 		m.keepRefunds(asked)
 	}
 }

@@ -48,7 +48,10 @@ local function load_limits(now)
         -- it has not counted every call
         l.t, l.r, l.last, l.front, l.marks, l.turned = 0, 0, 0, 0, {}, 0
         local last = load('arrived')
-        if clear(l, last) > now then l.t, l.front, l.marks, l.turned = after(l, last), last, kept, now end
+        if last > 0 then -- calls that it has not seen
+          l.t, l.front, l.turned = last + (l.p - l.p % l.q) / l.q, last, now
+          if clear(l, last) > now then l.t, l.marks = after(l, last), kept end
+        end
       elseif not same(from, l) then
         local later = max(0, from.late - l.late)
         carry(l, now, l.front, from, l, sees(l, l.turned, now))

@@ -22,6 +22,7 @@ var rulesTests = []test{
 	{"a day's count goes into the hour that follows it in the rules", dayBecomesAnHour},
 	{"an hour that is over counts in its day", hourBecomesItsDay},
 	{"a rate that is changed twice remembers the last call", changedTwice},
+	{"a rate that began after its calls remembers them for a longer one", begunAfterItsCalls},
 	{"a key that a store may have forgotten is forgotten by every store", mayBeForgotten},
 	{"a window of another kind keeps the count", windowOfAnotherKind},
 	{"a period that has just ended counts in a window that slides", slidingAfterAPeriod},
@@ -178,6 +179,19 @@ func changedTwice(b *table) {
 	b.apply(only(windowedLimit("a", 2, 2, 2)))
 	b.settle()
 	b.apply(only(windowedLimit("a", 1, 60, 1)))
+	if got := b.ask(bucket.Ask{}); len(got.Grants) != 0 || got.Wait.Until < Start.Add(time.Minute) || got.Wait.Until > b.clock.now.Add(time.Minute) {
+		b.Errorf("%+v", got)
+	}
+}
+
+// begunAfterItsCalls: a rate takes the place of a quota whose calls its own window holds no more, and is then changed to one that does.
+func begunAfterItsCalls(b *table) {
+	b.lay(only(quota("a", bucket.Quota{Count: 30, Window: bucket.Sliding, Per: 2 * time.Second})))
+	b.ask(bucket.Ask{Want: 5})
+	b.clock.now = Start.Add(4 * time.Second)
+	b.apply(only(windowedLimit("a", 2, 2, 2)))
+	b.settle()
+	b.apply(only(windowedLimit("a", 5, 60, 5)))
 	if got := b.ask(bucket.Ask{}); len(got.Grants) != 0 || got.Wait.Until < Start.Add(time.Minute) || got.Wait.Until > b.clock.now.Add(time.Minute) {
 		b.Errorf("%+v", got)
 	}
