@@ -123,6 +123,7 @@ user "$ACCOUNT" mover \
   --allow-pub '$JS.API.STREAM.UPDATE.*' \
   --allow-pub '$JS.API.STREAM.CREATE.KV_weir_move' \
   --allow-pub '$JS.API.DIRECT.GET.KV_weir_move.>' \
+  --allow-pub '$JS.API.DIRECT.GET.KV_weir_config.$KV.weir_config.file' \
   --allow-pub '$KV.weir_move.>' \
   --allow-pub '$JS.API.CONSUMER.CREATE.KV_weir_config.>' \
   --allow-pub '$JS.API.CONSUMER.DELETE.KV_weir_config.*' \
@@ -191,6 +192,7 @@ give service '$JS.API.DIRECT.GET.WEIR_CALLS.>' '$JS.API.DIRECT.GET.WEIR_CALLS.>'
 give service '$JS.API.DIRECT.GET.WEIR_EVENTS.>' '$JS.API.DIRECT.GET.WEIR_EVENTS.>' Singleton
 give service '$JS.API.DIRECT.GET.KV_weir_config.>' '$JS.API.DIRECT.GET.KV_weir_config.>' Singleton
 give service '$JS.API.DIRECT.GET.KV_weir_control.$KV.weir_control.ledger' '$JS.API.DIRECT.GET.KV_weir_control.$KV.weir_control.ledger' Singleton
+give service '$JS.API.DIRECT.GET.KV_weir_control.$KV.weir_control.ledger.damage' '$JS.API.DIRECT.GET.KV_weir_control.$KV.weir_control.ledger.damage' Singleton
 give service 'weir.gate.make.WEIR_DEAD.>' '$JS.API.CONSUMER.CREATE.WEIR_DEAD.>' Singleton
 give service 'weir.gate.make.WEIR_RESULTS.>' '$JS.API.CONSUMER.CREATE.WEIR_RESULTS.>' Singleton
 give service 'weir.gate.make.WEIR_CALLS.>' '$JS.API.CONSUMER.CREATE.WEIR_CALLS.>' Singleton
@@ -239,6 +241,7 @@ user "$VIEWERS" viewer \
   --allow-pub '$JS.API.DIRECT.GET.WEIR_EVENTS.>' \
   --allow-pub '$JS.API.DIRECT.GET.KV_weir_config.>' \
   --allow-pub '$JS.API.DIRECT.GET.KV_weir_control.$KV.weir_control.ledger' \
+  --allow-pub '$JS.API.DIRECT.GET.KV_weir_control.$KV.weir_control.ledger.damage' \
   --allow-pub '$JS.API.CONSUMER.CREATE.WEIR_DEAD.>' \
   --allow-pub '$JS.API.CONSUMER.CREATE.WEIR_RESULTS.>' \
   --allow-pub '$JS.API.CONSUMER.CREATE.WEIR_CALLS.>' \

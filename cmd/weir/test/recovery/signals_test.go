@@ -67,7 +67,7 @@ func TestHangUpReloadsUnderLoad(t *testing.T) {
 		r.Proc.Signal(t, syscall.SIGHUP)
 		calls(20)
 	}
-	r.Proc.Await(t, log, "unchanged")
+	r.Proc.Await(t, log, "asks for nothing new")
 	weirtest.WriteFile(t, file, fmt.Sprintf(reloadedYAML, "nowhere", "1/fortnight"))
 	r.Proc.Signal(t, syscall.SIGHUP)
 	r.Proc.Await(t, log, "fortnight")
@@ -112,7 +112,7 @@ func TestHangUpDuringStart(t *testing.T) {
 	}
 	p.Signal(t, syscall.SIGHUP)
 	p.Await(t, log, "msg=ready")
-	p.Await(t, log, "unchanged")
+	p.Await(t, log, "asks for nothing new")
 	p.Signal(t, syscall.SIGHUP)
 	if code := p.Stop(t); code != 0 {
 		t.Errorf("it ended with %d:\n%s", code, log.String())
