@@ -183,11 +183,20 @@ func (b *browser) press(keys string) {
 	}
 }
 
-// click presses what stands there, when it can be pressed.
+// click presses what a selector names once it is there, enabled and not covered. The page looks and presses in one step: between a look and a
+// mouse that comes later the page may have been drawn anew.
 func (b *browser) click(selector string) {
 	b.t.Helper()
-	b.wait(selector, fmt.Sprintf(`document.querySelector(%s) && !document.querySelector(%[1]s).disabled`, quote(selector)))
-	b.do("click "+selector, chromedp.Click(chromedp.CSS(selector)))
+	b.wait(selector+" to press", fmt.Sprintf(`(() => {
+		const e = document.querySelector(%s);
+		if (!e || e.disabled) return false;
+		e.scrollIntoView({block: "center", behavior: "instant"});
+		const r = e.getBoundingClientRect(), top = document.elementFromPoint(r.left + r.width / 2, r.top + r.height / 2);
+		if (!top || !e.contains(top) && !top.contains(e)) return false;
+		e.focus({preventScroll: true});
+		e.click();
+		return true;
+	})()`, quote(selector)))
 }
 
 // look has a page drawn for a window of a width, in a theme.
