@@ -250,7 +250,7 @@ func (w *writer) door() {
 				"429": problem("The bucket is full, the wait would be too long, or an admission limit said no. type is the quota's, retry_after_ms says when to come back",
 					"Retry-After", "RateLimit", "RateLimit-Policy"),
 				"503": problem("Nothing was kept: try again", "Retry-After"),
-				"504": problem("Nobody knows whether the job was stored: ask for it, or send it again under its id", "Retry-After", "Location"),
+				"504": problem("The job may have been stored: ask for it, or send it again under its id", "Retry-After", "Location"),
 				"4XX": problem("The job is not taken. It is a dead letter where dead_letter_seq is told"), "5XX": problem("What went wrong in weir"),
 			},
 		}, "the job's key, percent-encoded")
@@ -259,7 +259,7 @@ func (w *writer) door() {
 		"operationId": "getJob", "summary": "Where a job is, and its result when it is done", "x-weir-role": "producer",
 		"parameters": []any{object{"name": "key", "in": "query", "description": "the job's key: then only what is of it is read", "schema": text}},
 		"responses": object{
-			"200": answered("OK", "application/json", w.schema(reflect.TypeOf(door.State{}))), "404": problem("Nobody knows the job"),
+			"200": answered("OK", "application/json", w.schema(reflect.TypeOf(door.State{}))), "404": problem("There is no such job, or it has been forgotten"),
 			"409": problem("The id stands under several keys: keys names them"), "4XX": problem("The question is wrong, or not allowed"),
 			"5XX": problem("It could not be looked up: try again", "Retry-After"),
 		},

@@ -1,4 +1,4 @@
-// Package streamwatch notices what somebody does to weir's streams by hand while weir runs, and tells it.
+// Package streamwatch notices streams that are deleted or purged by hand while weir runs, and tells operators.
 //
 // A Watch looks every few seconds. A stream that is not there twice is told by name: in the log, by an event, in `weir status` and by
 // readiness, until it is back. What the owner of a partition finds missing in a queue (dispatcher.StreamChange) is told in the same places.
