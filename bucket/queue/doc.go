@@ -57,14 +57,14 @@
 // # What was taken out by hand
 //
 // Every three seconds an owner holds what its stream says of itself against what it read and has not finished (removal.go): a purge, deleted
-// messages, and a stream that was deleted and is made again. Only owners delete, so what is missing somebody took out. The owner's memory is
-// what is left of it: which jobs wait, by key and sequence. A stream is made again to begin behind every sequence that was known, so that none
+// messages, and a stream that was deleted and is made again. Only owners delete, so a message that is missing was taken out by hand. The
+// owner's memory still has which jobs waited, by key and sequence. A stream is made again to begin behind every sequence that was known, so that none
 // is given twice: a late delete finds nothing, and a record of an earlier job is nobody else's.
 //
 // The owner's epoch may be among what is gone. Then the stream refuses every intent, and no call begins. The owner stores its epoch again
 // (Markers.Renew) on the condition that none stands, while it has the right to the partition. If it had lost that right meanwhile, one of two
-// owners' epochs is refused, and the other stands: whoever has the right stores its own over it by taking the partition over, and the stream
-// refuses the intents of the former.
+// owners' epochs is refused, and the other stands. The owner with the right then takes the partition over and stores its own epoch, and
+// the stream refuses intents of the former.
 //
 // Not seen are jobs that another process stored and that were taken out before they were read; and what was taken out while no weir ran.
 //

@@ -37,7 +37,7 @@ Without either it lists what there is.`,
 		if !cmd.HasParent() {
 			listTopics(&text)
 		}
-		_, _ = io.WriteString(out, help.Fit(text.String(), min(terminal.Width(out), widestHelp))) // as cobra: who does not read it does not miss it
+		_, _ = io.WriteString(out, help.Fit(text.String(), min(terminal.Width(out), widestHelp))) // as cobra does: a reader that has gone misses nothing
 	})
 }
 

@@ -12,7 +12,7 @@ import (
 	"weir/cmd/weir/internal/timeline"
 )
 
-// TestLongNamesAreRefused: a producer who asks for a job by names that no job can have is told so, and nothing is looked for.
+// TestLongNamesAreRefused asks for jobs by names that no job can have: the door answers 400, and looks for nothing.
 func TestLongNamesAreRefused(t *testing.T) {
 	d := New(Options{
 		Find: func(_ context.Context, api, key, job string) (*timeline.Timeline, error) {

@@ -24,7 +24,7 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, _ console.Actor) {
 func (d *Door) answerPost(w http.ResponseWriter, r *http.Request) int {
 	api, key := r.PathValue("api"), r.PathValue("key")
 	connection, now := http.NewResponseController(w), time.Now()
-	_ = connection.SetReadDeadline(now.Add(d.bodyWait)) // also of what is left of a body that nobody reads
+	_ = connection.SetReadDeadline(now.Add(d.bodyWait)) // it also bounds the rest of a body that is not read
 	_ = connection.SetWriteDeadline(now.Add(d.bodyWait + answerWait + sendWait))
 	w.Header().Set("Connection", "close") // until the body has been read: what is left of one is nobody's next request
 	if d.Intake == nil {
