@@ -24,7 +24,11 @@ func TestMetricsAndHealth(t *testing.T) {
 	if got := r.Get("/livez"); !strings.HasPrefix(got, "200") {
 		t.Errorf("/livez: %s", got)
 	}
-	metrics := r.Get("/metrics")
+	var metrics string
+	r.Eventually("the count of letters", func() bool { // a count is absent while the stream does not answer in time
+		metrics = r.Get("/metrics")
+		return strings.Contains(metrics, `weir_dead_letter_oldest_age_seconds{api="m"}`)
+	})
 	for _, series := range []string{
 		`weir_jobs_accepted_total{api="m"}`, `weir_jobs_throttled_total{api="m"}`, `weir_jobs_finished_total{api="m",outcome="done"}`,
 		`weir_calls_total{api="m",outcome="done"}`, `weir_call_duration_seconds_count{api="m"}`, `weir_queue_wait_seconds_count{api="m"}`,
