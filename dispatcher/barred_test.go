@@ -49,7 +49,7 @@ func newSettling(t *testing.T) (*apiWorker, *partition) {
 	for _, run := range []func(context.Context) error{d.calls.Run, d.opts.Letters.Run, p.markers.Run} {
 		running.Go(func() error { return run(ctx) })
 	}
-	running.Go(func() error { return p.Lease.Keep(ctx, func(*lease.Member) {}, func(lease.Renewal) {}) })
+	running.Go(func() error { return p.Lease.Keep(ctx, func(*lease.Member) {}, func() {}) })
 	t.Cleanup(func() { stop(); _ = await.Result(t, "the end of the writers", running.Wait) })
 	w := newWorker(d, APIOptions{Queue: payQueue(t, d), API: &httpcall.API{
 		Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Timeout: time.Minute, MaxResult: 1 << 10, Rule: &ingest.Rule{API: "pay"},

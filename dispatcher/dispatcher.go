@@ -106,10 +106,6 @@ type Dispatcher struct {
 	pauses  map[string]map[string]schedule.Pause // by api and key
 }
 
-// olderFor is for how long a replica of an earlier version is reckoned with after it was last seen: one that is replaced or restarted may
-// come back, and what it sent before may arrive late.
-const olderFor = time.Minute
-
 // Bounds of the records that wait to be stored; the calls running at once bound them too.
 const (
 	maxRecords     = 65536
@@ -134,7 +130,7 @@ func Open(ctx context.Context, o Options) (*Dispatcher, error) {
 	var err error
 	if o.Registry != nil {
 		d.owner = ownership.NewManager(ownership.ManagerOptions{
-			Registry: o.Registry, Instance: o.Instance, SharedBy: o.SharedBy, MayBegin: o.MayBegin, Ledger: ledger.Format, OlderFor: olderFor,
+			Registry: o.Registry, Instance: o.Instance, SharedBy: o.SharedBy, MayBegin: o.MayBegin,
 			Host: host{d}, Log: d.log,
 		})
 	}
@@ -289,17 +285,6 @@ func (d *Dispatcher) CheckShared(rules map[string]bucket.Rules) error {
 
 // Beside reports whether other replicas dispatch too, as far as this one knows.
 func (d *Dispatcher) Beside() bool { return d.owner != nil && d.owner.Beside() }
-
-// besideIsRead reports whether whoever may take a partition over knows that a record may be stored before its result (ledger.Record.Beside).
-func (d *Dispatcher) besideIsRead() bool { return d.owner == nil || d.owner.AllRead() }
-
-// Older is the instance of a replica of an earlier version because of which each result is stored before its record, "" where there is none.
-func (d *Dispatcher) Older() string {
-	if d.owner == nil {
-		return ""
-	}
-	return d.owner.Older()
-}
 
 // fail ends Run with an error.
 func (d *Dispatcher) fail(err error) {

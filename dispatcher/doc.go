@@ -12,8 +12,7 @@
 //  4. settles: the result and the ledger's record are stored, under way together; or the record, and then the letter, which can be written
 //     again from it. Last the job's message is deleted. Each happens when the one before is durable. A crash between two of these repeats
 //     what follows, and message ids keep it from being kept twice. Where somebody waits for the result the record comes after the result's
-//     reply: it says that he was told. Where a replica of an earlier version may take over, the record comes after the result: that version
-//     takes it for the result's proof (besideIsRead).
+//     reply: it says that he was told.
 //
 // What is left to do in the slot is to send. A slot that was missed is given back, or lost.
 //

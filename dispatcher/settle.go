@@ -96,8 +96,7 @@ func (w *apiWorker) logOf(j *job) *slog.Logger {
 
 // keepResult stores the result and the ledger's record, tells the one who waits for the result, and lets the job go. Both are under way
 // together, but where the record says more than that the call was made: that somebody was told, or that a call of an ended process has its
-// result; and where a replica of an earlier version might read it, which takes it for the proof of its result. A record that arrives alone
-// says so (unkept.go).
+// result. A record that arrives alone says so (unkept.go).
 func (w *apiWorker) keepResult(ctx context.Context, j *job, r httpcall.Response, out httpcall.Outcome) {
 	if fault.Planted(fault.DeleteFirst) {
 		j.part.bucket.Finish(j.Queue.Key, j.Seq)
@@ -105,7 +104,7 @@ func (w *apiWorker) keepResult(ctx context.Context, j *job, r httpcall.Response,
 	}
 	fault.Pass(fault.CallAnswered)
 	msg, c := w.result(j, r), w.record(j, r, out)
-	c.Beside = j.message.ReplyTo == "" && j.flown == nil && w.d.besideIsRead()
+	c.Beside = j.message.ReplyTo == "" && j.flown == nil
 	var record <-chan written
 	if c.Beside && fault.Told(fault.RecordFirst) {
 		record = w.storeRecordFirst(j, c)

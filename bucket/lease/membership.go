@@ -25,11 +25,6 @@ const (
 	Right        = 3 * time.Second
 	memberMargin = 2 * time.Second
 	Term         = Right + memberMargin
-
-	// formerRight is that of versions that do not tell it.
-	formerRight = 5 * time.Second
-	// LongestTerm is that of any version.
-	LongestTerm = formerRight + memberMargin
 	// renewWait is how long a renewal is waited for before it is tried again: twice, before the right has passed.
 	renewWait = MemberRenew
 )
@@ -54,23 +49,10 @@ type Member struct {
 	CutOff  []string `json:"cut_off,omitempty"`
 	Seeks   []string `json:"seeks,omitempty"`
 	Reaches []string `json:"reaches,omitempty"`
-	// Right is for how many milliseconds after it sent a renewal it starts calls; 0: of a version that does not tell. Join
-	// fills it in.
-	Right int64 `json:"right_ms,omitempty"`
-	// Ledger is the format of the ledger's records that it reads; 0: of a version that does not tell. Whoever takes a partition over goes
-	// by them.
-	Ledger int `json:"ledger,omitempty"`
 }
 
-// Lapsed reports whether a membership that was seen like this at seen and has not changed since may be ended by somebody else at
-// now. Versions have different rights: each is waited out by what it says itself.
-func (m *Member) Lapsed(seen, now time.Time) bool {
-	right := time.Duration(m.Right) * time.Millisecond
-	if m.Right <= 0 {
-		right = formerRight
-	}
-	return now.Sub(seen) >= right+memberMargin
-}
+// Lapsed reports whether another replica may end a membership at now that it first saw at seen and that has not changed since.
+func Lapsed(seen, now time.Time) bool { return now.Sub(seen) >= Term }
 
 // Membership is one process's place among those that dispatch: a lease, renewed for all its claims (claim.go) together.
 // Nobody may take one of them before the membership has ended for good. It is safe for concurrent use.
@@ -88,7 +70,6 @@ type Membership struct {
 
 // Join begins a lease. Keep renews it.
 func (r *Registry) Join(ctx context.Context, m Member) (*Membership, error) {
-	m.Right = Right.Milliseconds()
 	l := &Membership{registry: r, session: r.nameSession(nuid.Next()), member: m}
 	l.renewed.Store(new(time.Now()))
 	revision, err := r.put(ctx, memberKey(l.session), marshalMember(m), 0)
@@ -111,15 +92,9 @@ func (l *Membership) Valid() bool {
 	return !l.ended.Load() && Held(*l.renewed.Load(), time.Now()) || fault.Planted(fault.NoFence)
 }
 
-// Renewal is one that succeeded.
-type Renewal struct {
-	Revision uint64
-	Sent     time.Time // just before it was
-}
-
-// Keep renews the lease until ctx ends, with what change makes of what the others are told, and tells renewed of every renewal that
+// Keep renews the lease until ctx ends, with what change makes of what the others are told, and calls renewed after every renewal that
 // succeeded. It fails with ErrLeaseLost when the lease has been ended.
-func (l *Membership) Keep(ctx context.Context, change func(*Member), renewed func(Renewal)) error {
+func (l *Membership) Keep(ctx context.Context, change func(*Member), renewed func()) error {
 	tick := time.NewTicker(MemberRenew)
 	defer tick.Stop()
 	for {
@@ -132,15 +107,9 @@ func (l *Membership) Keep(ctx context.Context, change func(*Member), renewed fun
 		case errors.Is(err, ErrLeaseLost) && !fault.Planted(fault.NoFence):
 			return err
 		case err == nil:
-			renewed(l.last())
+			renewed()
 		} // any other error is tried again; Valid tells meanwhile
 	}
-}
-
-func (l *Membership) last() Renewal {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return Renewal{l.revision, *l.renewed.Load()}
 }
 
 // Announce changes what the others are told, and renews the lease by it.

@@ -63,10 +63,6 @@ const Done = "done"
 // PushedBack is the outcome of a call that the api answered with "not now".
 const PushedBack = "pushback"
 
-// Format is of the records that this version reads. From 1 on a record may say Beside and Unkept, which a version of format 0 does not look
-// at. Whoever has records mean something new raises it, and writes that only where all replicas read it (ownership.Manager.AllRead).
-const Format = 1
-
 // Record is one line of the ledger: one call, whatever came of it. Times are RFC 3339 with nanoseconds.
 type Record struct {
 	API    string `json:"api"`

@@ -19,8 +19,7 @@
 //     again.
 //  3. A membership is ended only by somebody who has seen the same revision for 5 s on his own clock. That revision was
 //     written after the owner sent it: by then its 3 s are over, if clocks run apart by less than a fourth, and two
-//     seconds more have passed by one that keeps time. Each membership tells its own right: that of an earlier version,
-//     which does not, is taken for 5 s and is waited out for 7 s. An earlier version waits 7 s for everybody.
+//     seconds more have passed by one that keeps time.
 //     Or by somebody who knows that the owner's process has ended (lease.Presence): then it starts no calls, and those that
 //     it made have ended.
 //  4. A partition is released only when all its calls have ended, and what came of them is stored.
@@ -31,11 +30,6 @@
 // What is left open is a process that is stopped between its last look and the write of the first byte, for two seconds or
 // more. Then the fence holds: a new owner publishes its epoch to the partition's weir.o. subject, and the stream refuses
 // intents that expect an earlier one.
-//
-// # Who reads what
-//
-// Memberships also tell which format of the ledger each replica reads, so that nothing is written which a replica of an earlier version would
-// read otherwise when it takes over (readers.go). That, too, goes by a view; how old it may be is bounded, and held by the simulation.
 //
 // The simulation found what no run had: a replica gave everything up because a new watch did not show the replica itself.
 package ownership

@@ -66,10 +66,6 @@ type ManagerOptions struct {
 	// MayBegin is asked after every lease that is begun, before anything is called by it. With an error that wraps
 	// ErrElsewhere Run ends, with another one it begins anew.
 	MayBegin func(ctx context.Context) error
-	// Ledger is the format of the ledger's records that this replica reads, and OlderFor for how long one that reads only an earlier one
-	// is reckoned with after it was last seen.
-	Ledger   int
-	OlderFor time.Duration
 	Host     Host
 	Log      *slog.Logger
 }
@@ -80,13 +76,11 @@ type ManagerOptions struct {
 type Manager struct {
 	opts  ManagerOptions
 	lease atomic.Pointer[lease.Membership] // nil while there is none
-	read  atomic.Pointer[readers]          // nil while there is no lease
 	wake  chan struct{}
 	room  chan struct{} // bounds the actions under way
 
-	mu     sync.Mutex  // guards what follows
-	o      *state      // nil while there is no lease
-	older  olderReader // the last that was seen, by whichever lease
+	mu     sync.Mutex // guards what follows
+	o      *state     // nil while there is no lease
 	queued map[lease.PartitionID]*actionQueue
 	doing  sync.WaitGroup
 }
@@ -157,7 +151,7 @@ var ErrElsewhere = errors.New("jobs are not called here any more")
 // leases: so one of the two sees the other.
 func (m *Manager) join(ctx context.Context) error {
 	membership, err := m.opts.Registry.Join(ctx, lease.Member{
-		Instance: m.opts.Instance, SharedBy: m.opts.SharedBy, Partitions: m.opts.Host.Partitions(), Ledger: m.opts.Ledger,
+		Instance: m.opts.Instance, SharedBy: m.opts.SharedBy, Partitions: m.opts.Host.Partitions(),
 	})
 	if err != nil {
 		return err
@@ -168,7 +162,6 @@ func (m *Manager) join(ctx context.Context) error {
 	m.mu.Lock()
 	m.o = newState(membership.Session(), m.opts.Instance, time.Now())
 	m.o.dispatches(m.opts.Host.Partitions())
-	m.o.ledger, m.o.olderFor, m.o.older = m.opts.Ledger, m.opts.OlderFor, m.older
 	m.mu.Unlock()
 	m.lease.Store(membership)
 	return nil
@@ -182,7 +175,7 @@ func (m *Manager) serve(soft, hard context.Context) error {
 	membership := m.lease.Load()
 	var parts sync.WaitGroup
 	parts.Go(func() {
-		if err := membership.Keep(ctx, m.contact, func(r lease.Renewal) { m.tell(func(o *state) { o.renew(r, time.Now()) }) }); err != nil {
+		if err := membership.Keep(ctx, m.contact, func() { m.tell(func(o *state) { o.renew(time.Now()) }) }); err != nil {
 			cancel(err)
 		}
 	})
@@ -199,7 +192,6 @@ func (m *Manager) serve(soft, hard context.Context) error {
 	m.doing.Wait()
 	m.mu.Lock()
 	m.o = nil
-	m.read.Store(nil)
 	m.mu.Unlock()
 	if err != nil {
 		m.opts.Host.LoseAll(membership)
@@ -225,12 +217,10 @@ func (m *Manager) plan(ctx, soft, hard context.Context, membership *lease.Member
 	tick := time.NewTicker(planEvery)
 	defer tick.Stop()
 	left := soft.Done()
-	told := ""
 	for looking := true; ; {
 		m.mu.Lock()
 		if looking {
 			m.o.lookFor(m.opts.Registry.Gone)
-			m.noteReadersLocked()
 		}
 		actions, err := m.planLocked(membership)
 		done := m.o.leaving && m.o.empty()
@@ -238,7 +228,6 @@ func (m *Manager) plan(ctx, soft, hard context.Context, membership *lease.Member
 		if err != nil {
 			return err
 		}
-		told = m.tellOlder(told)
 		for _, d := range actions {
 			m.do(ctx, hard, membership, d)
 		}
@@ -332,7 +321,6 @@ func (m *Manager) tell(change func(o *state)) {
 	m.mu.Lock()
 	if m.o != nil {
 		change(m.o)
-		m.noteReadersLocked()
 	}
 	m.mu.Unlock()
 	select {

@@ -30,11 +30,10 @@ func (o *state) see(s lease.Sighting, now time.Time) {
 	case s.Session != "":
 		o.noteAgain(s.Session)
 		o.seeMember(s, now)
-		o.view()
 	case s.Partition != nil:
 		o.seeClaim(*s.Partition, ownerClaim{s.Owner, s.Revision})
 	default:
-		o.complete, o.shown, o.targets = true, now, nil
+		o.complete, o.targets = true, nil
 		// What was not seen again is not there any more. A session of which nothing is left is expelled before anything is
 		// taken from it.
 		maps.DeleteFunc(o.members, func(session string, _ *peer) bool { return !o.seenAgain(session) })
@@ -133,7 +132,7 @@ func (o *state) expelDead(now time.Time) []action {
 		if o.steady.After(since) {
 			since = o.steady
 		}
-		if session == o.self || !m.gone && !m.Lapsed(since, now) {
+		if session == o.self || !m.gone && !lease.Lapsed(since, now) {
 			continue
 		}
 		actions = o.expel(actions, session, m.revision)

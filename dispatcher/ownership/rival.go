@@ -152,7 +152,7 @@ func AwaitNoRival(ctx context.Context, r *lease.Registry, sharedBy string, rules
 // expelLapsed ends the memberships that have been waited for, so that nobody waits for them once more.
 func (o *state) expelLapsed(ctx context.Context, r *lease.Registry) error {
 	for session, m := range o.members {
-		if !m.Lapsed(m.seen, time.Now()) {
+		if !lease.Lapsed(m.seen, time.Now()) {
 			continue
 		}
 		if _, _, err := r.Expel(ctx, session, m.revision); err != nil { // where it has not ended it lives, and Run will see
@@ -170,7 +170,7 @@ func rival(o *state, sharedBy string, rules map[string]bucket.Rules, now time.Ti
 	undecided := error(nil)
 	for _, m := range o.members {
 		switch err := conflict(sharedBy, m.Member, rules); {
-		case err == nil, m.gone, m.Lapsed(m.seen, now):
+		case err == nil, m.gone, lease.Lapsed(m.seen, now):
 		case m.heard:
 			return err
 		default:

@@ -41,13 +41,6 @@ type state struct {
 
 	renewed time.Time // this replica's last renewal
 	steady  time.Time // since when its renewals have come without a gap
-
-	ledger   int           // the format of the ledger's records that this replica reads
-	older    olderReader   // the last member that read only an earlier one
-	olderFor time.Duration // for how long it is reckoned with after that
-	shown    time.Time     // when all that stood in the registry had been seen
-	last     lease.Renewal // the last one of this replica's that it was told of
-	viewed   time.Time     // when the newest renewal of this replica's was sent that it has seen: what was there before it has seen, too
 }
 
 // ownerClaim is what the registry says of a partition: its owner's session, empty for none.
@@ -127,9 +120,7 @@ func (o *state) leave() { o.leaving, o.targets = true, nil }
 
 // renew says that this replica's lease has been renewed. Where it could not be for a while, neither could others theirs,
 // perhaps: their time begins anew.
-func (o *state) renew(r lease.Renewal, now time.Time) {
-	o.last = r
-	o.view()
+func (o *state) renew(now time.Time) {
 	if now.Sub(o.renewed) > mostGap {
 		o.steady = now
 	}
@@ -194,7 +185,6 @@ func (o *state) takers(api string, n int) (sessions, names []string) {
 		}
 		sessions, names = append(sessions, session), append(names, name)
 	}
-	knowing := true // an earlier version shares with everybody
 	if !o.leaving {
 		take(o.self, o.name, o.members[o.self]) // whether or not the watch shows it just now
 	}
@@ -204,9 +194,8 @@ func (o *state) takers(api string, n int) (sessions, names []string) {
 			continue
 		}
 		take(session, m.Instance, m)
-		knowing = knowing && m.Right > 0
 	}
-	if !knowing || len(cut) == 0 || len(cut) == len(sessions) {
+	if len(cut) == 0 || len(cut) == len(sessions) {
 		return sessions, names
 	}
 	for _, session := range cut {
@@ -271,7 +260,7 @@ func (o *state) begin(p lease.PartitionID, h *holding, mine bool) (d action, ok 
 		return d, false
 	case c.owner == "", over:
 		h.phase, h.replaced, h.former, d.do = holdClaiming, c.revision, c.owner, actionClaim
-		h.clean = c.owner == "" && c.revision > 0 // one that nobody ever claimed an earlier version may have dispatched
+		h.clean = c.owner == "" && c.revision > 0 // without a claim the registry may have lost one
 	case o.members[c.owner] == nil:
 		if actions := o.expel(nil, c.owner, 0); len(actions) > 0 {
 			return actions[0], true

@@ -10,8 +10,7 @@ import (
 )
 
 // TestSimulationOfOwnership: whatever happens to replicas, clocks and messages, no two may start calls of a partition; and
-// when it is over, all partitions are shared out, evenly. Nor does one rely for longer than its right to call on what a replica of an earlier
-// version does not read that is there.
+// when it is over, all partitions are shared out, evenly.
 func TestSimulationOfOwnership(t *testing.T) {
 	for seed := range seeds.Of(400) {
 		w := newWorld(t, seed)
@@ -48,12 +47,6 @@ func (w *world) settled(seed uint64) {
 		}
 		if sum != n {
 			w.t.Errorf("seed %d: of %d partitions of %s %d are open: %v", seed, n, api, sum, open)
-		}
-	}
-	older := slices.ContainsFunc(w.all, func(r *replica) bool { return r.outdated })
-	for _, r := range w.all {
-		if all := r.allRead(); !r.outdated && all == older {
-			w.t.Errorf("seed %d: %s thinks %v of whether all read what it does", seed, r.name, all)
 		}
 	}
 }
@@ -254,19 +247,16 @@ func TestSilentRegistry(t *testing.T) {
 	o, _ := owning(t, began)
 	other := lease.Member{Instance: "weir-1", Partitions: map[string]int{"b": 1}}
 	o.see(lease.Sighting{Session: "other", Member: &other, Revision: 300}, began)
-	term := lease.LongestTerm // it does not tell its right
-	if other.Lapsed(began, began.Add(term-lease.MemberRenew)) || !other.Lapsed(began, began.Add(term)) {
-		t.Fatal("the world is not as this test has it")
-	}
+	term := lease.Term
 	now := began.Add(2 * term)
 	wants(t, o.plan(now)) // it has not renewed for as long
 	back := now
 	for ; now.Sub(back) < term-lease.MemberRenew; now = now.Add(lease.MemberRenew) {
-		o.renew(lease.Renewal{}, now)
+		o.renew(now)
 		wants(t, o.plan(now))
 	}
 	for ; now.Sub(back) <= term; now = now.Add(lease.MemberRenew) {
-		o.renew(lease.Renewal{}, now)
+		o.renew(now)
 	}
 	wants(t, o.plan(now), actionExpel)
 }
@@ -297,21 +287,17 @@ func TestTheEndedAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-// TestLeftToOthers: a replica that has left an api to others gets none of its partitions, unless all have, or one is of a version that
-// shares with everybody.
+// TestLeftToOthers: a replica that has left an api to others gets none of its partitions, unless all have.
 func TestLeftToOthers(t *testing.T) {
 	const n = 6
 	now := time.Unix(1_700_000_000, 0)
-	share := func(former bool, cutOff ...string) (mine int) {
+	share := func(cutOff ...string) (mine int) {
 		o := newState("s0", "weir-0", now)
 		o.dispatches(map[string]int{"a": n})
 		for i, session := range []string{"s0", "s1", "s2"} {
-			m := lease.Member{Instance: "weir-" + session[1:], Partitions: map[string]int{"a": n}, Right: lease.Right.Milliseconds()}
+			m := lease.Member{Instance: "weir-" + session[1:], Partitions: map[string]int{"a": n}}
 			if slices.Contains(cutOff, session) {
 				m.CutOff = []string{"a"}
-			}
-			if former && session == "s2" {
-				m.Right = 0
 			}
 			o.see(lease.Sighting{Session: session, Member: &m, Revision: uint64(10 + i)}, now)
 		}
@@ -325,18 +311,16 @@ func TestLeftToOthers(t *testing.T) {
 	}
 	for _, c := range []struct {
 		what   string
-		former bool
 		cutOff []string
 		want   int
 	}{
-		{"nobody has left it", false, nil, n / 3},
-		{"this one has", false, []string{"s0"}, 0},
-		{"another one has", false, []string{"s1"}, n / 2},
-		{"both others have", false, []string{"s1", "s2"}, n},
-		{"all have", false, []string{"s0", "s1", "s2"}, n / 3},
-		{"this one has, and an earlier version shares with it", true, []string{"s0"}, n / 3},
+		{"nobody has left it", nil, n / 3},
+		{"this one has", []string{"s0"}, 0},
+		{"another one has", []string{"s1"}, n / 2},
+		{"both others have", []string{"s1", "s2"}, n},
+		{"all have", []string{"s0", "s1", "s2"}, n / 3},
 	} {
-		if got := share(c.former, c.cutOff...); got != c.want {
+		if got := share(c.cutOff...); got != c.want {
 			t.Errorf("%s: it is to own %d of %d, not %d", c.what, got, n, c.want)
 		}
 	}

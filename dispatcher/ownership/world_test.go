@@ -29,7 +29,6 @@ type world struct {
 	calm bool // nothing is lost or late any more
 	all  []*replica
 	apis map[string]int
-	came map[string]time.Time // when each session of a version began that reads less of the ledger
 }
 
 type entry struct {
@@ -70,16 +69,13 @@ type replica struct {
 	session  string
 	revision uint64    // of its membership
 	renewed  time.Time // by its clock
-	former   bool      // of a version whose right is longer, and which does not tell it
 	lost     bool
 	leaving  bool
 	open     map[lease.PartitionID]bool // calls may start, as far as the partition goes
 	ending   map[lease.PartitionID]bool // its calls have not ended yet
 	paused   []func()
 	asleep   bool
-	watched  int             // the watch it listens to
-	outdated bool            // of a version that reads less of the ledger, and does not tell
-	unshown  map[string]bool // what its watch did not show at its beginning, and has not since
+	watched  int // the watch it listens to
 }
 
 func (w *world) after(d time.Duration, do func()) { heap.Push(&w.next, worldEvent{w.now.Add(d), do}) }
@@ -129,9 +125,6 @@ func (r *replica) write(key string, value any, expect uint64, done func(rev uint
 			w.rev++
 			rev, err = w.rev, nil
 			w.kv[key] = entry{value, rev}
-			if m, member := value.(lease.Member); member && m.Ledger == 0 && expect == 0 {
-				w.came[key] = w.now
-			}
 			w.tell(key)
 		}
 		if r.life != life {
@@ -163,7 +156,6 @@ func (r *replica) hear(key string, e entry) {
 	r.run(50*time.Millisecond, func() { // the same for all, so that the order holds
 		if r.o != nil && r.watched == watch {
 			r.o.see(sightingOf(key, e), r.clock())
-			delete(r.unshown, key)
 		}
 	})
 }
@@ -192,38 +184,12 @@ func (r *replica) start() {
 	r.o, r.open, r.paused, r.asleep, r.leaving = nil, map[lease.PartitionID]bool{}, nil, false, false
 	r.ending = map[lease.PartitionID]bool{}
 	r.rate = 0.95 + 0.1*r.w.rnd.Float64()
-	r.former = r.w.rnd.IntN(3) == 0
-	r.outdated = r.former || r.w.rnd.IntN(4) == 0
 	r.begun = r.w.now
 	r.run(r.w.upTo(500*time.Millisecond), r.join)
 }
 
 func (r *replica) member() lease.Member {
-	m := lease.Member{Instance: r.name, Partitions: r.w.apis, Leaving: r.leaving}
-	if !r.former {
-		m.Right = lease.Right.Milliseconds()
-	}
-	if !r.outdated {
-		m.Ledger = newFormat
-	}
-	return m
-}
-
-// newFormat of the ledger is read by replicas that are not outdated; these are reckoned with for reckoned after they were last seen.
-const (
-	newFormat = 1
-	reckoned  = 4 * time.Second
-)
-
-// formerRight is how long versions before this one start calls after a renewal.
-const formerRight = 5 * time.Second
-
-// holds reports whether the replica has the right to call by its own clock.
-func (r *replica) holds() bool {
-	if r.former {
-		return r.clock().Sub(r.renewed) < formerRight
-	}
-	return lease.Held(r.renewed, r.clock())
+	return lease.Member{Instance: r.name, Partitions: r.w.apis, Leaving: r.leaving}
 }
 
 func (r *replica) join() {
@@ -238,7 +204,6 @@ func (r *replica) join() {
 		r.revision, r.renewed = rev, before
 		r.o = newState(session, r.name, r.clock())
 		r.o.dispatches(r.w.apis)
-		r.o.ledger, r.o.olderFor = newFormat, reckoned
 		r.watch()
 		r.run(lease.MemberRenew, r.renew)
 		r.plan()
@@ -249,11 +214,9 @@ func (r *replica) join() {
 func (r *replica) watch() {
 	r.watched++
 	r.o.watchBegins()
-	r.unshown = map[string]bool{}
 	for _, key := range slices.Sorted(maps.Keys(r.w.kv)) {
 		e := r.w.kv[key]
 		if _, lease := e.value.(lease.Member); lease && r.w.rnd.IntN(4) == 0 {
-			r.unshown[key] = true
 			continue // renewed at this moment: it is seen with the next renewal
 		}
 		r.hear(key, e)
@@ -285,7 +248,7 @@ func (r *replica) renew() {
 		switch now := r.w.kv[session]; {
 		case err == nil:
 			r.revision, r.renewed = rev, before
-			r.o.renew(lease.Renewal{Revision: rev, Sent: before}, r.clock())
+			r.o.renew(r.clock())
 		case errors.Is(err, errWorldStale) && now.value == nil:
 			r.lose()
 			return
@@ -369,41 +332,11 @@ func (r *replica) do(o *state, d action) {
 
 // mayCall is what a replica itself thinks.
 func (r *replica) mayCall(p lease.PartitionID) bool {
-	return !r.asleep && r.o != nil && r.open[p] && r.holds()
-}
-
-// allRead is what a replica itself thinks: that everybody reads what it may write.
-func (r *replica) allRead() bool {
-	if r.asleep || r.o == nil || r.outdated {
-		return false
-	}
-	readers := r.o.readers(r.clock())
-	return readers.all(r.clock())
-}
-
-// longestUnseen is how long a replica may have been there of which one that goes by its view has not heard: the age of a view by a clock that
-// runs slow, and the way of a message.
-const longestUnseen = lease.Right*100/95 + 100*time.Millisecond
-
-// lookForReaders holds the world to another promise: who thinks that all read what it may write is right, but for those that have just come.
-func (w *world) lookForReaders() {
-	for _, r := range w.all {
-		if !r.allRead() {
-			continue
-		}
-		for session, came := range w.came {
-			if w.kv[session].value == nil {
-				delete(w.came, session)
-			} else if there := w.now.Sub(came); there > longestUnseen && !r.unshown[session] {
-				w.t.Fatalf("%s thinks that all read what it does, and %s, which does not, has been there for %s", r.name, session, there)
-			}
-		}
-	}
+	return !r.asleep && r.o != nil && r.open[p] && lease.Held(r.renewed, r.clock())
 }
 
 // look holds the world to its promise: of two replicas that think so, at most one may call.
 func (w *world) look() {
-	w.lookForReaders()
 	for _, api := range slices.Sorted(maps.Keys(w.apis)) {
 		for i := range w.apis[api] {
 			p := lease.PartitionID{API: api, Number: i}
@@ -424,7 +357,7 @@ func (w *world) look() {
 func newWorld(t testing.TB, seed uint64) *world {
 	w := &world{
 		t: t, rnd: rand.New(rand.NewPCG(seed, 2)), now: time.Unix(1_700_000_000, 0), kv: map[string]entry{},
-		apis: map[string]int{"a": 3, "b": 2}, came: map[string]time.Time{},
+		apis: map[string]int{"a": 3, "b": 2},
 	}
 	for i := range 2 + w.rnd.IntN(3) {
 		r := &replica{w: w, name: fmt.Sprintf("weir-%d", i)}

@@ -102,9 +102,6 @@ func printStatus(out io.Writer, s *status.Status) error {
 		t.Row("  ! " + p.What)
 		t.Row("    " + p.Fix)
 	}
-	if older := s.Older(); older != "" {
-		t.Row("  replica " + older + " is of an earlier version: results are stored before their records, not together, until a minute after it has gone")
-	}
 	if err := t.PrintWhole(out); err != nil {
 		return err
 	}

@@ -90,7 +90,7 @@ func (m *awaitedReplicas) look(ctx context.Context, answered map[replica]bool) e
 		}
 	}
 	for session, s := range m.silent {
-		if !s.Lapsed(s.since, now) {
+		if !lease.Lapsed(s.since, now) {
 			continue
 		}
 		ended, _, err := m.registry.Expel(ctx, session, s.revision)

@@ -29,9 +29,7 @@ type ReplicaStatus struct {
 	Ready    bool        `json:"ready"`
 	Why      string      `json:"why,omitempty"` // it is not ready
 	Config   ConfigState `json:"config"`
-	// Older is a replica of an earlier version because of which this one stores each result before its record.
-	Older string      `json:"older,omitempty"`
-	APIs  []APIStatus `json:"apis"`
+	APIs     []APIStatus `json:"apis"`
 	// Streams are what somebody did to weir's streams by hand in the last hour, as far as this replica has noticed.
 	Streams []dispatcher.StreamChange `json:"streams,omitempty"`
 	// Ledger says which records of calls were found to be gone within the last day.
@@ -85,7 +83,7 @@ func (o operator) status(req micro.Request) {
 	limit := min(max(readInquiry(req), 1), dispatcher.MaxInspected)
 	s := ReplicaStatus{
 		Instance: o.Instance, Session: o.Dispatcher.Session(), Version: cli.Version(), Roles: o.Roles, Started: o.started.UTC(), Ready: true,
-		Config: o.Config(), Older: o.Dispatcher.Older(), Streams: o.Streams(), Ledger: o.Ledger(),
+		Config: o.Config(), Streams: o.Streams(), Ledger: o.Ledger(),
 	}
 	if err := o.ready.now(o.ctx); err != nil {
 		s.Ready, s.Why = false, err.Error()

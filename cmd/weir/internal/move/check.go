@@ -24,7 +24,7 @@ const (
 	settleWait  = 2 * time.Minute  // for copies to be on every replica
 	vanishWait  = 15 * time.Second // for what is left of a copy that was broken off
 	settlePoll  = 100 * time.Millisecond
-	leaseSilent = lease.LongestTerm + time.Second // after that a lease that was not renewed is nobody's
+	leaseSilent = lease.Term + time.Second // after that a lease that was not renewed is nobody's
 )
 
 // Streams are the streams of weir on a server, by name, as they are now.

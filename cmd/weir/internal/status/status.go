@@ -80,18 +80,6 @@ type Replica struct {
 	Why      string    `json:"why,omitempty"`
 	Owned    int       `json:"partitions"`
 	Config   uint64    `json:"config"`
-	// Older is a replica of an earlier version because of which this one stores each result before its record, one after the other.
-	Older string `json:"older,omitempty"`
-}
-
-// Older is a replica of an earlier version with which some replica reckons, "" for none.
-func (s *Status) Older() string {
-	for _, r := range s.Replicas {
-		if r.Older != "" {
-			return r.Older
-		}
-	}
-	return ""
 }
 
 // Letters are those of one api and reason.
@@ -156,7 +144,6 @@ func (s *Status) add(r *control.ReplicaStatus) {
 	}
 	s.Replicas = append(s.Replicas, Replica{
 		Instance: r.Instance, Version: r.Version, Roles: r.Roles, Started: r.Started, Ready: r.Ready, Why: r.Why, Owned: owned, Config: r.Config.Version,
-		Older: r.Older,
 	})
 	s.Config = max(s.Config, r.Config.Version)
 	for _, c := range r.Streams {

@@ -58,7 +58,7 @@ func TestWhoKeepsSilentIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- member.Keep(t.Context(), func(*lease.Member) {}, func(lease.Renewal) {}) }()
+	go func() { ended <- member.Keep(t.Context(), func(*lease.Member) {}, func() {}) }()
 	got := weirtest.Command(t, []string{"WEIR_NATS_URL=" + url, "WEIR_REPLICAS=1"}, "pause", "pay")
 	if got.Code != 1 || !strings.Contains(got.Stderr, "mute") || !strings.Contains(got.Stderr, "calls may still start there") {
 		t.Errorf("%+v", got)
