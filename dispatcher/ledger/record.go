@@ -157,7 +157,10 @@ func (c *Record) Subject() string {
 func (c *Record) Message() *nats.Msg {
 	stored := *c
 	stored.Answer = c.Answer.Clip(recordedAnswer)
-	data := stored.appendTo(make([]byte, 0, usualRecord))
+	data, err := json.Marshal(&stored)
+	if err != nil {
+		panic("ledger: a record that JSON cannot carry: " + err.Error()) // a time beyond the year 9999
+	}
 	id := "call." + c.Origin() + "." + strconv.Itoa(c.Call)
 	if c.Inquiry != "" {
 		id = fmt.Sprintf("inquiry.%s.%d", c.Origin(), c.Started.UnixMicro())
