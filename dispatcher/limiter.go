@@ -135,6 +135,20 @@ func (d *Dispatcher) HeardOfLimiter(api string, err error) {
 	}
 }
 
+// LimitersDown are the apis whose limits did not answer last: their calls hold.
+func (d *Dispatcher) LimitersDown() (apis []string) {
+	for _, w := range d.workersNow() {
+		w.mu.Lock()
+		down := !w.down.IsZero()
+		w.mu.Unlock()
+		if down {
+			apis = append(apis, w.name)
+		}
+	}
+	slices.Sort(apis)
+	return apis
+}
+
 // CalendarMoved has an api's jobs ask again for what its shared limits refused: the clock that calendars go by was set.
 func (d *Dispatcher) CalendarMoved(api string) {
 	if w := d.worker(api); w != nil {

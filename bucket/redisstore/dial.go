@@ -19,8 +19,7 @@ const (
 	dialTimeout = time.Second
 	ioTimeout   = time.Second
 	poolSize    = 16
-	reachWithin = 5 * time.Second // at the start: it may be starting too, or loading
-	reachRetry  = 100 * time.Millisecond
+	reachRetry  = 100 * time.Millisecond // between two questions of Await
 )
 
 // ErrUnreachable is a Redis that does not answer: unlike one that answers with a no, it may do so later.
@@ -30,8 +29,14 @@ var ErrUnreachable = errors.New("redis does not answer")
 const LeastVersion = "6.2"
 
 // Dial connects to the Redis, or to any node of the Redis Cluster, at redis://user:password@host:port/db, or rediss://
-// for TLS, and checks that it answers and is new enough. No error holds the url. The caller closes the client.
-func Dial(ctx context.Context, url string) (Client, error) {
+// for TLS, and checks that it answers and is new enough. It asks once, and fails with ErrUnreachable within two seconds where nothing
+// answers. No error holds the url. The caller closes the client.
+func Dial(ctx context.Context, url string) (Client, error) { return dial(ctx, url, ask) }
+
+// Await is Dial that asks until Redis answers, or ctx ends.
+func Await(ctx context.Context, url string) (Client, error) { return dial(ctx, url, askUntil) }
+
+func dial(ctx context.Context, url string, reach func(context.Context, *redis.Client) (map[string]string, error)) (Client, error) {
 	o, err := redis.ParseURL(url)
 	if err != nil {
 		return nil, errors.New("not the address of a Redis: write redis://host:6379/0, or rediss:// for TLS") // err quotes the url
@@ -62,28 +67,33 @@ func Dial(ctx context.Context, url string) (Client, error) {
 	}), nil
 }
 
-// reach asks the server for its version until it answers.
-func reach(ctx context.Context, c *redis.Client) (map[string]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, reachWithin)
-	defer cancel()
+// ask asks the server what it is.
+func ask(ctx context.Context, c *redis.Client) (map[string]string, error) {
+	text, err := c.Info(ctx, "server").Result()
+	switch {
+	case err == nil:
+		return fields(text), nil
+	case refused(err):
+		return nil, fmt.Errorf("redis at %s: %w", c.Options().Addr, err)
+	default:
+		return nil, fmt.Errorf("%w at %s: start it, or mend the address: %w", ErrUnreachable, c.Options().Addr, err)
+	}
+}
+
+// askUntil asks the server until it answers.
+func askUntil(ctx context.Context, c *redis.Client) (map[string]string, error) {
 	tick := time.NewTicker(reachRetry)
 	defer tick.Stop()
 	for {
-		text, err := c.Info(ctx, "server").Result()
-		if err == nil {
-			return fields(text), nil
+		info, err := ask(ctx, c)
+		if !errors.Is(err, ErrUnreachable) {
+			return info, err
 		}
-		if ctx.Err() == nil && !refused(err) {
-			select {
-			case <-tick.C:
-				continue
-			case <-ctx.Done():
-			}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, err
 		}
-		if refused(err) {
-			return nil, fmt.Errorf("redis at %s: %w", c.Options().Addr, err)
-		}
-		return nil, fmt.Errorf("%w at %s: start it, or mend the address: %w", ErrUnreachable, c.Options().Addr, err)
 	}
 }
 

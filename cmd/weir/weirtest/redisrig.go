@@ -67,7 +67,7 @@ func (s *RedisServer) Signal(sig os.Signal) {
 
 func (s *RedisServer) Client() redisstore.Client {
 	s.T.Helper()
-	c, err := redisstore.Dial(s.T.Context(), "redis://"+s.Addr)
+	c, err := redisstore.Await(await.Context(s.T, "a redis-server to answer"), "redis://"+s.Addr)
 	if err != nil {
 		s.T.Fatal(err)
 	}

@@ -39,8 +39,8 @@ type Options struct {
 	Ready func(context.Context) error
 	// Alive reports why the process can do nothing any more, and is to be started anew; nil while it can.
 	Alive func() error
-	// Changes are what was done to weir's streams by hand lately, of which who may look is told with readiness. Nil: nothing is.
-	Changes func() []string
+	// Remarks are what the one that may look is told beside readiness, a line each. Nil: nothing.
+	Remarks func() []string
 }
 
 // readyTimeout bounds one look at readiness, readyCache how long its answer holds: probes must not load the store.
@@ -164,8 +164,8 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request, who Actor) {
 		return
 	}
 	told := []string{"ready"}
-	if s.opts.Changes != nil && who.Role.covers(Viewer) {
-		told = append(told, s.opts.Changes()...)
+	if s.opts.Remarks != nil && who.Role.covers(Viewer) {
+		told = append(told, s.opts.Remarks()...)
 	}
 	answer(w, http.StatusOK, strings.Join(told, "\n"))
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,13 +21,17 @@ import (
 type Redis struct {
 	url   config.Secret
 	jumps prometheus.Counter
+	late  func(ctx context.Context, notes *Notes) error // nil: Redis answered at the start
 
-	mu     sync.Mutex        // of client; held while it is dialled
-	client redisstore.Client // nil until it has answered once
+	dialling sync.Mutex             // held while it is dialled, and by Close
+	client   atomic.Pointer[client] // nil until it has answered once
 }
 
-// DialRedis makes the link, and waits a while for the first answer; nil when limits are not shared. It fails only when
-// Redis answers with a no.
+// client is a connection in a place of its own, for an atomic pointer.
+type client struct{ redisstore.Client }
+
+// DialRedis makes the link and asks Redis once; nil when limits are not shared. It fails only when Redis answers with a no. Where Redis
+// does not answer the limits try on by themselves.
 func DialRedis(ctx context.Context, s *config.Settings, registry prometheus.Registerer, log *slog.Logger) (*Redis, error) {
 	if !s.RedisURL.IsSet() || !s.Has(config.RoleDispatch) {
 		return nil, nil //nolint:nilnil // no address is no error: limits are counted in the process
@@ -43,48 +48,97 @@ func DialRedis(ctx context.Context, s *config.Settings, registry prometheus.Regi
 	return link, err
 }
 
-// reach is the connection; it blocks for some seconds while Redis does not answer.
-func (l *Redis) reach(ctx context.Context) (redisstore.Client, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.client != nil {
-		return l.client, nil
+// LateError ends the process: what Redis said when it answered at last would have refused the start.
+type LateError struct{ Err error }
+
+// Error implements error.
+func (e *LateError) Error() string { return e.Err.Error() }
+
+// Unwrap returns what refuses.
+func (e *LateError) Unwrap() error { return e.Err }
+
+// WhenLate has look examine what Redis knows when it answers for the first time, where it has not yet. Nothing else is done with Redis
+// before look has returned without an error; a *LateError ends the process. It must be called before the limits are opened.
+func (l *Redis) WhenLate(look func(ctx context.Context, notes *Notes) error) {
+	if l.client.Load() == nil {
+		l.late = look
 	}
-	client, err := redisstore.Dial(ctx, l.url.Reveal())
+}
+
+// reach is the connection, which it makes where there is none; that may take two seconds.
+func (l *Redis) reach(ctx context.Context) (redisstore.Client, error) {
+	l.dialling.Lock()
+	defer l.dialling.Unlock()
+	if c, err := l.reached(); err == nil {
+		return c, nil
+	}
+	c, err := redisstore.Dial(ctx, l.url.Reveal())
 	if err != nil {
 		return nil, fmt.Errorf("WEIR_REDIS_URL %s: %w", l.url, err)
 	}
-	l.client = client
-	return client, nil
+	if l.late != nil {
+		if err := l.late(ctx, &Notes{l, c}); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+	}
+	l.client.Store(&client{c})
+	return c, nil
+}
+
+// reached is the connection where there is one. It does not block.
+func (l *Redis) reached() (redisstore.Client, error) {
+	if c := l.client.Load(); c != nil {
+		return c.Client, nil
+	}
+	return nil, fmt.Errorf("WEIR_REDIS_URL %s: %w", l.url, redisstore.ErrUnreachable)
 }
 
 // Close ends the connection, where there is one.
 func (l *Redis) Close() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.client == nil {
-		return nil
+	l.dialling.Lock()
+	defer l.dialling.Unlock()
+	if c := l.client.Load(); c != nil {
+		return c.Close()
 	}
-	return l.client.Close()
+	return nil
 }
 
-// Read and Write make of Redis a place for notes about a store, by its name. They fail while Redis does not answer.
-func (l *Redis) Read(ctx context.Context, store string) ([]byte, error) {
-	client, err := l.reach(ctx)
+// Notes make of Redis a place for notes about a store, by its name.
+type Notes struct {
+	redis  *Redis
+	client redisstore.Client // nil: that of redis, once there is one
+}
+
+// Notes are where Redis keeps notes. They fail with ErrUnreachable, without blocking, until Redis has answered once.
+func (l *Redis) Notes() *Notes { return &Notes{redis: l} }
+
+// connected is the connection that the notes go over.
+func (n *Notes) connected() (redisstore.Client, error) {
+	if n.client != nil {
+		return n.client, nil
+	}
+	return n.redis.reached()
+}
+
+// Read reads the note about a store, nil where there is none.
+func (n *Notes) Read(ctx context.Context, store string) ([]byte, error) {
+	c, err := n.connected()
 	if err != nil {
 		return nil, err
 	}
-	return redisstore.ReadNote(ctx, client, store)
+	return redisstore.ReadNote(ctx, c, store)
 }
 
 // Write keeps a note: see Read.
-func (l *Redis) Write(ctx context.Context, store string, data []byte) error {
-	client, err := l.reach(ctx)
+func (n *Notes) Write(ctx context.Context, store string, data []byte) error {
+	c, err := n.connected()
 	if err != nil {
 		return err
 	}
-	return redisstore.WriteNote(ctx, client, store, data)
+	return redisstore.WriteNote(ctx, c, store, data)
 }
+
+func (n *Notes) String() string { return n.redis.String() }
 
 // String is its address without secrets.
 func (l *Redis) String() string { return "Redis at " + l.url.String() }

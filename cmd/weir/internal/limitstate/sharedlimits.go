@@ -69,18 +69,24 @@ func openSharedLimits(ctx context.Context, o *Options, api *httpcall.API) (*shar
 	if err := s.recall(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.begin(ctx); err != nil && !errors.Is(err, redisstore.ErrUnreachable) {
-		return nil, err
+	client, err := s.redis.reached()
+	if err != nil {
+		return s, nil //nolint:nilerr // run opens them
 	}
-	return s, nil
+	return s, s.begin(ctx, client)
 }
 
-// begin opens the limits. The state's mark is stored before they are used, so that no later loss is taken for a beginning.
-func (s *sharedLimits) begin(ctx context.Context) error {
+// tryOpen reaches Redis and opens the limits.
+func (s *sharedLimits) tryOpen(ctx context.Context) error {
 	client, err := s.redis.reach(ctx)
 	if err != nil {
 		return err
 	}
+	return s.begin(ctx, client)
+}
+
+// begin opens the limits. The state's mark is stored before they are used, so that no later loss is taken for a beginning.
+func (s *sharedLimits) begin(ctx context.Context, client redisstore.Client) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	store, err := redisstore.New(ctx, redisstore.Options{
@@ -293,7 +299,10 @@ func (s *sharedLimits) run(ctx context.Context) error {
 	defer tick.Stop()
 	told := ""
 	for s.store.Load() == nil {
-		err := s.begin(ctx)
+		err := s.tryOpen(ctx)
+		if late := (*LateError)(nil); errors.As(err, &late) && ctx.Err() == nil {
+			return late
+		}
 		if err != nil && ctx.Err() == nil && err.Error() != told {
 			told = err.Error()
 			s.log.Warn("the limits are not open yet: calls hold; trying again", "err", err)

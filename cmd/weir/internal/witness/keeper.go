@@ -30,8 +30,10 @@ type Options struct {
 type Keeper struct {
 	Options
 
-	known lineage // since Begin
-	least uint64  // the newest generation that is noted
+	former lineage   // before Begin
+	begun  time.Time // when Begin was called
+	known  lineage   // since Begin
+	least  uint64    // the newest generation that is noted
 }
 
 // NewKeeper makes a Keeper.
@@ -58,6 +60,7 @@ func (k *Keeper) Examine(ctx context.Context) (found []Suspicion, err error) {
 	if err != nil {
 		return nil, err
 	}
+	k.former = is
 	for _, p := range k.Places {
 		n, err := readNote(ctx, p, is.Store)
 		if err != nil {
@@ -76,6 +79,16 @@ func (k *Keeper) Examine(ctx context.Context) (found []Suspicion, err error) {
 		}
 	}
 	return found, nil
+}
+
+// ExamineLate is Examine of one place that could not be read then, after Begin and beside Run; nil: nothing is suspicious. A note that was
+// written since Begin is by another replica, which has looked.
+func (k *Keeper) ExamineLate(ctx context.Context, p Place) (*Suspicion, error) {
+	n, err := readNote(ctx, p, k.known.Store)
+	if err != nil || n == nil || !n.At.Before(k.begun) {
+		return nil, err
+	}
+	return k.compare(ctx, p, n, k.former)
 }
 
 // compare holds a store against one note.
@@ -115,6 +128,7 @@ func (k *Keeper) compare(ctx context.Context, p Place, n *note, is lineage) (*Su
 // Begin makes the store the one that weir was last started on. From then on a start on what is older finds it.
 // flush returns when what was counted is on disk.
 func (k *Keeper) Begin(ctx context.Context, flush func(context.Context) error) (err error) {
+	k.begun = time.Now()
 	if k.known, err = advance(ctx, k.Control, k.Conn, k.least); err != nil {
 		return err
 	}

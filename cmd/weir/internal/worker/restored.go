@@ -10,6 +10,7 @@ import (
 	"weir/bucket/redisstore"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/limitstate"
 	"weir/cmd/weir/internal/witness"
 	"weir/dispatcher"
 	"weir/dispatcher/ledger"
@@ -65,7 +66,25 @@ func (w *Worker) refuseRestored(ctx context.Context) error {
 		return err
 	}
 	w.witness = k
+	if w.redis != nil {
+		w.redis.WhenLate(func(ctx context.Context, notes *limitstate.Notes) error { return w.refuseLate(ctx, notes, order) })
+	}
 	return nil
+}
+
+// refuseLate refuses to go on with a store by what Redis says that was away at the start. No call has been made: limits open after it.
+func (w *Worker) refuseLate(ctx context.Context, notes *limitstate.Notes, order *witness.Order) error {
+	found, err := w.witness.ExamineLate(ctx, notes)
+	switch {
+	case err != nil:
+		return err
+	case found == nil || found.Settled(order):
+		return nil
+	case w.settings.Moved:
+		w.log.Warn("the store is taken for that of the weir which was stopped last, as --moved says", "signs", found.What)
+		return nil
+	}
+	return &limitstate.LateError{Err: refusedStore([]string{found.What})}
 }
 
 // flushControl returns when what was written into the control bucket is on disk, where that is this process's business.
@@ -94,7 +113,7 @@ func (w *Worker) openWitness() (*witness.Keeper, error) {
 		}
 	}
 	if w.redis != nil {
-		o.Places = append(o.Places, patient{w.redis, w})
+		o.Places = append(o.Places, patient{w.redis.Notes(), w})
 	}
 	return witness.NewKeeper(o), nil
 }
@@ -110,7 +129,7 @@ type patient struct {
 func (p patient) Read(ctx context.Context, store string) ([]byte, error) {
 	data, err := p.Place.Read(ctx, store)
 	if errors.Is(err, redisstore.ErrUnreachable) {
-		p.w.log.Warn("Redis does not answer: whether the streams were put back from a backup it cannot tell now", "err", err)
+		p.w.log.Warn("Redis does not answer: whether the streams were put back from a backup it tells when it does, before the first call")
 		return nil, nil
 	}
 	return data, err

@@ -147,7 +147,7 @@ func (w *Worker) listenHTTP() (err error) {
 		return nil
 	}
 	w.http, err = console.Listen(console.Options{
-		Listen: w.settings.HTTPListen, Token: w.settings.HTTPToken.Reveal(), Gatherer: w.registry, Version: cli.Version(), Ready: w.Ready, Alive: w.Alive, Changes: w.streamChanges,
+		Listen: w.settings.HTTPListen, Token: w.settings.HTTPToken.Reveal(), Gatherer: w.registry, Version: cli.Version(), Ready: w.Ready, Alive: w.Alive, Remarks: w.remarks,
 		Connections: visitors(w.settings), HeaderBytes: softMemory(w.settings.Memory) / 48, Log: w.log.With("component", "http"),
 		Named: w.configuredHTTP, Auth: w.httpAuth(),
 	})
@@ -199,12 +199,26 @@ func (w *Worker) answerHTTP() error {
 	return nil
 }
 
-// streamChanges are what somebody did to weir's streams by hand in the last hour. It is not asked before weir serves.
-func (w *Worker) streamChanges() (told []string) {
+// remarks are what an operator should know of a weir that is ready: what was done to weir's streams by hand in the last hour, and that calls
+// hold since their limits do not answer. They are not asked for before weir serves.
+func (w *Worker) remarks() (told []string) {
+	if w.dispatch != nil {
+		for _, api := range w.dispatch.LimitersDown() {
+			told = append(told, "api "+api+": calls hold until "+w.limiter()+" answers")
+		}
+	}
 	for _, c := range w.streams.Changes() {
 		told = append(told, c.Stream+": "+c.What)
 	}
 	return told
+}
+
+// limiter is what limits are counted in.
+func (w *Worker) limiter() string {
+	if w.redis != nil {
+		return w.redis.String()
+	}
+	return "the store of its limits"
 }
 
 // configuredHTTP is who may use the HTTP side by the configuration in force. It is not asked before that is followed.

@@ -2,15 +2,24 @@ package limits
 
 import (
 	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"weir/bucket"
+	"weir/bucket/natstest"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/worker"
 	"weir/cmd/weir/weirtest"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 )
 
 // TestRedisMainJob: the main job with shared limits in Redis conforms, and hardly any of the rate is left unused.
@@ -93,5 +102,65 @@ func TestRedisRefusals(t *testing.T) {
 				t.Errorf("refused with: %s", text)
 			}
 		})
+	}
+}
+
+// TestRedisThatIsLateRefuses: a Redis that was away at the start and says, when it answers, that the streams were put back from a backup ends
+// weir with what the start would have said, before the first call.
+func TestRedisThatIsLateRefuses(t *testing.T) {
+	t.Parallel()
+	redis := weirtest.StartRedis(t)
+	dir, addr := t.TempDir(), weirtest.FreePort(t)
+	store := filepath.Join(dir, "nats")
+	serve := func() *server.Server {
+		_, text, _ := net.SplitHostPort(addr)
+		port, _ := strconv.Atoi(text)
+		return natstest.Start(t, store, port)
+	}
+	api, err := fakeapi.Start(fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = api.Close() })
+	file := filepath.Join(dir, "weir.yaml")
+	weirtest.WriteFile(t, file, fmt.Sprintf(weirtest.RedisYAML, api.URL()))
+	settings := weirtest.ExternalSettings(t, "nats://"+addr, file, "late")
+	settings.RedisURL, settings.StateDir = weirtest.RedisSetting(t, "redis://"+redis.Addr), ""
+	start := func() *worker.Worker {
+		w, err := worker.Start(await.Context(t, "a worker to start"), settings, weirtest.TestLog(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	stop := func(w *worker.Worker, ns *server.Server) {
+		w.Stop()
+		if err := await.Result(t, "the end of the worker", w.Wait); err != nil {
+			t.Error(err)
+		}
+		ns.Shutdown()
+		ns.WaitForShutdown()
+	}
+	ns := serve()
+	stop(start(), ns)
+	weirtest.CopyTree(t, store, store+".backup")
+	ns = serve()
+	stop(start(), ns)
+	if err := os.RemoveAll(store); err != nil {
+		t.Fatal(err)
+	}
+	weirtest.CopyTree(t, store+".backup", store)
+	serve()
+	redis.Signal(weirtest.Freezes)
+	r := weirtest.RigBeside(t, start(), api)
+	weirtest.FillTaken(t, r.NC, []*nats.Msg{weirtest.JobFor("pay", "k", "{}")})
+	redis.Signal(weirtest.Thaws)
+	err = await.Result(t, "the end of the worker", r.Worker.Wait)
+	r.Worker = nil
+	if err == nil || !strings.Contains(err.Error(), "weir was started 1 times on this store") || !strings.Contains(err.Error(), "weir serve --restored") {
+		t.Errorf("weir ended with: %v", err)
+	}
+	if n := len(api.All()); n != 0 {
+		t.Errorf("%d calls were made", n)
 	}
 }

@@ -22,10 +22,13 @@ func TestRedisDownAtTheStart(t *testing.T) {
 	r.Start()
 	t.Cleanup(r.Stop)
 	rr.SubmitMany(0, 50)
-	if got := r.Get("/readyz"); !strings.HasPrefix(got, "200") {
+	r.Eventually("a limiter that is down", func() bool { return !rr.LimiterUp() })
+	if got := r.Get("/readyz"); !strings.HasPrefix(got, "200") || !strings.Contains(got, "api pay: calls hold until Redis at redis://"+server.Addr) {
 		t.Errorf("/readyz while Redis is down: %s", got)
 	}
-	r.Eventually("a limiter that is down", func() bool { return !rr.LimiterUp() })
+	if out, _ := r.Command("status"); !strings.Contains(out, "api pay: the store of its limits does not answer: calls hold") {
+		t.Errorf("weir status while Redis is down: %s", out)
+	}
 	if n := len(r.API.All()); n != 0 {
 		t.Errorf("%d calls were made without a limiter", n)
 	}

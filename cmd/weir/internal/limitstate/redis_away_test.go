@@ -1,0 +1,62 @@
+package limitstate
+
+import (
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+
+	"weir/bucket"
+	"weir/bucket/redisstore"
+	"weir/cmd/weir/internal/config"
+	"weir/dispatcher/httpcall"
+	"weir/ingest/await"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// TestRedisIsAskedOnceAtTheStart: a Redis that takes connections and says nothing holds a start up once, however many apis and notes want it.
+// The limits ask on by themselves.
+func TestRedisIsAskedOnceAtTheStart(t *testing.T) {
+	o := serverForLimits(t)
+	mute, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked atomic.Int32
+	go func() {
+		for conn, err := mute.Accept(); err == nil; conn, err = mute.Accept() {
+			asked.Add(1)
+			defer func() { _ = conn.Close() }()
+		}
+	}()
+	t.Cleanup(func() { _ = mute.Close() })
+	t.Setenv("WEIR_REDIS_URL", "redis://"+mute.Addr().String())
+	t.Setenv("WEIR_CONFIG", "")
+	settings, err := config.ReadSettings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Redis, err = DialRedis(t.Context(), settings, prometheus.NewRegistry(), o.Log); err != nil {
+		t.Fatal(err)
+	}
+	started := asked.Load()
+	notes := o.Redis.Notes()
+	if _, err := notes.Read(t.Context(), "store"); !errors.Is(err, redisstore.ErrUnreachable) {
+		t.Errorf("a note is read: %v", err)
+	}
+	if err := notes.Write(t.Context(), "store", nil); !errors.Is(err, redisstore.ErrUnreachable) {
+		t.Errorf("a note is written: %v", err)
+	}
+	var limits *sharedLimits
+	for _, name := range []string{"a", "b", "c"} {
+		if limits, err = openSharedLimits(t.Context(), o, &httpcall.API{Name: name, Rules: bucket.Rules{}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := asked.Load(); started != 1 || n != started {
+		t.Errorf("Redis was asked %d times by the link and %d times in all", started, n)
+	}
+	go func() { _ = limits.run(t.Context()) }()
+	await.Until(t, "the limits to ask again", func() bool { return asked.Load() > started })
+}
