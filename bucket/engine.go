@@ -137,7 +137,7 @@ func (e *engine) reserve(now Micros, a *Ask) Answer {
 func (e *engine) slot(now Micros, key *keyState, burst int64, a *Ask) (Micros, Wait) {
 	for i := range e.shared {
 		if l := &e.shared[i]; a.cost(i) > l.capacity && !l.Shadow {
-			return 0, Wait{Limit: l.Name, Never: true, Exhausted: l.exhausted()}
+			return 0, Wait{Limit: l.Name, Never: true, Exhausted: l.onExhausted()}
 		}
 	}
 	if e.adding() {
@@ -145,6 +145,7 @@ func (e *engine) slot(now Micros, key *keyState, burst int64, a *Ask) (Micros, W
 	}
 	reach := now + Micros(ceilMicros(a.Horizon))
 	at, binding := key.slot(now, key.pace.interval, burst, 1), -1
+	var before Micros // where the time was that the binding limit has moved
 	for moved := true; moved && at <= reach; {
 		moved = false
 		for i := range e.shared {
@@ -154,14 +155,14 @@ func (e *engine) slot(now Micros, key *keyState, burst int64, a *Ask) (Micros, W
 				continue
 			}
 			if s := l.meter.earliest(at, cost); s > at {
-				at, binding, moved = s, i, true
+				before, at, binding, moved = at, s, i, true
 			}
 		}
 	}
 	if at > reach {
 		w := Wait{Limit: OwnRate, Until: max(now+1, at-(reach-now))}
 		if binding >= 0 {
-			w.Limit, w.Exhausted = e.shared[binding].Name, e.shared[binding].exhausted()
+			w.Limit, w.Exhausted = e.shared[binding].Name, e.shared[binding].exhausted(before, at, a.cost(binding))
 		}
 		if binding >= 0 && e.shared[binding].bound { // perhaps nothing of what stands in the way was used
 			w = Wait{Limit: OwnCheckpoint, Until: min(w.Until, now+boundPoll)}
@@ -361,12 +362,21 @@ func (l *sharedLimit) inherit(now Micros, old *sharedLimit, asked int64, called 
 	}
 }
 
-// exhausted is what a spent budget does to a job, empty for other limits.
-func (l *sharedLimit) exhausted() Exhausted {
+// onExhausted is what the budget does to a job when it is spent, empty for other limits.
+func (l *sharedLimit) onExhausted() Exhausted {
 	if l.Budget == nil {
 		return ""
 	}
 	return l.Budget.OnExhausted
+}
+
+// exhausted is what the limit, which has moved a call from one time to another, does to its job. A budget that is not spent has moved it out
+// of the edge of a period only.
+func (l *sharedLimit) exhausted(from, to Micros, cost int64) Exhausted {
+	if m, ok := l.meter.(*quotaMeter); ok && !m.spent(from, to, cost) {
+		return ""
+	}
+	return l.onExhausted()
 }
 
 // cost is what a call takes from shared limit i.

@@ -64,6 +64,18 @@ func (m *quotaMeter) earliest(at Micros, cost int64) Micros {
 	}
 }
 
+// spent reports whether cost is more than is left in a period between two times.
+func (m *quotaMeter) spent(from, to Micros, cost int64) bool {
+	for from < to {
+		p := m.at(from)
+		if m.usedIn(p)+cost > m.count {
+			return true
+		}
+		from = p.end
+	}
+	return false
+}
+
 func (m *quotaMeter) take(at Micros, cost, _ int64) {
 	if p := m.at(at); p != m.period {
 		m.begin(p)

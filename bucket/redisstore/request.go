@@ -197,6 +197,7 @@ func (r *reader) num() int64 {
 // uncertain is a wait for a limit that counts as full because what was used is not known. It is asked again soon, and buries nothing.
 const (
 	uncertain     = 2
+	edge          = 3 // of a period, in which no slot is given: no budget is spent by that
 	uncertainPoll = time.Second
 )
 
@@ -225,7 +226,7 @@ func (s *Store) answerLocked(r *reader) (a bucket.Answer) {
 		a.Wait = bucket.Wait{Limit: l.Name, Until: bucket.Micros(until), Never: never == 1}
 		if never == uncertain {
 			a.Wait.Until = min(a.Wait.Until, a.Now.Add(uncertainPoll))
-		} else if l.Budget != nil {
+		} else if l.Budget != nil && never != edge {
 			a.Wait.Exhausted = l.Budget.OnExhausted
 		}
 	}

@@ -125,6 +125,15 @@ function M.q.earliest(l, at, cost)
     at = e
   end
 end
+function M.q.spent(l, from, to, cost)
+  while from < to do
+    local s, e = period(l, from)
+    if not s then return false end
+    if used_in(l, s) + cost > l.cap then return true end
+    from = e
+  end
+  return false
+end
 function M.q.take(l, at, cost)
   local s, e = period(l, at)
   if s ~= l.s or e ~= l.e then begin(l, s, e) end

@@ -148,7 +148,7 @@ local function would_hold(l, at, cost)
   if l.kind == 'i' then return open >= l.burst end
   return cost > l.cap or cost > 0 and l.meter.earliest(l, at, cost) > at
 end
--- returns the slot, or nil, the number of the binding limit (0: the key's own), until, and 1 for never
+-- returns the slot, or nil, the number of the binding limit (0: the key's own), until, and 1 for never, 3 for the edge of a period
 local function slot(now, k, a, blind)
   for i, l in ipairs(L) do
     if a.costs[i] > l.cap and not l.shadow then return nil, i, 0, 1 end
@@ -157,17 +157,21 @@ local function slot(now, k, a, blind)
   for _, l in ipairs(L) do
     if l.kind == 'q' then reach = min(reach, l.bounds[#l.bounds] - 1) end
   end
-  local at, binding, moved = g_slot(k, now, a.burst, 1), 0, true
+  local at, binding, moved, before_it = g_slot(k, now, a.burst, 1), 0, true, 0
   while moved and at <= reach do
     moved = false
     for i, l in ipairs(L) do
       if l.kind ~= 'i' and not l.shadow and a.costs[i] > 0 then
         local s = l.meter.earliest(l, at, a.costs[i])
-        if s > at then at, binding, moved = s, i, true end
+        if s > at then before_it, at, binding, moved = at, s, i, true end
       end
     end
   end
-  if at > reach then return nil, binding, max(now + 1, at - a.horizon), 0 end
+  if at > reach then
+    local l, why = L[binding], 0
+    if l and l.meter.spent and not l.meter.spent(l, before_it, at, a.costs[binding]) then why = 3 end
+    return nil, binding, max(now + 1, at - a.horizon), why
+  end
   for i, l in ipairs(L) do
     if l.kind == 'i' and not l.shadow and (open >= l.burst or now < blind) then return nil, i, now + 5000, 0 end
   end
@@ -221,7 +225,7 @@ local function reserve(now, lease, far, memory, jitter, out)
       out[#out + 1] = dec(at) out[#out + 1] = dec(g_end(k)) out[#out + 1] = dec(serial)
     end
     -- 2: what stands in the way counts as full because nobody knows
-    if sums and binding > 0 and never == 0 and load(L[binding].name .. ':x') > 0 then never = 2 end
+    if sums and binding > 0 and never ~= 1 and load(L[binding].name .. ':x') > 0 then never = 2 end
     out[#out + 1] = dec(binding) out[#out + 1] = dec(till) out[#out + 1] = dec(never)
     save_key(name, k, now, memory)
   end

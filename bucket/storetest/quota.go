@@ -16,6 +16,8 @@ var quotaTests = []test{
 	{"asks that are refused do not count", refusedDoNotCount},
 	{"a large sliding quota, merged", slidingLarge},
 	{"a budget tells what becomes of the job", budget},
+	{"a budget that is not spent buries nothing at the edge of a period", budgetAtTheEdge},
+	{"nor where a rate leads to it", rateAtTheEdge},
 	{"headroom is taken off", headroom},
 	{"several limits at once, all or nothing", allOrNothing},
 }
@@ -142,6 +144,47 @@ func budget(b *table) {
 	b.expectWait(got, bucket.Wait{Limit: "spend", Until: midnight, Exhausted: bucket.DeadLetter})
 	b.expectWait(b.ask(bucket.Ask{Costs: []int64{1_000_001}}), bucket.Wait{Limit: "spend", Never: true, Exhausted: bucket.DeadLetter})
 	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{0}}), 0) // what costs nothing spends nothing
+}
+
+// budgetAtTheEdge: within the jitter of midnight no slot is given, of an unspent budget either. That spends nothing.
+func budgetAtTheEdge(b *table) {
+	const jitter = 20_000
+	day := bucket.Quota{Count: 1_000_000, Window: bucket.Calendar, Unit: bucket.Day, Zone: time.UTC}
+	for _, q := range []bucket.Quota{day, {Count: 1_000_000, Window: bucket.Fixed, Per: 24 * time.Hour}} {
+		r := only(bucket.Limit{Name: "spend", Budget: &bucket.Budget{Quota: q, OnExhausted: bucket.DeadLetter}})
+		r.Jitter = jitter * time.Microsecond
+		b.lay(r)
+		first, second := Start+16*3_600_000_000, Start+40*3_600_000_000 // midnights
+		one := bucket.Ask{Costs: []int64{400_000}}
+		closed := bucket.Wait{Limit: "spend", Until: first + jitter}
+		spent := func(until bucket.Micros) bucket.Wait {
+			return bucket.Wait{Limit: "spend", Until: until + jitter, Exhausted: bucket.DeadLetter}
+		}
+		b.clock.now = first - jitter/2
+		b.expectWait(b.ask(one), closed)
+		b.clock.now = first + jitter/2
+		b.expectWait(b.ask(one), closed)
+		b.clock.now = first + jitter
+		b.expectWait(b.ask(bucket.Ask{Want: 3, Costs: one.Costs}), spent(second))
+		b.clock.now = second - jitter/2
+		b.expectWait(b.ask(one), spent(second)) // the day that ends is spent
+		b.clock.now = second + jitter/2
+		b.expectWait(b.ask(one), bucket.Wait{Limit: "spend", Until: second + jitter})
+	}
+}
+
+// rateAtTheEdge: where another limit puts a job off into the edge of a day, the budget only moves it out of there.
+func rateAtTheEdge(b *table) {
+	r := only(sharedRate("account", 1, time.Hour, 1), bucket.Limit{Name: "spend", Budget: &bucket.Budget{
+		Quota:       bucket.Quota{Count: 1_000_000, Window: bucket.Calendar, Unit: bucket.Day, Zone: time.UTC},
+		OnExhausted: bucket.DeadLetter,
+	}})
+	r.Jitter = 20 * time.Millisecond
+	b.lay(r)
+	midnight := Start + 16*3_600_000_000
+	b.clock.now = midnight - 3_600_000_000 - 15_000 // an hour and the jitter later a day has just begun
+	b.ask(bucket.Ask{Costs: []int64{1, 400_000}})
+	b.expectWait(b.ask(bucket.Ask{Costs: []int64{1, 400_000}}), bucket.Wait{Limit: "spend", Until: midnight + 20_000})
 }
 
 func headroom(b *table) {

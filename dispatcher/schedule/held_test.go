@@ -65,3 +65,24 @@ func TestHeldKeysStarveNobody(t *testing.T) {
 		t.Error("a key that is not held was not called")
 	}
 }
+
+// TestEdgeOfAPeriodIsNoHold: a budget that gives no slot around midnight, and is not spent, is not told as one that is.
+func TestEdgeOfAPeriodIsNoHold(t *testing.T) {
+	const now = bucket.Micros(1_700_000_000_000_000)
+	rules := bucket.Rules{
+		Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 50, Per: time.Second, Burst: 1}, Capacity: 100, InFlight: 4},
+		Shared: []bucket.Limit{{Name: "spend", Budget: &bucket.Budget{
+			Quota: bucket.Quota{Count: 33, Window: bucket.Calendar, Unit: bucket.Day, Zone: time.UTC}, OnExhausted: bucket.Hold,
+		}}},
+	}
+	s := New(&Policy{Rules: rules}, Pace{PrepareLead: 24 * time.Millisecond, ReserveAhead: MostAhead, GrantTTL: 4 * time.Millisecond, MaxStaged: MaxStaged, MaxCalls: MaxCalls},
+		func(string) bucket.Micros { return 0 })
+	wait := bucket.Wait{Limit: "spend", Until: now.Add(2 * time.Second)} // twice the jitter
+	if change, told := s.onBudget(&bucket.Answer{Wait: wait}, now); told {
+		t.Errorf("told of a budget that is not spent: %+v", change)
+	}
+	wait.Exhausted = bucket.Hold
+	if _, told := s.onBudget(&bucket.Answer{Wait: wait}, now); !told {
+		t.Error("nothing is told of a budget that is spent")
+	}
+}

@@ -121,12 +121,11 @@ func (v View) apiHold() (h HoldState, held bool) {
 // onBudget takes in whether a round of asks met a budget that is spent: it holds the api until it begins anew. It does
 // so in the store, which is asked all the same; what is kept here is what to tell.
 func (s *Schedule) onBudget(a *bucket.Answer, now bucket.Micros) (HoldChange, bool) {
-	_, l := s.shared(a.Wait.Limit)
 	switch {
 	case len(a.Grants) > 0 && s.spent != 0:
 		s.spent = 0
 		return HoldChange{Why: "there is money again"}, true
-	case len(a.Grants) == 0 && a.Wait.Until > now.Add(LongWait) && a.Wait.Exhausted != bucket.DeadLetter && l != nil && l.Budget != nil:
+	case len(a.Grants) == 0 && a.Wait.Until > now.Add(LongWait) && a.Wait.Exhausted == bucket.Hold:
 		former := s.spent
 		s.spent, s.spentBy = a.Wait.Until, a.Wait.Limit
 		return HoldChange{Until: s.spent, Why: spentText(s.spentBy)}, former == 0
