@@ -173,10 +173,7 @@ func (p *partition) tellLost(ctx context.Context, j *lostJob, number int, d *que
 		API: p.w.name, Key: j.key, Origin: origin, Reason: deadletter.Unknown, BodyLeftOut: true, At: time.Now(), Billed: deadletter.NotBilled,
 		Detail: fmt.Sprintf("lost: the store of its queue is damaged: %s is counted and cannot be read any more; its producer has to hand the job in again", which),
 	}
-	p.w.mu.Lock()
-	untold := p.untold // calls may have begun of which no intent tells
-	p.w.mu.Unlock()
-	if j.begun || d.Markers > 0 || untold {
+	if j.begun || d.Markers > 0 {
 		l.Billed = deadletter.BilledUnknown
 	}
 	if c := j.last; c != nil {

@@ -65,9 +65,7 @@
 // again with the same idempotency key, or becomes a letter unknown where there is none. A key's pace goes on from the ledger; after a
 // lost call it waits one interval.
 //
-// Every call has an intent, and an owner's epoch says so. Where it does not, the owner was of a version that wrote none for fast
-// idempotent apis: after its death calls may have been made of which nobody knows. Keys faster than 1/10s wait one interval then, and
-// their jobs are called by the present terms.
+// Every call has an intent: of a job without one nothing was begun.
 //
 //	found in the stream      and                                                becomes
 //	a job                    nothing else                                       waiting, in its place

@@ -93,12 +93,6 @@ func (p *partition) discardLocked(f *found) {
 	}
 }
 
-// mayBeUnlogged reports whether the job may have been called without an intent, as owners of an earlier version did that died: no record of
-// that call will ever be there.
-func (h *jobHistory) mayBeUnlogged() bool {
-	return h.intent == nil && h.result == nil && (h.last == nil || !h.last.Final)
-}
-
 // known is what the history says, but for what was noted of the intended call.
 func (h *jobHistory) known() (f recovery.Found) {
 	if h.last != nil {

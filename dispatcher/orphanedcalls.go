@@ -1,8 +1,6 @@
 package dispatcher
 
 import (
-	"time"
-
 	"weir/bucket"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/schedule"
@@ -31,29 +29,12 @@ func (p *partition) leftUntilLocked() bucket.Micros {
 	return p.w.now().Add(timeout)
 }
 
-// leaveLocked reckons how many calls of a queue the owner before may have left under way. resumeLocked has counted those that have an
-// intent.
+// leaveLocked forgets the calls that resumeLocked counted by their intents, where the owner before left none under way.
 func (p *partition) leaveLocked(q *schedule.KeyQueue) {
-	switch {
-	case p.Leftover == 0:
+	if p.Leftover == 0 {
 		q.Orphaned = 0
-	case p.untoldLocked(q):
-		q.Orphaned = int32(min(q.Depth(), int(min(q.Limits.InFlight, 1<<30))))
 	}
 }
 
-// unsureLocked reports whether a call of a queue may have been running when the owner before ended, of which nothing else is known: an intent
-// tells, or there may be a call without one.
-func (p *partition) unsureLocked(q *schedule.KeyQueue) bool {
-	return !p.Clean && (q.Unsure || p.untoldLocked(q))
-}
-
-// slowBucket is from which interval on earlier versions wrote intents of the calls of every api.
-const slowBucket = 10 * time.Second
-
-// untoldLocked reports whether calls of a queue may have been under way, when the owner before died, that have no intent:
-// earlier versions wrote none where an api was idempotent and the key not slow. What the api was then nobody knows. It matters
-// once, after such a version has died.
-func (p *partition) untoldLocked(q *schedule.KeyQueue) bool {
-	return p.untold && p.w.s.IntervalOf(q) < slowBucket
-}
+// unsureLocked reports whether a call of a queue may have been running when the owner before ended, of which only an intent is known.
+func (p *partition) unsureLocked(q *schedule.KeyQueue) bool { return !p.Clean && q.Unsure }

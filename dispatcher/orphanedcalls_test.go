@@ -11,29 +11,12 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// TestLeftUnderWay: where intents tell what was begun, as much counts; otherwise as much as the key may have in flight.
+// TestLeftUnderWay: calls that an owner may have left count, unless it gave the partition up.
 func TestLeftUnderWay(t *testing.T) {
-	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 100, Per: time.Second, Burst: 100}, InFlight: 3}}
-	w := &apiWorker{s: schedule.New(&schedule.Policy{Rules: rules}, schedule.Pace{}, func(string) bucket.Micros { return 0 })}
-	p := &partition{w: w, Partition: schedule.Partition{Leftover: 1}}
-	p.Of = p
-	for _, c := range []struct {
-		untold bool
-		left   int32
-		jobs   int
-		want   int32
-	}{{false, 2, 5, 2}, {false, 0, 5, 0}, {true, 0, 5, 3}, {true, 0, 1, 1}} {
-		p.untold = c.untold
-		q := &schedule.KeyQueue{Partition: &p.Partition, Limits: &rules.Key, Orphaned: c.left}
-		for k := range c.jobs {
-			q.Enqueue(uint64(k + 1))
-		}
-		if partitionOf(q).leaveLocked(q); q.Orphaned != c.want {
-			t.Errorf("%+v: %d are left", c, q.Orphaned)
-		}
-		q.Partition = &schedule.Partition{Of: &partition{}}
-		if partitionOf(q).leaveLocked(q); q.Orphaned != 0 {
-			t.Errorf("%+v: %d are left by an owner that gave the partition up", c, q.Orphaned)
+	for leftover, want := range map[bucket.Micros]int32{1: 2, 0: 0} {
+		p, q := &partition{Partition: schedule.Partition{Leftover: leftover}}, &schedule.KeyQueue{Orphaned: 2}
+		if p.leaveLocked(q); q.Orphaned != want {
+			t.Errorf("until %d %d calls are left, want %d", leftover, q.Orphaned, want)
 		}
 	}
 }

@@ -36,9 +36,6 @@ type partition struct {
 	cacheBytes int64
 	holdings   *queue.Holdings
 
-	// untold says that the owner before died and may have begun calls without an intent: it was of an earlier version.
-	untold bool
-
 	restored uint64 // the last job of a backup that was put back, 0 for none: see Restoration
 
 	replay *replay // until all that was there at the takeover has been read

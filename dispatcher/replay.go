@@ -27,7 +27,6 @@ type replay struct {
 	held    []*schedule.KeyQueue            // by marks of holds, perhaps without jobs
 	early   []*schedule.KeyQueue            // queues that were met before the blind one
 	waiting map[uint64][]*schedule.KeyQueue // by a key's sum: queues whose jobs must be read up to until
-	late    []*schedule.KeyQueue            // queues that wait until all has been read
 	full    bool                            // as many bodies are kept as may be
 }
 
@@ -116,7 +115,6 @@ func (p *partition) markersLoaded() {
 	r.records, r.results = p.w.d.tail.Detach(p.bucket.Name())
 	p.w.mu.Lock()
 	if p.markers.AfterDeath() {
-		p.untold = !p.markers.IntendsEveryCall()
 		p.Leftover = p.leftUntilLocked()
 	}
 	holdsAPI := p.w.terms.api.Retry.HoldAPI
@@ -164,8 +162,6 @@ func (p *partition) admitKeyLocked(q *schedule.KeyQueue) {
 	switch {
 	case r.blind != 0:
 		r.early = append(r.early, q)
-	case p.Leftover != 0 && p.untoldLocked(q): // how many of its calls may still run depends on how many jobs it has
-		r.late = append(r.late, q)
 	case known:
 		r.waiting[sum] = append(r.waiting[sum], q)
 	default:
@@ -179,9 +175,6 @@ func (p *partition) takeFoundLocked(ctx context.Context, q *schedule.KeyQueue, e
 	p.admitKeyLocked(q)
 	h, outdated := p.replay.history(e)
 	p.discardLocked(&outdated)
-	if p.untoldLocked(q) && h.mayBeUnlogged() {
-		p.w.unrecorded.suspect()
-	}
 	if h == (jobHistory{}) {
 		p.resumeDuplicateLocked(ctx, q, e)
 	} else {
@@ -237,7 +230,6 @@ func (p *partition) open() {
 	for _, queues := range r.waiting {
 		p.w.eachLocked(slices.Values(queues), p.resumeKeyLocked)
 	}
-	p.w.eachLocked(slices.Values(r.late), p.resumeKeyLocked)
 	p.w.mu.Lock()
 	p.replay, p.Reading = nil, false
 	p.w.mu.Unlock()

@@ -195,49 +195,6 @@ func TestCallsStartWhileTheQueueIsRead(t *testing.T) {
 	})
 }
 
-// TestLeftUnderWayIsKnownWhenAllIsRead: where no intents tell what a dead owner of an earlier version had begun, it is as much as
-// its keys have jobs: none of them is called before all have been read.
-func TestLeftUnderWayIsKnownWhenAllIsRead(t *testing.T) {
-	d := newShared(t)
-	w, p := takingOver(t, d, payQueue(t, d), true, new(lease.Membership))
-	p.markersLoaded()
-	if p.untold {
-		t.Error("an owner of this version is taken to have begun calls without an intent")
-	}
-	p.untold = true
-	for seq := range uint64(3) {
-		p.add(t.Context(), jobEntry("a", seq+1))
-		if q := w.s.Find("a"); !q.Unread || !p.Open {
-			t.Fatalf("after %d jobs of 3 it may be called", seq+1)
-		}
-	}
-	p.open()
-	if q := w.s.Find("a"); q.Unread || q.Orphaned != 3 {
-		t.Errorf("%d calls are taken to be left, unread: %v", q.Orphaned, q.Unread)
-	}
-}
-
-// TestOwnerOfAnEarlierVersion: one that died and did not say that it wrote an intent of every call may have begun calls that nobody
-// knows of. Its keys wait one interval, unless they are so slow that it wrote intents of theirs.
-func TestOwnerOfAnEarlierVersion(t *testing.T) {
-	d := newShared(t)
-	q := payQueue(t, d)
-	if _, err := d.opts.JetStream.Publish(t.Context(), "weir.o.pay.0", []byte("earlier")); err != nil {
-		t.Fatal(err)
-	}
-	w, p := takingOver(t, d, q, false, nil)
-	if p.markersLoaded(); !p.untold {
-		t.Error("an owner that did not say so is taken to have written an intent of every call")
-	}
-	line := w.s.Push("a", 1, &p.Partition)
-	for per, want := range map[time.Duration]bool{5 * time.Second: true, time.Minute: false} {
-		w.terms.policy.Rules.Key.Rate.Per = per
-		if waits := w.pace.floorLocked(line, p.unsureLocked(line)) > w.now(); waits != want {
-			t.Errorf("at one in %s a key waits an interval: %v", per, waits)
-		}
-	}
-}
-
 // TestWhatIsNotReadIsLeft: an owner that stops before it has read all leaves the markers of what it has not read to the next.
 func TestWhatIsNotReadIsLeft(t *testing.T) {
 	d := newShared(t)

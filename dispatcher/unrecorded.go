@@ -43,13 +43,6 @@ func (u *unrecordedCalls) never(j *job) {
 	}
 }
 
-// suspect counts a call that may have been made without an intent.
-func (u *unrecordedCalls) suspect() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.unlogged++
-}
-
 // left is how many calls nobody wrote down, and whether every other one has its record.
 func (u *unrecordedCalls) left() (unlogged int, all bool) {
 	u.mu.Lock()

@@ -94,21 +94,17 @@ type RetryMark struct {
 
 // Markers writes one partition's markers. It is safe for concurrent use.
 type Markers struct {
-	p                *Partition
-	w                *stream.Writer
-	mu               sync.Mutex // guards epoch
-	epoch            uint64     // its sequence
-	died             bool
-	intendsEveryCall bool          // by the owner before, which died: every call that it began has an intent
-	held             time.Duration // by the owner before, which died; 0: nobody knows
-	unreadable       bool          // the epoch of the owner before
+	p          *Partition
+	w          *stream.Writer
+	mu         sync.Mutex // guards epoch
+	epoch      uint64     // its sequence
+	died       bool
+	held       time.Duration // by the owner before, which died; 0: nobody knows
+	unreadable bool          // the epoch of the owner before
 }
 
 // AfterDeath reports whether the owner before did not give the partition up: what it was doing nobody knows.
 func (m *Markers) AfterDeath() bool { return m.died }
-
-// IntendsEveryCall reports whether every call of the owner before, which died, has an intent. Earlier versions wrote none of some calls.
-func (m *Markers) IntendsEveryCall() bool { return m.intendsEveryCall }
 
 // Held is how long the owner before had the partition until now, by the servers' clock, where it did not give it up. 0: nobody knows.
 func (m *Markers) Held() time.Duration { return m.held }
@@ -178,16 +174,13 @@ func (p *Partition) Own(ctx context.Context, instance string) (*Markers, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &Markers{
-		p: p, w: w, epoch: epoch, died: earlier != nil || unreadable, held: held,
-		intendsEveryCall: intendsAll(earlier), unreadable: unreadable,
-	}, nil
+	return &Markers{p: p, w: w, epoch: epoch, died: earlier != nil || unreadable, held: held, unreadable: unreadable}, nil
 }
 
 // storeEpoch stores an owner's epoch where none stands. It fails with ErrFenced where one does.
 func (p *Partition) storeEpoch(ctx context.Context, instance string) (seq uint64, err error) {
 	ack, err := p.queue.js.PublishMsg(ctx, &nats.Msg{Subject: ownerSubject(p.queue.api, p.number), Data: []byte(instance), Header: nats.Header{
-		ingest.HeaderMsgID: {"owner." + nuid.Next()}, stream.HeaderExpectedSeq: {"0"}, headerIntends: {intendsEveryCall},
+		ingest.HeaderMsgID: {"owner." + nuid.Next()}, stream.HeaderExpectedSeq: {"0"},
 	}})
 	var api *jetstream.APIError
 	if errors.As(err, &api) && (api.ErrorCode == stream.CodeWrongLastSeq || api.ErrorCode == stream.CodeWrongLastSeqConst) {
@@ -200,21 +193,6 @@ func (p *Partition) storeEpoch(ctx context.Context, instance string) (seq uint64
 	defer p.mu.Unlock()
 	p.fence = ack.Sequence
 	return ack.Sequence, nil
-}
-
-// An epoch says by this header that its owner writes an intent of every call.
-const (
-	headerIntends    = "Weir-Intends"
-	intendsEveryCall = "every-call"
-)
-
-// intendsAll reports whether an epoch says that its owner wrote an intent of every call.
-func intendsAll(epoch *stream.LeaderMessage) bool {
-	if epoch == nil {
-		return false
-	}
-	header, err := nats.DecodeHeadersMsg(epoch.Headers)
-	return err == nil && header.Get(headerIntends) == intendsEveryCall
 }
 
 // Run stores markers until ctx ends.

@@ -119,10 +119,10 @@ func TestUnreadableEpochIsOfTheDead(t *testing.T) {
 	}
 	p = open(ns, 2)
 	second := own(p)
-	if !second.Unreadable() || !second.AfterDeath() || second.IntendsEveryCall() || second.Held() != 0 {
+	if !second.Unreadable() || !second.AfterDeath() || second.Held() != 0 {
 		t.Errorf("the owner before is known: %+v", second)
 	}
-	if third := own(p); third.Unreadable() || !third.AfterDeath() || !third.IntendsEveryCall() {
+	if third := own(p); third.Unreadable() || !third.AfterDeath() {
 		t.Errorf("the second owner is not known: %+v", third)
 	}
 	if err := runMarkers(t, second)(); !errors.Is(err, ErrFenced) {

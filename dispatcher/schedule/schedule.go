@@ -418,11 +418,6 @@ func (s *Schedule) OpenPartition(p *Partition) {
 	}
 }
 
-// IntervalOf is the time between two calls of a key in the long run.
-func (s *Schedule) IntervalOf(q *KeyQueue) time.Duration {
-	return s.rules.Interval(q.Limits.Rate).Duration()
-}
-
 // LearnLevels takes in how much of the shared limits is used. levels is not changed afterwards.
 func (s *Schedule) LearnLevels(levels []bucket.Level) { s.levels = levels }
 
