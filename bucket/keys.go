@@ -1,6 +1,6 @@
 package bucket
 
-import "weir/bucket/internal/keyhash"
+import "hash/maphash"
 
 // keyState is one key's own bucket while it is looked at.
 type keyState struct {
@@ -9,10 +9,10 @@ type keyState struct {
 	last int64 // serial of the last grant, 0 if it cannot be given back
 }
 
-// keptKey is a bucket as the table keeps it: 40 bytes. Should two keys ever share an ID, they share a bucket, and get fewer
-// calls, never more.
+// keptKey is a bucket as the table keeps it: 32 bytes. It has its key's hash, not its name: two keys of one hash would share a
+// bucket and get fewer calls, never more. Of a million keys two do with a chance of 3 in 100 million.
 type keptKey struct {
-	id   keyhash.ID
+	hash uint64
 	tat  Micros
 	last int64
 	rem  uint32 // below maxQ
@@ -26,13 +26,12 @@ type keptKey struct {
 // so the table loses keys faster than it can gain them, and no call pays for more than two. The buckets lie in blocks that
 // never move: growing copies nothing of them.
 //
-// Measured (BenchmarkKeys, two noisy cores): 57 bytes a key at a million, index and all. A reservation takes about 200 ns
-// at a thousand keys and 550 at a million: the difference is two waits for memory that no cache holds, one for the index
-// and one for the bucket, which depends on it, and a part of a third for the name. It is 0.3 % of a call. Keeping the
-// buckets in the index itself would save one of the two and cost a third more memory.
+// Measured (BenchmarkKeys, two noisy cores): 70 bytes a key at a million, index and all. A reservation takes about 200 ns
+// at a thousand keys and 1,100 at a million: the difference is waits for memory that no cache holds. It is 0.5 % of a call. An
+// index by hand would save 13 of the bytes and half of those waits. The index keeps its size while it has keys.
 type keyTable struct {
-	seeds  keyhash.Seeds
-	index  keyIndex
+	seed   maphash.Seed      // drawn with the index: nobody who chooses names can make two of them meet
+	index  map[uint64]uint32 // places by hash
 	blocks [][]keptKey
 	paces  paceTable
 	n      uint32
@@ -48,17 +47,19 @@ func (t *keyTable) at(i uint32) *keptKey {
 	return &t.blocks[i>>blockBits][i&(blockSize-1)]
 }
 
-// idOf is the key's identity in this table.
-func (t *keyTable) idOf(key string) keyhash.ID { return t.seeds.ID(key) }
-
 // look finds a key's place, or ok is false.
-func (t *keyTable) look(id keyhash.ID) (i uint32, ok bool) {
-	return t.index.find(id.High, func(i uint32) bool { return t.at(i).id == id })
+func (t *keyTable) look(key string) (hash uint64, place uint32, ok bool) {
+	if t.index == nil {
+		t.seed, t.index = maphash.MakeSeed(), map[uint64]uint32{}
+	}
+	hash = maphash.String(t.seed, key)
+	place, ok = t.index[hash]
+	return hash, place, ok
 }
 
 // find returns the state of key if there is one.
 func (t *keyTable) find(key string) (s keyState, ok bool) {
-	i, ok := t.look(t.idOf(key))
+	_, i, ok := t.look(key)
 	if !ok {
 		return keyState{}, false
 	}
@@ -70,8 +71,7 @@ func (t *keyTable) find(key string) (s keyState, ok bool) {
 func (t *keyTable) open(key string, now, memory Micros) (s keyState, place uint32) {
 	t.evict(now - memory)
 	t.evict(now - memory)
-	id := t.idOf(key)
-	i, ok := t.look(id)
+	hash, i, ok := t.look(key)
 	if ok {
 		return t.unpack(t.at(i)), i
 	}
@@ -80,8 +80,8 @@ func (t *keyTable) open(key string, now, memory Micros) (s keyState, place uint3
 	}
 	i = t.n
 	t.n++
-	t.index.put(id.High, i)
-	*t.at(i) = keptKey{id: id}
+	t.index[hash] = i
+	*t.at(i) = keptKey{hash: hash}
 	return keyState{}, i
 }
 
@@ -97,7 +97,7 @@ func (t *keyTable) store(place uint32, s *keyState) {
 
 // update changes the state of a key that is known.
 func (t *keyTable) update(key string, do func(*keyState)) {
-	i, ok := t.look(t.idOf(key))
+	_, i, ok := t.look(key)
 	if !ok {
 		return
 	}
@@ -123,12 +123,12 @@ func (t *keyTable) evict(at Micros) {
 		t.hand++
 		return
 	}
-	t.index.remove(k.id.High, t.hand)
+	delete(t.index, k.hash)
 	t.paces.drop(k.pace)
 	t.n--
 	if last := t.at(t.n); last != k {
 		*k = *last
-		t.index.move(k.id.High, t.n, t.hand)
+		t.index[k.hash] = t.hand
 	}
 	*t.at(t.n) = keptKey{}
 	if blocks := int(t.n>>blockBits) + 2; blocks < len(t.blocks) {

@@ -102,8 +102,8 @@ func TestIdleKeysAreForgotten(t *testing.T) {
 	if tat, ok := b.TAT("debtor"); !ok || tat != debtor.Grants[63].TAT {
 		t.Error("a key in debt was forgotten")
 	}
-	if n := unsafe.Sizeof(keptKey{}); n > 40 {
-		t.Errorf("%d bytes of state a key, want at most 40", n)
+	if n := unsafe.Sizeof(keptKey{}); n > 32 {
+		t.Errorf("%d bytes of state a key, want at most 32", n)
 	}
 	if n := len(b.engine.keys.paces.numbers); n != 1 {
 		t.Errorf("%d paces are kept of one rate", n)
