@@ -5,7 +5,7 @@
 // group that the stream takes whole shares one fsync. A Writer does so for whoever writes one message at a time. With a Disk they, and
 // what OnDisk makes, wait until the disk has what the stream acknowledged. AskLeader
 // and ReadUntil read what the stream's leader has: a replica may lag, and what it says is left to read is not believed. Follow
-// gives what comes as well.
+// gives what comes as well. A watch of a Renewing bucket ends when the connection was lost and is back.
 //
 // The package knows nothing of jobs, keys, partitions or limits.
 //

@@ -247,6 +247,9 @@ func (p *Pauses) take(entry jetstream.KeyValueEntry) {
 		p.log.Error("a pause names a key that cannot be read; it is left alone", "entry", entry.Key(), "err", err)
 		return
 	}
+	if f, ok := p.inForce[entry.Key()]; ok && f.revision == entry.Revision() {
+		return // the watch has begun anew
+	}
 	word := readPause(entry)
 	if err := p.dispatch.Pause(api, key, word); err != nil {
 		p.log.Error("a pause cannot be put in force", append(whatHolds(api, key), "err", err)...)

@@ -107,7 +107,7 @@ func EnsureConfigStore(ctx context.Context, js jetstream.JetStream, replicas int
 	if err != nil {
 		return ConfigStore{}, err
 	}
-	return ConfigStore{kv}, nil
+	return ConfigStore{stream.Renewing(kv, js.Conn())}, nil
 }
 
 // FindConfigStore opens the configuration's home where there is one.
@@ -244,9 +244,13 @@ func (d ConfigChange) Event() deadletter.Event {
 
 // EnsureControl makes the bucket of operators' words and canaries.
 func EnsureControl(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.KeyValue, error) {
-	return stream.EnsureBucket(ctx, js, jetstream.KeyValueConfig{
+	kv, err := stream.EnsureBucket(ctx, js, jetstream.KeyValueConfig{
 		Bucket: connect.ControlBucket, Description: "weir: operators' words, and canaries of readiness", History: 1, Replicas: replicas,
 	}, nil)
+	if err != nil {
+		return nil, err
+	}
+	return stream.Renewing(kv, js.Conn()), nil
 }
 
 // ShownVersion is a version of the configuration as it is told: with its text, in which secrets stand by reference only.

@@ -1,0 +1,125 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// watchWait bounds how long a server may take to begin a watch. The client itself asks once and waits for as long as the context lasts.
+const watchWait = 30 * time.Second
+
+var errWatchWait = errors.New("the server did not begin the watch")
+
+// Renewing is a key-value bucket whose watches end when the connection was lost and is back. A server that was started anew has forgotten
+// them, which the client notices by missing heartbeats: ten to twenty seconds late. The one that follows a watch begins a new one, and so
+// reads what stands there now.
+func Renewing(kv jetstream.KeyValue, nc *nats.Conn) jetstream.KeyValue { return renewing{kv, nc} }
+
+type renewing struct {
+	jetstream.KeyValue
+	nc *nats.Conn
+}
+
+// Watch implements jetstream.KeyValue.
+func (r renewing) Watch(ctx context.Context, keys string, opts ...jetstream.WatchOpt) (jetstream.KeyWatcher, error) {
+	return r.begin(ctx, func(ctx context.Context) (jetstream.KeyWatcher, error) { return r.KeyValue.Watch(ctx, keys, opts...) })
+}
+
+// WatchAll implements jetstream.KeyValue.
+func (r renewing) WatchAll(ctx context.Context, opts ...jetstream.WatchOpt) (jetstream.KeyWatcher, error) {
+	return r.begin(ctx, func(ctx context.Context) (jetstream.KeyWatcher, error) { return r.KeyValue.WatchAll(ctx, opts...) })
+}
+
+// begun is a watch that a server has begun, or why it has not.
+type begun struct {
+	watcher jetstream.KeyWatcher
+	err     error
+}
+
+func (r renewing) begin(ctx context.Context, watch func(context.Context) (jetstream.KeyWatcher, error)) (jetstream.KeyWatcher, error) {
+	ctx, end := context.WithCancelCause(ctx)
+	back := r.nc.StatusChanged(nats.CONNECTED) // before it begins, or it could be lost in between
+	began := make(chan begun, 1)
+	go func() {
+		watcher, err := watch(ctx)
+		began <- begun{watcher, err}
+	}()
+	late := time.NewTimer(watchWait)
+	defer late.Stop()
+	var b begun
+	select {
+	case b = <-began:
+	case <-back:
+		end(errReconnected)
+		b = <-began
+	case <-late.C:
+		end(errWatchWait)
+		b = <-began
+	}
+	if b.err == nil && ctx.Err() != nil {
+		b.err = b.watcher.Stop()
+	}
+	if cause := context.Cause(ctx); cause != nil || b.err != nil {
+		end(nil)
+		r.nc.RemoveStatusListener(back)
+		return nil, fmt.Errorf("watch %s: %w", r.Bucket(), errors.Join(cause, b.err))
+	}
+	w := &renewingWatcher{KeyWatcher: b.watcher, updates: make(chan jetstream.KeyValueEntry), end: end}
+	go func() {
+		defer close(w.updates)
+		defer r.nc.RemoveStatusListener(back)
+		w.run(ctx, back)
+	}()
+	return w, nil
+}
+
+var errReconnected = errors.New("the connection was lost and is back")
+
+// renewingWatcher gives what another watcher does until the connection is back.
+type renewingWatcher struct {
+	jetstream.KeyWatcher
+	updates chan jetstream.KeyValueEntry
+	end     context.CancelCauseFunc
+}
+
+// run ends when the other watcher or ctx does, or the connection is back.
+func (w *renewingWatcher) run(ctx context.Context, back <-chan nats.Status) {
+	defer w.end(nil)
+	for {
+		var entry jetstream.KeyValueEntry
+		open := true
+		select {
+		case entry, open = <-w.KeyWatcher.Updates():
+		case <-back:
+			_ = w.KeyWatcher.Stop() // what it came from has forgotten it, perhaps
+			return
+		case <-ctx.Done():
+			return
+		}
+		if !open {
+			return
+		}
+		select {
+		case w.updates <- entry:
+		case <-back:
+			_ = w.KeyWatcher.Stop()
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Updates implements jetstream.KeyWatcher.
+func (w *renewingWatcher) Updates() <-chan jetstream.KeyValueEntry { return w.updates }
+
+// Stop implements jetstream.KeyWatcher.
+func (w *renewingWatcher) Stop() error {
+	w.end(nil)
+	return w.KeyWatcher.Stop()
+}

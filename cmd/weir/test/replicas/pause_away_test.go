@@ -1,0 +1,71 @@
+package replicas
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"weir/bucket/natstest"
+	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/worker"
+	"weir/cmd/weir/weirtest"
+	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// TestPausesThatAreGoneWhenTheServerIsBack: pauses that were deleted while a replica was away from a server which was stopped end when the
+// connection is back. No trace is left of one of them: no watch that goes on where it was can tell of it.
+func TestPausesThatAreGoneWhenTheServerIsBack(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ns := natstest.Start(t, dir, 0)
+	port := natstest.Port(t, ns)
+	api, err := fakeapi.Start(fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = api.Close() })
+	file := filepath.Join(t.TempDir(), "weir.yaml")
+	weirtest.WriteFile(t, file, fmt.Sprintf("apis:\n  pay:\n    url: %s\n    bucket: {rate: 10/s, capacity: 100}\n", api.URL()))
+	w, err := worker.Start(await.Context(t, "a worker to start"), weirtest.ExternalSettings(t, ns.ClientURL(), file, "away"), weirtest.TestLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := weirtest.RigBeside(t, w, api)
+	keys := []string{"stays", "deleted", "purged"}
+	for _, key := range keys {
+		r.PutPause(key)
+	}
+
+	stop := func() { ns.Shutdown(); ns.WaitForShutdown() }
+	stop()
+	ns = natstest.Start(t, dir, 0) // where the replica does not look for it
+	js := natstest.Connect(t, ns)
+	kv, err := js.KeyValue(t.Context(), connect.ControlBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := kv.Delete(t.Context(), control.PauseEntry("pay", "deleted")); err != nil {
+		t.Fatal(err)
+	}
+	bucket, err := js.Stream(t.Context(), "KV_"+connect.ControlBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := bucket.Purge(t.Context(), jetstream.WithPurgeSubject("$KV."+connect.ControlBucket+"."+control.PauseEntry("pay", "purged"))); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	natstest.Start(t, dir, port)
+	back := time.Now()
+	await.Until(t, "the pauses that are gone to end", func() bool { return len(w.Parts().Dispatcher.Pauses("pay")) == 1 })
+	t.Logf("the pauses ended %s after the server was back", time.Since(back).Round(time.Millisecond))
+	if _, paused := w.Parts().Dispatcher.Pauses("pay")["stays"]; !paused {
+		t.Error("the pause that is there has ended")
+	}
+	r.Stop() // before its server
+}
