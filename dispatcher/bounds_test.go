@@ -26,7 +26,7 @@ func TestWhatIsReadBackIsBounded(t *testing.T) {
 			p.takeMarker(markerEntry(t, queue.RetryEntry, 9, queue.RetryMark{NotBefore: forged, Pushback: true, Denied: true}))
 		},
 		"a retry mark": func(w *apiWorker, p *partition) {
-			p.takeMarker(markerEntry(t, queue.RetryEntry, 9, queue.RetryMark{Seq: 1, Calls: 1, NotBefore: forged, Pushback: true}))
+			p.takeMarker(markerEntry(t, queue.RetryEntry, 9, queue.RetryMark{Seq: 1, Calls: 1, NotBefore: forged, Pushback: true, Accepted: bucket.MicrosOf(stored(1))}))
 		},
 		"a record": func(w *apiWorker, p *partition) {
 			readLedger(t, w.d, []ledger.Record{{

@@ -10,7 +10,7 @@ import (
 // doubt is what is known of those calls of a job that may have been processed.
 type doubt struct {
 	billed   deadletter.Billed // what is known of the charges of its calls so far
-	identity string            // of the keys that they carried; "" where no call is in doubt, or an earlier version did not tell
+	identity string            // of the keys that they carried; "" where no call is in doubt, or nobody knows
 	never    bool              // one carried no key, or they carried different ones: no call may follow
 }
 
@@ -20,7 +20,7 @@ func (d *doubt) add(billed deadletter.Billed, identity string) {
 	d.never = d.never || billed != deadletter.NotBilled && identity == ""
 }
 
-// recall takes in what is stored of earlier calls. Its identity may be "" because an earlier version stored it.
+// recall takes in what is known of earlier calls. With identity "" nobody knows under which key they were made.
 func (d *doubt) recall(billed deadletter.Billed, identity string) {
 	if d.billed = d.billed.Worst(billed); billed.Worst(deadletter.NotBilled) == deadletter.NotBilled {
 		return

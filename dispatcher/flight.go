@@ -165,7 +165,7 @@ func (j *job) calledUnder() string {
 // price is that of a job's last call.
 func (j *job) price() int64 {
 	if j.lost != nil {
-		return j.lost.price(j.terms.api)
+		return j.lost.Price
 	}
 	return j.terms.api.Price
 }

@@ -174,7 +174,7 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 		if f.flown = &f.noted; !f.noted.Begun.IsZero() {
 			f.lastCall.Started = f.noted.Begun
 		}
-		f.Unseen = f.intent.Repeatable && f.First() // else it becomes a letter, and nobody waits for that
+		f.Unseen = f.intent.Idempotency != "" && f.First() // else it becomes a letter, and nobody waits for that
 		f.Calls, f.attempts = f.intent.Call, f.attempts+1
 	default:
 		panic("dispatcher: a fate that nobody knows") // recovery.Judge has a bug
@@ -210,7 +210,7 @@ func (f *foundJob) holdAgainLocked(until bucket.Micros, why string) {
 
 // noteOf is what the process that wrote an intent noted of its call. An answer that cannot be understood is none.
 func (f *foundJob) noteOf(i *foundIntent) recorder.Found {
-	if i.Accepted == 0 || i.Epoch == 0 || f.part.isRestored(f.Seq) { // what was put back was called since, perhaps by another intent
+	if f.part.isRestored(f.Seq) { // what was put back was called since, perhaps by another intent
 		return recorder.Found{}
 	}
 	n := f.w.d.opts.Recorder.Find(i.Entry, f.part.callOf(&i.Intent, i.Epoch))

@@ -25,7 +25,7 @@ type foundIntent struct {
 // is of a later owner. A mark may arrive late, sent by an owner that had the right to and lost it while its connection stalled;
 // whoever took the partition over knew nothing of it.
 func (i *foundIntent) overrules(end *foundMark) bool {
-	return i.mark.seq > end.seq || i.Epoch > end.Epoch && end.Epoch != 0
+	return i.mark.seq > end.seq || i.Epoch > end.Epoch
 }
 
 type foundMark struct {
@@ -50,7 +50,7 @@ func (r *replay) history(e queue.Entry) (h jobHistory, outdated found) {
 		delete(r.found, e.Seq)
 		for i := range f.intents {
 			n := &f.intents[i]
-			if n.Accepted != 0 && n.Accepted != stored || h.intent != nil && h.intent.Call > n.Call {
+			if n.Accepted != stored || h.intent != nil && h.intent.Call > n.Call {
 				outdated.intents = append(outdated.intents, *n)
 				continue
 			}
@@ -61,7 +61,7 @@ func (r *replay) history(e queue.Entry) (h jobHistory, outdated found) {
 		}
 		for i := range f.marks {
 			n := &f.marks[i]
-			if n.Accepted != 0 && n.Accepted != stored || h.mark != nil && n.Ends == "" && (h.mark.Ends != "" || h.mark.Calls >= n.Calls) {
+			if n.Accepted != stored || h.mark != nil && n.Ends == "" && (h.mark.Ends != "" || h.mark.Calls >= n.Calls) {
 				outdated.marks = append(outdated.marks, *n)
 				continue
 			}

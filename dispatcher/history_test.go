@@ -21,7 +21,7 @@ func TestHistory(t *testing.T) {
 		return foundIntent{queue.Intent{Seq: 7, Call: call, Accepted: accepted, Epoch: 1}, &intentMark{seq: seq, users: 1}, at}
 	}
 	mark := func(seq uint64, calls int, accepted bucket.Micros) foundMark {
-		return foundMark{queue.RetryMark{Seq: 7, Calls: calls, Accepted: accepted}, seq}
+		return foundMark{queue.RetryMark{Seq: 7, Calls: calls, Accepted: accepted, Epoch: 1}, seq}
 	}
 	end := func(seq uint64, calls int) foundMark {
 		m := mark(seq, calls, mine)
@@ -40,7 +40,6 @@ func TestHistory(t *testing.T) {
 	}{
 		{what: "nothing"},
 		{what: "an intent", found: found{intents: []foundIntent{intent(11, 1, mine)}}, want: recovery.Found{Intended: 1}},
-		{what: "an intent of an earlier version", found: found{intents: []foundIntent{intent(11, 1, 0)}}, want: recovery.Found{Intended: 1}},
 		{what: "an intent of another job", found: found{intents: []foundIntent{intent(11, 1, other)}}, outdated: []uint64{11}},
 		{
 			what: "intents of two calls", found: found{intents: []foundIntent{intent(11, 1, mine), intent(12, 2, mine)}},

@@ -22,7 +22,7 @@ func TestDoubt(t *testing.T) {
 		{"in doubt", func(d *doubt) { d.add(deadletter.BilledUnknown, keyed.KeyIdentity()) }, true, false, false},
 		{"charged", func(d *doubt) { d.add(deadletter.BilledYes, keyed.KeyIdentity()) }, true, false, false},
 		{"in doubt without a key", func(d *doubt) { d.add(deadletter.BilledUnknown, "") }, false, false, false},
-		{"in doubt, of an earlier version", func(d *doubt) { d.recall(deadletter.BilledUnknown, "") }, true, true, false},
+		{"in doubt, nobody knows under which key", func(d *doubt) { d.recall(deadletter.BilledUnknown, "") }, true, true, false},
 		{"in doubt, then pushed back under another key", func(d *doubt) {
 			d.add(deadletter.BilledUnknown, keyed.KeyIdentity())
 			d.add(deadletter.NotBilled, other.KeyIdentity())

@@ -89,7 +89,7 @@ func (j *job) intent(call int) queue.Intent {
 	api := j.terms.api
 	return queue.Intent{
 		Seq: j.Seq, Call: call, Deaths: j.Deaths,
-		Repeatable: api.Idempotency != nil, Idempotency: api.KeyIdentity(), Timeout: api.Timeout, Price: api.Price, Target: api.Target(),
+		Idempotency: api.KeyIdentity(), Timeout: api.Timeout, Price: api.Price, Target: api.Target(),
 		Accepted: j.accepted, KeySum: queue.KeySum(j.Queue.Key), Entry: j.entry.ID(),
 	}
 }

@@ -29,10 +29,10 @@ func (j *job) lose(i *foundIntent) {
 func (f *foundJob) endLost(ctx context.Context) {
 	f.w.mu.Lock()
 	f.Calls = max(f.Calls, f.lost.Call)
-	f.doubt.recall(deadletter.BilledUnknown, f.lost.Idempotency)
-	f.doubt.never = f.doubt.never || !f.lost.Repeatable
+	f.doubt.add(deadletter.BilledUnknown, f.lost.Idempotency)
+	keyed := f.lost.Idempotency != ""
 	remedy := recovery.Mend(recovery.Open{
-		Keyed: f.lost.Repeatable, Same: f.doubt.allows(f.w.terms.api), Poisonous: f.Deaths >= schedule.MostDeaths,
+		Keyed: keyed, Same: f.doubt.allows(f.w.terms.api), Poisonous: f.Deaths >= schedule.MostDeaths,
 	})
 	f.w.mu.Unlock()
 	if remedy == recovery.Repeats {
@@ -53,7 +53,7 @@ func (f *foundJob) endLost(ctx context.Context) {
 	case remedy == recovery.GivesUp:
 		out.Reason = deadletter.Exhausted
 		out.Detail = fmt.Sprintf("given up as poison: %d workers died while they called it, one after the other", f.Deaths)
-	case f.lost.Repeatable:
+	case keyed:
 		out.Detail += "; how calls carry their idempotency keys has changed since"
 	}
 	f.w.bury(ctx, f.job, out.Reason, out.Detail, f.lostRecord(out))
@@ -92,25 +92,16 @@ func (f *foundJob) lostRecord(out httpcall.Outcome) *ledger.Record {
 	return c
 }
 
-// price is what the call that an intent is of costs.
-func (i *foundIntent) price(present *httpcall.API) int64 {
-	if i.Timeout == 0 {
-		return present.Price // the intent does not tell
-	}
-	return i.Price
-}
-
 // asIntended has the record of a call that nobody recorded say what its intent does.
 func (j *job) asIntended(c *ledger.Record) {
 	if j.lost == nil {
 		c.Idempotency = "" // nobody knows
 		return
 	}
-	price := j.lost.price(j.terms.api)
-	c.Price, c.Idempotency = ledger.Money(price), j.lost.Idempotency
+	c.Price, c.Idempotency = ledger.Money(j.lost.Price), j.lost.Idempotency
 	for i := range min(len(c.Costs), len(j.terms.api.Rules.Shared)) {
 		if j.terms.api.Rules.Shared[i].Budget != nil {
-			c.Costs[i] = price
+			c.Costs[i] = j.lost.Price
 		}
 	}
 }

@@ -23,7 +23,7 @@ type replay struct {
 	results map[uint64]ledger.StoredResult  // whose records may be missing
 	until   map[uint64]uint64               // by a key's sum: the last of its jobs that anything is known of
 	queue   []awaited                       // the same, by sequence
-	blind   uint64                          // the last job that a marker speaks of without telling its key: nothing is called before
+	blind   uint64                          // the last job of which something known holds every key: nothing is called before
 	held    []*schedule.KeyQueue            // by marks of holds, perhaps without jobs
 	early   []*schedule.KeyQueue            // queues that were met before the blind one
 	waiting map[uint64][]*schedule.KeyQueue // by a key's sum: queues whose jobs must be read up to until
@@ -37,13 +37,12 @@ func newReplay() *replay {
 	return &replay{found: map[uint64]*found{}, until: map[uint64]uint64{}, waiting: map[uint64][]*schedule.KeyQueue{}}
 }
 
-// await notes that something is known of a job.
-func (r *replay) await(seq, sum uint64) {
-	if sum == 0 {
-		r.blind = max(r.blind, seq)
-		return
-	}
+// await notes that something is known of a job, by which every key may be held.
+func (r *replay) await(seq, sum uint64, holdsAll bool) {
 	r.until[sum] = max(r.until[sum], seq)
+	if holdsAll {
+		r.blind = max(r.blind, seq)
+	}
 }
 
 func (r *replay) of(seq uint64) *found {
@@ -76,7 +75,7 @@ func (p *partition) replayIntent(e queue.Entry) {
 	for _, i := range intents {
 		f := p.replay.of(i.Seq)
 		f.intents = append(f.intents, foundIntent{i, mark, e.Time})
-		p.replay.await(i.Seq, i.KeySum)
+		p.replay.await(i.Seq, i.KeySum, false)
 	}
 	if mark.users == 0 {
 		p.bucket.Discard(e.Seq)
@@ -103,10 +102,7 @@ func (p *partition) replayMark(e queue.Entry) {
 	}
 	f := p.replay.of(mark.Seq)
 	f.marks = append(f.marks, foundMark{mark, e.Seq})
-	p.replay.await(mark.Seq, mark.KeySum)
-	if mark.Pushback && p.w.terms.api.Retry.HoldAPI {
-		p.replay.await(mark.Seq, 0) // it holds every key
-	}
+	p.replay.await(mark.Seq, mark.KeySum, mark.Pushback && p.w.terms.api.Retry.HoldAPI)
 }
 
 // markersLoaded lets calls of a partition start, key by key as its jobs are read: all markers are known. The reader calls it once.
@@ -120,12 +116,10 @@ func (p *partition) markersLoaded() {
 	holdsAPI := p.w.terms.api.Retry.HoldAPI
 	p.w.mu.Unlock()
 	for seq, c := range r.records {
-		if r.await(seq, c.KeySum); c.PushedBack() && holdsAPI {
-			r.await(seq, 0)
-		}
+		r.await(seq, c.KeySum, c.PushedBack() && holdsAPI)
 	}
 	for seq, result := range r.results {
-		r.await(seq, result.KeySum)
+		r.await(seq, result.KeySum, false)
 	}
 	for sum, seq := range r.until {
 		r.queue = append(r.queue, awaited{seq, sum})
@@ -137,7 +131,7 @@ func (p *partition) markersLoaded() {
 	}
 }
 
-// resumeKeys lets calls of a partition start: no job is left of which a marker speaks without telling its key.
+// resumeKeys lets calls of a partition start: no job is left that may hold every key.
 func (p *partition) resumeKeys() {
 	early := p.replay.early
 	p.replay.blind, p.replay.early = 0, nil

@@ -129,6 +129,8 @@ func TestCallsStartWhileTheQueueIsRead(t *testing.T) {
 	q := payQueue(t, d)
 	rapid.Check(t, func(rt *rapid.T) {
 		w, p := takingOver(t, d, q, false, nil)
+		w.terms.api.Retry.HoldAPI = true
+		keyed := w.terms.api.KeyIdentity()
 		jobs := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}), 1, 40).Draw(rt, "jobs")
 		until, blind := map[string]uint64{}, uint64(0)
 		intents := map[string]int32{}
@@ -136,22 +138,21 @@ func TestCallsStartWhileTheQueueIsRead(t *testing.T) {
 		marker := uint64(1000)
 		for i, key := range jobs {
 			seq := uint64(i + 1)
-			what := rapid.SampledFrom([]string{"", "", "", "", "", "intent", "old intent", "mark", "record", "gone", "other"}).Draw(rt, "what")
-			if what != "" && what != "old intent" {
+			what := rapid.SampledFrom([]string{"", "", "", "", "", "intent", "hold", "mark", "record", "gone", "other"}).Draw(rt, "what")
+			if what != "" {
 				until[key] = seq
 			}
 			sum, accepted := queue.KeySum(key), bucket.MicrosOf(stored(seq))
 			marker++
 			switch what {
 			case "intent":
-				p.takeMarker(markerEntry(rt, queue.IntentEntry, marker, []queue.Intent{{Seq: seq, Call: 1, Repeatable: true, KeySum: sum}}))
+				p.takeMarker(markerEntry(rt, queue.IntentEntry, marker, []queue.Intent{{Seq: seq, Call: 1, Idempotency: keyed, KeySum: sum, Accepted: accepted}}))
 				intents[key]++
-			case "old intent":
-				p.takeMarker(markerEntry(rt, queue.IntentEntry, marker, []queue.Intent{{Seq: seq, Call: 1, Repeatable: true}}))
-				intents[key]++
+			case "hold": // of every key, by a job whose call the api pushed back
+				p.takeMarker(markerEntry(rt, queue.RetryEntry, marker, queue.RetryMark{Seq: seq, Calls: 1, KeySum: sum, Accepted: accepted, Pushback: true}))
 				blind = seq
 			case "mark":
-				p.takeMarker(markerEntry(rt, queue.RetryEntry, marker, queue.RetryMark{Seq: seq, Calls: 1, KeySum: sum}))
+				p.takeMarker(markerEntry(rt, queue.RetryEntry, marker, queue.RetryMark{Seq: seq, Calls: 1, KeySum: sum, Accepted: accepted}))
 			case "record":
 				records = append(records, ledger.Record{
 					API: "other", Key: key, Stream: p.bucket.Name(), Seq: seq, Call: 1, Outcome: "retry", Dedupe: fmt.Sprint(seq), Accepted: stored(seq),
@@ -202,7 +203,7 @@ func TestWhatIsNotReadIsLeft(t *testing.T) {
 		_, p := takingOver(t, d, payQueue(t, d), false, nil)
 		sum := queue.KeySum("a")
 		before := p.bucket.Unswept()
-		p.takeMarker(markerEntry(t, queue.IntentEntry, 11, []queue.Intent{{Seq: 1, Call: 1, Repeatable: true, KeySum: sum}, {Seq: 2, Call: 1, KeySum: sum}}))
+		p.takeMarker(markerEntry(t, queue.IntentEntry, 11, []queue.Intent{{Seq: 1, Call: 1, KeySum: sum, Accepted: bucket.MicrosOf(stored(1))}, {Seq: 2, Call: 1, KeySum: sum, Accepted: bucket.MicrosOf(stored(2))}}))
 		p.takeMarker(markerEntry(t, queue.RetryEntry, 12, queue.RetryMark{Seq: 2, Calls: 1, KeySum: sum}))
 		p.markersLoaded()
 		p.add(noMore(t), jobEntry("a", 1))

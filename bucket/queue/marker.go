@@ -36,26 +36,22 @@ const (
 type Intent struct {
 	Seq  uint64 `json:"seq"`
 	Call int    `json:"call"`
-	// Repeatable says that the call carries an idempotency key. It is written here because the api's configuration may say
-	// otherwise by the time the intent is read. So are the fields down to Target.
-	Repeatable bool `json:"repeatable,omitempty"`
-	// Idempotency says what the key looks like and where it goes: a call with another one is another call to the api.
-	// "" beside Repeatable: not written.
-	Idempotency string `json:"idempotency,omitempty"`
-	// Timeout is how long the call may run. 0: not written, and nor is the price.
-	Timeout time.Duration `json:"timeout,omitempty"`
-	Price   int64         `json:"price,omitempty"` // of the call, in millionths
-	// Target names the place that the call goes to: who asks about it later must ask there. "": not written.
-	Target string `json:"target,omitempty"`
+	// Idempotency says what the call's idempotency key looks like and where it goes: a call with another one is another call to the api.
+	// "": it carries none. It is written here because the api's configuration may say otherwise by the time the intent is read. So are the
+	// fields down to Target.
+	Idempotency string        `json:"idempotency,omitempty"`
+	Timeout     time.Duration `json:"timeout"`         // how long the call may run
+	Price       int64         `json:"price,omitempty"` // of the call, in millionths
+	// Target names the place that the call goes to: an inquiry about it must ask there.
+	Target string `json:"target"`
 	// Deaths is how many owners have died with a call of this job under way, one after the other.
 	Deaths int `json:"deaths,omitempty"`
-	// Accepted is when the stream stored the job: one that lost its last writes may have given Seq to another job. 0: not written.
-	Accepted bucket.Micros `json:"accepted,omitempty"`
-	// Epoch is that of the owner who wrote it; Intend fills it in. 0: not written.
-	Epoch uint64 `json:"epoch,omitempty"`
-	// KeySum is the KeySum of the job's key: who takes the partition over calls nothing of the key before it has read the
-	// job. 0: not written; then it calls nothing at all until then.
-	KeySum uint64 `json:"key_sum,omitempty"`
+	// Accepted is when the stream stored the job: one that lost its last writes may have given Seq to another job.
+	Accepted bucket.Micros `json:"accepted"`
+	// Epoch is that of the owner who wrote it; Intend fills it in.
+	Epoch uint64 `json:"epoch"`
+	// KeySum is the KeySum of the job's key: the next owner of the partition calls nothing of the key before it has read the job.
+	KeySum uint64 `json:"key_sum"`
 	// Entry is the number under which the flight recorder of its owner's process tells how far the call has come. 0: none does.
 	Entry uint64 `json:"entry,omitempty"`
 }
@@ -73,16 +69,16 @@ type RetryMark struct {
 	Answered  uint64        `json:"answered,omitempty"` // where the record of that answer stands in the ledger
 	Unseen    bool          `json:"unseen,omitempty"`   // none of its calls is known to have reached the api: no job of the key overtakes it
 	Pushback  bool          `json:"pushback,omitempty"` // NotBefore is the api's word: it holds the key or the api, not only the job
-	// Idempotency is that of the calls which may have been processed, see Intent; "": there is none, or it is not written.
+	// Idempotency is that of the calls which may have been processed, see Intent; "": there is none, or none is known.
 	Idempotency string `json:"idempotency,omitempty"`
 	// Deaths is how many owners have died with a call of this job under way, one after the other.
 	Deaths int `json:"deaths,omitempty"`
 	// Ends says that the job is not called again: it is becoming a letter with this reason, and Reason is its detail.
 	Ends string `json:"ends,omitempty"`
 
-	// Accepted and KeySum are the job's, see Intent; 0: not written.
+	// Accepted and KeySum are the job's, see Intent.
 	Accepted bucket.Micros `json:"accepted,omitempty"`
-	// Epoch is that of the owner who wrote it; Retry fills it in. No stream refuses a mark of an earlier owner. 0: not written.
+	// Epoch is that of the owner who wrote it; Retry fills it in. No stream refuses a mark of an earlier owner.
 	Epoch  uint64 `json:"epoch,omitempty"`
 	KeySum uint64 `json:"key_sum,omitempty"`
 

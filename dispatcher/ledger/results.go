@@ -72,7 +72,7 @@ func (r *reading) takeResult(msg jetstream.Msg, meta *jetstream.MsgMetadata) {
 type StoredResult struct {
 	At       uint64
 	KeySum   uint64
-	accepted bucket.Micros // the job; 0 where the result's id does not say it, as ids once did not
+	accepted bucket.Micros // the job
 	job      string
 }
 
@@ -82,7 +82,7 @@ func (r StoredResult) Of(e queue.Entry) bool {
 }
 
 func (r StoredResult) is(job string, accepted bucket.Micros) bool {
-	return r.job == job && (r.accepted == 0 || r.accepted == accepted)
+	return r.job == job && r.accepted == accepted
 }
 
 // readResult reads whose a result is, without its key, and where it stands. The message may be without its body.
@@ -95,7 +95,7 @@ func readResult(msg jetstream.Msg, meta *jetstream.MsgMetadata) (source string, 
 // dispatcher's fence).
 const FoundPrefix = "found."
 
-// ParseResultID reads the message id of a result, also of one that does not name the time, as ids once did not.
+// ParseResultID reads the message id of a result.
 func ParseResultID(id string) (results string, seq uint64, accepted bucket.Micros, ok bool) {
 	origin, ok := strings.CutPrefix(id, "result.")
 	if !ok {
@@ -107,17 +107,19 @@ func ParseResultID(id string) (results string, seq uint64, accepted bucket.Micro
 	return ParseOrigin(origin)
 }
 
-// ParseOrigin reads what OriginOf wrote, also where it does not name the time.
+// ParseOrigin reads what OriginOf wrote.
 func ParseOrigin(origin string) (queued string, seq uint64, accepted bucket.Micros, ok bool) {
 	parts := strings.Split(origin, ".") // no stream's name has a dot
-	if len(parts) < 2 || len(parts) > 3 {
+	if len(parts) != 3 {
 		return "", 0, 0, false
 	}
 	seq, err := strconv.ParseUint(parts[1], 10, 64)
-	if err == nil && len(parts) == 3 {
-		var micros int64
-		micros, err = strconv.ParseInt(parts[2], 10, 64)
-		accepted = bucket.Micros(micros)
+	if err != nil {
+		return "", 0, 0, false
 	}
-	return parts[0], seq, accepted, err == nil
+	micros, err := strconv.ParseInt(parts[2], 10, 64)
+	if err != nil {
+		return "", 0, 0, false
+	}
+	return parts[0], seq, bucket.Micros(micros), true
 }

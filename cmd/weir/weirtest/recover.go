@@ -289,21 +289,25 @@ func (o *Offline) Leave(api, key string, c Left) time.Time {
 	}
 	stream, until := queue.StreamName(api, p), time.Now().Add(c.wait)
 	accepted := o.StoredAt(stream, seqs[0])
-	var of bucket.Micros // markers of earlier versions do not tell
+	before := time.Duration(0)
 	if c.before {
-		accepted = accepted.Add(-time.Hour)
-		of = bucket.MicrosOf(accepted)
+		before = time.Hour
 	}
+	accepted = accepted.Add(-before)
 	if c.taken {
-		o.take(api, key, fmt.Sprintf("%s.%d", stream, seqs[0]))
 		o.take(api, key, fmt.Sprintf("%s.%d.%d", stream, seqs[0], bucket.MicrosOf(accepted.Add(-time.Hour))))
+	}
+	keyed := c.keyed
+	if keyed == "" && api == "safe" {
+		keyed = o.safeKey
 	}
 	intend := func() {
 		for i, call := range c.Intents {
 			var intents []queue.Intent
 			for _, seq := range seqs {
 				intents = append(intents, queue.Intent{
-					Seq: seq, Call: call, Repeatable: api == "safe", Idempotency: c.keyed, Deaths: c.deaths, Accepted: of, Epoch: c.epoch,
+					Seq: seq, Call: call, Idempotency: keyed, Deaths: c.deaths, KeySum: queue.KeySum(key), Epoch: c.epoch,
+					Accepted: bucket.MicrosOf(o.StoredAt(stream, seq).Add(-before)),
 				})
 			}
 			o.Put(QueueName(api, p, "i", fmt.Sprintf("%s-%d", key, i)), "", intents, nil)
@@ -314,7 +318,7 @@ func (o *Offline) Leave(api, key string, c Left) time.Time {
 	}
 	if c.mark != nil {
 		mark := *c.mark
-		mark.Seq, mark.NotBefore, mark.Accepted = seqs[0], bucket.MicrosOf(until), of
+		mark.Seq, mark.NotBefore, mark.Accepted, mark.KeySum = seqs[0], bucket.MicrosOf(until), bucket.MicrosOf(accepted), queue.KeySum(key)
 		o.Put(QueueName(api, p, "r", key), "", mark, nil)
 	}
 	if c.behind {
@@ -333,7 +337,7 @@ func (o *Offline) Leave(api, key string, c Left) time.Time {
 		o.Put(record.Subject(), "", record, nil)
 	}
 	if c.result {
-		o.Put(ledger.ResultSubject(api, key), fmt.Sprintf("result.%s.%d", stream, seqs[0]), "kept", nats.Header{
+		o.Put(ledger.ResultSubject(api, key), "result."+ledger.OriginOf(stream, seqs[0], bucket.MicrosOf(accepted)), "kept", nats.Header{
 			"Weir-Job-Id": {key + "-job-0"}, "Weir-Outcome": {"done"}, "Weir-Status": {"201"}, "Weir-Attempts": {"1"}, "Weir-Calls": {"1"},
 			"Weir-Called-At": {until.Format(time.RFC3339Nano)}, "Weir-Finished-At": {until.Format(time.RFC3339Nano)},
 		})
