@@ -76,7 +76,8 @@ func TestConsoleMovesLetters(t *testing.T) {
 	b.click("main .actions button.danger")
 	b.wait("the count", `document.querySelector("dialog")?.innerText.includes("2 letters")`)
 	b.click("dialog button.main")
-	b.wait("no letter", `document.querySelector("dialog") === null && document.querySelector("main .empty")`)
+	b.wait("no letter, and only the way in", `document.querySelector("dialog") === null && document.querySelector("main .empty") &&
+		document.querySelectorAll("main .actions button").length === 1`) // the list and its counts are asked for one by one
 	b.click("main .actions button")
 	b.attach("#import-file", file)
 	b.wait("what can be imported", `document.querySelector("dialog").innerText.includes("2 letters can be imported")`)
