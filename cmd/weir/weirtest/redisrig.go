@@ -12,6 +12,7 @@ import (
 	"weir/bucket"
 	"weir/bucket/redisstore"
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/internal/machine"
 	"weir/cmd/weir/internal/config"
 	"weir/ingest/await"
 
@@ -150,7 +151,7 @@ func SharedRate(name string, count, burst int64) bucket.Limit {
 
 var ThreeSeconds = bucket.Limit{Name: "three", Quota: &bucket.Quota{Count: 150, Window: bucket.Sliding, Per: 3 * time.Second}}
 
-const RedisYAML = `
+var RedisYAML = `
 apis:
   pay:
     url: %s
@@ -162,5 +163,5 @@ apis:
     limits:
       - {name: account, rate: 100/s}
       - {name: three, quota: 150/3s, window: sliding}
-      - {name: spend, budget: 150.00/day, on_exhausted: dead_letter}
+      - {name: spend, budget: 150.00/day, tz: ` + machine.Noon() + `, on_exhausted: dead_letter}
 `

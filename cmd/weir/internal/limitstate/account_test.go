@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/cmd/internal/machine"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 )
@@ -24,7 +25,7 @@ type accountRig struct {
 func newAccountRig(t *testing.T) *accountRig {
 	t.Helper()
 	o := serverForLimits(t)
-	day := bucket.Quota{Count: 1000, Window: bucket.Fixed, Per: 60 * 24 * time.Hour}
+	day := bucket.Quota{Count: 1000, Window: bucket.Fixed, Per: machine.Lasting(50 * 24 * time.Hour)}
 	return &accountRig{t: t, o: o, rules: bucket.Rules{
 		Key:    bucket.KeyLimits{Rate: bucket.Rate{Count: 1000, Per: time.Second, Burst: 1000}, Capacity: 100, InFlight: 100},
 		Shared: []bucket.Limit{{Name: "day", Quota: &day}},
@@ -128,7 +129,7 @@ func TestAccountOfLives(t *testing.T) {
 	r.catchUp()
 	r.counts("day", 10+3+4+8+7)
 
-	late := bucket.Quota{Count: 1000, Window: bucket.Fixed, Per: time.Hour}
+	late := bucket.Quota{Count: 1000, Window: bucket.Fixed, Per: machine.Lasting(time.Hour)}
 	r.rules.Shared = append(r.rules.Shared, bucket.Limit{Name: "late", Quota: &late})
 	if err := r.store.Apply(r.rules); err != nil {
 		t.Fatal(err)

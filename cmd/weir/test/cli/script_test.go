@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/internal/machine"
 	"weir/cmd/weir/weirtest"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -23,7 +24,8 @@ import (
 // TestScripts runs the command line as people do: every script in a directory of its own, with a fake paid api of its
 // own, and, where it says serve, with a weir in a process of its own. Besides testscript's own commands a script has
 //
-//	serve [VARIABLE=VALUE] starts weir with the script's weir.yaml, in which $API is the api's address
+//	serve [VARIABLE=VALUE] starts weir with the script's weir.yaml, in which $API is the api's address, and $NOON a time zone where it is noon
+//	day                    waits for midnight where it is near: what was spent today is told of one day
 //	nats [js]              starts a nats-server on which no weir ever ran, with JetStream or without
 //	code N CMD ARGS        runs a command that must end with exit code N
 //	signal STOP|CONT       stops the weir that was served last, or lets it go on
@@ -34,6 +36,7 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata/script",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"serve": serveScript, "nats": natsScript, "code": codeScript, "await": awaitScript, "signal": signalScript, "publish": publishScript,
+			"day": func(*testscript.TestScript, bool, []string) { machine.AwaitDay(weirtest.Patience) },
 		},
 		Setup: func(env *testscript.Env) error {
 			api, err := fakeapi.Start(fakeapi.Options{KeepBody: 1 << 10})
@@ -42,6 +45,7 @@ func TestScripts(t *testing.T) {
 			}
 			env.Defer(func() { _ = api.Close() })
 			env.Setenv("API", api.URL())
+			env.Setenv("NOON", machine.Noon())
 			env.Values["served"] = new(*exec.Cmd)
 			env.Setenv("WEIR_NATS_URL", "nats://127.0.0.1:1") // nobody is there before serve
 			return nil
@@ -54,7 +58,7 @@ func serveScript(ts *testscript.TestScript, neg bool, args []string) {
 	if neg {
 		ts.Fatalf("usage: serve [VARIABLE=VALUE]")
 	}
-	yaml := strings.ReplaceAll(ts.ReadFile("weir.yaml"), "$API", ts.Getenv("API"))
+	yaml := strings.NewReplacer("$API", ts.Getenv("API"), "$NOON", ts.Getenv("NOON")).Replace(ts.ReadFile("weir.yaml"))
 	ts.Check(os.WriteFile(ts.MkAbs("weir.yaml"), []byte(yaml), 0o600))
 	cmd := exec.Command(os.Args[0], "serve")
 	cmd.Dir = ts.MkAbs(".")

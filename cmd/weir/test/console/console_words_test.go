@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/internal/machine"
 	"weir/cmd/weir/internal/status"
 	"weir/cmd/weir/weirtest"
 )
@@ -54,7 +55,7 @@ func TestSpentBudgetIsAWarning(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, `
 apis:
-  pay: {url: %s, price: 0.10, bucket: {rate: 20/s, capacity: 9}, limits: [{name: spend, budget: 0.20/day}]}
+  pay: {url: %s, price: 0.10, bucket: {rate: 20/s, capacity: 9}, limits: [{name: spend, budget: 0.20/day, tz: `+machine.Noon()+`}]}
 `)
 	for range 5 {
 		r.Submit("weir.jobs.pay.a", nil, map[string]string{"Weir-Path": "/a"})

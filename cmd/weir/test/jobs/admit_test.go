@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/internal/machine"
 	"weir/cmd/weir/weirtest"
 )
 
@@ -13,14 +15,15 @@ import (
 // is not taken, or is known, counts against nothing.
 func TestAdmission(t *testing.T) {
 	t.Parallel()
-	const yaml = `
+	day := machine.Lasting(24 * time.Hour).String()
+	yaml := `
 apis:
   pay:
     url: %%s
     bucket: {rate: 1/h, burst: 1, capacity: %d, in_flight: 1}
     admit:
       - {rate: 10/24h, algorithm: sliding_log, soft: 20%%%%}
-      - {rate: 6/24h, algorithm: fixed_window}
+      - {rate: 6/` + day + `, algorithm: fixed_window}
 `
 	r := weirtest.NewRig(t, fakeapi.Options{}, fmt.Sprintf(yaml, 4))
 	send := func(key, id string) weirtest.Answer {
@@ -56,7 +59,7 @@ apis:
 	}
 	expect("a known one beyond the limit", send("k", "5"), true, true, false)
 	// What the second limit refused 20 times has not used up the first: six of ten and two more are left.
-	r.Follow(strings.Replace(fmt.Sprintf(yaml, 100), "6/24h", "1000/24h", 1))
+	r.Follow(strings.Replace(fmt.Sprintf(yaml, 100), "6/"+day, "1000/"+day, 1))
 	for i := range 6 {
 		expect("within ten", send("k", fmt.Sprint("more", i)), true, false, i >= 4)
 	}
@@ -79,7 +82,7 @@ apis:
 	if marked != 2 {
 		t.Errorf("%d jobs are marked, want 2", marked)
 	}
-	r.Follow(strings.NewReplacer("6/24h", "1000/24h", "1/h", "1000/s").Replace(fmt.Sprintf(yaml, 100)))
+	r.Follow(strings.NewReplacer("6/"+day, "1000/"+day, "1/h", "1000/s").Replace(fmt.Sprintf(yaml, 100)))
 	r.AwaitCalls(12)
 	r.Eventually("an empty queue", func() bool { return r.Waiting("pay") == 0 })
 	for _, letter := range r.Letters("pay", "k") {

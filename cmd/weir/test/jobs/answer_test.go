@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/internal/machine"
 	"weir/cmd/weir/weirtest"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -84,7 +85,7 @@ apis:
   llm:
     url: %s
     bucket: {rate: 100/s, capacity: 10, in_flight: 1}
-    limits: [{name: tokens, quota: 1000/day, cost: {from: 1, settle: json:/usage/total}}]
+    limits: [{name: tokens, quota: 1000/day, tz: `+machine.Noon()+`, cost: {from: 1, settle: json:/usage/total}}]
 results: {max_body: `+kept+"}\n")
 			r.SubmitMany("llm", "k", 6)
 			r.Eventually("three calls, and results of them", func() bool { return calls.Load() >= 3 && r.Messages("WEIR_RESULTS") >= 3 })

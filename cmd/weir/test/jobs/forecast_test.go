@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/internal/machine"
 	"weir/cmd/weir/weirtest"
 )
 
@@ -82,7 +83,7 @@ apis:
     url: %[1]s
     price: 1.00
     bucket: {rate: 100/s, capacity: 2000}
-    limits: [{name: spend, budget: 1.00/month, tz: UTC, on_exhausted: hold}]
+    limits: [{name: spend, budget: 1.00/month, tz: `+machine.Noon()+`, on_exhausted: hold}]
 `)
 	var subjects []string
 	for k := range 12 {

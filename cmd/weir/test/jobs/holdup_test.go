@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/internal/machine"
 	"weir/cmd/weir/weirtest"
 	"weir/deadletter"
 	"weir/dispatcher/schedule"
@@ -78,7 +79,7 @@ func TestLetterNamesItsBudget(t *testing.T) {
     url: %s
     price: 0.10
     bucket: {rate: 100/s, capacity: 10}
-    limits: [{name: spend, budget: 0.20/30d, window: fixed, on_exhausted: dead_letter}]
+    limits: [{name: spend, budget: 0.20/day, tz: `+machine.Noon()+`, on_exhausted: dead_letter}]
 `)
 	for _, job := range []string{"first", "second", "third"} {
 		r.Pay("a", job)

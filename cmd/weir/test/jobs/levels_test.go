@@ -7,6 +7,7 @@ import (
 
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/internal/machine"
 	"weir/cmd/weir/weirtest"
 )
 
@@ -18,7 +19,7 @@ apis:
     idempotency: {header: Idempotency-Key}
     bucket: {rate: 50/s, capacity: 500}
     limits:
-      - {name: spend, budget: %s/day, on_exhausted: hold}
+      - {name: spend, budget: %s/day, tz: %s, on_exhausted: hold}
 `
 
 // TestBudgetIsTold at half, at four fifths, and when what is left buys no call: once each, also over a restart.
@@ -26,7 +27,8 @@ func TestBudgetIsTold(t *testing.T) {
 	t.Parallel()
 	for _, where := range []string{"memory", "redis"} {
 		t.Run(where, func(t *testing.T) {
-			yaml := fmt.Sprintf(budgetYAML, "10.00")
+			noon := machine.Noon()
+			yaml := fmt.Sprintf(budgetYAML, "10.00", noon)
 			var r *weirtest.Rig
 			if where == "redis" {
 				r = weirtest.NewRedisRig(t, fakeapi.Options{}, yaml).Rig
@@ -69,7 +71,7 @@ func TestBudgetIsTold(t *testing.T) {
 			expect(all...)
 			r.Gauge("weir_held", 1)
 			lasts(1)
-			r.Follow(fmt.Sprintf(budgetYAML, "20.00"))
+			r.Follow(fmt.Sprintf(budgetYAML, "20.00", noon))
 			r.AwaitCalls(37) // 11.10
 			expect(append(all, "spend 50 of 20.00")...)
 			r.Gauge("weir_held", 0)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/internal/machine"
 	"weir/cmd/weir/internal/clock"
 	"weir/cmd/weir/weirtest"
 )
@@ -15,7 +16,7 @@ import (
 func TestClockStepsOverMidnight(t *testing.T) {
 	t.Parallel()
 	r := weirtest.ReadyRig(t, fakeapi.Options{}, "apis:\n  pay:\n    url: %s\n    price: 1.00\n    bucket: {rate: 100/s, capacity: 5}\n"+
-		"    limits: [{name: spend, budget: 1.00/day}]\n")
+		"    limits: [{name: spend, budget: 1.00/day, tz: "+machine.Noon()+"}]\n")
 	t.Cleanup(r.Stop)
 	r.Clock = clock.New()
 	r.Start()

@@ -10,6 +10,7 @@ import (
 
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/internal/machine"
 	"weir/cmd/weir/internal/commands"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/control"
@@ -75,11 +76,12 @@ apis:
 	}
 	weirtest.FillTaken(t, r.NC, queue[:early])
 	r.AwaitCalls(20)
-	r.Follow(fmt.Sprintf(yaml, "{name: spend, budget: 50.00/day, on_exhausted: dead_letter}, {name: account, rate: 40/s}"))
+	spend := "{name: spend, budget: 50.00/day, tz: " + machine.Noon() + ", on_exhausted: dead_letter}"
+	r.Follow(fmt.Sprintf(yaml, spend+", {name: account, rate: 40/s}"))
 	weirtest.FillTaken(t, r.NC, queue[early:])
 	after := len(r.API.All())
 	r.AwaitCalls(after + 10)
-	r.Follow(fmt.Sprintf(yaml, "{name: account, rate: 40/s}, {name: spend, budget: 50.00/day, on_exhausted: dead_letter}, {name: few, in_flight: 2}"))
+	r.Follow(fmt.Sprintf(yaml, "{name: account, rate: 40/s}, "+spend+", {name: few, in_flight: 2}"))
 	limited := int64(time.Since(r.API.Started()))
 	r.Eventually("an empty queue", func() bool { return r.Waiting("pay") == 0 })
 	arrivals := r.API.All()

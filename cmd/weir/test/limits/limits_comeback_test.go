@@ -4,17 +4,22 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/internal/machine"
 	"weir/cmd/weir/weirtest"
 )
 
-// comebacks are limits that allow so many calls in a period that no test outlasts.
+// lasting is a period that no test outlasts, whenever it begins.
+var lasting = machine.Lasting(30 * 24 * time.Hour).String()
+
+// comebacks are limits that allow so many calls in a lasting period.
 var comebacks = map[string]func(calls int) string{
-	"quota":   func(n int) string { return fmt.Sprintf("name: period, quota: %d/30d, window: fixed", n) },
+	"quota":   func(n int) string { return fmt.Sprintf("name: period, quota: %d/%s, window: fixed", n, lasting) },
 	"sliding": func(n int) string { return fmt.Sprintf("name: period, quota: %d/30d, window: sliding", n) },
 	"budget": func(n int) string {
-		return fmt.Sprintf("name: period, budget: %d.%d0/30d, window: fixed, on_exhausted: hold", n/2, n%2*5)
+		return fmt.Sprintf("name: period, budget: %d.%d0/%s, window: fixed, on_exhausted: hold", n/2, n%2*5, lasting)
 	},
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/internal/machine"
 	"weir/cmd/weir/weirtest"
 )
 
@@ -24,7 +25,7 @@ apis:
     limits:
       - {name: account, rate: 60/s}
       - {name: three, quota: 80/3s, window: sliding}
-      - {name: spend, budget: 60.00/day, on_exhausted: dead_letter}
+      - {name: spend, budget: 60.00/day, tz: `+machine.Noon()+`, on_exhausted: dead_letter}
 `)
 	for i := range 150 {
 		key := fmt.Sprintf("k%d", i%7)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/cmd/internal/machine"
 	"weir/cmd/weir/internal/spend"
 	"weir/cmd/weir/internal/verify"
 	"weir/cmd/weir/weirtest"
@@ -15,6 +16,7 @@ import (
 // of the limits. A budget counts both. The metrics count from their process's start on.
 func TestSpendIsTheSameEverywhere(t *testing.T) {
 	t.Parallel()
+	machine.AwaitDay(weirtest.Patience) // the status tells what was spent today
 	const yaml = `
 apis:
   pay:

@@ -7,13 +7,14 @@ import (
 
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/internal/machine"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/weirtest"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 )
 
-const verifiedYAML = `
+var verifiedYAML = `
 apis:
   pay:
     url: %s
@@ -22,7 +23,7 @@ apis:
     limits:
       - {name: account, rate: 80/s}
       - {name: few, in_flight: 3}
-      - {name: spend, budget: 20.00/day, on_exhausted: dead_letter}
+      - {name: spend, budget: 20.00/day, tz: ` + machine.Noon() + `, on_exhausted: dead_letter}
     keys: {vip: {rate: 60/s}}
     jitter: 20ms
 `

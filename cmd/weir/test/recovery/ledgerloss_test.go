@@ -8,6 +8,7 @@ import (
 
 	"weir/bucket/natstest"
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/internal/machine"
 	"weir/cmd/weir/weirtest"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestDamagedLedgerIsTold(t *testing.T) {
 	t.Parallel()
 	r := weirtest.ReadyRig(t, fakeapi.Options{}, "apis:\n  pay:\n    url: %s\n    price: 1.00\n    bucket: {rate: 100/s, burst: 10, capacity: 50}\n"+
-		"    limits: [{name: spend, budget: 10.00/month}]\n")
+		"    limits: [{name: spend, budget: 10.00/month, tz: "+machine.Noon()+"}]\n")
 	t.Cleanup(r.Stop)
 	r.Start()
 	for _, key := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {

@@ -20,6 +20,7 @@ import (
 	"weir/bucket"
 	"weir/bucket/stream"
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/internal/machine"
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/limitstate"
 	"weir/cmd/weir/internal/verify"
@@ -199,7 +200,7 @@ apis:
     %s
     bucket: {rate: 20/s, capacity: 5000, in_flight: 4}
     limits:
-      - {name: spend, budget: %s/day}
+      - {name: spend, budget: %s/day, tz: %s}
       - {name: slide, quota: 100000/3h, window: sliding}
     keys: {slow: {rate: 1/24h}}
 `
@@ -220,7 +221,7 @@ func budgetUnderKills(t *testing.T, line, budget string, most int) {
 	r := newBudgetRig(t, fakeapi.Options{
 		KeepBody: 64, Key: fakeapi.KeyFrom{Segment: -1},
 		Latency: fakeapi.Latency{Shape: fakeapi.Uniform, Min: 5 * time.Millisecond, Mean: 60 * time.Millisecond, Seed: 1},
-	}, fmt.Sprintf(busyBudget, line, budget))
+	}, fmt.Sprintf(busyBudget, line, budget, machine.Noon()))
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	publishing, stop := context.WithCancel(ctx)

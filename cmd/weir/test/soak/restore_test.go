@@ -8,13 +8,14 @@ import (
 	"testing"
 
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/internal/machine"
 	"weir/cmd/weir/weirtest"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
 )
 
-const restoreYAML = `
+var restoreYAML = `
 apis:
   pay:
     url: %[1]s
@@ -28,7 +29,7 @@ apis:
     url: %[1]s
     idempotency: {header: Idempotency-Key}
     bucket: {rate: 4/s, capacity: 10000}
-    limits: [{name: monthly, quota: 1000/month}]
+    limits: [{name: monthly, quota: 1000/month, tz: ` + machine.Noon() + `}]
 `
 
 func newRestoreRig(t *testing.T, yaml string) *weirtest.RestoreRig {

@@ -1,0 +1,42 @@
+package machine
+
+import (
+	"fmt"
+	"time"
+)
+
+// Noon returns a time zone where it is about noon: no day, week or month of it ends while a test runs.
+func Noon() string { return noonAt(time.Now()) }
+
+func noonAt(now time.Time) string {
+	switch east := 12 - now.UTC().Hour(); {
+	case east > 0:
+		return fmt.Sprintf("Etc/GMT-%d", east) // these names count westwards
+	case east < 0:
+		return fmt.Sprintf("Etc/GMT+%d", -east)
+	default:
+		return "Etc/GMT"
+	}
+}
+
+// longestTest is how long no period ends that a test takes for one that lasts.
+const longestTest = 10 * time.Minute
+
+// Lasting returns a length for fixed windows, at least so long, of which none ends while a test runs: they are counted from 1970 on.
+func Lasting(least time.Duration) time.Duration { return lastingAt(time.Now(), least) }
+
+func lastingAt(now time.Time, least time.Duration) time.Duration {
+	per := least
+	for per-now.Sub(time.Unix(0, 0))%per < longestTest {
+		per += least/10 + longestTest
+	}
+	return per
+}
+
+// AwaitDay waits for midnight, by UTC, where a day has less left than that: what is told of today is told of the day on which a test began.
+func AwaitDay(least time.Duration) {
+	now := time.Now().UTC()
+	if left := now.Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(now); left < least {
+		<-time.After(left)
+	}
+}
