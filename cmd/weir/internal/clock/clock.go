@@ -36,15 +36,19 @@ func (c *Clock) Set(by time.Duration) { c.set.Add(int64(by)) }
 // Now is the time that slots are reckoned by. It never goes back.
 func (c *Clock) Now() bucket.Micros { return c.start.Add(c.passed()) }
 
-// noise is what two clocks that are read one after the other may seem to be apart, in microseconds.
-const noise = 1000
+// Noise is how far the two clocks may come apart before Ahead follows.
+const Noise = bucket.Micros(time.Millisecond / time.Microsecond)
 
 // Ahead is by how much the wall clock is ahead of Now; it is negative where the wall is behind.
+//
+// It reads the wall between two readings of Now, and follows only as far as both say that the wall has moved. With one reading a machine
+// that holds the process up between the two clocks would look like a wall that was set, and a quota's period would begin too early.
 func (c *Clock) Ahead() bucket.Micros {
-	was, began := c.ahead.Load(), c.Now()
-	now := int64(bucket.MicrosOf(c.wall().Add(time.Duration(c.set.Load()))) - began)
-	if apart := now - was; apart < -noise && c.Now()-began < noise || apart > noise {
-		c.ahead.CompareAndSwap(was, now) // else another has just read both
+	was, began := bucket.Micros(c.ahead.Load()), c.Now()
+	wall := bucket.MicrosOf(c.wall().Add(time.Duration(c.set.Load())))
+	least, most := wall-c.Now(), wall-began
+	if is := min(max(was, least), most); is < was-Noise || is > was+Noise {
+		c.ahead.CompareAndSwap(int64(was), int64(is)) // else another has just read them
 	}
 	return bucket.Micros(c.ahead.Load())
 }

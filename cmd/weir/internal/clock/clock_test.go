@@ -17,3 +17,50 @@ func TestElapsed(t *testing.T) {
 		t.Errorf("%d after %d", b, a)
 	}
 }
+
+// TestHeldUpIsNotSet: a process that is held up while it reads the two clocks takes the wall for what it is, before and after it was set.
+func TestHeldUpIsNotSet(t *testing.T) {
+	const held, set = 200 * time.Millisecond, time.Hour
+	start := time.Unix(1_800_000_000, 0)
+	for _, by := range []time.Duration{0, set, -set} {
+		var passed time.Duration
+		step := func() time.Duration { return 0 }
+		c := &Clock{start: bucket.MicrosOf(start)}
+		c.passed = func() time.Duration { passed += step(); return passed }
+		c.wall = func() time.Time { passed += step(); return start.Add(passed + by) }
+		if got := bucket.Micros(0).Until(c.Ahead()); got != by {
+			t.Errorf("undisturbed it is ahead by %v, not %v", got, by)
+		}
+		for at := range 3 { // before it reads Now, the wall, and Now again
+			reading := 0
+			step = func() time.Duration {
+				if reading++; reading == at+1 {
+					return held
+				}
+				return 0
+			}
+			if got := bucket.Micros(0).Until(c.Ahead()); got != by {
+				t.Errorf("held up before reading %d it is ahead by %v, not %v", at+1, got, by)
+			}
+		}
+		// Set while it is held up: what is certain is followed at once, the rest with the next reading.
+		const more = time.Minute
+		for at := range 3 {
+			reading := 0
+			step = func() time.Duration {
+				if reading++; reading == at+1 {
+					return held
+				}
+				return 0
+			}
+			by += more
+			if got := bucket.Micros(0).Until(c.Ahead()); got > by || got < by-held {
+				t.Errorf("set while held up before reading %d it is ahead by %v, not %v", at+1, got, by)
+			}
+			step = func() time.Duration { return 0 }
+			if got := bucket.Micros(0).Until(c.Ahead()); got != by {
+				t.Errorf("read again it is ahead by %v, not %v", got, by)
+			}
+		}
+	}
+}
