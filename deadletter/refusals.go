@@ -209,7 +209,7 @@ func (o *Writer) refuseOnce(l *Letter, id refusalID, w refusalWaiting) bool {
 // storeRefused stores a job's letter under its next message id.
 func (o *Writer) storeRefused(j *refusedJob, l *Letter, w refusalWaiting) {
 	l.refusedID = j.id.msgID(j.life)
-	o.letters.WriteTold(l.Message(), func(told stream.Answer) {
+	o.letters.Begin(l.Message(), func(told stream.Answer) {
 		switch {
 		case told.Err != nil:
 			err := fmt.Errorf("dead letter: %w", told.Err)
@@ -357,10 +357,7 @@ func (o *Writer) checkRefused(ctx context.Context, j *refusedJob) {
 func (o *Writer) toldBefore(k *Kept, w refusalWaiting) (before bool, err error) {
 	e := w.event(k.Seq, k.Refusals)
 	e.ID = k.Header.Get(ingest.HeaderMsgID)
-	stored := make(chan stream.Answer, 1)
-	o.events.WriteTold(e.message(time.Now()), func(a stream.Answer) { stored <- a })
-	a := <-stored // every writer tells
-	switch {
+	switch a := o.events.Write(e.message(time.Now())); {
 	case a.Err != nil:
 		return false, fmt.Errorf("event %s: %w", e.Type, a.Err)
 	case a.Duplicate:
@@ -415,19 +412,15 @@ func (o *Writer) replaceRefused(ctx context.Context, j *refusedJob, old *Kept, c
 	l := *w.letter
 	l.Refusals, l.Replaces, l.Accepted = count, old.Seq, old.Accepted
 	l.refusedID = j.id.msgID(j.life)
-	result := make(chan stream.Answer, 1)
-	o.letters.WriteTold(l.Message(), func(a stream.Answer) { result <- a })
-	told := <-result // every writer tells
+	told := o.letters.Write(l.Message())
 	if told.Err != nil || told.Duplicate {
 		o.logOf(&l).Warn("a letter could not be written anew with the number of its refusals; it stays as it is", "err", told.Err)
 		return old.Seq
 	}
 	e := w.event(told.Seq, count)
 	e.ID = l.refusedID
-	sent := make(chan error, 1)
-	o.Send(e, func(err error) { sent <- err })
-	if err := <-sent; err != nil {
-		o.logOf(&l).Warn("the event of a job that is refused again and again could not be stored", "err", err)
+	if a := o.events.Write(e.message(time.Now())); a.Err != nil {
+		o.logOf(&l).Warn("the event of a job that is refused again and again could not be stored", "err", a.Err)
 	}
 	o.refusals.mu.Lock()
 	j.life++

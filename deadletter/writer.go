@@ -132,11 +132,12 @@ func (o *Writer) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Bury stores a letter, then its event, then sends the notice to the job's reply subject, and calls done once with the
-// letter's sequence. done gets an error when the letter or the event could not be stored: then the job must be kept
-// where it is, or its producer told to try again. Bury does not block.
-func (o *Writer) Bury(l *Letter, done func(seq uint64, err error)) {
-	o.bury(l, func(seq uint64) Event { return o.deadEvent(l, seq, 0) }, done)
+// Bury stores a letter, then its event, then sends the notice to the job's reply subject. It blocks until all is done, and fails
+// when the letter or the event could not be stored: then the job must be kept where it is.
+func (o *Writer) Bury(l *Letter) error {
+	stored := make(chan error, 1)
+	o.bury(l, func(seq uint64) Event { return o.deadEvent(l, seq, 0) }, func(_ uint64, err error) { stored <- err })
+	return <-stored
 }
 
 func (o *Writer) deadEvent(l *Letter, seq uint64, refusals int) Event {
@@ -146,7 +147,8 @@ func (o *Writer) deadEvent(l *Letter, seq uint64, refusals int) Event {
 	}}
 }
 
-// BuryRefused is Bury for a job that was not taken.
+// BuryRefused is Bury for a job that was not taken. It does not block, and calls done once with the letter's sequence, or with an
+// error: then the producer must be told to try again.
 func (o *Writer) BuryRefused(r ingest.Refused, done func(seq uint64, err error)) {
 	if fault.Planted(fault.AnswerFirst) {
 		done(1, nil)
@@ -208,7 +210,8 @@ func (o *Writer) orTakenBack(done func(seq uint64, err error)) func(seq uint64, 
 }
 
 func (o *Writer) bury(l *Letter, event func(seq uint64) Event, done func(seq uint64, err error)) {
-	o.letters.Write(l.Message(), func(seq uint64, err error) {
+	o.letters.Begin(l.Message(), func(a stream.Answer) {
+		seq, err := a.Seq, a.Err
 		if errors.Is(err, stream.ErrTooLarge) && l.Answer != nil && len(l.Answer.Body) > 0 {
 			less := *l
 			less.Answer = l.Answer.Clip(0) // the job itself comes first
@@ -259,11 +262,11 @@ func (o *Writer) logOf(l *Letter) *slog.Logger {
 
 // Send stores an event and calls done once.
 func (o *Writer) Send(e Event, done func(err error)) {
-	o.events.Write(e.message(time.Now()), func(_ uint64, err error) {
-		if err != nil {
-			err = fmt.Errorf("event %s: %w", e.Type, err)
+	o.events.Begin(e.message(time.Now()), func(a stream.Answer) {
+		if a.Err != nil {
+			a.Err = fmt.Errorf("event %s: %w", e.Type, a.Err)
 		}
-		done(err)
+		done(a.Err)
 	})
 }
 

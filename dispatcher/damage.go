@@ -182,10 +182,7 @@ func (p *partition) tellLost(ctx context.Context, j *lostJob, number int, d *que
 	}
 	p.w.log.Error("an accepted job is lost: the store of its queue is damaged", "stream", name, "seq", j.seq, "key", j.key, "job_id", l.JobID,
 		"billed", l.Billed)
-	err := p.persistOf(ctx, func() error {
-		_, err := awaitWrite(func(done func(uint64, error)) { p.w.d.opts.Letters.Bury(l, done) })
-		return err
-	})
+	err := p.persistOf(ctx, func() error { return p.w.d.opts.Letters.Bury(l) })
 	if err == nil {
 		p.w.metrics.finished.count(Lost)
 	}
@@ -254,7 +251,7 @@ func (p *partition) noteTold(ctx context.Context, key string, count func(was int
 	defer p.telling.Unlock()
 	n := count(p.toldOf(key).n)
 	return p.persistOf(ctx, func() error {
-		seq, err := awaitWrite(func(done func(uint64, error)) { p.markers.NoteLost(key, n, done) })
+		seq, err := p.markers.NoteLost(key, n)
 		if err == nil {
 			p.w.mu.Lock()
 			p.keepToldLocked(key, toldMark{n, seq})

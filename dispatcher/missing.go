@@ -57,10 +57,7 @@ func (w *apiWorker) buryMissing(ctx context.Context, j *job, a queue.Absence) {
 	w.mu.Unlock()
 	ingest.TraceOf(l.Header).Log(w.log).Log(ctx, level, "an accepted job's message is gone from its queue; it becomes a letter", "outcome", outcome, "key", l.Key, "seq", j.Seq,
 		"job_id", l.JobID, "billed", l.Billed)
-	if w.persist(ctx, "dead letter", j, func() error {
-		_, err := awaitWrite(func(done func(uint64, error)) { w.d.opts.Letters.Bury(l, done) })
-		return err
-	}) {
+	if w.persist(ctx, "dead letter", j, func() error { return w.d.opts.Letters.Bury(l) }) {
 		if a == queue.LostByStore { // its stream goes on counting it
 			if err := j.part.noteTold(ctx, j.Queue.Key, func(n int) int { return n + 1 }); err != nil {
 				return // let go of: the next owner finds it

@@ -213,16 +213,11 @@ func (p *partition) examineFence() {
 func (p *partition) buryUnread(ctx context.Context, r *queue.Removal) {
 	for _, seq := range slices.Sorted(maps.Keys(r.Unread)) {
 		l := p.letterOfRemoved(r.Unread[seq], seq)
-		if p.persistOf(ctx, func() error { return p.bury(l) }) != nil {
+		if p.persistOf(ctx, func() error { return p.w.d.opts.Letters.Bury(l) }) != nil {
 			return
 		}
 		p.w.metrics.finished.count(Deleted)
 	}
-}
-
-func (p *partition) bury(l *deadletter.Letter) error {
-	_, err := awaitWrite(func(done func(uint64, error)) { p.w.d.opts.Letters.Bury(l, done) })
-	return err
 }
 
 // letterOfRemoved is the letter of a job of which only its place is known.
@@ -265,7 +260,7 @@ func (p *partition) buryTakenOut(ctx context.Context, some []waitingJob) {
 		select {
 		case <-j.ended:
 		case <-w.stopped: // its slot does not come any more
-			_ = p.persistOf(ctx, func() error { return p.bury(p.letterOfRemoved(j.Queue.Key, j.Seq)) }) // at a hard stop nothing is stored
+			_ = p.persistOf(ctx, func() error { return p.w.d.opts.Letters.Bury(p.letterOfRemoved(j.Queue.Key, j.Seq)) }) // at a hard stop nothing is stored
 		case <-ctx.Done():
 			return
 		}

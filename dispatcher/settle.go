@@ -214,7 +214,7 @@ func (w *apiWorker) keepEnd(ctx context.Context, j *job, letter *deadletter.Lett
 
 func (w *apiWorker) keepMark(ctx context.Context, what string, j *job, mark queue.RetryMark) (seq uint64, ok bool) {
 	ok = w.persist(ctx, what, j, func() (err error) {
-		seq, err = awaitWrite(func(done func(uint64, error)) { j.part.markers.Retry(mark, done) })
+		seq, err = j.part.markers.Retry(mark)
 		return err
 	})
 	return seq, ok
@@ -229,10 +229,7 @@ func (w *apiWorker) buryLetter(ctx context.Context, j *job, letter *deadletter.L
 		}
 		j.answeredAt = 0
 	}
-	if w.persist(ctx, "dead letter", j, func() error {
-		_, err := awaitWrite(func(done func(uint64, error)) { w.d.opts.Letters.Bury(letter, done) })
-		return err
-	}) {
+	if w.persist(ctx, "dead letter", j, func() error { return w.d.opts.Letters.Bury(letter) }) {
 		fault.Pass(fault.LetterKept)
 		w.traceEnd(j, letter)
 		w.finish(j, string(letter.Reason))

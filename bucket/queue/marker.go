@@ -218,29 +218,34 @@ func (m *Markers) Intend(intents []Intent, done func(seq uint64, err error)) {
 		delete(msg.Header, stream.HeaderExpectedSeq)
 		delete(msg.Header, stream.HeaderExpectedSubject)
 	}
-	m.w.Write(msg, func(seq uint64, err error) {
-		if errors.Is(err, stream.ErrStale) {
-			err = fmt.Errorf("%w: %w", ErrFenced, err)
+	m.w.Begin(msg, func(a stream.Answer) {
+		if errors.Is(a.Err, stream.ErrStale) {
+			a.Err = fmt.Errorf("%w: %w", ErrFenced, a.Err)
 		}
-		done(seq, err)
+		done(a.Seq, a.Err)
 	})
 }
 
-// Retry stores a retry mark and calls done once with its sequence.
-func (m *Markers) Retry(mark RetryMark, done func(seq uint64, err error)) {
+// Retry stores a retry mark and returns its sequence. It blocks until the mark is stored or refused.
+func (m *Markers) Retry(mark RetryMark) (seq uint64, err error) {
 	mark.Epoch = m.Epoch()
-	data, err := json.Marshal(mark)
-	if err != nil {
-		panic("bucket: a retry mark that JSON cannot carry: " + err.Error())
-	}
 	name := fmt.Sprintf("%d-%d", mark.Seq, mark.Calls)
 	if mark.Ends != "" {
 		name += "-end" // beside the mark of the last call
 	}
-	m.w.Write(&nats.Msg{
-		Subject: queueSubject(m.p.queue.api, m.p.number, kindRetry, name), Data: data,
-		Header: nats.Header{ingest.HeaderMsgID: {"retry." + name}},
-	}, done)
+	a := m.w.Write(m.message(mark, name))
+	return a.Seq, a.Err
+}
+
+// message is a mark's, under a name of its own.
+func (m *Markers) message(mark RetryMark, name string) *nats.Msg {
+	data, err := json.Marshal(mark)
+	if err != nil {
+		panic("bucket: a retry mark that JSON cannot carry: " + err.Error())
+	}
+	return &nats.Msg{
+		Subject: queueSubject(m.p.queue.api, m.p.number, kindRetry, name), Data: data, Header: nats.Header{ingest.HeaderMsgID: {"retry." + name}},
+	}
 }
 
 // Hold stores that a key, or with "" the api, must not be called before until, and calls done once with the mark's
@@ -257,20 +262,15 @@ func (m *Markers) Deny(until bucket.Micros, why string, done func(seq uint64, er
 // ToldLost is what a note of NoteLost has for Ends.
 const ToldLost = "told lost"
 
-// NoteLost stores that n losses of a key, or with "" of what has no name, were told, and calls done once with the note's sequence.
-func (m *Markers) NoteLost(key string, n int, done func(seq uint64, err error)) {
-	m.hold(RetryMark{Key: key, Calls: n, Ends: ToldLost}, done)
+// NoteLost stores that n losses of a key, or with "" of what has no name, were told, and returns the note's sequence. It blocks until the
+// note is stored or refused.
+func (m *Markers) NoteLost(key string, n int) (seq uint64, err error) {
+	a := m.w.Write(m.message(RetryMark{Key: key, Calls: n, Ends: ToldLost}, "hold-"+nuid.Next()))
+	return a.Seq, a.Err
 }
 
 func (m *Markers) hold(mark RetryMark, done func(seq uint64, err error)) {
-	data, err := json.Marshal(mark)
-	if err != nil {
-		panic("bucket: a hold that JSON cannot carry: " + err.Error())
-	}
-	id := "hold-" + nuid.Next()
-	m.w.Write(&nats.Msg{
-		Subject: queueSubject(m.p.queue.api, m.p.number, kindRetry, id), Data: data, Header: nats.Header{ingest.HeaderMsgID: {id}},
-	}, done)
+	m.w.Begin(m.message(mark, "hold-"+nuid.Next()), func(a stream.Answer) { done(a.Seq, a.Err) })
 }
 
 // Intents reads an intent's message.

@@ -48,20 +48,23 @@ func NewWriter(nc *nats.Conn, disk Disk, maxWaiting, maxBytes int) (*Writer, err
 	return &Writer{x: x, max: maxWaiting, maxBytes: maxBytes, wake: make(chan struct{}, 1)}, nil
 }
 
-// Write stores m, which must carry a Nats-Msg-Id, and calls done once from the Writer's goroutine: with the sequence
-// when the stream has stored it (or had it already), with an error when it has not or when nobody knows. Write does
-// not block.
-func (w *Writer) Write(m *nats.Msg, done func(seq uint64, err error)) { w.WriteWhile(nil, m, done) }
+// Write stores m, which must carry a Nats-Msg-Id. The answer has the sequence when the stream has stored m, or had it already, and
+// an error when it has not or when nobody knows. Write blocks until then; it does not wait longer than Run runs.
+func (w *Writer) Write(m *nats.Msg) Answer {
+	stored := make(chan Answer, 1)
+	w.Begin(m, func(a Answer) { stored <- a })
+	return <-stored
+}
 
-// WriteWhile is Write for what may be stored only while may reports so: it is asked when the message is about to be
+// Begin is Write without blocking: it calls done once, from the Writer's goroutine.
+func (w *Writer) Begin(m *nats.Msg, done func(Answer)) { w.write(nil, m, done) }
+
+// WriteWhile is Begin for what may be stored only while may reports so: it is asked when the message is about to be
 // sent, and again before it is sent once more, and if it says no, done gets ErrNotNow: then it was not stored, or it is not
 // known whether it was.
 func (w *Writer) WriteWhile(may func() bool, m *nats.Msg, done func(seq uint64, err error)) {
 	w.write(may, m, func(a Answer) { done(a.Seq, a.Err) })
 }
-
-// WriteTold is Write that also tells whether the stream had the message already.
-func (w *Writer) WriteTold(m *nats.Msg, done func(Answer)) { w.write(nil, m, done) }
 
 func (w *Writer) write(may func() bool, m *nats.Msg, done func(Answer)) {
 	size := m.Size()

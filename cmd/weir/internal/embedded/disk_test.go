@@ -155,16 +155,16 @@ func TestPowerCut(t *testing.T) {
 				id := fmt.Sprintf("id-%d-%d", seed, i)
 				m := &nats.Msg{Subject: fmt.Sprintf("jobs.%d", i%5), Data: []byte(id + body[:chance.IntN(len(body))]), Header: nats.Header{"Nats-Msg-Id": {id}}}
 				done := make(chan struct{})
-				w.Write(m, func(seq uint64, err error) {
+				w.Begin(m, func(a stream.Answer) {
 					defer close(done)
-					if err != nil {
+					if a.Err != nil {
 						if ctx.Err() == nil {
-							t.Errorf("%s: %v", id, err)
+							t.Errorf("%s: %v", id, a.Err)
 						}
 						return
 					}
 					mu.Lock()
-					stored[id] = seq
+					stored[id] = a.Seq
 					mu.Unlock()
 				})
 				if i%16 == 15 {
@@ -268,7 +268,7 @@ func TestDiskThatFails(t *testing.T) {
 	go func() { _ = w.Run(t.Context()) }()
 	write := func(id string) error {
 		done := make(chan error, 1)
-		w.Write(&nats.Msg{Subject: "jobs", Header: nats.Header{"Nats-Msg-Id": {id}}}, func(_ uint64, err error) { done <- err })
+		w.Begin(&nats.Msg{Subject: "jobs", Header: nats.Header{"Nats-Msg-Id": {id}}}, func(a stream.Answer) { done <- a.Err })
 		return await.Receive(t, "an answer", done)
 	}
 	if err := write("good"); err != nil {
