@@ -110,6 +110,7 @@ func (g *flags) add(cmd *cobra.Command, o *torture.Options) {
 		f.IntVar(c.N, c.Option, c.Alone, usageOf(c))
 	}
 	f.IntVar(&o.Rate, "rate", 20, "calls a second of a key")
+	f.IntVar(&o.Account, "account", 0, "calls a second of all keys together; less than come keep jobs waiting (default: more than come)")
 	f.IntVar(&o.Keys, "keys", 6, "steady keys (default of a fleet: 24)")
 	f.IntVar(&o.Jobs, "jobs", 40, "jobs a second, over the steady keys (default of a fleet: 24)")
 	f.DurationVar(&o.Duration, "duration", 0, "start no new fault after this long (default: do all)")

@@ -187,6 +187,9 @@ func (e *Evidence) judgeLetter(r *Report, l Letter, called map[string]bool) {
 	r.Unknown++
 	if called[l.Job] {
 		r.UnknownCalled++
+	} else {
+		r.UnknownNeverSeen++
+		r.example("unknown, and never seen by the api", l.Job+": "+l.Detail)
 	}
 	if _, ok := e.Announced[l.At]; ok || e.explains(&l) {
 		r.UnknownExplained++

@@ -51,6 +51,7 @@ type Options struct {
 	Flips         int      // bytes of a queue are flipped while weir is stopped; of the server inside
 
 	Rate     int           // calls a second of a key
+	Account  int           // calls a second of all keys together; 0: more than come
 	Keys     int           // besides the two special ones
 	Jobs     int           // a second, over all keys
 	Duration time.Duration // no new fault after it; 0: until all are done
@@ -109,6 +110,9 @@ func (o *Options) Validate() error {
 	}
 	if o.Rate < 1 || o.Rate > 1000 || o.Keys < 1 || o.Keys > mostKeys || o.Jobs < 1 || o.Jobs > mostJobs {
 		wrong = append(wrong, fmt.Errorf("--rate must be from 1 to 1000, --keys to %d, --jobs to %d", mostKeys, mostJobs))
+	}
+	if o.Account < 0 || o.Account > mostJobs || o.Account > 0 && o.Takeovers > 0 {
+		wrong = append(wrong, fmt.Errorf("--account must be from 0 to %d, and there is none with --takeovers", mostJobs))
 	}
 	if o.Durability != "always" && o.Durability != "interval" {
 		wrong = append(wrong, fmt.Errorf("--durability is %q, not always or interval", o.Durability))
@@ -187,6 +191,9 @@ func (o *Options) Command() string {
 		}
 	}
 	words = append(words, fmt.Sprintf("--rate %d --keys %d --jobs %d", o.Rate, o.Keys, o.Jobs))
+	if o.Account > 0 {
+		words = append(words, fmt.Sprintf("--account %d", o.Account))
+	}
 	words = append(words, "--durability "+o.Durability)
 	if o.Server == Embedded {
 		words = append(words, "--auth "+o.Auth)

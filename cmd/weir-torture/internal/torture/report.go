@@ -58,6 +58,7 @@ type Report struct {
 	Doubtful             int `json:"doubtful_windows"`
 	Unknown              int `json:"unknown"`
 	UnknownCalled        int `json:"unknown_called"`
+	UnknownNeverSeen     int `json:"unknown_never_seen"` // the api's ledger has no call of theirs
 	UnknownExplained     int `json:"unknown_explained"`
 	UnknownUnderWay      int `json:"unknown_under_way"` // their call had begun, and was not answered, when weir was killed
 	UnknownAnswered      int `json:"unknown_answered"`  // of those, the api had answered before, and weir had no time to note it
@@ -197,8 +198,8 @@ func (r *Report) findings() []Finding {
 	if r.NamesUnknown {
 		unexplained += r.UnknownUnnamed
 	}
-	add("unknown parked", unexplained, "%d (%.3f %% of accepted), %d explained by an intent; %d of them had reached the api, %d were under way at a kill (%d answered just before); %d were not, and were parked for it",
-		r.Unknown, percent(r.Unknown, r.Accepted), r.UnknownExplained, r.UnknownCalled, r.UnknownUnderWay, r.UnknownAnswered, r.UnknownUnnamed)
+	add("unknown parked", unexplained, "%d (%.3f %% of accepted), %d explained by an intent; %d of them had reached the api, which never saw %d; %d were under way at a kill (%d answered just before); %d were not, and were parked for it",
+		r.Unknown, percent(r.Unknown, r.Accepted), r.UnknownExplained, r.UnknownCalled, r.UnknownNeverSeen, r.UnknownUnderWay, r.UnknownAnswered, r.UnknownUnnamed)
 	add("answers", r.OthersAnswers, "%d results have that of another job's call", r.OthersAnswers)
 	add("other letters", r.OtherLetters, "%d of accepted jobs", r.OtherLetters)
 	add("refused", r.RefusedWithoutLetter+r.RefusedWithoutEvent, "%d told 429; %d without a letter, %d without an event%s",

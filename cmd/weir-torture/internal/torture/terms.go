@@ -69,7 +69,13 @@ func firstTerms(o *Options) terms {
 // sharesSpend reports whether there is a budget from the beginning to the end, whose use is held against the ledger.
 func (o *Options) sharesSpend() bool { return o.IdleKills > 0 && o.Takeovers == 0 }
 
-func (o *Options) accountRate() int { return max(accountRate, 2*o.Jobs) }
+// accountRate is what all keys may be called together a second. Unless a rate is asked for, it keeps no job waiting.
+func (o *Options) accountRate() int {
+	if o.Account > 0 {
+		return o.Account
+	}
+	return max(accountRate, 2*o.Jobs)
+}
 
 // setting is what one change of the configuration changes.
 type setting struct {
