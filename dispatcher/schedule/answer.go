@@ -55,6 +55,7 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 				j.asked = r.Sent
 				s.paced(j)
 				s.habits.learnGrant(j.Costs, s.units, at)
+				s.widen(j, r.Came)
 				continue
 			}
 			s.refuse(j, &a.Wait, r.Came, &out)
@@ -70,7 +71,7 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 		s.Touch(q)
 		if len(a.Grants) < len(jobs) && a.Wait.Limit != ownRate {
 			s.scarce = r.Came
-			s.narrowBy(&a.Wait, r.Came)
+			s.narrowBy(jobs[len(a.Grants)], &a.Wait)
 		}
 		switch {
 		case len(a.Grants) == len(jobs), a.Wait.Never, a.Wait.Exhausted == bucket.DeadLetter:
@@ -92,7 +93,8 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 
 // withdrawBlocked lets go of what is ready and waits for a shared limit that turned out to be far, or gives too little for all of it.
 func (s *Schedule) withdrawBlocked(now bucket.Micros, out *Refused) {
-	most := s.width(now)
+	n, _ := s.letThrough(now)
+	most := 1 + int(n)
 	if s.until > now.Add(LongWait) {
 		most = 0
 	}
@@ -132,10 +134,10 @@ func (s *Schedule) refuse(j *Job, w *bucket.Wait, now bucket.Micros, out *Refuse
 	switch {
 	case w.Never:
 		out.Impossible, j.Refused = append(out.Impossible, j), w.Limit
-		s.Unstage(j)
+		s.end(j, now)
 	case w.Exhausted == bucket.DeadLetter:
 		out.OverBudget, j.Refused = append(out.OverBudget, j), w.Limit
-		s.Unstage(j)
+		s.end(j, now)
 	case w.Until > now.Add(LongWait):
 		if _, l := s.shared(w.Limit); l != nil {
 			s.putOff.until = max(s.putOff.until, w.Until)
@@ -143,6 +145,12 @@ func (s *Schedule) refuse(j *Job, w *bucket.Wait, now bucket.Micros, out *Refuse
 		s.withdraw(j, w.Until)
 		out.Withdrawn = append(out.Withdrawn, j)
 	}
+}
+
+// end lets go of a job that ends without a call: another may be made ready for its end as for a call.
+func (s *Schedule) end(j *Job, now bucket.Micros) {
+	s.Unstage(j)
+	s.lately.add(now, s.took)
 }
 
 // unanswered lets every queue wait that asked in vain. While a store stays away one queue at a time goes on asking, less

@@ -34,10 +34,11 @@
 // # What is made ready
 //
 // A job that is ready has its message in memory and its intent stored. A crash makes it unknown, although the api never saw it. So a job is
-// made ready only when its call can start soon: shortly before its key's next slot, and within LongWait under a shared limit. A limit that
-// refuses a call says when it lets the next one pass; from that and its pace follows how many calls it lets start within LongWait
-// (narrow.go). No more jobs are made ready, and one always may be. For as long as nothing is refused the number grows, since the limit
-// saves up. Queues wait for a shared limit in two lines, both of which are fair queues over the same turns. In the one wait queues that
+// made ready only when its call can start soon: shortly before its key's next slot, and within LongWait under a shared limit (narrow.go).
+// What a rate granted and refused, and its pace, say how many calls it lets start within LongWait. Of a limit of calls in flight the calls
+// that run say it, of a quota or budget the units that are left. No more jobs are made ready, and one always may be. A limit of which
+// nothing is known yet, or that other processes use too, may let none start: then no more jobs are made ready than were granted in the last
+// LongWait, and one more. That number doubles while each of them is granted, in the time that it takes to make one ready. Queues wait for a shared limit in two lines, both of which are fair queues over the same turns. In the one wait queues that
 // have a ready job, and ask when the limit is to be asked again. In the other wait queues that have none; they make one ready in
 // turn, so much before that time as it takes, and so the intent costs no slot. What is ready behind a call of its own key that takes longer
 // than LongWait is let go of.

@@ -254,7 +254,7 @@ func (s *Schedule) reseat() {
 		t.in, t.queued = [2]standing{}, nil
 	}
 	s.unprepared = fairQueue{tenants: tenantHeap{line: roomLine}}
-	s.narrow = narrowness{}
+	s.narrow = make([]narrowness, len(s.rules.Shared))
 	s.blocked, s.awaitingRoom, s.tenants = fairQueue{}, roundRobin{}, tenants{}
 	s.units = unitsOf(s.rules)
 	s.uses = make(usage, len(s.rules.Shared))

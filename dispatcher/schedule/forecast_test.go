@@ -58,7 +58,7 @@ func (f *foreseen) submit(key string) uint64 {
 func (f *foreseen) run(d time.Duration) {
 	f.Helper()
 	for end := f.now.Add(d); f.now < end; f.now = f.now.Add(time.Millisecond) {
-		f.s.levels = f.store.Levels()
+		f.s.LearnLevels(f.store.Levels())
 		for j, at := range f.loads {
 			if at <= f.now {
 				delete(f.loads, j)

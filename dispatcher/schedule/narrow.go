@@ -1,48 +1,141 @@
 package schedule
 
 import (
+	"math"
 	"slices"
+	"time"
 
 	"weir/bucket"
 )
 
-// narrowness is what the shared limit that refused a call last lets start from then on: one call at from, and one more every interval.
-// The zero narrowness bounds nothing.
+// narrowness is what this process knows of how soon a shared limit lets calls start.
 type narrowness struct {
-	from  bucket.Micros
-	every float64 // microseconds; 0 for a limit without a pace
+	known bool
+	tat   bucket.Micros // of a rate: the theoretical arrival time, as far as this process was granted or refused
+	sure  bucket.Micros // from when on nothing counts that others were granted before; 0 before the first grant
+	left  int64         // of a quota or budget: units that are left of its period
+	count int64         // and that a period has
+	end   bucket.Micros // of the period; 0 for one that slides
 }
 
-// width is how many jobs may be ready, or on their way there, or wait for their slot: those whose calls can start within LongWait, and
-// one at least. A crash makes each of them unknown. It grows for as long as nothing is refused, as what the limit saves up does.
+// width is how many jobs may be ready, or on their way there, or wait for their slot: those whose calls every shared limit lets start within
+// LongWait, and one at least. A crash makes each of them unknown. Where that is not known, or other processes use the limits too, this
+// process reckons with as much as it was granted lately: it begins with one job, and widens with every grant.
 func (s *Schedule) width(now bucket.Micros) int {
-	if s.narrow.every <= 0 {
-		return s.pace.MaxStaged
+	n, known := s.letThrough(now)
+	if len(s.rules.Shared) > 0 && (!known || s.store.clock == OtherClock) {
+		n = min(n, s.lately.count(now, s.took))
 	}
-	near := s.narrow.from.Until(now.Add(LongWait))
-	return min(s.pace.MaxStaged, 1+int(min(MaxStaged, max(0, float64(near.Microseconds())/s.narrow.every))))
+	return min(s.pace.MaxStaged, 1+int(n))
 }
 
-// narrowBy takes in which shared limit refused a call, and until when.
-func (s *Schedule) narrowBy(w *bucket.Wait, now bucket.Micros) {
+// letThrough is how many calls the shared limits let start within LongWait, one left out, and whether that is known of all of them.
+func (s *Schedule) letThrough(now bucket.Micros) (n float64, known bool) {
+	n, known = MaxStaged, true
+	for i := range s.rules.Shared {
+		if l := &s.rules.Shared[i]; !l.Shadow {
+			near, sure := s.letsThrough(i, l, now)
+			n, known = min(n, max(0, near)), known && sure
+		}
+	}
+	return n, known
+}
+
+// letsThrough is how many calls one shared limit lets start within LongWait, one left out, and whether that is known.
+func (s *Schedule) letsThrough(i int, l *bucket.Limit, now bucket.Micros) (n float64, known bool) {
+	by, unit, cost := &s.narrow[i], max(1, s.units[i]), max(1, s.habits.usualCost(s.policy, i))
+	soon := now.Add(LongWait)
+	switch l.Kind() {
+	case bucket.KindRate:
+		saved := max(0, float64(s.rules.Burst(*l.Rate))/cost-1)
+		near := saved + float64(max(by.tat, now).Until(soon).Microseconds())/(unit*cost)
+		return near, by.known || by.sure != 0 && by.sure <= now
+	case bucket.KindInFlight:
+		most := s.rules.Lowered(l.InFlight)
+		return float64(most-int64(s.calls)) + float64(most)*float64(LongWait)/float64(max(1, s.callTime)), true
+	case bucket.KindQuota, bucket.KindBudget:
+		left := float64(by.left)
+		switch {
+		case l.Budget != nil && l.Budget.OnExhausted == bucket.DeadLetter:
+			return MaxStaged, true // a job that it refuses ends, and has to be ready for that
+		case !by.known:
+			return MaxStaged, false
+		case by.end == 0:
+			left += float64(LongWait.Microseconds()) / unit // comes back, on an average
+		case by.end <= soon:
+			left += float64(by.count)
+		}
+		return left/cost - 1, true
+	}
+	return MaxStaged, true
+}
+
+// narrowBy takes in which shared limit refused a job a slot, and until when.
+func (s *Schedule) narrowBy(j *Job, w *bucket.Wait) {
 	i, l := s.shared(w.Limit)
-	s.narrow = narrowness{}
 	if l == nil {
 		return
 	}
-	switch l.Kind() {
+	switch by := &s.narrow[i]; l.Kind() {
 	case bucket.KindRate:
-		s.narrow = narrowness{w.Until, s.units[i] * s.habits.usualCost(s.policy, i)}
+		saved := float64(s.rules.Burst(*l.Rate) - max(1, s.costOf(j, w.Limit)))
+		by.known, by.tat = true, later(w.Until, max(0, saved), s.units[i])
+	case bucket.KindQuota, bucket.KindBudget:
+		by.left = 0
 	case bucket.KindInFlight: // its permits come back as calls end
-		s.narrow = narrowness{now, float64(s.callTime.Microseconds()) / float64(max(1, s.rules.Lowered(l.InFlight)))}
-	case bucket.KindQuota, bucket.KindBudget: // its whole count comes back at once
 	}
 }
 
+// widen takes in that a job was granted its slot.
+func (s *Schedule) widen(j *Job, now bucket.Micros) {
+	s.lately.add(now, s.took)
+	for i := range min(len(j.Costs), len(s.narrow)) {
+		switch l, by := &s.rules.Shared[i], &s.narrow[i]; l.Kind() {
+		case bucket.KindRate:
+			cost := float64(j.Costs[i])
+			most := later(j.At, max(cost, float64(s.rules.Burst(*l.Rate))), s.units[i]) // else the slot would be later
+			if by.sure == 0 {
+				by.sure = most
+			}
+			by.tat = min(most, later(max(by.tat, j.At), cost, s.units[i]))
+		case bucket.KindQuota, bucket.KindBudget:
+			by.left = max(0, by.left-j.Costs[i])
+		case bucket.KindInFlight: // its calls are counted as they start
+		}
+	}
+}
+
+// LearnLevels takes in how much of the shared limits is used. levels is not changed afterwards.
+func (s *Schedule) LearnLevels(levels []bucket.Level) {
+	s.levels = levels
+	for k := range levels {
+		level := &levels[k]
+		if i, l := s.shared(level.Limit.Name); l != nil && l.Rate == nil && i < len(s.narrow) {
+			s.narrow[i] = narrowness{known: !level.Unknown, left: max(0, level.Count-level.Used), count: level.Count, end: level.End}
+		}
+	}
+}
+
+// lately counts what this process was granted in the last LongWait or so: what is longer ago weighs less and less.
+type lately struct {
+	n  float64
+	at bucket.Micros
+}
+
+// count is how many jobs were granted lately. Where making one ready takes long that is a longer time: else few would be ready, be granted,
+// and let few be made ready.
+func (l *lately) count(now bucket.Micros, took time.Duration) float64 {
+	return l.n * math.Exp(-float64(max(0, l.at.Until(now)))/float64(max(LongWait, 2*took)))
+}
+
+func (l *lately) add(now bucket.Micros, took time.Duration) {
+	l.n, l.at = l.count(now, took)+1, max(l.at, now)
+}
+
 // invites reports whether a queue may make a job ready now, beside those that it has made ready and that have no slot. A queue that has
-// the turn may, and any while no other waits for one. A costly one always may: what it waits for is kept from the others.
+// the turn may, and any while no other waits for one. A costly one always may have one: what it waits for is kept from the others.
 func (s *Schedule) invites(q *KeyQueue, ungranted int64, now bucket.Micros) bool {
-	if q.costly || !s.breaker.closed() {
+	if q.costly && ungranted == 0 || !s.breaker.closed() {
 		return true
 	}
 	if s.unprepared.size > 0 && !q.invited && !q.called {

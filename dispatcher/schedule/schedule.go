@@ -38,7 +38,8 @@ type Schedule struct {
 	awaitingRoom roundRobin    // queues that wait for room to make a job ready
 	blocked      fairQueue     // queues with a ready job that wait for a shared limit or for a call to end
 	unprepared   fairQueue     // queues that wait for their turn to make a job ready for a shared limit
-	narrow       narrowness    // how many jobs are made ready for it
+	narrow       []narrowness  // of the shared limits: how many jobs are made ready for them
+	lately       lately        // how many were granted a slot
 	until        bucket.Micros // when the shared limit is to be asked again
 	by           string        // its name
 	scarce       bucket.Micros // when one refused something last; 0: never
@@ -417,9 +418,6 @@ func (s *Schedule) OpenPartition(p *Partition) {
 		}
 	}
 }
-
-// LearnLevels takes in how much of the shared limits is used. levels is not changed afterwards.
-func (s *Schedule) LearnLevels(levels []bucket.Level) { s.levels = levels }
 
 // Unfinished is how many jobs have not ended.
 func (s *Schedule) Unfinished() int { return s.unfinished }
