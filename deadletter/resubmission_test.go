@@ -59,6 +59,12 @@ func TestResubmission(t *testing.T) {
 	if id := readBack(&refused).resubmission(Terms{}, KeepDeadline).Header.Get("Nats-Msg-Id"); id != "sent-1" {
 		t.Errorf("a job that was never taken goes as %q, not as it came", id)
 	}
+	for billed, want := range map[Billed]string{BilledYes: "yes", BilledUnknown: "unknown", NotBilled: ""} {
+		l := readBack(&Letter{API: "credit", JobID: "job-1", Origin: "WEIR_credit_3.17", Reason: Unknown, Header: nats.Header{}, Billed: billed})
+		if got := l.resubmission(Terms{}, KeepDeadline).Header.Get("Weir-Dead-Billed"); got != want {
+			t.Errorf("of a letter that says %q of the bill goes along %q", billed, got)
+		}
+	}
 	forged := readBack(&Letter{API: "credit", JobID: "x", Reason: Overflow, Header: nats.Header{"Weir-Dead-Billed": {"yes"}}, Billed: NotBilled})
 	if forged.Billed != NotBilled {
 		t.Error("a job that was never redriven says it was billed, and is believed")

@@ -93,13 +93,16 @@ func AcquireLease(ctx context.Context, kv jetstream.KeyValue, key, holder string
 	}
 }
 
+// expired reports whether a lease may be taken at now that has not changed since it was first seen.
+func expired(seen, now time.Time) bool { return now.Sub(seen) >= leaseTerm+leaseMargin }
+
 // outwait waits until the lease seen has expired.
 func (l *Lease) outwait(ctx context.Context, seen jetstream.KeyValueEntry) error {
 	var old leaseValue
 	if json.Unmarshal(seen.Value(), &old) != nil {
 		old.Holder = "somebody unknown"
 	}
-	for start := time.Now(); time.Since(start) < leaseTerm+leaseMargin; {
+	for start := time.Now(); !expired(start, time.Now()); {
 		if !stream.Sleep(ctx, leaseRenew/4) {
 			return context.Cause(ctx)
 		}

@@ -211,6 +211,32 @@ func TestOwnersDeletesAreNoRemovals(t *testing.T) {
 	}
 }
 
+// TestSweepSparesWhatWaits: what is deleted of finished jobs, by one purge or singly, spares the jobs behind and between them.
+func TestSweepSparesWhatWaits(t *testing.T) {
+	p, _, _, removed := ownedPartition(t, 8) // 2 to 9: the epoch is 1
+	for _, seq := range []uint64{2, 3, 4, 7} {
+		p.Finish(fmt.Sprintf("k%d", seq-2), seq)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	swept := make(chan error, 1)
+	go func() { swept <- p.sweeper.run(ctx) }()
+	await.Until(t, "the finished to be deleted", func() bool { return p.Unswept() == 0 })
+	cancel()
+	if err := await.Receive(t, "the end of the sweeper", swept); err != nil {
+		t.Error(err)
+	}
+	for seq, waits := range map[uint64]bool{2: false, 3: false, 4: false, 5: true, 6: true, 7: false, 8: true, 9: true} {
+		if _, err := p.stream.GetMsg(t.Context(), seq); (err == nil) != waits {
+			t.Errorf("%d: waits %t, %v", seq, waits, err)
+		}
+	}
+	select {
+	case r := <-removed:
+		t.Errorf("told: %+v", r)
+	default:
+	}
+}
+
 // TestPurgeDuringATakeover: a stream that loses its owner's epoch while it is read is not waited for.
 func TestPurgeDuringATakeover(t *testing.T) {
 	p := newTestPartition(t)

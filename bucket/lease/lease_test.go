@@ -1,0 +1,67 @@
+package lease
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"weir/bucket/natstest"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// TestLeaseEndsBeforeItIsTaken: a holder acts no more by when another process may take its lease, also where their
+// clocks run apart by a fourth.
+func TestLeaseEndsBeforeItIsTaken(t *testing.T) {
+	validFor := func(d time.Duration) bool {
+		l := &Lease{}
+		l.renewed.Store(new(time.Now().Add(-d)))
+		return l.Valid()
+	}
+	const tick = 100 * time.Millisecond
+	acts := tick
+	for validFor(acts) {
+		acts += tick
+	}
+	seen := time.Now()
+	if by := acts + acts/4; acts < 2*leaseRenew || expired(seen, seen.Add(by)) {
+		t.Errorf("the holder acts for %s, renews every %s, and by a clock that is a fourth faster its lease is taken after %s",
+			acts, leaseRenew, by)
+	}
+	if !expired(seen, seen.Add(2*leaseTerm)) {
+		t.Error("a lease that nobody renews is never taken")
+	}
+}
+
+// hearing is a bucket that notes when an update is asked for, and lets the clock go on before it answers.
+type hearing struct {
+	jetstream.KeyValue
+	asked time.Time
+}
+
+func (h *hearing) Update(ctx context.Context, key string, value []byte, last uint64) (uint64, error) {
+	h.asked = time.Now()
+	revision, err := h.KeyValue.Update(ctx, key, value, last)
+	for !time.Now().After(h.asked) {
+	}
+	return revision, err
+}
+
+// TestRenewalCountsFromItsAsking: others may see a renewal as soon as it is asked for, and their time runs from then on.
+func TestRenewalCountsFromItsAsking(t *testing.T) {
+	kv, err := natstest.JetStream(t).CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "leases"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard := &hearing{KeyValue: kv}
+	l, err := AcquireLease(t.Context(), heard, "one", "weir-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if renewed := *l.renewed.Load(); renewed.After(heard.asked) {
+		t.Errorf("it counts from %s after it was asked for", renewed.Sub(heard.asked))
+	}
+}
