@@ -314,7 +314,7 @@ func (r *Redrive) termsFor(terms *Terms) *Terms {
 
 // unsafeToRepeat reports whether a call of the job may have been processed and another may be billed again. A letter
 // unknown is of a call that carried no idempotency key, or one that the api would not take for the same, whatever the
-// configuration says by now. Other letters say how their calls carried it; those of earlier versions do not. A job that was charged for
+// configuration says by now. Other letters say how their calls carried it, where that is known. A job that was charged for
 // and refused is the exception: its call is over, and another is what the operator asks for.
 func unsafeToRepeat(k *Kept, terms *Terms) bool {
 	switch {

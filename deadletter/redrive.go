@@ -299,7 +299,7 @@ func (x *run) settle(ctx context.Context, k *Kept, answer []byte) error {
 	case err != nil:
 		return fmt.Errorf("letter %d: %w: %w", k.Seq, ErrUnanswered, err)
 	case receipt.Job != k.JobID:
-		return &letterError{k.Seq, fmt.Errorf("of job %s: the intake took it for job %s: it is no weir of this version", k.JobID, receipt.Job)}
+		return &letterError{k.Seq, fmt.Errorf("of job %s: the intake took it for job %s: it is no weir", k.JobID, receipt.Job)}
 	case receipt.Duplicate:
 		x.delete(ctx, k.Seq, func(t *Tally) { t.Known++ })
 	default:

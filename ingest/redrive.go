@@ -9,8 +9,7 @@ import (
 )
 
 // RedrivePrefix begins the subjects on which redrives come in: <api>.<key> follows, as behind SubjectPrefix. Producers have no
-// right to it, whoever may pause and cancel has. It stands below the operators' subjects, so that roles which were made before it
-// allow it already.
+// right to it, operators that may pause and cancel have.
 const RedrivePrefix = "weir.operator.redrive."
 
 // RedriveID is the message id under which a job is published when it is redriven for the n-th time: another submission
@@ -41,7 +40,7 @@ func checkClaims(m Message) *Refusal {
 		return nil
 	}
 	if saysRedrives(m.Header) {
-		return refuse(Invalid, "header %s: only weir writes it: leave it out, or redrive with `weir dead redrive` of this version", HeaderRedrives)
+		return refuse(Invalid, "header %s: only weir writes it: leave it out, or redrive with `weir dead redrive`", HeaderRedrives)
 	}
 	for name, values := range m.Header {
 		if (strings.EqualFold(name, HeaderMsgID) || strings.EqualFold(name, HeaderJobID)) && slices.ContainsFunc(values, isRedriveID) {

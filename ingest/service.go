@@ -162,7 +162,6 @@ func (s *Service) handle(from *endpoint, req *nats.Msg, address string, redrive 
 func (in *submission) take(msg Message) {
 	s, name, now := in.service, in.apiName, in.arrived
 	delete(in.header, requestInfo)
-	in.posesAsRedrive = !msg.Redrive && saysRedrives(in.header)
 	apis := s.opts.APIs()
 	api, ok := apis[name]
 	if in.metrics = s.metrics.of(NoToken); ok {
@@ -244,7 +243,6 @@ type submission struct {
 	job                                  *Job // as far as it could be read
 	metrics                              *apiMetrics
 	redrives                             int
-	posesAsRedrive                       bool // it counts redrives, on a producer's subject
 	fastBatch                            bool // of JetStream, whose publisher waits for other answers
 }
 
@@ -298,9 +296,6 @@ func (in *submission) refuse(msg Message, refusal *Refusal) {
 			refusal = refuse(Unavailable, "refused (%s), and its dead letter or event could not be stored: try again", refusal.Description)
 			in.answer(denial(refusal, in.stream, in.jobID, in.key, 0))
 			return
-		}
-		if in.posesAsRedrive {
-			letterSeq = 0 // a redrive of an earlier version would delete its own letter for this one; told of none it stops
 		}
 		if refusal.Code == Throttled {
 			in.countThrottled()

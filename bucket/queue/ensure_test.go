@@ -26,7 +26,7 @@ func TestStreamIsOnlyAddedTo(t *testing.T) {
 		Name: "S", Subjects: []string{"s.a", "s.later"}, MaxAge: time.Hour, MaxBytes: 2 << 20, MaxMsgSize: 2 << 10, MaxMsgsPerSubject: -1,
 		Duplicates: 5 * time.Minute, Storage: jetstream.FileStorage, Discard: jetstream.DiscardOld, Compression: jetstream.S2Compression,
 		AllowDirect: true, Description: "later",
-		Metadata: map[string]string{"later": "1", "io.nats.monitor.enabled": "0", stream.MetaSchema: fmt.Sprint(stream.Schema + 1)},
+		Metadata: map[string]string{"later": "1", "io.nats.monitor.enabled": "0", stream.MetaSchema: fmt.Sprint(stream.Schema)},
 	}
 	made, err := js.CreateStream(t.Context(), newer)
 	if err != nil {
@@ -75,6 +75,27 @@ func TestStreamIsOnlyAddedTo(t *testing.T) {
 	}
 	if !strings.Contains(said.String(), "a stream was changed") {
 		t.Errorf("no word of the change: %s", &said)
+	}
+}
+
+// TestNewerSchemaIsRefused: a stream or bucket that a later version has written is left as it is, and the error says what to start.
+func TestNewerSchemaIsRefused(t *testing.T) {
+	js := natstest.Connect(t, natstest.Start(t, t.TempDir(), 0))
+	cfg := jetstream.StreamConfig{Name: "KV_b", Subjects: []string{"$KV.b.>"}, Storage: jetstream.FileStorage, MaxMsgsPerSubject: 1}
+	cfg.Metadata = map[string]string{stream.MetaSchema: fmt.Sprint(stream.Schema + 1)}
+	made, err := js.CreateStream(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, ofStream := stream.EnsureStream(t.Context(), js, stream.Options{Config: jetstream.StreamConfig{Name: "KV_b", Subjects: []string{"s"}}})
+	_, ofBucket := stream.EnsureBucket(t.Context(), js, jetstream.KeyValueConfig{Bucket: "b", History: 8}, nil)
+	for _, err := range []error{ofStream, ofBucket} {
+		if err == nil || !strings.Contains(err.Error(), "KV_b: a later version of weir has written it (weir.schema 2, this one reads 1)") {
+			t.Errorf("refused with %v", err)
+		}
+	}
+	if now, err := js.Stream(t.Context(), "KV_b"); err != nil || !reflect.DeepEqual(now.CachedInfo().Config, made.CachedInfo().Config) {
+		t.Errorf("it has become %+v: %v", now.CachedInfo().Config, err)
 	}
 }
 

@@ -20,13 +20,13 @@ import (
 
 // Replicas of different versions of weir work on the same streams while one takes the other's place. So a stream that is there
 // is only ever added to: what this version does not know, another may need. What is lowered is what the running configuration
-// says, which all replicas have in common.
+// says, which all replicas have in common. What this version could not read it does not touch: see Schema.
 
 // Metadata of every stream of weir. What `nats server check stream` goes by may be changed by hand (`nats stream edit --metadata`), and
 // stays; but for the number of replicas, which is the stream's own: without it the check takes every stream of a cluster for broken.
 const (
 	MetaKind   = "weir.kind"   // what is in the stream
-	MetaSchema = "weir.schema" // how it is written: Schema, or what a later version has written
+	MetaSchema = "weir.schema" // how it is written: Schema
 
 	metaMonitor  = "io.nats.monitor.enabled"
 	metaPeers    = "io.nats.monitor.peer-expect"
@@ -34,8 +34,14 @@ const (
 	metaPeerSeen = "io.nats.monitor.peer-seen-critical" // seconds
 )
 
-// Schema is how this version writes subjects, headers and bodies. It counts up when an earlier version could not read what is written.
+// Schema numbers how this version writes whatever it stores. It is raised when the version before could not read what is written: that
+// one refuses a store with a higher number.
 const Schema = 1
+
+// errNewer refuses what a later version of weir has written.
+func errNewer(schema string) error {
+	return fmt.Errorf("a later version of weir has written it (%s %s, this one reads %d): start that version", MetaSchema, schema, Schema)
+}
 
 // Bounds are those of a stream's bounds that the configuration sets: they follow it down as well as up.
 type Bounds int
@@ -80,6 +86,9 @@ func (o *Options) ensure(ctx context.Context, js jetstream.JetStream) (*jetstrea
 		return nil, err
 	}
 	have := stream.CachedInfo().Config
+	if n, err := strconv.Atoi(have.Metadata[MetaSchema]); err == nil && n > Schema {
+		return nil, errNewer(have.Metadata[MetaSchema])
+	}
 	next := o.raised(have)
 	log := o.Log
 	if log == nil {
@@ -196,7 +205,7 @@ func (o *Options) raised(have jetstream.StreamConfig) jetstream.StreamConfig {
 
 // metadata is what a stream's metadata is to be: what it has, and what it lacks.
 func (o *Options) metadata(of jetstream.StreamConfig) map[string]string {
-	m := map[string]string{metaMonitor: "1", MetaSchema: strconv.Itoa(Schema)}
+	m := map[string]string{metaMonitor: "1"}
 	if o.Kind != "" {
 		m[MetaKind] = o.Kind
 	}
@@ -205,9 +214,7 @@ func (o *Options) metadata(of jetstream.StreamConfig) map[string]string {
 	}
 	maps.Copy(m, o.Config.Metadata)
 	maps.Copy(m, of.Metadata)
-	if n, err := strconv.Atoi(m[MetaSchema]); err != nil || n < Schema {
-		m[MetaSchema] = strconv.Itoa(Schema)
-	}
+	m[MetaSchema] = strconv.Itoa(Schema)
 	if delete(m, metaPeers); of.Replicas > 1 {
 		m[metaPeers] = strconv.Itoa(of.Replicas)
 	}

@@ -224,9 +224,6 @@ func ownersPart(t *cli.Table, s *status.Status) {
 		for number, owner := range a.Owners {
 			of[owner] = append(of[owner], number)
 		}
-		if len(a.Owners)-len(of[""]) < a.Owned {
-			delete(of, "") // a version before this one does not say which it has
-		}
 		for _, owner := range slices.Sorted(maps.Keys(of)) {
 			t.Row(a.API, cmp.Or(owner, "NOBODY"), ranges(of[owner]))
 		}

@@ -254,9 +254,6 @@ func explainRefusal(err error) error {
 		return err
 	}
 	text := fmt.Sprintf("refused with %d: %s", int(r.Code)%1000, r.Description)
-	if r.RetryAfter > 0 && !strings.Contains(r.Description, "try again in ") { // earlier versions do not say it
-		text += "; try again in " + cli.Brief(r.RetryAfter)
-	}
 	if r.LetterSeq > 0 {
 		text += fmt.Sprintf("; kept as dead letter %d (weir dead show %d)", r.LetterSeq, r.LetterSeq)
 	}

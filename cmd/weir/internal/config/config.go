@@ -38,9 +38,6 @@ type Results struct {
 // Options say how Parse reports.
 type Options struct {
 	Name string // the file's name in messages; weir.yaml when empty
-	// Kept says that weir may have run by this text already: what an earlier version took and this one refuses keeps the meaning it had,
-	// with a warning.
-	Kept bool
 }
 
 const (
@@ -55,7 +52,7 @@ const (
 // exist, see MissingSecrets.
 // The error is *Errors and has everything that is wrong.
 func Parse(data []byte, opts Options) (*Config, error) {
-	doc := &document{kept: opts.Kept}
+	doc := &document{}
 	var c *Config
 	if root, ok := doc.open(data); ok {
 		c = readConfig(root)

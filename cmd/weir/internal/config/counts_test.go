@@ -9,10 +9,10 @@ import (
 )
 
 // rateIn reads a file with one api whose bucket says rate, and one key that says key.
-func rateIn(t *testing.T, kept bool, rate, key string) (bucket.Rate, *Config, error) {
+func rateIn(t *testing.T, rate, key string) (bucket.Rate, *Config, error) {
 	t.Helper()
 	text := "apis: {sms: {url: http://127.0.0.1:9, bucket: {capacity: 10, " + rate + "}, keys: {k: {" + key + "}}}}"
-	c, err := Parse([]byte(text), Options{Kept: kept})
+	c, err := Parse([]byte(text), Options{})
 	if err != nil {
 		return bucket.Rate{}, nil, err
 	}
@@ -41,27 +41,13 @@ func TestCounts(t *testing.T) {
 		{"rate: 10/s, burst: 8", "rate: 5/s", bucket.Rate{}, "keys.k.rate: a burst of 8 is more than 5/s"},
 		{"rate: 10/s, counts: buckets", "capacity: 1", bucket.Rate{}, "token_bucket or window"},
 	} {
-		got, _, err := rateIn(t, false, c.rate, c.key)
+		got, _, err := rateIn(t, c.rate, c.key)
 		if c.refused == "" && (err != nil || got != c.want) {
 			t.Errorf("%s; %s: %+v, %v", c.rate, c.key, got, err)
 		}
 		if c.refused != "" && (err == nil || !strings.Contains(err.Error(), c.refused)) {
 			t.Errorf("%s; %s: %+v, refused with %v", c.rate, c.key, got, err)
 		}
-	}
-}
-
-// TestCountsOfKeptFiles: what an earlier version ran by goes on as it was, and is warned of; what was said is held to.
-func TestCountsOfKeptFiles(t *testing.T) {
-	got, c, err := rateIn(t, true, "rate: 2/s, burst: 40", "capacity: 1")
-	if err != nil || got.Counts != bucket.ByTokens || len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0].String(), "kept as counts: token_bucket") {
-		t.Errorf("%+v, %v", got, err)
-	}
-	if _, _, err := rateIn(t, true, "rate: 2/s, burst: 40, counts: window", "capacity: 1"); err == nil {
-		t.Error("a window with room for a burst above its count")
-	}
-	if got, c, err := rateIn(t, true, "rate: 10/s, burst: 4", "capacity: 1"); err != nil || got.Counts != "" || len(c.Warnings) != 0 {
-		t.Errorf("%+v, %v", got, err)
 	}
 }
 
@@ -73,7 +59,7 @@ func TestWarningsOfPace(t *testing.T) {
 		"rate: 1000/s, burst: 1, counts: token_bucket":  "write the burst that the api publishes",
 		"rate: 1000/s, burst: 50, counts: token_bucket": "",
 	} {
-		_, c, err := rateIn(t, false, rate, "capacity: 1")
+		_, c, err := rateIn(t, rate, "capacity: 1")
 		if err != nil {
 			t.Fatal(err)
 		}

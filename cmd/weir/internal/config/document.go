@@ -26,7 +26,6 @@ type document struct {
 	problems []Problem
 	warnings []Problem
 	visits   int
-	kept     bool // see Options
 }
 
 // value is one place in a document: its node with aliases followed, the line to show and the path from the root.

@@ -100,8 +100,7 @@ func readRate(f fields, defaults bucket.Rate, pace bucket.Rules) bucket.Rate {
 	return r
 }
 
-// counted is how the api counts a rate. No window has room for a burst above the count; an earlier version took it for a token bucket,
-// and what ran by that goes on.
+// counted is how the api counts a rate. No window has room for a burst above the count.
 func counted(f fields, r bucket.Rate) bucket.Counting {
 	switch {
 	case r.Counts == bucket.ByTokens:
@@ -113,13 +112,8 @@ func counted(f fields, r bucket.Rate) bucket.Counting {
 	if !f.has("burst") && f.has("rate") {
 		place = f.place("rate")
 	}
-	message := "a burst of " + strconv.FormatInt(r.Burst, 10) + " is more than " + FormatRate(r) + " may see in any period of " + FormatDuration(r.Per)
-	fix := "write counts: token_bucket if the api lets through its burst + rate × time, or a burst of at most " + strconv.FormatInt(r.Count, 10)
-	if r.Counts == "" && f.doc.kept {
-		place.warn(message+"; it is kept as counts: token_bucket, as before", fix)
-		return bucket.ByTokens
-	}
-	place.fail(message, fix)
+	place.fail("a burst of "+strconv.FormatInt(r.Burst, 10)+" is more than "+FormatRate(r)+" may see in any period of "+FormatDuration(r.Per),
+		"write counts: token_bucket if the api lets through its burst + rate × time, or a burst of at most "+strconv.FormatInt(r.Count, 10))
 	return r.Counts
 }
 

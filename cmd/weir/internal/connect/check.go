@@ -36,7 +36,7 @@ type Check struct {
 }
 
 // MayGate reports, after Run, whether the user may answer readers of another account that imports from this one. Where the server does
-// not say what he may do, he may not: roles of earlier versions have no such right.
+// not say what the user may do, it may not.
 func (c *Check) MayGate() bool { return c.mayGate }
 
 // Run asks the server, and returns the bytes that the account may store, 0 where nothing says.

@@ -32,7 +32,7 @@ type silent struct {
 	since    time.Time
 }
 
-// replica is who has answered; versions before this one do not tell their session.
+// replica is one that has answered.
 type replica struct{ instance, session string }
 
 // againAnswer is how long a first answer is waited for once somebody was silent.
@@ -79,8 +79,7 @@ func (m *awaitedReplicas) look(ctx context.Context, answered map[replica]bool) e
 	now, before := time.Now(), m.silent
 	m.silent = map[string]silent{}
 	for _, s := range members {
-		name := s.Member.Instance
-		if answered[replica{name, s.Session}] || answered[replica{instance: name}] {
+		if answered[replica{s.Member.Instance, s.Session}] {
 			continue
 		}
 		if seen, ok := before[s.Session]; ok && seen.revision == s.Revision {

@@ -73,10 +73,6 @@ func KeysPage(c *connect.Connection, api string, q KeysQuery) (*KeyList, error) 
 		return nil, err
 	}
 	g.Partitions, g.Missing = heard.partitions, max(0, heard.partitions-heard.owned)
-	g.Buckets = slices.DeleteFunc(g.Buckets, func(k schedule.KeyState) bool { // a version before this one answers all
-		place := PlaceOf(&k)
-		return q.After != nil && !place.Behind(*q.After) || !strings.Contains(k.Key, q.Match)
-	})
 	slices.SortFunc(g.Buckets, func(a, b schedule.KeyState) int { return PlaceOf(&a).Compare(PlaceOf(&b)) })
 	g.Buckets = g.Buckets[:min(q.Limit, len(g.Buckets))]
 	slices.SortFunc(g.Resting, func(a, b schedule.KeyState) int { return strings.Compare(a.Key, b.Key) })

@@ -206,7 +206,7 @@ type pausedAnswer struct {
 	Instance string    `json:"instance"`
 	Session  string    `json:"session,omitempty"` // its lease
 	Paused   bool      `json:"paused"`
-	Until    time.Time `json:"until,omitzero"` // when the pause ends by itself; versions before this one do not tell
+	Until    time.Time `json:"until,omitzero"` // when the pause ends by itself
 }
 
 // How long a command may take to be in force on every replica, and how often they are asked.

@@ -89,7 +89,7 @@ func ReadVersion(entry jetstream.KeyValueEntry) (*Version, error) {
 		return nil, fmt.Errorf("version %d of the configuration (key %s in %s) cannot be read: %w", v.Number, currentKey, connect.ConfigBucket, err)
 	}
 	var err error
-	if v.Config, err = config.Parse([]byte(v.YAML), config.Options{Name: fmt.Sprintf("version %d from %s", v.Number, v.From), Kept: true}); err != nil {
+	if v.Config, err = config.Parse([]byte(v.YAML), config.Options{Name: fmt.Sprintf("version %d from %s", v.Number, v.From)}); err != nil {
 		return nil, err
 	}
 	return v, nil

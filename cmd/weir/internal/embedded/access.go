@@ -68,9 +68,6 @@ func publicKey(path string, log *slog.Logger) (string, error) {
 		return makeCredentials(path)
 	case err != nil:
 		return "", fmt.Errorf("credentials: %w", err)
-	case info.Size() == 0: // a version before wrote it, and the power was cut
-		log.Warn("this file of credentials is empty: new ones take their place", "file", path)
-		return makeCredentials(path)
 	case info.Mode().Perm()&0o077 != 0:
 		log.Warn("others could read these credentials: new ones take their place", "file", path, "mode", info.Mode().Perm().String())
 		return makeCredentials(path)

@@ -11,7 +11,7 @@ import (
 )
 
 // dirLock keeps two workers from writing to one store. The directory itself is locked, since a file in it can be deleted, and another
-// one locked in its place; and the file weir.lock, which is what earlier versions look at. The locks go with their descriptors.
+// one locked in its place; and the file weir.lock, since not every file system locks directories. The locks go with their descriptors.
 type dirLock struct{ dir, file *os.File }
 
 // lockDir makes a data directory exist and locks it. It fails at once where another process has it, or where another directory took its

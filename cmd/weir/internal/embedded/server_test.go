@@ -151,17 +151,3 @@ func TestProducersLeaveRoomForOperators(t *testing.T) {
 	}
 	nc.Close()
 }
-
-// TestEmptyCredentialsAreMadeAnew: a power cut while a version before wrote them keeps no weir from starting.
-func TestEmptyCredentialsAreMadeAnew(t *testing.T) {
-	o := options(t, "127.0.0.1:0", t.TempDir())
-	o.Auth = Operators
-	if err := os.WriteFile(filepath.Join(o.Dir, OperatorCreds), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s, err := Start(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Shutdown()
-}

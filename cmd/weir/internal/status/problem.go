@@ -54,7 +54,7 @@ func (s *Status) judge() {
 func (a *API) judge(s *Status) {
 	if missing := a.Partitions - a.Owned; missing > 0 {
 		s.problem(fmt.Sprintf("api %s: nobody dispatches %d of its %d partitions", a.API, missing, a.Partitions),
-			"it passes in some seconds where a replica has just gone; else look whether enough replicas run (those of a version before this one do not answer)")
+			"it passes in some seconds where a replica has just gone; else look whether enough replicas run")
 	}
 	for _, h := range a.Holds {
 		if h.Fault {

@@ -183,7 +183,7 @@ func (r *replay) count(c *ledger.Record) {
 	before, known := r.jobs.last[id]
 	if known && before.doubtful && c.Sent {
 		r.Repeats++
-		if !r.sameCall(before.identity, c.Idempotency) {
+		if !sameCall(before.identity, c.Idempotency) {
 			if r.Unkeyed++; len(r.repeated) < mostRepeats {
 				r.repeated = append(r.repeated, SecondCall{c.Job, c.Key, c.Call, c.Started, before.outcome})
 			}
@@ -194,14 +194,8 @@ func (r *replay) count(c *ledger.Record) {
 	r.jobs.note(id, jobSeen{outcome: c.Outcome, doubtful: doubtful || before.doubtful, identity: cmp.Or(c.Idempotency, before.identity)})
 }
 
-// sameCall reports whether the api took a job's call for the one before, by how both carried idempotency keys. Records of
-// earlier versions do not say; then what the api is now decides.
-func (r *replay) sameCall(before, now string) bool {
-	if before == "" || now == "" {
-		return r.api.Idempotency != nil
-	}
-	return before == now
-}
+// sameCall reports whether the api took a job's call for the one before, by how both carried idempotency keys, if they did.
+func sameCall(before, now string) bool { return before != "" && before == now }
 
 // arrival is a call as the limits count it.
 func (r *replay) arrival(c *ledger.Record) keyedArrival {

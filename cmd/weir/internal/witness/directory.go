@@ -36,8 +36,8 @@ func (s *Suspicion) Settled(o *Order) bool {
 	return o != nil && !s.Strange && !s.Seen.IsZero() && o.At.After(s.Seen)
 }
 
-// ExamineDirectory looks whether a data directory is the one in which weir was last started, and returns nil where it is or where nobody can
-// tell: for a directory that is new, or was last used by an earlier version. untold says why nobody can, where that stays so.
+// ExamineDirectory looks whether a data directory is the one in which weir was last started, and returns nil where it is or where nothing
+// tells: for a directory that is new, or where untold says why.
 func ExamineDirectory(dir string) (found *Suspicion, untold string, err error) {
 	path := filepath.Join(dir, identityFile)
 	data, err := os.ReadFile(path)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"weir/bucket/stream"
+
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -147,7 +149,7 @@ func (k *Keeper) Begin(ctx context.Context, flush func(context.Context) error) (
 }
 
 func (k *Keeper) write(ctx context.Context, n *note) error {
-	n.Version, n.Store, n.Generation, n.At = noteVersion, k.known.Store, k.known.Generation, n.At.UTC()
+	n.Schema, n.Store, n.Generation, n.At = stream.Schema, k.known.Store, k.known.Generation, n.At.UTC()
 	var errs []error
 	for _, p := range k.Places {
 		errs = append(errs, n.write(ctx, p))

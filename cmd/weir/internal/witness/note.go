@@ -10,19 +10,18 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"weir/bucket/stream"
 )
 
 // note is what is kept elsewhere of a store.
 type note struct {
-	Version    int             `json:"version"`
+	Schema     int             `json:"schema"` // stream.Schema of the weir that wrote it
 	Store      string          `json:"store"`
 	Generation uint64          `json:"generation"`
 	At         time.Time       `json:"at"`
 	Streams    map[string]Mark `json:"streams,omitempty"`
 }
-
-// noteVersion is that of the notes that this weir writes. It reads no later ones.
-const noteVersion = 1
 
 // mostNote bounds a note.
 const mostNote = 4 << 20
@@ -44,7 +43,7 @@ func readNote(ctx context.Context, p Place, store string) (*note, error) {
 	if err := json.Unmarshal(data, &n); err != nil {
 		return nil, fmt.Errorf("what is noted of the store in %s cannot be read: %w", p, err)
 	}
-	if n.Version > noteVersion {
+	if n.Schema > stream.Schema {
 		return nil, fmt.Errorf("what is noted of the store in %s was written by a later version of weir: start that", p)
 	}
 	return &n, nil

@@ -38,7 +38,7 @@ func readConfigFile(path string) (*configFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := config.Parse(text, config.Options{Name: path, Kept: true})
+	c, err := config.Parse(text, config.Options{Name: path})
 	if err != nil {
 		return nil, err
 	}

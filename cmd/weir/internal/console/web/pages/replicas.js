@@ -38,7 +38,6 @@ function pips(filled, all) {
 function owners(a) {
   const of = new Map();
   (a.owners ?? []).forEach((who, number) => of.set(who, [...(of.get(who) ?? []), number]));
-  if ((a.owners ?? []).length - (of.get("") ?? []).length < a.owned) of.delete(""); // a version before this one does not say
   return [...of].sort().map(([who, numbers]) => h("div", { key: who, "data-owner": who }, who ? h("span.whole", {}, who) : h("span.chip.dead", {}, "nobody"), " ", h("span.quiet.n", {}, ranges(numbers))));
 }
 
