@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -123,64 +122,26 @@ func (b *Browser) Get(ctx context.Context, seq uint64) (Kept, error) {
 	return k, nil
 }
 
-// Bounds of reading: letters of one block, which are in memory together, and of one request.
+// Bounds of reading.
 const (
-	firstBlock = 256  // sequences
-	maxBlock   = 4096 // letters
-	batch      = 512  // letters
+	batch      = 512 // letters of one request
 	idleReader = 30 * time.Second
 )
 
-// Newest gives the letters that f chooses to take, the newest first, until limit of them were given or take fails;
-// limit 0 gives all. It walks back in blocks, so that what it reads grows with what it gives, not with the stream.
+// Newest gives the letters that f chooses to take, the newest first and without their bodies, until limit of them were given or take
+// fails; limit 0 gives all.
 func (b *Browser) Newest(ctx context.Context, f Filter, limit int, take func(Kept) error) error {
-	walk, err := b.span(ctx, f)
-	if err != nil {
-		return err
-	}
 	given := 0
-	for size := uint64(firstBlock); walk.first <= walk.last; {
-		from := walk.first
-		if walk.last-walk.first >= size {
-			from = walk.last - size + 1
-		}
-		r, err := b.reader(ctx, f, func(c *jetstream.ConsumerConfig) {
-			c.DeliverPolicy, c.OptStartSeq = jetstream.DeliverByStartSequencePolicy, from
-		})
-		if err != nil {
+	_, err := NewestLetters(ctx, b.js, f, 0, func(k Kept) error {
+		if err := take(k); err != nil {
 			return err
 		}
-		inBlock := r.pending - min(r.pending, walk.later)
-		if inBlock > maxBlock && from < walk.last {
-			size = max(1, size/4)
-			r.close(ctx)
-			continue
+		if given++; given == limit {
+			return stream.ErrEnough
 		}
-		var block []Kept
-		err = r.read(ctx, walk.last, func(k Kept) error {
-			if f.chooses(&k) {
-				block = append(block, k)
-			}
-			return nil
-		})
-		r.close(ctx)
-		if err != nil {
-			return err
-		}
-		for _, k := range slices.Backward(block) {
-			if err := take(k); err != nil {
-				return err
-			}
-			if given++; given == limit {
-				return nil
-			}
-		}
-		if inBlock < maxBlock/4 {
-			size = min(size*4, 1<<40)
-		}
-		walk.later, walk.last = r.pending, from-1
-	}
-	return nil
+		return nil
+	})
+	return err
 }
 
 // Each gives the letters that f chooses to take, the oldest first, until take fails. read counts the letters read so
@@ -330,7 +291,16 @@ const headerSize = "Nats-Msg-Size"
 // stream.ErrEnough in order. Unlike Browser.Newest it looks at most letters at most, 0 being no bound, and tells how far that reached.
 // It fails with ErrNoStream.
 func NewestLetters(ctx context.Context, js jetstream.JetStream, f Filter, most int, take func(Kept) error) (stream.Reach, error) {
-	n := stream.Newest{JetStream: js, Stream: Stream, Subject: f.subject(), Since: f.Since, Most: most, Bare: true}
+	n := stream.Newest{JetStream: js, Stream: Stream, Subject: f.filtered(), Since: f.Since, Before: f.Before, Most: most, Bare: true}
+	if !f.Until.IsZero() {
+		later, err := stream.FirstSince(ctx, js.Conn(), Stream, f.subject(), f.Until)
+		if err != nil {
+			return stream.Reach{}, err
+		}
+		if later != nil && (n.Before == 0 || later.Seq < n.Before) {
+			n.Before = later.Seq
+		}
+	}
 	reach, err := n.Read(ctx, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) error {
 		if k, ok := ReadKept(msg); ok && f.chooses(&k) {
 			return take(k)

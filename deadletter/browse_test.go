@@ -95,16 +95,19 @@ func TestNewestAgreesWithReadingAll(t *testing.T) {
 		filter deadletter.Filter
 		want   func(deadletter.Kept) bool
 	}{
-		"all":     {deadletter.Filter{}, func(deadletter.Kept) bool { return true }},
-		"sparse":  {deadletter.Filter{API: "few"}, func(k deadletter.Kept) bool { return k.API == "few" }},
-		"none":    {deadletter.Filter{API: "nobody"}, func(deadletter.Kept) bool { return false }},
-		"reason":  {deadletter.Filter{Reason: deadletter.Overflow}, func(k deadletter.Kept) bool { return k.Reason == deadletter.Overflow }},
-		"key":     {deadletter.Filter{API: "most", Key: "k.3"}, func(k deadletter.Kept) bool { return k.API == "most" && k.Key == "k.3" }},
-		"status":  {deadletter.Filter{Status: deadletter.StatusRange{From: 402, To: 402}}, func(k deadletter.Kept) bool { return k.Status == 402 }},
-		"since":   {deadletter.Filter{Since: half}, func(k deadletter.Kept) bool { return !k.Stored.Before(half) }},
-		"until":   {deadletter.Filter{Until: half}, func(k deadletter.Kept) bool { return k.Stored.Before(half) }},
-		"between": {deadletter.Filter{Since: half, Until: half}, func(deadletter.Kept) bool { return false }},
-		"future":  {deadletter.Filter{Since: half.Add(time.Hour)}, func(deadletter.Kept) bool { return false }},
+		"all":              {deadletter.Filter{}, func(deadletter.Kept) bool { return true }},
+		"sparse":           {deadletter.Filter{API: "few"}, func(k deadletter.Kept) bool { return k.API == "few" }},
+		"none":             {deadletter.Filter{API: "nobody"}, func(deadletter.Kept) bool { return false }},
+		"reason":           {deadletter.Filter{Reason: deadletter.Overflow}, func(k deadletter.Kept) bool { return k.Reason == deadletter.Overflow }},
+		"key":              {deadletter.Filter{API: "most", Key: "k.3"}, func(k deadletter.Kept) bool { return k.API == "most" && k.Key == "k.3" }},
+		"status":           {deadletter.Filter{Status: deadletter.StatusRange{From: 402, To: 402}}, func(k deadletter.Kept) bool { return k.Status == 402 }},
+		"since":            {deadletter.Filter{Since: half}, func(k deadletter.Kept) bool { return !k.Stored.Before(half) }},
+		"until":            {deadletter.Filter{Until: half}, func(k deadletter.Kept) bool { return k.Stored.Before(half) }},
+		"between":          {deadletter.Filter{Since: half, Until: half}, func(deadletter.Kept) bool { return false }},
+		"future":           {deadletter.Filter{Since: half.Add(time.Hour)}, func(deadletter.Kept) bool { return false }},
+		"before":           {deadletter.Filter{Before: 2000}, func(k deadletter.Kept) bool { return k.Seq < 2000 }},
+		"before and until": {deadletter.Filter{Before: 2000, Until: half}, func(k deadletter.Kept) bool { return k.Seq < 2000 }},
+		"until and before": {deadletter.Filter{Before: 5000, Until: half}, func(k deadletter.Kept) bool { return k.Stored.Before(half) }},
 		"until and sparse": {deadletter.Filter{Until: half, API: "few"}, func(k deadletter.Kept) bool {
 			return k.Stored.Before(half) && k.API == "few"
 		}},
