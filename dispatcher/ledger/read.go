@@ -21,6 +21,7 @@ type portion struct {
 	subject string    // "": all
 	since   time.Time // stored then or later, by the server; zero: see after
 	after   uint64    // behind this sequence, if there is no time
+	upTo    uint64    // no message behind this sequence; 0: up to the newest
 	bare    bool      // without bodies
 }
 
@@ -51,11 +52,14 @@ func (p *portion) read(ctx context.Context, js jetstream.JetStream, last uint64,
 	return stream.ReadUntil(ctx, stream.Until{Conn: js.Conn(), Stream: source, From: p.from(), Last: last}, take)
 }
 
-// readAll is read up to the newest message of the portion's subject, as the stream's leader has it.
+// readAll is read up to the newest message of the portion's subject, as the stream's leader has it, or to the portion's end.
 func (p *portion) readAll(ctx context.Context, js jetstream.JetStream, take func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
 	last, err := stream.LastOf(ctx, js.Conn(), p.stream, p.subject)
 	if err != nil {
 		return err
+	}
+	if p.upTo > 0 {
+		last = min(last, p.upTo)
 	}
 	return p.read(ctx, js, last, take)
 }
@@ -74,6 +78,20 @@ type Filter struct {
 	API   string
 	Key   string    // needs an API
 	Since time.Time // stored then or later
+	UpTo  uint64    // no record behind this one; 0: up to the newest
+}
+
+// End is a place that all records stand before which there are, for a Filter or Place: what is read up to it is of this moment. It fails with
+// ErrNoLedger where there is no ledger.
+func End(ctx context.Context, js jetstream.JetStream) (uint64, error) {
+	if _, err := js.Stream(ctx, CallsStream); errors.Is(err, jetstream.ErrStreamNotFound) {
+		return 0, ErrNoLedger
+	}
+	last, err := stream.LastOf(ctx, js.Conn(), CallsStream, CallSubjects.Below())
+	if err != nil {
+		return 0, fmt.Errorf("ledger: %w", err)
+	}
+	return max(last, 1), nil
 }
 
 func (f *Filter) subject() string {
@@ -90,7 +108,7 @@ func (f *Filter) subject() string {
 // in which the calls ended. read and of tell how far it is. It ends when take fails. Records that nobody can read are
 // counted and left out, and so are, where f names no api, those that are missing between others. It fails with ErrNoLedger where there is none, and blocks until all are read, or ctx ends.
 func Read(ctx context.Context, js jetstream.JetStream, f Filter, take func(c *Record, read, of uint64) error) (unreadable int, err error) {
-	p, read := portion{stream: CallsStream, subject: f.subject(), since: f.Since}, uint64(0)
+	p, read := portion{stream: CallsStream, subject: f.subject(), since: f.Since, upTo: f.UpTo}, uint64(0)
 	if _, err := js.Stream(ctx, CallsStream); errors.Is(err, jetstream.ErrStreamNotFound) {
 		return 0, ErrNoLedger
 	}
@@ -116,16 +134,18 @@ func Read(ctx context.Context, js jetstream.JetStream, f Filter, take func(c *Re
 	return unreadable, nil
 }
 
-// Place is where a reading of the ledger begins: behind a sequence, or where a time is given at what was stored then or later.
+// Place is where a reading of the ledger begins: behind a sequence, or where a time is given at what was stored then or later. UpTo is where
+// it ends, 0 for the newest record.
 type Place struct {
 	After uint64
 	Since time.Time
+	UpTo  uint64
 }
 
 // ReadFrom gives every record from a place on that is there now to take, in order. Those that nobody can read are left out; a server
 // without a ledger has none. It blocks until all are read, or ctx ends.
 func ReadFrom(ctx context.Context, js jetstream.JetStream, from Place, take func(c *Record)) error {
-	p := portion{stream: CallsStream, subject: CallSubjects.Below(), since: from.Since, after: from.After}
+	p := portion{stream: CallsStream, subject: CallSubjects.Below(), since: from.Since, after: from.After, upTo: from.UpTo}
 	if _, err := js.Stream(ctx, CallsStream); errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil
 	}

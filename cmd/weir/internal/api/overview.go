@@ -51,10 +51,16 @@ type overview struct {
 
 	mu   sync.Mutex // of what follows; whoever asks soon after is told the same
 	at   time.Time
-	last *status.Status
+	last *snapshot
 
 	reading sync.Mutex // of today; who reads the ledger holds it
 	today   spend.Today
+}
+
+// snapshot is how weir is at one moment: what the limits count, and what the ledger says up to upTo.
+type snapshot struct {
+	*status.Status
+	upTo uint64 // where the ledger ended; 0 where that is not known
 }
 
 // tellStatus answers GET /status.
@@ -114,8 +120,17 @@ const (
 	statusKeys  = 100
 )
 
-// now is how weir is, or was a moment ago. One working out serves all who ask meanwhile.
+// now is how weir is, or was a moment ago.
 func (o *overview) now(ctx context.Context) (*status.Status, error) {
+	s, err := o.snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.Status, nil
+}
+
+// snapshot is now with the place in the ledger that belongs to it. One working out serves all that ask meanwhile.
+func (o *overview) snapshot(ctx context.Context) (*snapshot, error) {
 	o.mu.Lock()
 	last, at := o.last, o.at
 	o.mu.Unlock()
@@ -125,10 +140,15 @@ func (o *overview) now(ctx context.Context) (*status.Status, error) {
 	waiting := o.once.DoChan("status", func() (any, error) {
 		working, cancel := context.WithTimeout(context.WithoutCancel(ctx), statusWait) // others wait for it, too
 		defer cancel()
-		spent := o.spentToday(working) // before the limits are asked for: what they count has every call of it
-		s, err := status.Gather(working, o.Connection, statusKeys, o.roster(working))
+		roster := o.roster(working)
+		upTo, unread := spend.LedgerEnd(working, o.Connection.JetStream) // what was spent is of the moment in which the limits are asked for
+		s, err := status.Gather(working, o.Connection, statusKeys, roster)
 		if err != nil {
 			return nil, err
+		}
+		var spent map[string]spend.Sum
+		if unread == nil {
+			spent = o.spentToday(working, upTo)
 		}
 		if spent != nil {
 			for _, api := range s.APIs {
@@ -137,15 +157,15 @@ func (o *overview) now(ctx context.Context) (*status.Status, error) {
 		}
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		o.last, o.at = s, time.Now()
-		return s, nil
+		o.last, o.at = &snapshot{s, upTo}, time.Now()
+		return o.last, nil
 	})
 	select {
 	case done := <-waiting:
 		if done.Err != nil {
 			return nil, done.Err
 		}
-		s, _ := done.Val.(*status.Status)
+		s, _ := done.Val.(*snapshot)
 		return s, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
@@ -165,24 +185,33 @@ func (o *overview) roster(ctx context.Context) control.Roster {
 // meanwhile.
 const spentWait = 2 * time.Second
 
-// spentToday is what was spent today on each api; nil where the ledger was not read so far, or cannot be: the rest is of use without.
-func (o *overview) spentToday(ctx context.Context) map[string]spend.Sum {
+// daySums is what a reading of the ledger up to a place found.
+type daySums struct {
+	upTo uint64
+	sums map[string]spend.Sum
+}
+
+// spentToday is what was spent today on each api by the ledger up to a place; nil where it was not read so far, or cannot be: the rest is of
+// use without.
+func (o *overview) spentToday(ctx context.Context, upTo uint64) map[string]spend.Sum {
 	waiting := o.once.DoChan("spent", func() (any, error) {
 		reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), longRead)
 		defer cancel()
 		o.reading.Lock()
 		defer o.reading.Unlock()
-		if err := o.today.Update(reading, o.Connection.JetStream, time.Now()); err != nil {
+		if err := o.today.Update(reading, o.Connection.JetStream, time.Now(), upTo); err != nil {
 			return nil, err
 		}
-		return o.today.ByAPI(), nil
+		return daySums{upTo, o.today.ByAPI()}, nil
 	})
 	timer := time.NewTimer(spentWait)
 	defer timer.Stop()
 	select {
 	case done := <-waiting:
-		sums, _ := done.Val.(map[string]spend.Sum)
-		return sums
+		if of, ok := done.Val.(daySums); ok && of.upTo == upTo {
+			return of.sums
+		}
+		return nil // a reading that an earlier status began
 	case <-timer.C:
 		return nil
 	}

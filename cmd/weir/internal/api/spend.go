@@ -31,18 +31,21 @@ func (s *spending) tell(ctx context.Context, r *request) (any, error) {
 	if from.IsZero() {
 		from = spend.UsualSince(by, now)
 	}
-	account, err := spend.Of(ctx, s.Connection, spend.Options{By: by, API: api, Since: from, Now: now, Config: s.Config()})
+	told, untold := s.overview.snapshot(ctx)
+	var upTo uint64
+	if untold == nil { // else the ledger tells what it can
+		upTo = told.upTo // of the moment in which the budgets counted
+	}
+	account, err := spend.Of(ctx, s.Connection, spend.Options{By: by, API: api, Since: from, Now: now, Config: s.Config(), UpTo: upTo})
 	switch {
 	case errors.Is(err, ledger.ErrNoLedger):
 		return nil, cli.NotFound(err)
 	case err != nil:
 		return nil, s.Connection.Explain(err)
 	}
-	if len(account.Budgets) > 0 {
-		if now, err := s.overview.now(ctx); err == nil { // else the ledger tells what it can
-			for _, api := range now.APIs {
-				account.Heard(api.API, api.Limits)
-			}
+	if untold == nil {
+		for _, api := range told.APIs {
+			account.Heard(api.API, api.Limits)
 		}
 	}
 	account.Groups = account.Groups[:min(len(account.Groups), r.number(listLimit))]

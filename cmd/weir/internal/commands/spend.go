@@ -87,6 +87,11 @@ func addUp(ctx context.Context, c *connect.Connection, talk io.Writer, o spend.O
 			_, _ = fmt.Fprintf(talk, "\r%d of %d calls", n, of)
 		}
 	}
+	var replicas []control.ReplicaStatus
+	if upTo, err := spend.LedgerEnd(ctx, c.JetStream); err == nil && o.HasBudgets() {
+		o.UpTo = upTo                           // of the moment in which the budgets are asked for
+		replicas, _ = control.Status(c, 1, nil) // else the ledger tells what it can
+	}
 	a, err := spend.Of(ctx, c, o)
 	if shown {
 		_, _ = fmt.Fprint(talk, "\r\x1b[K")
@@ -96,11 +101,7 @@ func addUp(ctx context.Context, c *connect.Connection, talk io.Writer, o spend.O
 	} else if err != nil {
 		return nil, c.Explain(err)
 	}
-	if len(a.Budgets) > 0 {
-		if replicas, err := control.Status(c, 1, nil); err == nil { // else the ledger tells what it can
-			hearBudgets(a, replicas)
-		}
-	}
+	hearBudgets(a, replicas)
 	return a, nil
 }
 

@@ -65,16 +65,20 @@ const spendWait = 20 * time.Second
 
 var errSpendLong = errors.New("reading the ledger took too long")
 
-// gatherStatus is the status with what was spent today, as far as the ledger can be read in time. The ledger is read first: what the budgets
-// count then has every call of it.
+// gatherStatus is the status with what was spent today, as far as the ledger can be read in time. It is read up to where it ended when the
+// budgets were asked for: what they count has every call of it, and those that were under way.
 func gatherStatus(ctx context.Context, c *connect.Connection, talk io.Writer, limit int) (*status.Status, error) {
 	reading, cancel := context.WithTimeoutCause(ctx, spendWait, errSpendLong)
 	defer cancel()
 	now := time.Now()
-	a, unread := spend.Of(reading, c, spend.Options{By: spend.ByAPI, Since: spend.UsualSince(spend.ByAPI, now), Now: now})
+	upTo, unread := spend.LedgerEnd(reading, c.JetStream)
 	s, err := status.Gather(ctx, c, limit, nil)
 	if err != nil {
 		return nil, err
+	}
+	var a *spend.Account
+	if unread == nil {
+		a, unread = spend.Of(reading, c, spend.Options{By: spend.ByAPI, Since: spend.UsualSince(spend.ByAPI, now), Now: now, UpTo: upTo})
 	}
 	if unread != nil {
 		_, _ = fmt.Fprintf(talk, "weir: what was spent today is not known: %v\n", unread)

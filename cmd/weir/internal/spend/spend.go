@@ -30,6 +30,7 @@ func Groupings() []By { return []By{ByAPI, ByKey, ByTenant, ByDay} }
 
 // Options say what is added up.
 type Options struct {
+	UpTo   uint64 // no record behind this one, as LedgerEnd gives it; 0: up to the newest
 	By     By
 	API    string             // only of this one; "": of all
 	Since  time.Time          // calls that started then or later
@@ -111,7 +112,7 @@ func Of(ctx context.Context, c *connect.Connection, o Options) (*Account, error)
 	if err == nil && extent.Begins.After(o.Since) {
 		a.account.Begins = extent.Begins.UTC()
 	}
-	a.account.Unreadable, err = ledger.Read(ctx, c.JetStream, ledger.Filter{API: o.API, Since: from}, func(r *ledger.Record, read, of uint64) error {
+	a.account.Unreadable, err = ledger.Read(ctx, c.JetStream, ledger.Filter{API: o.API, Since: from, UpTo: o.UpTo}, func(r *ledger.Record, read, of uint64) error {
 		if o.Read != nil && read%readEvery == 0 {
 			o.Read(read, of)
 		}
@@ -134,6 +135,13 @@ type adder struct {
 	groups  map[Group]*Group // by their names
 	total   ledger.Spending
 	account *Account
+}
+
+// HasBudgets reports whether there is a budget among what is added up.
+func (o *Options) HasBudgets() bool {
+	a := adder{Options: *o, account: &Account{}}
+	a.openBudgets()
+	return len(a.account.Budgets) > 0
 }
 
 // openBudgets finds the budgets' windows, and from when on the ledger is read.

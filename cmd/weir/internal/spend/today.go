@@ -24,15 +24,20 @@ type Today struct {
 	sums map[string]Sum
 }
 
-// Update reads what was recorded since it was called last; at first, and when a day has begun, all of today. It blocks until that is
-// read, or ctx ends; what was read by then counts, so that another call goes on there.
-func (t *Today) Update(ctx context.Context, js jetstream.JetStream, now time.Time) error {
+// LedgerEnd is where the ledger ends now: what is read up to there is of this moment. It fails with ledger.ErrNoLedger.
+func LedgerEnd(ctx context.Context, js jetstream.JetStream) (uint64, error) {
+	return ledger.End(ctx, js)
+}
+
+// Update reads what was recorded since it was called last, up to a place that LedgerEnd gave; at first, and when a day has begun, all of
+// today. It blocks until that is read, or ctx ends; what was read by then counts, so that another call goes on there.
+func (t *Today) Update(ctx context.Context, js jetstream.JetStream, now time.Time, upTo uint64) error {
 	if day := midnight(now); !day.Equal(t.day) {
 		*t = Today{day: day, sums: map[string]Sum{}}
 	}
-	from := ledger.Place{Since: t.day}
+	from := ledger.Place{Since: t.day, UpTo: upTo}
 	if t.read > 0 {
-		from = ledger.Place{After: t.read}
+		from = ledger.Place{After: t.read, UpTo: upTo}
 	}
 	return ledger.ReadFrom(ctx, js, from, func(r *ledger.Record) {
 		t.read = r.At

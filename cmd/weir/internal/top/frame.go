@@ -44,22 +44,19 @@ type Rates struct {
 type Source struct {
 	c     *connect.Connection
 	api   string // only of this one; "": of all
-	spent map[string]spend.Group
-	read  time.Time // the ledger
+	today spend.Today
 	last  *Frame
 }
 
 // NewSource makes a source of a connection, of one api or, with "", of all.
 func NewSource(c *connect.Connection, api string) *Source { return &Source{c: c, api: api} }
 
-// spendEvery is how often the ledger is read, spendWait for how long: of a busy day it is long.
-const (
-	spendEvery = 30 * time.Second
-	spendWait  = 5 * time.Second
-)
+// spendWait is how long a frame waits for the ledger: the first has to read a whole day of it.
+const spendWait = 5 * time.Second
 
 // Next asks all replicas. It blocks for some seconds at most. What was spent stays out where the ledger could not be read in time.
 func (s *Source) Next(ctx context.Context) (*Frame, error) {
+	upTo, unread := spend.LedgerEnd(ctx, s.c.JetStream) // what was spent is of the moment in which the limits are asked for
 	all, err := status.Gather(ctx, s.c, mostStops, nil)
 	if err != nil {
 		return nil, err
@@ -69,10 +66,13 @@ func (s *Source) Next(ctx context.Context) (*Frame, error) {
 	if s.api != "" && len(f.APIs) == 0 && len(f.Replicas) > 0 {
 		return nil, cli.NotFound(errNoAPI(s.api))
 	}
-	s.readSpent(ctx, f)
+	spent := map[string]spend.Sum(nil)
+	if unread == nil {
+		spent = s.readSpent(ctx, f.At, upTo)
+	}
 	for _, a := range f.APIs {
-		if g, ok := s.spent[a.API]; ok {
-			a.Spent, a.InDoubt = g.Spent, g.InDoubt
+		if spent != nil {
+			a.Spent, a.InDoubt = spent[a.API].Text()
 		}
 		keys, err := control.Keys(s.c, a.API, mostBuckets)
 		if err != nil {
@@ -90,24 +90,14 @@ func (s *Source) Next(ctx context.Context) (*Frame, error) {
 	return f, nil
 }
 
-func (s *Source) readSpent(ctx context.Context, f *Frame) {
-	if time.Since(s.read) < spendEvery {
-		return
-	}
-	s.read = time.Now()
+// readSpent is what was spent on each api; nil where the ledger could not be read in time: the next frame goes on.
+func (s *Source) readSpent(ctx context.Context, now time.Time, upTo uint64) map[string]spend.Sum {
 	ctx, cancel := context.WithTimeout(ctx, spendWait)
 	defer cancel()
-	a, err := spend.Of(ctx, s.c, spend.Options{By: spend.ByAPI, Since: spend.UsualSince(spend.ByAPI, f.At), Now: f.At})
-	if err != nil {
-		return // what was read before stands
+	if err := s.today.Update(ctx, s.c.JetStream, now, upTo); err != nil {
+		return nil
 	}
-	s.spent = map[string]spend.Group{}
-	for _, api := range f.APIs {
-		s.spent[api.API] = spend.Group{Spent: "0.00", InDoubt: "0.00"}
-		if g := a.Group(api.API); g != nil {
-			s.spent[api.API] = *g
-		}
-	}
+	return s.today.ByAPI()
 }
 
 // keepOnly leaves out what is of other apis.
