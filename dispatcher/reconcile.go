@@ -232,8 +232,11 @@ func (l *askedLetter) notYet(who asker, out *Reconciled) (early bool, due time.T
 		wait = min(2*wait, longestRest)
 	}
 	due = l.Stored.Add(wait)
-	return time.Now().Before(due), due
+	return l.w.wall().Before(due), due
 }
+
+// wall is the time by the clock of calendars, as letters are stamped by the server.
+func (w *apiWorker) wall() time.Time { return (w.now() + w.d.opts.Ahead()).Time() }
 
 // longestRest is the longest time between two inquiries about a letter.
 const longestRest = 7 * 24 * time.Hour
@@ -250,7 +253,7 @@ func (l *askedLetter) end(ctx context.Context, out Reconciled) (Reconciled, erro
 	}
 	fault.Pass(fault.CallAnswered)
 	out.Finding, out.Why = l.finding, l.detail
-	age := time.Since(l.Stored)
+	age := l.w.wall().Sub(l.Stored)
 	switch {
 	case l.finding == httpcall.Processed:
 		out.End = EndedDone
@@ -420,7 +423,7 @@ func (w *apiWorker) askDue(ctx context.Context, before map[uint64]time.Time) (ma
 	after := make(map[uint64]time.Time, len(seqs))
 	for _, seq := range slices.Backward(seqs) { // the oldest first
 		due, known := before[seq]
-		if known && (due.IsZero() || time.Now().Before(due)) {
+		if known && (due.IsZero() || w.wall().Before(due)) {
 			after[seq] = due
 			continue
 		}

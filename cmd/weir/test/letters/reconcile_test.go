@@ -14,6 +14,7 @@ import (
 	"weir/bucket/queue"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/clock"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/worker"
 	"weir/cmd/weir/weirtest"
@@ -65,7 +66,7 @@ apis:
   pay:
     url: %s/v1
     price: 0.50
-    timeout: 1s
+    timeout: 10s
     headers: {Authorization: "Bearer ${env:PAY_TOKEN}"}
     bucket: {rate: 100/s, capacity: 100}
     limits: [{name: account, quota: 1000/day, tz: UTC}, {name: one, in_flight: 1}, {name: spend, budget: 100/day, tz: UTC}]
@@ -89,7 +90,7 @@ func askedRigOn(t *testing.T, more string, redis config.Secret) (*weirtest.Rig, 
 	t.Helper()
 	a := &asked{calls: map[string]int{}, asks: map[string]int{}}
 	r := weirtest.ReadyRig(t, fakeapi.Options{Headers: []string{"Authorization"}, Script: a.script}, "")
-	r.YAML, r.Redis = fmt.Sprintf(askedConfig, r.API.URL(), more), redis
+	r.YAML, r.Redis, r.Clock = fmt.Sprintf(askedConfig, r.API.URL(), more), redis, clock.New()
 	r.Start()
 	t.Cleanup(r.Stop)
 	return r, a
@@ -135,7 +136,7 @@ func testReconcile(t *testing.T, redis config.Secret) {
 	if out, code := r.Command("dead", "reconcile", "--dry-run", "--json"); code != 0 || !strings.Contains(out, `"letters":4`) || len(r.API.All()) != 4 {
 		t.Errorf("a dry run said %s, after %d calls", out, len(r.API.All()))
 	}
-	r.Eventually("letters that are as old as the api's timeout", func() bool { return time.Since(r.Letters("pay", "k")[3].Time) > time.Second })
+	r.Clock.Set(time.Minute) // the letters are as old as the api's timeout
 
 	did, code := r.Reconcile("--api", "pay")
 	if code != 0 || did.Done != 2 || did.Redriven != 1 || did.Stays != 1 || did.Letters != 4 {
@@ -269,7 +270,7 @@ func TestTwoOperatorsReconcile(t *testing.T) {
 		r.Order("k", order)
 	}
 	r.Ended("pay", "k", len(orders))
-	r.Eventually("old letters", func() bool { return time.Since(r.Letters("pay", "k")[5].Time) > time.Second })
+	r.Clock.Set(time.Minute)
 	var both [2]weirtest.Reconciled
 	var group sync.WaitGroup
 	for i := range both {
@@ -305,15 +306,18 @@ func TestInquiryByItself(t *testing.T) {
 	for _, order := range []string{"paid-1", "lost-1", "odd-1"} {
 		r.Order("k", order)
 	}
+	r.Clock.Set(15 * time.Second) // the first time to ask has come
 	r.Eventually("results", func() bool { return len(r.Results("pay", "k")) == 2 && len(r.Letters("pay", "k")) == 1 })
 	if a.times(a.calls, "paid-1") != 1 || a.times(a.calls, "lost-1") != 2 {
 		t.Errorf("the calls are %v", a.calls)
 	}
 	r.Stop()
 	r.Start()
+	r.Clock.Set(time.Hour)
 	r.Eventually("the second inquiry about the odd one", func() bool { return a.times(a.asks, "odd-1") == 2 })
-	letter := r.Letters("pay", "k")[0]
-	r.Eventually("more time", func() bool { return time.Since(letter.Time) > 5*time.Second })
+	r.Clock.Set(24 * time.Hour)
+	r.Order("k", "paid-2") // the look that finds its letter has passed the older one
+	r.Eventually("a look at the letters", func() bool { return len(r.Results("pay", "k")) == 3 })
 	if n := a.times(a.asks, "odd-1"); n != 2 || len(r.Letters("pay", "k")) != 1 {
 		t.Errorf("asked %d times, %d letters", n, len(r.Letters("pay", "k")))
 	}
@@ -330,7 +334,8 @@ func TestInquiryAfterADeath(t *testing.T) {
 		t.Fatal(err)
 	}
 	target := worker.DispatchAPI(&c.APIs[0], c).Target()
-	a.calls["lost-9"] = 1 // the call that was lost
+	a.calls["lost-9"] = 1    // the call that was lost
+	r.Clock.Set(time.Minute) // the letters to come are as old as the api's timeout
 	r.Offline(func(o *weirtest.Offline) {
 		for order, at := range map[string]string{"paid-9": target, "lost-9": target, "paid-8": "elsewhere"} {
 			p := queue.PartitionOf("k", 4)

@@ -10,14 +10,10 @@ import (
 	"weir/bucket/queue"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/move"
 	"weir/cmd/weir/internal/worker"
 	"weir/cmd/weir/weirtest"
 	"weir/dispatcher/ledger"
 	"weir/ingest/await"
-
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 const moveShortYAML = "apis:\n  pay:\n    url: %s\n    bucket: {rate: 50/s, capacity: 100}\n"
@@ -60,52 +56,6 @@ func TestMoveRefuses(t *testing.T) {
 	weirtest.CopyTree(t, data, copied)
 	refuse("a copy of the data", cli.ExitRefused, "is a copy of the one in which weir was last started", "--from", copied, "--to", weirtest.StartTarget(t))
 	r.Start() // it was not told to be left
-}
-
-// TestMoveAbandoned takes a move back that was killed: the target is empty again, and weir goes on at the source.
-func TestMoveAbandoned(t *testing.T) {
-	t.Parallel()
-	url, other := weirtest.StartTarget(t), weirtest.StartTarget(t)
-	r := weirtest.NewRig(t, fakeapi.Options{}, moveShortYAML)
-	data := filepath.Join(r.Dir, "data")
-	r.Submit("weir.jobs.pay.k", nil, nil)
-	r.AwaitCalls(1)
-	r.Stop()
-	env := []string{"WEIR_REPLICAS=1"}
-	if killedMove(t, data, url, 2) {
-		t.Fatal("the move ended before it could be killed")
-	}
-	if got := weirtest.Command(t, env, "move", "--from", data, "--to", other); got.Code != cli.ExitRefused || !strings.Contains(got.Stderr, "on their way to "+url) {
-		t.Errorf("a move to elsewhere meanwhile: %+v", got)
-	}
-	if got := weirtest.Command(t, env, "move", "--from", data, "--to", other, "--abandon"); got.Code != cli.ExitRefused {
-		t.Errorf("a move is taken back with its copies left: %+v", got)
-	}
-	if got := weirtest.Command(t, env, "move", "--from", data, "--to", url, "--abandon"); got.Code != 0 {
-		t.Fatalf("%+v", got)
-	}
-	nc, err := nats.Connect(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if left, err := move.Streams(t.Context(), js); err != nil || len(left) > 0 {
-		t.Errorf("%d streams are left at the target, %v", len(left), err)
-	}
-	r.Start()
-	r.Submit("weir.jobs.pay.k", nil, nil)
-	r.AwaitCalls(2)
-	r.Stop()
-	if got := weirtest.Command(t, env, "move", "--from", data, "--to", url); got.Code != 0 {
-		t.Errorf("the same move again: %+v", got)
-	}
-	if got := weirtest.Command(t, env, "move", "--from", data, "--to", url, "--abandon"); got.Code != cli.ExitRefused {
-		t.Errorf("a move that is done is taken back: %+v", got)
-	}
 }
 
 // TestMoveBetweenServers moves from one server to another, neither of them weir's own, and onto itself, which is refused.
