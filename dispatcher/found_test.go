@@ -2,8 +2,11 @@ package dispatcher
 
 import (
 	"testing"
+	"time"
 
+	"weir/bucket"
 	"weir/bucket/lease"
+	"weir/bucket/queue"
 	"weir/dispatcher/recovery"
 	"weir/dispatcher/schedule"
 )
@@ -37,4 +40,28 @@ func TestEndedByAnEarlierCall(t *testing.T) {
 			t.Errorf("%+v: %d calls that nobody wrote down, all told: %v", c, unlogged, all)
 		}
 	}
+}
+
+// TestFoundJobGoesOnFromItsMark: a job of which only a retry mark tells waits for the time that the mark names, with
+// the calls and attempts that the mark counts.
+func TestFoundJobGoesOnFromItsMark(t *testing.T) {
+	w, p := newSettling(t)
+	f := foundOf(w, p, 1, "k")
+	later := bucket.MicrosOf(time.Now().Add(time.Minute))
+	mark := queue.RetryMark{
+		Seq: 1, Calls: 3, Attempts: 2, Crashes: 1, Deaths: 4, NotBefore: later, Reason: "it failed", Status: 500, Answered: 7,
+		Billed: "unknown", Idempotency: "Other-Key@0",
+	}
+	w.mu.Lock()
+	f.recallLocked(jobHistory{mark: &foundMark{mark, 9}})
+	w.mu.Unlock()
+	j := f.job
+	if j.NotBefore != later || j.Calls != 3 || j.attempts != 2 || j.crashes != 1 || j.Deaths != 4 || j.markSeq != 9 {
+		t.Errorf("not before %d, want %d; calls %d, attempts %d, crashes %d, deaths %d, mark %d",
+			j.NotBefore, later, j.Calls, j.attempts, j.crashes, j.Deaths, j.markSeq)
+	}
+	if j.Failed != "it failed" || j.status != 500 || j.answeredAt != 7 || j.doubt.identity != "Other-Key@0" {
+		t.Errorf("failed %q, status %d, answered at %d, under %q", j.Failed, j.status, j.answeredAt, j.doubt.identity)
+	}
+	w.update(func(s *schedule.Schedule) { s.Finished(j.Job) })
 }

@@ -162,3 +162,20 @@ func TestNotedAnswerIsAwaited(t *testing.T) {
 		w.unrecorded.accountedFor(f.job)
 	}
 }
+
+// TestNotedAnswerEndsItsOwnCall: a noted answer is of the call that the newest intent names. What is stored of it
+// bears that number, as does what the process may have stored that made the call.
+func TestNotedAnswerEndsItsOwnCall(t *testing.T) {
+	w, p := newSettling(t)
+	f := foundOf(w, p, 1, "k")
+	f.intent = &foundIntent{Intent: queue.Intent{Call: 3}, stored: time.Now()}
+	f.noted = recorder.Found{State: recorder.Answered, Answer: &recorder.Answer{Status: 200}}
+	w.mu.Lock()
+	f.followLocked(recovery.Answered)
+	w.mu.Unlock()
+	if f.Calls != 3 || f.flown == nil || f.lost == nil || f.Unseen {
+		t.Errorf("call %d, noted %v, lost %v, unseen %v", f.Calls, f.flown != nil, f.lost != nil, f.Unseen)
+	}
+	w.unrecorded.accountedFor(f.job)
+	w.update(func(s *schedule.Schedule) { s.Finished(f.Job) })
+}

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 	"weir/bucket"
+	"weir/ingest"
 )
 
 // TestFinishedIDs holds what a partition knows of finished jobs against a plain map: the newest under each id is known for as
@@ -53,5 +54,34 @@ func TestFinishedIDsForgottenEarly(t *testing.T) {
 		if x.forgot != tt.forgot {
 			t.Errorf("%+v: ids were forgotten before their time: %v", tt, x.forgot)
 		}
+	}
+}
+
+// TestFinishedIDIsKnownForDedupe: the id of a job that has ended is known for as long as dedupe says, and no longer:
+// then a job that comes under it is another one.
+func TestFinishedIDIsKnownForDedupe(t *testing.T) {
+	for ago, known := range map[time.Duration]bool{30 * time.Second: true, 2 * time.Minute: false} {
+		p := newDesk().p
+		p.queue.dedupe = NewDedupe(time.Minute)
+		accepted := bucket.MicrosOf(time.Now().Add(-ago))
+		p.finishedIDs.add(ingest.StoredID("k", "one"), finishedID{seq: 7, accepted: accepted}, 0)
+		var got ingest.Receipt
+		job := &ingest.Job{API: "credit", Key: "k", ID: "one", DedupeID: "one"}
+		p.put(job, bucket.KeyLimits{Capacity: 10}, nil, func(r ingest.Receipt, _ *ingest.Refusal) { got = r })
+		if got.Duplicate != known || known != (len(p.waiting) == 0) {
+			t.Errorf("%s after the first was accepted: %+v, and %d jobs are on their way", ago, got, len(p.waiting))
+		}
+	}
+}
+
+// TestWaitingPutsAreBounded: a partition whose stream does not answer takes no more jobs than it has room for.
+func TestWaitingPutsAreBounded(t *testing.T) {
+	p := newDesk().p
+	p.waiting = make([]*pendingPut, maxIntake)
+	var got *ingest.Refusal
+	job := &ingest.Job{API: "credit", Key: "k", ID: "one", DedupeID: "one"}
+	p.put(job, bucket.KeyLimits{Capacity: 10}, nil, func(_ ingest.Receipt, r *ingest.Refusal) { got = r })
+	if got == nil || got.Code != ingest.Unavailable || len(p.waiting) != maxIntake {
+		t.Errorf("%+v, and %d wait", got, len(p.waiting))
 	}
 }

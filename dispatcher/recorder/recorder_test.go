@@ -257,6 +257,18 @@ func TestOnlyTheCallItselfIsFound(t *testing.T) {
 	}
 }
 
+// TestTwoEntriesOfOneNumber: where two entries of a file have one number, neither is believed: one may be outdated.
+func TestTwoEntriesOfOneNumber(t *testing.T) {
+	r := open(t, t.TempDir(), small)
+	begun := r.Prepare(callOf(1), Entry{})
+	r.Adopt(begun.ID(), callOf(1)) // says that the call has not begun
+	begun.Begin(time.Now(), 5000)
+	r.die(t)
+	if f := open(t, r.dir, small).Find(begun.ID(), callOf(1)); f.State != Untold {
+		t.Errorf("it is known to be %d", f.State)
+	}
+}
+
 // TestEntriesAreNotLostFromSight: an entry that was parked is its call's again, or another call's where there is no other room; what is
 // under way is never taken for another call.
 func TestEntriesAreNotLostFromSight(t *testing.T) {

@@ -245,3 +245,30 @@ func TestSuspectsAreCalledFewAtATime(t *testing.T) {
 		}
 	}
 }
+
+// TestJobsKeepTheirPlaces: the jobs of a key that have left the waiting ones stand as they were accepted, in
+// whatever order they left, as where some were found when a partition was taken over.
+func TestJobsKeepTheirPlaces(t *testing.T) {
+	rate := bucket.Rate{Count: 1, Per: time.Second, Burst: 1}
+	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: rate, InFlight: 4, Capacity: 10}}
+	s := New(&Policy{Rules: rules}, Pace{}, func(string) bucket.Micros { return 0 })
+	p := &Partition{Open: true}
+	var q *KeyQueue
+	for seq := uint64(1); seq <= 4; seq++ {
+		q = s.Push("k", seq, p)
+	}
+	for _, seq := range []uint64{3, 1} {
+		s.Extract(q, seq)
+	}
+	q.dequeue() // 2
+	for i, j := range q.Jobs {
+		if j.Seq != uint64(i+1) {
+			t.Errorf("job %d stands in place %d", j.Seq, i+1)
+		}
+	}
+	for seq := uint64(1); seq <= 4; seq++ {
+		if rank, _ := q.Rank(seq); rank != int(seq) {
+			t.Errorf("job %d has rank %d", seq, rank)
+		}
+	}
+}

@@ -1,11 +1,16 @@
 package verify
 
 import (
+	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
 
 	"weir/bucket"
+	"weir/cmd/weir/internal/config"
+	"weir/deadletter"
+	"weir/dispatcher/ledger"
 )
 
 // TestSaysWhyItFailed: where no window had too many calls, and they came nearer to each other than their rate has them, the report says by how
@@ -26,6 +31,51 @@ func TestSaysWhyItFailed(t *testing.T) {
 		}
 		if got := said.String(); !strings.Contains(got, want) || want == "" && strings.Contains(got, "late") {
 			t.Errorf("of calls at %v it says %q", at, got)
+		}
+	}
+}
+
+// TestVerdicts: calls count from when they started, not from when they ended; a second call that the api could not
+// take for the first fails, and calls that were recorded too late to be checked prove nothing.
+func TestVerdicts(t *testing.T) {
+	c, err := config.Parse(fmt.Appendf(nil, changing, "1/s", 1, "a", "1000/s", 1), config.Options{Name: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, _ := c.API("pay")
+	begun := time.Date(2027, 1, 15, 8, 0, 0, 0, time.UTC)
+	call := func(seq uint64, started, took time.Duration) *ledger.Record {
+		at := begun.Add(started)
+		return &ledger.Record{
+			API: "pay", Key: "k", Job: fmt.Sprint(seq), Seq: seq, Call: 1, Sent: true, Planned: at,
+			Started: at, Ended: at.Add(took), Outcome: ledger.Done, Billed: deadletter.BilledYes, Final: true, Idempotency: "Idempotency-Key@0",
+		}
+	}
+	late := []*ledger.Record{call(1, time.Hour, 0), call(2, 2*time.Hour, 0), call(3, 0, 0)}
+	again := func(key string) *ledger.Record {
+		c := call(1, 5*time.Second, 0)
+		c.Call, c.Idempotency = 2, key
+		return c
+	}
+	for what, of := range map[string]struct {
+		calls []*ledger.Record
+		want  bucket.Outcome
+	}{
+		"steady":                         {[]*ledger.Record{call(1, 0, 0), call(2, 2*time.Second, 0)}, bucket.Pass},
+		"together":                       {[]*ledger.Record{call(1, 0, 0), call(2, 100*time.Millisecond, 0)}, bucket.Fail},
+		"steady, and they end together":  {[]*ledger.Record{call(1, 0, 2*time.Second), call(2, 2*time.Second, 0)}, bucket.Pass},
+		"together, and they end apart":   {[]*ledger.Record{call(1, 0, 0), call(2, 100*time.Millisecond, 2*time.Second)}, bucket.Fail},
+		"again under its key":            {[]*ledger.Record{call(1, 0, 0), again("Idempotency-Key@0")}, bucket.Pass},
+		"again under another":            {[]*ledger.Record{call(1, 0, 0), again("Other-Key@0")}, bucket.Fail},
+		"recorded when others were long": {late, bucket.Inconclusive},
+	} {
+		r := newReplay(api, time.Time{}, Bounds{})
+		for _, c := range of.calls {
+			r.take(c)
+		}
+		r.check(math.MaxInt64)
+		if v := r.verdict(); v.Verdict != of.want {
+			t.Errorf("%s: %s, want %s: %+v", what, v.Verdict, of.want, v.Limits)
 		}
 	}
 }
