@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/cmd/internal/machine"
 )
 
 // terms are what a configuration says of the api, as far as a run changes it. They can be compared with ==.
@@ -44,6 +45,9 @@ const (
 	largeBudget = 1_000_000
 	largeQuota  = 10_000_000
 )
+
+// noon is a time zone where no month ends in a run: what is spent is held against all calls of it.
+var noon = machine.Noon()
 
 // mostJitter is the largest that a change sets.
 const mostJitter = jitter + 50*time.Millisecond
@@ -191,10 +195,10 @@ func (t *terms) limits(fleet bool) string {
 		all = append(all, fmt.Sprintf("{name: concurrent, in_flight: %d}", fleetInFlight))
 	}
 	if t.budget > 0 {
-		all = append(all, fmt.Sprintf("{name: %s, budget: %d.00/month}", budgetName, t.budget))
+		all = append(all, fmt.Sprintf("{name: %s, budget: %d.00/month, tz: %s}", budgetName, t.budget, noon))
 	}
 	if t.quota > 0 {
-		all = append(all, fmt.Sprintf("{name: calls, quota: %d/month}", t.quota))
+		all = append(all, fmt.Sprintf("{name: calls, quota: %d/month, tz: %s}", t.quota, noon))
 	}
 	return strings.Join(all, ", ")
 }
