@@ -14,7 +14,7 @@ AXE_SHA256    := e6b0ce02b84d892e2e33e403485e7f3d6c29e2be6df65daf44d89ba56413974
 FSYNC         ?= 5ms
 TOOLS         := $(CURDIR)/bin/tools
 
-.PHONY: help run test test-all race cross vet notice manual tidy unit simulation fuzz simulate slowdisk lint chart vuln redis promtool chromium axe natscli helm openapi build image rules torture bench bench-peers clean cc
+.PHONY: help run test test-all race cross vet notice manual tidy unit simulation fuzz simulate slowdisk midnight lint chart vuln redis promtool chromium axe natscli helm openapi build image rules torture bench bench-peers clean cc
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -114,6 +114,9 @@ simulation: ## run all seeds of the schedule in virtual time: with the race dete
 slowdisk: redis promtool chromium axe $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests as on a disk that takes FSYNC=5ms for each fsync
 	overlay=$$(GO=$(GO) .ci/slowdisk bin/.slowdisk $(FSYNC)) && \
 	  GOFLAGS="$$($(GO) env GOFLAGS) -overlay=$$overlay" $(GOTEST) -p 1 -parallel 8 -timeout 30m $(or $(PACKAGES),./bucket/... ./dispatcher/... ./cmd/weir/test/jobs ./cmd/weir/test/recovery)
+
+midnight: redis ## run tests as if midnight, by UTC, came BEFORE=3 seconds after their start: PACKAGE=./cmd/weir/test/limits RUN=TestVerify
+	GO=$(GO) .ci/midnight bin/.midnight $(or $(PACKAGE),./cmd/weir/test/limits) '$(or $(RUN),.)' $(or $(BEFORE),3)
 
 SEEDS ?= 100000
 
