@@ -153,3 +153,28 @@ func lettersOf(t *testing.T, js jetstream.JetStream, key string) (details []stri
 	}
 	return details
 }
+
+// TestJobStaysUntilItsLetterIsTold: a job is let go of when its letter and the letter's event are stored, and not before.
+func TestJobStaysUntilItsLetterIsTold(t *testing.T) {
+	w, p := newSettling(t)
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	end := func(ctx context.Context, seq uint64) {
+		f := foundOf(w, p, seq, "k")
+		letter := w.letter(f.job, deadletter.Rejected, "no", 400, deadletter.NotBilled)
+		await.Return(t, "the job's end", func() { w.buryLetter(ctx, f.job, letter) })
+	}
+	end(t.Context(), 1)
+	if n := w.s.Unfinished(); n != 0 || p.bucket.Unswept() != 1 {
+		t.Errorf("%d jobs are left, and %d are to be deleted", n, p.bucket.Unswept())
+	}
+	for i, name := range []string{deadletter.EventsStream, deadletter.Stream} {
+		if err := w.d.opts.JetStream.DeleteStream(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+		end(stopped, uint64(i+2)) // tries once
+		if n := w.s.Unfinished(); n != i+1 || p.bucket.Unswept() != 1 {
+			t.Errorf("without %s %d jobs are left, and %d are to be deleted", name, n, p.bucket.Unswept())
+		}
+	}
+}
