@@ -127,10 +127,9 @@ func (r *Rig) Start() {
 		c = clock.New()
 	}
 	var err error
-	r.Eventually("a data directory that nothing uses", func() bool {
-		// A child that another test starts at this moment has the lock of a worker that has ended, until it is another program.
+	r.whenUnused(func() error {
 		r.Worker, err = worker.StartAt(await.Context(r.T, "a worker to start"), r.Settings(), r.log(), c)
-		return err == nil || !strings.Contains(err.Error(), "another weir uses the data directory")
+		return err
 	})
 	if err != nil {
 		r.T.Fatal(err)
@@ -141,6 +140,16 @@ func (r *Rig) Start() {
 	if r.JS, err = jetstream.New(r.NC); err != nil {
 		r.T.Fatal(err)
 	}
+}
+
+// whenUnused does what needs the data directory of a worker that has ended. A child that another test starts at this moment has the lock
+// of that worker until it is another program.
+func (r *Rig) whenUnused(do func() error) {
+	r.T.Helper()
+	r.Eventually("a data directory that nothing uses", func() bool {
+		err := do()
+		return err == nil || !strings.Contains(err.Error(), "another weir uses the data directory")
+	})
 }
 
 // log is where the worker to start writes.

@@ -253,7 +253,12 @@ type Offline struct {
 
 func (r *Rig) Offline(do func(o *Offline)) {
 	r.T.Helper()
-	server, err := embedded.Start(r.T.Context(), embedded.Options{MaxStore: Roomy, Listen: "127.0.0.1:0", Dir: filepath.Join(r.Dir, "data"), SyncAlways: true, Log: TestLog(r.T)})
+	var server *embedded.Server
+	var err error
+	r.whenUnused(func() error {
+		server, err = embedded.Start(r.T.Context(), embedded.Options{MaxStore: Roomy, Listen: "127.0.0.1:0", Dir: filepath.Join(r.Dir, "data"), SyncAlways: true, Log: TestLog(r.T)})
+		return err
+	})
 	if err != nil {
 		r.T.Fatal(err)
 	}

@@ -276,7 +276,7 @@ func TestTwoOperatorsReconcile(t *testing.T) {
 	for i := range both {
 		group.Go(func() {
 			out, code := r.Command("dead", "reconcile", "--yes", "--json")
-			if code != 0 {
+			if code != 0 && code != cli.ExitNotFound { // the other one may have ended all letters before
 				t.Errorf("operator %d ends with %d", i, code)
 			}
 			_ = json.Unmarshal([]byte(out), &both[i]) // checked below
@@ -317,7 +317,7 @@ func TestInquiryByItself(t *testing.T) {
 	r.Eventually("the second inquiry about the odd one", func() bool { return a.times(a.asks, "odd-1") == 2 })
 	r.Clock.Set(24 * time.Hour)
 	r.Order("k", "paid-2") // the look that finds its letter has passed the older one
-	r.Eventually("a look at the letters", func() bool { return len(r.Results("pay", "k")) == 3 })
+	r.Eventually("a look at the letters", func() bool { return len(r.Results("pay", "k")) == 3 && len(r.Letters("pay", "k")) == 1 })
 	if n := a.times(a.asks, "odd-1"); n != 2 || len(r.Letters("pay", "k")) != 1 {
 		t.Errorf("asked %d times, %d letters", n, len(r.Letters("pay", "k")))
 	}
