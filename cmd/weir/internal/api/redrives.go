@@ -143,7 +143,7 @@ func (d *redrives) start(ctx context.Context, r *request) (any, error) {
 		return nil, cli.Refused(fmt.Errorf("none of these letters could be redriven: %v", p.plan.Skipped))
 	}
 	if !control.RedrivesWorked(d.Connection) {
-		return nil, cli.Unreachable(errors.New("no weir works redrives: start `weir serve` of this version with the role dispatch"))
+		return nil, cli.Unreachable(errors.New("no weir works redrives: start `weir serve` with the role dispatch"))
 	}
 	tasks, err := d.tasks(ctx)
 	if err != nil {

@@ -44,8 +44,7 @@ are not part of it.
 
 A replica of weir works the redrive, and this command follows it: interrupted, it leaves the redrive going on. dead tasks lists the
 redrives, dead task shows one, dead stop and dead resume stop it and have it go on. Whatever is killed, what was redriven before is
-recognised, by the queue, the letters and the ledger. Where no replica works redrives (of an earlier version none does), or with
---here, the command does it itself.
+recognised, by the queue, the letters and the ledger. With --here the command does it itself: where no replica works redrives.
 
 Left alone are letters 'unknown', whose call may have been processed (--include-unknown redrives them, and the api may bill
 them twice; dead reconcile asks the api first); letters 'cancelled', unless they are named by --reason cancelled or their numbers;
@@ -105,12 +104,13 @@ func (f *redriveFlags) redrive(ctx context.Context, cmd *cobra.Command, c *conne
 	if err := f.confirm.Insist(cmd, f.question(plan)); err != nil {
 		return err
 	}
-	if !f.here && control.RedrivesWorked(c) {
+	switch {
+	case f.here:
+	case control.RedrivesWorked(c):
 		right.Give()
 		return f.start(ctx, cmd, c, r, plan)
-	}
-	if f.detach {
-		return cli.Unreachable(fmt.Errorf("no weir at %s works redrives: start `weir serve` of this version with the role dispatch, or leave --detach out", c.At))
+	default:
+		return cli.Unreachable(fmt.Errorf("no weir at %s works redrives: start `weir serve` with the role dispatch, or redrive in this process with --here", c.At))
 	}
 	tally, err := r.Run(ctx)
 	f.bar.Clear()
@@ -179,7 +179,7 @@ func (f *redriveFlags) tell(cmd *cobra.Command, c *connect.Connection, t *deadle
 	}
 	switch {
 	case errors.Is(failed, deadletter.ErrNobody):
-		return cli.Unreachable(fmt.Errorf("nobody takes redrives at %s: start `weir serve` of this version with the role ingest; what was not redriven is still a letter", c.At))
+		return cli.Unreachable(fmt.Errorf("nobody takes redrives at %s: start `weir serve` with the role ingest; what was not redriven is still a letter", c.At))
 	case errors.Is(failed, deadletter.ErrEdit):
 		return cli.Refused(failed)
 	case errors.Is(failed, deadletter.ErrUnanswered):

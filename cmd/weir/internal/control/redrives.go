@@ -137,10 +137,10 @@ func ExplainTask(name string, err error) error {
 // redrivesSubject is where replicas answer that they work redrives.
 const redrivesSubject = "weir.operator.redrives"
 
-// redrivesWait is how long that is waited for: versions that do not know the question do not answer at all.
+// redrivesWait is how long that is waited for: replicas that work none do not answer.
 var redrivesWait = answerWaits{2 * time.Second, 100 * time.Millisecond}
 
-// RedrivesWorked reports whether some replica works redrives. None of an earlier version does; then a command redrives by itself.
+// RedrivesWorked reports whether some replica works redrives: one that dispatches, and whose NATS user may publish them.
 func RedrivesWorked(c *connect.Connection) (worked bool) {
 	_ = askFor(c, redrivesSubject, nil, redrivesWait, func(_ []byte, wrong *operatorError) bool {
 		worked = wrong == nil
