@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -49,20 +48,7 @@ type StatusRange struct {
 
 // subject is the part of the filter that the server applies.
 func (f *Filter) subject() string {
-	tokens := []string{"weir.dead", "*", "*", "*"}
-	if f.API != "" {
-		tokens[1] = f.API
-		if f.API != ingest.NoToken {
-			tokens[1] = ingest.Token(f.API)
-		}
-	}
-	if f.Reason != "" {
-		tokens[2] = ingest.Token(string(f.Reason))
-	}
-	if f.Key != "" {
-		tokens[3] = ingest.Token(f.Key)
-	}
-	return strings.Join(tokens, ".")
+	return Subjects.Match(f.API, string(f.Reason), f.Key)
 }
 
 // filtered is the subject as a consumer is given it: none for all letters, since the server compares each message with a wildcard.

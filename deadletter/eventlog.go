@@ -30,20 +30,7 @@ type EventFilter struct {
 }
 
 func (f *EventFilter) subject() string {
-	tokens := []string{"weir.events", "*", "*", "*"}
-	if f.Type != "" {
-		tokens[1] = ingest.Token(string(f.Type))
-	}
-	if f.API != "" {
-		tokens[2] = f.API
-		if f.API != ingest.NoToken {
-			tokens[2] = ingest.Token(f.API)
-		}
-	}
-	if f.Key != "" {
-		tokens[3] = ingest.Token(f.Key)
-	}
-	return strings.Join(tokens, ".")
+	return eventSubjects.Match(string(f.Type), f.API, f.Key)
 }
 
 // KeptEvent is an event as its stream keeps it.

@@ -73,7 +73,11 @@ func (k *kept) countLocked(ctx context.Context) error {
 		oldest[of[0]] = time.Time{}
 	}
 	for api := range oldest {
-		msg, err := stream.GetMsg(ctx, info.State.FirstSeq, jetstream.WithGetMsgSubject("weir.dead."+api+".>"))
+		name, err := ingest.ParseToken(api)
+		if err != nil {
+			continue // weir wrote none like it
+		}
+		msg, err := stream.GetMsg(ctx, info.State.FirstSeq, jetstream.WithGetMsgSubject(Subjects.Below(name)))
 		if err != nil {
 			return err
 		}

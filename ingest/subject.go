@@ -31,6 +31,23 @@ func (s Subjects) Below(names ...string) string {
 	return s.Of(names...) + ".>"
 }
 
+// Match returns the pattern of all subjects that have these names after s, in which an empty name matches any token, and NoToken the token of
+// no name.
+func (s Subjects) Match(names ...string) string {
+	tokens := make([]string, len(names))
+	for i, name := range names {
+		switch name {
+		case "":
+			tokens[i] = "*"
+		case NoToken:
+			tokens[i] = NoToken
+		default:
+			tokens[i] = Token(name)
+		}
+	}
+	return string(s) + strings.Join(tokens, ".")
+}
+
 // Each returns the pattern of all subjects that have so many tokens after s.
 func (s Subjects) Each(tokens int) string {
 	return string(s) + strings.TrimSuffix(strings.Repeat("*.", tokens), ".")

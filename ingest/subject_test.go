@@ -40,6 +40,8 @@ func TestSubjectPatterns(t *testing.T) {
 		testSubjects.Below("a"):          "weir.test.a.>",
 		testSubjects.Each(1):             "weir.test.*",
 		testSubjects.Each(2):             "weir.test.*.*",
+		testSubjects.Match("", "x.y"):    "weir.test.*.x%2Ey",
+		testSubjects.Match("_", "*"):     "weir.test._.%2A",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -111,7 +111,7 @@ func CountJobs(ctx context.Context, js jetstream.JetStream, name string) (api st
 		return api, 0, nil
 	}
 	left := s.CachedInfo().State.Msgs
-	for _, others := range []string{queueSubjectsOf.Of(api) + ".*." + kindIntent + ".>", queueSubjectsOf.Of(api) + ".*." + kindRetry + ".>", ownerSubjectsOf.Below(api)} {
+	for _, others := range []string{queueSubjectsOf.Match(api, "", kindIntent, ""), queueSubjectsOf.Match(api, "", kindRetry, ""), ownerSubjectsOf.Below(api)} {
 		info, err := s.Info(ctx, jetstream.WithSubjectFilter(others))
 		if err != nil {
 			return "", 0, fmt.Errorf("count the jobs in %s: %w", name, err)
