@@ -116,3 +116,11 @@ func TestHistory(t *testing.T) {
 		}
 	}
 }
+
+// TestHistoryOfALoneResult: a result is known of a job also where neither a marker nor a record speaks of it.
+func TestHistoryOfALoneResult(t *testing.T) {
+	h := jobHistory{result: &ledger.StoredResult{At: 3}}
+	if got := h.known(); got != (recovery.Found{Result: true}) || recovery.Judge(got) != recovery.HasResult {
+		t.Errorf("%+v is known", got)
+	}
+}

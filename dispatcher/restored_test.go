@@ -5,6 +5,10 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/bucket/queue"
+	"weir/deadletter"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/schedule"
 )
 
 // TestUnknownUntil: a limit counts as used up until none of its periods holds a call that was made before the restore.
@@ -41,6 +45,34 @@ func TestUnknownUntil(t *testing.T) {
 			}
 		case limit != "l" || until.Time().Sub(at) < c.want || until.Time().Sub(at) > c.want+c.want/10+time.Second:
 			t.Errorf("%s: %s after the restore, for %s", c.what, until.Time().Sub(at), limit)
+		}
+	}
+}
+
+// TestRestoredJobs: every job of a backup may have been called since, the last one too. It is called again only under an
+// idempotency key; where the api takes none it ends at once. What came behind the backup is as any other job.
+func TestRestoredJobs(t *testing.T) {
+	w, p := newSettling(t)
+	w.d.opts.Restored = &Restoration{At: time.Now()}
+	p.restored = 5
+	plain, keyed := w.terms.api, *w.terms.api
+	keyed.Idempotency = &httpcall.Idempotency{Header: "Idempotency-Key"}
+	for seq, restored := range map[uint64]bool{4: true, 5: true, 6: false} {
+		for _, api := range []*httpcall.API{plain, &keyed} {
+			w.terms = w.d.newTerms(api, nil)
+			p.expectLocked(queue.Entry{Seq: seq, Time: time.Now().Add(-time.Minute)})
+			f := foundOf(w, p, seq, "k")
+			if ends := restored && api == plain; (f.Deadline != 0) != ends {
+				t.Errorf("job %d, under a key %t: it ends at %d", seq, api != plain, f.Deadline)
+			}
+			f.doubtRestoredLocked(w.d)
+			if got := f.doubt.known() == deadletter.BilledUnknown; got != restored || p.isRestored(seq) != restored {
+				t.Errorf("job %d: doubted %t, restored %t", seq, got, p.isRestored(seq))
+			}
+			if got, want := f.doubt.allows(api), !restored || api != plain; got != want {
+				t.Errorf("job %d, under a key %t: may be called: %t", seq, api != plain, got)
+			}
+			w.update(func(s *schedule.Schedule) { s.Finished(f.Job) })
 		}
 	}
 }
