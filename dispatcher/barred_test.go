@@ -70,9 +70,6 @@ func TestNoLetterBesideALateResult(t *testing.T) {
 	lost := func(f *foundJob) {
 		f.lose(&foundIntent{Intent: queue.Intent{Call: 1, Accepted: f.accepted}, stored: time.Now()})
 	}
-	recorded := func(f *foundJob) {
-		f.record = &ledger.Record{Call: 1, Attempt: 1, Status: 200, Started: time.Now(), Ended: time.Now(), Stored: time.Now(), Beside: true, Final: true}
-	}
 	answered := func(f *foundJob) {
 		lost(f)
 		f.flown = &recorder.Found{State: recorder.Answered, Answer: &recorder.Answer{Sent: true, Status: 200, Billed: "yes", Body: []byte("{}")}}
@@ -96,12 +93,8 @@ func TestNoLetterBesideALateResult(t *testing.T) {
 	}{
 		{"a lost call", 0, []func(*foundJob){lost}, (*foundJob).endLost, "the worker died after call 1 was to start"},
 		{"a lost call whose result came", standsAlready, []func(*foundJob){lost}, (*foundJob).endLost, ""},
-		{"a record without its result", 0, []func(*foundJob){recorded}, (*foundJob).endUnkept, "ended before its result was stored"},
-		{"a record whose result came", standsAlready, []func(*foundJob){recorded}, (*foundJob).endUnkept, ""},
 		{"a noted answer", 0, []func(*foundJob){answered}, (*foundJob).endAnswered, ""},
 		{"a noted answer that was barred", barredBefore, []func(*foundJob){answered}, (*foundJob).endAnswered, "had barred the result"},
-		{"a record and a noted answer", 0, []func(*foundJob){answered, recorded}, (*foundJob).endUnkept, ""},
-		{"a record and a noted answer that was barred", barredBefore, []func(*foundJob){answered, recorded}, (*foundJob).endUnkept, "had barred the result"},
 	} {
 		key, seq := string(rune('a'+i)), uint64(i+1)
 		f := foundOf(w, p, seq, key)
@@ -128,8 +121,8 @@ func TestNoLetterBesideALateResult(t *testing.T) {
 		case c.detail != "" && (len(letters) != 1 || !strings.Contains(letters[0], c.detail)):
 			t.Errorf("%s: the letters say %q, want %q", c.what, letters, c.detail)
 		}
-		if at, err := ledger.ResultOf(t.Context(), js, of, time.Unix(0, 0)); err != nil || (at == 0) != (c.detail != "") {
-			t.Errorf("%s: a result stands at %d: %v", c.what, at, err)
+		if found, err := ledger.LookUp(t.Context(), js, of, time.Unix(0, 0)); err != nil || (found.Result == 0) != (c.detail != "") {
+			t.Errorf("%s: a result stands at %d: %v", c.what, found.Result, err)
 		}
 	}
 	await.Return(t, "what the worker runs", w.running.Wait)

@@ -302,7 +302,7 @@ func (p *partition) endsOf(ctx context.Context, seqs []uint64) (ends, error) {
 		var c ledger.Record
 		switch {
 		case json.Unmarshal(msg.Data(), &c) != nil || c.Stream != name || !wanted[c.Seq]:
-		case c.Final && !c.Beside: // else its result says so
+		case c.Final:
 			known.ended[c.Seq] = c.Key
 		default:
 			known.last[c.Seq] = &c

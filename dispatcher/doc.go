@@ -9,10 +9,9 @@
 //  1. prepares it: its message is loaded, a connection to the api is open, its intent is stored,
 //  2. waits for its slot, which the schedule asks for only now,
 //  3. calls, from the slot on and at most four fifths of the api's jitter later, or not at all,
-//  4. settles: the result and the ledger's record are stored, under way together; or the record, and then the letter, which can be written
-//     again from it. Last the job's message is deleted. Each happens when the one before is durable. A crash between two of these repeats
-//     what follows, and message ids keep it from being kept twice. Where somebody waits for the result the record comes after the result's
-//     reply: it says that he was told.
+//  4. settles: stores the result and then the ledger's record; or the record and then the letter, which can be written again from it. Last
+//     the job's message is deleted. Each happens when the one before is durable. A crash between two of these repeats what follows, and
+//     message ids keep it from being kept twice. A reply to the producer is sent between the result and the record.
 //
 // What is left to do in the slot is to send. A slot that was missed is given back, or lost.
 //
@@ -34,7 +33,7 @@
 //	a partition taken over   host.go, contact.go, partition.go, takeover.go, tailload.go, replay.go
 //	a key found there        pace.go, orphanedcalls.go
 //	a job found there        found.go; what is known of it: history.go, evidence.go, flight.go, doubt.go, duplicate.go; what it may be:
-//	                         lostcall.go, unkept.go, loneresult.go; and resultbar.go, unrecorded.go
+//	                         lostcall.go, loneresult.go; and resultbar.go, unrecorded.go
 //	what holds calls         holdmark.go, pause.go
 //	what operators ask       inspect.go, cancel.go, reconcile.go and inquiry.go
 //	what went wrong          crash.go, damage.go, missing.go, removal.go, restored.go
@@ -60,27 +59,21 @@
 // Opening a partition reads its stream: the markers first, since they stand behind their jobs. The markers and the ledger's end name,
 // for every key, the last of its jobs that was ever near a call. A key's calls start when its jobs have been read up to that one, while
 // the rest of a long queue is still being read (replay.go). Every job found is one of four: never called; called, and known to need
-// another call; finished, with only its deletion lost; or called with an outcome that nobody knows. found.go has its way on one
+// another call; finished, with only its record or its deletion lost; or called with an unknown outcome. found.go has its way on one
 // screen. The last is a lost call (lostcall.go). Its record is stored, as that of a call that may have been made. Then its job is called
 // again with the same idempotency key, or becomes a letter unknown where there is none. A key's pace goes on from the ledger; after a
-// lost call it waits one interval.
+// lost call, or one of which only the result is stored, it waits one interval, unless its process noted the pace.
 //
 // Every call has an intent: of a job without one nothing was begun.
 //
 //	found in the stream      and                                                becomes
 //	a job                    nothing else                                       waiting, in its place
 //	a job                    a final record in the ledger                       deleted: only its deletion was lost
-//	a job, a record that     its result                                         deleted: only its deletion was lost
-//	  was beside a result    no result; its process has ended, and noted the    the result is stored from the note
-//	                           answer
-//	                         no result; the api takes keys as it did then       a record that says so, and called again with the same key
-//	                         no result; the api takes other keys, or none       a record that says so, and a letter unknown
-//	                         no result; results of that time are gone           a record that says so, and a letter unknown
 //	a job, a retry mark                                                         waits for its time, with its attempts
 //	a job, the mark of an    nothing else                                       the letter that was being written: expired,
 //	  end                                                                         invalid, cancelled, over budget
 //	                         an intent behind the mark, or of a later owner     as with an intent alone: the mark was late
-//	a job, an intent         a result                                           finished
+//	a job, an intent         a result                                           finished: its record is written, then it is deleted
 //	                         no outcome; its process has ended, and noted that  waiting, as if there were no intent
 //	                           the call had not begun
 //	                         no outcome; its process has ended, and noted what  as that call's settling would have gone: a result, a
@@ -88,7 +81,7 @@
 //	                         no outcome; its call carried no idempotency key    a record, and a letter unknown
 //	                         no outcome; the api takes keys as it did then      a record, and called again with the same key
 //	                         no outcome; the api takes other keys now, or none  a record, and a letter unknown
-//	a job                    a result, and no record                            finished
+//	a job                    a result, and no record                            finished, likewise
 //
 //	a job of a backup that   no end in the backup, the api takes no keys        a letter unknown
 //	  was put back           no end in the backup, the api takes keys           waiting; it may have been called (restored.go)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"weir/bucket/stream"
@@ -28,7 +27,6 @@ type evidence struct {
 	tail   *ledger.Tail
 	leeway time.Duration // between the clocks of leaders, and between a result and its record
 	log    *slog.Logger
-	beside sync.Mutex // held while it is looked up whether one job's result is stored
 }
 
 func (d *Dispatcher) evidenceOf(api string, log *slog.Logger) evidence {
@@ -81,42 +79,6 @@ func (e *evidence) record(ctx context.Context, of ledger.Job, at uint64) (c *led
 		c = nil
 	}
 	return c, ok
-}
-
-// resultBeside is a job's last record, and where the result stands that was under way beside it, 0 for nowhere. One job is looked up at a
-// time.
-func (e *evidence) resultBeside(ctx context.Context, of ledger.Job, last ledger.LastCall) (c *ledger.Record, at uint64, ok bool) {
-	e.beside.Lock()
-	defer e.beside.Unlock()
-	if c, ok = e.record(ctx, of, last.At); !ok {
-		return nil, 0, false
-	}
-	if c == nil || c.Origin() != ledger.OriginOf(of.Stream, of.Seq, of.Accepted) {
-		c = &ledger.Record{Call: last.Call, Status: last.Status, Ended: of.Accepted.Time(), Stored: of.Accepted.Time()}
-	}
-	ok = e.read(ctx, "results of a key", of, func() (err error) {
-		at, err = ledger.ResultOf(ctx, e.js, of, e.since(resultSince(c)))
-		return err
-	})
-	return c, at, ok
-}
-
-// resultSince is from when on the result of a recorded call may have been stored. A ledger that took nothing for a while has a record that is
-// much later than its result.
-func resultSince(c *ledger.Record) time.Time {
-	if c.Ended.Before(c.Stored) {
-		return c.Ended
-	}
-	return c.Stored
-}
-
-// holdsResults reports whether results of a time are still there if they were stored.
-func (e *evidence) holdsResults(ctx context.Context, of ledger.Job, at time.Time) (held, ok bool) {
-	ok = e.read(ctx, "the bounds of results", of, func() (err error) {
-		held, err = ledger.HoldsResults(ctx, e.js, at)
-		return err
-	})
-	return held, ok
 }
 
 // result is the message at a sequence of the results, as their leader has it, if it is the job's; else it is nil. What keeps a result out

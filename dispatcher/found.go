@@ -73,8 +73,6 @@ func (f *foundJob) settle(ctx context.Context, fate recovery.Fate) {
 		f.endWithResult(ctx)
 	case recovery.EndsByMark, recovery.EndsByLast:
 		f.endAgain(ctx)
-	case recovery.Unproven:
-		f.endUnproven(ctx)
 	case recovery.Answered:
 		f.endAnswered(ctx)
 	case recovery.Lost:
@@ -142,9 +140,13 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 	case recovery.Waits:
 		return f.known.Intended > f.known.Recorded && !f.takeBackLocked()
 	case recovery.HasResult:
-		f.Queue.Unsure = true
 		if f.known.Intended > f.known.Recorded {
 			f.lose(f.intent)
+		}
+		if f.lost != nil && f.noted.State > recorder.Prepared {
+			f.Queue.Noted = max(f.Queue.Noted, bucket.Micros(f.noted.TAT))
+		} else {
+			f.Queue.Unsure = true
 		}
 	case recovery.EndsByMark:
 		f.last = ledger.LastCall{Outcome: f.mark.Ends, Detail: f.mark.Reason, Status: f.status}
@@ -152,11 +154,6 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 		if f.known.Unrecorded() { // its record came late: an owner that took its call for lost has begun another, and died
 			f.Queue.Unsure = true
 			f.w.unrecorded.never(f.job)
-		}
-	case recovery.Unproven:
-		f.loseProof()
-		if f.flown != nil {
-			f.w.unrecorded.await(f.job) // what was noted stays until it is stored
 		}
 	case recovery.Answered:
 		f.Queue.Noted = max(f.Queue.Noted, bucket.Micros(f.noted.TAT))
@@ -234,7 +231,7 @@ func (f *foundJob) lookUp(ctx context.Context) (found, ok bool) {
 	f.intendedAt = time.Time{}
 	l := recovery.LookedUp{Asked: t.Inquiries > 0, Result: t.Result != 0}
 	if f.result, f.record = t.Result, t.Record; t.Record != nil {
-		l.Recorded, l.Ended, l.Beside = t.Record.Call, t.Record.Final, t.Record.Beside
+		l.Recorded, l.Ended = t.Record.Call, t.Record.Final
 		f.last = t.Record.Last()
 	}
 	if l.Asked { // of a letter that stood
@@ -267,8 +264,8 @@ func (f *foundJob) wait() {
 	})
 }
 
-// endAgain ends a job whose last call the ledger knows, and whose result is stored where there is to be one (unkept.go). A letter is stored
-// after the record, and so may be missing: it is written again, and its message id keeps it from standing twice.
+// endAgain ends a job whose last call the ledger knows. Its result was stored before that record. A letter is stored after the record, and so
+// may be missing: it is written again, and its message id keeps it from standing twice.
 func (f *foundJob) endAgain(ctx context.Context) {
 	switch f.last.Outcome {
 	case ledger.Done:

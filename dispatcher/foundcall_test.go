@@ -1,6 +1,8 @@
 package dispatcher
 
 import (
+	"cmp"
+	"slices"
 	"testing"
 	"time"
 
@@ -77,18 +79,69 @@ func TestAnswerOfAnotherJob(t *testing.T) {
 }
 
 // TestRecordOfALoneResult: the record of a call of which only the result was stored says what the call's intent does, not what the api's
-// present terms do.
+// present terms do. What the call took from the limits, and its key's pace, are what its process noted of that very call; else it took what it
+// was reckoned to cost, and its key waits as if the call had been made now.
 func TestRecordOfALoneResult(t *testing.T) {
 	w, p := newSettling(t)
-	f := foundOf(w, p, 1, "k")
-	if c := f.resultRecord(nats.Header{ledger.HeaderStatus: {"200"}}); c.Idempotency != "" {
-		t.Errorf("without an intent: %+v", c)
+	api := *w.terms.api
+	api.Price = 900_000
+	api.Rules.Shared = []bucket.Limit{{Name: "tokens", Cost: bucket.CostSource{Constant: 3}}, {Name: "money", Budget: &bucket.Budget{}}}
+	w.terms = &terms{api: &api, call: w.terms.call, policy: w.terms.policy, limits: 7}
+	answer := func(limits uint64) *recorder.Answer {
+		return &recorder.Answer{Status: 200, Limits: limits, Taken: []int64{5, 100_000}}
 	}
-	f.lose(&foundIntent{Intent: queue.Intent{Call: 1, Timeout: time.Minute, Price: 250_000, Idempotency: "Other-Key@0"}, stored: time.Now()})
-	if c := f.resultRecord(nats.Header{ledger.HeaderStatus: {"200"}}); c.Price != ledger.Money(250_000) || c.Idempotency != "Other-Key@0" || c.Status != 200 {
-		t.Errorf("%+v", c)
+	const noted = bucket.Micros(42)
+	for i, c := range []struct {
+		what   string
+		calls  string // that the result tells
+		intent bool
+		noted  recorder.Found
+		costs  []int64
+		price  string
+		tat    bucket.Micros // 0: a drain from now on
+	}{
+		{"no intent", "1", false, recorder.Found{}, []int64{3, 900_000}, "0.90", 0},
+		{"an intent", "1", true, recorder.Found{}, []int64{3, 250_000}, "0.25", 0},
+		{"a noted answer", "1", true, recorder.Found{State: recorder.Answered, TAT: int64(noted), Answer: answer(7)}, []int64{5, 100_000}, "0.25", noted},
+		{"a noted answer under other limits", "1", true, recorder.Found{State: recorder.Answered, TAT: int64(noted), Answer: answer(8)}, []int64{3, 250_000}, "0.25", noted},
+		{"a call that is noted as sent", "1", true, recorder.Found{State: recorder.Left, TAT: int64(noted)}, []int64{3, 250_000}, "0.25", noted},
+		{"the result of a call before", "0", true, recorder.Found{State: recorder.Answered, TAT: int64(noted), Answer: answer(7)}, []int64{3, 250_000}, "0.25", 0},
+	} {
+		key := string(rune('a' + i))
+		f := foundOf(w, p, uint64(i+1), key)
+		of := w.evidence.of(f.job)
+		ack, err := w.d.opts.JetStream.PublishMsg(t.Context(), &nats.Msg{Subject: ledger.ResultSubject(of.API, of.Key), Header: nats.Header{
+			ingest.HeaderMsgID: {resultMsgID(f.job)}, ingest.HeaderJobID: {of.ID}, ledger.HeaderStatus: {"200"}, ledger.HeaderCalls: {c.calls},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.result, f.noted, f.known.Result = ack.Sequence, c.noted, true
+		if c.intent {
+			intent := queue.Intent{Call: 1, Timeout: time.Minute, Price: 250_000, Idempotency: "Other-Key@0"}
+			f.intent, f.known.Intended = &foundIntent{Intent: intent, mark: &intentMark{users: 1}, stored: time.Now()}, 1
+		}
+		before := w.now()
+		w.mu.Lock()
+		f.followLocked(recovery.HasResult)
+		unsure, floor, drain := f.Queue.Unsure, f.Queue.Noted, w.s.DrainTime(f.Queue.Limits)
+		w.mu.Unlock()
+		if isNoted := c.noted.State != recorder.Untold; unsure == isNoted || isNoted != (floor == noted) {
+			t.Errorf("%s: the key is unsure: %v, and goes on at %d", c.what, unsure, floor)
+		}
+		await.Return(t, "the job's end", func() { f.endWithResult(t.Context()) })
+		found, err := ledger.LookUp(t.Context(), w.d.opts.JetStream, of, time.Unix(0, 0))
+		if err != nil || found.Record == nil {
+			t.Fatalf("%s: %+v, %v", c.what, found, err)
+		}
+		r := found.Record
+		if !slices.Equal(r.Costs, c.costs) || r.Price != c.price || (r.Idempotency == "Other-Key@0") != c.intent || r.Status != 200 || !r.Final || !r.Planned.IsZero() {
+			t.Errorf("%s: %+v", c.what, r)
+		}
+		if want := cmp.Or(c.tat, before.Add(drain)); r.TAT < want || c.tat != 0 && r.TAT != c.tat {
+			t.Errorf("%s: the key is called again from %d, want %d", c.what, r.TAT, want)
+		}
 	}
-	w.update(func(s *schedule.Schedule) { s.Finished(f.Job) })
 }
 
 // TestGoneResultBesideAnEndMark: a job whose result was read of and is gone was called, although a mark of an end stands behind the call's
@@ -139,27 +192,6 @@ func TestGoneResultWithoutAnIntent(t *testing.T) {
 	keyed := &httpcall.API{Idempotency: &httpcall.Idempotency{Header: "Idempotency-Key"}}
 	if none := (&httpcall.API{}); !f.Rests() || f.doubt.known() != deadletter.BilledYes || f.doubt.allows(none) || !f.doubt.allows(keyed) {
 		t.Errorf("rests %v: %+v", f.Rests(), f.doubt)
-	}
-}
-
-// TestNotedAnswerIsAwaited: a record stands, and the answer of its call is noted and not yet stored. What was noted goes when nothing is
-// awaited any more, so that is awaited too; a noted answer that brings no result is of no use.
-func TestNotedAnswerIsAwaited(t *testing.T) {
-	w, p := newSettling(t)
-	for i, c := range []struct {
-		verdict uint8 // as in verdicts
-		awaited bool
-	}{{0, true}, {1, false}} {
-		f := foundOf(w, p, uint64(i+1), "k")
-		f.intent = &foundIntent{Intent: queue.Intent{Call: 1}, stored: time.Now()}
-		f.noted = recorder.Found{State: recorder.Answered, Answer: &recorder.Answer{Verdict: c.verdict, Status: 200}}
-		w.mu.Lock()
-		f.followLocked(recovery.Unproven)
-		w.mu.Unlock()
-		if _, all := w.unrecorded.left(); all == c.awaited || (f.flown != nil) != c.awaited {
-			t.Errorf("verdict %d: awaited %v, want %v", c.verdict, !all, c.awaited)
-		}
-		w.unrecorded.accountedFor(f.job)
 	}
 }
 

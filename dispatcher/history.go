@@ -96,7 +96,7 @@ func (p *partition) discardLocked(f *found) {
 // known is what the history says, but for what was noted of the intended call.
 func (h *jobHistory) known() (f recovery.Found) {
 	if h.last != nil {
-		f.Recorded, f.Ended, f.Beside = h.last.Call, h.last.Final, h.last.Beside
+		f.Recorded, f.Ended = h.last.Call, h.last.Final
 	}
 	if h.mark != nil {
 		f.Recorded, f.Ending = max(f.Recorded, h.mark.Calls), h.mark.Ends != ""

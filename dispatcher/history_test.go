@@ -29,7 +29,7 @@ func TestHistory(t *testing.T) {
 		return m
 	}
 	record := func(accepted time.Time, final bool) ledger.LastCall {
-		return (&ledger.Record{Key: "k", Dedupe: "j", Call: 3, Accepted: accepted, Final: final, Beside: final}).Last()
+		return (&ledger.Record{Key: "k", Dedupe: "j", Call: 3, Accepted: accepted, Final: final}).Last()
 	}
 	for _, c := range []struct {
 		what     string
@@ -86,11 +86,11 @@ func TestHistory(t *testing.T) {
 			want: recovery.Found{Recorded: 1, Intended: 2, Ending: true},
 		},
 		{what: "a record", record: new(record(at, false)), want: recovery.Found{Recorded: 3}},
-		{what: "the last record", record: new(record(at, true)), want: recovery.Found{Recorded: 3, Ended: true, Beside: true}},
+		{what: "the last record", record: new(record(at, true)), want: recovery.Found{Recorded: 3, Ended: true}},
 		{what: "another job's record", record: new(record(at.Add(-time.Hour), true))},
 		{
 			what: "a record behind a mark", found: found{marks: []foundMark{mark(11, 1, mine)}, intents: []foundIntent{intent(12, 3, mine)}},
-			record: new(record(at, true)), want: recovery.Found{Recorded: 3, Intended: 3, Ended: true, Beside: true, Overruled: true},
+			record: new(record(at, true)), want: recovery.Found{Recorded: 3, Intended: 3, Ended: true, Overruled: true},
 		},
 	} {
 		r := newReplay()

@@ -15,12 +15,12 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A worker may die when a result is stored and its call's record is not. Its job is in the stream then, and must not be called again. Records
-// are stored within seconds of their results, or nothing more is called: so the results from shortly before the ledger's newest record on
-// are all that can lack one, where there is no record at all the last 500,000.
+// A record is stored after its call's result (settle.go), so a worker may die when the result is stored and the record is not. Its job is in
+// the stream then, and must not be called again. Its record is written from the result and the call's intent, and from what the flight
+// recorder has of the call's charges and pace. Records are stored within seconds of their results, or nothing more is called: so the results
+// from shortly before the ledger's newest record on are all that can lack one, where there is no record at all the last 500,000.
 
-// endWithResult ends a job that was found with a result and no record of it. Who waits for the result is told, again
-// perhaps.
+// endWithResult ends a job that was found with a result and no record of it. A producer that waits for the result gets it, again perhaps.
 func (f *foundJob) endWithResult(ctx context.Context) {
 	e := &f.w.evidence
 	msg, ok := e.result(ctx, e.of(f.job), f.result)
@@ -37,6 +37,9 @@ func (f *foundJob) endWithResult(ctx context.Context) {
 	f.Calls, f.attempts = max(f.Calls, calls), max(f.attempts, attempts)
 	f.doubt.billed = f.doubt.billed.Worst(deadletter.BilledYes)
 	f.w.mu.Unlock()
+	if f.lost != nil && f.lost.Call == calls && f.noted.State > recorder.Prepared {
+		f.flown = &f.noted // the result is of the call that was noted, not of an earlier one
+	}
 	if f.message.ReplyTo != "" {
 		f.w.d.reply(f.message.ReplyTo, &nats.Msg{Header: msg.Header, Data: msg.Data})
 	}
@@ -61,14 +64,23 @@ func (f *foundJob) endWithoutResult(ctx context.Context) {
 	})
 }
 
-// resultRecord is the ledger's record of a call of which only the result was stored.
+// resultRecord is the ledger's record of a call of which only the result was stored. What the call took from the limits is what its process
+// noted, else what it was reckoned to cost.
 func (f *foundJob) resultRecord(result nats.Header) *ledger.Record {
 	status, _ := strconv.Atoi(result.Get(ledger.HeaderStatus)) // weir's own headers: always there
 	started, _ := time.Parse(time.RFC3339Nano, result.Get(ledger.HeaderCalledAt))
 	ended, _ := time.Parse(time.RFC3339Nano, result.Get(ledger.HeaderFinishedAt))
 	out := httpcall.Outcome{Verdict: httpcall.Delivered, Billed: deadletter.BilledYes, Detail: "the worker died after its result was stored"}
+	if f.flown != nil && f.flown.Answer != nil {
+		f.chargeAgain(f.flown.Answer)
+	} else {
+		f.charge()
+	}
 	c := f.w.record(f.job, httpcall.Response{Sent: true, Status: status, Started: started, Ended: ended}, out)
-	c.Planned = time.Time{}
-	f.asIntended(c)
+	if f.flown == nil {
+		c.Planned = time.Time{}
+		f.asIntended(c)
+	}
+	f.waitOut(c)
 	return c
 }

@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"weir/deadletter"
@@ -69,8 +70,7 @@ func (f *foundJob) lostDetail() string {
 	return fmt.Sprintf("the worker died after call %d was to start and before its outcome was stored", f.Calls)
 }
 
-// lostRecord is the ledger's record of a lost call. Who goes on from it lets the key wait as if the call had been made just now:
-// when it was made nobody knows.
+// lostRecord is the ledger's record of a lost call.
 func (f *foundJob) lostRecord(out httpcall.Outcome) *ledger.Record {
 	w := f.w
 	w.d.metrics.recovered.WithLabelValues(w.name, "unknown").Inc()
@@ -83,13 +83,21 @@ func (f *foundJob) lostRecord(out httpcall.Outcome) *ledger.Record {
 	c := w.record(f.job, httpcall.Response{Sent: true, Started: at, Ended: at}, out)
 	c.Planned = time.Time{}
 	f.asIntended(c)
-	if w.clock == schedule.OwnClock && (f.flown == nil || f.flown.State == recorder.Untold) {
-		w.mu.Lock()
-		waits := w.now().Add(w.s.DrainTime(f.Queue.Limits))
-		w.mu.Unlock()
-		c.TAT = max(c.TAT, waits+w.d.opts.Ahead())
-	}
+	f.waitOut(c)
 	return c
+}
+
+// waitOut has the record of a call whose pace was not noted keep the key waiting as if the call had been made just now. A process that starts
+// later goes on from the record.
+func (f *foundJob) waitOut(c *ledger.Record) {
+	w := f.w
+	if w.clock != schedule.OwnClock || f.flown != nil && f.flown.State != recorder.Untold {
+		return
+	}
+	w.mu.Lock()
+	waits := w.now().Add(w.s.DrainTime(f.Queue.Limits))
+	w.mu.Unlock()
+	c.TAT = max(c.TAT, waits+w.d.opts.Ahead())
 }
 
 // asIntended has the record of a call that nobody recorded say what its intent does.
@@ -98,7 +106,7 @@ func (j *job) asIntended(c *ledger.Record) {
 		c.Idempotency = "" // nobody knows
 		return
 	}
-	c.Price, c.Idempotency = ledger.Money(j.lost.Price), j.lost.Idempotency
+	c.Price, c.Idempotency, c.Costs = ledger.Money(j.lost.Price), j.lost.Idempotency, slices.Clone(c.Costs)
 	for i := range min(len(c.Costs), len(j.terms.api.Rules.Shared)) {
 		if j.terms.api.Rules.Shared[i].Budget != nil {
 			c.Costs[i] = j.lost.Price

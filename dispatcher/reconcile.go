@@ -298,7 +298,7 @@ func (l *askedLetter) foundResult(r httpcall.Response) *nats.Msg {
 	if l.Call != nil {
 		called = l.Call.Started
 	}
-	if c := l.traces.Call; c != nil {
+	if c := l.traces.Record; c != nil {
 		price, called = c.Price, c.Started
 	}
 	h := nats.Header{

@@ -94,26 +94,17 @@ func (w *apiWorker) logOf(j *job) *slog.Logger {
 	return j.message.Trace.Log(log)
 }
 
-// keepResult stores the result and the ledger's record, tells the one who waits for the result, and lets the job go. Both are under way
-// together, but where the record says more than that the call was made: that somebody was told, or that a call of an ended process has its
-// result. A record that arrives alone says so (unkept.go).
+// keepResult stores the result, sends it to the producer's reply subject, stores the ledger's record, and lets the job go. Each of these comes
+// after the one before is durable: a final record proves that the result is stored and that its producer was told. After a crash before the
+// record, recovery finds the result and writes the record (loneresult.go).
 func (w *apiWorker) keepResult(ctx context.Context, j *job, r httpcall.Response, out httpcall.Outcome) {
 	if fault.Planted(fault.DeleteFirst) {
 		j.part.bucket.Finish(j.Queue.Key, j.Seq)
 		<-time.After(100 * time.Millisecond)
 	}
 	fault.Pass(fault.CallAnswered)
-	msg, c := w.result(j, r), w.record(j, r, out)
-	c.Beside = j.message.ReplyTo == "" && j.flown == nil
-	var record <-chan written
-	if c.Beside && fault.Told(fault.RecordFirst) {
-		record = w.storeRecordFirst(j, c)
-	}
-	result := w.beginResult(j, msg)
-	if c.Beside && record == nil {
-		record = w.beginRecord(j, c)
-	}
-	at, ok := w.storeResult(ctx, j, msg, result)
+	msg := w.result(j, r)
+	at, ok := w.storeResult(ctx, j, msg)
 	if !ok {
 		return
 	}
@@ -131,42 +122,23 @@ func (w *apiWorker) keepResult(ctx context.Context, j *job, r httpcall.Response,
 	if j.message.ReplyTo != "" {
 		w.d.reply(j.message.ReplyTo, msg)
 	}
-	if w.keepRecordBegun(ctx, j, c, record) {
+	if w.keepRecord(ctx, j, w.record(j, r, out)) {
 		w.traceEnd(j, nil)
 		w.finish(j, ledger.Done)
 	}
 }
 
-// storeRecordFirst stores a call's record before its result is sent. It is for a process that is told to end then.
-func (w *apiWorker) storeRecordFirst(j *job, c *ledger.Record) <-chan written {
-	r := <-w.beginRecord(j, c)
-	if r.err == nil {
-		fault.Pass(fault.RecordFirst)
-	}
-	return begin(func(done func(uint64, error)) { done(r.seq, r.err) })
-}
-
-// beginResult sends a result to its stream, once, and does not wait for it.
-func (w *apiWorker) beginResult(j *job, msg *nats.Msg) <-chan written {
-	return begin(func(done func(uint64, error)) { w.d.results.WriteWhile(j.part.mayCall, msg, done) })
-}
-
-// storeResult stores a result that is under way already, unless begun is nil, and reports where it stands and whether it does. It blocks
-// until then. Where its stream will never take it as it is, less of it is stored: the call is paid for, and its job must not stand in the
-// way of all others.
-func (w *apiWorker) storeResult(ctx context.Context, j *job, msg *nats.Msg, begun <-chan written) (at uint64, ok bool) {
-	ok = w.persist(ctx, "result", j, func() error {
+// storeResult stores a result, and reports where it stands and whether it does. It blocks until then. Where its stream will never take it as
+// it is, less of it is stored: the call is paid for, and its job must not stand in the way of all others.
+func (w *apiWorker) storeResult(ctx context.Context, j *job, msg *nats.Msg) (at uint64, ok bool) {
+	ok = w.persist(ctx, "result", j, func() (err error) {
 		for {
-			if begun == nil {
-				begun = w.beginResult(j, msg)
-			}
-			r := <-begun
-			at, begun = r.seq, nil
+			at, err = awaitWrite(func(done func(uint64, error)) { w.d.results.WriteWhile(j.part.mayCall, msg, done) })
 			size := msg.Size()
-			if !errors.Is(r.err, stream.ErrTooLarge) || !lessen(msg) {
-				return r.err
+			if !errors.Is(err, stream.ErrTooLarge) || !lessen(msg) {
+				return err
 			}
-			w.logOf(j).Warn("a result is larger than its stream takes; less of it is kept", "bytes", size, "err", r.err)
+			w.logOf(j).Warn("a result is larger than its stream takes; less of it is kept", "bytes", size, "err", err)
 		}
 	})
 	return at, ok
@@ -266,12 +238,21 @@ func (w *apiWorker) again(ctx context.Context, j *job, c *ledger.Record, notBefo
 
 // keepRecord stores a call's record in the ledger, and reports whether it is stored.
 func (w *apiWorker) keepRecord(ctx context.Context, j *job, c *ledger.Record) bool {
-	return w.keepRecordBegun(ctx, j, c, nil)
-}
-
-// beginRecord sends a call's record to the ledger, once, and does not wait for it.
-func (w *apiWorker) beginRecord(j *job, c *ledger.Record) <-chan written {
-	return begin(func(done func(uint64, error)) { w.d.record(j.part.mayCall, c, done) })
+	var seq uint64
+	if !w.persist(ctx, "ledger record", j, func() (err error) {
+		seq, err = awaitWrite(func(done func(uint64, error)) { w.d.record(j.part.mayCall, c, done) })
+		return err
+	}) {
+		return false
+	}
+	w.d.metrics.spend.add(c)
+	w.traceCall(j, c)
+	if c.Status != 0 {
+		j.answeredAt = seq
+	}
+	fault.Pass(fault.RecordStored)
+	w.unrecorded.accountedFor(j)
+	return true
 }
 
 // record sends a record to the ledger once, while it may, and has the flight recorder know that it is stored.
@@ -284,48 +265,12 @@ func (d *Dispatcher) record(may func() bool, c *ledger.Record, done func(seq uin
 	})
 }
 
-// keepRecordBegun is keepRecord for a record that is under way already, unless begun is nil.
-func (w *apiWorker) keepRecordBegun(ctx context.Context, j *job, c *ledger.Record, begun <-chan written) bool {
-	var seq uint64
-	if !w.persist(ctx, "ledger record", j, func() error {
-		if begun == nil {
-			begun = w.beginRecord(j, c)
-		}
-		r := <-begun
-		seq, begun = r.seq, nil
-		return r.err
-	}) {
-		return false
-	}
-	w.d.metrics.spend.add(c)
-	if !c.Unkept {
-		w.traceCall(j, c)
-	}
-	if c.Status != 0 {
-		j.answeredAt = seq
-	}
-	fault.Pass(fault.RecordStored)
-	w.unrecorded.accountedFor(j)
-	return true
-}
-
-// written is what came of a message: where it stands, or why it does not, or may not.
-type written struct {
-	seq uint64
-	err error
-}
-
-// begin hands a message to a writer. The channel gets what came of it, once: every writer tells.
-func begin(write func(done func(seq uint64, err error))) <-chan written {
-	result := make(chan written, 1)
-	write(func(seq uint64, err error) { result <- written{seq, err} })
-	return result
-}
-
-// awaitWrite blocks until a writer has told what came of a message.
-func awaitWrite(write func(done func(seq uint64, err error))) (uint64, error) {
-	r := <-begin(write)
-	return r.seq, r.err
+// awaitWrite hands a message to a writer, and blocks until the writer says where the message is stored, or why it is not.
+func awaitWrite(write func(done func(seq uint64, err error))) (seq uint64, err error) {
+	ended := make(chan struct{})
+	write(func(at uint64, failed error) { seq, err = at, failed; close(ended) })
+	<-ended
+	return seq, err
 }
 
 // persist writes until it is written, and blocks until then. While it is not, the job stays where it is, and is not called again.

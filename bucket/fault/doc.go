@@ -29,8 +29,7 @@ const (
 	CallNext     Point = "call-next"     // its slot is granted, nothing is sent
 	CallSent     Point = "call-sent"     // there is no answer
 	CallAnswered Point = "call-answered" // nothing is stored about it
-	RecordFirst  Point = "record-first"  // the ledger's record is stored, and the result is not
-	ResultStored Point = "result-stored" // the ledger's record may not be
+	ResultStored Point = "result-stored" // the ledger's record is not
 	RecordStored Point = "record-stored" // the letter or the retry mark is not, or the job not deleted
 	RetryStored  Point = "retry-stored"  // the mark before is not deleted
 	LetterKept   Point = "letter-kept"   // letter, event and notice are out, the job is not deleted

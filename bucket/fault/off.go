@@ -8,9 +8,6 @@ const Built = false
 // Pass does nothing in this build.
 func Pass(Point) {}
 
-// Told is false in this build.
-func Told(Point) bool { return false }
-
 // Planted is false in this build.
 func Planted(Bug) bool { return false }
 

@@ -26,7 +26,7 @@ const (
 func Points() []Point {
 	return []Point{
 		JobStored, RefusalNext, LetterStored, EventStored, LeaseStored, EpochDropped, EpochStored, UnknownFound, IntentStored,
-		CallNext, CallSent, CallAnswered, RecordFirst, ResultStored, RecordStored, RetryStored, LetterKept, DeleteNext, Deleted, AnswerFound, LimitsStored,
+		CallNext, CallSent, CallAnswered, ResultStored, RecordStored, RetryStored, LetterKept, DeleteNext, Deleted, AnswerFound, LimitsStored,
 	}
 }
 
@@ -78,9 +78,6 @@ func Pass(p Point) {
 		select {}                                      // the signal may take a moment, in which nothing more must happen
 	}
 }
-
-// Told reports whether this process was told to end at a point: then what it waits for there need not come by itself.
-func Told(p Point) bool { return told().point == p }
 
 // Planted reports whether this process was told to have the bug.
 func Planted(b Bug) bool { return told().bug == b }

@@ -21,7 +21,6 @@ type Job struct {
 // Traces are what came of a job's calls.
 type Traces struct {
 	Record    *Record // the newest, nil for none
-	Call      *Record // of its newest call: Record, unless that is Unkept
 	Result    uint64  // where its result stands, 0 for none
 	Inquiries int     // how often the api was asked about it
 }
@@ -40,22 +39,20 @@ func LookUp(ctx context.Context, js jetstream.JetStream, j Job, since time.Time)
 		case mine && c.Inquiry != "":
 			found.Inquiries++
 		case mine && (found.Record == nil || c.Call >= found.Record.Call):
-			if found.Record = c; !c.Unkept {
-				found.Call = c
-			}
+			found.Record = c
 		}
 		return nil
 	})
 	if err != nil {
 		return found, fmt.Errorf("ledger: %w", err)
 	}
-	found.Result, err = ResultOf(ctx, js, j, since)
+	found.Result, err = resultOf(ctx, js, j, since)
 	return found, err
 }
 
-// ResultOf is where the result of a job stands that was stored since a time, 0 for none. It reads the results of the job's key without
+// resultOf is where the result of a job stands that was stored since a time, 0 for none. It reads the results of the job's key without
 // their bodies, and blocks until it has, for a minute at most, or until ctx ends.
-func ResultOf(ctx context.Context, js jetstream.JetStream, j Job, since time.Time) (at uint64, err error) {
+func resultOf(ctx context.Context, js jetstream.JetStream, j Job, since time.Time) (at uint64, err error) {
 	results := portion{stream: ResultsStream, subject: ResultSubject(j.API, j.Key), since: since, bare: true}
 	err = results.lookThrough(ctx, js, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		source, seq, r, ok := readResult(msg, meta)
@@ -68,19 +65,6 @@ func ResultOf(ctx context.Context, js jetstream.JetStream, j Job, since time.Tim
 		return 0, fmt.Errorf("results: %w", err)
 	}
 	return at, nil
-}
-
-// HoldsResults reports whether a result that was stored at a time must still be there: it has not gone with its age, nor for want of room.
-// It blocks until the server has answered. What an operator purged it does not know.
-func HoldsResults(ctx context.Context, js jetstream.JetStream, at time.Time) (bool, error) {
-	results, err := js.Stream(ctx, ResultsStream)
-	if err != nil {
-		return false, fmt.Errorf("results: %w", err)
-	}
-	info := results.CachedInfo()
-	expired := info.Config.MaxAge > 0 && info.TimeStamp.Sub(at)+ServerSkew >= info.Config.MaxAge
-	crowded := info.Config.MaxBytes > 0 && int64(info.State.Bytes) > info.Config.MaxBytes/2 && !info.State.FirstTime.Before(at) //nolint:gosec // a store is smaller
-	return !expired && !crowded, nil
 }
 
 func (p *portion) lookThrough(ctx context.Context, js jetstream.JetStream, take func(jetstream.Msg, *jetstream.MsgMetadata) error) error {

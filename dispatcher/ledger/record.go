@@ -105,12 +105,6 @@ type Record struct {
 	// Inquiry is what the api, asked about the job's last call, said became of it: processed, not_processed or unknown. Such a record is
 	// of the inquiry: it took its units from the limits, and cost nothing. Billed is what is known of the call since then. "": a call.
 	Inquiry string `json:"inquiry,omitempty"`
-	// Beside says that the record was under way beside its job's result. So it does not prove that the result is stored; without it a
-	// record that says done does.
-	Beside bool `json:"beside,omitempty"`
-	// Unkept says that the record is no call's: it says that the result of a call is nowhere that an earlier record, with Beside, has done.
-	// It took nothing from the limits and cost nothing.
-	Unkept bool `json:"unkept,omitempty"`
 	// HeldFor is what kept the job from this call for longest since its last one, or since it was accepted, beside its key's rate and the jobs
 	// before it, and HeldMS for how long. Both are left out where no such cause took a tenth of the wait. HeldLimit names the limit where HeldFor is "limit".
 	HeldFor   string `json:"held_for,omitempty"`
@@ -129,8 +123,8 @@ func (c *Record) Origin() string { return OriginOf(c.Stream, c.Seq, bucket.Micro
 // Units is what the call took from one limit shared by all keys. Of a limit that was not in force then, or of a call
 // whose costs nobody knows, it is what every call takes: its price from a budget, one unit from anything else.
 func (c *Record) Units(limit *bucket.Limit) int64 {
-	if c.Unkept || !c.Sent && c.Billed == deadletter.NotBilled {
-		return 0 // it is of no call, or of one that never reached the api
+	if !c.Sent && c.Billed == deadletter.NotBilled {
+		return 0 // the call never reached the api
 	}
 	if i := slices.Index(c.Limits, limit.Name); i >= 0 && i < len(c.Costs) {
 		return c.Costs[i]
@@ -164,9 +158,6 @@ func (c *Record) Message() *nats.Msg {
 	id := "call." + c.Origin() + "." + strconv.Itoa(c.Call)
 	if c.Inquiry != "" {
 		id = fmt.Sprintf("inquiry.%s.%d", c.Origin(), c.Started.UnixMicro())
-	}
-	if c.Unkept {
-		id = "unkept." + c.Origin() + "." + strconv.Itoa(c.Call)
 	}
 	return &nats.Msg{Subject: c.Subject(), Data: data, Header: nats.Header{ingest.HeaderMsgID: {id}}}
 }

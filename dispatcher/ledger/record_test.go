@@ -22,7 +22,6 @@ func TestUnits(t *testing.T) {
 		"not known":         {Record{Sent: true, Price: "0.40", Limits: []string{"spend", "tokens"}, Billed: deadletter.BilledUnknown}, 1, 400_000},
 		"free":              {Record{Sent: true, Price: "0.40", Billed: deadletter.NotBilled}, 1, 0},
 		"never reached it":  {Record{Price: "0.40", Limits: []string{"tokens"}, Costs: []int64{7}, Billed: deadletter.NotBilled}, 0, 0},
-		"of no call":        {Record{Status: 200, Price: "0.00", Limits: []string{"former"}, Costs: []int64{0}, Billed: deadletter.BilledYes, Unkept: true}, 0, 0},
 		"price of no money": {Record{Sent: true, Price: "?", Billed: deadletter.BilledYes}, 1, 0},
 	} {
 		if got := c.record.Units(tokens); got != c.tokens {

@@ -58,7 +58,6 @@ type LastCall struct {
 	Billed        deadletter.Billed
 	Identity      string // of its key, if it may have been processed and another call may follow
 	Final         bool
-	Beside        bool // its result may not be stored
 	NotBefore     bucket.Micros
 	KeySum        uint64
 	At            uint64        // in the ledger, where the api answered the call
@@ -73,7 +72,7 @@ func (c *Record) Last() LastCall {
 		at = 0
 	}
 	last := LastCall{
-		Call: c.Call, Attempt: c.Attempt, Outcome: c.Outcome, Detail: c.Detail, Status: c.Status, Billed: c.Billed, Final: c.Final, Beside: c.Beside,
+		Call: c.Call, Attempt: c.Attempt, Outcome: c.Outcome, Detail: c.Detail, Status: c.Status, Billed: c.Billed, Final: c.Final,
 		NotBefore: c.NotBefore, KeySum: queue.KeySum(c.Key), At: at, id: ingest.StoredID(c.Key, c.Dedupe), accepted: bucket.MicrosOf(c.Accepted),
 	}
 	if !c.Final && c.Billed != deadletter.NotBilled {

@@ -9,6 +9,6 @@
 //   - A job that may have been called, and of whose call nothing is recorded, never Waits to be called as if nothing had been. That a
 //     call with an intent was not made is known only where its own process has written so.
 //   - A job with a result is not called again.
-//   - A record that was under way beside a result does not prove that the result is stored.
+//   - A record that says done proves that the result is stored: it is written after it.
 //   - What was decided on, an end that a marker or a record tells of, stays decided, unless a call may have begun after it.
 package recovery

@@ -6,10 +6,8 @@ import "weir/dispatcher/recorder"
 type Found struct {
 	// Recorded is the number of the last call that a record or a retry mark tells of, 0 for none.
 	Recorded int
-	// Ended says that the ledger's newest record of the job is that of its end.
+	// Ended says that the ledger's newest record of the job is that of its end: if it is done its result is stored.
 	Ended bool
-	// Beside says that this record was stored beside the job's result, which may be missing.
-	Beside bool
 	// Result says that a result of the job is stored.
 	Result bool
 	// Intended is the number of the call that the newest intent is of, 0 for none.
@@ -31,7 +29,6 @@ const (
 	HasResult              // its result is stored, and its record may not be: it ends as done
 	EndsByMark             // its end was decided on: its letter is stored, again perhaps
 	EndsByLast             // its last call ended it: its result or letter is stored, again perhaps
-	Unproven               // its last call was done, and nothing shows yet that its result is stored
 	Lost                   // a call of it may have been made, and nothing tells what came of it
 	Answered               // its last call was answered, and nothing was stored of that: it ends as the call did
 )
@@ -48,10 +45,8 @@ func Judge(f Found) Fate {
 		return HasResult
 	case f.Ending && (f.Intended == 0 || !f.Overruled || f.Noted == recorder.Prepared && f.Intended > f.Recorded):
 		return EndsByMark
-	case f.Ended && (f.Result || !f.Beside):
+	case f.Ended:
 		return EndsByLast
-	case f.Ended && !f.Unrecorded(): // else the record came late: a later owner had taken that call for lost, and has begun another
-		return Unproven
 	case f.Intended <= f.Recorded, f.Noted == recorder.Prepared:
 		return Waits
 	case f.Noted == recorder.Answered:
@@ -64,19 +59,12 @@ func Judge(f Found) Fate {
 type LookedUp struct {
 	Recorded int  // as in Found, 0 where no record was found
 	Ended    bool // as in Found
-	Beside   bool // as in Found
 	Result   bool // its result was found
 	Asked    bool // the api was asked about its letter, which says that nobody knows of the call: it had ended
 }
 
 // With is what is known of a job once it has been looked up.
 func (f Found) With(l LookedUp) Found {
-	switch {
-	case l.Asked:
-		f.Ended, f.Beside = true, false
-	case l.Ended, l.Recorded > f.Recorded:
-		f.Ended, f.Beside = l.Ended, l.Beside
-	}
-	f.Recorded, f.Result = max(f.Recorded, l.Recorded), f.Result || l.Result
+	f.Recorded, f.Ended, f.Result = max(f.Recorded, l.Recorded), f.Ended || l.Ended || l.Asked, f.Result || l.Result
 	return f
 }

@@ -20,11 +20,8 @@ func TestJudge(t *testing.T) {
 		{"an intent for one call more than is recorded", recovery.Found{Recorded: 2, Intended: 3}, recovery.Lost},
 		{"a result without its record", recovery.Found{Intended: 1, Result: true}, recovery.HasResult},
 		{"a result and its record", recovery.Found{Recorded: 1, Intended: 1, Result: true, Ended: true}, recovery.EndsByLast},
-		{"a record beside a result that was not found yet", recovery.Found{Recorded: 1, Intended: 1, Ended: true, Beside: true}, recovery.Unproven},
-		{"a record beside its result", recovery.Found{Recorded: 1, Ended: true, Beside: true, Result: true}, recovery.EndsByLast},
-		{"a record beside a result, and its call is noted as answered", recovery.Found{Recorded: 1, Intended: 1, Ended: true, Beside: true, Noted: recorder.Answered}, recovery.Unproven},
-		{"a record beside a result arrived late, and a later owner had begun a call by then", recovery.Found{Recorded: 1, Intended: 2, Ended: true, Beside: true}, recovery.Lost},
-		{"a later owner's call had not begun", recovery.Found{Recorded: 1, Intended: 2, Ended: true, Beside: true, Noted: recorder.Prepared}, recovery.Unproven},
+		{"its last record, and its call is noted as answered", recovery.Found{Recorded: 1, Intended: 1, Ended: true, Noted: recorder.Answered}, recovery.EndsByLast},
+		{"its last record came late, and a later owner had begun a call by then", recovery.Found{Recorded: 1, Intended: 2, Ended: true}, recovery.EndsByLast},
 		{"its deletion was lost", recovery.Found{Recorded: 1, Ended: true}, recovery.EndsByLast},
 		{"it ended with its last call, and its letter may be missing", recovery.Found{Recorded: 5, Intended: 5, Ended: true}, recovery.EndsByLast},
 		{"an end without a call", recovery.Found{Ending: true}, recovery.EndsByMark},
@@ -53,7 +50,6 @@ func TestLookedUp(t *testing.T) {
 	lost := recovery.Found{Intended: 2, Recorded: 1}
 	answered := recovery.Found{Intended: 1, Noted: recorder.Answered}
 	unbegun := recovery.Found{Intended: 1, Noted: recorder.Prepared}
-	late := recovery.Found{Recorded: 1, Intended: 2, Ended: true, Beside: true} // a record that came when a later owner had begun a call
 	for _, c := range []struct {
 		what  string
 		found recovery.Found
@@ -68,17 +64,10 @@ func TestLookedUp(t *testing.T) {
 		{"the same of a call that is noted as answered", answered, recovery.LookedUp{Recorded: 1}, recovery.Waits},
 		{"its last record", lost, recovery.LookedUp{Recorded: 2, Ended: true}, recovery.EndsByLast},
 		{"its last record and its result", answered, recovery.LookedUp{Recorded: 1, Ended: true, Result: true}, recovery.EndsByLast},
-		{"a record beside its result", lost, recovery.LookedUp{Recorded: 2, Ended: true, Beside: true, Result: true}, recovery.EndsByLast},
-		{"a record beside a result that is not there", lost, recovery.LookedUp{Recorded: 2, Ended: true, Beside: true}, recovery.Unproven},
 		{"a result alone", lost, recovery.LookedUp{Result: true}, recovery.HasResult},
 		{"a result and the record of the call before", lost, recovery.LookedUp{Recorded: 1, Result: true}, recovery.HasResult},
-		{"nothing more than a late record", late, recovery.LookedUp{Recorded: 1, Ended: true, Beside: true}, recovery.Lost},
-		{"a late record, and that of the call behind it", late, recovery.LookedUp{Recorded: 2}, recovery.Waits},
-		{"a late record, and the end behind it", late, recovery.LookedUp{Recorded: 2, Ended: true}, recovery.EndsByLast},
-		{"a late record, and its result", late, recovery.LookedUp{Recorded: 1, Ended: true, Beside: true, Result: true}, recovery.EndsByLast},
-		{"a late record that was read before, and its result", late, recovery.LookedUp{Result: true}, recovery.EndsByLast},
 		{"an inquiry about its letter", lost, recovery.LookedUp{Asked: true}, recovery.EndsByLast},
-		{"an inquiry, and the record that it followed", lost, recovery.LookedUp{Recorded: 2, Ended: true, Beside: true, Asked: true}, recovery.EndsByLast},
+		{"an inquiry, and the record that it followed", lost, recovery.LookedUp{Recorded: 2, Ended: true, Asked: true}, recovery.EndsByLast},
 		{"an end, of a job whose call had not begun", unbegun, recovery.LookedUp{Recorded: 1, Ended: true}, recovery.EndsByLast},
 		{"a result, of a job whose call is noted as not begun", unbegun, recovery.LookedUp{Result: true}, recovery.HasResult},
 	} {
@@ -91,11 +80,11 @@ func TestLookedUp(t *testing.T) {
 // TestNothingIsUnlearned: what is looked up of a job never has it be called as if nothing had been, unless the record of its call was found,
 // nor has it be called at all when its end was.
 func TestNothingIsUnlearned(t *testing.T) {
-	for n := range 1 << 4 {
-		l := recovery.LookedUp{Ended: n&1 != 0, Beside: n&2 != 0, Result: n&4 != 0, Asked: n&8 != 0}
+	for n := range 1 << 3 {
+		l := recovery.LookedUp{Ended: n&1 != 0, Result: n&2 != 0, Asked: n&4 != 0}
 		for l.Recorded = range 4 {
-			for i := range 3 * 4 * 4 * (int(recorder.Settled) + 1) {
-				before := recovery.Found{Recorded: i % 3, Intended: i / 3 % 4, Ended: i/12%4 > 1, Beside: i/12%2 > 0, Noted: recorder.State(i / 48)}
+			for i := range 3 * 4 * (int(recorder.Settled) + 1) {
+				before := recovery.Found{Recorded: i % 3, Intended: i / 3 % 4, Noted: recorder.State(i / 12)}
 				fate := recovery.Judge(before)
 				if fate != recovery.Waits && fate != recovery.Lost && fate != recovery.Answered {
 					continue // nothing is looked up
@@ -106,7 +95,7 @@ func TestNothingIsUnlearned(t *testing.T) {
 					t.Errorf("%+v with %+v waits to be called again, and may have been called", before, l)
 				case got != fate && (got == recovery.Lost || got == recovery.Answered):
 					t.Errorf("%+v with %+v is %d, and was %d", before, l, got, fate)
-				case (l.Asked || l.Result || l.Ended && !l.Beside) && (got == recovery.Waits || got == recovery.Lost || got == recovery.Answered):
+				case (l.Asked || l.Result || l.Ended) && (got == recovery.Waits || got == recovery.Lost || got == recovery.Answered):
 					t.Errorf("%+v with %+v has ended, and is %d", before, l, got)
 				}
 			}
@@ -118,12 +107,12 @@ func TestNothingIsUnlearned(t *testing.T) {
 // never called as if nothing had been, and what has a result never at all.
 func TestNothingThatMayHaveBeenCalledWaits(t *testing.T) {
 	bit := func(n, i int) bool { return n>>i&1 == 1 }
-	for n := range 1 << 5 {
+	for n := range 1 << 4 {
 		for recorded := range 4 {
 			for i := range 5 * (int(recorder.Settled) + 1) {
 				intended := i % 5
 				f := recovery.Found{
-					Recorded: recorded, Intended: intended, Ended: bit(n, 0), Result: bit(n, 1), Ending: bit(n, 2), Overruled: bit(n, 3), Beside: bit(n, 4),
+					Recorded: recorded, Intended: intended, Ended: bit(n, 0), Result: bit(n, 1), Ending: bit(n, 2), Overruled: bit(n, 3),
 					Noted: recorder.State(i / 5),
 				}
 				got := recovery.Judge(f)
@@ -134,8 +123,8 @@ func TestNothingThatMayHaveBeenCalledWaits(t *testing.T) {
 					t.Errorf("%+v ends by an answer that nobody noted", f)
 				case got == recovery.Waits && f.Result, got == recovery.Lost && f.Result && !f.Ended:
 					t.Errorf("%+v has a result, and is %d", f, got)
-				case got == recovery.EndsByLast && f.Beside && !f.Result:
-					t.Errorf("%+v ends as done, and nothing shows that its result is stored", f)
+				case f.Ended && got != recovery.EndsByLast && got != recovery.EndsByMark:
+					t.Errorf("%+v has ended, and is %d", f, got)
 				case got == recovery.Lost && !f.Unrecorded():
 					t.Errorf("%+v is lost, and every call of it is recorded", f)
 				}

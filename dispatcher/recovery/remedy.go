@@ -1,9 +1,7 @@
 package recovery
 
-// Open is a job of which a call was made, or may have been, and nothing that is stored says what it brought.
+// Open is a job of which a call may have been made, and nothing that is stored says what it brought.
 type Open struct {
-	Answered  bool // its record says that it was answered, and only the result is missing
-	Held      bool // of such a call: results of its time are still there, so that this one never was
 	Keyed     bool // it carried an idempotency key
 	Same      bool // the api would take another call of the job for the same one
 	Poisonous bool // as many processes have died over the job, one after the other, as may
@@ -22,9 +20,9 @@ const (
 // Mend says what is done about an open job. A letter is written only when no result of the job can be stored any more.
 func Mend(o Open) Remedy {
 	switch {
-	case o.Same && o.Keyed && !o.Poisonous && (o.Held || !o.Answered):
+	case o.Same && o.Keyed && !o.Poisonous:
 		return Repeats
-	case o.Poisonous && o.Keyed && !o.Answered:
+	case o.Poisonous && o.Keyed:
 		return GivesUp
 	}
 	return Parks

@@ -59,18 +59,6 @@ func parked(attempts int, ledger ...string) OutcomeOf {
 	return OutcomeOf{End: End{As: "unknown", Attempts: attempts, Billed: "unknown", Ledger: ledger}}
 }
 
-// Done is the last record of a call that was under way beside its result.
-func Done(key string) *ledger.Record {
-	return &ledger.Record{
-		Call: 1, Attempt: 1, Outcome: "done", Final: true, Beside: true, Sent: true, Status: 200, Billed: "yes", Price: "0.25", Idempotency: key,
-	}
-}
-
-// Unkept is a letter of a job that was called, and of which only the record was stored.
-func Unkept() OutcomeOf {
-	return OutcomeOf{End: End{As: "unknown", Status: 200, Attempts: 1, Billed: "yes", Ledger: []string{"done", "unknown"}}}
-}
-
 // uncalled is a letter of a job that was never called.
 func uncalled(reason string) OutcomeOf { return OutcomeOf{End: End{As: reason, Billed: "no"}} }
 
@@ -78,9 +66,6 @@ func uncalled(reason string) OutcomeOf { return OutcomeOf{End: End{As: reason, B
 func poisoned() OutcomeOf {
 	return OutcomeOf{End: End{As: "exhausted", Attempts: 1, Billed: "unknown", Ledger: []string{"exhausted"}}}
 }
-
-// SafeKey stands for how the calls of the api safe carry their idempotency keys.
-const SafeKey = "as safe does"
 
 var Leftovers = []Left{
 	{what: "nothing", safe: called(1, "done"), once: called(1, "done")},
@@ -125,28 +110,13 @@ var Leftovers = []Left{
 		what: "the last record", Intents: []int{1}, Record: &ledger.Record{Call: 1, Attempt: 1, Outcome: "done", Final: true}, result: true,
 		safe: pastEnd(1), once: pastEnd(1),
 	},
-	{what: "a record beside its result", Intents: []int{1}, Record: Done(SafeKey), result: true, safe: pastEnd(1), once: pastEnd(1)},
-	{what: "a record beside its result, and no intent", Record: Done(SafeKey), result: true, safe: pastEnd(1), once: pastEnd(1)},
-	{what: "a record without its result", Intents: []int{1}, Record: Done(SafeKey), safe: called(2, "done", "retry", "done"), once: Unkept()},
-	{what: "a record without its result, and no intent", Record: Done(SafeKey), safe: called(2, "done", "retry", "done"), once: Unkept()},
-	{what: "a record of a call without a key, without its result", Intents: []int{1}, Record: Done(""), safe: Unkept(), once: Unkept()},
-	{what: "a record of a call under another key, without its result", Intents: []int{1}, Record: Done("Other-Key@0"), safe: Unkept(), once: Unkept()},
-	{what: "a record without its result after four deaths", Intents: []int{1}, deaths: 4, Record: Done(SafeKey), safe: Unkept(), once: Unkept()},
 	{
-		what: "a record without its result, its deadline is past", Intents: []int{1}, late: true, Record: Done(SafeKey), once: Unkept(),
-		safe: OutcomeOf{End: End{As: "expired", Status: 200, Attempts: 1, Billed: "yes", Ledger: []string{"done", "retry"}}},
+		what: "the last record and no intent", Record: &ledger.Record{Call: 1, Attempt: 1, Outcome: "done", Final: true}, result: true,
+		safe: pastEnd(1), once: pastEnd(1),
 	},
 	{
-		what: "the record that a result was not kept", Intents: []int{1},
-		Record: &ledger.Record{Call: 1, Attempt: 1, Outcome: "retry", Unkept: true, Status: 200, Billed: "yes", Idempotency: SafeKey},
-		safe:   called(2, "retry", "done"),
-		once:   OutcomeOf{End: End{As: "unknown", Status: 200, Attempts: 1, Billed: "yes", Ledger: []string{"retry"}}},
-	},
-	{
-		what: "the last record, that a result was not kept", Intents: []int{1},
-		Record: &ledger.Record{Call: 1, Attempt: 1, Outcome: "unknown", Final: true, Unkept: true, Status: 200, Billed: "yes", Idempotency: SafeKey},
-		safe:   OutcomeOf{End: End{As: "unknown", Status: 200, Attempts: 1, Billed: "yes", Ledger: []string{"unknown"}}},
-		once:   OutcomeOf{End: End{As: "unknown", Status: 200, Attempts: 1, Billed: "yes", Ledger: []string{"unknown"}}},
+		what: "the last record, and its result is gone", Intents: []int{1}, Record: &ledger.Record{Call: 1, Attempt: 1, Outcome: "done", Final: true},
+		safe: pastEnd(0), once: pastEnd(0),
 	},
 	{
 		what: "the last record of another job", Record: &ledger.Record{Call: 1, Attempt: 1, Outcome: "done", Final: true}, other: true,
@@ -248,7 +218,7 @@ func (r *Rig) CheckLeft(t *testing.T, api, key string, want OutcomeOf) {
 type Offline struct {
 	t       *testing.T
 	JS      jetstream.JetStream
-	safeKey string
+	safeKey string // how calls of the api safe carry their idempotency keys
 }
 
 func (r *Rig) Offline(do func(o *Offline)) {
@@ -333,9 +303,6 @@ func (o *Offline) Leave(api, key string, c Left) time.Time {
 		record := *c.Record
 		record.API, record.Key, record.Stream, record.Seq, record.NotBefore = api, key, stream, seqs[0], bucket.MicrosOf(until)
 		record.Job, record.Dedupe, record.Accepted, record.Ended = key+"-job-0", key+"-job-0", accepted, time.Now()
-		if record.Idempotency == SafeKey {
-			record.Idempotency = o.safeKey
-		}
 		if c.other {
 			record.Key, record.Dedupe = key+"-other", "another"
 		}

@@ -189,20 +189,15 @@ func (s *search) called(c *ledger.Record) error {
 		return stream.ErrEnough
 	}
 	call := c.Origin() + "." + strconv.Itoa(c.Call)
-	id := call
-	if c.Unkept {
-		id += " unkept"
-		j.unkept[call] = true
-	}
-	if j.calls[id] {
+	if j.calls[call] {
 		return nil
 	}
-	j.calls[id] = true
+	j.calls[call] = true
 	j.accepted(c.Accepted, c.Stream, c.Seq)
 	j.Steps = append(j.Steps, Step{
 		At: c.Started.UTC(), What: Called, Text: callText(c), Stream: ledger.CallsStream, Seq: c.At, Call: c.Call, Status: c.Status, Outcome: c.Outcome,
 		Ended: c.Ended.UTC(), Price: c.Price, Billed: c.Billed, HeldFor: schedule.WaitFor(c.HeldFor), HeldLimit: c.HeldLimit, HeldMS: c.HeldMS,
-		accepted: c.Accepted, id: id, beside: c.Beside, unkept: c.Unkept,
+		accepted: c.Accepted,
 	})
 	return nil
 }
@@ -211,8 +206,6 @@ func (s *search) called(c *ledger.Record) error {
 func callText(c *ledger.Record) string {
 	text := fmt.Sprintf("call %d", c.Call)
 	switch {
-	case c.Unkept:
-		text += ": its result was not kept"
 	case c.Status != 0:
 		text += fmt.Sprintf(" answered %d", c.Status)
 	case !c.Sent:
@@ -229,9 +222,6 @@ func callText(c *ledger.Record) string {
 	}
 	if next := c.NotBefore.Time(); !c.Final && next.After(c.Ended) {
 		text += "; again not before " + cli.ClockTime(next)
-	}
-	if c.Unkept {
-		return text // its own record says what it cost
 	}
 	switch c.Billed {
 	case deadletter.BilledYes:

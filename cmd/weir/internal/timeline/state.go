@@ -19,9 +19,7 @@ func (j *Job) conclude() {
 		if s.What == Called {
 			spent.Add(s.Price, s.Billed)
 		}
-		// A job whose record arrived without its result stands in its queue until that is stored, or is told as not kept.
-		done := s.What == Called && s.Outcome == ledger.Done && !j.unkept[s.id] && (!s.beside || !isQueued)
-		ends := s.What == Result || s.What == Buried || done
+		ends := s.What == Result || s.What == Buried || s.What == Called && s.Outcome == ledger.Done
 		if ends && (last == nil || s.At.After(last.At)) {
 			last = s
 		}

@@ -9,34 +9,28 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// TestStateOfRecords: a record that was stored beside its result ends its job where the job is not in its queue any more, and one whose
-// result was not kept ends none.
+// TestStateOfRecords: a record that says done ends its job, also while the job's message is still in its queue: its result is stored.
 func TestStateOfRecords(t *testing.T) {
 	at := time.Now()
-	inQueue := func() *Queue {
-		return &Queue{dispatcher.QueuedJob{Accepted: at.Add(-time.Second), State: &schedule.JobState{Phase: schedule.JobEnding, Calls: 1}}}
+	queued := func(accepted time.Time) *Queue {
+		return &Queue{dispatcher.QueuedJob{Accepted: accepted, State: &schedule.JobState{Phase: schedule.JobEnding, Calls: 1}}}
 	}
-	done := Step{At: at, What: Called, Outcome: ledger.Done, Call: 1, id: "a.1"}
-	beside := done
-	beside.beside = true
-	not := Step{At: at.Add(time.Second), What: Called, Outcome: "retry", Call: 1, id: "a.1 unkept", unkept: true}
-	letter := Step{At: at.Add(2 * time.Second), What: Buried}
-	result := Step{At: at, What: Result}
+	before := queued(at.Add(-time.Second))
+	done, again := Step{At: at, What: Called, Outcome: ledger.Done, Call: 1}, Step{At: at, What: Called, Outcome: "retry", Call: 1}
 	for _, c := range []struct {
-		what   string
-		queue  *Queue
-		unkept bool
-		steps  []Step
-		want   State
+		what  string
+		queue *Queue
+		steps []Step
+		want  State
 	}{
-		{"a record that proves its result", inQueue(), false, []Step{done}, Done},
-		{"a record that came alone so far", inQueue(), false, []Step{beside}, Queued},
-		{"a record beside its result", inQueue(), false, []Step{beside, result}, Done},
-		{"a record of a job that is gone from its queue", nil, false, []Step{beside}, Done},
-		{"a result that was not kept, to be called again", inQueue(), true, []Step{beside, not}, Queued},
-		{"a result that was not kept", nil, true, []Step{beside, not, letter}, Dead},
+		{"a record that says done", before, []Step{done}, Done},
+		{"the same of a job that is gone from its queue", nil, []Step{done}, Done},
+		{"a job that was handed in again since", queued(at.Add(time.Second)), []Step{done}, Queued},
+		{"a result whose record is to come", before, []Step{{At: at, What: Result}}, Done},
+		{"a record of a call that another one follows", before, []Step{again}, Queued},
+		{"a letter", nil, []Step{again, {At: at.Add(time.Second), What: Buried}}, Dead},
 	} {
-		j := &Job{Queue: c.queue, Steps: c.steps, unkept: map[string]bool{"a.1": c.unkept}}
+		j := &Job{Queue: c.queue, Steps: c.steps}
 		if j.conclude(); j.State != c.want {
 			t.Errorf("%s: %s, want %s", c.what, j.State, c.want)
 		}

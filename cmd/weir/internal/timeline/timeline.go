@@ -50,8 +50,7 @@ type Job struct {
 	Doubt string  `json:"in_doubt"`
 	Steps []Step  `json:"timeline"`
 
-	calls  map[string]bool // that are in Steps, by the origin of the job and the number of the call
-	unkept map[string]bool // of them, those whose result was not kept, as a later record says
+	calls map[string]bool // that are in Steps, by the origin of the job and the number of the call
 }
 
 // Queue is where an unfinished job stands.
@@ -107,9 +106,6 @@ type Step struct {
 	HeldMS    int64            `json:"held_ms,omitempty"`
 
 	accepted time.Time // of a call: when the job was taken; a redriven one was taken again
-	id       string    // of a call: as in Job.calls
-	beside   bool      // of a call: its record does not prove that its result was stored
-	unkept   bool      // it was no call: it says that the result of one was not kept
 }
 
 // order puts the steps in the order in which they happened: what is of one moment, by what comes of what.
@@ -127,7 +123,7 @@ func (t *Timeline) at(api, key, id string) *Job {
 			return j
 		}
 	}
-	j := &Job{API: api, Key: key, Job: id, State: Unknown, calls: map[string]bool{}, unkept: map[string]bool{}}
+	j := &Job{API: api, Key: key, Job: id, State: Unknown, calls: map[string]bool{}}
 	t.Jobs = append(t.Jobs, j)
 	return j
 }

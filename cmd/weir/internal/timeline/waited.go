@@ -26,7 +26,7 @@ func (s *search) waited(ctx context.Context) error {
 	for _, j := range s.t.Jobs {
 		for i := range j.Steps {
 			call := &j.Steps[i]
-			if call.What != Called || call.unkept {
+			if call.What != Called {
 				continue
 			}
 			took, why := call.held()
@@ -58,7 +58,7 @@ func (s *Step) held() (took, why string) {
 func (s *search) ahead(ctx context.Context, j *Job, call *Step) (n int, err error) {
 	f := ledger.Filter{API: j.API, Key: j.Key, Since: call.accepted.Add(-clocks)}
 	_, err = ledger.Read(ctx, s.c.JetStream, f, func(c *ledger.Record, _, _ uint64) error {
-		if c.Job != s.Job && !c.Unkept && c.Started.After(call.accepted) && c.Started.Before(call.At) {
+		if c.Job != s.Job && c.Started.After(call.accepted) && c.Started.Before(call.At) {
 			n++
 		}
 		if n == mostAhead || c.Started.After(call.At.Add(clocks)) {

@@ -99,9 +99,6 @@ func (r *replay) limit() {
 
 // take takes one record in.
 func (r *replay) take(c *ledger.Record) {
-	if c.Unkept {
-		return // it is of no call: it says what became of a result
-	}
 	r.charge(c)
 	r.spend(c)
 	unplaced := c.Planned.IsZero() && c.Billed == deadletter.BilledUnknown
