@@ -146,10 +146,7 @@ func (l *askedLetter) inquire(ctx context.Context) (httpcall.Response, error) {
 	l.finding, l.detail = l.terms.api.Inquiry.Read(r)
 	l.w.d.metrics.inquiries.WithLabelValues(l.w.name, string(l.finding)).Inc()
 	l.heedPushback(r)
-	_, err = awaitWrite(func(done func(uint64, error)) {
-		l.w.d.record(l.part.mayCall, l.inquiryRecord(r, use), done)
-	})
-	if err != nil {
+	if _, err = l.w.d.record(l.part.mayCall, l.inquiryRecord(r, use)); err != nil {
 		return r, fmt.Errorf("the record of the inquiry could not be stored: %w", err)
 	}
 	return r, nil

@@ -276,7 +276,7 @@ func (l *askedLetter) end(ctx context.Context, out Reconciled) (Reconciled, erro
 func (l *askedLetter) keepFound(ctx context.Context, r httpcall.Response) error {
 	msg := l.foundResult(r)
 	for {
-		_, err := awaitWrite(func(done func(uint64, error)) { l.w.d.results.WriteWhile(l.mayEnd, msg, done) })
+		_, err := l.w.d.results.WriteWhile(l.mayEnd, msg)
 		if err == nil {
 			break
 		}

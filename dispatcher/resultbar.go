@@ -32,7 +32,7 @@ func (b resultBar) set(ctx context.Context) (at uint64, ok bool) {
 	}
 	msg := &nats.Msg{Subject: fenceSubject, Header: nats.Header{ingest.HeaderMsgID: {resultMsgID(b.j)}}}
 	if !b.w.persist(ctx, "bar against a late result", b.j, func() (err error) {
-		at, err = awaitWrite(func(done func(uint64, error)) { b.w.d.results.WriteWhile(b.j.part.mayCall, msg, done) })
+		at, err = b.w.d.results.WriteWhile(b.j.part.mayCall, msg)
 		return err
 	}) {
 		return 0, false

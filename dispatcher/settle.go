@@ -133,7 +133,7 @@ func (w *apiWorker) keepResult(ctx context.Context, j *job, r httpcall.Response,
 func (w *apiWorker) storeResult(ctx context.Context, j *job, msg *nats.Msg) (at uint64, ok bool) {
 	ok = w.persist(ctx, "result", j, func() (err error) {
 		for {
-			at, err = awaitWrite(func(done func(uint64, error)) { w.d.results.WriteWhile(j.part.mayCall, msg, done) })
+			at, err = w.d.results.WriteWhile(j.part.mayCall, msg)
 			size := msg.Size()
 			if !errors.Is(err, stream.ErrTooLarge) || !lessen(msg) {
 				return err
@@ -240,7 +240,7 @@ func (w *apiWorker) again(ctx context.Context, j *job, c *ledger.Record, notBefo
 func (w *apiWorker) keepRecord(ctx context.Context, j *job, c *ledger.Record) bool {
 	var seq uint64
 	if !w.persist(ctx, "ledger record", j, func() (err error) {
-		seq, err = awaitWrite(func(done func(uint64, error)) { w.d.record(j.part.mayCall, c, done) })
+		seq, err = w.d.record(j.part.mayCall, c)
 		return err
 	}) {
 		return false
@@ -256,20 +256,10 @@ func (w *apiWorker) keepRecord(ctx context.Context, j *job, c *ledger.Record) bo
 }
 
 // record sends a record to the ledger once, while it may, and has the flight recorder know that it is stored.
-func (d *Dispatcher) record(may func() bool, c *ledger.Record, done func(seq uint64, err error)) {
-	d.calls.WriteWhile(may, c.Message(), func(seq uint64, err error) {
-		if err == nil {
-			d.opts.Recorder.Recorded(seq)
-		}
-		done(seq, err)
-	})
-}
-
-// awaitWrite hands a message to a writer, and blocks until the writer says where the message is stored, or why it is not.
-func awaitWrite(write func(done func(seq uint64, err error))) (seq uint64, err error) {
-	ended := make(chan struct{})
-	write(func(at uint64, failed error) { seq, err = at, failed; close(ended) })
-	<-ended
+func (d *Dispatcher) record(may func() bool, c *ledger.Record) (seq uint64, err error) {
+	if seq, err = d.calls.WriteWhile(may, c.Message()); err == nil {
+		d.opts.Recorder.Recorded(seq)
+	}
 	return seq, err
 }
 

@@ -50,23 +50,25 @@ func NewWriter(nc *nats.Conn, disk Disk, maxWaiting, maxBytes int) (*Writer, err
 
 // Write stores m, which must carry a Nats-Msg-Id. The answer has the sequence when the stream has stored m, or had it already, and
 // an error when it has not or when nobody knows. Write blocks until then; it does not wait longer than Run runs.
-func (w *Writer) Write(m *nats.Msg) Answer {
+func (w *Writer) Write(m *nats.Msg) Answer { return w.write(nil, m) }
+
+// WriteWhile is Write for what may be stored only while may reports so: it is asked when the message is about to be sent, and again
+// before it is sent once more. If it says no, the error is ErrNotNow: then m was not stored, or it is not known whether it was.
+func (w *Writer) WriteWhile(may func() bool, m *nats.Msg) (seq uint64, err error) {
+	a := w.write(may, m)
+	return a.Seq, a.Err
+}
+
+func (w *Writer) write(may func() bool, m *nats.Msg) Answer {
 	stored := make(chan Answer, 1)
-	w.Begin(m, func(a Answer) { stored <- a })
+	w.begin(may, m, func(a Answer) { stored <- a })
 	return <-stored
 }
 
 // Begin is Write without blocking: it calls done once, from the Writer's goroutine.
-func (w *Writer) Begin(m *nats.Msg, done func(Answer)) { w.write(nil, m, done) }
+func (w *Writer) Begin(m *nats.Msg, done func(Answer)) { w.begin(nil, m, done) }
 
-// WriteWhile is Begin for what may be stored only while may reports so: it is asked when the message is about to be
-// sent, and again before it is sent once more, and if it says no, done gets ErrNotNow: then it was not stored, or it is not
-// known whether it was.
-func (w *Writer) WriteWhile(may func() bool, m *nats.Msg, done func(seq uint64, err error)) {
-	w.write(may, m, func(a Answer) { done(a.Seq, a.Err) })
-}
-
-func (w *Writer) write(may func() bool, m *nats.Msg, done func(Answer)) {
+func (w *Writer) begin(may func() bool, m *nats.Msg, done func(Answer)) {
 	size := m.Size()
 	w.mu.Lock()
 	if len(w.waiting) >= w.max || w.bytes+size > w.maxBytes && w.bytes > 0 {
