@@ -19,15 +19,15 @@ type PartitionID struct {
 	Number int
 }
 
-// String is the partition as messages name it.
+// String returns the name of the partition for messages.
 func (p PartitionID) String() string { return fmt.Sprintf("partition %d of api %s", p.Number, p.API) }
 
-// Claim stores that a session owns a partition, if nothing about the partition has changed since revision (0: since
-// nothing was known of it), and returns the claim's own revision.
+// Claim stores that a session owns a partition and returns the claim's revision. It fails if anything about the
+// partition has changed since revision; 0 stands for a partition of which nothing was known.
 //
-// It is the caller that makes a claim safe: the partition is free at revision, or the session that held it is known to
-// have ended (Expel, or a sighting that says so). Where nothing was known, and the server has a claim that it cannot read, it fails with
-// ErrUnreadable: nobody knows whose that is.
+// The caller makes a claim safe: at revision the partition is free, or the session that held it is known to have ended,
+// by Expel or by a sighting that says so. Claim fails with ErrUnreadable if nothing was known of the partition and the
+// server holds a claim that it cannot read: its owner is then unknown.
 func (r *Registry) Claim(ctx context.Context, p PartitionID, session string, revision uint64) (uint64, error) {
 	if revision == 0 {
 		if err := r.checkReadable(ctx, p); err != nil {
@@ -41,12 +41,12 @@ func (r *Registry) Claim(ctx context.Context, p PartitionID, session string, rev
 	return got, nil
 }
 
-// ErrUnreadable says that a claim cannot be read, and so not be replaced either: the server counts what it cannot read, and answers nobody who
-// writes there.
+// ErrUnreadable says that the server cannot read a claim. Such a claim cannot be replaced either: the server still
+// counts it, and does not answer a process that writes to its subject.
 var ErrUnreadable = fmt.Errorf("its server cannot read who owns it: stop every weir that dispatches, delete the key-value bucket %s (nats kv del %s), "+
 	"and start them again", LeasesBucket, LeasesBucket)
 
-// checkReadable fails with ErrUnreadable where the server has a claim of a partition and cannot read it.
+// checkReadable fails with ErrUnreadable if the server holds a claim of the partition and cannot read it.
 func (r *Registry) checkReadable(ctx context.Context, p PartitionID) error {
 	leases, err := r.js.Stream(ctx, leasesStream)
 	if err != nil {
@@ -65,11 +65,11 @@ func (r *Registry) checkReadable(ctx context.Context, p PartitionID) error {
 	case stands.revision == 0:
 		return ErrUnreadable
 	}
-	return nil // it has come meanwhile
+	return nil // the claim has come meanwhile
 }
 
-// Release gives a claim up and returns the revision of its end. Whoever releases a partition has ended every call of it and stored what came of them: the
-// next owner relies on it.
+// Release gives a claim up and returns the revision of its end. The caller must first have ended every call of the
+// partition and stored the outcomes: the next owner relies on it.
 func (r *Registry) Release(ctx context.Context, p PartitionID, revision uint64) (uint64, error) {
 	got, err := r.remove(ctx, claimKey(p), revision)
 	if err != nil {
@@ -78,9 +78,9 @@ func (r *Registry) Release(ctx context.Context, p PartitionID, revision uint64) 
 	return got, nil
 }
 
-// Expel ends another session's membership for good, if it has not been renewed since revision, and reports whether it
-// has ended, and if not, the revision that it stands at. The session can never renew again: it only does so on the
-// condition that its last renewal stands. With revision 0 nothing is known of the session.
+// Expel ends another session's membership for good, if that session has not renewed it since revision. It reports
+// whether the membership has ended, and if not, the revision of its newest renewal. An ended session can never renew
+// again, because each renewal is conditional on the one before. Revision 0 says that nothing is known of the session.
 func (r *Registry) Expel(ctx context.Context, session string, revision uint64) (ended bool, stands uint64, err error) {
 	key := memberKey(session)
 	for range 2 {
@@ -96,21 +96,21 @@ func (r *Registry) Expel(ctx context.Context, session string, revision uint64) (
 			return false, 0, fmt.Errorf("expel %s: %w", session, err)
 		}
 		if now.value != nil {
-			return false, now.revision, nil // it lives, or has not been waited for
+			return false, now.revision, nil // the session lives, or the caller has not waited for it
 		}
 		if now.revision != 0 {
-			return true, 0, nil // its end is in the stream
+			return true, 0, nil // the stream holds its end
 		}
-		revision = 0 // not even a mark of its end is left: the same again, on the condition that nothing is there
+		revision = 0 // even the mark of its end is gone: try again, on the condition that the key is absent
 	}
 	return false, 0, nil
 }
 
-// ErrLives says that a membership was renewed when it was to be ended.
+// ErrLives says that a replica renewed a membership that was about to be ended.
 var ErrLives = errors.New("a replica renews its lease")
 
-// ExpelAll ends every membership there is, for good. The caller has not seen one renewed for a term and a margin. It fails
-// with ErrLives where one is renewed all the same.
+// ExpelAll ends every membership for good. The caller must have seen none renewed for a term and a margin. It fails
+// with ErrLives if a replica renews one nevertheless.
 func (r *Registry) ExpelAll(ctx context.Context) error {
 	members, err := r.Members(ctx)
 	if err != nil {
@@ -127,7 +127,7 @@ func (r *Registry) ExpelAll(ctx context.Context) error {
 	return nil
 }
 
-// Members are the memberships that have not ended, as sightings. It blocks until the registry has answered, or ctx ends.
+// Members returns the memberships that have not ended, as sightings. It blocks until the registry answers or ctx ends.
 func (r *Registry) Members(ctx context.Context) ([]Sighting, error) {
 	members := map[string]Sighting{}
 	watching, stop := context.WithCancel(ctx)

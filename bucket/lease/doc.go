@@ -1,15 +1,16 @@
-// Package lease tells the replicas of one weir of each other, and keeps one of them the owner of what only one may have.
+// Package lease tells the replicas of one weir of each other, and lets only one replica at a time own what must have
+// one owner.
 //
 // A Registry is a key-value bucket. In it each replica has a Membership, which is its lease, and one claim for each
-// partition it owns; a claim hangs on the membership that made it. A Lease is the plainer right of one process, for what
-// only one may do, such as a redrive.
+// partition that it owns. A claim is valid as long as the membership of the session that made it. A Lease is simpler:
+// it gives one process the right to do what only one may do, such as a redrive.
 //
-// The package knows partitions by api and number only. It decides nothing: who should own what is worked out in
-// dispatcher/ownership.
+// The package knows partitions by api and number only. It decides nothing: dispatcher/ownership works out which replica
+// should own which partition.
 //
 // # What must hold
 //
-//   - Every write names the revision that it replaces. Who lost a race is told so.
+//   - Every write names the revision that it replaces. A replica that loses a race gets an error.
 //   - A membership is valid for Term from when its last renewal was sent, by the longer of its owner's two clocks.
 //   - A membership that was ended can never be renewed again: its end named its newest renewal.
 package lease

@@ -13,32 +13,33 @@ import (
 	"weir/bucket/stream"
 )
 
-// Times of a lease. Nobody compares clocks: the holder counts from the moment before it last renewed, the others from
-// the moment they last saw the lease change, each on its own clock. The holder acts from a margin before the term ends no
-// more, the others wait a margin longer than it: clocks may run apart by a fourth, and a process that is stopped
-// between its last look at the lease and what it does has two margins to get on.
+// Times of a lease. The clocks of different machines are never compared: the holder counts from the moment before it
+// last renewed, the other processes from the moment they last saw the lease change, each on its own clock. The holder
+// stops acting one margin before the term ends. The other processes wait for the term and one margin more. So clocks
+// may run apart by a fourth, and a process that is stopped between its last look at the lease and its next action has
+// two margins left.
 const (
 	leaseTerm   = 6 * time.Second
 	leaseRenew  = 2 * time.Second
 	leaseMargin = time.Second
 )
 
-// within reports whether at now, by the longer of two clocks, less than d has passed since renewed: the monotonic one stands
-// still while a machine is suspended.
+// within reports whether, at now, less than d has passed since renewed, by the longer of two clocks: the monotonic
+// clock stands still while a machine is suspended.
 func within(d time.Duration, renewed, now time.Time) bool {
 	return max(now.Sub(renewed), now.Round(0).Sub(renewed.Round(0))) < d
 }
 
-// Lease is the right of one process to do what only one may do. Its key's revision is its epoch.
+// Lease is the right of one process to do what only one process may do. The revision of its key is its epoch.
 type Lease struct {
 	kv       jetstream.KeyValue
 	key      string
 	value    []byte
 	revision uint64
-	renewed  atomic.Pointer[time.Time] // just before the last renewal that succeeded
+	renewed  atomic.Pointer[time.Time] // just before the last renewal that succeeded was sent
 }
 
-// Valid reports whether the lease can be trusted now: nobody else can have taken it yet. It is safe for concurrent use.
+// Valid reports whether the lease still holds: no other process can have taken it. It is safe for concurrent use.
 func (l *Lease) Valid() bool {
 	return within(leaseTerm-leaseMargin, *l.renewed.Load(), time.Now()) || fault.Planted(fault.NoFence)
 }
@@ -58,8 +59,8 @@ type leaseValue struct {
 	Since  time.Time `json:"since"`
 }
 
-// AcquireLease takes a lease that nobody holds, or whose holder has not renewed it for its term. It blocks for the
-// term at most, and fails with a *HeldError when the holder is alive.
+// AcquireLease takes a lease that is free, or that its holder has not renewed for a term. It blocks for the term and a
+// margin at most, and fails with a *HeldError if the holder is alive.
 func AcquireLease(ctx context.Context, kv jetstream.KeyValue, key, holder string) (*Lease, error) {
 	value, err := json.Marshal(leaseValue{holder, time.Now().UTC()})
 	if err != nil {
@@ -93,10 +94,10 @@ func AcquireLease(ctx context.Context, kv jetstream.KeyValue, key, holder string
 	}
 }
 
-// expired reports whether a lease may be taken at now that has not changed since it was first seen.
+// expired reports whether, at now, a process may take a lease that has not changed since it was first seen.
 func expired(seen, now time.Time) bool { return now.Sub(seen) >= leaseTerm+leaseMargin }
 
-// outwait waits until the lease seen has expired.
+// outwait waits until the lease that was seen has expired.
 func (l *Lease) outwait(ctx context.Context, seen jetstream.KeyValueEntry) error {
 	var old leaseValue
 	if json.Unmarshal(seen.Value(), &old) != nil {
@@ -119,7 +120,7 @@ func (l *Lease) outwait(ctx context.Context, seen jetstream.KeyValueEntry) error
 	return nil
 }
 
-// Keep renews the lease until ctx ends, and then gives it up. It fails with ErrLeaseLost when it is gone.
+// Keep renews the lease until ctx ends, and then gives it up. It fails with ErrLeaseLost if the lease is gone.
 func (l *Lease) Keep(ctx context.Context) error {
 	tick := time.NewTicker(leaseRenew / 2)
 	defer tick.Stop()
@@ -130,7 +131,7 @@ func (l *Lease) Keep(ctx context.Context) error {
 			return l.release(context.WithoutCancel(ctx))
 		}
 		if err := l.renew(ctx); errors.Is(err, ErrLeaseLost) && !fault.Planted(fault.NoFence) {
-			return err // any other error is tried again; Valid tells meanwhile
+			return err // Keep tries again after any other error; meanwhile Valid tells whether the lease holds
 		}
 	}
 }
@@ -152,7 +153,7 @@ func (l *Lease) renew(ctx context.Context) error {
 	return fmt.Errorf("renew lease %s: %w", l.key, err)
 }
 
-// recheck tells a lease that is lost from one whose renewal succeeded without its answer arriving.
+// recheck distinguishes a lost lease from a renewal that succeeded but whose answer did not arrive.
 func (l *Lease) recheck(ctx context.Context) error {
 	now, err := l.kv.Get(ctx, l.key)
 	if err == nil && string(now.Value()) == string(l.value) {

@@ -14,61 +14,65 @@ import (
 	"weir/bucket/stream"
 )
 
-// Times of a membership. Nobody compares clocks: its holder counts from the moment before it sent a renewal, the others from
-// the moment they saw it, each on his own. The holder starts no call when it could not renew for Right. The others end a
-// membership that they saw unchanged for Term: by then its right is over, if clocks run apart by less than a fourth, and a
-// process that is stopped between its last look at the right and the call has a margin to get on.
+// Times of a membership. The clocks of different machines are never compared: the holder counts from the moment before
+// it sent a renewal, the other replicas from the moment they saw it, each on its own clock. A holder that could not
+// renew for Right starts no call. The other replicas end a membership that they saw unchanged for Term. By then the
+// holder's right is over, if clocks run apart by less than a fourth; and a process that is stopped between its last
+// look at the right and the call has a margin left.
 //
-// A shorter term has the calls of a dead replica go on sooner, and more calls held while the registry elects a leader.
+// With a shorter term the calls of a dead replica resume sooner, but more calls are held while the registry elects a
+// leader.
 const (
 	MemberRenew  = time.Second
 	Right        = 3 * time.Second
 	memberMargin = 2 * time.Second
 	Term         = Right + memberMargin
-	// renewWait is how long a renewal is waited for before it is tried again: twice, before the right has passed.
+	// renewWait is how long Keep waits for one renewal before it tries again: twice before Right has passed.
 	renewWait = MemberRenew
 )
 
-// Held reports whether the holder of a membership may start calls at now, who sent the last renewal that succeeded at renewed.
+// Held reports whether a membership's holder may start calls at now. It sent its last successful renewal at renewed.
 func Held(renewed, now time.Time) bool { return within(Right, renewed, now) }
 
-// Member is what a replica that dispatches tells the others with every renewal of its membership.
+// Member is what a dispatching replica tells the others with every renewal of its membership.
 type Member struct {
 	Instance string `json:"instance"`
-	// Leaving says that it gives its partitions up and takes no more.
+	// Leaving says that the replica gives its partitions up and takes no more.
 	Leaving bool `json:"leaving,omitempty"`
-	// SharedBy says where it counts limits shared by all keys: an address common to all, or empty for its own process.
+	// SharedBy says where the replica counts the limits that all keys share: an address common to all replicas, or
+	// empty if it counts in its own process.
 	SharedBy string `json:"shared_by,omitempty"`
-	// Partitions are those of every api that it dispatches.
+	// Partitions holds, by api, the number of partitions that the replica dispatches.
 	Partitions map[string]int `json:"partitions"`
-	// Joined is the revision its membership began with, 0 in that one itself.
+	// Joined is the revision that the membership began with. It is 0 in the first write, which has that revision.
 	Joined uint64 `json:"joined,omitempty"`
-	// CutOff are the apis whose partitions it leaves to others, Seeks those of which it looks for one who reaches them, and
-	// Reaches those that it reaches itself: as a replica that is cut off from an api, or from where its limits are counted, finds
-	// another one.
+	// CutOff are the apis whose partitions the replica leaves to others. Seeks are the apis for which it looks for a
+	// replica that reaches them. Reaches are the apis that it reaches itself. With these a replica that is cut off from
+	// an api, or from the store that counts its limits, finds another one.
 	CutOff  []string `json:"cut_off,omitempty"`
 	Seeks   []string `json:"seeks,omitempty"`
 	Reaches []string `json:"reaches,omitempty"`
 }
 
-// Lapsed reports whether another replica may end a membership at now that it first saw at seen and that has not changed since.
+// Lapsed reports whether, at now, another replica may end a membership that has not changed since it saw it at seen.
 func Lapsed(seen, now time.Time) bool { return now.Sub(seen) >= Term }
 
-// Membership is one process's place among those that dispatch: a lease, renewed for all its claims (claim.go) together.
-// Nobody may take one of them before the membership has ended for good. It is safe for concurrent use.
+// Membership is one process's place among the dispatching replicas: a lease that is renewed for all its claims
+// (claim.go) together. Another replica must not take one of them before the membership has ended for good. It is safe
+// for concurrent use.
 type Membership struct {
 	registry *Registry
 	session  string
 	joined   uint64
-	renewed  atomic.Pointer[time.Time] // just before the last renewal that succeeded
+	renewed  atomic.Pointer[time.Time] // just before the last renewal that succeeded was sent
 	ended    atomic.Bool
 
-	mu       sync.Mutex // guards what follows; it is held over a renewal
+	mu       sync.Mutex // guards what follows; held during a renewal
 	member   Member
 	revision uint64
 }
 
-// Join begins a lease. Keep renews it.
+// Join begins a membership. Keep renews it.
 func (r *Registry) Join(ctx context.Context, m Member) (*Membership, error) {
 	l := &Membership{registry: r, session: r.nameSession(nuid.Next()), member: m}
 	l.renewed.Store(new(time.Now()))
@@ -81,19 +85,20 @@ func (r *Registry) Join(ctx context.Context, m Member) (*Membership, error) {
 	return l, nil
 }
 
-// Session names the lease: it is never used again.
+// Session names the membership. The name is never used again.
 func (l *Membership) Session() string { return l.session }
 
-// Joined is the revision that the lease began with: of two the lower one is the older.
+// Joined returns the revision that the membership began with: of two memberships the older one has the lower.
 func (l *Membership) Joined() uint64 { return l.joined }
 
-// Valid reports whether the lease can be trusted now: nobody else can have taken what hangs on it.
+// Valid reports whether the membership still holds: no other replica can have taken a claim that depends on it.
 func (l *Membership) Valid() bool {
 	return !l.ended.Load() && Held(*l.renewed.Load(), time.Now()) || fault.Planted(fault.NoFence)
 }
 
-// Keep renews the lease until ctx ends, with what change makes of what the others are told, and calls renewed after every renewal that
-// succeeded. It fails with ErrLeaseLost when the lease has been ended.
+// Keep renews the membership until ctx ends. Each renewal carries what change makes of the Member that the others read,
+// and Keep calls renewed after every renewal that succeeded. It fails with ErrLeaseLost if another replica has ended
+// the membership.
 func (l *Membership) Keep(ctx context.Context, change func(*Member), renewed func()) error {
 	tick := time.NewTicker(MemberRenew)
 	defer tick.Stop()
@@ -108,11 +113,11 @@ func (l *Membership) Keep(ctx context.Context, change func(*Member), renewed fun
 			return err
 		case err == nil:
 			renewed()
-		} // any other error is tried again; Valid tells meanwhile
+		} // Keep tries again after any other error; meanwhile Valid tells whether the membership holds
 	}
 }
 
-// Announce changes what the others are told, and renews the lease by it.
+// Announce changes the Member that the other replicas read, and renews the membership with it.
 func (l *Membership) Announce(ctx context.Context, change func(*Member)) error {
 	ctx, cancel := context.WithTimeout(ctx, renewWait)
 	defer cancel()
@@ -132,15 +137,16 @@ func (l *Membership) Announce(ctx context.Context, change func(*Member)) error {
 	return fmt.Errorf("renew the lease: %w", err)
 }
 
-// recheckLocked tells a lease that was ended from one whose renewal succeeded without its answer arriving. Nobody but this
-// process ever writes the lease, except to end it.
+// recheckLocked distinguishes a membership that was ended from a renewal that succeeded but whose answer did not
+// arrive. Only this process writes the membership, except for the write that ends it.
 func (l *Membership) recheckLocked(ctx context.Context) error {
 	now, err := l.registry.last(ctx, memberKey(l.session))
 	switch {
 	case err != nil:
 		return fmt.Errorf("renew the lease: %w", err)
 	case now.value == nil, now.revision < l.revision:
-		// A bucket that lost its last renewal may have lost claims too, and is no proof of those that are left.
+		// A bucket that lost its last renewal may have lost claims too, and so proves nothing about the claims left in
+		// it.
 		l.ended.Store(true)
 		return ErrLeaseLost
 	}
@@ -148,7 +154,7 @@ func (l *Membership) recheckLocked(ctx context.Context) error {
 	return errors.New("renew the lease: an earlier renewal succeeded without an answer")
 }
 
-// End gives the lease up. It must not be called while calls run or their outcomes are being stored.
+// End gives the membership up. It must not be called while calls run or their outcomes are being stored.
 func (l *Membership) End(ctx context.Context) error {
 	l.ended.Store(true)
 	l.mu.Lock()

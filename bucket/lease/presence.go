@@ -2,23 +2,25 @@ package lease
 
 import "strings"
 
-// A replica that merely cannot be heard goes on with its calls; one whose process has ended does not. Who shares a machine with a replica
-// (its successor, as the supervisor or the kubelet starts it, or another one) may be able to tell the two apart, by what the kernel takes
-// away with a process; nobody else can. So a session's name says which process it is of.
+// A replica that merely cannot be reached continues its calls; a replica whose process has ended does not. Another
+// process on the same machine may be able to tell the two apart, by what the kernel takes away with a process: for
+// example the successor that the supervisor or the kubelet starts. No other process can. So a session's name says which
+// process it belongs to.
 
-// Presence tells whether processes are there. Its methods do not block for long, and are safe for concurrent use.
+// Presence tells whether processes exist. Its methods do not block for long, and are safe for concurrent use.
 type Presence interface {
-	// Name is that of this process's life, which nothing else ever has, without '-'; "" where nobody could tell that it has ended.
+	// Name returns the name of this process's life, without '-', which is never used again. It is "" if no other
+	// process could tell that this one has ended.
 	Name() string
-	// Gone reports whether the process of a name is known to have ended.
+	// Gone reports whether the process with this name is known to have ended.
 	Gone(name string) bool
 }
 
-// Show has the sessions that begin from now on name this process, and others be looked for by what they name. It is to be called before
-// anything else is done with the registry.
+// Show makes the sessions that begin from now on name this process, and lets the registry look for the processes of
+// other sessions. It must be called before any other use of the registry.
 func (r *Registry) Show(p Presence) { r.presence = p }
 
-// nameSession names a session so that others can find out whether its process is there, where that is possible.
+// nameSession names a session so that other replicas can find out whether its process exists, if that is possible.
 func (r *Registry) nameSession(session string) string {
 	if r.presence == nil || r.presence.Name() == "" {
 		return session
@@ -26,7 +28,7 @@ func (r *Registry) nameSession(session string) string {
 	return session + "-" + r.presence.Name()
 }
 
-// Gone reports whether the process of a session is known to have ended, and with it every call that it made, and every renewal.
+// Gone reports whether the process of a session is known to have ended, and so all its calls and renewals.
 func (r *Registry) Gone(session string) bool {
 	_, name, named := strings.Cut(session, "-")
 	return named && r.presence != nil && r.presence.Gone(name)

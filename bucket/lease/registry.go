@@ -33,8 +33,8 @@ const (
 	headerTTL        = "Nats-TTL"
 	operationDeleted = "DEL"
 
-	// endKept is how long it is remembered that a lease has ended. Nothing depends on it: a session that nobody
-	// remembers is ended once more before anything is taken from it.
+	// endKept is how long the registry remembers that a lease has ended. Nothing depends on it: a session that is
+	// forgotten is ended once more before anything is taken from it.
 	endKept = time.Hour
 )
 
@@ -42,14 +42,15 @@ func memberKey(session string) string { return memberPrefix + session }
 
 func claimKey(p PartitionID) string { return claimPrefix + p.API + "." + strconv.Itoa(p.Number) }
 
-// Registry is where the replicas that dispatch find each other and tell who owns what. It is safe for concurrent use.
+// Registry is where dispatching replicas find each other and learn which replica owns what. It is safe for concurrent
+// use.
 type Registry struct {
 	js       jetstream.JetStream
 	kv       jetstream.KeyValue
-	presence Presence // nil: nobody is looked for
+	presence Presence // nil: no process is looked for
 }
 
-// OpenRegistry makes the bucket exist.
+// OpenRegistry creates the bucket if it does not exist.
 func OpenRegistry(ctx context.Context, js jetstream.JetStream, replicas int) (*Registry, error) {
 	kv, err := stream.EnsureBucket(ctx, js, jetstream.KeyValueConfig{
 		Bucket: LeasesBucket, Description: "weir: who dispatches what", History: 1, Replicas: replicas, LimitMarkerTTL: endKept,
@@ -60,7 +61,7 @@ func OpenRegistry(ctx context.Context, js jetstream.JetStream, replicas int) (*R
 	return &Registry{js: js, kv: kv}, nil
 }
 
-// FindRegistry is the registry of a server; nil where no replica has shared anything.
+// FindRegistry returns the registry of a server, or nil if no replica has shared anything.
 func FindRegistry(ctx context.Context, js jetstream.JetStream) (*Registry, error) {
 	kv, err := js.KeyValue(ctx, LeasesBucket)
 	switch {
@@ -72,12 +73,12 @@ func FindRegistry(ctx context.Context, js jetstream.JetStream) (*Registry, error
 	return &Registry{js: js, kv: kv}, nil
 }
 
-// put stores a value in the place of the revision given, and of no other.
+// put stores a value only if the key stands at the given revision.
 func (r *Registry) put(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
 	return r.write(ctx, &nats.Msg{Subject: leasesSubject + key, Data: value, Header: nats.Header{}}, revision)
 }
 
-// remove deletes what stands at the revision given.
+// remove deletes the key only if it stands at the given revision.
 func (r *Registry) remove(ctx context.Context, key string, revision uint64) (uint64, error) {
 	h := nats.Header{headerOperation: {operationDeleted}}
 	if strings.HasPrefix(key, memberPrefix) {
@@ -99,13 +100,13 @@ func (r *Registry) write(ctx context.Context, m *nats.Msg, revision uint64) (uin
 	return 0, err
 }
 
-// keyState is what a key stands at: with neither value nor revision nothing is there, without a value its deletion.
+// keyState is the state of a key. Without value and revision the key is absent; with a revision only, it was deleted.
 type keyState struct {
 	value    []byte
 	revision uint64
 }
 
-// last asks the bucket's leader, since a replica that lags could tell of a lease that has ended or not begun.
+// last asks the bucket's leader: a replica that lags could report a lease that has ended, or miss one that has begun.
 func (r *Registry) last(ctx context.Context, key string) (keyState, error) {
 	m, err := stream.AskLeader(ctx, r.js.Conn(), leasesStream, fmt.Sprintf(`{"last_by_subj":%q}`, leasesSubject+key))
 	if err != nil || m == nil {
@@ -118,26 +119,26 @@ func (r *Registry) last(ctx context.Context, key string) (keyState, error) {
 	return s, nil
 }
 
-// Sighting is one change in the registry, or, with neither Session nor Partition, the end of what was there when the
-// watch began.
+// Sighting is one change in the registry. With neither Session nor Partition it marks the end of what was there when
+// the watch began.
 type Sighting struct {
 	Revision uint64
-	// A lease: of whom, and nil where it has ended.
+	// Session names the membership that changed, and Member is nil if it has ended.
 	Session string
 	Member  *Member
-	// A claim: of which partition, and by which session; empty where it was released.
+	// Partition names the claimed partition, and Owner the session that claims it; Owner is empty after a release.
 	Partition *PartitionID
 	Owner     string
 }
 
-// Watch gives all that stands in the registry to see, and then every change, in the order of the revisions. It blocks
-// until ctx ends, or the watch breaks: then what was not seen again after the next one's beginning is gone.
+// Watch gives see everything in the registry, and then every change, in the order of the revisions. It blocks until ctx
+// ends or the watch breaks. After a break, what the next watch does not show again at its beginning is gone.
 func (r *Registry) Watch(ctx context.Context, see func(Sighting)) error {
 	watcher, err := r.kv.WatchAll(ctx)
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", LeasesBucket, err)
 	}
-	defer func() { _ = watcher.Stop() }() // it has ended with ctx, or is of no more use
+	defer func() { _ = watcher.Stop() }() // the watch has ended with ctx, or is no longer of use
 	for {
 		select {
 		case entry, open := <-watcher.Updates():
@@ -156,7 +157,7 @@ func (r *Registry) Watch(ctx context.Context, see func(Sighting)) error {
 	}
 }
 
-// sighted reads an entry; ok is false for what weir cannot have written.
+// sighted reads an entry. ok is false for an entry that weir cannot have written.
 func sighted(entry jetstream.KeyValueEntry) (s Sighting, ok bool) {
 	if entry == nil {
 		return s, true
