@@ -7,33 +7,33 @@ import (
 	"weir/bucket"
 )
 
-// Refused are the jobs that a round of asks took out of the way of a call.
+// Refused lists the jobs that a round of asks stopped on their way to a call.
 type Refused struct {
-	Withdrawn  []*Job // their slot is far: they rest until then
+	Withdrawn  []*Job // their slot is far off: they rest until then
 	Impossible []*Job // their cost can never pass
 	OverBudget []*Job // the money is spent, and the budget says to bury
 	Unused     []bucket.Use
 	News       []HoldChange
 }
 
-// Reply is what came back from a round of asks.
+// Reply is the store's reply to a round of asks.
 type Reply struct {
 	Sent, Came bucket.Micros // by our clock
 	Answers    []bucket.Answer
 	Err        error
 }
 
-// Answer takes what the store said to the asks of one step.
+// Answer takes in the store's answers to the asks of one step.
 func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 	s.store.rounds--
 	if r.Err != nil {
 		return s.unanswered(fx, r.Came)
 	}
 	if s.store.answered() {
-		s.until, s.by = 0, "" // who waited for it need wait no longer
+		s.until, s.by = 0, "" // queues that waited for the store may ask at once
 	}
 	shift, unsure := s.store.shift(r)
-	if s.store.clock == OtherClock { // one trip for the ask and one in case it just missed the round before, and a tick
+	if s.store.clock == OtherClock { // one trip for the ask, one in case it just missed the previous round, and a tick
 		s.pace.ReserveAhead = min(LeastAhead+2*s.store.trip, MostAhead)
 	}
 	var out Refused
@@ -91,7 +91,8 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 	return out
 }
 
-// withdrawBlocked lets go of what is ready and waits for a shared limit that turned out to be far, or gives too little for all of it.
+// withdrawBlocked withdraws ready jobs that wait for a shared limit, if the limit opens too late or gives too
+// little for all of them.
 func (s *Schedule) withdrawBlocked(now bucket.Micros, out *Refused) {
 	n, _ := s.letThrough(now)
 	most := 1 + int(n)
@@ -101,8 +102,9 @@ func (s *Schedule) withdrawBlocked(now bucket.Micros, out *Refused) {
 	s.withdrawBeyond(most, out)
 }
 
-// waitsAlone reports a job that was refused for what it costs by a limit whose whole count comes back at once: until then
-// cheaper jobs of other keys may use what is left. Of a limit that comes back bit by bit they would leave it nothing.
+// waitsAlone reports whether a limit refused the job because of its cost and its whole count comes back at once.
+// Until then cheaper jobs of other keys may use what is left. If the limit came back bit by bit, they would
+// leave this job nothing.
 func (s *Schedule) waitsAlone(j *Job, w *bucket.Wait, now bucket.Micros) bool {
 	if w.Until <= now.Add(LongWait) || s.costOf(j, w.Limit) <= 1 {
 		return false
@@ -111,7 +113,7 @@ func (s *Schedule) waitsAlone(j *Job, w *bucket.Wait, now bucket.Micros) bool {
 	return l != nil && l.Quota != nil && l.Quota.Window != bucket.Sliding
 }
 
-// shared is the shared limit of a name, and where it stands; nil when there is none.
+// shared returns the index of the shared limit with this name and the limit itself, nil if there is none.
 func (s *Schedule) shared(name string) (int, *bucket.Limit) {
 	i := slices.IndexFunc(s.rules.Shared, func(l bucket.Limit) bool { return l.Name == name })
 	if i < 0 {
@@ -120,8 +122,8 @@ func (s *Schedule) shared(name string) (int, *bucket.Limit) {
 	return i, &s.rules.Shared[i]
 }
 
-// costOf is what a job takes of a shared limit, 0 when there is none of that name. Money counts as 0: it costs every
-// job of an api the same.
+// costOf returns the units of a shared limit that a job takes, 0 if there is no limit of that name. It counts
+// money as 0: every job of an api costs the same.
 func (s *Schedule) costOf(j *Job, limit string) int64 {
 	if i, l := s.shared(limit); l != nil && l.Budget == nil && i < len(j.Costs) {
 		return j.Costs[i]
@@ -147,14 +149,16 @@ func (s *Schedule) refuse(j *Job, w *bucket.Wait, now bucket.Micros, out *Refuse
 	}
 }
 
-// end lets go of a job that ends without a call: another may be made ready for its end as for a call.
+// end takes out a job that ends without a call. It counts in lately like a grant, so that another job may be made
+// ready in its place.
 func (s *Schedule) end(j *Job, now bucket.Micros) {
 	s.Unstage(j)
 	s.lately.add(now, s.took)
 }
 
-// unanswered lets every queue wait that asked in vain. While a store stays away one queue at a time goes on asking, less
-// and less often, and no other job is kept ready: its intent would make it unknown if the process died meanwhile.
+// unanswered makes every queue that asked in vain wait. While a store stays away, one queue at a time asks, less
+// and less often. After LongWait no other job is kept ready: its intent would make it unknown if the process
+// died meanwhile.
 func (s *Schedule) unanswered(fx *Effects, now bucket.Micros) Refused {
 	s.by, s.until = storeDown, now.Add(s.store.failed(now))
 	for _, jobs := range fx.asked {
@@ -175,7 +179,8 @@ func (s *Schedule) unanswered(fx *Effects, now bucket.Micros) Refused {
 	return out
 }
 
-// KnownTAT is the theoretical arrival time, by our clock, that is known of a key without a queue; 0 if none is.
+// KnownTAT returns the theoretical arrival time that the store knows of a key without a queue, by our clock; 0
+// if it knows none.
 func (s *Schedule) KnownTAT(key string) bucket.Micros {
 	if s.store.clock == OwnClock {
 		return s.store.tatOf(key)
@@ -183,7 +188,7 @@ func (s *Schedule) KnownTAT(key string) bucket.Micros {
 	return s.store.offset.ours(s.store.tatOf(key))
 }
 
-// Floor is what the store must be told of a queue's theoretical arrival time, by its own clock.
+// Floor returns the theoretical arrival time of a queue, by the store's clock, that the store must be told.
 func (s *Schedule) Floor(q *KeyQueue) bucket.Micros {
 	if s.store.clock == OwnClock {
 		return q.TAT
@@ -191,9 +196,10 @@ func (s *Schedule) Floor(q *KeyQueue) bucket.Micros {
 	return max(q.floor, s.store.offset.theirs(q.TAT))
 }
 
-// LongWait is from when on a job is not kept ready: its message and its intent go, and come again. A crash makes every job
-// unknown that has an intent and was not called. At 2 s a crash under a shared limit parked 5.6 jobs that way, since the
-// limit's checkpoint makes calls wait for as long after a start; at this it parks 2.7, of which one had been called.
+// LongWait is the longest wait for which a job is kept ready. Before a longer wait the schedule withdraws it:
+// its message and intent go and are made again later. A crash makes every job unknown that has an intent and was
+// not called. At 2 s, a crash under a shared limit parked 5.6 such jobs, since the limit's checkpoint makes
+// calls wait for as long after a start. At 250 ms it parks 2.7, of which one had been called.
 const LongWait = 250 * time.Millisecond
 
 func (s *Schedule) withdraw(j *Job, until bucket.Micros) {
@@ -204,7 +210,8 @@ func (s *Schedule) withdraw(j *Job, until bucket.Micros) {
 	s.staged--
 }
 
-// ownRate is how a store names a key's own rate; storeDown is how the schedule names a store that did not answer.
+// ownRate is the stores' name for a key's own rate. storeDown is the schedule's name for a store that did not
+// answer.
 const (
 	ownRate   = "rate"
 	storeDown = "limiter unreachable"

@@ -15,25 +15,25 @@ func (s *Schedule) ask(q *KeyQueue, now bucket.Micros, fx *Effects) bucket.Micro
 	s.unready(q, now, fx)
 	s.unstick(q, now, fx)
 	free, again := q.free(now)
-	if free <= 0 && q.count(ready) > 0 && q.count(asking, granted) == 0 { // else what becomes of those touches the queue
+	if free <= 0 && q.count(ready) > 0 && q.count(asking, granted) == 0 { // asking and granted jobs will touch q
 		again = min(again, q.newest().Add(LongWait))
 	}
 	var jobs []*Job
 	for _, j := range q.Jobs {
 		if j.Phase == staging && !j.First() {
-			continue // a retry may be overtaken; it may wait for room in memory that those behind it have
+			continue // a retry may be overtaken; it may wait for memory that jobs behind it hold
 		}
 		if j.Phase == staging || j.Phase == asking || j.First() && (j.Phase == resting || j.Phase == settling || j.NotBefore > now) {
 			if j.Phase == ready {
 				again = min(again, j.NotBefore)
 			}
-			break // order: nobody overtakes
+			break // order: no job behind it may overtake
 		}
 		if j.Phase != ready {
 			continue
 		}
 		if j.NotBefore > now {
-			again = min(again, j.NotBefore) // a retry that was made ready before its time
+			again = min(again, j.NotBefore) // a retry that became ready before its time
 			continue
 		}
 		if j.Past(now) {
@@ -49,7 +49,7 @@ func (s *Schedule) ask(q *KeyQueue, now bucket.Micros, fx *Effects) bucket.Micro
 		return again
 	}
 	if hold := s.heldUntil(q); hold > now {
-		return hold // a slot before it could not be used
+		return hold // a slot before that could not be used
 	}
 	if again, may := s.mayAsk(q, now, fx); !may {
 		return again
@@ -78,12 +78,14 @@ func (s *Schedule) ask(q *KeyQueue, now bucket.Micros, fx *Effects) bucket.Micro
 	return Never // the answer touches the queue
 }
 
-// plentyAfter is how long no shared limit must have refused anything for a turn to be more than one call.
+// plentyAfter is how long every shared limit must have gone without a refusal before a turn may be more than one
+// call.
 const plentyAfter = time.Second
 
-// turn is for how many of its ready jobs a queue asks at once: under a shared limit keys take turns, a call a turn. A store that is elsewhere
-// would give a key one call a round trip then, however much there is of the limit. So where no limit has refused anything lately, and none
-// of the keys waits for another, the queues that ask share a whole round trip.
+// turn returns for how many of its ready jobs a queue asks at once. Under a shared limit keys take turns of one
+// call each. A store on another machine would then give a key one call a round trip, however much of the limit
+// is free. So if no limit has refused anything lately, the queues that ask or wait share the asks of a whole
+// round trip.
 func (s *Schedule) turn(q *KeyQueue, jobs []*Job, now bucket.Micros, fx *Effects) int {
 	switch {
 	case s.slows(q):

@@ -7,22 +7,24 @@ import (
 	"weir/bucket"
 )
 
-// breaker stops the calls of an api that keep failing: calls that bring nothing use up attempts, and on an api that is
-// not idempotent leave jobs that nobody knows about. While it is open nothing is called. Then one call is, the probe: if
-// it fails too the breaker opens again, for longer; else it closes. The zero breaker is closed.
+// breaker stops the calls of an api that keep failing. Such calls use up attempts, and on an api that is not
+// idempotent they leave jobs in an unknown state. While the breaker is open nothing is called. Then one call is
+// made, the probe. If it fails, the breaker opens again, for longer; otherwise the breaker closes. The zero
+// breaker is closed.
 //
-// A failure is a call that was not answered, or answered with a fault of the api's own. Pushback is an answer in order.
+// A failure is a call without an answer, or one answered with a fault of the api's own. Pushback is not a
+// failure.
 type breaker struct {
 	failures int           // in a row, while it is closed
 	opened   int           // times in a row
-	until    bucket.Micros // it stays open; 0: it is closed
-	turned   bucket.Micros // when it opened or closed last: what started before is old news
+	until    bucket.Micros // until when it stays open; 0: it is closed
+	turned   bucket.Micros // when it opened or closed last; ends of calls that started before do not count
 	why      string        // the failure that opened it
-	denied   bool          // the api denied weir: that opened it, and not failures
+	denied   bool          // a denial of weir opened it, not failures
 	probe    *Job          // the one call that may be made while it is not closed
 }
 
-// reason says why it is open.
+// reason returns why the breaker is open.
 func (b *breaker) reason() string {
 	if b.denied {
 		return b.why
@@ -30,7 +32,7 @@ func (b *breaker) reason() string {
 	return "its calls keep failing: " + b.why
 }
 
-// trying says what its probe is for.
+// trying returns what its probe is for.
 func (b *breaker) trying() string {
 	if b.denied {
 		return "one call tries whether the api accepts weir again: " + b.why
@@ -43,11 +45,12 @@ func (b *breaker) closed() bool { return b.until == 0 }
 // halfOpen reports whether one call may be made to see whether the api works again.
 func (b *breaker) halfOpen(now bucket.Micros) bool { return b.until != 0 && b.until <= now }
 
-// hasTried reports whether a job's call failed since the breaker opened: a probe costs an attempt, so it is to be another job's, where there
-// is one.
+// hasTried reports whether a job's call failed since the breaker opened. A probe costs an attempt, so the next
+// probe should be another job, if there is one.
 func (b *breaker) hasTried(j *Job) bool { return j != nil && j.tripped && !b.closed() }
 
-// yields reports, once each time that the breaker may be tried, whether a job lets those go first that can go at the same moment.
+// yields reports whether a job lets jobs go first that can go at the same moment. It does so once each time the
+// breaker opens.
 func (b *breaker) yields(j *Job) bool {
 	if !b.hasTried(j) || j.yielded == b.opened {
 		return false
@@ -59,15 +62,15 @@ func (b *breaker) yields(j *Job) bool {
 // mayCall reports whether the breaker lets a job be called.
 func (b *breaker) mayCall(j *Job) bool { return b.closed() || b.probe == j }
 
-// letGo takes in that a job will not be called now.
+// letGo clears the probe if it was this job: the job will not be called now.
 func (b *breaker) letGo(j *Job) {
 	if b.probe == j {
 		b.probe = nil
 	}
 }
 
-// failed takes in that a call failed which is not the probe and started at started. It reports whether that opened it.
-// jitter is from 0 to 1.
+// failed counts a failed call that is not the probe, and reports whether that opened the breaker. jitter is from
+// 0 to 1.
 func (b *breaker) failed(o BreakerPolicy, started, now bucket.Micros, jitter float64) (opened bool) {
 	if !b.closed() || o.Failures == 0 || started < b.turned {
 		return false
@@ -79,27 +82,27 @@ func (b *breaker) failed(o BreakerPolicy, started, now bucket.Micros, jitter flo
 	return true
 }
 
-// worked takes in that a call was answered which is not the probe and started at started.
+// worked resets the count of failures after an answered call that is not the probe.
 func (b *breaker) worked(started bucket.Micros) {
 	if b.closed() && started >= b.turned {
 		b.failures = 0
 	}
 }
 
-// open opens the breaker, or opens it again: its probe failed. jitter is from 0 to 1.
+// open opens the breaker, or opens it again after a failed probe. jitter is from 0 to 1.
 func (b *breaker) open(o BreakerPolicy, now bucket.Micros, jitter float64) {
 	b.opened = min(b.opened+1, 60)
 	b.until, b.turned, b.failures = now.Add(max(openFor(o, b.opened, jitter), time.Microsecond)), now, 0
 }
 
-// openFor is how long it stays open the n-th time in a row: between three quarters and the whole of a time that
-// doubles, so that replicas do not probe together.
+// openFor returns how long the breaker stays open the n-th time in a row. It draws between three quarters and
+// the whole of a time that doubles, so that replicas do not probe together.
 func openFor(o BreakerPolicy, n int, jitter float64) time.Duration {
 	d := math.Min(float64(o.Min)*math.Pow(2, float64(n-1)), float64(o.Max))
 	return time.Duration(d - d/4*jitter)
 }
 
-// close closes it: the probe was answered.
+// close closes the breaker after an answered probe.
 func (b *breaker) close(now bucket.Micros) { *b = breaker{turned: now} }
 
 // BreakerPolicy says when the calls of an api stop because they keep failing.

@@ -1,13 +1,13 @@
 package schedule
 
-// Cancelled is what became of the wish to cancel a job: a closed set.
+// Cancelled is the result of a request to cancel a job: a closed set.
 type Cancelled string
 
-// What can become of it.
+// The results.
 const (
 	CancelTaken   Cancelled = "cancelled" // the job becomes a letter
 	CancelCalling Cancelled = "calling"   // its call runs, or its outcome is being stored: too late
-	CancelReading Cancelled = "reading"   // its queue is being read after a start or a takeover: try again
+	CancelReading Cancelled = "reading"   // the owner still reads its queue after a start or a takeover: try again
 	CancelGone    Cancelled = "gone"      // there is no such job, or it has ended
 )
 
@@ -36,7 +36,8 @@ func (s *Schedule) Cancel(key string, seq uint64) (*Job, Cancelled) {
 	return j, CancelTaken
 }
 
-// TakeOut takes a waiting job out of its queue, which its caller ends. It returns nil where the job does not wait, or has left the waiting ones.
+// TakeOut takes a waiting job out of its queue; the caller ends it. It returns nil if the job is not there, or
+// does not wait any more.
 func (s *Schedule) TakeOut(q *KeyQueue, seq uint64) *Job {
 	if q.Job(seq) != nil || !q.has(seq) {
 		return nil
@@ -46,7 +47,7 @@ func (s *Schedule) TakeOut(q *KeyQueue, seq uint64) *Job {
 	return j
 }
 
-// cancelDue ends what is cancelled and neither being made ready nor being asked for.
+// cancelDue ends the cancelled jobs that are neither being made ready nor asking for a slot.
 func (s *Schedule) cancelDue(q *KeyQueue, fx *Effects) {
 	if q.cancels == 0 {
 		return

@@ -4,12 +4,14 @@ import (
 	"weir/bucket"
 )
 
-// maxLapsing bounds the jobs that end at once because their deadlines passed while they waited: each is loaded for its letter.
+// maxLapsing bounds the jobs that end at once because their deadlines passed while they waited. The dispatcher
+// loads each for its letter.
 const maxLapsing = 64
 
-// lapse ends those of a queue's next jobs whose deadlines have passed: what rests, what is ready and has no slot, and the
-// waiting jobs from the first on, up to one that has time left. It takes no slot, no intent and no probe. It returns when
-// the next deadline passes: a queue that is paused, held or waits for a far limit is looked at then, and at no other time.
+// lapse ends those of a queue's next jobs whose deadlines have passed: jobs that rest, jobs that are ready
+// without a slot, and the waiting jobs from the first on, up to one that has time left. It takes no slot, no
+// intent and no probe. It returns when the next deadline passes: the schedule looks at a queue that is paused,
+// held or waits for a far limit then, and at no other time.
 func (s *Schedule) lapse(q *KeyQueue, now bucket.Micros, fx *Effects) (next bucket.Micros) {
 	next = Never
 	for _, j := range q.Jobs {
@@ -42,13 +44,14 @@ func (s *Schedule) lapse(q *KeyQueue, now bucket.Micros, fx *Effects) (next buck
 	return next
 }
 
-// lapses are the jobs that end because their deadlines have passed, and the queues that have more of them than may end at once.
+// lapses counts the jobs that are ending because their deadlines have passed, and lists the queues with more of
+// them than may end at once.
 type lapses struct {
 	ending  int
 	waiting []*KeyQueue
 }
 
-// may reports whether one more job may end now; else its queue is looked at again when another has.
+// may reports whether one more job may end now. If not, the queue is looked at again when another job has ended.
 func (l *lapses) may(q *KeyQueue) bool {
 	if l.ending < maxLapsing {
 		return true
@@ -60,10 +63,10 @@ func (l *lapses) may(q *KeyQueue) bool {
 	return false
 }
 
-// goOn reports whether a queue whose jobs were too many to end at once may go on.
+// goOn reports whether a queue with too many jobs to end at once may go on.
 func (l *lapses) goOn() bool { return len(l.waiting) > 0 && l.ending < maxLapsing }
 
-// next takes the queue that has waited for it longest. There must be one.
+// next takes the queue that has waited longest for this. There must be one.
 func (l *lapses) next() *KeyQueue {
 	q := l.waiting[0]
 	l.waiting[0] = nil

@@ -4,8 +4,9 @@ import (
 	"weir/bucket"
 )
 
-// onDenial takes in that a call was denied. The first that is opens the breaker, and so does each probe, for longer. The calls that
-// were under way meanwhile are put back like it. A call by former terms says nothing of the present ones.
+// onDenial takes in a denied call. The first denial opens the breaker, and each denied probe opens it again, for
+// longer. Other calls that ran meanwhile go back to rest in the same way. A call made under a former policy says
+// nothing about the present one.
 func (s *Schedule) onDenial(j *Job, e CallEnd, f *Feedback) {
 	retry, b, probe := &j.Policy.Retry, &s.breaker, s.breaker.probe == j
 	s.breaker.letGo(j)
@@ -24,15 +25,15 @@ func (s *Schedule) onDenial(j *Job, e CallEnd, f *Feedback) {
 	}
 	f.NotBefore = max(e.Now, b.until)
 	if n := j.denials - patientDenials; n > 0 {
-		// Other jobs are to be the next probes: it may be the job after all.
+		// Other jobs must be the next probes: the fault may be this job's after all.
 		f.NotBefore = max(f.NotBefore.Add(probeTurn), e.Now.Add(Backoff(retry.Min, retry.Max, n, e.Jitter)))
 	} else if b.closed() {
-		f.NotBefore = e.Now.Add(Backoff(retry.Min, retry.Max, j.denials, e.Jitter)) // its denial is older than what closed the breaker
+		f.NotBefore = e.Now.Add(Backoff(retry.Min, retry.Max, j.denials, e.Jitter)) // it began before the breaker closed
 	}
 }
 
-// patientDenials is how often a job is denied and keeps its place before the others. A job that alone is denied would otherwise
-// keep its api from being called for ever.
+// patientDenials is how many denials a job may get and keep its place before the others. Without this bound a
+// job that alone is denied would keep its api from being called for ever.
 const patientDenials = 2
 
 // deny opens the breaker, or opens it again, because the api denies weir.
@@ -46,14 +47,14 @@ func (b *breaker) deny(retry *Retry, e CallEnd) {
 	b.why = e.Detail + "; " + e.Mend
 }
 
-// denialPace is how long an api is held that denies weir: as long as a job waits that failed.
+// denialPace makes an api that denies weir hold as long as a failed job waits.
 func denialPace(retry *Retry) BreakerPolicy {
 	return BreakerPolicy{Failures: 1, Min: retry.Min, Max: retry.Max}
 }
 
-// DenyAgain takes up what a mark says that was stored before a restart, or by the owner before: the api denied weir, and was not to be
-// called before until. It is tried with one call, also when that is past. What was stored before this process has found out for itself
-// is old news.
+// DenyAgain restores a denial from a mark that this process before a restart, or the owner before it, stored:
+// the api denied weir and must not be called before until. One call tries the api then, even if until is past. A
+// mark that is older than what this process has found out itself is ignored.
 func (s *Schedule) DenyAgain(until, stored bucket.Micros, why string) {
 	b := &s.breaker
 	if stored < max(b.turned, s.welcome) || b.denied && b.until >= until {
@@ -62,8 +63,8 @@ func (s *Schedule) DenyAgain(until, stored bucket.Micros, why string) {
 	*b = breaker{probe: b.probe, opened: max(b.opened, 1), until: max(until, 1), turned: stored, why: why, denied: true}
 }
 
-// EndDenial lets an api that denies weir be tried at once, because it is configured anew, its secrets are read anew, or an operator
-// says so: a mended token need not wait. It is tried with one call all the same.
+// EndDenial lets an api that denies weir be tried at once, because its configuration or its secrets were read
+// anew or an operator asked for it: a mended token need not wait. It is still tried with one call first.
 func (s *Schedule) EndDenial(now bucket.Micros) {
 	if s.breaker.denied {
 		s.TryNow(now)

@@ -1,20 +1,23 @@
 // Package schedule decides which call of an api may start when.
 //
-// A Schedule is a plain value. Time comes into it as now, and what is to be done comes out of Step as Effects: make these jobs ready,
-// ask for these slots, start these calls. Whoever owns it locks it, carries the effects out, and tells it what came of them. It knows
-// nothing of NATS, HTTP or the ledger, and it waits for nothing. The tests run it through thousands of seeds of virtual time on real
-// stores of slots (simulation_test.go), with crashes, outages, changes of rules and clocks that drift.
+// A Schedule is a plain value. Time comes into it as now. What must be done comes out of Step as Effects: make
+// these jobs ready, ask for these slots, start these calls. The dispatcher owns the Schedule: it locks it,
+// carries out the effects and reports their results. The Schedule knows nothing of NATS, HTTP or the ledger, and
+// it never blocks. The tests run it through thousands of seeds of virtual time on real stores of slots
+// (simulation_test.go), with crashes, outages, changes of rules and clocks that drift.
 //
 // # What it holds
 //
-// A KeyQueue is one key's unfinished jobs; a key without jobs has none. Most of them are only a sequence that waits, and some a sequence
-// and the time before which it is not to be called (notbefore.go). A Job is one that is
-// near its call, or past one. There is one timer structure over all queues and no timer per key: an idle key costs nothing, and the work
-// for a call is O(log keys). A Policy is what the schedule goes by, and replaced as a whole. A Partition is what it must know of one
-// tenure of a partition. A View tells of a schedule at a moment: when a job should be called, what a key waits for, what it gets in the
-// long run. It changes nothing. A Holdup is what kept a job for longest, told when it is called or ends uncalled.
+// A KeyQueue holds one key's unfinished jobs; a key without jobs has no queue. The queue keeps most jobs only as
+// a sequence that waits. For some it also keeps the time before which the job must not be called (notbefore.go).
+// A Job is one that is near its call, or past it. There is one timer structure over all queues and no timer per
+// key: an idle key costs nothing, and the work for a call is O(log keys). A Policy holds the configured rules;
+// it is replaced as a whole. A Partition holds what the schedule must know of one tenure of a partition. A View
+// reports on a schedule at a moment and changes nothing: when a job should be called, what a key waits for, what
+// it gets in the long run. A Holdup is what kept a job waiting longest; it is reported when the job is called or
+// ends uncalled.
 //
-// The way of a job through it:
+// The path of a job:
 //
 //	waits ──▶ staging ──▶ ready ──▶ asking ──▶ granted ──▶ calling ──▶ settling ──▶ gone
 //	            ▲                                                         │
@@ -22,37 +25,47 @@
 //
 // # What always holds
 //
-//	S1  a job starts only from a grant, not before the grant's time and at most GrantTTL after it
-//	S2  jobs of a queue are granted in the order in which they came, or were due where they were not to be called before, retries excepted
-//	S3  asking, granted and calling jobs of a queue are together at most its in_flight
-//	S4  every queue with something to do is timed, or in turn, or waits for an answer that will touch it
+//	S1  A job starts only from a grant, not before the grant's time and at most GrantTTL after it.
+//	S2  A queue's jobs are granted in the order in which they came. A delayed job is ordered by its due time.
+//	    Retries may be overtaken.
+//	S3  A queue has at most in_flight jobs that are asking, granted or calling.
+//	S4  Every queue with something to do has a timer, or is in turn, or waits for an answer that will touch it.
 //
-// A slot that was missed is given back, or lost to everybody: it is never used late. Under a shared limit tenants take turns, and so do
-// the queues of one, a call a turn (fairqueue.go); so they do for room to be made ready in (the round robin). A store that is elsewhere is
-// asked for more calls a turn while no shared limit has refused anything for a second, as many as a round trip takes for all that ask.
+// A missed slot is given back, or lost for every key: it is never used late. Under a shared limit tenants take
+// turns, one call each, and so do the queues of one tenant (fairqueue.go). They take turns for staging room in
+// the same way (roundRobin). If the store is on another machine and no shared limit has refused anything for a
+// second, a turn asks for more than one call. All queues that ask then share as many calls as a round trip
+// takes.
 //
 // # What is made ready
 //
-// A job that is ready has its message in memory and its intent stored. A crash makes it unknown, although the api never saw it. So a job is
-// made ready only when its call can start soon: shortly before its key's next slot, and within LongWait under a shared limit (narrow.go).
-// What a rate granted and refused, and its pace, say how many calls it lets start within LongWait. Of a limit of calls in flight the calls
-// that run say it, of a quota or budget the units that are left. No more jobs are made ready, and one always may be. A limit of which
-// nothing is known yet, or that other processes use too, may let none start: then no more jobs are made ready than were granted in the last
-// LongWait, and one more. That number doubles while each of them is granted, in the time that it takes to make one ready. Queues wait for a shared limit in two lines, both of which are fair queues over the same turns. In the one wait queues that
-// have a ready job, and ask when the limit is to be asked again. In the other wait queues that have none; they make one ready in
-// turn, so much before that time as it takes, and so the intent costs no slot. What is ready behind a call of its own key that takes longer
-// than LongWait is let go of.
+// A ready job has its message in memory and its intent stored. A crash then makes the job unknown, although the
+// api never saw it. So a job is made ready only when its call can start soon: shortly before its key's next
+// slot, and within LongWait under a shared limit (narrow.go).
+//
+// How many calls a limit lets start within LongWait follows from its kind. For a rate, it follows from what the
+// rate granted and refused, and from its pace. For a limit of calls in flight, it follows from the calls that
+// run. For a quota or budget, it follows from the units left. No more jobs than that are made ready, but one job
+// always may be. For a limit whose state is not known yet, or that other processes use too, the count may be
+// zero. So there the schedule makes ready at most one job more than were granted in the last LongWait. While
+// each of these is granted, that number doubles in the time that it takes to make one ready.
+//
+// Queues wait for a shared limit in two lines, both fair queues over the same turns. The first line holds queues
+// with a ready job; they ask when the limit may be asked again. The second holds queues without one. They make
+// one ready in turn, ahead of that time by as long as that takes, so the intent costs no slot. The schedule
+// withdraws a job that is ready behind a call of its own key that takes longer than LongWait.
 //
 // # What slows it
 //
-// OnCallEnd takes in what the end of a call says of those to come. Pushback and headers hold a key or the api, a hold ends in a slow start
-// (governor.go, pacing.go), failures in a row open the api's breaker (breaker.go), and so does an answer that speaks of weir and not of
-// the job (denial.go). All of these only keep calls from being asked for; none of them grants one, except that a probe's answer closes
-// the breaker.
+// OnCallEnd learns from the end of a call about the calls to come. Pushback and headers hold a key or the api. A
+// hold ends in a slow start (governor.go, pacing.go). Failures in a row open the api's breaker (breaker.go), and
+// so does an answer about weir's own access rather than about the job (denial.go). All of these only keep calls
+// from being asked for. None of them grants a call, except that a probe's answer closes the breaker.
 //
 // # A store on another machine
 //
-// Its times are of its clock: storelink.go says how they become ours, and why taking each answer for itself would let calls come too close
-// (it breaks a limit in one of three seeds of the simulation). Slots are asked for two round trips ahead, one round at a time. When it
-// does not answer calls hold, what was made ready is taken back, and one queue at a time asks again.
+// Such a store counts by its own clock. storelink.go converts its times to ours, and explains why converting
+// each answer by itself would let calls come too close (it breaks a limit in one of three seeds of the
+// simulation). Slots are asked for two round trips ahead, one round at a time. While the store does not answer,
+// calls hold, ready jobs are withdrawn, and one queue at a time asks again.
 package schedule
