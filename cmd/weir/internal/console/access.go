@@ -13,20 +13,20 @@ import (
 	"weir/cmd/weir/internal/config"
 )
 
-// Role is what a request must be allowed to do.
+// Role is the right that a request needs or has.
 type Role string
 
-// The roles. Whoever is an operator may do everything.
+// The roles. An operator may do everything.
 const (
-	Anybody  Role = "anybody" // also who shows nothing
-	Known    Role = "known"   // whoever has any of the roles that follow
+	Anybody  Role = "anybody" // any request, also one without a token
+	Known    Role = "known"   // any request with one of the roles below
 	Producer      = Role(config.RoleProducer)
 	Viewer        = Role(config.RoleViewer)
 	Operator      = Role(config.RoleOperator)
-	Local    Role = "local" // another user of this machine, who bears no token: a producer and a viewer
+	Local    Role = "local" // another user of this machine without a token: a producer and a viewer
 )
 
-// covers reports whether who has the role r may do what needs another.
+// covers reports whether a request with the role r may do what requires the role needed.
 func (r Role) covers(needed Role) bool {
 	switch needed {
 	case Anybody:
@@ -42,13 +42,13 @@ func (r Role) covers(needed Role) bool {
 	return r == needed || r == Operator
 }
 
-// Actor is who makes a request.
+// Actor is the user or program that makes a request.
 type Actor struct {
-	Name string // of the token; "" where nobody is asked who he is
-	Role Role   // Anybody: nobody knows him
+	Name string // of the token; "" if no token is required
+	Role Role   // Anybody: the request showed no valid token
 }
 
-// String names an actor in events and in what operators are told.
+// String names the actor in events and in messages to operators.
 func (a Actor) String() string {
 	if a.Name == "" {
 		return "somebody on this machine, over HTTP"
@@ -56,30 +56,31 @@ func (a Actor) String() string {
 	return a.Name + ", over HTTP"
 }
 
-// digest is what tokens and sessions are known by: comparing digests tells neither a secret nor its length.
+// digest identifies tokens and sessions: comparing digests reveals neither a secret nor its length.
 type digest [sha256.Size]byte
 
 func digestOf(text string) digest { return sha256.Sum256([]byte(text)) }
 
 func (d digest) is(other digest) bool { return subtle.ConstantTimeCompare(d[:], other[:]) == 1 }
 
-// EnvironmentToken is what the bearer of WEIR_HTTP_TOKEN is called.
+// EnvironmentToken names the bearer of WEIR_HTTP_TOKEN.
 const EnvironmentToken = "WEIR_HTTP_TOKEN"
 
-// rereadTokens is how long the tokens of the configuration are taken for what they were: a rotated secret holds from then on.
+// rereadTokens is how long tokens read from the configuration stay cached. A rotated secret takes effect after it.
 const rereadTokens = time.Second
 
-// Access says who makes a request and what he may do. It is safe for concurrent use.
+// Access identifies the actor of a request and decides what the actor may do. It is safe for concurrent use.
 //
-// The tokens are that of the environment and those of the configuration in force. Where there is none of either, and only this machine
-// can connect, whom weir runs as and root are operators, and its other users are what they are on the server inside. A token is shown with
-// each request (Authorization: Bearer …), or once to begin a session, whose cookie browsers send.
+// The tokens are the environment's and those of the configuration in force. If there are none and only this machine can
+// connect, weir's own user and root are operators, and other users of the machine have the rights that they have on the
+// embedded server. A client shows a token with each request (Authorization: Bearer …), or once to begin a session,
+// whose cookie its browser sends.
 type Access struct {
 	own      digest // of the environment's token
 	hasOwn   bool
 	loopback bool                // only this machine can connect
-	auth     config.NATSAuth     // whom a loopback address lets in that bears no token
-	self     int                 // whom weir runs as
+	auth     config.NATSAuth     // which users a loopback address admits without a token
+	self     int                 // the user id that weir runs as
 	named    func() *config.HTTP // in force; its answer may be nil
 	sessions sessions
 	failures failures
@@ -90,7 +91,7 @@ type Access struct {
 	known []knownToken
 }
 
-// knownToken is a token as it was read last.
+// knownToken is a token as it was last read.
 type knownToken struct {
 	Actor
 
@@ -101,7 +102,7 @@ func newAccess(token string, loopback bool, auth config.NATSAuth, named func() *
 	return &Access{own: digestOf(token), hasOwn: token != "", loopback: loopback, auth: auth, self: os.Geteuid(), named: named}
 }
 
-// Who is who makes a request.
+// Who returns the actor of a request.
 func (a *Access) Who(r *http.Request) Actor { return a.who(r, time.Now()) }
 
 func (a *Access) who(r *http.Request, now time.Time) Actor {
@@ -116,20 +117,20 @@ func (a *Access) who(r *http.Request, now time.Time) Actor {
 	}
 	if cookie, err := r.Cookie(sessionCookie); err == nil {
 		if of, ok := a.sessions.find(digestOf(cookie.Value), now); ok {
-			return a.bearer(of, now) // the token may have been changed since, or taken away
+			return a.bearer(of, now) // the token may have been changed or removed since
 		}
 	}
 	return Actor{Role: Anybody}
 }
 
-// open reports whether nobody is asked for a token.
+// open reports whether no token is required.
 func (a *Access) open() bool {
 	h := a.configured()
 	return a.loopback && a.auth != config.AuthRequired && !a.hasOwn && (h == nil || len(h.Tokens) == 0)
 }
 
-// byUser is what a request may do that comes from this machine and need not bear a token. Where nothing tells which user it comes from, as
-// by way of a proxy in another container, it is not weir's own.
+// byUser returns the role of a request that comes from this machine and bears no token. If the user of the request is
+// unknown, as with a proxy in another container, the request does not count as weir's own user.
 func (a *Access) byUser(r *http.Request) Role {
 	if a.auth == config.AuthOpen || !tellsUsers {
 		return Operator
@@ -141,7 +142,7 @@ func (a *Access) byUser(r *http.Request) Role {
 	return Local
 }
 
-// notOperator says to another user of this machine why he may not do something, and how he may.
+// notOperator tells another user of this machine why the request is refused, and how to be allowed.
 func notOperator(r *http.Request) *Problem {
 	who := "weir cannot tell which user of this machine asks, who"
 	if uid, known := callerOf(r.Context()).user(); known {
@@ -158,7 +159,8 @@ func (a *Access) configured() *config.HTTP {
 	return a.named()
 }
 
-// bearer is whose token it is. All are compared, so that the time it takes does not tell which came near.
+// bearer returns the actor with this token. It compares all tokens, so that the time it takes does not reveal a near
+// match.
 func (a *Access) bearer(d digest, now time.Time) Actor {
 	found := Actor{Role: Anybody}
 	if a.hasOwn && d.is(a.own) {
@@ -172,7 +174,7 @@ func (a *Access) bearer(d digest, now time.Time) Actor {
 	return found
 }
 
-// tokens are those of the configuration, read anew once a second. One that cannot be read lets nobody in.
+// tokens returns the configuration's tokens, read anew once a second. A token that cannot be read admits no request.
 func (a *Access) tokens(now time.Time) []knownToken {
 	h := a.configured()
 	a.mu.Lock()
@@ -192,7 +194,7 @@ func (a *Access) tokens(now time.Time) []knownToken {
 	return a.known
 }
 
-// May reports whether a request may do what needs a role, and who makes it; else what it is to be answered.
+// May returns the actor of a request if the request has the role needed, and otherwise the problem to answer with.
 func (a *Access) May(r *http.Request, needed Role) (Actor, *Problem) {
 	who := a.Who(r)
 	switch {
@@ -208,8 +210,9 @@ func (a *Access) May(r *http.Request, needed Role) (Actor, *Problem) {
 	return who, NewProblem(http.StatusUnauthorized, "this needs a token with the role %s: WEIR_HTTP_TOKEN, or one under http.tokens in the configuration (Authorization: Bearer <token>)", needed)
 }
 
-// failed notes a wrong token, and reports whether there were too many of them. A right one is never refused for that: somebody else's
-// wrong ones, behind the same proxy, must not keep a producer's jobs out. What is refused is to be told which were wrong.
+// failed counts a wrong token and reports whether its address has shown too many. A right token is never refused for
+// that: wrong tokens of other clients behind the same proxy must not keep a producer's jobs out. Beyond the bound, weir
+// only stops saying that a token was wrong.
 func (a *Access) failed(r *http.Request) bool {
 	return r.Header.Get("Authorization") != "" && !a.failures.take(remote(r), time.Now())
 }

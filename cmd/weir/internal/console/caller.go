@@ -7,22 +7,22 @@ import (
 	"sync"
 )
 
-// overflowUID is whom Linux shows in the place of users that a user namespace does not know. Whoever has it may be anybody.
+// overflowUID is the user id that Linux reports for users unknown in a user namespace. It may stand for any user.
 const overflowUID = 65534
 
-// caller is whose process made a connection. It is safe for concurrent use.
+// caller identifies the process that made a connection. It is safe for concurrent use.
 type caller struct {
-	client, server netip.AddrPort // the zero value where they are no TCP addresses
+	client, server netip.AddrPort // zero if they are no TCP addresses
 
-	once  sync.Once // the kernel is asked once for each connection, when first somebody wants to know
+	once  sync.Once // the kernel is asked once a connection, when user is first called
 	uid   int
 	known bool
 }
 
-// callerKey has a connection's caller in the contexts of its requests.
+// callerKey is the key of a connection's caller in the contexts of its requests.
 type callerKey struct{}
 
-// withCaller is an http.Server's ConnContext.
+// withCaller implements http.Server's ConnContext.
 func withCaller(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, callerKey{}, &caller{client: addrPort(conn.RemoteAddr()), server: addrPort(conn.LocalAddr())})
 }
@@ -36,7 +36,7 @@ func addrPort(a net.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port())
 }
 
-// callerOf is who made the connection of a request; one of whom nothing is known where there is none.
+// callerOf returns the caller of a request's connection, or a caller of which nothing is known.
 func callerOf(ctx context.Context) *caller {
 	if c, ok := ctx.Value(callerKey{}).(*caller); ok {
 		return c
@@ -44,8 +44,8 @@ func callerOf(ctx context.Context) *caller {
 	return &caller{}
 }
 
-// user is the user's id, for as long as the connection is open; known is false where the kernel does not tell. The first one asks, which
-// takes some microseconds, or milliseconds where the kernel's table must be read.
+// user returns the user's id as long as the connection is open; known is false if the kernel does not tell. The first
+// call asks the kernel, which takes some microseconds, or milliseconds if the kernel's table must be read.
 func (c *caller) user() (uid int, known bool) {
 	c.once.Do(func() {
 		if c.client.IsValid() && c.server.IsValid() {

@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tellsUsers is whether the kernel says which user made a connection.
+// tellsUsers reports whether the kernel says which user made a connection.
 const tellsUsers = true
 
-// sight is what is seen of a socket.
+// sight is what one look at a socket shows.
 type sight struct {
 	uid, inode uint64
 }
@@ -28,10 +28,11 @@ var (
 	errStrange  = errors.New("the kernel's answer is not understood")
 )
 
-// userOf is the user whose process has the client's end of a connection on this machine.
+// userOf returns the user whose process has the client's end of a connection on this machine.
 //
-// A socket that its process has closed belongs to nobody, and kernels tell it as one of user 0 and of inode 0; the two are not read at one
-// moment. So the socket is looked at twice. What has an inode the second time had an owner the first.
+// A socket that its process has closed belongs to no user, and kernels report it with user 0 and inode 0. The kernel
+// does not read the two at the same moment, so userOf looks twice: a socket that has an inode at the second look had an
+// owner at the first.
 func userOf(client, server netip.AddrPort) (uid int, known bool) {
 	first, err := look(client, server)
 	if err != nil {
@@ -44,7 +45,8 @@ func userOf(client, server netip.AddrPort) (uid int, known bool) {
 	return int(first.uid), true
 }
 
-// look asks the kernel for one socket. Where it may not be asked, as in a sandbox, or does not know how to answer, its table is read.
+// look asks the kernel for one socket. If the kernel may not be asked (a sandbox) or does not support the question,
+// look reads its table.
 func look(client, server netip.AddrPort) (sight, error) {
 	seen, err := askKernel(client, server)
 	if err != nil {
@@ -53,7 +55,8 @@ func look(client, server netip.AddrPort) (sight, error) {
 	return seen, err
 }
 
-// Of sock_diag(7): what is sent is a netlink header and an inet_diag_req_v2, what comes a header and an inet_diag_msg.
+// Sizes and numbers of sock_diag(7). A question is a netlink header and an inet_diag_req_v2; an answer is a header and
+// an inet_diag_msg.
 const (
 	sockDiagByFamily = 20
 	headerBytes      = unix.SizeofNlMsghdr
@@ -62,7 +65,7 @@ const (
 	stateListen      = 10
 )
 
-// askKernel asks by netlink, which looks one socket up and takes some microseconds. It does not block.
+// askKernel asks by netlink. The kernel looks up one socket, which takes some microseconds. It does not block.
 func askKernel(client, server netip.AddrPort) (sight, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.NETLINK_INET_DIAG)
 	if err != nil {
@@ -73,7 +76,7 @@ func askKernel(client, server netip.AddrPort) (sight, error) {
 		return sight{}, fmt.Errorf("netlink: %w", err)
 	}
 	answer := make([]byte, 4<<10)
-	n, from, err := unix.Recvfrom(fd, answer, unix.MSG_DONTWAIT) // it was answered while it was sent
+	n, from, err := unix.Recvfrom(fd, answer, unix.MSG_DONTWAIT) // the kernel answers while the question is sent
 	if err != nil {
 		return sight{}, fmt.Errorf("netlink: %w", err)
 	}
@@ -89,7 +92,7 @@ func socketRequest(client, server netip.AddrPort) []byte {
 	b = native.AppendUint32(b, requestBytes)
 	b = native.AppendUint16(b, sockDiagByFamily)
 	b = native.AppendUint16(b, unix.NLM_F_REQUEST)
-	b = append(b, make([]byte, 8)...) // sequence and port, for nobody else's answers come here
+	b = append(b, make([]byte, 8)...) // sequence and port: this socket receives only its own answers
 	family := byte(unix.AF_INET)
 	if client.Addr().Is6() {
 		family = unix.AF_INET6
@@ -107,7 +110,7 @@ func socketRequest(client, server netip.AddrPort) []byte {
 	return native.AppendUint64(b, ^uint64(0)) // with any cookie
 }
 
-// readSocket reads the answer. The kernel also answers with what listens at the client's address.
+// readSocket reads the answer. The kernel also answers with the socket that listens at the client's address.
 func readSocket(b []byte, client, server netip.AddrPort) (sight, error) {
 	native := binary.NativeEndian
 	switch {
@@ -134,10 +137,11 @@ func readSocket(b []byte, client, server netip.AddrPort) (sight, error) {
 	return sight{uid: uint64(native.Uint32(b[64:])), inode: uint64(native.Uint32(b[68:]))}, nil
 }
 
-// reading is held while the table is read: it has a line for every connection of the machine, some megabytes of them.
+// reading allows one read of the table at a time: the table has a line for every connection of the machine, some
+// megabytes in all.
 var reading sync.Mutex
 
-// readTable looks for a socket in /proc/net/tcp, and among those that speak IPv6 as well, to which IPv4 is a part of it.
+// readTable looks for a socket in /proc/net/tcp, and then in the table of IPv6 sockets, which also carry IPv4.
 func readTable(client, server netip.AddrPort) (sight, error) {
 	reading.Lock()
 	defer reading.Unlock()
@@ -151,7 +155,7 @@ func readTable(client, server netip.AddrPort) (sight, error) {
 	return scanTable("/proc/self/net/tcp6", tableEnd(client)+" "+tableEnd(server))
 }
 
-// tableEnd is how the table writes one end of a connection: the address in words of 32 bits, which are the machine's.
+// tableEnd formats one end of a connection as the table does: the address in 32-bit words of the machine's byte order.
 func tableEnd(at netip.AddrPort) string {
 	var text strings.Builder
 	for word := range slices.Chunk(at.Addr().AsSlice(), 4) {
@@ -160,7 +164,7 @@ func tableEnd(at netip.AddrPort) string {
 	return fmt.Sprintf("%s:%04X", text.String(), at.Port())
 }
 
-// scanTable reads a table up to the line of a socket, whose both ends come behind its number.
+// scanTable reads a table up to the line of a socket. Both ends follow the number of the line.
 func scanTable(path, ends string) (sight, error) {
 	file, err := os.Open(path) // #nosec G304 -- the kernel's own
 	if err != nil {

@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// worthwhile is how many bytes an answer must exceed to be compressed.
+// worthwhile is the number of bytes above which an answer is compressed.
 const worthwhile = 1 << 10
 
-// gzipAccepted is a writer to a client that takes gzip. It writes as the one in it: only answers that are whole are compressed, by
-// writeBody, and no streams.
+// gzipAccepted is a writer to a client that accepts gzip. It does not compress by itself: writeBody compresses complete
+// answers, and streams stay as they are.
 type gzipAccepted struct{ http.ResponseWriter }
 
-// Unwrap is for http.ResponseController.
+// Unwrap serves http.ResponseController.
 func (g gzipAccepted) Unwrap() http.ResponseWriter { return g.ResponseWriter }
 
-// accepting is w, or a gzipAccepted where the client takes gzip.
+// accepting returns w, wrapped in a gzipAccepted if the client accepts gzip.
 func accepting(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
 	for coding := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
 		name, weight, _ := strings.Cut(strings.TrimSpace(coding), ";")
@@ -27,7 +27,7 @@ func accepting(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
 	return w
 }
 
-// writeBody writes an answer that is whole, compressed where that is worth it and the client takes it.
+// writeBody writes a complete answer, compressed if that is worthwhile and the client accepts it.
 func writeBody(w http.ResponseWriter, status int, data []byte) {
 	if len(data) <= worthwhile {
 		w.WriteHeader(status)

@@ -8,33 +8,34 @@ import (
 	"sync"
 )
 
-// connections bounds what clients hold without being served: open connections, and the headers of requests. Where there is one too many,
-// the one goes that has waited longest: whoever sends a request at once is answered, however many others only hold connections. A client
-// that keeps a connection for its next request has to open another one then. It is safe for concurrent use.
+// connections bounds what clients hold without being served: open connections, and the headers of requests. Beyond the
+// bound, the connection closes that has waited longest. A client that sends its request at once is thus answered,
+// however many clients only hold connections. A client that keeps a connection for its next request may have to open
+// another one. It is safe for concurrent use.
 type connections struct {
 	net.Listener
 	most    int   // connections
 	headers int64 // bytes of headers beyond usualHeaders, over all connections
 
-	mu      sync.Mutex // of all below, and of the connections' fields
+	mu      sync.Mutex // guards all below, and the connections' fields
 	open    int
-	waiting list.List // of *connection, by when they began to wait
+	waiting list.List // of *connection, in the order in which they began to wait
 	held    int64     // bytes of headers beyond usualHeaders
 }
 
-// usualHeaders are what a request's headers may have that nothing is counted for, in bytes.
+// usualHeaders is how many bytes of headers a request may have before they are counted.
 const usualHeaders = 4 << 10
 
-// errHeaders ends a connection.
+// errHeaders ends a connection when the headers of all requests exceed their bound.
 var errHeaders = errors.New("the headers of all requests are larger than may be held")
 
-// connection is one client's.
+// connection is one client's connection.
 type connection struct {
 	net.Conn
 	of     *connections
-	place  *list.Element // in waiting; nil: a request is being answered, or it has ended
+	place  *list.Element // in waiting; nil while a request is being answered, and after the end
 	read   int64         // bytes since it began to wait
-	counts bool          // what is read belongs to headers
+	counts bool          // whether what is read belongs to headers
 	ended  bool
 }
 
@@ -48,11 +49,11 @@ func (c *connections) Accept() (net.Conn, error) {
 		if one := c.admit(conn); one != nil {
 			return one, nil
 		}
-		_ = conn.Close() // requests are being answered on all others
+		_ = conn.Close() // all other connections have a request being answered
 	}
 }
 
-// admit counts a connection, in the place of one that waits where there is none left; nil: there is none.
+// admit counts a connection. If none is left, the new one replaces a waiting one; nil if none waits.
 func (c *connections) admit(conn net.Conn) *connection {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,7 +72,7 @@ func (c *connections) admit(conn net.Conn) *connection {
 	return one
 }
 
-// state follows what net/http does with a connection.
+// state tracks the state that net/http reports for a connection.
 func (c *connections) state(conn net.Conn, state http.ConnState) {
 	one, ok := conn.(*connection)
 	if !ok {
@@ -81,7 +82,7 @@ func (c *connections) state(conn net.Conn, state http.ConnState) {
 	defer c.mu.Unlock()
 	switch {
 	case one.ended:
-	case state == http.StateActive: // its headers have been read, and are held until it is answered
+	case state == http.StateActive: // its headers have been read and stay in memory until the answer
 		c.leave(one)
 		one.counts = false
 	case state == http.StateIdle:
@@ -90,7 +91,7 @@ func (c *connections) state(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// wait and what follows are under mu.
+// wait and the methods below require mu.
 func (c *connections) wait(one *connection) {
 	c.leave(one)
 	one.counts, one.place = true, c.waiting.PushBack(one)
@@ -142,7 +143,7 @@ func (o *connection) Close() error {
 	return o.Conn.Close()
 }
 
-// CloseWrite lets net/http end an answer before all of the request has come, without a reset that could overtake it.
+// CloseWrite lets net/http end an answer before the whole request has arrived. A reset could overtake the answer.
 func (o *connection) CloseWrite() error {
 	half, ok := o.Conn.(interface{ CloseWrite() error })
 	if !ok {

@@ -10,21 +10,21 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Wrong tokens that one address may show: ten at once, and one each six seconds. The addresses of so many are remembered; when there
-// are more, all are forgotten but the last.
+// Bounds of wrong tokens from one address: failuresAtOnce at once, then one per failureEvery. At most mostAddresses
+// addresses are remembered; beyond that, all are forgotten but the newest.
 const (
 	failuresAtOnce = 10
 	failureEvery   = 6 * time.Second
 	mostAddresses  = 4096
 )
 
-// failures bounds how often tokens may be tried. It is safe for concurrent use; the zero value is ready.
+// failures bounds how often an address may try tokens. It is safe for concurrent use; the zero value is ready.
 type failures struct {
 	mu sync.Mutex
 	of map[netip.Prefix]*rate.Limiter
 }
 
-// take notes a try, and reports whether it is one of those that are allowed.
+// take counts a try and reports whether it is allowed.
 func (f *failures) take(from netip.Prefix, now time.Time) bool { return f.limiter(from).AllowN(now, 1) }
 
 func (f *failures) limiter(from netip.Prefix) *rate.Limiter {
@@ -41,7 +41,8 @@ func (f *failures) limiter(from netip.Prefix) *rate.Limiter {
 	return l
 }
 
-// remote is where a request comes from: an address, and of IPv6 what one household or machine is given.
+// remote returns where a request comes from: its address, or for IPv6 the prefix that one household or machine is
+// assigned.
 func remote(r *http.Request) netip.Prefix {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

@@ -8,17 +8,18 @@ import (
 	"strings"
 )
 
-// origins refuses what a page of another site has a browser send here. A page whose own name was made to resolve to this machine (DNS
-// rebinding) is of the same origin for its browser: so what a request calls weir is looked at as well.
+// origins refuses requests that a page of another site makes a browser send. If a page's own name was made to resolve
+// to this machine (DNS rebinding), its browser takes weir for the page's own origin. So origins also checks the host
+// name of a request.
 type origins struct {
 	access *Access
-	cross  *http.CrossOriginProtection // of what changes something, by Sec-Fetch-Site and Origin
+	cross  *http.CrossOriginProtection // for requests that change something, by Sec-Fetch-Site and Origin
 }
 
 func newOrigins(a *Access) origins { return origins{a, http.NewCrossOriginProtection()} }
 
-// refuse is what a request is answered that may not be answered, nil for any other. page says that it is for a page or what belongs to
-// one, which other sites may link to.
+// refuse returns the problem to answer a forbidden request with, and nil for any other. page says that the request is
+// for a page or a part of one, to which other sites may link.
 func (o origins) refuse(r *http.Request, page bool) *Problem {
 	if !o.knows(r.Host) {
 		return NewProblem(http.StatusMisdirectedRequest, "weir is not called %q here: use localhost or 127.0.0.1, or name it under http.hosts in the configuration", r.Host)
@@ -35,8 +36,9 @@ func (o origins) refuse(r *http.Request, page bool) *Problem {
 	return nil
 }
 
-// knows reports whether weir is called so. Where only this machine can connect, that is by its loopback names and by those of the
-// configuration; elsewhere by those of the configuration and by addresses, which no page can have rebound, and where it names none by any.
+// knows reports whether hostport is a name of this weir. If only this machine can connect, those are its loopback names
+// and the configuration's. Otherwise they are the configuration's names, and addresses, which no page can rebind. If
+// the configuration names none, any name is known.
 func (o origins) knows(hostport string) bool {
 	host := hostport
 	if h, _, err := net.SplitHostPort(hostport); err == nil {
@@ -57,7 +59,8 @@ func (o origins) knows(hostport string) bool {
 	return err == nil || len(named) == 0
 }
 
-// sameHost reports whether an Origin is that of the host that is asked. The scheme is not compared: a proxy may end TLS.
+// sameHost reports whether an Origin has the host of the request. It does not compare the scheme, because a proxy may
+// end TLS.
 func sameHost(origin, host string) bool {
 	_, named, found := strings.Cut(origin, "://")
 	return found && strings.EqualFold(named, host)

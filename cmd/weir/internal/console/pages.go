@@ -11,33 +11,34 @@ import (
 	"strings"
 )
 
-// The console as browsers get it. It is public: what it shows it asks for under /api/v1, as whoever has logged in.
+// The console as browsers receive it. It is public: its scripts read all data from /api/v1 with the rights of the user
+// who has logged in.
 //
 //go:embed web
 var web embed.FS
 
-// pagePaths are the addresses of pages. Each is answered by the same document, whose script draws what belongs there.
+// pagePaths are the addresses of pages. weir answers each with the same document, whose script draws the page.
 var pagePaths = []string{
 	"/{$}", "/buckets", "/bucket", "/letters", "/letter", "/redrives", "/job", "/limits", "/spend", "/replicas", "/doctor", "/configuration", "/events",
 }
 
-// pagePolicy is what a browser may do on a page: run and load what weir itself serves, ask weir, and nothing else. There is no markup that
-// a script puts together, so what strangers have stored in weir is never anything but text.
+// pagePolicy restricts what a browser does on a page: it loads and runs only what weir serves, and sends requests only
+// to weir. No script assembles markup, so data that strangers have stored in weir is never anything but text.
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'none'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// fileTypes are those of what is served: nothing else is.
+// fileTypes maps the extensions of the served files to their types. No other file is served.
 var fileTypes = map[string]string{
 	".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
 }
 
-// file is one that is served, as a handler.
+// file is one served file, as a handler.
 type file struct {
 	kind, tag string
 	data      []byte
 }
 
-// pageRoutes are the ways to the pages and to what they are made of.
+// pageRoutes returns the routes of the pages and of their files.
 func pageRoutes() ([]Route, error) {
 	files, err := webFiles()
 	if err != nil {
@@ -65,7 +66,8 @@ func pageRoutes() ([]Route, error) {
 	}}), nil
 }
 
-// showNowhere answers a browser that asks for a page which there is not with the console's own, and reports whether the request was one.
+// showNowhere answers a browser that asks for an unknown page with the console's own page, and reports whether the
+// request was one.
 func showNowhere(w http.ResponseWriter, r *http.Request) bool {
 	outside := strings.HasPrefix(r.URL.Path, "/api/") || strings.HasPrefix(r.URL.Path, "/v1/") || strings.HasPrefix(r.URL.Path, "/console/")
 	if r.Method != http.MethodGet || outside || !strings.Contains(r.Header.Get("Accept"), "text/html") {
@@ -108,8 +110,8 @@ func webFiles() (map[string]file, error) {
 	return files, nil
 }
 
-// serve answers with the file, or says that a browser has it. Browsers ask each time, so that a new version is never mixed with an old one
-// for long.
+// serve answers with the file, or says that the browser's copy is current. Browsers ask each time, so that files of two
+// versions are mixed only briefly.
 func (f file) serve(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-cache")

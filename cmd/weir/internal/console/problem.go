@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Problem is an error as HTTP tells it (RFC 9457, application/problem+json).
+// Problem is an error as HTTP reports it (RFC 9457, application/problem+json).
 type Problem struct {
-	Type    string `json:"type"` // a URI; about:blank where the status says it all
+	Type    string `json:"type"` // a URI; about:blank if the status says it all
 	Title   string `json:"title"`
 	Status  int    `json:"status"`
 	Detail  string `json:"detail"`
@@ -21,10 +21,10 @@ type Problem struct {
 	RetryAfter time.Duration `json:"-"` // for the header; 0: none
 }
 
-// errCodes is what the codes of errors begin at, as on NATS.
+// errCodes is added to the status to form an error code, as on NATS.
 const errCodes = 20000
 
-// NewProblem is an error of a status.
+// NewProblem returns a problem with this status.
 func NewProblem(status int, format string, args ...any) *Problem {
 	return &Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: fmt.Sprintf(format, args...), ErrCode: errCodes + status}
 }
@@ -35,7 +35,7 @@ func (p *Problem) Error() string { return p.Detail }
 // Write answers with the problem.
 func (p *Problem) Write(w http.ResponseWriter) { WriteProblem(w, p, p) }
 
-// WriteProblem answers with a problem that may have further members: as is p with them.
+// WriteProblem answers with as, which is the problem p with further members.
 func WriteProblem(w http.ResponseWriter, p *Problem, as any) {
 	if p.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.FormatInt(int64((p.RetryAfter+time.Second-1)/time.Second), 10))
@@ -46,7 +46,7 @@ func WriteProblem(w http.ResponseWriter, p *Problem, as any) {
 	writeAs(w, "application/problem+json", p.Status, as)
 }
 
-// WriteJSON answers with v, which JSON must be able to carry.
+// WriteJSON answers with v, which must be encodable as JSON.
 func WriteJSON(w http.ResponseWriter, status int, v any) { writeAs(w, "application/json", status, v) }
 
 func writeAs(w http.ResponseWriter, kind string, status int, v any) {
@@ -58,7 +58,7 @@ func writeAs(w http.ResponseWriter, kind string, status int, v any) {
 	writeBody(w, status, append(data, '\n'))
 }
 
-// ReadJSON reads the body of a request strictly: one value, no field that is unknown.
+// ReadJSON reads the body of a request strictly: one value without unknown fields.
 func ReadJSON(r *http.Request, into any) *Problem {
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()

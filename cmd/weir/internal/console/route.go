@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// Route is one way into the HTTP side. What may be asked, by whom, and how long and large it may be, follows from it.
+// Route is one way into the HTTP side. It defines the request, the role it needs, and the bounds of its time and size.
 type Route struct {
 	Method string // GET routes answer HEAD as well
-	Path   string // as http.ServeMux has it
-	Role   Role   // that a request must have
+	Path   string // in the syntax of http.ServeMux
+	Role   Role   // the role that a request needs
 	Serve  func(w http.ResponseWriter, r *http.Request, who Actor)
 
 	MaxBody int64         // bytes of the request's body, 0: it has none
 	Time    time.Duration // for all of it, 0: usualTime; Endless: the handler bounds it
-	AtOnce  int           // requests that are answered at a time, 0: any number; more are told 503
+	AtOnce  int           // requests answered at a time, 0: any number; more are answered 503
 	Page    bool          // other sites may link to it
 	Open    bool          // for probes, which call weir by any name
 }
 
-// Endless is the time of a route that streams.
+// Endless is the Time of a route that streams.
 const Endless = time.Duration(-1)
 
 // Bounds of a request.
@@ -29,12 +29,12 @@ const (
 	usualTime  = 30 * time.Second
 	headerTime = 5 * time.Second
 	maxHeaders = 64 << 10
-	busyAgain  = time.Second // after which a request is to come again that found too many
+	busyAgain  = time.Second // Retry-After of a request that found too many others
 	writeGrace = 2 * time.Second
-	unreadTime = time.Second // for the rest of a body that nobody reads
+	unreadTime = time.Second // for the rest of a body that no handler reads
 )
 
-// handler is the route behind everything that a request must pass.
+// handler wraps the route in every check that a request must pass.
 func (s *Server) handler(r Route) http.Handler {
 	var atOnce chan struct{}
 	if r.AtOnce > 0 {
@@ -75,7 +75,7 @@ func (s *Server) handler(r Route) http.Handler {
 	})
 }
 
-// routed is the mux, whose own errors are problems like all others.
+// routed returns the mux, with its own errors turned into problems.
 func (s *Server) routed() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h, pattern := s.mux.Handler(r)
@@ -96,7 +96,7 @@ func (s *Server) routed() http.Handler {
 	})
 }
 
-// refusal takes what the mux says of a request that no route is for.
+// refusal captures the mux's answer to a request that no route matches.
 type refusal struct {
 	header http.Header
 	status int
@@ -111,12 +111,12 @@ func (r *refusal) WriteHeader(status int) { r.status = status }
 // Write implements http.ResponseWriter.
 func (r *refusal) Write(text []byte) (int, error) { return len(text), nil }
 
-// timed bounds a request as its route says.
+// timed bounds a request by its route's time.
 func timed(w http.ResponseWriter, q *http.Request, t time.Duration) (*http.Request, context.CancelFunc) {
 	connection := http.NewResponseController(w)
 	switch t {
 	case Endless:
-		_ = connection.SetReadDeadline(time.Time{}) // where it passes net/http takes the client for gone
+		_ = connection.SetReadDeadline(time.Time{}) // if it passed, net/http would take the client for gone
 		_ = connection.SetWriteDeadline(time.Time{})
 		return q, func() {}
 	case 0:
@@ -124,13 +124,13 @@ func timed(w http.ResponseWriter, q *http.Request, t time.Duration) (*http.Reque
 	}
 	deadline := time.Now().Add(t)
 	_ = connection.SetReadDeadline(deadline)
-	_ = connection.SetWriteDeadline(deadline.Add(writeGrace)) // who took all the time is told so
+	_ = connection.SetWriteDeadline(deadline.Add(writeGrace)) // leaves time to tell a client that the time is over
 	ctx, cancel := context.WithDeadline(q.Context(), deadline)
 	return q.WithContext(ctx), cancel
 }
 
-// unread has a body that nobody reads hold its connection no longer than unreadTime: net/http would wait for it as long as for one that
-// counts, and whoever has no token could have all connections wait.
+// unread bounds the time for which an unread body holds its connection to unreadTime. Without it, net/http would wait
+// for such a body as long as for one that counts, and clients without a token could make all connections wait.
 func unread(w http.ResponseWriter, q *http.Request) {
 	if q.ContentLength == 0 {
 		return
@@ -139,7 +139,7 @@ func unread(w http.ResponseWriter, q *http.Request) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadTime))
 }
 
-// protect puts what every answer says to browsers before a handler.
+// protect adds the headers that every answer has for browsers.
 func protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()

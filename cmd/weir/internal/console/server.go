@@ -1,4 +1,4 @@
-// Package console serves weir's HTTP side: metrics, health, who may do what, and the pages of the console.
+// Package console serves weir's HTTP side: metrics, health, access rights, and the pages of the console.
 package console
 
 import (
@@ -21,29 +21,32 @@ import (
 // Options of a Server. All but Token and Named are required.
 type Options struct {
 	Listen string // host:port
-	// Token is what a request may bear to do everything (Authorization: Bearer …). Empty: there is none.
+	// Token lets a request do everything (Authorization: Bearer …). Empty: there is none.
 	Token string
-	// Named is the configuration in force of the HTTP side. It may answer nil; it is asked for each request.
+	// Named returns the HTTP side's configuration in force, or nil. It is called for each request.
 	Named func() *config.HTTP
-	// Auth is whom a loopback address lets in while there is no token: with AuthOperators whom weir runs as and root for operators, and
-	// other users of the machine to look and to hand jobs in; with AuthOpen all of them for operators; with AuthRequired nobody but probes.
+	// Auth decides which users a loopback address admits while there is no token. With AuthOperators, weir's own user
+	// and root are operators, and other users of the machine may view and submit jobs. With AuthOpen, all are
+	// operators. With AuthRequired, only probes are admitted.
 	Auth config.NATSAuth
-	// Connections is how many may be open at a time; at one more, the one ends that has waited longest for its next request.
+	// Connections bounds the open connections. One more closes the one that has waited longest for its next request.
 	Connections int
-	// HeaderBytes bounds what all requests' headers hold at a time beyond 4 KiB each. Connections that ask for more are closed.
+	// HeaderBytes bounds what the headers of all requests hold at a time beyond 4 KiB each. Connections that need more
+	// are closed.
 	HeaderBytes int64
-	Log         *slog.Logger // of what net/http tells
+	Log         *slog.Logger // for net/http's messages
 	Gatherer    prometheus.Gatherer
 	Version     string
-	// Ready reports whether a job could be taken and dispatched now.
+	// Ready reports whether a job could be accepted and dispatched now.
 	Ready func(context.Context) error
-	// Alive reports why the process can do nothing any more, and is to be started anew; nil while it can.
+	// Alive returns why the process cannot work any more and must be restarted; nil while it works.
 	Alive func() error
-	// Remarks are what the one that may look is told beside readiness, a line each. Nil: nothing.
+	// Remarks returns lines shown beside readiness to users who may view. Nil: nothing.
 	Remarks func() []string
 }
 
-// readyTimeout bounds one look at readiness, readyCache how long its answer holds: probes must not load the store.
+// readyTimeout bounds one check of readiness, and readyCache is how long its answer holds: probes must not load the
+// store.
 const (
 	readyTimeout = 3 * time.Second
 	readyCache   = time.Second
@@ -62,13 +65,13 @@ type Server struct {
 	routes   []Route
 	close    func() error // once
 
-	mu      sync.Mutex // of all below
+	mu      sync.Mutex // guards all below
 	checked time.Time
 	answer  error
 }
 
-// Listen takes the address. Whoever connects waits for Serve. Whether others than this machine may be listened to is not asked here: see
-// config.Settings.Guarded. Without any token they are refused everything but the probes.
+// Listen opens the address. Connections wait until Serve. Listen does not check whether other machines may connect: see
+// config.Settings.Guarded. If there is no token at all, other machines are refused everything but the probes.
 func Listen(o Options) (*Server, error) {
 	pages, err := pageRoutes()
 	if err != nil {
@@ -98,7 +101,7 @@ func Listen(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Add puts further ways in, before Serve. It panics on one that is there already.
+// Add adds routes. It must be called before Serve and panics if a route exists already.
 func (s *Server) Add(routes ...Route) {
 	for _, r := range routes {
 		s.mux.Handle(r.Method+" "+r.Path, s.handler(r))
@@ -106,22 +109,23 @@ func (s *Server) Add(routes ...Route) {
 	}
 }
 
-// Routes are all ways in.
+// Routes returns all routes.
 func (s *Server) Routes() []Route { return s.routes }
 
-// Serve answers from then on, until Close. It does not block, and is to be called once, and not after Close.
+// Serve answers requests until Close. It does not block. It must be called once at most, and not after Close.
 func (s *Server) Serve() {
 	s.serving = true
 	go func() { s.served <- s.http.Serve(s.listener) }()
 }
 
-// Addr is where the server listens.
+// Addr returns the address that the server listens on.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
-// Close stops listening and serving and returns when the server has ended. Only the first one does.
+// Close stops listening and serving, and returns when the server has ended. Only the first call has an effect.
 func (s *Server) Close() error { return s.close() }
 
-// closeGrace is how long answers that are being written may take when the server closes: a job may be stored whose receipt is among them.
+// closeGrace is how long answers that are being written may take when the server closes: one may be the receipt of a
+// stored job.
 const closeGrace = 250 * time.Millisecond
 
 func (s *Server) closeNow() error {
@@ -140,7 +144,7 @@ func (s *Server) closeNow() error {
 	return err
 }
 
-// livez is open to everybody, as probes need it; why weir ends is told to those who may look.
+// livez answers every client, as probes need it. Only users who may view are told why weir ends.
 func (s *Server) livez(w http.ResponseWriter, _ *http.Request, who Actor) {
 	err := s.opts.Alive()
 	switch {
@@ -153,7 +157,7 @@ func (s *Server) livez(w http.ResponseWriter, _ *http.Request, who Actor) {
 	}
 }
 
-// readyz is open to everybody, as probes need it; why weir is not ready is told to those who may look.
+// readyz answers every client, as probes need it. Only users who may view are told why weir is not ready.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request, who Actor) {
 	if err := s.ready(r.Context()); err != nil {
 		why := "not ready"

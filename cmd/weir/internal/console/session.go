@@ -9,27 +9,28 @@ import (
 	"time"
 )
 
-// Sessions of browsers. A session ends so long after its login; of more than mostSessions the oldest ends.
+// Bounds of browsers' sessions. A session ends sessionLasts after its login; beyond mostSessions the oldest ends.
 const (
 	sessionCookie = "weir_session"
 	sessionLasts  = 12 * time.Hour
 	mostSessions  = 1000
 )
 
-// session is a login that holds. It is known by the digest of its cookie, so that whoever reads the memory of a process has no cookie.
+// session is a login in force. It is known by the digest of its cookie, so that reading the process's memory yields no
+// cookie.
 type session struct {
-	id, token digest // of the cookie, and of the token that was shown
+	id, token digest // of the cookie, and of the token that began it
 	ends      time.Time
 }
 
-// sessions are those of this process: a restart ends them, and each replica has its own. It is safe for concurrent use; the zero value
-// has none.
+// sessions are the sessions of this process: a restart ends them, and each replica has its own. It is safe for
+// concurrent use; the zero value has none.
 type sessions struct {
 	mu  sync.Mutex
-	all []session // in the order in which they end
+	all []session // in the order of their ends
 }
 
-// begin makes a session for who has shown a token, and returns what its cookie says.
+// begin begins a session for a token and returns the value of its cookie.
 func (s *sessions) begin(token digest, now time.Time) string {
 	secret := rand.Text()
 	s.mu.Lock()
@@ -42,7 +43,7 @@ func (s *sessions) begin(token digest, now time.Time) string {
 	return secret
 }
 
-// find is whose token began a session.
+// find returns the token that began a session.
 func (s *sessions) find(id digest, now time.Time) (token digest, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +62,7 @@ func (s *sessions) end(id digest) {
 	s.all = slices.DeleteFunc(s.all, func(one session) bool { return one.id.is(id) })
 }
 
-// forget drops what has ended.
+// forget drops ended sessions.
 func (s *sessions) forget(now time.Time) {
 	first := slices.IndexFunc(s.all, func(one session) bool { return now.Before(one.ends) })
 	if first < 0 {
@@ -70,22 +71,22 @@ func (s *sessions) forget(now time.Time) {
 	s.all = slices.Delete(s.all, 0, first)
 }
 
-// Session is who somebody is, as he is told.
+// Session tells a user who weir takes the user for.
 type Session struct {
-	Name  string `json:"name"`  // of the token; "" where nobody is asked
-	Role  Role   `json:"role"`  // what he may do
-	Login bool   `json:"login"` // whether weir asks who somebody is
+	Name  string `json:"name"`  // of the token; "" if no token is required
+	Role  Role   `json:"role"`  // what the user may do
+	Login bool   `json:"login"` // whether weir requires a token
 }
 
-// Login is what begins a session.
+// Login is the request that begins a session.
 type Login struct {
 	Token string `json:"token"`
 }
 
-// maxLogin bounds what a login says, in bytes.
+// maxLogin bounds the size of a login, in bytes.
 const maxLogin = 4 << 10
 
-// SessionRoutes are how browsers log in and out.
+// SessionRoutes returns the routes by which browsers log in and out.
 func SessionRoutes(a *Access) []Route {
 	bare := func(serve http.HandlerFunc) func(http.ResponseWriter, *http.Request, Actor) {
 		return func(w http.ResponseWriter, r *http.Request, _ Actor) { serve(w, r) }
@@ -97,7 +98,7 @@ func SessionRoutes(a *Access) []Route {
 	}
 }
 
-// login begins a session: a browser shows its token once and has a cookie from then on.
+// login begins a session: a browser shows its token once and sends a cookie from then on.
 func (a *Access) login(w http.ResponseWriter, r *http.Request) {
 	var given Login
 	if p := ReadJSON(r, &given); p != nil {
@@ -110,7 +111,7 @@ func (a *Access) login(w http.ResponseWriter, r *http.Request) {
 	if !a.open() {
 		who = a.bearer(token, now)
 	}
-	if who.Role == Anybody { // compared first, as a bearer's is: somebody else's wrong tokens keep nobody out
+	if who.Role == Anybody { // compared first, as a bearer's is: wrong tokens of other clients keep no user out
 		if !a.failures.take(remote(r), now) {
 			tooManyFailures().Write(w)
 			return
@@ -133,7 +134,7 @@ func (a *Access) logout(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// whoami tells who somebody is, also who shows nothing: Role is then anybody.
+// whoami answers with the session of the user. A client that shows no token is told the role anybody.
 func (a *Access) whoami(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Authorization") != "" {
 		if _, p := a.May(r, Known); p != nil {
@@ -146,7 +147,8 @@ func (a *Access) whoami(w http.ResponseWriter, r *http.Request) {
 
 func (a *Access) session(who Actor) Session { return Session{who.Name, who.Role, !a.open()} }
 
-// cookie is one that no script can read and that no other site's page sends. What a proxy says of TLS can only make it stricter.
+// cookie returns a cookie that no script can read and that no page of another site sends. A proxy's word about TLS can
+// only make it stricter.
 func (a *Access) cookie(r *http.Request, value string, seconds int) *http.Cookie {
 	return &http.Cookie{
 		Name: sessionCookie, Value: value, Path: "/", MaxAge: seconds, HttpOnly: true, SameSite: http.SameSiteStrictMode,
