@@ -7,15 +7,15 @@ import (
 	"weir/ingest"
 )
 
-// admissions are what a job counted that every admission limit let in.
+// admissions holds what one job counted against the admission limits, all of which let it in.
 type admissions struct {
 	job       *ingest.Job
 	admitters []*bucket.Admitter
 	counted   []bucket.Admittance
 }
 
-// admitAll asks one limit after the other; when one says no, what the job counted against the others is taken back. nil
-// and nil means that there is no such limit.
+// admitAll asks one limit after the other. If one refuses, it takes back what the job counted against the others. It
+// returns nil and nil if there is no limit.
 func admitAll(j *ingest.Job, admitters []*bucket.Admitter) (admitted *admissions, no *bucket.Admittance) {
 	if len(admitters) == 0 {
 		return nil, nil
@@ -34,8 +34,8 @@ func admitAll(j *ingest.Job, admitters []*bucket.Admitter) (admitted *admissions
 	return admitted, nil
 }
 
-// answered takes back what a job counted that was not taken, or was known, and says of one that was taken that it is over
-// a soft limit.
+// answered takes back what a job counted if the job is refused or already known. It reports in the receipt of an
+// accepted job that the job is over a soft limit.
 func (l *admissions) answered(done func(ingest.Receipt, *ingest.Refusal)) func(ingest.Receipt, *ingest.Refusal) {
 	return func(receipt ingest.Receipt, refusal *ingest.Refusal) {
 		if refusal != nil || receipt.Duplicate {

@@ -10,22 +10,24 @@ import (
 	"weir/bucket/stream"
 )
 
-// ceiling is how many jobs of one key an api's streams let in by themselves, or more: never less. Keys with a smaller
-// capacity are counted. Other replicas raise it, by a configuration that this one has not heard of yet, or has refused: so it
-// is looked up where there are others, and while nobody knows it every key is counted.
+// ceiling is an upper bound on how many jobs of one key the api's streams let in by themselves; it is never too low.
+// The queue counts keys with a smaller capacity. Another replica may raise the streams' ceiling by a configuration that
+// this replica has not read yet, or has refused. So the queue looks the ceiling up if there are other replicas, and
+// counts every key while the ceiling is not known.
 type ceiling struct {
 	jobs   atomic.Int64
 	looked atomic.Int64 // Micros
 	every  time.Duration
 }
 
-// How often the streams are asked for their ceiling, and how old an answer may be.
+// How often the queue asks the streams for their ceiling, and how old an answer may be.
 const (
 	ceilingLook  = time.Second
 	ceilingStale = 5 * time.Second
 )
 
-// raise notes that so many are let in as of a time. It is never lowered, as that of the streams is not.
+// raise notes that at the time asked the streams let in that many jobs of a key. It never lowers the ceiling: that of
+// the streams only rises.
 func (c *ceiling) raise(jobs int64, asked time.Time) {
 	for {
 		old := c.jobs.Load()
@@ -36,7 +38,7 @@ func (c *ceiling) raise(jobs int64, asked time.Time) {
 	c.looked.Store(int64(bucket.MicrosOf(asked)))
 }
 
-// above reports whether the streams may let in more than a capacity.
+// above reports whether the streams may let in more jobs of a key than capacity.
 func (q *Queue) above(capacity int64) bool {
 	if q.others && time.Since(bucket.Micros(q.ceiling.looked.Load()).Time()) > ceilingStale {
 		return true
@@ -44,11 +46,11 @@ func (q *Queue) above(capacity int64) bool {
 	return capacity < q.ceiling.jobs.Load()
 }
 
-// followCeiling looks the ceiling up until ctx ends. The first stream has it before the others: they are raised in order.
+// followCeiling looks the ceiling up until ctx ends. It asks the first stream, because streams are raised in order.
 func (q *Queue) followCeiling(ctx context.Context) error {
 	for stream.Sleep(ctx, q.ceiling.every) {
 		if err := q.lookUpCeiling(ctx); err != nil {
-			continue // what nobody knows is counted
+			continue // above counts every key once the answer is too old
 		}
 	}
 	return nil

@@ -8,33 +8,34 @@ import (
 	"weir/ingest"
 )
 
-// A producer that is refused is told when to come back. Those that are refused at the same time are told one time after another, a
-// place's worth apart: told all the same one, one of them would find room and the others would be refused again. The times are no
-// reservations: who comes first is let in first. Every intake reckons by what it has told itself.
+// The intake tells a refused producer when to come back. Producers that are refused at the same time get different
+// times, each later by what one place takes to come free. With one time for all, one producer would find room and the
+// intake would refuse the others again. The times reserve nothing: the first producer to come back gets the place. Each
+// intake computes them from the times that it gave out itself.
 
-// Bounds of what is remembered of it; beyond them producers may be told the same time.
+// Bounds of what an intake remembers of these times. Beyond them it may give producers the same time.
 const (
 	mostTold = 65536
-	// longestQueue is how far behind the first free place a producer is told to come back: of those that were told before, many may
-	// never come.
+	// longestQueue is how long after the first free place a producer is asked to come back at the latest: many of the
+	// producers that were given earlier times may never come.
 	longestQueue = time.Hour
 )
 
-// comebacks are the times that producers were told. It is safe for concurrent use; the zero value has told none.
+// comebacks holds the times that producers were given. It is safe for concurrent use; its zero value holds none.
 type comebacks struct {
 	mu     sync.Mutex               // guards what follows
 	newest map[string]bucket.Micros // by key
-	told   map[string]bucket.Micros // by the job's stored id: who asks again before his time is told it again
+	told   map[string]bucket.Micros // by the job's stored id: asked again before its time, tell repeats it
 }
 
-// comeback is who asks: a job of a key, of which a place should come free at a time.
+// comeback describes a refused job: its key, its id, and when a place should come free.
 type comeback struct {
 	key, id   string
 	now, free bucket.Micros
 	step      func() time.Duration // until the place after one comes free
 }
 
-// tell is when the job should come back: at its key's next free place that nobody else was told of.
+// tell returns when the job should come back: at its key's next free place that no other job was given.
 func (c *comebacks) tell(who comeback) bucket.Micros {
 	c.mu.Lock()
 	before, again := c.told[who.id]
@@ -45,7 +46,7 @@ func (c *comebacks) tell(who comeback) bucket.Micros {
 	}
 	at := who.free
 	if queued && last >= who.now {
-		at = min(max(at, last.Add(who.step())), who.free.Add(longestQueue)) // asks the schedule: not under our lock
+		at = min(max(at, last.Add(who.step())), who.free.Add(longestQueue)) // step asks the schedule: do not hold mu
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,7 +55,8 @@ func (c *comebacks) tell(who comeback) bucket.Micros {
 	return at
 }
 
-// withRoom is a map with room for one more: times that have passed go, and all where that is not enough.
+// withRoom returns a map with room for one more time. It drops times that have passed, and all times if that is too
+// few.
 func withRoom(times map[string]bucket.Micros, now bucket.Micros) map[string]bucket.Micros {
 	if times != nil && len(times) < mostTold {
 		return times
@@ -70,7 +72,7 @@ func withRoom(times map[string]bucket.Micros, now bucket.Micros) map[string]buck
 	return times
 }
 
-// comeBack is in how long a refused job should be handed in again, where a place for one should come free after some time.
+// comeBack returns in how long a producer should submit a refused job again. free is when a place should come free.
 func (q *Queue) comeBack(limits bucket.KeyLimits, j *ingest.Job, free time.Duration) time.Duration {
 	now := bucket.MicrosOf(time.Now())
 	at := q.comebacks.tell(comeback{
@@ -80,7 +82,8 @@ func (q *Queue) comeBack(limits bucket.KeyLimits, j *ingest.Job, free time.Durat
 	return max(leastRetry, now.Until(at))
 }
 
-// placeStep is how far apart places of a full bucket come free: as its calls start, by all limits that are known.
+// placeStep returns the time between two places of a full bucket that come free: that between starts of its calls, by
+// all known limits.
 func (q *Queue) placeStep(limits bucket.KeyLimits, key string) time.Duration {
 	step := q.rules.Load().rules.Interval(limits.Rate).Duration()
 	if n := min(limits.Capacity, farPlace); n > 1 {
@@ -92,5 +95,5 @@ func (q *Queue) placeStep(limits bucket.KeyLimits, key string) time.Duration {
 	return step
 }
 
-// farPlace is the place in a bucket up to which it is looked how fast it drains.
+// farPlace is how many positions placeStep samples to estimate how fast a bucket drains.
 const farPlace = 1000

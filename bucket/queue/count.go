@@ -12,24 +12,24 @@ import (
 	"weir/bucket/stream"
 )
 
-// countTries bounds how often a counted put starts again because another producer came first; countAtOnce how many keys
-// are counted side by side.
+// countTries bounds how often a counted put starts again because another producer came first. countAtOnce bounds how
+// many keys are counted in parallel.
 const (
 	countTries  = 16
 	countAtOnce = 32
 )
 
-// tally is what is known of one key while its jobs are put: its last message, and how many there are at most. Somebody
-// else's job makes the condition fail that is put on ours; jobs that leave only make room.
+// tally is what is known of one key while its jobs are put: its last message, and an upper bound on its messages. A job
+// that another process stores makes the condition of our put fail; jobs that leave only make room.
 type tally struct {
 	known  bool
 	last   uint64
 	jobs   int64
 	tries  int  // of the first put
-	unsure bool // an earlier try of it may have been stored
+	unsure bool // an earlier try of the first put may have been stored
 }
 
-// judged is how the first put ended, by its last error.
+// judged returns how the first put ended, by its last error.
 func (t *tally) judged(err error) error {
 	if t.unsure {
 		return stream.InDoubt(err)
@@ -37,10 +37,10 @@ func (t *tally) judged(err error) error {
 	return err
 }
 
-// putCounted stores jobs of keys whose capacity is below what their stream enforces, in order for each key. It reads the
-// last sequence of a key and then the number of its messages, and publishes on the condition that the last sequence is
-// still the same: since then jobs can only have left, so the capacity holds exactly, whoever else is putting jobs.
-// Keys are put side by side, a job of each at a time.
+// putCounted stores jobs of keys whose capacity is below what their stream enforces, in order for each key. It reads
+// the last sequence of a key and then the number of its messages, and publishes on the condition that the last sequence
+// is still the same. Since that read jobs can only have left, so the capacity holds exactly, whatever other processes
+// put. Keys are put in parallel, one job of each key at a time.
 func (p *Partition) putCounted(ctx context.Context, puts []*pendingPut) {
 	tallies := map[string]*tally{}
 	for len(puts) > 0 {

@@ -12,12 +12,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// A store can lose messages that its stream still counts: nats-server leaves out a message whose checksum is wrong, and says so to
-// nobody. Only owners delete messages, so a message that the stream counts and cannot give is lost. A server that builds its index anew
-// counts what it could read: then it only tells how many bytes it threw away.
+// A store can lose messages that its stream still counts: nats-server leaves out a message whose checksum is wrong, and
+// does not report it. Only owners delete messages, so a message that the stream counts and cannot give is lost. A
+// server that rebuilds its index counts only what it could read: then it only reports how many bytes it threw away.
 
-// Bounds of the look for what is lost: how many messages may be there, since each is held in memory by its subject; how many may have
-// been deleted between them; how many keys may have jobs; and how often one looks, since the queue changes meanwhile.
+// Bounds of the search for what is lost: how many messages may be there, since each is held in memory by its subject;
+// how many may have been deleted between them; how many keys may have jobs; and how often the owner looks, since the
+// queue changes meanwhile.
 const (
 	mostGiven    = 1 << 18
 	mostDeleted  = 1 << 18
@@ -25,14 +26,15 @@ const (
 	damageLooks  = 3
 )
 
-// Damage is what a stream's server lost of it.
+// Damage is what a stream's server lost of the stream.
 type Damage struct {
-	// Jobs are those that the stream counts and cannot give, by key; Markers the other messages of that kind.
+	// Jobs counts, by key, the jobs that the stream counts and cannot give. Markers counts the other messages of that
+	// kind.
 	Jobs    map[string]int
 	Markers int
-	// Seqs are the sequences of such messages, rising, as far as they are known. A message whose sequence itself is damaged has none.
+	// Seqs are the known sequences of such messages, rising. A message whose sequence itself is damaged has none.
 	Seqs []uint64
-	// Dropped are the bytes that the server threw away when it built its index anew: nobody knows what they held.
+	// Dropped is how many bytes the server threw away when it rebuilt its index. What they held is unknown.
 	Dropped uint64
 	// Unsure says that the queue is too large to look for the single messages.
 	Unsure bool
@@ -49,7 +51,8 @@ type held struct {
 	dropped uint64 // bytes that the server threw away
 }
 
-// countHeld asks how many messages stand before this owner's epoch. It must be called before anything of the stream is deleted.
+// countHeld asks how many messages stand before this owner's epoch. It must be called before the owner deletes
+// anything.
 func (p *Partition) countHeld(ctx context.Context, fence uint64) (h held, err error) {
 	info, err := p.details(ctx)
 	if err != nil {
@@ -63,8 +66,8 @@ func (p *Partition) countHeld(ctx context.Context, fence uint64) (h held, err er
 	return h, nil
 }
 
-// details are a stream's counts, with what was deleted between its messages where that is not too much, and what its server lost. A
-// list of what was deleted is long: it is not kept with p.stream.
+// details returns a stream's counts and what its server lost, and, if that is not too much, what was deleted between
+// its messages. The list of what was deleted is long, so it is not kept with p.stream.
 func (p *Partition) details(ctx context.Context, o ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
 	source, err := p.queue.js.Stream(ctx, p.name)
 	if err != nil {
@@ -80,8 +83,8 @@ func (p *Partition) details(ctx context.Context, o ...jetstream.StreamInfoOpt) (
 	return info, nil
 }
 
-// Damage looks for what the stream counts and cannot give. It reads the headers of the whole stream, and blocks until it has; the queue
-// may be worked meanwhile. It is for an owner whose ReadOptions.Damaged was called.
+// Damage looks for what the stream counts and cannot give. It reads the headers of the whole stream, and blocks until
+// it has; the queue may be worked meanwhile. It is for an owner whose ReadOptions.Damaged was called.
 func (p *Partition) Damage(ctx context.Context) (Damage, error) {
 	var least *Damage
 	for range damageLooks {
@@ -99,7 +102,7 @@ func (p *Partition) Damage(ctx context.Context) (Damage, error) {
 	return *least, nil
 }
 
-// atMost leaves out what an earlier look did not find: a message that came or went during one look is none of the lost.
+// atMost leaves out what an earlier look did not find: a message that came or went during one look is not lost.
 func (d *Damage) atMost(other *Damage) {
 	for key, n := range d.Jobs {
 		if n = min(n, other.Jobs[key]); n > 0 {
@@ -131,7 +134,7 @@ func (p *Partition) lookForDamage(ctx context.Context) (d Damage, err error) {
 	for seq := range given {
 		last = max(last, seq)
 	}
-	if err := p.readGiven(ctx, last, given, mostGiven); errors.Is(err, errTooMany) { // what came since
+	if err := p.readGiven(ctx, last, given, mostGiven); errors.Is(err, errTooMany) { // what has come since
 		return Damage{Unsure: true}, nil
 	} else if err != nil {
 		return d, err
@@ -140,10 +143,11 @@ func (p *Partition) lookForDamage(ctx context.Context) (d Damage, err error) {
 	return d, nil
 }
 
-// errTooMany says that more stands in a stream than is held in memory to look for what is lost.
+// errTooMany says that a stream holds more messages than the search for lost ones may hold in memory.
 var errTooMany = errors.New("more messages than are held in memory")
 
-// readGiven adds the subjects of what stands behind a sequence. It fails with errTooMany rather than hold more than most of them.
+// readGiven adds the subjects of the messages behind a sequence. It fails with errTooMany rather than hold more than
+// most.
 func (p *Partition) readGiven(ctx context.Context, after uint64, given map[uint64]string, most int) error {
 	last, err := stream.LastOf(ctx, p.nc, p.name, ">")
 	if err != nil || last <= after {
@@ -164,7 +168,7 @@ func (p *Partition) readGiven(ctx context.Context, after uint64, given map[uint6
 	return nil
 }
 
-// count holds what a stream counts against what it gives.
+// count compares what a stream counts with what it gives.
 func (d *Damage) count(state *jetstream.StreamState, given map[uint64]string) {
 	deleted := make(map[uint64]bool, len(state.Deleted))
 	for _, seq := range state.Deleted {
@@ -204,18 +208,19 @@ func (d *Damage) count(state *jetstream.StreamState, given map[uint64]string) {
 	}
 }
 
-// Absence is whether a message that its owner has not deleted is in its stream, and otherwise why not.
+// Absence says whether a message that its owner has not deleted is in its stream, and if not, why.
 type Absence int
 
 // The absences.
 const (
 	Present         Absence = iota
-	DeletedByOthers         // the stream has it among what was deleted
-	LostByStore             // the stream counts it, or never had it as far as it knows
-	Unexplained             // too much was deleted between the stream's messages to look
+	DeletedByOthers         // the stream lists it among the deleted messages
+	LostByStore             // the stream counts it, or has no trace of it
+	Unexplained             // too much was deleted between the stream's messages to find out
 )
 
-// Absence asks the stream's leader about one message. Get may be answered by a replica that lags, and nothing may be given up on its word.
+// Absence asks the stream's leader about one message. A replica that lags may answer Get, so nothing may be given up
+// because of what Get returns.
 func (p *Partition) Absence(ctx context.Context, seq uint64) (Absence, error) {
 	found, err := p.fromLeader(ctx, fmt.Sprintf(`{"seq":%d}`, seq))
 	if err != nil {

@@ -9,39 +9,39 @@ import (
 	"weir/bucket"
 )
 
-// Dedupe is for how long a job's id is known, as it is and as it was: the configuration changes it while jobs wait, and
-// whether a message is a job of its own was decided when its stream took it. It is safe for concurrent use.
+// Dedupe tells how long a job's id is known, now and formerly. The configuration changes it while jobs wait, and the
+// stream decided whether a message is a job of its own when it took the message. It is safe for concurrent use.
 type Dedupe struct {
 	mu      sync.Mutex // guards what follows
 	windows []window   // in the order they were put in force; never empty
 }
 
-// window is one value, and when streams may have judged by it: from when its version was stored until the next one is
-// known to be theirs.
+// window is one value and when streams may have judged by it: from when its version was stored until every stream is
+// known to judge by the next one.
 type window struct {
 	known    time.Duration
 	from, to bucket.Micros
 }
 
-// Bounds of what is remembered of former values.
+// Bounds of how many former values Dedupe remembers.
 const (
 	mostWindows = 64
-	// dedupeDoubt is how far the clocks of two servers may be apart, and how long a replica may need to put in force what is
-	// in NATS already.
+	// dedupeDoubt is how far the clocks of two servers may be apart, and how long a replica may need to put in force
+	// what is in NATS already.
 	dedupeDoubt = 2 * time.Second
-	// leastRecall is how long an end is remembered at least, so that a longer time helps at once.
+	// leastRecall is for how long an end is remembered at least, so that a longer time works at once.
 	leastRecall = 10 * time.Minute
 )
 
 const forever = bucket.Micros(math.MaxInt64)
 
-// NewDedupe begins with a value that has always been in force.
+// NewDedupe returns a Dedupe with one value that has always been in force.
 func NewDedupe(known time.Duration) *Dedupe {
 	return &Dedupe{windows: []window{{known: known, from: math.MinInt64, to: forever}}}
 }
 
-// Changing notes that streams may judge by another value from a time on. Until Changed is called they may judge by the one
-// before as well.
+// Changing notes that streams may judge by another value from a time on. Until Changed is called, they may also judge
+// by the value before.
 func (d *Dedupe) Changing(known time.Duration, from time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -55,7 +55,7 @@ func (d *Dedupe) Changing(known time.Duration, from time.Time) {
 	d.windows = append(d.windows, window{known, bucket.MicrosOf(from.Add(-dedupeDoubt)), forever})
 }
 
-// Changed notes that every stream judges by the newest value, by that time at the latest.
+// Changed notes that every stream judges by the newest value, from that time on at the latest.
 func (d *Dedupe) Changed(by time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -64,14 +64,14 @@ func (d *Dedupe) Changed(by time.Time) {
 	}
 }
 
-// Known is the newest value.
+// Known returns the newest value.
 func (d *Dedupe) Known() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.windows[len(d.windows)-1].known
 }
 
-// Reach is how far back jobs were accepted whose ids may still be known.
+// Reach returns the age of the oldest jobs whose ids may still be known.
 func (d *Dedupe) Reach(now time.Time) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -84,18 +84,18 @@ func (d *Dedupe) Reach(now time.Time) time.Duration {
 	return longest
 }
 
-// Likeness is what a job with the id of one that has ended is.
+// Likeness says how a job relates to an ended one with the same id.
 type Likeness int
 
-// A job under a known id.
+// The likenesses of a job to the one that had its id.
 const (
 	Another Likeness = iota // the id was free again when it came
-	Earlier                 // it came before the one that has ended: it waits still, or has come back
-	InDoubt                 // the time that ids are known was being changed, or has been since
+	Earlier                 // it came before the one that has ended: it still waits, or has come back
+	InDoubt                 // the time that ids are known changed then, or has changed since
 	Same                    // the id was known all the time
 )
 
-// Judge says what a job that came at a time is to the one with its id that was accepted before.
+// Judge says how a job that came at a time relates to the one with its id that was accepted before.
 func (d *Dedupe) Judge(accepted, came bucket.Micros) Likeness {
 	if came < accepted.Add(-dedupeDoubt) {
 		return Earlier

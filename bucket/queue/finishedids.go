@@ -12,12 +12,12 @@ import (
 	"weir/ingest"
 )
 
-// Finished is a job that has ended. JetStream forgets the ids of deleted messages when its server restarts; whoever ended
-// the job does not, nor does the ledger, and a producer that never got its receipt asks again.
+// Finished is a job that has ended. JetStream forgets the ids of deleted messages when its server restarts. The owner
+// that ended the job and the ledger remember them, because a producer that never got its receipt asks again.
 type Finished struct {
 	Key, DedupeID string
 	Seq           uint64
-	Accepted      time.Time // by its stream: from then on its id is known, as long as Dedupe says
+	Accepted      time.Time // by its stream: from then on its id is known, for as long as Dedupe says
 	waits         bool      // it has not ended: only its id is forgotten
 }
 
@@ -39,17 +39,18 @@ func (q *Queue) AddFinished(jobs []Finished) {
 	}
 }
 
-// Ended makes the queue know a job that its owner has brought to an end, where the server may restart without this
-// process. It must be called before Finish.
+// Ended makes the queue know a job that its owner has ended, if the server may restart without this process. It must be
+// called before Finish.
 func (q *Queue) Ended(f Finished) {
 	if q.others {
 		q.AddFinished([]Finished{f})
 	}
 }
 
-// Duplicate says what a message that was just read is to a job that has ended and had its id, or is that job: Same where its stream
-// took it for a new one because its server had forgotten the id, or where it has come back with a server that lost its
-// deletion. Calling that would call the job twice. What is Another has nothing to do with any job that has ended.
+// Duplicate says how a message that was just read relates to an ended job with its id. It is Same in two cases: the
+// stream took it for a new job because its server had forgotten the id, or it is the ended job, which came back when
+// its server lost the deletion. To call it would call the job twice. A message that is Another has nothing to do with
+// any ended job.
 func (p *Partition) Duplicate(e Entry) Likeness {
 	p.mu.Lock()
 	first, ok := p.finishedIDs.find(e.Header.Get(ingest.HeaderMsgID))
@@ -64,18 +65,18 @@ func (p *Partition) Duplicate(e Entry) Likeness {
 	return p.queue.dedupe.Judge(first.accepted, at)
 }
 
-// SureIDs is of how many finished jobs a partition knows the ids at least, at 50 to 90 bytes each: 3,500 a second at a dedupe of
-// ten minutes. At twice as many the older half is forgotten, and the log says so.
+// SureIDs is how many ids of finished jobs a partition knows at least, at 50 to 90 bytes each: enough for 3,500 jobs a
+// second at a dedupe of ten minutes. At twice as many it forgets the older half, and the log says so.
 const SureIDs = 1 << 21
 
-// finishedIDs are finished jobs by their message ids, in two generations: the old one goes when none of it can matter any more.
-// Its owner locks it.
+// finishedIDs are finished jobs by their message ids, in two generations. The old generation is dropped when none of it
+// can matter any more. The partition locks it.
 type finishedIDs struct {
 	seeds              keyhash.Seeds
 	young, old         map[keyhash.ID]finishedID
 	youngLast, oldLast bucket.Micros // when the newest of each was accepted
 	sure               int           // 0 for SureIDs
-	forgot             bool          // some have been forgotten before their time
+	forgot             bool          // some were dropped while they still mattered
 }
 
 type finishedID struct {
@@ -84,7 +85,7 @@ type finishedID struct {
 	waits    bool
 }
 
-// add notes a job. What was accepted before since does not matter any more.
+// add notes a job. Jobs accepted before since no longer matter.
 func (x *finishedIDs) add(id string, e finishedID, since bucket.Micros) {
 	if e.accepted <= since {
 		return
@@ -95,7 +96,7 @@ func (x *finishedIDs) add(id string, e finishedID, since bucket.Micros) {
 	}
 	k := x.seeds.ID(id)
 	if later, ok := x.at(k); ok && later.accepted > e.accepted {
-		return // the ledger has ends in their order
+		return // the ledger holds ends in the order they happened
 	}
 	x.young[k] = e
 	x.youngLast = max(x.youngLast, e.accepted)
@@ -126,7 +127,7 @@ func (x *finishedIDs) turn(since bucket.Micros) {
 	x.young, x.youngLast = nil, 0
 }
 
-// Remember makes the queue know the ids of the jobs that wait in it, where its streams do not: after they were restored.
+// Remember makes the queue know the ids of the jobs that wait in it, if its streams do not: after they were restored.
 // It must be called before the intake starts.
 func (q *Queue) Remember(ctx context.Context) error {
 	now := time.Now()

@@ -8,17 +8,18 @@ import (
 	"sync/atomic"
 )
 
-// Holdings bound what one process holds of jobs in memory: over all apis and partitions, in bytes that are really held. Each
-// stage on the way of a job has a room of its own, so that none can starve another:
+// Holdings bound what one process holds of jobs in memory, over all apis and partitions, in bytes that are really held.
+// Each stage on the way of a job has a room of its own, so that no stage can starve another:
 //
 //	intake  jobs on their way into their streams; one more is refused with 503
 //	kept    messages read ahead of their calls; one more is left in its stream, and loaded when it is needed
 //	near    jobs near their call, with their answers; one more waits
 //
-// Two more bound what servers may have on its way to this process: large messages that are read ahead, and those that are loaded.
+// Two more rooms bound what servers may be sending to this process: large messages that are read ahead, and large
+// messages that are loaded.
 //
-// What is known of every waiting key cannot be left out, so the keys themselves are counted, and a new one is refused with
-// 503 when there are as many as fit. They are safe for concurrent use.
+// What is known of every waiting key must be held. So the keys themselves are counted, and a job of a new key is
+// refused with 503 when as many keys wait as fit. Holdings are safe for concurrent use.
 type Holdings struct {
 	memory             int64
 	intake, kept, near room
@@ -28,31 +29,32 @@ type Holdings struct {
 	tight              atomic.Bool
 }
 
-// Shares of the memory that the holdings are made for. What is left is the collector's, the server's and the connections'.
+// Shares of the memory that the holdings are made for. The rest is for the collector, the server and the connections.
 const (
 	intakeShare = 8  // an eighth
 	keptShare   = 16 // a sixteenth
 	nearShare   = 8
 	keysShare   = 4 // three of four parts
 
-	// A kept message saves its job a round trip to the stream; a thousand keys' worth of them is plenty.
+	// A kept message saves its job a round trip to the stream. Messages for a thousand keys are plenty.
 	mostKept = 32 << 20
 
 	// keyBytes is what a waiting key costs, with its first job: its line, its count, its place in the server's index of
-	// subjects, and its id among those that the server knows. It was measured with 200,000 keys and the server inside. jobBytes
-	// is what each job costs for good.
+	// subjects, and its id among those that the server knows. It was measured with 200,000 keys and the server inside.
+	// jobBytes is what each job costs until it ends.
 	keyBytes = 1100
 	jobBytes = 32
 )
 
-// mostArriving bounds large messages on their way, read ahead and loaded ones each, where there is more than one: a server cuts a client
-// off that is behind by 64 MiB, unless it was set up otherwise.
+// mostArriving bounds the bytes of large messages on their way, once for those read ahead and once for those loaded,
+// when there is more than one: a server disconnects a client that is behind by 64 MiB, unless it was configured
+// otherwise.
 const mostArriving = 16 << 20
 
-// defaultMemory is what holdings are made for where nobody says.
+// defaultMemory is what holdings are made for if the options say nothing.
 const defaultMemory = 1 << 30
 
-// NewHoldings makes holdings for a process whose heap may be so large.
+// NewHoldings returns holdings for a process whose heap may have so many bytes.
 func NewHoldings(memory int64) *Holdings {
 	h := &Holdings{memory: memory, mostKeys: max(1, memory/keysShare*3/keyBytes)}
 	h.intake.most = memory / intakeShare
@@ -62,8 +64,8 @@ func NewHoldings(memory int64) *Holdings {
 	return h
 }
 
-// Opens reports why queues that hold so many jobs of so many keys cannot be worked within the memory, nil where they can. It allows
-// more than the intake does: what was taken under a limit opens under the same.
+// Opens reports why queues that hold so many jobs of so many keys cannot be worked within the memory, or nil if they
+// can. It allows more than the intake does, so that what the intake took under a limit opens under the same limit.
 func (h *Holdings) Opens(keys, jobs int64) error {
 	if need := keys*keyBytes + jobs*jobBytes; need > h.memory {
 		return fmt.Errorf("%d keys wait with %d jobs, which takes about %d MiB; there are %d MiB for it", keys, jobs, need>>20, h.memory>>20)
@@ -71,21 +73,21 @@ func (h *Holdings) Opens(keys, jobs int64) error {
 	return nil
 }
 
-// IntakeBytes is how much may wait to be stored.
+// IntakeBytes returns how many bytes may wait to be stored.
 func (h *Holdings) IntakeBytes() int64 { return h.intake.most }
 
-// SetTight says whether the heap is nearly as large as it may be, whatever holds it: then nothing new is taken.
+// SetTight says whether the heap is near its limit, whatever fills it. While it is, the intake takes nothing new.
 func (h *Holdings) SetTight(tight bool) { h.tight.Store(tight) }
 
-// Tight reports whether nothing new is taken.
+// Tight reports whether the intake must take nothing new.
 func (h *Holdings) Tight() bool { return h.tight.Load() }
 
-// Held is how many bytes each room holds, and how many keys wait.
+// Held returns how many bytes each room holds, and how many keys wait.
 func (h *Holdings) Held() (intake, kept, near, keys int64) {
 	return h.intake.held(), h.kept.held(), h.near.held(), h.keys.Load()
 }
 
-// enter takes room for a job on its way into its stream. It reports why there is none, nil when there is.
+// enter takes room for a job on its way into its stream. It returns why there is none, or nil.
 func (h *Holdings) enter(size int64, newKey bool) error {
 	switch {
 	case h.tight.Load():
@@ -98,31 +100,32 @@ func (h *Holdings) enter(size int64, newKey bool) error {
 	return nil
 }
 
-// Keep takes room for a message that is read ahead, by one of several who each hold some. It leaves as much as the asker holds
-// free: the queue of one api must not have it all. Drop gives the room back.
+// Keep takes room for a message that is read ahead. Several partitions hold such messages: holds is how much the caller
+// has. Keep leaves as much free, so that the queue of one api cannot take all of it. Drop gives the room back.
 func (h *Holdings) Keep(size, holds int64) bool { return h.kept.takeFairly(size, holds) }
 
 // Drop gives back what Keep took.
 func (h *Holdings) Drop(size int64) { h.kept.give(size) }
 
-// Near waits for room for a job near its call, first come, first served, until ctx ends. A job that is larger than all the
-// room there is gets it when nobody else has any: one job can always be called.
+// Near waits for room for a job near its call, first come, first served, until ctx ends. A job that is larger than the
+// whole room gets it when no other job holds any: one job can always be called.
 //
-// It waits for others to end, so whoever holds some must not ask for more.
+// Near waits for other jobs to end, so a job that holds a Space must not ask for another.
 func (h *Holdings) Near(ctx context.Context, size int64) (*Space, error) {
 	return h.near.await(ctx, size)
 }
 
-// TryNear is Near for who does not wait: nil where there is no room now.
+// TryNear is Near without the wait: it returns nil if there is no room now.
 func (h *Holdings) TryNear(size int64) *Space { return h.near.try(size) }
 
-// Space is room that somebody has. A nil one is of nothing.
+// Space is room that was taken. A nil Space holds none.
 type Space struct {
 	of   *room
 	size int64 // guarded by the room's lock
 }
 
-// Resize makes a space as large as what it is for turned out to be. Growing does not wait: who has the message has it.
+// Resize sets a space to the size that its job turned out to need. Growing does not wait: the message is in memory
+// already.
 func (s *Space) Resize(size int64) {
 	if s == nil {
 		return
@@ -134,14 +137,14 @@ func (s *Space) Resize(size int64) {
 	s.of.admitLocked()
 }
 
-// Release gives a space up. It may be called again.
+// Release gives a space up. It may be called more than once.
 func (s *Space) Release() { s.Resize(0) }
 
-// room is a number of bytes and who waits for some of them.
+// room is a number of bytes, and the waiters for some of them.
 type room struct {
-	most int64 // not changed
+	most int64 // constant
 
-	mu      sync.Mutex // guards what follows, and the spaces that are had of it
+	mu      sync.Mutex // guards what follows, and the spaces taken from it
 	used    int64
 	waiting []*waiter // first come, first served; as many as there are jobs made ready or ended at once
 }
@@ -152,7 +155,7 @@ type waiter struct {
 	granted chan struct{} // closed when the space has its size
 }
 
-// fitsLocked says whether there is room.
+// fitsLocked reports whether there is room.
 func (r *room) fitsLocked(size int64) bool { return r.used == 0 || r.used+size <= r.most }
 
 func (r *room) held() int64 {
@@ -220,7 +223,7 @@ func (r *room) await(ctx context.Context, size int64) (*Space, error) {
 	return nil, fmt.Errorf("room in memory: %w", context.Cause(ctx))
 }
 
-// admitLocked lets in who waits and fits.
+// admitLocked gives room to the waiters that fit, in their order.
 func (r *room) admitLocked() {
 	for len(r.waiting) > 0 {
 		w := r.waiting[0]
