@@ -16,7 +16,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-const maxPathBytes = 4096 // of a path, and of a query
+const maxPathBytes = 4096 // for a path, and for a query
 
 func checkID(id string) error {
 	if id == "" || len(id) > MaxIDBytes {
@@ -30,7 +30,7 @@ func checkID(id string) error {
 	return nil
 }
 
-// checkMsgID leaves room for what a redrive adds to an id; whether it is one, the other headers tell.
+// checkMsgID also allows what a redrive adds to an id. The other headers tell whether the message is a redrive.
 func checkMsgID(id string) error {
 	if len(id) > MaxIDBytes && len(id) <= maxRedriveIDBytes {
 		return checkID(id[len(id)-MaxIDBytes:])
@@ -38,7 +38,7 @@ func checkMsgID(id string) error {
 	return checkID(id)
 }
 
-// CheckJobID tells why nothing can stand under a job's id, or nil. What a redrive adds to an id is allowed for.
+// CheckJobID reports why no job can have this id, or nil. It allows for what a redrive adds to an id.
 func CheckJobID(id string) error { return checkMsgID(id) }
 
 func checkMethod(method string, allowed []string) error {
@@ -48,8 +48,8 @@ func checkMethod(method string, allowed []string) error {
 	return fmt.Errorf("it names none of this api's methods %v", allowed)
 }
 
-// checkPath holds a job below its api's url: nothing that a client, a proxy or a server could read as another host or
-// as a way up.
+// checkPath keeps a job below its api's url. It refuses what a client, a proxy or a server could read as another host
+// or as a way up.
 func checkPath(path string) error {
 	switch {
 	case path == "":
@@ -66,7 +66,7 @@ func checkPath(path string) error {
 	if err := checkVisible(path); err != nil {
 		return err
 	}
-	// A server may decode more than once; three rounds see through every escape of an escape that is worth the name.
+	// A server may decode more than once. Three rounds catch every nested escape that occurs in practice.
 	for decoded, round := path, 0; round < 3; round++ {
 		next, err := url.PathUnescape(decoded)
 		if err != nil {
@@ -120,7 +120,7 @@ func checkHeaderValue(v string) error {
 	return nil
 }
 
-// ParseDeadline reads what Weir-Deadline says: an RFC 3339 time, or a duration from now.
+// ParseDeadline parses the value of Weir-Deadline: an RFC 3339 time, or a duration from now.
 func ParseDeadline(value string, now time.Time) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339Nano, value)
 	if err != nil {
@@ -133,8 +133,8 @@ func ParseDeadline(value string, now time.Time) (time.Time, error) {
 	return at, nil
 }
 
-// DeadlineOf is the deadline that a job's headers name; zero where they name none that can be read. A duration counts from
-// storedAt.
+// DeadlineOf returns the deadline that a job's headers name, or zero if they name none that can be read. A duration
+// counts from storedAt.
 func DeadlineOf(h nats.Header, storedAt time.Time) time.Time {
 	value := timeHeader(h, HeaderDeadline)
 	if value == "" {
@@ -144,7 +144,7 @@ func DeadlineOf(h nats.Header, storedAt time.Time) time.Time {
 	return at
 }
 
-// timeHeader is the value of a header that names a time, whatever the case of its letters; "" where there is none.
+// timeHeader returns the value of a header that names a time, or "" if there is none. It ignores the case of the name.
 func timeHeader(h nats.Header, header string) string {
 	for name, values := range h {
 		if len(name) == len(header) && len(values) > 0 && strings.EqualFold(name, header) {
@@ -162,7 +162,7 @@ func parseCost(value string) (int64, error) {
 	return cost, nil
 }
 
-// checkThrottled refuses what weir does not do for a throttled job.
+// checkThrottled refuses values of Weir-On-Throttled that weir does not implement.
 func checkThrottled(value string) error {
 	if value != client.Retry {
 		return fmt.Errorf("it says %q or nothing", client.Retry)
@@ -170,7 +170,8 @@ func checkThrottled(value string) error {
 	return nil
 }
 
-// checkReplyTo keeps a producer from making weir, which may publish more than the producer, speak for it.
+// checkReplyTo refuses reply subjects that a producer could not publish to itself. weir may publish to more subjects
+// than the producer, and must not lend it that right.
 func checkReplyTo(subject string) error {
 	if subject == "" || len(subject) > 512 || strings.ContainsAny(subject, " \t\r\n*>") ||
 		slices.Contains(strings.Split(subject, "."), "") {
@@ -182,12 +183,12 @@ func checkReplyTo(subject string) error {
 	return nil
 }
 
-// notTheirs reports a subject on which no producer may make weir speak.
+// notTheirs reports whether weir must not publish to a subject on a producer's behalf.
 func notTheirs(subject string) bool {
 	return strings.HasPrefix(subject, "$") || strings.HasPrefix(subject, "weir.")
 }
 
-// pointedString finds a string or a number by a JSON pointer.
+// pointedString returns the string or number that a JSON pointer names.
 func pointedString(body []byte, pointer string) (string, error) {
 	value, err := Pointed(body, pointer)
 	if err != nil {

@@ -6,26 +6,26 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// What producers and the intake tell each other stands in ingest/client, which producers import: it needs nothing that only a server
-// does. Here it has the names by which weir's rooms know it.
+// What producers and the intake exchange is defined in ingest/client, which producers import: it needs nothing that
+// only a server needs. These aliases are the names that weir's own packages use.
 type (
-	// Submission is a job as a producer hands it in.
+	// Submission is a job as its producer submits it.
 	Submission = client.Submission
 	// HeaderField is one header for the api.
 	HeaderField = client.HeaderField
-	// Client hands jobs to weir.
+	// Client submits jobs to weir.
 	Client = client.Client
 	// Receipt is the promise to a producer: the job is stored.
 	Receipt = client.Receipt
-	// Refusal is why a job was not taken.
+	// Refusal is why a job was not accepted.
 	Refusal = client.Refusal
-	// Code is what a refused producer is told.
+	// Code is the code of a refusal.
 	Code = client.Code
-	// ForeignAnswer is an error: a stream has answered in weir's place.
+	// ForeignAnswer is an error: a stream answered in weir's place.
 	ForeignAnswer = client.ForeignAnswer
 )
 
-// The refusals.
+// The codes of refusals.
 const (
 	Unsure      = client.Unsure
 	Invalid     = client.Invalid
@@ -35,8 +35,9 @@ const (
 	Unavailable = client.Unavailable
 )
 
-// NewClient makes a client of a connection, which stays the caller's.
+// NewClient returns a client that uses nc. The caller still owns the connection.
 func NewClient(nc *nats.Conn) *Client { return client.New(nc, client.Options{}) }
 
-// ParseAnswer reads what the intake answered; a refusal is a *Refusal. What a stream answered in its place is a *ForeignAnswer.
+// ParseAnswer parses an answer of the intake. A refusal is returned as a *Refusal, a stream's answer in the intake's
+// place as a *ForeignAnswer.
 func ParseAnswer(data []byte) (Receipt, error) { return client.ParseAnswer(data) }

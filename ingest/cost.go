@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// CostSource says where a job tells how many units it takes from a limit. The zero value is one unit a call.
+// CostSource says how many units a job takes from a limit. The zero value is one unit a call.
 type CostSource struct {
-	Constant int64  // when above zero
+	Constant int64  // if above zero
 	Header   string // a job header that holds a whole number
 	Pointer  string // a JSON pointer (RFC 6901) into the job's body
 }
 
-// CostBound is the most that a job may cost at one limit of its api: one that costs more can never be called.
+// CostBound is the most that a job may cost at one limit of its api. A job that costs more could never be called.
 type CostBound struct {
-	Limit string // its name
+	Limit string // the name of the limit
 	From  CostSource
 	Most  int64
 }
 
-// Of is how many units a job takes: 1 when the source names nothing, or names a header that the job does not have.
+// Of returns how many units a job takes: 1 if the source names nothing, or a header that the job does not have.
 func (s CostSource) Of(j *Job) (int64, error) {
 	switch {
 	case s.Constant > 0:
@@ -57,7 +57,8 @@ func wholeCost(text, where string) (int64, error) {
 	return cost, nil
 }
 
-// checkCosts refuses a job whose cost cannot be read, or can never pass: it would wait for nothing, and hold up its key.
+// checkCosts refuses a job whose cost cannot be read or exceeds a limit. Such a job would wait forever and block its
+// key.
 func (j *Job) checkCosts(rule *Rule) *Refusal {
 	for i := range rule.Costs {
 		bound := &rule.Costs[i]

@@ -6,9 +6,10 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Take takes a producer's job that came another way than by NATS, such as over HTTP. It is judged, stored, buried and counted as one that
-// came on weir.jobs.<api>.<key>, by the same code. done is called once, with what a producer on NATS would be told, after the stream or
-// the letter has been stored; perhaps before Take returns, which does not block. m and its header are the service's from then on.
+// Take accepts a producer's job that did not come over NATS, for example over HTTP. The same code judges, stores,
+// buries and counts it as a job on weir.jobs.<api>.<key>. Take calls done once, with what a producer on NATS would be
+// told, after the stream or the letter was stored. It may call done before it returns. Take does not block. m and its
+// header belong to the service from then on.
 func (s *Service) Take(api string, m Message, done func(Answer)) {
 	if m.Header == nil {
 		m.Header = nats.Header{}
@@ -18,7 +19,8 @@ func (s *Service) Take(api string, m Message, done func(Answer)) {
 	in.take(m)
 }
 
-// Largest is how many bytes of a body are worth reading: what the api takes, or, for one that is not configured, what NATS would carry.
+// Largest returns how many bytes of a body are worth reading: the api's maximum or, for an unknown api, the maximum of
+// NATS.
 func (s *Service) Largest(api string) int64 {
 	if a, ok := s.opts.APIs()[api]; ok {
 		return a.Rule.MaxBody
@@ -26,7 +28,7 @@ func (s *Service) Largest(api string) int64 {
 	return s.opts.Conn.MaxPayload()
 }
 
-// Reads reports whether an api reads a header of its jobs because its configuration says so: for the key, or for a cost.
+// Reads reports whether the configuration of an api uses a header of its jobs, for the key or for a cost.
 func (s *Service) Reads(api, header string) bool {
 	a, ok := s.opts.APIs()[api]
 	return ok && a.Rule.reads(header)

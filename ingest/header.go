@@ -17,14 +17,14 @@ import (
 	"weir/ingest/client"
 )
 
-// Bounds of a job's own headers: JetStream stores 64 KiB, and names grow when weir renames them.
+// Bounds of a job's own headers. JetStream stores 64 KiB, and names grow when weir renames them.
 const (
 	maxHeaderBytes = 32 << 10
 	maxKeptBytes   = 60 << 10
 )
 
-// source is where headers come from. What a producer writes must be known; what stands in a queue the door has let in, perhaps that of a later
-// version, which knows more: it is passed over.
+// source says where headers come from. A header of weir's from a producer must be known. A job from the queue passed
+// the intake, perhaps one of a later version that knows more headers: an unknown header is ignored.
 type source int
 
 const (
@@ -32,8 +32,8 @@ const (
 	fromQueue
 )
 
-// readHeader takes in every header that can be read, also when it refuses one: the first by name, so that the same job
-// is refused for the same reason every time.
+// readHeader reads every header that it can, also when it refuses one. It returns the refusal of the first by name, so
+// that the same job is always refused for the same reason.
 func (j *Job) readHeader(h nats.Header, rule *Rule, now time.Time, from source) *Refusal {
 	var first *Refusal
 	var msgID string
@@ -64,7 +64,7 @@ func (j *Job) readHeader(h nats.Header, rule *Rule, now time.Time, from source) 
 	return first
 }
 
-// readOne takes in one header; what it refuses it leaves unset.
+// readOne reads one header. It leaves unset what it refuses.
 func (j *Job) readOne(name string, values []string, rule *Rule, now time.Time, msgID *string, from source) (err error) {
 	value := values[0]
 	switch strings.ToLower(name) {
@@ -112,13 +112,13 @@ func (j *Job) readOne(name string, values []string, rule *Rule, now time.Time, m
 	return err
 }
 
-// forwardsTrace reports whether a trace header is forwarded already: the job may name it with the prefix as well, or in letters of
+// forwardsTrace reports whether the job forwards a trace header already, with the prefix as well or in letters of
 // another case.
 func (j *Job) forwardsTrace(name string) bool {
 	return slices.ContainsFunc(j.Forward, func(f HeaderField) bool { return strings.EqualFold(f.Name, name) })
 }
 
-// set stores value in field unless there is an err, which it returns.
+// set stores value in field unless err is set. It returns err.
 func set[T any](field *T, value T, err error) error {
 	if err == nil {
 		*field = value
@@ -126,7 +126,7 @@ func set[T any](field *T, value T, err error) error {
 	return err
 }
 
-// readOther takes the headers that are known by their prefix.
+// readOther reads the headers that are known by their prefix.
 func (j *Job) readOther(name string, values []string, rule *Rule, from source) error {
 	lower := strings.ToLower(name)
 	if strings.HasPrefix(lower, "weir-header-") {
@@ -162,8 +162,8 @@ func (j *Job) forward(name string, values []string) error {
 	return nil
 }
 
-// unhonoured reports whether a header is one of JetStream's whose promise the queue behind weir does not keep.
-// Nats-Expected-Stream is not among them: it is checked.
+// unhonoured reports whether a header is one of JetStream's whose promise weir's queue does not keep.
+// Nats-Expected-Stream is not among them: checkPromises checks it.
 func unhonoured(lower string) bool {
 	for _, prefix := range [...]string{
 		"nats-expected-last-", "nats-rollup", "nats-ttl", "nats-batch-", "nats-schedule", "nats-incr", "nats-required-api-level",
@@ -175,13 +175,13 @@ func unhonoured(lower string) bool {
 	return false
 }
 
-// carriedByLetters are the headers that a letter has and that do no harm when somebody publishes it again.
+// carriedByLetters reports headers that letters carry and that are harmless when a letter is published again.
 func carriedByLetters(lower string) bool {
 	return lower == "weir-api" || lower == "weir-key" || lower == "weir-over-soft" ||
 		strings.HasPrefix(lower, "weir-dead-") || strings.HasPrefix(lower, "weir-job-nats-")
 }
 
-// checkHeaders refuses headers that HTTP, JetStream or another reader would not see as weir does.
+// checkHeaders refuses headers that HTTP, JetStream or another reader would read differently from weir.
 func checkHeaders(h nats.Header) error {
 	size := 0
 	var spellings map[string]string
@@ -210,7 +210,7 @@ func checkHeaders(h nats.Header) error {
 	return nil
 }
 
-// meant is a header's name without the differences that HTTP does not see.
+// meant returns a header's name without the differences that HTTP ignores.
 func meant(name string) string {
 	lower := strings.ToLower(name)
 	if lower == "weir-header-content-type" {
@@ -219,7 +219,7 @@ func meant(name string) string {
 	return lower
 }
 
-// checkSingle refuses two values where only one has a meaning; a header for the api may repeat.
+// checkSingle refuses two values of a header that has one meaning. A header for the api may repeat.
 func checkSingle(name string, values []string) error {
 	plain := meant(name)
 	if len(values) > 1 && !strings.HasPrefix(plain, "weir-header-") &&
@@ -229,7 +229,7 @@ func checkSingle(name string, values []string) error {
 	return nil
 }
 
-// storedHeader is the job's header as the queue keeps it.
+// storedHeader returns the job's header as the queue stores it.
 func storedHeader(h nats.Header, body []byte, id string) nats.Header {
 	stored := KeptHeader(h, body)
 	for name := range stored {
@@ -241,9 +241,9 @@ func storedHeader(h nats.Header, body []byte, id string) nats.Header {
 	return stored
 }
 
-// KeptHeader is a job's own header as a stream can keep it beside body. The server obeys what begins with Nats-, and
-// clients take a message without a body but with a Status for word from the server: these are renamed. A name that
-// NATS cannot carry is written as a token. What is more than JetStream stores is left out.
+// KeptHeader returns a job's own header as a stream can store it beside body. The server obeys headers that begin with
+// Nats-, and clients take a message without a body but with a Status for a message of the server: KeptHeader renames
+// these. It writes a name that NATS cannot carry as a token, and drops what exceeds JetStream's maximum.
 func KeptHeader(h nats.Header, body []byte) nats.Header {
 	kept, size := make(nats.Header, len(h)+2), 0
 	if len(h) == 0 {
@@ -258,7 +258,7 @@ func KeptHeader(h nats.Header, body []byte) nats.Header {
 	for _, name := range slices.Sorted(maps.Keys(h)) {
 		as := keptName(name, body)
 		if as == name && renamed[strings.ToLower(as)] {
-			continue // left by an earlier life of the job, whose own comes first
+			continue // from an earlier life of the job, whose own comes first
 		}
 		for _, v := range h[name] {
 			size += len(as) + len(v) + len(": \r\n")
@@ -288,7 +288,7 @@ func forwards(rule *Rule, name string) bool {
 	return slices.ContainsFunc(rule.ForwardHeaders, func(allowed string) bool { return strings.EqualFold(allowed, name) })
 }
 
-// headerValue finds a header whatever its letters' case.
+// headerValue finds a header in any case of its letters.
 func headerValue(h nats.Header, name string) (string, error) {
 	switch values := headerValues(h, name); len(values) {
 	case 0:
@@ -316,7 +316,7 @@ func firstOf(a, b string) string {
 	return b
 }
 
-// reads reports whether a header is where a job of the api carries its key or a cost.
+// reads reports whether a job of the api carries its key or a cost in this header.
 func (r *Rule) reads(header string) bool {
 	return strings.EqualFold(r.Key.Header, header) || slices.ContainsFunc(r.Costs, func(c CostBound) bool {
 		return strings.EqualFold(c.From.Header, header)

@@ -44,12 +44,11 @@ const (
 // MaxIDBytes bounds a job's id, which is also sent to apis as the idempotency key.
 const MaxIDBytes = 255
 
-// Job is one unit of work: a request to be made to an api, and what the producer asked for about it.
-// A Job is read-only after it was parsed.
+// Job is one unit of work: a request to an api, and the producer's wishes about it. A parsed Job is read-only.
 type Job struct {
 	API string
 	Key string
-	// ID names the job for good; DedupeID names this submission of it (a redrive has its own).
+	// ID names the job in all its lives. DedupeID names this submission of it; each redrive has its own.
 	ID, DedupeID string
 
 	Method, Path, Query string
@@ -57,15 +56,15 @@ type Job struct {
 	Body                []byte
 
 	Deadline  time.Time // zero: none
-	NotBefore time.Time // not called before it; zero, or in the past: at once
+	NotBefore time.Time // no call before it; zero, or in the past: at once
 	Cost      int64     // from Weir-Cost, 1 when absent
 	ReplyTo   string
-	Retries   bool  // its producer submits it again when it is throttled
-	Trace     Trace // none where it has no valid one
+	Retries   bool  // its producer submits it again if it is throttled
+	Trace     Trace // zero if it has no valid one
 	Redrives  int
 	OverSoft  bool // an admission limit let it in only within its soft part
 
-	// Header is the job's own header as it is stored: Nats- names renamed, Weir-Job-Id added.
+	// Header is the job's own header as the queue stores it: Nats- names renamed, Weir-Job-Id added.
 	Header nats.Header
 }
 
@@ -75,36 +74,38 @@ type KeySource struct {
 	Pointer string // a JSON pointer (RFC 6901) into the body; both empty: the subject
 }
 
-// Rule is what an api asks of its jobs.
+// Rule is what the configuration of an api requires of its jobs.
 type Rule struct {
 	API            string
 	Methods        []string // at least one; the first is the default
 	ForwardHeaders []string
 	MaxBody        int64 // bytes
 	Key            KeySource
-	Costs          []CostBound   // of its limits, judged when a job comes in
-	ReplyTo        ReplySubjects // the same for all apis; judged when a job comes in
+	Costs          []CostBound   // at its limits; checked when a job comes in
+	ReplyTo        ReplySubjects // the same for all apis; checked when a job comes in
 }
 
 // Message is a job as it came from a producer or out of the queue.
 type Message struct {
-	Key    string // from the subject, "" when it names none
+	Key    string // from the subject; "" if it names none
 	Header nats.Header
 	Body   []byte
-	// Oversize is how many bytes the body has, where it was not taken in because of that: -1 where only that there are too many is known.
+	// Oversize is the size of a body in bytes that was too large to read, or -1 if only that it is too large is known.
+	// 0: the body was read.
 	Oversize int64
-	// Redrive says that it came on a redrive's subject, where what only weir may write is believed.
+	// Redrive says that the job came in on a redrive's subject. Only there does the intake believe headers that only
+	// weir may write.
 	Redrive bool
-	// HTTP says that its producer posted it, and knows no subjects.
+	// HTTP says that the producer posted the job over HTTP and knows no subjects.
 	HTTP bool
-	// NewID is the id of a job that brings none; "" where the service is to make one.
+	// NewID is the id for a job that brings none. If empty, Parse makes one.
 	NewID string
 }
 
-// NewID makes an id for a job that has none.
+// NewID returns a new id for a job that has none.
 func NewID() string { return uuid.Must(uuid.NewV7()).String() }
 
-// size says how many bytes the body has that is too large.
+// size describes the size of a body that is too large.
 func (m Message) size(rule *Rule) string {
 	switch {
 	case m.Oversize < 0:
@@ -115,7 +116,7 @@ func (m Message) size(rule *Rule) string {
 	return strconv.Itoa(len(m.Body))
 }
 
-// address tells the producer where jobs of an api go.
+// address describes for the producer where to send jobs of an api.
 func (m Message) address(api string, keyed bool) string {
 	key, at := "", "publish to weir.jobs."+api
 	if m.HTTP {
@@ -130,8 +131,9 @@ func (m Message) address(api string, keyed bool) string {
 	return at + key
 }
 
-// Parse reads a job that was sent at the time now under its api's rule. With a refusal the job holds all that could be read
-// all the same, and always an id: its letter is to say whose it is. A producer's claim to be a redrive is not among it.
+// Parse reads a job that was sent at the time now under its api's rule. With a refusal it still returns all that could
+// be read of the job, and always an id: the letter must say which job it is of. Parse drops a producer's claim to be a
+// redrive.
 func Parse(m Message, rule *Rule, now time.Time) (*Job, *Refusal) {
 	j := &Job{API: rule.API, Method: rule.Methods[0], Cost: 1, Body: m.Body}
 	tooLarge := int64(len(m.Body)) > rule.MaxBody || m.Oversize != 0
@@ -181,8 +183,8 @@ func Parse(m Message, rule *Rule, now time.Time) (*Job, *Refusal) {
 	return j, refusal
 }
 
-// Message is the job as the queue stores it under subject. Its message id holds the key, so that the same id under
-// two keys is two jobs, in one partition as in two.
+// Message returns the job's message as the queue stores it under subject. Its message id contains the key, so that the
+// same id under two keys is two jobs, in any number of partitions.
 func (j *Job) Message(subject string) *nats.Msg {
 	header := make(nats.Header, len(j.Header)+2)
 	for name, values := range j.Header {
@@ -197,19 +199,19 @@ func (j *Job) Message(subject string) *nats.Msg {
 	return &nats.Msg{Subject: subject, Header: header, Data: j.Body}
 }
 
-// StoredID is the message id under which the queue stores a submission.
+// StoredID returns the message id under which the queue stores a submission.
 func StoredID(key, dedupeID string) string { return Token(key) + "/" + dedupeID }
 
-// Restore reads a job back from the queue. storedAt is the message's time stamp. A refusal means that the api's rule
-// has changed since and forbids the job now: its methods, or its forward_headers. A header of weir that is not known passes: an intake of a
-// later version has let it in. Held no more are MaxBody and the key, which are the
-// door's: a job that was accepted under a larger bound is called.
+// Restore reads a job back from the queue. storedAt is the time stamp of the message. A refusal means that the api's
+// rule has changed since and now forbids the job, by its methods or its forward_headers. Restore ignores unknown
+// headers of weir: an intake of a later version has let them in. It does not check MaxBody and the key again, which
+// only the intake checks: a job that was accepted under a larger bound is called.
 func Restore(m Message, rule *Rule, storedAt time.Time) (*Job, *Refusal) {
 	j := &Job{API: rule.API, Key: m.Key, Method: rule.Methods[0], Cost: 1, Body: m.Body, Header: m.Header}
 	stored := m.Header.Get(HeaderMsgID)
 	for name := range m.Header {
 		if strings.HasPrefix(name, "Nats-") {
-			delete(m.Header, name) // weir's own, for the stream: the job's are among the renamed
+			delete(m.Header, name) // weir's own, for the stream: the job's were renamed
 		}
 	}
 	refusal := j.readHeader(m.Header, rule, storedAt, fromQueue)

@@ -15,19 +15,20 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-// listing is the intake as NATS' tools see it: a micro service (ADR-32), of which nats micro shows the requests and the errors.
+// listing presents the intake to NATS tools as a micro service (ADR-32). nats micro shows its requests and errors.
 //
-// It is not nats.go's own service. That one counts an error only where its handler made it before it returned, and the time only until
-// then; the intake answers later, when a stream has answered, and every refusal of a full bucket would pass for a success.
+// It does not use the service of nats.go. That one counts an error only if the handler sets it before it returns, and
+// measures the time only until then. The intake answers later, when a stream has answered: every refusal for a full
+// bucket would count as a success.
 type listing struct {
 	conn      *nats.Conn
 	info      micro.Info
 	started   time.Time
-	endpoints []*endpoint // complete before the first question is heard
+	endpoints []*endpoint // complete before the first question arrives
 	questions []*nats.Subscription
 }
 
-// endpoint is one subject of the intake, and what became of the jobs that came in on it.
+// endpoint is one subject of the intake, with the statistics of the jobs that came in on it.
 type endpoint struct {
 	name string
 	sub  *nats.Subscription
@@ -36,7 +37,7 @@ type endpoint struct {
 	answers   int
 	errors    int
 	lastError string
-	took      time.Duration // all answers together
+	took      time.Duration // the sum over all answers
 }
 
 func newListing(conn *nats.Conn, version string) *listing {
@@ -47,7 +48,7 @@ func newListing(conn *nats.Conn, version string) *listing {
 	}}
 }
 
-// add listens on a subject, for which at most so many messages and bytes may wait.
+// add listens on a subject. At most waitingMsgs messages and waitingBytes bytes may wait for handle.
 func (l *listing) add(name, subject string, handle func(*endpoint, *nats.Msg), waitingMsgs, waitingBytes int) error {
 	e := &endpoint{name: name}
 	sub, err := l.conn.QueueSubscribe(subject, QueueGroup, func(m *nats.Msg) { handle(e, m) })
@@ -65,7 +66,7 @@ func (l *listing) add(name, subject string, handle func(*endpoint, *nats.Msg), w
 	return nil
 }
 
-// endpointMetadata says what goes in and what comes back, for who finds the service and has no manual.
+// endpointMetadata describes requests and answers, for people who find the service and have no manual.
 func endpointMetadata(prefix string) map[string]string {
 	receipt, refusal := client.WireForms()
 	return map[string]string{
@@ -78,7 +79,7 @@ func endpointMetadata(prefix string) map[string]string {
 	}
 }
 
-// answerQuestions begins to answer nats micro's questions: to every service, to those of this name, and to this one.
+// answerQuestions starts to answer nats micro: questions to all services, to those of this name, and to this one.
 func (l *listing) answerQuestions() error {
 	l.started = time.Now().UTC()
 	for verb, answer := range map[micro.Verb]func() any{
@@ -97,7 +98,7 @@ func (l *listing) answerQuestions() error {
 					if err != nil {
 						panic("ingest: an answer that JSON cannot carry: " + err.Error())
 					}
-					_ = m.Respond(data) // who asked asks again
+					_ = m.Respond(data) // the tool asks again
 				}
 			})
 			if err != nil {
@@ -109,7 +110,7 @@ func (l *listing) answerQuestions() error {
 	return nil
 }
 
-// stop takes no more messages but those that have arrived.
+// stop stops accepting messages, except those that have already arrived.
 func (l *listing) stop() error {
 	subs := l.questions
 	for _, e := range l.endpoints {
@@ -136,7 +137,7 @@ func (l *listing) stats() micro.Stats {
 func (e *endpoint) stats() micro.EndpointStats {
 	dropped, err := e.sub.Dropped()
 	if err != nil {
-		dropped = 0 // it listens no more
+		dropped = 0 // no longer subscribed
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -144,11 +145,11 @@ func (e *endpoint) stats() micro.EndpointStats {
 	if e.answers > 0 {
 		s.AverageProcessingTime = e.took / time.Duration(e.answers)
 	}
-	s.Data = json.RawMessage(fmt.Sprintf(`{"dropped":%d}`, dropped)) // jobs that found no room to wait: their producers heard nothing
+	s.Data = json.RawMessage(fmt.Sprintf(`{"dropped":%d}`, dropped)) // no room to wait: their producers got no answer
 	return s
 }
 
-// answered counts a job whose producer has been told; refusal is nil where it was taken.
+// answered counts a job whose producer was answered. refusal is nil if the job was accepted.
 func (e *endpoint) answered(took time.Duration, refusal *Refusal) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

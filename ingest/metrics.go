@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are what the intake counts, by api; a key is never a label. They are safe for concurrent use.
+// metrics are the counters of the intake, by api. A key must never be a label. They are safe for concurrent use.
 type metrics struct {
 	accepted, throttled, overSoft, refused *prometheus.CounterVec
 	duration                               *prometheus.HistogramVec
@@ -16,7 +16,7 @@ type metrics struct {
 	apis sync.Map // of *apiMetrics by label; the configured ones, and NoToken
 }
 
-// apiMetrics are those of one api: found once for a job, not once for each of them.
+// apiMetrics are the metrics of one api. take looks them up once for each job, not once for each counter.
 type apiMetrics struct {
 	label                         string
 	accepted, throttled, overSoft prometheus.Counter
@@ -44,12 +44,14 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	return m
 }
 
-// intakeBounds are in seconds; a write takes a fraction of a millisecond on a fast disk, and seconds on one that is failing.
+// intakeBounds returns the histogram bounds in seconds. A write takes a fraction of a millisecond on a fast disk, and
+// seconds on a failing one.
 func intakeBounds() []float64 {
 	return []float64{0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10}
 }
 
-// of finds the metrics of a configured api, or of NoToken for all others. All its series exist from then on, so that a first refusal shows.
+// of returns the metrics of a configured api, or of NoToken for all others. It creates all their series at once, so
+// that an increase to the first refusal shows.
 func (m *metrics) of(label string) *apiMetrics {
 	if known, ok := m.apis.Load(label); ok {
 		return known.(*apiMetrics)
@@ -65,7 +67,8 @@ func (m *metrics) of(label string) *apiMetrics {
 	return known.(*apiMetrics)
 }
 
-// count counts how a job was answered, and how long that took. Of a job that was not answered nobody knows.
+// count counts the answer to a job, and how long it took. A job without an answer is counted in neither: its outcome is
+// unknown.
 func (a *apiMetrics) count(answer *Answer, since time.Time, t Trace) {
 	switch r := answer.Refusal; {
 	case r == nil:

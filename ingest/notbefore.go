@@ -9,11 +9,11 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// MostNotBefore is how long after its arrival a job may ask not to be called.
+// MostNotBefore is the longest time after its arrival that a job may ask to wait.
 const MostNotBefore = 366 * 24 * time.Hour
 
-// ParseNotBefore reads what Weir-Not-Before says: an RFC 3339 time, or a duration from now that is not negative. It does not hold it
-// to MostNotBefore.
+// ParseNotBefore parses the value of Weir-Not-Before: an RFC 3339 time, or a duration from now that is not negative. It
+// does not enforce MostNotBefore.
 func ParseNotBefore(value string, now time.Time) (time.Time, error) {
 	if at, err := time.Parse(time.RFC3339Nano, value); err == nil {
 		return at, nil
@@ -28,16 +28,16 @@ func ParseNotBefore(value string, now time.Time) (time.Time, error) {
 	return now.Add(d), nil
 }
 
-// wait is a duration as Go writes it, or in whole days.
+// wait parses a duration in Go's notation, or in whole days.
 func wait(value string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(value, "d"); ok {
-		n, err := strconv.ParseUint(days, 10, 16) // as many days as fit a duration
+		n, err := strconv.ParseUint(days, 10, 16) // as many days as fit in a duration
 		return time.Duration(n) * 24 * time.Hour, err
 	}
 	return time.ParseDuration(value)
 }
 
-// checkNotBefore holds what a job that came now asks for to what weir can do.
+// checkNotBefore refuses a job that came now and asks to wait longer than MostNotBefore.
 func (j *Job) checkNotBefore(now time.Time) *Refusal {
 	switch {
 	case j.NotBefore.IsZero():
@@ -49,8 +49,9 @@ func (j *Job) checkNotBefore(now time.Time) *Refusal {
 	return nil
 }
 
-// NotBeforeOf is the time before which the headers of a stored job say not to call it; zero where they say none that can be read. A
-// duration counts from storedAt. It is never later than MostNotBefore after storedAt, whatever a damaged or forged header says.
+// NotBeforeOf returns the time before which a stored job must not be called, as its headers say, or zero if they name
+// none that can be read. A duration counts from storedAt. It returns at most storedAt plus MostNotBefore, even if a
+// header is damaged or forged.
 func NotBeforeOf(h nats.Header, storedAt time.Time) time.Time {
 	value := timeHeader(h, HeaderNotBefore)
 	if value == "" {

@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// Pointed finds the value that a JSON pointer (RFC 6901) names in body; numbers come as json.Number. Of a member that
-// stands twice the last one counts, as for most who read JSON. Nothing but the value found is built in memory.
+// Pointed returns the value that a JSON pointer (RFC 6901) names in body, with numbers as json.Number. If a member
+// occurs twice, the last one counts, as for most JSON readers. Only the value itself is decoded into memory.
 func Pointed(body []byte, pointer string) (any, error) {
 	if !json.Valid(body) {
 		return nil, errors.New("the body is not JSON, or more than one value")
@@ -66,7 +66,7 @@ func child(container []byte, name string) (value []byte, found bool) {
 	return value, found
 }
 
-// next is where the next member or item begins, empty at the container's end.
+// next returns the text from the next member or item on, empty at the container's end.
 func next(b []byte) []byte {
 	b = trimJSON(b)
 	switch b[0] {
@@ -78,7 +78,7 @@ func next(b []byte) []byte {
 	return b
 }
 
-// cutValue cuts off the value at the beginning of b, which is valid JSON up to the end of its container.
+// cutValue splits b after its first value. b must be valid JSON up to the end of its container.
 func cutValue(b []byte) (value, after []byte) {
 	depth := 0
 	for i := 0; i < len(b); i++ {
@@ -106,12 +106,12 @@ func cutValue(b []byte) (value, after []byte) {
 	return b, nil
 }
 
-// endsScalar reports what may stand behind a number or a word.
+// endsScalar reports whether c may follow a number or a literal.
 func endsScalar(c byte) bool { return strings.IndexByte(",]} \t\r\n", c) >= 0 }
 
 func trimJSON(b []byte) []byte { return bytes.TrimLeft(b, " \t\r\n") }
 
-// names reports whether a member's name as it is written is this one.
+// names reports whether the name of a member, as written, equals name.
 func names(written []byte, name string) bool {
 	if bytes.IndexByte(written, '\\') < 0 && utf8.Valid(written) {
 		return string(written[1:len(written)-1]) == name

@@ -6,16 +6,16 @@ func refuse(code Code, format string, args ...any) *Refusal {
 	return &Refusal{Code: code, Description: fmt.Sprintf(format, args...)}
 }
 
-// Answer is what the intake says of a job: a receipt, or a refusal.
+// Answer is the intake's answer to a job: a receipt or a refusal.
 type Answer struct {
-	// Data is what a producer is told over NATS. It is nil where nobody knows whether the job was stored: then the refusal's code is
-	// Unsure, and the job is to be sent again under the same id.
+	// Data is the answer to the producer over NATS. It is nil if it is unknown whether the job was stored: then the
+	// refusal's code is Unsure, and the producer must send the job again under the same id.
 	Data    []byte
-	Receipt Receipt  // where Refusal is nil
-	Refusal *Refusal // with the job's id and the number of its letter
+	Receipt Receipt  // if Refusal is nil
+	Refusal *Refusal // with the job's id and the sequence of its letter
 }
 
-// denial is the answer to a job that is refused.
+// denial returns the answer to a refused job.
 func denial(r *Refusal, stream, job, key string, letterSeq uint64) Answer {
 	told := *r
 	told.Job, told.LetterSeq = job, letterSeq

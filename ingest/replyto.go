@@ -8,29 +8,30 @@ import (
 	"weir/ingest/client"
 )
 
-// inboxes begins the subjects on which NATS clients take answers, unless they are told otherwise.
+// inboxes begins the subjects on which NATS clients take answers, unless they are configured otherwise.
 const inboxes = "_INBOX."
 
-// rolesOfOthers are the prefixes of the inboxes that deploy/nats gives to those who are no producers: who could have weir speak there
-// could answer their questions.
+// rolesOfOthers are the prefixes of the inboxes that deploy/nats gives to roles other than producers. A producer that
+// could make weir publish there could answer the questions of those roles.
 var rolesOfOthers = []string{"_INBOX.worker", "_INBOX.operator", "_INBOX.viewer", "_INBOX.mover"}
 
-// endsOnly is, below the prefix of any role, where nothing but the ends of jobs is waited for: who has weir speak there can do no more
-// than tell a false one, to whoever showed him the subject.
+// endsOnly marks, below the prefix of any role, an inbox that receives only the ends of jobs. A producer that makes
+// weir publish there can only send a false end, and only to a client that showed it the subject.
 const endsOnly = client.EndsOnly
 
-// EndsInbox makes an inbox of a client one for the ends of jobs alone, which the intake takes from every role.
+// EndsInbox returns an inbox that receives only the ends of jobs. The intake accepts such an inbox from every role.
 func EndsInbox(inbox string) string { return client.EndsInbox(inbox) }
 
-// ReplySubjects says where jobs may have their ends told, by Weir-Reply-To. The zero value is what holds where nothing is configured.
+// ReplySubjects says which subjects jobs may name in Weir-Reply-To. The zero value is the default of the configuration.
 type ReplySubjects struct {
-	// Open are patterns of subjects, with * and > as in NATS; none: _INBOX.>
+	// Open are patterns of subjects, with * and > as in NATS. If empty: _INBOX.>
 	Open []string
-	// Inbox is the prefix of weir's own inboxes where it has one of its own, which no producer is to write to.
+	// Inbox is the prefix of weir's own inboxes, if it has one. Producers must not write to it.
 	Inbox string
 }
 
-// check refuses a subject that is not open. A wildcard opens nobody else's inboxes: only a pattern that names their prefix does.
+// check refuses a subject that is not open. A wildcard does not open the inboxes of other roles: only a pattern that
+// names their prefix does.
 func (r ReplySubjects) check(subject string) error {
 	open := r.Open
 	if len(open) == 0 {
@@ -51,7 +52,7 @@ func (r ReplySubjects) check(subject string) error {
 	return errors.New("weir may not speak on that subject: take an inbox of your own, or have the subject added to reply_to in weir's configuration")
 }
 
-// matches reports whether a subject is one of a pattern's.
+// matches reports whether a subject matches a pattern.
 func matches(pattern, subject string) bool {
 	tokens := strings.Split(subject, ".")
 	for i, token := range strings.Split(pattern, ".") {

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// Schema is the JSON Schema of what a value's type is written as, in one line: for the metadata of endpoints, where NATS' tools show it. It
-// knows what answers consist of: structs, lists, maps by text, texts, numbers, truths and times. What writes itself it tells as anything.
+// Schema returns the JSON Schema of the type of a value in one line. The metadata of endpoints carries it, and NATS
+// tools show it. It knows the types that answers consist of: structs, lists, maps by text, texts, numbers, booleans and
+// times. A type that marshals itself is described as anything.
 func Schema(of any) string {
 	data, err := json.Marshal(schemaOf(reflect.TypeOf(of)))
 	if err != nil {
@@ -56,7 +57,8 @@ func schemaOf(t reflect.Type) map[string]any {
 	return map[string]any{}
 }
 
-// addFields adds a struct's fields as encoding/json writes them; those of an embedded struct stand beside its own.
+// addFields adds the fields of a struct as encoding/json writes them. The fields of an embedded struct stand beside its
+// own.
 func addFields(t reflect.Type, properties map[string]any, required map[string]bool) {
 	for f := range t.Fields() {
 		name, rest, _ := strings.Cut(f.Tag.Get("json"), ",")

@@ -16,15 +16,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Subjects of the intake. QueueGroup shares the jobs among all ingest replicas.
+// Subjects of the intake. QueueGroup shares the jobs among all replicas.
 const (
 	SubjectPrefix = client.SubjectPrefix
 	QueueGroup    = "weir-ingest"
 	ServiceName   = "weir"
 )
 
-// Bounds of what may wait between NATS and the handler: beyond it NATS drops the oldest, whose producer times out and
-// tries again.
+// Bounds of what may wait between NATS and the handler. Beyond them NATS drops the oldest message; its producer times
+// out and tries again.
 const (
 	maxWaitingMsgs  = 65536
 	maxWaitingBytes = 256 << 20
@@ -33,20 +33,20 @@ const (
 
 // Queue stores the jobs of one api.
 type Queue interface {
-	// Put stores a job and calls done once, with a receipt only after the stream has stored it. Put does not block;
-	// done may be called before it returns and must not block.
+	// Put stores a job and calls done once. It passes a receipt only after the stream has stored the job. Put must not
+	// block. It may call done before it returns; done must not block.
 	Put(j *Job, done func(Receipt, *Refusal))
-	// Stream names where jobs of this key are kept.
+	// Stream returns the name of the stream that stores jobs of this key.
 	Stream(key string) string
 }
 
-// API is what the service must know of one configured api. It is immutable.
+// API is what the service needs to know of one configured api. It is immutable.
 type API struct {
 	Rule  *Rule
 	Queue Queue
 }
 
-// Refused is a job that was not taken, on its way to the dead letters.
+// Refused is a refused job on its way to the dead letters.
 type Refused struct {
 	API, Key, JobID string // as far as they could be read
 	Header          nats.Header
@@ -57,21 +57,21 @@ type Refused struct {
 	Refusal         *Refusal
 }
 
-// Options of a Service. All but Registerer, MaxWaiting, Again and Answered are required.
+// Options configure a Service. All but Registerer, MaxWaiting, Again and Answered are required.
 type Options struct {
 	Conn    *nats.Conn
 	Version string // semantic version
-	// APIs returns the apis of now. It is called for every job and must be cheap.
+	// APIs returns the apis of the current configuration. It is called for every job and must be cheap.
 	APIs func() map[string]*API
-	// Bury keeps a refused job as a letter and tells it as an event, in that order, and then calls done once with the
-	// letter's sequence. It does not block.
-	Bury func(r Refused, done func(letterSeq uint64, err error))
-	// MaxWaiting bounds the bytes of the jobs that wait for the handler, 0 for maxWaitingBytes.
-	MaxWaiting int64
-	// Again is told of each job that was known already and names a Weir-Reply-To, after its producer was answered, if it is not nil. It
+	// Bury stores a letter of a refused job, then its event, and then calls done once with the letter's sequence. It
 	// must not block.
+	Bury func(r Refused, done func(letterSeq uint64, err error))
+	// MaxWaiting bounds the bytes of the jobs that wait for the handler. Zero means maxWaitingBytes.
+	MaxWaiting int64
+	// Again is called for each job that was known already and names a Weir-Reply-To, after its producer was answered.
+	// Optional. It must not block.
 	Again func(job *Job, receipt Receipt)
-	// Answered is told of each job that was answered, if it is not nil. It must not block.
+	// Answered is called for each job that was answered. Optional. It must not block.
 	Answered   func(*Answered)
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
@@ -80,24 +80,24 @@ type Options struct {
 // Answered is a job that the intake has answered.
 type Answered struct {
 	Job     *Job      // as far as it could be read
-	API     string    // NoToken for one that is not configured
-	Arrived time.Time // at the handler
-	Stream  string    // where its key's jobs are kept, if it has a key
+	API     string    // NoToken if it is not configured
+	Arrived time.Time // when the handler got it
+	Stream  string    // the stream that stores its key's jobs, if it has a key
 	Answer
 }
 
-// Service is the intake: it reads jobs, has them stored, and answers when the stream has answered. It never waits for
+// Service is the intake. It reads jobs, has them stored, and answers when the stream has answered. It never waits for
 // one job before it reads the next.
 type Service struct {
 	opts       Options
 	log        *slog.Logger
 	listing    *listing
-	unanswered unanswered // jobs not answered yet
+	unanswered unanswered // jobs without an answer yet
 	metrics    *metrics
-	throttled  tally // as refused, for those who ask
+	throttled  tally // refused jobs by api, for Throttled
 }
 
-// Start begins to take jobs.
+// Start starts the intake.
 func Start(o Options) (*Service, error) {
 	if o.Conn == nil || o.APIs == nil || o.Bury == nil || o.Log == nil {
 		panic("ingest: Start without Conn, APIs, Bury or Log")
@@ -123,7 +123,7 @@ func Start(o Options) (*Service, error) {
 	return s, nil
 }
 
-// Stop ends the intake: no new job is taken, and it returns when every job taken was answered or ctx ends.
+// Stop stops accepting jobs. It returns when every accepted job was answered, or ctx ends.
 func (s *Service) Stop(ctx context.Context) error {
 	if err := s.listing.stop(); err != nil {
 		return fmt.Errorf("stop the intake: %w", err)
@@ -136,17 +136,17 @@ func (s *Service) Stop(ctx context.Context) error {
 	}
 }
 
-// handleJob takes a producer's job.
+// handleJob handles a producer's job.
 func (s *Service) handleJob(from *endpoint, msg *nats.Msg) {
 	s.handle(from, msg, strings.TrimPrefix(msg.Subject, SubjectPrefix), false)
 }
 
-// handleRedrive takes a job that is redriven.
+// handleRedrive handles a redriven job.
 func (s *Service) handleRedrive(from *endpoint, msg *nats.Msg) {
 	s.handle(from, msg, strings.TrimPrefix(msg.Subject, RedrivePrefix), true)
 }
 
-// handle takes a job that came by NATS. address is <api>.<key>.
+// handle handles a job that came over NATS. address is <api>.<key>.
 func (s *Service) handle(from *endpoint, req *nats.Msg, address string, redrive bool) {
 	arrived := time.Now()
 	name, tokens, _ := strings.Cut(address, ".")
@@ -158,7 +158,7 @@ func (s *Service) handle(from *endpoint, req *nats.Msg, address string, redrive 
 	in.take(Message{Key: KeyFromSubject(tokens), Header: in.header, Body: req.Data, Redrive: redrive})
 }
 
-// take is the whole way of a job through the intake: read, put, answer.
+// take passes a job through the whole intake: parse, put, answer.
 func (in *submission) take(msg Message) {
 	s, name, now := in.service, in.apiName, in.arrived
 	delete(in.header, requestInfo)
@@ -213,10 +213,11 @@ func (in *submission) take(msg Message) {
 	})
 }
 
-// requestInfo is a header by which the server says from which account a job came. It is not the job's.
+// requestInfo is a header in which the server says from which account a job came. It is not part of the job.
 const requestInfo = "Nats-Request-Info"
 
-// asksFastBatch reports a publish of one of JetStream's fast batches. From another account only the server's header tells.
+// asksFastBatch reports whether a publish belongs to a JetStream fast batch. If it comes from another account, only the
+// server's header tells.
 func asksFastBatch(reply string, header nats.Header) bool {
 	var from struct {
 		Reply string `json:"reply"`
@@ -227,31 +228,31 @@ func asksFastBatch(reply string, header nats.Header) bool {
 	return strings.HasSuffix(reply, ".$FI")
 }
 
-// ErrTold is wrapped by what is told elsewhere already, and not for each job.
+// ErrTold is wrapped by an error of Bury that is logged elsewhere and must not be logged for each job.
 var ErrTold = errors.New("jobs are refused without a letter")
 
-// anyRule reads what can be read of a job for an api that nobody knows.
+// anyRule reads all that can be read of a job for an api that is not configured.
 var anyRule = Rule{Methods: []string{"POST"}, MaxBody: math.MaxInt64}
 
-// submission is one job between its arrival and its answer.
+// submission is one job from its arrival to its answer.
 type submission struct {
 	service                              *Service
 	arrived                              time.Time
-	hear                                 func(Answer) // is told once; it does not block
+	hear                                 func(Answer) // called once; must not block
 	apiName, key, jobID, stream, replyTo string
 	header                               nats.Header
 	job                                  *Job // as far as it could be read
 	metrics                              *apiMetrics
 	redrives                             int
-	fastBatch                            bool // of JetStream, whose publisher waits for other answers
+	fastBatch                            bool // a JetStream fast batch, whose publisher expects other answers
 }
 
-// read notes whose job it is.
+// read notes the job, its key, its id and where its end is told.
 func (in *submission) read(job *Job) {
 	in.job, in.key, in.jobID, in.replyTo, in.redrives = job, job.Key, job.ID, job.ReplyTo, job.Redrives
 }
 
-// checkPromises refuses what a JetStream client asks for and weir does not do.
+// checkPromises refuses JetStream features that a client asks for and weir does not have.
 func (in *submission) checkPromises() *Refusal {
 	if in.fastBatch {
 		return refuse(Invalid, "weir takes single publishes, not JetStream's fast batches")
@@ -262,8 +263,8 @@ func (in *submission) checkPromises() *Refusal {
 	return nil
 }
 
-// refuse buries what is to be buried, and only then tells the producer. A throttled job that its producer keeps and submits again is not
-// buried: it would have a letter and an end.
+// refuse stores the letter, if there must be one, and only then tells the producer. A throttled job with Retries gets
+// no letter: the letter would be an end, and the producer will submit the job again.
 func (in *submission) refuse(msg Message, refusal *Refusal) {
 	switch refusal.Code {
 	case Unavailable:
@@ -309,7 +310,7 @@ func (in *submission) countThrottled() {
 	in.service.throttled.add(in.apiName)
 }
 
-// log is for lines about the job.
+// log returns the logger for lines about the job.
 func (in *submission) log() *slog.Logger {
 	log := in.service.log.With("api", in.apiName, "job_id", in.jobID)
 	if in.job == nil { // it was turned away unread
@@ -318,7 +319,7 @@ func (in *submission) log() *slog.Logger {
 	return in.job.Trace.Log(log)
 }
 
-// answer tells what became of a job that was let in.
+// answer sends the answer to a job that take let in.
 func (in *submission) answer(a Answer) {
 	defer in.service.unanswered.leave()
 	in.hear(a)
@@ -328,10 +329,10 @@ func (in *submission) answer(a Answer) {
 	}
 }
 
-// send publishes straight to the reply subject: answers come when no message is being handled any more.
+// send publishes directly to the reply subject, since the message's handler has returned by then.
 func (in *submission) send(reply string, a Answer) {
 	if a.Data == nil || reply == "" || notTheirs(reply) {
-		return // nobody knows; a plain publish, where nobody waits; or a reply subject on which no producer may make weir speak
+		return // unsure; or no reply subject; or one on which weir must not publish for a producer
 	}
 	msg := &nats.Msg{Subject: reply, Data: a.Data}
 	if a.Refusal != nil {
@@ -342,7 +343,7 @@ func (in *submission) send(reply string, a Answer) {
 	}
 }
 
-// clip shortens what a stranger wrote before it is repeated.
+// clip shortens a text from outside before it is repeated.
 func clip(s string) string {
 	if len(s) > 64 {
 		return s[:64] + "…"

@@ -2,15 +2,15 @@ package ingest
 
 import "strings"
 
-// Subjects are the subjects of NATS that begin alike. Only a constant can be one: what is appended to it is a name, written as one token,
-// or a wildcard. So no text that a request brings along becomes a part of a subject as it is, or makes one longer than a control line of
-// NATS, at which the server closes the connection.
+// Subjects is a group of NATS subjects with one beginning. Only a constant can be one. What is appended to it is a
+// name, written as one token, or a wildcard. So no text from a request becomes part of a subject unescaped, and none
+// makes a subject longer than a control line of NATS, at which the server would close the connection.
 type Subjects string
 
-// usualSubject is how many bytes of a subject need no second allocation.
+// usualSubject is the length in bytes up to which a subject needs only one allocation.
 const usualSubject = 64
 
-// Of returns the subject below s of some names, or of none.
+// Of returns the subject below s for the given names, of which there may be none.
 func (s Subjects) Of(names ...string) string {
 	subject := make([]byte, 0, usualSubject)
 	subject = append(subject, s...)
@@ -23,7 +23,8 @@ func (s Subjects) Of(names ...string) string {
 	return string(subject)
 }
 
-// Below returns the pattern of all subjects that have some names after s and tokens behind those; without names, of all subjects of s.
+// Below returns the pattern of all subjects that have these names after s and more tokens after them. Without names it
+// matches all subjects of s.
 func (s Subjects) Below(names ...string) string {
 	if len(names) == 0 {
 		return string(s) + ">"
@@ -31,8 +32,8 @@ func (s Subjects) Below(names ...string) string {
 	return s.Of(names...) + ".>"
 }
 
-// Match returns the pattern of all subjects that have these names after s, in which an empty name matches any token, and NoToken the token of
-// no name.
+// Match returns the pattern of all subjects that have exactly these names after s. An empty name matches any token, and
+// NoToken matches the token for no name.
 func (s Subjects) Match(names ...string) string {
 	tokens := make([]string, len(names))
 	for i, name := range names {
@@ -48,12 +49,13 @@ func (s Subjects) Match(names ...string) string {
 	return string(s) + strings.Join(tokens, ".")
 }
 
-// Each returns the pattern of all subjects that have so many tokens after s.
+// Each returns the pattern of all subjects that have the given number of tokens after s.
 func (s Subjects) Each(tokens int) string {
 	return string(s) + strings.TrimSuffix(strings.Repeat("*.", tokens), ".")
 }
 
-// Names returns the names that a subject has after s; false if it is none that Of returns for so many.
+// Names returns the names that a subject has after s. It reports false if Of would not return that subject for so many
+// names.
 func (s Subjects) Names(subject string, tokens int) (names []string, ok bool) {
 	rest, ok := strings.CutPrefix(subject, string(s))
 	if !ok {

@@ -9,20 +9,22 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Trace is a job's W3C trace context (https://www.w3.org/TR/trace-context/) and baggage, as its producer sent it. The zero value is none.
+// Trace is the W3C trace context (https://www.w3.org/TR/trace-context/) and baggage of a job, as its producer sent
+// them. The zero value means neither.
 type Trace struct {
-	Parent  string // the traceparent; always a valid one, or ""
+	Parent  string // the traceparent: valid, or ""
 	State   string // the tracestate; "" without a Parent
-	Baggage string // of https://www.w3.org/TR/baggage/, also without a Parent
+	Baggage string // see https://www.w3.org/TR/baggage/; kept without a Parent too
 }
 
-// maxBaggage bounds a baggage that is handed on, in bytes, as W3C does.
+// maxBaggage bounds a baggage that is passed on, in bytes, as W3C does.
 const maxBaggage = 8192
 
-// maxTraceState bounds a tracestate that is handed on, in bytes; W3C asks for no more. A longer one stays in the job's own header.
+// maxTraceState bounds a tracestate that is passed on, in bytes. W3C requires no more. A longer one stays in the job's
+// own header.
 const maxTraceState = 512
 
-// The fields of a traceparent: 00-<32 hex digits>-<16>-<2>. A later version may have more behind them.
+// Offsets in a traceparent: 00-<32 hex digits>-<16>-<2>. A later version may append more.
 const (
 	traceIDAt    = len("00-")
 	spanIDAt     = traceIDAt + 32 + len("-")
@@ -30,8 +32,8 @@ const (
 	traceSize    = traceFlagsAt + 2
 )
 
-// TraceOf reads the trace context of a job's own header, whatever the case of its letters: OpenTelemetry's propagators write
-// Traceparent into Go's headers.
+// TraceOf reads the trace context from a job's own header. It ignores the case of names: OpenTelemetry's propagators
+// write Traceparent into Go's headers.
 func TraceOf(h nats.Header) Trace {
 	var t Trace
 	for name, values := range h {
@@ -40,7 +42,7 @@ func TraceOf(h nats.Header) Trace {
 	return t.checked()
 }
 
-// take notes a header if it is one of the three.
+// take stores the value of a header if it is one of the three.
 func (t *Trace) take(name string, values []string) {
 	switch {
 	case len(name) != len(HeaderTrace) && len(name) != len(HeaderTraceState) && len(name) != len(HeaderBaggage), len(values) == 0:
@@ -53,7 +55,7 @@ func (t *Trace) take(name string, values []string) {
 	}
 }
 
-// checked is t if it says something, else none.
+// checked returns t without the parts that are not valid.
 func (t Trace) checked() Trace {
 	if len(t.Baggage) > maxBaggage || checkHeaderValue(t.Baggage) != nil {
 		t.Baggage = ""
@@ -82,7 +84,7 @@ func validTraceParent(s string) bool {
 
 func isHex(s string) bool { return strings.Trim(s, "0123456789abcdef") == "" }
 
-// ID is the trace's id, 32 hex digits; "" for none.
+// ID returns the trace's id, 32 hex digits, or "" if there is none.
 func (t Trace) ID() string {
 	if t.Parent == "" {
 		return ""
@@ -95,8 +97,8 @@ func (t Trace) Sampled() bool {
 	return t.Parent != "" && strings.IndexByte("13579bdf", t.Parent[traceSize-1]) >= 0
 }
 
-// Outgoing is the job as its api is to get it with trace context t: where its rule forwards the job's own, and the job has not named
-// another one for the api by Weir-Header-Traceparent.
+// Outgoing returns the job as its api must receive it with the trace context t. It replaces the job's own traceparent
+// if the rule forwards that header and the job has not named another one for the api by Weir-Header-Traceparent.
 func (j *Job) Outgoing(rule *Rule, t Trace) *Job {
 	if t.Parent == "" || !forwards(rule, HeaderTrace) {
 		return j
@@ -112,7 +114,7 @@ func (j *Job) Outgoing(rule *Rule, t Trace) *Job {
 	return &out
 }
 
-// AddTo sets its headers in h, each where there is one.
+// AddTo sets the headers of t in h, except those that are empty.
 func (t Trace) AddTo(h nats.Header) {
 	if t.Parent != "" {
 		h[HeaderTrace] = []string{t.Parent}
@@ -125,7 +127,7 @@ func (t Trace) AddTo(h nats.Header) {
 	}
 }
 
-// Log is log with the trace's id in each line, where there is one.
+// Log returns log with the trace's id in each line, if there is one.
 func (t Trace) Log(log *slog.Logger) *slog.Logger {
 	if t.Parent == "" {
 		return log

@@ -2,16 +2,16 @@ package ingest
 
 import "sync"
 
-// unanswered counts the jobs that were taken and not answered yet. NATS goes on delivering what it had read ahead when the
-// service stops; such a job is not let in any more.
+// unanswered counts the jobs that were accepted and have no answer yet. When the service stops, NATS still delivers
+// what it had read ahead; enter turns such a job away.
 type unanswered struct {
 	mu     sync.Mutex // guards what follows
 	n      int
 	closed bool
-	empty  chan struct{} // closed when the last has left; nil until close is called
+	empty  chan struct{} // closed with the last leave; nil until close is called
 }
 
-// enter counts one more, and reports false when that is over.
+// enter counts one more job. It reports false, and counts nothing, after close.
 func (o *unanswered) enter() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -29,7 +29,7 @@ func (o *unanswered) leave() {
 	}
 }
 
-// close lets nobody in any more; the channel it returns is closed when the last has left.
+// close makes enter report false from now on. The channel it returns is closed when every job has left.
 func (o *unanswered) close() <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -1,7 +1,7 @@
-// Package await is how tests wait: every wait has an end of its own, and its failure says what it waited for.
+// Package await holds the waits of the tests. Every wait has its own timeout, and its failure says what it waited for.
 //
-// A wait without an end shows nothing but the end of the whole package, minutes later. What a test waits for must not depend
-// on how fast the machine is: a queue that is still to hold jobs is filled while nothing is called.
+// Without a timeout of its own, a wait shows only that the whole package timed out, minutes later. What a test waits
+// for must not depend on the speed of the machine: a queue that must still hold jobs is filled while calls are paused.
 package await
 
 import (
@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// Patience is how long a test waits in vain. It is meant for a machine that is slow, or busy with other things too.
+// Patience is how long a test waits before it fails. It allows for a machine that is slow or busy.
 const Patience = 90 * time.Second
 
-// Context ends when a test has waited in vain, or is over. Its cause says what the test waited for.
+// Context returns a context that ends after Patience, or with the test. Its cause says what the test waited for.
 func Context(t testing.TB, what string) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), Patience, fmt.Errorf("waited %s in vain for %s", Patience, what))
@@ -22,10 +22,10 @@ func Context(t testing.TB, what string) context.Context {
 	return ctx
 }
 
-// BuildPatience is how long a test waits for a compiler, which may have everything to build on a machine that is busy.
+// BuildPatience is how long a test waits for a compiler. It allows for building everything on a busy machine.
 const BuildPatience = 8 * time.Minute
 
-// Build ends when a compiler has been waited for in vain, or the test is over.
+// Build returns a context that ends after BuildPatience, or with the test.
 func Build(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), BuildPatience, fmt.Errorf("waited %s in vain for the compiler", BuildPatience))
@@ -33,7 +33,7 @@ func Build(t testing.TB) context.Context {
 	return ctx
 }
 
-// Receive gives the next value of a channel, or its zero value where the channel is closed.
+// Receive returns the next value of a channel, or the zero value if the channel is closed.
 func Receive[T any](t testing.TB, what string, from <-chan T) T {
 	t.Helper()
 	limit := time.NewTimer(Patience)
@@ -47,7 +47,7 @@ func Receive[T any](t testing.TB, what string, from <-chan T) T {
 	}
 }
 
-// Result gives what a call returns that blocks until something is over, as a worker's Wait does.
+// Result returns the result of a call that blocks until something is over, such as a worker's Wait.
 func Result[T any](t testing.TB, what string, call func() T) T {
 	t.Helper()
 	result := make(chan T, 1)
@@ -55,13 +55,13 @@ func Result[T any](t testing.TB, what string, call func() T) T {
 	return Receive(t, what, result)
 }
 
-// Return waits until a call returns that blocks until something is over, as a WaitGroup's Wait does.
+// Return waits for a call that blocks until something is over, such as a WaitGroup's Wait.
 func Return(t testing.TB, what string, call func()) {
 	t.Helper()
 	Result(t, what, func() struct{} { call(); return struct{}{} })
 }
 
-// Until asks again and again until it is told yes.
+// Until polls ok every 5 ms until it returns true.
 func Until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	tick, limit := time.NewTicker(5*time.Millisecond), time.NewTimer(Patience)

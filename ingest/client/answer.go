@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// ParseAnswer reads what the intake answered; a refusal is a *Refusal. What a stream answered in its place is a *ForeignAnswer.
+// ParseAnswer parses an answer of the intake. A refusal is returned as a *Refusal, a stream's answer in the intake's
+// place as a *ForeignAnswer.
 func ParseAnswer(data []byte) (Receipt, error) {
 	var receipt struct {
 		Receipt
@@ -46,14 +47,15 @@ func ParseAnswer(data []byte) (Receipt, error) {
 	return receipt.Receipt, nil
 }
 
-// queuePrefix begins the names of the streams that keep jobs, and so of those that a receipt names.
+// queuePrefix begins the names of the streams that store jobs, and so of every stream that a receipt names.
 const queuePrefix = "WEIR_"
 
-// ForeignAnswer is an error: a stream that takes weir's subjects has answered a job before weir, if a weir runs there at all. Its
-// acknowledgement is no receipt, and weir's own answer came too late to be heard. Nobody knows whether weir took the job.
+// ForeignAnswer is an error: a stream that captures weir's subjects answered before weir, if a weir runs there at all.
+// The stream's acknowledgement is no receipt, and weir's own answer came too late to be read. Whether weir accepted the
+// job is unknown.
 type ForeignAnswer struct {
-	Stream  string // that answered; empty where it does not say
-	Refused string // what the stream said where it refused the job; empty: it acknowledged it
+	Stream  string // the stream that answered, or empty if the answer does not say
+	Refused string // why the stream refused the job, or empty if it acknowledged the job
 }
 
 func (f *ForeignAnswer) Error() string {
@@ -68,7 +70,7 @@ func (f *ForeignAnswer) Error() string {
 	return fmt.Sprintf("%s %s in weir's place: it must not take %s>", who, what, SubjectPrefix)
 }
 
-// ourCode reports whether an answer's error code is one of weir's. JetStream's own are all below them.
+// ourCode reports whether an error code is one of weir's. JetStream's own codes are all lower.
 func ourCode(code int) bool {
 	switch Code(code) {
 	case Invalid, UnknownAPI, TooLarge, Throttled, Unavailable:

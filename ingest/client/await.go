@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The streams that keep ends.
+// The streams that store ends.
 const (
 	resultsStream  = "WEIR_RESULTS"
 	resultsSubject = "weir.results."
@@ -18,15 +18,16 @@ const (
 	lettersSubject = "weir.dead."
 )
 
-// lookAgain is how often Do asks whether its connection was away.
+// lookAgain is how often Do checks whether its connection was lost meanwhile.
 const lookAgain = time.Second
 
-// Do hands in one job and waits for its end, which weir tells by Weir-Reply-To; a ReplyTo of s is overwritten. Give ctx a deadline that
-// leaves the job time for its turn. A refusal is a *Refusal; a dead letter is an End, and no error.
+// Do submits one job and waits for its end, which weir sends to Weir-Reply-To. Do overwrites the ReplyTo of s. Give ctx
+// a deadline that leaves the job time for its turn. A refusal is a *Refusal; a dead letter is an End, not an error.
 //
-// Where no answer comes the job is sent again under the same ID. Of a job that was known already weir tells the end once more. Where the
-// connection was away Do looks into the streams as well, as Await does; a producer that may not read them waits on. When ctx ends the job
-// goes on: Do finds its end under the same ID within dedupe, and Await as long as it is kept.
+// If no answer comes, Do sends the job again under the same ID; for a job that it knows already, weir sends the end
+// once more. After a reconnect Do also reads the streams, as Await does; a producer that may not read them keeps
+// waiting. When ctx ends, the job goes on: Do finds its end under the same ID within dedupe, and Await as long as the
+// end is kept.
 func (c *Client) Do(ctx context.Context, s Submission) (End, error) {
 	s = s.Named()
 	s.ReplyTo = EndsInbox(c.nc.NewInbox())
@@ -71,7 +72,7 @@ func (c *Client) Do(ctx context.Context, s Submission) (End, error) {
 	}
 }
 
-// submitUntilAnswered sends a job again for as long as nobody answers.
+// submitUntilAnswered sends a job again until an answer comes or ctx ends.
 func (c *Client) submitUntilAnswered(ctx context.Context, s Submission) (Receipt, error) {
 	for {
 		once, cancel := context.WithTimeoutCause(ctx, c.opts.AnswerWithin, ErrNoAnswer)
@@ -83,11 +84,12 @@ func (c *Client) submitUntilAnswered(ctx context.Context, s Submission) (Receipt
 	}
 }
 
-// Await waits until a job has its result in WEIR_RESULTS or its letter in WEIR_DEAD, and reads what lies there already, from since on;
-// zero reads all that is kept. So it finds the end of a job that an earlier process handed in. It reads the ends of the job's key, until
-// ctx ends, and goes on after a reconnect.
+// Await waits until a job has its result in WEIR_RESULTS or its letter in WEIR_DEAD. It starts with what was stored at
+// since; zero reads everything that is kept. So it also finds the end of a job that an earlier process submitted. It
+// reads the ends of the job's key until ctx ends, and continues after a reconnect.
 //
-// A job that was refused, and then taken when it was sent again, has a letter of its refusal: name a since behind that.
+// A job that was refused first and accepted when it was sent again has a letter of its refusal: pass a since after that
+// letter.
 func (c *Client) Await(ctx context.Context, api, key, job string, since time.Time) (End, error) {
 	js, err := jetstream.New(c.nc)
 	if err != nil {

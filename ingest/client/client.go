@@ -9,13 +9,15 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Options of a Client. The zero value is good.
+// Options configure a Client. The zero value is good.
 type Options struct {
-	// UnderWay bounds the jobs of SubmitAsync that have no answer yet; 0: DefaultUnderWay, at most 65536.
+	// UnderWay bounds the jobs of SubmitAsync that have no answer yet. Zero means DefaultUnderWay; the maximum is
+	// 65536.
 	UnderWay int
-	// AnswerWithin is how long SubmitAsync waits for an answer, and Submit and Do where their context has no deadline; 0: DefaultAnswerWithin.
+	// AnswerWithin is how long SubmitAsync waits for an answer. Submit and Do wait as long if their context has no
+	// deadline. Zero means DefaultAnswerWithin.
 	AnswerWithin time.Duration
-	// Inject writes the trace context of ctx into the headers of a job, if it is not nil. With OpenTelemetry it is
+	// Inject writes the trace context of ctx into the headers of a job. Optional. With OpenTelemetry it is
 	//
 	//	func(ctx context.Context, h nats.Header) {
 	//		otel.GetTextMapPropagator().Inject(ctx, propagation.HeaderCarrier(h))
@@ -23,7 +25,7 @@ type Options struct {
 	Inject func(ctx context.Context, h nats.Header)
 }
 
-// What Options mean by zero. weir itself waits some seconds for its store before it answers 503.
+// The defaults of Options. weir itself waits some seconds for its store before it answers 503.
 const (
 	DefaultUnderWay     = 256
 	DefaultAnswerWithin = 15 * time.Second
@@ -31,17 +33,18 @@ const (
 	mostUnderWay = 65536
 )
 
-// ErrNoAnswer is wrapped where no answer came in time: nobody knows whether the job was taken. Submit it again under the same ID.
+// ErrNoAnswer is wrapped by errors that report that no answer came in time. Whether the job was accepted is unknown:
+// submit it again under the same ID.
 var ErrNoAnswer = errors.New("no answer came: nobody knows whether the job was taken; submit it again under the same id")
 
-// Client hands jobs to weir. It is safe for concurrent use.
+// Client submits jobs to weir. It is safe for concurrent use.
 type Client struct {
 	nc    *nats.Conn
 	opts  Options
 	async async
 }
 
-// New makes a client of a connection, which stays the caller's. It asks nothing of the server.
+// New returns a client that uses nc, without asking the server anything. The caller still owns the connection.
 func New(nc *nats.Conn, o Options) *Client {
 	if o.UnderWay <= 0 {
 		o.UnderWay = DefaultUnderWay
@@ -53,11 +56,12 @@ func New(nc *nats.Conn, o Options) *Client {
 	return &Client{nc: nc, opts: o, async: async{room: make(chan struct{}, o.UnderWay)}}
 }
 
-// Submit hands in one job and waits until it is stored or refused, or ctx ends.
+// Submit submits one job and waits until it is stored or refused, or ctx ends.
 //
-// A refusal is a *Refusal. A *ForeignAnswer says that a stream answered in weir's place. With it, and with any other error, nobody knows
-// whether the job was taken, except that with nats.ErrNoResponders it was not: submit it again under the same ID. So give it one, or
-// call Named before: without an ID a second try is a second job.
+// A refusal is a *Refusal. A *ForeignAnswer means that a stream answered in weir's place. After nats.ErrNoResponders
+// the job was not accepted. After a *ForeignAnswer or any other error it is unknown whether the job was accepted:
+// submit it again under the same ID. For that, set an ID or call Named first: without an ID a second try is a second
+// job.
 func (c *Client) Submit(ctx context.Context, s Submission) (Receipt, error) {
 	msg, err := c.message(ctx, s)
 	if err != nil {
@@ -84,13 +88,13 @@ func noWeir(api string) error {
 	return fmt.Errorf("submit to %s: no weir takes jobs there: %w", api, nats.ErrNoResponders)
 }
 
-// message is the submission's, with the trace context of ctx.
+// message returns the submission's message, with the trace context of ctx.
 func (c *Client) message(ctx context.Context, s Submission) (*nats.Msg, error) {
 	if c.opts.Inject != nil {
 		h := nats.Header{}
 		c.opts.Inject(ctx, h)
 		for name, values := range s.JobHeader {
-			h[name] = values // what the caller wrote wins
+			h[name] = values // a header that the caller set wins
 		}
 		s.JobHeader = h
 	}

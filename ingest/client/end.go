@@ -8,33 +8,33 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Done is the outcome of a job that has a result. Every other outcome is the reason of a dead letter: overflow, expired, invalid,
-// rejected, exhausted, unknown, over_budget or cancelled.
+// Done is the outcome of a job that has a result. Every other outcome is the reason of a dead letter: overflow,
+// expired, invalid, rejected, exhausted, unknown, over_budget or cancelled.
 const Done = "done"
 
-// End is what became of a job: its result, or the notice of its dead letter.
+// End is the end of a job: its result, or the notice of its dead letter.
 type End struct {
 	API, Key, Job string
 	Outcome       string
-	Status        int       // of the api's last answer; 0 where it gave none
+	Status        int       // of the api's last answer; 0 if it gave none
 	Attempts      int       // calls that counted against retry.attempts
-	Calls         int       // of a result: all calls, pushed back ones too
-	Price         string    // of a result: of one call, as the configuration has it
-	Accepted      time.Time // this and the next two are zero where they are not known
+	Calls         int       // of a result: all calls, including those pushed back
+	Price         string    // of a result: per call, as configured
+	Accepted      time.Time // this and the next two are zero if unknown
 	Called        time.Time // when the last call started
 	Finished      time.Time
 	Body          []byte // of a result: the api's answer
-	Cut           bool   // the answer was longer than what weir keeps
-	ContentType   string // of the answer, as the api wrote it
+	Cut           bool   // the answer was longer than weir keeps
+	ContentType   string // of the answer, as the api sent it
 	Detail        string // of a letter: what happened
 	Billed        string // of a letter: whether the api charged: no, yes or unknown
 	Header        nats.Header
 }
 
-// Done reports whether the job has a result; else it is a dead letter.
+// Done reports whether the job has a result. Otherwise it has a dead letter.
 func (e End) Done() bool { return e.Outcome == Done }
 
-// The headers of ends, of which some stand in results only, and some in letters.
+// The headers of ends. Some occur only in results, some only in letters.
 const (
 	outcomeHeader  = "Weir-Outcome"
 	reasonHeader   = "Weir-Dead-Reason"
@@ -44,8 +44,8 @@ const (
 	deadHeader     = "Weir-Dead-At"
 )
 
-// ParseEnd reads a message on Weir-Reply-To, or one of the streams WEIR_RESULTS and WEIR_DEAD. A letter's body is its job's, and left
-// out. It reports false for a message that is no end.
+// ParseEnd parses a message from Weir-Reply-To or from the streams WEIR_RESULTS and WEIR_DEAD. It omits a letter's
+// body, which is the body of the job. It reports false for a message that is not an end.
 func ParseEnd(h nats.Header, body []byte) (End, bool) {
 	e := End{
 		API: h.Get(HeaderAPI), Key: h.Get(HeaderKey), Job: h.Get(HeaderJobID), Outcome: h.Get(outcomeHeader), Price: h.Get("Weir-Price"),
@@ -62,7 +62,7 @@ func ParseEnd(h nats.Header, body []byte) (End, bool) {
 		return h.Get(ofResult)
 	}
 	number := func(text string) int {
-		n, _ := strconv.Atoi(text) // absent where it is not known
+		n, _ := strconv.Atoi(text) // absent if unknown
 		return n
 	}
 	at := func(text string) time.Time {
@@ -81,10 +81,11 @@ func ParseEnd(h nats.Header, body []byte) (End, bool) {
 	return e, e.Outcome != "" && e.Job != ""
 }
 
-// EndsOnly stands in an inbox, before its last token, where nothing but the ends of jobs is waited for.
+// EndsOnly stands before the last token of an inbox that receives only the ends of jobs.
 const EndsOnly = "ends."
 
-// EndsInbox makes an inbox of a client one for the ends of jobs alone, which weir takes in Weir-Reply-To from every role.
+// EndsInbox returns an inbox that receives only the ends of jobs. weir accepts such an inbox in Weir-Reply-To from
+// every role.
 func EndsInbox(inbox string) string {
 	last := strings.LastIndexByte(inbox, '.')
 	return inbox[:last+1] + EndsOnly + inbox[last+1:]

@@ -9,22 +9,24 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ackWithin is how long Follow waits for the word that a result is done with.
+// ackWithin is how long Follow waits for the server to confirm an acknowledgement.
 const ackWithin = 5 * time.Second
 
-// Results names a reader of results.
+// Results chooses the results that Follow reads.
 type Results struct {
-	// Name is that of the reader's durable consumer: under the same name it goes on where it was. Required; letters, digits, - and _.
+	// Name is the name of the durable consumer. A reader of the same name resumes where the last one stopped. Required;
+	// letters, digits, - and _.
 	Name string
-	// API and Key choose the results; empty: all. A Key needs an API.
+	// API and Key choose the results; if empty, all. A Key needs an API.
 	API, Key string
 }
 
-// Follow gives each result to handle, in the order of their stream, one after another, and returns when handle returns an error, which is
-// its own, or ctx ends. It goes on after a reconnect, and after a restart with what handle has not returned nil for: so handle may see a
-// result twice, and must know it by its Job. A handle that takes longer than 30 seconds is given the same result again.
+// Follow passes each result to handle, one after another, in the order of the stream. It returns the error of handle,
+// or when ctx ends. It continues after a reconnect; after a restart it continues with the first result for which handle
+// has not returned nil. So handle may get a result twice and must recognise it by its Job. A result whose handle takes
+// longer than 30 seconds is delivered again.
 //
-// Readers of one name share the results among them. Letters are not among them: read WEIR_DEAD, or the events.
+// Readers of one name share the results among them. Letters are not included: read WEIR_DEAD, or the events.
 func (c *Client) Follow(ctx context.Context, r Results, handle func(ctx context.Context, end End) error) error {
 	subject := resultsSubject + ">"
 	switch {
@@ -47,7 +49,7 @@ func (c *Client) Follow(ctx context.Context, r Results, handle func(ctx context.
 	if err != nil {
 		return fmt.Errorf("follow results as %s: %w", r.Name, err)
 	}
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(1)) // what lies here unread would be given again too soon
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(1)) // results buffered here would be redelivered too soon
 	if err != nil {
 		return fmt.Errorf("follow results as %s: %w", r.Name, err)
 	}
@@ -57,19 +59,19 @@ func (c *Client) Follow(ctx context.Context, r Results, handle func(ctx context.
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case errors.Is(err, jetstream.ErrNoHeartbeat): // the connection was away: Messages asks again
+		case errors.Is(err, jetstream.ErrNoHeartbeat): // the connection was lost: Messages asks again
 			continue
 		case err != nil:
 			return fmt.Errorf("follow results as %s: %w", r.Name, err)
 		}
 		if end, ok := ParseEnd(msg.Headers(), msg.Data()); ok {
 			if err := handle(ctx, end); err != nil {
-				_ = msg.Nak() // it comes again at once to whoever reads on
+				_ = msg.Nak() // redelivered at once to the next reader
 				return err
 			}
 		}
 		acked, cancel := context.WithTimeout(ctx, ackWithin)
-		_ = msg.DoubleAck(acked) // what is not acknowledged comes again
+		_ = msg.DoubleAck(acked) // redelivered if not acknowledged
 		cancel()
 	}
 }

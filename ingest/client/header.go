@@ -1,6 +1,6 @@
 package client
 
-// The headers of a job, and of its answer.
+// The headers of a job and of its answer.
 const (
 	HeaderMsgID      = "Nats-Msg-Id"
 	HeaderJobID      = "Weir-Job-Id"
@@ -18,12 +18,12 @@ const (
 	HeaderTrace      = "traceparent"
 	HeaderTraceState = "tracestate"
 	HeaderBaggage    = "baggage"
-	HeaderError      = "Nats-Service-Error" // of a refusal, as of any error of a NATS micro service
+	HeaderError      = "Nats-Service-Error" // of a refusal, as for any error of a NATS micro service
 	HeaderErrorCode  = "Nats-Service-Error-Code"
 
 	headerContentType = "Content-Type"
 )
 
-// Retry is what Weir-On-Throttled says of a job whose producer keeps it and submits it again when it is throttled: then the refusal leaves
-// no dead letter.
+// Retry is the value of Weir-On-Throttled that says that the producer keeps the job and submits it again if it is
+// throttled. The refusal then leaves no dead letter.
 const Retry = "retry"

@@ -10,18 +10,19 @@ import (
 // MaxKeyBytes bounds a key, so that its token (at most three times as long) fits every subject and control line.
 const MaxKeyBytes = 128
 
-// NoToken is the token of "no key" or "no api". The key "_" itself is written %5F, so the two never meet.
+// NoToken is the token for "no key" and "no api". The key "_" itself is written %5F, so the two never collide.
 const NoToken = "_"
 
 const upperHex = "0123456789ABCDEF"
 
-// noName is the token of every name that is longer than a key may be: no such name is stored anywhere, so that nothing stands under it.
-// A subject of the name itself could be longer than a control line of NATS, at which the server closes the connection.
+// noName is the token of every name that is longer than MaxKeyBytes. No such name is stored, so nothing is found under
+// it. A subject with the name itself could exceed the longest control line of NATS, and the server would close the
+// connection.
 const noName = "%"
 
-// Token writes a key (or any name) as one subject token: every byte other than A-Z a-z 0-9 - _ becomes %XX.
-// Different keys have different tokens, and ParseToken reverses it. A name over MaxKeyBytes is none: all of them have one
-// token, which ParseToken refuses.
+// Token writes a key, or any name, as one subject token: every byte other than A-Z a-z 0-9 - _ becomes %XX. Different
+// keys have different tokens, and ParseToken reverses it. All names longer than MaxKeyBytes share one token, which
+// ParseToken refuses.
 func Token(key string) string {
 	switch {
 	case key == "":
@@ -59,7 +60,7 @@ func Escape(key string) string {
 	return b.String()
 }
 
-// ParseToken is the inverse of Token. It refuses what Token would not have written.
+// ParseToken reverses Token. It refuses what Token would not have written.
 func ParseToken(token string) (string, error) {
 	if token == NoToken {
 		return "", nil
@@ -71,12 +72,12 @@ func ParseToken(token string) (string, error) {
 	return key, nil
 }
 
-// KeyFromSubject reads a key out of the tokens a producer published to. %XX stands for a byte, so that a producer can
-// name keys with spaces or wildcards and can publish to the token it read in one of weir's own subjects: both spellings
-// of a key are the same bucket. A % that begins no escape is itself.
+// KeyFromSubject returns the key that the tokens of a producer's subject name. %XX stands for a byte. So a producer can
+// name keys with spaces or wildcards, and can publish to a token it read in one of weir's own subjects: both spellings
+// of a key are the same bucket. A % that begins no escape stands for itself.
 func KeyFromSubject(tokens string) string { return unescape(tokens) }
 
-// CheckKey tells why a key cannot be used, or nil.
+// CheckKey reports why a key cannot be used, or nil.
 func CheckKey(key string) error {
 	switch {
 	case key == "":
@@ -92,7 +93,7 @@ func CheckKey(key string) error {
 // maxAPIBytes bounds an api's name.
 const maxAPIBytes = 64
 
-// CheckAPI tells why a text cannot be the name of an api, or nil.
+// CheckAPI reports why a text cannot be the name of an api, or nil.
 func CheckAPI(name string) error {
 	if name == "" || len(name) > maxAPIBytes || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_-") != "" {
 		return fmt.Errorf("an api's name has 1 to %d of a-z, 0-9, '-' and '_', this has %d bytes", maxAPIBytes, len(name))
@@ -135,8 +136,8 @@ func hexValue(c byte) int {
 	return -1
 }
 
-// HeaderText writes a key for a header's value: as it is, or, where a header could not carry it unchanged, as its token. No key at all
-// is written as the key _ is; the subject tells the two apart.
+// HeaderText writes a key for the value of a header: unchanged, or as its token if a header could not carry it
+// unchanged. "No key" and the key _ are written alike; the subject tells them apart.
 func HeaderText(key string) string {
 	if key == "" {
 		return NoToken

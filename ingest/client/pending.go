@@ -12,12 +12,12 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// ErrClosed is what a client answers that was closed.
+// ErrClosed is returned by a closed client.
 var ErrClosed = errors.New("the client is closed")
 
-// Pending is a job that was sent and has no answer yet.
+// Pending is a job that was sent by SubmitAsync.
 type Pending struct {
-	// Job is the submission as it was sent, with its ID: to send it again is to send this.
+	// Job is the submission as it was sent, with its ID. Submit it to send the same job again.
 	Job Submission
 
 	done    chan struct{}
@@ -26,10 +26,11 @@ type Pending struct {
 	err     error
 }
 
-// Done is closed when there is an answer, or none will come.
+// Done returns a channel that is closed when an answer came or none will come.
 func (p *Pending) Done() <-chan struct{} { return p.done }
 
-// Wait gives what Submit would: the receipt, a *Refusal, or another error. It returns early, with the cause, when ctx ends.
+// Wait returns what Submit would: the receipt, a *Refusal, or another error. It returns early, with the cause, when ctx
+// ends.
 func (p *Pending) Wait(ctx context.Context) (Receipt, error) {
 	select {
 	case <-p.done:
@@ -39,23 +40,25 @@ func (p *Pending) Wait(ctx context.Context) (Receipt, error) {
 	}
 }
 
-// async are the jobs of a client that were sent and have no answer yet.
+// async holds the jobs of a client that have no answer yet.
 type async struct {
-	room chan struct{} // one place for each
+	room chan struct{} // one slot for each
 
-	mu      sync.Mutex // guards what follows, and keeps jobs in the order in which they were handed in
-	inbox   string     // its answers come to <inbox>.<number>
+	mu      sync.Mutex // guards what follows, and keeps jobs in the order in which they were submitted
+	inbox   string     // answers come to <inbox>.<number>
 	sub     *nats.Subscription
 	last    uint64
 	waiting map[string]*Pending
 	closed  bool
 }
 
-// SubmitAsync sends a job and returns before its answer is there. It blocks while Options.UnderWay jobs have no answer, until ctx ends;
-// an error means that this job was not sent. Every Pending ends, with ErrNoAnswer after Options.AnswerWithin.
+// SubmitAsync sends a job and returns before the answer comes. It blocks while Options.UnderWay jobs have no answer,
+// until ctx ends. An error means that this job was not sent. Every Pending ends, with ErrNoAnswer after
+// Options.AnswerWithin.
 //
-// A program that tries a full bucket again at once makes weir count, not work. Wait for the RetryAfter of the refusal, keep UnderWay below
-// the capacity of the bucket, and say Submission.Retries: without it each refusal is a dead letter.
+// A program that retries at once against a full bucket makes weir count refusals instead of working. Wait for the
+// RetryAfter of the refusal, keep UnderWay below the capacity of the bucket, and set Submission.Retries: without it
+// each refusal is a dead letter.
 func (c *Client) SubmitAsync(ctx context.Context, s Submission) (*Pending, error) {
 	s = s.Named()
 	msg, err := c.message(ctx, s)
@@ -103,7 +106,7 @@ func (c *Client) send(p *Pending, msg *nats.Msg) error {
 	return nil
 }
 
-// answered takes what came to the inbox. Where nobody takes jobs the server itself says so.
+// answered handles a message to the inbox. If no intake listens, the server itself answers with "no responders".
 func (a *async) answered(msg *nats.Msg) {
 	number := msg.Subject[strings.LastIndexByte(msg.Subject, '.')+1:]
 	if len(msg.Data) == 0 && msg.Header.Get("Status") == "503" {
@@ -128,7 +131,8 @@ func (a *async) end(number string, receipt Receipt, err error) {
 	<-a.room
 }
 
-// Flush waits until every job that was sent has its answer, or none will come. Jobs that are sent meanwhile may be waited for too.
+// Flush waits until every job that was sent has its answer, or none will come. It may also wait for jobs that are sent
+// meanwhile.
 func (c *Client) Flush(ctx context.Context) error {
 	c.async.mu.Lock()
 	all := make([]*Pending, 0, len(c.async.waiting))
@@ -146,8 +150,8 @@ func (c *Client) Flush(ctx context.Context) error {
 	return nil
 }
 
-// Close gives up the jobs that have no answer yet: their Pending end with ErrNoAnswer. Flush before it. The connection stays open. It is
-// not needed for a client that never called SubmitAsync, and may be called twice.
+// Close ends the Pending of every job that has no answer yet with ErrNoAnswer. Call Flush first. The connection stays
+// open. A client that never called SubmitAsync needs no Close. Close may be called twice.
 func (c *Client) Close() error {
 	a := &c.async
 	a.mu.Lock()

@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// Receipt is the promise to a producer: the job is stored. Its JSON form is what any NATS client takes for a PubAck.
+// Receipt is the promise to a producer that the job is stored. Any NATS client reads its JSON form as a PubAck.
 type Receipt struct {
 	Stream    string `json:"stream"`
 	Seq       uint64 `json:"seq"`
 	Job       string `json:"job"`
 	Key       string `json:"key"`
 	Duplicate bool   `json:"duplicate,omitempty"`
-	// OverSoft says that an admission limit let the job in only within its soft part.
+	// OverSoft reports that an admission limit let the job in only within its soft part.
 	OverSoft bool `json:"over_soft,omitempty"`
-	// Position counts the unfinished jobs of the key up to and with this one; 0 for a job that is finished.
+	// Position counts the unfinished jobs of the key up to and including this one; 0 if this job is finished.
 	Position int `json:"position"`
-	// ETA is when its call should start; zero when unknown or finished.
+	// ETA is when its call should start; zero if unknown or finished.
 	ETA time.Time `json:"-"`
 }
 
-// etaLayout keeps milliseconds, and keeps them when they are zero.
+// etaLayout always writes three digits of milliseconds, also when they are zero.
 const etaLayout = "2006-01-02T15:04:05.000Z07:00"
 
 // receiptAnswer is the wire form of a receipt.
@@ -32,14 +32,14 @@ type receiptAnswer struct {
 	ETAms *int64 `json:"eta_ms,omitempty"`
 }
 
-// WireForms are a receipt and a refusal as they are written in JSON, for a description of the answers.
+// WireForms returns the JSON forms of a receipt and of a refusal, for a schema of the answers.
 func WireForms() (receipt, refusal any) { return receiptAnswer{}, refusalAnswer{} }
 
-// usualReceipt is about what a receipt takes, in bytes.
+// usualReceipt is the usual size of a receipt in bytes.
 const usualReceipt = 256
 
-// Answer renders the receipt for the producer at the time now. Each job has one, so its JSON is written by hand: a test holds it and
-// receiptAnswer together.
+// Answer renders the receipt for the producer at the time now. It writes the JSON by hand because every job needs one;
+// a test compares it with receiptAnswer.
 func (r Receipt) Answer(now time.Time) []byte {
 	b := make([]byte, 0, usualReceipt)
 	b = appendText(append(b, `{"stream":`...), r.Stream)
@@ -60,7 +60,7 @@ func (r Receipt) Answer(now time.Time) []byte {
 	return append(b, '}')
 }
 
-// appendText appends a text that needs no escape as it is, and leaves the others to encoding/json.
+// appendText appends a text unchanged if it needs no escape. Other texts go through encoding/json.
 func appendText(b []byte, text string) []byte {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {

@@ -8,11 +8,11 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Code is what a refused producer is told; its last three digits follow HTTP, and it is the err_code of the answer.
+// Code is the code of a refusal and the err_code of its answer. Its last three digits follow HTTP.
 type Code int
 
-// The refusals. Every one leaves a dead letter but Unavailable, and Unsure: then the job may be stored, and the only
-// honest answer is none, so that its producer sends it again under the same id.
+// The codes of refusals. Every refusal leaves a dead letter, except Unavailable and Unsure. Unsure means that the job
+// may be stored: the intake must not answer, so that the producer sends the job again under the same id.
 const (
 	Unsure      Code = 0
 	Invalid     Code = 20400
@@ -22,32 +22,33 @@ const (
 	Unavailable Code = 20503
 )
 
-// Status is the code as HTTP has it: 429 of Throttled.
+// Status returns the HTTP status of the code: 429 for Throttled.
 func (c Code) Status() int { return int(c) % 1000 }
 
-// Refusal is why a job was not taken. It is an error whose text is fit for the producer: it never holds a payload, a
-// secret or an address.
+// Refusal is why a job was not accepted. It is an error whose text is safe to show the producer: it never contains a
+// payload, a secret or an address.
 type Refusal struct {
 	Code        Code
 	Description string
-	// Depth and Capacity of the bucket, for Throttled.
+	// Depth and Capacity are those of the bucket, for Throttled.
 	Depth, Capacity int64
-	// RetryAfter is when to come back, for Throttled: never less than a millisecond.
+	// RetryAfter is when to submit the job again, for Throttled: at least 1 ms.
 	RetryAfter time.Duration
-	// Job and LetterSeq are the job's id and the number of its dead letter, as a producer is told; empty until then.
+	// Job and LetterSeq are the job's id and the sequence of its dead letter. They are empty until the answer is made.
 	Job       string
 	LetterSeq uint64
 }
 
 func (r *Refusal) Error() string { return r.Description }
 
-// WithRetry is a Throttled refusal whose description also says when to come back: most clients reach nothing else of an answer.
+// WithRetry returns a Throttled refusal whose description also says when to submit again. Most clients expose nothing
+// but the description.
 func (r Refusal) WithRetry() *Refusal {
 	r.Description += "; try again in " + waitText(time.Duration(r.RetryAfterMS())*time.Millisecond)
 	return &r
 }
 
-// waitText writes a wait for people, rounded up: 850 ms, 9.8 s, 12 min.
+// waitText writes a duration for people, rounded up: 850 ms, 9.8 s, 12 min.
 func waitText(d time.Duration) string {
 	up := func(unit time.Duration) int64 { return int64((d + unit - 1) / unit) }
 	switch {
@@ -61,7 +62,7 @@ func waitText(d time.Duration) string {
 	return fmt.Sprintf("%d h", up(time.Hour))
 }
 
-// refusalAnswer is the wire form of a refusal. Inside "error" stand only the three members every NATS client knows:
+// refusalAnswer is the wire form of a refusal. "error" must hold only the three members that every NATS client knows:
 // nats.py fails on any other.
 type refusalAnswer struct {
 	Error struct {
@@ -77,7 +78,8 @@ type refusalAnswer struct {
 	DeadLetterSeq uint64 `json:"dead_letter_seq,omitempty"`
 }
 
-// Answer renders the refusal for the producer: where its job would have gone, whose it is, and the number of its letter.
+// Answer renders the refusal for the producer, with the stream that the job would have gone to, its id and key, and the
+// sequence of its letter.
 func (r *Refusal) Answer(stream, job, key string, letterSeq uint64) []byte {
 	var w refusalAnswer
 	w.Error.Code = r.Code.Status()
@@ -89,11 +91,11 @@ func (r *Refusal) Answer(stream, job, key string, letterSeq uint64) []byte {
 	return mustJSON(w)
 }
 
-// longestErrorHeader bounds the description in a header, in bytes; the answer's body has all of it.
+// longestErrorHeader bounds the description in a header, in bytes. The body of the answer has all of it.
 const longestErrorHeader = 512
 
-// Headers tells a refusal as NATS' micro services tell errors, for tools and clients that look there. There is no status line: clients
-// take one for an error of the server.
+// Headers returns the headers by which NATS micro services report errors, for tools and clients that look there. It
+// sets no status line: clients take one for an error of the server.
 func (r *Refusal) Headers() nats.Header {
 	return nats.Header{
 		HeaderError:     {asciiLine(r.Description, longestErrorHeader)},
@@ -101,7 +103,8 @@ func (r *Refusal) Headers() nats.Header {
 	}
 }
 
-// asciiLine writes bytes that not every client can read in a header as %XX, and stops before it is longer than most.
+// asciiLine writes bytes that some clients cannot read in a header as %XX, and stops before the line is longer than
+// most bytes.
 func asciiLine(text string, most int) string {
 	line := make([]byte, 0, len(text))
 	for i := range len(text) {
@@ -117,7 +120,8 @@ func asciiLine(text string, most int) string {
 	return string(line)
 }
 
-// RetryAfterMS is RetryAfter as producers are told it: rounded up, and at least 1 where they may come back at all.
+// RetryAfterMS returns RetryAfter in milliseconds for the producer: rounded up, and at least 1 if the producer may
+// submit again at all.
 func (r *Refusal) RetryAfterMS() int64 {
 	if r.Code != Throttled {
 		return 0
