@@ -12,26 +12,27 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// How long what was said before may take to be put in force, until a replica begins another lease, and how often that is looked at.
+// Bounds of the wait for earlier commands to be put in force before a replica begins another lease, and how often it
+// checks.
 const (
 	applyWait = 10 * time.Second
 	applyPoll = 5 * time.Millisecond
 )
 
-// AwaitApplied returns when the newest pause of a server is in force here.
+// AwaitApplied returns when the server's newest pause is in force in this process.
 func (p *Pauses) AwaitApplied(ctx context.Context) error {
 	return awaitApplied(ctx, p.nc, p.kv.Bucket(), pausePrefix+">", p.appliedRevision)
 }
 
-// AwaitConfigApplied returns when the newest version has been looked at, by the number that applied tells.
+// AwaitConfigApplied returns when this process has considered the newest version, by the revision that applied returns.
 func AwaitConfigApplied(ctx context.Context, nc *nats.Conn, applied func() uint64) error {
 	return awaitApplied(ctx, nc, connect.ConfigBucket, currentKey, applied)
 }
 
 var errNotApplied = errors.New("what was said last has not been put in force")
 
-// awaitApplied returns when the newest entry of a key-value bucket's keys has been put in force, by the revision that applied tells.
-// It fails when that takes longer than a few seconds.
+// awaitApplied returns when the newest entry of a key-value bucket's keys has been put in force, by the revision that
+// applied returns. It fails if that takes longer than a few seconds.
 func awaitApplied(ctx context.Context, nc *nats.Conn, kv, keys string, applied func() uint64) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, applyWait, errNotApplied)
 	defer cancel()

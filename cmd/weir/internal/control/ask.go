@@ -13,23 +13,24 @@ import (
 	"github.com/nats-io/nats.go/micro"
 )
 
-// operatorError is what a replica answered instead of data.
+// operatorError is an error that a replica answered.
 type operatorError struct{ code, text string }
 
 // Error implements error.
 func (e *operatorError) Error() string { return e.text }
 
-// errNobody says that no dispatching weir is connected to the server.
+// errNobody reports that no dispatching weir is connected to the server.
 var errNobody = errors.New("no dispatching weir answers")
 
-// errSilent says that one is connected, and says nothing: it may call all the same.
+// errSilent reports that a dispatching weir is connected and did not answer. It may still call.
 var errSilent = errors.New("a dispatching weir did not answer")
 
-// errUnreadable says that a replica's answer is none that this version knows.
+// errUnreadable reports that this version does not know the form of a replica's answer.
 var errUnreadable = errors.New("a dispatcher's answer cannot be read: is it another version?")
 
-// ask puts a question to every replica and gives each answer, or the error in its place, to take, until take is
-// satisfied or no more come. It fails with errNobody when nobody is there to answer, and with errSilent when nobody has.
+// ask sends a question to every replica. It passes each answer, or the error in its place, to take, until take is
+// satisfied or no more come. It fails with errNobody if no replica is connected, and with errSilent if none has
+// answered.
 func ask(c *connect.Connection, subject string, limit int, take func(data []byte, err *operatorError) (enough bool)) error {
 	return askFor(c, subject, marshal(inquiry{Limit: limit}), answerWaits{firstAnswer, nextAnswer}, take)
 }
@@ -66,7 +67,7 @@ func askFor(c *connect.Connection, subject string, question []byte, waits answer
 	}
 }
 
-// CheckLimit refuses a number of lines that nobody can be asked for.
+// CheckLimit refuses a number of lines outside the bounds of a question.
 func CheckLimit(limit int) error {
 	if limit < 1 || limit > dispatcher.MaxInspected {
 		return cli.Usage(errors.New("--limit is 1 to " + strconv.Itoa(dispatcher.MaxInspected)))

@@ -8,23 +8,24 @@ import (
 	"weir/ingest"
 )
 
-// ownersQuestion is put to every replica about what it owns of an api.
+// ownersQuestion asks every replica about what it owns of an api.
 type ownersQuestion struct {
 	subject ingest.Subjects
 	api     string
 	body    any
 	waits   answerWaits
-	unknown error // what a replica means that does not know the api; nil: it is passed over, another may know it
+	unknown error // what it means that a replica does not know the api; nil: skip it, another may know the api
 }
 
-// ownersHeard is who has answered.
+// ownersHeard says which owners have answered.
 type ownersHeard struct {
-	owned, partitions int   // of so many of the api's partitions the owner has answered; of 1 partition until somebody said how many there are
-	failed            error // the last answer that was none, nil where all were
+	owned, partitions int   // the owners of owned of the api's partitions answered; partitions is 1 until a replica tells the number
+	failed            error // the last answer that was an error; nil if none was
 }
 
-// askOwners gives each answer to add, until the owners of all partitions have answered, or no more come. add says which state of the api is
-// in the answer, and what failed beside it. It fails where nobody was heard at all.
+// askOwners passes each answer to add, until the owners of all partitions have answered or no more answers come. add
+// returns the answer's state of the api, and an error that came with it. askOwners fails if it received no answer at
+// all.
 func askOwners[A any](c *connect.Connection, q ownersQuestion, add func(*A) (dispatcher.APIState, error)) (ownersHeard, error) {
 	heard := ownersHeard{partitions: 1}
 	err := askFor(c, q.subject.Of(q.api), marshal(q.body), q.waits, func(data []byte, wrong *operatorError) bool {

@@ -14,18 +14,19 @@ import (
 	"weir/cmd/weir/internal/connect"
 )
 
-// awaitedReplicas are all that dispatch: they are asked until each has answered or may not call any more. One that is stopped or
-// cut off says nothing and goes on one day. So its lease is waited out, as the other replicas do, and ended for good. Before it
-// calls under another it puts in force what was said meanwhile (AwaitApplied, AwaitConfigApplied).
+// awaitedReplicas asks all dispatching replicas until each has answered or may not call any more. A replica that is
+// stopped or cut off does not answer and may continue later. So awaitedReplicas waits until its lease has run out, as
+// the other replicas do, and ends it for good. Before that replica calls under another lease, it puts in force what was
+// commanded meanwhile (AwaitApplied, AwaitConfigApplied).
 type awaitedReplicas struct {
 	c        *connect.Connection
-	registry *lease.Registry   // nil where no replicas share a server
+	registry *lease.Registry   // nil if no replicas share a server
 	silent   map[string]silent // by session
-	over     map[string]string // instances by session: silent ones whose lease has ended
+	over     map[string]string // instances by session: silent replicas whose lease has ended
 	waits    answerWaits
 }
 
-// silent is a lease whose replica has not answered, as it was first seen at its present revision.
+// silent is the lease of a replica that has not answered, as first seen at its present revision.
 type silent struct {
 	lease.Member
 	revision uint64
@@ -35,10 +36,10 @@ type silent struct {
 // replica is one that has answered.
 type replica struct{ instance, session string }
 
-// againAnswer is how long a first answer is waited for once somebody was silent.
+// againAnswer is how long each later question waits for its first answer, once a replica was silent.
 const againAnswer = time.Second
 
-// awaitReplicas begins to ask. What is asked about must be stored by then.
+// awaitReplicas prepares the questions. What they are about must be stored before the call.
 func awaitReplicas(ctx context.Context, c *connect.Connection) (*awaitedReplicas, error) {
 	m := &awaitedReplicas{c: c, silent: map[string]silent{}, over: map[string]string{}, waits: answerWaits{firstAnswer, nextAnswer}}
 	var err error
@@ -48,8 +49,8 @@ func awaitReplicas(ctx context.Context, c *connect.Connection) (*awaitedReplicas
 	return m, m.look(ctx, nil)
 }
 
-// ask puts the question to all replicas once and gives each answer to take, which returns who it is of. It fails with errSilent
-// where nobody has answered and no leases tell who runs.
+// ask sends the question to all replicas once and passes each answer to take, which returns the replica it is from. It
+// fails with errSilent if no replica has answered and no leases say which replicas run.
 func (m *awaitedReplicas) ask(ctx context.Context, subject string, take func(data []byte) replica) error {
 	answered := map[replica]bool{}
 	err := askFor(m.c, subject, marshal(inquiry{Limit: 1}), m.waits, func(data []byte, wrong *operatorError) bool {
@@ -65,7 +66,8 @@ func (m *awaitedReplicas) ask(ctx context.Context, subject string, take func(dat
 	return m.look(ctx, answered)
 }
 
-// look finds out who has not answered, and ends the leases of those that have not been renewed for their term and a margin.
+// look finds the replicas that have not answered, and ends the leases that were not renewed for their term and a
+// margin.
 func (m *awaitedReplicas) look(ctx context.Context, answered map[replica]bool) error {
 	if m.registry == nil {
 		return nil
@@ -105,7 +107,7 @@ func (m *awaitedReplicas) look(ctx context.Context, answered map[replica]bool) e
 	return nil
 }
 
-// noteEnded notes whose lease somebody else has ended.
+// noteEnded records silent replicas whose leases were ended by another process.
 func (m *awaitedReplicas) noteEnded(before map[string]silent, answered map[replica]bool, members []lease.Sighting) {
 	if answered == nil {
 		return
@@ -122,10 +124,10 @@ func (m *awaitedReplicas) noteEnded(before map[string]silent, answered map[repli
 	}
 }
 
-// complete reports whether nobody may call who has not answered.
+// complete reports whether every replica that may call has answered.
 func (m *awaitedReplicas) complete() bool { return len(m.silent) == 0 }
 
-// missing says who has not answered and may call all the same.
+// missing names the replicas that have not answered and may still call.
 func (m *awaitedReplicas) missing() string {
 	var names []string
 	for _, s := range m.silent {
@@ -136,7 +138,7 @@ func (m *awaitedReplicas) missing() string {
 		cli.Verb(len(names), "has", "have"), commandTimeout, cli.Verb(len(names), "keeps", "keep"), strings.Join(names, ", "))
 }
 
-// nobody says when what was asked for is in force, where no replica has answered and none may call.
+// nobody says when the command is in force if no replica has answered and none may call.
 func (m *awaitedReplicas) nobody() string {
 	if len(m.over) == 0 {
 		return "no dispatching weir runs, it is in force from its next start on"
@@ -144,7 +146,7 @@ func (m *awaitedReplicas) nobody() string {
 	return "no dispatching weir answers, it is in force for whichever calls next" + m.overdue()
 }
 
-// overdue says who did not answer and may not call any more; empty where everybody has.
+// overdue names the replicas that did not answer and may not call any more; empty if all have answered.
 func (m *awaitedReplicas) overdue() string {
 	if len(m.over) == 0 {
 		return ""

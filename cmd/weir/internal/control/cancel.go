@@ -12,16 +12,17 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// Cancellation is what an operator asks the replicas to cancel.
+// Cancellation is an operator's request to the replicas to cancel a job.
 type Cancellation struct {
 	Job string `json:"job"`
 	Key string `json:"key,omitempty"`
 	Why string `json:"why,omitempty"`
-	// Look only says what would be cancelled.
+	// Look only reports what would be cancelled.
 	Look bool `json:"look,omitempty"`
 }
 
-// Cancel ends a job that waits, and blocks until the owner of its key has. It looks first: an id that stands under several keys is nobody's in particular.
+// Cancel ends a waiting job, and blocks until the owner of its key has done so. It looks first: an id found under
+// several keys names no single job.
 func Cancel(c *connect.Connection, api string, q Cancellation) ([]dispatcher.CancelAnswer, error) {
 	q.Look = true
 	found, err := askCancel(c, api, q)
@@ -47,7 +48,7 @@ func Cancel(c *connect.Connection, api string, q Cancellation) ([]dispatcher.Can
 	return askCancel(c, api, q)
 }
 
-// askCancel asks the owners. Where nobody answered for some partitions, the job may be in those.
+// askCancel asks the owners. If the owners of some partitions did not answer, the job may be in those.
 func askCancel(c *connect.Connection, api string, q Cancellation) ([]dispatcher.CancelAnswer, error) {
 	found, missing, err := askJobs[dispatcher.CancelAnswer](c, cancelSubject, api, q, cancelWaits)
 	if err == nil && missing != nil && len(found) == 0 {
@@ -56,7 +57,7 @@ func askCancel(c *connect.Connection, api string, q Cancellation) ([]dispatcher.
 	return found, err
 }
 
-// Cancelled says why a job was not cancelled, nil where it was.
+// Cancelled returns why a job was not cancelled, nil if it was.
 func Cancelled(api, job string, answers []dispatcher.CancelAnswer) error {
 	late, gone := "", 0
 	for _, a := range answers {

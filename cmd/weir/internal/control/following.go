@@ -13,19 +13,20 @@ import (
 	"weir/cmd/weir/internal/connect"
 )
 
-// ConfigState is what one replica says of the configuration.
+// ConfigState is what one replica reports about the configuration.
 type ConfigState struct {
 	Instance string `json:"instance"`
 	Session  string `json:"session,omitempty"` // its lease
-	Seen     uint64 `json:"seen"`              // the newest version that it has looked at
-	Version  uint64 `json:"version"`           // in force there
-	Why      string `json:"why,omitempty"`     // the newest is not in force
+	Seen     uint64 `json:"seen"`              // the newest version that it has considered
+	Version  uint64 `json:"version"`           // in force on it
+	Why      string `json:"why,omitempty"`     // why the newest is not in force
 }
 
-// ErrCannotFollow says that a replica has looked at a version and cannot be run by it.
+// ErrCannotFollow reports that a replica has considered a version and cannot run by it.
 var ErrCannotFollow = errors.New("cannot be followed")
 
-// AwaitFollowed returns when every replica that may call follows a version or a later one, and fails when one does not.
+// AwaitFollowed returns when every replica that may call follows this version or a later one. It fails if a replica
+// does not.
 func AwaitFollowed(ctx context.Context, c *connect.Connection, talk io.Writer, version uint64) error {
 	command := ctx
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)

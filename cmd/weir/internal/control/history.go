@@ -11,18 +11,18 @@ import (
 	"github.com/nats-io/nats.go/micro"
 )
 
-// pastOf asks for the past of an api, or of one key of it.
+// pastOf asks for the past of an api, or of one of its keys.
 type pastOf struct {
 	Key *string `json:"key,omitempty"`
 }
 
-// pastAnswer is one replica's part of it.
+// pastAnswer is one replica's part of that past.
 type pastAnswer struct {
 	dispatcher.APIState
 	Parts []history.Part `json:"parts"`
 }
 
-// history tells the past of what is dispatched here.
+// history answers with the past of what this replica dispatches.
 func (o operator) history(req micro.Request) {
 	api := apiAsked(historySubject, req.Subject())
 	var q pastOf
@@ -46,11 +46,11 @@ func (o operator) history(req micro.Request) {
 		answer.Parts = answer.Parts[len(answer.Parts)/2:]
 		data = marshal(answer)
 	}
-	_ = req.Respond(data) // whoever asked has gone: nothing to do
+	_ = req.Respond(data) // on an error the asking process has gone
 }
 
-// History is what flowed in and out of an api, or of one key of it, in the last while, added up over all replicas; empty where nobody
-// has kept it. It blocks as Keys does.
+// History returns what recently flowed in and out of an api, or of one of its keys, added up over all replicas. It is
+// empty if no replica has kept it. It blocks as Keys does.
 func History(c *connect.Connection, api string, key *string) ([]history.Part, error) {
 	sum := []history.Part{}
 	q := ownersQuestion{subject: historySubject, api: api, body: pastOf{key}, waits: answerWaits{firstAnswer, nextAnswer}}

@@ -14,29 +14,29 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// KeyList are the deepest buckets of an api over all replicas.
+// KeyList holds the deepest buckets of an api over all replicas.
 type KeyList struct {
 	Buckets             []schedule.KeyState
 	Resting             []schedule.KeyState // paused keys without jobs, by name
 	RestingAll          int                 // how many of them there are
-	Pause               *schedule.Pause     // of the whole api; nil where there is none
+	Pause               *schedule.Pause     // of the whole api; nil if there is none
 	Keys, Jobs          int
-	Missing, Partitions int // of the Partitions nobody answered for so many
+	Missing, Partitions int // the owners of Missing of the Partitions did not answer
 }
 
-// KeysQuery says which buckets are asked for.
+// KeysQuery selects buckets.
 type KeysQuery struct {
 	Limit int                  // at most dispatcher.MaxInspected
 	After *dispatcher.KeyPlace // only those behind it; nil: from the deepest on
 	Match string               // only keys that contain it
 }
 
-// PlaceOf is where a bucket stands among the others.
+// PlaceOf returns the position of a bucket among the others.
 func PlaceOf(k *schedule.KeyState) dispatcher.KeyPlace {
 	return dispatcher.KeyPlace{Depth: k.Depth, Key: k.Key}
 }
 
-// ParsePlace reads what a place writes; nil for no text.
+// ParsePlace reads the text of a place; nil for no text.
 func ParsePlace(text string) (*dispatcher.KeyPlace, error) {
 	if text == "" {
 		return nil, nil //nolint:nilnil // no place is the beginning
@@ -54,7 +54,7 @@ func Keys(c *connect.Connection, api string, limit int) (*KeyList, error) {
 	return KeysPage(c, api, KeysQuery{Limit: limit})
 }
 
-// KeysPage gathers buckets from all owners, the deepest first.
+// KeysPage gathers the selected buckets from all owners, the deepest first.
 func KeysPage(c *connect.Connection, api string, q KeysQuery) (*KeyList, error) {
 	g := &KeyList{}
 	heard, err := askOwners(c, ownersQuestion{
@@ -80,10 +80,10 @@ func KeysPage(c *connect.Connection, api string, q KeysQuery) (*KeyList, error) 
 	return g, nil
 }
 
-// noSuchAPI says that the replicas do not know an api.
+// noSuchAPI reports that the replicas do not know an api.
 func noSuchAPI(api string) error { return cli.NotFound(fmt.Errorf("there is no api %q", api)) }
 
-// Show asks the key's owner.
+// Show asks the key's owner about the key.
 func Show(c *connect.Connection, api, key string, limit int) (*KeyShown, error) {
 	var detail *KeyShown
 	failed := error(nil)

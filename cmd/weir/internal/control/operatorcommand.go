@@ -18,22 +18,22 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// OperatorCommand is what an operator says about an api or a key, and what it came to, as --json prints it.
+// OperatorCommand is an operator's command about an api or a key, and its outcome, as --json prints it.
 type OperatorCommand struct {
 	API      string    `json:"api"`
 	Key      string    `json:"key,omitempty"`
 	Paused   bool      `json:"paused"`
 	Changed  bool      `json:"changed"`           // it was not so before
 	Until    time.Time `json:"until,omitzero"`    // of a pause that ends by itself
-	Replicas int       `json:"replicas"`          // that have put it in force
-	Overdue  int       `json:"overdue,omitempty"` // that did not answer, and may not call any more
-	Trying   int       `json:"trying,omitempty"`  // whose breaker was open, and that call once now
+	Replicas int       `json:"replicas"`          // replicas that have put it in force
+	Overdue  int       `json:"overdue,omitempty"` // replicas that did not answer, and may not call any more
+	Trying   int       `json:"trying,omitempty"`  // replicas whose breaker was open, and that now make one call
 
-	who string // says it
+	who string // the operator
 	kv  jetstream.KeyValue
 }
 
-// NewOperatorCommand is what somebody says about an api, or about one key of it.
+// NewOperatorCommand returns a command of the operator who about an api, or about one of its keys.
 func NewOperatorCommand(ctx context.Context, c *connect.Connection, who, api, key string) (*OperatorCommand, error) {
 	kv, err := c.JetStream.KeyValue(ctx, connect.ControlBucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
@@ -51,10 +51,10 @@ func (o *OperatorCommand) name() string {
 	return o.API + "/" + cli.Visible(o.Key)
 }
 
-// Pausing is what an operator says with a pause.
+// Pausing is what an operator gives with a pause.
 type Pausing struct {
 	Why string
-	For time.Duration // it ends by itself after that; 0: it does not
+	For time.Duration // after which the pause ends by itself; 0: it does not
 }
 
 // Bounds of a pause that ends by itself.
@@ -63,7 +63,7 @@ const (
 	longestPause  = 366 * 24 * time.Hour
 )
 
-// ReadLasting reads how long a pause lasts; 0 for no text.
+// ReadLasting reads the duration of a pause; 0 for no text.
 func ReadLasting(text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil
@@ -78,8 +78,8 @@ func ReadLasting(text string) (time.Duration, error) {
 	return lasts, nil
 }
 
-// Pause keeps the api or the key from being called, and blocks until no replica may start a call of it. A pause that is there already
-// stays as it is, unless one of the two ends by itself: then the new one takes its place. talk is told what came of it.
+// Pause stops the calls of the api or the key, and blocks until no replica may start one. An existing pause stays as it
+// is, unless one of the two ends by itself: then the new one replaces it. Pause writes progress to talk.
 func (o *OperatorCommand) Pause(ctx context.Context, c *connect.Connection, talk io.Writer, say Pausing) error {
 	p := schedule.Pause{At: time.Now().UTC().Truncate(time.Second), By: o.who, Why: say.Why, ForMS: say.For.Milliseconds()}
 	o.Paused = true
@@ -95,7 +95,7 @@ func (o *OperatorCommand) Pause(ctx context.Context, c *connect.Connection, talk
 	return o.awaitInForce(ctx, c, talk)
 }
 
-// storePause stores a pause, and returns the one that stands then.
+// storePause stores a pause, and returns the pause that is stored afterwards.
 func (o *OperatorCommand) storePause(ctx context.Context, p schedule.Pause) (schedule.Pause, error) {
 	name := PauseEntry(o.API, o.Key)
 	for range mostPauseRaces {
@@ -123,7 +123,7 @@ func (o *OperatorCommand) storePause(ctx context.Context, p schedule.Pause) (sch
 			return p, nil
 		}
 		stored, err := o.kv.GetRevision(ctx, name, revision)
-		if err != nil { // somebody was quicker: what he said is told by him
+		if err != nil { // another operator was quicker: that operator's command reports the event
 			p.Until = p.At.Add(time.Duration(p.ForMS) * time.Millisecond)
 			return p, nil //nolint:nilerr // the pause was stored
 		}
@@ -132,10 +132,11 @@ func (o *OperatorCommand) storePause(ctx context.Context, p schedule.Pause) (sch
 	return p, fmt.Errorf("%s: others pause and resume it at the same time: try again", o.name())
 }
 
-// mostPauseRaces is how often somebody else may pause or resume the same between two steps of a pause.
+// mostPauseRaces bounds how often other operators may pause or resume the same thing between two steps of a pause.
 const mostPauseRaces = 5
 
-// Resume ends a pause, and has an api called once at once whose breaker is open. It blocks until every replica that may call follows.
+// Resume ends a pause, and makes each replica with an open breaker call the api once at once. It blocks until every
+// replica that may call follows.
 func (o *OperatorCommand) Resume(ctx context.Context, c *connect.Connection, talk io.Writer) error {
 	entry, err := o.kv.Get(ctx, PauseEntry(o.API, o.Key))
 	switch {
@@ -159,13 +160,13 @@ func (o *OperatorCommand) Resume(ctx context.Context, c *connect.Connection, tal
 	return o.tryNow(c, talk)
 }
 
-// tryAnswer is what one replica says when it is to try an api.
+// tryAnswer is one replica's answer to the request to try an api.
 type tryAnswer struct {
 	Instance string `json:"instance"`
 	Tries    bool   `json:"tries"`
 }
 
-// tryNow has an api called at once wherever its breaker is open: each replica has its own.
+// tryNow makes each replica whose breaker is open call the api at once: each replica has its own breaker.
 func (o *OperatorCommand) tryNow(c *connect.Connection, talk io.Writer) error {
 	if o.Key != "" {
 		return nil
@@ -182,7 +183,7 @@ func (o *OperatorCommand) tryNow(c *connect.Connection, talk io.Writer) error {
 			o.name(), cli.Count(o.Trying, "replica"))
 	}
 	if errors.Is(err, errNobody) || errors.Is(err, errSilent) {
-		return nil // who begins to call later has no breaker open
+		return nil // a replica that begins to call later has no open breaker
 	}
 	return err
 }
@@ -201,7 +202,7 @@ func (o *OperatorCommand) tell(ctx context.Context, c *connect.Connection, talk 
 	}
 }
 
-// pausedAnswer is what one replica says of a pause.
+// pausedAnswer is one replica's answer about a pause.
 type pausedAnswer struct {
 	Instance string    `json:"instance"`
 	Session  string    `json:"session,omitempty"` // its lease
@@ -209,7 +210,7 @@ type pausedAnswer struct {
 	Until    time.Time `json:"until,omitzero"` // when the pause ends by itself
 }
 
-// How long a command may take to be in force on every replica, and how often they are asked.
+// How long a command may take to be in force on every replica, and how often the command asks them.
 const (
 	commandTimeout = 20 * time.Second
 	commandRetry   = 100 * time.Millisecond

@@ -20,11 +20,11 @@ import (
 	"weir/ingest"
 )
 
-// Operators' pauses are kept in the control bucket, one entry a pause: pause.<api>, or pause.<api>.<key token>, in which %
-// is written = because a key-value bucket has no % in its keys.
+// Operators' pauses are entries of the control bucket: pause.<api>, or pause.<api>.<key token>. In the token, % is
+// written as =, because keys of a key-value bucket cannot contain %.
 const pausePrefix = "pause."
 
-// PauseEntry is the key of a pause in the control bucket; of one of a whole api, key is empty.
+// PauseEntry returns the key of a pause in the control bucket. key is empty for a pause of the whole api.
 func PauseEntry(api, key string) string {
 	if key == "" {
 		return pausePrefix + entryToken(api)
@@ -32,10 +32,10 @@ func PauseEntry(api, key string) string {
 	return pausePrefix + entryToken(api) + "." + entryToken(key)
 }
 
-// entryToken is the token of a name in a key of a key-value bucket. An api's name is its own.
+// entryToken returns the token of a name in a key of a key-value bucket. The token of an api's name is the name itself.
 func entryToken(name string) string { return strings.ReplaceAll(ingest.Token(name), "%", "=") }
 
-// parsePauseEntry reads what PauseEntry wrote.
+// parsePauseEntry reads a key that PauseEntry returned.
 func parsePauseEntry(entry string) (api, key string, err error) {
 	api, token, of := strings.Cut(strings.TrimPrefix(entry, pausePrefix), ".")
 	if api, err = parseEntryToken(api); err != nil || !of {
@@ -49,10 +49,10 @@ func parseEntryToken(token string) (string, error) {
 	return ingest.ParseToken(strings.ReplaceAll(token, "=", "%"))
 }
 
-// watchRetry is how long after its end a watch is begun anew.
+// watchRetry is the time between the end of a watch and the next watch.
 const watchRetry = 2 * time.Second
 
-// Pauses keeps a dispatching worker to the pauses in NATS.
+// Pauses makes a dispatching worker follow the pauses in NATS.
 type Pauses struct {
 	nc       *nats.Conn
 	js       jetstream.JetStream
@@ -60,18 +60,18 @@ type Pauses struct {
 	dispatch *dispatcher.Dispatcher
 	log      *slog.Logger
 	watcher  jetstream.KeyWatcher
-	applied  atomic.Uint64      // the revision of the newest word that was taken
+	applied  atomic.Uint64      // the revision of the newest entry that was taken
 	inForce  map[string]inForce // by entry
 }
 
-// inForce is a pause as it stands in its entry.
+// inForce is a pause as its entry says.
 type inForce struct {
 	revision uint64
-	until    time.Time // zero: it does not end by itself
+	until    time.Time // zero: the pause does not end by itself
 }
 
-// OpenPauses puts the pauses in force that are there. No call may start before it returns: a restart must not call what
-// an operator has paused. The watch ends with life.
+// OpenPauses puts the stored pauses in force. No call may start before it returns: a restart must not call what an
+// operator has paused. The watch ends with life.
 func OpenPauses(ctx, life context.Context, js jetstream.JetStream, kv jetstream.KeyValue, dispatch *dispatcher.Dispatcher, log *slog.Logger) (*Pauses, error) {
 	p := &Pauses{nc: js.Conn(), js: js, kv: kv, dispatch: dispatch, log: log.With("component", "pauses"), inForce: map[string]inForce{}}
 	if err := p.watch(life); err != nil {
@@ -92,7 +92,7 @@ func (p *Pauses) watch(ctx context.Context) error {
 	return nil
 }
 
-// catchUp takes all that is there when a watch begins. What is in force and not there was resumed meanwhile.
+// catchUp takes all entries that exist when a watch begins. A pause in force without an entry was resumed meanwhile.
 func (p *Pauses) catchUp(ctx context.Context) error {
 	there := map[string]struct{}{}
 	for {
@@ -119,7 +119,7 @@ func (p *Pauses) catchUp(ctx context.Context) error {
 	}
 }
 
-// Run follows until ctx ends.
+// Run follows the pauses until ctx ends.
 func (p *Pauses) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := p.follow(ctx); err == nil {
@@ -138,7 +138,8 @@ func (p *Pauses) Run(ctx context.Context) error {
 	return nil
 }
 
-// appliedRevision is that of the newest pause or resumption that is in force. It is safe for concurrent use.
+// appliedRevision returns the revision of the newest pause or resumption that is in force. It is safe for concurrent
+// use.
 func (p *Pauses) appliedRevision() uint64 { return p.applied.Load() }
 
 func (p *Pauses) follow(ctx context.Context) error {
@@ -163,10 +164,10 @@ func (p *Pauses) follow(ctx context.Context) error {
 	}
 }
 
-// endRetry is when the end of a pause is tried again that could not be stored.
+// endRetry is how long to wait before storing the end of a pause is tried again.
 const endRetry = time.Second
 
-// nextEnd is told when the next pause is over; never where none ends by itself.
+// nextEnd returns a channel that fires when the next pause is over; it never fires if no pause ends by itself.
 func (p *Pauses) nextEnd(now time.Time) (due <-chan time.Time, stop func()) {
 	var first time.Time
 	for _, f := range p.inForce {
@@ -181,8 +182,9 @@ func (p *Pauses) nextEnd(now time.Time) (due <-chan time.Time, stop func()) {
 	return timer.C, func() { timer.Stop() }
 }
 
-// endOver ends the pauses whose time is over: in NATS, so that all replicas hear of it as of an operator's word. Each of them tries;
-// the event has an id, so that it is stored once. A replica that is down meanwhile, or starts later, finds the entry gone, or ends it.
+// endOver ends the pauses whose time is over. It does so in NATS, so that all replicas learn of it as of an operator's
+// resumption. Every replica tries; the event has an id, so that it is stored once. A replica that was down meanwhile,
+// or starts later, finds the entry gone or ends it.
 func (p *Pauses) endOver(ctx context.Context, now time.Time) {
 	for entry, f := range p.inForce {
 		if f.until.IsZero() || f.until.After(now) {
@@ -203,13 +205,13 @@ func (p *Pauses) endOver(ctx context.Context, now time.Time) {
 	}
 }
 
-// end ends one pause, unless it is another by now.
+// end ends one pause, unless another has replaced it.
 func (p *Pauses) end(ctx context.Context, entry string, f inForce, e deadletter.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, endWait)
 	defer cancel()
 	err := p.kv.Delete(ctx, entry, jetstream.LastRevision(f.revision))
 	if isWrongSequence(err) {
-		p.inForce[entry] = inForce{revision: f.revision} // another replica was quicker, or an operator: the watch tells
+		p.inForce[entry] = inForce{revision: f.revision} // another replica or an operator was quicker: the watch reports it
 		return nil
 	}
 	if err != nil {
@@ -219,10 +221,10 @@ func (p *Pauses) end(ctx context.Context, entry string, f inForce, e deadletter.
 	return e.Publish(ctx, p.js)
 }
 
-// endWait is how long the end of one pause may take to be stored.
+// endWait bounds the time to store the end of one pause.
 const endWait = 5 * time.Second
 
-// readPause reads what an entry says. One that nobody can read pauses all the same.
+// readPause reads an entry. An unreadable entry pauses too.
 func readPause(entry jetstream.KeyValueEntry) schedule.Pause {
 	var word schedule.Pause
 	if json.Unmarshal(entry.Value(), &word) != nil {
@@ -235,7 +237,7 @@ func readPause(entry jetstream.KeyValueEntry) schedule.Pause {
 	return word
 }
 
-// take puts one word in force.
+// take puts one entry in force.
 func (p *Pauses) take(entry jetstream.KeyValueEntry) {
 	defer func() { p.applied.Store(max(p.applied.Load(), entry.Revision())) }()
 	if entry.Operation() != jetstream.KeyValuePut {
@@ -270,7 +272,7 @@ func (p *Pauses) resume(entry string) {
 	}
 }
 
-// whatHolds are the attributes of a log line about an api or one key of it, without those that say nothing.
+// whatHolds returns the attributes of a log line about an api or one of its keys, without empty ones.
 func whatHolds(api, key string, more ...string) []any {
 	attrs := []any{"api", api}
 	for pair := range slices.Chunk(append([]string{"key", key}, more...), 2) {

@@ -11,8 +11,8 @@ import (
 	"weir/ingest"
 )
 
-// Operators' questions to the running dispatchers. Every replica answers every question for what it owns, so there is no
-// queue group; whoever asks gathers the answers.
+// Operators' questions to the running dispatchers. Every replica answers every question for what it owns, so there is
+// no queue group. The asking process gathers the answers.
 const (
 	operatorService = "weir-operator"
 	configSubject   = "weir.operator.config"
@@ -28,7 +28,8 @@ const (
 	reconcileSubject ingest.Subjects = "weir.operator.reconcile." // of an api
 )
 
-// apiAsked is the api that a question's subject names; "", which no api is called, where that is none.
+// apiAsked returns the api that a question's subject names, or "", which is the name of no api, if the subject is not
+// well formed.
 func apiAsked(of ingest.Subjects, subject string) string {
 	names, ok := of.Names(subject, 1)
 	if !ok {
@@ -37,7 +38,8 @@ func apiAsked(of ingest.Subjects, subject string) string {
 	return names[0]
 }
 
-// keyAsked is the key that a question's subject names, with its api. The key is "" where the whole api is meant.
+// keyAsked returns the key that a question's subject names, with its api. The key is "" if the question is about the
+// whole api.
 func keyAsked(of ingest.Subjects, subject string) (api, key string, err error) {
 	names, ok := of.Names(subject, 2)
 	if !ok {
@@ -46,7 +48,7 @@ func keyAsked(of ingest.Subjects, subject string) (api, key string, err error) {
 	return names[0], names[1], nil
 }
 
-// How long answers are waited for: the first, and each further one.
+// How long to wait for answers: for the first, and for each further one.
 const (
 	firstAnswer = 5 * time.Second
 	nextAnswer  = 500 * time.Millisecond
@@ -57,10 +59,10 @@ const (
 	cancelTimeout = 50 * time.Second // of the owner itself, reading the headers of all that waits
 )
 
-// answerWaits are how long answers are waited for.
+// answerWaits is how long to wait for the first answer and for each next one.
 type answerWaits struct{ first, next time.Duration }
 
-// cancelWaits are for owners that read their queues first, one sooner than another.
+// cancelWaits suits owners that read their queues first, which takes some longer than others.
 var cancelWaits = answerWaits{time.Minute, 10 * time.Second}
 
 // inquiry is what a question says besides its subject.
@@ -74,12 +76,12 @@ type inquiry struct {
 type keysAnswer struct {
 	dispatcher.APIState
 	Deepest []schedule.KeyState `json:"deepest"`
-	// Resting are paused keys without jobs, as many as were asked for, of RestingAll.
+	// Resting holds as many paused keys without jobs as were asked for, of RestingAll.
 	Resting    []schedule.KeyState `json:"resting,omitempty"`
 	RestingAll int                 `json:"resting_all,omitempty"`
 }
 
-// KeyShown is a key's bucket with the limits that all keys share, as far as they count something.
+// KeyShown is a key's bucket with the limits that all keys share, as far as they count anything.
 type KeyShown struct {
 	dispatcher.KeyDetail
 	Limits []limitstate.LimitShown `json:"limits,omitempty"`
@@ -93,7 +95,7 @@ const (
 	codeFailed = "500"
 
 	codeNoInquiry = "409" // the api cannot be asked
-	codeHeld      = "423" // somebody redrives or purges
+	codeHeld      = "423" // another process redrives or purges
 )
 
 func marshal(v any) []byte {

@@ -16,29 +16,30 @@ import (
 	"github.com/nats-io/nats.go/micro"
 )
 
-// JobInQueue names a job that is looked for in the queues of an api.
+// JobInQueue names a job to look for in the queues of an api.
 type JobInQueue struct {
 	Job string `json:"job"`
-	Key string `json:"key,omitempty"` // "": under any key, for which all that waits is read
+	Key string `json:"key,omitempty"` // "": under any key, for which the owner reads all that waits
 }
 
-// jobsReply is one replica's answer about jobs that stand in its queues.
+// jobsReply is one replica's answer about jobs in its queues.
 type jobsReply[J any] struct {
 	dispatcher.APIState
 	Jobs []J    `json:"found"`
 	Err  string `json:"error,omitempty"`
 }
 
-// findWaits are for owners that read their queues first, one sooner than another.
+// findWaits suits owners that read their queues first, which takes some longer than others.
 var findWaits = answerWaits{time.Minute, 5 * time.Second}
 
-// Find looks for the unfinished jobs of an api with an id. The owners read the headers of all that waits, or of the key's jobs. It
-// blocks until all of them have answered, for a minute or so at most. It fails also beside what it found, where somebody did not answer.
+// Find looks for the unfinished jobs of an api with an id. The owners read the headers of all that waits, or of the
+// key's jobs. Find blocks until all owners have answered, for about a minute at most. If an owner did not answer, it
+// returns an error beside the jobs found.
 func Find(c *connect.Connection, api string, q JobInQueue) (found []dispatcher.QueuedJob, err error) {
 	return findWithin(c, api, q, findWaits)
 }
 
-// FindSoon is Find for who cannot wait for long queues to be read: it blocks for a few seconds at most.
+// FindSoon is Find for callers that cannot wait until long queues are read: it blocks for a few seconds at most.
 func FindSoon(c *connect.Connection, api string, q JobInQueue) (found []dispatcher.QueuedJob, err error) {
 	return findWithin(c, api, q, answerWaits{firstAnswer, firstAnswer})
 }
@@ -51,7 +52,8 @@ func findWithin(c *connect.Connection, api string, q JobInQueue, waits answerWai
 	return found, err
 }
 
-// askJobs asks every replica about jobs of an api, until the owners of all its partitions have answered. missing says of how many nobody has.
+// askJobs asks every replica about jobs of an api, until the owners of all its partitions have answered. missing counts
+// the partitions whose owner has not.
 func askJobs[J any](c *connect.Connection, subject ingest.Subjects, api string, question any, waits answerWaits) (found []J, missing, err error) {
 	q := ownersQuestion{subject: subject, api: api, body: question, waits: waits}
 	heard, err := askOwners(c, q, func(a *jobsReply[J]) (state dispatcher.APIState, failed error) {
@@ -67,7 +69,7 @@ func askJobs[J any](c *connect.Connection, subject ingest.Subjects, api string, 
 	return found, missing, cmp.Or(err, heard.failed)
 }
 
-// find looks for a job, for whoever may look.
+// find answers where a job waits.
 func (o operator) find(req micro.Request) {
 	var q JobInQueue
 	answerJobs(o, req, findSubject, &q, func(ctx context.Context, api string) ([]dispatcher.QueuedJob, error) {
@@ -75,7 +77,7 @@ func (o operator) find(req micro.Request) {
 	})
 }
 
-// cancel looks for a job, or ends it.
+// cancel ends a job, or only reports what it would end.
 func (o operator) cancel(req micro.Request) {
 	var q Cancellation
 	answerJobs(o, req, cancelSubject, &q, func(ctx context.Context, api string) ([]dispatcher.CancelAnswer, error) {
@@ -87,7 +89,8 @@ func (o operator) cancel(req micro.Request) {
 	})
 }
 
-// answerJobs reads a question about jobs of an api and answers it with those that look finds: a long queue takes a while to read.
+// answerJobs reads a question about jobs of an api and answers it with the jobs that look finds. A long queue takes a
+// while to read.
 func answerJobs[J any](o operator, req micro.Request, subject ingest.Subjects, question any, look func(ctx context.Context, api string) ([]J, error)) {
 	if err := json.Unmarshal(req.Data(), question); err != nil {
 		respondError(req, fmt.Errorf("the question cannot be read: %w", err))

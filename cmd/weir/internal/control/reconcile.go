@@ -15,21 +15,23 @@ import (
 	"github.com/nats-io/nats.go/micro"
 )
 
-// Letters are asked about by who owns their jobs' partitions: it has the api's secrets, its limits and its pace. A command only names a
-// letter, and is told what came of it.
+// The owner of a job's partition makes the inquiry about its letter: it has the api's secrets, its limits and its pace.
+// A command only names a letter and receives the outcome.
 
 // reconcileQuestion names a letter.
 type reconcileQuestion struct {
 	Seq uint64 `json:"seq"`
 }
 
-// reconcileWaits are for an owner that asks the api first, while the others say at once that they are not.
+// reconcileWaits suits an owner that asks the api first, while the other replicas answer at once that they are not the
+// owner.
 var reconcileWaits = answerWaits{2 * time.Minute, 2 * time.Minute}
 
-// ErrHeldByOther says that somebody redrives or purges letters just now.
+// ErrHeldByOther reports that another process redrives or purges letters now.
 var ErrHeldByOther = errors.New("somebody redrives or purges dead letters now")
 
-// Reconcile has the owner of a letter's partition ask the api about it. It blocks until the api has answered, for two minutes at most.
+// Reconcile makes the owner of a letter's partition ask the api about it. It blocks until the api has answered, for two
+// minutes at most.
 func Reconcile(c *connect.Connection, api string, seq uint64) (dispatcher.Reconciled, error) {
 	var out dispatcher.Reconciled
 	failed := cli.Unreachable(fmt.Errorf("nobody owns the partition of letter %d of %s just now: try again in some seconds", seq, api))
@@ -65,7 +67,7 @@ func (o operator) reconcile(req micro.Request) {
 	})
 }
 
-// heldBy is who holds the right to end letters, where an error says that somebody does.
+// heldBy reports whether an error says that another process holds the right to end letters.
 func heldBy(err error) bool {
 	var held *lease.HeldError
 	return errors.As(err, &held)

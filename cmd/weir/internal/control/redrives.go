@@ -14,34 +14,34 @@ import (
 	"github.com/nats-io/nats.go/micro"
 )
 
-// Redrives are tasks that stand in NATS (deadletter.Tasks): a command, or whoever asks over HTTP, plans one, starts it, and is told how far
-// it is. Some replica that dispatches works it.
+// Redrives are tasks stored in NATS (deadletter.Tasks). A command or an HTTP client plans a task, starts it and follows
+// its progress. A dispatching replica works it.
 
-// RedriveTask is a redrive as --json and /api/v1 tell of it.
+// RedriveTask describes a redrive for --json and /api/v1.
 type RedriveTask struct {
 	Name      string               `json:"name"`
 	State     deadletter.TaskState `json:"state"`
 	By        string               `json:"by"`
 	Created   time.Time            `json:"created"`
-	Selection string               `json:"selection"` // as it was given; empty: all
+	Selection string               `json:"selection"` // as given; empty: all
 	Rate      string               `json:"rate"`
-	Letters   int                  `json:"letters"` // that were to be handed in
-	Total     int                  `json:"total"`   // with those to be deleted only, and those to be left alone
+	Letters   int                  `json:"letters"` // to be submitted
+	Total     int                  `json:"total"`   // with those only to be deleted, and those to be left alone
 	Cost      string               `json:"cost"`    // of Letters, by the api's price
 	Done      int                  `json:"done"`    // of Total
 	deadletter.Tally
-	Gone      int        `json:"gone,omitempty"` // of a task that is done: ended by others, too old, or not noted before a replica died
+	Gone      int        `json:"gone,omitempty"` // of a task that is done: ended by others, too old, or not recorded before a replica died
 	Worker    string     `json:"worker,omitempty"`
 	Begun     *time.Time `json:"begun,omitempty"`
 	Updated   *time.Time `json:"updated,omitempty"`
 	Ended     *time.Time `json:"ended,omitempty"`
-	LeftMS    int64      `json:"left_ms,omitempty"` // until all are handed in, at its rate
-	Why       string     `json:"why,omitempty"`     // it waits, or has failed
+	LeftMS    int64      `json:"left_ms,omitempty"` // until all are submitted, at its rate
+	Why       string     `json:"why,omitempty"`     // why it waits or has failed
 	StoppedBy string     `json:"stopped_by,omitempty"`
 	Edited    bool       `json:"edited,omitempty"`
 }
 
-// TellTask tells of a task.
+// TellTask describes a task.
 func TellTask(t *deadletter.Task) RedriveTask {
 	p := &t.Progress
 	told := RedriveTask{
@@ -69,12 +69,12 @@ func TellTask(t *deadletter.Task) RedriveTask {
 	return told
 }
 
-// publishing is how long a rate needs for so many letters.
+// publishing returns how long a rate needs for this many letters.
 func publishing(letters int, rate bucket.Rate) time.Duration {
 	return time.Duration(float64(letters) * float64(rate.Per) / float64(max(1, rate.Count)))
 }
 
-// RedrivePlan is what a redrive would do, as --json and /api/v1 tell of it.
+// RedrivePlan describes what a redrive would do, for --json and /api/v1.
 type RedrivePlan struct {
 	DryRun      bool                    `json:"dry_run"`
 	Letters     int                     `json:"letters"`
@@ -94,7 +94,7 @@ type RedrivePlan struct {
 	Skipped     map[deadletter.Skip]int `json:"skipped"`
 }
 
-// TellPlan tells of a plan at a rate as it was given.
+// TellPlan describes a plan. rate is the text as it was given.
 func TellPlan(p *deadletter.Plan, rate string) RedrivePlan {
 	told := RedrivePlan{
 		DryRun: true, Letters: p.Letters, Keys: p.Keys, Cost: config.Money(p.Cost).String(), BilledOnce: p.BilledBefore,
@@ -110,7 +110,7 @@ func TellPlan(p *deadletter.Plan, rate string) RedrivePlan {
 	return told
 }
 
-// RedriveOrder is what a plan says of the order of its task.
+// RedriveOrder returns the order for a plan's task.
 func RedriveOrder(p *deadletter.Plan, rate bucket.Rate) deadletter.TaskOrder {
 	total := p.Letters + p.Settled
 	for _, n := range p.Skipped {
@@ -134,27 +134,28 @@ func ExplainTask(name string, err error) error {
 	return err
 }
 
-// redrivesSubject is where replicas answer that they work redrives.
+// redrivesSubject is the subject on which replicas that work redrives answer.
 const redrivesSubject = "weir.operator.redrives"
 
-// redrivesWait is how long that is waited for: replicas that work none do not answer.
+// redrivesWait is short, because replicas that work no redrives do not answer.
 var redrivesWait = answerWaits{2 * time.Second, 100 * time.Millisecond}
 
-// RedrivesWorked reports whether some replica works redrives: one that dispatches, and whose NATS user may publish them.
+// RedrivesWorked reports whether a replica works redrives. Such a replica dispatches, and its NATS user may publish
+// redriven jobs.
 func RedrivesWorked(c *connect.Connection) (worked bool) {
 	_ = askFor(c, redrivesSubject, nil, redrivesWait, func(_ []byte, wrong *operatorError) bool {
 		worked = wrong == nil
 		return worked
-	}) // nobody there is a no
+	}) // no replica means no
 	return worked
 }
 
-// redrivesAnswer is one replica's word that it works redrives.
+// redrivesAnswer is a replica's statement that it works redrives.
 type redrivesAnswer struct {
 	Instance string `json:"instance"`
 }
 
 // redrives answers that this replica works redrives.
 func (o operator) redrives(req micro.Request) {
-	_ = req.Respond(marshal(redrivesAnswer{o.Instance})) // whoever asked has gone: nothing to do
+	_ = req.Respond(marshal(redrivesAnswer{o.Instance})) // on an error the asking process has gone
 }

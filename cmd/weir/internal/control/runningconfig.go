@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// OpenConfigStore opens the configuration's home. It is an error with exit code 3 where there is none.
+// OpenConfigStore opens the bucket of the configuration. It fails with exit code 3 if there is none.
 func OpenConfigStore(ctx context.Context, c *connect.Connection) (ConfigStore, error) {
 	store, err := FindConfigStore(ctx, c.JetStream)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
@@ -23,7 +23,7 @@ func OpenConfigStore(ctx context.Context, c *connect.Connection) (ConfigStore, e
 	return store, c.Explain(err)
 }
 
-// errNeverApplied says that there is no configuration in NATS.
+// errNeverApplied reports that there is no configuration in NATS.
 var errNeverApplied = cli.NotFound(errors.New("no configuration was ever applied on this server: start `weir serve` with a weir.yaml, or `weir config apply`"))
 
 // NeverApplied reports whether an error says that there is no configuration in NATS.
@@ -45,7 +45,7 @@ func CurrentVersion(ctx context.Context, c *connect.Connection) (*Version, error
 	return v, nil
 }
 
-// MakeConfigStore opens the configuration's home, and makes it where there is none: for a weir that is to start later.
+// MakeConfigStore opens the bucket of the configuration, and creates it if there is none, for a weir that starts later.
 func MakeConfigStore(ctx context.Context, c *connect.Connection) (ConfigStore, error) {
 	store, err := OpenConfigStore(ctx, c)
 	if !errors.Is(err, errNeverApplied) {
@@ -72,10 +72,10 @@ func ConfigHistory(ctx context.Context, c *connect.Connection) ([]jetstream.KeyV
 	return entries, c.Explain(err)
 }
 
-// RunningConfig reads the running configuration. ok is false where there is none to be read: weir never ran on this server,
-// or these credentials may not see it.
+// RunningConfig reads the running configuration. ok is false if none can be read: weir never ran on this server, or
+// these credentials may not read it.
 func RunningConfig(ctx context.Context, c *connect.Connection) (current *config.Config, ok bool) {
-	ctx, done := c.Denied.Tolerate(ctx) // a producer need not be allowed to see it
+	ctx, done := c.Denied.Tolerate(ctx) // a producer need not be allowed to read it
 	defer done()
 	v, err := CurrentVersion(ctx, c)
 	if err != nil {
@@ -84,7 +84,7 @@ func RunningConfig(ctx context.Context, c *connect.Connection) (current *config.
 	return v.Config, true
 }
 
-// NoAPI says that an api is not configured, and which are.
+// NoAPI returns an error that an api is not configured; it names the configured ones.
 func NoAPI(name string, c *config.Config) error {
 	names := make([]string, len(c.APIs))
 	for i := range c.APIs {
@@ -96,7 +96,7 @@ func NoAPI(name string, c *config.Config) error {
 	return cli.NotFound(fmt.Errorf("there is no api %q; the configured ones are %s", name, strings.Join(names, ", ")))
 }
 
-// ReadFile reads the text of a configuration file. It is an error with exit code 3 where there is none.
+// ReadFile reads a configuration file. It fails with exit code 3 if there is none.
 func ReadFile(file string) ([]byte, error) {
 	text, err := cli.ReadFile(file, cli.MostConfig)
 	if errors.Is(err, os.ErrNotExist) {

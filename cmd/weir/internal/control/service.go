@@ -18,25 +18,25 @@ import (
 	"github.com/nats-io/nats.go/micro"
 )
 
-// ServiceOptions are what operators are answered with.
+// ServiceOptions supply the answers to operators.
 type ServiceOptions struct {
 	Conn       *nats.Conn
 	Dispatcher *dispatcher.Dispatcher
 	Limits     func(api string) []limitstate.LimitShown // the levels of an api's shared limits
-	Ledger     func() string                            // which records of calls were found to be gone, "" where none were
-	Clock      func(api string) string                  // why its limits go by a clock that is behind, "" where they do not
-	Refresh    func(context.Context)                    // has the limits' levels read anew
-	Throttled  func(api string) uint64                  // jobs that the intake of this process has refused since it started
+	Ledger     func() string                            // which records of calls are missing, "" if none are
+	Clock      func(api string) string                  // why its limits go by a clock that is behind, "" if they do not
+	Refresh    func(context.Context)                    // reads the limits' levels anew
+	Throttled  func(api string) uint64                  // jobs that this process's intake has refused since it started
 	History    *history.Keeper
-	Config     func() ConfigState               // of the configuration; who answers is put in
-	Ready      func(ctx context.Context) error  // whether a job could be taken and dispatched; it may write
-	Streams    func() []dispatcher.StreamChange // what was done to streams by hand lately
+	Config     func() ConfigState               // of the configuration; the service adds the instance
+	Ready      func(ctx context.Context) error  // whether a job could be accepted and dispatched; it may write
+	Streams    func() []dispatcher.StreamChange // recent changes to streams by hand
 	Instance   string
 	Roles      []string
-	Redrives   bool // redrives are worked here
+	Redrives   bool // whether this replica works redrives
 }
 
-// errServiceEnds ends what is still being answered.
+// errServiceEnds cancels the answers that are still being prepared.
 var errServiceEnds = errors.New("weir is stopping")
 
 // StartService answers operators for what this process dispatches, until stop is called.
@@ -81,15 +81,16 @@ func StartService(s ServiceOptions) (stop func() error, err error) {
 	}, nil
 }
 
-// described says of an endpoint what NATS' tools show of it: what is asked there, which role may, and what one replica answers.
+// described describes an endpoint to NATS' tools: what is asked on it, which role may ask, and what one replica
+// answers.
 func described(subject, role string, answer any) micro.EndpointOpt {
 	return micro.WithEndpointMetadata(map[string]string{"weir.subject": subject, "weir.role": role, "weir.schema.response": ingest.Schema(answer)})
 }
 
-// mostSearches bounds the queues that are searched for jobs at once.
+// mostSearches bounds the searches of queues at a time.
 const mostSearches = 4
 
-// mostInquiries bounds the letters that are asked about at once.
+// mostInquiries bounds the inquiries about letters at a time.
 const mostInquiries = 4
 
 type operator struct {
@@ -129,7 +130,7 @@ func (o operator) keys(req micro.Request) {
 		answer.Deepest, answer.Resting = answer.Deepest[:(len(answer.Deepest)+1)/2], answer.Resting[:len(answer.Resting)/2]
 		data = marshal(answer)
 	}
-	_ = req.Respond(data) // whoever asked has gone: nothing to do
+	_ = req.Respond(data) // on an error the asking process has gone
 }
 
 func (o operator) show(req micro.Request) {
@@ -157,7 +158,7 @@ func (o operator) show(req micro.Request) {
 	_ = req.Respond(data)
 }
 
-// paused says whether a pause is in force here.
+// paused answers whether a pause is in force in this replica.
 func (o operator) paused(req micro.Request) {
 	api, key, err := keyAsked(pausedSubject, req.Subject())
 	if err != nil {
@@ -168,24 +169,24 @@ func (o operator) paused(req micro.Request) {
 	_ = req.Respond(marshal(pausedAnswer{o.Instance, o.Dispatcher.Session(), paused, p.Until}))
 }
 
-// try has an api called once at once whose breaker is open here, and says whether it was.
+// try makes this replica call an api at once if its breaker is open, and answers whether it was.
 func (o operator) try(req micro.Request) {
 	tries, err := o.Dispatcher.TryNow(apiAsked(trySubject, req.Subject()))
 	if err != nil {
 		respondError(req, err)
 		return
 	}
-	_ = req.Respond(marshal(tryAnswer{o.Instance, tries})) // whoever asked has gone: nothing to do
+	_ = req.Respond(marshal(tryAnswer{o.Instance, tries})) // on an error the asking process has gone
 }
 
-// configuration says which configuration is followed here.
+// configuration answers with the configuration that this replica follows.
 func (o operator) configuration(req micro.Request) {
 	state := o.Config()
 	state.Instance, state.Session = o.Instance, o.Dispatcher.Session()
-	_ = req.Respond(marshal(state)) // whoever asked has gone: nothing to do
+	_ = req.Respond(marshal(state)) // on an error the asking process has gone
 }
 
-// aside answers from a goroutine of its own, where a slot for such answers is free: other questions must not wait for it.
+// aside answers in its own goroutine if a slot for such answers is free, so that other questions do not wait for it.
 func (o operator) aside(req micro.Request, slots chan struct{}, busy string, within time.Duration, answer func(ctx context.Context) (any, error)) {
 	select {
 	case slots <- struct{}{}:
@@ -202,11 +203,11 @@ func (o operator) aside(req micro.Request, slots chan struct{}, busy string, wit
 			respondError(req, err)
 			return
 		}
-		_ = req.Respond(marshal(reply)) // whoever asked has gone: nothing to do
+		_ = req.Respond(marshal(reply)) // on an error the asking process has gone
 	})
 }
 
-// readInquiry is the limit that was asked for, 1 when nothing sensible was.
+// readInquiry returns the question's limit, or 1 if it is not sensible.
 func readInquiry(req micro.Request) int {
 	var in inquiry
 	if json.Unmarshal(req.Data(), &in) != nil {
@@ -229,5 +230,5 @@ func respondError(req micro.Request, err error) {
 	case heldBy(err):
 		code = codeHeld
 	}
-	_ = req.Error(code, err.Error(), nil) // whoever asked has gone: nothing to do
+	_ = req.Error(code, err.Error(), nil) // on an error the asking process has gone
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 )
 
-// ReplicaStatus is what one dispatching replica says of itself and of what it dispatches.
+// ReplicaStatus is what one dispatching replica reports about itself and about what it dispatches.
 type ReplicaStatus struct {
 	Instance string      `json:"instance"`
 	Session  string      `json:"session,omitempty"` // its lease
@@ -27,23 +27,24 @@ type ReplicaStatus struct {
 	Roles    []string    `json:"roles"`
 	Started  time.Time   `json:"started"`
 	Ready    bool        `json:"ready"`
-	Why      string      `json:"why,omitempty"` // it is not ready
+	Why      string      `json:"why,omitempty"` // why it is not ready
 	Config   ConfigState `json:"config"`
 	APIs     []APIStatus `json:"apis"`
-	// Streams are what somebody did to weir's streams by hand in the last hour, as far as this replica has noticed.
+	// Streams are changes made to weir's streams by hand in the last hour, as far as this replica has noticed.
 	Streams []dispatcher.StreamChange `json:"streams,omitempty"`
-	// Ledger says which records of calls were found to be gone within the last day.
+	// Ledger says which records of calls were found missing within the last day.
 	Ledger string `json:"ledger,omitempty"`
 }
 
-// TakesJobs reports whether it has the role ingest as well.
+// TakesJobs reports whether the replica also has the role ingest.
 func (r *ReplicaStatus) TakesJobs() bool { return slices.Contains(r.Roles, string(config.RoleIngest)) }
 
-// APIStatus is one api as a replica sees it, with how much of its shared limits is used: of rates and calls in flight by this replica
-// alone.
+// APIStatus describes one api as a replica sees it, with the use of its shared limits. The use of rates and of calls in
+// flight is this replica's alone.
 type APIStatus struct {
 	dispatcher.APIDetail
-	// Throttled counts the jobs that this replica's intake has refused since it started: their bucket was full, or they would come too late.
+	// Throttled counts the jobs that this replica's intake has refused since it started, because their bucket was full
+	// or they would come too late.
 	Throttled uint64 `json:"throttled"`
 
 	Limits []limitstate.LimitShown `json:"limits,omitempty"`
@@ -51,17 +52,17 @@ type APIStatus struct {
 	Clock string `json:"clock,omitempty"`
 }
 
-// Readiness is looked at for so long at most, and its answer holds for so long: whoever asks must not load the store.
+// Bounds of one check of readiness, and how long its answer holds: questions must not load the store.
 const (
 	readyTimeout = 3 * time.Second
 	readyHolds   = time.Second
 )
 
-// readiness remembers whether this replica is ready. It is safe for concurrent use.
+// readiness caches whether this replica is ready. It is safe for concurrent use.
 type readiness struct {
 	look func(context.Context) error
 
-	mu     sync.Mutex // of what follows; it is held while it is looked
+	mu     sync.Mutex // guards what follows; held during a check
 	looked time.Time
 	err    error
 }
@@ -78,7 +79,7 @@ func (r *readiness) now(ctx context.Context) error {
 	return r.err
 }
 
-// status tells how this replica is, and all that it dispatches.
+// status answers with the state of this replica and of all that it dispatches.
 func (o operator) status(req micro.Request) {
 	limit := min(max(readInquiry(req), 1), dispatcher.MaxInspected)
 	s := ReplicaStatus{
@@ -93,7 +94,7 @@ func (o operator) status(req micro.Request) {
 	for ; limit > 0; limit /= 2 { // keys may be long, and messages short
 		s.APIs = nil
 		for _, api := range o.Dispatcher.APIs() {
-			if detail, err := o.Dispatcher.Detail(api, limit); err == nil { // else it has gone meanwhile
+			if detail, err := o.Dispatcher.Detail(api, limit); err == nil { // otherwise the api was removed meanwhile
 				s.APIs = append(s.APIs, APIStatus{detail, o.Throttled(api), limitstate.WithUses(o.Limits(api), detail.Uses), o.Clock(api)})
 			}
 		}
@@ -102,20 +103,20 @@ func (o operator) status(req micro.Request) {
 			break
 		}
 	}
-	_ = req.Respond(data) // whoever asked has gone: nothing to do
+	_ = req.Respond(data) // on an error the asking process has gone
 }
 
-// statusWaits: who owns nothing cannot be known to be missing, so stragglers are waited for a little.
+// statusWaits waits a little for stragglers, because a replica that owns no partitions cannot be known to be missing.
 var statusWaits = answerWaits{firstAnswer, 250 * time.Millisecond}
 
-// ErrNoDispatcher says that no replica that dispatches answers.
+// ErrNoDispatcher reports that no dispatching replica answers.
 var ErrNoDispatcher = errors.New("no dispatching weir answers")
 
-// Roster says whether these are all the replicas that dispatch.
+// Roster reports whether all dispatching replicas are among those that answered.
 type Roster func(answered []ReplicaStatus) bool
 
-// MemberRoster knows who dispatches by the leases, which it reads; instance, where it is not "", is one that need not have one: on the
-// server inside nobody has. nil where the leases cannot be read: then nobody knows.
+// MemberRoster reads the leases and returns a Roster that knows the dispatching replicas by them. instance, unless "",
+// need not have a lease: on the embedded server no replica has one. It returns nil if the leases cannot be read.
 func MemberRoster(ctx context.Context, c *connect.Connection, instance string) Roster {
 	ctx, cancel := context.WithTimeout(ctx, rosterWait)
 	defer cancel()
@@ -140,12 +141,12 @@ func MemberRoster(ctx context.Context, c *connect.Connection, instance string) R
 	}
 }
 
-// rosterWait is how long the leases may take to be read.
+// rosterWait bounds the time to read the leases.
 const rosterWait = time.Second
 
-// Status asks every replica, and returns their answers by name. At most limit paused and held keys of each api are told. complete may say
-// that nobody need be waited for any more; without it stragglers are. It fails with ErrNoDispatcher where nobody answers, and blocks for
-// five seconds at most.
+// Status asks every replica, and returns their answers by name. It asks for at most limit paused and held keys of each
+// api. It stops waiting when complete reports that all have answered; without complete, it waits for stragglers. It
+// fails with ErrNoDispatcher if no replica answers, and blocks for five seconds at most.
 func Status(c *connect.Connection, limit int, complete Roster) ([]ReplicaStatus, error) {
 	var all []ReplicaStatus
 	failed := error(nil)

@@ -17,45 +17,47 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// currentKey is where the running configuration stands; its revision is the version.
+// currentKey is the key of the running configuration. Its revision is the version.
 const currentKey = "current"
 
-// fileKey is where a FoundFile stands that says what was in force already.
+// fileKey is the key of a FoundFile that said what was in force already.
 const fileKey = "file"
 
 // KeptVersions is how many versions are kept: the most that a key-value bucket can.
 const KeptVersions = 64
 
-// StoredConfig is one version of the configuration, as it is kept in NATS. The text names secrets, it does not hold
-// them.
+// StoredConfig is one version of the configuration, as kept in NATS. The text names secrets and does not contain them.
 type StoredConfig struct {
 	YAML    string    `json:"yaml"`
 	From    string    `json:"from"` // the file or command it came from
 	Who     string    `json:"who"`
 	At      time.Time `json:"at"`
-	Changes int       `json:"changes"` // from the version before
+	Changes int       `json:"changes"` // compared with the version before
 	// File is the file that weir serve found last, in this version or an earlier one.
 	File FoundFile `json:"file,omitzero"`
-	// TakenBack are checksums of the texts that rollbacks took out of force since then: a start or SIGHUP that finds one of them in the file
-	// does not put it in force again. The newest last, at most KeptVersions.
+	// TakenBack holds checksums of the texts that rollbacks took out of force since then. A start or SIGHUP that finds
+	// one of them in the file does not put it in force again. The newest is last; there are at most KeptVersions.
 	TakenBack []string `json:"taken_back,omitempty"`
 }
 
-// FoundFile is a file that had its effect on the configuration. One that says what is in force already adds no version: it is noted under fileKey.
+// FoundFile is a file that had its effect on the configuration. A file that says what is in force already adds no
+// version: it is recorded under fileKey.
 type FoundFile struct {
 	Sum   string `json:"sum"`   // the checksum of its text
 	After uint64 `json:"after"` // the revision of the version that was the last one then; 0 for none
 }
 
-// Checksum tells texts of configurations apart.
+// Checksum returns a text's checksum, by which texts of configurations are told apart.
 func Checksum(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text)) }
 
-// Knows reports whether a file of that checksum has had its effect: weir serve found it last, or a rollback has taken it out of force since.
+// Knows reports whether a file with that checksum has had its effect: weir serve found it last, or a rollback has taken
+// it out of force since.
 func (s *StoredConfig) Knows(sum string) bool {
 	return s.File.Sum == sum || slices.Contains(s.TakenBack, sum)
 }
 
-// Follow has next take the place of s at somebody's word: what its text says is wanted now, whatever was taken back before.
+// Follow prepares next to replace s by an explicit request. The request wants next's text now, whatever was taken back
+// before.
 func (s *StoredConfig) Follow(next *StoredConfig) {
 	wanted := Checksum([]byte(next.YAML))
 	next.File = s.File
@@ -69,10 +71,10 @@ func (s *StoredConfig) RollBack(next *StoredConfig) {
 	next.TakenBack = next.TakenBack[max(0, len(next.TakenBack)-KeptVersions):]
 }
 
-// ErrNoConfig says that there is neither a file nor a version.
+// ErrNoConfig reports that there is neither a file nor a version.
 var ErrNoConfig = errors.New("no api is configured: write weir.yaml (deploy/weir.example.yaml is a start) or set WEIR_CONFIG; `weir demo` needs none")
 
-// Version is a version that can be read. Its number is its revision.
+// Version is a readable version. Its number is its revision.
 type Version struct {
 	StoredConfig
 	Number uint64
@@ -95,10 +97,10 @@ func ReadVersion(entry jetstream.KeyValueEntry) (*Version, error) {
 	return v, nil
 }
 
-// ConfigStore is the configuration's home: a key-value bucket, whose history is the configuration's.
+// ConfigStore is the key-value bucket of the configuration. The bucket's history is the configuration's history.
 type ConfigStore struct{ kv jetstream.KeyValue }
 
-// EnsureConfigStore makes the bucket exist.
+// EnsureConfigStore creates the bucket if there is none.
 func EnsureConfigStore(ctx context.Context, js jetstream.JetStream, replicas int) (ConfigStore, error) {
 	kv, err := stream.EnsureBucket(ctx, js, jetstream.KeyValueConfig{
 		Bucket: connect.ConfigBucket, Description: "weir: the running configuration and its history", History: KeptVersions, Replicas: replicas,
@@ -110,13 +112,13 @@ func EnsureConfigStore(ctx context.Context, js jetstream.JetStream, replicas int
 	return ConfigStore{stream.Renewing(kv, js.Conn())}, nil
 }
 
-// FindConfigStore opens the configuration's home where there is one.
+// FindConfigStore opens the bucket if there is one.
 func FindConfigStore(ctx context.Context, js jetstream.JetStream) (ConfigStore, error) {
 	kv, err := js.KeyValue(ctx, connect.ConfigBucket)
 	return ConfigStore{kv}, err
 }
 
-// History is every version that is kept, the oldest first; none where no configuration was ever applied.
+// History returns every version that is kept, the oldest first; none if no configuration was ever applied.
 func (s ConfigStore) History(ctx context.Context) ([]jetstream.KeyValueEntry, error) {
 	entries, err := s.kv.History(ctx, currentKey)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -125,7 +127,7 @@ func (s ConfigStore) History(ctx context.Context) ([]jetstream.KeyValueEntry, er
 	return entries, err
 }
 
-// Watch follows the versions that are stored. The first is the newest there is.
+// Watch follows the versions that are stored. The first is the newest that exists.
 func (s ConfigStore) Watch(ctx context.Context) (jetstream.KeyWatcher, error) {
 	watcher, err := s.kv.Watch(ctx, currentKey)
 	if err != nil {
@@ -134,8 +136,8 @@ func (s ConfigStore) Watch(ctx context.Context) (jetstream.KeyWatcher, error) {
 	return watcher, nil
 }
 
-// Newest returns the newest version that can be read, nil when there is none, and the revision that stands there last,
-// whether or not it can be read.
+// Newest returns the newest readable version, nil if there is none, and the last revision of the key, whether readable
+// or not.
 func (s ConfigStore) Newest(ctx context.Context) (valid *Version, last uint64, err error) {
 	entries, err := s.History(ctx)
 	if err != nil {
@@ -150,7 +152,8 @@ func (s ConfigStore) Newest(ctx context.Context) (valid *Version, last uint64, e
 	return nil, last, nil
 }
 
-// layFoundOver has a version know the file that was noted after its own was found. What rollbacks took back before then may come back.
+// layFoundOver adds to a version the file that was recorded after the version's own. What rollbacks took back before
+// then may come back.
 func (s ConfigStore) layFoundOver(ctx context.Context, v *Version) error {
 	entry, err := s.kv.Get(ctx, fileKey)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -168,7 +171,7 @@ func (s ConfigStore) layFoundOver(ctx context.Context, v *Version) error {
 	return nil
 }
 
-// Found notes a file that says what is in force already.
+// Found records a file that says what is in force already.
 func (s ConfigStore) Found(ctx context.Context, file FoundFile) error {
 	value, err := json.Marshal(file)
 	if err == nil {
@@ -180,8 +183,8 @@ func (s ConfigStore) Found(ctx context.Context, file FoundFile) error {
 	return nil
 }
 
-// RefuseUnread fails where the newest version was put by somebody and cannot be read, as that of a later weir may not: what it says of limits
-// would be passed over.
+// RefuseUnread fails if the newest version cannot be read, as may happen with one that a later weir stored. Without
+// this check, its limits would be ignored.
 func (s ConfigStore) RefuseUnread(ctx context.Context) error {
 	entries, err := s.History(ctx)
 	if err != nil {
@@ -197,10 +200,10 @@ func (s ConfigStore) RefuseUnread(ctx context.Context) error {
 	return nil
 }
 
-// ErrLostRace says that somebody else has changed the configuration meanwhile.
+// ErrLostRace reports that another process has changed the configuration meanwhile.
 var ErrLostRace = errors.New("somebody else has changed the configuration meanwhile")
 
-// Put stores a version if the last one still has that revision, and fails with ErrLostRace if not.
+// Put stores a version if the last one still has that revision, and fails with ErrLostRace otherwise.
 func (s ConfigStore) Put(ctx context.Context, next StoredConfig, last uint64) (version uint64, err error) {
 	value, err := json.Marshal(next)
 	if err != nil {
@@ -228,7 +231,7 @@ func isWrongSequence(err error) bool {
 	return errors.As(err, &api) && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == wrongSequenceInCluster)
 }
 
-// ConfigChange is what a config event tells.
+// ConfigChange is the content of a config event.
 type ConfigChange struct {
 	Who        string `json:"who"`
 	From       string `json:"from"`
@@ -242,7 +245,7 @@ func (d ConfigChange) Event() deadletter.Event {
 	return deadletter.Event{Type: deadletter.ConfigEvent, Data: d}
 }
 
-// EnsureControl makes the bucket of operators' words and canaries.
+// EnsureControl creates the bucket of pauses and canaries if there is none.
 func EnsureControl(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.KeyValue, error) {
 	kv, err := stream.EnsureBucket(ctx, js, jetstream.KeyValueConfig{
 		Bucket: connect.ControlBucket, Description: "weir: operators' words, and canaries of readiness", History: 1, Replicas: replicas,
@@ -253,7 +256,7 @@ func EnsureControl(ctx context.Context, js jetstream.JetStream, replicas int) (j
 	return stream.Renewing(kv, js.Conn()), nil
 }
 
-// ShownVersion is a version of the configuration as it is told: with its text, in which secrets stand by reference only.
+// ShownVersion describes a version of the configuration with its text, in which secrets appear by reference only.
 type ShownVersion struct {
 	Version uint64    `json:"version"`
 	From    string    `json:"from"`
@@ -262,20 +265,20 @@ type ShownVersion struct {
 	YAML    string    `json:"yaml"`
 }
 
-// Shown tells a version.
+// Shown describes a version.
 func (v *Version) Shown() ShownVersion { return ShownVersion{v.Number, v.From, v.Who, v.At, v.YAML} }
 
-// PastVersion is a version of the history.
+// PastVersion describes a version of the history.
 type PastVersion struct {
 	Version uint64    `json:"version"`
 	At      time.Time `json:"at"`
 	Who     string    `json:"who"`
 	From    string    `json:"from"`
-	Changes int       `json:"changes"`         // from the version before
+	Changes int       `json:"changes"`         // compared with the version before
 	Error   string    `json:"error,omitempty"` // why it cannot be read, and is not followed
 }
 
-// PastVersionOf tells an entry of the history, whether it can be read or not.
+// PastVersionOf describes an entry of the history, readable or not.
 func PastVersionOf(entry jetstream.KeyValueEntry) PastVersion {
 	v, err := ReadVersion(entry)
 	if err != nil {
