@@ -1,128 +1,167 @@
-// Package dispatcher owns the partitions of every api, makes their calls when the schedule says so, and brings every job to exactly one
-// end.
+// Package dispatcher owns partitions of each api's queue, starts their calls when the schedule says so, and brings
+// every job to exactly one end.
 //
 // # The way of a job
 //
-// job.go has it on one screen. An apiWorker works the partitions of one api: a thin shell around a schedule (dispatcher/schedule), which
-// decides which call may start when. A job that is near its call gets a goroutine of its own, which
+// job.go shows it on one screen. An apiWorker works the partitions of one api. It is a thin shell around a schedule
+// (dispatcher/schedule), which decides which call may start when. When a job is near its call, it gets a goroutine of
+// its own. This goroutine
 //
-//  1. prepares it: its message is loaded, a connection to the api is open, its intent is stored,
-//  2. waits for its slot, which the schedule asks for only now,
-//  3. calls, from the slot on and at most four fifths of the api's jitter later, or not at all,
-//  4. settles: stores the result and then the ledger's record; or the record and then the letter, which can be written again from it. Last
-//     the job's message is deleted. Each happens when the one before is durable. A crash between two of these repeats what follows, and
-//     message ids keep it from being kept twice. A reply to the producer is sent between the result and the record.
+//  1. prepares the job: it loads the message, opens a connection to the api and stores the intent, which says that a
+//     call may follow;
+//  2. waits for the job's slot, which the schedule asks for only now;
+//  3. makes the call, not before the slot and at most four fifths of the api's jitter after it. If it cannot, it makes
+//     no call;
+//  4. settles the job: it stores what the call came to, and then deletes the job's message or lets the job wait for its
+//     next call.
 //
-// What is left to do in the slot is to send. A slot that was missed is given back, or lost.
+// Sending is all that is left to do in the slot. A slot that was missed is given back, or lost.
 //
-// The worker's lock guards its schedule and its partitions; nothing is waited for under it. Of a job the lock guards what the schedule
-// decides by (schedule.Job), and the rest belongs to the goroutine that brings the job on its way (job.go).
+// What step 4 stores depends on the end. Each write starts only when the one before it is durable:
 //
-// httpcall.Judge reads what happened as done, retry, pushback, denied or dead, and the schedule is told what the end of a call says of
-// those to come. A time in a header is judged by the answer's Date, a number by its size: seconds to wait, or an epoch in s, ms, µs or
-// ns. A hold that no job's retry mark speaks of has a mark of its own in the partition (holdmark.go).
+//	the call succeeded           result, reply to the producer, the ledger's record, deletion of the message
+//	the call ended the job       the ledger's record, letter, deletion
+//	another call is to follow    the ledger's record, retry mark; the message stays
+//	the job ends without a call  the mark of its end, letter, deletion
 //
-// A store of slots on another machine is asked in the background, one round at a time, while calls start. Ends of grants are told until
-// they are heard (grantends.go).
+// So a success in the ledger proves that the result is stored and the reply was sent. A missing letter can be written
+// again from the record or the mark. After a crash between two writes, recovery repeats those that are missing. Message
+// ids keep the stream from storing one twice.
+//
+// The worker's lock guards its schedule, its partitions, and the part of a job that the schedule decides by
+// (schedule.Job). The worker never waits for anything while it holds the lock. The rest of a job belongs to the job's
+// goroutine (job.go).
+//
+// httpcall.Judge decides whether a call's outcome is done, retry, pushback, denied or dead. The schedule then learns
+// what this outcome means for later calls. A time in a header is compared with the answer's Date. A number in a header
+// is read by its size: as seconds to wait, or as an epoch in s, ms, µs or ns. A hold that no job's retry mark tells of
+// has a mark of its own in the partition (holdmark.go).
+//
+// If the store of slots is on another machine, the worker asks it in the background, one round at a time, while calls
+// start. It repeats the ends of grants until the store has acknowledged them (grantends.go).
 //
 // # Where a thing happens
 //
 //	the worker of an api     dispatcher.go, apiworker.go, terms.go, limiter.go, grantends.go, metrics.go, spending.go
 //	a job's way              job.go, preparation.go, intent.go, jobmemory.go, messagecache.go, flight.go, spans.go
-//	what comes of its call   settle.go, settlement.go, jobend.go
+//	what its call came to    settle.go, settlement.go, jobend.go
 //	a partition taken over   host.go, contact.go, partition.go, takeover.go, tailload.go, replay.go
 //	a key found there        pace.go, orphanedcalls.go
-//	a job found there        found.go; what is known of it: history.go, evidence.go, flight.go, doubt.go, duplicate.go; what it may be:
-//	                         lostcall.go, loneresult.go; and resultbar.go, unrecorded.go
+//	a job found there        found.go
+//	  what is known of it    history.go, evidence.go, flight.go, doubt.go, duplicate.go
+//	  what it may be         lostcall.go, loneresult.go, resultbar.go, unrecorded.go
 //	what holds calls         holdmark.go, pause.go
 //	what operators ask       inspect.go, cancel.go, reconcile.go and inquiry.go
 //	what went wrong          crash.go, damage.go, missing.go, removal.go, restored.go
 //
 // # Ownership
 //
-// A worker works those partitions of its api that this replica owns. Where others may own them (Options.Registry) the package
-// ownership decides who takes which; its doc.go has the argument why no two replicas start calls of a partition at the same
-// time. host.go is what an ownership.Manager asks of a Dispatcher. The struct partition is one tenure of a partition: when the replica
-// takes the same one over again, that is another value. It is opened and closed while the worker runs (takeover.go). Closing lets its
-// calls end and stores what came of them, so that the next owner need not guess. Or it is lost, and then nothing about it is stored any
-// more.
+// A worker works only those partitions of its api that this replica owns. If several replicas share them
+// (Options.Registry), the package ownership decides which replica takes which. Its doc.go argues why no two replicas
+// start calls of one partition at the same time. An ownership.Manager drives a Dispatcher through host.go.
 //
-// An outcome waits while the right to its partition is in doubt, and is dropped where the right is lost: the successor has found
-// the intent and has parked the job as unknown by then. The right is asked again before anything is sent once more. What was
-// sent in time, over a connection that then stalled, may still arrive: resultbar.go keeps such a result out. Calls of a lost
-// partition run on to their end. They count as calls in flight of its next owner (orphanedcalls.go): a process that is known to have
-// ended has none, since the kernel closes its connections, as a timeout does to a call, and a restart of a single weir
-// relies on that.
+// The struct partition is one tenure: a replica that takes the same partition over again makes a new value. Partitions
+// are opened and closed while the worker runs (takeover.go). Closing a partition lets its calls end and stores their
+// outcomes, so that the next owner has nothing to guess. If the replica loses the partition instead, it stores nothing
+// about it any more.
+//
+// While the right to a partition is in doubt, outcomes of its calls wait. When the right is lost, they are dropped: by
+// then the next owner has found the intent and decided about the job without them. The right is checked before each
+// write and again before a write is repeated. A write that was sent in time, over a connection that then stalled, may
+// still arrive; resultbar.go keeps such a result out.
+//
+// Calls of a lost partition run to their end. The next owner counts them as calls in flight (orphanedcalls.go), unless
+// their process is known to have ended: then the kernel has closed its connections, which ends a call as a timeout
+// does. A restart of a single weir relies on that.
 //
 // # Recovery
 //
-// Opening a partition reads its stream: the markers first, since they stand behind their jobs. The markers and the ledger's end name,
-// for every key, the last of its jobs that was ever near a call. A key's calls start when its jobs have been read up to that one, while
-// the rest of a long queue is still being read (replay.go). Every job found is one of four: never called; called, and known to need
-// another call; finished, with only its record or its deletion lost; or called with an unknown outcome. found.go has its way on one
-// screen. The last is a lost call (lostcall.go). Its record is stored, as that of a call that may have been made. Then its job is called
-// again with the same idempotency key, or becomes a letter unknown where there is none. A key's pace goes on from the ledger; after a
-// lost call, or one of which only the result is stored, it waits one interval, unless its process noted the pace.
+// A new owner reads the partition's stream. It reads the markers (intents, retry marks, marks of ends) first, because
+// they stand behind their jobs. The markers and the end of the ledger name, for each key, the last job that was ever
+// near a call. Calls of a key start as soon as its jobs up to that one have been read, while the rest of a long queue
+// is still being read (replay.go).
 //
-// Every call has an intent: of a job without one nothing was begun.
+// Every job found there is one of four: never called; called, and known to need another call; finished, with only its
+// record, its letter or its deletion missing; or called with an unknown outcome, which is a lost call. found.go shows
+// on one screen what happens to it.
 //
-//	found in the stream      and                                                becomes
-//	a job                    nothing else                                       waiting, in its place
-//	a job                    a final record in the ledger                       deleted: only its deletion was lost
-//	a job, a retry mark                                                         waits for its time, with its attempts
-//	a job, the mark of an    nothing else                                       the letter that was being written: expired,
-//	  end                                                                         invalid, cancelled, over budget
-//	                         an intent behind the mark, or of a later owner     as with an intent alone: the mark was late
-//	a job, an intent         a result                                           finished: its record is written, then it is deleted
-//	                         no outcome; its process has ended, and noted that  waiting, as if there were no intent
-//	                           the call had not begun
-//	                         no outcome; its process has ended, and noted what  as that call's settling would have gone: a result, a
-//	                           the call came to                                   record and a mark, or a record and a letter
-//	                         no outcome; its call carried no idempotency key    a record, and a letter unknown
-//	                         no outcome; the api takes keys as it did then      a record, and called again with the same key
-//	                         no outcome; the api takes other keys now, or none  a record, and a letter unknown
-//	a job                    a result, and no record                            finished, likewise
+// A lost call gets a record first, which says that the call may have been made (lostcall.go). Then the job is called
+// again with the same idempotency key. If it has none, it becomes a letter unknown.
 //
-//	a job of a backup that   no end in the backup, the api takes no keys        a letter unknown
-//	  was put back           no end in the backup, the api takes keys           waiting; it may have been called (restored.go)
+// A key goes on at the pace that the ledger knows. After a lost call, or a call with a result and no record, the key
+// first waits as if its whole burst were used, unless the process that made the call noted the pace.
 //
-// What was noted is in the flight recorder (dispatcher/recorder): flight.go writes to it and reads what ended processes left. Calls that
-// nobody settled are looked for there first; the pace of their keys goes on from what was noted, too.
+// Every call has an intent. So a job with neither an intent nor a trace of an earlier call was never called.
 //
-// What the stream counts and does not give is lost, and is told (damage.go): a letter unknown for a job, the log and a counter for what
-// has no name. So is a message that is found missing later (missing.go), and what somebody took out of the stream by hand (removal.go):
-// jobs that waited become letters unknown, calls that run go on and are stored, and nothing that memory knows of limits is forgotten.
+//	found in the stream     and                                            becomes
+//	a job                   nothing else                                   waiting, in its place
+//	a job                   a final record in the ledger                   finished: its letter, if it has one, is
+//	                                                                         written again, then the job is deleted
+//	a job                   a result, and no final record                  finished: its record is written, then the
+//	                                                                         job is deleted
+//	a job, a retry mark     nothing else                                   waiting for its time, with its attempts
+//	a job, the mark of its  nothing else                                   the letter that was being written: expired,
+//	  end                                                                    invalid, cancelled, over budget
+//	                        an intent behind the mark, or of a later       as with an intent alone: the mark was late
+//	                          owner
+//	a job, an intent        a result, and no final record                  finished, as above
+//	                        no outcome; its process has ended, and noted   waiting, as if there were no intent
+//	                          that the call had not begun
+//	                        no outcome; its process has ended, and noted   what that process would have stored: a
+//	                          what the call came to                          result and a record, a record and a retry
+//	                                                                         mark, or a record and a letter
+//	                        no outcome; its call carried no idempotency    a record, and a letter unknown
+//	                          key
+//	                        no outcome; the api takes keys as it did then  a record, and called again with the same
+//	                                                                         key; after schedule.MostDeaths lost calls
+//	                                                                         in a row a letter exhausted
+//	                        no outcome; the api takes other keys now, or   a record, and a letter unknown
+//	                          none
+//
+//	a job of a backup that  no end in the backup, the api takes no keys    a letter unknown
+//	  was put back          no end in the backup, the api takes keys       waiting; it may have been called
+//	                                                                         (restored.go)
+//
+// A process notes the state of its calls in the flight recorder (dispatcher/recorder). flight.go writes these notes and
+// reads those of ended processes. Recovery looks there first for calls without an outcome. The pace of their keys
+// follows the notes, too.
+//
+// A message that the stream counts but does not return is lost. damage.go reports it: as a letter unknown if it was a
+// job, otherwise in the log and in a counter. A job whose message is found missing later becomes a letter unknown, too
+// (missing.go). So does a waiting job whose message was deleted from the stream by hand (removal.go); running calls
+// then go on and are stored, and memory forgets nothing of what limits have used.
 //
 // # Changes of configuration
 //
-// An api's configuration and its connections are its terms (terms.go), replaced as a whole by the worker's loop while no
-// round of asks is under way: costs and limits never belong to different terms. Jobs that wait get the new rules at
-// once, also those that were ready; slots that were granted, and calls that run, keep theirs. What a key owed at the
-// former rate the store carries over in units.
+// An api's configuration and its connections are its terms (terms.go). The worker's loop replaces them as a whole,
+// while no round of asks is under way, so that costs and limits never belong to different terms. Waiting jobs get the
+// new rules at once, and so do jobs that are ready. Granted slots and running calls keep the old ones.
 //
-// What became of a call, and what may follow it, is judged by the terms it was made by, however others came since: by a
-// change while it ran, in the file of the next start, or with another replica. Stored with the call are, in intents:
+// A call is judged by the terms it was made by, whether the terms then change while it runs, with the file of the next
+// start, or with another replica. An intent therefore stores these terms of its call:
 //
-//	idempotency   the identity of its key (httpcall/identity.go): header, form, place. Also in retry marks, records and letters. A
-//	              job one of whose calls may have been processed is called again under the same identity or not at all.
-//	timeout       how long calls of an owner that was lost may run (orphanedcalls.go)
+//	idempotency   the identity of its key (httpcall/identity.go): header, form, place. Retry marks, records and letters
+//	              store it, too. If a call of a job may have been processed, the job is called again only under the same
+//	              identity.
+//	timeout       how long calls of a lost owner may run (orphanedcalls.go)
 //	price         what a lost call cost, for the ledger
 //
-// and in records and marks the outcome, charges, attempts and times: nothing is judged a second time by another retry.on,
-// another reject, another results.max_body or other limits of attempts. The present terms are good enough for the rest:
+// Records and marks store the outcome, charges, attempts and times. Another retry.on, reject, results.max_body or limit
+// of attempts never judges them a second time. Everything else follows the present terms:
 //
-//	rate, burst, overrides, jitter, headroom   after a lost call a key waits until a full bucket of the present rate has
-//	              drained, from when it was found: no window of the present rate has room for more. A rate that was lowered
-//	              while nothing ran counts from when it is in force
+//	rate, burst, overrides, jitter, headroom   after a lost call a key waits, from when the call was found, until a full
+//	              bucket of the present rate has drained: no window of the present rate can hold more calls. A rate that
+//	              was lowered while nothing ran counts from when it is in force
 //	in_flight     lost calls that may still run are counted one by one, against the present number
-//	limits of all keys, budgets   are counted by their store, ahead of calls; one that is new counts from
-//	              when it is in force. A lost call's units in the ledger are those of its job by the present limits
-//	retry.hold    what a pushback held before, the key or the api, may be the other now: the api says so again, and charges nothing
-//	retry.attempts, min, max, breaker   say only when a job is called again that may be
-//	headers       credentials change at any time, and are no part of a key's identity: who moves to another account of the
-//	              same api should drain it before
-//	methods, forward_headers   a waiting job that they forbid now becomes a letter invalid when it is made ready
-//	max_body      binds at the door only: what waits is called. results.max_body binds from the next answer on
+//	limits of all keys, budgets   their store counts them before each call. A new one counts from when it is in force. The
+//	              ledger charges a lost call the units that its job takes from the present limits
+//	retry.hold    a former pushback may now hold the key instead of the api, or the reverse. The api then pushes back once
+//	              more, which charges nothing
+//	retry.attempts, min, max, breaker   decide only when a job is called again, if it may be
+//	headers       credentials may change at any time and are no part of a key's identity. Drain the api before you move to
+//	              another account of it
+//	methods, forward_headers   a waiting job that they now forbid becomes a letter invalid when it is made ready
+//	max_body      binds only at the door: jobs that wait are called. results.max_body binds from the next answer on
 //	dedupe        see duplicate.go: a copy in doubt becomes a letter, also on an idempotent api
 //
 // # What must hold
@@ -130,11 +169,11 @@
 //	I1  no HTTP call without a grant, and none outside its slot
 //	I2  calls of a key start in the order its jobs were accepted, retries excepted
 //	I3  a job is deleted only after its result or its letter, and its record, are durable
-//	I4  waiting, holds and pushback never use up an attempt, nor do tries of an open breaker of which nothing is sent
+//	I4  waiting, holds and pushback never use up an attempt, nor do tries of an open breaker that send nothing
 //	I5  calls, staged jobs, cached messages and finished jobs not yet deleted are bounded
-//	I6  without slots to be had calls hold; intake goes on
-//	I7  Run returns only when every goroutine it started has
+//	I6  while no slots can be had, calls hold and intake goes on
+//	I7  Run returns only when every goroutine it started has returned
 //
-// HTTP/1.1 only, one call per connection: it is then certain what was sent, and net/http resends nothing by itself
-// (httpcall/call.go and httpcall/connections.go say how it is kept from it).
+// Calls use HTTP/1.1 only, one at a time on a connection. It is then certain what was sent, and net/http resends
+// nothing by itself (httpcall/call.go and httpcall/connections.go say how it is kept from it).
 package dispatcher

@@ -15,8 +15,8 @@ import (
 	"weir/ingest"
 )
 
-// work brings one job through its call, in a goroutine that is the job's: from when the schedule wants the job made ready until its
-// outcome is stored, or until it rests.
+// work brings one job through its call, in the job's own goroutine. It starts when the schedule wants the job made
+// ready, and returns when the job's outcome is stored or the job rests.
 func (w *apiWorker) work(ctx context.Context, j *job, orders <-chan order) {
 	if !w.prepare(ctx, j) {
 		return
@@ -34,24 +34,24 @@ type order int8
 
 const (
 	toCall     order = iota // its slot has come
-	toRest                  // its slot is far, or it was made ready in vain: its intent and its connection are let go of already
+	toRest                  // its slot is far off; its intent and its connection have been released already
 	toExpire                // its deadline has passed
-	toCancel                // by an operator's word
+	toCancel                // an operator has cancelled it
 	toRefuse                // its cost can never pass the limits
-	toOverdraw              // the budget is spent, and says to bury
+	toOverdraw              // the budget is used up, and its rule says to bury the job
 )
 
-// mostIdle is how many goroutines wait for another job when theirs has ended, at most: a new goroutine has to grow its stack first, which took
-// 2.5 % of weir's CPU.
+// mostIdle bounds the goroutines that wait for another job after theirs has ended. They are reused because a new
+// goroutine must grow its stack first, which took 2.5 % of weir's CPU.
 const mostIdle = 64
 
-// begun is a job that has a goroutine.
+// begun is a job that is being handed to a goroutine.
 type begun struct {
 	j      *job
 	orders <-chan order
 }
 
-// beginLocked gives a job that the schedule wants made ready a goroutine: one that waits for another job, or a new one.
+// beginLocked gives a goroutine to a job that the schedule wants made ready: an idle one, or a new one.
 func (w *apiWorker) beginLocked(ctx context.Context, j *job) {
 	orders := make(chan order, 1)
 	j.orders = orders
@@ -63,7 +63,7 @@ func (w *apiWorker) beginLocked(ctx context.Context, j *job) {
 	}
 }
 
-// workAll works a job, and then others for as long as goroutines may wait for them.
+// workAll works a job, and then further jobs until mostIdle other goroutines wait for one, or the worker stops.
 func (w *apiWorker) workAll(ctx context.Context, b begun) {
 	for {
 		w.work(ctx, b.j, b.orders)
@@ -81,8 +81,8 @@ func (w *apiWorker) workAll(ctx context.Context, b begun) {
 	}
 }
 
-// orderLocked tells the goroutine of a ready job what the schedule decided. It does not block: there is one order each time that the
-// goroutine waits, and none after the one that ends its waiting.
+// orderLocked tells the goroutine of a ready job what the schedule decided. It does not block: each wait of the
+// goroutine gets one order, and no order follows one that ends the waiting.
 func (w *apiWorker) orderLocked(j *job, o order) {
 	orders := j.orders
 	if o != toCall {
@@ -94,8 +94,8 @@ func (w *apiWorker) orderLocked(j *job, o order) {
 	orders <- o
 }
 
-// awaitSlot blocks until the job may be called, and reports whether it may. Otherwise the job rests, or has ended, or the api's
-// worker stops.
+// awaitSlot blocks until the schedule has decided about the job, and reports whether the job may be called. If not, the
+// job rests or has ended, or the worker stops.
 func (w *apiWorker) awaitSlot(ctx context.Context, j *job, orders <-chan order) bool {
 	var o order
 	select {
@@ -128,7 +128,7 @@ func (w *apiWorker) awaitSlot(ctx context.Context, j *job, orders <-chan order) 
 	return false
 }
 
-// endLocked has a job end as the schedule decided: its goroutine does it, or a new one where the job has none.
+// endLocked ends a job as the schedule decided, in the job's goroutine if it has one, else in a new one that runs end.
 func (w *apiWorker) endLocked(j *job, o order, end func()) {
 	if j.orders != nil {
 		w.orderLocked(j, o)
@@ -137,7 +137,7 @@ func (w *apiWorker) endLocked(j *job, o order, end func()) {
 	w.running.Go(end)
 }
 
-// sent tells the schedule that a call has left, or has ended without leaving.
+// sent tells the schedule that a call was sent, or ended without being sent.
 func (w *apiWorker) sent(j *job) {
 	w.mu.Lock()
 	waited := j.Unsent
@@ -150,7 +150,8 @@ func (w *apiWorker) sent(j *job) {
 	}
 }
 
-// call makes a granted call, and reports whether it was made: without the right to its partition the job's slot goes back.
+// call makes a granted call, and reports whether it was made. If the right to the partition is missing, call gives the
+// job's slot back instead.
 func (w *apiWorker) call(ctx context.Context, j *job) (r httpcall.Response, made bool) {
 	if !j.part.mayCall() {
 		w.unstart(ctx, j)
@@ -203,7 +204,7 @@ func (w *apiWorker) call(ctx context.Context, j *job) (r httpcall.Response, made
 	return r, true
 }
 
-// unstart takes back a call that this process had no right to make when it came to it.
+// unstart takes back a call that this process no longer had the right to make in its slot.
 func (w *apiWorker) unstart(ctx context.Context, j *job) {
 	w.mu.Lock()
 	use := w.s.Unstart(j.Job)
@@ -212,54 +213,55 @@ func (w *apiWorker) unstart(ctx context.Context, j *job) {
 	w.wakeUp()
 }
 
-// job is what a worker has of a job that is near its call, or past one. The worker's lock guards the embedded schedule.Job, and each other
-// field that is read under the lock; the rest belongs to the goroutine that brings the job on its way: there is one at a time.
+// job is one job that is near its call, or past one. The worker's lock guards the embedded schedule.Job and every other
+// field that is read under the lock. The other fields belong to the job's goroutine, of which there is one at a time.
 type job struct {
 	*schedule.Job
 	part     *partition
-	terms    *terms       // it was last made ready by
-	message  *ingest.Job  // while near its call
-	space    *queue.Space // that it takes in memory then
-	orders   chan<- order // to its goroutine, nil while it has none
-	id       string       // once it was near its call and is not any more
+	terms    *terms       // that it was last made ready by
+	message  *ingest.Job  // nil unless the job is near its call
+	space    *queue.Space // in memory that message and answer take
+	orders   chan<- order // to its goroutine; nil while it has none
+	id       string       // of the job, once message was unloaded
 	accepted bucket.Micros
-	staged   bucket.Micros // when it began to be made ready
-	missing  int           // times its message was not found
+	staged   bucket.Micros // when the worker began to make it ready
+	missing  int           // how often its message was not found
 
-	taken     []int64  // the costs of its last call, as far as its answer told them
-	unsettled []string // limits of which that answer was to tell, and did not
-	attempts  int      // its calls that count
-	status    int      // that the api answered last, 0 if it never did
-	doubt     doubt    // what may have come of its calls so far
-	crashes   int      // calls over which weir crashed
-	// answeredAt is where the record stands in the ledger of the last call that the api answered, 0 for none.
+	taken     []int64  // units its last call took from each shared limit, as far as the answer told
+	unsettled []string // limits whose units that answer should have told, and did not
+	attempts  int      // calls that count as attempts
+	status    int      // of the api's last answer, 0 if there was none
+	doubt     doubt    // what its calls so far may have done
+	crashes   int      // calls during which weir crashed
+	// answeredAt is the ledger sequence of the record of the last call that the api answered, 0 for none.
 	answeredAt uint64
 
-	lastCall *deadletter.LastCall // what is known of the last call that was sent, for a letter; nil: nothing
-	lost     *foundIntent         // of a call nobody knows the outcome of, until that is settled
-	flown    *recorder.Found      // what its process noted of that call
+	lastCall *deadletter.LastCall // what a letter tells of the last call that was sent; nil if nothing is known
+	lost     *foundIntent         // the intent of a lost call, until that call is settled; nil for none
+	flown    *recorder.Found      // what the process that made the lost call noted of it
 	entry    recorder.Entry       // of its call in the flight recorder
-	adopted  recorder.Entry       // of its call as a process before intended it, which had not begun
+	adopted  recorder.Entry       // of a call that an earlier process intended and did not begin
 	intents  []*intentMark
-	intended int // the call number its newest intent covers, 0 for none
-	// intendedBy are the terms that intent tells of.
+	intended int // the number of the call that its newest intent is of, 0 for none
+	// intendedBy holds the terms stored in that intent.
 	intendedBy *terms
-	// intendedAt is when that intent was stored, by the server; zero when all that may have come of it has been looked up.
+	// intendedAt is when the server stored that intent. It is zero once recovery has looked up what the call may have
+	// left.
 	intendedAt time.Time
-	markSeq    uint64   // of its retry mark, 0 for none
-	ends       []uint64 // of the marks that say that it ends
+	markSeq    uint64   // sequence of its retry mark, 0 for none
+	ends       []uint64 // sequences of the marks of its end
 
-	traced  *trace.Job    // its spans, once one was to be written since it was loaded; nil: none are
-	settled time.Time     // since when what became of its last call is being stored
-	rested  bucket.Micros // since when it waits to be called again; 0: it does not, or nobody knows
+	traced  *trace.Job    // its spans; nil until one was to be written since the job was loaded
+	settled time.Time     // when the worker began to store the outcome of its last call
+	rested  bucket.Micros // since when it waits for its next call; 0 if it does not, or that is unknown
 
-	holdup  schedule.Holdup // what kept it from its last call, for the ledger
-	why     string          // an operator cancelled it
-	ended   chan struct{}   // closed when the job has ended, if somebody waits for that
-	outcome string          // then
+	holdup  schedule.Holdup // what delayed its last call, for the ledger
+	why     string          // reason an operator gave for cancelling it
+	ended   chan struct{}   // closed when the job has ended; nil unless a caller waits for that
+	outcome string          // valid once ended is closed
 }
 
-// jobLocked is the worker's own of a job.
+// jobLocked returns the worker's job for a schedule.Job, and makes it if it is missing.
 func jobLocked(j *schedule.Job) *job {
 	if j.Of == nil {
 		j.Of = &job{Job: j, part: partitionOf(j.Queue)}
