@@ -19,10 +19,12 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-// ErrFenced says that the epoch that a write expects is not the partition's: another owner has taken it, or this one's epoch was taken out.
+// ErrFenced says that a write expects an epoch that does not stand: another owner has stored its own, or this owner's
+// was taken out.
 var ErrFenced = errors.New("the partition has another owner's epoch, or none")
 
-// errNoRoom says that no owner's epoch is let in: the server goes on counting one that it cannot read, and does not delete it either.
+// errNoRoom says that the stream has no room for another owner's epoch: its server still counts one that it cannot
+// read, and does not delete that either.
 var errNoRoom = errors.New("its server cannot read the epoch of an earlier owner, and lets in no more messages of one subject than a key may have jobs")
 
 // Bounds of the markers of one partition that wait to be stored.
@@ -31,28 +33,28 @@ const (
 	maxMarkerBytes = 16 << 20
 )
 
-// Intent says that call number Call of the job with sequence Seq may start from now on. After a crash a call with an
-// intent and no outcome may or may not have been made.
+// Intent says that call number Call of the job with sequence Seq may start from now on. After a crash a call that has
+// an intent and no outcome may have been made or not.
 type Intent struct {
 	Seq  uint64 `json:"seq"`
 	Call int    `json:"call"`
-	// Idempotency says what the call's idempotency key looks like and where it goes: a call with another one is another call to the api.
-	// "": it carries none. It is written here because the api's configuration may say otherwise by the time the intent is read. So are the
-	// fields down to Target.
+	// Idempotency says what the call's idempotency key looks like and where it goes; "" if the call carries none. A
+	// call with another idempotency key is another call to the api. It is stored because the api's configuration may
+	// have changed when the intent is read. The same holds for the fields down to Target.
 	Idempotency string        `json:"idempotency,omitempty"`
 	Timeout     time.Duration `json:"timeout"`         // how long the call may run
 	Price       int64         `json:"price,omitempty"` // of the call, in millionths
-	// Target names the place that the call goes to: an inquiry about it must ask there.
+	// Target names the place that the call goes to: an inquiry about the call must ask there.
 	Target string `json:"target"`
-	// Deaths is how many owners have died with a call of this job under way, one after the other.
+	// Deaths is how many owners have died, one after the other, with a call of this job under way.
 	Deaths int `json:"deaths,omitempty"`
-	// Accepted is when the stream stored the job: one that lost its last writes may have given Seq to another job.
+	// Accepted is when the stream stored the job. A stream that lost its last writes may have given Seq to another job.
 	Accepted bucket.Micros `json:"accepted"`
-	// Epoch is that of the owner who wrote it; Intend fills it in.
+	// Epoch is the epoch of the owner that wrote the intent. Intend sets it.
 	Epoch uint64 `json:"epoch"`
-	// KeySum is the KeySum of the job's key: the next owner of the partition calls nothing of the key before it has read the job.
+	// KeySum is the KeySum of the job's key. The next owner calls nothing of the key before it has read the job.
 	KeySum uint64 `json:"key_sum"`
-	// Entry is the number under which the flight recorder of its owner's process tells how far the call has come. 0: none does.
+	// Entry is the entry in which the flight recorder of the owner's process tells how far the call has come; 0: none.
 	Entry uint64 `json:"entry,omitempty"`
 }
 
@@ -65,26 +67,28 @@ type RetryMark struct {
 	NotBefore bucket.Micros `json:"not_before"`
 	Reason    string        `json:"reason"`
 	Billed    string        `json:"billed,omitempty"`   // what is known of the charges so far
-	Status    int           `json:"status,omitempty"`   // that the api answered last
-	Answered  uint64        `json:"answered,omitempty"` // where the record of that answer stands in the ledger
+	Status    int           `json:"status,omitempty"`   // the api's last answer
+	Answered  uint64        `json:"answered,omitempty"` // where the ledger has the record of that answer
 	Unseen    bool          `json:"unseen,omitempty"`   // none of its calls is known to have reached the api: no job of the key overtakes it
-	Pushback  bool          `json:"pushback,omitempty"` // NotBefore is the api's word: it holds the key or the api, not only the job
-	// Idempotency is that of the calls which may have been processed, see Intent; "": there is none, or none is known.
+	Pushback  bool          `json:"pushback,omitempty"` // the api named NotBefore: it holds the key or the api, not only the job
+	// Idempotency is that of the calls that the api may have processed, see Intent; "" if none is known.
 	Idempotency string `json:"idempotency,omitempty"`
-	// Deaths is how many owners have died with a call of this job under way, one after the other.
+	// Deaths is how many owners have died, one after the other, with a call of this job under way.
 	Deaths int `json:"deaths,omitempty"`
-	// Ends says that the job is not called again: it is becoming a letter with this reason, and Reason is its detail.
+	// Ends says that the job is not called again: it becomes a letter with this reason, and Reason is the detail.
 	Ends string `json:"ends,omitempty"`
 
 	// Accepted and KeySum are the job's, see Intent.
 	Accepted bucket.Micros `json:"accepted,omitempty"`
-	// Epoch is that of the owner who wrote it; Retry fills it in. No stream refuses a mark of an earlier owner.
+	// Epoch is the epoch of the owner that wrote the mark. Retry sets it. No stream refuses a mark of an earlier owner.
 	Epoch  uint64 `json:"epoch,omitempty"`
 	KeySum uint64 `json:"key_sum,omitempty"`
 
-	// Key is held until NotBefore, or with "" the api, where Seq is 0: the job whose call brought the word has ended.
+	// Key is the key that is held until NotBefore, or "" for the whole api. It is used if Seq is 0: the job whose call
+	// got the pushback has ended.
 	Key string `json:"key,omitempty"`
-	// Denied says of such a mark that the api denies weir itself: also after NotBefore it is to be tried with one call.
+	// Denied says that such a mark holds the api because it denies weir itself. After NotBefore one call must try
+	// first.
 	Denied bool `json:"denied,omitempty"`
 }
 
@@ -95,24 +99,25 @@ type Markers struct {
 	mu         sync.Mutex // guards epoch
 	epoch      uint64     // its sequence
 	died       bool
-	held       time.Duration // by the owner before, which died; 0: nobody knows
-	unreadable bool          // the epoch of the owner before
+	held       time.Duration // by the owner before, which died; 0: unknown
+	unreadable bool          // the epoch of the owner before cannot be read
 }
 
-// AfterDeath reports whether the owner before did not give the partition up: what it was doing nobody knows.
+// AfterDeath reports whether the owner before did not give the partition up. What it was doing is then unknown.
 func (m *Markers) AfterDeath() bool { return m.died }
 
-// Held is how long the owner before had the partition until now, by the servers' clock, where it did not give it up. 0: nobody knows.
+// Held returns how long the owner before had the partition until now, by the servers' clock. It returns 0 if that owner
+// gave the partition up, or if the time is unknown.
 func (m *Markers) Held() time.Duration { return m.held }
 
-// Epoch is the sequence of this owner's epoch: what was in the stream before has a lower one.
+// Epoch returns the sequence of this owner's epoch. What was in the stream before has a lower one.
 func (m *Markers) Epoch() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.epoch
 }
 
-// GiveUp takes this owner's epoch back: nothing of it is under way. The stream refuses its intents from then on.
+// GiveUp takes this owner's epoch back. Nothing of the owner may be under way. The stream then refuses its intents.
 func (m *Markers) GiveUp(ctx context.Context) error {
 	m.p.mu.Lock()
 	fence := m.p.fence
@@ -124,20 +129,20 @@ func (m *Markers) GiveUp(ctx context.Context) error {
 	return nil
 }
 
-// Unreadable reports whether the stream counts an epoch that its server cannot read. It is taken for that of an owner that died.
+// Unreadable reports whether the stream counts an epoch that its server cannot read. Its owner is taken to have died.
 func (m *Markers) Unreadable() bool { return m.unreadable }
 
 // Own makes this process the partition's owner: it publishes the epoch to the owner's subject. From then on the stream
-// refuses the intents of every earlier owner, whose epoch cannot be read included. It fails with ErrFenced when another owner comes at
-// the same time. The Markers work while Run runs.
+// refuses the intents of every earlier owner, also of one whose epoch cannot be read. Own fails with ErrFenced if
+// another owner comes at the same time. The Markers work while Run runs.
 func (p *Partition) Own(ctx context.Context, instance string) (*Markers, error) {
 	subject := ownerSubject(p.queue.api, p.number)
 	if _, _, err := p.lookAgain(ctx); err != nil {
 		return nil, fmt.Errorf("take over: %w", err)
 	}
-	// The earlier epochs go first: the stream may hold only one message of a subject, where that is the keys' capacity.
-	// It refuses an earlier owner's intents from then on. Only those go that are known now: one that is published
-	// meanwhile is a later owner's.
+	// The earlier epochs go first: the stream may hold only one message of a subject, if that is the keys' capacity.
+	// From then on it refuses an earlier owner's intents. Only the epochs known now go: one that is published meanwhile
+	// is a later owner's.
 	earlier, err := stream.AskLeader(ctx, p.nc, p.name, fmt.Sprintf(`{"last_by_subj":%q}`, subject))
 	if err != nil {
 		return nil, fmt.Errorf("take over %s: %w", p.name, err)
@@ -146,7 +151,7 @@ func (p *Partition) Own(ctx context.Context, instance string) (*Markers, error) 
 	if err != nil {
 		return nil, fmt.Errorf("take over %s: %w", p.name, err)
 	}
-	// To a server that cannot read an epoch there is none, but it counts it. Nobody has given that one up.
+	// A server reports an epoch that it cannot read as absent, but counts it. Its owner did not give it up.
 	counted := info.State.Subjects[subject]
 	unreadable := earlier == nil && counted > 0
 	if most := info.Config.MaxMsgsPerSubject; unreadable && most > 0 && counted >= uint64(most) {
@@ -173,7 +178,7 @@ func (p *Partition) Own(ctx context.Context, instance string) (*Markers, error) 
 	return &Markers{p: p, w: w, epoch: epoch, died: earlier != nil || unreadable, held: held, unreadable: unreadable}, nil
 }
 
-// storeEpoch stores an owner's epoch where none stands. It fails with ErrFenced where one does.
+// storeEpoch stores an owner's epoch if none stands. It fails with ErrFenced if one does.
 func (p *Partition) storeEpoch(ctx context.Context, instance string) (seq uint64, err error) {
 	ack, err := p.queue.js.PublishMsg(ctx, &nats.Msg{Subject: ownerSubject(p.queue.api, p.number), Data: []byte(instance), Header: nats.Header{
 		ingest.HeaderMsgID: {"owner." + nuid.Next()}, stream.HeaderExpectedSeq: {"0"},
@@ -194,8 +199,8 @@ func (p *Partition) storeEpoch(ctx context.Context, instance string) (seq uint64
 // Run stores markers until ctx ends.
 func (m *Markers) Run(ctx context.Context) error { return m.w.Run(ctx) }
 
-// Intend stores intents, all in one message, and calls done once with its sequence, or with ErrFenced when this owner's epoch does not stand
-// any more: Fence says whose does. It does not block.
+// Intend stores intents, all in one message. It calls done once, with the message's sequence, or with ErrFenced if this
+// owner's epoch no longer stands: Fence then tells whose does. It does not block.
 func (m *Markers) Intend(intents []Intent, done func(seq uint64, err error)) {
 	epoch := m.Epoch()
 	for i := range intents {
@@ -237,7 +242,7 @@ func (m *Markers) Retry(mark RetryMark) (seq uint64, err error) {
 	return a.Seq, a.Err
 }
 
-// message is a mark's, under a name of its own.
+// message builds the message of a mark, under a name of its own.
 func (m *Markers) message(mark RetryMark, name string) *nats.Msg {
 	data, err := json.Marshal(mark)
 	if err != nil {
@@ -248,22 +253,23 @@ func (m *Markers) message(mark RetryMark, name string) *nats.Msg {
 	}
 }
 
-// Hold stores that a key, or with "" the api, must not be called before until, and calls done once with the mark's
+// Hold stores that a key, or with "" the api, must not be called before until. It calls done once with the mark's
 // sequence.
 func (m *Markers) Hold(key string, until bucket.Micros, why string, done func(seq uint64, err error)) {
 	m.hold(RetryMark{Key: key, NotBefore: until, Reason: why, Pushback: true}, done)
 }
 
-// Deny stores that the api denies weir and must not be called before until, and calls done once with the mark's sequence.
+// Deny stores that the api denies weir and must not be called before until. It calls done once with the mark's
+// sequence.
 func (m *Markers) Deny(until bucket.Micros, why string, done func(seq uint64, err error)) {
 	m.hold(RetryMark{NotBefore: until, Reason: why, Pushback: true, Denied: true}, done)
 }
 
-// ToldLost is what a note of NoteLost has for Ends.
+// ToldLost is the value of Ends in a note of NoteLost.
 const ToldLost = "told lost"
 
-// NoteLost stores that n losses of a key, or with "" of what has no name, were told, and returns the note's sequence. It blocks until the
-// note is stored or refused.
+// NoteLost stores that n losses of a key were reported, or with "" of messages without a name. It returns the note's
+// sequence, and blocks until the note is stored or refused.
 func (m *Markers) NoteLost(key string, n int) (seq uint64, err error) {
 	a := m.w.Write(m.message(RetryMark{Key: key, Calls: n, Ends: ToldLost}, "hold-"+nuid.Next()))
 	return a.Seq, a.Err
@@ -291,10 +297,10 @@ func (e Entry) RetryMark() (RetryMark, error) {
 	return mark, nil
 }
 
-// Markers stand behind their jobs, and no call of a job may start before they are known. So they are read first, by
-// themselves: calls need not wait then until a long queue has been read.
+// Markers stand behind their jobs, and no call of a job may start before its markers are known. So the reader reads
+// them first, by themselves: calls then need not wait until a long queue has been read.
 
-// readMarkers gives Mark every marker that stands before this owner's epoch, from where it has been given them to.
+// readMarkers gives Mark every marker that stands before this owner's epoch, from where an earlier reading stopped.
 func (r *reading) readMarkers(ctx context.Context) error {
 	p := r.p
 	o := stream.Until{
@@ -331,7 +337,7 @@ func (r *reading) mark(msg jetstream.Msg, meta *jetstream.MsgMetadata) {
 	r.Mark(Entry{Kind: kindOf(kind), Seq: seq, Header: msg.Headers(), Data: msg.Data(), Time: meta.Timestamp})
 }
 
-// kindOf is what a queue subject's kind makes of its message.
+// kindOf returns the kind of entry that a queue subject's kind stands for.
 func kindOf(kind string) EntryKind {
 	switch kind {
 	case kindIntent:

@@ -17,8 +17,8 @@ import (
 	"weir/ingest"
 )
 
-// maxIntake bounds the jobs of one partition that wait to be stored, besides what all of them may hold: see Holdings. Beyond
-// either producers are told 503.
+// maxIntake bounds the jobs of one partition that wait to be stored. Holdings bound those of all partitions. Beyond
+// either bound producers get 503.
 const maxIntake = 16384
 
 // Partition is one stream of an api's queue: the jobs of the keys that hash to it.
@@ -27,17 +27,17 @@ type Partition struct {
 	number int
 	name   string // of the stream
 	nc     *nats.Conn
-	// reconnects is how often the connection was lost and came back.
+	// reconnects returns how often the connection was lost and came back.
 	reconnects func() uint64
 	stream     jetstream.Stream
 	intake     *stream.Exchange
 	sweeper    *sweeper
-	watch      time.Duration // how often it is looked whether the reader has stalled
-	// removalWatch is how often it is looked whether something was taken out of the stream.
+	watch      time.Duration // how often the reader is checked for a stall
+	// removalWatch is how often the owner looks for what was taken out of the stream.
 	removalWatch time.Duration
 	heartbeat    time.Duration // of the server to the reader
 
-	wake   chan struct{} // has a value when a job may wait
+	wake   chan struct{} // has a value when a job may be waiting
 	larger chan struct{} // a message may be larger than its reader was set up for
 	// lookNow has a value when something may have been taken out of the stream.
 	lookNow chan struct{}
@@ -48,13 +48,13 @@ type Partition struct {
 
 	mu             sync.Mutex // guards what follows, and the sweeper's state
 	book           *book
-	born           time.Time          // when the stream was made that is read; zero: it was not looked at yet
-	fenceGone      uint64             // the epoch that was told as gone
+	born           time.Time          // when the stream that is read was made; zero: unknown
+	fenceGone      uint64             // the epoch that was reported as gone
 	fence          uint64             // the sequence of this owner's epoch, 0 before it took over
-	waiting        []*pendingPut      // not yet on their way to the stream
-	pending        map[string]*idPuts // waiting or on their way, by message id
-	reading        bool               // somebody reads the stream into the book
-	caughtUp       bool               // all that was there when the reading began is in it
+	waiting        []*pendingPut      // not yet sent to the stream
+	pending        map[string]*idPuts // waiting or sent, by message id
+	reading        bool               // a reader reads the stream into the book
+	caughtUp       bool               // the book has all that was there when the reading began
 	bookGeneration int                // numbers the books
 	finishedIDs    finishedIDs        // the ids of finished jobs that the stream may have forgotten
 }
@@ -68,8 +68,8 @@ type pendingPut struct {
 	held       int64 // of the holdings
 	ticket     uint32
 	generation int  // of the book that the ticket is of
-	duplicate  bool // another with this id is pending already: the stream will call one of them a duplicate
-	// earlyRefusal was decided before the stream was asked: the stream is only asked whether it knows the job's id.
+	duplicate  bool // another put with this id is pending: the stream will call one of them a duplicate
+	// earlyRefusal was decided before the stream was asked: the stream only says whether it knows the job's id.
 	earlyRefusal *ingest.Refusal
 	answer       stream.Answer
 	depth        int64 // for a full bucket
@@ -79,7 +79,7 @@ type pendingPut struct {
 // idPuts are the puts with one message id that have a ticket.
 type idPuts struct {
 	puts int
-	read bool // the reader met a message with this id: the next ticket that is answered counts it
+	read bool // the reader met a message with this id: the next answered ticket counts it
 }
 
 func newPartition(q *Queue, nc *nats.Conn, source jetstream.Stream, number int) (*Partition, error) {
@@ -97,13 +97,13 @@ func newPartition(q *Queue, nc *nats.Conn, source jetstream.Stream, number int) 
 	return p, err
 }
 
-// Name is the name of the partition's stream.
+// Name returns the name of the partition's stream.
 func (p *Partition) Name() string { return p.name }
 
-// Number is the partition's place in its queue.
+// Number returns the partition's place in its queue.
 func (p *Partition) Number() int { return p.number }
 
-// put takes a job into the bucket or refuses it. The forecast is judged now; the capacity when the stream answers.
+// put stores a job in the bucket or refuses it. It judges the forecast now, the capacity when the stream answers.
 func (p *Partition) put(j *ingest.Job, limits bucket.KeyLimits, earlyRefusal *ingest.Refusal, done func(ingest.Receipt, *ingest.Refusal)) {
 	p.mu.Lock()
 	if len(p.waiting) >= maxIntake {
@@ -135,7 +135,7 @@ func (p *Partition) put(j *ingest.Job, limits bucket.KeyLimits, earlyRefusal *in
 	p.mu.Unlock()
 
 	if earlyRefusal == nil {
-		earlyRefusal = p.late(j, limits, position) // asks the schedule, which may be asking us: not under our lock
+		earlyRefusal = p.late(j, limits, position) // late asks the schedule, which may be asking us: not under our lock
 	}
 
 	p.mu.Lock()
@@ -158,7 +158,8 @@ func (p *Partition) put(j *ingest.Job, limits bucket.KeyLimits, earlyRefusal *in
 	}
 }
 
-// heldBy is what a job costs in memory until its stream has answered: its body, its headers, and the message of both.
+// heldBy returns what a job costs in memory until its stream has answered: its body, its headers, and the message of
+// both.
 func heldBy(j *ingest.Job) int64 {
 	const rest = 2 << 10 // the job, its message, two maps
 	held := len(j.Body) + rest
@@ -171,7 +172,7 @@ func heldBy(j *ingest.Job) int64 {
 	return int64(held)
 }
 
-// late refuses a job whose call would come after what the key or the job itself allows.
+// late refuses a job whose call would start later than the key or the job itself allows.
 func (p *Partition) late(j *ingest.Job, limits bucket.KeyLimits, position int) *ingest.Refusal {
 	if limits.MaxWait == 0 && j.Deadline.IsZero() {
 		return nil
@@ -179,12 +180,12 @@ func (p *Partition) late(j *ingest.Job, limits bucket.KeyLimits, position int) *
 	place := p.queue.placeOf(j, position)
 	at := p.queue.eta(limits, place, position-1)
 	if at == 0 {
-		return nil // an operator keeps the key from being called: nobody can say for how long
+		return nil // an operator has paused the key, for an unknown time
 	}
 	eta := at.Time()
 	wait := time.Until(eta)
 	if !j.NotBefore.IsZero() {
-		wait = min(wait, eta.Sub(j.NotBefore)) // who asks to wait does not wait yet
+		wait = min(wait, eta.Sub(j.NotBefore)) // a job does not wait before its own NotBefore
 	}
 	r := &ingest.Refusal{Code: ingest.Throttled, Depth: int64(position - 1), Capacity: limits.Capacity}
 	switch {
@@ -193,7 +194,7 @@ func (p *Partition) late(j *ingest.Job, limits bucket.KeyLimits, position int) *
 		r.Description = fmt.Sprintf("would wait too long: %s/%s could call it in %s, max_wait is %s", p.queue.api, j.Key,
 			wait.Round(time.Millisecond), limits.MaxWait)
 	case !j.Deadline.IsZero() && !eta.Before(j.Deadline):
-		r.RetryAfter = p.queue.comeBack(limits, j, eta.Sub(j.Deadline)) // from then on as much time would do
+		r.RetryAfter = p.queue.comeBack(limits, j, eta.Sub(j.Deadline)) // from then on as much time is enough
 		r.Description = fmt.Sprintf("too late: %s/%s could call it at %s, after its deadline", p.queue.api, j.Key,
 			eta.UTC().Format(time.RFC3339Nano))
 	default:
@@ -202,7 +203,7 @@ func (p *Partition) late(j *ingest.Job, limits bucket.KeyLimits, position int) *
 	return r.WithRetry()
 }
 
-// tallyLocked tells forecasts what is in the book.
+// tallyLocked updates the counts that forecasts read from the book.
 func (p *Partition) tallyLocked() {
 	p.jobs.Store(int64(max(0, p.book.jobs-len(p.sweeper.finished))))
 	keys := int64(len(p.book.keys))
@@ -233,7 +234,7 @@ func (p *Partition) runIntake(ctx context.Context) error {
 	}
 }
 
-// abandon refuses what waits when the intake ends.
+// abandon refuses the waiting jobs when the intake ends.
 func (p *Partition) abandon() {
 	for group := p.takeGroup(); len(group) > 0; group = p.takeGroup() {
 		for _, e := range group {
@@ -249,7 +250,7 @@ func (p *Partition) takeGroup() []*pendingPut {
 	return stream.TakeGroup(&p.waiting, func(e **pendingPut) int { return (*e).size })
 }
 
-// storeGroup asks the stream to take a group and answers its producers, in the order the jobs came.
+// storeGroup asks the stream to store a group, and answers its producers in the order the jobs came.
 func (p *Partition) storeGroup(ctx context.Context, group []*pendingPut) {
 	together, alone, counted := p.sort(group)
 	p.commit(ctx, together, p.intake.Commit)
@@ -273,10 +274,10 @@ func (p *Partition) commit(ctx context.Context, some []*pendingPut, how func(con
 	}
 }
 
-// sort parts a group by how the stream is to be asked. Jobs that it will take go together. Those it will probably
-// refuse go alone, since one refusal would refuse them all; the stream still decides. A key whose capacity is below
-// the stream's ceiling is counted, exactly: once it is half full, or always where the book does not know what others
-// have stored.
+// sort divides a group by how the stream must be asked. Jobs that the stream will take go together. Jobs that it will
+// probably refuse go alone, since one refusal would refuse them all; the stream still decides. A key whose capacity is
+// below the stream's ceiling is counted, exactly: from when it is half full, or always if the book does not know what
+// other processes have stored.
 func (p *Partition) sort(group []*pendingPut) (together, alone, counted []*pendingPut) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -297,10 +298,11 @@ func (p *Partition) sort(group []*pendingPut) (together, alone, counted []*pendi
 	return together, alone, counted
 }
 
-// impossibleRollup makes a stream store nothing, but say whether it knows the message's id: it looks for that before it refuses
-// a rollup that there is not. An expected sequence will not do, since a stream without replicas looks at that first; nor will an
-// expected last id: a stream with replicas compares it only when every replica has the message, and all of them then take the
-// mismatch for a failed write and store nothing more until they are restarted (nats-server 2.15.2).
+// impossibleRollup makes a stream store nothing, but say whether it knows the message's id: the server looks for the id
+// before it refuses a rollup that does not exist. An expected sequence does not work, since a stream without replicas
+// checks that first. Nor does an expected last id: a stream with replicas compares it only when every replica has the
+// message, and all of them then take the mismatch for a failed write and store nothing more until they are restarted
+// (nats-server 2.15.2).
 const impossibleRollup = "-"
 
 // answer tells one producer what the stream said.
@@ -324,7 +326,7 @@ func (p *Partition) answer(e *pendingPut) {
 		place = p.queue.known(e.job.Key, receipt.Seq)
 		p.mu.Lock()
 		if place.Position == 0 && p.reading && receipt.Seq > p.sweeper.read {
-			place.Position, place.NotBefore = p.book.depth(e.job.Key), notBefore(e.job) // it was stored so lately that its owner has not read it yet
+			place.Position, place.NotBefore = p.book.depth(e.job.Key), notBefore(e.job) // its owner has not read it yet
 		}
 		p.mu.Unlock()
 	} else {
@@ -333,7 +335,7 @@ func (p *Partition) answer(e *pendingPut) {
 	e.done(p.placed(receipt, place, e.limits), nil)
 }
 
-// placed adds to a receipt where its job stands and when it is called, if that is still to come.
+// placed adds to a receipt its job's position, and the time of its call if that is still to come.
 func (p *Partition) placed(r ingest.Receipt, place Place, limits bucket.KeyLimits) ingest.Receipt {
 	if r.Position = place.Position; r.Position > 0 {
 		if at := p.queue.eta(limits, place, p.depth(r.Key)); at != 0 {
@@ -343,10 +345,10 @@ func (p *Partition) placed(r ingest.Receipt, place Place, limits bucket.KeyLimit
 	return r
 }
 
-// settleLocked brings the book up to date with a put's answer: it counts what is in the stream, once.
+// settleLocked updates the book with a put's answer, so that it counts what is in the stream once.
 func (p *Partition) settleLocked(e *pendingPut) {
 	if e.earlyRefusal != nil || e.generation != p.bookGeneration {
-		return // it has no ticket, or one of a book that is closed: the reader counts it
+		return // it has no ticket, or one of a closed book: the reader counts it
 	}
 	id := e.msg.Header.Get(ingest.HeaderMsgID)
 	same := p.pending[id]
@@ -366,7 +368,7 @@ func (p *Partition) settleLocked(e *pendingPut) {
 	}
 }
 
-// refusal turns a stream's no into the producer's.
+// refusal turns a stream's error into the producer's refusal.
 func (p *Partition) refusal(e *pendingPut) *ingest.Refusal {
 	switch {
 	case e.earlyRefusal != nil && (errors.Is(e.answer.Err, stream.ErrNotKnown) || isFull(e.answer.Err)):
@@ -384,7 +386,7 @@ func (p *Partition) refusal(e *pendingPut) *ingest.Refusal {
 	}
 	why := e.answer.Err
 	if errors.Is(why, stream.ErrUnsent) {
-		why = stream.ErrUnsent // what is behind it may name the server's address
+		why = stream.ErrUnsent // the error behind it may name the server's address
 	}
 	return &ingest.Refusal{
 		Code:        ingest.Unavailable,

@@ -18,28 +18,29 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Forecaster says what only the owner of a key's bucket knows. The zero value knows nothing: then max_wait and deadlines
-// are judged by the key's rate alone, and receipts of known ids have no position.
+// Forecaster answers what only the owner of a key's bucket knows. Without a forecaster, max_wait and deadlines are
+// judged by the key's rate alone, and receipts of known ids have no position.
 type Forecaster interface {
-	// ETA is when the call of the job at a place should start; 0 when nobody can say, because an operator has paused it.
+	// ETA returns when the call of the job at a place should start; 0 if that is unknown, because an operator paused
+	// it.
 	ETA(Place) bucket.Micros
-	// NextFree is when a job of the key should end, so that its bucket has room again; 0 when nobody can say.
+	// NextFree returns when a job of the key should end, so that its bucket has room again; 0 if that is unknown.
 	NextFree(key string) bucket.Micros
-	// Position is the rank of the unfinished job with this sequence among the key's, 0 when it is finished, and the time before which it is
-	// not to be called, 0 for none.
+	// Position returns the rank of the unfinished job with this sequence among the key's, or 0 if it is finished.
+	// notBefore is the time before which it must not be called, 0 for none.
 	Position(key string, seq uint64) (position int, notBefore bucket.Micros)
-	// Early is how many unfinished jobs of the key are not to be called before at, nor now.
+	// Early returns how many unfinished jobs of the key must be called neither now nor before at.
 	Early(key string, at bucket.Micros) int
 }
 
-// Place is where a job stands: at this position of its key, the first being 1.
+// Place is a job's position among those of its key; the first is 1.
 type Place struct {
 	Key      string
 	Position int
-	// Others is how many jobs of other keys there are, and Keys how many keys have any, as far as the intake knows: those on
-	// their way to the streams too. Both may be too low.
+	// Others is how many jobs of other keys there are, and Keys how many keys have any, as far as the intake knows;
+	// those on their way to the streams count too. Both may be too low.
 	Others, Keys int
-	NotBefore    bucket.Micros // the job is not to be called before; 0: at once
+	NotBefore    bucket.Micros // the job must not be called before; 0: at once
 }
 
 // Options are what a Queue needs. All but Dedupe and Others are required.
@@ -48,13 +49,13 @@ type Options struct {
 	JetStream jetstream.JetStream
 	Settings  Settings
 	Rules     bucket.Rules
-	// Dedupe is how long ids are known, here and wherever else ends are known; nil: as Settings say, for good.
+	// Dedupe is how long ids are known, for all that must know ends. Nil: the value of Settings, for good.
 	Dedupe *Dedupe
-	// Others says that other processes put jobs into the queue too: a key with a smaller capacity than its stream has is
-	// counted for every job then, since the book does not know at once what they store.
+	// Others says that other processes put jobs into the queue too. A key with a smaller capacity than its stream has
+	// is then counted for every job, since the book does not know at once what they store.
 	Others bool
-	// Holdings bound what the queue, and all others that have the same, hold in memory. Nil: holdings of its own, for a
-	// small process.
+	// Holdings bound what the queue holds in memory, together with all others that have the same Holdings. Nil:
+	// holdings of its own, for a small process.
 	Holdings *Holdings
 }
 
@@ -65,18 +66,18 @@ type Queue struct {
 	js         jetstream.JetStream
 	partitions []*Partition
 	others     bool
-	log        *slog.Logger // nil: nothing is said
+	log        *slog.Logger // nil: nothing is logged
 	dedupe     *Dedupe
 	holdings   *Holdings
-	largest    atomic.Int64 // bytes that a message of the streams may have
+	largest    atomic.Int64 // bytes of the largest message that the streams allow
 	ceiling    ceiling
 	rules      atomic.Pointer[intakeRules]
-	settings   atomic.Pointer[Settings] // of the streams, as they were last asked for
+	settings   atomic.Pointer[Settings] // the settings that the streams were last given
 	forecaster atomic.Pointer[Forecaster]
 	comebacks  comebacks
 }
 
-// intakeRules are what the queue lets in by: the rules and the state of their admission limits. They are not changed but replaced.
+// intakeRules are the rules and the state of their admission limits. They are never changed, only replaced.
 type intakeRules struct {
 	rules     bucket.Rules
 	admitters []*bucket.Admitter
@@ -84,7 +85,7 @@ type intakeRules struct {
 
 var _ ingest.Queue = (*Queue)(nil)
 
-// OpenQueue makes the api's streams exist and opens them. Run makes the queue work.
+// OpenQueue creates the api's streams if they do not exist, and opens them. Run makes the queue work.
 func OpenQueue(ctx context.Context, o Options) (*Queue, error) {
 	asked := time.Now()
 	partitions, highest, err := ensureQueue(ctx, o.JetStream, o.Settings)
@@ -132,8 +133,9 @@ func (q *Queue) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// SetRules changes what the queue lets in; it touches no job that is in. An admission limit that stays as it was keeps
-// its counts. An error changes nothing. Where a capacity rises above every former one, Raise comes first.
+// SetRules changes what the queue lets in; it touches no job that is in. An admission limit that does not change keeps
+// its counts. On an error nothing changes. If a capacity rises above every former one, the caller must call Raise
+// first.
 func (q *Queue) SetRules(r bucket.Rules) error {
 	next := &intakeRules{rules: r}
 	var kept []*bucket.Admitter
@@ -156,10 +158,10 @@ func (q *Queue) SetRules(r bucket.Rules) error {
 	return nil
 }
 
-// Raise brings the api's streams to new settings. Neither a capacity nor a body's bound is ever lowered there: what a
-// stream would answer by deleting jobs, the intake enforces by counting.
+// Raise brings the api's streams to new settings. It never lowers a capacity or the bound of a body: a stream would
+// delete jobs then, so the intake enforces the lower bound by counting.
 func (q *Queue) Raise(ctx context.Context, s Settings) error {
-	// Until every stream lets so many in, and ever after when one of them fails, keys below that are counted.
+	// Keys below this ceiling are counted until every stream lets so many in, and always if one of the streams fails.
 	asked := time.Now()
 	q.ceiling.raise(s.Capacity, bucket.Micros(q.ceiling.looked.Load()).Time())
 	_, highest, err := ensureQueue(ctx, q.js, s)
@@ -191,13 +193,13 @@ func (q *Queue) enlarge(size int64) {
 	}
 }
 
-// SetForecaster tells the queue whom to ask about times and positions.
+// SetForecaster sets the forecaster that the queue asks about times and positions.
 func (q *Queue) SetForecaster(o Forecaster) { q.forecaster.Store(&o) }
 
-// Holdings bound what is held of the queue's jobs in memory.
+// Holdings returns the bounds of what is held of the queue's jobs in memory.
 func (q *Queue) Holdings() *Holdings { return q.holdings }
 
-// Found is how many jobs the queue held when it was opened, and of how many keys; markers count as both.
+// Found returns how many jobs the queue held when it was opened, and of how many keys; markers count as both.
 func (q *Queue) Found() (keys, jobs int64) {
 	for _, p := range q.partitions {
 		state := p.stream.CachedInfo().State
@@ -206,10 +208,10 @@ func (q *Queue) Found() (keys, jobs int64) {
 	return keys, jobs
 }
 
-// Partitions are the queue's parts, by number.
+// Partitions returns the queue's partitions, by number.
 func (q *Queue) Partitions() []*Partition { return q.partitions }
 
-// Partition is where a key's jobs are.
+// Partition returns the partition that holds a key's jobs.
 func (q *Queue) Partition(key string) *Partition {
 	return q.partitions[PartitionOf(key, len(q.partitions))]
 }
@@ -241,7 +243,7 @@ func (q *Queue) admit(j *ingest.Job, admitters []*bucket.Admitter, limits bucket
 	return nil, r.WithRetry()
 }
 
-// eta is when the call of a job at a place of its key should start. own is how many jobs the key has.
+// eta returns when the call of a job at a place of its key should start. own is how many jobs the key has.
 func (q *Queue) eta(limits bucket.KeyLimits, place Place, own int) bucket.Micros {
 	if o := q.forecaster.Load(); o != nil {
 		jobs, keys := q.load()
@@ -252,8 +254,8 @@ func (q *Queue) eta(limits bucket.KeyLimits, place Place, own int) bucket.Micros
 	return max(at, place.NotBefore)
 }
 
-// placeOf is where a job stands with so many unfinished ones of its key up to and with it: those that are to be called later than it may
-// be are not before it.
+// placeOf returns the place of a job if its key has upTo unfinished jobs up to and including it. Jobs that must be
+// called later than this one do not count.
 func (q *Queue) placeOf(j *ingest.Job, upTo int) Place {
 	p := Place{Key: j.Key, Position: upTo, NotBefore: notBefore(j)}
 	if o := q.forecaster.Load(); o != nil && upTo > 1 {
@@ -262,8 +264,8 @@ func (q *Queue) placeOf(j *ingest.Job, upTo int) Place {
 	return p
 }
 
-// stored is where a job stands that was just stored. Its owner may have read it by now: where it is not to be called yet, only the owner
-// can tell it from those that are to be called later.
+// stored returns the place of a job that was just stored. If the job must not be called yet and its owner has read it
+// by now, the owner's place is used: only the owner knows which jobs of the key are called later.
 func (q *Queue) stored(j *ingest.Job, seq uint64, upTo int) Place {
 	if notBefore(j) != 0 {
 		if p := q.known(j.Key, seq); p.Position > 0 {
@@ -273,7 +275,7 @@ func (q *Queue) stored(j *ingest.Job, seq uint64, upTo int) Place {
 	return q.placeOf(j, upTo)
 }
 
-// notBefore is the time before which a job is not to be called, 0 for none.
+// notBefore returns the time before which a job must not be called, 0 for none.
 func notBefore(j *ingest.Job) bucket.Micros {
 	if j.NotBefore.IsZero() {
 		return 0
@@ -281,7 +283,7 @@ func notBefore(j *ingest.Job) bucket.Micros {
 	return bucket.MicrosOf(j.NotBefore)
 }
 
-// load is how many jobs this process knows to be in the queue, or on their way into it, and of how many keys.
+// load returns how many jobs this process knows to be in the queue or on their way into it, and of how many keys.
 func (q *Queue) load() (jobs, keys int) {
 	for _, p := range q.partitions {
 		jobs, keys = jobs+int(p.jobs.Load()), keys+int(p.keys.Load())
@@ -289,10 +291,10 @@ func (q *Queue) load() (jobs, keys int) {
 	return jobs, keys
 }
 
-// unknownFree is when a producer is told to come back to a bucket that is full while nobody can say until when.
+// unknownFree is when a producer is asked to come back if it is unknown when a full bucket has room.
 const unknownFree = time.Minute
 
-// nextFree is in how long the key's bucket should have room again.
+// nextFree returns in how long the key's bucket should have room again.
 func (q *Queue) nextFree(limits bucket.KeyLimits, key string) time.Duration {
 	now, at := bucket.MicrosOf(time.Now()), bucket.Micros(0)
 	if o := q.forecaster.Load(); o != nil {
@@ -306,10 +308,10 @@ func (q *Queue) nextFree(limits bucket.KeyLimits, key string) time.Duration {
 	return max(leastRetry, now.Until(at))
 }
 
-// leastRetry is the soonest that a producer is told to come back.
+// leastRetry is the shortest time after which a producer is asked to come back.
 const leastRetry = time.Millisecond
 
-// known is where a job stands that is in the queue already.
+// known returns the place of a job that is in the queue already.
 func (q *Queue) known(key string, seq uint64) Place {
 	p := Place{Key: key}
 	if o := q.forecaster.Load(); o != nil {
@@ -318,5 +320,5 @@ func (q *Queue) known(key string, seq uint64) Place {
 	return p
 }
 
-// Full reports whether err says that a stream holds as many messages of a subject as it may.
+// isFull reports whether err says that a stream holds as many messages of a subject as it may.
 func isFull(err error) bool { return errors.Is(err, stream.ErrFull) }
