@@ -10,23 +10,23 @@ import (
 
 // The headers of a letter that keep the api's last answer.
 const (
-	HeaderAnswer            = "Weir-Answer"              // base64 of its body, or of the beginning
+	HeaderAnswer            = "Weir-Answer"              // base64 of the body, or of its beginning
 	HeaderAnswerStatus      = "Weir-Answer-Status"       //
-	HeaderAnswerContentType = "Weir-Answer-Content-Type" // as the api wrote it
+	HeaderAnswerContentType = "Weir-Answer-Content-Type" // as the api sent it
 	HeaderAnswerCut         = "Weir-Answer-Cut"          // answerCut, or absent
 )
 
-// answerCut says that the answer's body was longer than what is kept.
+// answerCut marks an answer whose body was longer than a letter keeps.
 const answerCut = "true"
 
-// Bounds of what a letter keeps of an answer. JetStream stores 64 KiB of headers, of which the job's own may take the most.
+// Bounds of what a letter keeps of an answer. JetStream stores 64 KiB of headers; the job's own may take most of it.
 const (
 	MaxAnswer            = 16 << 10
 	maxAnswerContentType = 256
 	maxLetterHeader      = 62 << 10
 )
 
-// Answer is what the api answered to the last call that it answered.
+// Answer is the api's answer to the last call that it answered.
 type Answer struct {
 	Status      int    `json:"status"`
 	ContentType string `json:"content_type,omitempty"`
@@ -34,7 +34,7 @@ type Answer struct {
 	Cut         bool   `json:"cut,omitempty"` // the body was longer
 }
 
-// Clip is the answer with at most so many bytes of its body; nil stays nil.
+// Clip returns the answer with at most that many bytes of its body. Nil stays nil.
 func (a *Answer) Clip(most int) *Answer {
 	if a == nil || len(a.Body) <= most {
 		return a
@@ -44,7 +44,7 @@ func (a *Answer) Clip(most int) *Answer {
 	return &c
 }
 
-// addTo adds the answer to a letter's header: as much of its body as there is room for.
+// addTo adds the answer to a letter's header, with as much of its body as fits.
 func (a *Answer) addTo(h nats.Header) {
 	if a == nil {
 		return
@@ -66,7 +66,7 @@ func (a *Answer) addTo(h nats.Header) {
 	}
 }
 
-// contentType is an api's own text as a header can carry it.
+// contentType returns an api's content type in a form that a header can carry.
 func contentType(text string) string {
 	text = strings.TrimSpace(strings.ToValidUTF8(cleanDetail(text), ""))
 	if len(text) > maxAnswerContentType {
@@ -75,7 +75,7 @@ func contentType(text string) string {
 	return text
 }
 
-// readAnswer reads what addTo wrote; nil where there is no answer.
+// readAnswer reads what addTo wrote. It returns nil if there is no answer.
 func readAnswer(h nats.Header) *Answer {
 	status, err := strconv.Atoi(h.Get(HeaderAnswerStatus))
 	if err != nil || status < 1 || status > 999 {
@@ -88,7 +88,7 @@ func readAnswer(h nats.Header) *Answer {
 	return &Answer{Status: status, ContentType: h.Get(HeaderAnswerContentType), Body: body, Cut: err != nil || h.Get(HeaderAnswerCut) != ""}
 }
 
-// OfAnswer reports whether a header, in any case, keeps an api's answer.
+// OfAnswer reports whether a header, in any case, keeps part of an api's answer.
 func OfAnswer(name string) bool {
 	lower := strings.ToLower(name)
 	return lower == "weir-answer" || strings.HasPrefix(lower, "weir-answer-")

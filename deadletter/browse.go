@@ -13,10 +13,10 @@ import (
 	"weir/ingest"
 )
 
-// ErrNoLetter says that no letter has this number: it never had, or it is gone.
+// ErrNoLetter reports that no letter has this number: it never existed, or it was deleted.
 var ErrNoLetter = errors.New("there is no such dead letter")
 
-// Kept is a letter as the stream keeps it. A listed one has no Body, but its Size.
+// Kept is a letter as the stream stores it. A listed letter has no Body, but its Size.
 type Kept struct {
 	Letter
 
@@ -24,7 +24,7 @@ type Kept struct {
 	Stored    time.Time // the server's clock
 	Size      int       // of the body, in bytes
 	Published string    // the subject
-	Imported  time.Time // when it was stored where it was exported; zero: it was not imported
+	Imported  time.Time // when it was stored first, on the server it was exported from; zero: not imported
 }
 
 // Filter chooses letters. The zero value of a field chooses all.
@@ -36,22 +36,23 @@ type Filter struct {
 	Until  time.Time   `json:"until,omitzero"` // stored before
 	Status StatusRange `json:"status,omitzero"`
 	Job    string      `json:"job,omitempty"` // its id
-	// Before is a letter's number: only those that were stored before it. 0: all.
+	// Before is the number of a letter. It chooses letters that were stored before that letter. 0 chooses all.
 	Before uint64 `json:"before,omitempty"`
 }
 
-// StatusRange is a range of answers, both ends in it. Zero: any, and none.
+// StatusRange is a range of HTTP statuses, with both ends. The zero value also chooses letters without a status.
 type StatusRange struct {
 	From int `json:"from"`
 	To   int `json:"to"`
 }
 
-// subject is the part of the filter that the server applies.
+// subject returns the part of the filter that the server applies.
 func (f *Filter) subject() string {
 	return Subjects.Match(f.API, string(f.Reason), f.Key)
 }
 
-// filtered is the subject as a consumer is given it: none for all letters, since the server compares each message with a wildcard.
+// filtered returns the filter subject for a consumer. It is empty for all letters: with a wildcard, the server would
+// compare each message.
 func (f *Filter) filtered() string {
 	if f.API == "" && f.Reason == "" && f.Key == "" {
 		return ""
@@ -59,25 +60,26 @@ func (f *Filter) filtered() string {
 	return f.subject()
 }
 
-// ChoosesCause reports whether it may choose a letter of this cause, by its api, reason and status; api is "" for unknown ones.
+// ChoosesCause reports whether the filter can choose a letter with this api, reason and status. api is "" for unknown
+// apis.
 func (f *Filter) ChoosesCause(api string, reason Reason, status int) bool {
 	return (f.API == "" || f.API == api || f.API == ingest.NoToken && api == "") && (f.Reason == "" || f.Reason == reason) &&
 		(f.Status == StatusRange{} || status >= f.Status.From && status <= f.Status.To)
 }
 
-// chooses is the other part.
+// chooses is the part of the filter that the server does not apply.
 func (f *Filter) chooses(k *Kept) bool {
 	return (f.Job == "" || k.JobID == f.Job) && (f.Status == StatusRange{} || k.Status >= f.Status.From && k.Status <= f.Status.To) &&
 		(f.Until.IsZero() || k.Stored.Before(f.Until)) && (f.Since.IsZero() || !k.Stored.Before(f.Since))
 }
 
-// Browser reads letters. It needs no weir that runs.
+// Browser reads letters. It works without a running weir.
 type Browser struct {
 	js     jetstream.JetStream
 	stream jetstream.Stream
 }
 
-// OpenBrowser finds the letters; ErrNoStream says that there never were any.
+// OpenBrowser opens the stream of letters. It fails with ErrNoStream if the stream was never made.
 func OpenBrowser(ctx context.Context, js jetstream.JetStream) (*Browser, error) {
 	stream, err := js.Stream(ctx, Stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -114,8 +116,8 @@ const (
 	idleReader = 30 * time.Second
 )
 
-// Newest gives the letters that f chooses to take, the newest first and without their bodies, until limit of them were given or take
-// fails; limit 0 gives all.
+// Newest passes the letters that f chooses to take, newest first and without bodies, until limit letters were passed or
+// take fails. A limit of 0 passes all.
 func (b *Browser) Newest(ctx context.Context, f Filter, limit int, take func(Kept) error) error {
 	given := 0
 	_, err := NewestLetters(ctx, b.js, f, 0, func(k Kept) error {
@@ -130,8 +132,8 @@ func (b *Browser) Newest(ctx context.Context, f Filter, limit int, take func(Kep
 	return err
 }
 
-// Each gives the letters that f chooses to take, the oldest first, until take fails. read counts the letters read so
-// far and how many there are to read, for whoever shows progress.
+// Each passes the letters that f chooses to take, oldest first, until take fails. read counts the letters read so far
+// and of those to read, to show progress.
 func (b *Browser) Each(ctx context.Context, f Filter, take func(k Kept, read, of uint64) error) error {
 	walk, err := b.span(ctx, f)
 	if err != nil || walk.first > walk.last {
@@ -154,10 +156,10 @@ func (b *Browser) Each(ctx context.Context, f Filter, take func(k Kept, read, of
 	})
 }
 
-// span is the part of the stream in which letters lie, and how many of the filter's lie behind it.
+// span is the part of the stream that holds the filter's letters, and how many of them lie after it.
 type span struct{ first, last, later uint64 }
 
-// span finds where the filter's times are, so that nothing outside them is read.
+// span finds where the filter's times lie in the stream, so that nothing outside them is read.
 func (b *Browser) span(ctx context.Context, f Filter) (span, error) {
 	info, err := b.stream.Info(ctx)
 	if err != nil {
@@ -196,7 +198,7 @@ func (b *Browser) span(ctx context.Context, f Filter) (span, error) {
 	return s, nil
 }
 
-// matchingFrom is about how many letters there are from a sequence on.
+// matchingFrom returns about how many letters there are from a sequence on.
 func (b *Browser) matchingFrom(ctx context.Context, f Filter, seq uint64) (uint64, error) {
 	r, err := b.reader(ctx, f, func(c *jetstream.ConsumerConfig) {
 		c.DeliverPolicy, c.OptStartSeq = jetstream.DeliverByStartSequencePolicy, seq
@@ -208,7 +210,8 @@ func (b *Browser) matchingFrom(ctx context.Context, f Filter, seq uint64) (uint6
 	return r.pending, nil
 }
 
-// firstFrom is the sequence of the first letter stored at or after a time, 0 for none, and about how many there are from it on.
+// firstFrom returns the sequence of the first letter stored at or after a time, or 0 if there is none, and about how
+// many letters there are from it on.
 func (b *Browser) firstFrom(ctx context.Context, f Filter, at time.Time) (seq, matching uint64, err error) {
 	first, err := stream.FirstSince(ctx, b.js.Conn(), Stream, f.subject(), at)
 	if err != nil || first == nil {
@@ -224,8 +227,8 @@ func (b *Browser) firstFrom(ctx context.Context, f Filter, at time.Time) (seq, m
 	return first.Seq, r.pending, nil
 }
 
-// Follow gives the letters that f chooses to take as they come, beginning at f.Since, or now, until ctx ends or take
-// fails.
+// Follow passes the letters that f chooses to take as they are stored, from f.Since or from now on, until ctx ends or
+// take fails.
 func (b *Browser) Follow(ctx context.Context, f Filter, take func(Kept) error) error {
 	cfg := jetstream.OrderedConsumerConfig{FilterSubjects: []string{f.subject()}, HeadersOnly: true}
 	if f.Since.IsZero() {
@@ -253,7 +256,7 @@ func (b *Browser) Follow(ctx context.Context, f Filter, take func(Kept) error) e
 	return fmt.Errorf("follow the dead letters: %w", err)
 }
 
-// ReadKept reads a letter; a listed one has no body.
+// ReadKept reads a letter. A listed letter has no body.
 func ReadKept(msg jetstream.Msg) (Kept, bool) {
 	meta, err := msg.Metadata()
 	if err != nil {
@@ -270,12 +273,12 @@ func ReadKept(msg jetstream.Msg) (Kept, bool) {
 	return k, true
 }
 
-// headerSize is how the server tells the size of a body that it leaves out.
+// headerSize is the header in which the server tells the size of a body that it omits.
 const headerSize = "Nats-Msg-Size"
 
-// NewestLetters gives the letters that f chooses to take, the newest first and without their bodies, until take fails; with
-// stream.ErrEnough in order. Unlike Browser.Newest it looks at most letters at most, 0 being no bound, and tells how far that reached.
-// It fails with ErrNoStream.
+// NewestLetters passes the letters that f chooses to take, newest first and without bodies, until take fails;
+// stream.ErrEnough ends it without an error. Unlike Browser.Newest it examines at most most letters, or all if most is
+// 0, and reports how far that reached. It fails with ErrNoStream.
 func NewestLetters(ctx context.Context, js jetstream.JetStream, f Filter, most int, take func(Kept) error) (stream.Reach, error) {
 	n := stream.Newest{JetStream: js, Stream: Stream, Subject: f.filtered(), Since: f.Since, Before: f.Before, Most: most, Bare: true}
 	if !f.Until.IsZero() {

@@ -11,11 +11,11 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// HeaderEdited tells of a job that was redriven with changes: the number of the letter that they were made to, and what was changed. It
-// stays with the job.
+// HeaderEdited marks a job that was redriven with changes. It holds the number of the changed letter, and what was
+// changed. It stays with the job.
 const HeaderEdited = "Weir-Dead-Edited"
 
-// Edit is what is changed of the one letter that a redrive hands in.
+// Edit is the changes to the one letter that a redrive publishes.
 type Edit struct {
 	Body     []byte              `json:"body,omitempty"`
 	SetBody  bool                `json:"set_body,omitempty"` // the body is Body, which may be empty
@@ -24,7 +24,7 @@ type Edit struct {
 	EditedBy string              `json:"edited_by,omitempty"`
 }
 
-// Check says what cannot be edited: what weir itself writes, and what the job is known by.
+// Check refuses changes to what weir itself writes, and to what identifies the job.
 func (e *Edit) Check() error {
 	if !e.SetBody && len(e.Set) == 0 && len(e.Unset) == 0 {
 		return errors.New("nothing is edited: name a body, or a header")
@@ -40,7 +40,7 @@ func (e *Edit) Check() error {
 	return nil
 }
 
-// apply changes a job on its way, and notes on it what was changed.
+// apply changes the message of a redriven job and adds HeaderEdited.
 func (e *Edit) apply(msg *nats.Msg, seq uint64) {
 	var what []string
 	if e.SetBody {
@@ -61,7 +61,7 @@ func (e *Edit) apply(msg *nats.Msg, seq uint64) {
 	msg.Header[HeaderEdited] = []string{cleanDetail(strconv.FormatUint(seq, 10) + " " + strings.Join(slices.Compact(what), " "))}
 }
 
-// editedFrom reports whether a job was redriven, with changes, from the letter of a number.
+// editedFrom reports whether a job was redriven, with changes, from the letter with this number.
 func editedFrom(h nats.Header, seq uint64) bool {
 	of, _, _ := strings.Cut(h.Get(HeaderEdited), " ")
 	return of == strconv.FormatUint(seq, 10)

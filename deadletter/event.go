@@ -12,7 +12,7 @@ import (
 	"weir/ingest"
 )
 
-// EventType is what an event tells.
+// EventType is the kind of an event.
 type EventType string
 
 // The event types.
@@ -25,14 +25,14 @@ const (
 	ConfigEvent    EventType = "config"
 	RedrivenEvent  EventType = "redriven"  // an operator redrove letters
 	PurgedEvent    EventType = "purged"    // an operator deleted letters
-	UnhealthyEvent EventType = "unhealthy" // a replica is not ready, for a reason that somebody must mend
-	HealthyEvent   EventType = "healthy"   // it is ready again
-	RevealedEvent  EventType = "revealed"  // somebody has looked at letters' bodies over HTTP
-	LedgerEvent    EventType = "ledger"    // records of calls are gone
-	ClockEvent     EventType = "clock"     // the clock that limits go by was set, or is behind the one they were counted by
+	UnhealthyEvent EventType = "unhealthy" // a replica is not ready, and a person must act
+	HealthyEvent   EventType = "healthy"   // the replica is ready again
+	RevealedEvent  EventType = "revealed"  // a user has read bodies of letters over HTTP
+	LedgerEvent    EventType = "ledger"    // records of calls are missing
+	ClockEvent     EventType = "clock"     // the clock of the limits was set, or is behind the one they were counted by
 )
 
-// EventTypes returns all of them.
+// EventTypes returns all event types.
 func EventTypes() []EventType {
 	return []EventType{
 		ThrottledEvent, DeadEvent, HeldEvent, ResumedEvent, BudgetEvent, ConfigEvent, RedrivenEvent, PurgedEvent, UnhealthyEvent, HealthyEvent,
@@ -43,7 +43,7 @@ func EventTypes() []EventType {
 // cloudEventType is the content type of a CloudEvent in structured mode.
 const cloudEventType = "application/cloudevents+json"
 
-// Event is a notification. Data must be fit for JSON and hold no payload.
+// Event is a notification. Data must marshal to JSON and must hold no payload.
 type Event struct {
 	Type     EventType
 	API, Key string // "" for api-wide
@@ -52,7 +52,7 @@ type Event struct {
 	ID       string // "": a new one. An event sent again under its id is stored once
 }
 
-// ThrottledData is what a throttled event tells.
+// ThrottledData is the data of a throttled event.
 type ThrottledData struct {
 	Job           string `json:"job,omitempty"`
 	Reason        Reason `json:"reason"`
@@ -61,10 +61,10 @@ type ThrottledData struct {
 	Capacity      int64  `json:"capacity"`
 	RetryAfterMS  int64  `json:"retry_after_ms"`
 	DeadLetterSeq uint64 `json:"dead_letter_seq"`
-	Refusals      int    `json:"refusals,omitempty"` // so far, where this is not the job's first
+	Refusals      int    `json:"refusals,omitempty"` // so far, if this is not the job's first
 }
 
-// DeadData is what a dead event tells.
+// DeadData is the data of a dead event.
 type DeadData struct {
 	Job           string `json:"job,omitempty"`
 	Reason        Reason `json:"reason"`
@@ -73,34 +73,34 @@ type DeadData struct {
 	Status        int    `json:"status,omitempty"`
 	Billed        Billed `json:"billed"`
 	DeadLetterSeq uint64 `json:"dead_letter_seq"`
-	Refusals      int    `json:"refusals,omitempty"` // so far, where this is not the job's first
+	Refusals      int    `json:"refusals,omitempty"` // so far, if this is not the job's first
 }
 
-// OperationData is what redriven and purged events tell.
+// OperationData is the data of redriven and purged events.
 type OperationData struct {
 	Who        string `json:"who"`
-	Selection  string `json:"selection"` // the filter as it was given, or the letters' numbers; empty: all
+	Selection  string `json:"selection"` // the filter as it was given, or the numbers of the letters; empty: all
 	Letters    int    `json:"letters"`   // redriven or purged
 	Overflowed int    `json:"overflowed,omitempty"`
 	Refused    int    `json:"refused,omitempty"`
-	Task       string `json:"task,omitempty"` // the redrive's name
+	Task       string `json:"task,omitempty"` // the name of the redrive
 }
 
-// RevealData is what revealed events tell: of one letter that somebody looked at, or of letters that were exported.
+// RevealData is the data of revealed events: of one letter whose body a user read, or of letters that were exported.
 type RevealData struct {
 	Who           string `json:"who"`
 	Job           string `json:"job,omitempty"`
 	DeadLetterSeq uint64 `json:"dead_letter_seq,omitempty"`
-	Selection     string `json:"selection,omitempty"` // the filter as it was given; "all letters" where nothing was
+	Selection     string `json:"selection,omitempty"` // the filter as it was given; "all letters" without one
 }
 
-// HoldData is what held and resumed events tell.
+// HoldData is the data of held and resumed events.
 type HoldData struct {
 	Until *time.Time `json:"until,omitempty"`
 	Why   string     `json:"why"`
 }
 
-// Publish stores an event without a Writer: from a command. It blocks until the stream has it, or ctx ends.
+// Publish stores an event without a Writer, for commands. It blocks until the stream has it, or ctx ends.
 func (e Event) Publish(ctx context.Context, js jetstream.JetStream) error {
 	if _, err := js.PublishMsg(ctx, e.message(time.Now())); err != nil {
 		return fmt.Errorf("event: %w", err)
@@ -108,7 +108,7 @@ func (e Event) Publish(ctx context.Context, js jetstream.JetStream) error {
 	return nil
 }
 
-// message renders the event as a CloudEvent 1.0 in structured mode, the only one the NATS binding 1.0.2 knows.
+// message renders the event as a CloudEvent 1.0 in structured mode, the only mode in the NATS binding 1.0.2.
 func (e Event) message(now time.Time) *nats.Msg {
 	id := e.ID
 	if id == "" {

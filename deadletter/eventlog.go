@@ -15,16 +15,16 @@ import (
 	"weir/ingest"
 )
 
-// ErrNoEvents says that no event was ever stored on a server.
+// ErrNoEvents reports that no event was ever stored on this server.
 var ErrNoEvents = errors.New("there are no events: weir has not run on this server")
 
-// eventSubjects are the subjects of events: of a type, an api and a key.
+// eventSubjects are the subjects of events: by type, api and key.
 const eventSubjects ingest.Subjects = "weir.events."
 
 // EventFilter chooses events. The zero value chooses all.
 type EventFilter struct {
 	Type  EventType
-	API   string // ingest.NoToken for those of no api
+	API   string // ingest.NoToken for events of no api
 	Key   string
 	Since time.Time // stored then or later
 }
@@ -33,7 +33,7 @@ func (f *EventFilter) subject() string {
 	return eventSubjects.Match(string(f.Type), f.API, f.Key)
 }
 
-// KeptEvent is an event as its stream keeps it.
+// KeptEvent is an event as its stream stores it.
 type KeptEvent struct {
 	Seq    uint64
 	Stored time.Time // by the server
@@ -44,8 +44,8 @@ type KeptEvent struct {
 	JSON   []byte // the CloudEvent
 }
 
-// NewestEvents gives the events that f chooses to take, the newest first, until take fails; with stream.ErrEnough in order. It looks at
-// most of them at most, 0 being no bound. It fails with ErrNoEvents.
+// NewestEvents passes the events that f chooses to take, newest first, until take fails; stream.ErrEnough ends it
+// without an error. It examines at most most events, or all if most is 0. It fails with ErrNoEvents.
 func NewestEvents(ctx context.Context, js jetstream.JetStream, f EventFilter, most int, take func(KeptEvent) error) (stream.Reach, error) {
 	n := stream.Newest{JetStream: js, Stream: EventsStream, Subject: f.subject(), Since: f.Since, Most: most}
 	reach, err := n.Read(ctx, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
@@ -60,8 +60,8 @@ func NewestEvents(ctx context.Context, js jetstream.JetStream, f EventFilter, mo
 	return reach, err
 }
 
-// FollowEvents gives the events that f chooses to take as they come, from f.Since on, or from now. It blocks until ctx ends, or take
-// fails.
+// FollowEvents passes the events that f chooses to take as they are stored, from f.Since or from now on. It blocks
+// until ctx ends or take fails.
 func FollowEvents(ctx context.Context, js jetstream.JetStream, f EventFilter, take func(KeptEvent) error) error {
 	source, err := js.Stream(ctx, EventsStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -91,7 +91,7 @@ func FollowEvents(ctx context.Context, js jetstream.JetStream, f EventFilter, ta
 	return err
 }
 
-// parseEvent reads an event. What names no event, or is none, is left out.
+// parseEvent reads an event. It reports false for a message that is not an event.
 func parseEvent(msg jetstream.Msg, meta *jetstream.MsgMetadata) (e KeptEvent, ok bool) {
 	parts := strings.Split(msg.Subject(), ".")
 	if len(parts) != 5 {
@@ -114,7 +114,7 @@ func parseEvent(msg jetstream.Msg, meta *jetstream.MsgMetadata) (e KeptEvent, ok
 	}, true
 }
 
-// Text says for people what an event tells, in one line: its data, field by field.
+// Text returns the data of an event as one line for people, field by field.
 func (e *KeptEvent) Text() string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(e.Data)) {

@@ -9,23 +9,23 @@ import (
 	"weir/bucket"
 )
 
-// Terms are what an api's configuration says that a redrive must know.
+// Terms are the parts of an api's configuration that a redrive needs.
 type Terms struct {
 	Rules        bucket.Rules
 	Price        int64 // of a call, in millionths of the currency unit
 	Idempotent   bool
-	Keyed        string // how its calls carry idempotency keys, as a letter has it
+	Keyed        string // how its calls carry idempotency keys, as written in a letter
 	KeyInSubject bool   // its jobs name their key in the subject, not in a header or the body
 }
 
-// load is what one api is about to get.
+// load is what a redrive will publish to one api.
 type load struct {
 	jobs  int64
 	units []float64           // by the limits that all keys share
-	keys  map[string][]uint32 // the places of its letters among all of the redrive, by key; as many as there are letters, at the most
+	keys  map[string][]uint32 // by key: the places of its letters in the order of the whole redrive
 }
 
-// add takes in a letter that is published after so many others.
+// add adds a letter that is published after place others.
 func (l *load) add(k *Kept, rules *bucket.Rules, place int) {
 	if l.keys == nil {
 		l.keys, l.units = map[string][]uint32{}, make([]float64, len(rules.Shared))
@@ -37,7 +37,7 @@ func (l *load) add(k *Kept, rules *bucket.Rules, place int) {
 	}
 }
 
-// units is what a letter's job takes from a limit; what only its body says counts as one.
+// units returns how many units a letter's job takes from a limit. A cost that only the body tells counts as one.
 func units(k *Kept, cost *bucket.CostSource) float64 {
 	if cost.Constant > 0 {
 		return float64(cost.Constant)
@@ -50,7 +50,7 @@ func units(k *Kept, cost *bucket.CostSource) float64 {
 	return 1
 }
 
-// drain is how long the api's limits need for the load behind what waits already, and which of them needs longest.
+// drain returns how long the api's limits need for the load after what waits already, and which limit needs longest.
 func (l *load) drain(api string, t *Terms, waiting map[string]uint64) (longest time.Duration, slowest string) {
 	slower := func(seconds float64, what string) {
 		if d := durationOf(seconds); d > longest {
@@ -77,7 +77,7 @@ func (l *load) drain(api string, t *Terms, waiting map[string]uint64) (longest t
 			slower((all-float64(limit.Rate.Burst))/t.Rules.Interval(*limit.Rate).PerSecond(), what)
 		case bucket.KindQuota:
 			slower(periods(all, t.Rules.Lowered(limit.Quota.Count))*period(limit.Quota).Seconds(), what)
-		case bucket.KindInFlight: // how long it takes depends on how long calls take, which nobody knows here
+		case bucket.KindInFlight: // it depends on how long calls take, which is unknown here
 		case bucket.KindBudget:
 			spent := float64(t.Price) * (float64(l.jobs) + ahead)
 			slower(periods(spent, t.Rules.Lowered(limit.Budget.Count))*period(&limit.Budget.Quota).Seconds(), what)
@@ -86,7 +86,7 @@ func (l *load) drain(api string, t *Terms, waiting map[string]uint64) (longest t
 	return longest, slowest
 }
 
-// overflow is how many jobs of the load find no room beside what waits now, if they all came at once.
+// overflow returns how many jobs of the load would find no room beside what waits now if they all came at once.
 func (l *load) overflow(t *Terms, waiting map[string]uint64) (n int64) {
 	for key, places := range l.keys {
 		n += max(0, int64(len(places))-max(0, t.Rules.For(key).Capacity-int64(waiting[key])))
@@ -94,10 +94,10 @@ func (l *load) overflow(t *Terms, waiting map[string]uint64) (n int64) {
 	return n
 }
 
-// periods is how many periods of a quota must pass before all is through, if it is unused now.
+// periods returns how many periods of a quota must pass for all units, if the quota is unused now.
 func periods(all float64, count int64) float64 { return max(0, math.Ceil(all/float64(count))-1) }
 
-// period is a quota's length; of a calendar's month, the longest.
+// period returns the length of a quota's period; for a calendar month, the longest.
 func period(q *bucket.Quota) time.Duration {
 	const day = 24 * time.Hour
 	switch {
@@ -113,7 +113,7 @@ func period(q *bucket.Quota) time.Duration {
 	return 31 * day
 }
 
-// durationOf converts seconds; what no Duration can hold is the longest one.
+// durationOf converts seconds. It returns the longest Duration for what does not fit in one.
 func durationOf(seconds float64) time.Duration {
 	if seconds >= math.MaxInt64/1e9 {
 		return math.MaxInt64

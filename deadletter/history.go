@@ -14,16 +14,16 @@ import (
 	"weir/ingest"
 )
 
-// A letter says how its job ended, not what became of it since. A redrive may have been killed between the receipt and
-// the letter's deletion; or its producer, told 429, has sent the same job again, and it was called. JetStream's memory of
-// message ids is too short to tell, so before anything is published the queue, the letters and the ledger are read for
-// traces of the same jobs. The queue comes first: a job leaves it only once its letter or its record is stored. While a
-// redrive runs producers go on, and so it looks again before each letter.
+// A letter says how its job ended, not what happened since. A redrive may have been killed after the receipt and before
+// it deleted the letter. Or the producer, after a 429, has sent the same job again, and it was called. JetStream
+// remembers message ids for too short a time to tell. So before anything is published, the queue, the letters and the
+// ledger are read for traces of the same jobs. The queue must come first: a job leaves it only once its letter or its
+// record is stored. Producers continue while a redrive runs, so the redrive looks again before each letter.
 //
-// What came before a letter and what came after it the servers' stamps tell, and not the replicas' clocks; a call of the
-// life that the letter ended names the same origin.
+// The time stamps of the servers decide what came before a letter and what came after it, not the clocks of the
+// replicas. A call in the life that the letter ended names the same origin.
 
-// identity is a job of a key of an api: a hash, so that a million of them fit into memory.
+// identity identifies a job by its api, key and id: a hash, so that a million of them fit in memory.
 type identity [16]byte
 
 func identify(api, key, job string) (id identity) {
@@ -32,7 +32,7 @@ func identify(api, key, job string) (id identity) {
 	return id
 }
 
-// jobHistory is what is known of a job that has a letter.
+// jobHistory is what is known about a job that has a letter.
 type jobHistory struct {
 	seq      uint64 // its newest letter
 	redrives int    // of that letter
@@ -41,42 +41,42 @@ type jobHistory struct {
 	since    progress
 }
 
-// progress is what became of a job since its newest letter.
+// progress is what happened to a job since its newest letter.
 type progress uint8
 
 const (
 	nothing     progress = iota
 	resubmitted          // its producer has sent it again, and it waits or was called
-	redriven             // somebody has redriven it
+	redriven             // an operator has redriven it
 )
 
-// Trace is what the ledger tells of a call.
+// Trace is what the ledger records of a call.
 type Trace struct {
 	Key, Job string
 	Redrives int
-	Origin   string    // of the life of the job that it was made in, as a letter has it
+	Origin   string    // of the life of the job in which it was made, as in a letter
 	Stored   time.Time // by the server
 }
 
-// histories are those of the jobs that have a selected letter. They are safe for concurrent use.
+// histories holds the history of each job that has a selected letter. It is safe for concurrent use.
 type histories struct {
 	mu   sync.Mutex // guards what follows
 	jobs map[identity]jobHistory
 }
 
-// historyScope is where traces are looked for, by api.
+// historyScope says where to look for traces, by api.
 type historyScope map[string]*apiScope
 
-// apiScope is where traces of one api's jobs are looked for.
+// apiScope says where to look for traces of one api's jobs.
 type apiScope struct {
-	keys  map[string]struct{} // nil: all; there are more than maxScopeKeys
+	keys  map[string]struct{} // nil: all, because there are more than maxScopeKeys
 	since time.Time           // when the first letter was stored
 }
 
-// maxScopeKeys is how many keys are looked up by their names; beyond it the whole api is read.
+// maxScopeKeys is how many keys are looked up by name. With more keys the whole api is read.
 const maxScopeKeys = 16
 
-// add notes a key that has a letter.
+// add adds the key of a letter.
 func (p historyScope) add(k *Kept) {
 	at := p[k.API]
 	if at == nil {
@@ -94,14 +94,14 @@ func (p historyScope) add(k *Kept) {
 	}
 }
 
-// add notes a letter that may be redriven, or superseded by another.
+// add adds a letter that may be redriven, or may be superseded by another.
 func (r *histories) add(k *Kept) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.addLetterLocked(identify(k.API, k.Key, k.JobID), k)
 }
 
-// addLetterLocked notes a letter unless a later life of the job has one, or a later refusal.
+// addLetterLocked stores a letter unless a later life of the job, or a later refusal, has one already.
 func (r *histories) addLetterLocked(id identity, k *Kept) {
 	s, known := r.jobs[id]
 	if !known || k.Redrives > s.redrives || k.Redrives == s.redrives && k.Seq > s.seq {
@@ -109,7 +109,7 @@ func (r *histories) addLetterLocked(id identity, k *Kept) {
 	}
 }
 
-// of is what is known of a letter's job.
+// of returns what is known about a letter's job.
 func (r *histories) of(k *Kept) (s jobHistory, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,7 +117,7 @@ func (r *histories) of(k *Kept) (s jobHistory, known bool) {
 	return s, known
 }
 
-// addCall notes a call of a job.
+// addCall adds a call of a job.
 func (r *histories) addCall(api string, t Trace) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -136,7 +136,7 @@ func (r *histories) knows(id identity) bool {
 	return known
 }
 
-// addLater notes a letter of a job that has a selected one.
+// addLater adds a letter of a job that has a selected one.
 func (r *histories) addLater(id identity, k *Kept) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,7 +152,7 @@ func (r *histories) addProgress(id identity, redrives int) {
 	r.addProgressLocked(id, redrives)
 }
 
-// addProgressLocked notes that a job waits or was called since.
+// addProgressLocked records that a job waits or was called since its letter.
 func (r *histories) addProgressLocked(id identity, redrives int) {
 	s, known := r.jobs[id]
 	if !known {
@@ -170,7 +170,7 @@ func hashed(origin string) uint64 {
 	return h.Sum64()
 }
 
-// trace looks for what became of the jobs, and returns from where on each api is looked at again.
+// trace looks for traces of the jobs. It returns where the next look of each api starts.
 func (r *histories) trace(ctx context.Context, b *Browser, calls CallsReader, where historyScope) (map[string]*look, error) {
 	looks := map[string]*look{}
 	for api, at := range where {
@@ -183,7 +183,7 @@ func (r *histories) trace(ctx context.Context, b *Browser, calls CallsReader, wh
 	return looks, nil
 }
 
-// named is the keys to look up; nil stands for all.
+// named returns the keys to look up. Nil means all.
 func (at *apiScope) named() []string {
 	if at.keys == nil {
 		return nil

@@ -21,17 +21,19 @@ import (
 	"weir/ingest"
 )
 
-// A letter that was exported can be stored again, on the same server or on another: as a letter, never as a job. It is the same to the
-// byte: subject, headers, body. What a stream gives by itself it cannot be told: a number, a time, and whether it knows the message id. So
-// the message carries an id of its own and, in HeaderImported, the time and the id that were the letter's. Whoever reads letters sees those.
+// An exported letter can be stored again, on the same server or on another: as a letter, never as a job. Its subject,
+// headers and body are the same to the byte. A stream cannot be told what it assigns itself: the sequence, the time,
+// and which message ids it knows. So the message carries an id of its own. HeaderImported holds the time and the
+// message id of the original letter, and readers of letters see those.
 
-// HeaderImported tells of a letter that was imported when it was stored first, and under which message id. Readers never see it.
+// HeaderImported tells when an imported letter was stored first, and under which message id. Readers of letters never
+// see the header.
 const HeaderImported = "Weir-Dead-Imported"
 
 // importPrefix begins the message ids of imported letters.
 const importPrefix = "import."
 
-// Copy is a letter as it was exported.
+// Copy is a letter in its exported form.
 type Copy struct {
 	Stored  time.Time
 	Subject string
@@ -39,7 +41,8 @@ type Copy struct {
 	Body    []byte
 }
 
-// FirstStored is when a letter was stored first: by the server's clock or, of one that was imported, by that of the server it came from.
+// FirstStored returns when a letter was stored first, by the server's clock. For an imported letter it is the clock of
+// the server it came from.
 func (k *Kept) FirstStored() time.Time {
 	if !k.Imported.IsZero() && k.Imported.Before(k.Stored) {
 		return k.Imported
@@ -47,7 +50,8 @@ func (k *Kept) FirstStored() time.Time {
 	return k.Stored
 }
 
-// unfold gives the headers of a letter as they were before it was imported, and when it was stored then; zero: it was not imported.
+// unfold returns the headers of a letter as they were before it was imported, and when it was stored then. The time is
+// zero if it was not imported.
 func unfold(h nats.Header) (nats.Header, time.Time) {
 	stamp, id, _ := strings.Cut(h.Get(HeaderImported), " ")
 	at, err := time.Parse(time.RFC3339Nano, stamp)
@@ -63,11 +67,11 @@ func unfold(h nats.Header) (nats.Header, time.Time) {
 	return h, at
 }
 
-// copyID is what tells letters apart, wherever they stand: 16 bytes, so that many fit into memory.
+// copyID identifies a letter on any server: 16 bytes, so that many fit in memory.
 type copyID [16]byte
 
-// identifyCopy is made of all but the body, of which only the size counts: of two letters with the same headers that were stored in the same
-// nanosecond.
+// identifyCopy hashes everything except the body, of which only the size counts. Two different letters would need the
+// same subject, headers, size and nanosecond to collide.
 func identifyCopy(stored time.Time, subject string, h nats.Header, size int) (id copyID) {
 	sum := sha256.New()
 	part := func(text string) {
@@ -91,7 +95,7 @@ func identifyCopy(stored time.Time, subject string, h nats.Header, size int) (id
 	return id
 }
 
-// Check says why a copy cannot be stored as it is.
+// Check reports why a copy cannot be stored as it is.
 func (c *Copy) Check() error {
 	tokens := strings.Split(c.Subject, ".")
 	if len(tokens) != 5 || tokens[0] != "weir" || tokens[1] != "dead" || !slices.Contains(Reasons(), Reason(tokens[3])) {
@@ -124,7 +128,7 @@ func (c *Copy) Check() error {
 	return nil
 }
 
-// publication is the copy on its way into the stream.
+// publication returns the copy's message for the stream.
 func (c *Copy) publication(id string) *nats.Msg {
 	h := maps.Clone(c.Header)
 	if h == nil {
@@ -137,23 +141,23 @@ func (c *Copy) publication(id string) *nats.Msg {
 
 // Bounds of an import.
 const (
-	importAtOnce = 256 // letters on their way
-	// MostImported are letters that are told apart, 16 bytes and a place in a map each.
+	importAtOnce = 256 // letters being stored
+	// MostImported bounds the letters whose identities an import holds: 16 bytes and a map entry each.
 	MostImported = 5_000_000
 )
 
-// ErrTooManyLetters says that there are more letters than an import tells apart.
+// ErrTooManyLetters reports that there are more letters than an import can tell apart.
 var ErrTooManyLetters = errors.New("too many letters are there to tell new ones from them")
 
-// Import is letters on their way into the stream. It is used by one goroutine.
+// Import stores exported letters in the stream. It must be used by one goroutine.
 type Import struct {
 	browser *Browser
 	known   map[copyID]struct{}
-	most    int // that are known
+	most    int // of known
 	waiting []sentCopy
 
 	Stored int // so far
-	Known  int // that were there already
+	Known  int // that the stream had already
 }
 
 type sentCopy struct {
@@ -161,8 +165,8 @@ type sentCopy struct {
 	ack  jetstream.PubAckFuture
 }
 
-// NewImport reads which letters are there, of which there may be so many with those to come; else it fails with ErrTooManyLetters. It blocks
-// until all are read.
+// NewImport reads which letters the stream has. If they are more than most, it fails with ErrTooManyLetters; most also
+// bounds the letters that are added. It blocks until all are read.
 func (b *Browser) NewImport(ctx context.Context, most int) (*Import, error) {
 	i := &Import{browser: b, known: map[copyID]struct{}{}, most: most}
 	scope, err := b.Scope(ctx, Selection{})
@@ -196,8 +200,8 @@ func (i *Import) note(id copyID) error {
 	return nil
 }
 
-// Add stores one letter, unless it is there. It may return before the stream has it; Flush waits. It fails where the letter is none, or an
-// earlier one could not be stored.
+// Add stores one letter unless the stream has it. It may return before the letter is stored; Flush waits. It fails if c
+// is not a letter, or if an earlier letter could not be stored.
 func (i *Import) Add(ctx context.Context, c Copy) error {
 	if err := c.Check(); err != nil {
 		return err
@@ -230,7 +234,7 @@ func (i *Import) Flush(ctx context.Context) error {
 	return nil
 }
 
-// settle waits for the oldest letter on its way.
+// settle waits for the oldest letter that is being stored.
 func (i *Import) settle(ctx context.Context) error {
 	sent := i.waiting[0]
 	i.waiting = i.waiting[1:]
@@ -248,7 +252,8 @@ func (i *Import) settle(ctx context.Context) error {
 	}
 }
 
-// again stores a letter whose id the stream knows, unless it has the letter: it may have been purged since it was imported.
+// again stores a letter whose message id the stream knows, unless the stream still has the letter: it may have been
+// purged since it was imported.
 func (i *Import) again(ctx context.Context, c Copy, seq uint64) error {
 	there, err := i.browser.Get(ctx, seq)
 	switch {

@@ -8,14 +8,14 @@ import (
 	"weir/bucket"
 )
 
-// A redrive hands its letters in at its rate, one after another in the order of their numbers, while buckets drain. So what overflows
-// depends on the rate, and on how the letters of a key stand among those of others. Both are played through. What nobody knows here
-// counts for nothing: jobs that producers hand in meanwhile, pushback, holds, how long calls take.
+// A redrive publishes its letters at its rate, one after another in the order of their numbers, while buckets drain. So
+// what overflows depends on the rate, and on how the letters of a key are spread among the others. Both are simulated.
+// The simulation ignores what cannot be known here: new jobs of producers, pushback, holds, and how long calls take.
 
-// inflow is a redrive's letters on their way into the buckets.
+// inflow is a redrive's letters on their way to the buckets.
 type inflow []*loadedKey
 
-// loadedKey is one key's bucket, and when letters come for it.
+// loadedKey is one key's bucket, and when letters arrive at it.
 type loadedKey struct {
 	places   []uint32 // of its letters among all that are published, in order
 	waiting  float64  // jobs in the bucket now
@@ -23,10 +23,11 @@ type loadedKey struct {
 	drains   float64 // jobs a second
 }
 
-// rateMargin is the part of a bucket's rate that a rate to be offered counts on: calls do not end at even intervals.
+// rateMargin is the part of a bucket's rate that roomy relies on, because calls do not end at even intervals.
 const rateMargin = 0.9
 
-// overflow is how many letters find no room where a letter is published every so many seconds, and a bucket drains at a part of its rate.
+// overflow returns how many letters find no room if a letter is published every so many seconds, and each bucket drains
+// at a part of its rate.
 func (f inflow) overflow(every, part float64) (n int64) {
 	for _, k := range f {
 		depth, last := k.waiting, 0.0
@@ -43,10 +44,10 @@ func (f inflow) overflow(every, part float64) (n int64) {
 	return n
 }
 
-// slowestOffer is how slow a redrive may be that is offered: a letter in ten minutes.
+// slowestOffer is the longest interval between letters that roomy offers: 10 minutes.
 const slowestOffer = 600.0 // seconds
 
-// roomy is the highest rate below one that overflows at which nothing should; false where there is none.
+// roomy returns the highest rate below above at which no letter should overflow. It reports false if there is none.
 func (f inflow) roomy(above bucket.Rate) (bucket.Rate, bool) {
 	fast, slow := above.Per.Seconds()/float64(above.Count), slowestOffer
 	if fast >= slow || f.overflow(slow, rateMargin) > 0 {
@@ -67,7 +68,8 @@ func (f inflow) roomy(above bucket.Rate) (bucket.Rate, bool) {
 	return bucket.Rate{}, false
 }
 
-// inflow is the load's part of a redrive beside what waits now. A shared rate drains a bucket no faster than its part of the letters.
+// inflow returns how the load reaches its buckets, beside what waits now. It lets a shared rate drain a bucket no
+// faster than the bucket's share of the letters.
 func (l *load) inflow(t *Terms, waiting map[string]uint64) inflow {
 	shared := math.Inf(1)
 	for i := range t.Rules.Shared {

@@ -7,39 +7,39 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// LastCall is what is known of the last call of a letter's job, for whoever has to find out what became of it.
+// LastCall is what is known about the last call of a letter's job, to find out what became of the call.
 type LastCall struct {
 	Started    time.Time // zero: unknown
-	Wrote      time.Time // when the last of the request was handed to the network; zero: it was not, or nobody knows
-	Bytes      int64     // of the request that were handed to it; -1: nobody knows
+	Wrote      time.Time // when the last of the request was handed to the network; zero: never, or unknown
+	Bytes      int64     // of the request that were handed to the network; -1: unknown
 	Connection Connection
-	Ended      time.Time // when the answer was there, or the call was cut off; zero: unknown
-	CutBy      Cutter    // "" where there was an answer
-	Target     string    // names the place that was called, without telling it; "" where nobody knows
+	Ended      time.Time // when the answer was complete or the call was cut off; zero: unknown
+	CutBy      Cutter    // "" if there was an answer
+	Target     string    // identifies the address that was called, without revealing it; "" if unknown
 }
 
-// Connection says on what a call was made: a closed set.
+// Connection says which kind of connection a call used: a closed set.
 type Connection string
 
 // The connections.
 const (
-	NewConnection  Connection = "new"  // dialled for it
-	KeptConnection Connection = "kept" // it had carried a call before
+	NewConnection  Connection = "new"  // dialled for the call
+	KeptConnection Connection = "kept" // had carried a call before
 )
 
-// Cutter is who ended a call that had no answer: a closed set.
+// Cutter says what ended a call that had no answer: a closed set.
 type Cutter string
 
 // The ends of calls without an answer.
 const (
 	CutByTimeout Cutter = "timeout" // the api's timeout passed
-	CutByReset   Cutter = "reset"   // the other end broke the connection off
-	CutByClose   Cutter = "closed"  // the other end closed it
+	CutByReset   Cutter = "reset"   // the api reset the connection
+	CutByClose   Cutter = "closed"  // the api closed the connection
 	CutByNetwork Cutter = "network" // anything else
-	CutByDeath   Cutter = "weir"    // the process that called died, or lost the right to the key's partition
+	CutByDeath   Cutter = "weir"    // the calling process died, or lost the right to the key's partition
 )
 
-// The headers that tell it.
+// The headers of a letter that hold its LastCall.
 const (
 	HeaderCalledAt   = "Weir-Dead-Called-At"
 	HeaderWroteAt    = "Weir-Dead-Wrote-At"
@@ -73,7 +73,7 @@ func (c *LastCall) facts(facts map[string]string) {
 	}
 }
 
-// readLastCall reads what facts wrote; nil where there is nothing.
+// readLastCall reads what facts wrote. It returns nil if there is nothing.
 func readLastCall(h nats.Header) *LastCall {
 	at := func(name string) time.Time {
 		t, err := time.Parse(time.RFC3339Nano, h.Get(name))

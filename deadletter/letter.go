@@ -10,24 +10,25 @@ import (
 	"weir/ingest"
 )
 
-// Reason is why a job became a letter: a closed set, also a metric's label. A new one is listed in Reasons; neverTaken must know it where
-// refused jobs can have it, or their redrive gets an id of its own; Writer.BuryRefused and the dispatcher's examine say when it is given;
-// the topics dead-letters, jobs and metrics name it.
+// Reason is why a job became a letter: a closed set, also the label of a metric. To add one, list it in Reasons. If a
+// refused job can have it, add it to neverTaken; otherwise redrives of such jobs get an id of their own.
+// Writer.BuryRefused and the dispatcher's examine assign reasons. The topics dead-letters, jobs and metrics document
+// them.
 type Reason string
 
 // The reasons.
 const (
-	Overflow   Reason = "overflow"    // it did not fit, or would have been late
+	Overflow   Reason = "overflow"    // the bucket had no room, or the job would have been late
 	Expired    Reason = "expired"     // its deadline passed while it waited
-	Invalid    Reason = "invalid"     // it could not be a call
-	Rejected   Reason = "rejected"    // the api said no for good
+	Invalid    Reason = "invalid"     // it cannot be called
+	Rejected   Reason = "rejected"    // the api refused it for good
 	Exhausted  Reason = "exhausted"   // every attempt failed
-	Unknown    Reason = "unknown"     // nobody knows whether the call was processed
-	OverBudget Reason = "over_budget" // the money is spent
-	Cancelled  Reason = "cancelled"   // an operator's word
+	Unknown    Reason = "unknown"     // it is unknown whether the call was processed
+	OverBudget Reason = "over_budget" // the budget is used up
+	Cancelled  Reason = "cancelled"   // by an operator
 )
 
-// Reasons lists them all.
+// Reasons returns all reasons.
 func Reasons() []Reason {
 	return []Reason{Overflow, Expired, Invalid, Rejected, Exhausted, Unknown, OverBudget, Cancelled}
 }
@@ -35,14 +36,14 @@ func Reasons() []Reason {
 // Billed says whether the api charged for a call.
 type Billed string
 
-// What can be known of a charge.
+// The values of Billed.
 const (
 	NotBilled     Billed = "no"
 	BilledYes     Billed = "yes"
 	BilledUnknown Billed = "unknown"
 )
 
-// Worst is what is known of all calls of a job together: one that was charged tells, then one that may have been.
+// Worst combines what is known of two calls of a job: yes wins, then unknown.
 func (b Billed) Worst(other Billed) Billed {
 	for _, worst := range []Billed{BilledYes, BilledUnknown} {
 		if b == worst || other == worst {
@@ -60,56 +61,56 @@ const (
 	HeaderAttempts = "Weir-Dead-Attempts"
 	HeaderStatus   = "Weir-Dead-Status"
 	HeaderBilled   = "Weir-Dead-Billed"
-	HeaderAccepted = "Weir-Dead-Accepted-At" // when its producer handed the job in, where known
+	HeaderAccepted = "Weir-Dead-Accepted-At" // when its producer submitted the job, if known
 	HeaderBody     = "Weir-Dead-Body"        // bodyLeftOut, or absent
-	HeaderAskedAPI = "Weir-Dead-Asked-Api"   // what its producer called an api that is not configured; as a token
-	HeaderKeyed    = "Weir-Dead-Idempotency" // of calls that may have been processed: what the api told them apart by; absent where it could not
-	HeaderRefusals = "Weir-Dead-Refusals"    // of a job that was refused again and again: how often, when the letter was written; absent: once
-	HeaderReplaces = "Weir-Dead-Replaces"    // the number of the letter that this one was written in place of, with fewer refusals
+	HeaderAskedAPI = "Weir-Dead-Asked-Api"   // the unknown api that its producer named; as a token
+	HeaderKeyed    = "Weir-Dead-Idempotency" // by what the api could tell calls apart that may have been processed; absent: nothing
+	HeaderRefusals = "Weir-Dead-Refusals"    // how often the job was refused when the letter was written; absent: once
+	HeaderReplaces = "Weir-Dead-Replaces"    // the number of the letter that this one replaces, with fewer refusals
 	HeaderOutcome  = "Weir-Outcome"
 )
 
-// bodyLeftOut says that the job's body was too large to keep.
+// bodyLeftOut marks a letter whose body was too large to store.
 const bodyLeftOut = "left out"
 
-// maxDetailBytes bounds Weir-Dead-Detail.
+// maxDetailBytes bounds Weir-Dead-Detail, in bytes.
 const maxDetailBytes = 512
 
-// Subjects are the subjects of letters: of an api, a reason and a key.
+// Subjects are the subjects of letters: by api, reason and key.
 const Subjects ingest.Subjects = "weir.dead."
 
-// Letter is a job that will not be called again unless somebody redrives it.
+// Letter is a job that will not be called again unless an operator redrives it.
 type Letter struct {
-	API, Key, JobID string // "" where unknown
-	AskedAPI        string // where API is "": the name of the api that its producer asked for, if an api can be called so
-	Origin          string // names the job for good: stream, sequence, and when it was stored; "" for a job that was refused
+	API, Key, JobID string // "" if unknown
+	AskedAPI        string // if API is "": the name that its producer sent, if an api can have it
+	Origin          string // names the job for good: stream, sequence, and when it was stored; "" for a refused job
 	Reason          Reason
-	Detail          string // what happened, fit for anybody: no payload, no address, no secret
+	Detail          string // what happened; must hold no payload, address or secret
 	Header          nats.Header
 	Body            []byte
-	BodyLeftOut     bool      // it was too large to keep
+	BodyLeftOut     bool      // it was too large to store
 	Accepted        time.Time // when the job came in; zero: unknown
 	At              time.Time
 	Attempts        int
 	Status          int // of the last answer, 0 for none
 	Billed          Billed
-	Keyed           string // how those calls carried idempotency keys that may have been processed; "" where none did, or nobody knows
+	Keyed           string // how calls that may have been processed carried idempotency keys; "": none did, or unknown
 	Redrives        int
 	ReplyTo         string
-	Answer          *Answer   // the api's last; nil where it gave none
+	Answer          *Answer   // the api's last; nil if it gave none
 	Call            *LastCall // what is known of the job's last call; nil: nothing
-	Refusals        int       // how often a refused job was refused, as far as counted; 0 and 1: once
+	Refusals        int       // how often the job was refused, as far as counted; 0 and 1: once
 	Replaces        uint64    // the number of the same letter with fewer refusals; 0: none
 
-	refusedID string // the message id of a letter that holds several refusals; "": it does not
+	refusedID string // the message id of a letter that counts refusals; "" for others
 }
 
-// Subject is where the letter is published.
+// Subject returns the subject of the letter.
 func (l *Letter) Subject() string {
 	return Subjects.Of(l.API, string(l.Reason), l.Key)
 }
 
-// Message renders the letter: the job's body byte for byte, its own headers, and what weir knows.
+// Message renders the letter: the job's body byte for byte, the job's own headers, and weir's headers.
 func (l *Letter) Message() *nats.Msg {
 	h := ingest.KeptHeader(l.Header, l.Body)
 	for name := range h {
@@ -125,7 +126,7 @@ func (l *Letter) Message() *nats.Msg {
 	return &nats.Msg{Subject: l.Subject(), Header: h, Data: l.Body}
 }
 
-// facts are the headers weir adds.
+// facts returns the headers that weir adds.
 func (l *Letter) facts() map[string]string {
 	facts := map[string]string{
 		ingest.HeaderAPI: l.API, ingest.HeaderKey: ingest.HeaderText(l.Key), ingest.HeaderRedrives: strconv.Itoa(l.Redrives),
@@ -160,7 +161,8 @@ func (l *Letter) facts() map[string]string {
 	return facts
 }
 
-// billed is what is known of all calls of the job: of those before it was redriven, its own header tells.
+// billed returns what is known of all calls of the job. The job's own header tells about the calls before it was
+// redriven.
 func (l *Letter) billed() Billed {
 	if l.Redrives == 0 {
 		return l.Billed
@@ -168,7 +170,7 @@ func (l *Letter) billed() Billed {
 	return l.Billed.Worst(Billed(l.Header.Get(HeaderBilled)))
 }
 
-// keyed is Keyed of all calls of the job, as billed is.
+// keyed returns Keyed for all calls of the job, as billed does.
 func (l *Letter) keyed() string {
 	if l.Keyed == "" && l.Redrives > 0 {
 		return l.Header.Get(HeaderKeyed)
@@ -176,8 +178,8 @@ func (l *Letter) keyed() string {
 	return l.Keyed
 }
 
-// msgID keeps a letter from being stored twice when the process died between the letter and the job's deletion. Of a
-// refused job see refusals.go.
+// msgID returns the letter's message id. It is the same after a crash between storing the letter and deleting the job,
+// so the letter is not stored twice. For refused jobs see refusals.go.
 func (l *Letter) msgID() string {
 	if l.refusedID != "" {
 		return l.refusedID
@@ -190,12 +192,12 @@ func (l *Letter) msgID() string {
 
 const letterIDPrefix = "letter."
 
-// neverTaken reports whether no queue has ever taken the job: it was refused, and not after a redrive.
+// neverTaken reports whether no queue has ever taken the job: it was refused, and this was not a redrive.
 func (l *Letter) neverTaken() bool {
 	return l.Origin == "" && l.Redrives == 0 && (l.Reason == Overflow || l.Reason == Invalid)
 }
 
-// Notice is what the job's reply subject gets.
+// Notice returns the message for the job's reply subject.
 func (l *Letter) Notice() *nats.Msg {
 	h := nats.Header{HeaderOutcome: {string(l.Reason)}}
 	for name, value := range l.facts() {
@@ -205,7 +207,7 @@ func (l *Letter) Notice() *nats.Msg {
 	return &nats.Msg{Subject: l.ReplyTo, Header: h}
 }
 
-// readLetter reads what Message wrote. What somebody else published on a letter's subject it reads as far as it goes.
+// readLetter reads what Message wrote. From a foreign message on a letter's subject it reads what it can.
 func readLetter(subject string, h nats.Header) Kept {
 	h, imported := unfold(h)
 	number := func(name string) int {
@@ -245,14 +247,15 @@ func readLetter(subject string, h nats.Header) Kept {
 	return Kept{Letter: l, Published: subject, Imported: imported}
 }
 
-// ours reports a header that weir itself writes on letters: one that the job has comes from an earlier letter.
+// ours reports a header that weir itself writes on letters. If the job has such a header, it comes from an earlier
+// letter.
 func (l *Letter) ours(name string) bool {
 	lower := strings.ToLower(name)
 	return strings.HasPrefix(lower, "weir-dead-") || OfAnswer(name) || lower == "weir-redrives" || lower == "weir-api" || lower == "weir-key" ||
 		lower == "weir-job-id" && l.JobID != ""
 }
 
-// OriginIn is the origin of a letter's job as the letter's headers tell it; "" where they do not.
+// OriginIn returns the origin of a letter's job from the letter's headers, or "" if they do not name it.
 func OriginIn(h nats.Header) string {
 	origin, ok := strings.CutPrefix(h.Get(ingest.HeaderMsgID), letterIDPrefix)
 	if !ok || !strings.Contains(origin, ".") {

@@ -14,12 +14,13 @@ import (
 	"weir/ingest"
 )
 
-// freshLook is how old a look for traces may be when a letter is published. Of what comes in between the queue itself tells where the
-// job was never taken: it knows the id.
+// freshLook is the maximum age of the look for traces when a letter is published. If the job was never taken, the queue
+// itself detects a submission in between, because it knows the id.
 const freshLook = 250 * time.Millisecond
 
-// look reads what becomes of the jobs of one api: first all there is, and each time after what came since. It goes by the streams'
-// sequences, so that neither clocks nor the number of keys matter. All letters of an api wait for the same look.
+// look finds out what became of the jobs of one api. The first look reads everything, each later one what came since.
+// It goes by the sequences of the streams, so it depends on neither clocks nor the number of keys. All letters of an
+// api wait for the same look.
 type look struct {
 	found   *histories
 	browser *Browser
@@ -28,14 +29,14 @@ type look struct {
 	keys    []string  // nil: all
 	since   time.Time // when the first letter was stored: no trace is older
 
-	mu      sync.Mutex // guards what follows; it is held over a look
+	mu      sync.Mutex // guards what follows; held during a look
 	at      time.Time  // when the last look began
 	queue   queue.Frontier
 	letters uint64
 	ledger  uint64
 }
 
-// fresh looks again unless somebody did just now.
+// fresh looks again unless the last look is younger than freshLook.
 func (l *look) fresh(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,15 +46,15 @@ func (l *look) fresh(ctx context.Context) error {
 	return l.lookLocked(ctx)
 }
 
-// look reads what came since it was last called.
+// look reads what came since the last look.
 func (l *look) look(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.lookLocked(ctx)
 }
 
-// lookLocked reads the queue, the letters and the ledger in this order: a job leaves the queue only once its letter or its record is
-// stored, so that none is missed in between.
+// lookLocked reads the queue, the letters and the ledger in this order. A job leaves the queue only once its letter or
+// its record is stored, so the look misses none that moves meanwhile.
 func (l *look) lookLocked(ctx context.Context) error {
 	began := time.Now()
 	waiting, mu := map[identity]int{}, sync.Mutex{}
@@ -87,7 +88,7 @@ func (l *look) lookLocked(ctx context.Context) error {
 	return nil
 }
 
-// laterLetters finds letters of the same jobs that are not selected, and returns up to where it has read.
+// laterLetters finds letters of the same jobs that are not selected. It returns the sequence up to which it has read.
 func (l *look) laterLetters(ctx context.Context) (upTo uint64, err error) {
 	b := l.browser
 	info, err := b.stream.Info(ctx)
@@ -99,7 +100,7 @@ func (l *look) laterLetters(ctx context.Context) (upTo uint64, err error) {
 		return last, nil
 	}
 	from := jetstream.OrderedConsumerConfig{HeadersOnly: true, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1}
-	if after == 0 || last < after { // the first time, or the stream has lost what was read
+	if after == 0 || last < after { // the first look, or the stream has lost what was read
 		from.DeliverPolicy, from.OptStartSeq, from.OptStartTime = jetstream.DeliverByStartTimePolicy, 0, &l.since
 	}
 	f := Filter{API: l.api}
@@ -123,7 +124,7 @@ func (l *look) laterLetters(ctx context.Context) (upTo uint64, err error) {
 	return last, nil
 }
 
-// lookAgain reads what became of the jobs of a letter's api since that was last read.
+// lookAgain updates what is known about the jobs of a letter's api, if the last look is too old.
 func (x *run) lookAgain(ctx context.Context, k *Kept) error {
 	l := x.looks[k.API]
 	if l == nil {

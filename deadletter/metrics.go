@@ -12,7 +12,7 @@ import (
 	"weir/ingest"
 )
 
-// The stream is counted at most so often, however often somebody scrapes, and within this time.
+// The letters are counted at most once per countEvery, however often the metrics are scraped. countWait bounds one count.
 const (
 	countEvery = 10 * time.Second
 	countWait  = 5 * time.Second
@@ -23,11 +23,11 @@ var (
 	oldestDesc  = prometheus.NewDesc("weir_dead_letter_oldest_age_seconds", "Age of an api's oldest dead letter.", []string{"api"}, nil)
 )
 
-// kept counts the letters in the stream, for whoever scrapes.
+// kept counts the letters in the stream when the metrics are scraped.
 type kept struct {
 	js jetstream.JetStream
 
-	mu      sync.Mutex // guards what follows; it is held while the stream is asked
+	mu      sync.Mutex // guards what follows; held while the stream is asked
 	counted time.Time
 	letters map[[2]string]uint64 // by api and reason
 	oldest  map[string]time.Time // by api
@@ -39,7 +39,7 @@ func (k *kept) Describe(ch chan<- *prometheus.Desc) {
 	ch <- oldestDesc
 }
 
-// Collect implements prometheus.Collector. When the stream does not answer, the series are absent.
+// Collect implements prometheus.Collector. If the stream does not answer, the series are absent.
 func (k *kept) Collect(ch chan<- prometheus.Metric) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -75,7 +75,7 @@ func (k *kept) countLocked(ctx context.Context) error {
 	for api := range oldest {
 		name, err := ingest.ParseToken(api)
 		if err != nil {
-			continue // weir wrote none like it
+			continue // not written by weir
 		}
 		msg, err := stream.GetMsg(ctx, info.State.FirstSeq, jetstream.WithGetMsgSubject(Subjects.Below(name)))
 		if err != nil {
@@ -87,8 +87,8 @@ func (k *kept) countLocked(ctx context.Context) error {
 	return nil
 }
 
-// countSubjects counts the letters in their stream by the tokens of api and reason. The server tells them by subject: it costs as much as
-// there are keys with letters.
+// countSubjects counts the letters in their stream by the tokens of api and reason. The server counts them by subject,
+// so the cost grows with the number of keys that have letters.
 func countSubjects(ctx context.Context, letters jetstream.Stream) (map[[2]string]uint64, error) {
 	info, err := letters.Info(ctx, jetstream.WithSubjectFilter(Subjects.Below()))
 	if err != nil {
@@ -103,13 +103,13 @@ func countSubjects(ctx context.Context, letters jetstream.Stream) (map[[2]string
 	return counts, nil
 }
 
-// Cause is what letters are counted by; API is "" for those of unknown apis.
+// Cause is what letters are counted by. API is "" for unknown apis.
 type Cause struct {
 	API    string
 	Reason Reason
 }
 
-// Count counts the letters in their stream by cause. It costs as much as there are keys with letters.
+// Count counts the letters in their stream by cause. The cost grows with the number of keys that have letters.
 func Count(ctx context.Context, letters jetstream.Stream) (map[Cause]uint64, error) {
 	subjects, err := countSubjects(ctx, letters)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"weir/bucket/stream"
 )
 
-// pace lets one after another go, at even intervals. It is safe for concurrent use; the zero value does not wait.
+// pace lets callers pass one at a time, at even intervals. It is safe for concurrent use. The zero value does not wait.
 type pace struct {
 	every time.Duration
 	mu    sync.Mutex // guards what follows
@@ -29,14 +29,14 @@ func (p *pace) wait(ctx context.Context) error {
 	return rest(ctx, at.Sub(now))
 }
 
-// due is when the next one may go.
+// due returns when the next caller may pass.
 func (p *pace) due() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.next
 }
 
-// inOneSecond is how many may go within a second; at least one, and 0 where that is not bounded.
+// inOneSecond returns how many callers may pass within a second: at least one, and 0 if there is no bound.
 func (p *pace) inOneSecond() int {
 	if p.every <= 0 {
 		return 0
