@@ -35,42 +35,44 @@ type Entry struct {
 	Bare bool
 }
 
-// Reading bounds: how many bytes NATS may push ahead of the reader, at least as many as one message may have, and how soon a
-// reader that gets nothing, not even a heartbeat, is set up anew.
+// Bounds of reading: how many bytes NATS may push ahead of the reader (at least as many as one message may have), and
+// how soon a reader that gets nothing, not even a heartbeat, is set up anew.
 const (
 	readBytes     = 512 << 10
 	leastMessage  = 128 // bytes, with its subjects and an id
 	readHeartbeat = time.Second
 	readRetry     = 500 * time.Millisecond // until a reader that broke is set up anew
-	readWatch     = 10 * time.Second       // how often it is looked whether it has stalled; twice as long until it counts as that
-	// In a cluster the first request of a new consumer is lost now and then. While a takeover waits for it, it is soon given up, and
-	// each after it is given twice as long.
+	readWatch     = 10 * time.Second       // how often the watchdog looks for a stall; two looks must find the same one
+	// In a cluster the first request of a new consumer is lost now and then. A takeover waits for it, so the reader
+	// gives a first consumer up soon, and gives each after it twice as long.
 	readFirst = 500 * time.Millisecond
 )
 
-// ReadOptions say what becomes of what is read. All are required.
+// ReadOptions say what to do with what is read. All are required.
 type ReadOptions struct {
-	// Mark is given every marker that was in the stream when this process took it over, in order, before any job.
+	// Mark gets every marker that was in the stream when this process took it over, in order, before any job.
 	Mark func(Entry)
-	// MarkersLoaded is called once, when Mark has been given all.
+	// MarkersLoaded is called once, when Mark has got all.
 	MarkersLoaded func()
 	Take          func(Entry) // every job, in order
-	// Bodies says whether the bodies of jobs are of use while the reader catches up; from when it says no, they are left out.
+	// Bodies reports whether the bodies of jobs are of use while the reader catches up. While it says no, they are left
+	// out.
 	Bodies func() bool
-	// Damaged is called before CaughtUp where the stream counts more than it gave, or its server threw messages away: see
-	// Partition.Damage. It may be called where nothing is lost.
+	// Damaged is called before CaughtUp if the stream counts more than it gave, or its server threw messages away: see
+	// Partition.Damage. It may be called although nothing is lost.
 	Damaged func()
-	// CaughtUp is called once, when all that was in the stream when this process took it over has been taken.
+	// CaughtUp is called once, when Take and Mark have got all that was in the stream when this process took it over.
 	CaughtUp func()
-	// Removed is called, one call at a time, with what somebody took out of the stream since the reader had caught up. It must not block.
+	// Removed is called, one call at a time, with what was taken out of the stream by hand since the reader had caught
+	// up. It must not block.
 	Removed func(Removal)
-	// Stalled is called when the reader is set up anew because it had gone quiet before messages that are there.
+	// Stalled is called when the reader is set up anew because it was not given messages that are in the stream.
 	Stalled func(err error)
 }
 
 // Read reads the partition's stream in order, from the oldest message on and then whatever comes. It blocks until ctx
-// ends, or the stream is deleted or reset; a reader that breaks, or goes quiet, goes on where it was. It may be called again when
-// it has returned: the book is begun anew.
+// ends, or the stream is deleted or reset. A reader that breaks or gets nothing is set up anew at its place. Read may
+// be called again when it has returned: the book is begun anew.
 func (p *Partition) Read(ctx context.Context, o ReadOptions) error {
 	p.beginReading()
 	defer p.endReading()
@@ -103,29 +105,29 @@ func (p *Partition) Read(ctx context.Context, o ReadOptions) error {
 type reading struct {
 	ReadOptions
 	p            *Partition
-	fence        uint64 // to be read before it has caught up, 0 when it has
-	marks        uint64 // how far Mark has been given what there is
-	markersKnown bool   // Mark has been given all
-	last         uint64 // what the watchdog found missing: still so at its next look, the reader has stalled
+	fence        uint64 // the epoch to read before it has caught up, 0 when it has
+	marks        uint64 // the last marker that Mark has got
+	markersKnown bool   // Mark has got all markers
+	last         uint64 // the message that the watchdog found missing: twice the same means a stall
 	counted      bool   // held is known
-	held         held   // when the reading began
-	given        uint64 // of that, so far
-	// patience is how long the next consumer is waited for that gives nothing of what was there when the reading began.
+	held         held   // what the stream counted when the reading began
+	given        uint64 // how many of held it was given so far
+	// patience is how long the next consumer may take to give the first of what was there when the reading began.
 	patience time.Duration
 	silence  time.Duration // how long the present consumer may give nothing of what is expected
-	// connection counts the times that the connection was lost before the watchdog last saw that the stream was not reset.
+	// connection is how often the connection had been lost when the watchdog last saw that the stream was not reset.
 	connection uint64
 }
 
 // errStalled says that the reader was not given what its stream holds.
 var errStalled = errors.New("messages are in the stream that were not delivered")
 
-// errReadOtherwise says that the reader goes on at once by another consumer: with bodies, or without, or with larger ones than before,
-// or because this one gives nothing.
+// errReadOtherwise asks Read to open a new consumer at once: with bodies or without, for larger messages than before,
+// or because this consumer gives nothing.
 var errReadOtherwise = errors.New("bodies are of use no more, or again, or may be larger, or nothing is given")
 
 // listen reads on from where the partition has been read to, until ctx ends, the consumer breaks, or the watchdog finds
-// that it has stalled.
+// that the reader has stalled.
 func (r *reading) listen(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -143,7 +145,7 @@ func (r *reading) listen(ctx context.Context) (err error) {
 		r.MarkersLoaded()
 	}
 	ahead := int(max(readBytes, r.p.queue.largest.Load()+readBytes/16))
-	roomless := false // for as large messages as these
+	roomless := false // no room to read messages as large as these ahead
 	if ahead > readBytes {
 		space := r.p.queue.holdings.ahead.try(int64(ahead))
 		defer space.Release()
@@ -156,13 +158,14 @@ func (r *reading) listen(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", r.p.name, err)
 	}
-	// The number of messages must never bind: the client has places for as many, and none for the word that a request has ended.
+	// The number of messages must never be the limit: the client has room for that many messages, but not for the
+	// notice that a request has ended.
 	msgs, err := consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(ahead/leastMessage, ahead), jetstream.PullHeartbeat(r.p.heartbeat))
 	if err != nil {
 		return fmt.Errorf("read %s: %w", r.p.name, err)
 	}
 	defer msgs.Stop()
-	defer context.AfterFunc(ctx, msgs.Stop)() // Next waits for a stream that is gone whatever its context says
+	defer context.AfterFunc(ctx, msgs.Stop)() // Next waits for a deleted stream whatever its context says
 	watched := make(chan struct{})
 	defer func() { cancel(nil); <-watched }()
 	go func() {
@@ -183,8 +186,8 @@ func (r *reading) listen(ctx context.Context) (err error) {
 		case err != nil:
 			return fmt.Errorf("read %s: %w", r.p.name, err)
 		}
-		// This owner's epoch is in the stream, behind everything that was there when it took over: no replica that
-		// lags can make the reader think that it has seen all.
+		// This owner's epoch is in the stream, behind everything that was there when it took over. So a replica that
+		// lags cannot make the reader believe that it has seen all.
 		if read := r.p.deliver(msg, bare, r.take); r.fence > 0 && read >= r.fence {
 			if r.given < r.held.msgs || r.held.dropped > 0 {
 				r.Damaged()
@@ -199,7 +202,7 @@ func (r *reading) listen(ctx context.Context) (err error) {
 	}
 }
 
-// firstWait is how a new consumer's first message is waited for: where there is one for sure, not for ever.
+// firstWait returns how long to wait for a new consumer's first message: not for ever if there certainly is one.
 func (r *reading) firstWait(ctx context.Context) jetstream.NextOpt {
 	if r.fence > 0 {
 		return jetstream.NextMaxWait(r.patience)
@@ -207,7 +210,7 @@ func (r *reading) firstWait(ctx context.Context) jetstream.NextOpt {
 	return jetstream.NextContext(ctx)
 }
 
-// take hands a job on and counts it.
+// take passes a job on and counts it.
 func (r *reading) take(e Entry) {
 	if e.Seq < r.fence {
 		r.given++
@@ -215,14 +218,15 @@ func (r *reading) take(e Entry) {
 	r.Take(e)
 }
 
-// watch looks from time to time whether the stream's leader holds a message that should have been delivered long ago, and
-// whether it still holds what was read: that also at once when the connection is back, since nothing is deleted until then.
+// watch looks from time to time whether the stream's leader holds a message that should have been delivered long ago,
+// and whether the stream still holds what was read. It also looks for the latter as soon as the connection is back,
+// since nothing is deleted until then.
 func (r *reading) watch(ctx context.Context, stop context.CancelCauseFunc) {
 	back := r.p.nc.StatusChanged(nats.CONNECTED)
 	defer r.p.nc.RemoveStatusListener(back)
 	tick := time.NewTicker(r.p.watch)
 	defer tick.Stop()
-	soon := time.NewTimer(0) // it may be back already
+	soon := time.NewTimer(0) // the connection may be back already
 	defer soon.Stop()
 	removals := time.NewTicker(r.p.removalWatch)
 	defer removals.Stop()
@@ -279,12 +283,12 @@ func (r *reading) watch(ctx context.Context, stop context.CancelCauseFunc) {
 		}
 		next, err := r.p.fromLeader(ctx, fmt.Sprintf(`{"seq":%d,"next_by_subj":">"}`, read+1))
 		if err == nil {
-			r.last = next // 0: it has read all there is
+			r.last = next // 0: the reader has read all there is
 		}
 	}
 }
 
-// readTo is the sequence up to which the stream has been read.
+// readTo returns the sequence up to which the stream has been read.
 func (p *Partition) readTo() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -306,8 +310,8 @@ func (p *Partition) endReading() {
 	p.forgetReadLocked()
 }
 
-// forgetReadLocked drops all that is known from the stream, and closes the book. What is finished and not deleted is forgotten
-// too: the next owner finds it in the ledger.
+// forgetReadLocked drops all that is known from the stream, and closes the book. It also drops what is finished and not
+// deleted: the next owner finds that in the ledger.
 func (p *Partition) forgetReadLocked() {
 	p.sweeper.forgetLocked()
 	p.book = newBook()
@@ -329,7 +333,7 @@ func (p *Partition) hasCaughtUp() {
 	p.caughtUp = true
 }
 
-// deliver hands one message on and returns how far the stream has been read.
+// deliver passes one message on and returns how far the stream has been read.
 func (p *Partition) deliver(msg jetstream.Msg, bare bool, take func(Entry)) (read uint64) {
 	meta, err := msg.Metadata()
 	if err != nil {
@@ -351,14 +355,14 @@ func (p *Partition) deliver(msg jetstream.Msg, bare bool, take func(Entry)) (rea
 	if entry.Kind = kindOf(kind); entry.Kind == JobEntry {
 		entry.Key, err = ingest.ParseToken(token)
 	}
-	// Nobody but weir writes here; what it cannot have written it leaves alone.
+	// Only weir writes here. What weir cannot have written is left alone.
 	if err == nil && p.noteRead(entry) && entry.Kind == JobEntry {
 		take(entry)
 	}
 	return entry.Seq
 }
 
-// noteRead books a message in, and reports whether it is new: a reader that was set up anew repeats itself.
+// noteRead books a message in and reports whether it is new: a reader that was set up anew repeats messages.
 func (p *Partition) noteRead(e Entry) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -367,7 +371,7 @@ func (p *Partition) noteRead(e Entry) bool {
 	}
 	p.sweeper.passedLocked(e)
 	if _, gone := p.sweeper.deleted[e.Seq]; gone {
-		delete(p.sweeper.deleted, e.Seq) // a marker that was done with before it was read back
+		delete(p.sweeper.deleted, e.Seq) // a marker that was discarded before it was read back
 		return false
 	}
 	p.sweeper.order = append(p.sweeper.order, e.Seq)
@@ -388,7 +392,7 @@ func (p *Partition) noteRead(e Entry) bool {
 	return true
 }
 
-// Get loads one job's message again. Where messages may be large it waits until not too many others are being loaded.
+// Get loads one job's message again. If messages may be large, it waits until few enough others are being loaded.
 func (p *Partition) Get(ctx context.Context, seq uint64) (Entry, error) {
 	if most := p.queue.largest.Load(); most > readBytes {
 		space, err := p.queue.holdings.loading.await(ctx, most)

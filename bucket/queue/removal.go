@@ -11,35 +11,36 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Only a partition's owner deletes messages of its stream. What is gone and is not finished, somebody took out by hand: single messages, a
-// purge, or the stream itself.
+// Only a partition's owner deletes messages of its stream. What is gone and is not finished was taken out by hand:
+// single messages, a purge, or the stream itself.
 
 // removalWatch is how often the owner looks for what was taken out.
 const removalWatch = 3 * time.Second
 
-// remadeAhead is how far behind the last sequence that its owner knows a stream begins that is made again: further than other intakes can have
-// stored in it unnoticed. No sequence is given twice, so that records, results and letters of earlier jobs are nobody else's, and a late
-// delete finds nothing.
+// remadeAhead is the distance between the last sequence that the owner knows and the first of a stream that is made
+// again. It is more than other intakes can have stored unnoticed. So no sequence is given twice: no new job gets the
+// records, results and letters of an earlier one, and a late delete finds nothing.
 const remadeAhead = 1 << 20
 
-// Removal is what was taken out of a partition's stream that its owner had not finished.
+// Removal is what was taken out of a partition's stream although its owner had not finished it.
 type Removal struct {
 	// Remade says that the stream itself was gone. It was made again, empty.
 	Remade bool
-	// Behind says that another process made it, and gives sequences again that were read: it has to be taken over anew.
+	// Behind says that another process made the stream again, and that it gives sequences again that were read: the
+	// owner must take it over anew.
 	Behind bool
 	// Epoch says that this owner's epoch is gone: see Markers.Renew.
 	Epoch bool
-	// Seqs are messages that were read, jobs and markers, rising.
+	// Seqs are the messages that were read, jobs and markers, rising.
 	Seqs []uint64
-	// Unread are jobs that this process stored and its reader was not given, with their keys.
+	// Unread are the jobs that this process stored and its reader was not given, with their keys.
 	Unread map[uint64]string
 }
 
 // None reports whether nothing was taken out.
 func (r *Removal) None() bool { return !r.Remade && !r.Epoch && len(r.Seqs) == 0 && len(r.Unread) == 0 }
 
-// removal looks for what was taken out since it looked last. A stream that is gone is made again first.
+// removal looks for what was taken out since its last look. If the stream is gone, it makes the stream again first.
 func (p *Partition) removal(ctx context.Context) (Removal, error) {
 	before := p.reckon()
 	source, remade, err := p.lookAgain(ctx)
@@ -55,7 +56,7 @@ func (p *Partition) removal(ctx context.Context) (Removal, error) {
 	if !p.reckon().misses(before, &state) {
 		return Removal{}, nil
 	}
-	info, err := p.details(ctx) // a message that is not finished after this was not deleted by its owner before
+	info, err := p.details(ctx) // its owner deleted nothing before this that is not finished afterwards
 	if err != nil {
 		return Removal{}, err
 	}
@@ -76,7 +77,7 @@ func (p *Partition) removal(ctx context.Context) (Removal, error) {
 	return r, nil
 }
 
-// lookAgain looks at the stream, which is made again where it is gone.
+// lookAgain looks at the stream, and makes it again if it is gone.
 func (p *Partition) lookAgain(ctx context.Context) (source jetstream.Stream, remade bool, err error) {
 	source, err = p.queue.js.Stream(ctx, p.name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -92,7 +93,7 @@ func (p *Partition) lookAgain(ctx context.Context) (source jetstream.Stream, rem
 	return source, remade, nil
 }
 
-// isAnother reports whether a stream that was made at a time is another than the one that was read until now.
+// isAnother reports whether a stream that was made at born is a different one from the stream read until now.
 func (p *Partition) isAnother(born time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,8 +105,8 @@ func (p *Partition) isAnother(born time.Time) bool {
 // errEpochTaken says that a stream was purged or deleted while its new owner read it.
 var errEpochTaken = errors.New("messages were deleted by hand while the stream was read, its owner's epoch among them; it has to be taken over anew")
 
-// lookForRemovals tells what was taken out of the stream. It fails where the reader cannot go on as it is. A stream that cannot be looked at is
-// looked at again.
+// lookForRemovals reports what was taken out of the stream. It fails if the reader cannot go on as it is. If it cannot
+// look at the stream, the next tick looks again.
 func (r *reading) lookForRemovals(ctx context.Context) error {
 	if !r.p.isCaughtUp() {
 		if r.p.lacksEpoch(ctx) {
@@ -115,7 +116,7 @@ func (r *reading) lookForRemovals(ctx context.Context) error {
 	}
 	removal, err := r.p.removal(ctx)
 	if err != nil || removal.None() {
-		return nil //nolint:nilerr // it is looked at again
+		return nil //nolint:nilerr // the next tick looks again
 	}
 	r.Removed(removal)
 	switch {
@@ -136,7 +137,7 @@ func (p *Partition) lacksEpoch(ctx context.Context) bool {
 	return errors.Is(err, jetstream.ErrStreamNotFound) || err == nil && fence > 0 && fence < source.CachedInfo().State.FirstSeq
 }
 
-// remake makes the partition's stream again behind all that is known of the one that is gone.
+// remake makes the partition's stream again. It begins behind all known sequences of the stream that is gone.
 func (p *Partition) remake(ctx context.Context) error {
 	p.mu.Lock()
 	last := max(p.sweeper.read, p.expected.upTo.Load(), p.fence)
@@ -155,8 +156,8 @@ func (p *Partition) remake(ctx context.Context) error {
 // reckoning is what must stand in a stream.
 type reckoning struct {
 	fence  uint64
-	oldest uint64 // that is not finished, 0 for none
-	least  int    // messages that were read and are not finished, or fewer
+	oldest uint64 // sequence that is not finished, 0 for none
+	least  int    // a lower bound of the messages that were read and are not finished
 	passed uint64 // messages that were ever read
 }
 
@@ -174,7 +175,8 @@ func (p *Partition) reckon() reckoning {
 	return r
 }
 
-// misses reports whether a stream lacks something. state is of a time between before and r: what was read since does not count.
+// misses reports whether a stream lacks something. state was read between before and r: what was read since does not
+// count.
 func (r reckoning) misses(before reckoning, state *jetstream.StreamState) bool {
 	least := r.least - int(r.passed-before.passed)
 	if before.fence > 0 && before.fence == r.fence {
@@ -186,7 +188,7 @@ func (r reckoning) misses(before reckoning, state *jetstream.StreamState) bool {
 	return r.oldest > 0 && r.oldest < state.FirstSeq || least > 0 && state.Msgs < uint64(least)
 }
 
-// stands reports whether a message that was read must be in the stream. The partition's lock is held.
+// stands reports whether a message that was read must be in the stream. The caller holds the partition's lock.
 func (s *sweeper) stands(seq uint64) bool {
 	_, finished := s.finished[seq]
 	_, deleted := s.deleted[seq]
@@ -194,7 +196,7 @@ func (s *sweeper) stands(seq uint64) bool {
 	return !finished && !deleted && !removed
 }
 
-// takenOut notes which messages are gone that must stand in the stream, and returns them: each once.
+// takenOut notes which messages are gone that must stand in the stream, and returns them, each only once.
 func (p *Partition) takenOut(gone func(seq uint64) bool) (r Removal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -221,19 +223,19 @@ func (p *Partition) takenOut(gone func(seq uint64) bool) (r Removal) {
 	return r
 }
 
-// Fence is whose epoch stands in a partition's stream.
+// Fence says whose epoch stands in a partition's stream.
 type Fence int
 
 // The fences.
 const (
 	FenceOwn   Fence = iota // this owner's
-	FenceGone               // nobody's: it was taken out
+	FenceGone               // none: it was taken out
 	FenceOther              // another owner's
 )
 
 // Fence asks the stream's leader whose epoch stands.
 func (m *Markers) Fence(ctx context.Context) (Fence, error) {
-	m.mu.Lock() // not while the epoch is renewed
+	m.mu.Lock() // not while Renew stores the epoch again
 	defer m.mu.Unlock()
 	last, err := stream.AskLeader(ctx, m.p.nc, m.p.name, fmt.Sprintf(`{"last_by_subj":%q}`, ownerSubject(m.p.queue.api, m.p.number)))
 	switch {
@@ -247,8 +249,8 @@ func (m *Markers) Fence(ctx context.Context) (Fence, error) {
 	return FenceOwn, nil
 }
 
-// Renew stores this owner's epoch again, which was taken out. The caller must have the right to the partition. It fails with ErrFenced where
-// another owner's stands: the stream takes the epoch of one of them only.
+// Renew stores this owner's epoch again after it was taken out. The caller must have the right to the partition. It
+// fails with ErrFenced if another owner's epoch stands: the stream takes only one of the two.
 func (m *Markers) Renew(ctx context.Context, instance string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -260,7 +262,7 @@ func (m *Markers) Renew(ctx context.Context, instance string) error {
 	return nil
 }
 
-// LookForRemovals has the owner's reader look for what was taken out now.
+// LookForRemovals makes the owner's reader look now for what was taken out.
 func (p *Partition) LookForRemovals() {
 	select {
 	case p.lookNow <- struct{}{}:

@@ -7,24 +7,26 @@ import (
 	"time"
 )
 
-// A reader may be given nothing though there is more. It asks for no more than so many bytes at once. Where messages take exactly as many,
-// nats-server 2.15 ends the request and tells nobody, and nats.go 1.55, which counts messages only, waits for the rest. nats.go finds out when
-// it has missed two heartbeats, which takes 2 s. With jobs of 600 bytes that happens once in 300 MB of a queue. So what is known to be in the stream is expected:
-// what this process has stored itself, and what the server says stands behind a message. What other replicas store is not known, and what
-// they store first behind such an end may wait for the heartbeats.
+// A reader may be given nothing although there is more. It asks for a limited number of bytes at once. If messages take
+// exactly that many, nats-server 2.15 ends the request without a notice, and nats.go 1.55, which counts messages only,
+// waits for the rest. nats.go notices after two missed heartbeats, which takes 2 s. With jobs of 600 bytes that happens
+// once in 300 MB of a queue. So the reader expects what is known to be in the stream: what this process has stored
+// itself, and what the server says stands behind a message. What other replicas store is not known. What they store
+// first behind such an end may wait for the heartbeats.
 
-// How long nothing of what is expected may come until another consumer is set up. A busy machine may need longer, so the next consumer is given
-// twice as long, and so on until a message comes. A leader who does not answer is given twice as long, too. The client notices by itself after
-// mostSilence.
+// How long a consumer may give nothing of what is expected before another one is set up. A busy machine may need
+// longer, so each next consumer gets twice as long, until a message comes. A leader that does not answer doubles the
+// time too. After mostSilence the client notices by itself.
 const (
 	leastSilence = 250 * time.Millisecond
 	mostSilence  = 2 * readHeartbeat
 )
 
-// expectation is how far a partition's stream reaches, as far as this process knows without asking. It is safe for concurrent use.
+// expectation is how far a partition's stream reaches, as far as this process knows without asking. It is safe for
+// concurrent use.
 type expectation struct {
 	upTo atomic.Uint64 // a sequence
-	news chan struct{} // has a value when that was raised
+	news chan struct{} // has a value when upTo was raised
 }
 
 func (e *expectation) raise(upTo uint64) {
@@ -41,7 +43,7 @@ func (e *expectation) raise(upTo uint64) {
 	}
 }
 
-// silence watches over one consumer of a reading. It is used by one goroutine.
+// silence watches one consumer of a reading. It is used by one goroutine.
 type silence struct {
 	r      *reading
 	timer  *time.Timer
@@ -49,19 +51,20 @@ type silence struct {
 	news   <-chan struct{} // nil while the timer runs
 }
 
-// newSilence begins to watch: what was expected of the consumer before is expected of this one.
+// newSilence begins to watch a consumer, which is expected to give what its predecessor was expected to give.
 func newSilence(r *reading) *silence {
 	r.silence = max(r.silence, leastSilence)
 	return &silence{r: r, timer: time.NewTimer(r.silence), before: r.p.readTo()}
 }
 
-// begin is to be called for a value of news.
+// begin must be called for a value of news.
 func (s *silence) begin() {
 	s.news, s.before = nil, s.r.p.readTo()
 	s.timer.Reset(s.r.silence)
 }
 
-// lasts is to be called for a value of the timer. It reports whether nothing has come since that was set, of what the stream's leader has.
+// lasts must be called for a value of the timer. It reports whether, since the timer was set, nothing has come of what
+// the stream's leader has.
 func (s *silence) lasts(ctx context.Context) bool {
 	p, read := s.r.p, s.r.p.readTo()
 	if read != s.before {
@@ -72,7 +75,7 @@ func (s *silence) lasts(ctx context.Context) bool {
 		return false
 	}
 	if read == s.before {
-		soon, cancel := context.WithTimeout(ctx, mostSilence) // whoever watches does nothing else meanwhile
+		soon, cancel := context.WithTimeout(ctx, mostSilence) // the watchdog does nothing else meanwhile
 		defer cancel()
 		switch next, err := p.fromLeader(soon, fmt.Sprintf(`{"seq":%d,"next_by_subj":">"}`, read+1)); {
 		case err == nil && next == 0: // it was deleted before it was read

@@ -9,19 +9,21 @@ import (
 	"weir/bucket/stream"
 )
 
-// errSetBack says that a stream does not hold any more what was read from it.
+// errStreamReset says that a stream no longer holds what was read from it.
 var errStreamReset = errors.New("the stream was set back: its server lost what it had stored last, and numbers new jobs as the lost ones were; it has to be read anew")
 
-// place is how far a stream has been read: the last sequence, and when the newest message up to there was stored.
+// readPosition is how far a stream has been read: the last sequence, and when the newest message up to there was
+// stored.
 type readPosition struct {
 	seq    uint64
 	newest time.Time
 }
 
-// streamReset reports whether the stream was reset behind what had been read, as a power cut does to a server that had not
-// synced. New jobs get sequences then that the reader has passed, and would never be called. Two signs tell: once after each
-// time the connection was lost, the stream's last sequence stands before what had been read until then; or a message that is
-// newer than all of that does. The second depends on the server's clock, the first is missed where new jobs came quickly.
+// streamReset reports whether the stream was reset behind what had been read. A power cut does that to a server that
+// had not synced. New jobs then get sequences that the reader has passed, and would never be called. There are two
+// signs. The first is looked for once after each lost connection: the stream's last sequence is lower than what had
+// been read until then. It is missed if new jobs came quickly. The second is a message at a sequence already read that
+// is newer than all that was read. It depends on the server's clock.
 func (r *reading) streamReset(ctx context.Context) (bool, error) {
 	connection := r.p.reconnects()
 	read := r.p.readUntil()
@@ -51,8 +53,8 @@ func (r *reading) streamReset(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// readUntil is how far the stream had been read when the connection was lost, if that has not been looked into yet, and
-// otherwise now.
+// readUntil returns how far the stream had been read when the connection was lost, if streamReset has not looked at
+// that loss yet, and otherwise how far it has been read now.
 func (p *Partition) readUntil() readPosition {
 	p.mu.Lock()
 	defer p.mu.Unlock()

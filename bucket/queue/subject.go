@@ -15,10 +15,10 @@ import (
 	"weir/ingest"
 )
 
-// StreamName is the stream that keeps one partition of an api's queue.
+// StreamName returns the name of the stream that keeps one partition of an api's queue.
 func StreamName(api string, partition int) string { return fmt.Sprintf("WEIR_%s_%d", api, partition) }
 
-// APIOf is the API of whose queue a stream is one partition; false for any other stream.
+// APIOf returns the api whose queue the stream is a partition of. ok is false for any other stream.
 func APIOf(stream string) (api string, ok bool) {
 	name, ok := strings.CutPrefix(stream, "WEIR_")
 	at := strings.LastIndexByte(name, '_')
@@ -29,19 +29,19 @@ func APIOf(stream string) (api string, ok bool) {
 	return name[:at], err == nil
 }
 
-// PartitionOf maps a key to its partition, for good: FNV-1a over the key's bytes.
+// PartitionOf maps a key to its partition by FNV-1a over the key's bytes. The mapping must never change.
 func PartitionOf(key string, partitions int) int { return int(KeySum(key) % uint64(partitions)) }
 
-// KeySum is FNV-1a over the key's bytes: short enough to go into every marker. Two keys may share one.
+// KeySum returns FNV-1a over the key's bytes: short enough to go into every marker. Two keys may have the same sum.
 func KeySum(key string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(key)) // a hash never fails
 	return h.Sum64()
 }
 
-// Subjects of a partition's stream. Jobs have one subject per key, so that the stream counts them per key. Markers
-// have one subject each: the stream's per-subject limit must never refuse one. The owner's epoch stands apart, where
-// no purge of finished jobs touches it.
+// Subjects of a partition's stream. Jobs have one subject per key, so that the stream counts them per key. Markers have
+// one subject each: the stream's per-subject limit must never refuse one. The owner's epoch has a subject of its own,
+// which no purge of finished jobs touches.
 const (
 	queueSubjectsOf ingest.Subjects = "weir.q." // weir.q.<api>.<partition>.<kind>.<token>
 	ownerSubjectsOf ingest.Subjects = "weir.o." // weir.o.<api>.<partition>
@@ -55,7 +55,7 @@ func queueSubjects(api string, partition int) string {
 	return queueSubjectsOf.Below(api, strconv.Itoa(partition))
 }
 
-// queueSubject has for token one that weir made, or a wildcard.
+// queueSubject returns a subject of the queue. token is one that weir made, or a wildcard.
 func queueSubject(api string, partition int, kind, token string) string {
 	return queueSubjectsOf.Of(api, strconv.Itoa(partition), kind) + "." + token
 }
@@ -70,11 +70,11 @@ const (
 	metaAPI        = "weir.api"
 )
 
-// StreamSettings are what every stream of weir shares.
+// StreamSettings are the settings that all streams of weir share.
 type StreamSettings struct {
 	Replicas int
 	Dedupe   time.Duration // how long a job's id is known
-	Log      *slog.Logger  // nil: nothing is said of what the streams have beyond what is asked for
+	Log      *slog.Logger  // nil: does not log what the streams have beyond what the settings ask for
 }
 
 // Settings describe the streams of one api's queue.
@@ -89,9 +89,9 @@ type Settings struct {
 // maxHeaderBytes is room for a job's headers; JetStream itself allows 64 KiB.
 const maxHeaderBytes = 64 << 10
 
-// ensureQueue makes the api's streams exist and returns their number and the highest per-key ceiling that the server enforces.
-// An existing stream's ceiling is raised, never lowered: JetStream would answer a lower one by deleting the oldest
-// messages of every key that is deeper.
+// ensureQueue creates the api's streams if they do not exist. It returns their number and the highest per-key ceiling
+// that the server enforces. It raises an existing stream's ceiling and never lowers it: JetStream would delete the
+// oldest messages of every key that is deeper.
 func ensureQueue(ctx context.Context, js jetstream.JetStream, s Settings) (partitions int, highest int64, err error) {
 	partitions = s.Partitions
 	if first, err := js.Stream(ctx, StreamName(s.API, 0)); err == nil {
@@ -108,7 +108,7 @@ func ensureQueue(ctx context.Context, js jetstream.JetStream, s Settings) (parti
 		}
 		highest = max(highest, kept.MaxMsgsPerSubject)
 		if n, err := strconv.Atoi(kept.Metadata[metaPartitions]); p == 0 && err == nil && n > 0 {
-			partitions = n // of the first there was: two replicas may meet a new api at once, and be set up differently
+			partitions = n // the first stream decides: replicas with different settings may create one api at once
 		}
 	}
 	return partitions, highest, nil
@@ -117,7 +117,7 @@ func ensureQueue(ctx context.Context, js jetstream.JetStream, s Settings) (parti
 // partitionOf is one partition of a queue.
 type partitionOf struct {
 	number, of int
-	firstSeq   uint64 // of its stream, if that is made; 0: 1
+	firstSeq   uint64 // first sequence of its stream, if that is created; 0: 1
 }
 
 func ensureQueueStream(ctx context.Context, js jetstream.JetStream, s Settings, p partitionOf) (*jetstream.StreamConfig, error) {
@@ -135,7 +135,7 @@ func ensureQueueStream(ctx context.Context, js jetstream.JetStream, s Settings, 
 	return stream.EnsureStream(ctx, js, stream.Options{Config: cfg, Kind: "queue", Configured: stream.DedupeBound, Log: s.Log})
 }
 
-// parseQueueSubject takes a subject of a queue stream apart; ok is false for the owner's.
+// parseQueueSubject returns the parts of a queue stream's subject. ok is false for the owner's subject.
 func parseQueueSubject(subject string) (kind, token string, ok bool) {
 	rest, ok := strings.CutPrefix(subject, string(queueSubjectsOf))
 	for range 2 { // the api and the partition
@@ -154,8 +154,8 @@ type Depth struct {
 	Jobs uint64
 }
 
-// Depths asks the servers for every key of an api that has unfinished jobs. It pages through the subjects and costs
-// them time in proportion to the number of keys: for operators, not for the way of a job.
+// Depths asks the servers for every key of an api that has unfinished jobs. It pages through the subjects, which costs
+// the servers time in proportion to the number of keys: it is for operators, not for the way of a job.
 func Depths(ctx context.Context, js jetstream.JetStream, api string) ([]Depth, error) {
 	var depths []Depth
 	for p := 0; ; p++ {

@@ -14,28 +14,28 @@ import (
 	"weir/bucket/stream"
 )
 
-// MaxUnswept bounds the finished messages of one partition that are not deleted yet. The owner starts no call above
-// it, so that a restart has at most this many finished jobs to look up.
+// MaxUnswept bounds the finished messages of one partition that are not deleted yet. Above it the owner starts no call,
+// so that a restart has at most this many finished jobs to look up.
 const MaxUnswept = 4096
 
-// sweeper deletes what is finished. Where everything up to a sequence is finished, one purge replaces many deletes:
-// with fsync on every write each single delete costs an fsync.
+// sweeper deletes what is finished. If everything up to a sequence is finished, one purge replaces many deletes: with
+// fsync on every write each single delete costs an fsync.
 //
-// Its state is guarded by the partition's lock.
+// The partition's lock guards its state.
 type sweeper struct {
 	p *Partition
 	x *stream.Exchange
 
-	own        map[uint64]string   // stored by this process, not read back yet; with their keys
+	own        map[uint64]string   // stored by this process, not yet read back; with their keys
 	read       uint64              // the last sequence read
 	newest     time.Time           // when the newest message up to there was stored
 	before     readPosition        // how far that was when the connection was last lost; see streamReset
-	connection uint64              // how often it had been
-	intact     uint64              // how often it had been when the stream was last seen not to be reset
+	connection uint64              // how often the connection had been lost
+	intact     uint64              // how often it had been lost when the stream was last seen not to be reset
 	order      []uint64            // read and not deleted, rising
 	finished   map[uint64]string   // to be deleted, with the key to count out ("" for a marker)
 	deleted    map[uint64]struct{} // deleted, still in order
-	removed    map[uint64]struct{} // taken out by others and not finished, in order: see Removal
+	removed    map[uint64]struct{} // taken out by hand and not finished, in order: see Removal
 	passed     uint64              // how many messages ever came into order
 	wake       chan struct{}
 }
@@ -51,13 +51,13 @@ func newSweeper(p *Partition) (*sweeper, error) {
 	}, nil
 }
 
-// Finish marks a job of the key as finished: its outcome is durable elsewhere, its message may go.
+// Finish marks a job of the key as finished: its outcome is durable elsewhere, and its message may be deleted.
 func (p *Partition) Finish(key string, seq uint64) { p.sweeper.finish(key, seq) }
 
-// Discard marks a marker as done with.
+// Discard marks a marker as no longer needed.
 func (p *Partition) Discard(seq uint64) { p.sweeper.finish("", seq) }
 
-// Unswept is the number of finished messages that are not deleted yet.
+// Unswept returns the number of finished messages that are not deleted yet.
 func (p *Partition) Unswept() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,22 +104,23 @@ func (s *sweeper) run(ctx context.Context) error {
 				break
 			}
 			if !s.sweep(ctx, upTo, covered, single) && !stream.Sleep(ctx, time.Second) {
-				break // the stream did not answer: the same again
+				break // the stream did not answer: try again
 			}
 		}
 	}
 }
 
-// mayDelete reports whether what is finished may be deleted: not from when the connection is lost until it is known that the
-// stream was not reset meanwhile, since another job may have the sequence by then. What is on its way when the connection
-// breaks may still arrive: a delete has no condition.
+// mayDelete reports whether what is finished may be deleted. After a lost connection it may not be until the stream is
+// known not to have been reset meanwhile, since another job may have the sequence by then. A delete that is on its way
+// when the connection breaks may still arrive: a delete has no condition.
 func (s *sweeper) mayDelete() bool {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
 	return s.p.reconnects() == s.intact && s.p.nc.IsConnected()
 }
 
-// next chooses what to delete: by one purge what is finished without a gap from the oldest on, singly the rest.
+// next chooses what to delete: one purge for what is finished without a gap from the oldest on, single deletes for the
+// rest.
 func (s *sweeper) next() (upTo uint64, covered, single []uint64) {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
@@ -154,7 +155,7 @@ func (s *sweeper) next() (upTo uint64, covered, single []uint64) {
 	return upTo, covered, single
 }
 
-// sweep deletes and reports whether all of it is done. What fails stays finished and is tried again.
+// sweep deletes, and reports whether it deleted all. What fails stays finished and is tried again.
 func (s *sweeper) sweep(ctx context.Context, upTo uint64, covered, single []uint64) bool {
 	ok := true
 	fault.Pass(fault.DeleteNext)
@@ -178,8 +179,8 @@ func (s *sweeper) sweep(ctx context.Context, upTo uint64, covered, single []uint
 }
 
 func (s *sweeper) purge(ctx context.Context, upTo uint64) error {
-	// Only finished messages stand at or below upTo on these subjects, jobs and markers alike; the owner's epoch has
-	// another.
+	// At or below upTo these subjects hold only finished messages, jobs and markers alike. The owner's epoch has
+	// another subject.
 	ctx, cancel := context.WithTimeout(ctx, stream.AnswerWait)
 	defer cancel()
 	err := s.p.stream.Purge(ctx, jetstream.WithPurgeSubject(queueSubjects(s.p.queue.api, s.p.number)),
@@ -193,7 +194,7 @@ func (s *sweeper) purge(ctx context.Context, upTo uint64) error {
 func (s *sweeper) deletes(seqs []uint64) []*nats.Msg {
 	msgs := make([]*nats.Msg, len(seqs))
 	for i, seq := range seqs {
-		// Without no_erase the server overwrites the block: a hundred times the cost.
+		// Without no_erase the server overwrites the block, which costs a hundred times as much.
 		msgs[i] = &nats.Msg{
 			Subject: "$JS.API.STREAM.MSG.DELETE." + s.p.name,
 			Data:    fmt.Appendf(nil, `{"seq":%d,"no_erase":true}`, seq),
@@ -202,7 +203,7 @@ func (s *sweeper) deletes(seqs []uint64) []*nats.Msg {
 	return msgs
 }
 
-// isDeleted takes "there is no such message" for done: the answer to an earlier try may have been lost.
+// isDeleted counts "there is no such message" as deleted: the answer to an earlier try may have been lost.
 func isDeleted(reply *nats.Msg) bool {
 	if reply == nil {
 		return false

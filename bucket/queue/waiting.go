@@ -13,22 +13,23 @@ import (
 	"weir/ingest"
 )
 
-// Frontier is how far the streams of an api's queue were read, by partition.
+// Frontier holds, by partition, how far the streams of an api's queue were read.
 type Frontier []uint64
 
-// Asked says which of an api's unfinished jobs are asked for.
+// Asked selects some of an api's unfinished jobs.
 type Asked struct {
 	API   string
 	Keys  []string // nil: all
-	After Frontier // that came behind it; nil: all
+	After Frontier // only jobs behind it; nil: all
 }
 
-// readAtOnce is how many partitions are read side by side.
+// readAtOnce is how many partitions are read in parallel.
 const readAtOnce = 8
 
-// Arrivals gives the header of every unfinished job that is asked for, and returns up to where it has read: what comes later is behind
-// that. take is called by several goroutines. It reads no bodies; its memory does not grow with the queue. An api without a queue has no
-// jobs. A stream that does not reach as far any more as it was read has lost its end, and is read whole.
+// Arrivals gives take the header of every selected job, and returns how far it has read: what comes later is behind
+// that. Several goroutines call take. Arrivals reads no bodies, and its memory does not grow with the queue. An api
+// without a queue has no jobs. A stream that no longer reaches as far as it was read has lost its end, and is read
+// whole.
 func Arrivals(ctx context.Context, js jetstream.JetStream, of Asked, take func(key string, h nats.Header)) (Frontier, error) {
 	first, err := js.Stream(ctx, StreamName(of.API, 0))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -57,7 +58,7 @@ func Arrivals(ctx context.Context, js jetstream.JetStream, of Asked, take func(k
 	return place, reading.Wait()
 }
 
-// subjects are those of the jobs that are asked for of one partition.
+// subjects returns the subjects of the selected jobs of one partition.
 func (of *Asked) subjects(p, partitions int) []string {
 	if of.Keys == nil {
 		return []string{queueSubject(of.API, p, kindJob, "*")}
@@ -99,9 +100,10 @@ func arrivalsIn(ctx context.Context, js jetstream.JetStream, name string, subjec
 	return last, nil
 }
 
-// CountJobs counts the unfinished jobs in a stream, as they are now, without opening its queue. api is empty where the
-// stream is no queue. It reads no job and keeps nothing; it blocks for some round trips. The stream's leader counts, and it counts
-// what is no job, since jobs may be of a million keys: what a consumer says is left to read is the word of a replica that may lag.
+// CountJobs counts the unfinished jobs that are in a stream now, without opening its queue. api is empty if the stream
+// is no queue. It reads no job and keeps nothing; it blocks for some round trips. It asks the stream's leader, since a
+// consumer's pending count may come from a replica that lags. It subtracts the messages that are no jobs, since jobs
+// may be of a million keys.
 func CountJobs(ctx context.Context, js jetstream.JetStream, name string) (api string, jobs int, err error) {
 	s, err := js.Stream(ctx, name)
 	if err != nil {
@@ -129,8 +131,8 @@ const findAtOnce = 512
 // mostFound bounds what a search returns: one id stands once for each key.
 const mostFound = 1000
 
-// Find returns the partition's unfinished jobs with this id, of all keys, or of one: at most 1,000. Their bodies are not
-// loaded. It reads the headers of every job that waits there, and blocks until it has, or ctx ends.
+// Find returns the partition's unfinished jobs with this id, of one key or of all: at most 1,000. It does not load
+// their bodies. It reads the headers of every job that waits there, and blocks until it has, or ctx ends.
 func (p *Partition) Find(ctx context.Context, job, key string) ([]Entry, error) {
 	token := "*"
 	if key != "" {
