@@ -8,31 +8,31 @@ import (
 	"weir/bucket"
 )
 
-// serviceTime is how long a call keeps the shared limit that it burdens most, in microseconds; 1 where keys share nothing.
-// Measured so, a call that takes 20 tokens of a thousand a second weighs as much as two that take one permit of a
-// hundred: the dominant share of Ghodsi and others (NSDI 2011), counted in time.
+// serviceTime is how long a call uses up the shared limit that it burdens most, in microseconds; 1 if keys share
+// nothing. So a call that takes 20 tokens of a thousand a second weighs as much as two that take one permit of a
+// hundred. This is the dominant share of Ghodsi and others (NSDI 2011), counted in time.
 type serviceTime int64
 
 const mostServiceTime = serviceTime(1) << 44 // half a year: sums of any number of them stay far from overflow
 
-// tenant are the keys that share a turn: all keys of an api where no tenants are named.
+// tenant groups the keys that share a turn: all keys of an api if no tenants are named.
 type tenant struct {
 	name   string
-	queues int // that are its own
+	queues int // that belong to it
 
 	virtualTime serviceTime // what its calls have taken: its place among the tenants
-	clock       serviceTime // of its queues: the pass of the one that was granted a slot last
-	in          [2]standing // of each line
-	queued      []*KeyQueue // for room, in order
+	clock       serviceTime // virtual time of the queue of its that was granted a slot last
+	in          [2]standing // in each line
+	queued      []*KeyQueue // its queues that wait for room, in order
 }
 
-// line is one of the two in which queues wait for their turn at the shared limits. A queue stands in one of them at most, and both give
-// the turn in the same order.
+// line is one of the two lines in which queues wait for their turn at the shared limits. A queue stands in at
+// most one of them. Both give the turn in the same order.
 type line int8
 
 const (
-	readyLine line = iota // of queues with a job that is ready: they are to ask
-	roomLine              // of queues with none: they are to make one ready
+	readyLine line = iota // of queues with a ready job: they will ask
+	roomLine              // of queues without one: they will make one ready
 )
 
 // standing is a tenant's place in a line.
@@ -48,18 +48,19 @@ func (t *tenant) waits() bool {
 	return t.in[readyLine].place != notWaiting || t.in[roomLine].place != notWaiting
 }
 
-// fairQueue are the queues that wait for a shared limit, or for a call to end, in the order in which they are to be asked for
-// again: start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996), first among tenants and then among the queues of
-// one. Whoever has taken least is next; who was away gets no credit for it. It is better than a deficit round robin in
-// that a costly call need not wait for its quantum to add up; a turn costs O(log n) in the queues that wait.
+// fairQueue orders the queues that wait for a shared limit, or for a call to end, by when each may ask again. It
+// uses start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996), first among tenants and then among the
+// queues of one. The tenant or queue that has taken least is next; one that was away gets no credit for it.
+// Unlike a deficit round robin, it does not make a costly call wait for its quantum to add up. A turn costs
+// O(log n) in the queues that wait.
 type fairQueue struct {
 	tenants tenantHeap
-	clock   serviceTime // the pass of the tenant that was granted a slot last
+	clock   serviceTime // virtual time of the tenant that was granted a slot last
 	size    int
 	coming  uint64
 }
 
-// push lets a queue wait for its turn, if it does not already.
+// push makes a queue wait for its turn, unless it already waits.
 func (w *fairQueue) push(q *KeyQueue) {
 	if q.blocked {
 		return
@@ -83,8 +84,8 @@ func (w *fairQueue) push(q *KeyQueue) {
 	w.size++
 }
 
-// pop gives the turn to the queue that has waited for it longest, in service times, and lends it what it took last time, so that
-// the next turn is another tenant's. nil when nobody waits.
+// pop gives the turn to the queue that has waited longest, measured in service times, nil if none waits. It
+// lends the queue what the queue's last call took, so that the next turn is another tenant's.
 func (w *fairQueue) pop() *KeyQueue {
 	if w.tenants.Len() == 0 {
 		return nil
@@ -100,7 +101,7 @@ func (w *fairQueue) pop() *KeyQueue {
 	return q
 }
 
-// next takes the queue that has taken least. What a queue was granted while it waited is counted now.
+// next takes the queue that has taken least. It counts now what a queue was granted while it waited.
 func (in *standing) next() *KeyQueue {
 	for {
 		first := in.blocked.pop()
@@ -111,7 +112,7 @@ func (in *standing) next() *KeyQueue {
 	}
 }
 
-// lend changes what a queue has been lent of its tenant's turn.
+// lend sets what a queue has been lent of its tenant's turn.
 func (w *fairQueue) lend(q *KeyQueue, d serviceTime) {
 	l := w.tenants.line
 	q.tenant.in[l].lent += d - q.lent[l]
@@ -135,7 +136,7 @@ func (w *fairQueue) reorder(t *tenant) {
 	}
 }
 
-// seat is where a queue stands that asks without having waited: no further ahead than those who are being called.
+// seat places a queue that asks without having waited: no further ahead than the queues that are being called.
 func (w *fairQueue) seat(q *KeyQueue) {
 	q.virtualTime = max(q.virtualTime, q.tenant.clock)
 	if !q.tenant.waits() {
@@ -143,7 +144,7 @@ func (w *fairQueue) seat(q *KeyQueue) {
 	}
 }
 
-// forget takes the queues of a partition that is not this process's any more out of those that wait for a turn.
+// forget removes the queues of a partition that this process does not own any more.
 func (w *fairQueue) forget(p *Partition) {
 	all := w.tenants.all
 	w.tenants.all = nil
@@ -166,7 +167,7 @@ func (w *fairQueue) forget(p *Partition) {
 	}
 }
 
-// all goes through the queues that wait, in no order.
+// all yields the queues that wait, in no order.
 func (w *fairQueue) all() iter.Seq[*KeyQueue] {
 	return func(yield func(*KeyQueue) bool) {
 		for _, t := range w.tenants.all {
@@ -179,14 +180,14 @@ func (w *fairQueue) all() iter.Seq[*KeyQueue] {
 	}
 }
 
-// roundRobin are the queues that wait for room to make a job ready. Tenants take turns at it, a job a turn, and so do the queues
-// of each.
+// roundRobin holds the queues that wait for room to make a job ready. Tenants take turns, one job each, and so
+// do the queues of a tenant.
 type roundRobin struct {
 	tenants []*tenant
 	size    int
 }
 
-// push lets a queue wait for room, if it does not already.
+// push makes a queue wait for room, unless it already waits.
 func (r *roundRobin) push(q *KeyQueue) {
 	if q.queued {
 		return
@@ -200,7 +201,7 @@ func (r *roundRobin) push(q *KeyQueue) {
 	r.size++
 }
 
-// pop takes the queue whose turn it is. One must wait.
+// pop takes the queue whose turn it is. At least one queue must wait.
 func (r *roundRobin) pop() *KeyQueue {
 	t := r.tenants[0]
 	r.tenants[0] = nil
@@ -218,10 +219,10 @@ func (r *roundRobin) pop() *KeyQueue {
 	return q
 }
 
-// tenants are those that have queues, by name. A tenant lasts as long as it has any.
+// tenants maps names to the tenants that have queues. A tenant lasts as long as it has any.
 type tenants map[string]*tenant
 
-// join makes a queue a tenant's.
+// join gives a queue to the tenant of this name.
 func (t tenants) join(q *KeyQueue, name string) {
 	if t[name] == nil {
 		t[name] = &tenant{name: name}
@@ -247,10 +248,10 @@ func (s *Schedule) takeTurn(q *KeyQueue, jobs []*Job) {
 	s.blocked.lend(q, q.lastService*serviceTime(len(jobs)))
 }
 
-// reseat lets every queue wait anew under new rules, whose service times do not compare with those of before. Every queue is then to
-// be rebound.
+// reseat clears all lines for new rules, since service times under new rules do not compare with earlier ones.
+// The caller must then rebind every queue.
 func (s *Schedule) reseat() {
-	for _, t := range s.tenants { // queues that are not rebound yet are theirs still, and may leave meanwhile
+	for _, t := range s.tenants { // queues not rebound yet still belong to them, and may leave meanwhile
 		t.in, t.queued = [2]standing{}, nil
 	}
 	s.unprepared = fairQueue{tenants: tenantHeap{line: roomLine}}
@@ -260,7 +261,7 @@ func (s *Schedule) reseat() {
 	s.uses = make(usage, len(s.rules.Shared))
 }
 
-// unitsOf is the time for which one unit keeps each shared limit, in microseconds.
+// unitsOf returns for how long one unit uses up each shared limit, in microseconds.
 func unitsOf(r *bucket.Rules) []float64 {
 	units := make([]float64, len(r.Shared))
 	for i := range r.Shared {
@@ -275,13 +276,13 @@ func unitsOf(r *bucket.Rules) []float64 {
 			units[i] = float64(l.Quota.Length().Microseconds()) / float64(l.Quota.Count)
 		case bucket.KindBudget:
 			units[i] = float64(l.Budget.Length().Microseconds()) / float64(l.Budget.Count)
-		case bucket.KindInFlight: // a permit comes back, whatever it was taken for
+		case bucket.KindInFlight: // a permit comes back, however large the call was
 		}
 	}
 	return units
 }
 
-// serviceTimeOf is the service time of a call with these costs.
+// serviceTimeOf returns the service time of a call with these costs.
 func serviceTimeOf(costs []int64, units []float64) serviceTime {
 	most := 1.0
 	for i, cost := range costs {
@@ -292,10 +293,11 @@ func serviceTimeOf(costs []int64, units []float64) serviceTime {
 	return serviceTime(min(math.Ceil(most), float64(mostServiceTime)))
 }
 
-// notWaiting is the place of a tenant none of whose queues waits.
+// notWaiting is the place of a tenant without waiting queues.
 const notWaiting = 0
 
-// tenantHeap are the tenants that wait in a line: by what they have taken and are lent, and where that is equal by who came first.
+// tenantHeap holds the tenants that wait in a line, ordered by what they have taken and are lent, then by when
+// they came.
 type tenantHeap struct {
 	line line
 	all  []*tenant
@@ -331,14 +333,15 @@ func (h *tenantHeap) Pop() any {
 	return t
 }
 
-// turn is a queue that waits: its virtual time when it came, and the order of coming, which decides among equals.
+// turn is a waiting queue with its virtual time when it came and its order of coming, which decides among
+// equals.
 type turn struct {
 	virtualTime serviceTime
 	came        uint64
 	queue       *KeyQueue
 }
 
-// turnHeap are the waiting queues of a tenant. It holds values, so that a waiting queue costs no allocation.
+// turnHeap holds the waiting queues of a tenant. It holds values, so that a waiting queue costs no allocation.
 type turnHeap []turn
 
 func (h turnHeap) before(i, j int) bool {

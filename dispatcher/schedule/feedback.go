@@ -6,40 +6,41 @@ import (
 	"weir/bucket"
 )
 
-// CallEnd is the end of a job's call as the schedule is told of it. At most one of Again, PushedBack and Denied is set.
+// CallEnd is the end of a job's call as the dispatcher reports it to the schedule. At most one of Again,
+// PushedBack and Denied is set.
 type CallEnd struct {
 	Again        bool          // the job may be called again: the call failed
 	PushedBack   bool          // the api says "not now"
-	Denied       bool          // the api denies weir, whatever the job
-	Fault        bool          // the api did not answer, or with a fault of its own
-	Sent         bool          // at least a byte of it
-	After        time.Duration // before the job's next call at least, because the api asks for it
-	Hold         Advice        // what the api says of all calls to come
+	Denied       bool          // the api denies weir itself, whatever the job
+	Fault        bool          // the api did not answer, or answered with a fault of its own
+	Sent         bool          // at least one byte of the request was sent
+	After        time.Duration // the least wait before the job's next call, because the api asks for it
+	Hold         Advice        // what the api says about all calls to come
 	Detail       string
-	Mend         string // what an operator is to do, when denied
+	Mend         string // what an operator must do, if denied
 	Started, Now bucket.Micros
 	Jitter       float64 // from 0 to 1
 }
 
-// Feedback is what the end of a call means beyond its job's own end.
+// Feedback is what the end of a call means beyond the end of its own job.
 type Feedback struct {
-	NotBefore bucket.Micros // of the job's next call, if there is to be one
+	NotBefore bucket.Micros // of the job's next call, if there will be one
 	Free      bool          // the call does not count as an attempt
-	First     bool          // failure in a row
-	Hold      HoldChange    // that nothing else keeps over a restart, if until is not 0
+	First     bool          // the call is the first failure in a row
+	Hold      HoldChange    // a hold that nothing else keeps over a restart; none if Until is 0
 	News      []HoldChange
-	Denied    bool // the first of the news is a denial, which is to be kept over a restart
+	Denied    bool // the first of News is a denial, which must be kept over a restart
 }
 
-// HoldChange is a hold that has begun, or with Until 0 one that has ended. No queue stands for the api.
+// HoldChange is a hold that has begun, or one that has ended if Until is 0. A nil Queue stands for the api.
 type HoldChange struct {
 	Queue *KeyQueue
 	Until bucket.Micros
 	Why   string
 }
 
-// OnCallEnd takes in what the end of a job's call says of the calls to come. It only ever slows them, except that the
-// probe's answer closes the breaker.
+// OnCallEnd takes in what the end of a job's call says about the calls to come. It only ever slows them, except
+// that the probe's answer closes the breaker.
 func (s *Schedule) OnCallEnd(j *Job, e CallEnd) Feedback {
 	f := Feedback{NotBefore: e.Now.Add(e.After)}
 	j.judged = e.Now
@@ -86,7 +87,7 @@ func (s *Schedule) OnCallEnd(j *Job, e CallEnd) Feedback {
 	return f
 }
 
-// why says what a hold is for.
+// why returns what a hold is for.
 func (e CallEnd) why() string {
 	why := "the api says that no call is left"
 	if e.PushedBack {
@@ -98,7 +99,7 @@ func (e CallEnd) why() string {
 	return why
 }
 
-// holdFor holds a queue or the api, which is news unless it is held already.
+// holdFor holds a queue or the api. That is news unless it is held already.
 func (s *Schedule) holdFor(n HoldChange, now bucket.Micros, f *Feedback) {
 	held := s.held
 	if n.Queue != nil {
@@ -110,8 +111,9 @@ func (s *Schedule) holdFor(n HoldChange, now bucket.Micros, f *Feedback) {
 	}
 }
 
-// onFault tells the breaker how a call ended. A call of which nothing was sent while the breaker is open used up no attempt: the
-// job is not to blame. One that was sent did: no job is called more often than it has attempts, whoever is to blame.
+// onFault tells the breaker how a call ended. A call that failed while the breaker was open and of which nothing
+// was sent uses up no attempt: the job is not to blame. A call that was sent does use one up: no job is called
+// more often than it has attempts, whatever caused the failure.
 func (s *Schedule) onFault(j *Job, e CallEnd, f *Feedback) {
 	o, probe := j.Policy.Breaker, s.breaker.probe == j
 	f.Free = e.Fault && e.Again && !e.Sent && !s.breaker.closed()
@@ -121,7 +123,7 @@ func (s *Schedule) onFault(j *Job, e CallEnd, f *Feedback) {
 		if s.breaker.denied {
 			o = denialPace(&j.Policy.Retry)
 		}
-		if e.Fault || s.breaker.denied && e.PushedBack { // "not now" does not say that weir is let in again
+		if e.Fault || s.breaker.denied && e.PushedBack { // pushback does not say that the api accepts weir again
 			s.breaker.open(o, e.Now, e.Jitter)
 			s.tripped(e, f)
 			break
@@ -141,11 +143,11 @@ func (s *Schedule) onFault(j *Job, e CallEnd, f *Feedback) {
 	f.First = e.Fault && s.breaker.closed() && s.breaker.failures == 1
 	j.tripped = e.Fault && !s.breaker.closed()
 	if j.tripped {
-		f.NotBefore = max(f.NotBefore, s.breaker.until.Add(probeTurn)) // the next probe is another job, if there is one
+		f.NotBefore = max(f.NotBefore, s.breaker.until.Add(probeTurn)) // another job must be the next probe
 	}
 }
 
-// tripped tells that the breaker has opened. What was made ready goes back.
+// tripped reports that the breaker has opened. Ready jobs go back.
 func (s *Schedule) tripped(e CallEnd, f *Feedback) {
 	if !s.breaker.denied {
 		s.breaker.why = e.Detail
@@ -154,10 +156,10 @@ func (s *Schedule) tripped(e CallEnd, f *Feedback) {
 	s.touchAll()
 }
 
-// probeTurn is how long the job whose call was the probe lets others go before it.
+// probeTurn is for how long the job whose call was the probe lets other jobs go first.
 const probeTurn = time.Second
 
-// lower lets pushback lower a rate that adapts.
+// lower makes pushback lower the rate, if the rate adapts.
 func (s *Schedule) lower(scope *KeyQueue, a *Adaptive, e CallEnd) {
 	if a == nil {
 		return
@@ -174,7 +176,7 @@ func (s *Schedule) lower(scope *KeyQueue, a *Adaptive, e CallEnd) {
 
 // Advice is what an answer's headers say about the calls to come.
 type Advice struct {
-	Wait   time.Duration // before the next call, from the answer on, at most mostHold
-	Header string        // that says so, in lower case; "" when none does
+	Wait   time.Duration // from the answer to the next call, at most MostHold
+	Header string        // the header that says so, in lower case; "" if none does
 	Spent  bool          // nothing is left, and no header says until when
 }

@@ -7,31 +7,31 @@ import (
 	"weir/bucket"
 )
 
-// A forecast says when a job should be called, without looking at any other key's jobs: by the key's own pace and calls in
-// flight, by holds, and by what is known of the shared limits: which one binds until when, what is left of it, and how
-// many jobs and keys wait for it. Receipts, max_wait, deadlines and `weir show` go by it. What nobody knows counts for
-// nothing, so that a job is refused as too late only where what is known says so. It does not see what the jobs that
-// wait cost (it takes what calls cost lately), nor retries and pushback to come; under a shared rate it may be off by a call
-// of each key.
+// A forecast estimates when a job should be called, without looking at any other key's jobs. It goes by the
+// key's own pace and calls in flight, by holds, and by what is known of the shared limits: which one binds until
+// when, what is left of it, and how many jobs and keys wait for it. Receipts, max_wait, deadlines and `weir
+// show` use it. Unknown quantities count as zero, so that the intake refuses a job as too late only on the
+// ground of known facts. A forecast uses what calls cost lately, not the costs of the jobs that wait. It
+// foresees neither retries nor pushback. Under a shared rate it may be off by one call of each key.
 
 // Place is where a job stands, as far as the intake knows.
 type Place struct {
 	Key      string
 	Position int // among the unfinished jobs of its key, from 1 on
-	// Others is how many jobs of other keys there are, and Keys how many keys have any. Both may be too low.
+	// Others is the number of jobs of other keys, and Keys the number of keys with jobs. Both may be too low.
 	Others, Keys int
-	NotBefore    bucket.Micros // the job is not to be called before; 0: at once
+	NotBefore    bucket.Micros // the job must not be called before; 0: at once
 }
 
 // farthest is where forecasts end, as those of a key's own pace do: the year 2255.
 const farthest = bucket.Micros(1<<53 - 1)
 
-// later is at and n times each, in microseconds.
+// later returns at plus n times each, in microseconds.
 func later(at bucket.Micros, n, each float64) bucket.Micros {
 	return bucket.Micros(min(float64(farthest), float64(at)+math.Ceil(n*each)))
 }
 
-// habits are what the calls of an api were like lately.
+// habits is what an api's calls were like lately.
 type habits struct {
 	took  time.Duration   // 0 until one has ended
 	costs []float64       // of each shared limit; 0 until there was one
@@ -47,7 +47,8 @@ func (h *habits) learnTook(took time.Duration) {
 	h.took += (took - h.took) / 8
 }
 
-// learnGrant follows what calls cost, and what of the shared rates is used up. units are how long one unit keeps each.
+// learnGrant follows what calls cost and how much of the shared rates is used. units says for how long one unit
+// uses up each limit.
 func (h *habits) learnGrant(costs []int64, units []float64, at bucket.Micros) {
 	n := len(units)
 	if len(h.costs) != n {
@@ -63,7 +64,7 @@ func (h *habits) learnGrant(costs []int64, units []float64, at bucket.Micros) {
 	}
 }
 
-// usualCost is what a call takes from a policy's shared limit i.
+// usualCost returns what a call takes of a policy's shared limit i.
 func (h *habits) usualCost(p *Policy, i int) float64 {
 	limit := &p.Rules.Shared[i]
 	switch limit.Kind() {
@@ -77,12 +78,13 @@ func (h *habits) usualCost(p *Policy, i int) float64 {
 	return max(1, float64(limit.Cost.Constant))
 }
 
-// forecast is when the n-th call without a slot of a queue should start, counted from 1; never while it is paused.
+// forecast returns when the queue's n-th call without a slot should start, counted from 1; Never if a pause has
+// no end.
 func (v View) forecast(q *KeyQueue, n int) bucket.Micros {
 	return v.prospect(q, Place{Key: q.Key, Position: n}, q.TAT)
 }
 
-// ETA is when the call of the job at a place should start; 0 when its key is paused.
+// ETA returns when the call of the job at a place should start; 0 if its key is paused without an end.
 func (v View) ETA(p Place) bucket.Micros {
 	q, tat := v.s.byKey[p.Key], v.s.KnownTAT(p.Key)
 	if q != nil {
@@ -102,8 +104,8 @@ func (v View) ETA(p Place) bucket.Micros {
 	return at
 }
 
-// prospect is when the call at a place should start, where its position counts calls without a slot. q is nil for a key
-// without jobs.
+// prospect returns when the call at a place should start. The place's position counts only calls without a slot.
+// q is nil for a key without jobs.
 func (v View) prospect(q *KeyQueue, p Place, tat bucket.Micros) bucket.Micros {
 	limits, from := v.s.LimitsOf(p.Key), max(v.now, v.s.held, v.s.breaker.until, v.s.governor.earliest())
 	if pause := v.s.paused.of(p.Key); pause != nil {
@@ -129,7 +131,8 @@ func (v View) prospect(q *KeyQueue, p Place, tat bucket.Micros) bucket.Micros {
 	return at
 }
 
-// headRests is until when the queue's first job without a slot rests: those behind it do not overtake it.
+// headRests returns until when the queue's first job without a slot rests: the jobs behind it do not overtake
+// it.
 func (q *KeyQueue) headRests() bucket.Micros {
 	for _, j := range q.Jobs {
 		if j.Phase == resting && j.First() && j.NotBefore < Never-1 {
@@ -139,7 +142,7 @@ func (q *KeyQueue) headRests() bucket.Micros {
 	return 0
 }
 
-// afterFlight is when the n-th call without a slot of a queue finds one of its most calls in flight ended.
+// afterFlight returns when the queue's n-th call without a slot finds room below most calls in flight.
 func (v View) afterFlight(q *KeyQueue, most int64, n int, from bucket.Micros) bucket.Micros {
 	if v.s.habits.took == 0 {
 		return 0
@@ -159,7 +162,7 @@ func (v View) afterFlight(q *KeyQueue, most int64, n int, from bucket.Micros) bu
 	return later(max(first, from), float64(waves), float64(v.s.habits.took.Microseconds()))
 }
 
-// flying counts a queue's calls that run or have a slot, and says when the first of them should end.
+// flying counts a queue's calls that run or have a slot, and returns when the first of them should end.
 func (q *KeyQueue) flying(took time.Duration) (n int64, first bucket.Micros) {
 	first = Never
 	for _, j := range q.Jobs {
@@ -170,11 +173,11 @@ func (q *KeyQueue) flying(took time.Duration) (n int64, first bucket.Micros) {
 	return n, first
 }
 
-// turnsBefore is how many calls of the api are made before the one at a place: tenants take turns at what is shared, and
-// so do the keys of one; but there cannot be more than jobs that wait.
+// turnsBefore returns how many calls of the api are made before the one at a place. Tenants take turns at what
+// is shared, and so do the keys of one. There cannot be more such calls than jobs that wait.
 func (v View) turnsBefore(q *KeyQueue, p Place) int {
 	of, keys, tenants, own := v.s.tenants[v.s.rules.Tenant(p.Key)], max(len(v.s.byKey), p.Keys), max(1, len(v.s.tenants)), 0
-	early := v.s.early // jobs of other keys that nobody waits for
+	early := v.s.early // jobs of other keys that are not due yet: nothing waits behind them
 	if q != nil {
 		own = q.Depth() - q.count(granted, calling, settling)
 		if q.early != nil {
@@ -206,7 +209,8 @@ func (v View) turnsBefore(q *KeyQueue, p Place) int {
 // mostSampled bounds the queues that a forecast looks at.
 const mostSampled = 64
 
-// before is about how many of a tenant's queues that wait have their turn before a queue has, nil being one that comes now.
+// before estimates how many of a tenant's waiting queues have their turn before a queue; nil stands for a queue
+// that comes now.
 func (t *tenant) before(q *KeyQueue) int {
 	own := turn{virtualTime: t.clock, came: math.MaxUint64, queue: q}
 	if q != nil {
@@ -215,7 +219,7 @@ func (t *tenant) before(q *KeyQueue) int {
 	return t.in[readyLine].before(own) + t.in[roomLine].before(own)
 }
 
-// before is about how many of the queues in a line have their turn before own.
+// before estimates how many of the queues in a line have their turn before own.
 func (in *standing) before(own turn) int {
 	waiting := in.blocked
 	step, seen, sooner := max(1, len(waiting)/mostSampled), 0, 0
@@ -233,7 +237,8 @@ func (in *standing) before(own turn) int {
 	return sooner * len(waiting) / max(1, seen)
 }
 
-// afterOthers is when shared limit i lets a call pass behind so many others; 0 where it does not bind.
+// afterOthers returns when shared limit i lets a call pass behind that many others; 0 if the limit does not
+// bind.
 func (v View) afterOthers(i int, ahead float64, from bucket.Micros) bucket.Micros {
 	limit, cost, at := &v.s.rules.Shared[i], v.s.habits.usualCost(v.s.policy, i), bucket.Micros(0)
 	binds := v.s.by == limit.Name && (v.s.blocked.size+v.s.unprepared.size > 0 || v.s.until > from)
@@ -265,8 +270,8 @@ func (v View) afterOthers(i int, ahead float64, from bucket.Micros) bucket.Micro
 	return at
 }
 
-// afterWindow is when a quota or budget has room for so many units, by how much of it was used when that was last looked
-// at; 0 where it has room now, or where nobody knows.
+// afterWindow returns when a quota or budget has room for that many units, by how much of it was used when the
+// schedule last learned its level; 0 if it has room now, or if that is not known.
 func (v View) afterWindow(limit *bucket.Limit, need float64, from bucket.Micros) bucket.Micros {
 	if limit.Budget != nil && limit.Budget.OnExhausted == bucket.DeadLetter {
 		return 0 // its job does not wait: it ends
@@ -289,10 +294,11 @@ func (v View) afterWindow(limit *bucket.Limit, need float64, from bucket.Micros)
 	return 0
 }
 
-// PlaceFree is when a place in the key's bucket should come free: when the first of its calls ends. 0 when nobody can say.
+// PlaceFree returns when a place in the key's bucket should come free, which is when the first of its calls
+// ends; 0 if that cannot be known.
 func (v View) PlaceFree(key string) bucket.Micros {
 	q, took := v.s.byKey[key], v.s.habits.took
-	if took == 0 { // no call has ended yet: one may take as long as it is to the next slot, say
+	if took == 0 { // no call has ended yet: assume that one takes until the next slot
 		took = min(v.s.rules.Interval(v.s.LimitsOf(key).Rate).Duration(), time.Second)
 	}
 	if q != nil {
@@ -308,7 +314,7 @@ func (v View) PlaceFree(key string) bucket.Micros {
 		return 0
 	}
 	if q != nil && len(q.Jobs) == 0 && !q.hasNext() && q.early != nil {
-		at = max(at, q.early.next()) // nothing of it may be called sooner
+		at = max(at, q.early.next()) // none of its jobs may be called sooner
 	}
 	return at.Add(took)
 }

@@ -6,24 +6,24 @@ import (
 	"weir/bucket"
 )
 
-// governor keeps the calls of a key, or of a whole api, below the configured rate while there is reason to. It only
-// ever slows: whoever it lets go still needs a grant. The zero governor slows nothing.
+// governor keeps the calls of a key, or of a whole api, below the configured rate while there is reason to. It
+// only ever slows: a call that it lets go still needs a grant. The zero governor slows nothing.
 //
-// After a hold the calls start slowly: with a sixteenth of the rate, twice as much after every round trip that brings
-// no pushback, until all of it is allowed. Where the api adapts, pushback halves a ceiling, which grows back by the
-// clock. A pushback of a call that started before the ceiling was lowered does not lower it again: many calls of one
-// moment are one piece of news.
+// After a hold the calls start slowly, with a sixteenth of the rate. The share doubles after every round trip
+// without pushback, until it is the whole rate. If the api adapts, pushback halves a ceiling, which grows back
+// by the clock. A pushback of a call that started before the ceiling was lowered does not lower it again: many
+// calls of one moment are one piece of news.
 type governor struct {
-	ramp    int64         // share of the rate that the slow start allows; 0: none is under way
-	ceiling int64         // share that pushback has left; 0: all of it
-	began   bucket.Micros // when the last slow start did: slots asked for before are none of it
+	ramp    int64         // share of the rate that the slow start allows; 0: there is no slow start
+	ceiling int64         // share of the rate that pushback has left; 0: all of it
+	began   bucket.Micros // when the last slow start began: slots asked for before do not belong to it
 	turned  bucket.Micros // when the ramp was set or doubled last
-	lowered bucket.Micros // when the ceiling was
-	grown   bucket.Micros // up to when its growth is counted in
+	lowered bucket.Micros // when the ceiling was lowered last
+	grown   bucket.Micros // up to when the ceiling's growth is counted
 	next    bucket.Micros // no call before
 }
 
-// Shares are counted in these.
+// The units in which shares are counted.
 const (
 	whole     = 1 << 10
 	slowStart = whole / 16
@@ -56,7 +56,7 @@ func (g *governor) pushedBack(a *Adaptive, started, now bucket.Micros) {
 	g.lowered, g.grown = now, now
 }
 
-// answered takes in that a call that started at started was answered at now, and not pushed back.
+// answered doubles the ramp for a call that started at started and was answered at now without pushback.
 func (g *governor) answered(started, now bucket.Micros) {
 	if g.ramp == 0 || started < g.turned {
 		return
@@ -67,7 +67,8 @@ func (g *governor) answered(started, now bucket.Micros) {
 	g.turned = now
 }
 
-// grow lets the ceiling grow back up to now. Without a the configuration has stopped asking for one.
+// grow lets the ceiling grow back up to now. A nil a means that the configuration asks for no ceiling any more:
+// grow removes it.
 func (g *governor) grow(a *Adaptive, now bucket.Micros) {
 	if g.ceiling == 0 || now <= g.grown {
 		return
@@ -87,7 +88,8 @@ func (g *governor) grow(a *Adaptive, now bucket.Micros) {
 // slows reports whether there is any reason to stay below the configured rate.
 func (g *governor) slows() bool { return g.ramp != 0 || g.ceiling != 0 }
 
-// pause is how long the next call must stay behind this one, at a rate of one call per interval; 0 when nothing slows.
+// pause returns how long the next call must stay behind this one, at a rate of one call per interval; 0 if
+// nothing slows.
 func (g *governor) pause(interval time.Duration) time.Duration {
 	interval = min(interval, longestInterval)
 	var pause time.Duration
@@ -100,13 +102,13 @@ func (g *governor) pause(interval time.Duration) time.Duration {
 	return pause
 }
 
-// share is the interval of a share of the rate, rounded up to whole microseconds.
+// share returns the interval at this share of the rate, rounded up to whole microseconds.
 func share(interval time.Duration, of int64) time.Duration {
 	micros := int64((interval + time.Microsecond - 1) / time.Microsecond)
 	return time.Duration((micros*whole+of-1)/of) * time.Microsecond
 }
 
-// earliest is when a slot for the next call may be asked for, 0 when nothing slows.
+// earliest returns when a slot for the next call may be asked for, 0 if nothing slows.
 func (g *governor) earliest() bucket.Micros {
 	if !g.slows() {
 		return 0
@@ -114,15 +116,15 @@ func (g *governor) earliest() bucket.Micros {
 	return g.next
 }
 
-// granted takes in that a call has its slot at at.
+// granted notes that a call has its slot at at.
 func (g *governor) granted(interval time.Duration, at bucket.Micros) {
 	if g.slows() {
 		g.next = max(g.next, at.Add(g.pause(interval)))
 	}
 }
 
-// Adaptive says how the rate follows the api's pushback, below what is configured.
+// Adaptive says how the rate follows the api's pushback, below the configured rate.
 type Adaptive struct {
-	Floor   int64         // percent of the configured rate that are left at least, 1 to 100
+	Floor   int64         // percent of the configured rate that always remain, 1 to 100
 	Recover time.Duration // from nothing back to the whole rate, without pushback; above 0
 }

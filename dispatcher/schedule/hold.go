@@ -9,10 +9,10 @@ import (
 	"weir/bucket"
 )
 
-// MostHold bounds what an api's answer may ask for, and what is read back of it after a restart.
+// MostHold bounds the hold that an api's answer may ask for, and the hold that is read back after a restart.
 const MostHold = 24 * time.Hour
 
-// Hold keeps a queue, or with q nil the whole api, from calling before until. It never shortens a hold.
+// Hold keeps a queue, or the whole api if q is nil, from calling before until. It never shortens a hold.
 func (s *Schedule) Hold(q *KeyQueue, until bucket.Micros, why string) {
 	if q == nil {
 		if until > s.held {
@@ -27,7 +27,8 @@ func (s *Schedule) Hold(q *KeyQueue, until bucket.Micros, why string) {
 	s.Touch(q)
 }
 
-// ClosedUntil is until when nothing may be sent to the api about a key, whoever asks: never while it is paused, 0 where something may.
+// ClosedUntil returns until when nothing may be sent to the api about a key, neither a call nor an inquiry:
+// Never while the key or the api is paused, 0 if requests may be sent.
 func (v View) ClosedUntil(key string) bucket.Micros {
 	if _, paused := v.s.paused.keys[key]; paused || v.s.paused.api != nil {
 		return Never
@@ -45,7 +46,8 @@ func (v View) ClosedUntil(key string) bucket.Micros {
 	return until
 }
 
-// countHeld counts the keys that are held, or paused and ours, and the api as one where it is either.
+// countHeld counts the keys that are held, or that are paused and ours. It counts the api as one if it is held
+// or paused.
 func (v View) countHeld(ours func(key string) bool) int {
 	n := 0
 	for q := range v.s.heldKeys {
@@ -66,22 +68,23 @@ func (v View) countHeld(ours func(key string) bool) int {
 	return n
 }
 
-// HoldState is a hold that is not an operator's: of a key, or with Key "" of the whole api.
+// HoldState is a hold that no operator made: of a key, or of the whole api if Key is "".
 type HoldState struct {
 	Key   string    `json:"key,omitempty"`
 	Until time.Time `json:"until"`
 	Why   string    `json:"why"`
-	// Fault says that somebody has to mend something: the api denies weir, or its calls keep failing.
+	// Fault says that an operator must mend something: the api denies weir, or its calls keep failing.
 	Fault bool `json:"fault,omitempty"`
-	// Budget names the budget that is spent, where that is why.
+	// Budget names the spent budget that holds the api, if one does.
 	Budget string `json:"budget,omitempty"`
 }
 
-// mostHolds bounds the held keys that are put in order, since calls wait meanwhile: where more are held, any of them are told.
+// mostHolds bounds the held keys that Holds sorts, since calls wait meanwhile. If more are held, Holds returns
+// any of them.
 const mostHolds = 1000
 
-// Holds lists what keeps the api, or keys of it, from being called now: the api's first, then the keys' in the order in which they
-// end, at most limit of them. keys is how many keys are held in all.
+// Holds lists what keeps the api, or keys of it, from being called now: first the api's hold, then at most limit
+// of the keys' holds, by when they end. keys is the number of all held keys.
 func (v View) Holds(limit int) (holds []HoldState, keys int) {
 	for q := range v.s.heldKeys {
 		if q.held > v.now {
@@ -100,17 +103,17 @@ func (v View) Holds(limit int) (holds []HoldState, keys int) {
 	return holds, keys
 }
 
-// LimiterDown reports whether the store of the limits did not answer when it was asked last: calls hold.
+// LimiterDown reports whether the store of the limits did not answer the last round of asks: calls hold.
 func (v View) LimiterDown() bool { return v.s.store.failures > 0 }
 
-// apiHold is what holds the whole api.
+// apiHold returns what holds the whole api.
 func (v View) apiHold() (h HoldState, held bool) {
 	switch {
 	case v.s.breaker.until > v.now && v.s.breaker.until >= v.s.held:
 		return HoldState{Until: v.s.breaker.until.Time(), Why: v.s.breaker.reason(), Fault: true}, true
 	case v.s.held > v.now:
 		return HoldState{Until: v.s.held.Time(), Why: v.s.why}, true
-	case !v.s.breaker.closed(): // its time is over, and it has not been tried, or not answered yet
+	case !v.s.breaker.closed(): // its time is over, and no probe has been answered yet
 		return HoldState{Until: v.s.breaker.until.Time(), Why: v.s.breaker.reason(), Fault: true}, true
 	case v.s.spent > v.now:
 		return HoldState{Until: v.s.spent.Time(), Why: spentText(v.s.spentBy), Budget: v.s.spentBy}, true
@@ -118,8 +121,8 @@ func (v View) apiHold() (h HoldState, held bool) {
 	return HoldState{}, false
 }
 
-// onBudget takes in whether a round of asks met a budget that is spent: it holds the api until it begins anew. It does
-// so in the store, which is asked all the same; what is kept here is what to tell.
+// onBudget notes whether a round of asks met a spent budget, which holds the api until the budget begins anew.
+// The store enforces that hold, and is asked all the same; the schedule keeps it only to report it.
 func (s *Schedule) onBudget(a *bucket.Answer, now bucket.Micros) (HoldChange, bool) {
 	switch {
 	case len(a.Grants) > 0 && s.spent != 0:
@@ -135,7 +138,7 @@ func (s *Schedule) onBudget(a *bucket.Answer, now bucket.Micros) (HoldChange, bo
 
 func spentText(budget string) string { return "the budget " + budget + " is spent" }
 
-// lastGranted is the latest slot that a job of the queue waits for, 0 if none.
+// lastGranted returns the latest slot that a job of the queue waits for, 0 if none does.
 func (q *KeyQueue) lastGranted() bucket.Micros {
 	var last bucket.Micros
 	for _, j := range q.Jobs {

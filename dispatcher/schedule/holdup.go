@@ -7,26 +7,28 @@ import (
 	"weir/bucket"
 )
 
-// While a job waits its queue says what for (waiting.go). What follows remembers that for when the job has been called, or has become a
-// letter: what kept its queue for longest of the time that it waited, beside the rate of the key and the jobs before it. It costs each
-// queue 48 bytes and a job none; nothing is decided by it.
+// While a job waits, waiting.go says what its queue waits for. This file remembers that until the job has been
+// called or has become a letter: what kept its queue waiting longest, beside the rate of the key and the jobs
+// before it. It costs 48 bytes for each queue and nothing for a job. Nothing is decided by it.
 
-// Holdup is what kept a job from its call for longest, beside the rate of its key and the jobs before it. The zero value: nothing worth
-// telling did. A queue knows of the three causes that kept it for longest, as long as jobs wait that came before they ended; where they
-// came and went while others waited, how long is an estimate, and never more than the job waited.
+// Holdup is what kept a job from its call for longest, beside the rate of its key and the jobs before it. The
+// zero value means that nothing did that is worth telling. A queue remembers the three causes that kept it for
+// longest, as long as jobs wait that came before these ended. If a cause came and went while other causes held
+// the queue, its time is an estimate, and never more than the job waited.
 type Holdup struct {
 	For   WaitFor       // WaitReading also for the time before this process had the queue
 	Limit string        // its name, for WaitLimit
 	Took  time.Duration // in steps of 16 ms
 }
 
-// Bounds of what is told: nobody asks about less, and what is less than a tenth of a wait does not explain it.
+// Bounds of what is reported: a shorter holdup is of no interest, and one of less than a tenth of a wait does
+// not explain it.
 const (
 	leastHoldup = 100 * time.Millisecond
 	holdupShare = 10
 )
 
-// String says what held up, to stand behind how long it did: "5s of it while the api was held".
+// String returns what held up, to stand behind how long it did: "5s of it while the api was held".
 func (h Holdup) String() string {
 	switch h.For {
 	case WaitInFlight:
@@ -56,8 +58,9 @@ func (h Holdup) String() string {
 	return ""
 }
 
-// HoldupOf is what kept a job from its call, at now, of the time since it might have been called. It allocates nothing. The schedule
-// takes the first calls of a queue to come in order: what was over before one of them began to wait is forgotten with it.
+// HoldupOf returns what kept a job from its call for longest between since, when it might have been called, and
+// now. It allocates nothing. The schedule takes the first calls of a queue in order, so it forgets what was over
+// before one of these jobs began to wait.
 func (s *Schedule) HoldupOf(j *Job, since, now bucket.Micros) Holdup {
 	if since <= 0 || now <= since {
 		return Holdup{}
@@ -74,21 +77,21 @@ func (s *Schedule) HoldupOf(j *Job, since, now bucket.Micros) Holdup {
 	return Holdup{}
 }
 
-// notice takes in what a queue waits for from now on.
+// notice records what a queue waits for from now on.
 func (s *Schedule) notice(q *KeyQueue, now bucket.Micros) {
 	q.holdups.turn(s.causes.of(View{s, now}.keeps(q)), tickOf(now))
 }
 
-// cause is a place among the causes.
+// cause is an index into the causes.
 type cause uint8
 
 // The causes that every schedule knows.
 const (
 	noCause  cause = iota // the key's own rate, the jobs before, or nothing
-	unknowns              // this process had not the queue
+	unknowns              // this process did not have the queue
 )
 
-// causes are those that queues were kept by, each once. Queues name them by their places.
+// causes lists what has kept queues waiting, each cause once. Queues name causes by index.
 type causes []Holdup
 
 func firstCauses() causes { return causes{noCause: {}, unknowns: {For: WaitReading}} }
@@ -96,7 +99,7 @@ func firstCauses() causes { return causes{noCause: {}, unknowns: {For: WaitReadi
 // mostCauses bounds the causes that are told apart: configurations name limits, and change.
 const mostCauses = 256
 
-// of is the place of what a queue waits for. What is one too many goes untold.
+// of returns the index of what a queue waits for. A cause beyond the bound is not reported.
 func (c *causes) of(k keeping) cause {
 	switch k.what {
 	case WaitNothing, WaitRate, WaitNotBefore, WaitStop:
@@ -111,7 +114,8 @@ func (c *causes) of(k keeping) cause {
 	return cause(max(i, 0)) //nolint:gosec // below mostCauses
 }
 
-// tick is a time in steps of 16.384 ms. It comes around after two years; a queue that has not been empty for one tells wrong times.
+// tick is a time in steps of 16.384 ms. It wraps around after two years. A queue that has not been empty for
+// that long reports wrong times.
 type tick uint32
 
 const tickBits = 14
@@ -120,7 +124,7 @@ func tickOf(t bucket.Micros) tick { return tick(uint64(t) >> tickBits) } //nolin
 
 func (t tick) duration() time.Duration { return time.Duration(t) << tickBits * time.Microsecond }
 
-// until is how long it is to a later time, 0 where that is earlier.
+// until returns how long it is to a later time, 0 if that is earlier.
 func (t tick) until(later tick) tick {
 	if d := later - t; d < 1<<31 {
 		return d
@@ -128,7 +132,8 @@ func (t tick) until(later tick) tick {
 	return 0
 }
 
-// holdups are what kept a queue from being called lately, and what keeps it now. It is small, since there may be a million.
+// holdups is what kept a queue from being called lately, and what keeps it now. It is small, since there may be
+// a million queues.
 type holdups struct {
 	began, since tick // when the queue was first looked at, and since when the cause keeps it
 	cause        cause
@@ -136,10 +141,10 @@ type holdups struct {
 	spans        [3]span
 }
 
-// span is when a cause kept a queue: for took of the time between the two.
+// span is when a cause kept a queue waiting: for took of the time from from to until.
 type span struct{ from, until, took tick }
 
-// turn has a cause keep the queue from now on.
+// turn sets the cause that keeps the queue from now on.
 func (h *holdups) turn(next cause, now tick) {
 	if h.began == 0 {
 		h.began = max(now, 1)
@@ -150,7 +155,8 @@ func (h *holdups) turn(next cause, now tick) {
 	h.cause, h.since = next, now
 }
 
-// add notes that a cause kept the queue from one time to another. It takes the place of that which took least, where there is none for it.
+// add notes that a cause kept the queue waiting from one time to another. If there is no free span, the cause
+// replaces the one that took least.
 func (h *holdups) add(c cause, from, until tick) {
 	i := slices.Index(h.of[:], c)
 	if i < 0 {
@@ -166,7 +172,7 @@ func (h *holdups) add(c cause, from, until tick) {
 	h.spans[i].until = until
 }
 
-// forget lets go of what was over at a time.
+// forget drops the causes that were over at a time.
 func (h *holdups) forget(at tick) {
 	for i := range h.spans {
 		if at.until(h.spans[i].until) == 0 {
@@ -175,7 +181,7 @@ func (h *holdups) forget(at tick) {
 	}
 }
 
-// longest is the cause that kept the queue for longest since a time.
+// longest returns the cause that kept the queue waiting longest since a time.
 func (h *holdups) longest(since tick) (longest cause, took tick) {
 	longest, took = unknowns, since.until(h.began)
 	for i, k := range h.spans {
@@ -186,7 +192,7 @@ func (h *holdups) longest(since tick) (longest cause, took tick) {
 	return longest, took
 }
 
-// after is how much of what a span took lies after a time, where its cause came and went evenly.
+// after estimates how much of what a span took lies after a time, as if its cause had been spread evenly.
 func (k span) after(t tick) tick {
 	whole, part := k.from.until(k.until), t.until(k.until)
 	if part >= whole {
