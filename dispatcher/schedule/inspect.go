@@ -6,17 +6,17 @@ import (
 	"weir/bucket"
 )
 
-// View tells of a schedule as it stands at a moment. It decides nothing and changes nothing that anything goes by, and holds no longer than
-// its owner's lock.
+// View reports on a schedule as it stands at a moment. It decides nothing and changes nothing that a decision
+// depends on. It is valid only while the caller holds the schedule's lock.
 type View struct {
 	s   *Schedule
 	now bucket.Micros
 }
 
-// At is the schedule at a moment.
+// At returns a View of the schedule at now.
 func (s *Schedule) At(now bucket.Micros) View { return View{s, now} }
 
-// RateState is a key's rate, and what remains of it once jitter and headroom are taken off.
+// RateState is a key's rate, and what remains of it after jitter and headroom.
 type RateState struct {
 	Count      int64           `json:"count"`
 	PerUS      int64           `json:"per_us"`
@@ -28,14 +28,15 @@ type RateState struct {
 // KeyState is one key's bucket.
 type KeyState struct {
 	Key         string    `json:"key"`
-	Depth       int       `json:"depth"` // unfinished jobs, the ones being called too
+	Depth       int       `json:"depth"` // unfinished jobs, including the ones being called
 	Capacity    int64     `json:"capacity"`
 	InFlight    int       `json:"in_flight"`
 	MaxInFlight int64     `json:"max_in_flight"`
 	Rate        RateState `json:"rate"`
-	WaitMS      int64     `json:"wait_ms"` // until the call of a job that came now; -1 where nobody can say, as of a pause without an end
+	WaitMS      int64     `json:"wait_ms"` // until a job that came now would be called; -1 if unknown
 	Waits       Waiting   `json:"waits"`
-	// Arrived counts the jobs that came since the bucket was last made, which is when it has been empty or its partition has been read.
+	// Arrived counts the jobs that came since the bucket was last made, which is when it had been empty or when
+	// its partition was read.
 	Arrived uint64 `json:"arrived"`
 }
 
@@ -56,16 +57,16 @@ type JobPhase string
 const (
 	JobWaits     JobPhase = "waiting"
 	JobRetries   JobPhase = "retry"      // waits for its retry
-	JobNotBefore JobPhase = "not_before" // is not to be called yet, as its producer asked
+	JobNotBefore JobPhase = "not_before" // must not be called yet, as its producer asked
 	JobNext      JobPhase = "next"       // is made ready, or has its slot
 	JobCalling   JobPhase = "calling"
 	JobEnding    JobPhase = "ending" // its call has ended; its outcome is being stored
 )
 
-// Depth is the number of the queue's unfinished jobs.
+// Depth returns the number of the queue's unfinished jobs.
 func (q *KeyQueue) Depth() int { return q.waiting() + len(q.Jobs) }
 
-// Inspect tells a queue's state at now.
+// Inspect returns a queue's state.
 func (v View) Inspect(q *KeyQueue) KeyState {
 	return KeyState{
 		Key: q.Key, Depth: q.Depth(), Capacity: q.Limits.Capacity, Arrived: q.arrived,
@@ -76,7 +77,7 @@ func (v View) Inspect(q *KeyQueue) KeyState {
 	}
 }
 
-// InspectPaused tells the state of a key without jobs, as far as it, or its api, is paused; ok is false where neither is.
+// InspectPaused returns the state of a key without jobs if the key or its api is paused; otherwise ok is false.
 func (v View) InspectPaused(key string) (state KeyState, ok bool) {
 	pause := v.s.paused.of(key)
 	if pause == nil {
@@ -103,7 +104,8 @@ func waitMS(now, at bucket.Micros) int64 {
 	return now.Until(at).Milliseconds()
 }
 
-// FirstJobs lists a queue's first jobs, in order; those that are not to be called yet come last, the first to be due first.
+// FirstJobs lists a queue's first jobs, in order. Jobs that must not be called yet come last, ordered by when
+// they are due.
 func (v View) FirstJobs(q *KeyQueue, limit int) []JobState {
 	jobs := make([]JobState, 0, min(limit, q.Depth()))
 	without := 0 // jobs so far that have no slot
@@ -147,7 +149,7 @@ func (v View) FirstJobs(q *KeyQueue, limit int) []JobState {
 	return jobs
 }
 
-// inOrder goes through those of a queue's jobs that may be called, or are; of one that waits there is no Job.
+// inOrder yields the queue's jobs that are called or may be called, in order. The Job is nil for one that waits.
 func (q *KeyQueue) inOrder(yield func(place, *Job) bool) {
 	waiting, jobs := KeyQueue{first: q.first, more: q.more}, q.Jobs
 	if q.early != nil {
@@ -185,13 +187,13 @@ func (state *Job) inspect() JobPhase {
 	return JobNext
 }
 
-// Counts are what a schedule has to do. ours says whether a key's partition is worked here.
+// Counts is how much work a schedule has.
 type Counts struct {
 	Queued, Keys, Calling, Held int
 	Arrived, Called             uint64 // jobs that came, and calls that have ended, since the schedule began
 }
 
-// Count counts.
+// Count counts a schedule's work. ours reports whether this process owns a key's partition.
 func (v View) Count(ours func(key string) bool) Counts {
 	return Counts{Queued: v.s.unfinished - v.s.calls, Keys: len(v.s.byKey) - v.s.kept, Calling: v.s.calls, Held: v.countHeld(ours), Arrived: v.s.arrived, Called: v.s.ended}
 }

@@ -6,49 +6,50 @@ import (
 	"weir/bucket"
 )
 
-// KeyQueue is one key's unfinished jobs, in the order they were accepted. A key without jobs has none, unless there is something to be
-// remembered of it. Its exported fields are read and set by whoever owns the schedule, under the schedule's lock.
+// KeyQueue holds one key's unfinished jobs, in the order in which they were accepted. A key without jobs has no
+// queue, unless something must be remembered of it. The schedule's owner reads and sets its exported fields
+// under the schedule's lock.
 type KeyQueue struct {
 	Key                      string
 	Partition                *Partition
 	Limits                   *bucket.KeyLimits
 	first                    uint64   // the oldest waiting sequence, 0 for none: most keys wait with one job
 	more                     []uint64 // the waiting sequences behind it
-	early                    *early   // those that asked not to be called before a time; nil for none
-	Jobs                     []*Job   // jobs that left the waiting ones, by their places
+	early                    *early   // jobs that asked not to be called before a time; nil for none
+	Jobs                     []*Job   // jobs that wait no longer, by their places
 	due                      bucket.Micros
-	TAT                      bucket.Micros // after the last grant this process knows of, by our clock
-	floor                    bucket.Micros // what the ledger knows of TAT, by the store's clock
+	TAT                      bucket.Micros // after the last grant that this process knows of, by our clock
+	floor                    bucket.Micros // the TAT that the ledger knows, by the store's clock
 	held                     bucket.Micros // no call before
 	why                      string        // of the hold
 	binds                    string        // the limit that binds, as the store said last
 	slipped                  bucket.Micros // the pace to go on from, when a call left late; 0 if none did
 	tenant                   *tenant
 	virtualTime, lastService serviceTime    // what its calls have taken, and what one took last
-	lent                     [2]serviceTime // what it has been lent in each line for the next
-	came                     uint64         // when it began to wait for the call that it has had no slot for; 0: it does not wait
-	line                     line           // in which it waits where it is blocked
+	lent                     [2]serviceTime // what each line has lent it for the next call
+	came                     uint64         // its order of coming to wait for its next slot; 0: it does not wait
+	line                     line           // the line in which it waits while it is blocked
 	inTurn, queued, blocked  bool
-	called                   bool          // up: it has the turn at the shared limits
+	called                   bool          // it has the turn at the shared limits
 	invited                  bool          // it has the turn to make a job ready for them
 	lapses                   bool          // it waits for room to end jobs whose deadlines have passed
-	costly                   bool          // a shared limit refused it because of its cost: it is asked for alone
+	costly                   bool          // a shared limit refused it because of its cost
 	paused                   bool          // by an operator
 	kept                     bool          // without jobs, for what it remembers
-	Met, Unread              bool          // of a partition that is read: it was seen; jobs of it must be read before it is called
-	cancels                  int           // of its jobs, those cancelled and not let go of yet
-	askAt                    bucket.Micros // the store said not to ask before
-	passed                   bool          // what is being asked for is stale: a slot was given back meanwhile, or a call left late
+	Met, Unread              bool          // while its partition is read: a job was seen; more must be read first
+	cancels                  int           // its cancelled jobs that have not ended yet
+	askAt                    bucket.Micros // the store said not to ask before then
+	passed                   bool          // the present ask is stale: a slot went back, or a call left late
 	cold                     bool          // the store must be told TAT: it may have forgotten
 	pushes                   int16         // pushbacks in a row
 	LookedUp                 bool          // the ledger has been asked for its pace
-	Unsure                   bool          // a call may have been running when the worker died, and nobody knows at what pace
-	Orphaned                 int32         // calls of the owner before that may still run: see Partition.Leftover
+	Unsure                   bool          // a call may have run when the dispatcher died; pace unknown
+	Orphaned                 int32         // calls of the previous owner that may still run: see Partition.Leftover
 	place                    int32         // in the timers
 	holdups                  holdups       // what kept it from being called lately
-	arrived                  uint64        // jobs that came since it began, those that stood in a partition when it was read apart
-	Noted                    bucket.Micros // TAT after the calls that were running then, as far as that is known
-	governor                 *governor     // nil until a hold of its own, or pushback
+	arrived                  uint64        // jobs that came since it began, without those that Reading found
+	Noted                    bucket.Micros // TAT that the recorder noted for lost calls, 0 if none
+	governor                 *governor     // nil until the queue has a hold of its own, or pushback
 }
 
 // Phase is how far a job has come. It only grows, except that a forfeited grant and a retry lead back.
@@ -64,50 +65,53 @@ const (
 	settling              // its outcome is being stored
 )
 
-// Job is what the schedule knows of one job that is near its call, or past one; of a job that waits it knows the sequence only.
+// Job is what the schedule knows of one job that is near its call, or past it. Of a job that waits it knows only
+// the sequence.
 type Job struct {
-	Of        Payload // the shell's own of the job, nil until there is one
+	Of        Payload // the dispatcher's data of the job, nil until there is some
 	Queue     *KeyQueue
 	Seq       uint64
 	place     place
 	Phase     Phase
-	Policy    *Policy       // it was last made ready by
+	Policy    *Policy       // the policy by which it was last made ready
 	Grant     bucket.Grant  // by the store's clock
-	At, last  bucket.Micros // when its call may start, by ours
+	At, last  bucket.Micros // when its call may start, and until when, by our clock
 	asked     bucket.Micros // when its slot was asked for
-	base      bucket.Micros // the offset's, when they were reckoned
+	base      bucket.Micros // offset.base when at and last were computed
 	Costs     []int64
 	Deadline  bucket.Micros // 0: none
-	NotBefore bucket.Micros // of a retry, or as its producer asked
-	Failed    string        // how the call went that is to be made again
-	Refused   string        // the limit that it can never pass, or the budget that is spent, where that ends it
+	NotBefore bucket.Micros // time of a retry, or as its producer asked
+	Failed    string        // how the last call failed, if it will be made again
+	Refused   string        // the limit that it can never pass, or the spent budget, if that ends it
 	limited   bool          // it rests because of a limit: NotBefore is not its retry's
-	tripped   bool          // its last call failed while the breaker was open: nothing but our own patience makes it wait
-	yielded   int           // the time in a row that the breaker was open when it last let others go first
-	Calls     int           // made so far
-	Deaths    int           // of owners in a row, with its call under way
+	tripped   bool          // its last call failed while the breaker was open: only our own patience makes it wait
+	yielded   int           // breaker.opened when it last let other jobs go first
+	Calls     int           // calls made so far
+	Deaths    int           // owners in a row that died with its call under way
 	judged    bucket.Micros // when the end of its last call was taken in
-	denials   int           // its calls that were denied
-	// Unseen says that its only call so far was lost: the api may not have seen it, and no job of the key overtakes it.
+	denials   int           // calls that were denied
+	// Unseen says that its only call so far was lost: the api may not have seen it, and no job of the key
+	// overtakes it.
 	Unseen    bool
-	Cramped   bool // being made ready, it waits for room in memory
+	Cramped   bool // it is being made ready and waits for memory
 	Unsent    bool // its call has started and the request has not left yet
 	called    bool // its call has ended, and its outcome is being stored
-	cancelled bool // an operator's word
-	lapsed    bool // its deadline passed while it waited: it counts among those that end so
+	cancelled bool // an operator cancelled it
+	lapsed    bool // its deadline passed while it waited: it counts in lapses.ending
 }
 
-// Payload is what the shell has of a job. It lets go of what it holds in memory when the job is not near its call any more.
+// Payload is the dispatcher's data of a job. Unload frees what it holds in memory, when the job is not near its
+// call any more.
 type Payload interface{ Unload() }
 
-// unload has the shell let go of what it holds in memory for the job's call.
+// unload frees what the dispatcher holds in memory for the job's call.
 func (j *Job) unload() {
 	if j.Of != nil {
 		j.Of.Unload()
 	}
 }
 
-// waiting is how many jobs wait, whether they may be called yet or not.
+// waiting returns how many jobs wait, whether they may be called yet or not.
 func (q *KeyQueue) waiting() int {
 	n := len(q.more)
 	if q.first != 0 {
@@ -128,7 +132,7 @@ func (q *KeyQueue) Enqueue(seq uint64) {
 	q.more = append(q.more, seq)
 }
 
-// next is the place of the waiting job whose turn it is; ok is false where none may be called yet.
+// next returns the place of the waiting job whose turn it is; ok is false if none may be called yet.
 func (q *KeyQueue) next() (p place, ok bool) {
 	if q.first != 0 {
 		p, ok = place{after: q.first, seq: q.first}, true
@@ -149,7 +153,7 @@ func (q *KeyQueue) dequeue() *Job {
 	return q.begin(p)
 }
 
-// pass lets go of the waiting job whose turn it is, at its place.
+// pass removes the waiting job whose turn it is, given its place.
 func (q *KeyQueue) pass(p place) {
 	if p.due != 0 {
 		q.early.due = q.early.due[1:]
@@ -165,14 +169,15 @@ func (q *KeyQueue) pass(p place) {
 	}
 }
 
-// shed lets go of what an emptied list of early jobs takes.
+// shed frees an empty list of early jobs.
 func (q *KeyQueue) shed() {
 	if q.early.size == 0 && len(q.early.due) == 0 {
 		q.early = nil
 	}
 }
 
-// Extract takes a sequence out of the waiting ones, wherever it stands, and makes a Job of it. The sequence must wait.
+// Extract takes a sequence out of the waiting ones, wherever it stands, and makes a Job of it. The sequence must
+// wait.
 func (s *Schedule) Extract(q *KeyQueue, seq uint64) *Job {
 	if p := (place{after: seq, seq: seq}); q.first == seq {
 		q.pass(p)
@@ -196,7 +201,7 @@ func (s *Schedule) Extract(q *KeyQueue, seq uint64) *Job {
 	panic("schedule: a job that does not wait is to leave the waiting ones")
 }
 
-// begin makes a Job of one that waits no longer.
+// begin makes a Job of a sequence that waits no longer.
 func (q *KeyQueue) begin(p place) *Job {
 	j := &Job{Queue: q, Seq: p.seq, place: p, Deadline: q.Partition.takeDeadline(p.seq)}
 	i, _ := slices.BinarySearchFunc(q.Jobs, p, func(j *Job, p place) int { return j.place.compare(p) })
@@ -204,7 +209,7 @@ func (q *KeyQueue) begin(p place) *Job {
 	return j
 }
 
-// Job is the Job of a sequence, nil where the sequence waits or is not there.
+// Job returns the Job of a sequence, nil if the sequence waits or is not there.
 func (q *KeyQueue) Job(seq uint64) *Job {
 	for _, j := range q.Jobs {
 		if j.Seq == seq {
@@ -224,7 +229,7 @@ func (q *KeyQueue) remove(j *Job) {
 	}
 }
 
-// count is the number of jobs in any of these phases.
+// count returns the number of jobs in any of these phases.
 func (q *KeyQueue) count(phases ...Phase) int {
 	var wanted uint // a bit for each
 	for _, p := range phases {
@@ -237,8 +242,8 @@ func (q *KeyQueue) count(phases ...Phase) int {
 	return n
 }
 
-// Rank is the position of a sequence among the queue's jobs, 0 when it is not there, and when it is to be called at the earliest; 0 for
-// at once. A job that is not due yet stands behind all that may be called before it.
+// Rank returns the position of a sequence among the queue's jobs, 0 if it is not there, and the earliest time of
+// its call, 0 for at once. A job that is not due yet stands behind all jobs that may be called before it.
 func (q *KeyQueue) Rank(seq uint64) (n int, notBefore bucket.Micros) {
 	for i, j := range q.Jobs {
 		if j.Seq == seq {
@@ -269,7 +274,7 @@ func (q *KeyQueue) has(seq uint64) bool {
 	return n > 0
 }
 
-// Seqs goes through the sequences of all jobs.
+// Seqs yields the sequences of all jobs.
 func (q *KeyQueue) Seqs(yield func(seq uint64) bool) {
 	for _, j := range q.Jobs {
 		if !yield(j.Seq) {
@@ -299,7 +304,7 @@ func (q *KeyQueue) Seqs(yield func(seq uint64) bool) {
 	}
 }
 
-// placeOf is the place of a waiting job that may be called.
+// placeOf returns the place of a waiting job that may be called.
 func (q *KeyQueue) placeOf(seq uint64) (p place, ok bool) {
 	_, ok = slices.BinarySearch(q.more, seq)
 	if ok || q.first == seq && seq != 0 {
@@ -330,14 +335,15 @@ func (q *KeyQueue) waitingBefore(p place) (n int) {
 // Empty reports whether the key has no unfinished jobs.
 func (q *KeyQueue) Empty() bool { return q.first == 0 && q.early == nil && len(q.Jobs) == 0 }
 
-// First reports whether the job's next call may be the first that the api sees of it: those behind it wait for that.
+// First reports whether the job's next call may be the first that the api sees of it. The jobs behind it wait
+// for that call.
 func (j *Job) First() bool { return j.Calls == 0 || j.Unseen }
 
 // Past reports whether the job's deadline has passed at now.
 func (j *Job) Past(now bucket.Micros) bool { return j.Deadline != 0 && j.Deadline <= now }
 
-// crowded is until when a queue must not be called because calls left under way may be all that its key may have in
-// flight; 0 when they are fewer.
+// crowded returns until when a queue must not be called because the previous owner's calls may use all of the
+// key's calls in flight; 0 if there are fewer of them.
 func (q *KeyQueue) crowded() bucket.Micros {
 	if q.Orphaned == 0 || int64(q.Orphaned) < q.Limits.InFlight {
 		return 0
@@ -345,7 +351,7 @@ func (q *KeyQueue) crowded() bucket.Micros {
 	return q.Partition.Leftover
 }
 
-// free is how many calls more the queue may have asked for or under way, and when that may change by itself.
+// free returns how many more calls the queue may ask for or have under way, and when that may change by itself.
 func (q *KeyQueue) free(now bucket.Micros) (n int64, again bucket.Micros) {
 	n, again = q.Limits.InFlight-int64(q.count(asking, granted, calling)), Never
 	if q.Orphaned > 0 && q.Partition.Leftover > now {
@@ -357,14 +363,15 @@ func (q *KeyQueue) free(now bucket.Micros) (n int64, again bucket.Micros) {
 // Busy reports whether a call of the queue runs, is about to start, or has an outcome that is not stored yet.
 func (q *KeyQueue) Busy() bool { return q.count(granted, calling, settling) > 0 }
 
-// GoOnFrom makes the queue go on at its key's pace: from a theoretical arrival time that its store has to be told.
+// GoOnFrom makes the queue continue at its key's pace, from a theoretical arrival time that its store must be
+// told.
 func (q *KeyQueue) GoOnFrom(tat bucket.Micros) { q.TAT, q.cold = max(q.TAT, tat), true }
 
-// Remind has a store on another machine, which knows every slot that it granted, be told what the ledger knows, in case the store was set
-// back. theirs is by the store's clock.
+// Remind makes the queue tell a store on another machine what the ledger knows, in case the store was set back.
+// Such a store otherwise knows every slot that it granted. theirs is by the store's clock.
 func (q *KeyQueue) Remind(theirs bucket.Micros) { q.floor, q.cold = theirs, true }
 
-// Settle has a job that was found be brought to its end before anything else comes of it.
+// Settle marks a job that was found in the stream as being brought to its end; nothing else may come of it.
 func (j *Job) Settle() { j.Phase = settling }
 
 // IsStaged reports whether the job is being made ready.

@@ -11,16 +11,17 @@ import (
 // narrowness is what this process knows of how soon a shared limit lets calls start.
 type narrowness struct {
 	known bool
-	tat   bucket.Micros // of a rate: the theoretical arrival time, as far as this process was granted or refused
-	sure  bucket.Micros // from when on nothing counts that others were granted before; 0 before the first grant
-	left  int64         // of a quota or budget: units that are left of its period
-	count int64         // and that a period has
-	end   bucket.Micros // of the period; 0 for one that slides
+	tat   bucket.Micros // of a rate: the theoretical arrival time, by what this process was granted or refused
+	sure  bucket.Micros // from when on earlier grants to other processes do not matter; 0 before the first grant
+	left  int64         // of a quota or budget: units left in its period
+	count int64         // of a quota or budget: units in a period
+	end   bucket.Micros // end of the period; 0 for one that slides
 }
 
-// width is how many jobs may be ready, or on their way there, or wait for their slot: those whose calls every shared limit lets start within
-// LongWait, and one at least. A crash makes each of them unknown. Where that is not known, or other processes use the limits too, this
-// process reckons with as much as it was granted lately: it begins with one job, and widens with every grant.
+// width returns how many jobs may be staging, ready or granted: as many as every shared limit lets start within
+// LongWait, and at least one. A crash makes each of them unknown. If that number is not known, or other
+// processes use the limits too, this process counts on as much as it was granted lately: it begins with one job,
+// and widens with every grant.
 func (s *Schedule) width(now bucket.Micros) int {
 	n, known := s.letThrough(now)
 	if len(s.rules.Shared) > 0 && (!known || s.store.clock == OtherClock) {
@@ -29,7 +30,8 @@ func (s *Schedule) width(now bucket.Micros) int {
 	return min(s.pace.MaxStaged, 1+int(n))
 }
 
-// letThrough is how many calls the shared limits let start within LongWait, one left out, and whether that is known of all of them.
+// letThrough returns how many calls the shared limits let start within LongWait, less one, and whether that is
+// known of all of them.
 func (s *Schedule) letThrough(now bucket.Micros) (n float64, known bool) {
 	n, known = MaxStaged, true
 	for i := range s.rules.Shared {
@@ -41,7 +43,8 @@ func (s *Schedule) letThrough(now bucket.Micros) (n float64, known bool) {
 	return n, known
 }
 
-// letsThrough is how many calls one shared limit lets start within LongWait, one left out, and whether that is known.
+// letsThrough returns how many calls one shared limit lets start within LongWait, less one, and whether that is
+// known.
 func (s *Schedule) letsThrough(i int, l *bucket.Limit, now bucket.Micros) (n float64, known bool) {
 	by, unit, cost := &s.narrow[i], max(1, s.units[i]), max(1, s.habits.usualCost(s.policy, i))
 	soon := now.Add(LongWait)
@@ -57,7 +60,7 @@ func (s *Schedule) letsThrough(i int, l *bucket.Limit, now bucket.Micros) (n flo
 		left := float64(by.left)
 		switch {
 		case l.Budget != nil && l.Budget.OnExhausted == bucket.DeadLetter:
-			return MaxStaged, true // a job that it refuses ends, and has to be ready for that
+			return MaxStaged, true // a job that it refuses ends, and must be ready for that
 		case !by.known:
 			return MaxStaged, false
 		case by.end == 0:
@@ -70,7 +73,7 @@ func (s *Schedule) letsThrough(i int, l *bucket.Limit, now bucket.Micros) (n flo
 	return MaxStaged, true
 }
 
-// narrowBy takes in which shared limit refused a job a slot, and until when.
+// narrowBy notes which shared limit refused a job a slot, and until when.
 func (s *Schedule) narrowBy(j *Job, w *bucket.Wait) {
 	i, l := s.shared(w.Limit)
 	if l == nil {
@@ -86,7 +89,7 @@ func (s *Schedule) narrowBy(j *Job, w *bucket.Wait) {
 	}
 }
 
-// widen takes in that a job was granted its slot.
+// widen notes that a job was granted its slot.
 func (s *Schedule) widen(j *Job, now bucket.Micros) {
 	s.lately.add(now, s.took)
 	for i := range min(len(j.Costs), len(s.narrow)) {
@@ -105,7 +108,7 @@ func (s *Schedule) widen(j *Job, now bucket.Micros) {
 	}
 }
 
-// LearnLevels takes in how much of the shared limits is used. levels is not changed afterwards.
+// LearnLevels takes in how much of the shared limits is used. The caller must not change levels afterwards.
 func (s *Schedule) LearnLevels(levels []bucket.Level) {
 	s.levels = levels
 	for k := range levels {
@@ -116,14 +119,14 @@ func (s *Schedule) LearnLevels(levels []bucket.Level) {
 	}
 }
 
-// lately counts what this process was granted in the last LongWait or so: what is longer ago weighs less and less.
+// lately counts what this process was granted in about the last LongWait; older grants weigh less and less.
 type lately struct {
 	n  float64
 	at bucket.Micros
 }
 
-// count is how many jobs were granted lately. Where making one ready takes long that is a longer time: else few would be ready, be granted,
-// and let few be made ready.
+// count returns how many jobs were granted lately. If it takes long to make a job ready, it looks back over a
+// longer time. Otherwise few jobs would be ready, so few would be granted, and still fewer would be made ready.
 func (l *lately) count(now bucket.Micros, took time.Duration) float64 {
 	return l.n * math.Exp(-float64(max(0, l.at.Until(now)))/float64(max(LongWait, 2*took)))
 }
@@ -132,8 +135,9 @@ func (l *lately) add(now bucket.Micros, took time.Duration) {
 	l.n, l.at = l.count(now, took)+1, max(l.at, now)
 }
 
-// invites reports whether a queue may make a job ready now, beside those that it has made ready and that have no slot. A queue that has
-// the turn may, and any while no other waits for one. A costly one always may have one: what it waits for is kept from the others.
+// invites reports whether a queue may make a job ready now, beside the ready jobs that it has without a slot.
+// The queue that has the turn may, and so may any queue while no other waits for a turn. A costly queue always
+// may have one ready job: what it waits for is kept from the others.
 func (s *Schedule) invites(q *KeyQueue, ungranted int64, now bucket.Micros) bool {
 	if q.costly && ungranted == 0 || !s.breaker.closed() {
 		return true
@@ -149,8 +153,9 @@ func (s *Schedule) invites(q *KeyQueue, ungranted int64, now bucket.Micros) bool
 	return s.staged < width && ungranted < int64(each)
 }
 
-// inviteAt is when queues in turn are to make jobs ready: as long before the shared limit is asked again as that takes. While the store
-// does not answer, one at a time does, when the store is asked again.
+// inviteAt returns when the queues in turn must make jobs ready: before the shared limit is asked again, by as
+// long as that takes. While the store does not answer, one queue at a time makes one ready, when the store is
+// asked again.
 func (s *Schedule) inviteAt() bucket.Micros {
 	switch {
 	case s.store.failures == 0:
@@ -161,7 +166,7 @@ func (s *Schedule) inviteAt() bucket.Micros {
 	return Never
 }
 
-// invite gives queues the turn to make a job ready, in the order in which they are to have the shared limit.
+// invite gives queues the turn to make a job ready, in the order in which they will have the shared limit.
 func (s *Schedule) invite(now bucket.Micros) {
 	if now < s.inviteAt() {
 		return
@@ -180,7 +185,7 @@ func (s *Schedule) invite(now bucket.Micros) {
 	}
 }
 
-// block lets a queue wait for its turn at the shared limits: to ask, or first to make a job ready.
+// block makes a queue wait for its turn at the shared limits: to ask, or first to make a job ready.
 func (s *Schedule) block(q *KeyQueue) {
 	if q.count(staging, ready, asking) > 0 {
 		s.blocked.push(q)
@@ -191,7 +196,8 @@ func (s *Schedule) block(q *KeyQueue) {
 	s.blocked.coming = s.unprepared.coming
 }
 
-// unslot lets go of a job that missed its slot while its queue waits for the turn to make another ready: it is made ready again then.
+// unslot withdraws a job that missed its slot while its queue waits for the turn to make another ready. It is
+// made ready again then.
 func (s *Schedule) unslot(q *KeyQueue, now bucket.Micros, fx *Effects) {
 	if q.line != roomLine {
 		return
@@ -204,8 +210,9 @@ func (s *Schedule) unslot(q *KeyQueue, now bucket.Micros, fx *Effects) {
 	}
 }
 
-// withdrawBeyond lets go of ready jobs that wait for a shared limit until no more than most do: first all but one of a queue, then that
-// one, of those queues first that are to have the limit last. Of a queue the newest go first, since none overtakes one that rests.
+// withdrawBeyond withdraws ready jobs that wait for a shared limit until at most most remain. It takes first all
+// but one of each queue, then that one, and begins with the queues that will have the limit last. Of a queue it
+// takes the newest first, since no job overtakes one that rests.
 func (s *Schedule) withdrawBeyond(most int, out *Refused) {
 	if s.staged <= most || s.blocked.size == 0 {
 		return
@@ -235,7 +242,7 @@ func (s *Schedule) withdrawBeyond(most int, out *Refused) {
 	}
 }
 
-// withdrawNewest lets go of a queue's n newest ready jobs.
+// withdrawNewest withdraws a queue's n newest ready jobs.
 func (s *Schedule) withdrawNewest(q *KeyQueue, n int, out *Refused) {
 	for _, j := range slices.Backward(q.Jobs) {
 		if n > 0 && j.Phase == ready {
@@ -246,7 +253,8 @@ func (s *Schedule) withdrawNewest(q *KeyQueue, n int, out *Refused) {
 	}
 }
 
-// book counts what a queue was granted, and takes back what it was lent: to make a job ready too, unless that one still waits for its slot.
+// book counts what a queue was granted, and takes back what it was lent. What it was lent to make a job ready
+// stays lent while that job waits for its slot.
 func (s *Schedule) book(q *KeyQueue, d serviceTime) {
 	s.blocked.took(q, d)
 	s.unprepared.clock = s.blocked.clock
@@ -263,7 +271,7 @@ func (s *Schedule) lendNothing(q *KeyQueue) {
 	s.unprepared.lend(q, 0)
 }
 
-// newest is when the newest of the queue's calls that run, or have a slot, started or is to start; 0 when there is none.
+// newest returns the start of the queue's newest call that runs or has a slot; 0 if there is none.
 func (q *KeyQueue) newest() bucket.Micros {
 	var at bucket.Micros
 	for _, j := range q.Jobs {
@@ -274,7 +282,8 @@ func (q *KeyQueue) newest() bucket.Micros {
 	return at
 }
 
-// unstick lets go of what a queue has ready behind calls that take longer than was thought: it would keep room from other queues.
+// unstick withdraws a queue's ready jobs behind calls that take longer than expected: they would keep room from
+// other queues.
 func (s *Schedule) unstick(q *KeyQueue, now bucket.Micros, fx *Effects) {
 	if q.count(ready) == 0 || q.count(granted, asking) > 0 || q.newest().Add(LongWait) > now {
 		return

@@ -7,18 +7,19 @@ import (
 	"weir/bucket"
 )
 
-// A job may ask not to be called before a time. Until then it is early: it stands in its key's bucket, and nobody waits for it. From then
-// on it is due and stands where a job stands that came at that very time: behind those that came before it, before those that came after.
-// So nobody gains or loses a place by asking early, and the order is the same after a restart, which knows when each job came.
+// A job may ask not to be called before a time. Until then it is early: it stands in its key's bucket, and no
+// job waits for it. From then on it is due. It then stands in the place of a job that came at that very time:
+// behind jobs that came before it, ahead of jobs that came after. So asking early neither gains nor loses a
+// place. The order is the same after a restart, because the stream says when each job came.
 
-// early are the waiting jobs of a key that asked not to be called yet or did so, in their order. Few keys have any.
+// early holds a key's waiting jobs that asked not to be called before a time, in their order. Few keys have any.
 type early struct {
-	runs [][]appointment // by time and sequence; each run is sorted and not empty
+	runs [][]appointment // not due yet, by time and sequence; each run is sorted and not empty
 	size int
-	due  []place // the places of those whose time has come, in their order
+	due  []place // the places of jobs whose time has come, in their order
 }
 
-// appointment is a job that is not to be called yet.
+// appointment is a job that must not be called yet.
 type appointment struct {
 	at  bucket.Micros
 	seq uint64
@@ -28,11 +29,11 @@ func (l appointment) compare(other appointment) int {
 	return cmp.Or(cmp.Compare(l.at, other.at), cmp.Compare(l.seq, other.seq))
 }
 
-// mostInRun bounds what is moved for one job that comes or goes: a producer says the times, in any order.
+// mostInRun bounds what is moved for one job that comes or goes: producers choose the times, in any order.
 const mostInRun = 512
 
-// place is where a job stands among those of its key: by the sequence behind which it stands, which for most is their own, then by when it
-// was due, and by its own sequence.
+// place is where a job stands among those of its key. It orders first by the sequence behind which the job
+// stands, which for most jobs is their own, then by when the job was due, then by its own sequence.
 type place struct {
 	after uint64
 	due   bucket.Micros // 0: it asked for no time
@@ -43,7 +44,7 @@ func (p place) compare(other place) int {
 	return cmp.Or(cmp.Compare(p.after, other.after), cmp.Compare(p.due, other.due), cmp.Compare(p.seq, other.seq))
 }
 
-// add takes in a job that is not to be called yet.
+// add takes in a job that must not be called yet.
 func (e *early) add(l appointment) {
 	e.size++
 	if len(e.runs) == 0 {
@@ -61,7 +62,7 @@ func (e *early) add(l appointment) {
 	}
 }
 
-// next is when the first of them is due, Never when there is none.
+// next returns when the first job is due, Never if there is none.
 func (e *early) next() bucket.Micros {
 	if e == nil || e.size == 0 {
 		return Never
@@ -69,7 +70,8 @@ func (e *early) next() bucket.Micros {
 	return e.runs[0][0].at
 }
 
-// release gives those their places that are due at now: behind the sequence after. It returns how many they are.
+// release gives the jobs that are due at now their places behind the sequence after. It returns how many they
+// are.
 func (e *early) release(now bucket.Micros, after uint64) (n int) {
 	for e.next() <= now {
 		l := e.runs[0][0]
@@ -83,7 +85,7 @@ func (e *early) release(now bucket.Micros, after uint64) (n int) {
 	return n
 }
 
-// take takes a sequence out, whether it is due or not. It looks at all of them.
+// take removes a sequence, whether it is due or not. It looks at all jobs.
 func (e *early) take(seq uint64) (at bucket.Micros, p place, is taken) {
 	if i := slices.IndexFunc(e.due, func(p place) bool { return p.seq == seq }); i >= 0 {
 		p = e.due[i]
@@ -105,7 +107,7 @@ func (e *early) take(seq uint64) (at bucket.Micros, p place, is taken) {
 	return 0, place{}, notThere
 }
 
-// taken says where a job stood that was taken out.
+// taken says where a removed job stood.
 type taken int8
 
 const (
@@ -114,7 +116,7 @@ const (
 	wasEarly
 )
 
-// before counts those that are not due yet, and are so before one.
+// before counts the jobs not due yet that will be due before one.
 func (e *early) before(one appointment) (n int) {
 	if e == nil {
 		return 0
@@ -129,7 +131,7 @@ func (e *early) before(one appointment) (n int) {
 	return n
 }
 
-// all goes through those that are not due, the first to be due first, until yield says false.
+// all yields the jobs not due yet, by when they are due.
 func (e *early) all(yield func(appointment) bool) {
 	if e == nil {
 		return
@@ -143,7 +145,7 @@ func (e *early) all(yield func(appointment) bool) {
 	}
 }
 
-// Early is how many jobs of a queue are not due at now.
+// Early returns how many of a queue's jobs are not due at now.
 func (q *KeyQueue) Early(now bucket.Micros) int {
 	if q.early == nil {
 		return 0
@@ -153,7 +155,8 @@ func (q *KeyQueue) Early(now bucket.Micros) int {
 
 const maxSeq = ^uint64(0)
 
-// PushEarly takes in a job that came at came and is not to be called before notBefore; 0 for one that may be called at once.
+// PushEarly takes in a job that came at came and must not be called before notBefore; 0 for one that may be
+// called at once.
 func (s *Schedule) PushEarly(key string, seq uint64, p *Partition, came, notBefore bucket.Micros) *KeyQueue {
 	if notBefore <= came {
 		q := s.Queue(key, p)
@@ -163,7 +166,7 @@ func (s *Schedule) PushEarly(key string, seq uint64, p *Partition, came, notBefo
 		return s.Push(key, seq, p)
 	}
 	if end := p.deadlines[seq]; end != 0 && end < notBefore {
-		notBefore = end // no intake lets such a job in; it ends when its deadline passes
+		notBefore = end // the intake accepts no such job; it ends when its deadline passes
 	}
 	p.newest = max(p.newest, seq)
 	q := s.Queue(key, p)
@@ -179,22 +182,23 @@ func (s *Schedule) PushEarly(key string, seq uint64, p *Partition, came, notBefo
 	return q
 }
 
-// ripen gives the jobs of a queue their places that are due at now. Until all is read that stands in the partition, only jobs that are
-// read tell which came before: see PushEarly.
+// ripen gives the queue's jobs that are due at now their places. While the partition is being read, only the
+// jobs read tell which came before which: PushEarly does it then.
 func (s *Schedule) ripen(q *KeyQueue, now bucket.Micros) {
 	if q.early != nil && !q.Partition.Reading {
 		s.early -= q.early.release(now, q.Partition.newest)
 	}
 }
 
-// Read has a queue be looked at when all of its partition is read: jobs of it may be due, and none came since.
+// Read looks at a queue once all of its partition is read: jobs of it may be due, and no later job may have come
+// to release them.
 func (s *Schedule) Read(q *KeyQueue) {
 	if q.early != nil {
 		s.Touch(q)
 	}
 }
 
-// nextDue is when a queue's first early job is due, Never while that is not to be acted on.
+// nextDue returns when a queue's first early job is due, Never while the partition is still being read.
 func (q *KeyQueue) nextDue() bucket.Micros {
 	if q.Partition.Reading {
 		return Never
@@ -202,8 +206,9 @@ func (q *KeyQueue) nextDue() bucket.Micros {
 	return q.early.next()
 }
 
-// appointed is when a job of a queue should be called that is not due yet, with as many before it as its place says. Those that are due
-// before it are called one after the other at the key's own pace; the latest of them decide, and so many of these are looked at.
+// appointed returns when a queue's job that is not due yet should be called, with as many jobs before it as its
+// place says. The jobs due before it are called one after the other at the key's own pace. The latest of them
+// decide, so it looks at those, and at no more than mostAppointments.
 func (v View) appointed(q *KeyQueue, own appointment, p Place, tat bucket.Micros) bucket.Micros {
 	eta := v.prospect(q, p, tat)
 	if eta == Never {
@@ -228,7 +233,7 @@ func (v View) appointed(q *KeyQueue, own appointment, p Place, tat bucket.Micros
 // mostAppointments bounds the jobs that a forecast looks at.
 const mostAppointments = 1024
 
-// backward goes through those that are due before one, the last of them first, until yield says false.
+// backward yields the jobs that are due before one, the last of them first.
 func (e *early) backward(one appointment) func(yield func(appointment) bool) {
 	return func(yield func(appointment) bool) {
 		for r := len(e.runs) - 1; r >= 0; r-- {
