@@ -6,10 +6,10 @@ import (
 	"weir/bucket"
 )
 
-// slowed is what the schedule waits for where the api's governor keeps it from asking.
+// slowed is the name in Schedule.by of the api's governor, when that keeps the schedule from asking.
 const slowed = "slow start"
 
-// earliest is when the queue's own governor lets it ask for its next slot, 0 when nothing slows it.
+// earliest returns when the queue's own governor lets it ask for its next slot, 0 if nothing slows it.
 func (q *KeyQueue) earliest() bucket.Micros {
 	if q.governor == nil {
 		return 0
@@ -25,7 +25,7 @@ func (q *KeyQueue) restart(now bucket.Micros) {
 	q.governor.restart(now)
 }
 
-// atOnce is how many calls a queue may have made ready or granted together: one after the other, when it is slowed.
+// atOnce returns how many calls a queue may have ready or granted together: one at a time while it is slowed.
 func (q *KeyQueue) atOnce() int64 {
 	if q.governor != nil && q.governor.slows() {
 		return 1
@@ -33,7 +33,7 @@ func (q *KeyQueue) atOnce() int64 {
 	return min(q.Limits.InFlight, maxAsks)
 }
 
-// relax lets the governors have what they have grown by, and lets go of a queue's that slows nothing.
+// relax lets the ceilings of the governors grow up to now, and drops a queue's governor that slows nothing.
 func (s *Schedule) relax(q *KeyQueue, now bucket.Micros) {
 	a := s.policy.Retry.Adaptive
 	s.governor.grow(a, now)
@@ -44,12 +44,13 @@ func (s *Schedule) relax(q *KeyQueue, now bucket.Micros) {
 	}
 }
 
-// mayAsk reports whether the governors let a queue ask for a slot at now; else it is blocked, or to be looked at again.
+// mayAsk reports whether the governors let a queue ask for a slot at now. If not, the queue is blocked, or is
+// looked at at again.
 func (s *Schedule) mayAsk(q *KeyQueue, now bucket.Micros, fx *Effects) (again bucket.Micros, may bool) {
 	s.relax(q, now)
 	if q.governor != nil {
 		if q.count(asking, granted) > 0 {
-			return Never, false // one after the other: its call will touch the queue
+			return Never, false // one at a time: its call will touch the queue
 		}
 		if at := q.governor.earliest(); at > now {
 			return at, false
@@ -68,15 +69,15 @@ func (s *Schedule) mayAsk(q *KeyQueue, now bucket.Micros, fx *Effects) (again bu
 	return 0, true
 }
 
-// slows reports whether a queue may ask for one slot at a time only.
+// slows reports whether a queue may ask only for one slot at a time.
 func (s *Schedule) slows(q *KeyQueue) bool { return q.governor != nil || s.governor.slows() }
 
-// outdated reports whether a job's slot was asked for before the slow start that is to pace it.
+// outdated reports whether a job's slot was asked for before the slow start that must pace it.
 func (s *Schedule) outdated(j *Job) bool {
 	return j.asked < s.governor.began || j.Queue.governor != nil && j.asked < j.Queue.governor.began
 }
 
-// paced takes in that a job has its slot.
+// paced tells the governors that a job has its slot.
 func (s *Schedule) paced(j *Job) {
 	if s.governor.slows() {
 		s.governor.granted(s.interval(j), j.At)
@@ -86,8 +87,9 @@ func (s *Schedule) paced(j *Job) {
 	}
 }
 
-// interval is the time between two calls of the api at its configured rate: by the shared rate that binds a job like
-// this most, or, where keys share none, by the rates of all keys that have jobs together.
+// interval returns the time between two calls of the api at its configured rate. That is the interval of the
+// shared rate that binds a job like this most. If keys share no rate, it is that of the rates of all keys with
+// jobs together.
 func (s *Schedule) interval(j *Job) time.Duration {
 	var most time.Duration
 	for i := range s.rules.Shared {
@@ -112,8 +114,8 @@ func (s *Schedule) interval(j *Job) time.Duration {
 	return most
 }
 
-// memory is until when a queue must not be forgotten though it has no jobs: until what the store has not been told yet
-// is over, its hold, and what pushback has taken of its rate. never when nothing is to be remembered.
+// memory returns until when a queue without jobs must not be forgotten: because of what the store has not been
+// told yet, its hold, and what pushback has taken of its rate. It returns Never if nothing must be remembered.
 func (s *Schedule) memory(q *KeyQueue, now bucket.Micros) bucket.Micros {
 	s.relax(q, now)
 	until := q.held
@@ -132,7 +134,7 @@ func (s *Schedule) memory(q *KeyQueue, now bucket.Micros) bucket.Micros {
 	return until
 }
 
-// NextSlot is the earliest slot of a key by its own rate, as far as this process knows.
+// NextSlot returns the earliest slot of a key by its own rate, as far as this process knows.
 func (s *Schedule) NextSlot(q *KeyQueue, now bucket.Micros) bucket.Micros {
 	return bucket.Forecast(*q.Limits, s.rules.Interval(q.Limits.Rate), q.TAT, now, 1)
 }

@@ -6,17 +6,18 @@ import (
 	"weir/bucket"
 )
 
-// Pause is an operator's word that a key, or a whole api, is not to be called until they say so again, or until its time is over.
-// Whoever keeps the pauses ends it by Resume then: the schedule goes by it only to tell when calls should start.
+// Pause is an operator's order not to call a key, or a whole api, until they resume it or its time is over. The
+// dispatcher, which keeps the pauses, calls Resume then. The schedule uses the end of a pause only to forecast
+// when calls should start.
 type Pause struct {
 	At    time.Time `json:"at"`
 	By    string    `json:"by,omitempty"`
 	Why   string    `json:"why,omitempty"`
-	ForMS int64     `json:"for_ms,omitempty"` // from when it was stored on; 0: until it is resumed
-	Until time.Time `json:"until,omitzero"`   // when its time is over; zero where it has none
+	ForMS int64     `json:"for_ms,omitempty"` // its length from when it was stored; 0: until it is resumed
+	Until time.Time `json:"until,omitzero"`   // when its time is over; zero if it has no end
 }
 
-// String says who paused and why, as far as they told.
+// String says who paused and why, as far as the operator said.
 func (p Pause) String() string {
 	s := "paused"
 	if p.By != "" {
@@ -38,7 +39,8 @@ type pauses struct {
 	keys map[string]Pause
 }
 
-// of is the pause that keeps a key from being called: its own, or the api's where that lasts longer. nil where there is none.
+// of returns the pause that keeps a key from being called: its own, or the api's if that lasts longer; nil if
+// there is none.
 func (p *pauses) of(key string) *Pause {
 	own, paused := p.keys[key]
 	switch {
@@ -50,7 +52,7 @@ func (p *pauses) of(key string) *Pause {
 	return &own
 }
 
-// ends is when a pause is over, Never where nobody knows.
+// ends returns when a pause is over, Never if it has no end.
 func (p *Pause) ends() bucket.Micros {
 	if p.Until.IsZero() {
 		return Never
@@ -58,7 +60,7 @@ func (p *Pause) ends() bucket.Micros {
 	return bucket.MicrosOf(p.Until)
 }
 
-// heldUntil is the time before which a queue must not be called, never while it is paused.
+// heldUntil returns the time before which a queue must not be called, Never while it is paused.
 func (s *Schedule) heldUntil(q *KeyQueue) bucket.Micros {
 	if q.paused || s.paused.api != nil {
 		return Never
@@ -66,7 +68,8 @@ func (s *Schedule) heldUntil(q *KeyQueue) bucket.Micros {
 	return max(q.held, s.held, s.breaker.until, q.crowded())
 }
 
-// Pause keeps a key, or with "" the whole api, from being called until it is resumed. What has a slot gives it back.
+// Pause keeps a key, or the whole api if key is "", from being called until it is resumed. Granted slots go
+// back.
 func (s *Schedule) Pause(key string, p Pause) {
 	if key == "" {
 		s.paused.api = &p
@@ -80,7 +83,7 @@ func (s *Schedule) Pause(key string, p Pause) {
 	}
 }
 
-// Resume ends a pause. What an api or a limit holds besides goes on holding.
+// Resume ends a pause. Holds by the api or a limit go on.
 func (s *Schedule) Resume(key string, now bucket.Micros) {
 	if key == "" {
 		s.paused.api = nil
@@ -96,8 +99,8 @@ func (s *Schedule) Resume(key string, now bucket.Micros) {
 	}
 }
 
-// TryNow lets an open breaker's probe be made at once: an operator says that the api works again. What an answer of the api
-// holds goes on holding. It reports whether the breaker was open.
+// TryNow lets an open breaker's probe be made at once: an operator says that the api works again. Holds that the
+// api's answers asked for go on. It reports whether the breaker was open.
 func (s *Schedule) TryNow(now bucket.Micros) bool {
 	if s.breaker.closed() {
 		return false
@@ -114,7 +117,7 @@ func (s *Schedule) TryNow(now bucket.Micros) bool {
 	return true
 }
 
-// rouse lets what a hold or a limit sent to rest be looked at again.
+// rouse lets jobs be tried again that a hold or a limit sent to rest.
 func (s *Schedule) rouse(q *KeyQueue, now bucket.Micros) {
 	for _, j := range q.Jobs {
 		if j.Phase == resting && j.limited {
@@ -124,7 +127,8 @@ func (s *Schedule) rouse(q *KeyQueue, now bucket.Micros) {
 	s.Touch(q)
 }
 
-// AskAgain has a queue ask again for what a shared limit refused: its period begins at another time than the store told.
+// AskAgain makes a queue ask again for what a shared limit refused, because the limit may give it earlier than
+// the store said.
 func (s *Schedule) AskAgain(q *KeyQueue, now bucket.Micros) {
 	if s.byKey[q.Key] != q {
 		return // it has been let go of since

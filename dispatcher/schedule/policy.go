@@ -6,8 +6,9 @@ import (
 	"weir/bucket"
 )
 
-// Policy is what the schedule goes by for one api. It is immutable: another configuration is another policy. A job is made ready and
-// its call is judged by the same one; a job that is ready when another comes, and has no slot yet, is made ready again by that.
+// Policy is the configuration that the schedule follows for one api. It is immutable: another configuration is
+// another Policy. The same policy makes a job ready and judges its call. If a new policy comes while a job is
+// ready and has no slot, the new one makes the job ready again.
 type Policy struct {
 	Rules   bucket.Rules
 	Price   int64 // of one call, in millionths
@@ -15,18 +16,20 @@ type Policy struct {
 	Breaker BreakerPolicy
 }
 
-// Retry says what becomes of a job whose call failed, as far as it decides when a call may start.
+// Retry says what becomes of a job whose call failed, as far as that decides when a call may start.
 type Retry struct {
-	Attempts int           // that count, the first included
+	Attempts int           // calls that count, including the first
 	Min, Max time.Duration // of the backoff
 	HoldAPI  bool          // pushback holds the api, not only the key
 	Adaptive *Adaptive     // nil: pushback does not lower the rate
 }
 
-// Lateness is how long after its slot a call may still leave: the rest of the jitter is the network's.
+// Lateness returns how long after its slot a call may still leave: four fifths of the jitter. The rest is the
+// network's.
 func Lateness(r *bucket.Rules) time.Duration { return max(r.Jitter*4/5, time.Millisecond) }
 
-// Adopt puts a new policy in force. The shared limits are asked again at once; every queue is then to be rebound.
+// Adopt puts a new policy in force. The shared limits are asked again at once. The caller must then rebind every
+// queue.
 func (s *Schedule) Adopt(next *Policy) {
 	s.policy, s.rules = next, &next.Rules
 	s.pace.GrantTTL = Lateness(s.rules)
@@ -38,8 +41,8 @@ func (s *Schedule) Adopt(next *Policy) {
 	s.reseat()
 }
 
-// unready lets what is ready rest that cannot be called next: what a former policy made ready, and what stands behind a job
-// that was never called and rests, or waits for room in memory. It would keep room from that very job.
+// unready withdraws ready jobs that cannot be called next: those that a former policy made ready, and those
+// behind a job that was never called and rests or waits for memory. They would keep room from that very job.
 func (s *Schedule) unready(q *KeyQueue, now bucket.Micros, fx *Effects) {
 	gap := false
 	for _, j := range q.Jobs {
@@ -52,8 +55,8 @@ func (s *Schedule) unready(q *KeyQueue, now bucket.Micros, fx *Effects) {
 	}
 }
 
-// Rebind gives a queue the present rules. What the queue knows of its bucket it knows in intervals of the former rate: a
-// full bucket of the present one is the most it can mean. The store has it exactly.
+// Rebind gives a queue the present rules. The queue knows its bucket's state in intervals of the former rate;
+// that can mean at most a full bucket of the present rate. The store knows the exact state.
 func (s *Schedule) Rebind(q *KeyQueue, now bucket.Micros) {
 	if s.byKey[q.Key] != q {
 		return // it has been let go of since
@@ -77,7 +80,7 @@ func (s *Schedule) Rebind(q *KeyQueue, now bucket.Micros) {
 	s.Touch(q)
 }
 
-// DrainTime is how long a full bucket takes to drain.
+// DrainTime returns how long a full bucket takes to drain.
 func (s *Schedule) DrainTime(limits *bucket.KeyLimits) time.Duration {
 	return s.rules.Interval(limits.Rate).Duration() * time.Duration(limits.Rate.Burst)
 }
@@ -88,10 +91,10 @@ const (
 	MaxStaged = 256  // jobs with their message in memory, near their call
 )
 
-// How far ahead of a slot things are done. A job is made ready (its message loaded, a connection there, its intent
-// stored) the lead before its slot: half as much again as that took lately, and no more, since after a crash every job with an
-// intent that was not called is one that nobody can know about. The slot itself is asked for only shortly before,
-// since one that is missed is lost to everybody.
+// How far ahead of a slot things are done. A job is made ready (its message loaded, a connection made, its
+// intent stored) ahead of its slot by the lead. The lead is one and a half times what that took lately, and no
+// more: after a crash every job with an intent that was not called is unknown. The slot itself is asked for only
+// shortly before, since a missed slot is lost for every key.
 const (
 	LeastLead  = 6 * time.Millisecond
 	mostLead   = 60 * time.Millisecond

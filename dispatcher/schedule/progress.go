@@ -2,14 +2,14 @@ package schedule
 
 import "weir/bucket"
 
-// Loaded reports that a job's message is here and its intent is stored, where it needs one.
+// Loaded reports that a job's message is loaded and, if it needs one, its intent stored.
 func (s *Schedule) Loaded(j *Job) {
 	j.Phase = ready
 	s.Touch(j.Queue)
 }
 
-// Sent reports that a job's request has left at now. The calls that follow must not come too close to
-// it: where it was later than a slot allows, the queue's later slots are given back and its pace goes on from it.
+// Sent reports that a job's request has left at now. The following calls must not come too close to it: if it
+// left later than a slot allows, the queue's later slots are given back and the queue continues from it.
 func (s *Schedule) Sent(j *Job, now bucket.Micros) {
 	j.Unsent = false
 	if now > s.latest(j) {
@@ -18,7 +18,7 @@ func (s *Schedule) Sent(j *Job, now bucket.Micros) {
 	s.Touch(j.Queue)
 }
 
-// Unstage takes a staging job back out, to be settled without a call.
+// Unstage takes out a staging job, to be settled without a call.
 func (s *Schedule) Unstage(j *Job) {
 	s.breaker.letGo(j)
 	j.Phase = settling
@@ -26,8 +26,8 @@ func (s *Schedule) Unstage(j *Job) {
 	s.Touch(j.Queue)
 }
 
-// Unconnected takes a staging job back out for which there is no connection: that is a call that failed, and is to be heard of. A
-// probe is the probe until then.
+// Unconnected takes out a staging job for which there is no connection. That is a failed call, and the
+// dispatcher must report its end. If the job is the probe, it stays the probe until then.
 func (s *Schedule) Unconnected(j *Job) {
 	probe := s.breaker.probe == j
 	s.Unstage(j)
@@ -60,12 +60,12 @@ func (s *Schedule) byInFlight() bool {
 	return l != nil && l.InFlight > 0
 }
 
-// Rest lets a job wait for its retry. Its message is dropped from memory.
+// Rest lets a job wait for its retry and drops its message from memory.
 func (s *Schedule) Rest(j *Job, notBefore bucket.Micros) {
 	s.breaker.letGo(j)
 	s.cleared(j)
 	s.settled(j)
-	if j.tripped && j.judged <= s.tried { // what it was to wait for was ended while its outcome was stored
+	if j.tripped && j.judged <= s.tried { // an operator ended its wait while its outcome was stored
 		notBefore = min(notBefore, s.tried)
 	}
 	j.Phase, j.NotBefore = resting, notBefore
@@ -81,7 +81,7 @@ func (s *Schedule) settled(j *Job) {
 	}
 }
 
-// Finished lets go of a settled job.
+// Finished removes a settled job.
 func (s *Schedule) Finished(j *Job) {
 	s.settled(j)
 	s.cleared(j)

@@ -2,9 +2,9 @@ package schedule
 
 import "weir/bucket"
 
-// Unwind takes back what queues are about to do: slots go back, and what was made ready rests again. It returns the queues
-// whose jobs are still on their way, and is to be called for those again: a slot may have been asked for, or a job been
-// about to become ready. Their partition is not open, so that nothing new begins.
+// Unwind takes back what queues are about to do: slots go back, and ready jobs rest again. It returns the queues
+// with jobs that are still on their way; the caller must call Unwind for those again, since a slot may be asked
+// for, or a job about to become ready. The queues' partition must not be open, so that nothing new begins.
 func (s *Schedule) Unwind(queues []*KeyQueue, now bucket.Micros, fx *Effects) (busy []*KeyQueue) {
 	for _, q := range queues {
 		if first := firstGranted(q); first != nil {
@@ -17,7 +17,7 @@ func (s *Schedule) Unwind(queues []*KeyQueue, now bucket.Micros, fx *Effects) (b
 			}
 		}
 		if q.count(asking) > 0 {
-			q.passed = true // what is granted now goes back at once
+			q.passed = true // a grant that comes now goes back at once
 		}
 		if q.count(staging, ready, asking, granted, calling, settling) > 0 {
 			busy = append(busy, q)
@@ -26,8 +26,8 @@ func (s *Schedule) Unwind(queues []*KeyQueue, now bucket.Micros, fx *Effects) (b
 	return busy
 }
 
-// Forget lets go of a queue whose partition is not this process's any more. What of it is still on its way ends outside the
-// schedule's queues; the key may have another queue by then.
+// Forget drops a queue whose partition this process does not own any more. Its jobs that are still on their way
+// end outside the schedule's queues; the key may have another queue by then.
 func (s *Schedule) Forget(q *KeyQueue) {
 	s.unfinished -= q.waiting()
 	if q.early != nil {
@@ -51,17 +51,18 @@ func (s *Schedule) Forget(q *KeyQueue) {
 		s.lendNothing(q)
 		s.tenants.leave(q)
 		s.countKept(q)
-		q.tenant = &tenant{} // its own: what of it is still on its way takes nobody's turn
+		q.tenant = &tenant{} // its own: its jobs that are still on their way take no other's turn
 	}
 }
 
-// ForgetWaiting takes the queues of a partition that is not this process's any more out of those that wait for a turn.
+// ForgetWaiting removes the queues of a partition that this process does not own any more from those that wait
+// for a turn.
 func (s *Schedule) ForgetWaiting(p *Partition) {
 	s.blocked.forget(p)
 	s.unprepared.forget(p)
 }
 
-// Unstart takes a call back that was due and has not started: its slot goes back, and its job is ready again.
+// Unstart takes back a call that was due and has not started: its slot goes back, and its job is ready again.
 func (s *Schedule) Unstart(j *Job) bucket.Use {
 	j.Phase, j.Unsent = ready, false
 	s.calls--

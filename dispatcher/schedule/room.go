@@ -6,7 +6,7 @@ import (
 	"weir/bucket"
 )
 
-// room reports whether another job may be made ready: one, the probe, while the breaker is not closed.
+// room reports whether another job may be made ready. While the breaker is not closed, only one may: the probe.
 func (s *Schedule) room() bool {
 	if !s.breaker.closed() {
 		return s.breaker.probe == nil
@@ -14,8 +14,8 @@ func (s *Schedule) room() bool {
 	return s.staged < s.pace.MaxStaged
 }
 
-// full reports whether as many calls run, or wait for their outcome to be stored, as may: while outcomes cannot be
-// stored no more is paid for.
+// full reports whether as many calls run, or wait for their outcome to be stored, as may. While outcomes cannot
+// be stored, no more calls are paid for.
 func (s *Schedule) full() bool {
 	return s.calls >= s.pace.MaxCalls || s.settling >= min(maxSettling, s.pace.MaxCalls)
 }
@@ -23,16 +23,16 @@ func (s *Schedule) full() bool {
 // maxSettling bounds the calls that have ended and whose outcome is not stored yet.
 const maxSettling = 512
 
-// unblock gives the queues whose turn it is the next round of asks: what one freed slot costs must not grow with the
-// number of keys that wait for it. One that was refused because of what its call costs is asked for last in its round:
-// cheaper calls of others, asked for behind it, would take for ever what it waits for.
+// unblock gives the queues whose turn it is the next round of asks. The cost of one freed slot must not grow
+// with the number of keys that wait for it. A queue that was refused because of its call's cost ends its round:
+// cheaper calls asked for behind it would forever take what it waits for.
 func (s *Schedule) unblock(now bucket.Micros) {
 	if s.full() || now < s.until || s.store.rounds > 0 {
 		return
 	}
 	most := maxAsks
 	if s.store.failures > 0 || s.governor.slows() {
-		most = 1 // it tries whether the store is there again; or no more than one may go on
+		most = 1 // it tries whether the store answers again, or a slow start allows only one
 	}
 	for range most {
 		q := s.blocked.pop()
@@ -47,11 +47,13 @@ func (s *Schedule) unblock(now bucket.Micros) {
 	}
 }
 
-// shortCall is up to how long the calls of an api usually take for the next job of a key to be made ready while one runs.
-// Behind a long call it would take room from other keys, and be one that nobody knows about if the worker died.
+// shortCall is the longest usual duration of an api's calls for which a key's next job is made ready while one
+// runs. Behind a long call, that job would take room from other keys, and would be unknown if the dispatcher
+// died.
 const shortCall = 100 * time.Millisecond
 
-// ahead counts what of a queue stands before the next job to be made ready: running calls too, where they are long.
+// ahead counts a queue's jobs that stand before the next job to be made ready: granted ones, and running calls
+// too if they are long.
 func (s *Schedule) ahead(q *KeyQueue, now bucket.Micros) int64 {
 	n := q.count(granted)
 	if s.callTime > shortCall || q.newest().Add(LongWait) <= now {

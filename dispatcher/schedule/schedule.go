@@ -8,79 +8,80 @@ import (
 	"weir/bucket"
 )
 
-// Pace are the times and bounds the schedule works with.
+// Pace holds the times and bounds of a schedule.
 type Pace struct {
 	PrepareLead  time.Duration // how long before its slot a job is made ready
 	ReserveAhead time.Duration // how long before its time a slot is asked for
 	GrantTTL     time.Duration // how long after its time a slot may still be used
-	Clock        StoreClock    // by which the store counts
+	Clock        StoreClock    // the clock by which the store counts
 
 	MaxStaged int // jobs made ready at once, over all keys
 	MaxCalls  int // calls running at once, over all keys
 }
 
-// Schedule decides which call may start when. It is a plain value: time comes in as now, and what is to be done comes
-// out as effects. Its owner locks it.
+// Schedule decides which call may start when. It is a plain value: time comes in as now, and what must be done
+// comes out as Effects. Its owner locks it.
 type Schedule struct {
 	pace    Pace
-	policy  *Policy       // what jobs are made ready by
+	policy  *Policy       // the policy that makes jobs ready
 	rules   *bucket.Rules // of the policy
 	drain   bool          // nothing new may start
-	barred  bool          // this process has not the right to call now
+	barred  bool          // this process may not call now
 	store   storeLink
 	byKey   map[string]*KeyQueue
 	tenants tenants
 
-	// What is to be done.
+	// What must be done.
 	timers       timers
 	active       []*KeyQueue // queues with something to do now
 	lapses       lapses
 	awaitingRoom roundRobin    // queues that wait for room to make a job ready
 	blocked      fairQueue     // queues with a ready job that wait for a shared limit or for a call to end
 	unprepared   fairQueue     // queues that wait for their turn to make a job ready for a shared limit
-	narrow       []narrowness  // of the shared limits: how many jobs are made ready for them
-	lately       lately        // how many were granted a slot
-	until        bucket.Micros // when the shared limit is to be asked again
+	narrow       []narrowness  // of each shared limit: what bounds the jobs made ready for it
+	lately       lately        // how many jobs were granted a slot
+	until        bucket.Micros // when the shared limit may be asked again
 	by           string        // its name
 	scarce       bucket.Micros // when one refused something last; 0: never
-	units        []float64     // of the shared limits; see unitsOf
+	units        []float64     // of each shared limit; see unitsOf
 	suspects     suspects
 
 	// What holds calls.
 	paused   pauses
-	held     bucket.Micros // no call of the api before
+	held     bucket.Micros // no call of the api before then
 	why      string
-	heldKeys map[*KeyQueue]struct{} // with a hold that may still last
+	heldKeys map[*KeyQueue]struct{} // keys with a hold that may still last
 	pushes   int16                  // pushbacks in a row
-	spent    bucket.Micros          // a budget that is spent begins anew then; 0: none is
+	spent    bucket.Micros          // when a spent budget begins anew; 0: none is spent
 	spentBy  string                 // its name
 	putOff   putOff                 // jobs that a shared limit has put off for long
 	breaker  breaker                // of the api
 	tried    bucket.Micros          // when the breaker's probe was last brought forward
-	welcome  bucket.Micros          // when the last call started that the api answered in order
+	welcome  bucket.Micros          // start of the last call that the api answered without fault or pushback
 	governor governor               // of the api, where pushback holds it
 
 	// What was seen lately.
 	took     time.Duration // to make a job ready
-	callTime time.Duration // usual, of the api's calls
+	callTime time.Duration // usual duration of the api's calls
 	habits   habits
 	uses     usage
-	levels   []bucket.Level // of the shared limits, when they were last looked at
-	causes   causes         // that queues were kept by
+	levels   []bucket.Level // of the shared limits, as last learned
+	causes   causes         // of queues' waits
 
 	// Counts.
 	unfinished int    // jobs that have not ended
-	early      int    // of them, those that are not to be called yet
+	early      int    // of the unfinished, jobs that must not be called yet
 	kept       int    // queues without jobs
 	staged     int    // jobs from staging to granted
 	calls      int    // jobs calling
-	settling   int    // of the calls that ended, those whose outcome is not stored yet
-	arrived    uint64 // jobs that came since this began; those that stood in a partition when it was read came before
+	settling   int    // calls that ended and whose outcome is not stored yet
+	arrived    uint64 // jobs that came since this began, without those that stood in a partition when it was read
 	ended      uint64 // calls that have ended since
 	Forfeited  int64  // slots that were given back
 }
 
-// New is a schedule without jobs. tatOf is the theoretical arrival time that the store knows of a key, by its own clock, 0 if none.
+// New returns a schedule without jobs. tatOf returns the theoretical arrival time that the store knows of a key,
+// by the store's clock, 0 if none.
 func New(policy *Policy, p Pace, tatOf func(key string) bucket.Micros) *Schedule {
 	s := &Schedule{pace: p, policy: policy, rules: &policy.Rules, byKey: map[string]*KeyQueue{}, heldKeys: map[*KeyQueue]struct{}{}, store: storeLink{clock: p.Clock, tatOf: tatOf}}
 	s.paused.keys = map[string]Pause{}
@@ -90,25 +91,25 @@ func New(policy *Policy, p Pace, tatOf func(key string) bucket.Micros) *Schedule
 	return s
 }
 
-// Effects are what the shell must do after a step.
+// Effects are what the dispatcher must do after a step.
 type Effects struct {
-	Load    []*Job      // load their messages, store their intents, then call loaded
+	Load    []*Job      // load their messages, store their intents, then call Loaded
 	Start   []*Job      // call now
 	Expire  []*Job      // their deadline has passed
-	Cancel  []*Job      // by an operator's word
+	Cancel  []*Job      // an operator cancelled them
 	Resumed []*KeyQueue // their hold is over; nil stands for the api
-	Stale   []*Job      // made ready in vain: they rest, and will be made ready again
+	Stale   []*Job      // made ready in vain: they rest, and become ready again later
 	Unused  []bucket.Use
 	Asks    []bucket.Ask
 	asked   [][]*Job // the jobs each ask is for
 }
 
-// Queue returns the key's queue, making it when there is none.
+// Queue returns the key's queue, and makes it if there is none.
 func (s *Schedule) Queue(key string, p *Partition) *KeyQueue {
 	q := s.byKey[key]
 	if q == nil {
 		q = &KeyQueue{Key: key, Partition: p, place: notTimed, Limits: s.LimitsOf(key), TAT: s.KnownTAT(key)}
-		q.cold = q.TAT != 0 // it may be known from the ledger of a former process, of whose slots the store knows nothing
+		q.cold = q.TAT != 0 // it may come from the ledger of a former process, whose slots the store does not know
 		_, q.paused = s.paused.keys[key]
 		s.tenants.join(q, s.rules.Tenant(key))
 		s.byKey[key] = q
@@ -116,7 +117,7 @@ func (s *Schedule) Queue(key string, p *Partition) *KeyQueue {
 	return q
 }
 
-// LimitsOf shares one value among all keys without an override.
+// LimitsOf returns a key's limits. All keys without an override share one value.
 func (s *Schedule) LimitsOf(key string) *bucket.KeyLimits {
 	if len(s.rules.Overrides) == 0 {
 		return &s.rules.Key
@@ -128,7 +129,7 @@ func (s *Schedule) LimitsOf(key string) *bucket.KeyLimits {
 // Touch marks a queue as having something to do.
 func (s *Schedule) Touch(q *KeyQueue) {
 	if q.tenant == nil {
-		return // it was let go of, without jobs: who still knew it, a suspect's turn perhaps, has nothing to tell it
+		return // the queue was dropped without jobs: a reference kept elsewhere, as by a suspect's turn, has no effect
 	}
 	if !q.inTurn {
 		q.inTurn = true
@@ -136,7 +137,8 @@ func (s *Schedule) Touch(q *KeyQueue) {
 	}
 }
 
-// Push takes a job in that may be called at once. Where its key has jobs that may not, PushEarly is to be called.
+// Push takes in a job that may be called at once. If its key has jobs that may not, the caller must use
+// PushEarly.
 func (s *Schedule) Push(key string, seq uint64, p *Partition) *KeyQueue {
 	p.newest = max(p.newest, seq)
 	q := s.Queue(key, p)
@@ -148,7 +150,7 @@ func (s *Schedule) Push(key string, seq uint64, p *Partition) *KeyQueue {
 	return q
 }
 
-// arrive counts a job that came just now. What is found when a partition is read came before.
+// arrive counts a job that came just now. Jobs found when a partition is read came before.
 func (s *Schedule) arrive(q *KeyQueue) {
 	if !q.Partition.Reading {
 		q.arrived++
@@ -156,7 +158,7 @@ func (s *Schedule) arrive(q *KeyQueue) {
 	}
 }
 
-// Allow says whether calls may start: without the right to, what was granted is given back when it comes due, and
+// Allow says whether calls may start. While they may not, granted slots are given back when they come due, and
 // nothing is made ready or asked for.
 func (s *Schedule) Allow(may bool) {
 	if s.barred == !may {
@@ -188,7 +190,7 @@ func (s *Schedule) Step(now bucket.Micros) Effects {
 	for s.lapses.goOn() {
 		s.advance(s.lapses.next(), now, &fx)
 	}
-	for n := s.awaitingRoom.size; n > 0 && s.awaitingRoom.size > 0 && s.room() && len(fx.Asks) < maxAsks; n-- { // one that lets others go first is not meant twice
+	for n := s.awaitingRoom.size; n > 0 && s.awaitingRoom.size > 0 && s.room() && len(fx.Asks) < maxAsks; n-- { // take a queue that yields only once
 		s.advance(s.awaitingRoom.pop(), now, &fx)
 	}
 	for n := len(s.active); n > 0 && len(fx.Asks) < maxAsks; n-- {
@@ -273,8 +275,9 @@ func (s *Schedule) countKept(q *KeyQueue) {
 	q.kept = kept
 }
 
-// withdrawReady lets go of what a queue has made ready for a time that turned out to be far: it would keep other keys'
-// jobs from being made ready, and its intents would make it unknown if the process died meanwhile.
+// withdrawReady withdraws a queue's ready jobs if the time that they wait for turned out to be far off. They
+// would keep other keys' jobs from being made ready, and their intents would make them unknown if the process
+// died meanwhile.
 func (s *Schedule) withdrawReady(q *KeyQueue, until, now bucket.Micros, fx *Effects) {
 	if until <= now.Add(LongWait) && s.breaker.closed() {
 		return
@@ -335,15 +338,15 @@ func (s *Schedule) stage(q *KeyQueue, now bucket.Micros, fx *Effects) (again buc
 	}
 }
 
-// candidate is the next job to make ready: a resting job, or, where t is nil, the oldest waiting job. at is when it
-// may be called at the earliest, as far as the job itself goes; never when there is none. Retries may be overtaken; a
-// job that the api may not have seen yet may not.
+// candidate returns the next job to make ready: a resting job, or nil for the oldest waiting job. at is the
+// earliest time of its call, as far as the job itself goes; Never if there is no job. Retries may be overtaken;
+// a job that the api may not have seen yet may not.
 func (s *Schedule) candidate(q *KeyQueue, by bucket.Micros) (j *Job, at bucket.Micros) {
 	at = Never
 	passable := true
 	for _, rest := range q.Jobs {
 		if rest.Phase == settling && rest.Unseen {
-			passable = false // what became of its call is being found out
+			passable = false // the dispatcher is finding out what became of its call
 			break
 		}
 		if rest.Phase != resting {
@@ -363,7 +366,7 @@ func (s *Schedule) candidate(q *KeyQueue, by bucket.Micros) (j *Job, at bucket.M
 	return j, at
 }
 
-// Next is when step has something to do again, as far as time goes.
+// Next returns when Step has something to do again, as far as time goes.
 func (s *Schedule) Next(now bucket.Micros) bucket.Micros {
 	if len(s.active) > 0 || s.awaitingRoom.size > 0 && s.room() || s.lapses.goOn() {
 		return now
@@ -387,17 +390,17 @@ func (s *Schedule) Next(now bucket.Micros) bucket.Micros {
 // Asking reports whether a round of asks is under way.
 func (s *Schedule) Asking() bool { return s.store.rounds > 0 }
 
-// Queues are the queues of all keys that have jobs, or of which something is to be remembered. Where the lock is let go of between two of
-// them, a queue that came or went meanwhile may be among them or not.
+// Queues yields the queues of all keys that have jobs, or of which something must be remembered. If the caller
+// releases the lock between two of them, a queue that came or went meanwhile may be yielded or not.
 func (s *Schedule) Queues() iter.Seq[*KeyQueue] { return maps.Values(s.byKey) }
 
-// Find is the queue of a key, nil where there is none.
+// Find returns the queue of a key, nil if there is none.
 func (s *Schedule) Find(key string) *KeyQueue { return s.byKey[key] }
 
-// Has reports whether a queue is its key's still: one that came to its end is not.
+// Has reports whether a queue is still its key's; one that came to its end is not.
 func (s *Schedule) Has(q *KeyQueue) bool { return s.byKey[q.Key] == q }
 
-// Stop lets nothing new start, and returns the slots that were not used.
+// Stop lets nothing new start, and returns the unused slots.
 func (s *Schedule) Stop() []bucket.Use {
 	s.drain = true
 	var fx Effects
@@ -419,5 +422,5 @@ func (s *Schedule) OpenPartition(p *Partition) {
 	}
 }
 
-// Unfinished is how many jobs have not ended.
+// Unfinished returns how many jobs have not ended.
 func (s *Schedule) Unfinished() int { return s.unfinished }

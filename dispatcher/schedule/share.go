@@ -8,24 +8,26 @@ import (
 	"weir/bucket"
 )
 
-// Share is what a key gets in the long run while the keys that have jobs now go on having some, as max-min fairness divides what they
-// share: who wants less leaves the rest to the others.
+// Share is what a key gets in the long run while the keys that have jobs now keep having some. Max-min fairness
+// divides what they share: a key that wants less leaves the rest to the others.
 type Share struct {
 	PerSecond float64 `json:"calls_per_s"`     // calls
 	Limit     string  `json:"limit,omitempty"` // what binds it: a shared limit, "in_flight" for its own, or "" for its own rate
-	Of        float64 `json:"of,omitempty"`    // calls a second of that limit, over all keys
-	Keys      int     `json:"keys,omitempty"`  // that have jobs to call, and share it
-	// Stopped says that the key gets nothing at all now: what it waits for ends later than its next calls would come, or nobody knows when.
+	Of        float64 `json:"of,omitempty"`    // calls per second of that limit, over all keys
+	Keys      int     `json:"keys,omitempty"`  // keys that have jobs to call and share it
+	// Stopped says that the key gets nothing at all now: what it waits for ends later than its next calls would
+	// come, or its end is not known.
 	Stopped bool `json:"stopped,omitempty"`
 }
 
 // InFlightLimit names a key's own bound of calls in flight in a Share.
 const InFlightLimit = "in_flight"
 
-// Demand is what the keys that have jobs would call if they shared nothing. It is gathered queue by queue, since there may be many.
+// Demand is what the keys that have jobs would call if they shared nothing. The caller gathers it queue by
+// queue, since there may be many.
 type Demand struct {
 	keys    int
-	tenants map[string]map[float64]int // keys by the calls a second that each wants
+	tenants map[string]map[float64]int // number of keys by the calls per second that each wants
 }
 
 // AddTo adds a queue's demand, if it may be called now.
@@ -44,7 +46,7 @@ func (v View) AddTo(d *Demand, q *KeyQueue) {
 	d.keys++
 }
 
-// wants is what a key gets where it shares nothing.
+// wants returns what a key gets if it shares nothing.
 func (v View) wants(limits *bucket.KeyLimits) Share {
 	own := Share{PerSecond: v.s.rules.Interval(limits.Rate).PerSecond()}
 	if took := v.s.habits.took; took > 0 {
@@ -55,7 +57,7 @@ func (v View) wants(limits *bucket.KeyLimits) Share {
 	return own
 }
 
-// ShareOf is what a key gets beside the others whose demand was gathered, its own being among it.
+// ShareOf returns what a key gets beside the others in d. d must include the key's own demand.
 func (v View) ShareOf(key string, d *Demand) Share {
 	share := v.shareOf(key, d)
 	if q := v.s.Find(key); q != nil && !q.Empty() {
@@ -72,7 +74,7 @@ func (s *Share) isStopped(w Waiting, now bucket.Micros) bool {
 		return true
 	case WaitHeld, WaitAPIHeld:
 		return w.Until == nil || s.outlasts(*w.Until, now, turns)
-	case WaitLimit: // one without an end is of calls in flight
+	case WaitLimit: // a wait without an end is for calls in flight
 		return w.Until != nil && s.outlasts(*w.Until, now, turns)
 	case WaitNothing, WaitRate, WaitInFlight, WaitSlowed, WaitNotBefore, WaitRetry, WaitRoom, WaitReading, WaitClearing:
 	}
@@ -116,7 +118,8 @@ func (v View) shareOf(key string, d *Demand) Share {
 	return share
 }
 
-// callsPerSecond is how many usual calls a second a shared limit lets pass; 0 for one that does not count by the second.
+// callsPerSecond returns how many usual calls per second a shared limit lets pass; 0 for a limit that does not
+// count by the second.
 func (v View) callsPerSecond(i int) float64 {
 	l := &v.s.rules.Shared[i]
 	switch l.Kind() {
@@ -126,18 +129,19 @@ func (v View) callsPerSecond(i int) float64 {
 		if v.s.habits.took > 0 {
 			return float64(v.s.rules.Lowered(l.InFlight)) / max(v.s.habits.took, time.Microsecond).Seconds()
 		}
-	case bucket.KindQuota, bucket.KindBudget: // what is left of them is told beside it
+	case bucket.KindQuota, bucket.KindBudget: // what is left of them is reported beside it
 	}
 	return 0
 }
 
-// wanted is what each of n wants.
+// wanted is the demand each of n keys or tenants.
 type wanted struct {
 	each float64
 	n    int
 }
 
-// divide is the most that each gets of all, if who wants less gets that. Where all are content it is all.
+// divide returns the most that each gets of all if those that want less get what they want. If all are content,
+// it returns all.
 func divide(all float64, of []wanted) float64 {
 	slices.SortFunc(of, func(a, b wanted) int { return cmp.Compare(a.each, b.each) })
 	left := 0
@@ -154,7 +158,7 @@ func divide(all float64, of []wanted) float64 {
 	return all + mostOf(of)
 }
 
-// mostOf is what the one wants that wants most.
+// mostOf returns the largest single demand of the sorted demands.
 func mostOf(of []wanted) float64 {
 	if len(of) == 0 {
 		return 0

@@ -6,8 +6,8 @@ import (
 	"weir/bucket"
 )
 
-// startDue starts what is granted and due. A slot that was missed takes the later ones of the queue with it, newest
-// first, so that the store can give them all back.
+// startDue starts granted calls that are due. A missed slot takes the queue's later ones with it, newest first,
+// so that the store can give all of them back.
 func (s *Schedule) startDue(q *KeyQueue, now bucket.Micros, fx *Effects) {
 	if q.slipped != 0 {
 		if first := firstGranted(q); first != nil {
@@ -43,17 +43,19 @@ func (s *Schedule) startDue(q *KeyQueue, now bucket.Micros, fx *Effects) {
 	}
 }
 
-// latest is the time until which a granted call may start. What the way to the store was thought to take at best when the
-// slot was reckoned may have turned out to be less: then the slot is later than it should be by the difference.
+// latest returns the time until which a granted call may start. The best round trip to the store may have turned
+// out shorter than was assumed when the slot's time was computed. Then the slot is later than it should be by
+// the difference.
 func (s *Schedule) latest(j *Job) bucket.Micros {
 	return j.last - max(0, j.base-s.store.offset.base)
 }
 
-// steadyFrom is from which interval on a call waits until the one before it has left: a machine that is busy for some
-// milliseconds must not let two calls leave together. Below it jitter is larger than the interval anyway.
+// steadyFrom is the shortest interval at which a call waits until the one before it has left: a machine that is
+// busy for some milliseconds must not let two calls leave together. Below it jitter is larger than the interval
+// anyway.
 const steadyFrom = time.Millisecond
 
-// sending reports a call of the queue that has started and not left yet.
+// sending reports whether a call of the queue has started and not left yet.
 func (q *KeyQueue) sending() bool {
 	for _, j := range q.Jobs {
 		if j.Phase == calling && j.Unsent {
@@ -85,11 +87,11 @@ func (s *Schedule) expire(j *Job, fx *Effects) {
 	fx.Expire = append(fx.Expire, j)
 }
 
-// nextStart is the time of the queue's next granted call.
+// nextStart returns the time of the queue's next granted call.
 func (s *Schedule) nextStart(q *KeyQueue) bucket.Micros {
 	next := Never
 	if q.sending() {
-		return Never // sent will touch the queue
+		return Never // Sent will touch the queue
 	}
 	for _, j := range q.Jobs {
 		if j.Phase == granted {

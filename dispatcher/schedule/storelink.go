@@ -15,20 +15,21 @@ const (
 	OtherClock                   // another machine's: a round trip away
 )
 
-// storeLink is the way to the store of slots: by which clock it counts, how far away it is, and whether it answers.
+// storeLink is the way to the store of slots: by which clock the store counts, how far away it is, and whether
+// it answers.
 type storeLink struct {
 	clock StoreClock
-	// tatOf is the theoretical arrival time that the store knows of a key, 0 if none.
+	// tatOf returns the theoretical arrival time that the store knows of a key, 0 if none.
 	tatOf func(key string) bucket.Micros
 
-	offset   offset        // of our clock to the store's, where that is another
-	trip     time.Duration // to that store and back, lately
+	offset   offset        // of our clock to the store's, if that is another
+	trip     time.Duration // recent round trip time to that store
 	rounds   int           // of asks under way
 	failures int           // rounds in a row without an answer
 	downAt   bucket.Micros // when the first of them failed
 }
 
-// failed takes in that a round of asks was not answered, and says how long to wait before the next.
+// failed notes that a round of asks was not answered, and returns how long to wait before the next.
 func (l *storeLink) failed(now bucket.Micros) time.Duration {
 	if l.failures == 0 {
 		l.downAt = now
@@ -37,14 +38,14 @@ func (l *storeLink) failed(now bucket.Micros) time.Duration {
 	return min(StoreRetry<<min(l.failures-1, 10), MostStoreRetry)
 }
 
-// answered takes in that a round of asks was answered, and reports whether that ended an outage.
+// answered notes that a round of asks was answered, and reports whether that ended an outage.
 func (l *storeLink) answered() (again bool) {
 	again, l.failures = l.failures > 0, 0
 	return again
 }
 
-// shift is what turns the store's times into ours, and how much later that may be than it should. The time that a round trip takes is
-// followed up at once, and down slowly.
+// shift returns what turns the store's times into ours, and how much too large that may be. The round trip time
+// that it keeps follows increases at once and decreases slowly.
 func (l *storeLink) shift(r Reply) (shift, unsure bucket.Micros) {
 	if l.clock == OwnClock || len(r.Answers) == 0 || r.Answers[0].Now == 0 {
 		return 0, 0
@@ -55,11 +56,11 @@ func (l *storeLink) shift(r Reply) (shift, unsure bucket.Micros) {
 	return l.offset.most(), l.offset.unsure()
 }
 
-// offset follows how far this process's clock is ahead of the store's. Every round trip bounds it: the store read its
-// clock after the asks were sent and before the answer came. From the answer alone a slot is never early, but late by
-// the way back, and ways back differ: a call that is late by a slow one, and the next that is not, come too close to
-// each other. So the least of the last seconds is taken, and what that is still unsure by, beyond what a round trip
-// takes at best, counts as lateness.
+// offset follows how far this process's clock is ahead of the store's. Every round trip bounds it: the store
+// read its clock after the asks were sent and before the answer came. A slot converted by its own answer alone
+// is never early, but late by the way back. Ways back differ: a call that is late by a slow one, and the next
+// that is not, come too close to each other. So the least bound of the last seconds is used. What remains
+// uncertain, beyond what a round trip takes at best, counts as lateness.
 type offset struct {
 	hi, lo   bucket.Micros // of the present second
 	oldHi    bucket.Micros // of the second before
@@ -69,15 +70,15 @@ type offset struct {
 	observed bool
 }
 
-// offsetWindow is how long a bound holds: clocks that are slewed part by half a millisecond in it.
+// offsetWindow is how long a bound holds: clocks that are slewed drift apart by half a millisecond in it.
 const offsetWindow = bucket.Micros(time.Second / time.Microsecond)
 
-// observe takes in a round trip that was sent and came by our clock, and in which the store read now.
+// observe takes in a round trip. sent and came are by our clock; now is what the store's clock read meanwhile.
 func (o *offset) observe(sent, came, now bucket.Micros) {
 	hi, lo := came-now, sent-now
 	switch {
 	case !o.observed || hi < o.least() || lo > o.most() || came-o.since > 2*offsetWindow:
-		*o = offset{hi: hi, lo: lo, oldHi: hi, oldLo: lo, since: came, base: o.base, observed: true} // a clock was stepped, or long ago
+		*o = offset{hi: hi, lo: lo, oldHi: hi, oldLo: lo, since: came, base: o.base, observed: true} // stepped clock, or old bounds
 	case came-o.since > offsetWindow:
 		o.oldHi, o.oldLo, o.hi, o.lo, o.since = o.hi, o.lo, hi, lo, came
 	default:
@@ -87,16 +88,16 @@ func (o *offset) observe(sent, came, now bucket.Micros) {
 	o.base = min(width, o.base+(width-o.base+offsetPatience-1)/offsetPatience)
 }
 
-// offsetPatience is how many round trips that are all slower it takes to believe that the way has become longer.
+// offsetPatience is how many slower round trips in a row it takes to accept that the way has become longer.
 const offsetPatience = 16
 
 func (o *offset) most() bucket.Micros  { return min(o.hi, o.oldHi) }
 func (o *offset) least() bucket.Micros { return max(o.lo, o.oldLo) }
 
-// unsure is how much later than its slot a time by ours may be that most gives.
+// unsure returns how much too late a time may be that most converts.
 func (o *offset) unsure() bucket.Micros { return max(0, o.most()-o.least()-o.base) }
 
-// ours is a time of the store by our clock, and not earlier; 0 where that is not known.
+// ours converts a store's time to our clock, never too early; 0 if the offset is not known.
 func (o *offset) ours(at bucket.Micros) bucket.Micros {
 	if at == 0 || !o.observed {
 		return 0
@@ -104,7 +105,7 @@ func (o *offset) ours(at bucket.Micros) bucket.Micros {
 	return at + o.most()
 }
 
-// theirs is a time of ours by the store's clock, and not earlier; 0 where that is not known.
+// theirs converts a time of ours to the store's clock, never too early; 0 if the offset is not known.
 func (o *offset) theirs(at bucket.Micros) bucket.Micros {
 	if at == 0 || !o.observed {
 		return 0

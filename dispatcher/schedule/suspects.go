@@ -1,9 +1,9 @@
 package schedule
 
-// mostDeaths is how many owners in a row may die with a call of one job under way before it is parked. Deaths are counted by
-// intents. Where an api is not idempotent such a job is parked the first time. Elsewhere it may be as innocent as its worker was
-// killed by somebody else: so one death makes nobody a suspect, and it takes several, the last ones with no other suspect's
-// call under way.
+// MostDeaths is how many owners in a row may die with a call of one job under way before the job is parked.
+// Intents count the deaths. If an api is not idempotent, such a job is parked the first time. Elsewhere the job
+// may be innocent, since anything may have killed its owner. So one death makes no job a suspect. Parking takes
+// several deaths, the last ones with no other suspect's call under way.
 const (
 	suspectFrom = 2
 	aloneFrom   = 3
@@ -13,16 +13,17 @@ const (
 // manySuspects bounds the calls of suspects at once.
 const manySuspects = 16
 
-// suspects are jobs whose call was under way when two owners died: one of them may have killed both. They are called a few at
-// a time, and those that three died over alone, so that the next death tells which. Only a job that was called alone is
-// parked.
+// suspects are jobs whose call was under way when two owners died: one of them may have killed both. They are
+// called a few at a time. Those over which three owners died are called alone, so that the next death tells
+// which job caused it. Only a job that was called alone is parked.
 type suspects struct {
 	called  map[*Job]struct{}      // being made ready or called
-	alone   *Job                   // the one of them that no other may be beside
-	waiting map[*KeyQueue]struct{} // queues with one that waits
+	alone   *Job                   // the one beside which no other suspect may be called
+	waiting map[*KeyQueue]struct{} // queues with a suspect that waits
 }
 
-// mayCall reports whether a resting job may be made ready as far as suspicion goes, and notes it where not.
+// mayCall reports whether suspicion lets a resting job be made ready. If not, it notes that the job's queue
+// waits.
 func (s *suspects) mayCall(j *Job) bool {
 	switch {
 	case j.Deaths < suspectFrom,

@@ -10,8 +10,8 @@ import (
 // Never is a time that does not come.
 const Never = bucket.Micros(math.MaxInt64)
 
-// timers is the one timer structure over all keys of an api: a heap by the time at which something is to be done for
-// the key. Setting and taking cost O(log n) in the number of keys that wait.
+// timers is the one timer structure over all keys of an api: a heap by the time at which something must be done
+// for the key. Setting and taking cost O(log n) in the number of keys that wait.
 type timers []*KeyQueue
 
 func (t timers) Len() int           { return len(t) }
@@ -41,7 +41,7 @@ func (t *timers) Pop() any {
 
 const notTimed = -1
 
-// set makes the queue due at at; never takes it out.
+// set makes the queue due at at; Never removes it.
 func (t *timers) set(q *KeyQueue, at bucket.Micros) {
 	switch {
 	case at == Never && q.place == notTimed:
@@ -56,7 +56,7 @@ func (t *timers) set(q *KeyQueue, at bucket.Micros) {
 	}
 }
 
-// next is when the first queue is due.
+// next returns when the first queue is due.
 func (t timers) next() bucket.Micros {
 	if len(t) == 0 {
 		return Never

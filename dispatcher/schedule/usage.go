@@ -14,10 +14,11 @@ type LimitUse struct {
 	Per   time.Duration // 0 for in_flight
 }
 
-// usedSlots is into how many parts the period of a rate is divided to count what started in it: the count is off by one of them at most.
+// usedSlots is into how many parts the period of a rate is divided to count what started in it. The count is off
+// by at most one part.
 const usedSlots = 10
 
-// leastUsedPer is the shortest period that is told: nobody reads what was used of ten milliseconds.
+// leastUsedPer is the shortest period reported: the use of ten milliseconds informs no reader.
 const leastUsedPer = time.Second
 
 // rateUse counts the units of calls that started, by parts of the last period.
@@ -28,7 +29,7 @@ type rateUse struct {
 
 func usedPer(r *bucket.Rate) time.Duration { return max(r.Per, leastUsedPer) }
 
-// at lets the parts go that are over.
+// at drops the parts that are over, and returns the index of the present one.
 func (u *rateUse) at(r *bucket.Rate, now bucket.Micros) (place int) {
 	part := now / max(1, bucket.Micros((usedPer(r)/usedSlots).Microseconds()))
 	for n := 0; u.part < part && n < usedSlots; n++ {
@@ -39,7 +40,7 @@ func (u *rateUse) at(r *bucket.Rate, now bucket.Micros) (place int) {
 	return int(part % usedSlots)
 }
 
-// usage is what calls use of the shared limits, as they stand in the rules.
+// usage is what calls use of the shared limits, in the order of the rules.
 type usage []rateUse
 
 // count counts a call that starts.
@@ -51,7 +52,7 @@ func (u usage) count(shared []bucket.Limit, costs []int64, now bucket.Micros) {
 	}
 }
 
-// Uses tells how much of the shared rates and calls in flight is used here.
+// Uses returns how much of the shared rates and calls in flight is used here.
 func (v View) Uses() []LimitUse {
 	var uses []LimitUse
 	for i := range v.s.rules.Shared {

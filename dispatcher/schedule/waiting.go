@@ -9,7 +9,7 @@ import (
 // WaitFor is what a key's next call waits for: a closed set.
 type WaitFor string
 
-// What there is to wait for.
+// The things to wait for.
 const (
 	WaitNothing   WaitFor = "nothing"    // every job of the key is being called
 	WaitRate      WaitFor = "rate"       // the key's own rate
@@ -19,7 +19,7 @@ const (
 	WaitAPIHeld   WaitFor = "api_held"   // the api is held
 	WaitSlowed    WaitFor = "slowed"     // a slow start after a hold, or a rate that pushback has lowered
 	WaitPaused    WaitFor = "paused"     // an operator must resume the key, or the api
-	WaitNotBefore WaitFor = "not_before" // each of its jobs asked not to be called yet
+	WaitNotBefore WaitFor = "not_before" // none of its jobs may be called yet, as their producers asked
 	WaitRetry     WaitFor = "retry"      // its failed jobs wait for their retries
 	WaitLimiter   WaitFor = "limiter"    // the store of the limits does not answer
 	WaitRoom      WaitFor = "room"       // the process runs or prepares as many calls as it may
@@ -32,11 +32,11 @@ const (
 type Waiting struct {
 	For   WaitFor    `json:"for"`
 	Limit string     `json:"limit,omitempty"` // its name, for WaitLimit
-	Until *time.Time `json:"until,omitempty"` // as far as it is known
-	Why   string     `json:"why,omitempty"`   // of a hold, or how the call went that is to be made again
+	Until *time.Time `json:"until,omitempty"` // if it is known
+	Why   string     `json:"why,omitempty"`   // why the hold, or how the call failed that will be made again
 }
 
-// waits says what a queue waits for at now: the first of what would keep its next job from being called.
+// waits returns what a queue waits for at now: the first thing that would keep its next job from being called.
 func (v View) waits(q *KeyQueue) Waiting {
 	k := v.keeps(q)
 	if k.what == WaitPaused {
@@ -53,16 +53,17 @@ func (v View) waits(q *KeyQueue) Waiting {
 	return w
 }
 
-// keeping is what keeps a queue, without what takes an allocation to tell.
+// keeping is what keeps a queue waiting, without the details that take an allocation.
 type keeping struct {
 	what      WaitFor
-	until     bucket.Micros // Never where nobody knows, or it is not told
+	until     bucket.Micros // Never if it is not known or not reported
 	limit     string        // its name, for WaitLimit
 	why       string
-	byBreaker bool // that says why
+	byBreaker bool // the breaker says why
 }
 
-// keeps is what keeps a queue at now. It allocates nothing: it is asked whenever a queue has been moved on.
+// keeps returns what keeps a queue waiting at now. It allocates nothing: advance calls it whenever it has moved
+// a queue on.
 func (v View) keeps(q *KeyQueue) keeping {
 	running := q.count(calling, settling)
 	switch {
@@ -94,7 +95,7 @@ func (v View) keeps(q *KeyQueue) keeping {
 		return keeping{what: WaitInFlight, until: Never}
 	}
 	slot := bucket.Forecast(*q.Limits, v.s.rules.Interval(q.Limits.Rate), q.TAT, v.now, 1)
-	if at := max(q.earliest(), v.s.governor.earliest()); at > max(v.now, slot) { // a slow start may be no slower than the key is anyway
+	if at := max(q.earliest(), v.s.governor.earliest()); at > max(v.now, slot) { // else the key is slower anyway
 		return keeping{what: WaitSlowed, until: at}
 	}
 	switch {
@@ -116,7 +117,7 @@ func (v View) keeps(q *KeyQueue) keeping {
 	return keeping{what: WaitRate, until: slot}
 }
 
-// waiting says of a pause what waits for it.
+// waiting describes a pause as what a key waits for.
 func (p *Pause) waiting() Waiting {
 	w := Waiting{For: WaitPaused, Why: p.String()}
 	if !p.Until.IsZero() {
@@ -126,8 +127,8 @@ func (p *Pause) waiting() Waiting {
 	return w
 }
 
-// nextRetry is the first of the queue's resting jobs that may be called again; nil where another job could be called
-// before.
+// nextRetry returns the first of the queue's resting jobs that may be called again, nil if another job could be
+// called before.
 func (q *KeyQueue) nextRetry() (next *Job) {
 	for _, j := range q.Jobs {
 		switch j.Phase {
