@@ -18,8 +18,9 @@ const (
 	maxGroupBytes = 4 << 20
 )
 
-// TakeGroup takes from the head of what waits as much as goes into one group commit: 256 messages at most, and no more once they have
-// 4 MiB. size is a message's in bytes; it is asked once of each message that is taken. The caller holds the lock that guards waiting.
+// TakeGroup takes from the head of waiting as much as goes into one group commit: 256 messages at most, and no more
+// once they have 4 MiB. size returns a message's size in bytes; it is called once for each message taken. The caller
+// holds the lock that guards waiting.
 func TakeGroup[T any](waiting *[]T, size func(*T) int) []T {
 	all := *waiting
 	n, bytes := 0, 0
@@ -28,7 +29,7 @@ func TakeGroup[T any](waiting *[]T, size func(*T) int) []T {
 		n++
 	}
 	group := slices.Clone(all[:n])
-	*waiting = slices.Delete(all, 0, n) // what is freed of it is cleared
+	*waiting = slices.Delete(all, 0, n) // Delete clears the freed elements
 	return group
 }
 
@@ -36,18 +37,18 @@ func TakeGroup[T any](waiting *[]T, size func(*T) int) []T {
 // twice.
 const commitTries = 3
 
-// Commit stores msgs in one stream, all with one fsync where the stream takes them all. What one message is refused
-// for (a full key, a known id) must not hit the others, so then each goes by itself. Every message carries a
-// Nats-Msg-Id. The answer says for each message whether it is stored, refused, or that nobody knows.
+// Commit stores msgs in one stream, with one fsync for all if the stream takes them all. A reason to refuse one message
+// (a full key, a known id) must not affect the others, so then each message is sent by itself. Every message must carry
+// a Nats-Msg-Id. The answer says for each message whether it is stored, refused, or in doubt.
 func (x *Exchange) Commit(ctx context.Context, msgs []*nats.Msg) []Answer {
 	return x.commitWhile(ctx, msgs, Every)
 }
 
-// commitWhile is Commit for messages of which number i is sent again only while may(i) reports true: else its answer is
-// ErrNotNow.
+// commitWhile is Commit, except that it sends message number i again only while may(i) reports true. Otherwise the
+// answer is ErrNotNow.
 func (x *Exchange) commitWhile(ctx context.Context, msgs []*nats.Msg, may func(i int) bool) []Answer {
 	if x.disk != nil {
-		return x.again(ctx, msgs, resending{may: may}) // one flush serves all of them, so that a batch would gain nothing
+		return x.again(ctx, msgs, resending{may: may}) // one flush serves all of them, so a batch would gain nothing
 	}
 	start := time.Now()
 	if x.groups.choose(len(msgs)) {
@@ -64,14 +65,14 @@ func (x *Exchange) commitWhile(ctx context.Context, msgs []*nats.Msg, may func(i
 }
 
 // grouping learns what is cheaper on this stream: one atomic batch, which shares one fsync but is written twice, or
-// single messages all under way at once. On a store that syncs every write batches win tenfold, on one that does not
-// they lose.
+// single messages that are all under way at once. If the store syncs every write, batches are ten times as fast;
+// otherwise they are slower.
 type grouping struct {
-	together, apart time.Duration // per message, a moving average; 0 while untried
+	together, apart time.Duration // cost per message, a moving average; 0 while untried
 	turn            int
 }
 
-// The other way is tried now and then, with a group small enough not to be felt.
+// The other way is tried now and then, with a group small enough not to be noticed.
 const (
 	tryEvery   = 256
 	tryAtMost  = 32
@@ -103,8 +104,8 @@ func (g *grouping) learn(cost *time.Duration, n int, took time.Duration) {
 	*cost += (each - *cost) / 8
 }
 
-// atomic publishes one atomic batch. With an error none of it is stored, or, where the error is ErrUnanswered, nobody
-// knows.
+// atomic publishes one atomic batch. After an error none of it is stored, except after ErrUnanswered, when that is
+// unknown.
 func (x *Exchange) atomic(ctx context.Context, msgs []*nats.Msg) ([]Answer, error) {
 	id := nuid.Next()
 	for i, m := range msgs {
@@ -134,18 +135,19 @@ func (x *Exchange) atomic(ctx context.Context, msgs []*nats.Msg) ([]Answer, erro
 	return answers, nil
 }
 
-// resending says how a try ended before, nil where there was none, and which messages may be sent once more: see commitWhile.
+// resending says how an earlier try ended, nil if there was none, and which messages may be sent again: see
+// commitWhile.
 type resending struct {
 	earlier error
 	may     func(i int) bool
 }
 
-// Singly publishes each message by itself, all under way at once, and again what was not answered.
+// Singly publishes each message by itself, all under way at once, and sends again what was not answered.
 func (x *Exchange) Singly(ctx context.Context, msgs []*nats.Msg) []Answer {
 	return x.again(ctx, msgs, resending{may: Every})
 }
 
-// again is Singly for messages of which an earlier try may have stored some.
+// again is Singly for messages some of which an earlier try may have stored.
 func (x *Exchange) again(ctx context.Context, msgs []*nats.Msg, r resending) []Answer {
 	if x.disk == nil {
 		return x.tries(ctx, msgs, r)
@@ -160,8 +162,8 @@ func (x *Exchange) again(ctx context.Context, msgs []*nats.Msg, r resending) []A
 	return answers
 }
 
-// flush has the disk take what the answers call stored. A duplicate counts as well: what stored it may not be on disk yet. Of what the
-// disk did not take nobody knows what becomes.
+// flush makes the disk take what the answers call stored. A duplicate counts too: its original may not be on disk yet.
+// What the disk did not take becomes ErrUnanswered.
 func (x *Exchange) flush(ctx context.Context, answers []Answer) {
 	flushed := ""
 	var err error
@@ -179,7 +181,7 @@ func (x *Exchange) flush(ctx context.Context, answers []Answer) {
 	}
 }
 
-// tries asks the stream, and again where it did not answer.
+// tries sends the messages, and sends those again that the stream did not answer.
 func (x *Exchange) tries(ctx context.Context, msgs []*nats.Msg, r resending) []Answer {
 	answers := make([]Answer, len(msgs))
 	unknown := make([]bool, len(msgs))
@@ -226,13 +228,13 @@ func (x *Exchange) tries(ctx context.Context, msgs []*nats.Msg, r resending) []A
 	return answers
 }
 
-// settles reports an answer that tells what became of the message, whatever was sent before: the stream looked for its
-// id first. It looks at an expected sequence before that.
+// settles reports whether an answer tells what became of the message, whatever was sent before. It does if the stream
+// looked for the message's id first. The stream checks an expected sequence before the id.
 func settles(err error) bool {
 	return err == nil || errors.Is(err, ErrFull) || errors.Is(err, ErrNotKnown)
 }
 
-// InDoubt is err, after a try of which nobody knows whether it stored the message.
+// InDoubt returns err as the end of tries of which it is unknown whether they stored the message.
 func InDoubt(err error) error {
 	if !errors.Is(err, ErrUnanswered) {
 		return fmt.Errorf("%w; at last: %w", ErrUnanswered, err)
@@ -240,7 +242,8 @@ func InDoubt(err error) error {
 	return err
 }
 
-// Sleep blocks for d and reports true, or false when ctx has ended before. Where d is not positive it does not block.
+// Sleep blocks for d and returns true, or returns false as soon as ctx has ended. If d is not positive it does not
+// block.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

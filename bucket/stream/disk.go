@@ -8,18 +8,20 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Disk has the disk take what a stream has acknowledged, where its server does not do so before it acknowledges.
+// Disk makes durable what a stream has acknowledged, if its server does not do so before it acknowledges.
 type Disk interface {
-	// Flush returns when everything that the stream had acknowledged before the call is on disk. After an error it is not known what is.
+	// Flush returns when everything that the stream had acknowledged before the call is on disk. After an error it is
+	// unknown what is on disk.
 	Flush(ctx context.Context, stream string) error
-	// Writing says that messages for the stream are on their way: a flush that is about to begin may wait for them, for a moment. The
-	// returned function says that they have arrived, or will not; it is called once.
+	// Writing says that messages for the stream are on their way, so that a flush that is about to begin may wait for
+	// them for a moment. The caller must call written once, when they have arrived or will not arrive.
 	Writing(stream string) (written func())
 }
 
-// OnDisk is a JetStream that returns from a write when the disk has it: of messages, of entries of key-value buckets, and of streams.
-// Deletes and purges are not waited for: whoever finds again what he had deleted must know what to do, since a kill may come before a
-// delete as well. Asynchronous publishes are those of js and may not be used. A nil disk gives js itself.
+// OnDisk returns a JetStream whose writes of messages, of entries of key-value buckets and of streams return when the
+// disk has them. It does not wait for deletes and purges: a process may be killed before a delete too, so it must know
+// what to do when it finds again what it had deleted. Asynchronous publishes are refused. If disk is nil, OnDisk
+// returns js itself.
 func OnDisk(js jetstream.JetStream, disk Disk) jetstream.JetStream {
 	if disk == nil {
 		return js
@@ -27,7 +29,7 @@ func OnDisk(js jetstream.JetStream, disk Disk) jetstream.JetStream {
 	return flushed{js, disk}
 }
 
-// DiskOf is the disk by which OnDisk made a JetStream; nil for any other.
+// DiskOf returns the disk with which OnDisk made a JetStream; nil for any other JetStream.
 func DiskOf(js jetstream.JetStream) Disk {
 	if f, ok := js.(flushed); ok {
 		return f.disk
@@ -57,17 +59,17 @@ func (f flushed) PublishMsg(ctx context.Context, m *nats.Msg, opts ...jetstream.
 	return ack, nil
 }
 
-// PublishAsync implements jetstream.Publisher: it is refused, since nobody would wait for the disk.
+// PublishAsync implements jetstream.Publisher: it fails, since it could not wait for the disk.
 func (f flushed) PublishAsync(subject string, data []byte, _ ...jetstream.PublishOpt) (jetstream.PubAckFuture, error) {
 	return f.PublishMsgAsync(&nats.Msg{Subject: subject, Data: data})
 }
 
-// PublishMsgAsync implements jetstream.Publisher: it is refused, since nobody would wait for the disk.
+// PublishMsgAsync implements jetstream.Publisher: it fails, since it could not wait for the disk.
 func (f flushed) PublishMsgAsync(m *nats.Msg, _ ...jetstream.PublishOpt) (jetstream.PubAckFuture, error) {
 	return nil, fmt.Errorf("publish to %s: a Writer stores many messages at once", m.Subject)
 }
 
-// made flushes what says that there is a stream.
+// made waits until the disk has the stream.
 func (f flushed) made(ctx context.Context, s jetstream.Stream, err error) (jetstream.Stream, error) {
 	if err == nil {
 		err = f.disk.Flush(ctx, s.CachedInfo().Config.Name)
@@ -174,8 +176,8 @@ func (f flushedEntries) Purge(ctx context.Context, key string, opts ...jetstream
 	return err
 }
 
-// Watch implements jetstream.KeyValue: an entry comes when the disk has it. What others write, as an operator's command does, is
-// acknowledged to them before; who waits until it is in force waits for the disk, too.
+// Watch implements jetstream.KeyValue: it gives an entry when the disk has it. Another writer, such as an operator's
+// command, gets its acknowledgement before that. If it waits until the entry is in force, it waits for the disk too.
 func (f flushedEntries) Watch(ctx context.Context, keys string, opts ...jetstream.WatchOpt) (jetstream.KeyWatcher, error) {
 	watcher, err := f.KeyValue.Watch(ctx, keys, opts...)
 	return f.watching(ctx, watcher, err)
@@ -190,7 +192,7 @@ func (f flushedEntries) WatchAll(ctx context.Context, opts ...jetstream.WatchOpt
 // mostWatched bounds the entries that one flush serves.
 const mostWatched = 256
 
-// flushedWatcher gives what another watcher does, later.
+// flushedWatcher gives what another watcher gives, when the disk has it.
 type flushedWatcher struct {
 	jetstream.KeyWatcher
 	updates chan jetstream.KeyValueEntry
@@ -207,7 +209,7 @@ func (f flushedEntries) watching(ctx context.Context, of jetstream.KeyWatcher, e
 	return w, nil
 }
 
-// run ends, and closes the updates, when the other watcher does, ctx ends, or the disk takes no more.
+// run ends, and closes the updates, when the other watcher ends, ctx ends, or the disk fails.
 func (w *flushedWatcher) run(ctx context.Context, f flushedEntries) {
 	defer close(w.updates)
 	for {
@@ -235,13 +237,13 @@ func (w *flushedWatcher) run(ctx context.Context, f flushedEntries) {
 	}
 }
 
-// more is what waits already.
+// more returns the entries that wait already.
 func (w *flushedWatcher) more() (some []jetstream.KeyValueEntry) {
 	for len(some) < mostWatched {
 		select {
 		case entry, open := <-w.KeyWatcher.Updates():
 			if !open {
-				return some // the next look finds it closed, too
+				return some // the next call of run's loop finds it closed too
 			}
 			some = append(some, entry)
 		default:

@@ -18,15 +18,16 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Replicas of different versions of weir work on the same streams while one takes the other's place. So a stream that is there
-// is only ever added to: what this version does not know, another may need. What is lowered is what the running configuration
-// says, which all replicas have in common. What this version could not read it does not touch: see Schema.
+// Replicas of different versions of weir work on the same streams while one replaces the other. So weir only adds to a
+// stream that exists: another version may need what this one does not know. It lowers only bounds that the running
+// configuration sets, which all replicas share. It does not touch what this version could not read: see Schema.
 
-// Metadata of every stream of weir. What `nats server check stream` goes by may be changed by hand (`nats stream edit --metadata`), and
-// stays; but for the number of replicas, which is the stream's own: without it the check takes every stream of a cluster for broken.
+// Metadata of every stream of weir. An operator may change by hand what `nats server check stream` checks (`nats stream
+// edit --metadata`), and the change stays. The exception is the number of replicas, which is always the stream's own:
+// without it the check reports every stream of a cluster as broken.
 const (
 	MetaKind   = "weir.kind"   // what is in the stream
-	MetaSchema = "weir.schema" // how it is written: Schema
+	MetaSchema = "weir.schema" // the format of what is in it: Schema
 
 	metaMonitor  = "io.nats.monitor.enabled"
 	metaPeers    = "io.nats.monitor.peer-expect"
@@ -34,16 +35,16 @@ const (
 	metaPeerSeen = "io.nats.monitor.peer-seen-critical" // seconds
 )
 
-// Schema numbers how this version writes whatever it stores. It is raised when the version before could not read what is written: that
-// one refuses a store with a higher number.
+// Schema numbers the format of all that this version stores. It must be raised if the version before could not read the
+// new format: that version refuses a store with a higher number.
 const Schema = 1
 
-// errNewer refuses what a later version of weir has written.
+// errNewer refuses a stream that a later version of weir has written.
 func errNewer(schema string) error {
 	return fmt.Errorf("a later version of weir has written it (%s %s, this one reads %d): start that version", MetaSchema, schema, Schema)
 }
 
-// Bounds are those of a stream's bounds that the configuration sets: they follow it down as well as up.
+// Bounds are the bounds of a stream that the configuration sets. They follow the configuration down as well as up.
 type Bounds int
 
 // The bounds.
@@ -53,16 +54,17 @@ const (
 	DedupeBound                    // Duplicates
 )
 
-// Options are what a stream is to be at least. Config is required.
+// Options are the least that a stream must have. Config is required.
 type Options struct {
 	Config     jetstream.StreamConfig
-	Kind       string // what is in it, for who looks at its metadata
+	Kind       string // what is in it, for readers of its metadata
 	Configured Bounds
-	Log        *slog.Logger // nil: nothing is said
+	Log        *slog.Logger // nil: nothing is logged
 }
 
-// EnsureStream creates a stream, or adds to the one that is there what it lacks, and returns its configuration. What it has
-// beyond what is asked for stays, and is told. It blocks until it is so, for at most a minute, or until ctx ends.
+// EnsureStream creates a stream, or adds what an existing one lacks, and returns the stream's configuration. What the
+// stream has beyond what is asked for stays, and is logged. It blocks until the stream is so, for at most a minute, or
+// until ctx ends.
 func EnsureStream(ctx context.Context, js jetstream.JetStream, o Options) (*jetstream.StreamConfig, error) {
 	cfg, err := establish(ctx, func(ctx context.Context) (*jetstream.StreamConfig, error) { return o.ensure(ctx, js) })
 	if err != nil {
@@ -78,7 +80,7 @@ func (o *Options) ensure(ctx context.Context, js jetstream.JetStream) (*jetstrea
 		created := o.Config
 		created.Metadata = o.metadata(jetstream.StreamConfig{Replicas: created.Replicas})
 		stream, err = js.CreateStream(ctx, created)
-		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another replica came first, of another version perhaps
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another replica came first, of any version
 			stream, err = js.Stream(ctx, name)
 		}
 	}
@@ -108,7 +110,7 @@ func (o *Options) ensure(ctx context.Context, js jetstream.JetStream) (*jetstrea
 	return &next, nil
 }
 
-// EnsureBucket is EnsureStream for a key-value bucket, and opens it.
+// EnsureBucket is EnsureStream for a key-value bucket. It opens the bucket.
 func EnsureBucket(ctx context.Context, js jetstream.JetStream, cfg jetstream.KeyValueConfig, log *slog.Logger) (jetstream.KeyValue, error) {
 	kv, err := establish(ctx, func(ctx context.Context) (jetstream.KeyValue, error) {
 		kv, err := js.KeyValue(ctx, cfg.Bucket)
@@ -126,7 +128,7 @@ func EnsureBucket(ctx context.Context, js jetstream.JetStream, cfg jetstream.Key
 	_, err = EnsureStream(ctx, js, Options{Log: log, Kind: "entries", Config: jetstream.StreamConfig{
 		Name: "KV_" + cfg.Bucket, Replicas: cfg.Replicas, MaxMsgsPerSubject: int64(max(cfg.History, 1)), MaxMsgSize: cfg.MaxValueSize,
 		SubjectDeleteMarkerTTL: cfg.LimitMarkerTTL, AllowMsgTTL: cfg.LimitMarkerTTL > 0,
-		Discard: jetstream.DiscardNew, // as every key-value bucket
+		Discard: jetstream.DiscardNew, // as in every key-value bucket
 	}})
 	if err != nil {
 		return nil, err
@@ -134,8 +136,8 @@ func EnsureBucket(ctx context.Context, js jetstream.JetStream, cfg jetstream.Key
 	return kv, nil
 }
 
-// Two replicas that start together on a new cluster ask for the same streams at the same moment, and nats-server 2.15 may then
-// answer neither, though it makes what they asked for. So an attempt is not waited for long, and looks again first.
+// Two replicas that start together on a new cluster ask for the same streams at the same moment. nats-server 2.15 may
+// then answer neither, although it creates the streams. So an attempt waits only briefly, and each attempt looks first.
 const (
 	firstAttempt  = 2 * time.Second // twice as long for every next one: a busy cluster is slow to agree
 	mostAttempts  = 5               // 62 seconds
@@ -143,7 +145,7 @@ const (
 	codeNoCluster = 10008 // JetStream system temporarily unavailable
 )
 
-// establish tries to bring something about until it is there, somebody says why it cannot be, or no attempt is left.
+// establish tries until try succeeds, a server says why it cannot, or no attempt is left.
 func establish[T any](ctx context.Context, try func(context.Context) (T, error)) (got T, err error) {
 	for n := range mostAttempts {
 		attempt, cancel := context.WithTimeout(ctx, firstAttempt<<n)
@@ -159,8 +161,8 @@ func establish[T any](ctx context.Context, try func(context.Context) (T, error))
 	return got, fmt.Errorf("%w (%d times asked: see `nats server report jetstream` whether the cluster has a leader)", err, mostAttempts)
 }
 
-// unanswered tells that nobody said yes or no. That a stream is not there is said of one that somebody else has just made: the server
-// that was asked does not know of it yet.
+// unanswered reports whether no server said yes or no. "Stream not found" counts as unanswered: after another replica
+// has created the stream, the server that was asked may not know of it yet.
 func unanswered(err error) bool {
 	var api *jetstream.APIError
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, nats.ErrNoResponders) ||
@@ -168,7 +170,7 @@ func unanswered(err error) bool {
 		errors.As(err, &api) && api.ErrorCode == codeNoCluster
 }
 
-// raised is what a stream that is as have is to become.
+// raised returns what a stream with the configuration have must become.
 func (o *Options) raised(have jetstream.StreamConfig) jetstream.StreamConfig {
 	want, next := o.Config, have
 	next.Subjects = slices.Clone(have.Subjects)
@@ -203,7 +205,7 @@ func (o *Options) raised(have jetstream.StreamConfig) jetstream.StreamConfig {
 	return next
 }
 
-// metadata is what a stream's metadata is to be: what it has, and what it lacks.
+// metadata returns what a stream's metadata must become: what it has, and what it lacks.
 func (o *Options) metadata(of jetstream.StreamConfig) map[string]string {
 	m := map[string]string{metaMonitor: "1"}
 	if o.Kind != "" {
@@ -221,7 +223,7 @@ func (o *Options) metadata(of jetstream.StreamConfig) map[string]string {
 	return m
 }
 
-// beyond is what a stream has that was not asked for.
+// beyond returns what a stream has that was not asked for.
 func (o *Options) beyond(c jetstream.StreamConfig) []string {
 	want := o.Config
 	var found []string
@@ -244,7 +246,7 @@ func (o *Options) beyond(c jetstream.StreamConfig) []string {
 	return found
 }
 
-// larger is the larger of two bounds, of which one that is not positive is none.
+// larger returns the larger of two bounds. A bound that is not positive stands for no bound.
 func larger[T ~int32 | ~int64](have, want T) T {
 	if have <= 0 || want <= 0 {
 		return min(have, 0)
@@ -252,7 +254,7 @@ func larger[T ~int32 | ~int64](have, want T) T {
 	return max(have, want)
 }
 
-// differences are the fields in which two configurations differ, as the second has them.
+// differences returns the fields in which two configurations differ, with the values of the second.
 func differences(a, b jetstream.StreamConfig) []string {
 	var found []string
 	before, after := fieldsOf(a), fieldsOf(b)
@@ -287,8 +289,8 @@ func fieldsOf(c jetstream.StreamConfig) map[string]json.RawMessage {
 	return fields
 }
 
-// patchStream changes those fields of a stream in which next differs from have, and leaves alone what this version of the
-// client does not know.
+// patchStream changes the fields of a stream in which next differs from have. It leaves alone the fields that this
+// version of the client does not know.
 func patchStream(ctx context.Context, js jetstream.JetStream, have, next jetstream.StreamConfig) error {
 	ctx, cancel := context.WithTimeout(ctx, AnswerWait)
 	defer cancel()

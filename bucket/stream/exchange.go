@@ -14,15 +14,15 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// MaxExchange bounds the requests of one exchange under way at once: more API requests could make the server drop its
-// whole queue, everybody's.
+// MaxExchange bounds the requests of one exchange that are under way at once: with more API requests the server could
+// drop its whole queue, which all clients share.
 const MaxExchange = 256
 
-// AnswerWait is how long a stream may take to answer; an election of a clustered stream takes up to nine seconds.
+// AnswerWait is how long a stream may take to answer. An election in a clustered stream takes up to nine seconds.
 const AnswerWait = 10 * time.Second
 
-// reconnectGrace is how long answers to what was sent before the connection was lost are waited for after it is back: from
-// a server that was restarted none will come, from a cluster they may.
+// reconnectGrace is how long an Exchange waits, once the connection is back, for answers to what it sent before the
+// loss. A restarted server sends none, but a cluster may.
 const reconnectGrace = 500 * time.Millisecond
 
 // Exchange sends many requests at once and collects their replies over one subscription. It is used by one goroutine
@@ -32,14 +32,15 @@ type Exchange struct {
 	inbox   string
 	sub     *nats.Subscription
 	replies chan *nats.Msg
-	back    chan nats.Status // tells that the connection is back
+	back    chan nats.Status // has a value when the connection is back
 	disk    Disk             // nil: what is acknowledged is as durable as it gets
-	stream  string           // that answered last: an Exchange asks always the same; "" before the first
+	stream  string           // the one stream that it asks, as the last answer names it; "" before the first
 	round   int
 	groups  grouping
 }
 
-// NewExchange subscribes to the replies of an Exchange. Close ends that. With a disk nothing counts as stored before the disk has it.
+// NewExchange subscribes to the replies of an Exchange. Close unsubscribes. With a disk nothing counts as stored before
+// the disk has it.
 func NewExchange(nc *nats.Conn, disk Disk) (*Exchange, error) {
 	x := &Exchange{nc: nc, inbox: nc.NewInbox(), replies: make(chan *nats.Msg, 4*MaxExchange), disk: disk}
 	var err error
@@ -59,14 +60,14 @@ func (x *Exchange) Close() error {
 	return nil
 }
 
-// Reply is what came of one request: a message, or the reason why there is none.
+// Reply is the outcome of one request: a message, or the reason why there is none.
 type Reply struct {
 	Msg *nats.Msg
 	Err error // ErrUnsent or ErrUnanswered
 }
 
-// Do publishes msgs, at most MaxExchange, and waits for a reply to each that wants reports true for. What one message
-// cannot be sent for does not hit the others.
+// Do publishes msgs, at most MaxExchange, and waits for a reply to each that wants reports true for. If one message
+// cannot be sent, the others are sent nevertheless.
 func (x *Exchange) Do(ctx context.Context, msgs []*nats.Msg, wants func(i int) bool) []Reply {
 	if len(msgs) > MaxExchange {
 		panic("bucket: more requests in one exchange than its bound")
@@ -75,7 +76,7 @@ func (x *Exchange) Do(ctx context.Context, msgs []*nats.Msg, wants func(i int) b
 	prefix := x.inbox + "." + strconv.Itoa(x.round) + "."
 	replies := make([]Reply, len(msgs))
 	for len(x.back) > 0 {
-		<-x.back // it was lost and is back since the last round
+		<-x.back // the connection was lost and came back since the last round
 	}
 	missing := 0
 	for i, m := range msgs {
@@ -113,10 +114,10 @@ func (x *Exchange) Do(ctx context.Context, msgs []*nats.Msg, wants func(i int) b
 	return replies
 }
 
-// Every wants a reply to each message, or lets each be sent again.
+// Every reports true for each message: a reply is wanted to it, or it may be sent again.
 func Every(int) bool { return true }
 
-// ErrTooLarge says that a message is larger than its stream or the server will ever take, or its headers are.
+// ErrTooLarge says that a message or its headers are larger than its stream or the server will ever take.
 var ErrTooLarge = errors.New("the message is larger than is taken")
 
 // Errors that a caller of a stream branches on.
@@ -187,8 +188,8 @@ func readAck(r Reply) Answer {
 	return Answer{Stream: ack.Stream, Seq: ack.Seq, Duplicate: ack.Duplicate}
 }
 
-// plainAck reads the answer that nearly all are, as a server writes it: {"stream":"NAME","seq":N}. Anything else is left to the JSON decoder,
-// which takes six times as long and allocates.
+// plainAck reads the most frequent form of answer, as a server writes it: {"stream":"NAME","seq":N}. Any other form is
+// left to the JSON decoder, which takes six times as long and allocates.
 func plainAck(data []byte) (name string, seq uint64, ok bool) {
 	rest, ok := bytes.CutPrefix(data, []byte(`{"stream":"`))
 	if !ok {

@@ -16,11 +16,11 @@ type LeaderMessage struct {
 	Seq     uint64    `json:"seq"`
 	Data    []byte    `json:"data"`
 	Time    time.Time `json:"time"`
-	Headers []byte    `json:"hdrs"` // as they stand on the wire
+	Headers []byte    `json:"hdrs"` // in wire format
 }
 
-// AskLeader asks a stream's leader for a message and returns nil when there is none. JetStream's direct reads may be
-// answered by a replica that lags: nothing that must not be missed may be looked up by them. The request is that of
+// AskLeader asks a stream's leader for a message, and returns nil if there is none. A replica that lags may answer
+// JetStream's direct reads, so they must not be used for anything that must not be missed. The request is that of
 // $JS.API.STREAM.MSG.GET. It blocks for ten seconds at most.
 func AskLeader(ctx context.Context, nc *nats.Conn, stream, request string) (*LeaderMessage, error) {
 	ctx, cancel := context.WithTimeout(ctx, AnswerWait)
@@ -37,22 +37,23 @@ func AskLeader(ctx context.Context, nc *nats.Conn, stream, request string) (*Lea
 	case err != nil, answer.Error == nil && answer.Message == nil:
 		return nil, fmt.Errorf("ask the leader of %s: unreadable answer", stream)
 	case answer.Error != nil && answer.Error.ErrorCode == CodeNoMessage:
-		return nil, nil //nolint:nilnil // none is no error
+		return nil, nil //nolint:nilnil // no message is no error
 	case answer.Error != nil:
 		return nil, fmt.Errorf("ask the leader of %s: %w", stream, answer.Error)
 	}
 	return answer.Message, nil
 }
 
-// Place is where a message stands in its stream, and when that stored it.
+// Place is the position of a message in its stream, and the time when the stream stored it.
 type Place struct {
 	Seq  uint64
 	Time time.Time
 }
 
-// End is where the newest message of a subject stands, as the stream's leader has it; the zero value when there is none. Where its server
-// counts that message and cannot read it, which it says of one that there is not, End is that of the whole stream: nothing of the subject
-// stands behind it. It blocks for twenty seconds at most.
+// End returns the place of the newest message of a subject, as the stream's leader has it; the zero value if there is
+// none. If the leader counts that message but cannot read it, it answers that there is no such message. Then readable
+// is false, and End returns the end of the whole stream: nothing of the subject stands behind it. It blocks for twenty
+// seconds at most.
 func End(ctx context.Context, nc *nats.Conn, stream, subject string) (end Place, readable bool, err error) {
 	m, err := AskLeader(ctx, nc, stream, fmt.Sprintf(`{"last_by_subj":%q}`, subject))
 	if err != nil {

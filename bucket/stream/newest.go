@@ -10,25 +10,25 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Newest is what is read of a stream from its end on backwards. JetStream and Stream are required.
+// Newest describes a reading of a stream backwards from its end. JetStream and Stream are required.
 type Newest struct {
 	JetStream jetstream.JetStream
 	Stream    string
 	Subject   string    // "": all
-	Since     time.Time // only what was stored then or later, by the server; zero: from the beginning on
+	Since     time.Time // only what the server stored then or later; zero: from the beginning on
 	Before    uint64    // only what stands before this sequence; 0: all
-	Most      int       // messages that are read at most; 0: no bound
+	Most      int       // how many messages are read at most; 0: no bound
 	Bare      bool      // without bodies
 }
 
-// Reach is how far a reading from the end on got.
+// Reach is how far back a reading got.
 type Reach struct {
 	Read int       // messages
-	From time.Time // the oldest one's; zero where none was read
-	All  bool      // there is nothing before that was asked for
+	From time.Time // time of the oldest message read; zero if none was read
+	All  bool      // nothing that was asked for stands before that
 }
 
-// Bounds of one block, which is in memory as a whole.
+// Bounds of one block, which memory holds as a whole.
 const (
 	firstSpan = 256  // sequences that are looked at first
 	mostBare  = 4096 // messages without bodies
@@ -36,12 +36,12 @@ const (
 	mostBytes = 8 << 20
 )
 
-// ErrEnough ends a reading in order: whoever takes has what was wanted.
+// ErrEnough ends a reading in order: take returns it when it has what was wanted.
 var ErrEnough = errors.New("enough was read")
 
-// Read gives the messages to take, the newest first, until take fails or the bound is reached. It walks back in blocks, so that its
-// cost grows with what it gives, not with the stream, and memory with neither. It fails with jetstream.ErrStreamNotFound where there
-// is no such stream. It blocks until all are read, or ctx ends.
+// Read gives the messages to take, the newest first, until take fails or the bound is reached. It walks back in blocks.
+// So its cost grows with what it gives, not with the stream, and its memory with neither. It fails with
+// jetstream.ErrStreamNotFound if there is no such stream. It blocks until all are read, or ctx ends.
 func (n Newest) Read(ctx context.Context, take func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error) (Reach, error) {
 	var reach Reach
 	source, err := n.JetStream.Stream(ctx, n.Stream)
@@ -109,7 +109,7 @@ func (n *Newest) most() int {
 	return mostWhole
 }
 
-// newestBlock is the newest messages of a block.
+// newestBlock holds the newest messages of a block.
 type newestBlock struct {
 	kept    []kept
 	bytes   int

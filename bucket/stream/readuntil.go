@@ -10,21 +10,21 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Until is the messages of a stream up to a place. All fields but Clear are required.
+// Until describes the messages of a stream up to a place. All fields but Clear are required.
 type Until struct {
 	Conn   *nats.Conn
 	Stream jetstream.Stream
-	From   jetstream.OrderedConsumerConfig // where they begin, and which of them are meant
+	From   jetstream.OrderedConsumerConfig // where they begin, and which of them are read
 	Last   uint64                          // the sequence of the last one, as the stream's leader has it; see LastOf
-	Clear  bool                            // the consumer is deleted at the end, by who reads many parts: a server has only so many
+	Clear  bool                            // delete the consumer, for readers of many parts: a server has only so many
 }
 
-// Bounds of such a reading: messages on their way at once, how long a replica that gives nothing is waited for until the leader
-// is asked what is left, and until another replica is tried, and how long the server keeps a reader that has gone. A node that
-// was cut off from the others may lag for minutes.
+// Bounds of such a reading: how many messages may be on their way at once; how long to wait for a replica that gives
+// nothing before asking the leader what is left, and before trying another replica; and how long the server keeps the
+// consumer of a reader that has gone. A node that was cut off from the others may lag for minutes.
 //
-// One of some hundred new consumers in a cluster gives nothing at all, its first request is lost. A takeover waits for these
-// readings, so the first is given up soon, and each after it is given twice as long.
+// Of some hundred new consumers in a cluster one gives nothing at all, because its first request is lost. A takeover
+// waits for these readings, so a first consumer is given up soon, and each next one gets twice as long.
 const (
 	upToAhead = 1000
 	upToWait  = 250 * time.Millisecond
@@ -33,10 +33,10 @@ const (
 	ReadIdle  = 30 * time.Second
 )
 
-// ReadUntil gives the messages to take, in order, until take fails. A consumer lives on one replica, which may lag: what it says
-// is left to read is not believed. Where it has nothing more before the last message is there, the leader is asked whether
-// there is any, since messages are deleted too; and where that one has what the consumer does not give, another is set up, on
-// another replica perhaps. It blocks until all are read, or ctx ends.
+// ReadUntil gives the messages to take, in order, until take fails. A consumer lives on one replica, which may lag, so
+// its pending count is not trusted. If the consumer has no more before the last message has come, ReadUntil asks the
+// leader whether there is any, since messages may have been deleted. If the leader has some, ReadUntil sets up another
+// consumer, perhaps on another replica. It blocks until all are read, or ctx ends.
 func ReadUntil(ctx context.Context, o Until, take func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error) error {
 	if o.From.InactiveThreshold == 0 {
 		o.From.InactiveThreshold = ReadIdle
@@ -55,22 +55,22 @@ func ReadUntil(ctx context.Context, o Until, take func(msg jetstream.Msg, meta *
 	return nil
 }
 
-// readOn reads from one consumer, and reports whether that was all. Otherwise the consumer gave nothing where there is more: at
-// first for as long as patience says.
+// readOn reads from one consumer, and reports whether that was all. If not, the consumer gave nothing although there is
+// more. patience is how long the first message may take.
 func (o *Until) readOn(ctx context.Context, read *uint64, patience time.Duration, take func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error) (all bool, err error) {
 	consumer, err := o.Stream.OrderedConsumer(ctx, o.From)
 	if err != nil {
 		return false, err
 	}
 	if o.Clear {
-		defer func() { _ = o.Stream.DeleteConsumer(ctx, consumer.CachedInfo().Name) }() // else it goes by itself after a while
+		defer func() { _ = o.Stream.DeleteConsumer(ctx, consumer.CachedInfo().Name) }() // else the server does, later
 	}
 	msgs, err := consumer.Messages(jetstream.PullMaxMessages(upToAhead), jetstream.PullHeartbeat(time.Second))
 	if err != nil {
 		return false, err
 	}
 	defer msgs.Stop()
-	defer context.AfterFunc(ctx, msgs.Stop)() // Next waits for a stream that is gone whatever its context says
+	defer context.AfterFunc(ctx, msgs.Stop)() // Next waits for a deleted stream whatever its context says
 	silent, heard := consumer.CachedInfo().NumPending == 0, time.Now()
 	for {
 		if silent {
@@ -109,7 +109,7 @@ func (o *Until) readOn(ctx context.Context, read *uint64, patience time.Duration
 	}
 }
 
-// More reports whether the stream's leader holds a message behind what was read, and not behind the last one.
+// More reports whether the stream's leader holds a message behind what was read and up to the last one.
 func (o *Until) More(ctx context.Context, read uint64) (bool, error) {
 	from := fmt.Sprintf(`"seq":%d`, max(read+1, o.From.OptStartSeq))
 	if read == 0 && o.From.OptStartTime != nil {
@@ -128,24 +128,24 @@ func (o *Until) More(ctx context.Context, read uint64) (bool, error) {
 	return false, nil
 }
 
-// LastOf is the sequence of the newest message of a subject, as the stream's leader has it; 0 when there is none. It is that of the stream's
-// last message where the newest cannot be read: those before it can.
+// LastOf returns the sequence of the newest message of a subject, as the stream's leader has it; 0 if there is none. If
+// the newest cannot be read, it returns that of the stream's last message: the earlier ones can be read.
 func LastOf(ctx context.Context, nc *nats.Conn, stream, subject string) (uint64, error) {
 	end, _, err := End(ctx, nc, stream, subject)
 	return end.Seq, err
 }
 
-// FirstSince is the oldest message of a subject that was stored at a time or later, as the stream's leader has it; nil when
-// there is none.
+// FirstSince returns the oldest message of a subject that was stored at a time or later, as the stream's leader has it;
+// nil if there is none.
 func FirstSince(ctx context.Context, nc *nats.Conn, stream, subject string, at time.Time) (*LeaderMessage, error) {
 	return AskLeader(ctx, nc, stream, fmt.Sprintf(`{"start_time":%q,"next_by_subj":%q}`, at.UTC().Format(time.RFC3339Nano), subject))
 }
 
-// followAhead is how many messages NATS may push ahead of who follows a stream.
+// followAhead is how many messages NATS may push ahead of a Follow.
 const followAhead = 1000
 
-// Follow gives the messages of a stream to take, in order: those that are there and those that come. It blocks until ctx ends, whose
-// cause it returns then, take fails, or the stream cannot be read any more.
+// Follow gives the messages of a stream to take, in order: those that are there and those that come. It blocks until
+// take fails, the stream can no longer be read, or ctx ends; then it returns the cause of ctx.
 func Follow(ctx context.Context, source jetstream.Stream, from jetstream.OrderedConsumerConfig, take func(jetstream.Msg) error) error {
 	consumer, err := source.OrderedConsumer(ctx, from)
 	if err != nil {
@@ -156,7 +156,7 @@ func Follow(ctx context.Context, source jetstream.Stream, from jetstream.Ordered
 		return err
 	}
 	defer msgs.Stop()
-	defer context.AfterFunc(ctx, msgs.Stop)() // Next waits for a stream that is gone whatever its context says
+	defer context.AfterFunc(ctx, msgs.Stop)() // Next waits for a deleted stream whatever its context says
 	for {
 		msg, err := msgs.Next(jetstream.NextContext(ctx))
 		switch {

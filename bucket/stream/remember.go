@@ -13,7 +13,7 @@ import (
 // MostIDs bounds the ids that are read from one stream.
 const MostIDs = 1_000_000
 
-// Remembered is a message that a stream has.
+// Remembered is a message that a stream holds.
 type Remembered struct {
 	Subject string
 	ID      string
@@ -23,9 +23,9 @@ type Remembered struct {
 
 var errMostIDs = errors.New("as many ids as are read from one stream")
 
-// Remember reads the ids of what a stream stored since a time and still has, the first MostIDs of them. A stream that was restored from
-// a snapshot has its messages and does not know their ids: a second message with one of them would be taken for a new one. It blocks
-// until they are read, or ctx ends.
+// Remember reads the ids of what a stream stored since a time and still has, the first MostIDs of them. A stream that
+// was restored from a snapshot has its messages but does not know their ids: it would take a second message with one of
+// them for a new one. Remember blocks until the ids are read, or ctx ends.
 func Remember(ctx context.Context, js jetstream.JetStream, name string, since time.Time) ([]Remembered, error) {
 	source, err := js.Stream(ctx, name)
 	if err != nil {
@@ -50,7 +50,7 @@ func Remember(ctx context.Context, js jetstream.JetStream, name string, since ti
 	return found, nil
 }
 
-// Remember makes the writer know the ids of what a stream stored since a time, where the stream does not: after it was
+// Remember makes the writer know the ids of what a stream stored since a time, if the stream does not: after it was
 // restored. It must be called before Run.
 func (w *Writer) Remember(ctx context.Context, js jetstream.JetStream, name string, since time.Time) error {
 	found, err := Remember(ctx, js, name, since)

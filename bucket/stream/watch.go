@@ -10,14 +10,15 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// watchWait bounds how long a server may take to begin a watch. The client itself asks once and waits for as long as the context lasts.
+// watchWait bounds how long a server may take to begin a watch. The client itself asks once and waits until its context
+// ends.
 const watchWait = 30 * time.Second
 
 var errWatchWait = errors.New("the server did not begin the watch")
 
-// Renewing is a key-value bucket whose watches end when the connection was lost and is back. A server that was started anew has forgotten
-// them, which the client notices by missing heartbeats: ten to twenty seconds late. The one that follows a watch begins a new one, and so
-// reads what stands there now.
+// Renewing returns a key-value bucket whose watches end when the connection was lost and is back. A restarted server
+// has forgotten the watches. The client notices that by missing heartbeats, 10 to 20 seconds late. When a watch ends,
+// its reader begins a new one, and so reads what stands there now.
 func Renewing(kv jetstream.KeyValue, nc *nats.Conn) jetstream.KeyValue { return renewing{kv, nc} }
 
 type renewing struct {
@@ -35,7 +36,7 @@ func (r renewing) WatchAll(ctx context.Context, opts ...jetstream.WatchOpt) (jet
 	return r.begin(ctx, func(ctx context.Context) (jetstream.KeyWatcher, error) { return r.KeyValue.WatchAll(ctx, opts...) })
 }
 
-// begun is a watch that a server has begun, or why it has not.
+// begun is a watch that a server has begun, or the reason why it has not.
 type begun struct {
 	watcher jetstream.KeyWatcher
 	err     error
@@ -43,7 +44,7 @@ type begun struct {
 
 func (r renewing) begin(ctx context.Context, watch func(context.Context) (jetstream.KeyWatcher, error)) (jetstream.KeyWatcher, error) {
 	ctx, end := context.WithCancelCause(ctx)
-	back := r.nc.StatusChanged(nats.CONNECTED) // before it begins, or it could be lost in between
+	back := r.nc.StatusChanged(nats.CONNECTED) // before the watch begins, or a loss in between could be missed
 	began := make(chan begun, 1)
 	go func() {
 		watcher, err := watch(ctx)
@@ -80,14 +81,14 @@ func (r renewing) begin(ctx context.Context, watch func(context.Context) (jetstr
 
 var errReconnected = errors.New("the connection was lost and is back")
 
-// renewingWatcher gives what another watcher does until the connection is back.
+// renewingWatcher gives what another watcher gives until the connection is back.
 type renewingWatcher struct {
 	jetstream.KeyWatcher
 	updates chan jetstream.KeyValueEntry
 	end     context.CancelCauseFunc
 }
 
-// run ends when the other watcher or ctx does, or the connection is back.
+// run ends when the other watcher ends, ctx ends, or the connection is back.
 func (w *renewingWatcher) run(ctx context.Context, back <-chan nats.Status) {
 	defer w.end(nil)
 	for {
@@ -96,7 +97,7 @@ func (w *renewingWatcher) run(ctx context.Context, back <-chan nats.Status) {
 		select {
 		case entry, open = <-w.KeyWatcher.Updates():
 		case <-back:
-			_ = w.KeyWatcher.Stop() // what it came from has forgotten it, perhaps
+			_ = w.KeyWatcher.Stop() // the server may have forgotten it
 			return
 		case <-ctx.Done():
 			return

@@ -11,17 +11,17 @@ import (
 	"weir/ingest"
 )
 
-// ErrWriterFull says that a Writer holds as many messages as it may; nothing was stored.
+// ErrWriterFull says that a Writer holds as many messages as it may. Nothing was stored.
 var ErrWriterFull = errors.New("too many messages wait to be stored")
 
-// Writer stores messages in one stream in group commits: whatever arrived while the last group was under way goes
-// together. It is safe for concurrent use.
+// Writer stores messages in one stream in group commits: what arrives while one group is under way is the next group.
+// It is safe for concurrent use.
 type Writer struct {
 	x        *Exchange
 	max      int // messages
 	maxBytes int
-	known    map[string]uint64 // sequences by message id, of what the stream has and does not know; not changed while Run runs
-	wake     chan struct{}     // has a value when something may wait
+	known    map[string]uint64 // sequences by message id, of what the stream has but does not know; constant during Run
+	wake     chan struct{}     // has a value when something may be waiting
 
 	mu      sync.Mutex // guards what follows, and max
 	waiting []writing
@@ -35,11 +35,11 @@ type writing struct {
 	size int // of the message, in bytes
 }
 
-// ErrNotNow says that what was written must not be stored any more, or not now.
+// ErrNotNow says that a message must not be stored any more, or not now.
 var ErrNotNow = errors.New("the right to store it was not there")
 
-// NewWriter makes a Writer that holds at most maxWaiting messages of together maxBytes. Run makes it work. With a disk nothing counts as
-// stored before the disk has it.
+// NewWriter returns a Writer that holds at most maxWaiting messages and maxBytes of them. Run makes it work. With a
+// disk nothing counts as stored before the disk has it.
 func NewWriter(nc *nats.Conn, disk Disk, maxWaiting, maxBytes int) (*Writer, error) {
 	x, err := NewExchange(nc, disk)
 	if err != nil {
@@ -48,12 +48,14 @@ func NewWriter(nc *nats.Conn, disk Disk, maxWaiting, maxBytes int) (*Writer, err
 	return &Writer{x: x, max: maxWaiting, maxBytes: maxBytes, wake: make(chan struct{}, 1)}, nil
 }
 
-// Write stores m, which must carry a Nats-Msg-Id. The answer has the sequence when the stream has stored m, or had it already, and
-// an error when it has not or when nobody knows. Write blocks until then; it does not wait longer than Run runs.
+// Write stores m, which must carry a Nats-Msg-Id. The answer has the sequence if the stream has stored m, or had it
+// already. It has an error if the stream has not stored m, or if that is unknown. Write blocks until then, at most as
+// long as Run runs.
 func (w *Writer) Write(m *nats.Msg) Answer { return w.write(nil, m) }
 
-// WriteWhile is Write for what may be stored only while may reports so: it is asked when the message is about to be sent, and again
-// before it is sent once more. If it says no, the error is ErrNotNow: then m was not stored, or it is not known whether it was.
+// WriteWhile is Write for a message that may be stored only while may reports true. The Writer calls may just before it
+// sends m, and again before it sends m once more. If may reports false, the error is ErrNotNow: then m was not stored,
+// or that is unknown.
 func (w *Writer) WriteWhile(may func() bool, m *nats.Msg) (seq uint64, err error) {
 	a := w.write(may, m)
 	return a.Seq, a.Err
@@ -85,7 +87,8 @@ func (w *Writer) begin(may func() bool, m *nats.Msg, done func(Answer)) {
 	}
 }
 
-// Run stores what is written until ctx ends; what waits then is answered with an error. It returns when nothing waits.
+// Run stores what is written until ctx ends. It then answers what still waits with an error, and returns when nothing
+// waits.
 func (w *Writer) Run(ctx context.Context) error {
 	for {
 		select {
