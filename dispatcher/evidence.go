@@ -16,16 +16,18 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// evidence is what the servers have of the calls of an api's jobs. Each question blocks until they have answered; ok is false where the worker
-// stops before, and then the next start finds the job again. It is safe for concurrent use.
+// evidence looks up what the servers stored about the calls of an api's jobs. Its methods retry until the servers
+// answer; ok is false only if the worker stops first, and then the next start finds the job again. It is safe for
+// concurrent use.
 //
-// What was stored lately has been read with the ledger's end. But a partition may have been out of service for longer than that reaches back:
-// its stream had no leader, or no replica had its api, while others were called. What came of its last calls is then looked up by their keys.
+// What was stored lately has been read with the ledger's end. But a partition may have been out of service for longer
+// than that reaches back: its stream had no leader, or no replica had its api, while other partitions were called. Then
+// evidence looks up its last calls by their keys.
 type evidence struct {
 	api    string
 	js     jetstream.JetStream
 	tail   *ledger.Tail
-	leeway time.Duration // between the clocks of leaders, and between a result and its record
+	leeway time.Duration // allowed between the clocks of leaders, and between a result and its record
 	log    *slog.Logger
 }
 
@@ -33,12 +35,12 @@ func (d *Dispatcher) evidenceOf(api string, log *slog.Logger) evidence {
 	return evidence{api: api, js: d.opts.JetStream, tail: d.tail, leeway: d.opts.Tail.OrDefault().Leeway, log: log}
 }
 
-// of names a job whose message is loaded.
+// of names a job for the ledger. The job's message must be loaded.
 func (e *evidence) of(j *job) ledger.Job {
 	return ledger.Job{API: e.api, Key: j.Queue.Key, ID: j.message.ID, Stream: j.part.bucket.Name(), Seq: j.Seq, Accepted: j.accepted}
 }
 
-// read asks until there is an answer.
+// read calls ask until it succeeds. It reports false if ctx ends first.
 func (e *evidence) read(ctx context.Context, what string, of ledger.Job, ask func() error) (ok bool) {
 	for {
 		err := ask()
@@ -52,13 +54,14 @@ func (e *evidence) read(ctx context.Context, what string, of ledger.Job, ask fun
 	}
 }
 
-// isRead reports whether all that may have come of an intended call has been read with the ledger's end.
+// isRead reports whether everything that a call may have left, if it was intended at a time, has been read with the
+// ledger's end.
 func (e *evidence) isRead(intended time.Time) bool { return e.tail.Knows(e.api, e.since(intended)) }
 
-// since is from when on there may be anything that belongs to what was stored at a time.
+// since returns the earliest time stamp of anything that may belong to an intent stored at a time.
 func (e *evidence) since(stored time.Time) time.Time { return stored.Add(-e.leeway) }
 
-// traces are a job's records and its result, as far as they may have come of a call that was intended at a time.
+// traces returns a job's newest record and its result, if a call that was intended at a time may have left them.
 func (e *evidence) traces(ctx context.Context, of ledger.Job, intended time.Time) (found ledger.Traces, ok bool) {
 	ok = e.read(ctx, "records and results of a key", of, func() (err error) {
 		found, err = ledger.LookUp(ctx, e.js, of, e.since(intended))
@@ -67,7 +70,8 @@ func (e *evidence) traces(ctx context.Context, of ledger.Job, intended time.Time
 	return found, ok
 }
 
-// record is a record of a job, nil where the ledger has let go of it, or nobody can read it.
+// record returns the job's record at a sequence of the ledger. It returns nil if the ledger has dropped the record, if
+// it is unreadable or if it is another job's.
 func (e *evidence) record(ctx context.Context, of ledger.Job, at uint64) (c *ledger.Record, ok bool) {
 	ok = e.read(ctx, "a record", of, func() (err error) {
 		if c, err = ledger.At(ctx, e.js, at); errors.Is(err, ledger.ErrUnreadable) {
@@ -81,8 +85,8 @@ func (e *evidence) record(ctx context.Context, of ledger.Job, at uint64) (c *led
 	return c, ok
 }
 
-// result is the message at a sequence of the results, as their leader has it, if it is the job's; else it is nil. What keeps a result out
-// has the result's place, and is given too.
+// result returns the message at a sequence of the results, as their leader has it. It returns nil if that is another
+// job's. A bar against a late result (resultbar.go) stands in the result's place, and result returns it, too.
 func (e *evidence) result(ctx context.Context, of ledger.Job, at uint64) (msg *nats.Msg, ok bool) {
 	var stored *stream.LeaderMessage
 	ok = e.read(ctx, "a result", of, func() (err error) {
@@ -98,19 +102,20 @@ func (e *evidence) result(ctx context.Context, of ledger.Job, at uint64) (msg *n
 	}
 	var err error
 	if msg.Header, err = nats.DecodeHeadersMsg(stored.Headers); err != nil || msg.Header.Get(ingest.HeaderJobID) != of.ID {
-		return nil, ok // another job's, of a stream that is gone
+		return nil, ok // of a job in an earlier stream of this name
 	}
 	return msg, ok
 }
 
-// answer is what the api answered to a job's call, by the record at a place of the ledger; nil where the ledger has let go of that.
+// answer returns what the api answered to a job's call, from the record at a sequence of the ledger. It returns nil if
+// the ledger has dropped the record.
 func (e *evidence) answer(ctx context.Context, of ledger.Job, at uint64) (a *deadletter.Answer, ok bool) {
 	c, ok := e.record(ctx, of, at)
 	if !ok || c == nil || c.Status == 0 {
 		return nil, ok
 	}
 	if c.Answer == nil {
-		return &deadletter.Answer{Status: c.Status, Cut: true}, true // a pushback's, of which the body is not kept
+		return &deadletter.Answer{Status: c.Status, Cut: true}, true // of a pushback, whose body is not stored
 	}
 	return c.Answer, true
 }

@@ -14,23 +14,23 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// foundJob is a job that stood in its partition's stream when the partition was taken over, and of which something is known, until it waits as
-// other jobs do or has ended. What it is its knowledge says, by recovery.Judge: first what was read with the markers and the ledger's end,
-// then what is looked up. What follows is stored as the live way stores it, in the same order and with the same ids, so that a kill in the
-// middle repeats it.
+// foundJob is a job that stood in its partition's stream at the takeover and of which more is known than its message.
+// It exists until the job waits as others do, or has ended. recovery.Judge decides its fate: first by what was read
+// with the markers and the ledger's end, then by what was looked up. What follows is stored as a live call's outcome
+// is, in the same order and with the same ids, so that a kill in the middle only repeats it.
 type foundJob struct {
 	*job
 	w      *apiWorker
 	known  recovery.Found
 	intent *foundIntent    // the newest, nil for none
-	noted  recorder.Found  // what its process noted of the call that it is of
+	noted  recorder.Found  // what the process that stored the intent noted of its call
 	mark   *foundMark      // the newest, nil for none
-	last   ledger.LastCall // what is kept of its newest record
-	record *ledger.Record  // its newest, where it was looked up
-	result uint64          // where its result stands, 0 for none
+	last   ledger.LastCall // what was read of its newest record
+	record *ledger.Record  // the newest one, if it was looked up
+	result uint64          // sequence of its result, 0 for none
 }
 
-// resumeLocked takes up a job that was found and of which something is known: it waits, or goes on in a goroutine of its own.
+// resumeLocked takes up a found job with a history. The job waits, or goes on in a goroutine of its own.
 func (p *partition) resumeLocked(ctx context.Context, q *schedule.KeyQueue, seq uint64, h jobHistory) {
 	f := &foundJob{job: jobLocked(p.w.s.Extract(q, seq)), w: p.w}
 	f.recallLocked(h)
@@ -45,7 +45,7 @@ func (p *partition) resumeLocked(ctx context.Context, q *schedule.KeyQueue, seq 
 	f.w.running.Go(func() { f.settle(ctx, fate) })
 }
 
-// settle brings the job where its fate has it. It blocks until what follows is stored, or the worker stops.
+// settle does what the job's fate asks for. It blocks until that is stored, or the worker stops.
 func (f *foundJob) settle(ctx context.Context, fate recovery.Fate) {
 	f.passFaults(fate)
 	if f.isOnlyToBeDeleted(fate) {
@@ -82,7 +82,7 @@ func (f *foundJob) settle(ctx context.Context, fate recovery.Fate) {
 	}
 }
 
-// passFaults are the points at which tests end the process.
+// passFaults passes the points at which tests end the process.
 func (f *foundJob) passFaults(fate recovery.Fate) {
 	switch fate {
 	case recovery.Lost:
@@ -93,7 +93,7 @@ func (f *foundJob) passFaults(fate recovery.Fate) {
 	}
 }
 
-// recallLocked takes up what the job's history says of its calls so far.
+// recallLocked restores the job's state from its history: what is known of its calls so far.
 func (f *foundJob) recallLocked(h jobHistory) {
 	j, w := f.job, f.w
 	if h.last != nil {
@@ -134,7 +134,8 @@ func (f *foundJob) recallLocked(h jobHistory) {
 	f.known.Noted = f.noted.State
 }
 
-// followLocked has the schedule know what follows from a job's fate, and reports whether more does: if not, it waits.
+// followLocked updates the job and its queue by the job's fate. It reports whether more is to be done; if not, the job
+// waits.
 func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 	switch fate {
 	case recovery.Waits:
@@ -151,7 +152,8 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 	case recovery.EndsByMark:
 		f.last = ledger.LastCall{Outcome: f.mark.Ends, Detail: f.mark.Reason, Status: f.status}
 	case recovery.EndsByLast:
-		if f.known.Unrecorded() { // its record came late: an owner that took its call for lost has begun another, and died
+		// Its record came late: another owner had taken the call for lost, begun a second one and died.
+		if f.known.Unrecorded() {
 			f.Queue.Unsure = true
 			f.w.unrecorded.never(f.job)
 		}
@@ -171,7 +173,7 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 		if f.flown = &f.noted; !f.noted.Begun.IsZero() {
 			f.lastCall.Started = f.noted.Begun
 		}
-		f.Unseen = f.intent.Idempotency != "" && f.First() // else it becomes a letter, and nobody waits for that
+		f.Unseen = f.intent.Idempotency != "" && f.First() // else it becomes a letter, which no job waits for
 		f.Calls, f.attempts = f.intent.Call, f.attempts+1
 	default:
 		panic("dispatcher: a fate that nobody knows") // recovery.Judge has a bug
@@ -179,22 +181,23 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 	return true
 }
 
-// takeBackLocked has a job's intended call be none, since it had not begun, and reports whether the job goes on at once. Where the intent is
-// older than what was read, it is looked up first what came of the job.
+// takeBackLocked withdraws a job's intended call, which had not begun, and reports whether the job goes on at once. If
+// the intent is older than what was read of the ledger, lookUp must first find out what came of the job.
 func (f *foundJob) takeBackLocked() (goesOn bool) {
 	w, i := f.w, f.intent
 	w.d.metrics.recovered.WithLabelValues(w.name, "not_begun").Inc()
-	f.adopted = w.d.opts.Recorder.Adopt(i.Entry, f.part.callOf(&i.Intent, i.Epoch)) // other jobs may need the intent's message yet
+	// Other jobs may still need the intent's message.
+	f.adopted = w.d.opts.Recorder.Adopt(i.Entry, f.part.callOf(&i.Intent, i.Epoch))
 	if w.evidence.isRead(i.stored) {
 		f.dropIntentsLocked()
 		return true
 	}
-	f.Unseen = f.First() // who comes behind it waits
+	f.Unseen = f.First() // the jobs behind it wait
 	f.intendedAt = i.stored
 	return false
 }
 
-// holdAgainLocked holds what a pushback of the job's held before the restart.
+// holdAgainLocked renews the hold of a pushback that the job met before the restart.
 func (f *foundJob) holdAgainLocked(until bucket.Micros, why string) {
 	q := f.Queue
 	if f.w.terms.api.Retry.HoldAPI {
@@ -205,9 +208,10 @@ func (f *foundJob) holdAgainLocked(until bucket.Micros, why string) {
 	}
 }
 
-// noteOf is what the process that wrote an intent noted of its call. An answer that cannot be understood is none.
+// noteOf returns what the process that stored an intent noted of the intent's call. An answer that it cannot understand
+// counts as none.
 func (f *foundJob) noteOf(i *foundIntent) recorder.Found {
-	if f.part.isRestored(f.Seq) { // what was put back was called since, perhaps by another intent
+	if f.part.isRestored(f.Seq) { // a restored job may have been called since, by another intent
 		return recorder.Found{}
 	}
 	n := f.w.d.opts.Recorder.Find(i.Entry, f.part.callOf(&i.Intent, i.Epoch))
@@ -217,8 +221,8 @@ func (f *foundJob) noteOf(i *foundIntent) recorder.Found {
 	return n
 }
 
-// lookUp takes in what is stored of a job whose intent is older than what has been read, and reports whether that is anything. It blocks until
-// the servers have answered; ok is false where the worker stops before.
+// lookUp looks up what is stored of a job whose intent is older than what was read of the ledger, and reports whether
+// it found anything. It blocks until the servers have answered; ok is false if the worker stops first.
 func (f *foundJob) lookUp(ctx context.Context) (found, ok bool) {
 	e := &f.w.evidence
 	if f.intendedAt.IsZero() || e.isRead(f.intendedAt) {
@@ -234,7 +238,7 @@ func (f *foundJob) lookUp(ctx context.Context) (found, ok bool) {
 		l.Recorded, l.Ended = t.Record.Call, t.Record.Final
 		f.last = t.Record.Last()
 	}
-	if l.Asked { // of a letter that stood
+	if l.Asked { // an inquiry was made about its letter, so the letter was stored
 		f.last = ledger.LastCall{Outcome: ledger.Asked}
 	}
 	f.known = f.known.With(l)
@@ -246,8 +250,8 @@ func (f *foundJob) isOnlyToBeDeleted(fate recovery.Fate) bool {
 	return fate == recovery.EndsByLast && (f.last.Outcome == ledger.Done || f.last.Outcome == ledger.Asked)
 }
 
-// wait lets the job be called when it is its turn: what was intended had not begun, or the record of the call is found, by which another one
-// is to follow.
+// wait lets the job be called in its turn: its intended call had not begun, or its record says that another call is to
+// follow.
 func (f *foundJob) wait() {
 	f.w.unrecorded.accountedFor(f.job)
 	f.w.update(func(*schedule.Schedule) {
@@ -264,14 +268,15 @@ func (f *foundJob) wait() {
 	})
 }
 
-// endAgain ends a job whose last call the ledger knows. Its result was stored before that record. A letter is stored after the record, and so
-// may be missing: it is written again, and its message id keeps it from standing twice.
+// endAgain ends a job whose end stands in the ledger or in a mark. If it ended with a result, the result was stored
+// before the record. A letter is stored after the record or the mark and so may be missing: endAgain writes it again,
+// and its message id keeps the stream from storing it twice.
 func (f *foundJob) endAgain(ctx context.Context) {
 	switch f.last.Outcome {
 	case ledger.Done:
 		f.w.finish(f.job, ledger.Done)
 		return
-	case ledger.Asked: // of a letter that stood: it stands still, or has ended since
+	case ledger.Asked: // its letter was stored, and either still stands or has ended since
 		f.w.finish(f.job, string(deadletter.Unknown))
 		return
 	}
@@ -284,8 +289,9 @@ func (f *foundJob) endAgain(ctx context.Context) {
 	f.w.buryLetter(ctx, f.job, f.w.letter(f.job, deadletter.Reason(f.last.Outcome), f.last.Detail, f.last.Status, f.doubt.known()))
 }
 
-// endAnswered ends a job's last call as the process would have that made it, and died before it had stored what the call came to.
-// Everything that is stored has the ids that it would have had then: what was stored already is not stored twice.
+// endAnswered settles a call that was answered, but whose process died before it had stored the outcome. It settles the
+// call as that process would have, from what the process noted. Everything has the ids that it would have had then, so
+// that the streams store nothing twice.
 func (f *foundJob) endAnswered(ctx context.Context) {
 	f.w.d.metrics.recovered.WithLabelValues(f.w.name, "answered").Inc()
 	a := f.flown.Answer

@@ -9,7 +9,7 @@ import (
 	"weir/dispatcher/recovery"
 )
 
-// found is what markers say of one job, or of another one that once had its sequence.
+// found holds the markers of one sequence: those of the job there, and of other jobs that once had this sequence.
 type found struct {
 	intents []foundIntent
 	marks   []foundMark
@@ -21,9 +21,9 @@ type foundIntent struct {
 	stored time.Time
 }
 
-// overrules reports whether a call may have been made after the mark of an end was decided on: the intent stands behind it, or
-// is of a later owner. A mark may arrive late, sent by an owner that had the right to and lost it while its connection stalled;
-// whoever took the partition over knew nothing of it.
+// overrules reports whether a call may have been made after the end in a mark was decided on: the intent stands behind
+// the mark, or is of a later owner. A mark may arrive late: its owner had the right to send it, and lost the right
+// while its connection stalled. The next owner then knew nothing of the mark.
 func (i *foundIntent) overrules(end *foundMark) bool {
 	return i.mark.seq > end.seq || i.Epoch > end.Epoch
 }
@@ -33,8 +33,8 @@ type foundMark struct {
 	seq uint64
 }
 
-// jobHistory is what is known of a job that was found in the stream, before anything is looked up. Its zero value is that of a job that was never
-// near a call.
+// jobHistory is what is known of a found job before anything is looked up. A job that was never near a call has the
+// zero value.
 type jobHistory struct {
 	intent *foundIntent
 	mark   *foundMark
@@ -42,8 +42,9 @@ type jobHistory struct {
 	result *ledger.StoredResult
 }
 
-// history takes out what is known of a job, and those markers that say nothing of it: they are outdated, or of another job. A call that ran
-// while a server lost its last writes leaves its marker behind the job that has its sequence since.
+// history removes the markers of a job's sequence from the replay. It returns what is known of the job, and separately
+// the markers that are outdated or of another job. A marker is of another job if a server lost its last writes during a
+// call, and then gave the called job's sequence to a new one.
 func (r *replay) history(e queue.Entry) (h jobHistory, outdated found) {
 	stored := bucket.MicrosOf(e.Time)
 	if f := r.found[e.Seq]; f != nil {
@@ -71,7 +72,7 @@ func (r *replay) history(e queue.Entry) (h jobHistory, outdated found) {
 			h.mark = n
 		}
 	}
-	// A record or a result of another job stands there too where the stream was deleted since, and counts from 1 again.
+	// A record or a result may be of another job here, too: if the stream was deleted, a new one counts from 1 again.
 	if c, ok := r.records[e.Seq]; ok && c.Of(e) {
 		h.last = &c
 	}
@@ -81,7 +82,7 @@ func (r *replay) history(e queue.Entry) (h jobHistory, outdated found) {
 	return h, outdated
 }
 
-// discardLocked lets go of markers that nobody needs.
+// discardLocked deletes markers that no job needs.
 func (p *partition) discardLocked(f *found) {
 	for _, i := range f.intents {
 		if i.mark.users--; i.mark.users == 0 {
@@ -93,7 +94,7 @@ func (p *partition) discardLocked(f *found) {
 	}
 }
 
-// known is what the history says, but for what was noted of the intended call.
+// known returns what the history says, without what the flight recorder noted of the intended call.
 func (h *jobHistory) known() (f recovery.Found) {
 	if h.last != nil {
 		f.Recorded, f.Ended = h.last.Call, h.last.Final

@@ -10,17 +10,17 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// An intent says that a job may be called from now on. It is stored before the call, and dropped when what came of the call is stored: after
-// a crash it tells which jobs may have been called.
+// An intent says that a job may be called from now on. It is stored before the call, and deleted when the call's
+// outcome is stored. So after a crash the intents tell which jobs may have been called.
 
-// intentMark is one stored intent message; it may go when none of its jobs needs it.
+// intentMark is one stored intent message. It may be deleted when none of its jobs needs it.
 type intentMark struct {
 	seq   uint64
 	users int
 }
 
-// intend stores a job's intent, together with those of all that want one of the partition now. It blocks until that is stored, and
-// reports whether it is; if not, the job rests.
+// intend stores a job's intent, in one message with those of all other jobs of the partition that want one now. It
+// blocks until the intent is stored, and reports whether it is. If not, the job rests.
 func (p *partition) intend(j *job) bool {
 	stored := make(chan bool, 1)
 	p.w.mu.Lock()
@@ -30,13 +30,14 @@ func (p *partition) intend(j *job) bool {
 	return <-stored
 }
 
-// intending is a job that wants an intent, and where it is told whether that is stored.
+// intending is a job that wants an intent. stored receives whether the intent is stored.
 type intending struct {
 	t      *job
 	stored chan<- bool
 }
 
-// storeIntents stores the intents that a partition's jobs want, unless some are being stored: those that come meanwhile go together.
+// storeIntents stores the intents that a partition's jobs want. If a message of intents is under way, they wait for it
+// and then go together in the next one.
 func (p *partition) storeIntents() {
 	w := p.w
 	w.mu.Lock()
@@ -84,7 +85,7 @@ func (p *partition) storeIntents() {
 	})
 }
 
-// intent says that a call of the job may start.
+// intent returns the intent of one call of the job.
 func (j *job) intent(call int) queue.Intent {
 	api := j.terms.api
 	return queue.Intent{
@@ -94,6 +95,8 @@ func (j *job) intent(call int) queue.Intent {
 	}
 }
 
+// intentFailed logs a failed write of intents. If the stream refused it because another owner's epoch stands, it
+// examines that instead.
 func (p *partition) intentFailed(err error) {
 	if errors.Is(err, queue.ErrFenced) {
 		p.examineFence()
@@ -102,7 +105,7 @@ func (p *partition) intentFailed(err error) {
 	p.w.log.Error("an intent could not be stored; its calls wait", "err", err)
 }
 
-// dropIntentsLocked lets go of a job's intents.
+// dropIntentsLocked releases a job's intents. It deletes each message that no other job needs.
 func (j *job) dropIntentsLocked() {
 	for _, mark := range j.intents {
 		if mark.users--; mark.users == 0 && !j.part.lost.Load() {
@@ -113,8 +116,8 @@ func (j *job) dropIntentsLocked() {
 	j.entry.LetGo()
 }
 
-// withdrawIntents takes back, when no call starts any more, the intents of the calls that did not: a restart would
-// find them and hold their jobs for called. It blocks until the stream has let go of them, or ctx ends.
+// withdrawIntents deletes the intents of calls that did not start, once no call starts any more. A restart would find
+// them and treat their jobs as called. It blocks until all that is finished is deleted from the stream, or ctx ends.
 func (w *apiWorker) withdrawIntents(ctx context.Context) {
 	w.mu.Lock()
 	for q := range w.s.Queues() {
@@ -139,5 +142,5 @@ func (w *apiWorker) withdrawIntents(ctx context.Context) {
 	}
 }
 
-// unsweptCheck is how often a stopping worker looks whether all that is finished is deleted.
+// unsweptCheck is how often a stopping worker checks whether everything finished is deleted.
 const unsweptCheck = 5 * time.Millisecond

@@ -34,7 +34,7 @@ type order int8
 
 const (
 	toCall     order = iota // its slot has come
-	toRest                  // its slot is far off; its intent and its connection have been released already
+	toRest                  // it was made ready too early or in vain; its intent and its connection are released already
 	toExpire                // its deadline has passed
 	toCancel                // an operator has cancelled it
 	toRefuse                // its cost can never pass the limits

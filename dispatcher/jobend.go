@@ -13,14 +13,15 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// What is stored of a job's end: its result, the ledger's record of its call, its letter. A new header of a job that these are to carry
-// goes in here.
+// This file builds what is stored at a job's end: its result, the ledger's record of its call, its letter. If these
+// should carry a new header of a job, add it here.
 
+// origin names the job for good (ledger.OriginOf).
 func (j *job) origin() string { return ledger.OriginOf(j.part.bucket.Name(), j.Seq, j.accepted) }
 
 func resultMsgID(j *job) string { return "result." + j.origin() }
 
-// result renders what a job came to.
+// result builds the message of a successful job's result.
 func (w *apiWorker) result(j *job, r httpcall.Response) *nats.Msg {
 	m := j.message
 	fields := [...]struct{ name, value string }{
@@ -37,7 +38,7 @@ func (w *apiWorker) result(j *job, r httpcall.Response) *nats.Msg {
 		{ledger.HeaderCalledAt, ledger.Stamp(r.Started)},
 		{ledger.HeaderFinishedAt, ledger.Stamp(r.Ended)},
 	}
-	values := make([]string, len(fields)) // one for all of them: a result is made for each call
+	values := make([]string, len(fields)) // one array for all of them, since each call makes a result
 	h := make(nats.Header, len(fields)+3)
 	for i, f := range fields {
 		values[i] = f.value
@@ -55,7 +56,7 @@ func (w *apiWorker) result(j *job, r httpcall.Response) *nats.Msg {
 	return msg
 }
 
-// lessen makes a result smaller that its stream does not take, and reports false when nothing is left to leave out.
+// lessen makes a result smaller that is too large for its stream. It reports false when nothing is left to leave out.
 func lessen(m *nats.Msg) bool {
 	const little = 4 << 10
 	switch n := len(m.Data); {
@@ -73,11 +74,13 @@ func lessen(m *nats.Msg) bool {
 	return true
 }
 
+// record builds the ledger's record of a job's last call.
 func (w *apiWorker) record(j *job, r httpcall.Response, out httpcall.Outcome) *ledger.Record {
 	w.mu.Lock()
-	tat := max(j.Grant.TAT, w.s.Floor(j.Queue)) // calls of a key end in any order; its newest record must know of all of them
+	// Calls of a key end in any order; its newest record must cover all of them.
+	tat := max(j.Grant.TAT, w.s.Floor(j.Queue))
 	w.mu.Unlock()
-	ahead := w.d.opts.Ahead() // a later process starts with the calendar's clock
+	ahead := w.d.opts.Ahead() // records are in calendar time, by which a later process starts
 	if tat != 0 {
 		tat += ahead
 	}
@@ -100,8 +103,8 @@ func (w *apiWorker) record(j *job, r httpcall.Response, out httpcall.Outcome) *l
 	return c
 }
 
-// charged are the units that the job's last call took from each shared limit: what is to be told of one that another process
-// made is what it was reckoned to cost.
+// charged returns the units that the job's last call took from each shared limit. For a call of another process these
+// are the units that it was estimated to take, unless more is known.
 func (j *job) charged() []int64 {
 	if j.taken == nil {
 		return j.Costs
@@ -109,6 +112,7 @@ func (j *job) charged() []int64 {
 	return j.taken
 }
 
+// letter builds a job's letter.
 func (w *apiWorker) letter(j *job, reason deadletter.Reason, detail string, status int, billed deadletter.Billed) *deadletter.Letter {
 	m := j.message
 	var accepted time.Time
@@ -124,7 +128,7 @@ func (w *apiWorker) letter(j *job, reason deadletter.Reason, detail string, stat
 
 const lateDetail = "the deadline passed before its call"
 
-// expire ends a job whose deadline has passed, which may be loaded already.
+// expire ends a job whose deadline has passed. It loads the job's message if it is not in memory.
 func (w *apiWorker) expire(ctx context.Context, j *job) {
 	if !w.reload(ctx, j) {
 		return
@@ -133,7 +137,8 @@ func (w *apiWorker) expire(ctx context.Context, j *job) {
 		w.bury(ctx, j, deadletter.Unknown, j.inDoubt(), nil)
 		return
 	}
-	if j.part.isRestored(j.Seq) && (j.message.Deadline.IsZero() || time.Now().Before(j.message.Deadline)) { // the api takes keys by now, and did not when the job was read
+	// A restored job may come here before its deadline: the api took no keys when the job was read, and takes keys now.
+	if j.part.isRestored(j.Seq) && (j.message.Deadline.IsZero() || time.Now().Before(j.message.Deadline)) {
 		w.bury(ctx, j, deadletter.Unknown, j.inDoubt(), nil)
 		return
 	}

@@ -15,12 +15,16 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A record is stored after its call's result (settle.go), so a worker may die when the result is stored and the record is not. Its job is in
-// the stream then, and must not be called again. Its record is written from the result and the call's intent, and from what the flight
-// recorder has of the call's charges and pace. Records are stored within seconds of their results, or nothing more is called: so the results
-// from shortly before the ledger's newest record on are all that can lack one, where there is no record at all the last 500,000.
+// A call's record is stored after its result (settle.go), so a worker may die between the two. The job is then still in
+// the stream and must not be called again. Recovery writes its record from the result, from the call's intent, and from
+// what the flight recorder has of the call's charges and pace.
+//
+// Only results from shortly before the ledger's newest record on can lack a record: a record is stored within seconds
+// of its result, or else no more calls are made. If the ledger has no record at all, recovery looks at the last 500,000
+// results.
 
-// endWithResult ends a job that was found with a result and no record of it. A producer that waits for the result gets it, again perhaps.
+// endWithResult ends a job that was found with a result and no final record. If the producer named a reply subject, it
+// gets the result there, perhaps a second time.
 func (f *foundJob) endWithResult(ctx context.Context) {
 	e := &f.w.evidence
 	msg, ok := e.result(ctx, e.of(f.job), f.result)
@@ -31,14 +35,14 @@ func (f *foundJob) endWithResult(ctx context.Context) {
 		f.endWithoutResult(ctx)
 		return
 	}
-	calls, _ := strconv.Atoi(msg.Header.Get(ledger.HeaderCalls)) // weir's own headers: always there
+	calls, _ := strconv.Atoi(msg.Header.Get(ledger.HeaderCalls)) // weir always sets its own headers
 	attempts, _ := strconv.Atoi(msg.Header.Get(ledger.HeaderAttempts))
 	f.w.mu.Lock()
 	f.Calls, f.attempts = max(f.Calls, calls), max(f.attempts, attempts)
 	f.doubt.billed = f.doubt.billed.Worst(deadletter.BilledYes)
 	f.w.mu.Unlock()
 	if f.lost != nil && f.lost.Call == calls && f.noted.State > recorder.Prepared {
-		f.flown = &f.noted // the result is of the call that was noted, not of an earlier one
+		f.flown = &f.noted // the result came from the call that was noted, not from an earlier one
 	}
 	if f.message.ReplyTo != "" {
 		f.w.d.reply(f.message.ReplyTo, &nats.Msg{Header: msg.Header, Data: msg.Data})
@@ -49,8 +53,8 @@ func (f *foundJob) endWithResult(ctx context.Context) {
 	}
 }
 
-// endWithoutResult goes on with a job whose result was read of, and is gone: with what else is known of it. No mark of an end tells that it was
-// not called.
+// endWithoutResult goes on with a job whose result was there when the results were read, and is gone now. It judges the
+// job by what else is known. A mark of an end does not prove that the job was not called.
 func (f *foundJob) endWithoutResult(ctx context.Context) {
 	f.result, f.known.Result, f.known.Noted, f.known.Overruled = 0, false, recorder.Untold, true
 	if f.lost != nil {
@@ -59,13 +63,13 @@ func (f *foundJob) endWithoutResult(ctx context.Context) {
 	}
 	f.w.unrecorded.never(f.job)
 	f.w.update(func(*schedule.Schedule) {
-		f.doubt.recall(deadletter.BilledYes, "") // nobody knows under which key
+		f.doubt.recall(deadletter.BilledYes, "") // under an unknown key
 		f.w.restLocked(f.job, 1)
 	})
 }
 
-// resultRecord is the ledger's record of a call of which only the result was stored. What the call took from the limits is what its process
-// noted, else what it was reckoned to cost.
+// resultRecord builds the ledger's record of a call that left only a result. It charges the call what its process
+// noted, or else what the call was estimated to cost.
 func (f *foundJob) resultRecord(result nats.Header) *ledger.Record {
 	status, _ := strconv.Atoi(result.Get(ledger.HeaderStatus)) // weir's own headers: always there
 	started, _ := time.Parse(time.RFC3339Nano, result.Get(ledger.HeaderCalledAt))

@@ -14,19 +14,19 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// A call that has an intent, and neither a record nor a result, is lost: it may have been made. Its record is stored before
-// anything else comes of its job, so that the ledger tells of every call that the api may have seen. It is told as one that
-// began when its intent was stored, or when the flight recorder says, with what the intent says of it: the configuration may be another by
-// now.
+// A call that has an intent, and neither a record nor a result, is lost: it may have been made. Its record is stored
+// before anything else happens to its job, so that the ledger has every call that the api may have seen. The record
+// says that the call began when the flight recorder says so, or else when its intent was stored. Its price and its
+// key's identity are those of the intent, because the configuration may have changed since.
 
-// lose notes that a job's last call is lost, unless its result is found.
+// lose notes that a job's last call, the one of intent i, is lost unless its result is found.
 func (j *job) lose(i *foundIntent) {
 	j.lost, j.Deaths, j.intendedAt = i, i.Deaths+1, i.stored
 	j.lastCall = &deadletter.LastCall{Started: i.stored, Bytes: -1, CutBy: deadletter.CutByDeath, Target: i.Target}
 }
 
-// endLost ends a job with a lost call as a letter, or lets it be called again, where the api takes that for the same call.
-// It does neither where the call's result has come after all.
+// endLost lets a job with a lost call be called again if the api takes that for the same call. Otherwise it ends the
+// job as a letter, unless it finds that the call's result was stored after all.
 func (f *foundJob) endLost(ctx context.Context) {
 	f.w.mu.Lock()
 	f.Calls = max(f.Calls, f.lost.Call)
@@ -40,7 +40,7 @@ func (f *foundJob) endLost(ctx context.Context) {
 		f.w.again(ctx, f.job, f.lostRecord(httpcall.Outcome{Verdict: httpcall.Again, Billed: deadletter.BilledUnknown, Detail: f.lostDetail()}), 1)
 		return
 	}
-	at, ok := resultBar{f.w, f.job}.set(ctx) // the replica that made the call may be alive
+	at, ok := resultBar{f.w, f.job}.set(ctx) // the replica that made the call may still be alive
 	switch {
 	case !ok:
 		return
@@ -70,7 +70,7 @@ func (f *foundJob) lostDetail() string {
 	return fmt.Sprintf("the worker died after call %d was to start and before its outcome was stored", f.Calls)
 }
 
-// lostRecord is the ledger's record of a lost call.
+// lostRecord builds the ledger's record of a lost call.
 func (f *foundJob) lostRecord(out httpcall.Outcome) *ledger.Record {
 	w := f.w
 	w.d.metrics.recovered.WithLabelValues(w.name, "unknown").Inc()
@@ -87,8 +87,8 @@ func (f *foundJob) lostRecord(out httpcall.Outcome) *ledger.Record {
 	return c
 }
 
-// waitOut has the record of a call whose pace was not noted keep the key waiting as if the call had been made just now. A process that starts
-// later goes on from the record.
+// waitOut raises the TAT in the record of a call whose pace was not noted, as if the call had just used the key's whole
+// burst. A process that starts later takes the key's pace from this record.
 func (f *foundJob) waitOut(c *ledger.Record) {
 	w := f.w
 	if w.clock != schedule.OwnClock || f.flown != nil && f.flown.State != recorder.Untold {
@@ -100,10 +100,11 @@ func (f *foundJob) waitOut(c *ledger.Record) {
 	c.TAT = max(c.TAT, waits+w.d.opts.Ahead())
 }
 
-// asIntended has the record of a call that nobody recorded say what its intent does.
+// asIntended copies the price and the key's identity from a lost call's intent to the call's record. The price is also
+// what the call takes from each budget.
 func (j *job) asIntended(c *ledger.Record) {
 	if j.lost == nil {
-		c.Idempotency = "" // nobody knows
+		c.Idempotency = "" // unknown without an intent
 		return
 	}
 	c.Price, c.Idempotency, c.Costs = ledger.Money(j.lost.Price), j.lost.Idempotency, slices.Clone(c.Costs)

@@ -15,11 +15,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// A job is made ready shortly before its slot, so that nothing but sending is left to do in it.
-
-// prepare makes a staged job ready: its message loaded and read, a connection there, its intent stored. Only then is a
-// slot asked for, so that nothing but sending is left to do in it. It reports whether the job is ready; if not, the job rests or
-// has ended.
+// prepare makes a staged job ready: it loads and reads the message, acquires a connection and stores the intent. The
+// schedule asks for a slot only then, so that only sending is left to do in the slot. prepare reports whether the job
+// is ready. If not, the job rests or has ended.
 func (w *apiWorker) prepare(ctx context.Context, j *job) bool {
 	j.staged = w.now()
 	w.mu.Lock()
@@ -55,14 +53,16 @@ func (w *apiWorker) prepare(ctx context.Context, j *job) bool {
 		w.unconnected(ctx, j, err)
 		return false
 	}
-	if j.intended == j.Calls+1 && j.intendedBy == j.terms || fault.Planted(fault.NoIntent) { // a slot was missed, its intent still stands
+	// After a missed slot the job's intent still stands.
+	if j.intended == j.Calls+1 && j.intendedBy == j.terms || fault.Planted(fault.NoIntent) {
 		w.update(func(*schedule.Schedule) { w.madeLocked(j) })
 		return true
 	}
 	return j.part.intend(j)
 }
 
-// examine reads a job that is about to be made ready, and says why it is not to be called, if it is not.
+// examine reads a job's message and decides whether the job may be called. If not, it returns the reason and detail for
+// its letter.
 func (w *apiWorker) examine(j *job, e queue.Entry) (reason deadletter.Reason, detail string) {
 	refusal, err := w.read(j, e)
 	switch {
@@ -78,7 +78,7 @@ func (w *apiWorker) examine(j *job, e queue.Entry) (reason deadletter.Reason, de
 	return "", ""
 }
 
-// restLocked lets a job wait. It has no goroutine then.
+// restLocked lets a job wait until notBefore, without a goroutine.
 func (w *apiWorker) restLocked(j *job, notBefore bucket.Micros) {
 	j.orders = nil
 	w.s.Rest(j.Job, notBefore)
@@ -90,10 +90,11 @@ func (w *apiWorker) madeLocked(j *job) {
 	w.s.Loaded(j.Job)
 }
 
-// mostMissing is how often a message may be missing before it is taken for deleted: a replica may lag.
+// mostMissing is how often a load may miss a job's message before the worker asks the leader whether the message is
+// gone. The replica that answers loads may lag.
 const mostMissing = 5
 
-// loadTimeout bounds the loading of one message; loadRetry is when a failed one is tried again.
+// loadTimeout bounds the loading of one message; loadRetry is the wait after a failed load.
 const (
 	loadTimeout = 10 * time.Second
 	loadRetry   = time.Second
@@ -101,7 +102,7 @@ const (
 
 func (w *apiWorker) unstage(j *job) { w.update(func(s *schedule.Schedule) { s.Unstage(j.Job) }) }
 
-// unprepared puts a job back that could not be made ready.
+// unprepared lets a job rest that could not be made ready, or ends it if its message is gone.
 func (w *apiWorker) unprepared(ctx context.Context, j *job, err error) {
 	if errors.Is(err, errNoRoom) {
 		w.update(func(s *schedule.Schedule) { s.Unstage(j.Job); w.restLocked(j, schedule.Never-1) })
@@ -119,7 +120,7 @@ func (w *apiWorker) unprepared(ctx context.Context, j *job, err error) {
 	})
 }
 
-// givenUp ends a job whose message could not be loaded if that is because it is not there, and reports whether it did.
+// givenUp ends a job if its message could not be loaded because it is gone, and reports whether it did.
 func (w *apiWorker) givenUp(ctx context.Context, j *job, err error) bool {
 	if isNotFound(err) {
 		j.missing++
@@ -142,7 +143,8 @@ func (w *apiWorker) givenUp(ctx context.Context, j *job, err error) bool {
 
 func isNotFound(err error) bool { return errors.Is(err, jetstream.ErrMsgNotFound) }
 
-// absence asks the stream's leader whether a job's message is gone. Without its word the job is kept.
+// absence asks the stream's leader whether a job's message is gone. If the leader does not answer, absence reports the
+// message as present, so that the job is kept.
 func (w *apiWorker) absence(ctx context.Context, j *job) queue.Absence {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
@@ -153,8 +155,8 @@ func (w *apiWorker) absence(ctx context.Context, j *job) queue.Absence {
 	return a
 }
 
-// unconnected is a call for which there was no connection: nothing was sent. It took no slot, but counts as an attempt,
-// unless the breaker was open.
+// unconnected settles a call for which no connection could be opened, so that nothing was sent. The call took no slot.
+// It counts as an attempt unless the breaker was open.
 func (w *apiWorker) unconnected(ctx context.Context, j *job, err error) {
 	if ctx.Err() != nil {
 		w.update(func(s *schedule.Schedule) { s.Unstage(j.Job); w.restLocked(j, schedule.Never-1) })

@@ -21,17 +21,17 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// persistRetry is when a record that could not be stored is tried again. It has a message id, so that it is stored
-// once.
+// persistRetry is how long persist waits after a failed write. Each write has a message id, so that the stream stores
+// it once.
 const persistRetry = time.Second
 
-// settle brings a called job to exactly one of: done, buried, or waiting for its next call. What is known is stored
-// first, and only then is the job let go of.
+// settle brings a called job to exactly one of: done, buried, or waiting for its next call. It stores what is known of
+// the call before it lets the job go.
 func (w *apiWorker) settle(ctx context.Context, j *job, r httpcall.Response) {
 	w.conclude(ctx, j, r, j.crashed(httpcall.Judge(j.terms.api, r, time.Now())))
 }
 
-// conclude is settle with a verdict.
+// conclude settles a called job by an outcome that is already judged.
 func (w *apiWorker) conclude(ctx context.Context, j *job, r httpcall.Response, out httpcall.Outcome) {
 	api := j.terms.api
 	e := schedule.CallEnd{
@@ -82,7 +82,7 @@ func (w *apiWorker) conclude(ctx context.Context, j *job, r httpcall.Response, o
 	}
 }
 
-// logOf is for lines about a job.
+// logOf returns a logger for lines about a job.
 func (w *apiWorker) logOf(j *job) *slog.Logger {
 	if j.message == nil {
 		return w.log.With("key", j.Queue.Key, "seq", j.Seq)
@@ -94,9 +94,9 @@ func (w *apiWorker) logOf(j *job) *slog.Logger {
 	return j.message.Trace.Log(log)
 }
 
-// keepResult stores the result, sends it to the producer's reply subject, stores the ledger's record, and lets the job go. Each of these comes
-// after the one before is durable: a final record proves that the result is stored and that its producer was told. After a crash before the
-// record, recovery finds the result and writes the record (loneresult.go).
+// keepResult stores the result, sends it to the producer's reply subject, stores the ledger's record, and lets the job
+// go. Each step starts only when the one before it is durable, so that the record proves that the result is stored and
+// the reply was sent. After a crash before the record, recovery finds the result and writes the record (loneresult.go).
 func (w *apiWorker) keepResult(ctx context.Context, j *job, r httpcall.Response, out httpcall.Outcome) {
 	if fault.Planted(fault.DeleteFirst) {
 		j.part.bucket.Finish(j.Queue.Key, j.Seq)
@@ -128,8 +128,9 @@ func (w *apiWorker) keepResult(ctx context.Context, j *job, r httpcall.Response,
 	}
 }
 
-// storeResult stores a result, and reports where it stands and whether it does. It blocks until then. Where its stream will never take it as
-// it is, less of it is stored: the call is paid for, and its job must not stand in the way of all others.
+// storeResult stores a result and returns its sequence. It blocks until the result is stored; ok is false if persist
+// gave the job up. If the result is too large for its stream, storeResult stores less of it: the call is paid for, and
+// its job must not block all others.
 func (w *apiWorker) storeResult(ctx context.Context, j *job, msg *nats.Msg) (at uint64, ok bool) {
 	ok = w.persist(ctx, "result", j, func() (err error) {
 		for {
@@ -144,9 +145,9 @@ func (w *apiWorker) storeResult(ctx context.Context, j *job, msg *nats.Msg) (at 
 	return at, ok
 }
 
-// bury stores the ledger's record, if there was a call, then the letter with its event, and lets the job go. The record
-// comes first because the letter can be written again from it and the job: after a crash between the two nobody has to
-// guess whether the call was made.
+// bury stores the ledger's record c, then the letter with its event, and lets the job go. If there was no call, c is
+// nil and bury stores the mark of the job's end instead. The record or the mark comes first because the letter can be
+// written again from it and the job: after a crash between the two it is known whether the call was made.
 func (w *apiWorker) bury(ctx context.Context, j *job, reason deadletter.Reason, detail string, c *ledger.Record) {
 	status, detail := j.status, ledger.Clip(detail, ledger.MaxDetail)
 	var answer *deadletter.Answer
@@ -168,8 +169,9 @@ func (w *apiWorker) bury(ctx context.Context, j *job, reason deadletter.Reason, 
 	}
 }
 
-// keepEnd notes that a job which is not called becomes a letter: after a crash between the letter and the job's deletion what
-// kept it from being called may be past, and the ledger knows nothing of it. It reports whether that is stored.
+// keepEnd stores the mark that a job becomes a letter without a call, and reports whether the mark is stored. Without
+// it, a crash before the job's deletion could undo the decision: the reason may be past by then, and the ledger has no
+// record of it.
 func (w *apiWorker) keepEnd(ctx context.Context, j *job, letter *deadletter.Letter) bool {
 	mark := queue.RetryMark{
 		Seq: j.Seq, Calls: j.Calls, Attempts: j.attempts, Billed: string(j.doubt.billed), Ends: string(letter.Reason), Reason: letter.Detail,
@@ -184,6 +186,7 @@ func (w *apiWorker) keepEnd(ctx context.Context, j *job, letter *deadletter.Lett
 	return ok
 }
 
+// keepMark stores a mark in the job's partition and returns its sequence; ok is false if persist gave the job up.
 func (w *apiWorker) keepMark(ctx context.Context, what string, j *job, mark queue.RetryMark) (seq uint64, ok bool) {
 	ok = w.persist(ctx, what, j, func() (err error) {
 		seq, err = j.part.markers.Retry(mark)
@@ -192,9 +195,10 @@ func (w *apiWorker) keepMark(ctx context.Context, what string, j *job, mark queu
 	return seq, ok
 }
 
-// buryLetter stores a letter with its event, and lets the job go. What the letter says stands in the ledger or in a mark.
+// buryLetter stores a letter with its event, and lets the job go. The ledger or a mark must already hold what the
+// letter says.
 func (w *apiWorker) buryLetter(ctx context.Context, j *job, letter *deadletter.Letter) {
-	if letter.Answer == nil && j.answeredAt != 0 { // its last answer is that of an earlier call
+	if letter.Answer == nil && j.answeredAt != 0 { // the last answer came to an earlier call
 		var ok bool
 		if letter.Answer, ok = w.evidence.answer(ctx, w.evidence.of(j), j.answeredAt); !ok {
 			return
@@ -236,7 +240,7 @@ func (w *apiWorker) again(ctx context.Context, j *job, c *ledger.Record, notBefo
 	})
 }
 
-// keepRecord stores a call's record in the ledger, and reports whether it is stored.
+// keepRecord stores a call's record in the ledger, and reports whether the record is stored.
 func (w *apiWorker) keepRecord(ctx context.Context, j *job, c *ledger.Record) bool {
 	var seq uint64
 	if !w.persist(ctx, "ledger record", j, func() (err error) {
@@ -255,7 +259,7 @@ func (w *apiWorker) keepRecord(ctx context.Context, j *job, c *ledger.Record) bo
 	return true
 }
 
-// record sends a record to the ledger once, while it may, and has the flight recorder know that it is stored.
+// record writes a record to the ledger if may allows it, and tells the flight recorder that the record is stored.
 func (d *Dispatcher) record(may func() bool, c *ledger.Record) (seq uint64, err error) {
 	if seq, err = d.calls.WriteWhile(may, c.Message()); err == nil {
 		d.opts.Recorder.Recorded(seq)
@@ -263,9 +267,10 @@ func (d *Dispatcher) record(may func() bool, c *ledger.Record) (seq uint64, err 
 	return seq, err
 }
 
-// persist writes until it is written, and blocks until then. While it is not, the job stays where it is, and is not called again.
-// Where the right to its partition is in doubt persist waits; where that is lost the job is let go of, and nothing is stored.
-// It reports whether it was written: where not, the job is somebody else's, or the next start's.
+// persist retries a write until it succeeds, and reports whether it did. Meanwhile the job stays where it is and is not
+// called again. While the right to the partition is in doubt, persist waits. If the right is lost, persist abandons the
+// job and returns false: the job is the next owner's. It also returns false when ctx is done: the next start finds the
+// job again.
 func (w *apiWorker) persist(ctx context.Context, what string, j *job, write func() error) bool {
 	p := j.part
 	for {
@@ -285,7 +290,7 @@ func (w *apiWorker) persist(ctx context.Context, what string, j *job, write func
 		case errors.Is(err, stream.ErrNotNow):
 			stream.Sleep(ctx, leaseCheck)
 		default:
-			// No more is paid for while what comes of it cannot be kept.
+			// Do not pay for more calls while their outcomes cannot be stored.
 			w.update(func(s *schedule.Schedule) { s.Hold(nil, w.now().Add(2*persistRetry), "outcomes cannot be stored") })
 			w.logOf(j).Error("could not be stored; trying again", "what", what, "err", err)
 			stream.Sleep(ctx, persistRetry)
@@ -293,7 +298,7 @@ func (w *apiWorker) persist(ctx context.Context, what string, j *job, write func
 	}
 }
 
-// finish lets a job go whose end is durable.
+// finish lets a job go whose end is durable: it has the message deleted, and drops the job's markers.
 func (w *apiWorker) finish(j *job, outcome string) {
 	p := j.part
 	if p.lost.Load() {
@@ -328,7 +333,8 @@ func (w *apiWorker) finish(j *job, outcome string) {
 	})
 }
 
-// unstall opens a partition again whose finished jobs have been deleted.
+// unstall opens a stalled partition again once most of its finished jobs have been deleted. Until then it looks again
+// every second.
 func (w *apiWorker) unstall(p *partition) {
 	if p.bucket.Unswept() > queue.MaxUnswept/2 {
 		time.AfterFunc(time.Second, func() { w.unstall(p) })
@@ -342,7 +348,7 @@ func (w *apiWorker) unstall(p *partition) {
 	})
 }
 
-// announceHolds sends the events of holds that have begun or ended.
+// announceHolds logs holds that have begun or ended and sends their events.
 func (w *apiWorker) announceHolds(all []schedule.HoldChange) {
 	for _, c := range all {
 		w.tellHold(c)

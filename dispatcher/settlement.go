@@ -12,16 +12,17 @@ import (
 	"weir/dispatcher/httpcall"
 )
 
-// settlements is the most that answers of an api have told of a call, by limit. A call whose answer tells nothing is charged
-// as much: what it used may be any of it. It is safe for concurrent use.
+// settlements remembers, for each limit, the most units that any answer of an api said its call used. A call whose
+// answer does not say is charged that much, because it may have used as many. It is safe for concurrent use.
 type settlements struct {
 	mu     sync.Mutex // guards what follows
 	most   map[string]int64
-	silent bool // the last answer that was to tell did not
+	silent bool // the last answer that should have told the units did not
 }
 
-// actual is what a call really took from each shared limit: what the answer tells, and no money where none was charged.
-// nil means as estimated. Names of limits come with it of which the answer was to tell and did not.
+// actual returns the units that a call really took from each shared limit: what the answer says, 0 from a quota if
+// nothing was sent, and 0 from a budget if the call was not billed. nil means that the estimate holds. silent names the
+// limits whose units the answer should have told and did not.
 func (w *apiWorker) actual(j *job, r httpcall.Response) (actual []int64, silent []string) {
 	if j.Costs == nil {
 		return nil, nil
@@ -32,7 +33,7 @@ func (w *apiWorker) actual(j *job, r httpcall.Response) (actual []int64, silent 
 	for i, limit := range j.terms.api.Rules.Shared {
 		told, ok := settled(limit.Cost, r)
 		switch {
-		case limit.Budget != nil && free, limit.Quota != nil && !r.Sent: // as the ledger has it
+		case limit.Budget != nil && free, limit.Quota != nil && !r.Sent: // as in the ledger
 			actual[i] = 0
 		case ok:
 			actual[i] = told
@@ -61,11 +62,12 @@ func (w *apiWorker) actual(j *job, r httpcall.Response) (actual []int64, silent 
 	return actual, silent
 }
 
+// settles reports whether answers should tell a call's units.
 func settles(source bucket.CostSource) bool {
 	return source.SettleHeader != "" || source.SettlePointer != ""
 }
 
-// settled reads the units really used from an answer. It reports false where they cannot be read.
+// settled reads from an answer the units that the call used. It reports false if it cannot read them.
 func settled(source bucket.CostSource, r httpcall.Response) (int64, bool) {
 	switch {
 	case r.Status == 0 || r.Cut:
