@@ -11,36 +11,36 @@ import (
 	"weir/bucket/queue"
 )
 
-// MaxRedrive is how many letters one redrive takes on: it keeps 40 bytes or so of each in memory.
+// MaxRedrive is the maximum number of letters in one redrive, which keeps about 40 bytes of each in memory.
 const MaxRedrive = 1_000_000
 
-// Skip is why a letter stays where it is: a closed set.
+// Skip is why a redrive leaves a letter alone: a closed set.
 type Skip string
 
 // The reasons for leaving a letter alone.
 const (
-	SkipUnknown     Skip = "unknown"      // its call may have been processed, and would be billed again
-	SkipCancelled   Skip = "cancelled"    // an operator has ended it, and has not named it
+	SkipUnknown     Skip = "unknown"      // its call may have been processed, and another one would be billed again
+	SkipCancelled   Skip = "cancelled"    // an operator cancelled its job, and none has named the letter
 	SkipDeadline    Skip = "deadline"     // its deadline has passed
-	SkipResubmitted Skip = "resubmitted"  // its producer has sent the same job again since
-	SkipSameID      Skip = "same_id"      // another job has been given its id since, and has a letter too
-	SkipNoBody      Skip = "no_body"      // it was too large, and was not kept
+	SkipResubmitted Skip = "resubmitted"  // its producer has sent the same job again
+	SkipSameID      Skip = "same_id"      // another job with the same id came later, and has a letter too
+	SkipNoBody      Skip = "no_body"      // it was too large to store
 	SkipNoAPI       Skip = "no_api"       // its api is not configured
-	SkipNoKey       Skip = "no_key"       // it names none
+	SkipNoKey       Skip = "no_key"       // the letter names no key
 	SkipForeign     Skip = "not_a_letter" // weir did not write it
 )
 
-// UnknownPolicy says what becomes of letters whose call may have been processed.
+// UnknownPolicy says what to do with letters whose call may have been processed.
 type UnknownPolicy int
 
 // The policies for letters of unknown outcome.
 const (
 	SkipUnknowns UnknownPolicy = iota
 	IncludeUnknowns
-	FoundUnprocessed // the api has said that their last calls were not processed: nothing is in doubt any more
+	FoundUnprocessed // the api has said that their last calls were not processed: nothing is unknown any more
 )
 
-// CancelledPolicy says what becomes of letters of cancelled jobs.
+// CancelledPolicy says what to do with letters of cancelled jobs.
 type CancelledPolicy int
 
 // The policies for cancelled jobs.
@@ -49,7 +49,7 @@ const (
 	IncludeCancelleds                 // an operator has named them
 )
 
-// DeadlinePolicy says what becomes of a letter's deadline.
+// DeadlinePolicy says what to do with a letter's deadline.
 type DeadlinePolicy int
 
 // The policies for deadlines.
@@ -58,50 +58,52 @@ const (
 	DropDeadline
 )
 
-// CallsQuery is whose calls are asked for: those of some keys of an api, or of all where Keys is nil.
+// CallsQuery chooses calls of some keys of an api, or of all keys if Keys is nil.
 type CallsQuery struct {
 	API   string
 	Keys  []string
 	Since time.Time // recorded then or later; zero: see After
-	After uint64    // behind this sequence of the ledger; where the ledger does not reach so far any more it has lost records, and all are asked for
+	After uint64    // behind this sequence of the ledger; all, if the ledger has lost records since
 }
 
-// CallsReader reads the ledger and returns a sequence up to which it has.
+// CallsReader passes the calls that q chooses to take. It returns the sequence up to which it has read the ledger.
 type CallsReader func(ctx context.Context, q CallsQuery, take func(Trace)) (upTo uint64, err error)
 
-// Passed is how far a redrive has come that somebody else may go on with.
+// Passed is how far a redrive has come. Another process can continue from there.
 type Passed struct {
-	Next  uint64 // all letters before this number are dealt with
+	Next  uint64 // all letters before this number are done
 	Paced time.Time
 	Tally Tally
 }
 
-// RedriveOptions are what a redrive needs. All are required but the policies.
+// RedriveOptions configure a redrive. All are required except the policies, Edit, Before, NotBefore and Passed.
 type RedriveOptions struct {
 	Conn    *nats.Conn
 	Browser *Browser
-	Terms   func(api string) (Terms, bool) // of a configured api, as it is now
+	Terms   func(api string) (Terms, bool) // of a configured api, now
 	Calls   CallsReader
 	Unknown UnknownPolicy
-	// Cancelled is what becomes of jobs that an operator has cancelled.
+	// Cancelled says what to do with jobs that an operator has cancelled.
 	Cancelled CancelledPolicy
-	// Deadline is what becomes of deadlines that have passed.
+	// Deadline says what to do with deadlines that have passed.
 	Deadline DeadlinePolicy
 	Rate     bucket.Rate // of publishing; its burst is not used
-	// Edit changes the one letter that is redriven; nil: it goes as it is.
+	// Edit changes the one letter that is redriven. Nil means no change.
 	Edit *Edit
-	// Before is what was done before, where this goes on with what another process has begun, and NotBefore when the first letter may go.
+	// Before is what an earlier process has done of this redrive, and NotBefore is when the first letter may be
+	// published.
 	Before    Tally
 	NotBefore time.Time
-	// Passed is told from time to time how far it is, by who waits for it to return; nil: nobody goes on. What it fails with ends the redrive.
+	// Passed is called from time to time with the progress, and the redrive waits until it returns. Nil means that no
+	// process will continue the redrive. An error of Passed ends the redrive.
 	Passed func(ctx context.Context, p Passed) error
-	// Valid reports whether this process still is the only one that redrives. It is asked before every letter.
+	// Valid reports whether this process still is the only one that may redrive. It is called before every letter.
 	Valid func() bool
 	// Told is called after every letter, one call at a time.
 	Told func(t *Tally)
 }
 
-// Redrive is a selection that is to be redriven. It is used once, by one goroutine.
+// Redrive redrives the letters of a scope. It must be used once, by one goroutine.
 type Redrive struct {
 	opts  RedriveOptions
 	scope *Scope
@@ -110,10 +112,10 @@ type Redrive struct {
 	known uint64           // the letters before this number were looked up
 
 	mu     sync.Mutex        // guards agreed
-	agreed map[string]*Terms // of the apis that were met since then; nil of one that is not configured
+	agreed map[string]*Terms // of the apis that were met since then; nil for one that is not configured
 }
 
-// every is the time between two letters.
+// every returns the time between two letters.
 func (o *RedriveOptions) every() time.Duration {
 	return o.Rate.Per / time.Duration(max(1, o.Rate.Count))
 }
@@ -125,28 +127,28 @@ type Plan struct {
 	Oldest  time.Time // when the oldest of them was stored
 	Cost    int64     // of one call each, in millionths
 
-	BilledBefore     int   // of them, letters of calls that were charged already
+	BilledBefore     int   // of them, letters of calls that were charged
 	BilledBeforeCost int64 // what they would cost again, in millionths
 	MaybeBilled      int   // of them, letters of calls that may have been charged
 
-	Settled  int          // letters whose job has gone on since; they are deleted, not published
-	Skipped  map[Skip]int // left where they are
-	NoRoom   int64        // that would find no room now, if they all came at once
-	Overflow int64        // that should find none at the given rate, as far as the keys' and the shared rates tell
-	Roomy    *bucket.Rate // where some should overflow: a rate at which none should; nil where there is none
+	Settled  int          // letters whose job was redriven already; they are deleted, not published
+	Skipped  map[Skip]int // left alone
+	NoRoom   int64        // would find no room now if they all came at once
+	Overflow int64        // should find no room at the given rate, by the limits of keys and the shared limits
+	Roomy    *bucket.Rate // if some should overflow: a rate at which none should, or nil if there is none
 
 	Publishing time.Duration // at the given rate
-	Draining   time.Duration // until the last is called, as far as the limits tell
-	Slowest    string        // what takes Draining
+	Draining   time.Duration // until the last is called, by the limits alone
+	Slowest    string        // the limit that determines Draining
 }
 
-// Duration is until the last letter's job is called.
+// Duration returns the time until the last letter's job is called.
 func (p *Plan) Duration() time.Duration { return max(p.Publishing, p.Draining) }
 
 // Found reports whether the selection holds any letter at all.
 func (p *Plan) Found() bool { return p.Letters+p.Settled+len(p.Skipped) > 0 }
 
-// NewRedrive makes a redrive of a scope.
+// NewRedrive returns a redrive of a scope.
 func NewRedrive(scope *Scope, o RedriveOptions) *Redrive {
 	if o.Conn == nil || o.Browser == nil || o.Terms == nil || o.Calls == nil || o.Valid == nil || o.Told == nil {
 		panic("deadletter: NewRedrive without all that it needs")
@@ -154,17 +156,17 @@ func NewRedrive(scope *Scope, o RedriveOptions) *Redrive {
 	return &Redrive{opts: o, scope: scope, agreed: map[string]*Terms{}}
 }
 
-// Scope is the letters of the redrive.
+// Scope returns the letters of the redrive.
 func (r *Redrive) Scope() *Scope { return r.scope }
 
-// Order puts what the redrive is to do into the order of a task.
+// Order writes the parameters of the redrive into the order of a task.
 func (r *Redrive) Order(o TaskOrder) TaskOrder {
 	o.IncludeUnknown, o.IncludeCancelled = r.opts.Unknown == IncludeUnknowns, r.opts.Cancelled == IncludeCancelleds
 	o.DropDeadline, o.Edit = r.opts.Deadline == DropDeadline, r.opts.Edit
 	return o
 }
 
-// Plan reads the selection and what became of its jobs since. It changes nothing.
+// Plan reads the selection and what happened to its jobs since. It changes nothing.
 func (r *Redrive) Plan(ctx context.Context) (*Plan, error) {
 	now := time.Now()
 	all, err := r.gather(ctx, 0, MaxRedrive)
@@ -182,10 +184,11 @@ func (r *Redrive) Plan(ctx context.Context) (*Plan, error) {
 	return p, r.forecast(ctx, p, loads)
 }
 
-// windowLetters is how many letters a redrive looks up at a time that nobody has planned: it keeps 100 bytes or so of each.
+// windowLetters is how many letters a redrive without a plan looks up at a time. It keeps about 100 bytes of each.
 const windowLetters = 100_000
 
-// lookUp finds out what became of the jobs of the next letters, unless that was done before: of a bounded number at a time.
+// lookUp finds out what happened to the jobs of the next letters, a bounded number at a time, unless that was done
+// already.
 func (r *Redrive) lookUp(ctx context.Context, next uint64) error {
 	if r.known > next {
 		return nil
@@ -194,7 +197,8 @@ func (r *Redrive) lookUp(ctx context.Context, next uint64) error {
 	return err
 }
 
-// gather looks up what became of the jobs of the letters from a number on, as many as are allowed, and reports whether these are all.
+// gather finds out what happened to the jobs of at most most letters from a number on. It reports whether these are
+// all.
 func (r *Redrive) gather(ctx context.Context, from uint64, most int) (all bool, err error) {
 	where, now := historyScope{}, time.Now()
 	r.agreed = map[string]*Terms{}
@@ -218,7 +222,7 @@ func (r *Redrive) gather(ctx context.Context, from uint64, most int) (all bool, 
 	return all, err
 }
 
-// eachHeader gives the letters from a number on to take, without their bodies, until it wants no more.
+// eachHeader passes the letters from a number on to take, without their bodies, until take returns false.
 func (r *Redrive) eachHeader(ctx context.Context, from uint64, take func(k *Kept) (more bool)) error {
 	walk := r.scope.between(from, maxSeq).Walk(HeadersOnly)
 	for {
@@ -235,8 +239,8 @@ func (r *Redrive) eachHeader(ctx context.Context, from uint64, take func(k *Kept
 	}
 }
 
-// address makes a letter whose api was not configured when its job came one of the api that was asked for, if that is
-// configured by now. Where the letter stands does not change.
+// address assigns a letter whose api was unknown when its job came to the api that the job asked for, if that is
+// configured now. The letter's place in the stream does not change.
 func (r *Redrive) address(k *Kept) {
 	if k.API != "" || k.AskedAPI == "" {
 		return
@@ -246,7 +250,7 @@ func (r *Redrive) address(k *Kept) {
 	}
 }
 
-// terms are those of an api as they were when the letters were looked up.
+// terms returns the terms of an api as they were when the letters were looked up.
 func (r *Redrive) terms(api string) (Terms, bool) {
 	if api == "" {
 		return Terms{}, false
@@ -266,7 +270,8 @@ func (r *Redrive) terms(api string) (Terms, bool) {
 	return *terms, true
 }
 
-// sameTerms fails with ErrTerms where what decides about an api's letters is not what it was when they were looked up.
+// sameTerms returns ErrTerms if the terms that decide about an api's letters have changed since the letters were looked
+// up.
 func (r *Redrive) sameTerms(api string) error {
 	then, known := r.terms(api)
 	now, configured := Terms{}, false
@@ -279,7 +284,7 @@ func (r *Redrive) sameTerms(api string) error {
 	return nil
 }
 
-// exclude says why a letter is not redriven, as far as it tells itself.
+// exclude reports why a letter is not redriven, as far as the letter itself tells.
 func (r *Redrive) exclude(k *Kept, now time.Time) (Terms, Skip) {
 	terms, configured := r.terms(k.API)
 	switch {
@@ -301,8 +306,8 @@ func (r *Redrive) exclude(k *Kept, now time.Time) (Terms, Skip) {
 	return terms, ""
 }
 
-// termsFor is what an api's terms mean for a redrive. What is edited is another request under the same idempotency key: that protects from
-// nothing.
+// termsFor returns an api's terms as they hold for this redrive. An edited letter is another request under the same
+// idempotency key, so the key does not protect it.
 func (r *Redrive) termsFor(terms *Terms) *Terms {
 	if r.opts.Edit == nil {
 		return terms
@@ -312,10 +317,10 @@ func (r *Redrive) termsFor(terms *Terms) *Terms {
 	return &edited
 }
 
-// unsafeToRepeat reports whether a call of the job may have been processed and another may be billed again. A letter
-// unknown is of a call that carried no idempotency key, or one that the api would not take for the same, whatever the
-// configuration says by now. Other letters say how their calls carried it, where that is known. A job that was charged for
-// and refused is the exception: its call is over, and another is what the operator asks for.
+// unsafeToRepeat reports whether a call of the job may have been processed and another one may be billed again. A
+// letter unknown is of a call that carried no idempotency key, or whose key the api would not have recognised, whatever
+// the configuration says now. Other letters say how their calls carried the key, if that is known. The exception is a
+// job that was charged for and rejected: its call is over, and the operator asks for another.
 func unsafeToRepeat(k *Kept, terms *Terms) bool {
 	switch {
 	case k.Reason == Unknown:
@@ -326,13 +331,13 @@ func unsafeToRepeat(k *Kept, terms *Terms) bool {
 	return k.Billed == BilledUnknown || k.Billed == BilledYes
 }
 
-// fate is what is to become of a letter that is not excluded.
+// fate is what to do with a letter that is not excluded.
 type fate int
 
 const (
 	publish    fate = iota
-	settled         // its job has been redriven: the letter is deleted
-	superseded      // the same, if the newest letter under its id is of the same request
+	settled         // its job was redriven already: delete the letter
+	superseded      // the same, if the newest letter with its id is of the same request
 	leave           // its producer has sent the job again
 )
 
@@ -381,7 +386,7 @@ func (r *Redrive) count(p *Plan, loads map[string]*load, k *Kept, now time.Time)
 	loads[k.API].add(k, &terms.Rules, p.Letters-1)
 }
 
-// forecast adds what the limits say.
+// forecast adds to the plan what the limits predict.
 func (r *Redrive) forecast(ctx context.Context, p *Plan, loads map[string]*load) error {
 	p.Publishing = durationOf(float64(max(0, p.Letters-1)) * r.opts.Rate.Per.Seconds() / float64(r.opts.Rate.Count))
 	var keys inflow
@@ -403,7 +408,7 @@ func (r *Redrive) forecast(ctx context.Context, p *Plan, loads map[string]*load)
 		}
 	}
 	if p.NoRoom == 0 {
-		return nil // none can overflow that all have room at once
+		return nil // none can overflow if all find room at once
 	}
 	if p.Overflow = keys.overflow(r.opts.Rate.Per.Seconds()/float64(r.opts.Rate.Count), 1); p.Overflow > 0 {
 		if roomy, ok := keys.roomy(r.opts.Rate); ok {

@@ -11,14 +11,14 @@ import (
 	"weir/bucket"
 )
 
-// Contents is what a scope holds.
+// Contents counts the letters of a scope.
 type Contents struct {
 	Letters int
 	Bytes   int64 // of the bodies
 	Oldest  time.Time
 	Newest  time.Time
 	Billed  int // letters of calls that were charged
-	Maybe   int // letters of calls that may have been
+	Maybe   int // letters of calls that may have been charged
 }
 
 // Contents counts the letters of a scope. It reads no bodies.
@@ -47,18 +47,18 @@ func (s *Scope) Contents(ctx context.Context) (*Contents, error) {
 	}
 }
 
-// deletesAtOnce is how many deletions are on their way.
+// deletesAtOnce is the maximum number of concurrent deletions.
 const deletesAtOnce = 64
 
-// PurgeOptions are how a purge goes about it. All are required but Rate.
+// PurgeOptions configure a purge. All are required except Rate.
 type PurgeOptions struct {
-	Rate  *bucket.Rate // nil: as fast as the server takes it
+	Rate  *bucket.Rate // nil: as fast as the server deletes
 	Valid func() bool  // as for a redrive
 	Told  func(deleted int)
 }
 
-// Purge deletes the letters of a scope for good and returns how many, as far as it got. Where the server itself can tell
-// which letters are meant it deletes them all at once; otherwise they go one by one, the oldest first.
+// Purge deletes the letters of a scope for good. It returns how many it deleted, also with an error. If the server
+// itself can select the letters, it deletes them all at once; otherwise Purge deletes one by one, the oldest first.
 func (s *Scope) Purge(ctx context.Context, o PurgeOptions) (int, error) {
 	if s.seqs == nil && o.Rate == nil && s.filter.Status == (StatusRange{}) && s.filter.Since.IsZero() {
 		return s.purgeAtOnce(ctx, o)
@@ -78,7 +78,7 @@ func (s *Scope) Purge(ctx context.Context, o PurgeOptions) (int, error) {
 		group.SetLimit(deletesAtOnce)
 		for i := range chunk {
 			if err := turn.wait(each); err != nil {
-				break // the group says why
+				break // the group has the error
 			}
 			group.Go(func() error {
 				if !o.Valid() {
@@ -101,7 +101,7 @@ func (s *Scope) Purge(ctx context.Context, o PurgeOptions) (int, error) {
 	}
 }
 
-// purgeAtOnce has the server delete all letters of a subject up to the scope's last.
+// purgeAtOnce makes the server delete all letters of a subject up to the scope's last.
 func (s *Scope) purgeAtOnce(ctx context.Context, o PurgeOptions) (int, error) {
 	c, err := s.Contents(ctx)
 	if err != nil || c.Letters == 0 {

@@ -18,7 +18,7 @@ type reader struct {
 	nc       *nats.Conn
 	subject  string
 	next     uint64 // sequence
-	pending  uint64 // letters before it when it was made, as the consumer's replica has it, which may lag
+	pending  uint64 // letters not yet read, as the consumer's replica counted when it was made; the replica may lag
 	batch    int    // letters of one request
 }
 
@@ -38,12 +38,12 @@ func (b *Browser) reader(ctx context.Context, f Filter, from func(*jetstream.Con
 	}, nil
 }
 
-// close lets the consumer go at once; it would go by itself after a while.
+// close deletes the consumer now. The server would delete it after a while anyway.
 func (r *reader) close(ctx context.Context) {
 	_ = r.stream.DeleteConsumer(ctx, r.consumer.CachedInfo().Name)
 }
 
-// read gives every letter up to the sequence last to take, until take fails.
+// read passes every letter up to the sequence last to take, until take fails.
 func (r *reader) read(ctx context.Context, last uint64, take func(Kept) error) error {
 	var failed error
 	_, err := r.readUntil(ctx, last, func(k Kept) bool {
@@ -53,8 +53,8 @@ func (r *reader) read(ctx context.Context, last uint64, take func(Kept) error) e
 	return cmp.Or(failed, err)
 }
 
-// readUntil gives every letter up to the sequence last to take, until take wants no more. end says that there are none
-// behind the last one given: on the word of the stream's leader, since the replica that is read may lag.
+// readUntil passes every letter up to the sequence last to take, until take returns false. end reports that there are
+// none after the last one passed. It asks the stream's leader for that, since the replica that it reads may lag.
 func (r *reader) readUntil(ctx context.Context, last uint64, take func(Kept) (more bool)) (end bool, err error) {
 	for left := r.pending; ctx.Err() == nil; {
 		if left == 0 {
@@ -91,10 +91,10 @@ func (r *reader) readUntil(ctx context.Context, last uint64, take func(Kept) (mo
 	return false, fmt.Errorf("read the dead letters: %w", context.Cause(ctx))
 }
 
-// lagWait is how long a replica that gives nothing is waited for until the leader is asked what is left.
+// lagWait is how long readUntil waits for a replica that delivers nothing before it asks the leader what is left.
 const lagWait = 250 * time.Millisecond
 
-// atEnd reports whether the stream's leader holds no letter from the next one on up to the sequence last.
+// atEnd reports whether the stream's leader holds no letter from the next one up to the sequence last.
 func (r *reader) atEnd(ctx context.Context, last uint64) (bool, error) {
 	m, err := stream.AskLeader(ctx, r.nc, Stream, fmt.Sprintf(`{"seq":%d,"next_by_subj":%q}`, r.next, r.subject))
 	if err != nil {

@@ -16,14 +16,14 @@ import (
 
 // Bounds of a redrive.
 const (
-	keysAtOnce  = 512 // whose letters are on their way; one of each key
+	keysAtOnce  = 512 // whose letters are being redriven; one letter of each key
 	answerWait  = 30 * time.Second
-	storeTries  = 5 // for one letter, while the intake says that nothing can be stored
+	storeTries  = 5 // for one letter, while the intake cannot store it
 	storePause  = time.Second
 	deleteTries = 3
 )
 
-// Why a redrive ends early. What it has not come to stays as it was.
+// The errors that end a redrive early. Letters that it has not reached stay as they were.
 var (
 	ErrNobody     = errors.New("nobody takes redrives")
 	ErrUnanswered = errors.New("the intake did not answer, so that nobody knows whether it took a job; its letter stays, and the next redrive finds out")
@@ -32,7 +32,7 @@ var (
 	ErrRightLost  = errors.New("another process may redrive or purge by now")
 )
 
-// letterError says that a letter cannot be redriven as things are: trying again changes nothing.
+// letterError reports that a letter cannot be redriven, and that trying again changes nothing.
 type letterError struct {
 	seq uint64
 	err error
@@ -41,21 +41,21 @@ type letterError struct {
 // Error implements error.
 func (e *letterError) Error() string { return fmt.Sprintf("letter %d: %v", e.seq, e.err) }
 
-// Unwrap gives what is wrong with it.
+// Unwrap returns what is wrong with the letter.
 func (e *letterError) Unwrap() error { return e.err }
 
-// Tally is what a redrive did.
+// Tally counts what a redrive did.
 type Tally struct {
-	Redriven   int          `json:"redriven"`      // taken by the queue, letter deleted
-	Known      int          `json:"known_already"` // the queue had them already: letter deleted
-	Overflowed int          `json:"overflowed"`    // refused with 429: a new letter, in the old one's place
+	Redriven   int          `json:"redriven"`      // the queue took the job: letter deleted
+	Known      int          `json:"known_already"` // the queue had the job already: letter deleted
+	Overflowed int          `json:"overflowed"`    // refused with 429: a new letter replaces the old one
 	Refused    int          `json:"refused"`       // refused otherwise: the same
-	Settled    int          `json:"settled"`       // the job had gone on: letter deleted
-	Skipped    map[Skip]int `json:"skipped"`       // left where they are
-	Left       int          `json:"not_deleted"`   // could not be deleted though the job has gone on; the next redrive does it
+	Settled    int          `json:"settled"`       // the job was redriven before: letter deleted
+	Skipped    map[Skip]int `json:"skipped"`       // left alone
+	Left       int          `json:"not_deleted"`   // job redriven, letter not deleted; the next redrive deletes it
 }
 
-// Done is how many letters have been dealt with.
+// Done returns how many letters are done.
 func (t *Tally) Done() int {
 	n := t.Redriven + t.Known + t.Overflowed + t.Refused + t.Settled + t.Left
 	for _, skipped := range t.Skipped {
@@ -64,7 +64,7 @@ func (t *Tally) Done() int {
 	return n
 }
 
-// clone is the same that counts on by itself.
+// clone returns a copy that counts on its own.
 func (t *Tally) clone() Tally {
 	c := *t
 	c.Skipped = maps.Clone(t.Skipped)
@@ -74,21 +74,21 @@ func (t *Tally) clone() Tally {
 	return c
 }
 
-// run is a redrive under way.
+// run is one execution of a redrive.
 type run struct {
 	*Redrive
 
 	pace     pace
-	deletes  chan struct{} // takes as many as may be on their way
+	deletes  chan struct{} // bounds the concurrent deletions
 	mu       sync.Mutex    // guards what follows
 	tally    Tally
-	stayed   map[Skip]int // of the chunk under way: whoever goes on behind the last chunk meets them again
-	stayLeft int          // the same of what could not be deleted
+	stayed   map[Skip]int // of the current chunk: a process that continues after the last chunk meets them again
+	stayLeft int          // likewise, letters that could not be deleted
 }
 
-// Run redrives what Plan found, or where there was none what the scope holds. Letters of one key go one after another, in the order of
-// their sequences; each is published, and deleted once the intake has said what became of it. It ends early when ctx ends or nothing can
-// be stored; what was done by then is in the tally in any case.
+// Run redrives what Plan found or, without a plan, what the scope holds. Letters of one key go one after another, in
+// the order of their sequences. Run publishes each letter, and deletes it once the intake has answered. It ends early
+// when ctx ends or nothing can be stored. The tally always holds what was done by then.
 func (r *Redrive) Run(ctx context.Context) (*Tally, error) {
 	x := &run{Redrive: r, tally: r.opts.Before.clone(), deletes: make(chan struct{}, deletesAtOnce), stayed: map[Skip]int{}}
 	x.pace.every, x.pace.next = r.opts.every(), r.opts.NotBefore
@@ -124,7 +124,7 @@ func (x *run) window(ctx context.Context, walk *Walk) error {
 	}
 }
 
-// passed tells that all letters of a chunk are dealt with.
+// passed reports that all letters of a chunk are done.
 func (x *run) passed(ctx context.Context, walk *Walk) error {
 	clear(x.stayed)
 	x.stayLeft = 0
@@ -134,10 +134,11 @@ func (x *run) passed(ctx context.Context, walk *Walk) error {
 	return x.opts.Passed(ctx, Passed{Next: walk.next, Paced: x.pace.due(), Tally: x.tally})
 }
 
-// takeBack forgets what was counted of the letters that stay, in a chunk that whoever goes on begins anew.
+// takeBack removes the letters of an unfinished chunk that stay from the tally: a process that continues begins this
+// chunk anew.
 func (x *run) takeBack() {
 	if x.opts.Passed == nil {
-		return // nobody goes on
+		return // no process will continue
 	}
 	for why, n := range x.stayed {
 		if x.tally.Skipped[why] -= n; x.tally.Skipped[why] == 0 {
@@ -172,7 +173,7 @@ func (x *run) chunk(ctx context.Context, chunk []Kept) error {
 		})
 	}
 	err := group.Wait()
-	for range cap(x.deletes) { // what is still being deleted
+	for range cap(x.deletes) { // waits for deletions under way
 		x.deletes <- struct{}{}
 	}
 	for range cap(x.deletes) {
@@ -181,7 +182,7 @@ func (x *run) chunk(ctx context.Context, chunk []Kept) error {
 	return err
 }
 
-// letter brings one letter to its end.
+// letter deals with one letter.
 func (x *run) letter(ctx context.Context, k *Kept) error {
 	if err := x.sameTerms(k.API); err != nil {
 		return err
@@ -221,7 +222,7 @@ func (x *run) letter(ctx context.Context, k *Kept) error {
 	return x.settle(ctx, k, answer)
 }
 
-// settled deals with a letter whose job has gone on, and reports whether it has.
+// settled handles a letter whose job has gone on since, and reports whether it has.
 func (x *run) settled(ctx context.Context, k *Kept) (done bool, err error) {
 	f, newest := x.fate(k)
 	if f == superseded {
@@ -247,8 +248,8 @@ func (x *run) settled(ctx context.Context, k *Kept) (done bool, err error) {
 
 func (x *run) skip(why Skip) { x.note(func(t *Tally) { t.Skipped[why]++; x.stayed[why]++ }) }
 
-// publish hands a job to the intake and returns its answer. What is on its way is not given up when ctx ends: what
-// becomes of it decides about the letter.
+// publish sends a job to the intake and returns its answer. It waits for the answer also when ctx ends, because the
+// answer decides about the letter.
 func (x *run) publish(ctx context.Context, seq uint64, msg *nats.Msg) ([]byte, error) {
 	for try := 1; ; try++ {
 		if !x.opts.Valid() {
@@ -278,9 +279,9 @@ func (x *run) publish(ctx context.Context, seq uint64, msg *nats.Msg) ([]byte, e
 	}
 }
 
-// settle draws the consequence of the intake's answer. A refusal has stored a letter of its own, with one redrive more,
-// and so the old one goes as well: a job has one letter. Only where the api is unknown by now it is the new one that
-// goes, since the old one stands under its api.
+// settle acts on the intake's answer. A refusal has stored a new letter, with one redrive more, so the old one is
+// deleted: a job has one letter. settle deletes the new letter instead if the api is no longer configured, since the
+// old one stands under its api, or if the edited letter was refused for good.
 func (x *run) settle(ctx context.Context, k *Kept, answer []byte) error {
 	receipt, err := ingest.ParseAnswer(answer)
 	var refusal *ingest.Refusal
@@ -308,8 +309,8 @@ func (x *run) settle(ctx context.Context, k *Kept, answer []byte) error {
 	return nil
 }
 
-// delete has a letter deleted and noted what for, or that it is left. The next letter of its key need not wait for that: the job has gone
-// on, whether its letter is there or not.
+// delete deletes a letter and counts the result, in the background. The next letter of its key need not wait: the job
+// has gone on, whether its letter is gone or not.
 func (x *run) delete(ctx context.Context, seq uint64, what func(*Tally)) {
 	x.deletes <- struct{}{}
 	go func() {
@@ -328,7 +329,8 @@ func (x *run) note(what func(*Tally)) {
 	x.opts.Told(&x.tally)
 }
 
-// Delete deletes a letter for good, and tries again when the server does not answer. One that is gone is no error.
+// Delete deletes a letter for good, and tries again if the server does not answer. A letter that is already gone is no
+// error.
 func (b *Browser) Delete(ctx context.Context, seq uint64) error {
 	for try := 1; ; try++ {
 		err := b.stream.DeleteMsg(ctx, seq)

@@ -17,33 +17,35 @@ import (
 	"weir/ingest"
 )
 
-// A producer that tries again at once is refused many times, and means one job. So refusals of the same job for the same reason are one
-// letter as long as the job's id would be known, and the letter counts them. The same job is: the same id that its producer chose, key,
-// headers and body; the trace aside, which is each try's own. A job without an id of its own is a new one each time.
+// A producer that retries at once is refused many times for one job. So refusals of the same job for the same reason
+// share one letter as long as the job's id would be known, and the letter counts them. Two jobs are the same if the
+// producer chose the same id, key, headers and body; the trace is ignored, since it differs with each try. A job
+// without an id of its own is always new.
 //
-// The first refusal stores the letter. A later one is answered with its number, on the word of the stream that it still stands: whoever
-// redrives or purges it meanwhile makes the next refusal a letter again. When the count has grown tenfold the letter is written anew
-// with it, and an event tells. The new letter is stored before the old one is deleted, and names it: what a death in between leaves
-// twice is deleted by the next start (healReplaced).
+// The first refusal stores the letter. A later one is answered with that letter's number, after the stream has
+// confirmed that the letter still exists: after a redrive or a purge, the next refusal becomes a letter again. When the
+// count has grown tenfold, the Writer writes the letter anew with its count and sends an event. It stores the new
+// letter, which names the old one, before it deletes the old one. If the process dies in between, the next start
+// deletes the old one (healReplaced).
 //
-// What several replicas refuse, and what is refused again after a restart, the stream itself holds together: the letter's message id is
-// made of the job, so the second one is answered with the first one's number, for an hour. Each replica counts its own refusals, and
-// goes on from what the letter says.
+// The stream itself joins the refusals of several replicas, and those before and after a restart: the letter's message
+// id is made from the job, so for one hour the stream answers the second letter with the first one's number. Each
+// replica counts its own refusals, and continues from the count in the letter.
 
-// Bounds of what is remembered of refusals.
+// Bounds of what is remembered about refusals.
 const (
-	mostRefusals    = 65536 // jobs; the oldest is forgotten first, and found again by the stream
-	mostLives       = 16    // of a job's letters that are tried to be found by their message ids
-	refusalCheckers = 32    // jobs whose letters are looked at, at once
-	waitingChecks   = 1024  // jobs that wait for that; beyond it a refusal is a letter of its own
+	mostRefusals    = 65536 // jobs; the oldest is forgotten first, and the stream finds it again
+	mostLives       = 16    // letters of a job, by message id, that are tried
+	refusalCheckers = 32    // jobs whose letters are checked at once
+	waitingChecks   = 1024  // jobs that wait for a check; beyond it a refusal gets a letter of its own
 	refusalsKnown   = 10 * time.Minute
-	lookBackLetters = 20_000 // that a start looks through for what was left twice
+	lookBackLetters = 20_000 // that a start examines for letters that were left twice
 )
 
-// refusalID names a refused job and why: a hash.
+// refusalID identifies a refused job and the reason: a hash.
 type refusalID [16]byte
 
-// identifyRefusal is the id of a refusal; false where it is of no job that could be told from others.
+// identifyRefusal returns the id of a refusal. It reports false if the job cannot be told from others.
 func identifyRefusal(r *ingest.Refused) (id refusalID, ok bool) {
 	if r.Redrives > 0 || !namedByProducer(r) {
 		return id, false
@@ -55,7 +57,7 @@ func identifyRefusal(r *ingest.Refused) (id refusalID, ok bool) {
 	part(r.JobID)
 	part(strconv.Itoa(int(r.Refusal.Code)))
 	if r.Refusal.Code != ingest.Throttled {
-		part(r.Refusal.Description) // another mistake
+		part(r.Refusal.Description) // a different mistake
 	}
 	names := make([]string, 0, len(r.Header))
 	for name := range r.Header {
@@ -76,7 +78,7 @@ func identifyRefusal(r *ingest.Refused) (id refusalID, ok bool) {
 	return id, true
 }
 
-// namedByProducer reports whether the id of a refused job is one that its producer gave it.
+// namedByProducer reports whether the producer chose the id of a refused job.
 func namedByProducer(r *ingest.Refused) bool {
 	for name, values := range r.Header {
 		if (strings.EqualFold(name, ingest.HeaderMsgID) || strings.EqualFold(name, ingest.HeaderJobID)) && slices.Contains(values, r.JobID) {
@@ -86,39 +88,39 @@ func namedByProducer(r *ingest.Refused) bool {
 	return false
 }
 
-// refusedPrefix begins the message ids of such letters, behind letterIDPrefix.
+// refusedPrefix begins the message ids of letters that count refusals, after letterIDPrefix.
 const refusedPrefix = "refused-"
 
-// msgID is the message id of the job's letter number life.
+// msgID returns the message id of the letter in the given life.
 func (id refusalID) msgID(life int) string {
 	return letterIDPrefix + refusedPrefix + hex.EncodeToString(id[:]) + "-" + strconv.Itoa(life)
 }
 
-// of reports whether a stored letter is one of this refusal.
+// of reports whether a stored letter is of this refusal.
 func (id refusalID) of(h nats.Header) bool {
 	return strings.HasPrefix(h.Get(ingest.HeaderMsgID), letterIDPrefix+refusedPrefix+hex.EncodeToString(id[:])+"-")
 }
 
-// refusedJob is a job that was refused, and its letter. The lock of its refusals guards it.
+// refusedJob is a job that was refused, and its letter. The lock of refusals guards it.
 type refusedJob struct {
 	id      refusalID
 	first   time.Time
 	count   int    // refusals
 	seq     uint64 // of the letter, 0 while there is none
-	written int    // the count that it says
+	written int    // the count in the stored letter
 	life    int    // number of the next letter
-	busy    bool   // somebody stores its letter or looks at it
+	busy    bool   // its letter is being stored or checked
 	waiting []refusalWaiting
 }
 
-// refusalWaiting is a refusal that is answered when its job's letter is known to stand.
+// refusalWaiting is a refusal that is answered once the job's letter is known to exist.
 type refusalWaiting struct {
 	letter *Letter
 	event  func(seq uint64, refusals int) Event
 	done   func(seq uint64, err error)
 }
 
-// refusals are the jobs that were refused lately. They are safe for concurrent use.
+// refusals holds the jobs that were refused recently. It is safe for concurrent use.
 type refusals struct {
 	known  func() time.Duration
 	checks chan *refusedJob
@@ -126,7 +128,7 @@ type refusals struct {
 	mu      sync.Mutex // guards what follows
 	jobs    map[refusalID]*refusedJob
 	order   []*refusedJob // by their first refusal
-	waiting int           // refusals that wait
+	waiting int           // waiting refusals
 	ended   bool
 }
 
@@ -137,8 +139,8 @@ func newRefusals(known func() time.Duration) *refusals {
 	return &refusals{known: known, checks: make(chan *refusedJob, waitingChecks), jobs: map[refusalID]*refusedJob{}}
 }
 
-// enter takes a refusal in. first: its job has no letter yet, and the caller stores it. taken: it is answered when its job's letter has been
-// looked at. Neither: it is to be a letter of its own.
+// enter adds a refusal. If first, its job has no letter yet, and the caller must store it. If taken, the refusal is
+// answered after the check of its job's letter. If neither, the refusal must get a letter of its own.
 func (x *refusals) enter(id refusalID, w refusalWaiting, now time.Time) (j *refusedJob, first, taken bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -169,7 +171,7 @@ func (x *refusals) enter(id refusalID, w refusalWaiting, now time.Time) (j *refu
 	return j, false, true
 }
 
-// forgetLocked drops what is known no more. A job that is being looked at is forgotten later.
+// forgetLocked drops jobs whose ids are no longer known. It keeps a job that is being checked until later.
 func (x *refusals) forgetLocked(now time.Time) {
 	n, known := 0, x.known()
 	for n < len(x.order) && (now.Sub(x.order[n].first) > known || len(x.jobs) > mostRefusals-1) && !x.order[n].busy {
@@ -181,7 +183,7 @@ func (x *refusals) forgetLocked(now time.Time) {
 	}
 }
 
-// stood notes a job's letter and answers all that wait for it, or, with an error, forgets the job.
+// stood notes a job's letter and answers all that wait for it. With an error it forgets the job.
 func (x *refusals) stood(j *refusedJob, seq uint64, err error) {
 	x.mu.Lock()
 	waiting := j.waiting
@@ -197,7 +199,7 @@ func (x *refusals) stood(j *refusedJob, seq uint64, err error) {
 	}
 }
 
-// refuseOnce stores the letter of a refused job, or counts the refusal for the letter that there is.
+// refuseOnce stores the letter of a refused job, or counts the refusal in the existing letter.
 func (o *Writer) refuseOnce(l *Letter, id refusalID, w refusalWaiting) bool {
 	j, first, taken := o.refusals.enter(id, w, time.Now())
 	if first {
@@ -216,7 +218,7 @@ func (o *Writer) storeRefused(j *refusedJob, l *Letter, w refusalWaiting) {
 			w.done(0, err)
 			o.refusals.stood(j, 0, err)
 			return
-		case told.Duplicate: // another replica's letter, or one of before a restart: it is looked at where that may block
+		case told.Duplicate: // of another replica, or from before a restart: checked later, where blocking is allowed
 			o.refusals.adopt(j, told.Seq, w)
 			return
 		}
@@ -231,8 +233,8 @@ func (o *Writer) storeRefused(j *refusedJob, l *Letter, w refusalWaiting) {
 	})
 }
 
-// lookAgain has a letter looked at that has just been stored, where refusals have come meanwhile: they may have made it grow. It reports
-// whether it is looked at.
+// lookAgain starts a check of a letter that was just stored if refusals came meanwhile, because the count may have
+// grown tenfold. It reports whether it did.
 func (x *refusals) lookAgain(j *refusedJob, seq uint64) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -248,7 +250,7 @@ func (x *refusals) lookAgain(j *refusedJob, seq uint64) bool {
 	}
 }
 
-// adopt has a letter looked at that the stream had already.
+// adopt starts a check of a letter that the stream had already.
 func (x *refusals) adopt(j *refusedJob, seq uint64, w refusalWaiting) {
 	x.mu.Lock()
 	j.seq = seq
@@ -267,10 +269,10 @@ func (x *refusals) adopt(j *refusedJob, seq uint64, w refusalWaiting) {
 	}
 }
 
-// told sends the event of a refused job's letter, and its notice, and calls done once.
+// told sends the event and the notice of a refused job's letter, and then calls done once.
 func (o *Writer) told(l *Letter, seq uint64, w refusalWaiting, done func(err error)) {
 	e := w.event(seq, l.Refusals)
-	e.ID = l.refusedID // where a replica died before it had sent it, another one does
+	e.ID = l.refusedID // if a replica dies before it sends the event, another one sends it
 	o.Send(e, func(err error) {
 		if err == nil {
 			o.buried.WithLabelValues(ingest.Token(l.API), string(l.Reason)).Inc()
@@ -280,7 +282,7 @@ func (o *Writer) told(l *Letter, seq uint64, w refusalWaiting, done func(err err
 	})
 }
 
-// checkRefusals looks at the letters of jobs that are refused again, until ctx ends.
+// checkRefusals checks the letters of jobs that are refused again, until ctx ends.
 func (o *Writer) checkRefusals(ctx context.Context) error {
 	for {
 		select {
@@ -293,7 +295,7 @@ func (o *Writer) checkRefusals(ctx context.Context) error {
 	}
 }
 
-// end answers all that wait.
+// end answers all that wait with cause.
 func (x *refusals) end(cause error) {
 	x.mu.Lock()
 	x.ended = true
@@ -304,8 +306,8 @@ func (x *refusals) end(cause error) {
 	}
 }
 
-// checkRefused answers the refusals of a job that wait for its letter: with its number where it stands. Where it does not, the first of
-// them becomes a letter. It blocks while the stream answers.
+// checkRefused answers the waiting refusals of a job with the number of its letter if the letter exists. If not, the
+// first of them becomes a letter. It blocks until the stream answers.
 func (o *Writer) checkRefused(ctx context.Context, j *refusedJob) {
 	o.refusals.mu.Lock()
 	seq, asked, adopted := j.seq, len(j.waiting), j.written == 0
@@ -333,14 +335,14 @@ func (o *Writer) checkRefused(ctx context.Context, j *refusedJob) {
 			return
 		}
 		if !told && k.Refusals <= 1 {
-			before = 0 // it is this refusal's own, sent twice, or that of one whose producer was never answered
+			before = 0 // the letter is this refusal's own, sent twice, or of a refusal that was never answered
 		}
 	}
 	o.refusals.mu.Lock()
 	switch {
 	case adopted:
 		j.count += before
-	case k.Refusals > j.written: // another replica has counted on
+	case k.Refusals > j.written: // another replica has counted too
 		j.count = max(j.count, k.Refusals+asked)
 	}
 	j.written, j.life = max(1, k.Refusals), max(j.life, lifeOf(k.Header)+1)
@@ -352,8 +354,9 @@ func (o *Writer) checkRefused(ctx context.Context, j *refusedJob) {
 	o.answerAsked(j, seq, asked)
 }
 
-// toldBefore sends the event of a letter that the stream had already, and reports whether it had been sent before: the stream of events knows
-// its id as long as that of letters knows theirs. It blocks until the event is stored.
+// toldBefore sends the event of a letter that the stream had already, and reports whether it had been sent before. The
+// stream of events knows the event's id as long as the stream of letters knows the letter's. It blocks until the event
+// is stored.
 func (o *Writer) toldBefore(k *Kept, w refusalWaiting) (before bool, err error) {
 	e := w.event(k.Seq, k.Refusals)
 	e.ID = k.Header.Get(ingest.HeaderMsgID)
@@ -368,7 +371,7 @@ func (o *Writer) toldBefore(k *Kept, w refusalWaiting) (before bool, err error) 
 	return false, nil
 }
 
-// answerAsked answers the refusals that came before the letter was looked at, and has it looked at again for the others.
+// answerAsked answers the refusals that came before the check of the letter, and starts another check for the others.
 func (o *Writer) answerAsked(j *refusedJob, seq uint64, asked int) {
 	x := o.refusals
 	x.mu.Lock()
@@ -392,7 +395,7 @@ func (o *Writer) answerAsked(j *refusedJob, seq uint64, asked int) {
 	}
 }
 
-// buryAgain makes the first refusal that waits a letter: the one that there was is gone.
+// buryAgain makes a letter of the first waiting refusal, because the previous letter is gone.
 func (o *Writer) buryAgain(j *refusedJob) {
 	x := o.refusals
 	x.mu.Lock()
@@ -401,13 +404,14 @@ func (o *Writer) buryAgain(j *refusedJob) {
 	x.waiting--
 	j.count, j.first = 1+len(j.waiting), time.Now()
 	if j.seq, j.life = 0, j.life+1; j.life > mostLives {
-		j.life = int(time.Now().UnixMilli()) // nobody else's
+		j.life = int(time.Now().UnixMilli()) // an id that no other letter has
 	}
 	x.mu.Unlock()
 	o.storeRefused(j, w.letter, w)
 }
 
-// replaceRefused writes a job's letter anew with its count, and deletes the old one. It gives the number of the letter that stands.
+// replaceRefused writes a job's letter anew with its count, and deletes the old one. It returns the sequence of the
+// letter that remains.
 func (o *Writer) replaceRefused(ctx context.Context, j *refusedJob, old *Kept, count int, w refusalWaiting) uint64 {
 	l := *w.letter
 	l.Refusals, l.Replaces, l.Accepted = count, old.Seq, old.Accepted
@@ -440,7 +444,7 @@ func (o *Writer) deleteReplaced(ctx context.Context, seq uint64) {
 	}
 }
 
-// healReplaced deletes letters that were written anew, where a death kept them from being deleted.
+// healReplaced deletes letters that were replaced but not deleted because the process died.
 func (o *Writer) healReplaced(ctx context.Context) error {
 	b, err := OpenBrowser(ctx, o.js)
 	if err != nil {
@@ -473,7 +477,7 @@ func sameRefusal(a, b nats.Header) bool {
 	return strings.HasPrefix(first, letterIDPrefix+refusedPrefix) && cut > 0 && strings.HasPrefix(second, first[:cut+1])
 }
 
-// lifeOf is the number of a refused job's letter.
+// lifeOf returns the life number of a refused job's letter.
 func lifeOf(h nats.Header) int {
 	id := h.Get(ingest.HeaderMsgID)
 	n, err := strconv.Atoi(id[strings.LastIndexByte(id, '-')+1:])
@@ -483,7 +487,7 @@ func lifeOf(h nats.Header) int {
 	return n
 }
 
-// tens is how often a count has grown tenfold.
+// tens returns how often a count has grown tenfold.
 func tens(n int) (times int) {
 	for ; n >= 10; n /= 10 {
 		times++

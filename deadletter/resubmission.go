@@ -11,16 +11,16 @@ import (
 	"weir/ingest"
 )
 
-// Deadline is until when the letter's job was to be called; zero: it has no deadline that can be read. A duration counts
-// from when the job came in or, where a letter does not say that, from when it died.
+// Deadline returns the deadline of the letter's job, or zero if it has none that can be read. A duration counts from
+// when the job came in or, if the letter does not say that, from when it died.
 func (l *Letter) Deadline() time.Time { return l.timeIn(ingest.HeaderDeadline, ingest.ParseDeadline) }
 
-// NotBefore is the time before which the letter's job was not to be called, in the same way.
+// NotBefore returns the time before which the letter's job must not be called, computed like Deadline.
 func (l *Letter) NotBefore() time.Time {
 	return l.timeIn(ingest.HeaderNotBefore, ingest.ParseNotBefore)
 }
 
-// timeIn is the time that one of the job's headers names; zero where there is none that can be read.
+// timeIn returns the time that one of the job's headers names, or zero if there is none that can be read.
 func (l *Letter) timeIn(header string, parse func(value string, from time.Time) (time.Time, error)) time.Time {
 	for name, values := range l.Header {
 		if strings.EqualFold(name, header) && len(values) == 1 {
@@ -36,11 +36,14 @@ func (l *Letter) timeIn(header string, parse func(value string, from time.Time) 
 	return time.Time{}
 }
 
-// resubmission is the letter's job as it is published once more, on the subject of redrives: its own headers and its body, under the job's old id. The message id is one of its own, since the queue knows the job's; a job that
-// no queue has taken keeps the one it came with, so that whoever hands it in once more, its producer or a redrive, before or
-// after, is told that it is known. What a job says of its deadline, and of when not to call it, is
-// written as the time it meant; a deadline is left out with dropped. The job's own headers that begin with Nats- stay renamed: what they asked JetStream for was
-// refused, or has been done. A bill goes along, so that the next letter still knows it.
+// resubmission returns the message that publishes the letter's job again, on the subject of redrives: its own headers
+// and body, under the job's old id.
+//
+// The message id is new, since the queue knows the job's. A job that no queue has taken keeps its original message id:
+// if its producer or another redrive submits it too, before or after, the queue answers that it is known. The deadline
+// and the time before which it must not be called are written as absolute times; with dropped, the deadline is omitted.
+// The job's own headers that begin with Nats- stay renamed: what they asked of JetStream was refused or has been done.
+// The bill is copied, so that the next letter still has it.
 func (l *Letter) resubmission(terms Terms, deadline DeadlinePolicy) *nats.Msg {
 	subject := ingest.Subjects(ingest.RedrivePrefix).Of(l.API)
 	if terms.KeyInSubject {
@@ -74,13 +77,13 @@ func (l *Letter) resubmission(terms Terms, deadline DeadlinePolicy) *nats.Msg {
 		h[HeaderEdited] = []string{edited}
 	}
 	if l.Keyed != "" && l.Keyed == terms.Keyed {
-		h[HeaderKeyed] = []string{l.Keyed} // it is safe to call only as long as the api's calls are told apart so
+		h[HeaderKeyed] = []string{l.Keyed} // repeating is safe only as long as the api tells calls apart by this
 	}
 	return &nats.Msg{Subject: subject, Header: h, Data: l.Body}
 }
 
-// sameRequest reports whether two letters are of one request to the api: the same id may have been given to another job
-// when the first was long forgotten.
+// sameRequest reports whether two letters are of one request to the api. Another job may have got the same id long
+// after the first was forgotten.
 func (l *Letter) sameRequest(other *Letter) bool {
 	for _, name := range []string{ingest.HeaderMethod, ingest.HeaderPath, ingest.HeaderQuery} {
 		if l.Header.Get(name) != other.Header.Get(name) {

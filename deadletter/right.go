@@ -10,25 +10,27 @@ import (
 	"weir/bucket/stream"
 )
 
-// rightKey is the lease of whoever redrives, purges, or asks an api about letters. Two at once could hand a job in for one of them to be
-// queued and for the other to overflow, or hand one in that the other finds processed, and so end it twice.
+// rightKey is the key of the lease that a process needs to redrive, to purge, or to ask an api about letters. Two at
+// once could submit one job twice, so that one is queued and the other overflows. Or one could submit a job that the
+// other finds processed, and so end it twice.
 const rightKey = "lease.dead-letters"
 
-// inquirer begins the name of who holds the right for one letter that an api is asked about: that takes as long as one call.
+// inquirer begins the holder's name if the right is held to ask an api about one letter. That takes as long as one
+// call.
 const inquirer = "an inquiry of "
 
-// Inquirer names who asks about a letter.
+// Inquirer returns the holder's name for an inquiry about a letter.
 func Inquirer(instance string) string { return inquirer + instance }
 
-// Right is the right to end letters. It is given back.
+// Right is the right to end letters. Its owner must call Give.
 type Right struct {
 	lease *lease.Lease
 	stop  context.CancelFunc
 	ended chan struct{}
 }
 
-// TakeRight waits for the right of a process that has died, which takes some seconds, and for an inquiry that is under way, as long as ctx
-// lets it. It fails with a *lease.HeldError while anybody else who is alive holds it.
+// TakeRight takes the right. It waits until the lease of a dead process expires, which takes some seconds, and for the
+// end of an inquiry, until ctx ends. It fails with a *lease.HeldError while any other live process holds the right.
 func TakeRight(ctx context.Context, control jetstream.KeyValue, holder string) (*Right, error) {
 	lock, err := lease.AcquireLease(ctx, control, rightKey, holder)
 	var held *lease.HeldError
@@ -42,15 +44,15 @@ func TakeRight(ctx context.Context, control jetstream.KeyValue, holder string) (
 	right := &Right{lease: lock, stop: stop, ended: make(chan struct{})}
 	go func() {
 		defer close(right.ended)
-		_ = lock.Keep(ctx) // Valid tells what matters; what cannot be given back ends by itself
+		_ = lock.Keep(ctx) // Valid says what matters; a lease that cannot be given back expires
 	}()
 	return right, nil
 }
 
-// Valid reports whether nobody else can have the right yet.
+// Valid reports whether no other process can have the right yet.
 func (r *Right) Valid() bool { return r.lease.Valid() }
 
-// Give gives the right back. It blocks until that is stored, or cannot be.
+// Give gives the right back. It blocks until that is stored or has failed.
 func (r *Right) Give() {
 	r.stop()
 	<-r.ended

@@ -10,30 +10,30 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Selection is the letters that an operator means: those that Filter chooses or, where Seqs names any, those.
+// Selection is the letters that an operator chose: those of Seqs if it names any, otherwise those of Filter.
 type Selection struct {
 	Filter Filter
 	Seqs   []uint64
 }
 
-// MissingError says that a letter which was named is not there.
+// MissingError reports that a named letter does not exist.
 type MissingError struct{ Seq uint64 }
 
 func (e *MissingError) Error() string {
 	return fmt.Sprintf("there is no dead letter %d: it never was, or it was redriven, purged or too old", e.Seq)
 }
 
-// Scope is a selection that has stopped growing: letters that come later are not in it, so that a redrive never meets
-// the letters it causes itself.
+// Scope is a selection with a fixed end. Later letters are not in it, so a redrive never meets the letters that it
+// causes itself.
 type Scope struct {
 	browser *Browser
 	filter  Filter
-	seqs    []uint64 // in order; nil: all that the filter chooses
+	seqs    []uint64 // sorted; nil: all that the filter chooses
 	walk    span
 }
 
-// Scope ends a selection at the letters that are there now. It fails with a *MissingError when a letter that was named
-// is not there.
+// Scope fixes a selection to the letters that exist now. It fails with a *MissingError if a named letter does not
+// exist.
 func (b *Browser) Scope(ctx context.Context, s Selection) (*Scope, error) {
 	scope := &Scope{browser: b, filter: s.Filter}
 	if len(s.Seqs) == 0 {
@@ -52,10 +52,10 @@ func (b *Browser) Scope(ctx context.Context, s Selection) (*Scope, error) {
 	return scope, nil
 }
 
-// maxSeq is behind every letter.
+// maxSeq is greater than the sequence of every letter.
 const maxSeq = math.MaxUint64
 
-// between is the scope's letters from a number on, and before another.
+// between returns the part of the scope from one sequence on and before another.
 func (s *Scope) between(from, before uint64) *Scope {
 	r := *s
 	r.walk = span{first: max(s.walk.first, from), last: min(s.walk.last, before-1)}
@@ -67,7 +67,7 @@ func (s *Scope) between(from, before uint64) *Scope {
 	return &r
 }
 
-// Parts says what of the letters is read.
+// Parts says which parts of the letters are read.
 type Parts int
 
 // The parts.
@@ -83,27 +83,27 @@ const (
 	headerChunk  = 4096 // letters without their bodies
 )
 
-// Walk reads the letters of a scope in the order of their sequences, a bounded number at a time. It may rest between two
-// chunks as long as it likes: nothing on the server waits for it.
+// Walk reads the letters of a scope in the order of their sequences, a bounded number at a time. It may pause between
+// two chunks for any time: it holds nothing on the server.
 type Walk struct {
 	scope *Scope
 	parts Parts
 	most  int    // letters of a chunk; 0: as many as its bounds allow
 	next  uint64 // sequence
-	at    int    // in the scope's seqs
+	at    int    // index in the scope's seqs
 	of    uint64 // letters that match the filter's subject, as counted when the walk began
 	read  uint64 // of them
 	begun bool
 }
 
-// Walk begins to read the scope's letters.
+// Walk returns a walk from the beginning of the scope.
 func (s *Scope) Walk(parts Parts) *Walk { return &Walk{scope: s, parts: parts, next: s.walk.first} }
 
-// Progress is how many letters were read, and how many there are to read.
+// Progress returns how many letters were read, and how many there are to read.
 func (w *Walk) Progress() (read, of uint64) { return w.read, w.of }
 
-// Chunk is the next letters: at most 2048, or 8 MiB, and a single one that is larger; without their bodies at most 4096.
-// At the end it is empty. Letters that are gone are left out.
+// Chunk returns the next letters: at most 2048 letters and 8 MiB, or a single larger one. Without bodies it returns at
+// most 4096. It omits letters that are gone. At the end it is empty.
 func (w *Walk) Chunk(ctx context.Context) ([]Kept, error) {
 	if w.scope.seqs != nil {
 		return w.named(ctx)
@@ -135,7 +135,7 @@ func (w *Walk) Chunk(ctx context.Context) ([]Kept, error) {
 	return chunk, nil
 }
 
-// atMost is how many letters a chunk may have.
+// atMost returns the maximum number of letters in a chunk.
 func (w *Walk) atMost() int {
 	most := chunkLetters
 	if w.parts == HeadersOnly {
@@ -164,7 +164,7 @@ func (w *Walk) reader(ctx context.Context) (*reader, error) {
 	return r, nil
 }
 
-// named reads the letters that were named, one by one.
+// named reads the named letters, one by one.
 func (w *Walk) named(ctx context.Context) ([]Kept, error) {
 	w.of = uint64(len(w.scope.seqs))
 	var chunk []Kept
@@ -182,8 +182,8 @@ func (w *Walk) named(ctx context.Context) ([]Kept, error) {
 	return chunk, nil
 }
 
-// wholeBatch is how many whole letters may be on their way at once: as many as chunkBytes holds if each is as large as
-// the server lets a message be.
+// wholeBatch returns how many whole letters to request at once: as many as chunkBytes holds if each has the maximum
+// size of a message.
 func (b *Browser) wholeBatch() int {
 	return int(min(max(1, 4*chunkBytes/max(1, b.js.Conn().MaxPayload())), batch))
 }

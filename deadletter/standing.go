@@ -8,20 +8,22 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// mostDeleted bounds the deleted letters between others that are listed: some ten bytes each on the wire.
+// mostDeleted bounds the list of deleted letters between others. Each takes about ten bytes on the wire.
 const mostDeleted = 1_000_000
 
-// Standing is what the stream says of its letters at one moment.
+// Standing is the state of the stream of letters at one moment.
 type Standing struct {
-	Created     time.Time // of the stream: another time is another stream
+	Created     time.Time // of the stream: another time means another stream
 	First, Last uint64    // sequences
 	Letters     uint64
-	// Deleted are the sequences between First and Last whose letters are gone, in order; nil where they were not asked for, or are too many.
+	// Deleted are the sequences between First and Last whose letters are gone, in order. It is nil if they were not
+	// requested, or are too many.
 	Deleted []uint64
-	Gone    int // how many they are
+	Gone    int // the number of deleted letters
 }
 
-// Standing asks the stream. With deleted it lists which letters are gone between others, of at most a million.
+// Standing returns the state of the stream. With deleted it also lists the deleted letters between others, at most a
+// million.
 func (b *Browser) Standing(ctx context.Context, deleted bool) (Standing, error) {
 	var how []jetstream.StreamInfoOpt
 	if deleted {
@@ -36,10 +38,11 @@ func (b *Browser) Standing(ctx context.Context, deleted bool) (Standing, error) 
 	}, nil
 }
 
-// Listable reports whether which letters are gone can be listed.
+// Listable reports whether the deleted letters can be listed.
 func (s *Standing) Listable() bool { return s.Gone <= mostDeleted }
 
-// After gives the letters behind one number and up to another to take, the oldest first and without their bodies, until take fails.
+// After passes the letters after one sequence and up to another to take, oldest first and without bodies, until take
+// fails.
 func (b *Browser) After(ctx context.Context, after, last uint64, take func(Kept) error) error {
 	r, err := b.reader(ctx, Filter{}, func(c *jetstream.ConsumerConfig) {
 		c.DeliverPolicy, c.OptStartSeq = jetstream.DeliverByStartSequencePolicy, after+1

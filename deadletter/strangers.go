@@ -12,30 +12,32 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// strangers bounds what jobs for apis that nobody has configured may take of the letters' stream: anybody who may publish jobs can
-// name one, and a full stream has every other refusal answered with 503. They are given room in the first half, and none beyond,
-// whoever has used it. What they are refused then is told as 503, and nothing of it is kept.
+// strangers bounds the room that letters of unknown apis take in the stream. Every client that may publish jobs can
+// name an unknown api, and a full stream makes the intake answer 503 to every other refusal. So these letters are
+// stored only while the stream is at most half full, whatever has filled it. Beyond that their jobs are answered with
+// 503, and nothing of them is stored.
 //
-// The stream's bytes are asked for once a second while such letters come. Between two looks its own letters are added.
+// The Writer asks for the size of the stream once a second while such letters come, and adds their own sizes in
+// between.
 type strangers struct {
-	mu    sync.Mutex // of all below
+	mu    sync.Mutex // guards all below
 	used  uint64     // bytes of the stream, as far as known
-	room  uint64     // of which strangers may use this many; 0: any number
-	came  bool       // a letter, since the last look
-	full  bool       // told already
+	room  uint64     // letters of unknown apis are stored while used is below it; 0: no bound
+	came  bool       // a letter since the last look
+	full  bool       // logged already
 	begun time.Time  // when that was
 }
 
 const (
-	strangersBody = 256 << 10 // bytes of a job for an unknown api that its letter keeps
+	strangersBody = 256 << 10 // maximum bytes of a body in the letter of a job for an unknown api
 	lookEvery     = time.Second
 	tellEvery     = time.Minute
 )
 
-// errStrangers is why a job for an unknown api is answered 503. It is told once a minute, and not for each.
+// errStrangers is why a job for an unknown api is answered with 503. It is logged once a minute, not for each job.
 var errStrangers = fmt.Errorf("jobs for apis that are not configured have used their half of the room for letters: %w", ingest.ErrTold)
 
-// admit asks for the room of one letter.
+// admit reserves room for one letter, or fails with errStrangers.
 func (s *strangers) admit(bytes int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,7 +49,7 @@ func (s *strangers) admit(bytes int) error {
 	return nil
 }
 
-// note keeps what the stream says of itself.
+// note stores the stream's size and bound.
 func (s *strangers) note(info *jetstream.StreamInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,7 +59,7 @@ func (s *strangers) note(info *jetstream.StreamInfo) {
 	}
 }
 
-// due reports whether the stream is to be asked, and whether its being full is to be told.
+// due reports whether to ask for the size of the stream, and whether to log that it is full.
 func (s *strangers) due(now time.Time) (look, tell bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +69,7 @@ func (s *strangers) due(now time.Time) (look, tell bool) {
 	return s.came, tell
 }
 
-// watchStrangers looks at the stream while letters of unknown apis come, until ctx ends.
+// watchStrangers keeps the size of the stream current while letters of unknown apis come, until ctx ends.
 func (o *Writer) watchStrangers(ctx context.Context) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()

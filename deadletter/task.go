@@ -12,38 +12,39 @@ import (
 	"weir/bucket"
 )
 
-// A task is a redrive that stands in NATS, so that it outlives whoever began it and whoever works it. Two entries hold it: its order,
-// which operators write, and its progress, which the replica writes that works it. Which letters it means is frozen in the order. The
-// progress is a hint, written a few times a second: what keeps a letter from being redriven twice is what keeps any redrive from it.
+// A task is a redrive that is stored in NATS, so that it outlives the process that started it and the replica that
+// works it. It has two entries: the order, which operators write, and the progress, which the replica that works the
+// task writes. The order fixes which letters it means. The progress is a hint, written a few times a second: a
+// redrive's own checks keep a letter from being redriven twice, not the progress.
 
-// TaskState is how a task is: a closed set.
+// TaskState is the state of a task: a closed set.
 type TaskState string
 
 // The states.
 const (
-	TaskWaiting TaskState = "waiting" // for a replica that works it, for the right to end letters, or for what Why says
+	TaskWaiting TaskState = "waiting" // for a replica, for the right to end letters, or for what Why says
 	TaskRunning TaskState = "running"
-	TaskStopped TaskState = "stopped" // by an operator's word, until it is resumed
-	TaskDone    TaskState = "done"    // all its letters are dealt with
-	TaskFailed  TaskState = "failed"  // Why says; it can be resumed
+	TaskStopped TaskState = "stopped" // by an operator, until it is resumed
+	TaskDone    TaskState = "done"    // all its letters are done
+	TaskFailed  TaskState = "failed"  // see Why; it can be resumed
 )
 
-// Ended reports whether nothing more is done unless somebody resumes the task.
+// Ended reports whether the task rests until an operator resumes it.
 func (s TaskState) Ended() bool { return s == TaskStopped || s == TaskDone || s == TaskFailed }
 
 // Bounds of tasks.
 const (
 	maxTaskName  = 63
-	maxTasks     = 200      // that are kept; of those that are done or have failed the oldest go
-	maxTaskOrder = 48 << 10 // bytes of an order: servers take messages of 64 KiB at the least
+	maxTasks     = 200      // that are stored; of those that are done or failed, the oldest are deleted
+	maxTaskOrder = 48 << 10 // bytes of an order: servers accept messages of at least 64 KiB
 )
 
-// TaskOrder is what a task is to do. What it means never changes; Wanted and Run do.
+// TaskOrder is what a task must do. The letters it means never change; Stopped, StoppedBy and Run do.
 type TaskOrder struct {
 	Name    string    `json:"name"`
 	By      string    `json:"by"`
 	Created time.Time `json:"created"`
-	// The letters: those from First to Last that Filter chooses or, where Numbers are given, those.
+	// The letters: those of Numbers if there are any, otherwise those from First to Last that Filter chooses.
 	Filter    Filter  `json:"filter"`
 	Numbers   Numbers `json:"numbers,omitempty"`
 	First     uint64  `json:"first"`
@@ -55,23 +56,23 @@ type TaskOrder struct {
 	IncludeUnknown   bool  `json:"include_unknown,omitempty"`
 	IncludeCancelled bool  `json:"include_cancelled,omitempty"`
 	DropDeadline     bool  `json:"drop_deadline,omitempty"`
-	Edit             *Edit `json:"edit,omitempty"` // of the one letter there is
+	Edit             *Edit `json:"edit,omitempty"` // of the one letter
 
-	Letters int   `json:"letters"` // that were to be handed in, as the plan had it
-	Total   int   `json:"total"`   // with those to be deleted only, and those to be left alone
+	Letters int   `json:"letters"` // to be published, by the plan
+	Total   int   `json:"total"`   // including those only to be deleted, and those to be left alone
 	Cost    int64 `json:"cost"`    // of Letters, in millionths
 
-	Stopped   bool   `json:"stopped,omitempty"`    // an operator's word
-	StoppedBy string `json:"stopped_by,omitempty"` // whose
+	Stopped   bool   `json:"stopped,omitempty"`    // by an operator
+	StoppedBy string `json:"stopped_by,omitempty"` // the operator
 	Run       int    `json:"run"`                  // how often it was resumed
 }
 
-// Rate is how fast the task hands letters in.
+// Rate returns how fast the task publishes letters.
 func (o *TaskOrder) Rate() bucket.Rate {
 	return bucket.Rate{Count: max(1, o.RateCount), Per: time.Duration(max(1, o.RatePer)), Burst: 1}
 }
 
-// options puts what the order says into a redrive's options.
+// options copies the order into the options of a redrive.
 func (o *TaskOrder) options(to RedriveOptions) RedriveOptions {
 	to.Rate, to.Edit = o.Rate(), o.Edit
 	if o.IncludeUnknown {
@@ -86,23 +87,23 @@ func (o *TaskOrder) options(to RedriveOptions) RedriveOptions {
 	return to
 }
 
-// TaskProgress is how far a task is.
+// TaskProgress is the progress of a task.
 type TaskProgress struct {
 	State   TaskState `json:"state,omitempty"`
-	Run     int       `json:"run"` // of the order that it is of
+	Run     int       `json:"run"` // the Run of the order that it belongs to
 	Worker  string    `json:"worker,omitempty"`
 	Begun   time.Time `json:"begun,omitzero"`
 	Updated time.Time `json:"updated,omitzero"`
 	Ended   time.Time `json:"ended,omitzero"`
-	Next    uint64    `json:"next"`           // letters before this number are dealt with
-	Paced   time.Time `json:"paced,omitzero"` // the next letter may not go before
+	Next    uint64    `json:"next"`           // letters before this number are done
+	Paced   time.Time `json:"paced,omitzero"` // the next letter must not be published before
 	Tally   Tally     `json:"tally"`
-	Why     string    `json:"why,omitempty"` // it waits, or has failed
-	// Unreachable says of Why that something does not answer, which may change by itself.
+	Why     string    `json:"why,omitempty"` // why it waits or has failed
+	// Unreachable says that Why is a server that does not answer, which may change without an operator.
 	Unreachable bool `json:"unreachable,omitempty"`
 }
 
-// Task is one, as it stands in NATS.
+// Task is a redrive as it is stored in NATS.
 type Task struct {
 	TaskOrder
 	Progress TaskProgress
@@ -110,7 +111,7 @@ type Task struct {
 	orderRevision, progressRevision uint64
 }
 
-// State is how the task is.
+// State returns the state of the task.
 func (t *Task) State() TaskState {
 	current := t.Progress.Run == t.Run
 	switch {
@@ -124,11 +125,12 @@ func (t *Task) State() TaskState {
 	return TaskWaiting
 }
 
-// Resting reports whether no replica works the task, as far as the replicas have said.
+// Resting reports whether no replica works the task, as far as the replicas have stored.
 func (t *Task) Resting() bool { return t.Progress.State != TaskRunning }
 
-// Gone is how many of a task's letters were gone when it came to them: somebody else has ended them, they became too old, or whoever
-// worked the task died before it could note them. It is known when the task is done.
+// Gone returns how many of a task's letters no longer existed when the task reached them: another process ended them,
+// they became too old, or the replica that worked the task died before it stored the progress. It is known when the
+// task is done.
 func (t *Task) Gone() int {
 	if t.State() != TaskDone {
 		return 0
@@ -136,7 +138,7 @@ func (t *Task) Gone() int {
 	return max(0, t.Total-t.Progress.Tally.Done())
 }
 
-// CheckTaskName says what is wrong with a task's name.
+// CheckTaskName reports what is wrong with a task's name, or nil.
 func CheckTaskName(name string) error {
 	ok := name != "" && len(name) <= maxTaskName
 	for i, r := range name {
@@ -148,12 +150,12 @@ func CheckTaskName(name string) error {
 	return nil
 }
 
-// newTaskName is one that says when the task was begun.
+// newTaskName returns a name that says when the task was started.
 func newTaskName(now time.Time) string {
 	return "redrive-" + now.UTC().Format("20060102-150405") + "-" + strconv.FormatInt(36*36+rand.Int64N(35*36*36), 36)
 }
 
-// Numbers are letters' numbers, in order. As text they are ranges, as in 3-9,12.
+// Numbers are sequences of letters, sorted. As text they are ranges, as in 3-9,12.
 type Numbers []uint64
 
 // MarshalText implements encoding.TextMarshaler.

@@ -14,14 +14,14 @@ import (
 	"weir/bucket/stream"
 )
 
-// Tasks are kept in the control bucket, two entries each.
+// Tasks are stored in the control bucket, two entries each.
 const (
 	taskPrefix     = "task."
 	orderSuffix    = ".order"
 	progressSuffix = ".progress"
 )
 
-// What can be said of tasks.
+// The errors of tasks.
 var (
 	ErrNoTask    = errors.New("there is no such task")
 	ErrTaskKnown = errors.New("a task of this name is there already")
@@ -29,14 +29,14 @@ var (
 	ErrManyTasks = fmt.Errorf("there are %d tasks that are neither done nor failed: finish some first", maxTasks)
 )
 
-// Tasks are the redrives that stand in NATS. They are safe for concurrent use.
+// Tasks gives access to the tasks in NATS. It is safe for concurrent use.
 type Tasks struct{ kv jetstream.KeyValue }
 
-// NewTasks finds them in the control bucket.
+// NewTasks returns the tasks of a control bucket.
 func NewTasks(control jetstream.KeyValue) *Tasks { return &Tasks{control} }
 
-// Start stores a task of a scope's letters, which some replica will work, and returns it. Its name is made up where the order gives none. It
-// fails with ErrTaskKnown where there is one of that name.
+// Start stores and returns a task for a scope's letters. A replica will work it. If the order has no name, Start makes
+// one. It fails with ErrTaskKnown if a task of that name exists.
 func (t *Tasks) Start(ctx context.Context, scope *Scope, o TaskOrder) (Task, error) {
 	o.Created = time.Now().UTC().Truncate(time.Millisecond)
 	if o.Name == "" {
@@ -62,7 +62,7 @@ func (t *Tasks) Start(ctx context.Context, scope *Scope, o TaskOrder) (Task, err
 	return Task{TaskOrder: o, orderRevision: revision}, nil
 }
 
-// prune makes room for one task more.
+// prune makes room for one more task.
 func (t *Tasks) prune(ctx context.Context) error {
 	all, err := t.List(ctx)
 	if err != nil {
@@ -89,7 +89,7 @@ func (t *Tasks) prune(ctx context.Context) error {
 	return nil
 }
 
-// List gives all tasks, the oldest first.
+// List returns all tasks, oldest first.
 func (t *Tasks) List(ctx context.Context) ([]Task, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -129,8 +129,8 @@ func (t *Tasks) Get(ctx context.Context, name string) (Task, error) {
 	return task, nil
 }
 
-// Watch gives all tasks to take, the oldest first, as they stand now and then whenever one changes, until take wants no more or ctx ends,
-// whose cause it returns then.
+// Watch passes all tasks to take, oldest first, now and after every change, until take returns false or ctx ends. It
+// then returns the cause of ctx.
 func (t *Tasks) Watch(ctx context.Context, take func(all []Task) (more bool)) error {
 	watcher, err := t.kv.Watch(ctx, taskPrefix+">")
 	if err != nil {
@@ -160,7 +160,7 @@ func (t *Tasks) Watch(ctx context.Context, take func(all []Task) (more bool)) er
 	}
 }
 
-// taskBook is tasks by their names, as entries tell of them.
+// taskBook holds tasks by name, as built from the entries of the bucket.
 type taskBook map[string]*Task
 
 func (b taskBook) take(entry jetstream.KeyValueEntry) {
@@ -187,7 +187,7 @@ func (b taskBook) take(entry jetstream.KeyValueEntry) {
 	}
 }
 
-// list is the tasks whose orders are there.
+// list returns the tasks that have an order.
 func (b taskBook) list() []Task {
 	all := make([]Task, 0, len(b))
 	for _, task := range b {
@@ -201,11 +201,11 @@ func (b taskBook) list() []Task {
 	return all
 }
 
-// changeTries is how often a change of an order is tried again that somebody else has changed meanwhile.
+// changeTries is how often a change of an order is tried again after a concurrent change.
 const changeTries = 5
 
-// Stop has a task rest until it is resumed. What it has handed in stays so; what it has not come to are letters still. It fails with
-// ErrNoTask, and with ErrTaskDone where nothing is left to stop.
+// Stop makes a task rest until it is resumed. Jobs that it has published stay published; letters that it has not
+// reached stay letters. It fails with ErrNoTask, and with ErrTaskDone if the task has nothing left to do.
 func (t *Tasks) Stop(ctx context.Context, name, by string) (Task, error) {
 	return t.change(ctx, name, func(task *Task) error {
 		if state := task.State(); state == TaskDone {
@@ -216,7 +216,8 @@ func (t *Tasks) Stop(ctx context.Context, name, by string) (Task, error) {
 	})
 }
 
-// Resume has a task go on that was stopped or has failed. It fails with ErrNoTask, and with ErrTaskDone where nothing is left to do.
+// Resume makes a task continue that was stopped or has failed. It fails with ErrNoTask, and with ErrTaskDone if the
+// task has nothing left to do.
 func (t *Tasks) Resume(ctx context.Context, name string) (Task, error) {
 	return t.change(ctx, name, func(task *Task) error {
 		switch task.State() {
@@ -249,7 +250,7 @@ func (t *Tasks) change(ctx context.Context, name string, change func(*Task) erro
 	}
 }
 
-// note stores how far a task is. It fails with stream.ErrStale where another replica has done so since.
+// note stores the progress of a task. It fails with stream.ErrStale if another replica has stored one since.
 func (t *Tasks) note(ctx context.Context, task *Task) error {
 	task.Progress.Updated = time.Now().UTC().Truncate(time.Millisecond)
 	key, data := taskPrefix+task.Name+progressSuffix, marshalTask(task.Progress)

@@ -14,7 +14,7 @@ import (
 	"weir/bucket/stream"
 )
 
-// TaskWorkerOptions are what a replica needs to work tasks. All are required.
+// TaskWorkerOptions configure a TaskWorker. All are required.
 type TaskWorkerOptions struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
@@ -25,28 +25,28 @@ type TaskWorkerOptions struct {
 	Log       *slog.Logger
 }
 
-// TaskWorker works the tasks that are there, one at a time, as long as it has the right to end letters. Every replica that dispatches has
-// one; the right decides which of them works.
+// TaskWorker works the tasks, one at a time, while it holds the right to end letters. Every replica that dispatches has
+// one. The right decides which replica works.
 type TaskWorker struct {
 	TaskWorkerOptions
 	tasks *Tasks
 
 	mu      sync.Mutex // guards what follows
-	all     []Task     // as they were last heard of
+	all     []Task     // as last read
 	changed chan struct{}
 }
 
-// Times of a worker of tasks.
+// The intervals of a TaskWorker.
 const (
-	noteEvery   = time.Second / 4  // how far a task is
-	rightRetry  = 2 * time.Second  // until the right is asked for again that somebody has
-	firstRetry  = time.Second      // until a task is tried again that something stood in the way of; twice as long each time
-	longestWait = 30 * time.Second // between two tries
-	watchRest   = 2 * time.Second  // until a watch is begun anew
-	noteWait    = 5 * time.Second  // for the end of a task to be stored
+	noteEvery   = time.Second / 4  // between two writes of a task's progress
+	rightRetry  = 2 * time.Second  // before it asks again for a right that another process holds
+	firstRetry  = time.Second      // before a task that met an obstacle is tried again; doubles each time
+	longestWait = 30 * time.Second // the maximum of that
+	watchRest   = 2 * time.Second  // before a failed watch starts again
+	noteWait    = 5 * time.Second  // for storing the end of a task
 )
 
-// NewTaskWorker makes one. Run runs it.
+// NewTaskWorker returns a TaskWorker. Call Run to start it.
 func NewTaskWorker(o TaskWorkerOptions) *TaskWorker {
 	if o.Conn == nil || o.JetStream == nil || o.Control == nil || o.Terms == nil || o.Calls == nil || o.Log == nil {
 		panic("deadletter: NewTaskWorker without all that it needs")
@@ -55,7 +55,8 @@ func NewTaskWorker(o TaskWorkerOptions) *TaskWorker {
 	return &TaskWorker{TaskWorkerOptions: o, tasks: NewTasks(o.Control), changed: make(chan struct{}, 1)}
 }
 
-// Run works tasks until ctx ends. What is under way then is noted, so that another replica goes on with it.
+// Run works tasks until ctx ends. It then stores the progress of the current task, so that another replica can continue
+// it.
 func (w *TaskWorker) Run(ctx context.Context) error {
 	var following sync.WaitGroup
 	defer following.Wait()
@@ -79,7 +80,7 @@ func (w *TaskWorker) Run(ctx context.Context) error {
 	return nil
 }
 
-// follow keeps up with what operators say of tasks.
+// follow watches the orders and the progress of all tasks.
 func (w *TaskWorker) follow(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := w.tasks.Watch(ctx, func(all []Task) bool {
@@ -88,7 +89,7 @@ func (w *TaskWorker) follow(ctx context.Context) {
 			w.mu.Unlock()
 			select {
 			case w.changed <- struct{}{}:
-			default: // it is told already
+			default: // signalled already
 			}
 			return true
 		})
@@ -99,7 +100,7 @@ func (w *TaskWorker) follow(ctx context.Context) {
 	}
 }
 
-// next is the oldest task that is to be worked; nil: there is none.
+// next returns the oldest task that has work left, or nil if there is none.
 func (w *TaskWorker) next() *Task {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -111,7 +112,7 @@ func (w *TaskWorker) next() *Task {
 	return nil
 }
 
-// stopped reports whether somebody has said that a task is to stop, or has said it and resumed it since.
+// stopped reports whether an operator has stopped a task, or has stopped it and resumed it since.
 func (w *TaskWorker) stopped(t *Task) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -120,10 +121,10 @@ func (w *TaskWorker) stopped(t *Task) bool {
 			return o.Stopped || o.Run != t.Run
 		}
 	}
-	return true // somebody has deleted it
+	return true // its entries were deleted
 }
 
-// withRight works tasks while there are any, if nobody else ends letters.
+// withRight works tasks while there are any, if it can get the right to end letters.
 func (w *TaskWorker) withRight(ctx context.Context) error {
 	first := w.next()
 	if first == nil {
@@ -135,7 +136,7 @@ func (w *TaskWorker) withRight(ctx context.Context) error {
 	}
 	defer right.Give()
 	for rest := firstRetry; ctx.Err() == nil; {
-		fresh := w.next() // somebody else may have worked it until now
+		fresh := w.next() // another replica may have worked it until now
 		if fresh == nil {
 			return nil
 		}
@@ -165,7 +166,7 @@ func (w *TaskWorker) withRight(ctx context.Context) error {
 	return nil
 }
 
-// wait rests before a task is tried again, unless somebody stops it.
+// wait pauses before a task is tried again, unless an operator stops it.
 func (w *TaskWorker) wait(ctx context.Context, rest time.Duration, t *Task) {
 	ctx, cancel := context.WithTimeout(ctx, rest)
 	defer cancel()
@@ -177,7 +178,7 @@ func (w *TaskWorker) wait(ctx context.Context, rest time.Duration, t *Task) {
 	}
 }
 
-// heard takes a task as it stands by now: what the watch tells comes later.
+// heard stores a task as it is now. The watch reports it later.
 func (w *TaskWorker) heard(t *Task) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -195,7 +196,8 @@ func (w *TaskWorker) heard(t *Task) {
 
 var errTaskStopped = errors.New("an operator has stopped it")
 
-// work redrives the letters of a task until all are dealt with, somebody stops it, or something stands in the way, which is an error.
+// work redrives the letters of a task until all are done, an operator stops it, or an obstacle occurs, which is
+// returned as an error.
 func (w *TaskWorker) work(ctx context.Context, right *Right, t *Task) error {
 	resumed := !t.Progress.Begun.IsZero()
 	w.begin(t)
@@ -215,7 +217,7 @@ func (w *TaskWorker) work(ctx context.Context, right *Right, t *Task) error {
 	return w.end(ctx, t, err, errors.Is(context.Cause(running), errTaskStopped))
 }
 
-// watchStop ends a task's run when somebody stops it.
+// watchStop ends a task's run when an operator stops it.
 func (w *TaskWorker) watchStop(t *Task, done <-chan struct{}, cancel context.CancelCauseFunc) {
 	tick := time.NewTicker(stopLook)
 	defer tick.Stop()
@@ -232,24 +234,24 @@ func (w *TaskWorker) watchStop(t *Task, done <-chan struct{}, cancel context.Can
 	}
 }
 
-// stopLook is how often a running task looks whether it is to stop.
+// stopLook is how often a running task checks whether it must stop.
 const stopLook = 100 * time.Millisecond
 
-// begin notes on a task that it is worked here.
+// begin stores that this replica works the task.
 func (w *TaskWorker) begin(t *Task) {
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	p := &t.Progress
 	if p.Begun.IsZero() {
 		p.Begun = now
 	}
-	if p.State == TaskRunning { // who worked it has died: when its last letter went nobody has noted
+	if p.State == TaskRunning { // the replica that worked it died before it stored when its last letter went
 		p.Paced = now.Add(t.Rate().Per / time.Duration(t.Rate().Count))
 	}
 	p.State, p.Run, p.Worker, p.Ended, p.Why, p.Unreachable = TaskRunning, t.Run, w.Instance, time.Time{}, "", false
 	p.Next = max(p.Next, t.First)
 }
 
-// redrive runs a task's redrive from where it is.
+// redrive runs a task's redrive from its progress on.
 func (w *TaskWorker) redrive(ctx context.Context, right *Right, t *Task, resumed bool) (*Tally, error) {
 	b, err := OpenBrowser(ctx, w.JetStream)
 	if err != nil {
@@ -274,13 +276,13 @@ func (w *TaskWorker) redrive(ctx context.Context, right *Right, t *Task, resumed
 	return r.Run(ctx)
 }
 
-// frozen is the scope of a task from a letter on.
+// frozen returns the scope of a task from a letter on.
 func (b *Browser) frozen(o *TaskOrder, next uint64) *Scope {
 	s := &Scope{browser: b, filter: o.Filter, seqs: o.Numbers, walk: span{first: o.First, last: o.Last}}
 	return s.between(next, maxSeq)
 }
 
-// end notes what became of a task's run. It returns err where the task is to be tried again.
+// end stores the result of a task's run. It returns err if the task must be tried again.
 func (w *TaskWorker) end(ctx context.Context, t *Task, err error, stopped bool) error {
 	p, again := &t.Progress, error(nil)
 	switch {
@@ -313,7 +315,7 @@ func (w *TaskWorker) end(ctx context.Context, t *Task, err error, stopped bool) 
 	return again
 }
 
-// passing reports whether what ended a run may pass by itself.
+// passing reports whether the error that ended a run may disappear without an operator.
 func passing(err error) bool {
 	var own *letterError
 	return !errors.As(err, &own)

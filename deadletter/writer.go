@@ -24,35 +24,36 @@ const (
 
 	eventsAge = 24 * time.Hour
 
-	// lettersKnown is how long a worker may be down between a letter and the deletion of its job without writing the
-	// letter twice.
+	// lettersKnown is the longest time that a worker may be down between storing a letter and deleting its job without
+	// storing the letter twice.
 	lettersKnown = time.Hour
 )
 
-// Bounds of what waits to be stored; beyond them letters are refused, and so what would have become one.
+// Bounds of what waits to be stored. Beyond them the Writer refuses letters and events, so burials fail.
 const (
 	maxWaiting      = 65536
 	maxWaitingBytes = 256 << 20
 	maxEventsBytes  = 1 << 30
 )
 
-// Options of a Writer. All but Registerer and MaxWaiting are required.
+// Options configure a Writer. All but Registerer and MaxWaiting are required.
 type Options struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
 	Replicas  int
 	MaxAge    time.Duration // of letters
 	MaxBytes  int64         // of letters
-	// MaxStore bounds what one stream may ask of the server, 0 for no bound.
+	// MaxStore bounds what one stream may reserve on the server. Zero means no bound.
 	MaxStore int64
-	// FirstSeq is where streams begin that are made, by name; 1 where it says nothing.
+	// FirstSeq is the first sequence of each new stream, by name. Streams that it does not name begin at 1.
 	FirstSeq map[string]uint64
-	// MaxWaiting bounds the bytes of what waits to be stored, 0 for maxWaitingBytes.
+	// MaxWaiting bounds the bytes that wait to be stored. Zero means maxWaitingBytes.
 	MaxWaiting int64
-	// Dedupe is for how long a job's id is known: refusals of the same job within it are one letter. Nil for ten minutes.
+	// Dedupe returns how long a job's id is known: refusals of the same job within that time share one letter. Nil
+	// means ten minutes.
 	Dedupe func() time.Duration
-	// ReplyPrefix is where producers are told something besides, who have an account of their own that hears what is below it; empty:
-	// none have.
+	// ReplyPrefix is a second prefix for replies, for producers in an account of their own that receives what is below
+	// it. Empty means that there are none.
 	ReplyPrefix string
 	Log         *slog.Logger
 	Registerer  prometheus.Registerer
@@ -71,7 +72,7 @@ type Writer struct {
 	buried      *prometheus.CounterVec
 }
 
-// Open makes the streams exist. Run makes the Writer work.
+// Open creates or updates the streams and returns a Writer. Run makes the Writer work.
 func Open(ctx context.Context, o Options) (*Writer, error) {
 	if err := EnsureStreams(ctx, o); err != nil {
 		return nil, err
@@ -102,16 +103,16 @@ func Open(ctx context.Context, o Options) (*Writer, error) {
 	return writer, writer.lookAtStrangers(ctx)
 }
 
-// Announce makes the series of an api's letters exist before there are any: what counts from its first letter on would
-// miss that one's increase.
+// Announce creates the series of an api's letters before there are any. A series that began with its first letter would
+// miss that letter's increase.
 func (o *Writer) Announce(api string) {
 	for _, reason := range Reasons() {
 		o.buried.WithLabelValues(ingest.Token(api), string(reason))
 	}
 }
 
-// Remember makes the Writer know the letters that stand in a stream which does not know them itself: after it was
-// restored. It must be called before Run.
+// Remember tells the Writer about the letters in a stream that was restored and so does not know their message ids. It
+// must be called before Run.
 func (o *Writer) Remember(ctx context.Context, js jetstream.JetStream) error {
 	if err := o.letters.Remember(ctx, js, Stream, time.Now().Add(-lettersKnown)); err != nil {
 		return fmt.Errorf("dead letters: %w", err)
@@ -132,8 +133,8 @@ func (o *Writer) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Bury stores a letter, then its event, then sends the notice to the job's reply subject. It blocks until all is done, and fails
-// when the letter or the event could not be stored: then the job must be kept where it is.
+// Bury stores a letter, then its event, then sends the notice to the job's reply subject. It blocks until all is done.
+// It fails if the letter or the event could not be stored: then the caller must keep the job.
 func (o *Writer) Bury(l *Letter) error {
 	stored := make(chan error, 1)
 	o.bury(l, func(seq uint64) Event { return o.deadEvent(l, seq, 0) }, func(_ uint64, err error) { stored <- err })
@@ -147,8 +148,8 @@ func (o *Writer) deadEvent(l *Letter, seq uint64, refusals int) Event {
 	}}
 }
 
-// BuryRefused is Bury for a job that was not taken. It does not block, and calls done once with the letter's sequence, or with an
-// error: then the producer must be told to try again.
+// BuryRefused is Bury for a job that was refused. It does not block. It calls done once with the letter's sequence, or
+// with an error: then the intake must tell the producer to try again.
 func (o *Writer) BuryRefused(r ingest.Refused, done func(seq uint64, err error)) {
 	if fault.Planted(fault.AnswerFirst) {
 		done(1, nil)
@@ -195,8 +196,8 @@ func (o *Writer) buryRefused(r ingest.Refused, done func(seq uint64, err error))
 	o.bury(l, func(seq uint64) Event { return event(seq, 0) }, done)
 }
 
-// orTakenBack deletes the letter of a refused job when its event could not be stored: its producer is told that
-// nothing was kept, and tries again.
+// orTakenBack deletes the letter of a refused job if its event could not be stored: the producer is told that nothing
+// was kept, and tries again.
 func (o *Writer) orTakenBack(done func(seq uint64, err error)) func(seq uint64, err error) {
 	return func(seq uint64, err error) {
 		if err != nil && seq > 0 {
@@ -214,7 +215,7 @@ func (o *Writer) bury(l *Letter, event func(seq uint64) Event, done func(seq uin
 		seq, err := a.Seq, a.Err
 		if errors.Is(err, stream.ErrTooLarge) && l.Answer != nil && len(l.Answer.Body) > 0 {
 			less := *l
-			less.Answer = l.Answer.Clip(0) // the job itself comes first
+			less.Answer = l.Answer.Clip(0) // the job itself has priority
 			o.bury(&less, event, done)
 			return
 		}
@@ -236,7 +237,8 @@ func (o *Writer) bury(l *Letter, event func(seq uint64) Event, done func(seq uin
 	})
 }
 
-// Reply tells a job's end on the subject that the job named, which is the message's. It neither blocks nor waits for anybody to hear it.
+// Reply publishes a job's end to the subject that the job named, which is the subject of msg. It does not block, and
+// does not wait for a subscriber.
 func (o *Writer) Reply(msg *nats.Msg) error {
 	err := o.nc.PublishMsg(msg)
 	if o.replyPrefix == "" || err != nil {
@@ -245,7 +247,7 @@ func (o *Writer) Reply(msg *nats.Msg) error {
 	return o.nc.PublishMsg(&nats.Msg{Subject: o.replyPrefix + msg.Subject, Header: msg.Header, Data: msg.Data})
 }
 
-// notify tells the subject that a job named of its letter.
+// notify publishes the notice of a letter to the subject that the job named.
 func (o *Writer) notify(l *Letter) {
 	if l.ReplyTo == "" {
 		return
@@ -255,7 +257,7 @@ func (o *Writer) notify(l *Letter) {
 	}
 }
 
-// logOf is for lines about a letter.
+// logOf returns the logger for lines about a letter.
 func (o *Writer) logOf(l *Letter) *slog.Logger {
 	return ingest.TraceOf(l.Header).Log(o.log.With("api", l.API, "job_id", l.JobID))
 }
@@ -270,13 +272,13 @@ func (o *Writer) Send(e Event, done func(err error)) {
 	})
 }
 
-// maxAskedBytes bounds the name of an unknown api that a letter keeps; no api has a longer one.
+// maxAskedBytes bounds the name of an unknown api in a letter, in bytes. No api has a longer name.
 const maxAskedBytes = 128
 
 func validAPI(name string) bool { return ingest.CheckAPI(name) == nil }
 
-// EnsureStreams makes the streams exist, or brings them to what the options say of ages and sizes. No letter is dropped
-// to make room: a bound that the letters have outgrown stays as it was.
+// EnsureStreams creates the streams, or updates them to the ages and sizes in the options. No letter may be dropped to
+// make room: a bound that the letters have outgrown stays as it was.
 func EnsureStreams(ctx context.Context, o Options) error {
 	maxBytes := func(want int64) int64 {
 		if o.MaxStore > 0 && want > o.MaxStore {
@@ -310,8 +312,8 @@ func EnsureStreams(ctx context.Context, o Options) error {
 	return nil
 }
 
-// roomForLetters is want, or the stream's present bound where its letters need more than want: a stream that is given
-// less room than it uses drops its oldest messages, whatever it does with new ones.
+// roomForLetters returns want, or the stream's present bound if its letters need more than want. A stream that gets
+// less room than it uses drops its oldest messages, whatever its policy for new ones.
 func roomForLetters(ctx context.Context, o Options, want int64) (int64, error) {
 	stream, err := o.JetStream.Stream(ctx, Stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -328,5 +330,5 @@ func roomForLetters(ctx context.Context, o Options, want int64) (int64, error) {
 	return want, nil
 }
 
-// ErrNoStream says that weir has not run on this server.
+// ErrNoStream reports that weir has not run on this server.
 var ErrNoStream = errors.New("there is no dead-letter stream: weir has not run on this server")
