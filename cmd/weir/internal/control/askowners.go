@@ -19,7 +19,7 @@ type ownersQuestion struct {
 
 // ownersHeard says which owners have answered.
 type ownersHeard struct {
-	owned, partitions int   // the owners of owned of the api's partitions answered; partitions is 1 until a replica tells the number
+	owned, partitions int   // the owners of owned of the partitions answered; partitions is 1 until a replica tells it
 	failed            error // the last answer that was an error; nil if none was
 }
 

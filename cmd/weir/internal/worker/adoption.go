@@ -14,7 +14,7 @@ import (
 	"weir/cmd/weir/internal/control"
 )
 
-// configFile is a configuration as it was read from disk.
+// configFile is a configuration as read from disk.
 type configFile struct {
 	path   string
 	text   []byte
@@ -22,7 +22,7 @@ type configFile struct {
 	config *config.Config
 }
 
-// configured is what the file says, nil where there is none.
+// configured returns what the file says, nil if there is no file.
 func (f *configFile) configured() *config.Config {
 	if f == nil {
 		return nil
@@ -45,21 +45,22 @@ func readConfigFile(path string) (*configFile, error) {
 	return &configFile{path: path, text: text, sum: control.Checksum(text), config: c}, nil
 }
 
-// adoption is the configuration that a start is to run by. A file that is to take effect is not in NATS before store: every
-// running weir follows what is in NATS, also when this one does not start.
+// adoption is the configuration that a start will run by. A file that must take effect is not in NATS before store:
+// every running weir follows what is in NATS, even if this start fails.
 type adoption struct {
-	present *control.Version // its version is 0 while it is still to be stored
-	former  *config.Config   // what others run by until then; present's own where nothing is to be stored, or nothing ran
+	present *control.Version // its version is 0 until it is stored
+	former  *config.Config   // what other replicas run by until then; equals present's if nothing must be stored or nothing ran
 	home    control.ConfigStore
-	file    *configFile // that is to be stored, nil for none
-	found   string      // the checksum of a file that is new and says what is in force already, "" for none
+	file    *configFile // to be stored, nil for none
+	found   string      // the checksum of a new file that says what is in force already, "" for none
 	version uint64      // of former, 0 for none
 	last    uint64      // the revision that store expects
 }
 
-// adopt decides what runs: the file, when it is not the one applied last from a file, and no rollback has taken what it says out of force
-// since; otherwise what NATS holds, so that a restart keeps what was applied. What NATS holds and cannot be read counts as never applied. A file
-// that changes nothing is noted and adds no version. It changes nothing.
+// adopt decides which configuration runs. It takes the file, unless it is the file applied last or a rollback has taken
+// its text out of force since. Otherwise it takes what NATS holds, so that a restart keeps what was applied. An
+// unreadable version in NATS counts as never applied. A file that changes nothing is recorded and adds no version.
+// adopt itself changes nothing.
 func adopt(ctx context.Context, home control.ConfigStore, file *configFile) (*adoption, error) {
 	current, last, err := home.Newest(ctx)
 	if err != nil {
@@ -88,7 +89,7 @@ func adopt(ctx context.Context, home control.ConfigStore, file *configFile) (*ad
 	return a, nil
 }
 
-// past is what ran before what a start runs by, and until when, the newest first.
+// past returns the configurations that ran before the adopted one, and until when, the newest first.
 func (a *adoption) past(ctx context.Context) ([]pastConfig, error) {
 	entries, err := a.home.History(ctx)
 	if err != nil {
@@ -109,13 +110,13 @@ func (a *adoption) past(ctx context.Context) ([]pastConfig, error) {
 	return past, nil
 }
 
-// pastConfig is a configuration that is in force no more.
+// pastConfig is a configuration that is no longer in force.
 type pastConfig struct {
 	config *config.Config
 	until  time.Time
 }
 
-// formerRules are those of an api in past configurations.
+// formerRules returns the rules of an api in past configurations.
 func (w *Worker) formerRules(api string) (former []bucket.Former) {
 	for _, p := range w.past {
 		if a, ok := p.config.API(api); ok {
@@ -125,10 +126,10 @@ func (w *Worker) formerRules(api string) (former []bucket.Former) {
 	return former
 }
 
-// followGrace is how long after a change calls may still have gone by what was in force before.
+// followGrace is how long after a change calls may still follow the former configuration.
 const followGrace = 2 * time.Second
 
-// tellOverruled says in the log where a file that is not put in force says something else than what runs.
+// tellOverruled logs that a file is not put in force although it differs from what runs.
 func (a *adoption) tellOverruled(file *configFile, log *slog.Logger) {
 	if file == nil || a.file != nil || len(a.present.Config.Diff(file.config)) == 0 {
 		return
@@ -137,9 +138,10 @@ func (a *adoption) tellOverruled(file *configFile, log *slog.Logger) {
 		"file", file.path, "version", a.present.Number, "from", a.present.From)
 }
 
-// store puts the file in force on every weir of the server, and returns what is to be told of it; nil where nothing was
-// to be stored, or another replica that starts with the same file was first. It fails with control.ErrLostRace where somebody
-// has changed the configuration since adopt: that is the later word, and this start does not know it.
+// store puts the file in force on every weir of the server, and returns the change to report. It returns nil if there
+// was nothing to store, or if another replica that starts with the same file was first. It fails with
+// control.ErrLostRace if an operator has changed the configuration since adopt: that change is newer, and this start
+// does not know it.
 func (a *adoption) store(ctx context.Context) (*control.ConfigChange, error) {
 	if a.found != "" {
 		return nil, a.home.Found(ctx, control.FoundFile{Sum: a.found, After: a.present.Number})
@@ -174,6 +176,6 @@ func (a *adoption) store(ctx context.Context) (*control.ConfigChange, error) {
 			return nil, fmt.Errorf("%w, while weir started with %s: it stays as it is; look at `weir config show`, and start again to put the file in force",
 				control.ErrLostRace, a.file.path)
 		}
-		a.last, a.present.File.After = last, last // what stands there cannot be read: it is replaced
+		a.last, a.present.File.After = last, last // the stored version cannot be read: it is replaced
 	}
 }

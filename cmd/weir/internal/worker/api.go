@@ -12,16 +12,16 @@ import (
 	"weir/dispatcher"
 )
 
-// apiParts are one api's parts, before they run.
+// apiParts holds the parts of one api before they run.
 type apiParts struct {
 	name  string
 	queue *queue.Queue
-	// Where this replica dispatches:
+	// If this replica dispatches:
 	dispatch dispatcher.APIOptions
 	limits   *limitstate.Limits
 }
 
-// openAPI makes an api's streams exist and reads what the last run left.
+// openAPI creates an api's streams if they are missing, and reads what the last run left.
 func (w *Worker) openAPI(ctx context.Context, a *config.API, c *config.Config) (*apiParts, error) {
 	api := DispatchAPI(a, c)
 	queue, err := queue.OpenQueue(ctx, queue.Options{
@@ -51,7 +51,7 @@ func (w *Worker) queueSettings(a *config.API, c *config.Config) queue.Settings {
 	}
 }
 
-// runAPI starts what an api's calls stand on. Its worker is the dispatcher's.
+// runAPI starts the parts that an api's calls depend on. The dispatcher runs the api's worker.
 func (w *Worker) runAPI(a *apiParts) {
 	w.lowerGo(func() error { return a.queue.Run(w.base) })
 	if a.limits != nil {
@@ -60,11 +60,11 @@ func (w *Worker) runAPI(a *apiParts) {
 	}
 }
 
-// accountsReady bounds what a start waits for the accounts of its limits.
+// accountsReady bounds how long a start waits for the accounts of its limits.
 const accountsReady = 2 * time.Second
 
-// awaitAccounts waits until what limits have used is known exactly, for a while: who looks at them once jobs are taken should
-// not see a bound. Calls have begun meanwhile.
+// awaitAccounts waits a bounded time until the use of the limits is known exactly. Without it, a reader of the limits
+// right after the start would see only an upper bound. Calls begin meanwhile.
 func (w *Worker) awaitAccounts(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, accountsReady)
 	defer cancel()
@@ -75,8 +75,8 @@ func (w *Worker) awaitAccounts(ctx context.Context) {
 	}
 }
 
-// rememberMoved makes queues, results and letters know the ids of what was moved here, as long as that matters: a server that
-// restores a stream has its messages and does not know their ids.
+// rememberMoved makes queues, results and letters know the ids of messages that were moved here, as long as that
+// matters. A server that restores a stream has its messages and does not know their ids.
 func (w *Worker) rememberMoved(ctx context.Context) error {
 	arrived, err := move.ArrivedAt(ctx, w.js)
 	if err != nil || time.Since(arrived) > w.config.Dedupe+2*time.Hour {

@@ -20,14 +20,14 @@ import (
 	"weir/cmd/weir/internal/move"
 )
 
-// A server that is gone without a word, as behind a pulled cable, is noticed after three pings. Until then a connection looks
-// well, and nothing that is asked for through it is answered.
+// A server that vanishes silently, as behind a pulled cable, is noticed after three pings. Until then a connection
+// looks healthy, and no question sent over it is answered.
 const (
 	pingEvery = 5 * time.Second
 	mostPings = 2
 )
 
-// ownInbox is the prefix of weir's inboxes on the server inside, which is closed to Weir-Reply-To.
+// ownInbox is the prefix of weir's inboxes on the embedded server. Weir-Reply-To must not name it.
 const ownInbox = "_INBOX.worker"
 
 // connect starts the embedded server, if there is to be one, and connects.
@@ -37,8 +37,8 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 	opts := []nats.Option{
 		nats.Name("weir " + s.Instance), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond),
 		nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(mostPings),
-		nats.ReconnectBufSize(-1),   // what cannot be sent is an error, not a promise
-		nats.IgnoreAuthErrorAbort(), // credentials that are refused today are mended tomorrow
+		nats.ReconnectBufSize(-1),   // a message that cannot be sent is an error, not a promise
+		nats.IgnoreAuthErrorAbort(), // refused credentials may be mended later
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
 			subject := ""
 			if sub != nil {
@@ -73,7 +73,7 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 		if err != nil {
 			return err
 		}
-		// Producers see where weir has its writes acknowledged. No job may have its end told there.
+		// Producers see the inboxes of weir's own acknowledgements, so no job may have its end reported there.
 		opts, w.replyPrefix = append(append(opts, access...), nats.CustomInboxPrefix(ownInbox)), server.ReplyPrefix()
 		w.log.Log(ctx, levelAlways, "listening", "what", "nats", "addr", server.Addr())
 	} else {
@@ -108,7 +108,7 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 	if w.room, err = check.Run(ctx); err != nil {
 		return err
 	}
-	if check.MayGate() && w.replyPrefix == "" { // else the weir that has the server inside answers
+	if check.MayGate() && w.replyPrefix == "" { // otherwise the weir that embeds the server answers
 		readers, err := gate.Open(nc, "", w.log)
 		if err != nil {
 			return err
@@ -118,10 +118,10 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 	return move.RefuseElsewhere(ctx, w.js)
 }
 
-// whyNotConnected tells why connecting again fails, each reason once in a row: a certificate that has expired, or credentials that are
-// refused, need somebody who knows of them.
+// whyNotConnected logs why reconnecting fails, each reason once in a row. An expired certificate or refused credentials
+// need an operator.
 func (w *Worker) whyNotConnected() nats.ConnErrHandler {
-	var last atomic.Pointer[string] // connections have their options in common
+	var last atomic.Pointer[string] // shared, because all connections have the same options
 	return func(nc *nats.Conn, err error) {
 		why := connect.Explain(w.settings.NATSURL.String(), "the server", err).Error()
 		if nc.IsConnected() {
@@ -134,12 +134,12 @@ func (w *Worker) whyNotConnected() nats.ConnErrHandler {
 	}
 }
 
-// clientBytes are what a connection to the server inside takes while nothing waits for it: two goroutines and their buffers, and what its
-// socket has. 8,000 of them took 51 KiB each.
+// clientBytes is what an idle connection to the embedded server takes: two goroutines with their buffers, and the
+// socket's memory. 8,000 connections took 51 KiB each.
 const clientBytes = 52 << 10
 
-// clients is how many producers may be connected to the server inside: by default no more than a fourth of the memory has room for, and
-// than a fourth of the files that the process may open. What is asked for is granted as far as files are there.
+// clients returns how many producers may be connected to the embedded server. The default takes at most a fourth of the
+// memory and a fourth of the files that the process may open. A configured number is granted as far as files allow.
 func (w *Worker) clients(s *config.Settings) int {
 	most := int(openFiles() / 4)
 	if s.NATSConnections > most {
@@ -152,19 +152,19 @@ func (w *Worker) clients(s *config.Settings) int {
 	return min(int(min(max(softMemory(s.Memory)/4/clientBytes, 64), 64<<10)), most)
 }
 
-// mostFiles is where a limit of open files is none.
+// mostFiles stands for no limit of open files.
 const mostFiles = 1 << 20
 
-// visitorBytes are what a connection to the HTTP side takes while it waits: a goroutine, its buffers, and what its socket has.
+// visitorBytes is what a waiting connection to the HTTP side takes: a goroutine, its buffers, and the socket's memory.
 const visitorBytes = 16 << 10
 
-// visitors is how many connections the HTTP side may have: no more than a sixteenth of the memory has room for, and than a fourth of the
-// files that the process may open.
+// visitors returns how many connections the HTTP side may have. They take at most a sixteenth of the memory and a
+// fourth of the files that the process may open.
 func visitors(s *config.Settings) int {
 	return min(int(min(max(softMemory(s.Memory)/16/visitorBytes, 256), 16<<10)), int(openFiles()/4))
 }
 
-// serverAuth is whom the server inside lets in.
+// serverAuth returns which clients the embedded server admits.
 func serverAuth(a config.NATSAuth) embedded.Auth {
 	switch a {
 	case config.AuthOpen:
@@ -176,8 +176,8 @@ func serverAuth(a config.NATSAuth) embedded.Auth {
 	}
 }
 
-// asOperator is the connection to use at a server that may be inside another weir: where that tells producers from operators and is on
-// this machine, its data directory has the credentials.
+// asOperator returns the connection to use with a server that may be embedded in another weir. If that weir
+// distinguishes producers from operators and runs on this machine, its data directory has the credentials.
 func (w *Worker) asOperator(ctx context.Context, nc *nats.Conn) *nats.Conn {
 	inside := connect.AskInside(ctx, nc, &w.denied)
 	w.replyPrefix = inside.ReplyPrefix
@@ -196,8 +196,8 @@ func (w *Worker) asOperator(ctx context.Context, nc *nats.Conn) *nats.Conn {
 	return operator
 }
 
-// refuseForeign refuses a start beside a stream that takes jobs. The server inside stops with weir, so it is said how to get at
-// a stream that stands there.
+// refuseForeign refuses to start beside a foreign stream that takes jobs. The embedded server stops with weir, so the
+// error says how to reach such a stream.
 func (w *Worker) refuseForeign(ctx context.Context) error {
 	w.foreign = foreign.NewWatch(w.js, w.settings.Instance, w.registry, w.log)
 	err := w.foreign.Refuse(ctx, &w.denied)
@@ -208,7 +208,7 @@ func (w *Worker) refuseForeign(ctx context.Context) error {
 		err, w.settings.DataDir)
 }
 
-// whileDiskTakes ends the worker when the disk does not take what is written: nothing may be answered any more.
+// whileDiskTakes ends the worker when the disk refuses writes: nothing may be answered any more.
 func (w *Worker) whileDiskTakes(disk *embedded.Disk) error {
 	select {
 	case err := <-disk.Broken():

@@ -6,19 +6,19 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// keepOpen ends the worker when nats.go has given up a connection: it makes a lost one again, but not one that the server ended with an
-// error of its own, such as a control line over its bound. Nothing can be stored from then on, nor called: the next start makes the
-// connection again. closeNow closes it in order.
+// keepOpen ends the worker when nats.go has given up a connection. nats.go restores a lost connection, but not one that
+// the server ended with an error of its own, such as a control line over its bound. From then on nothing can be stored
+// or called; the next start connects again. closeNow closes the connection in order.
 func (l *lifetime) keepOpen(nc *nats.Conn, what string) (closeNow func() error) {
 	closed := make(chan struct{}, 1)
 	note := func(*nats.Conn) {
 		select {
 		case closed <- struct{}{}:
-		default: // it is noted
+		default: // an earlier failure is recorded
 		}
 	}
 	nc.SetClosedHandler(note)
-	if nc.IsClosed() { // before anybody could hear of it
+	if nc.IsClosed() { // closed before the handler was set
 		note(nc)
 	}
 	l.lowerGo(func() error {
@@ -36,7 +36,8 @@ func (l *lifetime) keepOpen(nc *nats.Conn, what string) (closeNow func() error) 
 	}
 }
 
-// Alive reports why the worker can do nothing any more and is about to end; nil while it can, also while it stops as it was asked to.
+// Alive returns why the worker cannot work any more and is about to end. It returns nil while the worker works, and
+// during an ordinary stop.
 func (l *lifetime) Alive() error {
 	if err := l.broken.Load(); err != nil {
 		return *err

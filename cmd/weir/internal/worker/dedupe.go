@@ -12,8 +12,8 @@ import (
 	"weir/cmd/weir/internal/control"
 )
 
-// dedupe is for how long ids are known by the configuration that is to be in force, and for how long they were known by the
-// versions before it: a job that waits was taken under the version of its time.
+// dedupe returns how long ids are remembered under the configuration about to be in force and under the versions before
+// it. A waiting job was accepted under the version of its time.
 func (a *adoption) dedupe(ctx context.Context) (*queue.Dedupe, error) {
 	entries, err := a.home.History(ctx)
 	if err != nil {
@@ -23,7 +23,7 @@ func (a *adoption) dedupe(ctx context.Context) (*queue.Dedupe, error) {
 	for _, entry := range entries {
 		v, err := control.ReadVersion(entry)
 		switch {
-		case err != nil: // nobody follows it
+		case err != nil: // no replica follows it
 		case d == nil:
 			d = queue.NewDedupe(v.Config.Dedupe)
 		default:
@@ -35,14 +35,14 @@ func (a *adoption) dedupe(ctx context.Context) (*queue.Dedupe, error) {
 		return queue.NewDedupe(a.present.Config.Dedupe), nil
 	}
 	if a.file != nil {
-		d.Changing(a.file.config.Dedupe, time.Now()) // open brings the streams to it
+		d.Changing(a.file.config.Dedupe, time.Now()) // open adapts the streams to it
 	}
 	return d, nil
 }
 
-// dedupeChanged notes that the queues' streams know ids for as long as the newest configuration says. Jobs are stamped by the
-// servers' clock, so the server is asked for the time. While it does not tell, nothing is decided about jobs for which the old and
-// the new configuration differ.
+// dedupeChanged records that the queues' streams remember ids for as long as the newest configuration says. Jobs carry
+// the servers' time, so the server is asked for the time. Until it answers, no decision is made about jobs for which
+// the old and the new configuration differ.
 func dedupeChanged(ctx context.Context, js jetstream.JetStream, dedupe *queue.Dedupe, log *slog.Logger) {
 	s, err := js.Stream(ctx, "KV_"+connect.ConfigBucket)
 	if err != nil {

@@ -11,24 +11,24 @@ import (
 	"weir/ingest"
 )
 
-// diskGuard keeps intake from taking the room that ends need: in a store full of jobs no result, record or letter could be
-// stored, and so no job could be let go of. It refuses jobs while seven eighths of the store are used; the streams of
-// results, records, events and letters have bounds of their own within it.
+// diskGuard keeps the intake from taking the room that the ends of jobs need. In a store full of jobs no result, record
+// or letter could be stored, and so no job could be deleted. diskGuard refuses jobs while seven eighths of the store
+// are used. The streams of results, records, events and letters have their own bounds within the store.
 type diskGuard struct {
 	js   jetstream.JetStream
-	room int64 // bytes that all streams may take together; 0: no bound is known
-	most int64 // bytes that may be used for a job to be taken; 0 likewise
+	room int64 // bytes that all streams may take together; 0: unknown
+	most int64 // bytes that may be in use for a job to be accepted; 0: unknown
 	log  *slog.Logger
 
-	used  atomic.Int64 // when it was last looked at
-	since atomic.Int64 // bytes of the jobs that were let through since, kept or not
+	used  atomic.Int64 // at the last look
+	since atomic.Int64 // bytes of the jobs let through since then, stored or not
 	full  atomic.Bool
 
-	looked int64 // of since, what had been let through when it was last looked at
+	looked int64 // the part of since that was let through before the last look
 }
 
 const (
-	roomCheck   = 500 * time.Millisecond // how often it is looked at
+	roomCheck   = 500 * time.Millisecond // time between two looks
 	jobOverhead = 1 << 10                // of a stored job, beside its body
 )
 
@@ -36,7 +36,7 @@ func newDiskGuard(js jetstream.JetStream, room int64, log *slog.Logger) *diskGua
 	return &diskGuard{js: js, room: room, most: room / 8 * 7, log: log.With("component", "store")}
 }
 
-// run looks how much is used until ctx ends.
+// run looks at the use until ctx ends.
 func (g *diskGuard) run(ctx context.Context) error {
 	tick := time.NewTicker(roomCheck)
 	defer tick.Stop()
@@ -59,12 +59,12 @@ func (g *diskGuard) look(ctx context.Context) {
 	settled, before := g.looked, g.since.Load()
 	info, err := g.js.AccountInfo(ctx)
 	if err != nil {
-		return // what it was is what is known; without JetStream nothing is taken anyway
+		return // the last known use stays; without JetStream no job is accepted anyway
 	}
-	g.since.Add(-settled) // what was let through by the last question is stored by now, or was refused
+	g.since.Add(-settled) // what was let through before the last question is stored by now, or was refused
 	g.looked = before - settled
 	g.used.Store(int64(info.Store))
-	full := g.used.Load() >= g.most/16*15 // a large job may not fit any more
+	full := g.used.Load() >= g.most/16*15 // a large job may no longer fit
 	switch was := g.full.Swap(full); {
 	case full && !was:
 		g.log.Error("the store is nearly full: no job is taken until there is room again; let more be called, delete results or letters, or enlarge it",
@@ -74,7 +74,7 @@ func (g *diskGuard) look(ctx context.Context) {
 	}
 }
 
-// ratio is how much of the room is used, false where no bound is known.
+// ratio returns the used part of the room, false if the bound is unknown.
 func (g *diskGuard) ratio() (float64, bool) {
 	if g.room == 0 {
 		return 0, false
@@ -82,7 +82,7 @@ func (g *diskGuard) ratio() (float64, bool) {
 	return float64(g.used.Load()) / float64(g.room), true
 }
 
-// err says that no job can be taken for want of room, nil when one can.
+// err returns why no job can be accepted for lack of room, nil if one can.
 func (g *diskGuard) err() error {
 	if g.full.Load() {
 		return fmt.Errorf("the store is nearly full: %d of %d bytes that jobs may take are used", g.used.Load(), g.most)
@@ -90,7 +90,7 @@ func (g *diskGuard) err() error {
 	return nil
 }
 
-// let counts a job that there is room for. One that is refused does not count: producers that try again keep nobody out.
+// let counts a job that fits. A refused job does not count: producers that try again keep no other producer out.
 func (g *diskGuard) let(size int64) bool {
 	for {
 		since := g.since.Load()
@@ -103,7 +103,7 @@ func (g *diskGuard) let(size int64) bool {
 	}
 }
 
-// before puts the room before a queue.
+// before wraps a queue so that it accepts jobs only while there is room.
 func (g *diskGuard) before(q ingest.Queue) ingest.Queue {
 	if g.most == 0 {
 		return q
@@ -111,7 +111,7 @@ func (g *diskGuard) before(q ingest.Queue) ingest.Queue {
 	return guardedQueue{q, g}
 }
 
-// guardedQueue is a queue that takes jobs while there is room.
+// guardedQueue is a queue that accepts jobs while there is room.
 type guardedQueue struct {
 	ingest.Queue
 	guard *diskGuard

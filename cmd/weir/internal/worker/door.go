@@ -17,11 +17,11 @@ import (
 const (
 	mostPosts   = 1024    // under way at once
 	mostLookups = 4       // of jobs, at once
-	doorScan    = 100_000 // messages of a stream that are looked through for a job whose key is not named
-	doorShare   = 4       // the part of what may wait to be stored that bodies take while they are read
+	doorScan    = 100_000 // messages of a stream searched for a job whose key is not named
+	doorShare   = 4       // the part of the bytes waiting to be stored that bodies may take while they are read
 )
 
-// openDoor lets jobs come in over HTTP, and says what became of them.
+// openDoor accepts jobs over HTTP, and answers what became of them.
 func (w *Worker) openDoor() {
 	if w.http == nil {
 		return
@@ -33,7 +33,7 @@ func (w *Worker) openDoor() {
 	w.http.Add(d.Routes()...)
 }
 
-// bucketOf is what producers are told of a key's bucket.
+// bucketOf returns what producers are told about a key's bucket.
 func (f *follower) bucketOf(api, key string) (door.Bucket, bool) {
 	a := f.configuredAPI(api)
 	if a == nil {
@@ -47,7 +47,7 @@ func (f *follower) bucketOf(api, key string) (door.Bucket, bool) {
 	}, true
 }
 
-// configuredAPI is an api of the configuration in force, nil where there is none of the name.
+// configuredAPI returns an api of the configuration in force, nil if there is none of the name.
 func (f *follower) configuredAPI(name string) *config.API {
 	c := f.inForce.Load()
 	for i := range c.APIs {
@@ -58,7 +58,7 @@ func (f *follower) configuredAPI(name string) *config.API {
 	return nil
 }
 
-// connection is the worker's own, for questions that commands ask as well.
+// connection returns the worker's own connection, for questions that commands ask too.
 func (w *Worker) connection() *connect.Connection {
 	return &connect.Connection{Conn: w.nc, JetStream: w.js, At: w.nc.ConnectedUrlRedacted(), Denied: &w.denied}
 }
@@ -71,7 +71,7 @@ func (w *Worker) findJob(ctx context.Context, api, key, job string) (*timeline.T
 	return timeline.Find(ctx, w.connection(), o)
 }
 
-// findQueued asks the owners of a queue for a job: on the server inside that is this worker.
+// findQueued asks the owners of a queue for a job. On the embedded server the owner is this worker.
 func (w *Worker) findQueued(ctx context.Context, api string, q control.JobInQueue) ([]dispatcher.QueuedJob, error) {
 	if w.server != nil && w.dispatch != nil {
 		return w.dispatch.FindQueued(ctx, dispatcher.Cancellation{API: api, Key: q.Key, Job: q.Job})

@@ -25,47 +25,47 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// follower keeps a running worker to the configuration in NATS. A new version is checked first, then all that can fail is done, and
-// only then does anything change. A version that is not valid changes nothing. Only run writes its fields; what is atomic may be
-// read from any goroutine.
+// follower makes a running worker follow the configuration in NATS. It first checks a new version, then does all that
+// can fail, and only then changes anything. An invalid version changes nothing. Only run writes the fields; atomic
+// fields may be read from any goroutine.
 //
-// An api that is taken out is refused at the intake from then on; its worker goes on with its last configuration, so that
-// the jobs in its queue still end. After a restart they wait there until the api is configured again.
+// When an api is removed, the intake refuses its jobs from then on. Its worker continues with its last configuration,
+// so that the jobs in its queue still end. After a restart they wait there until the api is configured again.
 type follower struct {
 	followerOptions
 
-	seen    atomic.Uint64 // the newest version that was looked at
+	seen    atomic.Uint64 // the newest version that was considered
 	version atomic.Uint64 // in force
 	refused atomic.Pointer[refusedConfig]
 	config  *config.Config // in force
 	queues  map[string]*queue.Queue
-	apis    atomic.Pointer[map[string]*ingest.API] // that take jobs
+	apis    atomic.Pointer[map[string]*ingest.API] // that accept jobs
 	takers  atomic.Pointer[map[string]*queue.Queue]
-	scope   atomic.Pointer[config.SecretScope] // of what comes over NATS
-	inForce atomic.Pointer[config.Config]      // config, for others
+	scope   atomic.Pointer[config.SecretScope] // of the references in versions from NATS
+	inForce atomic.Pointer[config.Config]      // config, for other goroutines
 }
 
 // Bounds of following.
 const (
 	followTimeout = 30 * time.Second // to put one version in force
-	followRetry   = 2 * time.Second  // until a version is tried again that NATS did not let us put in force
+	followRetry   = 2 * time.Second  // until a version is tried again that NATS kept us from putting in force
 )
 
-// followerOptions are what a follower puts a configuration in force with.
+// followerOptions are what a follower needs to put a configuration in force.
 type followerOptions struct {
 	nc       *nats.Conn
 	js       jetstream.JetStream
 	store    control.ConfigStore
 	host     apiHost
-	dispatch *dispatcher.Dispatcher // nil where this one does not dispatch
+	dispatch *dispatcher.Dispatcher // nil if this replica does not dispatch
 	dedupe   *queue.Dedupe
 	guard    *diskGuard
 	inbox    string                     // prefix of this weir's own inboxes
-	guarded  func(*config.Config) error // refuses one under which others could use the HTTP side without being asked who they are
+	guarded  func(*config.Config) error // refuses a configuration under which others could use the HTTP side without a token
 	log      *slog.Logger
 }
 
-// apiHost opens the apis of a configuration and runs them, and keeps the streams that they share.
+// apiHost opens and runs the apis of a configuration, and maintains the streams that they share.
 type apiHost interface {
 	ensureStreams(ctx context.Context, from, to *config.Config) error
 	openAPI(ctx context.Context, a *config.API, c *config.Config) (*apiParts, error)
@@ -87,7 +87,7 @@ func newFollower(o followerOptions, scope *config.SecretScope, opened []*apiPart
 	return f
 }
 
-// intake returns the apis that take jobs now.
+// intake returns the apis that accept jobs now.
 func (f *follower) intake() map[string]*ingest.API { return *f.apis.Load() }
 
 func (f *follower) takeJobsOf(c *config.Config) {
@@ -103,7 +103,7 @@ func (f *follower) takeJobsOf(c *config.Config) {
 	f.takers.Store(&takers)
 }
 
-// recall lets a queue know a job that has ended, here or in another replica.
+// recall tells a queue about a job that has ended, here or in another replica.
 func (f *follower) recall(api string, job queue.Finished) {
 	if q := (*f.takers.Load())[api]; q != nil {
 		q.AddFinished([]queue.Finished{job})
@@ -121,13 +121,13 @@ func (f *follower) run(ctx context.Context) error {
 	return nil
 }
 
-// watch puts every version in force that comes, until ctx ends or the watch breaks.
+// watch puts every new version in force, until ctx ends or the watch breaks.
 func (f *follower) watch(ctx context.Context) error {
 	watcher, err := f.store.Watch(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = watcher.Stop() }() // it has ended with ctx, or is of no more use
+	defer func() { _ = watcher.Stop() }() // it ended with ctx, or is not needed any more
 	for {
 		select {
 		case entry, open := <-watcher.Updates():
@@ -135,7 +135,7 @@ func (f *follower) watch(ctx context.Context) error {
 				return errors.New("the watch of the configuration has ended")
 			}
 			if entry == nil || entry.Revision() <= f.seen.Load() {
-				continue // what was there is read, or it is in force already
+				continue // the existing versions are read, or this one is in force already
 			}
 			if err := f.take(ctx, entry); err != nil {
 				return err
@@ -146,11 +146,11 @@ func (f *follower) watch(ctx context.Context) error {
 	}
 }
 
-// take puts one version in force, or says in the log why not. The error is one that another try may not meet.
+// take puts one version in force, or logs why not. It returns an error only if another try may succeed.
 func (f *follower) take(ctx context.Context, entry jetstream.KeyValueEntry) error {
 	v, err := control.ReadVersion(entry)
 	if err == nil {
-		f.dedupe.Changing(v.Config.Dedupe, entry.Created()) // others may follow it, whatever this one does
+		f.dedupe.Changing(v.Config.Dedupe, entry.Created()) // other replicas may follow it, whatever this one does
 		err = f.check(v.Config, f.scope.Load())
 	}
 	if err != nil {
@@ -176,7 +176,7 @@ func (f *follower) take(ctx context.Context, entry jetstream.KeyValueEntry) erro
 	return nil
 }
 
-// check says why this worker cannot run by a configuration, whose references scope bounds.
+// check returns why this worker cannot run by a configuration whose references scope bounds.
 func (f *follower) check(c *config.Config, scope *config.SecretScope) error {
 	if err := refuseUnsupported(c, scope); err != nil {
 		return err
@@ -203,8 +203,8 @@ func (f *follower) check(c *config.Config, scope *config.SecretScope) error {
 	return f.dispatch.CheckShared(rules)
 }
 
-// apply changes the running worker. What can fail comes first; whatever has been done of it when something fails only
-// lets more in than the former configuration asks for, and every step can be done again.
+// apply changes the running worker. It does what can fail first. If a step fails, the steps done until then only admit
+// more than the former configuration does, and every step can be repeated.
 func (f *follower) apply(ctx context.Context, next *config.Config, changes []config.Change) error {
 	if err := f.host.ensureStreams(ctx, f.config, next); err != nil {
 		return err
@@ -262,7 +262,7 @@ func (f *follower) change(ctx context.Context, a *config.API, next *config.Confi
 	return f.dispatch.Apply(ctx, api)
 }
 
-// tellConfig tells that this worker has applied its file.
+// tellConfig publishes the event that this worker has applied its file.
 func (w *Worker) tellConfig(ctx context.Context, change control.ConfigChange) {
 	w.log.Info("configuration applied", "version", change.NewVersion, "who", change.Who, "from", change.From, "changes", change.Changes)
 	if err := change.Event().Publish(ctx, w.js); err != nil {
@@ -270,8 +270,8 @@ func (w *Worker) tellConfig(ctx context.Context, change control.ConfigChange) {
 	}
 }
 
-// refuseUnsupported refuses to call an api when that would break a limit or lack a secret: calls without a limit that
-// was asked for are worse than no calls.
+// refuseUnsupported refuses to call an api if that would break a limit or lack a secret: calls without a requested
+// limit are worse than no calls.
 func refuseUnsupported(c *config.Config, scope *config.SecretScope) error {
 	var errs []error
 	for _, p := range c.MissingSecrets(scope) {
@@ -283,13 +283,14 @@ func refuseUnsupported(c *config.Config, scope *config.SecretScope) error {
 	return cli.Usage(errors.Join(errs...))
 }
 
-// What is told of jobs that are left of an api which is not configured: at a start, and when the api is taken out of a weir that runs.
+// Log messages about jobs left of an api which is not configured: at a start, and when the api is removed from a
+// running weir.
 const (
 	leftAtStart = "jobs wait of an api that is not configured: configure it again to have them called"
 	leftRunning = "jobs are left of an api that is not configured: they are called until weir restarts, and wait then until the api is configured again"
 )
 
-// tellLeftovers warns of jobs that wait for an api which is not configured.
+// tellLeftovers warns of waiting jobs of apis that are not configured.
 func tellLeftovers(ctx context.Context, js jetstream.JetStream, c *config.Config, what string, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()
@@ -309,7 +310,8 @@ type refusedConfig struct {
 	why     string
 }
 
-// state is what operators are told: which replica says so is put in by who answers. It is safe to ask for from any goroutine.
+// state returns what operators are told, except the replica's name, which the answering service adds. It is safe to
+// call from any goroutine.
 func (f *follower) state() control.ConfigState {
 	s := control.ConfigState{Seen: f.seen.Load(), Version: f.version.Load()}
 	if r := f.refused.Load(); r != nil && r.version == s.Seen {

@@ -13,8 +13,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// lifetime is how a worker ends: its parts, what undoes them, and the three contexts that end one after the other. soft ends when no more jobs
-// are to be taken or called, hard when running calls are to end, base when all that is stored of them is.
+// lifetime ends a worker: its parts, its cleanups, and the three contexts that end one after the other. soft ends when
+// no more jobs may be accepted or called, hard when running calls must end, and base when everything about them is
+// stored.
 type lifetime struct {
 	log     *slog.Logger
 	timeout time.Duration // from soft until hard
@@ -22,7 +23,7 @@ type lifetime struct {
 	soft, hard, base             context.Context
 	stopSoft, stopHard, stopBase context.CancelCauseFunc
 	cleanups                     []cleanup
-	intake                       *ingest.Service // that is to stop first; nil: there is none
+	intake                       *ingest.Service // stops first; nil: there is none
 	lower                        errgroup.Group  // queues and letters
 	upper                        *errgroup.Group // dispatch; nil: there is none
 	done                         chan struct{}
@@ -40,7 +41,7 @@ func newLifetime(ctx context.Context, timeout time.Duration, log *slog.Logger) *
 	return l
 }
 
-// cleanup is undone in reverse order, when Start fails and when the worker stops.
+// cleanup runs its functions in reverse order, when Start fails and when the worker stops.
 type cleanup struct {
 	name string
 	do   func() error
@@ -51,7 +52,8 @@ var (
 	errTimeout = errors.New("the shutdown timeout has passed")
 )
 
-// watch ends the worker when one of its parts ends: half a worker is worse than none, since nobody restarts it.
+// watch ends the worker when one of its parts ends: half a worker is worse than none, because no supervisor restarts
+// it.
 func (l *lifetime) watch() {
 	ended := make(chan error, 1)
 	if l.upper != nil {
@@ -81,14 +83,14 @@ func (l *lifetime) lowerGo(part func() error) {
 			l.broken.CompareAndSwap(nil, &err)
 			select {
 			case l.failed <- err:
-			default: // another was first
+			default: // another failure was first
 			}
 		}
 		return err
 	})
 }
 
-// shutDown takes the parts down in the order in which no promise breaks.
+// shutDown stops the parts in the order that keeps every promise.
 func (l *lifetime) shutDown() {
 	l.stopSoft(errStopped)
 	limit, cancel := context.WithTimeout(context.Background(), l.timeout)
@@ -105,14 +107,14 @@ func (l *lifetime) shutDown() {
 	}
 }
 
-// undo takes down what a start that failed has started. Calls that run already get the shutdown timeout, as ever.
+// undo stops what a failed start has started. Calls that run already get the shutdown timeout.
 func (l *lifetime) undo() error {
 	timer := time.AfterFunc(l.timeout, func() { l.stopHard(errTimeout) })
 	defer timer.Stop()
 	return l.cleanUp()
 }
 
-// wait ends dispatch, then what it stores with.
+// wait ends dispatch, and then the parts that it stores with.
 func (l *lifetime) wait() error {
 	l.stopSoft(errStopped)
 	var err error
@@ -123,7 +125,7 @@ func (l *lifetime) wait() error {
 	return errors.Join(err, l.lower.Wait())
 }
 
-// Stop begins the shutdown: no more jobs are taken, running calls may end.
+// Stop begins the shutdown: no more jobs are accepted, and running calls may end.
 func (l *lifetime) Stop() { l.stopSoft(errStopped) }
 
 // Wait blocks until the worker has stopped and returns why, nil after Stop.

@@ -11,10 +11,11 @@ import (
 	"weir/cmd/weir/internal/config"
 )
 
-// levelAlways is of lines that are logged at every level, as information: on port 0 nothing else tells the address.
+// levelAlways is for lines that are logged at every level, as information: with port 0 nothing else reports the
+// address.
 const levelAlways = slog.Level(100)
 
-// NewLogger is the log of a serving weir, on stderr, as the settings ask for it.
+// NewLogger returns the log of a serving weir, on stderr, as the settings ask.
 func NewLogger(s *config.Settings) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: s.LogLevel, ReplaceAttr: written}
 	if s.LogFormat == config.LogJSON {
@@ -23,7 +24,7 @@ func NewLogger(s *config.Settings) *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, opts))
 }
 
-// written is an attribute as it stands in a line. An error that there was none is left out.
+// written returns an attribute as it appears in a line. It leaves out a nil error.
 func written(groups []string, a slog.Attr) slog.Attr {
 	switch {
 	case len(groups) == 0 && a.Key == slog.LevelKey && a.Value.Any() == levelAlways:
@@ -34,34 +35,34 @@ func written(groups []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// LogWarnings logs what a file says and probably does not mean; of the environment no file is named.
+// LogWarnings logs what a file says and probably does not mean. Warnings about the environment name no file.
 func LogWarnings(log *slog.Logger, file string, warnings []config.Problem) {
 	for _, p := range warnings {
 		log.Warn("configuration", "problem", p.In(file))
 	}
 }
 
-// LogLibraries has what libraries say in Go's own log stand in this one. That log is the process's: there is one.
+// LogLibraries redirects Go's own log, to which libraries write, to log. That log is one per process.
 func LogLibraries(log *slog.Logger) {
 	golog.SetFlags(0)
 	golog.SetPrefix("")
 	golog.SetOutput(&libraries{log: log})
 }
 
-// saidAgain is how long a library's words are not repeated.
+// saidAgain is how long a repeated message of a library is suppressed.
 const saidAgain = time.Minute
 
-// libraries takes Go's own log, without what is quoted in it: net/http quotes answers there.
+// libraries receives Go's own log and removes quoted text from it: net/http quotes answers there.
 type libraries struct {
 	log *slog.Logger
 
 	mu   sync.Mutex // guards what follows
-	last string     // that was said
+	last string     // the last message
 	at   time.Time
-	more int // times that it was said since
+	more int // how often it was repeated since
 }
 
-// Write implements io.Writer. It is given a line at a time.
+// Write implements io.Writer. It receives one line at a time.
 func (l *libraries) Write(line []byte) (int, error) {
 	text, _, quotes := strings.Cut(strings.TrimSpace(string(line)), `"`)
 	if quotes {

@@ -16,15 +16,16 @@ import (
 	"weir/cmd/weir/internal/config"
 )
 
-// memory is what the process may hold, and who says so.
+// memory is how much the process may hold, and the source of that limit.
 type memory struct {
 	limit  int64  // bytes resident
 	source string // of the limit
-	soft   int64  // what the Go runtime keeps its memory within
+	soft   int64  // the bound that the Go runtime keeps its memory within
 }
 
-// SetMemory finds out how much the process may hold, and has the collector keep within it: without that it leaves as much
-// unused as is used, and the kernel ends a process that would have had room. A GOMEMLIMIT stays as it is set.
+// SetMemory finds out how much the process may hold, and makes the collector keep within it. Without that, the
+// collector leaves as much memory unused as is used, and the kernel could end a process that has room. A GOMEMLIMIT
+// that is set stays.
 func SetMemory(s *config.Settings, log *slog.Logger) error {
 	m, err := findMemory(s.Memory, surroundings{root: "/", goLimit: debug.SetMemoryLimit(-1)})
 	if err != nil {
@@ -39,14 +40,14 @@ func SetMemory(s *config.Settings, log *slog.Logger) error {
 	return nil
 }
 
-// surroundings is what findMemory looks at.
+// surroundings is what findMemory inspects.
 type surroundings struct {
 	root    string // of the file system
 	goLimit int64  // the Go runtime's, math.MaxInt64 for none
 }
 
-// findMemory is what WEIR_MEMORY says, or what the process is allowed otherwise, or half of the machine's memory. A limit of the
-// kernel's that is lower than WEIR_MEMORY counts: it would end the process.
+// findMemory returns what WEIR_MEMORY says, or else what the process is allowed, or else half of the machine's memory.
+// A limit of the kernel below WEIR_MEMORY counts instead: the kernel would end the process.
 func findMemory(asked int64, on surroundings) (memory, error) {
 	found := memory{limit: asked, source: "WEIR_MEMORY"}
 	lower := func(limit int64, source string) {
@@ -72,18 +73,18 @@ func findMemory(asked int64, on surroundings) (memory, error) {
 	return found, nil
 }
 
-// unknownMemory is the limit where not even the machine's memory can be read.
+// unknownMemory is the limit if not even the machine's memory can be read.
 const unknownMemory = 1 << 30
 
-// softMemory is what of a limit the Go runtime may use: the program itself is resident, too, and the runtime goes over its limit by
-// what is allocated while it collects.
+// softMemory returns the part of a limit that the Go runtime may use. The program itself is resident too, and the
+// runtime exceeds its limit by what is allocated during a collection.
 func softMemory(limit int64) int64 { return (limit - program) / 10 * 9 }
 
 // program is what the pages of the binary take, and what the kernel counts beside the runtime's memory.
 const program = 32 << 20
 
-// cgroupLimit is the lowest limit of the groups that the process is in, and where it stands; 0 where there is none. A group's
-// parents bind as well. Within a container its group may be mounted as the root, so the root is looked at, too.
+// cgroupLimit returns the lowest limit of the process's control groups, and its file; 0 if there is none. A group's
+// parents bind too. In a container the group may be mounted as the root, so the root is read too.
 func (on surroundings) cgroupLimit() (limit int64, file string) {
 	text, err := os.ReadFile(filepath.Join(on.root, "proc/self/cgroup"))
 	if err != nil {
@@ -126,8 +127,8 @@ func (on surroundings) lowest(mount, group string, names []string, limit *int64,
 	}
 }
 
-// unlimited is from when on a limit is none: an unset one of the first version of control groups is nearly as large as a
-// number can be.
+// unlimited is the value from which a limit means none: an unset limit of cgroup v1 is nearly as large as a number can
+// be.
 const unlimited = 1 << 60
 
 // total is the machine's memory, 0 if it cannot be read.
@@ -145,8 +146,8 @@ func (on surroundings) total() int64 {
 	return 0
 }
 
-// bound makes the holdings of the worker. One that is not told what there is takes what it finds; the collector is whoever
-// runs the process's business.
+// bound creates the holdings of the worker. If no limit was set, it finds one. The collector stays the concern of the
+// process that runs the worker.
 func (w *Worker) bound() error {
 	if w.settings.Memory == 0 {
 		m, err := findMemory(0, surroundings{root: "/", goLimit: debug.SetMemoryLimit(-1)})
@@ -159,8 +160,8 @@ func (w *Worker) bound() error {
 	return nil
 }
 
-// fitsMemory refuses queues that this process must hold and cannot: the kernel would end it in the middle of every start. Of an
-// external server's other replicas may have their share.
+// fitsMemory refuses queues that this process must hold and cannot: the kernel would end it in the middle of every
+// start. With an external server other replicas may take part of them.
 func (w *Worker) fitsMemory() error {
 	if w.server == nil || w.dispatch == nil {
 		return nil
@@ -176,7 +177,7 @@ func (w *Worker) fitsMemory() error {
 	return nil
 }
 
-// watchMemory looks after the heap until ctx ends.
+// watchMemory checks the heap until ctx ends.
 func (w *Worker) watchMemory(ctx context.Context) error {
 	watch := memoryWatch{holdings: w.holdings, heap: softMemory(w.settings.Memory), log: w.log.With("component", "memory")}
 	return watch.run(ctx)

@@ -10,28 +10,28 @@ import (
 	"weir/bucket/queue"
 )
 
-// memoryWatch looks after what the counts of the holdings cannot know: how large the heap is, whatever holds it, and that what is
-// not used any more is given back.
+// memoryWatch handles what the counts of the holdings cannot know: the size of the whole heap, and the return of memory
+// that is not used any more.
 //
-// Garbage is collected when the heap has grown. A queue that has drained leaves a heap that does not grow any more, and so all
-// that it needed stayed resident. When the process is quiet, what it has more than it had after the last time is collected
-// and returned, once.
+// The collector runs when the heap has grown. A queue that has drained leaves a heap that no longer grows, so without
+// memoryWatch all that it needed would stay resident. When the process is quiet and holds more than after the last
+// return, memoryWatch collects and returns memory, once.
 type memoryWatch struct {
 	holdings *queue.Holdings
-	heap     int64 // as large as it may be
+	heap     int64 // the bound of its size
 	log      *slog.Logger
 
 	cycles   uint64 // of the collector
 	quiet    int    // looks in a row without a cycle
-	returned int64  // resident after memory was given back the last time
+	returned int64  // resident bytes after memory was last returned
 }
 
 const (
 	memoryLook  = time.Second
 	quietLooks  = 5        // without a collection until the process counts as quiet
-	worthReturn = 16 << 20 // and a fourth of what there was: less is not worth a collection
+	worthReturn = 16 << 20 // and a fourth of what was resident: less is not worth a collection
 
-	tightAt, looseAt = 90, 80 // percent of the heap's bound that are in use
+	tightAt, looseAt = 90, 80 // percent of the heap's bound in use
 )
 
 func (m *memoryWatch) run(ctx context.Context) error {
@@ -47,7 +47,7 @@ func (m *memoryWatch) run(ctx context.Context) error {
 	}
 }
 
-// heapState is what the runtime says.
+// heapState is what the runtime reports.
 type heapState struct {
 	live     int64 // found in use by the last collection
 	resident int64 // not returned to the kernel
@@ -84,7 +84,7 @@ func (m *memoryWatch) look(h heapState) {
 	}
 }
 
-// judge keeps new jobs out while the heap is nearly as large as it may be.
+// judge refuses new jobs while the heap is near its bound.
 func (m *memoryWatch) judge(h heapState) {
 	switch tight := m.holdings.Tight(); {
 	case !tight && h.live > m.heap/100*tightAt:

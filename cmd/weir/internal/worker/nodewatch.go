@@ -9,18 +9,20 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Times of a nodeWatch. An election takes four to nine seconds, and a node says only after ten that it has lost the others.
+// Times of a nodeWatch. An election takes four to nine seconds. A node reports only after ten seconds that it has lost
+// the others.
 const (
-	nodeAsk    = 2 * time.Second // between two questions, and for an answer
+	nodeAsk    = 2 * time.Second // between two questions, and the wait for an answer
 	nodeSilent = 12 * time.Second
 )
 
-// nodeWatch leaves a node of a cluster through which JetStream has not answered for too long. Such a node may be cut off from the
-// others while its clients are not: to nats.go all is well, and weir would take and call nothing until the node is back.
+// nodeWatch leaves a cluster's node through which JetStream has not answered for too long. Such a node may be cut off
+// from the others while its clients are connected: nats.go sees no failure, and weir would accept and call nothing
+// until the node is back.
 type nodeWatch struct {
 	nc     *nats.Conn
 	js     jetstream.JetStream
-	silent time.Duration // before another node is tried
+	silent time.Duration // time without an answer before another node is tried
 	log    *slog.Logger
 }
 
@@ -37,7 +39,7 @@ func (w *nodeWatch) run(ctx context.Context) error {
 		err := w.ask(ctx)
 		switch {
 		case err == nil, !w.nc.IsConnected(), len(w.nc.Servers()) < 2, ctx.Err() != nil:
-			answered = time.Now() // or nats.go looks for a node itself, or there is no other
+			answered = time.Now() // no silence: nats.go already looks for a node, or there is no other
 		case time.Since(answered) > w.silent:
 			w.log.Warn("JetStream does not answer through this server, which may be cut off from the others: trying another",
 				"wait", time.Since(answered).Round(time.Second), "err", err)
@@ -49,7 +51,7 @@ func (w *nodeWatch) run(ctx context.Context) error {
 	}
 }
 
-// ask has the leader of all nodes answer, whom a node that is cut off does not reach.
+// ask requests an answer of the cluster's leader, which a node that is cut off does not reach.
 func (w *nodeWatch) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, nodeAsk)
 	defer cancel()

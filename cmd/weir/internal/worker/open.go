@@ -18,7 +18,7 @@ import (
 	"weir/dispatcher/recorder"
 )
 
-// open makes every stream exist and puts the parts together. Streams that all apis share stay as former has them.
+// open creates missing streams and builds the parts. Streams that all apis share stay as former has them.
 func (w *Worker) open(ctx context.Context, former *config.Config) (err error) {
 	if w.letters, err = deadletter.Open(ctx, w.letterOptions(former)); err != nil {
 		return err
@@ -63,7 +63,7 @@ func (w *Worker) open(ctx context.Context, former *config.Config) (err error) {
 	return w.rememberMoved(ctx)
 }
 
-// putInForce puts the configuration in force that the worker starts by: the last thing that is done before calls begin.
+// putInForce puts the worker's first configuration in force: the last step before calls begin.
 func (w *Worker) putInForce(ctx context.Context, a *adoption) error {
 	told, err := a.store(ctx)
 	if err != nil {
@@ -76,7 +76,7 @@ func (w *Worker) putInForce(ctx context.Context, a *adoption) error {
 	return w.ensureStreams(ctx, a.former, w.config)
 }
 
-// ensureStreams brings the streams that all apis share from the ages and sizes of one configuration to those of another.
+// ensureStreams changes the ages and sizes of the shared streams from one configuration to another.
 func (w *Worker) ensureStreams(ctx context.Context, from, to *config.Config) error {
 	if to.DeadLetters != from.DeadLetters {
 		if err := deadletter.EnsureStreams(ctx, w.letterOptions(to)); err != nil {
@@ -105,14 +105,14 @@ func (w *Worker) dispatchOptions(c *config.Config) dispatcher.Options {
 	}
 }
 
-// maxStore bounds what one stream may ask of the store, 0 for no bound: the letters get twice as much, the queues what is
-// left.
+// maxStore bounds what one stream may reserve of the store, 0 for no bound: the letters get twice as much, and the
+// queues the rest.
 func (w *Worker) maxStore() int64 {
 	return w.room / 8
 }
 
-// share finds the other replicas on an external server, and makes sure that this one may dispatch beside them. An
-// embedded server has nobody else who dispatches: its leases stay empty.
+// share finds the other replicas on an external server, and makes sure that this one may dispatch beside them. On the
+// embedded server no other replica dispatches: its leases stay empty.
 func (w *Worker) share(ctx context.Context) error {
 	if !w.settings.Has(config.RoleDispatch) {
 		return nil
@@ -130,8 +130,8 @@ func (w *Worker) share(ctx context.Context) error {
 	return ownership.AwaitNoRival(ctx, w.shares, w.sharedBy(), rules)
 }
 
-// openRecorder starts to note how far calls have come, where there is a place for that. Without one a kill -9 costs more jobs that are
-// unknown, and nothing else: so it is no reason to refuse a start.
+// openRecorder begins to record the progress of calls, if there is a place for that. Without a record, a kill -9 leaves
+// more jobs whose outcome is unknown, and nothing worse: so its absence does not refuse a start.
 func (w *Worker) openRecorder() {
 	switch {
 	case !w.settings.Has(config.RoleDispatch):
@@ -149,7 +149,7 @@ func (w *Worker) openRecorder() {
 	w.onStop("flight recorder", r.Close)
 }
 
-// sharedBy tells the other replicas where this one counts shared limits.
+// sharedBy returns where this replica counts shared limits, for the other replicas.
 func (w *Worker) sharedBy() string {
 	if w.redis != nil {
 		return sharedByRedis
@@ -157,13 +157,13 @@ func (w *Worker) sharedBy() string {
 	return ""
 }
 
-// sharedByRedis is how a replica tells the others that it counts limits in Redis.
+// sharedByRedis says that a replica counts limits in Redis.
 const sharedByRedis = "redis"
 
-// ledgerAge is how long call records are kept: long enough for a monthly invoice to be held against them.
+// ledgerAge is how long call records are kept: long enough to check a monthly invoice against them.
 const ledgerAge = 62 * 24 * time.Hour
 
-// mayBegin is asked when a lease has begun and before anything is called under it. A replica that was stopped or cut off goes on
+// mayBegin is called when a lease has begun, before any call under it. A replica that was stopped or cut off continues
 // here: pauses and configurations that are in force on all other replicas by then must be in force on this one too.
 func (w *Worker) mayBegin(ctx context.Context) error {
 	if err := move.CheckStillHere(ctx, w.nc); err != nil {

@@ -2,5 +2,5 @@
 
 package worker
 
-// openFiles is how many files, connections among them, the process may have open.
+// openFiles returns how many files, including connections, the process may have open.
 func openFiles() int64 { return mostFiles }

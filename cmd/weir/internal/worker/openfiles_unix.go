@@ -4,7 +4,8 @@ package worker
 
 import "syscall"
 
-// openFiles is how many files, connections among them, the process may have open. The Go runtime has raised it as far as it may by now.
+// openFiles returns how many files, including connections, the process may have open. The Go runtime has already raised
+// the limit as far as it may.
 func openFiles() int64 {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {

@@ -9,9 +9,9 @@ import (
 	"weir/cmd/weir/internal/control"
 )
 
-// Reload has the configuration file read anew and put in force as a start would do it, if it is not the one applied last from a
-// file. It does not wait. What came of it is told in the log, and done is called when that has ended. While one reload waits to
-// begin, another adds nothing to it.
+// Reload reads the configuration file anew and puts it in force as a start would, unless it is the file applied last.
+// It does not wait. It logs the outcome and then calls done. While one reload waits to begin, further ones are merged
+// with it.
 func (w *Worker) Reload(done func()) {
 	select {
 	case w.reloads <- done:
@@ -20,7 +20,7 @@ func (w *Worker) Reload(done func()) {
 	}
 }
 
-// reloading does what Reload asks for until ctx ends.
+// reloading performs the reloads until ctx ends.
 func (w *Worker) reloading(ctx context.Context) error {
 	for {
 		select {
@@ -35,8 +35,8 @@ func (w *Worker) reloading(ctx context.Context) error {
 	}
 }
 
-// ReloadNow is Reload that waits, and says what was wrong. It checks everything before it stores anything: the file, its secrets, and whether this worker can run by it. What it
-// stores every weir follows, this one too.
+// ReloadNow reloads, waits, and returns what was wrong. Before it stores anything it checks the file, its secrets, and
+// whether this worker can run by it. Every weir follows what it stores, including this one.
 func (w *Worker) ReloadNow(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()

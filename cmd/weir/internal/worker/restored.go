@@ -16,14 +16,15 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// How long a write may be on no disk at a server: by default nats-server syncs every two minutes, and the one inside at least every second.
+// How long a write may not yet be on a server's disk: nats-server syncs every two minutes by default, the embedded
+// server at least every second.
 const (
 	syncedOutside = 150 * time.Second
 	syncedInside  = 3 * time.Second
 )
 
-// refuseRestored refuses a start on a store that was put back from a backup, unless an operator has said so: then it is written down what
-// becomes of it, before anything is called. Every later start goes by that.
+// refuseRestored refuses a start on a store that was restored from a backup, unless an operator has allowed it. In that
+// case it records the consequences before anything is called. Every later start follows that record.
 func (w *Worker) refuseRestored(ctx context.Context) error {
 	k, err := w.openWitness()
 	if err != nil {
@@ -72,7 +73,8 @@ func (w *Worker) refuseRestored(ctx context.Context) error {
 	return nil
 }
 
-// refuseLate refuses to go on with a store by what Redis says that was away at the start. No call has been made: limits open after it.
+// refuseLate refuses to continue with a store because of notes in a Redis that was unreachable at the start. No call
+// has been made: limits open after it.
 func (w *Worker) refuseLate(ctx context.Context, notes *limitstate.Notes, order *witness.Order) error {
 	found, err := w.witness.ExamineLate(ctx, notes)
 	switch {
@@ -87,7 +89,7 @@ func (w *Worker) refuseLate(ctx context.Context, notes *limitstate.Notes, order 
 	return &limitstate.LateError{Err: refusedStore([]string{found.What})}
 }
 
-// flushControl returns when what was written into the control bucket is on disk, where that is this process's business.
+// flushControl returns when writes to the control bucket are on disk, if the server is embedded.
 func (w *Worker) flushControl(ctx context.Context) error {
 	if w.server == nil || w.server.Disk() == nil {
 		return nil
@@ -95,7 +97,7 @@ func (w *Worker) flushControl(ctx context.Context) error {
 	return w.server.Disk().Flush(ctx, "KV_"+w.control.Bucket())
 }
 
-// openWitness finds where something is noted of the store, apart from it.
+// openWitness finds the places that hold notes about the store outside of it.
 func (w *Worker) openWitness() (*witness.Keeper, error) {
 	o := witness.Options{Conn: w.nc, JetStream: w.js, Control: w.control, Synced: syncedOutside, Log: w.log.With("component", "witness")}
 	if w.server != nil {
@@ -108,7 +110,7 @@ func (w *Worker) openWitness() (*witness.Keeper, error) {
 			o.Places = append(o.Places, dir)
 		case w.server != nil:
 			return nil, err
-		default: // an image may name a data directory that is not there beside a server elsewhere
+		default: // an image may name a missing data directory and use an external server
 			w.log.Warn("nothing is noted beside the streams on this machine", "err", err)
 		}
 	}
@@ -118,7 +120,7 @@ func (w *Worker) openWitness() (*witness.Keeper, error) {
 	return witness.NewKeeper(o), nil
 }
 
-// patient is Redis as a place for notes: it may be away at the start, which is told.
+// patient is Redis as a place for notes. It may be unreachable at the start, which is logged.
 type patient struct {
 	witness.Place
 
@@ -143,7 +145,7 @@ func (p patient) Write(ctx context.Context, store string, data []byte) error {
 	return nil
 }
 
-// refusedStore says why a store is not gone on with, and the two ways on.
+// refusedStore says why weir does not continue with a store, and names the two ways on.
 func refusedStore(signs []string) error {
 	return cli.Refused(fmt.Errorf("%s. If this is a backup, or nobody knows, start once with `weir serve --restored`: what may have been called since it was made is parked as "+
 		"`unknown`, and no limit is exceeded. If it is what the weir that was stopped last has left, in another place, start once with "+
@@ -151,7 +153,7 @@ func refusedStore(signs []string) error {
 		strings.Join(signs, "; and ")))
 }
 
-// orderRestored writes down that the store was restored, and tells what is gone.
+// orderRestored records that the store was restored, and logs what is lost.
 func (w *Worker) orderRestored(ctx context.Context, signs []string) (*witness.Order, error) {
 	order, err := witness.NewOrder(ctx, w.js, ledger.CallsStream, time.Now())
 	if err != nil {
@@ -173,7 +175,7 @@ func (w *Worker) orderRestored(ctx context.Context, signs []string) (*witness.Or
 	return order, nil
 }
 
-// goOnRestored has the dispatcher go by an order.
+// goOnRestored makes the dispatcher follow an order.
 func (w *Worker) goOnRestored(ctx context.Context, order *witness.Order) error {
 	if order == nil {
 		return nil

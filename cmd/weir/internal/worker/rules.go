@@ -11,7 +11,7 @@ import (
 	"weir/ingest"
 )
 
-// ingestRule is what the intake must know of an api.
+// ingestRule returns what the intake must know of an api.
 func ingestRule(a *config.API, c *config.Config) *ingest.Rule {
 	rule := &ingest.Rule{
 		API: a.Name, Methods: a.Methods, ForwardHeaders: a.ForwardHeaders, MaxBody: a.MaxBody, Costs: a.Rules.CostBounds(),
@@ -26,7 +26,7 @@ func ingestRule(a *config.API, c *config.Config) *ingest.Rule {
 	return rule
 }
 
-// DispatchAPI is what the dispatcher must know of an api.
+// DispatchAPI returns what the dispatcher must know of an api.
 func DispatchAPI(a *config.API, c *config.Config) *httpcall.API {
 	api := &httpcall.API{
 		Name: a.Name, URL: a.URL, Timeout: a.Timeout, Price: int64(a.Price), Rule: ingestRule(a, c), Rules: a.CallRules(),
@@ -58,7 +58,7 @@ func DispatchAPI(a *config.API, c *config.Config) *httpcall.API {
 	return api
 }
 
-// credentials are the names of the headers that carry a secret.
+// credentials returns the names of the headers that carry a secret.
 func credentials(headers []config.Header) (names []string) {
 	for _, h := range headers {
 		if h.Value.HasReference() {
@@ -68,7 +68,7 @@ func credentials(headers []config.Header) (names []string) {
 	return names
 }
 
-// secrets are what the references in headers stand for now.
+// secrets returns the present values of the references in headers.
 func secrets(headers []config.Header) (values []string) {
 	for _, h := range headers {
 		values = append(values, h.Value.Secrets()...)
@@ -88,7 +88,7 @@ func resolve(headers []config.Header) ([]ingest.HeaderField, error) {
 	return fields, nil
 }
 
-// largestCapacity is the largest any key may have: the streams' own limit.
+// largestCapacity returns the largest capacity that any key may have: the streams' own limit.
 func largestCapacity(r bucket.Rules) int64 {
 	most := r.Key.Capacity
 	for _, o := range r.Overrides {
@@ -99,7 +99,7 @@ func largestCapacity(r bucket.Rules) int64 {
 	return most
 }
 
-// RedriveTerms looks up what a redrive must know of an api.
+// RedriveTerms returns a function that looks up what a redrive must know of an api.
 func RedriveTerms(current *config.Config) func(api string) (deadletter.Terms, bool) {
 	return func(name string) (deadletter.Terms, bool) {
 		api, ok := current.API(name)

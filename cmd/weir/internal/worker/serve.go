@@ -27,7 +27,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// awaitDispatch waits until the queues have been read, or their reading failed.
+// awaitDispatch waits until the queues have been read, or reading them failed.
 func (w *Worker) awaitDispatch(ctx context.Context) error {
 	failed := make(chan error, 1)
 	go func() { failed <- w.upper.Wait() }()
@@ -46,7 +46,7 @@ func (w *Worker) awaitDispatch(ctx context.Context) error {
 	}
 }
 
-// answerOperators starts to tell operators what waits.
+// answerOperators begins to answer operators' questions.
 func (w *Worker) answerOperators() error {
 	if w.dispatch == nil {
 		return nil
@@ -61,8 +61,8 @@ func (w *Worker) answerOperators() error {
 	return err
 }
 
-// What the console draws when it is opened: the last quarter of an hour, by five seconds, of each api and of the deepest buckets. A bucket
-// takes 7 KB, so all of them 2 MB at most.
+// Bounds of the history that the console draws: the last 15 minutes in steps of 5 seconds, of each api and of the
+// deepest buckets. A bucket takes 7 KB, so all take 2 MB at most.
 const (
 	historySpan  = 15 * time.Minute
 	historyEvery = 5 * time.Second
@@ -70,7 +70,7 @@ const (
 	historyLines = 256
 )
 
-// keepHistory begins to keep what flows in and out.
+// keepHistory begins to record what flows in and out.
 func (w *Worker) keepHistory() *history.Keeper {
 	k := history.New(history.Options{
 		Source: w.dispatch, Throttled: w.throttled, Span: historySpan, Every: historyEvery, Keys: historyKeys, Lines: historyLines,
@@ -79,7 +79,7 @@ func (w *Worker) keepHistory() *history.Keeper {
 	return k
 }
 
-// throttled is how many jobs of an api the intake of this process has refused since it started.
+// throttled returns how many jobs of an api this process's intake has refused since it started.
 func (w *Worker) throttled(api string) uint64 {
 	if intake := w.taking.Load(); intake != nil {
 		return intake.Throttled(api)
@@ -94,8 +94,8 @@ func (w *Worker) roles() (names []string) {
 	return names
 }
 
-// workRedrives works the redrives that stand in NATS. A user of a role that was made before replicas redrove may not hand letters in: then
-// the commands do it, as they did.
+// workRedrives works the redrives stored in NATS. A NATS user whose role predates this may not submit letters: then the
+// commands submit them.
 func (w *Worker) workRedrives(ctx context.Context) {
 	if w.dispatch == nil {
 		return
@@ -117,7 +117,7 @@ func (w *Worker) takeJobs() error {
 	if !w.settings.Has(config.RoleIngest) {
 		return nil
 	}
-	if w.server == nil { // else the server's memory ends only with ours
+	if w.server == nil { // otherwise the server's memory ends with this process
 		ends := ledger.Follower{JetStream: w.js, Dedupe: w.dedupe, Tell: w.follower.recall, Log: w.log}
 		w.lowerGo(func() error { return ends.Run(w.soft) })
 	}
@@ -135,13 +135,13 @@ func (w *Worker) takeJobs() error {
 		return err
 	}
 	w.taking.Store(w.intake)
-	if err := w.nc.FlushTimeout(connect.Timeout); err != nil { // until then the server does not know that we take jobs
+	if err := w.nc.FlushTimeout(connect.Timeout); err != nil { // before that the server does not know that this process accepts jobs
 		return fmt.Errorf("start the intake: %w", err)
 	}
 	return nil
 }
 
-// listenHTTP takes the address of the HTTP side, or says why it cannot be had.
+// listenHTTP opens the address of the HTTP side, or returns why it cannot.
 func (w *Worker) listenHTTP() (err error) {
 	if w.settings.HTTPListen == "" {
 		return nil
@@ -157,8 +157,8 @@ func (w *Worker) listenHTTP() (err error) {
 	return err
 }
 
-// httpAuth is whom the HTTP side lets in on a loopback address while there is no token. A server of somebody else's asks by itself who
-// connects to it; that everybody is to be asked is then not said of HTTP.
+// httpAuth returns which users the HTTP side admits on a loopback address while there is no token. An external server
+// authenticates its own clients; its setting does not apply to HTTP.
 func (w *Worker) httpAuth() config.NATSAuth {
 	if auth := w.settings.NATSAuth; w.settings.Embedded() || auth == config.AuthOpen {
 		return auth
@@ -166,7 +166,7 @@ func (w *Worker) httpAuth() config.NATSAuth {
 	return config.AuthOperators
 }
 
-// answerHTTP puts the API in, with a connection of its own: what somebody reads over HTTP must not hold up what calls stand on.
+// answerHTTP adds the API with a connection of its own: reading over HTTP must not delay what calls depend on.
 func (w *Worker) answerHTTP() error {
 	if w.http == nil {
 		return nil
@@ -199,8 +199,8 @@ func (w *Worker) answerHTTP() error {
 	return nil
 }
 
-// remarks are what an operator should know of a weir that is ready: what was done to weir's streams by hand in the last hour, and that calls
-// hold since their limits do not answer. They are not asked for before weir serves.
+// remarks returns what an operator should know of a ready weir: changes made by hand to weir's streams in the last
+// hour, and calls that wait because their limits do not answer. It must not be called before weir serves.
 func (w *Worker) remarks() (told []string) {
 	if w.dispatch != nil {
 		for _, api := range w.dispatch.LimitersDown() {
@@ -213,7 +213,7 @@ func (w *Worker) remarks() (told []string) {
 	return told
 }
 
-// limiter is what limits are counted in.
+// limiter names where limits are counted.
 func (w *Worker) limiter() string {
 	if w.redis != nil {
 		return w.redis.String()
@@ -221,21 +221,22 @@ func (w *Worker) limiter() string {
 	return "the store of its limits"
 }
 
-// configuredHTTP is who may use the HTTP side by the configuration in force. It is not asked before that is followed.
+// configuredHTTP returns the HTTP side's configuration in force. It must not be called before the follower has a
+// configuration.
 func (w *Worker) configuredHTTP() *config.HTTP { return &w.follower.inForce.Load().HTTP }
 
-// serveHTTP answers from then on.
+// serveHTTP begins to answer over HTTP.
 func (w *Worker) serveHTTP() {
 	if w.http == nil {
 		return
 	}
 	w.http.Serve()
-	w.onStop("http", w.http.Close) // before what it asks
+	w.onStop("http", w.http.Close) // before the parts that it asks
 	w.log.Log(w.base, levelAlways, "listening", "what", "http", "addr", w.http.Addr())
 }
 
-// Ready reports whether a job could be taken and dispatched now: not by a ping, but by a write that the store must
-// acknowledge.
+// Ready reports whether a job could be accepted and dispatched now. It does not ping: it makes a write that the store
+// must acknowledge.
 func (w *Worker) Ready(ctx context.Context) error {
 	if w.soft.Err() != nil {
 		return errStopped
@@ -257,15 +258,15 @@ func (w *Worker) Ready(ctx context.Context) error {
 	return nil
 }
 
-// openTraces sends traces where the environment asks for them.
+// openTraces sends traces if the environment asks for them.
 func (w *Worker) openTraces(ctx context.Context) {
 	w.traces = otlp.Open(ctx, otlp.Options{Version: cli.Version(), Instance: w.settings.Instance, Log: w.log, Registerer: w.registry})
 	if w.traces != nil {
-		w.onStop("traces", w.traces.Close) // when all that writes them has ended
+		w.onStop("traces", w.traces.Close) // after the parts that write them have ended
 	}
 }
 
-// traceAnswers is what writes the spans of the intake; nil where none are written.
+// traceAnswers returns the function that writes the intake's spans; nil if none are written.
 func (w *Worker) traceAnswers() func(*ingest.Answered) {
 	if t := w.traces.Tracer(); t != nil {
 		return t.Answered
@@ -273,7 +274,7 @@ func (w *Worker) traceAnswers() func(*ingest.Answered) {
 	return nil
 }
 
-// newRegistry is where every part registers its metrics.
+// newRegistry returns the registry in which every part registers its metrics.
 func newRegistry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
@@ -284,7 +285,7 @@ func newRegistry() *prometheus.Registry {
 	return r
 }
 
-// postEvents begins to post events to the webhook of the configuration in force, if this replica is the one that does.
+// postEvents begins to post events to the webhook of the configuration in force, if this replica is the one that posts.
 func (w *Worker) postEvents() {
 	sender := webhook.New(webhook.Options{
 		JetStream: w.js, Control: w.control, Instance: w.settings.Instance, Log: w.log, Registerer: w.registry,

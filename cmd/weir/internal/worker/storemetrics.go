@@ -12,14 +12,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// storeMetrics tell how full the store is, and each stream that has a bound of its own. They are read when somebody asks.
+// storeMetrics reports how full the store is, and each stream with a bound of its own. It reads them when it is
+// scraped.
 type storeMetrics struct {
 	js    jetstream.JetStream
 	guard *diskGuard
 
-	mu     sync.Mutex // guards what follows; it is held while the streams are asked
+	mu     sync.Mutex // guards what follows; held while the streams are asked
 	looked time.Time
-	full   map[string]float64 // by stream, of those whose bound is known
+	full   map[string]float64 // by stream, of those with a known bound
 }
 
 var (
@@ -41,7 +42,7 @@ func (m *storeMetrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- streamDesc
 }
 
-// Collect implements prometheus.Collector. What nobody knows is absent: of a server that names no bound, or does not answer.
+// Collect implements prometheus.Collector. Unknown values are absent: the server names no bound, or does not answer.
 func (m *storeMetrics) Collect(ch chan<- prometheus.Metric) {
 	if ratio, ok := m.guard.ratio(); ok {
 		ch <- prometheus.MustNewConstMetric(storeDesc, prometheus.GaugeValue, ratio)

@@ -16,7 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// watchStreams makes what watches over weir's streams.
+// watchStreams creates the watch over weir's streams.
 func (w *Worker) watchStreams() {
 	o := streamwatch.Options{
 		JetStream: w.js, Instance: w.settings.Instance, Log: w.log, Queues: w.queueStreams, Remake: w.remakeStreams,
@@ -30,7 +30,7 @@ func (w *Worker) watchStreams() {
 	w.streams = streamwatch.New(o)
 }
 
-// queueStreams are the streams of all queues.
+// queueStreams returns the streams of all queues.
 func (w *Worker) queueStreams() (names []string) {
 	for _, q := range *w.follower.takers.Load() {
 		for _, p := range q.Partitions() {
@@ -40,7 +40,7 @@ func (w *Worker) queueStreams() (names []string) {
 	return names
 }
 
-// remakeStreams makes streams again that all apis share.
+// remakeStreams creates deleted streams that all apis share again.
 func (w *Worker) remakeStreams(ctx context.Context, firstSeq map[string]uint64) error {
 	letters := w.letterOptions(w.follower.inForce.Load())
 	letters.FirstSeq = firstSeq
@@ -53,10 +53,12 @@ func (w *Worker) remakeStreams(ctx context.Context, firstSeq map[string]uint64) 
 	return err
 }
 
-// ledgerMade is the key in the control bucket which says that a ledger was made on this store: one that is not there any more was deleted.
+// ledgerMade is the key in the control bucket which says that this store once had a ledger. If the ledger is missing
+// then, it was deleted.
 const ledgerMade = "ledger.made"
 
-// findLedger looks whether the ledger was deleted while no weir ran, and says where it is to begin then.
+// findLedger checks whether the ledger was deleted while no weir ran. If so, it returns the sequence at which the new
+// one must begin.
 func (w *Worker) findLedger(ctx context.Context) (firstSeq map[string]uint64, err error) {
 	_, err = w.control.Get(ctx, ledgerMade)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -74,7 +76,7 @@ func (w *Worker) findLedger(ctx context.Context) (firstSeq map[string]uint64, er
 	return map[string]uint64{ledger.CallsStream: 2}, nil
 }
 
-// noteLedger notes that there is a ledger.
+// noteLedger records that there is a ledger.
 func (w *Worker) noteLedger(ctx context.Context) error {
 	_, err := w.control.Create(ctx, ledgerMade, nil)
 	if err != nil && !errors.Is(err, jetstream.ErrKeyExists) {

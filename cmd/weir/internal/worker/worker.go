@@ -37,20 +37,21 @@ type Worker struct {
 	*lifetime
 
 	settings *config.Settings
-	config   *config.Config // that it started with; follower has the present one
+	config   *config.Config // at the start; follower has the present one
 	past     []pastConfig   // what ran before that, the newest first
 	registry *prometheus.Registry
 	clock    *clock.Clock
 
 	server   *embedded.Server // nil with an external one
-	room     int64            // bytes the streams may take together, 0 where nothing says
+	room     int64            // bytes the streams may take together, 0 if unknown
 	holdings *queue.Holdings  // of all apis
 	denied   connect.Denials
 	nc       *nats.Conn
-	// natsURL and natsOptions are how further connections are made, as whom nc is.
+	// natsURL and natsOptions open further connections, as the same user as nc.
 	natsURL     string
 	natsOptions []nats.Option
-	// replyPrefix is below what producers of an account of their own hear replies; empty: there are none
+	// replyPrefix is the subject prefix under which producers of a separate account receive replies; empty: there is
+	// none.
 	replyPrefix string
 	js          jetstream.JetStream
 	control     jetstream.KeyValue
@@ -64,28 +65,28 @@ type Worker struct {
 	foreign     *foreign.Watch
 	streams     *streamwatch.Watch
 	pauses      *control.Pauses
-	redis       *limitstate.Redis              // nil where limits are counted in the process
-	limits      *limitstate.Options            // nil where this one does not dispatch
-	recorder    *recorder.Recorder             // nil where none is kept
-	shares      *lease.Registry                // where replicas share the partitions, with an external server
-	taking      atomic.Pointer[ingest.Service] // the intake, for those who are asked meanwhile
+	redis       *limitstate.Redis              // nil if limits are counted in the process
+	limits      *limitstate.Options            // nil if this replica does not dispatch
+	recorder    *recorder.Recorder             // nil if no record is kept
+	shares      *lease.Registry                // if replicas share the partitions, with an external server
+	taking      atomic.Pointer[ingest.Service] // the intake, for other goroutines
 	http        *console.Server
 	traces      *otlp.Sender // nil: none are sent
-	redrives    bool         // are worked here
-	reloads     chan func()  // asks for one, and hears when it has ended
+	redrives    bool         // whether this replica works redrives
+	reloads     chan func()  // requests for a reload, each called when it has ended
 	witness     *witness.Keeper
 	restored    *dispatcher.Restoration // nil: the store is as weir left it
 }
 
-// Start starts everything and returns when jobs are taken and dispatched, or with an error and nothing running.
+// Start starts everything and returns when jobs are accepted and dispatched. On an error nothing is left running.
 //
-// It is one straight line, since nearly every step needs what an earlier one made. Running calls may go on for the shutdown timeout
-// after an error.
+// It is one straight line, because nearly every step needs the result of an earlier one. After an error, running calls
+// may continue for the shutdown timeout.
 func Start(ctx context.Context, s *config.Settings, log *slog.Logger) (started *Worker, err error) {
 	return StartAt(ctx, s, log, clock.New())
 }
 
-// StartAt is Start by a given clock.
+// StartAt is Start with a given clock.
 func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock.Clock) (started *Worker, err error) {
 	w := &Worker{settings: s, registry: newRegistry(), clock: c, reloads: make(chan func(), 1)}
 	defer func() {
@@ -96,10 +97,10 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	}()
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
-	w.denied.Tell(giveUp) // who may not do what a start needs need not wait for an answer
+	w.denied.Tell(giveUp) // a user without the rights that a start needs need not wait for an answer
 	w.lifetime = newLifetime(ctx, s.ShutdownTimeout, log)
 
-	// What can refuse the start comes before anything changes that others see, and before the first call.
+	// What can refuse the start comes before the first change that other processes see, and before the first call.
 	file, err := readConfigFile(s.Config)
 	if err != nil {
 		return nil, err
@@ -185,7 +186,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 		w.lowerGo(func() error { return w.pauses.Run(w.soft) })
 		w.lowerGo(func() error { return w.limits.Ledger.Run(w.soft) })
 	}
-	w.lowerGo(func() error { return w.follower.run(w.soft) }) // no lease counts before it has seen the newest
+	w.lowerGo(func() error { return w.follower.run(w.soft) }) // no lease counts before it has considered the newest version
 	if w.server != nil {
 		w.lowerGo(func() error { return w.server.AwaitFrozen(w.soft) })
 	} else {
@@ -226,24 +227,24 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	return w, nil
 }
 
-// Config is the configuration that the worker started with.
+// Config returns the configuration that the worker started with.
 func (w *Worker) Config() *config.Config { return w.config }
 
-// ConfigState says which version of the configuration the worker has looked at, and which is in force. It is safe for concurrent use.
+// ConfigState returns which version of the configuration the worker has considered, and which is in force. It is safe
+// for concurrent use.
 func (w *Worker) ConfigState() control.ConfigState { return w.follower.state() }
 
-// Parts are what a running worker consists of, as far as somebody looks into it from outside: tests of the whole do. They may be
-// asked, and nothing of them may be closed.
+// Parts exposes the parts of a running worker to tests of the whole. They may be queried; none may be closed.
 type Parts struct {
-	Dispatcher *dispatcher.Dispatcher // nil where the worker does not dispatch
-	Queues     []*queue.Queue         // of the apis that it started with
+	Dispatcher *dispatcher.Dispatcher // nil if the worker does not dispatch
+	Queues     []*queue.Queue         // of the apis at the start
 	Levels     *limitstate.Levels
 	Foreign    *foreign.Watch
 	Denied     *connect.Denials // what the server refused
-	Routes     []console.Route  // the ways in over HTTP
+	Routes     []console.Route  // the routes over HTTP
 }
 
-// Parts gives them.
+// Parts returns the worker's parts.
 func (w *Worker) Parts() Parts {
 	p := Parts{Dispatcher: w.dispatch, Levels: &w.levels, Foreign: w.foreign, Denied: &w.denied}
 	if w.http != nil {
@@ -255,7 +256,7 @@ func (w *Worker) Parts() Parts {
 	return p
 }
 
-// NATSURL is where producers connect.
+// NATSURL returns the address that producers connect to.
 func (w *Worker) NATSURL() string {
 	if w.server != nil {
 		return w.server.ClientURL()
@@ -263,7 +264,7 @@ func (w *Worker) NATSURL() string {
 	return w.nc.ConnectedUrl()
 }
 
-// HTTPAddr is where metrics and health are served, "" when nowhere.
+// HTTPAddr returns the address of metrics and health, "" if they are not served.
 func (w *Worker) HTTPAddr() string {
 	if w.http == nil {
 		return ""
