@@ -211,7 +211,7 @@ func (p *Pauses) end(ctx context.Context, entry string, f inForce, e deadletter.
 	defer cancel()
 	err := p.kv.Delete(ctx, entry, jetstream.LastRevision(f.revision))
 	if isWrongSequence(err) {
-		p.inForce[entry] = inForce{revision: f.revision} // another replica or an operator was quicker: the watch reports it
+		p.inForce[entry] = inForce{revision: f.revision} // another was quicker: the watch reports it
 		return nil
 	}
 	if err != nil {

@@ -49,7 +49,7 @@ func readConfigFile(path string) (*configFile, error) {
 // every running weir follows what is in NATS, even if this start fails.
 type adoption struct {
 	present *control.Version // its version is 0 until it is stored
-	former  *config.Config   // what other replicas run by until then; equals present's if nothing must be stored or nothing ran
+	former  *config.Config   // in force until then; present's if nothing is to be stored, or nothing ran
 	home    control.ConfigStore
 	file    *configFile // to be stored, nil for none
 	found   string      // the checksum of a new file that says what is in force already, "" for none

@@ -61,7 +61,7 @@ type followerOptions struct {
 	dedupe   *queue.Dedupe
 	guard    *diskGuard
 	inbox    string                     // prefix of this weir's own inboxes
-	guarded  func(*config.Config) error // refuses a configuration under which others could use the HTTP side without a token
+	guarded  func(*config.Config) error // refuses a configuration that leaves HTTP open to others
 	log      *slog.Logger
 }
 

@@ -135,7 +135,7 @@ func (w *Worker) takeJobs() error {
 		return err
 	}
 	w.taking.Store(w.intake)
-	if err := w.nc.FlushTimeout(connect.Timeout); err != nil { // before that the server does not know that this process accepts jobs
+	if err := w.nc.FlushTimeout(connect.Timeout); err != nil { // until then the server does not know of the intake
 		return fmt.Errorf("start the intake: %w", err)
 	}
 	return nil

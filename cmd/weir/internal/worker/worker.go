@@ -186,7 +186,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 		w.lowerGo(func() error { return w.pauses.Run(w.soft) })
 		w.lowerGo(func() error { return w.limits.Ledger.Run(w.soft) })
 	}
-	w.lowerGo(func() error { return w.follower.run(w.soft) }) // no lease counts before it has considered the newest version
+	w.lowerGo(func() error { return w.follower.run(w.soft) }) // no lease counts before it has seen the newest
 	if w.server != nil {
 		w.lowerGo(func() error { return w.server.AwaitFrozen(w.soft) })
 	} else {
