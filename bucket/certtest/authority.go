@@ -16,16 +16,16 @@ import (
 	"time"
 )
 
-// Authority signs certificates for 127.0.0.1 and localhost, which servers and clients may show. It is not for concurrent use.
+// Authority signs certificates for 127.0.0.1 and localhost, for servers and clients. It must not be used concurrently.
 type Authority struct {
-	File string // in PEM, for who is to trust it
+	File string // in PEM, for the peers that must trust it
 
 	t    testing.TB
 	key  *ecdsa.PrivateKey
 	cert *x509.Certificate
 }
 
-// New makes an authority, whose file goes with the test.
+// New makes an authority. Its file is deleted when the test ends.
 func New(t testing.TB) *Authority {
 	t.Helper()
 	key := newKey(t)
@@ -42,7 +42,7 @@ func New(t testing.TB) *Authority {
 	return a
 }
 
-// Pool has the authority alone.
+// Pool returns a pool that holds only the authority.
 func (a *Authority) Pool() *x509.CertPool {
 	a.t.Helper()
 	text, err := os.ReadFile(a.File)
@@ -54,7 +54,7 @@ func (a *Authority) Pool() *x509.CertPool {
 	return pool
 }
 
-// Sign makes a certificate that ends at a time.
+// Sign makes a certificate that ends at until.
 func (a *Authority) Sign(until time.Time) tls.Certificate {
 	a.t.Helper()
 	key := newKey(a.t)
@@ -74,7 +74,7 @@ func (a *Authority) Sign(until time.Time) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 }
 
-// Write puts a certificate and its key into files of a directory, each in one step, and returns their paths.
+// Write puts a certificate and its key into files of a directory, each atomically, and returns their paths.
 func Write(t testing.TB, dir string, c tls.Certificate) (cert, key string) {
 	t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)

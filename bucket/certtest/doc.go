@@ -1,2 +1,2 @@
-// Package certtest makes certificates for tests: an authority, and what it has signed for this machine until a time.
+// Package certtest makes certificates for tests: an authority, and certificates that it signs for this machine.
 package certtest

@@ -1,4 +1,4 @@
-// Package fault lets a test end weir at a chosen point, and switch on a bug that its checks must catch.
+// Package fault lets a test end weir at a chosen point, and switch on a bug that the test's checks must catch.
 //
 // It stands below every package that writes something durable, beside bucket, since bucket, deadletter, dispatcher and
 // cmd all have such points. Each point is one line between two durable steps:
@@ -6,8 +6,8 @@
 //	fault.Pass(fault.ResultStored) // the result is stored, its record in the ledger is not
 //
 // In an ordinary build Pass is an empty function and Planted is false: the compiler removes the calls, the names of the
-// points and what stands behind a planted bug, and nothing in the environment can bring them back. Only a build with the
-// tag torture reads an Order from the environment; `weir-torture` is what gives one to the processes it starts.
+// points and what stands behind a planted bug, and nothing in the environment can bring them back. Only a build with
+// the tag torture reads an Order from the environment. `weir-torture` gives one to the processes it starts.
 package fault
 
 // Point is a place between two durable steps.
@@ -34,11 +34,11 @@ const (
 	RetryStored  Point = "retry-stored"  // the mark before is not deleted
 	LetterKept   Point = "letter-kept"   // letter, event and notice are out, the job is not deleted
 	DeleteNext   Point = "delete-next"   // finished jobs are not deleted
-	Deleted      Point = "deleted"       // finished jobs are, and nobody knows
+	Deleted      Point = "deleted"       // finished jobs are deleted, and the owner has not noted it
 
 	AnswerFound Point = "answer-found" // at the start: a call that was answered, nothing stored about it
 
-	LimitsStored Point = "limits-stored" // the checkpoint of shared limits is, and nobody knows
+	LimitsStored Point = "limits-stored" // the checkpoint of shared limits is stored, and the owner has not noted it
 )
 
 // Bug is a mistake that can be planted.
@@ -47,20 +47,20 @@ type Bug string
 // The bugs: each breaks one promise, and `weir-torture` must see it.
 const (
 	DeleteFirst Bug = "delete-first" // a job is deleted before its result is stored
-	NoIntent    Bug = "no-intent"    // a call starts that nobody wrote down
-	NoFence     Bug = "no-fence"     // an owner that was replaced goes on: it does not look at its lease, and the stream takes its intents
+	NoIntent    Bug = "no-intent"    // a call starts without a stored intent
+	NoFence     Bug = "no-fence"     // an owner that was replaced continues: it does not look at its lease, and the stream takes its intents
 	NoDedupe    Bug = "no-dedupe"    // the same id twice is two jobs
-	LimiterOpen Bug = "limiter-open" // what the limiter cannot know it takes for unused
+	LimiterOpen Bug = "limiter-open" // the limiter takes what it cannot know for unused
 	AnswerFirst Bug = "answer-first" // a refused producer is told 429 before its letter is stored
 
-	RecordLate  Bug = "record-late"  // that a call begins is noted when it has ended
+	RecordLate  Bug = "record-late"  // the beginning of a call is noted when the call has ended
 	RecordMixed Bug = "record-mixed" // a call is given another one's answer
-	StaleBoot   Bug = "stale-boot"   // what was noted before the machine was started again is believed
+	StaleBoot   Bug = "stale-boot"   // notes from before the machine was restarted are trusted
 )
 
-// Order is what a process is told to do. The zero value orders nothing.
+// Order tells a process what to do. The zero value orders nothing.
 type Order struct {
 	Point Point // where to end, as kill -9 would
 	Nth   int   // time that the point is passed, from 1
-	Bug   Bug   // to have
+	Bug   Bug   // Bug to switch on
 }

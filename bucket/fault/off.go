@@ -11,20 +11,20 @@ func Pass(Point) {}
 // Planted is false in this build.
 func Planted(Bug) bool { return false }
 
-// Points are none in this build.
+// Points returns nil in this build.
 func Points() []Point { return nil }
 
 // Rare is false in this build.
 func (Point) Rare() bool { return false }
 
-// Bugs are none in this build.
+// Bugs returns nil in this build.
 func Bugs() []Bug { return nil }
 
-// Env is empty in this build: it knows no orders.
+// Env returns nil in this build: it knows no orders.
 func (Order) Env() []string { return nil }
 
-// Boot is empty in this build.
+// Boot returns "" in this build.
 func Boot() string { return "" }
 
-// BootEnv is empty in this build.
+// BootEnv returns "" in this build.
 func BootEnv(string) string { return "" }

@@ -22,7 +22,7 @@ const (
 	bootVariable    = "TORTURE_BOOT"
 )
 
-// Points are all there are.
+// Points returns all points.
 func Points() []Point {
 	return []Point{
 		JobStored, RefusalNext, LetterStored, EventStored, LeaseStored, EpochDropped, EpochStored, UnknownFound, IntentStored,
@@ -30,19 +30,19 @@ func Points() []Point {
 	}
 }
 
-// Rare reports a point that is passed a few times in a life at the most.
+// Rare reports whether a process passes the point at most a few times in its life.
 func (p Point) Rare() bool {
 	return slices.Contains([]Point{
 		LeaseStored, EpochDropped, EpochStored, UnknownFound, RefusalNext, LetterStored, EventStored, LetterKept, LimitsStored, RetryStored, AnswerFound,
 	}, p)
 }
 
-// Bugs are all there are.
+// Bugs returns all bugs.
 func Bugs() []Bug {
 	return []Bug{DeleteFirst, NoIntent, NoFence, NoDedupe, LimiterOpen, AnswerFirst, RecordLate, RecordMixed, StaleBoot}
 }
 
-// Env is the environment that gives a process the order.
+// Env returns the environment that gives a process the order.
 func (o Order) Env() []string {
 	var env []string
 	if o.Point != "" {
@@ -54,7 +54,7 @@ func (o Order) Env() []string {
 	return env
 }
 
-// told is the order of this process. It is read once; only how often the point was passed changes.
+// told returns the order of this process. It is read once; only how often the point was passed changes.
 var told = sync.OnceValue(func() *order {
 	o := &order{bug: Bug(os.Getenv(plantedVariable))}
 	point, nth, _ := strings.Cut(os.Getenv(crashVariable), ":")
@@ -71,7 +71,7 @@ type order struct {
 	left  atomic.Int64
 }
 
-// Pass ends the process where it was told to end, without a word: no deferred function runs, nothing is flushed.
+// Pass ends the process if its order names this point, as kill -9 would: no deferred function runs, nothing is flushed.
 func Pass(p Point) {
 	if o := told(); p == o.point && o.left.Add(-1) == 0 {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL) // ourselves: it cannot fail
@@ -79,11 +79,11 @@ func Pass(p Point) {
 	}
 }
 
-// Planted reports whether this process was told to have the bug.
+// Planted reports whether this process was ordered to have the bug.
 func Planted(b Bug) bool { return told().bug == b }
 
-// Boot is the machine's boot that the process is to believe in, 36 letters, or "" for the machine's own.
+// Boot returns the machine's boot id that the process must believe in, 36 letters, or "" for the machine's own.
 func Boot() string { return os.Getenv(bootVariable) }
 
-// BootEnv has a process believe that the machine was started anew.
+// BootEnv makes a process believe that the machine was restarted.
 func BootEnv(id string) string { return bootVariable + "=" + id }

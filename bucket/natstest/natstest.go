@@ -14,7 +14,7 @@ import (
 // started is how long a server may take to listen.
 const started = 90 * time.Second
 
-// Start runs a server with JetStream until the test has ended. Its store is in dir; port 0 is any.
+// Start runs a server with JetStream until the test has ended. Its store is in dir; port 0 stands for any port.
 func Start(t *testing.T, dir string, port int) *server.Server {
 	t.Helper()
 	if port == 0 {
@@ -23,7 +23,7 @@ func Start(t *testing.T, dir string, port int) *server.Server {
 	return start(t, &server.Options{Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir, JetStreamMaxStore: 100 << 30})
 }
 
-// Port is where a server listens, for Start to begin it there again.
+// Port returns the port on which a server listens, so that Start can restart it there.
 func Port(t *testing.T, ns *server.Server) int {
 	t.Helper()
 	addr, ok := ns.Addr().(*net.TCPAddr)
@@ -33,7 +33,7 @@ func Port(t *testing.T, ns *server.Server) int {
 	return addr.Port
 }
 
-// StartWith is Start on any port, with a store of its own, for messages of so many bytes.
+// StartWith is Start on any port, with a store of its own. Messages may have maxPayload bytes.
 func StartWith(t *testing.T, maxPayload int32) *server.Server {
 	t.Helper()
 	return start(t, &server.Options{
@@ -55,7 +55,7 @@ func start(t *testing.T, o *server.Options) *server.Server {
 	return ns
 }
 
-// Connect is a connection that the test's end closes. It reconnects for as long as it takes.
+// Connect returns a connection that closes when the test ends. It reconnects without limit.
 func Connect(t *testing.T, ns *server.Server) jetstream.JetStream {
 	t.Helper()
 	nc, err := nats.Connect(ns.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
@@ -70,7 +70,7 @@ func Connect(t *testing.T, ns *server.Server) jetstream.JetStream {
 	return js
 }
 
-// JetStream is a connection to a server of its own.
+// JetStream returns a connection to a server of its own.
 func JetStream(t *testing.T) jetstream.JetStream {
 	t.Helper()
 	return Connect(t, Start(t, t.TempDir(), 0))

@@ -14,26 +14,26 @@ import (
 // Client is a connection to a Redis or a Redis Cluster.
 type Client = redis.UniversalClient
 
-// Bounds of the talk with Redis. A command that took longer is given up; who sent it asks again.
+// Bounds of the exchange with Redis. A command that takes longer fails; its caller asks again.
 const (
 	dialTimeout = time.Second
 	ioTimeout   = time.Second
 	poolSize    = 16
-	reachRetry  = 100 * time.Millisecond // between two questions of Await
+	reachRetry  = 100 * time.Millisecond // between two tries of Await
 )
 
-// ErrUnreachable is a Redis that does not answer: unlike one that answers with a no, it may do so later.
+// ErrUnreachable says that a Redis does not answer. It may answer later, unlike one that refuses.
 var ErrUnreachable = errors.New("redis does not answer")
 
 // LeastVersion is the oldest Redis that a Store works with.
 const LeastVersion = "6.2"
 
 // Dial connects to the Redis, or to any node of the Redis Cluster, at redis://user:password@host:port/db, or rediss://
-// for TLS, and checks that it answers and is new enough. It asks once, and fails with ErrUnreachable within two seconds where nothing
-// answers. No error holds the url. The caller closes the client.
+// for TLS. It checks that the server answers and is new enough. It asks once, and fails with ErrUnreachable within two
+// seconds if no server answers. No error holds the url. The caller must close the client.
 func Dial(ctx context.Context, url string) (Client, error) { return dial(ctx, url, ask) }
 
-// Await is Dial that asks until Redis answers, or ctx ends.
+// Await is Dial that repeats until Redis answers, or ctx ends.
 func Await(ctx context.Context, url string) (Client, error) { return dial(ctx, url, askUntil) }
 
 func dial(ctx context.Context, url string, reach func(context.Context, *redis.Client) (map[string]string, error)) (Client, error) {
@@ -41,10 +41,10 @@ func dial(ctx context.Context, url string, reach func(context.Context, *redis.Cl
 	if err != nil {
 		return nil, errors.New("not the address of a Redis: write redis://host:6379/0, or rediss:// for TLS") // err quotes the url
 	}
-	redis.SetLogger(quiet{}) // every error is returned too
+	redis.SetLogger(quiet{}) // the client returns every error too
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = dialTimeout, ioTimeout, ioTimeout, ioTimeout
 	o.PoolSize, o.ContextTimeoutEnabled = poolSize, true
-	o.MaxRetries, o.DialerRetries = -1, 1 // a slot asked for twice is a slot lost: who asks decides
+	o.MaxRetries, o.DialerRetries = -1, 1 // a slot asked for twice is a slot lost: only the caller may ask again
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	single := redis.NewClient(o)
 	info, err := reach(ctx, single)
@@ -67,7 +67,7 @@ func dial(ctx context.Context, url string, reach func(context.Context, *redis.Cl
 	}), nil
 }
 
-// ask asks the server what it is.
+// ask reads which server this is.
 func ask(ctx context.Context, c *redis.Client) (map[string]string, error) {
 	text, err := c.Info(ctx, "server").Result()
 	switch {
@@ -80,7 +80,7 @@ func ask(ctx context.Context, c *redis.Client) (map[string]string, error) {
 	}
 }
 
-// askUntil asks the server until it answers.
+// askUntil repeats ask until the server answers.
 func askUntil(ctx context.Context, c *redis.Client) (map[string]string, error) {
 	tick := time.NewTicker(reachRetry)
 	defer tick.Stop()
@@ -97,7 +97,7 @@ func askUntil(ctx context.Context, c *redis.Client) (map[string]string, error) {
 	}
 }
 
-// refused reports an answer that will not change by asking again: a wrong password, or no right to ask.
+// refused reports whether asking again cannot change the answer: a wrong password, or no right to ask.
 func refused(err error) bool {
 	for _, code := range []string{"WRONGPASS", "NOAUTH", "NOPERM", "ERR "} {
 		if redis.HasErrorPrefix(err, code) {
@@ -115,7 +115,7 @@ func checkVersion(version string) error {
 	return nil
 }
 
-// fields reads what INFO answers.
+// fields parses the answer to INFO.
 func fields(info string) map[string]string {
 	m := map[string]string{}
 	for line := range strings.SplitSeq(info, "\n") {
@@ -126,7 +126,7 @@ func fields(info string) map[string]string {
 	return m
 }
 
-// quiet is the client's own log.
+// quiet is the client's logger. It drops everything.
 type quiet struct{}
 
 // Printf implements the client's logger.

@@ -9,9 +9,9 @@ import (
 	"weir/bucket"
 )
 
-// Levels tells how much of the shared limits is used, over all replicas, as bucket.Memory does.
+// Levels returns how much of the shared limits is used, over all replicas, as bucket.Memory does.
 func (s *Store) Levels(ctx context.Context) ([]bucket.Level, error) {
-	now, err := s.Touch(ctx) // forgets what counts no more
+	now, err := s.Touch(ctx) // drops what no longer counts
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +32,7 @@ func (s *Store) Levels(ctx context.Context) ([]bucket.Level, error) {
 	}
 	number := func(limit, field int) int64 {
 		text, _ := values[6*limit+field].(string)
-		n, _ := strconv.ParseInt(text, 10, 64) // nil where nothing was counted
+		n, _ := strconv.ParseInt(text, 10, 64) // nil if nothing was counted
 		return n
 	}
 	var levels []bucket.Level
@@ -61,8 +61,8 @@ func (s *Store) Levels(ctx context.Context) ([]bucket.Level, error) {
 	return levels, nil
 }
 
-// Ahead is how far the clock of Redis is ahead of ours, as it goes on from when the Store was made, and by how much that may be wrong: half
-// the way there and back. That our clock is set changes nothing.
+// Ahead returns how far the clock of Redis is ahead of ours, if ours had gone on evenly since the Store was made, and
+// by how much that may be wrong: half the round trip. Setting our clock changes nothing.
 func (s *Store) Ahead(ctx context.Context) (ahead, wrong time.Duration, err error) {
 	sent := time.Since(s.made)
 	theirs, err := s.client.Time(ctx).Result()

@@ -9,12 +9,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// noteAge is how long a note is kept that nobody writes any more.
+// noteAge is how long a note is kept after it was last written.
 const noteAge = 400 * 24 * time.Hour
 
 func noteKey(name string) string { return "{weir}:note:" + name }
 
-// ReadNote reads what WriteNote kept by a name, nil for nothing.
+// ReadNote returns what WriteNote stored under a name, nil if nothing.
 func ReadNote(ctx context.Context, c Client, name string) ([]byte, error) {
 	data, err := c.Get(ctx, noteKey(name)).Bytes()
 	if errors.Is(err, redis.Nil) {
@@ -25,7 +25,7 @@ func ReadNote(ctx context.Context, c Client, name string) ([]byte, error) {
 	return data, nil
 }
 
-// WriteNote keeps some bytes by a name, in place of former ones, for 400 days.
+// WriteNote stores some bytes under a name for 400 days, in place of any former ones.
 func WriteNote(ctx context.Context, c Client, name string, data []byte) error {
 	if err := c.Set(ctx, noteKey(name), data, noteAge).Err(); err != nil {
 		return fmt.Errorf("redis: %w", err)

@@ -54,10 +54,11 @@ func (s *Store) beginLocked(mode string, keys int) *request {
 	return r
 }
 
-// jitterOf is the jitter in microseconds, rounded up.
+// jitterOf returns the jitter in microseconds, rounded up.
 func jitterOf(r *bucket.Rules) int64 { return int64(bucket.Micros(0).Add(r.Jitter + 999)) }
 
-// limitLocked writes one shared limit, with the bounds of its calendar periods around the present: Redis knows no time zones.
+// limitLocked writes one shared limit, with the bounds of its calendar periods around the present: Redis knows no time
+// zones.
 func (s *Store) limitLocked(r *request, l *bucket.Limit) {
 	r.keys = append(r.keys, s.prefix+"log:"+l.Name)
 	settles := l.Cost.SettleHeader != "" || l.Cost.SettlePointer != ""
@@ -107,7 +108,7 @@ func (s *Store) limitLocked(r *request, l *bucket.Limit) {
 	}
 }
 
-// bounds are where the period before the present one, the present one and the two after it begin, and where they end.
+// bounds returns the beginnings of four periods, from the one before the present one on, and the end of the last.
 func (s *Store) bounds(q bucket.Quota) []bucket.Micros {
 	start, end := q.Period(s.present())
 	before, _ := q.Period(start - 1)
@@ -116,7 +117,7 @@ func (s *Store) bounds(q bucket.Quota) []bucket.Micros {
 	return []bucket.Micros{before, start, end, next, last}
 }
 
-// askLocked writes one ask that has passed Validate.
+// askLocked writes one ask, which must have passed Validate.
 func (s *Store) askLocked(r *request, a *bucket.Ask) {
 	r.keys = append(r.keys, s.prefix+"key:"+a.Key)
 	t := s.rules.Interval(a.Limits.Rate)
@@ -136,7 +137,7 @@ func (s *Store) askLocked(r *request, a *bucket.Ask) {
 	}
 }
 
-// useLocked writes the end of one grant; -1 stands for a cost that the grant's rules did not have.
+// useLocked writes the end of one grant. It writes -1 for a cost that the grant's rules did not have.
 func (s *Store) useLocked(r *request, u *bucket.Use) {
 	r.keys = append(r.keys, s.prefix+"key:"+u.Key)
 	r.num(u.Grant.Serial)
@@ -162,7 +163,7 @@ func (s *Store) useLocked(r *request, u *bucket.Use) {
 type reader struct {
 	fields []any
 	now    bucket.Micros // the clock of the slots
-	behind bucket.Micros // by how much the server's time, which calendars go by, is behind it
+	behind bucket.Micros // by how much the server's time, which calendars use, is behind now
 	err    error
 }
 
@@ -194,7 +195,8 @@ func (r *reader) num() int64 {
 	return n
 }
 
-// uncertain is a wait for a limit that counts as full because what was used is not known. It is asked again soon, and buries nothing.
+// uncertain is a wait for a limit that counts as full because its use is unknown. The caller asks again soon, and
+// buries nothing.
 const (
 	uncertain     = 2
 	edge          = 3 // of a period, in which no slot is given: no budget is spent by that

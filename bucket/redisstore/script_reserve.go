@@ -233,7 +233,7 @@ local function reserve(now, lease, far, memory, jitter, out)
 end
 `
 
-// luaSettle is the end of grants, and of not knowing what was used.
+// luaSettle ends grants, and seeds limits whose use was unknown.
 const luaSettle = `
 local function settle(now)
   for j = 1, num() do

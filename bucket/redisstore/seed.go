@@ -7,13 +7,14 @@ import (
 	"slices"
 )
 
-// Unknown names the quotas and budgets whose use was lost and has not been seeded since. They count as full.
+// Unknown returns the names of the quotas and budgets whose use was lost and has not been seeded since. They count as
+// full.
 func (s *Store) Unknown(ctx context.Context) ([]string, error) {
 	lost, missed, err := s.unseeded(ctx)
 	return append(lost, missed...), err
 }
 
-// Missed names those of Unknown of which nothing was lost: they were not in the rules of every ask.
+// Missed returns those of Unknown of which nothing was lost: they were not in the rules of every ask.
 func (s *Store) Missed(ctx context.Context) ([]string, error) {
 	_, missed, err := s.unseeded(ctx)
 	return missed, err
@@ -50,10 +51,10 @@ func (s *Store) unseeded(ctx context.Context) (lost, missed []string, err error)
 	return lost, missed, nil
 }
 
-// Seed tells what the ledger knows to have been used of lost quotas and budgets: of calendar and fixed ones in the present
-// period, of sliding ones in the last period. Calls whose outcome is not known count too. Of several replicas the first
-// one to seed a limit is believed; a limit that was not lost is left alone, so a late or repeated Seed does no harm. One
-// whose period only begins within the Horizon stays unknown: seed it when it has begun.
+// Seed sets, from the ledger, what was used of lost quotas and budgets: of calendar and fixed ones in the present
+// period, of sliding ones in the last period. Calls with an unknown outcome must count too. If several replicas seed a
+// limit, the first one counts. Seed leaves a limit alone that was not lost, so a late or repeated Seed does no harm. A
+// limit whose period only begins within the Horizon stays unknown: seed it when the period has begun.
 func (s *Store) Seed(ctx context.Context, used map[string]int64) error {
 	s.rulesMu.RLock()
 	defer s.rulesMu.RUnlock()

@@ -1,32 +1,34 @@
-// Package redisstore is the bucket.Store that several processes share: the reservation of package bucket in one Lua script.
+// Package redisstore is the bucket.Store that several processes share: the reservation of package bucket in one Lua
+// script.
 //
 // # Where things lie
 //
 // All keys of one api carry the hash tag {weir:<api>}, so that they share a slot of a Redis Cluster and one reservation
-// is one step of one server. <tag>:state is a hash with the counters of all shared limits, <tag>:open a sorted set of the
-// grants not yet settled (the in-flight permits, by end of lease), <tag>:log:<limit> a sliding quota's log and
+// is one step of one server. <tag>:state is a hash with the counters of all shared limits, <tag>:open a sorted set of
+// the grants not yet settled (the in-flight permits, by end of lease), <tag>:log:<limit> a sliding quota's log and
 // <tag>:key:<key> the bucket of one key, which expires when it has been empty for the longest window of any key's rate.
 //
 // # Time
 //
-// Redis TIME inside the script is the only clock. Slots go by a clock of the state that never goes back: where TIME was set back, or
-// a failover came to a machine whose clock is behind, it goes on from where it was, and what was counted counts as of then. Calendars
-// follow TIME in both directions, and no period is given out twice, as in bucket/turnback.go. No replica's clock
-// decides anything, except which calendar periods are offered: if Redis finds itself outside them it says so, and they
-// are offered again by its own time.
+// Redis TIME inside the script is the only clock. Slots follow a clock of the state that never goes back. If TIME was
+// set back, or a failover came to a machine whose clock is behind, that clock continues from where it was, and what was
+// counted counts as of then. Calendars follow TIME in both directions, and no period is granted twice, as in
+// bucket/turnback.go. A replica's clock decides only which calendar periods are offered: if Redis finds that its time
+// is in none of them, the replica offers periods by the time of Redis.
 //
 // # Loss
 //
-// The state carries an epoch: when it began, and a random id. A caller that knows an epoch and finds the state missing, of
-// an earlier epoch, or with fewer asks counted than it has seen itself (a failover to a copy that lagged, an older copy
-// restored), declares it lost:
-// what cannot be known counts as used. Every rate starts with all of its burst owed from the farthest slot that may have
-// been given, every quota is full for its present period, and all permits are taken for one lease. Keys whose state is
-// gone wait likewise; Ask.Floor cannot shorten that. Store.Unknown names the quotas that wait to be told what was used of
-// them, by Store.Seed from the ledger. A caller that is told Fresh believes an empty Redis; nobody else does.
+// The state carries an epoch: when it began, and a random id. A caller that knows an epoch declares the state lost if
+// the state is missing, is of an earlier epoch, or has counted fewer asks than the caller has seen. The last happens
+// after a failover to a copy that lagged, or when an older copy was restored.
 //
-// What no script can see: a copy that is older by fewer asks than have come since, seen by no caller that knew better,
-// loses that suffix of the counts.
+// Then what cannot be known counts as used. Every rate starts with all of its burst owed from the farthest slot that
+// may have been given, every quota is full for its present period, and all permits are taken for one lease. Keys whose
+// state is gone wait likewise; Ask.Floor cannot shorten that. Store.Unknown names the quotas that count as full until
+// Store.Seed sets what was used of them, from the ledger. Only a caller whose Epoch is Fresh accepts an empty Redis.
+//
+// No script can see one case: a copy that lacks fewer asks than have come since, if no caller that knew better has seen
+// it. That copy has lost the last part of the counts.
 package redisstore
 
 import (
@@ -43,24 +45,25 @@ import (
 	"weir/bucket"
 )
 
-// Fresh is the Epoch of an api that has never been called: an empty Redis is no loss.
+// Fresh is the Epoch of an api that has never been called: for it an empty Redis is no loss.
 const Fresh = "fresh"
 
-// Options say what a Store works for.
+// Options configure a Store.
 type Options struct {
-	Client redis.UniversalClient // required; not closed by the Store
+	Client redis.UniversalClient // required; the Store does not close it
 	API    string                // required: the api's name, a part of every key
 	Rules  bucket.Rules          // required
-	// Epoch is the epoch that the api's state was last known to have, from a checkpoint: see Store.Epoch. Empty when nothing
-	// is known, Fresh when the api has never been called.
+	// Epoch is the last known epoch of the api's state, from a checkpoint: see Store.Epoch. It is empty if nothing is
+	// known, and Fresh if the api has never been called.
 	Epoch string
-	// Asked is how many asks that epoch's state had counted when last known, from the same checkpoint: with it an older copy
-	// of the state is told from the state even when nobody was there to see the change.
+	// Asked is how many asks that epoch's state had counted when last known, from the same checkpoint. With it the
+	// Store recognizes an older copy of the state even if no process was there to see the change.
 	Asked int64
-	// Horizon is the farthest any replica asks ahead; default a second. After a loss that much more is waited.
+	// Horizon is the farthest ahead that any replica asks; default 1 s. After a loss the wait is that much longer.
 	Horizon time.Duration
-	// Sums says that Unknown is asked and Seed told also of quotas and budgets that were not in the rules of every ask: they count as
-	// full until then, as those that were lost. Otherwise one that comes into the rules has used what it had counted when it was there.
+	// Sums says that the caller also uses Unknown and Seed for quotas and budgets that were not in the rules of every
+	// ask. They then count as full until they are seeded, as lost ones do. Without Sums a limit that comes into the
+	// rules again has used what it had counted when it was in them before.
 	Sums bool
 }
 
@@ -70,25 +73,25 @@ type Store struct {
 	prefix  string
 	sums    bool // Options.Sums
 	made    time.Time
-	now     func() bucket.Micros // only in tests: the time instead of Redis TIME
-	horizon atomic.Int64         // the farthest that any replica asks ahead, in microseconds
+	now     func() bucket.Micros // only in tests: replaces Redis TIME
+	horizon atomic.Int64         // the farthest ahead that any replica asks, in microseconds
 	offset  atomic.Int64         // how far Redis is ahead of us, in microseconds, when the offered periods were off
 
-	rulesMu sync.RWMutex // guards rules and orders; it is held for reading over a round trip, so that costs and grants belong to the same rules
+	rulesMu sync.RWMutex // guards rules and orders; read-held over a round trip: costs and grants share the rules
 	rules   bucket.Rules
 	orders  bucket.Orders
 
-	mu    sync.Mutex // guards what follows; it is taken while rulesMu is held, never the other way round
+	mu    sync.Mutex // guards what follows; taken while rulesMu is held, never the other way round
 	epoch string
-	seen  int64 // asks counted by the state when it last answered
+	seen  int64 // asks that the state had counted when it last answered
 }
 
 var _ bucket.Store = (*Store)(nil)
 
-// ErrEviction is a Redis that may forget state to make room: a bucket that it forgets is full again.
+// ErrEviction says that a Redis may evict state to make room: an evicted bucket is full again.
 var ErrEviction = errors.New("redis may evict limits; set maxmemory-policy noeviction")
 
-// New checks the rules and the server's settings. The state itself is first touched by the first call.
+// New checks the rules and the server's settings. It does not touch the state; the first call does.
 func New(ctx context.Context, o Options) (*Store, error) {
 	if o.Client == nil || o.API == "" || strings.ContainsAny(o.API, "{}") {
 		return nil, fmt.Errorf("redis limits: client and api are required, and the api's name has no braces")
@@ -107,7 +110,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// checkEviction asks every primary.
+// checkEviction checks every primary.
 func checkEviction(ctx context.Context, c redis.UniversalClient) error {
 	if cluster, ok := c.(*redis.ClusterClient); ok {
 		return cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return checkPolicy(ctx, c) })
@@ -115,7 +118,7 @@ func checkEviction(ctx context.Context, c redis.UniversalClient) error {
 	return checkPolicy(ctx, c)
 }
 
-// checkPolicy reads INFO, which unlike CONFIG managed servers allow.
+// checkPolicy reads INFO, which managed servers allow, unlike CONFIG.
 func checkPolicy(ctx context.Context, c redis.Cmdable) error {
 	info, err := c.Info(ctx, "memory").Result()
 	if err != nil {
@@ -127,8 +130,8 @@ func checkPolicy(ctx context.Context, c redis.Cmdable) error {
 	return nil
 }
 
-// Apply puts new rules in force for this replica's next round trip. Replicas that follow a change at different times each
-// reserve by their own rules; debts are carried from one to the other as in package bucket.
+// Apply puts new rules in force from this replica's next round trip on. Replicas that follow a change at different
+// times each reserve by their own rules; debts are carried from one to the other as in package bucket.
 func (s *Store) Apply(rules bucket.Rules) error {
 	if err := rules.Validate(); err != nil {
 		return fmt.Errorf("redis limits: %w", err)
@@ -143,7 +146,7 @@ func (s *Store) Apply(rules bucket.Rules) error {
 	return nil
 }
 
-// Reserve implements bucket.Store: all asks in one round trip and one atomic step.
+// Reserve implements bucket.Store. It sends all asks in one round trip, as one atomic step.
 func (s *Store) Reserve(ctx context.Context, asks []bucket.Ask) ([]bucket.Answer, error) {
 	if len(asks) == 0 {
 		return nil, nil
@@ -176,8 +179,8 @@ func (s *Store) Reserve(ctx context.Context, asks []bucket.Ask) ([]bucket.Answer
 	return answers, nil
 }
 
-// Settle implements bucket.Store. A settlement that is repeated after an error gives nothing back twice; an overage may be
-// charged twice. Settling nothing still brings new rules into force.
+// Settle implements bucket.Store. A settlement that is repeated after an error gives nothing back twice, but may charge
+// an overage twice. Settling nothing still brings new rules into force.
 func (s *Store) Settle(ctx context.Context, uses []bucket.Use) error {
 	s.rulesMu.RLock()
 	defer s.rulesMu.RUnlock()
@@ -195,7 +198,7 @@ func (s *Store) Settle(ctx context.Context, uses []bucket.Use) error {
 	return nil
 }
 
-// run calls the script. Periods that Redis finds itself outside of are offered again by its own time, once.
+// run calls the script. If Redis finds its time outside the offered periods, run offers others by that time, once.
 func (s *Store) run(ctx context.Context, build func() *request) (*reader, error) {
 	for range 2 {
 		q := build()
@@ -221,8 +224,8 @@ func (s *Store) run(ctx context.Context, build func() *request) (*reader, error)
 	return nil, errors.New("the server's clock runs through calendar periods faster than they can be offered")
 }
 
-// learn keeps what the state says about itself. Answers may come out of order: within an epoch the count only rises, and an
-// answer of an earlier epoch that comes late is corrected by the next.
+// learn keeps what the state says about itself. Answers may come out of order: within an epoch the count only rises,
+// and the next answer corrects a late one of an earlier epoch.
 func (s *Store) learn(epoch string, asked int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -232,23 +235,22 @@ func (s *Store) learn(epoch string, asked int64) {
 	s.seen = max(s.seen, asked)
 }
 
-// Epoch is the state's identity, to be kept with a checkpoint and given to New after a restart.
+// Epoch returns the state's identity. Keep it with a checkpoint and give it to New after a restart.
 func (s *Store) Epoch() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.epoch
 }
 
-// Mark is the state's identity and how many asks it had counted, to be kept as a checkpoint and given to New after a
-// restart.
+// Mark returns the state's identity and how many asks it had counted. Keep both as a checkpoint and give them to New
+// after a restart.
 func (s *Store) Mark() (epoch string, asked int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.epoch, s.seen
 }
 
-// Touch brings the state into being, or finds out that it was lost, without reserving anything, and returns the server's
-// time.
+// Touch creates the state, or finds out that it was lost, without reserving anything. It returns the server's time.
 func (s *Store) Touch(ctx context.Context) (bucket.Micros, error) {
 	s.rulesMu.RLock()
 	defer s.rulesMu.RUnlock()
@@ -263,8 +265,8 @@ func (s *Store) Touch(ctx context.Context) (bucket.Micros, error) {
 	return r.now - r.behind, nil
 }
 
-// ShadowHolds tells for every shadow limit how many calls it would have held so far, over all replicas; nil when Redis
-// does not answer within a second.
+// ShadowHolds returns for every shadow limit how many calls it would have held so far, over all replicas; nil if Redis
+// does not answer within 1 s.
 func (s *Store) ShadowHolds() map[string]int64 {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -284,7 +286,7 @@ func (s *Store) ShadowHolds() map[string]int64 {
 	return holds
 }
 
-// present is about the time at the server: it only chooses which periods to offer.
+// present returns roughly the server's time. It only chooses which periods to offer.
 func (s *Store) present() bucket.Micros {
 	if s.now != nil {
 		return s.now()
@@ -292,5 +294,5 @@ func (s *Store) present() bucket.Micros {
 	return bucket.MicrosOf(time.Now()) + bucket.Micros(s.offset.Load())
 }
 
-// newEpoch is an id for the case that the state has to be begun anew.
+// newEpoch returns an id in case the state must be begun anew.
 func (s *Store) newEpoch() string { return rand.Text() }

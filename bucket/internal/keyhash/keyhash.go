@@ -1,8 +1,8 @@
-// Package keyhash stands for names by 128 bits of a seeded hash.
+// Package keyhash replaces names by 128 bits of a seeded hash.
 //
 // Of a million names two share an ID with a chance of 10^-27. An ID costs the same whatever the name's length, and the
-// garbage collector has nothing to look at in a table of them. Seeds are drawn anew in every process: nobody who chooses
-// names can make two of them meet, and no ID may be stored.
+// garbage collector has nothing to look at in a table of them. Every process draws its seeds anew. So a producer that
+// chooses names cannot make two of them meet, and no ID may be stored.
 package keyhash
 
 import "hash/maphash"
@@ -14,7 +14,7 @@ type ID struct{ High, Low uint64 }
 // use.
 type Seeds [2]maphash.Seed
 
-// ID is the name's identity under these seeds.
+// ID returns the name's identity under these seeds.
 func (s *Seeds) ID(name string) ID {
 	if *s == (Seeds{}) {
 		*s = Seeds{maphash.MakeSeed(), maphash.MakeSeed()}
