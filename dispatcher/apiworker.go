@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// apiWorker dispatches one api: a thin shell around its schedule. mu guards the schedule and the partitions; nothing is
-// waited for under it.
+// apiWorker dispatches one api. It is a thin shell around its schedule. mu guards the schedule and the partitions; the
+// worker never waits for anything while it holds mu.
 type apiWorker struct {
 	d       *Dispatcher
 	name    string // of the api
@@ -27,13 +27,13 @@ type apiWorker struct {
 	store   Store
 	clock   schedule.StoreClock // by which the store counts
 	now     func() bucket.Micros
-	since   time.Time // when it was made
-	// checkpoint asks for the limits' state to be stored at once: slots wait for it.
+	since   time.Time // when the worker was made
+	// checkpoint asks for the limits' state to be stored at once, because slots wait for it.
 	checkpoint func()
-	grants     *grantEnds // tells the store what became of them
+	grants     *grantEnds // reports the ends of grants to the store
 
-	changes     chan configChange // to be adopted by the loop
-	probes      atomic.Bool       // whether the api is reached is to be found out
+	changes     chan configChange // for the loop to adopt
+	probes      atomic.Bool       // set while the dispatcher must find out whether the api can be reached
 	pace        *pace
 	settlements settlements
 	unrecorded  unrecordedCalls
@@ -43,21 +43,21 @@ type apiWorker struct {
 	mu         sync.Mutex // guards what follows, down to the channels
 	s          *schedule.Schedule
 	terms      *terms       // in force
-	partitions []*partition // by number, nil where it is not this process's
+	partitions []*partition // by number, nil if this process does not own it
 	down       time.Time    // since when the store does not answer, zero while it does
 	contact    contact      // with the api and its limits
 	marks      map[string]holdMark
-	tailLoaded bool // the ledger was read for it before it ran
+	tailLoaded bool // the ledger was read for this worker before it ran
 	wake       chan struct{}
 
 	rounds  sync.WaitGroup // of asks under way
 	running sync.WaitGroup // goroutines of jobs
-	begun   chan begun     // to those of them that wait for another job
-	idle    atomic.Int32   // how many do
-	ready   chan struct{}  // closed when every partition is open, where all are this process's
+	begun   chan begun     // to goroutines that wait for another job
+	idle    atomic.Int32   // number of goroutines that wait for another job
+	ready   chan struct{}  // closed when every partition is open, if this process owns them all
 
-	stopping chan struct{} // closed when nothing new starts: who waits for room in memory waits in vain
-	stopped  chan struct{} // closed when no slot comes any more: who waits for one waits in vain
+	stopping chan struct{} // closed when nothing new starts; jobs must then not wait for room in memory
+	stopped  chan struct{} // closed when no slot is granted any more; jobs must then not wait for one
 }
 
 func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
@@ -87,7 +87,7 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 }
 
 // run dispatches until soft ends, and then lets running calls end until hard ends. It returns when every goroutine of
-// the worker has.
+// the worker has returned.
 func (w *apiWorker) run(soft, hard context.Context) error {
 	teller := w.grants.run(hard)
 	var opening errgroup.Group
@@ -116,7 +116,7 @@ func (w *apiWorker) run(soft, hard context.Context) error {
 	return err
 }
 
-// openAll opens every partition for good: nobody else can own them.
+// openAll opens every partition for good. It is for a process that shares its partitions with no other replica.
 func (w *apiWorker) openAll(ctx, hard context.Context) error {
 	var group errgroup.Group
 	for number := range w.partitions {
@@ -131,7 +131,7 @@ func (w *apiWorker) openAll(ctx, hard context.Context) error {
 	return err
 }
 
-// loop steps the schedule whenever something happened or a time has come.
+// loop steps the schedule whenever something has happened or a time has come.
 func (w *apiWorker) loop(ctx, hard context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -142,7 +142,7 @@ func (w *apiWorker) loop(ctx, hard context.Context) {
 			wait = min(wait, max(0, w.now().Until(next)))
 		}
 		if w.d.owner != nil {
-			wait = min(wait, leaseCheck) // the right to call comes and goes unasked
+			wait = min(wait, leaseCheck) // the right to call comes and goes without an event
 		}
 		timer.Reset(wait)
 		select {
@@ -153,10 +153,10 @@ func (w *apiWorker) loop(ctx, hard context.Context) {
 	}
 }
 
-// leaseCheck is how often a worker without anything to do looks whether it may call.
+// leaseCheck is how often an idle worker checks whether it may call.
 const leaseCheck = 250 * time.Millisecond
 
-// pump does all that can be done now and returns when there will be more.
+// pump does everything that can be done now, and returns the time at which there is more to do.
 func (w *apiWorker) pump(ctx, hard context.Context) bucket.Micros {
 	for {
 		w.adoptChange()
@@ -189,7 +189,7 @@ func (w *apiWorker) pump(ctx, hard context.Context) bucket.Micros {
 	}
 }
 
-// orderAll carries out what a step decided about single jobs.
+// orderAll carries out what a step of the schedule decided about single jobs.
 func (w *apiWorker) orderAll(hard context.Context, fx *schedule.Effects) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -217,7 +217,7 @@ func (w *apiWorker) wakeUp() {
 	}
 }
 
-// update does something to the schedule and makes the loop look at it.
+// update changes the schedule under the lock and makes the loop step again.
 func (w *apiWorker) update(do func(s *schedule.Schedule)) {
 	w.mu.Lock()
 	do(w.s)
@@ -225,9 +225,9 @@ func (w *apiWorker) update(do func(s *schedule.Schedule)) {
 	w.wakeUp()
 }
 
-// eachLocked does something for each of many queues under the lock, and lets others at the lock between every few: a partition with a
-// million jobs must not keep the calls of the others. It is called without the lock. Go's range over a map goes on rightly when the map
-// has changed meanwhile.
+// eachLocked calls do for each of many queues under the lock, and releases the lock after every few, so that a
+// partition with a million jobs does not delay the calls of the others. The caller must not hold the lock. The map of
+// queues may change meanwhile: Go's range over a map allows that.
 func (w *apiWorker) eachLocked(all iter.Seq[*schedule.KeyQueue], do func(q *schedule.KeyQueue)) {
 	seen := 0
 	w.mu.Lock()
@@ -241,7 +241,7 @@ func (w *apiWorker) eachLocked(all iter.Seq[*schedule.KeyQueue], do func(q *sche
 	w.mu.Unlock()
 }
 
-// stop ends the worker: nothing new starts, what runs may end, and what is stored about it is awaited.
+// stop ends the worker: nothing new starts, running calls may end, and stop waits until their outcomes are stored.
 func (w *apiWorker) stop(hard context.Context) {
 	close(w.stopping)
 	w.rounds.Wait()
@@ -257,7 +257,7 @@ func (w *apiWorker) stop(hard context.Context) {
 			read := p.replay == nil
 			p.remove()
 			p.stopMarkers()
-			_ = p.writer.Wait() // what waits was answered
+			_ = p.writer.Wait() // each write that waited was answered
 			if read && hard.Err() == nil && p.bucket.Unswept() == 0 {
 				p.giveUp(hard)
 			}
@@ -266,11 +266,11 @@ func (w *apiWorker) stop(hard context.Context) {
 	w.running.Wait()
 }
 
-// workerCounts are what a worker has to do.
+// workerCounts are a worker's figures for metrics and states.
 type workerCounts struct {
 	schedule.Counts
 	owned   int       // partitions
-	expires time.Time // the first certificate; zero where there is none
+	expires time.Time // when the first certificate expires; zero if there is none
 }
 
 func (w *apiWorker) counts() workerCounts {

@@ -152,8 +152,8 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 	case recovery.EndsByMark:
 		f.last = ledger.LastCall{Outcome: f.mark.Ends, Detail: f.mark.Reason, Status: f.status}
 	case recovery.EndsByLast:
-		// Its record came late: another owner had taken the call for lost, begun a second one and died.
 		if f.known.Unrecorded() {
+			// Its record came late: another owner had taken the call for lost, begun a second one and died.
 			f.Queue.Unsure = true
 			f.w.unrecorded.never(f.job)
 		}
@@ -186,7 +186,8 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 func (f *foundJob) takeBackLocked() (goesOn bool) {
 	w, i := f.w, f.intent
 	w.d.metrics.recovered.WithLabelValues(w.name, "not_begun").Inc()
-	// Other jobs may still need the intent's message.
+	// The intent's message may stay, because other jobs may need it; so this process notes again that the call has not
+	// begun.
 	f.adopted = w.d.opts.Recorder.Adopt(i.Entry, f.part.callOf(&i.Intent, i.Epoch))
 	if w.evidence.isRead(i.stored) {
 		f.dropIntentsLocked()

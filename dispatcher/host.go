@@ -9,7 +9,7 @@ import (
 	"weir/dispatcher/ownership"
 )
 
-// host works the partitions that this replica gets: it is the dispatcher as ownership sees it.
+// host is the dispatcher as the package ownership sees it: it works the partitions that this replica gets.
 type host struct{ d *Dispatcher }
 
 var _ ownership.Host = host{}
@@ -59,6 +59,7 @@ func (h host) LoseAll(lease *lease.Membership) {
 	}
 }
 
+// part returns this process's tenure of a partition, nil if there is none.
 func (h host) part(id lease.PartitionID) *partition {
 	if w := h.d.worker(id.API); w != nil {
 		return w.ownedPartition(id.Number)

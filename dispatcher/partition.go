@@ -16,7 +16,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// partition is one partition of an api's queue for as long as this process owns it: taken over again it is another partition.
+// partition is one tenure: a partition of an api's queue for as long as this process owns it. Each takeover makes a new
+// one.
 type partition struct {
 	schedule.Partition
 	ownership.Tenure
@@ -25,42 +26,42 @@ type partition struct {
 	name    recorder.Queue // for the flight recorder
 	bucket  *queue.Partition
 	markers *queue.Markers
-	closing bool        // its calls may end, none starts any more
-	lost    atomic.Bool // somebody else may own it: nothing about it is stored any more
+	closing bool        // running calls may end, no call starts any more
+	lost    atomic.Bool // another replica may own it: nothing about it is stored any more
 
 	stopReading, stopMarkers context.CancelFunc
 	reader, writer           errgroup.Group
 
-	// cache holds messages that were read and not needed yet, as far as there is room for them. It is nil when the partition has ended.
+	// cache holds messages that were read and are not needed yet, as far as they fit. It is nil when the tenure has
+	// ended.
 	cache      map[uint64]kept
 	cacheBytes int64
 	holdings   *queue.Holdings
 
 	restored uint64 // the last job of a backup that was put back, 0 for none: see Restoration
 
-	replay *replay // until all that was there at the takeover has been read
+	replay *replay // nil once everything that stood in the stream at the takeover has been read
 
 	denial holdMark // of an api that denies weir
 
-	removals removals // what was taken out of its stream by hand
+	removals removals // what was deleted from its stream by hand
 
-	telling sync.Mutex          // held while one more loss is noted as told
-	told    map[string]toldMark // what was told of the damage of its store, by key; the worker's lock guards it
+	telling sync.Mutex          // held while one more loss is noted as reported
+	told    map[string]toldMark // what was reported of its store's damage, by key; the worker's lock guards it
 
 	intents   []intending // jobs that want an intent
-	intending bool        // some are being stored
+	intending bool        // a message of intents is being stored
 }
 
-// mayCall reports whether a call of the partition may start now, or what came of one may be stored. It is asked right before
-// each.
+// mayCall reports whether a call of the partition may start now, or an outcome may be stored. Ask it right before each.
 func (p *partition) mayCall() bool {
 	return !p.lost.Load() && p.Valid()
 }
 
-// partitionOf is the tenure that a queue is of.
+// partitionOf returns the tenure that a queue belongs to.
 func partitionOf(q *schedule.KeyQueue) *partition { return q.Partition.Of.(*partition) }
 
-// add books in a job that the reader found.
+// add takes in a job that the reader has read.
 func (p *partition) add(ctx context.Context, e queue.Entry) {
 	if p.addOne(ctx, e) {
 		p.resumeKeys()
@@ -77,14 +78,14 @@ func (p *partition) addOne(ctx context.Context, e queue.Entry) (resume bool) {
 		}
 		p.pushLocked(e)
 		p.w.wakeUp()
-	case !p.closing: // otherwise it is the next owner's
+	case !p.closing: // otherwise the next owner takes it in
 		q := p.pushLocked(e)
 		return p.takeFoundLocked(ctx, q, e)
 	}
 	return false
 }
 
-// pushLocked lets a job wait that was read, and keeps its message where it may be called soon.
+// pushLocked queues a job that was read, and keeps its message if the job may be called soon.
 func (p *partition) pushLocked(e queue.Entry) *schedule.KeyQueue {
 	p.expectLocked(e)
 	notBefore := bucket.Micros(0)
@@ -97,5 +98,6 @@ func (p *partition) pushLocked(e queue.Entry) *schedule.KeyQueue {
 	return p.w.s.PushEarly(e.Key, e.Seq, &p.Partition, bucket.MicrosOf(e.Time), notBefore)
 }
 
-// keepAhead is how long a message is kept at most for a job that is not to be called yet: the room is that of jobs that may be.
+// keepAhead is how far ahead a job's due time may be for its message to be kept. The room belongs to jobs that may be
+// called.
 const keepAhead = time.Minute

@@ -10,34 +10,35 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// Calls of a partition that is taken over start while its queue is still being read: a long one would keep every key waiting.
-// What must be known before is what was called. The ledger's end tells, and the markers, which are read before the jobs. So
-// for every key it is known up to which job anything is known of it: its calls start when its jobs have been read up to
-// there. Of a key nothing is known of, the first job that is read is its oldest, and was never called.
+// After a takeover, calls start while the partition's queue is still being read, so that a long queue does not keep
+// every key waiting. Before a key is called, the owner must know which of its jobs were called before. The end of the
+// ledger and the markers tell this, and both are read before the jobs. So the owner knows for each key the last job
+// that anything is known of, and the key's calls start when its jobs have been read up to that one. If nothing is known
+// of a key, the first of its jobs that is read is its oldest, and was never called.
 
-// replay is what is known of a partition's jobs before they are read. It is the reader's: others only look, under the lock, whether there
-// is one.
+// replay is what is known of a partition's jobs before they are read. It belongs to the reader; other goroutines only
+// check, under the lock, whether the partition has one.
 type replay struct {
-	found   map[uint64]*found               // in the stream, by job
-	records map[uint64]ledger.LastCall      // in the ledger
-	results map[uint64]ledger.StoredResult  // whose records may be missing
-	until   map[uint64]uint64               // by a key's sum: the last of its jobs that anything is known of
-	queue   []awaited                       // the same, by sequence
-	blind   uint64                          // the last job of which something known holds every key: nothing is called before
-	held    []*schedule.KeyQueue            // by marks of holds, perhaps without jobs
-	early   []*schedule.KeyQueue            // queues that were met before the blind one
-	waiting map[uint64][]*schedule.KeyQueue // by a key's sum: queues whose jobs must be read up to until
-	full    bool                            // as many bodies are kept as may be
+	found   map[uint64]*found               // markers in the stream, by the job's sequence
+	records map[uint64]ledger.LastCall      // newest records in the ledger, by the job's sequence
+	results map[uint64]ledger.StoredResult  // results whose records may be missing, by the job's sequence
+	until   map[uint64]uint64               // by a key's sum: the key's last job that anything is known of
+	queue   []awaited                       // the same, sorted by sequence
+	blind   uint64                          // the last job that may hold every key; no call starts before it was read
+	held    []*schedule.KeyQueue            // queues held by marks; they may have no jobs
+	early   []*schedule.KeyQueue            // queues met before the blind job
+	waiting map[uint64][]*schedule.KeyQueue // by a key's sum: queues that wait until their jobs are read up to until
+	full    bool                            // no more bodies fit in memory
 }
 
-// awaited is a job that is to be read before its key is called.
+// awaited is a job that must be read before its key is called.
 type awaited struct{ seq, sum uint64 }
 
 func newReplay() *replay {
 	return &replay{found: map[uint64]*found{}, until: map[uint64]uint64{}, waiting: map[uint64][]*schedule.KeyQueue{}}
 }
 
-// await notes that something is known of a job, by which every key may be held.
+// await notes that something is known of a job. holdsAll says that this may hold every key.
 func (r *replay) await(seq, sum uint64, holdsAll bool) {
 	r.until[sum] = max(r.until[sum], seq)
 	if holdsAll {
@@ -45,6 +46,7 @@ func (r *replay) await(seq, sum uint64, holdsAll bool) {
 	}
 }
 
+// of returns the markers of a job's sequence, to add to.
 func (r *replay) of(seq uint64) *found {
 	f := r.found[seq]
 	if f == nil {
@@ -105,7 +107,8 @@ func (p *partition) replayMark(e queue.Entry) {
 	p.replay.await(mark.Seq, mark.KeySum, mark.Pushback && p.w.terms.api.Retry.HoldAPI)
 }
 
-// markersLoaded lets calls of a partition start, key by key as its jobs are read: all markers are known. The reader calls it once.
+// markersLoaded lets calls of a partition start, key by key as its jobs are read. The reader calls it once, when it has
+// read all markers.
 func (p *partition) markersLoaded() {
 	r := p.replay
 	r.records, r.results = p.w.d.tail.Detach(p.bucket.Name())
@@ -131,7 +134,7 @@ func (p *partition) markersLoaded() {
 	}
 }
 
-// resumeKeys lets calls of a partition start: no job is left that may hold every key.
+// resumeKeys lets calls of a partition start, because no unread job is left that may hold every key.
 func (p *partition) resumeKeys() {
 	early := p.replay.early
 	p.replay.blind, p.replay.early = 0, nil
@@ -145,7 +148,8 @@ func (p *partition) resumeKeys() {
 	p.w.wakeUp()
 }
 
-// admitKeyLocked takes up a queue that has its first job, or its first again, and lets it be called or has it wait.
+// admitKeyLocked takes up a queue when its first job was read. The queue may be called, or waits until its jobs are
+// read far enough.
 func (p *partition) admitKeyLocked(q *schedule.KeyQueue) {
 	if q.Met {
 		return
@@ -163,8 +167,8 @@ func (p *partition) admitKeyLocked(q *schedule.KeyQueue) {
 	}
 }
 
-// takeFoundLocked takes up one job that was found in the stream. It reports whether all keys may go on now that waited for it: then
-// resumeKeys is to be called.
+// takeFoundLocked takes up one job that was found in the stream. It reports whether all keys that waited for it may go
+// on now; the caller must then call resumeKeys.
 func (p *partition) takeFoundLocked(ctx context.Context, q *schedule.KeyQueue, e queue.Entry) (resume bool) {
 	p.admitKeyLocked(q)
 	h, outdated := p.replay.history(e)
@@ -177,7 +181,8 @@ func (p *partition) takeFoundLocked(ctx context.Context, q *schedule.KeyQueue, e
 	return p.passedLocked(e.Seq)
 }
 
-// passedLocked lets those keys go on that needed the jobs up to a sequence, and reports whether that is all of them.
+// passedLocked resumes the keys that waited for jobs up to a sequence. It reports whether that was the last job that
+// may hold every key.
 func (p *partition) passedLocked(seq uint64) (all bool) {
 	r := p.replay
 	for len(r.queue) > 0 && r.queue[0].seq <= seq {
@@ -192,10 +197,10 @@ func (p *partition) passedLocked(seq uint64) (all bool) {
 	return r.blind != 0 && r.blind <= seq
 }
 
-// resumeKeyLocked lets a queue be called.
+// resumeKeyLocked lets a queue be called, at its key's former pace.
 func (p *partition) resumeKeyLocked(q *schedule.KeyQueue) {
 	if !p.w.s.Has(q) {
-		return // it came to its end meanwhile
+		return // all its jobs have ended meanwhile
 	}
 	q.Unread = false
 	p.leaveLocked(q)
@@ -204,17 +209,16 @@ func (p *partition) resumeKeyLocked(q *schedule.KeyQueue) {
 	p.w.wakeUp()
 }
 
-// open ends a partition's replay: all that was in its stream has been read. Every job found there was in one of four states,
-// by its markers and the ledger: never called; called and known to need another call; finished, only its deletion was lost;
-// or called with an outcome that nobody knows.
+// open ends a partition's replay, when everything that was in its stream at the takeover has been read. It deletes
+// markers whose jobs are gone, and resumes every key that still waits.
 func (p *partition) open() {
 	r := p.replay
 	p.w.mu.Lock()
 	if p.closing || p.lost.Load() {
 		p.w.mu.Unlock()
-		return // what was not read is the next owner's
+		return // the next owner reads the rest
 	}
-	for _, f := range r.found { // of jobs that are gone
+	for _, f := range r.found { // their jobs are gone
 		p.discardLocked(f)
 	}
 	p.w.mu.Unlock()

@@ -14,8 +14,9 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// openPartition takes a partition over and blocks until its calls may start: its earlier owner is fenced, the ledger's end
-// has been read, and then the stream, which is followed until close or lose. With an error nothing is left of it.
+// openPartition takes a partition over and blocks until its calls may start. It fences the earlier owner, reads the end
+// of the ledger, and then the stream, which it follows until close or lose. If it returns an error, nothing is left of
+// the partition.
 func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t ownership.Tenure) error {
 	p := &partition{
 		w: w, Tenure: t, number: number, bucket: w.queue.Partitions()[number], cache: map[uint64]kept{}, holdings: w.queue.Holdings(), replay: newReplay(),
@@ -32,8 +33,8 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 		w.log.Warn("the partition's server cannot read by whom it was owned: that owner is taken for one that died, and keys wait for calls that it may have left",
 			"stream", p.bucket.Name())
 	}
-	w.d.opts.Recorder.Look()                     // the owner before may have ended since
-	p.Clean = p.Clean && !p.markers.AfterDeath() // who let go of it without ending its calls may have released it all the same
+	w.d.opts.Recorder.Look()                     // the earlier owner may have ended since
+	p.Clean = p.Clean && !p.markers.AfterDeath() // an owner that left with calls under way may have released it
 	base := context.WithoutCancel(hard)
 	var reading, writing context.Context
 	reading, p.stopReading = context.WithCancel(base)
@@ -79,8 +80,8 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 	return fmt.Errorf("api %s: %w", w.name, err)
 }
 
-// leave takes no more jobs of a partition that nobody else can own, and is not read to its end. Calls of it may run: the
-// worker's stop awaits them.
+// leave takes no more jobs of a partition that no other replica can own and that is not read to its end. Its calls may
+// still run: the worker's stop waits for them.
 func (p *partition) leave() {
 	p.w.mu.Lock()
 	p.closing, p.Open = true, false
@@ -89,14 +90,14 @@ func (p *partition) leave() {
 
 var errLetGo = errors.New("the partition was let go of while it was opened")
 
-// readerRestarted counts a reader that was set up anew.
+// readerRestarted counts and logs that the partition's reader was set up anew.
 func (p *partition) readerRestarted(err error) {
 	p.w.d.metrics.restarts.WithLabelValues(p.w.name).Inc()
 	p.w.log.Warn("a partition's reader broke or went quiet; it goes on where it was", "stream", p.bucket.Name(), "err", err)
 }
 
-// broken lets go of a partition that cannot be worked any more: of one that others may own, to be taken again by
-// whoever can; otherwise it ends the dispatcher.
+// broken lets go of a partition that this replica cannot work any more, so that any replica that can takes it. If no
+// other replica may own it, broken ends the dispatcher.
 func (p *partition) broken(err error) {
 	err = fmt.Errorf("api %s: stream %s: %w", p.w.name, p.bucket.Name(), err)
 	if p.Lease == nil {
@@ -108,11 +109,11 @@ func (p *partition) broken(err error) {
 	p.w.running.Go(func() { p.lose() })
 }
 
-// How a closing partition's state is looked at: no event tells that the last of its jobs has settled.
+// closeCheck is how often a closing partition's jobs are checked: no event tells that the last of them has settled.
 const closeCheck = 5 * time.Millisecond
 
-// close gives a partition up: no call of it starts any more, those that run end, and what comes of them is stored.
-// It blocks until then, or until ctx ends; then the partition is not given up, and is to be lost.
+// close gives a partition up: no call of it starts any more, running calls end, and their outcomes are stored. close
+// blocks until then. If ctx ends first, the partition is not given up, and the caller must lose it.
 func (p *partition) close(ctx context.Context) error {
 	p.w.mu.Lock()
 	p.closing = true
@@ -142,15 +143,15 @@ func (p *partition) close(ctx context.Context) error {
 	return err
 }
 
-// giveUp tells the next owner that nothing of a partition is under way.
+// giveUp stores for the next owner that nothing of the partition is under way.
 func (p *partition) giveUp(ctx context.Context) {
 	if err := p.markers.GiveUp(ctx); err != nil {
 		p.w.log.Warn("its next owner will be careful with a partition that ended in order", "stream", p.bucket.Name(), "err", err)
 	}
 }
 
-// lose lets go of a partition that somebody else may own by now. Calls that run end, and nothing about them is
-// stored: the new owner has judged their jobs by what it found. It blocks only until the stream is not read any more.
+// lose lets go of a partition that another replica may own by now. Running calls end, and nothing about them is stored:
+// the new owner has judged their jobs by what it found. lose blocks only until the stream is no longer read.
 func (p *partition) lose() {
 	p.lost.Store(true)
 	busy := p.shut()
@@ -160,13 +161,13 @@ func (p *partition) lose() {
 		tick := time.NewTicker(closeCheck)
 		defer tick.Stop()
 		for busy = p.unwind(busy); len(busy) > 0; busy = p.unwind(busy) {
-			<-tick.C // each of them is on its way to an end: a call's timeout bounds it
+			<-tick.C // each of them will end: a call's timeout bounds it
 		}
-		_ = p.writer.Wait() // what could not be stored is the new owner's to find
+		_ = p.writer.Wait() // the new owner finds what could not be stored
 	})
 }
 
-// shut keeps a partition's calls from starting, and returns the queues that have jobs near their call.
+// shut stops calls of the partition from starting, and returns the queues that have jobs near their call.
 func (p *partition) shut() (begun []*schedule.KeyQueue) {
 	p.w.mu.Lock()
 	p.Open = false
@@ -179,7 +180,7 @@ func (p *partition) shut() (begun []*schedule.KeyQueue) {
 	return begun
 }
 
-// unwind takes back what can be taken back, and returns the queues that have jobs on their way still.
+// unwind takes back what has not started, and returns the queues that still have jobs under way.
 func (p *partition) unwind(queues []*schedule.KeyQueue) (busy []*schedule.KeyQueue) {
 	w := p.w
 	var fx schedule.Effects
@@ -190,8 +191,8 @@ func (p *partition) unwind(queues []*schedule.KeyQueue) (busy []*schedule.KeyQue
 	w.restAll(fx.Stale)
 	w.mu.Lock()
 	for _, q := range queues {
-		if partitionOf(q).lost.Load() { // it may be another tenure's by now
-			p.forgetLocked(q) // what rests now
+		if partitionOf(q).lost.Load() { // the queue may belong to another tenure by now
+			p.forgetLocked(q) // forgets what rests now
 		}
 	}
 	w.mu.Unlock()
@@ -199,7 +200,7 @@ func (p *partition) unwind(queues []*schedule.KeyQueue) (busy []*schedule.KeyQue
 	return busy
 }
 
-// dropIdleIntents takes back the intents of calls that did not start: the next owner would hold their jobs for called.
+// dropIdleIntents deletes the intents of calls that did not start. The next owner would treat their jobs as called.
 func (p *partition) dropIdleIntents(queues []*schedule.KeyQueue) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
@@ -210,7 +211,7 @@ func (p *partition) dropIdleIntents(queues []*schedule.KeyQueue) {
 	}
 }
 
-// dropIdleIntentsLocked does it for one job, unless its last call is lost: that is to be settled first.
+// dropIdleIntentsLocked deletes the intents of one job, unless its last call is lost and must be settled first.
 func dropIdleIntentsLocked(t *schedule.Job) {
 	if j, begun := t.Of.(*job); begun && j.lost == nil {
 		j.dropIntentsLocked()
@@ -220,14 +221,15 @@ func dropIdleIntentsLocked(t *schedule.Job) {
 // remove ends a partition's reading and forgets its keys.
 func (p *partition) remove() {
 	p.stopReading()
-	_ = p.reader.Wait() // it has told its error itself
+	_ = p.reader.Wait() // the reader has reported its error itself
 	p.w.mu.Lock()
 	if p.w.partitions[p.number] == p {
 		p.w.partitions[p.number] = nil
 	}
 	p.dropAllKept()
 	p.replay = nil
-	maps.DeleteFunc(p.w.marks, func(_ string, m holdMark) bool { return m.part == p }) // they stand for the next owner
+	// The stored marks stay for the next owner.
+	maps.DeleteFunc(p.w.marks, func(_ string, m holdMark) bool { return m.part == p })
 	p.w.mu.Unlock()
 	p.w.eachLocked(p.w.s.Queues(), func(q *schedule.KeyQueue) {
 		if q.Partition == &p.Partition {
@@ -239,7 +241,7 @@ func (p *partition) remove() {
 	p.w.mu.Unlock()
 }
 
-// forgetLocked forgets the jobs of a queue that are not being called, and lets go of what was noted of them.
+// forgetLocked forgets the jobs of a queue that are not being called, and frees their entries in the flight recorder.
 func (p *partition) forgetLocked(q *schedule.KeyQueue) {
 	for _, t := range q.Jobs {
 		if j, begun := t.Of.(*job); begun && t.Rests() {
@@ -250,14 +252,14 @@ func (p *partition) forgetLocked(q *schedule.KeyQueue) {
 	p.w.s.Forget(q)
 }
 
-// ownedPartition is one partition as this process owns it, nil when it does not.
+// ownedPartition returns this process's tenure of a partition, nil if it does not own the partition.
 func (w *apiWorker) ownedPartition(number int) *partition {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.partitions[number]
 }
 
-// loseAll lets go of every partition that hangs on a lease that is lost.
+// loseAll loses every partition that depends on a lost lease.
 func (w *apiWorker) loseAll(lease *lease.Membership) {
 	for number := range w.partitions {
 		if p := w.ownedPartition(number); p != nil && p.Lease == lease {
@@ -266,7 +268,7 @@ func (w *apiWorker) loseAll(lease *lease.Membership) {
 	}
 }
 
-// abandon lets go of a job whose partition was lost. Its end is the new owner's business.
+// abandon lets go of a job whose partition was lost. The new owner brings the job to its end.
 func (w *apiWorker) abandon(j *job) {
 	w.unrecorded.accountedFor(j)
 	j.entry.LetGo()
