@@ -3,7 +3,7 @@
 // The listener is real because without one neither clustering nor an orderly shutdown work. The server's name is fixed
 // because JetStream files its state under it. Signals are the worker's business, not the server's.
 //
-// A Disk syncs for the server where one sync may serve many: see ARCHITECTURE, "One flush for all that wait".
+// A Disk syncs for the server if one sync may serve many writes: see deploy/decisions/003-group-commit.md.
 package embedded
 
 import (
