@@ -7,8 +7,8 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// AnswerOf is what a letter keeps of a response; nil where there was none. Secrets of weir's own that the api has sent back are
-// not kept.
+// AnswerOf returns what a letter keeps of a response, nil if there was none. It drops weir's own secrets that
+// the api has sent back.
 func AnswerOf(api *API, r Response) *deadletter.Answer {
 	if r.Status == 0 {
 		return nil
@@ -28,10 +28,11 @@ func (a *API) secrets() []string {
 	return a.Secrets()
 }
 
-// leastSecret is the shortest value that is taken for a secret: a shorter one stands in any text by chance.
+// leastSecret is the shortest value that counts as a secret: a shorter one stands in any text by chance.
 const leastSecret = 6
 
-// withoutSecrets is a body in which *** stands for each secret, and that does not end in the beginning of one.
+// withoutSecrets returns a body in which *** stands for each secret, and that does not end in the beginning of
+// one.
 func withoutSecrets(body []byte, secrets []string) []byte {
 	for _, secret := range secrets {
 		if len(secret) < leastSecret {

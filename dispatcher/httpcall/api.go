@@ -19,16 +19,16 @@ type API struct {
 	Idempotency *Idempotency
 	Rule        *ingest.Rule
 	Rules       bucket.Rules
-	Credentials []string        // names of those headers that carry a secret: what to mend when the api denies weir
-	Secrets     func() []string // the values of those, which no answer is kept with; nil for none
+	Credentials []string        // names of the headers that carry a secret: what to mend if the api denies weir
+	Secrets     func() []string // their values, which are removed from kept answers; nil for none
 	Retry       Retry
 	Breaker     schedule.BreakerPolicy
-	Inquiry     *Inquiry // nil: it cannot be asked what became of a call
-	Trust       Trust    // of an https api
-	MaxResult   int64    // bytes of an answer's body that are kept
+	Inquiry     *Inquiry // nil: the api cannot be asked what became of a call
+	Trust       Trust    // how an https api is trusted
+	MaxResult   int64    // bytes kept of an answer's body
 }
 
-// Idempotency says that the api calls a job once however often it is sent.
+// Idempotency says that the api processes a job once however often it is sent.
 type Idempotency struct {
 	Header string
 	Quoted bool // as a structured-field string
@@ -36,10 +36,10 @@ type Idempotency struct {
 
 // Retry says what becomes of a job whose call failed.
 type Retry struct {
-	Attempts int                // that count, the first included
+	Attempts int                // calls that count, including the first
 	Min, Max time.Duration      // of the backoff
-	On       []int              // answers that mean "not processed"
-	Reject   []int              // answers that are of the job, though they usually speak of weir
+	On       []int              // statuses that mean "not processed"
+	Reject   []int              // statuses about the job, though they usually are about weir's access
 	HoldAPI  bool               // pushback holds the api, not only the key
 	Obey     bool               // an answer whose headers say that nothing is left holds like a pushback
 	Adaptive *schedule.Adaptive // nil: pushback does not lower the rate

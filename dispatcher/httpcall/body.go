@@ -9,21 +9,21 @@ import (
 	"strings"
 )
 
-// Bounds of what is read of an answer to find out what its call used, whatever is kept of it as the result.
+// Bounds of what is read of an answer to find out what its call used, however much of it is kept as the result.
 const (
 	maxTold      = 16 << 20
 	mostNested   = 10_000
-	maxDrain     = 64 << 10 // more than that of an answer nobody wants costs its connection
+	maxDrain     = 64 << 10 // a longer unwanted rest of an answer costs its connection
 	mostPointers = 64
 )
 
-// reading is an answer's body on its way: its beginning is kept.
+// reading is an answer's body while it is read: its beginning is kept.
 type reading struct {
 	body io.Reader
 	most int64
 	kept []byte
 	more bool  // there was more than is kept
-	err  error // why it broke off before all was there that is to be kept
+	err  error // why the body broke off before all that is kept was read
 }
 
 func (r *reading) Read(p []byte) (int, error) {
@@ -37,9 +37,9 @@ func (r *reading) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readBody reads an answer: at most bytes of it are kept, and the units are found that JSON pointers name in it.
+// readBody reads an answer: it keeps at most most bytes, and finds the units that the JSON pointers name.
 func readBody(body io.ReadCloser, most int64, pointers []string) (r *reading, told map[string]int64) {
-	defer func() { _ = body.Close() }() // what was read was read
+	defer func() { _ = body.Close() }() // an error cannot undo what was read
 	r = &reading{body: body, most: most}
 	if len(pointers) > 0 {
 		told = findUnits(io.LimitReader(r, maxTold), pointers)
@@ -60,7 +60,8 @@ type level struct {
 	named bool   // its value comes next
 }
 
-// findUnits looks for whole numbers in a JSON text without keeping it. Of a text that breaks off it finds what was there.
+// findUnits looks for whole numbers in a JSON text without keeping the text. In a text that breaks off it finds
+// those before the break.
 func findUnits(text io.Reader, pointers []string) map[string]int64 {
 	dec := json.NewDecoder(text)
 	dec.UseNumber()
@@ -100,8 +101,8 @@ func findUnits(text io.Reader, pointers []string) map[string]int64 {
 	}
 }
 
-// inside moves the innermost level on to the value that begins with a token, and reports whether the token is only its
-// name.
+// inside moves the innermost level on to the value that begins with a token, and reports whether the token is
+// only the value's name.
 func inside(in []level, token json.Token) bool {
 	if len(in) == 0 {
 		return false
@@ -126,7 +127,7 @@ func at(in []level, path []string) bool {
 	})
 }
 
-// settlePointers are the places in an answer's body that tell what its call used.
+// settlePointers returns the places in an answer's body that say what its call used.
 func (a *API) settlePointers() (pointers []string) {
 	for i := range a.Rules.Shared {
 		if p := a.Rules.Shared[i].Cost.SettlePointer; p != "" && !slices.Contains(pointers, p) {

@@ -15,15 +15,15 @@ import (
 	"weir/ingest"
 )
 
-// Response is what one call came to.
+// Response is the result of one call.
 type Response struct {
 	Sent    bool // at least one byte may have left
-	Barred  bool // a connection was there, and the call had no right to be made any more
+	Barred  bool // a connection was there, but the call was no longer allowed
 	Status  int  // 0: no answer
 	Header  http.Header
 	Body    []byte           // at most the api's MaxResult
-	More    bool             // the answer's was longer
-	Units   map[string]int64 // units by JSON pointer, where limits are settled by the body
+	More    bool             // the answer's body was longer
+	Units   map[string]int64 // units by JSON pointer, if the body settles limits
 	Cut     bool             // the answer broke off before its end
 	Err     error            // why there is no answer, or why it is cut
 	Started time.Time
@@ -34,17 +34,18 @@ type Response struct {
 // Wire is what is known of the connection that a call was made on.
 type Wire struct {
 	Kept  bool      // it had carried a call before
-	Bytes int64     // that were handed to it; 0: none
-	Wrote time.Time // when the last of the request was; zero: it never was
+	Bytes int64     // bytes that were handed to it; 0: none
+	Wrote time.Time // when the last of the request was handed to it; zero: never
 }
 
-// Hooks are what a call tells and asks while it is made. Each may be nil, and none may block.
+// Hooks are what a call reports and asks while it is made. Each may be nil, and none may block.
 type Hooks struct {
 	Wrote func() // the request has been handed to the network; called from another goroutine
-	// MayWrite is asked when nothing but the first byte is left to be sent. Where the answer is no nothing is sent.
+	// MayWrite is asked when only the first byte is left to be sent. If it returns false, nothing is sent.
 	MayWrite func() bool
-	// Begins is told when the first byte is about to be handed to the network, and Left when the first bytes were; from another goroutine.
-	// Where Begins says no nothing is sent. Both are told again where nothing had left and another connection is tried.
+	// Begins is called when the first byte is about to be handed to the network, and Left after the first bytes
+	// were; from another goroutine. If Begins returns false, nothing is sent. Both are called again if nothing
+	// had left and another connection is tried.
 	Begins func() bool
 	Left   func()
 }
@@ -56,8 +57,8 @@ type Client struct {
 	Conns *Connections
 }
 
-// NewClient makes an api's calls over at most maxIdle idle connections. It takes the connections over from a former caller, nil
-// for none, where they lead to the same place.
+// NewClient returns a Client for an api with at most maxIdle idle connections. It takes over the connections of
+// former, nil for none, if they lead to the same place.
 func NewClient(api *API, agent string, maxIdle int, former *Client) *Client {
 	idle := idleUnrepeatable
 	if api.Idempotency != nil {
@@ -83,8 +84,8 @@ var (
 	errNoRequest = errors.New("the request could not be made")
 )
 
-// Call makes one HTTP request and reads its answer. It blocks for at most the api's timeout, and for a second more where the process was
-// stopped when that ended. It never follows a redirect and never sends twice.
+// Call makes one HTTP request and reads its answer. It blocks for at most the api's timeout, and for one second
+// more if the process was stopped when that ended. It never follows a redirect and never sends twice.
 func (c *Client) Call(ctx context.Context, j *ingest.Job, h Hooks) Response {
 	ctx, cancel := withTimeout(ctx, c.API.Timeout)
 	defer cancel()
@@ -115,7 +116,7 @@ func (c *Client) Call(ctx context.Context, j *ingest.Job, h Hooks) Response {
 		err = errUnasked
 	case err != nil:
 	case answer.StatusCode == http.StatusSwitchingProtocols:
-		// The connection is ours now, and nothing bounds the reading from it.
+		// The connection belongs to Call now, and nothing bounds reading from it.
 		err = errors.Join(errSwitched, answer.Body.Close())
 	case answer.StatusCode < 200:
 		err = errors.Join(errNoStatus, answer.Body.Close())
@@ -124,7 +125,7 @@ func (c *Client) Call(ctx context.Context, j *ingest.Job, h Hooks) Response {
 	}
 	r.Sent, r.Barred, r.Wire = w.sent(), w.barred.Load(), w.told()
 	if refused := w.refused(); err != nil && refused != nil {
-		r.Sent, r.Err, r.Ended = false, refused, time.Now() // it stood before a closed door: nobody read it
+		r.Sent, r.Err, r.Ended = false, refused, time.Now() // the server closed it without reading
 		return r
 	}
 	if err != nil {
@@ -137,7 +138,7 @@ func (c *Client) Call(ctx context.Context, j *ingest.Job, h Hooks) Response {
 	r.Sent, r.Status, r.Header = true, answer.StatusCode, answer.Header
 	most := c.API.MaxResult
 	if r.Status >= 300 {
-		most = max(most, deadletter.MaxAnswer) // for a letter
+		most = max(most, deadletter.MaxAnswer) // a letter keeps that much
 	}
 	read, told := readBody(answer.Body, most, c.API.settlePointers())
 	r.Body, r.More, r.Units, r.Err = read.kept, read.more, told, read.err
@@ -146,21 +147,21 @@ func (c *Client) Call(ctx context.Context, j *ingest.Job, h Hooks) Response {
 	return r
 }
 
-// wire is the connection a call is made on. net/http takes another one and sends again, on its own, when a connection
-// it had used before breaks and it thinks that the request may be repeated. It may not: once a byte has left, every
-// other connection is shut before it can write to it.
+// wire is the connection that a call is made on. If a connection that net/http has used before breaks, and
+// net/http thinks that the request may be repeated, it takes another connection and sends again. It must not:
+// once a byte has left, every other connection is shut before net/http can write to it.
 type wire struct {
 	conn     *countedConn
 	before   int64
 	mayWrite func() bool // nil: always
 	begins   func() bool // nil: always
-	left     func()      // nil: nobody is told
+	left     func()      // nil: no report
 	barred   atomic.Bool
 	kept     bool // the connection had carried a call before
 	wrote    atomic.Pointer[time.Time]
 }
 
-// told is what is known of it when the call has ended.
+// told returns what is known of the connection when the call has ended.
 func (w *wire) told() Wire {
 	if w.conn == nil {
 		return Wire{}
@@ -172,7 +173,7 @@ func (w *wire) told() Wire {
 	return told
 }
 
-// begin is asked before the connection writes: it reports false where nothing may be written.
+// begin reports whether the connection may write the first byte.
 func (w *wire) begin(c *countedConn) bool {
 	if w.begins == nil || w.begins() {
 		return true
@@ -182,7 +183,7 @@ func (w *wire) begin(c *countedConn) bool {
 	return false
 }
 
-// done lets go of the connection, which other calls may use.
+// done releases the connection for other calls.
 func (w *wire) done() {
 	if w.conn != nil {
 		w.conn.call.CompareAndSwap(w, nil)
@@ -190,7 +191,7 @@ func (w *wire) done() {
 	}
 }
 
-// headed lets the connection know that the answer's head has been read.
+// headed tells the connection that the answer's head has been read.
 func (w *wire) headed() {
 	if w.conn != nil {
 		w.conn.turns.headed()
@@ -219,7 +220,7 @@ func (w *wire) got(ctx context.Context, info httptrace.GotConnInfo) {
 // sent reports whether anything was written.
 func (w *wire) sent() bool { return w.conn != nil && w.conn.written.Load() != w.before }
 
-// refused is why the server did not take the connection's handshake after all, nil where it took it.
+// refused returns why the server rejected the connection's handshake afterwards, nil if it did not.
 func (w *wire) refused() error {
 	if w.conn == nil {
 		return nil
@@ -230,8 +231,8 @@ func (w *wire) refused() error {
 	return nil
 }
 
-// request builds the call: the api's url with the job's path and query below it, what the job may say, and then what
-// the configuration says.
+// request builds the call: the api's url with the job's path and query below it, then the headers that the job
+// may set, then the configured ones.
 func (c *Client) request(ctx context.Context, j *ingest.Job) (*http.Request, error) {
 	base := c.API.URL
 	target := base.EscapedPath()
@@ -248,8 +249,8 @@ func (c *Client) request(ctx context.Context, j *ingest.Job) (*http.Request, err
 	if err != nil {
 		return nil, ForLetters(err)
 	}
-	req.URL.Opaque, req.URL.RawQuery = target, j.Query // to the letter, as the job has it
-	req.GetBody = nil                                  // with it the transport would send again on its own
+	req.URL.Opaque, req.URL.RawQuery = target, j.Query // exactly as the job has it
+	req.GetBody = nil                                  // with it the transport could send again by itself
 	req.Close = !c.Conns.trusts()
 	req.Header.Set("User-Agent", c.Agent)
 	for _, f := range j.Forward {

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// ForLetters is an error fit for letters and logs, which more people read than may know an api's addresses: without urls,
-// hosts and addresses, and without what net/http quotes of an answer that it cannot read.
+// ForLetters returns an error fit for letters and logs, since more people read those than may know an api's
+// addresses. It removes urls, hosts and addresses, and what net/http quotes of an answer that it cannot read.
 func ForLetters(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -58,7 +58,7 @@ type closed struct{ error }
 // Error implements error.
 func (closed) Error() string { return "the api closed the connection" }
 
-// Unwrap is what net/http says of it.
+// Unwrap returns net/http's own error.
 func (c closed) Unwrap() error { return c.error }
 
 func resolving(err *net.DNSError) string {
@@ -88,7 +88,7 @@ func distrust(err error) string {
 	return "it is not valid"
 }
 
-// outOfTime says since when a certificate does not hold any more, or until when it does not yet.
+// outOfTime says when a certificate expired, or when it becomes valid.
 func outOfTime(cert *x509.Certificate, now time.Time) string {
 	switch {
 	case cert == nil:

@@ -13,38 +13,39 @@ import (
 	"time"
 )
 
-// Connections are the open connections to one api. A job acquires one before it asks for a slot, so that a slow dial or
-// TLS handshake never makes a call arrive later than its slot: the slot is taken when only the request is left to send.
+// Connections holds the open connections to one api. A job acquires one before it asks for a slot, so that a
+// slow dial or TLS handshake never makes a call later than its slot: when the slot is taken, only the request is
+// left to send.
 //
-// Only HTTP/1.1 is spoken: one call, one connection. What was sent is then certain, and no library sends a call again
-// on its own.
+// Connections speak only HTTP/1.1: one call, one connection. Then it is certain what was sent, and no library
+// sends a call again by itself.
 type Connections struct {
 	transport *http.Transport
 	address   string
 	host      string
 	tls       bool
-	trust     Trust        // of https
+	trust     Trust        // how an https api is trusted
 	ends      atomic.Int64 // see Expires
 	dialer    net.Dialer
 
 	unasked    atomic.Bool  // see Unasked
-	distrusted atomic.Int64 // until then each call has a connection of its own, in ns since 1970
+	distrusted atomic.Int64 // until then each call gets its own connection; in ns since 1970
 
-	mu       sync.Mutex // guards what follows
-	spare    []spare    // dialled ahead, for the transport to take, oldest first
-	alive    int        // all open ones
-	acquired int        // for one call to come or running
+	mu       sync.Mutex // guards the fields below
+	spare    []spare    // dialled ahead for the transport, oldest first
+	alive    int        // number of open connections
+	acquired int        // number of connections acquired for calls that run or will
 }
 
-// spare is a connection that nobody reads from: that the server closes it is not noticed.
+// spare is a connection from which nothing reads, so that a close by the server goes unnoticed.
 type spare struct {
 	*countedConn
 	since time.Time
 }
 
-// Bounds of connecting. An idle connection that the server closes at the moment of a call leaves that call unknown, so
-// for an api that must not be called twice idle connections are kept only briefly: many servers close theirs after 5 s.
-// Spare ones are kept no longer for any api.
+// Bounds of connecting. If the server closes an idle connection at the moment of a call, that call's outcome is
+// unknown. So for an api that must not be called twice idle connections are kept only briefly: many servers
+// close theirs after 5 s. Spare ones are kept no longer for any api.
 const (
 	maxSpare         = 2 * time.Second
 	dialTimeout      = 10 * time.Second
@@ -52,14 +53,15 @@ const (
 	idleUnrepeatable = 2 * time.Second
 )
 
-// Bounds of an answer's head. A line of few bytes takes some hundred in memory, and every call that runs may have a head. Lines are counted
-// with what is read of the body along with them, which is 4 KiB.
+// Bounds of an answer's head. A line of few bytes takes some hundred bytes in memory, and every running call may
+// have a head. The count of lines includes those in the part of the body that is read with the head, at most 4
+// KiB.
 const (
 	maxHeadBytes = 128 << 10
 	maxHeadLines = 4<<10 + 1<<10
 )
 
-// NewConnections are connections to one place that are kept idle for at most idle, and at most maxIdle of them.
+// NewConnections returns connections to one place: at most maxIdle idle ones, each kept idle for at most idle.
 func NewConnections(base *url.URL, trust Trust, idle time.Duration, maxIdle int) *Connections {
 	c := &Connections{address: base.Host, host: base.Hostname(), trust: trust, dialer: net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}}
 	port := "80"
@@ -79,8 +81,8 @@ func NewConnections(base *url.URL, trust Trust, idle time.Duration, maxIdle int)
 	return c
 }
 
-// Acquire makes sure that a connection is there for one more call, dialling where there is none. It blocks for at most
-// the dial's bound. Release gives it up.
+// Acquire makes sure that there is a connection for one more call, and dials if there is none. It blocks for at
+// most the dial's bound. Release gives the connection up.
 func (c *Connections) Acquire(ctx context.Context) error {
 	c.dropStale()
 	c.mu.Lock()
@@ -104,7 +106,7 @@ func (c *Connections) Acquire(ctx context.Context) error {
 	return nil
 }
 
-// Release gives an acquired connection up: its call has ended, or will not be made.
+// Release gives up an acquired connection: its call has ended, or will not be made.
 func (c *Connections) Release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,7 +115,7 @@ func (c *Connections) Release() {
 	}
 }
 
-// dropStale closes the spare connections that have waited so long that the server may have closed them.
+// dropStale closes spare connections that are so old that the server may have closed them.
 func (c *Connections) dropStale() {
 	c.mu.Lock()
 	n := 0
@@ -128,7 +130,7 @@ func (c *Connections) dropStale() {
 	}
 }
 
-// take is the transport's dial.
+// take is the transport's dial function.
 func (c *Connections) take(ctx context.Context, _, _ string) (net.Conn, error) {
 	c.dropStale()
 	c.mu.Lock()
@@ -147,7 +149,7 @@ func (c *Connections) take(ctx context.Context, _, _ string) (net.Conn, error) {
 	return conn, nil
 }
 
-// dial makes a connection that is counted as alive already, and counts it out when it fails.
+// dial makes a connection that is already counted as alive, and counts it out if it fails.
 func (c *Connections) dial(ctx context.Context) (*countedConn, error) {
 	conn, turns, err := c.connect(ctx)
 	if err != nil {
@@ -182,23 +184,24 @@ func (c *Connections) connect(ctx context.Context) (net.Conn, *turns, error) {
 	return secure, raw.turns, nil
 }
 
-// Probe opens a connection, TLS included, and closes it: nothing is sent on it. It blocks until ctx ends at the most.
+// Probe opens a connection, TLS included, and closes it: nothing is sent on it. It blocks until ctx ends at
+// most.
 func (c *Connections) Probe(ctx context.Context) error {
 	conn, _, err := c.connect(ctx)
 	if err == nil {
-		_ = conn.Close() // it was opened: that is all that was asked
+		_ = conn.Close() // it was opened, which is what Probe tests
 	}
 	return err
 }
 
-// lost counts a connection out.
+// lost counts out a connection.
 func (c *Connections) lost() {
 	c.mu.Lock()
 	c.alive--
 	c.mu.Unlock()
 }
 
-// Close closes what is idle. Running calls keep theirs.
+// Close closes idle connections. Running calls keep theirs.
 func (c *Connections) Close() {
 	c.mu.Lock()
 	unused := c.spare
@@ -210,17 +213,17 @@ func (c *Connections) Close() {
 	c.transport.CloseIdleConnections()
 }
 
-// countedConn counts what was written, so that a failed call can tell whether anything was sent at all. It stands above
-// TLS: what TLS says on its own is nothing of the call, and a part of a TLS record says nothing to anybody.
+// countedConn counts what was written, so that a failed call can tell whether anything was sent. It stands above
+// TLS: what TLS sends by itself belongs to no call, and a part of a TLS record tells the server nothing.
 type countedConn struct {
 	net.Conn
 	owner   *Connections
 	written atomic.Int64
-	read    atomic.Bool           // anything was
+	read    atomic.Bool           // anything was read
 	refused atomic.Pointer[error] // why the server did not take the handshake after all
 	shut    atomic.Bool           // nothing may be written any more
 	closed  atomic.Bool
-	call    atomic.Pointer[wire] // that is about to write its first byte; nil when it has
+	call    atomic.Pointer[wire] // the call that is about to write its first byte; nil once it has
 	turns   *turns
 }
 

@@ -12,16 +12,17 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// DeniedCall is the outcome of a call whose answer speaks of weir and not of the job: of its credentials, its account, or the
-// url it has. Nothing was done, nothing is charged, and every other call would be answered the same. So the whole api is held,
-// whatever the pushback of one key holds, and is tried again with one call.
+// DeniedCall is the outcome of a call whose answer is about weir and not about the job: its credentials, its
+// account, or its url. Nothing was done, nothing is charged, and every other call would be answered the same. So
+// the whole api is held, whatever the scope of pushback, and one call tries again.
 const DeniedCall = "denied"
 
-// longestHost is how much of a redirect's host is told.
+// longestHost is the longest host of a redirect that is reported.
 const longestHost = 253
 
-// denies reports whether a status speaks of weir. Redirects do: weir follows none, and by RFC 9110 section 15.4 each of them, known
-// or not, says that something else must be done before the request is fulfilled. Only 303 and 304 tell of something that is done.
+// denies reports whether a status is about weir. Redirects are: weir follows none. By RFC 9110 section 15.4 each
+// of them, known or not, says that something else must be done before the request is fulfilled. Only 303 and 304
+// say that something is done.
 func denies(status int) bool {
 	switch status {
 	case 401, 402, 403, 407:
@@ -40,7 +41,7 @@ func denial(api *API, r Response) Outcome {
 	}
 }
 
-// denialOf says what a status means.
+// denialOf returns what a status means.
 func denialOf(r Response) string {
 	switch r.Status {
 	case 401:
@@ -55,7 +56,8 @@ func denialOf(r Response) string {
 	return "it is to be called under another url"
 }
 
-// mending says what an operator is to do. Of where a redirect leads it tells the scheme and the host: a path or a query may carry a token.
+// mending returns what an operator must do. Of a redirect's target it shows only the scheme and the host: a path
+// or a query may carry a token.
 func mending(api *API, r Response) string {
 	what := "settle the account"
 	switch {
@@ -73,7 +75,8 @@ func mending(api *API, r Response) string {
 		what, api.Name, api.Name)
 }
 
-// leadsTo is the scheme and the host that a redirect names, "" if it names none that can be told: one may be made of what weir has sent.
+// leadsTo returns the scheme and the host that a redirect names, "" if it names none that may be shown: a host
+// may be made of what weir has sent.
 func leadsTo(h http.Header, secrets []string) string {
 	to, err := url.Parse(h.Get("Location"))
 	if err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Host == "" || len(to.Host) > longestHost ||
@@ -89,7 +92,8 @@ func leadsTo(h http.Header, secrets []string) string {
 	return to.Scheme + "://" + to.Host
 }
 
-// toldToWait is what an answer that denies says of when to ask again: only what it says outright, or of a window that is used up.
+// toldToWait returns what a denial says about when to ask again. It takes only an explicit wait, or a window
+// that is used up.
 func toldToWait(h http.Header, now time.Time) schedule.Advice {
 	if a, ok := retryAfter(h, now); ok {
 		return a
@@ -99,5 +103,5 @@ func toldToWait(h http.Header, now time.Time) schedule.Advice {
 	return a
 }
 
-// rejects reports whether the operator says that a status is of the job.
+// rejects reports whether the configuration says that a status is about the job.
 func (r *Retry) rejects(status int) bool { return slices.Contains(r.Reject, status) }

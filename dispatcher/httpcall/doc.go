@@ -1,27 +1,29 @@
-// Package httpcall makes one call of an api, and says what came of it.
+// Package httpcall makes one call of an api and judges its result.
 //
-// A Client makes the calls of one api over connections of its own. A Response says what was sent and what was answered, and
-// Judge reads it: as done, to be tried again, pushback, a denial, or the job's end, with what the answer's headers say of the
-// calls to come. An API is what weir must know of a configured api; its KeyIdentity names how its calls carry their
-// idempotency keys.
+// A Client makes the calls of one api over its own connections. A Response says what was sent and what was
+// answered. Judge turns it into a verdict: done, to be tried again, pushback, a denial, or the job's end. It
+// also reads what the answer's headers say about the calls to come. An API is what weir must know of a
+// configured api; its KeyIdentity names how its calls carry their idempotency keys.
 //
 //	call.go, connections.go     one request; HTTP/1.1, one call per connection
-//	unasked.go, heard.go        what belongs to no call
+//	unasked.go, heard.go        bytes that belong to no call
 //	outcome.go, denied.go       the verdict
 //	pushback.go, window.go      Retry-After and what headers say of a vendor's windows
-//	body.go, answer.go          what is kept of an answer, and the units that it tells
+//	body.go, answer.go          what is kept of an answer, and the units that it reports
 //	cause.go                    errors fit for letters and logs
 //
-// The package knows nothing of queues, slots, schedules or the ledger's keeping. It stores nothing and retries nothing.
+// The package knows nothing of queues, slots, schedules or of how the ledger is kept. It stores nothing and
+// retries nothing.
 //
 // # What must hold
 //
-//   - A call is sent at most once. net/http sends a request again by itself when a connection breaks that it had used before:
-//     once a byte has left, every other connection is shut before it can be written to.
-//   - Sent is false only where no byte can have left.
-//   - Nothing is an answer that came before the call's first byte was written. What a former call left on a connection is nobody's.
-//     A socket's bytes are noted in one step with receiving them, below TLS: they are in the socket or noted, never in between.
-//   - A process that was stopped between its last look at its lease and the call does not make it when it goes on: the right
-//     is asked for once more when nothing but the first byte is left to be sent.
+//   - A call is sent at most once. net/http sends a request again by itself if a connection breaks that it had used
+//     before. So once a byte has left, every other connection is shut before it can be written to.
+//   - Sent is false only if no byte can have left.
+//   - Bytes that came before the call's first byte was written are never its answer. What a former call left on a
+//     connection belongs to no call. A socket's bytes are noted in one step with receiving them, below TLS: they are in
+//     the socket or noted, never in between.
+//   - A process that was stopped between its last look at its lease and the call must not make the call when it goes
+//     on. So it asks for the right once more when only the first byte is left to be sent.
 //   - No redirect is followed, and no error names an address, a url or a part of an answer.
 package httpcall

@@ -5,14 +5,15 @@ import (
 	"syscall"
 )
 
-// heardConn is a socket that notes in turns what it receives, in one step with receiving it. It stands below TLS.
+// heardConn is a socket that notes in turns what it receives, in one step with receiving it. It stands below
+// TLS.
 type heardConn struct {
 	net.Conn
-	socket syscall.RawConn // nil where the connection has none
+	socket syscall.RawConn // nil if the connection has none
 	turns  *turns
 }
 
-// newHeardConn notes what raw receives. With TLS above it, its records are counted.
+// newHeardConn notes what raw receives. If secure, it counts TLS records.
 func newHeardConn(raw net.Conn, secure bool) *heardConn {
 	c := &heardConn{Conn: raw, turns: &turns{moved: make(chan struct{}, 1)}}
 	if of, ok := raw.(syscall.Conn); ok {
@@ -40,11 +41,11 @@ func (c *heardConn) Read(p []byte) (int, error) {
 	return c.receive(p)
 }
 
-// records tells whether a TLS record has come in part.
+// records tells whether a part of a TLS record has come.
 type records struct {
 	head [5]byte // its type, its version, and the length of what follows
-	read int     // of the head
-	left int     // of what follows
+	read int     // bytes of the head that have come
+	left int     // bytes of the rest that are still to come
 }
 
 // pass notes what has come.

@@ -4,7 +4,8 @@ package httpcall
 
 import "syscall"
 
-// hearsAtOnce says that what a socket receives is noted only after it was received. So no connection takes a second call.
+// hearsAtOnce says that what a socket receives is noted only after it was received. So no connection takes a
+// second call.
 const hearsAtOnce = false
 
 func (c *heardConn) receive(p []byte) (int, error) {
@@ -15,5 +16,5 @@ func (c *heardConn) receive(p []byte) (int, error) {
 	return n, err
 }
 
-// isUnread cannot tell here what has come on a socket: only what was received is known.
+// isUnread cannot see here what has come on a socket: only what was received is known.
 func isUnread(syscall.RawConn) bool { return false }

@@ -13,7 +13,8 @@ import (
 // hearsAtOnce says that what a socket receives is noted in one step with receiving it.
 const hearsAtOnce = true
 
-// receive reads from the socket. Whoever holds the lock of its turns finds what came in the socket or noted, never in between.
+// receive reads from the socket. A holder of the turns' lock finds what came either in the socket or noted,
+// never in between.
 func (c *heardConn) receive(p []byte) (n int, err error) {
 	var failed error
 	stopped := c.socket.Read(func(fd uintptr) (done bool) {
@@ -25,7 +26,7 @@ func (c *heardConn) receive(p []byte) (n int, err error) {
 			case errors.Is(failed, syscall.EINTR):
 				continue
 			case errors.Is(failed, syscall.EAGAIN):
-				return false // the runtime has all sockets such that nothing blocks: it waits, and asks again
+				return false // the runtime makes sockets non-blocking: it waits, and calls again
 			}
 			n = max(n, 0)
 			c.turns.receivedLocked(p[:n])
@@ -46,12 +47,13 @@ func (c *heardConn) receive(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// isUnread reports whether something has come on a socket that was not received yet: bytes, or its end. It does not block.
+// isUnread reports whether something has come on a socket that was not received yet: bytes, or its end. It does
+// not block.
 func isUnread(socket syscall.RawConn) (is bool) {
 	var one [1]byte
 	err := socket.Control(func(fd uintptr) {
 		_, _, err := syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK)
-		is = !errors.Is(err, syscall.EAGAIN) // the runtime has all sockets such that nothing blocks
+		is = !errors.Is(err, syscall.EAGAIN) // the runtime makes all sockets non-blocking
 	})
 	return is || err != nil
 }

@@ -6,15 +6,16 @@ import (
 	"strconv"
 )
 
-// An api takes two calls of a job for one only if both carry the same idempotency key to the same place. What an api was
-// when a call began decides that, not what its configuration says by now. So intents, retry marks, the ledger's records and
-// letters name the key's identity. One rule goes by it: a job one of whose calls may have been processed is called again
-// under the same identity, or not at all.
+// An api takes two calls of a job for one only if both carry the same idempotency key to the same place. What
+// the api's configuration was when a call began decides that, not what it is now. So intents, retry marks, the
+// ledger's records and letters store the key's identity. One rule uses it: if a call of a job may have been
+// processed, the job is called again under the same identity, or not at all.
 
-// KeyIdentity names how an api's calls carry their idempotency keys, and where to; "" where they carry none. Calls of one
-// job with one identity are one call to the api. Another header, another form, another place or another default method makes
-// another identity. The headers with credentials are not in it: a secret that is rotated is the same account, mostly.
-// What goes into it must stay as it is: after an upgrade that changed it no doubtful job would be repeated.
+// KeyIdentity names how an api's calls carry their idempotency keys, and where to; "" if they carry none. Calls
+// of one job with one identity are one call to the api. Another header, form, place or default method makes
+// another identity. The headers with credentials are not part of it: a rotated secret mostly means the same
+// account. What goes into the identity must stay as it is: after an upgrade that changed it no doubtful job
+// would be repeated.
 func (a *API) KeyIdentity() string {
 	if a.Idempotency == nil {
 		return ""

@@ -16,13 +16,13 @@ import (
 	"weir/ingest"
 )
 
-// Inquiry says how an api is asked what became of a call whose outcome nobody knows.
+// Inquiry says how to ask an api what became of a call whose outcome is unknown.
 type Inquiry struct {
 	Method  string
-	Path    string // below the api's url, with a query perhaps; {job}, {key} and {json:/pointer} stand for the asked job's
+	Path    string // below the api's url, maybe with a query; {job}, {key} and {json:/pointer} stand for the job's
 	Answers []InquiryAnswer
-	Rate    bucket.Rate   // of asking
-	After   time.Duration // from the letter on, until NotProcessed is believed
+	Rate    bucket.Rate   // of inquiries
+	After   time.Duration // from the letter until NotProcessed is believed
 	Auto    bool
 	Tries   int
 }
@@ -30,12 +30,12 @@ type Inquiry struct {
 // InquiryAnswer says what some answers mean.
 type InquiryAnswer struct {
 	Status int
-	JSON   string   // "": the status tells
+	JSON   string   // "": the status alone says it
 	Values []string // none: any value but null
 	Means  Finding
 }
 
-// Finding is what is known of a call that was asked about: a closed set.
+// Finding is what an inquiry found out about a call: a closed set.
 type Finding string
 
 // The findings.
@@ -45,7 +45,7 @@ const (
 	NotProcessed Finding = "not_processed"
 )
 
-// maxInquired bounds the body of an answer to an inquiry: a longer one tells nothing but its status.
+// maxInquired bounds the body of an answer to an inquiry. Of a longer answer only the status counts.
 const maxInquired = 1 << 20
 
 // Asked is the job that an inquiry is about.
@@ -54,16 +54,17 @@ type Asked struct {
 	Body     []byte
 }
 
-// longestInquiry bounds how long an answer to an inquiry is waited for, where the api's timeout is longer.
+// longestInquiry bounds the wait for an answer to an inquiry if the api's timeout is longer.
 const longestInquiry = 30 * time.Second
 
-// CanAsk says why a job cannot be asked about: what the path names is not there.
+// CanAsk returns why the api cannot be asked about a job: the job lacks what the path names.
 func (q *Inquiry) CanAsk(about Asked) error {
 	_, err := expand(q.Path, about)
 	return err
 }
 
-// Inquire asks the api about a job. It blocks for at most the api's timeout, and half a minute, and sends once, over a connection that Acquire has made sure of.
+// Inquire asks the api about a job. It blocks for at most the api's timeout, or half a minute if that is
+// shorter. It sends once, over a connection that Acquire has made sure of.
 func (c *Client) Inquire(ctx context.Context, about Asked, h Hooks) Response {
 	q := c.API.Inquiry
 	target, err := expand(q.Path, about)
@@ -79,7 +80,8 @@ func (c *Client) Inquire(ctx context.Context, about Asked, h Hooks) Response {
 	return asking.Call(ctx, &ingest.Job{Method: q.Method, Path: path, Query: query}, h)
 }
 
-// expand puts what is asked about into a path. Each part is escaped, so that none of it is a part of the path or of the query by itself.
+// expand puts the job's values into a path. It escapes each, so that no value adds a part to the path or the
+// query.
 func expand(path string, about Asked) (string, error) {
 	var b strings.Builder
 	for {
@@ -112,7 +114,7 @@ func expand(path string, about Asked) (string, error) {
 	}
 }
 
-// scalar is a JSON value as the configuration writes it, "" for an object and an array.
+// scalar returns a JSON value as the configuration writes it, "" for an object and an array.
 func scalar(value any) string {
 	switch v := value.(type) {
 	case string:
@@ -125,7 +127,7 @@ func scalar(value any) string {
 	return ""
 }
 
-// Read says what an answer tells, and in words. An answer tells nothing where it is not whole.
+// Read returns what an answer says, and describes it in words. An incomplete answer says nothing.
 func (q *Inquiry) Read(r Response) (Finding, string) {
 	switch {
 	case r.Status == 0 && !r.Sent:
@@ -156,7 +158,7 @@ func (q *Inquiry) Read(r Response) (Finding, string) {
 	return StillUnknown, fmt.Sprintf("asked, the api answered %d, which tells nothing", r.Status)
 }
 
-// clipped is a value of an answer as it is told: nobody knows how long it is.
+// clipped returns an answer's value for a message, cut to 40 bytes, since it may be of any length.
 func clipped(value string) string {
 	const most = 40
 	if len(value) > most {
@@ -165,7 +167,8 @@ func clipped(value string) string {
 	return value
 }
 
-// Target names the place that an api's calls go to: who asks about a call must ask there. It holds no address that could be read.
+// Target identifies the place that an api's calls go to: an inquiry about a call must go to the same place. It
+// shows no address.
 func (a *API) Target() string {
 	if a.URL == nil {
 		return ""

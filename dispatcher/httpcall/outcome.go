@@ -12,7 +12,7 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// Verdict is what is to be done with a job after a call.
+// Verdict is what must be done with a job after a call.
 type Verdict int
 
 // The verdicts.
@@ -21,7 +21,7 @@ const (
 	Again                    // call it again later; this one counts
 	Pushback                 // the api said "not now": hold, and call it again; this one does not count
 	Dead                     // bury it
-	Denied                   // the api does not let weir in: hold all of it, and call this again; this one does not count
+	Denied                   // the api denies weir: hold the whole api, and call this again; this one does not count
 )
 
 // Outcome is the whole judgement of one call.
@@ -30,13 +30,13 @@ type Outcome struct {
 	Reason  deadletter.Reason // when dead
 	Detail  string
 	Billed  deadletter.Billed
-	Fault   bool            // the api did not answer, or with a fault of its own
-	After   time.Duration   // before the job's next call at least, because the api asks for it
-	Hold    schedule.Advice // what the api says of all calls to come
-	Mend    string          // what an operator is to do, when denied
+	Fault   bool            // the api did not answer, or answered with a fault of its own
+	After   time.Duration   // the least wait before the job's next call, because the api asks for it
+	Hold    schedule.Advice // what the api says about all calls to come
+	Mend    string          // what an operator must do, if denied
 }
 
-// Name is the outcome as the ledger and the metrics have it: a closed set.
+// Name returns the outcome's name in the ledger and the metrics: a closed set.
 func (o Outcome) Name() string {
 	switch o.Verdict {
 	case Delivered:
@@ -54,7 +54,7 @@ func (o Outcome) Name() string {
 // Counts reports whether the call is one of its job's attempts.
 func (o Outcome) Counts() bool { return o.Verdict != Pushback && o.Verdict != Denied }
 
-// Judge says what a response means, for its job and for the calls to come.
+// Judge returns what a response means, for its job and for the calls to come.
 func Judge(api *API, r Response, now time.Time) Outcome {
 	out := classify(api, r)
 	switch {
@@ -72,8 +72,8 @@ func Judge(api *API, r Response, now time.Time) Outcome {
 	return out
 }
 
-// classify says what is to become of the job. An api that is not idempotent is called again only when the call is known
-// not to have been processed.
+// classify decides what becomes of the job. An api that is not idempotent is called again only if the call is
+// known not to have been processed.
 func classify(api *API, r Response) Outcome {
 	idempotent := api.Idempotency != nil
 	switch {
@@ -103,8 +103,8 @@ func classify(api *API, r Response) Outcome {
 	return Unknown(deadletter.BilledUnknown, "the api answered %d, which does not say whether it was processed", r.Status)
 }
 
-// gaveUpWaiting reports an answer that a gateway gives in place of the api: it waited too long for the request, or its client went away. The
-// api may have had the request by then.
+// gaveUpWaiting reports whether a gateway gave this answer in place of the api: it waited too long for the
+// request, or its client went away. The api may have had the request by then.
 func gaveUpWaiting(status int) bool { return status == http.StatusRequestTimeout || status == 499 }
 
 func rejection(r Response) Outcome {

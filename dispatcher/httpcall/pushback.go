@@ -9,11 +9,12 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// mostHold bounds what an api may ask for: a broken header must not stop a key for a year.
+// mostHold bounds the wait that an api may ask for: a broken header must not stop a key for a year.
 const mostHold = schedule.MostHold
 
-// askedToWait reads what an api says that pushed back or failed. Retry-After goes before everything else, as the draft
-// on RateLimit fields demands; else the windows tell that are used up, or those that do not say how much they have left.
+// askedToWait reads how long an api that pushed back or failed asks weir to wait. Retry-After comes before
+// everything else, as the draft on RateLimit fields demands. Otherwise the windows that are used up count;
+// failing that, those that do not say how much they have left.
 func askedToWait(h http.Header, now time.Time) schedule.Advice {
 	if a, ok := retryAfter(h, now); ok {
 		return a
@@ -35,8 +36,8 @@ func askedToWait(h http.Header, now time.Time) schedule.Advice {
 	return spent
 }
 
-// retryAfter reads the headers that say outright how long to wait. Of one that stands there more than once, as where a proxy adds its own,
-// the longest wait counts.
+// retryAfter reads the headers that say explicitly how long to wait. If one occurs more than once, as when a
+// proxy adds its own, the longest wait counts.
 func retryAfter(h http.Header, now time.Time) (a schedule.Advice, ok bool) {
 	for _, name := range []string{"Retry-After", "Retry-After-Ms", "X-Ms-Retry-After-Ms"} {
 		for _, value := range h[name] {
@@ -54,15 +55,15 @@ func retryAfter(h http.Header, now time.Time) (a schedule.Advice, ok bool) {
 	return a, false
 }
 
-// usedUp reads what an api says that answered as it should: nothing, unless one of its windows has no call left.
+// usedUp reads the headers of a normal answer: they hold nothing, unless a window has no call left.
 func usedUp(h http.Header, now time.Time) schedule.Advice {
 	if age := h.Get("Age"); age != "" && age != "0" {
-		return schedule.Advice{} // of a cache: it tells what was left for somebody else, a while ago
+		return schedule.Advice{} // from a cache: its counts were another client's, a while ago
 	}
 	return spentOf(readWindows(h, now))
 }
 
-// spentOf is when the last of the windows that are used up opens again.
+// spentOf returns when the last of the windows that are used up opens again.
 func spentOf(windows []window) schedule.Advice {
 	var a, untold schedule.Advice
 	for _, w := range windows {
@@ -80,7 +81,7 @@ func spentOf(windows []window) schedule.Advice {
 	return a
 }
 
-// later is a, or what w's reset says if that is later.
+// later returns a, or what w's reset says if that is later.
 func later(a schedule.Advice, w window) schedule.Advice {
 	if a.Header == "" || w.reset > a.Wait || w.reset == a.Wait && w.name < a.Header {
 		a.Wait, a.Header = w.reset, w.name
@@ -88,8 +89,8 @@ func later(a schedule.Advice, w window) schedule.Advice {
 	return a
 }
 
-// serverNow is what the api's clock said when it answered: its dates are by that clock. It tells whole seconds, rounded
-// down, so that a wait counted from it is up to a second too long and never too short.
+// serverNow returns the api's clock when it answered: its dates are by that clock. The clock is in whole
+// seconds, rounded down, so that a wait counted from it is up to a second too long and never too short.
 func serverNow(h http.Header, now time.Time) time.Time {
 	if at, err := http.ParseTime(h.Get("Date")); err == nil {
 		return at
@@ -97,8 +98,8 @@ func serverNow(h http.Header, now time.Time) time.Time {
 	return now
 }
 
-// Numbers from these on are not seconds to wait but a time since 1970, in units of their own: each range ends some
-// thousand years from now and begins before there were paid apis.
+// Numbers from these on are not seconds to wait but a time since 1970, in units of their own. Each range begins
+// before there were paid apis and ends some thousand years from now.
 const (
 	fromSeconds = 1e9
 	fromMillis  = 1e11
@@ -107,9 +108,9 @@ const (
 	noTime      = 1e20
 )
 
-// readWait reads how long to wait, counted from now: seconds, with decimals or without, a time since 1970 in seconds,
-// milliseconds, microseconds or nanoseconds, a duration as Go writes it, an HTTP date, or a time as in RFC 3339. The
-// wait is from 0 to mostHold. ok is false for what cannot be read, and for what is negative.
+// readWait reads how long to wait, counted from now. It accepts seconds, with or without decimals; a time since
+// 1970 in seconds, milliseconds, microseconds or nanoseconds; a Go duration; an HTTP date; a time as in RFC
+// 3339. The wait is from 0 to mostHold. ok is false for what cannot be read and for negative values.
 func readWait(value string, now time.Time) (wait time.Duration, ok bool) {
 	value = strings.TrimSpace(value)
 	if seconds, ok := readNumber(value); ok {
@@ -140,7 +141,7 @@ func readWait(value string, now time.Time) (wait time.Duration, ok bool) {
 	return min(max(0, at.Sub(now)), mostHold), true
 }
 
-// bounded is a number of seconds as a wait, rounded up to whole microseconds.
+// bounded returns a number of seconds as a wait, rounded up to whole microseconds.
 func bounded(seconds float64) time.Duration {
 	switch {
 	case seconds <= 0:
@@ -155,8 +156,8 @@ func bounded(seconds float64) time.Duration {
 	return micros * time.Microsecond
 }
 
-// readNumber reads a number that is not negative: no sign, no hexadecimal, no infinity by name. One that is too large
-// to be kept is infinite.
+// readNumber reads a number that is not negative: no sign, no hexadecimal, no infinity by name. A number too
+// large for a float64 is infinite.
 func readNumber(text string) (n float64, ok bool) {
 	if text == "" || strings.Trim(text, "0123456789.eE+") != "" || text[0] == '+' {
 		return 0, false
@@ -168,7 +169,7 @@ func readNumber(text string) (n float64, ok bool) {
 	return n, true
 }
 
-// PushedBackFor is how long an api that pushed a request back is to be left alone; 0 where it did not.
+// PushedBackFor returns how long to leave alone an api that pushed back a request; 0 if it did not.
 func PushedBackFor(r Response, now time.Time) time.Duration {
 	if r.Status != 429 && r.Status != 503 {
 		return 0

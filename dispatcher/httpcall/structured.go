@@ -26,12 +26,12 @@ func splitField(text string, sep byte) []string {
 	return append(parts, text[from:])
 }
 
-// readField reads the draft's field RateLimit. It is a list of windows, each with what remains of it, r or later a, and
-// the seconds to its end, t or later w:
+// readField reads the draft's field RateLimit. It is a list of windows. Each has its remaining units (r, later
+// a) and the seconds to its end (t, later w):
 //
 //	"burst";r=0;t=30, "daily";r=950
 //
-// or, before the eighth draft, one window written as a dictionary: limit=10, remaining=0, reset=5.
+// Before the eighth draft it was one window written as a dictionary: limit=10, remaining=0, reset=5.
 func (ws *windows) readField(family, value string) {
 	for _, item := range splitField(value, ',') {
 		params := splitField(item, ';')
@@ -46,7 +46,7 @@ func (ws *windows) readField(family, value string) {
 	}
 }
 
-// windowName names a window of a structured field, in letters that any text may hold.
+// windowName names a window of a structured field, with characters that any text may hold.
 func windowName(field, title string) string {
 	plain := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.' {
@@ -57,7 +57,7 @@ func windowName(field, title string) string {
 	return field + "-" + plain[:min(len(plain), 64)]
 }
 
-// readMember takes in what the parameters of one member of RateLimit say.
+// readMember takes in the parameters of one member of RateLimit.
 func (ws *windows) readMember(w *window, params []string) {
 	for _, param := range params {
 		key, value, _ := strings.Cut(strings.TrimSpace(param), "=")
@@ -73,8 +73,8 @@ func (ws *windows) readMember(w *window, params []string) {
 	}
 }
 
-// readPolicy reads the draft's field RateLimit-Policy, which tells how much a window holds. One of calls that run at
-// once has no end to wait for: a call that ends frees it.
+// readPolicy reads the draft's field RateLimit-Policy, which says how much a window holds. A window of
+// concurrent calls has no end to wait for: a call that ends frees it.
 func (ws *windows) readPolicy(family, value string) {
 	for _, item := range splitField(value, ',') {
 		params := splitField(item, ';')

@@ -5,15 +5,16 @@ import (
 	"time"
 )
 
-// A process that was stopped finds, when it goes on, that a call's time is up, and the call's answer in the socket. Which of the two it
-// sees first is chance. So a timeout that comes late, because nothing ran when it was due, leaves time for reading what is there.
+// A process that was stopped finds, when it goes on, that a call's time is up and that the answer is in the
+// socket. Which of the two it sees first is chance. So a timeout that fires late, because the process did not
+// run when it was due, leaves time to read what is there.
 const (
-	lateTimeout = 20 * time.Millisecond // from when on a timer was held up by more than other work
-	readingTime = time.Second           // for what stands in the socket
+	lateTimeout = 20 * time.Millisecond // a timer this late was held up by more than other work
+	readingTime = time.Second           // to read what is in the socket
 )
 
-// withTimeout ends a context after a time, with errTimeout as its cause; up to readingTime later where the process could not run when that
-// was due.
+// withTimeout ends a context after d, with errTimeout as its cause; up to readingTime later if the process could
+// not run when that was due.
 func withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	due := time.Now().Add(d)

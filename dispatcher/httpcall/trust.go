@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// Trust is by what an https api is known, and what weir shows it.
+// Trust says how to recognise an https api, and which certificate weir shows it.
 type Trust struct {
-	Name string                      // of what was configured: connections under another one are not used
-	Load func() (*tls.Config, error) // its authorities and weir's certificate, asked for each connection; nil: as the machine trusts
+	Name string                      // name of the configured trust: connections under another name are not used
+	Load func() (*tls.Config, error) // authorities and weir's certificate, per connection; nil: the machine's
 }
 
-// settings are those of a connection to a host. A certificate of weir's that has ended is not shown: the api would refuse it, and in TLS 1.3
-// only after a call was sent.
+// settings returns the TLS settings for a connection to a host. It fails if weir's certificate has expired: the
+// api would refuse it, and in TLS 1.3 only after a call was sent.
 func (t Trust) settings(host string, now time.Time) (*tls.Config, error) {
 	s := &tls.Config{}
 	if t.Load != nil {
@@ -37,7 +37,7 @@ func (t Trust) settings(host string, now time.Time) (*tls.Config, error) {
 	return s, nil
 }
 
-// earliestEnd is when the first certificate of a connection ends; the zero time where there are none.
+// earliestEnd returns when the first certificate of a connection expires; the zero time if there are none.
 func earliestEnd(theirs []*x509.Certificate, own []tls.Certificate) time.Time {
 	var ends time.Time
 	note := func(c *x509.Certificate) {
@@ -54,8 +54,8 @@ func earliestEnd(theirs []*x509.Certificate, own []tls.Certificate) time.Time {
 	return ends
 }
 
-// Expires is when the first certificate of the newest connection ends, the api's, an authority's or weir's own; the zero time where there
-// was none.
+// Expires returns when the first certificate of the newest connection expires, whether the api's, an authority's
+// or weir's own; the zero time if there was none.
 func (c *Connections) Expires() time.Time {
 	if ends := c.ends.Load(); ends > 0 {
 		return time.Unix(ends, 0)
@@ -63,14 +63,16 @@ func (c *Connections) Expires() time.Time {
 	return time.Time{}
 }
 
-// refusals are the alerts of TLS by which a server ends a handshake since it does not take a client's certificate, as crypto/tls writes them.
+// refusals are the TLS alerts with which a server ends a handshake because it rejects the client's certificate,
+// as crypto/tls writes them.
 var refusals = []string{
 	"bad certificate", "unsupported certificate", "revoked certificate", "expired certificate", "unknown certificate", "unknown certificate authority",
 	"certificate required",
 }
 
-// refusesCertificate reports whether what could not be read is a server's word that it does not take weir's certificate. In TLS 1.3 that comes
-// when the client takes the handshake for done and may have sent a call; the server reads none before its own handshake is.
+// refusesCertificate reports whether a read error says that the server rejects weir's certificate. In TLS 1.3
+// that comes when the client considers the handshake done and may have sent a call. The server reads no call
+// before its own handshake is done.
 func refusesCertificate(err error) bool {
 	var remote *net.OpError
 	if !errors.As(err, &remote) || remote.Op != "remote error" {

@@ -9,41 +9,43 @@ import (
 	"time"
 )
 
-// What an api sends on a connection while no request is on it belongs to no call, and the next call would take it for its answer: the
-// answer to somebody else's job. net/http looks for it when a connection has become idle, but not before it has given the connection to
-// the next call. So a connection takes a call only when all that came before has been read, and from then on to the first byte of the
-// request nothing may come: neither what was received nor what stands in the socket. What is received is noted in one step with receiving
-// it (heard.go): the look before the first byte finds it in the one place or in the other.
+// Bytes that an api sends on a connection while no request is on it belong to no call. The next call would take
+// them for its answer, although they answer another job. net/http looks for such bytes when a connection has
+// become idle, but may give the connection to the next call before that. So a connection takes a call only when
+// all that came before has been read. From then until the first byte of the request nothing may come: nothing
+// received, and nothing in the socket. Bytes are noted in one step with receiving them (heard.go), so the look
+// before the first byte finds them in one place or the other.
 //
-// Above TLS a record may hold nothing for the call, such as a ticket. So a call waits until TLS has taken what came, in whole records.
+// Above TLS a record may hold nothing for the call, such as a ticket. So a call waits until TLS has taken what
+// came, in whole records.
 //
-// What comes after that byte cannot be told from an answer. So an api that has once sent what nobody asked for between two calls is given a
-// connection for each call, for a while.
+// What comes after the first byte cannot be told from an answer. So if an api has once sent unasked bytes
+// between two calls, each call gets its own connection for a while.
 
 // errUnasked breaks a connection on which something came that no call had asked for.
 var errUnasked = errors.New("the api sent what no call had asked for")
 
-// distrustedFor is how long each call has a connection of its own after that.
+// distrustedFor is how long each call gets its own connection after that.
 const distrustedFor = time.Hour
 
-// turns are how calls follow each other on a connection. They are safe for concurrent use.
+// turns orders the calls on a connection. It is safe for concurrent use.
 type turns struct {
-	moved    chan struct{} // holds one: reading has begun, something was received, or the connection broke
+	moved    chan struct{} // holds one signal: reading began, something was received, or the connection broke
 	isUnread func() bool   // reports whether something stands in the socket
 
-	mu      sync.Mutex      // guards what follows, and receiving
-	of      *wire           // whose turn it is, nil between two calls
-	over    <-chan struct{} // closed when the call ends that has or had the turn
+	mu      sync.Mutex      // guards the fields below, and receiving
+	of      *wire           // the call whose turn it is, nil between two calls
+	over    <-chan struct{} // closed when the call that has or had the turn ends
 	asked   bool            // the first byte of the present call's request was handed to it
-	reading bool            // what comes next is waited for: all that came before has been taken
-	records *records        // of TLS; nil without
-	early   bool            // something was received that no call had asked for; always false with TLS, which may speak for itself
+	reading bool            // a read waits for what comes next: all that came before has been taken
+	records *records        // TLS records; nil without TLS
+	early   bool            // something came that no call had asked for; always false with TLS, which sends by itself
 	broken  bool            // nothing may be written any more
-	lines   int             // of the answer's head, and of what was read with it; -1 when the head has been read
+	lines   int             // lines of the answer's head and of what was read with it; -1 once the head is read
 }
 
-// take gives the connection to a call. It blocks until what came before has been read, which is at once, or the connection is found broken;
-// or until ctx ends, which breaks it.
+// take gives the connection to a call. It blocks until what came before has been read, which is at once, or the
+// connection is found broken, or ctx ends, which breaks it.
 func (t *turns) take(ctx context.Context, by *wire) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -59,7 +61,8 @@ func (t *turns) ask(by *wire) bool {
 	return t.asked
 }
 
-// quietLocked waits until all that has come was taken, and reports whether that belonged to no call. It lets go of the lock while it waits.
+// quietLocked waits until all that has come was taken, and reports whether the connection is still usable. It
+// releases the lock while it waits.
 func (t *turns) quietLocked() bool {
 	for !t.broken && (!t.reading || t.records != nil && t.records.torn() || t.isUnread()) {
 		over := t.over
@@ -75,7 +78,7 @@ func (t *turns) quietLocked() bool {
 	return !t.broken
 }
 
-// end ends a call's turn, unless the connection is another call's by now.
+// end ends a call's turn, unless another call has the connection by now.
 func (t *turns) end(by *wire) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -84,7 +87,7 @@ func (t *turns) end(by *wire) {
 	}
 }
 
-// read notes that what comes next is waited for.
+// read notes that a read waits for what comes next.
 func (t *turns) read() {
 	t.mu.Lock()
 	t.reading = true
@@ -92,7 +95,7 @@ func (t *turns) read() {
 	t.move()
 }
 
-// receivedLocked notes what was received, the connection's end perhaps.
+// receivedLocked notes received bytes, or none at the connection's end.
 func (t *turns) receivedLocked(what []byte) {
 	t.reading = false
 	if t.records != nil {
@@ -103,8 +106,8 @@ func (t *turns) receivedLocked(what []byte) {
 	t.move()
 }
 
-// came notes what came for the present call, the connection's end perhaps. It fails where no call had asked for it when it was received, and
-// where an answer's head has no end.
+// came notes what came for the present call, or nothing at the connection's end. It fails if no call had asked
+// for it when it was received, and if an answer's head is too long.
 func (t *turns) came(what []byte) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -128,7 +131,8 @@ func (t *turns) headed() {
 	t.mu.Unlock()
 }
 
-// endless reports whether an answer's head had more lines than are read. What net/http makes of it depends on where it was cut.
+// endless reports whether an answer's head had too many lines. net/http's own error depends on where the head
+// was cut.
 func (t *turns) endless() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -150,18 +154,18 @@ func (t *turns) move() {
 	}
 }
 
-// isFarewell reports whether a server says with what it sent that it closes an idle connection, as some do.
+// isFarewell reports whether a server's unasked bytes say that it closes an idle connection, as some servers do.
 func isFarewell(sent []byte) bool {
 	return len(sent) >= len("HTTP/1.x 408") && bytes.HasPrefix(sent, []byte("HTTP/1.")) && string(sent[8:12]) == " 408"
 }
 
-// isLeftOver reports whether net/http has found something behind an answer when it had given the connection to the next call already. It has no
-// error of its own for that.
+// isLeftOver reports whether net/http found something behind an answer after it had given the connection to the
+// next call. net/http has no error of its own for that.
 func isLeftOver(err error) bool {
 	return strings.HasPrefix(err.Error(), "readLoopPeekFailLocked: %!w(<nil>)")
 }
 
-// distrust gives each call to come a connection of its own, for a while.
+// distrust gives each call to come its own connection, for a while.
 func (c *Connections) distrust() {
 	c.unasked.Store(true)
 	c.distrusted.Store(time.Now().Add(distrustedFor).UnixNano())
@@ -174,5 +178,5 @@ func (c *Connections) trusts() bool {
 	return hearsAtOnce && (until == 0 || time.Now().UnixNano() >= until)
 }
 
-// Unasked reports whether the api has sent what no call had asked for, since it was asked last.
+// Unasked reports whether the api has sent what no call had asked for since the last call of Unasked.
 func (c *Connections) Unasked() bool { return c.unasked.Load() && c.unasked.Swap(false) }

@@ -9,25 +9,25 @@ import (
 	"time"
 )
 
-// window is one limit of the api, as far as an answer's headers tell it.
+// window is one limit of the api, as far as an answer's headers report it.
 type window struct {
-	name      string // of its header, in lower case and without what it says of the window
+	name      string // of its header, in lower case, without the word for what it reports
 	limit     int64
 	remaining int64
 	reset     time.Duration // from the answer on
 	limited   bool          // limit is known
 	counted   bool          // remaining is known
 	timed     bool          // reset is known
-	exact     bool          // reset was told as a duration, which needs no clock
+	exact     bool          // reset was given as a duration, which needs no clock
 
-	concurrent bool // it limits the calls that run at once: what remains of it says nothing about later
+	concurrent bool // it limits calls that run at once: what remains says nothing about later
 }
 
 // Bounds of what is read from one answer.
 const (
 	mostWindows  = 64
 	longestField = 4 << 10
-	longestName  = 256 // of a window: an advice names it, in the log and in what status shows
+	longestName  = 256 // of a window: the log and status show it
 )
 
 // windows are the limits of one answer by name.
@@ -36,9 +36,10 @@ type windows struct {
 	all []window
 }
 
-// readWindows reads an answer's limits in all the spellings that are known: the IETF draft's fields RateLimit and
-// RateLimit-Policy, old and new; what came before them and what vendors made of it, such as X-RateLimit-Remaining,
-// x-ratelimit-reset-requests and anthropic-ratelimit-tokens-reset; and pairs of used and allowed, such as Shopify's.
+// readWindows reads an answer's limits in all known spellings: the IETF draft's fields RateLimit and
+// RateLimit-Policy, old and new; their predecessors and what vendors made of them, such as
+// X-RateLimit-Remaining, x-ratelimit-reset-requests and anthropic-ratelimit-tokens-reset; and pairs of used and
+// allowed, such as Shopify's.
 func readWindows(h http.Header, now time.Time) []window {
 	ws := windows{now: sync.OnceValue(func() time.Time { return serverNow(h, now) })} // most answers have no window
 	for name, values := range h {
@@ -64,7 +65,7 @@ func readWindows(h http.Header, now time.Time) []window {
 	return slices.DeleteFunc(ws.all, func(w window) bool { return w.concurrent })
 }
 
-// cutFamily takes a header's name apart at the words rate limit, however they are spelt: x-ratelimit and
+// cutFamily splits a header's name at the words rate limit, however they are spelt: x-ratelimit and
 // reset-requests.
 func cutFamily(name string) (family, what string, found bool) {
 	for _, word := range []string{"ratelimit", "rate-limit"} {
@@ -78,7 +79,7 @@ func cutFamily(name string) (family, what string, found bool) {
 	return "", "", false
 }
 
-// of is the window of that name.
+// of returns the window of that name.
 func (ws *windows) of(name string) *window {
 	for i := range ws.all {
 		if ws.all[i].name == name {
@@ -92,8 +93,8 @@ func (ws *windows) of(name string) *window {
 	return &ws.all[len(ws.all)-1]
 }
 
-// readPart reads a header that tells one thing of a window: what holds the word for it, and perhaps the window's name,
-// on either side of it.
+// readPart reads a header that reports one quantity of a window. what contains the word for it, and perhaps the
+// window's name on either side.
 func (ws *windows) readPart(family, what, value string) {
 	words := strings.Split(what, "-")
 	at := slices.IndexFunc(words, func(w string) bool { return w == "remaining" || w == "limit" || w == "reset" || w == "retry" })
@@ -127,8 +128,8 @@ func (ws *windows) readPart(family, what, value string) {
 	}
 }
 
-// setReset notes when the window opens again, told as a time or a wait. Where an answer tells it twice, what is told as a
-// wait in any case goes before it.
+// setReset notes when the window opens again, given as a time or a wait. If an answer gives both, a value that
+// is certainly a wait takes precedence.
 func (w *window) setReset(value string, now time.Time) {
 	if wait, ok := readWait(value, now); ok && !w.exact {
 		w.reset, w.timed = wait, true
@@ -154,8 +155,8 @@ func (w *window) setLimit(value string) {
 	}
 }
 
-// firstOf is the first of several values, without its parameters: older drafts add all windows behind the one that
-// binds.
+// firstOf returns the first of several values, without its parameters: older drafts list all windows behind the
+// one that binds.
 func firstOf(value string) string {
 	if end := strings.IndexAny(value, ",;"); end >= 0 {
 		if strings.Contains(value, " GMT") {
@@ -166,8 +167,8 @@ func firstOf(value string) string {
 	return strings.TrimSpace(value)
 }
 
-// readWhole reads a count. Of one with decimals the whole part counts: less than one call is none. What is negative is
-// no count: it stands for "unknown" and "unlimited".
+// readWhole reads a count and drops its decimals: less than one call is none. A negative value is no count: it
+// stands for "unknown" and "unlimited".
 func readWhole(text string) (int64, bool) {
 	n, ok := readNumber(text)
 	if !ok {
@@ -176,7 +177,7 @@ func readWhole(text string) (int64, bool) {
 	return int64(min(n, 1e15)), true
 }
 
-// isPair reports headers of used and allowed: 32/40, or api-usage=18/5000.
+// isPair reports whether a header reports used and allowed units: 32/40, or api-usage=18/5000.
 func isPair(name string) bool {
 	return strings.HasSuffix(name, "-call-limit") || name == "sforce-limit-info"
 }

@@ -9,7 +9,7 @@ import (
 	"weir/deadletter"
 )
 
-// LastCallOf is what a letter tells of a call that was sent; nil where nothing was.
+// LastCallOf returns what a letter says of a call that was sent, nil if nothing was.
 func LastCallOf(api *API, r Response) *deadletter.LastCall {
 	if !r.Sent {
 		return nil
@@ -26,7 +26,7 @@ func LastCallOf(api *API, r Response) *deadletter.LastCall {
 	return c
 }
 
-// cutBy says who ended a call, by the error that it ended with.
+// cutBy returns what ended a call, given the error that it ended with.
 func cutBy(err error) deadletter.Cutter {
 	switch {
 	case errors.Is(err, errTimeout):

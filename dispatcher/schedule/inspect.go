@@ -96,7 +96,7 @@ func (v View) rateState(r bucket.Rate) RateState {
 	}
 }
 
-// waitMS is -1 when nobody can say.
+// waitMS returns the wait from now until at, in milliseconds; -1 if that is not known.
 func waitMS(now, at bucket.Micros) int64 {
 	if at == Never {
 		return -1

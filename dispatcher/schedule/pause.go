@@ -127,8 +127,8 @@ func (s *Schedule) rouse(q *KeyQueue, now bucket.Micros) {
 	s.Touch(q)
 }
 
-// AskAgain makes a queue ask again for what a shared limit refused, because the limit may give it earlier than
-// the store said.
+// AskAgain makes a queue ask again for what a shared limit refused, because the limit may give it at another
+// time than the store said: its period begins at another time, or units came back.
 func (s *Schedule) AskAgain(q *KeyQueue, now bucket.Micros) {
 	if s.byKey[q.Key] != q {
 		return // it has been let go of since

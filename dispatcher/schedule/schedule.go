@@ -58,7 +58,7 @@ type Schedule struct {
 	breaker  breaker                // of the api
 	tried    bucket.Micros          // when the breaker's probe was last brought forward
 	welcome  bucket.Micros          // start of the last call that the api answered without fault or pushback
-	governor governor               // of the api, where pushback holds it
+	governor governor               // of the api, if pushback holds it
 
 	// What was seen lately.
 	took     time.Duration // to make a job ready
