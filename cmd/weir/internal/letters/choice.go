@@ -12,18 +12,18 @@ import (
 	"weir/ingest"
 )
 
-// Choice is which letters are meant, as it was said. An empty field chooses all.
+// Choice selects letters, as the user wrote it. An empty field selects all.
 type Choice struct {
 	API    string // _ for jobs of unknown apis
 	Key    string
 	Reason string
-	Since  string // RFC 3339, or how long ago
+	Since  string // RFC 3339, or a duration before now
 	Until  string
 	Status string // 503, 5xx, or 0 for none
 	Job    string
 }
 
-// Filter reads a choice. The error begins with the name of the field that is wrong.
+// Filter reads a choice. The error begins with the name of the wrong field.
 func (c *Choice) Filter(now time.Time) (deadletter.Filter, error) {
 	f := deadletter.Filter{API: c.API, Key: c.Key, Reason: deadletter.Reason(c.Reason), Job: c.Job}
 	if c.Reason != "" && !slices.Contains(deadletter.Reasons(), f.Reason) {
@@ -45,7 +45,7 @@ func (c *Choice) Filter(now time.Time) (deadletter.Filter, error) {
 	return f, nil
 }
 
-// String says which letters are meant, for the notification.
+// String describes the selected letters, for the notification.
 func (c *Choice) String() string {
 	var parts []string
 	for _, part := range [][2]string{
@@ -58,7 +58,7 @@ func (c *Choice) String() string {
 	return strings.Join(parts, " ")
 }
 
-// ReasonNames are all reasons, with commas.
+// ReasonNames returns all reasons, separated by commas.
 func ReasonNames() string {
 	var names []string
 	for _, r := range deadletter.Reasons() {
@@ -67,7 +67,7 @@ func ReasonNames() string {
 	return strings.Join(names, ", ")
 }
 
-// ReadTime reads a point in time, or how long ago it was; zero for no text.
+// ReadTime reads a point in time, or a duration before now; zero for no text.
 func ReadTime(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -82,7 +82,7 @@ func ReadTime(text string, now time.Time) (time.Time, error) {
 	return now.Add(-ago), nil
 }
 
-// noAnswer is the range of letters without an answer: no other letter has a status below 1.
+// noAnswer is the range of letters without an answer: only those have a status below 1.
 var noAnswer = deadletter.StatusRange{From: -1, To: 0}
 
 func readStatus(text string) (deadletter.StatusRange, error) {

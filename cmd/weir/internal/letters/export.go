@@ -19,19 +19,19 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Exported is a letter as it is exported: complete, so that it can be imported and is the same to the byte. Seq is where it stands; Stored
-// is when it was stored first, of one that was imported by the server it came from.
+// Exported is a letter as it is exported: complete, so that an import restores it byte by byte. Seq is its sequence.
+// Stored is when it was first stored; for an imported letter, by the server it came from.
 type Exported struct {
 	Seq     uint64              `json:"seq"`
 	Stored  time.Time           `json:"stored"`
 	Subject string              `json:"subject"`
 	Headers map[string][]string `json:"headers"`
-	// HeadersBase64 are those with a value that is no text.
+	// HeadersBase64 holds the headers with a value that is no text.
 	HeadersBase64 map[string][][]byte `json:"headers_base64,omitempty"`
 	timeline.Body
 }
 
-// Export is a whole letter, to be exported.
+// Export returns a whole letter for export.
 func Export(k *deadletter.Kept) Exported {
 	e := Exported{
 		Seq: k.Seq, Stored: k.Stored.UTC(), Subject: k.Published, Headers: map[string][]string{}, Body: timeline.BodyOf(k.Body),
@@ -54,7 +54,7 @@ func Export(k *deadletter.Kept) Exported {
 	return e
 }
 
-// Imported is what an import did.
+// Imported is the outcome of an import.
 type Imported struct {
 	DryRun  bool `json:"dry_run"`
 	Letters int  `json:"letters"`
@@ -62,8 +62,8 @@ type Imported struct {
 	Known   int  `json:"known_already"`
 }
 
-// ReadExported gives the letters of a file to take, in order, until take fails. A line has at most so many bytes. The error names the letter
-// by its place.
+// ReadExported passes the letters of a file to take, in order, until take fails. A line has at most mostLine bytes. The
+// error names the letter by its place.
 func ReadExported(in io.Reader, mostLine int, take func(line int, letter deadletter.Copy) error) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(make([]byte, 0, 1<<16), mostLine)
@@ -102,7 +102,7 @@ func readExported(line []byte) (deadletter.Copy, error) {
 	return e.Copy()
 }
 
-// Copy is an exported letter, to be imported.
+// Copy returns an exported letter for import.
 func (e *Exported) Copy() (deadletter.Copy, error) {
 	c := deadletter.Copy{Stored: e.Stored, Subject: e.Subject, Header: nats.Header{}}
 	for name, values := range e.Headers {

@@ -14,12 +14,12 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Letter is a dead letter as JSON. Of one that is listed there are neither headers, answer, call nor body.
+// Letter is a dead letter as JSON. A listed letter has no headers, answer, call or body.
 type Letter struct {
 	Seq      uint64            `json:"seq"`
 	Stored   time.Time         `json:"stored"`
 	API      string            `json:"api"`
-	AskedAPI string            `json:"asked_api,omitempty"` // where api is "": the name that its producer asked for
+	AskedAPI string            `json:"asked_api,omitempty"` // if api is "": the name that its producer gave
 	Key      string            `json:"key"`
 	Job      string            `json:"job"`
 	Reason   deadletter.Reason `json:"reason"`
@@ -28,13 +28,13 @@ type Letter struct {
 	Billed   deadletter.Billed `json:"billed"`
 	Attempts int               `json:"attempts"`
 	Redrives int               `json:"redrives"`
-	Refusals int               `json:"refusals,omitempty"` // where the job was refused more than once: how often, when the letter was written
+	Refusals int               `json:"refusals,omitempty"` // how often the job was refused when the letter was written; absent if once
 	Size     int               `json:"size"`               // of the body
-	// BodyLeftOut says that the job's body is not kept: it was too large, or was lost with the store of its queue.
+	// BodyLeftOut reports that the job's body is not kept: it was too large, or was lost with the store of its queue.
 	BodyLeftOut bool                `json:"body_left_out,omitempty"`
 	Headers     map[string][]string `json:"headers,omitempty"`
 	Answer      *Answer             `json:"answer,omitempty"`
-	Call        *Call               `json:"call,omitempty"` // the job's last that was sent
+	Call        *Call               `json:"call,omitempty"` // the job's last call that was sent
 	timeline.Body
 }
 
@@ -57,7 +57,7 @@ type Call struct {
 	CutBy      deadletter.Cutter     `json:"cut_by,omitempty"` // absent: there was an answer
 }
 
-// Of is a letter as it is listed.
+// Of returns a letter as it is listed.
 func Of(k *deadletter.Kept) Letter {
 	return Letter{
 		Seq: k.Seq, Stored: k.Stored.UTC(), API: k.API, AskedAPI: k.AskedAPI, Key: k.Key, Job: k.JobID, Reason: k.Reason, Detail: k.Detail,
@@ -65,14 +65,14 @@ func Of(k *deadletter.Kept) Letter {
 	}
 }
 
-// Whole is a letter with all that is kept of it.
+// Whole returns a letter with all that is kept of it.
 func Whole(k *deadletter.Kept) Letter {
 	l := Of(k)
 	l.Headers, l.Body, l.Answer, l.Call = JobHeaders(k.Header), timeline.BodyOf(k.Body), answerOf(k.Answer), callOf(k.Call)
 	return l
 }
 
-// Covered is a letter with all but what its job and the api's answer say: no body, no value of a header.
+// Covered returns a letter without the content of its job and of the api's answer: no body, and no value of a header.
 func Covered(k *deadletter.Kept) Letter {
 	l := Of(k)
 	l.Answer, l.Call = answerOf(k.Answer), callOf(k.Call)
@@ -86,7 +86,7 @@ func Covered(k *deadletter.Kept) Letter {
 	return l
 }
 
-// JobHeaders are the headers that the job brought: those of the letter are told otherwise.
+// JobHeaders returns the headers that the job brought. The letter's own headers are fields of Letter.
 func JobHeaders(h nats.Header) map[string][]string {
 	own := map[string][]string{}
 	for name, values := range h {
@@ -127,7 +127,7 @@ func callOf(c *deadletter.LastCall) *Call {
 	return j
 }
 
-// IsText reports whether a terminal shows a body and obeys nothing in it.
+// IsText reports whether a terminal can show a body without obeying control characters in it.
 func IsText(body []byte) bool {
 	return utf8.Valid(body) && strings.IndexFunc(string(body), func(r rune) bool {
 		return !unicode.IsPrint(r) && !unicode.IsSpace(r)

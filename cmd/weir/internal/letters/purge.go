@@ -10,7 +10,7 @@ import (
 	"weir/deadletter"
 )
 
-// Purge is what a purge does or did.
+// Purge is what a purge would do or did.
 type Purge struct {
 	DryRun      bool       `json:"dry_run"`
 	Letters     int        `json:"letters"`
@@ -19,12 +19,12 @@ type Purge struct {
 	Newest      *time.Time `json:"newest,omitempty"`
 	Billed      int        `json:"billed"`
 	MaybeBilled int        `json:"maybe_billed"`
-	Cost        string     `json:"cost"` // of deleting: nothing is called
+	Cost        string     `json:"cost"` // of deleting: no api is called
 	DurationMS  int64      `json:"duration_ms"`
 	Purged      int        `json:"purged"`
 }
 
-// PurgeOf is what a purge of some letters would do, at a rate; nil: as fast as the server can.
+// PurgeOf returns what a purge of some letters would do, at a rate; nil: as fast as the server can.
 func PurgeOf(found *deadletter.Contents, rate *bucket.Rate) *Purge {
 	p := &Purge{
 		Letters: found.Letters, Bytes: found.Bytes, Oldest: new(found.Oldest.UTC()), Newest: new(found.Newest.UTC()),
@@ -39,11 +39,11 @@ func PurgeOf(found *deadletter.Contents, rate *bucket.Rate) *Purge {
 // Operation is what was done to letters, for the event.
 type Operation struct {
 	Who       string
-	API, Key  string // that were chosen, "" for all
+	API, Key  string // that were selected, "" for all
 	Selection string
 }
 
-// TellPurged tells that letters were purged.
+// TellPurged publishes the event that letters were purged.
 func (o Operation) TellPurged(ctx context.Context, c *connect.Connection, purged int) error {
 	return deadletter.Event{
 		Type: deadletter.PurgedEvent, API: o.API, Key: o.Key, Data: deadletter.OperationData{Who: o.Who, Selection: o.Selection, Letters: purged},

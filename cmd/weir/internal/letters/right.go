@@ -14,11 +14,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// rightWait is how long the right to end letters is waited for: one after another may be asked about meanwhile.
+// rightWait is how long to wait for the right to end letters: inquiries hold it meanwhile, one after another.
 const rightWait = time.Minute
 
-// TakeRight waits for the right of a process that has died, which takes some seconds, and refuses while one is alive. Give it back.
-// holder is told to whoever wants it meanwhile.
+// TakeRight takes the right to end letters. It waits some seconds for the right of a process that has died, and refuses
+// while one is alive. The caller must give it back. holder is named to other processes that want the right meanwhile.
 func TakeRight(ctx context.Context, c *connect.Connection, holder string) (*deadletter.Right, error) {
 	kv, err := c.JetStream.KeyValue(ctx, connect.ControlBucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {

@@ -19,7 +19,7 @@ type Cause struct {
 	Billed deadletter.Billed `json:"billed"`
 }
 
-// Count is how many letters there are of a cause.
+// Count is the number of letters with a cause.
 type Count struct {
 	Cause
 
@@ -28,8 +28,8 @@ type Count struct {
 	Newest  time.Time `json:"newest"`
 }
 
-// CountByCause counts the letters that a filter chooses, the most frequent cause first. It reads the headers of all of them. told hears
-// after each how far it is, and may be nil.
+// CountByCause counts the letters that a filter selects, the most frequent cause first. It reads the headers of all of
+// them. told is called after each letter with the progress; it may be nil.
 func CountByCause(ctx context.Context, b *deadletter.Browser, f deadletter.Filter, told func(read, of uint64)) ([]*Count, error) {
 	causes := map[Cause]*Count{}
 	err := b.Each(ctx, f, func(k deadletter.Kept, read, of uint64) error {
@@ -52,7 +52,7 @@ func CountByCause(ctx context.Context, b *deadletter.Browser, f deadletter.Filte
 	return byFrequency(maps.Values(causes)), nil
 }
 
-// byFrequency has the most frequent cause first.
+// byFrequency returns the counts with the most frequent cause first.
 func byFrequency(counts iter.Seq[*Count]) []*Count {
 	return slices.SortedFunc(counts, func(a, b *Count) int {
 		return cmp.Or(cmp.Compare(b.Letters, a.Letters), cmp.Compare(a.API, b.API), cmp.Compare(a.Reason, b.Reason),

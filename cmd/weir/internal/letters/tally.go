@@ -11,40 +11,42 @@ import (
 	"weir/deadletter"
 )
 
-// Bounds of a tally: letters that are kept in mind, 24 bytes each, and how long when nobody asks.
+// Bounds of a tally: how many letters it remembers, 24 bytes each, and for how long without questions.
 const (
 	mostTallied = 1_000_000
-	mostCauses  = 10_000 // apis come and go, and the causes of letters that have gone stay in mind
+	mostCauses  = 10_000 // apis come and go, and the causes of deleted letters stay remembered
 	tallyRests  = 10 * time.Minute
 )
 
-// errTooMany says that there are more letters, or causes, than a tally takes on.
+// errTooMany reports that there are more letters or causes than a tally remembers.
 var errTooMany = errors.New("more letters than are kept in mind")
 
-// Tally counts letters by their cause for many who ask. It remembers the cause of each letter, so that the next question reads only what
-// came since. It is safe for concurrent use; whoever asks waits for whoever reads. Close it when nobody asks any more.
+// Tally counts letters by their cause for many readers. It remembers the cause of each letter, so that the next
+// question reads only what came since. It is safe for concurrent use; calls wait while one of them reads letters. Close
+// it when it is not needed any more.
 type Tally struct {
-	turn    chan struct{} // of what follows; who reads letters has it
+	turn    chan struct{} // guards what follows; held by the call that reads letters
 	created time.Time     // of the stream that was read
-	last    uint64        // sequence that was read
+	last    uint64        // last sequence that was read
 	known   []tallied     // by sequence
 	causes  []Cause
 	index   map[Cause]uint32
-	rest    *time.Timer // forgets when nobody asks
+	rest    *time.Timer // forgets everything when there are no questions
 }
 
-// NewTally makes one that knows of no letter.
+// NewTally returns a tally that knows no letter.
 func NewTally() *Tally { return &Tally{turn: make(chan struct{}, 1)} }
 
 // tallied is one letter.
 type tallied struct {
 	seq    uint64
-	stored int64 // nanoseconds of Unix
+	stored int64 // Unix time in nanoseconds
 	cause  uint32
 }
 
-// Count counts the letters that a filter chooses, the most frequent cause first. It blocks while letters are read: the headers of all at
-// first, or where the filter asks for what is not kept in mind (a key, a job, a page), or where there are more than a million.
+// Count counts the letters that a filter selects, the most frequent cause first. It blocks while letters are read: the
+// headers of all at first, or if the filter needs what is not remembered (a key, a job, a page), or if there are more
+// than a million.
 func (t *Tally) Count(ctx context.Context, b *deadletter.Browser, f deadletter.Filter) ([]*Count, error) {
 	if f.Key != "" || f.Job != "" || f.Before != 0 {
 		return CountByCause(ctx, b, f, nil)
@@ -64,7 +66,7 @@ func (t *Tally) Count(ctx context.Context, b *deadletter.Browser, f deadletter.F
 	return t.countLocked(&f), nil
 }
 
-// catchUpLocked reads what came since the last time, and lets go of what has gone.
+// catchUpLocked reads what came since the last time, and forgets deleted letters.
 func (t *Tally) catchUpLocked(ctx context.Context, b *deadletter.Browser) error {
 	s, err := b.Standing(ctx, false)
 	if err != nil {
@@ -92,7 +94,7 @@ func (t *Tally) catchUpLocked(ctx context.Context, b *deadletter.Browser) error 
 	if !s.Listable() {
 		return errTooMany
 	}
-	if s, err = b.Standing(ctx, true); err != nil { // some have gone in between
+	if s, err = b.Standing(ctx, true); err != nil { // some were deleted in between
 		return err
 	}
 	t.dropLocked(s)
@@ -106,7 +108,7 @@ func (t *Tally) noteLocked(k deadletter.Kept) error {
 	of := Cause{k.API, k.Reason, k.Status, k.Billed}
 	n, known := t.index[of]
 	if !known {
-		if len(t.causes) >= mostCauses { // forgotten, those go that no letter has any more
+		if len(t.causes) >= mostCauses { // all are forgotten, to drop those that no letter has any more
 			return errTooMany
 		}
 		if t.index == nil {
@@ -116,11 +118,11 @@ func (t *Tally) noteLocked(k deadletter.Kept) error {
 		t.index[of], t.causes = n, append(t.causes, of)
 	}
 	t.known = append(t.known, tallied{k.Seq, k.Stored.UnixNano(), n})
-	t.last = k.Seq // where reading breaks off, the next one goes on
+	t.last = k.Seq // if reading breaks off, the next call continues here
 	return nil
 }
 
-// dropLocked lets go of the letters that the stream has not any more.
+// dropLocked forgets the letters that the stream no longer has.
 func (t *Tally) dropLocked(s deadletter.Standing) {
 	gone := s.Deleted
 	t.known = slices.DeleteFunc(t.known, func(k tallied) bool {
@@ -159,7 +161,7 @@ func (t *Tally) countLocked(f *deadletter.Filter) []*Count {
 	return byFrequency(maps.Values(counts))
 }
 
-// restLocked has everything forgotten when nobody asks for a while.
+// restLocked schedules forgetting everything when there are no questions for a while.
 func (t *Tally) restLocked() {
 	if t.rest != nil {
 		t.rest.Reset(tallyRests)
@@ -170,7 +172,7 @@ func (t *Tally) restLocked() {
 		case t.turn <- struct{}{}:
 			t.forgetLocked()
 			<-t.turn
-		default: // somebody asks
+		default: // a call uses the tally
 		}
 	})
 }
@@ -179,7 +181,7 @@ func (t *Tally) forgetLocked() {
 	t.created, t.last, t.known, t.causes, t.index = time.Time{}, 0, nil, nil, nil
 }
 
-// Close forgets everything, once nobody reads any more.
+// Close forgets everything, once no call reads any more.
 func (t *Tally) Close() {
 	t.turn <- struct{}{}
 	defer func() { <-t.turn }()

@@ -18,16 +18,16 @@ import (
 	"weir/cmd/weir/internal/witness"
 )
 
-// How long a move waits for what must show itself.
+// How long a move waits for changes to become visible.
 const (
 	pingWait    = time.Second
 	settleWait  = 2 * time.Minute  // for copies to be on every replica
-	vanishWait  = 15 * time.Second // for what is left of a copy that was broken off
+	vanishWait  = 15 * time.Second // for what is left of an interrupted copy
 	settlePoll  = 100 * time.Millisecond
-	leaseSilent = lease.Term + time.Second // after that a lease that was not renewed is nobody's
+	leaseSilent = lease.Term + time.Second // after that a lease that was not renewed has no owner
 )
 
-// Streams are the streams of weir on a server, by name, as they are now.
+// Streams returns weir's streams on a server, by name, in their present state.
 func Streams(ctx context.Context, js jetstream.JetStream) ([]*jetstream.StreamInfo, error) {
 	lister := js.ListStreams(ctx)
 	var all []*jetstream.StreamInfo
@@ -44,8 +44,8 @@ func Streams(ctx context.Context, js jetstream.JetStream) ([]*jetstream.StreamIn
 	return all, nil
 }
 
-// refuseCopied fails for a data directory that is not the one in which weir was last started: the jobs of a backup may have been called
-// since, and at the other end nothing would tell any more.
+// refuseCopied fails for a data directory that is not the one in which weir was last started. The jobs of a backup may
+// have been called since, and the target would have no sign of that.
 func refuseCopied(f Options) error {
 	if f.Abandon {
 		return nil
@@ -58,14 +58,14 @@ func refuseCopied(f Options) error {
 		found.What))
 }
 
-// refuseRunning fails when a weir is connected to a server, or was until a moment ago.
+// refuseRunning fails if a weir is connected to a server, or was until a moment ago.
 func refuseRunning(ctx context.Context, c *connect.Connection) error {
 	inbox := c.Conn.NewRespInbox()
 	sub, err := c.Conn.SubscribeSync(inbox)
 	if err != nil {
 		return c.Explain(err)
 	}
-	defer func() { _ = sub.Unsubscribe() }() // the connection may have gone
+	defer func() { _ = sub.Unsubscribe() }() // the connection may be closed
 	ping, err := micro.ControlSubject(micro.PingVerb, "", "")
 	if err != nil {
 		panic("the subject of pings: " + err.Error())
@@ -86,7 +86,7 @@ func refuseRunning(ctx context.Context, c *connect.Connection) error {
 	}
 }
 
-// refuseLeased fails when a lease is renewed while it looks: somebody dispatches who does not answer.
+// refuseLeased fails if a lease is renewed while it looks: a replica dispatches that does not answer.
 func refuseLeased(ctx context.Context, c *connect.Connection) error {
 	last := func() (uint64, error) {
 		s, err := c.JetStream.Stream(ctx, "KV_"+connect.LeasesBucket)
@@ -124,8 +124,8 @@ func refuseLeased(ctx context.Context, c *connect.Connection) error {
 	return nil
 }
 
-// differs says how a copy differs from what was to be copied; "" when it does not. What has become too old meanwhile may
-// be missing at the front, in a stream that has an age.
+// differs returns how a copy differs from its original, "" if it does not. In a stream with an age, messages that have
+// become too old meanwhile may be missing at the front.
 func differs(was, is *jetstream.StreamInfo) string {
 	a, b := was.State, is.State
 	if a.LastSeq != b.LastSeq {

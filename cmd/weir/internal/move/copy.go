@@ -14,37 +14,37 @@ import (
 	"weir/cmd/weir/internal/connect"
 )
 
-// Bounds of copying one stream. The server at the other end gives a restore up that gets nothing for five seconds, and
-// then has nothing of it.
+// Bounds of copying one stream. The receiving server abandons a restore that receives nothing for five seconds, and
+// keeps nothing of it.
 const (
 	copyChunk  = 128 << 10        // bytes of one message
-	copyWindow = 4 << 20          // bytes on their way
+	copyWindow = 4 << 20          // bytes under way
 	chunkWait  = 60 * time.Second // for the next chunk, or its receipt
-	endWait    = 10 * time.Minute // for the stream to be made of them
+	endWait    = 10 * time.Minute // for the server to build the stream from the chunks
 	apiWait    = 60 * time.Second
-	newsWait   = 4 * time.Second // for a subscription to be known in all of a cluster
+	newsWait   = 4 * time.Second // for a subscription to be known in a whole cluster
 )
 
-// snapshotStream is what a server says of a stream that it is about to send: its configuration as it is, whatever
-// fields this version of weir knows of, and its state.
+// snapshotStream describes a stream that a server is about to send: its configuration with all fields, also those
+// unknown to this version of weir, and its state.
 type snapshotStream struct {
 	Config map[string]json.RawMessage `json:"config"`
 	State  json.RawMessage            `json:"state"`
 	Error  *jetstream.APIError        `json:"error"`
 }
 
-// streamCopy is one stream on its way from one server to another.
+// streamCopy copies one stream from one server to another.
 type streamCopy struct {
 	from, to *nats.Conn
 	name     string
-	replicas int // that the copy is to have
+	replicas int // of the copy
 
 	chunks  chan *nats.Msg
-	deliver string // where the receiver takes them
+	deliver string // where the receiver takes the chunks
 }
 
-// run sends the stream with all it has, sequences and consumers too, to a server that does not have it. The server makes
-// it whole or not at all. It returns the bytes that were sent.
+// run sends the stream with all messages, sequences and consumers to a server that does not have it. The server stores
+// the whole stream or nothing. run returns the number of bytes sent.
 func (c *streamCopy) run(ctx context.Context) (sent int64, err error) {
 	inbox := c.from.NewInbox()
 	c.chunks = make(chan *nats.Msg, 2*copyWindow/copyChunk)
@@ -74,7 +74,7 @@ func (c *streamCopy) run(ctx context.Context) (sent int64, err error) {
 	}
 }
 
-// begin asks one server to send, and the other to take.
+// begin asks one server to send, and the other to receive.
 func (c *streamCopy) begin(ctx context.Context, inbox string) error {
 	ctx, cancel := context.WithTimeout(ctx, apiWait)
 	defer cancel()
@@ -106,7 +106,7 @@ func (c *streamCopy) begin(ctx context.Context, inbox string) error {
 	return nil
 }
 
-// relay hands a chunk on, and acknowledges it to the sender when the receiver has it.
+// relay passes a chunk on, and acknowledges it to the sender when the receiver has it.
 func (c *streamCopy) relay(ctx context.Context, chunk *nats.Msg) error {
 	ctx, cancel := context.WithTimeout(ctx, chunkWait)
 	defer cancel()
@@ -122,7 +122,7 @@ func (c *streamCopy) relay(ctx context.Context, chunk *nats.Msg) error {
 	return nil
 }
 
-// end says that all was sent, unless the sender broke off, and returns when the stream is there.
+// end reports to the receiver that all was sent, unless the sender broke off. It returns when the stream exists.
 func (c *streamCopy) end(ctx context.Context, last *nats.Msg) error {
 	if status := last.Header.Get("Status"); status != "" && status != "204" {
 		return fmt.Errorf("read %s: %s %s", c.name, status, last.Header.Get("Description"))
@@ -132,10 +132,10 @@ func (c *streamCopy) end(ctx context.Context, last *nats.Msg) error {
 	return c.give(ctx, nil)
 }
 
-// give sends the receiver something and waits for its receipt.
+// give sends the receiver a message and waits for its receipt.
 func (c *streamCopy) give(ctx context.Context, data []byte) error {
 	receipt, err := c.to.RequestWithContext(ctx, c.deliver, data)
-	// In a cluster another server may take it, and ours hears of that a moment later.
+	// In a cluster the receiver may be another server, which ours learns a moment later.
 	for start := time.Now(); errors.Is(err, nats.ErrNoResponders) && time.Since(start) < newsWait && stream.Sleep(ctx, settlePoll); {
 		receipt, err = c.to.RequestWithContext(ctx, c.deliver, data)
 	}
@@ -157,7 +157,7 @@ func (c *streamCopy) give(ctx context.Context, data []byte) error {
 	return nil
 }
 
-// request asks JetStream's API with JSON.
+// request sends a JSON request to JetStream's API.
 func request(ctx context.Context, nc *nats.Conn, subject string, question any) ([]byte, error) {
 	data, err := json.Marshal(question)
 	if err != nil {

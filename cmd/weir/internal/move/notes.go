@@ -12,16 +12,17 @@ import (
 	"weir/cmd/weir/internal/connect"
 )
 
-// noteBucket is where both ends of a move note it. It is never moved itself.
+// noteBucket is where both ends keep the notes of a move. It is never moved itself.
 const noteBucket = "weir_move"
 
-// Keys of the two notes. One server can have both: it was moved to, and is moved from now.
+// Keys of the two notes. One server can have both: its jobs were moved to it, and are now moved from it.
 const (
 	leavingKey  = "leaving"
 	arrivingKey = "arriving"
 )
 
-// note keeps weir from starting where jobs are not, or not yet: a job that is in two places would be called twice.
+// note keeps weir from starting on a server that does not have the jobs, or not yet all. A job in two places would be
+// called twice.
 type note struct {
 	ID   string    `json:"id"`
 	From string    `json:"from"`
@@ -31,7 +32,7 @@ type note struct {
 	Done bool      `json:"done"`
 }
 
-// readNote reads a note; nil where there is none.
+// readNote reads a note; nil if there is none.
 func readNote(ctx context.Context, js jetstream.JetStream, key string) (*note, error) {
 	kv, err := js.KeyValue(ctx, noteBucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
@@ -52,7 +53,7 @@ func readNote(ctx context.Context, js jetstream.JetStream, key string) (*note, e
 	return &n, nil
 }
 
-// writeNote keeps a note. It is on disk, as far as the server promises that, when it returns.
+// writeNote stores a note. It returns when the note is on disk, as far as the server promises that.
 func writeNote(ctx context.Context, js jetstream.JetStream, replicas int, key string, n note) error {
 	kv, err := js.KeyValue(ctx, noteBucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
@@ -84,7 +85,7 @@ func dropNote(ctx context.Context, js jetstream.JetStream, key string) error {
 	return nil
 }
 
-// ArrivedAt is when jobs were last moved to a server, or when that was begun; zero where none ever were.
+// ArrivedAt returns when the last move of jobs to a server began or ended; zero if there was none.
 func ArrivedAt(ctx context.Context, js jetstream.JetStream) (time.Time, error) {
 	n, err := readNote(ctx, js, arrivingKey)
 	if err != nil || n == nil {
@@ -93,7 +94,7 @@ func ArrivedAt(ctx context.Context, js jetstream.JetStream) (time.Time, error) {
 	return n.At, nil
 }
 
-// RefuseElsewhere keeps a worker from a server whose jobs are elsewhere, or are still on their way here.
+// RefuseElsewhere keeps a worker from a server whose jobs are elsewhere, or are still being moved to it.
 func RefuseElsewhere(ctx context.Context, js jetstream.JetStream) error {
 	left, err := readNote(ctx, js, leavingKey)
 	if err != nil {
@@ -113,7 +114,7 @@ func RefuseElsewhere(ctx context.Context, js jetstream.JetStream) error {
 	return nil
 }
 
-// away says that the jobs of this server are another's.
+// away returns an error that says where this server's jobs are.
 func (n *note) away() error {
 	what, fix := "are being moved", "end that with the same `weir move`, or take it back with `weir move --abandon`"
 	if n.Done {

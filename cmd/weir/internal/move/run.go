@@ -24,11 +24,11 @@ import (
 // mover is a move under way.
 type mover struct {
 	from, to *connect.Connection
-	inside   bool // the source is a server in this process: nobody else uses its data
+	inside   bool // the source runs in this process: no other process uses its data
 	replicas int
 	talk     func(format string, args ...any)
 	note     note
-	streams  []*jetstream.StreamInfo // of the source, as they were when it began
+	streams  []*jetstream.StreamInfo // of the source, as they were when the move began
 }
 
 // report is what --json prints.
@@ -41,19 +41,19 @@ type report struct {
 	Replicas int    `json:"replicas"`
 }
 
-// Options say from where to where, and how whoever asked is talked to.
+// Options say from where to where, and how to talk to the operator.
 type Options struct {
 	From      string // a data directory of weir, or a server's address
 	FromCreds string // a credentials file for an address
 	To        string // the new server's address; empty: as the environment says
-	Abandon   bool   // take a move back that is not done
+	Abandon   bool   // take back a move that is not done
 	Confirm   func(question string) error
 	As        cli.Format
 	Out, Talk io.Writer
 }
 
-// Run moves everything of weir to another server, or goes on with that. It blocks until all is there and compared. It can be
-// broken off at any time and called again.
+// Run moves all of weir to another server, or continues an interrupted move. It blocks until everything is copied and
+// compared. It may be interrupted at any time and called again.
 func Run(ctx context.Context, f Options) error {
 	m, stop, err := openMove(ctx, f)
 	if err != nil {
@@ -112,7 +112,7 @@ func openMove(ctx context.Context, f Options) (m *mover, stop func(), err error)
 	return m, func() { m.to.Close(); stopSource() }, nil
 }
 
-// openSource connects to the server to move from, and starts it where it is a directory.
+// openSource connects to the source, and starts a server if the source is a directory.
 func (m *mover) openSource(ctx context.Context, f Options, settings *config.Settings) (stop func(), err error) {
 	var opts []nats.Option
 	if inbox := settings.NATSInbox; inbox != "" {
@@ -159,7 +159,7 @@ func (m *mover) openSource(ctx context.Context, f Options, settings *config.Sett
 	return func() { m.from.Close(); shutdown() }, nil
 }
 
-// run copies, verifies, and only then lets weir start at the target.
+// run copies and verifies, and only then lets weir start at the target.
 func (m *mover) run(ctx context.Context) error {
 	if m.note.ID == "" {
 		m.note.ID = nuid.Next()
@@ -175,7 +175,8 @@ func (m *mover) run(ctx context.Context) error {
 	if err := writeNote(ctx, m.to.JetStream, m.replicas, arrivingKey, m.note); err != nil {
 		return fmt.Errorf("%s: %w", m.to.At, m.to.Explain(err))
 	}
-	// From here on no weir starts at either end. One that was just starting shows now, or by what it stores.
+	// From here on no weir starts at either end. A weir that was just starting becomes visible now, or by what it
+	// stores.
 	if err := m.quiet(ctx); err != nil {
 		return err
 	}

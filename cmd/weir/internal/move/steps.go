@@ -17,7 +17,7 @@ import (
 	"weir/cmd/weir/internal/control"
 )
 
-// check refuses what cannot be moved, before anything is changed. done is true where this move was made already.
+// check refuses what cannot be moved, before it changes anything. done is true if this move was completed before.
 func (m *mover) check(ctx context.Context) (done bool, err error) {
 	if m.streams, err = Streams(ctx, m.from.JetStream); err != nil {
 		return false, m.from.Explain(err)
@@ -59,7 +59,7 @@ func (m *mover) check(ctx context.Context) (done bool, err error) {
 	return false, m.quiet(ctx)
 }
 
-// refuseContent fails when the target has streams of weir.
+// refuseContent fails if the target has streams of weir.
 func (m *mover) refuseContent(ctx context.Context) error {
 	there, err := Streams(ctx, m.to.JetStream)
 	if err != nil {
@@ -72,7 +72,7 @@ func (m *mover) refuseContent(ctx context.Context) error {
 	return nil
 }
 
-// checkTarget looks whether weir could run there at all, and could be given what the source has.
+// checkTarget checks whether weir could run on the target, and whether the source's content would fit.
 func (m *mover) checkTarget(ctx context.Context) error {
 	check := connect.Check{
 		Conn: m.to.Conn, JetStream: m.to.JetStream, Denied: m.to.Denied, Settings: &config.Settings{Replicas: m.replicas}, Log: slog.New(slog.DiscardHandler),
@@ -93,7 +93,7 @@ func (m *mover) checkTarget(ctx context.Context) error {
 	return nil
 }
 
-// quiet fails when a weir runs at either end.
+// quiet fails if a weir runs at either end.
 func (m *mover) quiet(ctx context.Context) error {
 	if !m.inside {
 		if err := refuseRunning(ctx, m.from); err != nil {
@@ -103,8 +103,8 @@ func (m *mover) quiet(ctx context.Context) error {
 	return refuseRunning(ctx, m.to)
 }
 
-// expel ends for good who dispatched at the source and is only silent, as a replica is that was stopped: it could go on. The
-// note is there by now, and keeps it from beginning anew.
+// expel ends the leases of replicas that dispatched at the source and are only silent, such as a stopped process, which
+// could continue. The note exists by now and keeps them from beginning anew.
 func (m *mover) expel(ctx context.Context) error {
 	if m.inside {
 		return nil
@@ -134,7 +134,7 @@ func (m *mover) copy(ctx context.Context, s *jetstream.StreamInfo) (sent int64, 
 	case err == nil && differs(s, there.CachedInfo()) == "":
 		return 0, nil
 	case err == nil:
-		// Left by a try that was broken off: no weir has run there since, and the source has it all.
+		// Left by an interrupted try: no weir has run there since, and the source has all of it.
 		if err := m.to.JetStream.DeleteStream(ctx, name); err != nil {
 			return 0, fmt.Errorf("remove what is left of %s on %s: %w", name, m.to.At, m.to.Explain(err))
 		}
@@ -145,7 +145,7 @@ func (m *mover) copy(ctx context.Context, s *jetstream.StreamInfo) (sent int64, 
 	for start := time.Now(); ; {
 		sent, err = c.run(ctx)
 		var api *jetstream.APIError
-		// A server gives up a restore whose sender has died, but not at once.
+		// A server abandons a restore whose sender has died, but not at once.
 		if errors.As(err, &api) && api.ErrorCode == codeRestoreNameInUse && time.Since(start) < vanishWait && stream.Sleep(ctx, settlePoll) {
 			continue
 		}
@@ -153,10 +153,10 @@ func (m *mover) copy(ctx context.Context, s *jetstream.StreamInfo) (sent int64, 
 	}
 }
 
-// codeRestoreNameInUse is what a server says while a stream is there, or is being restored.
+// codeRestoreNameInUse is the server's error while a stream exists or is being restored.
 const codeRestoreNameInUse = 10130
 
-// verify compares every stream with its copy, and the source with what it was when the move began.
+// verify compares every stream with its copy, and the source with its state when the move began.
 func (m *mover) verify(ctx context.Context) error {
 	now, err := Streams(ctx, m.from.JetStream)
 	if err != nil {
@@ -180,11 +180,12 @@ func (m *mover) verify(ctx context.Context) error {
 	return nil
 }
 
-// seal makes the source refuse whatever comes late: an intake that was stopped, or cut off, goes on there until it looks for the
-// note, and its producers are told 503. It comes last, since it cannot be undone; what came in before it is told.
+// seal makes the source refuse late messages. An intake that was stopped or cut off continues there until it looks for
+// the note, and answers its producers 503. seal comes last because it cannot be undone. It reports what arrived before
+// it.
 func (m *mover) seal(ctx context.Context) error {
 	if m.inside {
-		return nil // nobody else uses its data
+		return nil // no other process uses its data
 	}
 	late := []string{}
 	for _, s := range m.streams {
@@ -238,7 +239,7 @@ func (m *mover) abandon(ctx context.Context) error {
 	return nil
 }
 
-// dropCopies removes what this move put on the target: it had nothing of weir before.
+// dropCopies removes what this move stored on the target, which had nothing of weir before.
 func (m *mover) dropCopies(ctx context.Context) error {
 	if err := refuseRunning(ctx, m.to); err != nil {
 		return err

@@ -13,11 +13,11 @@ import (
 	"weir/dispatcher/ownership"
 )
 
-// lookEvery is how often a worker looks whether its jobs are being moved away: a `weir move` waits until nobody shows any
-// more, but a worker that was stopped meanwhile, or cut off, goes on afterwards.
+// lookEvery is how often a worker checks whether its jobs are being moved away. `weir move` waits until no weir is
+// visible, but a worker that was stopped or cut off meanwhile continues afterwards.
 const lookEvery = 2 * time.Second
 
-// Watch ends with an error when the jobs of the server are being moved away, else when ctx ends.
+// Watch returns an error when the jobs of the server are being moved away, and nil when ctx ends.
 func Watch(ctx context.Context, nc *nats.Conn) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -33,8 +33,9 @@ func Watch(ctx context.Context, nc *nats.Conn) error {
 	}
 }
 
-// CheckStillHere fails with ErrElsewhere when the jobs of this server are being moved away, or were; with another error when that
-// cannot be told. It asks the leader: the answer is needed after a lease was written.
+// CheckStillHere fails with ErrElsewhere if the jobs of this server are being moved away, or were moved. It fails with
+// another error if it cannot tell. It asks the leader, because the answer must be newer than a lease that was just
+// written.
 func CheckStillHere(ctx context.Context, nc *nats.Conn) error {
 	msg, err := stream.AskLeader(ctx, nc, "KV_"+noteBucket, `{"last_by_subj":"$KV.`+noteBucket+`.`+leavingKey+`"}`)
 	var api *jetstream.APIError

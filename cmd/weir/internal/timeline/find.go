@@ -19,32 +19,32 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Options say which id is looked for, and where.
+// Options say which id to look for, and where.
 type Options struct {
 	Job  string
-	APIs []string // whose queues are asked
+	APIs []string // whose queues to ask
 	API  string   // only of this api; "": of all
 	Key  string   // only of this key, which needs an API; "": of all
-	Scan int      // how many of the newest messages of each stream are looked through at most; 0: all
-	// InQueue asks the owners of an api's queue for the jobs of the id; nil: control.Find does.
+	Scan int      // how many of the newest messages of each stream to search at most; 0: all
+	// InQueue asks the owners of an api's queue for the jobs with the id; nil: control.Find does.
 	InQueue func(ctx context.Context, api string, q control.JobInQueue) ([]dispatcher.QueuedJob, error)
 }
 
-// acceptLeeway is how much earlier than its acceptance a job's records are read: the streams' leaders have clocks of their own.
+// acceptLeeway is how much before its acceptance a job's records are read: the streams' leaders have different clocks.
 const acceptLeeway = time.Minute
 
 // mostJobs bounds the jobs of one id.
 const mostJobs = 100
 
-// search is one look for an id.
+// search is one search for an id.
 type search struct {
 	Options
 	c *connect.Connection
 	t *Timeline
 }
 
-// Find gathers all that is known of an id. What could not be asked is told in the timeline; it fails only where a stream cannot be read.
-// It blocks until all was read.
+// Find gathers all that is known of an id. The timeline names queues that could not be asked; Find fails only if a
+// stream cannot be read. It blocks until all was read.
 func Find(ctx context.Context, c *connect.Connection, o Options) (*Timeline, error) {
 	s := &search{Options: o, c: c, t: &Timeline{Jobs: []*Job{}}}
 	s.askQueues(ctx)
@@ -61,7 +61,7 @@ func Find(ctx context.Context, c *connect.Connection, o Options) (*Timeline, err
 	return s.t, nil
 }
 
-// job is the job of an api and a key; nil where there are too many of the id already.
+// job returns the job of an api and a key; nil if there are too many jobs with the id already.
 func (s *search) job(api, key string) *Job {
 	if len(s.t.Jobs) >= mostJobs {
 		return nil
@@ -92,7 +92,7 @@ func (s *search) askQueues(ctx context.Context) {
 	}
 }
 
-// accepted notes when a job was taken, once for each place in a queue: a redriven one was taken twice.
+// accepted records when a job was accepted, once for each position in a queue: a redriven job was accepted twice.
 func (j *Job) accepted(at time.Time, stream string, seq uint64) {
 	for i := range j.Steps {
 		if s := &j.Steps[i]; s.What == Accepted && s.Stream == stream && s.Seq == seq {
@@ -152,7 +152,8 @@ func (s *search) results(ctx context.Context) error {
 	return err
 }
 
-// calls reads the ledger from its end on, and for jobs that are known and were accepted before what was read, their keys' records.
+// calls reads the ledger backwards from its end. For known jobs that were accepted before the part it read, it also
+// reads their keys' records.
 func (s *search) calls(ctx context.Context) error {
 	reach, err := ledger.RecordsOf(ctx, s.c.JetStream, ledger.Filter{API: s.API, Key: s.Key}, s.Job, s.Scan, s.called)
 	if errors.Is(err, ledger.ErrNoLedger) {
@@ -202,7 +203,7 @@ func (s *search) called(c *ledger.Record) error {
 	return nil
 }
 
-// callText says how a call went.
+// callText describes the outcome of a call.
 func callText(c *ledger.Record) string {
 	text := fmt.Sprintf("call %d", c.Call)
 	switch {

@@ -11,8 +11,9 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// FindResult is the newest result of the job that a filter names, with its body. Of the newest results that the filter chooses so many
-// are looked through at most, 0 being no bound. Its errors have exit codes: there is none, or an id stands under several keys.
+// FindResult returns the newest result of the job that a filter names, with its body. It searches at most scan of the
+// newest results that the filter selects; 0 is no bound. Its errors have exit codes: there is no result, or the id
+// exists under several keys.
 func FindResult(ctx context.Context, c *connect.Connection, filter ledger.ResultFilter, scan int) (*ledger.Result, error) {
 	var found []ledger.Result
 	reach, err := ledger.NewestResults(ctx, c.JetStream, filter, scan, func(r ledger.Result) error {

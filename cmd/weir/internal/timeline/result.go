@@ -13,13 +13,13 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Body is a body as JSON can carry it: one of the two.
+// Body is a body as JSON can carry it: one of the two fields.
 type Body struct {
 	Text   *string `json:"body,omitempty"`
 	Base64 string  `json:"body_base64,omitempty"`
 }
 
-// BodyOf is the body of some bytes: as text where they are UTF-8.
+// BodyOf returns a body: as text if it is UTF-8.
 func BodyOf(data []byte) Body {
 	if utf8.Valid(data) {
 		text := string(data)
@@ -28,7 +28,7 @@ func BodyOf(data []byte) Body {
 	return Body{Base64: base64.StdEncoding.EncodeToString(data)}
 }
 
-// End is a job's end as JSON: a result's, or a letter's notice.
+// End is a job's end as JSON, from a result or from a letter's notice.
 type End struct {
 	Job         string `json:"job"`
 	Outcome     string `json:"outcome"`
@@ -55,7 +55,7 @@ type KeptResult struct {
 	End
 }
 
-// ResultOf is a result with its body, or without where it was not read.
+// ResultOf returns a result, with its body if that was read.
 func ResultOf(r *ledger.Result) KeptResult {
 	end := EndOf(&nats.Msg{Header: r.Header, Data: r.Body})
 	if len(r.Body) < r.Size {
@@ -64,7 +64,7 @@ func ResultOf(r *ledger.Result) KeptResult {
 	return KeptResult{Seq: r.Seq, Stored: r.Stored.UTC(), API: r.API, Key: r.Key, Size: r.Size, End: end}
 }
 
-// EndOf reads the message that tells a job's end.
+// EndOf reads the message that reports a job's end.
 func EndOf(msg *nats.Msg) End {
 	h := msg.Header
 	number := func(name string) int {
@@ -89,7 +89,7 @@ func EndOf(msg *nats.Msg) End {
 	return end
 }
 
-// ResultSeq is where the newest result of the job is kept, 0 where none was found.
+// ResultSeq returns the sequence of the job's newest result, 0 if none was found.
 func (j *Job) ResultSeq() (seq uint64) {
 	for i := range j.Steps {
 		if s := &j.Steps[i]; s.What == Result {

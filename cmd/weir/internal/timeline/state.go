@@ -8,12 +8,12 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// conclude says from its traces where a job is. A job that stands in its queue may have ended all the same: its message is deleted a
-// little after that.
+// conclude derives from a job's traces where it is. A job that is found in its queue may have ended: its message is
+// deleted a little after its end.
 func (j *Job) conclude() {
 	spent := ledger.Spending{}
 	isQueued := j.Queue != nil && j.Queue.State != nil
-	var last *Step // of those that end a job
+	var last *Step // the last that ends a job
 	for i := range j.Steps {
 		s := &j.Steps[i]
 		if s.What == Called {
@@ -57,7 +57,7 @@ func (j *Job) Text() string {
 	return "ended, or still to come: nothing that is kept says how"
 }
 
-// text says where in its queue a job stands.
+// text says where in its queue a job is.
 func (q *Queue) text() string {
 	if q.State == nil {
 		return fmt.Sprintf("waits in a bucket of %s", cli.Count(q.Depth, "job"))

@@ -15,16 +15,16 @@ import (
 type Timeline struct {
 	Jobs   []*Job   `json:"jobs"`
 	Looked []Looked `json:"looked"`
-	// Silent says which queues could not be asked, and why: the job may stand there.
+	// Silent says which queues could not be asked, and why: the job may be in one of them.
 	Silent []string `json:"silent,omitempty"`
 }
 
-// Looked is how far back a stream was looked through.
+// Looked is how far back a stream was searched.
 type Looked struct {
 	Stream   string    `json:"stream"`
 	Messages int       `json:"messages"`
-	Back     time.Time `json:"back,omitzero"` // to the oldest that was read
-	All      bool      `json:"all"`           // all that there is
+	Back     time.Time `json:"back,omitzero"` // to the oldest message that was read
+	All      bool      `json:"all"`           // whether the whole stream was read
 }
 
 // State is where a job is: a closed set.
@@ -32,10 +32,10 @@ type State string
 
 // The states.
 const (
-	Queued  State = "queued" // it is not ended
+	Queued  State = "queued" // it has not ended
 	Done    State = "done"   // it has a result, or had one
 	Dead    State = "dead"   // it is a dead letter
-	Unknown State = "gone"   // there are traces of it, and none of its end
+	Unknown State = "gone"   // there are traces of it, but none of its end
 )
 
 // Job is one job: an id under an api and a key.
@@ -50,15 +50,15 @@ type Job struct {
 	Doubt string  `json:"in_doubt"`
 	Steps []Step  `json:"timeline"`
 
-	calls map[string]bool // that are in Steps, by the origin of the job and the number of the call
+	calls map[string]bool // that are in Steps, by the job's position in the queue and the number of the call
 }
 
-// Queue is where an unfinished job stands.
+// Queue is the position of an unfinished job.
 type Queue struct {
 	dispatcher.QueuedJob
 }
 
-// Letter is a dead letter of the job that is kept.
+// Letter is a stored dead letter of the job.
 type Letter struct {
 	Seq    uint64            `json:"seq"`
 	Reason deadletter.Reason `json:"reason"`
@@ -66,7 +66,7 @@ type Letter struct {
 	Billed deadletter.Billed `json:"billed"`
 }
 
-// StepKind is what happened: a closed set.
+// StepKind says what happened: a closed set.
 type StepKind string
 
 // The kinds of steps.
@@ -83,7 +83,7 @@ type Step struct {
 	At   time.Time `json:"at"`
 	What StepKind  `json:"what"`
 	Text string    `json:"text"`
-	// Stream and Seq are where it is kept.
+	// Stream and Seq are the position of the message that says so.
 	Stream string `json:"stream"`
 	Seq    uint64 `json:"seq"`
 
@@ -94,21 +94,22 @@ type Step struct {
 	Price   string            `json:"price,omitempty"`
 	Billed  deadletter.Billed `json:"billed,omitempty"`
 	Type    string            `json:"type,omitempty"` // of an event
-	// WaitedMS is how long the job had waited for its first call, and Ahead how many others of its key were made meanwhile, 1,000 for that or
-	// more. Both are 0 for any other step, and for a wait of less than 10 ms.
+	// WaitedMS is how long the job had waited for its first call, and Ahead is how many other calls of its key began
+	// meanwhile; 1,000 means that many or more. Both are 0 for any other step, and for a wait of less than 10 ms.
 	WaitedMS int64 `json:"waited_ms,omitempty"`
 	Ahead    int   `json:"ahead,omitempty"`
-	// HeldFor is what kept the job from this call for longest since its last one, or since it was accepted, beside its key's rate and the
-	// jobs before it: what `waits.for` of a key may be. HeldLimit is the limit's name where it was one, HeldMS for how long. They are left
-	// out where nothing did for more than a tenth of the wait, or the replica that called had not seen it.
+	// HeldFor is what kept the job from this call for longest since its last one, or since it was accepted, beside its
+	// key's rate and the jobs before it. It is one of the values of `waits.for` of a key. HeldLimit names the limit, if
+	// it was one, and HeldMS is for how long. They are absent if nothing held the job for more than a tenth of the
+	// wait, or if the replica that called had not seen it.
 	HeldFor   schedule.WaitFor `json:"held_for,omitempty"`
 	HeldLimit string           `json:"held_limit,omitempty"`
 	HeldMS    int64            `json:"held_ms,omitempty"`
 
-	accepted time.Time // of a call: when the job was taken; a redriven one was taken again
+	accepted time.Time // of a call: when the job was accepted; a redriven one was accepted again
 }
 
-// order puts the steps in the order in which they happened: what is of one moment, by what comes of what.
+// order sorts the steps by time, and steps of the same moment by cause and effect.
 func (j *Job) order() {
 	rank := map[StepKind]int{Accepted: 0, Called: 1, Result: 2, Buried: 3, Told: 4}
 	slices.SortStableFunc(j.Steps, func(a, b Step) int {
@@ -116,7 +117,7 @@ func (j *Job) order() {
 	})
 }
 
-// at finds the job of an api and a key, making it where it was not met before.
+// at returns the job of an api and a key, and adds it if it is new.
 func (t *Timeline) at(api, key, id string) *Job {
 	for _, j := range t.Jobs {
 		if j.API == api && j.Key == key {

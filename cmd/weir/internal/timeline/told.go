@@ -8,7 +8,7 @@ import (
 	"weir/deadletter"
 )
 
-// toldText says for people what an event told of its job.
+// toldText describes for people what an event says about its job.
 func toldText(e *deadletter.KeptEvent) string {
 	text := func(field string) string { s, _ := e.Data[field].(string); return s }
 	number := func(field string) int {

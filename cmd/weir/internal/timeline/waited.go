@@ -12,16 +12,16 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// Bounds of looking for what a job had waited for.
+// Bounds of the search for what a job had waited for.
 const (
-	shortWait = 10 * time.Millisecond // below it nobody asks
+	shortWait = 10 * time.Millisecond // shorter waits are not explained
 	mostAhead = 1000                  // calls that are counted
-	clocks    = 5 * time.Second       // by which the clocks of the streams' leaders and of who called may differ
+	clocks    = 5 * time.Second       // by which the clocks of the streams' leaders and of the calling replica may differ
 )
 
-// waited says of the first call of a job, and of a job that was redriven of each first call, how long the job had waited for it, and how many
-// calls of its key were made meanwhile: by these a key's own rate and backlog are told from a hold, a pause or a limit that keys share. What
-// of these held it longest it says of every call of which the ledger does.
+// waited adds to the first call of a job how long the job had waited for it, and how many calls of its key began
+// meanwhile; for a redriven job, to each first call. These tell a key's own rate and backlog from a hold, a pause or a
+// shared limit. To every call it adds what held it longest, if the ledger says so.
 func (s *search) waited(ctx context.Context) error {
 	for _, j := range s.t.Jobs {
 		for i := range j.Steps {
@@ -49,12 +49,13 @@ func (s *search) waited(ctx context.Context) error {
 	return nil
 }
 
-// held says what kept a job from a call for longest, and how long; why is "" where nothing is known to have.
+// held returns what kept a job from a call for longest, and how long; why is "" if nothing is known to have.
 func (s *Step) held() (took, why string) {
 	return cli.Brief(time.Duration(s.HeldMS) * time.Millisecond), schedule.Holdup{For: s.HeldFor, Limit: s.HeldLimit}.String()
 }
 
-// ahead counts the calls of other jobs of a key that began between a job's acceptance and its call. It reads the key's records of that time.
+// ahead counts the calls of other jobs of a key that began between a job's acceptance and its call. It reads the key's
+// records of that time.
 func (s *search) ahead(ctx context.Context, j *Job, call *Step) (n int, err error) {
 	f := ledger.Filter{API: j.API, Key: j.Key, Since: call.accepted.Add(-clocks)}
 	_, err = ledger.Read(ctx, s.c.JetStream, f, func(c *ledger.Record, _, _ uint64) error {

@@ -15,68 +15,68 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// replay holds the recorded calls of one api against its limits, one by one. What it keeps is bounded: about 500 bytes
-// for every key that was called, the calls within one period of each limit, the calls that ended within one timeout and
-// a minute of each other, and the last mostJobs jobs.
+// replay checks the recorded calls of one api against its limits, one by one. Its memory is bounded: about 500 bytes
+// for every called key, the calls within one period of each limit, the calls that ended within one timeout and a minute
+// of each other, and the last mostJobs jobs.
 //
-// The ledger has the calls in the order in which they ended and was told of; limits count when they started, so that
-// calls wait in a heap until no earlier one can come.
+// The ledger has the calls in the order in which their ends were recorded. Limits count by their starts, so calls wait
+// in a heap until no earlier one can come.
 type replay struct {
 	api     *config.API
-	since   time.Time // calls started before are left out
-	changed time.Time // since is when the limits were changed, if not zero
-	former  *former   // by what calls were made before that; nil where no limits were
+	since   time.Time // calls that started earlier are left out
+	changed time.Time // if not zero, since is when the limits were changed
+	former  *former   // what calls were made by before that; nil if there were no limits
 	jitter  time.Duration
 
 	keys     map[string]*keyReplay
 	mostKeys int        // 0: any number
 	shared   []*checked // as the api's limits
 
-	account *bucket.Account // of what quotas and budgets have used; nil where not all calls are read
-	rules   bucket.Rules    // that calls are made by
+	account *bucket.Account // the use of quotas and budgets; nil if not all calls are read
+	rules   bucket.Rules    // that the api's calls are made by
 
 	early    earliest
-	settled  int64 // when the last call that was checked had started
+	settled  int64 // the start of the last call that was checked
 	newest   time.Time
 	horizon  time.Duration
 	jobs     jobsSeen
-	repeated []SecondCall // the first of those that are Unkeyed
+	repeated []SecondCall // the first of the Unkeyed ones
 	Counts
 }
 
 // Counts are a replay's counts.
 type Counts struct {
-	Calls    int `json:"calls"`    // that left
-	Unsent   int `json:"unsent"`   // attempts of which nothing left
-	Unplaced int `json:"unplaced"` // that may have left before a crash, nobody knows in which slot
+	Calls    int `json:"calls"`    // that were sent
+	Unsent   int `json:"unsent"`   // attempts that sent nothing
+	Unplaced int `json:"unplaced"` // may have been sent before a crash, in an unknown slot
 	Late     int `json:"late"`     // recorded too late to be checked
-	Repeats  int `json:"repeats"`  // calls of a job whose call before may have been processed
-	Unkeyed  int `json:"unkeyed"`  // of them, those that the api could not take for the call before
+	Repeats  int `json:"repeats"`  // calls of a job whose earlier call may have been processed
+	Unkeyed  int `json:"unkeyed"`  // of them, those that the api could not recognise as the earlier call
 
 	First time.Time `json:"first,omitzero"`
 	Last  time.Time `json:"last,omitzero"`
 
-	// Money is of every call that was read, also of those from before the limits were last changed; MoneyFrom is when the first of them
-	// started.
+	// Money covers every call that was read, also calls from before the last change of the limits. MoneyFrom is when
+	// the first of them started.
 	Money     ledger.Spending `json:"-"`
 	MoneyFrom time.Time       `json:"-"`
 }
 
 type keyReplay struct{ rate, inFlight *checked }
 
-// SecondCall is a call that should not have been made, unless the api calls a job once however often it is sent.
+// SecondCall is a call that should not have been made, unless the api processes a job once however often it is sent.
 type SecondCall struct {
 	Job     string    `json:"job"`
 	Key     string    `json:"key"`
 	Call    int       `json:"call"`
 	Started time.Time `json:"started"`
-	Before  string    `json:"before"` // the outcome of the call before
+	Before  string    `json:"before"` // the outcome of the earlier call
 }
 
 const (
 	mostJobs    = 1 << 20     // jobs that are remembered
-	mostRepeats = 10          // that are told one by one
-	recordDelay = time.Minute // until a call that has ended is in the ledger
+	mostRepeats = 10          // that are reported one by one
+	recordDelay = time.Minute // from the end of a call until it is in the ledger
 )
 
 func newReplay(a *config.API, since time.Time, most Bounds) *replay {
@@ -88,7 +88,7 @@ func newReplay(a *config.API, since time.Time, most Bounds) *replay {
 	return r
 }
 
-// limit makes what calls are held against.
+// limit creates the checks of the limits.
 func (r *replay) limit() {
 	r.shared = nil
 	for i := range r.api.Rules.Shared {
@@ -97,7 +97,7 @@ func (r *replay) limit() {
 	}
 }
 
-// take takes one record in.
+// take processes one record.
 func (r *replay) take(c *ledger.Record) {
 	r.charge(c)
 	r.spend(c)
@@ -127,7 +127,7 @@ func (r *replay) take(c *ledger.Record) {
 	r.push(c)
 }
 
-// push takes a call in that limits count.
+// push adds a call that limits count.
 func (r *replay) push(c *ledger.Record) {
 	heap.Push(&r.early, r.arrival(c))
 	if c.Ended.After(r.newest) {
@@ -136,7 +136,7 @@ func (r *replay) push(c *ledger.Record) {
 	r.check(r.newest.Add(-r.horizon).UnixNano())
 }
 
-// charge counts what a call took from quotas and budgets, whenever their limits were changed.
+// charge counts the use of quotas and budgets, whenever their limits were changed.
 func (r *replay) charge(c *ledger.Record) {
 	if r.account == nil {
 		return
@@ -149,7 +149,7 @@ func (r *replay) charge(c *ledger.Record) {
 	}
 }
 
-// used is how much of a limit is used now, by the ledger; nil where that is not known, or nothing is.
+// used returns how much of a limit is used now, by the ledger; nil if that is unknown, or if nothing is.
 func (r *replay) used(l *bucket.Limit, now time.Time) *int64 {
 	of := r.account.Of(l.Name)
 	if of == nil || l.Shadow {
@@ -160,7 +160,7 @@ func (r *replay) used(l *bucket.Limit, now time.Time) *int64 {
 	return &used
 }
 
-// spend counts money: since when it was asked for, as `weir spend` does, whatever became of the limits meanwhile.
+// spend counts money from the requested time on, as `weir spend` does, whatever happened to the limits meanwhile.
 func (r *replay) spend(c *ledger.Record) {
 	if r.changed.IsZero() && c.Started.Before(r.since) {
 		return
@@ -171,10 +171,10 @@ func (r *replay) spend(c *ledger.Record) {
 	}
 }
 
-// count counts calls that should not have been.
+// count counts calls that should not have been made.
 func (r *replay) count(c *ledger.Record) {
 	if c.Inquiry != "" {
-		return // it asked about the job's call, and was none of them
+		return // an inquiry about the job's call, and not a call
 	}
 	id := jobID{c.Stream, c.Seq}
 	before, known := r.jobs.last[id]
@@ -186,15 +186,16 @@ func (r *replay) count(c *ledger.Record) {
 			}
 		}
 	}
-	// Nothing was sent, or the answer said "not now" or denied weir: only then another call is no second one.
+	// Another call is no second one only if nothing was sent, or if the answer said "not now" or denied weir access.
 	doubtful := c.Sent && c.Outcome != ledger.PushedBack && c.Outcome != httpcall.DeniedCall
 	r.jobs.note(id, jobSeen{outcome: c.Outcome, doubtful: doubtful || before.doubtful, identity: cmp.Or(c.Idempotency, before.identity)})
 }
 
-// sameCall reports whether the api took a job's call for the one before, by how both carried idempotency keys, if they did.
+// sameCall reports whether the api took a call of a job for its earlier call, by the idempotency keys of both, if they
+// had any.
 func sameCall(before, now string) bool { return before != "" && before == now }
 
-// arrival is a call as the limits count it.
+// arrival returns a call as the limits count it.
 func (r *replay) arrival(c *ledger.Record) keyedArrival {
 	a := keyedArrival{key: c.Key, at: c.Started.UnixNano(), end: c.Ended.UnixNano()}
 	for i := range r.api.Rules.Shared {
@@ -225,10 +226,10 @@ func (r *replay) check(before int64) {
 	}
 }
 
-// tooManyKeys reports whether there are more keys than may be kept: then nothing is proven.
+// tooManyKeys reports whether there are more keys than may be kept. In that case nothing is proven.
 func (r *replay) tooManyKeys() bool { return r.mostKeys > 0 && len(r.keys) > r.mostKeys }
 
-// within fails where there are too many keys.
+// within fails if there are too many keys.
 func (r *replay) within() error {
 	if r.tooManyKeys() {
 		return fmt.Errorf("%w: %s has more than %d keys", ErrTooMuch, r.api.Name, r.mostKeys)
@@ -280,7 +281,7 @@ func (e *earliest) Pop() any {
 	return x
 }
 
-// jobID is where a job was queued: a redriven one is another.
+// jobID is a job's position in a queue. A redriven job has a new one.
 type jobID struct {
 	stream string
 	seq    uint64
@@ -289,15 +290,15 @@ type jobID struct {
 type jobSeen struct {
 	outcome  string
 	doubtful bool   // one of its calls may have been processed
-	identity string // of its keys, where one of its calls carried one
+	identity string // of its idempotency keys, if one of its calls carried one
 }
 
-// jobsSeen remembers the last jobs, as many as most.
+// jobsSeen remembers the last jobs, at most most of them.
 type jobsSeen struct {
 	last  map[jobID]jobSeen
 	order []jobID
 	most  int
-	next  int // to be forgotten
+	next  int // the next to forget
 }
 
 func (j *jobsSeen) note(id jobID, seen jobSeen) {

@@ -16,25 +16,25 @@ import (
 	"weir/cmd/weir/internal/limitstate"
 )
 
-// Report is what was found of one api, as --json prints it.
+// Report holds the findings about one api, as --json prints them.
 type Report struct {
 	API     string         `json:"api"`
 	Verdict bucket.Outcome `json:"verdict"`
-	Since   time.Time      `json:"since,omitzero"` // calls from before are left out
+	Since   time.Time      `json:"since,omitzero"` // earlier calls are left out
 	Keys    int            `json:"keys"`
 	Counts
 
-	BilledYes     string        `json:"billed_yes"` // of every call that was read, as `weir spend` tells it
+	BilledYes     string        `json:"billed_yes"` // of every call that was read, as `weir spend` reports it
 	BilledUnknown string        `json:"billed_unknown"`
 	BilledSince   time.Time     `json:"billed_since,omitzero"` // when the first of them started
 	Limits        []LimitReport `json:"limits"`
 	Repeated      []SecondCall  `json:"repeated,omitempty"` // the first ones
 }
 
-// LimitReport is what was found of one limit: of a key's own, in the worst key.
+// LimitReport holds the findings about one limit. For a key's own limit they are those of the worst key.
 type LimitReport struct {
 	Limit        string          `json:"limit"`
-	Key          string          `json:"key,omitempty"` // empty for one that all keys share
+	Key          string          `json:"key,omitempty"` // empty for a limit that all keys share
 	Verdict      bucket.Outcome  `json:"verdict"`
 	Calls        int             `json:"calls"`
 	Units        int64           `json:"units"`
@@ -43,10 +43,10 @@ type LimitReport struct {
 	Used         *int64          `json:"used,omitempty"` // of a quota or budget, now; absent with --since
 	Unit         limitstate.Unit `json:"unit"`
 	Per          string          `json:"per"`
-	Shadow       bool            `json:"shadow,omitempty"` // only watches: would have held calls if the verdict is fail
+	Shadow       bool            `json:"shadow,omitempty"` // the limit only watches: on the verdict fail it would have held calls
 	Burst        float64         `json:"burst,omitempty"`
 	BurstAllowed int64           `json:"burst_allowed,omitempty"`
-	late         time.Duration   // by how much calls came later than their slots, where no window had too many and yet it failed
+	late         time.Duration   // how late calls came after their slots, if it failed although no window had too many
 }
 
 func tellVerdicts(o Options, replays map[string]*replay) error {
@@ -90,7 +90,7 @@ func tellVerdicts(o Options, replays map[string]*replay) error {
 	return nil
 }
 
-// noCalls says that there is nothing to verify, and where there may be.
+// noCalls returns an error that there is nothing to verify, and where there may be.
 func noCalls(silent []*replay) error {
 	var changed time.Time
 	for _, r := range silent {
@@ -104,7 +104,7 @@ func noCalls(silent []*replay) error {
 	return cli.NotFound(fmt.Errorf("no call%s: --since 1d looks further back", sinceText(changed)))
 }
 
-// sinceText says from when on calls were looked at, where that is not as it was asked for.
+// sinceText says from when on calls were checked, if that differs from the request.
 func sinceText(changed time.Time) string {
 	if changed.IsZero() {
 		return ""
@@ -112,7 +112,7 @@ func sinceText(changed time.Time) string {
 	return " since the limits were last changed (" + changed.UTC().Format(time.RFC3339) + ")"
 }
 
-// verdictText says of a limit that only watches what it would have done.
+// verdictText says what a limit that only watches would have done.
 func verdictText(l LimitReport) string {
 	switch {
 	case !l.Shadow:
@@ -137,7 +137,7 @@ func burstFound(l LimitReport) string {
 	return fmt.Sprintf("%.2f of %d", l.Burst, l.BurstAllowed)
 }
 
-// tellTotals says in words what the table has no place for.
+// tellTotals writes what the table has no place for.
 func tellTotals(w io.Writer, found []Report) error {
 	for _, v := range found {
 		started := ""
@@ -180,7 +180,7 @@ func tellTotals(w io.Writer, found []Report) error {
 	return nil
 }
 
-// verdict is what was found. A job may be called again under its idempotency key; otherwise that fails.
+// verdict returns the findings. A second call of a job passes only under its idempotency key.
 func (r *replay) verdict() Report {
 	v := Report{
 		API: r.api.Name, Since: r.since, Verdict: bucket.Pass, Keys: len(r.keys), Counts: r.Counts,
@@ -251,7 +251,8 @@ func quotaPer(q bucket.Quota) string {
 	return "per " + config.FormatDuration(q.Per)
 }
 
-// worse orders what was found of one limit in two keys: by the verdict, by how full the worst window was, by the burst.
+// worse orders the findings about one limit in two keys: by the verdict, then by how full the worst window was, then by
+// the burst.
 func worse(a, b LimitReport) bool {
 	if (a.Verdict == bucket.Fail) != (b.Verdict == bucket.Fail) {
 		return a.Verdict == bucket.Fail

@@ -20,37 +20,39 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// Options say which calls are verified, and where what is found goes.
+// Options say which calls to verify, and where the findings go.
 type Options struct {
 	API   string    // only of this one; empty: of all
-	Since time.Time // only calls from then on; zero: since an api's limits were last changed
+	Since time.Time // only later calls; zero: since an api's limits were last changed
 	As    cli.Format
 	Out   io.Writer // the findings
-	Talk  io.Writer // all else
+	Talk  io.Writer // everything else
 	Most  Bounds
 }
 
-// Bounds are what a verification may keep in memory; 0: no bound but that of replay.
+// Bounds limit the memory of a verification; 0: no bound except those of replay.
 type Bounds struct {
 	Calls int // that are read
 	Keys  int // of one api, 500 bytes each
-	Jobs  int // of one api that are remembered, some 130 bytes each: a second call is found among those
+	Jobs  int // of one api that are remembered, some 130 bytes each: second calls are found among those
 }
 
-// ErrTooMuch says that the bounds did not hold.
+// ErrTooMuch reports that the bounds were exceeded.
 var ErrTooMuch = errors.New("too much to verify at once")
 
-// Findings is what was found.
+// Findings are the results for all apis.
 type Findings struct {
 	Reports []Report `json:"reports"` // of each api with calls, by name
-	// Strangers are calls of apis that are not configured any more, Unreadable records that cannot be read: none of them was checked.
+	// Strangers counts calls of apis that are not configured any more, and Unreadable the records that cannot be read.
+	// None of them was checked.
 	Strangers  int `json:"strangers,omitempty"`
 	Unreadable int `json:"unreadable,omitempty"`
 	// Gone are parts of the ledger that were lost: none of their calls was checked.
 	Gone []limitstate.LedgerLoss `json:"gone,omitempty"`
 }
 
-// Find is Run for who does not read texts: it fails only where nothing can be said. ErrTooMuch says that the options' bounds were reached.
+// Find is Run for callers that read no text: it fails only if no verdict is possible. It fails with ErrTooMuch if the
+// options' bounds were exceeded.
 func Find(ctx context.Context, c *connect.Connection, o Options) (*Findings, error) {
 	replays, err := newReplays(ctx, c, &o)
 	if err != nil {
@@ -71,8 +73,9 @@ func Find(ctx context.Context, c *connect.Connection, o Options) (*Findings, err
 	return found, nil
 }
 
-// Run holds the recorded calls against the limits of the running configuration and writes what it finds. It blocks until the
-// ledger is read. It fails where a limit did not hold, where a job was called twice that must not be, and where there are no such calls.
+// Run checks the recorded calls against the limits of the running configuration and writes the findings. It blocks
+// until the ledger is read. It fails if a limit did not hold, if a job was called twice that must not be, and if there
+// are no such calls.
 func Run(ctx context.Context, c *connect.Connection, o Options) error {
 	replays, err := newReplays(ctx, c, &o)
 	if err != nil {
@@ -102,11 +105,11 @@ func Run(ctx context.Context, c *connect.Connection, o Options) error {
 	return err
 }
 
-// recordsShown is after how many records the progress is shown anew.
+// recordsShown is the number of records between two displays of the progress.
 const recordsShown = 10_000
 
-// newReplays makes a replay for every api, or the one that was asked for. Each begins when its limits came into force, if
-// Since does not say.
+// newReplays creates a replay for every api, or for the requested one. Each begins when its limits came into force,
+// unless Since says otherwise.
 func newReplays(ctx context.Context, c *connect.Connection, o *Options) (map[string]*replay, error) {
 	only, from := o.API, o.Since
 	current, err := control.CurrentVersion(ctx, c)
@@ -148,8 +151,8 @@ func newReplays(ctx context.Context, c *connect.Connection, o *Options) (map[str
 	return replays, nil
 }
 
-// inForceSince is when an api's present configuration came into force, and the one before; zero if it always was. The newest version
-// comes first.
+// inForceSince returns when an api's present configuration came into force, and the one before it; zero if there was
+// none before. versions begin with the newest.
 func inForceSince(versions []*control.Version, api string) (was *config.API, since time.Time) {
 	for i, v := range versions[1:] {
 		if config.Concerns(v.Config.Diff(versions[0].Config), api) {
