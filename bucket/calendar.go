@@ -10,13 +10,14 @@ type span struct {
 	start, end Micros
 }
 
-// Period is the quota's calendar or fixed period that holds at: [start, end).
+// Period returns the quota's calendar or fixed period that holds at: [start, end).
 func (q Quota) Period(at Micros) (start, end Micros) {
 	p := q.spanAt(at)
 	return p.start, p.end
 }
 
-// Over is when no period of the quota is left that holds a call which left at the given time, and arrived up to jitter later.
+// Over returns when the last period has ended that may hold a call which left at the given time and arrived up to
+// jitter later.
 func (q Quota) Over(left Micros, jitter time.Duration) Micros {
 	arrived := left.Add(jitter)
 	if q.Window == Sliding {
@@ -26,7 +27,7 @@ func (q Quota) Over(left Micros, jitter time.Duration) Micros {
 	return end
 }
 
-// moved is the span by a clock that shows by more; the zero span stays, it is no period.
+// moved returns the span by a clock that is ahead by more. The zero span stays: it is no period.
 func (s span) moved(by Micros) span {
 	if s == (span{}) {
 		return s
@@ -36,12 +37,12 @@ func (s span) moved(by Micros) span {
 
 func (s span) holds(at Micros) bool { return s.start <= at && at < s.end }
 
-// spanAt is the period that holds at. Spans of one quota follow each other without gap or overlap.
+// spanAt returns the period that holds at. Spans of one quota follow each other without gap or overlap.
 //
-// Calendar periods are named by what the clocks on the wall show in the quota's zone. One begins at the first instant at
-// which they show its beginning or, where a change of clocks skips that, anything later. So a day has 23, 24 or 25 hours, a day whose
-// midnight does not exist begins at one o'clock, and the hour that is shown twice when clocks go back is one period of
-// two hours, not two: the reading that allows less.
+// Wall clocks in the quota's zone decide where calendar periods lie. A period begins at the first instant at which the
+// clocks show its beginning or, if a change of clocks skips that, anything later. So a day has 23, 24 or 25 hours. A
+// day whose midnight does not exist begins at one o'clock. The hour that is shown twice when clocks go back is one
+// period of two hours, not two periods: that allows less.
 func (q Quota) spanAt(at Micros) span {
 	if q.Window == Fixed {
 		per := Micros(ceilMicros(q.Per))
@@ -58,7 +59,7 @@ func (q Quota) spanAt(at Micros) span {
 	return s
 }
 
-// label is the beginning of the period that shows t, as wall-clock time; UTC stands for "no zone" in it.
+// label returns the beginning of the period that shows t, as wall-clock time. UTC stands for "no zone" in it.
 func (q Quota) label(t time.Time) time.Time {
 	y, m, d := t.Date()
 	switch q.Unit {
@@ -73,7 +74,7 @@ func (q Quota) label(t time.Time) time.Time {
 	}
 }
 
-// following is the label of the period after the one labelled so.
+// following returns the label of the period after the one with this label.
 func (q Quota) following(label time.Time) time.Time {
 	switch q.Unit {
 	case Hour:
@@ -87,8 +88,8 @@ func (q Quota) following(label time.Time) time.Time {
 	}
 }
 
-// firstShown is the first instant at which clocks in zone show label or later. time.Date will not do: of a time shown
-// twice or never it does not promise which instant it returns.
+// firstShown returns the first instant at which clocks in zone show label or later. It cannot use time.Date, which does
+// not promise which instant it returns for a time shown twice or never.
 func firstShown(zone *time.Location, label time.Time) Micros {
 	t := label.Add(-26 * time.Hour).In(zone) // no zone is that far from UTC: here clocks show less than label
 	for {
@@ -105,7 +106,7 @@ func firstShown(zone *time.Location, label time.Time) Micros {
 	}
 }
 
-// Length is how long a period of the quota is, of a calendar one the shortest there is: 28 days for a month.
+// Length returns how long a period of the quota is. Of a calendar quota it is the shortest period: 28 days for a month.
 func (q Quota) Length() time.Duration {
 	if q.Window != Calendar {
 		return q.Per

@@ -1,18 +1,18 @@
 // Package bucket is the leaky bucket: the limits of an api, and the slots they grant.
 //
-// A Store grants slots: the times at which calls may start. A slot is reserved under the key's own rate and all limits that
-// an api's keys share, all of them at once or none. Memory does so in this process, redisstore for many processes, and
+// A Store grants slots: the times at which calls may start. It reserves a slot under the key's own rate and all limits
+// that an api's keys share, all of them at once or none. Memory does so in this process, redisstore for many processes.
 // storetest is the suite that both pass.
 //
 //	limit.go, rules.go          what is configured: rates, quotas, budgets, calls in flight, keys, admission
 //	gcra.go                     the arithmetic: GCRA in integer microseconds
 //	pace.go                     how a rate becomes an interval that no window of arrivals can break
-//	carry.go                    what a rate that was changed takes over
+//	carry.go                    what a changed rate takes over
 //	quota.go, sliding.go        windows, quotas and money
 //	engine.go, keys.go          one reservation over all limits; the table of keys in debt
-//	snapshot.go                 how a restart goes on without ever having counted too little
-//	admission.go                what is asked of a job when it comes in
-//	checker.go, quality.go      recorded arrivals held against the limits, exactly
+//	snapshot.go                 how a restart continues and never counts too little
+//	admission.go                the limits that a job must pass when it comes in
+//	checker.go, quality.go      recorded arrivals checked against the limits, exactly
 //
 // The package knows nothing of NATS, HTTP, letters or calls. Time comes in as an argument or as a function.
 //

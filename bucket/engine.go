@@ -1,23 +1,23 @@
 package bucket
 
-// engine is the whole state of one api's limits, and the pure core of Memory: time comes in as an argument, nothing is
-// locked, nothing is read from outside.
+// engine is the whole state of one api's limits, and the pure core of Memory. Time comes in as an argument; the engine
+// locks nothing and reads nothing from outside.
 type engine struct {
 	rules     Rules
 	intervals map[Rate]pace
-	rate      Rate // the last that was asked by, with its interval
+	rate      Rate // the rate of the last ask, with its interval
 	spacing   pace
 	shared    []sharedLimit
 	orders    Orders
 	clock     Micros  // the latest time seen
 	ahead     Micros  // by how much calendars are ahead of it
-	asked     int64   // asks so far; serials count MaxWant to each
-	claims    *claims // nil while nobody keeps checkpoints
-	sums      bool    // somebody adds up what limits that are new have missed
-	applied   int64   // rules so far
+	asked     int64   // asks so far; each has room for MaxWant serials
+	claims    *claims // nil if no checkpoints are kept
+	sums      bool    // FillIn will be told what new limits have missed
+	applied   int64   // changes of rules so far
 	keys      keyTable
 	turning   turning
-	arrived   Micros // when the call with the latest slot comes at the latest
+	arrived   Micros // latest time at which the call with the latest slot arrives
 	permits   permits
 }
 
@@ -31,15 +31,15 @@ type sharedLimit struct {
 	taken    int64 // units taken so far
 	top      int64 // units that the last stored snapshot covers, where checkpoints are kept
 	largest  int64 // the largest cost that waited for a snapshot
-	bound    bool  // of what former processes used it has only a bound
-	partial  bool  // it has missed calls: nothing is granted by it until they are added up
+	bound    bool  // it knows only a bound of what former processes used
+	partial  bool  // it has missed calls, and grants nothing until FillIn has added them
 	since    int64 // engine.applied when it began to miss them
 }
 
-// microsPerAsk: one ask in 32 µs on the average is what serials have room for.
+// microsPerAsk is the average time that one ask must take at least for serials never to repeat after a restart: 32 µs.
 const microsPerAsk = 32
 
-// maxIntervals bounds the memory of computed intervals; beyond it they are computed anew.
+// maxIntervals bounds the memory of computed intervals. Beyond it they are computed anew.
 const maxIntervals = 1024
 
 // tick moves the clock on; it never goes back.
@@ -48,7 +48,7 @@ func (e *engine) tick(now Micros) Micros {
 	return e.clock
 }
 
-// setAhead moves the calendars.
+// setAhead moves the periods of calendars.
 func (e *engine) setAhead(now, ahead Micros) {
 	now = e.tick(now)
 	if ahead == e.ahead {
@@ -63,7 +63,7 @@ func (e *engine) setAhead(now, ahead Micros) {
 	}
 }
 
-// check says what is wrong with an ask, before anything is granted.
+// check returns what is wrong with an ask, before anything is granted.
 func (e *engine) check(a *Ask) error {
 	if err := a.validate(len(e.shared)); err != nil {
 		return err
@@ -72,9 +72,9 @@ func (e *engine) check(a *Ask) error {
 	return err
 }
 
-// pace is Rules.pace, remembered; the rate is validated the first time.
+// pace returns Rules.pace from a cache. It validates a rate that is not in the cache.
 func (e *engine) pace(r Rate) (pace, error) {
-	if r == e.rate && r.Count > 0 { // the zero rate is the one that is remembered before there was any
+	if r == e.rate && r.Count > 0 { // the zero rate stands for "none yet"
 		return e.spacing, nil
 	}
 	if p, ok := e.intervals[r]; ok {
@@ -92,7 +92,7 @@ func (e *engine) pace(r Rate) (pace, error) {
 	return p, nil
 }
 
-// reserve answers one ask that passed check.
+// reserve answers one ask, which must have passed check.
 func (e *engine) reserve(now Micros, a *Ask) Answer {
 	now = e.tick(now)
 	e.permits.expire(now)
@@ -130,10 +130,11 @@ func (e *engine) reserve(now Micros, a *Ask) Answer {
 	return ans
 }
 
-// slot finds the earliest time at which every limit lets one call of the ask pass, or why there is none within reach. burst is the key's own.
-// Nothing is changed.
+// slot finds the earliest time at which every limit lets one call of the ask pass, or says why there is none within
+// reach. burst is the key's own. It changes nothing.
 //
-// Every limit moves the time only forward, so going round until none moves it any more ends at the earliest common time.
+// Every limit moves the time only forward. So slot goes round until none moves it any more, and ends at the earliest
+// common time.
 func (e *engine) slot(now Micros, key *keyState, burst int64, a *Ask) (Micros, Wait) {
 	for i := range e.shared {
 		if l := &e.shared[i]; a.cost(i) > l.capacity && !l.Shadow {
@@ -145,7 +146,7 @@ func (e *engine) slot(now Micros, key *keyState, burst int64, a *Ask) (Micros, W
 	}
 	reach := now + Micros(ceilMicros(a.Horizon))
 	at, binding := key.slot(now, key.pace.interval, burst, 1), -1
-	var before Micros // where the time was that the binding limit has moved
+	var before Micros // the time before the binding limit moved it
 	for moved := true; moved && at <= reach; {
 		moved = false
 		for i := range e.shared {
@@ -164,7 +165,7 @@ func (e *engine) slot(now Micros, key *keyState, burst int64, a *Ask) (Micros, W
 		if binding >= 0 {
 			w.Limit, w.Exhausted = e.shared[binding].Name, e.shared[binding].exhausted(before, at, a.cost(binding))
 		}
-		if binding >= 0 && e.shared[binding].bound { // perhaps nothing of what stands in the way was used
+		if binding >= 0 && e.shared[binding].bound { // perhaps the calls behind the bound were never made
 			w = Wait{Limit: OwnCheckpoint, Until: min(w.Until, now+boundPoll)}
 		}
 		return 0, w
@@ -180,7 +181,8 @@ func (e *engine) slot(now Micros, key *keyState, burst int64, a *Ask) (Micros, W
 	return at, Wait{}
 }
 
-// commit charges one call at its slot to every limit. A shadow limit is charged only what it would have let pass.
+// commit charges one call at its slot to every limit. It charges a shadow limit only with what that would have let
+// pass.
 func (e *engine) commit(at Micros, serial int64, key *keyState, a *Ask) {
 	key.take(at, key.pace.interval, 1)
 	key.last, e.arrived = serial, max(e.arrived, at+Micros(ceilMicros(e.rules.Jitter)))
@@ -201,7 +203,7 @@ func (e *engine) commit(at Micros, serial int64, key *keyState, a *Ask) {
 	}
 }
 
-// wouldHold says whether a limit, were it in force, would have held a call at this time.
+// wouldHold reports whether the limit would hold a call at this time if it were in force.
 func (l *sharedLimit) wouldHold(at Micros, cost, open int64) bool {
 	if l.meter == nil {
 		return open >= l.inFlight
@@ -242,14 +244,14 @@ func (e *engine) settle(now Micros, u *Use) {
 	}
 }
 
-// apply puts rules in force, or says why it cannot and changes nothing.
+// apply puts rules in force. On an error it changes nothing.
 func (e *engine) apply(now Micros, rules Rules) error {
 	if err := rules.Validate(); err != nil {
 		return err
 	}
 	now = e.tick(now)
 	if e.asked == 0 {
-		e.asked = int64(now) / microsPerAsk // so that serials of a former process are not given again
+		e.asked = int64(now) / microsPerAsk // keeps serials above those of a former process
 	}
 	e.applied++
 	later := Micros(max(0, ceilMicros(e.rules.Jitter)-ceilMicros(rules.Jitter)))
@@ -268,7 +270,7 @@ func (e *engine) apply(now Micros, rules Rules) error {
 			}
 		}
 	}
-	if e.arrived == 0 { // nothing was called
+	if e.arrived == 0 { // nothing was called yet
 		e.turning.memory = rules.Memory()
 	} else if rules.KeyPaces() != e.rules.KeyPaces() {
 		e.turning.turn(now, rules.Memory(), later)
@@ -279,7 +281,7 @@ func (e *engine) apply(now Micros, rules Rules) error {
 	return nil
 }
 
-// newSharedLimit makes the idle state of a validated limit.
+// newSharedLimit returns the idle state of a validated limit.
 func newSharedLimit(r Rules, l Limit, ahead Micros) sharedLimit {
 	s := sharedLimit{Limit: l, capacity: r.Capacity(l)}
 	settles := l.Cost.SettleHeader != "" || l.Cost.SettlePointer != ""
@@ -303,8 +305,9 @@ func newWindowMeter(r Rules, q Quota, ahead Micros) meter {
 	return newQuotaMeter(r, q, ahead)
 }
 
-// owe has a rate that is new count all as used that calls up to last may have taken. Calls that its own window has forgotten by now may
-// still count in the longer window of the next change, so it notes in any case that it has not seen them.
+// owe makes a new rate count as used all that calls up to last may have taken. Calls that its own window has forgotten
+// by now may still count in the longer window of the next change. So the rate notes in any case that it has not seen
+// them.
 func (l *sharedLimit) owe(now, last Micros, asked int64) {
 	m, ok := l.meter.(*rateMeter)
 	if !ok || last == 0 {
@@ -317,12 +320,12 @@ func (l *sharedLimit) owe(now, last Micros, asked int64) {
 	}
 }
 
-// inherit takes over the count of the limit of the same name, where it counts the same kind of thing.
+// inherit takes over the count of the limit of the same name, if that counts the same kind of thing.
 func (l *sharedLimit) inherit(now Micros, old *sharedLimit, asked int64, called bool) {
-	switch to := l.meter.(type) { // where the kind changes, a bound stays for good
+	switch to := l.meter.(type) { // if the kind changes, a bound stays for good
 	case *rateMeter:
 		from, ok := old.meter.(*rateMeter)
-		if !ok || !called || old.Shadow && !l.Shadow { // it has not counted every call
+		if !ok || !called || old.Shadow && !l.Shadow { // old has not counted every call
 			return
 		}
 		settles := to.settles
@@ -362,7 +365,7 @@ func (l *sharedLimit) inherit(now Micros, old *sharedLimit, asked int64, called 
 	}
 }
 
-// onExhausted is what the budget does to a job when it is spent, empty for other limits.
+// onExhausted returns what a spent budget does to a job, "" for other limits.
 func (l *sharedLimit) onExhausted() Exhausted {
 	if l.Budget == nil {
 		return ""
@@ -370,8 +373,8 @@ func (l *sharedLimit) onExhausted() Exhausted {
 	return l.Budget.OnExhausted
 }
 
-// exhausted is what the limit, which has moved a call from one time to another, does to its job. A budget that is not spent has moved it out
-// of the edge of a period only.
+// exhausted returns what the limit, which has moved a call from one time to another, does to the call's job. A budget
+// that is not spent has only moved the call out of the edge of a period.
 func (l *sharedLimit) exhausted(from, to Micros, cost int64) Exhausted {
 	if m, ok := l.meter.(*quotaMeter); ok && !m.spent(from, to, cost) {
 		return ""
@@ -379,7 +382,7 @@ func (l *sharedLimit) exhausted(from, to Micros, cost int64) Exhausted {
 	return l.onExhausted()
 }
 
-// cost is what a call takes from shared limit i.
+// cost returns what a call takes from shared limit i.
 func (a *Ask) cost(i int) int64 { return costAt(a.Costs, i) }
 
 func costAt(costs []int64, i int) int64 {

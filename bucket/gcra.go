@@ -1,18 +1,18 @@
 package bucket
 
-// The leaky bucket is kept as GCRA (generic cell rate algorithm) in its virtual scheduling form: one number, the
-// theoretical arrival time TAT, is when the bucket will be empty again. For a rate with interval T and burst B, a call of
-// cost c that comes at now gets the slot
+// The leaky bucket is kept as GCRA (generic cell rate algorithm) in its virtual scheduling form. Its state is one
+// number: the theoretical arrival time TAT, when the bucket will be empty again. For a rate with interval T and burst
+// B, a call of cost c that comes at now gets the slot
 //
 //	base = max(now, TAT)        slot = max(now, base + (c-B)*T)        TAT' = max(slot, TAT) + c*T
 //
 // TAT' is counted from the slot that is really used, not from now. Under several limits the slot is the latest of
-// theirs, and a limit that was charged from now instead would believe that it drains until then: by the time of the slot
-// it would hold a whole burst too much. (That is the classic mistake of multi-limit libraries; a test keeps it out.)
+// theirs. A limit that was charged from now would count itself as draining until the slot: at the slot it would hold a
+// whole burst too much. (That is the classic mistake of multi-limit libraries; a test prevents it.)
 //
-// Slots of one limit need not be given in the order of time. Let m be the call given last among those whose slots lie in
-// some window [a, b]. When it was given, TAT was at least a plus the cost of the others times T, hence
-// slot(m) >= a + (sum-B)*T and sum <= B + (b-a)/T: the claim holds for every window whatever the order.
+// Slots of one limit need not be given in the order of time. Let m be the call given last among those whose slots lie
+// in some window [a, b]. When it was given, TAT was at least a plus the cost of the others times T, hence slot(m) >= a
+// + (sum-B)*T and sum <= B + (b-a)/T: the claim holds for every window whatever the order.
 
 // gcra is the state of one leaky bucket: it is empty at tat + rem/Q microseconds. The zero value is an idle bucket.
 type gcra struct {
@@ -20,8 +20,9 @@ type gcra struct {
 	rem int64 // 0 <= rem < Q of the interval in use
 }
 
-// slot is the earliest time, not before now, at which cost units conform. What costs more than the burst waits, from when the bucket was
-// empty, until as much more would have drained: it then stands for itself, and what follows it within the burst.
+// slot returns the earliest time, not before now, at which cost units conform. A cost above the burst waits, from when
+// the bucket was empty, until as much more would have drained. It then stands alone, and what follows it is within the
+// burst.
 func (g gcra) slot(now Micros, t Interval, burst, cost int64) Micros {
 	base, rem := now, int64(0)
 	if g.tat >= now || cost > burst {
@@ -30,8 +31,8 @@ func (g gcra) slot(now Micros, t Interval, burst, cost int64) Micros {
 	return max(now, base+Micros(ceilDiv(rem+(cost-burst)*t.P, t.Q)))
 }
 
-// take charges cost units from slot at on. A slot is its exact time rounded up, so one within a microsecond of the TAT
-// continues from the TAT: starting from the slot would lose the fraction every time, and 7/s would drift.
+// take charges cost units from slot at on. A slot is its exact time rounded up, so a slot within a microsecond of the
+// TAT continues from the TAT: starting from the slot would lose the fraction every time, and 7/s would drift.
 func (g *gcra) take(at Micros, t Interval, cost int64) {
 	if at > g.end() {
 		g.tat, g.rem = at, 0
@@ -40,7 +41,7 @@ func (g *gcra) take(at Micros, t Interval, cost int64) {
 	g.tat, g.rem = min(maxMicros, g.tat+Micros(x/t.Q)), x%t.Q
 }
 
-// untake takes back what take charged, when nothing was charged since.
+// untake takes back what take charged. Nothing may have been charged since.
 func (g *gcra) untake(t Interval, cost int64) {
 	x := g.rem - cost*t.P
 	quo, rem := x/t.Q, x%t.Q
@@ -50,11 +51,11 @@ func (g *gcra) untake(t Interval, cost int64) {
 	g.tat, g.rem = g.tat+Micros(quo), rem
 }
 
-// idle says that the bucket is empty at now and that forgetting it changes nothing: one that became empty within the last
-// microsecond still has a fraction that take goes on from.
+// idle reports whether the bucket is empty at now and may be forgotten without a change. A bucket that became empty
+// within the last microsecond may not: it has a fraction from which take continues.
 func (g gcra) idle(now Micros) bool { return g.end() < now || g.tat == now && g.rem == 0 }
 
-// end is the TAT rounded up to a whole microsecond: what a caller may hand back as Ask.Floor.
+// end returns the TAT rounded up to a whole microsecond: what a caller may hand back as Ask.Floor.
 func (g gcra) end() Micros {
 	if g.rem > 0 {
 		return g.tat + 1
@@ -62,7 +63,7 @@ func (g gcra) end() Micros {
 	return g.tat
 }
 
-// ceilDiv is a/b rounded up, for b > 0.
+// ceilDiv returns a/b rounded up, for b > 0.
 func ceilDiv(a, b int64) int64 {
 	q := a / b
 	if a%b > 0 {
@@ -71,7 +72,7 @@ func ceilDiv(a, b int64) int64 {
 	return q
 }
 
-// ceil rounds a value far below 2^63 up.
+// ceil rounds up a value far below 2^63.
 func ceil(x float64) float64 {
 	f := float64(int64(x))
 	if f < x {

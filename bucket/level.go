@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// Level is how much of one shared limit is used: of a quota, a budget, or any that only watches.
+// Level is how much is used of one shared limit: of a quota, of a budget, or of any shadow limit.
 type Level struct {
 	Limit Limit
-	// Used and Count are units, of a budget millionths of money. What calls under way may take counts as used; Count is
-	// what may be used, headroom taken off. Both are 0 for a rate and for in-flight calls.
+	// Used and Count are units, for a budget millionths of money. What calls under way may take counts as used. Count
+	// is what may be used, less the headroom. Both are 0 for a rate and for in-flight calls.
 	Used, Count int64
-	Start, End  Micros // of the period, by the calendar; 0 for one that slides
-	Held        int64  // calls that a limit that only watches would have held
-	// Unknown says that what was used is not known, so that it counts as used up until the ledger has told.
+	Start, End  Micros // of the period, by the calendar; 0 for a sliding one
+	Held        int64  // calls that a shadow limit would have held
+	// Unknown says that what was used is unknown: it counts as used up until it is seeded from the ledger.
 	Unknown bool
-	// Bound says that Used is the most that it can be: what calls before the start took is being added up.
+	// Bound says that Used is an upper bound: what calls took before this process started is still being added up.
 	Bound bool
 }
 
-// Percent is how much of it is used, rounded down, 0 to 100.
+// Percent returns how much of it is used, rounded down, 0 to 100.
 func (l *Level) Percent() int {
 	if l.Count <= 0 || l.Used <= 0 {
 		return 0
@@ -29,8 +29,8 @@ func (l *Level) Percent() int {
 	return int(percent)
 }
 
-// Window is where a use at now counts: the period, or for one that slides a fixed one of its length. What is to be told
-// once for every window is told once for every start of it.
+// Window returns the window in which a use at now counts: the period, or for a sliding limit a fixed window of its
+// length. Report what must be reported once for every window once for every start.
 func (l *Level) Window(now Micros) (start, end Micros) {
 	if l.Start < l.End {
 		return l.Start, l.End
@@ -46,8 +46,8 @@ func (l *Level) Window(now Micros) (start, end Micros) {
 	return fixed.Period(now)
 }
 
-// Levels tells how much of the shared limits is used, in their order; those without a count and without a shadow are left
-// out.
+// Levels returns how much of the shared limits is used, in their order. It leaves out limits that have neither a count
+// nor a shadow.
 func (m *Memory) Levels() []Level {
 	m.mu.Lock()
 	defer m.mu.Unlock()

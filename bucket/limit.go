@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Micros is a point in time in microseconds since 1970-01-01 UTC. Microseconds, not nanoseconds, because the same
-// arithmetic runs in Lua, whose numbers are exact only below 2^53: microseconds stay exact until the year 2255.
+// Micros is a point in time in microseconds since 1970-01-01 UTC. It is not in nanoseconds because the same arithmetic
+// runs in Lua, whose numbers are exact only below 2^53: microseconds stay exact until the year 2255.
 type Micros int64
 
 // MicrosOf converts a wall-clock time; precision below a microsecond is dropped.
@@ -21,27 +21,27 @@ func (m Micros) Add(d time.Duration) Micros { return m + Micros(d/time.Microseco
 // Until returns the duration from m to later.
 func (m Micros) Until(later Micros) time.Duration { return time.Duration(later-m) * time.Microsecond }
 
-// Rate is Count units per Per, of which Burst may leave together after idling. Count and Per are whole numbers in
+// Rate is Count units per Per. After idling, Burst of them may leave together. Count and Per are whole numbers in
 // lowest terms as configured: 0.5/s is 1 per 2 s, 300/3h is 300 per 3 h. All three are at least 1.
 type Rate struct {
 	Count  int64
 	Per    time.Duration
 	Burst  int64
-	Counts Counting // empty: ByWindow, or ByTokens where Burst is above Count
+	Counts Counting // empty: ByWindow, or ByTokens if Burst is above Count
 }
 
-// Counting is how an api counts the calls of a rate. A switch over it names every one, as one over Kind does.
+// Counting is how an api counts the calls of a rate. A switch over it must name every one, as one over Kind must.
 type Counting string
 
-// How apis count. The words are the configuration's.
+// The ways in which apis count. The words are the configuration's.
 const (
-	// ByWindow means never more than Count units in any period of Per: a burst is earned by slower calls around it.
+	// ByWindow means at most Count units in any period of Per: slower calls around a burst must make up for it.
 	ByWindow Counting = "window"
-	// ByTokens means never more than Burst + Count/Per × time units in any time: what a token bucket of the api's lets pass.
+	// ByTokens means at most Burst + Count/Per × time units in any time: what a token bucket of the api lets pass.
 	ByTokens Counting = "token_bucket"
 )
 
-// Counted is how the rate is counted, also where it does not say.
+// Counted returns how the rate is counted, even if the rate does not say.
 func (r Rate) Counted() Counting {
 	switch {
 	case r.Counts != "":
@@ -52,7 +52,7 @@ func (r Rate) Counted() Counting {
 	return ByWindow
 }
 
-// Window says how a quota's period is laid on the time line.
+// Window says how a quota's periods lie on the time line.
 type Window string
 
 const (
@@ -84,7 +84,7 @@ type Quota struct {
 	Zone   *time.Location // for Calendar; never nil there, never time.Local
 }
 
-// Exhausted says what becomes of a job whose budget is spent.
+// Exhausted says what happens to a job when its budget is spent.
 type Exhausted string
 
 const (
@@ -100,13 +100,14 @@ type CostSource struct {
 	Header   string // a job header that holds a whole number
 	Pointer  string // a JSON pointer (RFC 6901) into the job's body
 
-	// Settle names where the response tells the units really used: the difference is charged or given back.
+	// SettleHeader and SettlePointer name the place in the response that has the units really used. The difference is
+	// charged or given back.
 	SettleHeader  string
 	SettlePointer string
 }
 
-// Kind says what a Limit counts. A switch over kinds names every one of them and has no default, so that the linter
-// (exhaustive) finds the places that a new kind has to be told to.
+// Kind says what a Limit counts. A switch over kinds must name every one of them and have no default, so that the
+// linter (exhaustive) finds the places that must learn of a new kind.
 type Kind string
 
 // The kinds of limits, by the words of the configuration.
@@ -117,7 +118,7 @@ const (
 	KindBudget   Kind = "budget"
 )
 
-// Kinds returns all kinds of limits, in the order in which they are told.
+// Kinds returns all kinds of limits, in the order in which they are reported.
 func Kinds() []Kind { return []Kind{KindRate, KindQuota, KindInFlight, KindBudget} }
 
 // Limit is one limit shared by all keys of an api. Exactly one of Rate, Quota, InFlight and Budget is set.
@@ -131,8 +132,8 @@ type Limit struct {
 	Shadow   bool // counts what it would have held, holds nothing
 }
 
-// Kind returns what the limit counts, by the field that is set. It panics for a limit that has none: Rules.Validate refuses such
-// a limit. Reading is all it does, so it is safe for concurrent use.
+// Kind returns what the limit counts, by the field that is set. It panics for a limit without any: Rules.Validate
+// refuses such a limit. It only reads, so it is safe for concurrent use.
 func (l *Limit) Kind() Kind {
 	switch {
 	case l.Rate != nil:
@@ -154,19 +155,19 @@ type Budget struct {
 	OnExhausted Exhausted
 }
 
-// KeyLimits are what one key's own bucket obeys, overrides applied.
+// KeyLimits are the limits of one key's own bucket, overrides applied.
 type KeyLimits struct {
 	Rate     Rate
-	Capacity int64         // unfinished jobs, the ones being called too
+	Capacity int64         // unfinished jobs, including those being called
 	MaxWait  time.Duration // 0: no bound
 	InFlight int64
 }
 
-// Admission is a limit checked when a job comes in, before it is queued.
+// Admission is a limit that is checked when a job comes in, before it is queued.
 type Admission struct {
 	Rate      Rate
 	Algorithm Algorithm
-	// SoftPercent lets this much more than the rate in, marked and told, before anything is refused.
+	// SoftPercent lets this much more than the rate in, marked and reported, before anything is refused.
 	SoftPercent int64
 	// Elastic lets a key borrow what the others leave free.
 	Elastic bool
@@ -200,8 +201,8 @@ type Rules struct {
 	Overrides []Override
 	Shared    []Limit
 	Admit     []Admission
-	// TenantUntil ends the part of a key that names its tenant: keys of one tenant share a turn at the shared limits. "" where
-	// every key takes turns by itself.
+	// TenantUntil ends the part of a key that names its tenant: keys of one tenant share a turn at the shared limits.
+	// If it is "", every key takes turns by itself.
 	TenantUntil string
 	Headroom    int64         // percent to stay below every limit, 0 to 99
 	Jitter      time.Duration // how much later than planned a call may arrive

@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// Memory is the Store inside one process: exact while this process is the only one that calls the api.
+// Memory is the Store inside one process: exact as long as only this process calls the api.
 //
-// One mutex guards it; a reservation holds it for well under a microsecond per limit. Every method reads the clock once
-// and a clock that steps back stands still for the store until it has caught up: time lost, nothing minted.
+// One mutex guards it; a reservation holds it for well under a microsecond per limit. Every method reads the clock
+// once. If the clock steps back, the store's time stands still until the clock has caught up: that loses time and mints
+// nothing.
 type Memory struct {
 	now func() Micros
 
@@ -20,7 +21,7 @@ type Memory struct {
 
 var _ Store = (*Memory)(nil)
 
-// NewMemory makes a store for one api that knows no key yet: every key may go at once. now is the clock.
+// NewMemory returns a store for one api that knows no key yet: every key may go at once. now is the clock.
 func NewMemory(rules Rules, now func() Micros) (*Memory, error) {
 	m := &Memory{now: now}
 	if err := m.engine.apply(now(), rules); err != nil {
@@ -29,9 +30,10 @@ func NewMemory(rules Rules, now func() Micros) (*Memory, error) {
 	return m, nil
 }
 
-// Apply puts new rules in force. A limit that keeps its name and kind keeps its count; slots already granted stay granted. A rate's
-// debt is carried over in units: a raised rate helps at once, a lowered one binds at once. A rate that is new, or of another
-// window or burst, counts what may have been called before it (carry.go). An error changes nothing.
+// Apply puts new rules in force. A limit that keeps its name and kind keeps its count, and slots already granted stay
+// granted. A rate's debt is carried over in units: a raised rate helps at once, a lowered one binds at once. A rate
+// that is new, or has another window or burst, counts what may have been called before it (carry.go). An error changes
+// nothing.
 func (m *Memory) Apply(rules Rules) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -41,9 +43,9 @@ func (m *Memory) Apply(rules Rules) error {
 	return nil
 }
 
-// Ahead says that calendars are so much ahead of the store's clock, which nobody sets while the wall clock may be set; they are behind
-// it where by is negative. A period that comes again goes on with its count: see turnback.go. What a Snapshot holds is by the
-// calendars' clock, which a later process starts with.
+// Ahead sets by how much calendars are ahead of the store's clock, or behind it if by is negative. An operator may set
+// the wall clock, but not the store's. A period that comes again continues its count: see turnback.go. A Snapshot goes
+// by the calendars' clock, with which a later process starts.
 func (m *Memory) Ahead(by Micros) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -78,7 +80,8 @@ func (m *Memory) Settle(_ context.Context, uses []Use) error {
 	return nil
 }
 
-// TAT is the theoretical arrival time of a key's own bucket, rounded up to a microsecond; false when the key is idle.
+// TAT returns the theoretical arrival time of a key's own bucket, rounded up to a microsecond. ok is false if the key
+// is idle.
 func (m *Memory) TAT(key string) (Micros, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -89,14 +92,14 @@ func (m *Memory) TAT(key string) (Micros, bool) {
 	return s.end(), true
 }
 
-// Keys is how many keys the store holds, idle ones not yet forgotten included.
+// Keys returns how many keys the store holds, including idle ones that it has not yet forgotten.
 func (m *Memory) Keys() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return int(m.engine.keys.n)
 }
 
-// ShadowHolds tells for every shadow limit how many calls it would have held so far.
+// ShadowHolds returns for every shadow limit how many calls it would have held so far.
 func (m *Memory) ShadowHolds() map[string]int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -112,6 +115,6 @@ func (m *Memory) ShadowHolds() map[string]int64 {
 // OwnRate is the Limit that a Wait names for the key's own rate.
 const OwnRate = "rate"
 
-// permitPoll is how soon to ask again when all in-flight permits are taken: when one will come free nobody can know, and
-// it may be another owner's call that frees it.
+// permitPoll is how soon to ask again when all in-flight permits are taken. When one will be free is unknown, and
+// another owner's call may free it.
 const permitPoll = Micros(5 * time.Millisecond / time.Microsecond)

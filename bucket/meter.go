@@ -1,17 +1,17 @@
 package bucket
 
 // meter is the state of one shared limit that is counted over time. Its methods are pure: times are passed in, and the
-// caller makes sure that they never run backwards.
+// caller must never let them run backwards.
 type meter interface {
-	// advance forgets what counts no more at now.
+	// advance forgets what no longer counts at now.
 	advance(now Micros)
-	// earliest is the first time, at or after at, at which cost units fit. cost is at most the limit's capacity.
+	// earliest returns the first time, at or after at, at which cost units fit. cost is at most the limit's capacity.
 	earliest(at Micros, cost int64) Micros
 	// take charges cost units at slot at to the grant serial; earliest(at, cost) must have been at.
 	take(at Micros, cost, serial int64)
-	// giveBack undoes the take of a call that was never made, where nothing that was granted since can have relied on it.
+	// giveBack undoes the take of a call that was never made, unless a later grant may have relied on it.
 	giveBack(at Micros, cost, serial int64)
-	// correct replaces the cost taken by the one the call really had.
+	// correct replaces the cost taken by the one that the call really had.
 	correct(now, at Micros, cost, actual, serial int64)
 }
 
@@ -23,23 +23,24 @@ var (
 
 // rateMeter is a shared rate.
 //
-// Refunds. A call that cost less than estimated may be given the difference back only as far as every later call would
-// still have had its slot: a bucket that has drained meanwhile has forgotten the estimate anyway, and giving it back then
-// would mint units. For a later call j, slack(j) = TAT before it - its slot is what the bucket still held: lowering the
-// earlier debt by r leaves j's own debt lower by r only while r <= slack(j). So the refund of call i is at most the least
-// slack of all calls after i, and takes that much from each of them. marks keeps those suffix minima: serials rising,
-// slacks rising; at most maxMarks of them, the oldest merged in the safe direction. Only limits that settle keep marks.
+// Refunds. A call that cost less than estimated may get the difference back only as far as every later call would still
+// have had its slot. If the bucket has drained meanwhile, it has forgotten the estimate anyway, and a refund would mint
+// units. For a later call j, slack(j) = TAT before it - its slot is what the bucket still held: lowering the earlier
+// debt by r lowers j's own debt by r only while r <= slack(j). So the refund of call i is at most the least slack of
+// all calls after i, and takes that much from each of them. marks keeps those suffix minima, with rising serials and
+// rising slacks. It has at most maxMarks of them and merges the oldest in the safe direction. Only limits that settle
+// keep marks.
 type rateMeter struct {
 	gcra
 	pace
 	front   Micros // the latest slot given
-	turned  Micros // when the pace was changed last, 0 for never
+	turned  Micros // when the pace last changed, 0 for never
 	last    int64  // serial of the last grant, 0 if it cannot be given back
 	settles bool
 	marks   []mark
 }
 
-// mark says: of the calls up to serial-1 no more than slack microseconds may be refunded.
+// mark says that at most slack microseconds of the calls up to serial-1 may be refunded.
 type mark struct {
 	serial int64
 	slack  Micros
@@ -80,8 +81,8 @@ func (m *rateMeter) correct(now, _ Micros, cost, actual, serial int64) {
 	}
 }
 
-// charge adds units that turned out to be used only after the call: the bucket goes into debt, which may exceed its
-// burst. The call has been made, so all that can be done is that the next ones wait. Rounded up; it saturates.
+// charge adds units whose use became known only after the call: the bucket goes into debt, which may exceed its burst.
+// The call has been made, so only later calls can wait. charge rounds up and saturates.
 func (m *rateMeter) charge(now Micros, units int64) {
 	extra := ceil(min(float64(maxMicros), float64(units)*(float64(m.interval.P)/float64(m.interval.Q)))) + 1
 	m.tat = Micros(min(float64(maxMicros), float64(max(now, m.tat))+extra))
@@ -113,7 +114,7 @@ func (m *rateMeter) refund(serial, units int64) {
 	m.marks = append(m.marks[:0], m.marks[keep:]...)
 }
 
-// keepRefunds has nothing that was granted before be refunded: it was counted in another coin.
+// keepRefunds refuses refunds of all earlier grants: they were counted by another pace.
 func (m *rateMeter) keepRefunds(asked int64) { m.marks = []mark{{serial: (asked + 1) * MaxWant}} }
 
 // mark notes the slack that the call serial found.
@@ -129,8 +130,9 @@ func (m *rateMeter) mark(serial int64, slack Micros) {
 	}
 }
 
-// before is the serial of the slot granted just before in the same ask, 0 for an ask's first. Only within one ask is it
-// certain that the neighbour's grant was the last one before, so that several slots can be given back in reverse order.
+// before returns the serial of the slot granted just before in the same ask, 0 for an ask's first. Only within one ask
+// is it certain that the neighbour's grant was the last one before, so that several slots can be given back in reverse
+// order.
 func before(serial int64) int64 {
 	if serial%MaxWant == 0 {
 		return 0

@@ -1,14 +1,14 @@
 package bucket
 
-// Quotas count units in periods that are laid on the time line beforehand. The api counts a call by its own clock and
-// when it arrives, so a call planned at a period's edge may be counted on the other side. No slot lies within the jitter
-// of either edge: what was planned in a period arrives in it, and the count is exact without splitting it.
+// Quotas count units in periods that are fixed on the time line beforehand. The api counts a call by its own clock and
+// when it arrives, so a call planned at a period's edge may be counted on the other side. So no slot lies within the
+// jitter of either edge: what was planned in a period arrives in it, and the count is exact without splitting it.
 //
 // What a quota allows is not paced: after a reset all of it may leave as fast as the other limits let it. A rate beside
 // the quota spreads it.
 
-// quotaMeter is a calendar or fixed quota, or a budget. It counts one period, the latest that has a slot. An earlier
-// period is closed by that, although a key may still ask for its last moments: they are lost, at most one horizon's worth.
+// quotaMeter is a calendar or fixed quota, or a budget. It counts one period, the latest that has a slot. That closes
+// the earlier period, although a key may still ask for its last moments: they are lost, at most one horizon's worth.
 type quotaMeter struct {
 	quota  Quota
 	count  int64 // headroom taken off
@@ -17,8 +17,8 @@ type quotaMeter struct {
 	used   int64
 	last   Micros        // the latest slot in it
 	others []periodCount // other periods that were counted, rising: see turnback.go
-	former int64         // of it, what former processes may have used, until Correct
-	near   span          // where the last question lay: most lie in the same period
+	former int64         // part of used: what former processes may have used, until Correct
+	near   span          // the period of the last question, which most questions share
 	ahead  Micros
 }
 
@@ -26,8 +26,8 @@ func newQuotaMeter(r Rules, q Quota, ahead Micros) *quotaMeter {
 	return &quotaMeter{quota: q, count: r.Lowered(q.Count), guard: Micros(ceilMicros(r.Jitter)), ahead: ahead}
 }
 
-// spanAt is the period that holds t. Where the calendar is ahead of the clock that slots are reckoned by, its periods begin
-// and end so much earlier.
+// spanAt returns the period that holds t. If the calendar is ahead of the slots' clock, its periods begin and end so
+// much earlier.
 func (m *quotaMeter) spanAt(t Micros) span { return m.quota.spanAt(t + m.ahead).moved(-m.ahead) }
 
 // setAhead moves the periods.
@@ -64,7 +64,7 @@ func (m *quotaMeter) earliest(at Micros, cost int64) Micros {
 	}
 }
 
-// spent reports whether cost is more than is left in a period between two times.
+// spent reports whether some period between two times has less than cost left.
 func (m *quotaMeter) spent(from, to Micros, cost int64) bool {
 	for from < to {
 		p := m.at(from)
@@ -84,7 +84,7 @@ func (m *quotaMeter) take(at Micros, cost, _ int64) {
 	m.takeLater(cost)
 }
 
-// begin counts another period.
+// begin starts to count another period.
 func (m *quotaMeter) begin(p span) {
 	m.remember()
 	used, last := m.forget(p)
@@ -97,8 +97,8 @@ func (m *quotaMeter) giveBack(at Micros, cost, _ int64) {
 	}
 }
 
-// correct counts in the period of the call's slot, as the api does. An overage of a period that is over is charged to the
-// present one: when an api books what it learns late is not known.
+// correct counts in the period of the call's slot, as the api does. It charges an overage of a period that is over to
+// the present one: when an api books what it learns late is unknown.
 func (m *quotaMeter) correct(now, at Micros, cost, actual, serial int64) {
 	if actual < cost {
 		m.giveBack(at, cost-actual, serial)
@@ -122,10 +122,10 @@ func (m *quotaMeter) adopt(now, at Micros, units int64) {
 	}
 }
 
-// carry takes over the count of the same limit under older rules. Where its periods were other ones (another zone, another
-// unit), what the old period counted counts in the new period that holds now, or the old period's beginning if that lies
-// ahead, unless the old one was over before that began. What an api counted before the old period it must be asked: the old limit did
-// not know.
+// carry takes over the count of the same limit under older rules. The old periods may be different (another zone,
+// another unit). Then the old count goes into the new period that holds now, or that holds the old period's beginning
+// if that lies ahead. It is dropped if the old period was over before that new period began. What an api counted before
+// the old period is unknown here: the old limit did not know it.
 func (m *quotaMeter) carry(now Micros, from *quotaMeter, same bool) {
 	m.period, m.used, m.last, m.former, m.others = from.period, from.used, from.last, from.former, from.others
 	if same || from.period == (span{}) {

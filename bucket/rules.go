@@ -9,9 +9,9 @@ import (
 	"weir/ingest"
 )
 
-// For returns the limits of one key, overrides applied. One override applies, whole: the one whose pattern is the key
-// itself, else the matching pattern with the most characters, else (equally long) the later one. Patterns are
-// case-sensitive; * matches any run of characters, also an empty one.
+// For returns the limits of one key. At most one override applies, as a whole: the one whose pattern is the key itself,
+// else the matching pattern with the most characters, else (equally long) the later one. Patterns are case-sensitive; *
+// matches any run of characters, also an empty one.
 func (r Rules) For(key string) KeyLimits {
 	best, length := -1, -1
 	for i, o := range r.Overrides {
@@ -29,8 +29,8 @@ func (r Rules) For(key string) KeyLimits {
 	return r.Overrides[best].apply(r.Key)
 }
 
-// Tenant is the tenant that a key belongs to: the part before the first TenantUntil, or the whole key where it has none. It
-// is "" for every key where no tenants are named.
+// Tenant returns the tenant that a key belongs to: the part before the first TenantUntil, or the whole key if it has
+// none. It is "" for every key if TenantUntil is "".
 func (r Rules) Tenant(key string) string {
 	if r.TenantUntil == "" {
 		return ""
@@ -39,7 +39,7 @@ func (r Rules) Tenant(key string) string {
 	return tenant
 }
 
-// apply replaces what the override sets.
+// apply returns l with what the override replaces.
 func (o Override) apply(l KeyLimits) KeyLimits {
 	if o.Rate != nil {
 		l.Rate = *o.Rate
@@ -77,7 +77,7 @@ func matches(pattern, s string) bool {
 	return strings.Trim(pattern[p:], "*") == ""
 }
 
-// Names are the names of the limits shared by all keys, in order.
+// Names returns the names of the limits shared by all keys, in order.
 func (r Rules) Names() []string {
 	if len(r.Shared) == 0 {
 		return nil
@@ -89,12 +89,12 @@ func (r Rules) Names() []string {
 	return names
 }
 
-// Lowered is n less the headroom, but at least 1: a limit of nothing would hold for ever.
+// Lowered returns n less the headroom, but at least 1: a limit of 0 would hold for ever.
 func (r Rules) Lowered(n int64) int64 {
 	return max(1, n/100*(100-r.Headroom)+n%100*(100-r.Headroom)/100)
 }
 
-// LeaseMicros is the Lease in microseconds, the default when there is none.
+// LeaseMicros returns the Lease in microseconds, the default if there is none.
 func (r Rules) LeaseMicros() Micros {
 	if r.Lease <= 0 {
 		return Micros(DefaultLease / time.Microsecond)
@@ -102,7 +102,7 @@ func (r Rules) LeaseMicros() Micros {
 	return Micros(ceilMicros(r.Lease))
 }
 
-// Validate reports every rule that can never be kept or that contradicts another, all at once.
+// Validate returns every rule that can never be kept or that contradicts another, all in one error.
 func (r Rules) Validate() error {
 	var errs []error
 	if r.Headroom < 0 || r.Headroom > 99 {
@@ -142,10 +142,10 @@ func (r Rules) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Warnings tells what is allowed but probably not meant: a rate whose burst costs it more than half of its calls.
+// Warnings returns what is allowed but probably not meant: a rate whose burst costs it more than half of its calls.
 //
-// Never more than Count in ANY window means that a burst has to be earned by slower calls around it: T = (P+J)/(N+1-B). At
-// B = N one call per period is all that is left beside the burst.
+// At most Count in ANY window means that slower calls around a burst must make up for it: T = (P+J)/(N+1-B). At B = N
+// only one call per period is left beside the burst.
 func (r Rules) Warnings() []string {
 	var w []string
 	warn := func(what string, rate Rate) {
@@ -170,7 +170,7 @@ func (r Rules) Warnings() []string {
 	return w
 }
 
-// validateRate says why rate cannot be kept.
+// validateRate returns why rate cannot be kept.
 func (r Rules) validateRate(rate Rate) error {
 	if err := rate.Validate(); err != nil {
 		return err
@@ -182,7 +182,7 @@ func (r Rules) validateRate(rate Rate) error {
 	return nil
 }
 
-// Validate says why the rate is not one.
+// Validate returns why the rate is not valid.
 func (rate Rate) Validate() error {
 	switch {
 	case rate.Count < 1 || rate.Count > maxCount:
@@ -200,7 +200,7 @@ func (rate Rate) Validate() error {
 	return nil
 }
 
-// validateLimit says why a shared limit cannot be kept.
+// validateLimit returns why a shared limit cannot be kept.
 func (r Rules) validateLimit(l Limit) error {
 	kinds := 0
 	var err error
@@ -238,7 +238,7 @@ func (r Rules) validateLimit(l Limit) error {
 	return err
 }
 
-// validateQuota says why a quota cannot be kept.
+// validateQuota returns why a quota cannot be kept.
 func (r Rules) validateQuota(q Quota) error {
 	if q.Count < 1 || q.Count > 1<<52 {
 		return fmt.Errorf("quota of %d is not within 1 to 2^52", q.Count)
@@ -265,7 +265,7 @@ func (r Rules) validateQuota(q Quota) error {
 	return nil
 }
 
-// Capacity is the largest cost that limit l can ever let pass, headroom counted; a permit is always one.
+// Capacity returns the largest cost that limit l can ever let pass, less the headroom. A permit always has the cost 1.
 func (r Rules) Capacity(l Limit) int64 {
 	switch l.Kind() {
 	case KindRate:
@@ -279,7 +279,7 @@ func (r Rules) Capacity(l Limit) int64 {
 	return 1 << 52
 }
 
-// CostBounds are what the costs of jobs are judged by when they come in: the limits that take their cost from the job. A
+// CostBounds returns the bounds for the costs of jobs that come in: of the limits that take their cost from the job. A
 // shadow limit holds nothing, and so refuses nothing.
 func (r Rules) CostBounds() []ingest.CostBound {
 	var bounds []ingest.CostBound
@@ -292,7 +292,7 @@ func (r Rules) CostBounds() []ingest.CostBound {
 	return bounds
 }
 
-// FromJob is the part of the source that the job itself tells, before its call.
+// FromJob returns the part of the source that is in the job itself and known before its call.
 func (c CostSource) FromJob() ingest.CostSource {
 	return ingest.CostSource{Constant: c.Constant, Header: c.Header, Pointer: c.Pointer}
 }

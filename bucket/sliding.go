@@ -1,18 +1,18 @@
 package bucket
 
-// slidingMeter allows at most count units in ANY window of the quota's length: it remembers when units were granted, and
-// lets a new one in when enough of them are as old as the window and the jitter together (the older may have arrived
-// late, the newer may arrive at once).
+// slidingMeter allows at most count units in ANY window of the quota's length. It remembers when units were granted,
+// and lets a new one in when enough of them are as old as the window and the jitter together (the older may have
+// arrived late, the newer may arrive at once).
 //
 // Memory is bounded: up to maxEntries units every grant has its own entry and the count is exact. A larger quota puts
-// grants that lie closer together than 1/maxEntries of the window into one entry that ages with its youngest. That never
-// lets more pass; it lets a unit pass later by at most that 1/1024 of the window, so 0.1 % of the quota is lost at worst.
-// Together with what overages add, there are never more than 2*maxEntries+2 entries of 24 bytes in a window's length; slots
-// reserved ahead add the part that the horizon is of a window.
+// grants that lie closer together than 1/maxEntries of the window into one entry that ages with its youngest. That
+// never lets more pass. It lets a unit pass later by at most that 1/1024 of the window, so 0.1 % of the quota is lost
+// at worst. With what overages add, there are never more than 2*maxEntries+2 entries of 24 bytes in a window's length.
+// Slots reserved ahead add the part that the horizon is of a window.
 //
-// Slots need not be given in the order of time: every entry that is not yet too old for the new slot counts, also one
-// that lies after it, and entries are kept in order by moving a late-comer to the time of the newest. Recorded times are
-// so never before the real ones, and whichever call of a window was granted last saw all the others counted.
+// Slots need not be given in the order of time. Every entry that is not yet too old for the new slot counts, also one
+// that lies after it. Entries stay in order because a late slot gets the time of the newest. So recorded times are
+// never before the real ones, and the call of a window that was granted last saw all the others counted.
 type slidingMeter struct {
 	count   int64 // headroom taken off
 	life    Micros
@@ -30,7 +30,7 @@ type entry struct {
 
 const (
 	maxEntries = 1024
-	// recent is how far back a refund looks for the entry to take its units from; beyond that it is forfeited.
+	// recent is how many entries back a refund looks for its units. Beyond that it is forfeited.
 	recent = 64
 )
 
@@ -40,8 +40,8 @@ func newSlidingMeter(r Rules, q Quota) *slidingMeter {
 	return m
 }
 
-// SlidingBounds is how long a unit of a sliding quota counts under these rules, and how close together two grants must lie
-// to be kept as one.
+// SlidingBounds returns how long a unit of a sliding quota counts under these rules, and how close together two grants
+// must lie to be kept as one.
 func (r Rules) SlidingBounds(q Quota) (life, grain Micros) {
 	life = Micros(ceilMicros(q.Per) + ceilMicros(r.Jitter))
 	if r.Lowered(q.Count) > maxEntries {
@@ -50,7 +50,7 @@ func (r Rules) SlidingBounds(q Quota) (life, grain Micros) {
 	return life, grain
 }
 
-// advance forgets what counts no more.
+// advance forgets what no longer counts.
 func (m *slidingMeter) advance(now Micros) {
 	i := 0
 	for i < len(m.entries) && m.entries[i].end+m.life <= now {
@@ -85,8 +85,8 @@ func (m *slidingMeter) take(at Micros, cost, _ int64) {
 	m.entries = append(m.entries, entry{at, at, cost})
 }
 
-// giveBack takes units out of the first entry that ends at or after their slot. That is the entry they were put into, or
-// an older one; taking from an older one leaves the rest recorded later than it was, which is safe.
+// giveBack takes units out of the first entry that ends at or after their slot. That is the entry they were put into,
+// or an older one. Taking from an older one leaves the rest recorded later than it was, which is safe.
 func (m *slidingMeter) giveBack(at Micros, cost, _ int64) {
 	from := max(m.former, len(m.entries)-recent)
 	for i := from; i < len(m.entries); i++ {
@@ -103,7 +103,7 @@ func (m *slidingMeter) giveBack(at Micros, cost, _ int64) {
 	}
 }
 
-// correct books an overage as used now: the call was made, the next ones wait for it.
+// correct books an overage as used now: the call was made, so the next ones wait for it.
 func (m *slidingMeter) correct(now, at Micros, cost, actual, serial int64) {
 	if actual < cost {
 		m.giveBack(at, cost-actual, serial)
@@ -112,7 +112,7 @@ func (m *slidingMeter) correct(now, at Micros, cost, actual, serial int64) {
 	m.take(now, min(int64(maxMicros)-m.sum, actual-cost), serial)
 }
 
-// adopt counts what a quota of the same name had used of its period: when in it is not known, so it may have been now.
+// adopt counts what a quota of the same name had used of its period. When in the period is unknown, so now is assumed.
 func (m *slidingMeter) adopt(now Micros, period span, used int64) {
 	if used > 0 && now < period.end+m.life {
 		m.take(min(now, period.end), used, 0)

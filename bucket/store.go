@@ -14,15 +14,17 @@ type Ask struct {
 	// Costs are the units each call takes from Rules.Shared, in that order; nil means one of each.
 	Costs []int64
 	Want  int // slots wanted, 1 to 64
-	// Horizon bounds how far ahead of now a slot may lie; a later one is not reserved but told in Wait. A slot that lies
-	// ahead because of one limit keeps the others idle until then, also for other keys: under shared limits ask for no
-	// more than the way to the store takes. A horizon of 0 and a caller that asks again at Wait.Until loses nothing.
+	// Horizon bounds how far ahead of now a slot may lie. A later slot is not reserved; Wait names its time. A slot
+	// that lies ahead because of one limit keeps the others idle until then, also for other keys. So under shared
+	// limits use no more than the round trip to the store takes. A caller with a Horizon of 0 that asks again at
+	// Wait.Until loses nothing.
 	Horizon time.Duration
-	// Floor is the earliest TAT the caller knows this key to have, 0 if none: a store that forgot is reminded.
+	// Floor is the earliest TAT that the caller knows this key to have, 0 if none. It reminds a store that forgot the
+	// key.
 	Floor Micros
 }
 
-// Validate says what is wrong with an ask under rules; a Store refuses it.
+// Validate returns what is wrong with an ask under rules. A Store refuses such an ask.
 func (a *Ask) Validate(rules Rules) error {
 	return errors.Join(a.validate(len(rules.Shared)), rules.validateRate(a.Limits.Rate))
 }
@@ -51,10 +53,11 @@ const maxCost = 1 << 52
 // Grant is the right to start one call at At, and not later than At plus the api's jitter.
 type Grant struct {
 	At Micros
-	// TAT is the key's theoretical arrival time after this grant; the ledger keeps it so that a restart goes on from it.
+	// TAT is the key's theoretical arrival time after this grant. The ledger keeps it so that a restart continues from
+	// it.
 	TAT Micros
-	// Serial numbers the store's grants, rising: MaxWant times the ask's number, plus the slot's place in its ask. Settle
-	// knows a grant by it, so that settling twice (a retried round trip) gives nothing back twice.
+	// Serial numbers the store's grants, rising: MaxWant times the ask's number, plus the slot's place in its ask.
+	// Settle recognizes a grant by it, so that settling twice (a retried round trip) gives nothing back twice.
 	Serial int64
 }
 
@@ -65,24 +68,24 @@ const MaxWant = 64
 type Wait struct {
 	Limit string // the name of a shared limit, or "rate" for the key's own
 	Until Micros
-	// Never is true when the cost can never pass.
+	// Never says that the cost can never pass.
 	Never bool
-	// Exhausted is set when Limit is a budget that is spent until Until: what its configuration says becomes of the job.
+	// Exhausted is set if Limit is a budget that is spent until Until: what the configuration says to do with the job.
 	Exhausted Exhausted
 }
 
-// Answer is what an Ask got: the granted slots in order, and, where they are fewer than wanted, why.
+// Answer is what an Ask got: the granted slots in order, and why they are fewer than wanted, if they are.
 type Answer struct {
 	Grants []Grant
 	Wait   Wait
 	// Now is the store's time when it answered. Its clock may be another machine's, so wait At-Now (or Until-Now) on a
-	// monotonic clock from the moment the answer came: that is never early, and late by less than the way back.
+	// monotonic clock from the moment the answer came. That is never early, and late by less than the way back.
 	Now Micros
 }
 
-// Use tells the store the end of a grant: Returned unused (given back to every limit of which it is still the last one
-// given, else forfeited there), or used by a call that ended, whose shared in-flight permit becomes free and whose Actual costs, where
-// known, replace the estimate.
+// Use tells the store the end of a grant. A grant may be Returned unused: it is given back to every limit of which it
+// is still the last one given, and forfeited for the others. Or a call used it and has ended: its shared in-flight
+// permit becomes free, and its Actual costs replace the estimate if they are known.
 type Use struct {
 	Key      string
 	Grant    Grant
@@ -94,7 +97,7 @@ type Use struct {
 // Store reserves slots under the limits of one api: all of them or none, in one atomic step. Every error path
 // under-admits. Implementations are safe for concurrent use and pass storetest.
 type Store interface {
-	// Reserve answers every ask, in order. With an error no slot was granted.
+	// Reserve answers every ask, in order. With an error it has granted no slot.
 	Reserve(ctx context.Context, asks []Ask) ([]Answer, error)
 	// Settle ends grants.
 	Settle(ctx context.Context, uses []Use) error
