@@ -48,7 +48,15 @@ type StatusRange struct {
 
 // subject returns the part of the filter that the server applies.
 func (f *Filter) subject() string {
-	return Subjects.Match(f.API, string(f.Reason), f.Key)
+	return Subjects.Match(apiName(f.API), string(f.Reason), f.Key)
+}
+
+// apiName returns a filter's api as Subjects.Match takes it. No api is called ingest.NoToken, but a key may be.
+func apiName(api string) string {
+	if api == ingest.NoToken {
+		return ingest.NoName
+	}
+	return api
 }
 
 // filtered returns the filter subject for a consumer. It is empty for all letters: with a wildcard, the server would

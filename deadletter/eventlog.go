@@ -30,7 +30,7 @@ type EventFilter struct {
 }
 
 func (f *EventFilter) subject() string {
-	return eventSubjects.Match(string(f.Type), f.API, f.Key)
+	return eventSubjects.Match(string(f.Type), apiName(f.API), f.Key)
 }
 
 // KeptEvent is an event as its stream stores it.

@@ -32,15 +32,18 @@ func (s Subjects) Below(names ...string) string {
 	return s.Of(names...) + ".>"
 }
 
+// NoName matches, in Match, the token for no name. It is longer than any name.
+var NoName = strings.Repeat(NoToken, MaxKeyBytes+1)
+
 // Match returns the pattern of all subjects that have exactly these names after s. An empty name matches any token, and
-// NoToken matches the token for no name.
+// NoName matches the token for no name. NoToken is a name like any other: a key may be called so.
 func (s Subjects) Match(names ...string) string {
 	tokens := make([]string, len(names))
 	for i, name := range names {
 		switch name {
 		case "":
 			tokens[i] = "*"
-		case NoToken:
+		case NoName:
 			tokens[i] = NoToken
 		default:
 			tokens[i] = Token(name)

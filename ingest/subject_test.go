@@ -33,15 +33,16 @@ func TestSubjectsHoldOnlyNames(t *testing.T) {
 // TestSubjectPatterns: what is listened to is what Of names.
 func TestSubjectPatterns(t *testing.T) {
 	for got, want := range map[string]string{
-		testSubjects.Of("a", ""):         "weir.test.a._",
-		testSubjects.Of("a", "x.y"):      "weir.test.a.x%2Ey",
-		testSubjects.Of("a\r\nPUB", ">"): "weir.test.a%0D%0APUB.%3E",
-		testSubjects.Below():             "weir.test.>",
-		testSubjects.Below("a"):          "weir.test.a.>",
-		testSubjects.Each(1):             "weir.test.*",
-		testSubjects.Each(2):             "weir.test.*.*",
-		testSubjects.Match("", "x.y"):    "weir.test.*.x%2Ey",
-		testSubjects.Match("_", "*"):     "weir.test._.%2A",
+		testSubjects.Of("a", ""):              "weir.test.a._",
+		testSubjects.Of("a", "x.y"):           "weir.test.a.x%2Ey",
+		testSubjects.Of("a\r\nPUB", ">"):      "weir.test.a%0D%0APUB.%3E",
+		testSubjects.Below():                  "weir.test.>",
+		testSubjects.Below("a"):               "weir.test.a.>",
+		testSubjects.Each(1):                  "weir.test.*",
+		testSubjects.Each(2):                  "weir.test.*.*",
+		testSubjects.Match("", "x.y"):         "weir.test.*.x%2Ey",
+		testSubjects.Match("_", "*"):          "weir.test.%5F.%2A",
+		testSubjects.Match(ingest.NoName, ""): "weir.test._.*",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)
