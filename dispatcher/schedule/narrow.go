@@ -43,6 +43,19 @@ func (s *Schedule) letThrough(now bucket.Micros) (n float64, known bool) {
 	return n, known
 }
 
+// narrowest returns the shared limit that lets the fewest calls start within LongWait, "" if there is none.
+func (s *Schedule) narrowest(now bucket.Micros) (name string) {
+	least := float64(MaxStaged)
+	for i := range s.rules.Shared {
+		if l := &s.rules.Shared[i]; !l.Shadow {
+			if near, _ := s.letsThrough(i, l, now); near < least {
+				least, name = near, l.Name
+			}
+		}
+	}
+	return name
+}
+
 // letsThrough returns how many calls one shared limit lets start within LongWait, less one, and whether that is
 // known.
 func (s *Schedule) letsThrough(i int, l *bucket.Limit, now bucket.Micros) (n float64, known bool) {

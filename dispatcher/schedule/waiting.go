@@ -107,6 +107,10 @@ func (v View) keeps(q *KeyQueue) keeping {
 		return keeping{what: WaitLimit, until: Never, limit: v.s.by}
 	case q.blocked && v.s.by != "" && v.s.until >= slot:
 		return keeping{what: WaitLimit, until: v.s.until, limit: v.s.by}
+	case q.blocked && v.s.by == "" && q.count(staging, ready, asking) == 0 && v.s.staged >= v.s.width(v.now):
+		if limit := v.s.narrowest(v.now); limit != "" { // it has refused no job yet, and lets no other become ready
+			return keeping{what: WaitLimit, until: slot, limit: limit}
+		}
 	}
 	if j := q.nextRetry(); j != nil && j.NotBefore > slot {
 		if j.limited && q.binds != "" {
