@@ -16,7 +16,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// Secrets of the rig that is asked over HTTP: the api's, and one token of each role.
+// Secrets of the rig of OverHTTP: the api's, and one token of each role.
 const (
 	CanaryHeader   = "canary-of-the-api-0123456789"
 	CanaryProducer = "canary-of-producer-0123456789"
@@ -41,7 +41,7 @@ http:
     anna: {role: operator, token: "${env:SECRET_OF_OPERATOR}"}
 `
 
-// OverHTTP is a weir with tokens, a job that is done, one that waits and a letter.
+// OverHTTP starts a weir with tokens, a finished job, a waiting job and a letter.
 func OverHTTP(t *testing.T) *Rig {
 	t.Helper()
 	r := NewRig(t, fakeapi.Options{}, askedYAML)
@@ -102,7 +102,7 @@ func (r *Rig) Document() *Document {
 	if err := json.Unmarshal([]byte(text), d); err != nil {
 		r.T.Fatal(err)
 	}
-	// What the document does not name must not be answered either.
+	// An answer must not have members that the document does not name.
 	strict := regexp.MustCompile(`"properties": \{`).ReplaceAllString(text, `"additionalProperties": false, "properties": {`)
 	whole, err := jsonschema.UnmarshalJSON(strings.NewReader(strict))
 	if err != nil {
@@ -114,7 +114,7 @@ func (r *Rig) Document() *Document {
 	return d
 }
 
-// Check holds an answer against what the document says of it.
+// Check compares an answer with its description in the document.
 func (d *Document) Check(t *testing.T, method, template, answer string) {
 	t.Helper()
 	pointer := fmt.Sprintf("weir:openapi.json#/paths/%s/%s/responses/200/content/application~1json/schema",

@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The benchmarks measure weir beside a bare reference in the same run: state ratios, the machine is noisy.
+// The benchmarks measure weir and a bare reference in the same run. Report the ratio, because the machine is noisy.
 //
 //	go test -run '^$' -bench . -benchtime 20000x ./cmd/weir
 

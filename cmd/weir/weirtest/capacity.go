@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Flood has producers, each with a connection of its own, send jobs of one key all at once, and counts the answers by
-// their code, 200 for receipts.
+// Flood makes several producers, each with its own connection, send jobs of one key at the same time. It counts the
+// answers by code, with 200 for receipts.
 func (r *Rig) Flood(api, key string, producers, each int) map[int]int {
 	r.T.Helper()
 	codes := map[int]int{}
@@ -58,7 +58,7 @@ func (r *Rig) Flood(api, key string, producers, each int) map[int]int {
 	return codes
 }
 
-// Swept reports whether the worker knows too that what is finished is deleted.
+// Swept reports whether the worker has noticed that what is finished is deleted.
 func (r *Rig) Swept() bool {
 	for _, q := range r.Worker.Parts().Queues {
 		for _, p := range q.Partitions() {

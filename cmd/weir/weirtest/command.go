@@ -22,7 +22,7 @@ func (r *Rig) Command(args ...string) (stdout string, code int) {
 	return did.Stdout, did.Code
 }
 
-// Must runs a command that is to succeed.
+// Must runs a command that must succeed.
 func (r *Rig) Must(args ...string) string {
 	r.T.Helper()
 	out, code := r.Command(args...)
@@ -32,7 +32,7 @@ func (r *Rig) Must(args ...string) string {
 	return out
 }
 
-// Ended is what a command said.
+// Ended is the output and the exit code of a command.
 type Ended struct {
 	Code           int
 	Stdout, Stderr string

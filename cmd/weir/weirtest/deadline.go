@@ -17,7 +17,7 @@ func (r *Rig) Gauge(name string, want float64) {
 	r.Eventually("the metric"+line, func() bool { return strings.Contains(r.Get("/metrics"), line) })
 }
 
-// HoldEvents requires that these are the subjects of all events of holds, in order.
+// HoldEvents fails unless these are the subjects of all hold events, in order.
 func (r *Rig) HoldEvents(want ...string) {
 	r.T.Helper()
 	of := func() (subjects []string) {
@@ -32,7 +32,7 @@ func (r *Rig) HoldEvents(want ...string) {
 	}
 }
 
-// SendUntil submits a job with a deadline, and returns where its end is told.
+// SendUntil submits a job with a deadline. It returns the subscription that receives its end.
 func (r *Rig) SendUntil(key, id, deadline string) *nats.Subscription {
 	r.T.Helper()
 	inbox := "_INBOX.end." + id
@@ -46,7 +46,7 @@ func (r *Rig) SendUntil(key, id, deadline string) *nats.Subscription {
 	return ends
 }
 
-// RequireExpired waits until a job's end is told, and requires that it is a letter.
+// RequireExpired waits for a job's end and fails unless it is a letter.
 func (r *Rig) RequireExpired(ends *nats.Subscription, key, status string) {
 	r.T.Helper()
 	end, err := ends.NextMsg(Patience)

@@ -6,10 +6,11 @@ import (
 	"weir/cmd/weir/internal/help"
 )
 
-// The tests of the reference, which `weir help` shows: what the code has by a name that users meet, its topic names, and what a topic
-// names, the code has. Both lists are taken from the code and the text, and compared.
+// The tests of the reference, which `weir help` shows. A topic must name everything that users meet by name, and the
+// code must have everything that a topic names. Both lists are extracted, from the code and from the text, and
+// compared.
 
-// TopicText is a topic's Markdown.
+// TopicText returns a topic's Markdown.
 func TopicText(t *testing.T, name string) string {
 	t.Helper()
 	topic, ok := help.Lookup(name)

@@ -24,12 +24,12 @@ apis:
     bucket: {rate: 1/s, capacity: 100}
 `
 
-// OnDisk reports whether a text stands anywhere in the data directory.
+// OnDisk reports whether a text occurs anywhere in the data directory.
 func (r *Rig) OnDisk(text string) (found bool) {
 	r.T.Helper()
 	err := filepath.WalkDir(filepath.Join(r.Dir, "data"), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || found {
-			return nil // gone since
+			return nil // deleted meanwhile
 		}
 		data, _ := os.ReadFile(path)
 		found = bytes.Contains(data, []byte(text))

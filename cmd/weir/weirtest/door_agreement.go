@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// LetterOf is what a letter says, but for what differs between two of the same.
+// LetterOf returns what a letter says, without what differs between two equal letters.
 func (r *Rig) LetterOf(t *testing.T, seq uint64) map[string]string {
 	t.Helper()
 	s, err := r.JS.Stream(t.Context(), "WEIR_DEAD")

@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-// doorClient keeps its connections, as producers do.
+// doorClient keeps its connections open, as producers do.
 var doorClient = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 	DoorConnections.Add(1)
 	return (&net.Dialer{}).DialContext(ctx, network, addr)
 }}, Timeout: Patience}
 
-// DoorConnections counts those that were made.
+// DoorConnections counts the connections that doorClient opened.
 var DoorConnections atomic.Int64
 
 // Ask sends a request and reads the JSON of its answer.
@@ -37,7 +37,7 @@ func Ask(t testing.TB, q *http.Request, into any) *http.Response {
 	return res
 }
 
-// JobOverHTTP is what GET says of a job.
+// JobOverHTTP is the answer to a GET of a job.
 type JobOverHTTP struct {
 	Status        int
 	API, Key, Job string

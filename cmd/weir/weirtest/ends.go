@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Send submits a job and requires that it is taken.
+// Send submits a job that must be accepted.
 func (r *Rig) Send(api, key string, h nats.Header, body string) {
 	r.T.Helper()
 	reply, err := r.NC.RequestMsg(&nats.Msg{Subject: "weir.jobs." + api + "." + key, Header: h, Data: []byte(body)}, Patience)
@@ -60,7 +60,7 @@ func (r *Rig) Letters(api, key string) []*jetstream.RawStreamMsg {
 	return r.Stored("WEIR_DEAD", "weir.dead."+api+".*."+key)
 }
 
-// Ledger is what weir wrote down of the calls of a key.
+// Ledger returns the records of the calls of a key.
 func (r *Rig) Ledger(api, key string) []ledger.Record {
 	r.T.Helper()
 	var records []ledger.Record
@@ -82,7 +82,7 @@ func (r *Rig) Ended(api, key string, n int) {
 	})
 }
 
-// Depth is how many jobs of a key are unfinished.
+// Depth returns how many jobs of a key are unfinished.
 func (r *Rig) Depth(api, key string) int {
 	n := 0
 	for p := range 4 {
@@ -91,7 +91,7 @@ func (r *Rig) Depth(api, key string) int {
 	return n
 }
 
-// End is how a job should end, and what should be told of it.
+// End is how a job should end, and what weir should report of it.
 type End struct {
 	As       string // done or a letter's reason
 	Status   int
@@ -100,11 +100,11 @@ type End struct {
 	Ledger   []string // the outcomes of its calls
 }
 
-// apart is by how much a call's stamps may differ at most that are taken from two clocks: its slot is by the schedule's, its start by the
-// machine's.
+// apart is the maximum difference between the two stamps of a call that come from two clocks: its slot uses the
+// schedule's clock, its start the machine's.
 var apart = bucket.Micros(0).Until(clock.Noise)
 
-// CheckEnd holds what became of the only job of a key against what should have.
+// CheckEnd compares what became of the only job of a key with want.
 func (r *Rig) CheckEnd(t *testing.T, api, key, id, body string, want End) {
 	t.Helper()
 	r.Ended(api, key, 1)
@@ -132,7 +132,7 @@ func (r *Rig) CheckEnd(t *testing.T, api, key, id, body string, want End) {
 	}
 }
 
-// endIn reads the one end of a job, but for its ledger.
+// endIn reads the only end of a job, without its ledger.
 func endIn(t *testing.T, results, letters []*jetstream.RawStreamMsg) End {
 	t.Helper()
 	if len(results) > 0 {

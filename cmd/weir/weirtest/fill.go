@@ -12,8 +12,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Fill publishes jobs and returns the answers, in the same order. It waits for all answers at once: a producer that waits for
-// one after the other takes as long as the disk does, and a queue that a test is to find full may be empty by then.
+// Fill publishes jobs and returns the answers in the same order. It publishes all jobs before it waits for answers.
+// Waiting for each answer in turn would take as long as the disk does, and a queue that a test expects to be full might
+// be empty by then.
 func Fill(t testing.TB, nc *nats.Conn, jobs []*nats.Msg) []Answer {
 	t.Helper()
 	inbox := nats.NewInbox()
@@ -45,7 +46,7 @@ func Fill(t testing.TB, nc *nats.Conn, jobs []*nats.Msg) []Answer {
 	return answers
 }
 
-// FillTaken is fill where each job must be taken.
+// FillTaken is Fill for jobs that must all be accepted.
 func FillTaken(t testing.TB, nc *nats.Conn, jobs []*nats.Msg) {
 	t.Helper()
 	for i, a := range Fill(t, nc, jobs) {
@@ -55,12 +56,12 @@ func FillTaken(t testing.TB, nc *nats.Conn, jobs []*nats.Msg) {
 	}
 }
 
-// JobFor is a job that is called under its key's path.
+// JobFor returns a job that is called under its key's path.
 func JobFor(api, key, body string) *nats.Msg {
 	return &nats.Msg{Subject: "weir.jobs." + api + "." + key, Data: []byte(body), Header: nats.Header{"Weir-Path": {"/" + key}}}
 }
 
-// FillPaused fills the queue of the api pay while nothing of it is called.
+// FillPaused fills the queue of the api pay while the api is paused.
 func (r *Replicas) FillPaused(jobs []*nats.Msg) {
 	r.T.Helper()
 	for _, word := range []string{"pause", "resume"} {

@@ -17,7 +17,7 @@ type FirstPage struct {
 	Part  float64
 }
 
-// AskFor is the least that a page takes.
+// AskFor returns the shortest time that a page takes.
 func (r *Rig) AskFor(p FirstPage) time.Duration {
 	r.T.Helper()
 	return LeastOf(p.Tries, func() {
@@ -27,7 +27,8 @@ func (r *Rig) AskFor(p FirstPage) time.Duration {
 	})
 }
 
-// LeastOf is the least that something takes of so many times: what the machine did besides is not in it.
+// LeastOf returns the shortest of n times that what takes. The shortest is the least disturbed by other work of the
+// machine.
 func LeastOf(n int, what func()) time.Duration {
 	var took []time.Duration
 	for range n {

@@ -16,8 +16,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ApplyConfig stores a configuration as `weir config apply` does, and returns its version. yaml gets the api's url for
-// its %s.
+// ApplyConfig stores a configuration as `weir config apply` does, and returns its version. %s in yaml is replaced with
+// the api's url.
 func (r *Rig) ApplyConfig(yaml string) uint64 {
 	r.T.Helper()
 	store := r.ConfigStore()
@@ -43,7 +43,7 @@ func (r *Rig) ConfigStore() control.ConfigStore {
 	return store
 }
 
-// Versions is where the configuration's versions are kept.
+// Versions returns the bucket of the configuration's versions.
 func (r *Rig) Versions() jetstream.KeyValue {
 	r.T.Helper()
 	kv, err := r.Operators().KeyValue(r.T.Context(), connect.ConfigBucket)
@@ -53,8 +53,8 @@ func (r *Rig) Versions() jetstream.KeyValue {
 	return kv
 }
 
-// Follow applies a configuration and waits until the worker runs by it. It returns the time it began and the time
-// from which on it is certain that it does.
+// Follow applies a configuration and waits until the worker uses it. It returns when it began, and the time from which
+// on the worker certainly uses it.
 func (r *Rig) Follow(yaml string) (from, by int64) {
 	r.T.Helper()
 	from = int64(time.Since(r.API.Started()))
@@ -91,7 +91,7 @@ func EverySecond(n int64) bucket.Limit {
 	return bucket.Limit{Name: "rate", Rate: &bucket.Rate{Count: n, Per: time.Second, Burst: 1}}
 }
 
-// ConfigEvents are the config events so far.
+// ConfigEvents returns the config events so far.
 func (r *Rig) ConfigEvents() []control.ConfigChange {
 	r.T.Helper()
 	ctx, cancel := context.WithTimeout(r.T.Context(), Patience)

@@ -6,5 +6,5 @@ import (
 	"syscall"
 )
 
-// What stops a process, and what has it go on.
+// The signals that stop a process and let it continue.
 const Freezes, Thaws = syscall.SIGSTOP, syscall.SIGCONT

@@ -26,18 +26,18 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Rig is a whole weir with its paid api, in this process, on ports of their own.
+// Rig is a whole weir with its paid api, in this process, on ports of its own.
 type Rig struct {
 	T     *testing.T
 	API   *fakeapi.API
 	Dir   string
 	YAML  string
 	Redis config.Secret // its address; unset: limits are counted in the process
-	// secrets are what a configuration out of NATS may refer to, beside the rig's own file.
+	// Secrets are the variables that a configuration from NATS may refer to, besides those in the rig's own file.
 	Secrets []string
 	HeldUp  *machine.HeldUp
-	Said    *Book        // what the worker to start logs; nil: nobody reads it
-	Clock   *clock.Clock // of the worker to start; nil: the machine's
+	Said    *Book        // the log of the next worker; nil: discarded
+	Clock   *clock.Clock // of the next worker; nil: the machine's
 	Worker  *worker.Worker
 	NC      *nats.Conn          // without credentials, as a producer connects
 	JS      jetstream.JetStream // the same
@@ -46,7 +46,7 @@ type Rig struct {
 	asOf *nats.Conn
 }
 
-// Operators are JetStream with the operators' credentials, where the server tells producers from operators.
+// Operators returns JetStream with the operators' credentials, if the server tells producers from operators.
 func (r *Rig) Operators() jetstream.JetStream {
 	r.T.Helper()
 	if r.asOf != r.NC {
@@ -55,7 +55,8 @@ func (r *Rig) Operators() jetstream.JetStream {
 	return r.as
 }
 
-// OperatorsAt connects to the server of a producer with the credentials that it keeps for operators; to one that asks nobody without.
+// OperatorsAt connects to the server of nc with the operators' credentials that it keeps. If the server does not
+// authenticate, it connects without.
 func OperatorsAt(t testing.TB, nc *nats.Conn) jetstream.JetStream {
 	t.Helper()
 	opts := []nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond)}
@@ -78,7 +79,7 @@ func OperatorsAt(t testing.TB, nc *nats.Conn) jetstream.JetStream {
 	return js
 }
 
-// NewRig starts a fake api and a worker. yaml gets the api's url for its %s.
+// NewRig starts a fake api and a worker. %s in yaml is replaced with the api's url.
 func NewRig(t *testing.T, o fakeapi.Options, yaml string) *Rig {
 	t.Helper()
 	r := ReadyRig(t, o, yaml)
@@ -87,7 +88,7 @@ func NewRig(t *testing.T, o fakeapi.Options, yaml string) *Rig {
 	return r
 }
 
-// ReadyRig starts the fake api, and no worker yet.
+// ReadyRig starts the fake api, but no worker.
 func ReadyRig(t *testing.T, o fakeapi.Options, yaml string) *Rig {
 	t.Helper()
 	if o.Key == (fakeapi.KeyFrom{}) {
@@ -105,7 +106,7 @@ func ReadyRig(t *testing.T, o fakeapi.Options, yaml string) *Rig {
 	return &Rig{T: t, API: api, Dir: t.TempDir(), YAML: fmt.Sprintf(yaml, api.URL())}
 }
 
-// Settings are the worker's.
+// Settings returns the worker's settings.
 func (r *Rig) Settings() *config.Settings {
 	r.T.Helper()
 	file := filepath.Join(r.Dir, "weir.yaml")
@@ -142,8 +143,8 @@ func (r *Rig) Start() {
 	}
 }
 
-// whenUnused does what needs the data directory of a worker that has ended. A child that another test starts at this moment has the lock
-// of that worker until it is another program.
+// whenUnused calls do, which needs the data directory of a worker that has ended. It retries: a child that another test
+// forks at this moment holds the worker's lock until it executes its program.
 func (r *Rig) whenUnused(do func() error) {
 	r.T.Helper()
 	r.Eventually("a data directory that nothing uses", func() bool {
@@ -152,7 +153,7 @@ func (r *Rig) whenUnused(do func() error) {
 	})
 }
 
-// log is where the worker to start writes.
+// log returns the logger of the next worker.
 func (r *Rig) log() *slog.Logger {
 	if r.Said != nil {
 		return slog.New(slog.NewTextHandler(r.Said, nil))
@@ -172,17 +173,18 @@ func (r *Rig) Stop() {
 	r.Worker = nil
 }
 
-// Repository is the way from a test's directory to the root of the repository.
+// Repository is the path from a test's directory to the root of the repository.
 var Repository = filepath.Join("..", "..", "..", "..")
 
-// Roomy is the store's bound of servers that are not about room: what streams may ask for is held against it, not against what a small disk has left.
+// Roomy is the store's bound for servers in tests that are not about room. The server compares the bounds of streams
+// with it, not with the free space of a small disk.
 const Roomy = 100 << 30
 
-// Patience is how long a test waits in vain: for a machine that is busy with other things too.
+// Patience is how long a test waits before it fails. It allows for a busy machine.
 const Patience = await.Patience
 
-// AwaitCalls waits until the api has answered n calls. weir has not recorded the last of them yet, perhaps: their results and their
-// records in the ledger may still be missing. Who reads these waits for them too.
+// AwaitCalls waits until the api has answered n calls. weir may not have stored the results and the ledger records of
+// the last of them yet. A test that reads these must wait for them too.
 func (r *Rig) AwaitCalls(n int) []fakeapi.Arrival {
 	r.T.Helper()
 	ctx, cancel := context.WithTimeout(r.T.Context(), Patience)
@@ -194,7 +196,7 @@ func (r *Rig) AwaitCalls(n int) []fakeapi.Arrival {
 	return r.API.All()
 }
 
-// Eventually polls until ok, for what has no channel to wait on.
+// Eventually polls until ok returns true, for events without a channel.
 func (r *Rig) Eventually(what string, ok func() bool) {
 	r.T.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -209,7 +211,7 @@ func (r *Rig) Eventually(what string, ok func() bool) {
 	}
 }
 
-// seen is what there is to see of a rig when a test has waited in vain: the api's calls, and what its streams hold.
+// seen describes the state of a rig after a wait that timed out: the api's calls, and the contents of its streams.
 func (r *Rig) seen() string {
 	var text strings.Builder
 	if r.API != nil {
@@ -233,7 +235,7 @@ func (r *Rig) seen() string {
 	return text.String()
 }
 
-// Control is where pauses are kept.
+// Control returns the bucket that stores pauses.
 func (r *Rig) Control() jetstream.KeyValue {
 	r.T.Helper()
 	kv, err := r.Operators().KeyValue(r.T.Context(), connect.ControlBucket)
@@ -243,7 +245,7 @@ func (r *Rig) Control() jetstream.KeyValue {
 	return kv
 }
 
-// Messages is how many messages a stream holds.
+// Messages returns how many messages a stream holds.
 func (r *Rig) Messages(stream string) int {
 	r.T.Helper()
 	s, err := r.JS.Stream(r.T.Context(), stream)
@@ -253,7 +255,7 @@ func (r *Rig) Messages(stream string) int {
 	return int(s.CachedInfo().State.Msgs)
 }
 
-// Waiting is how many jobs an api's queue holds.
+// Waiting returns how many jobs an api's queue holds.
 func (r *Rig) Waiting(api string) int {
 	r.T.Helper()
 	n := 0
@@ -266,7 +268,7 @@ func (r *Rig) Waiting(api string) int {
 		if err != nil {
 			r.T.Fatal(err)
 		}
-		n += int(info.State.Msgs) // of the same answer: a new owner's mark must not be taken for a job that has gone
+		n += int(info.State.Msgs) // from the same answer: a new owner's mark must not pass for a job that has gone
 		for _, m := range info.State.Subjects {
 			n -= int(m)
 		}
@@ -276,7 +278,7 @@ func (r *Rig) Waiting(api string) int {
 
 func TestLog(t *testing.T) *slog.Logger {
 	w := io.Discard
-	if flag.Lookup("test.v").Value.String() == "true" { // not for a program that reads the tests' output
+	if flag.Lookup("test.v").Value.String() == "true" { // quiet for programs that read the tests' output
 		w = t.Output()
 	}
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -311,7 +313,7 @@ func (r *Rig) Submit(subject string, body []byte, header map[string]string) Answ
 	return a
 }
 
-// Answer is what a producer gets.
+// Answer is the answer that a producer gets.
 type Answer struct {
 	Stream    string
 	Seq       uint64

@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// checkDepartures holds the starts that weir wrote down against the rate and the order: what the network and a busy
-// machine did to the arrivals is not in them.
+// checkDepartures compares the starts in weir's ledger with the rate and the order. They do not include delays by the
+// network or a busy machine, as the arrivals do.
 func (r *KillRig) checkDepartures() {
 	r.T.Helper()
 	js, err := jetstream.New(r.NC)
@@ -46,7 +46,7 @@ const (
 	killJitter = 20 * time.Millisecond
 )
 
-// Judge holds what the api saw against what was promised.
+// Judge compares what the api saw with weir's promises.
 func (r *KillRig) Judge(line string) {
 	t := r.T
 	arrivals, ended := r.API.All(), r.Outcomes()
@@ -84,7 +84,7 @@ func (r *KillRig) Judge(line string) {
 	}
 	for _, key := range fakeapi.KeysOf(arrivals) {
 		of := fakeapi.OfKey(arrivals, key)
-		second := max(time.Second-r.Referee().Eps(), 1) // of stamps that are all off by more nothing is known
+		second := max(time.Second-r.Referee().Eps(), 1) // if stamps may be off by more, the rate cannot be judged
 		if fullest := fakeapi.FullestByCount(of, second); fullest.Count > killRate {
 			t.Errorf("key %s: %d calls arrived within %s, %d may", key, fullest.Count, second, killRate)
 		}

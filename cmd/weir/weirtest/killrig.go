@@ -42,7 +42,7 @@ func NewKillRig(t *testing.T, o fakeapi.Options, yaml string, env ...string) *Ki
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = api.Close() }) // calls cut by kills are errors to it
+	t.Cleanup(func() { _ = api.Close() }) // it counts calls that kills cut as errors
 	dir := t.TempDir()
 	file := filepath.Join(dir, "weir.yaml")
 	if err := os.WriteFile(file, fmt.Appendf(nil, yaml, api.URL()), 0o600); err != nil {
@@ -74,11 +74,11 @@ func (r *KillRig) Start() {
 	}
 }
 
-// receiptWait is after how long a producer asks again: its worker may have been killed before it answered.
+// receiptWait is how long a producer waits before it asks again: the worker may have been killed before it answered.
 const receiptWait = 5 * time.Second
 
-// Publish submits a job and notes its receipt. A job without an answer is submitted again with the same id, as a
-// producer that wants to be sure does.
+// Publish submits a job and notes its receipt. If no answer comes, it submits the job again with the same id, as a
+// careful producer does.
 func (r *KillRig) Publish(ctx context.Context, subject, id string, body []byte) {
 	for ctx.Err() == nil {
 		msg := &nats.Msg{Subject: subject, Data: body, Header: nats.Header{
@@ -107,7 +107,7 @@ func (r *KillRig) Publish(ctx context.Context, subject, id string, body []byte) 
 	}
 }
 
-// Outcomes reads how every job ended: by job id, "done" or a letter's reason.
+// Outcomes returns how every job ended, by job id: "done" or a letter's reason.
 func (r *KillRig) Outcomes() map[string][]string {
 	r.T.Helper()
 	js, err := jetstream.New(r.NC)
@@ -123,7 +123,7 @@ func (r *KillRig) Outcomes() map[string][]string {
 		for seq := s.CachedInfo().State.FirstSeq; seq <= s.CachedInfo().State.LastSeq && s.CachedInfo().State.Msgs > 0; seq++ {
 			m, err := s.GetMsg(r.T.Context(), seq)
 			if errors.Is(err, jetstream.ErrMsgNotFound) {
-				continue // it kept a late result out
+				continue // this letter only kept a late result out
 			} else if err != nil {
 				r.T.Fatal(err)
 			}

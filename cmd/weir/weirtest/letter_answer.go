@@ -18,7 +18,7 @@ func (a Answered) String() string {
 	return fmt.Sprintf("%s %s, %d bytes, cut %v: %.100q", a.Status, a.ContentType, len(a.Body), a.Cut, a.Body)
 }
 
-// CheckShown holds what dead show says of a letter's answer.
+// CheckShown compares what `weir dead show` prints of a letter's answer with want.
 func (r *Rig) CheckShown(t *testing.T, seq uint64, want Answered) {
 	t.Helper()
 	text, _ := r.Command("dead", "show", fmt.Sprint(seq))

@@ -9,7 +9,7 @@ import (
 	"weir/cmd/weir/internal/limitstate"
 )
 
-// BudgetEvents are the budget events of an api that are kept, in order: limit, threshold, amount.
+// BudgetEvents returns the stored budget events of an api in order: limit, threshold, amount.
 func (r *Rig) BudgetEvents(api string) (told []string) {
 	r.T.Helper()
 	stream, err := r.JS.Stream(r.T.Context(), "WEIR_EVENTS")

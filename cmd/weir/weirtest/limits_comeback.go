@@ -4,7 +4,7 @@ import (
 	"fmt"
 )
 
-// ComebackYAML is an api with the limits that are put in.
+// ComebackYAML returns the configuration of an api with the given limits.
 func ComebackYAML(limits ...string) string {
 	y := `
 apis:
@@ -24,7 +24,7 @@ apis:
 	return y
 }
 
-// change puts other limits in force: live, or by a start with another file.
+// change puts other limits in force: live, or by a restart with another file.
 func (r *Rig) change(live bool, limits ...string) {
 	r.T.Helper()
 	if live {
@@ -36,8 +36,8 @@ func (r *Rig) change(live bool, limits ...string) {
 	r.Start()
 }
 
-// ComesBack takes a limit of ten calls out after six and puts it back after nine: of six more jobs it lets one pass. Raised by one
-// it lets one more pass, so that any that were too many would have been seen.
+// ComesBack removes a limit of ten calls after six calls, and restores it after nine. Of six more jobs the limit must
+// let one pass. Raised by one it must let one more pass, so that any excess call would have been seen.
 func (r *Rig) ComesBack(live bool, limit func(int) string, submit func(n int)) {
 	r.T.Helper()
 	submit(6)

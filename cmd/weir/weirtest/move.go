@@ -26,7 +26,7 @@ func StartTarget(t *testing.T) string {
 	}).ClientURL()
 }
 
-// JudgeMove holds the calls that the api saw before and after a move against what was promised.
+// JudgeMove compares the calls that the api saw before and after a move with weir's promises.
 func (r *Rig) JudgeMove(before int) {
 	r.T.Helper()
 	calls, order := map[string]int{}, map[string][]string{}
@@ -50,7 +50,7 @@ func (r *Rig) JudgeMove(before int) {
 		r.T.Errorf("the others were called %d, %d and %d times", calls["again-0"], calls["bad-0"], calls["one too many"])
 	}
 	for _, key := range []string{"k0", "k1", "k2", "k3"} {
-		second := max(time.Second-r.Referee().Eps(), 1) // of stamps that are all off by more nothing is known
+		second := max(time.Second-r.Referee().Eps(), 1) // if stamps may be off by more, the rate cannot be judged
 		if most := fakeapi.FullestByCount(fakeapi.OfKey(r.API.All(), key), second); most.Count > 4 {
 			r.T.Errorf("%d calls of %s within %s, 4 may", most.Count, key, second)
 		}

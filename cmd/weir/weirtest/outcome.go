@@ -60,8 +60,8 @@ apis:
   once-tls: {url: "https://%[3]s", price: 0.25, bucket: {rate: 1000/s, capacity: 9}, retry: {attempts: 3, min: 5ms, max: 20ms}}
 `
 
-// CheckArrivals holds what the api saw of the job of a key: the number of calls, the same key on each, and none before
-// the time that the last answer asked to wait.
+// CheckArrivals checks the calls of the only job of a key: their number, the same idempotency key on each, and none
+// before the time that the last answer asked to wait.
 func (r *Rig) CheckArrivals(t *testing.T, key string, calls int, idempotent bool, orders []string) {
 	t.Helper()
 	arrivals := r.API.Arrivals(key)
@@ -81,7 +81,7 @@ func (r *Rig) CheckArrivals(t *testing.T, key string, calls int, idempotent bool
 		}
 		_, after, _ := strings.Cut(orders[i-1], "retry-after=")
 		if after == "DATE" {
-			after = "1" // at least: of a date nearly two seconds ahead
+			after = "1" // the minimum for a date nearly two seconds ahead
 		}
 		if seconds, err := strconv.ParseFloat(after, 64); err == nil && float64(a.At-arrivals[i-1].End) < seconds*1e9 {
 			t.Errorf("call %d came %v after an answer that asked for %s s", i+1, time.Duration(a.At-arrivals[i-1].End), after)
@@ -89,8 +89,8 @@ func (r *Rig) CheckArrivals(t *testing.T, key string, calls int, idempotent bool
 	}
 }
 
-// StartOrdered starts an api that does with the n-th call of a key what the n-th of its orders says. The key is the
-// last part of the path.
+// StartOrdered starts an api that handles the n-th call of a key by the n-th of the key's orders. The key is the last
+// part of the path.
 func StartOrdered(t *testing.T, orders map[string][]string) *fakeapi.API {
 	t.Helper()
 	api, err := fakeapi.Start(fakeapi.Options{
@@ -115,7 +115,7 @@ func StartOrdered(t *testing.T, orders map[string][]string) *fakeapi.API {
 	return api
 }
 
-// RigOn starts a worker with this configuration beside an api that runs.
+// RigOn starts a worker with this configuration for a running api.
 func RigOn(t *testing.T, api *fakeapi.API, yaml string) *Rig {
 	t.Helper()
 	r := &Rig{T: t, API: api, Dir: t.TempDir(), YAML: yaml}

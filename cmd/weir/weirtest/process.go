@@ -20,10 +20,12 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// AsWeir has this binary be weir where a program of weir's starts itself: such a child gets no variable that begins with WEIR_.
+// AsWeir is the variable that makes this binary run as weir. It is needed when weir starts itself: such a child gets no
+// variable that begins with WEIR_.
 const AsWeir = "TEST_AS_WEIR"
 
-// referredTo are the variables that configurations of tests refer to. They stand in the environment of all tests, so that these may run side by side.
+// referredTo are the variables that the tests' configurations refer to. They are set for all tests, so that these can
+// run side by side.
 var referredTo = map[string]string{
 	"PAY_TOKEN":        "secret-token",
 	"SECRET_OF_CANARY": CanaryHeader, "SECRET_OF_PRODUCER": CanaryProducer, "SECRET_OF_VIEWER": CanaryViewer, "SECRET_OF_OPERATOR": CanaryOperator,
@@ -32,7 +34,7 @@ var referredTo = map[string]string{
 	"NATS_VIEWER_PASSWORD": "secret-of-viewer", "NATS_MOVER_PASSWORD": "secret-of-mover", "NATS_SYS_PASSWORD": "secret-of-sys",
 }
 
-// variables guards the process's environment while settings are read of it.
+// variables guards the process's environment while settings are read from it.
 var variables sync.Mutex
 
 // Environ returns the environment for a child.
@@ -42,7 +44,8 @@ func Environ() []string {
 	return os.Environ()
 }
 
-// settingsOf returns what weir reads from these variables. The process has them only meanwhile, so tests may run side by side.
+// settingsOf returns the settings that weir reads from these variables. It sets them only while it reads, so tests can
+// run side by side.
 func settingsOf(t testing.TB, env map[string]string) *config.Settings {
 	t.Helper()
 	variables.Lock()
@@ -67,8 +70,8 @@ func settingsOf(t testing.TB, env map[string]string) *config.Settings {
 	return s
 }
 
-// Main runs the tests of a package. The package's binary is weir where a test starts one of its own, so that a test can kill it and a
-// script run it.
+// Main runs the tests of a package. When a test starts the package's binary as a weir, the binary runs weir, so that a
+// test can kill it and a script can run it.
 func Main(m *testing.M) {
 	for name, secret := range referredTo {
 		_ = os.Setenv(name, secret)
@@ -91,8 +94,8 @@ func StartProcess(t testing.TB, env ...string) (*Process, error) {
 	return StartProgram(t, os.Args[0], env...)
 }
 
-// StartProgram starts a binary of weir, and returns when it is ready. One that ends because a server has not answered for three seconds is
-// started again, as whatever starts weir does: on a busy machine the server may stand still for as long.
+// StartProgram starts a binary of weir, and returns when it is ready. If it ends because a server has not answered for
+// three seconds, StartProgram starts it again, as a supervisor would: on a busy machine the server may stall that long.
 func StartProgram(t testing.TB, program string, env ...string) (*Process, error) {
 	t.Helper()
 	for limit := time.Now().Add(Patience); ; {
@@ -128,7 +131,7 @@ func StartCommand(t testing.TB, cmd *exec.Cmd, env ...string) (*Process, error) 
 				log.WriteString(lines.Text() + "\n")
 			}
 		}
-		_ = cmd.Wait() // killed, mostly
+		_ = cmd.Wait() // usually killed
 		close(p.Exited)
 	}()
 	select {
@@ -150,7 +153,7 @@ func (p *Process) Kill() {
 	select {
 	case <-p.Exited:
 	case <-time.After(Patience):
-		panic("a weir that was killed has not ended") // nothing that a test does would help
+		panic("a weir that was killed has not ended") // the test cannot recover from that
 	}
 }
 
@@ -163,7 +166,7 @@ func FreePort(t testing.TB) string {
 	return addr
 }
 
-// Await waits until the process has said something.
+// Await waits until the process has logged a text.
 func (p *Process) Await(t *testing.T, log *Book, text string) {
 	t.Helper()
 	tick, limit := time.NewTicker(5*time.Millisecond), time.After(Patience)
@@ -179,7 +182,7 @@ func (p *Process) Await(t *testing.T, log *Book, text string) {
 	}
 }
 
-// Signal sends a signal to a process that must be there.
+// Signal sends a signal to a process that must exist.
 func (p *Process) Signal(t *testing.T, s os.Signal) {
 	t.Helper()
 	if err := p.Cmd.Process.Signal(s); err != nil {
@@ -187,7 +190,7 @@ func (p *Process) Signal(t *testing.T, s os.Signal) {
 	}
 }
 
-// Stop ends the process in order and returns its exit code.
+// Stop ends the process with a signal and returns its exit code.
 func (p *Process) Stop(t *testing.T) int {
 	t.Helper()
 	p.Signal(t, syscall.SIGTERM)

@@ -4,7 +4,8 @@ import (
 	"time"
 )
 
-// CheckHeld holds the calls after the first, which is answered with a hold, to it; the other key's job was sent at sent.
+// CheckHeld checks that the calls after the first, which is answered with a hold, respect it. The job of the other key
+// was sent at sent.
 func (r *Rig) CheckHeld(holds string, least time.Duration, sent int64) {
 	r.T.Helper()
 	arrivals := r.API.All()

@@ -7,7 +7,7 @@ import (
 	"weir/dispatcher"
 )
 
-// Order hands in one job, whose letter is unknown.
+// Order submits one job that will have a letter with the reason unknown.
 func (r *Rig) Order(key, order string) {
 	r.T.Helper()
 	a := r.Submit("weir.jobs.pay."+key, fmt.Appendf(nil, `{"order":%q}`, order), map[string]string{
@@ -18,7 +18,7 @@ func (r *Rig) Order(key, order string) {
 	}
 }
 
-// Reconciled is what "weir dead reconcile --json" prints.
+// Reconciled is the output of "weir dead reconcile --json".
 type Reconciled struct {
 	Letters    int
 	Done       int
@@ -41,7 +41,7 @@ func (r *Rig) Reconcile(args ...string) (did Reconciled, code int) {
 	return did, code
 }
 
-// PurgeMemoryOfLetters restarts weir: the server inside forgets the ids of letters that are deleted.
+// PurgeMemoryOfLetters restarts weir: the embedded server forgets the ids of deleted letters.
 func (r *Rig) PurgeMemoryOfLetters() {
 	r.T.Helper()
 	r.Stop()

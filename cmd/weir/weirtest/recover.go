@@ -19,23 +19,23 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Left is what a worker that died left of one job, and what must come of it.
+// Left is what a dead worker left of one job, and what must come of it.
 type Left struct {
 	what    string
 	jobs    int    // 1 by default
 	Intents []int  // the calls that were to start, one message each
-	deaths  int    // that the intents tell of
-	keyed   string // what the intents say of the calls' idempotency keys
+	deaths  int    // as the intents say
+	keyed   string // how the calls carry their idempotency keys, as the intents say
 	epoch   uint64 // of the intents' owner
 	mark    *queue.RetryMark
 	behind  bool // the intents stand behind the mark
 	Record  *ledger.Record
 	other   bool // the record is of another job, of a stream that is gone
 	before  bool // all of it is of a job that had the sequence before the server lost its last writes
-	taken   bool // so are a result, a record and a letter, and the streams know their ids
+	taken   bool // as before, with a result, a record and a letter, and the streams know their ids
 	result  bool
 	late    bool          // its deadline has passed
-	wait    time.Duration // NotBefore of the mark or the record, from when it is written
+	wait    time.Duration // NotBefore of the mark or the record, counted from when it is written
 	Orders  []string      // of the api after the restart
 	safe    OutcomeOf
 	once    OutcomeOf
@@ -48,7 +48,7 @@ type OutcomeOf struct {
 	results int
 }
 
-// pastEnd is an end that was stored before the restart.
+// pastEnd returns an end that was stored before the restart.
 func pastEnd(results int) OutcomeOf { return OutcomeOf{results: results} }
 
 func called(attempts int, ledger ...string) OutcomeOf {
@@ -59,10 +59,10 @@ func parked(attempts int, ledger ...string) OutcomeOf {
 	return OutcomeOf{End: End{As: "unknown", Attempts: attempts, Billed: "unknown", Ledger: ledger}}
 }
 
-// uncalled is a letter of a job that was never called.
+// uncalled returns the letter of a job that was never called.
 func uncalled(reason string) OutcomeOf { return OutcomeOf{End: End{As: reason, Billed: "no"}} }
 
-// poisoned is a job that too many workers died over.
+// poisoned returns the end of a job that killed too many workers.
 func poisoned() OutcomeOf {
 	return OutcomeOf{End: End{As: "exhausted", Attempts: 1, Billed: "unknown", Ledger: []string{"exhausted"}}}
 }
@@ -164,7 +164,7 @@ var Leftovers = []Left{
 	{what: "one intent of two jobs", jobs: 2, Intents: []int{1}, safe: OutcomeOf{calls: 2, results: 2}, once: OutcomeOf{}},
 }
 
-// CheckLeftovers waits until every job that was left has ended, and holds how.
+// CheckLeftovers waits until every job that was left has ended, and checks how.
 func (r *Rig) CheckLeftovers(notBefore map[string]time.Time) {
 	r.T.Helper()
 	for _, api := range []string{"safe", "once"} {
@@ -198,7 +198,7 @@ func (r *Rig) CheckLeftovers(notBefore map[string]time.Time) {
 	}
 }
 
-// CheckLeft is checkEnd for a job of which the test wrote a part of the history.
+// CheckLeft is CheckEnd for a job of whose history the test wrote a part.
 func (r *Rig) CheckLeft(t *testing.T, api, key string, want OutcomeOf) {
 	t.Helper()
 	results, letters := r.Results(api, key), r.Letters(api, key)
@@ -214,7 +214,7 @@ func (r *Rig) CheckLeft(t *testing.T, api, key string, want OutcomeOf) {
 	}
 }
 
-// Offline is the storage of a worker that does not run.
+// Offline is the storage of a worker that is not running.
 type Offline struct {
 	t       *testing.T
 	JS      jetstream.JetStream
@@ -317,7 +317,7 @@ func (o *Offline) Leave(api, key string, c Left) time.Time {
 	return until
 }
 
-// take stores a result, a record and a letter of another job under the ids that go with an origin.
+// take stores a result, a record and a letter of another job under the ids that belong to an origin.
 func (o *Offline) take(api, key, origin string) {
 	other := nats.Header{"Weir-Job-Id": {"lost"}, "Weir-Outcome": {"done"}, "Weir-Status": {"200"}}
 	o.Put(ledger.ResultSubject(api, key+"-lost"), "result."+origin, "lost", other)
@@ -325,7 +325,7 @@ func (o *Offline) take(api, key, origin string) {
 	o.Put("weir.dead."+api+".unknown."+key+"-lost", "letter."+origin, "lost", other)
 }
 
-// StoredAt is when a stream stored a message.
+// StoredAt returns when a stream stored a message.
 func (o *Offline) StoredAt(stream string, seq uint64) time.Time {
 	o.t.Helper()
 	s, err := o.JS.Stream(o.t.Context(), stream)

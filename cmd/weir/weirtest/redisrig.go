@@ -19,7 +19,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// RedisServer is a real redis-server of this test, on a free port, without persistence: killing it forgets everything.
+// RedisServer is a real redis-server of this test, on a free port and without persistence: killing it loses all its
+// data.
 type RedisServer struct {
 	T    *testing.T
 	Addr string
@@ -76,7 +77,7 @@ func (s *RedisServer) Client() redisstore.Client {
 	return c
 }
 
-// RedisSetting is the address as the worker's settings have it.
+// RedisSetting returns the address as the worker's settings hold it.
 func RedisSetting(t *testing.T, url string) config.Secret {
 	t.Helper()
 	return settingsOf(t, map[string]string{"WEIR_REDIS_URL": url, "WEIR_CONFIG": ""}).RedisURL
@@ -109,7 +110,7 @@ func (r *RedisRig) SubmitMany(first, n int) {
 	FillTaken(r.T, r.NC, jobs)
 }
 
-// LimiterUp is the metric weir_limiter_up.
+// LimiterUp reports whether the metric weir_limiter_up is 1.
 func (r *RedisRig) LimiterUp() bool {
 	return strings.Contains(r.Get("/metrics"), "\nweir_limiter_up 1\n")
 }
@@ -122,7 +123,7 @@ func Stamped(arrivals []fakeapi.Arrival) []bucket.Arrival {
 	return stamps
 }
 
-// Check holds every arrival against limits, and the calls of each key against its own rate and order.
+// Check compares all arrivals with limits, and the calls of each key with its own rate and order.
 func (r *RedisRig) Check(rate bucket.Rate, limits ...bucket.Limit) {
 	r.T.Helper()
 	all := r.API.All()
@@ -137,7 +138,7 @@ func (r *RedisRig) Check(rate bucket.Rate, limits ...bucket.Limit) {
 	}
 }
 
-// RedisJitter has room for what a machine does that runs a redis-server and many tests beside.
+// RedisJitter allows for a machine that runs a redis-server and many tests.
 const RedisJitter = 20 * time.Millisecond
 
 func (r *RedisRig) hold(what string, arrivals []fakeapi.Arrival, l bucket.Limit) {

@@ -7,7 +7,7 @@ import (
 	"weir/deadletter"
 )
 
-// Redrive runs the command against the rig's server and returns what it did, and its exit code.
+// Redrive runs the command against the rig's server. It returns the tally and the exit code.
 func (r *Rig) Redrive(args ...string) (did deadletter.Tally, code int) {
 	r.T.Helper()
 	out, code := r.Command(append([]string{"dead", "redrive", "--yes", "--json"}, args...)...)
@@ -19,7 +19,7 @@ func (r *Rig) Redrive(args ...string) (did deadletter.Tally, code int) {
 	return did, code
 }
 
-// PerBody counts the api's calls by the body that they had.
+// PerBody counts the api's calls by body.
 func (r *Rig) PerBody() map[string]int {
 	calls := map[string]int{}
 	for _, a := range r.API.All() {
@@ -28,7 +28,7 @@ func (r *Rig) PerBody() map[string]int {
 	return calls
 }
 
-// Skips is what a dry run says it would leave alone of a key.
+// Skips returns which letters of a key a dry run would leave alone, by reason.
 func (r *Rig) Skips(key string) map[deadletter.Skip]int {
 	out, _ := r.Command("dead", "redrive", "--key", key, "--dry-run", "--json")
 	var plan control.RedrivePlan

@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Redriving starts a redrive in a process of its own, which can be killed; it does the work itself.
+// Redriving starts a redrive in a process of its own, which can be killed. That process does the work itself.
 func (r *Rig) Redriving(args ...string) *exec.Cmd {
 	r.T.Helper()
 	cmd := exec.CommandContext(await.Context(r.T, "a redrive"), os.Args[0], append([]string{"dead", "redrive", "--yes", "--here"}, args...)...)
@@ -21,7 +21,7 @@ func (r *Rig) Redriving(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// LetterCount is how many letters there are.
+// LetterCount returns how many letters there are.
 func (r *Rig) LetterCount() int {
 	r.T.Helper()
 	s, err := r.JS.Stream(r.T.Context(), deadletter.Stream)

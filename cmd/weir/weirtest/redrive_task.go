@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Task reads a redrive.
+// Task returns the state of a redrive.
 func (r *Rig) Task(name string) control.RedriveTask {
 	r.T.Helper()
 	out, code := r.Command("dead", "task", name, "--json")
@@ -23,7 +23,7 @@ func (r *Rig) Task(name string) control.RedriveTask {
 	return told
 }
 
-// Overflowed fills buckets of so many keys while they are paused, and returns how many letters there are.
+// Overflowed fills the buckets of several keys while they are paused, and returns how many letters there are.
 func (r *Rig) Overflowed(api string, keys, each int) int {
 	r.T.Helper()
 	r.WhilePaused(func() {
@@ -37,8 +37,8 @@ func (r *Rig) Overflowed(api string, keys, each int) int {
 	return r.LetterCount()
 }
 
-// JudgeRedriven holds that of so many jobs each was called once at most, and that those which were not are letters: what a kill -9 left
-// unknown, and what overflowed again.
+// JudgeRedriven checks that each job was called at most once, and that each job without a call is a letter. Those
+// letters are calls that a kill -9 left unknown, and jobs that overflowed again.
 func (r *KillRig) JudgeRedriven(jobs int) {
 	r.T.Helper()
 	calls := map[string]int{}
@@ -55,7 +55,7 @@ func (r *KillRig) JudgeRedriven(jobs int) {
 	}
 }
 
-// Letters is how many letters there are.
+// Letters returns how many letters there are.
 func (r *KillRig) Letters() int {
 	r.T.Helper()
 	js, err := jetstream.New(r.NC)

@@ -14,24 +14,25 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Referee holds stamps of calls against limits. A machine that lets programs wait stamps calls later than they were: what
-// only that could excuse is told, and fails nothing. What was planned, in the ledger, has no such error.
+// Referee compares stamps of calls with limits. A machine that lets programs wait stamps calls later than they were
+// made. The Referee reports a breach that only this could excuse, but does not fail the test. The planned times in the
+// ledger have no such error.
 type Referee struct {
 	t      *testing.T
 	heldUp *machine.HeldUp
 }
 
-// MeasureHeldUp begins to measure for how long this machine lets programs wait, until the test ends.
+// MeasureHeldUp measures how long this machine lets programs wait, until the test ends.
 func MeasureHeldUp(t *testing.T) *machine.HeldUp {
 	h := machine.MeasureHeldUp()
 	t.Cleanup(h.Stop)
 	return h
 }
 
-// Eps is the error of a stamp: a call passes two programs on its way.
+// Eps returns the maximum error of a stamp: a call passes through two programs.
 func (f Referee) Eps() time.Duration { return 2 * f.heldUp.Worst() }
 
-// Hold holds calls against one limit.
+// Hold compares calls with one limit.
 func (f Referee) Hold(what string, calls []bucket.Arrival, l bucket.Limit, jitter time.Duration) {
 	f.t.Helper()
 	eps := f.Eps()
@@ -60,8 +61,8 @@ func (f Referee) order(arrivals []fakeapi.Arrival) {
 	}
 }
 
-// Used checks that the n calls in a row that came fastest used a part of a rate while jobs waited: what weir leaves unused
-// is missing from all of them, and a machine lets each of them wait for as long as it lets programs wait.
+// Used checks that the fastest n consecutive calls used a part of a rate while jobs waited. Capacity that weir leaves
+// unused is missing from all of them. Each of them may be late by as long as the machine lets programs wait.
 func (f Referee) Used(arrivals []fakeapi.Arrival, n int, perSecond, part float64) {
 	f.t.Helper()
 	best := time.Duration(arrivals[len(arrivals)-1].At - arrivals[0].At)
@@ -92,8 +93,8 @@ func (r *Rig) CheckRate(arrivals []fakeapi.Arrival, rate bucket.Rate) {
 	r.Referee().Hold("calls", Stamped(arrivals), bucket.Limit{Name: "rate", Rate: &rate}, 20*time.Millisecond)
 }
 
-// CheckStarts holds what the ledger says of all calls against their order in each key, and the slots they were planned in
-// against limits: nothing of what a busy machine did to the calls is in these.
+// CheckStarts checks the ledger: the order of all calls in each key, and the planned slots against limits. A busy
+// machine does not distort these.
 func (r *Rig) CheckStarts(limits ...bucket.Limit) {
 	r.T.Helper()
 	var slots []bucket.Arrival
@@ -113,7 +114,7 @@ func (r *Rig) CheckStarts(limits ...bucket.Limit) {
 	}
 }
 
-// checkSlots holds the times that calls were planned for against a limit.
+// checkSlots compares the times that calls were planned for with a limit.
 func checkSlots(t *testing.T, slots []bucket.Arrival, l bucket.Limit, jitter time.Duration) {
 	t.Helper()
 	v := bucket.Check(slots, bucket.Expectation{Limit: l, Jitter: jitter})
@@ -123,7 +124,7 @@ func checkSlots(t *testing.T, slots []bucket.Arrival, l bucket.Limit, jitter tim
 	}
 }
 
-// RecordsOf are the ledger, in the order in which the calls started.
+// RecordsOf returns the ledger, in the order in which the calls started.
 func RecordsOf(t *testing.T, js jetstream.JetStream) []ledger.Record {
 	t.Helper()
 	s, err := js.Stream(t.Context(), ledger.CallsStream)

@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// RefusedAgain hands the same jobs in many times at once, and returns the numbers of the letters that were told.
+// RefusedAgain submits the same jobs many times at once. It returns the numbers of the letters in the answers.
 func (r *Rig) RefusedAgain(times int, ids ...string) (told []uint64) {
 	r.T.Helper()
 	inbox := nats.NewInbox()
@@ -38,7 +38,7 @@ func (r *Rig) RefusedAgain(times int, ids ...string) (told []uint64) {
 	return told
 }
 
-// ThrottledEvents are the events of a key's refusals, by job: what each says of how many there were.
+// ThrottledEvents returns the events of a key's refusals, by job: the count in each.
 func (r *Rig) ThrottledEvents() map[string][]int {
 	r.T.Helper()
 	events := map[string][]int{}

@@ -33,7 +33,7 @@ type Replicas struct {
 
 const ReplicaAPI = "apis:\n  pay:\n    url: %%s/v1\n    price: 0.40\n    %s\n    jitter: 50ms\n    bucket: {rate: 50/s, capacity: 5000, in_flight: 4}\n"
 
-// NewReplicas starts n of them on a server, each with extra environment.
+// NewReplicas starts n replicas on a server, each with extra environment.
 func NewReplicas(t *testing.T, url string, n int, yaml string, env ...string) *Replicas {
 	t.Helper()
 	api, err := fakeapi.Start(fakeapi.Options{
@@ -43,7 +43,7 @@ func NewReplicas(t *testing.T, url string, n int, yaml string, env ...string) *R
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = api.Close() }) // calls cut by kills are errors to it
+	t.Cleanup(func() { _ = api.Close() }) // it counts calls that kills cut as errors
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	WriteFile(t, file, fmt.Sprintf(yaml, api.URL()))
 	nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.ReconnectBufSize(-1))
@@ -83,14 +83,14 @@ func (r *Replicas) Signal(i int, sig os.Signal) {
 	}
 }
 
-// StopOne stops a replica in order.
+// StopOne stops a replica with a signal.
 func (r *Replicas) StopOne(i int) {
 	r.T.Helper()
 	r.Signal(i, syscall.SIGTERM)
 	await.Receive(r.T, "the end of a replica that is told to stop", r.Procs[i].Exited)
 }
 
-// OneServer is a nats-server for replicas to share.
+// OneServer starts a nats-server for replicas to share.
 func OneServer(t *testing.T) string {
 	t.Helper()
 	server, err := embedded.Start(t.Context(), embedded.Options{
@@ -104,11 +104,11 @@ func OneServer(t *testing.T) string {
 	return server.ClientURL()
 }
 
-// UnderLoad has producers publish, each for a key of its own and with a pause after each job, while something happens, and
-// waits until nothing waits.
+// UnderLoad makes producers publish, each for a key of its own and with a pause after each job, while what runs. It
+// then waits until no job waits.
 func (r *Replicas) UnderLoad(keys int, pause time.Duration, what func(ctx context.Context)) {
 	r.T.Helper()
-	ctx, cancel := context.WithTimeout(r.T.Context(), 15*time.Minute) // each wait has an end of its own
+	ctx, cancel := context.WithTimeout(r.T.Context(), 15*time.Minute) // each wait has its own timeout
 	defer cancel()
 	publishing, stop := context.WithCancel(ctx)
 	var producers sync.WaitGroup
@@ -126,7 +126,7 @@ func (r *Replicas) UnderLoad(keys int, pause time.Duration, what func(ctx contex
 	r.AwaitEmpty()
 }
 
-// Records are the ledger, in the order in which the calls started.
+// Records returns the ledger, in the order in which the calls started.
 func (r *Replicas) Records() []ledger.Record {
 	r.T.Helper()
 	js, err := jetstream.New(r.NC)
@@ -145,7 +145,7 @@ func (r *Replicas) CallsBy() map[string]int {
 	return n
 }
 
-// AwaitCalls waits until the api has answered n more calls: for what is called while producers go on, so that there is always more.
+// AwaitCalls waits until the api has answered n more calls. It is for tests in which producers keep submitting.
 func (r *Replicas) AwaitCalls(ctx context.Context, n int) {
 	r.T.Helper()
 	base := len(r.API.All())
@@ -165,7 +165,7 @@ func (r *Replicas) AwaitAll(n int) {
 	}
 }
 
-// CheckArrivals holds what all replicas together did against limits shared by all keys.
+// CheckArrivals compares the calls of all replicas together with limits that all keys share.
 func (r *Replicas) CheckArrivals(limits ...bucket.Limit) {
 	r.T.Helper()
 	all := r.API.All()
@@ -179,7 +179,7 @@ func (r *Replicas) CheckArrivals(limits ...bucket.Limit) {
 	}
 }
 
-// LongestGap is the longest time for which a key that had jobs was not called.
+// LongestGap returns the longest time for which a key with jobs was not called.
 func (r *Replicas) LongestGap() time.Duration {
 	longest := time.Duration(0)
 	all := r.API.All()

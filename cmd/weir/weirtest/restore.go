@@ -14,14 +14,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// RestoreRig is a weir whose store is backed up, lost, and put back as the runbook says.
+// RestoreRig is a weir whose store is backed up, lost, and restored as in the runbook.
 type RestoreRig struct {
 	*KillRig
 
 	Backup string
 }
 
-// Submit hands a job in that the fake api knows by its id.
+// Submit submits a job that the fake api knows by its id.
 func (r *RestoreRig) Submit(api, key, id string) {
 	r.T.Helper()
 	r.Publish(r.T.Context(), "weir.jobs."+api+"."+key, id, []byte(id))
@@ -56,7 +56,7 @@ func (r *RestoreRig) Stop() {
 	}
 }
 
-// DataDir is where the weir has its store.
+// DataDir returns the directory of the weir's store.
 func (r *RestoreRig) DataDir() string {
 	for _, v := range r.Env {
 		if dir, ok := strings.CutPrefix(v, "WEIR_DATA_DIR="); ok {
@@ -66,7 +66,7 @@ func (r *RestoreRig) DataDir() string {
 	panic("the rig has no data directory")
 }
 
-// CopyTree is cp -a.
+// CopyTree copies like cp -a.
 func CopyTree(t *testing.T, from, to string) {
 	t.Helper()
 	if out, err := exec.CommandContext(t.Context(), "cp", "-a", from, to).CombinedOutput(); err != nil {
@@ -74,7 +74,7 @@ func CopyTree(t *testing.T, from, to string) {
 	}
 }
 
-// PutBack loses the store and puts the backup in its place.
+// PutBack deletes the store and restores the backup in its place.
 func (r *RestoreRig) PutBack() {
 	r.T.Helper()
 	if err := os.RemoveAll(r.DataDir()); err != nil {
@@ -83,7 +83,7 @@ func (r *RestoreRig) PutBack() {
 	CopyTree(r.T, r.Backup, r.DataDir())
 }
 
-// Calls are how often each job was called, by the fake api's own count.
+// Calls returns how often each job was called, by the fake api's own count.
 func (r *RestoreRig) Calls() map[string]int {
 	n := map[string]int{}
 	for _, a := range r.API.All() {
@@ -97,7 +97,7 @@ func (r *RestoreRig) AwaitCalls(n int64) {
 	await.Until(r.T, fmt.Sprintf("%d calls", n), func() bool { return r.API.Totals().Ended >= n })
 }
 
-// Details are what the letters say, by job.
+// Details returns the details of the letters, by job.
 func (r *RestoreRig) Details() map[string]string {
 	r.T.Helper()
 	js, err := jetstream.New(r.NC)

@@ -10,7 +10,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// RoleServer runs a nats-server with a configuration file, and gives the address for a user of it.
+// RoleServer runs a nats-server with a configuration file. It returns a function that gives the address for a user of
+// the server.
 func RoleServer(t *testing.T, file string) func(user string) string {
 	t.Helper()
 	opts, err := server.ProcessConfigFile(file)
@@ -29,7 +30,7 @@ func RoleServer(t *testing.T, file string) func(user string) string {
 func StartNATS(t *testing.T, opts *server.Options) *server.Server {
 	t.Helper()
 	if opts.JetStreamMaxStore == 0 {
-		opts.JetStreamMaxStore = 100 << 30 // not what this disk has left, which streams' bounds are held against
+		opts.JetStreamMaxStore = 100 << 30 // otherwise this disk's free space bounds the streams
 	}
 	ns, err := server.NewServer(opts)
 	if err != nil {
@@ -43,7 +44,7 @@ func StartNATS(t *testing.T, opts *server.Options) *server.Server {
 	return ns
 }
 
-// WorkerSettings are externalSettings of the role worker of accounts.conf.
+// WorkerSettings returns ExternalSettings for the role worker of accounts.conf.
 func WorkerSettings(t testing.TB, url, file, instance string, roles ...config.Role) *config.Settings {
 	t.Helper()
 	s := ExternalSettings(t, url, file, instance, roles...)

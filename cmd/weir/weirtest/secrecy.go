@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// RigBeside is a rig around a worker that the test has started.
+// RigBeside returns a rig around a worker that the test has started.
 func RigBeside(t *testing.T, w *worker.Worker, api *fakeapi.API) *Rig {
 	t.Helper()
 	r := &Rig{T: t, API: api, Worker: w}

@@ -19,7 +19,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ExternalSettingsWith are externalSettings with other variables too.
+// ExternalSettingsWith returns ExternalSettings with further variables.
 func ExternalSettingsWith(t *testing.T, url, file string, env map[string]string) *config.Settings {
 	t.Helper()
 	all := map[string]string{"WEIR_NATS_URL": url, "WEIR_CONFIG": file, "WEIR_REPLICAS": "1", "WEIR_HTTP_LISTEN": ""}
@@ -31,7 +31,7 @@ func ExternalSettingsWith(t *testing.T, url, file string, env map[string]string)
 	return settingsOf(t, all)
 }
 
-// Occupy makes a stream of somebody else's.
+// Occupy creates a stream that is not weir's.
 func Occupy(t *testing.T, url, subject string) {
 	t.Helper()
 	nc, err := nats.Connect(url)
@@ -45,7 +45,7 @@ func Occupy(t *testing.T, url, subject string) {
 	}
 }
 
-// SelfSigned writes a certificate for a name, and its key beside it.
+// SelfSigned writes a certificate for a name, and the key next to it.
 func SelfSigned(t *testing.T, path, name string) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -25,7 +25,7 @@ func (r *Rig) SubmitFile(out *bytes.Buffer, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// journaled counts the jobs that a journal calls taken.
+// journaled counts the jobs that a journal records as accepted.
 func (r *Rig) journaled(file string) int {
 	text, err := os.ReadFile(file + ".journal")
 	if err != nil {
@@ -41,7 +41,7 @@ apis:
     bucket: {rate: 5000/s, capacity: 100000, in_flight: 8}
 `
 
-// JobsFile writes a file of jobs without ids, each with a path of its own, of twenty keys.
+// JobsFile writes a file of jobs without ids, each with a path of its own, for twenty keys.
 func JobsFile(t *testing.T, jobs int) string {
 	t.Helper()
 	var text strings.Builder
@@ -53,7 +53,7 @@ func JobsFile(t *testing.T, jobs int) string {
 	return file
 }
 
-// KillSubmission hands a file in and kills that when so many jobs have their receipts.
+// KillSubmission submits a file and kills the command when upTo jobs have their receipts.
 func (r *Rig) KillSubmission(file string, upTo int) {
 	r.T.Helper()
 	var out bytes.Buffer
@@ -67,7 +67,7 @@ func (r *Rig) KillSubmission(file string, upTo int) {
 	}
 }
 
-// CalledOnce holds that no job was called twice, and at least so many once.
+// CalledOnce checks that no job was called twice, and that at least so many were called once.
 func CalledOnce(t *testing.T, calls []fakeapi.Arrival, least int) {
 	t.Helper()
 	seen := map[string]int{}

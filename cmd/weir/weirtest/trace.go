@@ -10,7 +10,7 @@ const (
 	SomeParent = "00-" + SomeTrace + "-b7ad6b7169203331-01"
 )
 
-// CheckExemplars asks for the metrics as Prometheus does that keeps exemplars.
+// CheckExemplars requests the metrics as a Prometheus that stores exemplars does.
 func (r *Rig) CheckExemplars() {
 	r.T.Helper()
 	req, err := http.NewRequestWithContext(r.T.Context(), http.MethodGet, "http://"+r.Worker.HTTPAddr()+"/metrics", nil)

@@ -15,15 +15,15 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
-// HookSecret is what the posts of these tests are signed with.
+// HookSecret signs the posts of these tests.
 const HookSecret = "whsec_c3dvcmRmaXNoLXN3b3JkZmlzaC1zd29yZGZpc2g="
 
-// HookReceiver is somebody's webhook.
+// HookReceiver is the receiver of a webhook.
 type HookReceiver struct {
 	*httptest.Server
 	t *testing.T
 
-	mu     sync.Mutex // of what follows
+	mu     sync.Mutex // guards what follows
 	answer func(n int, body string) int
 	IDs    []string // of the posts that were answered with 200, in order
 	Bodies []string
@@ -69,7 +69,7 @@ func (r *HookReceiver) Answers(with func(n int, body string) int) {
 	r.answer = with
 }
 
-// Took are the ids of the posts that were taken, and how many of their bodies hold a text.
+// Took returns the ids of the accepted posts, and how many of their bodies contain a text.
 func (r *HookReceiver) Took(text string) (ids []string, with int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,7 +97,7 @@ apis:
     bucket: {rate: 1/h, capacity: 1}
 `
 
-// AwaitPosition waits until somebody posts events.
+// AwaitPosition waits until a replica posts events.
 func AwaitPosition(t *testing.T, kv jetstream.KeyValue) {
 	t.Helper()
 	await.Until(t, "a sender", func() bool {
