@@ -30,7 +30,7 @@ type RedriveTask struct {
 	Cost      string               `json:"cost"`    // of Letters, by the api's price
 	Done      int                  `json:"done"`    // of Total
 	deadletter.Tally
-	Gone      int        `json:"gone,omitempty"` // when done: ended by others, too old, or not recorded in time
+	Gone      int        `json:"gone,omitempty"` // once done: ended by others, too old, or unrecorded at a crash
 	Worker    string     `json:"worker,omitempty"`
 	Begun     *time.Time `json:"begun,omitempty"`
 	Updated   *time.Time `json:"updated,omitempty"`

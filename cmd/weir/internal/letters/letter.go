@@ -28,7 +28,7 @@ type Letter struct {
 	Billed   deadletter.Billed `json:"billed"`
 	Attempts int               `json:"attempts"`
 	Redrives int               `json:"redrives"`
-	Refusals int               `json:"refusals,omitempty"` // how often the job was refused when the letter was written; absent if once
+	Refusals int               `json:"refusals,omitempty"` // how often the job was refused; absent if once
 	Size     int               `json:"size"`               // of the body
 	// BodyLeftOut reports that the job's body is not kept: it was too large, or was lost with the store of its queue.
 	BodyLeftOut bool                `json:"body_left_out,omitempty"`

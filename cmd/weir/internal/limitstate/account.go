@@ -20,57 +20,57 @@ import (
 
 // Accounts of quotas and budgets.
 //
-// A checkpoint claims ahead, so that what a start restores is a bound. Beside it an account is kept: what the ledger says
-// of each quota and budget up to one of its sequences. It is advanced by reading the ledger, never by what the process
-// believes it has stored, and no claim is in it. A start reads the ledger from there on in the background, and once every
-// partition has been recovered, and every call that was under way at a death has its record, the sum takes the
-// place of the bound. Where the ledger does not tell, the account begins anew with the bound: then that is what it
-// costs, and the next death adds nothing to it. Until the bound has been replaced, a limit that only the bound has used up is
-// asked again soon, no job is buried and no budget told for it, and its metric is absent.
+// A checkpoint claims ahead, so that a start restores an upper bound. Beside it an account is kept: what the ledger
+// says of each quota and budget up to one of its sequences. It is advanced by reading the ledger, never by what the
+// process believes it has stored, and it contains no claim. A start reads the ledger from there on in the background.
+// Once every partition has been recovered, and every call that was under way at a death has its record, the sum
+// replaces the bound. If the ledger does not reach back far enough, the account begins anew with the bound: that is its
+// cost, and the next death adds nothing to it. Until the bound has been replaced, a limit that only the bound has used
+// up is asked again soon, no job is buried and no budget event sent because of it, and its metric is absent.
 
-// accountNote is an account as it is stored.
+// accountNote is the stored form of an account.
 type accountNote struct {
 	Born    time.Time       `json:"born"`           // the ledger
 	Read    uint64          `json:"read"`           // the account holds its records up to this sequence
-	Lost    int             `json:"lost,omitempty"` // losses of the ledger that it knows
-	Boot    string          `json:"boot,omitempty"` // of the machine that the embedded server's writes were in the memory of
+	Lost    int             `json:"lost,omitempty"` // losses of the ledger that it covers
+	Boot    string          `json:"boot,omitempty"` // of the machine whose memory held the embedded server's writes
 	Account *bucket.Account `json:"account"`
 }
 
-// accounts keeps one api's account. Only its run touches it, once opened.
+// accounts keeps one api's account. Once opened, only run touches it.
 type accounts struct {
 	api       string
 	store     *bucket.Memory
 	js        jetstream.JetStream
 	control   jetstream.KeyValue
 	instance  string
-	start     bucket.Micros // by the calendar: this process has planned nothing before
+	start     bucket.Micros // by the calendar: this process has planned nothing earlier
 	now       func() bucket.Micros
 	ahead     func() bucket.Micros
 	recovered func() (unlogged int, ok bool)
 	price     func() int64 // of a call
-	changed   func()       // the limits count something else now
+	changed   func()       // reports that the limits count something else now
 	log       *slog.Logger
 	lost      func() int
 	damaged   func(ctx context.Context, d *ledger.Damage) error
-	quiet     func() bool   // no call runs or waits to be recorded
-	settled   chan struct{} // closed when no bound stands any more
+	quiet     func() bool   // reports that no call runs or waits to be recorded
+	settled   chan struct{} // closed when no bound is left
 	wake      chan struct{} // a limit is new to the rules
 	gaps      gaps          // in what was added up
 
 	note    accountNote
-	stored  uint64          // note.Read of the last one that was stored
+	stored  uint64          // note.Read of the last account stored
 	began   uint64          // the ledger's last sequence before this process called anything
-	former  *bucket.Account // what the ledger says of calls of former processes; nil once that was put in force
-	shifted bucket.Micros   // by how much the calendar was ahead when the account was advanced last
+	former  *bucket.Account // what the ledger says of former processes' calls; nil once in force
+	shifted bucket.Micros   // by how much the calendar was ahead when the account was last advanced
 }
 
 const (
 	accountEvery = 10 * time.Second
-	accountWait  = 5 * time.Second       // the longest that storing one may take
-	accountPoll  = 20 * time.Millisecond // how soon it is looked again whether all partitions are recovered
+	accountWait  = 5 * time.Second       // the longest that storing an account may take
+	accountPoll  = 20 * time.Millisecond // how often it is checked whether all partitions are recovered
 	accountRetry = time.Second
-	mostUnread   = 2_000_000 // records that a start reads: beyond them the bound stays
+	mostUnread   = 2_000_000 // records that a start reads: with more the bound stays
 	mostIdle     = 100_000   // records of other apis after which an account without calls is stored again
 )
 
@@ -79,7 +79,7 @@ func accountKey(api string) string { return "account." + api }
 // openAccounts finds what the ledger says of an api's limits, whose last checkpoint is restored. Nothing may have been
 // granted yet. It blocks until an account is stored: the first checkpoint's claims come after it.
 //
-// early is by how much the clock of the run before was ahead of this one: then the account's periods lie ahead, too.
+// early is by how much the former run's clock was ahead of this one's: then the account's periods lie ahead too.
 func openAccounts(ctx context.Context, o *Options, api string, store *bucket.Memory, early time.Duration) (*accounts, error) {
 	a := &accounts{
 		api: api, store: store, js: o.JetStream, control: o.Control, instance: o.Instance, now: o.Clock.Now, ahead: o.Clock.Ahead,
@@ -105,7 +105,7 @@ func openAccounts(ctx context.Context, o *Options, api string, store *bucket.Mem
 	a.note.Boot = boot
 	switch {
 	case why == "":
-	case why == noAccount && extent.First <= 1 && extent.Last <= mostUnread && a.lost() == 0: // the ledger has all there ever was
+	case why == noAccount && extent.First <= 1 && extent.Last <= mostUnread && a.lost() == 0: // the ledger has every call ever made
 		a.note.Born, a.note.Read, a.note.Account = extent.Born, 0, bucket.NewAccount(store.Rules())
 		if err := a.put(ctx); err != nil {
 			return nil, err
@@ -115,15 +115,16 @@ func openAccounts(ctx context.Context, o *Options, api string, store *bucket.Mem
 	}
 	a.former = a.note.Account.Clone()
 	if len(store.Bounds()) == 0 && len(store.Partial()) == 0 {
-		close(a.settled) // the last process stopped in order
+		close(a.settled) // the former process stopped in order
 	}
 	return a, nil
 }
 
-// noAccount is why there is none where weir is new, or was of a version that kept none.
+// noAccount is the reason for a missing account if weir is new, or was of a version that kept none.
 const noAccount = "no account was kept"
 
-// bootID names the time since the machine was started: what was not synced before is lost. "?" where nothing tells.
+// bootID identifies the time since the machine was started: what was not synced before that is lost. It is "?" if the
+// system does not tell.
 func bootID() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -132,7 +133,7 @@ func bootID() string {
 	return strings.TrimSpace(string(id))
 }
 
-// recall reads the stored account, and says why it is of no use where it is not.
+// recall reads the stored account, or returns why it cannot be used.
 func (a *accounts) recall(ctx context.Context, extent ledger.Extent, boot string, early time.Duration) (why string, err error) {
 	m, err := stream.AskLeader(ctx, a.js.Conn(), "KV_"+a.control.Bucket(), fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, a.control.Bucket(), accountKey(a.api)))
 	if err != nil {
@@ -165,7 +166,8 @@ func (a *accounts) recall(ctx context.Context, extent ledger.Extent, boot string
 	return "", nil
 }
 
-// beginAnew takes what the limits count now for what the ledger says: it has all that was granted, and may be too much.
+// beginAnew takes what the limits count now for what the ledger says. That includes all that was granted, and may be
+// too much.
 func (a *accounts) beginAnew(ctx context.Context, extent ledger.Extent, why string) error {
 	if len(a.store.Bounds()) > 0 {
 		a.log.Info("what limits may have used before the start counts as used: the ledger does not tell", "reason", why)
@@ -192,7 +194,7 @@ func (a *accounts) put(ctx context.Context) error {
 	return nil
 }
 
-// run puts what former processes used in force once it is known, and keeps the account up to date until ctx ends.
+// run puts the use by former processes in force once it is known, and keeps the account up to date until ctx ends.
 func (a *accounts) run(ctx context.Context) {
 	if !a.awaitRecovery(ctx) {
 		return
@@ -223,7 +225,7 @@ func (a *accounts) run(ctx context.Context) {
 	}
 }
 
-// awaitRecovery blocks until every call of former processes has its record, and reports false where ctx ended before.
+// awaitRecovery blocks until every call of former processes has its record. It returns false if ctx ended first.
 func (a *accounts) awaitRecovery(ctx context.Context) bool {
 	tick := time.NewTicker(accountPoll)
 	defer tick.Stop()
@@ -239,18 +241,18 @@ func (a *accounts) awaitRecovery(ctx context.Context) bool {
 	}
 }
 
-// draft is an account on its way to the ledger's end.
+// draft is an account that is being advanced to the ledger's end.
 type draft struct {
 	note   accountNote
-	former *bucket.Account // as accounts has it
+	former *bucket.Account // as in accounts
 	rules  bucket.Rules
 	calls  int // that were counted
 }
 
-// advance reads on in the ledger, and the first time corrects what the limits count for former processes.
+// advance reads on in the ledger. The first time it also corrects what the limits count for former processes.
 //
-// The ledger's end is asked for before the limits are: a limit that is new to the account came into force after that, so
-// that no record up to there names it.
+// It asks for the ledger's end before it asks for the limits: a limit that is new to the account came into force after
+// that, so no record up to there names it.
 func (a *accounts) advance(ctx context.Context) error {
 	extent, err := ledger.ExtentOf(ctx, a.js)
 	if err != nil {
@@ -264,11 +266,11 @@ func (a *accounts) advanceTo(ctx context.Context, extent ledger.Extent) error {
 		return a.beginAnew(ctx, extent, "the ledger has lost records")
 	}
 	d := a.draft()
-	if d.nothingCounts() { // a limit that comes later is filled in from the ledger
+	if d.nothingCounts() { // a limit added later is filled in from the ledger
 		d.note.Read = extent.Last
 		return a.adopt(ctx, d)
 	}
-	whole := d.former != nil // of what came before a start, that nothing is missing is looked up, too
+	whole := d.former != nil // a check that no record from before the start is missing
 	err := ledger.ReadCharges(ctx, a.js, ledger.Charges{API: a.api, After: d.note.Read, Last: extent.Last, Whole: whole}, func(c *ledger.Record, seq uint64) {
 		d.calls++
 		d.count(d.note.Account, c)
@@ -289,7 +291,7 @@ func (a *accounts) advanceTo(ctx context.Context, extent ledger.Extent) error {
 	return a.adopt(ctx, d)
 }
 
-// draft begins with what is known, for the limits that are in force now.
+// draft returns a draft that begins with what is known, for the limits that are in force now.
 func (a *accounts) draft() *draft {
 	d := &draft{note: a.note, rules: a.store.Rules()}
 	d.note.Account = a.note.Account.Clone()
@@ -299,7 +301,7 @@ func (a *accounts) draft() *draft {
 	case ahead > a.shifted+clock.Step: // the times that sliding quotas know are by a clock that was left
 		a.shifted = ahead
 		unsure = append(unsure, d.note.Account.Slide(present)...)
-	case ahead < a.shifted-clock.Step: // so are the periods of the others
+	case ahead < a.shifted-clock.Step: // the periods of other quotas too
 		a.shifted = ahead
 		d.note.Account = present
 		for i := range present.Limits {
@@ -313,7 +315,7 @@ func (a *accounts) draft() *draft {
 	return d
 }
 
-// nothingCounts reports that there is no limit to add anything up for.
+// nothingCounts reports that no limit needs an account.
 func (d *draft) nothingCounts() bool {
 	return len(d.note.Account.Limits) == 0 && (d.former == nil || len(d.former.Limits) == 0)
 }
@@ -328,12 +330,13 @@ func (d *draft) count(account *bucket.Account, c *ledger.Record) {
 	}
 }
 
-// slotAfter is how long after its intent was stored a call has started at the latest: a slot that is farther is given back.
+// slotAfter is how long after its intent was stored a call starts at the latest: a slot that is farther away is given
+// back.
 const slotAfter = 5 * time.Second
 
-// ChargedAt is when a call counts: at its slot, by the calendar. Of one of a former process that was found without a record the
-// slot is not known. Where nobody knows whether it was made, its record tells when it was to start at the earliest: at the edge
-// of a period it counts in the next.
+// ChargedAt returns when a call counts: at its slot, by the calendar. If a former process left the call without a
+// record, its slot is unknown. If it is also unknown whether the call was made, Started is its earliest start, and it
+// counts slotAfter later: at the edge of a period, in the next one.
 func ChargedAt(c *ledger.Record) bucket.Micros {
 	switch {
 	case !c.Planned.IsZero():
@@ -344,13 +347,13 @@ func ChargedAt(c *ledger.Record) bucket.Micros {
 	return bucket.MicrosOf(c.Started.Add(slotAfter))
 }
 
-// isFormer reports whether a record is of a call that this process did not make: it counts no grant for it.
+// isFormer reports whether a record is of a call that another process made: this process counts no grant for it.
 func (a *accounts) isFormer(c *ledger.Record, seq uint64) bool {
 	return seq <= a.began || c.Planned.IsZero() || bucket.MicrosOf(c.Planned) < a.start || c.Instance != a.instance
 }
 
-// adopt stores an account and, the first time, puts what former processes used in force: only then may the limits count less
-// than what was restored, since a restart begins with the account.
+// adopt stores an account and, the first time, puts the use by former processes in force. The order matters: the limits
+// may count less than what was restored only after a restart would begin with the account.
 func (a *accounts) adopt(ctx context.Context, d *draft) error {
 	now := a.now() + a.ahead()
 	d.note.Account.Forget(d.rules, now)
@@ -372,8 +375,8 @@ func (a *accounts) adopt(ctx context.Context, d *draft) error {
 	return nil
 }
 
-// addUnlogged counts calls that may have been under way at a death and that nobody wrote down: as many as there may be, but
-// never more than the bound allows for.
+// addUnlogged counts calls that may have been under way at a death and that left no record: as many as there may be,
+// but never more than the bound allows for.
 func (a *accounts) addUnlogged(d *draft, now bucket.Micros) {
 	calls, _ := a.recovered()
 	if calls == 0 {
@@ -397,7 +400,7 @@ func (a *accounts) addUnlogged(d *draft, now bucket.Micros) {
 	}
 }
 
-// correct ends the time of bounds.
+// correct replaces the bounds.
 func (a *accounts) correct(former *bucket.Account) {
 	a.former = nil
 	a.store.Correct(former)

@@ -19,7 +19,7 @@ import (
 	"weir/cmd/weir/internal/clock"
 )
 
-// checkpointer keeps what the shared limits of one api have used where a restart finds it. What is kept claims ahead,
+// checkpointer stores what the shared limits of one api have used for the next start. A stored checkpoint claims ahead,
 // so that a crash makes weir count too much, never too little.
 type checkpointer struct {
 	api   string
@@ -32,28 +32,28 @@ type checkpointer struct {
 
 	accounts *accounts // nil in tests of checkpoints alone
 
-	tried    map[[sha256.Size]byte]struct{} // what was to be stored since the last that was, and may be stored yet
-	revision uint64                         // that the next one takes the place of; 0 for none
+	tried    map[[sha256.Size]byte]struct{} // stores attempted since the last success, which may still succeed
+	revision uint64                         // that the next one replaces; 0 for none
 	own      uint64                         // of the checkpoint that this process read or stored last
-	bare     bool                           // no limit is in what is stored
+	bare     bool                           // what is stored contains no limit
 	restored bucket.Snapshot                // what the former process left
-	early    time.Duration                  // by how much its clock was ahead of this one's
-	ahead    bucket.Micros                  // by how much calendars were when the limits heard of it last
+	early    time.Duration                  // by how much the former process's clock was ahead of this one's
+	ahead    bucket.Micros                  // by how much calendars were ahead when the limits were last told
 	moved    func(by time.Duration)         // calendars were set
 	news     news
 }
 
-// errCheckpointTaken says that another process counts the limits now: this one must not write over what it knows.
+// errCheckpointTaken reports that another process counts the limits now: this one must not overwrite its checkpoint.
 var errCheckpointTaken = errors.New("another process keeps the limits' state")
 
-// A checkpoint is stored every second and covers two; when it cannot be stored, calls hold once it is used up.
+// A checkpoint is stored every second and covers two seconds. If it cannot be stored, calls wait once it is used up.
 const (
 	checkpointEvery = time.Second
 	checkpointAhead = 2 * time.Second
 	checkpointWait  = 5 * time.Second
 )
 
-// mostTried bounds the checkpoints whose fate is not known: an hour of them.
+// mostTried bounds the checkpoints with an unknown fate: one hour of them.
 const mostTried = 4096
 
 // newCheckpointer restores what a former process left. No slot is granted before run has stored a checkpoint.
@@ -86,7 +86,7 @@ func (c *checkpointer) key() string { return checkpointKey(c.api) }
 
 func checkpointKey(api string) string { return "limits." + api }
 
-// now asks for a checkpoint at once. It does not block.
+// now requests a checkpoint at once. It does not block.
 func (c *checkpointer) now() {
 	select {
 	case c.wake <- struct{}{}:
@@ -94,7 +94,7 @@ func (c *checkpointer) now() {
 	}
 }
 
-// run stores checkpoints until ctx ends, and then the last one, which is exact.
+// run stores checkpoints until ctx ends, and then a last one, which is exact.
 func (c *checkpointer) run(ctx context.Context) error {
 	var accounts sync.WaitGroup
 	defer accounts.Wait()
@@ -121,8 +121,8 @@ func (c *checkpointer) run(ctx context.Context) error {
 	}
 }
 
-// close stores the last checkpoint. The one before may have been given up on its way and be stored all the same: then the
-// first try only finds that out.
+// close stores the last checkpoint. An earlier attempt that was given up may still have succeeded: then the first try
+// only finds that out.
 func (c *checkpointer) close(ctx context.Context) (err error) {
 	for range 2 {
 		if err = c.save(ctx, 0); err == nil || errors.Is(err, errCheckpointTaken) {
@@ -137,7 +137,7 @@ func (c *checkpointer) save(ctx context.Context, ahead time.Duration) error {
 	defer cancel()
 	c.follow()
 	s := c.store.Checkpoint(ahead)
-	if len(s.Limit) == 0 && c.bare { // no limit is shared, for now
+	if len(s.Limit) == 0 && c.bare { // no limit is shared at present
 		c.store.Saved(s)
 		return nil
 	}
@@ -154,7 +154,7 @@ func (c *checkpointer) save(ctx context.Context, ahead time.Duration) error {
 	return nil
 }
 
-// follow has calendars go by the wall clock.
+// follow makes the calendars follow the wall clock.
 func (c *checkpointer) follow() {
 	ahead := c.clock.Ahead()
 	c.store.Ahead(ahead)
@@ -164,8 +164,9 @@ func (c *checkpointer) follow() {
 	}
 }
 
-// put stores a checkpoint in the place of the one before, and of no other. One that is older than what this process has
-// stored itself was not put there by another: the server was set back, or does not know yet that it leads no more.
+// put stores a checkpoint in place of the one before, and of no other. A stored checkpoint that is older than this
+// process's own was not stored by another process: the server was set back, or does not know yet that it no longer
+// leads.
 func (c *checkpointer) put(ctx context.Context, data []byte) error {
 	revision, err := c.kv.Update(ctx, c.key(), data, c.revision)
 	if err == nil {
@@ -196,8 +197,8 @@ func (c *checkpointer) stored(revision uint64) {
 	clear(c.tried)
 }
 
-// last is the checkpoint that is stored, with no sequence where there is none. Only the leader is asked: from a replica that
-// lags a start would take an older one, and grant what has been used since.
+// last returns the stored checkpoint, with sequence 0 if there is none. It asks only the leader: from a lagging replica
+// a start would take an older checkpoint, and grant again what has been used since.
 func (c *checkpointer) last(ctx context.Context) (stream.LeaderMessage, error) {
 	m, err := stream.AskLeader(ctx, c.nc, "KV_"+c.kv.Bucket(), fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, c.kv.Bucket(), c.key()))
 	if err != nil || m == nil {

@@ -16,15 +16,15 @@ import (
 
 // Limits that change hands.
 //
-// Who counted an api's limits last, Redis or the process, is told by the mark of the state in Redis. Counting in the
-// process again, the checkpoint of the last time it did so knows nothing of what was called since: the ledger does. The
-// mark is then replaced by a later one that no state in Redis has, so that Redis, when it takes over once more, takes
-// its own state for lost and is seeded from the ledger too.
+// The mark of the state in Redis says whether Redis or the process counted an api's limits last. If the process counts
+// again, its last checkpoint lacks the calls made since, and the ledger has them. The mark is then replaced by a later
+// one that no state in Redis has. So when Redis takes over once more, it treats its own state as lost and is seeded
+// from the ledger too.
 
-// processEpoch ends the epoch of a mark that says that the process counted last.
+// processEpoch ends the epoch of a mark which says that the process counted last.
 const processEpoch = ".process"
 
-// takeOverFromRedis makes the process's checkpoint one that knows what was called while Redis counted, if it did.
+// takeOverFromRedis adds the calls made while Redis counted to the process's checkpoint, if Redis counted last.
 func takeOverFromRedis(ctx context.Context, o *Options, api *httpcall.API) error {
 	key := epochKey(api.Name)
 	entry, err := o.Control.Get(ctx, key)
@@ -46,7 +46,7 @@ func takeOverFromRedis(ctx context.Context, o *Options, api *httpcall.API) error
 		return err
 	}
 	born, _, _ := strings.Cut(mark.Epoch, ".")
-	n, _ := strconv.ParseInt(born, 10, 64) // what is no number is earlier than any
+	n, _ := strconv.ParseInt(born, 10, 64) // a mark without a number is earlier than any
 	for _, put := range []struct {
 		key   string
 		value any
@@ -62,8 +62,8 @@ func takeOverFromRedis(ctx context.Context, o *Options, api *httpcall.API) error
 	return nil
 }
 
-// snapshotOfLedger is what an api's shared limits may have counted, as far as the ledger knows: a rate's burst is owed,
-// and a call may be running for every permit there is, for one lease.
+// snapshotOfLedger returns the most that an api's shared limits may have counted, as far as the ledger knows. A rate's
+// burst counts as used, and a call may be running for every permit, for one lease.
 func snapshotOfLedger(ctx context.Context, o *Options, api *httpcall.API, now bucket.Micros) (bucket.Snapshot, error) {
 	s := bucket.Snapshot{Until: now}
 	var counted []bucket.Limit

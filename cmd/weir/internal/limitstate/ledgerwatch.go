@@ -15,39 +15,40 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// LedgerWatch finds records that are gone from the ledger. Nobody deletes a record: they go with their age, or the oldest when the
-// ledger is full. So what is missing otherwise was deleted by hand, or its store is damaged. How far the ledger reached is noted every
-// second, so that a start sees what was lost while no weir ran; what was recorded between the last note and a kill the flight recorder tells. It is safe for concurrent use.
+// LedgerWatch finds records that are missing from the ledger. weir deletes no record: records go with their age, or the
+// oldest when the ledger is full. Any other missing record was deleted by hand, or the store is damaged. The end of the
+// ledger is noted every second, so that a start sees what was lost while no weir ran. What was recorded between the
+// last note and a kill is known from the flight recorder. It is safe for concurrent use.
 type LedgerWatch struct {
 	o *Options
 
 	mu      sync.Mutex // guards what follows
 	note    ledgerNote
-	damages []LedgerLoss // that accounts found: those have begun anew and know
+	damages []LedgerLoss // found by accounts, which have begun anew and know of them
 }
 
-// ledgerNote is what is kept of the ledger.
+// ledgerNote is the stored note about the ledger.
 type ledgerNote struct {
 	Born    time.Time    `json:"born"`
 	First   uint64       `json:"first"`
 	FirstAt time.Time    `json:"first_at"` // when the first record was stored
 	Last    uint64       `json:"last"`
 	Deleted int          `json:"deleted"` // between the first and the last
-	Life    uint64       `json:"life"`    // the newest process whose flight recorder was asked how far the ledger reached
+	Life    uint64       `json:"life"`    // the newest process whose flight recorder was read for the ledger's end
 	Lost    int          `json:"lost"`    // losses so far
 	Losses  []LedgerLoss `json:"losses,omitempty"`
 }
 
-// LedgerLoss is a part of the ledger that is gone.
+// LedgerLoss is a missing part of the ledger.
 type LedgerLoss struct {
 	Kind    string    `json:"kind"` // end, beginning, between, all or damaged
 	Records uint64    `json:"records"`
-	From    uint64    `json:"from"` // the records' sequences, as far as they are known
+	From    uint64    `json:"from"` // the records' sequences, as far as known
 	To      uint64    `json:"to"`
 	Noticed time.Time `json:"noticed"`
 }
 
-// Why says what is gone.
+// Why says what is missing.
 func (l *LedgerLoss) Why() string {
 	noticed := "; noticed at " + l.Noticed.UTC().Format(time.RFC3339)
 	if l.Kind == damaged {
@@ -64,16 +65,16 @@ func (l *LedgerLoss) Why() string {
 
 const (
 	ledgerKey  = "ledger"
-	damageKey  = "ledger.damage" // apart: a replica's note of the ledger does not write over what another's account found
+	damageKey  = "ledger.damage" // a key of its own: a replica's note of the ledger must not overwrite what another's account found
 	damaged    = "damaged"       // the kind of such a loss
 	mostLosses = 16              // that are kept, the newest
-	// toldFor is how long the status tells of a loss.
+	// toldFor is how long the status shows a loss.
 	toldFor = 24 * time.Hour
-	// ageSlack is how much earlier than its age a record may go.
+	// ageSlack is how long before its age a record may be deleted.
 	ageSlack = time.Minute
 )
 
-// OpenLedgerWatch looks at the ledger for the first time. It must be called before anything is recorded.
+// OpenLedgerWatch compares the ledger for the first time. It must be called before anything is recorded.
 func OpenLedgerWatch(ctx context.Context, o *Options) (*LedgerWatch, error) {
 	w := &LedgerWatch{o: o}
 	var err error
@@ -85,7 +86,7 @@ func OpenLedgerWatch(ctx context.Context, o *Options) (*LedgerWatch, error) {
 	return w, w.look(ctx)
 }
 
-// readLosses reads what is kept of the ledger and of its losses; nothing where no note was ever stored.
+// readLosses reads the note about the ledger and its losses; they are empty if no note was ever stored.
 func readLosses(ctx context.Context, kv jetstream.KeyValue) (note ledgerNote, damages []LedgerLoss, err error) {
 	for key, into := range map[string]any{ledgerKey: &note, damageKey: &damages} {
 		entry, err := kv.Get(ctx, key)
@@ -101,7 +102,7 @@ func readLosses(ctx context.Context, kv jetstream.KeyValue) (note ledgerNote, da
 	return note, damages, nil
 }
 
-// Run looks every second until ctx ends.
+// Run compares every second until ctx ends.
 func (w *LedgerWatch) Run(ctx context.Context) error {
 	tick := time.NewTicker(levelsEvery)
 	defer tick.Stop()
@@ -157,7 +158,7 @@ func (n *ledgerNote) same(other *ledgerNote) bool {
 	return n.Born.Equal(other.Born) && n.First == other.First && n.Last == other.Last && n.Deleted == other.Deleted && n.Lost == other.Lost
 }
 
-// compare holds the ledger as it is against what was noted of it.
+// compare compares the present ledger with the note.
 func (n ledgerNote) compare(info *jetstream.StreamInfo, now time.Time) (next ledgerNote, losses []LedgerLoss) {
 	s := &info.State
 	lose := func(kind string, records, from, to uint64) {
@@ -181,18 +182,18 @@ func (n ledgerNote) compare(info *jetstream.StreamInfo, now time.Time) (next led
 	return next, losses
 }
 
-// copiedTo reports whether another stream is a copy of the one that was noted, as "weir move" and a restored backup make them: with the same
-// sequences and times. What a copy lacks is a loss like any other.
+// copiedTo reports whether another stream is a copy of the noted one, as "weir move" and a restored backup make them:
+// with the same sequences and times. What a copy lacks is a loss like any other.
 func (n *ledgerNote) copiedTo(s *jetstream.StreamState) bool {
 	return s.LastSeq >= n.Last && s.FirstSeq >= n.First && s.FirstSeq <= n.Last && (s.FirstSeq != n.First || s.FirstTime.Equal(n.FirstAt))
 }
 
-// nearlyFull reports whether a stream may have let go of its oldest messages for want of room.
+// nearlyFull reports whether a stream may have deleted its oldest messages for lack of room.
 func nearlyFull(info *jetstream.StreamInfo) bool {
 	return info.Config.MaxBytes > 0 && info.State.Bytes > uint64(info.Config.MaxBytes)/2
 }
 
-// damaged tells of a record that an account could not read, once for all accounts.
+// damaged reports a record that an account could not read, once for all accounts.
 func (w *LedgerWatch) damaged(ctx context.Context, d *ledger.Damage) error {
 	if w == nil {
 		return nil // a test of limits alone
@@ -223,7 +224,7 @@ func (w *LedgerWatch) damaged(ctx context.Context, d *ledger.Damage) error {
 	return nil
 }
 
-// LedgerData is what a ledger event tells.
+// LedgerData is the content of a ledger event.
 type LedgerData struct {
 	Kind    string    `json:"kind"` // end, beginning, between, all or damaged
 	Records uint64    `json:"records"`
@@ -247,7 +248,7 @@ func (w *LedgerWatch) tell(l *LedgerLoss, born time.Time) {
 	})
 }
 
-// lost is how many losses there were so far.
+// lost returns how many losses there were so far.
 func (w *LedgerWatch) lost() int {
 	if w == nil {
 		return 0 // a test of limits alone
@@ -257,7 +258,7 @@ func (w *LedgerWatch) lost() int {
 	return w.note.Lost
 }
 
-// Problem says what was lost within the last day, "" where nothing was.
+// Problem says what was lost within the last day, "" if nothing was.
 func (w *LedgerWatch) Problem() string {
 	if w == nil {
 		return ""
@@ -272,8 +273,8 @@ func (w *LedgerWatch) Problem() string {
 	return ""
 }
 
-// LedgerLosses are the losses that were noticed at a time or later: what was recorded before then may be missing. A server that has no note
-// has none.
+// LedgerLosses returns the losses that were noticed at since or later: records from before may be missing. A server
+// without a note has none.
 func LedgerLosses(ctx context.Context, js jetstream.JetStream, control string, since time.Time) (losses []LedgerLoss, err error) {
 	kv, err := js.KeyValue(ctx, control)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {

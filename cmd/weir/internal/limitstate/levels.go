@@ -18,26 +18,26 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// levelWatch looks at how much of one api's shared limits is used, for metrics and operators, and tells when a part of a
-// budget is spent.
+// levelWatch reads how much of one api's shared limits is used, for metrics and operators, and sends an event when a
+// part of a budget is spent.
 type levelWatch struct {
 	api     string
 	read    func(context.Context) ([]bucket.Level, error)
-	heard   func(error)               // whether the limits could be read
-	unknown func() string             // why what was used of a limit is not known
-	gap     func(limit string) string // what is missing in a limit's count
+	heard   func(error)               // is told whether the limits could be read
+	unknown func() string             // returns why the use of a limit is unknown
+	gap     func(limit string) string // returns what is missing in a limit's count
 	news    *news                     // nil in tests of levels alone
 	price   func() int64
-	used    func([]bucket.Level) // what was read, for forecasts
+	used    func([]bucket.Level) // is told what was read, for forecasts
 	letters *deadletter.Writer
 	control jetstream.KeyValue
 	log     *slog.Logger
 	clock   func() bucket.Micros
 	wake    chan struct{}
-	asked   chan chan<- struct{} // to look at once; each is told when it has
-	ended   chan struct{}        // closed when it looks no more
+	asked   chan chan<- struct{} // requests to read at once; each is closed afterwards
+	ended   chan struct{}        // closed when it reads no more
 
-	told map[string]budgetTold // by limit; nil until what was told before is read
+	told map[string]budgetTold // by limit; nil until the earlier events are read
 
 	mu     sync.Mutex // of latest
 	latest []bucket.Level
@@ -48,18 +48,19 @@ const (
 	levelsWait  = 2 * time.Second
 )
 
-// budgetTold is what was told of a budget: of one window of one amount.
+// budgetTold is which events were sent for one window of a budget of one amount.
 type budgetTold struct {
 	Start   bucket.Micros `json:"start"`
 	Count   int64         `json:"count"`
 	Percent int           `json:"percent"`
 }
 
-// BudgetData is what a budget event tells.
+// BudgetData is the content of a budget event.
 type BudgetData struct {
 	Limit   string `json:"limit"`
-	Percent int    `json:"percent"` // the threshold; 100: what is left buys no further call
-	// Counted is what the budget counts: calls under way included, and after a crash those that may have been.
+	Percent int    `json:"percent"` // the threshold; 100: the rest buys no further call
+	// Counted is what the budget counts. It includes calls under way, and after a crash those that may have been under
+	// way.
 	Counted     string           `json:"counted"`
 	Budget      string           `json:"budget"`
 	From        time.Time        `json:"from"`
@@ -84,7 +85,7 @@ func newLevelWatch(o *Options, api string, read func(context.Context) ([]bucket.
 	return watch
 }
 
-// run looks until ctx ends.
+// run reads the levels until ctx ends.
 func (w *levelWatch) run(ctx context.Context) error {
 	defer close(w.ended)
 	tick := time.NewTicker(levelsEvery)
@@ -106,7 +107,7 @@ func (w *levelWatch) run(ctx context.Context) error {
 	}
 }
 
-// now has it look at once. It does not block.
+// now requests a reading at once. It does not block.
 func (w *levelWatch) now() {
 	select {
 	case w.wake <- struct{}{}:
@@ -114,7 +115,7 @@ func (w *levelWatch) now() {
 	}
 }
 
-// refresh has it look, and waits until it has, or ctx ends.
+// refresh requests a reading and waits until it is done, or ctx ends.
 func (w *levelWatch) refresh(ctx context.Context) {
 	looked := make(chan struct{}, 1)
 	select {
@@ -150,15 +151,15 @@ func (w *levelWatch) look(ctx context.Context) {
 	}
 }
 
-// levels are the latest that were read, nil when they could not be.
+// levels returns the latest levels, nil if they could not be read.
 func (w *levelWatch) levels() []bucket.Level {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.latest
 }
 
-// tellSpent sends an event for every threshold that a budget has reached and that was not told in this window. The event
-// has an id of its own: what is told twice, by two replicas or after a crash, is stored once.
+// tellSpent sends an event for every threshold that a budget has newly reached in this window. The event has its own
+// id, so that it is stored once even if two replicas send it, or one sends it again after a crash.
 func (w *levelWatch) tellSpent(ctx context.Context, levels []bucket.Level) error {
 	if !slices.ContainsFunc(levels, func(l bucket.Level) bool { return l.Limit.Budget != nil }) {
 		return nil
@@ -179,7 +180,7 @@ func (w *levelWatch) tellSpent(ctx context.Context, levels []bucket.Level) error
 		if told.Start != start || told.Count != l.Count {
 			told = budgetTold{Start: start, Count: l.Count}
 		}
-		for _, percent := range []int{50, 80, 100} { // each is told once for a window
+		for _, percent := range []int{50, 80, 100} { // each is sent once in a window
 			reached := l.Percent() >= percent || percent == 100 && l.Count-l.Used < w.price()
 			if !reached || percent <= told.Percent {
 				continue
@@ -216,7 +217,7 @@ func (w *levelWatch) tell(ctx context.Context, l *bucket.Level, percent int, sta
 	}
 }
 
-// recall reads what was told before this process started.
+// recall reads which events were sent before this process started.
 func (w *levelWatch) recall(ctx context.Context) error {
 	told := map[string]budgetTold{}
 	entry, err := w.control.Get(ctx, budgetKey(w.api))
@@ -244,9 +245,9 @@ func (w *levelWatch) keep(ctx context.Context) error {
 	return nil
 }
 
-// Levels has the watches of all apis, for metrics and operators. It is safe for concurrent use.
+// Levels holds the watches of all apis, for metrics and operators. It is safe for concurrent use.
 type Levels struct {
-	mu      sync.Mutex // of watches
+	mu      sync.Mutex // guards watches
 	watches []*levelWatch
 }
 
@@ -262,11 +263,11 @@ func (b *Levels) add(w *levelWatch) {
 	b.watches = append(b.watches, w)
 }
 
-// refreshWithin bounds Refresh: a store that does not answer holds up nothing that is told beside it.
+// refreshWithin bounds Refresh: a store that does not answer must not delay the rest of an answer.
 const refreshWithin = 500 * time.Millisecond
 
-// Refresh has all levels read anew, and waits for them for half a second at most: what is told of a limit beside what the ledger said before
-// then counts every call that the ledger has.
+// Refresh reads all levels anew, and waits for half a second at most. A limit's level then counts every call that the
+// ledger had before.
 func (b *Levels) Refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, refreshWithin)
 	defer cancel()
@@ -280,7 +281,7 @@ func (b *Levels) Refresh(ctx context.Context) {
 	asking.Wait()
 }
 
-// Of are the latest levels of an api.
+// Of returns the latest levels of an api.
 func (b *Levels) Of(api string) []bucket.Level {
 	b.mu.Lock()
 	watches := slices.Clone(b.watches)
@@ -299,8 +300,8 @@ func (b *Levels) Describe(ch chan<- *prometheus.Desc) {
 	ch <- shadowDesc
 }
 
-// Collect implements prometheus.Collector. While limits cannot be read, or what was used before the start is being added up, their
-// series are absent.
+// Collect implements prometheus.Collector. A limit's series is absent while the limit cannot be read, or while the use
+// before the start is being added up.
 func (b *Levels) Collect(ch chan<- prometheus.Metric) {
 	b.mu.Lock()
 	watches := slices.Clone(b.watches)

@@ -16,7 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Options are what the limits of all apis of one process stand on.
+// Options are what the limits of all apis of one process need.
 type Options struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
@@ -24,30 +24,30 @@ type Options struct {
 	Letters   *deadletter.Writer // for the events of budgets
 	Caller    Caller
 	Clock     *clock.Clock
-	Redis     *Redis  // nil where limits are counted in the process
-	Levels    *Levels // that every api's levels are entered in
+	Redis     *Redis  // nil if limits are counted in the process
+	Levels    *Levels // to which every api's levels are added
 	Ledger    *LedgerWatch
-	Recorder  *recorder.Recorder // tells how far the ledger reached at a kill; nil where there is none
+	Recorder  *recorder.Recorder // knows the ledger's end at a kill; nil if there is none
 	Instance  string
-	Unsynced  bool // what the server has acknowledged may be lost with the machine
+	Unsynced  bool // writes that the server has acknowledged may be lost with the machine
 	Log       *slog.Logger
 }
 
-// Caller is what limits must know of whoever calls by them, and tell to it. It is asked by the name of an api, at any time
-// after the api's limits were opened, and from several goroutines.
+// Caller is what limits must know of the code that calls by them, and what they tell it. Its methods take the name of
+// an api. They are called at any time after the api's limits were opened, from several goroutines.
 type Caller interface {
 	Quiet(api string) bool                           // no call runs here or waits to be recorded
 	Beside() bool                                    // other replicas call too
-	Recovered(api string) (unlogged int, ok bool)    // every call of former processes has its record, but for so many
+	Recovered(api string) (unlogged int, ok bool)    // ok: every call of former processes has its record, except unlogged many
 	Price(api string) int64                          // of a call, in millionths
 	HeardOfLevels(api string, levels []bucket.Level) // how much of the limits is used
 	HeardOfLimiter(api string, err error)            // whether the limits can be read
-	CalendarMoved(api string)                        // periods begin at other times than was told
+	CalendarMoved(api string)                        // periods begin at other times than before
 }
 
-// Limits are one api's, open. In the process none is granted before Run.
+// Limits are the open limits of one api. In the process they grant nothing before Run.
 type Limits struct {
-	// Dispatch is what an api's worker needs of them: its api and its queue are still to be put in.
+	// Dispatch is what an api's worker needs of the limits. The caller adds the api and its queue.
 	Dispatch dispatcher.APIOptions
 
 	state   limitStore
@@ -55,13 +55,13 @@ type Limits struct {
 	settled <-chan struct{}
 }
 
-// limitStore keeps what one api's limits have counted where a restart finds it.
+// limitStore keeps what one api's limits have counted for the next start.
 type limitStore interface {
 	run(ctx context.Context) error // until ctx ends
 }
 
-// Open opens where an api's limits are counted, in Redis or in the process, with what the last run left. former are the rules that
-// were in force before the api's. It blocks until all is read and stored that must be before the first slot.
+// Open opens an api's limits, in Redis or in the process, with what the last run left. former are the rules that were
+// in force before the api's. It blocks until everything is read and stored that the first slot requires.
 func Open(ctx context.Context, o *Options, api *httpcall.API, former []bucket.Former) (*Limits, error) {
 	if o.Redis != nil {
 		return openInRedis(ctx, o, api)
@@ -117,13 +117,15 @@ func openInProcess(ctx context.Context, o *Options, api *httpcall.API, former []
 	return a, nil
 }
 
-// Run keeps what the limits have counted until ctx ends. Its error ends the process: somebody else counts the limits now.
+// Run keeps what the limits have counted until ctx ends. Its error ends the process: another process counts the limits
+// now.
 func (a *Limits) Run(ctx context.Context) error { return a.state.run(ctx) }
 
-// WatchLevels looks every second how much of the limits is used, until ctx ends.
+// WatchLevels reads the use of the limits every second, until ctx ends.
 func (a *Limits) WatchLevels(ctx context.Context) error { return a.watch.run(ctx) }
 
-// AwaitExact waits until no limit counts a bound any more, and reports false where ctx ended before. Limits in Redis never do.
+// AwaitExact waits until no limit counts a bound any more. It returns false if ctx ended first. Limits in Redis never
+// count a bound.
 func (a *Limits) AwaitExact(ctx context.Context) bool {
 	if a.settled == nil {
 		return true

@@ -9,23 +9,23 @@ import (
 	"weir/deadletter"
 )
 
-// news is what happened to the clock that an api's limits go by. It is safe for concurrent use.
+// news reports what happened to the clock that an api's limits go by. It is safe for concurrent use.
 type news struct {
 	mu     sync.Mutex // guards what follows
 	behind string
-	until  bucket.Micros // by the calendar: from then on the clock is no more behind
+	until  bucket.Micros // by the calendar: from then on the clock is no longer behind
 }
 
-// ClockData is what a clock event tells.
+// ClockData is the content of a clock event.
 type ClockData struct {
-	MovedMS int64  `json:"moved_ms"` // by how much the clock was set; negative where it was set back
+	MovedMS int64  `json:"moved_ms"` // by how much the clock was set; negative if it was set back
 	Why     string `json:"why"`
 }
 
-// clockNoise is by how much a clock may be off without a word.
+// clockNoise is the error of a clock below which nothing is reported.
 const clockNoise = time.Second
 
-// started tells that a start's clock is behind that of the run before.
+// started reports that a start's clock is behind that of the former run.
 func (n *news) started(o *Options, api string, by time.Duration) {
 	now := o.Clock.Now() + o.Clock.Ahead()
 	n.mu.Lock()
@@ -38,7 +38,7 @@ func (n *news) started(o *Options, api string, by time.Duration) {
 	n.send(o, api, ClockData{MovedMS: -by.Milliseconds(), Why: why})
 }
 
-// set tells that the clock was set while the api's limits were counted.
+// set reports that the clock was set while the api's limits were counted.
 func (n *news) set(o *Options, api string, by time.Duration) {
 	why := "the clock was set forward by " + cli.Brief(by) + ": quotas and budgets of a calendar begin their period when it says so"
 	if by < 0 {
@@ -47,7 +47,7 @@ func (n *news) set(o *Options, api string, by time.Duration) {
 	n.send(o, api, ClockData{MovedMS: by.Milliseconds(), Why: why})
 }
 
-// send stores the event, once for all replicas that saw the same at the same time.
+// send stores the event, once for all replicas that saw the same change at the same time.
 func (n *news) send(o *Options, api string, data ClockData) {
 	if o.Letters == nil {
 		return // a test of limits alone
@@ -59,7 +59,7 @@ func (n *news) send(o *Options, api string, data ClockData) {
 	})
 }
 
-// problem says that the clock is behind, "" where it is not.
+// problem says that the clock is behind, "" if it is not.
 func (n *news) problem(now bucket.Micros) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -69,7 +69,7 @@ func (n *news) problem(now bucket.Micros) string {
 	return n.behind
 }
 
-// ClockProblem says that an api's limits go by a clock that is behind, and what for, "" where it is not.
+// ClockProblem says that an api's limits go by a clock that is behind, and the effect; "" if it is not.
 func (b *Levels) ClockProblem(api string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -81,7 +81,7 @@ func (b *Levels) ClockProblem(api string) string {
 	return ""
 }
 
-// calendarMoved has the api ask again, once the limits go by the calendar.
+// calendarMoved makes the api ask its limits again, once they go by the calendar.
 func (n *news) calendarMoved(o *Options, api string, by time.Duration) {
 	n.set(o, api, by)
 	o.Caller.CalendarMoved(api)

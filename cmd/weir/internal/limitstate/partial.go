@@ -16,22 +16,23 @@ import (
 
 // Limits that come into force within their period.
 //
-// A quota or budget that is new to the rules, or was taken out of them and put back, has missed calls. Nothing is called until those
-// that were under way have ended and are recorded: then the ledger has all of them, and its sum goes into the account, into the
-// limit, and with the next checkpoint where a restart finds it, in this order. A process that dies in between begins again.
+// A quota or budget that is new to the rules, or was removed and added again, has missed calls. No call starts until
+// the calls under way have ended and are recorded. Then the ledger has all of them. Its sum goes into the account, then
+// into the limit, and with the next checkpoint into the state for the next start, in this order. A process that dies in
+// between begins again.
 
 const (
-	partialWait   = 10 * time.Second // in which it is told that calls of before still run
+	partialWait   = 10 * time.Second // after which it is logged that earlier calls still run
 	partialWithin = 5 * time.Minute  // the longest the ledger may take to be added up
 )
 
-// gaps are what the ledger could not tell of limits, by name. It is safe for concurrent use.
+// gaps holds, by limit, what the ledger could not tell. It is safe for concurrent use.
 type gaps struct {
 	mu  sync.Mutex
 	why map[string]string
 }
 
-// lookForPartial has a partial limit be filled in. It does not block.
+// lookForPartial requests that partial limits be filled in. It does not block.
 func (a *accounts) lookForPartial() {
 	if a == nil || len(a.store.Partial()) == 0 {
 		return
@@ -81,7 +82,7 @@ func (a *accounts) fillIn(ctx context.Context) error {
 	return nil
 }
 
-// awaitQuiet blocks until all that was called is in the ledger. Nothing new is called meanwhile.
+// awaitQuiet blocks until every call made is in the ledger. No new call starts meanwhile.
 func (a *accounts) awaitQuiet(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, partialWait)
 	defer cancel()
@@ -99,8 +100,8 @@ func (a *accounts) awaitQuiet(ctx context.Context) error {
 	}
 }
 
-// addUp is what the ledger says up to extent's end that partial limits have used, with those that may have been under way at a death
-// and that nobody wrote down.
+// addUp returns the use of partial limits up to extent's end, by the ledger. It includes calls that may have been under
+// way at a death without a record.
 func (a *accounts) addUp(ctx context.Context, rules bucket.Rules, partial map[string]int64, extent ledger.Extent) (*bucket.Account, error) {
 	now := a.now() + a.ahead()
 	late := bucket.Micros(0).Add(rules.Jitter + usageMargin)
@@ -122,7 +123,7 @@ func (a *accounts) addUp(ctx context.Context, rules bucket.Rules, partial map[st
 		if c.At > extent.Last {
 			return nil
 		}
-		// What no limit kept from a period's edge the api may have counted on the other side.
+		// Calls that no limit kept away from a period's edge may have counted in the next period at the api.
 		at := min(now, ChargedAt(c)+late)
 		for i := range limits {
 			sum.Add(rules, limits[i].Name, at, c.Units(&limits[i]))
@@ -145,7 +146,7 @@ func (a *accounts) addUp(ctx context.Context, rules bucket.Rules, partial map[st
 	return sum, nil
 }
 
-// unloggedUnits is the most that so many calls took from a limit.
+// unloggedUnits returns the most that this many calls took from a limit.
 func (a *accounts) unloggedUnits(l *bucket.Limit, calls int64) int64 {
 	switch {
 	case calls == 0:
@@ -158,7 +159,7 @@ func (a *accounts) unloggedUnits(l *bucket.Limit, calls int64) int64 {
 	return quotaOf(l).Count
 }
 
-// tell notes what the ledger does not reach back to: the limit begins with what there is.
+// tell records that the ledger does not reach back far enough: the limit begins with what there is.
 func (g *gaps) tell(log *slog.Logger, limit string, since, begins time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -173,7 +174,7 @@ func (g *gaps) tell(log *slog.Logger, limit string, since, begins time.Time) {
 	log.Warn("a limit that came into force within its period counts only what the ledger has", "limit", limit, "period", since.UTC(), "ledger", begins.UTC())
 }
 
-// of says what is missing in a limit's count, "" where nothing is.
+// of says what is missing in a limit's count, "" if nothing is.
 func (g *gaps) of(limit string) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()

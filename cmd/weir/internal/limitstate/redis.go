@@ -16,22 +16,22 @@ import (
 	"weir/cmd/weir/internal/config"
 )
 
-// Redis is the way to the Redis that limits are shared in. It may not answer yet: jobs are taken all the same, and
-// calls hold until it does.
+// Redis is the connection to the Redis in which limits are shared. It may not answer yet: jobs are accepted meanwhile,
+// and calls wait until it does.
 type Redis struct {
 	url   config.Secret
 	jumps prometheus.Counter
 	late  func(ctx context.Context, notes *Notes) error // nil: Redis answered at the start
 
-	dialling sync.Mutex             // held while it is dialled, and by Close
+	dialling sync.Mutex             // held while dialling, and by Close
 	client   atomic.Pointer[client] // nil until it has answered once
 }
 
-// client is a connection in a place of its own, for an atomic pointer.
+// client wraps a connection for an atomic pointer.
 type client struct{ redisstore.Client }
 
-// DialRedis makes the link and asks Redis once; nil when limits are not shared. It fails only when Redis answers with a no. Where Redis
-// does not answer the limits try on by themselves.
+// DialRedis creates the connection and asks Redis once; nil if limits are not shared. It fails only if Redis refuses.
+// If Redis does not answer, the limits try again by themselves.
 func DialRedis(ctx context.Context, s *config.Settings, registry prometheus.Registerer, log *slog.Logger) (*Redis, error) {
 	if !s.RedisURL.IsSet() || !s.Has(config.RoleDispatch) {
 		return nil, nil //nolint:nilnil // no address is no error: limits are counted in the process
@@ -48,24 +48,25 @@ func DialRedis(ctx context.Context, s *config.Settings, registry prometheus.Regi
 	return link, err
 }
 
-// LateError ends the process: what Redis said when it answered at last would have refused the start.
+// LateError ends the process: Redis answered late, with something that would have refused the start.
 type LateError struct{ Err error }
 
 // Error implements error.
 func (e *LateError) Error() string { return e.Err.Error() }
 
-// Unwrap returns what refuses.
+// Unwrap returns the reason for the refusal.
 func (e *LateError) Unwrap() error { return e.Err }
 
-// WhenLate has look examine what Redis knows when it answers for the first time, where it has not yet. Nothing else is done with Redis
-// before look has returned without an error; a *LateError ends the process. It must be called before the limits are opened.
+// WhenLate makes look examine what Redis knows at its first answer, if Redis has not answered yet. Nothing else is done
+// with Redis before look has returned without an error; a *LateError ends the process. WhenLate must be called before
+// the limits are opened.
 func (l *Redis) WhenLate(look func(ctx context.Context, notes *Notes) error) {
 	if l.client.Load() == nil {
 		l.late = look
 	}
 }
 
-// reach is the connection, which it makes where there is none; that may take two seconds.
+// reach returns the connection, and creates it if there is none, which may take two seconds.
 func (l *Redis) reach(ctx context.Context) (redisstore.Client, error) {
 	l.dialling.Lock()
 	defer l.dialling.Unlock()
@@ -85,7 +86,7 @@ func (l *Redis) reach(ctx context.Context) (redisstore.Client, error) {
 	return c, nil
 }
 
-// reached is the connection where there is one. It does not block.
+// reached returns the connection if there is one. It does not block.
 func (l *Redis) reached() (redisstore.Client, error) {
 	if c := l.client.Load(); c != nil {
 		return c.Client, nil
@@ -93,7 +94,7 @@ func (l *Redis) reached() (redisstore.Client, error) {
 	return nil, fmt.Errorf("WEIR_REDIS_URL %s: %w", l.url, redisstore.ErrUnreachable)
 }
 
-// Close ends the connection, where there is one.
+// Close ends the connection, if there is one.
 func (l *Redis) Close() error {
 	l.dialling.Lock()
 	defer l.dialling.Unlock()
@@ -103,16 +104,17 @@ func (l *Redis) Close() error {
 	return nil
 }
 
-// Notes make of Redis a place for notes about a store, by its name.
+// Notes stores notes about a store in Redis, by the store's name.
 type Notes struct {
 	redis  *Redis
 	client redisstore.Client // nil: that of redis, once there is one
 }
 
-// Notes are where Redis keeps notes. They fail with ErrUnreachable, without blocking, until Redis has answered once.
+// Notes returns where Redis keeps notes. They fail with ErrUnreachable, without blocking, until Redis has answered
+// once.
 func (l *Redis) Notes() *Notes { return &Notes{redis: l} }
 
-// connected is the connection that the notes go over.
+// connected returns the connection that the notes use.
 func (n *Notes) connected() (redisstore.Client, error) {
 	if n.client != nil {
 		return n.client, nil
@@ -120,7 +122,7 @@ func (n *Notes) connected() (redisstore.Client, error) {
 	return n.redis.reached()
 }
 
-// Read reads the note about a store, nil where there is none.
+// Read reads the note about a store, nil if there is none.
 func (n *Notes) Read(ctx context.Context, store string) ([]byte, error) {
 	c, err := n.connected()
 	if err != nil {
@@ -129,7 +131,7 @@ func (n *Notes) Read(ctx context.Context, store string) ([]byte, error) {
 	return redisstore.ReadNote(ctx, c, store)
 }
 
-// Write keeps a note: see Read.
+// Write stores a note: see Read.
 func (n *Notes) Write(ctx context.Context, store string, data []byte) error {
 	c, err := n.connected()
 	if err != nil {
@@ -140,21 +142,21 @@ func (n *Notes) Write(ctx context.Context, store string, data []byte) error {
 
 func (n *Notes) String() string { return n.redis.String() }
 
-// String is its address without secrets.
+// String returns the address without secrets.
 func (l *Redis) String() string { return "Redis at " + l.url.String() }
 
-// mostJump is how far the clock of Redis may move against ours between two looks: calendar periods begin by it.
+// mostJump is how far the clock of Redis may move against ours between two readings: calendar periods begin by it.
 const mostJump = 250 * time.Millisecond
 
-// clockWatch looks for jumps of the clock of Redis. It is used by one goroutine.
+// clockWatch detects jumps of the clock of Redis. One goroutine uses it.
 type clockWatch struct {
 	known bool
 	ahead time.Duration // of Redis against ours, when last seen
-	wrong time.Duration // by how much that may be
+	wrong time.Duration // the possible error of ahead
 }
 
-// look compares and returns by how much the clock has jumped, 0 if it has not, as far as can be told. An answer that was long on its way,
-// as behind a script that keeps Redis busy, tells nothing of its clock: it is passed over.
+// look returns by how much the clock has jumped, 0 if it has not, as far as that is measurable. It ignores an answer
+// that took long, as behind a script that keeps Redis busy, because it says nothing about the clock.
 func (w *clockWatch) look(ahead, wrong time.Duration) time.Duration {
 	if wrong > mostJump {
 		return 0
@@ -167,7 +169,7 @@ func (w *clockWatch) look(ahead, wrong time.Duration) time.Duration {
 	return jump
 }
 
-// levels reads the levels of the limits, and looks at the clock that they are counted by.
+// levels reads the levels of the limits, and checks the clock that they are counted by.
 func (s *sharedLimits) levels(ctx context.Context) ([]bucket.Level, error) {
 	store, err := s.opened()
 	if err != nil {
@@ -187,7 +189,7 @@ func (s *sharedLimits) levels(ctx context.Context) ([]bucket.Level, error) {
 	return levels, err
 }
 
-// look tells a jump of the clock of Redis.
+// look reports a jump of the clock of Redis.
 func (s *sharedLimits) look(ahead, wrong time.Duration) {
 	jump := s.clock.look(ahead, wrong)
 	if jump == 0 {

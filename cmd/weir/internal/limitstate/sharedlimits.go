@@ -20,8 +20,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// sharedLimits are one api's limits in Redis, with what makes a loss of Redis harmless: what its state was is kept in
-// NATS, before the first slot of it is used, and what a lost state had counted is added up from the ledger.
+// sharedLimits are one api's limits in Redis, protected against a loss of Redis. A mark that identifies their state is
+// kept in NATS before the first slot of the state is used. What a lost state had counted is added up from the ledger.
 type sharedLimits struct {
 	api     string
 	redis   *Redis
@@ -30,23 +30,23 @@ type sharedLimits struct {
 	js      jetstream.JetStream
 	log     *slog.Logger
 	clock   clockWatch
-	quiet   func() bool   // no call of the api is running here or waits to be recorded
-	beside  func() bool   // other replicas call too
+	quiet   func() bool   // reports that no call of the api runs here or waits to be recorded
+	beside  func() bool   // reports whether other replicas call too
 	lost    chan struct{} // the state may have been lost
 
-	mu    sync.Mutex // of all below
+	mu    sync.Mutex // guards all below
 	rules bucket.Rules
 	kept  redisMark
 	doubt bool               // some of what was counted may be unknown
 	open  map[int64]struct{} // grants that have not ended
-	why   string             // what was lost could not be added up yet, and what to do
+	why   string             // why what was lost could not be added up yet, and what to do
 
 	gaps  gaps // in what was added up
 	news  news
 	moved func(by time.Duration) // the clock of Redis was set
 }
 
-// redisMark is what is kept of a state: which one it is, and how many asks it had counted.
+// redisMark identifies a state, with the number of asks it had counted.
 type redisMark struct {
 	Epoch string `json:"epoch"`
 	Asked int64  `json:"asked"`
@@ -57,8 +57,8 @@ const (
 	markWait  = 2 * time.Second
 )
 
-// openSharedLimits opens an api's limits in Redis. While Redis does not answer they stay closed: calls hold, and run
-// opens them when it does.
+// openSharedLimits opens an api's limits in Redis. While Redis does not answer they stay closed: calls wait, and run
+// opens the limits later.
 func openSharedLimits(ctx context.Context, o *Options, api *httpcall.API) (*sharedLimits, error) {
 	s := &sharedLimits{
 		api: api.Name, control: o.Control, js: o.JetStream, rules: api.Rules, open: map[int64]struct{}{}, lost: make(chan struct{}, 1),
@@ -85,7 +85,8 @@ func (s *sharedLimits) tryOpen(ctx context.Context) error {
 	return s.begin(ctx, client)
 }
 
-// begin opens the limits. The state's mark is stored before they are used, so that no later loss is taken for a beginning.
+// begin opens the limits. It stores the state's mark before they are used, so that no later loss is taken for a new
+// state.
 func (s *sharedLimits) begin(ctx context.Context, client redisstore.Client) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +117,7 @@ func (s *sharedLimits) begin(ctx context.Context, client redisstore.Client) erro
 	return nil
 }
 
-// opened is the store, or why there is none yet.
+// opened returns the store, or why there is none yet.
 func (s *sharedLimits) opened() (*redisstore.Store, error) {
 	if store := s.store.Load(); store != nil {
 		return store, nil
@@ -124,7 +125,7 @@ func (s *sharedLimits) opened() (*redisstore.Store, error) {
 	return nil, redisstore.ErrUnreachable
 }
 
-// recall finds what state the api's limits had. An api of which neither a mark nor a call is recorded was never called.
+// recall finds which state the api's limits had. An api with neither a mark nor a recorded call was never called.
 func (s *sharedLimits) recall(ctx context.Context) error {
 	entry, err := s.control.Get(ctx, s.key())
 	if err == nil {
@@ -150,7 +151,7 @@ func (s *sharedLimits) key() string { return epochKey(s.api) }
 
 func epochKey(api string) string { return "epoch." + api }
 
-// hasCalls reports whether the ledger knows any call of an api.
+// hasCalls reports whether the ledger has any call of an api.
 func hasCalls(ctx context.Context, js jetstream.JetStream, api string) (bool, error) {
 	last, err := stream.LastOf(ctx, js.Conn(), ledger.CallsStream, ledger.CallsOf(api))
 	if err != nil {
@@ -159,7 +160,7 @@ func hasCalls(ctx context.Context, js jetstream.JetStream, api string) (bool, er
 	return last > 0, nil
 }
 
-// Reserve implements bucket.Store. Slots of a state whose mark is not stored yet are not given: they are lost.
+// Reserve implements bucket.Store. It withholds slots of a state whose mark is not stored yet; they are lost.
 func (s *sharedLimits) Reserve(ctx context.Context, asks []bucket.Ask) ([]bucket.Answer, error) {
 	store, err := s.opened()
 	if err != nil {
@@ -173,7 +174,7 @@ func (s *sharedLimits) Reserve(ctx context.Context, asks []bucket.Ask) ([]bucket
 		return nil, err
 	}
 	s.mu.Lock()
-	doubt = doubt || s.doubt // it may have ended since the answer was given
+	doubt = doubt || s.doubt // doubt may have ended since the answer was given
 	known := store.Epoch() == s.kept.Epoch
 	if known {
 		for i := range answers {
@@ -195,8 +196,8 @@ func (s *sharedLimits) Reserve(ctx context.Context, asks []bucket.Ask) ([]bucket
 	return nil, errors.New("the limits' state in redis has changed")
 }
 
-// softenLocked makes of a quota that may only count as used up, because nobody knows, one that is to be asked again soon: its
-// period may not be over, and no job may be buried for it.
+// softenLocked changes the answer of a quota that may count as used up only because its use is unknown. Such a quota is
+// asked again soon: its period may not be over, and no job may be buried for it.
 func (s *sharedLimits) softenLocked(a *bucket.Answer) {
 	for i := range s.rules.Shared {
 		if l := &s.rules.Shared[i]; l.Name == a.Wait.Limit && (l.Quota != nil || l.Budget != nil) && !a.Wait.Never {
@@ -237,7 +238,7 @@ func (s *sharedLimits) Apply(rules bucket.Rules) error {
 	return nil
 }
 
-// suspect has run look whether something was lost.
+// suspect makes run check whether something was lost.
 func (s *sharedLimits) suspect() {
 	s.mu.Lock()
 	s.doubt = true
@@ -245,7 +246,7 @@ func (s *sharedLimits) suspect() {
 	s.wake()
 }
 
-// wake has run look at once. It does not block.
+// wake makes run check at once. It does not block.
 func (s *sharedLimits) wake() {
 	select {
 	case s.lost <- struct{}{}:
@@ -293,7 +294,7 @@ func (s *sharedLimits) put(ctx context.Context, mark redisMark) error {
 	return nil
 }
 
-// run keeps the mark up to date and seeds what was lost, until ctx ends.
+// run keeps the mark up to date and adds up what was lost, until ctx ends.
 func (s *sharedLimits) run(ctx context.Context) error {
 	tick := time.NewTicker(markEvery)
 	defer tick.Stop()

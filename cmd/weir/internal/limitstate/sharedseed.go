@@ -19,17 +19,17 @@ const (
 	seedRetry  = time.Second
 	seedPoll   = 20 * time.Millisecond
 	seedWithin = 5 * time.Minute  // the longest the ledger may take to be added up
-	recordWait = 25 * time.Second // in which a call that has ended elsewhere is recorded
+	recordWait = 25 * time.Second // in which a call that has ended on another replica is recorded
 )
 
-// unknown says why what was lost is not added up yet.
+// unknown returns why what was lost is not added up yet.
 func (s *sharedLimits) unknown() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.why
 }
 
-// seed adds up from the ledger what quotas and budgets had counted that were lost, and tries again until it has.
+// seed adds up from the ledger what lost quotas and budgets had counted. It tries again until it succeeds.
 func (s *sharedLimits) seed(ctx context.Context) {
 	store, err := s.opened()
 	if err != nil {
@@ -38,7 +38,7 @@ func (s *sharedLimits) seed(ctx context.Context) {
 	told := ""
 	for ctx.Err() == nil {
 		epoch := store.Epoch()
-		_, err := store.Touch(ctx) // also brings new rules into force where debts are kept
+		_, err := store.Touch(ctx) // also puts new rules into force where debts are kept
 		var unknown []string
 		if err == nil {
 			unknown, err = store.Unknown(ctx)
@@ -88,7 +88,7 @@ func (s *sharedLimits) seedThese(ctx context.Context, store *redisstore.Store, u
 	if err != nil {
 		return err
 	}
-	ahead := now.Until(bucket.MicrosOf(time.Now())) // periods are by the clock of redis, the ledger is by ours
+	ahead := now.Until(bucket.MicrosOf(time.Now())) // periods are by the clock of Redis, the ledger is by ours
 	since := map[string]time.Time{}
 	for i := range limits {
 		since[limits[i].Name] = periodStart(rules, &limits[i], now).Time().Add(ahead)
@@ -104,7 +104,8 @@ func (s *sharedLimits) seedThese(ctx context.Context, store *redisstore.Store, u
 	return nil
 }
 
-// addUp is what the ledger says of limits. It must reach back to what was lost. A limit that was not in the rules begins with what there is.
+// addUp returns what the ledger says of limits. The ledger must reach back to what was lost. A limit that was not in
+// the rules begins with what there is.
 func (s *sharedLimits) addUp(ctx context.Context, store *redisstore.Store, limits []bucket.Limit, since map[string]time.Time) (map[string]int64, error) {
 	missed, err := store.Missed(ctx)
 	if err != nil {
@@ -132,8 +133,8 @@ func (s *sharedLimits) addUp(ctx context.Context, store *redisstore.Store, limit
 	return used, nil
 }
 
-// awaitOthers blocks until the calls of other replicas that may have been running have ended and are in the ledger: that
-// takes them no longer than a permit's lease and a while. As those of this one they are the last.
+// awaitOthers blocks until other replicas' calls that may have been running have ended and are in the ledger. That
+// takes at most a permit's lease and a while. No later calls follow, as with this replica's own.
 func (s *sharedLimits) awaitOthers(ctx context.Context, rules bucket.Rules) error {
 	for start := time.Now(); s.beside() && time.Since(start) < time.Duration(rules.LeaseMicros())*time.Microsecond+recordWait; {
 		select {
@@ -145,8 +146,8 @@ func (s *sharedLimits) awaitOthers(ctx context.Context, rules bucket.Rules) erro
 	return nil
 }
 
-// awaitQuiet blocks until all that was called is in the ledger. Nothing new is called meanwhile, since what is unknown
-// counts as used up, unless it only counts.
+// awaitQuiet blocks until every call made is in the ledger. No new call starts meanwhile, because what is unknown
+// counts as used up, unless the limit only watches.
 func (s *sharedLimits) awaitQuiet(ctx context.Context, limits []bucket.Limit) error {
 	if !slices.ContainsFunc(limits, func(l bucket.Limit) bool { return !l.Shadow }) {
 		return nil
@@ -168,7 +169,7 @@ func (s *sharedLimits) awaitQuiet(ctx context.Context, limits []bucket.Limit) er
 	}
 }
 
-// periodStart is since when what was used of a quota or budget counts at now.
+// periodStart returns from when on the use of a quota or budget counts at now.
 func periodStart(rules bucket.Rules, l *bucket.Limit, now bucket.Micros) bucket.Micros {
 	quota := quotaOf(l)
 	if quota.Window == bucket.Sliding {
@@ -179,7 +180,7 @@ func periodStart(rules bucket.Rules, l *bucket.Limit, now bucket.Micros) bucket.
 	return start
 }
 
-// quotaOf is a quota, or what a budget is one of.
+// quotaOf returns a limit's quota, or the quota that its budget is.
 func quotaOf(l *bucket.Limit) *bucket.Quota {
 	if l.Budget != nil {
 		return &l.Budget.Quota

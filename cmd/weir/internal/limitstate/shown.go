@@ -12,22 +12,22 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// LimitShown is what operators see of a limit's level.
+// LimitShown is a limit's level as operators see it.
 type LimitShown struct {
 	Limit   string     `json:"limit"`
 	Used    int64      `json:"used"`
 	Count   int64      `json:"count"`
 	Unit    Unit       `json:"unit"`
 	Until   *time.Time `json:"until,omitempty"`   // of the period
-	Shadow  bool       `json:"shadow,omitempty"`  // it only watches
+	Shadow  bool       `json:"shadow,omitempty"`  // the limit only watches
 	Held    int64      `json:"held,omitempty"`    // calls that it would have held
 	Unknown bool       `json:"unknown,omitempty"` // counts as used up until the ledger is added up
-	Why     string     `json:"why,omitempty"`     // it could not be, and what to do
-	PerMS   int64      `json:"per_ms,omitempty"`  // of a rate: used is what started within it
-	Bound   bool       `json:"bound,omitempty"`   // used is the most that it can be, until calls before the start are added up
+	Why     string     `json:"why,omitempty"`     // why that is not possible yet, and what to do
+	PerMS   int64      `json:"per_ms,omitempty"`  // of a rate: used counts calls started within it
+	Bound   bool       `json:"bound,omitempty"`   // used is an upper bound until calls before the start are added up
 }
 
-// Shown are an api's levels for operators.
+// Shown returns an api's levels for operators.
 func (b *Levels) Shown(api string) (limits []LimitShown) {
 	for _, l := range b.Of(api) {
 		s := LimitShown{
@@ -46,7 +46,7 @@ func (b *Levels) Shown(api string) (limits []LimitShown) {
 	return limits
 }
 
-// WithUses adds what is used of the limits that no store keeps a level of: rates and calls in flight.
+// WithUses adds the use of the limits that no store keeps a level of: rates and calls in flight.
 func WithUses(limits []LimitShown, uses []schedule.LimitUse) []LimitShown {
 	for _, u := range uses {
 		s := LimitShown{Limit: u.Limit, Used: u.Used, Count: u.Count, Unit: InUnits, PerMS: u.Per.Milliseconds()}
@@ -63,7 +63,7 @@ func WithUses(limits []LimitShown, uses []schedule.LimitUse) []LimitShown {
 	return limits
 }
 
-// why says what keeps a limit's count unknown, or is missing in it.
+// why says what keeps a limit's count unknown, or what is missing in it.
 func (b *Levels) why(api string, l bucket.Level) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -79,7 +79,8 @@ func (b *Levels) why(api string, l bucket.Level) string {
 	return ""
 }
 
-// Lasts reports whether the limit holds its api for a while when it is used up: a quota or a budget, and not a rate.
+// Lasts reports whether the limit, once used up, holds its api for a while: true for a quota or a budget, false for a
+// rate.
 func (l *LimitShown) Lasts() bool {
 	return l.PerMS == 0 && l.Unit != InCalls && l.Count > 0 && !l.Shadow
 }
@@ -87,7 +88,7 @@ func (l *LimitShown) Lasts() bool {
 // UsedUp reports whether nothing is left of a quota or a budget.
 func (l *LimitShown) UsedUp() bool { return l.Lasts() && !l.Unknown && !l.Bound && l.Used >= l.Count }
 
-// Text says in words how much of a limit is used.
+// Text says how much of a limit is used.
 func (l *LimitShown) Text() string {
 	text := ""
 	switch {
@@ -129,12 +130,12 @@ type Unit string
 
 // The units.
 const (
-	InUnits Unit = "units"      // one a call, where nothing else is configured
-	InCalls Unit = "calls"      // that run
+	InUnits Unit = "units"      // one a call, unless configured otherwise
+	InCalls Unit = "calls"      // calls that run
 	InMoney Unit = "millionths" // of the currency
 )
 
-// Amount writes a number for people.
+// Amount formats a number for people.
 func Amount(n int64, u Unit) string {
 	if u == InMoney {
 		return config.Money(n).String()

@@ -12,21 +12,21 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// spentWithin bounds the look into one api's ledger.
+// spentWithin bounds the reading of one api's ledger.
 const spentWithin = 15 * time.Second
 
-// Spent is a quota or a budget of which nothing is left under a configuration that is to come.
+// Spent is a quota or a budget that is used up under a configuration about to come.
 type Spent struct {
 	API   string    `json:"api"`
 	Limit string    `json:"limit"`
 	Used  int64     `json:"used"`
 	Count int64     `json:"count"`
 	Unit  Unit      `json:"unit"`
-	Until time.Time `json:"until"` // of one that slides: at the latest
+	Until time.Time `json:"until"` // of a sliding one: at the latest
 	Ends  bool      `json:"ends"`  // jobs become dead letters instead of waiting
 }
 
-// Text says in words what that means.
+// Text says what that means.
 func (s *Spent) Text() string {
 	what := "nothing is called until "
 	if s.Ends {
@@ -36,8 +36,8 @@ func (s *Spent) Text() string {
 		cli.ClockTime(s.Until))
 }
 
-// SpentAlready finds the quotas and budgets that are changed from before to after and of which the ledger says that nothing is
-// left. It reads the ledger, for some seconds at most for each api.
+// SpentAlready finds the quotas and budgets that change from before to after and that are used up according to the
+// ledger. It reads the ledger, for some seconds at most for each api.
 func SpentAlready(ctx context.Context, js jetstream.JetStream, before, after *config.Config, now time.Time) ([]Spent, error) {
 	var found []Spent
 	if before == nil {
@@ -47,7 +47,7 @@ func SpentAlready(ctx context.Context, js jetstream.JetStream, before, after *co
 		api := &after.APIs[i]
 		former, known := before.API(api.Name)
 		if !known {
-			continue // what was called under another configuration does not count
+			continue // calls under another configuration do not count
 		}
 		spent, err := spentOf(ctx, js, former, api, now)
 		if err != nil {
@@ -96,7 +96,7 @@ func spentOf(ctx context.Context, js jetstream.JetStream, former, api *config.AP
 	return found, nil
 }
 
-// changed reports whether a limit that there was counts to another number than before, or begins to hold.
+// changed reports whether a limit counts to another number than before, or begins to hold.
 func changed(former, api *config.API, l *bucket.Limit) bool {
 	for i := range former.Rules.Shared {
 		was := &former.Rules.Shared[i]

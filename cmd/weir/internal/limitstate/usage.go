@@ -11,16 +11,16 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// usageMargin is how much earlier than a period its calls are counted: what belongs to the period before counts too,
-// rather than that a call at its edge does not.
+// usageMargin is how long before a period its calls begin to count. So some calls of the period before count too, but
+// no call at the edge is missed.
 const usageMargin = time.Second
 
-// errNotCovered is a ledger that begins later than the period that is asked for.
+// errNotCovered reports that the ledger begins later than the requested period.
 var errNotCovered = errors.New("the ledger does not reach back to the beginning of the period: the limit opens with its next one; " +
 	"to call before, apply a configuration in which it has another name: it begins with what the ledger has")
 
-// readUsage adds up what the ledger knows to have been taken from limits since the times given for each. It reads the
-// ledger as a stream: memory does not grow with it.
+// readUsage adds up what the ledger says was taken from each limit since its given time. It reads the ledger as a
+// stream: memory does not grow with it.
 func readUsage(ctx context.Context, js jetstream.JetStream, api string, limits []bucket.Limit, since map[string]time.Time) (map[string]int64, error) {
 	used := map[string]int64{}
 	first := time.Now()
