@@ -29,64 +29,65 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Options of a Dispatcher. All but Control, Registry, MayBegin, SharedBy, Recorder, Tail, Restored, Tracer and Registerer are required.
+// Options are the settings of a Dispatcher. A field is required unless its comment says what its zero value does.
 type Options struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
 	Letters   *deadletter.Writer
-	Control   jetstream.KeyValue // where the right to end letters is kept; nil where no api is asked about letters
+	Control   jetstream.KeyValue // holds the right to end letters; nil if no api is asked about letters
 	Instance  string             // this replica's name
 	Version   string
-	// Registry is where the replicas share the partitions out; nil where no other replica can dispatch.
+	// Registry is where the replicas share out the partitions. Nil if no other replica can dispatch.
 	Registry *lease.Registry
-	// MayBegin is asked after every lease that is begun, before anything is called by it: whether the jobs are to be called
-	// here still, and whether this replica has heard all that operators have said. With an error that wraps ErrElsewhere the
-	// dispatcher ends, with another one it begins anew. Nil where there is no Registry.
+	// MayBegin is called after each lease that begins, before any call is made under it. It reports whether this
+	// replica should still call the jobs, and has received all that operators have set. If its error wraps
+	// ErrElsewhere, the dispatcher ends; after any other error it begins anew. Nil if there is no Registry.
 	MayBegin func(ctx context.Context) error
-	// SharedBy says where limits shared by all keys are counted: an address that all replicas must have in common, empty
-	// for this process.
+	// SharedBy is the address at which limits shared by all keys are counted. All replicas must have the same one.
+	// Empty if this process counts them.
 	SharedBy string
-	// Recorder notes how far calls have come, and knows how far those of ended processes had; nil for none.
+	// Recorder notes the state of calls, and knows the notes of ended processes. Nil for none.
 	Recorder   *recorder.Recorder
 	Now        func() bucket.Micros // the clock of every worker and its store
-	Ahead      func() bucket.Micros // by how much calendars are ahead of it; nil: by nothing
+	Ahead      func() bucket.Micros // by how much calendars are ahead of Now; nil: by nothing
 	Replicas   int
 	Dedupe     *queue.Dedupe // how long a job's id is known
 	ResultsAge time.Duration
-	MaxStore   int64         // bounds what one stream may ask of the server, 0 for no bound
+	MaxStore   int64         // bounds the bytes that one stream may ask of the server; 0 for no bound
 	LedgerAge  time.Duration // how long call records are kept
-	Tail       ledger.Bounds
-	Restored   *Restoration // nil: the streams are as weir left them
-	// Changed hears what somebody did by hand to a queue's stream. It must not block. Nil: nobody does.
+	Tail       ledger.Bounds // how far back the ledger's end is read; zero fields take the defaults
+	Restored   *Restoration  // nil unless the streams were put back from a backup
+	// Changed is called when a queue's stream was changed by hand. It must not block. Nil if not needed.
 	Changed func(StreamChange)
-	// FirstSeq is where streams begin that are made, by name; 1 where it says nothing. A ledger that begins later is known to lack what was
-	// before: keys and limits count on it.
+	// FirstSeq holds the first sequences of streams that are made, by name; 1 for a name that is missing. A ledger that
+	// begins later is known to lack earlier records: keys and limits count on it.
 	FirstSeq   map[string]uint64
 	Tracer     *trace.Tracer // nil: no spans are written
 	Log        *slog.Logger
-	Registerer prometheus.Registerer
+	Registerer prometheus.Registerer // nil: no metrics are registered
 }
 
-// APIOptions are what one api's dispatch needs. All are required.
+// APIOptions are the settings of one api's dispatch. All are required.
 type APIOptions struct {
 	API   *httpcall.API
 	Queue *queue.Queue
 	Store Store
-	// Clock says by which clock the store counts. A store that counts by another is asked in the background.
+	// Clock says by which clock the store counts. If that is not this process's clock, the worker asks the store in the
+	// background.
 	Clock schedule.StoreClock
-	// TAT is the theoretical arrival time that the store knows of a key, 0 if none.
+	// TAT returns the theoretical arrival time that the store knows of a key, 0 if none.
 	TAT func(key string) bucket.Micros
-	// Checkpoint asks for the store's state to be kept at once. It does not block.
+	// Checkpoint has the store's state stored at once. It does not block.
 	Checkpoint func()
 }
 
-// Store is a store of slots whose rules can be changed. With an error Apply has changed nothing.
+// Store is a store of slots whose rules can be changed. If Apply returns an error, it has changed nothing.
 type Store interface {
 	bucket.Store
 	Apply(rules bucket.Rules) error
 }
 
-// Dispatcher owns the partitions of every api it was given and makes their calls.
+// Dispatcher owns partitions of every api that it was given, and makes their calls.
 type Dispatcher struct {
 	opts    Options
 	log     *slog.Logger
@@ -94,10 +95,10 @@ type Dispatcher struct {
 	results *stream.Writer
 	calls   *stream.Writer
 	tail    *ledger.Tail
-	owner   *ownership.Manager // nil: every partition is this process's
+	owner   *ownership.Manager // nil: this process owns every partition
 	failed  chan error
 	down    atomic.Int32    // workers whose store does not answer
-	added   chan *apiWorker // while it runs
+	added   chan *apiWorker // workers that came while Run runs
 
 	tailLoads tailLoads
 
@@ -106,7 +107,7 @@ type Dispatcher struct {
 	pauses  map[string]map[string]schedule.Pause // by api and key
 }
 
-// Bounds of the records that wait to be stored; the calls running at once bound them too.
+// Bounds of what waits to be stored, which the calls running at once bound as well, and of the streams.
 const (
 	maxRecords     = 65536
 	maxRecordBytes = 512 << 20
@@ -115,7 +116,7 @@ const (
 	maxLedgerBytes  = 8 << 30
 )
 
-// Open makes the streams of results and calls exist. Add workers, then Run.
+// Open returns a dispatcher, and creates the streams of results and calls if they are missing. Add APIs, then call Run.
 func Open(ctx context.Context, o Options) (*Dispatcher, error) {
 	if o.Ahead == nil {
 		o.Ahead = func() bucket.Micros { return 0 }
@@ -144,11 +145,11 @@ func Open(ctx context.Context, o Options) (*Dispatcher, error) {
 	return d, nil
 }
 
-// AddAPI adds an api. It must be called before Run. The api's queue is told whom to ask for times.
+// AddAPI adds an api, and makes its worker the forecaster of the api's queue. It must be called before Run.
 func (d *Dispatcher) AddAPI(o APIOptions) { d.add(o) }
 
-// StartAPI adds an api while Run runs, and returns when its queue has been read, or been offered to the replicas that
-// share it.
+// StartAPI adds an api while Run runs. It returns when the api's queue has been read, or has been offered to the
+// replicas that share it.
 func (d *Dispatcher) StartAPI(ctx context.Context, o APIOptions) error {
 	w := d.add(o)
 	select {
@@ -176,8 +177,8 @@ func (d *Dispatcher) add(o APIOptions) *apiWorker {
 	return w
 }
 
-// Run makes calls until soft ends, then lets the running ones end until hard ends, and returns when everything it
-// started has ended.
+// Run makes calls until soft ends, then lets running calls end until hard ends. It returns when every goroutine that it
+// started has returned.
 func (d *Dispatcher) Run(soft, hard context.Context) error {
 	if d.owner == nil {
 		if err := d.loadTails(soft); err != nil {
@@ -267,7 +268,8 @@ func (w *apiWorker) awaitReady(ctx context.Context) error {
 	}
 }
 
-// Session names the lease by which this replica dispatches; empty where it has none, or needs none.
+// Session returns the name of the lease under which this replica dispatches. It is empty if the replica has none, or
+// needs none.
 func (d *Dispatcher) Session() string {
 	if d.owner == nil {
 		return ""
@@ -275,7 +277,7 @@ func (d *Dispatcher) Session() string {
 	return d.owner.Session()
 }
 
-// CheckShared says why rules, by api, cannot be put in force beside the replicas that dispatch now.
+// CheckShared returns an error that says why rules, by api, cannot be put in force while the present replicas dispatch.
 func (d *Dispatcher) CheckShared(rules map[string]bucket.Rules) error {
 	if d.owner == nil {
 		return nil
@@ -283,7 +285,7 @@ func (d *Dispatcher) CheckShared(rules map[string]bucket.Rules) error {
 	return d.owner.CheckShared(rules)
 }
 
-// Beside reports whether other replicas dispatch too, as far as this one knows.
+// Beside reports whether other replicas dispatch, too, as far as this one knows.
 func (d *Dispatcher) Beside() bool { return d.owner != nil && d.owner.Beside() }
 
 // fail ends Run with an error.
@@ -309,7 +311,7 @@ func (d *Dispatcher) worker(api string) *apiWorker {
 	return nil
 }
 
-// reply sends a result to the subject a job named.
+// reply sends a result to the reply subject that its job named.
 func (d *Dispatcher) reply(subject string, result *nats.Msg) {
 	header := nats.Header{}
 	for name, values := range result.Header {
@@ -322,7 +324,7 @@ func (d *Dispatcher) reply(subject string, result *nats.Msg) {
 	}
 }
 
-// EnsureStreams makes the streams of results and calls exist, or brings them to what the options say of ages.
+// EnsureStreams creates the streams of results and calls, or updates their ages to those in the options.
 func EnsureStreams(ctx context.Context, o Options) error {
 	bytes := func(want int64) int64 {
 		if o.MaxStore > 0 {

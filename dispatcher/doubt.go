@@ -7,20 +7,20 @@ import (
 	"weir/dispatcher/httpcall"
 )
 
-// doubt is what is known of those calls of a job that may have been processed.
+// doubt is what is known of those calls of a job that the api may have processed.
 type doubt struct {
 	billed   deadletter.Billed // what is known of the charges of its calls so far
-	identity string            // of the keys that they carried; "" where no call is in doubt, or nobody knows
-	never    bool              // one carried no key, or they carried different ones: no call may follow
+	identity string            // of the keys that they carried; "" if no call is in doubt, or it is unknown
+	never    bool              // a call carried no key, or calls carried different ones, so that no call may follow
 }
 
-// add takes in a call that has ended.
+// add adds a call that has ended.
 func (d *doubt) add(billed deadletter.Billed, identity string) {
 	d.recall(billed, identity)
 	d.never = d.never || billed != deadletter.NotBilled && identity == ""
 }
 
-// recall takes in what is known of earlier calls. With identity "" nobody knows under which key they were made.
+// recall adds what is known of earlier calls. If identity is "", the key that they were made under is unknown.
 func (d *doubt) recall(billed deadletter.Billed, identity string) {
 	if d.billed = d.billed.Worst(billed); billed.Worst(deadletter.NotBilled) == deadletter.NotBilled {
 		return
@@ -29,10 +29,11 @@ func (d *doubt) recall(billed deadletter.Billed, identity string) {
 	d.identity = cmp.Or(d.identity, identity)
 }
 
-// known is whether a call may have been processed, and what of it was charged.
+// known returns whether a call may have been processed, and whether it was charged.
 func (d *doubt) known() deadletter.Billed { return d.billed.Worst(deadletter.NotBilled) }
 
-// keyed is the identity under which a call of the job may follow, "" where none may or need not.
+// keyed returns the identity under which another call of the job may follow. It is "" if no call may follow, or any
+// identity will do.
 func (d *doubt) keyed() string {
 	if d.never {
 		return ""
@@ -40,7 +41,7 @@ func (d *doubt) keyed() string {
 	return d.identity
 }
 
-// allows reports whether the job may be called by an api's present terms, as far as its earlier calls go.
+// allows reports whether the job's earlier calls permit another one by an api's present terms.
 func (d *doubt) allows(api *httpcall.API) bool {
 	if d.known() == deadletter.NotBilled {
 		return true

@@ -9,29 +9,31 @@ import (
 	"weir/ingest"
 )
 
-// Duplicate is the outcome of a job that stood in its queue a second time and was not called again.
+// Duplicate is the outcome of a job that was in its queue a second time and was not called again.
 const Duplicate = "duplicate"
 
-// Deleted is the outcome of a job whose message somebody has deleted.
+// Deleted is the outcome of a job whose message was deleted by hand.
 const Deleted = "deleted"
 
-// A server that restarts forgets the ids of deleted messages: a job that has ended and is sent again is a new one to its
-// stream, whichever replica takes it. The partition's owner knows better. It has ended the job itself, or has read in the
-// ledger what the owners before had ended; a record stands there before its message is deleted, and the owner knows of it
-// before that. So no copy that the stream took can be read before its first is known.
+// A server that restarts forgets the ids of deleted messages. If a producer then sends a job again that has ended, the
+// stream takes it as a new one, whichever replica's intake stores it. The partition's owner recognizes it: the owner
+// has ended the first job itself, or has read in the ledger that an earlier owner did. A job's message is deleted only
+// after its record is stored and the owner knows of it. So when the owner reads a copy, it always knows the first job
+// already.
 
-// What it was to JetStream when it came is what counts: the configuration may have changed since for how long ids are known
-// (queue.Dedupe). Where that cannot be told the job is neither dropped nor called, but becomes a letter.
+// A copy is judged by the dedupe setting that was in force when the copy came: how long ids are known may have changed
+// since (queue.Dedupe). If that cannot be told, the job is neither dropped nor called, but becomes a letter.
 
 // rememberEnd notes that a job has ended, for as long as its id may be known.
 func (j *job) rememberEnd() {
 	if j.message == nil || j.message.DedupeID == "" || j.accepted == 0 {
-		return // its record is what it was ended by, and was read with the ledger
+		return // recovery ended it by its record, which was read with the ledger
 	}
 	j.part.w.queue.Ended(queue.Finished{Key: j.Queue.Key, DedupeID: j.message.DedupeID, Seq: j.Seq, Accepted: j.accepted.Time()})
 }
 
-// meetDuplicateLocked deals with a job that was just read if it is one that has ended, or may be, and reports whether it did.
+// meetDuplicateLocked ends a job that was just read, if it is or may be a copy of a job that has ended. It reports
+// whether it did.
 func (p *partition) meetDuplicateLocked(ctx context.Context, e queue.Entry) bool {
 	likeness := p.bucket.Duplicate(e)
 	switch likeness {
@@ -48,7 +50,7 @@ func (p *partition) meetDuplicateLocked(ctx context.Context, e queue.Entry) bool
 	return true
 }
 
-// resumeDuplicateLocked does the same with a job that was found when a partition was taken over, and was never called.
+// resumeDuplicateLocked does the same for a job that was found at a takeover and was never called.
 func (p *partition) resumeDuplicateLocked(ctx context.Context, q *schedule.KeyQueue, e queue.Entry) {
 	switch p.bucket.Duplicate(e) {
 	case queue.Same:
@@ -57,12 +59,12 @@ func (p *partition) resumeDuplicateLocked(ctx context.Context, q *schedule.KeyQu
 		j.Settle()
 		p.logDuplicate(e)
 		p.w.running.Go(func() { p.w.finish(j, Duplicate) })
-	case queue.InDoubt: // its idempotency key is of no use: the one that has ended may have had another
+	case queue.InDoubt: // an idempotency key would not help: the job that has ended may have had another one
 		p.parkDuplicateLocked(ctx, q, e.Seq)
 	}
 }
 
-// parkDuplicateLocked makes a letter of a job of which nobody can say whether it is one that has ended.
+// parkDuplicateLocked makes a letter of a job that may be a copy of one that has ended, when that cannot be told.
 func (p *partition) parkDuplicateLocked(ctx context.Context, q *schedule.KeyQueue, seq uint64) {
 	j := jobLocked(p.w.s.Extract(q, seq))
 	j.bind(p.w.terms)

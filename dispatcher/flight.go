@@ -16,32 +16,33 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// What a call's way through the flight recorder is: prepared before its intent is stored, begun before its first byte, answered before
-// anything is stored of its answer, and let go of when its intent is. The other half is what a start makes of it: a call that had not
-// begun is as if there were no intent, and one that was answered ends as it would have.
+// The flight recorder notes a call as prepared before its intent is stored, as begun before its first byte is sent, and
+// as answered before anything of its answer is stored. It drops the notes when the intent is dropped. Recovery reads
+// the notes of ended processes: a call that had not begun counts as if it had no intent, and a call that was answered
+// is settled as its process would have.
 
-// callOf names the call of an intent.
+// callOf names an intent's call for the flight recorder.
 func (p *partition) callOf(i *queue.Intent, epoch uint64) recorder.Call {
 	return recorder.Call{Queue: p.name, Seq: i.Seq, Accepted: int64(i.Accepted), Number: i.Call, Epoch: epoch, KeySum: i.KeySum}
 }
 
-// flight is one call, as the goroutines tell of it that send it.
+// flight notes the progress of one call. The goroutines that send the call use it.
 type flight struct {
 	entry recorder.Entry
-	stale recorder.Entry // that says that the same call, by an earlier intent, has not begun
-	tat   bucket.Micros  // the key's after it, were it sent in its slot
-	since time.Time      // by when it was late already
+	stale recorder.Entry // of the same call by an earlier intent: says that it has not begun
+	tat   bucket.Micros  // the key's TAT after the call, if it is sent in its slot
+	since time.Time      // when late was measured
 	late  time.Duration
 }
 
-// takeOff is a call that is about to be sent.
+// takeOff returns the flight of a call that is about to be sent.
 func (j *job) takeOff(tat bucket.Micros, late time.Duration) *flight {
 	return &flight{entry: j.entry, stale: j.adopted, tat: tat, since: time.Now(), late: late}
 }
 
 func (f *flight) begins() bool { return fault.Planted(fault.RecordLate) || f.begin() }
 
-// begin notes that the call begins. It is told again where another connection is tried.
+// begin notes that the call begins. It is called again for each further connection that is tried.
 func (f *flight) begin() bool {
 	now := time.Now()
 	f.stale.Settle()
@@ -54,9 +55,9 @@ func (f *flight) left() {
 	}
 }
 
-// land notes what a call came to. Of one over which weir crashed nothing is known.
+// land notes what a call came to. If weir crashed during the call, nothing is known and nothing is noted.
 func (j *job) land(f *flight, r httpcall.Response) {
-	if _, crashed := r.Err.(*crash); crashed || f.entry == (recorder.Entry{}) { //nolint:errorlint // nobody wraps it
+	if _, crashed := r.Err.(*crash); crashed || f.entry == (recorder.Entry{}) { //nolint:errorlint // it is never wrapped
 		return
 	}
 	if fault.Planted(fault.RecordLate) {
@@ -81,10 +82,10 @@ func (j *job) land(f *flight, r httpcall.Response) {
 	f.entry.Answer(&a)
 }
 
-// verdicts are numbered so in files: a new one goes to the end.
+// verdicts gives the verdicts their numbers in files. Append new ones.
 var verdicts = [...]httpcall.Verdict{httpcall.Delivered, httpcall.Again, httpcall.Pushback, httpcall.Dead, httpcall.Denied}
 
-// sumOfLimits tells the limits that an api's keys share from others.
+// sumOfLimits returns a hash of the names of the limits that an api's keys share, to tell them from other limits.
 func sumOfLimits(api *httpcall.API) uint64 {
 	h := fnv.New64a()
 	for _, name := range api.Rules.Names() {
@@ -93,7 +94,7 @@ func sumOfLimits(api *httpcall.API) uint64 {
 	return h.Sum64()
 }
 
-// outcomeOf is what an ended process took a call's answer for.
+// outcomeOf returns the outcome that an ended process judged from a call's answer.
 func outcomeOf(a *recorder.Answer) httpcall.Outcome {
 	return httpcall.Outcome{
 		Verdict: verdicts[a.Verdict], Reason: deadletter.Reason(a.Reason), Detail: a.Detail, Billed: deadletter.Billed(a.Billed), Fault: a.Fault,
@@ -101,8 +102,8 @@ func outcomeOf(a *recorder.Answer) httpcall.Outcome {
 	}
 }
 
-// chargeAgain has a call of an ended process be charged what that noted: where the shared limits are others by now, what it was reckoned to
-// cost.
+// chargeAgain charges an ended process's call the units that the process noted. If the shared limits have changed
+// since, it charges the units that the call was estimated to cost.
 func (j *job) chargeAgain(a *recorder.Answer) {
 	j.charge()
 	if a.Limits != j.terms.limits {
@@ -116,14 +117,14 @@ func (j *job) chargeAgain(a *recorder.Answer) {
 	}
 }
 
-// charge has a call of an ended process be charged what its job is reckoned to cost.
+// charge charges an ended process's call the units that its job is estimated to cost.
 func (j *job) charge() {
 	if c := contained(func() { j.taken, _ = j.terms.costs(j.message) }); c != nil {
-		j.taken = nil // nobody knows its costs
+		j.taken = nil // its costs are unknown
 	}
 }
 
-// responseOf is what an ended process noted of a call as the call itself would have it.
+// responseOf returns what an ended process noted of a call, as the call itself would have returned it.
 func responseOf(a *recorder.Answer) httpcall.Response {
 	r := httpcall.Response{
 		Sent: a.Sent, Status: a.Status, Body: a.Body, More: a.More, Cut: a.Cut, Started: a.Started, Ended: a.Ended, Header: map[string][]string{},
@@ -134,7 +135,7 @@ func responseOf(a *recorder.Answer) httpcall.Response {
 	return r
 }
 
-// asFlown has the record of a call that another process made say what that one noted.
+// asFlown copies what another process noted of its call to the call's record.
 func (j *job) asFlown(c *ledger.Record) {
 	costs := c.Costs
 	c.Planned = time.Time{}
@@ -145,7 +146,7 @@ func (j *job) asFlown(c *ledger.Record) {
 	c.TAT = max(c.TAT, bucket.Micros(j.flown.TAT))
 }
 
-// lastCallOf is what a letter tells of a call. Of one that another process made the connection is not known.
+// lastCallOf returns what a letter tells of a call. If another process made the call, its connection is unknown.
 func (j *job) lastCallOf(r httpcall.Response) *deadletter.LastCall {
 	c := httpcall.LastCallOf(j.terms.api, r)
 	if c != nil && j.flown != nil {
@@ -154,7 +155,7 @@ func (j *job) lastCallOf(r httpcall.Response) *deadletter.LastCall {
 	return c
 }
 
-// calledUnder is the identity of the key that a job's last call carried, "" for none.
+// calledUnder returns the identity of the key that a job's last call carried, "" for none.
 func (j *job) calledUnder() string {
 	if j.lost != nil {
 		return j.lost.Idempotency
@@ -162,7 +163,7 @@ func (j *job) calledUnder() string {
 	return j.terms.api.KeyIdentity()
 }
 
-// price is that of a job's last call.
+// price returns the price of a job's last call.
 func (j *job) price() int64 {
 	if j.lost != nil {
 		return j.lost.Price
@@ -170,18 +171,21 @@ func (j *job) price() int64 {
 	return j.terms.api.Price
 }
 
-// When what ended processes left is of no use any more.
+// Times of retireRecorders.
 const (
 	retireCheck = 250 * time.Millisecond
-	retireOther = time.Hour // beside other replicas, which may take what they called, and queues of APIs that may come back
+	// retireOther is how long notes are kept for replicas that may take over what was called, and for queues of APIs
+	// that may come back.
+	retireOther = time.Hour
 	orphanCheck = 5 * time.Second
 )
 
-// retireRecorders lets go of what ended processes noted, when all of it is stored elsewhere. It blocks until ctx ends.
+// retireRecorders drops the notes of ended processes when all that they say is stored elsewhere. It blocks until ctx
+// ends.
 func (d *Dispatcher) retireRecorders(ctx context.Context) {
 	tick := time.NewTicker(retireCheck)
 	defer tick.Stop()
-	var looked time.Time // for queues of APIs that are not configured
+	var looked time.Time // when the loop last looked for queues of APIs that are not configured
 	for {
 		select {
 		case <-tick.C:
@@ -192,7 +196,7 @@ func (d *Dispatcher) retireRecorders(ctx context.Context) {
 		case d.opts.Recorder.Former() == 0:
 		case d.owner != nil:
 			d.opts.Recorder.Retire(retireOther)
-		case d.allRecovered() && time.Since(looked) > orphanCheck: // and what had not begun is adopted
+		case d.allRecovered() && time.Since(looked) > orphanCheck: // calls that had not begun are adopted by then
 			looked = time.Now()
 			if d.hasOrphans(ctx) {
 				d.opts.Recorder.Retire(retireOther)
@@ -213,7 +217,8 @@ func (d *Dispatcher) allRecovered() bool {
 	return true
 }
 
-// hasOrphans reports whether there are queues of APIs that are not configured now, or nobody knows: intents may stand in them.
+// hasOrphans reports whether there are queues of APIs that are not configured now, which may hold intents. It also
+// reports true if it cannot tell.
 func (d *Dispatcher) hasOrphans(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, orphanCheck)
 	defer cancel()
