@@ -7,28 +7,28 @@ import (
 	"strings"
 )
 
-// Account is what records of calls say that an api's quotas and budgets have used. It is kept beside the meters, which
-// claim ahead: no claim is in an account, so that a crash can be reckoned up exactly once the records are there. Times
-// are by the calendar's clock. An account is not safe for concurrent use.
+// Account is what an api's quotas and budgets have used, by the records of calls. It is kept beside the meters, which
+// claim ahead. It contains no claim, so that what a crash left can be computed exactly once the records are there.
+// Times are by the calendar's clock. An account is not safe for concurrent use.
 type Account struct {
 	Limits []LimitAccount `json:"limits"`
 }
 
-// LimitAccount is what one quota or budget has used. A calendar or fixed one counts the newest period that was given a
-// call; a sliding one has the times and units of its calls, in order.
+// LimitAccount is what one quota or budget has used. For a calendar or fixed one it counts the newest period in which a
+// call was made; for a sliding one it has the times and units of its calls, in order.
 type LimitAccount struct {
 	Name  string     `json:"name"`
-	By    string     `json:"by"` // the periods it counts by: a limit with other ones is another account
+	By    string     `json:"by"` // its periods: a limit with different ones needs another account
 	Start Micros     `json:"start,omitempty"`
 	End   Micros     `json:"end,omitempty"`
 	Used  int64      `json:"used,omitempty"`
 	Log   [][2]int64 `json:"log,omitempty"`
 }
 
-// mostLogged bounds the entries of a sliding quota's account. Beyond it neighbours become one entry with the later's time.
+// mostLogged bounds the entries of a sliding quota's account. Beyond it two neighbours become one, with the later time.
 const mostLogged = 2 * maxEntries
 
-// NewAccount is the account of limits of which nothing is used.
+// NewAccount returns the account of limits of which nothing is used.
 func NewAccount(rules Rules) *Account {
 	a := &Account{}
 	for i := range rules.Shared {
@@ -39,10 +39,10 @@ func NewAccount(rules Rules) *Account {
 	return a
 }
 
-// accounted reports whether a limit has an account: one that only watches too, which may be put in force.
+// accounted reports whether a limit has an account. A shadow limit has one too, since it may be put in force.
 func (l *Limit) accounted() bool { return l.quota() != nil }
 
-// quota is the quota, or what a budget is one of; nil for other limits.
+// quota returns the quota, or the quota of a budget; nil for other limits.
 func (l *Limit) quota() *Quota {
 	if l.Budget != nil {
 		return &l.Budget.Quota
@@ -58,7 +58,7 @@ func (q *Quota) by() string {
 	return fmt.Sprintf("%s %s", q.Window, q.Per)
 }
 
-// Of is the account of one limit, nil when there is none.
+// Of returns the account of one limit, nil if there is none.
 func (a *Account) Of(name string) *LimitAccount {
 	if a == nil {
 		return nil
@@ -71,7 +71,7 @@ func (a *Account) Of(name string) *LimitAccount {
 	return nil
 }
 
-// Clone is a copy that shares nothing.
+// Clone returns a copy that shares nothing.
 func (a *Account) Clone() *Account {
 	c := &Account{Limits: slices.Clone(a.Limits)}
 	for i := range c.Limits {
@@ -80,8 +80,8 @@ func (a *Account) Clone() *Account {
 	return c
 }
 
-// Follow brings the account to the limits of present, which tells how the limits are counted in the process. A limit that
-// is new begins with nothing, one with other periods with what present says of it. Their names are returned.
+// Follow adapts the account to the limits of present, which says how this process counts them. A new limit begins with
+// nothing. A limit whose periods have changed begins with what present says of it; Follow returns the names of these.
 func (a *Account) Follow(present *Account) (changed []string) {
 	next := make([]LimitAccount, len(present.Limits))
 	for i := range present.Limits {
@@ -111,7 +111,8 @@ func (a *Account) Slide(present *Account) (changed []string) {
 	return changed
 }
 
-// Add counts units that a call took from a limit of rules at a time. A call of a period before the newest counts no more.
+// Add counts units that a call took at a time from a limit of rules. A call of a period before the newest no longer
+// counts.
 func (a *Account) Add(rules Rules, name string, at Micros, units int64) {
 	l := a.Of(name)
 	i := slices.IndexFunc(rules.Shared, func(s Limit) bool { return s.Name == name })
@@ -135,7 +136,7 @@ func (a *Account) Add(rules Rules, name string, at Micros, units int64) {
 	}
 }
 
-// log notes a call of a sliding quota at its place. Times closer together than the grain become the later one.
+// log inserts a call of a sliding quota in order. Times closer together than the grain become the later one.
 func (l *LimitAccount) log(at Micros, units int64, grain Micros) {
 	if grain > 0 {
 		at = (at + grain - 1) / grain * grain
@@ -159,7 +160,7 @@ func (l *LimitAccount) log(at Micros, units int64, grain Micros) {
 	l.Log = half
 }
 
-// Forget drops the calls of sliding quotas that count no more at now.
+// Forget drops the calls of sliding quotas that no longer count at now.
 func (a *Account) Forget(rules Rules, now Micros) {
 	for i := range rules.Shared {
 		s := &rules.Shared[i]
@@ -173,7 +174,7 @@ func (a *Account) Forget(rules Rules, now Micros) {
 	}
 }
 
-// UsedAt is what counts of a limit at now, once what is old has been forgotten.
+// UsedAt returns what counts of a limit at now. Forget must have dropped what is old.
 func (l *LimitAccount) UsedAt(now Micros) (used int64) {
 	if now < l.End {
 		used = l.Used

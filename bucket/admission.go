@@ -6,19 +6,20 @@ import (
 	"time"
 )
 
-// Admission limits say which jobs are taken at all, before one waits in a bucket. They protect us and our producers from
-// each other, not the api: letting a few too many in costs nobody money. So they may estimate (sliding_window), let a
-// part more in and say so (soft), or lend a key what the others leave free (elastic). Each counts per key.
+// Admission limits say which jobs are accepted at all, before one waits in a bucket. They protect weir and its
+// producers from each other, not the api: letting a few too many in costs no money. So they may estimate
+// (sliding_window), let a part more in and report it (soft), or lend a key what the others leave free (elastic). Each
+// counts per key.
 //
-// A job that is not taken does not count, whoever refuses it: this limit, another one, or the full bucket behind them.
-// Counting it, as some limiters do, locks a client out for as long as it retries. Nor does a job that is sent again under
-// its id. What of this is known only when the stream has answered is taken back then.
+// A refused job does not count, whether this limit, another one or the full bucket behind them refuses it. Counting it,
+// as some limiters do, locks a client out for as long as it retries. Nor does a job count that is sent again under its
+// id. If that is known only when the stream has answered, the count is taken back then.
 //
-// How much may be admitted in the worst window, of limit N per P: token_bucket and leaky_bucket Burst + N (they are the
-// same mathematics: the one looks at what is left, the other at what is owed); fixed_window 2N, around an edge;
+// How much may be admitted in the worst window, for limit N per P: token_bucket and leaky_bucket Burst + N (they are
+// the same mathematics: the one counts what is left, the other what is owed); fixed_window 2N, around an edge;
 // sliding_log N, exactly; sliding_window just under 2N if the arrivals are contrived, about N if they are even.
 
-// AdmitVerdict says what becomes of a job.
+// AdmitVerdict says what happens to a job.
 type AdmitVerdict string
 
 // The verdicts. All but Refused let the job in.
@@ -32,18 +33,18 @@ const (
 // Admittance is the answer to one job.
 type Admittance struct {
 	Verdict AdmitVerdict
-	Retry   time.Duration // for Refused: when it would fit, if nothing else came; 0 when its cost never can
+	Retry   time.Duration // for Refused: when it would fit, if no other job came; 0 if its cost never can
 	at      Micros        // when it was counted
 }
 
-// Admitter applies one Admission to all keys of an api. It is safe for concurrent use. Keys that have been idle for two of
-// their memory's lengths are forgotten, a generation at a time, without a sweep.
+// Admitter applies one Admission to all keys of an api. It is safe for concurrent use. It forgets keys that have been
+// idle for up to two lengths, a generation at a time, without a sweep.
 type Admitter struct {
 	Admission Admission
 	soft      int64 // the limit with its soft part
 	hard      int64
 	interval  Interval
-	length    Micros // of a generation: after so long a key's count is nothing
+	length    Micros // of a generation: after that long a key's count is 0
 
 	mu       sync.Mutex // guards what follows, and what is in it
 	clock    Micros
@@ -53,14 +54,14 @@ type Admitter struct {
 	together windowCount
 }
 
-// admitState is what one key has used; which part is in use the algorithm decides.
+// admitState is what one key has used. The algorithm decides which field is in use.
 type admitState struct {
 	bucket gcra
 	log    *slidingMeter
 	window windowCount
 }
 
-// NewAdmitter makes an admitter that knows no key.
+// NewAdmitter returns an admitter that knows no key.
 func NewAdmitter(a Admission) (*Admitter, error) {
 	if err := a.Validate(); err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
@@ -78,7 +79,7 @@ func NewAdmitter(a Admission) (*Admitter, error) {
 	return x, nil
 }
 
-// Admit decides about a job of cost units (at least 1) at now. A clock that goes back stands still.
+// Admit judges a job of cost units (at least 1) at now. If the clock goes back, time stands still.
 func (x *Admitter) Admit(key string, now Micros, cost int64) Admittance {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -102,7 +103,7 @@ func (x *Admitter) admitLocked(key string, now Micros, cost int64) Admittance {
 		keys := int64(len(x.recent) + len(x.older))
 		free := x.together.fits(now, Micros(ceilMicros(x.Admission.Rate.Per)), cost, x.Admission.Rate.Count*min(keys, maxCost/x.Admission.Rate.Count))
 		if free <= now {
-			x.together.add(now, Micros(ceilMicros(x.Admission.Rate.Per)), cost) // not against the key's own
+			x.together.add(now, Micros(ceilMicros(x.Admission.Rate.Per)), cost) // does not count against the key's own limit
 			return Admittance{Verdict: Borrowed, at: now}
 		}
 		retry = min(retry, free)
@@ -113,7 +114,7 @@ func (x *Admitter) admitLocked(key string, now Micros, cost int64) Admittance {
 	return Admittance{Verdict: Refused, Retry: now.Until(retry)}
 }
 
-// TakeBack undoes what a job of that cost counted which was let in, and then not taken after all.
+// TakeBack undoes what a job of that cost counted, if it was admitted here and then refused elsewhere.
 func (x *Admitter) TakeBack(key string, admitted Admittance, cost int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -139,7 +140,7 @@ func (x *Admitter) TakeBack(key string, admitted Admittance, cost int64) {
 	}
 }
 
-// stateLocked finds a key's state or makes it, and turns the generations.
+// stateLocked returns a key's state, new if there is none. It first turns the generations if it is time.
 func (x *Admitter) stateLocked(key string, now Micros) *admitState {
 	if now-x.turned >= x.length {
 		x.older, x.recent = x.recent, map[string]*admitState{}
@@ -164,7 +165,7 @@ func (x *Admitter) stateLocked(key string, now Micros) *admitState {
 	return s
 }
 
-// fitsLocked is the first time, now or later, at which cost fits under limit.
+// fitsLocked returns the first time, now or later, at which cost fits under limit.
 func (x *Admitter) fitsLocked(s *admitState, now Micros, cost, limit int64) Micros {
 	if cost > limit {
 		return maxMicros
@@ -209,7 +210,7 @@ type windowCount struct {
 	before, present int64
 }
 
-// turn moves on to the window that holds now; a time at its very beginning belongs to it.
+// turn moves on to the window that holds now. A window's first instant belongs to it.
 func (w *windowCount) turn(now, per Micros) {
 	start := now - now%per
 	switch start {
@@ -235,8 +236,9 @@ func (w *windowCount) takeBack(at, per Micros, cost int64) {
 	}
 }
 
-// fits is the sliding window counter: it takes the window before as evenly filled and weighs it by the part that still
-// lies within one period before now. In whole numbers: before*(per-elapsed) + (present+cost)*per <= limit*per.
+// fits returns when cost fits by the sliding window counter. That takes the window before as evenly filled, and weighs
+// it by the part that still lies within one period before now. In whole numbers: before*(per-elapsed) +
+// (present+cost)*per <= limit*per.
 func (w *windowCount) fits(now, per Micros, cost, limit int64) Micros {
 	w.turn(now, per)
 	elapsed := now - w.start
@@ -250,7 +252,7 @@ func (w *windowCount) fits(now, per Micros, cost, limit int64) Micros {
 	return w.start + per + fade(w.present, limit-cost, per)
 }
 
-// fade is how far into its window before has to be for no more than left of it to count.
+// fade returns how far into its window the time must be for at most left of before to count.
 func fade(before, left int64, per Micros) Micros {
 	if before <= left {
 		return 0
@@ -258,10 +260,10 @@ func fade(before, left int64, per Micros) Micros {
 	return per - Micros(float64(left)/float64(before)*float64(per))
 }
 
-// bucketed says whether the limit is the burst and not the count.
+// bucketed reports whether the limit is the burst and not the count.
 func (a Admission) bucketed() bool { return a.Algorithm == TokenBucket || a.Algorithm == LeakyBucket }
 
-// Validate says what is wrong with an admission limit.
+// Validate returns what is wrong with an admission limit.
 func (a Admission) Validate() error {
 	if err := a.Rate.Validate(); err != nil {
 		return err

@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// Arrival is one call as the api saw it, all times on one clock.
+// Arrival is one call as the api saw it, with all times on one clock.
 type Arrival struct {
 	At   int64 // nanoseconds since 1970 UTC
-	End  int64 // when it was answered; before At: it never was
+	End  int64 // when it was answered; before At: never
 	Cost int64 // units; 0 counts as 1
 }
 
-// Expectation is what arrivals are held against.
+// Expectation is the limit that arrivals are checked against.
 type Expectation struct {
 	Limit Limit
-	// Jitter is how much later than planned a call may have arrived: it blurs a rate's burst (B <= Burst + R*Jitter), never
-	// the count in a window, nor a token bucket.
+	// Jitter is how much later than planned a call may have arrived. It blurs a rate's burst (B <= Burst + R*Jitter),
+	// never the count in a window, nor a token bucket.
 	Jitter time.Duration
-	// Eps is the error of the stamps. What only an error of that size could excuse is Inconclusive, not Pass.
+	// Eps is the error of the stamps. An excess that an error of that size could explain is Inconclusive, not Pass.
 	Eps time.Duration
 }
 
-// allowed is the most units that a period of the rate may see.
+// allowed returns the most units that a period of the rate may see.
 func (r Rate) allowed() int64 {
 	if r.Counted() == ByTokens {
 		return r.Count + r.Burst
@@ -32,7 +32,7 @@ func (r Rate) allowed() int64 {
 	return r.Count
 }
 
-// blur is how much of a rate's burst is blurred by calls that come late: a token bucket is the api's, and is never exceeded.
+// blur returns how much of a rate's burst late calls blur. A token bucket is the api's own, and is never exceeded.
 func (x *Expectation) blur() time.Duration {
 	if x.Limit.Rate.Counted() == ByTokens {
 		return 0
@@ -55,8 +55,9 @@ type Verdict struct {
 	Outcome Outcome
 	Calls   int
 	Units   int64
-	// Worst is the most units found in one window (of a rate, a quota or a budget) or at once (in flight), Allowed the most
-	// the expectation allows; From and To are the first and last arrival of it, counted in order of time from 0.
+	// Worst is the most units found in one window (of a rate, a quota or a budget) or at once (in flight). Allowed is
+	// the most that the expectation allows. From and To are the window's first and last arrival, by time, counted from
+	// 0.
 	Worst, Allowed int64
 	From, To       int
 	// Burst, for a rate, is B*: the smallest burst with which the arrivals conform to Count per Per, reached by the
@@ -65,7 +66,7 @@ type Verdict struct {
 	BurstFrom, BurstTo int
 }
 
-// String says it in one line.
+// String returns the verdict in one line.
 func (v Verdict) String() string {
 	s := fmt.Sprintf("%s: worst %d of %d allowed (arrivals %d to %d), %d calls, %d units",
 		v.Outcome, v.Worst, v.Allowed, v.From, v.To, v.Calls, v.Units)
@@ -75,12 +76,13 @@ func (v Verdict) String() string {
 	return s
 }
 
-// Check holds arrivals against one limit, exactly: all arithmetic is on whole numbers, every window that could be the
-// worst is looked at, and the answer does not depend on how the calls were planned. It takes O(n log n) for n arrivals
+// Check compares arrivals with one limit, exactly: all arithmetic is on whole numbers, it looks at every window that
+// could be the worst, and the answer does not depend on how the calls were planned. It takes O(n log n) for n arrivals
 // and does not change them.
 //
-// A rate is two expectations. In any window of Per lie at most Count units, or less than Burst + Count of a token bucket; and the burst
-// B* is at most Burst, blurred by Jitter where it is not the api's own. B* comes from the virtual queue
+// A rate is two expectations. In any window of Per lie at most Count units, or less than Burst + Count of a token
+// bucket. And the burst B* is at most Burst, blurred by Jitter unless the burst is the api's own. B* comes from
+// the virtual queue
 //
 //	Q = max(0, Q - R*dt) + cost        B* = max Q
 //
@@ -147,7 +149,7 @@ func (v *Verdict) checkSliding(a []Arrival, per, eps time.Duration) {
 	v.worsen(Inconclusive)
 }
 
-// mostIn is the most units in any half-open window of that length, and the first and last arrival of it.
+// mostIn returns the most units in any half-open window of that length, and the first and last arrival of it.
 func mostIn(a []Arrival, per time.Duration) (most int64, from, to int) {
 	sum, j := int64(0), 0
 	for i := range a {
@@ -167,7 +169,7 @@ func mostIn(a []Arrival, per time.Duration) (most int64, from, to int) {
 	return most, from, to
 }
 
-// checkPeriods counts by period; arrivals within eps of an edge may belong to either side.
+// checkPeriods counts by period. Arrivals within eps of an edge may belong to either side.
 func (v *Verdict) checkPeriods(a []Arrival, q Quota, eps time.Duration) {
 	for i := 0; i < len(a); {
 		p := q.spanAt(Micros(floorDiv(a[i].At, 1000)))
@@ -191,7 +193,7 @@ func (v *Verdict) checkPeriods(a []Arrival, q Quota, eps time.Duration) {
 	}
 }
 
-// checkInFlight sweeps over starts and ends; a call that ends when another starts is not under way any more.
+// checkInFlight sweeps over starts and ends. A call that ends when another starts is no longer under way.
 func (v *Verdict) checkInFlight(a []Arrival, eps time.Duration) {
 	v.Worst, v.From, v.To = mostAtOnce(a, 0)
 	if v.Worst <= v.Allowed {
@@ -204,8 +206,8 @@ func (v *Verdict) checkInFlight(a []Arrival, eps time.Duration) {
 	v.worsen(Inconclusive)
 }
 
-// mostAtOnce is the most calls under way at one time, each shortened by eps at both ends, the first of them that was
-// still running and the one that made it so many.
+// mostAtOnce returns the most calls under way at one time, each shortened by eps at both ends. It also returns the
+// first of them that was still running and the one that brought their number to the most.
 func mostAtOnce(a []Arrival, eps time.Duration) (most int64, from, to int) {
 	type call struct {
 		end   int64
@@ -276,5 +278,5 @@ func (v *Verdict) worsen(to Outcome) {
 	}
 }
 
-// floorDiv is a/b rounded down, for b > 0.
+// floorDiv returns a/b rounded down, for b > 0.
 func floorDiv(a, b int64) int64 { return -ceilDiv(-a, b) }

@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// Checking is Check for arrivals that come one by one, in the order of their times and with exact stamps: it keeps what
-// lies within one period, or what is under way, and nothing of what is past. It is not safe for concurrent use.
+// Checking is Check for arrivals that come one by one, in the order of their times and with exact stamps. It keeps what
+// lies within one period, or what is under way, and nothing older. It is not safe for concurrent use.
 type Checking struct {
 	expected Expectation
 	verdict  Verdict
-	seen     int  // arrivals
+	seen     int  // number of arrivals
 	judges   bool // the arrival that is added may fail
 
 	window []counted // arrivals that may share a window with the next, the oldest first
@@ -27,7 +27,7 @@ type Checking struct {
 	filled     bool // an arrival is in the queue
 }
 
-// counted is an arrival by its number and time.
+// counted is an arrival with its number and time.
 type counted struct {
 	at, cost int64
 	index    int
@@ -51,7 +51,7 @@ func NewChecking(expected Expectation) *Checking {
 	return c
 }
 
-// Add takes the next arrival.
+// Add checks the next arrival.
 func (c *Checking) Add(a Arrival) {
 	c.verdict.Calls++
 	c.verdict.Units += max(1, a.Cost)
@@ -59,8 +59,8 @@ func (c *Checking) Add(a Arrival) {
 	c.add(a)
 }
 
-// Before takes the next arrival, of a call that was made before the limit was in force: it counts in every window and fails none. over says
-// that it would have.
+// Before adds the next arrival, of a call that was made before the limit was in force: it counts in every window and
+// fails none. over reports whether it would have failed.
 func (c *Checking) Before(a Arrival) (over bool) {
 	c.judges = false
 	return c.add(a)
@@ -88,7 +88,7 @@ func (c *Checking) add(a Arrival) (over bool) {
 	return over
 }
 
-// Verdict is what was found so far.
+// Verdict returns what was found so far.
 func (c *Checking) Verdict() Verdict {
 	v := c.verdict
 	if c.per > 0 {
@@ -108,7 +108,7 @@ func (c *Checking) addToQuota(a Arrival, q Quota, index int) (over bool) {
 	return c.found(c.sum, c.first, index)
 }
 
-// slide looks at the window that ends with this arrival: one of these is the worst.
+// slide looks at the window that ends with this arrival. One of these windows is the worst.
 func (c *Checking) slide(a Arrival, per int64, index int) (over bool) {
 	gone := 0
 	for gone < len(c.window) && a.At-c.window[gone].at >= per {
@@ -140,7 +140,7 @@ func (c *Checking) overlap(a Arrival, index int) (over bool) {
 	return c.found(int64(len(c.ends)), first, index)
 }
 
-// found takes in the units of one window, and reports whether they are too many.
+// found notes the units of one window, and reports whether they are too many.
 func (c *Checking) found(units int64, from, to int) (over bool) {
 	over = units > c.verdict.Allowed
 	if !c.judges {

@@ -4,17 +4,17 @@ import "time"
 
 // What former processes used.
 //
-// A restored quota counts what its snapshot claims, and that is more than was used: at most what the process that died
-// might have used until its next snapshot. That is a bound to begin with. While it stands the limit lets pass what the
-// bound leaves, buries nothing and holds nothing for long. When the records of all calls of former processes are
-// known, Correct puts them in the bound's place; what this process has granted meanwhile counts as before. So the claims
-// of processes that are killed one after the other never add up.
+// A restored quota counts what its snapshot claims. That is more than was used: at most what the process that died
+// might have used until its next snapshot. So it begins as an upper bound. While the bound stands, the limit lets pass
+// what the bound leaves, buries nothing and holds nothing for long. When the records of all calls of former processes
+// are known, Correct replaces the bound by them; what this process has granted meanwhile still counts. So the claims of
+// processes that are killed one after the other never add up.
 
-// boundPoll is how soon to ask again where a bound may be all that stands in the way. It is longer than jobs are kept
-// ready for: the correction is not waited for with intents.
+// boundPoll is how soon to ask again if only a bound may stand in the way. It is longer than jobs are kept ready: jobs
+// with stored intents do not wait for the correction.
 const boundPoll = Micros(300 * time.Millisecond / time.Microsecond)
 
-// Account is what the limits count now, with what calls under way take: of a bound that stands, the bound.
+// Account returns what the limits count now, including what calls under way take. While a bound stands, it is counted.
 func (m *Memory) Account() *Account {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -33,14 +33,14 @@ func (m *Memory) Account() *Account {
 	return a
 }
 
-// Rules are the rules in force.
+// Rules returns the rules in force.
 func (m *Memory) Rules() Rules {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.engine.rules
 }
 
-// Bounds are what the limits count for former processes of which only a bound is known, by name.
+// Bounds returns by name what the limits count for former processes of which only a bound is known.
 func (m *Memory) Bounds() map[string]int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -60,8 +60,8 @@ func (m *Memory) Bounds() map[string]int64 {
 	return bounds
 }
 
-// Correct puts what former processes used, by their records, in the place of the bound that was restored. A limit
-// of which former says nothing, or by other periods, keeps its bound for good. former may be nil.
+// Correct replaces the restored bound by what former processes used, by their records. A limit keeps its bound for good
+// if former does not have it, or has it by other periods. former may be nil.
 func (m *Memory) Correct(former *Account) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -93,15 +93,15 @@ func (l *sharedLimit) correctFormer(now Micros, of *LimitAccount, ahead Micros) 
 	}
 }
 
-// correctFormer takes used for what former processes used, in the period p. An account by a calendar that was set back since says
-// nothing of the present period: the bound stays.
+// correctFormer replaces the bound by used, which former processes used in the period p. If the calendar was set back
+// after an account was made, the account says nothing of the present period: the bound stays.
 func (m *quotaMeter) correctFormer(now Micros, p span, used int64) {
 	switch {
 	case p.start > now+early:
 	case p.start > m.period.start: // this process has granted nothing in it
 		m.begin(p)
 		m.used = max(m.used, used)
-	case p.start < m.period.start: // in the present one they used nothing
+	case p.start < m.period.start: // they used nothing in the present one
 		m.used = max(0, m.used-m.former)
 	default:
 		m.used = max(0, m.used-m.former+used)
@@ -109,7 +109,7 @@ func (m *quotaMeter) correctFormer(now Micros, p span, used int64) {
 	m.former = 0
 }
 
-// formerUnits are what the entries of former processes count.
+// formerUnits returns what the entries of former processes count.
 func (m *slidingMeter) formerUnits() (units int64) {
 	for _, e := range m.entries[:m.former] {
 		units += e.units
@@ -117,8 +117,7 @@ func (m *slidingMeter) formerUnits() (units int64) {
 	return units
 }
 
-// correctFormer puts entries in the place of those of former processes. Those of this process keep their times, or get
-// later ones.
+// correctFormer replaces the entries of former processes. Those of this process keep their times, or get later ones.
 func (m *slidingMeter) correctFormer(entries []entry) {
 	own := m.entries[m.former:]
 	m.entries, m.former, m.sum = entries, 0, 0

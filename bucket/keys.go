@@ -2,15 +2,16 @@ package bucket
 
 import "hash/maphash"
 
-// keyState is one key's own bucket while it is looked at.
+// keyState is one key's own bucket while a call works on it.
 type keyState struct {
 	gcra
-	pace pace  // the one the debt was counted in
+	pace pace  // the pace that the debt was counted in
 	last int64 // serial of the last grant, 0 if it cannot be given back
 }
 
-// keptKey is a bucket as the table keeps it: 32 bytes. It has its key's hash, not its name: two keys of one hash would share a
-// bucket and get fewer calls, never more. Of a million keys two do with a chance of 3 in 100 million.
+// keptKey is a bucket as the table keeps it: 32 bytes. It has its key's hash, not its name. Two keys with one hash
+// would share a bucket and get fewer calls, never more. Among a million keys that happens with a chance of 3 in 100
+// million.
 type keptKey struct {
 	hash uint64
 	tat  Micros
@@ -19,18 +20,19 @@ type keptKey struct {
 	pace uint32 // its number in the table of paces
 }
 
-// keyTable holds the buckets of all keys that are in debt, and of those that were lately: a changed rate has to know of them
-// (carry.go). A key that is not in it is idle.
+// keyTable holds the buckets of all keys that are in debt, and of those that were lately: a changed rate must know of
+// them (carry.go). A key that is not in it is idle.
 //
-// There is no timer and no sweep: every look-up moves a hand on by two places and forgets the keys it finds there idle,
-// so the table loses keys faster than it can gain them, and no call pays for more than two. The buckets lie in blocks that
-// never move: growing copies nothing of them.
+// There is no timer and no sweep. Every look-up moves a hand on by two places and forgets the keys that it finds idle
+// there. So the table loses keys faster than it can gain them, and no call pays for more than two. The buckets lie in
+// blocks that never move: growing copies nothing of them.
 //
-// Measured (BenchmarkKeys, two noisy cores): 70 bytes a key at a million, index and all. A reservation takes about 200 ns
-// at a thousand keys and 1,100 at a million: the difference is waits for memory that no cache holds. It is 0.5 % of a call. An
-// index by hand would save 13 of the bytes and half of those waits. The index keeps its size while it has keys.
+// Measured (BenchmarkKeys, two noisy cores): 70 bytes a key at a million, index and all. A reservation takes about 200
+// ns at a thousand keys and 1,100 ns at a million: the difference is waits for memory that no cache holds. It is 0.5 %
+// of a call. A hand-written index would save 13 of the bytes and half of those waits. The index keeps its size while it
+// has keys.
 type keyTable struct {
-	seed   maphash.Seed      // drawn with the index: nobody who chooses names can make two of them meet
+	seed   maphash.Seed      // drawn with the index: a producer that chooses names cannot make two collide
 	index  map[uint64]uint32 // places by hash
 	blocks [][]keptKey
 	paces  paceTable
@@ -47,7 +49,7 @@ func (t *keyTable) at(i uint32) *keptKey {
 	return &t.blocks[i>>blockBits][i&(blockSize-1)]
 }
 
-// look finds a key's place, or ok is false.
+// look returns a key's hash and its place. ok is false if there is none.
 func (t *keyTable) look(key string) (hash uint64, place uint32, ok bool) {
 	if t.index == nil {
 		t.seed, t.index = maphash.MakeSeed(), map[uint64]uint32{}
@@ -66,8 +68,8 @@ func (t *keyTable) find(key string) (s keyState, ok bool) {
 	return t.unpack(t.at(i)), true
 }
 
-// open returns the state of key, idle when it is not known, with its place, where store puts it back. The place is good
-// until the next open. Keys are kept for as long as memory after they became idle.
+// open returns the state of key, idle if it is not known, and its place, to which store puts it back. The place is
+// valid until the next open. Keys are kept for as long as memory after they became idle.
 func (t *keyTable) open(key string, now, memory Micros) (s keyState, place uint32) {
 	t.evict(now - memory)
 	t.evict(now - memory)
@@ -110,7 +112,7 @@ func (t *keyTable) unpack(k *keptKey) keyState {
 	return keyState{gcra: gcra{k.tat, int64(k.rem)}, pace: t.paces.of(k.pace), last: k.last}
 }
 
-// evict looks at the key under the hand and forgets it if it was idle at a time; the last key takes its place.
+// evict looks at the key under the hand and forgets it if it was idle at at. The last key takes its place.
 func (t *keyTable) evict(at Micros) {
 	if t.n == 0 {
 		return
@@ -180,7 +182,7 @@ func (t *paceTable) take(of pace) uint32 {
 	return number
 }
 
-// drop counts one key less; a pace of no key is forgotten.
+// drop counts one key less. It forgets a pace without keys.
 func (t *paceTable) drop(number uint32) {
 	if number == 0 {
 		return

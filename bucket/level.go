@@ -30,7 +30,7 @@ func (l *Level) Percent() int {
 }
 
 // Window returns the window in which a use at now counts: the period, or for a sliding limit a fixed window of its
-// length. Report what must be reported once for every window once for every start.
+// length. Its start identifies the window, for reports that must be made once in each.
 func (l *Level) Window(now Micros) (start, end Micros) {
 	if l.Start < l.End {
 		return l.Start, l.End

@@ -80,8 +80,8 @@ func (m *Memory) Settle(_ context.Context, uses []Use) error {
 	return nil
 }
 
-// TAT returns the theoretical arrival time of a key's own bucket, rounded up to a microsecond. ok is false if the key
-// is idle.
+// TAT returns the theoretical arrival time of a key's own bucket, rounded up to a microsecond, or false if the key is
+// idle.
 func (m *Memory) TAT(key string) (Micros, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,7 +1,7 @@
 package bucket
 
-// Orders remembers which shared limits the costs of a grant name: they follow Rules.Shared as it was when the grant was
-// given, and a call may outlive a change of rules. The zero value has seen no change.
+// Orders remembers which shared limits the costs of a grant name. Costs follow Rules.Shared as it was at the grant, and
+// a call may outlive a change of rules. The zero value has seen no change.
 type Orders struct {
 	past     []order // oldest first
 	unplaced int64   // grants below this serial are older than past
@@ -13,7 +13,7 @@ type order struct {
 	names []string
 }
 
-// maxOrders is how many changes of rules a running call may outlive and still be settled by its costs.
+// maxOrders is how many changes of rules a call may outlive and still be settled by its costs.
 const maxOrders = 8
 
 // Change notes that grants below that serial follow the order of shared.
@@ -24,7 +24,7 @@ func (o *Orders) Change(below int64, shared []Limit) {
 	last := order{below: below}
 	for _, l := range shared {
 		if l.Shadow {
-			l.Name = "" // it may not have counted the call: nothing is given back that was not taken
+			l.Name = "" // a shadow limit may not have counted the call: what was not taken is not given back
 		}
 		last.names = append(last.names, l.Name)
 	}
@@ -35,7 +35,7 @@ func (o *Orders) Change(below int64, shared []Limit) {
 	}
 }
 
-// Place is where a use's costs name the limit that is now called name and stands at place now; false when they do not.
+// Place returns where a use's costs name the limit with this name, which now stands at now; false if they do not.
 func (o *Orders) Place(u *Use, name string, now int) (int, bool) {
 	if u.Grant.Serial < o.unplaced {
 		return 0, false

@@ -8,43 +8,42 @@ import (
 
 // How a rate becomes an interval.
 //
-// The api promises trouble when more than N calls arrive in any window of length P. We send by GCRA with interval T and
-// burst B, and a call arrives up to J later than its slot. The tightest place of a GCRA schedule is B calls at once
-// followed by one every T: N+1 calls need at least (N+1-B)*T. They never fit into a window of P after each has moved by
-// up to J if and only if
+// The api counts at most N calls in any window of length P. weir sends by GCRA with interval T and burst B, and a call
+// arrives up to J later than its slot. The densest place of a GCRA schedule is B calls at once followed by one every T:
+// N+1 calls need at least (N+1-B)*T. They never fit into a window of P after each has moved by up to J if and only if
 //
 //	(N+1-B) * T >= P + J        so        T = (P+J) / (N+1-B)
 //
-// The obvious T = P/N is wrong twice: with B = 10 and N = 100/s it lets 109 calls into a second, and at B = 1 a jitter of
-// 50 ms lets 105.
+// The obvious T = P/N is wrong twice: with B = 10 and N = 100/s it lets 109 calls into a second, and at B = 1 a jitter
+// of 50 ms lets 105.
 //
-// An api that keeps a token bucket of size C promises trouble when more than C + r*w calls arrive in a window of length w, where
-// r = N/P. Calls that leave with a burst of B and an interval of T, and move by up to J, are at most B + (w+J)/T. With m = C-B
-// this never is more than C + r*w if and only if
+// An api with a token bucket of size C allows at most C + r*w calls in a window of length w, where r = N/P. Calls that
+// leave with a burst of B and an interval of T, and move by up to J, are at most B + (w+J)/T. With m = C-B this is
+// never more than C + r*w if and only if
 //
 //	T >= 1/r and m >= r*J        or, with less of m        (m+1) * T >= 1/r + J
 //
-// So of the bucket as much is left alone as comes in while a call may be late: 5 of a thousand at 1000/s and 5 ms. Where that
-// is less than a twentieth of a call, all of the bucket is used, and the interval is that much longer. One call may cost more
-// than B, up to C, where it comes after a pause: alone it is not moved against itself (gcra.go).
+// So weir leaves as much of the bucket alone as comes in while a call may be late: 5 of a thousand at 1000/s and 5 ms.
+// If that is less than a twentieth of a call, weir uses all of the bucket and makes the interval that much longer. One
+// call may cost more than B, up to C, if it comes after a pause: alone it is not moved against itself (gcra.go).
 //
-// Headroom h% lowers N to floor(N*(100-h)/100). Where that leaves fewer calls than the burst (rate 1/s with any headroom,
-// burst 8 of 10 with 30 %), whole calls cannot say it: the burst stays, so that the largest cost still passes, one further
-// call per window stays, and the interval is widened by 100/(100-h) instead. Of a token bucket it lowers r and B. More headroom
-// never means a shorter interval.
+// Headroom h% lowers N to floor(N*(100-h)/100). That may leave fewer calls than the burst (rate 1/s with any headroom,
+// burst 8 of 10 with 30 %), and whole calls cannot express it. Then the burst stays, so that the largest cost still
+// passes, one further call per window stays, and the interval is widened by 100/(100-h) instead. Of a token bucket
+// headroom lowers r and B. More headroom never means a shorter interval.
 
 // Interval is the time between two units of a rate in the long run: P/Q microseconds, both at least 1, in lowest terms.
 type Interval struct {
 	P, Q int64
 }
 
-// Bounds on what a rate may say; inside them no product of the arithmetic, in Go or in Lua, reaches 2^53.
+// Bounds on what a rate may say. Inside them no product of the arithmetic, in Go or in Lua, reaches 2^53.
 const (
 	maxCount  = 1_000_000_000_000       // units per period
 	maxBurst  = 1_000_000_000           // units at once
 	maxPer    = 3660 * 24 * time.Hour   // a period, about ten years
 	maxDebt   = Micros(100 * 365 * day) // burst times interval
-	maxJitter = 10 * time.Minute        // the shortest calendar period, half an hour, has room for two
+	maxJitter = 10 * time.Minute        // the shortest calendar period, 30 minutes, has room for two
 	maxMicros = Micros(1<<53 - 1)       // the year 2255
 
 	wholeFrom = 1000    // microseconds: intervals from here on are rounded up to whole ones
@@ -53,9 +52,9 @@ const (
 	day = int64(24 * time.Hour / time.Microsecond)
 )
 
-// Interval is the shortest safe interval for rate under these rules' jitter and headroom. An interval of a millisecond or
-// more is rounded up to whole microseconds (a loss below 0.1 %); a shorter one keeps its fraction and counts one
-// microsecond more of jitter, because its slots are rounded up and so may lie one closer together.
+// Interval returns the shortest safe interval for rate under these rules' jitter and headroom. An interval of a
+// millisecond or more is rounded up to whole microseconds (a loss below 0.1 %). A shorter one keeps its fraction and
+// counts one microsecond more of jitter, because its slots are rounded up and so may lie one closer together.
 //
 // rate must have passed Validate.
 func (r Rules) Interval(rate Rate) Interval {
@@ -74,7 +73,7 @@ func (r Rules) Interval(rate Rate) Interval {
 	return Interval{P: num, Q: den}.fit(rate.Burst)
 }
 
-// tokenInterval is the interval against a token bucket.
+// tokenInterval returns the interval against a token bucket.
 func (r Rules) tokenInterval(rate Rate) Interval {
 	left, spare := 100-r.Headroom, float64(rate.Burst-r.Burst(rate))
 	if late := r.late(rate); spare < late {
@@ -88,8 +87,9 @@ func (r Rules) tokenInterval(rate Rate) Interval {
 	return Interval{P: num, Q: den}.fit(rate.Burst)
 }
 
-// Burst is how many units may leave together after idling, of a rate that has passed Validate: of a token bucket less than it holds, by
-// what jitter and headroom take. A single call may cost as much as Capacity says all the same.
+// Burst returns how many units may leave together after idling. The rate must have passed Validate. For a token bucket
+// it is less than the bucket holds, by what jitter and headroom take. A single call may nevertheless cost as much as
+// Capacity says.
 func (r Rules) Burst(rate Rate) int64 {
 	if rate.Counted() == ByWindow {
 		return rate.Burst
@@ -101,7 +101,7 @@ func (r Rules) Burst(rate Rate) int64 {
 	return max(1, burst)
 }
 
-// late is how many units come in while a call may be late.
+// late returns how many units come in while a call may be late.
 func (r Rules) late(rate Rate) float64 {
 	jitter := ceilMicros(r.Jitter)
 	if ceilMicros(rate.Per)/rate.Count < wholeFrom {
@@ -110,11 +110,11 @@ func (r Rules) late(rate Rate) float64 {
 	return float64(jitter) * float64(rate.Count) / float64(ceilMicros(rate.Per))
 }
 
-// leastLate is up to how much of a unit the interval is widened for a late call, instead of leaving a unit of the bucket alone: it costs
-// so much of the rate at most.
+// leastLate is the part of a unit up to which a late call widens the interval, instead of leaving a unit of the bucket
+// alone. It is also the part of the rate that this costs at most.
 const leastLate = 0.05
 
-// intervalOf is an interval of so many microseconds, rounded up; it is the same on every machine.
+// intervalOf returns an interval of so many microseconds, rounded up. It is the same on every machine.
 func intervalOf(micros float64) Interval {
 	const finest = 1 << 10
 	if micros = micros * (1 + 1e-12); micros >= wholeFrom {
@@ -123,7 +123,7 @@ func intervalOf(micros float64) Interval {
 	return Interval{P: int64(math.Ceil(micros * finest)), Q: finest}.fit(1)
 }
 
-// fit reduces the fraction and, where it is still too fine for burst*P to stay below 2^52, rounds it up to a coarser one.
+// fit reduces the fraction. If it is still too fine for burst*P to stay below 2^52, fit rounds it up to a coarser one.
 func (t Interval) fit(burst int64) Interval {
 	g := gcd(t.P, t.Q)
 	t.P, t.Q = t.P/g, t.Q/g
@@ -140,18 +140,18 @@ func (t Interval) fit(burst int64) Interval {
 	return Interval{P: int64(quo) / g, Q: finest / g}
 }
 
-// Duration is the interval rounded up to whole nanoseconds, for people and for metrics.
+// Duration returns the interval rounded up to whole nanoseconds, for readers and for metrics.
 func (t Interval) Duration() time.Duration {
 	return time.Duration((t.P*1000 + t.Q - 1) / t.Q)
 }
 
-// micros is the interval as a floating-point number, as it is in Lua.
+// micros returns the interval as a floating-point number, as it is in Lua.
 func (t Interval) micros() float64 { return float64(t.P) / float64(t.Q) }
 
-// PerSecond is the long-run rate, for people and for metrics.
+// PerSecond returns the long-run rate, for readers and for metrics.
 func (t Interval) PerSecond() float64 { return 1e6 * float64(t.Q) / float64(t.P) }
 
-// times returns n intervals rounded up to whole microseconds; far beyond any date it saturates at maxMicros.
+// times returns n intervals, rounded up to whole microseconds. Far beyond any date it saturates at maxMicros.
 func (t Interval) times(n int64) Micros {
 	if n <= 0 {
 		return 0
@@ -167,9 +167,9 @@ func (t Interval) times(n int64) Micros {
 	return Micros(min(quo, uint64(maxMicros)))
 }
 
-// Forecast is when the n-th waiting call of a key (the first is 1) would start if every call cost one unit and only the
-// key's own rate held it: max(now, base + (n-B)*T) with base = max(now, tat). t is Rules.Interval(limits.Rate); tat is the
-// key's theoretical arrival time, 0 if it has none.
+// Forecast returns when the n-th waiting call of a key (the first is 1) would start if every call cost one unit and
+// only the key's own rate held it: max(now, base + (n-B)*T) with base = max(now, tat). t is
+// Rules.Interval(limits.Rate). tat is the key's theoretical arrival time, 0 if it has none.
 func Forecast(limits KeyLimits, t Interval, tat, now Micros, n int) Micros {
 	base := max(now, tat)
 	ahead := int64(n) - limits.Rate.Burst
@@ -179,7 +179,7 @@ func Forecast(limits KeyLimits, t Interval, tat, now Micros, n int) Micros {
 	return min(maxMicros, base+t.times(ahead))
 }
 
-// ceilMicros is d in microseconds, rounded up.
+// ceilMicros returns d in microseconds, rounded up.
 func ceilMicros(d time.Duration) int64 {
 	return int64((d + time.Microsecond - 1) / time.Microsecond)
 }

@@ -2,14 +2,15 @@ package bucket
 
 // Limits that come into force within their period.
 //
-// A quota or budget that is new to the rules has not seen what was called before. An API may have counted it all the same, and where
-// the limit was there before, in the same period, it certainly has. Whoever keeps a record of all calls says so with ExpectSums:
-// then such a limit is partial, and nothing is granted while one that holds is. When all calls of before have their records, FillIn
-// tells what they took. One that only watches stays partial, in snapshots too, and is added up when it is put in force.
+// A quota or budget that is new to the rules has not seen the earlier calls. An API may have counted them nevertheless.
+// If the limit was in the rules before, in the same period, the API certainly has. A caller that keeps a record of all
+// calls says so with ExpectSums. Then such a limit is partial, and nothing is granted while a partial limit is in
+// force. When all earlier calls have their records, FillIn sets what they took. A shadow limit stays partial, in
+// snapshots too, and is added up when it is put in force.
 
-// ExpectSums says that FillIn will be told what was used of limits that are new to the rules. s is what was restored, and called
-// says that the api may have been called before: then limits that s does not have are new already. It must come after Restore and
-// before the first Reserve.
+// ExpectSums says that the caller will use FillIn for limits that are new to the rules. s is what was restored. called
+// says that the api may have been called before: then limits that s does not have are new already. It must come after
+// Restore and before the first Reserve.
 func (m *Memory) ExpectSums(s Snapshot, called bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -17,7 +18,7 @@ func (m *Memory) ExpectSums(s Snapshot, called bool) {
 	e.sums = true
 	stored := map[string]bool{}
 	for _, l := range s.Limit {
-		stored[l.Name] = l.P == 0 // no rate
+		stored[l.Name] = l.P == 0 // not a rate
 		if l.P == 0 && !e.accounts(l.Name) {
 			e.claims.dropped++
 		}
@@ -29,7 +30,7 @@ func (m *Memory) ExpectSums(s Snapshot, called bool) {
 	}
 }
 
-// accounts reports whether the rules have a quota or budget of a name.
+// accounts reports whether the rules have a quota or budget with this name.
 func (e *engine) accounts(name string) bool {
 	for i := range e.shared {
 		if l := &e.shared[i]; l.Name == name {
@@ -39,7 +40,7 @@ func (e *engine) accounts(name string) bool {
 	return false
 }
 
-// noteDropped has a snapshot without them be stored before anything more is granted, where the next rules miss limits.
+// noteDropped stops grants, if the next rules lack limits, until a snapshot without these limits is stored.
 func (e *engine) noteDropped(next Rules) {
 	if !e.sums {
 		return
@@ -55,7 +56,7 @@ func (e *engine) noteDropped(next Rules) {
 	}
 }
 
-// adding reports whether a limit that holds is partial.
+// adding reports whether a limit in force is partial.
 func (e *engine) adding() bool {
 	for i := range e.shared {
 		if l := &e.shared[i]; l.partial && l.counted() {
@@ -65,8 +66,8 @@ func (e *engine) adding() bool {
 	return false
 }
 
-// Partial names the limits that hold and wait for FillIn, each with a number that is another where the limit was taken out of the
-// rules and put back since.
+// Partial returns the names of the limits in force that wait for FillIn. The number of each changes if the limit is
+// taken out of the rules and put back.
 func (m *Memory) Partial() map[string]int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -79,8 +80,8 @@ func (m *Memory) Partial() map[string]int64 {
 	return partial
 }
 
-// FillIn tells what all calls so far took from partial limits, as Partial has named them. Others are left alone, and so are those
-// whose periods are other ones meanwhile. What is granted next waits for a snapshot that has it.
+// FillIn sets what all calls so far took from partial limits, as Partial has named them. It leaves other limits alone,
+// and those whose periods have changed meanwhile. The next grant waits until a snapshot with the result is stored.
 func (m *Memory) FillIn(partial map[string]int64, used *Account) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -98,7 +99,7 @@ func (m *Memory) FillIn(partial map[string]int64, used *Account) {
 	}
 }
 
-// fillIn takes what all calls took, or what the limit has counted itself where that is more.
+// fillIn sets what all calls took, or keeps what the limit has counted itself if that is more.
 func (l *sharedLimit) fillIn(of *LimitAccount, ahead Micros) {
 	switch m := l.meter.(type) {
 	case *quotaMeter:

@@ -2,13 +2,13 @@ package bucket
 
 import "sort"
 
-// permits are the calls under way: every grant of an api with shared limits holds one from its reservation until it is
-// settled or its lease runs out. All in-flight limits of the api count the same permits. It is also the memory of which
+// permits are the calls under way. Every grant of an api with shared limits holds one from its reservation until it is
+// settled or its lease runs out. All in-flight limits of the api count the same permits. permits also remembers which
 // grants are still open, so that settling one twice changes nothing the second time.
 //
 // Leases end in the order of grants: a grant for a late slot makes the following ones at least as long. So the list is
-// sorted by serial and by end, finding is a binary search and expiry looks at the front only. It holds at most the calls
-// granted within one lease, and is packed when more than half of it is settled.
+// sorted by serial and by end, finding is a binary search, and expiry looks at the front only. It holds at most the
+// calls granted within one lease, and is packed when more than half of it is settled.
 type permits struct {
 	list   []permit
 	done   int    // settled ones still in the list
@@ -21,7 +21,7 @@ type permit struct {
 	end    Micros
 }
 
-// open is the number of calls under way.
+// open returns the number of calls under way.
 func (p *permits) open() int64 { return int64(len(p.list) - p.done) }
 
 // take opens a permit for a grant. Serials must rise.
@@ -44,7 +44,7 @@ func (p *permits) settle(serial int64) settled {
 	return wasOpen
 }
 
-// settled says what settling a grant met.
+// settled says in which state a settlement found its grant.
 type settled int
 
 const (

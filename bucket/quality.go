@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// Quality is how evenly calls arrived. Not being over a limit says nothing about it: standing still is never over.
+// Quality is how evenly calls arrived. Staying within a limit says nothing about it: standing still never exceeds one.
 type Quality struct {
 	Calls int
-	// Utilisation is the part of the rate that was used between the first and the last arrival, 1 at best:
-	// n*T / (t_n - t_1 + T). It means something only where jobs were waiting all the time.
+	// Utilisation is the part of the rate that was used between the first and the last arrival, 1 at best: n*T / (t_n -
+	// t_1 + T). It means something only if jobs were waiting all the time.
 	Utilisation float64
 	// PartsPerMillion is the error of the mean rate, positive when too fast.
 	PartsPerMillion float64
-	// The gaps between neighbours.
+	// MinGap to MaxGap are the gaps between neighbours.
 	MinGap, P01Gap, MedianGap, P99Gap, MaxGap time.Duration
 	// Variation is the standard deviation of the gaps divided by their mean.
 	Variation float64
 	// CatchUp is the share of gaps below a tenth of the interval; Near the share within a quarter of it.
 	CatchUp, Near float64
-	// TimeError is the widest difference between two arrivals' deviations from an even grid. Divided by the interval it is
-	// the burst that the unevenness amounts to.
+	// TimeError is the widest difference between two arrivals' deviations from an even grid. Divided by the interval it
+	// is the burst that the unevenness amounts to.
 	TimeError time.Duration
 }
 
-// Pace measures arrivals, all of cost 1, against an even spacing of t. Fewer than two have no pace.
+// Pace measures arrivals, all of cost 1, against an even spacing of t. Fewer than two arrivals have no pace.
 func Pace(arrivals []Arrival, t Interval) Quality {
 	a := inOrder(arrivals)
 	q := Quality{Calls: len(a)}

@@ -13,7 +13,7 @@ type quotaMeter struct {
 	quota  Quota
 	count  int64 // headroom taken off
 	guard  Micros
-	period span // the one that used counts, zero before the first; longer than the calendar's after the calendar was set back
+	period span // the one that used counts, zero before the first; longer after the calendar was set back
 	used   int64
 	last   Micros        // the latest slot in it
 	others []periodCount // other periods that were counted, rising: see turnback.go

@@ -7,16 +7,17 @@ import (
 
 // Checkpoints.
 //
-// What lives only in the process is lost when it dies. A key's own bucket comes back through Ask.Floor, from the ledger;
-// the shared limits come back from the last Snapshot, which the worker keeps somewhere durable. A snapshot is older than
-// the crash, so it claims ahead: it says what may have been used by Until, and until it is known to be stored nothing is
-// granted that only it would cover. So what is restored may count too much, never too little:
+// What lives only in the process is lost when it dies. A key's own bucket comes back through Ask.Floor, from the
+// ledger. The shared limits come back from the last Snapshot, which the worker stores somewhere durable. A snapshot is
+// older than the crash, so it claims ahead: it says what may have been used by Until. Until it is known to be stored,
+// the engine grants nothing that only this snapshot would cover. So what is restored may count too much, never too
+// little:
 //
 //	s := m.Checkpoint(2 * time.Second) // claims two seconds and a part of every quota
 //	...store s...                      // meanwhile the claims of the one before still hold
 //	m.Saved(s)                         // now up to s.Until may be granted
 //
-// Every second is often enough, and at once when an answer waits for the limit "checkpoint". What a crash costs:
+// Make one every second, and at once when an answer waits for the limit "checkpoint". What a crash costs:
 //
 //	a rate       its burst: it is empty at Until, so a call of cost n waits until n intervals later, and the whole burst is
 //	             there burst × interval later. For a slow rate that is hours: 1 per 6 h grants nothing for 6 h
@@ -25,17 +26,17 @@ import (
 //
 // Checkpoint(0) is the last one of an orderly stop: it is exact, and nothing is granted after it.
 //
-// One thing no claim covers: an overage that is learnt from a response and not yet in a stored snapshot when the process
-// dies. The ledger has it.
+// No claim covers one thing: an overage that is learnt from a response and not yet in a stored snapshot when the
+// process dies. The ledger has it.
 
-// Snapshot is the long-lived state of one api's shared limits. It is a few hundred bytes a limit as JSON, a few
+// Snapshot is the long-lived state of one api's shared limits. As JSON it has a few hundred bytes a limit, and a few
 // kilobytes for a sliding quota.
 type Snapshot struct {
 	Made  Micros          `json:"made"`
 	Until Micros          `json:"until"`           // no slot after this was granted
-	Late  Micros          `json:"late,omitempty"`  // how much later a call may come
+	Late  Micros          `json:"late,omitempty"`  // by how much a call may arrive after its slot
 	Open  int64           `json:"open,omitempty"`  // calls that may be under way
-	Lease Micros          `json:"lease,omitempty"` // until when
+	Lease Micros          `json:"lease,omitempty"` // until when they may be under way
 	Limit []LimitSnapshot `json:"limits,omitempty"`
 
 	dropped int // claims.dropped when it was made
@@ -44,15 +45,15 @@ type Snapshot struct {
 // LimitSnapshot is one limit's state.
 type LimitSnapshot struct {
 	Name string `json:"name"`
-	// A rate: when its bucket is empty at the latest, the interval that was counted in, with the burst, the window and the jitter, and when
-	// these were changed last.
+	// A rate: when its bucket is empty at the latest; the pace that was counted in, as interval, burst, window and
+	// jitter; and when that pace last changed.
 	TAT    Micros `json:"tat,omitempty"`
 	P, Q   int64  `json:",omitempty"`
 	Burst  int64  `json:"burst,omitempty"`
 	Window Micros `json:"window,omitempty"`
 	Late   Micros `json:"late,omitempty"`
 	Turned Micros `json:"turned,omitempty"`
-	// Shadow says that it only watched: a rate has not counted every call then.
+	// Shadow says that the limit only watched. A rate has then not counted every call.
 	Shadow bool `json:"shadow,omitempty"`
 	// A quota or budget: how its periods are laid, the present one, what may be used in it and in the next.
 	By    string `json:"by,omitempty"`
@@ -60,14 +61,15 @@ type LimitSnapshot struct {
 	End   Micros `json:"end,omitempty"`
 	Used  int64  `json:"used,omitempty"`
 	Next  int64  `json:"next,omitempty"`
-	// Last is the latest slot in the period, and Others are periods that were counted before or lie ahead: see turnback.go.
+	// Last is the latest slot in the period. Others are periods that were counted before or lie ahead: see turnback.go.
 	Last   Micros          `json:"last,omitempty"`
 	Others []OtherSnapshot `json:"others,omitempty"`
 	// A sliding quota: pairs of time and units.
 	Log [][2]int64 `json:"log,omitempty"`
-	// Exact says that all of it was used. Otherwise it is a bound.
+	// Exact says that all of it was really used. Otherwise it is an upper bound.
 	Exact bool `json:"exact,omitempty"`
-	// Partial says that calls are missing in it: the limit came into force after them, and they were not added up yet.
+	// Partial says that calls are missing in it: the limit came into force after them, and FillIn has not added them
+	// yet.
 	Partial bool `json:"partial,omitempty"`
 
 	top int64 // what the limit may have taken in all once this is stored
@@ -81,12 +83,12 @@ type OtherSnapshot struct {
 	Last  Micros `json:"last"`
 }
 
-// OwnCheckpoint is the Limit that a Wait names when a slot waits for a snapshot to be stored.
+// OwnCheckpoint is the Limit that a Wait names when a slot waits until a snapshot is stored.
 const OwnCheckpoint = "checkpoint"
 
 const (
 	claimParts = 64 // a snapshot claims this part of a quota ahead
-	claimPace  = 8  // or what the quota allows in so many times the time it covers, if that is more: a minute's quota is used in bursts
+	claimPace  = 8  // or what the quota allows in so many times the time covered, if more: quotas are used in bursts
 	logParts   = 64 // entries of a sliding quota in a snapshot
 )
 
@@ -95,29 +97,30 @@ type claims struct {
 	until  Micros
 	ghosts int64  // calls of a former process that may be under way
 	gone   Micros // when they are over
-	// A limit that was taken out of the rules must be gone from what is stored before anything is called that it does not count.
+	// dropped and stored count removals of limits. The stored snapshot must lack a removed limit before a call is made
+	// that this limit does not count.
 	dropped, stored int
 }
 
 // Restore takes over what a former process left and turns checkpoints on: until the first Saved nothing is granted. The
-// zero Snapshot is that of an api never called. It must come before the first Reserve.
+// zero Snapshot is that of an api never called. Restore must come before the first Reserve.
 //
-// A snapshot that was made later than now was made by another clock than this one: the machine's was set back, or is slow. No time
-// has passed for it then, and Restore returns by how much it was ahead.
+// A snapshot made later than now comes from a different clock: the machine's was set back, or is slow. Restore then
+// assumes that no time has passed since, and returns by how much the snapshot's clock was ahead.
 func (m *Memory) Restore(s Snapshot) (ahead time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.engine.restore(m.now(), s)
 }
 
-// Checkpoint is a snapshot that covers everything granted within the next ahead. ahead is shorter than any period.
+// Checkpoint returns a snapshot that covers everything granted within the next ahead. ahead is shorter than any period.
 func (m *Memory) Checkpoint(ahead time.Duration) Snapshot {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.engine.checkpoint(m.now(), ahead)
 }
 
-// Saved says that a snapshot is stored durably. Snapshots are stored in the order in which they were made.
+// Saved says that a snapshot is stored durably. Snapshots must be stored in the order in which they were made.
 func (m *Memory) Saved(s Snapshot) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -144,7 +147,7 @@ func (e *engine) checkpoint(now Micros, ahead time.Duration) Snapshot {
 			s.Open, s.Lease = max(s.Open, l.inFlight), s.Until+e.rules.LeaseMicros()
 		}
 		units := int64(0)
-		if ahead > 0 && !l.Shadow { // nothing hangs on what only watches
+		if ahead > 0 && !l.Shadow { // a shadow limit holds nothing, so it needs no claim
 			units = max(1, l.capacity/claimParts, l.largest, l.share(now, claimPace*s.Until-claimPace*now))
 		}
 		s.Limit = append(s.Limit, l.snapshot(now, s.Until, units))
@@ -155,7 +158,7 @@ func (e *engine) checkpoint(now Micros, ahead time.Duration) Snapshot {
 	return s.moved(e.ahead)
 }
 
-// moved is the snapshot by a clock that shows by more.
+// moved returns the snapshot by a clock that is ahead by more.
 func (s Snapshot) moved(by Micros) Snapshot {
 	move := func(t Micros) Micros {
 		if t == 0 {
@@ -179,7 +182,7 @@ func (s Snapshot) moved(by Micros) Snapshot {
 	return s
 }
 
-// share is the part of a quota that belongs to a part of its period.
+// share returns the part of a quota that belongs to a part of its period.
 func (l *sharedLimit) share(now, part Micros) int64 {
 	var period Micros
 	switch m := l.meter.(type) {
@@ -194,7 +197,7 @@ func (l *sharedLimit) share(now, part Micros) int64 {
 	return int64(float64(l.capacity) * min(1, float64(part)/float64(period)))
 }
 
-// snapshot is the limit's state with units more taken by until; units is 0 for an exact one.
+// snapshot returns the limit's state with units more taken by until. units is 0 for an exact one.
 func (l *sharedLimit) snapshot(now, until Micros, units int64) LimitSnapshot {
 	s := LimitSnapshot{Name: l.Name, top: l.taken + units, Exact: units == 0 && !l.bound, Partial: l.partial, Shadow: l.Shadow}
 	switch m := l.meter.(type) {
@@ -267,8 +270,8 @@ func (e *engine) restore(now Micros, s Snapshot) time.Duration {
 	return Micros(0).Until(early)
 }
 
-// restore takes over what a snapshot says, whose clock was so much ahead of this one. Calendars go by the wall all the same. arrived is
-// when the last call came at the latest.
+// restore takes over the state in a snapshot whose clock was ahead of this one by ahead. Calendars still follow the
+// wall clock. arrived is the latest time at which the last call can have arrived.
 func (l *sharedLimit) restore(now, arrived Micros, s LimitSnapshot, ahead Micros) {
 	l.bound = l.counted() && !s.Exact
 	l.partial = s.Partial && l.accounted()
@@ -295,7 +298,7 @@ func (l *sharedLimit) restore(now, arrived Micros, s LimitSnapshot, ahead Micros
 		if s.End > 0 {
 			m.carry(now, &from, same)
 		}
-		for _, e := range s.Log { // it was a sliding one then
+		for _, e := range s.Log { // it was a sliding quota then
 			m.adopt(now, Micros(e[0])-ahead, e[1])
 		}
 		m.turnBack(now)
@@ -309,7 +312,7 @@ func (l *sharedLimit) restore(now, arrived Micros, s LimitSnapshot, ahead Micros
 	}
 }
 
-// unclaimed says whether a slot would go beyond what the last stored snapshot covers.
+// unclaimed reports whether a slot would go beyond what the last stored snapshot covers.
 func (e *engine) unclaimed(at Micros, a *Ask) bool {
 	switch {
 	case e.claims == nil:
@@ -331,10 +334,10 @@ func (e *engine) unclaimed(at Micros, a *Ask) bool {
 	return false
 }
 
-// counted says whether a snapshot claims units of the limit; a rate is claimed by time.
+// counted reports whether a snapshot claims units of the limit. A rate is claimed by time.
 func (l *sharedLimit) counted() bool { return !l.Shadow && (l.Quota != nil || l.Budget != nil) }
 
-// open is the number of calls that may be under way, those of a former process too.
+// open returns the number of calls that may be under way, including those of a former process.
 func (e *engine) open(now Micros) int64 {
 	if e.claims != nil && now < e.claims.gone {
 		return e.permits.open() + e.claims.ghosts

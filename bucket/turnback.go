@@ -7,17 +7,19 @@ import (
 
 // Calendars that are set back.
 //
-// The wall clock may be set back to a period before the one that a quota counts: it was wrong before, or it is wrong now. The api
-// counts by a clock of its own, so what was granted lately may count in its present period, whatever ours is called. Three rules
-// hold a quota that was turned back:
+// The wall clock may be set back to a period before the one that a quota counts: it was wrong before, or it is wrong
+// now. The api counts by a clock of its own, so what was granted lately may count in its present period, whatever weir
+// calls that period. Three rules hold a quota that was turned back:
 //
-//   - The count goes on. It begins with all that was granted within the last period's length, by the time that passed.
-//   - A period that was counted keeps its count: when the calendar comes to it again, its units are not given twice. What is
+//   - The count goes on. It begins with all that was granted within the last period's length, by elapsed time.
+//   - A period that was counted keeps its count: when the calendar comes to it again, its units are not given twice.
+//     What is
 //     granted until then counts in it, too.
-//   - A period that was not counted begins only when the length of one has passed since. So a calendar that is off by a month holds
-//     a quota that is used up for one period, and not for a month.
+//   - A period that was not counted begins only when the length of one has passed since. So a calendar that is off by a
+//     month holds a quota that is used up for one period, and not for a month.
 
-// periodCount is what a quota counted in a period that is not its present one: in one that lies ahead of it, or that ended lately.
+// periodCount is what a quota counted in another period than its present one: in one that lies ahead, or that ended
+// lately.
 type periodCount struct {
 	span
 	used int64
@@ -25,12 +27,12 @@ type periodCount struct {
 }
 
 const (
-	mostPeriods = 4 // that are remembered; of more the earliest is forgotten
-	// early is how far ahead a period may lie that has not begun: slots are given ahead of their time, and clocks are slewed.
+	mostPeriods = 4 // so many are remembered; of more the earliest is dropped
+	// early is how far ahead a period that has not begun may lie: slots are given ahead of time, and clocks are slewed.
 	early = Micros(10 * time.Second / time.Microsecond)
 )
 
-// usedIn is what was used in a period.
+// usedIn returns what was used in a period.
 func (m *quotaMeter) usedIn(p span) int64 {
 	if p.start == m.period.start {
 		return m.used
@@ -43,7 +45,7 @@ func (m *quotaMeter) usedIn(p span) int64 {
 	return 0
 }
 
-// takeLater counts units in the periods that lie ahead and were counted before.
+// takeLater also counts units in the periods that lie ahead and were counted before.
 func (m *quotaMeter) takeLater(units int64) {
 	for i := range m.others {
 		if o := &m.others[i]; o.start > m.period.start {
@@ -63,7 +65,7 @@ func (m *quotaMeter) remember() {
 	m.others = m.others[max(0, len(m.others)-mostPeriods):]
 }
 
-// forget takes out what was counted in p, which becomes the present period.
+// forget removes what was counted in p, which becomes the present period, and returns it.
 func (m *quotaMeter) forget(p span) (used int64, last Micros) {
 	m.others = slices.DeleteFunc(slices.Clone(m.others), func(o periodCount) bool {
 		if o.start == p.start {
@@ -74,7 +76,7 @@ func (m *quotaMeter) forget(p span) (used int64, last Micros) {
 	return used, last
 }
 
-// turnBack makes the period present that the calendar shows at now, where the one that is counted lies ahead of it.
+// turnBack makes the period that the calendar shows at now the present one, if the counted one lies ahead of it.
 func (m *quotaMeter) turnBack(now Micros) {
 	if m.period.start <= now+early {
 		return

@@ -2,7 +2,7 @@ package bucket
 
 import "math/bits"
 
-// wide is an unsigned number of 128 bits: units times nanoseconds of a slow rate do not fit into 64.
+// wide is an unsigned number of 128 bits: for a slow rate, units times nanoseconds do not fit into 64 bits.
 type wide struct {
 	hi, lo uint64
 }
@@ -18,7 +18,7 @@ func (w wide) add(x wide) wide {
 	return wide{hi, lo}
 }
 
-// sub is w - x, for x <= w.
+// sub returns w - x, for x <= w.
 func (w wide) sub(x wide) wide {
 	lo, borrow := bits.Sub64(w.lo, x.lo, 0)
 	hi, _ := bits.Sub64(w.hi, x.hi, borrow)
