@@ -15,33 +15,33 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// What a new owner knows of the pace of keys.
+// This file is about what a new owner knows of the pace of keys.
 //
-// The ledger has a key's theoretical arrival time by the clock of the replica that made the call. Where the store is in
-// Redis that is the clock of all. Otherwise it is another machine's wall clock, which nobody compares with ours. Two
-// things are known without it: the bucket was in debt until TAT-Planned after the call's slot, and the record was stored
-// after the slot. So the debt ends at the latest so long after the ledger was read; and also so long after the record
-// was stored, by the clock of the servers, which may disagree a little when another of them has become the leader.
+// The ledger has a key's theoretical arrival time by the clock of the replica that made the call. If the store is in
+// Redis, all replicas use its clock. Otherwise the time is by another machine's wall clock, which is not compared with
+// ours. Two things are known without it: the bucket was in debt for TAT-Planned after the call's slot, and the record
+// was stored after the slot. So the debt ends at the latest that long after the ledger was read. It also ends that long
+// after the record was stored, by the servers' clock, which may differ a little between leaders.
 
-// pace is what is known of calls of an api's keys that were made before: by former processes, by other replicas, before a backup. It says from
-// when on a key may be called.
+// pace is what is known of earlier calls of an api's keys: by former processes, by other replicas, before a backup. It
+// says when a key may be called again.
 type pace struct {
 	api      string
 	instance string
-	shared   bool // others may have owned a key's partition meanwhile
+	shared   bool // other replicas may have owned a key's partition meanwhile
 	clock    schedule.StoreClock
 	now      func() bucket.Micros
 	tail     *ledger.Tail
 	js       jetstream.JetStream
 	restored *Restoration
 	log      *slog.Logger
-	// stored is the theoretical arrival time that the store knows of a key, 0 if none.
+	// stored returns the theoretical arrival time that the store knows of a key, 0 if none.
 	stored func(key string) bucket.Micros
 
 	mu    *sync.Mutex // the worker's: it guards what follows
 	s     *schedule.Schedule
 	since bucket.Micros // when the present terms came into force
-	// shortTold says that it has been told that the ledger begins too late for slow keys.
+	// shortTold says that the warning was logged that the ledger begins too late for slow keys.
 	shortTold bool
 }
 
@@ -53,8 +53,8 @@ func newPace(w *apiWorker, stored func(key string) bucket.Micros) *pace {
 	}
 }
 
-// goOnLocked makes a queue that was found go on at its key's pace. unsure says that a call of it may have been running when its owner before
-// ended.
+// goOnLocked lets a found queue go on at its key's pace. unsure says that one of its calls may have been running when
+// the former owner ended.
 func (p *pace) goOnLocked(q *schedule.KeyQueue, unsure bool) {
 	if p.clock == schedule.OtherClock {
 		q.Remind(max(p.tail.TAT(p.api, q.Key), p.restoredLocked(q.Limits)))
@@ -63,8 +63,9 @@ func (p *pace) goOnLocked(q *schedule.KeyQueue, unsure bool) {
 	q.GoOnFrom(p.floorLocked(q, unsure))
 }
 
-// floorLocked is the earliest theoretical arrival time of a key that was found with jobs at the start. What the ledger knows
-// is certain. Beyond it a call may have been running at the crash. Then the key waits one interval with an empty bucket.
+// floorLocked returns the earliest theoretical arrival time of a key that was found with jobs. What the ledger knows is
+// certain. If unsure, another call may have been running at the crash: then the key's whole burst counts as used now,
+// and its next call waits one interval.
 func (p *pace) floorLocked(q *schedule.KeyQueue, unsure bool) bucket.Micros {
 	now := p.now()
 	known := max(p.recordedLocked(q.Key, q.Limits), min(q.Noted, now.Add(p.s.DrainTime(q.Limits))))
@@ -74,10 +75,10 @@ func (p *pace) floorLocked(q *schedule.KeyQueue, unsure bool) bucket.Micros {
 	return max(known, now.Add(p.s.DrainTime(q.Limits))) // a slot after the last that the ledger knows may have been used
 }
 
-// recall is when the key may be called at the earliest, as far as calls from before the start say. The ledger's tail,
-// read at the start, is enough for most; a key that may owe more than the time it reaches back is looked up when it is first
-// to be called. What this process knows already is no answer where others may have owned the key's
-// partition meanwhile. A store that is elsewhere has not forgotten anything with this process.
+// recall returns the earliest time at which the key may be called, as far as calls from before the start say. For most
+// keys the ledger's tail, read at the start, is enough. A key whose debt may be longer than the tail reaches back is
+// looked up before its first call. What this process knows already does not suffice if other replicas may have owned
+// the key's partition meanwhile. A store on another machine remembers everything itself.
 func (p *pace) recall(ctx context.Context, q *schedule.KeyQueue) (bucket.Micros, error) {
 	p.mu.Lock()
 	known := max(q.TAT, p.knownLocked(q.Key))
@@ -98,15 +99,15 @@ func (p *pace) recall(ctx context.Context, q *schedule.KeyQueue) (bucket.Micros,
 	if p.shared {
 		bound = p.now()
 	}
-	tat = min(tat, bound.Add(drain)) // recorded at another rate, perhaps
+	tat = min(tat, bound.Add(drain)) // it may be recorded at another rate
 	if tat > q.TAT {
 		q.GoOnFrom(tat)
 	}
 	return p.s.NextSlot(q, p.now()), nil
 }
 
-// notRecorded is the earliest theoretical arrival time of a key of which the ledger holds no record: 0 where it never was
-// called, and otherwise what a call just before the ledger's beginning would have come to.
+// notRecorded returns the earliest theoretical arrival time of a key without a record in the ledger. It is 0 if such a
+// key was never called or owes nothing any more, else that of a call made just before the ledger begins.
 func (p *pace) notRecorded(ctx context.Context, drain time.Duration) (bucket.Micros, error) {
 	reached, err := ledger.ExtentOf(ctx, p.js)
 	if err != nil || reached.Begins.IsZero() {
@@ -127,10 +128,10 @@ func (p *pace) notRecorded(ctx context.Context, drain time.Duration) (bucket.Mic
 	return 0, nil
 }
 
-// lastTAT is the theoretical arrival time in the newest record of a key, however old; 0 when it was never called. Where the
-// record is this replica's own, and known is what it knows itself, that stands: exact, and not later each time it is asked. Where nobody can
-// read the record the call may have been made just now.
-// drain is how long its bucket takes to empty.
+// lastTAT returns the theoretical arrival time in the newest record of a key, however old, or 0 if the key was never
+// called. If the record is this replica's own, it returns known, which this replica knows itself: that is exact, and
+// does not move with each question. If the record is unreadable, the call counts as made just now. drain is how long
+// the key's bucket takes to empty.
 func (p *pace) lastTAT(ctx context.Context, key string, known bucket.Micros, drain time.Duration) (bucket.Micros, error) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
@@ -158,8 +159,8 @@ func (p *pace) lastTAT(ctx context.Context, key string, known bucket.Micros, dra
 	return p.inherit(c, c.Stored, reached.Asked), nil
 }
 
-// inherit is a record's theoretical arrival time by this worker's store, not earlier than it was meant. began is the time
-// at the server, just before now.
+// inherit converts a record's theoretical arrival time to the clock of this worker's store, never to an earlier time
+// than was meant. began is the server's time, just before now.
 func (p *pace) inherit(c *ledger.Record, stored, began time.Time) bucket.Micros {
 	if p.clock == schedule.OtherClock {
 		return c.TAT
@@ -176,8 +177,8 @@ func (p *pace) inherit(c *ledger.Record, stored, began time.Time) bucket.Micros 
 	return min(now.Add(debt), now.Add(debt-began.Sub(stored)+ledger.ServerSkew))
 }
 
-// knownLocked is what the store or the ledger knows of a key's theoretical arrival time, 0 if nothing. Both may know it in
-// intervals of a rate that holds no more; see rebind.
+// knownLocked returns what the store or the ledger knows of a key's theoretical arrival time, 0 if nothing. Both may
+// know it in intervals of a former rate; see schedule.Schedule.Rebind.
 func (p *pace) knownLocked(key string) bucket.Micros {
 	if p.clock == schedule.OtherClock {
 		return max(p.stored(key), p.tail.TAT(p.api, key), p.restoredLocked(p.s.LimitsOf(key)))
@@ -190,7 +191,7 @@ func (p *pace) knownLocked(key string) bucket.Micros {
 	return tat
 }
 
-// recordedLocked is what the ledger of former runs knows.
+// recordedLocked returns what the ledger of former runs knows of a key's theoretical arrival time.
 func (p *pace) recordedLocked(key string, limits *bucket.KeyLimits) bucket.Micros {
 	tat := p.tail.TAT(p.api, key)
 	if fault.Planted(fault.LimiterOpen) {
@@ -199,14 +200,14 @@ func (p *pace) recordedLocked(key string, limits *bucket.KeyLimits) bucket.Micro
 	return max(min(tat, max(p.since, p.tail.ReadAt(p.api)).Add(p.s.DrainTime(limits))), p.restoredLocked(limits))
 }
 
-// restoredLocked is the theoretical arrival time of a key that may have been called until the streams were restored, 0 where that matters
-// no more.
+// restoredLocked returns the theoretical arrival time of a key that may have been called until the streams were
+// restored, 0 if that is past.
 func (p *pace) restoredLocked(limits *bucket.KeyLimits) bucket.Micros {
 	r := p.restored
 	if r == nil || r.Counted && p.clock == schedule.OtherClock {
 		return 0
 	}
-	tat := min(bucket.MicrosOf(r.At), p.since).Add(p.s.DrainTime(limits)) // by a clock that is behind now, perhaps
+	tat := min(bucket.MicrosOf(r.At), p.since).Add(p.s.DrainTime(limits)) // At may be by a clock that is behind
 	if tat <= p.now() {
 		return 0
 	}

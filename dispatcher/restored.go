@@ -11,21 +11,23 @@ import (
 	"weir/ingest"
 )
 
-// Restoration says that the streams were put back from a backup: what was called between From and At is in no queue, ledger or result.
+// Restoration says that the streams were put back from a backup. No queue, ledger or result tells of the calls between
+// From and At.
 //
-//   - A job of the backup that has no end there may have been called since. It is called again under its idempotency key, or becomes a
-//     letter unknown where the api has none. That its end is not known holds for as long as it is in its queue, over restarts.
+//   - A job without an end in the backup may have been called since. It is called again under its idempotency key, or
+//     becomes a letter unknown if the api takes no keys. The job stays in doubt for as long as it is in its queue, over
+//     restarts.
 //   - Every key waits until a bucket that was full at At has drained.
-//   - A limit of all keys counts as used up until every period is over that holds At (hold).
+//   - A limit of all keys counts as used up until every period that contains At is over (hold).
 type Restoration struct {
 	From, At time.Time // From is that of the newest record in the ledger, or zero
-	// Until are the last sequences of the backup, by the names of queues' streams. What stands behind came after At.
+	// Until holds the last sequences of the backup, by the names of the queues' streams. Later sequences came after At.
 	Until map[string]uint64
-	// Counted says that the limits go by what is counted all the same: by an operator's word.
+	// Counted says that an operator wants the limits to go by what is counted, in spite of the restoration.
 	Counted bool
 }
 
-// detail is what letters say of it.
+// detail returns what letters say about the restoration.
 func (r *Restoration) detail() string {
 	from := "a backup without any call"
 	if !r.From.IsZero() {
@@ -38,14 +40,15 @@ func (r *Restoration) detail() string {
 // isRestored reports whether a job was in a backup that was put back.
 func (p *partition) isRestored(seq uint64) bool { return p.restored != 0 && seq <= p.restored }
 
-// mayBeCalled reports whether a job that is not to be called before a time may have been called all the same before a backup was put back: not
-// if that time came later.
+// mayBeCalled reports whether a restored job may have been called before its backup was put back. A job that was not
+// due until later was not called.
 func (d *Dispatcher) mayBeCalled(p *partition, seq uint64, notBefore time.Time) bool {
 	return p.isRestored(seq) && !notBefore.After(d.opts.Restored.At)
 }
 
-// expectLocked notes the deadline of a job that was read, if it has one: it may pass while the job cannot be called, and so is
-// not loaded. Of a restored job that may not be called again it has passed: such jobs become letters a few at a time, whatever holds.
+// expectLocked notes the deadline of a job that was read, because it may pass while the job cannot be called and so is
+// not loaded. For a restored job that must not be called again, expectLocked notes a deadline in the past: such jobs
+// become letters, a few at a time, even during a hold.
 func (p *partition) expectLocked(e queue.Entry) {
 	if p.w.terms.api.Idempotency == nil && p.w.d.mayBeCalled(p, e.Seq, ingest.NotBeforeOf(e.Header, e.Time)) {
 		p.Expect(e.Seq, 1)
@@ -54,14 +57,14 @@ func (p *partition) expectLocked(e queue.Entry) {
 	}
 }
 
-// doubtRestoredLocked has a restored job be one that may have been called.
+// doubtRestoredLocked marks a restored job as possibly called.
 func (j *job) doubtRestoredLocked(d *Dispatcher) {
 	if d.mayBeCalled(j.part, j.Seq, j.message.NotBefore) {
 		j.doubt.recall(deadletter.BilledUnknown, "")
 	}
 }
 
-// inDoubt is why a job becomes a letter of which nobody knows what came of it.
+// inDoubt returns the detail for a letter of a job whose outcome is unknown.
 func (j *job) inDoubt() string {
 	if j.part.isRestored(j.Seq) {
 		return j.part.w.d.opts.Restored.detail()
@@ -69,13 +72,13 @@ func (j *job) inDoubt() string {
 	return doubtDetail
 }
 
-// hold is how long an api is held until no period of a limit of all keys holds a call of which the ledger does not know, and why; held is
-// false where it need not be.
+// hold returns until when an api must be held so that no present period of a limit of all keys contains a call that the
+// ledger does not know, and why. held is false if no hold is needed.
 func (r *Restoration) hold(rules *bucket.Rules, now bucket.Micros) (h schedule.HoldChange, held bool) {
 	if r == nil || r.Counted {
 		return h, false
 	}
-	until, limit := r.unknownUntil(rules, min(bucket.MicrosOf(r.At), now)) // At is by a clock that is behind now, perhaps
+	until, limit := r.unknownUntil(rules, min(bucket.MicrosOf(r.At), now)) // At may be by a clock that is behind
 	if until <= now {
 		return h, false
 	}
@@ -83,8 +86,8 @@ func (r *Restoration) hold(rules *bucket.Rules, now bucket.Micros) (h schedule.H
 		r.At.UTC().Format(time.RFC3339), limit)}, true
 }
 
-// unknownUntil is until when a limit's period holds a call that may have been made before at, of all limits the last, and which limit that
-// is. 0: no limit has a period.
+// unknownUntil returns until when a period of some limit contains a call that may have been made before at, and the
+// limit for which that is latest. It returns 0 if no limit has a period.
 func (r *Restoration) unknownUntil(rules *bucket.Rules, at bucket.Micros) (until bucket.Micros, limit string) {
 	for i := range rules.Shared {
 		l := &rules.Shared[i]
@@ -94,7 +97,7 @@ func (r *Restoration) unknownUntil(rules *bucket.Rules, at bucket.Micros) (until
 		over := at
 		switch l.Kind() {
 		case bucket.KindRate:
-			filled := time.Duration(float64(l.Rate.Per) * float64(l.Rate.Burst) / float64(l.Rate.Count)) // a bucket that was empty
+			filled := time.Duration(float64(l.Rate.Per) * float64(l.Rate.Burst) / float64(l.Rate.Count)) // refills the whole burst
 			over = at.Add(max(l.Rate.Per, filled) + rules.Jitter)
 		case bucket.KindQuota:
 			over = l.Quota.Over(at, rules.Jitter)

@@ -12,20 +12,21 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// resultBar keeps a result of a job from being stored any more: a letter is to say that nobody knows it. One may be on its way still, sent by
-// a replica that had the right to and lost it while its connection stalled. What bars it carries the result's id, which the stream takes
-// once: for two minutes.
+// resultBar keeps a late result of a job out of the results, before a letter says that the job's outcome is unknown. A
+// result may still be on its way: its replica had the right to send it, and lost the right while its connection
+// stalled. The bar is a message with the result's id. The stream takes an id only once within two minutes, and so
+// refuses the result.
 type resultBar struct {
 	w *apiWorker
 	j *job
 }
 
-// fenceSubject is where the stream of results takes what keeps a result out. It is no result's, so that nobody who reads
-// results takes it for one.
+// fenceSubject is the subject of bars in the stream of results. No result has it, so that readers of results do not
+// take a bar for one.
 const fenceSubject = "weir.o.results"
 
-// set bars the result, and then tells where one stands that was stored before, 0 for none. ok is false where the job is let go of
-// meanwhile. A partition that nobody else can own needs no bar.
+// set bars the result. It returns the sequence of a result that was stored before, 0 for none; ok is false if persist
+// gave the job up. A partition that no other replica can own needs no bar.
 func (b resultBar) set(ctx context.Context) (at uint64, ok bool) {
 	if b.j.part.Lease == nil {
 		return 0, true
@@ -40,17 +41,19 @@ func (b resultBar) set(ctx context.Context) (at uint64, ok bool) {
 	return b.holder(ctx, at)
 }
 
-// holder looks what has the id of a job's result, and tells where that stands if it is the result, 0 if it is not.
+// holder looks up the message that holds the id of a job's result. It returns the message's sequence if it is the
+// result, else 0.
 func (b resultBar) holder(ctx context.Context, at uint64) (result uint64, ok bool) {
 	e := &b.w.evidence
 	msg, ok := e.result(ctx, e.of(b.j), at)
 	switch {
 	case !ok:
 		return 0, false
-	case msg == nil: // what fenced it before has been deleted, or another job's stands there
+	case msg == nil: // an earlier bar was deleted, or a message of another job stands there
 		return 0, true
 	case msg.Subject == fenceSubject:
-		// The stream knows the id all the same. Where it is not deleted it says nothing, and goes with the results' age.
+		// The stream remembers the id of a deleted bar. A bar that is not deleted does no harm, and goes with the
+		// results' age.
 		if err := e.js.Conn().Publish("$JS.API.STREAM.MSG.DELETE."+ledger.ResultsStream, fmt.Appendf(nil, `{"seq":%d,"no_erase":true}`, at)); err != nil {
 			b.w.log.Warn("what bars a late result stays among the results", "seq", at, "err", err)
 		}
@@ -59,8 +62,9 @@ func (b resultBar) holder(ctx context.Context, at uint64) (result uint64, ok boo
 	return at, true
 }
 
-// isOpen reports whether a result stands where it was stored that an ended process had noted. An owner in between may have barred it, and have
-// ended before it wrote down that the job is unknown.
+// isOpen reports whether the message at a sequence is the job's result, which recovery has stored from an ended
+// process's note, and not a bar. An owner in between may have barred the result, and died before it stored the job's
+// unknown outcome.
 func (b resultBar) isOpen(ctx context.Context, at uint64) (open, ok bool) {
 	if b.j.part.Lease == nil {
 		return true, true
@@ -69,7 +73,7 @@ func (b resultBar) isOpen(ctx context.Context, at uint64) (open, ok bool) {
 	return stands != 0, ok
 }
 
-// barred is what a call came to whose result was barred.
+// barred returns the outcome of a call whose result was barred.
 func barred(status int) httpcall.Outcome {
 	return httpcall.Unknown(deadletter.BilledYes, "the api answered %d, and another replica had barred the result before it ended", status)
 }

@@ -2,20 +2,20 @@ package dispatcher
 
 import "sync"
 
-// What a death leaves of calls is in the ledger once its partitions have been read and every call that was found without
-// a record has got one. Limits that are counted in the process go by that: until then what former processes used is known
-// only as a bound.
+// After a process dies, the ledger has all its calls once its partitions have been read and every call that was found
+// without a record has got one. Limits that are counted in the process depend on this: until then, they know what
+// former processes used only as a bound.
 
-// unrecordedCalls are those calls of former processes of which nothing is in the ledger yet. It is safe for concurrent use, also under the
-// worker's lock.
+// unrecordedCalls tracks the calls of former processes that are not in the ledger yet. It is safe for concurrent use,
+// also under the worker's lock.
 type unrecordedCalls struct {
 	mu   sync.Mutex        // guards what follows
-	jobs map[*job]struct{} // whose last call they are: as many as were under way at a death, of which a worker has a bounded number
-	// unlogged is how many calls may have been made of which nothing ever will be there.
+	jobs map[*job]struct{} // whose last call is unrecorded; bounded, as the calls under way at a death were
+	// unlogged counts calls that may have been made and will never have a record.
 	unlogged int
 }
 
-// await notes a job of whose last call nothing is recorded yet.
+// await notes a job whose last call has no record yet.
 func (u *unrecordedCalls) await(j *job) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -25,15 +25,15 @@ func (u *unrecordedCalls) await(j *job) {
 	u.jobs[j] = struct{}{}
 }
 
-// accountedFor notes that what there is to be recorded of a job's former call is stored, or is another owner's to store.
+// accountedFor notes that the record of a job's former call is stored, or that another owner must store it.
 func (u *unrecordedCalls) accountedFor(j *job) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.jobs, j)
 }
 
-// never notes that a job's former call may have been made, and that no record of it will be there: what it would tell of is
-// gone. It counts as one that nobody wrote down.
+// never notes that a job's former call may have been made and will never have a record, because what it would be
+// written from is gone. The call then counts as unlogged.
 func (u *unrecordedCalls) never(j *job) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -43,15 +43,15 @@ func (u *unrecordedCalls) never(j *job) {
 	}
 }
 
-// left is how many calls nobody wrote down, and whether every other one has its record.
+// left returns how many calls are unlogged, and whether every other call has its record.
 func (u *unrecordedCalls) left() (unlogged int, all bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.unlogged, len(u.jobs) == 0
 }
 
-// settlingLocked reports whether a call is about to get its record. What rests is called again, and waits for its limits. The worker's lock
-// is held.
+// settlingLocked reports whether a call is about to get its record. Resting jobs do not count: they wait for their
+// limits, to be called again. The caller must hold the worker's lock.
 func (u *unrecordedCalls) settlingLocked() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -63,8 +63,9 @@ func (u *unrecordedCalls) settlingLocked() bool {
 	return false
 }
 
-// Recovered reports whether all that was called before this process took an api's partitions is in the ledger, but for at
-// most unlogged calls that nobody wrote down. It is false while a partition of the api is not owned here.
+// Recovered reports whether the ledger has every call that was made before this process took an api's partitions,
+// except at most unlogged calls that have no record. ok is false while this process does not own every partition of the
+// api.
 func (d *Dispatcher) Recovered(api string) (unlogged int, ok bool) {
 	w := d.worker(api)
 	if w == nil {
@@ -80,8 +81,8 @@ func (d *Dispatcher) Recovered(api string) (unlogged int, ok bool) {
 	return w.unrecorded.left()
 }
 
-// findingLocked reports whether calls of former processes may be found yet, or be without the record that they get when they
-// are judged.
+// findingLocked reports whether calls of former processes may still be found, or may still lack the record that they
+// get when they are judged.
 func (w *apiWorker) findingLocked() bool {
 	for _, p := range w.partitions {
 		if p == nil && w.d.owner == nil || p != nil && p.replay != nil {
