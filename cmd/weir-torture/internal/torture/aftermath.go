@@ -10,18 +10,18 @@ import (
 	"weir/cmd/internal/fakeapi"
 )
 
-// Aftermath is what came of all faults of one kind on a fleet.
+// Aftermath is the effect of all faults of one kind on a fleet.
 type Aftermath struct {
 	Kind    kind     `json:"kind"`
 	Of      int      `json:"of"`
 	Missing int      `json:"not_resumed"` // faults after which not every key was called again in time
-	Stall   Recovery `json:"stall"`       // from the fault on, the longest a key went without a call
-	After   Recovery `json:"after"`       // the part of it after the fault had ended
-	Intake  Recovery `json:"intake"`      // the longest a producer waited for a receipt
-	Trouble int      `json:"trouble"`     // tries of producers that failed during it
+	Stall   Recovery `json:"stall"`       // from the fault on, the longest time that a key had no call
+	After   Recovery `json:"after"`       // the part of it after the end of the fault
+	Intake  Recovery `json:"intake"`      // the longest wait of a producer for a receipt
+	Trouble int      `json:"trouble"`     // failed tries of producers during it
 }
 
-// aftermath looks at the time from each fault until the fleet had got over it.
+// aftermath examines the time from each fault until the fleet had recovered from it.
 func (e *Evidence) aftermath() []Aftermath {
 	byKey := map[string][]fakeapi.Arrival{}
 	for _, key := range e.Keys {
@@ -60,8 +60,8 @@ func (e *Evidence) aftermath() []Aftermath {
 	return all
 }
 
-// stall is the longest time that a key went without a call between a fault and when it was got over, and how much of it was
-// after the fault had ended.
+// stall returns the longest time that a key had no call between a fault and the recovery from it, and how much of that
+// was after the end of the fault.
 func (e *Evidence) stall(byKey map[string][]fakeapi.Arrival, s Strike) (stall, after time.Duration) {
 	for _, of := range byKey {
 		last := s.At
@@ -87,7 +87,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// intakeStall is the longest that a producer waited for an answer that came during a fault, or after it.
+// intakeStall returns the longest wait of a producer for an answer that came during a fault or after it.
 func (e *Evidence) intakeStall(s Strike) (longest time.Duration) {
 	for _, r := range e.Receipts {
 		if r.At.After(s.At) && r.At.Add(-r.Waited).Before(s.Over) {
@@ -97,20 +97,20 @@ func (e *Evidence) intakeStall(s Strike) (longest time.Duration) {
 	return longest
 }
 
-// Share is how much of the work a replica did while all were up and nothing happened.
+// Share is a replica's share of the work while all replicas were up and no fault happened.
 type Share struct {
 	Replica string  `json:"replica"`
 	Calls   int     `json:"calls"`
-	OfEven  float64 `json:"of_even"` // 1: as many as each of the others
+	OfEven  float64 `json:"of_even"` // 1: as many calls as the average of the others
 }
 
-// shareWithin is how far a replica's part may be from an even one.
+// shareWithin is how far a replica's share may be from an even one.
 const (
 	shareWithin = 0.20
-	enoughCalls = 30 // of a replica, in a spell, to judge it
+	enoughCalls = 30 // of a replica in a calm spell, to judge it
 )
 
-// shares counts the calls of steady keys by replica in each calm spell, and returns those of the most uneven one.
+// shares counts the calls of steady keys by replica in each calm spell, and returns the shares of the most uneven one.
 func (e *Evidence) shares() (worst []Share, outcome bucket.Outcome) {
 	outcome = bucket.Inconclusive
 	furthest := -1.0
@@ -147,7 +147,7 @@ func (e *Evidence) shares() (worst []Share, outcome bucket.Outcome) {
 	return worst, outcome
 }
 
-// judgeFleet judges what only a fleet promises.
+// judgeFleet judges the promises that only a fleet makes.
 func (e *Evidence) judgeFleet(r *Report) {
 	if !e.Options.isFleet() {
 		return
@@ -167,7 +167,7 @@ func (e *Evidence) judgeFleet(r *Report) {
 	}
 }
 
-// fleetFindings are the promises that only a fleet gives.
+// fleetFindings returns the promises that only a fleet makes, with the verdicts.
 func (r *Report) fleetFindings() []Finding {
 	missing, faults := 0, 0
 	for _, a := range r.Aftermath {
@@ -189,7 +189,7 @@ func (r *Report) fleetFindings() []Finding {
 	return []Finding{atOnce, resumed, {cmp.Or(r.Shared, bucket.Pass), "work share", text}}
 }
 
-// fleetLines are the figures of a fleet.
+// fleetLines prints the figures of a fleet.
 func (r *Report) fleetLines(t *text) {
 	t.add("        %-30s  %4s  %23s  %23s  %14s  %s", "", "", "a key without a call", "of it after the fault", "a producer", "failed")
 	t.add("        %-30s  %4s  %23s  %23s  %14s  %s", "fault", "of", "p50, p99, max", "p50, p99, max", "without answer", "tries")

@@ -10,11 +10,11 @@ import (
 	"weir/bucket/stream"
 )
 
-// paidAPI is the fake api: what it writes into its ledger is what weir is judged by.
+// paidAPI is the fake api. weir is judged by its ledger.
 type paidAPI struct {
 	programs *programs
 	ledger   string // the file
-	refuses  string // the file that has it answer 401 as long as it is there
+	refuses  string // the api answers 401 while this file exists
 	process  *process
 }
 
@@ -22,7 +22,7 @@ func newPaidAPI(p *programs) *paidAPI {
 	return &paidAPI{programs: p, ledger: filepath.Join(p.o.Dir, "ledger.jsonl"), refuses: filepath.Join(p.o.Dir, "revoked")}
 }
 
-// start starts it, and waits until it listens.
+// start starts the api and waits until it listens.
 func (a *paidAPI) start(ctx context.Context) (err error) {
 	o := a.programs.o
 	args := []string{
@@ -41,7 +41,7 @@ func (a *paidAPI) start(ctx context.Context) (err error) {
 	return a.process.awaitReady(ctx, startWithin)
 }
 
-// stop ends it: its ledger needs no more.
+// stop ends the api. The ledger needs nothing more from it.
 func (a *paidAPI) stop() error {
 	if a.process != nil {
 		a.process.Kill()
@@ -49,11 +49,11 @@ func (a *paidAPI) stop() error {
 	return nil
 }
 
-// url is where it listens itself.
+// url returns the api's own address.
 func (a *paidAPI) url() string { return a.process.marked[len("listening "):] }
 
-// awaitCall waits until a call reaches the api, the process is gone, or callsWithin has passed. A weir that follows one that
-// was killed may not call before that one's right to is over.
+// awaitCall waits until a call reaches the api, the process is gone, or callsWithin has passed. A weir that replaces a
+// killed one may not call before the killed one's right to call has expired.
 func (a *paidAPI) awaitCall(ctx context.Context, p *process) {
 	before := a.written()
 	for limit := time.Now().Add(callsWithin); a.written() == before && time.Now().Before(limit); {
@@ -63,7 +63,7 @@ func (a *paidAPI) awaitCall(ctx context.Context, p *process) {
 	}
 }
 
-// written is the length of the ledger, 0 where it cannot be read.
+// written returns the length of the ledger, or 0 if it cannot be read.
 func (a *paidAPI) written() int64 {
 	info, err := os.Stat(a.ledger)
 	if err != nil {
@@ -72,7 +72,7 @@ func (a *paidAPI) written() int64 {
 	return info.Size()
 }
 
-// revoke takes weir's credentials away for a while.
+// revoke makes the api refuse weir's credentials for a while.
 func (a *paidAPI) revoke(ctx context.Context, last time.Duration) error {
 	if err := os.WriteFile(a.refuses, nil, 0o600); err != nil {
 		return fmt.Errorf("revoke credentials: %w", err)
@@ -84,8 +84,8 @@ func (a *paidAPI) revoke(ctx context.Context, last time.Duration) error {
 	return nil
 }
 
-// script is what the api answers: now and then that it is too much. In runs that change the configuration it fails, too, and takes
-// its time, so that calls are under way, and jobs wait for another one, under terms that are no more.
+// script returns the behaviour of the api: now and then it pushes back. In runs that change the configuration it also
+// fails and is slow, so that calls are running, and jobs wait for a retry, under terms that no longer hold.
 func (o *Options) script() string {
 	steps := `{"every":50,"count":"all","do":"status=429; retry-after=1"}`
 	if o.ConfigChanges > 0 {
@@ -94,7 +94,8 @@ func (o *Options) script() string {
 	return "[" + steps + "]"
 }
 
-// latency of a call. In a fleet it is such that calls come close to how many may run at once.
+// latency returns the latency of a call. In a fleet it is long enough that calls come close to the limit of concurrent
+// calls.
 func (o *Options) latency() string {
 	if o.isFleet() {
 		return "60ms"

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// way is how a configuration is put in force.
+// way is how a configuration takes effect.
 type way string
 
 // The ways.
 const (
 	byApply   way = "config apply"
-	byRestart way = "a changed file"             // which the next start finds, after kill -9
-	byReload  way = "a changed file and SIGHUP"  // where weir reloads
+	byRestart way = "a changed file"             // the next start finds it, after kill -9
+	byReload  way = "a changed file and SIGHUP"  // if weir reloads
 	andKill   way = "config apply, then kill -9" // at once, or shortly after
 )
 
@@ -22,23 +22,23 @@ type change struct {
 	setting string
 	terms   terms
 	way     way
-	pause   time.Duration // before it
-	kill    time.Duration // andKill: how long after the command's start, or its end
-	late    bool          // andKill: after its end
-	absent  time.Duration // how long an api that is taken out stays away
+	pause   time.Duration // before the change
+	kill    time.Duration // andKill: after the start of the command, or after its end
+	late    bool          // andKill: after the end of the command
+	absent  time.Duration // how long a removed api stays away
 }
 
-// changeConfig is how changes are counted.
+// changeConfig counts changes of the configuration.
 const changeConfig kind = "configuration changes"
 
-// changeable are the settings that a run changes: of limits that keys share there are none where two weirs take turns.
+// changeable returns the settings that a run changes. If two weirs take turns, these include no limits that keys share.
 func (o *Options) changeable() []setting {
 	return slices.DeleteFunc(settings(), func(s setting) bool {
 		return s.shared && o.Takeovers > 0 || len(o.Settings) > 0 && !slices.Contains(o.Settings, s.name)
 	})
 }
 
-// newChanges deals out changes, each from the terms that the one before it left.
+// newChanges returns the planned changes. Each starts from the terms of the one before it.
 func newChanges(r *rand.Rand, o *Options) []change {
 	var all []change
 	possible := o.changeable()

@@ -16,19 +16,20 @@ const (
 	authRequired  = "required"
 )
 
-// The files in which weir keeps credentials.
+// The files in which weir stores credentials.
 const (
 	operatorCreds = "operator.creds"
 	producerCreds = "producer.creds"
 )
 
-// httpToken is what weir is asked for its metrics with.
+// httpToken authorises requests for weir's metrics.
 const httpToken = "0123456789abcdef"
 
-// asks reports whether the server asks who connects.
+// asks reports whether the server authenticates clients.
 func (o *Options) asks() bool { return o.Server == Embedded && o.Auth != authOpen }
 
-// makeCredentials writes what the first weir would: producers and the witness connect before it is there.
+// makeCredentials writes the credentials that the first weir would write: producers and the witness connect before it
+// exists.
 func (s *servers) makeCredentials() error {
 	if !s.o.asks() {
 		return nil
@@ -52,7 +53,7 @@ func (s *servers) makeCredentials() error {
 	return nil
 }
 
-// asOperator is how the judges connect, beside other options: they read what only weir and its operators may.
+// asOperator returns the options with which the judges connect: they read what only weir and its operators may read.
 func (s *servers) asOperator(others ...nats.Option) ([]nats.Option, error) {
 	if !s.o.asks() {
 		return others, nil
@@ -60,7 +61,7 @@ func (s *servers) asOperator(others ...nats.Option) ([]nats.Option, error) {
 	return s.shown(operatorCreds, others)
 }
 
-// asProducer is how producers connect.
+// asProducer returns the options with which producers connect.
 func (s *servers) asProducer(others ...nats.Option) ([]nats.Option, error) {
 	if !s.o.asks() || s.o.Auth != authRequired {
 		return others, nil

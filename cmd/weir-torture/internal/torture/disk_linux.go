@@ -8,13 +8,13 @@ import (
 	"syscall"
 )
 
-// diskSize is small, so that it can be filled, and large enough for what a run stores.
+// diskSize is small enough to be filled, and large enough for a run.
 const diskSize = 768 << 20
 
-// disk is a file system of its own, in memory, that can be filled.
+// disk is a separate file system in memory that can be filled.
 type disk struct{ dir string }
 
-// newDisk mounts one. It needs the right to.
+// newDisk mounts a disk. It needs the right to mount.
 func newDisk(dir string) (*disk, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make a small disk: %w", err)
@@ -27,7 +27,7 @@ func newDisk(dir string) (*disk, error) {
 
 func (d *disk) filler() string { return filepath.Join(d.dir, "filler") }
 
-// fill takes all the room there is.
+// fill uses up all free space.
 func (d *disk) fill() error {
 	f, err := os.OpenFile(d.filler(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -43,7 +43,7 @@ func (d *disk) fill() error {
 	return f.Close()
 }
 
-// free gives the room back.
+// free deletes what fill wrote.
 func (d *disk) free() error { return os.Remove(d.filler()) }
 
 func (d *disk) close() error {

@@ -4,7 +4,7 @@ package torture
 
 import "errors"
 
-// disk cannot be had on this system.
+// disk does not exist on this system.
 type disk struct{ dir string }
 
 func newDisk(string) (*disk, error) {

@@ -18,19 +18,19 @@ import (
 // Letter is a dead letter, as far as it is judged.
 type Letter struct {
 	Job, Reason, Detail string
-	At                  place     // where the job was queued; zero for one that was refused
-	Time                time.Time // when it ended so
+	At                  place     // the place in its queue; zero for a refused job
+	Time                time.Time // when the job ended so
 	Seq                 uint64    // the letter's own
 }
 
-// Ends are how jobs ended, read from weir's streams.
+// Ends says how jobs ended, as read from weir's streams.
 type Ends struct {
 	Results map[string]int       // by job id
-	Taken   map[string]time.Time // when a job that has a result, or a letter though it was taken, was stored; by job id
+	Taken   map[string]time.Time // by job id: when a job was stored that has a result, or that was accepted and has a letter
 	Letters []Letter
-	Calls   map[string]int   // that weir says it made for a job with a result; by job id
+	Calls   map[string]int   // by job id: how many calls a result reports
 	Events  map[string]int   // throttled, by job id
-	Answers map[string]int64 // the call that a result is of, as the api numbered it; by job id
+	Answers map[string]int64 // by job id: the call that a result is of, as the api numbered it
 }
 
 // readEnds reads the streams of results, letters and events.
@@ -73,13 +73,13 @@ func readEnds(ctx context.Context, js jetstream.JetStream) (*Ends, error) {
 	return e, err
 }
 
-// timeOf reads a header's time; zero where there is none.
+// timeOf parses the time in a header. It returns zero if there is none.
 func timeOf(text string) time.Time {
 	t, _ := time.Parse(time.RFC3339Nano, text)
 	return t
 }
 
-// originOf reads where a letter's job was queued from the letter's message id.
+// originOf returns the place of a letter's job in its queue, from the letter's message id.
 func originOf(id string) place {
 	parts := strings.Split(strings.TrimPrefix(id, "letter."), ".") // stream, sequence, when it was stored
 	if len(parts) < 2 {
@@ -92,7 +92,7 @@ func originOf(id string) place {
 	return place{parts[0], n}
 }
 
-// readStream gives every message of a stream that is there now.
+// readStream passes every message that a stream holds now to take.
 func readStream(ctx context.Context, js jetstream.JetStream, name, subject string, take func(jetstream.Msg)) error {
 	stream, err := js.Stream(ctx, name)
 	if err != nil {

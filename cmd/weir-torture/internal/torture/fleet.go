@@ -12,21 +12,22 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// What a fleet is: partitions that two, three and four replicas can share evenly, and calls at once over all keys.
+// Properties of a fleet: a number of partitions that two, three and four replicas can share evenly, and a limit of
+// concurrent calls over all keys.
 const (
 	fleetPartitions = 12
 	fleetInFlight   = 8
 )
 
-// Bounds of what is waited for.
+// Limits of waits and lengths of pauses.
 const (
 	resumesWithin = 90 * time.Second // every key is called again after a fault
 	catchesUp     = 3 * time.Minute  // few jobs wait
-	settles       = 5 * time.Second  // replicas share partitions anew
-	calmFor       = 15 * time.Second // how long the work of each is counted while nothing happens
+	settles       = 5 * time.Second  // replicas rebalance partitions
+	calmFor       = 15 * time.Second // how long the work of each is counted without a fault
 )
 
-// fleet is what stands on a stage where there are replicas:
+// fleet is the part of a stage that exists if there are replicas:
 //
 //	producers ──▶ three nodes ◀─ links ─▶ replicas ─ link ─▶ api
 //	              (links between them)        └── links ─▶ Redis
@@ -41,14 +42,14 @@ type fleet struct {
 	redis    *redisServer
 	replicas []*replica
 	toAPI    *link
-	nc       *nats.Conn // to any node, by no link
+	nc       *nats.Conn // to any node, over no link
 	js       jetstream.JetStream
 	ledger   *follower
 
 	strikes []Strike
 	calm    []span
 
-	mu sync.Mutex // of the replicas' processes
+	mu sync.Mutex // guards the replicas' processes
 }
 
 // setUp starts the nodes, Redis and the replicas.
@@ -93,14 +94,14 @@ func (f *fleet) setUp(ctx context.Context, api *paidAPI) (err error) {
 		if err := f.startReplica(r); err != nil {
 			return err
 		}
-		if err := r.process.awaitReady(ctx, startWithin); err != nil { // the first one makes the streams
+		if err := r.process.awaitReady(ctx, startWithin); err != nil { // the first one creates the streams
 			return err
 		}
 	}
 	return nil
 }
 
-// startServers starts the nodes at once, since none is ready alone, and Redis.
+// startServers starts Redis and all nodes at once: no node is ready alone.
 func (f *fleet) startServers(ctx context.Context) error {
 	var starting sync.WaitGroup
 	failed := make([]error, len(f.nodes))
@@ -164,7 +165,7 @@ func (f *fleet) closeLinks() error {
 	return errors.Join(err, f.toAPI.close())
 }
 
-// testify adds what only a fleet has to the evidence.
+// testify adds to the evidence what only a fleet has.
 func (f *fleet) testify(e *Evidence) {
 	e.Strikes, e.Calm, e.InFlight, e.Keys = f.strikes, f.calm, fleetInFlight, f.programs.o.keys()
 	for _, s := range f.strikes {

@@ -15,11 +15,11 @@ import (
 type Strike struct {
 	Kind      kind
 	Target    string
-	At, Ended time.Time // Ended: the fault was over, what was killed started again
+	At, Ended time.Time // Ended: the fault was over, and killed processes were started again
 	Over      time.Time // every key was called again after Ended; zero: not within resumesWithin
 }
 
-// torment goes through the strikes, between two spells in which nothing happens, and leaves every replica up.
+// torment executes the strikes, with a calm spell before and after them. It leaves every replica up.
 func (f *fleet) torment(ctx, faults context.Context, p *plan) error {
 	keeping, stop := context.WithCancel(ctx)
 	kept := make(chan struct{})
@@ -48,8 +48,8 @@ func (f *fleet) torment(ctx, faults context.Context, p *plan) error {
 	return f.beCalm(ctx)
 }
 
-// beCalm lets a fleet that is whole, and has caught up, work for a while: with a backlog each replica calls as fast as it can,
-// not as often as jobs come.
+// beCalm waits until the fleet is whole and has caught up, and lets it work for a while. With a backlog each replica
+// would call as fast as it can, not as often as jobs come.
 func (f *fleet) beCalm(ctx context.Context) error {
 	if err := f.awaitReplicas(ctx); err != nil {
 		return err
@@ -74,14 +74,14 @@ func (f *fleet) beCalm(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// hasCaughtUp reports whether few jobs wait, as far as can be told.
+// hasCaughtUp reports whether few jobs wait, as far as that can be known.
 func (f *fleet) hasCaughtUp(ctx context.Context) bool {
 	waiting, err := queued(ctx, f.js)
 	return err == nil && waiting <= 2*f.programs.o.Keys
 }
 
-// allTakePart reports whether no replica leaves partitions to others because it was cut off from the api or Redis: it takes part again
-// some time after that is over, the later the more often it was.
+// allTakePart reports whether every replica owns partitions. A replica that was cut off from the api or Redis leaves
+// its partitions to others for some time, which grows with the number of such cuts.
 func (f *fleet) allTakePart(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, settles)
 	defer cancel()
@@ -93,7 +93,7 @@ func (f *fleet) allTakePart(ctx context.Context) bool {
 	return err == nil && !slices.ContainsFunc(members, func(m lease.Sighting) bool { return len(m.Member.CutOff) > 0 })
 }
 
-// strike does one fault and waits until the fleet has got over it.
+// strike executes one fault and waits until the fleet has recovered from it.
 func (f *fleet) strike(ctx context.Context, s strike, changes []change) error {
 	done := Strike{Kind: s.kind, At: time.Now()}
 	var err error
@@ -122,7 +122,7 @@ func (f *fleet) strike(ctx context.Context, s strike, changes []change) error {
 	if called {
 		done.Over = time.Now()
 	}
-	if s.kind != changeConfig { // which counts itself
+	if s.kind != changeConfig { // changes count themselves
 		f.record.count(s.kind)
 	}
 	f.strikes = append(f.strikes, done)
@@ -131,7 +131,7 @@ func (f *fleet) strike(ctx context.Context, s strike, changes []change) error {
 	return f.awaitCurrent(ctx)
 }
 
-// awaitCalls waits until every key is called after a moment; false when that takes too long.
+// awaitCalls waits until every key is called after a moment. It reports false if that takes too long.
 func (f *fleet) awaitCalls(ctx context.Context, after time.Time) (called bool, err error) {
 	keys := f.programs.o.keys()
 	for limit := time.Now().Add(resumesWithin); time.Now().Before(limit); {
@@ -169,7 +169,7 @@ func (f *fleet) strikeReplica(ctx context.Context, s strike) (target string, err
 	case rollReplicas:
 		return "all", f.roll(ctx)
 	default:
-		panic("torture: unknown strike " + s.kind) // the plan has a bug
+		panic("torture: unknown strike " + s.kind) // a bug in the plan
 	}
 	return r.name, err
 }
@@ -239,7 +239,7 @@ func (f *fleet) strikeRedis(ctx context.Context, s strike) error {
 	return f.startRedis(ctx)
 }
 
-// cutOff cuts links for as long as a strike lasts.
+// cutOff cuts links for the duration of a strike.
 func cutOff(ctx context.Context, s strike, name string, links ...*link) {
 	for _, l := range links {
 		l.cut(name)

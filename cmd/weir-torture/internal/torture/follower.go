@@ -13,7 +13,7 @@ import (
 type follower struct {
 	file  *os.File
 	began time.Time // the ledger's clock
-	part  []byte    // of a line
+	part  []byte    // an incomplete line
 	last  map[string]time.Time
 }
 
@@ -27,7 +27,7 @@ func follow(ledger string) (*follower, error) {
 
 func (f *follower) close() error { return f.file.Close() }
 
-// read takes in what was written since.
+// read reads what was written since the last read.
 func (f *follower) read() error {
 	written, err := io.ReadAll(f.file)
 	if err != nil {
@@ -59,7 +59,7 @@ func (f *follower) read() error {
 	}
 }
 
-// calledSince reports whether every one of keys was called after a moment.
+// calledSince reports whether every key was called after a moment.
 func (f *follower) calledSince(keys []string, moment time.Time) bool {
 	for _, k := range keys {
 		if !f.last[k].After(moment) {

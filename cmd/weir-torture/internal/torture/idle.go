@@ -7,7 +7,7 @@ import (
 	"weir/bucket/stream"
 )
 
-// What weir is killed for while nothing is queued: what it counts must not run away with each start.
+// Kills of weir while nothing is queued: its count of spending must not grow with each start.
 const (
 	idleInARow = 10
 	idleAfter  = time.Second      // of calls
@@ -17,10 +17,10 @@ const (
 
 const killIdle kind = "kill -9 while nothing is queued"
 
-// idle is what such a kill is of.
+// idle names such a kill in the record.
 const idle = "idle"
 
-// killIdle has the producers wait, and kills weir again and again as soon as nothing is queued.
+// killIdle pauses the producers, and kills weir repeatedly, each time as soon as nothing is queued.
 func (s *lives) killIdle(ctx context.Context, l life, name string) error {
 	for !s.weir.turn.TryLock() { // a change of the configuration may wait for weir to be up again
 		if _, err := s.weir.ready(ctx, name); err != nil {

@@ -12,18 +12,18 @@ import (
 	"weir/deadletter"
 )
 
-// Evidence is what a run left behind.
+// Evidence is everything that the verdict is made from.
 type Evidence struct {
 	Options   *Options
 	Receipts  []Receipt
 	Ends      *Ends
 	Arrivals  []fakeapi.Arrival  // the api's own ledger
-	Began     time.Time          // the ledger's clock began
+	Began     time.Time          // when the ledger's clock began
 	Announced map[place]struct{} // jobs of which an intent was seen
 	Timeline  timeline
 	Ways      map[way]int
 	Memory    []memoryLife
-	Spent     *int // what weir says, in hundredths of the currency; nil: it counts none
+	Spent     *int // what weir reports, in hundredths of the currency; nil: it counts nothing
 	Kills     []Kill
 	Faults    map[kind]int
 	Missed    int
@@ -39,20 +39,20 @@ type Evidence struct {
 	Damages   []damage
 	Heard     heard
 	Redrives  *redrives // nil: nothing was redriven
-	Unnoticed int       // backups that were put back, and no start was refused
+	Unnoticed int       // restored backups after which weir did not refuse to start
 
 	KnowsMemory bool           // weir obeys a memory limit
 	reached     map[string]int // calls of each job that arrived
 
-	// Of a fleet.
+	// The fields of a fleet.
 	Strikes  []Strike
-	Calm     []span // in which all was well
-	InFlight int64  // calls of all keys that may run at once
+	Calm     []span // without faults
+	InFlight int64  // the limit of concurrent calls over all keys
 	Keys     []string
 	Replicas []string
 }
 
-// Judge holds what the api saw against what producers were promised.
+// Judge compares what the api saw with what producers were promised.
 func Judge(e *Evidence) *Report {
 	r := &Report{
 		Command: e.Options.Command(), Seed: e.Options.Seed, Server: e.Options.Server, Idempotent: e.Options.Idempotent, Took: e.Took,
@@ -79,7 +79,7 @@ func Judge(e *Evidence) *Report {
 	return r
 }
 
-// jobOf is the job of a call: in its query, where its body is large, or in its body.
+// jobOf returns the job of a call: from the query if the body is large, otherwise from the body.
 func jobOf(a *fakeapi.Arrival) string {
 	if id, ok := strings.CutPrefix(a.Query, jobQuery); ok {
 		return id
@@ -87,12 +87,12 @@ func jobOf(a *fakeapi.Arrival) string {
 	return fakeapi.ByField("id")(a)
 }
 
-// judgeEnds looks at how accepted jobs ended, and at what refused producers were promised.
+// judgeEnds judges how accepted jobs ended, and what refused producers were promised.
 func (e *Evidence) judgeEnds(r *Report) {
 	letters, overflows, told := map[string][]Letter{}, map[string]int{}, map[uint64]time.Time{}
 	for _, l := range e.Ends.Letters {
 		if l.At == (place{}) {
-			overflows[l.Job]++ // of a job that was refused
+			overflows[l.Job]++ // of a refused job
 			told[l.Seq] = l.Time
 			continue
 		}
@@ -162,7 +162,7 @@ func (e *Evidence) judgeEnds(r *Report) {
 	}
 }
 
-// lostDetail is what the letter of a lost job says, "" where there is none.
+// lostDetail returns the detail in the letter of a lost job, or "" if there is none.
 func lostDetail(letters []Letter) string {
 	for _, l := range letters {
 		if l.Reason == string(deadletter.Unknown) {
@@ -172,8 +172,8 @@ func lostDetail(letters []Letter) string {
 	return ""
 }
 
-// lateTry reports a job that the producer sent several times, and that was taken after it had been refused: by then there was
-// room for a try that had got no answer and was still under way, behind a link that was cut. To weir that is a job sent again.
+// lateTry reports whether a job was sent several times and accepted after it had been refused. By then the bucket had
+// room for a try that had got no answer and was still under way behind a cut link. For weir that is a job sent again.
 func (e *Evidence) lateTry(p *Receipt, refused time.Time) bool {
 	return p.Code != 0 && p.Tries > 1 && !refused.IsZero() && e.Ends.Taken[p.ID].After(refused)
 }
@@ -198,15 +198,17 @@ func (e *Evidence) judgeLetter(r *Report, l Letter, called map[string]bool) {
 	}
 }
 
-// stampError is by how much a stamp may be off: a call passes two programs, and each may have been let wait.
+// stampError returns the maximum error of a stamp: a call passes through two programs, and the machine may have let
+// each of them wait.
 func (e *Evidence) stampError() time.Duration { return 2 * e.HeldUp }
 
-// judgeOrder looks at the first calls of each key. What arrives later than a job accepted after it by less than the jitter
-// was late, not out of order; nor is what the network lost the first time, or what a kill kept from being sent while it was late.
+// judgeOrder judges the order of the first calls of each key. A call that arrives after a later job's call by less than
+// the jitter was late, not out of order. The same holds for a call whose first try the network lost, and for one that
+// was late and then prevented by a kill.
 func (e *Evidence) judgeOrder(r *Report) {
 	seq := map[string]string{}
 	for _, p := range e.Receipts {
-		if p.Code == 0 && !e.gone(&p) && !e.spoilt(&p) { // otherwise what came after it may have its sequence
+		if p.Code == 0 && !e.gone(&p) && !e.spoilt(&p) { // otherwise a later job may have its sequence
 			seq[p.ID] = strconv.FormatUint(p.Seq, 10)
 		}
 	}
@@ -226,8 +228,8 @@ func (e *Evidence) judgeOrder(r *Report) {
 	}
 }
 
-// cutBefore reports whether a job's first call was lost in a cut and this is a later one: weir says it made more calls than have
-// arrived, and a cut lay between the job's acceptance and this arrival.
+// cutBefore reports whether a is not the job's first call, and the first one was lost in a cut. Then weir reports more
+// calls than have arrived, and there was a cut between the job's acceptance and this arrival.
 func (e *Evidence) cutBefore(a *fakeapi.Arrival, arrived int) bool {
 	id := jobOf(a)
 	if e.Ends.Calls[id] <= arrived {
@@ -237,13 +239,13 @@ func (e *Evidence) cutBefore(a *fakeapi.Arrival, arrived int) bool {
 	return slices.ContainsFunc(e.Spoilt, func(s span) bool { return taken.Before(s.to) && s.from.Before(at) })
 }
 
-// spoiltAt reports whether connections suffered between two times of the ledger, or shortly before.
+// spoiltAt reports whether connections were disturbed between two times of the ledger, or shortly before.
 func (e *Evidence) spoiltAt(from, to int64) bool {
 	first, last := e.Began.Add(time.Duration(from)-callTimeout-time.Second), e.Began.Add(time.Duration(to))
 	return slices.ContainsFunc(e.Spoilt, func(s span) bool { return s.from.Before(last) && first.Before(s.to) })
 }
 
-// stamped are the times of calls.
+// stamped returns the times of calls.
 func stamped(of []fakeapi.Arrival) []bucket.Arrival {
 	stamps := make([]bucket.Arrival, len(of))
 	for i := range of {
@@ -252,7 +254,7 @@ func stamped(of []fakeapi.Arrival) []bucket.Arrival {
 	return stamps
 }
 
-// tooFull counts the windows that begin with a call and hold more than a rate allows.
+// tooFull counts the windows that begin with a call and hold more calls than a rate allows.
 func tooFull(of []fakeapi.Arrival, rate bucket.Rate) (windows int) {
 	n := int(rate.Count)
 	for i := 0; i+n < len(of); i++ {
@@ -263,7 +265,7 @@ func tooFull(of []fakeapi.Arrival, rate bucket.Rate) (windows int) {
 	return windows
 }
 
-// recovery is how long after each kill the next call arrived.
+// recovery returns how long after each kill the next call arrived.
 func (e *Evidence) recovery(what string) Recovery {
 	arrivals := fakeapi.ByTime(e.Arrivals)
 	var waits []time.Duration
@@ -285,7 +287,7 @@ func (e *Evidence) recovery(what string) Recovery {
 	return spread(waits)
 }
 
-// spread sorts times and says how they are spread.
+// spread sorts durations and returns their distribution.
 func spread(waits []time.Duration) Recovery {
 	slices.Sort(waits)
 	n := len(waits)

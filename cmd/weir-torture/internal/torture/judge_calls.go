@@ -9,8 +9,8 @@ import (
 	"weir/cmd/internal/fakeapi"
 )
 
-// judgeCalls looks for jobs that were called again. A call that the api answered with "not processed" is none: the call after it is
-// no second one.
+// judgeCalls finds jobs that were called more than once. A call that the api answered with "not processed" does not
+// count.
 func (e *Evidence) judgeCalls(r *Report) {
 	r.Calls = len(e.Arrivals)
 	var done []fakeapi.Arrival
@@ -44,7 +44,7 @@ func (e *Evidence) judgeCalls(r *Report) {
 	}
 }
 
-// pushedBack reports whether an answer says that nothing was done, by the terms that the call may have been made under.
+// pushedBack reports whether an answer means "not processed" under the terms that the call may have been made with.
 func (e *Evidence) pushedBack(a *fakeapi.Arrival) bool {
 	switch a.Status {
 	case http.StatusTooManyRequests:
@@ -58,13 +58,13 @@ func (e *Evidence) pushedBack(a *fakeapi.Arrival) bool {
 	return false
 }
 
-// at is when a call arrived.
+// at returns when a call arrived.
 func (e *Evidence) at(a *fakeapi.Arrival) time.Time { return e.Began.Add(time.Duration(a.At)) }
 
-// callKey is the idempotency key of a call: the same value in another header, or quoted, is another key to the api.
+// callKey is the idempotency key of a call. To the api, the same value in another header, or quoted, is another key.
 type callKey struct{ header, value string }
 
-// keyOf is the key that a call carried; zero for none: it was made under terms that know no idempotency.
+// keyOf returns the key that a call carried. It is zero if the call was made under terms without idempotency.
 func keyOf(a *fakeapi.Arrival) callKey {
 	for _, header := range []string{usualKeyHeader, otherKeyHeader} {
 		if value := a.Header(header); value != "" {
@@ -77,7 +77,7 @@ func keyOf(a *fakeapi.Arrival) callKey {
 // of reports whether a key is a job's.
 func (k callKey) of(job string) bool { return strings.Trim(k.value, `"`) == job }
 
-// story tells of a job's calls one after another.
+// story describes a job's calls one after another.
 func (e *Evidence) story(again *fakeapi.Repeated) string {
 	words := []string{again.ID}
 	for i := range again.Arrivals {
@@ -91,14 +91,14 @@ func (e *Evidence) story(again *fakeapi.Repeated) string {
 	return strings.Join(words, ", ")
 }
 
-// mayCarry reports whether the terms that a call may have been made under say that the api knows such a key. A later call of the same
-// job need not be: it is judged by the terms of the first.
+// mayCarry reports whether the api knows such a key under the terms that a call may have been made with. A later call
+// of the same job is judged by the terms of the first.
 func (e *Evidence) mayCarry(a *fakeapi.Arrival, k callKey) bool {
 	at := e.at(a)
 	return slices.ContainsFunc(e.Timeline.possible(at, at), func(t terms) bool { return t.header == k.header })
 }
 
-// prices are the least and the most, in hundredths, that a call may have cost by its terms.
+// prices returns the least and the most, in hundredths, that a call may have cost by its terms.
 func (e *Evidence) prices(a *fakeapi.Arrival) (least, most int) {
 	at := e.at(a)
 	for i, t := range e.Timeline.possible(at, at) {

@@ -10,14 +10,15 @@ import (
 	"weir/deadletter"
 )
 
-// byKill is how the letter of a job begins that was parked because weir ended while its call was under way, or may have been.
+// byKill begins the detail in the letter of a job that was parked because weir ended while its call was under way, or
+// may have been.
 const byKill = "the worker died "
 
-// noted is how long an answer may take from the api to where weir has noted it, on a machine that lets nobody wait.
+// noted is how long an answer may take from the api until weir has noted it, on a machine that lets no program wait.
 const noted = 50 * time.Millisecond
 
-// judgeFlights names the call of each job that a kill made unknown: it had reached the api, and was not answered. It also looks whether
-// results have the answers of their own calls.
+// judgeFlights finds the call of each job that a kill made unknown: the call had reached the api and was not answered.
+// It also checks that results have the answers of their own calls.
 func (e *Evidence) judgeFlights(r *Report) {
 	r.NamesUnknown = e.Options.namesUnknown()
 	calls, numbers := map[string][]*fakeapi.Arrival{}, map[int64]string{}
@@ -53,13 +54,13 @@ func (e *Evidence) judgeFlights(r *Report) {
 	}
 }
 
-// namesUnknown reports whether every job that a kill made unknown must have had a call under way: one weir, which is killed on a machine
-// that stays up, beside its own notes.
+// namesUnknown reports whether every job that a kill made unknown must have had a call under way. That holds for a
+// single weir that is killed on a machine that stays up, and that has its notes.
 func (o *Options) namesUnknown() bool {
 	return !o.isFleet() && o.Takeovers == 0 && o.PowerLosses == 0 && o.Cuts == 0 && o.Stops == 0
 }
 
-// underWay reports whether weir was killed while one of these calls was under way, give or take slack.
+// underWay reports whether weir was killed while one of these calls was under way, with a tolerance of slack.
 func (e *Evidence) underWay(calls []*fakeapi.Arrival, slack time.Duration) bool {
 	return slices.ContainsFunc(calls, func(a *fakeapi.Arrival) bool {
 		return slices.ContainsFunc(e.Kills, func(k Kill) bool {
@@ -69,8 +70,9 @@ func (e *Evidence) underWay(calls []*fakeapi.Arrival, slack time.Duration) bool 
 	})
 }
 
-// died is between when and when of the ledger a process has ended. One that was killed by the torture ended then. Of one that ended itself
-// at a point the torture hears when the machine lets it, and that it lived is known of its last call.
+// died returns between which times of the ledger a process ended. A process that the torture killed ended at that
+// moment. If a process ended itself at a point, the torture hears of it when the machine schedules it, and the last
+// call shows that the process was still alive.
 func (e *Evidence) died(k Kill) (from, to time.Duration) {
 	to = k.At.Sub(e.Began)
 	if k.Point == "" {
@@ -84,8 +86,8 @@ func (e *Evidence) died(k Kill) (from, to time.Duration) {
 	return from, to
 }
 
-// cutShort reports whether weir was killed while a call could still be late: between two calls, and so soon after the first that the
-// second, which had its slot before, need not have been sent.
+// cutShort reports whether weir was killed while a call could still be late: between two calls, and so soon after the
+// first that the second, whose slot was earlier, need not have been sent.
 func (e *Evidence) cutShort(first, second int64, late time.Duration) bool {
 	return slices.ContainsFunc(e.Kills, func(k Kill) bool {
 		from, to := e.died(k)

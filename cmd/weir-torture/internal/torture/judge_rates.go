@@ -8,14 +8,14 @@ import (
 	"weir/cmd/internal/fakeapi"
 )
 
-// stretch is a span of time in which one rate of a key was in force, and surely no other.
+// stretch is a span in which a key had one rate, and certainly no other.
 type stretch struct {
 	span
 	rate bucket.Rate
 }
 
-// judgeRates holds the arrivals of each key, and of all, against the limits: strictly where it is certain which one was in force,
-// and elsewhere against the loosest that may have been.
+// judgeRates compares the arrivals of each key, and of all keys, with the limits: strictly while it is certain which
+// limit held, and otherwise with the loosest possible one.
 func (e *Evidence) judgeRates(r *Report) {
 	for _, key := range append([]string{""}, fakeapi.KeysOf(e.Arrivals)...) {
 		of := fakeapi.ByTime(e.Arrivals)
@@ -31,7 +31,7 @@ func (e *Evidence) judgeRates(r *Report) {
 	}
 }
 
-// stretches are the spans in which it is certain what a key's rate was.
+// stretches returns the spans in which a key's rate is certain.
 func (e *Evidence) stretches(key string) []stretch {
 	edges := append([]time.Time{{}}, e.Timeline.edges()...)
 	edges = append(edges, e.Began.Add(100*365*24*time.Hour))
@@ -54,7 +54,7 @@ func (e *Evidence) stretches(key string) []stretch {
 	return all
 }
 
-// ratesOf are the different rates of a key in several terms; nil stands for none.
+// ratesOf returns the different rates of a key in several terms. Nil stands for no rate.
 func ratesOf(several []terms, key string) []*bucket.Rate {
 	var rates []*bucket.Rate
 	for i := range several {
@@ -69,7 +69,7 @@ func ratesOf(several []terms, key string) []*bucket.Rate {
 	return rates
 }
 
-// between are the arrivals in a span.
+// between returns the arrivals in a span.
 func (e *Evidence) between(of []fakeapi.Arrival, s span) []fakeapi.Arrival {
 	var in []fakeapi.Arrival
 	for i := range of {
@@ -97,7 +97,7 @@ func (e *Evidence) judgeStretch(r *Report, key string, rate bucket.Rate, of []fa
 	}
 }
 
-// jitter is the largest that a configuration of this run allowed.
+// jitter returns the largest jitter that a configuration of this run allowed.
 func (e *Evidence) jitter() time.Duration {
 	if e.Timeline.changed() {
 		return mostJitter
@@ -105,7 +105,7 @@ func (e *Evidence) jitter() time.Duration {
 	return jitter
 }
 
-// judgeAcross looks at the windows in which more than one rate may have been in force.
+// judgeAcross judges the windows in which more than one rate may have held.
 func (e *Evidence) judgeAcross(r *Report, key string, of []fakeapi.Arrival) {
 	var all []terms
 	for _, c := range e.Timeline {
@@ -141,7 +141,7 @@ func (e *Evidence) judgeAcross(r *Report, key string, of []fakeapi.Arrival) {
 	}
 }
 
-// within is how many of these arrivals come in a window that begins with the first.
+// within counts the arrivals in a window that begins with the first one.
 func within(of []fakeapi.Arrival, per time.Duration) (n int64) {
 	for i := range of {
 		if of[i].At-of[0].At >= int64(per) {

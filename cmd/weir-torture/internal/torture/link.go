@@ -10,12 +10,12 @@ import (
 	"sync"
 )
 
-// link is a stretch of TCP that can be cut: then not a byte passes in either direction and no connection is closed or
-// refused, as when a cable is pulled. It is safe for concurrent use.
+// link is a TCP path that can be cut. Then no byte passes in either direction, and no connection is closed or refused,
+// as when a cable is pulled. It is safe for concurrent use.
 type link struct {
 	listener net.Listener
 	target   string
-	named    bool // one of several replicas says in its first request which it is
+	named    bool // several replicas share it, and each names itself in its first request
 	work     sync.WaitGroup
 
 	mu    sync.Mutex
@@ -26,18 +26,18 @@ type link struct {
 
 // pair is one connection through a link.
 type pair struct {
-	name  string // known once it was said
+	name  string // set once it was read
 	conns []net.Conn
-	done  chan struct{} // closed when it is over
+	done  chan struct{} // closed when the connection is over
 }
 
-// nameHeader is how a replica says who calls; its request's head must fit.
+// nameHeader is the header in which a replica names itself. The head of its request must fit in mostHead bytes.
 const (
 	nameHeader = "X-Replica"
 	mostHead   = 8 << 10
 )
 
-// newLink listens on a free port and passes on to target; named where several replicas use it, who are cut off one by one.
+// newLink listens on a free port and forwards to target.
 func newLink(target string) (*link, error) { return openLink(&link{target: target}) }
 
 func newNamedLink(target string) (*link, error) { return openLink(&link{target: target, named: true}) }
@@ -73,7 +73,7 @@ func (l *link) accept() {
 	}
 }
 
-// carry passes bytes on until one side ends or the link is reset.
+// carry forwards bytes until one side ends or the link is reset.
 func (l *link) carry(p *pair, from net.Conn) {
 	defer l.drop(p)
 	var head []byte
@@ -88,7 +88,7 @@ func (l *link) carry(p *pair, from net.Conn) {
 	}
 	to, err := net.Dial("tcp", l.target)
 	if err != nil {
-		return // nobody listens there now: the other side hears of it
+		return // nothing listens there now: the other side is told
 	}
 	if !l.join(p, to) {
 		return
@@ -102,7 +102,7 @@ func (l *link) carry(p *pair, from net.Conn) {
 	back.Wait()
 }
 
-// join makes a connection the second half of a pair, unless that is over.
+// join makes a connection the second half of a pair, unless the pair is over.
 func (l *link) join(p *pair, to net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,7 +116,7 @@ func (l *link) join(p *pair, to net.Conn) bool {
 	}
 }
 
-// introduce reads a connection's first head, to learn whose it is.
+// introduce reads the first head on a connection to learn the replica's name.
 func (l *link) introduce(p *pair, from net.Conn) (head []byte, ok bool) {
 	for buf := make([]byte, mostHead); len(head) < mostHead; {
 		n, err := from.Read(buf)
@@ -136,7 +136,8 @@ func (l *link) introduce(p *pair, from net.Conn) (head []byte, ok bool) {
 	return nil, false
 }
 
-// copy passes bytes one way. The end of a connection passes as bytes do; one that broke breaks the other half.
+// copy forwards bytes in one direction. It forwards the end of a connection in order with the bytes. If one half
+// breaks, it breaks the other half.
 func (l *link) copy(p *pair, to, from net.Conn) {
 	buf := make([]byte, 32<<10)
 	for {
@@ -156,7 +157,7 @@ func (l *link) copy(p *pair, to, from net.Conn) {
 	}
 }
 
-// pass waits while the link is cut, and reports false when the connection is over.
+// pass waits while the link is cut. It reports false if the connection is over.
 func (l *link) pass(p *pair) bool {
 	l.mu.Lock()
 	open := l.open[p.name]
@@ -172,7 +173,7 @@ func (l *link) pass(p *pair) bool {
 	}
 }
 
-// cut stops all bytes of a name, of everybody where nobody has one, until heal or reset.
+// cut stops all bytes of a name, or of all connections if the link is not named, until heal or reset.
 func (l *link) cut(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -181,7 +182,7 @@ func (l *link) cut(name string) {
 	}
 }
 
-// heal lets the bytes pass that waited, and all others.
+// heal lets all bytes pass, including those that waited.
 func (l *link) heal(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -191,7 +192,7 @@ func (l *link) heal(name string) {
 	}
 }
 
-// reset breaks the connections off that were cut, and lets new ones pass. What they held is lost.
+// reset breaks the connections that were cut, and lets new ones pass. The bytes that waited are lost.
 func (l *link) reset(name string) {
 	l.mu.Lock()
 	cut := slices.Clone(l.pairs)
@@ -223,7 +224,7 @@ func (l *link) drop(p *pair) {
 	}
 }
 
-// reset closes a connection so that its other end is told that it broke.
+// reset closes a connection so that its other end sees it broken.
 func reset(c net.Conn) {
 	if tcp, ok := c.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0) // what cannot be told is told by the close
@@ -231,7 +232,7 @@ func reset(c net.Conn) {
 	_ = c.Close()
 }
 
-// close ends everything and returns when nothing passes any more.
+// close ends everything. It returns when nothing passes any more.
 func (l *link) close() error {
 	l.mu.Lock()
 	l.ended = true

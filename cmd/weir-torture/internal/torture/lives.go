@@ -12,14 +12,14 @@ import (
 	"weir/bucket/stream"
 )
 
-// Bounds of one life.
+// Limits of one life.
 const (
 	patience  = 4 * time.Second // for a chosen point to be reached
-	leaseGone = 9 * time.Second // until a weir that is stopped has lost every right
-	clingsFor = 4 * time.Second // a weir that was taken over
+	leaseGone = 9 * time.Second // until a stopped weir has lost every right
+	clingsFor = 4 * time.Second // a weir that was replaced
 )
 
-// lives are those of the one weir, and how each of them ends.
+// lives are the lives of the single weir, with the end of each.
 type lives struct {
 	planned   []life
 	weir      *weir
@@ -28,10 +28,10 @@ type lives struct {
 	producing *producers
 	record    *record
 
-	over atomic.Int64 // lives
+	over atomic.Int64 // lives that are over
 }
 
-// live lets weir live and die as often as the plan says.
+// live starts and ends weir as often as the plan says.
 func (s *lives) live(ctx, faults context.Context) error {
 	for n, l := range s.planned {
 		if faults.Err() != nil {
@@ -57,7 +57,7 @@ func (s *lives) live(ctx, faults context.Context) error {
 	return nil
 }
 
-// awaitPart waits until so much of the lives is over.
+// awaitPart waits until a part of the lives is over.
 func (s *lives) awaitPart(ctx context.Context, part float64) bool {
 	for float64(s.over.Load()) < part*float64(len(s.planned)) {
 		if !stream.Sleep(ctx, 20*time.Millisecond) {
@@ -67,7 +67,7 @@ func (s *lives) awaitPart(ctx context.Context, part float64) bool {
 	return true
 }
 
-// one is one life. A weir that ends by itself, because the server was away for instance, is started again.
+// one executes one life. If weir ends by itself, for example because the server was away, it starts weir again.
 func (s *lives) one(ctx context.Context, l life, name string) error {
 	for range mostStarts {
 		p, err := s.weir.alive(name, l)
@@ -109,7 +109,7 @@ func (s *lives) one(ctx context.Context, l life, name string) error {
 	return fmt.Errorf("weir ended by itself %d times in a row: see %s", mostStarts, s.servers.o.Dir)
 }
 
-// end brings a life that is ready to its end; false when it ended by itself in another way.
+// end ends a life that is ready. It reports false if the life ended by itself in another way.
 func (s *lives) end(ctx context.Context, p *process, l life, name string) bool {
 	switch {
 	case l.takeover:
@@ -136,8 +136,8 @@ func (s *lives) end(ctx context.Context, p *process, l life, name string) bool {
 	return false
 }
 
-// takeOver stops a weir until its right to call is gone and another has taken its place, and lets it go on then: it must
-// find out before it calls anything, or says anything of what it had called.
+// takeOver stops a weir until its right to call has expired and another weir has replaced it. Then it lets the first
+// one continue. That one must notice before it makes any call, and before it reports anything about earlier calls.
 func (s *lives) takeOver(ctx context.Context, p *process, l life, name string) bool {
 	if p.Gone(ctx, l.delay) {
 		s.weir.endedByItself(p, nil)
@@ -166,5 +166,5 @@ func (s *lives) takeOver(ctx context.Context, p *process, l life, name string) b
 	return true
 }
 
-// takeover is how takeovers are counted.
+// takeover counts takeovers.
 const takeover kind = "taken over by a second weir"

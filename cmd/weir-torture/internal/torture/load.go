@@ -7,7 +7,7 @@ import (
 	"weir/bucket/queue"
 )
 
-// loads are the steady keys, one that gets more than it holds, and one that is called rarely.
+// loads returns the load of the steady keys, of one key that gets more than it holds, and of one that is called rarely.
 func (o *Options) loads() []load {
 	every := time.Duration(o.Keys) * time.Second / time.Duration(o.Jobs)
 	loads := []load{
@@ -20,7 +20,7 @@ func (o *Options) loads() []load {
 	return loads
 }
 
-// keys are the steady ones; in a fleet as many in each partition.
+// keys returns the steady keys; for a fleet, the same number in each partition.
 func (o *Options) keys() []string {
 	var keys []string
 	in := map[int]int{}

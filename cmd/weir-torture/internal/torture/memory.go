@@ -15,13 +15,14 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// memoryVariable says what weir may hold resident. An ordinary weir of today that does not know it warns and goes on.
+// memoryVariable sets how much memory weir may keep resident. A weir that does not know the variable warns and
+// continues.
 const memoryVariable = "WEIR_MEMORY"
 
-// memoryLimits are what it is told, in MiB: little, enough, and more than it needs.
+// memoryLimits are the values for it, in MiB: little, enough, and more than weir needs.
 var memoryLimits = []int{128, 256, 1024}
 
-// What comes at once under such a limit.
+// The load that comes at once under such a limit.
 const (
 	largeKeys, largeJobs, largeBody = 4, 10, 200 << 10
 	manyKeys, manyAtOnce            = 200, 8
@@ -29,24 +30,24 @@ const (
 	limitMemory kind = "memory limits"
 )
 
-// memoryMargin is by how much the most that was resident may be above the limit, in MiB: mapped files of the store and the
-// program itself are beside what weir can count.
+// memoryMargin returns by how much the resident maximum may exceed the limit, in MiB. weir cannot count the mapped
+// files of the store and the program itself.
 func memoryMargin(limit int) int { return 48 + limit/4 }
 
-// memoryLife is a life under a limit.
+// memoryLife is a life under a memory limit.
 type memoryLife struct {
 	Limit int  `json:"limit_mib"`
-	Peak  int  `json:"peak_mib"` // resident at the most; 0 where that is not known
-	Died  bool `json:"died"`     // by itself, not in order
+	Peak  int  `json:"peak_mib"` // the resident maximum; 0 if unknown
+	Died  bool `json:"died"`     // ended by itself, not by the torture
 }
 
-// knowsMemory reports whether a program has a name for the variable.
+// knowsMemory reports whether a program knows the variable.
 func knowsMemory(program string) bool {
 	text, err := os.ReadFile(program)
 	return err == nil && bytes.Contains(text, []byte(memoryVariable))
 }
 
-// endCrowded lets large jobs and many keys come at once, and ends a life under a memory limit.
+// endCrowded submits large jobs and jobs of many keys at once, and ends a life under a memory limit.
 func (s *lives) endCrowded(ctx context.Context, p *process, l life) bool {
 	if p.memory != l.memory { // it was up before
 		s.weir.kill(p, "")
@@ -69,14 +70,15 @@ func (s *lives) endCrowded(ctx context.Context, p *process, l life) bool {
 	return true
 }
 
-// died reports an end that is not weir's own word: by a signal, or as the Go runtime ends. The process must be gone.
+// died reports whether the process ended without meaning to: by a signal, or by the Go runtime. The process must be
+// gone.
 func (p *process) died() bool {
 	const fatal = 2
 	status, ok := p.State().Sys().(syscall.WaitStatus)
 	return ok && (status.Signaled() || status.ExitStatus() == fatal)
 }
 
-// peak is the most that a process ever had resident, in MiB; 0 where that is not known.
+// peak returns the maximum that a process ever had resident, in MiB, or 0 if unknown.
 func peak(p *process) int {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
 	if err != nil {
@@ -121,12 +123,12 @@ func (p *producers) crowd(ctx context.Context, number int64) {
 	}
 }
 
-// submitLarge sends a job whose body the api's ledger does not keep: its id is in the query.
+// submitLarge sends a job with a body that the api's ledger does not keep. Its id is in the query.
 func (p *producers) submitLarge(ctx context.Context, nc *nats.Conn, key, id string) {
 	p.report(p.submit(ctx, nc, key, id, bytes.Repeat([]byte("x"), largeBody)))
 }
 
-// judgeMemory holds what was resident against what was allowed, where weir knows of it.
+// judgeMemory compares the resident memory with the limit, if weir knows the limit.
 func (e *Evidence) judgeMemory(r *Report) {
 	r.Memory = e.Memory
 	for _, l := range e.Memory {
@@ -140,7 +142,7 @@ func (e *Evidence) judgeMemory(r *Report) {
 	}
 }
 
-// peaks tells of the largest under each limit.
+// peaks describes the largest peak under each limit.
 func peaks(lives []memoryLife) string {
 	most := map[int]int{}
 	for _, l := range lives {

@@ -8,22 +8,22 @@ import (
 	"weir/bucket/stream"
 )
 
-// mishaps are what happens besides kills of weir: to its server, its network, its disk and its credentials.
+// mishaps are the faults other than kills of weir: of its server, its network, its disk and its credentials.
 type mishaps struct {
 	events  []event
 	lives   *lives
 	weir    *weir
-	server  *server // nil where it is inside weir
+	server  *server // nil if it is inside weir
 	network *network
 	api     *paidAPI
 	record  *record
 }
 
-// happen does the plan's events, each when its part of the lives is over.
+// happen executes the plan's events, each when its part of the lives is over.
 func (m *mishaps) happen(ctx, faults context.Context) error {
 	for _, e := range m.events {
 		if !m.lives.awaitPart(ctx, e.after) || !stream.Sleep(faults, e.pause) {
-			return nil // no more: the time is over, or the lives have failed
+			return nil // the time is over, or the lives have failed
 		}
 		if err := m.do(ctx, e); err != nil {
 			return err
@@ -50,9 +50,9 @@ func (m *mishaps) do(ctx context.Context, e event) error {
 		}
 	case fillDisk:
 		if m.server.disk == nil {
-			return nil // said already
+			return nil // logged already
 		}
-		m.weir.awaitUp(ctx) // else nobody writes
+		m.weir.awaitUp(ctx) // otherwise nothing is written
 		if err := m.server.fill(ctx, e.last); err != nil {
 			return err
 		}
@@ -61,7 +61,7 @@ func (m *mishaps) do(ctx context.Context, e event) error {
 			return err
 		}
 	default:
-		panic("torture: unknown event " + e.kind) // the plan has a bug
+		panic("torture: unknown event " + e.kind) // a bug in the plan
 	}
 	m.record.count(e.kind)
 	return nil

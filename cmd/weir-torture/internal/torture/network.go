@@ -12,11 +12,11 @@ import (
 	"weir/bucket/stream"
 )
 
-// toxic is something done to the connections between weir and the api.
+// toxic is a disturbance of the connections between weir and the api.
 type toxic struct{ name, json string }
 
-// toxics are what connections suffer. What delays requests stays within the jitter that weir is told of; the rest hits
-// requests or answers, all of a connection or half of them.
+// toxics are the disturbances. Those that delay requests stay within the jitter that weir is configured with. The
+// others affect requests or answers, of all connections or of half of them.
 var toxics = []toxic{
 	{"requests late", `{"name":"t","type":"latency","stream":"upstream","attributes":{"latency":40,"jitter":40}}`},
 	{"answers late", `{"name":"t","type":"latency","stream":"downstream","attributes":{"latency":300,"jitter":200}}`},
@@ -34,11 +34,11 @@ var toxics = []toxic{
 type network struct {
 	server *toxiproxy.ApiServer
 	api    string // its address
-	listen string // the proxy's, always the same
+	listen string // the proxy's; never changes
 	proxy  *toxiproxy.Proxy
 
 	mu    sync.Mutex
-	spans []span // during which it was not as it should be
+	spans []span // in which connections were disturbed
 }
 
 // span is a stretch of wall-clock time.
@@ -57,8 +57,8 @@ func newNetwork(api string) (*network, error) {
 	return n, nil
 }
 
-// start starts a proxy, with a toxic if one is given. A toxic is never put on or taken off a proxy that has connections:
-// toxiproxy 2.5.0 deadlocks when a connection ends at that moment.
+// start starts a proxy, with a toxic if one is given. A toxic must not be added to or removed from a proxy that has
+// connections: toxiproxy 2.5.0 deadlocks if a connection ends at that moment.
 func (n *network) start(toxic string) error {
 	n.proxy = toxiproxy.NewProxy(n.server, "api", n.listen, n.api)
 	if toxic != "" {
@@ -74,7 +74,7 @@ func (n *network) start(toxic string) error {
 
 func (n *network) url() string { return "http://" + n.listen }
 
-// spoil cuts every connection to the api, lets the new ones suffer for a while, and cuts them too. It blocks as long.
+// spoil cuts every connection to the api, disturbs the new ones for a while, and cuts them too. It blocks as long.
 func (n *network) spoil(ctx context.Context, t toxic, last time.Duration) error {
 	n.mu.Lock()
 	n.spans = append(n.spans, span{from: time.Now()})
@@ -94,7 +94,7 @@ func (n *network) spoil(ctx context.Context, t toxic, last time.Duration) error 
 	return nil
 }
 
-// spoilt are the stretches in which connections suffered. Call it when none does any more.
+// spoilt returns the spans in which connections were disturbed. It must be called when none is any more.
 func (n *network) spoilt() []span {
 	if n == nil {
 		return nil

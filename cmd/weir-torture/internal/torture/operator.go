@@ -20,11 +20,11 @@ const configFile = "weir.yaml"
 
 // Bounds of one change.
 const (
-	appliesWithin = time.Minute // one try of the command
+	appliesWithin = time.Minute // one run of the command
 	changesWithin = 3 * time.Minute
 )
 
-// operator is who changes weir's configuration while it runs.
+// operator changes weir's configuration while weir runs.
 type operator struct {
 	programs *programs
 	record   *record
@@ -61,9 +61,9 @@ func (o *operator) reconfigure(ctx, faults context.Context, changes []change) er
 	return nil
 }
 
-// change makes one change, and returns when it is in force.
+// change makes one change. It returns when the change is in force.
 func (o *operator) change(ctx context.Context, c change) error {
-	o.weir.turn.Lock() // kills while nothing is queued want to be alone
+	o.weir.turn.Lock() // kills while nothing is queued must be alone
 	defer o.weir.turn.Unlock()
 	if err := o.putInForce(ctx, c); err != nil || ctx.Err() != nil {
 		return err
@@ -79,7 +79,7 @@ func (o *operator) change(ctx context.Context, c change) error {
 	return o.putInForce(ctx, c)
 }
 
-// restore puts the first terms in force again, so that what is queued is called soon.
+// restore puts the first terms in force again, so that queued jobs are called soon.
 func (o *operator) restore(ctx context.Context) error {
 	if o.record.configurations() < 2 {
 		return nil
@@ -135,7 +135,7 @@ func (o *operator) startApply(text string) (*process, error) {
 	return o.programs.start(program{name: "config-apply", args: []string{"config", "apply", "-f", file, "--yes"}, env: o.servers.commandEnv(), mark: "stored as version"})
 }
 
-// applyAndKill kills weir while a configuration is applied, or just after.
+// applyAndKill kills weir while a configuration is applied, or shortly after.
 func (o *operator) applyAndKill(ctx context.Context, text string, c change) error {
 	p, err := o.startApply(text)
 	if err != nil {
@@ -149,10 +149,10 @@ func (o *operator) applyAndKill(ctx context.Context, text string, c change) erro
 	if !p.Gone(ctx, appliesWithin) {
 		p.Kill()
 	}
-	return o.apply(ctx, text) // it may have failed; where it has not it finds nothing to change, and waits until weir follows
+	return o.apply(ctx, text) // the command may have failed; if not, apply finds nothing to change and waits until weir follows
 }
 
-// changeFile has weir's own file say something else, and weir start with it or read it again.
+// changeFile changes weir's own file, and restarts weir or makes it read the file again.
 func (o *operator) changeFile(ctx context.Context, text string, w way) error {
 	written := time.Now()
 	if err := os.WriteFile(filepath.Join(o.programs.o.Dir, configFile), []byte(text), 0o600); err != nil {
@@ -166,7 +166,7 @@ func (o *operator) changeFile(ctx context.Context, text string, w way) error {
 		if err := o.awaitStored(ctx, text); err != nil {
 			return err
 		}
-		return o.apply(ctx, text) // it finds nothing to change, and returns when weir follows
+		return o.apply(ctx, text) // finds nothing to change, and returns when weir follows
 	}
 	o.weir.fell()
 	for {
@@ -180,8 +180,8 @@ func (o *operator) changeFile(ctx context.Context, text string, w way) error {
 	}
 }
 
-// awaitStored waits until weir has stored its file. A weir that is not there, or does not know the signal yet, does so when it starts:
-// config apply must not be first, or the next start would take the file for a new one.
+// awaitStored waits until weir has stored its file. A weir that is down, or does not handle the signal yet, stores it
+// at its next start. config apply must not come first, or that start would take the file for a new one.
 func (o *operator) awaitStored(ctx context.Context, text string) error {
 	nc, js, err := o.servers.connected()
 	if err != nil {
@@ -198,7 +198,7 @@ func (o *operator) awaitStored(ctx context.Context, text string) error {
 	}
 }
 
-// storedWithin is how long one look at the stored configuration may take: who is killed with a question under way never answers.
+// storedWithin bounds one look at the stored configuration: a process that is killed during a request never answers.
 const storedWithin = 2 * time.Second
 
 func isStored(ctx context.Context, js jetstream.JetStream, text string) bool {
