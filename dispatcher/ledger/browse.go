@@ -18,7 +18,7 @@ import (
 // ErrNoResults says that no result was ever stored on a server.
 var ErrNoResults = errors.New("there are no results: weir has not run on this server")
 
-// Result is a result as its stream keeps it. A listed one has no Body, but its Size.
+// Result is a result as its stream keeps it. A listed one has its Size but no Body.
 type Result struct {
 	Seq      uint64
 	Stored   time.Time // by the server
@@ -39,7 +39,7 @@ type ResultFilter struct {
 	Key   string // needs an API
 	Job   string
 	Since time.Time // stored then or later
-	// Before is a sequence: only what was stored before. 0: all.
+	// Before is a sequence: only results before it are chosen. 0: all.
 	Before uint64
 }
 
@@ -53,8 +53,9 @@ func (f *ResultFilter) subject() string {
 	return ResultSubject(f.API, f.Key)
 }
 
-// NewestResults gives the results that f chooses to take, the newest first and without their bodies, until take fails; with
-// stream.ErrEnough in order. It looks at most messages at most, 0 being no bound. It fails with ErrNoResults.
+// NewestResults passes the results that f chooses to take, newest first and without their bodies, until take
+// fails; stream.ErrEnough ends it without an error. It looks at no more than most messages; 0 means no bound. It
+// fails with ErrNoResults.
 func NewestResults(ctx context.Context, js jetstream.JetStream, f ResultFilter, most int, take func(Result) error) (stream.Reach, error) {
 	n := stream.Newest{JetStream: js, Stream: ResultsStream, Subject: f.subject(), Since: f.Since, Before: f.Before, Most: most, Bare: true}
 	reach, err := n.Read(ctx, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
@@ -71,7 +72,7 @@ func NewestResults(ctx context.Context, js jetstream.JetStream, f ResultFilter, 
 	return reach, err
 }
 
-// ResultAt is the result at a sequence, with its body, as the stream's leader has it; nil where there is none.
+// ResultAt returns the result at a sequence, with its body, as the stream's leader has it; nil if there is none.
 func ResultAt(ctx context.Context, js jetstream.JetStream, seq uint64) (*Result, error) {
 	m, err := stream.AskLeader(ctx, js.Conn(), ResultsStream, fmt.Sprintf(`{"seq":%d}`, seq))
 	if err != nil || m == nil {
@@ -91,8 +92,8 @@ func ResultAt(ctx context.Context, js jetstream.JetStream, seq uint64) (*Result,
 	return &r, nil
 }
 
-// FollowResults gives the results that f chooses to take as they come, with their bodies: from f.Since on, or from now. It blocks until
-// ctx ends, or take fails.
+// FollowResults passes the results that f chooses to take as they come, with their bodies: from f.Since on, or
+// from now. It blocks until ctx ends or take fails.
 func FollowResults(ctx context.Context, js jetstream.JetStream, f ResultFilter, take func(Result) error) error {
 	source, err := js.Stream(ctx, ResultsStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -116,7 +117,8 @@ func FollowResults(ctx context.Context, js jetstream.JetStream, f ResultFilter, 
 	return err
 }
 
-// ParseResult reads what stands among the results. Besides results there may be what bars a late one.
+// ParseResult reads a message of the results' stream. Besides results the stream may hold messages that bar late
+// ones.
 func ParseResult(subject string, h nats.Header) (r Result, ok bool) {
 	api, token, _ := strings.Cut(strings.TrimPrefix(subject, string(ResultSubjects)), ".")
 	api, err := ingest.ParseToken(api)
@@ -131,14 +133,14 @@ func ParseResult(subject string, h nats.Header) (r Result, ok bool) {
 	return r, true
 }
 
-// RecordsOf gives the records of a job to take, the newest first. It looks at the newest records that f chooses, at most most of them;
-// 0 is no bound. Where f names a key it reads that key's alone. It fails with ErrNoLedger.
+// RecordsOf passes the records of a job to take, newest first. It looks at the newest records that f chooses, no
+// more than most; 0 means no bound. If f names a key, it reads only that key's. It fails with ErrNoLedger.
 func RecordsOf(ctx context.Context, js jetstream.JetStream, f Filter, job string, most int, take func(*Record) error) (stream.Reach, error) {
 	n := stream.Newest{JetStream: js, Stream: CallsStream, Subject: f.subject(), Since: f.Since, Most: most}
 	quoted := []byte(strconv.Quote(job))
 	reach, err := n.Read(ctx, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		if plain(job) && !bytes.Contains(msg.Data(), quoted) {
-			return nil // most are another job's: they need not be parsed
+			return nil // most belong to other jobs and need not be parsed
 		}
 		if c, err := readRecord(msg, meta); err == nil && c.Job == job {
 			return take(c)
@@ -151,7 +153,7 @@ func RecordsOf(ctx context.Context, js jetstream.JetStream, f Filter, job string
 	return reach, err
 }
 
-// plain reports whether JSON writes a text as it is.
+// plain reports whether JSON writes a text unchanged.
 func plain(text string) bool {
 	return strings.IndexFunc(text, func(r rune) bool {
 		return !strings.ContainsRune("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.:/ ", r)

@@ -8,14 +8,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Extent is what the ledger reaches from and to, as its leader has it. A ledger has a beginning: records go with their age, and the
-// oldest ones where it is full. Of what was before nothing is known, and no record of a key does not mean that the key was never
-// called. All times are by the server.
+// Extent is the range of the ledger, as its leader has it. The ledger has a beginning: the server removes
+// records by age, and the oldest ones when the stream is full. Nothing is known of what was before, and a key
+// without a record may still have been called. All times are by the server.
 type Extent struct {
-	Born        time.Time // a ledger that was made anew has other records under the same sequences
-	Begins      time.Time // since when it tells everything; zero where nothing was ever taken from it
+	Born        time.Time // a ledger that was made anew holds other records under the same sequences
+	Begins      time.Time // since when it is complete; zero if nothing was ever removed
 	Asked       time.Time // when the server was asked
-	First, Last uint64    // First is the oldest that is there, or would be
+	First, Last uint64    // First is the oldest that is there, or the next one if it is empty
 }
 
 // ExtentOf asks for the ledger's extent.
@@ -36,7 +36,7 @@ func ExtentOf(ctx context.Context, js jetstream.JetStream) (Extent, error) {
 	return e, nil
 }
 
-// Reaches reports whether every record that was stored at a time or later is still in the ledger.
+// Reaches reports whether the ledger still has every record that was stored at a time or later.
 func Reaches(ctx context.Context, js jetstream.JetStream, at time.Time) (bool, error) {
 	e, err := ExtentOf(ctx, js)
 	return err == nil && !e.Begins.After(at), err

@@ -11,20 +11,24 @@ import (
 	"weir/bucket/stream"
 )
 
-// Follower is one who wants to know which jobs have ended: an intake, whoever owns its partitions. All fields are required.
+// Follower tells an intake which jobs have ended, whichever replica owns their partitions. All fields are
+// required.
 type Follower struct {
 	JetStream jetstream.JetStream
 	Dedupe    *queue.Dedupe // how long a job's id is known
-	// Tell is told of each job, in the order of their ends, and of some of them more than once. It is called by Run's goroutine.
+	// Tell is called for each job, in the order of their ends, for some jobs more than once. Run's goroutine
+	// calls it.
 	Tell func(api string, f queue.Finished)
 	Log  *slog.Logger
 }
 
-// followRetry is when the ledger is followed again that could not be: nobody may have dispatched yet.
+// followRetry is the delay before the ledger is followed again after a failure: maybe no dispatcher has made it
+// yet.
 const followRetry = 2 * time.Second
 
-// Run reads the ledger as far back as ids are known and then follows it. It blocks until ctx ends. What it does not see in time only
-// costs a receipt its word that the job is known: the owner of the partition does not call it again.
+// Run reads the ledger as far back as ids are known, and then follows it. It blocks until ctx ends. If it sees a
+// job's end late, a receipt lacks the word that the job is known, and nothing more: the partition's owner does
+// not call the job again.
 func (f *Follower) Run(ctx context.Context) error {
 	p := portion{stream: CallsStream, since: f.since(time.Now())}
 	for ctx.Err() == nil {
@@ -46,12 +50,12 @@ func (f *Follower) take(msg jetstream.Msg) error {
 	if c, err := parse(msg.Subject(), msg.Data()); err == nil && c.Final {
 		f.Tell(c.API, c.finished())
 	}
-	return nil // what nobody can read tells nothing
+	return nil // an unreadable record tells nothing
 }
 
 func (f *Follower) since(now time.Time) time.Time { return now.Add(-f.Dedupe.Reach(now)) }
 
-// finished is what a final record says of its job's id.
+// finished returns what a final record says about its job's id.
 func (c *Record) finished() queue.Finished {
 	return queue.Finished{Key: c.Key, DedupeID: c.Dedupe, Seq: c.Seq, Accepted: c.Accepted}
 }

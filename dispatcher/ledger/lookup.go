@@ -10,7 +10,7 @@ import (
 	"weir/bucket/stream"
 )
 
-// Job says whose traces are looked up. All fields are required.
+// Job says whose traces LookUp looks up. All fields are required.
 type Job struct {
 	API, Key, ID string
 	Stream       string        // where it is queued
@@ -28,8 +28,8 @@ type Traces struct {
 // lookUpTimeout bounds one look at a stream.
 const lookUpTimeout = time.Minute
 
-// LookUp reads what was stored since a time of the job's key, in the ledger and in the results, and gives what is the job's. It
-// blocks until it has, for two minutes at most, or until ctx ends.
+// LookUp reads what was stored since a time for the job's key, in the ledger and in the results, and returns
+// what belongs to the job. It blocks until it has, for at most two minutes, or until ctx ends.
 func LookUp(ctx context.Context, js jetstream.JetStream, j Job, since time.Time) (found Traces, err error) {
 	records := portion{stream: CallsStream, subject: (&Record{API: j.API, Key: j.Key}).Subject(), since: since}
 	err = records.lookThrough(ctx, js, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
@@ -50,8 +50,9 @@ func LookUp(ctx context.Context, js jetstream.JetStream, j Job, since time.Time)
 	return found, err
 }
 
-// resultOf is where the result of a job stands that was stored since a time, 0 for none. It reads the results of the job's key without
-// their bodies, and blocks until it has, for a minute at most, or until ctx ends.
+// resultOf returns the sequence of the job's result that was stored since a time, 0 for none. It reads the
+// results of the job's key without their bodies. It blocks until it has, for at most one minute, or until ctx
+// ends.
 func resultOf(ctx context.Context, js jetstream.JetStream, j Job, since time.Time) (at uint64, err error) {
 	results := portion{stream: ResultsStream, subject: ResultSubject(j.API, j.Key), since: since, bare: true}
 	err = results.lookThrough(ctx, js, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
@@ -73,8 +74,8 @@ func (p *portion) lookThrough(ctx context.Context, js jetstream.JetStream, take 
 	return p.readAll(ctx, js, take)
 }
 
-// Newest is the newest record of a key, as the ledger's leader has it; nil when there is none. It fails with ErrUnreadable where
-// nobody can read that one. It blocks for thirty seconds at most.
+// Newest returns a key's newest record, as the ledger's leader has it; nil if there is none. It fails with
+// ErrUnreadable if that record cannot be read. It blocks for at most thirty seconds.
 func Newest(ctx context.Context, js jetstream.JetStream, api, key string) (*Record, error) {
 	subject := (&Record{API: api, Key: key}).Subject()
 	c, err := ask(ctx, js, fmt.Sprintf(`{"last_by_subj":%q}`, subject))
@@ -87,8 +88,8 @@ func Newest(ctx context.Context, js jetstream.JetStream, api, key string) (*Reco
 	return nil, fmt.Errorf("ledger: %w: the newest of a key", ErrUnreadable)
 }
 
-// At is the record at a sequence of the ledger, as its leader has it; nil when the ledger has let go of it. It fails with
-// ErrUnreadable where nobody can read the record. It blocks for ten seconds at most.
+// At returns the record at a sequence of the ledger, as its leader has it; nil if the ledger has removed it. It
+// fails with ErrUnreadable if the record cannot be read. It blocks for at most ten seconds.
 func At(ctx context.Context, js jetstream.JetStream, seq uint64) (*Record, error) {
 	return ask(ctx, js, fmt.Sprintf(`{"seq":%d}`, seq))
 }

@@ -15,7 +15,8 @@ import (
 // ErrNoLedger says that no call was ever recorded on a server.
 var ErrNoLedger = errors.New("there is no ledger: weir has not run on this server")
 
-// portion is a part of the ledger, or of the results: the messages of a subject from a place on. It is how everything here is read.
+// portion is a part of the ledger, or of the results: the messages of a subject from a place on. All reading of
+// this package goes through it.
 type portion struct {
 	stream  string
 	subject string    // "": all
@@ -25,7 +26,7 @@ type portion struct {
 	bare    bool      // without bodies
 }
 
-// from is the portion as JetStream is asked for it.
+// from returns the consumer configuration that reads the portion.
 func (p *portion) from() jetstream.OrderedConsumerConfig {
 	cfg := jetstream.OrderedConsumerConfig{HeadersOnly: p.bare}
 	if p.subject != "" {
@@ -39,8 +40,9 @@ func (p *portion) from() jetstream.OrderedConsumerConfig {
 	return cfg
 }
 
-// read gives the portion's messages up to the sequence last to take, in order, until take fails: all that the stream's leader has of
-// them, whichever replica delivers them. It blocks until all are read, or ctx ends. With last 0 there is nothing to read.
+// read passes the portion's messages up to the sequence last to take, in order, until take fails: all those that
+// the stream's leader has, whichever replica delivers them. It blocks until all are read, or ctx ends. With last
+// 0 there is nothing to read.
 func (p *portion) read(ctx context.Context, js jetstream.JetStream, last uint64, take func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
 	if last == 0 || p.since.IsZero() && last <= p.after {
 		return nil
@@ -52,7 +54,8 @@ func (p *portion) read(ctx context.Context, js jetstream.JetStream, last uint64,
 	return stream.ReadUntil(ctx, stream.Until{Conn: js.Conn(), Stream: source, From: p.from(), Last: last}, take)
 }
 
-// readAll is read up to the newest message of the portion's subject, as the stream's leader has it, or to the portion's end.
+// readAll calls read up to the newest message of the portion's subject, as the stream's leader has it, or to the
+// portion's end.
 func (p *portion) readAll(ctx context.Context, js jetstream.JetStream, take func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
 	last, err := stream.LastOf(ctx, js.Conn(), p.stream, p.subject)
 	if err != nil {
@@ -64,7 +67,8 @@ func (p *portion) readAll(ctx context.Context, js jetstream.JetStream, take func
 	return p.read(ctx, js, last, take)
 }
 
-// follow gives the portion's messages to take, those that are there and those that come, until ctx ends or the stream breaks.
+// follow passes the portion's messages to take, those that are there and those that come, until ctx ends or the
+// stream breaks.
 func (p *portion) follow(ctx context.Context, js jetstream.JetStream, take func(jetstream.Msg) error) error {
 	source, err := js.Stream(ctx, p.stream)
 	if err != nil {
@@ -81,8 +85,8 @@ type Filter struct {
 	UpTo  uint64    // no record behind this one; 0: up to the newest
 }
 
-// End is a place that all records stand before which there are, for a Filter or Place: what is read up to it is of this moment. It fails with
-// ErrNoLedger where there is no ledger.
+// End returns a sequence before which all present records stand, for a Filter or Place, so that several readings
+// end at the same moment. It fails with ErrNoLedger if there is no ledger.
 func End(ctx context.Context, js jetstream.JetStream) (uint64, error) {
 	if _, err := js.Stream(ctx, CallsStream); errors.Is(err, jetstream.ErrStreamNotFound) {
 		return 0, ErrNoLedger
@@ -104,9 +108,10 @@ func (f *Filter) subject() string {
 	return (&Record{API: f.API, Key: f.Key}).Subject()
 }
 
-// Read gives every record that is there now and that f chooses to take, in the order they were stored: about that
-// in which the calls ended. read and of tell how far it is. It ends when take fails. Records that nobody can read are
-// counted and left out, and so are, where f names no api, those that are missing between others. It fails with ErrNoLedger where there is none, and blocks until all are read, or ctx ends.
+// Read passes every present record that f chooses to take, in the order they were stored, which is about the
+// order in which the calls ended. read and of say how far it is. It ends when take fails. It counts and leaves
+// out records that cannot be read; if f names no api, it also counts records missing between others. It fails
+// with ErrNoLedger if there is no ledger, and blocks until all are read, or ctx ends.
 func Read(ctx context.Context, js jetstream.JetStream, f Filter, take func(c *Record, read, of uint64) error) (unreadable int, err error) {
 	p, read := portion{stream: CallsStream, subject: f.subject(), since: f.Since, upTo: f.UpTo}, uint64(0)
 	if _, err := js.Stream(ctx, CallsStream); errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -134,16 +139,16 @@ func Read(ctx context.Context, js jetstream.JetStream, f Filter, take func(c *Re
 	return unreadable, nil
 }
 
-// Place is where a reading of the ledger begins: behind a sequence, or where a time is given at what was stored then or later. UpTo is where
-// it ends, 0 for the newest record.
+// Place is where a reading of the ledger begins: behind a sequence, or, if a time is given, at what was stored
+// then or later. UpTo is where it ends, 0 for the newest record.
 type Place struct {
 	After uint64
 	Since time.Time
 	UpTo  uint64
 }
 
-// ReadFrom gives every record from a place on that is there now to take, in order. Those that nobody can read are left out; a server
-// without a ledger has none. It blocks until all are read, or ctx ends.
+// ReadFrom passes every present record from a place on to take, in order. It leaves out records that cannot be
+// read; a server without a ledger has none. It blocks until all are read, or ctx ends.
 func ReadFrom(ctx context.Context, js jetstream.JetStream, from Place, take func(c *Record)) error {
 	p := portion{stream: CallsStream, subject: CallSubjects.Below(), since: from.Since, after: from.After, upTo: from.UpTo}
 	if _, err := js.Stream(ctx, CallsStream); errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -161,11 +166,11 @@ func ReadFrom(ctx context.Context, js jetstream.JetStream, from Place, take func
 	return nil
 }
 
-// Charges choose the records of an api that stand behind one sequence of the ledger and not behind another.
+// Charges chooses the records of an api behind one sequence of the ledger and up to another.
 type Charges struct {
 	API         string
 	After, Last uint64
-	Whole       bool // all records are read, of other apis too: one that is missing between them is one that cannot be read
+	Whole       bool // records of all apis are read: one that is missing between them counts as unreadable
 }
 
 // Damage is the first record of a reading that is missing or cannot be read. It is an ErrUnreadable.
@@ -178,12 +183,13 @@ func (d *Damage) Error() string { return d.Err.Error() }
 
 func (d *Damage) Unwrap() error { return d.Err }
 
-// missing is the damage where a record is not there.
+// missing returns the Damage of a record that is not there.
 func missing(seq uint64) *Damage {
 	return &Damage{seq, fmt.Errorf("%w: number %d is missing", ErrUnreadable, seq)}
 }
 
-// ReadCharges gives records in order. It fails with a Damage at one that it cannot read. It blocks until all are read, or ctx ends.
+// ReadCharges passes records to take in order. It fails with a Damage at one that it cannot read. It blocks
+// until all are read, or ctx ends.
 func ReadCharges(ctx context.Context, js jetstream.JetStream, o Charges, take func(c *Record, seq uint64)) error {
 	p := portion{stream: CallsStream, subject: CallsOf(o.API), after: o.After}
 	if o.Whole {
@@ -217,9 +223,10 @@ func ReadCharges(ctx context.Context, js jetstream.JetStream, o Charges, take fu
 	return nil
 }
 
-// ReadSince gives the records that a redrive asks for, in the order they were stored, and returns a sequence up to which it has read them.
-// A ledger that does not reach to q.After has lost its end, and is read whole. Records that nobody can read are left out, and of a ledger
-// that is not there nothing. It blocks until all are read, or ctx ends.
+// ReadSince passes the records that a redrive asks for to take, in the order they were stored, and returns a
+// sequence up to which it has read them. A ledger that does not reach to q.After has lost its end, and is read
+// whole. It leaves out records that cannot be read; without a ledger there are none. It blocks until all are
+// read, or ctx ends.
 func ReadSince(ctx context.Context, js jetstream.JetStream, q deadletter.CallsQuery, take func(deadletter.Trace)) (upTo uint64, err error) {
 	source, err := js.Stream(ctx, CallsStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {

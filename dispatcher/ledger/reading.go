@@ -14,30 +14,32 @@ import (
 	"weir/ingest"
 )
 
-// TailOptions say what of the ledger's end is read. All fields are required; functions are called by the goroutine that reads.
+// TailOptions say what of the ledger's end is read. All fields but Queued are required. The reading goroutine
+// calls the functions.
 type TailOptions struct {
 	JetStream jetstream.JetStream
 	Dedupe    time.Duration // how far back ids may be known
 	Bounds    Bounds
-	APIs      []string // whose records are read
-	// Wants chooses the records of them that are kept.
+	APIs      []string // the apis whose records are read
+	// Wants chooses which of their records are kept.
 	Wants func(api, key string) bool
-	// Queued chooses the queues, by their streams, whose jobs' records and results are kept; nil: all. A key's records may name another
-	// queue than its own: that of a stream that is gone, which had other partitions.
+	// Queued chooses the queues, by their streams, whose jobs' records and results are kept; nil: all. A key's
+	// records may name another queue than its present one: that of a deleted stream with other partitions.
 	Queued func(stream string) bool
-	// Ended is told of jobs that have ended, at most 1,024 at a time.
+	// Ended is called with jobs that have ended, at most 1,024 at a time.
 	Ended func(api string, jobs []queue.Finished)
-	// TATOf is a record's theoretical arrival time by the clock of whoever reads, given when the record was stored and
-	// the time at the server when the reading began.
+	// TATOf returns a record's theoretical arrival time by the reader's clock. stored is when the record was
+	// stored, and began the server's time when the reading began.
 	TATOf func(c *Record, stored, began time.Time) bucket.Micros
-	// Now is the clock of whoever reads.
+	// Now returns the reader's time.
 	Now func() bucket.Micros
 }
 
-// Read reads the ledger's end and keeps what it says: the records of the last ten minutes before the newest one, of which the last
-// 500,000 that are wanted are kept, and the ends of jobs as far back as ids are known. Ends that were read before are not read again.
-// What the ledger's leader had when the reading began is read, whichever replica delivers it. Read blocks until it has, or ctx ends,
-// and returns what the ledger reached from and to when it began. With an error the Tail is as before.
+// Read reads the ledger's end and keeps what it says: of the records of the last ten minutes before the newest
+// one, the last 500,000 that are wanted; and the ends of jobs as far back as ids are known. It does not read
+// again ends that were read before. It reads what the ledger's leader had when the reading began, whichever
+// replica delivers it. It blocks until it has, or ctx ends, and returns the ledger's extent when it began. With
+// an error the Tail is unchanged.
 func (t *Tail) Read(ctx context.Context, o TailOptions) (Extent, error) {
 	o.Bounds = o.Bounds.OrDefault()
 	r := &reading{TailOptions: o, concerns: map[string]bool{}, finished: map[string][]queue.Finished{}}
@@ -57,15 +59,15 @@ type reading struct {
 	concerns    map[string]bool // by api
 	extent      Extent
 	first, last uint64    // of the records that are kept
-	everyID     bool      // ids are read of all partitions, and further back than records are kept
-	from        time.Time // every record since is known; zero: all there ever were
-	resultsFrom time.Time // so is every result
+	everyID     bool      // ids of all partitions are read, further back than records are kept
+	from        time.Time // every record since then is known; zero: all that there ever were
+	resultsFrom time.Time // every result since then is known
 	old, young  generation
 	results     map[string]map[uint64]StoredResult
-	finished    map[string][]queue.Finished // by api, not told yet
+	finished    map[string][]queue.Finished // by api; not passed to Ended yet
 }
 
-// generation is a part of the records that are kept: the older one goes when there are too many.
+// generation is a part of the records that are kept: the older one is dropped when there are too many.
 type generation struct {
 	from      time.Time // when the first was stored
 	records   int
@@ -73,11 +75,11 @@ type generation struct {
 	tats      map[string]map[string]bucket.Micros
 }
 
-// tellAtOnce is how many jobs that have ended are told together.
+// tellAtOnce is how many ended jobs one call of Ended gets at most.
 const tellAtOnce = 1024
 
-// run reads the ledger's end, and the results from shortly before the newest record on. idsKnown is the ledger's sequence up to which
-// the ends of all jobs of the apis are known already, 0 for none.
+// run reads the ledger's end, and the results from shortly before the newest record on. idsKnown is the ledger's
+// sequence up to which the ends of all jobs of the apis are already known, 0 for none.
 func (r *reading) run(ctx context.Context, idsKnown uint64) error {
 	var err error
 	if r.extent, err = ExtentOf(ctx, r.JetStream); err != nil {
@@ -105,7 +107,8 @@ func (r *reading) run(ctx context.Context, idsKnown uint64) error {
 	return r.readResults(ctx, newest.Time)
 }
 
-// begin is the sequence from which the ledger is read, 0 for nowhere, and settles which of the records are kept.
+// begin returns the sequence from which to read the ledger, 0 for nowhere, and settles which of the records are
+// kept.
 func (r *reading) begin(ctx context.Context, newest stream.Place, idsKnown uint64) (uint64, error) {
 	nc, start := r.JetStream.Conn(), newest.Time.Add(-r.Bounds.Age)
 	kept, err := stream.FirstSince(ctx, nc, CallsStream, CallSubjects.Below(), start)
@@ -130,14 +133,15 @@ func (r *reading) begin(ctx context.Context, newest stream.Place, idsKnown uint6
 	return min(r.first, ids.Seq), nil
 }
 
-// final is how a record says that its job has ended: records without it, of which only that matters, are not unmarshalled.
+// final is how a record says that its job has ended. If only that matters of a record, one without it is not
+// unmarshalled.
 const final = `"final":true`
 
 func (r *reading) take(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 	api, token, _ := strings.Cut(strings.TrimPrefix(msg.Subject(), string(CallSubjects)), ".")
 	api, err := ingest.ParseToken(api)
 	if err != nil || !r.concerns[api] {
-		return nil // before it is unmarshalled: that is what costs
+		return nil // before the costly unmarshalling
 	}
 	key, err := ingest.ParseToken(token)
 	if err != nil {
@@ -169,7 +173,7 @@ func (r *reading) tellEnded(api string) {
 	r.finished[api] = r.finished[api][:0]
 }
 
-// keep keeps a record. Beyond the bound the older half of those that are kept goes, and from tells.
+// keep keeps a record. Beyond the bound it drops the older half of the kept ones, and from moves on.
 func (r *reading) keep(c *Record) {
 	if r.young.records >= max(1, r.Bounds.Records/2) {
 		if r.old.records > 0 {

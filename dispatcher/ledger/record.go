@@ -17,7 +17,7 @@ import (
 	"weir/ingest"
 )
 
-// The streams of what was done.
+// The streams of results and of records of calls.
 const (
 	ResultsStream = "WEIR_RESULTS"
 	CallsStream   = "WEIR_CALLS"
@@ -33,25 +33,26 @@ const (
 	HeaderAttempts   = "Weir-Attempts"
 	HeaderCalls      = "Weir-Calls"
 	HeaderPrice      = "Weir-Price"
-	HeaderBody       = "Weir-Body" // BodyCut where the result holds only the beginning of the answer's
+	HeaderBody       = "Weir-Body" // BodyCut if the result holds only the beginning of the answer's body
 	HeaderAcceptedAt = "Weir-Accepted-At"
 	HeaderCalledAt   = "Weir-Called-At"
 	HeaderFinishedAt = "Weir-Finished-At"
-	HeaderFoundBy    = "Weir-Found-By" // FoundByInquiry where the result is not the call's answer
+	HeaderFoundBy    = "Weir-Found-By" // FoundByInquiry if the result is not the call's answer
 )
 
 // BodyCut says that an answer's body was longer than results may be.
 const BodyCut = "cut"
 
-// Bounds of what is copied from an answer and from errors: JetStream stores nothing with headers of more than 64 KiB.
+// Bounds of what is copied from an answer and from errors: JetStream stores no message with headers of more than
+// 64 KiB.
 const (
 	MaxContentType = 1 << 10
 	MaxDetail      = 1 << 10
 	HeaderRoom     = 64 << 10 // of a message, beside its body
 )
 
-// FoundByInquiry says that nobody heard the call's answer, and that the api said later that it was processed: the result's body is what
-// the api said then.
+// FoundByInquiry says that no answer to the call was received, and that the api later reported it as processed:
+// the result's body is what the api said then.
 const FoundByInquiry = "inquiry"
 
 // Asked is the outcome in the record of an inquiry.
@@ -68,8 +69,8 @@ type Record struct {
 	API    string `json:"api"`
 	Key    string `json:"key"`
 	Job    string `json:"job"`
-	Dedupe string `json:"dedupe"` // the submission: a job that was taken and is redriven has another
-	Stream string `json:"stream"` // where the job was queued
+	Dedupe string `json:"dedupe"` // names the submission: a redriven job has another
+	Stream string `json:"stream"` // the stream the stream where the job was queued
 	Seq    uint64 `json:"seq"`
 
 	Call     int `json:"call"`    // number of this call of the job, from 1
@@ -78,7 +79,7 @@ type Record struct {
 	// Trace is the job's traceparent, as its producer sent it.
 	Trace string `json:"traceparent,omitempty"`
 
-	Accepted time.Time `json:"accepted"` // by the queue: the job's id is known for as long as dedupe says from then on
+	Accepted time.Time `json:"accepted"` // when the queue took the job: dedupe counts from then on
 	Planned  time.Time `json:"planned"`  // the granted slot
 	Started  time.Time `json:"started"`
 	Ended    time.Time `json:"ended"`
@@ -90,38 +91,43 @@ type Record struct {
 	Detail  string            `json:"detail,omitempty"`
 	Price   string            `json:"price"`
 	Billed  deadletter.Billed `json:"billed"`
-	// Idempotency is the KeyIdentity that the call was made under: calls of a job under the same one the api takes for one call.
+	// Idempotency is the KeyIdentity under which the call was made: the api takes calls of a job under one
+	// identity for one call.
 	Idempotency string `json:"idempotency,omitempty"`
 
-	NotBefore bucket.Micros `json:"not_before,omitempty"` // of the next call, if there is to be one
+	NotBefore bucket.Micros `json:"not_before,omitempty"` // of the next call, if there will be one
 
 	TAT    bucket.Micros `json:"tat"`              // of the key after this call's grant, by the store's clock: a restart goes on from it
-	Limits []string      `json:"limits,omitempty"` // shared by all keys, at the time
+	Limits []string      `json:"limits,omitempty"` // limits shared by all keys at the time
 	Costs  []int64       `json:"costs,omitempty"`  // the units taken from each of them
-	// Unsettled are limits of which the answer was to tell what the call used, and did not: it is charged the most of what
-	// was estimated and of what an answer has told.
+	// Unsettled lists limits whose answer should have said what the call used, and did not. Such a limit is
+	// charged the larger of the estimate and what an answer has said.
 	Unsettled []string `json:"unsettled,omitempty"`
 	Instance  string   `json:"instance"`
-	// Inquiry is what the api, asked about the job's last call, said became of it: processed, not_processed or unknown. Such a record is
-	// of the inquiry: it took its units from the limits, and cost nothing. Billed is what is known of the call since then. "": a call.
+	// Inquiry is the api's answer to an inquiry about the job's last call: processed, not_processed or unknown.
+	// Such a record is of the inquiry, which took its units from the limits and cost nothing. Billed is what is
+	// known of the call since then. "": the record is of a call.
 	Inquiry string `json:"inquiry,omitempty"`
-	// HeldFor is what kept the job from this call for longest since its last one, or since it was accepted, beside its key's rate and the jobs
-	// before it, and HeldMS for how long. Both are left out where no such cause took a tenth of the wait. HeldLimit names the limit where HeldFor is "limit".
+	// HeldFor is what kept the job waiting longest between its last call, or its acceptance, and this call,
+	// beside its key's rate and the jobs before it. HeldMS is for how long. Both are left out if no such cause
+	// took a tenth of the wait. HeldLimit names the limit if HeldFor is "limit".
 	HeldFor   string `json:"held_for,omitempty"`
 	HeldLimit string `json:"held_limit,omitempty"`
 	HeldMS    int64  `json:"held_ms,omitempty"`
-	// Answer is the api's, where its job was not done by it and it did not only push back. Its body is cut when it is stored.
+	// Answer is the api's answer, if the call neither completed the job nor was only pushed back. Its body is
+	// cut when it is stored.
 	Answer *deadletter.Answer `json:"answer,omitempty"`
 
-	Stored time.Time `json:"-"` // by the server, where the record was read from its stream
+	Stored time.Time `json:"-"` // by the server, if the record was read from its stream
 	At     uint64    `json:"-"` // its sequence there
 }
 
-// Origin names the job's life that the call was made in.
+// Origin names the job's life in which the call was made.
 func (c *Record) Origin() string { return OriginOf(c.Stream, c.Seq, bucket.MicrosOf(c.Accepted)) }
 
-// Units is what the call took from one limit shared by all keys. Of a limit that was not in force then, or of a call
-// whose costs nobody knows, it is what every call takes: its price from a budget, one unit from anything else.
+// Units returns what the call took from one limit shared by all keys. If the limit was not in force then, or the
+// call's costs are not known, it returns what every call takes: its price from a budget, one unit from any other
+// limit.
 func (c *Record) Units(limit *bucket.Limit) int64 {
 	if !c.Sent && c.Billed == deadletter.NotBilled {
 		return 0 // the call never reached the api
@@ -139,15 +145,15 @@ func (c *Record) Units(limit *bucket.Limit) int64 {
 	return int64(math.Ceil(price * 1e6))
 }
 
-// CallsOf is the subject of all records of an api.
+// CallsOf returns the subject of all records of an api.
 func CallsOf(api string) string { return CallSubjects.Below(api) }
 
-// Subject is where the record is published.
+// Subject returns the subject on which the record is published.
 func (c *Record) Subject() string {
 	return CallSubjects.Of(c.API, c.Key)
 }
 
-// Message is the record as it is stored. Its message id keeps it from being stored twice.
+// Message returns the record as it is stored. Its message id keeps it from being stored twice.
 func (c *Record) Message() *nats.Msg {
 	stored := *c
 	stored.Answer = c.Answer.Clip(recordedAnswer)
@@ -162,11 +168,11 @@ func (c *Record) Message() *nats.Msg {
 	return &nats.Msg{Subject: c.Subject(), Data: data, Header: nats.Header{ingest.HeaderMsgID: {id}}}
 }
 
-// ErrUnreadable is a record that is none: what its call took nobody knows.
+// ErrUnreadable says that a record of the ledger cannot be read: what its call took is not known.
 var ErrUnreadable = errors.New("a record of the ledger cannot be read")
 
-// parse reads a record as its stream has it. Nobody but weir writes there: what is torn, or names another api or key than its
-// subject does, is none.
+// parse reads a record as its stream has it. Only weir writes there: a torn record, or one that names another
+// api or key than its subject, fails.
 func parse(subject string, data []byte) (*Record, error) {
 	var c Record
 	if err := json.Unmarshal(data, &c); err != nil {
@@ -188,14 +194,15 @@ func readRecord(msg jetstream.Msg, meta *jetstream.MsgMetadata) (*Record, error)
 	return c, nil
 }
 
-// ResultSubject is where results of a key are published.
+// ResultSubject returns the subject on which results of a key are published.
 func ResultSubject(api, key string) string {
 	return ResultSubjects.Of(api, key)
 }
 
-// OriginOf names a job for good: where it is queued, and when its stream took it, in microseconds. The sequence alone would
-// not do: a server that lost its last writes gives it to another job, and what is stored of that one would be taken for a
-// repetition. Both stay what they are over restarts, replicas and moves.
+// OriginOf names a job for good: the stream and sequence where it is queued, and when its stream took it, in
+// microseconds. The sequence alone is not enough: a server that lost its last writes gives it to another job,
+// and what is stored of that job would count as a repetition. The name stays the same over restarts, replicas
+// and moves.
 func OriginOf(stream string, seq uint64, accepted bucket.Micros) string {
 	const numbers = 2 * len(".18446744073709551615")
 	name := append(make([]byte, 0, len(stream)+numbers), stream...)
@@ -211,7 +218,7 @@ func Clip(text string, most int) string {
 	return strings.ToValidUTF8(text[:most], "")
 }
 
-// Stamp is a time as records and results tell it.
+// Stamp formats a time as records and results do.
 func Stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 // Money writes millionths of the currency unit with at least two decimals.
@@ -227,7 +234,7 @@ func Money(millionths int64) string {
 	return string(s)
 }
 
-// Took is what a call took from a limit that was in force when it was made; false where it was not.
+// Took returns what a call took from a limit; in is false if the limit was not in force when the call was made.
 func (c *Record) Took(limit *bucket.Limit) (units int64, in bool) {
 	for _, name := range c.Limits {
 		if name == limit.Name {
@@ -237,6 +244,7 @@ func (c *Record) Took(limit *bucket.Limit) (units int64, in bool) {
 	return 0, false
 }
 
-// recordedAnswer is how much of an answer's body its record keeps. A letter is written with more, but one that is written again after
-// a crash, or whose last call had no answer, has this from the ledger. Whole answers there would crowd out the records of calls.
+// recordedAnswer is how much of an answer's body its record keeps. A letter is written with more. But a letter
+// that is written again after a crash, or whose last call had no answer, takes this from the ledger. Whole
+// answers there would crowd out the records of calls.
 const recordedAnswer = 1 << 10

@@ -14,14 +14,15 @@ import (
 	"weir/ingest"
 )
 
-// resultLeeway is how long before the newest record a result may stand that lacks its own. It covers also that the two
-// streams have leaders of their own, each with its clock.
+// resultLeeway is how long before the newest record a result without a record may stand. It also covers that the
+// two streams have leaders of their own, each with its clock.
 const resultLeeway = time.Minute
 
-// maxResults bounds the results that are read where there is no record at all.
+// maxResults bounds the results that are read if there is no record at all.
 const maxResults = 500_000
 
-// readResults notes where the newest results stand. What their leader had when it began is read, whichever replica delivers it.
+// readResults notes where the newest results stand. It reads what their leader had when it began, whichever
+// replica delivers it.
 func (r *reading) readResults(ctx context.Context, lastRecord time.Time) error {
 	r.results = map[string]map[uint64]StoredResult{}
 	newest, _, err := stream.End(ctx, r.JetStream.Conn(), ResultsStream, ResultSubjects.Below())
@@ -72,11 +73,11 @@ func (r *reading) takeResult(msg jetstream.Msg, meta *jetstream.MsgMetadata) {
 type StoredResult struct {
 	At       uint64
 	KeySum   uint64
-	accepted bucket.Micros // the job
+	accepted bucket.Micros // when the stream took the job
 	job      string
 }
 
-// Of reports whether the result is the job's that stands at its sequence now.
+// Of reports whether the result belongs to the job that stands at its sequence now.
 func (r StoredResult) Of(e queue.Entry) bool {
 	return r.is(e.Header.Get(ingest.HeaderJobID), bucket.MicrosOf(e.Time))
 }
@@ -85,14 +86,14 @@ func (r StoredResult) is(job string, accepted bucket.Micros) bool {
 	return r.job == job && r.accepted == accepted
 }
 
-// readResult reads whose a result is, without its key, and where it stands. The message may be without its body.
+// readResult reads where a result stands and whose it is, without its key. The message may lack its body.
 func readResult(msg jetstream.Msg, meta *jetstream.MsgMetadata) (source string, seq uint64, r StoredResult, ok bool) {
 	source, seq, accepted, ok := ParseResultID(msg.Headers().Get(ingest.HeaderMsgID))
 	return source, seq, StoredResult{At: meta.Sequence.Stream, accepted: accepted, job: msg.Headers().Get(ingest.HeaderJobID)}, ok
 }
 
-// FoundPrefix begins the message ids of results that were found by an inquiry: the id of the call's own may bar a late one (see the
-// dispatcher's fence).
+// FoundPrefix begins the message ids of results that were found by an inquiry: the id of the call's own result
+// may bar a late one (see the dispatcher's fence).
 const FoundPrefix = "found."
 
 // ParseResultID reads the message id of a result.

@@ -7,11 +7,12 @@ import (
 	"weir/deadletter"
 )
 
-// Spending is money in millionths of the currency: of calls that were billed, and of those of which nobody knows. Whatever tells what
-// was spent adds it up here, so that it is the same number everywhere. A budget counts both, and what calls under way may cost.
+// Spending is money in millionths of the currency: of billed calls, and of calls that may have been billed.
+// Every report of spending uses it to add up, so that the number is the same everywhere. A budget counts both,
+// and what running calls may cost.
 type Spending struct{ Spent, InDoubt int64 }
 
-// Add adds a call by how it ended. A price that cannot be read counts for nothing: weir writes none such.
+// Add adds a call by how it was billed. It ignores a price that cannot be read: weir writes no such price.
 func (s *Spending) Add(price string, billed deadletter.Billed) {
 	millionths, ok := parseMoney(price)
 	if !ok {
@@ -26,7 +27,7 @@ func (s *Spending) Add(price string, billed deadletter.Billed) {
 	}
 }
 
-// AddRecord adds the call of a record.
+// AddRecord adds a record's call.
 func (s *Spending) AddRecord(c *Record) { s.Add(c.Price, c.Billed) }
 
 // parseMoney reads what Money wrote, exactly.
@@ -48,5 +49,5 @@ func (s *Spending) Plus(other Spending) {
 	s.Spent, s.InDoubt = s.Spent+other.Spent, s.InDoubt+other.InDoubt
 }
 
-// Text writes both as records tell money.
+// Text writes both amounts as records write money.
 func (s *Spending) Text() (spent, inDoubt string) { return Money(s.Spent), Money(s.InDoubt) }

@@ -12,31 +12,32 @@ import (
 	"weir/ingest"
 )
 
-// Bounds bound the part of the ledger that is read at the start and at every takeover. What is not read is looked up by its
-// key when it matters. The zero value of a field is its default.
+// Bounds limit the part of the ledger that is read at the start and at every takeover. What is not read is
+// looked up by its key when it matters. The zero value of a field stands for its default.
 type Bounds struct {
-	// Records are kept whole, 500,000; of those before only ids are, of jobs that have ended.
+	// Records is how many records are kept whole, by default 500,000; of older ones only the ids of ended jobs
+	// are kept.
 	Records int
-	// Age is how far back from the newest record they are read, ten minutes.
+	// Age is how far back from the newest record they are read, by default ten minutes.
 	Age time.Duration
-	// Leeway is how long before the newest record a result may stand that lacks its own, a minute.
+	// Leeway is how long before the newest record a result without a record may stand, by default one minute.
 	Leeway time.Duration
 }
 
-// OrDefault are the bounds with a default for each that is 0.
+// OrDefault returns the bounds with a default for each field that is 0.
 func (b Bounds) OrDefault() Bounds {
 	return Bounds{Records: cmp.Or(b.Records, 500_000), Age: cmp.Or(b.Age, TailAge), Leeway: cmp.Or(b.Leeway, resultLeeway)}
 }
 
-// TailAge is also how long what times of keys are remembered that have passed.
+// TailAge is the default of Bounds.Age. It is also how long passed times of keys are remembered.
 const TailAge = 10 * time.Minute
 
-// Tail is what the newest part of the ledger says: at the start of all partitions, at a takeover of those that are
-// taken. It is safe for concurrent use.
+// Tail is what the newest part of the ledger says: at the start for all partitions, at a takeover for those that
+// are taken. It is safe for concurrent use.
 type Tail struct {
-	mu      sync.Mutex                         // guards what follows
+	mu      sync.Mutex                         // guards the fields below
 	records map[string]map[uint64]LastCall     // by stream and sequence, until the partition is open
-	results map[string]map[uint64]StoredResult // of the last minute, likewise
+	results map[string]map[uint64]StoredResult // results of the last minute, likewise
 	tats    map[string]map[string]bucket.Micros
 	read    map[string]bucket.Micros // by api: when it was read last
 	reach   map[string]reach         // by api
@@ -46,26 +47,26 @@ type Tail struct {
 // reach is how far back the ledger's end was read. Its zero value reaches back to the very first record.
 type reach struct {
 	since            bucket.Micros // by the caller's clock
-	records, results time.Time     // by the servers'
+	records, results time.Time     // by the servers' clocks
 }
 
-// LastCall is what is kept of a job's newest record.
+// LastCall is what a Tail keeps of a job's newest record.
 type LastCall struct {
 	Call, Attempt int
 	Outcome       string
 	Detail        string
 	Status        int
 	Billed        deadletter.Billed
-	Identity      string // of its key, if it may have been processed and another call may follow
+	Identity      string // KeyIdentity, if the call may have been processed and another may follow
 	Final         bool
 	NotBefore     bucket.Micros
 	KeySum        uint64
-	At            uint64        // in the ledger, where the api answered the call
-	id            string        // that the job was stored under
-	accepted      bucket.Micros // the job, by its stream
+	At            uint64        // its sequence in the ledger, if the api answered the call
+	id            string        // message id under which the job was stored
+	accepted      bucket.Micros // when the stream took the job
 }
 
-// Last is what is kept of the record in memory.
+// Last returns what a Tail keeps of the record.
 func (c *Record) Last() LastCall {
 	at := c.At
 	if c.Status == 0 {
@@ -81,8 +82,8 @@ func (c *Record) Last() LastCall {
 	return last
 }
 
-// Of reports whether the record is of the job that stands at its sequence now. Where the stream was deleted since, and counts from 1
-// again, another job stands there.
+// Of reports whether the record belongs to the job that stands at its sequence now. If the stream was deleted
+// since and counts from 1 again, another job stands there.
 func (c *LastCall) Of(e queue.Entry) bool {
 	return c.id == e.Header.Get(ingest.HeaderMsgID) && c.accepted == bucket.MicrosOf(e.Time)
 }
@@ -90,7 +91,7 @@ func (c *LastCall) Of(e queue.Entry) bool {
 // PushedBack reports whether the api said "not now".
 func (c *LastCall) PushedBack() bool { return c.Outcome == PushedBack }
 
-// NewTail is a Tail that has read nothing.
+// NewTail returns a Tail that has read nothing.
 func NewTail() *Tail {
 	return &Tail{
 		records: map[string]map[uint64]LastCall{}, results: map[string]map[uint64]StoredResult{}, tats: map[string]map[string]bucket.Micros{},
@@ -98,7 +99,7 @@ func NewTail() *Tail {
 	}
 }
 
-// Detach gives away what is known of the jobs of a stream, for good: its partition is about to be read.
+// Detach removes and returns what is known of the jobs of a stream: its partition is about to be read.
 func (t *Tail) Detach(calls string) (map[uint64]LastCall, map[uint64]StoredResult) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,14 +109,14 @@ func (t *Tail) Detach(calls string) (map[uint64]LastCall, map[uint64]StoredResul
 	return records, results
 }
 
-// TAT is the theoretical arrival time after the newest recorded call of a key, 0 when there is none.
+// TAT returns the theoretical arrival time after the newest recorded call of a key, 0 if there is none.
 func (t *Tail) TAT(api, key string) bucket.Micros {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.tats[api][key]
 }
 
-// ReadAt is when the ledger was last read for an api.
+// ReadAt returns when the ledger was last read for an api.
 func (t *Tail) ReadAt(api string) bucket.Micros {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -130,7 +131,8 @@ func (t *Tail) Covers(api string, at bucket.Micros) bool {
 	return read && at >= r.since
 }
 
-// Knows reports whether what was stored of an api's calls from a time on has been read, by the servers' clock.
+// Knows reports whether all that was stored of an api's calls since a time, by the servers' clock, has been
+// read.
 func (t *Tail) Knows(api string, at time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -138,7 +140,8 @@ func (t *Tail) Knows(api string, at time.Time) bool {
 	return read && !r.records.After(at) && !r.results.After(at)
 }
 
-// idsKnown is the ledger's sequence up to which the ends of all jobs of the apis are known here, 0 for none.
+// idsKnown returns the ledger's sequence up to which the ends of all jobs of the apis are known here, 0 for
+// none.
 func (t *Tail) idsKnown(apis []string) uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -149,7 +152,8 @@ func (t *Tail) idsKnown(apis []string) uint64 {
 	return known
 }
 
-// adopt takes over what a reading found of its apis, which ended at now, and drops what times of keys have passed.
+// adopt takes over what a reading that ended at now found of its apis, and drops the keys' times that have
+// passed.
 func (t *Tail) adopt(r *reading, now bucket.Micros) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -192,8 +196,8 @@ func (t *Tail) adoptRecordsLocked(calls string, records map[uint64]LastCall) {
 	}
 }
 
-// keepReachLocked notes how far back a reading got, which ended at now: where it got less far than the one before, that counts, since
-// some partitions were read by the one and some by the other.
+// keepReachLocked notes how far back a reading that ended at now got. If it got less far than the one before,
+// that counts, since each reading covered other partitions.
 func (t *Tail) keepReachLocked(r *reading, api string, now bucket.Micros) {
 	was, again := t.reach[api]
 	n := reach{records: r.from, results: r.resultsFrom}

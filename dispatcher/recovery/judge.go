@@ -2,17 +2,19 @@ package recovery
 
 import "weir/dispatcher/recorder"
 
-// Found is what is known of a job that was found.
+// Found is what is known of a job that was found in its stream.
 type Found struct {
 	// Recorded is the number of the last call that a record or a retry mark tells of, 0 for none.
 	Recorded int
-	// Ended says that the ledger's newest record of the job is that of its end: if it is done its result is stored.
+	// Ended says that the ledger's newest record of the job is that of its end. If that says done, the job's
+	// result is stored.
 	Ended bool
 	// Result says that a result of the job is stored.
 	Result bool
 	// Intended is the number of the call that the newest intent is of, 0 for none.
 	Intended int
-	// Noted is what the process that wrote the newest intent noted of its call, where that process is known to have ended.
+	// Noted is what the process that wrote the newest intent noted of its call, if that process is known to have
+	// ended.
 	Noted recorder.State
 	// Ending says that a mark tells of the job's end, which was decided on without a call.
 	Ending bool
@@ -20,12 +22,12 @@ type Found struct {
 	Overruled bool
 }
 
-// Fate is what is to become of a job that was found.
+// Fate is what becomes of a job that was found.
 type Fate int
 
 // The fates.
 const (
-	Waits      Fate = iota // nothing of it is under way: it is called when it is its turn
+	Waits      Fate = iota // none of its calls is under way: it is called in its turn
 	HasResult              // its result is stored, and its record may not be: it ends as done
 	EndsByMark             // its end was decided on: its letter is stored, again perhaps
 	EndsByLast             // its last call ended it: its result or letter is stored, again perhaps
@@ -38,7 +40,7 @@ func (f Found) Unrecorded() bool {
 	return f.Intended > f.Recorded && f.Noted != recorder.Prepared || f.Result && !f.Ended
 }
 
-// Judge says what becomes of a job that was found.
+// Judge decides what becomes of a job that was found.
 func Judge(f Found) Fate {
 	switch {
 	case f.Result && !f.Ended:
@@ -55,15 +57,15 @@ func Judge(f Found) Fate {
 	return Lost
 }
 
-// LookedUp is what was found of a job by its key, in what is older than what was read with the markers.
+// LookedUp is what a lookup by key found of a job in data older than what was read with the markers.
 type LookedUp struct {
 	Recorded int  // as in Found, 0 where no record was found
 	Ended    bool // as in Found
 	Result   bool // its result was found
-	Asked    bool // the api was asked about its letter, which says that nobody knows of the call: it had ended
+	Asked    bool // the api was asked about its letter, which says that the call's result is unknown: the job had ended
 }
 
-// With is what is known of a job once it has been looked up.
+// With returns what is known of a job once it has been looked up.
 func (f Found) With(l LookedUp) Found {
 	f.Recorded, f.Ended, f.Result = max(f.Recorded, l.Recorded), f.Ended || l.Ended || l.Asked, f.Result || l.Result
 	return f

@@ -1,10 +1,10 @@
 package recovery
 
-// Open is a job of which a call may have been made, and nothing that is stored says what it brought.
+// Open is a job of which a call may have been made, while nothing stored says what the call brought.
 type Open struct {
 	Keyed     bool // it carried an idempotency key
 	Same      bool // the api would take another call of the job for the same one
-	Poisonous bool // as many processes have died over the job, one after the other, as may
+	Poisonous bool // as many processes in a row have died over the job as may
 }
 
 // Remedy is what is done about an open job.
@@ -17,7 +17,8 @@ const (
 	GivesUp               // it becomes a letter exhausted
 )
 
-// Mend says what is done about an open job. A letter is written only when no result of the job can be stored any more.
+// Mend decides what is done about an open job. A letter may be written only when no result of the job can be
+// stored any more.
 func Mend(o Open) Remedy {
 	switch {
 	case o.Same && o.Keyed && !o.Poisonous:

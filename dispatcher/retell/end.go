@@ -18,8 +18,8 @@ import (
 
 const lettersStream = deadletter.Stream
 
-// isAskedAlready reports whether the job waits in its queue and names the duplicate's own reply subject: then the owner of its partition
-// tells its end there.
+// isAskedAlready reports whether the job waits in its queue and names the duplicate's own reply subject. Then
+// the owner of its partition reports its end there.
 func (t *Teller) isAskedAlready(ctx context.Context, d *Duplicate) (bool, error) {
 	if d.Seq == 0 {
 		return false, nil
@@ -40,7 +40,7 @@ func (t *Teller) isAskedAlready(ctx context.Context, d *Duplicate) (bool, error)
 	return false, nil
 }
 
-// newestEnd is the newest end of the duplicate's job that is kept, nil where there is none.
+// newestEnd returns the newest kept end of the duplicate's job, nil if there is none.
 func (t *Teller) newestEnd(ctx context.Context, d *Duplicate) (*nats.Msg, error) {
 	var result, letterAt time.Time
 	var at uint64
@@ -73,18 +73,19 @@ func (t *Teller) newestEnd(ctx context.Context, d *Duplicate) (*nats.Msg, error)
 	return t.resultAt(ctx, at)
 }
 
-// ends reports whether an end is that of the duplicate's job, by where the ended job was queued: there, or behind it after a redrive.
+// ends reports whether an end belongs to the duplicate's job, by where the ended job was queued: at the same
+// place, or behind it after a redrive.
 func (d *Duplicate) ends(queued string, seq uint64) bool {
 	return d.Seq == 0 || queued == d.Stream && seq >= d.Seq
 }
 
-// endsIn reports whether a letter is the end of the duplicate's job. That of a refusal is none.
+// endsIn reports whether a letter is the end of the duplicate's job. The letter of a refusal is not.
 func (d *Duplicate) endsIn(k *deadletter.Kept) bool {
 	queued, seq, _, ok := ledger.ParseOrigin(k.Origin)
 	return ok && d.ends(queued, seq)
 }
 
-// resultAt is the result at a sequence as a reply, nil where it is gone.
+// resultAt returns the result at a sequence as a reply, nil if it is gone.
 func (t *Teller) resultAt(ctx context.Context, at uint64) (*nats.Msg, error) {
 	r, err := ledger.ResultAt(ctx, t.JetStream, at)
 	if err != nil || r == nil {
@@ -94,7 +95,7 @@ func (t *Teller) resultAt(ctx context.Context, at uint64) (*nats.Msg, error) {
 	return &nats.Msg{Header: r.Header, Data: r.Body}, nil
 }
 
-// takeResult tells those that wait for a result which has come. msg has no body.
+// takeResult tells the duplicates that wait for a result that has come. msg has no body.
 func (t *Teller) takeResult(ctx context.Context, msg jetstream.Msg) error {
 	r, ok := ledger.ParseResult(msg.Subject(), msg.Headers())
 	if !ok {
@@ -118,7 +119,7 @@ func (t *Teller) takeResult(ctx context.Context, msg jetstream.Msg) error {
 	return nil
 }
 
-// takeLetter tells those that wait for a letter which has come.
+// takeLetter tells the duplicates that wait for a letter that has come.
 func (t *Teller) takeLetter(_ context.Context, msg jetstream.Msg) error {
 	k, ok := deadletter.ReadKept(msg)
 	if !ok {
@@ -130,7 +131,7 @@ func (t *Teller) takeLetter(_ context.Context, msg jetstream.Msg) error {
 	return nil
 }
 
-// waitingFor is what waits for an end of a job that is theirs.
+// waitingFor returns the duplicates that wait for an end of a job and for which theirs reports true.
 func (t *Teller) waitingFor(api, key, id string, theirs func(*Duplicate) bool) (found []*waiting) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

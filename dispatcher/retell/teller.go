@@ -18,23 +18,23 @@ import (
 // The bounds of a Teller.
 const (
 	mostWaiting = 4096   // duplicates that wait for an end, about 500 bytes each
-	mostLooks   = 1024   // of them, those whose end was not looked for yet
+	mostLooks   = 1024   // duplicates whose end was not looked for yet
 	lookers     = 4      // looks at once
 	mostRead    = 20_000 // messages of a key that one look reads in each stream
 )
 
 const (
 	lookWithin  = 30 * time.Second
-	followRetry = 2 * time.Second // until a stream is followed again that could not be: it may not exist yet
+	followRetry = 2 * time.Second // until a stream is followed again after a failure: it may not exist yet
 	leeway      = time.Minute     // how far the clock of a stream's leader may be from this one
 	tellDropped = time.Minute     // between two log lines about dropped duplicates
 )
 
-// Duplicate is a job that was handed in again, and whose producer wants to hear its end.
+// Duplicate is a job that was submitted again, and whose producer wants to hear its end.
 type Duplicate struct {
 	API, Key, Job string
 	ReplyTo       string
-	// Stream and Seq are where the receipt says that the job is or was queued. Seq is 0 where that is not known.
+	// Stream and Seq are where the receipt says that the job is or was queued. Seq is 0 if that is not known.
 	Stream string
 	Seq    uint64
 }
@@ -46,7 +46,7 @@ type Options struct {
 	Log       *slog.Logger
 }
 
-// Teller tells ends to duplicates. It is safe for concurrent use.
+// Teller reports ends to duplicates. It is safe for concurrent use.
 type Teller struct {
 	Options
 
@@ -58,10 +58,10 @@ type Teller struct {
 	jobs    map[job][]*waiting
 	stop    context.CancelFunc // ends the following when nothing waits
 	dropped int
-	toldAt  time.Time // when the log last told of dropped ones
+	toldAt  time.Time // when the log last reported dropped ones
 }
 
-// job is whose end is waited for.
+// job names the job whose end a duplicate waits for.
 type job struct{ api, key, id string }
 
 // waiting is a duplicate that was not told yet.
@@ -71,7 +71,7 @@ type waiting struct {
 	at    *list.Element // nil: told, or dropped
 }
 
-// New makes a Teller, whose Run does the work.
+// New returns a Teller. Its Run does the work.
 func New(o Options) *Teller {
 	if o.JetStream == nil || o.Reply == nil || o.Log == nil {
 		panic("retell: New without JetStream, Reply or Log")
@@ -80,8 +80,8 @@ func New(o Options) *Teller {
 	return &Teller{Options: o, looks: make(chan *waiting, mostLooks), wake: make(chan struct{}, 1), jobs: map[job][]*waiting{}}
 }
 
-// Tell has the end of a duplicate's job told to its ReplyTo: now if the job has ended, else when it ends. It does not block. The same
-// duplicate asked for again while it waits is told once.
+// Tell makes the Teller report the end of a duplicate's job to its ReplyTo: now if the job has ended, else when
+// it ends. It does not block. If the same duplicate comes again while it waits, it is told once.
 func (t *Teller) Tell(d Duplicate) {
 	w := t.register(d, time.Now())
 	if w == nil {
@@ -97,7 +97,7 @@ func (t *Teller) Tell(d Duplicate) {
 	}
 }
 
-// register returns nil where the same duplicate waits already.
+// register adds a duplicate to those that wait. It returns nil if the same duplicate waits already.
 func (t *Teller) register(d Duplicate, now time.Time) *waiting {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -113,7 +113,8 @@ func (t *Teller) register(d Duplicate, now time.Time) *waiting {
 	return w
 }
 
-// removeLocked forgets a duplicate, and reports whether it was still waiting: it is told by the one that removes it.
+// removeLocked forgets a duplicate, and reports whether it was still waiting. Only the caller that removes it
+// may tell it.
 func (t *Teller) removeLocked(w *waiting) bool {
 	if w.at == nil {
 		return false
@@ -135,7 +136,7 @@ func (t *Teller) removeLocked(w *waiting) bool {
 	return true
 }
 
-// drop counts duplicates that are not told, and tells the log now and then.
+// drop counts duplicates that are not told, and logs the count at most once per tellDropped.
 func (t *Teller) drop(n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -174,7 +175,7 @@ func (t *Teller) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// look tells a duplicate whose job has ended, and has the others wait. It blocks until the streams have answered.
+// look tells a duplicate whose job has ended, and lets others wait. It blocks until the streams have answered.
 func (t *Teller) look(ctx context.Context, w *waiting) {
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
@@ -199,7 +200,7 @@ func (t *Teller) look(ctx context.Context, w *waiting) {
 	t.await()
 }
 
-// await drops the oldest of what waits while there is too much, and has ends followed.
+// await drops the oldest waiting duplicates beyond the bound, and wakes the following of ends.
 func (t *Teller) await() {
 	t.mu.Lock()
 	dropped := 0

@@ -9,17 +9,17 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// IDs makes the ids of spans: those that a Tracer has worked out, and random ones where it has not. A Tracer's provider is to have it as its
-// generator. It is safe for concurrent use.
+// IDs makes the ids of spans: the ids that a Tracer has computed, or else random ones. A Tracer's provider must
+// use it as its generator. It is safe for concurrent use.
 type IDs struct{}
 
-// ids are what the span that is started next is to have.
+// ids are the ids that the next span must have.
 type ids struct {
 	trace trace.TraceID
 	span  trace.SpanID
 }
 
-// idsKey is where the ids stand in a context: a generator is given nothing else.
+// idsKey is the key of the ids in a context: a generator gets nothing else.
 type idsKey struct{}
 
 func withIDs(ctx context.Context, want ids) context.Context {
@@ -37,7 +37,7 @@ func (IDs) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	return id, randomSpanID()
 }
 
-// NewSpanID makes the id of a span in a trace that there is.
+// NewSpanID makes the id of a span in an existing trace.
 func (IDs) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
 	if want, ok := ctx.Value(idsKey{}).(ids); ok {
 		return want.span
@@ -50,7 +50,7 @@ func randomSpanID() (id trace.SpanID) {
 	return id
 }
 
-// idsFrom works ids out of a text that names what the span is of.
+// idsFrom computes ids from a text that names what the span is of.
 func idsFrom(name []byte) (w ids) {
 	sum := sha256.Sum256(name)
 	copy(w.trace[:], sum[:16])

@@ -15,10 +15,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Tracer writes the spans of jobs. A nil Tracer writes none, and costs nothing. It is safe for concurrent use, and never blocks.
+// Tracer writes the spans of jobs. A nil Tracer writes none, and costs nothing. It is safe for concurrent use,
+// and never blocks.
 type Tracer struct{ spans trace.Tracer }
 
-// New writes to a provider, which is to have IDs as its generator.
+// New returns a Tracer that writes to a provider. The provider must use IDs as its generator.
 func New(p trace.TracerProvider, version string) *Tracer {
 	return &Tracer{p.Tracer("weir", trace.WithInstrumentationVersion(version), trace.WithSchemaURL(semconv.SchemaURL))}
 }
@@ -41,7 +42,7 @@ const (
 	attrLetter    = attribute.Key("weir.dead_letter_seq")
 )
 
-// Job is one job, as its spans are written. A nil Job writes none. It belongs to one goroutine at a time.
+// Job writes the spans of one job. A nil Job writes none. It belongs to one goroutine at a time.
 type Job struct {
 	spans trace.Tracer
 	span  trace.Span
@@ -49,14 +50,14 @@ type Job struct {
 	api   string
 }
 
-// Place is where a job stands: what tells it from all others, for all replicas alike.
+// Place is where a job stands. It tells the job from all others, alike for all replicas.
 type Place struct {
 	Stream   string
 	Seq      uint64
 	Accepted time.Time // by the stream; zero: unknown
 }
 
-// Job is a job's spans from here on, nil without a Tracer. It writes nothing by itself.
+// Job returns a job's spans, nil without a Tracer. It writes nothing by itself.
 func (t *Tracer) Job(m *ingest.Job, at Place) *Job {
 	if t == nil {
 		return nil
@@ -78,7 +79,7 @@ func (t *Tracer) Job(m *ingest.Job, at Place) *Job {
 	return j
 }
 
-// producer is the context of whoever handed a job in.
+// producer returns the context of the producer's span.
 func producer(t ingest.Trace) context.Context {
 	if t.Parent == "" {
 		return context.Background()
@@ -98,7 +99,7 @@ func ofJob(m *ingest.Job, operation string) []attribute.KeyValue {
 // Recorded reports whether the job's spans are written.
 func (j *Job) Recorded() bool { return j != nil && j.span.IsRecording() }
 
-// TraceID is the id of the job's trace, "" for a nil Job.
+// TraceID returns the id of the job's trace, "" for a nil Job.
 func (j *Job) TraceID() string {
 	if j == nil {
 		return ""
@@ -106,20 +107,20 @@ func (j *Job) TraceID() string {
 	return j.span.SpanContext().TraceID().String()
 }
 
-// idsOf are the ids of a span below the job's.
+// idsOf returns the ids of a span below the job's.
 func (j *Job) idsOf(what string, call int) ids {
 	w := idsFrom(fmt.Appendf(nil, "%s %x %d", what, j.ids.span, call))
 	w.trace = j.ids.trace
 	return w
 }
 
-// below is the context of a span below the job's.
+// below returns the context of a span below the job's.
 func (j *Job) below(what string, call int) context.Context {
 	return withIDs(trace.ContextWithSpan(context.Background(), j.span), j.idsOf(what, call))
 }
 
-// Outgoing is the trace context that the api is to be told with a call; none where the trace is not recorded, and the producer's is as
-// good.
+// Outgoing returns the trace context to send to the api with a call. It returns none if the trace is not
+// recorded: then the producer's context serves as well.
 func (j *Job) Outgoing(number int) ingest.Trace {
 	if !j.Recorded() {
 		return ingest.Trace{}
@@ -139,11 +140,11 @@ type Call struct {
 	Started, Ended  time.Time
 	Sent            bool
 	Status          int    // 0: no answer
-	Outcome, Detail string // as the ledger has them
-	Failed          bool   // the job is not done by it
+	Outcome, Detail string // as in the ledger
+	Failed          bool   // the call did not complete the job
 }
 
-// Call writes the span of a call. What is written twice is the same span.
+// Call writes the span of a call. A span written twice is the same span.
 func (j *Job) Call(c Call) {
 	if !j.Recorded() {
 		return
@@ -172,7 +173,7 @@ func (j *Job) Call(c Call) {
 	span.End(trace.WithTimestamp(c.Ended))
 }
 
-// errorType is one of a few words, as the conventions ask.
+// errorType returns one of a few words, as the conventions ask.
 func (c Call) errorType() string {
 	switch {
 	case c.Status != 0:
@@ -183,12 +184,12 @@ func (c Call) errorType() string {
 	return "not_sent"
 }
 
-// Wait writes the span of a job's waiting for its call of that number, or for its end where it is not called again.
+// Wait writes the span of a job's wait for its call of that number, or for its end if it is not called again.
 func (j *Job) Wait(from, to time.Time, call int) {
 	j.inner("wait", call, from, to)
 }
 
-// Settle writes the span of storing what became of a job by its call of that number, or without another one.
+// Settle writes the span of storing what became of a job by its call of that number, or without another call.
 func (j *Job) Settle(from, to time.Time, call int, outcome string) {
 	if j.Recorded() {
 		j.inner("settle", call, from, to, attrOutcome.String(outcome))
@@ -200,7 +201,7 @@ func (j *Job) inner(name string, call int, from, to time.Time, attrs ...attribut
 		return
 	}
 	if to.Before(from) {
-		to = from // the stream's clock and ours
+		to = from // the stream's clock and ours may differ
 	}
 	attrs = append(attrs, attrAPI.String(j.api), attrCall.Int(call))
 	_, span := j.spans.Start(j.below(name, call), name+" "+j.api, trace.WithTimestamp(from), trace.WithAttributes(attrs...))
@@ -216,7 +217,7 @@ type End struct {
 	Attempts       int
 }
 
-// End writes the job's own span. Nothing is written of the job then.
+// End writes the job's own span. The job writes no other span after that.
 func (j *Job) End(e End) {
 	if !j.Recorded() {
 		return
@@ -229,7 +230,8 @@ func (j *Job) End(e End) {
 	j.span.End()
 }
 
-// Answered writes the span of a job's way through the intake. Below the job's own where it was taken; else below its producer's.
+// Answered writes the span of a job's way through the intake: below the job's own span if the intake accepted
+// it, else below the producer's.
 func (t *Tracer) Answered(a *ingest.Answered) {
 	if t == nil {
 		return
