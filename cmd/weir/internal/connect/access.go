@@ -12,7 +12,7 @@ import (
 	"weir/cmd/weir/internal/config"
 )
 
-// Options are how a server of somebody else's is asked for entry.
+// Options returns how to sign in to an external server.
 func Options(s *config.Settings) []nats.Option {
 	var opts []nats.Option
 	if s.NATSInbox != "" {
@@ -21,15 +21,15 @@ func Options(s *config.Settings) []nats.Option {
 	return append(append(opts, Secured(s)...), signIn(s)...)
 }
 
-// Explain says why there is no connection, and what to do about it: start, where nobody is there at all. at is the
-// address without credentials.
+// Explain says why there is no connection, and what to do: start, if no server is there at all. at is the address
+// without credentials.
 func Explain(at, start string, err error) error {
 	var (
 		authority x509.UnknownAuthorityError
 		name      x509.HostnameError
 		invalid   x509.CertificateInvalidError
 		record    tls.RecordHeaderError
-		alert     *net.OpError // as crypto/tls tells of the other side's alerts
+		alert     *net.OpError // crypto/tls reports the other side's alerts so
 		own       *SignInError
 	)
 	switch {

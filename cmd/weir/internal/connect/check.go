@@ -15,31 +15,31 @@ import (
 	"weir/cmd/weir/internal/config"
 )
 
-// leastServer is the first nats-server with what weir relies on: batches that are stored with one fsync, and replicas
+// leastServer is the first nats-server with what weir requires: batches that are stored with one fsync, and replicas
 // that agree on a full key.
 const leastServer = "2.14"
 
 // checkWait bounds one question to the server.
 const checkWait = 5 * time.Second
 
-// Check is what a worker wants to be sure of before it takes the first job: what is missing then is missing in
-// the night, after a call was made and paid.
+// Check verifies what a worker needs before it accepts the first job. Otherwise a deficiency would show only later,
+// after a call was made and paid.
 type Check struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
 	Denied    *Denials
 	Settings  *config.Settings
-	Config    *config.Config // nil where it is in NATS already, and looked at when it is read
+	Config    *config.Config // nil if it is in NATS already, and checked when it is read
 	Log       *slog.Logger
 
 	mayGate bool
 }
 
-// MayGate reports, after Run, whether the user may answer readers of another account that imports from this one. Where the server does
-// not say what the user may do, it may not.
+// MayGate reports, after Run, whether the user may answer readers of another account that imports from this one. If the
+// server does not report the user's rights, it is false.
 func (c *Check) MayGate() bool { return c.mayGate }
 
-// Run asks the server, and returns the bytes that the account may store, 0 where nothing says.
+// Run asks the server, and returns the bytes that the account may store, 0 if the server does not tell.
 func (c *Check) Run(ctx context.Context) (room int64, err error) {
 	if err := c.version(); err != nil {
 		return 0, err
@@ -70,7 +70,7 @@ func (c *Check) Run(ctx context.Context) (room int64, err error) {
 	return max(0, limits.MaxStore), nil
 }
 
-// TakesCopies is the part of run that a server must pass which is only to have copies of streams.
+// TakesCopies makes the checks of Run for a server that only receives copies of streams.
 func (c *Check) TakesCopies(ctx context.Context) error {
 	if err := errors.Join(c.version(), c.payload()); err != nil {
 		return err
@@ -108,7 +108,7 @@ func (c *Check) account(ctx context.Context) (*jetstream.AccountInfo, error) {
 	return nil, fmt.Errorf("JetStream does not answer at %s (has its cluster a leader? nats server report jetstream): %w", c.at(), err)
 }
 
-// payload refuses a server on which a job that is taken could not be buried: a letter is longer than its job.
+// payload refuses a server on which an accepted job could not be buried: a letter is longer than its job.
 func (c *Check) payload() error {
 	if c.Config == nil {
 		return nil
@@ -116,10 +116,11 @@ func (c *Check) payload() error {
 	return FitsPayload(c.Config, c.Conn)
 }
 
-// headerRoom is what of a message is kept for headers, in bytes, beside the job's body.
+// headerRoom is how many bytes of a message are reserved for headers, beside the job's body.
 const headerRoom = 64 << 10
 
-// FitsPayload says which bodies of a configuration the server does not take: headers are part of a message.
+// FitsPayload returns an error if a configured body does not fit into the server's messages: headers are part of a
+// message.
 func FitsPayload(c *config.Config, nc *nats.Conn) error {
 	most := max(0, nc.MaxPayload()-headerRoom)
 	for _, a := range c.APIs {
@@ -135,7 +136,7 @@ func FitsPayload(c *config.Config, nc *nats.Conn) error {
 	return nil
 }
 
-// streams refuses an account that has no room for the streams that are still to be made.
+// streams refuses an account without room for the missing streams.
 func (c *Check) streams(ctx context.Context, most int) error {
 	if most <= 0 || c.Config == nil {
 		return nil
@@ -167,8 +168,8 @@ func (c *Check) streams(ctx context.Context, most int) error {
 	return nil
 }
 
-// rights compares what the user may do with what a worker must. A server that does not say is taken at its word later:
-// what it refuses at the start ends the start.
+// rights compares what the user may do with what a worker must. If the server does not report rights, a refusal during
+// the start ends the start.
 func (c *Check) rights(ctx context.Context) error {
 	user, may, err := askRights(ctx, c.Conn, c.Denied)
 	if err != nil {
@@ -176,7 +177,7 @@ func (c *Check) rights(ctx context.Context) error {
 		return nil //nolint:nilerr // an older or closed server is no reason not to start
 	}
 	if may == nil {
-		return nil // it says it in other words
+		return nil // the server's words are unknown to this version
 	}
 	c.mayGate = len(may.missing(gateRights())) == 0
 	missing := may.missing(workerRights(c.Settings))
@@ -187,7 +188,7 @@ func (c *Check) rights(ctx context.Context) error {
 		strings.Join(missing, ", nor "))
 }
 
-// askRights asks the server what this user may do; nil: it says so in words that nobody here knows.
+// askRights asks the server what this user may do; nil: the answer is in words unknown to this version.
 func askRights(ctx context.Context, nc *nats.Conn, denied *Denials) (user string, may *permissions, err error) {
 	ctx, cancel := context.WithTimeout(ctx, checkWait)
 	defer cancel()
@@ -212,14 +213,15 @@ func askRights(ctx context.Context, nc *nats.Conn, denied *Denials) (user string
 	return answer.Data.User, may, nil
 }
 
-// MayPublish reports whether this user may publish on all subjects that a pattern matches, as far as the server says. It blocks for a
-// few seconds at most.
+// MayPublish reports whether this user may publish on all subjects that a pattern matches, as far as the server tells.
+// It blocks for a few seconds at most.
 func MayPublish(ctx context.Context, nc *nats.Conn, denied *Denials, pattern string) bool {
 	_, may, err := askRights(ctx, nc, denied)
 	return err != nil || may == nil || may.Publish.allows(pattern)
 }
 
-// ExplainStreams says what to do about an error that JetStream answered to the making of streams. Any other it leaves as it is.
+// ExplainStreams adds what to do about an error of JetStream when streams are created. It returns any other error
+// unchanged.
 func ExplainStreams(err error) error {
 	var api *jetstream.APIError
 	if !errors.As(err, &api) {
@@ -247,7 +249,8 @@ func ExplainStreams(err error) error {
 	return fmt.Errorf("%s: %w", fix, err)
 }
 
-// MaxPayload is what a server of weir's own takes for a message, in bytes: it lets every configured body in, and a larger one far enough to be told that it is too large; results as well.
+// MaxPayload returns the size in bytes of the largest message that weir's own server accepts. Every configured body
+// fits, results too. A larger body fits far enough that weir can refuse it as too large.
 func MaxPayload(c *config.Config) int64 {
 	most := int64(8 << 20)
 	if c != nil {

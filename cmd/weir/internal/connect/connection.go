@@ -25,7 +25,7 @@ const (
 // DefaultURL is where commands look for the server when neither WEIR_NATS_URL nor WEIR_NATS_LISTEN says where it is.
 const DefaultURL = "nats://127.0.0.1:4222"
 
-// Connection is how a command talks to the server. Close it. It is safe for concurrent use.
+// Connection is a command's connection to the server. Close it. It is safe for concurrent use.
 type Connection struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
@@ -42,7 +42,7 @@ func Dial() (*Connection, error) {
 	return DialAs(settings)
 }
 
-// With runs do with a connection to the server that the environment names, and closes it.
+// With calls do with a connection to the server that the environment names, and closes it.
 func With(do func(c *Connection) error) error {
 	c, err := Dial()
 	if err != nil {
@@ -52,7 +52,7 @@ func With(do func(c *Connection) error) error {
 	return do(c)
 }
 
-// DialAs connects as settings say.
+// DialAs connects as the settings say.
 func DialAs(settings *config.Settings) (*Connection, error) {
 	url, at := settings.NATSURL.Reveal(), settings.NATSURL.String()
 	if settings.Embedded() {
@@ -64,7 +64,7 @@ func DialAs(settings *config.Settings) (*Connection, error) {
 		if c, err := Open(to.with(own)); err == nil {
 			return c, nil
 		}
-	} // a server that asks nobody any more, or another weir's
+	} // the server requires no credentials any more, or is another weir's
 	c, err := Open(to)
 	if err != nil || !mayOperate(settings) {
 		return c, err
@@ -78,8 +78,8 @@ func DialAs(settings *config.Settings) (*Connection, error) {
 	return c, nil
 }
 
-// listening is where the server inside is reached from its own machine: on whatever interface it listens. A port that the server
-// chooses itself nobody knows.
+// listening returns the address of the embedded server on its own machine, whichever interface it listens on. It is
+// unknown if the server chose its port itself.
 func listening(listen string) string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil || port == "" || port == "0" {
@@ -91,17 +91,17 @@ func listening(listen string) string {
 	return "nats://" + net.JoinHostPort(host, port)
 }
 
-// Address is where a command connects to, and how.
+// Address says where and how a command connects.
 type Address struct {
 	URL     string        // with credentials, where they stand in it
-	At      string        // the same for errors, without them
-	Start   string        // what to start where nobody answers
-	Name    string        // of the connection, for the server's operators
+	At      string        // the same without credentials, for errors
+	Start   string        // what to start if no server answers
+	Name    string        // of the connection, as the server's operators see it
 	Timeout time.Duration // of one question to JetStream
-	Options []nats.Option // more of them
+	Options []nats.Option // further ones
 }
 
-// with is the same with one more option.
+// with returns the address with one more option.
 func (a Address) with(option nats.Option) Address {
 	a.Options = append(slices.Clone(a.Options), option)
 	return a
@@ -131,11 +131,11 @@ func Open(to Address) (*Connection, error) {
 // Close ends the connection.
 func (c *Connection) Close() { c.Conn.Close() }
 
-// hangUp ends a connection whose user may not do what the command needs. NATS answers what is forbidden with nothing:
-// whoever waits for a reply would wait in vain.
+// hangUp ends a connection whose user may not do what the command needs. NATS does not answer a forbidden request: a
+// command that waits for the reply would wait in vain.
 func (c *Connection) hangUp(error) { c.Conn.Close() }
 
-// Explain gives an error from NATS its exit code, and its cure where there is one.
+// Explain gives an error from NATS its exit code, and a remedy if there is one.
 func (c *Connection) Explain(err error) error {
 	var coded *cli.Exit
 	switch {

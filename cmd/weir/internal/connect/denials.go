@@ -14,27 +14,27 @@ import (
 // maxDenials bounds how many refusals are kept for the message: the first few tell which role is missing.
 const maxDenials = 4
 
-// Denials are what the server has refused to this user. NATS answers a forbidden publish with nothing at all: whoever
-// waits for a reply waits in vain, unless somebody tells. It is safe for concurrent use.
+// Denials records what the server has refused to this user. NATS does not answer a forbidden publish: without Denials,
+// code that waits for a reply would wait in vain. It is safe for concurrent use.
 type Denials struct {
-	mu        sync.Mutex // of all below
+	mu        sync.Mutex // guards all below
 	list      []string
-	told      func(error)  // of each; may be nil
+	told      func(error)  // called for each refusal; may be nil
 	tolerated []*tolerance // those that have not ended, the newest last
 }
 
-// tolerance is of what may be refused for a while.
+// tolerance is what may be refused for a while.
 type tolerance struct {
 	subjects []string // none: all
 	end      context.CancelCauseFunc
 }
 
-// covers reports whether a refusal is tolerated, by the server's words for it, which have the subject in quotes.
+// covers reports whether a refusal is tolerated. The server's text has the subject in quotes.
 func (t *tolerance) covers(what string) bool {
 	return len(t.subjects) == 0 || slices.ContainsFunc(t.subjects, func(subject string) bool { return strings.Contains(what, `"`+subject+`"`) })
 }
 
-// Note keeps a refusal, and passes over any other error.
+// Note records a refusal, and ignores any other error.
 func (d *Denials) Note(err error) {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return
@@ -45,7 +45,7 @@ func (d *Denials) Note(err error) {
 	}
 }
 
-// keep returns who is to be told of a refusal.
+// keep records a refusal and returns the function to call with it.
 func (d *Denials) keep(what string) (told func(error)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -60,7 +60,7 @@ func (d *Denials) keep(what string) (told func(error)) {
 	return d.told
 }
 
-// Tell makes f hear of every refusal from now on that is not tolerated; nil ends that.
+// Tell calls f with every later refusal that is not tolerated; nil ends that.
 func (d *Denials) Tell(f func(error)) {
 	d.mu.Lock()
 	d.told = f
@@ -74,8 +74,9 @@ func (d *Denials) Any() bool {
 	return len(d.list) > 0
 }
 
-// Tolerate gives a context that ends when something is refused, for what may be refused: refusals of these subjects, or of all where none is
-// named. Whoever asks for something else at the same time has to name them, or the refusal of that would be tolerated too. done ends it.
+// Tolerate returns a context that ends when a tolerated request is refused. It tolerates refusals of the given
+// subjects, or of all if none is given. If other requests run at the same time, the caller must name subjects, or their
+// refusals would be tolerated too. done ends the tolerance.
 func (d *Denials) Tolerate(ctx context.Context, subjects ...string) (tolerant context.Context, done func()) {
 	tolerant, cancel := context.WithCancelCause(ctx)
 	t := &tolerance{subjects: subjects, end: cancel}
@@ -90,7 +91,7 @@ func (d *Denials) Tolerate(ctx context.Context, subjects ...string) (tolerant co
 	}
 }
 
-// Explain puts what was refused before an error that it explains; without a refusal it is err.
+// Explain puts the recorded refusals before an error that they explain; without a refusal it returns err.
 func (d *Denials) Explain(err error) error {
 	if err == nil || !d.Any() {
 		return err

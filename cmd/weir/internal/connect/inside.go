@@ -14,23 +14,25 @@ import (
 	"weir/cmd/weir/internal/config"
 )
 
-// Whereabouts is the subject on which a server inside weir tells of itself, where it tells producers from operators.
+// Whereabouts is the subject on which the server embedded in a weir describes itself, if it distinguishes producers
+// from operators.
 const Whereabouts = "weir.gate.whereabouts"
 
-// Inside is what such a server tells. The zero value is of any other server.
+// Inside is that description. The zero value stands for any other server.
 type Inside struct {
 	OperatorCreds string `json:"operator_creds"` // path of the operators' credentials on its machine
-	ReplyPrefix   string `json:"reply_prefix"`   // begins the subjects on which its producers are told something
+	ReplyPrefix   string `json:"reply_prefix"`   // prefix of the subjects on which its producers receive replies
 }
 
-// insideWait bounds the question. Who does not know it is told at once that nobody answers.
+// insideWait bounds the question. Other servers report at once that nothing answers it.
 const insideWait = time.Second
 
-// AskInside asks a server what it is. Where nobody answers, or the question is not allowed, it is no server inside weir.
+// AskInside asks a server what it is. If nothing answers, or the question is not allowed, the server is not embedded in
+// a weir.
 func AskInside(ctx context.Context, nc *nats.Conn, denied *Denials) Inside {
 	ctx, cancel := context.WithTimeout(ctx, insideWait)
 	defer cancel()
-	ctx, _ = denied.Tolerate(ctx, Whereabouts) // for good: the refusal may come when the wait is over
+	ctx, _ = denied.Tolerate(ctx, Whereabouts) // for good: the refusal may come after the wait
 	var inside Inside
 	if msg, err := nc.RequestWithContext(ctx, Whereabouts, nil); err != nil || json.Unmarshal(msg.Data, &inside) != nil {
 		return Inside{}
@@ -41,7 +43,7 @@ func AskInside(ctx context.Context, nc *nats.Conn, denied *Denials) Inside {
 // OperatorCreds is the file of the operators' credentials in the data directory of a weir with its own server.
 const OperatorCreds = "operator.creds"
 
-// mayOperate reports whether credentials that are found may be shown: none are set, and the server is on this machine.
+// mayOperate reports whether found credentials may be used: none are set, and the server is on this machine.
 func mayOperate(s *config.Settings) bool {
 	if s.SignsIn() {
 		return false
@@ -61,8 +63,8 @@ func mayOperate(s *config.Settings) bool {
 	return true
 }
 
-// ownCredentials are those of the data directory, for a command beside a weir with its own server; nil where there are none, or this
-// user may not read them.
+// ownCredentials returns those of the data directory, for a command beside a weir with its own server; nil if there are
+// none, or this user may not read them.
 func ownCredentials(s *config.Settings) nats.Option {
 	if !mayOperate(s) {
 		return nil
@@ -70,8 +72,8 @@ func ownCredentials(s *config.Settings) nats.Option {
 	return Found(s, Inside{OperatorCreds: filepath.Join(s.DataDir, OperatorCreds)})
 }
 
-// Found are the credentials that a server inside weir on this machine names; nil where settings have some, or this user may not read
-// them. They are read for each connection, and never sent: they sign what the server asks to have signed.
+// Found returns the credentials that an embedded server on this machine names; nil if the settings have some, or this
+// user may not read them. They are read for each connection, and never sent: they sign the server's challenge.
 func Found(s *config.Settings, inside Inside) nats.Option {
 	if inside.OperatorCreds == "" || !mayOperate(s) {
 		return nil

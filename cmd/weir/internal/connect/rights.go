@@ -9,19 +9,19 @@ import (
 	"weir/cmd/weir/internal/config"
 )
 
-// permissions are a user's rights as the server tells them.
+// permissions are a user's rights as the server reports them.
 type permissions struct {
 	Publish   *subjects `json:"publish"`
 	Subscribe *subjects `json:"subscribe"`
 }
 
-// subjects are what may be done and what may not. No allow list: all that is not denied.
+// subjects are the allowed and the denied subjects. Without an allow list, all that is not denied is allowed.
 type subjects struct {
 	Allow []string `json:"allow"`
 	Deny  []string `json:"deny"`
 }
 
-// allows reports whether everything that want matches may be done.
+// allows reports whether every subject that want matches is allowed.
 func (s *subjects) allows(want string) bool {
 	if s == nil {
 		return true
@@ -32,10 +32,10 @@ func (s *subjects) allows(want string) bool {
 	return len(s.Allow) == 0 || slices.ContainsFunc(s.Allow, func(allowed string) bool { return covers(allowed, want) })
 }
 
-// rights are the subjects that somebody must be able to publish and to subscribe to.
+// rights are the subjects that a user must be able to publish and to subscribe to.
 type rights struct{ publish, subscribe []string }
 
-// missing are those of the rights that p does not give, in words.
+// missing returns, in words, the rights that p does not give.
 func (p *permissions) missing(r rights) []string {
 	var missing []string
 	for _, subject := range r.publish {
@@ -51,8 +51,8 @@ func (p *permissions) missing(r rights) []string {
 	return missing
 }
 
-// workerRights are what a worker must be able to do from its start on. The role of deploy/nats gives a little more, for
-// what an operator's command does with the same user.
+// workerRights returns what a worker needs from its start on. The role of deploy/nats gives a little more, for
+// operators' commands with the same user.
 func workerRights(s *config.Settings) rights {
 	inbox := s.NATSInbox
 	if inbox == "" {
@@ -71,7 +71,7 @@ func workerRights(s *config.Settings) rights {
 	if s.Has(config.RoleDispatch) {
 		r.subscribe = append(r.subscribe, "weir.operator.>")
 	}
-	streams := append(CommonStreams(), "*") // of the apis that are still to come
+	streams := append(CommonStreams(), "*") // of apis that are added later
 	for _, stream := range streams {
 		for _, verb := range []string{"STREAM.INFO.%s", "STREAM.CREATE.%s", "STREAM.UPDATE.%s", "STREAM.MSG.GET.%s", "CONSUMER.CREATE.%s.>"} {
 			r.publish = append(r.publish, "$JS.API."+fmt.Sprintf(verb, stream))
@@ -84,8 +84,8 @@ func workerRights(s *config.Settings) rights {
 	return r
 }
 
-// gateRights are what a worker must be able to do besides to answer readers of another account. Answers to what they ask go to subjects
-// that the server makes.
+// gateRights returns what a worker needs in addition to answer readers of another account. Answers to their questions
+// go to subjects that the server makes.
 func gateRights() rights {
 	return rights{publish: []string{"_R_.>"}, subscribe: []string{"weir.gate.>"}}
 }
@@ -97,14 +97,14 @@ const (
 	LeasesBucket  = lease.LeasesBucket
 )
 
-// CommonStreams are the streams that every weir makes, whatever apis it has.
+// CommonStreams returns the streams that every weir creates, whatever apis it has.
 func CommonStreams() []string {
 	return []string{
 		"WEIR_DEAD", "WEIR_RESULTS", "WEIR_CALLS", "WEIR_EVENTS", "KV_" + ConfigBucket, "KV_" + ControlBucket, "KV_" + LeasesBucket,
 	}
 }
 
-// covers reports whether every subject that want matches is matched by pattern.
+// covers reports whether pattern matches every subject that want matches.
 func covers(pattern, want string) bool {
 	p, w := strings.Split(pattern, "."), strings.Split(want, ".")
 	for i, token := range p {
@@ -120,7 +120,7 @@ func covers(pattern, want string) bool {
 	return len(p) == len(w)
 }
 
-// Overlaps reports whether some subject is matched by both.
+// Overlaps reports whether a subject exists that both match.
 func Overlaps(a, b string) bool {
 	x, y := strings.Split(a, "."), strings.Split(b, ".")
 	for i := 0; i < len(x) && i < len(y); i++ {

@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// SignInError is what is wrong with a file or word by which weir was to sign in.
+// SignInError reports what is wrong with a file or a word that weir should sign in with.
 type SignInError struct {
 	SaidBy string // the variable, or the field of a context
 	Err    error
@@ -23,7 +23,7 @@ func (e *SignInError) Error() string { return e.SaidBy + ": " + e.Err.Error() }
 // Unwrap gives the reason.
 func (e *SignInError) Unwrap() error { return e.Err }
 
-// said has an option's error tell who asked for it.
+// said adds the variable or field that requested an option to the option's error.
 func said(by string, option nats.Option) nats.Option {
 	return func(o *nats.Options) error {
 		if err := option(o); err != nil {
@@ -33,7 +33,7 @@ func said(by string, option nats.Option) nats.Option {
 	}
 }
 
-// signIn is how a server is told who weir is: one of the ways, and a token beside it.
+// signIn returns the options that sign in: one of the ways, and a token beside it.
 func signIn(s *config.Settings) []nats.Option {
 	var opts []nats.Option
 	in := s.NATSSignIn
@@ -59,7 +59,7 @@ func signIn(s *config.Settings) []nats.Option {
 	return opts
 }
 
-// Secured is how a connection is secured, and the certificate that weir shows.
+// Secured returns how a connection is secured, and the certificate that weir presents.
 func Secured(s *config.Settings) []nats.Option {
 	var opts []nats.Option
 	if s.NATSCA != "" {
@@ -79,8 +79,8 @@ func Secured(s *config.Settings) []nats.Option {
 	return opts
 }
 
-// credentials is how a file of credentials is shown to a server: a user's key alone, as a weir with its own server writes it, or
-// with an account's word for it, as nsc does.
+// credentials signs in with a file of credentials: a user's key alone, as a weir with its own server writes it, or with
+// a JWT of the account, as nsc writes it.
 func credentials(path string) nats.Option {
 	return func(o *nats.Options) error {
 		text, err := os.ReadFile(path)
@@ -97,7 +97,7 @@ func credentials(path string) nats.Option {
 	}
 }
 
-// nkeyOption is a user's key, whose seed stands in a file: alone, or between lines that say what it is.
+// nkeyOption signs in with a user's key. Its seed is in a file: alone, or between marker lines.
 func nkeyOption(path string) nats.Option {
 	return func(o *nats.Options) error {
 		option, err := nats.NkeyOptionFromSeed(path)
@@ -108,8 +108,8 @@ func nkeyOption(path string) nats.Option {
 	}
 }
 
-// userOption is a user and a password. Where they stand in files they are read for each connection; while a file cannot be read, what was
-// read last is shown.
+// userOption signs in with a user and a password. If they are in files, they are read for each connection; while a file
+// cannot be read, the values read last are used.
 func userOption(user, password config.Secret) nats.Option {
 	return func(o *nats.Options) error {
 		name, err := word(user)()
@@ -132,7 +132,7 @@ func userOption(user, password config.Secret) nats.Option {
 	}
 }
 
-// jwtOption is a user's JWT with the seed of its key; a bearer's has none.
+// jwtOption signs in with a user's JWT and the seed of its key; a bearer JWT has no seed.
 func jwtOption(jwt, seed config.Secret) nats.Option {
 	return func(o *nats.Options) error {
 		sign := func(nonce []byte) ([]byte, error) {
@@ -157,7 +157,7 @@ func jwtOption(jwt, seed config.Secret) nats.Option {
 	}
 }
 
-// word is what a template comes to when it is asked; nothing where there is none.
+// word returns a function that resolves a template; nil if there is none.
 func word(of config.Secret) func() (string, error) {
 	return func() (string, error) {
 		template, err := config.ParseTemplate(of.Reveal())

@@ -14,26 +14,27 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// The files of the data directory that hold credentials, where a Server asks for them. Only weir's user may read them.
+// The files of the data directory that hold credentials, if a Server asks for them. Only weir's user may read them.
 const (
 	OperatorCreds = connect.OperatorCreds // may do everything
 	ProducerCreds = "producer.creds"      // may publish jobs, read and listen
 )
 
-// Auth says whom a Server lets in, and what he may do.
+// Auth says which clients a Server admits, and what they may do.
 type Auth int
 
 const (
-	// Open asks nobody who he is: everybody may do everything.
+	// Open requires no credentials: every client may do everything.
 	Open Auth = iota
-	// Operators lets everybody publish jobs, read and listen, and asks for the operators' credentials for all else.
+	// Operators lets every client publish jobs, read and listen, and requires the operators' credentials for everything
+	// else.
 	Operators
-	// Required asks everybody for credentials that stand in the data directory.
+	// Required requires credentials of the data directory from every client.
 	Required
 )
 
-// admit has the server's options ask who connects, by the credentials in dir. Those that are not there yet are made. clients is how many
-// producers may be connected.
+// admit makes the server's options authenticate clients by the credentials in dir, and creates missing ones. clients
+// bounds the connected producers.
 func (a Auth) admit(opts *server.Options, dir string, clients int, log *slog.Logger) error {
 	if a == Open {
 		return nil
@@ -59,8 +60,8 @@ func (a Auth) admit(opts *server.Options, dir string, clients int, log *slog.Log
 	return nil
 }
 
-// publicKey is the name of the user whose credentials stand in a file. A file that others may read is no secret any more: it is
-// written anew.
+// publicKey returns the user name of the credentials in a file. A file that others may read is no longer secret:
+// publicKey replaces it.
 func publicKey(path string, log *slog.Logger) (string, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -109,7 +110,7 @@ func makeCredentials(path string) (string, error) {
 	return pair.PublicKey()
 }
 
-// writeSynced writes a file that only its user may read, and has it on disk: a power cut would leave an empty one.
+// writeSynced writes a file that only its user may read, and syncs it: otherwise a power cut would leave an empty file.
 func writeSynced(path string, data []byte) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -122,7 +123,7 @@ func writeSynced(path string, data []byte) error {
 	return errors.Join(err, file.Close())
 }
 
-// Access is how this process connects: as an operator, where credentials are asked for.
+// Access returns how this process connects: as an operator, if credentials are required.
 func (s *Server) Access() ([]nats.Option, error) {
 	if s.auth == Open {
 		return nil, nil

@@ -11,13 +11,14 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-// Two accounts share the server, where it asks who connects. weir and its operators are in the server's own, which has the streams.
-// Everybody else is in an account that has nothing but what it imports from there.
+// Two accounts share the server if it authenticates clients. weir and its operators use the server's own account, which
+// has the streams. All other clients are in an account that has nothing but its imports from there.
 //
-// Rights by subject alone would not do. Whoever may ask JetStream for anything names the subject of the answer, and the server
-// publishes it there with rights of its own: a stored message, asked for with the reply subject $KV.weir_config.current, becomes the
-// running configuration. An answer to an imported question comes to a subject that the server makes, and goes on to its account.
-// What names a second subject besides is asked of the gate (cmd/weir/internal/gate).
+// Rights by subject alone would not suffice. A client that may ask JetStream for anything names the subject of the
+// answer, and the server publishes the answer there with its own rights: a stored message, asked for with the reply
+// subject $KV.weir_config.current, would become the running configuration. An answer to an imported question comes to a
+// subject that the server makes, and is forwarded to the asking account. Questions that name a second subject go to the
+// gate instead (cmd/weir/internal/gate).
 const (
 	mainAccount     = "$G" // its streams stand under this name on the disk
 	mainInFile      = "MAIN"
@@ -25,14 +26,14 @@ const (
 	anybody         = "anybody" // connects without credentials
 )
 
-// passage is one thing that producers may ask for.
+// passage is one kind of question that producers may ask.
 type passage struct {
-	asked   string // by them
+	asked   string // the subject that producers use
 	taken   string // in the main account; empty: the same subject
-	answers string // "": one, else the server's word for several
+	answers string // "": one answer, otherwise the server's word for several
 }
 
-// passages are all that producers may publish.
+// passages returns all that producers may publish.
 func passages() []passage {
 	return []passage{
 		{asked: "weir.jobs.>"},
@@ -54,7 +55,7 @@ func passages() []passage {
 		{asked: "$JS.API.DIRECT.GET.*.>"},
 		{asked: "$JS.API.CONSUMER.NAMES.*", taken: gate.Names + "*"},
 		{asked: "$JS.API.CONSUMER.LIST.*", taken: gate.List + "*"},
-		{asked: "$JS.API.CONSUMER.INFO.*.*"}, // of names that are known already
+		{asked: "$JS.API.CONSUMER.INFO.*.*"}, // of names that the client knows already
 		{asked: "$JS.API.CONSUMER.CREATE.>", taken: gate.Make + ">"},
 		{asked: "$JS.API.CONSUMER.DURABLE.CREATE.>", taken: gate.Durable + ">"},
 		{asked: "$JS.API.CONSUMER.DELETE.*.*", taken: gate.Drop + "*.*"},
@@ -64,17 +65,19 @@ func passages() []passage {
 	}
 }
 
-// heard are the subjects of the main account that producers may listen to, and what they are called there.
+// heard returns the subjects of the main account that producers may listen to, and their names in the producers'
+// account.
 func heard() [][2]string {
 	return [][2]string{
 		{"weir.events.>", ""}, {"weir.results.>", ""}, {"weir.dead.>", ""}, {"weir.calls.>", ""}, {gate.ReplyPrefix + ">", ">"},
 	}
 }
 
-// notHeard are subjects on which producers could answer each other in weir's place.
+// notHeard are subjects on which a producer could answer another in weir's place.
 var notHeard = []string{"weir.jobs.>", "weir.operator.>", gate.Prefix + ">", "$JS.>", "$KV.>", "$SRV.>", "$SYS.>"}
 
-// producerRights are what a producer may do in his account: what his account imports, and nothing that others there would hear.
+// producerRights returns what a producer may do in its account: what the account imports, and nothing that other
+// producers would hear.
 func producerRights() *server.Permissions {
 	allow := []string{"$SYS.REQ.USER.INFO"}
 	for _, p := range passages() {
@@ -85,7 +88,7 @@ func producerRights() *server.Permissions {
 	}
 }
 
-// accounts are the two as the server's options have them, with at most this many clients of producers.
+// accounts returns both accounts for the server's options, with at most this many clients of producers.
 func accounts(clients int) (accounts []*server.Account, producers *server.Account, err error) {
 	var exports, imports strings.Builder
 	for _, p := range passages() {
@@ -107,7 +110,7 @@ func accounts(clients int) (accounts []*server.Account, producers *server.Accoun
 		}
 		fmt.Fprintf(&imports, "{stream: {account: %s, subject: %q}, to: %q}\n", mainInFile, s[0], as)
 	}
-	// In a text, since only that enables JetStream for an account of several.
+	// The options come from a text, because only that enables JetStream for one of several accounts.
 	text := fmt.Sprintf("accounts {\n%s { jetstream: enabled, exports: [\n%s] }\n%s { limits: { max_connections: %d }, imports: [\n%s] }\n}\n",
 		mainInFile, exports.String(), producerAccount, clients, imports.String())
 	parsed := &server.Options{}
@@ -117,7 +120,7 @@ func accounts(clients int) (accounts []*server.Account, producers *server.Accoun
 	for _, a := range parsed.Accounts {
 		switch a.Name {
 		case mainInFile:
-			a.Name = mainAccount // which no text may name
+			a.Name = mainAccount // a text must not contain this name
 		case producerAccount:
 			producers = a
 		}
@@ -125,7 +128,7 @@ func accounts(clients int) (accounts []*server.Account, producers *server.Accoun
 	return parsed.Accounts, producers, nil
 }
 
-// anyone is the user of whoever shows no credentials. Nobody knows the password.
+// anyone returns the user for clients without credentials. Its password is known to no client.
 func anyone(producers *server.Account) *server.User {
 	return &server.User{
 		Username: anybody, Password: nuid.New().Next() + nuid.New().Next(), Account: producers, Permissions: producerRights(),

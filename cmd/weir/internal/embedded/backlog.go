@@ -11,17 +11,18 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// What waits for a client that reads too slowly stands in memory, and the server bounds that for each client alone. backlog bounds it for
-// all of them together: whom most waits for is cut off first. A client of NATS connects again and goes on.
+// Messages that wait for a client that reads too slowly are in memory, and the server bounds them only for each client
+// alone. backlog bounds them for all clients together: it first disconnects the client with the most waiting. A NATS
+// client reconnects and continues.
 type backlog struct {
 	ns    *server.Server
 	most  int64 // bytes that may wait for all together
 	spare []*nats.Conn
 	log   *slog.Logger
 
-	closing []closingClient // cut off, and maybe not let go of yet
+	closing []closingClient // disconnected, and perhaps not freed yet
 	waiting int64           // at the last look
-	sent    int64           // by the server to all clients until then: no more can wait since
+	sent    int64           // by the server to all clients until then: no more than what it sent since can have been added
 }
 
 // closingClient is memory that the server frees when its write to the client has ended.
@@ -33,11 +34,12 @@ type closingClient struct {
 // Bounds of looking.
 const (
 	backlogLook   = 20 * time.Millisecond
-	lookShare     = 4               // while little waits a rest is so many times as long as the look before it: a look goes through all clients
+	lookShare     = 4               // while little waits, a rest is this many times as long as the look before it: a look goes through all clients
 	writeDeadline = 5 * time.Second // for a client to take anything at all
 )
 
-// BoundBacklog keeps what waits for all clients together within most bytes, until ctx ends. Those of spare are never cut off.
+// BoundBacklog keeps what waits for all clients together within most bytes, until ctx ends. It never disconnects the
+// connections of spare.
 func (s *Server) BoundBacklog(ctx context.Context, most int64, log *slog.Logger, spare ...*nats.Conn) error {
 	b := backlog{ns: s.ns, most: most, spare: spare, log: log.With("component", "nats-server")}
 	if s.gate != nil {
@@ -56,8 +58,8 @@ func (s *Server) BoundBacklog(ctx context.Context, most int64, log *slog.Logger,
 	}
 }
 
-// rest is how long to wait after a look that took so long. Where much waits already the rest is short: on a busy machine a look takes long, and
-// clients would fill what is left of the room during a long rest.
+// rest returns how long to wait after a look that took this long. If much waits already, the rest is short: on a busy
+// machine a look takes long, and clients would fill the remaining room during a long rest.
 func (b *backlog) rest(look time.Duration) time.Duration {
 	if b.waiting > b.most/2 {
 		return backlogLook
@@ -65,8 +67,8 @@ func (b *backlog) rest(look time.Duration) time.Duration {
 	return max(backlogLook, lookShare*look)
 }
 
-// mayBeMuch reports whether half of what may wait could have come together since the last look. Unlike a look it costs the same however many
-// clients there are.
+// mayBeMuch reports whether half of the bound could have been added since the last look. Unlike a look it costs the
+// same for any number of clients.
 func (b *backlog) mayBeMuch() bool {
 	sent, err := b.sentBytes()
 	if err != nil || b.waiting+sent-b.sent <= b.most/2 {
@@ -76,10 +78,10 @@ func (b *backlog) mayBeMuch() bool {
 	return true
 }
 
-// sentBytes is what the server has sent to all clients since it started. Varz tells it, too, and reads the kernel's files about the process
-// each time, which was half of what an idle weir did.
+// sentBytes returns what the server has sent to all clients since it started. Varz reports it too, but reads the
+// kernel's files about the process each time, which was half of what an idle weir did.
 func (b *backlog) sentBytes() (sum int64, err error) {
-	all, err := b.ns.AccountStatz(&server.AccountStatzOptions{IncludeUnused: true}) // what an account has sent counts when its clients have gone
+	all, err := b.ns.AccountStatz(&server.AccountStatzOptions{IncludeUnused: true}) // what an account has sent still counts when its clients have gone
 	if err != nil {
 		return 0, fmt.Errorf("count what was sent: %w", err)
 	}
@@ -113,9 +115,9 @@ func (b *backlog) look(now time.Time) {
 		}
 	}
 	waiting, cut, bytes := b.waiting, 0, int64(0)
-	for _, c := range conns.Conns { // whom most waits for first
+	for _, c := range conns.Conns { // the client with the most waiting first
 		if waiting <= b.most/2 || int64(c.Pending)*int64(len(conns.Conns)) <= b.most {
-			break // nobody is cut off for whom no more waits than his share
+			break // a client within its share is never disconnected
 		}
 		if spared[c.Cid] || b.ns.DisconnectClientByID(c.Cid) != nil {
 			continue

@@ -14,12 +14,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// A server that does not sync by itself writes a block anew when it has lost half its messages, and renames it into place without a
-// sync. After a power cut the old file or the whole new one must be there. ext4 promises that (its option auto_da_alloc, which is on
-// unless it is turned off: a file that replaces another is written before the rename is); XFS does not, and of others it is not known.
+// A server that does not sync by itself rewrites a block that has lost half its messages, and renames the new file into
+// place without a sync. After a power cut the old file or the whole new one must be there. ext4 promises that with its
+// option auto_da_alloc, which is on by default: a file that replaces another is written before the rename is. XFS does
+// not promise it, and for others it is unknown.
 
-// renameIsBarrier reports whether the file system of a directory keeps a file that another one replaces until that one is on disk, by
-// what the system says of its mounts. why names the reason for a no.
+// renameIsBarrier reports whether the file system of a directory keeps a replaced file until the new one is on disk. It
+// reads that from the system's list of mounts. why is the reason for a no.
 func renameIsBarrier(dir, mounts string) (yes bool, why string) {
 	real, err := filepath.Abs(dir)
 	if err == nil {
@@ -44,7 +45,8 @@ func renameIsBarrier(dir, mounts string) (yes bool, why string) {
 	return true, ""
 }
 
-// mountOf finds the mount that a path is on in a text as /proc/self/mountinfo has: its kind of file system, and its options.
+// mountOf finds the mount of a path in the text of /proc/self/mountinfo, and returns its kind of file system and its
+// options.
 func mountOf(path, mounts string) (kind, options string, ok bool) {
 	longest := -1
 	for line := range strings.Lines(mounts) {
@@ -57,12 +59,12 @@ func mountOf(path, mounts string) (kind, options string, ok bool) {
 		if at != "/" && path != at && !strings.HasPrefix(path, at+"/") || len(at) < longest {
 			continue
 		}
-		longest, kind, options, ok = len(at), right[0], left[5]+","+right[2], true // the last of those at one place lies on top
+		longest, kind, options, ok = len(at), right[0], left[5]+","+right[2], true // of several mounts at one place the last lies on top
 	}
 	return kind, options, ok
 }
 
-// unescape undoes how the system writes blanks in a path.
+// unescape decodes the blanks in a path of the list.
 func unescape(path string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
 }
@@ -70,11 +72,12 @@ func unescape(path string) string {
 // proveWithin bounds the proof.
 const proveWithin = 20 * time.Second
 
-// errUnproven says that a message which a server had acknowledged was not in its file.
+// errUnproven reports that a message which a server had acknowledged was not in its file.
 var errUnproven = errors.New("a message was acknowledged before it was in its file")
 
-// prove starts a server in a directory of its own beside the store, which it takes away again, and looks through another descriptor
-// for messages that were acknowledged: a Disk rests on that, and another version of the server may do otherwise.
+// prove starts a server in a temporary directory beside the store, and checks through another descriptor that
+// acknowledged messages are in the file. A Disk depends on that, and another version of the server may behave
+// differently.
 func prove(ctx context.Context, beside string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, proveWithin)
 	defer cancel()

@@ -16,44 +16,45 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// Disk makes durable what the server has acknowledged, where the server writes without a sync of its own: one fdatasync serves all who
-// wait for it. It is safe for concurrent use.
+// Disk makes durable what the server has acknowledged, if the server writes without syncing: one fdatasync serves all
+// callers that wait for it. It is safe for concurrent use.
 //
-// The server writes a message into its stream's newest block file before it acknowledges it; a Disk begins a flush only after it was
-// asked, so that whatever was acknowledged before is in the file. Blocks are files of their own with rising numbers, so those from the
-// last flush's newest on are synced, and their directory where a file was made. A block that lost half its messages is written anew and
-// renamed into place by the server, without a sync: what a file system must promise for that is in barrier.go.
+// The server writes a message into its stream's newest block file before it acknowledges it. A Disk begins a flush only
+// after the call, so whatever was acknowledged before is in the file. Blocks are files with rising numbers, so a flush
+// syncs the blocks from the last flush's newest on, and their directory if a file was created. If a block has lost half
+// its messages, the server rewrites it and renames it into place without a sync: barrier.go says what a file system
+// must promise for that.
 type Disk struct {
 	streams string                  // directory of them
 	sync    func(path string) error // of a file or directory
-	broke   chan error              // gets the first failure
+	broke   chan error              // receives the first failure
 
 	mu     sync.Mutex // guards what follows
 	files  map[string]*streamFiles
 	failed error
 }
 
-// streamFiles are those of one stream.
+// streamFiles are the files of one stream.
 type streamFiles struct {
 	dir     string
-	waiting *flush // that has not begun; nil: none
+	waiting *flush // not begun yet; nil: none
 	running bool
-	writers int           // that messages are on their way from
-	written chan struct{} // closed when there is none any more; nil: nobody waits for that
+	writers int           // writers whose messages are on their way
+	written chan struct{} // closed when there is none any more; nil: no flush waits for that
 
-	// What follows belongs to the flush that runs.
-	of     os.FileInfo // the directory of the blocks as the last flush found it; nil: there was none
+	// What follows belongs to the running flush.
+	of     os.FileInfo // the blocks' directory as the last flush found it; nil: there was none
 	newest uint64      // block that the last flush found; 0: none
 	listed time.Time   // the change of the directory after which it was listed; zero: the next flush lists it
 }
 
-// flush is one for all that asked for it before it began.
+// flush is one flush for all callers that asked before it began.
 type flush struct {
 	done chan struct{} // closed when it has ended
 	err  error
 }
 
-// streamsDir is where a server keeps its streams.
+// streamsDir returns where a server keeps its streams.
 func streamsDir(store string) string {
 	return filepath.Join(store, server.JetStreamStoreDir, "$G", "streams")
 }
@@ -62,12 +63,12 @@ func newDisk(store string) *Disk {
 	return &Disk{streams: streamsDir(store), sync: syncPath, broke: make(chan error, 1), files: map[string]*streamFiles{}}
 }
 
-// ErrDisk says that the disk did not take what was written. What was not synced then may be lost though it can be read: nothing may
-// be answered any more.
+// ErrDisk reports that the disk did not take what was written. What was not synced then may be lost although it can be
+// read: nothing may be answered any more.
 var ErrDisk = errors.New("the disk does not take what is written")
 
-// Flush returns when everything that a stream had acknowledged before the call is on disk. An error is ErrDisk, and every later call
-// gives it, too; or it is ctx's end, and nobody knows.
+// Flush returns when everything that a stream had acknowledged before the call is on disk. It fails with ErrDisk, and
+// then every later call does too. Or it fails with ctx's error, and then it is unknown what is on disk.
 func (d *Disk) Flush(ctx context.Context, stream string) error {
 	d.mu.Lock()
 	if d.failed != nil {
@@ -108,15 +109,16 @@ func (d *Disk) Writing(stream string) (written func()) {
 	}
 }
 
-// A flush takes a fifth of a millisecond on a good disk and ten on a bad one, and whoever comes while one runs waits for the next. So
-// one that would begin waits for a moment: a job is stored, read, and has its intent stored by one flush, not by two.
+// A flush takes 0.2 ms on a good disk and 10 ms on a bad one, and callers that come during a flush wait for the next.
+// So a flush waits for a moment before it begins: then one flush, not two, stores a job that is accepted, read, and has
+// its intent stored.
 const (
-	linger    = 50 * time.Microsecond  // for somebody to write, where nobody does
-	mostLooks = 1000                   // whether somebody does
-	gather    = 300 * time.Microsecond // for all to have written; a timer of the Go runtime may take a millisecond
+	linger    = 50 * time.Microsecond  // for a writer to come, if there is none
+	mostLooks = 1000                   // for a writer
+	gather    = 300 * time.Microsecond // for all writers to finish; a timer of the Go runtime may take a millisecond
 )
 
-// gather waits until nobody writes to a stream, for a moment at most.
+// gather waits until no writer writes to a stream, for a moment at most.
 func (d *Disk) gather(files *streamFiles) {
 	begin := time.Now()
 	for look := 0; look < mostLooks && !d.isWritten(files) && time.Since(begin) < linger; look++ {
@@ -155,7 +157,7 @@ func (d *Disk) filesLocked(stream string) *streamFiles {
 	return files
 }
 
-// run flushes as long as somebody waits.
+// run flushes as long as callers wait.
 func (d *Disk) run(stream string, files *streamFiles) {
 	for d.mustFlush(files) {
 		d.gather(files)
@@ -174,7 +176,7 @@ func (d *Disk) run(stream string, files *streamFiles) {
 	}
 }
 
-// mustFlush reports whether somebody waits; otherwise run ends.
+// mustFlush reports whether callers wait; otherwise run ends.
 func (d *Disk) mustFlush(files *streamFiles) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -182,7 +184,8 @@ func (d *Disk) mustFlush(files *streamFiles) bool {
 	return files.running
 }
 
-// broken remembers the first failure: what a kernel could not write it may forget, and a sync that is asked again says that all is well.
+// broken remembers the first failure. A kernel may forget what it could not write, and a repeated sync would then
+// report success.
 func (d *Disk) broken(err error) error {
 	d.mu.Lock()
 	first := d.failed == nil
@@ -197,13 +200,15 @@ func (d *Disk) broken(err error) error {
 	return err
 }
 
-// Broken gets the first failure: weir must end then.
+// Broken receives the first failure: weir must end then.
 func (d *Disk) Broken() <-chan error { return d.broke }
 
-// coarse is how long a directory's time of change may stand still while it changes: a tick of the kernel's clock, and more.
+// coarse is how long a directory's time of change may stand still although it changes: more than a tick of the kernel's
+// clock.
 const coarse = 50 * time.Millisecond
 
-// flush syncs the blocks that may have been written since the last one. Of a stream that is gone there is nothing to sync.
+// flush syncs the blocks that may have been written since the last flush. For a deleted stream there is nothing to
+// sync.
 func (f *streamFiles) flush(sync func(path string) error) error {
 	msgs := filepath.Join(f.dir, "msgs")
 	info, err := os.Stat(msgs)
@@ -214,7 +219,7 @@ func (f *streamFiles) flush(sync func(path string) error) error {
 	if err != nil {
 		return fmt.Errorf("look at the stream's files: %w", err)
 	}
-	if f.of == nil || !os.SameFile(f.of, info) { // a purge, and whoever makes a stream anew, begins another directory
+	if f.of == nil || !os.SameFile(f.of, info) { // a purge, or creating the stream anew, begins another directory
 		f.newest, f.listed = 0, time.Time{}
 	}
 	changed := info.ModTime()
@@ -232,7 +237,7 @@ func (f *streamFiles) flush(sync func(path string) error) error {
 		return err
 	}
 	for _, block := range blocks {
-		// One that is gone was emptied meanwhile: what is in none of the blocks need not be kept.
+		// A missing block was emptied meanwhile: messages in none of the blocks need not be kept.
 		if err := sync(filepath.Join(msgs, blockName(block))); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
@@ -250,7 +255,8 @@ func (f *streamFiles) flush(sync func(path string) error) error {
 	return nil
 }
 
-// syncNames syncs the directory of the blocks and, where that is new here, what says that there is such a stream.
+// syncNames syncs the directory of the blocks and, if that is new to this process, the directories above it that name
+// the stream.
 func (f *streamFiles) syncNames(msgs string, sync func(path string) error) error {
 	paths := []string{msgs}
 	if f.of == nil || f.newest == 0 {
@@ -266,7 +272,7 @@ func (f *streamFiles) syncNames(msgs string, sync func(path string) error) error
 
 func blockName(number uint64) string { return strconv.FormatUint(number, 10) + ".blk" }
 
-// blocksFrom are the numbers of a stream's blocks from one on, rising.
+// blocksFrom returns the numbers of a stream's blocks from one on, rising.
 func blocksFrom(msgs string, from uint64) (blocks []uint64, err error) {
 	entries, err := os.ReadDir(msgs)
 	if err != nil {

@@ -4,7 +4,8 @@ package embedded
 
 import "syscall"
 
-// diskLeft is how many bytes a user may still write to the file system of dir. The fields' types differ between systems.
+// diskLeft returns how many bytes a user may still write to the file system of dir. The fields' types differ between
+// systems.
 func diskLeft(dir string) (int64, error) {
 	var fs syscall.Statfs_t
 	if err := syscall.Statfs(dir, &fs); err != nil {

@@ -2,13 +2,14 @@
 
 package embedded
 
-// dirLock is what keeps two workers from writing to one store, where there is such a thing.
+// dirLock keeps two workers from writing to one store, on systems that support it.
 type dirLock struct{}
 
-// lockDir refuses: without a lock two servers could write to one store, and what a sync is worth here nobody has tried.
+// lockDir refuses: without a lock two servers could write to one store, and the effect of a sync on this system is
+// untested.
 func lockDir(string) (*dirLock, error) { return nil, ErrNotHere }
 
-// Close has nothing to give free.
+// Close has nothing to release.
 func (*dirLock) Close() error { return nil }
 
 func diskLeft(string) (int64, error) { return 0, ErrNotHere }

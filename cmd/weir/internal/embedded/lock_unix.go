@@ -10,12 +10,13 @@ import (
 	"syscall"
 )
 
-// dirLock keeps two workers from writing to one store. The directory itself is locked, since a file in it can be deleted, and another
-// one locked in its place; and the file weir.lock, since not every file system locks directories. The locks go with their descriptors.
+// dirLock keeps two workers from writing to one store. It locks the directory itself, because a file in it can be
+// deleted and a new one locked in its place. It also locks the file weir.lock, because not every file system locks
+// directories. The locks end with their descriptors.
 type dirLock struct{ dir, file *os.File }
 
-// lockDir makes a data directory exist and locks it. It fails at once where another process has it, or where another directory took its
-// name meanwhile.
+// lockDir creates a data directory if it is missing, and locks it. It fails at once if another process has the lock, or
+// if another directory took its name meanwhile.
 func lockDir(path string) (*dirLock, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, notWritable(err)
@@ -40,7 +41,7 @@ func lockDir(path string) (*dirLock, error) {
 	return l, nil
 }
 
-// errNoDirLocks says that a file system locks no directories, as NFS does not: then the file in it has to do.
+// errNoDirLocks reports that a file system locks no directories, as NFS: then the file in it must suffice.
 var errNoDirLocks = errors.New("the file system locks no directories")
 
 func flock(f *os.File) error {
@@ -53,7 +54,7 @@ func flock(f *os.File) error {
 	return err
 }
 
-// holds reports whether the path still leads to what is locked.
+// holds reports whether the path still leads to the locked directory.
 func (l *dirLock) holds(path string) bool {
 	for of, f := range map[string]*os.File{path: l.dir, filepath.Join(path, "weir.lock"): l.file} {
 		there, err := os.Stat(of)
@@ -67,7 +68,7 @@ func (l *dirLock) holds(path string) bool {
 	return true
 }
 
-// Close gives the directory free.
+// Close releases the directory.
 func (l *dirLock) Close() error {
 	if l.file == nil {
 		return l.dir.Close()

@@ -9,29 +9,31 @@ import (
 	"time"
 )
 
-// logger sends the server's log to slog. What the server calls notice is debug to a user of weir.
+// logger sends the server's log to slog. What the server calls notice is debug for a user of weir.
 type logger struct {
 	log   *slog.Logger
-	fatal chan struct{} // gets a value when the server gives up
-	// frozen gets what the server says when it could not write to a stream's files: it writes to that stream no more until it is started again.
+	fatal chan struct{} // receives a value when the server gives up
+	// frozen receives the server's message when it could not write to a stream's files: it does not write to that
+	// stream again until it is restarted.
 	frozen chan string
-	mu     sync.Mutex // of all below
+	mu     sync.Mutex // guards all below
 	last   string
-	told   bool // that an index is built anew
+	told   bool // an index is being rebuilt
 	kinds  map[string]*kind
 }
 
-// kind is what the server says of clients in the same words. Whoever connects can have it say that as often as he likes: so of each kind
-// one line is logged at a time, and then how many there were.
+// kind is a group of messages about clients in the same words. A client can cause such messages as often as it likes.
+// So one line of each kind is logged at a time, and later how many more there were.
 type kind struct{ more int }
 
-// Bounds of what is said of clients.
+// Bounds of messages about clients.
 const (
 	kindsEvery = 10 * time.Second
-	mostKinds  = 32 // what is more counts as one
+	mostKinds  = 32 // all further kinds count as one
 )
 
-// kindOf are the words of what is said of a client, without whom and what it is about; empty: it is about no client.
+// kindOf returns the words of a message about a client, without the client and the object; empty: the message is about
+// no client.
 func kindOf(text string) string {
 	_, said, ok := strings.Cut(text, " - cid:")
 	if !ok {
@@ -40,7 +42,7 @@ func kindOf(text string) string {
 	if _, said, ok = strings.Cut(said, " - "); !ok {
 		return ""
 	}
-	for strings.HasPrefix(said, `"`) { // what the client calls itself
+	for strings.HasPrefix(said, `"`) { // the client's own name
 		_, rest, ok := strings.Cut(said[1:], `" - `)
 		if !ok {
 			break
@@ -54,7 +56,7 @@ func kindOf(text string) string {
 	return strings.TrimSpace(said[:min(end, 40)]) + " " // never empty
 }
 
-// repeats reports whether a line is of a kind that was logged a moment ago, and counts it.
+// repeats reports whether a line of the same kind was logged a moment ago, and counts it.
 func (l *logger) repeats(text string, level slog.Level) bool {
 	name := kindOf(text)
 	if name == "" {
@@ -77,7 +79,7 @@ func (l *logger) repeats(text string, level slog.Level) bool {
 	return false
 }
 
-// tellMore says how many lines of a kind were not logged.
+// tellMore logs how many lines of a kind were suppressed.
 func (l *logger) tellMore(name string, level slog.Level) {
 	l.mu.Lock()
 	more := l.kinds[name].more
@@ -96,12 +98,12 @@ func (l *logger) tellMore(name string, level slog.Level) {
 // Noticef implements server.Logger.
 func (l *logger) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
 
-// Warnf implements server.Logger. After a kill -9 the server warns of every stream whose index is older than its messages,
-// in words that sound like loss; that is told once, for what it is.
+// Warnf implements server.Logger. After a kill -9 the server warns of every stream whose index is older than its
+// messages, in words that sound like loss. weir logs that once, and says what it means.
 func (l *logger) Warnf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
 	switch {
-	case strings.HasPrefix(text, "Plaintext passwords detected"): // that of whoever shows no credentials, who is let in without it
+	case strings.HasPrefix(text, "Plaintext passwords detected"): // the anonymous user's, which grants nothing by itself
 		l.log.Debug(text)
 		return
 	case l.repeats(text, slog.LevelWarn):
@@ -120,7 +122,7 @@ func (l *logger) Warnf(format string, v ...any) {
 	}
 }
 
-// outdated reports whether a warning only says that an index is older than the messages, and is built anew from them.
+// outdated reports whether a warning only says that an index is older than the messages and is rebuilt from them.
 func outdated(text string) bool {
 	_, text, ok := strings.Cut(text, "] ")
 	if !ok {
@@ -140,10 +142,10 @@ func outdated(text string) bool {
 	return false
 }
 
-// frozenWords are those of the server when a stream is frozen; nothing else tells of it. TestFullDisk holds them.
+// frozenWords are the server's words when a stream freezes; nothing else reports it. TestFullDisk checks them.
 const frozenWords = " critical write error: "
 
-// Errorf implements server.Logger. What a client did wrong, such as a publish that is denied to it, is no error of weir's.
+// Errorf implements server.Logger. A client's mistake, such as a publish that is denied to it, is no error of weir's.
 func (l *logger) Errorf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
 	if kindOf(text) != "" {

@@ -1,9 +1,9 @@
 // Package embedded runs a nats-server with JetStream inside the process, with a real listener for producers.
 //
-// The listener is real because without one neither clustering nor an orderly shutdown work. The server's name is fixed
-// because JetStream files its state under it. Signals are the worker's business, not the server's.
+// The listener is real because without one neither clustering nor an orderly shutdown works. The server's name is fixed
+// because JetStream files its state under it. The worker handles signals, not the server.
 //
-// A Disk syncs for the server if one sync may serve many writes: see deploy/decisions/003-group-commit.md.
+// A Disk syncs for the server if one sync may serve many callers: see ARCHITECTURE, "One flush for all that wait".
 package embedded
 
 import (
@@ -24,16 +24,16 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Options of a Server. All are required but MaxStore, MaxPending, MaxClients, Flushes, Cluster and Auth.
+// Options of a Server. All are required except MaxStore, MaxPending, MaxClients, Flushes, Cluster and Auth.
 type Options struct {
 	Listen     string // host:port, port 0 for any
 	Dir        string // of the store
 	SyncAlways bool   // fsync before every answer; otherwise every second
-	Flushes    bool   // with SyncAlways: the caller flushes by the Server's Disk before every answer, where there is one
+	Flushes    bool   // with SyncAlways: the caller flushes by the Server's Disk before every answer, if there is one
 	MaxPayload int64  // bytes of a message
-	MaxStore   int64  // bytes on disk; 0: four fifths of what is free and used now
+	MaxStore   int64  // bytes on disk; 0: four fifths of what is free or used by the store now
 	MaxPending int64  // bytes that may wait for one client; 0: 256 MiB
-	MaxClients int    // connections of producers, or of everybody where nobody is asked who he is; 0: 65536
+	MaxClients int    // connections of producers, or of all clients without authentication; 0: 65536
 	Log        *slog.Logger
 	Cluster    Cluster // of a server that is one of several
 	Auth       Auth    // who may connect, and for what
@@ -46,10 +46,10 @@ type Cluster struct {
 	Routes []string // host:port at which it reaches each of the others
 }
 
-// readyWait bounds the start; a store of many millions of jobs may be read again after a crash.
+// readyWait bounds the start; after a crash the server may read a store of many millions of jobs again.
 const readyWait = 10 * time.Minute
 
-// leastStore is below what JetStream is of no use.
+// leastStore is the size of the store below which JetStream is useless.
 const leastStore = 64 << 20
 
 // Server is a running nats-server.
@@ -60,14 +60,14 @@ type Server struct {
 	frozen   <-chan string
 	dir      string
 	auth     Auth
-	gate     *nats.Conn // the gate's; nil where nobody is asked who he is
+	gate     *nats.Conn // the gate's; nil without authentication
 	disk     *Disk
 }
 
-// ErrNotHere says that the server inside does not run on this system.
+// ErrNotHere reports that the embedded server does not run on this system.
 var ErrNotHere = errors.New("the server inside weir runs on Linux, macOS and FreeBSD only: set WEIR_NATS_URL to a nats-server")
 
-// Start runs the server and returns when it takes clients, or when ctx ends before.
+// Start runs the server and returns when it accepts clients, or when ctx ends first.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	host, port, err := net.SplitHostPort(o.Listen)
 	if err != nil {
@@ -123,7 +123,8 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	return s, nil
 }
 
-// flushed is the Disk by which the caller syncs, where he does and it may be done so; nil: the server syncs, if at all.
+// flushed returns the Disk by which the caller syncs, if the caller does so and the file system allows it; nil: the
+// server syncs, if at all.
 func (o *Options) flushed(ctx context.Context) *Disk {
 	if !o.SyncAlways || !o.Flushes || o.Cluster.Name != "" {
 		return nil
@@ -144,13 +145,13 @@ func (o *Options) flushed(ctx context.Context) *Disk {
 	return newDisk(o.Dir)
 }
 
-// Disk is by what the caller syncs; nil where the server does, or nobody.
+// Disk returns the Disk by which the caller must sync; nil if the server syncs, or nothing does.
 func (s *Server) Disk() *Disk { return s.disk }
 
-// maxPending bounds what waits for one client that does not read: it is cut off beyond.
+// maxPending bounds what waits for one client that does not read: beyond it the client is disconnected.
 const maxPending = 256 << 20
 
-// pending is never less than a few messages: one that does not fit could never be sent.
+// pending returns at least a few messages: a message that does not fit could never be sent.
 func (o *Options) pending() int64 {
 	if o.MaxPending == 0 {
 		return maxPending
@@ -158,10 +159,10 @@ func (o *Options) pending() int64 {
 	return min(maxPending, max(o.MaxPending, 4*o.MaxPayload))
 }
 
-// ownClients are connections beside those of producers: weir's own, and operators'.
+// ownClients is the number of connections beside those of producers: weir's own, and operators'.
 const ownClients = 256
 
-// clients is how many producers may be connected.
+// clients returns how many producers may be connected.
 func (o *Options) clients() int {
 	if o.MaxClients == 0 {
 		return server.DEFAULT_MAX_CONNECTIONS
@@ -169,8 +170,8 @@ func (o *Options) clients() int {
 	return o.MaxClients
 }
 
-// apply has the server reach the others by its own routes alone, and tells nobody another way to it: whoever put a link before
-// it can cut it off.
+// apply makes the server reach the others only by its own routes, and advertises no other route to it: otherwise
+// servers could bypass a link that an operator has put before it to cut it off.
 func (c Cluster) apply(opts *server.Options) error {
 	if c.Name == "" {
 		return nil
@@ -193,16 +194,17 @@ func (c Cluster) apply(opts *server.Options) error {
 	return nil
 }
 
-// Clients that are gone without a word are noticed by pings, as deploy/ has it: until then jobs are sent to them.
+// Clients that vanish silently are noticed by pings, as deploy/ configures them: until then jobs are sent to them.
 const (
 	pingEvery = 5 * time.Second
 	mostPings = 2
 )
 
-// nowhere is where nothing listens: servers pass on to each other where they heard of a third, and would go there directly.
+// nowhere is an address on which nothing listens. Servers tell each other the address of a third, and would connect to
+// it directly.
 const nowhere = "127.0.0.1:9"
 
-// up waits until the server takes clients; false when it gave up, ctx ended, or it took too long.
+// up waits until the server accepts clients. It returns false if the server gave up, ctx ended, or it took too long.
 func (s *Server) up(ctx context.Context, l *logger) bool {
 	ready := make(chan bool, 1)
 	go func() { ready <- s.ns.ReadyForConnections(readyWait) }()
@@ -215,17 +217,17 @@ func (s *Server) up(ctx context.Context, l *logger) bool {
 	return false
 }
 
-// Addr is where the server listens.
+// Addr returns the address that the server listens on.
 func (s *Server) Addr() string { return s.ns.Addr().String() }
 
-// ClientURL is how to connect to it from this machine.
+// ClientURL returns the URL to connect to from this machine.
 func (s *Server) ClientURL() string { return s.ns.ClientURL() }
 
-// MaxStore is how many bytes the store may take.
+// MaxStore returns how many bytes the store may take.
 func (s *Server) MaxStore() int64 { return s.maxStore }
 
-// AwaitFrozen blocks until the server could not write to its files, or ctx ends, when it returns nil. A stream that it could not write to takes
-// nothing more, also when there is room again, until the server is started anew. It is for one caller.
+// AwaitFrozen blocks until the server could not write to a stream's files, and returns nil if ctx ends first. Such a
+// stream accepts nothing more until the server is restarted, even when there is room again. Only one caller may wait.
 func (s *Server) AwaitFrozen(ctx context.Context) error {
 	select {
 	case why := <-s.frozen:
@@ -235,7 +237,7 @@ func (s *Server) AwaitFrozen(ctx context.Context) error {
 	}
 }
 
-// openGate lets producers read, where they are told from operators.
+// openGate lets producers read, if the server distinguishes them from operators.
 func (s *Server) openGate(log *slog.Logger) error {
 	if s.auth == Open {
 		return nil
@@ -259,10 +261,12 @@ func (s *Server) openGate(log *slog.Logger) error {
 	return err
 }
 
-// Gate is the connection over which producers read, where they are told from operators; nil: there is none. Nobody closes it but Shutdown.
+// Gate returns the connection over which producers read, if the server distinguishes them from operators; nil
+// otherwise. Only Shutdown may close it.
 func (s *Server) Gate() *nats.Conn { return s.gate }
 
-// ReplyPrefix begins the subjects on which producers of an account of their own are told something; empty: they have none.
+// ReplyPrefix returns the beginning of the subjects on which producers in a separate account receive replies; empty:
+// they have no separate account.
 func (s *Server) ReplyPrefix() string {
 	if s.auth == Open {
 		return ""
@@ -284,8 +288,8 @@ func (s *Server) Shutdown() {
 	_ = s.lock.Close() // the lock goes with the descriptor
 }
 
-// roomFor is four fifths of what the disk has left and the store has already: a full disk makes JetStream read-only
-// until it is started again, its own limit only refuses.
+// roomFor returns four fifths of what the disk has free and the store has already. A full disk makes JetStream
+// read-only until a restart, while its own limit only refuses.
 func roomFor(dir string) (int64, error) {
 	left, err := diskLeft(dir)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// syncPath has the disk take what a file has been given, and its size; or the names in a directory.
+// syncPath syncs a file's data and size to disk, or the names in a directory.
 func syncPath(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// syncPath has the disk take what a file has been given; or the names in a directory.
+// syncPath syncs a file's data to disk, or the names in a directory.
 func syncPath(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

@@ -105,7 +105,7 @@ func openAccounts(ctx context.Context, o *Options, api string, store *bucket.Mem
 	a.note.Boot = boot
 	switch {
 	case why == "":
-	case why == noAccount && extent.First <= 1 && extent.Last <= mostUnread && a.lost() == 0: // the ledger has every call ever made
+	case why == noAccount && extent.First <= 1 && extent.Last <= mostUnread && a.lost() == 0: // the ledger has every call
 		a.note.Born, a.note.Read, a.note.Account = extent.Born, 0, bucket.NewAccount(store.Rules())
 		if err := a.put(ctx); err != nil {
 			return nil, err

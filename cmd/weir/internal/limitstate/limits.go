@@ -38,7 +38,7 @@ type Options struct {
 type Caller interface {
 	Quiet(api string) bool                           // no call runs here or waits to be recorded
 	Beside() bool                                    // other replicas call too
-	Recovered(api string) (unlogged int, ok bool)    // ok: every call of former processes has its record, except unlogged many
+	Recovered(api string) (unlogged int, ok bool)    // former processes' calls have records, except unlogged
 	Price(api string) int64                          // of a call, in millionths
 	HeardOfLevels(api string, levels []bucket.Level) // how much of the limits is used
 	HeardOfLimiter(api string, err error)            // whether the limits can be read

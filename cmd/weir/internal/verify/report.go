@@ -43,7 +43,7 @@ type LimitReport struct {
 	Used         *int64          `json:"used,omitempty"` // of a quota or budget, now; absent with --since
 	Unit         limitstate.Unit `json:"unit"`
 	Per          string          `json:"per"`
-	Shadow       bool            `json:"shadow,omitempty"` // only watches: with the verdict fail it would have held calls
+	Shadow       bool            `json:"shadow,omitempty"` // only watches; on fail it would have held calls
 	Burst        float64         `json:"burst,omitempty"`
 	BurstAllowed int64           `json:"burst_allowed,omitempty"`
 	late         time.Duration   // how late calls came after their slots, if it failed although no window had too many
