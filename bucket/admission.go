@@ -37,8 +37,8 @@ type Admittance struct {
 	at      Micros        // when it was counted
 }
 
-// Admitter applies one Admission to all keys of an api. It is safe for concurrent use. It forgets keys that have been
-// idle for up to two lengths, a generation at a time, without a sweep.
+// Admitter applies one Admission to all keys of an api. It is safe for concurrent use. It forgets keys after one
+// to two lengths without a job, a generation at a time, without a sweep.
 type Admitter struct {
 	Admission Admission
 	soft      int64 // the limit with its soft part

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Agree plays the same random schedules to two stores, changes of rules included, and compares every answer to the last
+// Agree plays the same random schedules to two stores, with changes of rules, and compares every answer to the last
 // microsecond.
 func Agree(t *testing.T, one, other Open, scenes int) {
 	for _, c := range []struct {
@@ -41,7 +41,7 @@ func Agree(t *testing.T, one, other Open, scenes int) {
 	}
 }
 
-// changed are the same limits in another order of magnitude, calendar quotas also in another unit.
+// changed returns the same limits in another order of magnitude. Calendar quotas may also have another unit.
 func changed(t *rapid.T, p plan) bucket.Rules {
 	r := p.rules
 	r.Key.Rate.Count = max(1, r.Key.Rate.Count*rapid.Int64Range(1, 8).Draw(t, "key rate")/4)
@@ -65,11 +65,11 @@ func changed(t *rapid.T, p plan) bucket.Rules {
 	return r
 }
 
-// pair is a store that is two, and fails where they differ.
+// pair is a store that drives two stores and fails if they differ.
 type pair struct {
 	fail       func(string, ...any)
 	one, other Store
-	numbers    map[int64]int64 // how the other numbers what one granted
+	numbers    map[int64]int64 // the other store's number for what one granted
 }
 
 func (p *pair) Reserve(ctx context.Context, asks []bucket.Ask) ([]bucket.Answer, error) {
@@ -80,7 +80,7 @@ func (p *pair) Reserve(ctx context.Context, asks []bucket.Ask) ([]bucket.Answer,
 		return nil, err
 	}
 	for i := range a {
-		// How a store numbers its grants is its own affair.
+		// Stores may number their grants differently.
 		if x, y := unnumbered(a[i]), unnumbered(b[i]); !reflect.DeepEqual(x, y) {
 			p.fail("asked %+v\none   %+v\nother %+v", asks[i], x, y)
 		}

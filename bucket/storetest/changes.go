@@ -13,10 +13,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Changes puts random rules in force one after the other while calls are made, and looks at every window across a change.
+// Changes puts random rules in force one after the other while calls are made, and looks at every window across a
+// change.
 //
-// Every call counts one in every limit. A window is held against the rules under which its last call was given, as if
-// they had always been in force: a limit that is new, renamed, of another kind or of other numbers counts what was called before.
+// Every call counts one in every limit. A window is checked against the rules under which its last call was granted, as
+// if they had always been in force: a limit that is new, renamed, of another kind or of other numbers counts what was
+// called before.
 func Changes(t *testing.T, open Open, scenes int) {
 	for left := scenes; left > 0; left -= 100 { // rapid plays a hundred at a time
 		played := 0
@@ -39,7 +41,8 @@ func Changes(t *testing.T, open Open, scenes int) {
 	}
 }
 
-// slack is how much longer than a window a call may wait: the largest jitter of anyRules, and what a checkpoint claims ahead.
+// slack is how much longer than a window a call may wait: the largest jitter of anyRules, and what a checkpoint claims
+// ahead.
 const slack = 600_000
 
 // changing is one play.
@@ -52,7 +55,7 @@ type changing struct {
 	made  []changingCall
 }
 
-// changingCall is a call, with when it came.
+// changingCall is a call, with its time.
 type changingCall struct {
 	key  string
 	at   bucket.Micros
@@ -60,7 +63,7 @@ type changingCall struct {
 	era  int
 }
 
-// anyRules are a key's rate and a limit of some name, of windows and tokens, of a jitter and a headroom.
+// anyRules draws a key's rate and one shared limit, by windows or tokens, with a jitter and a headroom.
 func anyRules(t *rapid.T) bucket.Rules {
 	r := bucket.Rules{
 		Key: bucket.KeyLimits{Rate: someRate(t, "key")}, Jitter: time.Duration(rapid.SampledFrom([]int64{0, 0, 50, 400}).Draw(t, "jitter")) * time.Millisecond,
@@ -100,7 +103,7 @@ func someRate(t *rapid.T, name string) bucket.Rate {
 	return r
 }
 
-// calls asks some times for slots, and takes those there are.
+// calls asks for slots so many times, and uses those that are granted.
 func (c *changing) calls(asks int) {
 	for range asks {
 		key := []string{"a", "b"}[c.rng.IntN(2)]
@@ -112,7 +115,7 @@ func (c *changing) calls(asks int) {
 	}
 }
 
-// call asks for a key, and says when to ask again.
+// call asks for a key, and returns when to ask again.
 func (c *changing) call(key string) bucket.Micros {
 	rules := c.eras[len(c.eras)-1].rules
 	got, err := c.store.Reserve(context.Background(), []bucket.Ask{{Key: key, Limits: rules.For(key), Want: 1 + c.rng.IntN(12)}})
@@ -134,12 +137,12 @@ func (c *changing) call(key string) bucket.Micros {
 	return got[0].Wait.Until
 }
 
-// change puts rules in force. No call waits longer for a rate than for its window.
+// change puts rules in force, and checks that no call waits longer for a rate than its window.
 func (c *changing) change(rules bucket.Rules) {
 	if err := c.store.Apply(rules); err != nil {
 		c.RT.Fatal(err)
 	}
-	if err := c.store.Settle(context.Background(), nil); err != nil { // a store may find out only when it is next called: now
+	if err := c.store.Settle(context.Background(), nil); err != nil { // a store may find out only at its next call: now
 		c.RT.Fatal(err)
 	}
 	c.eras = append(c.eras, era{rules, c.clock.now})
@@ -159,7 +162,7 @@ func (c *changing) change(rules bucket.Rules) {
 	}
 }
 
-// rates are those that hold calls of keys in an era.
+// rates returns the rates that hold calls of keys in an era.
 func (c *changing) rates(e int, keys ...string) []bucket.Rate {
 	rules := c.eras[e].rules
 	var rates []bucket.Rate
@@ -174,7 +177,7 @@ func (c *changing) rates(e int, keys ...string) []bucket.Rate {
 	return rates
 }
 
-// hold looks at the calls of each key, and at those of all.
+// hold checks the calls of each key, and those of all keys.
 func (c *changing) hold() {
 	for e := range c.eras {
 		rules := c.eras[e].rules
@@ -189,7 +192,7 @@ func (c *changing) hold() {
 	}
 }
 
-// holdRate looks at every window whose last call was given in an era.
+// holdRate checks every window whose last call was granted in an era.
 func (c *changing) holdRate(e int, name string, rate bucket.Rate, counts func(*changingCall) bool) {
 	var calls []changingCall
 	for i := range c.made {
@@ -214,7 +217,7 @@ func (c *changing) holdRate(e int, name string, rate bucket.Rate, counts func(*c
 	}
 }
 
-// holdTokens keeps the api's bucket: before the rate came into force it was never less than empty.
+// holdTokens simulates the api's bucket. Before the rate came into force, the bucket was never below empty.
 func (c *changing) holdTokens(e int, name string, rate bucket.Rate, calls []changingCall) {
 	level, last := float64(rate.Burst), bucket.Micros(0)
 	fill := func(at bucket.Micros) {
@@ -233,7 +236,7 @@ func (c *changing) holdTokens(e int, name string, rate bucket.Rate, calls []chan
 	}
 }
 
-// told is what was played.
+// told describes what was played.
 func (c *changing) told() string {
 	var b strings.Builder
 	for e, x := range c.eras {

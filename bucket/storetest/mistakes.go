@@ -7,7 +7,7 @@ import (
 	"weir/bucket"
 )
 
-// mistakeTests are what other limiters got wrong, by project and issue. Each would have failed there.
+// mistakeTests are mistakes of other limiters, by project and issue. Each test would have failed there.
 var mistakeTests = []test{
 	{"redis_rate since 2025-07-04: a burst is whole in every year", burstInEveryYear},
 	{"redis_rate, Losant 3: no second call after half an interval", wholeInterval},
@@ -45,7 +45,7 @@ var mistakeTests = []test{
 	{"ten a minute counted from the first call, not from the clock", fromTheFirst},
 }
 
-// exactRates are those at which limiters with floating-point seconds lose one call of a burst.
+// exactRates are rates at which limiters with floating-point seconds lose one call of a burst.
 var exactRates = []bucket.Rate{
 	{Count: 10, Per: time.Second},
 	{Count: 20, Per: time.Second},
@@ -79,7 +79,7 @@ func burstInEveryYear(b *table) {
 	}
 }
 
-// wholeInterval: a microsecond before its slot a call does not pass; in its slot it does.
+// wholeInterval checks that a call does not pass 1 µs before its slot, and passes in its slot.
 func wholeInterval(b *table) {
 	b.lay(bucket.Rules{Key: keyRate(1, time.Second, 1)})
 	for i, r := range exactRates {
@@ -102,7 +102,7 @@ func wholeInterval(b *table) {
 	}
 }
 
-// greedy takes all there is for that long, in steps, and returns when.
+// greedy takes all slots there are for that long, in steps, and returns their times.
 func (b *table) greedy(a bucket.Ask, length, step time.Duration) (arrivals []bucket.Arrival) {
 	b.Helper()
 	for end := b.clock.now.Add(length); b.clock.now < end; b.clock.now = b.clock.now.Add(step) {
@@ -209,7 +209,7 @@ func fifthOfACall(b *table) {
 	b.expectSlots(b.ask(bucket.Ask{Want: 3, Horizon: far}), 0, 5_000_000, 10_000_000)
 }
 
-// waitedInVain: who comes at the time that was named may find that somebody else was first, and is told another time.
+// waitedInVain checks a caller that comes at the named time and finds that another was first: it gets another time.
 func waitedInVain(b *table) {
 	b.lay(only(sharedRate("account", 1, time.Second, 1)))
 	b.ask(bucket.Ask{Key: "a"})
@@ -224,7 +224,7 @@ func waitedInVain(b *table) {
 	b.expectWait(again, bucket.Wait{Limit: "account", Until: Start + 2_000_000})
 }
 
-// waitsAreReal: nobody is told to ask again at once, and who asks at the time named passes.
+// waitsAreReal checks that no caller is told to ask again at once, and that one that asks at the named time passes.
 func waitsAreReal(b *table) {
 	for _, r := range []bucket.Rate{{Count: 3, Per: time.Second}, {Count: 900_000, Per: time.Second}, {Count: 7, Per: time.Minute}} {
 		r.Burst = 1
@@ -266,7 +266,8 @@ func switchedOn(b *table) {
 	}
 }
 
-// refill: an api that refills five at every full minute lets five go at once; a rate of five a minute never does.
+// refill checks that a quota that refills five at every full minute lets five go at once, and that a rate of five a
+// minute never does.
 func refill(b *table) {
 	b.lay(only(quota("refill", bucket.Quota{Count: 5, Window: bucket.Fixed, Per: time.Minute})))
 	b.expectSlots(b.ask(bucket.Ask{Want: 9}), 0, 0, 0, 0, 0)
@@ -280,7 +281,8 @@ func refill(b *table) {
 	b.expectSlots(b.ask(bucket.Ask{Want: 3, Horizon: far}), 0, 12_000_000, 24_000_000)
 }
 
-// fromTheFirst: ten from 1:30 to 2:00 and ten from 2:00 to 2:30 are twenty in a minute. Aligned to the clock all pass.
+// fromTheFirst asks for ten from 1:30 to 2:00 and ten from 2:00 to 2:30, twenty in a minute. A window aligned to the
+// clock lets all of them pass, a sliding one only ten.
 func fromTheFirst(b *table) {
 	for _, c := range []struct {
 		window bucket.Window

@@ -82,7 +82,8 @@ func slidingLog(b *table) {
 	}
 }
 
-// edgeBurst: 100 in the last 30 s of a minute and 100 in the first 20 s of the next are 200 in 50 s.
+// edgeBurst asks for 100 in the last 30 s of a minute and 100 in the first 20 s of the next. A fixed quota lets all 200
+// pass in 50 s, a sliding one only 100.
 func edgeBurst(b *table) {
 	for _, c := range []struct {
 		window bucket.Window
@@ -120,7 +121,7 @@ func slidingLarge(b *table) {
 	r.Jitter = time.Second
 	b.lay(r)
 	var arrivals []bucket.Arrival
-	for range 800 { // 2.2 hours of 10 s steps, as much as there is
+	for range 800 { // 2.2 hours in steps of 10 s, as many calls as pass
 		got := b.ask(bucket.Ask{Want: 40})
 		for _, g := range got.Grants {
 			arrivals = append(arrivals, bucket.Arrival{At: int64(g.At) * 1000})
@@ -146,7 +147,8 @@ func budget(b *table) {
 	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{0}}), 0) // what costs nothing spends nothing
 }
 
-// budgetAtTheEdge: within the jitter of midnight no slot is given, of an unspent budget either. That spends nothing.
+// budgetAtTheEdge checks that no slot lies within the jitter of midnight, not even of an unspent budget. That spends
+// nothing.
 func budgetAtTheEdge(b *table) {
 	const jitter = 20_000
 	day := bucket.Quota{Count: 1_000_000, Window: bucket.Calendar, Unit: bucket.Day, Zone: time.UTC}
@@ -173,7 +175,7 @@ func budgetAtTheEdge(b *table) {
 	}
 }
 
-// rateAtTheEdge: where another limit puts a job off into the edge of a day, the budget only moves it out of there.
+// rateAtTheEdge checks a job that another limit delays into the edge of a day: the budget only moves it out of there.
 func rateAtTheEdge(b *table) {
 	r := only(sharedRate("account", 1, time.Hour, 1), bucket.Limit{Name: "spend", Budget: &bucket.Budget{
 		Quota:       bucket.Quota{Count: 1_000_000, Window: bucket.Calendar, Unit: bucket.Day, Zone: time.UTC},
@@ -209,7 +211,7 @@ func allOrNothing(b *table) {
 		if len(got.Grants) != 1 {
 			b.Fatalf("hour %d: %+v", hour, got)
 		}
-		for range 5 { // what one limit refuses the others must not count
+		for range 5 { // what one limit refuses must not count in the others
 			b.ask(bucket.Ask{})
 		}
 		b.settle(bucket.Use{Key: "k", Grant: got.Grants[0]})

@@ -46,8 +46,9 @@ func rateVectors(b *table) {
 	}
 }
 
-// tokenBucket: a burst beside the rate instead of out of it. What jitter needs of the bucket is left alone, except by a single call that
-// costs more: that one waits from when the bucket was empty, however often it asks.
+// tokenBucket checks a burst that comes beside the rate instead of out of it. What jitter needs of the bucket is left
+// alone, except by a single call that costs more: that call waits from when the bucket was empty, however often it
+// asks.
 func tokenBucket(b *table) {
 	tokens := func(count, burst int64) bucket.Rate {
 		return bucket.Rate{Count: count, Per: time.Second, Burst: burst, Counts: bucket.ByTokens}
@@ -58,7 +59,7 @@ func tokenBucket(b *table) {
 	b.lay(bucket.Rules{Key: fast, Jitter: 45 * time.Millisecond, Shared: []bucket.Limit{{Name: "tokens", Rate: &r}}}) // 4.5 come in meanwhile
 	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{20}}), 0)
 	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{1}, Horizon: far}), 60_000)
-	b.clock.now = Start + 210_000 // it was empty at that time
+	b.clock.now = Start + 210_000 // the bucket was empty at that time
 	got := b.ask(bucket.Ask{Costs: []int64{20}})
 	b.expectSlots(got)
 	b.expectWait(got, bucket.Wait{Limit: "tokens", Until: Start + 260_000})
@@ -69,7 +70,7 @@ func tokenBucket(b *table) {
 	b.expectWait(b.ask(bucket.Ask{Costs: []int64{21}}), bucket.Wait{Limit: "tokens", Never: true})
 }
 
-// noDrift: an interval of 10/9.09… µs loses no fraction over many slots.
+// noDrift checks that an interval of 10/9.09… µs loses no fraction over many slots.
 func noDrift(b *table) {
 	b.lay(bucket.Rules{Key: keyRate(70_000, time.Second, 1)}) // 1,000,001/70,000 µs
 	var last bucket.Micros
@@ -77,7 +78,7 @@ func noDrift(b *table) {
 		got := b.ask(bucket.Ask{Want: 64, Horizon: far})
 		last = got.Grants[63].At
 	}
-	// The n-th slot is the first whole microsecond not before (n-1)*T.
+	// The n-th slot is the first whole microsecond at or after (n-1)*T.
 	n, p, q := int64(500*64-1), int64(1_000_001), int64(70_000)
 	if want := (n*p + q - 1) / q; int64(last-Start) != want {
 		b.Errorf("slot 32,000 at %d µs, want %d", last-Start, want)
@@ -94,7 +95,8 @@ func weighted(b *table) {
 	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{20}, Horizon: far}), 200_000)
 }
 
-// commonSlot: charging a limit from now when the slot is later lets it drain until then, and a second burst leave.
+// commonSlot checks that a limit is charged from the slot. Charged from now, it would drain until a later slot, and a
+// second burst would leave.
 func commonSlot(b *table) {
 	b.lay(bucket.Rules{Key: keyRate(1, time.Second, 1), Shared: []bucket.Limit{sharedRate("account", 2, time.Second, 2)}})
 	b.ask(bucket.Ask{Key: "a"})
@@ -121,7 +123,7 @@ func horizon(b *table) {
 	b.expectWait(b.ask(bucket.Ask{}), bucket.Wait{Limit: "rate", Until: Start + 1_000_000})
 }
 
-// never: limits that were not refused must not count a call that another one refused.
+// never checks that a call that one limit refuses does not count in the limits that did not refuse it.
 func never(b *table) {
 	b.lay(only(sharedRate("tokens", 100, time.Second, 20), sharedRate("after", 1, time.Second, 1)))
 	got := b.ask(bucket.Ask{Costs: []int64{21, 1}})
@@ -155,7 +157,7 @@ func idling(b *table) {
 	}
 }
 
-// slowRate: state that expires before its debt does would let a slow rate start over, full.
+// slowRate checks that state does not expire before its debt: otherwise a slow rate would start over, full.
 func slowRate(b *table) {
 	b.lay(bucket.Rules{Key: keyRate(1, 48*time.Hour, 1)})
 	b.ask(bucket.Ask{})
@@ -219,7 +221,8 @@ func batch(b *table) {
 	}
 }
 
-// together takes slots far ahead from several goroutines; merged they keep every limit. Returns run between them.
+// together takes slots far ahead from several goroutines, with returns between them. Merged, the slots keep every
+// limit.
 func together(b *table) {
 	b.lay(bucket.Rules{Key: keyRate(50, time.Second, 2), Shared: []bucket.Limit{
 		sharedRate("account", 200, time.Second, 10),

@@ -95,7 +95,8 @@ func shadow(b *table) {
 	}
 }
 
-// raisedBehindASlot: the way to a slot that lies ahead is no debt that a shorter interval could shrink.
+// raisedBehindASlot checks that a shorter interval does not shrink the time until a slot that lies ahead: that is no
+// debt.
 func raisedBehindASlot(b *table) {
 	b.lay(only(sharedRate("account", 2, time.Second, 1)))
 	b.expectSlots(b.ask(bucket.Ask{Want: 2, Horizon: far}), 0, 500_000)
@@ -105,7 +106,8 @@ func raisedBehindASlot(b *table) {
 	}
 }
 
-// shadowGivesNothingBack: a call that a limit let pass without counting it, and that ends when the limit is in force.
+// shadowGivesNothingBack checks a call that a shadow limit let pass uncounted, and that ends when the limit is in
+// force.
 func shadowGivesNothingBack(b *table) {
 	watched := func(s string) bucket.Rules {
 		l := quota("q", bucket.Quota{Count: 3, Window: bucket.Fixed, Per: time.Hour})
@@ -122,7 +124,8 @@ func shadowGivesNothingBack(b *table) {
 	b.expectSlots(b.ask(bucket.Ask{}))
 }
 
-// raisedKeyBehindASlot: the same for a key's own rate, of which only the horizon says how far ahead slots may lie.
+// raisedKeyBehindASlot checks the same for a key's own rate. For that only the horizon says how far ahead slots may
+// lie.
 func raisedKeyBehindASlot(b *table) {
 	b.lay(bucket.Rules{Key: keyRate(2, time.Second, 1)})
 	b.expectSlots(b.ask(bucket.Ask{Want: 2, Horizon: far}), 0, 500_000)
@@ -132,7 +135,8 @@ func raisedKeyBehindASlot(b *table) {
 	}
 }
 
-// olderRateGivenBack: a bucket that has drained since a call holds nothing of it. What says so is of the old rate.
+// olderRateGivenBack checks that a bucket that has drained since a call gives nothing of it back, although only the old
+// rate shows that.
 func olderRateGivenBack(b *table) {
 	account := func(n int64) bucket.Rules {
 		l := sharedRate("account", n, time.Second, 2)
@@ -153,7 +157,7 @@ func calendarQuota(n int64, unit bucket.Unit) bucket.Rules {
 	return only(quota("calendar", bucket.Quota{Count: n, Window: bucket.Calendar, Unit: unit, Zone: time.UTC}))
 }
 
-// dayBecomesAnHour: a day and its first hour begin together, and are not taken for each other.
+// dayBecomesAnHour checks that a day and its first hour, which begin together, are not taken for each other.
 func dayBecomesAnHour(b *table) {
 	b.lay(calendarQuota(2, bucket.Day))
 	b.ask(bucket.Ask{Want: 2})
@@ -171,7 +175,8 @@ func hourBecomesItsDay(b *table) {
 	b.expectWait(b.ask(bucket.Ask{}), bucket.Wait{Limit: "calendar", Until: Start.Add(16 * time.Hour)})
 }
 
-// changedTwice: the first change is to a window that does not hold the last call any more, the second to one that does.
+// changedTwice checks two changes: the first to a window that no longer holds the last call, the second to one that
+// does.
 func changedTwice(b *table) {
 	b.lay(only(windowedLimit("a", 1, 1, 1)))
 	b.ask(bucket.Ask{})
@@ -184,7 +189,8 @@ func changedTwice(b *table) {
 	}
 }
 
-// begunAfterItsCalls: a rate takes the place of a quota whose calls its own window holds no more, and is then changed to one that does.
+// begunAfterItsCalls checks a rate that replaces a quota whose calls its own window no longer holds, and that is then
+// changed to a rate whose window does.
 func begunAfterItsCalls(b *table) {
 	b.lay(only(quota("a", bucket.Quota{Count: 30, Window: bucket.Sliding, Per: 2 * time.Second})))
 	b.ask(bucket.Ask{Want: 5})
@@ -197,7 +203,7 @@ func begunAfterItsCalls(b *table) {
 	}
 }
 
-// mayBeForgotten: rules by which an idle bucket is soon forgotten, and then its former ones.
+// mayBeForgotten applies rules by which an idle bucket is soon forgotten, and then the former rules again.
 func mayBeForgotten(b *table) {
 	of := func(burst int64) bucket.Rules {
 		return bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: burst, Counts: bucket.ByTokens}}}
@@ -246,7 +252,7 @@ func windowOfAnotherKind(b *table) {
 	}
 }
 
-// slidingAfterAPeriod: calls at the very end of an hour lie within an hour that slides for nearly an hour more.
+// slidingAfterAPeriod checks calls at the very end of an hour: they lie within a sliding hour for nearly an hour more.
 func slidingAfterAPeriod(b *table) {
 	hourly := bucket.Quota{Count: 5, Window: bucket.Fixed, Per: time.Hour}
 	b.lay(only(quota("q", hourly)))
@@ -260,7 +266,7 @@ func slidingAfterAPeriod(b *table) {
 	}
 }
 
-// lateReturn gives the oldest of many calls back, and then takes all there is for more than a window.
+// lateReturn returns the oldest of many calls, and then takes all slots there are for more than a window.
 func lateReturn(b *table) {
 	const most = 100
 	hourly := bucket.Quota{Count: most, Window: bucket.Sliding, Per: time.Hour}
@@ -290,8 +296,8 @@ func lateReturn(b *table) {
 	}
 }
 
-// limitChanges are limits that did not get looser, and another one in their place: each is of the calls of a while before. busy is how long
-// calls are made before the change, per the window that holds most.
+// limitChanges are pairs of a limit and another one that replaces it and is not looser. The calls of a while before
+// count in both. busy is how long calls are made before the change, per the window that holds most.
 var limitChanges = []struct {
 	name         string
 	before, then bucket.Rules
@@ -326,7 +332,7 @@ func overriding(of, by bucket.KeyLimits) bucket.Rules {
 	return bucket.Rules{Key: of, Overrides: []bucket.Override{{Pattern: "k", Rate: &by.Rate}}}
 }
 
-// changedAcrossAWindow plays each as fast as the store lets it, with the change after a second.
+// changedAcrossAWindow plays each pair as fast as the store lets it, with the change after a second.
 func changedAcrossAWindow(b *table) {
 	for _, c := range limitChanges {
 		b.lay(c.before)

@@ -11,8 +11,8 @@ import (
 	"weir/bucket"
 )
 
-// scene plays a plan in virtual time. The wall clock that store and callers read is true time plus a step that only ever
-// goes back; arrivals are stamped in true time.
+// scene plays a plan in virtual time. The wall clock that store and callers read is true time plus a step that only
+// ever falls. Arrivals are stamped in true time.
 type scene struct {
 	plan
 	t      testing.TB
@@ -21,14 +21,14 @@ type scene struct {
 	rng    *rand.Rand
 	true   bucket.Micros
 	step   bucket.Micros
-	seen   bucket.Micros // the latest the store was shown
+	seen   bucket.Micros // the latest time that the store was shown
 	events events
 	calls  []call
 	eras   []era // of the rules, the first from the start
 	given  int   // grants so far
 }
 
-// call is one that reached the api.
+// call is a call that reached the api.
 type call struct {
 	at    int64 // true time, nanoseconds
 	end   int64
@@ -36,16 +36,16 @@ type call struct {
 	grant
 }
 
-// grant is what a caller holds.
+// grant is a slot that a caller holds.
 type grant struct {
 	bucket.Grant
 	key    int
 	costs  []int64 // as asked
-	number int     // in the order of giving, over all keys
+	number int     // in the order of granting, over all keys
 	era    int     // in which it was given
 }
 
-// event is something that is to happen at a true time.
+// event is something that happens at a true time.
 type event struct {
 	at bucket.Micros
 	do func()
@@ -71,7 +71,7 @@ func newScene(t testing.TB, open Open, p plan, seed uint64) *scene {
 	return s
 }
 
-// most bounds the calls of a scene: a fast rate is not more instructive for longer.
+// most bounds the calls of a scene: a fast rate shows nothing more in a longer one.
 const most = 1500
 
 func (s *scene) play() {
@@ -93,10 +93,10 @@ func (s *scene) play() {
 
 func (s *scene) at(when bucket.Micros, do func()) { heap.Push(&s.events, event{when, do}) }
 
-// chance is true in that many percent of the cases.
+// chance returns true in that many percent of the cases.
 func (s *scene) chance(percent int) bool { return s.rng.IntN(100) < percent }
 
-// wall is the true time at which the wall clock will show m, if it is not set again.
+// wall returns the true time at which the wall clock will show m, if it is not set again.
 func (s *scene) wall(m bucket.Micros) bucket.Micros { return m - s.step }
 
 func (s *scene) ask(k int) {
@@ -132,21 +132,21 @@ func (s *scene) ask(k int) {
 		s.t.Fatalf("no grant and no time to ask again: %+v", got[0])
 	}
 	s.later(k, next)
-	// Only here: a store holds the latest time that it was shown, and one may look at the clock where another does not.
+	// Only here: a store keeps the latest time that it was shown, and not every store looks at the clock as often.
 	if s.chance(s.adverse.clockBack) {
 		s.step -= bucket.Micros(s.rng.Int64N(3_000_000))
 		s.clock.now = s.true + s.step
 	}
 }
 
-// askAll lets every key ask now.
+// askAll makes every key ask now.
 func (s *scene) askAll() {
 	for k := range s.keys {
 		s.later(k, s.true)
 	}
 }
 
-// later lets a key ask at a time, unless the rules change before: then it asks at once.
+// later makes a key ask at a time. If the rules change before, it asks at once.
 func (s *scene) later(k int, when bucket.Micros) {
 	era := len(s.eras)
 	s.at(when, func() {
@@ -156,7 +156,7 @@ func (s *scene) later(k int, when bucket.Micros) {
 	})
 }
 
-// start uses a grant, unless it was missed: then it is returned, or its owner has died.
+// start uses a grant, unless its slot was missed: then the grant is returned, or its owner has died.
 func (s *scene) start(g grant) {
 	use := bucket.Use{Key: fmt.Sprint("key", g.key), Grant: g.Grant, Costs: g.costs}
 	now := s.true + s.step
@@ -176,7 +176,7 @@ func (s *scene) start(g grant) {
 	c := call{at: int64(s.true)*1000 + late, costs: g.costs, grant: g}
 	c.end = c.at + s.rng.Int64N(int64(s.service)+1)
 	if s.chance(s.adverse.misestimates) {
-		// Fewer units than estimated: more would be over whatever anybody does.
+		// Fewer units than estimated: more would exceed the limits whatever a store does.
 		c.costs, use.Actual = make([]int64, len(g.costs)), make([]int64, len(g.costs))
 		for i, cost := range g.costs {
 			c.costs[i] = cost
@@ -193,7 +193,7 @@ func (s *scene) start(g grant) {
 	s.at(bucket.Micros(c.end/1000+1), func() { s.settle(use) })
 }
 
-// settles: a rate gives back only what it knows how to; a quota whatever it is told.
+// settles reports whether limit i gives back what calls did not use: a rate only if it settles, a quota always.
 func (s *scene) settles(i int) bool {
 	l := s.rules.Shared[i]
 	return l.Rate == nil || l.Cost.SettleHeader != ""

@@ -7,7 +7,7 @@ import (
 	"weir/bucket"
 )
 
-// neverOver holds what arrived against every limit, the headroom taken off.
+// neverOver checks what arrived against every limit, less the headroom.
 func (s *scene) neverOver(fail func(string, ...any)) {
 	for k := range s.keys {
 		v := bucket.Check(s.arrivals(k, -1), s.claim(bucket.Limit{Rate: &s.rules.Key.Rate}))
@@ -26,8 +26,8 @@ func (s *scene) neverOver(fail func(string, ...any)) {
 	}
 }
 
-// arrivals are the calls of one key (all for -1) with their cost for one shared limit (1 for -1). What cost nothing in
-// the end is left out.
+// arrivals returns the calls of one key (all for -1) with their cost for one shared limit (1 for -1). It leaves out
+// what cost nothing in the end.
 func (s *scene) arrivals(key, limit int) (a []bucket.Arrival) {
 	for _, c := range s.calls {
 		x := bucket.Arrival{At: c.at, End: c.end, Cost: 1}
@@ -41,8 +41,8 @@ func (s *scene) arrivals(key, limit int) (a []bucket.Arrival) {
 	return a
 }
 
-// claim is what weir promises of a limit under the rules' headroom and jitter. Slots are whole microseconds, which blurs
-// a burst like one more of jitter.
+// claim returns what weir promises of a limit under the rules' headroom and jitter. Slots are whole microseconds, which
+// blurs a burst like 1 µs more of jitter.
 func (s *scene) claim(l bucket.Limit) bucket.Expectation {
 	left := 100 - s.rules.Headroom
 	if l.Rate != nil {
@@ -63,8 +63,8 @@ func (s *scene) claim(l bucket.Limit) bucket.Expectation {
 	return bucket.Expectation{Limit: l, Jitter: s.rules.Jitter + time.Microsecond}
 }
 
-// neverIdle says that with jobs always waiting at least 95 % of what the limits allow was used: of the tightest rate over
-// the whole time, or of a quota in every whole period.
+// neverIdle checks that with jobs always waiting at least 95 % of what the limits allow was used: of the tightest rate
+// over the whole time, or of a quota in every whole period.
 func (s *scene) neverIdle(fail func(string, ...any)) {
 	if len(s.calls) >= most || len(s.calls) == 0 {
 		return // cut short: the last key to ask may not have had its turn
@@ -85,7 +85,7 @@ func (s *scene) neverIdle(fail func(string, ...any)) {
 	}
 }
 
-// quotaCalls is how many calls at pace per nanosecond a quota lets pass at least, by whole periods.
+// quotaCalls returns how many calls at pace per nanosecond a quota lets pass at least, by whole periods.
 func (s *scene) quotaCalls(q bucket.Quota, cost int64, pace float64) float64 {
 	count := float64(max(1, q.Count*(100-s.rules.Headroom)/100) / cost)
 	per := q.Per + s.rules.Jitter
@@ -100,7 +100,7 @@ func (s *scene) quotaCalls(q bucket.Quota, cost int64, pace float64) float64 {
 	return whole * min(count, pace*float64(usable))
 }
 
-// perMicro is the rate in units per microsecond that a store has to reach, by the formula and not by Rules.Interval.
+// perMicro returns the rate in units per microsecond that a store must reach, by the formula and not by Rules.Interval.
 func perMicro(r bucket.Rules, rate bucket.Rate) float64 {
 	window := float64((rate.Per + r.Jitter).Microseconds())
 	left := float64(100-r.Headroom) / 100
@@ -115,7 +115,7 @@ func perMicro(r bucket.Rules, rate bucket.Rate) float64 {
 	}
 }
 
-// tokensPerMicro is the same against a token bucket: no more than comes in, nor than leaves room for calls that come late.
+// tokensPerMicro returns the same against a token bucket: no more than comes in, nor than leaves room for late calls.
 func tokensPerMicro(r bucket.Rules, rate bucket.Rate) float64 {
 	left, each, late := float64(100-r.Headroom)/100, float64(rate.Per.Microseconds())/float64(rate.Count), lateTokens(r, rate)
 	if spare := float64(rate.Burst) - usedTokens(r, rate); spare < late {
@@ -124,7 +124,7 @@ func tokensPerMicro(r bucket.Rules, rate bucket.Rate) float64 {
 	return left / each
 }
 
-// lateTokens is how many units come in while a call may be late.
+// lateTokens returns how many units come in while a call may be late.
 func lateTokens(r bucket.Rules, rate bucket.Rate) float64 {
 	each, jitter := float64(rate.Per.Microseconds())/float64(rate.Count), float64(r.Jitter.Microseconds())
 	if each < 1000 {
@@ -133,7 +133,7 @@ func lateTokens(r bucket.Rules, rate bucket.Rate) float64 {
 	return jitter / each
 }
 
-// usedTokens is how much of a token bucket is used.
+// usedTokens returns how much of a token bucket is used.
 func usedTokens(r bucket.Rules, rate bucket.Rate) float64 {
 	used, late := math.Floor(float64(rate.Burst*(100-r.Headroom))/100), lateTokens(r, rate)
 	if late > 0.05 {
@@ -142,8 +142,8 @@ func usedTokens(r bucket.Rules, rate bucket.Rate) float64 {
 	return max(1, used)
 }
 
-// unitsOf is what calls of one cost take of a rate one after the other: one that costs more than is used of a token bucket waits for the
-// rest besides.
+// unitsOf returns what calls of one cost take of a rate one after the other. A call that costs more than the used part
+// of a token bucket also waits for the rest.
 func unitsOf(r bucket.Rules, rate bucket.Rate, cost int64) float64 {
 	if rate.Counted() == bucket.ByWindow {
 		return float64(cost)

@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// schedules drives the store with random limits and random callers and holds every arrival against every limit. A planted
-// mistake anywhere in the arithmetic shows here, and so does a store that is safe because it does too little.
+// schedules drives the store with random limits and random callers and checks every arrival against every limit. A
+// planted mistake anywhere in the arithmetic shows here, and so does a store that is safe because it does too little.
 func schedules(t *testing.T, open Open, scenes int) {
 	for _, c := range []struct {
 		name string
@@ -43,10 +43,10 @@ func schedules(t *testing.T, open Open, scenes int) {
 	}
 }
 
-// check looks at a scene that has been played, and fails with what is wrong.
+// check examines a scene that has been played, and calls fail with what is wrong.
 type check = func(s *scene, fail func(string, ...any))
 
-// plan is what a scene plays.
+// plan describes what a scene plays.
 type plan struct {
 	rules   bucket.Rules
 	keys    int
@@ -56,10 +56,10 @@ type plan struct {
 	service time.Duration // how long a call takes at most
 	length  time.Duration
 	adverse adversity
-	turns   []turn // rules to go over to, in order
+	turns   []turn // changes of rules, in order
 }
 
-// adversity is everything that goes wrong, in percent of the occasions.
+// adversity is what can go wrong, in percent of the occasions.
 type adversity struct {
 	pauses, misses, unsettled, misestimates, clockBack int
 }
@@ -102,15 +102,15 @@ func anyPlan(t *rapid.T) plan {
 			unsettled:    rapid.IntRange(0, 10).Draw(t, "unsettled"),
 			misestimates: rapid.IntRange(0, 50).Draw(t, "misestimates"),
 		}
-		if !hasPeriods(p.rules.Shared) { // a calendar of a clock that is wrong is wrong
+		if !hasPeriods(p.rules.Shared) { // periods by a wrong clock are wrong
 			p.adverse.clockBack = rapid.IntRange(0, 3).Draw(t, "clock back")
 		}
 	}
 	return p
 }
 
-// busyPlan has no adversity and jobs always waiting. Under shared limits slots are taken when due: one taken ahead keeps the
-// shared limits idle for the other keys until then, which is safe but not full use.
+// busyPlan has no adversity, and jobs are always waiting. Under shared limits slots are taken when due: a slot taken
+// ahead keeps the shared limits idle for the other keys until then, which is safe but not full use.
 func busyPlan(t *rapid.T) plan {
 	p := anyPlan(t)
 	p.adverse = adversity{}
@@ -152,7 +152,7 @@ func refundsPlan(t *rapid.T) plan {
 	return p
 }
 
-// span is a time in which a rate shows what it allows: some periods, and its burst drained several times.
+// span returns the time in which a rate shows what it allows: some periods, and its burst drained several times.
 func span(r bucket.Rate) time.Duration {
 	return r.Per + 2*time.Duration(r.Burst)*r.Per/time.Duration(r.Count)
 }
@@ -197,8 +197,8 @@ func hasPeriods(limits []bucket.Limit) bool {
 	return false
 }
 
-// withOneQuotaAtMost puts a limit that never binds in the place of further quotas: two of them that stall at different
-// times allow together less than either, and how much less no formula says. A permit's wait depends on the service time.
+// withOneQuotaAtMost replaces further quotas by a limit that never binds. Two quotas that stall at different times
+// allow together less than either, and no formula says how much less. A permit's wait depends on the service time.
 func withOneQuotaAtMost(limits []bucket.Limit) []bucket.Limit {
 	quotas := 0
 	for i, l := range limits {

@@ -22,7 +22,7 @@ var settleTests = []test{
 func returned(b *table) {
 	b.lay(bucket.Rules{Key: keyRate(1, time.Second, 1)})
 	all := b.ask(bucket.Ask{Want: 4, Horizon: far}).Grants
-	b.settle(bucket.Use{Key: "k", Grant: all[0], Returned: true}) // later ones stand behind it: forfeited
+	b.settle(bucket.Use{Key: "k", Grant: all[0], Returned: true}) // later grants stand behind it: forfeited
 	b.settle(bucket.Use{Key: "k", Grant: all[3], Returned: true}, bucket.Use{Key: "k", Grant: all[2], Returned: true})
 	b.expectSlots(b.ask(bucket.Ask{Want: 2, Horizon: far}), 2_000_000, 3_000_000)
 }
@@ -32,7 +32,7 @@ func returnedTwice(b *table) {
 	use := bucket.Use{Key: "k", Grant: b.ask(bucket.Ask{}).Grants[0], Returned: true}
 	b.settle(use, use)
 	b.expectSlots(b.ask(bucket.Ask{}), 0) // a missed slot of a day does not cost a day
-	b.settle(use)                         // as a retried round trip would
+	b.settle(use)                         // as a retried round trip does
 	b.expectSlots(b.ask(bucket.Ask{}))
 }
 
@@ -78,11 +78,11 @@ func permits(b *table) {
 	b.expectSlots(b.ask(bucket.Ask{Want: 3}))
 	b.clock.now++
 	b.expectSlots(b.ask(bucket.Ask{Want: 3}), 60_000_000, 60_000_000)
-	b.settle(bucket.Use{Key: "k", Grant: got.Grants[1]}) // its lease has run out: frees nobody else's permit
+	b.settle(bucket.Use{Key: "k", Grant: got.Grants[1]}) // its lease has run out: no other call's permit becomes free
 	b.expectSlots(b.ask(bucket.Ask{}))
 }
 
-// tokens settles; its interval is 10 s / 1000.
+// tokens returns rules with a rate that settles; its interval is 10 s / 1000.
 func tokens() bucket.Rules {
 	l := sharedRate("tokens", 1099, 10*time.Second, 100)
 	l.Cost.SettleHeader = "X-Tokens"
@@ -108,7 +108,8 @@ func refund(b *table) {
 	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{1}, Horizon: far}), 10_000)
 }
 
-// lateRefund: time has already given back what the estimate took; giving it back once more would let a burst leave twice.
+// lateRefund checks that a late refund gives nothing back: time has already given back what the estimate took. Giving
+// it back once more would let a burst leave twice.
 func lateRefund(b *table) {
 	b.lay(tokens())
 	g := b.ask(bucket.Ask{Costs: []int64{100}}).Grants[0]
@@ -116,7 +117,7 @@ func lateRefund(b *table) {
 	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{100}}), 1_000_000)
 	b.settle(used(g, 100, 0))
 	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{100}, Horizon: far}), 2_000_000)
-	// Half of it had drained: half can be given back.
+	// Half of the estimate had drained: half can be given back.
 	b.lay(tokens())
 	g = b.ask(bucket.Ask{Costs: []int64{80}}).Grants[0]
 	b.clock.now += 400_000
@@ -126,7 +127,7 @@ func lateRefund(b *table) {
 	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{1}, Horizon: far}), 410_000)
 }
 
-// refundsInTurn: estimates ten times too high cost throughput only while their calls run.
+// refundsInTurn checks that estimates ten times too high cost throughput only while their calls run.
 func refundsInTurn(b *table) {
 	b.lay(tokens())
 	left, start := int64(0), b.clock.now

@@ -1,5 +1,5 @@
-// Package storetest is what every bucket.Store must pass: the worked examples of the limits as vectors, the mistakes that
-// other limiters have made as regression tests, and random schedules whose arrivals the exact checker looks at.
+// Package storetest is the suite that every bucket.Store must pass: the worked examples of the limits as vectors, the
+// mistakes of other limiters as regression tests, and random schedules whose arrivals the exact checker examines.
 //
 // All of it runs in virtual time: the store under test reads a Clock that only the suite moves. Nothing sleeps.
 package storetest
@@ -13,29 +13,29 @@ import (
 	"weir/bucket"
 )
 
-// Clock is the time a store under test must go by.
+// Clock is the time of a store under test.
 type Clock struct {
 	now bucket.Micros
 }
 
-// Now is the present.
+// Now returns the present time.
 func (c *Clock) Now() bucket.Micros { return c.now }
 
 // Store is what the suite drives: a bucket.Store whose rules can be changed while it runs.
 type Store interface {
 	bucket.Store
 	Apply(bucket.Rules) error
-	// ShadowHolds tells for every shadow limit how many calls it would have held.
+	// ShadowHolds returns for every shadow limit how many calls it would have held.
 	ShadowHolds() map[string]int64
 }
 
-// Open makes an empty store for one api that goes by clock: a store that knows every key to be idle.
+// Open returns an empty store for one api that reads clock, and in which every key is idle.
 type Open func(t testing.TB, rules bucket.Rules, clock *Clock) Store
 
 // Start is when the suite's clocks begin: 2027-01-15 08:00 UTC, midnight in Los Angeles.
 const Start = bucket.Micros(1_800_000_000_000_000)
 
-// Run holds a store to everything. scenes is how many random schedules it has to stand of each kind.
+// Run runs the whole suite against a store. scenes is the number of random schedules of each kind.
 func Run(t *testing.T, open Open, scenes int) {
 	for _, group := range []struct {
 		name  string
@@ -87,7 +87,7 @@ func (b *table) apply(rules bucket.Rules) {
 	b.rules = rules
 }
 
-// ask asks for key k, one slot and the rules' own limits, where a says nothing else.
+// ask asks for key k, one slot and the rules' own limits, unless a says otherwise.
 func (b *table) ask(a bucket.Ask) bucket.Answer {
 	b.Helper()
 	got, err := b.store.Reserve(context.Background(), []bucket.Ask{b.whole(a)})

@@ -23,13 +23,13 @@ type era struct {
 	from  bucket.Micros
 }
 
-// turn puts new rules in force. Everybody asks again: who waits for a time that the former rules named has not been told
-// the truth.
+// turn puts new rules in force. Then every key asks again: the time that the former rules named for it may no longer be
+// right.
 func (s *scene) turn(rules bucket.Rules) {
 	if err := s.store.Apply(rules); err != nil {
 		s.t.Fatal(err)
 	}
-	if err := s.store.Settle(context.Background(), nil); err != nil { // a store may carry debts over only when it is next called: now
+	if err := s.store.Settle(context.Background(), nil); err != nil { // a store may carry debts over only at its next call: now
 		s.t.Fatal(err)
 	}
 	s.rules, s.seen = rules, max(s.seen, s.clock.now)
@@ -37,7 +37,7 @@ func (s *scene) turn(rules bucket.Rules) {
 	s.askAll()
 }
 
-// turnsOf are some changes of a plan's rules, in order.
+// turnsOf draws some changes of a plan's rules, in order.
 func turnsOf(t *rapid.T, p plan, next func(*rapid.T, plan) bucket.Rules) []turn {
 	turns := make([]turn, rapid.IntRange(1, 4).Draw(t, "turns"))
 	for i := range turns {
@@ -47,15 +47,15 @@ func turnsOf(t *rapid.T, p plan, next func(*rapid.T, plan) bucket.Rules) []turn 
 	return turns
 }
 
-// turningPlan is any plan under rules that are raised, lowered and made to watch only.
+// turningPlan is any plan under rules that are raised, lowered and turned into shadow limits.
 func turningPlan(t *rapid.T) plan {
 	p := anyPlan(t)
 	p.turns = turnsOf(t, p, turned)
 	return p
 }
 
-// busyTurningPlan has jobs always waiting, and only rates: what several changing quotas allow together no formula says.
-// Slots are taken when due: the way to one that lies ahead counts as debt when a rate is lowered.
+// busyTurningPlan has jobs always waiting, and only rates: no formula says what several changing quotas allow together.
+// Slots are taken when due: the way to a slot that lies ahead counts as debt when a rate is lowered.
 func busyTurningPlan(t *rapid.T) plan {
 	p := busyPlan(t)
 	p.horizon = 0
@@ -71,7 +71,7 @@ func busyTurningPlan(t *rapid.T) plan {
 	return p
 }
 
-// turned are the same limits with other counts and bursts, another headroom, and some of them only watching.
+// turned returns the same limits with other counts and bursts and another headroom. Some become shadow limits.
 func turned(t *rapid.T, p plan) bucket.Rules {
 	r := p.rules
 	scale := func(n int64, name string) int64 { return max(1, n*rapid.Int64Range(1, 16).Draw(t, name)/4) }

@@ -10,19 +10,20 @@ import (
 
 // What rules in force mean while they change.
 //
-// A slot is judged by the rules under which it was given, and everything given before counts, under whatever rules: let m
-// be the slot given last among those in a window [a, b], and its rules in force until b. Then a shared rate lets at most
-// its burst and what drains between a and b into the window, drained at each time by the rate in force then; a quota lets
-// at most its count into a period or window of its length; and no more calls than an in-flight limit run at once. So a
-// lowered limit binds at once and is paid off by what was given before, and no slot is taken back. While a limit only
-// watches it counts what it would have let pass; slots given then are not its own.
+// A slot is judged by the rules under which it was granted, and everything granted before counts, under whatever rules.
+// Let m be the slot granted last among those in a window [a, b], and its rules in force until b. Then a shared rate
+// lets at most its burst and what drains between a and b into the window, drained at each time by the rate in force
+// then. A quota lets at most its count into a period or window of its length. And no more calls than an in-flight limit
+// run at once. So a lowered limit binds at once, what was granted before pays it off, and no slot is taken back. A
+// shadow limit counts what it would have let pass; slots granted then are not its own.
 //
-// A change stops nothing for longer than a window of the limit. So of a rate this is said of stretches of one era, and across
-// a change of those within a window; how many a window may hold then is looked at in changes.go, and so are keys.
+// A change stops nothing for longer than a window of the limit. So for a rate this is checked for stretches of one era,
+// and across a change for stretches within a window. changes.go checks how many a window may hold then, and the keys.
 //
-// All of this is about slots, by the store's clock. Calls come up to the jitter later, which the intervals have room for.
+// All of this is about slots, by the store's clock. Calls come later by up to the jitter, for which the intervals have
+// room.
 
-// neverOverInForce holds every slot that was used against the rules in force.
+// neverOverInForce checks every slot that was used against the rules in force.
 func (s *scene) neverOverInForce(fail func(string, ...any)) {
 	calls := slices.Clone(s.calls)
 	slices.SortFunc(calls, func(a, b call) int { return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.number, b.number)) })
@@ -55,7 +56,7 @@ func (s *scene) neverOverInForce(fail func(string, ...any)) {
 	}
 }
 
-// slot is one that was used, with what it took.
+// slot is a used slot, with what it took.
 type slot struct {
 	at          bucket.Micros
 	cost        int64
@@ -77,7 +78,7 @@ func (s *scene) lasts(e int, at bucket.Micros) bool {
 	return e == len(s.eras)-1 || at < s.eras[e+1].from
 }
 
-// holdRate looks at every window.
+// holdRate checks every window.
 func (s *scene) holdRate(slots []slot, name string, fail func(string, ...any), rate func(era int) bucket.Rate) {
 	drained := make([]float64, len(slots)) // from the start to each slot, in units
 	for i, x := range slots {
@@ -106,7 +107,7 @@ func (s *scene) holdRate(slots []slot, name string, fail func(string, ...any), r
 			if slots[i].era != last.era && x.at-slots[i].at >= max(rules.Window(r), bucket.Micros(rules.Interval(r).Duration()/time.Microsecond)) {
 				continue
 			}
-			// Slots are whole microseconds: one of it at either end.
+			// Slots are whole microseconds: 1 µs more at either end.
 			let := float64(r.Burst) + drained[j] - drained[i] + 2*perMicro(s.eras[last.era].rules, r) + 1e-6
 			if float64(sum) > let {
 				fail("%s: %d units in slots %d to %d µs, %.3f are allowed by %+v, in force from %d µs\n%+v", name, sum,
@@ -116,7 +117,7 @@ func (s *scene) holdRate(slots []slot, name string, fail func(string, ...any), r
 	}
 }
 
-// holdQuota looks at every period, or at every window of a sliding quota.
+// holdQuota checks every period, or every window of a sliding quota.
 func (s *scene) holdQuota(slots []slot, limit int, fail func(string, ...any)) {
 	for i := range slots {
 		sum, last := int64(0), slots[i]
@@ -143,7 +144,7 @@ func (s *scene) holdQuota(slots []slot, limit int, fail func(string, ...any)) {
 	}
 }
 
-// holdInFlight looks at every start of a call.
+// holdInFlight checks every start of a call.
 func (s *scene) holdInFlight(limit int, fail func(string, ...any)) {
 	for _, c := range s.calls {
 		running, last := int64(0), c
@@ -163,8 +164,8 @@ func (s *scene) holdInFlight(limit int, fail func(string, ...any)) {
 	}
 }
 
-// neverIdleInForce says that with jobs always waiting at least 95 % of the tightest rate in force was used in every era,
-// less what the era before had given ahead of it.
+// neverIdleInForce checks that with jobs always waiting at least 95 % of the tightest rate in force was used in every
+// era, less what the era before had granted ahead of it.
 func (s *scene) neverIdleInForce(fail func(string, ...any)) {
 	if len(s.calls) >= most || len(s.calls) == 0 {
 		return // cut short
@@ -203,8 +204,8 @@ func (s *scene) neverIdleInForce(fail func(string, ...any)) {
 	}
 }
 
-// owedBefore is how many calls a limit may owe when an era begins, to be paid off in it: the largest burst so far, its own
-// too.
+// owedBefore returns how many calls a limit may owe when an era begins, to be paid off in it: the largest burst so far,
+// including its own.
 func (s *scene) owedBefore(e int, burst func(*bucket.Rules) int64) float64 {
 	most := int64(0)
 	for i := range s.eras[:e+1] {
