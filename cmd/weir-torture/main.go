@@ -1,4 +1,5 @@
-// Command weir-torture does to weir on this machine what a bad month does, and judges it by the ledger of the api it calls.
+// Command weir-torture runs weir on this machine under the faults of a bad month, and judges it by the ledger of the
+// api that it calls.
 package main
 
 import (
@@ -29,7 +30,7 @@ const (
 	exitUsage  = 2
 )
 
-// wrongUsage is an error of whoever typed the command.
+// wrongUsage is an error in the command line.
 type wrongUsage struct{ error }
 
 func (w wrongUsage) Unwrap() error { return w.error }
@@ -46,13 +47,13 @@ func main() {
 	}
 	_, _ = fmt.Fprintln(os.Stderr, "weir-torture: "+err.Error())
 	var wrong wrongUsage
-	if errors.As(err, &wrong) || !started { // cobra did not like the arguments
+	if errors.As(err, &wrong) || !started { // cobra refused the arguments
 		os.Exit(exitUsage)
 	}
 	os.Exit(exitFailed)
 }
 
-// flags are what the command line says beside the options of a run.
+// flags are the flags that are not options of a run.
 type flags struct {
 	points                  []string
 	weir, bug, server, keep string
@@ -155,7 +156,7 @@ func (g *flags) run(cmd *cobra.Command, o torture.Options) (err error) {
 	return g.torment(cmd, o)
 }
 
-// weirProgram is where the program is that is tortured.
+// weirProgram returns the path of the program under torture.
 func weirProgram(path string) (string, error) {
 	if path == "" {
 		self, err := os.Executable()
@@ -185,12 +186,12 @@ func hooked(program string) bool {
 	})
 }
 
-// withoutServer leaves out what needs a server of its own, unless it was asked for.
+// withoutServer removes the faults that need an external server, unless they were requested.
 func withoutServer(cmd *cobra.Command, o *torture.Options) {
 	leaveOut(cmd, map[string]*int{"server-kills": &o.ServerKills, "takeovers": &o.Takeovers})
 }
 
-// leaveOut sets numbers of faults to nothing that were not asked for.
+// leaveOut sets counts of faults to zero unless they were requested.
 func leaveOut(cmd *cobra.Command, faults map[string]*int) {
 	for name, n := range faults {
 		if !cmd.Flags().Changed(name) {
@@ -199,7 +200,7 @@ func leaveOut(cmd *cobra.Command, faults map[string]*int) {
 	}
 }
 
-// asFleet takes a fleet's numbers of faults where none were asked for.
+// asFleet uses a fleet's counts of faults unless others were requested.
 func asFleet(cmd *cobra.Command, o *torture.Options) {
 	for _, c := range o.Counts() {
 		if !cmd.Flags().Changed(c.Option) {
@@ -216,7 +217,7 @@ func asFleet(cmd *cobra.Command, o *torture.Options) {
 	}
 }
 
-// usageOf describes a number of faults; cobra adds the default of a weir alone itself.
+// usageOf describes a count of faults. cobra adds the default for a single weir itself.
 func usageOf(c torture.Count) string {
 	if c.Alone == c.InFleet {
 		return c.Usage
@@ -249,7 +250,7 @@ func (g *flags) torment(cmd *cobra.Command, o torture.Options) (err error) {
 	return nil
 }
 
-// tortureDir is a directory that holds nothing yet.
+// tortureDir returns an empty directory.
 func tortureDir(dir string) (string, error) {
 	if dir == "" {
 		made, err := os.MkdirTemp("", "weir-torture-")

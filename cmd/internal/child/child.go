@@ -15,7 +15,7 @@ import (
 	"weir/cmd/internal/machine"
 )
 
-// Options say how to start a process. Name and Path are required.
+// Options configure a child process. Name and Path are required.
 type Options struct {
 	Name       string // in errors
 	Path       string
@@ -23,12 +23,12 @@ type Options struct {
 	Env        []string // besides this process's own, without weir's settings
 	Dir        string   // "": this process's own
 	Attributes func() *syscall.SysProcAttr
-	// Log gets what the process writes, and Line each whole line of it, before Log has it; from one goroutine.
+	// Log receives what the process writes. Line receives each whole line of it, before Log has it, from one goroutine.
 	Log  io.Writer
 	Line func(line string)
 }
 
-// Process is a child. It is safe for concurrent use.
+// Process is a child process. It is safe for concurrent use.
 type Process struct {
 	name   string
 	cmd    *exec.Cmd
@@ -56,13 +56,13 @@ func Start(o Options) (*Process, error) {
 	return p, nil
 }
 
-// PID is the process's id.
+// PID returns the process's id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Exited is closed when the process is gone and its output has been read.
+// Exited returns a channel that is closed when the process is gone and its output has been read.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// State is how the process ended. It may be asked for only when Exited is closed.
+// State returns how the process ended. It must be called only after Exited is closed.
 func (p *Process) State() *os.ProcessState { return p.cmd.ProcessState }
 
 // Gone blocks until the process has ended and reports true, or false after limit or when ctx ends.
@@ -85,14 +85,14 @@ func (p *Process) Gone(ctx context.Context, limit time.Duration) bool {
 // Signal sends a signal, unless the process is gone.
 func (p *Process) Signal(sig syscall.Signal) { _ = p.cmd.Process.Signal(sig) }
 
-// Kill is kill -9. It returns when the process is gone.
+// Kill ends the process with kill -9. It returns when the process is gone.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill() // fails only when it is gone already
 	<-p.exited
 }
 
-// Stop ends the process in order, also one that was stopped by a signal, or by force after limit: then with an error. It returns when
-// the process is gone.
+// Stop ends the process in order, even if a signal had stopped it. After limit it kills the process and returns an
+// error. It returns when the process is gone.
 func (p *Process) Stop(limit time.Duration) error {
 	p.wake()
 	p.Signal(syscall.SIGTERM)
@@ -103,19 +103,19 @@ func (p *Process) Stop(limit time.Duration) error {
 	return fmt.Errorf("%s did not stop within %v and was killed", p.name, limit)
 }
 
-// Tail is the last 20 lines that the process wrote.
+// Tail returns the last 20 lines that the process wrote.
 func (p *Process) Tail() string { return p.output.tail() }
 
 // tailLines is how many lines of a process's output are kept.
 const tailLines = 20
 
-// output takes what a process writes.
+// output collects what a process writes.
 type output struct {
 	log  io.Writer
 	line func(string)
 
 	mu    sync.Mutex // guards what follows
-	part  []byte     // of a line
+	part  []byte     // an incomplete line
 	lines []string
 }
 
@@ -131,7 +131,7 @@ func (o *output) Write(p []byte) (int, error) {
 	return o.log.Write(p)
 }
 
-// cut adds to what was written and returns the lines that are whole now.
+// cut appends p and returns the lines that are complete now.
 func (o *output) cut(p []byte) (whole []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -1,12 +1,12 @@
-// Package child keeps a process that this one has started: the demo and the torture run weir, its server and the fake API so.
+// Package child runs processes for this one: the demo and the torture use it to run weir, its server and the fake API.
 //
-// A Process is started without weir's settings, is known to be gone when it is, and is ended by force or in order. What it writes is
-// cut into lines for whoever waits for one, and its last lines are kept for an error.
+// A Process starts without weir's settings. Its end can be waited for, and it is ended by force or in order. Its output
+// is cut into lines, which Options.Line receives, and its last lines are kept for error messages.
 //
-// The package knows nothing of weir but the prefix of its settings (machine.PlainEnv).
+// The package knows nothing of weir except the prefix of its settings (machine.PlainEnv).
 //
 // # What must hold
 //
-//   - Whoever starts a process can wait for its end, and whoever has waited finds its output complete and its state known.
+//   - The end of every started process can be waited for. After that wait its output is complete and its state is known.
 //   - Ending a process that has ended is no error.
 package child

@@ -4,5 +4,5 @@ package child
 
 import "syscall"
 
-// wake has a process go on that a signal stopped.
+// wake lets a process continue that a signal stopped.
 func (p *Process) wake() { p.Signal(syscall.SIGCONT) }

@@ -31,14 +31,14 @@ type keyBook struct {
 	log   slidingLog
 }
 
-// waiter is somebody waiting in Await.
+// waiter is one call of Await that is waiting.
 type waiter struct {
 	reached func(Totals) bool
 	done    chan struct{}
 }
 
-// book is the ledger's copy in memory: a ring of the newest arrivals, the totals, and what is known of each key. It is safe for
-// concurrent use. An arrival handed to it is changed by it alone.
+// book is the ledger's copy in memory: a ring of the newest arrivals, the totals, and what is known of each key. It is
+// safe for concurrent use. Only the book may change an arrival that it was given.
 type book struct {
 	limit   VendorLimit
 	keep    int
@@ -60,14 +60,14 @@ func newBook(opts Options) *book {
 	}
 }
 
-// entered is what the book says of a new arrival.
+// entered is the result of enter for a new arrival.
 type entered struct {
-	keyCall int64         // which call of its key it is, from 1; 0 for a key too many
+	keyCall int64         // which call of its key it is, from 1; 0 if there are too many keys
 	wait    time.Duration // above zero: over the vendor limit by that much
-	err     error         // errTooManyKeys; the arrival is entered all the same
+	err     error         // errTooManyKeys; the arrival is entered nevertheless
 }
 
-// enter numbers an arrival, keeps it and judges it by the vendor limit.
+// enter numbers an arrival, keeps it and checks it against the vendor limit.
 func (b *book) enter(arr *Arrival) entered {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -106,7 +106,7 @@ func (b *book) add(arr *Arrival) entered {
 	return in
 }
 
-// settlement is what becomes of a call.
+// settlement is how a call ended.
 type settlement struct {
 	end    int64
 	ending Ending
@@ -120,7 +120,7 @@ type settlement struct {
 	body     []byte
 }
 
-// settle writes the settlement into the arrival and the totals. Once per arrival.
+// settle writes the settlement into the arrival and the totals. It must be called once per arrival.
 func (b *book) settle(arr *Arrival, s settlement) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -155,7 +155,8 @@ func (b *book) finish(arr *Arrival, end int64) {
 	arr.End = end
 }
 
-// restore takes over the calls of a ledger that is being continued. The vendor limit counts those it let through.
+// restore loads the calls of a ledger that is being continued. The calls that the vendor limit let through count
+// against it.
 func (b *book) restore(arrivals []Arrival) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -165,7 +166,7 @@ func (b *book) restore(arrivals []Arrival) {
 		*arr = arrivals[i]
 		b.limit = limit
 		if arr.Ending == Limited {
-			b.limit = VendorLimit{} // it was refused then and took nothing
+			b.limit = VendorLimit{} // it was refused then and used nothing
 		}
 		b.add(arr)
 		if arr.Ending != Running {
@@ -175,7 +176,7 @@ func (b *book) restore(arrivals []Arrival) {
 	b.limit = limit
 }
 
-// wake lets those go whose condition is reached. The caller holds the lock.
+// wake wakes the waiters whose condition holds. The caller holds the lock.
 func (b *book) wake() {
 	if len(b.waiters) == 0 {
 		return

@@ -64,7 +64,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// obey finds out what is ordered and does it.
+// obey determines the behaviour for the call and carries it out.
 func (c *call) obey(keyCall int64) {
 	behaviour, ok, err := ordered(c.r, c.arr.Query)
 	if !ok && err == nil {
@@ -92,7 +92,7 @@ func (c *call) obey(keyCall int64) {
 	}
 }
 
-// claim sees to the idempotency key, if there is one, and carries the call out if it may be.
+// claim claims the idempotency key, if there is one, and carries the call out if the claim allows it.
 func (c *call) claim(behaviour Behaviour) {
 	id := c.api.opts.Idempotency.of(c.r.Header.Get)
 	if id == "" {
@@ -115,7 +115,7 @@ func (c *call) claim(behaviour Behaviour) {
 	}
 }
 
-// work carries a call without an idempotency key out.
+// work carries out a call without an idempotency key.
 func (c *call) work(behaviour Behaviour) { c.workReleasing(behaviour, func(int64) {}) }
 
 // workReleasing carries the call out: the informational answers, the delay, the bill, and then the answer or the fault. release is
@@ -158,7 +158,7 @@ func (c *call) limited(wait time.Duration) {
 	c.send(behaviour, c.arr.Number, outcome{ending: Limited, status: behaviour.Status})
 }
 
-// refuse answers a call the api cannot or must not take.
+// refuse answers a call that the api cannot or must not carry out.
 func (c *call) refuse(status int, err error) {
 	c.readBody()
 	behaviour := Behaviour{Status: status}

@@ -8,8 +8,8 @@ import (
 	"net/http"
 )
 
-// fault settles a call and then does to it what was ordered instead of a proper answer. Of out, the bill and the release count; the
-// ending follows from the fault. The work is done and billed in full except by FaultResetHeader.
+// fault settles a call and then carries out the ordered fault instead of a proper answer. Of out it uses the bill and
+// the release; the ending follows from the fault. The work is done and billed in full except by FaultResetHeader.
 func (c *call) fault(b Behaviour, out outcome) {
 	out.status = 0
 	var head []byte
@@ -26,7 +26,7 @@ func (c *call) fault(b Behaviour, out outcome) {
 	case FaultHang:
 		out.ending = Hung
 	default:
-		panic("fakeapi: unknown fault " + string(b.Fault)) // validate has a bug
+		panic("fakeapi: unknown fault " + string(b.Fault)) // a bug in validate
 	}
 	if err := c.settle(out); err != nil {
 		http.Error(c.w, err.Error(), http.StatusInternalServerError)
@@ -63,7 +63,8 @@ func (c *call) half(b Behaviour) []byte {
 	return head.Bytes()
 }
 
-// breakOff takes the connection from the server, writes what is to be written, and ends it: by a reset, or in order for FaultClose.
+// breakOff takes the connection from the server, writes head, and ends the connection: by a reset, or in order for
+// FaultClose.
 func (c *call) breakOff(head []byte, fault Fault) error {
 	c.api.conns.Add(1) // taking it over ends the server's own count of it
 	defer c.api.conns.Done()

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Repeat says what a request with an idempotency key seen before gets.
+// Repeat says what happens to a request with an idempotency key that was seen before.
 type Repeat string
 
 const (
@@ -23,7 +23,7 @@ const (
 type Idempotency struct {
 	// Header is the name of the request header, by default Idempotency-Key.
 	Header string
-	// Other is the name of another header in which a key may be. The same text in it is another key.
+	// Other is the name of another header that may carry a key. The same text in it is another key.
 	Other  string
 	Repeat Repeat
 }
@@ -155,8 +155,8 @@ func (m *memory) forget(id string) {
 	delete(m.known, id)
 }
 
-// restore takes over the idempotency keys of a ledger that is being continued. The ledger does not hold answers: the saved one is
-// the status billed with the short body.
+// restore loads the idempotency keys of a ledger that is being continued. The ledger does not hold answers: the saved
+// answer is the billed status with the short body.
 func (m *memory) restore(arrivals []Arrival, keys Idempotency) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -177,7 +177,7 @@ func (m *memory) restore(arrivals []Arrival, keys Idempotency) {
 	}
 }
 
-// fingerprint tells requests apart that share an idempotency key. Empty if the body is not known.
+// fingerprint distinguishes requests that share an idempotency key. It is empty if the body is not known.
 func fingerprint(method, path, bodyHash string) string {
 	if bodyHash == "" {
 		return ""

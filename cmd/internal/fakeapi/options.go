@@ -18,10 +18,11 @@ const (
 	MaxDelay = 24 * time.Hour
 )
 
-// Options say how the fake api behaves. The zero value is usable: it listens on a free loopback port, answers every request
+// Options configure the fake api. The zero value is usable: it listens on a free loopback port, answers every request
 // with 200 and a small JSON body, charges nothing and keeps its ledger in memory.
 type Options struct {
-	// Listen is the TCP address to listen on, by default 127.0.0.1:0. The api obeys orders from anybody who reaches it.
+	// Listen is the TCP address to listen on, by default 127.0.0.1:0. The api obeys orders from every client that
+	// reaches it.
 	Listen string
 	// Key says where the key of a request is found. Zero value: the header X-Key.
 	Key KeyFrom
@@ -36,18 +37,19 @@ type Options struct {
 	KeepArrivals int
 	// KeepBody is how many bytes of every request body are recorded, by default none; at most MaxKeepBody.
 	KeepBody int
-	// MaxBody is the longest request body taken, in bytes, by default 4 MiB; a longer one is answered 413.
+	// MaxBody is the longest accepted request body in bytes, by default 4 MiB. A longer one is answered 413.
 	MaxBody int64
-	// MaxKeys is how many keys are told apart, by default 1<<20; a call of one more is answered 503. As many idempotency keys
-	// are remembered; of more, the oldest are forgotten.
+	// MaxKeys is how many keys are told apart, by default 1<<20; a call with one key more is answered 503. As many
+	// idempotency keys are remembered; beyond that the oldest are forgotten.
 	MaxKeys int
 	// Limit is the vendor's own limit. Zero value: none.
 	Limit VendorLimit
-	// Idempotency says what a repeated idempotency key gets. Zero value: it is noted, carried out and billed again.
+	// Idempotency says what happens to a repeated idempotency key. Zero value: it is noted, carried out and billed
+	// again.
 	Idempotency Idempotency
 	// Latency is added to every call that is carried out. Zero value: none.
 	Latency Latency
-	// Script says what becomes of each request that brings no order of its own. Nil: all succeed.
+	// Script decides about each request that has no order of its own. Nil: all succeed.
 	Script Script
 	// Ledger is the path of the append-only ledger file. Empty: memory only. An existing ledger is continued: its calls count
 	// as this api's own. One process at a time.

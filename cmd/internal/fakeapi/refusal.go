@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// RefuseWhile answers 401 to each request, and does nothing of what it asks, as long as a file is there: the credentials were
-// revoked. Otherwise script decides; nil has all succeed.
+// RefuseWhile returns a script that answers 401 and does no work while a file exists, as if the credentials were
+// revoked. Otherwise script decides; with a nil script all requests succeed.
 func RefuseWhile(file string, script Script) Script {
 	if script == nil {
 		script = succeed

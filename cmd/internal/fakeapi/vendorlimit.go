@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// LimitScope says whose calls a vendor limit counts together.
+// LimitScope says which calls a vendor limit counts together.
 type LimitScope string
 
 const (
@@ -17,7 +17,7 @@ const (
 	AllKeys LimitScope = "all"
 )
 
-// RetryAfterForm says how a refused call is told when to come again.
+// RetryAfterForm is the form of the Retry-After header for a refused call.
 type RetryAfterForm string
 
 const (

@@ -6,8 +6,8 @@ import (
 	"net"
 )
 
-// FreeAddr is an address that nobody listens on. It is none of those that a system hands out by itself, so that it stays free
-// while what listens on it is down.
+// FreeAddr returns an address that nothing listens on. It is outside the range that the system assigns, so it stays
+// free while its listener is down.
 func FreeAddr() (string, error) {
 	var err error
 	for range 100 {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Noon returns a time zone where it is about noon: no day, week or month of it ends while a test runs.
+// Noon returns a time zone in which it is about noon: no day, week or month of it ends while a test runs.
 func Noon() string { return noonAt(time.Now()) }
 
 func noonAt(now time.Time) string {
@@ -19,10 +19,11 @@ func noonAt(now time.Time) string {
 	}
 }
 
-// longestTest is how long no period ends that a test takes for one that lasts.
+// longestTest is the maximum duration of a test that needs a period without an end in it.
 const longestTest = 10 * time.Minute
 
-// Lasting returns a length for fixed windows, at least so long, of which none ends while a test runs: they are counted from 1970 on.
+// Lasting returns a length of at least least for fixed windows, so that no window ends while a test runs. Such windows
+// are counted from 1970 on.
 func Lasting(least time.Duration) time.Duration { return lastingAt(time.Now(), least) }
 
 func lastingAt(now time.Time, least time.Duration) time.Duration {
@@ -33,7 +34,8 @@ func lastingAt(now time.Time, least time.Duration) time.Duration {
 	return per
 }
 
-// AwaitDay waits for midnight, by UTC, where a day has less left than that: what is told of today is told of the day on which a test began.
+// AwaitDay waits for midnight UTC if less than least is left of the day. Reports about "today" then mean the day on
+// which the test began.
 func AwaitDay(least time.Duration) {
 	now := time.Now().UTC()
 	if left := now.Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(now); left < least {

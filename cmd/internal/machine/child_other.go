@@ -4,5 +4,5 @@ package machine
 
 import "syscall"
 
-// ChildAttributes keep the terminal's Ctrl-C from a child: it is stopped by this process, in order.
+// ChildAttributes returns attributes that keep the terminal's Ctrl-C from a child: this process stops it in order.
 func ChildAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -2,7 +2,7 @@ package machine
 
 import "syscall"
 
-// ChildAttributes keep the console's Ctrl-C from a child: it is stopped by this process, in order.
+// ChildAttributes returns attributes that keep the console's Ctrl-C from a child: this process stops it in order.
 func ChildAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// HeldUp measures for how long the machine lets a process wait that wants to run, at worst: by so much a call may be
-// stamped too late, whenever it was sent. It is safe for concurrent use.
+// HeldUp measures the longest time that the machine lets a runnable process wait. A call may be stamped that much too
+// late, whenever it was sent. It is safe for concurrent use.
 type HeldUp struct {
 	most   atomic.Int64 // nanoseconds
 	ending chan struct{}
 	done   sync.WaitGroup
 }
 
-// MeasureHeldUp begins to measure, until Stop.
+// MeasureHeldUp starts a measurement, which runs until Stop.
 func MeasureHeldUp() *HeldUp {
 	const nap = 2 * time.Millisecond
 	h := &HeldUp{ending: make(chan struct{})}
@@ -34,10 +34,10 @@ func MeasureHeldUp() *HeldUp {
 	return h
 }
 
-// Worst is the longest wait so far.
+// Worst returns the longest wait so far.
 func (h *HeldUp) Worst() time.Duration { return time.Duration(h.most.Load()) }
 
-// Stop ends the measuring and returns when it has ended. It must be called once.
+// Stop ends the measurement and returns when it has ended. It must be called once.
 func (h *HeldUp) Stop() {
 	close(h.ending)
 	h.done.Wait()

@@ -19,20 +19,21 @@ const (
 	askEvery    = 10 * time.Millisecond
 )
 
-// Worker is a `weir serve` in a process of its own. Its fields are set before Start. It is used by one goroutine.
+// Worker is a `weir serve` in a process of its own. Its fields must be set before Start. It must be used by one
+// goroutine.
 type Worker struct {
 	Dir        string                  // its working directory
 	Env        []string                // its settings, besides the addresses
-	NATS, HTTP string                  // the addresses to use; after Start those in use, so that it comes back where it was
-	Fail       context.CancelCauseFunc // told when the process ends by itself
+	NATS, HTTP string                  // the addresses to use; after Start those in use, so that a restart uses them again
+	Fail       context.CancelCauseFunc // called when the process ends by itself
 	Attributes func() *syscall.SysProcAttr
 
 	process *child.Process // nil: none was started
 	told    chan struct{}  // closed when the end is wanted
-	up      bool           // it has taken jobs, so that it knows how to stop
+	up      bool           // it has accepted jobs, so it handles the signal to stop
 }
 
-// Start runs the process and returns when it takes jobs, or when it did not within 30 s.
+// Start runs the process. It returns when the process accepts jobs, or with an error if it does not within 30 s.
 func (w *Worker) Start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startWithin, fmt.Errorf("weir was not ready after %v", startWithin))
 	defer cancel()
@@ -48,7 +49,7 @@ func (w *Worker) Start(ctx context.Context) error {
 			if at, ok := readListening(line); ok {
 				select {
 				case listen <- at:
-				default: // more addresses than anybody asks for
+				default: // more addresses than any weir logs
 				}
 			}
 		},
@@ -68,8 +69,8 @@ func (w *Worker) Start(ctx context.Context) error {
 	return w.awaitReady(ctx, listen)
 }
 
-// awaitReady learns the addresses from the log and then asks until a job could be taken. Beside a server elsewhere weir tells no
-// address of one.
+// awaitReady reads the addresses from the log, and then polls until a job could be accepted. If weir uses an external
+// server, it logs no address of one.
 func (w *Worker) awaitReady(ctx context.Context, listen <-chan listening) error {
 	seen := map[string]string{}
 	if w.NATS == "" {
@@ -115,16 +116,16 @@ func (w *Worker) ready(ctx context.Context) bool {
 	return res.StatusCode == http.StatusOK
 }
 
-// PID is the process's id.
+// PID returns the process's id.
 func (w *Worker) PID() int { return w.process.PID() }
 
-// Kill ends the process as kill -9 does and returns when it is gone.
+// Kill ends the process as kill -9 does. It returns when the process is gone.
 func (w *Worker) Kill() {
 	close(w.told)
 	w.process.Kill()
 }
 
-// Stop ends it in order, or by force when that takes more than 20 s. One that was not started, or has ended, is no error.
+// Stop ends the process in order, or by force after 20 s. It is no error if the process was not started, or has ended.
 func (w *Worker) Stop() error {
 	if w.process == nil {
 		return nil
@@ -142,7 +143,7 @@ func (w *Worker) Stop() error {
 	return w.process.Stop(stopWithin)
 }
 
-// Tail is the end of its log; empty where none was started.
+// Tail returns the end of the log, or "" if no process was started.
 func (w *Worker) Tail() string {
 	if w.process == nil {
 		return ""
@@ -150,7 +151,7 @@ func (w *Worker) Tail() string {
 	return w.process.Tail()
 }
 
-// FreeOr returns the address if nobody listens there, else the other one.
+// FreeOr returns addr if nothing listens there, otherwise other.
 func FreeOr(addr, other string) string {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -165,7 +166,7 @@ func FreeOr(addr, other string) string {
 // listening is a line msg=listening of weir's log.
 type listening struct{ what, addr string }
 
-// readListening reads such a line, and reports whether the line is one.
+// readListening parses such a line. It reports false for other lines.
 func readListening(line string) (at listening, ok bool) {
 	if !strings.Contains(line, "msg=listening ") && !strings.Contains(line, `msg="listening" `) {
 		return at, false

@@ -26,7 +26,7 @@ type Letter struct {
 // Ends says how jobs ended, as read from weir's streams.
 type Ends struct {
 	Results map[string]int       // by job id
-	Taken   map[string]time.Time // by job id: when a job was stored that has a result, or that was accepted and has a letter
+	Taken   map[string]time.Time // by job id: when an accepted job with a result or a letter was stored
 	Letters []Letter
 	Calls   map[string]int   // by job id: how many calls a result reports
 	Events  map[string]int   // throttled, by job id

@@ -70,8 +70,7 @@ func (s *lives) endCrowded(ctx context.Context, p *process, l life) bool {
 	return true
 }
 
-// died reports whether the process ended without meaning to: by a signal, or by the Go runtime. The process must be
-// gone.
+// died reports whether a signal or the Go runtime ended the process, and not weir itself. The process must be gone.
 func (p *process) died() bool {
 	const fatal = 2
 	status, ok := p.State().Sys().(syscall.WaitStatus)

@@ -149,7 +149,7 @@ func (o *operator) applyAndKill(ctx context.Context, text string, c change) erro
 	if !p.Gone(ctx, appliesWithin) {
 		p.Kill()
 	}
-	return o.apply(ctx, text) // the command may have failed; if not, apply finds nothing to change and waits until weir follows
+	return o.apply(ctx, text) // if the command has not failed, apply only waits until weir follows
 }
 
 // changeFile changes weir's own file, and restarts weir or makes it read the file again.

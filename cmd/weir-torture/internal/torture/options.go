@@ -18,37 +18,38 @@ type Server string
 // The servers.
 const (
 	External Server = "external" // a process of its own
-	Embedded Server = "embedded" // in weir, and killed with it
+	Embedded Server = "embedded" // in weir, killed with it
 )
 
-// Options of a run. Zero counts leave a fault out.
+// Options configure a run. A count of zero means that the run has no such fault.
 type Options struct {
 	Seed       uint64
 	Server     Server
 	Auth       string // WEIR_NATS_AUTH of the server inside: open, operators or required
-	Idempotent bool   // what the api is declared to be, and is
+	Idempotent bool   // whether the api is declared idempotent, and is
 
-	// Replicas of weir, from 1. More than one are a fleet: three NATS nodes in a cluster and a Redis for the shared limits.
+	// Replicas is the number of weirs, from 1. More than one are a fleet: three NATS nodes in a cluster, and a Redis
+	// for the shared limits.
 	Replicas int
 
 	WorkerKills int // kill -9 of weir, or of a replica
 	ServerKills int // kill -9 of the external nats-server, or of each node in turn
 	Stops       int // SIGSTOP of weir or the server, longer than timeouts; of a replica, longer than its lease
-	Cuts        int // spells of slow or cut connections to the api; not of a fleet
-	DiskFulls   int // spells without room on the external server's disk; not of a fleet
-	Takeovers   int // a second weir takes over while the first is stopped, which then goes on; external, not of a fleet
+	Cuts        int // spells of slow or cut connections to the api; not for a fleet
+	DiskFulls   int // spells without space on the external server's disk; not for a fleet
+	Takeovers   int // a second weir replaces a stopped one, which then continues; external, not for a fleet
 	Fleet       FleetFaults
 
 	ConfigChanges int
-	Settings      []string // only these are changed; empty: all
-	Reloads       bool     // weir reads its file again on SIGHUP: some changes come so
-	IdleKills     int      // kill -9 of weir while nothing is queued; not of a fleet
-	PowerLosses   int      // kill -9 of weir, after which nothing counts that it noted beside its store; not of a fleet
-	MemoryLimits  int      // lives under a WEIR_MEMORY; not of a fleet
-	Revocations   int      // spells in which the api answers 401; not of a fleet
-	Restores      int      // a backup of the store is put back; of the server inside
-	Redrives      int      // faults on a redrive of what overflowed, when all else is over; not of a fleet
-	Flips         int      // bytes of a queue are flipped while weir is stopped; of the server inside
+	Settings      []string // the only ones to change; empty: all
+	Reloads       bool     // weir reloads its file on SIGHUP: some changes use that
+	IdleKills     int      // kill -9 of weir while nothing is queued; not for a fleet
+	PowerLosses   int      // kill -9 of weir, and its notes outside its store are lost; not for a fleet
+	MemoryLimits  int      // lives under a WEIR_MEMORY; not for a fleet
+	Revocations   int      // spells in which the api answers 401; not for a fleet
+	Restores      int      // a backup of the store is restored; server inside
+	Redrives      int      // faults on a redrive of what overflowed, at the end; not for a fleet
+	Flips         int      // bytes of a queue are flipped while weir is stopped; server inside
 
 	Rate     int           // calls a second of a key
 	Account  int           // calls a second of all keys together; 0: more than come
@@ -57,27 +58,27 @@ type Options struct {
 	Duration time.Duration // no new fault after it; 0: until all are done
 
 	Durability string        // WEIR_DURABILITY: always or interval
-	Points     []fault.Point // only at these; empty: at all there are
+	Points     []fault.Point // the only ones to die at; empty: all there are
 	Bug        fault.Bug     // planted in every weir
 
-	Binary string // the weir to torture; required
+	Binary string // the weir under torture; required
 	Hooked bool   // it and this program have points to die at
 	Dir    string // for everything the run writes; required
-	// Attributes are those of a child process: it should die with this one.
+	// Attributes returns the attributes of a child process: it should die with this one.
 	Attributes func() *syscall.SysProcAttr
-	Talk       io.Writer // gets one line for what happens now and then; required
+	Talk       io.Writer // receives one line for each notable event; required
 }
 
-// FleetFaults are what only a fleet can suffer. Each cut lasts longer than a lease, and no byte passes in it.
+// FleetFaults are the faults that only a fleet has. Each cut lasts longer than a lease, and no byte passes in it.
 type FleetFaults struct {
 	CutNATS, CutRedis, CutAPI int // a replica from all NATS nodes, from Redis, from the api
-	CutNode                   int // a NATS node from the other two, and half of the times from its clients
+	CutNode                   int // a NATS node from the other two; half of the times also from its clients
 	RedisKills                int // kill -9 of Redis, which reads its file again
-	RedisLosses               int // the same, and the file is gone
+	RedisLosses               int // the same, and the file is deleted
 	Rolls, ServerRolls        int // rolling restarts of all replicas, of all NATS nodes
 }
 
-// Bounds of a run.
+// Limits of a run.
 const (
 	mostKills    = 100_000
 	mostKeys     = 1000
@@ -85,7 +86,7 @@ const (
 	mostReplicas = 4
 )
 
-// Validate says what is wrong with the options.
+// Validate reports what is wrong with the options, or nil.
 func (o *Options) Validate() error {
 	var wrong []error
 	for _, n := range o.Counts() {
@@ -123,7 +124,7 @@ func (o *Options) Validate() error {
 	return errors.Join(append(wrong, o.validateSettings(), o.validateFleet())...)
 }
 
-// validateSettings says which settings there are not.
+// validateSettings refuses unknown settings.
 func (o *Options) validateSettings() error {
 	names := Settings()
 	for _, name := range o.Settings {
@@ -137,7 +138,7 @@ func (o *Options) validateSettings() error {
 	return nil
 }
 
-// validateFleet says what does not go with so many replicas.
+// validateFleet refuses options that do not fit the number of replicas.
 func (o *Options) validateFleet() error {
 	switch {
 	case o.Replicas < 1 || o.Replicas > mostReplicas:
@@ -160,7 +161,7 @@ func (o *Options) validateFleet() error {
 
 func (o *Options) isFleet() bool { return o.Replicas > 1 }
 
-// usual is a count where no option sets it.
+// usual returns the default of a count.
 func (o *Options) usual(c Count) int {
 	if o.isFleet() {
 		return c.InFleet
@@ -168,7 +169,7 @@ func (o *Options) usual(c Count) int {
 	return c.Alone
 }
 
-// partitions of the api's queue.
+// partitions returns the number of partitions of the api's queue.
 func (o *Options) partitions() int {
 	if o.isFleet() {
 		return fleetPartitions
@@ -176,7 +177,7 @@ func (o *Options) partitions() int {
 	return 4
 }
 
-// Command is the command line that makes the same plan.
+// Command returns the command line that makes the same plan.
 func (o *Options) Command() string {
 	words := []string{"weir-torture", fmt.Sprintf("--seed %d --server %s", o.Seed, o.Server)}
 	if o.Idempotent {
@@ -220,11 +221,11 @@ func (o *Options) Command() string {
 type Count struct {
 	Option, Usage string
 	N             *int
-	Alone         int // by default where there is one weir
-	InFleet       int // by default where there are replicas
+	Alone         int // the default for one weir
+	InFleet       int // the default for replicas
 }
 
-// Counts are all numbers of faults. They point into the options.
+// Counts returns all counts of faults. They point into the options.
 func (o *Options) Counts() []Count {
 	f := &o.Fleet
 	return []Count{

@@ -11,7 +11,7 @@ import (
 // kind is a kind of fault.
 type kind string
 
-// The faults beside the ends of weir itself.
+// The faults other than the ends of weir itself.
 const (
 	killServer kind = "kill -9 of the server"
 	stopWorker kind = "SIGSTOP of weir"
@@ -21,40 +21,40 @@ const (
 	revoke     kind = "credentials revoked"
 )
 
-// life is one run of weir and how it ends.
+// life is one run of weir, and how it ends.
 type life struct {
-	order    fault.Order   // where to end by itself
-	delay    time.Duration // else: how long after it was ready or has called, or after its start if early
+	order    fault.Order   // where weir must end itself
+	delay    time.Duration // otherwise: how long after it was ready or has called; after its start if early
 	early    bool          // killed while it starts
 	calls    bool          // not before it has called
-	takeover bool          // not killed: stopped, replaced, and then let go on
-	idle     int           // killed so often while nothing is queued
-	power    bool          // killed, and what it noted beside its store is set back
-	memory   int           // MiB that it is told to hold at the most
-	restore  bool          // its store is copied, and the copy put back when another weir has gone on with it
+	takeover bool          // not killed: stopped, replaced, and then continued
+	idle     int           // how often it is killed while nothing is queued
+	power    bool          // killed, and its notes outside its store are set back
+	memory   int           // its limit in MiB
+	restore  bool          // its store is copied, and the copy restored after another weir has continued with it
 	flip     *flip         // bytes of its store are flipped
 }
 
-// flip is how a store is spoilt.
+// flip is how a store is damaged.
 type flip struct {
-	orderly bool   // weir was stopped, and not killed
-	seed    uint64 // of what is spoilt
+	orderly bool   // weir was stopped, not killed
+	seed    uint64 // chooses what is damaged
 }
 
 // event is another fault.
 type event struct {
 	kind  kind
 	after float64       // part of the lives that are over by then, 0 to 1
-	pause time.Duration // before it, where there are no lives
+	pause time.Duration // before it, if there are no lives
 	last  time.Duration
 	toxic toxic
 }
 
-// plan is what a run does to weir. It is a value: the same options make the same one.
+// plan is what a run does to weir. The same options make the same plan.
 type plan struct {
 	lives   []life
 	events  []event
-	strikes []strike // on a fleet, which has neither
+	strikes []strike // for a fleet, which has neither lives nor events
 	changes []change // of the configuration
 }
 
@@ -147,7 +147,7 @@ func (p *plan) addEvents(r *rand.Rand, o *Options) {
 		if o.Server == External && r.IntN(2) == 0 {
 			return event{kind: stopServer, last: between(r, time.Second, 4*time.Second)}
 		}
-		// Longer than the api's timeout; every other one longer than any right to call lasts.
+		// Longer than the api's timeout; every other one longer than any right to call.
 		last := between(r, callTimeout+500*time.Millisecond, callTimeout+1500*time.Millisecond)
 		if r.IntN(2) == 0 {
 			last = between(r, 7*time.Second, 8*time.Second)

@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// ports are those of one fleet. A fleet needs many, and several fleets may be set up at once: each process has a block of its
-// own, below what a system hands out by itself, and gives every port of it once.
+// ports are the ports of one fleet. A fleet needs many, and several fleets may be set up at once. So each process has a
+// block of its own, below the ports that the system assigns, and returns each of them once.
 type ports struct{ next, end int }
 
 const (
@@ -21,7 +21,7 @@ func newPorts() *ports {
 	return &ports{next: first, end: first + blockLength}
 }
 
-// free is an address that nobody listens on.
+// free returns an address that nothing listens on.
 func (p *ports) free() (string, error) {
 	err := fmt.Errorf("a fleet's %d ports are used up", blockLength)
 	for p.next < p.end {

@@ -14,33 +14,33 @@ import (
 	"weir/cmd/internal/child"
 )
 
-// process is one child. It is safe for concurrent use.
+// process is one child process. It is safe for concurrent use.
 type process struct {
 	*child.Process
 	name   string
-	ready  chan struct{} // closed when it has written what it was waited for
-	marked string        // the line with that; to be read when ready is closed
+	ready  chan struct{} // closed when it has written its mark
+	marked string        // the line with the mark; must be read after ready is closed
 	began  time.Time
-	memory int         // MiB that it was told to hold at the most; 0: nothing
-	felled atomic.Bool // it was killed beside its plan
+	memory int         // its limit in MiB; 0: none
+	felled atomic.Bool // it was killed outside its plan
 }
 
-// program says how to start a process.
+// program describes how to start a process.
 type program struct {
 	name string
 	path string // empty: weir
 	args []string
 	env  []string // besides this process's own, without weir's settings
-	mark string   // what it writes when it is ready
+	mark string   // it writes this when it is ready
 }
 
-// programs starts the processes of a run, each with a log in the run's directory.
+// programs starts the processes of a run. Each has a log in the run's directory.
 type programs struct {
 	o      *Options
 	record *record
 }
 
-// start runs weir, or another program.
+// start starts weir, or another program.
 func (s *programs) start(p program) (*process, error) {
 	log, err := os.OpenFile(filepath.Join(s.o.Dir, p.name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -69,7 +69,7 @@ func (s *programs) start(p program) (*process, error) {
 
 var errGone = errors.New("the process ended before it was ready")
 
-// awaitReady blocks until the process is ready, gone, or limit has passed.
+// awaitReady blocks until the process is ready or gone, or limit has passed.
 func (p *process) awaitReady(ctx context.Context, limit time.Duration) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -85,7 +85,7 @@ func (p *process) awaitReady(ctx context.Context, limit time.Duration) error {
 	}
 }
 
-// isReady reports whether the process has said so.
+// isReady reports whether the process has written its mark.
 func (p *process) isReady() bool {
 	select {
 	case <-p.ready:

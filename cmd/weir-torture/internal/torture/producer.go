@@ -17,7 +17,7 @@ import (
 	"weir/bucket/stream"
 )
 
-// Receipt is what a producer was told of one job, and wrote down.
+// Receipt is the answer to a producer for one job, as the producer wrote it down.
 type Receipt struct {
 	ID     string `json:"id"`
 	Key    string `json:"key"`
@@ -28,19 +28,19 @@ type Receipt struct {
 	Tries  int    `json:"tries"`
 
 	At     time.Time     `json:"at"`        // when it came
-	Waited time.Duration `json:"waited_ns"` // since the job was sent first
+	Waited time.Duration `json:"waited_ns"` // since the job was first sent
 }
 
-// load is a producer's: a key, and how often a job comes for it.
+// load is the load of one producer: a key, and how often a job comes for it.
 type load struct {
 	key   string
-	every time.Duration // one job, or together many
+	every time.Duration // between jobs, or between groups of together jobs
 	many  int
 	first int // jobs at once at the start
 }
 
-// producers submit jobs until they are stopped, one for each key: it waits for each receipt before the next job, so that
-// the order it wants is known. When weir is away it catches up afterwards.
+// producers submit jobs until they are stopped, one producer for each key. A producer waits for each receipt before it
+// sends the next job, so that the wanted order is known. If weir was away, it catches up afterwards.
 type producers struct {
 	conns []*nats.Conn
 	log   *os.File
@@ -48,7 +48,7 @@ type producers struct {
 	stop  context.CancelFunc
 
 	quiet  atomic.Bool  // no new jobs
-	busy   atomic.Int64 // producers that submit
+	busy   atomic.Int64 // producers that are submitting
 	crowds atomic.Int64
 
 	mu       sync.Mutex
@@ -57,7 +57,7 @@ type producers struct {
 	err      error
 }
 
-// Trouble is a try of a producer's that failed; it tries again.
+// Trouble is a failed try of a producer. The producer tries again.
 type Trouble struct {
 	At   time.Time
 	What string
@@ -66,8 +66,8 @@ type Trouble struct {
 // answerWithin is how long a producer waits before it sends a job again.
 const answerWithin = 2 * time.Second
 
-// startProducers submits until stop; a job that is under way then is submitted until it is answered, or ctx ends. A producer
-// keeps to one of the servers as long as it is there.
+// startProducers submits until stop. A job that is under way then is submitted until it is answered, or ctx ends. A
+// producer stays with one of the servers while that is up.
 func startProducers(ctx context.Context, urls []string, dir string, loads []load, as []nats.Option) (*producers, error) {
 	log, err := os.OpenFile(filepath.Join(dir, "receipts.jsonl"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -100,7 +100,7 @@ func (p *producers) produce(ctx, ending context.Context, nc *nats.Conn, l load) 
 			}
 		}
 		if p.beQuiet(ending) {
-			due = time.Now() // what would have come meanwhile does not
+			due = time.Now() // jobs that were due meanwhile are skipped
 		}
 		left--
 		p.busy.Add(1)
@@ -113,7 +113,7 @@ func (p *producers) produce(ctx, ending context.Context, nc *nats.Conn, l load) 
 	}
 }
 
-// beQuiet waits as long as no new jobs are wanted, and reports whether it had to.
+// beQuiet waits while no new jobs are wanted. It reports whether it had to.
 func (p *producers) beQuiet(ctx context.Context) (waited bool) {
 	for p.quiet.Load() && stream.Sleep(ctx, 20*time.Millisecond) {
 		waited = true
@@ -121,14 +121,14 @@ func (p *producers) beQuiet(ctx context.Context) (waited bool) {
 	return waited
 }
 
-// report keeps what went wrong.
+// report keeps an error.
 func (p *producers) report(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.err = errors.Join(p.err, err)
 }
 
-// jobQuery begins the query of a job whose body does not say which one it is.
+// jobQuery begins the query of a job whose body does not identify it.
 const jobQuery = "id="
 
 // submit sends one job until it is answered, and writes the answer down. Its body is its id, or a large one.
@@ -170,10 +170,10 @@ func (p *producers) trouble(what string) {
 	p.troubles = append(p.troubles, Trouble{time.Now(), what})
 }
 
-// absent is why a job is sent again where the api is not in the configuration for a while.
+// absent says that a job must be sent again because the api is not in the configuration for a while.
 const absent = "404"
 
-// readAnswer reads weir's answer; again says why the job must be sent again, when nothing was kept.
+// readAnswer parses weir's answer. again says why the job must be sent again, if nothing was stored.
 func readAnswer(data []byte) (r Receipt, again string, err error) {
 	var a struct {
 		Stream string `json:"stream"`
@@ -204,7 +204,7 @@ func readAnswer(data []byte) (r Receipt, again string, err error) {
 	return r, "", fmt.Errorf("refused for a reason that this load does not give: %s", a.Error.Description)
 }
 
-// keep writes a receipt down, in one write, before the producer goes on.
+// keep writes a receipt to disk, in one write, before the producer continues.
 func (p *producers) keep(r Receipt) error {
 	line, err := json.Marshal(r)
 	if err != nil {
@@ -219,7 +219,7 @@ func (p *producers) keep(r Receipt) error {
 	return nil
 }
 
-// end stops the producers. Then receipts are what they were told.
+// end stops the producers. Afterwards receipts holds their receipts.
 func (p *producers) end() error {
 	p.stop()
 	p.work.Wait()
@@ -229,5 +229,5 @@ func (p *producers) end() error {
 	return errors.Join(p.err, p.log.Close())
 }
 
-// nothingNew keeps nats.go from writing to stderr that the server is away: it is what a run is about.
+// nothingNew keeps nats.go from writing to stderr that the server is away, which is normal in a run.
 func nothingNew(*nats.Conn, *nats.Subscription, error) {}

@@ -20,30 +20,30 @@ type Kill struct {
 	At    time.Time
 }
 
-// record is what a run did to weir, and what was seen of it meanwhile. It is safe for concurrent use.
+// record is what a run did to weir, and what was seen meanwhile. It is safe for concurrent use.
 type record struct {
-	to io.Writer // who looks on
+	to io.Writer // for progress
 
-	mu        sync.Mutex // of what follows
+	mu        sync.Mutex // guards what follows
 	kills     []Kill
 	counts    map[kind]int
-	ways      map[way]int // in which configurations came in force
+	ways      map[way]int // how configurations took effect
 	timeline  timeline
 	memory    []memoryLife
 	missed    int // chosen points that were not reached in time
-	byThem    int // times that weir ended by itself
+	byThem    int // how often weir ended by itself
 	notes     []string
 	setBacks  []setBack
 	damages   []damage
 	heard     heard
-	unnoticed int // backups that were put back and started without a word
+	unnoticed int // restored backups after which weir started without a word
 }
 
 func newRecord(to io.Writer) *record {
 	return &record{to: to, counts: map[kind]int{}, ways: map[way]int{}}
 }
 
-// talk tells whoever looks on.
+// talk prints a line of progress.
 func (r *record) talk(format string, args ...any) {
 	_, _ = fmt.Fprintf(r.to, "%s  "+format+"\n", append([]any{time.Now().Format(time.TimeOnly)}, args...)...)
 }
@@ -55,7 +55,7 @@ func (r *record) note(format string, args ...any) {
 	r.notes = append(r.notes, fmt.Sprintf(format, args...))
 }
 
-// noted are the sentences up to now.
+// noted returns the sentences so far.
 func (r *record) noted() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,7 +74,7 @@ func (r *record) killed(k Kill) {
 	r.kills = append(r.kills, k)
 }
 
-// endedByItself is an end of a weir that nobody planned. err says that it was told already.
+// endedByItself records an unplanned end of a weir. err is an error that was reported already.
 func (r *record) endedByItself(p *process, err error) {
 	felled := p.felled.Load()
 	if !felled {
@@ -87,28 +87,28 @@ func (r *record) endedByItself(p *process, err error) {
 	}
 }
 
-// ends is how often a weir ended by itself.
+// ends returns how often a weir ended by itself.
 func (r *record) ends() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.byThem
 }
 
-// miss is a chosen point that was not reached.
+// miss records a chosen point that was not reached.
 func (r *record) miss() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.missed++
 }
 
-// starts is the configuration that a run begins with.
+// starts records the configuration that a run begins with.
 func (r *record) starts(t terms) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.timeline = timeline{{terms: t}}
 }
 
-// begins is a configuration that may be in force from now on, and returns its number.
+// begins records a configuration that may be in force from now on, and returns its number.
 func (r *record) begins(t terms) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -116,7 +116,7 @@ func (r *record) begins(t terms) int {
 	return len(r.timeline) - 1
 }
 
-// follows is that the last configuration is in force now for certain.
+// follows records that the last configuration is certainly in force now.
 func (r *record) follows(w way) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,7 +124,7 @@ func (r *record) follows(w way) {
 	r.ways[w]++
 }
 
-// configurations is how many there were.
+// configurations returns how many there were.
 func (r *record) configurations() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -143,7 +143,7 @@ func (r *record) wasSetBack(s setBack) {
 	r.setBacks = append(r.setBacks, s)
 }
 
-// passedOver is a backup that was put back, and weir started without a word.
+// passedOver records that a backup was restored and weir started without a word.
 func (r *record) passedOver() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -156,19 +156,19 @@ func (r *record) damaged(d damage) {
 	r.damages = append(r.damages, d)
 }
 
-// heard is what weir's log said of its store.
+// heard is what weir's log said about its store.
 type heard struct {
 	restored int             // times
-	unnamed  map[string]bool // queues of which more was lost than can be named
+	unnamed  map[string]bool // queues that lost more than can be named
 }
 
-// What weir says; the words are part of what is promised.
+// Lines of weir's log. The words are part of its promises.
 var (
 	saysRestored = "the store was put back from a backup"
 	saysUnnamed  = regexp.MustCompile(`(threw messages away|marks of calls are lost|too large to look).*stream=(WEIR_\w+)`)
 )
 
-// hear takes in one line of weir's log.
+// hear reads one line of weir's log.
 func (r *record) hear(line string) {
 	switch m := saysUnnamed.FindStringSubmatch(line); {
 	case strings.Contains(line, saysRestored):
@@ -185,12 +185,12 @@ func (r *record) hear(line string) {
 	}
 }
 
-// testify puts into the evidence what is known up to now.
+// testify adds what is known so far to the evidence.
 func (r *record) testify(e *Evidence) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e.Kills, e.Faults, e.Ways, e.Timeline = slices.Clone(r.kills), maps.Clone(r.counts), maps.Clone(r.ways), slices.Clone(r.timeline)
 	e.Memory, e.Missed, e.ByThem, e.Notes = slices.Clone(r.memory), r.missed, r.byThem, slices.Clone(r.notes)
 	e.SetBacks, e.Damages, e.Unnoticed = slices.Clone(r.setBacks), slices.Clone(r.damages), r.unnoticed
-	e.Heard = r.heard // what is heard later of a queue that is named is in it, too
+	e.Heard = r.heard // shared: it also gets what weir says later of a queue
 }

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// redisServer is the fleet's Redis, set up as deploy/ does, and with every write synced.
+// redisServer is the fleet's Redis, configured as in deploy/, with every write synced.
 type redisServer struct {
 	path    string // of the program
 	addr    string
@@ -27,7 +27,7 @@ func newRedis(p *ports) (*redisServer, error) {
 
 func (f *fleet) redisDir() string { return filepath.Join(f.programs.o.Dir, "redis") }
 
-// startRedis starts it where it was before, and waits until it has read its file.
+// startRedis starts it with its old file and address, and waits until it has read the file.
 func (f *fleet) startRedis(ctx context.Context) error {
 	if err := os.MkdirAll(f.redisDir(), 0o700); err != nil {
 		return fmt.Errorf("a directory for Redis: %w", err)

@@ -14,28 +14,28 @@ import (
 	"weir/cmd/internal/fakeapi"
 )
 
-// Of a redrive under faults.
+// Limits of a redrive under faults.
 const (
 	redriveName = "tortured"
 	redriveRate = 4                // letters a second
-	redriveStep = 4                // letters that are to be handed in between two faults
+	redriveStep = 4                // letters to publish between two faults
 	redriveWait = 45 * time.Second // for them, and for a command
-	redriveRest = time.Second      // for which a redrive that was stopped is looked at
+	redriveRest = time.Second      // how long a stopped redrive is watched
 )
 
-// redrives are what came of the jobs that had overflowed, once weir was told to redrive them.
+// redrives is what became of the jobs that had overflowed, once weir was told to redrive them.
 type redrives struct {
 	Letters int      // of jobs that were refused and never called before
-	Kills   int      // of weir while they were handed in
-	Stops   int      // by an operator, who had them resumed
+	Kills   int      // of weir during the redrive
+	Stops   int      // by an operator, followed by a resume
 	Gone    int      // letters that went while the redrive was stopped
 	Lost    []string // jobs that have neither a result nor a letter
 	Twice   []string // jobs that were called, or ended, twice
 	Called  int
-	Left    int // letters, of those that overflowed again or whose call a kill made unknown
+	Left    int // letters, of jobs that overflowed again or whose call a kill made unknown
 }
 
-// redriver has the jobs that overflowed redriven when all else is over.
+// redriver redrives the jobs that overflowed, at the end of a run.
 type redriver struct {
 	programs *programs
 	record   *record
@@ -44,8 +44,8 @@ type redriver struct {
 	api      *paidAPI
 }
 
-// redrive has the refused jobs handed in again, by a redrive of weir's, when all else is over: at every other fault weir is killed, and at
-// the ones between it is stopped, killed and resumed. nil: none was asked for.
+// redrive makes weir redrive the refused jobs, at the end of a run. Every other fault kills weir; the others stop the
+// redrive, kill weir and resume the redrive. It returns nil if no redrive was requested.
 func (d *redriver) redrive(ctx context.Context, before *Evidence) (*redrives, error) {
 	if d.programs.o.Redrives == 0 {
 		return nil, nil //nolint:nilnil // nothing is redriven
@@ -93,7 +93,7 @@ func (d *redriver) redrive(ctx context.Context, before *Evidence) (*redrives, er
 	return r, d.judge(ctx, js, before, of, r)
 }
 
-// rest stops the redrive, kills weir, looks whether anything goes on, and has it resumed.
+// rest stops the redrive, kills weir, checks that nothing goes on, and resumes the redrive.
 func (d *redriver) rest(ctx context.Context, js jetstream.JetStream, r *redrives) error {
 	if err := d.command(ctx, "dead", "stop", redriveName); err != nil {
 		return err
@@ -117,7 +117,8 @@ func (d *redriver) rest(ctx context.Context, js jetstream.JetStream, r *redrives
 	return d.command(ctx, "dead", "resume", redriveName)
 }
 
-// overflowed are the jobs that were refused for want of room, and of which nothing came to the api or was stored.
+// overflowed returns the jobs that were refused because the bucket was full, and of which nothing reached the api or
+// was stored.
 func (e *Evidence) overflowed() map[string]struct{} {
 	of := map[string]struct{}{}
 	for _, l := range e.Ends.Letters {
@@ -136,7 +137,7 @@ func (e *Evidence) overflowed() map[string]struct{} {
 	return of
 }
 
-// overflows are the letters of that reason now, by job and number.
+// overflows returns the letters with that reason that exist now, by job and number.
 func (d *redriver) overflows(ctx context.Context, js jetstream.JetStream) (map[string]struct{}, error) {
 	for limit := time.Now().Add(redriveWait); ; {
 		ends, err := readEnds(ctx, js)
@@ -149,19 +150,19 @@ func (d *redriver) overflows(ctx context.Context, js jetstream.JetStream) (map[s
 			}
 			return of, nil
 		}
-		if time.Now().After(limit) || !stream.Sleep(ctx, 100*time.Millisecond) { // the server inside starts
+		if time.Now().After(limit) || !stream.Sleep(ctx, 100*time.Millisecond) { // the embedded server is starting
 			return nil, fmt.Errorf("look at the letters: %w", err)
 		}
 	}
 }
 
-// redriven waits until so many letters more are done with, or the redrive has ended.
+// redriven waits until more letters are done, or the redrive has ended.
 func (d *redriver) redriven(ctx context.Context, more int) (done bool, err error) {
 	first := -1
 	for limit := time.Now().Add(redriveWait); time.Now().Before(limit); {
 		task, err := d.task(ctx)
 		switch {
-		case err != nil: // the server inside starts
+		case err != nil: // the embedded server is starting
 		case task.State == "done" || task.State == "failed":
 			if task.State == "failed" {
 				err = fmt.Errorf("the redrive has failed: %s", task.Why)
@@ -179,7 +180,7 @@ func (d *redriver) redriven(ctx context.Context, more int) (done bool, err error
 	return false, fmt.Errorf("the redrive does not go on for %v", redriveWait)
 }
 
-// redriveState is what weir says of a redrive.
+// redriveState is the state of a redrive as weir reports it.
 type redriveState struct {
 	State string `json:"state"`
 	Done  int    `json:"done"`
@@ -201,7 +202,7 @@ func (d *redriver) task(ctx context.Context) (*redriveState, error) {
 	return state, json.Unmarshal([]byte(p.marked), state)
 }
 
-// command runs a command of weir's until it succeeds: weir and the server inside may be away.
+// command runs a command of weir until it succeeds: weir and the embedded server may be away.
 func (d *redriver) command(ctx context.Context, args ...string) error {
 	for limit := time.Now().Add(redriveWait); ; {
 		p, err := d.programs.start(program{name: "command", args: args, env: d.servers.commandEnv()})
@@ -215,14 +216,14 @@ func (d *redriver) command(ctx context.Context, args ...string) error {
 		case p.State().Success():
 			return nil
 		case strings.Contains(said, "there is a redrive") || strings.Contains(said, "is done") || strings.Contains(said, "has ended"):
-			return nil // a try before, whose answer was lost, did it; or it ended meanwhile
+			return nil // an earlier try, whose answer was lost, did it; or it ended meanwhile
 		case time.Now().After(limit) || !stream.Sleep(ctx, 200*time.Millisecond):
 			return fmt.Errorf("weir %s: %s", strings.Join(args, " "), said)
 		}
 	}
 }
 
-// judge looks what became of the jobs.
+// judge finds out what became of the jobs.
 func (d *redriver) judge(ctx context.Context, js jetstream.JetStream, before *Evidence, of map[string]struct{}, r *redrives) error {
 	ends, err := readEnds(ctx, js)
 	if err != nil {
@@ -242,8 +243,8 @@ func (d *redriver) judge(ctx context.Context, js jetstream.JetStream, before *Ev
 	return nil
 }
 
-// judge holds the ends and calls of jobs against what is promised: each has one end, and was called once. Whose call a kill made unknown
-// is a letter again, and is not redriven by this redrive.
+// judge compares the ends and calls of jobs with the promises: each has one end, and was called once. If a kill made a
+// job's call unknown, the job is a letter again, and this redrive does not redrive it.
 func (r *redrives) judge(of map[string]struct{}, ends *Ends, calls map[string]int, idempotent bool) {
 	letters := map[string]int{}
 	for _, l := range ends.Letters {
@@ -263,7 +264,7 @@ func (r *redrives) judge(of map[string]struct{}, ends *Ends, calls map[string]in
 	slices.Sort(r.Twice)
 }
 
-// report puts the verdict into the report.
+// report adds the verdict to the report.
 func (r *redrives) report(into *Report) {
 	for what, which := range map[string][]string{"redriven and lost": r.Lost, "redriven and called or ended twice": r.Twice} {
 		for _, id := range which {

@@ -12,18 +12,18 @@ import (
 	"weir/bucket/stream"
 )
 
-// replica is one weir of a fleet. Its ways to NATS and Redis are its own; the one to the api is shared, and it says who it is
-// with each request.
+// replica is one weir of a fleet. It has its own links to NATS and Redis. The link to the api is shared, and the
+// replica names itself in each request.
 type replica struct {
 	name  string
 	nats  []*link // to each node
 	redis *link
 
-	process *process // guarded by the fleet's mutex, as is what follows
-	away    bool     // on purpose
+	process *process // guarded by the fleet's mutex, like what follows
+	away    bool     // down on purpose
 }
 
-// nameVariable has a replica's name, for the header that its calls carry.
+// nameVariable holds a replica's name, for the header of its calls.
 const nameVariable = "TORTURE_REPLICA"
 
 func (f *fleet) newReplica(n int) (*replica, error) {
@@ -40,13 +40,13 @@ func (f *fleet) newReplica(n int) (*replica, error) {
 	return r, err
 }
 
-// startReplica starts one; it does not wait until it is ready.
+// startReplica starts a replica. It does not wait until it is ready.
 func (f *fleet) startReplica(r *replica) error {
 	var urls []string
 	for _, l := range r.nats {
 		urls = append(urls, "nats://"+l.addr())
 	}
-	env := append(f.programs.o.serveEnv(r.name, "", fault.Order{}), "WEIR_STATE_DIR="+filepath.Join(f.programs.o.Dir, "state-"+r.name), // a machine of its own
+	env := append(f.programs.o.serveEnv(r.name, "", fault.Order{}), "WEIR_STATE_DIR="+filepath.Join(f.programs.o.Dir, "state-"+r.name), // as on a machine of its own
 		"WEIR_NATS_URL="+strings.Join(urls, ","), fmt.Sprintf("WEIR_REPLICAS=%d", nodes), "WEIR_REDIS_URL=redis://"+r.redis.addr(), nameVariable+"="+r.name, "WEIR_SECRETS="+nameVariable)
 	p, err := f.programs.start(program{name: r.name, args: []string{"serve"}, env: env, mark: "msg=ready"})
 	if err != nil {
@@ -58,7 +58,7 @@ func (f *fleet) startReplica(r *replica) error {
 	return nil
 }
 
-// takeAway says that a replica is down on purpose, and returns its process.
+// takeAway marks a replica as down on purpose, and returns its process.
 func (f *fleet) takeAway(r *replica) *process {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -66,7 +66,7 @@ func (f *fleet) takeAway(r *replica) *process {
 	return r.process
 }
 
-// keepUp starts replicas again that ended though nobody wanted it, until ctx ends.
+// keepUp restarts replicas that ended without a plan, until ctx ends.
 func (f *fleet) keepUp(ctx context.Context) {
 	for stream.Sleep(ctx, 100*time.Millisecond) {
 		for _, r := range f.replicas {
@@ -85,7 +85,7 @@ func (f *fleet) keepUp(ctx context.Context) {
 	}
 }
 
-// awaitReplicas waits until all that are not away are ready.
+// awaitReplicas waits until all replicas that are not away are ready.
 func (f *fleet) awaitReplicas(ctx context.Context) error {
 	for limit := time.Now().Add(startWithin); time.Now().Before(limit); {
 		f.mu.Lock()

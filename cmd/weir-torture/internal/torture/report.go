@@ -12,7 +12,7 @@ import (
 	"weir/bucket"
 )
 
-// Recovery is how long it took to go on, over all faults of a kind.
+// Recovery is how long the recovery took, over all faults of a kind.
 type Recovery struct {
 	Of  int           `json:"of"`
 	P50 time.Duration `json:"p50_ns"`
@@ -53,16 +53,16 @@ type Report struct {
 	Repeats              int `json:"repeats"` // with the same idempotency key, or called twice
 	BilledTwice          int `json:"billed_twice"`
 	OutOfOrder           int `json:"out_of_order"`
-	Overtaken            int `json:"overtaken"` // by less than the jitter, or where the network lost a call
+	Overtaken            int `json:"overtaken"` // by less than the jitter, or because the network lost a call
 	OverRate             int `json:"over_rate_windows"`
 	Doubtful             int `json:"doubtful_windows"`
 	Unknown              int `json:"unknown"`
 	UnknownCalled        int `json:"unknown_called"`
 	UnknownNeverSeen     int `json:"unknown_never_seen"` // the api's ledger has no call of theirs
 	UnknownExplained     int `json:"unknown_explained"`
-	UnknownUnderWay      int `json:"unknown_under_way"` // their call had begun, and was not answered, when weir was killed
-	UnknownAnswered      int `json:"unknown_answered"`  // of those, the api had answered before, and weir had no time to note it
-	UnknownUnnamed       int `json:"unknown_unnamed"`   // parked for a kill -9, and no call of theirs was under way at any
+	UnknownUnderWay      int `json:"unknown_under_way"` // their call was under way when weir was killed
+	UnknownAnswered      int `json:"unknown_answered"`  // of those, answered before, without time for weir to note it
+	UnknownUnnamed       int `json:"unknown_unnamed"`   // parked after a kill -9, without a call under way at any
 	OthersAnswers        int `json:"others_answers"`    // results with the answer of another job's call
 	OtherLetters         int `json:"other_letters"`
 	Refused              int `json:"refused"`
@@ -70,9 +70,9 @@ type Report struct {
 	RefusedWithoutLetter int `json:"refused_without_letter"`
 	RefusedWithoutEvent  int `json:"refused_without_event"`
 
-	NamesUnknown bool `json:"names_unknown"` // UnknownUnnamed must be 0: nothing but kills made calls unknown
+	NamesUnknown bool `json:"names_unknown"` // UnknownUnnamed must be 0: only kills made calls unknown
 
-	Fullest   float64       `json:"fullest"` // the fullest window, of what is allowed in it
+	Fullest   float64       `json:"fullest"` // the fullest window, relative to what is allowed
 	FullestOf string        `json:"fullest_of"`
 	HeldUp    time.Duration `json:"held_up_ns"`
 
@@ -92,33 +92,33 @@ type Report struct {
 	Changed    bool         `json:"config_changed"`
 	Ways       map[way]int  `json:"config_ways,omitempty"`
 	Memory     []memoryLife `json:"memory,omitempty"`
-	MemoryOver int          `json:"memory_over"` // lives that held more than their limit and its margin
+	MemoryOver int          `json:"memory_over"` // lives that exceeded their limit and its margin
 	MemoryDied int          `json:"memory_died"`
 	Counted    bool         `json:"spend_counted"`
 	Spent      int          `json:"spent_cents"` // by weir's own count
 	SpentLeast int          `json:"spent_least_cents"`
 	SpentMost  int          `json:"spent_most_cents"`
 
-	// Of a fleet.
+	// The fields of a fleet.
 	Replicas      int            `json:"replicas,omitempty"`
-	AtOnce        int64          `json:"at_once,omitempty"` // most calls that ran at the same time
+	AtOnce        int64          `json:"at_once,omitempty"` // maximum of concurrent calls
 	AtOnceOutcome bucket.Outcome `json:"at_once_outcome,omitempty"`
 	Aftermath     []Aftermath    `json:"aftermath,omitempty"`
 	Shares        []Share        `json:"shares,omitempty"`
 	Shared        bucket.Outcome `json:"shares_outcome,omitempty"`
 	Trouble       map[string]int `json:"producers_told,omitempty"` // what failed tries of producers were told
 
-	// Of the store inside weir.
+	// The fields of the store inside weir.
 	Restores     int `json:"restores,omitempty"`
 	Unnoticed    int `json:"restores_unnoticed,omitempty"`
 	RestoresTold int `json:"restores_told,omitempty"`
-	Gone         int `json:"gone,omitempty"` // accepted between a backup and its being put back
+	Gone         int `json:"gone,omitempty"` // accepted between a backup and its restore
 	Flips        int `json:"flips,omitempty"`
 	Damaged      int `json:"damaged,omitempty"` // jobs that flipped bytes took
 	Untold       int `json:"damaged_untold,omitempty"`
-	CalledAgain  int `json:"called_again,omitempty"` // since weir was robbed of what it knew of them, which it said
+	CalledAgain  int `json:"called_again,omitempty"` // because weir lost what it knew of them, and said so
 
-	// Of a redrive under faults.
+	// The fields of a redrive under faults.
 	Redrives        string `json:"redrives,omitempty"`
 	Redriven        int    `json:"redriven,omitempty"`
 	RedrivenLost    int    `json:"redriven_lost,omitempty"`
@@ -129,13 +129,13 @@ type Report struct {
 	Notes    []string `json:"notes,omitempty"`
 }
 
-// ConfigChanges is how many configurations came in force, those that gave an api back not counted.
+// ConfigChanges returns how many configurations took effect, without those that restored an api.
 func (r *Report) ConfigChanges() int { return r.Faults[changeConfig] }
 
-// IdleKills is how often weir was killed while nothing was queued.
+// IdleKills returns how often weir was killed while nothing was queued.
 func (r *Report) IdleKills() int { return r.Faults[killIdle] }
 
-// mostExamples bounds what is told one by one.
+// mostExamples bounds how many examples are listed.
 const mostExamples = 20
 
 func (r *Report) example(what, which string) {
@@ -193,7 +193,7 @@ func (r *Report) findings() []Finding {
 	}
 	unexplained := r.Unknown - r.UnknownExplained
 	if r.Idempotent && !r.Changed {
-		unexplained = r.Unknown // there need be none
+		unexplained = r.Unknown // none is required
 	}
 	if r.NamesUnknown {
 		unexplained += r.UnknownUnnamed
@@ -230,7 +230,7 @@ func (r *Report) findings() []Finding {
 	return all
 }
 
-// lateTries tells of them where there are any.
+// lateTries describes the late tries, if there are any.
 func (r *Report) lateTries() string {
 	if r.LateTries == 0 {
 		return ""
@@ -295,7 +295,7 @@ func (r *Report) Print(w io.Writer) error {
 	return err
 }
 
-// faultLines are the figures of one weir.
+// faultLines prints the figures of one weir.
 func (r *Report) faultLines(t *text) {
 	for _, k := range sortedKeys(r.Faults) {
 		t.add("        %-38s  %d", k, r.Faults[k])

@@ -11,23 +11,24 @@ import (
 	"weir/bucket/stream"
 )
 
-// server is the nats-server beside the one weir. It is killed, stopped and started again where it was.
+// server is the nats-server beside the single weir. It is killed, stopped, and started again with its old store and
+// address.
 type server struct {
 	programs *programs
 	record   *record
 	addr     string
 	dir      string
-	disk     *disk // nil where it is never full
+	disk     *disk // nil if it is never filled
 
 	mu      sync.Mutex
 	process *process
 }
 
-// start starts it, and waits until it listens.
+// start starts the server and waits until it listens.
 func (s *server) start(ctx context.Context) error {
 	args := []string{"nats-server", "--listen", s.addr, "--dir", s.dir, "--durability", s.programs.o.Durability}
 	if s.disk != nil {
-		args = append(args, "--max-store", strconv.Itoa(1<<40)) // so that the disk is full before the server says so
+		args = append(args, "--max-store", strconv.Itoa(1<<40)) // the disk must be full before the store is
 	}
 	p, err := s.programs.start(program{name: "nats-server", args: args, mark: "listening nats"})
 	if err != nil {
@@ -39,7 +40,7 @@ func (s *server) start(ctx context.Context) error {
 	return p.awaitReady(ctx, startWithin)
 }
 
-// now is the process that runs; nil: none was started.
+// now returns the running process, or nil if none was started.
 func (s *server) now() *process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,7 +54,7 @@ func (s *server) stop() error {
 	return nil
 }
 
-// replace kills it and starts it after a while.
+// replace kills the server and starts it after a while.
 func (s *server) replace(ctx context.Context, after time.Duration) error {
 	now := time.Now()
 	s.now().Kill()
@@ -65,7 +66,7 @@ func (s *server) replace(ctx context.Context, after time.Duration) error {
 	return nil
 }
 
-// fill takes its disk away for a while. JetStream writes nothing more after that until it is started again.
+// fill takes the disk space away for a while. JetStream writes nothing more after that until the server is restarted.
 func (s *server) fill(ctx context.Context, last time.Duration) error {
 	if err := s.disk.fill(); err != nil {
 		return err

@@ -15,10 +15,11 @@ import (
 	"weir/bucket/stream"
 )
 
-// budgetName is the budget whose use is held against the ledger.
+// budgetName is the budget whose use is compared with the ledger.
 const budgetName = "spend"
 
-// spent is what weir says to have spent, in hundredths of the currency, when nothing is called any more; nil where it counts nothing.
+// spent returns what weir reports as spent, in hundredths of the currency, when nothing is called any more. It returns
+// nil if weir counts nothing.
 func (w *weir) spent(ctx context.Context) (*int, error) {
 	if w.http == "" {
 		return nil, nil //nolint:nilnil // nothing is counted
@@ -26,7 +27,7 @@ func (w *weir) spent(ctx context.Context) (*int, error) {
 	var ratio float64
 	var err error
 	for limit := time.Now().Add(startWithin); time.Now().Before(limit); {
-		if !stream.Sleep(ctx, 2500*time.Millisecond) { // it looks once a second
+		if !stream.Sleep(ctx, 2500*time.Millisecond) { // weir updates it once a second
 			return nil, context.Cause(ctx)
 		}
 		if ratio, err = w.usedRatio(ctx); err == nil {
@@ -58,9 +59,9 @@ func (w *weir) usedRatio(ctx context.Context) (float64, error) {
 	return 0, fmt.Errorf("no weir_limit_used_ratio of %s", budgetName)
 }
 
-// judgeSpend holds what weir says to have spent against the ledger. It must not be less: a budget would be overspent. It may be more
-// by what each call cost that was answered and not billed, or was under way when weir was killed and may never have arrived,
-// once each; kills while nothing was queued add nothing.
+// judgeSpend compares the spending that weir reports with the ledger. It must not be less, or a budget would be
+// overspent. It may be more by the price of each call that was answered and not billed, or was under way when weir was
+// killed and may never have arrived, once each. Kills while nothing was queued must add nothing.
 func (e *Evidence) judgeSpend(r *Report) {
 	if e.Spent == nil {
 		return
@@ -75,7 +76,7 @@ func (e *Evidence) judgeSpend(r *Report) {
 		r.SpentMost += most
 	}
 	if slices.ContainsFunc(e.Timeline, func(c inForce) bool { return c.terms.gone }) {
-		r.SpentLeast = 0 // a budget that is taken out for a while counts only what is called while it is there
+		r.SpentLeast = 0 // a budget that is removed for a while counts only calls while it exists
 	}
 	silent := r.Unknown - r.UnknownCalled
 	for _, k := range e.Kills {
@@ -93,7 +94,7 @@ func (e *Evidence) judgeSpend(r *Report) {
 	r.SpentMost += silent * price
 }
 
-// arrived is how often a job reached the api.
+// arrived returns how often a job reached the api.
 func (e *Evidence) arrived(job string) int {
 	if e.reached == nil {
 		e.reached = map[string]int{}

@@ -9,8 +9,8 @@ import (
 	"weir/cmd/internal/machine"
 )
 
-// What weir is told of the api. Late arrivals within the jitter are no breach: it covers what the proxy delays requests by
-// and what a small machine does.
+// The configuration of the api. Late arrivals within the jitter are no breach: it covers the delays by the proxy and by
+// a small machine.
 const (
 	apiName     = "pay"
 	callTimeout = 2 * time.Second
@@ -22,14 +22,14 @@ const (
 	slowPer                         = 5 * time.Second
 )
 
-// Bounds of what is waited for.
+// Limits of waits.
 const (
-	startWithin = 90 * time.Second // a weir may wait for an earlier one's lease, or for a server that is stopped
+	startWithin = 90 * time.Second // a weir may wait for an earlier one's lease, or for a stopped server
 	stopWithin  = 30 * time.Second
 	stuckAfter  = 2 * time.Minute // without fewer jobs in the queue
 )
 
-// stage is where weir is tortured, with all that stands on it.
+// stage is where weir is tortured, with everything that belongs to it.
 type stage struct {
 	o        *Options
 	plan     *plan
@@ -39,15 +39,15 @@ type stage struct {
 	held     *machine.HeldUp
 
 	api      *paidAPI
-	network  *network // nil where nothing spoils it
+	network  *network // nil if nothing disturbs it
 	servers  *servers
 	operator *operator
 
-	// Of one weir:
-	server *server // nil where it is inside weir
+	// For one weir:
+	server *server // nil if it is inside weir
 	weir   *weir
-	// Of several:
-	fleet *fleet // nil where there is one weir
+	// For several:
+	fleet *fleet // nil if there is one weir
 }
 
 func newStage(o *Options) *stage {
@@ -63,7 +63,7 @@ func newStage(o *Options) *stage {
 	return s
 }
 
-// Run tortures weir and judges it. It blocks until the verdict, or ctx ends.
+// Run tortures weir and judges it. It blocks until the verdict, or until ctx ends.
 func Run(ctx context.Context, o Options) (r *Report, err error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 	if err := s.torment(ctx, faults, producing); err != nil {
 		stop()
 		cancel()
-		_ = producing.end() // it has nobody to submit to
+		_ = producing.end() // there is nothing to submit to
 		return nil, err
 	}
 	if err := producing.end(); err != nil {
@@ -123,7 +123,7 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 	if run.Redrives, err = redriver.redrive(ctx, run); err != nil {
 		return nil, err
 	}
-	run.Notes = s.record.noted() // also of the redrive
+	run.Notes = s.record.noted() // including those of the redrive
 	return Judge(run), nil
 }
 
@@ -141,7 +141,7 @@ func (s *stage) setUp(ctx context.Context) error {
 	return s.setUpOne(ctx)
 }
 
-// setUpOne starts what one weir needs: it starts itself when its first life begins.
+// setUpOne starts what a single weir needs. weir itself starts with its first life.
 func (s *stage) setUpOne(ctx context.Context) error {
 	addr, err := machine.FreeAddr()
 	if err != nil {
@@ -188,7 +188,7 @@ func (s *stage) setUpServer(ctx context.Context, addr string) (err error) {
 	return s.server.start(ctx)
 }
 
-// torment goes through the plan and returns when weir is up for good.
+// torment executes the plan. It returns when weir is up for good.
 func (s *stage) torment(ctx, faults context.Context, producing *producers) error {
 	if s.fleet != nil {
 		return s.fleet.torment(ctx, faults, s.plan)
@@ -223,7 +223,7 @@ func (s *stage) stayUp(ctx context.Context) error {
 	return err
 }
 
-// evidence gathers what the verdict is made from.
+// evidence gathers everything that the verdict is made from.
 func (s *stage) evidence(ctx context.Context, p *producers, w *witness) (*Evidence, error) {
 	nc, js, err := s.servers.connect()
 	if err != nil {

@@ -18,23 +18,23 @@ import (
 	"weir/deadletter"
 )
 
-// The faults of the store itself, where the server is inside weir.
+// The faults of the store itself, if the server is inside weir.
 const (
 	putBack   kind = "backup put back"
 	flipBytes kind = "eight bytes of a queue flipped"
 )
 
-// setBack is a store that was put back from a backup: what was accepted in between is gone, and weir has to say so.
+// setBack is a restore of a backup. What was accepted in between is lost, and weir must say so.
 type setBack struct{ from, to time.Time }
 
-// damage is a message of a queue that was spoilt while weir was stopped.
+// damage is a message of a queue that was damaged while weir was stopped.
 type damage struct {
 	stream string
 	at     time.Time
 }
 
-// endRestored kills weir, copies its store, has another weir go on with it for a while, kills that, and puts the copy back. The next start must
-// be refused; then it is told.
+// endRestored kills weir, copies its store, lets another weir continue with it for a while, kills that, and restores
+// the copy. The next start must refuse; the one after it is told that the store was restored.
 func (s *lives) endRestored(ctx context.Context, p *process, l life, name string) error {
 	if p.Gone(ctx, l.delay) {
 		s.weir.endedByItself(p, nil)
@@ -81,7 +81,7 @@ func (s *lives) endRestored(ctx context.Context, p *process, l life, name string
 	return nil
 }
 
-// endFlipped ends weir, orderly or not, and flips eight bytes of a job that stands in a block of a queue.
+// endFlipped ends weir, by a signal or a kill, and flips eight bytes of a job in a block of a queue.
 func (s *lives) endFlipped(ctx context.Context, p *process, l life) error {
 	if p.Gone(ctx, l.delay) {
 		s.weir.endedByItself(p, nil)
@@ -108,10 +108,11 @@ func (s *lives) endFlipped(ctx context.Context, p *process, l life) error {
 	return nil
 }
 
-// lastJobs bounds how far back in a block the job stands that is spoilt: what stands before has mostly ended.
+// lastJobs bounds how far back in a block the damaged job may be: most jobs further back have ended.
 const lastJobs = 12
 
-// flipIn flips eight bytes of one of the last jobs in one of the blocks, and returns the stream's name, "" where there is no job.
+// flipIn flips eight bytes of one of the last jobs in one of the blocks. It returns the stream's name, or "" if there
+// is no job.
 func flipIn(dir string, r *rand.Rand) (spoilt string, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", "WEIR_"+apiName+"_*", "msgs", "*.blk"))
 	if err != nil {
@@ -148,7 +149,7 @@ func flipIn(dir string, r *rand.Rand) (spoilt string, err error) {
 	return "", nil
 }
 
-// gone reports whether a job was answered between a backup and its being put back: weir knows nothing of it any more.
+// gone reports whether a job was answered between a backup and its restore: weir knows nothing of it any more.
 func (e *Evidence) gone(p *Receipt) bool {
 	for _, b := range e.SetBacks {
 		if p.At.After(b.from) && p.At.Before(b.to) {
@@ -158,8 +159,8 @@ func (e *Evidence) gone(p *Receipt) bool {
 	return false
 }
 
-// spoilt reports whether a job's queue was damaged. Whenever the job was taken it may stand behind the damaged message in a block: at the next
-// kill the server throws that away, and gives its sequences to other jobs.
+// spoilt reports whether a job's queue was damaged. Whenever the job was accepted, it may stand behind the damaged
+// message in a block. At the next kill the server discards that part, and reuses its sequences for other jobs.
 func (e *Evidence) spoilt(p *Receipt) bool {
 	for _, d := range e.Damages {
 		if d.stream == p.Stream {
@@ -169,7 +170,7 @@ func (e *Evidence) spoilt(p *Receipt) bool {
 	return false
 }
 
-// nameLost gives the letters of lost jobs the ids that the producers know them by, where weir does not.
+// nameLost sets the job ids in the letters of lost jobs, since weir does not know the ids that producers use.
 func (e *Evidence) nameLost() {
 	ids := map[place]string{}
 	for i := range e.Receipts {
@@ -184,8 +185,8 @@ func (e *Evidence) nameLost() {
 	}
 }
 
-// untold are the jobs that damage took and of which weir said nothing: neither a letter, which may not name the job, nor in the log that it
-// cannot name them.
+// untold returns the number of jobs that damage took and that weir did not report: neither in a letter, which may not
+// name the job, nor in the log as jobs that it cannot name.
 func (e *Evidence) untold(lost map[string]int) (untold int) {
 	told := map[string]int{}
 	for _, l := range e.Ends.Letters {
@@ -205,13 +206,13 @@ var queueNamed = regexp.MustCompile(`WEIR_` + apiName + `_\d+`)
 
 func (e *Evidence) streamIn(detail string) string { return queueNamed.FindString(detail) }
 
-// explains reports whether a letter says by itself why nobody knows what came of its job.
+// explains reports whether a letter itself says why the result of its job is unknown.
 func (e *Evidence) explains(l *Letter) bool {
 	return strings.HasPrefix(l.Detail, "restored: ") && len(e.SetBacks) > 0 || strings.HasPrefix(l.Detail, "lost: ") && len(e.Damages) > 0
 }
 
-// again says why a job may have been called twice after all: its producer had no answer when the store that knew it was lost, and handed it in
-// again; or marks of calls were lost with a damaged block, and weir said so.
+// again returns why a job was legitimately called twice. Either its producer had no answer when the store that knew the
+// job was lost, and submitted it again. Or marks of calls were lost with a damaged block, and weir said so.
 func (e *Evidence) again(calls []fakeapi.Arrival, p *Receipt) string {
 	if p == nil {
 		return ""

@@ -22,17 +22,17 @@ const (
 	rollNodes    kind = "rolling restart of NATS"
 )
 
-// strike is one fault of a fleet. One is over before the next begins.
+// strike is one planned fault of a fleet. One is over before the next begins.
 type strike struct {
 	kind   kind
-	target int           // which replica or node
+	target int           // the replica or node
 	pause  time.Duration // before it
-	last   time.Duration // of a cut or a stop, or until what was killed is started again
+	last   time.Duration // of a cut or a stop, or until the killed process is started again
 	held   held          // of a cut
 	apart  bool          // a node is cut off from its clients too
 }
 
-// held says what becomes of the bytes that a cut has held up.
+// held says what happens to the bytes that a cut has held up.
 type held string
 
 const (
@@ -40,17 +40,17 @@ const (
 	lost held = "lost" // all connections break
 )
 
-// A fault is longer than a right to call lasts without its owner being heard: others have taken over by then.
+// A fault lasts longer than a lease without a renewal: other replicas have taken over by then.
 const longerThanLease = lease.Term + 2*time.Second
 
-// newStrikes deals out the faults in an order that r makes.
+// newStrikes returns the faults in an order that r determines.
 func newStrikes(r *rand.Rand, o *Options) []strike {
 	var all []strike
 	add := func(n int, k kind, targets int, least, most time.Duration) {
 		for i := range n {
 			s := strike{kind: k, target: i % targets, last: between(r, least, most), held: late, apart: r.IntN(2) == 0}
 			if r.IntN(2) == 0 || k == cutAPI {
-				s.held = lost // a call that the network delivers ten seconds late is none of weir's doing
+				s.held = lost // a call that the network delivers ten seconds late is not weir's fault
 			}
 			all = append(all, s)
 		}

@@ -2,7 +2,7 @@ package torture
 
 import "errors"
 
-// teardown ends what a stage has begun, the last first.
+// teardown undoes the steps of a stage, the last first.
 type teardown struct{ steps []func() error }
 
 func (t *teardown) onEnd(do func() error) { t.steps = append(t.steps, do) }

@@ -11,7 +11,7 @@ import (
 	"weir/cmd/internal/machine"
 )
 
-// terms are what a configuration says of the api, as far as a run changes it. They can be compared with ==.
+// terms are the settings of the api that a run changes. They are comparable with ==.
 type terms struct {
 	gone bool // the api is not in the configuration
 
@@ -28,31 +28,31 @@ type terms struct {
 	headroom        int  // percent
 	price           int  // hundredths of the currency
 
-	account     string // name of the rate that all keys share; empty: there is none
+	account     string // name of the rate that all keys share; empty: none
 	accountRate int
-	budget      int // a month, in the currency; 0: there is none
-	quota       int // calls a month; 0: there is none
+	budget      int // a month, in the currency; 0: none
+	quota       int // calls a month; 0: none
 }
 
-// The headers that a key of idempotency may be in. The fake api obeys it in each of them.
+// The headers that may carry an idempotency key. The fake api obeys each of them.
 const (
 	usualKeyHeader = "Idempotency-Key"
 	otherKeyHeader = "X-Idempotency-Key"
 )
 
-// What is larger than any run uses up, so that it holds nobody.
+// Limits that are larger than any run uses, so that they delay no job.
 const (
 	largeBudget = 1_000_000
 	largeQuota  = 10_000_000
 )
 
-// noon is a time zone where no month ends in a run: what is spent is held against all calls of it.
+// noon is a time zone in which no month ends during a run: spending is compared with all calls of the run.
 var noon = machine.Noon()
 
-// mostJitter is the largest that a change sets.
+// mostJitter is the largest jitter that a change sets.
 const mostJitter = jitter + 50*time.Millisecond
 
-// firstTerms are those that a run begins and ends with.
+// firstTerms returns the terms that a run begins and ends with.
 func firstTerms(o *Options) terms {
 	t := terms{
 		rate: o.Rate, burst: 1, capacity: 20000, inFlight: 4, slowPer: slowPer, burstRate: burstRate, burstHolds: burstHolds,
@@ -70,10 +70,11 @@ func firstTerms(o *Options) terms {
 	return t
 }
 
-// sharesSpend reports whether there is a budget from the beginning to the end, whose use is held against the ledger.
+// sharesSpend reports whether a budget exists during the whole run, so that its use can be compared with the ledger.
 func (o *Options) sharesSpend() bool { return o.IdleKills > 0 && o.Takeovers == 0 }
 
-// accountRate is what all keys may be called together a second. Unless a rate is asked for, it keeps no job waiting.
+// accountRate returns how many calls a second all keys may make together. Unless the rate is an option, no job waits
+// for it.
 func (o *Options) accountRate() int {
 	if o.Account > 0 {
 		return o.Account
@@ -81,14 +82,14 @@ func (o *Options) accountRate() int {
 	return max(accountRate, 2*o.Jobs)
 }
 
-// setting is what one change of the configuration changes.
+// setting is one setting that a change of the configuration changes.
 type setting struct {
 	name   string
 	shared bool // of limits that all keys share
 	change func(r *rand.Rand, t *terms)
 }
 
-// settings are all that are changed.
+// settings returns all settings that a run may change.
 func settings() []setting {
 	return []setting{
 		{"idempotency", false, func(_ *rand.Rand, t *terms) { t.header = other(t.header, "", usualKeyHeader) }},
@@ -120,11 +121,11 @@ func settings() []setting {
 		{"overrides", false, func(_ *rand.Rand, t *terms) {
 			t.burstRate, t.burstHolds = other(t.burstRate, burstRate, 8), other(t.burstHolds, burstHolds, 9)
 		}},
-		{"api", false, func(_ *rand.Rand, t *terms) { t.gone = true }}, // and then it is put back
+		{"api", false, func(_ *rand.Rand, t *terms) { t.gone = true }}, // the change also puts it back
 	}
 }
 
-// other is the one of two values that is not there.
+// other returns the value of the two that is not the current one.
 func other[T comparable](is, first, second T) T {
 	if is == first {
 		return second
@@ -132,13 +133,14 @@ func other[T comparable](is, first, second T) T {
 	return first
 }
 
-// another is one of the values that is not there.
+// another returns one of the values that is not the current one.
 func another[T comparable](r *rand.Rand, is T, of ...T) T {
 	of = slices.DeleteFunc(of, func(v T) bool { return v == is })
 	return of[r.IntN(len(of))]
 }
 
-// rateOf is the rate of a key, or with an empty key that of all together; false where there is none.
+// rateOf returns the rate of a key, or for an empty key the rate of all keys together. It reports false if there is
+// none.
 func (t *terms) rateOf(key string) (bucket.Rate, bool) {
 	switch key {
 	case "":
@@ -151,9 +153,9 @@ func (t *terms) rateOf(key string) (bucket.Rate, bool) {
 	return bucket.Rate{Count: int64(t.rate), Per: time.Second, Burst: int64(t.burst)}, true
 }
 
-// yaml is the configuration for an api at url; limits and headers are a fleet's own.
+// yaml returns the configuration for an api at url. A fleet has limits and headers of its own.
 func (t *terms) yaml(url, number string, fleet bool) string {
-	head := "# configuration " + number + "\n" // so that no two files are the same
+	head := "# configuration " + number + "\n" // so that no two files are equal
 	if t.gone {
 		return head + "apis: {}\n"
 	}
@@ -203,7 +205,7 @@ func (t *terms) limits(fleet bool) string {
 	return strings.Join(all, ", ")
 }
 
-// Settings are the names of what a change of the configuration may change.
+// Settings returns the names of the settings that a run may change.
 func Settings() []string {
 	var names []string
 	for _, s := range settings() {

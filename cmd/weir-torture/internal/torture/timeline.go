@@ -5,29 +5,29 @@ import (
 	"time"
 )
 
-// inForce is a configuration and when it was in force, as far as can be told from outside.
+// inForce is a configuration, and when it was in force, as far as that is visible from outside.
 type inForce struct {
 	terms terms
-	from  time.Time // it may have been from then on
-	by    time.Time // from then on it was, and none before it; zero: that is not known
+	from  time.Time // the earliest time at which it may have taken effect
+	by    time.Time // from then on it held, and none before it; zero: unknown
 }
 
-// lingers is for how long a call may arrive under a configuration after another is in force: its slot was given before, and
-// slots and calls keep the terms that they began with.
+// lingers is how long a call may still arrive under a configuration after another took effect: slots and calls keep the
+// terms that they were given.
 const lingers = mostJitter + time.Second
 
-// timeline are the configurations of a run, in the order in which they were put in force.
+// timeline holds the configurations of a run, in the order in which they took effect.
 type timeline []inForce
 
 // changed reports whether there was more than one.
 func (l timeline) changed() bool { return len(l) > 1 }
 
-// possible are the terms by which a call may have been made that arrived between two times.
+// possible returns the terms under which a call that arrived between two times may have been made.
 func (l timeline) possible(from, to time.Time) []terms {
 	first := 0
 	for i, c := range l {
 		if !c.by.IsZero() && !c.by.Add(lingers).After(from) {
-			first = i // it had taken the place of all before it
+			first = i // it had replaced all before it
 		}
 	}
 	var all []terms
@@ -39,7 +39,7 @@ func (l timeline) possible(from, to time.Time) []terms {
 	return all
 }
 
-// edges are the times at which what is possible changes.
+// edges returns the times at which possible changes.
 func (l timeline) edges() []time.Time {
 	var all []time.Time
 	for _, c := range l {

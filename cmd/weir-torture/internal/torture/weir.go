@@ -15,7 +15,7 @@ import (
 	"weir/dispatcher/recorder"
 )
 
-// Bounds of what is waited for of a weir.
+// Limits of waits for a weir.
 const (
 	callsWithin = 20 * time.Second       // from when weir is ready
 	takesOver   = 30 * time.Second       // until a second weir is ready
@@ -23,28 +23,28 @@ const (
 	mostStarts  = 100                    // of one life that ends by itself each time
 )
 
-// weir is the one that is killed and started again. It is safe for concurrent use.
+// weir is the weir that is killed and started again. It is safe for concurrent use.
 type weir struct {
 	programs *programs
 	record   *record
 	servers  *servers
-	http     string // where it tells its metrics; empty where it does not
+	http     string // address of its metrics; empty: none
 
-	turn sync.Mutex // held by what wants no kills beside its own
+	turn sync.Mutex // held by kills and changes that must be alone
 
 	mu      sync.Mutex
 	process *process // the one that is killed next; nil between two lives
-	boots   int      // of the machine, as it is told
+	boots   int      // of the machine, as weir is told
 }
 
-// now is the process that runs; nil between two lives.
+// now returns the running process, or nil between two lives.
 func (w *weir) now() *process {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.process
 }
 
-// alive is the process that runs, or one that is started.
+// alive returns the running process, or starts one.
 func (w *weir) alive(name string, l life) (*process, error) {
 	if p := w.now(); p != nil {
 		return p, nil
@@ -52,7 +52,7 @@ func (w *weir) alive(name string, l life) (*process, error) {
 	return w.start(name, l)
 }
 
-// start starts one, under a name; it does not wait until it is ready.
+// start starts a process under a name. It does not wait until it is ready.
 func (w *weir) start(name string, l life, flags ...string) (*process, error) {
 	env := w.env(name, l.order)
 	if l.memory > 0 {
@@ -69,7 +69,7 @@ func (w *weir) start(name string, l life, flags ...string) (*process, error) {
 	return p, nil
 }
 
-// env are its settings, under this name.
+// env returns its settings under this name.
 func (w *weir) env(instance string, order fault.Order) []string {
 	o := w.programs.o
 	env := append(o.serveEnv(instance, w.http, order), "WEIR_STATE_DIR="+w.state())
@@ -84,7 +84,7 @@ func (w *weir) env(instance string, order fault.Order) []string {
 	return append(env, "WEIR_DATA_DIR="+w.servers.dir(), "WEIR_NATS_LISTEN="+w.servers.urls[0][len("nats://"):], "WEIR_NATS_AUTH="+o.Auth)
 }
 
-// serveEnv are the settings of any weir that do not say where its servers are.
+// serveEnv returns the settings of any weir that do not depend on its servers.
 func (o *Options) serveEnv(instance, http string, order fault.Order) []string {
 	order.Bug = o.Bug
 	return append([]string{
@@ -93,10 +93,10 @@ func (o *Options) serveEnv(instance, http string, order fault.Order) []string {
 	}, order.Env()...)
 }
 
-// state is where it notes how far its calls have come.
+// state returns the directory in which weir notes the progress of its calls.
 func (w *weir) state() string { return filepath.Join(w.programs.o.Dir, "state") }
 
-// kill is kill -9.
+// kill kills a process with kill -9.
 func (w *weir) kill(p *process, at fault.Point) {
 	now := time.Now()
 	p.Kill()
@@ -121,7 +121,7 @@ func (w *weir) forget(p *process) {
 	}
 }
 
-// fell is a kill -9 that is none of the lives' own.
+// fell is a kill -9 outside the planned end of a life.
 func (w *weir) fell() {
 	p := w.now()
 	if p == nil {
@@ -131,8 +131,8 @@ func (w *weir) fell() {
 	w.kill(p, "")
 }
 
-// losePower makes of a kill the end of the machine: it has another boot from now on, and what weir noted in mapped memory is as it may
-// stand on a disk then, which is as of any earlier moment.
+// losePower turns a kill into a loss of power. The machine has another boot from now on, and weir's notes in mapped
+// memory are as a disk may hold them: as of any earlier moment.
 func (w *weir) losePower() {
 	w.mu.Lock()
 	w.boots++
@@ -145,10 +145,10 @@ func (w *weir) losePower() {
 	w.record.talk("power is lost: %d calls are set back", n)
 }
 
-// losePower is how losses of power are counted.
+// losePower counts losses of power.
 const losePower kind = "power lost"
 
-// awaitUp waits until one is up, but not forever: it may be killed again and again.
+// awaitUp waits until a weir is up. The wait is bounded, since it may be killed again and again.
 func (w *weir) awaitUp(ctx context.Context) {
 	for limit := time.Now().Add(takesOver); time.Now().Before(limit); {
 		if p := w.now(); p != nil && p.isReady() {
@@ -160,7 +160,7 @@ func (w *weir) awaitUp(ctx context.Context) {
 	}
 }
 
-// ready starts weir as often as it takes until it is ready.
+// ready starts weir as often as necessary until it is ready.
 func (w *weir) ready(ctx context.Context, name string) (*process, error) {
 	for {
 		p, err := w.alive(name, life{})
@@ -229,7 +229,7 @@ func (w *weir) stayUp(ctx context.Context) (stop func() error, err error) {
 	return func() error { cancel(); <-done; return p.Stop(stopWithin) }, nil
 }
 
-// killedItself reports an end at a chosen point. The process must be gone.
+// killedItself reports whether a process ended at its chosen point. The process must be gone.
 func (p *process) killedItself(o fault.Order) bool {
 	select {
 	case <-p.Exited():

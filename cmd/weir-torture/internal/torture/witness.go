@@ -16,8 +16,8 @@ import (
 	"weir/bucket/queue"
 )
 
-// witness knows the intents that weir writes down: it listens to them at every server, as anybody may, and reads those that
-// are in the queue whenever a server was away. After a run it says of which jobs a call was announced.
+// witness knows the intents that weir stores. It subscribes to them at every server, as any client may, and reads those
+// in the queue whenever a server was away. After a run it reports for which jobs a call was announced.
 type witness struct {
 	conns      []*nats.Conn
 	partitions int
@@ -27,13 +27,13 @@ type witness struct {
 	seen map[place]struct{}
 }
 
-// place is where a job is queued.
+// place is the place of a job in its queue.
 type place struct {
 	stream string
 	seq    uint64
 }
 
-// startWitness listens at the servers at these addresses, where an api's queue has so many partitions.
+// startWitness subscribes at the servers with these addresses, for an api's queue with that many partitions.
 func startWitness(urls []string, partitions int, as []nats.Option) (*witness, error) {
 	w := &witness{seen: map[place]struct{}{}, partitions: partitions}
 	for _, url := range urls {
@@ -60,7 +60,8 @@ func (w *witness) listen(url string, as []nats.Option) error {
 	return nil
 }
 
-// read reads the intents that are in the queue now: weir has not yet, it has just lost its server too, or starts.
+// read reads the intents that are in the queue now, before weir does: weir has just lost its server too, or is
+// starting.
 func (w *witness) read(nc *nats.Conn) {
 	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(2*time.Second))
 	if err != nil {
@@ -100,7 +101,7 @@ func (w *witness) take(subject string, data []byte) {
 	}
 }
 
-// announced returns where the jobs are of which a call was announced.
+// announced returns the places of the jobs for which a call was announced.
 func (w *witness) announced() map[place]struct{} {
 	for _, nc := range w.conns {
 		nc.Close()
