@@ -20,30 +20,32 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Lost is the outcome of a job that its stream counts and cannot give.
+// Lost is the outcome of a job that its stream counts and cannot return.
 const Lost = "lost"
 
-// What a stream's server has lost (queue.Damage) is told: each lost job by a letter of what is known of it, an event, the log and a metric;
-// what cannot be named by the log and another metric. A job that has ended is never told as lost: the ledger, the results and the letters
-// are read for every sequence that is missing. What was told is noted in the partition, since the stream goes on counting what it lost.
+// The owner reports what a stream's server has lost (queue.Damage). It reports each lost job by a letter of what is
+// known of it, an event, the log and a metric, and anything without a name by the log and another metric. It never
+// reports a job that has ended: for every missing sequence it reads the ledger, the results and the letters. It notes
+// in the partition what it has reported, because the stream goes on counting what it lost.
 
 // lostJob is one job that is lost.
 type lostJob struct {
 	key   string
-	seq   uint64         // 0: nobody knows which of several
-	last  *ledger.Record // of its last call, nil where there is none
-	begun bool           // an intent says that a call was to start
+	seq   uint64         // 0 if it may be any of several
+	last  *ledger.Record // of its last call, nil for none
+	begun bool           // it had an intent, so that a call may have started
 }
 
 // ends are what is known of sequences that are missing.
 type ends struct {
-	ended map[uint64]string         // by key
-	told  map[uint64]bool           // a letter says that it is lost
-	last  map[uint64]*ledger.Record // of jobs that have not ended
+	ended map[uint64]string         // the keys of jobs that have ended
+	told  map[uint64]bool           // jobs that a letter reports as lost
+	last  map[uint64]*ledger.Record // the newest records of jobs that have not ended
 }
 
-// damaged looks for what a partition's stream has lost, until the worker stops. The reader calls it while what markers say is known. What
-// was not told before the stop, the next start finds again.
+// damaged looks in the background for what a partition's stream has lost, until it is reported or the worker stops. The
+// reader calls it during the replay, while the markers are known. The next start finds again what was not reported
+// before the stop.
 func (p *partition) damaged(ctx context.Context) {
 	begun := map[uint64]bool{}
 	for seq, f := range p.replay.found {
@@ -70,7 +72,7 @@ func (p *partition) damaged(ctx context.Context) {
 	})
 }
 
-// tellDamage tells what is lost and was not told before. It may be called again where it fails.
+// tellDamage reports what is lost and was not reported before. If it fails, it may be called again.
 func (p *partition) tellDamage(ctx context.Context, begun map[uint64]bool) error {
 	d, err := p.bucket.Damage(ctx)
 	if err != nil || d.None() {
@@ -103,7 +105,7 @@ func (p *partition) tellDamage(ctx context.Context, begun map[uint64]bool) error
 	return nil
 }
 
-// lostJobs are those that are lost, by key.
+// lostJobs returns the lost jobs, by key.
 func lostJobs(d *queue.Damage, known ends) map[string][]lostJob {
 	left := maps.Clone(d.Jobs)
 	for _, key := range known.ended {
@@ -132,13 +134,13 @@ func lostJobs(d *queue.Damage, known ends) map[string][]lostJob {
 			lost[key] = append(lost[key], job)
 		}
 	}
-	for _, jobs := range lost { // what was told is counted from the first on
+	for _, jobs := range lost { // the jobs reported before must come first: they are counted from the start
 		slices.SortStableFunc(jobs, func(a, b lostJob) int { return cmp.Compare(untold(known, a), untold(known, b)) })
 	}
 	return lost
 }
 
-// untold is 0 for a job of which a letter says that it is lost, and 1 for another.
+// untold returns 0 for a job that a letter reports as lost, else 1.
 func untold(known ends, j lostJob) int {
 	if known.told[j.seq] {
 		return 0
@@ -146,8 +148,8 @@ func untold(known ends, j lostJob) int {
 	return 1
 }
 
-// mayHaveBegun reports whether a call of a lost job may have begun. begun has the jobs with an intent that were not read: where nobody knows
-// which of them the job is, it may be any.
+// mayHaveBegun reports whether a call of a lost job may have begun. begun holds the jobs with an intent that were not
+// read. If the job's sequence is unknown, it may be any of them.
 func mayHaveBegun(seq uint64, begun map[uint64]bool) bool {
 	if seq != 0 {
 		return begun[seq]
@@ -160,7 +162,7 @@ func mayHaveBegun(seq uint64, begun map[uint64]bool) bool {
 	return false
 }
 
-// tellLost stores the letter of one lost job and its event, and counts it.
+// tellLost stores the letter and the event of one lost job, and counts the job.
 func (p *partition) tellLost(ctx context.Context, j *lostJob, number int, d *queue.Damage) error {
 	name := p.bucket.Name()
 	which := fmt.Sprintf("message %d of %s", j.seq, name)
@@ -189,7 +191,8 @@ func (p *partition) tellLost(ctx context.Context, j *lostJob, number int, d *que
 	return err
 }
 
-// tellUnnamed tells of what is lost without a name: what the server threw away, markers, and all of a queue that is too large to look into.
+// tellUnnamed reports losses without a name: what the server threw away, markers, and any loss in a queue that is too
+// large to search.
 func (p *partition) tellUnnamed(ctx context.Context, d *queue.Damage) error {
 	n := int(min(d.Dropped, 1<<40)) + d.Markers
 	if d.Unsure {
@@ -217,20 +220,20 @@ func (p *partition) tellUnnamed(ctx context.Context, d *queue.Damage) error {
 	return nil
 }
 
-// toldMark is a stored note of what was told of a partition's damage.
+// toldMark is a stored note of how much of a partition's damage was reported.
 type toldMark struct {
 	n   int
 	seq uint64
 }
 
-// toldOf is what was told of a key, or with "" of what has no name.
+// toldOf returns what was reported of a key, or if key is "", of losses without a name.
 func (p *partition) toldOf(key string) toldMark {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	return p.told[key]
 }
 
-// replayToldLocked takes up a note that was found in a partition.
+// replayToldLocked takes up a toldMark that was found in the partition.
 func (p *partition) replayToldLocked(mark queue.RetryMark, seq uint64) {
 	p.keepToldLocked(mark.Key, toldMark{mark.Calls, seq})
 }
@@ -245,7 +248,7 @@ func (p *partition) keepToldLocked(key string, now toldMark) {
 	p.told[key] = now
 }
 
-// noteTold stores how many losses of a key were told, by how many it were.
+// noteTold stores how many losses of a key were reported. count returns the new number from the former one.
 func (p *partition) noteTold(ctx context.Context, key string, count func(was int) int) error {
 	p.telling.Lock()
 	defer p.telling.Unlock()
@@ -261,7 +264,8 @@ func (p *partition) noteTold(ctx context.Context, key string, count func(was int
 	})
 }
 
-// persistOf writes for a partition once the right to it is sure, or fails where ctx ends before.
+// persistOf calls write once the right to the partition is certain. It fails if ctx ends first or the partition is
+// lost.
 func (p *partition) persistOf(ctx context.Context, write func() error) error {
 	for !p.mayCall() {
 		if p.lost.Load() || !stream.Sleep(ctx, leaseCheck) {
@@ -271,7 +275,7 @@ func (p *partition) persistOf(ctx context.Context, write func() error) error {
 	return write()
 }
 
-// sequences lists some sequences for a reader.
+// sequences formats the first few of the sequences.
 func sequences(all []uint64) string {
 	const most = 8
 	var text []string
@@ -287,8 +291,8 @@ func sequences(all []uint64) string {
 	return strings.Join(text, ", ")
 }
 
-// endsOf looks for what became of jobs by their sequences in the partition's stream: in the ledger, the results and the letters of the api, from their beginning on.
-// Without sequences it asks nothing.
+// endsOf finds what became of jobs, given by their sequences in the partition's stream. It reads the ledger, the
+// results and the letters of the api from their beginning. Without sequences it reads nothing.
 func (p *partition) endsOf(ctx context.Context, seqs []uint64) (ends, error) {
 	name, known := p.bucket.Name(), ends{ended: map[uint64]string{}, last: map[uint64]*ledger.Record{}, told: map[uint64]bool{}}
 	if len(seqs) == 0 {
@@ -330,14 +334,15 @@ func (p *partition) endsOf(ctx context.Context, seqs []uint64) (ends, error) {
 		switch {
 		case ok && accepted != 0:
 			note(msg, of, seq)
-		case ok && of == name: // it is the letter of the loss
+		case ok && of == name: // this letter reports the loss
 			known.told[seq] = true
 		}
 	})
 	return known, err
 }
 
-// readFrom reads all that a stream's leader holds of some subjects, without bodies but for the ledger. It blocks until it has.
+// readFrom reads all messages of a subject that a stream's leader holds: with bodies from the ledger, else headers
+// only. It blocks until it has read them.
 func (p *partition) readFrom(ctx context.Context, name, subject string, take func(jetstream.Msg)) error {
 	source, err := p.w.d.opts.JetStream.Stream(ctx, name)
 	if err != nil {

@@ -12,10 +12,11 @@ import (
 	"weir/ingest"
 )
 
-// A job whose message is found missing while weir runs ends as a letter of what is known of it, whatever took the message: it was accepted. A
-// message that somebody deleted is told from one that the store lost by what the stream's leader has deleted (queue.Absence).
+// A job whose message is found missing while weir runs ends as a letter of what is known of it, whatever the cause,
+// because it was accepted. The stream's leader knows which messages were deleted (queue.Absence): this tells a message
+// that was deleted by hand from one that the store lost.
 
-// missingDetail says what became of a job's message.
+// missingDetail returns what a letter says about the job's missing message.
 func (j *job) missingDetail(a queue.Absence) string {
 	which := fmt.Sprintf("message %d of %s", j.Seq, j.part.bucket.Name())
 	switch a {
@@ -28,7 +29,8 @@ func (j *job) missingDetail(a queue.Absence) string {
 	return fmt.Sprintf("lost: the store of its queue is damaged: %s cannot be read any more; its producer has to hand the job in again", which)
 }
 
-// buryMissing stores the letter of a job whose message is gone, and lets the job go. It blocks until it has, or the job is let go of otherwise.
+// buryMissing stores the letter of a job whose message is gone, and lets the job go. It blocks until the letter is
+// stored or persist gives the job up.
 func (w *apiWorker) buryMissing(ctx context.Context, j *job, a queue.Absence) {
 	outcome := Lost
 	if a == queue.DeletedByOthers {
@@ -51,16 +53,16 @@ func (w *apiWorker) buryMissing(ctx context.Context, j *job, a queue.Absence) {
 	}
 	w.mu.Lock()
 	level := slog.LevelError
-	if j.part.isRemovedLocked(j.Seq) { // it was told with all that was taken out
+	if j.part.isRemovedLocked(j.Seq) { // tellRemoved has reported it with the others
 		level = slog.LevelInfo
 	}
 	w.mu.Unlock()
 	ingest.TraceOf(l.Header).Log(w.log).Log(ctx, level, "an accepted job's message is gone from its queue; it becomes a letter", "outcome", outcome, "key", l.Key, "seq", j.Seq,
 		"job_id", l.JobID, "billed", l.Billed)
 	if w.persist(ctx, "dead letter", j, func() error { return w.d.opts.Letters.Bury(l) }) {
-		if a == queue.LostByStore { // its stream goes on counting it
+		if a == queue.LostByStore { // its stream still counts the message
 			if err := j.part.noteTold(ctx, j.Queue.Key, func(n int) int { return n + 1 }); err != nil {
-				return // let go of: the next owner finds it
+				return // the partition is lost: the next owner finds the job
 			}
 		}
 		w.unrecorded.never(j)

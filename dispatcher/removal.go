@@ -19,32 +19,35 @@ import (
 	"weir/ingest"
 )
 
-// What somebody took out of a partition's stream by hand (queue.Removal) is told, and the partition goes on:
+// Operators may delete messages from a partition's stream by hand, or the whole stream (queue.Removal). The owner
+// reports this, and the partition goes on:
 //
-//   - A job whose message is gone is not called any more, also where its body is in memory: whoever took it out did not want that. It becomes a
-//     letter of what is known of it. Of one whose call is under way what came of the call is stored, as ever.
-//   - The owner's epoch is stored again, if the right to the partition is valid. Until then the stream refuses every intent: nothing is called
-//     that is not called already.
-//   - Intents of calls under way whose jobs are still there are stored again, and so are holds. Retry marks are not: what they tell of calls
-//     stands in the ledger, and the number of attempts begins anew after a restart.
-//   - Nothing is forgotten in memory: what keys and limits have used, pauses, holds, ids that have ended. Where the stream was made again it does
-//     not know the ids of jobs whose calls are under way: they are noted as ended.
+//   - A job whose message is gone is not called any more, even if its body is in memory: deleting it says that it
+//     should not be called. It becomes a letter of what is known of it. If its call is under way, the outcome is stored
+//     as usual.
+//   - The owner's epoch is stored again if the right to the partition is valid. Until then the stream refuses every
+//     intent, so that no new call starts.
+//   - Intents of running calls whose jobs are still there are stored again, and so are holds. Retry marks are not: the
+//     ledger has what they say of calls, and the count of attempts begins anew after a restart.
+//   - Nothing is forgotten in memory: what keys and limits have used, pauses, holds, ids of ended jobs. If the stream
+//     was deleted and made again, it does not know the ids of jobs whose calls are under way, and the owner notes these
+//     ids as ended.
 //
-// What this cannot see: a job that another replica's intake stored and that nobody had read; and what was known only to a process that died
-// between the removal and the letters.
+// The owner cannot see the loss of a job that another replica's intake stored and that was not read yet. What only one
+// process knew is lost if that process dies between the removal and the letters.
 
-// StreamChange is what somebody did to a stream of weir's, as far as it was noticed.
+// StreamChange is a change that was made by hand to a stream of weir's, as far as weir noticed it.
 type StreamChange struct {
 	Stream string    `json:"stream"`
 	What   string    `json:"what"` // a sentence
 	At     time.Time `json:"at"`
-	Gone   bool      `json:"gone,omitempty"` // it is not there
+	Gone   bool      `json:"gone,omitempty"` // the stream does not exist
 }
 
-// removals are what was taken out of a partition's stream.
+// removals are the messages that were deleted from a partition's stream by hand.
 type removals struct {
-	telling   sync.Mutex // one after the other
-	examining bool       // whose epoch stands is being asked for; the worker's lock guards it
+	telling   sync.Mutex // held while one removal is reported
+	examining bool       // examineFence runs; the worker's lock guards it
 	jobs      map[uint64]struct{}
 }
 
@@ -54,10 +57,10 @@ type waitingJob struct {
 	seq uint64
 }
 
-// buriedAtOnce bounds the letters that are being stored at a time of jobs that were taken out.
+// buriedAtOnce bounds how many letters of removed jobs are stored at a time.
 const buriedAtOnce = 64
 
-// removed deals with what was taken out. It does not block.
+// removed handles a removal in the background. It does not block.
 func (p *partition) removed(ctx context.Context, r queue.Removal) {
 	p.w.mu.Lock()
 	if p.removals.jobs == nil {
@@ -83,13 +86,14 @@ func (p *partition) removed(ctx context.Context, r queue.Removal) {
 	})
 }
 
-// isRemovedLocked reports whether a job's message was taken out.
+// isRemovedLocked reports whether a job's message was removed.
 func (p *partition) isRemovedLocked(seq uint64) bool {
 	_, gone := p.removals.jobs[seq]
 	return gone
 }
 
-// takenOut are the jobs among what is gone that are to become letters, and how many have a call under way. What is no job is let go of.
+// takenOut returns the removed jobs that must become letters, and how many removed jobs have a call under way. It
+// forgets removed messages that are no jobs.
 func (p *partition) takenOut(r *queue.Removal) (waiting []waitingJob, flying int) {
 	w, known := p.w, map[uint64]struct{}{}
 	w.eachLocked(w.s.Queues(), func(q *schedule.KeyQueue) {
@@ -121,7 +125,7 @@ func (p *partition) takenOut(r *queue.Removal) (waiting []waitingJob, flying int
 	return waiting, flying
 }
 
-// tellRemoved tells what was taken out.
+// tellRemoved reports a removal in the log, a metric and by Options.Changed.
 func (p *partition) tellRemoved(r *queue.Removal, letters, flying int) {
 	var what []string
 	if r.Remade {
@@ -146,8 +150,8 @@ func (p *partition) tellRemoved(r *queue.Removal, letters, flying int) {
 	}
 }
 
-// renewEpoch stores this owner's epoch again, as long as the right to the partition is sure. It blocks until it is stored, or another owner's
-// stands, or the worker stops.
+// renewEpoch stores this owner's epoch again, while the right to the partition is certain. It blocks until the epoch is
+// stored, another owner's epoch stands there, or the worker stops.
 func (p *partition) renewEpoch(ctx context.Context) {
 	for ctx.Err() == nil && !p.lost.Load() {
 		if !p.mayCall() {
@@ -191,7 +195,7 @@ func (p *partition) fenced() {
 	p.broken(errors.New("another owner has taken the partition"))
 }
 
-// examineFence finds out why the stream has refused an intent. It does not block.
+// examineFence finds out in the background why the stream has refused an intent. It does not block.
 func (p *partition) examineFence() {
 	p.w.mu.Lock()
 	examined := p.removals.examining
@@ -209,7 +213,7 @@ func (p *partition) examineFence() {
 	})
 }
 
-// buryUnread stores letters of jobs that were taken out before they were read.
+// buryUnread stores letters of jobs that were removed before they were read.
 func (p *partition) buryUnread(ctx context.Context, r *queue.Removal) {
 	for _, seq := range slices.Sorted(maps.Keys(r.Unread)) {
 		l := p.letterOfRemoved(r.Unread[seq], seq)
@@ -220,7 +224,7 @@ func (p *partition) buryUnread(ctx context.Context, r *queue.Removal) {
 	}
 }
 
-// letterOfRemoved is the letter of a job of which only its place is known.
+// letterOfRemoved builds the letter of a removed job of which only key and sequence are known.
 func (p *partition) letterOfRemoved(key string, seq uint64) *deadletter.Letter {
 	return &deadletter.Letter{
 		API: p.w.name, Key: key, Reason: deadletter.Unknown, BodyLeftOut: true, At: time.Now(), Billed: deadletter.NotBilled,
@@ -228,7 +232,7 @@ func (p *partition) letterOfRemoved(key string, seq uint64) *deadletter.Letter {
 	}
 }
 
-// buryTakenOut makes letters of some jobs, and blocks until they are stored.
+// buryTakenOut makes letters of some removed jobs, and blocks until they are stored.
 func (p *partition) buryTakenOut(ctx context.Context, some []waitingJob) {
 	w := p.w
 	var storing sync.WaitGroup
@@ -259,15 +263,16 @@ func (p *partition) buryTakenOut(ctx context.Context, some []waitingJob) {
 	for _, j := range ends {
 		select {
 		case <-j.ended:
-		case <-w.stopped: // its slot does not come any more
-			_ = p.persistOf(ctx, func() error { return p.w.d.opts.Letters.Bury(p.letterOfRemoved(j.Queue.Key, j.Seq)) }) // at a hard stop nothing is stored
+		case <-w.stopped: // its slot will not come
+			// At a hard stop nothing is stored.
+			_ = p.persistOf(ctx, func() error { return p.w.d.opts.Letters.Bury(p.letterOfRemoved(j.Queue.Key, j.Seq)) })
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// recallKeptLocked gives a job its message where that is still in memory: then its letter has its body.
+// recallKeptLocked gives a job its message if that is still in memory, so that its letter has the body.
 func (p *partition) recallKeptLocked(j *job) {
 	if j.message != nil {
 		return
@@ -280,7 +285,8 @@ func (p *partition) recallKeptLocked(j *job) {
 	j.accepted = bucket.MicrosOf(e.Time)
 }
 
-// keepMarkersAgain stores again what was told by markers that were taken out: intents of calls whose jobs are still there, and holds.
+// keepMarkersAgain stores again the markers that were removed and are still needed: holds, and intents of jobs that are
+// still there.
 func (p *partition) keepMarkersAgain(r *queue.Removal) {
 	gone := func(seq uint64) bool { _, in := slices.BinarySearch(r.Seqs, seq); return in }
 	w := p.w
@@ -341,7 +347,7 @@ func (p *partition) keepMarkersAgain(r *queue.Removal) {
 	})
 }
 
-// deletedDetail is what a letter says of a job whose message somebody deleted.
+// deletedDetail returns what a letter says of a job whose message was deleted by hand.
 func deletedDetail(stream string, seq uint64) string {
 	return fmt.Sprintf("deleted: somebody deleted message %d of %s from the queue of this job, which had not ended", seq, stream)
 }
