@@ -15,83 +15,85 @@ import (
 	"weir/bucket/stream"
 )
 
-// Host works the partitions that a Manager gets for this replica. Its methods are safe for concurrent use; those about one
-// partition are called one after the other.
+// Host works the partitions that a Manager gets for this replica. Its methods are safe for concurrent use. The
+// Manager calls those about one partition one after the other.
 type Host interface {
-	// Partitions is how many partitions each api has that this replica dispatches.
+	// Partitions returns the number of partitions of each api that this replica dispatches.
 	Partitions() map[string]int
-	// Rules are those in force, by api.
+	// Rules returns the rules in force, by api.
 	Rules() map[string]bucket.Rules
-	// Open blocks until calls of a partition may start, which then run until hard ends. With an error nothing of it is open.
+	// Open blocks until calls of a partition may start, which then run until hard ends. With an error nothing of
+	// it is open.
 	Open(ctx, hard context.Context, p lease.PartitionID, t Tenure) error
-	// Close blocks until no call of a partition runs and what came of each is stored. With an error the partition is not given
-	// up.
+	// Close blocks until no call of a partition runs and the outcome of each is stored. With an error the
+	// partition is not given up.
 	Close(ctx context.Context, p lease.PartitionID) error
-	// Lose lets go of a partition that somebody else may own by now.
+	// Lose drops a partition that another replica may own by now.
 	Lose(p lease.PartitionID)
-	// LoseAll lets go of every partition that hangs on a lease.
+	// LoseAll drops every partition that depends on a lease.
 	LoseAll(lease *lease.Membership)
-	// Contact decides what the others are told of the apis' being reached from here; others says what they tell. It is asked
-	// before every renewal, and does not block.
+	// Contact decides what this replica tells the others about reaching the apis; others returns what they tell.
+	// The Manager calls it before every renewal. It does not block.
 	Contact(others func(api string) Others) Contact
 }
 
-// Contact are the apis that a replica leaves to others, of which it looks for somebody who reaches them, and which it reaches itself.
+// Contact lists the apis that a replica leaves to others (CutOff), those for which it seeks a replica that
+// reaches them (Seeks), and those that it reaches itself (Reaches).
 type Contact struct{ CutOff, Seeks, Reaches []string }
 
-// Others is what other replicas tell of an api.
+// Others is what the other replicas tell about an api.
 type Others struct {
-	Reach bool // one reaches it, and takes more partitions
-	Stay  bool // one dispatches it that has not left it to others
-	Seek  bool // one looks for somebody who reaches it
+	Reach bool // a replica reaches it, and takes more partitions
+	Stay  bool // a replica dispatches it and has not left it to others
+	Seek  bool // a replica seeks one that reaches it
 }
 
-// Tenure is by what right a partition is owned.
+// Tenure is the right by which a replica owns a partition.
 type Tenure struct {
-	Lease *lease.Membership // nil where nobody else can own it
-	// Clean says that the owner before, if there was one, ended all its calls and stored what came of them.
+	Lease *lease.Membership // nil if no other replica can own it
+	// Clean says that the previous owner, if any, ended all its calls and stored their outcomes.
 	Clean bool
-	// Ended says that the process of the owner before is known to have ended, and its calls with it.
+	// Ended says that the previous owner's process is known to have ended, and its calls with it.
 	Ended bool
 }
 
-// Valid reports whether nobody else can own the partition now.
+// Valid reports whether no other replica can own the partition now.
 func (t Tenure) Valid() bool { return t.Lease == nil || t.Lease.Valid() }
 
 // ManagerOptions are what a Manager needs. All are required.
 type ManagerOptions struct {
-	Registry *lease.Registry // where the replicas share the partitions out
+	Registry *lease.Registry // where the replicas claim partitions
 	Instance string          // this replica's name
 	SharedBy string          // where limits shared by all keys are counted: an address, empty for this process
-	// MayBegin is asked after every lease that is begun, before anything is called by it. With an error that wraps
-	// ErrElsewhere Run ends, with another one it begins anew.
+	// MayBegin is called after every lease that is begun, before any call is made under it. If its error wraps
+	// ErrElsewhere, Run ends; with another error Run begins anew.
 	MayBegin func(ctx context.Context) error
 	Host     Host
 	Log      *slog.Logger
 }
 
-// Manager shares the partitions out with the other replicas: a shell around state, which decides, and the registry,
-// where it is written down. One lease at a time is its place among them; when that is lost it lets go of everything and
-// begins another. It is safe for concurrent use.
+// Manager distributes the partitions among the replicas. It is a shell around state, which decides, and the
+// registry, which stores the claims. It holds one lease at a time as its place among the replicas. If it loses
+// the lease, it drops everything and begins another. It is safe for concurrent use.
 type Manager struct {
 	opts  ManagerOptions
 	lease atomic.Pointer[lease.Membership] // nil while there is none
 	wake  chan struct{}
 	room  chan struct{} // bounds the actions under way
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	o      *state     // nil while there is no lease
 	queued map[lease.PartitionID]*actionQueue
 	doing  sync.WaitGroup
 }
 
-// actionQueue is what is to be done about one partition, one after the other.
+// actionQueue holds the actions for one partition, which run one after the other.
 type actionQueue struct {
 	actions []action
-	cancel  context.CancelFunc // of the one under way
+	cancel  context.CancelFunc // cancels the action under way
 }
 
-// Bounds of sharing out.
+// Bounds and delays of a Manager.
 const (
 	maxActions = 64 // under way at once
 	planEvery  = 100 * time.Millisecond
@@ -99,20 +101,20 @@ const (
 	joinRetry  = time.Second
 )
 
-// NewManager is a Manager that has no lease until it runs.
+// NewManager returns a Manager that has no lease until it runs.
 func NewManager(o ManagerOptions) *Manager {
 	return &Manager{
 		opts: o, wake: make(chan struct{}, 1), room: make(chan struct{}, maxActions), queued: map[lease.PartitionID]*actionQueue{},
 	}
 }
 
-// Valid reports whether this replica's lease can be trusted now.
+// Valid reports whether this replica's lease is valid now.
 func (m *Manager) Valid() bool {
 	l := m.lease.Load()
 	return l != nil && l.Valid()
 }
 
-// Session names the lease by which this replica dispatches; empty where it has none.
+// Session returns the name of the lease under which this replica dispatches, empty if it has none.
 func (m *Manager) Session() string {
 	if l := m.lease.Load(); l != nil {
 		return l.Session()
@@ -120,8 +122,8 @@ func (m *Manager) Session() string {
 	return ""
 }
 
-// Run takes part until soft ends, and then gives everything up; what has not ended when hard ends it leaves as it is.
-// It fails when this replica may not dispatch beside those that do.
+// Run takes part until soft ends, and then gives everything up. What has not ended when hard ends, it leaves as
+// it is. It fails if this replica may not dispatch beside those that do.
 func (m *Manager) Run(soft, hard context.Context) error {
 	for first := true; ; first = false {
 		err := m.join(soft)
@@ -147,8 +149,8 @@ func (m *Manager) Run(soft, hard context.Context) error {
 // ErrElsewhere says that jobs are called elsewhere from now on.
 var ErrElsewhere = errors.New("jobs are not called here any more")
 
-// join begins a lease. Whoever moves the jobs away, pauses them or changes the configuration has said so before he looks for
-// leases: so one of the two sees the other.
+// join begins a lease. A process that moves the jobs away, pauses them or changes the configuration writes that
+// before it looks for leases. So either join sees what it wrote, or that process sees the lease.
 func (m *Manager) join(ctx context.Context) error {
 	membership, err := m.opts.Registry.Join(ctx, lease.Member{
 		Instance: m.opts.Instance, SharedBy: m.opts.SharedBy, Partitions: m.opts.Host.Partitions(),
@@ -167,7 +169,7 @@ func (m *Manager) join(ctx context.Context) error {
 	return nil
 }
 
-// serve plans and does until everything is given up, or the lease is lost.
+// serve plans and acts until everything is given up, or the lease is lost.
 func (m *Manager) serve(soft, hard context.Context) error {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(soft))
 	defer cancel(nil)
@@ -199,7 +201,7 @@ func (m *Manager) serve(soft, hard context.Context) error {
 	return err
 }
 
-// contact tells the others with a renewal which apis are reached from here.
+// contact adds to a renewal which apis this replica reaches.
 func (m *Manager) contact(self *lease.Member) {
 	now := m.opts.Host.Contact(func(api string) Others {
 		m.mu.Lock()
@@ -212,7 +214,7 @@ func (m *Manager) contact(self *lease.Member) {
 	self.CutOff, self.Seeks, self.Reaches = now.CutOff, now.Seeks, now.Reaches
 }
 
-// plan does what ownership says, until everything is given up or ctx ends.
+// plan runs the actions that the state returns, until everything is given up or ctx ends.
 func (m *Manager) plan(ctx, soft, hard context.Context, membership *lease.Membership) error {
 	tick := time.NewTicker(planEvery)
 	defer tick.Stop()
@@ -254,7 +256,7 @@ func (m *Manager) plan(ctx, soft, hard context.Context, membership *lease.Member
 	}
 }
 
-// planLocked is what is to be done now.
+// planLocked returns the actions to take now.
 func (m *Manager) planLocked(membership *lease.Membership) ([]action, error) {
 	switch err := m.refusedLocked(membership); {
 	case errors.Is(err, errUndecided):
@@ -316,7 +318,7 @@ func (m *Manager) watchOnce(ctx context.Context) error {
 	return err
 }
 
-// tell changes what ownership knows, and has it plan again.
+// tell changes the state, and makes it plan again.
 func (m *Manager) tell(change func(o *state)) {
 	m.mu.Lock()
 	if m.o != nil {
@@ -329,7 +331,7 @@ func (m *Manager) tell(change func(o *state)) {
 	}
 }
 
-// Update tells the others what this replica dispatches, when that has changed.
+// Update tells the other replicas what this replica dispatches, after a change.
 func (m *Manager) Update(ctx context.Context) {
 	partitions := m.opts.Host.Partitions()
 	m.tell(func(o *state) { o.dispatches(partitions) })
@@ -340,12 +342,12 @@ func (m *Manager) Update(ctx context.Context) {
 	}
 }
 
-// Dropped tells that its Host lets go of a partition that it cannot work any more.
+// Dropped reports that the Host drops a partition that it cannot work any more.
 func (m *Manager) Dropped(p lease.PartitionID) {
 	m.tell(func(o *state) { o.dropped(p, time.Now()) })
 }
 
-// do has a action done: those of one partition one after the other.
+// do runs an action. Actions of one partition run one after the other.
 func (m *Manager) do(ctx, hard context.Context, membership *lease.Membership, d action) {
 	if d.do == actionExpel {
 		m.doing.Go(func() { m.expel(ctx, d) })
@@ -367,7 +369,7 @@ func (m *Manager) do(ctx, hard context.Context, membership *lease.Membership, d 
 	m.doing.Go(func() { m.drain(ctx, each, hard, membership, e) })
 }
 
-// drain does the actions of one partition until there are none.
+// drain runs the actions of one partition until there are none.
 func (m *Manager) drain(ctx, each, hard context.Context, membership *lease.Membership, e *actionQueue) {
 	for {
 		d := e.actions[0]
@@ -386,7 +388,7 @@ func (m *Manager) drain(ctx, each, hard context.Context, membership *lease.Membe
 	}
 }
 
-// execute does one action and tells its end.
+// execute runs one action and reports its end.
 func (m *Manager) execute(ctx, hard context.Context, membership *lease.Membership, d action) {
 	switch d.do {
 	case actionClaim:
@@ -434,7 +436,7 @@ func (m *Manager) expel(ctx context.Context, d action) {
 	m.tell(func(o *state) { o.expelled(d.session, ended, stands, time.Now()) })
 }
 
-// End gives the lease up when every call has ended.
+// End gives up the lease when every call has ended.
 func (m *Manager) End(ctx context.Context) {
 	if membership := m.lease.Swap(nil); membership != nil {
 		if err := membership.End(ctx); err != nil {
@@ -443,7 +445,7 @@ func (m *Manager) End(ctx context.Context) {
 	}
 }
 
-// Unready says why a job might not be dispatched now, "" when it would be.
+// Unready returns why a job might not be dispatched now, "" if it would be.
 func (m *Manager) Unready() string {
 	if !m.Valid() {
 		return "the right to dispatch could not be renewed: calls hold"

@@ -18,7 +18,7 @@ type peer struct {
 	gone     bool      // its process is known to have ended
 }
 
-// watchBegins says that the registry is seen from its beginning.
+// watchBegins notes that a watch shows the registry from its beginning.
 func (o *state) watchBegins() {
 	o.complete = false
 	clear(o.again)
@@ -34,16 +34,17 @@ func (o *state) see(s lease.Sighting, now time.Time) {
 		o.seeClaim(*s.Partition, ownerClaim{s.Owner, s.Revision})
 	default:
 		o.complete, o.targets = true, nil
-		// What was not seen again is not there any more. A session of which nothing is left is expelled before anything is
+		// What was not seen again is gone. A session of which nothing is left is expelled before anything is
 		// taken from it.
 		maps.DeleteFunc(o.members, func(session string, _ *peer) bool { return !o.seenAgain(session) })
 		maps.DeleteFunc(o.claims, func(p lease.PartitionID, _ ownerClaim) bool { return !o.seenAgain(claimName(p)) })
 	}
 }
 
-// seeClaim takes in who owns a partition. A registry that lost its last writes, as servers can in a power cut, has an older
-// claim, or gives a revision away again: what a new watch shows first stands whatever its revision, and so does a claim of
-// another's between the one that ours replaced and ours, which nobody but such a registry can have taken.
+// seeClaim takes in which session owns a partition. A registry that lost its last writes, as servers can in a
+// power cut, has an older claim, or gives a revision out again. So what a new watch shows first counts, whatever
+// its revision. A claim of another session between the one that ours replaced and ours counts too: only such a
+// registry can have taken it.
 func (o *state) seeClaim(p lease.PartitionID, c ownerClaim) {
 	first := !o.complete && !o.seenAgain(claimName(p))
 	o.noteAgain(claimName(p))
@@ -106,7 +107,7 @@ func (o *state) lookFor(gone func(session string) bool) {
 	}
 }
 
-// others is what the other members tell of an api.
+// others returns what the other members tell about an api.
 func (o *state) others(api string) (all Others) {
 	for session, m := range o.members {
 		if session == o.self || m.Leaving || m.Partitions[api] != o.apis[api] {
@@ -120,10 +121,11 @@ func (o *state) others(api string) (all Others) {
 	return all
 }
 
-// expelDead names the members that have not been heard of for too long, or whose process is known to have ended.
+// expelDead returns the expulsions of members that have not renewed for too long, or whose process is known to
+// have ended.
 func (o *state) expelDead(now time.Time) []action {
 	if now.Sub(o.renewed) > mostGap {
-		return nil // it is the registry that is silent
+		return nil // the registry itself is silent
 	}
 	var actions []action
 	for _, session := range slices.Sorted(maps.Keys(o.members)) {
@@ -148,7 +150,7 @@ func (o *state) expel(actions []action, session string, revision uint64) []actio
 	return append(actions, action{do: actionExpel, session: session, revision: revision})
 }
 
-// forgetEnded forgets sessions that nothing speaks of any more.
+// forgetEnded forgets ended sessions that own no claim any more.
 func (o *state) forgetEnded() {
 	if len(o.ended) == 0 {
 		return
@@ -163,7 +165,8 @@ func (o *state) forgetEnded() {
 	})
 }
 
-// expelled is the end of actionExpel; stands is the revision of a session that has not ended, 0 where nobody knows.
+// expelled is the end of actionExpel. stands is the revision of a session that has not ended, 0 if it is not
+// known.
 func (o *state) expelled(session string, ended bool, stands uint64, now time.Time) {
 	delete(o.asked, session)
 	m := o.members[session]

@@ -15,8 +15,8 @@ import (
 // errUndecided says that a replica that may be dead stands in the way.
 var errUndecided = errors.New("it is not known yet whether another replica lives")
 
-// refusedLocked says why this replica may not dispatch beside the others: limits that are shared by all keys must be counted
-// in one place. Of two that cannot go together the younger one is refused.
+// refusedLocked returns why this replica may not dispatch beside the others: limits shared by all keys must be
+// counted in one place. Of two replicas that cannot dispatch together the younger one is refused.
 func (m *Manager) refusedLocked(own *lease.Membership) error {
 	if !m.o.complete || m.o.leaving {
 		return nil
@@ -43,8 +43,8 @@ func (m *Manager) refusedLocked(own *lease.Membership) error {
 	return nil
 }
 
-// conflict says why a replica cannot dispatch beside this one, which counts limits at sharedBy, nil when it can. rules are
-// those of the apis.
+// conflict returns why a replica cannot dispatch beside this one, which counts limits at sharedBy; nil if it
+// can. rules are those of the apis.
 func conflict(sharedBy string, other lease.Member, rules map[string]bucket.Rules) error {
 	if other.SharedBy != sharedBy {
 		return fmt.Errorf("instance %s counts limits %s, this one %s: set the same WEIR_REDIS_URL on both, or WEIR_ROLES=ingest on this one",
@@ -71,7 +71,7 @@ func where(sharedBy string) string {
 	return "in Redis"
 }
 
-// CheckShared says why rules, by api, cannot be put in force beside the replicas that dispatch now.
+// CheckShared returns why rules, by api, cannot be put in force beside the replicas that dispatch now.
 func (m *Manager) CheckShared(rules map[string]bucket.Rules) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -103,12 +103,13 @@ func (m *Manager) Beside() bool {
 	return false
 }
 
-// AwaitNoRival blocks until no replica is there beside which one that counts shared limits so may not dispatch, by these
-// rules: one that is not heard of for the term of its membership is taken for dead, and its membership is ended. It fails when one lives. It is to be
-// called before anything is done that such a replica could mind; what comes at the same time Run sees.
+// AwaitNoRival blocks until there is no replica beside which one that counts shared limits at sharedBy may not
+// dispatch by these rules. It takes a replica for dead that does not renew for the term of its membership, and
+// ends that membership. It fails if such a replica lives. The caller must call it before it does anything that
+// could disturb such a replica. Run sees a replica that comes at the same time.
 func AwaitNoRival(ctx context.Context, r *lease.Registry, sharedBy string, rules map[string]bucket.Rules) error {
 	if conflict(sharedBy, lease.Member{SharedBy: sharedBy}, rules) == nil {
-		return nil // these rules are nobody's business
+		return nil // these rules conflict with no replica
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	seen, watched := make(chan lease.Sighting), make(chan error, 1)
@@ -137,7 +138,7 @@ func AwaitNoRival(ctx context.Context, r *lease.Registry, sharedBy string, rules
 			}
 			return err
 		}
-		// Whoever lives is heard of in this time, whatever the watch shows at its beginning.
+		// Every live replica renews in this time, whatever the watch shows at its beginning.
 		if err = rival(o, sharedBy, rules, time.Now()); err == nil && time.Since(start) < 3*lease.MemberRenew/2 {
 			err = errUndecided
 		}
@@ -149,20 +150,21 @@ func AwaitNoRival(ctx context.Context, r *lease.Registry, sharedBy string, rules
 	return errors.Join(err, <-watched)
 }
 
-// expelLapsed ends the memberships that have been waited for, so that nobody waits for them once more.
+// expelLapsed ends the memberships that have been waited for, so that no replica waits for them again.
 func (o *state) expelLapsed(ctx context.Context, r *lease.Registry) error {
 	for session, m := range o.members {
 		if !lease.Lapsed(m.seen, time.Now()) {
 			continue
 		}
-		if _, _, err := r.Expel(ctx, session, m.revision); err != nil { // where it has not ended it lives, and Run will see
+		if _, _, err := r.Expel(ctx, session, m.revision); err != nil { // if it has not ended, Run will see it
 			return err
 		}
 	}
 	return nil
 }
 
-// rival is a member beside which this replica may not dispatch.
+// rival returns an error if there is a member beside which this replica may not dispatch, errUndecided if that
+// is not known yet.
 func rival(o *state, sharedBy string, rules map[string]bucket.Rules, now time.Time) error {
 	if !o.complete {
 		return errUndecided

@@ -11,32 +11,36 @@ import (
 	"weir/bucket/lease"
 )
 
-// ownership decides which partitions this replica takes, opens, gives up, and whom it ends for being dead. It is a plain
-// value: what happened comes in with the time, what is to be done comes out of plan, and each action's end is told back.
+// state decides which partitions this replica takes, opens and gives up, and which dead members' sessions it
+// ends. It is a plain value: events come in with the time, plan returns the actions to take, and each action's
+// end is reported back.
 //
 // What holds, over all replicas:
 //
-//	O1  a partition is claimed only where it was released, or where the session that claimed it before has ended for good
-//	O2  a session is ended only by a write that names its newest renewal, which nobody has seen change for a term and a
-//	    margin; the session itself has not started a call since a margin before its term ended, and cannot renew any more. Or its
-//	    process is known to have ended, which is known where it left its notes; what it sent before names an earlier renewal
-//	O3  a partition is released only when all its calls have ended and what came of them is stored
+//	O1  A partition is claimed only if it was released, or if the session that claimed it before has ended for
+//	    good.
+//	O2  A session is ended only by a write that names its newest renewal, after the ending replica has seen no
+//	    change of that renewal for a term and a margin. The session itself stopped starting calls a margin
+//	    before its term ended, and cannot renew any more. Or its process is known to have ended, which its notes
+//	    on the same machine show; what it sent before names an earlier renewal.
+//	O3  A partition is released only when all its calls have ended and their outcomes are stored.
 //
-// So no two replicas start calls of one partition at the same time: the one that claims it last does so after the other
-// has stopped by its own clock. Nothing here depends on how fresh the view is, only how soon a partition is taken.
+// So no two replicas start calls of one partition at the same time: the one that claims it last does so after
+// the other has stopped by its own clock. None of this depends on how fresh the view is; a stale view only
+// delays when a partition is taken.
 type state struct {
 	self    string         // this replica's session
-	name    string         // this replica's
+	name    string         // this replica's name
 	apis    map[string]int // the number of partitions of every api that it dispatches
 	leaving bool
 
-	complete bool                // all that stood in the registry when the watch began has been seen
+	complete bool                // the watch has shown all that the registry held when the watch began
 	members  map[string]*peer    // by session, this replica's own too
 	ended    map[string]struct{} // sessions that are known to have ended
 	asked    map[string]struct{} // sessions that are being expelled
 	claims   map[lease.PartitionID]ownerClaim
 	held     map[lease.PartitionID]*holding
-	targets  map[lease.PartitionID]string // who should own what; nil: to be worked out again
+	targets  map[lease.PartitionID]string // the session that should own each; nil: must be computed again
 	again    map[string]struct{}          // keys seen since the watch began anew
 
 	renewed time.Time // this replica's last renewal
@@ -68,13 +72,13 @@ type holding struct {
 	phase     holdPhase
 	revision  uint64 // of its claim
 	replaced  uint64 // the revision that its claim replaced
-	former    string // the session that owned it before, empty where it was given up
-	clean     bool   // the owner before ended all its calls and stored what came of them
+	former    string // the session that owned it before, empty if that released it
+	clean     bool   // the previous owner ended all its calls and stored their outcomes
 	tenure    int    // numbers the times it was opened
 	notBefore time.Time
 }
 
-// actionKind is what is to be done.
+// actionKind is a kind of action.
 type actionKind int8
 
 const (
@@ -83,23 +87,23 @@ const (
 	actionClose
 	actionRelease
 	actionExpel
-	actionLose // let go of it at once: somebody else has claimed it. It has no end to be told
+	actionLose // drop it at once: another replica has claimed it; its end is not reported
 )
 
-// action is one thing to be done; its end is told by the method named like it.
+// action is one thing to do. The method of the same name takes in its end.
 type action struct {
 	do       actionKind
 	part     lease.PartitionID
-	session  string // to be expelled; of actionOpen, that of the owner before
+	session  string // the session to expel; of actionOpen, the previous owner's
 	revision uint64
 	clean    bool
 	tenure   int // of actionOpen and actionClose
 }
 
-// actionRetry is how soon what failed is tried again.
+// actionRetry is the delay before a failed action is tried again.
 const actionRetry = 500 * time.Millisecond
 
-// unreadableRetry is how soon a claim is tried again that only an operator can help.
+// unreadableRetry is the delay before a claim is tried again that only an operator can mend.
 const unreadableRetry = 10 * time.Second
 
 func newState(self, name string, now time.Time) *state {
@@ -110,7 +114,7 @@ func newState(self, name string, now time.Time) *state {
 	}
 }
 
-// dispatches says what this replica dispatches from now on.
+// dispatches sets what this replica dispatches from now on.
 func (o *state) dispatches(apis map[string]int) {
 	o.apis, o.targets = apis, nil
 }
@@ -118,8 +122,8 @@ func (o *state) dispatches(apis map[string]int) {
 // leave makes plan give everything up.
 func (o *state) leave() { o.leaving, o.targets = true, nil }
 
-// renew says that this replica's lease has been renewed. Where it could not be for a while, neither could others theirs,
-// perhaps: their time begins anew.
+// renew notes that this replica's lease was renewed. If it could not be for a while, maybe the others could not
+// renew theirs either: their time begins anew.
 func (o *state) renew(now time.Time) {
 	if now.Sub(o.renewed) > mostGap {
 		o.steady = now
@@ -130,7 +134,8 @@ func (o *state) renew(now time.Time) {
 // mostGap is the longest time between two renewals of our own in which the silence of others means something.
 const mostGap = 3 * lease.MemberRenew
 
-// plan says what is to be done now. What it says it does not say again until its end has been told.
+// plan returns the actions to take now. It does not return an action again until the action's end has been
+// reported.
 func (o *state) plan(now time.Time) []action {
 	if !o.complete {
 		return nil
@@ -146,7 +151,7 @@ func (o *state) plan(now time.Time) []action {
 	return actions
 }
 
-// partitions are all that this replica dispatches, or still has, in order.
+// partitions returns all partitions of the apis that this replica dispatches, in order.
 func (o *state) partitions() []lease.PartitionID {
 	var all []lease.PartitionID
 	for api, n := range o.apis {
@@ -160,7 +165,7 @@ func (o *state) partitions() []lease.PartitionID {
 	return all
 }
 
-// aim works out who should own what, among the members that dispatch an api and stay.
+// aim computes which member should own each partition, among the members that dispatch an api and stay.
 func (o *state) aim() map[lease.PartitionID]string {
 	if o.targets != nil {
 		return o.targets
@@ -175,8 +180,8 @@ func (o *state) aim() map[lease.PartitionID]string {
 	return o.targets
 }
 
-// takers are the members, and their names, among whom an api's partitions are shared: those that stay and have not left it to others,
-// or where all have, all that stay.
+// takers returns the members, and their names, among whom an api's partitions are divided: those that stay and
+// have not left the api to others; if all have left it, all that stay.
 func (o *state) takers(api string, n int) (sessions, names []string) {
 	var cut []string
 	take := func(session, name string, m *peer) {
@@ -186,7 +191,7 @@ func (o *state) takers(api string, n int) (sessions, names []string) {
 		sessions, names = append(sessions, session), append(names, name)
 	}
 	if !o.leaving {
-		take(o.self, o.name, o.members[o.self]) // whether or not the watch shows it just now
+		take(o.self, o.name, o.members[o.self]) // even if the watch does not show it just now
 	}
 	for _, session := range slices.Sorted(maps.Keys(o.members)) {
 		m := o.members[session]
@@ -205,7 +210,7 @@ func (o *state) takers(api string, n int) (sessions, names []string) {
 	return sessions, names
 }
 
-// next is what is to be done about one partition.
+// next returns the action to take for one partition.
 func (o *state) next(p lease.PartitionID, mine bool, now time.Time) (d action, ok bool) {
 	h := o.held[p]
 	if h == nil {
@@ -245,14 +250,14 @@ func (h *holding) open(d action) action {
 	return d
 }
 
-// begin is what is to be done about a partition that this replica does nothing about yet.
+// begin returns the action to take for a partition that this replica does not hold.
 func (o *state) begin(p lease.PartitionID, h *holding, mine bool) (d action, ok bool) {
 	c := o.claims[p]
 	d = action{part: p, revision: c.revision}
 	_, over := o.ended[c.owner]
 	switch {
-	case c.owner == o.self && mine: // claimed, and it did not hear of it; or it had to let go for a moment
-		// Claimed once more: a watch that lags shows what was given up since.
+	case c.owner == o.self && mine: // claimed without hearing of it, or dropped for a moment
+		// Claim it once more: a watch that lags shows claims that were released since.
 		h.phase, h.replaced, h.former, d.do = holdClaiming, c.revision, c.owner, actionClaim
 	case c.owner == o.self:
 		h.phase, d.do = holdReleasing, actionRelease
@@ -260,7 +265,7 @@ func (o *state) begin(p lease.PartitionID, h *holding, mine bool) (d action, ok 
 		return d, false
 	case c.owner == "", over:
 		h.phase, h.replaced, h.former, d.do = holdClaiming, c.revision, c.owner, actionClaim
-		h.clean = c.owner == "" && c.revision > 0 // without a claim the registry may have lost one
+		h.clean = c.owner == "" && c.revision > 0 // a registry without a claim may have lost one
 	case o.members[c.owner] == nil:
 		if actions := o.expel(nil, c.owner, 0); len(actions) > 0 {
 			return actions[0], true
@@ -297,7 +302,7 @@ func (o *state) opened(d action, err error, now time.Time) {
 	}
 }
 
-// dropped says that a partition was let go of without ending its calls.
+// dropped notes that a partition was dropped without ending its calls.
 func (o *state) dropped(p lease.PartitionID, now time.Time) {
 	if h := o.held[p]; h != nil && h.phase != holdFree {
 		h.phase, h.clean, h.notBefore = holdFree, false, now.Add(2*actionRetry)
@@ -332,8 +337,8 @@ func (o *state) empty() bool {
 	return true
 }
 
-// unready says why a job might not be dispatched now, "" when it would be: every partition is open here, or with
-// somebody who has been heard of, or on its way from one to the other.
+// unready returns why a job might not be dispatched now, "" if it would be: every partition is open here, or
+// with a member that has renewed while this replica watched, or on its way from one to the other.
 func (o *state) unready() string {
 	if !o.complete {
 		return "who owns what is not known yet"

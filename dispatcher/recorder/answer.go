@@ -8,12 +8,13 @@ import (
 	"time"
 )
 
-// Answer is what a call came to, as it was judged when it ended: whoever settles it later need not judge it again, by other terms perhaps.
+// Answer is the outcome of a call, as it was judged when the call ended. A process that settles it later need
+// not judge it again, maybe by another configuration.
 type Answer struct {
 	Verdict   uint8 // as the writer counts them
-	Sent      bool  // at least a byte may have left
+	Sent      bool  // at least one byte may have left
 	Cut       bool  // the answer broke off
-	More      bool  // its body was longer than what is kept, or than what there was room for
+	More      bool  // its body was longer than what is kept or than the room for it
 	Fault     bool
 	HoldSpent bool
 	Status    int
@@ -24,20 +25,20 @@ type Answer struct {
 
 	Billed, Reason, Detail, HoldHeader, Mend, ContentType string // each at most MaxText
 
-	Limits    uint64  // says of which limits Taken is
+	Limits    uint64  // identifies the limits that Taken is of
 	Taken     []int64 // what the call took of them; at most MaxTaken
-	Unsettled uint64  // bits, of the same limits
+	Unsettled uint64  // bits, one for each of the same limits
 	Body      []byte
 }
 
-// Bounds of what is noted of an answer beside its body, which has the rest of MaxBody.
+// Bounds of what is noted of an answer. The body gets the rest of MaxBody.
 const (
 	MaxText  = 1 << 10
 	MaxTaken = 64
 	MaxBody  = mostChunks * chunkBytes
 )
 
-// clone is a copy that its writer does not change.
+// clone returns a copy that the answer's writer does not change.
 func (a *Answer) clone() *Answer {
 	c := *a
 	c.Taken, c.Body = slices.Clone(a.Taken), slices.Clone(a.Body)
@@ -50,7 +51,7 @@ func (a *Answer) texts() [6]*string {
 	return [...]*string{&a.Billed, &a.Reason, &a.Detail, &a.HoldHeader, &a.Mend, &a.ContentType}
 }
 
-// room is what the answer takes without its body.
+// room returns the bytes that the answer takes without its body.
 func (a *Answer) room() int {
 	n := answerFixed + 8*min(len(a.Taken), MaxTaken)
 	for _, text := range a.texts() {
@@ -59,7 +60,7 @@ func (a *Answer) room() int {
 	return n
 }
 
-// flags are the answer's yes and no, bit by bit as readAnswer has them.
+// flags packs the answer's booleans into bits, in the order in which readAnswer reads them.
 func (a *Answer) flags(more bool) (f byte) {
 	for i, is := range [...]bool{a.Sent, a.Cut, a.More || more, a.Fault, a.HoldSpent} {
 		if is {
@@ -101,7 +102,7 @@ func (p *pen) text(s string) {
 
 func (p *pen) number(n uint64, bytes int) {
 	if chunk := p.chunks[p.in]; chunkBytes-p.at > 8 {
-		binary.LittleEndian.PutUint64(chunk[p.at:], n) // what is too much of it is written over
+		binary.LittleEndian.PutUint64(chunk[p.at:], n) // later writes overwrite the surplus
 		p.at += bytes
 		return
 	}
@@ -112,7 +113,7 @@ func (p *pen) number(n uint64, bytes int) {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// sum is that of all that was written.
+// sum returns the checksum of all that was written.
 func (p *pen) sum() (sum uint32) {
 	for _, chunk := range p.chunks[:p.in] {
 		sum = crc32.Update(sum, castagnoli, chunk)
@@ -123,7 +124,7 @@ func (p *pen) sum() (sum uint32) {
 	return sum
 }
 
-// write writes the answer with so much of its body.
+// write writes the answer with the first body bytes of its body.
 func (a *Answer) write(p *pen, body int) {
 	p.number(uint64(a.Verdict), 1)
 	p.number(uint64(a.flags(body < len(a.Body))), 1)

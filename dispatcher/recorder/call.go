@@ -8,7 +8,7 @@ import (
 // Queue names the stream that a job is queued in.
 type Queue [2]uint64
 
-// QueueOf is the Queue of a stream's name.
+// QueueOf returns the Queue of a stream's name.
 func QueueOf(stream string) Queue {
 	sum := sha256.Sum256([]byte(stream))
 	return Queue{binary.LittleEndian.Uint64(sum[:]), binary.LittleEndian.Uint64(sum[8:])}

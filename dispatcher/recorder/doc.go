@@ -1,42 +1,45 @@
-// Package recorder is a flight recorder: a file, mapped into memory, in which a process notes of each of its calls how far it has come,
-// without a system call, so that whoever comes after it on the same machine knows.
+// Package recorder is a flight recorder: a file, mapped into memory, in which a process notes how far each of
+// its calls has come. Noting takes no system call. A later process on the same machine reads the file.
 //
-// What a process has written to a mapping survives its death, not that of the machine. So a file counts where its process is known to
-// have ended, and for as long as the machine has not been started again; anywhere else what is known of a call is its intent.
+// What a process has written to a mapping survives the death of the process, but not of the machine. So a file
+// counts only if its process is known to have ended and the machine has not been restarted since. Otherwise only
+// the intent says something about a call.
 //
 // # What is noted
 //
 //	Prepare  the call has an intent, and has not begun
-//	Adopt    the same, of a call that a process before intended
-//	Begin    it begins now: noted before the first byte can leave
+//	Adopt    the same, of a call that a former process intended
+//	Begin    the call begins now: noted before the first byte can leave
 //	Left     the first bytes have left
-//	Answer   what the call came to, with the beginning of the answer's body
-//	Settle   what it came to is stored elsewhere
-//	LetGo    the same, or its intent was taken back before it began
+//	Answer   the call's outcome, with the beginning of the answer's body
+//	Settle   the outcome is stored elsewhere
+//	LetGo    the same, or the intent was taken back before the call began
 //
-// Beside the calls the header has the last sequence that the ledger said it stored (Recorded): a start that finds the ledger shorter knows
-// that records are gone.
+// Beside the calls the header holds the last sequence that the ledger reported as stored (Recorded). A start
+// that finds the ledger shorter knows that records are gone.
 //
 // # What must hold
 //
-//   - That a call has not begun is written, never concluded from an absence. Nothing but an entry that says so, whole and of that very
-//     call, is believed; so it is with an answer. Everything else is Untold.
-//   - An entry is of one call: of api, partition, sequence and time of its job, of the call's number, and of the epoch of its
-//     partition's owner. Its own number stands in the call's intent. So no call is taken for another, whatever was used again.
-//   - An entry is used for another call only after it was settled, or while it says that its call has not begun and nobody needs to
-//     know: the intent was taken back.
-//   - A file is written by one process, which locks it before it can be seen under its name, and read by others only where that lock is
-//     free: the kernel takes it away when no thread of the process can run any more. A copy of a file is no such file, and says so by
-//     its inode.
+//   - "Has not begun" is written, never concluded from an absence. Only an entry that says so, whole and of that
+//     very call, is believed; the same goes for an answer. Everything else is Untold.
+//   - An entry is of one call. It names the api, the partition, the job's sequence and time, the call's number, and
+//     the epoch of the partition's owner. The entry's own number stands in the call's intent. So no call is taken
+//     for another, whatever was used again.
+//   - An entry is used for another call only after it was settled, or while it says that its call has not begun and
+//     that no longer matters: the intent was taken back.
+//   - One process writes a file. It locks the file before the file appears under its name. Other processes read it
+//     only if that lock is free: the kernel releases it when no thread of the process can run any more. A copy of a
+//     file is not such a file; its inode shows that.
 //
 // # How it is written
 //
-// An entry's first word is a sum over all others, which differs by what the entry says. A change writes the other words first and the
-// first word last, and a process that is killed in between leaves an entry that says nothing. That is enough: the instructions of a
-// thread that is killed have happened up to one of them and not beyond, and pages of a file are the kernel's.
+// An entry's first word is a sum over all its other words, and differs by what the entry says. A change writes
+// the other words first and the first word last. If the process is killed in between, the entry says nothing.
+// That is enough: the instructions of a killed thread have happened up to one of them and not beyond, and the
+// kernel keeps a file's pages.
 //
-// An answer is written to chunks of its own, with a sum, and the entry names them. Where there is no room for an answer's body it is cut
-// and says so, as a result is that is larger than its stream takes.
+// An answer is written to chunks of its own, with a sum, and the entry names them. If there is no room for an
+// answer's body, the body is cut and marked as cut, like a result that is larger than its stream takes.
 //
 // The file holds answers of apis: only its owner may read it (0600). It never holds what was sent.
 package recorder

@@ -15,17 +15,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// localSystems are file systems of which it is known that a lock is the kernel's own, and that a mapping is the file. A lock in a network
-// may be lost by a process that lives.
+// localSystems lists file systems on which a lock is the kernel's own and a mapping is the file. A lock on a
+// network file system may be lost while its process lives.
 var localSystems = []uint32{
 	unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC, unix.OVERLAYFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC,
 	0x2fc12fc1, // ZFS
 	0xca451a4e, // bcachefs
 }
 
-const zeros = 1 << 20 // are written at once
+const zeros = 1 << 20 // bytes written at once
 
-// create makes this process's file, locked before anybody can see it under its name, and maps it.
+// create makes this process's file, locks it before it appears under its name, and maps it.
 func (r *Recorder) create() (err error) {
 	if r.boot, err = bootID(); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnfit, err)
@@ -53,8 +53,8 @@ func (r *Recorder) create() (err error) {
 	return nil
 }
 
-// fill locks a new file, gives it all the room on the disk that it will ever need, and writes its header. A page that there was no room for
-// would end whoever writes to it.
+// fill locks a new file, allocates all the disk space that it will ever need, and writes its header. Writing to
+// a page without disk space would kill the process.
 func (r *Recorder) fill(file *os.File) error {
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return fmt.Errorf("lock it: %w", err)
@@ -99,7 +99,7 @@ func bootID() (string, error) {
 	return "", errors.Join(errors.New("this system does not tell when it was started"), err)
 }
 
-// placeOf is where a file is: a copy of it is elsewhere.
+// placeOf returns where a file is. A copy of it is elsewhere.
 func placeOf(file *os.File) (device, inode uint64) {
 	var s unix.Stat_t
 	if err := unix.Fstat(int(file.Fd()), &s); err != nil {
@@ -108,8 +108,8 @@ func placeOf(file *os.File) (device, inode uint64) {
 	return uint64(s.Dev), s.Ino //nolint:unconvert // it is no uint64 everywhere
 }
 
-// openEnded opens a file whose process has ended: nobody has it locked, and its process did before it could be found. What is no file
-// is not waited for, as opening a pipe would, nor followed.
+// openEnded opens a file whose process has ended. Its lock is free then, and its process had locked it before it
+// could be found. It neither waits for what is not a file, such as a pipe, nor follows links.
 func openEnded(path string) (file *os.File, ended bool) {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -126,7 +126,7 @@ func openEnded(path string) (file *os.File, ended bool) {
 	return file, true
 }
 
-// readFile reads a file whole, if it is of a size that one may have.
+// readFile reads a whole file, unless it is larger than such a file can be.
 func readFile(file *os.File) ([]byte, error) {
 	info, err := file.Stat()
 	if err != nil {

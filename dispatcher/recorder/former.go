@@ -13,15 +13,15 @@ import (
 // Found is what a former process noted of a call.
 type Found struct {
 	State  State
-	Begun  time.Time // zero where it had not
-	TAT    int64     // the key's after the call, 0 where it had not begun
-	Answer *Answer   // where State is Answered
+	Begun  time.Time // zero if the call had not begun
+	TAT    int64     // the key's after the call, 0 if the call had not begun
+	Answer *Answer   // set if State is Answered
 }
 
-// former is what processes left that have ended.
+// former is what ended processes left.
 type former struct {
 	lives   map[uint64]*life
-	useless map[uint64]struct{}  // files that were told of, and are not looked at again; of at most mostFiles
+	useless map[uint64]struct{}  // files that were logged and are not read again; at most mostFiles
 	entries map[uint64]leftEntry // by id
 }
 
@@ -44,14 +44,15 @@ func newFormer() former {
 	return former{lives: map[uint64]*life{}, useless: map[uint64]struct{}{}, entries: map[uint64]leftEntry{}}
 }
 
-// Bounds of what stays of ended processes: a weir that is killed before it has settled anything leaves its file, and so may the next.
+// Bounds of what stays of ended processes: a weir that is killed before it has settled anything leaves its file,
+// and so may the next.
 const (
 	mostLives = 8
-	mostFiles = 256 // that are looked at
+	mostFiles = 256 // files that are looked at
 	unborn    = 10 * time.Minute
 )
 
-// Look reads the files of those processes that have ended since it was looked last. It blocks while they are read.
+// Look reads the files of processes that have ended since the last Look. It blocks while it reads.
 func (r *Recorder) Look() {
 	if r == nil {
 		return
@@ -60,7 +61,7 @@ func (r *Recorder) Look() {
 	defer r.formerMu.Unlock()
 	files, err := filepath.Glob(filepath.Join(r.dir, filePrefix+"*"+fileSuffix))
 	if err != nil {
-		return // of a wrong pattern, which this is not
+		return // Glob fails only on a wrong pattern
 	}
 	for _, path := range files[:min(len(files), mostFiles)] {
 		name, ok := nameOf(filepath.Base(path))
@@ -78,7 +79,7 @@ func (r *Recorder) Look() {
 func (r *Recorder) removeUnborn() {
 	files, err := filepath.Glob(filepath.Join(r.dir, filePrefix+"*"+unbornSuffix))
 	if err != nil {
-		return // of a wrong pattern, which this is not
+		return // Glob fails only on a wrong pattern
 	}
 	for _, path := range files {
 		if info, err := os.Stat(path); err == nil && time.Since(info.ModTime()) > unborn {
@@ -125,13 +126,13 @@ func (r *Recorder) lookAtLocked(path string, name uint64) {
 	r.log.Info("found the flight recorder of a process that has ended", "path", path, "under_way", open)
 }
 
-// Why a file is of no use.
+// Reasons why a file is of no use.
 const (
 	otherBoot = "the machine has been started again"
 	notWhole  = "it is not whole"
 )
 
-// readHeader says how large a file's parts are, or why it is of no use.
+// readHeader returns how large a file's parts are, or why the file is of no use.
 func readHeader(file *os.File, data []byte, name uint64, boot string) (size Size, why string) {
 	if len(data) < headerBytes {
 		return size, notWhole
@@ -154,8 +155,8 @@ func readHeader(file *os.File, data []byte, name uint64, boot string) (size Size
 	return size, ""
 }
 
-// readEntries are a file's entries that say something, by their numbers. Of two with the same number, which nobody writes, none says
-// anything.
+// readEntries returns a file's entries that say something, by their numbers. weir never writes the same number
+// twice: if two entries share one, neither says anything.
 func readEntries(data []byte, size Size, name uint64) map[uint64]leftEntry {
 	all := map[uint64]leftEntry{}
 	for i := range size.Entries {
@@ -168,7 +169,7 @@ func readEntries(data []byte, size Size, name uint64) map[uint64]leftEntry {
 		e := leftEntry{words: words, of: name, state: state}
 		if state == Answered {
 			if e.answer = answerOf(data, size, words); e.answer == nil {
-				e.state = Left // an answer that is not whole is none
+				e.state = Left // an incomplete answer does not count
 			}
 		}
 		if _, twice := all[words[wordID]]; twice {
@@ -179,7 +180,7 @@ func readEntries(data []byte, size Size, name uint64) map[uint64]leftEntry {
 	return all
 }
 
-// answerOf is the answer that an entry names, nil where it is not whole.
+// answerOf returns the answer that an entry names, nil if it is not whole.
 func answerOf(data []byte, size Size, entry []uint64) *Answer {
 	length, sum := int64(entry[wordAnswer]>>32), uint32(entry[wordAnswer])
 	if length > MaxBody {
@@ -204,7 +205,7 @@ func answerOf(data []byte, size Size, entry []uint64) *Answer {
 	return a
 }
 
-// forgetSomeLocked removes the oldest files where there are too many.
+// forgetSomeLocked removes the oldest files beyond mostLives.
 func (r *Recorder) forgetSomeLocked() {
 	for len(r.former.lives) > mostLives {
 		oldest := uint64(0)
@@ -227,7 +228,8 @@ func (r *Recorder) forgetLocked(name uint64) {
 	}
 }
 
-// Find is what a process that has ended noted of a call, under the entry that its intent names. Untold is everything that is not certain.
+// Find returns what an ended process noted of a call, under the entry that the call's intent names. Everything
+// that is not certain is Untold.
 func (r *Recorder) Find(id uint64, c Call) Found {
 	if r == nil || id == 0 {
 		return Found{}
@@ -245,7 +247,8 @@ func (r *Recorder) Find(id uint64, c Call) Found {
 	return f
 }
 
-// Gone reports whether the process of a name is known to have ended. It does not block for long: it reads the process's file at most once.
+// Gone reports whether the process of a name is known to have ended. It reads the process's file at most once,
+// so it does not block for long.
 func (r *Recorder) Gone(name string) bool {
 	if r == nil {
 		return false
@@ -263,7 +266,8 @@ func (r *Recorder) Gone(name string) bool {
 	return known
 }
 
-// Retire lets go of what former processes left: all of it is settled. With kept of it only what was found longer ago than that.
+// Retire removes what former processes left, since all of it is settled. If kept is above 0, it removes only
+// what was found longer ago than that.
 func (r *Recorder) Retire(kept time.Duration) {
 	if r == nil {
 		return
@@ -277,7 +281,7 @@ func (r *Recorder) Retire(kept time.Duration) {
 	}
 }
 
-// Former is how many files of former processes there are.
+// Former returns how many files of former processes there are.
 func (r *Recorder) Former() int {
 	if r == nil {
 		return 0

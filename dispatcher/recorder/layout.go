@@ -2,13 +2,13 @@ package recorder
 
 import "encoding/binary"
 
-// The file, version 1, in words of eight bytes as this machine has them:
+// The file, version 1, in words of eight bytes in this machine's byte order:
 //
 //	a page     the header
 //	entries    of entryWords each
 //	chunks     of chunkBytes each
 //
-// A later version has another number, and says nothing to this one.
+// A later version has another number, and this one ignores it.
 const (
 	magic   = 0x7265636f72643031 // "record01"
 	version = 1
@@ -17,7 +17,7 @@ const (
 	entryWords  = 24
 	entryBytes  = entryWords * 8
 	chunkBytes  = 4096
-	mostChunks  = 17 // of one answer: 64 KiB of body, and what else there is to say
+	mostChunks  = 17 // of one answer: 64 KiB of body, and its other fields
 )
 
 // The words of the header.
@@ -26,19 +26,19 @@ const (
 	headVersion
 	headEntries
 	headChunks
-	headName // of the process's life, which the file is named after
+	headName // name of the process's life, which the file is named after
 	headDevice
 	headInode
 	headPID
-	headStarted                // when the process made it, in nanoseconds: of two files the later one tells more
+	headStarted                // when the process made it, in nanoseconds: of two files the later one knows more
 	headBoot                   // 36 letters
-	headSum     = headBoot + 5 // over all before
-	headLedger  = headSum + 1  // the ledger's last sequence that was stored, with a sum of its own; 0 while none is known
+	headSum     = headBoot + 5 // sum over all words before it
+	headLedger  = headSum + 1  // the ledger's last stored sequence, with a sum of its own; 0 while none is known
 )
 
 // The words of an entry.
 const (
-	wordState = iota // a sum over all others, by what the entry says
+	wordState = iota // a sum over all others, which differs by what the entry says
 	wordID
 	wordStream
 	wordStream2
@@ -61,20 +61,21 @@ const (
 // State is what an entry says of its call.
 type State int8
 
-// The states. Untold is that of everything that is not whole, or of another call.
+// The states. Untold stands for an entry that is not whole, or of another call.
 const (
 	Untold   State = iota
 	Prepared       // it has not begun
 	Begun          // its first byte may have left
 	Left           // its first bytes have left
 	Answered       // it has ended
-	Settled        // and what it came to is stored
+	Settled        // its outcome is stored
 )
 
-// tags make the same entry's sum another one for each state.
+// tags make the sum of the same entry differ by state.
 var tags = [...]uint64{Untold: 0, Prepared: 0x9ae16a3b2f90404f, Begun: 0xc3a5c85c97cb3127, Left: 0xb492b66fbe98f273, Answered: 0x2545f4914f6cdd1d, Settled: 0xff51afd7ed558ccd}
 
-// sumOf is what the first word of an entry is that says s. Every step is one to one, so that no change of a single word keeps the sum.
+// sumOf returns the first word of an entry that says s. Every step is one to one, so no change of a single word
+// keeps the sum.
 func sumOf(entry []uint64, name uint64, s State) uint64 {
 	sum := name ^ tags[s]
 	for _, word := range entry[1:entryWords] {
@@ -87,7 +88,7 @@ func sumOf(entry []uint64, name uint64, s State) uint64 {
 	return sum
 }
 
-// stateOf is what an entry says.
+// stateOf returns what an entry says.
 func stateOf(entry []uint64, name uint64) State {
 	if entry[wordState] == 0 {
 		return Untold
@@ -100,7 +101,7 @@ func stateOf(entry []uint64, name uint64) State {
 	return Untold
 }
 
-// headSumOf is the header's sum.
+// headSumOf returns the header's sum.
 func headSumOf(head []uint64) uint64 {
 	sum := uint64(magic)
 	for _, word := range head[:headSum] {
@@ -110,10 +111,10 @@ func headSumOf(head []uint64) uint64 {
 	return sum
 }
 
-// chunksAt are the numbers of an entry's chunks.
+// chunksAt returns the number of an entry's i-th chunk.
 func chunksAt(entry []uint64, i int) uint16 { return uint16(entry[wordChunks+i/4] >> (16 * (i % 4))) }
 
-// wordsOf are bytes as words.
+// wordsOf converts bytes to words.
 func wordsOf(b []byte) []uint64 {
 	words := make([]uint64, len(b)/8)
 	for i := range words {
@@ -125,13 +126,13 @@ func wordsOf(b []byte) []uint64 {
 // Size is how much a file has room for.
 type Size struct {
 	Entries int // calls that are prepared, run, or are not settled; at most 1<<20
-	Chunks  int // of 4 KiB, of answers that are not settled; at most 1<<16
+	Chunks  int // chunks of 4 KiB, for answers that are not settled; at most 1<<16
 }
 
-// Usual is the size of a worker's file: 10 MiB, of which it touches as much as it uses.
+// Usual is the size of a dispatcher's file: 10 MiB, of which it touches as much as it uses.
 var Usual = Size{Entries: 8192, Chunks: 2048}
 
 func (s Size) chunksFrom() int64 { return headerBytes + int64(s.Entries)*entryBytes }
 
-// bytes is the size of the file.
+// bytes returns the size of the file.
 func (s Size) bytes() int64 { return s.chunksFrom() + int64(s.Chunks)*chunkBytes }

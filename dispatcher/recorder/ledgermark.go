@@ -6,17 +6,18 @@ import (
 	"unsafe"
 )
 
-// ledgerSumBits is how much of the mark's word is a sum over the rest, so that one write changes both.
+// ledgerSumBits is how many bits of the mark's word are a sum over the rest, so that one write changes both.
 const ledgerSumBits = 16
 
-// ledgerWord is a mark: a sequence of the ledger, and a sum that differs by the ledger and by the process.
+// ledgerWord returns a mark: a sequence of the ledger, and a sum that differs by the ledger and by the process.
 func ledgerWord(seq uint64, born time.Time, name uint64) uint64 {
 	sum := name ^ uint64(born.UnixMicro())
 	sum = (sum ^ seq) * 0x9e3779b97f4a7c15
 	return seq<<ledgerSumBits | sum>>(64-ledgerSumBits)
 }
 
-// LedgerIs names the ledger that Recorded tells of, by the time it was made. Before that nothing is noted.
+// LedgerIs says which ledger Recorded is about, by the time the ledger was made. Recorded notes nothing before
+// that.
 func (r *Recorder) LedgerIs(born time.Time) {
 	if r == nil {
 		return
@@ -44,8 +45,9 @@ func (r *Recorder) Recorded(seq uint64) {
 	})
 }
 
-// FormerLedger is the last sequence that ended processes knew the ledger to have stored, 0 where none tells. Only those count that were
-// started after a time, in nanoseconds; newest is when the newest of all was.
+// FormerLedger returns the last sequence that ended processes knew the ledger to have stored, 0 if none says. It
+// counts only processes that were started after a time, in nanoseconds; newest is when the newest of these was
+// started.
 func (r *Recorder) FormerLedger(born time.Time, after uint64) (last, newest uint64) {
 	newest = after
 	if r == nil {

@@ -18,8 +18,8 @@ import (
 	"weir/bucket/fault"
 )
 
-// Recorder is one process's own file, and what those left that ended before it on the same machine. It is safe for concurrent use. A nil
-// Recorder notes nothing and knows nothing.
+// Recorder is one process's own file, and what processes that ended before it on the same machine left. It is
+// safe for concurrent use. A nil Recorder notes nothing and knows nothing.
 type Recorder struct {
 	dir, path string
 	name      uint64
@@ -30,10 +30,10 @@ type Recorder struct {
 	words     []uint64 // the same
 	log       *slog.Logger
 
-	mixed atomic.Pointer[Answer] // a planted bug's
+	mixed atomic.Pointer[Answer] // used by a planted bug
 
-	broken atomic.Bool // the mapping cannot be written: nothing is noted any more
-	stuck  atomic.Bool // and what it says cannot be taken back: no call that it says has not begun may begin
+	broken atomic.Bool // the mapping cannot be written: the recorder notes nothing any more
+	stuck  atomic.Bool // its file cannot be removed: a call that the file says has not begun must not begin
 	missed atomic.Int64
 
 	mu     sync.Mutex // guards what follows
@@ -41,7 +41,7 @@ type Recorder struct {
 	slots  []slot
 	free   []uint32 // entries, used last first
 	parked list     // entries whose intents were taken back, oldest first
-	chunks []uint16 // that are free, used last first
+	chunks []uint16 // free chunks, used last first
 
 	ledgerMu   sync.Mutex // guards what follows
 	ledgerBorn time.Time  // zero before it is known
@@ -57,7 +57,7 @@ type slot struct {
 	prev, next uint32 // while parked; the number of slots: none
 	parked     bool
 	begun      bool
-	chunks     int8 // that are its own
+	chunks     int8 // number of its chunks
 }
 
 // Options of a Recorder. Dir and Log are required.
@@ -67,19 +67,20 @@ type Options struct {
 	Log  *slog.Logger
 }
 
-// ErrUnfit says that a place cannot hold a recorder: nobody could tell there whether its process has ended.
+// ErrUnfit says that a place cannot hold a recorder: other processes could not tell there whether its process
+// has ended.
 var ErrUnfit = errors.New("the flight recorder cannot be kept there")
 
 const (
 	filePrefix = "flight-"
 	fileSuffix = ".rec"
 
-	unbornSuffix = ".new" // of a file that nobody may take for one yet
+	unbornSuffix = ".new" // of a file that is not complete yet
 )
 
 func fileName(name uint64) string { return fmt.Sprintf("%s%016x%s", filePrefix, name, fileSuffix) }
 
-// nameOf is the name that a file's is made of.
+// nameOf returns the name that a file's name is made of.
 func nameOf(file string) (name uint64, ok bool) {
 	text, pre := strings.CutPrefix(file, filePrefix)
 	text, post := strings.CutSuffix(text, fileSuffix)
@@ -87,8 +88,8 @@ func nameOf(file string) (name uint64, ok bool) {
 	return name, pre && post && err == nil && len(text) == 16 && name != 0
 }
 
-// Open makes the directory and this process's file exist, and reads what ended processes have left there. It blocks while the disk takes
-// the file's size. The error wraps ErrUnfit where the place is to blame.
+// Open makes the directory and this process's file, and reads what ended processes have left there. It blocks
+// while the disk allocates the file. The error wraps ErrUnfit if the place is to blame.
 func Open(o Options) (*Recorder, error) {
 	if o.Size == (Size{}) {
 		o.Size = Usual
@@ -118,7 +119,7 @@ func Open(o Options) (*Recorder, error) {
 	return r, nil
 }
 
-// Name is that of this process's life, which nothing else ever has.
+// Name returns the name of this process's life. Nothing else ever has it.
 func (r *Recorder) Name() string {
 	if r == nil {
 		return ""
@@ -126,7 +127,7 @@ func (r *Recorder) Name() string {
 	return fmt.Sprintf("%016x", r.name)
 }
 
-// Missed is how many calls went without an entry so far.
+// Missed returns how many calls went without an entry so far.
 func (r *Recorder) Missed() int64 {
 	if r == nil {
 		return 0
@@ -134,7 +135,8 @@ func (r *Recorder) Missed() int64 {
 	return r.missed.Load()
 }
 
-// Close ends the recorder. Nothing may be noted any more, and no call may run. The file goes where nothing in it is of use.
+// Close ends the recorder. Nothing may be noted any more, and no call may run. It removes the file if nothing in
+// it is of use.
 func (r *Recorder) Close() error {
 	if r == nil {
 		return nil
@@ -149,14 +151,14 @@ func (r *Recorder) Close() error {
 	return errors.Join(unmap(r.data), r.file.Close())
 }
 
-// remove removes a file; what stays does no harm.
+// remove removes a file; one that stays does no harm.
 func (r *Recorder) remove(path string) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		r.log.Warn("a file that is of no use any more stays", "path", path, "err", err)
 	}
 }
 
-// entry are the words of an entry.
+// entry returns the words of an entry.
 func (r *Recorder) entry(n uint32) []uint64 {
 	from := headerBytes/8 + int(n)*entryWords
 	return r.words[from : from+entryWords : from+entryWords]
@@ -167,8 +169,8 @@ func (r *Recorder) chunk(n uint16) []byte {
 	return r.data[from : from+chunkBytes : from+chunkBytes]
 }
 
-// written does what writes to the mapping, and reports whether that went well. A page that the disk cannot give back ends the recorder and
-// not the process.
+// written runs do, which writes to the mapping, and reports whether that succeeded. A page that the disk cannot
+// provide ends the recorder, not the process.
 func (r *Recorder) written(do func()) (ok bool) {
 	if r.broken.Load() {
 		return false
@@ -183,8 +185,8 @@ func (r *Recorder) written(do func()) (ok bool) {
 	return true
 }
 
-// fail gives the recorder up. What it says of calls that have not begun must not be believed any more, since they may begin: so the file
-// goes.
+// fail gives up the recorder and removes its file: calls of which it says that they have not begun may begin
+// now, so it must not be believed any more.
 func (r *Recorder) fail(cause any) {
 	if r.broken.Swap(true) {
 		return
@@ -197,18 +199,19 @@ func (r *Recorder) fail(cause any) {
 		"path", r.path, "cause", fmt.Sprint(cause), "err", err)
 }
 
-// Entry is one call's entry. The zero value is none: the call goes without.
+// Entry is one call's entry. The zero value is no entry: the call goes without.
 type Entry struct {
 	r    *Recorder
 	slot uint32
 	id   uint64
 }
 
-// ID is the entry's own number, which the call's intent names; 0 for none.
+// ID returns the entry's own number, which the call's intent names; 0 for none.
 func (e Entry) ID() uint64 { return e.id }
 
-// Prepare notes that a call has an intent and has not begun. It must be noted before the intent is stored. last is the entry that the job
-// had before, and is used again where it is of the same call and was only parked. With the zero Entry there is no room.
+// Prepare notes that a call has an intent and has not begun. The caller must note that before it stores the
+// intent. last is the job's previous entry: it is used again if it is of the same call and was only parked.
+// Prepare returns the zero Entry if there is no room.
 func (r *Recorder) Prepare(c Call, last Entry) Entry {
 	if r == nil || r.broken.Load() {
 		return Entry{}
@@ -225,7 +228,8 @@ func (r *Recorder) Prepare(c Call, last Entry) Entry {
 	return r.writeLocked(c, r.nextID)
 }
 
-// Adopt notes what a process that has ended had noted of a call: that it has not begun. Its file need not be kept for that.
+// Adopt notes what an ended process had noted of a call: that it has not begun. So that process's file need not
+// be kept for it.
 func (r *Recorder) Adopt(id uint64, c Call) Entry {
 	if r == nil || r.broken.Load() {
 		return Entry{}
@@ -255,7 +259,7 @@ func (r *Recorder) writeLocked(c Call, id uint64) Entry {
 	return Entry{r, n, id}
 }
 
-// takeLocked takes an entry that nobody needs.
+// takeLocked takes an entry that is free or parked.
 func (r *Recorder) takeLocked() (n uint32, ok bool) {
 	if last := len(r.free) - 1; last >= 0 {
 		n, r.free = r.free[last], r.free[:last]
@@ -270,8 +274,9 @@ func (r *Recorder) takeLocked() (n uint32, ok bool) {
 	return n, true
 }
 
-// LetGo says that nobody needs the entry any more: what the call came to is stored, or it has not begun and its intent was taken back. An
-// entry of a call that has not begun stays what it is as long as there is room, since its intent may still be found.
+// LetGo says that the entry is not needed any more: the call's outcome is stored, or the call has not begun and
+// its intent was taken back. An entry of a call that has not begun stays as it is as long as there is room,
+// since its intent may still be found.
 func (e Entry) LetGo() {
 	if e.r == nil {
 		return
@@ -288,7 +293,7 @@ func (e Entry) LetGo() {
 	}
 }
 
-// owns reports whether the entry is its call's still.
+// owns reports whether the entry still belongs to its call.
 func (e Entry) owns() bool {
 	e.r.mu.Lock()
 	defer e.r.mu.Unlock()
@@ -296,7 +301,8 @@ func (e Entry) owns() bool {
 	return s.id == e.id && !s.parked
 }
 
-// begins notes in memory that the call begins, and reports false where the entry is not its own any more.
+// begins notes in memory that the call begins. If the entry belongs to another call by now, it reports true only
+// if the recorder was given up and its file removed.
 func (e Entry) begins() bool {
 	e.r.mu.Lock()
 	defer e.r.mu.Unlock()
@@ -308,7 +314,7 @@ func (e Entry) begins() bool {
 	return true
 }
 
-// turn has an entry say something else.
+// turn changes what an entry says.
 func (e Entry) turn(to State, change func(entry []uint64)) bool {
 	entry := e.r.entry(e.slot)
 	return e.r.written(func() {
@@ -321,8 +327,8 @@ func (e Entry) turn(to State, change func(entry []uint64)) bool {
 	})
 }
 
-// Begin notes that a call begins: it is called before the first byte can leave, and where it reports false none may. tat is the key's
-// theoretical arrival time after the call, in microseconds.
+// Begin notes that a call begins. The caller calls it before the first byte can leave; if it reports false, no
+// byte may leave. tat is the key's theoretical arrival time after the call, in microseconds.
 func (e Entry) Begin(at time.Time, tat int64) bool {
 	if e.r == nil {
 		return true
@@ -340,7 +346,7 @@ func (e Entry) Left() {
 	}
 }
 
-// Answer notes what a call came to that began. It is told whether all of its body is kept.
+// Answer notes the outcome of a call that began. It reports whether all of the body is kept.
 func (e Entry) Answer(a *Answer) (whole bool) {
 	if e.r == nil || e.r.broken.Load() || !e.owns() {
 		return false
@@ -390,7 +396,7 @@ func (e Entry) giveChunks(numbers []uint16) {
 	e.r.chunks = append(e.r.chunks, numbers...)
 }
 
-// Settle says that what the call came to is stored, or that it is nobody's business any more. The entry is free then.
+// Settle says that the call's outcome is stored, or does not matter any more. The entry is free then.
 func (e Entry) Settle() {
 	if e.r == nil || e.r.broken.Load() {
 		return

@@ -9,8 +9,9 @@ import (
 	"path/filepath"
 )
 
-// SetBack makes of every entry of the files in a directory whose call has begun one that says that it has not, which is what may stand on
-// a disk when the power fails: pages are written back when the kernel likes. It returns how many there were.
+// SetBack rewrites every entry in the files of a directory whose call has begun, so that it says that the call
+// has not begun. A disk may hold that after a power failure, since the kernel writes pages back when it likes.
+// It returns the number of entries.
 func SetBack(dir string) (n int, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, filePrefix+"*"+fileSuffix))
 	for _, path := range files {
