@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// checkFormat is how a check is told.
+// checkFormat is the output format of a check.
 type checkFormat string
 
 const (
@@ -63,7 +63,7 @@ quota or a budget.
 	return cmd
 }
 
-// checkLimits are the flags of thresholds.
+// checkLimits holds the flags of thresholds.
 type checkLimits struct{ jobsWarn, jobsCrit, lettersWarn, lettersCrit, usedWarn, usedCrit float64 }
 
 func (l *checkLimits) add(flags *pflag.FlagSet) {
@@ -75,7 +75,7 @@ func (l *checkLimits) add(flags *pflag.FlagSet) {
 	flags.Float64Var(&l.usedCrit, "used-crit", 0, "CRITICAL where so many percent of a quota or budget are used")
 }
 
-// thresholds are those that were given.
+// thresholds returns the thresholds that were given.
 func (l *checkLimits) thresholds(flags *pflag.FlagSet) (t status.Thresholds, err error) {
 	given := func(name string, value *float64) *float64 {
 		if !flags.Changed(name) {
@@ -112,7 +112,7 @@ func check(cmd *cobra.Command, t status.Thresholds, format checkFormat, as cli.F
 		return unknown(err)
 	}
 	if worst := status.Worst(checks); worst != status.OK {
-		return &cli.Exit{Code: int(worst)} // all is said
+		return &cli.Exit{Code: int(worst)} // everything is printed already
 	}
 	return nil
 }
@@ -145,7 +145,7 @@ func printChecks(out io.Writer, checks []status.Check, format checkFormat, as cl
 	return nil
 }
 
-// nagiosText is one line as plugins of Nagios print it: the state, what is not in order, and all values behind a bar.
+// nagiosText returns one line in the format of Nagios plugins: the state, what is wrong, and all values after a bar.
 func nagiosText(checks []status.Check) string {
 	var wrong, values []string
 	for _, c := range checks {
@@ -178,7 +178,7 @@ func thresholdText(t *float64) string {
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// prometheusText is the checks as series of the text format.
+// prometheusText returns the checks as series of the text format.
 func prometheusText(checks []status.Check) string {
 	var levels, values strings.Builder
 	for _, c := range checks {

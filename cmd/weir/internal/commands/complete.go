@@ -15,14 +15,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// completedKeys bounds the keys that a shell is offered: the deepest buckets.
+// completedKeys bounds the keys that a shell is offered: those of the deepest buckets.
 const completedKeys = 100
 
-// completion gives what may stand in one place.
+// completion returns the possible arguments of one place.
 type completion func(cmd *cobra.Command, args []string) []cobra.Completion
 
-// addCompletion has shells complete the arguments of every command, by the names they have in its usage, and the flags that choose
-// apis, keys and reasons. It comes last: a command that completes by itself is left alone.
+// addCompletion adds completion for the arguments of every command, by their names in the command's usage, and for the
+// flags that choose apis, keys and reasons. It must be called last: it leaves a command alone that completes by itself.
 func addCompletion(cmd *cobra.Command) {
 	for _, child := range cmd.Commands() {
 		addCompletion(child)
@@ -57,7 +57,7 @@ func addCompletion(cmd *cobra.Command) {
 	}
 }
 
-// completionOf is how a place of this name is completed, nil where nobody knows what may stand there.
+// completionOf returns the completion of a place with this name, nil if there is none.
 func completionOf(cmd *cobra.Command, place string) completion {
 	switch place {
 	case "BY":
@@ -87,7 +87,7 @@ func completionOf(cmd *cobra.Command, place string) completion {
 	return nil
 }
 
-// listed gives the words of a closed set.
+// listed completes from a closed set of words.
 func listed[W ~string](words []W) completion {
 	return func(*cobra.Command, []string) (names []cobra.Completion) {
 		for _, w := range words {
@@ -97,7 +97,7 @@ func listed[W ~string](words []W) completion {
 	}
 }
 
-// offered is what of a completion goes with what was begun. No file is offered in its place.
+// offered returns the completions that begin with what was typed. It offers no file names instead.
 func offered(complete completion, cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if complete == nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -106,7 +106,7 @@ func offered(complete completion, cmd *cobra.Command, args []string, begun strin
 	return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
-// apiNames are the configured apis. Where no server answers there are none: a shell has no use for an error.
+// apiNames returns the configured apis. If no server answers there are none: a shell cannot show an error.
 func apiNames(cmd *cobra.Command, _ []string) (names []cobra.Completion) {
 	_ = connect.With(func(c *connect.Connection) error {
 		if current, ok := control.RunningConfig(cmd.Context(), c); ok {
@@ -119,7 +119,7 @@ func apiNames(cmd *cobra.Command, _ []string) (names []cobra.Completion) {
 	return names
 }
 
-// deepKeys are the keys of the api before them that have jobs, the deepest bucket first.
+// deepKeys returns keys with jobs of the api in the argument before, the deepest bucket first.
 func deepKeys(_ *cobra.Command, args []string) (keys []cobra.Completion) {
 	if len(args) == 0 || args[0] == "" {
 		return nil
@@ -139,7 +139,7 @@ func deepKeys(_ *cobra.Command, args []string) (keys []cobra.Completion) {
 	return keys
 }
 
-// keptVersions are the versions of the configuration that can be gone back to, the newest first.
+// keptVersions returns the versions of the configuration to which a rollback is possible, the newest first.
 func keptVersions(cmd *cobra.Command, _ []string) (versions []cobra.Completion) {
 	_ = connect.With(func(c *connect.Connection) error {
 		entries, err := control.ConfigHistory(cmd.Context(), c)

@@ -14,13 +14,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Bounds of what a shell is offered of jobs and letters, the newest first.
+// Bounds of the jobs and letters that a shell is offered, the newest first.
 const (
 	completedKept   = 50
-	completedQueued = 3 // keys whose next jobs are looked at
+	completedQueued = 3 // keys whose next jobs are read
 )
 
-// word is a completion, unless a shell would not take it as one word.
+// word appends a completion, unless a shell would not take it as one word.
 func word(all []cobra.Completion, text, about string) []cobra.Completion {
 	if text == "" || cli.Visible(text) != text || slices.ContainsFunc(all, func(c cobra.Completion) bool { return c == cobra.CompletionWithDesc(text, about) }) {
 		return all
@@ -28,7 +28,7 @@ func word(all []cobra.Completion, text, about string) []cobra.Completion {
 	return append(all, cobra.CompletionWithDesc(text, about))
 }
 
-// endedJobs are the ids of the jobs that ended last, with a result or a letter.
+// endedJobs returns the ids of the jobs that ended last, with a result or a letter.
 func endedJobs(cmd *cobra.Command, args []string) []cobra.Completion {
 	if len(args) > 0 {
 		return nil
@@ -38,7 +38,7 @@ func endedJobs(cmd *cobra.Command, args []string) []cobra.Completion {
 	return found
 }
 
-// keptResults are the ids of the jobs with the newest results.
+// keptResults returns the ids of the jobs with the newest results.
 func keptResults(cmd *cobra.Command, _ []string) (found []cobra.Completion) {
 	_ = connect.With(func(c *connect.Connection) error {
 		_, err := ledger.NewestResults(cmd.Context(), c.JetStream, ledger.ResultFilter{}, completedKept, func(r ledger.Result) error {
@@ -50,7 +50,7 @@ func keptResults(cmd *cobra.Command, _ []string) (found []cobra.Completion) {
 	return found
 }
 
-// queuedJobs are the ids of jobs that wait, of the api before them: the next ones of its deepest buckets.
+// queuedJobs returns ids of waiting jobs of the api in the argument before: the next ones of its deepest buckets.
 func queuedJobs(_ *cobra.Command, args []string) (found []cobra.Completion) {
 	if len(args) != 1 {
 		return nil
@@ -74,7 +74,7 @@ func queuedJobs(_ *cobra.Command, args []string) (found []cobra.Completion) {
 	return found
 }
 
-// keptLetters are the numbers of the newest letters that the command line does not have yet.
+// keptLetters returns the numbers of the newest letters that the command line does not contain yet.
 func keptLetters(cmd *cobra.Command, args []string) (found []cobra.Completion) {
 	newestLetters(cmd, func(k *deadletter.Kept) {
 		if seq := strconv.FormatUint(k.Seq, 10); !slices.Contains(args, seq) {
@@ -102,7 +102,7 @@ func newestLetters(cmd *cobra.Command, take func(k *deadletter.Kept)) {
 	})
 }
 
-// redrives are the names of the redrives that are known.
+// redrives returns the names of the known redrives.
 func redrives(cmd *cobra.Command, args []string) (found []cobra.Completion) {
 	if len(args) > 0 {
 		return nil

@@ -23,7 +23,7 @@ func configCommand() *cobra.Command {
 	return cmd
 }
 
-// configFileName is the file a command is about: the one it was given, or that of the environment.
+// configFileName returns the file that a command is about: the given one, or the environment's.
 func configFileName(given string) (string, error) {
 	if given != "" {
 		return given, nil
@@ -38,7 +38,7 @@ func configFileName(given string) (string, error) {
 	return settings.Config, nil
 }
 
-// configText is the file a command is about, and what is in it.
+// configText returns the file that a command is about, and its text.
 func configText(cmd *cobra.Command, given string) (file string, text []byte, err error) {
 	if file, err = configFileName(given); err != nil {
 		return "", nil, err

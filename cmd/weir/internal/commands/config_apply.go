@@ -57,7 +57,7 @@ are used up already. It changes nothing. Exit code 1 when the file is not valid.
 	return cmd
 }
 
-// manner is how a configuration is proposed.
+// manner says how to propose a configuration.
 type manner struct {
 	dryRun  bool
 	confirm cli.Confirmation
@@ -72,7 +72,7 @@ func applyFile(cmd *cobra.Command, file string, how manner) error {
 	}
 	c, err := config.Parse(text, config.Options{Name: file})
 	if err != nil {
-		return err // exit code 1: the command was not asked in a wrong way, the file is wrong
+		return err // exit code 1: the command's arguments are right, the file is wrong
 	}
 	for _, p := range c.Warnings {
 		_, _ = fmt.Fprintln(cmd.ErrOrStderr(), saidOf(file, "warning", p))
@@ -99,7 +99,7 @@ func applyFile(cmd *cobra.Command, file string, how manner) error {
 	})
 }
 
-// apply shows the difference, asks, stores and tells.
+// apply shows the difference, asks for confirmation, stores, and reports.
 func (m *manner) apply(cmd *cobra.Command, c *connect.Connection, store control.ConfigStore, p *proposal.Proposal) error {
 	told, same := p.Differs()
 	talk := cmd.ErrOrStderr()

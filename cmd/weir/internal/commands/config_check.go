@@ -35,7 +35,7 @@ version does not do yet: weir serve would refuse to start with those. Notes are 
 	return cmd
 }
 
-// checkConfig tells what is wrong with a file's text: problems and warnings on stderr, as compilers write them.
+// checkConfig reports what is wrong with a file's text: problems and warnings on stderr, in the format of compilers.
 func checkConfig(cmd *cobra.Command, file string, text []byte, as cli.Format) error {
 	found, _, err := proposal.Check(file, text, nil)
 	if err != nil {
@@ -64,12 +64,12 @@ func checkConfig(cmd *cobra.Command, file string, text []byte, as cli.Format) er
 		}
 	}
 	if !found.OK {
-		return &cli.Exit{Code: cli.ExitFailed} // all is said
+		return &cli.Exit{Code: cli.ExitFailed} // everything is printed already
 	}
 	return nil
 }
 
-// saidOf is a warning or a note as compilers write it.
+// saidOf formats a warning or a note as compilers do.
 func saidOf(file, as string, p config.Problem) string {
 	p.Message = as + ": " + p.Message
 	if p.Line == 0 {

@@ -32,7 +32,7 @@ them. They are read straight from the stream WEIR_DEAD, whether or not a weir ru
 	return cmd
 }
 
-// group is what a command does that only has subcommands.
+// group is the action of a command that only has subcommands.
 func group(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return wrongCommand(cmd, args[0])
@@ -40,7 +40,7 @@ func group(cmd *cobra.Command, args []string) error {
 	return cmd.Help()
 }
 
-// letterFlags are the flags that choose letters.
+// letterFlags are the flags that select letters.
 type letterFlags struct{ api, key, reason, since, until, status, job string }
 
 func (f *letterFlags) add(flags *pflag.FlagSet) {
@@ -65,7 +65,7 @@ func (f *letterFlags) filter(now time.Time) (deadletter.Filter, error) {
 	return filter, nil
 }
 
-// selection reads the flags, and the numbers of letters that stand in their place.
+// selection reads the flags, or the numbers of letters given in their place.
 func (f *letterFlags) selection(args []string, now time.Time) (deadletter.Selection, error) {
 	if len(args) == 0 {
 		filter, err := f.filter(now)
@@ -85,10 +85,10 @@ func (f *letterFlags) selection(args []string, now time.Time) (deadletter.Select
 	return s, nil
 }
 
-// String says which letters are meant, for the notification.
+// String describes the selected letters, for the notification.
 func (f *letterFlags) String() string { return f.choice().String() }
 
-// scopeOf ends a selection at the letters that are there now.
+// scopeOf bounds a selection by the letters that exist now.
 func scopeOf(ctx context.Context, c *connect.Connection, b *deadletter.Browser, s deadletter.Selection) (*deadletter.Scope, error) {
 	scope, err := b.Scope(ctx, s)
 	var missing *deadletter.MissingError
@@ -120,7 +120,7 @@ func withLetters(cmd *cobra.Command, do func(ctx context.Context, c *connect.Con
 	})
 }
 
-// letterRow is a letter as one row of a table.
+// letterRow returns a letter as one row of a table.
 func letterRow(k *deadletter.Kept, when string) []string {
 	status := "-"
 	if k.Status > 0 {

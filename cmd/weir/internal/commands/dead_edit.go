@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// editFlags are what the command line says is to be changed of a letter.
+// editFlags are the changes of a letter that the command line asks for.
 type editFlags struct {
 	data  string
 	set   []string
@@ -61,7 +61,7 @@ idempotent.`,
 	return cmd
 }
 
-// read makes an edit of what was said.
+// read returns the edit.
 func (f *editFlags) read(cmd *cobra.Command) (*deadletter.Edit, error) {
 	e := &deadletter.Edit{Unset: f.unset, EditedBy: cli.User()}
 	if cmd.Flags().Changed("data") {
@@ -87,7 +87,7 @@ func (f *editFlags) read(cmd *cobra.Command) (*deadletter.Edit, error) {
 	return e, nil
 }
 
-// fits refuses an edited body that the api takes no job with: its letter would not even keep it.
+// fits refuses an edited body with which the api accepts no job: even its letter would lack the body.
 func (f *redriveFlags) fits(ctx context.Context, c *connect.Connection, b *deadletter.Browser, current *config.Config) error {
 	if f.edit == nil || !f.edit.SetBody {
 		return nil

@@ -91,8 +91,8 @@ func printBody(w io.Writer, k *deadletter.Kept) error {
 	return err
 }
 
-// writeTo gives write a buffered writer to a file, or to out where no file is named. The file appears when it is
-// complete and on disk.
+// writeTo gives write a buffered writer to a file, or to out if no file is named. The file appears when it is complete
+// and on disk.
 func writeTo(out io.Writer, file string, write func(io.Writer) error) (err error) {
 	if file == "" {
 		buffered := bufio.NewWriterSize(out, 1<<16)

@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// letterOperation is what the command line says of something that is done to letters: which, how fast, and whether at all.
+// letterOperation holds the flags of an operation on letters: which letters, how fast, and whether at all.
 type letterOperation struct {
 	letterFlags
 
@@ -27,7 +27,7 @@ type letterOperation struct {
 	confirm cli.Confirmation
 	as      cli.Format
 	chosen  deadletter.Selection
-	every   *bucket.Rate // nil: none was given
+	every   *bucket.Rate // nil: none given
 }
 
 // addTo adds the flags to a command. rate is the default, "" for none.
@@ -39,7 +39,7 @@ func (o *letterOperation) addTo(cmd *cobra.Command, rate, rateUsage, dryRunUsage
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, dryRunUsage)
 }
 
-// on reads what was said, and runs do with the letters open.
+// on reads the flags, and calls do with the letters open.
 func (o *letterOperation) on(cmd *cobra.Command, args []string, do func(ctx context.Context, c *connect.Connection, b *deadletter.Browser) error) error {
 	o.args = args
 	if o.rate != "" {
@@ -56,13 +56,13 @@ func (o *letterOperation) on(cmd *cobra.Command, args []string, do func(ctx cont
 	return withLetters(cmd, do)
 }
 
-// said is the selection as it was given.
+// said returns the selection as it was given.
 func (o *letterOperation) said() string {
 	return strings.TrimSpace(o.String() + " " + strings.Join(o.args, " "))
 }
 
-// takeLetterRight waits for the right of a process that has died, which takes some seconds, and refuses while one is
-// alive. Give it back.
+// takeLetterRight takes the right to end letters. It waits some seconds for the right of a process that has died, and
+// refuses while one is alive. The caller must give it back.
 func takeLetterRight(ctx context.Context, c *connect.Connection) (*deadletter.Right, error) {
 	host, err := os.Hostname()
 	if err != nil {

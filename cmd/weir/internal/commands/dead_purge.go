@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// purgeFlags are what the command line says about a purge.
+// purgeFlags are the flags of a purge.
 type purgeFlags struct{ letterOperation }
 
 func deadPurgeCommand() *cobra.Command {
@@ -42,7 +42,7 @@ to answer it does nothing, and ends with 4.`,
 	return cmd
 }
 
-// purge counts, asks, deletes, tells.
+// purge counts, asks for confirmation, deletes, and reports.
 func (f *purgeFlags) purge(ctx context.Context, cmd *cobra.Command, c *connect.Connection, scope *deadletter.Scope) error {
 	found, err := scope.Contents(ctx)
 	if err != nil {
@@ -70,7 +70,7 @@ func (f *purgeFlags) purge(ctx context.Context, cmd *cobra.Command, c *connect.C
 	return errors.Join(f.finish(cmd, c, told), c.Explain(err))
 }
 
-// finish tells what was purged, here and to whoever listens.
+// finish reports what was purged, on the terminal and as an event.
 func (f *purgeFlags) finish(cmd *cobra.Command, c *connect.Connection, told *letters.Purge) error {
 	if told.Purged > 0 {
 		about := letters.Operation{Who: cli.User(), API: f.api, Key: f.key, Selection: f.said()}

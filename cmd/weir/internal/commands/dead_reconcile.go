@@ -21,7 +21,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// reconcileFlags are what the command line says about letters that an api is asked about.
+// reconcileFlags are the flags of a reconciliation.
 type reconcileFlags struct{ letterOperation }
 
 func deadReconcileCommand() *cobra.Command {
@@ -57,11 +57,11 @@ Exit code 4: nothing was done without --yes, or none could be asked about. 3: no
 	return cmd
 }
 
-// inquiryPlan is what is to be asked.
+// inquiryPlan is the planned inquiries.
 type inquiryPlan struct {
 	letters []askedAbout
-	skipped map[string]int // by why
-	takes   time.Duration  // by the rates alone
+	skipped map[string]int // by reason
+	takes   time.Duration  // at the inquiries' rates alone
 }
 
 type askedAbout struct {
@@ -69,7 +69,7 @@ type askedAbout struct {
 	seq uint64
 }
 
-// Why letters are not asked about.
+// Reasons why no inquiry is made about a letter.
 const (
 	notUnknown  = "not unknown"
 	noAPI       = "of apis that are not configured"
@@ -77,7 +77,7 @@ const (
 	mostLetters = 100_000
 )
 
-// plan reads which letters there are to be asked about.
+// plan finds the letters to make inquiries about.
 func (f *reconcileFlags) plan(ctx context.Context, c *connect.Connection, b *deadletter.Browser) (*inquiryPlan, error) {
 	current, ok := control.RunningConfig(ctx, c)
 	if !ok {
@@ -119,7 +119,7 @@ func (f *reconcileFlags) plan(ctx context.Context, c *connect.Connection, b *dea
 		return nil, cli.NotFound(noLetters(f.chosen.Filter))
 	}
 	for _, d := range each {
-		p.takes += d // one letter is asked about after another
+		p.takes += d // the letters are asked about one after another
 	}
 	if f.every != nil {
 		p.takes = max(p.takes, time.Duration(len(p.letters))*interval(*f.every))
@@ -129,7 +129,7 @@ func (f *reconcileFlags) plan(ctx context.Context, c *connect.Connection, b *dea
 
 func interval(r bucket.Rate) time.Duration { return r.Per / time.Duration(max(1, r.Count)) }
 
-// reconcile is the way of the command: count, ask whether to, ask the api about each, tell.
+// reconcile counts, asks for confirmation, has the api asked about each letter, and reports.
 func (f *reconcileFlags) reconcile(ctx context.Context, cmd *cobra.Command, c *connect.Connection, b *deadletter.Browser) error {
 	p, err := f.plan(ctx, c, b)
 	if err != nil {
@@ -171,7 +171,8 @@ func (f *reconcileFlags) reconcile(ctx context.Context, cmd *cobra.Command, c *c
 	return nil
 }
 
-// heldRest is how long somebody at the letters is waited for before the next try, of so many.
+// If another process holds the right to end letters, reconcile waits heldRest before the next try, and tries heldTries
+// times.
 const (
 	heldRest  = 2 * time.Second
 	heldTries = 30
@@ -199,7 +200,7 @@ func (f *reconcileFlags) one(ctx context.Context, c *connect.Connection, l asked
 	}
 }
 
-// reconciliation is what came of the letters.
+// reconciliation is the outcome of the inquiries.
 type reconciliation struct {
 	skipped map[string]int
 	ends    map[dispatcher.ReconcileEnd]int
@@ -207,10 +208,10 @@ type reconciliation struct {
 	letters []dispatcher.Reconciled
 }
 
-// reconcileJSON is what is to be asked or what came of it, as --json prints it.
+// reconcileJSON is the plan or the outcome, as --json prints it.
 type reconcileJSON struct {
 	DryRun     bool                    `json:"dry_run"`
-	Letters    int                     `json:"letters"` // to be asked about, or asked about
+	Letters    int                     `json:"letters"` // to ask about, or asked about
 	DurationMS int64                   `json:"duration_ms,omitempty"`
 	Done       int                     `json:"done"`
 	Redriven   int                     `json:"redriven"`
@@ -237,7 +238,7 @@ func (f *reconcileFlags) printPlan(cmd *cobra.Command, p *inquiryPlan) error {
 	return t.Print(cmd.OutOrStdout())
 }
 
-// mostShown bounds the letters that are told one by one.
+// mostShown bounds the letters that are reported one by one.
 const mostShown = 20
 
 func (f *reconcileFlags) printDone(cmd *cobra.Command, did *reconciliation) error {

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// redriveFlags are what the command line says about a redrive.
+// redriveFlags are the flags of a redrive.
 type redriveFlags struct {
 	letterOperation
 
@@ -25,9 +25,9 @@ type redriveFlags struct {
 	name           string
 	detach         bool
 	here           bool
-	edit           *deadletter.Edit // of the one letter that is named; nil: none
+	edit           *deadletter.Edit // of the one named letter; nil: none
 	bar            *cli.ProgressBar
-	planned        map[deadletter.Skip]int // the letters to be left alone, once they were told
+	planned        map[deadletter.Skip]int // the letters to leave alone, once the plan was printed
 }
 
 func deadRedriveCommand() *cobra.Command {
@@ -75,11 +75,11 @@ Exit code 4: nothing was done without --yes, nothing could be redriven, or some 
 	return cmd
 }
 
-// redrive is the way of a redrive: count, ask, publish, tell.
+// redrive counts, asks for confirmation, publishes, and reports.
 func (f *redriveFlags) redrive(ctx context.Context, cmd *cobra.Command, c *connect.Connection, b *deadletter.Browser) error {
 	if f.dryRun || !f.confirm.Possible(cmd) {
 		askedFor := f.dryRun
-		f.dryRun = askedFor || f.as == cli.AsJSON // the plan is all there is to tell
+		f.dryRun = askedFor || f.as == cli.AsJSON // the plan is the whole output
 		_, plan, err := f.plan(ctx, cmd, c, b, nil)
 		if err != nil || askedFor {
 			return err
@@ -122,7 +122,7 @@ func (f *redriveFlags) question(p *deadletter.Plan) string {
 	return fmt.Sprintf("Redrive %s, for %s?", cli.Count(p.Letters, "letter"), config.Money(p.Cost))
 }
 
-// plan reads what is to be redriven, and prints it.
+// plan finds what to redrive, and prints it.
 func (f *redriveFlags) plan(ctx context.Context, cmd *cobra.Command, c *connect.Connection, b *deadletter.Browser, right *deadletter.Right) (*deadletter.Redrive, *deadletter.Plan, error) {
 	current, ok := control.RunningConfig(ctx, c)
 	if !ok {
@@ -160,19 +160,19 @@ func (f *redriveFlags) plan(ctx context.Context, cmd *cobra.Command, c *connect.
 	}
 	f.bar.SetTotal(plan.Letters + plan.Settled)
 	if plan.Letters+plan.Settled == 0 && !f.dryRun {
-		return r, plan, nil // the tally says as much
+		return r, plan, nil // the tally says the same
 	}
 	return r, plan, f.printPlan(cmd, plan)
 }
 
-// tracesOf reads calls from a server's ledger.
+// tracesOf returns a reader of calls in a server's ledger.
 func tracesOf(c *connect.Connection) deadletter.CallsReader {
 	return func(ctx context.Context, q deadletter.CallsQuery, take func(deadletter.Trace)) (uint64, error) {
 		return ledger.ReadSince(ctx, c.JetStream, q, take)
 	}
 }
 
-// tell says what came of the redrive.
+// tell reports the outcome of the redrive.
 func (f *redriveFlags) tell(cmd *cobra.Command, c *connect.Connection, t *deadletter.Tally, failed error) error {
 	if err := f.printTally(cmd.OutOrStdout(), t); err != nil {
 		return err

@@ -14,13 +14,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// waitsLong is how long a task that waits for something is watched.
+// waitsLong is how long to watch a task that waits for something.
 const waitsLong = 10 * time.Second
 
-// errWaitsLong says that a task does not get on.
+// errWaitsLong reports that a task makes no progress.
 var errWaitsLong = errors.New("it waits")
 
-// start has a replica redrive what was planned, and follows it to its end.
+// start makes a replica redrive what was planned, and follows it to its end.
 func (f *redriveFlags) start(ctx context.Context, cmd *cobra.Command, c *connect.Connection, r *deadletter.Redrive, plan *deadletter.Plan) error {
 	tasks, err := tasksAt(ctx, c)
 	if err != nil {
@@ -42,7 +42,7 @@ func (f *redriveFlags) start(ctx context.Context, cmd *cobra.Command, c *connect
 	return f.followTask(ctx, cmd, c, tasks, task)
 }
 
-// followTask shows how a task gets on, until it has ended, and tells what came of it.
+// followTask shows a task's progress until it has ended, and reports the outcome.
 func (f *redriveFlags) followTask(ctx context.Context, cmd *cobra.Command, c *connect.Connection, tasks *deadletter.Tasks, task deadletter.Task) error {
 	if f.bar == nil {
 		f.bar = cli.NewProgressBar(cmd.ErrOrStderr(), "redriven", 0)
@@ -75,7 +75,7 @@ func (f *redriveFlags) followTask(ctx context.Context, cmd *cobra.Command, c *co
 	return f.tell(cmd, c, &did, nil)
 }
 
-// awaitTask waits until a task has ended, or waits for long, and shows how it gets on.
+// awaitTask shows a task's progress until it has ended or has waited for long.
 func awaitTask(ctx context.Context, tasks *deadletter.Tasks, task *deadletter.Task, show func(*deadletter.Task)) error {
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// printPlan tells what would be done: on stdout where that is all that is asked for, and else as talk.
+// printPlan prints what would be done: on stdout if only the plan was asked for, and otherwise as talk.
 func (f *redriveFlags) printPlan(cmd *cobra.Command, p *deadletter.Plan) error {
 	out := cmd.ErrOrStderr()
 	if f.dryRun {
@@ -24,7 +24,7 @@ func (f *redriveFlags) printPlan(cmd *cobra.Command, p *deadletter.Plan) error {
 	}
 	if f.as == cli.AsJSON {
 		if !f.dryRun {
-			return nil // the tally is the one object
+			return nil // the tally is the only object printed
 		}
 		return cli.PrintJSON(out, control.TellPlan(p, f.rate))
 	}
@@ -66,11 +66,11 @@ func (f *redriveFlags) printPlan(cmd *cobra.Command, p *deadletter.Plan) error {
 		return err
 	}
 	f.planned = p.Skipped
-	_, err := fmt.Fprintln(out) // between what is planned and what was done
+	_, err := fmt.Fprintln(out) // between the plan and the outcome
 	return err
 }
 
-// skipText says why letters stay, and what would change that.
+// skipText says why letters are left alone, and what would change that.
 func skipText(skip deadletter.Skip) string {
 	switch skip {
 	case deadletter.SkipUnknown:

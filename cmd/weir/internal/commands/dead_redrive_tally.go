@@ -10,7 +10,7 @@ import (
 	"weir/deadletter"
 )
 
-// printTally writes what was done. For people it leaves out the letters left alone that the plan has told them of.
+// printTally prints what was done. In the text it leaves out the letters left alone that the plan has shown.
 func (f *redriveFlags) printTally(out io.Writer, t *deadletter.Tally) error {
 	planned := f.planned
 	if f.as == cli.AsJSON {
@@ -21,7 +21,7 @@ func (f *redriveFlags) printTally(out io.Writer, t *deadletter.Tally) error {
 	return tab.Print(out)
 }
 
-// addTally tells what a redrive did, without the letters left alone that somebody has been told of.
+// addTally adds what a redrive did, without the letters left alone that were shown before.
 func addTally(tab *cli.Table, t *deadletter.Tally, planned map[deadletter.Skip]int) {
 	tab.Row("redriven", strconv.Itoa(t.Redriven+t.Known))
 	for _, line := range []struct {

@@ -74,7 +74,7 @@ func readLetter(c *connect.Connection, cmd *cobra.Command, seq uint64) (deadlett
 	return k, c.Explain(err)
 }
 
-// noBody is why a letter may have no body, though its job had one.
+// noBody says why a letter may have no body although its job had one.
 const noBody = "it was too large, or was lost with the store of its queue"
 
 func printLetter(out io.Writer, k *deadletter.Kept, now time.Time) error {
@@ -120,7 +120,7 @@ func printLetter(out io.Writer, k *deadletter.Kept, now time.Time) error {
 	return printAnswer(out, k.Answer)
 }
 
-// printAnswer writes what the api answered, for people.
+// printAnswer prints the api's answer as text.
 func printAnswer(out io.Writer, a *deadletter.Answer) error {
 	if a == nil {
 		return nil
@@ -141,7 +141,7 @@ func printAnswer(out io.Writer, a *deadletter.Answer) error {
 	return printBytes(out, a.Body)
 }
 
-// printBytes writes a body below an empty line: as text, or in hexadecimal where it is none.
+// printBytes prints a body after an empty line: as text, or in hexadecimal if it is not text.
 func printBytes(out io.Writer, body []byte) error {
 	text := string(body)
 	if !letters.IsText(body) {
@@ -156,7 +156,7 @@ func printBytes(out io.Writer, body []byte) error {
 	return nil
 }
 
-// addCall tells a letter's last call for people.
+// addCall adds a letter's last call as text.
 func addCall(t *cli.Table, c *deadletter.LastCall) {
 	if c == nil {
 		return

@@ -45,7 +45,7 @@ func deadStatsCommand() *cobra.Command {
 	return cmd
 }
 
-// progressEvery is after how many letters the progress is shown anew.
+// progressEvery is the number of letters between two displays of the progress.
 const progressEvery = 10_000
 
 func countLetters(c *connect.Connection, cmd *cobra.Command, filter deadletter.Filter) ([]*letters.Count, error) {

@@ -32,10 +32,11 @@ func deadResumeCommand() *cobra.Command {
 		})
 }
 
-// restWait is how long a stopped redrive may take until what it has on its way is answered.
+// restWait is how long a stopped redrive may take until its outstanding messages are answered.
 const restWait = 35 * time.Second
 
-// awaitRest waits until no replica works a task that was stopped. One that died working it is not waited for.
+// awaitRest waits until no replica works a stopped task. It does not wait for a replica that died while it worked the
+// task.
 func awaitRest(ctx context.Context, tasks *deadletter.Tasks, task *deadletter.Task) error {
 	ctx, cancel := context.WithTimeout(ctx, restWait)
 	defer cancel()
@@ -55,7 +56,7 @@ func awaitRest(ctx context.Context, tasks *deadletter.Tasks, task *deadletter.Ta
 		return !task.Resting()
 	})
 	if ctx.Err() != nil {
-		return nil // nobody works it, or he hears of it
+		return nil // no replica works it, or the replica will see the stop
 	}
 	return err
 }

@@ -43,7 +43,7 @@ reached; the rest is told all the same.`,
 				}
 			} else if settings.Config != "" {
 				if text, err := control.ReadFile(settings.Config); err == nil {
-					o.Config, _ = config.Parse(text, config.Options{Name: settings.Config}) // what is wrong with it `weir config check` says
+					o.Config, _ = config.Parse(text, config.Options{Name: settings.Config}) // `weir config check` reports its problems
 				}
 			}
 			err = printFindings(cmd, doctor.Examine(cmd.Context(), o), as)
@@ -57,7 +57,7 @@ reached; the rest is told all the same.`,
 	return cmd
 }
 
-// printFindings writes them, and fails where something must be mended.
+// printFindings prints the findings, and fails if something must be mended.
 func printFindings(cmd *cobra.Command, findings []doctor.Finding, as cli.Format) error {
 	out, bad := cmd.OutOrStdout(), 0
 	t := &cli.Table{}

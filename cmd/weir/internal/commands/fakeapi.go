@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// fakeAPICommand runs the fake paid api as a process of its own, for tests that judge by its ledger.
+// fakeAPICommand runs the fake paid api as its own process, for tests that check its ledger.
 func fakeAPICommand() *cobra.Command {
 	var o fakeapi.Options
 	var latency time.Duration

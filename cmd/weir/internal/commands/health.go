@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// healthBody bounds what is read of an answer.
+// healthBody bounds how much of an answer is read.
 const healthBody = 4 << 10
 
 func healthCommand() *cobra.Command {
@@ -65,7 +65,7 @@ func askHealth(ctx context.Context, s *config.Settings, path string, out io.Writ
 		return cli.Usage(fmt.Errorf("WEIR_HTTP_LISTEN: %w", err))
 	}
 	if s.HTTPToken.IsSet() {
-		req.Header.Set("Authorization", "Bearer "+s.HTTPToken.Reveal()) // then it also says why it is not ready
+		req.Header.Set("Authorization", "Bearer "+s.HTTPToken.Reveal()) // with it, the answer also says why weir is not ready
 	}
 	answer, err := http.DefaultClient.Do(req)
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// widestHelp is how wide a topic is shown at most, in characters: longer lines are hard to read.
+// widestHelp is the largest width of a displayed topic, in characters: longer lines are hard to read.
 const widestHelp = 100
 
-// addHelp gives the root its help: of commands as cobra has it, and of topics.
+// addHelp gives the root its help: cobra's for commands, and weir's own for topics.
 func addHelp(root *cobra.Command) {
 	root.SetHelpCommand(&cobra.Command{
 		Use:   "help [COMMAND | TOPIC]",
@@ -41,7 +41,7 @@ Without either it lists what there is.`,
 	})
 }
 
-// showHelp shows the topic or the command that args name, and everything there is where they name none.
+// showHelp shows the topic or the command that args name, and the list of all if they name none.
 func showHelp(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 {
 		if topic, ok := help.Lookup(args[0]); ok {
@@ -59,8 +59,8 @@ func showHelp(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// showTopicAndCommand writes a topic, and below it the help of the command that has its name, if there is one: results and events are
-// both.
+// showTopicAndCommand writes a topic, and then the help of a command with the same name, if there is one: results and
+// events are both.
 func showTopicAndCommand(cmd *cobra.Command, topic help.Topic) error {
 	if err := showTopic(cmd.OutOrStdout(), topic); err != nil {
 		return err
@@ -79,7 +79,7 @@ func showTopicAndCommand(cmd *cobra.Command, topic help.Topic) error {
 	return nil
 }
 
-// showTopic writes a topic: formatted for the terminal that out is, or as it is.
+// showTopic writes a topic: formatted if out is a terminal, otherwise unchanged.
 func showTopic(out io.Writer, topic help.Topic) error {
 	text := topic.Text()
 	if width := terminal.Width(out); width > 0 {
@@ -91,7 +91,7 @@ func showTopic(out io.Writer, topic help.Topic) error {
 	return nil
 }
 
-// noHelp says what there is in place of what was asked for.
+// noHelp reports that there is no such help, and what there is.
 func noHelp(root *cobra.Command, args []string) error {
 	var commands, topics []string
 	for _, c := range root.Commands() {
@@ -106,7 +106,7 @@ func noHelp(root *cobra.Command, args []string) error {
 		strings.Join(topics, ", "), strings.Join(commands, ", "))
 }
 
-// listTopics writes the topics as cobra writes the commands, below them.
+// listTopics writes the topics in the format of cobra's list of commands.
 func listTopics(out io.Writer) {
 	longest := 0
 	for _, t := range help.Topics() {
@@ -119,7 +119,7 @@ func listTopics(out io.Writer) {
 	_, _ = io.WriteString(out, text+"\nUse \"weir help TOPIC\" to read one.\n") // a buffer takes everything
 }
 
-// completeHelp gives the topics and commands that may follow.
+// completeHelp returns the topics and commands that may follow.
 func completeHelp(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	var found []cobra.Completion
 	offer := func(name, short string) {

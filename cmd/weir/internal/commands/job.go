@@ -61,7 +61,7 @@ are read. Exit code 3: nobody knows the id, as far back as was looked.`,
 	return cmd
 }
 
-// defaultScan is how many messages of a stream are looked through for an id.
+// defaultScan is how many messages of a stream are searched for an id.
 const defaultScan = 200_000
 
 var errNoScan = errors.New("--scan is 0 for all, or how many messages to look through")
@@ -70,7 +70,7 @@ func addScan(flags *pflag.FlagSet, scan *int) {
 	flags.IntVar(scan, "scan", *scan, "how many of the newest messages of each stream are looked through; 0 for all")
 }
 
-// apisOf are the names of the configured apis.
+// apisOf returns the names of the configured apis.
 func apisOf(cmd *cobra.Command, c *connect.Connection) (names []string) {
 	if current, ok := control.RunningConfig(cmd.Context(), c); ok {
 		for i := range current.APIs {
@@ -128,7 +128,7 @@ func printJob(out io.Writer, j *timeline.Job) error {
 	return t.PrintWhole(out)
 }
 
-// spentText is money with what is in doubt apart.
+// spentText formats an amount, with the doubtful part apart.
 func spentText(spent, doubt string) string {
 	if doubt == "0.00" {
 		return spent

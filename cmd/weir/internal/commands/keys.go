@@ -48,7 +48,7 @@ also where no job of theirs waits.`,
 	return cmd
 }
 
-// aboutAPI is connected for a command about one api, which must be configured.
+// aboutAPI connects for a command about one api, which must be configured.
 func aboutAPI(cmd *cobra.Command, api string, do func(c *connect.Connection) error) error {
 	return connect.With(func(c *connect.Connection) error {
 		if err := checkAPI(c, cmd, api); err != nil {
@@ -58,7 +58,7 @@ func aboutAPI(cmd *cobra.Command, api string, do func(c *connect.Connection) err
 	})
 }
 
-// checkAPI finds an unknown api out before anybody is asked about it.
+// checkAPI refuses an unknown api before any replica is asked about it.
 func checkAPI(c *connect.Connection, cmd *cobra.Command, name string) error {
 	current, ok := control.RunningConfig(cmd.Context(), c)
 	if !ok {
@@ -118,7 +118,7 @@ func rateText(r schedule.RateState) string {
 	return config.FormatRate(bucket.Rate{Count: r.Count, Per: time.Duration(r.PerUS) * time.Microsecond, Burst: r.Burst})
 }
 
-// waitText is a wait, "-" where nobody can say.
+// waitText formats a wait, "-" if it is unknown.
 func waitText(wait int64) string {
 	if wait < 0 {
 		return "-"

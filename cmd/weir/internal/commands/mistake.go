@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// wrongFlag says in plain words what is wrong with a flag, and which one was meant.
+// wrongFlag says what is wrong with a flag, and which one was probably meant.
 func wrongFlag(cmd *cobra.Command, err error) error {
 	var none *pflag.NotExistError
 	var invalid *pflag.InvalidValueError
@@ -27,7 +27,7 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	return cli.Usage(err)
 }
 
-// wants says what a flag of this type is not.
+// wants says what the value of a flag of this type must be.
 func wants(kind string) string {
 	switch kind {
 	case "int", "int64", "uint", "uint64", "int32", "uint32":
@@ -51,7 +51,7 @@ func flagNames(cmd *cobra.Command) (names []string) {
 	return names
 }
 
-// meantOf is the nearest of some names, or where to read them.
+// meantOf returns the nearest of some names, or where to read them.
 func meantOf(name string, names []string, before string, cmd *cobra.Command) string {
 	if near := config.Closest(name, names); near != "" {
 		return ": did you mean " + before + near + "?"
@@ -59,7 +59,7 @@ func meantOf(name string, names []string, before string, cmd *cobra.Command) str
 	return "; see " + cmd.CommandPath() + " --help"
 }
 
-// wrongCommand says that a command has no command of that name, and which one was meant.
+// wrongCommand returns the error that a command has no subcommand of that name, and which one was probably meant.
 func wrongCommand(cmd *cobra.Command, name string) error {
 	var names []string
 	for _, child := range cmd.Commands() {
@@ -70,7 +70,7 @@ func wrongCommand(cmd *cobra.Command, name string) error {
 	return cli.Usage(fmt.Errorf("%s has no command %q%s", cmd.CommandPath(), name, meantOf(name, names, cmd.CommandPath()+" ", cmd)))
 }
 
-// unknownCommand is cobra's error of an unknown command of the root in weir's words, and any other error as it is.
+// unknownCommand rephrases cobra's error of an unknown command of the root, and returns any other error unchanged.
 func unknownCommand(root *cobra.Command, err error) error {
 	_, rest, is := strings.Cut(err.Error(), "unknown command \"")
 	if name, _, whole := strings.Cut(rest, "\""); is && whole {

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// natsServerCommand runs the nats-server that weir embeds as a process of its own, for tests that kill it.
+// natsServerCommand runs the embedded nats-server as its own process, for tests that kill it.
 func natsServerCommand() *cobra.Command {
 	o := embedded.Options{MaxPayload: 8 << 20, MaxStore: 100 << 30} // not what the disk has left: streams ask for more than a small one has
 	durability := ""

@@ -61,7 +61,7 @@ one stay paused when their api is resumed.`,
 	return cmd
 }
 
-// sayToAll says something of an api, or of a key of it, to every replica that dispatches, and prints what came of it.
+// sayToAll sends a command about an api, or one of its keys, to every dispatching replica, and prints the outcome.
 func sayToAll(cmd *cobra.Command, args []string, as cli.Format, say func(c *connect.Connection, o *control.OperatorCommand) error) error {
 	key := ""
 	if len(args) > 1 {

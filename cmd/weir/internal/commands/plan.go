@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// planFlags are what the command line says of a plan.
+// planFlags are the flags of a plan.
 type planFlags struct {
 	trace, file, api string
 	rates            []string
@@ -74,7 +74,7 @@ at most ` + strconv.Itoa(plan.MostJobs) + ` arrivals. Exit code 2: a line of the
 	return cmd
 }
 
-// planRun is the way from a trace and candidates to what came of each.
+// planRun reads the trace, runs every candidate against it, and prints the outcomes.
 func planRun(cmd *cobra.Command, f *planFlags) error {
 	if f.trace == "" {
 		return cli.Usage(errors.New("--trace FILE is missing: the recorded arrivals"))
@@ -154,7 +154,7 @@ func (f *planFlags) longestWait() (time.Duration, error) {
 	return bound, nil
 }
 
-// candidates are all combinations of what is given, on the limits of the file or on those that a file has by itself.
+// candidates returns all combinations of the given values, on the limits of the file or on the defaults of a file.
 func (f *planFlags) candidates() ([]plan.Candidate, error) {
 	base, err := f.base()
 	if err != nil {
@@ -201,7 +201,7 @@ func (f *planFlags) candidates() ([]plan.Candidate, error) {
 	return all, nil
 }
 
-// check says what is wrong with a candidate, in the words of the flags.
+// check reports what is wrong with a candidate, in terms of the flags.
 func (f *planFlags) check(c *plan.Candidate) error {
 	r := &c.Rules.Key.Rate
 	if f.counts != "" {
@@ -209,7 +209,7 @@ func (f *planFlags) check(c *plan.Candidate) error {
 	}
 	switch {
 	case r.Count == 0 && f.suggest && f.bound != "":
-		*r = bucket.Rate{Count: 1, Per: time.Second, Burst: max(1, r.Burst), Counts: r.Counts} // its count is sought
+		*r = bucket.Rate{Count: 1, Per: time.Second, Burst: max(1, r.Burst), Counts: r.Counts} // its count is to be found
 		if r.Burst > 1 {
 			return errors.New("--burst needs a --rate: it is a part of its count, or what is beside it")
 		}
@@ -225,7 +225,7 @@ func (f *planFlags) check(c *plan.Candidate) error {
 	return c.Rules.Validate()
 }
 
-// base is what a candidate begins with.
+// base returns what every candidate begins with.
 func (f *planFlags) base() (plan.Candidate, error) {
 	if f.file == "" {
 		if f.api != "" {

@@ -34,7 +34,7 @@ stream, whether or not a weir runs. A job that ended otherwise is a dead letter;
 	return cmd
 }
 
-// resultFlags choose results.
+// resultFlags select results.
 type resultFlags struct{ api, key, since string }
 
 func (f *resultFlags) add(flags *pflag.FlagSet) {
@@ -199,7 +199,8 @@ func addTailLimit(flags *pflag.FlagSet, limit *int) {
 	flags.IntVar(limit, "limit", 0, "end after so many; 0 for never")
 }
 
-// tailing runs a command that follows a stream: a signal ends it, and so does the limit. Each message is given to one, which prints it.
+// tailing runs a command that follows a stream, until a signal or the limit ends it. It passes each message to one,
+// which prints it.
 func tailing(cmd *cobra.Command, limit int, follow func(ctx context.Context, c *connect.Connection, one func(json any, row []string) error) error, as cli.Format) error {
 	if limit < 0 {
 		return cli.Usage(errors.New("--limit is 0 for no end, or after how many to end"))

@@ -50,7 +50,7 @@ func Run(ctx context.Context, args []string) int {
 	return cli.ExitFailed
 }
 
-// Root returns the whole tree of commands, from which completion and the manual are made too.
+// Root returns the whole tree of commands. Completion and the manual are made from it too.
 func Root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "weir",

@@ -78,8 +78,8 @@ func serve(ctx context.Context, s *config.Settings, log *slog.Logger) error {
 	return w.Wait()
 }
 
-// misconfigured gives what would not get better by another start a code of its own: a Go program that panics ends with 2, too, and
-// that one is to be started again.
+// misconfigured gives errors that another start would not cure their own exit code. A Go program that panics also exits
+// with 2, and must be started again.
 func misconfigured(err error) error {
 	var exit *cli.Exit
 	if errors.As(err, &exit) && exit.Code == cli.ExitUsage {

@@ -90,7 +90,7 @@ func printBucket(out io.Writer, d *control.KeyShown, now time.Time) error {
 	return jobs.Print(out)
 }
 
-// getsText says what a key gets, and what binds it, or that it gets nothing before what it waits for has ended.
+// getsText says how fast a key's jobs are called and what limits that, or what the key waits for.
 func getsText(s *schedule.Share, w schedule.Waiting) string {
 	switch {
 	case s.Stopped && w.Until != nil:
@@ -112,7 +112,7 @@ func shareText(s *schedule.Share) string {
 		cli.Count(s.Keys, "key"), cli.Verb(s.Keys, "has", "have"), cli.Verb(s.Keys, "uses", "share"))
 }
 
-// perText writes calls a second by the unit of time in which there is at least one: 2/s, 1.5/min, 3/d.
+// perText formats calls per second in the unit of time with at least one call: 2/s, 1.5/min, 3/d.
 func perText(perSecond float64) string {
 	n, unit := perSecond, "s"
 	for _, longer := range []struct {

@@ -10,23 +10,23 @@ import (
 	"weir/cmd/weir/internal/worker"
 )
 
-// signals are what the operating system tells a serving weir. SIGTERM and SIGINT stop it in order, a second one at once. SIGHUP
-// has it read its file anew. SIGPIPE is taken and passed over: Go ends a process that writes to a closed pipe on stdout or
-// stderr, and whoever reads the log must not end the calls that run.
+// signals handles the operating system's signals to a serving weir. SIGTERM and SIGINT stop it in order, a second one
+// at once. SIGHUP makes it read its file anew. SIGPIPE is ignored: Go ends a process that writes to a closed pipe on
+// stdout or stderr, and a reader of the log must not be able to end running calls.
 type signals struct {
 	log    *slog.Logger
 	to     supervisor
 	cancel func() // ends a start
 	taken  chan os.Signal
-	pipes  chan os.Signal // nobody reads it
+	pipes  chan os.Signal // never read
 
-	mu       sync.Mutex     // of all below
+	mu       sync.Mutex     // guards all below
 	worker   *worker.Worker // nil while it starts
 	stopping bool
 	reload   bool // a SIGHUP came during the start
 }
 
-// listen takes the signals from now on. quit gives them back.
+// listen receives the signals from now on. quit restores their default.
 func (s *signals) listen() (quit func()) {
 	s.taken, s.pipes = make(chan os.Signal, 4), make(chan os.Signal, 1)
 	signal.Notify(s.taken, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
@@ -74,7 +74,7 @@ func (s *signals) take(sig os.Signal) {
 	}
 }
 
-// ready lets the signals reach the worker, also those that came while it started.
+// ready passes the signals to the worker, also those that came during the start.
 func (s *signals) ready(w *worker.Worker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +84,7 @@ func (s *signals) ready(w *worker.Worker) {
 	}
 	switch {
 	case s.stopping:
-		w.Stop() // the signal came while the last steps of the start were done
+		w.Stop() // the signal came during the last steps of the start
 	case s.reload:
 		s.to.reloading()
 		w.Reload(s.to.ready)

@@ -75,7 +75,7 @@ It reads every record of the period, and of the budgets' windows: about 100,000 
 	return cmd
 }
 
-// addUp adds up what was spent, with what a running weir says of the budgets, if one answers.
+// addUp adds up what was spent. If a running weir answers, it includes what that says of the budgets.
 func addUp(ctx context.Context, c *connect.Connection, talk io.Writer, o spend.Options) (*spend.Account, error) {
 	if current, ok := control.RunningConfig(ctx, c); ok {
 		o.Config = current
@@ -89,8 +89,8 @@ func addUp(ctx context.Context, c *connect.Connection, talk io.Writer, o spend.O
 	}
 	var replicas []control.ReplicaStatus
 	if upTo, err := spend.LedgerEnd(ctx, c.JetStream); err == nil && o.HasBudgets() {
-		o.UpTo = upTo                           // of the moment in which the budgets are asked for
-		replicas, _ = control.Status(c, 1, nil) // else the ledger tells what it can
+		o.UpTo = upTo                           // the moment in which the budgets are read
+		replicas, _ = control.Status(c, 1, nil) // otherwise the ledger tells what it can
 	}
 	a, err := spend.Of(ctx, c, o)
 	if shown {
@@ -126,7 +126,7 @@ func printSpending(cmd *cobra.Command, a *spend.Account, by spend.By, limit int,
 	}
 	all := len(a.Groups)
 	if limit > 0 && all > limit {
-		if by == spend.ByDay { // the newest
+		if by == spend.ByDay { // the newest days
 			a.Groups = a.Groups[all-limit:]
 		} else {
 			a.Groups = a.Groups[:limit]

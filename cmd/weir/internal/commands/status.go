@@ -49,7 +49,7 @@ jobs wait is a warning. Exit code 0: healthy, also with warnings, 1: not, 5: the
 					err = printStatus(cmd.OutOrStdout(), s)
 				}
 				if err == nil && !s.Healthy {
-					err = &cli.Exit{Code: cli.ExitFailed} // all is said
+					err = &cli.Exit{Code: cli.ExitFailed} // everything is printed already
 				}
 				return err
 			})
@@ -60,13 +60,14 @@ jobs wait is a warning. Exit code 0: healthy, also with warnings, 1: not, 5: the
 	return cmd
 }
 
-// spendWait is how long the ledger is read for what was spent today.
+// spendWait bounds the reading of today's ledger.
 const spendWait = 20 * time.Second
 
 var errSpendLong = errors.New("reading the ledger took too long")
 
-// gatherStatus is the status with what was spent today, as far as the ledger can be read in time. It is read up to where it ended when the
-// budgets were asked for: what they count has every call of it, and those that were under way.
+// gatherStatus returns the status with what was spent today, as far as the ledger can be read in time. It reads the
+// ledger up to its end at the moment of asking for the budgets: the budgets count every call up to there, and the calls
+// under way.
 func gatherStatus(ctx context.Context, c *connect.Connection, talk io.Writer, limit int) (*status.Status, error) {
 	reading, cancel := context.WithTimeoutCause(ctx, spendWait, errSpendLong)
 	defer cancel()
@@ -153,7 +154,7 @@ func calledText(a *status.API) string {
 	return strings.Join(parts, ", ")
 }
 
-// stopsPart are pauses and holds.
+// stopsPart adds pauses and holds.
 func stopsPart(t *cli.Table, s *status.Status) {
 	t.Row("NOT CALLED", "UNTIL", "WHY")
 	until := func(at time.Time) string {
@@ -217,7 +218,7 @@ func replicasPart(t *cli.Table, s *status.Status) {
 	}
 }
 
-// ownersPart says who dispatches which partitions, where several share them or some are nobody's.
+// ownersPart adds which replicas own which partitions, if several share them or some have no owner.
 func ownersPart(t *cli.Table, s *status.Status) {
 	t.Row("PARTITIONS OF", "REPLICA", "NUMBERS")
 	for _, a := range s.APIs {
@@ -234,7 +235,7 @@ func ownersPart(t *cli.Table, s *status.Status) {
 	}
 }
 
-// ranges writes numbers, which are in order, as in 0-3, 6.
+// ranges formats sorted numbers as in 0-3, 6.
 func ranges(numbers []int) string {
 	var parts []string
 	for i := 0; i < len(numbers); {

@@ -20,7 +20,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// submitFlags are what the command line says about a job.
+// submitFlags are the flags of a job.
 type submitFlags struct {
 	api, key                    string
 	data                        string
@@ -34,7 +34,7 @@ type submitFlags struct {
 	dataGiven, costGiven, gotID bool
 }
 
-// submitTimeout is how long a receipt is waited for: the intake itself waits for the store.
+// submitTimeout is how long to wait for a receipt: the intake itself waits for the store.
 const submitTimeout = 15 * time.Second
 
 func submitCommand() *cobra.Command {
@@ -95,7 +95,7 @@ could not be taken. 4: with --report-full, some were throttled.`,
 	return cmd
 }
 
-// submit is the way of one job from the command line to its receipt, or its result.
+// submit submits one job and waits for its receipt, or its result.
 func submit(cmd *cobra.Command, f *submitFlags) error {
 	if err := checkAPIName(f.api); err != nil {
 		return err
@@ -112,7 +112,7 @@ func submit(cmd *cobra.Command, f *submitFlags) error {
 	if current, ok := control.RunningConfig(cmd.Context(), c); ok {
 		api, found := current.API(f.api)
 		if !found {
-			return control.ExplainNoAPI(cmd.Context(), c, f.api, current) // sent, it would become a letter
+			return control.ExplainNoAPI(cmd.Context(), c, f.api, current) // if sent, it would become a letter
 		}
 		if err := submission.Fit(&s, api, f.dataGiven); err != nil {
 			return cli.Usage(err)
@@ -140,7 +140,7 @@ func checkAPIName(name string) error {
 	return nil
 }
 
-// submission reads everything but what only the api's configuration tells.
+// submission reads everything except what requires the api's configuration.
 func (f *submitFlags) submission(stdin io.Reader) (ingest.Submission, error) {
 	s := ingest.Submission{
 		API: f.api, Key: f.key, ID: f.id, Method: f.method, Path: f.path, Query: f.query, JobHeader: nats.Header{},
@@ -185,7 +185,7 @@ func (f *submitFlags) submission(stdin io.Reader) (ingest.Submission, error) {
 	return s, err
 }
 
-// readData is the body that --data says.
+// readData returns the body that --data gives.
 func readData(data string, stdin io.Reader) ([]byte, error) {
 	switch {
 	case data == "-", data == "@-":
@@ -204,7 +204,7 @@ func readData(data string, stdin io.Reader) ([]byte, error) {
 	return []byte(data), nil
 }
 
-// sendJob sends the job and prints what came of it.
+// sendJob sends the job and prints the outcome.
 func sendJob(c *connect.Connection, cmd *cobra.Command, f *submitFlags, s ingest.Submission) (*ingest.Receipt, error) {
 	msg, err := s.Message()
 	if err != nil {
@@ -240,7 +240,7 @@ func sendJob(c *connect.Connection, cmd *cobra.Command, f *submitFlags, s ingest
 	if f.as == cli.ForPeople {
 		out := cmd.OutOrStdout()
 		if f.wait {
-			out = cmd.ErrOrStderr() // stdout is the result's
+			out = cmd.ErrOrStderr() // stdout is for the result
 		}
 		return &receipt, printReceipt(out, &receipt, time.Now())
 	}

@@ -24,7 +24,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// manyFlags are what the command line says about the jobs of a file.
+// manyFlags are the flags for the jobs of a file.
 type manyFlags struct {
 	file       string
 	journal    string
@@ -33,7 +33,7 @@ type manyFlags struct {
 	failFast   bool
 }
 
-// defaultsOf are what the arguments say for lines that do not.
+// defaultsOf returns what the arguments say for lines that do not.
 func defaultsOf(args []string) (d submission.Defaults) {
 	if len(args) > 0 {
 		d.API = args[0]
@@ -44,7 +44,7 @@ func defaultsOf(args []string) (d submission.Defaults) {
 	return d
 }
 
-// mostTold bounds the lines that people are told of one by one; --json tells all.
+// mostTold bounds the lines that are reported one by one as text; --json reports all.
 const mostTold = 20
 
 func (m *manyFlags) add(cmd *cobra.Command) {
@@ -56,10 +56,10 @@ func (m *manyFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&m.failFast, "fail-fast", false, "end --file at the first line that cannot be taken")
 }
 
-// onlyOfOne are the flags that say what one job is.
+// onlyOfOne are the flags of a single job.
 var onlyOfOne = []string{"data", "path", "method", "query", "header", "id", "deadline", "cost", "wait", "timeout"}
 
-// check refuses flags of one job beside --file, and the other way round.
+// check refuses flags of one job beside --file, and flags of a file without it.
 func (m *manyFlags) check(cmd *cobra.Command) error {
 	if m.file == "" {
 		for _, name := range []string{"journal", "again", "report-full", "fail-fast"} {
@@ -94,11 +94,11 @@ type manyJobs struct {
 	remembered time.Duration
 }
 
-// submitMany hands in the jobs of a file and tells what became of them.
+// submitMany submits the jobs of a file and reports the outcomes.
 func submitMany(cmd *cobra.Command, m manyFlags, d submission.Defaults, as cli.Format) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second one ends the process
+	context.AfterFunc(ctx, stop) // a second signal ends the process
 	run := &manyJobs{manyFlags: m, name: m.file, out: bufio.NewWriter(cmd.OutOrStdout()), talk: cmd.ErrOrStderr(), as: as, stop: stop}
 	in, closeFile, err := run.open(cmd.InOrStdin())
 	if err != nil {
@@ -130,7 +130,7 @@ func submitMany(cmd *cobra.Command, m manyFlags, d submission.Defaults, as cli.F
 	return run.conclude(c, tally, err)
 }
 
-// open opens the file, and counts its lines where it can be read twice.
+// open opens the file, and counts its lines if it can be read twice.
 func (m *manyJobs) open(stdin io.Reader) (in io.Reader, closeFile func(), err error) {
 	if m.file == "-" {
 		m.name = "stdin"
@@ -168,7 +168,7 @@ func countLines(in io.Reader) (int, error) {
 	}
 }
 
-// openJournal opens the run's journal, nil where none is kept: of stdin only one that was named.
+// openJournal opens the run's journal. It returns nil if none is kept: for stdin only a named journal is.
 func (m *manyJobs) openJournal() (*submission.Journal, error) {
 	if m.journal == "" {
 		if m.file == "-" {
@@ -183,7 +183,7 @@ func (m *manyJobs) openJournal() (*submission.Journal, error) {
 	return j, nil
 }
 
-// fitTo makes a job ready for its api, as the running configuration has it.
+// fitTo makes a job ready for its api, as the running configuration requires.
 func fitTo(current *config.Config, job *ingest.Submission, hasBody bool) error {
 	api, found := current.API(job.API)
 	if !found {
@@ -192,8 +192,8 @@ func fitTo(current *config.Config, job *ingest.Submission, hasBody bool) error {
 	return submission.Fit(job, api, hasBody)
 }
 
-// roomOf is what a bucket takes: a tenth less than its capacity, for what other producers send and for what a reckoning does not
-// know. A bucket that is nearly full drains as fast as one that is.
+// roomOf returns how many jobs to put into a bucket: a tenth less than its capacity, to leave room for other producers
+// and for errors of the estimate. A nearly full bucket drains as fast as a full one.
 func roomOf(current *config.Config, name, key string) submission.Room {
 	api, found := current.API(name)
 	if !found {
@@ -207,7 +207,7 @@ func roomOf(current *config.Config, name, key string) submission.Room {
 	return room
 }
 
-// tell prints what became of one line.
+// tell prints the outcome of one line.
 func (m *manyJobs) tell(o submission.Outcome) error {
 	failed := o.Verdict != submission.Taken && o.Verdict != submission.Known && o.Verdict != submission.Before
 	if failed && m.failFast {
@@ -232,7 +232,7 @@ func (m *manyJobs) tell(o submission.Outcome) error {
 	return nil
 }
 
-// explainLine says why a line was not taken.
+// explainLine says why a line was not accepted.
 func explainLine(o submission.Outcome) string {
 	if o.Verdict == submission.Unsure {
 		return fmt.Sprintf("job %s of %s/%s was sent at %s: %v. Look what became of it; to send it again write it to a file of its own", o.ID,
@@ -247,7 +247,7 @@ type lineJSON struct {
 	API  string `json:"api,omitempty"`
 }
 
-// ownAnswer is what stands in for weir's answer where a line was not sent.
+// ownAnswer stands in for weir's answer if a line was not sent.
 type ownAnswer struct {
 	Line      int        `json:"line"`
 	API       string     `json:"api,omitempty"`
@@ -290,7 +290,7 @@ func (m *manyJobs) tellJSON(o submission.Outcome) error {
 	return cli.PrintJSON(m.out, own)
 }
 
-// show draws the bar, and lets whoever reads the answers have them.
+// show draws the progress bar, and flushes the answers for their readers.
 func (m *manyJobs) show(ended, waiting int) error {
 	tail := ""
 	if waiting > 0 {
@@ -303,7 +303,7 @@ func (m *manyJobs) show(ended, waiting int) error {
 	return nil
 }
 
-// conclude says what became of the file, how to go on where it is not done, and with which code the command ends.
+// conclude reports the outcome of the file, how to continue if it is not done, and the exit code.
 func (m *manyJobs) conclude(c *connect.Connection, t submission.Tally, err error) error {
 	m.summary(t)
 	goOn := "go on with the same command: what was taken is not sent again"
@@ -332,7 +332,7 @@ func (m *manyJobs) conclude(c *connect.Connection, t submission.Tally, err error
 	return nil
 }
 
-// summary counts what became of the lines.
+// summary counts the outcomes of the lines.
 func (m *manyJobs) summary(t submission.Tally) {
 	lines := 0
 	for _, n := range t.Ended {

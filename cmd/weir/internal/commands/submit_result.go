@@ -51,7 +51,7 @@ func (f *submitFlags) awaitResult(cmd *cobra.Command, results *nats.Subscription
 	return nil
 }
 
-// tookText says how long the job waited for its last call and how long that took.
+// tookText says how long the job waited for its last call and how long the call took.
 func tookText(h nats.Header) string {
 	at := func(name string) time.Time {
 		t, err := time.Parse(time.RFC3339Nano, h.Get(name))

@@ -8,8 +8,8 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// supervisor is who started weir and wants to hear how it does: systemd, by NOTIFY_SOCKET, where its unit says Type=notify. Without one
-// nothing is told. It is safe for concurrent use.
+// supervisor reports weir's state to the process that started it: systemd, by NOTIFY_SOCKET, if its unit says
+// Type=notify. Without one it does nothing. It is safe for concurrent use.
 type supervisor struct{ log *slog.Logger }
 
 func (s supervisor) tell(state string) {
@@ -21,13 +21,13 @@ func (s supervisor) tell(state string) {
 func (s supervisor) ready()    { s.tell(daemon.SdNotifyReady) }
 func (s supervisor) stopping() { s.tell(daemon.SdNotifyStopping) }
 
-// reloading is to be followed by ready.
+// reloading reports that a reload began. ready must follow.
 func (s supervisor) reloading() {
 	s.tell(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec())
 }
 
-// watch says until ctx ends that the process still runs, where WatchdogSec asks for that: a process that hangs is started anew. A queue
-// that does not move is not told here but by readiness: starting anew would not mend it.
+// watch reports until ctx ends that the process still runs, if WatchdogSec asks for that: systemd restarts a process
+// that hangs. A queue that does not move is reported by readiness instead: a restart would not cure it.
 func (s supervisor) watch(ctx context.Context) {
 	every, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {

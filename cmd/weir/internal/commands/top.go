@@ -61,7 +61,7 @@ Where the output is no terminal, and with --once or --json, one frame is printed
 	return cmd
 }
 
-// terminalOf is the terminal that a command reads from and writes to, nil where it has none.
+// terminalOf returns the terminal that a command reads from and writes to, nil if it has none.
 func terminalOf(cmd *cobra.Command) (in, out *os.File) {
 	in, reads := cmd.InOrStdin().(*os.File)
 	out, writes := cmd.OutOrStdout().(*os.File)
@@ -71,7 +71,7 @@ func terminalOf(cmd *cobra.Command) (in, out *os.File) {
 	return in, out
 }
 
-// betweenFrames is how far apart the two frames are that a printed one has its rates from.
+// betweenFrames is the time between the two frames from which a printed frame has its rates.
 const betweenFrames = time.Second
 
 func printTop(cmd *cobra.Command, source *top.Source, view top.View, as cli.Format) error {

@@ -8,15 +8,16 @@ import (
 	"os"
 )
 
-// body is what a request brought.
+// body is the body of a request.
 type body struct {
 	data     []byte
 	oversize int64 // as in ingest.Message
-	room     int64 // bytes of the door's, to be given back
+	room     int64 // bytes of the door's room, to be given back
 }
 
-// readBody reads a body of at most so many bytes, or says that it has more; of one whose length is told beforehand without reading it.
-// It blocks until the connection's deadline at most. The room of a body that was read is the caller's to give back.
+// readBody reads a body of at most most bytes, or reports that it has more; it refuses a body with a larger
+// Content-Length without reading it. It blocks until the connection's deadline at most. The caller must give back the
+// room of a body that was read.
 func (d *Door) readBody(r *http.Request, most int64) (b body, refused *Problem) {
 	if r.ContentLength > most {
 		return body{oversize: r.ContentLength}, nil

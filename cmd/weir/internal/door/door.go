@@ -18,28 +18,28 @@ import (
 
 // Options of a Door.
 type Options struct {
-	// Intake takes the jobs; nil where this replica takes none.
+	// Intake accepts the jobs; nil if this replica accepts none.
 	Intake *ingest.Service
-	// Bucket says how many jobs of a key may wait, and how far apart its calls start; false for an api that is not configured. nil where
-	// Intake is.
+	// Bucket returns how many jobs of a key may wait, and the time between its calls; false for an api that is not
+	// configured. It is nil if Intake is.
 	Bucket func(api, key string) (Bucket, bool)
-	// Find gathers what is known of a job. key is empty where it is not known.
+	// Find gathers what is known of a job. key is empty if it is unknown.
 	Find func(ctx context.Context, api, key, job string) (*timeline.Timeline, error)
-	// Result reads a stored result; nil where it is gone.
+	// Result reads a stored result; nil if it is gone.
 	Result func(ctx context.Context, seq uint64) (*timeline.KeptResult, error)
 
 	MaxPosts   int   // requests under way at once
 	MaxBodies  int64 // bytes of bodies that are read or wait to be stored
-	MaxLookups int   // jobs that are looked up at once
+	MaxLookups int   // lookups of jobs at a time
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
 }
 
-// Bucket is what a producer may know of a key's.
+// Bucket is what a producer may know of a key's bucket.
 type Bucket struct {
 	Capacity int64
 	Interval time.Duration // between calls, widened as calls are
-	Drain    time.Duration // what a full bucket takes at the configured rate
+	Drain    time.Duration // the time to empty a full bucket at the configured rate
 }
 
 // How long things may take.
@@ -50,7 +50,7 @@ const (
 	lookupWait = 15 * time.Second
 )
 
-// Door is the ways in to jobs over HTTP. It is safe for concurrent use.
+// Door serves jobs over HTTP. It is safe for concurrent use.
 type Door struct {
 	Options
 	bodies  *semaphore.Weighted
@@ -61,7 +61,7 @@ type Door struct {
 	answerWait time.Duration
 }
 
-// New makes a door.
+// New returns a door.
 func New(o Options) *Door {
 	if o.Find == nil || o.Result == nil || o.Intake != nil && o.Bucket == nil || o.MaxPosts < 1 || o.MaxBodies < 1 || o.MaxLookups < 1 || o.Log == nil {
 		panic("door: New without Find, Result, Bucket, a bound or Log")
@@ -85,14 +85,14 @@ func New(o Options) *Door {
 	return d
 }
 
-// Routes are the ways in.
+// Routes returns the door's routes.
 func (d *Door) Routes() []console.Route {
 	post := console.Route{
 		Method: http.MethodPost, Path: "/v1/jobs/{api}/{key}", Role: console.Producer, Serve: d.post, MaxBody: math.MaxInt64, // each api has its own
 		Time: console.Endless, AtOnce: d.MaxPosts,
 	}
 	unkeyed := post
-	unkeyed.Path = "/v1/jobs/{api}" // where the api finds its keys elsewhere
+	unkeyed.Path = "/v1/jobs/{api}" // for apis that find their keys elsewhere
 	get := console.Route{Method: http.MethodGet, Path: "/v1/jobs/{api}/{id}", Role: console.Producer, Serve: d.get}
 	return []console.Route{post, unkeyed, get}
 }

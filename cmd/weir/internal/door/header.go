@@ -9,17 +9,19 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// idempotencyKey is how HTTP's producers name a request that they may send again. It stands for Nats-Msg-Id.
+// idempotencyKey is the header by which HTTP producers name a request that they may send again. It stands for
+// Nats-Msg-Id.
 const idempotencyKey = "Idempotency-Key"
 
-// jobHeader takes from a request's headers those that a job has: weir's and NATS', the body's type, the trace, and where the api's
-// configuration looks for a key or a cost. All others speak of the connection, the client or its credentials.
+// jobHeader takes from a request's headers those that a job has: weir's and NATS', the body's type, the trace, and
+// those in which the api's configuration looks for a key or a cost. All others concern the connection, the client or
+// its credentials.
 func (d *Door) jobHeader(api string, h http.Header) nats.Header {
 	job := nats.Header{}
 	for name, values := range h {
 		switch lower := strings.ToLower(name); lower {
 		case ingest.HeaderTrace, ingest.HeaderTraceState, ingest.HeaderBaggage:
-			job[lower] = values // as others on NATS write them
+			job[lower] = values // as other producers on NATS write them
 		case "content-type":
 			job[name] = values
 		case "authorization", "cookie", "proxy-authorization":
@@ -37,7 +39,7 @@ func (d *Door) jobHeader(api string, h http.Header) nats.Header {
 	return job
 }
 
-// unquoted reads a structured field's string, as the IETF's draft of the header has it; anything else is itself.
+// unquoted reads a structured field's string, as in the IETF's draft of the header; it returns anything else unchanged.
 func unquoted(id string) string {
 	if len(id) < 2 || id[0] != '"' || id[len(id)-1] != '"' {
 		return id

@@ -12,7 +12,7 @@ import (
 	"weir/ingest"
 )
 
-// post hands a job to the intake and answers what the intake answers.
+// post passes a job to the intake and returns the intake's answer.
 func (d *Door) post(w http.ResponseWriter, r *http.Request, _ console.Actor) {
 	code := d.answerPost(w, r)
 	if code != 0 {
@@ -20,13 +20,13 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, _ console.Actor) {
 	}
 }
 
-// answerPost returns the status that was answered, 0 where the client has gone.
+// answerPost returns the status that was answered, 0 if the client has gone.
 func (d *Door) answerPost(w http.ResponseWriter, r *http.Request) int {
 	api, key := r.PathValue("api"), r.PathValue("key")
 	connection, now := http.NewResponseController(w), time.Now()
-	_ = connection.SetReadDeadline(now.Add(d.bodyWait)) // it also bounds the rest of a body that is not read
+	_ = connection.SetReadDeadline(now.Add(d.bodyWait)) // also bounds an unread rest of the body
 	_ = connection.SetWriteDeadline(now.Add(d.bodyWait + answerWait + sendWait))
-	w.Header().Set("Connection", "close") // until the body has been read: what is left of one is nobody's next request
+	w.Header().Set("Connection", "close") // until the body is read: what is left of it is no next request
 	if d.Intake == nil {
 		return unavailable("this replica takes no jobs (its WEIR_ROLES name no ingest), nothing was kept: post to one that does").write(w)
 	}
@@ -40,10 +40,10 @@ func (d *Door) answerPost(w http.ResponseWriter, r *http.Request) int {
 	}
 	if b.oversize == 0 {
 		w.Header().Del("Connection")
-		_ = connection.SetReadDeadline(time.Time{}) // where it passes net/http takes the client for gone
+		_ = connection.SetReadDeadline(time.Time{}) // if it passed, net/http would take the client for gone
 	}
 	message := ingest.Message{Key: key, Header: d.jobHeader(api, r.Header), Body: b.data, Oversize: b.oversize, HTTP: true, NewID: ingest.NewID()}
-	id := cmp.Or(message.Header.Get(ingest.HeaderJobID), message.Header.Get(ingest.HeaderMsgID), message.NewID) // where nobody tells
+	id := cmp.Or(message.Header.Get(ingest.HeaderJobID), message.Header.Get(ingest.HeaderMsgID), message.NewID) // if the request has none
 	answers := make(chan ingest.Answer, 1)
 	d.Intake.Take(api, message, func(a ingest.Answer) {
 		d.bodies.Release(b.room)
@@ -56,19 +56,19 @@ func (d *Door) answerPost(w http.ResponseWriter, r *http.Request) int {
 		return d.tell(w, api, key, &a)
 	case <-ctx.Done():
 		if r.Context().Err() != nil {
-			return 0 // nobody hears: the job is taken or refused all the same, as where a producer on NATS has gone
+			return 0 // the client has gone: the job is accepted or refused in any case, as on NATS
 		}
 		return tellUnsure(w, api, key, id)
 	}
 }
 
-// tellUnsure answers where nobody knows whether a job was stored, and says where that can be asked.
+// tellUnsure answers that it is unknown whether a job was stored, and where to ask.
 func tellUnsure(w http.ResponseWriter, api, key, job string) int {
 	w.Header().Set("Location", locationOf(api, key, job))
 	return unsure(job).write(w)
 }
 
-// locationOf is where a job can be asked for. key is empty where it is not known.
+// locationOf returns the URL to ask for a job. key is empty if it is unknown.
 func locationOf(api, key, job string) string {
 	at := "/v1/jobs/" + url.PathEscape(api) + "/" + url.PathEscape(job)
 	if key != "" {
@@ -77,7 +77,7 @@ func locationOf(api, key, job string) string {
 	return at
 }
 
-// tell answers what the intake has said.
+// tell answers with the intake's answer.
 func (d *Door) tell(w http.ResponseWriter, api, key string, a *ingest.Answer) int {
 	switch {
 	case a.Data == nil:

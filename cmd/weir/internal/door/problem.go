@@ -9,7 +9,7 @@ import (
 	"weir/ingest"
 )
 
-// Problem is a refusal as RFC 9457 has it. Its further members are those of the answer on NATS.
+// Problem is a refusal in the format of RFC 9457. Its further members are those of the answer on NATS.
 type Problem struct {
 	console.Problem
 
@@ -17,14 +17,14 @@ type Problem struct {
 	Job           string   `json:"job,omitempty"`
 	Key           string   `json:"key,omitempty"`
 	RetryAfterMS  int64    `json:"retry_after_ms,omitempty"`  // with 429: when to come back
-	DeadLetterSeq uint64   `json:"dead_letter_seq,omitempty"` // the number of the job's dead letter; absent where it has none
-	Keys          []string `json:"keys,omitempty"`            // of a job's id that stands under several
+	DeadLetterSeq uint64   `json:"dead_letter_seq,omitempty"` // the number of the job's dead letter; absent if it has none
+	Keys          []string `json:"keys,omitempty"`            // of a job's id that exists under several keys
 }
 
-// quotaExceeded is the type that the IETF's draft of the RateLimit headers names.
+// quotaExceeded is the problem type of the IETF's draft of the RateLimit headers.
 const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 
-// comeBack is what clients are told to wait where nothing says how long it takes.
+// comeBack is how long clients are told to wait if nothing says how long it takes.
 const comeBack = time.Second
 
 func refuse(status int, detail string) *Problem {
@@ -37,14 +37,14 @@ func unavailable(detail string) *Problem {
 	return p
 }
 
-// unsure is where nobody knows whether a job was stored: 503 would say that it was not.
+// unsure returns the problem for a job of which it is unknown whether it was stored: 503 would say that it was not.
 func unsure(job string) *Problem {
 	p := refuse(http.StatusGatewayTimeout, "nobody knows whether the job was stored: ask for it where Location says, or send it again with its id (job) as Idempotency-Key")
 	p.RetryAfter, p.Job = comeBack, job
 	return p
 }
 
-// refused is what the intake says of a job that it has not taken.
+// refused returns the problem for a job that the intake has refused.
 func refused(a *ingest.Answer) *Problem {
 	var told struct {
 		Stream string `json:"stream"`

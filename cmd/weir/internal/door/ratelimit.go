@@ -7,12 +7,13 @@ import (
 	"time"
 )
 
-// limitHeaders tells a key's bucket as draft-ietf-httpapi-ratelimit-headers-10 has it. The policy is what is configured: how many jobs fit,
-// and in how many seconds the configured rate drains a full bucket. The other header is how it is: how many more fit now, and after how
-// many milliseconds it is worth coming back, or the bucket is empty.
+// limitHeaders describes a key's bucket in the headers of draft-ietf-httpapi-ratelimit-headers-10. The policy is the
+// configuration: how many jobs fit, and in how many seconds the configured rate drains a full bucket. The other header
+// is the present state: how many more jobs fit now, and the milliseconds after which it is worth coming back, or after
+// which the bucket is empty.
 func limitHeaders(h http.Header, b Bucket, remaining, afterMS int64) {
 	if b.Capacity < 1 {
-		return // where it is not known
+		return // unknown
 	}
 	policy := fmt.Sprintf(`"bucket";q=%d`, b.Capacity)
 	if b.Drain > 0 {
@@ -22,10 +23,10 @@ func limitHeaders(h http.Header, b Bucket, remaining, afterMS int64) {
 	h.Set("RateLimit", fmt.Sprintf(`"bucket";r=%d;t=%d`, remaining, max(1, (afterMS+999)/1000)))
 }
 
-// longestDrain bounds what is said of slow buckets: a year.
+// longestDrain bounds the reported time of slow buckets: a year.
 const longestDrain = 366 * 24 * time.Hour
 
-// DrainOf is how long a rate of count calls in per takes for a number of jobs.
+// DrainOf returns how long a rate of count calls in per takes for a number of jobs.
 func DrainOf(jobs, count int64, per time.Duration) time.Duration {
 	if count < 1 || per <= 0 {
 		return 0

@@ -10,13 +10,13 @@ import (
 	"weir/ingest"
 )
 
-// State is where a job is, as `weir job --json` says it of each, with its result once it is done.
+// State is where a job is, as in `weir job --json`, with its result once it is done.
 type State struct {
 	*timeline.Job
 	Result *timeline.KeptResult `json:"result,omitempty"`
 }
 
-// get says where a job is. The key, as ?key=, makes that cheap: without it the streams are looked through for the id.
+// get answers where a job is. The key, as ?key=, makes that cheap: without it the streams are searched for the id.
 func (d *Door) get(w http.ResponseWriter, r *http.Request, _ console.Actor) {
 	api, key, id := r.PathValue("api"), r.URL.Query().Get("key"), r.PathValue("id")
 	if err := cmp.Or(ingest.CheckChoice(api, key), ingest.CheckJobID(id)); err != nil {
@@ -69,7 +69,7 @@ func (d *Door) state(ctx context.Context, api, key, id string) (*State, *Problem
 	return state, nil
 }
 
-// howFar says how much was looked through.
+// howFar says how much was searched.
 func howFar(t *timeline.Timeline, key string) string {
 	for _, l := range t.Looked {
 		if !l.All && key == "" {
