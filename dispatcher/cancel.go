@@ -15,7 +15,7 @@ import (
 	"weir/ingest"
 )
 
-// CancelAnswer tells what became of one job.
+// CancelAnswer says what became of one job.
 type CancelAnswer struct {
 	Key     string             `json:"key"`
 	Seq     uint64             `json:"seq"`
@@ -23,11 +23,12 @@ type CancelAnswer struct {
 	Outcome string             `json:"outcome,omitempty"` // of a job that ended meanwhile: done, or a letter's reason
 }
 
-// Cancellation names a job that is not to be called. Key may be "": then the job of every key with this id is meant.
+// Cancellation names a job that must not be called. If Key is "", it names the jobs of every key with this id.
 type Cancellation struct{ API, Key, Job, Why string }
 
-// Cancel ends the unfinished jobs that c names and that are not being called, of the partitions owned here. It returns
-// when their letters are stored, or ctx ends. It reads the headers of every waiting job, or of those of the key.
+// Cancel ends the unfinished jobs that c names, unless they are being called, in the partitions owned here. It returns
+// when their letters are stored or ctx ends. It reads the headers of every waiting job, or if c has a key, of the key's
+// jobs.
 func (d *Dispatcher) Cancel(ctx context.Context, c Cancellation) ([]CancelAnswer, error) {
 	answers := []CancelAnswer{}
 	err := d.find(ctx, c, func(w *apiWorker, e queue.Entry) error {
@@ -55,11 +56,11 @@ type QueuedJob struct {
 	Stream   string             `json:"stream"`
 	Accepted time.Time          `json:"accepted"`
 	Depth    int                `json:"depth"`           // of its bucket
-	State    *schedule.JobState `json:"state,omitempty"` // nil where it stands behind the first MaxInspected of its bucket
+	State    *schedule.JobState `json:"state,omitempty"` // nil if it is not among the first MaxInspected of its bucket
 	Waits    *schedule.Waiting  `json:"waits,omitempty"` // what its bucket waits for
 }
 
-// FindQueued is Find with how far the jobs have come.
+// FindQueued is Find with the state of each job.
 func (d *Dispatcher) FindQueued(ctx context.Context, c Cancellation) ([]QueuedJob, error) {
 	jobs := []QueuedJob{}
 	err := d.find(ctx, c, func(w *apiWorker, e queue.Entry) error {
@@ -69,7 +70,7 @@ func (d *Dispatcher) FindQueued(ctx context.Context, c Cancellation) ([]QueuedJo
 	return jobs, err
 }
 
-// inspectJob tells how far a job has come that stands in its stream.
+// inspectJob returns the state of a job that is in its stream.
 func (w *apiWorker) inspectJob(e queue.Entry) QueuedJob {
 	j := QueuedJob{Key: e.Key, Seq: e.Seq, Stream: w.queue.Partition(e.Key).Name(), Accepted: e.Time.UTC()}
 	w.mu.Lock()
@@ -94,7 +95,7 @@ func (d *Dispatcher) find(ctx context.Context, c Cancellation, take func(w *apiW
 		return ErrNoAPI
 	}
 	for number := range w.partitions {
-		p := w.ownedPartition(number) // what others own they are asked for themselves
+		p := w.ownedPartition(number) // the caller asks the other replicas for their partitions
 		if p == nil || c.Key != "" && w.queue.Partition(c.Key) != p.bucket {
 			continue
 		}
@@ -111,7 +112,7 @@ func (d *Dispatcher) find(ctx context.Context, c Cancellation, take func(w *apiW
 	return nil
 }
 
-// cancel ends one job and waits until it has ended.
+// cancel cancels one job and blocks until it has ended.
 func (w *apiWorker) cancel(ctx context.Context, e queue.Entry, why string) (CancelAnswer, error) {
 	a := CancelAnswer{Key: e.Key, Seq: e.Seq}
 	var j *job
@@ -161,23 +162,23 @@ func (w *apiWorker) buryCancelled(ctx context.Context, j *job) {
 	w.bury(ctx, j, deadletter.Cancelled, detail+w.waited(j), nil)
 }
 
-// reload loads a settling job's message, if it is not loaded yet. It blocks until it has, and reports false where the worker stops, the
-// partition is lost, or the message is gone.
+// reload loads a settling job's message if it is not loaded yet. It blocks until the message is loaded, and reports
+// false if the worker stops, the partition is lost, or the message is gone.
 func (w *apiWorker) reload(ctx context.Context, j *job) bool {
 	w.mu.Lock()
 	isLoaded := j.message != nil
 	w.mu.Unlock()
 	if j.part.lost.Load() {
-		w.abandon(j) // its new owner ends it, and deletes the message
+		w.abandon(j) // the new owner ends it and deletes the message
 		return false
 	}
 	if isLoaded {
-		return true // it has its room: who has some must not wait for more
+		return true // it has its room already, and a job with room must not wait for more
 	}
 	entry, err := w.load(ctx, j)
 	for ; err != nil; entry, err = w.load(ctx, j) {
 		if errors.Is(err, errNoRoom) || w.givenUp(ctx, j, err) {
-			return false // in want of room a restart finds the job again
+			return false // if there was no room, a restart finds the job again
 		}
 		w.log.Error("a job's message could not be loaded; trying again", "key", j.Queue.Key, "seq", j.Seq, "err", err)
 		if !stream.Sleep(ctx, loadRetry) {

@@ -8,21 +8,22 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// holdMark is a stored mark of a hold that no job's retry mark speaks of: the answer that asked for it ended its job.
+// holdMark is a stored mark of a hold that no job's retry mark tells of, because the answer that asked for it ended its
+// job.
 type holdMark struct {
 	part  *partition
 	seq   uint64 // 0 while it is being stored
 	until bucket.Micros
 }
 
-// lastingHold is from when on a hold is stored: a restart takes about as long.
+// lastingHold is the shortest hold that is stored. A restart takes about as long.
 const lastingHold = 3 * time.Second
 
-// keepHold stores a hold in the job's partition, so that a restart or another owner finds it. It does not block; until
-// it is stored a crash forgets the hold, which costs a call that is pushed back.
+// keepHold stores a hold in the job's partition, so that a restart or another owner finds it. It does not block. A
+// crash before it is stored forgets the hold, which costs one call that is pushed back.
 func (p *partition) keepHold(n schedule.HoldChange) {
 	if !p.mayCall() {
-		return // it is the next owner's to find out
+		return // the next owner finds out by itself
 	}
 	p.w.mu.Lock()
 	key := keyOf(n.Queue)
@@ -52,7 +53,7 @@ func (p *partition) keepHold(n schedule.HoldChange) {
 	})
 }
 
-// replayHoldLocked holds what was held before the start.
+// replayHoldLocked renews a hold from a mark that was found in the partition.
 func (p *partition) replayHoldLocked(mark queue.RetryMark, seq uint64) {
 	m := holdMark{p, seq, p.w.heldAtMostLocked(mark.NotBefore)}
 	former := p.w.marks[mark.Key]
@@ -70,8 +71,8 @@ func (p *partition) replayHoldLocked(mark queue.RetryMark, seq uint64) {
 	p.w.s.Hold(q, m.until, mark.Reason)
 }
 
-// heldAtMostLocked is until when a time may hold that was read back from a stream: no longer from now on than anything that this worker
-// would write. A mark or a record that says more is damaged, or somebody else wrote it.
+// heldAtMostLocked returns until when a hold may last that was read from a stream: from now no longer than any that
+// this worker would write. A mark or record that says more is damaged, or was not written by weir.
 func (w *apiWorker) heldAtMostLocked(until bucket.Micros) bucket.Micros {
 	most := w.now().Add(max(schedule.MostHold, w.terms.policy.Retry.Max))
 	if until <= most {
@@ -99,7 +100,7 @@ func (m holdMark) discard() {
 	}
 }
 
-// keyOf is the key of a queue, "" for nil, which stands for the api.
+// keyOf returns the key of a queue. It returns "" for nil, which stands for the api.
 func keyOf(q *schedule.KeyQueue) string {
 	if q == nil {
 		return ""
@@ -107,18 +108,18 @@ func keyOf(q *schedule.KeyQueue) string {
 	return q.Key
 }
 
-// keepDenial stores in each of its partitions that the api denies weir, so that a restart, or whoever takes one of them over, begins
-// with one call and not with one of every key. It does not block; until it is stored a crash forgets it, which costs calls
-// that are denied.
+// keepDenial stores in each of the api's partitions that the api denies weir, so that a restart or another owner begins
+// with one call and not with one of each key. It does not block. A crash before it is stored forgets the denial, which
+// costs calls that are denied.
 func (w *apiWorker) keepDenial(until bucket.Micros, why string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, p := range w.partitions {
 		if p == nil || p.markers == nil || p.lost.Load() || !p.mayCall() {
-			continue // it is the next owner's to find out
+			continue // the next owner finds out by itself
 		}
 		if p.denial.seq != 0 && until < p.denial.until.Add(time.Second) {
-			continue // what stands there says as much
+			continue // the stored mark says as much
 		}
 		w.running.Add(1)
 		p.markers.Deny(until, why, func(seq uint64, err error) {
@@ -134,7 +135,8 @@ func (w *apiWorker) keepDenial(until bucket.Micros, why string) {
 	}
 }
 
-// markDenialLocked takes in a mark that stands in its partition: the latest one stays for as long as the api denies weir.
+// markDenialLocked takes in a stored mark of a denial. The partition keeps the latest one for as long as the api denies
+// weir.
 func (w *apiWorker) markDenialLocked(m holdMark) {
 	former := m.part.denial
 	switch {
@@ -146,14 +148,14 @@ func (w *apiWorker) markDenialLocked(m holdMark) {
 	m.part.denial = m
 }
 
-// replayDenialLocked takes up what a mark says that was found in a partition.
+// replayDenialLocked takes up a denial from a mark that was found in the partition.
 func (p *partition) replayDenialLocked(mark queue.RetryMark, e queue.Entry) {
 	until := p.w.heldAtMostLocked(mark.NotBefore)
 	p.w.s.DenyAgain(until, bucket.MicrosOf(e.Time), mark.Reason)
 	p.w.markDenialLocked(holdMark{p, e.Seq, until})
 }
 
-// dropDenialsLocked takes the marks back when the api accepts weir again.
+// dropDenialsLocked deletes the marks of denials when the api accepts weir again.
 func (w *apiWorker) dropDenialsLocked() {
 	if w.s.Denied() {
 		return

@@ -16,18 +16,20 @@ import (
 	"weir/ingest"
 )
 
-// An inquiry asks an api what became of a call whose outcome nobody knows. It is a request to the api like any other: it takes a slot of
-// its key's bucket and of every limit that all keys share, one unit of each, but no money; and it waits while the key or the api is paused
-// or held. Besides it has a rate of its own. The ledger has a record of it, so that limits are counted right after a restart.
+// An inquiry asks an api what became of a call whose outcome is unknown. It is a request to the api like any other. It
+// takes a slot of its key's bucket and of every limit that all keys share, one unit of each, but no money. It waits
+// while the key or the api is paused or held. It also has a rate of its own. The ledger has a record of it, so that
+// limits are counted rightly after a restart.
 
 // Bounds of an inquiry.
 const (
-	slotAhead    = time.Second      // how far ahead a slot may lie that is reserved: jobs reserve theirs no farther
-	slotWait     = 30 * time.Second // the longest that is waited for one
+	slotAhead    = time.Second      // how far ahead a reserved slot may be, as for jobs
+	slotWait     = 30 * time.Second // the longest wait for a slot
 	leastAskWait = 5 * time.Millisecond
 )
 
-// inquiryPace lets one inquiry of an api after another go. It is safe for concurrent use; the zero value lets one go at once.
+// inquiryPace spaces an api's inquiries by their rate. It is safe for concurrent use; the zero value lets one go at
+// once.
 type inquiryPace struct {
 	mu   sync.Mutex // guards what follows
 	next time.Time
@@ -56,12 +58,12 @@ func (p *inquiryPace) wait(ctx context.Context, rate bucket.Rate) error {
 // noSlotError says that the limits leave no room for an inquiry now.
 type noSlotError struct {
 	why   string
-	until time.Time // zero: nobody knows
+	until time.Time // zero if unknown
 }
 
 func (e *noSlotError) Error() string { return e.why }
 
-// closed says why nothing may be asked about a letter's key now; nil where something may.
+// closed returns an error that says why no inquiry about the letter's key may be made now, nil if it may.
 func (l *askedLetter) closed() error {
 	l.w.mu.Lock()
 	now := l.w.now()
@@ -76,8 +78,8 @@ func (l *askedLetter) closed() error {
 	return &noSlotError{why: "calls are held", until: time.Now().Add(now.Until(until))}
 }
 
-// awaitSlot waits for a slot of the letter's key, and returns at its time. It fails with a *noSlotError where the limits leave no room for a
-// while.
+// awaitSlot waits for a slot of the letter's key, and returns at the slot's time. It fails with a *noSlotError if the
+// limits leave no room within slotWait.
 func (l *askedLetter) awaitSlot(ctx context.Context) (bucket.Use, error) {
 	w, t, key := l.w, l.terms, l.Key
 	ctx, cancel := context.WithTimeout(ctx, slotWait)
@@ -126,7 +128,8 @@ func (l *askedLetter) awaitSlot(ctx context.Context) (bucket.Use, error) {
 	}
 }
 
-// inquire asks about a letter's job, in a slot, and writes the ledger's record of that. It blocks until the api has answered.
+// inquire asks about a letter's job in a slot, and stores the inquiry's record in the ledger. It blocks until the
+// record is stored.
 func (l *askedLetter) inquire(ctx context.Context) (httpcall.Response, error) {
 	if err := l.terms.call.Conns.Acquire(ctx); err != nil {
 		return httpcall.Response{}, fmt.Errorf("the api could not be reached: %w", httpcall.ForLetters(err))
@@ -152,7 +155,7 @@ func (l *askedLetter) inquire(ctx context.Context) (httpcall.Response, error) {
 	return r, nil
 }
 
-// heedPushback has calls wait, too, where the api pushed an inquiry back.
+// heedPushback holds calls, too, if the api pushed an inquiry back.
 func (l *askedLetter) heedPushback(r httpcall.Response) {
 	if wait := httpcall.PushedBackFor(r, time.Now()); wait > 0 {
 		l.w.update(func(s *schedule.Schedule) {
@@ -161,12 +164,12 @@ func (l *askedLetter) heedPushback(r httpcall.Response) {
 	}
 }
 
-// inquiryRecord is the ledger's record of an inquiry.
+// inquiryRecord builds the ledger's record of an inquiry.
 func (l *askedLetter) inquiryRecord(r httpcall.Response, use bucket.Use) *ledger.Record {
 	l.w.mu.Lock()
 	tat := max(use.Grant.TAT, l.w.s.KnownTAT(l.Key))
 	if q := l.w.s.Find(l.Key); q != nil {
-		tat = max(tat, l.w.s.Floor(q)) // calls of the key may have had later slots, and have ended before
+		tat = max(tat, l.w.s.Floor(q)) // calls of the key with later slots may have ended before
 	}
 	l.w.mu.Unlock()
 	ahead := l.w.d.opts.Ahead()

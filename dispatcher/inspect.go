@@ -14,7 +14,7 @@ import (
 	"weir/ingest"
 )
 
-// What an inspection may be told instead of an answer.
+// Errors of inspections.
 var (
 	ErrNoAPI    = errors.New("no such api is dispatched here")
 	ErrNoKey    = errors.New("the key has no unfinished jobs")
@@ -40,8 +40,8 @@ type APIState struct {
 	Called     uint64 `json:"called"`     // calls that have ended since then
 	// Since is when this replica began to dispatch the api.
 	Since  time.Time `json:"since"`
-	Paused int       `json:"paused"` // by an operator: keys, the api as a whole being one
-	// Pause is the one of the whole api, if there is one.
+	Paused int       `json:"paused"` // pauses by operators: of keys, and of the whole api as one more
+	// Pause is the pause of the whole api, if there is one.
 	Pause *schedule.Pause `json:"pause,omitempty"`
 }
 
@@ -55,7 +55,7 @@ type APIDetail struct {
 	Uses     []schedule.LimitUse  `json:"-"` // of shared rates and calls in flight, by this replica
 	// Owns are the partitions that this replica dispatches, by their numbers.
 	Owns []int `json:"owns,omitempty"`
-	// LimiterDown says that the store of the limits does not answer: calls hold.
+	// LimiterDown says that the store of the limits does not answer, so that calls hold.
 	LimiterDown bool `json:"limiter_down,omitempty"`
 }
 
@@ -72,10 +72,10 @@ type KeyDetail struct {
 	Stream   string              `json:"stream"`
 	Instance string              `json:"instance"`
 	Next     []schedule.JobState `json:"next"`
-	Gets     *schedule.Share     `json:"gets,omitempty"` // beside the other keys that have jobs here
+	Gets     *schedule.Share     `json:"gets,omitempty"` // its share among the keys that have jobs here
 }
 
-// State tells how many partitions of an api this replica owns and what is in them.
+// State returns how many partitions of an api this replica owns, and what is in them.
 func (d *Dispatcher) State(api string) (APIState, error) {
 	w := d.worker(api)
 	if w == nil {
@@ -95,7 +95,7 @@ func (d *Dispatcher) State(api string) (APIState, error) {
 	return state, nil
 }
 
-// APIs are the names of the apis that are dispatched here, in order.
+// APIs returns the names of the apis that are dispatched here, sorted.
 func (d *Dispatcher) APIs() []string {
 	var names []string
 	for _, w := range d.workersNow() {
@@ -105,7 +105,7 @@ func (d *Dispatcher) APIs() []string {
 	return names
 }
 
-// Detail tells an api's state, with at most limit of its paused keys and of its held ones.
+// Detail returns an api's state, with at most limit of its paused keys and of its held ones.
 func (d *Dispatcher) Detail(api string, limit int) (APIDetail, error) {
 	state, err := d.State(api)
 	w := d.worker(api)
@@ -133,8 +133,8 @@ func (d *Dispatcher) Detail(api string, limit int) (APIDetail, error) {
 	return detail, nil
 }
 
-// PausedEmpty are the keys of an api that are paused and have no jobs, of the partitions owned here, by name; at most limit of them
-// and at most MaxInspected. all is how many there are.
+// PausedEmpty returns the keys of an api that are paused and have no jobs, of the partitions owned here, sorted by
+// name: at most limit of them and at most MaxInspected. all is how many there are.
 func (d *Dispatcher) PausedEmpty(api string, limit int) (states []schedule.KeyState, all int, err error) {
 	w := d.worker(api)
 	if w == nil {
@@ -157,13 +157,13 @@ func (d *Dispatcher) PausedEmpty(api string, limit int) (states []schedule.KeySt
 	return states, all, nil
 }
 
-// KeyPlace is where a bucket stands among an api's: the deepest first, and of one depth by name.
+// KeyPlace is a bucket's place among those of an api: the deepest first, and by name within one depth.
 type KeyPlace struct {
 	Depth int    `json:"depth"`
 	Key   string `json:"key"`
 }
 
-// Compare is below 0 where p comes first.
+// Compare returns a negative number if p comes before o.
 func (p KeyPlace) Compare(o KeyPlace) int {
 	return cmp.Or(cmp.Compare(o.Depth, p.Depth), strings.Compare(p.Key, o.Key))
 }
@@ -174,25 +174,25 @@ func (p KeyPlace) Behind(o KeyPlace) bool { return p.Compare(o) > 0 }
 // String writes a place.
 func (p KeyPlace) String() string { return fmt.Sprintf("%d:%s", p.Depth, p.Key) }
 
-// KeysWanted says which buckets are asked for.
+// KeysWanted says which buckets to return.
 type KeysWanted struct {
 	Limit int       // at most MaxInspected
-	After *KeyPlace // only those behind it; nil: all
-	Match string    // only keys that contain it
+	After *KeyPlace // only buckets behind this place; nil for all
+	Match string    // only keys that contain this
 }
 
 func (k *KeysWanted) wants(p KeyPlace) bool {
 	return (k.After == nil || p.Behind(*k.After)) && strings.Contains(p.Key, k.Match)
 }
 
-// Keys returns the deepest buckets of an api, deepest first, at most limit of them and at most MaxInspected. It looks at
-// every key that has jobs, but never holds calls up for more than lookAtOnce of them, so that what it tells is not of
-// one instant.
+// Keys returns the deepest buckets of an api, deepest first, at most limit of them and at most MaxInspected. It looks
+// at every key that has jobs. It releases the lock after every lookAtOnce keys, so that calls go on and the answer is
+// not of one instant.
 func (d *Dispatcher) Keys(api string, limit int) ([]schedule.KeyState, error) {
 	return d.KeysPage(api, KeysWanted{Limit: limit})
 }
 
-// KeysPage is Keys of those that are wanted.
+// KeysPage is Keys with a selection.
 func (d *Dispatcher) KeysPage(api string, wanted KeysWanted) ([]schedule.KeyState, error) {
 	w := d.worker(api)
 	if w == nil {
@@ -262,7 +262,7 @@ func (d *Dispatcher) Show(ctx context.Context, api, key string, limit int) (KeyD
 	return detail, nil
 }
 
-// shareOf is what a key gets beside the others that have jobs here. It looks at every key that has, a few at a time.
+// shareOf returns a key's share among the keys that have jobs here. It looks at all of them, a few at a time.
 func (w *apiWorker) shareOf(key string) schedule.Share {
 	var demand schedule.Demand
 	w.mu.Lock()
@@ -274,9 +274,8 @@ func (w *apiWorker) shareOf(key string) schedule.Share {
 	return w.s.At(w.now()).ShareOf(key, &demand)
 }
 
-// Quiet reports whether no call of an api is running and the outcome of every one is stored, also of those that were found
-// at the start: the ledger then knows all
-// that was called. It looks at every key that has jobs.
+// Quiet reports whether no call of an api is running and every outcome is stored, also those of calls that recovery
+// found. The ledger then has every call. Quiet looks at every key that has jobs.
 func (d *Dispatcher) Quiet(api string) bool {
 	w := d.worker(api)
 	if w == nil {
@@ -291,12 +290,13 @@ func (d *Dispatcher) Quiet(api string) bool {
 	return quiet
 }
 
-// deepestKeys chooses the deepest keys of those that are wanted. The lock is let go between every few queues: Go's range over a map goes
-// on rightly when the map has changed meanwhile, and keys that came or went may be in the answer or not.
+// deepestKeys returns the deepest of the wanted keys. It releases the lock after every lookAtOnce queues. The map of
+// queues may change meanwhile: Go's range over a map allows that, and keys that came or went may be in the answer or
+// not.
 func (w *apiWorker) deepestKeys(wanted KeysWanted) []KeyPlace {
 	var top []KeyPlace
 	seen := 0
-	var last *KeyPlace // of those that are kept, once they are as many as are wanted
+	var last *KeyPlace // the last of top, once top has as many as wanted
 	w.mu.Lock()
 	for q := range w.s.Queues() {
 		if p := (KeyPlace{q.Depth(), q.Key}); p.Depth > 0 && (last == nil || p.Compare(*last) < 0) && wanted.wants(p) {
@@ -319,7 +319,7 @@ func keepDeepest(top []KeyPlace, limit int) []KeyPlace {
 	return top[:min(limit, len(top))]
 }
 
-// idLocked is the id of a queue's job as far as its message is in memory, else "".
+// idLocked returns the id of a queue's job if its message is in memory, else "".
 func idLocked(q *schedule.KeyQueue, seq uint64) string {
 	if t := q.Job(seq); t == nil {
 		return partitionOf(q).keptID(seq)

@@ -21,19 +21,20 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A letter unknown is of a call that may have been processed. Where the api can be asked, the owner of the job's partition does so and ends
-// the doubt:
+// A letter unknown is about a call that the api may have processed. If the api can be asked, the owner of the job's
+// partition asks it and ends the doubt:
 //
 //	processed      the job's result is stored, with what the api said, and then the letter is deleted
-//	not processed  the job is handed in again, as a redrive does it, and then the letter is deleted; its bill is forgotten
+//	not processed  the job is handed in again, as by a redrive, and then the letter is deleted; its bill is forgotten
 //	anything else  the letter stays
 //
-// Never two ends: whoever ends letters holds one right (deadletter.Right), as redrives and purges do, and asks for it before each write.
-// A death in between repeats what follows: a result that stands is found before anybody asks again, and a redrive finds out whether the
-// job was handed in. "Not processed" is believed only of a letter that is old enough: an api may process late. And the api is asked only
-// where the call was made: after another url has come into force its word would be another's.
+// No letter ends twice. There is one right to end letters (deadletter.Right), which redrives and purges need, too. The
+// owner takes it, and checks it before each write. If the owner dies in between, the next inquiry repeats what follows:
+// it finds a stored result before it asks the api, and a redrive finds out whether the job was handed in. "Not
+// processed" is believed only when the letter is old enough, because an api may process late. The api is asked only at
+// the url of the call: after a change of url another api would answer.
 
-// ReconcileEnd is what became of a letter that was to be asked about: a closed set.
+// ReconcileEnd is what became of a letter after an inquiry: a closed set.
 type ReconcileEnd string
 
 // The ends.
@@ -41,7 +42,7 @@ const (
 	EndedDone       ReconcileEnd = "done"       // found processed: its result is stored
 	EndedRedriven   ReconcileEnd = "redriven"   // found not processed: handed in again
 	EndedOverflowed ReconcileEnd = "overflowed" // found not processed, and refused again: another letter
-	EndedGone       ReconcileEnd = "gone"       // somebody else has ended it
+	EndedGone       ReconcileEnd = "gone"       // it has been ended otherwise
 	EndedStays      ReconcileEnd = "stays"      // it stays, and Why says why
 )
 
@@ -54,10 +55,10 @@ type Reconciled struct {
 	End     ReconcileEnd     `json:"end"`
 	Finding httpcall.Finding `json:"finding,omitempty"` // "": the api was not asked
 	Why     string           `json:"why,omitempty"`
-	next    time.Time        // when weir asks again by itself; zero: it does not
+	next    time.Time        // when weir asks again by itself; zero if it does not
 }
 
-// askedLetter is a letter on its way through an inquiry.
+// askedLetter is a letter during an inquiry.
 type askedLetter struct {
 	deadletter.Kept
 	w       *apiWorker
@@ -65,23 +66,23 @@ type askedLetter struct {
 	terms   *terms
 	browser *deadletter.Browser
 	right   *deadletter.Right
-	queued  string // its stream
-	at      uint64 // its sequence there
+	queued  string // the stream of the letter's job
+	at      uint64 // the job's sequence there
 	taken   bucket.Micros
 	traces  ledger.Traces
 	finding httpcall.Finding
 	detail  string
 }
 
-// mayEnd reports whether what comes of the letter may be written.
+// mayEnd reports whether the letter's end may be written.
 func (l *askedLetter) mayEnd() bool { return l.part.mayCall() && l.right.Valid() }
 
-// about is the letter's job as an inquiry names it.
+// about returns the letter's job as an inquiry names it.
 func (l *askedLetter) about() httpcall.Asked {
 	return httpcall.Asked{Job: l.JobID, Key: l.Key, Body: l.Body}
 }
 
-// calls is how many calls of the job there were, as far as is known.
+// calls returns how many calls of the job there were, as far as is known.
 func (l *askedLetter) calls() int {
 	if l.traces.Record != nil {
 		return l.traces.Record.Call
@@ -89,16 +90,17 @@ func (l *askedLetter) calls() int {
 	return max(1, l.Attempts)
 }
 
-// asker is who wants to know.
+// asker says what started an inquiry.
 type asker int
 
 const (
 	anOperator asker = iota
-	weirItself       // at its own times, and so many times
+	weirItself       // at times of its own, a limited number of times
 )
 
-// Reconcile asks an api about one letter unknown and ends it by what it says. It blocks until then: for the inquiry's rate, a slot and the
-// api's timeout, each as far as there is one. It fails with ErrNotOwner where another replica owns the job's partition.
+// Reconcile asks an api about one letter unknown, and ends the letter by the answer. It blocks until then: for the
+// inquiry's rate, a slot and the api's timeout, as far as they apply. It fails with ErrNotOwner if another replica owns
+// the job's partition.
 func (d *Dispatcher) Reconcile(ctx context.Context, api string, seq uint64) (Reconciled, error) {
 	return d.reconcile(ctx, api, seq, anOperator)
 }
@@ -133,7 +135,7 @@ func (d *Dispatcher) reconcile(ctx context.Context, api string, seq uint64, who 
 		return out, err
 	}
 	defer l.right.Give()
-	if _, err := b.Get(ctx, seq); errors.Is(err, deadletter.ErrNoLetter) { // somebody had the right before us
+	if _, err := b.Get(ctx, seq); errors.Is(err, deadletter.ErrNoLetter) { // it ended before this inquiry had the right
 		out.End = EndedGone
 		return out, nil
 	} else if err != nil {
@@ -145,7 +147,7 @@ func (d *Dispatcher) reconcile(ctx context.Context, api string, seq uint64, who 
 	return l.end(ctx, out)
 }
 
-// stays is a letter that was not asked about for want of a slot; any other error is told as such.
+// stays returns that the letter stays because there was no slot for an inquiry. It returns any other error as it is.
 func (r Reconciled) stays(err error) (Reconciled, error) {
 	var none *noSlotError
 	if !errors.As(err, &none) {
@@ -160,7 +162,8 @@ func (r Reconciled) stays(err error) (Reconciled, error) {
 	return r, nil
 }
 
-// readAsked reads a letter and finds who is to ask about it: this replica, or out tells or err says who not.
+// readAsked reads a letter and checks that this replica can ask about it. If not, out has the letter's end or err the
+// reason.
 func (w *apiWorker) readAsked(ctx context.Context, b *deadletter.Browser, seq uint64) (*askedLetter, Reconciled, error) {
 	out := Reconciled{Seq: seq, API: w.name}
 	k, err := b.Get(ctx, seq)
@@ -205,14 +208,15 @@ func (w *apiWorker) readAsked(ctx context.Context, b *deadletter.Browser, seq ui
 	return l, out, nil
 }
 
-// tracesOf is what the ledger and the results know of a letter's job, and how often it was asked about.
+// tracesOf returns what the ledger and the results know of a letter's job, and how often an inquiry was made about it.
 func (l *askedLetter) tracesOf(ctx context.Context) (ledger.Traces, error) {
 	of := ledger.Job{API: l.w.name, Key: l.Key, ID: l.JobID, Stream: l.queued, Seq: l.at, Accepted: l.taken}
 	return ledger.LookUp(ctx, l.w.d.opts.JetStream, of, l.Stored.Add(-l.w.d.opts.Tail.OrDefault().Leeway))
 }
 
-// notYet reports whether weir itself is not to ask about a letter now, and when then: first when "not processed" is believed, and each time
-// after twice the time. What was asked before a restart the ledger knows. An operator may ask at any time.
+// notYet reports whether it is too early for weir itself to ask about a letter, and when the inquiry is due. The first
+// is due when "not processed" would be believed, and each wait is twice the one before. The ledger knows the inquiries
+// before a restart. An operator may ask at any time.
 func (l *askedLetter) notYet(who asker, out *Reconciled) (early bool, due time.Time) {
 	q := l.terms.api.Inquiry
 	n := l.traces.Inquiries
@@ -235,15 +239,15 @@ func (l *askedLetter) notYet(who asker, out *Reconciled) (early bool, due time.T
 	return l.w.wall().Before(due), due
 }
 
-// wall is the time by the clock of calendars, as letters are stamped by the server.
+// wall returns the time by the clock of calendars, because the server stamps letters by it.
 func (w *apiWorker) wall() time.Time { return (w.now() + w.d.opts.Ahead()).Time() }
 
 // longestRest is the longest time between two inquiries about a letter.
 const longestRest = 7 * 24 * time.Hour
 
-// end asks and does what the api's word says. It has the right.
+// end asks the api and ends the letter by its answer. The caller must hold the right to end letters.
 func (l *askedLetter) end(ctx context.Context, out Reconciled) (Reconciled, error) {
-	if l.traces.Result != 0 { // found before, by whoever died then
+	if l.traces.Result != 0 { // an earlier inquiry stored it and died
 		out.End, out.Finding, out.Why = EndedDone, httpcall.Processed, "its result stands already"
 		return out, l.browser.Delete(context.WithoutCancel(ctx), l.Seq)
 	}
@@ -272,7 +276,8 @@ func (l *askedLetter) end(ctx context.Context, out Reconciled) (Reconciled, erro
 	return out, err
 }
 
-// keepFound stores the result of a job that was found processed, tells who waits for it, and deletes its letter.
+// keepFound stores the result of a job that was found processed, sends it to the job's reply subject, and deletes the
+// letter.
 func (l *askedLetter) keepFound(ctx context.Context, r httpcall.Response) error {
 	msg := l.foundResult(r)
 	for {
@@ -292,7 +297,7 @@ func (l *askedLetter) keepFound(ctx context.Context, r httpcall.Response) error 
 	return l.browser.Delete(context.WithoutCancel(ctx), l.Seq)
 }
 
-// foundResult renders the result of a job that was found processed. Its body is what the api said when it was asked.
+// foundResult builds the result of a job that was found processed. Its body is the api's answer to the inquiry.
 func (l *askedLetter) foundResult(r httpcall.Response) *nats.Msg {
 	price, called := ledger.Money(l.terms.api.Price), time.Time{}
 	if l.Call != nil {
@@ -323,10 +328,10 @@ func (l *askedLetter) foundResult(r httpcall.Response) *nats.Msg {
 	return msg
 }
 
-// redriveRate is that of handing in one letter: there is nothing to pace.
+// redriveRate is the rate for handing in one letter, which needs no pace.
 var redriveRate = bucket.Rate{Count: 1000, Per: time.Second, Burst: 1}
 
-// handIn hands a job in again that was found not processed.
+// handIn hands in a job again that was found not processed.
 func (l *askedLetter) handIn(ctx context.Context, out *Reconciled) (ReconcileEnd, error) {
 	scope, err := l.browser.Scope(ctx, deadletter.Selection{Seqs: []uint64{l.Seq}})
 	if err != nil {
@@ -353,7 +358,7 @@ func (l *askedLetter) handIn(ctx context.Context, out *Reconciled) (ReconcileEnd
 	return EndedStays, nil
 }
 
-// RedriveTerms are what a redrive must know of an api that is dispatched here.
+// RedriveTerms returns what a redrive must know of an api that is dispatched here.
 func (d *Dispatcher) RedriveTerms(api string) (deadletter.Terms, bool) {
 	w := d.worker(api)
 	if w == nil {
@@ -373,16 +378,16 @@ func (d *Dispatcher) CallsSince(ctx context.Context, q deadletter.CallsQuery, ta
 	return ledger.ReadSince(ctx, d.opts.JetStream, q, take)
 }
 
-// Bounds of what weir asks by itself.
+// Bounds of the inquiries that weir makes by itself.
 const (
-	mostAsked    = 10_000           // letters of an api that are looked at, the newest
+	mostAsked    = 10_000           // letters of an api that it looks at, the newest
 	longestLook  = 10 * time.Second // between two looks at the letters
 	shortestLook = 250 * time.Millisecond
 )
 
-// inquireByItself asks about the letters of an api whose configuration says so, when they are due, until ctx ends.
+// inquireByItself asks about the api's letters when they are due, if the configuration says so, until ctx ends.
 func (w *apiWorker) inquireByItself(ctx context.Context) {
-	next := map[uint64]time.Time{} // when a letter is due; those that are not are there with the zero time
+	next := map[uint64]time.Time{} // when each letter is due; the zero time for letters that never are
 	var last *terms
 	for {
 		w.mu.Lock()
@@ -432,7 +437,8 @@ func (w *apiWorker) askDue(ctx context.Context, before map[uint64]time.Time) (ma
 		switch {
 		case ctx.Err() != nil:
 			return after, askErr
-		case errors.Is(askErr, ErrNotOwner), errors.As(askErr, &held): // it may be ours next time, or an operator at letters has ended
+		case errors.Is(askErr, ErrNotOwner), errors.As(askErr, &held):
+			// Next time this replica may own the partition, or the right may be free.
 		case askErr != nil:
 			err = askErr
 		case out.End == EndedStays && out.Finding == "":
