@@ -10,8 +10,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// reckoning is an api's limits over many lives of a process, with the ledger that outlives them. A call is granted, made
-// and recorded; a process that dies leaves calls without a record, which the next one records before it corrects.
+// reckoning is an api's limits over many lives of a process, with the ledger that outlives them. A call is granted,
+// made and recorded. A process that dies leaves calls without a record; the next process records them before it
+// corrects.
 type reckoning struct {
 	t       fataler
 	rng     *rand.Rand
@@ -22,12 +23,12 @@ type reckoning struct {
 	ledger  []recorded
 	running []Grant
 	stored  Snapshot
-	written Snapshot // under way
+	written Snapshot // being stored
 	note    accountNote
-	begun   int      // records when this life began
-	judged  bool     // by this life: the calls that the former one left are in the ledger
-	lost    []Grant  // not yet
-	former  *Account // nil once it was told
+	begun   int      // number of records when this life began
+	judged  bool     // this life has recorded the calls that the former one left
+	lost    []Grant  // without a record so far
+	former  *Account // nil once Correct had it
 	forget  bool     // the planted bug: calls under way at a death are left out
 }
 
@@ -86,7 +87,7 @@ func (r *reckoning) count(a *Account, at Micros) {
 	}
 }
 
-// judge records what a former process left under way, and puts what was used in the place of the bound.
+// judge records what a former process left under way, and replaces the bound by what was used.
 func (r *reckoning) judge() {
 	if r.former == nil {
 		return
@@ -108,7 +109,7 @@ func (r *reckoning) judge() {
 	r.former = nil
 }
 
-// advance brings the stored account up to the ledger's end.
+// advance updates the stored account to the ledger's end.
 func (r *reckoning) advance() {
 	a := r.copyOf(r.note.account)
 	for _, c := range r.ledger[r.note.read:] {
@@ -126,7 +127,7 @@ func (r *reckoning) ask() {
 	r.running = append(r.running, got[0].Grants...)
 }
 
-// end ends what runs: it is called in its slot, settled and then recorded, or given back before.
+// end ends what runs: a call is made in its slot, settled and then recorded, or its slot is given back before.
 func (r *reckoning) end() {
 	if len(r.running) == 0 {
 		return
@@ -165,7 +166,7 @@ var accountLimits = []Limit{
 	{Name: "spend", Budget: &Budget{Quota: Quota{Count: 700, Window: Calendar, Unit: Hour, Zone: time.UTC}, OnExhausted: Hold}},
 }
 
-// run lives through about a minute in which processes die at any moment, also before they have corrected anything.
+// run plays about a minute in which processes die at any moment, also before they have corrected anything.
 func (r *reckoning) run(deaths int) (died int) {
 	for range 8000 {
 		r.now += Micros(r.rng.Int64N(16_000))
@@ -204,7 +205,7 @@ func quotasOf(t *rapid.T) Rules {
 	return rules
 }
 
-// truth is what was called within a limit's present period, or its window.
+// truth returns what was called within a limit's present period, or its window.
 func (r *reckoning) truth(l *Limit) (used int64) {
 	life, _ := r.rules.SlidingBounds(*l.quota())
 	from, to := r.now-life+1, maxMicros
@@ -219,8 +220,8 @@ func (r *reckoning) truth(l *Limit) (used int64) {
 	return used
 }
 
-// TestDeathsAreReckonedUp: processes die at any moment, and what their claims were is put right by the ledger: all
-// lives together keep every limit, and what counts in the end is what was called, no more.
+// TestDeathsAreReckonedUp checks processes that die at any moment, whose claims the ledger corrects: all lives together
+// keep every limit, and in the end exactly the calls that were made count.
 func TestDeathsAreReckonedUp(t *testing.T) {
 	died, calls, over := 0, 0, int64(0)
 	rapid.Check(t, func(t *rapid.T) {
@@ -256,7 +257,8 @@ func TestDeathsAreReckonedUp(t *testing.T) {
 	t.Logf("%d calls, %d deaths; at most %d calls counted that count no more, of a quota whose times are rounded", calls, died, over)
 }
 
-// TestForgottenCallsAreCaught: the check above sees a correction that leaves out what was under way at a death.
+// TestForgottenCallsAreCaught checks that the test above sees a correction that leaves out what was under way at a
+// death.
 func TestForgottenCallsAreCaught(t *testing.T) {
 	for seed := range uint64(50) {
 		r := newReckoning(t, Rules{Key: fast, Shared: accountLimits[2:3]}, seed)
@@ -269,8 +271,8 @@ func TestForgottenCallsAreCaught(t *testing.T) {
 	t.Error("no seed of 50 shows it")
 }
 
-// TestClaimsDoNotPileUp: a process that is killed again and again without a call leaves nothing used; while none lives long
-// enough to find that out nothing is buried for it.
+// TestClaimsDoNotPileUp checks a process that is killed again and again without a call: nothing is used in the end. And
+// while no life is long enough to find that out, nothing is buried for it.
 func TestClaimsDoNotPileUp(t *testing.T) {
 	r := newReckoning(t, Rules{Key: fast, Shared: accountLimits}, 1)
 	for range 100 {
@@ -306,7 +308,7 @@ func TestClaimsDoNotPileUp(t *testing.T) {
 	}
 }
 
-// TestOverageOfTheLedgerCounts: what an answer told after the last snapshot is in the ledger.
+// TestOverageOfTheLedgerCounts checks that the ledger has what an answer reported after the last snapshot.
 func TestOverageOfTheLedgerCounts(t *testing.T) {
 	rules := Rules{Key: fast, Shared: accountLimits}
 	r := newReckoning(t, rules, 1)
@@ -327,7 +329,8 @@ func TestOverageOfTheLedgerCounts(t *testing.T) {
 	}
 }
 
-// TestAccountOfAPeriodThatIsOver: what was used in a former period counts in none of the next, wherever the meter stands.
+// TestAccountOfAPeriodThatIsOver checks that what was used in a former period counts in none of the next, whatever
+// period the meter counts.
 func TestAccountOfAPeriodThatIsOver(t *testing.T) {
 	rules := Rules{Key: fast, Shared: accountLimits[2:3]}
 	for name, calls := range map[string]int64{"nothing since": 0, "a call since": 1} {

@@ -47,8 +47,9 @@ func TestSlidingWindowCounterVectors(t *testing.T) {
 	}
 }
 
-// TestSlidingWindowCounterAtItsWorst: what comes late in a window counts, a window later, as if it had come evenly. 100 at its
-// end and then as many as are let in are nearly 200 within a minute: an estimate is no limit for calls that cost money.
+// TestSlidingWindowCounterAtItsWorst shows the worst case of the estimate: what comes late in a window counts, a window
+// later, as if it had come evenly. 100 at its end and then as many as are let in are nearly 200 within a minute. So an
+// estimate is no limit for calls that cost money.
 func TestSlidingWindowCounterAtItsWorst(t *testing.T) {
 	x := newAdmitter(t, perMinute(SlidingWindowCounter, 100, 1))
 	var in []Arrival
@@ -82,7 +83,7 @@ func TestSoftLetsAPartMoreIn(t *testing.T) {
 	}
 }
 
-// TestEqualIsEnough: a bucket that holds five takes a job of five.
+// TestEqualIsEnough checks that a bucket that holds five takes a job of five.
 func TestEqualIsEnough(t *testing.T) {
 	for _, alg := range []Algorithm{TokenBucket, LeakyBucket} {
 		x := newAdmitter(t, perMinute(alg, 5, 5))
@@ -116,7 +117,8 @@ func TestFixedWindowVectors(t *testing.T) {
 	}
 }
 
-// TestRefusedJobsDoNotCount: the sliding log of a client that retries every second admits 20 a minute, not none.
+// TestRefusedJobsDoNotCount checks that a sliding log admits 20 a minute of a client that retries every second, not
+// none.
 func TestRefusedJobsDoNotCount(t *testing.T) {
 	for _, alg := range []Algorithm{TokenBucket, LeakyBucket, FixedWindow, SlidingLog, SlidingWindowCounter} {
 		x := newAdmitter(t, perMinute(alg, 20, 1))
@@ -151,7 +153,7 @@ func TestElasticLendsWhatOthersLeave(t *testing.T) {
 	}
 }
 
-// TestAdmittedInAnyWindow holds each algorithm to the most it may admit, and Retry to its word.
+// TestAdmittedInAnyWindow checks each algorithm against the most it may admit, and that a job fits at its Retry.
 func TestAdmittedInAnyWindow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := Admission{
@@ -199,8 +201,8 @@ func TestAdmitterForgetsIdleKeys(t *testing.T) {
 	}
 }
 
-// TestBorrowedIsTakenBack: a job that was let in out of what others left, and not taken after all, was lent and is lent again:
-// it was never its key's own.
+// TestBorrowedIsTakenBack checks a job that was let in out of what other keys left, and was then refused elsewhere.
+// What it borrowed can be lent again; it never counted as its key's own.
 func TestBorrowedIsTakenBack(t *testing.T) {
 	a := perMinute(FixedWindow, 2, 1)
 	a.Elastic = true
@@ -223,7 +225,7 @@ func TestBorrowedIsTakenBack(t *testing.T) {
 	}
 }
 
-// TestAdmissionByAClockThatGoesBack: it opens no window.
+// TestAdmissionByAClockThatGoesBack checks that such a clock opens no window.
 func TestAdmissionByAClockThatGoesBack(t *testing.T) {
 	for _, alg := range []Algorithm{FixedWindow, SlidingWindowCounter, SlidingLog, TokenBucket} {
 		x := newAdmitter(t, perMinute(alg, 2, 2))

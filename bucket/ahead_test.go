@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestCalendarAhead: a wall clock that is set forward brings a calendar's next period so much earlier, and moves no slot of a
-// rate; a process that starts by the right clock then goes on where this one was.
+// TestCalendarAhead checks that a wall clock that is set forward brings a calendar's next period that much earlier, and
+// moves no slot of a rate. A process that starts by the right clock then continues where this one was.
 func TestCalendarAhead(t *testing.T) {
 	const horizon = time.Millisecond
 	const hour, ahead = Micros(3600_000_000), Micros(110_000_000)

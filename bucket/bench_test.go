@@ -26,9 +26,10 @@ func BenchmarkMemory(b *testing.B) {
 	})
 }
 
-// BenchmarkKeys fills a store with keys in debt and asks for them in an order that is random in the store, and that of
-// their names in memory, so that the names are not what is waited for. B/key is what the store takes on the heap, state and
-// index; the names are the caller's. Beside it the same with golang.org/x/time/rate, in a map of limiters.
+// BenchmarkKeys fills a store with keys in debt and asks for them. Their order is random in the store, but that of
+// their names in memory, so that the benchmark does not wait for the names. B/key is what the store takes on the heap,
+// state and index; the names are the caller's. Beside it runs the same with golang.org/x/time/rate, in a map of
+// limiters.
 func BenchmarkKeys(b *testing.B) {
 	limits := bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Hour, Burst: 1000}}
 	for _, n := range []int{1000, 1_000_000} {

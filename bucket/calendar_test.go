@@ -57,8 +57,8 @@ func TestCalendarPeriods(t *testing.T) {
 	}
 }
 
-// TestPeriodsFollowEachOther walks through periods around every change of clocks: no gap, no overlap, and every time in a
-// period is told the same period.
+// TestPeriodsFollowEachOther walks through periods around every change of clocks: there is no gap and no overlap, and
+// every time in a period gets the same period.
 func TestPeriodsFollowEachOther(t *testing.T) {
 	zones := []string{
 		"UTC", "America/Los_Angeles", "America/St_Johns", "America/Sao_Paulo", "Australia/Lord_Howe",
@@ -94,8 +94,9 @@ func TestPeriodsFollowEachOther(t *testing.T) {
 	})
 }
 
-// TestQuotasOverClockChanges gives all that a store grants over days on which clocks change, a day is skipped, or a month ends, and counts by the
-// dates that clocks in the zone show: never more than the quota, and the whole of it on every date.
+// TestQuotasOverClockChanges uses all that a store grants over days on which clocks change, a day is skipped, or a
+// month ends. It counts by the dates that clocks in the zone show: never more than the quota, and the whole of it on
+// every date.
 func TestQuotasOverClockChanges(t *testing.T) {
 	const count = 5
 	for _, c := range []struct {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestCheckingAgrees: one by one or all at once, the verdict is the same.
+// TestCheckingAgrees checks that the verdict is the same one by one and all at once.
 func TestCheckingAgrees(t *testing.T) {
 	fails := 0
 	for seed := range uint64(3000) {
@@ -52,7 +52,7 @@ func TestCheckingAgrees(t *testing.T) {
 	}
 }
 
-// TestCheckingForgets what no window can hold any more.
+// TestCheckingForgets checks that Checking drops what no window can hold any more.
 func TestCheckingForgets(t *testing.T) {
 	c := NewChecking(Expectation{Limit: Limit{Rate: &Rate{Count: 10, Per: time.Second, Burst: 1}}})
 	for i := range int64(100_000) {

@@ -2,7 +2,7 @@ package bucket
 
 import "testing"
 
-// TestKeysComeAndGo: more keys than ever fit in one block, told apart, forgotten and known again.
+// TestKeysComeAndGo checks that more keys than fit in one block are told apart, forgotten and known again.
 func TestKeysComeAndGo(t *testing.T) {
 	var table keyTable
 	name := func(i int) string { return string(rune('a'+i%26)) + string(rune(1000+i)) }

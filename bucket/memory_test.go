@@ -11,7 +11,7 @@ import (
 
 const t0 = Micros(1_800_000_000_000_000)
 
-// table is a store on a table in front of us: with a clock of its own, and failing the test by itself.
+// table is a store with a clock of its own. It fails the test by itself.
 type table struct {
 	*Memory
 	t     testing.TB
@@ -130,7 +130,8 @@ func TestOverrides(t *testing.T) {
 	}
 }
 
-// TestSerialsAreNotGivenAgain: a process that starts a second later gives none that the one before may have given.
+// TestSerialsAreNotGivenAgain checks that a process that starts a second later gives no serial that the one before may
+// have given.
 func TestSerialsAreNotGivenAgain(t *testing.T) {
 	rules := Rules{Key: fast}
 	before := newTable(t, rules)

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestIntervalOfTheWorkedExamples holds the intervals to the figures computed by enumeration.
+// TestIntervalOfTheWorkedExamples compares the intervals with the figures computed by enumeration.
 func TestIntervalOfTheWorkedExamples(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -40,7 +40,7 @@ func TestIntervalOfTheWorkedExamples(t *testing.T) {
 }
 
 // TestTheWorstWindow counts what can arrive in one window when a burst is late and the rest is not: with the obvious
-// interval Per/Count it is too much, with ours exactly what is allowed.
+// interval Per/Count that is too much, with ours exactly what is allowed.
 func TestTheWorstWindow(t *testing.T) {
 	for _, c := range []struct {
 		name         string
@@ -64,7 +64,7 @@ func TestTheWorstWindow(t *testing.T) {
 				at := g.slot(t0, interval, c.rate.Burst, 1)
 				g.take(at, interval, 1)
 				if arrivals[i].At = int64(at) * 1000; at < t0.Add(c.jitter) {
-					arrivals[i].At = int64(t0.Add(c.jitter)) * 1000 // late, as all may be until the first window begins
+					arrivals[i].At = int64(t0.Add(c.jitter)) * 1000 // late, as all calls may be until the first window begins
 				}
 			}
 			return Check(arrivals, Expectation{Limit: rateOf(c.rate.Count, c.rate.Per, c.rate.Burst), Jitter: c.jitter}).Worst

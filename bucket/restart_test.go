@@ -9,8 +9,8 @@ import (
 	"weir/bucket/storetest"
 )
 
-// restarting is a store that is killed whenever its rules are changed. What is left of it is what a worker keeps: the last checkpoint, the
-// rules that were in force, and of every key the theoretical arrival time after its last call.
+// restarting is a store that is killed whenever its rules change. It keeps what a worker keeps: the last checkpoint,
+// the rules that were in force, and for every key the theoretical arrival time after its last call.
 type restarting struct {
 	*bucket.Memory
 	t      testing.TB
@@ -30,7 +30,7 @@ func (r *restarting) save() {
 // Reserve implements bucket.Store.
 func (r *restarting) Reserve(ctx context.Context, asks []bucket.Ask) ([]bucket.Answer, error) {
 	r.save()
-	for i := range asks { // recorded at another rate, perhaps
+	for i := range asks { // perhaps recorded at another rate
 		rate := asks[i].Limits.Rate
 		full := r.began.Add(r.rules.Interval(rate).Duration() * time.Duration(r.rules.Burst(rate)))
 		asks[i].Floor = min(r.tats[asks[i].Key], full)
@@ -58,7 +58,7 @@ func (r *restarting) Apply(rules bucket.Rules) error {
 	return nil
 }
 
-// TestChangesThroughRestarts: windows across a change hold also where it came with a crash.
+// TestChangesThroughRestarts checks that windows across a change hold even if the change came with a crash.
 func TestChangesThroughRestarts(t *testing.T) {
 	storetest.Changes(t, func(t testing.TB, rules bucket.Rules, clock *storetest.Clock) storetest.Store {
 		m, err := bucket.NewMemory(rules, clock.Now)

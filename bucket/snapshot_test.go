@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// crashLimits are one of each kind.
+// crashLimits are one limit of each kind.
 var crashLimits = []Limit{
 	{Name: "account", Rate: &Rate{Count: 100, Per: time.Second, Burst: 10}},
 	{Name: "sliding", Quota: &Quota{Count: 300, Window: Sliding, Per: 20 * time.Second}},
@@ -21,7 +21,7 @@ var crashLimits = []Limit{
 }
 
 // TestCrashesNeverUndercount lets a process die at any time between making, storing and reporting a snapshot, again and
-// again; all its lives together keep every limit, and get on.
+// again. All its lives together must keep every limit, and make progress.
 func TestCrashesNeverUndercount(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rules := Rules{Key: fast, Lease: 300 * time.Millisecond}
@@ -54,7 +54,7 @@ func TestCrashesNeverUndercount(t *testing.T) {
 			case p < 20:
 				written = m.Checkpoint(ahead)
 			case p < 60 && written.Until > 0:
-				stored = written // durable, but we may die before we know
+				stored = written // durable, but the process may die before it knows
 				if rng.IntN(10) > 0 {
 					m.Saved(stored)
 				}
@@ -86,7 +86,7 @@ func TestCrashesNeverUndercount(t *testing.T) {
 	})
 }
 
-// thereAndBack is what storing does to a snapshot.
+// thereAndBack returns a snapshot after it was stored and read.
 func thereAndBack(t fataler, s Snapshot) (back Snapshot) {
 	t.Helper()
 	b, err := json.Marshal(s)
@@ -134,7 +134,8 @@ func TestLastCheckpointIsExact(t *testing.T) {
 	}
 }
 
-// TestCrashCostsARateItsBurst: a rate is empty where the snapshot's claim ends, and fills from there, however slow it is.
+// TestCrashCostsARateItsBurst checks that a rate is empty where the snapshot's claim ends, and fills from there,
+// however slow it is.
 func TestCrashCostsARateItsBurst(t *testing.T) {
 	rules := Rules{Key: fast, Shared: []Limit{{Name: "slow", Rate: &Rate{Count: 1, Per: 6 * time.Hour, Burst: 3}}}}
 	b := newTable(t, rules)
@@ -154,7 +155,7 @@ func TestCrashCostsARateItsBurst(t *testing.T) {
 	}
 }
 
-// TestClaimsCoverWhatCameAfter: a crash right after a stored snapshot, and one just beyond the end of its period.
+// TestClaimsCoverWhatCameAfter checks a crash right after a stored snapshot, and one just beyond the end of its period.
 func TestClaimsCoverWhatCameAfter(t *testing.T) {
 	rules := Rules{Key: fast, Shared: []Limit{{Name: "account", Rate: &Rate{Count: 100, Per: time.Minute, Burst: 10}}}}
 	b := newTable(t, rules)

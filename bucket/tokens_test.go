@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestTokenBucketVectors: what of a token bucket is used, and how fast it is used up.
+// TestTokenBucketVectors checks what part of a token bucket is used, and how fast.
 func TestTokenBucketVectors(t *testing.T) {
 	for _, c := range []struct {
 		rate     Rate
@@ -39,8 +39,9 @@ func TestTokenBucketVectors(t *testing.T) {
 	}
 }
 
-// TestTokenBucketIsNeverExceeded lets calls of all costs leave as soon as they may and arrive late by anything up to the jitter: no time sees
-// more than what was in the api's bucket and what came in. Without what is left alone for late calls it would.
+// TestTokenBucketIsNeverExceeded lets calls of all costs leave as soon as they may and arrive late by anything up to
+// the jitter. No time may see more than what was in the api's bucket and what came in. Without the part that is left
+// alone for late calls, one would.
 func TestTokenBucketIsNeverExceeded(t *testing.T) {
 	exceeded := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -82,7 +83,8 @@ func TestTokenBucketIsNeverExceeded(t *testing.T) {
 	}
 }
 
-// TestTokenBucketIsUsed: after a pause all of the bucket that is used leaves at once, and from then on what comes in.
+// TestTokenBucketIsUsed checks that after a pause all of the used part of the bucket leaves at once, and from then on
+// what comes in.
 func TestTokenBucketIsUsed(t *testing.T) {
 	for _, rate := range []Rate{{2, time.Second, 40, ByTokens}, {10, time.Second, 8, ByTokens}, {1000, time.Second, 1000, ByTokens}} {
 		rules := Rules{Jitter: 5 * time.Millisecond}
@@ -102,8 +104,8 @@ func TestTokenBucketIsUsed(t *testing.T) {
 	}
 }
 
-// TestCheckOfTokenBucket: the checker judges by how the api counts: in any time what was in the bucket and what came in, and no jitter
-// excuses more; a window sees what its count says.
+// TestCheckOfTokenBucket checks that the checker judges by how the api counts. A token bucket allows in any time what
+// was in the bucket and what came in, and no jitter excuses more. A window allows what its count says.
 func TestCheckOfTokenBucket(t *testing.T) {
 	tokens := func(count, burst int64) Limit { return Limit{Rate: &Rate{count, time.Second, burst, ByTokens}} }
 	eight := append(at(0, 0, 0, 0, 0, 0, 0, 0), spread(20, 100*ms, 100*ms)...)
@@ -140,7 +142,8 @@ func TestCheckOfTokenBucket(t *testing.T) {
 	}
 }
 
-// TestCountsIsValidated: a burst that no window has room for is refused with the word that has room for it.
+// TestCountsIsValidated checks that a burst for which no window has room is refused, and that the error names the way
+// of counting that has room for it.
 func TestCountsIsValidated(t *testing.T) {
 	for rate, want := range map[Rate]bool{
 		{10, time.Second, 10, ByWindow}: true, {10, time.Second, 11, ByWindow}: false, {10, time.Second, 11, ByTokens}: true,

@@ -9,12 +9,12 @@ import (
 
 const oneMinute = Micros(60_000_000)
 
-// machine is a store on a machine whose wall clock is set, and which is stopped, killed and started.
+// machine is a store on a machine whose wall clock is set, and whose process is stopped, killed and started.
 type machine struct {
 	t       *testing.T
 	rules   Rules
 	wall    Micros
-	ahead   Micros // of the wall to the clock that slots go by
+	ahead   Micros // of the wall clock to the clock of the slots
 	store   *Memory
 	kept    []byte // the last checkpoint
 	restart time.Duration
@@ -41,7 +41,7 @@ func (m *machine) start() {
 	m.restart = store.Restore(s)
 	m.store = store
 	m.checkpoint(2 * time.Second)
-	store.Correct(nil) // the ledger does not tell: what was restored stands
+	store.Correct(nil) // without the ledger: what was restored stands
 }
 
 func (m *machine) checkpoint(ahead time.Duration) {
@@ -54,12 +54,12 @@ func (m *machine) checkpoint(ahead time.Duration) {
 	m.kept = data
 }
 
-// stop ends the process in order.
+// stop ends the process in an orderly way.
 func (m *machine) stop() { m.checkpoint(0) }
 
 func (m *machine) pass(d Micros) { m.wall += d }
 
-// set sets the wall clock of a machine on which the process runs.
+// set sets the wall clock of the machine while the process runs.
 func (m *machine) set(by Micros) {
 	m.wall, m.ahead = m.wall+by, m.ahead+by
 	m.store.Ahead(m.ahead)
@@ -80,7 +80,7 @@ func (m *machine) call() bool {
 	return len(a[0].Grants) == 1
 }
 
-// waits is how many steps pass until a call is let through.
+// waits returns how many steps pass until a call is let through.
 func (m *machine) waits(step Micros, most int) (steps int) {
 	for ; steps < most && !m.call(); steps++ {
 		m.pass(step)
@@ -88,9 +88,9 @@ func (m *machine) waits(step Micros, most int) (steps int) {
 	return steps
 }
 
-// TestStartWithAClockThatIsBehind: a process starts by a clock that is an hour, a day or a month behind that of its predecessor, and
-// waits as long as if the clock were right, or for one period of a calendar at most. When the clock is right again, nothing that was
-// used is given out twice.
+// TestStartWithAClockThatIsBehind starts a process by a clock that is an hour, a day or a month behind that of its
+// predecessor. It waits as long as if the clock were right, or for one period of a calendar at most. When the clock is
+// right again, nothing that was used is given twice.
 func TestStartWithAClockThatIsBehind(t *testing.T) {
 	noon := MicrosOf(time.Date(2027, 3, 31, 12, 0, 0, 0, time.UTC))
 	day := Quota{Count: 3, Window: Calendar, Unit: Day, Zone: time.UTC}
@@ -137,7 +137,8 @@ func TestStartWithAClockThatIsBehind(t *testing.T) {
 	}
 }
 
-// TestClockSetRightAfterAStartBehind: a budget that was spent stays spent for its day when the clock is right again, and not for longer.
+// TestClockSetRightAfterAStartBehind checks that a spent budget stays spent for its day when the clock is right again,
+// and not for longer.
 func TestClockSetRightAfterAStartBehind(t *testing.T) {
 	noon := MicrosOf(time.Date(2027, 3, 31, 12, 0, 0, 0, time.UTC))
 	for _, behind := range []Micros{24 * 60 * oneMinute, 30 * 24 * 60 * oneMinute} {
@@ -169,7 +170,8 @@ func TestClockSetRightAfterAStartBehind(t *testing.T) {
 	}
 }
 
-// TestNoDayTwice: while a wall clock is set back and forth by hours, and the process is stopped, killed and started, no day is given out twice.
+// TestNoDayTwice checks that no day is given twice while a wall clock is set back and forth by hours, and the process
+// is stopped, killed and started.
 func TestNoDayTwice(t *testing.T) {
 	for seed := range uint64(100) {
 		random := rand.New(rand.NewPCG(seed, 4))

@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestLeaseEndsBeforeItIsTaken: a holder acts no more by when another process may take its lease, also where their
-// clocks run apart by a fourth.
+// TestLeaseEndsBeforeItIsTaken checks that a holder no longer acts when another process may take its lease, even if
+// their clocks run apart by a fourth.
 func TestLeaseEndsBeforeItIsTaken(t *testing.T) {
 	validFor := func(d time.Duration) bool {
 		l := &Lease{}
@@ -33,7 +33,7 @@ func TestLeaseEndsBeforeItIsTaken(t *testing.T) {
 	}
 }
 
-// hearing is a bucket that notes when an update is asked for, and lets the clock go on before it answers.
+// hearing is a bucket that notes when an update is asked for, and advances the clock before it answers.
 type hearing struct {
 	jetstream.KeyValue
 	asked time.Time
@@ -47,7 +47,8 @@ func (h *hearing) Update(ctx context.Context, key string, value []byte, last uin
 	return revision, err
 }
 
-// TestRenewalCountsFromItsAsking: others may see a renewal as soon as it is asked for, and their time runs from then on.
+// TestRenewalCountsFromItsAsking checks that a renewal counts from when it is asked for: other processes may see it as
+// soon as that, and their time runs from then on.
 func TestRenewalCountsFromItsAsking(t *testing.T) {
 	kv, err := natstest.JetStream(t).CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "leases"})
 	if err != nil {

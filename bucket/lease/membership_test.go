@@ -7,8 +7,8 @@ import (
 	"weir/bucket/natstest"
 )
 
-// TestLeaseThatFell: a lease that stands at an earlier renewal than the last is lost: the registry has lost writes, and who
-// knows whose.
+// TestLeaseThatFell checks that a lease that stands at an earlier renewal than the last is lost: the registry has lost
+// writes, and any others may be among them.
 func TestLeaseThatFell(t *testing.T) {
 	js := natstest.JetStream(t)
 	open := func() *Registry {
@@ -28,7 +28,7 @@ func TestLeaseThatFell(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A renewal of which it did not hear is none of somebody else's.
+	// A renewal whose answer did not arrive must not be taken for a write of another process.
 	if _, err := l.registry.put(t.Context(), memberKey(l.session), marshalMember(l.member), l.revision); err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestLeaseThatFell(t *testing.T) {
 	}
 }
 
-// TestExpelSparesWhoRenews: a membership is ended only by who names its newest renewal, and then for good.
+// TestExpelSparesWhoRenews checks that only a caller that names a membership's newest renewal can end it, and for good.
 func TestExpelSparesWhoRenews(t *testing.T) {
 	r, err := OpenRegistry(t.Context(), natstest.JetStream(t), 1)
 	if err != nil {
@@ -71,7 +71,7 @@ func TestExpelSparesWhoRenews(t *testing.T) {
 	if err := l.Announce(t.Context(), none); err != nil || !l.Valid() {
 		t.Errorf("who was spared cannot renew: %v", err)
 	}
-	for range 2 { // again, by somebody who has not heard of it
+	for range 2 { // the second caller does not know of the first
 		if ended, _, err := r.Expel(t.Context(), l.Session(), l.revision); !ended || err != nil {
 			t.Errorf("by its newest renewal: ended %v, %v", ended, err)
 		}

@@ -12,8 +12,8 @@ import (
 	"weir/ingest/await"
 )
 
-// TestLargeBodiesDoNotOverwhelmTheServer: many partitions of large bodies, read at once, leave less on its way than a server allows a
-// client by default, which cuts off who is behind by 64 MiB.
+// TestLargeBodiesDoNotOverwhelmTheServer reads many partitions of large bodies at once. Less must be on its way than a
+// server allows a client by default: it disconnects a client that is behind by 64 MiB.
 func TestLargeBodiesDoNotOverwhelmTheServer(t *testing.T) {
 	const partitions, body, allowed = 24, 4 << 20, 64 << 20
 	ns := natstest.StartWith(t, 8<<20)
@@ -52,7 +52,7 @@ func TestLargeBodiesDoNotOverwhelmTheServer(t *testing.T) {
 	await.Until(t, "all jobs", func() bool { return found.Load() == partitions })
 	var atOnce int64
 	for n := range partitions { // consumers that are sent bodies, and how much each may be sent ahead
-		names, bodies := 0, false // a first consumer that gave nothing for a while was left: nobody pulls from it any more
+		names, bodies := 0, false // the reader may have given an earlier consumer up
 		s, err := js.Stream(t.Context(), StreamName("pay", n))
 		if err != nil {
 			t.Fatal(err)

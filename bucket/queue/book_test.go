@@ -36,7 +36,7 @@ func TestBook(t *testing.T) {
 	}
 }
 
-// desk is a partition without a stream: what the stream would answer and when the reader reads it is the test's choice.
+// desk is a partition without a stream: the test decides what the stream answers and when the reader reads it.
 type desk struct {
 	p        *Partition
 	open     []*pendingPut
@@ -59,7 +59,7 @@ func (d *desk) put(id string, earlyRefusal *ingest.Refusal) {
 	d.p.waiting = nil
 }
 
-// store decides what the stream does with a message that is on its way: nothing is known of it yet.
+// store decides what the stream does with a message that is on its way.
 func (d *desk) store(e *pendingPut) stream.Answer {
 	id := e.msg.Header.Get(ingest.HeaderMsgID)
 	if seq, known := d.ids[id]; known {
@@ -89,8 +89,8 @@ func (d *desk) finish(i int) {
 	delete(d.inStream, seq)
 }
 
-// TestBookCountsOnce: whatever the order in which a job is stored, read back, answered, refused, lost sight of, sent
-// twice and finished, in the end the book counts what the stream holds.
+// TestBookCountsOnce checks that in the end the book counts what the stream holds, in whatever order a job is stored,
+// read back, answered, refused, lost sight of, sent twice and finished.
 func TestBookCountsOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := newDesk()
@@ -176,7 +176,7 @@ func TestBookCountsOnce(t *testing.T) {
 	})
 }
 
-// TestRefusalsHoldNoAddress: whatever broke the connection to the server, a producer is not told where the server is.
+// TestRefusalsHoldNoAddress checks that a refusal does not contain the server's address, whatever broke the connection.
 func TestRefusalsHoldNoAddress(t *testing.T) {
 	p := &Partition{name: "WEIR_pay_0"}
 	broken := fmt.Errorf("%w: %w", stream.ErrUnsent, errors.New("write tcp 10.0.0.7:51022->10.0.0.8:4222: broken pipe"))

@@ -16,8 +16,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestCeilingRaisedByOthers: another replica raises what the streams let in, by a configuration that this one does not have. It
-// goes on to hold its keys to their capacity: once it has looked, and before, when its last look is too old to be believed.
+// TestCeilingRaisedByOthers lets another replica raise what the streams let in, by a configuration that this one does
+// not have. This replica must still hold its keys to their capacity: once it has looked, and before, when its last look
+// is too old to be trusted.
 func TestCeilingRaisedByOthers(t *testing.T) {
 	for _, looks := range []bool{true, false} {
 		t.Run(fmt.Sprintf("looks=%t", looks), func(t *testing.T) {
@@ -61,7 +62,7 @@ func TestCeilingRaisedByOthers(t *testing.T) {
 	}
 }
 
-// TestOthersJobsCount: a replica that has not read yet what the others have stored counts it all the same.
+// TestOthersJobsCount checks that a replica counts what others have stored even before it has read it.
 func TestOthersJobsCount(t *testing.T) {
 	nc, err := nats.Connect(natstest.Start(t, t.TempDir(), 0).ClientURL())
 	if err != nil {
@@ -95,7 +96,7 @@ func TestOthersJobsCount(t *testing.T) {
 			t.Fatal(refusal)
 		}
 	}
-	await.Receive(t, "the first job to be read", reads) // the first, and no more
+	await.Receive(t, "the first job to be read", reads) // the first one only
 	for i := range 5 {
 		if owner.take(t, 20+i) == nil {
 			t.Error("a 21st job was taken of a key that holds 20")
@@ -103,7 +104,7 @@ func TestOthersJobsCount(t *testing.T) {
 	}
 }
 
-// openBeside opens a queue as one of several replicas does whose configuration gives each key this capacity.
+// openBeside opens a queue as one of several replicas whose configuration gives each key this capacity.
 func openBeside(t *testing.T, nc *nats.Conn, capacity int64) *Queue {
 	t.Helper()
 	js, err := jetstream.New(nc)

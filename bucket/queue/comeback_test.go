@@ -8,8 +8,8 @@ import (
 	"weir/bucket"
 )
 
-// TestComebacks: who is refused at the same time is told one place after another; who asks again before his time is told it again; and
-// what is remembered is bounded.
+// TestComebacks checks that producers refused at the same time get times one place apart, that a producer that asks
+// again before its time gets the same time, and that what is remembered is bounded.
 func TestComebacks(t *testing.T) {
 	var c comebacks
 	now := bucket.Micros(1_000_000)

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestLookForDamageIsBounded: however long a queue is, no more of its messages are held to find out what is lost.
+// TestLookForDamageIsBounded checks that the search for what is lost holds a bounded number of messages, however long
+// the queue.
 func TestLookForDamageIsBounded(t *testing.T) {
 	p := newTestPartition(t)
 	p.publishJobs(t, 0, 9)

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestDedupeChanged: a job under a known id is judged by what was in force when it came, whatever is in force when it is
-// read; and not at all while that was being changed.
+// TestDedupeChanged checks that a job under a known id is judged by what was in force when it came, whatever is in
+// force when it is read; and that it is in doubt if that was being changed.
 func TestDedupeChanged(t *testing.T) {
 	start := time.Unix(1_800_000_000, 0)
 	at := func(s int) bucket.Micros { return bucket.MicrosOf(start.Add(time.Duration(s) * time.Second)) }
@@ -23,7 +23,7 @@ func TestDedupeChanged(t *testing.T) {
 	raised := NewDedupe(3 * time.Second)
 	change(raised, 10*time.Minute, 1000)
 	open := NewDedupe(10 * time.Minute)
-	open.Changing(3*time.Second, at(1000).Time()) // and nobody knows yet which streams have it
+	open.Changing(3*time.Second, at(1000).Time()) // it is unknown which streams have it
 	for _, c := range []struct {
 		what           string
 		d              *Dedupe
@@ -51,8 +51,8 @@ func TestDedupeChanged(t *testing.T) {
 	}
 }
 
-// TestDedupeJudge holds judgements against a stream's: one whose clock is right, that gets each value some time between its
-// being known of and its being in force.
+// TestDedupeJudge compares judgements with those of a stream whose clock is right. The stream gets each value some time
+// between when it is known and when it is in force.
 func TestDedupeJudge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seconds := rapid.IntRange(1, 30)

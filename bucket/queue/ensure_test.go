@@ -17,8 +17,8 @@ import (
 	"weir/ingest/await"
 )
 
-// TestStreamIsOnlyAddedTo: what a stream has beyond what this version asks for stays, what it lacks is added, and what the
-// configuration says follows it.
+// TestStreamIsOnlyAddedTo checks that what a stream has beyond what this version asks for stays, that what it lacks is
+// added, and that what the configuration sets follows the configuration.
 func TestStreamIsOnlyAddedTo(t *testing.T) {
 	p := openTestPartition(t, natstest.Start(t, t.TempDir(), 0))
 	js := p.queue.js
@@ -78,7 +78,8 @@ func TestStreamIsOnlyAddedTo(t *testing.T) {
 	}
 }
 
-// TestNewerSchemaIsRefused: a stream or bucket that a later version has written is left as it is, and the error says what to start.
+// TestNewerSchemaIsRefused checks that a stream or bucket that a later version has written is left as it is, and that
+// the error says what to start.
 func TestNewerSchemaIsRefused(t *testing.T) {
 	js := natstest.Connect(t, natstest.Start(t, t.TempDir(), 0))
 	cfg := jetstream.StreamConfig{Name: "KV_b", Subjects: []string{"$KV.b.>"}, Storage: jetstream.FileStorage, MaxMsgsPerSubject: 1}
@@ -99,7 +100,8 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 	}
 }
 
-// TestMetadataFollowsTheStream: what NATS' checks go by is there and may be changed by hand, but for what the stream itself says.
+// TestMetadataFollowsTheStream checks that the metadata for NATS' checks is there and may be changed by hand, except
+// for what the stream itself says.
 func TestMetadataFollowsTheStream(t *testing.T) {
 	js := natstest.Connect(t, natstest.Start(t, t.TempDir(), 0))
 	o := stream.Options{Kind: "letters", Config: jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}, Storage: jetstream.FileStorage, Replicas: 1}}
@@ -128,7 +130,7 @@ func TestMetadataFollowsTheStream(t *testing.T) {
 	}
 }
 
-// TestBucketIsOnlyAddedTo is the same for a key-value bucket.
+// TestBucketIsOnlyAddedTo checks the same for a key-value bucket.
 func TestBucketIsOnlyAddedTo(t *testing.T) {
 	p := openTestPartition(t, natstest.Start(t, t.TempDir(), 0))
 	js := p.queue.js
@@ -154,7 +156,8 @@ func TestBucketIsOnlyAddedTo(t *testing.T) {
 	}
 }
 
-// TestPartitionsAreOneNumber: two replicas that are set up differently meet new apis at the same moment, and agree.
+// TestPartitionsAreOneNumber lets two replicas with different settings create new apis at the same moment: they must
+// agree.
 func TestPartitionsAreOneNumber(t *testing.T) {
 	p := openTestPartition(t, natstest.Start(t, t.TempDir(), 0))
 	for api := range 40 {

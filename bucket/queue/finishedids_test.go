@@ -10,8 +10,8 @@ import (
 	"weir/ingest"
 )
 
-// TestFinishedIDs holds what a partition knows of finished jobs against a plain map: the newest under each id is known for as
-// long as it may matter.
+// TestFinishedIDs compares what a partition knows of finished jobs with a plain map: the newest under each id is known
+// for as long as it may matter.
 func TestFinishedIDs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var x finishedIDs
@@ -36,7 +36,8 @@ func TestFinishedIDs(t *testing.T) {
 	})
 }
 
-// TestFinishedIDsForgottenEarly: where there is no room for an id that is still known, that is told; where it has passed, nothing is.
+// TestFinishedIDsForgottenEarly checks that it is reported if there is no room for an id that is still known, and that
+// nothing is reported if its time has passed.
 func TestFinishedIDsForgottenEarly(t *testing.T) {
 	for _, tt := range []struct {
 		jobs   int
@@ -57,8 +58,8 @@ func TestFinishedIDsForgottenEarly(t *testing.T) {
 	}
 }
 
-// TestFinishedIDIsKnownForDedupe: the id of a job that has ended is known for as long as dedupe says, and no longer:
-// then a job that comes under it is another one.
+// TestFinishedIDIsKnownForDedupe checks that the id of an ended job is known for as long as dedupe says, and no longer:
+// a job that comes under it then is another one.
 func TestFinishedIDIsKnownForDedupe(t *testing.T) {
 	for ago, known := range map[time.Duration]bool{30 * time.Second: true, 2 * time.Minute: false} {
 		p := newDesk().p
@@ -74,7 +75,8 @@ func TestFinishedIDIsKnownForDedupe(t *testing.T) {
 	}
 }
 
-// TestWaitingPutsAreBounded: a partition whose stream does not answer takes no more jobs than it has room for.
+// TestWaitingPutsAreBounded checks that a partition whose stream does not answer takes no more jobs than it has room
+// for.
 func TestWaitingPutsAreBounded(t *testing.T) {
 	p := newDesk().p
 	p.waiting = make([]*pendingPut, maxIntake)

@@ -9,8 +9,8 @@ import (
 	"weir/ingest/await"
 )
 
-// TestHoldingsNear holds those who wait for room to their order, lets a job in that is larger than all the room, and leaves nothing
-// behind of who gives up.
+// TestHoldingsNear checks that jobs get room in their order, that a job larger than the whole room gets in, and that a
+// job that gives up leaves nothing behind.
 func TestHoldingsNear(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -26,7 +26,7 @@ func TestHoldingsNear(t *testing.T) {
 	}
 	came := make(chan let, 4)
 	ask := func(ctx context.Context, who string, size int64) {
-		ready := len(h.near.waiting) // nobody else is at work here
+		ready := len(h.near.waiting) // no other goroutine is at work here
 		go func() {
 			space, err := h.Near(ctx, size)
 			came <- let{who, space, err}
@@ -75,7 +75,7 @@ func TestHoldingsNear(t *testing.T) {
 	}
 }
 
-// TestHoldingsKeep lets no queue have all the room for messages that are kept.
+// TestHoldingsKeep checks that no queue gets all the room for kept messages.
 func TestHoldingsKeep(t *testing.T) {
 	h := NewHoldings(keptShare * 1000)
 	keepAll := func() (holds int64) {
@@ -96,7 +96,8 @@ func TestHoldingsKeep(t *testing.T) {
 	}
 }
 
-// TestHoldingsEnter refuses what does not fit, new keys when there are as many as fit, and everything while the heap is full.
+// TestHoldingsEnter checks that Holdings refuse what does not fit, new keys when as many wait as fit, and everything
+// while the heap is full.
 func TestHoldingsEnter(t *testing.T) {
 	h := NewHoldings(intakeShare * 1000)
 	if err := h.enter(5000, true); err != nil {
@@ -123,7 +124,8 @@ func TestHoldingsEnter(t *testing.T) {
 	}
 }
 
-// TestHoldingsOpens opens whatever was let in under the same limit, and says what too much would need.
+// TestHoldingsOpens checks that what was let in opens under the same limit, and that the error says what too much would
+// need.
 func TestHoldingsOpens(t *testing.T) {
 	h := NewHoldings(400 << 20)
 	if err := h.Opens(h.mostKeys, 2*h.mostKeys); err != nil {

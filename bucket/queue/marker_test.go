@@ -13,8 +13,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// TestUnreadableEpoch: a server that cannot read an owner's epoch refuses its intents, which is told from another owner's coming: the owner may
-// store its epoch again, and the next one takes over.
+// TestUnreadableEpoch checks that a server that cannot read an owner's epoch refuses its intents, and that this is told
+// from another owner's coming: the owner may store its epoch again, and the next owner takes over.
 func TestUnreadableEpoch(t *testing.T) {
 	const instance = "the instance"
 	dir := t.TempDir()
@@ -61,7 +61,7 @@ func TestUnreadableEpoch(t *testing.T) {
 	}
 }
 
-// runMarkers has an owner's markers be stored until the test ends, and returns what stores an intent.
+// runMarkers stores an owner's markers until the test ends, and returns a function that stores an intent.
 func runMarkers(t *testing.T, m *Markers) (intend func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -80,8 +80,9 @@ func runMarkers(t *testing.T, m *Markers) (intend func() error) {
 	}
 }
 
-// TestUnreadableEpochIsOfTheDead: who takes a partition over whose last epoch its server cannot read does not take that for one that was given
-// up, and fences its owner all the same. Where the stream has no room for another epoch, it is told what to do.
+// TestUnreadableEpochIsOfTheDead checks a new owner of a partition whose last epoch its server cannot read. It does not
+// take that epoch for one that was given up, and nevertheless fences its owner. If the stream has no room for another
+// epoch, the error says what to do.
 func TestUnreadableEpochIsOfTheDead(t *testing.T) {
 	const instance = "the instance"
 	dir := t.TempDir()

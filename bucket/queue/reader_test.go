@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// newTestPartition is a partition on a nats-server of the test's.
+// newTestPartition returns a partition on a nats-server of the test's own.
 func newTestPartition(t *testing.T) *Partition {
 	t.Helper()
 	return openTestPartition(t, natstest.Start(t, t.TempDir(), 0))
@@ -42,8 +42,8 @@ func (p *Partition) publishJobs(t *testing.T, from, to int) {
 	}
 }
 
-// TestDeafReaderIsSetUpAnew: a reader that does not get on while messages are there is set up anew, where it was; one that
-// has read all there is is left alone.
+// TestDeafReaderIsSetUpAnew checks that a reader that makes no progress while messages are there is set up anew at its
+// place, and that one that has read all there is is left alone.
 func TestDeafReaderIsSetUpAnew(t *testing.T) {
 	p := newTestPartition(t)
 	p.watch = 20 * time.Millisecond
@@ -60,7 +60,7 @@ func TestDeafReaderIsSetUpAnew(t *testing.T) {
 		ended <- p.Read(ctx, ReadOptions{
 			Take: func(e Entry) {
 				if seen = append(seen, e.Seq); len(seen)%10 == 0 && len(seen) < 50 && times.Load() == 0 {
-					<-time.After(10 * p.watch) // as if nothing were delivered any more
+					<-time.After(10 * p.watch) // as if no message were delivered any more
 				}
 				if len(seen) == 100 {
 					close(all)
@@ -80,7 +80,7 @@ func TestDeafReaderIsSetUpAnew(t *testing.T) {
 	}
 	p.publishJobs(t, 50, 100)
 	await.Receive(t, "all jobs to be read", all)
-	await.Until(t, "a reader that has read all there is to be left alone", func() bool { // a busy machine may have looked before it had
+	await.Until(t, "a reader that has read all there is to be left alone", func() bool { // a busy machine may look before the reader has
 		quiet := times.Load()
 		<-time.After(5 * p.watch)
 		return times.Load() == quiet
@@ -96,7 +96,7 @@ func TestDeafReaderIsSetUpAnew(t *testing.T) {
 	}
 }
 
-// stuckStream gives the first consumers nothing, as a cluster does that loses a new consumer's first request.
+// stuckStream gives the first consumers nothing, like a cluster that loses a new consumer's first request.
 type stuckStream struct {
 	jetstream.Stream
 	empty jetstream.Stream
@@ -111,7 +111,8 @@ func (s stuckStream) OrderedConsumer(ctx context.Context, cfg jetstream.OrderedC
 	return s.Stream.OrderedConsumer(ctx, cfg)
 }
 
-// TestConsumerThatGivesNothing: a takeover does not wait for a consumer whose first request is lost, and nobody is told of it.
+// TestConsumerThatGivesNothing checks that a takeover does not wait for a consumer whose first request is lost, and
+// that no stall is reported.
 func TestConsumerThatGivesNothing(t *testing.T) {
 	p := newTestPartition(t)
 	p.publishJobs(t, 0, 50)
@@ -142,8 +143,8 @@ func TestConsumerThatGivesNothing(t *testing.T) {
 	}
 }
 
-// TestBacklogIsReadWithoutBodies: what the taker has no room for is not sent while the reader catches up, markers come before
-// the jobs that they stand behind, and jobs that come later have their bodies.
+// TestBacklogIsReadWithoutBodies checks that bodies for which there is no room are not sent while the reader catches
+// up, that markers come before the jobs that they stand behind, and that later jobs have their bodies.
 func TestBacklogIsReadWithoutBodies(t *testing.T) {
 	p := newTestPartition(t)
 	const jobs, size = 200, 1000
@@ -207,7 +208,7 @@ func TestBacklogIsReadWithoutBodies(t *testing.T) {
 	}
 }
 
-// TestAPIOf tells queues from weir's other streams and from those of others.
+// TestAPIOf checks that queues are told from weir's other streams and from foreign streams.
 func TestAPIOf(t *testing.T) {
 	for name, want := range map[string]string{
 		StreamName("pay", 3): "pay", StreamName("a_1-b", 255): "a_1-b", "WEIR_DEAD": "", "WEIR_RESULTS": "", "KV_weir_control": "", "WEIR__3": "",

@@ -12,7 +12,7 @@ import (
 	"weir/ingest/await"
 )
 
-// ownedPartition is a partition that is owned and read, with so many jobs in it, and where its reader tells of what it reads and misses.
+// ownedPartition returns a partition that is owned and read, with so many jobs, and what its reader reads and misses.
 func ownedPartition(t *testing.T, jobs int) (p *Partition, m *Markers, read chan Entry, removed chan Removal) {
 	t.Helper()
 	p = openTestPartition(t, natstest.Start(t, t.TempDir(), 0))
@@ -45,8 +45,8 @@ func ownedPartition(t *testing.T, jobs int) (p *Partition, m *Markers, read chan
 	return p, m, read, removed
 }
 
-// TestPurgeIsNoticed: what a purge takes out that is not finished is told once, the epoch with it; the owner's epoch can be stored again, and
-// intents by it are taken, while those by the former one are refused.
+// TestPurgeIsNoticed checks that what a purge takes out unfinished is reported once, with the epoch. The owner's epoch
+// can be stored again, and the stream then takes intents by it and refuses those by the former one.
 func TestPurgeIsNoticed(t *testing.T) {
 	p, m, read, removed := ownedPartition(t, 20)
 	intend := runMarkers(t, m)
@@ -100,7 +100,7 @@ func TestPurgeIsNoticed(t *testing.T) {
 	}
 }
 
-// TestSingleDeletesAreNoticed: so is what was deleted between messages that stay.
+// TestSingleDeletesAreNoticed checks the same for messages deleted between others that stay.
 func TestSingleDeletesAreNoticed(t *testing.T) {
 	p, _, _, removed := ownedPartition(t, 20)
 	for _, seq := range []uint64{5, 9} {
@@ -121,7 +121,8 @@ func TestSingleDeletesAreNoticed(t *testing.T) {
 	}
 }
 
-// TestDeletedStreamIsMadeAgain: a stream that is gone is made again behind all that was in it, its jobs are told, and what comes is read.
+// TestDeletedStreamIsMadeAgain checks that a stream that is gone is made again behind all that was in it, that its jobs
+// are reported, and that what comes is read.
 func TestDeletedStreamIsMadeAgain(t *testing.T) {
 	p, m, read, removed := ownedPartition(t, 20)
 	if err := p.queue.js.DeleteStream(t.Context(), p.name); err != nil {
@@ -150,7 +151,8 @@ func TestDeletedStreamIsMadeAgain(t *testing.T) {
 	}
 }
 
-// TestUnreadJobIsNoticed: a job that was stored and taken out before it was read is told with its key, and its bucket has its place again.
+// TestUnreadJobIsNoticed checks that a job that was stored and taken out before it was read is reported with its key,
+// and that its bucket has its place again.
 func TestUnreadJobIsNoticed(t *testing.T) {
 	p := newTestPartition(t)
 	p.publishJobs(t, 0, 3)
@@ -170,7 +172,8 @@ func TestUnreadJobIsNoticed(t *testing.T) {
 	}
 }
 
-// TestOwnersDeletesAreNoRemovals: what the owner finishes under load, by purges and single deletes, is never taken for taken out.
+// TestOwnersDeletesAreNoRemovals checks that what the owner finishes under load, by purges and single deletes, is never
+// taken for removed by hand.
 func TestOwnersDeletesAreNoRemovals(t *testing.T) {
 	p, _, read, removed := ownedPartition(t, 0)
 	p.removalWatch = time.Millisecond
@@ -211,7 +214,8 @@ func TestOwnersDeletesAreNoRemovals(t *testing.T) {
 	}
 }
 
-// TestSweepSparesWhatWaits: what is deleted of finished jobs, by one purge or singly, spares the jobs behind and between them.
+// TestSweepSparesWhatWaits checks that deleting finished jobs, by one purge or singly, spares the jobs behind and
+// between them.
 func TestSweepSparesWhatWaits(t *testing.T) {
 	p, _, _, removed := ownedPartition(t, 8) // 2 to 9: the epoch is 1
 	for _, seq := range []uint64{2, 3, 4, 7} {
@@ -237,7 +241,7 @@ func TestSweepSparesWhatWaits(t *testing.T) {
 	}
 }
 
-// TestPurgeDuringATakeover: a stream that loses its owner's epoch while it is read is not waited for.
+// TestPurgeDuringATakeover checks that a new owner does not wait for a stream that loses its epoch while it is read.
 func TestPurgeDuringATakeover(t *testing.T) {
 	p := newTestPartition(t)
 	p.removalWatch = 20 * time.Millisecond

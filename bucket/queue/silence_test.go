@@ -14,8 +14,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// usedUp is a partition whose jobs are as large together as a reader asks for at once, to the byte: the first that were published, or all
-// and the owner's epoch. How much a message takes is measured with another partition, since it depends on how the server names it.
+// usedUp returns a partition whose jobs together are as large as a reader's request, to the byte: the first jobs that
+// were published, or all jobs and the owner's epoch. It measures with another partition how much a message takes, since
+// that depends on how the server names it.
 func usedUp(t *testing.T, jobs int, whole bool) *Partition {
 	t.Helper()
 	js := natstest.Connect(t, natstest.Start(t, t.TempDir(), 0))
@@ -26,7 +27,7 @@ func usedUp(t *testing.T, jobs int, whole bool) *Partition {
 		t.Fatal(err)
 	}
 	const size = 1000
-	padded, pad := 0, 0 // the job that makes up for what is missing
+	padded, pad := 0, 0 // one job is padded to make up the rest
 	fill := func(p *Partition) {
 		for i := 1; i <= jobs; i++ {
 			n := size
@@ -70,7 +71,7 @@ func usedUp(t *testing.T, jobs int, whole bool) *Partition {
 	return q.partitions[1]
 }
 
-// sizes is what each message of the partition takes of a request, as the server counts.
+// sizes returns what each message of the partition takes of a request, as the server counts.
 func (p *Partition) sizes(t *testing.T) (all []int) {
 	t.Helper()
 	consumer, err := p.stream.OrderedConsumer(t.Context(), jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: 1})
@@ -106,8 +107,8 @@ func (p *Partition) sizes(t *testing.T) (all []int) {
 	}
 }
 
-// TestRequestUsedUpToTheByte: a server that has given as many bytes as were asked for, and not one less, tells nobody that it gives no more. The
-// reader does not wait until its client misses heartbeats.
+// TestRequestUsedUpToTheByte checks a server that has given exactly as many bytes as were asked for, and does not say
+// that it gives no more. The reader must not wait until its client misses heartbeats.
 func TestRequestUsedUpToTheByte(t *testing.T) {
 	for _, c := range []struct {
 		what  string
@@ -116,7 +117,7 @@ func TestRequestUsedUpToTheByte(t *testing.T) {
 	}{{"while more waits", 600, false}, {"before more comes", 450, true}} {
 		t.Run(c.what, func(t *testing.T) {
 			p := usedUp(t, c.jobs, c.whole)
-			p.watch, p.heartbeat = time.Hour, 10*time.Second // nobody else is to notice
+			p.watch, p.heartbeat = time.Hour, 10*time.Second // only the watched part may notice
 			taken, caughtUp := make(chan uint64, 2*c.jobs), make(chan struct{})
 			ctx, cancel := context.WithCancel(t.Context())
 			var ran [2]chan error
@@ -155,7 +156,7 @@ func TestRequestUsedUpToTheByte(t *testing.T) {
 	}
 }
 
-// putOne hands a job in.
+// putOne puts a job.
 func (p *Partition) putOne(t *testing.T) {
 	t.Helper()
 	key := "k"
@@ -169,8 +170,8 @@ func (p *Partition) putOne(t *testing.T) {
 	}
 }
 
-// TestExpectationComesTrue: what is expected and was deleted, purged or lost with its stream has nobody look for it again and again, and what
-// comes after is missed as before.
+// TestExpectationComesTrue checks that the reader does not look again and again for what is expected but was deleted,
+// purged or lost with its stream, and that what comes after is missed as before.
 func TestExpectationComesTrue(t *testing.T) {
 	dir := t.TempDir()
 	ns := natstest.Start(t, dir, 0)

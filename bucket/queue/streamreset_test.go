@@ -15,8 +15,8 @@ import (
 	"weir/ingest/await"
 )
 
-// TestSetBackStreamIsNotReadOn: a server that comes back without its last writes gives their sequences to new jobs. Whoever
-// has read the old ones notices, whether few or many new ones have come.
+// TestSetBackStreamIsNotReadOn checks a server that comes back without its last writes and gives their sequences to new
+// jobs. A reader that has read the old ones must notice, whether few or many new ones have come.
 func TestSetBackStreamIsNotReadOn(t *testing.T) {
 	for what, more := range map[string]int{"nothing new": 0, "less than was lost": 10, "more than was lost": 80} {
 		t.Run(what, func(t *testing.T) {
@@ -53,7 +53,8 @@ func TestSetBackStreamIsNotReadOn(t *testing.T) {
 	}
 }
 
-// TestNothingIsDeletedOfAnotherJob: what is finished is deleted when it is certain that the stream still has the same jobs.
+// TestNothingIsDeletedOfAnotherJob checks that finished jobs are deleted only when the stream certainly still has the
+// same jobs.
 func TestNothingIsDeletedOfAnotherJob(t *testing.T) {
 	for _, fate := range []storeFate{keepStore, backToCopy} {
 		p, restart := setBackRig(t)
@@ -84,8 +85,8 @@ func TestNothingIsDeletedOfAnotherJob(t *testing.T) {
 	}
 }
 
-// TestFinishedIsDeletedAfterReconnect: a connection that comes back has what was finished meanwhile deleted, long before the
-// reader is looked after again.
+// TestFinishedIsDeletedAfterReconnect checks that when a connection comes back, what was finished meanwhile is deleted
+// long before the watchdog's next look.
 func TestFinishedIsDeletedAfterReconnect(t *testing.T) {
 	p, restart := setBackRig(t)
 	p.watch = time.Hour
@@ -111,7 +112,7 @@ func TestFinishedIsDeletedAfterReconnect(t *testing.T) {
 	await.Until(t, "what was finished to be deleted", func() bool { return p.Unswept() == 0 })
 }
 
-// What becomes of the store while the server is down.
+// storeFate says what happens to the store while the server is down.
 type storeFate int
 
 const (
@@ -120,7 +121,7 @@ const (
 	backToCopy
 )
 
-// setBackRig is a partition whose server can be restarted, with the store of an earlier moment perhaps.
+// setBackRig returns a partition whose server can be restarted, if wanted with the store of an earlier moment.
 func setBackRig(t *testing.T) (p *Partition, restart func(storeFate)) {
 	dir, kept := filepath.Join(t.TempDir(), "store"), filepath.Join(t.TempDir(), "kept")
 	ns := natstest.Start(t, dir, 0)

@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSweeper: whatever is read and finished in whatever order, and however often the stream does not answer, a purge
-// takes nothing that is not finished, everything finished goes, and nothing is remembered of it.
+// TestSweeper reads and finishes messages in random order, and the stream often does not answer. A purge must take
+// nothing unfinished, everything finished must go, and nothing of it may be remembered.
 func TestSweeper(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := newDesk().p

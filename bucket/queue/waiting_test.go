@@ -12,8 +12,9 @@ import (
 	"weir/bucket/natstest"
 )
 
-// TestWaitingOnAReplicaThatLags: all waiting jobs are found that the streams' leaders have, though the replica that delivers them has
-// not got them yet; of a key only its own; of an api without a queue none.
+// TestWaitingOnAReplicaThatLags checks that all waiting jobs are found that the streams' leaders have, although the
+// replica that delivers them does not have them yet; only those of a key if one is named; and none of an api without a
+// queue.
 func TestWaitingOnAReplicaThatLags(t *testing.T) {
 	p := newTestPartition(t)
 	p.publishJobs(t, 0, 40)
@@ -50,7 +51,7 @@ func TestWaitingOnAReplicaThatLags(t *testing.T) {
 	}
 }
 
-// TestCountJobsOnAReplicaThatLags: the jobs of a stream are counted as its leader has them, and markers are none.
+// TestCountJobsOnAReplicaThatLags checks that the jobs of a stream are counted as its leader has them, without markers.
 func TestCountJobsOnAReplicaThatLags(t *testing.T) {
 	p := newTestPartition(t)
 	if _, err := p.Own(t.Context(), "test"); err != nil {

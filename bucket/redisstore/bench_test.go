@@ -8,7 +8,8 @@ import (
 	"weir/bucket/storetest"
 )
 
-// BenchmarkRedis is by the server's own clock over loopback, as in production. A bare PING shows what of it is the way.
+// BenchmarkRedis runs by the server's own clock over loopback, as in production. A bare PING shows what the round trip
+// costs.
 func BenchmarkRedis(b *testing.B) {
 	s := startServer(b)
 	c := s.client()

@@ -15,7 +15,7 @@ import (
 	"weir/ingest/await"
 )
 
-// startCluster makes a cluster of three primaries of 16384 slots.
+// startCluster makes a cluster of three primaries with the 16,384 slots.
 func startCluster(t *testing.T) *redis.ClusterClient {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), await.Patience)
@@ -69,8 +69,8 @@ func freePort(t testing.TB) string {
 	return port
 }
 
-// TestClusterTakesAReservationInOneSlot: every key of an api lies on one primary, whatever its limits and keys are called,
-// and apis spread over the primaries.
+// TestClusterTakesAReservationInOneSlot checks that every key of an api lies on one primary, whatever its limits and
+// keys are called, and that apis spread over the primaries.
 func TestClusterTakesAReservationInOneSlot(t *testing.T) {
 	c := startCluster(t)
 	rules := lossRules()
@@ -96,7 +96,7 @@ func TestClusterTakesAReservationInOneSlot(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	var used atomic.Int64 // the masters are asked side by side
+	var used atomic.Int64 // the masters are asked in parallel
 	err := c.ForEachMaster(context.Background(), func(ctx context.Context, n *redis.Client) error {
 		if n.DBSize(ctx).Val() > 0 {
 			used.Add(1)

@@ -22,7 +22,7 @@ func TestDial(t *testing.T) {
 	}
 }
 
-// TestDialKeepsSecrets: what cannot be dialed is refused without its address's password.
+// TestDialKeepsSecrets checks that an error of Dial does not contain the address's password.
 func TestDialKeepsSecrets(t *testing.T) {
 	for _, url := range []string{
 		"redis://:hunter2@127.0.0.1:" + freePort(t), "redis://:hunter2@host:port", "hunter2://", "redis://:hunter2@host/x/y",
@@ -45,7 +45,7 @@ func TestOldVersionsAreRefused(t *testing.T) {
 	}
 }
 
-// TestDialFindsACluster: any of its nodes leads to all.
+// TestDialFindsACluster checks that any node leads to the whole cluster.
 func TestDialFindsACluster(t *testing.T) {
 	nodes := startCluster(t)
 	c, err := Dial(context.Background(), "redis://"+nodes.Options().Addrs[1])

@@ -10,8 +10,8 @@ import (
 	"weir/bucket"
 )
 
-// TestFailoverToACopyThatLags: a replica of Redis takes over that has not heard of the last asks. What is granted before and
-// after, merged, is within every limit.
+// TestFailoverToACopyThatLags lets a replica of Redis take over that lacks the last asks. What is granted before and
+// after, merged, must be within every limit.
 func TestFailoverToACopyThatLags(t *testing.T) {
 	ctx := context.Background()
 	primary := startServer(t)
@@ -50,7 +50,7 @@ func TestFailoverToACopyThatLags(t *testing.T) {
 	if err := copied.client().Do(ctx, "REPLICAOF", "NO", "ONE").Err(); err != nil {
 		t.Fatal(err)
 	}
-	for range 12 { // the copy does not hear of these
+	for range 12 { // the copy does not get these
 		clock += 625_000
 		if n := take(); n != 1 {
 			t.Fatalf("%d left a bucket that leaks one", n)

@@ -16,7 +16,7 @@ import (
 
 const start = bucket.Micros(1_800_000_000_000_000)
 
-// replica is one store of an api that goes by the test's clock.
+// replica is one store of an api that reads the test's clock.
 type replica struct {
 	*Store
 	t testing.TB
@@ -55,8 +55,8 @@ func lossRules() bucket.Rules {
 	}
 }
 
-// TestLossIsNeverAFullBucket loses the state in every way there is; after each nothing may leave that could not have left
-// had nothing been lost.
+// TestLossIsNeverAFullBucket loses the state in every possible way. After each loss nothing may leave that could not
+// have left without the loss.
 func TestLossIsNeverAFullBucket(t *testing.T) {
 	ctx := context.Background()
 	for name, lose := range map[string]func(*server){
@@ -120,7 +120,8 @@ func TestLossIsNeverAFullBucket(t *testing.T) {
 	}
 }
 
-// TestLossOfOwnRatesWaitsOneBurst: without shared limits calls go on after what the lost buckets can have owed.
+// TestLossOfOwnRatesWaitsOneBurst checks that without shared limits calls resume after what the lost buckets can have
+// owed.
 func TestLossOfOwnRatesWaitsOneBurst(t *testing.T) {
 	s := startServer(t)
 	clock := start
@@ -146,8 +147,8 @@ func TestLossOfOwnRatesWaitsOneBurst(t *testing.T) {
 	}
 }
 
-// TestAnotherReplicaKnowsTheLoss: a replica that starts with a recorded epoch does not believe an empty server, and one
-// that was there when another noticed goes on with it.
+// TestAnotherReplicaKnowsTheLoss checks that a replica that starts with a recorded epoch does not accept an empty
+// server, and that a replica that ran when another noticed the loss continues with the new state.
 func TestAnotherReplicaKnowsTheLoss(t *testing.T) {
 	s := startServer(t)
 	clock := start
@@ -177,7 +178,7 @@ func TestAnotherReplicaKnowsTheLoss(t *testing.T) {
 	}
 }
 
-// TestAnOlderCopyIsKnownAfterARestart: nobody was there to see the state go back, but its mark tells.
+// TestAnOlderCopyIsKnownAfterARestart checks that its mark reveals an older copy, although no process saw the change.
 func TestAnOlderCopyIsKnownAfterARestart(t *testing.T) {
 	ctx := context.Background()
 	s := startServer(t)
@@ -204,8 +205,8 @@ func TestAnOlderCopyIsKnownAfterARestart(t *testing.T) {
 	}
 }
 
-// TestSeedWaitsForItsPeriod: a loss just before a period ends marks the next one as full; what was used in this one says
-// nothing of that.
+// TestSeedWaitsForItsPeriod checks that a loss just before a period ends marks the next one as full: what was used in
+// this period says nothing of that.
 func TestSeedWaitsForItsPeriod(t *testing.T) {
 	ctx := context.Background()
 	s := startServer(t)
@@ -272,7 +273,8 @@ func TestEvictionIsRefused(t *testing.T) {
 	}
 }
 
-// TestStateExpiresOnlyWhenItIsEmpty: too short a life has let other limiters' slow rates start over, full.
+// TestStateExpiresOnlyWhenItIsEmpty checks that state lives as long as its debt: too short a life has let other
+// limiters' slow rates start over, full.
 func TestStateExpiresOnlyWhenItIsEmpty(t *testing.T) {
 	s := startServer(t)
 	clock := start
@@ -289,8 +291,8 @@ func TestStateExpiresOnlyWhenItIsEmpty(t *testing.T) {
 	}
 }
 
-// TestReplicasTogetherKeepEveryLimit: several replicas reserve at once by Redis TIME; what they were granted, merged, is
-// held against every limit. Nothing waits: slots are taken far ahead.
+// TestReplicasTogetherKeepEveryLimit lets several replicas reserve at once by Redis TIME, and checks all their grants,
+// merged, against every limit. Nothing waits: slots are taken far ahead.
 func TestReplicasTogetherKeepEveryLimit(t *testing.T) {
 	s := startServer(t)
 	rules := bucket.Rules{
@@ -349,7 +351,7 @@ func TestReplicasTogetherKeepEveryLimit(t *testing.T) {
 	}
 }
 
-// TestSeedEndsNotKnowing: the ledger's count opens a lost quota again, as far as it is not used.
+// TestSeedEndsNotKnowing checks that the ledger's count reopens a lost quota, as far as it is not used.
 func TestSeedEndsNotKnowing(t *testing.T) {
 	s := startServer(t)
 	ctx := context.Background()

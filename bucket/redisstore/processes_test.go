@@ -20,17 +20,18 @@ import (
 	"weir/ingest/await"
 )
 
-// asCaller makes this test binary one of several processes that call under the same limits: it holds the address of Redis.
+// asCaller makes this test binary one of several processes that call under the same limits. It holds the address of
+// Redis.
 const asCaller = "WEIR_TEST_CALL_WITH_REDIS"
 
 const callerKeys = 6
 
-// callerRules: the account's rate binds; the others are near it.
+// callerRules returns rules whose account rate binds; the others are near it.
 func callerRules() bucket.Rules {
 	return bucket.Rules{
 		Key:    bucket.KeyLimits{Rate: bucket.Rate{Count: 40, Per: time.Second, Burst: 2}},
-		Jitter: 20 * time.Millisecond, // the machine runs other things too
-		Lease:  5 * time.Second,       // or a process that is held up for longer than its calls' lease calls beside those of others
+		Jitter: 20 * time.Millisecond, // the machine also runs other things
+		Lease:  5 * time.Second,       // a process held up for longer would call beside the others
 		Shared: []bucket.Limit{
 			{Name: "account", Rate: &bucket.Rate{Count: 150, Per: time.Second, Burst: 5}},
 			{Name: "sliding", Quota: &bucket.Quota{Count: 310, Window: bucket.Sliding, Per: 2 * time.Second}},
@@ -39,8 +40,8 @@ func callerRules() bucket.Rules {
 	}
 }
 
-// TestThreeProcessesKeepEveryLimit: three processes call at once, one of them is killed and another takes its place. When
-// they called is merged and held against every limit; and hardly anything is left unused.
+// TestThreeProcessesKeepEveryLimit lets three processes call at once; one is killed and another replaces it. It checks
+// the times of all their calls, merged, against every limit, and that hardly anything is left unused.
 func TestThreeProcessesKeepEveryLimit(t *testing.T) {
 	s := startServer(t)
 	if _, err := newReplicaOfCallers(t, s).Touch(context.Background()); err != nil {
@@ -69,7 +70,7 @@ func TestThreeProcessesKeepEveryLimit(t *testing.T) {
 		for _, x := range c.calls {
 			a := bucket.Arrival{At: x.at, End: x.end}
 			if a.End == 0 {
-				a.End = c.killed // nobody is under way in a process that is gone
+				a.End = c.killed // a dead process has no call under way
 			}
 			all = append(all, a)
 			keys[x.key] = append(keys[x.key], a)
@@ -104,13 +105,13 @@ func newReplicaOfCallers(t *testing.T, s *server) *Store {
 	return st
 }
 
-// bestSecond is the part of a rate that was used in the best second: in the others the machine did something else.
+// bestSecond returns the part of a rate that was used in the best second: in the others the machine was busy.
 func bestSecond(arrivals []bucket.Arrival, t bucket.Interval, burst int64) float64 {
 	v := bucket.Check(arrivals, bucket.Expectation{Limit: bucket.Limit{Quota: &bucket.Quota{Count: 1 << 40, Window: bucket.Sliding, Per: time.Second}}})
 	return float64(v.Worst-burst) / t.PerSecond()
 }
 
-// caller is a process that calls, as its output tells.
+// caller is a process that calls, as its output describes it.
 type caller struct {
 	cmd    *exec.Cmd
 	done   chan struct{} // closed when all it wrote is read
@@ -144,7 +145,7 @@ func startCaller(t *testing.T, s *server, number int) *caller {
 	return c
 }
 
-// read takes in lines of "call KEY AT", "end CALL AT" and "missed".
+// read reads lines of "call KEY AT", "end CALL AT" and "missed".
 func (c *caller) read(t *testing.T, out io.Reader, number int) {
 	defer close(c.done)
 	for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -174,7 +175,7 @@ func (c *caller) count() int {
 	return len(c.calls)
 }
 
-// await waits until it has made n calls.
+// await waits until the caller has made n calls.
 func (c *caller) await(t *testing.T, n int) {
 	t.Helper()
 	limit := time.After(await.Patience)
@@ -201,13 +202,13 @@ func (c *caller) kill(t *testing.T) {
 	if err := c.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	wait := c.cmd.Process.Wait // before the pipe is closed: what it wrote is to be read
+	wait := c.cmd.Process.Wait // before the pipe is closed: its output must still be read
 	await.Return(t, "the end of a killed process", func() { _, _ = wait() })
 	c.killed = time.Now().UnixNano()
 	await.Receive(t, "the end of what a killed process wrote", c.done)
 }
 
-// callForEver is the process: one goroutine for every key asks for slots, calls in them, and gives back what it missed.
+// callForEver is the process. One goroutine for every key asks for slots, calls in them, and gives back what it missed.
 func callForEver(addr string) {
 	rules := callerRules()
 	st, err := New(context.Background(), Options{Client: redis.NewClient(&redis.Options{Addr: addr}), API: "shared", Rules: rules, Epoch: Fresh})
@@ -222,7 +223,7 @@ func callForEver(addr string) {
 	callKey(st, rules, fmt.Sprint("k", callerKeys-1), told) // until the process is killed
 }
 
-// teller writes what happened, a line at a time.
+// teller writes what happened, one line each.
 type teller struct {
 	mu    sync.Mutex
 	calls int

@@ -13,7 +13,7 @@ import (
 	"weir/ingest/await"
 )
 
-// server is a real redis-server of this test, on a free port and with a directory of its own.
+// server is a real redis-server of one test, on a free port and with a directory of its own.
 type server struct {
 	t    testing.TB
 	addr string
@@ -22,7 +22,7 @@ type server struct {
 	cmd  *exec.Cmd
 }
 
-// startServer skips the test where redis-server is not installed.
+// startServer skips the test if redis-server is not installed.
 func startServer(t testing.TB, args ...string) *server {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
@@ -63,13 +63,13 @@ func (s *server) kill() {
 	if s.cmd == nil {
 		return
 	}
-	_ = s.cmd.Process.Kill() // SIGKILL: what a crash leaves is what is tested
+	_ = s.cmd.Process.Kill() // SIGKILL: the test is about what a crash leaves
 	_ = await.Result(s.t, "the end of a killed redis-server", s.cmd.Wait)
 	s.cmd = nil
 }
 
 func (s *server) client() *redis.Client {
-	c := redis.NewClient(&redis.Options{ // none gives up on a machine that is slow, and asks twice then
+	c := redis.NewClient(&redis.Options{ // on a slow machine it must not give up and ask twice
 		Addr: s.addr, DialTimeout: await.Patience, ReadTimeout: await.Patience, WriteTimeout: await.Patience, PoolTimeout: await.Patience,
 	})
 	s.t.Cleanup(func() { _ = c.Close() })
@@ -89,7 +89,7 @@ type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-// names makes api names, so that tests and scenes do not meet in one server.
+// names makes api names, so that tests and scenes on one server do not share keys.
 var names = func() func() string {
 	var given atomic.Int64
 	return func() string { return "api" + strconv.FormatInt(given.Add(1), 10) }

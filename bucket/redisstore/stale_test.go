@@ -8,8 +8,8 @@ import (
 	"weir/bucket"
 )
 
-// TestPeriodsOfAnotherTime: a replica whose clock is days off offers periods that Redis is not in. It is told so, offers those
-// of Redis's own time, and counts in the same month as everybody else.
+// TestPeriodsOfAnotherTime checks a replica whose clock is days off, so that Redis is in none of the periods it offers.
+// Redis says so; the replica then offers periods by Redis's time, and counts in the same month as all others.
 func TestPeriodsOfAnotherTime(t *testing.T) {
 	s := startServer(t)
 	rules := bucket.Rules{

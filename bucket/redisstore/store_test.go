@@ -8,8 +8,9 @@ import (
 	"weir/bucket/storetest"
 )
 
-// opener opens stores of one server that go by a test's clock: the script takes the time as an argument instead of asking
-// TIME. It is the only way to play hours in milliseconds; everything else, the state's own clock too, is as in production.
+// opener opens stores of one server that read a test's clock: the script takes the time as an argument instead of
+// asking TIME. Only so can hours be played in milliseconds. Everything else, also the state's own clock, is as in
+// production.
 func opener(s *server) storetest.Open {
 	client := s.client()
 	return func(t testing.TB, rules bucket.Rules, clock *storetest.Clock) storetest.Store {
@@ -18,14 +19,15 @@ func opener(s *server) storetest.Open {
 			t.Fatal(err)
 		}
 		st.now = clock.Now
-		st.horizon.Store(0) // as memory, whose callers are all here
+		st.horizon.Store(0) // as in memory, whose callers are all here
 		return st
 	}
 }
 
 func TestConforms(t *testing.T) { storetest.Run(t, opener(startServer(t)), 8) }
 
-// TestAgreesWithMemory holds the Lua script to the Go code: the same schedules, the same grants to the microsecond.
+// TestAgreesWithMemory compares the Lua script with the Go code: the same schedules must get the same grants to the
+// microsecond.
 func TestAgreesWithMemory(t *testing.T) {
 	storetest.Agree(t, func(t testing.TB, rules bucket.Rules, clock *storetest.Clock) storetest.Store {
 		m, err := bucket.NewMemory(rules, clock.Now)

@@ -43,8 +43,8 @@ func (c *turned) call() (ok bool, wait time.Duration) {
 	return len(got[0].Grants) == 1, got[0].Now.Until(got[0].Wait.Until)
 }
 
-// TestClockOfRedisSetBack: what was counted counts as of the moment at which TIME was set back, and holds no call for longer than a period,
-// or the end of the one that was used up.
+// TestClockOfRedisSetBack checks that what was counted counts as of the moment at which TIME was set back. It holds no
+// call for longer than a period, or than until the end of the period that was used up.
 func TestClockOfRedisSetBack(t *testing.T) {
 	s := startServer(t)
 	noon := time.Date(2027, 3, 31, 12, 0, 0, 0, time.UTC)
@@ -93,8 +93,8 @@ func TestClockOfRedisSetBack(t *testing.T) {
 	}
 }
 
-// TestNoDayTwiceInRedis: while TIME is set back and forth by hours, no day is given out twice, and no call waits for longer than the
-// day that was used up and the one before it.
+// TestNoDayTwiceInRedis checks that no day is given twice while TIME is set back and forth by hours, and that no call
+// waits for longer than the day that was used up and the one before it.
 func TestNoDayTwiceInRedis(t *testing.T) {
 	s := startServer(t)
 	for seed := range uint64(40) {
@@ -129,7 +129,7 @@ func TestNoDayTwiceInRedis(t *testing.T) {
 	}
 }
 
-// TestTimeCatchesUp: once TIME is right again, slots go by it, and a slot lies in its future no more.
+// TestTimeCatchesUp checks that once TIME is right again, slots follow it, and no slot lies in its future any more.
 func TestTimeCatchesUp(t *testing.T) {
 	m := layTurned(t, startServer(t), bucket.Rules{}, storetest.Start.Time())
 	m.call()
@@ -146,7 +146,8 @@ func TestTimeCatchesUp(t *testing.T) {
 	}
 }
 
-// TestTimeSetRightAgain: what was granted while TIME was behind counts in the day that was counted before, too.
+// TestTimeSetRightAgain checks that what was granted while TIME was behind counts in the day that was counted before,
+// too.
 func TestTimeSetRightAgain(t *testing.T) {
 	noon := time.Date(2027, 3, 31, 12, 0, 0, 0, time.UTC)
 	m := layTurned(t, startServer(t), bucket.Rules{Shared: []bucket.Limit{

@@ -13,12 +13,12 @@ import (
 	"weir/ingest/await"
 )
 
-// noted is a disk that notes what it is asked to take.
+// noted is a disk that notes each flush.
 type noted struct {
 	mu    sync.Mutex
 	asked []string
 	err   error
-	hold  chan struct{} // nil: nothing waits
+	hold  chan struct{} // nil: no flush waits
 }
 
 func (n *noted) Flush(ctx context.Context, stream string) error {
@@ -44,7 +44,7 @@ func (n *noted) taken() []string {
 	return asked
 }
 
-// TestOnDisk: each kind of write waits for the disk of its stream, and fails where the disk does.
+// TestOnDisk checks that each kind of write waits for the disk of its stream, and fails if the disk does.
 func TestOnDisk(t *testing.T) {
 	disk := &noted{}
 	js := OnDisk(natstest.JetStream(t), disk)
@@ -103,7 +103,7 @@ func TestOnDisk(t *testing.T) {
 	}
 }
 
-// TestWatchWaitsForTheDisk: whoever follows a bucket sees no entry that a power cut could take away.
+// TestWatchWaitsForTheDisk checks that a reader of a bucket sees no entry that a power cut could take away.
 func TestWatchWaitsForTheDisk(t *testing.T) {
 	plain := natstest.JetStream(t)
 	others, err := plain.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "b"})

@@ -10,7 +10,7 @@ import (
 	"weir/bucket/natstest"
 )
 
-// TestReadAck is what a stream may answer, and what it means for the message.
+// TestReadAck checks what a stream may answer, and what that means for the message.
 func TestReadAck(t *testing.T) {
 	other := errors.New("any other")
 	for _, c := range []struct {
@@ -51,7 +51,8 @@ func TestReadAck(t *testing.T) {
 	}
 }
 
-// TestPlainAck: what is read without the decoder is what the decoder would have read, and what is not as a server writes it is left to the decoder.
+// TestPlainAck checks that what is read without the decoder is what the decoder would have read, and that any other
+// form is left to the decoder.
 func TestPlainAck(t *testing.T) {
 	if name, seq, ok := plainAck([]byte(`{"stream":"WEIR_a_0","seq":18446744073709551615}`)); !ok || name != "WEIR_a_0" || seq != 18446744073709551615 {
 		t.Errorf("%q %d %v", name, seq, ok)
@@ -67,7 +68,7 @@ func TestPlainAck(t *testing.T) {
 	}
 }
 
-// TestUnsure: once a message may have been stored, only a stream that looked for its id can say it was not.
+// TestUnsure checks that once a message may have been stored, only a stream that looked for its id can say it was not.
 func TestUnsure(t *testing.T) {
 	for _, err := range []error{ErrStale, ErrRetry, ErrUnsent, errors.New("no room")} {
 		if settles(err) || !errors.Is(InDoubt(err), ErrUnanswered) || !errors.Is(InDoubt(err), err) {
@@ -81,7 +82,8 @@ func TestUnsure(t *testing.T) {
 	}
 }
 
-// TestGroupingLearns: what is cheaper is done, what is dearer is tried now and then, and never with a large group.
+// TestGroupingLearns checks that the cheaper way is used, the dearer one is tried now and then, and never with a large
+// group.
 func TestGroupingLearns(t *testing.T) {
 	for _, c := range []struct {
 		name            string
@@ -118,7 +120,8 @@ func TestGroupingLearns(t *testing.T) {
 	}
 }
 
-// TestLateReply: a reply that comes when nobody waits for it any more is no reply to the next message in its place.
+// TestLateReply checks that a reply that comes after the wait for it has ended is not taken for the reply to a later
+// message.
 func TestLateReply(t *testing.T) {
 	nc, err := nats.Connect(natstest.Start(t, t.TempDir(), 0).ClientURL())
 	if err != nil {

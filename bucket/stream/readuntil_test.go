@@ -11,7 +11,7 @@ import (
 	"weir/bucket/natstest"
 )
 
-// forty is a stream of forty messages of ten subjects.
+// forty returns a stream of forty messages of ten subjects.
 func forty(t *testing.T) (jetstream.JetStream, jetstream.Stream) {
 	t.Helper()
 	js := natstest.JetStream(t)
@@ -27,8 +27,8 @@ func forty(t *testing.T) (jetstream.JetStream, jetstream.Stream) {
 	return js, source
 }
 
-// TestReplicaThatLags: who reads a stream is given all that its leader holds, though the replica that delivers it has not got
-// it yet, and does not wait for what has been deleted.
+// TestReplicaThatLags checks that a reading gives all that the stream's leader holds, although the replica that
+// delivers it does not have it yet, and that it does not wait for what has been deleted.
 func TestReplicaThatLags(t *testing.T) {
 	js, source := forty(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -63,7 +63,7 @@ func TestReplicaThatLags(t *testing.T) {
 	}
 }
 
-// stuckStream stands for a replica that does not catch up: the first consumer is given nothing.
+// stuckStream stands for a replica that does not catch up: its first consumer gives nothing.
 type stuckStream struct {
 	jetstream.Stream
 	stuck jetstream.Stream
@@ -77,7 +77,7 @@ func (s stuckStream) OrderedConsumer(ctx context.Context, cfg jetstream.OrderedC
 	return s.Stream.OrderedConsumer(ctx, cfg)
 }
 
-// TestReplicaThatIsStuck: where a replica gives nothing of what the leader holds, another one is read.
+// TestReplicaThatIsStuck checks that another replica is read if one gives nothing of what the leader holds.
 func TestReplicaThatIsStuck(t *testing.T) {
 	js, source := forty(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -96,7 +96,8 @@ func TestReplicaThatIsStuck(t *testing.T) {
 	}
 }
 
-// TestReadUntilEnds: a reading ends at its last message, at the reader's error, and with its context. With nothing to read it ends at once.
+// TestReadUntilEnds checks that a reading ends at its last message, at an error of take, and with its context. With
+// nothing to read it ends at once.
 func TestReadUntilEnds(t *testing.T) {
 	js, source := forty(t)
 	read := func(ctx context.Context, last uint64, from jetstream.OrderedConsumerConfig, stop error) (n int, err error) {

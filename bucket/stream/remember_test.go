@@ -15,7 +15,7 @@ import (
 	"weir/ingest/await"
 )
 
-// newSource is a stream of five messages, of which the third and the last are deleted.
+// newSource returns a stream of five messages, of which the third and the last are deleted.
 func newSource(t *testing.T) (jetstream.JetStream, jetstream.Stream) {
 	t.Helper()
 	js := natstest.JetStream(t)
@@ -42,7 +42,8 @@ func put(t *testing.T, js jetstream.JetStream, n int) {
 	}
 }
 
-// TestRemember: the ids of all messages that a stream still has are known, with their sequences, and of none that was stored before.
+// TestRemember checks that the ids of all messages that a stream still has are known, with their sequences, and of none
+// that was stored before.
 func TestRemember(t *testing.T) {
 	js, source := newSource(t)
 	found, err := Remember(t.Context(), js, "S", time.Now().Add(-time.Hour))
@@ -68,7 +69,7 @@ func TestRemember(t *testing.T) {
 	}
 }
 
-// TestFollow: whoever follows a stream gets what is there and what comes, until it has enough or its context ends.
+// TestFollow checks that Follow gives what is there and what comes, until take has enough or its context ends.
 func TestFollow(t *testing.T) {
 	js, source := newSource(t)
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(t.Context()))

@@ -8,8 +8,8 @@ import (
 	"weir/ingest/await"
 )
 
-// TestWatchEndsWithItsServer: a watch whose server was stopped and started anew ends when the connection is back, and does not wait for the
-// heartbeats that are missing. The next watch tells what was done meanwhile.
+// TestWatchEndsWithItsServer checks that a watch whose server was restarted ends when the connection is back, and does
+// not wait for missing heartbeats. The next watch reports what was done meanwhile.
 func TestWatchEndsWithItsServer(t *testing.T) {
 	dir := t.TempDir()
 	ns := natstest.Start(t, dir, 0)
@@ -60,7 +60,7 @@ func TestWatchEndsWithItsServer(t *testing.T) {
 	await.Receive(t, "the end of a watch that was stopped", next.Updates())
 }
 
-// untilRead are the keys that a watch finds at its beginning.
+// untilRead returns the keys that a watch finds at its beginning.
 func untilRead(t *testing.T, w jetstream.KeyWatcher) (keys []string) {
 	t.Helper()
 	for {

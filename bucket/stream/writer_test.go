@@ -12,7 +12,8 @@ import (
 	"weir/ingest/await"
 )
 
-// TestRightIsAskedBeforeEveryTry: what was sent in vain is not sent again by a writer that has lost the right to.
+// TestRightIsAskedBeforeEveryTry checks that a writer that has lost the right to store a message does not send it
+// again.
 func TestRightIsAskedBeforeEveryTry(t *testing.T) {
 	nc := natstest.JetStream(t).Conn()
 	w, err := NewWriter(nc, nil, 10, 1<<10)
@@ -34,7 +35,7 @@ func TestRightIsAskedBeforeEveryTry(t *testing.T) {
 		}
 	}()
 	go func() { _ = w.Run(ctx) }()
-	for _, tries := range []int{1, 2} { // the second finds nobody there
+	for _, tries := range []int{1, 2} { // the second try finds no responder
 		asked := 0
 		_, err := w.WriteWhile(func() bool { asked++; return asked <= tries }, &nats.Msg{Subject: "nobody.stores.this", Header: nats.Header{}})
 		if !errors.Is(err, ErrNotNow) || asked != tries+1 {
@@ -43,8 +44,8 @@ func TestRightIsAskedBeforeEveryTry(t *testing.T) {
 	}
 }
 
-// TestStoredIsOnDisk: what an exchange calls stored is on disk, whether it was sent alone or in a group. Where the disk
-// fails it is not known what is stored.
+// TestStoredIsOnDisk checks that what an exchange calls stored is on disk, whether it was sent alone or in a group. If
+// the disk fails it is unknown what is stored.
 func TestStoredIsOnDisk(t *testing.T) {
 	js := natstest.JetStream(t)
 	cfg := jetstream.StreamConfig{Name: "JOBS", Subjects: []string{"jobs"}}
@@ -91,8 +92,8 @@ func TestStoredIsOnDisk(t *testing.T) {
 	}
 }
 
-// TestRefusedAfterDoubt: a refusal for the expected sequence says nothing of an earlier try, which may have stored the
-// message.
+// TestRefusedAfterDoubt checks that a refusal for the expected sequence says nothing of an earlier try, which may have
+// stored the message.
 func TestRefusedAfterDoubt(t *testing.T) {
 	nc := natstest.JetStream(t).Conn()
 	x, err := NewExchange(nc, nil)
