@@ -9,38 +9,40 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A replica that is cut off from an api, or from where its limits are counted, can do nothing with its partitions. Another one may. It
-// leaves them to others when it is sure of both: that nothing is answered here, and that somebody else says of himself that he is answered.
-// So an api that is down for all moves nothing. Partitions are given up in order: calls that run end first.
+// A replica that is cut off from an api, or from the store of its limits, can do nothing with the api's partitions, but
+// another replica may. It leaves them to the others when two things are certain: it gets no answers itself, and another
+// replica says that it does. So if an api is down for all replicas, no partition moves. The replica closes its
+// partitions in order, so that running calls end first.
 //
-// It takes part again when a connection can be opened, the limits answer, and a time has passed, which doubles each time that it
-// soon has to leave again: opening a connection does not prove that calls are answered, and partitions must not go to and fro.
+// The replica takes part again when a connection can be opened, the limits answer and a wait is over. The wait doubles
+// each time that the replica soon has to leave again: an open connection does not prove that calls are answered, and
+// partitions must not go to and fro.
 
-// contact is what is known of one api's being reached from here. It is a plain value; the worker's lock guards it.
+// contact is what this replica knows of its contact with one api. It is a plain value; the worker's lock guards it.
 type contact struct {
-	answered  time.Time // a call was, last
-	opened    time.Time // a connection was, last, to find out
-	silent    time.Time // since when no call was answered though some were made; zero: the last one was
-	failed    int       // calls since then
-	limitless time.Time // since when the limits do not answer; zero: they do
+	answered  time.Time // when a call was last answered
+	opened    time.Time // when a connection was last opened to find out
+	silent    time.Time // since when calls were made and none was answered; zero if the last one was
+	failed    int       // calls that failed since then
+	limitless time.Time // since when the limits do not answer; zero if they do
 
-	cutOff   bool      // its partitions are others'
+	cutOff   bool      // it leaves the partitions to other replicas
 	changed  time.Time // when that changed last
 	patience time.Duration
 }
 
 // Times of a contact.
 const (
-	contactLost    = 3 * time.Second  // without an answer until others are asked
-	contactFails   = 3                // calls in that time at least
-	contactFresh   = 15 * time.Second // how long an answer proves that the api is reached
-	contactOpen    = 3 * time.Second  // how long a connection does, where no call failed
-	contactRest    = 10 * time.Second // a replica that leaves stays away at least
-	contactMost    = 10 * time.Minute // and at most, when it has to leave again and again
-	contactSettles = 30 * time.Second // who was back for as long, and four timeouts, begins with the least again
+	contactLost    = 3 * time.Second  // time without an answer until contact counts as lost
+	contactFails   = 3                // least number of failed calls in that time
+	contactFresh   = 15 * time.Second // how long an answer proves that the api can be reached
+	contactOpen    = 3 * time.Second  // how long an opened connection proves it, if no call failed
+	contactRest    = 10 * time.Second // least time that a replica stays away
+	contactMost    = 10 * time.Minute // longest time, if it has to leave again and again
+	contactSettles = 30 * time.Second // after this long back, and four timeouts, it starts from contactRest again
 )
 
-// called takes in how a call ended.
+// called notes whether a call was answered.
 func (c *contact) called(answered bool, now time.Time) {
 	switch {
 	case answered:
@@ -52,7 +54,7 @@ func (c *contact) called(answered bool, now time.Time) {
 	}
 }
 
-// limits takes in whether the limits answer.
+// limits notes whether the limits answer.
 func (c *contact) limits(err error, now time.Time) {
 	switch {
 	case err == nil:
@@ -62,19 +64,19 @@ func (c *contact) limits(err error, now time.Time) {
 	}
 }
 
-// lost reports whether nothing is answered here.
+// lost reports whether this replica gets no answers.
 func (c *contact) lost(now time.Time) bool {
 	return !c.limitless.IsZero() && now.Sub(c.limitless) >= contactLost ||
 		!c.silent.IsZero() && c.failed >= contactFails && now.Sub(c.silent) >= contactLost
 }
 
-// reaches reports whether calls would be answered that others cannot make.
+// reaches reports whether this replica would get answers to calls that others cannot make.
 func (c *contact) reaches(now time.Time) bool {
 	return !c.cutOff && c.silent.IsZero() && c.limitless.IsZero() &&
 		(now.Sub(c.answered) < contactFresh || now.Sub(c.opened) < contactOpen)
 }
 
-// judge decides whether the partitions are left to others, and reports whether that has changed.
+// judge decides whether to leave the partitions to other replicas, and reports whether that has changed.
 func (c *contact) judge(others ownership.Others, timeout time.Duration, now time.Time) (changed bool) {
 	switch {
 	case !c.cutOff && c.lost(now) && others.Reach:
@@ -102,7 +104,7 @@ func (h host) Contact(others func(api string) ownership.Others) (told ownership.
 		if c.judge(o, w.terms.api.Timeout, now) {
 			w.tellContact(c.cutOff)
 		}
-		w.probes.Store(c.cutOff || o.Seek && !c.lost(now)) // where all have lost it nobody knocks
+		w.probes.Store(c.cutOff || o.Seek && !c.lost(now)) // a replica that has lost contact itself does not probe for others
 		if c.cutOff {
 			told.CutOff = append(told.CutOff, w.name)
 		}
@@ -116,7 +118,7 @@ func (h host) Contact(others func(api string) ownership.Others) (told ownership.
 	return told
 }
 
-// tellContact is called with the lock held.
+// tellContact logs that the replica leaves or comes back. The caller must hold the worker's lock.
 func (w *apiWorker) tellContact(cutOff bool) {
 	if cutOff {
 		w.log.Warn("this replica does not reach the api, or where its limits are counted, and another one does: it leaves its partitions to others")
@@ -127,13 +129,14 @@ func (w *apiWorker) tellContact(cutOff bool) {
 	w.log.Info("this replica takes its part of the api's partitions again", "wait", w.contact.patience)
 }
 
-// How often a connection is opened to find out whether an api is reached, where that is asked for, and how long one may take.
+// Times of probes: how often a connection is opened to find out whether an api can be reached, and how long that may
+// take.
 const (
 	probeEvery = time.Second
 	probeWait  = 2 * time.Second
 )
 
-// probeContacts opens connections, where somebody must know whether apis are reached, until ctx ends.
+// probeContacts opens connections to apis whose contact must be known, until ctx ends.
 func (d *Dispatcher) probeContacts(ctx context.Context) {
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()

@@ -11,25 +11,25 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// Bounds of what is told to a store that is elsewhere.
+// Bounds of reports to a store on another machine.
 const (
 	mostTold  = 256             // ends of grants in one round trip
-	lastWords = 3 * time.Second // how long a stopping worker tries to tell the ends of grants
+	lastWords = 3 * time.Second // how long a stopping worker tries to report the ends of grants
 )
 
-// grantEnds tells a store of slots what became of them. It is safe for concurrent use.
+// grantEnds reports to a store of slots what became of its grants. It is safe for concurrent use.
 type grantEnds struct {
 	store Store
 	clock schedule.StoreClock
 	log   *slog.Logger
-	heard func(uses []bucket.Use) // the store has heard of these
-	tell  chan struct{}           // there is something in ended
+	heard func(uses []bucket.Use) // called when the store has taken in these ends
+	tell  chan struct{}           // signals that ended has grown
 
 	mu    sync.Mutex   // guards what follows
-	ended []bucket.Use // to be told to a store that is elsewhere
+	ended []bucket.Use // to be reported to a store on another machine
 }
 
-// settle tells the store the ends of grants: at once, or where it is elsewhere in the background.
+// settle reports the ends of grants to the store: at once, or in the background if the store is on another machine.
 func (g *grantEnds) settle(ctx context.Context, uses []bucket.Use) {
 	if len(uses) == 0 {
 		return
@@ -51,8 +51,9 @@ func (g *grantEnds) settle(ctx context.Context, uses []bucket.Use) {
 	}
 }
 
-// run tells a store that is elsewhere the ends of grants, many at a time, and again until it has heard: a
-// permit that nobody gives back is lost for its lease. At most the calls of a worker wait here. The returned function ends it.
+// run starts reporting the ends of grants to a store on another machine, many at a time. It repeats each report until
+// the store has acknowledged it: a permit that is not given back stays taken until its lease ends. At most as many ends
+// wait here as a worker has calls. The returned function ends the reporting.
 func (g *grantEnds) run(hard context.Context) (end func()) {
 	if g.clock == schedule.OwnClock {
 		return func() {}
@@ -78,7 +79,7 @@ func (g *grantEnds) run(hard context.Context) (end func()) {
 	}
 }
 
-// tellEnded tells all that is to be told, or as much as can be until ctx ends.
+// tellEnded reports all waiting ends, or as many as it can until ctx ends.
 func (g *grantEnds) tellEnded(ctx context.Context) {
 	wait := schedule.StoreRetry
 	for {

@@ -10,19 +10,20 @@ import (
 	"weir/ingest"
 )
 
-// A job near its call is in memory: its message, and the answer as far as it is kept. The room for both is taken before the
-// message is loaded, all at once, so that no two jobs wait for each other. Where there is none the job waits: large bodies are
-// called a few at a time. What waits so is waited for by nobody who has room: jobs behind a retry are called before it, and those
-// behind one that was never called give theirs back (unready).
+// A job near its call has its message in memory, and later as much of the answer as is kept. The room for both is taken
+// at once, before the message is loaded, so that no two jobs wait for each other. If there is no room, the job waits,
+// so that only a few jobs with large bodies are called at a time. No job with room ever waits for a job without: jobs
+// behind a retry are called before it, and jobs behind one that was never called give their room back
+// (schedule/policy.go).
 
-// errNoRoom says that a job was not loaded because its worker stops.
+// errNoRoom says that a job was not loaded because its worker stopped before there was room.
 var errNoRoom = errors.New("there was no room in memory before the stop")
 
-// headerBytes is room for the headers of a message that is about to be loaded.
+// headerBytes is the room taken for the headers of a message before it is loaded.
 const headerBytes = 4 << 10
 
-// load brings a job's message into memory, with room for as much of its answer as is kept. It waits for that room until ctx
-// ends or the worker stops.
+// load loads a job's message into memory, with room for as much of its answer as is kept. It waits for that room until
+// ctx ends or the worker stops.
 func (w *apiWorker) load(ctx context.Context, j *job) (queue.Entry, error) {
 	p := j.part
 	w.mu.Lock()
@@ -42,7 +43,7 @@ func (w *apiWorker) load(ctx context.Context, j *job) (queue.Entry, error) {
 	}
 	w.mu.Lock()
 	entry, ok := p.takeKept(j.Queue.Key, j.Seq)
-	j.space, j.staged = space, w.now() // how long it takes to make a job ready says nothing of how long it waits for room
+	j.space, j.staged = space, w.now() // the time to make a job ready must not include its wait for room
 	w.mu.Unlock()
 	if ok {
 		return entry, nil
@@ -79,14 +80,14 @@ func (w *apiWorker) spaceOf(ctx context.Context, j *job, size int64) (*queue.Spa
 	return holdings.Near(ctx, size)
 }
 
-// answered makes the space of a called job as large as its answer turned out to be.
+// answered resizes a called job's space to what its message and answer take.
 func (j *job) answered(r httpcall.Response) {
 	if j.message != nil {
 		j.space.Resize(jobSize(j.message) + int64(len(r.Body)))
 	}
 }
 
-// Unload lets go of a job's message and of its space. The schedule calls it, under the worker's lock.
+// Unload releases a job's message and its space. The schedule calls it, under the worker's lock.
 func (j *job) Unload() {
 	if j.message != nil {
 		j.id, j.message = j.message.ID, nil
@@ -95,7 +96,7 @@ func (j *job) Unload() {
 	j.space = nil
 }
 
-// entrySize is what a loaded message takes.
+// entrySize returns the bytes that a loaded message takes.
 func entrySize(e queue.Entry) int64 { return headersSize(e.Header) + int64(len(e.Data)) }
 
 func jobSize(j *ingest.Job) int64 { return headersSize(j.Header) + int64(len(j.Body)) }

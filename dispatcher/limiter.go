@@ -9,11 +9,11 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// roundTrip is the longest that a store which is elsewhere may take to answer.
+// roundTrip is the longest time that a store on another machine may take to answer.
 const roundTrip = 2 * time.Second
 
-// reserve asks the store, outside the lock. A store that is elsewhere is asked in the background, one round at a time,
-// so that calls start meanwhile.
+// reserve asks the store for slots, without holding the lock. It asks a store on another machine in the background, one
+// round at a time, so that calls start meanwhile.
 func (w *apiWorker) reserve(hard context.Context, fx *schedule.Effects) {
 	if w.clock == schedule.OwnClock {
 		w.round(hard, fx)
@@ -26,7 +26,7 @@ func (w *apiWorker) reserve(hard context.Context, fx *schedule.Effects) {
 	})
 }
 
-// round asks and takes the answer in. It is not given up when the worker stops: slots that were granted go back.
+// round asks the store and takes the answer in. It goes on when the worker stops, so that granted slots go back.
 func (w *apiWorker) round(hard context.Context, fx *schedule.Effects) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(hard), roundTrip)
 	defer cancel()
@@ -59,7 +59,7 @@ func (w *apiWorker) round(hard context.Context, fx *schedule.Effects) {
 	w.askPutOff()
 }
 
-// heardOfEnds has calls go on that waited for grants whose ends the store has heard of now.
+// heardOfEnds resumes calls that waited for grants to end, now that the store knows of the ends.
 func (w *apiWorker) heardOfEnds(uses []bucket.Use) {
 	back := slices.ContainsFunc(uses, func(u bucket.Use) bool { return u.Returned || u.Actual != nil })
 	if w.clock == schedule.OwnClock && !back {
@@ -75,7 +75,7 @@ func (w *apiWorker) heardOfEnds(uses []bucket.Use) {
 	w.wakeUp()
 }
 
-// askPutOff has the jobs ask again that a shared limit refused until far off, if units of it came back since.
+// askPutOff makes jobs ask again that a shared limit had refused for long, if units of the limit came back since.
 func (w *apiWorker) askPutOff() {
 	w.mu.Lock()
 	again := w.s.TakePutOff(w.now())
@@ -85,7 +85,7 @@ func (w *apiWorker) askPutOff() {
 	}
 }
 
-// askAgain has every job ask again that waits for a shared limit.
+// askAgain makes every job ask again that waits for a shared limit.
 func (w *apiWorker) askAgain() {
 	w.mu.Lock()
 	queues, now := slices.Collect(w.s.Queues()), w.now()
@@ -94,8 +94,8 @@ func (w *apiWorker) askAgain() {
 	w.wakeUp()
 }
 
-// reachable tries a store that did not answer last time with what takes no slot: asks that come through after all, when
-// nobody waits for their answer any more, would use up slots and permits.
+// reachable tries a store that did not answer last time with a request that takes no slot. An ask could arrive after
+// its round was given up, and would then use up slots and permits.
 func (w *apiWorker) reachable(ctx context.Context) error {
 	w.mu.Lock()
 	down := !w.down.IsZero()
@@ -106,7 +106,7 @@ func (w *apiWorker) reachable(ctx context.Context) error {
 	return w.store.Settle(ctx, nil)
 }
 
-// heard follows whether the store answers, and tells its changes, once each.
+// heard notes whether the store answers, and logs each change once.
 func (w *apiWorker) heard(err error) {
 	w.mu.Lock()
 	w.contact.limits(err, time.Now())
@@ -128,14 +128,15 @@ func (w *apiWorker) heard(err error) {
 	}
 }
 
-// HeardOfLimiter says whether an api's limits could be reached just now: where no call waits, nobody else would notice.
+// HeardOfLimiter notes whether an api's limits could be reached just now. While no call waits, the worker would not
+// notice by itself.
 func (d *Dispatcher) HeardOfLimiter(api string, err error) {
 	if w := d.worker(api); w != nil {
 		w.heard(err)
 	}
 }
 
-// LimitersDown are the apis whose limits did not answer last: their calls hold.
+// LimitersDown returns the apis whose limits did not answer last, so that their calls hold.
 func (d *Dispatcher) LimitersDown() (apis []string) {
 	for _, w := range d.workersNow() {
 		w.mu.Lock()
@@ -149,14 +150,15 @@ func (d *Dispatcher) LimitersDown() (apis []string) {
 	return apis
 }
 
-// CalendarMoved has an api's jobs ask again for what its shared limits refused: the clock that calendars go by was set.
+// CalendarMoved makes an api's jobs ask its shared limits again, because the clock that calendars go by was set.
 func (d *Dispatcher) CalendarMoved(api string) {
 	if w := d.worker(api); w != nil {
 		w.askAgain()
 	}
 }
 
-// HeardOfLevels tells how much of an api's shared limits is used, for its forecasts. levels is not changed afterwards.
+// HeardOfLevels gives the api's forecasts how much of its shared limits is used. The caller must not change levels
+// afterwards.
 func (d *Dispatcher) HeardOfLevels(api string, levels []bucket.Level) {
 	if w := d.worker(api); w != nil {
 		w.mu.Lock()
@@ -165,7 +167,7 @@ func (d *Dispatcher) HeardOfLevels(api string, levels []bucket.Level) {
 	}
 }
 
-// Price is what one call of an api costs now, in millionths; 0 for an api that is not dispatched here.
+// Price returns what one call of an api costs now, in millionths. It is 0 for an api that is not dispatched here.
 func (d *Dispatcher) Price(api string) int64 {
 	w := d.worker(api)
 	if w == nil {

@@ -15,12 +15,12 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// tailLoads are takeovers that wait for the ledger to be read. Those that come while it is read for others wait for the
-// next reading, which then serves them all: it must begin after the partition was claimed.
+// tailLoads are takeovers that wait for the ledger to be read. A reading must begin after the partition was claimed. So
+// takeovers that come during a reading wait for the next one, which then serves them all.
 type tailLoads struct {
 	mu      sync.Mutex // guards what follows
 	reading bool
-	// toldShort says that it has been told that the ledger does not reach back as far as dedupe.
+	// toldShort says that the warning was logged that the ledger does not reach back as far as dedupe.
 	toldShort bool
 	next      *tailLoad
 }
@@ -31,8 +31,9 @@ type tailLoad struct {
 	err   error
 }
 
-// loadTail blocks until the ledger's end has been read for a partition that this replica has just claimed. Where nobody
-// else can own it, it was read at the start, or is now for an api that came later.
+// loadTail blocks until the ledger's end has been read for a partition that this replica has just claimed. If no other
+// replica can own the partition, the ledger was read at the start, and loadTail reads it only for an api that came
+// later.
 func (d *Dispatcher) loadTail(ctx context.Context, w *apiWorker, number int) error {
 	if w.tailLoaded {
 		return nil
@@ -57,7 +58,7 @@ func (d *Dispatcher) loadTail(ctx context.Context, w *apiWorker, number int) err
 	}
 }
 
-// loadForWaiting reads the ledger until nobody waits for it any more.
+// loadForWaiting reads the ledger until no takeover waits for it any more.
 func (d *Dispatcher) loadForWaiting(ctx context.Context) {
 	for {
 		d.tailLoads.mu.Lock()
@@ -101,7 +102,7 @@ func (d *Dispatcher) readFor(ctx context.Context, parts map[lease.PartitionID]st
 	return nil
 }
 
-// warnShort tells where the ledger does not reach back as far as ids are to be known.
+// warnShort logs once if the ledger does not reach back as far as ids should be known.
 func (d *Dispatcher) warnShort(reached ledger.Extent) {
 	if !reached.Begins.After(reached.Asked.Add(-d.opts.Dedupe.Known())) {
 		return
@@ -116,7 +117,8 @@ func (d *Dispatcher) warnShort(reached ledger.Extent) {
 	}
 }
 
-// loadTails reads the ledger's end at the start for every partition there is, where nobody else can own any.
+// loadTails reads the ledger's end for every partition at the start. It is for a process that shares its partitions
+// with no other replica.
 func (d *Dispatcher) loadTails(ctx context.Context) error {
 	parts := map[lease.PartitionID]struct{}{}
 	workers := d.workersNow()
@@ -137,8 +139,8 @@ func (d *Dispatcher) loadTails(ctx context.Context) error {
 	return nil
 }
 
-// Remember makes the dispatcher know the newest results and records that stand in streams which do not know them
-// themselves: after they were restored. It must be called before Run.
+// Remember reads the newest results and records of streams that were restored, because such streams have forgotten the
+// message ids. It must be called before Run.
 func (d *Dispatcher) Remember(ctx context.Context) error {
 	since := time.Now().Add(-ledger.TailAge)
 	err := errors.Join(

@@ -10,14 +10,14 @@ import (
 	"weir/ingest"
 )
 
-// terms are what an api's calls are made by: its configuration and the connections to it. They are not changed but
-// replaced. A job is made ready, called and judged by the same terms: a change in between mixes nothing. One that is
-// ready when new terms come, and has no slot yet, is made ready again by those.
+// terms are what an api's calls are made by: its configuration and the connections to it. They are never changed, only
+// replaced. A job is made ready, called and judged by the same terms, so that a change in between mixes nothing. A
+// ready job that has no slot yet when new terms come is made ready again by the new ones.
 type terms struct {
 	api    *httpcall.API
 	call   *httpcall.Client
 	policy *schedule.Policy // the schedule's part of it
-	limits uint64           // tells those that keys share from others
+	limits uint64           // hash of the shared limits' names
 }
 
 func (d *Dispatcher) newTerms(api *httpcall.API, former *terms) *terms {
@@ -36,7 +36,7 @@ func policyOf(api *httpcall.API) *schedule.Policy {
 	}
 }
 
-// bind has a job go by an api's terms.
+// bind gives a job the terms it goes by.
 func (j *job) bind(by *terms) { j.terms, j.Policy = by, by.policy }
 
 // configChange is a new configuration of a worker's api on its way to the loop.
@@ -45,9 +45,9 @@ type configChange struct {
 	done chan error
 }
 
-// Apply changes what an api is called by. Jobs that wait get the new rules and calls that run end by the old ones; a
-// slot that was granted stays granted. With an error nothing has changed, unless ctx ended. One change is applied at a
-// time.
+// Apply puts a new configuration of an api in force. Waiting jobs get the new rules, running calls end by the old ones,
+// and a granted slot stays granted. If Apply returns an error, nothing has changed, unless ctx ended. One change is
+// applied at a time.
 func (d *Dispatcher) Apply(ctx context.Context, api *httpcall.API) error {
 	w := d.worker(api.Name)
 	if w == nil {
@@ -68,14 +68,14 @@ func (d *Dispatcher) Apply(ctx context.Context, api *httpcall.API) error {
 	}
 }
 
-// adoptChange puts a change in force, if one waits and no round of asks is under way. Only the loop does so, which begins every round:
-// so no ask that counts by the rules of before reaches the store after it has the new ones.
+// adoptChange puts a waiting change in force if no round of asks is under way. Only the loop calls it, and the loop
+// begins every round. So no ask by the old rules reaches the store after the new ones.
 func (w *apiWorker) adoptChange() {
 	w.mu.Lock()
 	asking := w.s.Asking()
 	w.mu.Unlock()
 	if asking {
-		return // the end of the round kicks the loop
+		return // the end of the round wakes the loop
 	}
 	select {
 	case c := <-w.changes:
@@ -107,7 +107,7 @@ func (w *apiWorker) adopt(api *httpcall.API) error {
 	return nil
 }
 
-// restAll gives up what was made ready in vain.
+// restAll lets jobs rest that were made ready in vain.
 func (w *apiWorker) restAll(stale []*schedule.Job) {
 	if len(stale) == 0 {
 		return
@@ -119,21 +119,21 @@ func (w *apiWorker) restAll(stale []*schedule.Job) {
 	}
 }
 
-// restOrderedLocked gives up what was made ready of one job, and has its worker leave the job alone.
+// restOrderedLocked drops the intents of one ready job and orders its goroutine to let it rest.
 func (w *apiWorker) restOrderedLocked(t *schedule.Job) {
 	j := jobLocked(t)
 	j.dropIntentsLocked()
 	w.orderLocked(j, toRest)
 }
 
-// present is what the api is now.
+// present returns the api's present configuration.
 func (w *apiWorker) present() *httpcall.API {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.terms.api
 }
 
-// costs are the units the job takes from each shared limit.
+// costs returns the units that the job takes from each shared limit.
 func (c *terms) costs(j *ingest.Job) ([]int64, error) {
 	shared := c.api.Rules.Shared
 	if len(shared) == 0 {
@@ -147,7 +147,7 @@ func (c *terms) costs(j *ingest.Job) ([]int64, error) {
 		}
 		cost, err := shared[i].Cost.FromJob().Of(j)
 		if err != nil && shared[i].Shadow {
-			cost, err = 1, nil // it only watches
+			cost, err = 1, nil // a shadow limit only watches
 		}
 		if err != nil {
 			return nil, fmt.Errorf("limit %s: %w", shared[i].Name, err)
