@@ -13,14 +13,14 @@ type keyList struct {
 	Keys []schedule.KeyState `json:"keys"`
 	// Next is the after of the next page; absent on the last.
 	Next string `json:"next,omitempty"`
-	// Resting are paused keys without jobs, of RestingAll.
+	// Resting are paused keys without jobs, out of RestingAll.
 	Resting    []schedule.KeyState `json:"resting"`
 	RestingAll int                 `json:"resting_all"`
 	Pause      *schedule.Pause     `json:"pause,omitempty"` // of the whole api
 	KeysAll    int                 `json:"keys_all"`        // with unfinished jobs
 	Jobs       int                 `json:"jobs"`            // unfinished, of the api
 	Partitions int                 `json:"partitions"`
-	Missing    int                 `json:"missing"` // partitions for which nobody answered
+	Missing    int                 `json:"missing"` // partitions whose owner did not answer
 }
 
 var (
@@ -28,10 +28,10 @@ var (
 	jobsLimit = parameter{name: "limit", summary: "how many jobs to list", kind: number, most: dispatcher.MaxInspected, usual: 20}
 )
 
-// keyNamed is a key beside the path: browsers and proxies take . and .. out of a path, however they are written.
+// keyNamed is a key beside the path: browsers and proxies remove . and .. from a path, however they are written.
 var keyNamed = parameter{name: "key", summary: "the key", kind: text}
 
-// buckets are those of the apis, as their owners tell.
+// buckets answers with the apis' buckets, as their owners report them.
 type buckets struct{ *Options }
 
 func (b *buckets) list(_ context.Context, r *request) (any, error) {

@@ -26,7 +26,7 @@ type causeList struct {
 	Letters int              `json:"letters"`
 }
 
-// deadLetters are looked at, counted and asked about.
+// deadLetters lists, counts and shows dead letters, and makes inquiries about them.
 type deadLetters struct {
 	*Options
 
@@ -35,7 +35,7 @@ type deadLetters struct {
 
 var errNoLetters = errors.New("no dead letter matches")
 
-// browse opens the letters; nil where there never were any.
+// browse opens the letters; nil if there never were any.
 func (l *deadLetters) browse(ctx context.Context) (*deadletter.Browser, error) {
 	b, err := deadletter.OpenBrowser(ctx, l.Connection.JetStream)
 	if errors.Is(err, deadletter.ErrNoStream) {
@@ -44,7 +44,8 @@ func (l *deadLetters) browse(ctx context.Context) (*deadletter.Browser, error) {
 	return b, l.Connection.Explain(err)
 }
 
-// scope ends a selection at the letters that are there now. It fails where there never were any, or one that was named is not there.
+// scope bounds a selection by the letters that exist now. It fails if there never were any, or if a named one does not
+// exist.
 func (l *deadLetters) scope(ctx context.Context, chosen deadletter.Selection) (*deadletter.Browser, *deadletter.Scope, error) {
 	b, err := l.browse(ctx)
 	if err != nil {
@@ -105,7 +106,7 @@ func (l *deadLetters) count(ctx context.Context, r *request) (any, error) {
 	return list, nil
 }
 
-// letter is the one that a path names.
+// letter returns the letter that a path names.
 func (l *deadLetters) letter(ctx context.Context, r *request) (*deadletter.Kept, error) {
 	seq, err := strconv.ParseUint(r.PathValue("seq"), 10, 64)
 	if err != nil || seq == 0 {
@@ -143,7 +144,7 @@ func (l *deadLetters) reveal(ctx context.Context, r *request) (any, error) {
 	looked := deadletter.Event{Type: deadletter.RevealedEvent, API: k.API, Key: k.Key, Data: deadletter.RevealData{
 		Who: r.who.String(), Job: k.JobID, DeadLetterSeq: k.Seq,
 	}}
-	if err := looked.Publish(ctx, l.Connection.JetStream); err != nil { // nobody sees a body without that being told
+	if err := looked.Publish(ctx, l.Connection.JetStream); err != nil { // no body is shown without an event
 		return nil, cli.Unreachable(fmt.Errorf("the letter is not revealed, since that could not be told: %w", err))
 	}
 	return letters.Whole(k), nil

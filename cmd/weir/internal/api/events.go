@@ -22,7 +22,7 @@ func eventType() parameter {
 	return p
 }
 
-// events are those that are kept.
+// events answers with stored events.
 type events struct{ *Options }
 
 func (e *events) list(ctx context.Context, r *request) (any, error) {

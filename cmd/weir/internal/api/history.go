@@ -14,7 +14,7 @@ type pastOf struct {
 	Samples []history.Part `json:"samples"` // oldest first
 }
 
-// past is what flowed in the last while.
+// past answers with what flowed recently.
 type past struct{ *Options }
 
 func (p *past) tell(_ context.Context, r *request) (any, error) {

@@ -12,21 +12,21 @@ import (
 	"weir/ingest"
 )
 
-// cancelWord is what an operator says with the end of a job.
+// cancelWord is an operator's request to cancel a job.
 type cancelWord struct {
-	Key string `json:"key,omitempty"` // where its id stands under several
-	Why string `json:"why,omitempty"` // it stands in the letter
+	Key string `json:"key,omitempty"` // required if the id exists under several
+	Why string `json:"why,omitempty"` // recorded in the letter
 }
 
-// cancelled answers it.
+// cancelled answers a cancelWord.
 type cancelled struct {
 	Jobs []dispatcher.CancelAnswer `json:"jobs"`
 }
 
-// mostScanned is how many messages of each stream are looked through for an id.
+// mostScanned is how many messages of each stream are searched for an id.
 const mostScanned = 200_000
 
-// jobs are looked for, and ended before they are called.
+// jobs finds jobs, and cancels them before they are called.
 type jobs struct{ *Options }
 
 func (j *jobs) find(ctx context.Context, r *request) (any, error) {
@@ -49,7 +49,7 @@ func (j *jobs) find(ctx context.Context, r *request) (any, error) {
 	return t, err
 }
 
-// configured are the names of the configured apis.
+// configured returns the names of the configured apis.
 func configured(c *config.Config) (names []string) {
 	for i := range c.APIs {
 		names = append(names, c.APIs[i].Name)

@@ -26,7 +26,7 @@ type limitList struct {
 	Limits []limitOf `json:"limits"`
 }
 
-// limitOf is a limit that all keys of an api share, and how much of it is used.
+// limitOf is a limit that all keys of an api share, with its use.
 type limitOf struct {
 	API string `json:"api"`
 	limitstate.LimitShown
@@ -43,24 +43,24 @@ type findingList struct {
 	Findings []doctor.Finding `json:"findings"`
 }
 
-// overview is how weir is, worked out once for all who ask meanwhile.
+// overview returns the state of weir, computed once for all clients that ask meanwhile.
 type overview struct {
 	*Options
 
 	once singleflight.Group
 
-	mu   sync.Mutex // of what follows; whoever asks soon after is told the same
+	mu   sync.Mutex // guards what follows; calls soon after get the same answer
 	at   time.Time
 	last *snapshot
 
-	reading sync.Mutex // of today; who reads the ledger holds it
+	reading sync.Mutex // guards today; held while the ledger is read
 	today   spend.Today
 }
 
-// snapshot is how weir is at one moment: what the limits count, and what the ledger says up to upTo.
+// snapshot is the state of weir at one moment: what the limits count, and what the ledger says up to upTo.
 type snapshot struct {
 	*status.Status
-	upTo uint64 // where the ledger ended; 0 where that is not known
+	upTo uint64 // the ledger's end; 0 if it is unknown
 }
 
 // tellStatus answers GET /status.
@@ -113,14 +113,14 @@ func (o *overview) examine(ctx context.Context, _ *request) (any, error) {
 // version answers GET /version.
 func version(context.Context, *request) (any, error) { return cli.ThisBuild(), nil }
 
-// How long a status is told again, how long it may take to be worked out, and how many paused and held keys of each api it names.
+// How long a status is reused, how long it may take to compute, and how many paused and held keys of each api it names.
 const (
 	statusHolds = snapshotEvery / 2
 	statusWait  = 15 * time.Second
 	statusKeys  = 100
 )
 
-// now is how weir is, or was a moment ago.
+// now returns the present state of weir, or the state a moment ago.
 func (o *overview) now(ctx context.Context) (*status.Status, error) {
 	s, err := o.snapshot(ctx)
 	if err != nil {
@@ -129,7 +129,7 @@ func (o *overview) now(ctx context.Context) (*status.Status, error) {
 	return s.Status, nil
 }
 
-// snapshot is now with the place in the ledger that belongs to it. One working out serves all that ask meanwhile.
+// snapshot is now with the end of the ledger at that moment. All calls share one computation.
 func (o *overview) snapshot(ctx context.Context) (*snapshot, error) {
 	o.mu.Lock()
 	last, at := o.last, o.at
@@ -138,10 +138,10 @@ func (o *overview) snapshot(ctx context.Context) (*snapshot, error) {
 		return last, nil
 	}
 	waiting := o.once.DoChan("status", func() (any, error) {
-		working, cancel := context.WithTimeout(context.WithoutCancel(ctx), statusWait) // others wait for it, too
+		working, cancel := context.WithTimeout(context.WithoutCancel(ctx), statusWait) // other calls wait for it too
 		defer cancel()
 		roster := o.roster(working)
-		upTo, unread := spend.LedgerEnd(working, o.Connection.JetStream) // what was spent is of the moment in which the limits are asked for
+		upTo, unread := spend.LedgerEnd(working, o.Connection.JetStream) // the ledger's end at the moment of asking for the limits
 		s, err := status.Gather(working, o.Connection, statusKeys, roster)
 		if err != nil {
 			return nil, err
@@ -172,7 +172,7 @@ func (o *overview) snapshot(ctx context.Context) (*snapshot, error) {
 	}
 }
 
-// roster knows who dispatches, so that nobody is waited for who is not there.
+// roster knows the dispatching replicas, so that the questions wait for no others.
 func (o *overview) roster(ctx context.Context) control.Roster {
 	here := ""
 	if o.Settings.Embedded() && o.Settings.Has(config.RoleDispatch) {
@@ -181,18 +181,18 @@ func (o *overview) roster(ctx context.Context) control.Roster {
 	return control.MemberRoster(ctx, o.Connection, here)
 }
 
-// spentWait is how long a status waits for what was spent today. After a start the ledger of the whole day is read, which goes on
-// meanwhile.
+// spentWait bounds how long a status waits for what was spent today. After a start the ledger of the whole day is read,
+// which continues in the background.
 const spentWait = 2 * time.Second
 
-// daySums is what a reading of the ledger up to a place found.
+// daySums is the result of reading the ledger up to a sequence.
 type daySums struct {
 	upTo uint64
 	sums map[string]spend.Sum
 }
 
-// spentToday is what was spent today on each api by the ledger up to a place; nil where it was not read so far, or cannot be: the rest is of
-// use without.
+// spentToday returns what was spent today on each api, by the ledger up to a sequence. It returns nil if the ledger was
+// not read so far, or cannot be: the rest of a status is useful without it.
 func (o *overview) spentToday(ctx context.Context, upTo uint64) map[string]spend.Sum {
 	waiting := o.once.DoChan("spent", func() (any, error) {
 		reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), longRead)

@@ -13,23 +13,23 @@ import (
 	"weir/ingest"
 )
 
-// parameter is one of a query. Each may be given once.
+// parameter is one parameter of a query. Each may be given once.
 type parameter struct {
 	name    string
 	summary string
 	kind    kind
 	most    int      // of a number; it is at least 1
-	usual   int      // number where none is given
-	words   []string // that it may be; none: any
+	usual   int      // the number if none is given
+	words   []string // its possible values; none: any
 }
 
-// kind is what a parameter is.
+// kind is the type of a parameter.
 type kind string
 
 const (
 	text    kind = "string"
 	number  kind = "integer"
-	instant kind = "instant" // RFC 3339, or how long ago
+	instant kind = "instant" // RFC 3339, or a duration before now
 	yes     kind = "boolean"
 )
 
@@ -43,10 +43,11 @@ var (
 	groupBy   = parameter{name: "by", summary: "what it is added up by", kind: text, words: []string{"api", "key", "tenant", "day"}}
 )
 
-// checkedNames are the parameters that name what subjects are made of, wherever they are asked for.
+// checkedNames maps the parameters that become parts of subjects to their checks, wherever they occur.
 var checkedNames = map[string]func(string) error{"api": ingest.CheckAPI, "key": ingest.CheckKey, "job": ingest.CheckJobID}
 
-// parse reads the query strictly: what no parameter is for is refused, so that a typing error is not a question without a bound.
+// parse reads the query strictly: it refuses unknown parameters, so that a typing error does not become a question
+// without a bound.
 func (r *route) parse(q *http.Request, who console.Actor) (*request, error) {
 	given, err := url.ParseQuery(q.URL.RawQuery)
 	if err != nil {

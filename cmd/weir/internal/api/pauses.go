@@ -8,23 +8,23 @@ import (
 	"weir/cmd/weir/internal/control"
 )
 
-// pauseWord is what an operator says with a pause.
+// pauseWord is an operator's request to pause.
 type pauseWord struct {
 	Why string `json:"why,omitempty"` // for those who wonder later
-	For string `json:"for,omitempty"` // as in 90s, 2h or 1d: it ends by itself; absent: it does not
+	For string `json:"for,omitempty"` // as in 90s, 2h or 1d, after which it ends by itself; absent: it does not
 }
 
-// pauses keep apis and keys from being called.
+// pauses stops and resumes the calls of apis and keys.
 type pauses struct{ *Options }
 
-// command is what somebody says about the api of a path, or about the key in it.
+// command returns an operator's command about the api of a path, or about the key in it.
 func (p *pauses) command(ctx context.Context, r *request) (*control.OperatorCommand, error) {
 	api, err := p.api(r)
 	if err != nil {
 		return nil, err
 	}
 	key := ""
-	if strings.Contains(r.Pattern, "/key") { // else it is about the whole api
+	if strings.Contains(r.Pattern, "/key") { // otherwise it is about the whole api
 		if key, err = r.key(); err != nil {
 			return nil, err
 		}

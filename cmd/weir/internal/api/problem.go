@@ -19,7 +19,7 @@ func badRequest(format string, args ...any) error {
 	return console.NewProblem(http.StatusBadRequest, format, args...)
 }
 
-// problemOf is what an error is answered with. A command's exit code says what kind it is of.
+// problemOf returns the problem to answer an error with. The error's exit code says of what kind it is.
 func problemOf(err error) *console.Problem {
 	var told *console.Problem
 	if errors.As(err, &told) {
@@ -56,5 +56,5 @@ func problemOf(err error) *console.Problem {
 	return p
 }
 
-// retryAfter is when to come again where something did not answer.
+// retryAfter is when to try again if something did not answer.
 const retryAfter = 2 * time.Second

@@ -9,28 +9,28 @@ import (
 	"weir/cmd/weir/internal/proposal"
 )
 
-// configText is a configuration that somebody proposes.
+// configText is a proposed configuration.
 type configText struct {
 	YAML   string `json:"yaml"`
-	From   string `json:"from,omitempty"`    // where it comes from, for the history
+	From   string `json:"from,omitempty"`    // where it is from, for the history
 	DryRun bool   `json:"dry_run,omitempty"` // only say what would change
 }
 
-// configCheck is a configuration that somebody wants checked.
+// configCheck is a configuration to be checked.
 type configCheck struct {
 	YAML string `json:"yaml"`
 }
 
-// rollbackWord is which version is to be in force again.
+// rollbackWord names the version to put in force again.
 type rollbackWord struct {
-	Version uint64 `json:"version,omitempty"` // absent: the one before that in force
+	Version uint64 `json:"version,omitempty"` // absent: the one before the version in force
 	DryRun  bool   `json:"dry_run,omitempty"`
 }
 
-// configBody bounds a request with a configuration, in bytes: JSON may write each of its own as six.
+// configBody bounds a request with a configuration, in bytes: JSON may encode each byte of it in six.
 const configBody = 4 << 20
 
-// proposals are configurations that somebody wants checked or put in force.
+// proposals checks configurations and puts them in force.
 type proposals struct{ *Options }
 
 func (p *proposals) check(_ context.Context, r *request) (any, error) {
@@ -87,7 +87,7 @@ func (p *proposals) rollback(ctx context.Context, r *request) (any, error) {
 	return p.put(ctx, store, earlier, said.DryRun)
 }
 
-// put puts a proposal in force, unless it is only to be told what that would change.
+// put puts a proposal in force, or only reports what it would change.
 func (p *proposals) put(ctx context.Context, store control.ConfigStore, proposed *proposal.Proposal, dryRun bool) (any, error) {
 	told, same := proposed.Differs()
 	if same {

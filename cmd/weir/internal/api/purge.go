@@ -10,7 +10,7 @@ import (
 	"weir/deadletter"
 )
 
-// purgeWord is which letters are to be deleted for good.
+// purgeWord selects letters to be deleted for good.
 type purgeWord struct {
 	selection
 

@@ -16,7 +16,7 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// redriveWord is which letters are to be handed in again, and how.
+// redriveWord selects letters to be submitted again, and says how.
 type redriveWord struct {
 	selection
 
@@ -25,16 +25,16 @@ type redriveWord struct {
 	DropDeadline   bool   `json:"drop_deadline,omitempty"`   // forget the jobs' deadlines
 }
 
-// redriveOrder begins one.
+// redriveOrder begins a redrive.
 type redriveOrder struct {
 	redriveWord
 
-	Name string `json:"name,omitempty"` // absent: one that says when it was begun
+	Name string `json:"name,omitempty"` // absent: one made of the time
 	Why  string `json:"why,omitempty"`  // for those who wonder later
 	Edit *edit  `json:"edit,omitempty"` // of the one letter that is named
 }
 
-// edit is what is changed of a letter's job.
+// edit changes a letter's job.
 type edit struct {
 	Body       *string             `json:"body,omitempty"`
 	BodyBase64 *string             `json:"body_base64,omitempty"`
@@ -53,7 +53,7 @@ const (
 	redriveBody      = 24 << 20 // of a request: a job's body may be edited
 )
 
-// redrives are planned, begun, looked at, stopped and resumed. Some replica works them.
+// redrives plans, begins, shows, stops and resumes redrives. A replica works them.
 type redrives struct {
 	*Options
 
@@ -65,10 +65,10 @@ type plannedRedrive struct {
 	redrive *deadletter.Redrive
 	plan    *deadletter.Plan
 	rate    bucket.Rate
-	words   string // of the selection
+	words   string // the text of the selection
 }
 
-// planned looks at what a redrive would do.
+// planned computes what a redrive would do.
 func (d *redrives) planned(ctx context.Context, r *request, said *redriveWord, change *deadletter.Edit) (*plannedRedrive, error) {
 	if said.Rate == "" {
 		said.Rate = usualRedriveRate
@@ -90,7 +90,7 @@ func (d *redrives) planned(ctx context.Context, r *request, said *redriveWord, c
 		Calls: func(ctx context.Context, q deadletter.CallsQuery, take func(deadletter.Trace)) (uint64, error) {
 			return ledger.ReadSince(ctx, d.Connection.JetStream, q, take)
 		},
-		Valid: func() bool { return false }, Told: func(*deadletter.Tally) {}, // a replica works it, not this
+		Valid: func() bool { return false }, Told: func(*deadletter.Tally) {}, // a replica works the redrive, not this call
 	}
 	if said.IncludeUnknown {
 		o.Unknown = deadletter.IncludeUnknowns
@@ -158,7 +158,7 @@ func (d *redrives) start(ctx context.Context, r *request) (any, error) {
 	return d.tell(said.Name, task, err)
 }
 
-// change reads an edit; nil where nothing is edited.
+// change reads an edit; nil if nothing is edited.
 func (o *redriveOrder) change(r *request) (*deadletter.Edit, error) {
 	if o.Edit == nil {
 		return nil, nil //nolint:nilnil // nothing is edited
@@ -194,7 +194,7 @@ func (d *redrives) tasks(ctx context.Context) (*deadletter.Tasks, error) {
 	return deadletter.NewTasks(kv), nil
 }
 
-// tell tells of one, or says why not.
+// tell describes a redrive, or returns why it cannot.
 func (d *redrives) tell(name string, task deadletter.Task, err error) (any, error) {
 	if err != nil {
 		return nil, d.Connection.Explain(control.ExplainTask(name, err))
@@ -218,7 +218,7 @@ func (d *redrives) list(ctx context.Context, _ *request) (any, error) {
 	return list, nil
 }
 
-// one does something with the task that a path names, and tells of it.
+// one applies do to the redrive that a path names, and describes it afterwards.
 func (d *redrives) one(ctx context.Context, r *request, do func(*deadletter.Tasks, string) (deadletter.Task, error)) (any, error) {
 	tasks, err := d.tasks(ctx)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"weir/ingest"
 )
 
-// request is one, with its parameters read.
+// request is an HTTP request with its parameters read.
 type request struct {
 	*http.Request
 
@@ -22,10 +22,10 @@ type request struct {
 	given      url.Values
 }
 
-// word is a parameter as it was given, "" where it was not.
+// word returns a parameter as given, "" if it is absent.
 func (r *request) word(name string) string { return r.given.Get(name) }
 
-// number is a parameter as its route declares it.
+// number returns a parameter within the bounds that its route declares.
 func (r *request) number(p parameter) int {
 	if n, err := strconv.Atoi(r.given.Get(p.name)); err == nil {
 		return n
@@ -33,7 +33,7 @@ func (r *request) number(p parameter) int {
 	return p.usual
 }
 
-// seq is a sequence, 0 where none is given.
+// seq returns a sequence, 0 if none is given.
 func (r *request) seq(name string) (uint64, error) {
 	value := r.given.Get(name)
 	if value == "" {
@@ -46,7 +46,7 @@ func (r *request) seq(name string) (uint64, error) {
 	return seq, nil
 }
 
-// time is a point in time, zero where none is given. It was checked before.
+// time returns a point in time, zero if none is given. Its text was checked before.
 func (r *request) time(name string) time.Time {
 	at, err := letters.ReadTime(r.given.Get(name), r.asked)
 	if err != nil {
@@ -55,7 +55,7 @@ func (r *request) time(name string) time.Time {
 	return at
 }
 
-// duration is a parameter that is a duration, 0 where none is given.
+// duration returns a parameter that is a duration, 0 if none is given.
 func (r *request) duration(name string) (time.Duration, error) {
 	text := r.word(name)
 	if text == "" {
@@ -68,7 +68,7 @@ func (r *request) duration(name string) (time.Duration, error) {
 	return d, nil
 }
 
-// key is that of a request, in its path or beside it.
+// key returns a request's key, from its path or its query.
 func (r *request) key() (string, error) {
 	key := r.PathValue("key")
 	if key == "" {
@@ -89,7 +89,7 @@ func (r *request) keyOf() (api, key string, err error) {
 	return api, key, nil
 }
 
-// job is the id of a job in the path.
+// job returns the job's id in the path.
 func (r *request) job() (string, error) {
 	id := r.PathValue("id")
 	if err := ingest.CheckJobID(id); err != nil {
@@ -98,7 +98,7 @@ func (r *request) job() (string, error) {
 	return id, nil
 }
 
-// read reads what a request says.
+// read reads the body of a request.
 func read[T any](r *request) (T, error) {
 	var said T
 	if p := console.ReadJSON(r.Request, &said); p != nil {
@@ -107,7 +107,7 @@ func read[T any](r *request) (T, error) {
 	return said, nil
 }
 
-// readIfAny is read of a request that may say nothing.
+// readIfAny is read for a request whose body may be empty.
 func readIfAny[T any](r *request) (T, error) {
 	if r.ContentLength == 0 {
 		var nothing T

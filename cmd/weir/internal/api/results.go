@@ -18,7 +18,7 @@ type resultList struct {
 	Next uint64 `json:"next,omitempty"`
 }
 
-// results are those that are kept.
+// results answers with stored results.
 type results struct{ *Options }
 
 func (s *results) list(ctx context.Context, r *request) (any, error) {

@@ -15,19 +15,19 @@ import (
 	"weir/deadletter"
 )
 
-// Options are what the API asks with. All are required.
+// Options are what the API needs. All are required.
 type Options struct {
-	// Connection has the rights of weir itself. It is the API's own, since what is asked may be much.
+	// Connection has the rights of weir itself. It is the API's own, because questions may be large.
 	Connection *connect.Connection
 	Config     func() *config.Config      // in force here
-	Scope      func() *config.SecretScope // of what a configuration may refer to here
-	// Terms are what a redrive must know of the apis in force.
+	Scope      func() *config.SecretScope // what references a configuration may contain
+	// Terms returns what a redrive must know of the apis in force.
 	Terms    func() func(api string) (deadletter.Terms, bool)
 	Settings *config.Settings
 	Log      *slog.Logger
 }
 
-// API answers requests. It is safe for concurrent use. Close it when nobody asks any more.
+// API answers requests. It is safe for concurrent use. Close it when it is not needed any more.
 type API struct {
 	overview  *overview
 	hub       *hub
@@ -46,7 +46,7 @@ type API struct {
 	whatIf    *whatIf
 }
 
-// New makes an API that is ready to answer.
+// New returns an API that is ready to answer.
 func New(o Options) *API {
 	a := &API{
 		overview: &overview{Options: &o}, events: &events{&o}, past: &past{&o}, buckets: &buckets{&o}, pauses: &pauses{&o}, jobs: &jobs{&o},
@@ -64,16 +64,16 @@ func (a *API) Close() error {
 	return nil
 }
 
-// route is a line of the table: a way in, who may use it, and what it says.
+// route is a line of the table: a route, its role, and its content.
 type route struct {
 	method, path string // below /api/v1
 	name         string // of the operation
 	summary      string
 	role         console.Role
 	query        []parameter
-	body         any    // an example of what a request says, nil: nothing
+	body         any    // an example of the request's body, nil: none
 	bodyType     string // "": JSON
-	answer       any    // an example of what is answered
+	answer       any    // an example of the answer
 	answerType   string // "": JSON
 	maxBody      int64
 	time         time.Duration // 0: usual
@@ -82,17 +82,17 @@ type route struct {
 	stream       func(w http.ResponseWriter, r *request)
 }
 
-// base is where the API is found.
+// base is the path of the API.
 const base = "/api/v1"
 
-// Bounds of what costs more than a question to the dispatchers.
+// Bounds of requests that cost more than a question to the dispatchers.
 const (
-	readsAtOnce = 4           // readings of a stream
+	readsAtOnce = 4           // readings of a stream at a time
 	longRead    = time.Minute // of a whole stream
 	jsonBody    = 64 << 10    // bytes of what an operator says
 )
 
-// Routes are the ways in.
+// Routes returns the API's routes.
 func (a *API) Routes() []console.Route {
 	var routes []console.Route
 	for _, r := range a.table() {
@@ -104,7 +104,7 @@ func (a *API) Routes() []console.Route {
 	return routes
 }
 
-// mostBody bounds what a request says, in bytes.
+// mostBody bounds the size of a request's body, in bytes.
 func (r *route) mostBody() int64 {
 	if r.maxBody == 0 && r.body != nil {
 		return jsonBody
@@ -136,10 +136,10 @@ func (r *route) reply(w http.ResponseWriter, q *http.Request, who console.Actor)
 	console.WriteJSON(w, http.StatusOK, told)
 }
 
-// api is the api of a request's path, which must be configured.
+// api returns the api of a request's path, which must be configured.
 func (o *Options) api(r *request) (*config.API, error) { return o.named(r.PathValue("api")) }
 
-// named is the api with a name, which must be configured.
+// named returns the api with a name, which must be configured.
 func (o *Options) named(name string) (*config.API, error) {
 	c := o.Config()
 	api, ok := c.API(name)

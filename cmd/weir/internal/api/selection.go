@@ -8,7 +8,7 @@ import (
 	"weir/deadletter"
 )
 
-// selection is which letters are meant: those that the fields choose or, where seqs names any, those.
+// selection selects letters: those that the fields select or, if seqs is not empty, those.
 type selection struct {
 	API    string   `json:"api,omitempty"` // _ for jobs of unknown apis
 	Key    string   `json:"key,omitempty"`
@@ -17,7 +17,7 @@ type selection struct {
 	Until  string   `json:"until,omitempty"`
 	Status string   `json:"status,omitempty"` // 503, 5xx, or 0 for none
 	Seqs   []uint64 `json:"seqs,omitempty"`
-	// All says that no field is meant to choose: without it an empty selection is refused.
+	// All says that no field is meant to select: without it an empty selection is refused.
 	All bool `json:"all,omitempty"`
 }
 
@@ -40,7 +40,7 @@ func (s *selection) choose(r *request) (deadletter.Selection, string, error) {
 	return deadletter.Selection{Filter: f}, c.String(), nil
 }
 
-// choosing are the parameters that choose letters.
+// choosing returns the parameters that select letters.
 func choosing(more ...parameter) []parameter {
 	reason := parameter{name: "reason", summary: "only with this reason", kind: text}
 	for _, r := range deadletter.Reasons() {
@@ -56,14 +56,14 @@ func choosing(more ...parameter) []parameter {
 	}, more...)
 }
 
-// choice is what a request's parameters choose.
+// choice returns what a request's parameters select.
 func (r *request) choice() letters.Choice {
 	return letters.Choice{
 		API: r.word("api"), Key: r.word("key"), Reason: r.word("reason"), Since: r.word("since"), Until: r.word("until"), Status: r.word("status"), Job: r.word("job"),
 	}
 }
 
-// chosen is the filter of a request's parameters.
+// chosen returns the filter of a request's parameters.
 func chosen(r *request) (deadletter.Filter, error) {
 	c := r.choice()
 	f, err := c.Filter(r.asked)

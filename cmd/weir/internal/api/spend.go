@@ -9,7 +9,7 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// spending is what calls cost, by the ledger.
+// spending answers what calls cost, by the ledger.
 type spending struct {
 	*Options
 
@@ -33,8 +33,8 @@ func (s *spending) tell(ctx context.Context, r *request) (any, error) {
 	}
 	told, untold := s.overview.snapshot(ctx)
 	var upTo uint64
-	if untold == nil { // else the ledger tells what it can
-		upTo = told.upTo // of the moment in which the budgets counted
+	if untold == nil { // otherwise the ledger tells what it can
+		upTo = told.upTo // the moment in which the budgets counted
 	}
 	account, err := spend.Of(ctx, s.Connection, spend.Options{By: by, API: api, Since: from, Now: now, Config: s.Config(), UpTo: upTo})
 	switch {

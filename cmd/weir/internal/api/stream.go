@@ -22,19 +22,19 @@ import (
 // Bounds of streams.
 const (
 	mostListeners  = 64
-	forOperators   = 16               // of them, which others than operators leave free
-	heldMessages   = 64               // that a listener may be behind; then it is cut off
-	snapshotEvery  = time.Second      // one working out for all listeners
-	heartbeatEvery = time.Second      // that weir is there, also while a snapshot takes long
+	forOperators   = 16               // of them, reserved for operators
+	heldMessages   = 64               // that a listener may be behind before it is disconnected
+	snapshotEvery  = time.Second      // one computation for all listeners
+	heartbeatEvery = time.Second      // shows that weir runs, also while a snapshot takes long
 	sendTimeout    = 10 * time.Second // of one message to one listener
-	streamLasts    = 15 * time.Minute // browsers come back by themselves, and are asked anew who they are
-	comeBack       = time.Second      // when they do
-	mostMissed     = 1000             // events that are told again to who comes back
+	streamLasts    = 15 * time.Minute // browsers reconnect by themselves, and are authenticated again
+	comeBack       = time.Second      // until they do
+	mostMissed     = 1000             // events that are repeated to a listener that reconnects
 	deepestKeys    = 20               // of each api in a snapshot
 	snapshotAPIs   = 20               // apis whose deepest keys are in it: those with the most jobs
 )
 
-// Snapshot is what is told each second.
+// Snapshot is sent to listeners each second.
 type Snapshot struct {
 	*status.Status
 
@@ -49,21 +49,22 @@ type message struct {
 	data []byte
 }
 
-// snapshotMessage is what a snapshot is called.
+// snapshotMessage is the name of a snapshot's message.
 const snapshotMessage = "snapshot"
 
-// hub works out what all listeners are told. Nothing is worked out while nobody listens. It is safe for concurrent use.
+// hub computes what all listeners are sent. It computes nothing while there is no listener. It is safe for concurrent
+// use.
 type hub struct {
 	*Options
 
 	overview *overview
 
-	mu        sync.Mutex // of what follows
+	mu        sync.Mutex // guards what follows
 	listeners map[*listener]bool
-	stop      context.CancelFunc // ends the working out; nil: nobody listens
+	stop      context.CancelFunc // ends the computation; nil: there is no listener
 	closed    bool
 	running   sync.WaitGroup
-	last      message // the newest snapshot, and when it was told: who joins is told it at once
+	last      message // the newest snapshot, and when it was sent: a new listener receives it at once
 	told      time.Time
 }
 
@@ -74,7 +75,7 @@ type listener struct {
 	gone     chan struct{} // closed when it is too far behind, or the hub closes
 }
 
-// join begins to tell a listener; nil where there are too many.
+// join adds a listener; nil if there are too many.
 func (h *hub) join(role console.Role) *listener {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -137,7 +138,8 @@ func (h *hub) close() {
 	h.running.Wait()
 }
 
-// tell gives a message to all. Who is too far behind is cut off: he comes back, and is told what he missed.
+// tell sends a message to all listeners. It disconnects a listener that is too far behind, which reconnects and
+// receives what it missed.
 func (h *hub) tell(m message) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -193,7 +195,7 @@ func (h *hub) tellEvents(ctx context.Context) {
 	}
 }
 
-// snapshot is how weir is now.
+// snapshot returns the present state of weir.
 func (h *hub) snapshot(ctx context.Context) (*Snapshot, error) {
 	s, err := h.overview.now(ctx)
 	if err != nil {
@@ -208,14 +210,14 @@ func (h *hub) snapshot(ctx context.Context) (*Snapshot, error) {
 		}
 		g, err := control.KeysPage(h.Connection, api.API, control.KeysQuery{Limit: deepestKeys})
 		if err != nil {
-			continue // the rest is of use without
+			continue // the rest is useful without it
 		}
 		snap.Deepest[api.API] = g.Buckets
 	}
 	return snap, nil
 }
 
-// serve tells one listener until he goes, is too slow, or the stream has lasted long enough.
+// serve sends to one listener until it disconnects, is too slow, or the stream has lasted long enough.
 func (h *hub) serve(w http.ResponseWriter, r *request) {
 	after, err := lastEvent(r)
 	if err != nil {
@@ -242,7 +244,7 @@ func (h *hub) serve(w http.ResponseWriter, r *request) {
 	s.tellAll(r.Context(), l)
 }
 
-// lastEvent is the newest event that a listener has heard, 0 for none.
+// lastEvent returns the newest event that a listener has received, 0 for none.
 func lastEvent(r *request) (uint64, error) {
 	id := r.Header.Get("Last-Event-ID")
 	if id == "" {
@@ -255,7 +257,7 @@ func lastEvent(r *request) (uint64, error) {
 	return seq, nil
 }
 
-// tellMissed tells the events that came since the last that a listener has heard, of more than mostMissed the newest.
+// tellMissed sends the events after the last that a listener has received, at most the newest mostMissed.
 func (h *hub) tellMissed(ctx context.Context, s *sender) bool {
 	var missed []message
 	_, err := deadletter.NewestEvents(ctx, h.Connection.JetStream, deadletter.EventFilter{}, mostMissed, func(e deadletter.KeptEvent) error {
@@ -280,7 +282,7 @@ func (h *hub) tellMissed(ctx context.Context, s *sender) bool {
 type sender struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
-	last    uint64 // event that was told
+	last    uint64 // the last event sent
 }
 
 func (s *sender) tellAll(ctx context.Context, l *listener) {
@@ -307,7 +309,7 @@ func (s *sender) tellAll(ctx context.Context, l *listener) {
 	}
 }
 
-// tell writes a message; an event that was told already is left out.
+// tell writes a message, unless it is an event that was sent already.
 func (s *sender) tell(m message) bool {
 	text := "event: " + m.name + "\n"
 	if m.id > 0 {

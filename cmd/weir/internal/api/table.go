@@ -18,13 +18,13 @@ import (
 	"weir/dispatcher"
 )
 
-// table is every way in but those of sessions, which are the console's. Whoever looks for a question finds it here: where it is asked, by
-// whom, within which bounds, and which value answers it.
+// table returns every route except those of sessions, which are the console's. Each line says where a question is
+// asked, with which role, within which bounds, and which value answers it.
 func (a *API) table() []route {
 	return slices.Concat(a.overviewRoutes(), a.bucketRoutes(), a.jobRoutes(), a.letterRoutes(), a.redriveRoutes(), a.configRoutes(), a.whatIfRoutes())
 }
 
-// overviewRoutes are those of how weir is.
+// overviewRoutes returns the routes of weir's state.
 func (a *API) overviewRoutes() []route {
 	return []route{
 		{
@@ -78,7 +78,7 @@ func (a *API) overviewRoutes() []route {
 	}
 }
 
-// bucketRoutes are those of buckets, and what keeps them from being called.
+// bucketRoutes returns the routes of buckets and pauses.
 func (a *API) bucketRoutes() []route {
 	return []route{
 		{
@@ -128,7 +128,7 @@ func (a *API) bucketRoutes() []route {
 	}
 }
 
-// jobRoutes are those of jobs: what became of them and what they cost.
+// jobRoutes returns the routes of jobs: what became of them and what they cost.
 func (a *API) jobRoutes() []route {
 	return []route{
 		{
@@ -158,7 +158,7 @@ func (a *API) jobRoutes() []route {
 	}
 }
 
-// letterRoutes are those of dead letters.
+// letterRoutes returns the routes of dead letters.
 func (a *API) letterRoutes() []route {
 	return []route{
 		{
@@ -202,7 +202,7 @@ func (a *API) letterRoutes() []route {
 	}
 }
 
-// redriveRoutes are those of redrives.
+// redriveRoutes returns the routes of redrives.
 func (a *API) redriveRoutes() []route {
 	stop := route{
 		method: "POST", path: "/redrives/{name}/stop", name: "stopRedrive", role: console.Operator, answer: control.RedriveTask{},
@@ -235,7 +235,7 @@ func (a *API) redriveRoutes() []route {
 	}
 }
 
-// configRoutes are those of the configuration.
+// configRoutes returns the routes of the configuration.
 func (a *API) configRoutes() []route {
 	return []route{
 		{
@@ -274,7 +274,7 @@ func (a *API) configRoutes() []route {
 	}
 }
 
-// whatIfRoutes are those of what limits would have done, and what they did.
+// whatIfRoutes returns the routes of plans and verifications.
 func (a *API) whatIfRoutes() []route {
 	return []route{
 		{

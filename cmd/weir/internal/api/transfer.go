@@ -16,7 +16,8 @@ import (
 	"weir/deadletter"
 )
 
-// Bounds of letters that go out and come in whole. A chunk of them is in memory at a time (deadletter.Walk), or a line.
+// Bounds of exports and imports of whole letters. One chunk of them is in memory at a time (deadletter.Walk), or one
+// line.
 const (
 	exportsAtOnce = 2
 	transferLasts = time.Hour        // of all of it
@@ -29,14 +30,14 @@ const (
 // jsonLines is one JSON object a line.
 const jsonLines = "application/jsonl"
 
-// transfers are letters that go out and come in whole.
+// transfers exports and imports whole letters.
 type transfers struct {
 	*Options
 
 	letters *deadLetters
 }
 
-// exportLetters sends the letters that a filter chooses. That somebody takes them is told before the first is sent.
+// exportLetters sends the letters that a filter selects. It publishes the event before it sends the first.
 func (t *transfers) exportLetters(w http.ResponseWriter, r *request) {
 	ctx, cancel := context.WithTimeout(r.Context(), transferLasts)
 	defer cancel()
@@ -53,11 +54,11 @@ func (t *transfers) exportLetters(w http.ResponseWriter, r *request) {
 	}
 	if err := writeExport(ctx, http.NewResponseController(w), w, walk); err != nil {
 		t.Log.Warn("an export of dead letters was broken off", "by", r.who.String(), "err", t.Connection.Explain(err))
-		panic(http.ErrAbortHandler) // so that nobody takes it for complete
+		panic(http.ErrAbortHandler) // so that no client takes the answer for complete
 	}
 }
 
-// beginExport ends the selection at what is there now, and tells who takes it.
+// beginExport bounds the selection by what exists now, and publishes the event.
 func (t *transfers) beginExport(ctx context.Context, r *request) (*deadletter.Walk, error) {
 	f, err := chosen(r)
 	if err != nil {
@@ -81,14 +82,14 @@ func (t *transfers) beginExport(ctx context.Context, r *request) (*deadletter.Wa
 			selection = "all letters"
 		}
 		taken := deadletter.Event{Type: deadletter.RevealedEvent, API: f.API, Key: f.Key, Data: deadletter.RevealData{Who: r.who.String(), Selection: selection}}
-		if err := taken.Publish(ctx, t.Connection.JetStream); err != nil { // nobody takes bodies without that being told
+		if err := taken.Publish(ctx, t.Connection.JetStream); err != nil { // no body is exported without an event
 			return nil, cli.Unreachable(fmt.Errorf("nothing is exported, since that could not be told: %w", err))
 		}
 	}
 	return scope.Walk(deadletter.Whole), nil
 }
 
-// writeExport writes until the walk's end. Who does not read for a while is cut off.
+// writeExport writes until the walk's end. It disconnects a client that does not read for a while.
 func writeExport(ctx context.Context, connection *http.ResponseController, w io.Writer, walk *deadletter.Walk) error {
 	out := bufio.NewWriterSize(w, exportBuffer)
 	lines := json.NewEncoder(out)
@@ -149,7 +150,7 @@ func (t *transfers) importLetters(ctx context.Context, r *request) (any, error) 
 // mostLine bounds a line: a body in base64, and headers that JSON may write with six bytes for each, of the largest message.
 func (t *transfers) mostLine() int { return int(t.Connection.Conn.MaxPayload())*3 + 1<<20 }
 
-// importFailed says how far an import came. What is wrong with a line is the client's.
+// importFailed says how far an import came. An error in a line is the client's.
 func (t *transfers) importFailed(err error, stored int) error {
 	var large *http.MaxBytesError
 	var exit *cli.Exit
@@ -167,7 +168,7 @@ func (t *transfers) importFailed(err error, stored int) error {
 	return badRequest("%s", told)
 }
 
-// steady reads a body whose client may take so long for each piece.
+// steady reads a body and bounds the time for each piece.
 type steady struct {
 	body       io.Reader
 	connection *http.ResponseController

@@ -24,7 +24,7 @@ type difference struct {
 	Changes []config.Change `json:"changes"`
 }
 
-// versions are those of the configuration: in force, before, compared.
+// versions answers with versions of the configuration: the one in force, earlier ones, and comparisons.
 type versions struct{ *Options }
 
 // current answers GET /config.
@@ -58,7 +58,7 @@ func (v *versions) show(ctx context.Context, r *request) (any, error) {
 	return kept.Shown(), nil
 }
 
-// numbered is a version that is kept, by its number.
+// numbered returns a stored version by its number.
 func (v *versions) numbered(ctx context.Context, text string) (*control.Version, error) {
 	number, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || number == 0 {
@@ -103,7 +103,7 @@ func (v *versions) compare(ctx context.Context, r *request) (any, error) {
 	return d, nil
 }
 
-// before is the newest that can be read of those before a version.
+// before returns the newest readable version before another.
 func (v *versions) before(ctx context.Context, number uint64) (*control.Version, error) {
 	entries, err := control.ConfigHistory(ctx, v.Connection)
 	if err != nil {

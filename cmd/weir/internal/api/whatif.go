@@ -16,8 +16,8 @@ import (
 	"weir/cmd/weir/internal/verify"
 )
 
-// Bounds of what is worked out in the process that makes the calls: each runs once at a time, and keeps at most some 150 MB for a verification
-// and 100 MB for a plan. What is more is for the commands, which have memory of their own.
+// Bounds of computations in the process that makes the calls. Each kind runs once at a time. A verification keeps at
+// most some 150 MB and a plan 100 MB. Larger ones must use the commands, which run in their own process.
 const (
 	mostVerifiedCalls = 1_000_000
 	mostVerifiedKeys  = 100_000
@@ -28,14 +28,14 @@ const (
 	planTime          = longRead
 )
 
-// asOf are the parameters of a plan. Those that are not given are as the api's limits, or as in a configuration that does not name them.
+// asOf are the parameters of a plan. Absent ones are as the api's limits, or as the defaults of a configuration.
 var (
 	planCapacity = parameter{name: "capacity", summary: "unfinished jobs that a key may have", kind: number, most: 10_000_000}
 	planBurst    = parameter{name: "burst", summary: "calls that may leave together after idling", kind: number, most: 1_000_000}
 	planInFlight = parameter{name: "in_flight", summary: "calls of one key running at once", kind: number, most: 1_000_000}
 )
 
-// whatIf works out what limits would have done, and holds calls against those that there were.
+// whatIf computes what limits would have done, and verifies calls against the actual limits.
 type whatIf struct{ *Options }
 
 func (w *whatIf) verify(ctx context.Context, r *request) (any, error) {
@@ -87,7 +87,7 @@ func (w *whatIf) rehearse(ctx context.Context, r *request) (any, error) {
 	return o, err
 }
 
-// candidate is what a request would have tried. With sought its rate may be left open.
+// candidate returns the limits that a request asks to try. With sought its rate may be absent.
 func (w *whatIf) candidate(r *request, sought bool) (*plan.Candidate, error) {
 	c := &plan.Candidate{Rules: bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Burst: 1}, InFlight: 4}, Jitter: config.DefaultJitter}}
 	if name := r.word("api"); name != "" {

@@ -16,27 +16,27 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Gate answers what was asked at it, until it is closed.
+// Gate answers readers' questions until it is closed.
 type Gate struct {
 	nc    *nats.Conn // in the account with the streams
-	creds string     // path of the operators' credentials; empty: nobody is told where they are
+	creds string     // path of the operators' credentials; empty: clients are not told it
 	log   *slog.Logger
 	subs  []*nats.Subscription
 
 	mu   sync.Mutex
-	ours map[string]time.Time // of readers, <stream>.<consumer>: when JetStream said so
+	ours map[string]time.Time // readers' consumers, <stream>.<consumer>: when JetStream said so
 }
 
 // Bounds of the gate.
 const (
 	answerWait    = 5 * time.Second  // for one answer of JetStream
-	mostWaiting   = 4096             // questions that may wait; one more is not answered
+	mostWaiting   = 4096             // questions that may wait; further ones are not answered
 	mostBytes     = 16 << 20         // of them
 	mostRemembers = 10_000           // consumers of producers that are known without asking,
-	rememberedFor = 10 * time.Second // and for how long: a name may be given again, to another's
+	rememberedFor = 10 * time.Second // and for how long: another user may reuse a name
 	mostSubject   = 2 << 10          // bytes of a question's subject: a stream, a consumer, and subjects of messages
 	MostAsked     = 16 << 10         // bytes of a question for a consumer: filters are compared with each other, metadata stays in memory
-	MostConsumers = 500              // of one stream, whoever made them, from which on producers make none: the server has room for 1000
+	MostConsumers = 500              // of one stream, of all users, from which on producers may create none: the server has room for 1000
 	mostTogether  = 1000             // of all streams, beside weir's own, in the same way: each takes some 70 KiB of memory
 	ofEachStream  = 4                // that weir may have
 	longestIdle   = 24 * time.Hour   // of a producer's consumer, which is then deleted
@@ -48,9 +48,9 @@ const ackPrefix = "$JS.ACK."
 // theirs marks a producer's consumer, in its metadata.
 const theirs = "weir.producers"
 
-// Open begins to answer, and returns when the server knows. nc is in the account that has the streams, and stays the caller's. Where
-// operatorCreds is not empty, whoever asks is told that the operators' credentials stand there. Several gates of one server share
-// what is asked.
+// Open begins to answer, and returns when the server knows. nc is in the account that has the streams, and stays the
+// caller's. If operatorCreds is not empty, clients that ask are told that the operators' credentials are there. Several
+// gates of one server share the questions.
 func Open(nc *nats.Conn, operatorCreds string, log *slog.Logger) (*Gate, error) {
 	g := &Gate{nc: nc, creds: operatorCreds, log: log, ours: map[string]time.Time{}}
 	handlers := map[string]nats.MsgHandler{
@@ -76,7 +76,7 @@ func Open(nc *nats.Conn, operatorCreds string, log *slog.Logger) (*Gate, error) 
 	return g, nil
 }
 
-// Close ends the answers. What is being asked is answered.
+// Close ends the answers. Questions in progress are still answered.
 func (g *Gate) Close() error {
 	var errs []error
 	for _, sub := range g.subs {
@@ -87,12 +87,12 @@ func (g *Gate) Close() error {
 	return errors.Join(errs...)
 }
 
-// bounded has handle hear only what leaves room for what the gate puts before it: at a control line over the server's bound the server
-// would close the gate's connection.
+// bounded passes to handle only messages that leave room for what the gate prepends: the server would close the gate's
+// connection for a control line over its bound.
 func (g *Gate) bounded(handle nats.MsgHandler) nats.MsgHandler {
 	return func(msg *nats.Msg) {
 		switch {
-		case len(msg.Reply) > mostSubject: // there is no answering it
+		case len(msg.Reply) > mostSubject: // it cannot be answered
 		case len(msg.Subject) > mostSubject:
 			g.refuse(msg, 400, fmt.Sprintf("the question has a subject of %d bytes: name streams, consumers and subjects with less than %d together", len(msg.Subject), mostSubject))
 		default:
@@ -101,7 +101,7 @@ func (g *Gate) bounded(handle nats.MsgHandler) nats.MsgHandler {
 	}
 }
 
-// consumerRequest is what a client asks for that makes a consumer. What the gate does not look at is handed on as it is.
+// consumerRequest is a client's request to create a consumer. What the gate does not check is passed on unchanged.
 type consumerRequest struct {
 	Stream   string                     `json:"stream_name"`
 	Config   map[string]json.RawMessage `json:"config"`
@@ -109,7 +109,7 @@ type consumerRequest struct {
 	Pedantic bool                       `json:"pedantic,omitempty"`
 }
 
-// makeConsumer makes a producer's consumer. It changes none that is there: it may be another's.
+// makeConsumer creates a producer's consumer. It changes no existing consumer, which may be another user's.
 func (g *Gate) makeConsumer(msg *nats.Msg) {
 	address, durable := strings.CutPrefix(msg.Subject, Durable)
 	verb := "DURABLE.CREATE."
@@ -152,7 +152,7 @@ func (g *Gate) makeConsumer(msg *nats.Msg) {
 	g.respond(msg, withPushedTo(answer.Data, pushedTo))
 }
 
-// mayRead refuses a stream that is not weir's, and where there are too many consumers.
+// mayRead refuses a stream that is not weir's, and a stream with too many consumers.
 func (g *Gate) mayRead(stream string) error {
 	if !strings.HasPrefix(stream, "WEIR_") && !strings.HasPrefix(stream, "KV_weir_") {
 		return fmt.Errorf("stream %q is read with the operators' credentials", stream)
@@ -188,15 +188,15 @@ func (g *Gate) mayRead(stream string) error {
 	return nil
 }
 
-// restrict has the consumer push where its maker can hear it and no stream can, and end when nobody uses it. It returns what stood
-// there before.
+// restrict makes the consumer push to where its creator can hear it and no stream can, and end when it is unused. It
+// returns the subject that the client asked for.
 func (r *consumerRequest) restrict() (pushedTo string, err error) {
 	if r.Config == nil {
 		return "", errors.New("a consumer needs a config")
 	}
 	for name := range r.Config {
 		if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
-			// The server would take it for the member of that name in lower case, and what stands there has not been looked at.
+			// The server would read it as the member of that name in lower case, whose value was not checked.
 			return "", fmt.Errorf("config has the member %q: write names of members as JetStream does, in lower case", name)
 		}
 	}
@@ -266,7 +266,7 @@ func (g *Gate) dropConsumer(msg *nats.Msg) {
 	g.respond(msg, answer.Data)
 }
 
-// acknowledge hands an acknowledgement on to a producer's consumer.
+// acknowledge passes an acknowledgement on to a producer's consumer.
 func (g *Gate) acknowledge(msg *nats.Msg) {
 	rest := strings.TrimPrefix(msg.Subject, Ack)
 	tokens := strings.SplitN(rest, ".", 3)
@@ -305,10 +305,10 @@ func (g *Gate) nameConsumers(msg *nats.Msg) {
 	})
 }
 
-// consumersAPage bounds how many consumers one answer tells of.
+// consumersAPage bounds how many consumers one answer lists.
 const consumersAPage = 256
 
-// tellConsumers answers with a stream's consumers that producers have made, each as told.
+// tellConsumers answers with a stream's consumers that producers have created, each in the form that told returns.
 func (g *Gate) tellConsumers(msg *nats.Msg, from, kind string, told func(info json.RawMessage, name string) json.RawMessage) {
 	var ask struct {
 		Offset int `json:"offset"`
@@ -349,7 +349,7 @@ func (g *Gate) tellConsumers(msg *nats.Msg, from, kind string, told func(info js
 	g.respond(msg, data)
 }
 
-// consumerInfo is what the gate asks of a consumer.
+// consumerInfo is the part of a consumer's description that the gate reads.
 type consumerInfo struct {
 	Name   string `json:"name"`
 	Config struct {
@@ -358,7 +358,7 @@ type consumerInfo struct {
 	Error *apiError `json:"error"`
 }
 
-// isTheirs refuses a consumer that no producer has made.
+// isTheirs refuses a consumer that no producer has created.
 func (g *Gate) isTheirs(address string) error {
 	g.mu.Lock()
 	said, known := g.ours[address]
@@ -375,7 +375,7 @@ func (g *Gate) isTheirs(address string) error {
 		return fmt.Errorf("consumer %s: %w", address, err)
 	}
 	if info.Error != nil && info.Error.Code == 404 {
-		return nil // there is none: JetStream says so better
+		return nil // there is none: JetStream's own error says so better
 	}
 	if info.Error != nil {
 		return fmt.Errorf("consumer %s: %s", address, info.Error.Description)
@@ -402,7 +402,7 @@ func (g *Gate) forget(address string) {
 	delete(g.ours, address)
 }
 
-// tellWhereabouts says where the operators' credentials are. Only who may read the file has them.
+// tellWhereabouts answers where the operators' credentials are. Only users that may read the file can use them.
 func (g *Gate) tellWhereabouts(msg *nats.Msg) {
 	data, err := json.Marshal(connect.Inside{OperatorCreds: g.creds, ReplyPrefix: ReplyPrefix})
 	if err != nil {
@@ -411,13 +411,13 @@ func (g *Gate) tellWhereabouts(msg *nats.Msg) {
 	g.respond(msg, data)
 }
 
-// apiError is an error as JetStream writes it.
+// apiError is an error in the format of JetStream.
 type apiError struct {
 	Code        int    `json:"code"`
 	Description string `json:"description"`
 }
 
-// refuse answers as JetStream does.
+// refuse answers in the format of JetStream.
 func (g *Gate) refuse(msg *nats.Msg, code int, why string) {
 	data, err := json.Marshal(map[string]any{"error": apiError{code, why}})
 	if err != nil {
@@ -426,7 +426,7 @@ func (g *Gate) refuse(msg *nats.Msg, code int, why string) {
 	g.respond(msg, data)
 }
 
-// unanswered tells a client that nobody answers, as the server would.
+// unanswered tells a client that nothing answers, as the server would.
 func (g *Gate) unanswered(msg *nats.Msg, err error) {
 	g.refuse(msg, 503, "JetStream does not answer: "+err.Error())
 }

@@ -1,9 +1,10 @@
 package gate
 
-// ReplyPrefix begins the subjects that are told to readers of another account: what stands behind it is the subject that they hear it on.
+// ReplyPrefix begins the subjects of messages to readers of another account: it is followed by the subject on which
+// they receive them.
 const ReplyPrefix = "weir.reply."
 
-// The subjects of a gate, in the account that has the streams. Behind each stands what JetStream's own subject ends in.
+// The subjects of a gate, in the account that has the streams. Each is followed by the end of JetStream's own subject.
 const (
 	Prefix  = "weir.gate."
 	Make    = Prefix + "make."    // $JS.API.CONSUMER.CREATE.
@@ -14,5 +15,5 @@ const (
 	Ack     = Prefix + "ack."     // $JS.ACK.
 )
 
-// queueGroup shares what is asked among the gates of one server.
+// queueGroup distributes questions among the gates of one server.
 const queueGroup = "weir-gate"

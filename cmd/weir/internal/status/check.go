@@ -7,10 +7,10 @@ import (
 	"weir/cmd/weir/internal/cli"
 )
 
-// Level is how bad something is, as Nagios and those who do like it count it.
+// Level is how bad something is, in the numbers of Nagios.
 type Level int
 
-// The levels. Unknown says that nobody could look.
+// The levels. Unknown says that the check could not be made.
 const (
 	OK Level = iota
 	Warning
@@ -18,22 +18,22 @@ const (
 	Unknown
 )
 
-// String is the level as monitoring systems write it.
+// String returns the level as monitoring systems write it.
 func (l Level) String() string {
 	return [...]string{"OK", "WARNING", "CRITICAL", "UNKNOWN"}[l]
 }
 
-// Threshold is from which value on something is bad; nil: never.
+// Threshold is the value from which something is bad; nil: never.
 type Threshold struct{ Warn, Crit *float64 }
 
-// Thresholds are what is looked at by numbers. Problems are critical and warnings are warnings whatever they say.
+// Thresholds are the bounds of the numeric checks. Problems are critical and warnings are warnings in any case.
 type Thresholds struct {
 	Jobs    Threshold // unfinished, of any api
 	Letters Threshold // dead letters, of any api
-	Used    Threshold // percent of any quota or budget of which calls are held when it is used up
+	Used    Threshold // percent of any quota or budget that holds calls when it is used up
 }
 
-// Check is one thing that was looked at.
+// Check is the outcome of one check.
 type Check struct {
 	Name  string  `json:"check"`
 	Of    string  `json:"of,omitempty"` // the api, or api/limit
@@ -54,7 +54,7 @@ func (t Threshold) level(value float64) Level {
 	return OK
 }
 
-// Checks looks at a status by thresholds. The first tells of problems, the second of warnings.
+// Checks judges a status by thresholds. The first check is about problems, the second about warnings.
 func (s *Status) Checks(t Thresholds) []Check {
 	problems := Check{Name: "problems", Value: float64(len(s.Problems)), Text: "no problem"}
 	if len(s.Problems) > 0 {
@@ -95,7 +95,7 @@ func measure(name, of string, value float64, t Threshold, text string) Check {
 	return Check{Name: name, Of: of, Level: t.level(value), Value: value, Text: of + " " + text, Threshold: t}
 }
 
-// Worst is the worst level of all checks.
+// Worst returns the worst level of all checks.
 func Worst(checks []Check) (worst Level) {
 	for _, c := range checks {
 		worst = max(worst, c.Level)

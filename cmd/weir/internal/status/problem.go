@@ -10,7 +10,7 @@ import (
 	"weir/dispatcher"
 )
 
-// Problem is what has to be mended, or, as a warning, looked at, with what to do.
+// Problem is something to mend or, as a warning, to look at, with what to do.
 type Problem struct {
 	What string `json:"what"`
 	Fix  string `json:"fix"`
@@ -20,7 +20,7 @@ func (s *Status) problem(what, fix string) { s.Problems = append(s.Problems, Pro
 
 func version(n uint64) string { return strconv.FormatUint(n, 10) }
 
-// changed tells of a stream that somebody changed by hand, once for all replicas that noticed.
+// changed adds a change of a stream by hand, once for all replicas that noticed it.
 func (s *Status) changed(c dispatcher.StreamChange) {
 	p := Problem{
 		fmt.Sprintf("stream %s at %s: %s", cli.Visible(c.Stream), c.At.UTC().Format(time.TimeOnly), c.What),
@@ -34,7 +34,7 @@ func (s *Status) changed(c dispatcher.StreamChange) {
 	}
 }
 
-// judge finds what is wrong.
+// judge finds the problems.
 func (s *Status) judge() {
 	if s.Intakes == 0 {
 		s.problem("nobody takes jobs: no weir with the role ingest answers", "start `weir serve` with the role ingest")
@@ -59,7 +59,7 @@ func (a *API) judge(s *Status) {
 	for _, h := range a.Holds {
 		if h.Fault {
 			s.problem(fmt.Sprintf("api %s is not called: %s", a.API, h.Why), fmt.Sprintf("mend it; `weir resume %s` tries it at once", a.API))
-			break // each replica tells it
+			break // each replica reports it
 		}
 	}
 	if a.limiterDown {

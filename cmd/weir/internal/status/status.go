@@ -22,19 +22,19 @@ import (
 	"github.com/nats-io/nats.go/micro"
 )
 
-// Status is how weir is.
+// Status is the state of weir.
 type Status struct {
 	Healthy  bool      `json:"healthy"`
 	Problems []Problem `json:"problems"`
-	Warnings []Problem `json:"warnings"` // what is as it was asked for, and keeps jobs waiting
+	Warnings []Problem `json:"warnings"` // what is as configured, and keeps jobs waiting
 	At       time.Time `json:"at"`
 	Server   string    `json:"server"`
 	Config   uint64    `json:"config"` // the newest version that a replica follows
 	APIs     []*API    `json:"apis"`
 	Replicas []Replica `json:"replicas"`
-	Intakes  int       `json:"intakes"` // replicas that take jobs; -1 where that may not be asked
+	Intakes  int       `json:"intakes"` // replicas that accept jobs; -1 if this user may not ask
 	Letters  []Letters `json:"letters"`
-	// LettersAll is how many letters are kept; Letters is empty where they are of too many keys to be told apart quickly.
+	// LettersAll is how many letters are kept; Letters is empty if they have too many keys to be counted apart quickly.
 	LettersAll uint64 `json:"letters_all"`
 }
 
@@ -43,13 +43,14 @@ type API struct {
 	API        string `json:"api"`
 	Partitions int    `json:"partitions"`
 	Owned      int    `json:"owned"`
-	// Owners are the replicas that dispatch its partitions, by the partitions' numbers; "" where nobody says so.
+	// Owners are the replicas that dispatch its partitions, by the partitions' numbers; "" if no replica claims one.
 	Owners   []string `json:"owners,omitempty"`
 	Keys     int      `json:"keys"`
 	Jobs     int      `json:"jobs"`
 	InFlight int      `json:"in_flight"`
-	// Accepted and Called count jobs that came and calls that have ended since the replicas dispatch the api, Throttled the jobs that they
-	// have refused since they started: a replica that restarts begins anew, and one that only takes jobs is not asked.
+	// Accepted and Called count the jobs accepted and the calls ended since the replicas dispatch the api. Throttled
+	// counts the jobs that they have refused since they started. A replica that restarts begins at 0, and replicas that
+	// only accept jobs are not asked.
 	Accepted  uint64 `json:"accepted"`
 	Called    uint64 `json:"called"`
 	Throttled uint64 `json:"throttled"`
@@ -62,7 +63,7 @@ type API struct {
 	HeldKeys   int                     `json:"held_keys"`
 	Holds      []schedule.HoldState    `json:"holds,omitempty"`
 	Limits     []limitstate.LimitShown `json:"limits,omitempty"`
-	// Spent and InDoubt are today's, by the ledger; "" where it was not read.
+	// Spent and InDoubt are today's, by the ledger; "" if it was not read.
 	Spent   string `json:"spent_today,omitempty"`
 	InDoubt string `json:"in_doubt_today,omitempty"`
 
@@ -70,7 +71,7 @@ type API struct {
 	clock       string // why its limits go by a clock that is behind
 }
 
-// Replica is one that dispatches.
+// Replica is a dispatching replica.
 type Replica struct {
 	Instance string    `json:"instance"`
 	Version  string    `json:"version"`
@@ -82,21 +83,21 @@ type Replica struct {
 	Config   uint64    `json:"config"`
 }
 
-// Letters are those of one api and reason.
+// Letters counts the letters of one api and reason.
 type Letters struct {
 	API     string            `json:"api"`
 	Reason  deadletter.Reason `json:"reason"`
 	Letters uint64            `json:"letters"`
 }
 
-// Gather asks all replicas, and counts the letters. At most limit paused and held keys of each api are told. complete may say of answers
-// that nobody need be waited for any more; nil: stragglers are. Nobody who dispatches is a problem, not an error. It blocks for some
-// seconds at most.
+// Gather asks all replicas, and counts the letters. It asks for at most limit paused and held keys of each api. It
+// stops waiting when complete reports that all have answered; if complete is nil, it waits for stragglers. A missing
+// dispatcher is a problem, not an error. It blocks for some seconds at most.
 func Gather(ctx context.Context, c *connect.Connection, limit int, complete control.Roster) (*Status, error) {
 	s := &Status{At: time.Now().UTC(), Server: c.At, APIs: []*API{}, Replicas: []Replica{}, Letters: []Letters{}, Problems: []Problem{}, Warnings: []Problem{}}
 	var replicas []control.ReplicaStatus
 	var err, intakesErr error
-	var asking sync.WaitGroup // two questions are waited for, each for stragglers
+	var asking sync.WaitGroup // two questions, each with a wait for stragglers
 	takeJobs := make(chan int, 1)
 	both, refused := context.WithCancel(ctx)
 	defer refused()
@@ -106,7 +107,7 @@ func Gather(ctx context.Context, c *connect.Connection, limit int, complete cont
 			takeJobs <- takingJobs(replicas)
 		}
 		if err != nil && !errors.Is(err, control.ErrNoDispatcher) {
-			refused() // nothing more is told
+			refused() // nothing more is reported
 		}
 	})
 	s.Intakes, intakesErr = intakes(both, c, takeJobs)
@@ -189,7 +190,7 @@ func (a *API) add(r *control.APIStatus, instance string) {
 	if r.Pause != nil {
 		paused--
 	}
-	if paused > a.PausedKeys { // each replica has them all
+	if paused > a.PausedKeys { // each replica reports all of them
 		a.PausedKeys, a.Pauses = paused, r.Pauses
 	}
 	a.HeldKeys += r.HeldKeys
@@ -201,7 +202,8 @@ func (a *API) add(r *control.APIStatus, instance string) {
 	}
 }
 
-// addLimit adds what a replica uses of a limit that it counts itself; what a store counts for all is taken from the first that knows.
+// addLimit adds a replica's use of a limit that it counts itself. The use of a limit that a store counts for all is
+// taken from the first replica that knows.
 func (a *API) addLimit(l limitstate.LimitShown) {
 	for i := range a.Limits {
 		have := &a.Limits[i]
@@ -218,19 +220,19 @@ func (a *API) addLimit(l limitstate.LimitShown) {
 	a.Limits = append(a.Limits, l)
 }
 
-// cut keeps as much as was asked for.
+// cut keeps at most limit entries of each list.
 func (a *API) cut(limit int) {
 	a.Pauses = a.Pauses[:min(len(a.Pauses), limit)]
 	a.Holds = a.Holds[:min(len(a.Holds), limit)]
 }
 
-// intakeWait is how long further intakes are waited for; intakeGrace where as many have answered as are known of.
+// intakeWait is how long to wait for further intakes; intakeGrace if as many have answered as are known of.
 const (
 	intakeWait  = 250 * time.Millisecond
 	intakeGrace = 25 * time.Millisecond
 )
 
-// takingJobs is how many of the replicas take jobs.
+// takingJobs returns how many of the replicas accept jobs.
 func takingJobs(replicas []control.ReplicaStatus) (n int) {
 	for i := range replicas {
 		if replicas[i].TakesJobs() {
@@ -240,13 +242,14 @@ func takingJobs(replicas []control.ReplicaStatus) (n int) {
 	return n
 }
 
-// intakes counts the replicas that take jobs; -1 where this user may not ask. known tells, if anything, how many there are at least.
+// intakes counts the replicas that accept jobs; -1 if this user may not ask. known delivers the least number, if it is
+// known.
 func intakes(ctx context.Context, c *connect.Connection, known <-chan int) (n int, err error) {
 	subject, err := micro.ControlSubject(micro.PingVerb, ingest.ServiceName, "")
 	if err != nil {
 		return 0, err
 	}
-	ctx, done := c.Denied.Tolerate(ctx, subject) // not what the other question is refused
+	ctx, done := c.Denied.Tolerate(ctx, subject) // tolerates no refusal of the other question
 	defer done()
 	inbox, answers := c.Conn.NewRespInbox(), make(chan *nats.Msg, mostIntakes)
 	sub, err := c.Conn.ChanSubscribe(inbox, answers)
@@ -279,13 +282,13 @@ func intakes(ctx context.Context, c *connect.Connection, known <-chan int) (n in
 	}
 }
 
-// noResponders is how a server says that nobody listens; mostIntakes is how many answers may wait here.
+// noResponders is how a server reports that no client listens; mostIntakes is how many answers may wait here.
 const (
 	noResponders = "503"
 	mostIntakes  = 1024
 )
 
-// mostLetterKeys is of how many keys letters are told apart: the server tells them by subject, all of them.
+// mostLetterKeys bounds the keys by which letters are counted: the server counts them by subject, all of them.
 const mostLetterKeys = 200_000
 
 func (s *Status) countLetters(ctx context.Context, c *connect.Connection) error {

@@ -5,7 +5,7 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// WaitingText says in words what a bucket's next job waits for.
+// WaitingText says what a bucket's next job waits for.
 func WaitingText(w schedule.Waiting) string {
 	until := ""
 	if w.Until != nil {

@@ -9,7 +9,7 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// warnings are the budgets and quotas that are used up while jobs wait for them.
+// warnings returns the budgets and quotas that are used up while jobs wait for them.
 func (a *API) warnings() (found []Problem) {
 	waiting := a.Jobs - a.InFlight
 	if waiting <= 0 {

@@ -19,11 +19,11 @@ import (
 // Bounds of one post.
 const (
 	postTimeout = 15 * time.Second
-	mostAnswer  = 64 << 10 // bytes of an answer that are read, so that its connection can be used again
+	mostAnswer  = 64 << 10 // bytes of an answer that are read, so that the connection can be reused
 	mostWait    = time.Hour
 )
 
-// newClient makes the client of all posts.
+// newClient returns the client of all posts.
 func newClient() *http.Client {
 	return &http.Client{
 		Timeout:       postTimeout,
@@ -45,7 +45,7 @@ type failure struct {
 // Error implements error.
 func (f *failure) Error() string { return f.why }
 
-// refuses reports whether the answer speaks of the event, and not of the receiver.
+// refuses reports whether the answer concerns the event, and not the receiver.
 func (f *failure) refuses() bool {
 	switch f.status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusRequestTimeout, http.StatusGone, http.StatusTooEarly,
@@ -81,7 +81,7 @@ func post(ctx context.Context, client *http.Client, to *config.Webhook, id strin
 	}
 	defer func() { _ = res.Body.Close() }()
 	if res.StatusCode != http.StatusSwitchingProtocols { // behind that stands a connection, and the client's time does not end the reading from it
-		_, _ = io.CopyN(io.Discard, res.Body, mostAnswer) // its status is all that counts
+		_, _ = io.CopyN(io.Discard, res.Body, mostAnswer) // only the status counts
 	}
 	if res.StatusCode >= 200 && res.StatusCode < 300 {
 		return nil
@@ -117,7 +117,7 @@ func plain(err error) string {
 	return "the answer cannot be read"
 }
 
-// retryAfter reads the header of that name, 0 where it says nothing.
+// retryAfter reads the header of that name, 0 if it says nothing.
 func retryAfter(text string, now time.Time) time.Duration {
 	if seconds, err := strconv.Atoi(text); err == nil {
 		return min(max(0, time.Duration(min(seconds, int(mostWait/time.Second)))*time.Second), mostWait)

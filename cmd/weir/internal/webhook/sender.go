@@ -30,8 +30,8 @@ const (
 
 // How long things are waited for.
 const (
-	lookEvery  = time.Second     // whether a webhook is configured
-	leaseRetry = 5 * time.Second // for who does not send
+	lookEvery  = time.Second     // checks whether a webhook is configured
+	leaseRetry = 5 * time.Second // for replicas that do not send
 	storeWait  = 10 * time.Second
 	firstWait  = time.Second // after a failure; doubled after each further one
 	longestTry = 5 * time.Minute
@@ -43,7 +43,7 @@ const (
 type Options struct {
 	JetStream jetstream.JetStream
 	Control   jetstream.KeyValue
-	// Configured is the webhook in force, nil for none. It is asked often.
+	// Configured returns the webhook in force, nil for none. It is called often.
 	Configured func() *config.Webhook
 	Instance   string
 	Log        *slog.Logger
@@ -70,7 +70,7 @@ const (
 	dropped = "dropped" // by the stream, before it was sent
 )
 
-// New makes a sender.
+// New returns a sender.
 func New(o Options) *Sender {
 	o.Log = o.Log.With("component", "webhook")
 	s := &Sender{Options: o, client: newClient(), metrics: metrics{
@@ -91,7 +91,7 @@ func New(o Options) *Sender {
 	return s
 }
 
-// Run posts events until ctx ends. It never fails: a webhook that is down, or a store that is away, is waited for.
+// Run posts events until ctx ends. It never fails: it waits while the receiver or the store is unavailable.
 func (s *Sender) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		wait := lookEvery
@@ -172,7 +172,7 @@ func (s *Sender) send(ctx context.Context, l *lease.Lease) error {
 		position = meta.Sequence.Stream
 		s.metrics.behind.Set(float64(meta.NumPending))
 		if !posted && time.Since(noted) < noteEvery {
-			return nil // it need not be told again that it is not to be told
+			return nil // its kind need not be delivered
 		}
 		noted = time.Now()
 		return s.note(ctx, position)
@@ -183,14 +183,15 @@ func (s *Sender) send(ctx context.Context, l *lease.Lease) error {
 	return err
 }
 
-// deliver posts an event until it is taken, or given up, if the webhook wants to hear of its kind.
+// deliver posts an event until the receiver has accepted it, or until it is given up. It skips kinds that the webhook
+// does not want.
 func (s *Sender) deliver(ctx context.Context, l *lease.Lease, msg jetstream.Msg, meta *jetstream.MsgMetadata) (posted bool, err error) {
 	var event struct {
 		ID   string `json:"id"`
 		Type string `json:"type"`
 	}
 	if json.Unmarshal(msg.Data(), &event) != nil || event.ID == "" {
-		return false, nil // somebody else's message: nothing of weir's is lost
+		return false, nil // not weir's message: no event is lost
 	}
 	kind := deadletter.EventType(strings.TrimSuffix(strings.TrimPrefix(event.Type, "weir."), ".v1"))
 	wait, refusals, told := firstWait, 0, false
@@ -241,8 +242,8 @@ func (s *Sender) deliver(ctx context.Context, l *lease.Lease, msg jetstream.Msg,
 	}
 }
 
-// rest waits until a post is tried again. Where the configuration in force is another one meanwhile it is tried at once: what was wrong may be
-// mended.
+// rest waits until the next try of a post. If the configuration changes meanwhile, the next try is at once: the cause
+// may be mended.
 func (s *Sender) rest(ctx context.Context, to *config.Webhook, d time.Duration) {
 	for end := time.Now().Add(d); s.Configured() == to && time.Now().Before(end); {
 		if !stream.Sleep(ctx, min(lookEvery, time.Until(end))) {
@@ -251,20 +252,21 @@ func (s *Sender) rest(ctx context.Context, to *config.Webhook, d time.Duration) 
 	}
 }
 
-// gone reports whether the stream keeps an event no more, and counts those behind it meanwhile.
+// gone reports whether the stream no longer keeps an event, and counts the later events that are missing too.
 func (s *Sender) gone(ctx context.Context, seq uint64) bool {
 	ctx, cancel := context.WithTimeout(ctx, storeWait)
 	defer cancel()
 	events, err := s.JetStream.Stream(ctx, deadletter.EventsStream)
 	if err != nil {
-		return false // nobody knows
+		return false // unknown
 	}
 	state := events.CachedInfo().State
 	s.metrics.behind.Set(float64(state.LastSeq + 1 - min(seq, state.LastSeq+1)))
 	return state.FirstSeq > seq
 }
 
-// position is the last event that was sent. Where none is noted it is the newest that there is: a webhook hears of what happens from then on.
+// position returns the last event that was sent. If none is noted it is the newest one: a webhook receives only events
+// from its configuration on.
 func (s *Sender) position(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeWait)
 	defer cancel()
@@ -278,7 +280,7 @@ func (s *Sender) position(ctx context.Context) (uint64, error) {
 		noted, parsed := strconv.ParseUint(string(entry.Value()), 10, 64)
 		if parsed == nil && noted <= last {
 			return noted, nil
-		} // a store that was put back has given its numbers anew
+		} // a restored store has reused the numbers
 	} else if !errors.Is(err, jetstream.ErrKeyNotFound) {
 		return 0, fmt.Errorf("the webhook's position: %w", err)
 	}
@@ -294,7 +296,7 @@ func (s *Sender) note(ctx context.Context, seq uint64) error {
 	return nil
 }
 
-// forget takes the position away: a webhook that is configured again does not hear of what happened meanwhile.
+// forget deletes the position: a webhook that is configured again does not receive what happened meanwhile.
 func (s *Sender) forget(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeWait)
 	defer cancel()

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// signature is what Standard Webhooks calls a v1 signature of a message.
+// signature returns the v1 signature of a message, as Standard Webhooks defines it.
 func signature(key []byte, id string, at time.Time, body []byte) string {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(id + "." + strconv.FormatInt(at.Unix(), 10) + "."))
@@ -17,5 +17,5 @@ func signature(key []byte, id string, at time.Time, body []byte) string {
 	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// messageID is an event's id as a signature can hold it: dots part what is signed.
+// messageID returns an event's id in a form that a signature can contain: dots separate the signed parts.
 func messageID(id string) string { return strings.ReplaceAll(id, ".", "_") }
