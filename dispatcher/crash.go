@@ -16,7 +16,7 @@ import (
 // mostCrashes is how often the handling of one job may crash before it is parked.
 const mostCrashes = 2
 
-// crash is a panic while one job was handled. It is that job's alone: the others go on.
+// crash is a panic while one job was handled. It affects only that job; the others go on.
 type crash struct {
 	cause any
 	stack []byte
@@ -24,8 +24,8 @@ type crash struct {
 
 func (c *crash) Error() string { return fmt.Sprintf("weir crashed over it: %v", c.cause) }
 
-// contained runs what depends on one job's own data, and returns its panic. It must not be used around what holds a lock
-// or changes what jobs share: a panic there has to end the process.
+// contained runs code that depends on one job's own data, and returns its panic. Do not use it around code that holds a
+// lock or changes what jobs share: a panic there must end the process.
 func contained(what func()) (c *crash) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -36,8 +36,8 @@ func contained(what func()) (c *crash) {
 	return nil
 }
 
-// read makes a job's job of its message, and reckons what its call costs. A job that crashes this is parked at once: it
-// would every time, and it was not called.
+// read parses a job's message, and computes what its call costs. A job over which this panics is parked at once: it
+// would panic each time, and the job was not called.
 func (w *apiWorker) read(j *job, e queue.Entry) (refusal *ingest.Refusal, err error) {
 	var job *ingest.Job
 	var costs []int64
@@ -59,13 +59,14 @@ func (w *apiWorker) read(j *job, e queue.Entry) (refusal *ingest.Refusal, err er
 	if !job.Deadline.IsZero() {
 		j.Deadline = bucket.MicrosOf(job.Deadline)
 	}
-	if keyed := job.Header.Get(deadletter.HeaderKeyed); keyed != "" && job.Redrives > 0 { // its calls before the redrive were made so
+	// The job was redriven: its calls before that carried this key.
+	if keyed := job.Header.Get(deadletter.HeaderKeyed); keyed != "" && job.Redrives > 0 {
 		j.doubt.recall(deadletter.Billed(job.Header.Get(deadletter.HeaderBilled)), keyed)
 	}
 	return refusal, err
 }
 
-// send makes a job's call, with what the api is to be told. Of one that crashes nobody knows whether it was sent.
+// send makes a job's call with the message m. If the call panics, it counts as sent, because that is unknown.
 func (w *apiWorker) send(ctx context.Context, j *job, m *ingest.Job, h httpcall.Hooks) httpcall.Response {
 	r := httpcall.Response{Started: time.Now()}
 	if c := contained(func() { r = j.terms.call.Call(ctx, m, h) }); c != nil {
@@ -80,7 +81,7 @@ func (w *apiWorker) tellCrash(j *job, c *crash) {
 	w.logOf(j).Error("a bug in weir: the handling of a job crashed; please report it with this stack", "err", c, "stack", string(c.stack))
 }
 
-// crashed parks a job that has crashed too often instead of trying it again.
+// crashed turns a retry into the job's end if weir has crashed over the job too often.
 func (j *job) crashed(o httpcall.Outcome) httpcall.Outcome {
 	if o.Verdict == httpcall.Again && j.crashes >= mostCrashes {
 		o.Verdict, o.Reason = httpcall.Dead, deadletter.Exhausted

@@ -10,15 +10,15 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// kept is a message that was read ahead of its call, as it is held: in one piece. A parsed header is a map that costs several
-// times the text, and most jobs wait long.
+// kept is a message that was read ahead of its call, packed in one piece. A parsed header is a map that takes several
+// times the bytes of its text, and most jobs wait long.
 type kept struct {
 	packed []byte // the number of header fields, each with its name and value behind their lengths, and then the body
 	stored int64  // when the stream stored it, in nanoseconds
 }
 
-// keptRest is what a kept message costs beside its piece: its place in the map, which is half empty at worst, and what the
-// allocator rounds up.
+// keptRest is the bytes that a kept message takes in addition to packed: its place in the map, which is half empty at
+// worst, and what the allocator rounds up.
 const keptRest = 144
 
 func pack(e queue.Entry) kept {
@@ -40,7 +40,7 @@ func pack(e queue.Entry) kept {
 	return kept{packed: packed, stored: e.Time.UnixNano()}
 }
 
-// entry is the message again. Its body is not copied.
+// entry unpacks the message. It does not copy the body.
 func (k kept) entry(key string, seq uint64) queue.Entry {
 	e := queue.Entry{Seq: seq, Key: key, Header: nats.Header{}, Time: time.Unix(0, k.stored)}
 	rest := k.packed
@@ -81,7 +81,7 @@ func (p *partition) keepLocked(e queue.Entry) {
 	p.cacheBytes += k.size()
 }
 
-// takeKept lets go of a message for whoever needs it.
+// takeKept returns a kept message and drops it from the cache.
 func (p *partition) takeKept(key string, seq uint64) (queue.Entry, bool) {
 	k, ok := p.cache[seq]
 	if !ok {
@@ -91,7 +91,7 @@ func (p *partition) takeKept(key string, seq uint64) (queue.Entry, bool) {
 	return k.entry(key, seq), true
 }
 
-// dropKept lets go of a message that nobody needs any more.
+// dropKept drops a message that is not needed any more.
 func (p *partition) dropKept(seq uint64) {
 	k, ok := p.cache[seq]
 	if !ok {
@@ -105,13 +105,13 @@ func (p *partition) dropKept(seq uint64) {
 	}
 }
 
-// dropAllKept ends the keeping.
+// dropAllKept drops all messages, and keeps no more.
 func (p *partition) dropAllKept() {
 	p.holdings.Drop(p.cacheBytes)
 	p.cache, p.cacheBytes = nil, 0
 }
 
-// keptID is the id of a kept message's job, "" where it is not kept.
+// keptID returns the id of a job whose message is kept, else "".
 func (p *partition) keptID(seq uint64) string {
 	k, ok := p.cache[seq]
 	if !ok {

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are counted per api; a key is never a label.
+// metrics are the dispatcher's metrics. Their label is the api; a key is never a label.
 type metrics struct {
 	finished  *prometheus.CounterVec
 	calls     *prometheus.CounterVec
@@ -76,7 +76,7 @@ func lateBounds() []float64 {
 	return []float64{0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1}
 }
 
-// observe counts what was measured of a job, and leads from it to the job's trace where that is recorded.
+// observe records a measurement of a job, with the job's trace as its exemplar if the trace is recorded.
 func observe(o prometheus.Observer, seconds float64, j *job) {
 	if id := j.recordedTrace(); id != "" {
 		o.(prometheus.ExemplarObserver).ObserveWithExemplar(seconds, prometheus.Labels{"trace_id": id})
@@ -85,7 +85,7 @@ func observe(o prometheus.Observer, seconds float64, j *job) {
 	o.Observe(seconds)
 }
 
-// recordedTrace is the id of the job's trace, "" where nobody records it.
+// recordedTrace returns the id of the job's trace, "" if it is not recorded.
 func (j *job) recordedTrace() string {
 	if j.traced.Recorded() {
 		return j.traced.TraceID()
@@ -96,7 +96,7 @@ func (j *job) recordedTrace() string {
 	return j.message.Trace.ID()
 }
 
-// limiterLost says how many workers ask for slots in vain.
+// limiterLost sets the gauge of the limiter by how many workers ask for slots in vain.
 func (m *metrics) limiterLost(workers int32) {
 	if workers > 0 {
 		m.up.Set(0)
@@ -105,17 +105,17 @@ func (m *metrics) limiterLost(workers int32) {
 	m.up.Set(1)
 }
 
-// apiMetrics are what is counted of each call of one api: they are looked up once.
+// apiMetrics are the series of one api that each call uses. They are looked up once.
 type apiMetrics struct {
 	duration, wait, late prometheus.Observer
 	finished, calls      outcomes
 }
 
-// outcomes count something by what came of it.
+// outcomes counts calls or jobs of one api by outcome.
 type outcomes struct {
 	all   *prometheus.CounterVec
 	api   string
-	known map[string]prometheus.Counter // nothing is added
+	known map[string]prometheus.Counter // never changed once made
 }
 
 func outcomesOf(all *prometheus.CounterVec, api string, names ...string) outcomes {
@@ -134,7 +134,7 @@ func (o outcomes) count(name string) {
 	c.Inc()
 }
 
-// of makes an api's series exist before anything has happened.
+// of creates an api's series, so that they exist before anything has happened.
 func (m *metrics) of(api string) *apiMetrics {
 	ends := []string{ledger.Done}
 	for _, reason := range deadletter.Reasons() {
@@ -158,7 +158,7 @@ func (m *metrics) of(api string) *apiMetrics {
 	}
 }
 
-// gauges are read from the workers when somebody asks.
+// gauges reads its values from the workers at each collection.
 type gauges struct{ d *Dispatcher }
 
 var (

@@ -7,14 +7,14 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// MaxPauses bounds the keys of an api that are paused one by one.
+// MaxPauses bounds the single keys of an api that are paused.
 const MaxPauses = 10_000
 
-// ErrTooManyPauses refuses to pause one more key.
+// ErrTooManyPauses is returned by Pause when MaxPauses keys of the api are paused.
 var ErrTooManyPauses = errors.New("10,000 keys of the api are paused: pause the api")
 
-// Pause keeps a key of an api, or with "" the whole api, from being called from now on: calls that run may end. It may
-// come before the api's worker.
+// Pause stops calls of a key of an api, or if key is "", of the whole api. Running calls may end. Pause may be called
+// before the api is added.
 func (d *Dispatcher) Pause(api, key string, p schedule.Pause) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -35,7 +35,7 @@ func (d *Dispatcher) Pause(api, key string, p schedule.Pause) error {
 	return nil
 }
 
-// Resume ends a pause. What an answer of the api or a limit holds besides goes on holding.
+// Resume ends a pause. Holds by answers of the api or by limits stay in force.
 func (d *Dispatcher) Resume(api, key string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -47,8 +47,8 @@ func (d *Dispatcher) Resume(api, key string) {
 	}
 }
 
-// TryNow makes an api whose calls keep failing be called once at once instead of when its breaker's time is over, and reports
-// whether there was anything to try. It fails with ErrNoAPI.
+// TryNow makes one call of an api at once, without waiting for the end of its open breaker's time, and reports whether
+// there was anything to try. It fails with ErrNoAPI.
 func (d *Dispatcher) TryNow(api string) (tries bool, err error) {
 	w := d.worker(api)
 	if w == nil {
@@ -58,14 +58,14 @@ func (d *Dispatcher) TryNow(api string) (tries bool, err error) {
 	return tries, nil
 }
 
-// TryDenied makes every api that denies weir be called once at once: the credentials may be others now.
+// TryDenied makes one call at once of every api that denies weir, because the credentials may have changed.
 func (d *Dispatcher) TryDenied() {
 	for _, w := range d.workersNow() {
 		w.update(func(s *schedule.Schedule) { s.EndDenial(w.now()) })
 	}
 }
 
-// Pauses are those of an api that are in force here, by key, "" for the whole api.
+// Pauses returns the pauses of an api that are in force here, by key, with "" for the whole api.
 func (d *Dispatcher) Pauses(api string) map[string]schedule.Pause {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -11,11 +11,11 @@ import (
 	"weir/ingest"
 )
 
-// A job's spans are written from what is stored of it anyway: the span of a call from the ledger's record, whoever made the call; that of
-// the job with its result or letter. So a call that a crash left is told as well, by who finds it. Without a Tracer nothing of this costs
-// more than a comparison.
+// A job's spans are written from what is stored of it anyway: the span of a call from the ledger's record, and that of
+// the job from its result or letter. So recovery also writes the spans of calls that a crash interrupted. Without a
+// Tracer this costs no more than a comparison.
 
-// trace is the trace of a job whose message is loaded; nil where no spans are written.
+// trace returns the trace of a job whose message is loaded. It returns nil if no spans are written.
 func (w *apiWorker) trace(j *job) *trace.Job {
 	if w.d.opts.Tracer == nil || j.message == nil {
 		return nil
@@ -30,7 +30,7 @@ func (w *apiWorker) trace(j *job) *trace.Job {
 	return j.traced
 }
 
-// outgoing is the job as its api gets it: with the call as the parent of what the api does, where the trace is recorded.
+// outgoing returns the job as its api gets it. If the trace is recorded, the call is the parent of the api's spans.
 func (w *apiWorker) outgoing(j *job) *ingest.Job {
 	t := w.trace(j)
 	if !t.Recorded() {
@@ -39,7 +39,7 @@ func (w *apiWorker) outgoing(j *job) *ingest.Job {
 	return j.message.Outgoing(j.terms.api.Rule, t.Outgoing(j.Calls))
 }
 
-// traceCall writes the spans of a call that the ledger has, and of the wait before it.
+// traceCall writes the span of a call whose record is stored, and that of the wait before it.
 func (w *apiWorker) traceCall(j *job, c *ledger.Record) {
 	t := w.trace(j)
 	if !t.Recorded() {
@@ -54,7 +54,7 @@ func (w *apiWorker) traceCall(j *job, c *ledger.Record) {
 	j.settled = c.Ended
 }
 
-// waitedSince is when a job's last waiting began; zero where nobody knows, after a restart.
+// waitedSince returns when a job's last wait began, or zero if that is unknown after a restart.
 func (j *job) waitedSince() time.Time {
 	switch {
 	case j.rested != 0:
@@ -65,7 +65,7 @@ func (j *job) waitedSince() time.Time {
 	return j.accepted.Time()
 }
 
-// traceRest writes that what became of a call is stored, and that the job waits for another one.
+// traceRest writes that a call's outcome is stored, and that the job waits for another call.
 func (w *apiWorker) traceRest(j *job, c *ledger.Record) {
 	if w.d.opts.Tracer == nil {
 		return
@@ -74,7 +74,7 @@ func (w *apiWorker) traceRest(j *job, c *ledger.Record) {
 	j.traced, j.settled = nil, time.Time{}
 }
 
-// traceEnd writes the job's own span: it has a letter, or a result where that is nil.
+// traceEnd writes the job's own span. The job has ended with letter, or with a result if letter is nil.
 func (w *apiWorker) traceEnd(j *job, letter *deadletter.Letter) {
 	t := w.trace(j)
 	if !t.Recorded() {
@@ -92,7 +92,7 @@ func (w *apiWorker) traceEnd(j *job, letter *deadletter.Letter) {
 	t.End(end)
 }
 
-// portOf is the port of an api, also where its url leaves it to the scheme.
+// portOf returns the port of an api's url, or if the url has none, that of its scheme.
 func portOf(u *url.URL) int {
 	if n, err := strconv.Atoi(u.Port()); err == nil {
 		return n

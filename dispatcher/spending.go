@@ -8,11 +8,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// spending is the metric of money. It counts the records that this process has stored in the ledger, as everything that tells what was
-// spent does, in whole millionths: a sum of floats would be off from the first few calls on. It is safe for concurrent use.
+// spending is the metric of money. Like every other account of money, it adds up records of the ledger: those that this
+// process has stored. It counts in whole millionths, because a sum of floats would be off from the first few calls on.
+// It is safe for concurrent use.
 //
-// It begins with nothing at each start. To begin with the ledger's sum was rejected: every replica would count all, and when old records
-// go a restart would make the counter fall, which Prometheus takes for a reset and counts everything again.
+// It begins with 0 at each start. Beginning with the ledger's sum was rejected: every replica would count everything.
+// And after old records are deleted, a restart would make the counter fall, which Prometheus takes for a reset, and
+// counts everything again.
 type spending struct {
 	mu    sync.Mutex // guards what follows
 	spent map[string]ledger.Spending
@@ -23,7 +25,7 @@ var (
 	doubtDesc = prometheus.NewDesc("weir_spend_in_doubt_total", "Money for calls of which nobody knows whether they were billed, as the ledger has them.", []string{"api"}, nil)
 )
 
-// announce makes an api's series exist before anything is spent.
+// announce creates an api's series, so that they exist before anything is spent.
 func (s *spending) announce(api string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

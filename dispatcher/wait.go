@@ -8,33 +8,33 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// While a job waits the schedule tells what for. When it is called the ledger's record says what kept it for longest, and when it is not,
-// its letter does.
+// While a job waits, the schedule says what it waits for. When the job is called, the ledger's record says what delayed
+// it for longest. If the job ends without a call, its letter says so.
 
-// since is from when on a job has waited for its next call, as far as its producer goes; 0 where nobody knows, after a restart. Its message
-// must be loaded.
+// since returns since when a job has waited for its next call, from its producer's view, or 0 if that is unknown after
+// a restart. Its message must be loaded.
 func (j *job) since() bucket.Micros {
 	switch at := j.message.NotBefore; {
 	case j.Calls > 0:
 		return j.rested
 	case !at.IsZero():
-		return max(j.accepted, bucket.MicrosOf(at)) // who asked to wait did not wait until then
+		return max(j.accepted, bucket.MicrosOf(at)) // the time until NotBefore is no wait: the producer asked for it
 	}
 	return j.accepted
 }
 
-// noteHoldupLocked notes what kept a job from the call that begins now. That a retry waits is its own doing.
+// noteHoldupLocked notes what delayed the call that begins now. The backoff of a retry is no delay.
 func (w *apiWorker) noteHoldupLocked(j *job) {
 	if j.holdup = w.s.HoldupOf(j.Job, j.since(), w.now()); j.holdup.For == schedule.WaitRetry {
 		j.holdup = schedule.Holdup{}
 	}
 }
 
-// leastWait is from how long on a wait is told.
+// leastWait is the shortest wait that letters tell of.
 const leastWait = 100 * time.Millisecond
 
-// waited says how long a job has waited that ends without the call, and what for: behind what ends it. "": it did not wait, or nobody
-// knows.
+// waited returns text for the end of a letter's detail: how long a job waited that ends without a call, and for what.
+// It returns "" if the job did not wait or that is unknown.
 func (w *apiWorker) waited(j *job) string {
 	since := j.since()
 	w.mu.Lock()
@@ -55,7 +55,7 @@ func (w *apiWorker) waited(j *job) string {
 	return text + fmt.Sprintf(", %s of it %s", roundly(h.Took), h)
 }
 
-// roundly is a duration as letters tell it.
+// roundly formats a duration for letters.
 func roundly(d time.Duration) string {
 	if d < time.Minute {
 		return d.Round(100 * time.Millisecond).String()
@@ -63,7 +63,7 @@ func roundly(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// overdrawn says which budget a job found spent.
+// overdrawn says which budget was used up when the job needed it.
 func (j *job) overdrawn() string { return "the budget " + j.Refused + " is spent" }
 
 // impassable says which limit a job can never pass.
