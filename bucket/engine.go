@@ -29,7 +29,7 @@ type sharedLimit struct {
 	inFlight int64
 	holds    int64 // what a shadow limit would have held
 	taken    int64 // units taken so far
-	top      int64 // units that the last stored snapshot covers, where checkpoints are kept
+	top      int64 // units that the last stored snapshot covers, if checkpoints are kept
 	largest  int64 // the largest cost that waited for a snapshot
 	bound    bool  // it knows only a bound of what former processes used
 	partial  bool  // it has missed calls, and grants nothing until FillIn has added them

@@ -35,7 +35,8 @@ func (o *Orders) Change(below int64, shared []Limit) {
 	}
 }
 
-// Place returns where a use's costs name the limit with this name, which now stands at now; false if they do not.
+// Place returns the index of the limit with this name in a use's costs; false if they do not have it. The limit now
+// stands at now.
 func (o *Orders) Place(u *Use, name string, now int) (int, bool) {
 	if u.Grant.Serial < o.unplaced {
 		return 0, false

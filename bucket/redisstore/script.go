@@ -2,39 +2,42 @@ package redisstore
 
 import "github.com/redis/go-redis/v9"
 
-// One script does everything, so that a reservation reads and writes all its limits in one step of the server, and there
-// is one place where the arithmetic of package bucket is repeated. It follows bucket's engine.go, gcra.go, meter.go,
-// quota.go, sliding.go and permits.go line by line; the names are theirs, and a differential test holds the two to
-// the same grants.
+// One script does everything, so that a reservation reads and writes all its limits in one step of the server, and the
+// arithmetic of package bucket is repeated in one place only. It follows bucket's engine.go, gcra.go, meter.go,
+// quota.go, sliding.go and permits.go line by line, with their names. A differential test checks that both give the
+// same grants.
 //
-// KEYS are the api's state, its open grants, the log of each shared limit (used by sliding ones), and then the bucket of
-// each key asked for. ARGV is flat: see request.go. Everything is answered as decimal strings, because a Lua number
-// that becomes a reply loses its fraction and one that becomes a string may gain an exponent.
+// KEYS are the api's state, its open grants, the log of each shared limit (sliding ones use it), and then the bucket of
+// each key asked for. ARGV is flat: see request.go. All answers are decimal strings: a Lua number that becomes a reply
+// loses its fraction, and one that becomes a string may gain an exponent.
 //
-// A shared limit comes as a kind of one letter. cap is the largest cost that can pass, and shadow, held and settles are those of every
-// limit. The fields l.… hold its state, and are kept in the hash of KEYS[1] as the limit's name, ":" and the letters in brackets:
+// A shared limit comes as a kind of one letter. cap is the largest cost that can pass. Every limit also has shadow,
+// held and settles. The fields l.… hold its state. They are kept in the hash of KEYS[1] as the limit's name, ":" and
+// the letters in brackets:
 //
-//	r  a rate             burst, p/q the interval, per the window and guard the jitter; t and r the TAT (t, r), front (f), the last
-//	                      serial (l), the pace that was counted in (p, q, b, w, j) and when it was changed last (c), marks of what
-//	                      may be refunded (m), the asks of the state that it knows of (rn) and whether it only watched (y)
+//	r  a rate             burst, p/q the interval, per the window and guard the jitter; t and r the TAT (t, r), front
+//	                      (f), the last serial (l), the pace counted in (p, q, b, w, j) and when it changed last
+//	                      (c), marks of what may be refunded (m), the asks of the state it knows of (rn) and whether
+//	                      it only watched (y)
 //	i  calls in flight    burst is how many there may be; they are counted by the open grants of KEYS[2]
 //	s  a sliding quota    per is its length, grain that of an entry of its log (KEYS), sum the units in the log (sum)
-//	f  a fixed quota      per is the length of its periods; s and e the period, u the units used in it (s, e, u), final its latest
-//	                      slot (z), others the periods that were counted beside it (o): bucket/turnback.go
-//	q  a calendar's       bounds are where periods begin, since Redis knows no time zones, and per the least length; the rest as in f
+//	f  a fixed quota      per is the length of its periods; s and e the period, u the units used in it (s, e, u), final
+//	                      its latest slot (z), others the other counted periods (o): bucket/turnback.go
+//	q  a calendar quota   bounds are where periods begin, since Redis knows no time zones, and per the least length;
+//	                      the rest as in f
 //
-// The state keeps periods by TIME, and all other times by clock, which goes on where TIME is set back: behind is by how much TIME is
-// behind it.
+// The state keeps periods by TIME, and all other times by clock, which continues when TIME is set back. behind is by
+// how much TIME is behind clock.
 //
-// A budget is a quota of its window. guard is how far calls keep away from both ends of a period, and sign names how periods are
-// laid (d): where it changes, the count goes on in the period that now holds. k says whether a quota was counted in a log or in
-// periods, h is what a shadow limit would have held, and x that what a quota counted was lost (1) or that it missed asks, as it was not
-// in the rules (2): n is the asks of the state that it knows of.
+// A budget is a quota of its window. guard is how far calls keep away from both ends of a period. sign names how
+// periods lie (d): if it changes, the count continues in the period that now holds. k says whether a quota was counted
+// in a log or in periods. h is what a shadow limit would have held. x says that what a quota counted was lost (1), or
+// that the quota missed asks because it was not in the rules (2). n is the asks of the state that it knows of.
 //
-// Of all keys paces names the rates, jitter is theirs, and memory, known, first and latest are those of turning in carry.go. arrived is when
-// the call with the latest slot comes at the latest.
+// For all keys paces names the rates, jitter is theirs, and memory, known, first and latest are those of turning in
+// carry.go. arrived is the latest time at which the call with the latest slot arrives.
 //
-// Numbers are doubles: every product stays below 2^53, which bucket.Rules.Validate sees to, so all of this is exact.
+// Numbers are doubles. Every product stays below 2^53, which bucket.Rules.Validate guarantees, so all of this is exact.
 var script = redis.NewScript(luaCore + luaMeters + luaReserve + luaSettle + luaMain)
 
 const luaCore = `
@@ -111,7 +114,7 @@ local function carry(g, now, front, from, to, certain)
 end
 `
 
-// luaMain reads the request, judges the state and runs one of the two.
+// luaMain reads the request, checks the state, and then reserves, settles or seeds.
 const luaMain = `
 local mode, injected, known, fresh_id, seen, lease, far = str(), str(), str(), str(), num(), num(), num()
 sums = num() == 1

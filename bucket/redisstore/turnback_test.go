@@ -44,7 +44,7 @@ func (c *turned) call() (ok bool, wait time.Duration) {
 }
 
 // TestClockOfRedisSetBack checks that what was counted counts as of the moment at which TIME was set back. It holds no
-// call for longer than a period, or than until the end of the period that was used up.
+// call for longer than a period, or until the end of the period that was used up.
 func TestClockOfRedisSetBack(t *testing.T) {
 	s := startServer(t)
 	noon := time.Date(2027, 3, 31, 12, 0, 0, 0, time.UTC)

@@ -9,8 +9,8 @@ import (
 	"weir/bucket"
 )
 
-// Benchmark measures what a reservation costs a store: under the key's own rate, under several limits at once, in a batch,
-// and together with its settlement. Times are per slot.
+// Benchmark measures what a reservation costs a store: under the key's own rate, under several limits at once, in a
+// batch, and together with its settlement. Times are per slot.
 func Benchmark(b *testing.B, open func(testing.TB, bucket.Rules) bucket.Store) {
 	shared := []bucket.Limit{
 		sharedRate("account", 900_000, time.Second, 1_000_000),
