@@ -231,7 +231,7 @@ func isWrongSequence(err error) bool {
 	return errors.As(err, &api) && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == wrongSequenceInCluster)
 }
 
-// ConfigChange is the content of a config event.
+// ConfigChange is the data of a config event.
 type ConfigChange struct {
 	Who        string `json:"who"`
 	From       string `json:"from"`

@@ -106,7 +106,7 @@ func (f *Watch) cannotLook(err error) {
 	f.blind = true
 }
 
-// HealthData is what unhealthy and healthy events tell.
+// HealthData is the data of unhealthy and healthy events.
 type HealthData struct {
 	Instance string  `json:"instance"`
 	Why      string  `json:"why"`

@@ -224,7 +224,7 @@ func (w *LedgerWatch) damaged(ctx context.Context, d *ledger.Damage) error {
 	return nil
 }
 
-// LedgerData is the content of a ledger event.
+// LedgerData is the data of a ledger event.
 type LedgerData struct {
 	Kind    string    `json:"kind"` // end, beginning, between, all or damaged
 	Records uint64    `json:"records"`

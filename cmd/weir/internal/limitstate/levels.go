@@ -55,7 +55,7 @@ type budgetTold struct {
 	Percent int           `json:"percent"`
 }
 
-// BudgetData is the content of a budget event.
+// BudgetData is the data of a budget event.
 type BudgetData struct {
 	Limit   string `json:"limit"`
 	Percent int    `json:"percent"` // the threshold; 100: the rest buys no further call

@@ -16,7 +16,7 @@ type news struct {
 	until  bucket.Micros // by the calendar: from then on the clock is no longer behind
 }
 
-// ClockData is the content of a clock event.
+// ClockData is the data of a clock event.
 type ClockData struct {
 	MovedMS int64  `json:"moved_ms"` // by how much the clock was set; negative if it was set back
 	Why     string `json:"why"`

@@ -103,7 +103,7 @@ func valuesOf(t *testing.T, kind string, dirs ...string) []string {
 // eventData are the fields of what events tell, by their types: the struct's comment says of which.
 func eventData(t *testing.T) map[string][]string {
 	t.Helper()
-	says := regexp.MustCompile(`is what (?:an? )?(\w+)(?: and (\w+))? events? tells?\b`)
+	says := regexp.MustCompile(`is the data of (?:an? )?(\w+)(?: and (\w+))? events?\b`)
 	data := map[string][]string{}
 	for _, f := range parsedCode(t, shipped...) {
 		for _, d := range f.Decls {

@@ -199,7 +199,7 @@ func TestDocsOfEvents(t *testing.T) {
 	for _, r := range tableRows(t, "events", "type") {
 		kind := inBackticks(r.cells[0])[0]
 		if named = append(named, kind); data[kind] == nil {
-			t.Errorf("topic events names %s, and no comment says which struct is what such an event tells", kind)
+			t.Errorf("topic events names %s, and no comment says which struct is the data of such an event", kind)
 			continue
 		}
 		sameNames(t, "events ("+kind+")", data[kind], inBackticks(r.cell("data")))
