@@ -25,7 +25,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// newSettling is a worker whose partition others may own, with all that the ends of jobs are stored by.
+// newSettling returns a worker whose partition other replicas may own, with everything that stores the ends of jobs.
 func newSettling(t *testing.T) (*apiWorker, *partition) {
 	t.Helper()
 	former, p := newOwned(t)
@@ -61,9 +61,9 @@ func newSettling(t *testing.T) (*apiWorker, *partition) {
 	return w, p
 }
 
-// TestNoLetterBesideALateResult: an owner that cannot say what became of a job's call finds the result that the replica which made the call
-// has stored meanwhile, and else sees to it that none is stored any more before the letter is. And a result that an owner in between has
-// barred is not told as stored: its job is a letter.
+// TestNoLetterBesideALateResult: an owner that cannot tell what became of a job's call finds the result that the
+// calling replica has stored meanwhile. If there is none, the owner bars any later result before it stores the letter.
+// A result that an owner in between has barred does not count as stored: its job becomes a letter.
 func TestNoLetterBesideALateResult(t *testing.T) {
 	w, p := newSettling(t)
 	js := w.d.opts.JetStream
@@ -128,7 +128,7 @@ func TestNoLetterBesideALateResult(t *testing.T) {
 	await.Return(t, "what the worker runs", w.running.Wait)
 }
 
-// lettersOf are the details of a key's letters.
+// lettersOf returns the details of a key's letters.
 func lettersOf(t *testing.T, js jetstream.JetStream, key string) (details []string) {
 	t.Helper()
 	s, err := js.Stream(t.Context(), deadletter.Stream)
@@ -147,7 +147,7 @@ func lettersOf(t *testing.T, js jetstream.JetStream, key string) (details []stri
 	return details
 }
 
-// TestJobStaysUntilItsLetterIsTold: a job is let go of when its letter and the letter's event are stored, and not before.
+// TestJobStaysUntilItsLetterIsTold: a job is let go of only when its letter and the letter's event are stored.
 func TestJobStaysUntilItsLetterIsTold(t *testing.T) {
 	w, p := newSettling(t)
 	stopped, stop := context.WithCancel(t.Context())

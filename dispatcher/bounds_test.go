@@ -10,7 +10,7 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// TestWhatIsReadBackIsBounded: marks and records that hold for centuries, because they are damaged or forged, hold for a day at most.
+// TestWhatIsReadBackIsBounded: damaged or forged marks and records that hold for centuries hold for a day at most.
 func TestWhatIsReadBackIsBounded(t *testing.T) {
 	d := newShared(t)
 	q := payQueue(t, d)

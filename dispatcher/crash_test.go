@@ -14,7 +14,7 @@ import (
 	"weir/ingest"
 )
 
-// crashing is a worker whose calls crash: the way to its api's headers leads nowhere.
+// crashing returns a worker whose calls crash, because the way to its api's headers leads nowhere.
 func crashing(idempotent bool) (*apiWorker, *job) {
 	api := &httpcall.API{
 		URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Timeout: time.Second, Retry: httpcall.Retry{Attempts: 9},
@@ -31,7 +31,8 @@ func crashing(idempotent bool) (*apiWorker, *job) {
 	return w, j
 }
 
-// TestCrashOfOneCallIsContained: the job that crashes is judged as one that nobody knows of, and parked the second time.
+// TestCrashOfOneCallIsContained: a job whose call crashes is judged as one with an unknown outcome, and is parked the
+// second time.
 func TestCrashOfOneCallIsContained(t *testing.T) {
 	for _, idempotent := range []bool{true, false} {
 		w, job := crashing(idempotent)
@@ -54,7 +55,7 @@ func TestCrashOfOneCallIsContained(t *testing.T) {
 	}
 }
 
-// TestCrashOfReadingIsContained: a job whose reading crashes keeps its id and body for its letter.
+// TestCrashOfReadingIsContained: a job that weir crashes over while reading it keeps its id and body for its letter.
 func TestCrashOfReadingIsContained(t *testing.T) {
 	w, job := crashing(true)
 	defer job.terms.call.Conns.Close()

@@ -11,8 +11,9 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// TestEndedByAnEarlierCall: where a call was taken for lost, and its record came after another owner had called again and died, the job has
-// ended. That other call has no record: its key waits as after any call that nobody knows the pace of, and limits count it.
+// TestEndedByAnEarlierCall: one owner takes a call for lost, calls again and dies; then the first call's final record
+// comes. The job has ended. The second call has no record: its key waits as after any call of unknown pace, and limits
+// count it.
 func TestEndedByAnEarlierCall(t *testing.T) {
 	d := newShared(t)
 	q := payQueue(t, d)
@@ -42,8 +43,8 @@ func TestEndedByAnEarlierCall(t *testing.T) {
 	}
 }
 
-// TestFoundJobGoesOnFromItsMark: a job of which only a retry mark tells waits for the time that the mark names, with
-// the calls and attempts that the mark counts.
+// TestFoundJobGoesOnFromItsMark: a found job with only a retry mark waits for the time in the mark, with the mark's
+// calls and attempts.
 func TestFoundJobGoesOnFromItsMark(t *testing.T) {
 	w, p := newSettling(t)
 	f := foundOf(w, p, 1, "k")

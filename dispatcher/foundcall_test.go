@@ -20,7 +20,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// foundOf is a job that was found, of a key of its own.
+// foundOf returns a found job with a key of its own.
 func foundOf(w *apiWorker, p *partition, seq uint64, key string) *foundJob {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -31,7 +31,7 @@ func foundOf(w *apiWorker, p *partition, seq uint64, key string) *foundJob {
 	return f
 }
 
-// TestFoundCallIsAwaited: a call without a record counts as not accounted for from when its job is read.
+// TestFoundCallIsAwaited: a call without a record counts as unrecorded as soon as its job is read.
 func TestFoundCallIsAwaited(t *testing.T) {
 	w, p := newSettling(t)
 	w.mu.Lock()
@@ -44,8 +44,8 @@ func TestFoundCallIsAwaited(t *testing.T) {
 	}
 }
 
-// TestLookedUpRecordBindsTheNextCall: where a record is looked up by which a job is to be called again, the next call goes by what it says:
-// under which key the call was, and whether it may have been charged.
+// TestLookedUpRecordBindsTheNextCall: if a looked-up record says that the job is called again, the next call goes by
+// that record: by its key's identity, and by whether the call may have been charged.
 func TestLookedUpRecordBindsTheNextCall(t *testing.T) {
 	w, p := newSettling(t)
 	f := foundOf(w, p, 1, "k")
@@ -59,7 +59,8 @@ func TestLookedUpRecordBindsTheNextCall(t *testing.T) {
 	}
 }
 
-// TestAnswerOfAnotherJob: a letter never gets an answer that the api gave to another job, whose record has the place of the job's own.
+// TestAnswerOfAnotherJob: a letter never gets the answer to another job whose record has taken the place of the job's
+// own.
 func TestAnswerOfAnotherJob(t *testing.T) {
 	w, p := newOwned(t)
 	of := ledger.Job{API: "pay", Key: "k", ID: "j", Stream: p.bucket.Name(), Seq: 1}
@@ -78,9 +79,9 @@ func TestAnswerOfAnotherJob(t *testing.T) {
 	}
 }
 
-// TestRecordOfALoneResult: the record of a call of which only the result was stored says what the call's intent does, not what the api's
-// present terms do. What the call took from the limits, and its key's pace, are what its process noted of that very call; else it took what it
-// was reckoned to cost, and its key waits as if the call had been made now.
+// TestRecordOfALoneResult: the record of a call that left only a result says what the call's intent says, not what the
+// api's present terms say. Its units and its key's pace are those that the process noted of this very call. Without a
+// note, the call is charged its estimate, and the key waits as if the call had been made now.
 func TestRecordOfALoneResult(t *testing.T) {
 	w, p := newSettling(t)
 	api := *w.terms.api
@@ -144,8 +145,9 @@ func TestRecordOfALoneResult(t *testing.T) {
 	}
 }
 
-// TestGoneResultBesideAnEndMark: a job whose result was read of and is gone was called, although a mark of an end stands behind the call's
-// intent. It becomes a letter unknown, also where a record of an earlier call is looked up: no letter has that record's outcome for its reason.
+// TestGoneResultBesideAnEndMark: a job whose result was read and is gone was called, even if a mark of an end stands
+// behind the call's intent. It becomes a letter unknown, even if the record of an earlier call is looked up: no letter
+// takes its reason from that record's outcome.
 func TestGoneResultBesideAnEndMark(t *testing.T) {
 	w, p := newSettling(t)
 	f := foundOf(w, p, 1, "k")
@@ -177,8 +179,8 @@ func TestGoneResultBesideAnEndMark(t *testing.T) {
 	}
 }
 
-// TestGoneResultWithoutAnIntent: a job whose result was read of and is gone was called, also where nothing else tells of that call. It is not
-// called again by an api that would take the call for another one.
+// TestGoneResultWithoutAnIntent: a job whose result was read and is gone was called, even if nothing else tells of that
+// call. It is not called again at an api that would take that for a new call.
 func TestGoneResultWithoutAnIntent(t *testing.T) {
 	w, p := newSettling(t)
 	f := foundOf(w, p, 1, "k")
@@ -195,8 +197,8 @@ func TestGoneResultWithoutAnIntent(t *testing.T) {
 	}
 }
 
-// TestNotedAnswerEndsItsOwnCall: a noted answer is of the call that the newest intent names. What is stored of it
-// bears that number, as does what the process may have stored that made the call.
+// TestNotedAnswerEndsItsOwnCall: a noted answer belongs to the call that the newest intent names. What is stored of it
+// carries that number, as does anything that the calling process may have stored.
 func TestNotedAnswerEndsItsOwnCall(t *testing.T) {
 	w, p := newSettling(t)
 	f := foundOf(w, p, 1, "k")

@@ -12,8 +12,8 @@ import (
 	"weir/ingest"
 )
 
-// TestHistory: of all that stands in a stream and in the ledger about a sequence, what is the newest and of the job that stands there now is
-// known of it. The other markers are let go of, each once.
+// TestHistory: of all that the stream and the ledger hold about a sequence, only what is newest and belongs to the
+// present job counts. The other markers are discarded, each once.
 func TestHistory(t *testing.T) {
 	at := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	mine, other := bucket.MicrosOf(at), bucket.MicrosOf(at.Add(-time.Hour))
@@ -117,7 +117,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestHistoryOfALoneResult: a result is known of a job also where neither a marker nor a record speaks of it.
+// TestHistoryOfALoneResult: a job's result is known even without a marker or a record.
 func TestHistoryOfALoneResult(t *testing.T) {
 	h := jobHistory{result: &ledger.StoredResult{At: 3}}
 	if got := h.known(); got != (recovery.Found{Result: true}) || recovery.Judge(got) != recovery.HasResult {

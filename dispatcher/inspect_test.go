@@ -13,8 +13,8 @@ import (
 	"weir/ingest/await"
 )
 
-// TestDeepest chooses among many keys while others change them: those that stay are chosen rightly, and nobody waits
-// for the lock for long.
+// TestDeepest chooses among many keys while other goroutines change them: keys that stay are chosen rightly, and no
+// goroutine waits long for the lock.
 func TestDeepest(t *testing.T) {
 	const keys, limit = 50_000, 100
 	now := bucket.MicrosOf(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC))

@@ -14,8 +14,8 @@ import (
 	"weir/ingest"
 )
 
-// TestOrderBeforeTheStop: a slot that came before the api's worker stops is used. Otherwise the job's intent would stay behind, and a
-// restart would take the job for called.
+// TestOrderBeforeTheStop: a slot that came before the worker stops is used. Otherwise the job's intent would stay
+// behind, and a restart would take the job for called.
 func TestOrderBeforeTheStop(t *testing.T) {
 	for range 200 {
 		w := &apiWorker{stopped: make(chan struct{})}
@@ -31,7 +31,8 @@ func TestOrderBeforeTheStop(t *testing.T) {
 	}
 }
 
-// unstored is a worker with one job whose outcome is to be stored, and the writes of it.
+// unstored returns a worker with one job whose outcome is to be stored, and a write that fails with each of writes in
+// turn.
 func unstored(writes ...error) (w *apiWorker, j *job, write func() error) {
 	w = &apiWorker{d: &Dispatcher{}, log: slog.New(slog.DiscardHandler), now: func() bucket.Micros { return 1 }, wake: make(chan struct{}, 1)}
 	w.s = schedule.New(&schedule.Policy{}, schedule.Pace{}, func(string) bucket.Micros { return 0 })
@@ -46,8 +47,8 @@ func unstored(writes ...error) (w *apiWorker, j *job, write func() error) {
 	}
 }
 
-// TestPersistEnds: what came of a call is written until it is written; it is not, where the job's partition is lost or the process has
-// no time left, and nothing else comes of the job then.
+// TestPersistEnds: persist retries until the outcome is stored. It gives up if the job's partition is lost or the
+// process has no time left, and then nothing else comes of the job.
 func TestPersistEnds(t *testing.T) {
 	failed := errors.New("no space left")
 	synctest.Test(t, func(t *testing.T) {
@@ -69,7 +70,7 @@ func TestPersistEnds(t *testing.T) {
 	})
 }
 
-// TestIDOfAJobInMemory: the id of a job is told from the message that is kept ahead, or from the one near its call.
+// TestIDOfAJobInMemory: a job's id comes from the message that is kept ahead, or from the job near its call.
 func TestIDOfAJobInMemory(t *testing.T) {
 	p := &partition{cache: map[uint64]kept{}, holdings: queue.NewHoldings(1 << 20)}
 	p.Of = p
@@ -86,7 +87,8 @@ func TestIDOfAJobInMemory(t *testing.T) {
 	}
 }
 
-// TestLostJobThatMayHaveBegun: a lost job is said to be billed by nobody only where none of those it may be has an intent.
+// TestLostJobThatMayHaveBegun: a lost job is reported as not billed only if none of the jobs that it may be has an
+// intent.
 func TestLostJobThatMayHaveBegun(t *testing.T) {
 	begun := map[uint64]bool{3: true, 4: false}
 	for seq, want := range map[uint64]bool{3: true, 4: false, 5: false, 0: true} {
@@ -99,7 +101,7 @@ func TestLostJobThatMayHaveBegun(t *testing.T) {
 	}
 }
 
-// TestLostPartitionMayCallNothing: a partition that was let go of is called no more, though the lease that it hung on still counts.
+// TestLostPartitionMayCallNothing: a lost partition makes no calls, even while its lease is still valid.
 func TestLostPartitionMayCallNothing(t *testing.T) {
 	p := &partition{}
 	if !p.mayCall() {

@@ -11,7 +11,7 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// TestLeftUnderWay: calls that an owner may have left count, unless it gave the partition up.
+// TestLeftUnderWay: calls that a former owner may have left count, unless it gave the partition up.
 func TestLeftUnderWay(t *testing.T) {
 	for leftover, want := range map[bucket.Micros]int32{1: 2, 0: 0} {
 		p, q := &partition{Partition: schedule.Partition{Leftover: leftover}}, &schedule.KeyQueue{Orphaned: 2}
@@ -21,8 +21,8 @@ func TestLeftUnderWay(t *testing.T) {
 	}
 }
 
-// TestLeftCallsRunByTheirOwnTimeout: calls of an owner that was lost may run for as long as they might when they began, though the
-// api's timeout is shorter by now.
+// TestLeftCallsRunByTheirOwnTimeout: calls of a lost owner may run for as long as when they began, even if the api's
+// timeout is shorter now.
 func TestLeftCallsRunByTheirOwnTimeout(t *testing.T) {
 	d := newShared(t)
 	q := payQueue(t, d)
@@ -37,8 +37,8 @@ func TestLeftCallsRunByTheirOwnTimeout(t *testing.T) {
 	}
 }
 
-// TestCallsOfAProcessThatEnded: no call is left by an owner whose process has ended, unless it may have counted calls of one
-// before, or can have been cut off only.
+// TestCallsOfAProcessThatEnded: an owner whose process has ended leaves no call, unless it may have counted calls of
+// its predecessor, or may only have been cut off.
 func TestCallsOfAProcessThatEnded(t *testing.T) {
 	d := newShared(t)
 	q := payQueue(t, d)

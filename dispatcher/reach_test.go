@@ -24,8 +24,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// newLedgerLane is a worker of an api that is not idempotent, on a dispatcher that shares partitions with others. Nothing of it
-// runs.
+// newLedgerLane returns a worker of an api that is not idempotent, on a dispatcher that shares partitions with other
+// replicas. None of it runs.
 func newLedgerLane(t *testing.T, bounds ledger.Bounds, rate bucket.Rate) *apiWorker {
 	t.Helper()
 	d := newShared(t)
@@ -64,7 +64,7 @@ func (w *apiWorker) keepRecordOf(t *testing.T, api, key, id string, seq uint64, 
 	}
 }
 
-// readLedger reads the ledger's end as for partitions that this replica takes.
+// readLedger reads the ledger's end as it is read when this replica takes these partitions.
 func (w *apiWorker) readLedger(t *testing.T, numbers ...int) {
 	t.Helper()
 	parts := map[lease.PartitionID]struct{}{}
@@ -76,7 +76,7 @@ func (w *apiWorker) readLedger(t *testing.T, numbers ...int) {
 	}
 }
 
-// wait is how long a key must wait as far as the ledger says.
+// wait returns how long a key must wait as far as the ledger says.
 func (w *apiWorker) wait(t *testing.T, key string) time.Duration {
 	t.Helper()
 	slot, err := w.pace.recall(t.Context(), &schedule.KeyQueue{Key: key, Limits: w.s.LimitsOf(key)})
@@ -94,7 +94,7 @@ func (w *apiWorker) hasEnded(key, id string) bool {
 
 var everyFiveMinutes = bucket.Rate{Count: 1, Per: 5 * time.Minute, Burst: 1}
 
-// TestCutTailForgetsNoKey: more records than are kept come behind a key's last one. The key waits all the same, and the ids
+// TestCutTailForgetsNoKey: more records than are kept follow a key's last one. The key waits nevertheless, and the ids
 // before the cut are known.
 func TestCutTailForgetsNoKey(t *testing.T) {
 	w := newLedgerLane(t, ledger.Bounds{Records: 40}, everyFiveMinutes)
@@ -114,7 +114,7 @@ func TestCutTailForgetsNoKey(t *testing.T) {
 	}
 }
 
-// TestOtherAPIsTakeNoRoom: the records of other apis do not count, nor are their ids known.
+// TestOtherAPIsTakeNoRoom: records of other apis do not count against the bound, and their ids are not known.
 func TestOtherAPIsTakeNoRoom(t *testing.T) {
 	w := newLedgerLane(t, ledger.Bounds{Records: 40}, everyFiveMinutes)
 	w.keepRecordOf(t, "pay", "slow", "first", 1, 5*time.Minute)
@@ -130,7 +130,7 @@ func TestOtherAPIsTakeNoRoom(t *testing.T) {
 	}
 }
 
-// TestIdsReachFurtherThanRecords: ids are known as far back as dedupe says, of every partition, and are read once.
+// TestIdsReachFurtherThanRecords: ids are known as far back as dedupe says, for every partition, and are read once.
 func TestIdsReachFurtherThanRecords(t *testing.T) {
 	w := newLedgerLane(t, ledger.Bounds{Age: time.Nanosecond}, everyFiveMinutes)
 	for i := range 20 {
@@ -160,8 +160,8 @@ func TestIdsReachFurtherThanRecords(t *testing.T) {
 	}
 }
 
-// TestKeyThatTheLedgerHasLost: where the ledger has let go of its oldest records, a key of which it holds none may have been
-// called just before. Where it never has, such a key was never called.
+// TestKeyThatTheLedgerHasLost: if the ledger has dropped its oldest records, a key without a record may have been
+// called just before. If it never has, such a key was never called.
 func TestKeyThatTheLedgerHasLost(t *testing.T) {
 	w := newLedgerLane(t, ledger.Bounds{}, bucket.Rate{Count: 1, Per: 24 * time.Hour, Burst: 1})
 	w.keepRecordOf(t, "pay", "slow", "first", 1, 24*time.Hour)
@@ -191,8 +191,8 @@ func TestKeyThatTheLedgerHasLost(t *testing.T) {
 	}
 }
 
-// TestOutcomeBeforeTheTail: a partition was out of service while others were called. A result of its last call, stored before
-// what is read of the results, ends its job.
+// TestOutcomeBeforeTheTail: a partition was out of service while others were called. A result of its last call ends its
+// job, even if the result is older than what is read of the results.
 func TestOutcomeBeforeTheTail(t *testing.T) {
 	w := newLedgerLane(t, ledger.Bounds{Age: time.Nanosecond, Leeway: time.Nanosecond}, bucket.Rate{Count: 100, Per: time.Second, Burst: 1})
 	js, ctx := w.d.opts.JetStream, t.Context()

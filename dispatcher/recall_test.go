@@ -14,7 +14,7 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// newShared is a dispatcher that shares partitions with others, on a nats-server of the test's.
+// newShared returns a dispatcher that shares partitions with other replicas, on a nats-server of the test's own.
 func newShared(t *testing.T) *Dispatcher {
 	t.Helper()
 	js := natstest.JetStream(t)
@@ -29,8 +29,8 @@ func newShared(t *testing.T) *Dispatcher {
 	return d
 }
 
-// TestPaceOfAPartitionThatComesBack: a key that this replica has called, then another one, goes on from what the other called,
-// though this one's own store still knows the key. What it called itself costs the key nothing more.
+// TestPaceOfAPartitionThatComesBack: a key that this replica has called, and then another one, goes on from the other's
+// calls, even if this replica's store still knows the key. This replica's own calls cost the key nothing more.
 func TestPaceOfAPartitionThatComesBack(t *testing.T) {
 	d := newShared(t)
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Hour, Burst: 4}, InFlight: 4}}
@@ -75,7 +75,8 @@ func TestPaceOfAPartitionThatComesBack(t *testing.T) {
 	}
 }
 
-// TestPaceWhereTheNewestRecordIsTorn: a key whose newest record nobody can read waits as if its call had been made just now. It is called then.
+// TestPaceWhereTheNewestRecordIsTorn: a key whose newest record is unreadable waits as if its call had been made just
+// now, and is then called.
 func TestPaceWhereTheNewestRecordIsTorn(t *testing.T) {
 	for _, others := range []bool{true, false} {
 		d := newShared(t)

@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// TestReloadEnds: a job that is being ended, and whose message is not there any more, is let go of: at once where the partition
-// is lost, since its new owner has deleted it, and elsewhere when the stream's leader has said so.
+// TestReloadEnds: a job that is being ended is let go of if its message is gone: at once if the partition is lost,
+// since the new owner has deleted the message, and otherwise when the stream's leader has confirmed it.
 func TestReloadEnds(t *testing.T) {
 	d := newShared(t)
 	d.log, d.metrics = slog.New(slog.DiscardHandler), newMetrics(d, nil)
@@ -73,8 +73,8 @@ func TestReloadEnds(t *testing.T) {
 	}
 }
 
-// TestReloadTakesRoomOnce: a job that is being ended goes through several steps, each of which needs its message. It takes room in
-// memory for it once: a second room would never be given back, and where there is none left the job would wait for itself.
+// TestReloadTakesRoomOnce: a job that is being ended goes through several steps that need its message, and takes room
+// in memory for it once. A second room would never be given back, and if none were left the job would wait for itself.
 func TestReloadTakesRoomOnce(t *testing.T) {
 	d := newShared(t)
 	d.log, d.metrics = slog.New(slog.DiscardHandler), newMetrics(d, nil)

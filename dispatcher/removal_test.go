@@ -57,7 +57,7 @@ func removalRig(t *testing.T) (w *apiWorker, p *partition, told *[]StreamChange)
 	return w, p, told
 }
 
-// letters are those of an api by their origins' keys.
+// storedLetters returns all letters that are stored.
 func (w *apiWorker) storedLetters(t *testing.T) (all []*jetstream.RawStreamMsg) {
 	t.Helper()
 	s, err := w.d.opts.JetStream.Stream(t.Context(), deadletter.Stream)
@@ -74,8 +74,8 @@ func (w *apiWorker) storedLetters(t *testing.T) (all []*jetstream.RawStreamMsg) 
 	return all
 }
 
-// TestJobsTakenOutBecomeLetters: a job whose message somebody took out of the stream is not called, also where its body is in memory, and
-// becomes a letter of what is known of it; one whose call runs goes on, and one that is still there waits.
+// TestJobsTakenOutBecomeLetters: a job whose message was deleted by hand is not called, even if its body is in memory,
+// and becomes a letter of what is known of it. A job whose call runs goes on, and a job that is still there waits.
 func TestJobsTakenOutBecomeLetters(t *testing.T) {
 	w, p, told := removalRig(t)
 	for seq := uint64(10); seq < 15; seq++ {
@@ -112,8 +112,8 @@ func TestJobsTakenOutBecomeLetters(t *testing.T) {
 	}
 }
 
-// TestMarkersTakenOutAreStoredAgain: the epoch, the intent of a call whose job is still there, and a hold are stored again; the intent of a
-// job that is gone is not.
+// TestMarkersTakenOutAreStoredAgain: the epoch, a hold and the intent of a call whose job is still there are stored
+// again. The intent of a job that is gone is not.
 func TestMarkersTakenOutAreStoredAgain(t *testing.T) {
 	w, p, _ := removalRig(t)
 	w.s.Push("k", 10, &p.Partition)

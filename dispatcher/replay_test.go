@@ -23,7 +23,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// takingOver is a worker about to read a partition that an earlier owner had, which gave it up or died.
+// takingOver returns a worker about to read a partition whose earlier owner gave it up or died.
 func takingOver(t *testing.T, d *Dispatcher, q *queue.Queue, died bool, lease *lease.Membership) (*apiWorker, *partition) {
 	t.Helper()
 	api := &httpcall.API{
@@ -71,7 +71,7 @@ func payQueue(t *testing.T, d *Dispatcher) *queue.Queue {
 	return q
 }
 
-// noMore is a context that has ended: nothing comes of jobs that are read with it.
+// noMore returns a context that has ended, so that nothing comes of jobs that are read with it.
 func noMore(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -79,7 +79,7 @@ func noMore(t *testing.T) context.Context {
 	return ctx
 }
 
-// stored is when the job at a sequence was stored.
+// stored returns when the job at a sequence was stored.
 func stored(seq uint64) time.Time { return time.UnixMicro(1_700_000_000_000_000 + int64(seq)).UTC() }
 
 func jobEntry(key string, seq uint64) queue.Entry {
@@ -96,8 +96,8 @@ func markerEntry(t interface{ Fatal(...any) }, kind queue.EntryKind, seq uint64,
 	return queue.Entry{Kind: kind, Seq: seq, Data: data, Time: stored(seq)}
 }
 
-// readLedger has a dispatcher read a ledger of these records and no others. They are of the api "other": of "pay" nothing counts as read,
-// so that what came of an intent is looked up.
+// readLedger makes a dispatcher read a ledger with exactly these records. They are of the api "other". Nothing of "pay"
+// counts as read, so that the outcome of an intent is looked up.
 func readLedger(t interface{ Fatal(...any) }, d *Dispatcher, records []ledger.Record) {
 	ctx := context.Background()
 	calls, err := d.opts.JetStream.Stream(ctx, ledger.CallsStream)
@@ -122,8 +122,8 @@ func readLedger(t interface{ Fatal(...any) }, d *Dispatcher, records []ledger.Re
 	}
 }
 
-// TestCallsStartWhileTheQueueIsRead: a key is called as soon as all of its jobs have been read that anything is known of, and
-// no sooner; and none before the last job of which a marker does not say whose it is.
+// TestCallsStartWhileTheQueueIsRead: a key is called as soon as all of its jobs that anything is known of have been
+// read, and no sooner. No key is called before the last job that may hold every key was read.
 func TestCallsStartWhileTheQueueIsRead(t *testing.T) {
 	d := newShared(t)
 	q := payQueue(t, d)
@@ -196,7 +196,8 @@ func TestCallsStartWhileTheQueueIsRead(t *testing.T) {
 	})
 }
 
-// TestWhatIsNotReadIsLeft: an owner that stops before it has read all leaves the markers of what it has not read to the next.
+// TestWhatIsNotReadIsLeft: an owner that stops before it has read everything leaves the markers of unread jobs to the
+// next owner.
 func TestWhatIsNotReadIsLeft(t *testing.T) {
 	d := newShared(t)
 	for _, stops := range []bool{true, false} {
@@ -220,8 +221,8 @@ func TestWhatIsNotReadIsLeft(t *testing.T) {
 	}
 }
 
-// TestWaitingJobsOfOneKeyCostBytes: of a job that waits behind others nothing is kept but its sequence, also while its partition
-// is taken over.
+// TestWaitingJobsOfOneKeyCostBytes: of a job that waits behind others only its sequence is kept, also during a
+// takeover.
 func TestWaitingJobsOfOneKeyCostBytes(t *testing.T) {
 	d := newShared(t)
 	w, p := takingOver(t, d, payQueue(t, d), false, nil)

@@ -19,7 +19,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// newOwned is a worker with a partition that others may own, and a writer of results.
+// newOwned returns a worker with a partition that other replicas may own, and a writer of results.
 func newOwned(t *testing.T) (w *apiWorker, p *partition) {
 	t.Helper()
 	d := newShared(t)
@@ -55,8 +55,8 @@ func newOwned(t *testing.T) (w *apiWorker, p *partition) {
 	return w, &partition{w: w, Tenure: ownership.Tenure{Lease: lease}, bucket: q.Partitions()[0]}
 }
 
-// TestNoResultAfterItsLetter: a result that was stored before its job is judged as unknown is found, and one that comes later,
-// over a connection that had stalled, is not stored any more.
+// TestNoResultAfterItsLetter: a result that was stored before its job is judged as unknown is found. A result that
+// comes later, over a connection that had stalled, is not stored.
 func TestNoResultAfterItsLetter(t *testing.T) {
 	w, p := newOwned(t)
 	d := w.d

@@ -11,7 +11,8 @@ import (
 	"weir/ingest"
 )
 
-// TestSilentAnswers: a call whose answer was to tell what it used, and does not, is charged as much as any has told.
+// TestSilentAnswers: a call whose answer should tell its units and does not is charged the most that any answer has
+// told.
 func TestSilentAnswers(t *testing.T) {
 	limit := bucket.Limit{Name: "tokens", Cost: bucket.CostSource{Constant: 1, SettlePointer: "/n"}}
 	api := &httpcall.API{Name: "llm", Rules: bucket.Rules{Shared: []bucket.Limit{limit}}}
