@@ -141,7 +141,7 @@ func (o *overview) snapshot(ctx context.Context) (*snapshot, error) {
 		working, cancel := context.WithTimeout(context.WithoutCancel(ctx), statusWait) // other calls wait for it too
 		defer cancel()
 		roster := o.roster(working)
-		upTo, unread := spend.LedgerEnd(working, o.Connection.JetStream) // the ledger's end at the moment of asking for the limits
+		upTo, unread := spend.LedgerEnd(working, o.Connection.JetStream) // the ledger's end when the limits are asked
 		s, err := status.Gather(working, o.Connection, statusKeys, roster)
 		if err != nil {
 			return nil, err

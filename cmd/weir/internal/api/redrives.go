@@ -90,7 +90,7 @@ func (d *redrives) planned(ctx context.Context, r *request, said *redriveWord, c
 		Calls: func(ctx context.Context, q deadletter.CallsQuery, take func(deadletter.Trace)) (uint64, error) {
 			return ledger.ReadSince(ctx, d.Connection.JetStream, q, take)
 		},
-		Valid: func() bool { return false }, Told: func(*deadletter.Tally) {}, // a replica works the redrive, not this call
+		Valid: func() bool { return false }, Told: func(*deadletter.Tally) {}, // a replica works it, not this call
 	}
 	if said.IncludeUnknown {
 		o.Unknown = deadletter.IncludeUnknowns

@@ -7,7 +7,7 @@ const (
 	mostSoft  = 1000 // percent
 )
 
-// readAdmit reads the limits that are checked when a job comes in.
+// readAdmit reads the limits that are checked when the intake receives a job.
 func readAdmit(v value) []bucket.Admission {
 	items := v.list(mostAdmit)
 	admit := make([]bucket.Admission, 0, len(items))
@@ -19,8 +19,8 @@ func readAdmit(v value) []bucket.Admission {
 	return admit
 }
 
-// readAdmission reads one of them. A bucket's burst is the rate's count unless the file says otherwise: what may come
-// in together is then what may come in per period. Windows have no burst; theirs is the count as well.
+// readAdmission reads one of them. A bucket's burst is the rate's count unless the file says otherwise: as many jobs
+// may arrive together as may arrive per period. A window's burst is its count, because windows have no burst.
 func readAdmission(f fields) bucket.Admission {
 	f.require("rate", rateFix)
 	a := bucket.Admission{

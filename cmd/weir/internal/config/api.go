@@ -22,25 +22,25 @@ type API struct {
 	Price          Money // of one call; 0 when unknown
 	Idempotency    *Idempotency
 	Key            KeySource
-	Rules          bucket.Rules // Overrides stand the most exact pattern first
+	Rules          bucket.Rules // the overrides are sorted, the most exact pattern first
 	Retry          Retry
 	Breaker        Breaker
 	Inquiry        *Inquiry
-	TLS            *TLS // nil: as the machine trusts
+	TLS            *TLS // nil: the machine's authorities
 
 	line int // of its name in the file
 }
 
-// Idempotency says that the api calls a job once however often it is sent. A nil *Idempotency says it does not.
+// Idempotency says that the api processes a job once however often it is sent. A nil *Idempotency says it does not.
 type Idempotency struct {
 	Header string // gets the job's id, in canonical form
 	Quoted bool   // the id is sent as a structured-field string: in double quotes
 }
 
-// Allows says whether a job may ask for a method.
+// Allows reports whether a job may ask for a method.
 func (a *API) Allows(method string) bool { return slices.Contains(a.Methods, method) }
 
-// Forwards says whether a job may add a header, in any case.
+// Forwards reports whether a job may add a header, in any case.
 func (a *API) Forwards(header string) bool {
 	return slices.ContainsFunc(a.ForwardHeaders, func(h string) bool { return strings.EqualFold(h, header) })
 }
@@ -84,7 +84,7 @@ func readAPI(e entry) API {
 	return a
 }
 
-// warnOfPlainText warns of secrets that anybody on the way could read.
+// warnOfPlainText warns of secrets that others on the network could read.
 func warnOfPlainText(f fields, a *API) {
 	if a.URL == nil || a.URL.Scheme != "http" || a.URL.Hostname() == "localhost" {
 		return
@@ -97,8 +97,8 @@ func warnOfPlainText(f fields, a *API) {
 	}
 }
 
-// checkRules asks the limits themselves. Whatever can be told with a line was told before, so this finds only what
-// several fields do together, such as a headroom that stretches a slow rate beyond any date.
+// checkRules checks the limits together. Problems of one field were reported before with their line. So this finds only
+// what several fields cause together, such as a headroom that stretches a slow rate beyond any date.
 func checkRules(v value, r bucket.Rules) {
 	err := r.Validate()
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {

@@ -4,7 +4,7 @@ import "time"
 
 // Breaker says when all calls of an api stop because they fail.
 type Breaker struct {
-	Failures int           // in a row that open it: 1 to 1000; 0 for never
+	Failures int           // failures in a row that open it: 1 to 1000; 0 for never
 	Min, Max time.Duration // of the time it stays open: 1ms to 24h
 }
 

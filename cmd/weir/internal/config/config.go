@@ -13,17 +13,17 @@ type Config struct {
 	DeadLetters   DeadLetters
 	Results       Results
 	Dedupe        time.Duration // how long a job's id is remembered: 1s to 7d
-	ReplyTo       []string      // patterns of the subjects where jobs may have their ends told; none: _INBOX.>
+	ReplyTo       []string      // patterns of subjects that jobs may name for the report of their end; none: _INBOX.>
 	HTTP          HTTP
 	Notifications Notifications
 
-	File string // the name it is known by in messages
+	File string // its name in messages
 
-	// Warnings are what is allowed and probably not meant, in the order of the lines.
+	// Warnings are settings that are allowed and probably not meant, in the order of the lines.
 	Warnings []Problem
 }
 
-// DeadLetters bounds the stream of dead letters. When it is full, intake of what would overflow stops.
+// DeadLetters bounds the stream of dead letters. When it is full, the intake refuses jobs whose letters would not fit.
 type DeadLetters struct {
 	MaxAge   time.Duration // 1s to 3650d
 	MaxBytes int64         // 1KiB to 1024TiB
@@ -49,8 +49,7 @@ const (
 )
 
 // Parse reads a configuration. It touches neither the environment nor any file but the zone database: secrets need not
-// exist, see MissingSecrets.
-// The error is *Errors and has everything that is wrong.
+// exist, see MissingSecrets. The error is *Errors and has everything that is wrong.
 func Parse(data []byte, opts Options) (*Config, error) {
 	doc := &document{}
 	var c *Config
@@ -121,7 +120,8 @@ func (c *Config) API(name string) (*API, bool) {
 	return &c.APIs[i], true
 }
 
-// MissingSecrets lists the references that do not resolve on this machine, now, or that scope does not allow: those are not read.
+// MissingSecrets lists the references that do not resolve on this machine, now, or that scope does not allow: those are
+// not read.
 func (c *Config) MissingSecrets(scope *SecretScope) []Problem {
 	var problems []Problem
 	for _, a := range c.APIs {
@@ -138,7 +138,7 @@ func (c *Config) MissingSecrets(scope *SecretScope) []Problem {
 	return problems
 }
 
-// replySubjects reads a pattern of subjects to which jobs may have their ends told.
+// replySubjects reads a pattern of subjects that jobs may name for the report of their end.
 func replySubjects(text string) (string, error) {
 	tokens := strings.Split(text, ".")
 	for i, token := range tokens {

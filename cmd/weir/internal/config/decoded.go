@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// decoded is a variable that envconfig decodes: what P reads of its text, or why it reads nothing. Decode itself never fails: envconfig ends
-// at the first variable that does, and all that are wrong are told at once.
+// decoded is a variable that envconfig decodes: the value that P reads from its text, or the error. Decode itself never
+// fails, because envconfig ends at the first failure, and all wrong variables must be reported at once.
 type decoded[T any, P parser[T]] struct {
 	value T
 	err   error
@@ -28,7 +28,8 @@ func (d *decoded[T, P]) Decode(text string) error {
 	return nil
 }
 
-// or returns the value, or fallback if the variable is not set. A value that cannot be read is told by the variable's name, and is zero.
+// or returns the value, or fallback if the variable is not set. It reports an unreadable value under the variable's
+// name, and returns zero for it.
 func (d *decoded[T, P]) or(v *variables, name string, fallback T) (got T) {
 	switch {
 	case d.err != nil:

@@ -9,8 +9,9 @@ import (
 	"weir/bucket"
 )
 
-// description is a configuration as texts by path, defaults written out. Every field that means something has a text, so that two
-// configurations differ exactly if their descriptions do: of a field that is not described no worker would adopt a change.
+// description is a configuration as texts by path, with defaults written out. Every field that has an effect has a
+// text, so that two configurations differ exactly if their descriptions do. A change of a field without a description
+// would be adopted by no worker.
 type description map[string]string
 
 func (d description) set(path, field, text string) { d[joinPath(path, field)] = text }
@@ -49,7 +50,7 @@ func (c *Config) describe() description {
 }
 
 func (d description) api(path string, a API) {
-	d[path] = a.URL.String() + " at " + FormatRate(a.Rules.Key.Rate) // the api in short; its fields tell the whole
+	d[path] = a.URL.String() + " at " + FormatRate(a.Rules.Key.Rate) // the api in short; its fields have the details
 	d.set(path, "url", a.URL.String())
 	d.set(path, "methods", strings.Join(a.Methods, ", "))
 	for _, h := range a.Headers {
@@ -119,7 +120,7 @@ func (d description) rate(path string, r bucket.Rate) {
 	d.number(path, "burst", r.Burst)
 }
 
-// pace is a rate at which calls are made; one at which jobs are admitted is counted by its algorithm.
+// pace describes a rate of calls. A rate of admissions is described with its algorithm.
 func (d description) pace(path string, r bucket.Rate) {
 	d.rate(path, r)
 	d.set(path, "counts", string(r.Counted()))
@@ -143,7 +144,7 @@ func (d description) limit(path string, l bucket.Limit) {
 	}
 }
 
-// inShort is a limit in one line, without what is so unless it is written.
+// inShort describes a limit in one line, without defaults.
 func inShort(l bucket.Limit) string {
 	text := ""
 	switch l.Kind() {

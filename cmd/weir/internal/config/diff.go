@@ -25,9 +25,9 @@ func (c Change) String() string {
 	}
 }
 
-// Diff lists what becomes different when other takes c's place, sorted by path. Two files that mean the same have none:
-// a default that is written out is no change, nor is another order of fields. An api or a shared limit that only one of
-// them has is one change. A nil Config stands for none at all.
+// Diff lists the differences when other replaces c, sorted by path. Two files that mean the same have none: a default
+// that is written out is no change, nor is another order of fields. An api or a shared limit that only one of them has
+// is one change. A nil Config stands for none at all.
 func (c *Config) Diff(other *Config) []Change {
 	before, after := c.describe(), other.describe()
 	paths := make(map[string]bool, len(after))
@@ -46,8 +46,8 @@ func (c *Config) Diff(other *Config) []Change {
 	return changes
 }
 
-// toldOtherwise says whether another line tells what becomes of path: an api or a limit that only one side has is told in
-// one line, and one that both have by its fields.
+// toldOtherwise reports whether another line covers path: an api or a limit that only one side has is one line, and one
+// that both have is described by its fields.
 func toldOtherwise(path string, before, after description) bool {
 	parts := strings.Split(path, ".")
 	if parts[0] != "apis" {
@@ -69,7 +69,7 @@ func toldOtherwise(path string, before, after description) bool {
 	return false
 }
 
-// Concerns reports whether one of the changes is one of the api's, or of all apis.
+// Concerns reports whether one of the changes concerns the api, or all apis.
 func Concerns(changes []Change, api string) bool {
 	path := "apis." + api
 	for _, c := range changes {

@@ -17,18 +17,18 @@ const (
 	maxFile = 512 << 10
 	// maxVisits bounds the work on one file: aliases may repeat a part of it many times.
 	maxVisits = 500_000
-	// mostProblems bounds what one reading tells. Nothing more is read then.
+	// mostProblems bounds the problems that one reading reports. The reading stops then.
 	mostProblems = 1000
 )
 
-// document collects what is found while a file is read.
+// document collects the problems found while a file is read.
 type document struct {
 	problems []Problem
 	warnings []Problem
 	visits   int
 }
 
-// value is one place in a document: its node with aliases followed, the line to show and the path from the root.
+// value is one place in a document: its node with aliases followed, the line to report and the path from the root.
 type value struct {
 	doc  *document
 	node *yaml.Node
@@ -36,7 +36,7 @@ type value struct {
 	path string
 }
 
-// open reads the text of one YAML document; a syntax error is the only problem then.
+// open reads the text of one YAML document; a syntax error is then the only problem.
 func (d *document) open(data []byte) (value, bool) {
 	root := value{doc: d, line: 1}
 	if len(data) > maxFile {
@@ -66,7 +66,7 @@ func (d *document) open(data []byte) (value, bool) {
 	return root.at(node.Content[0], 1, ""), true
 }
 
-// strangeByte is where data ceases to be UTF-8, or -1. The YAML parser knows UTF-16 by its mark.
+// strangeByte returns the position from which data is no UTF-8, or -1. The YAML parser recognises UTF-16 by its mark.
 func strangeByte(data []byte) int {
 	if bytes.HasPrefix(data, []byte{0xff, 0xfe}) || bytes.HasPrefix(data, []byte{0xfe, 0xff}) {
 		return -1
@@ -81,7 +81,7 @@ func strangeByte(data []byte) int {
 	return -1
 }
 
-// syntaxProblem takes the line out of an error of the YAML parser, which has it only in its text.
+// syntaxProblem takes the line from an error of the YAML parser, which has it only in its text.
 func syntaxProblem(err error) Problem {
 	p := Problem{Line: 1, Message: strings.TrimPrefix(err.Error(), "yaml: ")}
 	if m := regexp.MustCompile(`^line (\d+): `).FindStringSubmatch(p.Message); m != nil {
@@ -103,9 +103,9 @@ func syntaxProblem(err error) Problem {
 	return p
 }
 
-// at is the place of node below v; line is where its key stands.
+// at returns the value of a node below v; line is the line of its key.
 func (v value) at(node *yaml.Node, line int, path string) value {
-	for range 8 { // an alias of an alias is not YAML; a bound all the same
+	for range 8 { // a bound, although YAML has no alias of an alias
 		if node.Kind != yaml.AliasNode || node.Alias == nil {
 			break
 		}
@@ -117,7 +117,7 @@ func (v value) at(node *yaml.Node, line int, path string) value {
 	return value{doc: v.doc, node: node, line: line, path: path}
 }
 
-// visit counts the work of looking at v and its children, and says whether it may be done.
+// visit counts the work of reading v and its children, and reports whether it may be done.
 func (v value) visit() bool {
 	if v.doc.visits >= maxVisits {
 		return false
@@ -130,7 +130,7 @@ func (v value) visit() bool {
 	return true
 }
 
-// fail notes a problem at v.
+// fail reports a problem at v.
 func (v value) fail(message, fix string) {
 	switch p := (Problem{Line: v.line, Path: v.path, Message: message, Fix: fix}); {
 	case len(v.doc.problems) < mostProblems:
@@ -141,13 +141,13 @@ func (v value) fail(message, fix string) {
 	}
 }
 
-// failWith notes what a grammar said about v.
+// failWith reports a parser's error at v.
 func (v value) failWith(err error) {
 	p := problemOf(v.path, err)
 	v.fail(p.Message, p.Fix)
 }
 
-// warn notes at v what is allowed and probably not meant.
+// warn reports at v a setting that is allowed and probably not meant.
 func (v value) warn(message, fix string) {
 	v.doc.warnings = append(v.doc.warnings, Problem{Line: v.line, Path: v.path, Message: message, Fix: fix})
 }

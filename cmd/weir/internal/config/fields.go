@@ -27,7 +27,7 @@ func (v value) fields(names ...string) (fields, bool) {
 	return f, ok
 }
 
-// has says whether the field stands in the file.
+// has reports whether the file has the field.
 func (f fields) has(name string) bool {
 	_, ok := f.byName[name]
 	return ok
@@ -41,7 +41,7 @@ func (f fields) place(name string) value {
 	return f.value
 }
 
-// require makes the absence of a field a problem; fix shows one.
+// require reports a problem if the field is absent; fix shows an example.
 func (f fields) require(name, fix string) {
 	if !f.has(name) {
 		missing := f.value
@@ -50,7 +50,7 @@ func (f fields) require(name, fix string) {
 	}
 }
 
-// ignored makes the presence of fields a problem that mean nothing here; why follows their name.
+// ignored reports a problem for each present field that has no effect here; why follows their name.
 func (f fields) ignored(why string, names ...string) {
 	for _, name := range names {
 		if v, ok := f.byName[name]; ok {
@@ -59,7 +59,7 @@ func (f fields) ignored(why string, names ...string) {
 	}
 }
 
-// read returns the field parsed, or fallback when it is absent or refused, which it notes.
+// read returns the parsed field, or fallback if it is absent or refused. It reports a refusal.
 func read[T any](f fields, name string, fallback T, parse func(string) (T, error)) T {
 	if v, ok := f.byName[name]; ok {
 		return readValue(v, fallback, parse)
@@ -67,7 +67,7 @@ func read[T any](f fields, name string, fallback T, parse func(string) (T, error
 	return fallback
 }
 
-// readValue is read for a value already found.
+// readValue is read for a value that was found already.
 func readValue[T any](v value, fallback T, parse func(string) (T, error)) T {
 	text, ok := v.scalar()
 	if !ok {
@@ -81,7 +81,7 @@ func readValue[T any](v value, fallback T, parse func(string) (T, error)) T {
 	return got
 }
 
-// readList returns the items of a list parsed, nil when the field is absent. An item that stands twice is a problem.
+// readList returns the parsed items of a list, nil if the field is absent. A repeated item is a problem.
 func readList[T comparable](f fields, name string, most int, parse func(string) (T, error)) []T {
 	v, ok := f.byName[name]
 	if !ok {

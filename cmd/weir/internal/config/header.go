@@ -35,8 +35,8 @@ func headerName(text string) (string, error) {
 	return text, nil
 }
 
-// sentHeader reads the name of a header that goes to the api, in canonical form. What frames the request or belongs to
-// the connection is weir's own business.
+// sentHeader reads the name of a header that goes to the api, in canonical form. It refuses headers that frame the
+// request or concern the connection: weir sets those.
 func sentHeader(text string) (string, error) {
 	if _, err := headerName(text); err != nil {
 		return "", err
@@ -68,7 +68,7 @@ func forwardedHeader(text string) (string, error) {
 	return name, nil
 }
 
-// isSecretName says whether a header by its name carries a secret, whose value must not stand in the file.
+// isSecretName reports whether a header of this name carries a secret, whose value must not be in the file.
 func isSecretName(name string) bool {
 	lower := strings.ToLower(name)
 	for _, word := range []string{"authorization", "cookie", "key", "token", "secret", "password", "credential"} {

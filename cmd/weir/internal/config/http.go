@@ -7,17 +7,18 @@ import (
 	"strings"
 )
 
-// HTTP says who may use the HTTP side, besides whoever bears WEIR_HTTP_TOKEN, and by which names it is reached.
+// HTTP says which clients may use the HTTP side, besides the bearer of WEIR_HTTP_TOKEN, and by which names they reach
+// it.
 type HTTP struct {
 	Tokens []NamedToken // sorted by name
 	Hosts  []string     // in lower case, without a port
 }
 
-// NamedToken is a token of somebody, or of some program.
+// NamedToken is the token of a user or a program.
 type NamedToken struct {
 	Name  string
 	Role  HTTPRole
-	Token Template // one reference; what it stands for is read anew, see Bearer
+	Token Template // one reference, resolved anew each time, see Bearer
 
 	line int
 	path string
@@ -28,8 +29,8 @@ type HTTPRole string
 
 // The roles. An operator may do what all others may.
 const (
-	RoleProducer HTTPRole = "producer" // hand in jobs, and ask what became of them
-	RoleViewer   HTTPRole = "viewer"   // look at everything but the bodies of jobs
+	RoleProducer HTTPRole = "producer" // submit jobs, and ask what became of them
+	RoleViewer   HTTPRole = "viewer"   // view everything but the bodies of jobs
 	RoleOperator HTTPRole = "operator"
 )
 
@@ -38,7 +39,7 @@ const (
 	mostHosts  = 64
 )
 
-// Bearer is what the token is now. It reads a variable or a file. The error never contains any part of it.
+// Bearer returns the present token. It reads a variable or a file. The error never contains any part of it.
 func (t NamedToken) Bearer() (string, error) {
 	text, err := t.Token.Resolve()
 	if err == nil && !isBearer(text) {
@@ -83,7 +84,7 @@ func readNamedToken(e entry) NamedToken {
 	return t
 }
 
-// tokenReference reads what a token stands for elsewhere. No message quotes it.
+// tokenReference reads a reference to a token. No message quotes it.
 func tokenReference(text string) (Template, error) {
 	t, err := ParseTemplate(text)
 	if err == nil && (len(t.parts) != 1 || !t.HasReference()) {
@@ -100,7 +101,7 @@ func hostName(text string) (string, error) {
 	return strings.ToLower(text), nil
 }
 
-// missing lists why the token cannot be known here.
+// missing returns why the token cannot be read on this machine.
 func (t NamedToken) missing(scope *SecretScope) []Problem {
 	problems := Header{Value: t.Token, line: t.line, path: t.path}.missing(scope)
 	if len(problems) > 0 {

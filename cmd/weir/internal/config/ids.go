@@ -8,10 +8,10 @@ import (
 	"weir/bucket/queue"
 )
 
-// usualPartitions is how many partitions an api has where WEIR_PARTITIONS does not say.
+// usualPartitions is how many partitions an api has unless WEIR_PARTITIONS says otherwise.
 const usualPartitions = 8
 
-// warnOfIDs warns where so many jobs may end within dedupe that their ids cannot all be kept in memory: of one key, which has
+// warnOfIDs warns if so many jobs may end within dedupe that memory cannot hold their ids: those of one key, which has
 // one partition, or of all.
 func (c *Config) warnOfIDs(f fields) {
 	for i := range c.APIs {
@@ -21,7 +21,7 @@ func (c *Config) warnOfIDs(f fields) {
 			switch l.Kind() {
 			case bucket.KindRate:
 				all = min(all, c.endsOf(*l.Rate)/float64(max(1, l.Cost.Constant)))
-			case bucket.KindQuota, bucket.KindInFlight, bucket.KindBudget: // they say nothing of how many jobs end within dedupe
+			case bucket.KindQuota, bucket.KindInFlight, bucket.KindBudget: // they do not bound how many jobs end within dedupe
 			}
 		}
 		one := min(all, c.endsOf(a.Rules.Key.Rate))
@@ -38,7 +38,7 @@ func (c *Config) warnOfIDs(f fields) {
 	}
 }
 
-// endsOf is how many jobs a rate lets end while an id is known.
+// endsOf returns how many jobs can end at a rate while an id is remembered.
 func (c *Config) endsOf(r bucket.Rate) float64 {
 	if r.Per <= 0 {
 		return 0

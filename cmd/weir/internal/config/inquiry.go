@@ -10,15 +10,16 @@ import (
 	"weir/bucket"
 )
 
-// Inquiry says how an api is asked what became of a call whose outcome nobody knows. A nil *Inquiry says that it cannot be asked.
+// Inquiry says how to ask an api what became of a call with an unknown outcome. A nil *Inquiry says that the api cannot
+// be asked.
 type Inquiry struct {
 	Method  string          // GET, HEAD or POST
-	Path    string          // below the api's url, with a query perhaps; {job}, {key} and {json:/pointer} stand for the letter's
-	Answers []InquiryAnswer // the first that matches an answer tells; what none matches tells nothing
-	Rate    bucket.Rate     // of asking, by each replica
-	After   time.Duration   // from the letter on, until "not processed" is believed: 0 to 7d
+	Path    string          // below the api's url, optionally with a query; {job}, {key} and {json:/pointer} stand for the letter's
+	Answers []InquiryAnswer // the first that matches decides; without a match the outcome stays unknown
+	Rate    bucket.Rate     // of inquiries, by each replica
+	After   time.Duration   // time after the letter from which "not processed" is believed: 0 to 7d
 	Auto    bool            // weir asks by itself
-	Tries   int             // of it: 1 to 100
+	Tries   int             // of Auto: 1 to 100
 }
 
 // Finding is what an answer to an inquiry means.
@@ -102,7 +103,7 @@ func readInquiryAnswer(v value, method string) InquiryAnswer {
 	return a
 }
 
-// tellingStatus reads a status that can tell what became of a call.
+// tellingStatus reads a status that can say what became of a call.
 func tellingStatus(text string) (int, error) {
 	n, err := wholeIn(200, 499)(text)
 	status := int(n)
@@ -115,7 +116,7 @@ func tellingStatus(text string) (int, error) {
 	return status, nil
 }
 
-// parseInquiryPath reads a path below the api's url with what stands for the letter's in braces.
+// parseInquiryPath reads a path below the api's url, with placeholders for the letter's values in braces.
 func parseInquiryPath(text string) (string, error) {
 	const fix = "write a path such as /payments/{job} or /search?reference={json:/order/id}"
 	switch {

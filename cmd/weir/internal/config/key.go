@@ -2,7 +2,7 @@ package config
 
 import "strings"
 
-// KeyFrom says where a job's key stands.
+// KeyFrom says where a job's key is.
 type KeyFrom string
 
 // The places of a key.
@@ -12,12 +12,12 @@ const (
 	KeyFromJSON    KeyFrom = "json"
 )
 
-// KeySource is where the throttling partition of a job is read from.
+// KeySource is where to read a job's key from.
 type KeySource struct {
 	From    KeyFrom
 	Name    string // of the job's header, as written, when From is KeyFromHeader
 	Pointer string // RFC 6901, into the job's body, when From is KeyFromJSON
-	// TenantUntil ends the part of the key that names its tenant; "" where every key is a tenant of its own.
+	// TenantUntil ends the part of the key that names its tenant; "" if every key is a tenant of its own.
 	TenantUntil string
 }
 

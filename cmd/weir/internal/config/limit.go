@@ -34,9 +34,9 @@ func readShared(v value, of bucket.Rules, price Money) []bucket.Limit {
 	return limits
 }
 
-// readLimit reads one shared limit, called by its kind when it has no name. It returns the place of its name, and
-// whether it has one that others must not have too. A limit whose value could not be read has its kind all the same, so that the
-// other checks of a file with problems need not ask.
+// readLimit reads one shared limit. It returns the place of the limit's name, and whether the name must be unique. A
+// limit without a name is called by its kind. A limit whose value could not be read has its kind, so that the other
+// checks of the file can continue.
 func readLimit(item value, of bucket.Rules, price Money) (bucket.Limit, value, bool) {
 	before := len(item.doc.problems)
 	f, ok := item.fields("name", "rate", "burst", "counts", "quota", "window", "tz", "cost", "in_flight", "budget", "on_exhausted",
@@ -74,13 +74,13 @@ func readLimit(item value, of bucket.Rules, price Money) (bucket.Limit, value, b
 	return l, f.place("name"), named
 }
 
-// ownRate is the name by which a wait tells of a key's own rate, so no shared limit can have it.
+// ownRate is the name of a key's own rate in the reasons for waits, so no shared limit can have it.
 const ownRate = "rate"
 
-// unnamed is the name of a limit without one. It is the kind, not the place in the list: a limit keeps what it has
-// counted when another is written above it.
+// unnamed returns the name of a limit without one: its kind, and not its place in the list, so that it keeps its count
+// when another is written above it.
 func unnamed(kind bucket.Kind) string {
-	if kind == bucket.KindRate { // which is ownRate
+	if kind == bucket.KindRate { // its word is ownRate
 		return "shared-rate"
 	}
 	return string(kind)
@@ -113,7 +113,7 @@ func limitKind(f fields) (bucket.Kind, bool) {
 	return kind, kind != ""
 }
 
-// checkPassable refuses a limit that can never let a call through, and warns of one that surprises.
+// checkPassable refuses a limit that can never let a call through, and warns of a limit with a surprising effect.
 func checkPassable(f fields, l bucket.Limit, of bucket.Rules, price Money) {
 	switch l.Kind() {
 	case bucket.KindRate:
@@ -125,7 +125,7 @@ func checkPassable(f fields, l bucket.Limit, of bucket.Rules, price Money) {
 			f.place("quota").fail(fmt.Sprintf("a call costs %d and at most %d may be spent per period: none can ever pass",
 				cost, left), "raise the quota, or lower cost or headroom")
 		}
-	case bucket.KindInFlight: // at least one call is under way, whatever the headroom
+	case bucket.KindInFlight: // at least one call may be under way, whatever the headroom
 	case bucket.KindBudget:
 		if price == 0 {
 			f.place("budget").fail("a budget needs to know what a call costs", "write price: 0.40 for the api")
@@ -154,8 +154,8 @@ func checkRate(f fields, l bucket.Limit, own bucket.Rate) {
 	}
 }
 
-// SlowLimitFix says what to do about a limit of an api that is slower than the rate of one key. Many calls in a long time are probably meant
-// as a quota: as a rate 20000/day lets one call pass every 4.32 s.
+// SlowLimitFix says what to do about a limit of an api that is slower than the rate of one key. Many calls in a long
+// time are probably meant as a quota: as a rate 20000/day lets one call pass every 4.32 s.
 func SlowLimitFix(r bucket.Rate) string {
 	if r.Per >= time.Hour && r.Count > 1 {
 		return "write quota: " + FormatRate(r) + " if they may be used at any time of the period: a rate spreads them over it"
@@ -163,7 +163,7 @@ func SlowLimitFix(r bucket.Rate) string {
 	return "lower bucket.rate, or raise this"
 }
 
-// checkFixed refuses a fixed window that jitter fills: calls keep away from both its ends by that much.
+// checkFixed refuses a fixed window that jitter fills: calls stay that far away from both its ends.
 func checkFixed(f fields, q bucket.Quota, jitter time.Duration) {
 	if q.Window == bucket.Fixed && q.Per <= 2*jitter+time.Microsecond {
 		f.place("window").fail("a fixed window of "+FormatDuration(q.Per)+" has no room between the jitter of "+
@@ -171,12 +171,12 @@ func checkFixed(f fields, q bucket.Quota, jitter time.Duration) {
 	}
 }
 
-// afterHeadroom is what a limit of count leaves, percent kept free; at least one is.
+// afterHeadroom returns what percent of free headroom leaves of count; at least 1.
 func afterHeadroom(count, percent int64) int64 { return max(1, count*(100-percent)/100) }
 
-// slower says whether calls of that cost leave more slowly by shared than by own.
+// slower reports whether calls of that cost leave more slowly by shared than by own.
 func slower(shared bucket.Rate, cost int64, own bucket.Rate) bool {
-	// Per × cost / Count is the time between two calls; crosswise, so that nothing is rounded.
+	// Per × cost / Count is the time between two calls; multiplied crosswise, so that nothing is rounded.
 	theirs := new(big.Int).Mul(big.NewInt(int64(shared.Per)), big.NewInt(cost))
 	theirs.Mul(theirs, big.NewInt(own.Count))
 	ours := new(big.Int).Mul(big.NewInt(int64(own.Per)), big.NewInt(shared.Count))

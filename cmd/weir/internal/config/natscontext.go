@@ -8,23 +8,24 @@ import (
 	"strings"
 )
 
-// natsContext is a context of the nats command, as far as weir goes by it: how its user says once where a server is and who he is there.
-// The zero value is none. The package natscontext of jsm reads the same, with a language for expressions and every schema of NATS linked
-// in; and it runs the programs that a context names.
+// natsContext is a context of the nats command, as far as weir uses it: it says where a server is and how to sign in.
+// The zero value is none. jsm's package natscontext reads the same file, but links a language for expressions and every
+// schema of NATS, and runs the programs that a context names.
 type natsContext struct {
 	path   string            // of its file
-	fields map[string]string // that are texts and not empty
-	first  bool              // TLS before the server says anything
+	fields map[string]string // with a text that is not empty
+	first  bool              // TLS begins before the server's first message
 }
 
-// signIns are the fields that say who somebody is, in the order in which the nats command asks them: the first that is there counts.
-// A token is shown beside it.
+// signIns are the fields that identify the user, in the order in which the nats command checks them: the first present
+// one counts. A token is sent beside it.
 var signIns = []string{"user", "creds", "nkey", "user_jwt"}
 
-// elsewhere are fields that would have the nats command go another way than weir goes. Passed over they would be worse than refused.
+// elsewhere are fields that make the nats command connect in a way that weir does not support. Ignoring them would be
+// worse than refusing them.
 var elsewhere = []string{"nsc", "socks_proxy", "jetstream_domain", "jetstream_api_prefix", "windows_cert_store"}
 
-// natsContextNamed reads the context of that name. Its errors name the file, and nothing of what stands in it.
+// natsContextNamed reads the context of that name. Its errors name the file, and quote nothing of its content.
 func natsContextNamed(name string) (natsContext, error) {
 	if strings.ContainsAny(name, `/\`) || strings.Contains(name, "..") {
 		return natsContext{}, refuse("write a name that nats context ls shows", "%s is no name of a context", quote(name))
@@ -56,14 +57,14 @@ func (c *natsContext) read(text string) error {
 			c.fields[name] = field
 		}
 	}
-	_ = json.Unmarshal(all["tls_first"], &c.first) // false where it is not there
+	_ = json.Unmarshal(all["tls_first"], &c.first) // false if it is absent
 	for _, name := range elsewhere {
 		if c.fields[name] != "" {
 			return refuse("take it out of the context, or set the variables of weir in its place", "%s says %s, which weir does not go by", c.path, name)
 		}
 	}
 	if c.fields["url"] == "" {
-		c.fields["url"] = "nats://127.0.0.1:4222" // as the nats command has it
+		c.fields["url"] = "nats://127.0.0.1:4222" // the default of the nats command
 	}
 	if i := slices.IndexFunc(signIns, func(name string) bool { return c.fields[name] != "" }); i >= 0 {
 		c.without(signIns[i+1:]...)
@@ -71,14 +72,14 @@ func (c *natsContext) read(text string) error {
 	return nil
 }
 
-// without takes fields out in whose place a variable is set.
+// without removes the fields that a variable replaces.
 func (c *natsContext) without(names ...string) {
 	for _, name := range names {
 		delete(c.fields, name)
 	}
 }
 
-// fileOf is the path that a field of a context means: file:// may stand before it, ~ and variables in it.
+// fileOf returns the path in a field of a context: file:// may precede it, and it may contain ~ and variables.
 func fileOf(text string) (string, error) {
 	if scheme := schemeOf(text); scheme != "" && scheme != "file" {
 		return "", refuse("name a file", "weir does not read %s references", scheme)
@@ -90,7 +91,8 @@ func fileOf(text string) (string, error) {
 	return text, nil
 }
 
-// wordOf is the word that a field of a context means, as a text that Template reads: itself, or what a file has.
+// wordOf returns the value of a field of a context as a text that Template reads: the value itself, or a reference to a
+// file.
 func wordOf(text string) (string, error) {
 	if schemeOf(text) == "" {
 		return text, nil
@@ -102,7 +104,7 @@ func wordOf(text string) (string, error) {
 	return "${file:" + path + "}", err
 }
 
-// schemeOf is one of those by which a context names what is kept elsewhere.
+// schemeOf returns the scheme by which a context refers to a value kept elsewhere.
 func schemeOf(text string) string {
 	scheme, _, is := strings.Cut(text, ":")
 	if scheme = strings.ToLower(scheme); is && slices.Contains([]string{"file", "op", "nsc", "env", "data"}, scheme) {

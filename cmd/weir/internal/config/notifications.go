@@ -13,30 +13,30 @@ import (
 	"weir/deadletter"
 )
 
-// Notifications say who is told of events besides those who listen on NATS.
+// Notifications say where events are sent besides NATS.
 type Notifications struct {
-	Webhook *Webhook // nil: nobody
+	Webhook *Webhook // nil: none
 }
 
 // Webhook is where events are posted to.
 type Webhook struct {
 	URL    Template
-	Secret Template               // one reference; what it stands for is read anew for each post, see Key
-	Events []deadletter.EventType // sorted; all of them where none was written
+	Secret Template               // one reference, resolved anew for each post, see Key
+	Events []deadletter.EventType // sorted; all types if the file names none
 	Rate   bucket.Rate            // of posts
 
 	line int
 	path string
 }
 
-// Bounds of a webhook's secret, as Standard Webhooks has them.
+// Bounds of a webhook's secret, as in Standard Webhooks.
 const (
 	leastWebhookKey = 24
 	mostWebhookKey  = 64
 	webhookFix      = "write whsec_ and 24 to 64 bytes in base64, as `echo whsec_$(openssl rand -base64 32)` makes them"
 )
 
-// Target is where events are posted to now. It reads variables or files. The error holds no part of it.
+// Target returns the present address. It reads variables or files. The error holds no part of it.
 func (w *Webhook) Target() (string, error) {
 	text, err := w.URL.Resolve()
 	if err == nil {
@@ -48,7 +48,7 @@ func (w *Webhook) Target() (string, error) {
 	return text, err
 }
 
-// Key is what posts are signed with now. It reads a variable or a file. The error holds no part of it.
+// Key returns the present signing key. It reads a variable or a file. The error holds no part of it.
 func (w *Webhook) Key() ([]byte, error) {
 	text, err := w.Secret.Resolve()
 	if err != nil {
@@ -94,7 +94,7 @@ func readWebhook(v value) *Webhook {
 	return w
 }
 
-// webhookRate reads how many posts there may be.
+// webhookRate reads the rate of posts.
 func webhookRate(text string) (bucket.Rate, error) {
 	r, err := ParseRate(text)
 	if err == nil && (r.Per/time.Duration(r.Count) > time.Minute || r.Per/time.Duration(r.Count) < time.Millisecond) {
@@ -104,7 +104,7 @@ func webhookRate(text string) (bucket.Rate, error) {
 	return r, err
 }
 
-// webhookTarget reads an address. One that is a secret itself, as those of chats are, is written as a reference.
+// webhookTarget reads an address. An address that is a secret itself, as those of chats, is written as a reference.
 func webhookTarget(text string) (Template, error) {
 	t, err := ParseTemplate(text)
 	if err != nil || t.HasReference() {
@@ -122,7 +122,7 @@ func webhookURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// missing lists why the webhook cannot be used here.
+// missing returns why the webhook cannot be used on this machine.
 func (w *Webhook) missing(scope *SecretScope) []Problem {
 	if w == nil {
 		return nil

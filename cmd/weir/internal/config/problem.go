@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Problem is one thing that is wrong with a file or the environment, and how to mend it.
+// Problem is one mistake in a file or the environment, and how to mend it.
 type Problem struct {
 	Line    int    // 1 is the file's first line; 0 for an environment variable
 	Path    string // the field as in apis.sms.bucket.rate, or the variable's name
@@ -16,7 +16,7 @@ type Problem struct {
 	Fix     string // what to write instead
 }
 
-// String is the problem without the file's name: "line 12: apis.sms.bucket.rate: ...".
+// String returns the problem without the file's name: "line 12: apis.sms.bucket.rate: ...".
 func (p Problem) String() string {
 	if p.Line > 0 {
 		return fmt.Sprintf("line %d: %s", p.Line, p.text())
@@ -24,7 +24,7 @@ func (p Problem) String() string {
 	return p.text()
 }
 
-// In is the problem as compilers write it: "weir.yaml:12: apis.sms.bucket.rate: ...".
+// In returns the problem in the format of compilers: "weir.yaml:12: apis.sms.bucket.rate: ...".
 func (p Problem) In(file string) string {
 	if p.Line > 0 {
 		return fmt.Sprintf("%s:%d: %s", file, p.Line, p.text())
@@ -42,7 +42,7 @@ func (p Problem) text() string {
 	return strings.Join(parts, ": ")
 }
 
-// Errors is everything that is wrong at once, in the order of the lines. Its text is one problem per line.
+// Errors holds all mistakes, in the order of the lines. Its text is one problem per line.
 type Errors struct {
 	File     string // the name the file is known by in messages
 	Problems []Problem
@@ -57,7 +57,7 @@ func (e *Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// valueError is what a grammar says about a text it refuses. Whoever knows the place makes a Problem of it.
+// valueError is a parser's error about a text that it refuses. The caller knows the place and makes a Problem of it.
 type valueError struct {
 	message string
 	fix     string
@@ -65,12 +65,12 @@ type valueError struct {
 
 func (e *valueError) Error() string { return Problem{Message: e.message, Fix: e.fix}.text() }
 
-// refuse makes a valueError; message is a format for args, fix is written as it stands.
+// refuse returns a valueError; message is a format for args, fix is used unchanged.
 func refuse(fix, message string, args ...any) error {
 	return &valueError{message: fmt.Sprintf(message, args...), fix: fix}
 }
 
-// problemOf is what a grammar said about the value at path.
+// problemOf returns the problem for a parser's error about the value at path.
 func problemOf(path string, err error) Problem {
 	var refused *valueError
 	if errors.As(err, &refused) {

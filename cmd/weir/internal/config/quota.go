@@ -20,7 +20,7 @@ func parseZone(text string) (*time.Location, error) {
 	return zone, nil
 }
 
-// readQuota reads amount/period with window and tz; the amount is what count makes of the text before the slash.
+// readQuota reads amount/period with window and tz; count parses the amount before the slash.
 func readQuota(f fields, field string, count func(string) (int64, error)) *bucket.Quota {
 	before := len(f.doc.problems)
 	q := read(f, field, bucket.Quota{}, func(text string) (bucket.Quota, error) { return parseQuota(text, count) })
@@ -41,8 +41,8 @@ func readQuota(f fields, field string, count func(string) (int64, error)) *bucke
 	return &q
 }
 
-// parseQuota reads amount/period. A plain word (hour, day, week, month) leaves the Unit set, any other period only Per;
-// both are set where the period is of a fixed length and a calendar unit too.
+// parseQuota reads amount/period. A plain word (hour, day, week, month) sets only Unit, any other period only Per; both
+// are set if the period has a fixed length and is a calendar unit too.
 func parseQuota(text string, count func(string) (int64, error)) (bucket.Quota, error) {
 	const fix = "write 50000/day or 300/3h"
 	amount, period, found := strings.Cut(text, "/")
@@ -78,7 +78,7 @@ func parseQuota(text string, count func(string) (int64, error)) (bucket.Quota, e
 	return q, nil
 }
 
-// layWindow decides how the period lies on the time line. Without a word in the file a calendar word means the
+// layWindow decides how the period lies on the time line. Without a window in the file a calendar word means the
 // calendar, and any other period slides: the strictest reading, which the api's own cannot exceed.
 func layWindow(q *bucket.Quota, window bucket.Window) error {
 	switch {

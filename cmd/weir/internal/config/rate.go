@@ -17,13 +17,13 @@ const (
 	slowestInterval = 31 * day
 	// longestPeriod bounds a rate's and a window's period.
 	longestPeriod = 366 * day
-	// longestDrain bounds burst × interval: beyond it the time of a reserved slot is no date any more.
+	// longestDrain bounds burst × interval: beyond it the time of a reserved slot is no valid date.
 	longestDrain = 100 * 365 * day
 )
 
-// ParseRate reads count/duration: 10/s, 0.5/s, 300/3h, 90000/min, 1/1.5s. Count and Per come out whole and Per is as
-// written unless the count has a fraction: 0.5/s is 1 per 2s, 2.5/s is 5 per 2s, 300/3h stays 300 per 3h. From one call
-// in 31 days up to 1,000,000/s. Burst is 1.
+// ParseRate reads count/duration: 10/s, 0.5/s, 300/3h, 90000/min, 1/1.5s. Count and Per are whole, and Per is as
+// written unless the count has a fraction: 0.5/s is 1 per 2s, 2.5/s is 5 per 2s, 300/3h stays 300 per 3h. Rates range
+// from one call in 31 days to 1,000,000/s. Burst is 1.
 func ParseRate(text string) (bucket.Rate, error) {
 	count, period, err := splitRate(text)
 	if err != nil {
@@ -76,7 +76,7 @@ func splitRate(text string) (count, period string, err error) {
 	return count, period, nil
 }
 
-// parsePeriod reads what stands behind the slash of text: a duration above 0, or a unit alone for one of it.
+// parsePeriod reads the part of text after the slash: a duration above 0, or a unit alone for one of it.
 func parsePeriod(text, period string) (time.Duration, error) {
 	if durationUnit(period) != 0 {
 		return durationUnit(period), nil
@@ -124,7 +124,7 @@ func formatPeriod(per time.Duration) string {
 	}
 }
 
-// drains says whether a full burst is through within longestDrain when nothing else comes; t is the rate's interval.
+// drains reports whether a full burst is called within longestDrain if nothing else comes; t is the rate's interval.
 func drains(t bucket.Interval, burst int64) bool {
 	needs, needsLow := bits.Mul64(uint64(burst), uint64(t.P))
 	has, hasLow := bits.Mul64(uint64(t.Q), uint64(longestDrain/time.Microsecond))

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Setting is one variable as it may be shown.
+// Setting is one variable in a form that may be shown.
 type Setting struct{ Name, Value string }
 
 // Redacted lists the settings by their variables, secrets hidden.

@@ -7,30 +7,30 @@ import (
 	"weir/bucket"
 )
 
-// Scope says what a pushback holds.
+// Scope says what a pushback stops.
 type Scope string
 
 const (
-	// HoldAPI holds every key of the api: its pushback speaks of a limit they share.
+	// HoldAPI stops every key of the api: its pushback concerns a limit that they share.
 	HoldAPI Scope = "api"
-	// HoldKey holds the key whose call was pushed back.
+	// HoldKey stops only the key whose call was pushed back.
 	HoldKey Scope = "key"
 )
 
-// Retry says what becomes of a job whose call failed.
+// Retry says what happens to a job whose call failed.
 type Retry struct {
 	Attempts int           // calls that count against the job: 1 to 1000
 	Min, Max time.Duration // of the backoff: 1ms to 24h
 	On       []int         // statuses that mean "not processed": 400 to 599
-	Reject   []int         // statuses that are of the job, though they usually speak of weir: 300 to 499
+	Reject   []int         // statuses that concern the job, though they usually concern weir: 300 to 499
 	Hold     Scope
 	Headers  Obedience
 	Adaptive *Adaptive // nil: the rate does not follow pushback
 
-	holdSet bool // the file says what a pushback holds
+	holdSet bool // the file says what a pushback stops
 }
 
-// readReject reads the statuses that end their job with a letter. A status cannot mean that a call is to be made again as well.
+// readReject reads the statuses that end their job with a letter. None of them may also mean that the call is repeated.
 func readReject(retry fields, on []int) []int {
 	return readList(retry, "reject", 200, func(text string) (int, error) {
 		n, err := wholeIn(300, 499)(text)
@@ -49,13 +49,13 @@ func readReject(retry fields, on []int) []int {
 	})
 }
 
-// Obedience says what an answer's RateLimit headers do, in all their spellings.
+// Obedience says how an answer's RateLimit headers are used, in all their spellings.
 type Obedience string
 
 const (
-	// ObeyHeaders holds calls until the time that an answer names whose headers say that nothing is left.
+	// ObeyHeaders stops calls until the time in an answer whose headers say that nothing is left.
 	ObeyHeaders Obedience = "obey"
-	// IgnoreHeaders reads nothing but what a pushback says.
+	// IgnoreHeaders uses only what a pushback says.
 	IgnoreHeaders Obedience = "ignore"
 )
 
@@ -83,8 +83,8 @@ func readAdaptive(f fields) *Adaptive {
 	}
 }
 
-// Notes are what a reader of the file should know that neither is wrong nor need be meant otherwise: for each API whose keys share a limit,
-// what one 429 does unless the file says it.
+// Notes returns what a reader of the file should know although it is neither wrong nor doubtful: for each API whose
+// keys share a limit, the effect of one 429, unless the file states it.
 func (c *Config) Notes() (notes []Problem) {
 	for i := range c.APIs {
 		a := &c.APIs[i]
@@ -98,7 +98,7 @@ func (c *Config) Notes() (notes []Problem) {
 	return notes
 }
 
-// readRetry reads it. What a pushback holds unless the file says so depends on what keys share.
+// readRetry reads it. The default of what a pushback stops depends on what keys share.
 func readRetry(f fields, rules bucket.Rules) Retry {
 	r := Retry{Attempts: 5, Min: time.Second, Max: 5 * time.Minute, On: []int{429, 503}, Hold: HoldKey, Headers: ObeyHeaders}
 	v, ok := f.byName["retry"]

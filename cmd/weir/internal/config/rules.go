@@ -21,9 +21,9 @@ const (
 	// DefaultJitter is how much later than planned a call may arrive unless the file says.
 	DefaultJitter = 5 * time.Millisecond
 
-	// leaseMargin is added to an api's timeout and jitter: a permit is taken back only when its call cannot still be running. It
-	// begins with its slot, the call starts within the jitter, and ends a second late at the most. Until it is taken back a
-	// permit of a replica that died is nobody's.
+	// leaseMargin is added to an api's timeout and jitter: a permit is taken back only when its call cannot still be
+	// running. The lease begins with the slot; the call starts within the jitter and ends one second late at most.
+	// Until then the permit of a dead replica is unused.
 	leaseMargin = 5 * time.Second
 )
 
@@ -52,8 +52,8 @@ func readRules(f fields, price Money, timeout time.Duration) bucket.Rules {
 	return r
 }
 
-// readBucket reads the bucket that every key has; the rate's Count is 0 when it was refused. rules have the
-// defaults, headroom and jitter.
+// readBucket reads the bucket that every key has; the rate's Count is 0 if it was refused. rules have the defaults,
+// headroom and jitter.
 func readBucket(v value, rules bucket.Rules) bucket.KeyLimits {
 	defaults := rules.Key
 	f, ok := v.fields("rate", "burst", "counts", "capacity", "max_wait", "in_flight")
@@ -70,7 +70,7 @@ func readBucket(v value, rules bucket.Rules) bucket.KeyLimits {
 	}
 }
 
-// maxWait reads how long a job may wait; 0 is refused because it could mean "not at all" as well as "no bound".
+// maxWait reads how long a job may wait. It refuses 0, which could mean "not at all" as well as "no bound".
 func maxWait(text string) (time.Duration, error) {
 	if d, err := ParseDuration(text); err == nil && d == 0 {
 		return 0, refuse("remove it for no bound, or write at least 1ms", "%s would let no job wait", quote(text))
@@ -78,8 +78,8 @@ func maxWait(text string) (time.Duration, error) {
 	return durationIn(time.Millisecond, longestPeriod)(text)
 }
 
-// readRate reads a rate, its burst and how the api counts it; each keeps what defaults say when absent. pace has the headroom and the
-// jitter, which take their part of a rate.
+// readRate reads a rate, its burst and how the api counts it. Absent fields keep their defaults. pace has the headroom
+// and the jitter, which reduce a rate.
 func readRate(f fields, defaults bucket.Rate, pace bucket.Rules) bucket.Rate {
 	before := len(f.doc.problems)
 	r := read(f, "rate", defaults, ParseRate)
@@ -100,13 +100,13 @@ func readRate(f fields, defaults bucket.Rate, pace bucket.Rules) bucket.Rate {
 	return r
 }
 
-// counted is how the api counts a rate. No window has room for a burst above the count.
+// counted returns how the api counts a rate. No window has room for a burst above the count.
 func counted(f fields, r bucket.Rate) bucket.Counting {
 	switch {
 	case r.Counts == bucket.ByTokens:
 		return bucket.ByTokens
 	case r.Burst <= r.Count:
-		return "" // by the window, said or not: two files that mean the same are the same
+		return "" // by the window, stated or not: two files that mean the same must be equal
 	}
 	place := f.place("burst")
 	if !f.has("burst") && f.has("rate") {
@@ -117,9 +117,9 @@ func counted(f fields, r bucket.Rate) bucket.Counting {
 	return r.Counts
 }
 
-// warnOfPace warns of a burst, or of its lack, that leaves little of the rate.
+// warnOfPace warns of a burst, or a missing one, that leaves little of the rate.
 func warnOfPace(f fields, r bucket.Rate, pace bucket.Rules) {
-	pace.Headroom = 0 // what it takes is meant
+	pace.Headroom = 0 // its effect is intended
 	steady, hoped := pace.Interval(r).Duration(), r.Per/time.Duration(r.Count)
 	switch {
 	case steady <= 2*hoped:
@@ -136,7 +136,7 @@ func warnOfPace(f fields, r bucket.Rate, pace bucket.Rules) {
 	}
 }
 
-// readOverrides reads what single keys have instead of the bucket of all, which is the rules' Key.
+// readOverrides reads what single keys have instead of the rules' Key, which is the bucket of all.
 func readOverrides(v value, of bucket.Rules) []bucket.Override {
 	entries, _ := v.entries(mostOverrides)
 	overrides := make([]bucket.Override, 0, len(entries))
@@ -177,8 +177,8 @@ func readOverride(e entry, of bucket.Rules) bucket.Override {
 	return o
 }
 
-// moreExact orders overrides as they win, a pattern without * first and then the longer one. Equally long ones stand by
-// the alphabet, so that which of them wins never depends on the order of a YAML mapping.
+// moreExact orders overrides by precedence: a pattern without * first, and then the longer one. Equally long patterns
+// are ordered by the alphabet, so that the result never depends on the order of a YAML mapping.
 func moreExact(a, b bucket.Override) int {
 	wildA, wildB := strings.Contains(a.Pattern, "*"), strings.Contains(b.Pattern, "*")
 	if wildA != wildB {
@@ -190,10 +190,10 @@ func moreExact(a, b bucket.Override) int {
 	return cmp.Or(cmp.Compare(len(b.Pattern), len(a.Pattern)), strings.Compare(a.Pattern, b.Pattern))
 }
 
-// leastJitter is what even an operator who allows none must allow: timers of an operating system are not finer.
+// leastJitter is the smallest jitter, even if the operator allows none: timers of an operating system are not finer.
 const leastJitter = time.Millisecond
 
-// CallRules are the rules that an api's calls are made by: its own, with the least jitter there can be.
+// CallRules returns the rules that an api's calls are made by: the api's own, with at least leastJitter.
 func (a *API) CallRules() bucket.Rules {
 	rules := a.Rules
 	rules.Jitter = max(rules.Jitter, leastJitter)

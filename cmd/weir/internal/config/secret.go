@@ -6,18 +6,18 @@ import (
 	"strconv"
 )
 
-// Secret is a setting that must not be printed: a path of credentials, or an address that may carry a password. It
-// shows itself only when revealed.
+// Secret is a setting that must not be printed: a path of credentials, or an address that may carry a password. Only
+// Reveal shows it.
 type Secret struct {
 	text string
-	// shown stands for the text in messages: an address without its credentials. Empty: nothing is shown.
+	// shown replaces the text in messages: an address without its credentials. Empty: nothing is shown.
 	shown string
 }
 
 // Reveal returns the setting itself.
 func (s Secret) Reveal() string { return s.text }
 
-// IsSet says whether it is there at all.
+// IsSet reports whether there is a setting.
 func (s Secret) IsSet() bool { return s.text != "" }
 
 // String shows an address without its credentials, *** for anything else that is set.

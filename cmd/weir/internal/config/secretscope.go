@@ -5,17 +5,18 @@ import (
 	"strings"
 )
 
-// SecretScope says which references to secrets a configuration may resolve here. A configuration comes over NATS from whoever may
-// apply one, and the variables and files are those of weir's user: without a bound anybody with that right could have weir send any
-// of them to an address of his own. It is not changed after NewSecretScope; a nil one allows every reference.
+// SecretScope says which references to secrets a configuration may resolve in this process. A configuration comes over
+// NATS from any user that may apply one, and the variables and files are readable for weir's user. Without this bound,
+// each such user could make weir send any of them to an address of the user's choice. A scope does not change after
+// NewSecretScope; a nil one allows every reference.
 type SecretScope struct {
 	env   map[string]bool
 	files map[string]bool
 	dirs  []string // with a slash at the end
 }
 
-// NewSecretScope allows what the process was told to allow, names of variables and paths of directories or files, and every
-// reference that own has: the file with which the process was started. own is nil where there is none.
+// NewSecretScope allows the given names of variables and paths of directories or files, and every reference in own: the
+// file that the process was started with. own is nil if there is none.
 func NewSecretScope(allowed []string, own *Config) *SecretScope {
 	s := &SecretScope{env: map[string]bool{}, files: map[string]bool{}}
 	for _, text := range allowed {
@@ -33,7 +34,7 @@ func NewSecretScope(allowed []string, own *Config) *SecretScope {
 	return s
 }
 
-// eachReference gives every part that may refer to a secret.
+// eachReference calls do with every part that may refer to a secret.
 func (c *Config) eachReference(do func(p part)) {
 	each := func(t Template) {
 		for _, p := range t.parts {

@@ -18,17 +18,17 @@ import (
 // Settings are what the environment says about this process.
 type Settings struct {
 	Config          string // path of the configuration file, empty for none
-	NATSContext     string // name of a context of the nats command, empty: none. What it says is in the fields below
+	NATSContext     string // name of a context of the nats command, empty: none. Its values are in the fields below
 	NATSURL         Secret // empty: a server runs inside the process
 	NATSCreds       Secret // path of a credentials file
 	NATSSignIn      SignIn
 	NATSCA          string // path of a CA file
-	NATSInbox       string // prefix of the subjects that answers come to: _INBOX unless set
+	NATSInbox       string // prefix of the subjects on which answers arrive: _INBOX unless set
 	NATSListen      string // host:port of the embedded server
 	NATSAuth        NATSAuth
-	NATSConnections int // of producers to the embedded server at a time, 0: as many as the memory has room for
+	NATSConnections int // of producers to the embedded server at a time, 0: as many as memory allows
 	DataDir         string
-	StateDir        string // what this machine remembers beside the store, empty: nothing
+	StateDir        string // directory for state kept outside the store, empty: none
 	Durability      Durability
 	RedisURL        Secret   // empty: limits are counted in the process
 	Replicas        int      // of streams and key-value buckets: 1 to 5, 1 when embedded
@@ -36,36 +36,38 @@ type Settings struct {
 	Roles           []Role   // at least one, sorted
 	Instance        string   // this replica's name: letters, digits, '-', '_' and '.', at most 128
 	HTTPListen      string   // host:port, empty for none
-	HTTPToken       Secret   // what a request must bear; required where others than this machine can connect
-	Secrets         []string // that a configuration out of NATS may refer to: names of variables, clean paths of directories or files
+	HTTPToken       Secret   // that a request must bear; required if other machines can connect
+	Secrets         []string // that a configuration from NATS may refer to: names of variables, clean paths of directories or files
 	LogLevel        slog.Level
 	LogFormat       LogFormat
 	Memory          int64         // bytes that the process may hold resident, 0: as much as it finds to be allowed
 	ShutdownTimeout time.Duration // 0 to 1h
 
-	// Restored and Moved are an operator's word on this start, given by flags: the store was put back from a backup, or is that of the weir
-	// that was stopped, in another place. Counted says that limits go by what a restored store has counted.
+	// Restored and Moved are an operator's statements about this start, given by flags: the store was restored from a
+	// backup, or is the store of the stopped weir in another place. Counted says that limits continue with what a
+	// restored store has counted.
 	Restored, Moved, Counted bool
 
-	ofContext map[string]string // variable → the field of the context that is in its place
+	ofContext map[string]string // variable → the field of the context that replaces it
 
-	// Warnings are what is allowed and probably not meant.
+	// Warnings are settings that are allowed and probably not meant.
 	Warnings []Problem
 }
 
-// NATSAuth says whom the embedded server lets in.
+// NATSAuth says which clients the embedded server admits.
 type NATSAuth string
 
 const (
-	// AuthOperators means everybody who can connect, to publish jobs and to read; all else needs the operators' credentials.
+	// AuthOperators admits all clients, to publish jobs and to read; everything else requires the operators'
+	// credentials.
 	AuthOperators NATSAuth = "operators"
-	// AuthOpen means everybody who can connect, as an operator.
+	// AuthOpen admits all clients, as operators.
 	AuthOpen NATSAuth = "open"
-	// AuthRequired means whoever has credentials of the data directory.
+	// AuthRequired admits only clients with credentials of the data directory.
 	AuthRequired NATSAuth = "required"
 )
 
-// lets is what a connection without credentials can do, in words.
+// lets says what a connection without credentials can do.
 func (a NATSAuth) lets() string {
 	if a == AuthOpen {
 		return "read and delete every job"
@@ -77,9 +79,9 @@ func (a NATSAuth) lets() string {
 type Durability string
 
 const (
-	// DurabilityAlways means before a receipt.
+	// DurabilityAlways means on disk before the receipt.
 	DurabilityAlways Durability = "always"
-	// DurabilityInterval means every second: a power cut may lose that second.
+	// DurabilityInterval means on disk every second: a power cut may lose that second.
 	DurabilityInterval Durability = "interval"
 )
 
@@ -101,20 +103,21 @@ const (
 	LogJSON LogFormat = "json"
 )
 
-// LeastMemory is what weir can run with, the server inside and small bodies provided.
+// LeastMemory is the least with which weir can run, with the embedded server and small bodies.
 const LeastMemory = 96 << 20
 
-// DefaultFile is the configuration file that is read when none is named, if it exists.
+// DefaultFile is the configuration file that is read if none is named and it exists.
 const DefaultFile = "weir.yaml"
 
-// Embedded says whether the NATS server runs inside the process.
+// Embedded reports whether the NATS server runs inside the process.
 func (s *Settings) Embedded() bool { return !s.NATSURL.IsSet() }
 
-// Has says whether this replica has a role.
+// Has reports whether this replica has a role.
 func (s *Settings) Has(r Role) bool { return slices.Contains(s.Roles, r) }
 
-// environment is the variables as envconfig decodes them. Those that a context of the nats command may have in their place stay text until it is
-// known. None has a default here because an empty variable means its default too, but for WEIR_HTTP_LISTEN.
+// environment holds the variables as envconfig decodes them. Variables that a context of the nats command may replace
+// stay text until it is known. No variable except WEIR_HTTP_LISTEN has a default here, because an empty variable means
+// its default too.
 type environment struct {
 	Config          string
 	NatsURL         string                           `split_words:"true"`
@@ -147,11 +150,11 @@ type environment struct {
 	ShutdownTimeout decoded[time.Duration, timeoutOf] `split_words:"true"`
 }
 
-// ReadSettings reads the WEIR_ variables. The error is *Errors and has every variable that is wrong. It looks at the
-// file system only for a context of the nats command, and to see whether weir.yaml and the files to sign in by are there.
+// ReadSettings reads the WEIR_ variables. The error is *Errors and has every variable that is wrong. It reads the file
+// system only for a context of the nats command, and to check that weir.yaml and the files for signing in exist.
 func ReadSettings() (*Settings, error) { return ReadSettingsFor("") }
 
-// ReadSettingsFor is ReadSettings with another address in the place of WEIR_NATS_URL, unless it is empty.
+// ReadSettingsFor is ReadSettings with address in place of WEIR_NATS_URL, unless it is empty.
 func ReadSettingsFor(address string) (*Settings, error) {
 	var env environment
 	if err := envconfig.Process("weir", &env); err != nil {
@@ -206,7 +209,7 @@ func ReadSettingsFor(address string) (*Settings, error) {
 	return s, nil
 }
 
-// variables collects what is found while the environment is read.
+// variables collects the problems found while the environment is read.
 type variables struct {
 	problems []Problem
 	warnings []Problem
@@ -237,8 +240,8 @@ func variable[T any](v *variables, name, text, fallback string, parse func(strin
 	return got
 }
 
-// Guarded refuses an HTTP side that others can reach and nobody guards: neither a token of the environment nor one of the configuration.
-// c may be nil.
+// Guarded refuses an HTTP side that other machines can reach without any token, neither of the environment nor of the
+// configuration. c may be nil.
 func (s *Settings) Guarded(c *Config) error {
 	if s.HTTPListen == "" || s.HTTPToken.IsSet() || IsLoopback(s.HTTPListen) || c != nil && len(c.HTTP.Tokens) > 0 {
 		return nil
@@ -249,7 +252,7 @@ func (s *Settings) Guarded(c *Config) error {
 	}}}
 }
 
-// exposed tells whoever opens the server inside to others, and has it ask nobody, what that means.
+// exposed warns of an embedded server that other machines can reach without credentials, and says what that means.
 func (v *variables) exposed(s *Settings) {
 	if s.Embedded() && s.NATSAuth != AuthRequired && s.NATSListen != "" && !IsLoopback(s.NATSListen) {
 		v.warn("WEIR_NATS_LISTEN", s.NATSListen+": others than this machine can connect without being asked who they are: they can "+s.NATSAuth.lets()+", and spend money",
@@ -261,9 +264,9 @@ func (v *variables) exposed(s *Settings) {
 	}
 }
 
-// unknown looks for variables that weir does not have. One that is nearly a name is a typing error, and refused: limits
-// would silently not be shared without a mistyped WEIR_REDIS_URL. Any other is a warning only: Kubernetes sets
-// WEIR_SERVICE_HOST and its like for a service called weir, which are passed over.
+// unknown looks for variables that weir does not have. One that is nearly a name is a typing error and refused: with a
+// mistyped WEIR_REDIS_URL, limits would silently not be shared. Any other is only a warning: Kubernetes sets
+// WEIR_SERVICE_HOST and similar ones for a service called weir; those are ignored.
 func (v *variables) unknown() {
 	var names []string
 	for _, known := range (&Settings{}).Redacted() {
@@ -294,8 +297,8 @@ func configFile(text string) string {
 	return ""
 }
 
-// besideData is where the state goes that is kept beside the store: into the data directory. With a server elsewhere there need not be one,
-// and none is made unless it is named.
+// besideData returns the directory for state kept outside the store: the data directory. With an external server there
+// need not be one, and none is created unless it is named.
 func besideData(data string, env environment) string {
 	if (env.NatsURL != "" || env.NatsContext != "") && env.DataDir == "" {
 		return ""
@@ -303,7 +306,7 @@ func besideData(data string, env environment) string {
 	return filepath.Join(data, "state")
 }
 
-// readableFile reads the path of a file that is there and may be read. The message does not have the path.
+// readableFile reads the path of an existing readable file. The message does not contain the path.
 func readableFile(text string) (string, error) {
 	file, err := openRegular(text)
 	if err != nil {
@@ -348,8 +351,8 @@ func instance(text string) (string, error) {
 	return text, nil
 }
 
-// randomInstance is the host's name and eight random hexadecimal digits, so that two replicas on one host, or one
-// restarted, never share a name.
+// randomInstance returns the host's name and eight random hexadecimal digits, so that two replicas on one host, or a
+// restarted one, never share a name.
 func randomInstance() string {
 	host, err := os.Hostname()
 	if err != nil || host == "" {

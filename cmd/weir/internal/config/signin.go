@@ -6,24 +6,25 @@ import (
 	"strings"
 )
 
-// SignIn is how a server of somebody else's is told who weir is, beside credentials, its own certificate's authority and the prefix of
-// inboxes. Files are read for each connection, so that a key that was changed holds from the next one on.
+// SignIn is how weir signs in to an external server, beside credentials, the server's certificate authority and the
+// prefix of inboxes. Files are read for each connection, so that a changed key takes effect from the next connection
+// on.
 type SignIn struct {
 	Nkey           Secret // path of a file with a user's seed
-	User, Password Secret // each a template: the word itself, or references to where it is kept
+	User, Password Secret // templates: the word itself, or references to it
 	Cert, Key      string // paths of a client's certificate and its key: both or neither
 
-	// What only a context of the nats command says.
+	// Only a context of the nats command can set these.
 	Token, JWT, Seed Secret // templates
-	TLSFirst         bool   // TLS begins before the server has said anything
+	TLSFirst         bool   // TLS begins before the server's first message
 }
 
-// SignsIn reports whether a server is shown anything that says who weir is, but for what stands in its address.
+// SignsIn reports whether weir shows a server anything that identifies it, apart from the server's address.
 func (s *Settings) SignsIn() bool {
 	return s.NATSCreds.IsSet() || s.NATSSignIn != SignIn{TLSFirst: s.NATSSignIn.TLSFirst}
 }
 
-// SaidBy is where a setting of a variable comes from, in words: the variable, or a field of a context.
+// SaidBy names the source of a variable's setting: the variable, or a field of a context.
 func (s *Settings) SaidBy(variable string) string {
 	if field, ok := s.ofContext[variable]; ok {
 		return fmt.Sprintf("%s in the context %s (WEIR_NATS_CONTEXT)", field, s.NATSContext)
@@ -31,8 +32,8 @@ func (s *Settings) SaidBy(variable string) string {
 	return variable
 }
 
-// natsServer reads what the variables, and then the context, say of a server and of how it is asked for entry. Of the settings it fills
-// those fields.
+// natsServer reads from the variables, and then from the context, where a server is and how to sign in. It fills only
+// those fields of the settings.
 func (v *variables) natsServer(env environment) *Settings {
 	s := &Settings{NATSContext: env.NatsContext}
 	ways := 0
@@ -75,7 +76,7 @@ func (v *variables) natsServer(env environment) *Settings {
 	return s
 }
 
-// whole refuses a sign-in of which a part is missing, and two where a server takes one.
+// whole refuses an incomplete sign-in, and two ways where a server takes one.
 func (v *variables) whole(s *Settings, env environment, ways int, inAddress bool) {
 	if ways > 1 || ways == 1 && env.NatsCreds == "" && inAddress {
 		v.fail("WEIR_NATS_CREDS, WEIR_NATS_NKEY, WEIR_NATS_USER", "there are several ways to sign in", "set one of them, and no user in WEIR_NATS_URL")
@@ -88,14 +89,14 @@ func (v *variables) whole(s *Settings, env environment, ways int, inAddress bool
 	}
 }
 
-// ofContext says what a context has in the place of variables that are not set.
+// ofContext supplies a context's fields in place of variables that are not set.
 type ofContext struct {
 	v        *variables
 	context  natsContext
 	settings *Settings
 }
 
-// given is variable for one in whose place a context may have a field, which means what expand makes of it.
+// given is variable for a variable that a context's field may replace. expand converts the field.
 func given[T any](of ofContext, name, text, field, fallback string, expand func(string) (string, error), parse func(string) (T, error)) T {
 	said := of.context.fields[field]
 	if text != "" || said == "" {
@@ -120,8 +121,8 @@ func given[T any](of ofContext, name, text, field, fallback string, expand func(
 
 func itself(text string) (string, error) { return text, nil }
 
-// secretWord reads a user's name or password, or where it is kept. What it refers to must be there; it is read again for each connection.
-// No message quotes it.
+// secretWord reads a user's name or password, or a reference to it. The reference must resolve; it is resolved again
+// for each connection. No message quotes it.
 func secretWord(text string) (Secret, error) {
 	template, err := ParseTemplate(text)
 	if err != nil {

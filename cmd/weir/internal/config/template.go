@@ -88,7 +88,8 @@ func (t Template) HasReference() bool {
 	return false
 }
 
-// Secrets are what the references stand for now, as far as they resolve: for who must keep them out of what is stored.
+// Secrets returns the present values of the references, as far as they resolve: for code that must keep them out of
+// what is stored.
 func (t Template) Secrets() []string {
 	var secrets []string
 	for _, p := range t.parts {
@@ -100,7 +101,7 @@ func (t Template) Secrets() []string {
 }
 
 // Resolve returns the value with every reference replaced. It reads variables and files anew each time, so that a
-// rotated secret holds from the next call on. The error never contains any part of a secret.
+// rotated secret takes effect from the next call on. The error never contains any part of a secret.
 func (t Template) Resolve() (string, error) {
 	var b strings.Builder
 	for _, p := range t.parts {

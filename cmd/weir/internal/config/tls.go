@@ -14,10 +14,11 @@ import (
 	"sync"
 )
 
-// TLS is how an https api is known and what weir shows it. Empty paths: by the machine's authorities, and nothing.
+// TLS is how an https api is verified and what weir presents to it. Empty paths: the machine's authorities, and
+// nothing.
 type TLS struct {
 	CAFile            string // the authorities that may have signed the api's certificate, in PEM; no others are trusted
-	CertFile, KeyFile string // what weir shows the api, in PEM: both or neither; they may be one file
+	CertFile, KeyFile string // presented to the api, in PEM: both or neither; they may be one file
 
 	line int
 	path string
@@ -68,7 +69,7 @@ func (t *TLS) files() []string {
 	return slices.DeleteFunc([]string{t.CAFile, t.CertFile, t.KeyFile}, func(file string) bool { return file == "" })
 }
 
-// missing lists why the files cannot be used here. Those that scope does not allow are not looked at.
+// missing returns why the files cannot be used on this machine. It does not read files that scope does not allow.
 func (t *TLS) missing(scope *SecretScope) []Problem {
 	for _, file := range t.files() {
 		if !scope.allows(part{file: file}) {
@@ -84,7 +85,7 @@ func (t *TLS) missing(scope *SecretScope) []Problem {
 	return nil
 }
 
-// Read reads the files. The errors name them, and quote nothing of them. A nil TLS is that of a machine that was told nothing.
+// Read reads the files. The errors name them and quote nothing of them. A nil TLS returns the defaults.
 func (t *TLS) Read() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if t == nil {
@@ -134,8 +135,9 @@ func readPEM(path string) ([]byte, error) {
 	return text, nil
 }
 
-// Source reads the files anew when they have been replaced, so that a renewed certificate holds from the next connection on. While what is
-// there cannot be used, as between the replacing of a certificate and of its key, what was read last is. It is safe for concurrent use.
+// Source returns a function that reads the files anew when they have been replaced, so that a renewed certificate takes
+// effect from the next connection on. While the files cannot be used, as between the replacement of a certificate and
+// of its key, it returns what was read last. It is safe for concurrent use.
 func (t *TLS) Source() func() (*tls.Config, error) {
 	var (
 		mu   sync.Mutex
@@ -182,7 +184,7 @@ func sameFiles(a, b []os.FileInfo) bool {
 	return true
 }
 
-// String tells which files are named; nothing where none are. Two of one text say the same.
+// String names the files; it is empty if there are none. Two values with the same text are equal.
 func (t *TLS) String() string {
 	if t == nil {
 		return ""
@@ -190,7 +192,7 @@ func (t *TLS) String() string {
 	return strings.Join([]string{t.CAFile, t.CertFile, t.KeyFile}, ", ")
 }
 
-// tls describes how an api is known.
+// tls describes how an api is verified.
 func (d description) tls(path string, t *TLS) {
 	if t == nil {
 		return

@@ -2,8 +2,8 @@ package config
 
 import "regexp"
 
-// bearerToken reads the token itself, or a reference to where it stands. It is resolved once: a restart takes a new
-// one. No message quotes it.
+// bearerToken reads the token itself, or a reference to it. It is resolved once: a new token needs a restart. No
+// message quotes it.
 func bearerToken(text string) (Secret, error) {
 	template, err := ParseTemplate(text)
 	if err != nil {
@@ -19,14 +19,14 @@ func bearerToken(text string) (Secret, error) {
 	return Secret{text: token}, nil
 }
 
-// bearerFix says what a token is. Sixteen characters are not guessed, at whatever speed.
+// bearerFix says what a token must be. Sixteen characters cannot be guessed, at whatever speed.
 const bearerFix = "write 16 to 256 letters, digits and -._~+/=, as openssl rand -hex 32 makes them"
 
 func isBearer(text string) bool {
 	return regexp.MustCompile(`^[A-Za-z0-9._~+/=-]{16,256}$`).MatchString(text)
 }
 
-// inboxPrefix reads the beginning of the subjects that answers come to. NATS itself takes no wildcard there.
+// inboxPrefix reads the beginning of the subjects on which answers arrive. NATS itself accepts no wildcard there.
 func inboxPrefix(text string) (string, error) {
 	if !regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`).MatchString(text) {
 		return "", refuse("write tokens of letters, digits, '-' and '_' with dots between, as in _INBOX.worker",
