@@ -180,7 +180,7 @@ func (t *turning) turn(now, memory, later Micros) {
 
 // open converts a key's state to its present pace.
 func (t *turning) open(name string, key *keyState, now, front Micros, own pace) {
-	remembered := key.pace != (pace{}) && key.end() >= t.known // another may have been forgotten, so this one too
+	remembered := key.pace != (pace{}) && key.end() >= t.known // keys as old may be forgotten: treat all alike
 	switch {
 	case remembered && key.pace == own:
 		return

@@ -13,7 +13,7 @@ type engine struct {
 	ahead     Micros  // by how much calendars are ahead of it
 	asked     int64   // asks so far; each has room for MaxWant serials
 	claims    *claims // nil if no checkpoints are kept
-	sums      bool    // FillIn will be told what new limits have missed
+	sums      bool    // FillIn will set what new limits have missed
 	applied   int64   // changes of rules so far
 	keys      keyTable
 	turning   turning

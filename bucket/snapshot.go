@@ -34,7 +34,7 @@ import (
 type Snapshot struct {
 	Made  Micros          `json:"made"`
 	Until Micros          `json:"until"`           // no slot after this was granted
-	Late  Micros          `json:"late,omitempty"`  // by how much a call may arrive after its slot
+	Late  Micros          `json:"late,omitempty"`  // how long after Until a call may still arrive
 	Open  int64           `json:"open,omitempty"`  // calls that may be under way
 	Lease Micros          `json:"lease,omitempty"` // until when they may be under way
 	Limit []LimitSnapshot `json:"limits,omitempty"`

@@ -13,8 +13,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// TestUnreadableEpoch checks that a server that cannot read an owner's epoch refuses its intents, and that this is told
-// from another owner's coming: the owner may store its epoch again, and the next owner takes over.
+// TestUnreadableEpoch checks that a server that cannot read an owner's epoch refuses its intents, and that the owner
+// does not take this for another owner's coming: it may store its epoch again, and the next owner takes over.
 func TestUnreadableEpoch(t *testing.T) {
 	const instance = "the instance"
 	dir := t.TempDir()

@@ -43,13 +43,13 @@ type Place struct {
 	NotBefore    bucket.Micros // the job must not be called before; 0: at once
 }
 
-// Options are what a Queue needs. All but Dedupe and Others are required.
+// Options are what a Queue needs. All but Dedupe, Others and Holdings are required.
 type Options struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
 	Settings  Settings
 	Rules     bucket.Rules
-	// Dedupe is how long ids are known, for all that must know ends. Nil: the value of Settings, for good.
+	// Dedupe tells how long ids are known; the process shares one. Nil: always the value of Settings.
 	Dedupe *Dedupe
 	// Others says that other processes put jobs into the queue too. A key with a smaller capacity than its stream has
 	// is then counted for every job, since the book does not know at once what they store.

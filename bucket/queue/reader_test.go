@@ -208,7 +208,7 @@ func TestBacklogIsReadWithoutBodies(t *testing.T) {
 	}
 }
 
-// TestAPIOf checks that queues are told from weir's other streams and from foreign streams.
+// TestAPIOf checks that APIOf distinguishes queues from weir's other streams and from foreign streams.
 func TestAPIOf(t *testing.T) {
 	for name, want := range map[string]string{
 		StreamName("pay", 3): "pay", StreamName("a_1-b", 255): "a_1-b", "WEIR_DEAD": "", "WEIR_RESULTS": "", "KV_weir_control": "", "WEIR__3": "",

@@ -184,7 +184,7 @@ func TestExpectationComesTrue(t *testing.T) {
 	r := &reading{p: p}
 	s := newSilence(r)
 	defer s.timer.Stop()
-	store := func() { // and hear of it
+	store := func() { // and expect it, as its own
 		t.Helper()
 		ack, err := p.queue.js.Publish(t.Context(), queueSubject("pay", 0, kindJob, "k"), nil)
 		if err != nil {
