@@ -9,8 +9,9 @@ import (
 	"weir/bucket"
 )
 
-// BenchmarkCall is what one call costs in the schedule alone, from the job's coming to its end, while other keys wait for
-// slots that are hours away: a thousand of them, or a million. B/key is what a waiting key costs beside the server.
+// BenchmarkCall measures one call in the schedule alone, from the job's arrival to its end, while a thousand or
+// a million other keys wait for slots that are hours away. B/key is the memory of a waiting key beside the
+// server.
 func BenchmarkCall(b *testing.B) {
 	for _, keys := range []int{1_000, 1_000_000} {
 		b.Run(fmt.Sprint(keys), func(b *testing.B) {

@@ -69,7 +69,7 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
-// TestBreakerOpenTimeProperty bounds how long it is open.
+// TestBreakerOpenTimeProperty bounds how long a breaker stays open.
 func TestBreakerOpenTimeProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		least := time.Duration(rapid.Int64Range(int64(time.Millisecond), int64(24*time.Hour)).Draw(t, "min"))

@@ -11,7 +11,7 @@ import (
 	"weir/dispatcher/internal/seeds"
 )
 
-// crashes are what a simulation in which the process dies remembers besides: what would be in NATS.
+// crashes holds what a simulation in which the process dies also remembers: what would be in NATS.
 type crashes struct {
 	once   bool                     // the api is not idempotent now: what was in the air, without a key or before, is parked
 	ledger map[string]bucket.Micros // the pace of every key, by the store's clock
@@ -21,7 +21,7 @@ type crashes struct {
 	died   int
 }
 
-// remains are what a crash leaves of one job that was called or about to be.
+// remains is what a crash leaves of a job that was called or about to be.
 type remains struct {
 	seq       uint64
 	calls     int
@@ -55,7 +55,7 @@ func (m *simulation) mortal() *simulation {
 	return m
 }
 
-// keepCheckpoints is what the worker does for limits that are counted in it.
+// keepCheckpoints does what the dispatcher does for limits that are counted in it.
 func (m *simulation) keepCheckpoints() {
 	s := m.store.Checkpoint(300 * time.Millisecond)
 	store := m.store
@@ -66,7 +66,7 @@ func (m *simulation) keepCheckpoints() {
 	m.after(40*time.Millisecond, m.keepCheckpoints)
 }
 
-// twice is something that the schedule is told again, or for nothing.
+// twice repeats a report to the schedule, or makes one without effect.
 func (m *simulation) twice() {
 	switch m.rnd.IntN(6) {
 	case 0:
@@ -95,7 +95,7 @@ func (m *simulation) keepRecord(j *Job) {
 	}
 }
 
-// mayLeave holds the schedule to calling nothing again that nobody knows of.
+// mayLeave checks that the schedule calls nothing again whose outcome is unknown.
 func (m *simulation) mayLeave(j *Job) {
 	if m.crashes.parked[j.Seq] {
 		m.t.Fatalf("job %d was called after it was parked as unknown", j.Seq)
@@ -141,7 +141,7 @@ func sortedKeys(queues map[string]*KeyQueue) []string {
 	return keys
 }
 
-// reread pushes a queue's jobs again, and tells what is to be known of them besides.
+// reread pushes a queue's jobs again, and reports what else is known of them.
 func (m *simulation) reread(q *KeyQueue) {
 	var seqs []uint64
 	for _, j := range q.Jobs {
@@ -164,7 +164,7 @@ func (m *simulation) reread(q *KeyQueue) {
 	}
 }
 
-// reopen does what the worker does when a partition has been read.
+// reopen does what the dispatcher does when a partition has been read.
 func (m *simulation) reopen() {
 	for _, key := range sortedKeys(m.s.byKey) {
 		q := m.s.byKey[key]
@@ -208,8 +208,8 @@ func (m *simulation) reopen() {
 	m.s.touchAll()
 }
 
-// TestSimulationOfCrashes runs seeds in which the process dies at any moment and the next one goes on from what would be
-// in NATS. One seed alone: go test ./dispatcher -run OfCrashes/seed=7.
+// TestSimulationOfCrashes runs seeds in which the process dies at any moment and the next one continues from
+// what would be in NATS. One seed alone: go test ./dispatcher -run OfCrashes/seed=7.
 func TestSimulationOfCrashes(t *testing.T) {
 	died := 0
 	for seed := range seeds.Of(3_000) {

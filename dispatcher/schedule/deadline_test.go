@@ -9,7 +9,7 @@ import (
 	"weir/bucket"
 )
 
-// deadlines are those of a simulation's jobs, drawn apart from all else in it.
+// deadlines are the deadlines of a simulation's jobs. They are drawn apart from all else in it.
 type deadlines struct {
 	rnd *rand.Rand // nil: no job has one
 	of  map[uint64]bucket.Micros
@@ -22,7 +22,7 @@ func newDeadlines(seed uint64) deadlines {
 	return deadlines{rand.New(rand.NewPCG(seed, 2)), map[uint64]bucket.Micros{}}
 }
 
-// push lets a job wait that came now, or that was read again.
+// push adds a job that came now, or that was read again.
 func (m *simulation) push(key string, seq uint64) {
 	d := &m.deadlines
 	if _, known := d.of[seq]; !known && d.rnd != nil && d.rnd.IntN(3) > 0 {
@@ -34,7 +34,7 @@ func (m *simulation) push(key string, seq uint64) {
 	m.s.PushEarly(key, seq, m.part, m.appointments.cameAt(seq, m.now), m.appointments.notBefore(seq, m.now))
 }
 
-// expire makes letters of jobs whose deadlines have passed, and holds the schedule to expiring no other.
+// expire makes letters of jobs whose deadlines have passed, and checks that the schedule expires no other.
 func (m *simulation) expire(jobs []*Job) {
 	for _, j := range jobs {
 		if at := m.deadlines.of[j.Seq]; at == 0 || at > m.now {
@@ -44,7 +44,8 @@ func (m *simulation) expire(jobs []*Job) {
 	}
 }
 
-// checkLapsed holds the schedule to ending jobs when their deadlines pass, whatever keeps them from being called.
+// checkLapsed checks that the schedule ends jobs when their deadlines pass, whatever keeps them from being
+// called.
 func (m *simulation) checkLapsed() {
 	if m.deadlines.rnd == nil || m.steps%16 != 0 || !m.part.Open || m.s.Next(m.now) <= m.now || m.s.lapses.ending >= maxLapsing {
 		return
@@ -67,8 +68,8 @@ func (m *simulation) checkLapsed() {
 	}
 }
 
-// TestDeadlineUnderHold: whatever keeps a key from being called, its jobs expire when their deadlines pass, first those
-// before the ones with time left, and neither slot, message nor probe is taken for them.
+// TestDeadlineUnderHold checks that a key's jobs expire when their deadlines pass, whatever keeps the key from
+// being called. Those before jobs with time left expire first, and none takes a slot, a message or a probe.
 func TestDeadlineUnderHold(t *testing.T) {
 	far := 20 * time.Second
 	for name, stop := range map[string]func(d *desk){
@@ -107,8 +108,8 @@ func TestDeadlineUnderHold(t *testing.T) {
 	}
 }
 
-// TestDeadlineOfRetryUnderHold: a job that was called, and rests until a hold is over, ends at its deadline; so does one
-// that is ready.
+// TestDeadlineOfRetryUnderHold checks that a job that was called and rests until a hold is over ends at its
+// deadline, and so does a ready job.
 func TestDeadlineOfRetryUnderHold(t *testing.T) {
 	d := newDesk(fast(4))
 	d.add("a")
@@ -131,8 +132,8 @@ func TestDeadlineOfRetryUnderHold(t *testing.T) {
 	}
 }
 
-// TestManyPausedKeysWithDeadlines: only keys whose first job has a deadline are timed, and of many that pass at once a few
-// are loaded at a time.
+// TestManyPausedKeysWithDeadlines checks that only keys whose first job has a deadline have timers, and that of
+// many jobs whose deadlines pass at once only a few are loaded at a time.
 func TestManyPausedKeysWithDeadlines(t *testing.T) {
 	const keys = 2000
 	d := newDesk(fast(4))

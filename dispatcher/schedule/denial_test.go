@@ -7,8 +7,8 @@ import (
 	"weir/bucket"
 )
 
-// TestDenialHoldsLonger lets probe after probe be denied: the hold doubles up to retry.max and one job after another is tried,
-// and a mended configuration is tried at once, whatever a call by the former one still says.
+// TestDenialHoldsLonger denies probe after probe. The hold doubles up to retry.max, and one job after another is
+// tried. A mended configuration is tried at once, whatever a call by the former one still says.
 func TestDenialHoldsLonger(t *testing.T) {
 	m := steady(t, bucket.Rate{Count: 100, Per: time.Second, Burst: 1})
 	s, now := m.s, m.now
@@ -67,7 +67,7 @@ func TestDenialHoldsLonger(t *testing.T) {
 	}
 }
 
-// TestTriedWhileAnOutcomeIsStored: an operator who says that the api works again means the job, too, whose denied call is still being
+// TestTriedWhileAnOutcomeIsStored checks that TryNow also covers a job whose denied call is still being
 // recorded: the job does not wait out the hold that is over.
 func TestTriedWhileAnOutcomeIsStored(t *testing.T) {
 	m := steady(t, bucket.Rate{Count: 100, Per: time.Second, Burst: 1})

@@ -20,7 +20,7 @@ func (m *simulation) sendAway() *simulation {
 	return m
 }
 
-// leg is how long one way takes this time.
+// leg returns how long one way takes this time.
 func (m *simulation) leg(best time.Duration) time.Duration {
 	if m.rnd.IntN(20) == 0 {
 		return best + m.upTo(60*time.Millisecond)
@@ -28,7 +28,7 @@ func (m *simulation) leg(best time.Duration) time.Duration {
 	return best + m.upTo(best/8+200*time.Microsecond)
 }
 
-// reserve asks the store and takes its answer in: at once, or after a round trip.
+// reserve asks the store and takes in its answer, at once or after a round trip.
 func (m *simulation) reserve(fx Effects) {
 	if m.s.store.clock == OwnClock {
 		answers, err := m.store.Reserve(context.Background(), fx.Asks)
@@ -56,7 +56,7 @@ func (m *simulation) reserve(fx Effects) {
 
 var errLost = errors.New("lost on the way")
 
-// forget ends, as its lease would, what was granted to nobody.
+// forget ends grants without a holder, as their lease would.
 func (m *simulation) forget(answers []bucket.Answer, fx *Effects) {
 	var uses []bucket.Use
 	for i, a := range answers {

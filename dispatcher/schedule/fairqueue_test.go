@@ -10,7 +10,7 @@ import (
 	"weir/bucket"
 )
 
-// contended is a simulation in which keys of their own high rate share one limit.
+// contended is a simulation in which keys with a high rate of their own share one limit.
 func contended(t *testing.T, shared ...bucket.Limit) *simulation {
 	m := steady(t, bucket.Rate{Count: 1000, Per: time.Second, Burst: 1})
 	m.policy.Rules.Shared = shared
@@ -26,7 +26,7 @@ func tokens(rate int64, burst int64) bucket.Limit {
 	}
 }
 
-// add lets n jobs of a key wait, each at this cost.
+// add adds n waiting jobs of a key, each at this cost.
 func (m *simulation) add(key string, n int, cost int64) {
 	for range n {
 		m.seq++
@@ -35,7 +35,7 @@ func (m *simulation) add(key string, n int, cost int64) {
 	}
 }
 
-// calls counts those of the keys that begin with prefix.
+// calls counts the calls of the keys that begin with prefix.
 func (m *simulation) calls(prefix string) (n int) {
 	for key, starts := range m.starts {
 		if strings.HasPrefix(key, prefix) {
@@ -45,7 +45,7 @@ func (m *simulation) calls(prefix string) (n int) {
 	return n
 }
 
-// TestTenantsTakeTurns: a tenant gets no more of a shared limit by spreading over many keys.
+// TestTenantsTakeTurns checks that a tenant gets no more of a shared limit by spreading over many keys.
 func TestTenantsTakeTurns(t *testing.T) {
 	m := contended(t, tokens(100, 1))
 	m.policy.Rules.TenantUntil = "."
@@ -60,7 +60,7 @@ func TestTenantsTakeTurns(t *testing.T) {
 	}
 }
 
-// TestTurnsAreMeasuredByCost: who takes twenty units a call gets a twentieth of the calls.
+// TestTurnsAreMeasuredByCost checks that a key that takes twenty units a call gets a twentieth of the calls.
 func TestTurnsAreMeasuredByCost(t *testing.T) {
 	m := contended(t, tokens(200, 40))
 	m.add("dear", 100, 20)
@@ -72,7 +72,7 @@ func TestTurnsAreMeasuredByCost(t *testing.T) {
 	}
 }
 
-// TestTurnsArePerKeyWithoutTenants: keys of one api share a limit evenly, however deep their queues.
+// TestTurnsArePerKeyWithoutTenants checks that keys of one api share a limit evenly, however deep their queues.
 func TestTurnsArePerKeyWithoutTenants(t *testing.T) {
 	const runs = 20
 	calls := map[string]int{}
@@ -95,8 +95,8 @@ func TestTurnsArePerKeyWithoutTenants(t *testing.T) {
 	}
 }
 
-// TestCostlyJobIsNotStarved: forty keys with an endless supply of cheap jobs leave a job that needs the whole burst its
-// turn.
+// TestCostlyJobIsNotStarved checks that forty keys with an endless supply of cheap jobs leave a turn to a job
+// that needs the whole burst.
 func TestCostlyJobIsNotStarved(t *testing.T) {
 	for _, burst := range []int64{40, 400} { // it waits less, or more, than a job is kept ready
 		m := contended(t, tokens(100, burst))
@@ -111,8 +111,8 @@ func TestCostlyJobIsNotStarved(t *testing.T) {
 	}
 }
 
-// TestWhatAQuotaHasLeftIsUsed: a job that needs more than is left of the day waits for the next one, and jobs that need
-// less do not wait with it.
+// TestWhatAQuotaHasLeftIsUsed checks that a job that needs more than is left of the day waits for the next one,
+// and that jobs that need less do not wait with it.
 func TestWhatAQuotaHasLeftIsUsed(t *testing.T) {
 	m := contended(t, bucket.Limit{
 		Name: "daily", Cost: bucket.CostSource{Header: "Weir-Cost"},
@@ -138,8 +138,8 @@ func TestWhatAQuotaHasLeftIsUsed(t *testing.T) {
 	}
 }
 
-// TestTurnsProperty drives the turns alone: whatever comes, waits, is refused and goes, tenants that always wait are
-// within two service times of each other, and nothing that waits is lost.
+// TestTurnsProperty drives the turns alone with random arrivals, refusals and departures. Tenants that always
+// wait stay within two service times of each other, and nothing that waits is lost.
 func TestTurnsProperty(t *testing.T) {
 	for seed := range uint64(300) {
 		rnd := rand.New(rand.NewPCG(seed, 2))
@@ -187,7 +187,7 @@ func TestTurnsProperty(t *testing.T) {
 	}
 }
 
-// away puts the store a round trip of 10 ms away, more or less, from which every answer comes.
+// away puts the store a round trip of about 10 ms away, and takes in each answer after that.
 func (m *simulation) away() *simulation {
 	m.sendAway()
 	m.way, m.back, m.losses, m.skew = 5*time.Millisecond, 5*time.Millisecond, 0, 0
@@ -196,8 +196,8 @@ func (m *simulation) away() *simulation {
 	return m
 }
 
-// TestTurnsOfAStoreElsewhere: where a shared limit has room, a key gets as many calls in a round trip as its own rate allows; where it has
-// not, keys take turns as beside a store in the process.
+// TestTurnsOfAStoreElsewhere checks that a key gets as many calls in a round trip as its own rate allows if a
+// shared limit has room. If it has none, keys take turns as with a store in the process.
 func TestTurnsOfAStoreElsewhere(t *testing.T) {
 	m := contended(t, tokens(100_000, 100)).away()
 	m.policy.Rules.Key.InFlight = 64
@@ -222,7 +222,7 @@ func TestTurnsOfAStoreElsewhere(t *testing.T) {
 	}
 }
 
-// TestTurn: a turn is more than one call only where that takes nothing from anybody.
+// TestTurn checks that a turn is more than one call only if that takes nothing from other keys.
 func TestTurn(t *testing.T) {
 	rules := hourly()
 	rules.Shared = []bucket.Limit{tokens(100, 1)}

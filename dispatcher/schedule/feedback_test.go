@@ -8,13 +8,13 @@ import (
 	"weir/bucket"
 )
 
-// outage is a time in which every call fails, or with dials not even a connection can be had.
+// outage is a time in which every call fails, or, with dials, not even a connection is made.
 type outage struct {
 	from, until bucket.Micros
 	dials       bool
 }
 
-// grudge is what a queue's slow start is held to: the pause behind the first call after its hold.
+// grudge is what a queue's slow start must keep: the pause behind the first call after its hold.
 type grudge struct {
 	first bucket.Micros
 	pause time.Duration
@@ -46,7 +46,7 @@ func (m *simulation) unreachable() bool {
 	return false
 }
 
-// unconnected is a job for which there is no connection.
+// unconnected handles a job for which there is no connection.
 func (m *simulation) unconnected(j *Job) {
 	probe := m.s.breaker.probe == j
 	m.s.Unstage(j)
@@ -93,8 +93,8 @@ func (m *simulation) fate(j *Job, started bucket.Micros) CallEnd {
 	return e
 }
 
-// heard lets the schedule hear of a call's end, holds what it makes of it to the promises, and stores the outcome, which
-// takes its time.
+// heard tells the schedule of a call's end, checks its feedback against the promises, and stores the outcome,
+// which takes time.
 func (m *simulation) heard(j *Job, e CallEnd) {
 	open := !m.s.breaker.closed()
 	if m.probing == j {
@@ -130,7 +130,7 @@ func (m *simulation) heard(j *Job, e CallEnd) {
 	})
 }
 
-// checkBreaker holds a call that starts to the breaker: none while it is open, and then one.
+// checkBreaker checks a call that starts against the breaker: none while it is open, and then one.
 func (m *simulation) checkBreaker(j *Job) {
 	b := &m.s.breaker
 	if b.closed() {
@@ -145,7 +145,7 @@ func (m *simulation) checkBreaker(j *Job) {
 	m.probing = j
 }
 
-// checkOpen holds a step to what an open breaker burns: neither intents nor grants, but for the probe's.
+// checkOpen checks that a step spends neither intents nor grants while the breaker is open, except the probe's.
 func (m *simulation) checkOpen(fx Effects) {
 	if m.s.breaker.closed() {
 		return
@@ -170,7 +170,7 @@ func (m *simulation) resumed(q *KeyQueue) {
 	m.grudges[q] = &grudge{}
 }
 
-// checkSlowStart holds the first two calls of a queue after its hold to the pause between them.
+// checkSlowStart checks the pause between the first two calls of a queue after its hold.
 func (m *simulation) checkSlowStart(j *Job) {
 	g := m.grudges[j.Queue]
 	if g == nil {
@@ -187,8 +187,8 @@ func (m *simulation) checkSlowStart(j *Job) {
 	}
 }
 
-// TestSlowStartOfAnAPI: a hundred keys whose api was held do not all call when the hold is over, and yet all of them have
-// their whole rate again soon after.
+// TestSlowStartOfAnAPI checks that a hundred keys whose api was held do not all call when the hold is over, and
+// that all have their whole rate again soon after.
 func TestSlowStartOfAnAPI(t *testing.T) {
 	const keys, jobs = 100, 5
 	m := steady(t, bucket.Rate{Count: 1, Per: time.Second, Burst: 1})

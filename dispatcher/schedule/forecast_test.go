@@ -8,7 +8,8 @@ import (
 	"weir/bucket"
 )
 
-// foreseen runs a schedule on a real store in virtual time, and notes of every job when it was said to be called, and was.
+// foreseen runs a schedule on a real store in virtual time. It notes for every job when its call was forecast,
+// and when it started.
 type foreseen struct {
 	*testing.T
 	s     *Schedule
@@ -42,7 +43,7 @@ func foresee(t *testing.T, call time.Duration, rules bucket.Rules) *foreseen {
 	return f
 }
 
-// submit hands a job in, and returns its sequence.
+// submit adds a job, and returns its sequence.
 func (f *foreseen) submit(key string) uint64 {
 	f.seq++
 	position := 1
@@ -113,8 +114,8 @@ func (f *foreseen) use(uses []bucket.Use) {
 	}
 }
 
-// check compares what was said with what was: not later than by a little, for that would refuse jobs that are in time,
-// and not earlier than by off.
+// check compares forecasts with calls. A forecast must be at most a little too late, since a later one would
+// refuse jobs that are in time, and at most off too early.
 func (f *foreseen) check(off time.Duration, seqs ...uint64) {
 	f.Helper()
 	for _, seq := range seqs {
@@ -126,7 +127,7 @@ func (f *foreseen) check(off time.Duration, seqs ...uint64) {
 	}
 }
 
-// TestForecast: whatever binds, what a job is told when it comes is when it is called.
+// TestForecast checks that a job is called when its forecast says, whatever binds.
 func TestForecast(t *testing.T) {
 	second := func(count, burst int64) *bucket.Rate {
 		return &bucket.Rate{Count: count, Per: time.Second, Burst: burst}
@@ -165,7 +166,8 @@ func TestForecast(t *testing.T) {
 	}
 }
 
-// TestForecastOfTurns: a key with one job is told its turn, and not the end of another's backlog.
+// TestForecastOfTurns checks that the forecast for a key with one job is its turn, and not the end of another
+// key's backlog.
 func TestForecastOfTurns(t *testing.T) {
 	rate := bucket.Rate{Count: 10, Per: time.Second, Burst: 1}
 	f := foresee(t, 10*time.Millisecond, bucket.Rules{
@@ -181,8 +183,8 @@ func TestForecastOfTurns(t *testing.T) {
 	f.check(200*time.Millisecond, seqs...)
 }
 
-// TestForecastOfSpentQuota: a job that comes when a day's units are used up is told tomorrow, though no other waits; and
-// one that comes behind more than a day's units the day after.
+// TestForecastOfSpentQuota checks that the forecast is tomorrow for a job that comes when a day's units are used
+// up, even if no other waits, and the day after for one behind more than a day's units.
 func TestForecastOfSpentQuota(t *testing.T) {
 	quota := bucket.Quota{Count: 3, Window: bucket.Calendar, Unit: bucket.Day, Zone: time.UTC}
 	f := foresee(t, 10*time.Millisecond, bucket.Rules{
@@ -203,7 +205,7 @@ func TestForecastOfSpentQuota(t *testing.T) {
 	}
 }
 
-// TestRoom: a place comes free when a call ends, not when one begins.
+// TestRoom checks that a place comes free when a call ends, not when one begins.
 func TestRoom(t *testing.T) {
 	f := foresee(t, 300*time.Millisecond, bucket.Rules{
 		Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 50, Per: time.Second, Burst: 1}, Capacity: 2, InFlight: 4}, Jitter: time.Millisecond,

@@ -11,7 +11,8 @@ import (
 
 const someTime = bucket.Micros(1_700_000_000_000_000)
 
-// TestGovernorStartsSlowly walks through a slow start at 10/s: a call at once, then pauses that halve with every answer.
+// TestGovernorStartsSlowly walks through a slow start at 10/s: a call at once, then pauses that halve with every
+// answer.
 func TestGovernorStartsSlowly(t *testing.T) {
 	var g governor
 	const interval = 100 * time.Millisecond
@@ -34,8 +35,8 @@ func TestGovernorStartsSlowly(t *testing.T) {
 	}
 }
 
-// TestGovernorCountsOneMomentOnce: the answers to calls that ran together double the ramp once, and lower the ceiling
-// once.
+// TestGovernorCountsOneMomentOnce checks that the answers to calls that ran together double the ramp once, and
+// lower the ceiling once.
 func TestGovernorCountsOneMomentOnce(t *testing.T) {
 	var g governor
 	a := &Adaptive{Floor: 10, Recover: time.Hour}
@@ -58,8 +59,8 @@ func TestGovernorCountsOneMomentOnce(t *testing.T) {
 	}
 }
 
-// TestGovernorProperty holds a governor that is told anything at any time to its bounds: it never asks for less than
-// the configured interval while it slows, never keeps the rate below the floor, and lets go in the end.
+// TestGovernorProperty checks a governor's bounds under random events: while it slows it never allows less than
+// the configured interval, it never keeps the rate below the floor, and it stops slowing in the end.
 func TestGovernorProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var g governor
@@ -120,7 +121,7 @@ func TestGovernorProperty(t *testing.T) {
 	})
 }
 
-// TestGovernorRecovers: the ceiling grows by the clock, however often it is looked at.
+// TestGovernorRecovers checks that the ceiling grows by the clock, however often it is looked at.
 func TestGovernorRecovers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := &Adaptive{Floor: 1, Recover: time.Duration(rapid.Int64Range(1e6, 3600e6).Draw(t, "recover")) * time.Microsecond}

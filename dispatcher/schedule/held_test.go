@@ -8,8 +8,8 @@ import (
 	"weir/bucket"
 )
 
-// TestHeldKeysStarveNobody: 300 keys are told to come back in an hour while their next jobs are ready; a key that is not
-// held is called all the same.
+// TestHeldKeysStarveNobody checks that a key that is not held is called while 300 keys with ready jobs are held
+// for an hour.
 func TestHeldKeysStarveNobody(t *testing.T) {
 	now := bucket.Micros(1_700_000_000_000_000)
 	rules := bucket.Rules{Jitter: 5 * time.Millisecond, Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 100, Per: time.Second, Burst: 1}, Capacity: 1000, InFlight: 1}}
@@ -66,7 +66,8 @@ func TestHeldKeysStarveNobody(t *testing.T) {
 	}
 }
 
-// TestEdgeOfAPeriodIsNoHold: a budget that gives no slot around midnight, and is not spent, is not told as one that is.
+// TestEdgeOfAPeriodIsNoHold checks that a budget that gives no slot around midnight and is not spent is not
+// reported as spent.
 func TestEdgeOfAPeriodIsNoHold(t *testing.T) {
 	const now = bucket.Micros(1_700_000_000_000_000)
 	rules := bucket.Rules{

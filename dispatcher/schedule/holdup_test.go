@@ -43,12 +43,12 @@ func newWaitingRoom(t *testing.T, rules bucket.Rules) *waitingRoom {
 	return r
 }
 
-// at has something happen so long after the beginning.
+// at schedules an event for so long after the beginning.
 func (r *waitingRoom) at(after time.Duration, do func()) {
 	r.next = append(r.next, event{r.began.Add(after), do})
 }
 
-// job comes so long after the beginning.
+// job adds a job so long after the beginning.
 func (r *waitingRoom) job(after time.Duration, key string, seq uint64) {
 	r.at(after, func() {
 		if r.came[seq] == 0 {
@@ -58,7 +58,7 @@ func (r *waitingRoom) job(after time.Duration, key string, seq uint64) {
 	})
 }
 
-// run goes on for so long after the beginning.
+// run runs until so long after the beginning.
 func (r *waitingRoom) run(until time.Duration) {
 	for end := r.began.Add(until); r.now < end; {
 		fx := r.Step(r.now)
@@ -112,7 +112,7 @@ func (r *waitingRoom) run(until time.Duration) {
 	}
 }
 
-// ends keeps what is told of a job whose call starts, or that expires.
+// ends keeps the holdup of a job whose call starts, or that expires.
 func (r *waitingRoom) ends(j *Job) {
 	since := r.came[j.Seq]
 	r.told[j.Seq], r.waited[j.Seq] = r.HoldupOf(j, since, r.now), since.Until(r.now)
@@ -121,7 +121,8 @@ func (r *waitingRoom) ends(j *Job) {
 	}
 }
 
-// TestHoldup: of each job that was called or expired the one thing is told that kept it for longest, and how long it did.
+// TestHoldup checks that the holdup of each job that was called or expired names the cause that kept it longest,
+// and for how long.
 func TestHoldup(t *testing.T) {
 	slow := bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, Capacity: 1000, InFlight: 8}
 	account := bucket.Limit{Name: "account", Rate: &bucket.Rate{Count: 1, Per: 2 * time.Second, Burst: 1}}
@@ -294,8 +295,8 @@ func TestHoldup(t *testing.T) {
 	}
 }
 
-// TestHoldupsOfManyCauses: a queue keeps what took longest of more causes than it has room for, tells no more than there was, and lets go of
-// what is over.
+// TestHoldupsOfManyCauses checks that a queue with more causes than room keeps those that took longest, reports
+// no more than there was, and drops what is over.
 func TestHoldupsOfManyCauses(t *testing.T) {
 	var h holdups
 	now := tick(1<<32 - 1000) // it comes around meanwhile
@@ -323,7 +324,7 @@ func TestHoldupsOfManyCauses(t *testing.T) {
 	}
 }
 
-// TestMostCauses: causes beyond the bound are not told, and those before it still are.
+// TestMostCauses checks that causes beyond the bound are not reported, and that those before it still are.
 func TestMostCauses(t *testing.T) {
 	s, p, now := inspected(hourly())
 	q := s.Push("k", 500, p)

@@ -7,7 +7,7 @@ import (
 	"weir/bucket"
 )
 
-// inspected is a schedule with one open partition and a clock that stands.
+// inspected is a schedule with one open partition and a stopped clock.
 func inspected(rules bucket.Rules) (*Schedule, *Partition, bucket.Micros) {
 	s := New(&Policy{Rules: rules}, Pace{PrepareLead: 30 * time.Millisecond, ReserveAhead: 4 * time.Millisecond, GrantTTL: 4 * time.Millisecond, MaxStaged: 8, MaxCalls: 8},
 		func(string) bucket.Micros { return 0 })
@@ -20,7 +20,7 @@ func hourly() bucket.Rules {
 	}}
 }
 
-// TestWaits puts a queue into every state there is and looks at why it waits.
+// TestWaits puts a queue into every state and checks why it waits.
 func TestWaits(t *testing.T) {
 	task := func(q *KeyQueue, p Phase) *Job {
 		seq := uint64(100 + len(q.Jobs))
@@ -90,7 +90,7 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// TestFirstJobs lists jobs and waiting jobs in one order, with the times the rate gives them.
+// TestFirstJobs lists jobs and waiting jobs in one order, with the times that the rate gives them.
 func TestFirstJobs(t *testing.T) {
 	s, p, now := inspected(hourly())
 	for _, seq := range []uint64{3, 5, 7, 9, 11} {
@@ -129,8 +129,8 @@ func TestFirstJobs(t *testing.T) {
 	}
 }
 
-// TestArrivals: jobs that come are counted, of the key and of all, whether they may be called at once or not; those that stood in the
-// partition when it was read came before.
+// TestArrivals checks that jobs that come are counted, for the key and for all, whether they may be called at
+// once or not. Those that stood in the partition when it was read are not counted.
 func TestArrivals(t *testing.T) {
 	s, p, now := inspected(hourly())
 	p.Reading = true

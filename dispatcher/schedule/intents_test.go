@@ -8,8 +8,9 @@ import (
 	"weir/bucket"
 )
 
-// TestReadyOnlyForNearCalls: under a slow shared limit no more jobs are kept ready, with an intent each, than can start within LongWait. A
-// crash makes each of them unknown. The limit is used up all the same, and keys take turns.
+// TestReadyOnlyForNearCalls checks that under a slow shared limit no more jobs are kept ready, each with an
+// intent, than can start within LongWait, since a crash makes each of them unknown. The limit is still used up,
+// and keys take turns.
 func TestReadyOnlyForNearCalls(t *testing.T) {
 	for _, every := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond, time.Second, 10 * time.Second} {
 		t.Run(every.String(), func(t *testing.T) {
@@ -50,8 +51,8 @@ func TestReadyOnlyForNearCalls(t *testing.T) {
 	}
 }
 
-// TestIntentsCostNoSlots: that few jobs are kept ready costs no call of a shared limit, however long it takes to make one ready, and
-// however few keys share it.
+// TestIntentsCostNoSlots checks that keeping few jobs ready costs no call of a shared limit, however long it
+// takes to make one ready, and however few keys share the limit.
 func TestIntentsCostNoSlots(t *testing.T) {
 	for _, load := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 40 * time.Millisecond} {
 		for _, every := range []time.Duration{2 * time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond, 200 * time.Millisecond, time.Second} {
@@ -75,7 +76,8 @@ func TestIntentsCostNoSlots(t *testing.T) {
 	}
 }
 
-// TestReadyForFewPermits: under a shared limit of calls in flight few jobs are kept ready while long calls run, and permits do not wait.
+// TestReadyForFewPermits checks that under a shared limit of calls in flight few jobs are kept ready while long
+// calls run, and that permits do not wait.
 func TestReadyForFewPermits(t *testing.T) {
 	f := foresee(t, 2*time.Second, bucket.Rules{
 		Key:    bucket.KeyLimits{Rate: bucket.Rate{Count: 100, Per: time.Second, Burst: 1}, Capacity: 1000, InFlight: 4},
@@ -95,8 +97,8 @@ func TestReadyForFewPermits(t *testing.T) {
 	}
 }
 
-// TestReadyBehindLongCall: jobs that were made ready behind calls of their keys that were thought to be short keep no room from other
-// keys, however long those calls take.
+// TestReadyBehindLongCall checks that jobs that became ready behind their keys' calls, because these were
+// expected to be short, keep no room from other keys, however long those calls take.
 func TestReadyBehindLongCall(t *testing.T) {
 	rate := bucket.Rate{Count: 10, Per: time.Second, Burst: 5}
 	f := foresee(t, time.Minute, bucket.Rules{

@@ -7,8 +7,8 @@ import (
 	"weir/bucket"
 )
 
-// TestCallsLeftUnderWayCount: calls that the owner before may still have under way count as the key's calls in flight, for as
-// long as one may take, and also when the key has had no job for a while.
+// TestCallsLeftUnderWayCount checks that calls that the previous owner may still have under way count as the
+// key's calls in flight, for as long as a call may take, even if the key has had no job for a while.
 func TestCallsLeftUnderWayCount(t *testing.T) {
 	start := bucket.Micros(1_700_000_000_000_000)
 	now := start

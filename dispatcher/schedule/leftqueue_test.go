@@ -7,8 +7,8 @@ import (
 	"weir/bucket"
 )
 
-// TestLineThatIsGoneIsTouched: a queue without jobs is let go of, and who still knows it may touch it: that a suspect's call has
-// ended, for one. It takes no turn then, whatever holds the api.
+// TestLineThatIsGoneIsTouched checks that a queue that was dropped without jobs may still be touched, for
+// example because a suspect's call has ended. It takes no turn then, whatever holds the api.
 func TestLineThatIsGoneIsTouched(t *testing.T) {
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1000, Per: time.Second, Burst: 1}, InFlight: 1, Capacity: 10}}
 	s := New(&Policy{Rules: rules}, Pace{MaxStaged: MaxStaged, MaxCalls: MaxCalls}, func(string) bucket.Micros { return 0 })

@@ -4,9 +4,9 @@ import (
 	"testing"
 )
 
-// TestNobodyWaitsForWhoWaitsForRoom: a job that waits for room in memory gets it in the end, although jobs behind it, which are called
-// after it, have the room. Behind a retry they are called before it. Behind a job that was never called they may not be: they give
-// their room back.
+// TestNobodyWaitsForWhoWaitsForRoom checks that a job that waits for memory gets it in the end, although jobs
+// behind it hold the memory. Behind a retry, these jobs are called before it. Behind a job that was never called
+// they must not be: they give their memory back.
 func TestNobodyWaitsForWhoWaitsForRoom(t *testing.T) {
 	for _, calls := range []int{0, 1} {
 		limits := fast(8)

@@ -11,7 +11,8 @@ import (
 	"weir/bucket"
 )
 
-// appointments are the times before which a simulation's jobs are not to be called, drawn apart from all else in it.
+// appointments are the times before which a simulation's jobs must not be called. They are drawn apart from all
+// else in it.
 type appointments struct {
 	rnd  *rand.Rand // nil: no job has one
 	came map[uint64]bucket.Micros
@@ -26,7 +27,7 @@ func newAppointments(seed uint64) appointments {
 	return a
 }
 
-// cameAt is when a job came, now or before a crash.
+// cameAt returns when a job came, now or before a crash.
 func (a *appointments) cameAt(seq uint64, now bucket.Micros) bucket.Micros {
 	if _, known := a.came[seq]; !known {
 		a.came[seq] = now
@@ -34,7 +35,8 @@ func (a *appointments) cameAt(seq uint64, now bucket.Micros) bucket.Micros {
 	return a.came[seq]
 }
 
-// notBefore draws the time of a job that comes now, in steps so large that some are the same. Some are over when the job comes.
+// notBefore draws the time of a job that comes now, in steps so large that some are equal. Some are past when
+// the job comes.
 func (a *appointments) notBefore(seq uint64, now bucket.Micros) bucket.Micros {
 	if _, known := a.of[seq]; known || a.rnd == nil {
 		return a.of[seq]
@@ -46,8 +48,8 @@ func (a *appointments) notBefore(seq uint64, now bucket.Micros) bucket.Micros {
 	return a.of[seq]
 }
 
-// compare is the order in which two jobs of a key are to be called first: by when they came or were due, and where that is the same, those
-// that were due before those that came.
+// compare is the order in which two jobs of a key must first be called: by when they came or were due. If those
+// are equal, jobs that were due come before jobs that came.
 func (a *appointments) compare(x, y uint64) int {
 	from := func(seq uint64) (at bucket.Micros, late int) {
 		if due := a.of[seq]; due > a.came[seq] {
@@ -60,14 +62,15 @@ func (a *appointments) compare(x, y uint64) int {
 	return cmp.Or(cmp.Compare(xAt, yAt), cmp.Compare(xLate, yLate), cmp.Compare(x, y))
 }
 
-// checkAppointment holds the schedule to calling nothing before its time, and to letting nobody wait behind a job that may not be called.
+// checkAppointment checks that the schedule calls no job before its time, and that no job waits behind one that
+// must not be called yet.
 func (m *simulation) checkAppointment(j *Job) {
 	if at := m.appointments.of[j.Seq]; m.now < at {
 		m.t.Fatalf("job %d was called %s before its time", j.Seq, m.now.Until(at))
 	}
 }
 
-// waitingSeqs are the sequences of a queue that have no Job, rising.
+// waitingSeqs returns the sequences of a queue that have no Job, rising.
 func (q *KeyQueue) waitingSeqs() []uint64 {
 	var seqs []uint64
 	if q.first != 0 {
@@ -85,10 +88,12 @@ func (q *KeyQueue) waitingSeqs() []uint64 {
 	return seqs
 }
 
-// book drives a desk by hand: jobs of one key that come at times, some not to be called before others, in milliseconds.
+// book drives a desk by hand: jobs of one key come at given times, some with a time before which they must not
+// be called, in milliseconds.
 type booking struct{ came, notBefore int64 }
 
-// callsOf lets jobs come, the n-th with sequence n, and returns the order of their calls and when each started, in milliseconds.
+// callsOf adds jobs, the n-th with sequence n, and returns the order of their calls and when each started, in
+// milliseconds.
 func callsOf(t *testing.T, limits bucket.KeyLimits, jobs ...booking) (order []uint64, at map[uint64]int64) {
 	d := newDesk(limits)
 	d.spacing = limits.Rate.Per / time.Duration(limits.Rate.Count)
@@ -124,7 +129,8 @@ func callsOf(t *testing.T, limits bucket.KeyLimits, jobs ...booking) (order []ui
 	return order, at
 }
 
-// TestJobThatIsEarlyHoldsNobodyBack: jobs behind it go at once, also one after the other; it goes when its time has come, and no sooner.
+// TestJobThatIsEarlyHoldsNobodyBack checks that jobs behind an early job go at once, one after the other too,
+// and that the early job goes when its time has come, and no sooner.
 func TestJobThatIsEarlyHoldsNobodyBack(t *testing.T) {
 	for _, inFlight := range []int64{1, 4} {
 		order, at := callsOf(t, fast(inFlight), booking{0, 60_000}, booking{0, 0}, booking{0, 0}, booking{5, 0})
@@ -137,7 +143,8 @@ func TestJobThatIsEarlyHoldsNobodyBack(t *testing.T) {
 	}
 }
 
-// TestOrderOfJobsThatAreDue: a job stands where one stands that came when it is due: neither what it came before nor what it came after counts.
+// TestOrderOfJobsThatAreDue checks that a due job stands where a job stands that came at that time: when the due
+// job itself came does not matter.
 func TestOrderOfJobsThatAreDue(t *testing.T) {
 	slow := bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, Capacity: 100, InFlight: 1}
 	for name, c := range map[string]struct {
@@ -156,7 +163,8 @@ func TestOrderOfJobsThatAreDue(t *testing.T) {
 	}
 }
 
-// TestEarlyJobsAreRead: while a partition is read only the jobs that are read say what came before which; once all is read, what is due goes.
+// TestEarlyJobsAreRead checks that while a partition is read only the jobs read say what came before which, and
+// that due jobs go once all is read.
 func TestEarlyJobsAreRead(t *testing.T) {
 	d := newDesk(fast(1))
 	d.part.Reading = true
@@ -195,7 +203,8 @@ func TestEarlyJobsAreRead(t *testing.T) {
 	}
 }
 
-// TestEarlyJobIsCancelledAndForgotten: what is not to be called yet can be cancelled, counts as unfinished, and goes with its partition.
+// TestEarlyJobIsCancelledAndForgotten checks that an early job can be cancelled, counts as unfinished, and goes
+// with its partition.
 func TestEarlyJobIsCancelledAndForgotten(t *testing.T) {
 	d := newDesk(fast(1))
 	for seq := uint64(1); seq <= 3; seq++ {
@@ -224,7 +233,8 @@ func TestEarlyJobIsCancelledAndForgotten(t *testing.T) {
 	}
 }
 
-// TestEarlyJobIsShown: where a job stands, what its key waits for, and when each is called.
+// TestEarlyJobIsShown checks what is shown of early jobs: where a job stands, what its key waits for, and when
+// each is called.
 func TestEarlyJobIsShown(t *testing.T) {
 	d := newDesk(bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, Capacity: 100, InFlight: 4})
 	hour := d.now.Add(time.Hour)
@@ -259,8 +269,9 @@ func TestEarlyJobIsShown(t *testing.T) {
 	}
 }
 
-// TestForecastOfEarlyJobs: a receipt says when the call starts: not before its time, behind those that are due by then and before nobody who
-// came sooner; and who may be called at once does not wait for those that may not.
+// TestForecastOfEarlyJobs checks that a receipt says when the call starts: not before its time, behind jobs that
+// are due by then, and not before jobs that came sooner. A job that may be called at once does not wait for
+// early ones.
 func TestForecastOfEarlyJobs(t *testing.T) {
 	d := newDesk(bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, Capacity: 10_000, InFlight: 4})
 	hour := d.now.Add(time.Hour)
@@ -296,7 +307,7 @@ func TestForecastOfEarlyJobs(t *testing.T) {
 	}
 }
 
-// TestForecastBesideEarlyJobs: under a shared limit jobs that are not to be called yet are in nobody's way.
+// TestForecastBesideEarlyJobs checks that under a shared limit early jobs delay no other job.
 func TestForecastBesideEarlyJobs(t *testing.T) {
 	account := bucket.Limit{Name: "account", Rate: &bucket.Rate{Count: 1, Per: time.Second, Burst: 1}}
 	d := newDesk(fast(4), account)
@@ -314,7 +325,7 @@ func TestForecastBesideEarlyJobs(t *testing.T) {
 	}
 }
 
-// TestEarlyList holds the list of early jobs against one that is sorted anew for every question.
+// TestEarlyList compares the list of early jobs with one that is sorted anew for every question.
 func TestEarlyList(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 4))
 	e := &early{}

@@ -15,7 +15,7 @@ type epoch struct {
 	rules bucket.Rules
 }
 
-// change puts other rates in force, as a worker does.
+// change puts other rates in force, as a dispatcher does.
 func (m *simulation) change() epoch {
 	rules := m.policy.Rules
 	rules.Key.Rate.Count = 1 + m.rnd.Int64N(200)
@@ -39,8 +39,8 @@ func (m *simulation) change() epoch {
 	return epoch{m.now, rules}
 }
 
-// checkEpochs holds the calls of every epoch against its own rates, once the slots granted before are past, and all of
-// them against the highest.
+// checkEpochs checks the calls of every epoch against its own rates, once the slots granted before are past, and
+// all of them against the highest rates.
 func (m *simulation) checkEpochs(epochs []epoch) {
 	settled := LeastAhead + m.s.pace.GrantTTL + m.busy + 2*m.late
 	for i, e := range epochs {
@@ -69,8 +69,8 @@ func (m *simulation) checkEpochs(epochs []epoch) {
 	}
 }
 
-// TestSimulationOfChanges runs seeds in which the rules change while jobs wait, are made ready, have slots and are
-// called. One seed alone: go test ./dispatcher -run OfChanges/seed=7.
+// TestSimulationOfChanges runs seeds in which the rules change while jobs wait, are made ready, have slots and
+// are called. One seed alone: go test ./dispatcher -run OfChanges/seed=7.
 func TestSimulationOfChanges(t *testing.T) {
 	for seed := range seeds.Of(3_000) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -86,7 +86,8 @@ func TestSimulationOfChanges(t *testing.T) {
 	}
 }
 
-// TestRaisedRateHelpsAtOnce: a key whose next call was tomorrow is called within the new rate's interval.
+// TestRaisedRateHelpsAtOnce checks that a key whose next call was tomorrow is called within the new rate's
+// interval.
 func TestRaisedRateHelpsAtOnce(t *testing.T) {
 	m := steady(t, bucket.Rate{Count: 1, Per: 24 * time.Hour, Burst: 1})
 	for range 10 {

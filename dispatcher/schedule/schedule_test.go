@@ -29,14 +29,14 @@ func fast(inFlight int64) bucket.KeyLimits {
 	return bucket.KeyLimits{Rate: bucket.Rate{Count: 100, Per: time.Second, Burst: 1}, Capacity: 1000, InFlight: inFlight}
 }
 
-// add lets a job of each key wait.
+// add adds a job of each key.
 func (d *desk) add(keys ...string) {
 	for _, key := range keys {
 		d.Push(key, uint64(d.unfinished+1), d.part)
 	}
 }
 
-// turn steps once, and everything that is to be made ready is.
+// turn steps once, and makes ready every job that must be.
 func (d *desk) turn() Effects {
 	fx := d.Step(d.now)
 	for _, j := range fx.Load {
@@ -49,7 +49,7 @@ func (d *desk) turn() Effects {
 	return fx
 }
 
-// grant is a turn in which every ask gets a slot at once, and every call that starts leaves and goes on.
+// grant is a turn in which every ask gets a slot at once, and every call that starts leaves and continues.
 func (d *desk) grant() {
 	fx := d.turn()
 	for _, j := range fx.Start {
@@ -80,8 +80,8 @@ func names(prefix string, n int) []string {
 	return names
 }
 
-// TestPausedKeyGivesTheProbeUp: a key that is paused, or held for long, while its job is the breaker's probe keeps no
-// other key from being it.
+// TestPausedKeyGivesTheProbeUp checks that a key whose job is the breaker's probe lets another key probe if it
+// is paused, or held for long.
 func TestPausedKeyGivesTheProbeUp(t *testing.T) {
 	for name, stop := range map[string]func(d *desk, q *KeyQueue){
 		"paused": func(d *desk, q *KeyQueue) { d.Pause(q.Key, Pause{}) },
@@ -109,8 +109,8 @@ func TestPausedKeyGivesTheProbeUp(t *testing.T) {
 	}
 }
 
-// TestNothingStaysReadyForAFarLimit: jobs that are ready when a shared limit turns out to open in three hours are put
-// back, those that were not asked for too: a crash meanwhile must not make them unknown.
+// TestNothingStaysReadyForAFarLimit checks that ready jobs go back when a shared limit turns out to open in
+// three hours, also those that were not asked for: a crash meanwhile must not make them unknown.
 func TestNothingStaysReadyForAFarLimit(t *testing.T) {
 	d := newDesk(fast(4), bucket.Limit{Name: "q", Quota: &bucket.Quota{Count: 10, Per: 3 * time.Hour, Window: bucket.Sliding}})
 	d.add(names("k", 300)...)
@@ -135,8 +135,8 @@ func TestNothingStaysReadyForAFarLimit(t *testing.T) {
 	}
 }
 
-// TestLongCallsLeaveRoom: behind long calls nothing is made ready that cannot start: keys whose calls may are not kept
-// waiting by it.
+// TestLongCallsLeaveRoom checks that nothing is made ready behind long calls that cannot start: it would make
+// keys wait whose calls can.
 func TestLongCallsLeaveRoom(t *testing.T) {
 	d := newDesk(fast(1))
 	d.LearnCall(12 * time.Second)
@@ -158,7 +158,8 @@ func TestLongCallsLeaveRoom(t *testing.T) {
 	}
 }
 
-// TestBreakerTurnedOffCloses: a configuration without a breaker lets an api be called whose breaker was open.
+// TestBreakerTurnedOffCloses checks that a configuration without a breaker lets an api be called whose breaker
+// was open.
 func TestBreakerTurnedOffCloses(t *testing.T) {
 	d := newDesk(fast(4))
 	d.add(names("k", 5)...)
@@ -174,8 +175,8 @@ func TestBreakerTurnedOffCloses(t *testing.T) {
 	}
 }
 
-// TestPartGoesWhileRulesChange: queues that are let go of between the adoption of new terms and their own turn at them
-// disturb neither tenants nor turns.
+// TestPartGoesWhileRulesChange checks that queues dropped between the adoption of a new policy and their own
+// rebinding disturb neither tenants nor turns.
 func TestPartGoesWhileRulesChange(t *testing.T) {
 	d := newDesk(fast(4), bucket.Limit{Name: "q", Quota: &bucket.Quota{Count: 10, Per: 3 * time.Hour, Window: bucket.Sliding}})
 	d.rules.TenantUntil = "."
@@ -207,8 +208,8 @@ func TestPartGoesWhileRulesChange(t *testing.T) {
 	}
 }
 
-// TestSuspectsAreCalledFewAtATime: one death makes nobody a suspect; what two make one does not wait in a single file, and what
-// three do is called alone.
+// TestSuspectsAreCalledFewAtATime checks that one death makes no job a suspect, that suspects of two deaths are
+// not called in single file, and that suspects of three are called alone.
 func TestSuspectsAreCalledFewAtATime(t *testing.T) {
 	d := newDesk(fast(4))
 	d.add("k0")
@@ -246,8 +247,8 @@ func TestSuspectsAreCalledFewAtATime(t *testing.T) {
 	}
 }
 
-// TestJobsKeepTheirPlaces: the jobs of a key that have left the waiting ones stand as they were accepted, in
-// whatever order they left, as where some were found when a partition was taken over.
+// TestJobsKeepTheirPlaces checks that a key's jobs that wait no longer stand in the order of acceptance, in
+// whatever order they left, as when some were found at a takeover.
 func TestJobsKeepTheirPlaces(t *testing.T) {
 	rate := bucket.Rate{Count: 1, Per: time.Second, Burst: 1}
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: rate, InFlight: 4, Capacity: 10}}

@@ -21,8 +21,8 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// TestSimulationOfAStoreElsewhere runs seeds with a store that is a round trip away, has a clock of its own, and does
-// not always answer. One seed alone: go test ./dispatcher -run Elsewhere/seed=7.
+// TestSimulationOfAStoreElsewhere runs seeds with a store that is a round trip away, has a clock of its own, and
+// does not always answer. One seed alone: go test ./dispatcher -run Elsewhere/seed=7.
 func TestSimulationOfAStoreElsewhere(t *testing.T) {
 	for seed := range seeds.Of(10_000) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -45,7 +45,7 @@ func steady(t testing.TB, rate bucket.Rate) *simulation {
 	return m
 }
 
-// TestRateIsUsed holds weir to the other half of the promise: never over, and hardly ever under while jobs wait.
+// TestRateIsUsed checks the other half of the promise: weir is hardly ever under the rate while jobs wait.
 func TestRateIsUsed(t *testing.T) {
 	m := steady(t, bucket.Rate{Count: 100, Per: time.Second, Burst: 1})
 	m.run(1, 500)
@@ -58,7 +58,7 @@ func TestRateIsUsed(t *testing.T) {
 	}
 }
 
-// TestHotKeyDelaysNobody: a key with 500 waiting jobs is no other key's business.
+// TestHotKeyDelaysNobody checks that a key with 500 waiting jobs does not delay other keys.
 func TestHotKeyDelaysNobody(t *testing.T) {
 	m := steady(t, bucket.Rate{Count: 50, Per: time.Second, Burst: 1})
 	for range 500 {

@@ -9,8 +9,8 @@ import (
 	"weir/bucket"
 )
 
-// TestShareIsWhatAKeyGets: what is said of a key is what it then gets, beside keys that want more than there is, less, or take turns as
-// tenants.
+// TestShareIsWhatAKeyGets checks that a key gets the share reported for it, beside keys that want more than
+// there is, less, or take turns as tenants.
 func TestShareIsWhatAKeyGets(t *testing.T) {
 	perSecond := func(count int64) bucket.Rate { return bucket.Rate{Count: count, Per: time.Second, Burst: 1} }
 	shared := func(count int64) []bucket.Limit {
@@ -75,8 +75,8 @@ func TestShareIsWhatAKeyGets(t *testing.T) {
 	}
 }
 
-// TestShareOfWhatIsStopped: of a key that is kept for longer than its turns last it is said that it gets nothing now: by a quota that is used up
-// and by a pause. A limit that all keys share and that is asked in turns stops nothing.
+// TestShareOfWhatIsStopped checks that a key that waits for longer than its turns last is reported as stopped:
+// by a used-up quota, and by a pause. A limit that all keys share in turns stops nothing.
 func TestShareOfWhatIsStopped(t *testing.T) {
 	ten := bucket.Rate{Count: 10, Per: time.Second, Burst: 1}
 	five := bucket.Rate{Count: 5, Per: time.Second, Burst: 1}
@@ -107,7 +107,8 @@ func TestShareOfWhatIsStopped(t *testing.T) {
 	}
 }
 
-// TestUses: what is used of a rate is what started within its period, and of calls in flight what runs.
+// TestUses checks that the use of a rate is what started within its period, and the use of calls in flight what
+// runs.
 func TestUses(t *testing.T) {
 	minute := bucket.Rate{Count: 600, Per: time.Minute, Burst: 1}
 	f := foresee(t, 300*time.Millisecond, bucket.Rules{
@@ -142,7 +143,8 @@ func TestUses(t *testing.T) {
 	}
 }
 
-// TestTimedPause: of a key's pause and its api's the longer one is told, and a forecast counts on the end of one that has an end.
+// TestTimedPause checks that the longer one of a key's and its api's pause is reported, and that a forecast
+// counts on the end of a pause that has one.
 func TestTimedPause(t *testing.T) {
 	s, p, now := inspected(hourly())
 	q := s.Push("k", 500, p)
@@ -185,7 +187,7 @@ func TestTimedPause(t *testing.T) {
 
 func ptr(p Pause) *Pause { return &p }
 
-// TestHoldsAreListed: the api's first, then the keys' in the order in which they end.
+// TestHoldsAreListed checks the order of holds: the api's first, then the keys' by when they end.
 func TestHoldsAreListed(t *testing.T) {
 	s, p, now := inspected(hourly())
 	second := bucket.Micros(time.Second / time.Microsecond)

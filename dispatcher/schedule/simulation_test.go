@@ -11,8 +11,8 @@ import (
 	"weir/bucket"
 )
 
-// simulation drives the schedule through virtual time: jobs arrive, loading and calls take their time, the loop wakes
-// late, the api pushes back. What happens is decided by the seed alone.
+// simulation drives the schedule through virtual time: jobs arrive, loading and calls take their time, the loop
+// wakes late, the api pushes back. The seed alone decides what happens.
 type simulation struct {
 	t     testing.TB
 	rnd   *rand.Rand
@@ -141,7 +141,7 @@ func (m *simulation) settle(uses []bucket.Use) {
 	m.s.PermitFreed()
 }
 
-// tell tells the store the ends of grants.
+// tell reports the ends of grants to the store.
 func (m *simulation) tell(uses []bucket.Use) {
 	if m.s.store.clock == OwnClock {
 		m.settle(uses)
@@ -150,7 +150,7 @@ func (m *simulation) tell(uses []bucket.Use) {
 	m.after(m.leg(m.way), func() { m.settle(uses) })
 }
 
-// after lets the process do something, unless it has died by then.
+// after runs an action of the process later, unless the process has died by then.
 func (m *simulation) after(d time.Duration, do func()) {
 	life := m.life
 	m.outside(d, func() {
@@ -160,7 +160,7 @@ func (m *simulation) after(d time.Duration, do func()) {
 	})
 }
 
-// outside lets the rest of the world do something.
+// outside runs an action of the rest of the world.
 func (m *simulation) outside(d time.Duration, do func()) {
 	heap.Push(&m.next, event{m.now.Add(d), do})
 }
@@ -172,7 +172,7 @@ func (m *simulation) upTo(most time.Duration) time.Duration {
 	return time.Duration(m.rnd.Int64N(int64(most)))
 }
 
-// run lets jobs arrive and goes on until every one has finished.
+// run lets jobs arrive and continues until every one has finished.
 func (m *simulation) run(keys, jobs int) {
 	for range jobs {
 		key := fmt.Sprintf("t%d.k%d", m.rnd.IntN(m.tenants), m.rnd.IntN(keys))
@@ -188,7 +188,7 @@ func (m *simulation) run(keys, jobs int) {
 	m.drain(jobs)
 }
 
-// speak is the operator's word: a job is cancelled after a while, or a key or the api paused for a while.
+// speak plays the operator: it cancels a job after a while, or pauses a key or the api for a while.
 func (m *simulation) speak(key string, seq uint64) {
 	if m.rnd.IntN(2) == 0 {
 		m.outside(m.upTo(300*time.Millisecond), func() {
@@ -205,7 +205,7 @@ func (m *simulation) speak(key string, seq uint64) {
 	m.outside(m.upTo(400*time.Millisecond), func() { m.s.Resume(key, m.now) })
 }
 
-// drain goes on until this many jobs have finished.
+// drain continues until this many jobs have finished.
 func (m *simulation) drain(jobs int) {
 	for m.jobs = jobs; m.finished < m.jobs; m.steps++ {
 		if m.steps > 80_000 {
@@ -274,7 +274,7 @@ func (m *simulation) step() {
 	}
 }
 
-// costsOf are a job's costs, drawn from its sequence so that they are the same whenever it is loaded.
+// costsOf returns a job's costs, drawn from its sequence so that they are the same whenever it is loaded.
 func (m *simulation) costsOf(seq uint64) []int64 {
 	costs := make([]int64, len(m.policy.Rules.Shared))
 	m.made[seq] = m.policy.Rules.Names()
@@ -289,7 +289,7 @@ func (m *simulation) costsOf(seq uint64) []int64 {
 	return costs
 }
 
-// start is one call: it holds the schedule to its promises and decides how the call ends.
+// start is one call: it checks the schedule against its promises and decides how the call ends.
 func (m *simulation) start(j *Job) {
 	key := j.Queue.Key
 	if slot := j.Grant.At.Add(-m.skew); m.now < slot || m.now < j.At || m.now > j.last {
@@ -334,8 +334,8 @@ func (m *simulation) start(j *Job) {
 	m.after(m.upTo(m.busy), func() { m.leave(j, started) })
 }
 
-// leave is the moment a call's request has left: late, on a busy machine. What a key's own calls make up for, calls of
-// other keys under a shared limit do not.
+// leave is the moment when a call's request has left, late on a busy machine. A key's own calls make up for
+// that; calls of other keys under a shared limit do not.
 func (m *simulation) leave(j *Job, started bucket.Micros) {
 	key := j.Queue.Key
 	m.s.Sent(j, m.now)
@@ -357,8 +357,8 @@ func (m *simulation) end(j *Job, started bucket.Micros) {
 	m.heard(j, m.fate(j, started))
 }
 
-// claim is what a shared limit is held to. That calls leave late beyond the jitter a key's own calls make up for; calls of
-// other keys under a shared limit do not.
+// claim is what a shared limit must keep. It allows for calls that leave late beyond the jitter: a key's own
+// calls make up for that, calls of other keys under a shared limit do not.
 func (m *simulation) claim(l bucket.Limit) bucket.Expectation {
 	rate := *l.Rate
 	rate.Per -= max(0, m.s.pace.GrantTTL+m.busy-m.policy.Rules.Jitter)

@@ -7,8 +7,9 @@ import (
 	"weir/bucket"
 )
 
-// TestNobodyOvertakesALostFirstCall: an intent is stored before a call, so that a job whose first call was lost may never have
-// reached its api. Where it is called again it keeps its place in its key's order, while its record is stored and until then.
+// TestNobodyOvertakesALostFirstCall checks that a job keeps its place in its key's order when its lost first
+// call is repeated, while its record is stored and until then. An intent is stored before a call, so that first
+// call may never have reached the api.
 func TestNobodyOvertakesALostFirstCall(t *testing.T) {
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1000, Per: time.Second, Burst: 1}, InFlight: 4, Capacity: 10}}
 	s := New(&Policy{Rules: rules}, Pace{PrepareLead: 24 * time.Millisecond, MaxStaged: MaxStaged, MaxCalls: MaxCalls}, func(string) bucket.Micros { return 0 })

@@ -63,7 +63,7 @@ func (c *crowd) after(d time.Duration, do func()) {
 	c.next = append(c.next, event{c.now.Add(d), do})
 }
 
-// submit hands a job of a key in to the owner of the key.
+// submit gives a job of a key to the owner of the key.
 func (c *crowd) submit(key int) {
 	c.seq++
 	o := c.owners[key%len(c.owners)]
@@ -148,7 +148,7 @@ func (c *crowd) settle(o *owner, uses []bucket.Use) {
 	}
 }
 
-// ready is how many jobs have an intent, or are about to have one, and have not started.
+// ready returns how many jobs have an intent, or are about to have one, and have not started.
 func (c *crowd) ready() (n int) {
 	for _, o := range c.owners {
 		for q := range o.s.Queues() {
@@ -158,7 +158,7 @@ func (c *crowd) ready() (n int) {
 	return n
 }
 
-// lets is how many calls the limits let start within LongWait, reckoned from the calls that started alone.
+// lets returns how many calls the limits let start within LongWait, computed from the calls that started alone.
 func (c *crowd) lets() int {
 	soon, most := c.now.Add(LongWait), 1<<20
 	for i := range c.rules.Shared {
@@ -197,8 +197,9 @@ func (c *crowd) lets() int {
 	return most
 }
 
-// TestNoIntentBeyondTheLimits: whatever limits there are, no more jobs have intents than these let start within LongWait, and one of each
-// limit. Not before anything was refused either, nor while a quota or budget holds the api, and from the first call on.
+// TestNoIntentBeyondTheLimits checks that no more jobs have intents than the limits let start within LongWait,
+// plus one for each limit. That holds before anything was refused and while a quota or budget holds the api, and
+// from the first call on.
 func TestNoIntentBeyondTheLimits(t *testing.T) {
 	for seed := range seeds.Of(300) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -253,8 +254,8 @@ func TestNoIntentBeyondTheLimits(t *testing.T) {
 	}
 }
 
-// TestSlowPreparationWidens: where it takes long to make a job ready, as on a disk that is behind, replicas reckon with what they were granted
-// in a time that is longer than that. Else few jobs would be ready, few granted, and fewer made ready.
+// TestSlowPreparationWidens checks that replicas count the grants of a longer time if it takes long to make a
+// job ready, as on a slow disk. Otherwise few jobs would be ready, few granted, and fewer made ready.
 func TestSlowPreparationWidens(t *testing.T) {
 	rate := bucket.Rate{Count: 100, Per: time.Second, Burst: 1}
 	c := newCrowd(t, 1, 2, bucket.Rules{
@@ -273,7 +274,8 @@ func TestSlowPreparationWidens(t *testing.T) {
 	}
 }
 
-// TestSpentBudgetEndsManyAtOnce: jobs that a spent budget ends need no grant to be made ready many at a time, also in a fleet.
+// TestSpentBudgetEndsManyAtOnce checks that jobs that a spent budget ends are made ready many at a time without
+// a grant, also in a fleet.
 func TestSpentBudgetEndsManyAtOnce(t *testing.T) {
 	month := bucket.Quota{Window: bucket.Fixed, Per: 720 * time.Hour, Count: 1}
 	c := newCrowd(t, 1, 2, bucket.Rules{
@@ -294,8 +296,9 @@ func (c *crowd) upTo(most time.Duration) time.Duration {
 	return time.Duration(c.rnd.Int64N(int64(most)))
 }
 
-// TestReplicasShareTheWidth: replicas at one limit have together hardly more intents than it lets start within LongWait, since each reckons
-// with what it was granted, and one each. None of them waits for the others' share, and the limit is used up.
+// TestReplicasShareTheWidth checks that replicas at one limit together have hardly more intents than the limit
+// lets start within LongWait, since each counts on what it was granted, and one more. No replica waits for
+// another's share, and the limit is used up.
 func TestReplicasShareTheWidth(t *testing.T) {
 	for _, perSecond := range []int64{2, 10, 40, 200} {
 		for _, replicas := range []int{2, 3, 4} {
