@@ -35,7 +35,7 @@ func TestContact(t *testing.T) {
 	fail(c, contactFails-1)
 	judged(c, reached, false) // too few
 	fail(c, 1)
-	judged(c, ownership.Others{Stay: true}, false) // nobody else says that it reaches it: the api is down for all
+	judged(c, ownership.Others{Stay: true}, false) // no other replica says that it reaches the api: it is down for all
 	c.called(true, now)
 	judged(c, reached, false) // it answered
 	fail(c, contactFails)
@@ -67,7 +67,7 @@ func TestContact(t *testing.T) {
 	now = now.Add(contactLost)
 	c.limits(gone, now)
 	judged(c, reached, true) // without limits nothing is called
-	judged(c, alone, false)  // nobody is left to whom it could leave anything
+	judged(c, alone, false)  // there is no replica to leave anything to
 	judged(c, reached, true)
 	now = now.Add(contactMost)
 	c.opened = now

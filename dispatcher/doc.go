@@ -85,13 +85,15 @@
 // record, its letter or its deletion missing; or called with an unknown outcome, which is a lost call. found.go shows
 // on one screen what happens to it.
 //
-// A lost call gets a record first, which says that the call may have been made (lostcall.go). Then the job is called
-// again with the same idempotency key. If it has none, it becomes a letter unknown.
+// A lost call gets a record first, which says that the call may have been made (lostcall.go). If the call carried an
+// idempotency key and the api takes keys as it did then, the job is called again with the same key. Otherwise it
+// becomes a letter unknown.
 //
 // A key goes on at the pace that the ledger knows. After a lost call, or a call with a result and no record, the key
 // first waits as if its whole burst were used, unless the process that made the call noted the pace.
 //
-// Every call has an intent. So a job with neither an intent nor a trace of an earlier call was never called.
+// Every call has an intent, which is deleted only after the call's outcome is stored. So a job with neither an intent
+// nor an outcome was never called.
 //
 //	found in the stream     and                                            becomes
 //	a job                   nothing else                                   waiting, in its place

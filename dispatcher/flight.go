@@ -57,7 +57,7 @@ func (f *flight) left() {
 
 // land notes what a call came to. If weir crashed during the call, nothing is known and nothing is noted.
 func (j *job) land(f *flight, r httpcall.Response) {
-	if _, crashed := r.Err.(*crash); crashed || f.entry == (recorder.Entry{}) { //nolint:errorlint // it is never wrapped
+	if _, crashed := r.Err.(*crash); crashed || f.entry == (recorder.Entry{}) { //nolint:errorlint // nobody wraps it
 		return
 	}
 	if fault.Planted(fault.RecordLate) {

@@ -333,8 +333,8 @@ func (w *apiWorker) finish(j *job, outcome string) {
 	})
 }
 
-// unstall opens a stalled partition again once most of its finished jobs have been deleted. Until then it looks again
-// every second.
+// unstall opens a stalled partition again once at most half of queue.MaxUnswept finished jobs are left to delete. Until
+// then it looks again every second.
 func (w *apiWorker) unstall(p *partition) {
 	if p.bucket.Unswept() > queue.MaxUnswept/2 {
 		time.AfterFunc(time.Second, func() { w.unstall(p) })
