@@ -116,7 +116,7 @@ func (r *reading) lookForRemovals(ctx context.Context) error {
 	}
 	removal, err := r.p.removal(ctx)
 	if err != nil || removal.None() {
-		return nil //nolint:nilerr // the next tick looks again
+		return nil //nolint:nilerr // it is looked at again
 	}
 	r.Removed(removal)
 	switch {

@@ -37,7 +37,7 @@ func AskLeader(ctx context.Context, nc *nats.Conn, stream, request string) (*Lea
 	case err != nil, answer.Error == nil && answer.Message == nil:
 		return nil, fmt.Errorf("ask the leader of %s: unreadable answer", stream)
 	case answer.Error != nil && answer.Error.ErrorCode == CodeNoMessage:
-		return nil, nil //nolint:nilnil // no message is no error
+		return nil, nil //nolint:nilnil // none is no error
 	case answer.Error != nil:
 		return nil, fmt.Errorf("ask the leader of %s: %w", stream, answer.Error)
 	}
