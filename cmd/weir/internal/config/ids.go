@@ -21,7 +21,7 @@ func (c *Config) warnOfIDs(f fields) {
 			switch l.Kind() {
 			case bucket.KindRate:
 				all = min(all, c.endsOf(*l.Rate)/float64(max(1, l.Cost.Constant)))
-			case bucket.KindQuota, bucket.KindInFlight, bucket.KindBudget: // they do not bound how many jobs end within dedupe
+			case bucket.KindQuota, bucket.KindInFlight, bucket.KindBudget: // they do not bound the ends within dedupe
 			}
 		}
 		one := min(all, c.endsOf(a.Rules.Key.Rate))

@@ -37,7 +37,7 @@ type Settings struct {
 	Instance        string   // this replica's name: letters, digits, '-', '_' and '.', at most 128
 	HTTPListen      string   // host:port, empty for none
 	HTTPToken       Secret   // that a request must bear; required if other machines can connect
-	Secrets         []string // that a configuration from NATS may refer to: names of variables, clean paths of directories or files
+	Secrets         []string // allowed in a configuration from NATS: names of variables, clean paths of directories or files
 	LogLevel        slog.Level
 	LogFormat       LogFormat
 	Memory          int64         // bytes that the process may hold resident, 0: as much as it finds to be allowed

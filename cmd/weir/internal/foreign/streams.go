@@ -14,8 +14,8 @@ import (
 	"weir/ingest"
 )
 
-// jobSubjects are what producers publish to. No stream may take them: a stream acknowledges a job before weir answers. That
-// hides weir's refusals, and while no weir runs it promises jobs that nobody will call.
+// jobSubjects is what producers publish to. No stream may take it: a stream acknowledges a job before weir answers.
+// That hides weir's refusals, and while no weir runs it promises jobs that will never be called.
 const jobSubjects = ingest.SubjectPrefix + ">"
 
 // Bounds of a look for streams.
@@ -25,10 +25,10 @@ const (
 	mostForeign     = 8               // streams that are described; more are counted
 )
 
-// Stream is a stream of somebody else's that takes subjects which are weir's.
+// Stream is a foreign stream that takes weir's subjects.
 type Stream struct {
 	Name     string   `json:"name"`
-	Subjects []string `json:"subjects,omitempty"` // those that are in the way; none where the server does not say
+	Subjects []string `json:"subjects,omitempty"` // the conflicting ones; none if the server does not say
 	Messages uint64   `json:"messages"`           // in the stream: some may be jobs
 }
 
@@ -59,7 +59,7 @@ func (f Streams) String() string {
 	return strings.Join(names, ", ")
 }
 
-// err says what the streams do to producers, and what to do about them; nil for no stream.
+// err says what the streams do to producers, and how to cure that; nil for no stream.
 func (f Streams) err() error {
 	if len(f) == 0 {
 		return nil
@@ -68,8 +68,8 @@ func (f Streams) err() error {
 		cli.Verb(len(f), "a stream that is not weir's takes jobs", "streams that are not weir's take jobs"), jobSubjects, f)
 }
 
-// streamsOver asks which streams take subjects that overlap with one of the patterns and are not among own. A stream that
-// copies another (a mirror, a source) and has no subjects of its own takes nothing.
+// streamsOver finds the streams that take subjects which overlap with one of the patterns and that are not among own. A
+// stream that copies another (a mirror, a source) and has no subjects of its own takes nothing.
 func streamsOver(ctx context.Context, js jetstream.JetStream, own func(name string) bool, patterns ...string) (Streams, error) {
 	listing, cancel := context.WithTimeout(ctx, foreignTimeout)
 	defer cancel()
@@ -99,8 +99,8 @@ func streamsOver(ctx context.Context, js jetstream.JetStream, own func(name stri
 	return found, nil
 }
 
-// describeForeign asks a stream for its subjects. Where the server does not tell them the name must do. listens is false where
-// the stream has gone, or its subjects have been changed, since it was listed.
+// describeForeign asks a stream for its subjects. If the server does not tell them, only the name is known. listens is
+// false if the stream has gone, or its subjects have been changed, since it was listed.
 func describeForeign(ctx context.Context, js jetstream.JetStream, name string, patterns []string) (s Stream, listens bool) {
 	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
 	defer cancel()
@@ -122,12 +122,12 @@ func describeForeign(ctx context.Context, js jetstream.JetStream, name string, p
 // nobodysOwn is for subjects that no stream may take.
 func nobodysOwn(string) bool { return false }
 
-// weirsOwn reports whether a stream is called as weir calls its own.
+// weirsOwn reports whether a stream has a name that weir uses for its own.
 func weirsOwn(name string) bool {
 	return strings.HasPrefix(name, "WEIR_") || strings.HasPrefix(name, "KV_weir_")
 }
 
-// ExplainOverlap names the streams that stand where weir's own are to be made. err is what the server said of it.
+// ExplainOverlap names the streams in the way of weir's own. err is the server's error.
 func ExplainOverlap(js jetstream.JetStream, err error) error {
 	var api *jetstream.APIError
 	if js == nil || !errors.As(err, &api) || api.ErrorCode != codeOverlap {
@@ -137,12 +137,12 @@ func ExplainOverlap(js jetstream.JetStream, err error) error {
 	for _, kv := range []string{connect.ConfigBucket, connect.ControlBucket, connect.LeasesBucket} {
 		patterns = append(patterns, "$KV."+kv+".>")
 	}
-	found, lookErr := streamsOver(context.Background(), js, weirsOwn, patterns...) // whatever ended the start, this may be asked
+	found, lookErr := streamsOver(context.Background(), js, weirsOwn, patterns...) // the start's own context may have ended
 	if lookErr != nil || len(found) == 0 {
 		return err
 	}
 	return fmt.Errorf("%s in the way: change its subjects or remove it (nats stream edit, nats stream rm); %w", found, err)
 }
 
-// codeOverlap is JetStream's answer to a stream whose subjects another one has.
+// codeOverlap is JetStream's error for a stream whose subjects another one has.
 const codeOverlap = 10065

@@ -14,10 +14,11 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// By is what calls are added up by: a closed set.
+// By is a property to add calls up by: a closed set.
 type By string
 
-// What they may be added up by. A tenant is the part of a key before the api's tenant_until, or where it has none before the first dot.
+// The groupings. A tenant is the part of a key before the api's tenant_until, or, if the api has none, before the first
+// dot.
 const (
 	ByAPI    By = "api"
 	ByKey    By = "key"
@@ -28,15 +29,15 @@ const (
 // Groupings returns all of them.
 func Groupings() []By { return []By{ByAPI, ByKey, ByTenant, ByDay} }
 
-// Options say what is added up.
+// Options say what to add up.
 type Options struct {
-	UpTo   uint64 // no record behind this one, as LedgerEnd gives it; 0: up to the newest
+	UpTo   uint64 // no later record, as LedgerEnd returns it; 0: up to the newest
 	By     By
 	API    string             // only of this one; "": of all
 	Since  time.Time          // calls that started then or later
-	Now    time.Time          // the budgets' windows are those of then
-	Config *config.Config     // has the budgets, and what ends tenants; nil where none is known
-	Read   func(n, of uint64) // is told how far it is, every few thousand records; may be nil
+	Now    time.Time          // selects the budgets' windows
+	Config *config.Config     // has the budgets, and what ends tenants; nil if unknown
+	Read   func(n, of uint64) // is called with the progress, every few thousand records; may be nil
 }
 
 // Group is what was spent on the calls of one api, key, tenant or day.
@@ -52,16 +53,17 @@ type Group struct {
 	money ledger.Spending
 }
 
-// Budget is how a budget stands in its present window, by the ledger.
+// Budget is the state of a budget in its present window, by the ledger.
 type Budget struct {
 	API     string    `json:"api"`
 	Limit   string    `json:"limit"`
 	From    time.Time `json:"from"`
-	Until   time.Time `json:"until,omitzero"` // zero for one that slides
+	Until   time.Time `json:"until,omitzero"` // zero for a sliding one
 	Spent   string    `json:"spent"`
 	InDoubt string    `json:"in_doubt"`
 	Budget  string    `json:"budget"`
-	// Counted is what a running weir counts: besides what is spent and in doubt, what calls under way may cost. "" where none answered.
+	// Counted is what a running weir counts: what is spent and in doubt, and what calls under way may cost. "" if none
+	// answered.
 	Counted string `json:"counted,omitempty"`
 	Shadow  bool   `json:"shadow,omitempty"`
 
@@ -76,18 +78,18 @@ type Account struct {
 	InDoubt string    `json:"in_doubt"`
 	Groups  []*Group  `json:"groups"`
 	Budgets []*Budget `json:"budgets"`
-	// Unreadable are records that nobody can read: what their calls cost is not in here.
+	// Unreadable counts records that cannot be read: the cost of their calls is not included.
 	Unreadable int `json:"unreadable,omitempty"`
-	// Gone are parts of the ledger that were lost: what their calls cost is not in here.
+	// Gone are parts of the ledger that were lost: the cost of their calls is not included.
 	Gone []limitstate.LedgerLoss `json:"gone,omitempty"`
-	// Begins is since when the ledger tells everything, where that is later than what was asked for.
+	// Begins is from when on the ledger is complete, if that is later than requested.
 	Begins time.Time `json:"ledger_begins,omitzero"`
 }
 
-// usualDays is how many days are told where nobody says since when.
+// usualDays is how many days are reported by default.
 const usualDays = 31
 
-// UsualSince is from when on is told what was spent where nobody says: today, by UTC, and by day in the last 31 days.
+// UsualSince returns the default beginning: today, by UTC, and for sums by day the last 31 days.
 func UsualSince(by By, now time.Time) time.Time {
 	if by == ByDay {
 		return midnight(now).AddDate(0, 0, 1-usualDays)
@@ -97,14 +99,14 @@ func UsualSince(by By, now time.Time) time.Time {
 
 func midnight(now time.Time) time.Time { return now.UTC().Truncate(24 * time.Hour) }
 
-// mostGroups bounds the groups: what is beyond them is one group without a name.
+// mostGroups bounds the groups: all further calls are one group without a name.
 const mostGroups = 1 << 20
 
-// readEvery is after how many records it is told how far the reading is.
+// readEvery is the number of records between two reports of the progress.
 const readEvery = 10_000
 
-// Of adds up what was spent. It fails with ledger.ErrNoLedger, and blocks until the ledger is read from the beginning of the period, or
-// of the first budget's window, on.
+// Of adds up what was spent. It fails with ledger.ErrNoLedger, and blocks until the ledger is read from the beginning
+// of the period, or of the first budget's window.
 func Of(ctx context.Context, c *connect.Connection, o Options) (*Account, error) {
 	a := &adder{Options: o, groups: map[Group]*Group{}, account: &Account{Since: o.Since.UTC(), Groups: []*Group{}, Budgets: []*Budget{}}}
 	from := a.openBudgets()
@@ -144,7 +146,7 @@ func (o *Options) HasBudgets() bool {
 	return len(a.account.Budgets) > 0
 }
 
-// openBudgets finds the budgets' windows, and from when on the ledger is read.
+// openBudgets finds the budgets' windows, and from when on to read the ledger.
 func (a *adder) openBudgets() (from time.Time) {
 	from = a.Since
 	if a.Config == nil {
@@ -170,7 +172,7 @@ func (a *adder) openBudgets() (from time.Time) {
 	return from
 }
 
-// window is the budget's present one.
+// window returns the budget's present window.
 func window(l *bucket.Limit, now time.Time) (from, until time.Time) {
 	if l.Budget.Window == bucket.Sliding {
 		return now.Add(-l.Budget.Per).UTC(), time.Time{}
@@ -198,7 +200,7 @@ func (a *adder) add(r *ledger.Record) {
 	g.money.Plus(of)
 }
 
-// nameOf is the group that a call belongs to, by its names alone.
+// nameOf returns the group of a call, with the names only.
 func (a *adder) nameOf(r *ledger.Record) Group {
 	switch a.By {
 	case ByKey:
@@ -235,7 +237,7 @@ func (a *adder) group(name Group) *Group {
 	return g
 }
 
-// conclude writes the sums, the dearest first; days in their order.
+// conclude writes the sums, the largest first; days in their order.
 func (a *adder) conclude() {
 	out := a.account
 	out.Spent, out.InDoubt = a.total.Text()
@@ -252,7 +254,7 @@ func (a *adder) conclude() {
 	}
 }
 
-// Heard takes in what a running weir counts of a budget.
+// Heard adds what a running weir counts of a budget.
 func (a *Account) Heard(api string, limits []limitstate.LimitShown) {
 	for _, b := range a.Budgets {
 		for i := range limits {
@@ -263,7 +265,7 @@ func (a *Account) Heard(api string, limits []limitstate.LimitShown) {
 	}
 }
 
-// Group is what was spent on an api, where the calls were added up by it; nil where nothing was.
+// Group returns what was spent on an api, if calls were added up by api; nil if nothing was.
 func (a *Account) Group(api string) *Group {
 	for _, g := range a.Groups {
 		if g.API == api {

@@ -13,24 +13,26 @@ import (
 // Sum is money that was spent, and what is in doubt.
 type Sum struct{ ledger.Spending }
 
-// Text writes both as the ledger does.
+// Text formats both as the ledger does.
 func (s Sum) Text() (spent, inDoubt string) { return s.Spending.Text() }
 
-// Today adds up what was spent on each api since midnight, by UTC: the same numbers that Of tells, of which only what is new is read. The
-// zero value has read nothing.
+// Today adds up what was spent on each api since midnight, by UTC. It returns the same numbers as Of, but reads only
+// new records. The zero value has read nothing.
 type Today struct {
 	day  time.Time
 	read uint64 // the newest record
 	sums map[string]Sum
 }
 
-// LedgerEnd is where the ledger ends now: what is read up to there is of this moment. It fails with ledger.ErrNoLedger.
+// LedgerEnd returns the present end of the ledger: sums up to there are of this moment. It fails with
+// ledger.ErrNoLedger.
 func LedgerEnd(ctx context.Context, js jetstream.JetStream) (uint64, error) {
 	return ledger.End(ctx, js)
 }
 
-// Update reads what was recorded since it was called last, up to a place that LedgerEnd gave; at first, and when a day has begun, all of
-// today. It blocks until that is read, or ctx ends; what was read by then counts, so that another call goes on there.
+// Update reads what was recorded since the last call, up to a sequence from LedgerEnd; at first, and when a day has
+// begun, all of today. It blocks until that is read, or ctx ends. What was read by then counts, so that the next call
+// continues there.
 func (t *Today) Update(ctx context.Context, js jetstream.JetStream, now time.Time, upTo uint64) error {
 	if day := midnight(now); !day.Equal(t.day) {
 		*t = Today{day: day, sums: map[string]Sum{}}
@@ -50,5 +52,5 @@ func (t *Today) Update(ctx context.Context, js jetstream.JetStream, now time.Tim
 	})
 }
 
-// ByAPI are the sums.
+// ByAPI returns the sums.
 func (t *Today) ByAPI() map[string]Sum { return maps.Clone(t.sums) }

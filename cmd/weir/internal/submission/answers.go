@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// hear takes in one answer.
+// hear processes one answer.
 func (d *delivery) hear(msg *nats.Msg, now time.Time) error {
 	line, err := strconv.Atoi(msg.Subject[strings.LastIndexByte(msg.Subject, '.')+1:])
 	s := d.open[line]
@@ -22,7 +22,7 @@ func (d *delivery) hear(msg *nats.Msg, now time.Time) error {
 		return nil // a second answer to a job that was sent twice
 	}
 	flew := d.land(s)
-	if len(msg.Data) == 0 && msg.Header.Get("Status") == "503" { // nobody takes jobs: the server itself says so
+	if len(msg.Data) == 0 && msg.Header.Get("Status") == "503" { // no intake listens: the server itself says so
 		if flew {
 			s.bucket.inFlight--
 			return d.again(s, now, fmt.Errorf("%w: nobody takes jobs", ErrSilent))
@@ -63,7 +63,7 @@ func (d *delivery) land(s *sending) bool {
 	return true
 }
 
-// refused goes by what a refusal says.
+// refused handles a refusal.
 func (d *delivery) refused(s *sending, r *ingest.Refusal, answer []byte, flew bool, now time.Time) error {
 	if !flew {
 		return nil // of an earlier try; the job waits for its next
@@ -93,7 +93,7 @@ func (d *delivery) refused(s *sending, r *ingest.Refusal, answer []byte, flew bo
 	return nil
 }
 
-// requeue has a job wait again, at its place among the others of its bucket.
+// requeue makes a job wait again, at its place among the others of its bucket.
 func (d *delivery) requeue(s *sending, now time.Time) {
 	b := s.bucket
 	at, _ := slices.BinarySearchFunc(b.waiting, s.line, func(other *sending, line int) int { return cmp.Compare(other.line, line) })
@@ -103,7 +103,7 @@ func (d *delivery) requeue(s *sending, now time.Time) {
 	d.schedule(b, now)
 }
 
-// again has a job sent again a little later, as long as that cannot make it two.
+// again sends a job again a little later, as long as that cannot make it two jobs.
 func (d *delivery) again(s *sending, now time.Time, why error) error {
 	if d.trouble.IsZero() {
 		d.trouble = now
@@ -116,7 +116,7 @@ func (d *delivery) again(s *sending, now time.Time, why error) error {
 	return nil
 }
 
-// look finds jobs that have no answer, and tells how far everything is.
+// look finds jobs without an answer, and reports the progress.
 func (d *delivery) look(now time.Time) error {
 	ended := 0
 	for _, n := range d.tally.Ended {
@@ -148,7 +148,7 @@ func (d *delivery) look(now time.Time) error {
 	return nil
 }
 
-// end tells what became of a line.
+// end reports the outcome of a line.
 func (d *delivery) end(s *sending, o Outcome) error {
 	delete(d.open, s.line)
 	d.tally.Ended[o.Verdict]++

@@ -2,33 +2,34 @@ package submission
 
 import "time"
 
-// Room is what a bucket takes, as far as the configuration says. The zero value says nothing.
+// Room is what a bucket holds, as far as the configuration says. The zero value says nothing.
 type Room struct {
 	Capacity int64         // jobs that may wait; 0: unknown
-	Interval time.Duration // in which one place falls free; 0: unknown
+	Interval time.Duration // in which one place becomes free; 0: unknown
 }
 
-// bucket is what is known of one key's bucket, and its jobs that are still to be sent. It is a plain value: time comes in.
+// bucket is what is known of one key's bucket, and its jobs that are still to be sent. It is a plain value: callers
+// pass the time.
 type bucket struct {
 	room     Room
 	waiting  []*sending // in the order of the file
 	inFlight int
 	depth    int64     // unfinished jobs and those under way, at asOf
 	asOf     time.Time // of depth
-	most     int64     // the deepest place that a receipt has named
-	until    time.Time // weir has said to come back then
+	most     int64     // the highest position in a receipt
+	until    time.Time // when weir has said to try again
 	window   int       // jobs that may be under way; 0: any number
 	at       int       // its place among the buckets that wait, -1: none
 	due      time.Time
 }
 
-// widest is the window from which on a bucket needs none.
+// widest is the window from which a bucket needs none.
 const widest = 1 << 12
 
-// never is when a bucket is due whose next job waits for an answer.
+// never is the due time of a bucket whose next job waits for an answer.
 var never = time.Unix(1<<40, 0)
 
-// next is when the bucket's next job may be sent.
+// next returns when the bucket's next job may be sent.
 func (b *bucket) next(now time.Time) time.Time {
 	switch {
 	case b.window > 0 && b.inFlight >= b.window:
@@ -43,14 +44,14 @@ func (b *bucket) next(now time.Time) time.Time {
 	case over <= 0:
 		return now
 	case b.inFlight > 0:
-		return never // the answers tell more than a reckoning
+		return never // the answers tell more than an estimate
 	case b.room.Interval <= 0:
 		return now
 	}
 	return b.asOf.Add(time.Duration(over) * b.room.Interval)
 }
 
-// depthAt is how many jobs the bucket holds by now, if it drains at its rate.
+// depthAt returns how many jobs the bucket holds at now, if it drains at its rate.
 func (b *bucket) depthAt(now time.Time) int64 {
 	depth := b.depth
 	if b.room.Interval > 0 {
@@ -59,7 +60,7 @@ func (b *bucket) depthAt(now time.Time) int64 {
 	return max(depth, int64(b.inFlight))
 }
 
-// sent counts a job that goes on its way.
+// sent counts a job that is being sent.
 func (b *bucket) sent(now time.Time) {
 	b.depth = b.depthAt(now) + 1
 	b.asOf = now
@@ -76,8 +77,8 @@ func (b *bucket) taken(position int, now time.Time) {
 	}
 }
 
-// full learns from a refusal: one job is tried when weir has said to, and only when it is taken more follow. Where the
-// configuration cannot be read, the deepest place that was ever taken is the capacity.
+// full learns from a refusal. One job is tried when weir has said to, and more follow only when it is accepted. If the
+// configuration cannot be read, the highest position in a receipt is the capacity.
 func (b *bucket) full(retryAfter time.Duration, now time.Time) {
 	b.inFlight--
 	b.window, b.until = 1, now.Add(retryAfter)
@@ -89,7 +90,7 @@ func (b *bucket) full(retryAfter time.Duration, now time.Time) {
 	}
 }
 
-// idle reports whether nothing is lost by forgetting the bucket but a guess.
+// idle reports whether forgetting the bucket loses only an estimate.
 func (b *bucket) idle() bool { return b.inFlight == 0 && len(b.waiting) == 0 }
 
 // byDue are the buckets with jobs to send: a heap, the first due on top.

@@ -20,10 +20,10 @@ const (
 	windowBytes  = 16 << 20         // of their bodies
 	waitingJobs  = 16_384           // jobs that wait for room in their buckets
 	waitingBytes = 64 << 20         // of their bodies
-	keptBuckets  = 65_536           // buckets of which something is remembered while no job of theirs waits
-	answerAfter  = 15 * time.Second // then a job that has no answer is sent again: the intake itself waits for the store
-	againAfter   = time.Second      // a job that could not be stored, or that nobody took
-	patience     = time.Minute      // without an answer that is of any use
+	keptBuckets  = 65_536           // buckets remembered while no job of theirs waits
+	answerAfter  = 15 * time.Second // then a job without an answer is sent again: the intake itself waits for the store
+	againAfter   = time.Second      // for a job that could not be stored, or that no intake received
+	patience     = time.Minute      // without a useful answer
 	lastAnswers  = 5 * time.Second  // for the answers that are under way when a run is ended
 	lastLine     = time.Second      // for the line that is being read then
 )
@@ -33,21 +33,22 @@ type Options struct {
 	Conn    *nats.Conn
 	Lines   *Lines
 	Journal *Journal // nil: none is kept
-	// Remembered is how long weir surely knows an id, 0 where nobody knows.
+	// Remembered is how long weir certainly remembers an id, 0 if unknown.
 	Remembered time.Duration
-	// Fit makes a job ready for its api. Its error is told with the line, and nothing is sent.
+	// Fit makes a job ready for its api. On an error nothing is sent, and the error is reported with the line.
 	Fit func(job *ingest.Submission, hasBody bool) error
 	// Room is what is known of a bucket.
 	Room func(api, key string) Room
-	// ReportFull has a refusal of a full bucket told instead of waited for.
+	// ReportFull reports the refusal of a full bucket instead of waiting.
 	ReportFull bool
-	// Told hears what became of every line, in any order. An error ends the delivery.
+	// Told receives the outcome of every line, in any order. An error ends the delivery.
 	Told func(Outcome) error
-	// Progress hears now and then how many lines have ended and how many jobs wait to be sent. An error ends the delivery.
+	// Progress receives now and then how many lines have ended and how many jobs wait to be sent. An error ends the
+	// delivery.
 	Progress func(ended, waiting int) error
 }
 
-// Verdict is what became of a line.
+// Verdict is the outcome of a line.
 type Verdict string
 
 // The verdicts.
@@ -55,18 +56,18 @@ const (
 	Taken   Verdict = "taken"
 	Known   Verdict = "known"   // weir has the job already
 	Before  Verdict = "before"  // an earlier run has its receipt: not sent
-	Full    Verdict = "full"    // its bucket is full, or would be late
-	Refused Verdict = "refused" // weir does not take it
+	Full    Verdict = "full"    // its bucket is full, or its call would be late
+	Refused Verdict = "refused" // weir does not accept it
 	Bad     Verdict = "bad"     // it was not sent
-	Unsure  Verdict = "unsure"  // an earlier run may have had it taken, longer ago than weir surely knows: not sent
+	Unsure  Verdict = "unsure"  // an earlier run may have submitted it, longer ago than weir certainly remembers: not sent
 )
 
-// Outcome is what became of a line.
+// Outcome is a line's outcome with its details.
 type Outcome struct {
 	Verdict Verdict
 	Line    int
 	API     string
-	Key     string // empty where the line does not say it
+	Key     string // empty if the line does not say it
 	ID      string
 	Answer  []byte    // weir's, of Taken, Known, Full and Refused
 	Err     error     // of all others but Taken, Known and Before
@@ -80,10 +81,10 @@ type Tally struct {
 	Unsettle int // jobs without an answer when the delivery ended
 }
 
-// ErrSilent says that nobody takes jobs, or that no answer comes.
+// ErrSilent reports that no intake accepts jobs, or that no answer comes.
 var ErrSilent = errors.New("no answer")
 
-// sending is a job on its way.
+// sending is a job being sent.
 type sending struct {
 	line    int
 	api     string
@@ -92,11 +93,11 @@ type sending struct {
 	msg     *nats.Msg
 	id      [16]byte
 	bucket  *bucket
-	first   time.Time // when it was sent without being refused since; zero: never
+	first   time.Time // when it was first sent since the last refusal; zero: never
 	tries   int
 	sentAt  time.Time
 	flies   bool
-	unheard bool // a try before had no answer: that it is refused now does not say that it was not taken
+	unheard bool // an earlier try had no answer: a later refusal does not prove that the job was not accepted
 }
 
 // delivery is one run over a file. All of it belongs to one goroutine.
@@ -112,13 +113,14 @@ type delivery struct {
 	bytes    int // of bodies under way
 	waiting  int
 	held     int       // bytes of bodies that wait
-	trouble  time.Time // since when nothing useful is answered; zero: all is well
-	notUntil time.Time // nobody took jobs: not before then
+	trouble  time.Time // since when no useful answer has come; zero: there is no trouble
+	notUntil time.Time // no intake listened: no sends before then
 	useful   bool      // weir has answered
 }
 
-// Deliver hands in the jobs of a file and returns when every line has ended, or ctx ends; then it still waits a little for the
-// answers that are under way, and for the line that is being read. It blocks. What of Lines does not come is still read for afterwards.
+// Deliver submits the jobs of a file. It returns when every line has ended, or ctx ends. In the latter case it waits a
+// little for outstanding answers, and for the line that is being read. It blocks. If a read of Lines does not return,
+// it goes on in the background.
 func Deliver(ctx context.Context, o Options) (Tally, error) {
 	d := &delivery{
 		Options: o, tally: Tally{Ended: map[Verdict]int{}}, inbox: o.Conn.NewRespInbox(), answers: make(chan *nats.Msg, 4*window),
@@ -140,13 +142,13 @@ func Deliver(ctx context.Context, o Options) (Tally, error) {
 	stop()
 	select {
 	case <-ended:
-	case <-time.After(lastLine): // a pipe in which nothing comes: only the end of the process ends that read
+	case <-time.After(lastLine): // a pipe without input: only the end of the process ends that read
 	}
 	d.tally.Unsettle = d.flying
 	return d.tally, errors.Join(err, d.Journal.sync())
 }
 
-// next is a line, or why there is none.
+// next is a line, or the error in its place.
 type next struct {
 	line Line
 	err  error
@@ -167,7 +169,7 @@ func (l *Lines) feed(ctx context.Context, to chan<- next) {
 	}
 }
 
-// run is the delivery: take lines while there is room, send what may be sent, hear answers.
+// run takes lines while there is room, sends due jobs, and processes answers.
 func (d *delivery) run(ctx context.Context, read <-chan next) error {
 	end := ctx.Done()
 	var cut <-chan time.Time
@@ -216,7 +218,7 @@ func (d *delivery) run(ctx context.Context, read <-chan next) error {
 	}
 }
 
-// wait is how long nothing is due.
+// wait returns the time until something is due.
 func (d *delivery) wait(now time.Time) time.Duration {
 	if len(d.due) == 0 || d.full() {
 		return time.Hour
@@ -230,7 +232,7 @@ func (d *delivery) wait(now time.Time) time.Duration {
 
 func (d *delivery) full() bool { return d.flying >= window || d.bytes >= windowBytes }
 
-// read takes a line in, and reports whether the file has ended.
+// read processes a line, and reports whether the file has ended.
 func (d *delivery) read(n next) (end bool, err error) {
 	switch {
 	case errors.Is(n.err, io.EOF):
@@ -241,7 +243,7 @@ func (d *delivery) read(n next) (end bool, err error) {
 	return false, d.take(n.line, time.Now())
 }
 
-// take takes a line in: it waits for its turn, or has ended.
+// take processes a line: its job waits for its turn, or has ended.
 func (d *delivery) take(line Line, now time.Time) error {
 	s := &sending{line: line.Number, api: line.Job.API, key: line.Job.Key, job: line.Job}
 	err := line.Err
@@ -276,7 +278,7 @@ func (d *delivery) take(line Line, now time.Time) error {
 	return nil
 }
 
-// bucketOf finds what is known of a bucket. Jobs whose lines do not say their key share what is known of their api.
+// bucketOf returns what is known of a bucket. Jobs whose lines name no key share one bucket per api.
 func (d *delivery) bucketOf(api, key string) *bucket {
 	at := [2]string{api, key}
 	b := d.buckets[at]
@@ -298,7 +300,7 @@ func (d *delivery) bucketOf(api, key string) *bucket {
 	return b
 }
 
-// await has a job wait for its turn.
+// await makes a job wait for its turn.
 func (d *delivery) await(s *sending) {
 	s.bucket.waiting = append(s.bucket.waiting, s)
 	d.waiting++
@@ -306,7 +308,7 @@ func (d *delivery) await(s *sending) {
 	d.schedule(s.bucket, time.Now())
 }
 
-// schedule puts a bucket where it belongs among those with jobs to send.
+// schedule puts a bucket in its place among those with jobs to send.
 func (d *delivery) schedule(b *bucket, now time.Time) {
 	if len(b.waiting) == 0 {
 		if b.at >= 0 {
@@ -322,7 +324,7 @@ func (d *delivery) schedule(b *bucket, now time.Time) {
 	}
 }
 
-// send sends every job that is due and for which there is room. It stands in the journal before.
+// send sends every due job for which there is room. The journal records a job before it is sent.
 func (d *delivery) send(now time.Time) error {
 	if now.Before(d.notUntil) {
 		return nil
@@ -335,7 +337,7 @@ func (d *delivery) send(now time.Time) error {
 		b.waiting = b.waiting[1:]
 		d.waiting--
 		d.held -= len(s.job.Body)
-		if d.open[s.line] == s { // else a late answer has ended it
+		if d.open[s.line] == s { // otherwise a late answer has ended it
 			b.sent(now)
 			d.flying++
 			d.bytes += len(s.job.Body)

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// identityFile is what a data directory knows itself by.
+// identityFile is the file by which a data directory recognises itself.
 const identityFile = "weir.identity"
 
-// identity is what that file says of itself.
+// identity is what that file says about itself.
 type identity struct {
 	What  string    `json:"what"`
 	Inode uint64    `json:"inode"`
-	Born  int64     `json:"born,omitempty"` // in ns since 1970; 0 where the file system does not tell
+	Born  int64     `json:"born,omitempty"` // in ns since 1970; 0 if the file system does not tell
 	Begun time.Time `json:"begun"`          // when weir was last started in the directory
 }
 
@@ -25,19 +25,20 @@ const whatIdentity = "weir: this file notes its own inode and time of birth, so 
 
 // Suspicion is a sign that a store was restored.
 type Suspicion struct {
-	What string    // for an operator, in a sentence without its end
-	Seen time.Time // when the store was last known to be the one that ran; zero where that is not known
-	// Strange says that it is about another store, of which an order in this one says nothing.
+	What string    // for an operator, a sentence without its full stop
+	Seen time.Time // when the store was last known to be the one that ran; zero if unknown
+	// Strange says that the note is about another store, so that an order in this one does not cover it.
 	Strange bool
 }
 
-// Settled reports whether an order was given for it already: another replica found it first, or this one died before it had noted that.
+// Settled reports whether an order already covers the suspicion: another replica found it first, or this one died
+// before it had noted that.
 func (s *Suspicion) Settled(o *Order) bool {
 	return o != nil && !s.Strange && !s.Seen.IsZero() && o.At.After(s.Seen)
 }
 
-// ExamineDirectory looks whether a data directory is the one in which weir was last started, and returns nil where it is or where nothing
-// tells: for a directory that is new, or where untold says why.
+// ExamineDirectory checks whether a data directory is the one in which weir was last started. It returns nil if it is,
+// or if that is unknown: for a new directory, or for the reason in untold.
 func ExamineDirectory(dir string) (found *Suspicion, untold string, err error) {
 	path := filepath.Join(dir, identityFile)
 	data, err := os.ReadFile(path)
@@ -66,7 +67,7 @@ func ExamineDirectory(dir string) (found *Suspicion, untold string, err error) {
 	}, "", nil
 }
 
-// MarkDirectory makes a data directory the one in which weir was last started. It is on disk when it returns.
+// MarkDirectory makes a data directory the one in which weir was last started. The mark is on disk when it returns.
 func MarkDirectory(dir string, now time.Time) error {
 	err := replaceFile(filepath.Join(dir, identityFile), func(f *os.File) ([]byte, error) {
 		is, err := identify(f.Name())
@@ -82,8 +83,8 @@ func MarkDirectory(dir string, now time.Time) error {
 	return nil
 }
 
-// replaceFile replaces a file by a new one, which write is given empty for what is to be in it. The former one stays until the new one is on
-// disk, so that the new one has another inode.
+// replaceFile replaces a file. write receives the new, empty file and returns its content. The old file stays until the
+// new one is on disk, so that the new one has another inode.
 func replaceFile(path string, write func(f *os.File) ([]byte, error)) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*")
 	if err != nil {

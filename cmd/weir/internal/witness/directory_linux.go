@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// identify says what a file is known by. The number of its device is not asked for: it changes when a volume is mounted elsewhere.
+// identify returns what identifies a file. It leaves out the device's number, which changes when a volume is mounted
+// elsewhere.
 func identify(path string) (identity, error) {
 	var st unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_INO|unix.STATX_BTIME, &st); err != nil {
@@ -20,7 +21,8 @@ func identify(path string) (identity, error) {
 	return is, nil
 }
 
-// unlasting says why the files of a directory have no lasting inodes, "" where they have: some file systems make them up at every mount.
+// unlasting returns why the files of a directory have no lasting inodes, "" if they have: some file systems invent
+// inodes at every mount.
 func unlasting(dir string) string {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {

@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// identify says what a file is known by.
+// identify returns what identifies a file.
 func identify(path string) (identity, error) {
 	return identity{}, fmt.Errorf("look at %s: %w", path, errors.ErrUnsupported)
 }
 
-// unlasting says why the files of a directory have no lasting inodes.
+// unlasting returns why the files of a directory have no lasting inodes.
 func unlasting(string) string { return "Windows has no inodes" }

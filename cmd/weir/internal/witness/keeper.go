@@ -14,21 +14,21 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Options of a Keeper. All are required but DataDir and Places.
+// Options of a Keeper. All are required except DataDir and Places.
 type Options struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
 	Control   jetstream.KeyValue
-	DataDir   string // of the server inside, "" for none
+	DataDir   string // of the embedded server, "" for none
 	Places    []Place
-	// Synced is how long a write may be on no disk at the server: what is noted is older than that.
+	// Synced is how long a write may not be on the server's disk: notes are about what is older.
 	Synced time.Duration
-	// Unsynced says that a write may be on no disk though it was flushed.
+	// Unsynced says that a write may not be on disk although it was flushed.
 	Unsynced bool
 	Log      *slog.Logger
 }
 
-// Keeper notes what a store has come to, and compares. It is used by one goroutine.
+// Keeper records how far a store has come, and compares. One goroutine uses it.
 type Keeper struct {
 	Options
 
@@ -38,11 +38,11 @@ type Keeper struct {
 	least  uint64    // the newest generation that is noted
 }
 
-// NewKeeper makes a Keeper.
+// NewKeeper returns a Keeper.
 func NewKeeper(o Options) *Keeper { return &Keeper{Options: o} }
 
-// Examine looks for signs that the store was restored, and tells in the log what nobody can tell. It changes nothing. A place that cannot be
-// read is told, and says nothing; but one whose note this version cannot read fails it.
+// Examine looks for signs that the store was restored, and logs what it cannot check. It changes nothing. A place that
+// cannot be read is logged and counts for nothing. A note that this version cannot understand makes Examine fail.
 func (k *Keeper) Examine(ctx context.Context) (found []Suspicion, err error) {
 	if k.DataDir != "" {
 		s, untold, err := ExamineDirectory(k.DataDir)
@@ -83,8 +83,8 @@ func (k *Keeper) Examine(ctx context.Context) (found []Suspicion, err error) {
 	return found, nil
 }
 
-// ExamineLate is Examine of one place that could not be read then, after Begin and beside Run; nil: nothing is suspicious. A note that was
-// written since Begin is by another replica, which has looked.
+// ExamineLate is Examine for one place that could not be read then. It may be called after Begin and beside Run; nil:
+// nothing is suspicious. A note written since Begin is another replica's, which has examined the store itself.
 func (k *Keeper) ExamineLate(ctx context.Context, p Place) (*Suspicion, error) {
 	n, err := readNote(ctx, p, k.known.Store)
 	if err != nil || n == nil || !n.At.Before(k.begun) {
@@ -93,7 +93,7 @@ func (k *Keeper) ExamineLate(ctx context.Context, p Place) (*Suspicion, error) {
 	return k.compare(ctx, p, n, k.former)
 }
 
-// compare holds a store against one note.
+// compare compares a store with one note.
 func (k *Keeper) compare(ctx context.Context, p Place, n *note, is lineage) (*Suspicion, error) {
 	seen := n.At.UTC().Format(time.RFC3339)
 	switch {
@@ -127,8 +127,8 @@ func (k *Keeper) compare(ctx context.Context, p Place, n *note, is lineage) (*Su
 	return &Suspicion{fmt.Sprintf("streams are older than %s knows them, of %s: %s%s", p, seen, strings.Join(back[:min(len(back), most)], ", "), more), n.At, false}, nil
 }
 
-// Begin makes the store the one that weir was last started on. From then on a start on what is older finds it.
-// flush returns when what was counted is on disk.
+// Begin makes the store the one that weir was last started on. From then on a start on an older store is detected.
+// flush returns when the new generation is on disk.
 func (k *Keeper) Begin(ctx context.Context, flush func(context.Context) error) (err error) {
 	k.begun = time.Now()
 	if k.known, err = advance(ctx, k.Control, k.Conn, k.least); err != nil {
@@ -143,7 +143,7 @@ func (k *Keeper) Begin(ctx context.Context, flush func(context.Context) error) (
 		}
 	}
 	if k.Unsynced {
-		return nil // a power cut may take the generation with it: Run notes it
+		return nil // a power cut may lose the generation: Run notes it
 	}
 	return k.write(ctx, &note{At: time.Now()})
 }
@@ -157,10 +157,10 @@ func (k *Keeper) write(ctx context.Context, n *note) error {
 	return errors.Join(errs...)
 }
 
-// noteEvery is how often the streams are looked at.
+// noteEvery is the time between two looks at the streams.
 const noteEvery = 10 * time.Second
 
-// Run notes from time to time how far the streams have come, until ctx ends. What cannot be looked at or noted is told, and tried again.
+// Run notes regularly how far the streams have come, until ctx ends. It logs failures and tries again.
 func (k *Keeper) Run(ctx context.Context) error {
 	if len(k.Places) == 0 {
 		return nil
@@ -188,7 +188,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// round notes what was seen long enough ago, and looks again then.
+// round notes what was seen long enough ago, and then looks again.
 func (k *Keeper) round(ctx context.Context, seen **note) error {
 	if *seen != nil {
 		if time.Since((*seen).At) < k.Synced {

@@ -13,16 +13,16 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// lineageKey is where the control bucket says which store it is of, and how often weir was started on it.
+// lineageKey is the key in the control bucket that says which store it is, and how often weir was started on it.
 const lineageKey = "lineage"
 
-// lineage is which store it is, and its generation.
+// lineage identifies a store and its generation.
 type lineage struct {
 	Store      string `json:"store"`
 	Generation uint64 `json:"generation"`
 }
 
-// readLineage reads it with its revision; the zero values where no weir has been started on the store.
+// readLineage reads the lineage with its revision; both are zero if no weir was ever started on the store.
 func readLineage(ctx context.Context, control jetstream.KeyValue, nc *nats.Conn) (l lineage, revision uint64, err error) {
 	m, err := newest(ctx, control, nc, lineageKey)
 	if err != nil || m == nil {
@@ -35,7 +35,8 @@ func readLineage(ctx context.Context, control jetstream.KeyValue, nc *nats.Conn)
 	return l, m.Seq, nil
 }
 
-// newest is what the leader of a bucket has of a key, nil for nothing: a replica that lags knows an older store, which is no restored one.
+// newest returns what the leader of a bucket has for a key, nil for nothing. A lagging replica would show an older
+// store, which is not a restored one.
 func newest(ctx context.Context, control jetstream.KeyValue, nc *nats.Conn, key string) (*stream.LeaderMessage, error) {
 	m, err := stream.AskLeader(ctx, nc, "KV_"+control.Bucket(), fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, control.Bucket(), key))
 	if err != nil {
@@ -47,10 +48,11 @@ func newest(ctx context.Context, control jetstream.KeyValue, nc *nats.Conn, key 
 	return m, nil
 }
 
-// mostRaces bounds how often a start counts again because others started in the same moment.
+// mostRaces bounds how often a start counts again because others started at the same moment.
 const mostRaces = 32
 
-// advance counts this start, and returns what the store is from then on. A generation that is ahead of the store's is gone on from.
+// advance counts this start, and returns the store's lineage from then on. If a noted generation is ahead of the
+// store's, counting continues from the note.
 func advance(ctx context.Context, control jetstream.KeyValue, nc *nats.Conn, least uint64) (lineage, error) {
 	for range mostRaces {
 		l, revision, err := readLineage(ctx, control, nc)

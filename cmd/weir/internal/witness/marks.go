@@ -13,12 +13,12 @@ import (
 
 // Mark is how far a stream had come.
 type Mark struct {
-	Last uint64    `json:"last"` // sequence, that of deleted messages too
+	Last uint64    `json:"last"` // sequence of the last message, deleted or not
 	At   time.Time `json:"at"`   // when its last message was stored
-	Born time.Time `json:"born"` // when the stream was made
+	Born time.Time `json:"born"` // when the stream was created
 }
 
-// marksOf looks at streams, and leaves out those that there are not.
+// marksOf reads the marks of streams, and skips missing ones.
 func marksOf(ctx context.Context, js jetstream.JetStream, names []string) (map[string]Mark, error) {
 	marks := make(map[string]Mark, len(names))
 	for _, name := range names {
@@ -34,7 +34,7 @@ func marksOf(ctx context.Context, js jetstream.JetStream, names []string) (map[s
 	return marks, nil
 }
 
-// streams are the names of weir's streams, but for what lives only as long as a lease, rising.
+// streams returns the sorted names of weir's streams, except those that live only as long as a lease.
 func streams(ctx context.Context, js jetstream.JetStream) ([]string, error) {
 	lister := js.StreamNames(ctx)
 	var names []string
@@ -50,8 +50,8 @@ func streams(ctx context.Context, js jetstream.JetStream) ([]string, error) {
 	return names, nil
 }
 
-// behind are the streams that have not come as far as was noted, and those that are gone, each with what it was; renewed are those that were
-// made anew since, which hold nothing of before.
+// behind returns the streams that have not come as far as noted, and the missing ones, each with what it was. renewed
+// are those that were created anew since, which hold nothing older.
 func behind(noted, is map[string]Mark, since time.Time) (behind, renewed []string) {
 	for name, was := range noted {
 		now, there := is[name]

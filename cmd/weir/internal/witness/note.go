@@ -14,7 +14,7 @@ import (
 	"weir/bucket/stream"
 )
 
-// note is what is kept elsewhere of a store.
+// note is what is kept about a store outside of it.
 type note struct {
 	Schema     int             `json:"schema"` // stream.Schema of the weir that wrote it
 	Store      string          `json:"store"`
@@ -26,14 +26,15 @@ type note struct {
 // mostNote bounds a note.
 const mostNote = 4 << 20
 
-// Place is where notes of a store are kept, apart from it. Read returns nil where there is none yet. A place is for one goroutine at a time.
+// Place is where notes about a store are kept, outside of it. Read returns nil if there is none yet. One goroutine at a
+// time may use a place.
 type Place interface {
 	Read(ctx context.Context, store string) ([]byte, error)
 	Write(ctx context.Context, store string, data []byte) error
 	String() string // for an operator
 }
 
-// readNote reads what a place knows of a store, nil for nothing.
+// readNote reads what a place knows about a store, nil for nothing.
 func readNote(ctx context.Context, p Place, store string) (*note, error) {
 	data, err := p.Read(ctx, store)
 	if err != nil || data == nil {
@@ -57,12 +58,12 @@ func (n *note) write(ctx context.Context, p Place) error {
 	return p.Write(ctx, n.Store, data)
 }
 
-// Directory is a Place: WEIR_STATE_DIR. It keeps the note of one store.
+// Directory is a Place: WEIR_STATE_DIR. It keeps the note about one store.
 type Directory string
 
 const noteFile = "store.json"
 
-// OpenDirectory makes the directory exist, readable for this user alone, and fails where nothing can be written there.
+// OpenDirectory creates the directory if it is missing, readable only for this user, and fails if it is not writable.
 func OpenDirectory(path string) (Directory, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return "", fmt.Errorf("WEIR_STATE_DIR: %w", err)

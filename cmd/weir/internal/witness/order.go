@@ -11,24 +11,24 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// orderKey is where the control bucket keeps the order.
+// orderKey is the key of the order in the control bucket.
 const orderKey = "restored"
 
-// Order says how a store that was restored is gone on with. It stays until the next one.
+// Order says how to continue with a store that was restored. It stays until the next one.
 type Order struct {
-	// At is when it was given: until then calls may have been made of which the store knows nothing.
+	// At is when the order was given: until then calls may have been made that the store does not know.
 	At   time.Time `json:"at"`
 	Who  string    `json:"who,omitempty"`
-	From time.Time `json:"from"` // of the newest record in the ledger, zero where there is none
+	From time.Time `json:"from"` // of the newest record in the ledger, zero if there is none
 	// Newest is when the newest message of all was stored: the backup is not older.
 	Newest time.Time `json:"newest"`
-	// Counted says that limits go by what is counted, and do not count as used up.
+	// Counted says that limits continue with what the store has counted, instead of counting as used up.
 	Counted bool `json:"counted,omitempty"`
 	// Streams are weir's streams as they were in the backup, queues among them.
 	Streams map[string]Mark `json:"streams"`
 }
 
-// ReadOrder reads the order that is in force, nil where there is none.
+// ReadOrder reads the order that is in force, nil if there is none.
 func ReadOrder(ctx context.Context, control jetstream.KeyValue, nc *nats.Conn) (*Order, error) {
 	m, err := newest(ctx, control, nc, orderKey)
 	if err != nil || m == nil {
@@ -54,7 +54,7 @@ func (o *Order) Give(ctx context.Context, control jetstream.KeyValue) error {
 	return nil
 }
 
-// NewOrder is an order for the store as it is now.
+// NewOrder returns an order for the store as it is now.
 func NewOrder(ctx context.Context, js jetstream.JetStream, ledger string, at time.Time) (*Order, error) {
 	names, err := streams(ctx, js)
 	if err != nil {
@@ -76,7 +76,7 @@ func NewOrder(ctx context.Context, js jetstream.JetStream, ledger string, at tim
 	return o, nil
 }
 
-// Until are the last sequences of the backup in those streams that are still the same.
+// Until returns the last sequences of the backup in those streams that are still the same.
 func (o *Order) Until(ctx context.Context, js jetstream.JetStream) (map[string]uint64, error) {
 	names := make([]string, 0, len(o.Streams))
 	for name := range o.Streams {
