@@ -8,7 +8,8 @@ import (
 	"weir/deadletter"
 )
 
-// TestLetterKeepsTheBeginning: a letter keeps the beginning of a long answer, and says that it was longer.
+// TestLetterKeepsTheBeginning checks that a letter keeps the beginning of a long answer, and says that the
+// answer was longer.
 func TestLetterKeepsTheBeginning(t *testing.T) {
 	answer := AnswerOf(&API{}, Response{Status: 500, Header: http.Header{}, Body: []byte(strings.Repeat("x", 20<<10))})
 	if len(answer.Body) != deadletter.MaxAnswer || !answer.Cut {
@@ -36,7 +37,8 @@ func TestWithoutSecrets(t *testing.T) {
 	}
 }
 
-// TestLetterTellsNoSecret: an api that sends weir's secrets back, in its body or beside it, has them in no letter.
+// TestLetterTellsNoSecret checks that no letter holds secrets of weir that the api has sent back, in its body or
+// beside it.
 func TestLetterTellsNoSecret(t *testing.T) {
 	const secret = "sk-live-0123456789"
 	api := &API{Secrets: func() []string { return []string{secret} }}

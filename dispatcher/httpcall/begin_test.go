@@ -8,8 +8,9 @@ import (
 	"weir/ingest"
 )
 
-// TestBeginsIsToldBeforeTheFirstByte: when it is told nothing has reached the api, also on a connection that was used before; where it says
-// no nothing ever does, and the next call is not hindered.
+// TestBeginsIsToldBeforeTheFirstByte checks that nothing has reached the api when Begins is called, also on a
+// connection that was used before. If Begins says no, nothing ever reaches it, and the next call is not
+// hindered.
 func TestBeginsIsToldBeforeTheFirstByte(t *testing.T) {
 	server := newRawServer(t, overTCP, func(conn net.Conn, _ int) { say(conn, answerOK) })
 	c := callerOf(t, "http://"+server.listener.Addr().String())

@@ -13,7 +13,7 @@ import (
 	"weir/ingest"
 )
 
-// TestFindUnits holds what is found on the way against what the whole text says.
+// TestFindUnits compares what findUnits finds while it reads with what the whole text says.
 func TestFindUnits(t *testing.T) {
 	var value func(depth int) *rapid.Generator[any]
 	value = func(depth int) *rapid.Generator[any] {
@@ -64,7 +64,8 @@ func TestFindUnits(t *testing.T) {
 	})
 }
 
-// TestReadBody: what is kept, whether there was more, what is told behind it, and whether the answer counts as broken off.
+// TestReadBody checks what is kept, whether there was more, which units behind it are found, and whether the
+// answer counts as broken off.
 func TestReadBody(t *testing.T) {
 	long := `{"text":"` + strings.Repeat("x", 100) + `","n":7}`
 	huge := `{"text":"` + strings.Repeat("x", maxTold) + `","n":7}`

@@ -13,8 +13,9 @@ import (
 	"weir/ingest"
 )
 
-// TestNothingSendsAgain holds net/http to one request for one call. On a connection that it used before it likes to
-// send again what it takes for repeatable: GET and the like, and whatever has an Idempotency-Key and no body.
+// TestNothingSendsAgain checks that net/http makes one request for one call. On a connection that it used
+// before, net/http tends to resend what it takes for repeatable: GET and the like, and requests with an
+// Idempotency-Key and no body.
 func TestNothingSendsAgain(t *testing.T) {
 	key := []ingest.HeaderField{{Name: "Idempotency-Key", Value: "k"}, {Name: "X-Idempotency-Key", Value: "k"}}
 	for _, job := range []*ingest.Job{
@@ -63,8 +64,8 @@ func TestNothingSendsAgain(t *testing.T) {
 	}
 }
 
-// TestSentOnlyIfWritten closes the connection under an idle client: what could not be written was not sent, and what
-// arrived was.
+// TestSentOnlyIfWritten closes the connection under an idle client: what could not be written was not sent, and
+// what arrived was.
 func TestSentOnlyIfWritten(t *testing.T) {
 	server := newRawServer(t, overTCP, func(conn net.Conn, _ int) { say(conn, answerOK) })
 	c := callerOf(t, "http://"+server.listener.Addr().String())
@@ -152,7 +153,7 @@ func TestHeadersOfACall(t *testing.T) {
 	}
 }
 
-// TestAnswers is what a server may answer, and what is kept of it.
+// TestAnswers checks what is kept of each answer that a server may give.
 func TestAnswers(t *testing.T) {
 	long := strings.Repeat("x", 100)
 	for _, c := range []struct {
@@ -201,7 +202,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestCallEnds holds every call to the api's timeout, at whatever point the api stops to talk.
+// TestCallEnds checks that every call ends by the api's timeout, at whatever point the api stops sending.
 func TestCallEnds(t *testing.T) {
 	for what, answer := range map[string]string{
 		"silence":          "",

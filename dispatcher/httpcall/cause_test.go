@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// TestTellingNamesNoAddress: what a letter says of a failed call names neither host nor address, and still says what
-// happened.
+// TestTellingNamesNoAddress checks that a letter about a failed call names neither host nor address, and still
+// says what happened.
 func TestTellingNamesNoAddress(t *testing.T) {
 	refused := &net.OpError{
 		Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 443},

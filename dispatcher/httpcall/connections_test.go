@@ -30,8 +30,8 @@ func (c *Connections) counts() counts {
 	return counts{c.alive, c.acquired, len(c.spare)}
 }
 
-// TestConnectionsAreCounted goes through the ways in which a connection comes and goes, and holds the counts against
-// what the server sees.
+// TestConnectionsAreCounted goes through the ways in which a connection comes and goes, and compares the counts
+// with what the server sees.
 func TestConnectionsAreCounted(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	ok := func(conn net.Conn, _ int) { say(conn, answerOK) }
@@ -116,8 +116,8 @@ func claimAll(t *testing.T, c *Client, n int) {
 	}
 }
 
-// TestNoSpareIsStale keeps a connection that was dialled ahead and not used from being taken when the server may have
-// closed it: nobody reads from it, so nobody would notice, and the call would be one that nobody knows about.
+// TestNoSpareIsStale checks that a connection that was dialled ahead is not used once the server may have closed
+// it. Nothing reads from it, so the close would go unnoticed, and the call's outcome would be unknown.
 func TestNoSpareIsStale(t *testing.T) {
 	server := newRawServer(t, overTCP, func(conn net.Conn, _ int) { say(conn, answerOK) })
 	c := callerOf(t, "http://"+server.listener.Addr().String())
@@ -137,7 +137,7 @@ func TestNoSpareIsStale(t *testing.T) {
 	}
 }
 
-// TestClaimsDialAhead makes sure that a claimed call finds its connection: none is dialled in its slot.
+// TestClaimsDialAhead checks that a claimed call finds its connection: none is dialled in its slot.
 func TestClaimsDialAhead(t *testing.T) {
 	hold := make(chan struct{})
 	server := newRawServer(t, overTCP, func(conn net.Conn, _ int) {
@@ -191,7 +191,8 @@ func TestReleaseWithoutClaim(t *testing.T) {
 	c.Conns.Release()
 }
 
-// TestTLS calls over TLS: counted, never sent when the certificate is not to be trusted, and never twice.
+// TestTLS checks calls over TLS: they are counted, never sent if the certificate is not trusted, and never sent
+// twice.
 func TestTLS(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -226,7 +227,8 @@ func TestTLS(t *testing.T) {
 	await.Until(t, "no connections", func() bool { return c.Conns.counts() == counts{} })
 }
 
-// TestHandshakeThatHangs gives up a TLS handshake that does not end, and counts it out once.
+// TestHandshakeThatHangs checks that a TLS handshake that does not end is given up, and its connection counted
+// out once.
 func TestHandshakeThatHangs(t *testing.T) {
 	silent := newRawServer(t, overTCP, func(net.Conn, int) {})
 	base := &url.URL{Scheme: "https", Host: silent.listener.Addr().String()}
@@ -241,7 +243,7 @@ func TestHandshakeThatHangs(t *testing.T) {
 	}
 }
 
-// TestSentOverTLS takes nothing for sent but the request: what TLS says on its own does not count.
+// TestSentOverTLS checks that only the request counts as sent: what TLS sends by itself does not.
 func TestSentOverTLS(t *testing.T) {
 	server, client := net.Pipe()
 	go func() { _, _ = io.Copy(io.Discard, server) }()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestDenialTells says what to mend, and nothing that could be a secret.
+// TestDenialTells checks that a denial says what to mend, and nothing that could be a secret.
 func TestDenialTells(t *testing.T) {
 	api := &API{Name: "pay", Credentials: []string{"Authorization", "X-Client"}, Secrets: func() []string { return []string{"Its-Secret"} }}
 	for _, c := range []struct {
@@ -46,7 +46,8 @@ func TestDenialTells(t *testing.T) {
 	}
 }
 
-// TestDenialWaits: a denial is longer when the api asks for it, and never because of a window that is not used up.
+// TestDenialWaits checks that a denial lasts longer if the api asks for it, and never because of a window that
+// is not used up.
 func TestDenialWaits(t *testing.T) {
 	for _, c := range []struct {
 		name, value string

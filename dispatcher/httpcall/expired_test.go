@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// TestCertificateSaysWhenItEnded: a connection that fails since a certificate has ended, or has not begun, says when that is.
+// TestCertificateSaysWhenItEnded checks that a connection that fails because a certificate has expired, or is
+// not valid yet, says when that is.
 func TestCertificateSaysWhenItEnded(t *testing.T) {
 	api := httptest.NewTLSServer(nil)
 	t.Cleanup(api.Close)

@@ -14,7 +14,7 @@ import (
 	"weir/ingest/await"
 )
 
-// pausedConn stops its reader, from the time when it is armed, between receiving and telling.
+// pausedConn stops its reader, once it is armed, between receiving bytes and noting them.
 type pausedConn struct {
 	net.Conn
 	armed  atomic.Bool
@@ -35,8 +35,8 @@ func (c *pausedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestReceivedAndUntoldIsNoAnswer: what came before a call's first byte is no answer to it, also where the reader has received it, so that it
-// is not in the socket any more, and has told nobody yet.
+// TestReceivedAndUntoldIsNoAnswer checks that bytes that came before a call's first byte are no answer to it,
+// even if the reader has received them, so that they are not in the socket any more, and has not noted them yet.
 func TestReceivedAndUntoldIsNoAnswer(t *testing.T) {
 	trusted := httptest.NewTLSServer(nil)
 	defer trusted.Close()
@@ -86,7 +86,8 @@ func TestReceivedAndUntoldIsNoAnswer(t *testing.T) {
 	}
 }
 
-// TestTornRecord: a TLS record that has come in part before a call's first byte is waited for, at most until the call is over.
+// TestTornRecord checks that a call waits for the rest of a TLS record that has come in part before the call's
+// first byte, at most until the call is over.
 func TestTornRecord(t *testing.T) {
 	ticket := []byte{23, 3, 3, 0, 2, 'o', 'k'}
 	for cut := range len(ticket) + 1 {

@@ -10,8 +10,8 @@ import (
 	"weir/ingest/await"
 )
 
-// TestHostileHeads: an answer whose head has no end is given up long before it fills the memory, and a letter says in plain words what was
-// wrong with one that is no answer.
+// TestHostileHeads checks that an answer whose head has no end is given up long before it fills the memory, and
+// that a letter says in plain words what was wrong with a malformed one.
 func TestHostileHeads(t *testing.T) {
 	const begin = "HTTP/1.1 200 OK\r\n"
 	for what, c := range map[string]struct{ first, then, want string }{

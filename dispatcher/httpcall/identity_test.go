@@ -7,7 +7,7 @@ import (
 	"weir/ingest"
 )
 
-// TestKeyIdentity: what makes two calls of a job one to the api is the same, and nothing else is.
+// TestKeyIdentity checks that the identity covers exactly what makes two calls of a job one call to the api.
 func TestKeyIdentity(t *testing.T) {
 	api := func(header string, quoted bool, place string, methods ...string) *API {
 		u, err := url.Parse(place)

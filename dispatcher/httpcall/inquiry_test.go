@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestInquiryReads: only what the configuration names tells anything, the first that matches, and an answer that is not whole or not JSON
-// never lets a later, blunter line decide that nothing was processed.
+// TestInquiryReads checks that only configured answers say anything, that the first match counts, and that an
+// answer that is incomplete or not JSON never lets a later, broader rule decide that nothing was processed.
 func TestInquiryReads(t *testing.T) {
 	q := Inquiry{Answers: []InquiryAnswer{
 		{Status: 200, JSON: "/state", Values: []string{"paid", "7", "true"}, Means: Processed},
@@ -42,8 +42,8 @@ func TestInquiryReads(t *testing.T) {
 	}
 }
 
-// TestInquiryPath: what stands for the job is escaped, whatever it holds, and a job that does not name what is asked for cannot be asked
-// about.
+// TestInquiryPath checks that the job's values are escaped, whatever they hold, and that the api cannot be asked
+// about a job that lacks a named value.
 func TestInquiryPath(t *testing.T) {
 	for _, c := range []struct {
 		path  string

@@ -67,7 +67,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestGatewayThatGaveUpAsConfigured: where the configuration says what a gateway's 408 means, that holds.
+// TestGatewayThatGaveUpAsConfigured checks that the configuration may say what a gateway's 408 means.
 func TestGatewayThatGaveUpAsConfigured(t *testing.T) {
 	for _, status := range []int{408, 499} {
 		for want, retry := range map[string]Retry{"pushback": {On: []int{status}}, "rejected": {Reject: []int{status}}} {
@@ -78,7 +78,7 @@ func TestGatewayThatGaveUpAsConfigured(t *testing.T) {
 	}
 }
 
-// TestJudgeNeverRepeatsWhatMayHaveBeenDone goes through every status there can be.
+// TestJudgeNeverRepeatsWhatMayHaveBeenDone goes through every possible status.
 func TestJudgeNeverRepeatsWhatMayHaveBeenDone(t *testing.T) {
 	api := &API{Retry: Retry{On: []int{429, 503}}}
 	for status := range 1000 {

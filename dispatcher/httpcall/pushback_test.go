@@ -136,7 +136,7 @@ func TestSpellings(t *testing.T) {
 	}
 }
 
-// TestManyWindows bounds what is read of one answer.
+// TestManyWindows checks the bounds of what is read of one answer.
 func TestManyWindows(t *testing.T) {
 	h := http.Header{}
 	for i := range 1000 {
@@ -157,7 +157,7 @@ func TestManyWindows(t *testing.T) {
 	}
 }
 
-// FuzzHeaders holds whatever an api may write to the bounds.
+// FuzzHeaders checks the bounds of what Judge makes of any headers.
 func FuzzHeaders(f *testing.F) {
 	for _, c := range spellings {
 		f.Add(c.header, int64(1_772_366_400))

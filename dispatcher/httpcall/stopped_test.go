@@ -19,7 +19,8 @@ import (
 // stoppedCalls is how many calls run while their process is stopped.
 const stoppedCalls = 32
 
-// TestStoppedProcessJudgesByTheAnswer: a process that was stopped beyond its calls' timeout takes the answers that came meanwhile.
+// TestStoppedProcessJudgesByTheAnswer checks that a process that was stopped beyond its calls' timeout accepts
+// the answers that came meanwhile.
 func TestStoppedProcessJudgesByTheAnswer(t *testing.T) {
 	if to := os.Getenv("WEIR_TEST_CALLS"); to != "" {
 		callAll(t, to)

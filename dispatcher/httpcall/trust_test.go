@@ -16,8 +16,8 @@ import (
 	"weir/ingest"
 )
 
-// TestRefusedCertificateSendsNothing: an api that does not take weir's certificate has read no call, also where TLS 1.3 lets weir send one
-// before it hears so. The job is not unknown.
+// TestRefusedCertificateSendsNothing checks that an api that rejects weir's certificate has read no call, even
+// if TLS 1.3 lets weir send one before weir learns of it. The job is not unknown.
 func TestRefusedCertificateSendsNothing(t *testing.T) {
 	ours, theirs := certtest.New(t), certtest.New(t)
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {

@@ -17,7 +17,8 @@ import (
 
 const answerWrong = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nWRONG"
 
-// TestNoAnswerIsAnothersCall: an api that sends two answers to each request has none of them taken for the answer to the next one.
+// TestNoAnswerIsAnothersCall checks that if an api sends two answers to each request, none counts as the answer
+// to the next one.
 func TestNoAnswerIsAnothersCall(t *testing.T) {
 	server := newRawServer(t, overTCP, func(conn net.Conn, _ int) { say(conn, answerOK+answerWrong) })
 	c := callerOf(t, "http://"+server.listener.Addr().String())
@@ -52,8 +53,8 @@ func TestNoAnswerIsAnothersCall(t *testing.T) {
 	})
 }
 
-// TestNothingComesBeforeTheRequest: what comes when a call has its connection and has not sent its first byte is no answer to it. The call
-// is not made.
+// TestNothingComesBeforeTheRequest checks that what comes after a call got its connection and before its first
+// byte left is no answer to it. The call is not made.
 func TestNothingComesBeforeTheRequest(t *testing.T) {
 	speak := make(chan net.Conn, 1)
 	server := newRawServer(t, overTCP, func(conn net.Conn, n int) {
@@ -82,8 +83,8 @@ func TestNothingComesBeforeTheRequest(t *testing.T) {
 	}
 }
 
-// TestUnreadIsNoAnswer: what stands in the socket when a call's first byte is about to be sent, and nobody has read yet, is no answer to it, and
-// a connection that the api has closed takes no call.
+// TestUnreadIsNoAnswer checks that unread bytes in the socket when a call's first byte is about to be sent are
+// no answer to it, and that a connection that the api has closed takes no call.
 func TestUnreadIsNoAnswer(t *testing.T) {
 	for what, speaks := range map[string]func(net.Conn){
 		"an answer": func(conn net.Conn) { say(conn, answerWrong) },
@@ -112,8 +113,8 @@ func TestUnreadIsNoAnswer(t *testing.T) {
 	}
 }
 
-// TestSpeaksBetweenCalls: an api that says something between two calls has a connection for each call from then on, which is told once; one
-// that says that it closes the connection does not.
+// TestSpeaksBetweenCalls checks that an api that sends something between two calls gets a new connection for
+// each call from then on, which is reported once. An api that only announces that it closes the connection keeps its connections.
 func TestSpeaksBetweenCalls(t *testing.T) {
 	for said, distrusted := range map[string]bool{answerWrong: true, "x": true, "HTTP/1.1 408 Request Time-out\r\nConnection: close\r\n\r\n": false, "": false} {
 		speak := make(chan net.Conn, 1)
@@ -151,7 +152,8 @@ func TestSpeaksBetweenCalls(t *testing.T) {
 	}
 }
 
-// TestAnsweredBeforeAsked: who answers as soon as a connection is there has not answered what is not sent yet. No job is done by that.
+// TestAnsweredBeforeAsked checks that an answer that comes as soon as a connection is there does not answer a
+// request that is not sent yet, and completes no job.
 func TestAnsweredBeforeAsked(t *testing.T) {
 	server := newRawServer(t, func(l net.Listener) net.Listener { return greeting{l} }, func(net.Conn, int) {})
 	c := callerOf(t, "http://"+server.listener.Addr().String())

@@ -21,7 +21,7 @@ import (
 	"weir/ingest/await"
 )
 
-// book is a ledger on a nats-server of the test's.
+// book is a ledger on the test's own nats-server.
 type book struct {
 	t  *testing.T
 	js jetstream.JetStream
@@ -66,7 +66,7 @@ func (b *book) result(key, job, source string, seq uint64, accepted bucket.Micro
 	return b.put(&nats.Msg{Subject: ResultSubject("pay", key), Header: nats.Header{ingest.HeaderMsgID: {id}, ingest.HeaderJobID: {job}}, Data: []byte("done")})
 }
 
-// spoil stores what is no record of pay's key k: torn ones, and one that names another key.
+// spoil stores messages that are no records of pay's key k: torn ones, and one that names another key.
 func (b *book) spoil() {
 	b.t.Helper()
 	subject := (&Record{API: "pay", Key: "k"}).Subject()
@@ -107,8 +107,8 @@ var now = time.Now().Truncate(time.Microsecond).UTC()
 
 func accepted(seq uint64) time.Time { return now.Add(time.Duration(seq) * time.Microsecond) }
 
-// TestReadBack: records come back as they were written, in order, each once; those that a filter does not choose do not, and what is no
-// record is counted.
+// TestReadBack checks that records come back as they were written, in order, each once. Those that a filter does
+// not choose do not come, and messages that are no records are counted.
 func TestReadBack(t *testing.T) {
 	b := newBook(t)
 	first := done(call("k", 1, 1))
@@ -169,8 +169,8 @@ func TestReadBack(t *testing.T) {
 	}
 }
 
-// TestReadCharges: an account that has all up to a sequence gets what lies behind, up to another. A record that cannot be read is no
-// call that is known to cost nothing.
+// TestReadCharges checks that an account that has all up to a sequence gets what lies behind it, up to another.
+// A record that cannot be read must not count as a call that cost nothing.
 func TestReadCharges(t *testing.T) {
 	b := newBook(t)
 	for seq := range uint64(5) {
@@ -227,8 +227,9 @@ func (l lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestFollow: whoever follows the ledger is told of all jobs that ended, those before and those after the beginning, also where there is
-// no ledger yet, or it cannot be read. It is told of nothing else. That there is no ledger is no news, that it cannot be read is.
+// TestFollow checks that a Follower learns of all jobs that ended, before and after it began, even if there is
+// no ledger yet or the ledger cannot be read for a while. It learns of nothing else. It logs that the ledger
+// cannot be read, but not that there is none.
 func TestFollow(t *testing.T) {
 	b := newBook(t)
 	b.spoil()
@@ -268,7 +269,8 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestLookUp: of a job the newest call and the result are found, though others had its sequence, or its key, or its id.
+// TestLookUp checks that a job's newest call and its result are found, though other jobs had its sequence, its
+// key or its id.
 func TestLookUp(t *testing.T) {
 	b := newBook(t)
 	job := Job{API: "pay", Key: "k", ID: "job-7", Stream: "Q", Seq: 7, Accepted: bucket.MicrosOf(accepted(7))}
@@ -310,7 +312,7 @@ func TestLookUp(t *testing.T) {
 	}
 }
 
-// TestSingleRecords: the newest record of a key, and the one at a sequence, as far as they are there and can be read.
+// TestSingleRecords reads a key's newest record, and the one at a sequence, if they are there and can be read.
 func TestSingleRecords(t *testing.T) {
 	b := newBook(t)
 	if c, err := Newest(t.Context(), b.js, "pay", "k"); c != nil || err != nil {
@@ -338,8 +340,8 @@ func TestSingleRecords(t *testing.T) {
 	}
 }
 
-// TestUnreadableEnd: where the server cannot read the newest record and the newest result, those before them are read all the same. Of a key
-// whose newest record it is nobody takes it for one that was never called.
+// TestUnreadableEnd checks that if the server cannot read the newest record and the newest result, those before
+// them are still read. The key of that record must not count as never called.
 func TestUnreadableEnd(t *testing.T) {
 	dir := t.TempDir()
 	ns := natstest.Start(t, dir, 0)
@@ -376,7 +378,8 @@ func TestUnreadableEnd(t *testing.T) {
 	}
 }
 
-// TestExtent: a ledger that has let go of records says since when it tells everything, also when it has none left.
+// TestExtent checks that a ledger that has removed records says since when it is complete, even if it has none
+// left.
 func TestExtent(t *testing.T) {
 	b := newBook(t)
 	extent := func() Extent {
@@ -419,7 +422,7 @@ func TestExtent(t *testing.T) {
 	}
 }
 
-// TestRecordOnTheWire: readers of other versions know records by these names.
+// TestRecordOnTheWire checks the names by which readers of other versions know a record's fields.
 func TestRecordOnTheWire(t *testing.T) {
 	c := done(call("k", 1, 2))
 	var fields map[string]any

@@ -9,7 +9,8 @@ import (
 	"weir/deadletter"
 )
 
-// TestUnits: what a lost count is rebuilt from. What nobody wrote down counts as what every call takes.
+// TestUnits checks the units from which a lost count is rebuilt. A cost that was not written down counts as what
+// every call takes.
 func TestUnits(t *testing.T) {
 	tokens := &bucket.Limit{Name: "tokens", Quota: &bucket.Quota{Count: 1000}}
 	spend := &bucket.Limit{Name: "spend", Budget: &bucket.Budget{}}
@@ -33,7 +34,8 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// TestRecordIsSmall: the ledger keeps the beginning of an answer. The letter that is written next has all of it still.
+// TestRecordIsSmall checks that the ledger keeps the beginning of an answer, while the letter that is written
+// next still has all of it.
 func TestRecordIsSmall(t *testing.T) {
 	c := &Record{Answer: &deadletter.Answer{Status: 500, Body: []byte(strings.Repeat("x", deadletter.MaxAnswer))}}
 	var stored Record
@@ -45,7 +47,7 @@ func TestRecordIsSmall(t *testing.T) {
 	}
 }
 
-// TestResultID: results are read under their ids, and nothing else is.
+// TestResultID checks that results are read under their ids, and nothing else is.
 func TestResultID(t *testing.T) {
 	type result struct {
 		source   string
@@ -70,7 +72,7 @@ func TestResultID(t *testing.T) {
 	}
 }
 
-// TestTook: a call is charged to the limits that were in force when it was made, and to no others.
+// TestTook checks that a call is charged to the limits that were in force when it was made, and to no others.
 func TestTook(t *testing.T) {
 	c := Record{Sent: true, Limits: []string{"tokens"}, Costs: []int64{7}}
 	if units, in := c.Took(&bucket.Limit{Name: "tokens"}); units != 7 || !in {

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestEncoding: a record is read as it was written, whatever its texts are.
+// TestEncoding checks that a record is read as it was written, whatever its texts are.
 func TestEncoding(t *testing.T) {
 	names := rapid.OneOf(rapid.Just([]string(nil)), rapid.SliceOfN(rapid.String(), 1, 3))
 	rapid.Check(t, func(t *rapid.T) {
@@ -51,7 +51,7 @@ func TestEncoding(t *testing.T) {
 	})
 }
 
-// TestEncodingIsWhole: each field of a record is written and read, one that is added as well.
+// TestEncodingIsWhole checks that each field of a record is written and read, including fields added later.
 func TestEncodingIsWhole(t *testing.T) {
 	of := reflect.TypeFor[Record]()
 	for i := range of.NumField() {

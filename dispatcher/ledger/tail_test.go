@@ -15,7 +15,8 @@ import (
 	"weir/ingest/await"
 )
 
-// tailReader reads a ledger's end as a dispatcher does, of pay's keys other than "unwanted", and notes whom it is told of.
+// tailReader reads a ledger's end as a dispatcher does, of pay's keys other than "unwanted", and notes the ended
+// jobs that it is told of.
 type tailReader struct {
 	*book
 	*Tail
@@ -66,8 +67,9 @@ func (r *tailReader) readTail() Extent {
 	return extent
 }
 
-// TestTailOfAQueueOnly: records and results of one partition's keys may name another partition's queue, since keys had other partitions in a
-// stream that is gone. They do not take the place of what was read for that queue: its job would be called again.
+// TestTailOfAQueueOnly checks that records and results of one partition's keys that name another partition's
+// queue do not replace what was read for that queue: its job would be called again. Such records exist if keys
+// had other partitions in a stream that is gone.
 func TestTailOfAQueueOnly(t *testing.T) {
 	r := newTailReader(t)
 	is := func(want string) func(string) bool { return func(got string) bool { return got == want } }
@@ -85,7 +87,8 @@ func TestTailOfAQueueOnly(t *testing.T) {
 	}
 }
 
-// TestTail: of each job the newest call is kept, of each key the latest arrival time, and of all partitions the ids of what has ended.
+// TestTail checks that the newest call of each job, the latest arrival time of each key, and the ids of ended
+// jobs of all partitions are kept.
 func TestTail(t *testing.T) {
 	r := newTailReader(t)
 	if r.Covers("pay", 1<<60) || r.Knows("pay", now.Add(time.Hour)) || r.ReadAt("pay") != 0 {
@@ -148,7 +151,7 @@ func TestTail(t *testing.T) {
 	}
 }
 
-// TestTailIsReadAgain: a second reading takes the place of the first one's jobs, and is told only of ends that are new.
+// TestTailIsReadAgain checks that a second reading replaces the first one's jobs, and reports only new ends.
 func TestTailIsReadAgain(t *testing.T) {
 	r := newTailReader(t)
 	r.bounds.Age = time.Minute // ids reach further
@@ -186,8 +189,8 @@ func TestTailIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestIDsReachFurther: ends are told as far back as ids are known, though only the newest record is kept, and each of them once. Where
-// ids are known no longer than records are kept, nothing is read beyond those.
+// TestIDsReachFurther checks that ends are reported as far back as ids are known, each once, though only the
+// newest record is kept. If ids are known no longer than records are kept, nothing older is read.
 func TestIDsReachFurther(t *testing.T) {
 	r := newTailReader(t)
 	r.bounds.Age = time.Nanosecond
@@ -218,7 +221,8 @@ func TestIDsReachFurther(t *testing.T) {
 	}
 }
 
-// TestShorterReadingCounts: of two readings the one that reached less far counts, since it may be the one that a partition was read by.
+// TestShorterReadingCounts checks that of two readings the one that reached less far counts, since a partition
+// may have been read by it.
 func TestShorterReadingCounts(t *testing.T) {
 	whole := Bounds{Age: 2 * time.Hour, Leeway: 2 * time.Hour}
 	for name, c := range map[string]struct {
@@ -242,8 +246,8 @@ func TestShorterReadingCounts(t *testing.T) {
 	}
 }
 
-// TestTailOfTwoAPIs: of apis that are read together, the ends are read from where those of both are known. Arrival times that have
-// passed are let go of.
+// TestTailOfTwoAPIs checks that for apis that are read together the ends are read from where those of both are
+// known. Passed arrival times are dropped.
 func TestTailOfTwoAPIs(t *testing.T) {
 	r := newTailReader(t)
 	r.bounds.Age = time.Nanosecond
@@ -277,7 +281,7 @@ func TestTailOfTwoAPIs(t *testing.T) {
 	}
 }
 
-// TestCutTail: beyond the bound the older records go, and the tail tells how far it reaches.
+// TestCutTail checks that older records beyond the bound are dropped, and that the tail says how far it reaches.
 func TestCutTail(t *testing.T) {
 	r := newTailReader(t)
 	r.bounds = Bounds{Records: 10}
@@ -306,7 +310,7 @@ func TestCutTail(t *testing.T) {
 	}
 }
 
-// TestTailOfAPurgedLedger: what the ledger has let go of counts as unknown.
+// TestTailOfAPurgedLedger checks that what the ledger has removed counts as unknown.
 func TestTailOfAPurgedLedger(t *testing.T) {
 	r := newTailReader(t)
 	for seq := range uint64(4) {
@@ -329,7 +333,8 @@ func TestTailOfAPurgedLedger(t *testing.T) {
 	}
 }
 
-// TestTailOfResults: results from shortly before the newest record on are found, and where there is no record, all.
+// TestTailOfResults checks that results since shortly before the newest record are found, and all results if
+// there is no record.
 func TestTailOfResults(t *testing.T) {
 	r := newTailReader(t)
 	sum := queue.KeySum("k")
@@ -365,7 +370,7 @@ func TestTailOfResults(t *testing.T) {
 	}
 }
 
-// TestTailThatFails: a reading that breaks off leaves the tail as it was.
+// TestTailThatFails checks that a reading that breaks off leaves the tail unchanged.
 func TestTailThatFails(t *testing.T) {
 	r := newTailReader(t)
 	r.write(done(call("k", 1, 1)))

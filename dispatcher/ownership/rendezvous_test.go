@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestDivideIsEven: everybody gets the same share of every api, give or take one partition, and of many apis together
-// within a fifth.
+// TestDivideIsEven checks that every candidate gets the same share of every api, give or take one partition, and
+// of many apis together within a fifth.
 func TestDivideIsEven(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := rapid.SliceOfNDistinct(rapid.StringMatching("[a-z0-9-]{1,12}"), 1, 6, rapid.ID).Draw(t, "names")
@@ -38,7 +38,8 @@ func TestDivideIsEven(t *testing.T) {
 	})
 }
 
-// TestDivideMovesLittle: a replica that comes takes about its share, and hardly anything moves between the others.
+// TestDivideMovesLittle checks that a replica that comes takes about its share, and hardly anything moves
+// between the others.
 func TestDivideMovesLittle(t *testing.T) {
 	names := []string{"weir-0", "weir-1", "weir-2", "weir-3"}
 	moved, toOthers, all := 0, 0, 0

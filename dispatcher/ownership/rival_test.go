@@ -9,8 +9,8 @@ import (
 	"weir/bucket/natstest"
 )
 
-// TestDeadRivalIsWaitedForOnce: a start that has waited for a replica that died ends its membership, so that its partitions are not
-// waited for once more.
+// TestDeadRivalIsWaitedForOnce checks that a start that has waited for a dead replica ends its membership, so
+// that its partitions are not waited for again.
 func TestDeadRivalIsWaitedForOnce(t *testing.T) {
 	t.Parallel()
 	r, err := lease.OpenRegistry(t.Context(), natstest.JetStream(t), 1)

@@ -9,8 +9,8 @@ import (
 	"weir/dispatcher/internal/seeds"
 )
 
-// TestSimulationOfOwnership: whatever happens to replicas, clocks and messages, no two may start calls of a partition; and
-// when it is over, all partitions are shared out, evenly.
+// TestSimulationOfOwnership checks that, whatever happens to replicas, clocks and messages, no two replicas may
+// start calls of a partition, and that in the end all partitions are divided evenly.
 func TestSimulationOfOwnership(t *testing.T) {
 	for seed := range seeds.Of(400) {
 		w := newWorld(t, seed)
@@ -27,7 +27,7 @@ func TestSimulationOfOwnership(t *testing.T) {
 	}
 }
 
-// settled holds the end against what it should be.
+// settled checks the state at the end.
 func (w *world) settled(seed uint64) {
 	for api, n := range w.apis {
 		open := map[string]int{}
@@ -93,7 +93,7 @@ func (w *world) trouble() {
 	}
 }
 
-// owning is a replica's ownership of the only partition there is, claimed at revision 220 in the place of 180.
+// owning is a replica's ownership of the only partition, claimed at revision 220 in place of 180.
 func owning(t *testing.T, now time.Time) (o *state, p lease.PartitionID) {
 	t.Helper()
 	o, p = newState("me", "weir-0", now), lease.PartitionID{API: "a"}
@@ -123,8 +123,8 @@ func wants(t *testing.T, got []action, want ...actionKind) {
 	}
 }
 
-// TestClaimThatTheRegistryLost: where the registry lost its last writes and another replica has claimed the partition since,
-// this one lets go of it, whatever the revision of that claim, and however it hears of it.
+// TestClaimThatTheRegistryLost checks that if the registry lost its last writes and another replica has claimed
+// the partition since, this one drops it, whatever the revision of that claim, and however it learns of it.
 func TestClaimThatTheRegistryLost(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	for _, revision := range []uint64{110, 190, 220, 230} {
@@ -147,8 +147,8 @@ func TestClaimThatTheRegistryLost(t *testing.T) {
 	wants(t, o.plan(now))
 }
 
-// TestWatchThatLagsGivesNothing: a new watch may show a claim of this replica's own that has been given up since; it is not
-// believed before the registry's leader has.
+// TestWatchThatLagsGivesNothing checks that a claim of this replica that a new watch shows is not believed
+// before the registry's leader has confirmed it: it may have been released since.
 func TestWatchThatLagsGivesNothing(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	o, p := owning(t, now)
@@ -174,7 +174,8 @@ func TestWatchThatLagsGivesNothing(t *testing.T) {
 	}
 }
 
-// TestCleanIsWhatWasReleased: a partition is taken for one whose calls have all ended only where its owner released it.
+// TestCleanIsWhatWasReleased checks that a partition counts as clean, all its calls ended, only if its owner
+// released it.
 func TestCleanIsWhatWasReleased(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	p := lease.PartitionID{API: "a"}
@@ -215,7 +216,7 @@ func TestCleanIsWhatWasReleased(t *testing.T) {
 	}
 }
 
-// TestOpenedTooLate: that an earlier opening ends says nothing of the one under way.
+// TestOpenedTooLate checks that the end of an earlier opening says nothing about the one under way.
 func TestOpenedTooLate(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	o, p := owning(t, now)
@@ -241,7 +242,8 @@ func TestOpenedTooLate(t *testing.T) {
 	}
 }
 
-// TestSilentRegistry: while this replica's own lease cannot be renewed, and for a term after, nobody is taken for dead.
+// TestSilentRegistry checks that while this replica's own lease cannot be renewed, and for a term after, no
+// replica is taken for dead.
 func TestSilentRegistry(t *testing.T) {
 	began := time.Unix(1_700_000_000, 0)
 	o, _ := owning(t, began)
@@ -261,8 +263,8 @@ func TestSilentRegistry(t *testing.T) {
 	wants(t, o.plan(now), actionExpel)
 }
 
-// TestTheEndedAreNotWaitedFor: a member whose process is known to have ended is expelled at once, again where its last renewal came late;
-// any other when it has not been heard of for long enough.
+// TestTheEndedAreNotWaitedFor checks that a member whose process is known to have ended is expelled at once, and
+// again if its last renewal came late. Any other member is expelled when it has not renewed for long enough.
 func TestTheEndedAreNotWaitedFor(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	o := newState("self", "a", now)
@@ -287,7 +289,8 @@ func TestTheEndedAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-// TestLeftToOthers: a replica that has left an api to others gets none of its partitions, unless all have.
+// TestLeftToOthers checks that a replica that has left an api to others gets none of its partitions, unless all
+// have.
 func TestLeftToOthers(t *testing.T) {
 	const n = 6
 	now := time.Unix(1_700_000_000, 0)
@@ -326,7 +329,7 @@ func TestLeftToOthers(t *testing.T) {
 	}
 }
 
-// TestOthers: what the others tell counts of those that stay and dispatch the api.
+// TestOthers checks that only members that stay and dispatch the api count in what the others tell.
 func TestOthers(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	tell := func(m lease.Member) Others {

@@ -13,11 +13,12 @@ import (
 	"weir/bucket/lease"
 )
 
-// world is a few replicas that share partitions over a registry, in virtual time: clocks run apart, messages and answers
-// are late or lost, replicas stop for a while, die, and come back as others. What happens is decided by the seed alone.
+// world is a few replicas that share partitions over a registry, in virtual time. Clocks run apart, messages and
+// answers are late or lost, replicas stop for a while, die, and come back as others. The seed alone decides what
+// happens.
 //
-// The registry is what a stream is: writes are applied one by one, each on the condition that it names the revision it
-// replaces.
+// The registry behaves like a stream: writes are applied one by one, each on the condition that it names the
+// revision it replaces.
 type world struct {
 	t    testing.TB
 	rnd  *rand.Rand
@@ -82,12 +83,12 @@ func (w *world) after(d time.Duration, do func()) { heap.Push(&w.next, worldEven
 
 func (w *world) upTo(d time.Duration) time.Duration { return time.Duration(w.rnd.Int64N(int64(d) + 1)) }
 
-// clock is the time as the replica has it.
+// clock returns the time by the replica's clock.
 func (r *replica) clock() time.Time {
 	return r.begun.Add(time.Duration(float64(r.w.now.Sub(r.begun)) * r.rate))
 }
 
-// run has the replica do something, unless it has died since; a replica that is stopped does it when it goes on.
+// run makes the replica do something, unless it has died since; a stopped replica does it when it goes on.
 func (r *replica) run(d time.Duration, do func()) {
 	life := r.life
 	r.w.after(d, func() {
@@ -107,7 +108,7 @@ func (r *replica) run(d time.Duration, do func()) {
 
 var errWorldStale, errWorldLost = errors.New("stale"), errors.New("no answer")
 
-// write sends a conditional write and hears of it later, or never.
+// write sends a conditional write and learns of its end later, or never.
 func (r *replica) write(key string, value any, expect uint64, done func(rev uint64, err error)) {
 	w := r.w
 	if !w.calm && w.rnd.IntN(40) == 0 {
@@ -259,7 +260,7 @@ func (r *replica) renew() {
 	})
 }
 
-// lose lets go of everything and takes part anew.
+// lose drops everything and takes part anew.
 func (r *replica) lose() {
 	r.o, r.open = nil, map[lease.PartitionID]bool{}
 	r.run(time.Second, r.join)
@@ -275,7 +276,7 @@ func (r *replica) plan() {
 	r.run(planEvery, r.plan)
 }
 
-// do does a action for the ownership that asked for it; a later one hears nothing of it.
+// do runs an action for the ownership that asked for it; a later one is not told.
 func (r *replica) do(o *state, d action) {
 	still := func(then func()) func() {
 		return func() {
@@ -330,12 +331,12 @@ func (r *replica) do(o *state, d action) {
 	}
 }
 
-// mayCall is what a replica itself thinks.
+// mayCall returns what a replica itself thinks.
 func (r *replica) mayCall(p lease.PartitionID) bool {
 	return !r.asleep && r.o != nil && r.open[p] && lease.Held(r.renewed, r.clock())
 }
 
-// look holds the world to its promise: of two replicas that think so, at most one may call.
+// look checks the world's promise: of two replicas that think that they may call, at most one may.
 func (w *world) look() {
 	for _, api := range slices.Sorted(maps.Keys(w.apis)) {
 		for i := range w.apis[api] {
@@ -367,7 +368,7 @@ func newWorld(t testing.TB, seed uint64) *world {
 	return w
 }
 
-// run lets time pass until the end, looking all the time.
+// run lets time pass until the end, and looks all the time.
 func (w *world) run(until time.Time) {
 	for len(w.next) > 0 && w.next[0].at.Before(until) {
 		e := heap.Pop(&w.next).(worldEvent)

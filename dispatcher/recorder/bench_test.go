@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// BenchmarkCall is all that is noted of one call, with an answer of a kilobyte.
+// BenchmarkCall measures all that is noted of one call, with an answer of a kilobyte.
 func BenchmarkCall(b *testing.B) {
 	r := open(b, b.TempDir(), Usual)
 	a := answerFor(1)
@@ -24,7 +24,7 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// TestNotingAllocatesNothing holds what the benchmark shows.
+// TestNotingAllocatesNothing checks what the benchmark shows.
 func TestNotingAllocatesNothing(t *testing.T) {
 	r := open(t, t.TempDir(), small)
 	a, c, now := answerFor(1), callOf(1), time.Now()

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestForeignFilesSayNothing: the file of a process that lives, of another boot, of another version, a copy, and what is no file of ours.
+// TestForeignFilesSayNothing checks that nothing is believed of the file of a live process, of another boot, of
+// another version, of a copy, or of a foreign file.
 func TestForeignFilesSayNothing(t *testing.T) {
 	for what, spoil := range map[string]func(t *testing.T, r *Recorder) (stays bool){
 		"it lives":     func(*testing.T, *Recorder) bool { return true },
@@ -90,7 +91,7 @@ func (r *Recorder) rewrite(t *testing.T, word int) {
 	r.die(t)
 }
 
-// TestGone: a process is known to have ended when its lock is free, and not before.
+// TestGone checks that a process is known to have ended when its lock is free, and not before.
 func TestGone(t *testing.T) {
 	r, _ := left(t)
 	next := open(t, r.dir, small)
@@ -107,7 +108,8 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestFilesOfTheDeadAreBounded, and go when they are settled.
+// TestFilesOfTheDeadAreBounded checks that the files of ended processes are bounded, and go when they are
+// settled.
 func TestFilesOfTheDeadAreBounded(t *testing.T) {
 	dir, last := t.TempDir(), ""
 	for range mostLives + 5 {
@@ -137,7 +139,8 @@ func TestFilesOfTheDeadAreBounded(t *testing.T) {
 	}
 }
 
-// TestABrokenFileIsGivenUp: where the disk gives a page not back the process goes on, and nobody believes what the file said.
+// TestABrokenFileIsGivenUp checks that the process continues if the disk cannot provide a page, and that what
+// the file said is not believed any more.
 func TestABrokenFileIsGivenUp(t *testing.T) {
 	r := open(t, t.TempDir(), small)
 	e := r.Prepare(callOf(1), Entry{})

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// FuzzReader gives the reader what is not a file of ours: it neither crashes nor believes a call that nobody noted.
+// FuzzReader gives the reader arbitrary files: it must not crash, nor believe a call that was not noted.
 func FuzzReader(f *testing.F) {
 	r := open(f, f.TempDir(), small)
 	for seq := range uint64(3) {

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// TestLedgerMark: what a process knew the ledger to have stored is known after its death: of that very ledger, and whole.
+// TestLedgerMark checks that the last sequence that a process knew its ledger to have stored is known after its
+// death, only for that ledger and only if the mark is whole.
 func TestLedgerMark(t *testing.T) {
 	born := time.Date(2027, 3, 1, 0, 0, 0, 1000, time.UTC)
 	r := open(t, t.TempDir(), small)

@@ -52,7 +52,7 @@ func answerFor(seq uint64) *Answer {
 	}
 }
 
-// stages are how far the calls have come of a process that is killed at each of them.
+// stages are the stages that the calls of a killed process have reached.
 var stages = []string{"prepared", "begun", "left", "answered", "settled"}
 
 // die brings call n+1 to stage n, and another one to the stage asked for, and is killed then.
@@ -85,7 +85,7 @@ func die(dir, at string) {
 	}
 }
 
-// killed is what a process leaves that is killed at a stage: the ids of its calls.
+// killed is what a process that is killed at a stage leaves: the ids of its calls.
 func killed(t *testing.T, dir, at string) (ids []uint64) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
@@ -106,7 +106,8 @@ func killed(t *testing.T, dir, at string) (ids []uint64) {
 	return ids
 }
 
-// TestWhatAProcessNotedSurvivesItsDeath kills a process at each stage of a call: the next one knows how far each call had come.
+// TestWhatAProcessNotedSurvivesItsDeath kills a process at each stage of a call, and checks that the next
+// process knows how far each call had come.
 func TestWhatAProcessNotedSurvivesItsDeath(t *testing.T) {
 	open(t, t.TempDir(), small) // or there are no recorders here
 	for n, at := range stages {
@@ -158,7 +159,7 @@ func sameAnswer(t *testing.T, got, want *Answer) {
 	}
 }
 
-// left has a recorder note a prepared, a begun and an answered call, and end as a killed process does.
+// left makes a recorder note a prepared, a begun and an answered call, and end as a killed process does.
 func left(t *testing.T) (r *Recorder, ids [3]uint64) {
 	t.Helper()
 	r = open(t, t.TempDir(), Size{Entries: 4, Chunks: 4})
@@ -183,8 +184,8 @@ func (r *Recorder) die(t *testing.T) {
 	}
 }
 
-// TestNoTornByteIsBelieved changes every byte of a file, one after another: never is a call taken for one that has not begun, or for
-// answered, that was not; never is an answer another one.
+// TestNoTornByteIsBelieved changes every byte of a file in turn. A call must never wrongly count as not begun or
+// as answered, and no answer may change.
 func TestNoTornByteIsBelieved(t *testing.T) {
 	r, ids := left(t)
 	data := slices.Clone(r.data)
@@ -232,7 +233,7 @@ func checkAgainst(t *testing.T, at int, got, want map[uint64]leftEntry) {
 	}
 }
 
-// TestOnlyTheCallItselfIsFound: whatever of a call's name is another, nothing is known of it.
+// TestOnlyTheCallItselfIsFound checks that nothing is known of a call if any part of its name differs.
 func TestOnlyTheCallItselfIsFound(t *testing.T) {
 	r, ids := left(t)
 	r.die(t)
@@ -257,7 +258,8 @@ func TestOnlyTheCallItselfIsFound(t *testing.T) {
 	}
 }
 
-// TestTwoEntriesOfOneNumber: where two entries of a file have one number, neither is believed: one may be outdated.
+// TestTwoEntriesOfOneNumber checks that if two entries of a file have one number, neither is believed: one may
+// be outdated.
 func TestTwoEntriesOfOneNumber(t *testing.T) {
 	r := open(t, t.TempDir(), small)
 	begun := r.Prepare(callOf(1), Entry{})
@@ -269,8 +271,8 @@ func TestTwoEntriesOfOneNumber(t *testing.T) {
 	}
 }
 
-// TestEntriesAreNotLostFromSight: an entry that was parked is its call's again, or another call's where there is no other room; what is
-// under way is never taken for another call.
+// TestEntriesAreNotLostFromSight checks that a parked entry goes back to its call, or to another call if there
+// is no other room. An entry of a call under way is never given to another call.
 func TestEntriesAreNotLostFromSight(t *testing.T) {
 	r := open(t, t.TempDir(), small)
 	var all []Entry
@@ -313,7 +315,7 @@ func TestEntriesAreNotLostFromSight(t *testing.T) {
 	}
 }
 
-// TestBodiesAreCut: of an answer that is longer than there is room for the beginning is kept, and it says so.
+// TestBodiesAreCut checks that the beginning of an answer that is too long is kept, and marked as cut.
 func TestBodiesAreCut(t *testing.T) {
 	for _, c := range []struct{ chunks, body, kept int }{
 		{40, MaxBody * 2, -1}, {3, 20_000, -1}, {40, 60_000, 60_000}, {40, 0, 0},
@@ -341,7 +343,7 @@ func TestBodiesAreCut(t *testing.T) {
 	}
 }
 
-// TestClose: a process that ends in order leaves a file only where something is under way.
+// TestClose checks that a process that ends in order leaves a file only if something is under way.
 func TestClose(t *testing.T) {
 	for _, busy := range []bool{false, true} {
 		r := open(t, t.TempDir(), small)
@@ -359,8 +361,8 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// TestWhatIsAdoptedIsKnownWithoutItsFile: a call that had not begun is known not to have by the file of the process that found it so, until
-// it begins by another intent.
+// TestWhatIsAdoptedIsKnownWithoutItsFile checks that the file of the process that adopted a call says that it
+// has not begun, until it begins under another intent.
 func TestWhatIsAdoptedIsKnownWithoutItsFile(t *testing.T) {
 	for _, began := range []bool{false, true} {
 		r, ids := left(t)

@@ -77,8 +77,8 @@ func TestLookedUp(t *testing.T) {
 	}
 }
 
-// TestNothingIsUnlearned: what is looked up of a job never has it be called as if nothing had been, unless the record of its call was found,
-// nor has it be called at all when its end was.
+// TestNothingIsUnlearned checks that a lookup never makes a job be called as if nothing had happened, unless it
+// found the record of its call, and never makes it be called at all if it found its end.
 func TestNothingIsUnlearned(t *testing.T) {
 	for n := range 1 << 3 {
 		l := recovery.LookedUp{Ended: n&1 != 0, Result: n&2 != 0, Asked: n&4 != 0}
@@ -103,8 +103,8 @@ func TestNothingIsUnlearned(t *testing.T) {
 	}
 }
 
-// TestNothingThatMayHaveBeenCalledWaits goes through all there is to be known: what may have been called without a record is
-// never called as if nothing had been, and what has a result never at all.
+// TestNothingThatMayHaveBeenCalledWaits goes through all that may be known: a job that may have been called
+// without a record is never called as if nothing had happened, and one with a result is never called.
 func TestNothingThatMayHaveBeenCalledWaits(t *testing.T) {
 	bit := func(n, i int) bool { return n>>i&1 == 1 }
 	for n := range 1 << 4 {

@@ -85,8 +85,8 @@ func again(job, replyTo string, seq uint64) Duplicate {
 	return Duplicate{API: "sms", Key: "k", Job: job, ReplyTo: replyTo, Stream: queued, Seq: seq}
 }
 
-// TestKeptEnds: the end that is kept is told, and it is the end of the job's present life: not an older one of its id, nor a letter of
-// a refusal, which is none.
+// TestKeptEnds checks that the kept end of the job's present life is reported: neither an older end of its id
+// nor the letter of a refusal, which is no end.
 func TestKeptEnds(t *testing.T) {
 	w := newWorld(t)
 	w.result("a", 3, "old")
@@ -105,8 +105,8 @@ func TestKeptEnds(t *testing.T) {
 	}
 }
 
-// TestEndsToCome: a duplicate of a job that waits is told when the job ends, and what it passes over is no end of it. One whose reply
-// subject the job itself names is left to the owner of its partition.
+// TestEndsToCome checks that a duplicate of a waiting job is told when the job ends, and that other jobs' ends
+// do not count. A duplicate whose reply subject the job itself names is left to the owner of its partition.
 func TestEndsToCome(t *testing.T) {
 	w := newWorld(t)
 	w.result("a", 3, "old")
@@ -143,7 +143,7 @@ func TestEndsToCome(t *testing.T) {
 	}
 }
 
-// TestBounds: what waits has a bound. The oldest is dropped, and so is what there is no room to look for.
+// TestBounds checks the bound of what waits: the oldest is dropped, and so is what there is no room to look for.
 func TestBounds(t *testing.T) {
 	w := newWorld(t)
 	for i := range mostLooks + 1 {

@@ -158,7 +158,7 @@ func (c *crowd) ready() (n int) {
 	return n
 }
 
-// lets returns how many calls the limits let start within LongWait, computed from the calls that started alone.
+// lets returns how many calls the limits let start within LongWait, computed only from the calls that started.
 func (c *crowd) lets() int {
 	soon, most := c.now.Add(LongWait), 1<<20
 	for i := range c.rules.Shared {

@@ -14,7 +14,7 @@ import (
 
 const someParent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-// replica is a Tracer as each replica has one of its own, and what it has written.
+// replica is one replica's Tracer and what it has written.
 func replica(sampler sdk.Sampler) (*Tracer, *tracetest.InMemoryExporter) {
 	kept := tracetest.NewInMemoryExporter()
 	return New(sdk.NewTracerProvider(sdk.WithSyncer(kept), sdk.WithIDGenerator(IDs{}), sdk.WithSampler(sampler)), "1"), kept
@@ -27,7 +27,8 @@ func someJob(parent string) *ingest.Job {
 
 var somewhere = Place{Stream: "WEIR_pay_1", Seq: 17, Accepted: time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)}
 
-// TestReplicasAgreeOnIDs: what one replica has told the api, another one writes, which knows nothing but the job.
+// TestReplicasAgreeOnIDs checks that another replica, which knows only the job, writes the ids that one replica
+// has sent to the api.
 func TestReplicasAgreeOnIDs(t *testing.T) {
 	for _, parent := range []string{someParent, ""} {
 		one, _ := replica(sdk.ParentBased(sdk.AlwaysSample()))
@@ -52,7 +53,8 @@ func TestReplicasAgreeOnIDs(t *testing.T) {
 	}
 }
 
-// TestSamplersDecide: by the producer's flag, or by the trace's id, the same each time.
+// TestSamplersDecide checks that the sampler decides by the producer's flag, or by the trace's id, the same each
+// time.
 func TestSamplersDecide(t *testing.T) {
 	off := strings.TrimSuffix(someParent, "01") + "00"
 	for _, c := range []struct {
@@ -94,7 +96,7 @@ func TestSamplersDecide(t *testing.T) {
 	}
 }
 
-// TestNoTracerCostsNothing: where no traces are sent nothing is allocated.
+// TestNoTracerCostsNothing checks that nothing is allocated if no traces are sent.
 func TestNoTracerCostsNothing(t *testing.T) {
 	var none *Tracer
 	m := someJob(someParent)
