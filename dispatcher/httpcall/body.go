@@ -37,7 +37,7 @@ func (r *reading) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readBody reads an answer: it keeps at most most bytes, and finds the units that the JSON pointers name.
+// readBody reads an answer. It keeps no more than most bytes, and finds the units that the JSON pointers name.
 func readBody(body io.ReadCloser, most int64, pointers []string) (r *reading, told map[string]int64) {
 	defer func() { _ = body.Close() }() // an error cannot undo what was read
 	r = &reading{body: body, most: most}

@@ -114,7 +114,8 @@ func TestUnreadIsNoAnswer(t *testing.T) {
 }
 
 // TestSpeaksBetweenCalls checks that an api that sends something between two calls gets a new connection for
-// each call from then on, which is reported once. An api that only announces that it closes the connection keeps its connections.
+// each call from then on, which is reported once. An api that only announces that it closes the connection keeps
+// its connections.
 func TestSpeaksBetweenCalls(t *testing.T) {
 	for said, distrusted := range map[string]bool{answerWrong: true, "x": true, "HTTP/1.1 408 Request Time-out\r\nConnection: close\r\n\r\n": false, "": false} {
 		speak := make(chan net.Conn, 1)

@@ -70,7 +70,7 @@ type Record struct {
 	Key    string `json:"key"`
 	Job    string `json:"job"`
 	Dedupe string `json:"dedupe"` // names the submission: a redriven job has another
-	Stream string `json:"stream"` // the stream the stream where the job was queued
+	Stream string `json:"stream"` // the stream where the job was queued
 	Seq    uint64 `json:"seq"`
 
 	Call     int `json:"call"`    // number of this call of the job, from 1

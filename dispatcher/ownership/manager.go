@@ -369,7 +369,7 @@ func (m *Manager) do(ctx, hard context.Context, membership *lease.Membership, d 
 	m.doing.Go(func() { m.drain(ctx, each, hard, membership, e) })
 }
 
-// drain runs the actions of one partition until there are none.
+// drain runs the actions of one partition until none is left.
 func (m *Manager) drain(ctx, each, hard context.Context, membership *lease.Membership, e *actionQueue) {
 	for {
 		d := e.actions[0]

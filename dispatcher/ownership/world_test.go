@@ -22,7 +22,7 @@ import (
 type world struct {
 	t    testing.TB
 	rnd  *rand.Rand
-	now  time.Time // nobody's clock
+	now  time.Time // true time, of no replica's clock
 	next worldEvents
 	kv   map[string]entry
 	rev  uint64

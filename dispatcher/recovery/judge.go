@@ -59,7 +59,7 @@ func Judge(f Found) Fate {
 
 // LookedUp is what a lookup by key found of a job in data older than what was read with the markers.
 type LookedUp struct {
-	Recorded int  // as in Found, 0 where no record was found
+	Recorded int  // as in Found, 0 if no record was found
 	Ended    bool // as in Found
 	Result   bool // its result was found
 	Asked    bool // the api was asked about its letter, which says that the call's result is unknown: the job had ended

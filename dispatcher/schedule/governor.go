@@ -116,7 +116,7 @@ func (g *governor) earliest() bucket.Micros {
 	return g.next
 }
 
-// granted notes that a call has its slot at at.
+// granted notes that a call has its slot at the time at.
 func (g *governor) granted(interval time.Duration, at bucket.Micros) {
 	if g.slows() {
 		g.next = max(g.next, at.Add(g.pause(interval)))

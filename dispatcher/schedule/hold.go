@@ -122,7 +122,7 @@ func (v View) apiHold() (h HoldState, held bool) {
 }
 
 // onBudget notes whether a round of asks met a spent budget, which holds the api until the budget begins anew.
-// The store enforces that hold, and is asked all the same; the schedule keeps it only to report it.
+// The store enforces that hold, and is still asked; the schedule keeps it only to report it.
 func (s *Schedule) onBudget(a *bucket.Answer, now bucket.Micros) (HoldChange, bool) {
 	switch {
 	case len(a.Grants) > 0 && s.spent != 0:

@@ -141,7 +141,7 @@ type holdups struct {
 	spans        [3]span
 }
 
-// span is when a cause kept a queue waiting: for took of the time from from to until.
+// span is when a cause kept a queue waiting: between from and until, for took in all.
 type span struct{ from, until, took tick }
 
 // turn sets the cause that keeps the queue from now on.

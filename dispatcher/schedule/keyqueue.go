@@ -33,7 +33,7 @@ type KeyQueue struct {
 	called                   bool          // it has the turn at the shared limits
 	invited                  bool          // it has the turn to make a job ready for them
 	lapses                   bool          // it waits for room to end jobs whose deadlines have passed
-	costly                   bool          // a shared limit refused it because of its cost
+	costly                   bool          // a shared limit refused its cost: it asks last in its round
 	paused                   bool          // by an operator
 	kept                     bool          // without jobs, for what it remembers
 	Met, Unread              bool          // while its partition is read: a job was seen; more must be read first

@@ -223,9 +223,9 @@ func (s *Schedule) unslot(q *KeyQueue, now bucket.Micros, fx *Effects) {
 	}
 }
 
-// withdrawBeyond withdraws ready jobs that wait for a shared limit until at most most remain. It takes first all
-// but one of each queue, then that one, and begins with the queues that will have the limit last. Of a queue it
-// takes the newest first, since no job overtakes one that rests.
+// withdrawBeyond withdraws ready jobs that wait for a shared limit until no more than most remain. It takes
+// first all but one of each queue, then that one, and begins with the queues that will have the limit last. Of a
+// queue it takes the newest first, since no job overtakes one that rests.
 func (s *Schedule) withdrawBeyond(most int, out *Refused) {
 	if s.staged <= most || s.blocked.size == 0 {
 		return

@@ -44,8 +44,8 @@ func (s *Schedule) relax(q *KeyQueue, now bucket.Micros) {
 	}
 }
 
-// mayAsk reports whether the governors let a queue ask for a slot at now. If not, the queue is blocked, or is
-// looked at at again.
+// mayAsk reports whether the governors let a queue ask for a slot at now. If not, the queue is blocked, or the
+// schedule looks at it when again has come.
 func (s *Schedule) mayAsk(q *KeyQueue, now bucket.Micros, fx *Effects) (again bucket.Micros, may bool) {
 	s.relax(q, now)
 	if q.governor != nil {

@@ -131,7 +131,7 @@ func (s *Schedule) rouse(q *KeyQueue, now bucket.Micros) {
 // time than the store said: its period begins at another time, or units came back.
 func (s *Schedule) AskAgain(q *KeyQueue, now bucket.Micros) {
 	if s.byKey[q.Key] != q {
-		return // it has been let go of since
+		return // it has been dropped since
 	}
 	if _, l := s.shared(s.by); l != nil {
 		s.until, s.by = 0, ""

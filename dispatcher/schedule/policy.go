@@ -59,7 +59,7 @@ func (s *Schedule) unready(q *KeyQueue, now bucket.Micros, fx *Effects) {
 // that can mean at most a full bucket of the present rate. The store knows the exact state.
 func (s *Schedule) Rebind(q *KeyQueue, now bucket.Micros) {
 	if s.byKey[q.Key] != q {
-		return // it has been let go of since
+		return // it has been dropped since
 	}
 	q.Limits = s.LimitsOf(q.Key)
 	if q.tenant == nil || s.tenants[q.tenant.name] != q.tenant {

@@ -245,7 +245,7 @@ func (s *Schedule) advance(q *KeyQueue, now bucket.Micros, fx *Effects) {
 		s.blocked.lend(q, 0) // it had nothing to ask for
 	}
 	if q.invited = false; q.lent[roomLine] != 0 && q.count(staging, ready, asking) == 0 {
-		s.unprepared.lend(q, 0) // it had nothing to make ready, or what it had was let go of
+		s.unprepared.lend(q, 0) // it had nothing to make ready, or what it had was withdrawn
 	}
 	if !q.blocked && q.count(staging, ready, asking) == 0 {
 		q.came = 0

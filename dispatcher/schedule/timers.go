@@ -41,7 +41,7 @@ func (t *timers) Pop() any {
 
 const notTimed = -1
 
-// set makes the queue due at at; Never removes it.
+// set makes the queue due at a time; Never removes it.
 func (t *timers) set(q *KeyQueue, at bucket.Micros) {
 	switch {
 	case at == Never && q.place == notTimed:
