@@ -21,7 +21,7 @@ type tenant struct {
 	queues int // that belong to it
 
 	virtualTime serviceTime // what its calls have taken: its place among the tenants
-	clock       serviceTime // virtual time of the queue of its that was granted a slot last
+	clock       serviceTime // virtual time of its queue that was granted a slot last
 	in          [2]standing // in each line
 	queued      []*KeyQueue // its queues that wait for room, in order
 }

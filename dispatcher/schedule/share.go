@@ -134,7 +134,7 @@ func (v View) callsPerSecond(i int) float64 {
 	return 0
 }
 
-// wanted is the demand each of n keys or tenants.
+// wanted is the demand of each of n keys or tenants.
 type wanted struct {
 	each float64
 	n    int
