@@ -180,8 +180,8 @@ func (o *state) aim() map[lease.PartitionID]string {
 	return o.targets
 }
 
-// takers returns the members, and their names, among whom an api's partitions are divided: those that stay and
-// have not left the api to others; if all have left it, all that stay.
+// takers returns the members, and their names, that share an api's partitions: those that stay and have not left
+// the api to others; if all have left it, all that stay.
 func (o *state) takers(api string, n int) (sessions, names []string) {
 	var cut []string
 	take := func(session, name string, m *peer) {

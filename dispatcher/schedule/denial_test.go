@@ -87,7 +87,7 @@ func TestTriedWhileAnOutcomeIsStored(t *testing.T) {
 		t.Errorf("the job waits %v longer, though the api is to be tried now", now.Until(j.NotBefore))
 	}
 	s.Finished(j)
-	now = now.Add(time.Millisecond) // who is denied after that waits
+	now = now.Add(time.Millisecond) // a job that is denied after that waits
 	s.breaker = breaker{}
 	j, f = denied()
 	if s.Rest(j, f.NotBefore); j.NotBefore <= now {
