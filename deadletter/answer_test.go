@@ -55,7 +55,7 @@ func TestAnswerProperty(t *testing.T) {
 	})
 }
 
-// FuzzReadAnswer reads what anybody may have published as a letter.
+// FuzzReadAnswer reads what any client may have published as a letter.
 func FuzzReadAnswer(f *testing.F) {
 	f.Add("422", "aGVsbG8=", "")
 	f.Add("", "", "")

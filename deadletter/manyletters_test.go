@@ -12,8 +12,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestManyLetters looks at 100,000 letters: the first page asks and reads no more than it shows, and a plan reads them a bounded number of
-// times and keeps a bounded number of bytes of each. Both are told beside a bare reading of the same stream.
+// TestManyLetters uses 100,000 letters. The first page requests and reads no more than it shows. A plan reads the
+// letters a bounded number of times, and keeps a bounded number of bytes of each. Both are reported beside a plain read
+// of the same stream.
 func TestManyLetters(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it stores 100,000 letters")

@@ -14,8 +14,8 @@ import (
 	"weir/ingest/await"
 )
 
-// TestUnknownAPIsHaveRoomOfTheirOwn: however much is submitted for apis that nobody has configured, half of the letters' room stays
-// for those that are. When letters go, there is room again.
+// TestUnknownAPIsHaveRoomOfTheirOwn: however many jobs for unknown apis come, half of the letters' room stays for the
+// configured ones. When letters are deleted, there is room again.
 func TestUnknownAPIsHaveRoomOfTheirOwn(t *testing.T) {
 	js := natstest.JetStream(t)
 	const room = 4 << 20

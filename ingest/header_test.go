@@ -219,7 +219,7 @@ func TestHeaderRepeated(t *testing.T) {
 	}
 }
 
-// TestHeaderIDs is who a job is when it says it twice: Weir-Job-Id names the job, Nats-Msg-Id this sending of it.
+// TestHeaderIDs: if a job has both ids, Weir-Job-Id names the job, and Nats-Msg-Id this submission of it.
 func TestHeaderIDs(t *testing.T) {
 	j, refusal := parse(nats.Header{"Nats-Msg-Id": {"again"}, "Weir-Job-Id": {"job"}}, plainRule)
 	if refusal != nil || j.ID != "job" || j.DedupeID != "again" {

@@ -55,7 +55,7 @@ func keyed(from ingest.KeySource) ingest.Rule {
 	return rule
 }
 
-// TestKey is where a job's key comes from, and where it must not come from; no key is a refusal.
+// TestKey: a job's key comes only from where the rule says; a job without a key is refused.
 func TestKey(t *testing.T) {
 	subject, header := ingest.KeySource{}, ingest.KeySource{Header: "X-Customer"}
 	pointer, deep := ingest.KeySource{Pointer: "/customer"}, ingest.KeySource{Pointer: "/a~1b/1/~01"}
@@ -310,7 +310,7 @@ func checkCallable(t *testing.T, j *ingest.Job) {
 	}
 }
 
-// TestWhereToPost: a producer that posted its job is told an address of HTTP, not a subject.
+// TestWhereToPost: a producer that posted its job gets an HTTP address in the refusal, not a subject.
 func TestWhereToPost(t *testing.T) {
 	elsewhere := plainRule
 	elsewhere.Key.Header = "X-Key"

@@ -8,7 +8,7 @@ import (
 	"weir/ingest"
 )
 
-// anyKey draws keys of any bytes, with what is special in a subject or in a token more often than chance has it.
+// anyKey draws keys of any bytes, and characters that are special in a subject or a token more often than by chance.
 func anyKey() *rapid.Generator[string] {
 	special := rapid.SampledFrom([]string{"_", "%", "%5F", "%5f", "%%", "%2", ".", "*", ">", " ", "é", "\x00", "\xff", "a", "-"})
 	return rapid.OneOf(

@@ -27,8 +27,8 @@ func asked[T any](t *testing.T, nc *nats.Conn, subject string) (answer T) {
 	return answer
 }
 
-// TestRefusalsAreCounted: NATS' tools see a refusal as an error of a micro service, also one that is told long after the handler
-// has returned.
+// TestRefusalsAreCounted: NATS tools count a refusal as an error of the micro service, even if it is sent long after
+// the handler has returned.
 func TestRefusalsAreCounted(t *testing.T) {
 	nc, kept, stop := intake()
 	defer stop()

@@ -57,8 +57,9 @@ func TestRedriveIDs(t *testing.T) {
 	}
 }
 
-// TestProducersRedriveNothing: what only weir may write is refused from a producer, in any letters' case and whatever else is wrong
-// with the job. Its letter neither counts as redriven nor has the id of the job that it was to pass for.
+// TestProducersRedriveNothing: a producer's job with headers that only weir may write is refused, in any case of
+// letters and whatever else is wrong with the job. Its letter is not counted as redriven, and does not have the id of
+// the job that it claimed to be.
 func TestProducersRedriveNothing(t *testing.T) {
 	rule := &ingest.Rule{API: "credit", Methods: []string{"POST"}, MaxBody: 100}
 	long := strings.Repeat("x", ingest.MaxIDBytes)

@@ -98,7 +98,7 @@ func TestRefusalAnswer(t *testing.T) {
 	}
 }
 
-// TestOpen is the end of the intake: nobody comes in after the close, which is over when the last has left.
+// TestOpen: after close no job enters, and the close is complete when the last job has left.
 func TestOpen(t *testing.T) {
 	var o unanswered
 	for range 2 {
@@ -129,7 +129,7 @@ func TestClip(t *testing.T) {
 	}
 }
 
-// TestDescriptionsReadable: a refusal's answer holds what people typed, not escapes of it.
+// TestDescriptionsReadable: a refusal's answer contains the text that was sent, not escapes of it.
 func TestDescriptionsReadable(t *testing.T) {
 	answer := string(refuse(Invalid, "publish to weir.jobs.<api>.<key>").Answer("s", "j", "k", 1))
 	if !strings.Contains(answer, "weir.jobs.<api>.<key>") || !strings.HasSuffix(answer, "}") {

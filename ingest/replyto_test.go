@@ -9,7 +9,8 @@ import (
 	"weir/ingest"
 )
 
-// TestReplySubjects: a job may have its end told in an inbox that is nobody else's, and where the configuration says so.
+// TestReplySubjects: a job may name as reply subject an inbox of producers, and the subjects that the configuration
+// opens.
 func TestReplySubjects(t *testing.T) {
 	for _, c := range []struct {
 		open, inbox, subject string

@@ -9,8 +9,8 @@ import (
 	"weir/ingest"
 )
 
-// TestUnsureIsSilence: a job of which nobody knows whether it is stored gets no answer, since either could be a lie, and
-// no letter, since it may still be called. The next job is answered as ever.
+// TestUnsureIsSilence: if it is unknown whether a job is stored, it gets no answer, since either answer could be false,
+// and no letter, since it may still be called. The next job is answered normally.
 func TestUnsureIsSilence(t *testing.T) {
 	nc, kept, stop := intake()
 	defer stop()

@@ -41,7 +41,7 @@ func TestNothingOfAServer(t *testing.T) {
 	}
 }
 
-// somebody takes jobs on a server of its own, and answers when told to.
+// somebody is an intake on a server of its own. It answers when the test tells it to.
 type somebody struct {
 	nc   *nats.Conn
 	jobs chan *nats.Msg
@@ -74,8 +74,8 @@ func accept(msg *nats.Msg) error {
 	return msg.Respond(fmt.Appendf(nil, `{"stream":"WEIR_a_0","seq":1,"job":%q,"key":"k","position":1}`, msg.Header.Get("Nats-Msg-Id")))
 }
 
-// TestAsyncIsBounded: no more jobs are sent than may be without an answer, in the order in which they were handed in; an answer makes
-// room, and so does the end of waiting for one.
+// TestAsyncIsBounded: SubmitAsync sends jobs in the order of its calls, and no more than may be without an answer. An
+// answer makes room, and so does a timeout.
 func TestAsyncIsBounded(t *testing.T) {
 	t.Parallel()
 	s := newSomebody(t)
@@ -125,7 +125,8 @@ func TestAsyncIsBounded(t *testing.T) {
 	}
 }
 
-// TestNoAnswer: where nobody answers, nobody knows; where nobody listens, the server says so.
+// TestNoAnswer: without an answer, it is unknown whether the job was accepted; without a subscriber, the server says
+// so.
 func TestNoAnswer(t *testing.T) {
 	t.Parallel()
 	s := newSomebody(t)
@@ -161,7 +162,7 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-// weirless is a server on which nobody takes jobs.
+// weirless starts a server without an intake.
 func weirless(t *testing.T) string {
 	t.Helper()
 	s := newSomebody(t)

@@ -10,7 +10,7 @@ import (
 	"weir/ingest/client"
 )
 
-// A job is handed in under an id of the producer's own, and its refusal is a type.
+// Submits a job under an id of the producer's own. A refusal has a type.
 func ExampleClient_Submit() {
 	nc, err := nats.Connect(weirURL())
 	check(err)
@@ -40,7 +40,7 @@ func ExampleClient_Submit() {
 	// order-2 is refused with 429 and may come back later: true
 }
 
-// A program that hands in many does not wait for each answer. At most UnderWay of them are without one.
+// Submits many jobs without waiting for each answer. At most UnderWay of them have no answer yet.
 func ExampleClient_SubmitAsync() {
 	nc, err := nats.Connect(weirURL())
 	check(err)
@@ -67,7 +67,7 @@ func ExampleClient_SubmitAsync() {
 	// Output: 500 jobs are stored
 }
 
-// A job is handed in and its end awaited.
+// Submits a job and waits for its end.
 func ExampleClient_Do() {
 	nc, err := nats.Connect(weirURL())
 	check(err)
@@ -100,7 +100,8 @@ func ExampleClient_Await() {
 	// Output: order-4 done 200
 }
 
-// Whoever must not miss a result reads them under a name. What was not done with comes again, also to the next process.
+// Reads results under a name, so that none is missed. A result that was not handled is delivered again, also to the
+// next process.
 func ExampleClient_Follow() {
 	nc, err := nats.Connect(weirURL())
 	check(err)

@@ -50,7 +50,7 @@ apis:
     bucket: {rate: 1/h, capacity: 1}
 `
 
-// weirURL starts weir for the first who asks, and says where it takes jobs.
+// weirURL starts weir on the first call, and returns the address where it accepts jobs.
 var weirURL = sync.OnceValue(startWeir)
 
 // stopWeir ends what startWeir began.

@@ -52,7 +52,8 @@ func start(t *testing.T, how string, o Options) (p *Process, up <-chan string) {
 	return p, lines
 }
 
-// TestOutput: each line is told whole, the log has everything, the last lines are kept, and weir's settings stay here.
+// TestOutput: Line gets each line whole, Log gets everything, the last lines are kept, and the child gets none of
+// weir's settings.
 func TestOutput(t *testing.T) {
 	t.Setenv("WEIR_CONFIG", "of the parent")
 	var log bytes.Buffer

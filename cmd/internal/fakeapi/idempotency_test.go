@@ -12,8 +12,8 @@ import (
 	waits "weir/ingest/await"
 )
 
-// charge is a call with an idempotency key and an order, on a connection nobody reset before (Go's client sends a request with an
-// Idempotency-Key again by itself when a connection it had used before breaks).
+// charge sends a call with an idempotency key and an order, on a connection that was never reset. (Go's client itself
+// repeats a request with an Idempotency-Key if a connection that it had used before breaks.)
 func charge(t testing.TB, api *fakeapi.API, id, body, text string) (*http.Response, string, error) {
 	t.Helper()
 	c := client(t)

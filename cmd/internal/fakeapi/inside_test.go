@@ -69,7 +69,7 @@ func TestSegment(t *testing.T) {
 	}
 }
 
-// An instant of another start of the machine is told by the wall clock.
+// If the machine was restarted in between, the wall clock gives the time between two instants.
 func TestInstants(t *testing.T) {
 	wall := time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
 	earlier := instant{wall: wall, boot: "a", mono: time.Hour}

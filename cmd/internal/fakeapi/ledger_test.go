@@ -237,7 +237,7 @@ func TestTornLedgers(t *testing.T) {
 	}
 }
 
-// A file that is no ledger, here one without an end or a line, is told from one with little memory.
+// A file that is no ledger, here one without an end or a line, is detected in little memory.
 func TestEndlessFileIsNoLedger(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("no /dev/full here")

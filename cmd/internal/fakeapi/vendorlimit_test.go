@@ -75,7 +75,8 @@ func TestVendorLimitSaysWhenToComeAgain(t *testing.T) {
 	}
 }
 
-// However fast the calls come, no window holds more than the limit lets through, and a caller who keeps trying is let in again.
+// However fast the calls come, no window holds more than the limit allows, and a caller that keeps trying is let in
+// again.
 func TestVendorLimitHoldsInEveryWindow(t *testing.T) {
 	limit := fakeapi.VendorLimit{Count: 7, Per: 40 * time.Millisecond}
 	api := start(t, fakeapi.Options{Limit: limit})

@@ -112,8 +112,8 @@ func brokenIn(r *Report) []string {
 	return names
 }
 
-// TestTimeline: until a configuration is surely in force, and a moment longer, those before it are possible, also where one of them
-// is not known to have come in force at all.
+// TestTimeline: until a configuration is certainly in force, and a moment longer, earlier ones are possible, even if it
+// is unknown whether one of them ever took effect.
 func TestTimeline(t *testing.T) {
 	at := func(seconds int) time.Time { return time.Unix(int64(1000+seconds), 0) }
 	l := timeline{

@@ -125,7 +125,7 @@ func TestStrikes(t *testing.T) {
 func TestFleetOptions(t *testing.T) {
 	for _, c := range []struct {
 		change func(o *Options)
-		says   string // "" where it is fine
+		says   string // "" if it is fine
 	}{
 		{func(*Options) {}, ""},
 		{func(o *Options) { o.Replicas = 5 }, "--replicas must be from 1 to 4"},

@@ -43,7 +43,8 @@ func right(idempotent bool) *Evidence {
 	return e
 }
 
-// lateTry has the job that was refused at second 2000 be called all the same, and taken at another. Its producer had sent it twice.
+// lateTry makes the job that was refused at second 2000 be called, and accepted at another second. Its producer had
+// sent it twice.
 func lateTry(taken int64) func(e *Evidence) {
 	return func(e *Evidence) {
 		e.Receipts[10].Tries = 2

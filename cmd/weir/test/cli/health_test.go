@@ -13,7 +13,7 @@ import (
 	"weir/ingest/await"
 )
 
-// TestHealth: a health check is 0 while weir is ready, 1 while it is not, and 5 where nobody answers.
+// TestHealth: a health check exits with 0 while weir is ready, with 1 while it is not, and with 5 if nothing answers.
 func TestHealth(t *testing.T) {
 	r := weirtest.NewRig(t, fakeapi.Options{}, "apis:\n  credit:\n    url: %s\n    bucket: {rate: 1/h, capacity: 9}\n")
 	t.Setenv("WEIR_HTTP_LISTEN", r.Worker.HTTPAddr())

@@ -87,7 +87,7 @@ func onTerminal(t *testing.T, columns uint16, args ...string) string {
 	screen, terminal := openTerminal(t, columns)
 	shown := make(chan string, 1)
 	go func() {
-		text, _ := io.ReadAll(screen) // it ends with an error when nobody has the terminal any more
+		text, _ := io.ReadAll(screen) // it ends with an error when no process has the terminal open
 		shown <- string(text)
 	}()
 	root := commands.Root()
@@ -100,7 +100,7 @@ func onTerminal(t *testing.T, columns uint16, args ...string) string {
 	return await.Receive(t, "what a command shows", shown)
 }
 
-// openTerminal opens a terminal of that many columns: the screen that somebody sees, and what a command has.
+// openTerminal opens a terminal of that many columns: the screen, and the end that a command gets.
 func openTerminal(t *testing.T, columns uint16) (screen, terminal *os.File) {
 	t.Helper()
 	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)

@@ -47,7 +47,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("API", api.URL())
 			env.Setenv("NOON", machine.Noon())
 			env.Values["served"] = new(*exec.Cmd)
-			env.Setenv("WEIR_NATS_URL", "nats://127.0.0.1:1") // nobody is there before serve
+			env.Setenv("WEIR_NATS_URL", "nats://127.0.0.1:1") // nothing listens before serve
 			return nil
 		},
 		RequireExplicitExec: true,
@@ -124,7 +124,7 @@ func natsScript(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("WEIR_NATS_URL", ns.ClientURL())
 }
 
-// publishScript hands in a job as any program does that has a NATS client, also one that weir submit would not send.
+// publishScript publishes a job as any NATS client does, including jobs that weir submit would not send.
 func publishScript(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 {
 		ts.Fatalf("usage: publish SUBJECT HEADER...")

@@ -26,7 +26,7 @@ var askedPaths = map[string]string{
 	"/api/v1/apis/{api}/key": "/api/v1/apis/a/key?key=k%2F2",
 }
 
-// words of an operator that the rig is told, in this order.
+// The operator's requests to the rig, in this order.
 var askedWords = []struct{ template, path, body string }{
 	{"/api/v1/apis/{api}/pause", "/api/v1/apis/a/pause", `{"for": "1h"}`},
 	{"/api/v1/apis/{api}/resume", "/api/v1/apis/a/resume", ""},
@@ -135,7 +135,7 @@ func TestOpenAPIDocument(t *testing.T) {
 	}
 }
 
-// TestNobodyDoesMoreThanHisRole: every way in is closed to who shows nothing, and to the roles that it is not for.
+// TestNobodyDoesMoreThanHisRole: every endpoint refuses clients without a token, and roles that it is not for.
 func TestNobodyDoesMoreThanHisRole(t *testing.T) {
 	t.Parallel()
 	r := weirtest.OverHTTP(t)
@@ -215,7 +215,7 @@ func sameShape(t *testing.T, text, field string) []byte {
 	return data
 }
 
-// TestPagesOfLetters: pages hold every letter once, the newest first, also where a filter chooses few.
+// TestPagesOfLetters: pages hold every letter once, newest first, even if a filter chooses few.
 func TestPagesOfLetters(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{}, `
@@ -257,7 +257,8 @@ apis:
 	}
 }
 
-// TestStreamTellsWhatHappens: a snapshot comes by itself, events come as they are, and who comes back hears what he has missed.
+// TestStreamTellsWhatHappens: the stream sends a snapshot first, and events unchanged. A client that reconnects gets
+// what it missed.
 func TestStreamTellsWhatHappens(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{}, `

@@ -18,8 +18,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestServerInsideAsksWho: with WEIR_NATS_AUTH=required nobody gets into the server inside without credentials of the data directory.
-// Commands on the same directory find the operators' by themselves. A producer's let jobs in and let him read, and nothing else.
+// TestServerInsideAsksWho: with WEIR_NATS_AUTH=required, no client can use the embedded server without credentials from
+// the data directory. Commands on the same directory find the operators' credentials by themselves. Credentials of a
+// producer allow it to submit and to read, and nothing else.
 func TestServerInsideAsksWho(t *testing.T) {
 	t.Parallel()
 	r := weirtest.ReadyRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, "apis:\n  pay: {url: %s, bucket: {rate: 100/s, capacity: 9}}\n")
@@ -80,8 +81,9 @@ func TestServerInsideAsksWho(t *testing.T) {
 	}
 }
 
-// TestNoEndIsToldWhereWeirListens: whoever hears a result sees where weir has the write acknowledged, and knows the next such subject. A job
-// whose end were told there could have weir take an api's answer for the stream's.
+// TestNoEndIsToldWhereWeirListens: a client that receives a result sees on which subject weir gets the acknowledgement
+// of a write, and can guess the next one. If a job could have its end published there, weir would take an api's answer
+// for the stream's.
 func TestNoEndIsToldWhereWeirListens(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, "apis:\n  pay: {url: %s, bucket: {rate: 100/s, capacity: 9}}\n")
@@ -142,7 +144,7 @@ func TestServerInsideByDefault(t *testing.T) {
 	check("by the data directory", []string{listen, "WEIR_DATA_DIR=" + filepath.Dir(creds)}, "pause pay", 0, "")
 	check("by the address", []string{url}, "resume pay", 0, "")
 	check("by the address", []string{listen}, "dead purge 1 --yes", 0, "")
-	if err := os.Rename(creds, creds+".away"); err != nil { // as for whoever may not read it
+	if err := os.Rename(creds, creds+".away"); err != nil { // as if the file were unreadable
 		t.Fatal(err)
 	}
 	for _, args := range []string{"submit pay k --data x --wait", "config show", "dead ls", "dead stats", "verify"} {
@@ -188,8 +190,8 @@ func TestWorkerBesideServerInside(t *testing.T) {
 	}
 }
 
-// TestCommandsOutliveTheirCredentials: where weir asked for credentials and does not any more, commands that find the old ones connect
-// all the same.
+// TestCommandsOutliveTheirCredentials: if weir required credentials earlier and does not any more, commands that find
+// the old ones still connect.
 func TestCommandsOutliveTheirCredentials(t *testing.T) {
 	t.Parallel()
 	r := weirtest.ReadyRig(t, fakeapi.Options{}, "apis:\n  pay: {url: %s, bucket: {rate: 100/s, capacity: 9}}\n")

@@ -85,8 +85,8 @@ func profile(t *testing.T) string {
 	return dir
 }
 
-// hear notes what nobody should read in a browser's console. That a thing is not there, that no job can be called so, or that nobody has a
-// token, is an answer like others.
+// hear collects messages that must not appear in a browser's console. Answers such as "not found", "cannot be called"
+// and "no token" are normal.
 func (b *browser) hear(kind, text string) {
 	noJob := strings.Contains(text, "status of 400") && strings.Contains(text, "/api/v1/jobs/")
 	if kind != "error" && kind != "exception" && kind != "warning" || noJob || strings.Contains(text, "status of 404") || strings.Contains(text, "status of 401") {
@@ -163,7 +163,8 @@ func (b *browser) wait(what, expression string) {
 	}
 }
 
-// press types keys, as somebody at the keyboard does: what a page does with a key going down comes before its character, and may keep it.
+// press types keys as a keyboard does. The page sees a key going down before its character, and may suppress the
+// character.
 func (b *browser) press(keys string) {
 	b.t.Helper()
 	at := input.TimeSinceEpoch(float64(time.Now().UnixNano()) / 1e9) // of all: what a page takes for one word must not depend on how long this machine takes for it

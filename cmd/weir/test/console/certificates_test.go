@@ -111,8 +111,8 @@ func TestCertificateOfAnAPIExpires(t *testing.T) {
 	}
 }
 
-// TestCertificatesOfServersExpire: when those of NATS, of weir's connection to it and of Redis have ended, nobody is reached, and weir waits.
-// With new ones, and no restart of weir, all that was taken is called, once.
+// TestCertificatesOfServersExpire: when the certificates of NATS, of weir's connection to it and of Redis have expired,
+// weir reaches no server and waits. With new ones, without a restart of weir, all accepted jobs are called, once.
 func TestCertificatesOfServersExpire(t *testing.T) {
 	t.Parallel()
 	a, dir := certtest.New(t), t.TempDir()
@@ -181,7 +181,7 @@ func TestCertificatesOfServersExpire(t *testing.T) {
 		}
 	}
 	nc.Close()
-	// All certificates are others from now on, and who stands there connects again.
+	// Replaces all certificates, and breaks the connections so that clients connect again.
 	show := func(until time.Time) {
 		mu.Lock()
 		cert = a.Sign(until)

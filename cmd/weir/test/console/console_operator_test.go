@@ -27,8 +27,8 @@ func (b *browser) fill(selector, text string) {
 	eval[any](b, fmt.Sprintf(`(() => { const f = document.querySelector(%s); f.focus(); f.value = %s; f.dispatchEvent(new Event("input", {bubbles: true})); return null })()`, quote(selector), quote(text)))
 }
 
-// TestConsoleProposesAConfiguration: a configuration that is pasted is checked and compared, says what is wrong by its line, and is put in
-// force when somebody confirms it; limits are tried on recorded arrivals before.
+// TestConsoleProposesAConfiguration: a pasted configuration is checked and compared, errors are shown by line, and it
+// takes effect when the user confirms it. Before that, limits are tried on recorded arrivals.
 func TestConsoleProposesAConfiguration(t *testing.T) {
 	t.Parallel()
 	r, b := consoleRig(t)

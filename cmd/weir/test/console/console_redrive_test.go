@@ -11,8 +11,9 @@ import (
 	"weir/deadletter"
 )
 
-// TestConsoleRedrive is an operator's afternoon: a bucket overflows before his eyes, he opens the letters, looks at one, sees what a redrive of
-// all would do, begins it, and watches them leave at the bucket's rate; each is called once.
+// TestConsoleRedrive is an operator's afternoon: a bucket overflows on screen; the operator opens the letters, looks at
+// one, sees what a redrive of all would do, starts it, and watches the letters leave at the bucket's rate. Each job is
+// called once.
 func TestConsoleRedrive(t *testing.T) {
 	t.Parallel()
 	const jobs, capacity = 24, 8

@@ -33,8 +33,8 @@ const snapshotsOf = `
   });
   const highest = (line, now) => Math.max(0, ...slots(line, now * 1000).map((s) => s?.came ?? 0));`
 
-// TestConsoleMakesUpNoArrivals: what a page draws of a bucket is what came and left while it was looked at: nothing is made of a backlog that
-// was there before, of what weir has kept before the page was opened, nor of a replica that came or went.
+// TestConsoleMakesUpNoArrivals: a page draws only what came to a bucket and left it while the page was open. It draws
+// nothing for an earlier backlog, for what weir recorded before, or for a replica that came or went.
 func TestConsoleMakesUpNoArrivals(t *testing.T) {
 	b := scripts(t)
 	type told struct{ Came, Left, Most, API, MostOfAPI float64 }

@@ -91,7 +91,8 @@ func TestConsoleSaysWhatCommandsSay(t *testing.T) {
 	})
 }
 
-// TestConsoleByKeyboard: everything is reached without a pointer, the focus is never lost, and where somebody is stands in the address.
+// TestConsoleByKeyboard: everything can be reached without a pointer, the focus is never lost, and the address names
+// the current place.
 func TestConsoleByKeyboard(t *testing.T) {
 	t.Parallel()
 	r, b := consoleRig(t)
@@ -169,8 +170,8 @@ func TestConsoleObeysNothingStored(t *testing.T) {
 	}
 }
 
-// TestConsoleLogin: who shows no token sees nothing but the login, a wrong one says so, a viewer sees everything and is offered nothing that
-// changes something, and whoever logs out is out.
+// TestConsoleLogin: without a token the console shows only the login, and a wrong token is reported. A viewer sees
+// everything and is offered no changes. Logging out ends access.
 func TestConsoleLogin(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "viewer")

@@ -42,7 +42,7 @@ func TestMetricsAndHealth(t *testing.T) {
 	}
 }
 
-// TestMetricsOfAFullHouse: when the letters' room is full producers are told 503, and the metrics say both.
+// TestMetricsOfAFullHouse: when the room for letters is full, producers get 503, and the metrics show both.
 func TestMetricsOfAFullHouse(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{}, "apis:\n  m:\n    url: %s\n    bucket: {rate: 1/h, capacity: 1}\ndead_letters: {max_bytes: 1MiB}\n")

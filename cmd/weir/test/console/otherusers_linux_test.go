@@ -17,7 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestOtherUsersOverHTTP: another user of the machine hands in jobs and looks without a token, and nothing he says is put in force.
+// TestOtherUsersOverHTTP: another user of the machine can submit jobs and read without a token, but cannot change
+// anything.
 func TestOtherUsersOverHTTP(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

@@ -166,7 +166,8 @@ func TestCommandsSayWhichRightIsMissing(t *testing.T) {
 	}
 }
 
-// TestRolesMayDoNoMore tries every subject that matters as every role, and compares with who may.
+// TestRolesMayDoNoMore tries every important subject as every role, and compares the result with the roles that are
+// allowed.
 func TestRolesMayDoNoMore(t *testing.T) {
 	t.Parallel()
 	address := weirtest.RoleServer(t, filepath.Join(weirtest.Repository, "deploy", "nats", "accounts.conf"))
@@ -318,8 +319,8 @@ func TestOperatorModeHasTheSameRoles(t *testing.T) {
 	}
 }
 
-// TestNobodyWritesByAForgedAnswer: the subject on which a question is to be answered lands in no stream of weir's, whoever names it, and
-// neither does what a consumer pushes.
+// TestNobodyWritesByAForgedAnswer: no client can choose a reply subject, or a subject for a push consumer, that a
+// stream of weir's captures.
 func TestNobodyWritesByAForgedAnswer(t *testing.T) {
 	t.Parallel()
 	r := newRoleRig(t)

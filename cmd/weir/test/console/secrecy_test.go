@@ -16,9 +16,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestNothingIsToldToTheLog calls in every way that fails, with a secret in the header, the url, the query, the body and
-// the answer, and changes the secret between two calls: the api gets it, and no line of the log and no letter's detail
-// has it.
+// TestNothingIsToldToTheLog makes calls fail in every way, with a secret in the header, the url, the query, the body
+// and the answer, and changes the secret between two calls. The api gets the new one. No line of the log and no
+// letter's detail contains either.
 func TestNothingIsToldToTheLog(t *testing.T) {
 	t.Parallel()
 	api := weirtest.StartOrdered(t, map[string][]string{

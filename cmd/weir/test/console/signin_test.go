@@ -17,7 +17,8 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// guarded are two servers that ask everybody who he is: one for a user's key, or his name and password; one for a client's certificate.
+// guarded are two servers that authenticate every client: one by a user's key, or name and password; one by a client
+// certificate.
 type guarded struct {
 	t                 *testing.T
 	dir               string // of all files
@@ -130,7 +131,7 @@ func TestSignIn(t *testing.T) {
 	}
 }
 
-// TestSignInRefused: what is wrong is said, with the variable or the file that has it, and no secret is.
+// TestSignInRefused: errors name the variable or the file that is wrong, and no secret.
 func TestSignInRefused(t *testing.T) {
 	g := startGuarded(t)
 	for name, text := range map[string]string{

@@ -11,8 +11,9 @@ import (
 	"weir/ingest/await"
 )
 
-// TestWebhook: events are posted in order and signed, tried again under their ids while the receiver fails, and hold nothing up meanwhile.
-// What it refuses for good does not hold up the others. A redirect is not followed, and neither secret nor address is in the log.
+// TestWebhook: events are posted in order and signed. While the receiver fails, they are tried again under their ids,
+// and hold nothing up. An event that the receiver refuses for good does not block the others. A redirect is not
+// followed, and neither the secret nor the address is in the log.
 func TestWebhook(t *testing.T) {
 	hook := weirtest.NewHookReceiver(t)
 	t.Setenv("HOOK_URL", hook.URL+"/swordfish")

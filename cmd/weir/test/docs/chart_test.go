@@ -83,7 +83,8 @@ func toText(o any) string {
 	return strings.Join(names, " ")
 }
 
-// TestChartSaysWhatTheManifestsSay: with nothing changed the chart comes to what deploy/k8s has, but for labels and the image.
+// TestChartSaysWhatTheManifestsSay: with default values the chart renders what deploy/k8s has, except for labels and
+// the image.
 func TestChartSaysWhatTheManifestsSay(t *testing.T) {
 	t.Parallel()
 	chart := rendered(t)
@@ -113,7 +114,8 @@ func TestChartSaysWhatTheManifestsSay(t *testing.T) {
 	}
 }
 
-// TestChartHolds: what the values offer is rendered as Kubernetes has it: selectors match, ports and volumes are there, variables exist.
+// TestChartHolds: what the values offer renders as Kubernetes requires: selectors match, ports and volumes exist,
+// variables exist.
 func TestChartHolds(t *testing.T) {
 	t.Parallel()
 	for _, values := range [][]string{

@@ -62,7 +62,7 @@ func documents(t *testing.T, name, text string) []object {
 	}
 }
 
-// at walks into maps by keys; nil where there is nothing.
+// at walks into maps by keys. It returns nil if there is nothing.
 func at(o any, path ...string) any {
 	for _, key := range path {
 		m, _ := o.(object)
@@ -323,7 +323,7 @@ func TestComposeConfigurationRuns(t *testing.T) {
 	}
 }
 
-// TestComposeClusterForms starts three nats-servers with compose's configuration, but for addresses.
+// TestComposeClusterForms starts three nats-servers with compose's configuration, except for addresses.
 func TestComposeClusterForms(t *testing.T) {
 	dir := t.TempDir()
 	weirtest.WriteFile(t, filepath.Join(dir, "nats.conf"), weirtest.MustRead(t, filepath.Join(weirtest.DeployDir, "compose", "nats.conf")))
@@ -362,7 +362,7 @@ func TestComposeClusterForms(t *testing.T) {
 	}
 }
 
-// TestSystemdUnitHolds lets systemd itself judge the unit, where it is installed.
+// TestSystemdUnitHolds lets systemd itself check the unit, if it is installed.
 func TestSystemdUnitHolds(t *testing.T) {
 	t.Parallel()
 	text := weirtest.MustRead(t, filepath.Join(weirtest.DeployDir, "systemd", "weir.service"))

@@ -162,7 +162,7 @@ func TestDocsOfConfiguration(t *testing.T) {
 		named = append(named, path)
 		s, ok := found[path]
 		if !ok {
-			continue // it is told below
+			continue // reported below
 		}
 		for _, fix := range fixes(func(value string) []config.Problem {
 			return append(parsed(t, s.of(object{name: value})), parsed(t, s.of(object{name: []any{value}}))...)

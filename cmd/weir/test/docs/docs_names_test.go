@@ -88,7 +88,8 @@ func TestDocsNameWhatThereIs(t *testing.T) {
 	}
 }
 
-// isHeader reports whether weir's code knows a header, in any case: by its whole name, by a prefix, or where it ends in … by its beginning.
+// isHeader reports whether weir's code knows a header, in any case: by its whole name, by a prefix, or, if it ends in
+// …, by its beginning.
 func isHeader(name string, literals map[string]bool) bool {
 	begun, open := strings.CutSuffix(strings.ToLower(name), "…")
 	for l := range literals {

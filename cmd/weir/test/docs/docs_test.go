@@ -40,8 +40,8 @@ func docFiles(t *testing.T) map[string]string {
 	return docs
 }
 
-// TestDocsNamePathsThatExist: every path in backticks that begins in the repository, and every link into it, leads somewhere. What
-// a cut is to make stands in a block without backticks.
+// TestDocsNamePathsThatExist: every path in backticks that begins in the repository, and every link into it, exists.
+// Paths that a reader must create are in a block without backticks.
 func TestDocsNamePathsThatExist(t *testing.T) {
 	t.Parallel()
 	root := weirtest.Repository

@@ -135,7 +135,7 @@ func TestDocsOfExitCodes(t *testing.T) {
 	sameNames(t, "exit-codes", codes, named)
 }
 
-// TestDocsTopicsHideNoCommands: where a command has a topic's name, weir help NAME shows both.
+// TestDocsTopicsHideNoCommands: if a command has a topic's name, weir help NAME shows both.
 func TestDocsTopicsHideNoCommands(t *testing.T) {
 	t.Parallel()
 	both := 0
@@ -295,7 +295,8 @@ func TestDocsOfRecords(t *testing.T) {
 	sameNames(t, "ledger (what held a job up)", holdups, named)
 }
 
-// metricInSource finds where a metric is made: in its options, in a description, or by a helper that is called with its name.
+// metricInSource finds where a metric is created: in its options, in a description, or by a helper that is called with
+// its name.
 var metricInSource = regexp.MustCompile(`(?s)(?:Name: *|\w+\()"(weir_[a-z_]+)", (?:Help:|")`)
 
 func TestDocsOfMetrics(t *testing.T) {
@@ -325,8 +326,8 @@ func TestDocsOfMetrics(t *testing.T) {
 	}
 }
 
-// TestMetricFamiliesDiffer holds what OpenMetrics demands: a counter's family is its name without _total, and histograms and infos have suffixes
-// of their own, so no two metrics may have one name once the suffix is cut.
+// TestMetricFamiliesDiffer checks a rule of OpenMetrics: a counter's family is its name without _total, and histograms
+// and infos have suffixes of their own, so no two metrics may have the same name without the suffix.
 func TestMetricFamiliesDiffer(t *testing.T) {
 	t.Parallel()
 	suffix := regexp.MustCompile(`_(total|count|sum|bucket|created|info)$`)
@@ -370,7 +371,7 @@ func TestDocsOfMetricLabels(t *testing.T) {
 	}
 }
 
-// TestDocsReadmeLeadsToEveryTopic: who reads the README finds what is not in it any more.
+// TestDocsReadmeLeadsToEveryTopic: the README links to every topic.
 func TestDocsReadmeLeadsToEveryTopic(t *testing.T) {
 	t.Parallel()
 	readme := docFiles(t)["README.md"]

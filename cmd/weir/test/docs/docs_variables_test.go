@@ -139,7 +139,7 @@ var (
 	wordsInFix = regexp.MustCompile(`^it can (?:only )?be (.*)$`)
 )
 
-// holdToFix holds what a topic says of a value to what its parser says: the same range, the same words.
+// holdToFix compares what a topic says of a value with what its parser says: the same range, the same words.
 func holdToFix(t *testing.T, topic, name, text, fix string) {
 	t.Helper()
 	if m := rangeInFix.FindStringSubmatch(fix); m != nil && !strings.Contains(text, m[1]+" to "+m[2]) {

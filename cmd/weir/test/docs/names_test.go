@@ -10,7 +10,7 @@ import (
 
 // TestLongNamesAreUsageErrors: a command that is given a name that nothing can have says so before it asks a server.
 func TestLongNamesAreUsageErrors(t *testing.T) {
-	t.Setenv("WEIR_NATS_URL", "nats://127.0.0.1:9") // nobody listens there
+	t.Setenv("WEIR_NATS_URL", "nats://127.0.0.1:9") // nothing listens there
 	long := strings.Repeat("k", 5000)
 	for _, args := range [][]string{
 		{"job", "x", "--api", "a", "--key", long},

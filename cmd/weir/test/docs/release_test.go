@@ -125,8 +125,9 @@ func TestManual(t *testing.T) {
 	}
 }
 
-// TestRelease holds what goreleaser is told against the repository: what is packed is there, the systems are those that make cross and the
-// topics know, and what a build says of itself is what make build says. goreleaser itself is not asked: it cannot be had everywhere.
+// TestRelease compares goreleaser's configuration with the repository: packed files exist, the systems are those of
+// make cross and of the topics, and a build reports the same version as make build. It does not run goreleaser, which
+// is not available everywhere.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	root := weirtest.Repository

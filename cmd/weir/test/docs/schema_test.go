@@ -222,8 +222,8 @@ type asyncAPI struct {
 	}
 }
 
-// TestDocsSchemaOfSubjects: what a running weir says passes its AsyncAPI, and has no header of weir's that is not in it; each type of event
-// is there, and each of its channels is a subject that somebody publishes to.
+// TestDocsSchemaOfSubjects: the messages of a running weir match its AsyncAPI, and have no header of weir's that is
+// missing there. Each type of event occurs, and each channel is a subject that weir or a client publishes to.
 func TestDocsSchemaOfSubjects(t *testing.T) {
 	t.Parallel()
 	var doc asyncAPI

@@ -67,7 +67,7 @@ func TestJoinedSubjectsAreFound(t *testing.T) {
 	}
 }
 
-// joinedSubjects are the places of a file where a subject is made of parts.
+// joinedSubjects returns the places in a file at which a subject is joined from parts.
 func joinedSubjects(file *ast.File) (found []token.Pos) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {

@@ -12,9 +12,9 @@ import (
 	"weir/cmd/weir/weirtest"
 )
 
-// TestWaitsHaveAnEnd: no test receives from a channel, or waits for a process or a group, without an end of its own. It
-// waits by the package await, or in a select with a time limit. Goroutines and benchmarks may: nothing hangs by them that
-// does not wait for them.
+// TestWaitsHaveAnEnd: no test receives from a channel, or waits for a process or a group, without a timeout of its own.
+// It must use the package await, or a select with a time limit. Goroutines and benchmarks are exempt: only what waits
+// for them could hang.
 func TestWaitsHaveAnEnd(t *testing.T) {
 	t.Parallel()
 	root := weirtest.Repository

@@ -25,8 +25,8 @@ func newRigOf(t *testing.T, answer http.HandlerFunc, yaml string) *weirtest.Rig 
 	return weirtest.NewRig(t, fakeapi.Options{}, fmt.Sprintf(yaml, api.URL)+"# %s\n")
 }
 
-// TestAnswersThatCannotBeKept: an answer whose headers JetStream does not take, or whose body the stream does not, has a
-// result all the same, and keeps nobody else's jobs from being called.
+// TestAnswersThatCannotBeKept: an answer whose headers or body the stream cannot store still has a result, and does not
+// keep other clients' jobs from being called.
 func TestAnswersThatCannotBeKept(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32
@@ -70,8 +70,8 @@ func TestAnswersThatCannotBeKept(t *testing.T) {
 	}
 }
 
-// TestSettlementReadsTheWholeAnswer: what a call used is told at the end of a long answer, of which little is kept, or
-// nothing.
+// TestSettlementReadsTheWholeAnswer: an api may report what a call used at the end of a long answer, of which weir
+// stores little or nothing.
 func TestSettlementReadsTheWholeAnswer(t *testing.T) {
 	t.Parallel()
 	for _, kept := range []string{"64KiB", "0B"} {

@@ -14,7 +14,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestBenchLeavesAServerAsItWas: beside somebody's server the bench takes away what it made, and begins nothing where weir has streams.
+// TestBenchLeavesAServerAsItWas: on an external server the bench deletes what it made, and does not start if weir has
+// streams there.
 func TestBenchLeavesAServerAsItWas(t *testing.T) {
 	t.Setenv(weirtest.AsWeir, "1")
 	js := natstest.JetStream(t)

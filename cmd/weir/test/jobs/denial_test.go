@@ -18,8 +18,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestDenial lets apis answer every call with a status that speaks of weir's credentials, account or url, and then accept weir
-// again: every job is done, none has used up an attempt, and after the calls that were under way one call at a time was made.
+// TestDenial: apis answer every call with a status about weir's credentials, account or url, and later accept weir
+// again. Every job is done, none has used up an attempt, and after the calls that were under way weir made one call at
+// a time.
 func TestDenial(t *testing.T) {
 	t.Parallel()
 	statuses := []int{401, 402, 403, 407, 301, 302, 307, 308}

@@ -99,7 +99,7 @@ func TestDoorAndSubjectAgree(t *testing.T) {
 	}
 }
 
-// overHTTP returns a refusal's words as a client of HTTP gets them: it is told where to post.
+// overHTTP returns a refusal's description as an HTTP client gets it, with the address to post to.
 func overHTTP(description string) string {
 	return regexp.MustCompile(`publish to weir\.jobs\.(\S+)`).ReplaceAllStringFunc(description, func(text string) string {
 		place := strings.ReplaceAll(strings.TrimPrefix(text, "publish to weir.jobs."), ".", "/")

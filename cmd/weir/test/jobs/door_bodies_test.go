@@ -12,7 +12,8 @@ import (
 	"weir/cmd/weir/weirtest"
 )
 
-// TestBodiesOverHTTP: what is too large is not read, whether or not its length is told; what does not arrive, or is encoded, is no job.
+// TestBodiesOverHTTP: a body that is too large is not read, whether or not its length is declared. A body that does not
+// arrive, or is encoded, is no job.
 func TestBodiesOverHTTP(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{}, weirtest.DoorYAML)
@@ -50,7 +51,7 @@ func TestBodiesOverHTTP(t *testing.T) {
 		head + "Transfer-Encoding: chunked\r\n\r\n65\r\n" + strings.Repeat("x", 101) + "\r\n0\r\n\r\n":             "more than 100 bytes",
 		head + "Transfer-Encoding: chunked\r\n\r\nzz\r\n":                                                          "400 Bad Request",
 		head + "Content-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx":                                              "415 Unsupported Media Type",
-		head + "Transfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n1\r\nx\r\n0\r\nWeir-Path: /trailer\r\n\r\n": "202 Accepted", // as RFC 9112 has it: chunked; trailers are nobody's
+		head + "Transfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n1\r\nx\r\n0\r\nWeir-Path: /trailer\r\n\r\n": "202 Accepted", // by RFC 9112: chunked; trailers are ignored
 		head + "Transfer-Encoding: xchunked\r\nContent-Length: 1\r\n\r\nx":                                         "501 Not Implemented",
 		head + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nxx":                                                  "400 Bad Request",
 	} {

@@ -18,9 +18,9 @@ import (
 	"weir/ingest/await"
 )
 
-// TestDoorIsBounded: beside 1,024 posts whose bodies do not come questions are answered all the same. A client that keeps its body back is
-// told 408 in the end, and then jobs are taken again. That a post too many is told 503 is shown in package door, where no body is waited
-// for in seconds: a busy machine needs them all to open the connections.
+// TestDoorIsBounded: weir answers questions while 1,024 posts wait for bodies that do not come. A client that withholds
+// its body gets 408 in the end, and then jobs are accepted again. The 503 for one post too many is tested in package
+// door, with a longer wait for bodies: a busy machine needs all of these seconds to open the connections.
 func TestDoorIsBounded(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{}, "apis:\n  pay:\n    url: %s\n    bucket: {rate: 1/h, capacity: 100}\n")

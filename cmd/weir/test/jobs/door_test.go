@@ -21,7 +21,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestJobsOverHTTP: a producer without NATS hands in a job, is refused when the bucket is full, and learns what became of each.
+// TestJobsOverHTTP: a producer without NATS submits a job, is refused when the bucket is full, and learns what became
+// of each.
 func TestJobsOverHTTP(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{KeepBody: 100, Headers: []string{"X-Source", "Content-Type"}, Script: func(context.Context, *fakeapi.Request) fakeapi.Behaviour {
@@ -163,7 +164,8 @@ func TestOtherSitesHandInNothing(t *testing.T) {
 	}
 }
 
-// TestRolesOverHTTP: only replicas that take jobs take them over HTTP, and the others say so; every one of them says where a job is.
+// TestRolesOverHTTP: only replicas with the intake accept jobs over HTTP, and the others say so. Every replica says
+// where a job is.
 func TestRolesOverHTTP(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{}, weirtest.DoorYAML)

@@ -104,8 +104,9 @@ apis:
 	})
 }
 
-// TestRefusedTogetherComeBackOneByOne: sixty producers meet a full bucket at once. Each is told another time, about as far apart as the
-// bucket's places come free, and in the description too; who asks again too early is told what he was told before.
+// TestRefusedTogetherComeBackOneByOne: sixty producers meet a full bucket at once. Each gets another time to retry,
+// also in the description, and the times are about as far apart as places in the bucket become free. A producer that
+// asks too early gets the same time again.
 func TestRefusedTogetherComeBackOneByOne(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{}, `

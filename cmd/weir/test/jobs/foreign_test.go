@@ -54,7 +54,7 @@ func TestStartRefusedByAForeignStream(t *testing.T) {
 	}
 }
 
-// TestStartBesideStreamsThatDoNotListen: copies of weir's own streams, and streams of other subjects, answer nobody.
+// TestStartBesideStreamsThatDoNotListen: copies of weir's own streams, and streams of other subjects, answer no job.
 func TestStartBesideStreamsThatDoNotListen(t *testing.T) {
 	t.Parallel()
 	url, js := weirtest.PlainServer(t)

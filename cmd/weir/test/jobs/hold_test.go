@@ -81,8 +81,8 @@ func checkEvent(t *testing.T, events *nats.Subscription, kind, key string) {
 	}
 }
 
-// TestStopLeavesNothingUnknown stops a worker in the middle of its work, again and again: a job that was not called is
-// called later, once, also on an api where nobody may guess.
+// TestStopLeavesNothingUnknown stops a worker in the middle of its work, again and again. A job that was not called is
+// called later, once, even on an api that is not idempotent.
 func TestStopLeavesNothingUnknown(t *testing.T) {
 	t.Parallel()
 	const jobs = 48

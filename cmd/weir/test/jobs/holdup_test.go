@@ -15,8 +15,8 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// TestHoldupOfEndedJobs: what a job waited for is told of it when it has ended as well: of one that was called by the ledger's record and
-// `weir job`, of one that was not by its letter.
+// TestHoldupOfEndedJobs: weir shows what a job waited for after the job has ended, too: for a called job in the
+// ledger's record and in `weir job`, for an uncalled one in its letter.
 func TestHoldupOfEndedJobs(t *testing.T) {
 	t.Parallel()
 	open := make(chan struct{})

@@ -22,7 +22,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// restarts is a nats-server of somebody else's that can be started anew where it was, and one api.
+// restarts is an external nats-server that can be restarted with its old store and address, and one api.
 type restarts struct {
 	*weirtest.Rig
 	server    *embedded.Server
@@ -115,8 +115,9 @@ func (r *restarts) callsOf() map[string]int {
 
 const restartsYAML = "apis:\n  ext:\n    url: %s\n    forward_headers: [X-Job]\n    bucket: {rate: 200/s, capacity: 100, in_flight: 1}\n"
 
-// TestFinishedIDsOutliveTheServer: a server that restarts forgets the ids of jobs that have ended. A job that is sent again is
-// not called again: neither where its owner takes it, nor where an intake does that knows nothing, nor by the next owner.
+// TestFinishedIDsOutliveTheServer: a server that restarts forgets the ids of jobs that have ended. A job that is sent
+// again is not called again: not if its owner accepts it, not if an intake does that knows nothing of it, and not by
+// the next owner.
 func TestFinishedIDsOutliveTheServer(t *testing.T) {
 	t.Parallel()
 	r := newRestarts(t, restartsYAML)
@@ -147,7 +148,7 @@ func TestFinishedIDsOutliveTheServer(t *testing.T) {
 	r.Eventually("an empty queue", func() bool { return r.Messages(first.Stream) == 1 })
 }
 
-// TestIntakeLearnsOfFinishedJobs: an intake that dispatches nothing says of a job that has ended where it was, when the server
+// TestIntakeLearnsOfFinishedJobs: an intake without a dispatcher answers where a job that has ended was, if the server
 // does not know its id any more.
 func TestIntakeLearnsOfFinishedJobs(t *testing.T) {
 	t.Parallel()
@@ -178,8 +179,8 @@ func (r *restarts) storeTwin(stream, id string) {
 	}
 }
 
-// TestServerWithoutItsLastWrites: a server that comes back as it was a while ago, under a running weir, gives the sequences
-// of lost jobs to new ones. They are called all the same, and no job that had ended is called again.
+// TestServerWithoutItsLastWrites: a server that comes back with an older state under a running weir gives the sequences
+// of lost jobs to new ones. The new jobs are called, and no job that had ended is called again.
 func TestServerWithoutItsLastWrites(t *testing.T) {
 	t.Parallel()
 	r := newRestarts(t, restartsYAML)

@@ -31,15 +31,15 @@ func (l *logLines) has(text string) bool {
 	return strings.Contains(l.text.String(), text)
 }
 
-// TestLeftoversAreTold: jobs of an api that was taken out are told of when it is, at the next start, and to who asks for
-// them; what stands beside the jobs is not counted.
+// TestLeftoversAreTold: jobs of an api that was removed are reported when it is removed, at the next start, and on
+// request. Other messages in the queue are not counted.
 func TestLeftoversAreTold(t *testing.T) {
 	t.Parallel()
 	const pay = "\napis:\n  pay:\n    url: %s\n    bucket: {rate: 1/h, capacity: 9}\n"
 	const both = pay + "  sms_2:\n    url: http://127.0.0.1:1\n    bucket: {rate: 1/h, capacity: 9}\n    retry: {attempts: 9, min: 1h, max: 2h}\n"
 	r := weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, both)
 	r.SubmitMany("pay", "k", 2)
-	r.SubmitMany("sms_2", "k", 3) // nobody is there to be called: the first gets a retry mark
+	r.SubmitMany("sms_2", "k", 3) // nothing listens at the api's address: the first gets a retry mark
 	r.AwaitCalls(1)
 	keys := func(api string) weirtest.Ended {
 		return weirtest.Command(t, []string{"WEIR_NATS_URL=" + r.Worker.NATSURL()}, "keys", api)

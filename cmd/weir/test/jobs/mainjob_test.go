@@ -14,8 +14,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestBurst is the main job: a burst beyond the bucket. What fits is called once each, in order, never faster than the
-// rate; what does not fit is a letter and an event, and its producer is told.
+// TestBurst is weir's main job: a burst beyond the bucket. Jobs that fit are called once each, in order, never faster
+// than the rate. A job that does not fit is a letter and an event, and its producer gets the refusal.
 func TestBurst(t *testing.T) {
 	t.Parallel()
 	const jobs, capacity, rate = 200, 60, 50

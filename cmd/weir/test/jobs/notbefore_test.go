@@ -16,8 +16,8 @@ apis:
     bucket: {rate: 20/s, capacity: 6, in_flight: 1, max_wait: 3s}
 `
 
-// TestNotBefore: a job waits in its bucket until its time has come, and nobody waits behind it, over a restart. Its receipt, a copy, the
-// capacity, a cancellation and what is shown of its key know of it.
+// TestNotBefore: a job waits in its bucket until its time has come, also over a restart, and no job waits behind it.
+// Its receipt, a copy of it, the capacity, a cancellation and the displays of its key take that into account.
 func TestNotBefore(t *testing.T) {
 	t.Parallel()
 	api := weirtest.StartOrdered(t, nil)

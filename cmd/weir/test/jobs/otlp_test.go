@@ -288,8 +288,8 @@ func checkWay(t *testing.T, job string, all map[string][]span, calls []fakeapi.A
 	}
 }
 
-// TestTracesHinderNothing: a receiver that never answers costs no call anything, and no more memory than what may wait: the rest is dropped
-// and counted. weir ends all the same.
+// TestTracesHinderNothing: a receiver that never answers delays no call, and costs no more memory than the bound of
+// waiting spans: the rest is dropped and counted. weir still stops in time.
 func TestTracesHinderNothing(t *testing.T) {
 	t.Parallel()
 	const jobs, most = 200, 64

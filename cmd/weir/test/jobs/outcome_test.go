@@ -106,7 +106,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// closedPort is an address where nobody listens.
+// closedPort returns an address where nothing listens.
 func closedPort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -28,8 +28,8 @@ apis:
     keys: {idle: {rate: 1/h}}
 `
 
-// TestPauseSurvivesRestarts: nothing that is paused is called, before a restart, at it, or after it; what is resumed while
-// nobody runs is called from the next start on.
+// TestPauseSurvivesRestarts: nothing that is paused is called, before a restart, during it, or after it. A key that is
+// resumed while no weir runs is called from the next start on.
 func TestPauseSurvivesRestarts(t *testing.T) {
 	t.Parallel()
 	api := weirtest.StartOrdered(t, nil)
@@ -73,8 +73,8 @@ func TestPauseSurvivesRestarts(t *testing.T) {
 	}
 }
 
-// TestPauseEndsByItself: a pause that has an end holds over a restart, ends at its time, also where nobody runs then, and its key is
-// called from then on. An operator who pauses again before that is obeyed.
+// TestPauseEndsByItself: a pause with an end holds over a restart and ends at its time, even if no weir runs then, and
+// its key is called from then on. A new pause by an operator before that end replaces it.
 func TestPauseEndsByItself(t *testing.T) {
 	t.Parallel()
 	api := weirtest.StartOrdered(t, nil)

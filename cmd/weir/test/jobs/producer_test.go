@@ -21,7 +21,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// gate is an api that answers nobody before it is opened.
+// gate is an api that answers no call before it is opened.
 type gate struct {
 	open chan struct{}
 	once sync.Once
@@ -319,7 +319,7 @@ apis:
 	}
 }
 
-// TestBatchPublishers: clients of JetStream's batches are told no, and what they sent is a letter.
+// TestBatchPublishers: clients that use JetStream's batches are refused, and each of their jobs is a letter.
 func TestBatchPublishers(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{}, `

@@ -106,8 +106,8 @@ apis:
     breaker: {failures: 3, min: 300ms, max: 600ms}
 `
 
-// TestBreaker breaks an api until the breaker has opened several times in a row: meanwhile one call at a time tries it.
-// Each of them is another job's where there are others: when it works again every job is done.
+// TestBreaker breaks an api until the breaker has opened several times in a row. Meanwhile one call at a time probes
+// the api, each with another job if there are several. When the api works again, every job is done.
 func TestBreaker(t *testing.T) {
 	t.Parallel()
 	const jobs, probes, attempts = 20, 5, 7
@@ -212,8 +212,8 @@ func TestFailureThatAsksToWait(t *testing.T) {
 	}
 }
 
-// TestResumeTriesAtOnce: an operator who says resume need not wait for a breaker that would be open for an hour, nor for a job's
-// own patience.
+// TestResumeTriesAtOnce: after an operator resumes an api, calls do not wait for a breaker that would be open for an
+// hour, or for a job's own backoff.
 func TestResumeTriesAtOnce(t *testing.T) {
 	t.Parallel()
 	api, broken := startBroken(t, fakeapi.Options{}, "status=500")
@@ -246,8 +246,8 @@ apis:
 	}
 }
 
-// TestUnreachable: while nobody listens at the api's address jobs wait, and use up no attempt but those that opened the
-// breaker.
+// TestUnreachable: while nothing listens at the api's address, jobs wait, and use up no attempts except those that
+// opened the breaker.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	const jobs = 12

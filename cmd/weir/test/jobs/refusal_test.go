@@ -275,8 +275,8 @@ func (c *rawClient) publish(subject, reply, header, body string) {
 	c.write(fmt.Sprintf("HPUB %s %s %d %d\r\n%s%s\r\n", subject, reply, len(header), len(header)+len(body), header, body))
 }
 
-// TestOddProducers are those that no library would let write what they write. They hurt nobody: not weir, not the jobs
-// beside theirs, and their own are taken whole or are letters.
+// TestOddProducers writes what no client library would write. It harms neither weir nor other jobs, and its own jobs
+// are accepted whole or are letters.
 func TestOddProducers(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
@@ -366,7 +366,7 @@ apis:
 		"$JS.API.STREAM.PURGE.WEIR_DEAD", "$JS.API.STREAM.DELETE.WEIR_DEAD", "$KV.weir_config.current", "weir.jobs.credit.echo", "weir.dead.x.invalid.x",
 		"_INBOX.operator.abc", "orders.created",
 	} {
-		if i < 5 { // whoever publishes may want his answer on any other
+		if i < 5 { // a publisher may name any other reply subject
 			if err := r.NC.PublishRequest("weir.jobs.credit.k", subject, nil); err != nil {
 				t.Fatal(err)
 			}

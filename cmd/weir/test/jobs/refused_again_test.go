@@ -18,8 +18,9 @@ apis:
   full: {url: %s, bucket: {rate: 1/h, capacity: 1}}
 `
 
-// TestRefusedAgainIsOneLetter: producers that try again at once leave one letter a job, which counts them, and events at the first refusal
-// and at each that makes it ten times as many. Who asks after the letter was purged, or for another job under the id, has a letter anew.
+// TestRefusedAgainIsOneLetter: producers that retry at once leave one letter for each job, which counts the refusals.
+// Events come at the first refusal, and each time the count has grown tenfold. After a purge of the letter, or for
+// another job under the same id, there is a new letter.
 func TestRefusedAgainIsOneLetter(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{}, fullConfig)

@@ -21,8 +21,8 @@ import (
 	"weir/ingest/await"
 )
 
-// TestSubmitFileResumedLate: when weir has forgotten the ids of the run that was killed, what the journal calls taken is not sent
-// again, nor is what may have been taken: that is told.
+// TestSubmitFileResumedLate: when weir has forgotten the ids of the killed run, jobs that the journal calls accepted
+// are not sent again. Neither are jobs that may have been accepted: these are reported.
 func TestSubmitFileResumedLate(t *testing.T) {
 	t.Parallel()
 	const jobs = 2000
@@ -92,8 +92,9 @@ apis:
 	}
 }
 
-// TestSubmitFileLeavesNoLetters: a bucket that was full before the file came refuses its jobs until there is room. None of them has a letter
-// and a result. A call that is not answered keeps the bucket full: during a pause weir would ask to come back a minute later.
+// TestSubmitFileLeavesNoLetters: a bucket that was full before the file came refuses its jobs until there is room. No
+// job has both a letter and a result. A call without an answer keeps the bucket full; a pause would not do, since weir
+// would then ask for a retry a minute later.
 func TestSubmitFileLeavesNoLetters(t *testing.T) {
 	t.Parallel()
 	room := make(chan struct{})
@@ -132,7 +133,8 @@ apis:
 	}
 }
 
-// TestSubmitFileEndsBesideASilentPipe: a run that is told to end does so although nothing comes in its pipe, not even an end.
+// TestSubmitFileEndsBesideASilentPipe: a run that gets a signal to end does so, even if its pipe delivers nothing, not
+// even its end.
 func TestSubmitFileEndsBesideASilentPipe(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{}, weirtest.ManyJobsYAML)

@@ -12,7 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestToleranceIsOfASubject: while one question may be refused, the refusal of another one is heard all the same.
+// TestToleranceIsOfASubject: while the refusal of one request is tolerated, the refusal of another one is still
+// reported.
 func TestToleranceIsOfASubject(t *testing.T) {
 	t.Parallel()
 	as := weirtest.RoleServer(t, filepath.Join(weirtest.Repository, "deploy", "nats", "accounts.conf"))

@@ -11,8 +11,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestTraceContextIsTold: a producer finds its trace in all that is told of its job: the result, the records of calls, the letter and its
-// notice, the event, the lines of the log, and behind the histograms. Its header is spelled as Go's propagators spell it.
+// TestTraceContextIsTold: a producer finds its trace wherever its job is reported: in the result, the records of calls,
+// the letter and its notice, the event, the lines of the log, and the exemplars of the histograms. Its header is
+// spelled as Go's propagators spell it.
 func TestTraceContextIsTold(t *testing.T) {
 	t.Parallel()
 	api := weirtest.StartOrdered(t, map[string][]string{"done": {"status=503"}, "no": {"status=400"}})

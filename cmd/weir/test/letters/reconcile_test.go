@@ -24,8 +24,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// asked is an api that can be asked what became of its calls. A call of order paid-… is carried out and its answer lost; that of lost-…
-// fails before it is; of odd-… nobody knows afterwards either. The second call of an order succeeds.
+// asked is an api that can be asked what became of its calls. It carries out a call of order paid-… and loses the
+// answer. A call of lost-… fails before it is carried out. For odd-… the result stays unknown. The second call of an
+// order succeeds.
 type asked struct {
 	mu    sync.Mutex // guards what follows
 	calls map[string]int
@@ -193,8 +194,8 @@ func testReconcile(t *testing.T, redis config.Secret) {
 	}
 }
 
-// TestReconcileRefusals: a letter that is too young is not handed in again; nor is one asked about at another url, while the api is paused,
-// or where its api says nothing of how to ask.
+// TestReconcileRefusals: a letter is not redriven if it is too young. No inquiry is made about a call to another url,
+// while the api is paused, or if the api's configuration does not say how to ask.
 func TestReconcileRefusals(t *testing.T) {
 	t.Parallel()
 	r, a := askedRig(t, "after: 1h")
@@ -229,8 +230,8 @@ func TestReconcileRefusals(t *testing.T) {
 	}
 }
 
-// TestReconcileSurvivesADeath: a result that was stored before the death is found, and nobody asks again; what was handed in before it is
-// not handed in twice.
+// TestReconcileSurvivesADeath: a result that was stored before the death is found, and no second inquiry is made. A job
+// that was redriven before the death is not redriven twice.
 func TestReconcileSurvivesADeath(t *testing.T) {
 	t.Parallel()
 	r, a := askedRig(t, "after: 0s")
@@ -298,8 +299,8 @@ func TestTwoOperatorsReconcile(t *testing.T) {
 	}
 }
 
-// TestInquiryByItself: weir asks without anybody's word, when the time has come and not before, so many times, and goes on after a restart
-// with what it has asked before.
+// TestInquiryByItself: weir makes inquiries without an operator, when the time has come and not before, and a bounded
+// number of times. After a restart it continues with the inquiries that it has made before.
 func TestInquiryByItself(t *testing.T) {
 	t.Parallel()
 	r, a := askedRig(t, "after: 1s\n      auto: true\n      tries: 2")

@@ -9,8 +9,8 @@ import (
 	"weir/deadletter"
 )
 
-// TestRedriveOnceTheAPIIsConfigured: a letter of an api that nobody knew names the api that was asked for, stays where it is
-// while that is not configured, and is redriven once it is.
+// TestRedriveOnceTheAPIIsConfigured: the letter of a job for an unknown api names that api. It stays while the api is
+// not configured, and is redriven once it is.
 func TestRedriveOnceTheAPIIsConfigured(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{KeepBody: 64}, `

@@ -11,8 +11,9 @@ import (
 	"weir/deadletter"
 )
 
-// TestEdit: what is changed of a letter reaches the api, under the job's own id; what was changed stays noted on the job; an edit that is
-// refused leaves the letter; and one whose call may have been processed needs the word for that, also where the api is idempotent.
+// TestEdit: an edited letter reaches the api under the job's own id, and the job keeps a note of the changes. An edit
+// that is refused leaves the letter. If the call may have been processed, an edit needs explicit permission, even if
+// the api is idempotent.
 func TestEdit(t *testing.T) {
 	t.Parallel()
 	api := weirtest.StartOrdered(t, map[string][]string{"old": {"status=422"}, "new": {"status=409"}, "doubt": {"status=500"}})
@@ -38,7 +39,7 @@ apis:
 		{cli.ExitUsage, []string{first, "--unset-header", "nats-msg-id"}},
 		{cli.ExitRefused, []string{first, "--data", strings.Repeat("x", 101), "--yes"}},
 		{cli.ExitRefused, []string{first, "--set-header", "Weir-Header-X-Other: 1", "--yes"}},
-		{cli.ExitRefused, []string{first, "--data", "right"}}, // nobody is there to be asked
+		{cli.ExitRefused, []string{first, "--data", "right"}}, // no weir runs to be asked
 		{cli.ExitNotFound, []string{"4711", "--data", "right", "--yes"}},
 	} {
 		if _, code := r.Command(append([]string{"dead", "edit"}, c.args...)...); code != c.code {

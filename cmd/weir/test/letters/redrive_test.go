@@ -283,9 +283,9 @@ apis:
 	}
 }
 
-// TestRedriveSeesWhatProducersDid: a producer that was told 429 sends the same job again, and it is called; its letter is
-// not redriven then. A job that is called like a redrive of another, as producers could call one before weir refused it, is a job of
-// its own.
+// TestRedriveSeesWhatProducersDid: after a 429 a producer sends the same job again, and it is called; its letter is
+// then not redriven. A job with an id like that of another job's redrive, which producers could use before weir refused
+// such ids, is a job of its own.
 func TestRedriveSeesWhatProducersDid(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{KeepBody: 64}, `
@@ -319,7 +319,7 @@ apis:
 		t.Errorf("a job that was sent again: exit code %d, %+v", code, did)
 	}
 	x, letter := overflow("x")
-	taken(ingest.RedrivePrefix, x+".r1") // where nobody looks at the id: it stands in the queue as it did
+	taken(ingest.RedrivePrefix, x+".r1") // without a check of the id: it is in the queue as it was
 	if did, code := r.Redrive(letter); code != 0 || did.Redriven != 1 {
 		t.Errorf("a job beside one that is called like its redrive: exit code %d, %+v", code, did)
 	}
@@ -388,8 +388,9 @@ apis:
 	}
 }
 
-// TestProducersForgeNoRedrive: a producer that writes a redrive's headers is refused with 400, a letter and an event. The job that it
-// named is not called again, on an api that is not idempotent, and the next redrive still does what the letter of that job is owed.
+// TestProducersForgeNoRedrive: a producer that writes a redrive's headers is refused with 400, a letter and an event.
+// The job that it named is not called again, on an api that is not idempotent, and the next redrive still handles that
+// job's letter correctly.
 func TestProducersForgeNoRedrive(t *testing.T) {
 	t.Parallel()
 	api := weirtest.StartOrdered(t, map[string][]string{"victim": {"status=400"}})

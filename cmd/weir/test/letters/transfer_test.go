@@ -21,8 +21,9 @@ import (
 	"weir/cmd/weir/weirtest"
 )
 
-// TestLettersGoOutAndComeInOverHTTP: an export over HTTP is what the command writes, byte for byte; on another weir it becomes the same
-// letters again, once. Only an operator takes them, which is told. What is no letter is refused, and what came before it stays.
+// TestLettersGoOutAndComeInOverHTTP: an export over HTTP is byte for byte what the command writes. Imported into
+// another weir it becomes the same letters, once. Only an operator may import, and other roles are told so. What is not
+// a letter is refused, and the letters before it stay.
 func TestLettersGoOutAndComeInOverHTTP(t *testing.T) {
 	t.Parallel()
 	r := weirtest.OverHTTP(t)

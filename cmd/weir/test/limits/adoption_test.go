@@ -20,7 +20,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// newSharedRig is a rig whose worker runs on a server of somebody else's, so that another can start beside it.
+// newSharedRig returns a rig whose worker uses an external server, so that another worker can start beside it.
 func newSharedRig(t *testing.T, yaml string) (r *weirtest.Rig, url string) {
 	t.Helper()
 	server, err := embedded.Start(t.Context(), embedded.Options{
@@ -47,8 +47,8 @@ func newSharedRig(t *testing.T, yaml string) (r *weirtest.Rig, url string) {
 	return r, url
 }
 
-// TestRefusedStartChangesNothing: the file of a weir that does not start is in force nowhere, and its streams keep what
-// they hold as long as before; that of one that starts is, and is told of.
+// TestRefusedStartChangesNothing: the file of a weir that fails to start never takes effect, and its streams keep their
+// retention. The file of a weir that starts takes effect, and is reported.
 func TestRefusedStartChangesNothing(t *testing.T) {
 	t.Parallel()
 	const yaml = "apis:\n  pay:\n    url: %%s\n    bucket: {rate: %s, capacity: 100}\n%sdead_letters: {max_age: %s}\n"

@@ -305,8 +305,8 @@ func TestRestartKeepsWhatWasApplied(t *testing.T) {
 	}
 }
 
-// TestSecretsOverNATS: whoever may apply a configuration cannot have weir send a secret of its user to an address of his own, unless
-// the worker's own file or WEIR_SECRETS allows that secret.
+// TestSecretsOverNATS: a client that may apply a configuration cannot make weir send one of weir's secrets to another
+// address, unless the worker's own file or WEIR_SECRETS allows that secret.
 func TestSecretsOverNATS(t *testing.T) {
 	t.Parallel()
 	const yaml = "\napis:\n  pay:\n    url: %%s\n    headers: {X-Secret: \"${env:%s}\"}\n    bucket: {rate: 100/s, capacity: 9}\n"

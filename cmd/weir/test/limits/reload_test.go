@@ -94,7 +94,7 @@ func TestReloadThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestReloadFindsSecrets: a secret that was rotated is in the next call, and one that has gone is told.
+// TestReloadFindsSecrets: a rotated secret is used by the next call, and a missing one is reported.
 func TestReloadFindsSecrets(t *testing.T) {
 	t.Parallel()
 	secret := filepath.Join(t.TempDir(), "secret")

@@ -12,8 +12,8 @@ import (
 	"weir/cmd/weir/weirtest"
 )
 
-// TestSpendIsTheSameEverywhere: what was spent is one number wherever it is told, with what is in doubt apart, over restarts and changes
-// of the limits. A budget counts both. The metrics count from their process's start on.
+// TestSpendIsTheSameEverywhere: every report of the spending shows the same number, with doubtful calls apart, over
+// restarts and changes of the limits. A budget counts both. The metrics count from the start of their process.
 func TestSpendIsTheSameEverywhere(t *testing.T) {
 	t.Parallel()
 	machine.AwaitDay(weirtest.Patience) // the status tells what was spent today

@@ -37,8 +37,8 @@ func damagedRig(t *testing.T, keys ...string) *weirtest.Rig {
 	return r
 }
 
-// TestDamagedJobIsTold: a job whose message was damaged while weir was stopped is told in the log, in the metric, by an event and by a
-// letter, once, and the others stay.
+// TestDamagedJobIsTold: a job whose message was damaged while weir was stopped is reported in the log, in the metric,
+// by an event and by a letter, once. The other jobs stay.
 func TestDamagedJobIsTold(t *testing.T) {
 	t.Parallel()
 	r := damagedRig(t, "a", "b", "c")
@@ -76,7 +76,8 @@ func TestDamagedJobIsTold(t *testing.T) {
 	}
 }
 
-// TestStopWhileLossesCannotBeTold: a weir whose letters cannot be stored stops all the same, and the next one tells.
+// TestStopWhileLossesCannotBeTold: a weir whose letters cannot be stored still stops, and the next one reports the
+// losses.
 func TestStopWhileLossesCannotBeTold(t *testing.T) {
 	t.Parallel()
 	r := damagedRig(t, "a", "b", "c")
@@ -107,8 +108,8 @@ func TestStopWhileLossesCannotBeTold(t *testing.T) {
 	r.Eventually("the letter", func() bool { return len(r.Letters("pay", "b")) == 1 })
 }
 
-// TestDroppedMessagesAreTold: a server that builds its index anew throws away what stands behind a damaged message. Whose jobs those
-// were nobody knows; that there were some is told.
+// TestDroppedMessagesAreTold: a server that rebuilds its index discards what stands behind a damaged message. Which
+// jobs those were is unknown; that there were some is reported.
 func TestDroppedMessagesAreTold(t *testing.T) {
 	t.Parallel()
 	r := damagedRig(t, "a", "b", "c")
@@ -153,8 +154,8 @@ func TestEndedJobsAreNotTold(t *testing.T) {
 	}
 }
 
-// TestMessageGoneWhileItRuns: a job whose message the store loses, or somebody deletes, while weir runs becomes a letter that says which, with
-// its event and its count; the others are called.
+// TestMessageGoneWhileItRuns: a job whose message disappears from the store while weir runs becomes a letter that says
+// so, with its event and its count. The other jobs are called.
 func TestMessageGoneWhileItRuns(t *testing.T) {
 	t.Parallel()
 	const jobs, large = 36, 1 << 20 // more than is kept in memory: the last are loaded when they are called

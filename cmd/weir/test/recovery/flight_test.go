@@ -24,7 +24,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// flightRig is a weir beside a server that can be made to store nothing, and an api that answers when it is told to.
+// flightRig is a weir beside a server that can be made to store nothing, and an api that answers when the test tells it
+// to.
 type flightRig struct {
 	*weirtest.KillRig
 	server *exec.Cmd
@@ -102,7 +103,7 @@ func (r *flightRig) ended() string {
 	return ""
 }
 
-// killAnswered has a call of each key answered, but for that of the key hang, while nothing can be stored, and kills weir then.
+// killAnswered lets a call of each key except hang be answered while nothing can be stored, and then kills weir.
 func (r *flightRig) killAnswered() {
 	r.T.Helper()
 	keys := []string{"good", "large", "bad", "push", "hang"}
@@ -141,8 +142,9 @@ func (r *flightRig) killServer() {
 	_ = await.Result(r.T, "the end of the server", r.server.Wait) // it was killed
 }
 
-// TestWhatWasAnsweredIsSettledAfterAKill: of calls that were under way when weir was killed, those that had been answered end as they
-// would have, whatever their answer, and only the one that had not is unknown. A kill in the middle of that changes nothing.
+// TestWhatWasAnsweredIsSettledAfterAKill: of the calls that were under way when weir was killed, those that had been
+// answered end as they would have, whatever their answer. Only the unanswered one is unknown. A kill in the middle of
+// that changes nothing.
 func TestWhatWasAnsweredIsSettledAfterAKill(t *testing.T) {
 	t.Parallel()
 	r := newFlightRig(t)
@@ -219,8 +221,8 @@ func TestWhatWasAnsweredIsSettledAfterAKill(t *testing.T) {
 	}
 }
 
-// TestWithoutARecorderAnAnswerIsUnknown: where there is none, or it was lost with the machine, every call that nothing was stored of is
-// unknown, and none is called again.
+// TestWithoutARecorderAnAnswerIsUnknown: without a flight recorder, or if it was lost with the machine, every call of
+// which nothing was stored is unknown, and none is called again.
 func TestWithoutARecorderAnAnswerIsUnknown(t *testing.T) {
 	t.Parallel()
 	r := newFlightRig(t)

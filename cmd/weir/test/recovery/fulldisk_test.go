@@ -15,8 +15,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestFullStoreDrains fills a small store with jobs that nobody may call: producers are told 503 before the room is gone
-// that their ends need, and when calls go on every job ends, and jobs are taken again.
+// TestFullStoreDrains fills a small store with jobs that are paused. Producers get 503 before the room is used up that
+// the jobs' ends need. When calls resume, every job ends, and jobs are accepted again.
 func TestFullStoreDrains(t *testing.T) {
 	t.Parallel()
 	conf := filepath.Join(t.TempDir(), "nats.conf")

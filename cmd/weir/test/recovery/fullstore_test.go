@@ -20,7 +20,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// door is the intake alone, in front of queues that nobody empties: nats-server, letters, one api's queue, service.
+// door is the intake alone, with queues that no dispatcher empties: nats-server, letters, one api's queue, service.
 type door struct {
 	t     *testing.T
 	nc    *nats.Conn
@@ -120,8 +120,8 @@ func (d *door) holds(stream string) jetstream.StreamState {
 	return s.CachedInfo().State
 }
 
-// TestFullStore: when the store takes no more, producers are told 503, nothing is kept of their jobs, and every receipt
-// given stands for a stored message; when there is room again, jobs are taken again.
+// TestFullStore: when the store is full, producers get 503, nothing is kept of their jobs, and every receipt stands for
+// a stored message. When there is room again, jobs are accepted again.
 func TestFullStore(t *testing.T) {
 	t.Parallel()
 	const stream = "WEIR_credit_0"
@@ -172,8 +172,8 @@ func TestFullStore(t *testing.T) {
 	}
 }
 
-// TestFullDeadLetters: what would overflow is told to try again when its letter cannot be kept; what fits is taken as
-// ever, and no letter makes room for another.
+// TestFullDeadLetters: if the letter of a job that overflows cannot be stored, its producer is told to try again. Jobs
+// that fit are accepted as usual, and no letter is dropped to make room for another.
 func TestFullDeadLetters(t *testing.T) {
 	t.Parallel()
 	d := openDoor(t, doorOptions{store: 256 << 20, letters: 64 << 10, capacity: 2})
@@ -216,7 +216,8 @@ func TestFullDeadLetters(t *testing.T) {
 	}
 }
 
-// TestEventCannotBeStored: without its event a refused job leaves no letter, since its producer is told to try again.
+// TestEventCannotBeStored: if its event cannot be stored, a refused job leaves no letter, since its producer is told to
+// try again.
 func TestEventCannotBeStored(t *testing.T) {
 	t.Parallel()
 	d := openDoor(t, doorOptions{store: 256 << 20, letters: 1 << 20, capacity: 1})
@@ -233,8 +234,8 @@ func TestEventCannotBeStored(t *testing.T) {
 	r.Eventually("an empty letter box", func() bool { return d.holds("WEIR_DEAD").Msgs == 0 })
 }
 
-// TestIntakeAlone: a replica that stores jobs and reads no queue keeps capacities exactly all the same, and its
-// forecasts do not grow with what others have finished.
+// TestIntakeAlone: a replica that stores jobs and reads no queue still keeps capacities exactly, and its forecasts do
+// not grow with what others have finished.
 func TestIntakeAlone(t *testing.T) {
 	t.Parallel()
 	d := openDoor(t, doorOptions{store: 256 << 20, letters: 64 << 20, capacity: 100, lower: 20})
@@ -282,7 +283,7 @@ func TestIntakeAlone(t *testing.T) {
 	if taken != 20 {
 		t.Errorf("two replicas took %d jobs (%d unlucky), the bucket holds 20", taken, unlucky)
 	}
-	for i := range 5 { // stored by nobody's leave but the operator's: the bucket is empty again
+	for i := range 5 { // only the operator allowed this: the bucket is empty again
 		s, err := d.js.Stream(t.Context(), "WEIR_credit_0")
 		if err != nil {
 			t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 	"weir/cmd/weir/weirtest"
 )
 
-// TestDamagedLedgerIsTold: one record of the ledger is damaged while weir is stopped, so that its server gives up all that stand behind it.
-// The log, the event, the status, spend and verify tell of it, and the budget counts what was called.
+// TestDamagedLedgerIsTold: one record of the ledger is damaged while weir is stopped, so that the server discards all
+// records behind it. The log, the event, the status, spend and verify report it, and the budget counts what was called.
 func TestDamagedLedgerIsTold(t *testing.T) {
 	t.Parallel()
 	r := weirtest.ReadyRig(t, fakeapi.Options{}, "apis:\n  pay:\n    url: %s\n    price: 1.00\n    bucket: {rate: 100/s, burst: 10, capacity: 50}\n"+

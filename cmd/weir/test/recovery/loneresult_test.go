@@ -38,8 +38,9 @@ func loneResult(t *testing.T) *flightRig {
 	return r
 }
 
-// TestResultWithoutItsRecord: weir is killed when a call's result is stored and its record is not. The job is done: it is not called again, and
-// its one record has what the call cost and its key's pace, also where weir is killed once more meanwhile.
+// TestResultWithoutItsRecord: weir is killed when a call's result is stored and its record is not. The job is done and
+// is not called again. Its one record has the call's cost and its key's pace, even if weir is killed once more
+// meanwhile.
 func TestResultWithoutItsRecord(t *testing.T) {
 	t.Parallel()
 	for _, recorded := range []bool{true, false} {

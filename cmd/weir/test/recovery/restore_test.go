@@ -15,8 +15,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestRestoredStreams: streams of a server elsewhere that were put back from a backup are told by what was noted beside them, and so is a
-// server that holds nothing any more.
+// TestRestoredStreams: weir's notes beside the streams reveal that streams of an external server were restored from a
+// backup, and that a server has lost everything.
 func TestRestoredStreams(t *testing.T) {
 	t.Parallel()
 	addr := weirtest.FreePort(t)

@@ -29,8 +29,8 @@ const reloadedYAML = `apis:
     keys: {slow: {rate: %s}}
 `
 
-// TestHangUpReloadsUnderLoad: closing a terminal must not park a single job of an api that is not idempotent. SIGHUP reads the
-// file anew: an unchanged one changes nothing, nor does one that is wrong, and a changed one is in force without a restart.
+// TestHangUpReloadsUnderLoad: closing a terminal must not park a single job of an api that is not idempotent. SIGHUP
+// reloads the file: an unchanged or a wrong file changes nothing, and a changed one takes effect without a restart.
 func TestHangUpReloadsUnderLoad(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewKillRig(t, fakeapi.Options{
@@ -71,7 +71,7 @@ func TestHangUpReloadsUnderLoad(t *testing.T) {
 	weirtest.WriteFile(t, file, fmt.Sprintf(reloadedYAML, "nowhere", "1/fortnight"))
 	r.Proc.Signal(t, syscall.SIGHUP)
 	r.Proc.Await(t, log, "fortnight")
-	r.Proc.Await(t, log, "write url: https://") // every problem is told
+	r.Proc.Await(t, log, "write url: https://") // every problem is reported
 	calls(20)
 	weirtest.WriteFile(t, file, fmt.Sprintf(reloadedYAML, r.API.URL(), "50/s"))
 	r.Proc.Signal(t, syscall.SIGHUP)
@@ -119,7 +119,7 @@ func TestHangUpDuringStart(t *testing.T) {
 	}
 }
 
-// TestLogPipeCloses: who reads the log goes away (`weir serve 2>&1 | head`), and calls go on.
+// TestLogPipeCloses: the reader of the log goes away (`weir serve 2>&1 | head`), and calls go on.
 func TestLogPipeCloses(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewKillRig(t, fakeapi.Options{KeepBody: 64}, strings.Replace(reloadedYAML, "%s}}", "1/s}}", 1))
@@ -165,7 +165,7 @@ func TestLogPipeCloses(t *testing.T) {
 	}
 }
 
-// TestDemoCleansUp although its terminal has gone, which may be told more than once, or nobody reads what it says.
+// TestDemoCleansUp after its terminal has gone, even if it gets that signal more than once or its output is not read.
 func TestDemoCleansUp(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, p *weirtest.Process, out *os.File){
@@ -182,7 +182,7 @@ func TestDemoCleansUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			cmd := exec.Command("weir", "demo", "--exit") // as a script runs it: its child is to be weir too
+			cmd := exec.Command("weir", "demo", "--exit") // as a script runs it: its child must be weir too
 			cmd.Env = append(weirtest.Environ(), "WEIR_TEST_AS_WEIR=1", "TMPDIR="+dir)
 			out, in, err := os.Pipe()
 			if err != nil {

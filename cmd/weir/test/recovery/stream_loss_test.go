@@ -93,7 +93,7 @@ func TestLostMembershipIsBegunAnew(t *testing.T) {
 	}
 }
 
-// TestStopWithoutAStream: a stream that somebody deleted does not keep a worker from stopping.
+// TestStopWithoutAStream: a deleted stream does not keep a worker from stopping.
 func TestStopWithoutAStream(t *testing.T) {
 	t.Parallel()
 	r := newExternalRig(t)

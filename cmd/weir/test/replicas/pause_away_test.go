@@ -17,8 +17,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestPausesThatAreGoneWhenTheServerIsBack: pauses that were deleted while a replica was away from a server which was stopped end when the
-// connection is back. No trace is left of one of them: no watch that goes on where it was can tell of it.
+// TestPausesThatAreGoneWhenTheServerIsBack: pauses that were deleted while a replica was disconnected from a stopped
+// server end when the connection is back. One of them leaves no trace, so a watch that resumes at its old position
+// cannot report it.
 func TestPausesThatAreGoneWhenTheServerIsBack(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -13,8 +13,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestGoneAreKnown: a replica that is killed is known to be gone to who shares its machine and directory, at once; one that is stopped is
-// not, and so is nobody to who looks elsewhere.
+// TestGoneAreKnown: a process on the same machine with the same directory knows at once that a replica was killed. A
+// stopped replica is not known to be gone, and no replica is to a process with another directory.
 func TestGoneAreKnown(t *testing.T) {
 	t.Parallel()
 	state := t.TempDir()

@@ -38,8 +38,9 @@ func TestFullDisk(t *testing.T) {
 	})
 }
 
-// outlive breaks the disk of a weir that has jobs, which is to end, and mends it: the next start goes on, and what was accepted is called
-// once. It returns the jobs that were taken after the disk broke, and the code that weir ended with.
+// outlive breaks the disk of a weir that has jobs, which must end, and repairs it. The next start continues, and what
+// was accepted is called once. It returns the jobs that were accepted after the disk broke, and the exit code of the
+// weir.
 func outlive(t *testing.T, dir string, fail, mend func()) (taken []string, code int) {
 	t.Helper()
 	r := weirtest.NewKillRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: 1}, KeepBody: 64},
@@ -102,8 +103,8 @@ type zeros struct{}
 // Read implements io.Reader.
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
-// faultyDisk mounts an ext4 of its own, of which fail has the kernel find it damaged, so that it is read-only as disks are that begin to
-// fail, and mend has it take writes again.
+// faultyDisk mounts an ext4 file system. fail makes the kernel treat it as damaged and therefore read-only, as disks
+// that begin to fail are. mend makes it writable again.
 func faultyDisk(t *testing.T) (dir string, fail, mend func()) {
 	t.Helper()
 	image, dir := filepath.Join(t.TempDir(), "disk.img"), t.TempDir()
@@ -153,8 +154,9 @@ func faultyDisk(t *testing.T) (dir string, fail, mend func()) {
 	return dir, fail, mend
 }
 
-// TestReadOnlyDisk: a disk that turns read-only has weir end, and say why, before it calls what it could not note. On a disk that takes
-// writes again the next start goes on: what was accepted is called, once, and what was not accepted was told so.
+// TestReadOnlyDisk: a disk that turns read-only makes weir end, and say why, before it makes a call that it could not
+// record. On a writable disk the next start continues: accepted jobs are called, once, and the producers of the others
+// were told so.
 func TestReadOnlyDisk(t *testing.T) {
 	t.Parallel()
 	dir, fail, mend := faultyDisk(t)

@@ -100,7 +100,7 @@ func (r *budgetRig) weir(args ...string) []byte {
 	var talk bytes.Buffer
 	cmd.Stderr = &talk
 	out, err := cmd.Output()
-	if err != nil && len(out) == 0 { // verify fails where a busy machine leaves it in doubt
+	if err != nil && len(out) == 0 { // verify fails if a busy machine leaves the result in doubt
 		r.T.Fatalf("weir %v: %v\n%s", args, err, &talk)
 	}
 	return out
@@ -299,7 +299,7 @@ func (r *budgetRig) awaitSettled(ctx context.Context, most int) {
 	}
 }
 
-// unknown is how many jobs ended without anybody knowing whether they were called.
+// unknown returns how many jobs ended without its being known whether they were called.
 func (r *budgetRig) unknown() (n int64) {
 	r.T.Helper()
 	for _, reasons := range r.Outcomes() {
@@ -312,7 +312,7 @@ func (r *budgetRig) unknown() (n int64) {
 	return n
 }
 
-// lost is how many calls are in the ledger of which nobody knows whether they were made. No call is there twice.
+// lost returns how many calls in the ledger may or may not have been made. No call is there twice.
 func (r *budgetRig) lost(ctx context.Context) (n int64) {
 	r.T.Helper()
 	r.connected(ctx)
@@ -348,7 +348,7 @@ func (r *budgetRig) connected(ctx context.Context) {
 	}
 }
 
-// agree holds what show, verify and the metric say against the ledger's records.
+// agree compares show, verify and the metric with the ledger's records.
 func (r *budgetRig) agree(ctx context.Context) {
 	r.T.Helper()
 	r.connected(ctx)

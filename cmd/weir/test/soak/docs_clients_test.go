@@ -66,8 +66,8 @@ func TestDocsClientInJavaScript(t *testing.T) {
 	holdToClient(t, dir, "node", "client.js")
 }
 
-// TestDocsClientInPython runs the program with nats-py where it is installed, and else with testdata/python/nats.py, which has as
-// much of it as the program uses.
+// TestDocsClientInPython runs the program with nats-py if it is installed, otherwise with testdata/python/nats.py,
+// which has as much of it as the program uses.
 func TestDocsClientInPython(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("python3"); err != nil {
@@ -82,7 +82,7 @@ func TestDocsClientInPython(t *testing.T) {
 	holdToClient(t, dir, "python3", "client.py")
 }
 
-// TestDocsConsumerOfResults: each result is read once, also one that came while nobody read.
+// TestDocsConsumerOfResults: each result is read once, including one that came while no consumer was reading.
 func TestDocsConsumerOfResults(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{}, `

@@ -10,7 +10,8 @@ import (
 	"weir/ingest/await"
 )
 
-// TestDocsImportOfTheClient: a module of somebody else's builds with weir's client package as the documents say, from the module cache alone.
+// TestDocsImportOfTheClient: another module builds with weir's client package as the documents say, from the module
+// cache alone.
 func TestDocsImportOfTheClient(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.Abs(weirtest.Repository)

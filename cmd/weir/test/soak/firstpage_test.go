@@ -14,8 +14,8 @@ import (
 // manyLetters is how many there are of letters and of keys: -letters 100000 tells how weir is with so many.
 var manyLetters = flag.Int("letters", 10_000, "letters and keys of TestFirstPages, in ten thousands")
 
-// TestFirstPages: of many letters and keys each first page of the API, and each that follows, takes less than a bare read of the letters'
-// headers takes in the same minute, but for the one question that reads all letters.
+// TestFirstPages: with many letters and keys, each first page of the API, and each following page, takes less time than
+// a plain read of the letters' headers in the same minute. The exception is the one request that reads all letters.
 func TestFirstPages(t *testing.T) {
 	t.Parallel()
 	r := manyLettersAndKeys(t, *manyLetters)

@@ -12,7 +12,7 @@ import (
 	"weir/ingest/await"
 )
 
-// TestForeignStreamsAreLookedForAgainAndAgain by a worker that nobody asks to.
+// TestForeignStreamsAreLookedForAgainAndAgain: a worker looks for them regularly, without a request.
 func TestForeignStreamsAreLookedForAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	url, js := weirtest.PlainServer(t)

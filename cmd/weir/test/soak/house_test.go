@@ -17,7 +17,7 @@ func TestDeadCodeIsLeftOut(t *testing.T) {
 	if err != nil {
 		t.Fatalf("go build: %v\n%.2000s", err, out)
 	}
-	reached, lines := map[string]string{}, 0 // from whom, the first time
+	reached, lines := map[string]string{}, 0 // by symbol: the first one that reaches it
 	for line := range strings.Lines(string(out)) {
 		from, to, is := strings.Cut(strings.TrimSpace(line), " -> ")
 		if !is {

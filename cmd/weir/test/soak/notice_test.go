@@ -38,7 +38,7 @@ func linked(t *testing.T, system string) map[string][]string {
 	return directories
 }
 
-// licenceFile is a file that says by whose leave code may be used, or whom to name.
+// licenceFile is a file that says who permits the use of code, or whom to name.
 var licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([.-].*)?$`)
 
 // notice is what NOTICE has to say: the licences of all that weir links on some system.

@@ -116,8 +116,8 @@ func (r *memoryRig) resident() (now, most int64) {
 	return now, most
 }
 
-// fill hands in jobs of a size, each under a key of its own, all at once, and again those that are answered with 503. It returns
-// how often that was.
+// fill submits jobs of a size, each under a key of its own, all at once, and submits again those that are answered with
+// 503. It returns how often that was.
 func (r *memoryRig) fill(jobs, size int) (refused int) {
 	r.t.Helper()
 	inbox := nats.NewInbox()
@@ -180,9 +180,9 @@ func (r *memoryRig) called(jobs int) {
 	}
 }
 
-// TestLargeBodiesWaitForRoom hands in 150 bodies of 1 MB at once to a weir that may hold 256 MiB, and has them called at once by one
-// that was killed: it stays below its limit, loses nothing, and gives back what it needed. Where the disk is slower than the
-// producer some are told 503 and come again.
+// TestLargeBodiesWaitForRoom submits 150 bodies of 1 MB at once to a weir with a limit of 256 MiB, and makes a killed
+// and restarted weir call them all at once. It stays below its limit, loses nothing, and releases the memory. If the
+// disk is slower than the producer, some get 503 and are sent again.
 func TestLargeBodiesWaitForRoom(t *testing.T) {
 	t.Parallel()
 	const jobs, limit = 150, 256 << 20

@@ -13,8 +13,9 @@ import (
 	"weir/ingest/await"
 )
 
-// TestConnectionsLeaveTheStoreItsFiles: connections that anybody may open, to either port and more than the process may have files, leave
-// the store those it needs: jobs are taken beside them. Without that the first file that could not be opened ended weir.
+// TestConnectionsLeaveTheStoreItsFiles: clients open more connections, to either port, than the process may have files.
+// The store still gets the files that it needs, and jobs are accepted. Without that bound, the first file that could
+// not be opened ended weir.
 func TestConnectionsLeaveTheStoreItsFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -38,7 +38,7 @@ func newRelay(t *testing.T, to string) *relay {
 			}
 			onward, err := net.Dial("tcp", to)
 			if err != nil {
-				_ = from.Close() // who called sees it
+				_ = from.Close() // the caller sees it
 				continue
 			}
 			r.mu.Lock()

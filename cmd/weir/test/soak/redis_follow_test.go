@@ -10,8 +10,8 @@ import (
 	"weir/cmd/weir/weirtest"
 )
 
-// TestRedisLimitsFollowed applies other limits while calls run through a real Redis: a raised limit helps at once, a lowered
-// one binds at once, one that is made to watch holds nothing, and no window sees more than the rules of its time.
+// TestRedisLimitsFollowed applies other limits while calls run through a real Redis. A raised limit helps at once, a
+// lowered one binds at once, one that only watches delays nothing, and no window holds more than the rules of its time.
 func TestRedisLimitsFollowed(t *testing.T) {
 	t.Parallel()
 	const yaml = `

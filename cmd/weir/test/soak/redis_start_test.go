@@ -10,8 +10,8 @@ import (
 	"weir/cmd/weir/weirtest"
 )
 
-// TestRedisDownAtTheStart: a weir whose Redis does not answer takes jobs and is ready for them, calls nobody, says so, and
-// calls when Redis comes. A restart while it is down forgets nothing of what was used.
+// TestRedisDownAtTheStart: a weir whose Redis does not answer accepts jobs and is ready for them, makes no calls, says
+// so, and calls when Redis is back. A restart while Redis is down forgets nothing of what was used.
 func TestRedisDownAtTheStart(t *testing.T) {
 	t.Parallel()
 	r := weirtest.ReadyRig(t, fakeapi.Options{KeepBody: 64, Key: fakeapi.KeyFrom{Segment: -1}}, weirtest.RedisYAML)

@@ -21,8 +21,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestRedriveOutlivesItsCommand: a redrive goes on when its command is interrupted, rests when somebody stops it, goes on when he resumes
-// it, and its letters are those that were there when it was begun.
+// TestRedriveOutlivesItsCommand: a redrive continues when its command is interrupted, rests after an operator stops it,
+// and continues after a resume. Its letters are those that existed when it was started.
 func TestRedriveOutlivesItsCommand(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{KeepBody: 64}, `

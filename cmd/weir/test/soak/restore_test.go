@@ -38,8 +38,9 @@ func newRestoreRig(t *testing.T, yaml string) *weirtest.RestoreRig {
 	return &weirtest.RestoreRig{KillRig: r, Backup: filepath.Join(t.TempDir(), "backup")}
 }
 
-// TestRestoredBackup does what the runbook says. weir is stopped and its data directory copied; it goes on, is lost, and the copy is put back.
-// The start is refused. With --restored no job is called twice that may not be, and every job of the backup is told of.
+// TestRestoredBackup follows the runbook. weir is stopped and its data directory copied; weir continues, is lost, and
+// the copy is restored. The start is refused. With --restored no job is called twice that must not be, and every job of
+// the backup is reported.
 func TestRestoredBackup(t *testing.T) {
 	t.Parallel()
 	r := newRestoreRig(t, restoreYAML)

@@ -11,7 +11,7 @@ import (
 	"weir/ingest/await"
 )
 
-// submitJobs is how many jobs are handed in by runs that are killed: -args -submit-jobs 100000 for a long look.
+// submitJobs is how many jobs the killed runs submit: -args -submit-jobs 100000 for a long look.
 var submitJobs = flag.Int("submit-jobs", 6000, "jobs of the file whose runs are killed")
 
 // TestSubmitFileKilledAndResumed: a run over a file that is killed twice and begun again has every job called once.

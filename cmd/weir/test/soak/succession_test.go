@@ -9,8 +9,8 @@ import (
 	"weir/cmd/weir/weirtest"
 )
 
-// TestSuccessorTakesOverAtOnce: whoever follows a weir that was killed on its machine, beside an external server, does not wait for its
-// lease.
+// TestSuccessorTakesOverAtOnce: the successor of a weir that was killed on its machine, with an external server, does
+// not wait for its lease.
 func TestSuccessorTakesOverAtOnce(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewReplicas(t, weirtest.OneServer(t), 1, fmt.Sprintf(weirtest.ReplicaAPI, weirtest.NotIdempotent), "WEIR_STATE_DIR="+t.TempDir())
