@@ -13,6 +13,7 @@ import (
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // TestSpentAndBudgetAreOfOneMoment: what a status says was spent today and what its budget counts differ by the calls under way, and not by what
@@ -29,7 +30,7 @@ apis:
 		c := ledger.Record{API: "other", Key: "k", Job: fmt.Sprint(n), Started: time.Now().UTC(), Ended: time.Now().UTC()}
 		data, err := json.Marshal(c)
 		if err == nil {
-			_, err = js.PublishMsgAsync(&nats.Msg{Subject: c.Subject(), Data: data})
+			_, err = js.PublishMsgAsync(&nats.Msg{Subject: c.Subject(), Data: data}, jetstream.WithStallWait(weirtest.Patience))
 		}
 		if err != nil {
 			t.Fatal(err)
