@@ -180,7 +180,8 @@ func (t *turning) turn(now, memory, later Micros) {
 
 // open converts a key's state to its present pace.
 func (t *turning) open(name string, key *keyState, now, front Micros, own pace) {
-	remembered := key.pace != (pace{}) && key.end() >= t.known // keys as old may be forgotten: treat all alike
+	// Keys that are as old may be forgotten: treat all alike. known is a time of arrivals, which may come later than slots.
+	remembered := key.pace != (pace{}) && key.end()+max(0, key.pace.late-own.late) >= t.known
 	switch {
 	case remembered && key.pace == own:
 		return

@@ -123,7 +123,7 @@ local function load_key(name, lost)
   return k
 end
 local function turn_key(k, now, front, own)
-  local first, remembered = load('first'), k.p > 0 and g_end(k) >= load('known')
+  local first, remembered = load('first'), k.p > 0 and g_end(k) + max(0, k.late - own.late) >= load('known')
   if remembered and same(k, own) then return end
   if remembered then
     carry(k, now, max(front, first), k, own, sees(own, first, now))
