@@ -27,7 +27,7 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	return cli.Usage(err)
 }
 
-// wants says what the value of a flag of this type must be.
+// wants says why a value does not suit a flag of this type.
 func wants(kind string) string {
 	switch kind {
 	case "int", "int64", "uint", "uint64", "int32", "uint32":

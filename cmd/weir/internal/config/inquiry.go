@@ -13,7 +13,7 @@ import (
 // Inquiry says how to ask an api what became of a call with an unknown outcome. A nil *Inquiry says that the api cannot
 // be asked.
 type Inquiry struct {
-	Method  string          // below the api's url, perhaps with a query; {job}, {key} and {json:/pointer} are the letter's
+	Method  string          // GET, HEAD or POST
 	Path    string          // below the api's url, optionally with a query; {job}, {key} and {json:/pointer} stand for the letter's
 	Answers []InquiryAnswer // the first that matches decides; without a match the outcome stays unknown
 	Rate    bucket.Rate     // of inquiries, by each replica

@@ -157,7 +157,7 @@ func jwtOption(jwt, seed config.Secret) nats.Option {
 	}
 }
 
-// word returns a function that resolves a template; nil if there is none.
+// word returns a function that resolves a template; an empty template resolves to "".
 func word(of config.Secret) func() (string, error) {
 	return func() (string, error) {
 		template, err := config.ParseTemplate(of.Reveal())

@@ -52,8 +52,8 @@ func findWithin(c *connect.Connection, api string, q JobInQueue, waits answerWai
 	return found, err
 }
 
-// askJobs asks every replica about jobs of an api, until the owners of all its partitions have answered. missing counts
-// the partitions whose owner has not.
+// askJobs asks every replica about jobs of an api, until the owners of all its partitions have answered. missing is
+// the error that some owners did not answer.
 func askJobs[J any](c *connect.Connection, subject ingest.Subjects, api string, question any, waits answerWaits) (found []J, missing, err error) {
 	q := ownersQuestion{subject: subject, api: api, body: question, waits: waits}
 	heard, err := askOwners(c, q, func(a *jobsReply[J]) (state dispatcher.APIState, failed error) {

@@ -103,7 +103,7 @@ func (l *logger) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(form
 func (l *logger) Warnf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
 	switch {
-	case strings.HasPrefix(text, "Plaintext passwords detected"): // the anonymous user's, which grants nothing by itself
+	case strings.HasPrefix(text, "Plaintext passwords detected"): // the anonymous user's, who needs none
 		l.log.Debug(text)
 		return
 	case l.repeats(text, slog.LevelWarn):

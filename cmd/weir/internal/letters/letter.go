@@ -28,7 +28,7 @@ type Letter struct {
 	Billed   deadletter.Billed `json:"billed"`
 	Attempts int               `json:"attempts"`
 	Redrives int               `json:"redrives"`
-	Refusals int               `json:"refusals,omitempty"` // how often the job was refused; absent if once
+	Refusals int               `json:"refusals,omitempty"` // how often it was refused when the letter was written; absent if once
 	Size     int               `json:"size"`               // of the body
 	// BodyLeftOut reports that the job's body is not kept: it was too large, or was lost with the store of its queue.
 	BodyLeftOut bool                `json:"body_left_out,omitempty"`
@@ -127,7 +127,7 @@ func callOf(c *deadletter.LastCall) *Call {
 	return j
 }
 
-// IsText reports whether a terminal can show a body without obeying control characters in it.
+// IsText reports whether a terminal can show a body safely: it is UTF-8 without control characters.
 func IsText(body []byte) bool {
 	return utf8.Valid(body) && strings.IndexFunc(string(body), func(r rune) bool {
 		return !unicode.IsPrint(r) && !unicode.IsSpace(r)

@@ -181,8 +181,8 @@ func (m *mover) verify(ctx context.Context) error {
 }
 
 // seal makes the source refuse late messages. An intake that was stopped or cut off continues there until it looks for
-// the note, and answers its producers 503. seal comes last because it cannot be undone. It reports what arrived before
-// it.
+// the note, and answers its producers 503. seal comes last because it cannot be undone. It fails and names
+// the messages that arrived after their stream was copied.
 func (m *mover) seal(ctx context.Context) error {
 	if m.inside {
 		return nil // no other process uses its data
