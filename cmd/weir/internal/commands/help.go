@@ -2,6 +2,7 @@ package commands
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -18,15 +19,27 @@ const widestHelp = 100
 
 // addHelp gives the root its help: cobra's for commands, and weir's own for topics.
 func addHelp(root *cobra.Command) {
-	root.SetHelpCommand(&cobra.Command{
-		Use:   "help [COMMAND | TOPIC]",
+	var word string
+	about := &cobra.Command{
+		Use:   "help [COMMAND | TOPIC | --search WORD]",
 		Short: "Help about any command, and the reference of weir by topics",
-		Long: `Shows the help of a command, or a topic of the reference: on a terminal formatted for it, else as the Markdown it is written in.
-Without either it lists what there is.`,
-		Example:           "  weir help limits\n  weir help dead redrive\n  weir help configuration | less",
+		Long: `Shows the help of a command, or a topic of the reference: formatted on a terminal, otherwise as Markdown.
+Without arguments it lists the commands and topics. With --search it shows each passage of the reference that
+contains the word, and each command whose help contains it.`,
+		Example:           "  weir help limits\n  weir help dead redrive\n  weir help configuration | less\n  weir help --search burst",
 		ValidArgsFunction: completeHelp,
-		RunE:              func(cmd *cobra.Command, args []string) error { return showHelp(cmd, args) },
-	})
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case !cmd.Flags().Changed("search"):
+				return showHelp(cmd, args)
+			case len(args) > 0 || strings.TrimSpace(word) == "":
+				return cli.Usage(errors.New("--search takes one word or phrase, in quotation marks if it has blanks"))
+			}
+			return searchHelp(cmd.Root(), cmd.OutOrStdout(), cmd.ErrOrStderr(), strings.TrimSpace(word))
+		},
+	}
+	about.Flags().StringVar(&word, "search", "", "show what the reference and the commands' help say of a word or phrase")
+	root.SetHelpCommand(about)
 	ofCommand := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
 		out := cmd.OutOrStdout()
