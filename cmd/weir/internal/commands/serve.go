@@ -32,7 +32,7 @@ A store that was put back from a backup is refused: jobs that wait in it may hav
 letters with reason unknown, or calls them again where the api has an idempotency key; every limit of all keys counts as used up until
 its period is over, and every key waits one interval. --restored-counted has the limits go by what is counted instead: where Redis
 counted on, or the api's own count says that nothing was called. --moved says that the store is what the weir stopped last has left,
-copied to another place. Give each to one start only. ` + "`weir help operations`" + ` says how to back up and to restore.`,
+copied to another place. Give each to one start only. ` + "`weir help store`" + ` says how to back up and to restore.`,
 		Args: cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			settings, err := config.ReadSettings()

@@ -37,6 +37,20 @@ func TestTopics(t *testing.T) {
 	}
 }
 
+// mostWords is how many words a topic has at most: seven minutes of reading. Topics that are one long table stand apart.
+const mostWords = 1500
+
+// TestTopicsAreShort checks the length of every topic but those of fields and variables, which are looked up and not
+// read.
+func TestTopicsAreShort(t *testing.T) {
+	t.Parallel()
+	for _, topic := range Topics() {
+		if n := len(strings.Fields(topic.Text())); n > mostWords && topic.Name != "fields" && topic.Name != "environment" {
+			t.Errorf("topic %s has %d words, at most %d", topic.Name, n, mostWords)
+		}
+	}
+}
+
 // TestTopicsAreMarkdownThatRenderKnows: what it does not know it would show as it is, or lose.
 func TestTopicsAreMarkdownThatRenderKnows(t *testing.T) {
 	for _, topic := range Topics() {

@@ -16,7 +16,7 @@ type object = map[string]any
 // Configuration is the JSON Schema of weir.yaml, with a line break at its end. Draft 07 is what editors' YAML servers know best.
 func Configuration() []byte {
 	sections := map[string][]row{}
-	for _, r := range rows("configuration", "field") {
+	for _, r := range rows("fields", "field") {
 		sections[r.section] = append(sections[r.section], r)
 	}
 	root := mapping("", sections)

@@ -149,7 +149,7 @@ func (p patient) Write(ctx context.Context, store string, data []byte) error {
 func refusedStore(signs []string) error {
 	return cli.Refused(fmt.Errorf("%s. If this is a backup, or nobody knows, start once with `weir serve --restored`: what may have been called since it was made is parked as "+
 		"`unknown`, and no limit is exceeded. If it is what the weir that was stopped last has left, in another place, start once with "+
-		"`weir serve --moved`: jobs that were called since would be called again. `weir help operations` says more",
+		"`weir serve --moved`: jobs that were called since would be called again. `weir help store` says more",
 		strings.Join(signs, "; and ")))
 }
 

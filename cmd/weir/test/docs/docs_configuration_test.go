@@ -156,7 +156,7 @@ func TestDocsOfConfiguration(t *testing.T) {
 	if len(code) < 60 {
 		t.Errorf("only %d fields were found: mend this test", len(code))
 	}
-	for _, r := range tableRows(t, "configuration", "field") {
+	for _, r := range tableRows(t, "fields", "field") {
 		name := inBackticks(r.cells[0])[0]
 		path := strings.Trim(r.section+"."+name, ".")
 		named = append(named, path)
@@ -167,11 +167,11 @@ func TestDocsOfConfiguration(t *testing.T) {
 		for _, fix := range fixes(func(value string) []config.Problem {
 			return append(parsed(t, s.of(object{name: value})), parsed(t, s.of(object{name: []any{value}}))...)
 		}, strings.Trim(s.at+"."+name, "."), strings.Trim(s.at+"."+name, ".")+"[0]") {
-			holdToFix(t, "configuration", path, r.cell("values"), fix)
+			holdToFix(t, "fields", path, r.cell("values"), fix)
 		}
 		holdToDefault(t, s, path, name, r.cell("default"))
 	}
-	sameNames(t, "configuration", code, named)
+	sameNames(t, "fields", code, named)
 }
 
 // holdToDefault holds a default that the topic names: a file that says it means what one means that does not, and a file that says

@@ -166,7 +166,7 @@ func TestDocsOfReasons(t *testing.T) {
 		code = append(code, string(reason))
 	}
 	sameNames(t, "dead-letters", code, namedIn(tableRows(t, "dead-letters", "reason")))
-	sameNames(t, "dead-letters", valuesOf(t, "Skip", "deadletter"), namedIn(tableRows(t, "dead-letters", "left alone")))
+	sameNames(t, "redrive", valuesOf(t, "Skip", "deadletter"), namedIn(tableRows(t, "redrive", "left alone")))
 }
 
 // TestDocsOfLimitKinds: the topic has a row for each kind of shared limit, says how many there are, and the message for an entry
