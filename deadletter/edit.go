@@ -17,7 +17,7 @@ const HeaderEdited = "Weir-Dead-Edited"
 
 // Edit is the changes to the one letter that a redrive publishes.
 type Edit struct {
-	Body     []byte              `json:"body,omitempty"`
+	Body     []byte              `json:"-"`                  // a task stores it apart: Tasks.Start
 	SetBody  bool                `json:"set_body,omitempty"` // the body is Body, which may be empty
 	Set      map[string][]string `json:"set,omitempty"`      // headers, with all their values
 	Unset    []string            `json:"unset,omitempty"`    // headers

@@ -12,6 +12,7 @@ import (
 // Terms are the parts of an api's configuration that a redrive needs.
 type Terms struct {
 	Rules        bucket.Rules
+	MaxBody      int64 // of a job, in bytes
 	Price        int64 // of a call, in millionths of the currency unit
 	Idempotent   bool
 	Keyed        string // how its calls carry idempotency keys, as written in a letter

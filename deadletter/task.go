@@ -58,6 +58,8 @@ type TaskOrder struct {
 	DropDeadline     bool  `json:"drop_deadline,omitempty"`
 	Edit             *Edit `json:"edit,omitempty"` // of the one letter
 
+	EditedBody string `json:"edited_body,omitempty"` // the entry with the body of Edit
+
 	Letters int   `json:"letters"` // to be published, by the plan
 	Total   int   `json:"total"`   // including those only to be deleted, and those to be left alone
 	Cost    int64 `json:"cost"`    // of Letters, in millionths
@@ -99,8 +101,6 @@ type TaskProgress struct {
 	Paced   time.Time `json:"paced,omitzero"` // the next letter must not be published before
 	Tally   Tally     `json:"tally"`
 	Why     string    `json:"why,omitempty"` // why it waits or has failed
-	// Unreachable says that Why is a server that does not answer, which may change without an operator.
-	Unreachable bool `json:"unreachable,omitempty"`
 }
 
 // Task is a redrive as it is stored in NATS.
@@ -145,7 +145,7 @@ func CheckTaskName(name string) error {
 		ok = ok && (r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || i > 0 && (r == '-' || r == '_'))
 	}
 	if !ok {
-		return fmt.Errorf("%q cannot be a task's name: it is made of a-z, 0-9, - and _, begins with a letter or a digit, and has at most %d", name, maxTaskName)
+		return fmt.Errorf("%q: %w, and has at most %d", name, ErrTaskName, maxTaskName)
 	}
 	return nil
 }

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,11 +16,13 @@ import (
 	"weir/bucket/stream"
 )
 
-// Tasks are stored in the control bucket, two entries each.
+// Tasks are stored in the control bucket, two entries each, and a third for an edited body: that may be as large as a
+// message, and processes that watch tasks do not need it.
 const (
-	taskPrefix     = "task."
-	orderSuffix    = ".order"
-	progressSuffix = ".progress"
+	taskPrefix       = "task."
+	orderSuffix      = ".order"
+	progressSuffix   = ".progress"
+	editedBodyPrefix = "edited."
 )
 
 // The errors of tasks.
@@ -26,6 +30,8 @@ var (
 	ErrNoTask    = errors.New("there is no such task")
 	ErrTaskKnown = errors.New("a task of this name is there already")
 	ErrTaskDone  = errors.New("the task is done")
+	ErrTaskName  = errors.New("a task's name is made of a-z, 0-9, - and _, and begins with a letter or a digit")
+	ErrLongTask  = errors.New("a task cannot hold so many numbers, or so many headers of an edit: choose letters by flags, or fewer at a time")
 	ErrManyTasks = fmt.Errorf("there are %d tasks that are neither done nor failed: finish some first", maxTasks)
 )
 
@@ -46,20 +52,55 @@ func (t *Tasks) Start(ctx context.Context, scope *Scope, o TaskOrder) (Task, err
 		return Task{}, err
 	}
 	o.Filter, o.Numbers, o.First, o.Last = scope.filter, scope.seqs, scope.walk.first, scope.walk.last
+	if o.Edit != nil && o.Edit.SetBody {
+		o.EditedBody = editedBodyPrefix + strconv.FormatUint(rand.Uint64(), 36)
+	}
 	data := marshalTask(o)
 	if len(data) > maxTaskOrder {
-		return Task{}, errors.New("a task cannot hold so many numbers, or so large an edit: choose letters by flags, or fewer at a time")
+		return Task{}, ErrLongTask
 	}
 	if err := t.prune(ctx); err != nil {
 		return Task{}, err
 	}
-	revision, err := t.kv.Create(ctx, taskPrefix+o.Name+orderSuffix, data)
-	if errors.Is(err, jetstream.ErrKeyExists) {
-		return Task{}, ErrTaskKnown
-	} else if err != nil {
-		return Task{}, fmt.Errorf("task %s: %w", o.Name, err)
+	if o.EditedBody != "" {
+		if _, err := t.kv.Create(ctx, o.EditedBody, o.Edit.Body); err != nil {
+			return Task{}, fmt.Errorf("task %s: %w", o.Name, err)
+		}
 	}
-	return Task{TaskOrder: o, orderRevision: revision}, nil
+	revision, err := t.kv.Create(ctx, taskPrefix+o.Name+orderSuffix, data)
+	if err == nil {
+		return Task{TaskOrder: o, orderRevision: revision}, nil
+	}
+	if errors.Is(err, jetstream.ErrKeyExists) {
+		err = ErrTaskKnown
+	}
+	return Task{}, errors.Join(fmt.Errorf("task %s: %w", o.Name, err), t.dropBody(context.WithoutCancel(ctx), &o))
+}
+
+// errBodyGone reports that a task cannot go on, because its edited body was deleted.
+var errBodyGone = errors.New("the edited body is gone: edit the letter again")
+
+// loadBody reads the body of a task's edit.
+func (t *Tasks) loadBody(ctx context.Context, o *TaskOrder) error {
+	if o.EditedBody == "" {
+		return nil
+	}
+	entry, err := t.kv.Get(ctx, o.EditedBody)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return errBodyGone
+	} else if err != nil {
+		return fmt.Errorf("the edited body: %w", err)
+	}
+	o.Edit.Body = entry.Value()
+	return nil
+}
+
+// dropBody deletes the body of a task's edit.
+func (t *Tasks) dropBody(ctx context.Context, o *TaskOrder) error {
+	if o.EditedBody == "" {
+		return nil
+	}
+	return t.kv.Purge(ctx, o.EditedBody)
 }
 
 // prune makes room for one more task.
@@ -80,6 +121,9 @@ func (t *Tasks) prune(ctx context.Context) error {
 			if err := t.kv.Purge(ctx, taskPrefix+all[i].Name+suffix); err != nil {
 				return fmt.Errorf("forget task %s: %w", all[i].Name, err)
 			}
+		}
+		if err := t.dropBody(ctx, &all[i].TaskOrder); err != nil {
+			return fmt.Errorf("forget task %s: %w", all[i].Name, err)
 		}
 		left--
 	}

@@ -247,13 +247,16 @@ func (w *TaskWorker) begin(t *Task) {
 	if p.State == TaskRunning { // the replica that worked it died before it stored when its last letter went
 		p.Paced = now.Add(t.Rate().Per / time.Duration(t.Rate().Count))
 	}
-	p.State, p.Run, p.Worker, p.Ended, p.Why, p.Unreachable = TaskRunning, t.Run, w.Instance, time.Time{}, "", false
+	p.State, p.Run, p.Worker, p.Ended, p.Why = TaskRunning, t.Run, w.Instance, time.Time{}, ""
 	p.Next = max(p.Next, t.First)
 }
 
 // redrive runs a task's redrive from its progress on.
 func (w *TaskWorker) redrive(ctx context.Context, right *Right, t *Task, resumed bool) (*Tally, error) {
 	b, err := OpenBrowser(ctx, w.JetStream)
+	if err == nil {
+		err = w.tasks.loadBody(ctx, &t.TaskOrder)
+	}
 	if err != nil {
 		return &t.Progress.Tally, err
 	}
@@ -294,8 +297,7 @@ func (w *TaskWorker) end(ctx context.Context, t *Task, err error, stopped bool) 
 		p.State = TaskWaiting
 		again = err
 	case passing(err):
-		p.State, again = TaskWaiting, err
-		p.Why, p.Unreachable = err.Error(), errors.Is(err, ErrNobody) || errors.Is(err, ErrUnanswered)
+		p.State, p.Why, again = TaskWaiting, err.Error(), err
 	default:
 		p.State, p.Ended, p.Why = TaskFailed, time.Now().UTC().Truncate(time.Millisecond), err.Error()
 	}
@@ -312,13 +314,18 @@ func (w *TaskWorker) end(ctx context.Context, t *Task, err error, stopped bool) 
 	if noteErr := w.tasks.note(ctx, t); noteErr != nil {
 		return errors.Join(again, noteErr)
 	}
+	if p.State == TaskDone {
+		if err := w.tasks.dropBody(ctx, &t.TaskOrder); err != nil {
+			w.Log.Warn("the edited body of a redrive could not be deleted", "task", t.Name, "err", err)
+		}
+	}
 	return again
 }
 
 // passing reports whether the error that ended a run may disappear without an operator.
 func passing(err error) bool {
 	var own *letterError
-	return !errors.As(err, &own)
+	return !errors.As(err, &own) && !errors.Is(err, errBodyGone)
 }
 
 // tell publishes the event of a run that has ended.

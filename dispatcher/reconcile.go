@@ -368,7 +368,7 @@ func (d *Dispatcher) RedriveTerms(api string) (deadletter.Terms, bool) {
 	of := w.terms.api
 	w.mu.Unlock()
 	return deadletter.Terms{
-		Rules: of.Rules, Price: of.Price, Idempotent: of.Idempotency != nil, Keyed: of.KeyIdentity(),
+		Rules: of.Rules, MaxBody: of.Rule.MaxBody, Price: of.Price, Idempotent: of.Idempotency != nil, Keyed: of.KeyIdentity(),
 		KeyInSubject: of.Rule.Key == (ingest.KeySource{}),
 	}, true
 }

@@ -3,8 +3,10 @@ package weirtest
 import (
 	"encoding/json"
 
-	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/letters"
 	"weir/deadletter"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Redrive runs the command against the rig's server. It returns the tally and the exit code.
@@ -31,9 +33,23 @@ func (r *Rig) PerBody() map[string]int {
 // Skips returns which letters of a key a dry run would leave alone, by reason.
 func (r *Rig) Skips(key string) map[deadletter.Skip]int {
 	out, _ := r.Command("dead", "redrive", "--key", key, "--dry-run", "--json")
-	var plan control.RedrivePlan
+	var plan letters.RedrivePlan
 	if err := json.Unmarshal([]byte(out), &plan); err != nil {
 		r.T.Fatalf("%s: %v", out, err)
 	}
 	return plan.Skipped
+}
+
+// LetterCount returns how many letters there are.
+func (r *Rig) LetterCount() int {
+	r.T.Helper()
+	s, err := r.JS.Stream(r.T.Context(), deadletter.Stream)
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	info, err := s.Info(r.T.Context(), jetstream.WithSubjectFilter("weir.dead.>"))
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	return int(info.State.Msgs)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/cli"
@@ -33,46 +32,19 @@ type deadLetters struct {
 	tally *letters.Tally
 }
 
-var errNoLetters = errors.New("no dead letter matches")
-
-// browse opens the letters; nil if there never were any.
-func (l *deadLetters) browse(ctx context.Context) (*deadletter.Browser, error) {
-	b, err := deadletter.OpenBrowser(ctx, l.Connection.JetStream)
-	if errors.Is(err, deadletter.ErrNoStream) {
-		return nil, nil //nolint:nilnil // there are none to look at
-	}
-	return b, l.Connection.Explain(err)
-}
-
-// scope bounds a selection by the letters that exist now. It fails if there never were any, or if a named one does not
-// exist.
-func (l *deadLetters) scope(ctx context.Context, chosen deadletter.Selection) (*deadletter.Browser, *deadletter.Scope, error) {
-	b, err := l.browse(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	if b == nil {
-		return nil, nil, cli.NotFound(errNoLetters)
-	}
-	scope, err := b.Scope(ctx, chosen)
-	var missing *deadletter.MissingError
-	if errors.As(err, &missing) {
-		return nil, nil, cli.NotFound(err)
-	}
-	return b, scope, l.Connection.Explain(err)
-}
-
 func (l *deadLetters) list(ctx context.Context, r *request) (any, error) {
 	f, err := chosen(r)
 	if err != nil {
 		return nil, err
 	}
 	list, limit := letterList{Letters: []letters.Letter{}}, r.number(listLimit)
-	b, err := l.browse(ctx)
-	if err != nil || b == nil {
-		return list, err
+	store, err := letters.Open(ctx, l.Connection)
+	if errors.Is(err, deadletter.ErrNoStream) {
+		return list, nil
+	} else if err != nil {
+		return nil, err
 	}
-	err = b.Newest(ctx, f, limit+1, func(k deadletter.Kept) error {
+	err = store.Newest(ctx, f, limit+1, func(k deadletter.Kept) error {
 		if len(list.Letters) == limit {
 			list.Next = list.Letters[limit-1].Seq
 			return stream.ErrEnough
@@ -92,11 +64,13 @@ func (l *deadLetters) count(ctx context.Context, r *request) (any, error) {
 		return nil, err
 	}
 	list := causeList{Causes: []*letters.Count{}}
-	b, err := l.browse(ctx)
-	if err != nil || b == nil {
-		return list, err
+	store, err := letters.Open(ctx, l.Connection)
+	if errors.Is(err, deadletter.ErrNoStream) {
+		return list, nil
+	} else if err != nil {
+		return nil, err
 	}
-	counts, err := l.tally.Count(ctx, b, f)
+	counts, err := l.tally.Count(ctx, store.Browser, f)
 	if err != nil {
 		return nil, l.Connection.Explain(err)
 	}
@@ -108,23 +82,15 @@ func (l *deadLetters) count(ctx context.Context, r *request) (any, error) {
 
 // letter returns the letter that a path names.
 func (l *deadLetters) letter(ctx context.Context, r *request) (*deadletter.Kept, error) {
-	seq, err := strconv.ParseUint(r.PathValue("seq"), 10, 64)
-	if err != nil || seq == 0 {
-		return nil, badRequest("%q is not the number of a dead letter", r.PathValue("seq"))
-	}
-	gone := cli.NotFound(fmt.Errorf("there is no dead letter %d: it never was, or it was redriven, purged or too old", seq))
-	b, err := l.browse(ctx)
+	seq, err := letters.ParseSeq(r.PathValue("seq"))
 	if err != nil {
 		return nil, err
 	}
-	if b == nil {
-		return nil, gone
+	store, err := letters.Open(ctx, l.Connection)
+	if err != nil {
+		return nil, err
 	}
-	k, err := b.Get(ctx, seq)
-	if errors.Is(err, deadletter.ErrNoLetter) {
-		return nil, gone
-	}
-	return &k, l.Connection.Explain(err)
+	return store.Letter(ctx, seq)
 }
 
 // show answers GET /dead/{seq}.

@@ -4,10 +4,8 @@ import (
 	"context"
 
 	"weir/bucket"
-	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/letters"
-	"weir/deadletter"
 )
 
 // purgeWord selects letters to be deleted for good.
@@ -23,7 +21,7 @@ func (l *deadLetters) purge(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	chosen, words, err := said.choose(r)
+	chosen, err := said.choose(r)
 	if err != nil {
 		return nil, err
 	}
@@ -35,33 +33,13 @@ func (l *deadLetters) purge(ctx context.Context, r *request) (any, error) {
 		}
 		rate = &every
 	}
-	_, scope, err := l.scope(ctx, chosen)
+	store, err := letters.Open(ctx, l.Connection)
 	if err != nil {
 		return nil, err
 	}
-	found, err := scope.Contents(ctx)
-	switch {
-	case err != nil:
-		return nil, l.Connection.Explain(err)
-	case found.Letters == 0:
-		return nil, cli.NotFound(errNoLetters)
+	p, err := store.PlanPurge(ctx, chosen, rate)
+	if err != nil || said.DryRun {
+		return p, err
 	}
-	told := letters.PurgeOf(found, rate)
-	if said.DryRun {
-		told.DryRun = true
-		return told, nil
-	}
-	right, err := letters.TakeRight(ctx, l.Connection, r.who.String())
-	if err != nil {
-		return nil, err
-	}
-	defer right.Give()
-	told.Purged, err = scope.Purge(ctx, deadletter.PurgeOptions{Rate: rate, Valid: right.Valid, Told: func(int) {}})
-	if told.Purged > 0 {
-		about := letters.Operation{Who: r.who.String(), API: said.API, Key: said.Key, Selection: words}
-		if err := about.TellPurged(context.WithoutCancel(ctx), l.Connection, told.Purged); err != nil {
-			l.Log.Warn("an event could not be stored", "err", err)
-		}
-	}
-	return told, l.Connection.Explain(err)
+	return p, p.Run(ctx, r.who.String(), func(int) {}, func(err error) { l.Log.Warn("an event is missing", "err", err) })
 }

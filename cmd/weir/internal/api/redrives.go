@@ -1,19 +1,14 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
-	"errors"
-	"fmt"
 	"slices"
 
-	"weir/bucket"
-	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/letters"
 	"weir/deadletter"
-	"weir/dispatcher/ledger"
 )
 
 // redriveWord selects letters to be submitted again, and says how.
@@ -44,71 +39,32 @@ type edit struct {
 
 // redriveList answers GET /redrives.
 type redriveList struct {
-	Redrives []control.RedriveTask `json:"redrives"` // the newest first
+	Redrives []letters.RedriveTask `json:"redrives"` // the newest first
 }
 
 const (
-	usualRedriveRate = "100/s"
-	mostWhy          = 200      // characters
-	redriveBody      = 24 << 20 // of a request: a job's body may be edited
+	mostWhy     = 200      // characters
+	redriveBody = 24 << 20 // of a request: a job's body may be edited
 )
 
 // redrives plans, begins, shows, stops and resumes redrives. A replica works them.
-type redrives struct {
-	*Options
-
-	letters *deadLetters
-}
-
-// plannedRedrive is a redrive that has been planned.
-type plannedRedrive struct {
-	redrive *deadletter.Redrive
-	plan    *deadletter.Plan
-	rate    bucket.Rate
-	words   string // the text of the selection
-}
+type redrives struct{ *Options }
 
 // planned computes what a redrive would do.
-func (d *redrives) planned(ctx context.Context, r *request, said *redriveWord, change *deadletter.Edit) (*plannedRedrive, error) {
-	if said.Rate == "" {
-		said.Rate = usualRedriveRate
-	}
-	rate, err := config.ParseRate(said.Rate)
-	if err != nil {
+func (d *redrives) planned(ctx context.Context, r *request, said *redriveWord, asked letters.Redrive) (*letters.PlannedRedrive, error) {
+	asked.IncludeUnknown, asked.DropDeadline, asked.By = said.IncludeUnknown, said.DropDeadline, r.who.String()
+	var err error
+	if asked.Rate, err = config.ParseRate(cmp.Or(said.Rate, letters.UsualRate)); err != nil {
 		return nil, badRequest("rate: %v", err)
 	}
-	chosen, words, err := said.choose(r)
+	if asked.Letters, err = said.choose(r); err != nil {
+		return nil, err
+	}
+	store, err := letters.Open(ctx, d.Connection)
 	if err != nil {
 		return nil, err
 	}
-	b, scope, err := d.letters.scope(ctx, chosen)
-	if err != nil {
-		return nil, err
-	}
-	o := deadletter.RedriveOptions{
-		Conn: d.Connection.Conn, Browser: b, Terms: d.Terms(), Rate: rate, Edit: change,
-		Calls: func(ctx context.Context, q deadletter.CallsQuery, take func(deadletter.Trace)) (uint64, error) {
-			return ledger.ReadSince(ctx, d.Connection.JetStream, q, take)
-		},
-		Valid: func() bool { return false }, Told: func(*deadletter.Tally) {}, // a replica works it, not this call
-	}
-	if said.IncludeUnknown {
-		o.Unknown = deadletter.IncludeUnknowns
-	}
-	if said.Reason == string(deadletter.Cancelled) || len(chosen.Seqs) > 0 {
-		o.Cancelled = deadletter.IncludeCancelleds
-	}
-	if said.DropDeadline {
-		o.Deadline = deadletter.DropDeadline
-	}
-	p := &plannedRedrive{redrive: deadletter.NewRedrive(scope, o), rate: rate, words: words}
-	if p.plan, err = p.redrive.Plan(ctx); err != nil {
-		return nil, d.Connection.Explain(err)
-	}
-	if !p.plan.Found() {
-		return nil, cli.NotFound(errNoLetters)
-	}
-	return p, nil
+	return store.PlanRedrive(ctx, asked, d.Terms())
 }
 
 func (d *redrives) plan(ctx context.Context, r *request) (any, error) {
@@ -116,11 +72,11 @@ func (d *redrives) plan(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := d.planned(ctx, r, &said, nil)
+	p, err := d.planned(ctx, r, &said, letters.Redrive{})
 	if err != nil {
 		return nil, err
 	}
-	return control.TellPlan(p.plan, said.Rate), nil
+	return p.Shown(), nil
 }
 
 func (d *redrives) start(ctx context.Context, r *request) (any, error) {
@@ -135,36 +91,18 @@ func (d *redrives) start(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := d.planned(ctx, r, &said.redriveWord, change)
+	p, err := d.planned(ctx, r, &said.redriveWord, letters.Redrive{Name: said.Name, Why: said.Why, Edit: change})
 	if err != nil {
 		return nil, err
 	}
-	if p.plan.Letters+p.plan.Settled == 0 {
-		return nil, cli.Refused(fmt.Errorf("none of these letters could be redriven: %v", p.plan.Skipped))
-	}
-	if !control.RedrivesWorked(d.Connection) {
-		return nil, cli.Unreachable(errors.New("no weir works redrives: start `weir serve` with the role dispatch"))
-	}
-	tasks, err := d.tasks(ctx)
-	if err != nil {
-		return nil, err
-	}
-	o := p.redrive.Order(control.RedriveOrder(p.plan, p.rate))
-	o.Name, o.By, o.Said = said.Name, r.who.String(), p.words
-	if said.Why != "" {
-		o.Said += ": " + said.Why
-	}
-	task, err := tasks.Start(ctx, p.redrive.Scope(), o)
-	return d.tell(said.Name, task, err)
+	task, err := p.Start(ctx)
+	return told(&task, err)
 }
 
 // change reads an edit; nil if nothing is edited.
 func (o *redriveOrder) change(r *request) (*deadletter.Edit, error) {
 	if o.Edit == nil {
 		return nil, nil //nolint:nilnil // nothing is edited
-	}
-	if len(o.Seqs) != 1 {
-		return nil, badRequest("edit: name the one letter by seqs that is edited")
 	}
 	e := &deadletter.Edit{Set: o.Edit.Set, Unset: o.Edit.Unset, EditedBy: r.who.String()}
 	switch {
@@ -185,60 +123,50 @@ func (o *redriveOrder) change(r *request) (*deadletter.Edit, error) {
 	return e, nil
 }
 
-// tasks finds the redrives.
-func (d *redrives) tasks(ctx context.Context) (*deadletter.Tasks, error) {
-	kv, err := d.Connection.JetStream.KeyValue(ctx, connect.ControlBucket)
+// told describes a redrive.
+func told(task *deadletter.Task, err error) (any, error) {
 	if err != nil {
-		return nil, d.Connection.Explain(err)
+		return nil, err
 	}
-	return deadletter.NewTasks(kv), nil
-}
-
-// tell describes a redrive, or returns why it cannot.
-func (d *redrives) tell(name string, task deadletter.Task, err error) (any, error) {
-	if err != nil {
-		return nil, d.Connection.Explain(control.ExplainTask(name, err))
-	}
-	return control.TellTask(&task), nil
+	return letters.TellTask(task), nil
 }
 
 func (d *redrives) list(ctx context.Context, _ *request) (any, error) {
-	tasks, err := d.tasks(ctx)
+	tasks, err := letters.OpenTasks(ctx, d.Connection)
 	if err != nil {
 		return nil, err
 	}
 	all, err := tasks.List(ctx)
 	if err != nil {
-		return nil, d.Connection.Explain(err)
+		return nil, err
 	}
-	list := redriveList{[]control.RedriveTask{}}
+	list := redriveList{[]letters.RedriveTask{}}
 	for i := range slices.Backward(all) {
-		list.Redrives = append(list.Redrives, control.TellTask(&all[i]))
+		list.Redrives = append(list.Redrives, letters.TellTask(&all[i]))
 	}
 	return list, nil
 }
 
 // one applies do to the redrive that a path names, and describes it afterwards.
-func (d *redrives) one(ctx context.Context, r *request, do func(*deadletter.Tasks, string) (deadletter.Task, error)) (any, error) {
-	tasks, err := d.tasks(ctx)
+func (d *redrives) one(ctx context.Context, r *request, do func(tasks *letters.Tasks, name string) (deadletter.Task, error)) (any, error) {
+	tasks, err := letters.OpenTasks(ctx, d.Connection)
 	if err != nil {
 		return nil, err
 	}
-	name := r.PathValue("name")
-	task, err := do(tasks, name)
-	return d.tell(name, task, err)
+	task, err := do(tasks, r.PathValue("name"))
+	return told(&task, err)
 }
 
 func (d *redrives) show(ctx context.Context, r *request) (any, error) {
-	return d.one(ctx, r, func(t *deadletter.Tasks, name string) (deadletter.Task, error) { return t.Get(ctx, name) })
+	return d.one(ctx, r, func(t *letters.Tasks, name string) (deadletter.Task, error) { return t.Get(ctx, name) })
 }
 
 func (d *redrives) stop(ctx context.Context, r *request) (any, error) {
-	return d.one(ctx, r, func(t *deadletter.Tasks, name string) (deadletter.Task, error) {
+	return d.one(ctx, r, func(t *letters.Tasks, name string) (deadletter.Task, error) {
 		return t.Stop(ctx, name, r.who.String())
 	})
 }
 
 func (d *redrives) resume(ctx context.Context, r *request) (any, error) {
-	return d.one(ctx, r, func(t *deadletter.Tasks, name string) (deadletter.Task, error) { return t.Resume(ctx, name) })
+	return d.one(ctx, r, func(t *letters.Tasks, name string) (deadletter.Task, error) { return t.Resume(ctx, name) })
 }

@@ -53,7 +53,7 @@ func New(o Options) *API {
 		results: &results{&o}, letters: &deadLetters{&o, letters.NewTally()}, versions: &versions{&o}, proposals: &proposals{&o}, whatIf: &whatIf{&o},
 	}
 	a.hub, a.spending = &hub{Options: &o, overview: a.overview}, &spending{&o, a.overview}
-	a.transfers, a.redrives = &transfers{&o, a.letters}, &redrives{&o, a.letters}
+	a.transfers, a.redrives = &transfers{&o}, &redrives{&o}
 	return a
 }
 

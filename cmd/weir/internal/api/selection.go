@@ -1,9 +1,6 @@
 package api
 
 import (
-	"fmt"
-	"strings"
-
 	"weir/cmd/weir/internal/letters"
 	"weir/deadletter"
 )
@@ -22,22 +19,19 @@ type selection struct {
 }
 
 // choose reads a selection.
-func (s *selection) choose(r *request) (deadletter.Selection, string, error) {
+func (s *selection) choose(r *request) (letters.Selection, error) {
 	c := letters.Choice{API: s.API, Key: s.Key, Reason: s.Reason, Since: s.Since, Until: s.Until, Status: s.Status}
-	if len(s.Seqs) > 0 {
-		if c != (letters.Choice{}) || s.All {
-			return deadletter.Selection{}, "", badRequest("name letters by seqs or choose them by the other fields, not both")
-		}
-		return deadletter.Selection{Seqs: s.Seqs}, strings.Trim(fmt.Sprint(s.Seqs), "[]"), nil
+	switch {
+	case len(s.Seqs) == 0 && c == (letters.Choice{}) && !s.All:
+		return letters.Selection{}, badRequest("nothing is chosen: say which letters, or all: true")
+	case len(s.Seqs) > 0 && s.All:
+		return letters.Selection{}, badRequest("name letters by seqs, or choose all, not both")
 	}
-	if c == (letters.Choice{}) && !s.All {
-		return deadletter.Selection{}, "", badRequest("nothing is chosen: say which letters, or all: true")
-	}
-	f, err := c.Filter(r.asked)
+	chosen, err := c.Select(s.Seqs, r.asked)
 	if err != nil {
-		return deadletter.Selection{}, "", badRequest("%v", err)
+		return chosen, badRequest("%v", err)
 	}
-	return deadletter.Selection{Filter: f}, c.String(), nil
+	return chosen, nil
 }
 
 // choosing returns the parameters that select letters.

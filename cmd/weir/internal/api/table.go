@@ -205,18 +205,18 @@ func (a *API) letterRoutes() []route {
 // redriveRoutes returns the routes of redrives.
 func (a *API) redriveRoutes() []route {
 	stop := route{
-		method: "POST", path: "/redrives/{name}/stop", name: "stopRedrive", role: console.Operator, answer: control.RedriveTask{},
+		method: "POST", path: "/redrives/{name}/stop", name: "stopRedrive", role: console.Operator, answer: letters.RedriveTask{},
 		summary: "Have a redrive rest until it is resumed (weir dead stop). What it has handed in stays so", serve: a.redrives.stop,
 	}
 	remove := stop
 	remove.method, remove.path, remove.name, remove.summary = "DELETE", "/redrives/{name}", "cancelRedrive", "The same as stop"
 	return []route{
 		{
-			method: "POST", path: "/dead/redrive/plan", name: "planRedrive", role: console.Operator, body: redriveWord{}, answer: control.RedrivePlan{}, time: longRead, atOnce: 2,
+			method: "POST", path: "/dead/redrive/plan", name: "planRedrive", role: console.Operator, body: redriveWord{}, answer: letters.RedrivePlan{}, time: longRead, atOnce: 2,
 			summary: "What a redrive would do: how many, what they cost, how long it takes, how many would overflow again (weir dead redrive --dry-run)", serve: a.redrives.plan,
 		},
 		{
-			method: "POST", path: "/redrives", name: "startRedrive", role: console.Operator, body: redriveOrder{}, maxBody: redriveBody, answer: control.RedriveTask{}, time: longRead, atOnce: 2,
+			method: "POST", path: "/redrives", name: "startRedrive", role: console.Operator, body: redriveOrder{}, maxBody: redriveBody, answer: letters.RedriveTask{}, time: longRead, atOnce: 2,
 			summary: "Hand dead letters in again (weir dead redrive --detach): a replica works it, whatever becomes of who asked", serve: a.redrives.start,
 		},
 		{
@@ -224,12 +224,12 @@ func (a *API) redriveRoutes() []route {
 			summary: "The redrives, the newest first (weir dead tasks)", serve: a.redrives.list,
 		},
 		{
-			method: "GET", path: "/redrives/{name}", name: "showRedrive", role: console.Viewer, answer: control.RedriveTask{},
+			method: "GET", path: "/redrives/{name}", name: "showRedrive", role: console.Viewer, answer: letters.RedriveTask{},
 			summary: "One redrive: how far it is, and what came of its letters (weir dead task)", serve: a.redrives.show,
 		},
 		stop, remove,
 		{
-			method: "POST", path: "/redrives/{name}/resume", name: "resumeRedrive", role: console.Operator, answer: control.RedriveTask{},
+			method: "POST", path: "/redrives/{name}/resume", name: "resumeRedrive", role: console.Operator, answer: letters.RedriveTask{},
 			summary: "Have a redrive go on that was stopped or has failed (weir dead resume)", serve: a.redrives.resume,
 		},
 	}

@@ -31,11 +31,7 @@ const (
 const jsonLines = "application/jsonl"
 
 // transfers exports and imports whole letters.
-type transfers struct {
-	*Options
-
-	letters *deadLetters
-}
+type transfers struct{ *Options }
 
 // exportLetters sends the letters that a filter selects. It publishes the event before it sends the first.
 func (t *transfers) exportLetters(w http.ResponseWriter, r *request) {
@@ -64,7 +60,11 @@ func (t *transfers) beginExport(ctx context.Context, r *request) (*deadletter.Wa
 	if err != nil {
 		return nil, err
 	}
-	_, scope, err := t.letters.scope(ctx, deadletter.Selection{Filter: f})
+	store, err := letters.Open(ctx, t.Connection)
+	if err != nil {
+		return nil, err
+	}
+	scope, err := store.Bound(ctx, deadletter.Selection{Filter: f})
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (t *transfers) beginExport(ctx context.Context, r *request) (*deadletter.Wa
 	case err != nil:
 		return nil, t.Connection.Explain(err)
 	case len(first) == 0:
-		return nil, cli.NotFound(errNoLetters)
+		return nil, letters.None(f)
 	}
 	if r.Method != http.MethodHead {
 		words := r.choice()
@@ -115,14 +115,11 @@ func writeExport(ctx context.Context, connection *http.ResponseController, w io.
 func (t *transfers) importLetters(ctx context.Context, r *request) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, transferLasts)
 	defer cancel()
-	b, err := t.letters.browse(ctx)
+	store, err := letters.Open(ctx, t.Connection)
 	if err != nil {
 		return nil, err
 	}
-	if b == nil {
-		return nil, cli.Refused(errors.New("there is no stream of dead letters: weir has not run on this server"))
-	}
-	i, err := b.NewImport(ctx, mostKnown)
+	i, err := store.NewImport(ctx, mostKnown)
 	if err != nil {
 		return nil, t.importFailed(err, 0)
 	}

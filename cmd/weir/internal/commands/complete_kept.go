@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"context"
 	"slices"
 	"strconv"
 
@@ -8,6 +9,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/letters"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 
@@ -107,14 +109,10 @@ func redrives(cmd *cobra.Command, args []string) (found []cobra.Completion) {
 	if len(args) > 0 {
 		return nil
 	}
-	_ = connect.With(func(c *connect.Connection) error {
-		tasks, err := tasksAt(cmd.Context(), c)
-		if err != nil {
-			return err
-		}
-		all, err := tasks.List(cmd.Context())
+	_ = withTasks(cmd, func(ctx context.Context, tasks *letters.Tasks) error {
+		all, err := tasks.List(ctx)
 		for i := range all {
-			told := control.TellTask(&all[i])
+			told := letters.TellTask(&all[i])
 			found = word(found, told.Name, string(told.State))
 		}
 		return err

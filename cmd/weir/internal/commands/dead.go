@@ -2,7 +2,6 @@ package commands
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os/signal"
 	"strconv"
@@ -66,57 +65,35 @@ func (f *letterFlags) filter(now time.Time) (deadletter.Filter, error) {
 }
 
 // selection reads the flags, or the numbers of letters given in their place.
-func (f *letterFlags) selection(args []string, now time.Time) (deadletter.Selection, error) {
-	if len(args) == 0 {
-		filter, err := f.filter(now)
-		return deadletter.Selection{Filter: filter}, err
-	}
-	if *f != (letterFlags{}) {
-		return deadletter.Selection{}, cli.Usage(errors.New("name letters by their numbers or choose them by flags, not both"))
-	}
-	var s deadletter.Selection
+func (f *letterFlags) selection(args []string, now time.Time) (chosen letters.Selection, err error) {
+	var seqs []uint64
 	for _, arg := range args {
-		seq, err := strconv.ParseUint(arg, 10, 64)
-		if err != nil || seq == 0 {
-			return s, cli.Usage(fmt.Errorf("%q is not the number of a dead letter; `weir dead ls` lists them", arg))
+		seq, err := letters.ParseSeq(arg)
+		if err != nil {
+			return chosen, err
 		}
-		s.Seqs = append(s.Seqs, seq)
+		seqs = append(seqs, seq)
 	}
-	return s, nil
-}
-
-// String describes the selected letters, for the notification.
-func (f *letterFlags) String() string { return f.choice().String() }
-
-// scopeOf bounds a selection by the letters that exist now.
-func scopeOf(ctx context.Context, c *connect.Connection, b *deadletter.Browser, s deadletter.Selection) (*deadletter.Scope, error) {
-	scope, err := b.Scope(ctx, s)
-	var missing *deadletter.MissingError
-	if errors.As(err, &missing) {
-		return nil, cli.NotFound(err)
+	chosen, err = f.choice().Select(seqs, now)
+	switch {
+	case err != nil && len(seqs) == 0:
+		return chosen, cli.Usage(fmt.Errorf("--%w", err))
+	case err != nil:
+		return chosen, cli.Usage(err)
 	}
-	return scope, c.Explain(err)
-}
-
-// browse opens the letters.
-func browse(ctx context.Context, c *connect.Connection) (*deadletter.Browser, error) {
-	b, err := deadletter.OpenBrowser(ctx, c.JetStream)
-	if errors.Is(err, deadletter.ErrNoStream) {
-		return nil, cli.NotFound(err)
-	}
-	return b, c.Explain(err)
+	return chosen, nil
 }
 
 // withLetters opens the letters for a command that may take long: a signal ends its context.
-func withLetters(cmd *cobra.Command, do func(ctx context.Context, c *connect.Connection, b *deadletter.Browser) error) error {
+func withLetters(cmd *cobra.Command, do func(ctx context.Context, c *connect.Connection, store *letters.Store) error) error {
 	return connect.With(func(c *connect.Connection) error {
 		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 		defer stop()
-		b, err := browse(ctx, c)
+		store, err := letters.Open(ctx, c)
 		if err != nil {
 			return err
 		}
-		return do(ctx, c, b)
+		return do(ctx, c, store)
 	})
 }
 

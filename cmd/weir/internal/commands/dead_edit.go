@@ -1,15 +1,14 @@
 package commands
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/textproto"
 	"strings"
 
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/letters"
 	"weir/deadletter"
 
 	"github.com/spf13/cobra"
@@ -43,8 +42,8 @@ idempotent.`,
 			if f.edit, err = e.read(cmd); err != nil {
 				return err
 			}
-			return f.on(cmd, args, func(ctx context.Context, c *connect.Connection, b *deadletter.Browser) error {
-				return f.redrive(ctx, cmd, c, b)
+			return f.on(cmd, args, func(ctx context.Context, c *connect.Connection, store *letters.Store) error {
+				return f.redrive(ctx, cmd, c, store)
 			})
 		},
 	}
@@ -54,7 +53,7 @@ idempotent.`,
 	flags.StringArrayVar(&e.unset, "unset-header", nil, "a header to leave out")
 	f.confirm.Add(flags)
 	f.as.Add(flags, "one JSON object")
-	f.rate, f.here = "1/s", true // one letter needs no task
+	f.rate = letters.UsualRate
 	flags.BoolVar(&f.dryRun, "dry-run", false, "only say what would be done")
 	flags.BoolVar(&f.includeUnknown, "include-unknown", false, "also where its call may have been processed: the api may bill it twice")
 	flags.BoolVar(&f.dropDeadline, "drop-deadline", false, "forget the job's deadline")
@@ -85,19 +84,4 @@ func (f *editFlags) read(cmd *cobra.Command) (*deadletter.Edit, error) {
 		return nil, cli.Usage(err)
 	}
 	return e, nil
-}
-
-// fits refuses an edited body with which the api accepts no job: even its letter would lack the body.
-func (f *redriveFlags) fits(ctx context.Context, c *connect.Connection, b *deadletter.Browser, current *config.Config) error {
-	if f.edit == nil || !f.edit.SetBody {
-		return nil
-	}
-	k, err := b.Get(ctx, f.chosen.Seqs[0])
-	if err != nil {
-		return c.Explain(err)
-	}
-	if api, ok := current.API(cmp.Or(k.API, k.AskedAPI)); ok && int64(len(f.edit.Body)) > api.MaxBody {
-		return cli.Refused(fmt.Errorf("the body has %d bytes, and api %s takes %d (max_body)", len(f.edit.Body), api.Name, api.MaxBody))
-	}
-	return nil
 }

@@ -34,15 +34,15 @@ where it is none, in base64. dead import stores them again, here or on another s
 			if raw {
 				print = printBody
 			}
-			return withLetters(cmd, func(ctx context.Context, c *connect.Connection, b *deadletter.Browser) error {
-				scope, err := scopeOf(ctx, c, b, selection)
+			return withLetters(cmd, func(ctx context.Context, c *connect.Connection, store *letters.Store) error {
+				scope, err := store.Bound(ctx, selection.Selection)
 				if err != nil {
 					return err
 				}
 				return writeTo(cmd.OutOrStdout(), out, func(w io.Writer) error {
 					written, err := exportLetters(ctx, c, cmd, scope, func(k *deadletter.Kept) error { return print(w, k) })
 					if err == nil && written == 0 {
-						err = cli.NotFound(noLetters(selection.Filter))
+						err = letters.None(selection.Filter)
 					}
 					return err
 				})

@@ -38,8 +38,8 @@ Letters that are there already are left out, so that an import can be started ag
 				defer func() { _ = file.Close() }()
 				in = file
 			}
-			return withLetters(cmd, func(ctx context.Context, c *connect.Connection, b *deadletter.Browser) error {
-				return importLetters(ctx, cmd, c, b, in, as, dryRun)
+			return withLetters(cmd, func(ctx context.Context, c *connect.Connection, store *letters.Store) error {
+				return importLetters(ctx, cmd, c, store, in, as, dryRun)
 			})
 		},
 	}
@@ -48,8 +48,8 @@ Letters that are there already are left out, so that an import can be started ag
 	return cmd
 }
 
-func importLetters(ctx context.Context, cmd *cobra.Command, c *connect.Connection, b *deadletter.Browser, in io.Reader, as cli.Format, dryRun bool) error {
-	i, err := b.NewImport(ctx, deadletter.MostImported)
+func importLetters(ctx context.Context, cmd *cobra.Command, c *connect.Connection, store *letters.Store, in io.Reader, as cli.Format, dryRun bool) error {
+	i, err := store.NewImport(ctx, deadletter.MostImported)
 	if err != nil {
 		return c.Explain(err)
 	}

@@ -42,14 +42,14 @@ func deadListCommand() *cobra.Command {
 }
 
 func listLetters(c *connect.Connection, cmd *cobra.Command, filter deadletter.Filter, limit int, as cli.Format) error {
-	b, err := browse(cmd.Context(), c)
+	store, err := letters.Open(cmd.Context(), c)
 	if err != nil {
 		return err
 	}
 	out, listed := cmd.OutOrStdout(), 0
 	t := &cli.Table{}
 	t.Row("SEQ", "AGE", "API", "KEY", "REASON", "STATUS", "BILLED", "DETAIL")
-	err = b.Newest(cmd.Context(), filter, limit, func(k deadletter.Kept) error {
+	err = store.Newest(cmd.Context(), filter, limit, func(k deadletter.Kept) error {
 		listed++
 		if as == cli.AsJSON {
 			return cli.PrintJSON(out, letters.Of(&k))
@@ -64,17 +64,10 @@ func listLetters(c *connect.Connection, cmd *cobra.Command, filter deadletter.Fi
 		return c.Explain(err)
 	}
 	if listed == 0 {
-		return as.Empty(out, noLetters(filter))
+		return as.Empty(out, letters.None(filter))
 	}
 	if as == cli.AsJSON {
 		return nil
 	}
 	return t.Print(out)
-}
-
-func noLetters(filter deadletter.Filter) error {
-	if filter == (deadletter.Filter{}) {
-		return errors.New("there are no dead letters")
-	}
-	return errors.New("no dead letter matches")
 }

@@ -3,8 +3,6 @@ package commands
 import (
 	"context"
 	"fmt"
-	"os"
-	"strings"
 	"time"
 
 	"weir/bucket"
@@ -12,7 +10,6 @@ import (
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/letters"
-	"weir/deadletter"
 
 	"github.com/spf13/cobra"
 )
@@ -21,12 +18,11 @@ import (
 type letterOperation struct {
 	letterFlags
 
-	args    []string
 	rate    string
 	dryRun  bool
 	confirm cli.Confirmation
 	as      cli.Format
-	chosen  deadletter.Selection
+	chosen  letters.Selection
 	every   *bucket.Rate // nil: none given
 }
 
@@ -40,8 +36,7 @@ func (o *letterOperation) addTo(cmd *cobra.Command, rate, rateUsage, dryRunUsage
 }
 
 // on reads the flags, and calls do with the letters open.
-func (o *letterOperation) on(cmd *cobra.Command, args []string, do func(ctx context.Context, c *connect.Connection, b *deadletter.Browser) error) error {
-	o.args = args
+func (o *letterOperation) on(cmd *cobra.Command, args []string, do func(ctx context.Context, c *connect.Connection, store *letters.Store) error) error {
 	if o.rate != "" {
 		r, err := config.ParseRate(o.rate)
 		if err != nil {
@@ -54,19 +49,4 @@ func (o *letterOperation) on(cmd *cobra.Command, args []string, do func(ctx cont
 		return err
 	}
 	return withLetters(cmd, do)
-}
-
-// said returns the selection as it was given.
-func (o *letterOperation) said() string {
-	return strings.TrimSpace(o.String() + " " + strings.Join(o.args, " "))
-}
-
-// takeLetterRight takes the right to end letters. It waits some seconds for the right of a process that has died, and
-// refuses while one is alive. The caller must give it back.
-func takeLetterRight(ctx context.Context, c *connect.Connection) (*deadletter.Right, error) {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "somewhere"
-	}
-	return letters.TakeRight(ctx, c, fmt.Sprintf("%s on %s, process %d", cli.User(), host, os.Getpid()))
 }

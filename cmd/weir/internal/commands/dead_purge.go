@@ -9,7 +9,6 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/letters"
-	"weir/deadletter"
 
 	"github.com/spf13/cobra"
 )
@@ -29,12 +28,8 @@ to answer it does nothing, and ends with 4.`,
   weir dead purge --api credit-check --reason rejected --status 4xx --yes
   weir dead purge 17 18 --yes`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.on(cmd, args, func(ctx context.Context, c *connect.Connection, b *deadletter.Browser) error {
-				scope, err := scopeOf(ctx, c, b, f.chosen)
-				if err != nil {
-					return err
-				}
-				return f.purge(ctx, cmd, c, scope)
+			return f.on(cmd, args, func(ctx context.Context, _ *connect.Connection, store *letters.Store) error {
+				return f.purge(ctx, cmd, store)
 			})
 		},
 	}
@@ -43,57 +38,39 @@ to answer it does nothing, and ends with 4.`,
 }
 
 // purge counts, asks for confirmation, deletes, and reports.
-func (f *purgeFlags) purge(ctx context.Context, cmd *cobra.Command, c *connect.Connection, scope *deadletter.Scope) error {
-	found, err := scope.Contents(ctx)
+func (f *purgeFlags) purge(ctx context.Context, cmd *cobra.Command, store *letters.Store) error {
+	p, err := store.PlanPurge(ctx, f.chosen, f.every)
 	if err != nil {
-		return c.Explain(err)
+		return err
 	}
-	if found.Letters == 0 {
-		return cli.NotFound(noLetters(f.chosen.Filter))
-	}
-	told := letters.PurgeOf(found, f.every)
 	if f.dryRun {
-		told.DryRun = true
-		return f.print(cmd, told)
+		return f.print(cmd, p)
 	}
-	if err := f.confirm.Insist(cmd, fmt.Sprintf("Delete %s for good?", cli.Count(found.Letters, "letter"))); err != nil {
+	if err := f.confirm.Insist(cmd, fmt.Sprintf("Delete %s for good?", cli.Count(p.Letters, "letter"))); err != nil {
 		return err
 	}
-	right, err := takeLetterRight(ctx, c)
-	if err != nil {
-		return err
-	}
-	defer right.Give()
-	bar := cli.NewProgressBar(cmd.ErrOrStderr(), "purged", found.Letters)
-	told.Purged, err = scope.Purge(ctx, deadletter.PurgeOptions{Rate: f.every, Valid: right.Valid, Told: bar.Show})
+	bar := cli.NewProgressBar(cmd.ErrOrStderr(), "purged", p.Letters)
+	err = p.Run(ctx, cli.User(), bar.Show, func(err error) { _, _ = fmt.Fprintf(cmd.ErrOrStderr(), "weir: %v\n", err) })
 	bar.Clear()
-	return errors.Join(f.finish(cmd, c, told), c.Explain(err))
-}
-
-// finish reports what was purged, on the terminal and as an event.
-func (f *purgeFlags) finish(cmd *cobra.Command, c *connect.Connection, told *letters.Purge) error {
-	if told.Purged > 0 {
-		about := letters.Operation{Who: cli.User(), API: f.api, Key: f.key, Selection: f.said()}
-		if err := about.TellPurged(context.WithoutCancel(cmd.Context()), c, told.Purged); err != nil {
-			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "weir: purged, but the notification could not be stored: %v\n", err)
-		}
+	if p.DryRun {
+		return err // nothing was begun
 	}
-	return f.print(cmd, told)
+	return errors.Join(f.print(cmd, p), err)
 }
 
-func (f *purgeFlags) print(cmd *cobra.Command, told *letters.Purge) error {
+func (f *purgeFlags) print(cmd *cobra.Command, p *letters.Purge) error {
 	if f.as == cli.AsJSON {
-		return cli.PrintJSON(cmd.OutOrStdout(), told)
+		return cli.PrintJSON(cmd.OutOrStdout(), p)
 	}
 	t := &cli.Table{}
-	t.Row("letters", fmt.Sprintf("%d, the oldest %s old", told.Letters, cli.Brief(time.Since(*told.Oldest))))
-	t.Row("bodies", cli.Count(told.Bytes, "byte"))
-	t.Row("billed", fmt.Sprintf("%d, and %d that may have been", told.Billed, told.MaybeBilled))
-	if told.DryRun {
-		t.Row("cost", told.Cost+": nothing is called")
-		t.Row("duration", cli.Brief(time.Duration(told.DurationMS)*time.Millisecond))
+	t.Row("letters", fmt.Sprintf("%d, the oldest %s old", p.Letters, cli.Brief(time.Since(*p.Oldest))))
+	t.Row("bodies", cli.Count(p.Bytes, "byte"))
+	t.Row("billed", fmt.Sprintf("%d, and %d that may have been", p.Billed, p.MaybeBilled))
+	if p.DryRun {
+		t.Row("cost", p.Cost+": nothing is called")
+		t.Row("duration", cli.Brief(time.Duration(p.DurationMS)*time.Millisecond))
 	} else {
-		t.Row("purged", fmt.Sprint(told.Purged))
+		t.Row("purged", fmt.Sprint(p.Purged))
 	}
 	return t.Print(cmd.OutOrStdout())
 }

@@ -15,6 +15,7 @@ import (
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/letters"
 	"weir/deadletter"
 	"weir/dispatcher"
 
@@ -48,8 +49,8 @@ Exit code 4: nothing was done without --yes, or none could be asked about. 3: no
 			if len(args) == 0 {
 				f.reason = string(deadletter.Unknown)
 			}
-			return f.on(cmd, args, func(ctx context.Context, c *connect.Connection, b *deadletter.Browser) error {
-				return f.reconcile(ctx, cmd, c, b)
+			return f.on(cmd, args, func(ctx context.Context, c *connect.Connection, store *letters.Store) error {
+				return f.reconcile(ctx, cmd, c, store)
 			})
 		},
 	}
@@ -78,12 +79,12 @@ const (
 )
 
 // plan finds the letters to make inquiries about.
-func (f *reconcileFlags) plan(ctx context.Context, c *connect.Connection, b *deadletter.Browser) (*inquiryPlan, error) {
+func (f *reconcileFlags) plan(ctx context.Context, c *connect.Connection, store *letters.Store) (*inquiryPlan, error) {
 	current, ok := control.RunningConfig(ctx, c)
 	if !ok {
 		return nil, cli.NotFound(errors.New("the running configuration cannot be read: it says how apis are asked"))
 	}
-	scope, err := scopeOf(ctx, c, b, f.chosen)
+	scope, err := store.Bound(ctx, f.chosen.Selection)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +117,7 @@ func (f *reconcileFlags) plan(ctx context.Context, c *connect.Connection, b *dea
 		}
 	}
 	if len(p.letters)+len(p.skipped) == 0 {
-		return nil, cli.NotFound(noLetters(f.chosen.Filter))
+		return nil, letters.None(f.chosen.Filter)
 	}
 	for _, d := range each {
 		p.takes += d // the letters are asked about one after another
@@ -130,8 +131,8 @@ func (f *reconcileFlags) plan(ctx context.Context, c *connect.Connection, b *dea
 func interval(r bucket.Rate) time.Duration { return r.Per / time.Duration(max(1, r.Count)) }
 
 // reconcile counts, asks for confirmation, has the api asked about each letter, and reports.
-func (f *reconcileFlags) reconcile(ctx context.Context, cmd *cobra.Command, c *connect.Connection, b *deadletter.Browser) error {
-	p, err := f.plan(ctx, c, b)
+func (f *reconcileFlags) reconcile(ctx context.Context, cmd *cobra.Command, c *connect.Connection, store *letters.Store) error {
+	p, err := f.plan(ctx, c, store)
 	if err != nil {
 		return err
 	}

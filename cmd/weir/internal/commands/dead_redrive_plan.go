@@ -5,28 +5,26 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/control"
-	"weir/deadletter"
+	"weir/cmd/weir/internal/letters"
 
 	"github.com/spf13/cobra"
 )
 
-// printPlan prints what would be done: on stdout if only the plan was asked for, and otherwise as talk.
-func (f *redriveFlags) printPlan(cmd *cobra.Command, p *deadletter.Plan) error {
+// printPlan prints what would be done: on stdout if only the plan is printed, and otherwise as talk.
+func (f *redriveFlags) printPlan(cmd *cobra.Command, p *letters.PlannedRedrive, only bool) error {
 	out := cmd.ErrOrStderr()
-	if f.dryRun {
+	if f.dryRun || only && f.as == cli.AsJSON {
 		out = cmd.OutOrStdout()
 	}
 	if f.as == cli.AsJSON {
-		if !f.dryRun {
+		if !only {
 			return nil // the tally is the only object printed
 		}
-		return cli.PrintJSON(out, control.TellPlan(p, f.rate))
+		return cli.PrintJSON(out, p.Shown())
 	}
 	t := &cli.Table{}
 	if p.Letters > 0 {
@@ -60,7 +58,7 @@ func (f *redriveFlags) printPlan(cmd *cobra.Command, p *deadletter.Plan) error {
 		t.Row("settled", fmt.Sprintf("%d whose job has gone on since: only the letter is deleted", p.Settled))
 	}
 	for _, skip := range slices.Sorted(maps.Keys(p.Skipped)) {
-		t.Row("left alone", strconv.Itoa(p.Skipped[skip])+" "+skipText(skip))
+		t.Row("left alone", strconv.Itoa(p.Skipped[skip])+" "+letters.SkipText(skip))
 	}
 	if err := t.Print(out); err != nil || f.dryRun {
 		return err
@@ -68,37 +66,4 @@ func (f *redriveFlags) printPlan(cmd *cobra.Command, p *deadletter.Plan) error {
 	f.planned = p.Skipped
 	_, err := fmt.Fprintln(out) // between the plan and the outcome
 	return err
-}
-
-// skipText says why letters are left alone, and what would change that.
-func skipText(skip deadletter.Skip) string {
-	switch skip {
-	case deadletter.SkipUnknown:
-		return "of unknown outcome: --include-unknown redrives them, and the api may bill them twice; dead reconcile asks the api"
-	case deadletter.SkipCancelled:
-		return "that somebody cancelled: --reason cancelled redrives them"
-	case deadletter.SkipDeadline:
-		return "whose deadline has passed: --drop-deadline redrives them"
-	case deadletter.SkipResubmitted:
-		return "whose producer has sent the job again since: purge them"
-	case deadletter.SkipSameID:
-		return "whose id another job has got since: redrive that one first"
-	case deadletter.SkipNoBody:
-		return "whose body was too large to keep (413): their producer must send them again"
-	case deadletter.SkipNoAPI:
-		return "of apis that are not configured: configure the api again, or purge them"
-	case deadletter.SkipNoKey:
-		return "without a key: their producer must send them again"
-	case deadletter.SkipForeign:
-		return "that weir did not write"
-	}
-	return string(skip)
-}
-
-func skippedText(skipped map[deadletter.Skip]int) string {
-	var texts []string
-	for _, skip := range slices.Sorted(maps.Keys(skipped)) {
-		texts = append(texts, strconv.Itoa(skipped[skip])+" "+skipText(skip))
-	}
-	return strings.Join(texts, "; ")
 }

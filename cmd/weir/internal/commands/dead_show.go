@@ -29,9 +29,9 @@ where it is none, in hexadecimal. --body prints nothing but the body, byte for b
 		Example: "  weir dead show 17\n  weir dead show 17 --body > order.json",
 		Args:    cli.Takes("SEQ"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			seq, err := strconv.ParseUint(args[0], 10, 64)
-			if err != nil || seq == 0 {
-				return cli.Usage(fmt.Errorf("%q is not the number of a dead letter; `weir dead ls` lists them", args[0]))
+			seq, err := letters.ParseSeq(args[0])
+			if err != nil {
+				return err
 			}
 			if as == cli.AsJSON && bodyOnly {
 				return cli.Usage(errors.New("--json and --body exclude each other"))
@@ -41,7 +41,11 @@ where it is none, in hexadecimal. --body prints nothing but the body, byte for b
 				return err
 			}
 			defer c.Close()
-			k, err := readLetter(c, cmd, seq)
+			store, err := letters.Open(cmd.Context(), c)
+			if err != nil {
+				return err
+			}
+			k, err := store.Letter(cmd.Context(), seq)
 			if err != nil {
 				return err
 			}
@@ -52,26 +56,14 @@ where it is none, in hexadecimal. --body prints nothing but the body, byte for b
 			case bodyOnly:
 				return cli.WriteBytes(out, k.Body)
 			case as == cli.AsJSON:
-				return cli.PrintJSON(out, letters.Whole(&k))
+				return cli.PrintJSON(out, letters.Whole(k))
 			}
-			return printLetter(out, &k, time.Now())
+			return printLetter(out, k, time.Now())
 		},
 	}
 	as.Add(cmd.Flags(), "one JSON object")
 	cmd.Flags().BoolVar(&bodyOnly, "body", false, "the raw body only")
 	return cmd
-}
-
-func readLetter(c *connect.Connection, cmd *cobra.Command, seq uint64) (deadletter.Kept, error) {
-	b, err := browse(cmd.Context(), c)
-	if err != nil {
-		return deadletter.Kept{}, err
-	}
-	k, err := b.Get(cmd.Context(), seq)
-	if errors.Is(err, deadletter.ErrNoLetter) {
-		return k, cli.NotFound(fmt.Errorf("there is no dead letter %d: it never was, or it was redriven, purged or too old", seq))
-	}
-	return k, c.Explain(err)
 }
 
 // noBody says why a letter may have no body although its job had one.

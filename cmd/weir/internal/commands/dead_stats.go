@@ -34,7 +34,7 @@ func deadStatsCommand() *cobra.Command {
 					return err
 				}
 				if len(counts) == 0 {
-					return as.Empty(cmd.OutOrStdout(), noLetters(filter))
+					return as.Empty(cmd.OutOrStdout(), letters.None(filter))
 				}
 				return printCounts(cmd.OutOrStdout(), counts, as, time.Now())
 			})
@@ -49,12 +49,12 @@ func deadStatsCommand() *cobra.Command {
 const progressEvery = 10_000
 
 func countLetters(c *connect.Connection, cmd *cobra.Command, filter deadletter.Filter) ([]*letters.Count, error) {
-	b, err := browse(cmd.Context(), c)
+	store, err := letters.Open(cmd.Context(), c)
 	if err != nil {
 		return nil, err
 	}
 	talk, shown := cmd.ErrOrStderr(), false
-	counts, err := letters.CountByCause(cmd.Context(), b, filter, func(read, of uint64) {
+	counts, err := letters.CountByCause(cmd.Context(), store.Browser, filter, func(read, of uint64) {
 		if read%progressEvery == 0 && terminal.Watched(talk) {
 			shown = true
 			_, _ = fmt.Fprintf(talk, "\rread %d of %d letters", read, of)

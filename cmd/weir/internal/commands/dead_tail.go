@@ -30,9 +30,9 @@ the server comes back.`,
 			if flags.until != "" {
 				return cli.Usage(errors.New("--until: tail has no end but Ctrl-C; `weir dead ls` knows --until"))
 			}
-			return withLetters(cmd, func(ctx context.Context, c *connect.Connection, b *deadletter.Browser) error {
+			return withLetters(cmd, func(ctx context.Context, c *connect.Connection, store *letters.Store) error {
 				out := cmd.OutOrStdout()
-				return c.Explain(b.Follow(ctx, filter, func(k deadletter.Kept) error {
+				return c.Explain(store.Follow(ctx, filter, func(k deadletter.Kept) error {
 					if as == cli.AsJSON {
 						return cli.PrintJSON(out, letters.Of(&k))
 					}

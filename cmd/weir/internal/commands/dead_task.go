@@ -4,29 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/signal"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/letters"
 	"weir/deadletter"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 )
-
-// tasksAt finds the redrives of a server.
-func tasksAt(ctx context.Context, c *connect.Connection) (*deadletter.Tasks, error) {
-	kv, err := c.JetStream.KeyValue(ctx, connect.ControlBucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		return nil, cli.NotFound(fmt.Errorf("there is no key-value bucket %s: weir has not run on this server", connect.ControlBucket))
-	} else if err != nil {
-		return nil, c.Explain(err)
-	}
-	return deadletter.NewTasks(kv), nil
-}
 
 func deadTasksCommand() *cobra.Command {
 	as := cli.Format("")
@@ -37,10 +27,10 @@ func deadTasksCommand() *cobra.Command {
 kept.`,
 		Args: cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withTasks(cmd, func(ctx context.Context, c *connect.Connection, tasks *deadletter.Tasks) error {
+			return withTasks(cmd, func(ctx context.Context, tasks *letters.Tasks) error {
 				all, err := tasks.List(ctx)
 				if err != nil {
-					return c.Explain(err)
+					return err
 				}
 				if len(all) == 0 {
 					return cli.NotFound(errors.New("there are no redrives"))
@@ -53,14 +43,16 @@ kept.`,
 	return cmd
 }
 
-// withTasks opens the redrives for a command.
-func withTasks(cmd *cobra.Command, do func(ctx context.Context, c *connect.Connection, tasks *deadletter.Tasks) error) error {
+// withTasks opens the redrives for a command. A signal ends its context.
+func withTasks(cmd *cobra.Command, do func(ctx context.Context, tasks *letters.Tasks) error) error {
 	return connect.With(func(c *connect.Connection) error {
-		tasks, err := tasksAt(cmd.Context(), c)
+		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+		defer stop()
+		tasks, err := letters.OpenTasks(ctx, c)
 		if err != nil {
 			return err
 		}
-		return do(cmd.Context(), c, tasks)
+		return do(ctx, tasks)
 	})
 }
 
@@ -68,7 +60,7 @@ func printTasks(cmd *cobra.Command, as cli.Format, all []deadletter.Task) error 
 	t := &cli.Table{}
 	t.Row("TASK", "STATE", "DONE", "OF", "OVERFLOWED", "RATE", "BEGUN", "BY", "SELECTION")
 	for i := range all {
-		told := control.TellTask(&all[i])
+		told := letters.TellTask(&all[i])
 		if as == cli.AsJSON {
 			if err := cli.PrintJSON(cmd.OutOrStdout(), told); err != nil {
 				return err
@@ -93,17 +85,13 @@ func deadTaskCommand() *cobra.Command {
 redrive does.`,
 		Args: cli.Takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withLetters(cmd, func(ctx context.Context, c *connect.Connection, _ *deadletter.Browser) error {
-				tasks, err := tasksAt(ctx, c)
+			return withTasks(cmd, func(ctx context.Context, tasks *letters.Tasks) error {
+				task, err := tasks.Get(ctx, args[0])
 				if err != nil {
 					return err
 				}
-				task, err := tasks.Get(ctx, args[0])
-				if err != nil {
-					return c.Explain(control.ExplainTask(args[0], err))
-				}
 				if follow {
-					return f.followTask(ctx, cmd, c, tasks, task)
+					return f.followTask(ctx, cmd, tasks, task)
 				}
 				return printTask(cmd, f.as, &task)
 			})
@@ -115,7 +103,7 @@ redrive does.`,
 }
 
 func printTask(cmd *cobra.Command, as cli.Format, task *deadletter.Task) error {
-	told := control.TellTask(task)
+	told := letters.TellTask(task)
 	if as == cli.AsJSON {
 		return cli.PrintJSON(cmd.OutOrStdout(), told)
 	}

@@ -135,6 +135,15 @@ func (c *Connection) Close() { c.Conn.Close() }
 // command that waits for the reply would wait in vain.
 func (c *Connection) hangUp(error) { c.Conn.Close() }
 
+// Control opens the bucket of operators' commands. It fails with exit code 3 if there is none.
+func (c *Connection) Control(ctx context.Context) (jetstream.KeyValue, error) {
+	kv, err := c.JetStream.KeyValue(ctx, ControlBucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return nil, cli.NotFound(fmt.Errorf("there is no key-value bucket %s: weir has not run on this server", ControlBucket))
+	}
+	return kv, c.Explain(err)
+}
+
 // Explain gives an error from NATS its exit code, and a remedy if there is one.
 func (c *Connection) Explain(err error) error {
 	var coded *cli.Exit

@@ -35,11 +35,9 @@ type OperatorCommand struct {
 
 // NewOperatorCommand returns a command of the operator who about an api, or about one of its keys.
 func NewOperatorCommand(ctx context.Context, c *connect.Connection, who, api, key string) (*OperatorCommand, error) {
-	kv, err := c.JetStream.KeyValue(ctx, connect.ControlBucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		return nil, cli.NotFound(fmt.Errorf("weir has not run on this server: there is no key-value bucket %s", connect.ControlBucket))
-	} else if err != nil {
-		return nil, c.Explain(err)
+	kv, err := c.Control(ctx)
+	if err != nil {
+		return nil, err
 	}
 	return &OperatorCommand{API: api, Key: key, who: who, kv: kv}, nil
 }

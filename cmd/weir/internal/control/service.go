@@ -33,7 +33,6 @@ type ServiceOptions struct {
 	Streams    func() []dispatcher.StreamChange // recent changes to streams by hand
 	Instance   string
 	Roles      []string
-	Redrives   bool // whether this replica works redrives
 }
 
 // errServiceEnds cancels the answers that are still being prepared.
@@ -66,9 +65,6 @@ func StartService(s ServiceOptions) (stop func() error, err error) {
 		service.AddEndpoint("history", micro.HandlerFunc(o.history), micro.WithEndpointSubject(historySubject.Each(1)), described(string(historySubject)+"<api>", "viewer", pastAnswer{})),
 		service.AddEndpoint("find", micro.HandlerFunc(o.find), micro.WithEndpointSubject(findSubject.Each(1)), described(string(findSubject)+"<api>", "viewer", jobsReply[dispatcher.QueuedJob]{})),
 	)
-	if s.Redrives {
-		err = errors.Join(err, service.AddEndpoint("redrives", micro.HandlerFunc(o.redrives), micro.WithEndpointSubject(redrivesSubject), described(redrivesSubject, "viewer", redrivesAnswer{})))
-	}
 	if err != nil {
 		cancel(errServiceEnds)
 		return nil, errors.Join(fmt.Errorf("start the operators' service: %w", err), service.Stop())

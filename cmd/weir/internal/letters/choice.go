@@ -1,6 +1,7 @@
 package letters
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -56,6 +57,25 @@ func (c *Choice) String() string {
 		}
 	}
 	return strings.Join(parts, " ")
+}
+
+// Selection is selected letters, and the selection as it was given, for events and tasks.
+type Selection struct {
+	deadletter.Selection
+	Said string
+}
+
+// Select reads a choice, or selects letters by their numbers in its place.
+func (c *Choice) Select(seqs []uint64, now time.Time) (s Selection, err error) {
+	if len(seqs) > 0 {
+		if *c != (Choice{}) {
+			return s, errors.New("name letters by their numbers or choose them by the other fields, not both")
+		}
+		return Selection{deadletter.Selection{Seqs: seqs}, strings.Trim(fmt.Sprint(seqs), "[]")}, nil
+	}
+	s.Filter, err = c.Filter(now)
+	s.Said = c.String()
+	return s, err
 }
 
 // ReasonNames returns all reasons, separated by commas.

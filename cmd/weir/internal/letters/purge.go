@@ -2,11 +2,11 @@ package letters
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"weir/bucket"
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/connect"
 	"weir/deadletter"
 )
 
@@ -22,30 +22,54 @@ type Purge struct {
 	Cost        string     `json:"cost"` // of deleting: no api is called
 	DurationMS  int64      `json:"duration_ms"`
 	Purged      int        `json:"purged"`
+
+	store *Store
+	of    Selection
+	scope *deadletter.Scope
+	rate  *bucket.Rate
 }
 
-// PurgeOf returns what a purge of some letters would do, at a rate; nil: as fast as the server can.
-func PurgeOf(found *deadletter.Contents, rate *bucket.Rate) *Purge {
+// PlanPurge counts what a purge of some letters would delete, at a rate; nil: as fast as the server can.
+func (s *Store) PlanPurge(ctx context.Context, of Selection, rate *bucket.Rate) (*Purge, error) {
+	scope, err := s.Bound(ctx, of.Selection)
+	if err != nil {
+		return nil, err
+	}
+	found, err := scope.Contents(ctx)
+	switch {
+	case err != nil:
+		return nil, s.c.Explain(err)
+	case found.Letters == 0:
+		return nil, None(of.Filter)
+	}
 	p := &Purge{
-		Letters: found.Letters, Bytes: found.Bytes, Oldest: new(found.Oldest.UTC()), Newest: new(found.Newest.UTC()),
-		Billed: found.Billed, MaybeBilled: found.Maybe, Cost: config.Money(0).String(),
+		DryRun: true, Letters: found.Letters, Bytes: found.Bytes, Oldest: new(found.Oldest.UTC()), Newest: new(found.Newest.UTC()),
+		Billed: found.Billed, MaybeBilled: found.Maybe, Cost: config.Money(0).String(), store: s, of: of, scope: scope, rate: rate,
 	}
 	if rate != nil {
 		p.DurationMS = int64(float64(found.Letters-1) * rate.Per.Seconds() * 1e3 / float64(rate.Count))
 	}
-	return p
+	return p, nil
 }
 
-// Operation is what was done to letters, for the event.
-type Operation struct {
-	Who       string
-	API, Key  string // that were selected, "" for all
-	Selection string
-}
-
-// TellPurged publishes the event that letters were purged.
-func (o Operation) TellPurged(ctx context.Context, c *connect.Connection, purged int) error {
-	return deadletter.Event{
-		Type: deadletter.PurgedEvent, API: o.API, Key: o.Key, Data: deadletter.OperationData{Who: o.Who, Selection: o.Selection, Letters: purged},
-	}.Publish(ctx, c.JetStream)
+// Run deletes the letters that were counted, and publishes the event. It calls shown with the number so far, and unsaid
+// if the event could not be stored. An error leaves p with what was done until then.
+func (p *Purge) Run(ctx context.Context, by string, shown func(int), unsaid func(error)) error {
+	right, err := takeRight(ctx, p.store.c, by)
+	if err != nil {
+		return err
+	}
+	defer right.Give()
+	p.DryRun = false
+	p.Purged, err = p.scope.Purge(ctx, deadletter.PurgeOptions{Rate: p.rate, Valid: right.Valid, Told: shown})
+	if p.Purged == 0 {
+		return p.store.c.Explain(err)
+	}
+	e := deadletter.Event{Type: deadletter.PurgedEvent, API: p.of.Filter.API, Key: p.of.Filter.Key, Data: deadletter.OperationData{
+		Who: by, Selection: p.of.Said, Letters: p.Purged,
+	}}
+	if err := e.Publish(context.WithoutCancel(ctx), p.store.c.JetStream); err != nil {
+		unsaid(fmt.Errorf("purged, but the notification could not be stored: %w", err))
+	}
+	return p.store.c.Explain(err)
 }

@@ -10,21 +10,17 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
 	"weir/deadletter"
-
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // rightWait is how long to wait for the right to end letters: inquiries hold it meanwhile, one after another.
 const rightWait = time.Minute
 
-// TakeRight takes the right to end letters. It waits some seconds for the right of a process that has died, and refuses
+// takeRight takes the right to end letters. It waits some seconds for the right of a process that has died, and refuses
 // while one is alive. The caller must give it back. holder is named to other processes that want the right meanwhile.
-func TakeRight(ctx context.Context, c *connect.Connection, holder string) (*deadletter.Right, error) {
-	kv, err := c.JetStream.KeyValue(ctx, connect.ControlBucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		return nil, cli.NotFound(fmt.Errorf("there is no key-value bucket %s: weir has not run on this server", connect.ControlBucket))
-	} else if err != nil {
-		return nil, c.Explain(err)
+func takeRight(ctx context.Context, c *connect.Connection, holder string) (*deadletter.Right, error) {
+	kv, err := c.Control(ctx)
+	if err != nil {
+		return nil, err
 	}
 	waiting, cancel := context.WithTimeout(ctx, rightWait)
 	defer cancel()

@@ -107,7 +107,8 @@ func RedriveTerms(current *config.Config) func(api string) (deadletter.Terms, bo
 			return deadletter.Terms{}, false
 		}
 		return deadletter.Terms{
-			Rules: api.Rules, Price: int64(api.Price), Idempotent: api.Idempotency != nil, Keyed: DispatchAPI(api, current).KeyIdentity(), KeyInSubject: api.Key.From == config.KeyFromSubject,
+			Rules: api.Rules, MaxBody: api.MaxBody, Price: int64(api.Price), Idempotent: api.Idempotency != nil,
+			Keyed: DispatchAPI(api, current).KeyIdentity(), KeyInSubject: api.Key.From == config.KeyFromSubject,
 		}, true
 	}
 }

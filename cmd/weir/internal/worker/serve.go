@@ -53,7 +53,7 @@ func (w *Worker) answerOperators() error {
 	}
 	stop, err := control.StartService(control.ServiceOptions{
 		Conn: w.nc, Dispatcher: w.dispatch, Limits: w.levels.Shown, Refresh: w.levels.Refresh, Clock: w.levels.ClockProblem, Ledger: w.limits.Ledger.Problem, Throttled: w.throttled, History: w.keepHistory(), Config: w.follower.state, Instance: w.settings.Instance,
-		Ready: w.Ready, Streams: w.streams.Changes, Roles: w.roles(), Redrives: w.redrives,
+		Ready: w.Ready, Streams: w.streams.Changes, Roles: w.roles(),
 	})
 	if err == nil {
 		w.onStop("operators' service", stop)
@@ -94,8 +94,7 @@ func (w *Worker) roles() (names []string) {
 	return names
 }
 
-// workRedrives works the redrives stored in NATS. A NATS user whose role predates this may not submit letters: then the
-// commands submit them.
+// workRedrives works the redrives stored in NATS. They wait while no replica's NATS user may submit letters.
 func (w *Worker) workRedrives(ctx context.Context) {
 	if w.dispatch == nil {
 		return
@@ -104,7 +103,6 @@ func (w *Worker) workRedrives(ctx context.Context) {
 		w.log.Warn("redrives are not worked here: the NATS user may not publish to " + ingest.RedrivePrefix + ">: give it the role worker of deploy/nats")
 		return
 	}
-	w.redrives = true
 	tasks := deadletter.NewTaskWorker(deadletter.TaskWorkerOptions{
 		Conn: w.nc, JetStream: w.js, Control: w.control, Terms: w.dispatch.RedriveTerms, Calls: w.dispatch.CallsSince, Instance: w.settings.Instance,
 		Log: w.log,

@@ -72,7 +72,6 @@ type Worker struct {
 	taking      atomic.Pointer[ingest.Service] // the intake, for other goroutines
 	http        *console.Server
 	traces      *otlp.Sender // nil: none are sent
-	redrives    bool         // whether this replica works redrives
 	reloads     chan func()  // requests for a reload, each called when it has ended
 	witness     *witness.Keeper
 	restored    *dispatcher.Restoration // nil: the store is as weir left it

@@ -142,12 +142,14 @@ func (r *roleRig) operate() {
 func TestCommandsSayWhichRightIsMissing(t *testing.T) {
 	t.Parallel()
 	r := newRoleRig(t)
+	r.as("producer", "submit", "pay", "bad", "--wait", "--path", "/bad")
+	r.Eventually("a letter to redrive", func() bool { return r.Messages("WEIR_DEAD") == 1 })
 	for _, c := range []struct{ role, args, subject string }{
 		{"viewer", "config apply --yes -f " + r.file, "$KV.weir_config.current"},
 		{"viewer", "submit pay vip", "weir.jobs.pay.vip"},
 		{"viewer", "pause pay", "$KV.weir_control.pause.pay"},
 		{"viewer", "cancel pay some-job", "weir.operator.cancel.pay"},
-		{"viewer", "dead redrive --yes", "$KV.weir_control.lease.dead-letters"},
+		{"viewer", "dead redrive --yes", "$JS.API.CONSUMER.CREATE.WEIR_pay_0"},
 		{"producer", "keys pay", "weir.operator.keys.pay"},
 		{"producer", "config show", "$JS.API.STREAM.INFO.KV_weir_config"},
 		{"producer", "dead ls", "$JS.API.STREAM.INFO.WEIR_DEAD"},

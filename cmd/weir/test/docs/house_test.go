@@ -67,7 +67,7 @@ var rooms = []struct{ room, imports string }{
 	{"cmd/weir/internal/status", "ingest deadletter dispatcher dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/connect cmd/weir/internal/control cmd/weir/internal/limitstate"},
 	{"cmd/weir/internal/doctor", "bucket bucket/redisstore cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/limitstate cmd/weir/internal/status"},
 	{"cmd/weir/internal/timeline", "ingest bucket bucket/stream deadletter dispatcher dispatcher/ledger dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/connect cmd/weir/internal/control"},
-	{"cmd/weir/internal/letters", "ingest deadletter cmd/weir/internal/config cmd/weir/internal/timeline bucket bucket/lease cmd/weir/internal/cli cmd/weir/internal/connect"},
+	{"cmd/weir/internal/letters", "ingest deadletter dispatcher/ledger cmd/weir/internal/config cmd/weir/internal/timeline bucket bucket/lease cmd/weir/internal/cli cmd/weir/internal/connect"},
 	{"cmd/weir/internal/proposal", "cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/control cmd/weir/internal/limitstate"},
 	{"cmd/weir/internal/door", "ingest cmd/weir/internal/console cmd/weir/internal/timeline"},
 	{"cmd/weir/internal/api", "ingest bucket/stream deadletter dispatcher dispatcher/ledger dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/console cmd/weir/internal/control cmd/weir/internal/doctor cmd/weir/internal/door cmd/weir/internal/letters cmd/weir/internal/limitstate cmd/weir/internal/spend cmd/weir/internal/status cmd/weir/internal/timeline cmd/weir/internal/history bucket cmd/weir/internal/proposal cmd/weir/internal/plan cmd/weir/internal/verify"},

@@ -2,17 +2,16 @@ package letters
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/weirtest"
-	"weir/ingest/await"
+	"weir/deadletter"
 )
 
-// TestOneRedriveAtOnce: a second redrive, or a purge, is refused while one is under way.
+// TestOneRedriveAtOnce: while a redrive is under way a second one waits, and a purge is refused.
 func TestOneRedriveAtOnce(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{}, `
@@ -28,23 +27,20 @@ apis:
 		r.Submit(fmt.Sprintf("weir.jobs.pay.k%d", i), nil, nil)
 		r.Submit(fmt.Sprintf("weir.jobs.pay.k%d", i), nil, nil)
 	}
-	first := r.Redriving("--rate", "1/h")
+	r.Must("dead", "redrive", "--yes", "--detach", "--name", "first", "--rate", "1/h")
 	r.Eventually("its first letter", func() bool {
 		out, _ := r.Command("dead", "ls", "--json")
 		return strings.Contains(out, `"redrives":1`) && r.LetterCount() == 4 // the one before it is deleted
 	})
-	if did, code := r.Redrive(); code != cli.ExitRefused || did.Redriven+did.Overflowed != 0 {
-		t.Errorf("a second redrive: exit code %d, %+v", code, did)
-	}
+	r.Must("dead", "redrive", "--yes", "--detach", "--name", "second")
 	if _, code := r.Command("dead", "purge", "--yes"); code != cli.ExitRefused || r.LetterCount() != 4 {
 		t.Errorf("a purge: exit code %d, %d letters are left", code, r.LetterCount())
 	}
-	if err := first.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
+	if second := r.Task("second"); second.State != deadletter.TaskWaiting || second.Done != 0 {
+		t.Errorf("a second redrive is %+v", second)
 	}
-	if code := weirtest.ExitCode(await.Result(t, "the end of an interrupted redrive", first.Wait)); code != cli.ExitFailed {
-		t.Errorf("a redrive that was interrupted ends with exit code %d", code)
-	}
+	r.Must("dead", "stop", "second")
+	r.Must("dead", "stop", "first")
 	if _, code := r.Command("dead", "purge", "--yes"); code != 0 || r.LetterCount() != 0 {
 		t.Errorf("a purge behind it: exit code %d, %d letters are left", code, r.LetterCount())
 	}

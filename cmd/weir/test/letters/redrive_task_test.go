@@ -1,7 +1,11 @@
 package letters
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -49,6 +53,10 @@ apis:
 			t.Fatalf("%v: the letters are %+v", c.args, letters)
 		}
 	}
+	status, answer := r.Say("POST", "/api/v1/redrives", "", fmt.Sprintf(`{"seqs": [%s], "edit": {"body": %q}}`, first, strings.Repeat("x", 101)))
+	if status != http.StatusConflict || !strings.Contains(answer, "max_body") {
+		t.Errorf("a body above max_body over HTTP: %d %s", status, answer)
+	}
 	if out, code := r.Command("dead", "edit", first, "--data", "right", "--set-header", "weir-path: /new", "--set-header", "Weir-Header-X-Source: shop", "--unset-header",
 		"weir-deadline", "--yes"); code != 0 {
 		t.Fatalf("%s: exit code %d", out, code)
@@ -83,5 +91,49 @@ apis:
 	}
 	if _, code := r.Command("dead", "edit", doubt, "--data", "right", "--yes", "--include-unknown"); code != 0 {
 		t.Errorf("the same with the word for it: exit code %d", code)
+	}
+}
+
+// TestEditOfALargeBody: an edited body may be as large as the api's max_body, whether a command or a request hands it in.
+func TestEditOfALargeBody(t *testing.T) {
+	t.Parallel()
+	api := weirtest.StartOrdered(t, map[string][]string{"old": {"status=422", "status=422"}})
+	r := weirtest.RigOn(t, api, fmt.Sprintf(`
+apis:
+  pay: {url: %s, max_body: 2MiB, retry: {attempts: 1}, bucket: {rate: 100/s, capacity: 20}}
+`, api.URL()))
+	body := strings.Repeat("0123456789abcdef", 2<<20/16)
+	file := filepath.Join(t.TempDir(), "body")
+	if err := os.WriteFile(file, []byte(body), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for i, edit := range []func(seq string){
+		func(seq string) {
+			r.Must("dead", "edit", seq, "--data", "@"+file, "--set-header", "Weir-Path: /new", "--yes")
+		},
+		func(seq string) {
+			said, err := json.Marshal(map[string]any{
+				"seqs": json.RawMessage("[" + seq + "]"), "edit": map[string]any{"body": body, "set": map[string][]string{"Weir-Path": {"/new"}}},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if status, answer := r.Say("POST", "/api/v1/redrives", "", string(said)); status != http.StatusOK {
+				t.Fatalf("over HTTP: %d %s", status, answer)
+			}
+		},
+	} {
+		r.Submit("weir.jobs.pay.k", []byte("wrong"), map[string]string{"Weir-Path": "/old"})
+		r.Eventually("its letter", func() bool { return len(r.Letters("pay", "k")) == 1 })
+		edit(strconv.FormatUint(r.Letters("pay", "k")[0].Sequence, 10))
+		if call := r.AwaitCalls(2*i + 2)[2*i+1]; call.Path != "/new" || call.BodySize != int64(len(body)) {
+			t.Errorf("the api got %d bytes at %s", call.BodySize, call.Path)
+		}
+		r.Eventually("no letter", func() bool { return len(r.Letters("pay", "k")) == 0 })
+	}
+	for _, msg := range r.Stored("KV_weir_control", "$KV.weir_control.>") {
+		if len(msg.Data) > 64<<10 {
+			t.Errorf("%d bytes of %s are kept", len(msg.Data), msg.Subject)
+		}
 	}
 }

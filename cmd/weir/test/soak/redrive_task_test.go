@@ -13,7 +13,7 @@ import (
 	"weir/bucket/stream"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/letters"
 	"weir/cmd/weir/weirtest"
 	"weir/deadletter"
 	"weir/ingest/await"
@@ -114,16 +114,16 @@ apis:
 		jobs = append(jobs, weirtest.JobFor("pay", fmt.Sprint("k", i%keys), fmt.Sprint("job-", i)))
 	}
 	weirtest.Fill(t, r.NC, jobs)
-	letters := r.Letters()
-	if letters != keys*(each-2) {
-		t.Fatalf("%d letters", letters)
+	buried := r.Letters()
+	if buried != keys*(each-2) {
+		t.Fatalf("%d letters", buried)
 	}
 	for _, args := range [][]string{{"resume", "pay"}, {"dead", "redrive", "--yes", "--detach", "--name", "killed", "--rate", "50/s"}} {
 		if got := weirtest.Command(t, env, args...); got.Code != 0 {
 			t.Fatalf("weir %v: %+v", args, got)
 		}
 	}
-	left, halfWay := letters, false
+	left, halfWay := buried, false
 	for range 2 {
 		for deadline := time.Now().Add(weirtest.Patience); r.Letters() > max(0, left-40); {
 			if time.Now().After(deadline) {
@@ -144,9 +144,9 @@ apis:
 		t.Errorf("its end: %+v", got)
 	}
 	r.AwaitEmpty()
-	var done control.RedriveTask
+	var done letters.RedriveTask
 	if out := weirtest.Command(t, env, "dead", "task", "killed", "--json"); json.Unmarshal([]byte(out.Stdout), &done) != nil || done.State != deadletter.TaskDone ||
-		done.Done != done.Total || done.Total != letters {
+		done.Done != done.Total || done.Total != buried {
 		t.Errorf("it is %s", out.Stdout)
 	}
 	r.JudgeRedriven(keys * each)

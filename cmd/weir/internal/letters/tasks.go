@@ -1,6 +1,7 @@
-package control
+package letters
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -10,12 +11,54 @@ import (
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
 	"weir/deadletter"
-
-	"github.com/nats-io/nats.go/micro"
 )
 
 // Redrives are tasks stored in NATS (deadletter.Tasks). A command or an HTTP client plans a task, starts it and follows
 // its progress. A dispatching replica works it.
+
+// Tasks are the redrives of a server. Their errors have the exit codes of commands.
+type Tasks struct {
+	tasks *deadletter.Tasks
+	c     *connect.Connection
+}
+
+// OpenTasks opens the redrives.
+func OpenTasks(ctx context.Context, c *connect.Connection) (*Tasks, error) {
+	kv, err := c.Control(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Tasks{deadletter.NewTasks(kv), c}, nil
+}
+
+// List returns all redrives, the oldest first.
+func (t *Tasks) List(ctx context.Context) ([]deadletter.Task, error) {
+	all, err := t.tasks.List(ctx)
+	return all, t.c.Explain(err)
+}
+
+// Get returns one redrive.
+func (t *Tasks) Get(ctx context.Context, name string) (deadletter.Task, error) {
+	task, err := t.tasks.Get(ctx, name)
+	return task, t.explain(name, err)
+}
+
+// Stop makes a redrive rest until it is resumed.
+func (t *Tasks) Stop(ctx context.Context, name, by string) (deadletter.Task, error) {
+	task, err := t.tasks.Stop(ctx, name, by)
+	return task, t.explain(name, err)
+}
+
+// Resume makes a redrive continue that was stopped or has failed.
+func (t *Tasks) Resume(ctx context.Context, name string) (deadletter.Task, error) {
+	task, err := t.tasks.Resume(ctx, name)
+	return task, t.explain(name, err)
+}
+
+// Watch passes all redrives to take now and after every change, until take returns false or ctx ends.
+func (t *Tasks) Watch(ctx context.Context, take func(all []deadletter.Task) (more bool)) error {
+	return t.tasks.Watch(ctx, take)
+}
 
 // RedriveTask describes a redrive for --json and /api/v1.
 type RedriveTask struct {
@@ -74,53 +117,8 @@ func publishing(letters int, rate bucket.Rate) time.Duration {
 	return time.Duration(float64(letters) * float64(rate.Per) / float64(max(1, rate.Count)))
 }
 
-// RedrivePlan describes what a redrive would do, for --json and /api/v1.
-type RedrivePlan struct {
-	DryRun      bool                    `json:"dry_run"`
-	Letters     int                     `json:"letters"`
-	Keys        int                     `json:"keys"`
-	Oldest      *time.Time              `json:"oldest,omitempty"`
-	Cost        string                  `json:"cost"`
-	BilledOnce  int                     `json:"billed_before"`
-	BilledCost  string                  `json:"billed_before_cost"`
-	MaybeBilled int                     `json:"maybe_billed"`
-	DurationMS  int64                   `json:"duration_ms"`
-	Rate        string                  `json:"rate"`
-	Slowest     string                  `json:"slowest,omitempty"`
-	NoRoom      int64                   `json:"no_room_now"` // if all came at once
-	Overflow    int64                   `json:"overflow"`    // at the rate
-	RoomyRate   string                  `json:"roomy_rate,omitempty"`
-	Settled     int                     `json:"settled"`
-	Skipped     map[deadletter.Skip]int `json:"skipped"`
-}
-
-// TellPlan describes a plan. rate is the text as it was given.
-func TellPlan(p *deadletter.Plan, rate string) RedrivePlan {
-	told := RedrivePlan{
-		DryRun: true, Letters: p.Letters, Keys: p.Keys, Cost: config.Money(p.Cost).String(), BilledOnce: p.BilledBefore,
-		BilledCost: config.Money(p.BilledBeforeCost).String(), MaybeBilled: p.MaybeBilled, DurationMS: p.Duration().Milliseconds(),
-		Rate: rate, Slowest: p.Slowest, NoRoom: p.NoRoom, Overflow: p.Overflow, Settled: p.Settled, Skipped: p.Skipped,
-	}
-	if p.Roomy != nil {
-		told.RoomyRate = config.FormatRate(*p.Roomy)
-	}
-	if !p.Oldest.IsZero() {
-		told.Oldest = new(p.Oldest.UTC())
-	}
-	return told
-}
-
-// RedriveOrder returns the order for a plan's task.
-func RedriveOrder(p *deadletter.Plan, rate bucket.Rate) deadletter.TaskOrder {
-	total := p.Letters + p.Settled
-	for _, n := range p.Skipped {
-		total += n
-	}
-	return deadletter.TaskOrder{RateCount: rate.Count, RatePer: int64(rate.Per), Letters: p.Letters, Total: total, Cost: p.Cost}
-}
-
-// ExplainTask gives an error about a task its exit code.
-func ExplainTask(name string, err error) error {
+// explain gives an error about a task its exit code.
+func (t *Tasks) explain(name string, err error) error {
 	switch {
 	case errors.Is(err, deadletter.ErrNoTask):
 		return cli.NotFound(fmt.Errorf("there is no redrive %s: `weir dead tasks` lists them", cli.Visible(name)))
@@ -128,34 +126,10 @@ func ExplainTask(name string, err error) error {
 		return cli.Refused(fmt.Errorf("the redrive %s is done", name))
 	case errors.Is(err, deadletter.ErrTaskKnown):
 		return cli.Refused(fmt.Errorf("there is a redrive %s already", name))
-	case errors.Is(err, deadletter.ErrManyTasks):
+	case errors.Is(err, deadletter.ErrManyTasks), errors.Is(err, deadletter.ErrLongTask):
 		return cli.Refused(err)
+	case errors.Is(err, deadletter.ErrTaskName):
+		return cli.Usage(err)
 	}
-	return err
-}
-
-// redrivesSubject is the subject on which replicas that work redrives answer.
-const redrivesSubject = "weir.operator.redrives"
-
-// redrivesWait is short, because replicas that work no redrives do not answer.
-var redrivesWait = answerWaits{2 * time.Second, 100 * time.Millisecond}
-
-// RedrivesWorked reports whether a replica works redrives. Such a replica dispatches, and its NATS user may publish
-// redriven jobs.
-func RedrivesWorked(c *connect.Connection) (worked bool) {
-	_ = askFor(c, redrivesSubject, nil, redrivesWait, func(_ []byte, wrong *operatorError) bool {
-		worked = wrong == nil
-		return worked
-	}) // no replica means no
-	return worked
-}
-
-// redrivesAnswer is a replica's statement that it works redrives.
-type redrivesAnswer struct {
-	Instance string `json:"instance"`
-}
-
-// redrives answers that this replica works redrives.
-func (o operator) redrives(req micro.Request) {
-	_ = req.Respond(marshal(redrivesAnswer{o.Instance})) // on an error the asking process has gone
+	return t.c.Explain(err)
 }
