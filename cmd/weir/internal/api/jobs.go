@@ -2,10 +2,7 @@ package api
 
 import (
 	"context"
-	"fmt"
 
-	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/timeline"
 	"weir/dispatcher"
@@ -23,9 +20,6 @@ type cancelled struct {
 	Jobs []dispatcher.CancelAnswer `json:"jobs"`
 }
 
-// mostScanned is how many messages of each stream are searched for an id.
-const mostScanned = 200_000
-
 // jobs finds jobs, and cancels them before they are called.
 type jobs struct{ *Options }
 
@@ -38,23 +32,15 @@ func (j *jobs) find(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := timeline.Options{Job: id, API: api, Key: key, Scan: mostScanned, APIs: []string{api}}
+	o := timeline.Options{Job: id, API: api, Key: key, Scan: timeline.UsualScan, APIs: []string{api}}
 	if api == "" {
-		o.APIs = configured(j.Config())
+		o.APIs = j.Config().Names()
 	}
 	t, err := timeline.Find(ctx, j.Connection, o)
-	if err == nil && len(t.Jobs) == 0 {
-		return nil, cli.NotFound(fmt.Errorf("nobody knows a job %s, as far back as was looked", cli.Visible(o.Job)))
+	if err == nil {
+		err = t.Known(id)
 	}
 	return t, err
-}
-
-// configured returns the names of the configured apis.
-func configured(c *config.Config) (names []string) {
-	for i := range c.APIs {
-		names = append(names, c.APIs[i].Name)
-	}
-	return names
 }
 
 func (j *jobs) cancel(_ context.Context, r *request) (any, error) {

@@ -146,14 +146,8 @@ func (o *overview) snapshot(ctx context.Context) (*snapshot, error) {
 		if err != nil {
 			return nil, err
 		}
-		var spent map[string]spend.Sum
 		if unread == nil {
-			spent = o.spentToday(working, upTo)
-		}
-		if spent != nil {
-			for _, api := range s.APIs {
-				api.Spent, api.InDoubt = spent[api.API].Text()
-			}
+			s.AddSpent(o.spentToday(working, upTo))
 		}
 		o.mu.Lock()
 		defer o.mu.Unlock()

@@ -5,7 +5,6 @@ import (
 	"io"
 
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/proposal"
 )
 
@@ -55,15 +54,7 @@ func (p *proposals) apply(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := control.OpenConfigStore(ctx, p.Connection)
-	if err != nil {
-		return nil, err
-	}
-	proposed := &proposal.Proposal{Who: r.who.String(), From: from, Text: said.YAML, Config: c}
-	if err := proposed.Against(ctx, p.Connection, store); err != nil {
-		return nil, err
-	}
-	return p.put(ctx, store, proposed, said.DryRun)
+	return p.put(ctx, &proposal.Proposal{Who: r.who.String(), From: from, Text: said.YAML, Config: c}, said.DryRun)
 }
 
 func (p *proposals) rollback(ctx context.Context, r *request) (any, error) {
@@ -71,37 +62,19 @@ func (p *proposals) rollback(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	entries, err := control.ConfigHistory(ctx, p.Connection)
+	earlier, err := proposal.Earlier(ctx, p.Connection, r.who.String(), said.Version)
 	if err != nil {
 		return nil, err
 	}
-	earlier, err := proposal.Earlier(entries, said.Version)
-	if err != nil {
-		return nil, err
-	}
-	earlier.Who = r.who.String()
-	store, err := control.OpenConfigStore(ctx, p.Connection)
-	if err != nil {
-		return nil, err
-	}
-	return p.put(ctx, store, earlier, said.DryRun)
+	return p.put(ctx, earlier, said.DryRun)
 }
 
 // put puts a proposal in force, or only reports what it would change.
-func (p *proposals) put(ctx context.Context, store control.ConfigStore, proposed *proposal.Proposal, dryRun bool) (any, error) {
-	told, same := proposed.Differs()
-	if same {
-		if dryRun {
-			return told, nil
+func (p *proposals) put(ctx context.Context, proposed *proposal.Proposal, dryRun bool) (any, error) {
+	return proposed.Apply(ctx, p.Connection, io.Discard, func(d proposal.Difference) (bool, error) {
+		if d.Unread != nil {
+			p.Log.Warn("what is left of changed limits is not known", "err", d.Unread)
 		}
-		return told, control.AwaitFollowed(ctx, p.Connection, io.Discard, told.Version)
-	}
-	var err error
-	if told.Spent, err = proposed.SpentAlready(ctx, p.Connection); err != nil {
-		p.Log.Warn("what is left of changed limits is not known", "err", err)
-	}
-	if dryRun {
-		return told, nil
-	}
-	return told, proposed.Put(ctx, p.Connection, store, io.Discard, &told)
+		return !dryRun, nil
+	})
 }

@@ -54,7 +54,7 @@ func (s *results) show(ctx context.Context, r *request) (any, error) {
 	if f.Job, err = r.job(); err != nil {
 		return nil, err
 	}
-	found, err := timeline.FindResult(ctx, s.Connection, f, mostScanned)
+	found, err := timeline.FindResult(ctx, s.Connection, f, timeline.UsualScan)
 	if err != nil {
 		return nil, err
 	}

@@ -110,9 +110,7 @@ func offered(complete completion, cmd *cobra.Command, args []string, begun strin
 func apiNames(cmd *cobra.Command, _ []string) (names []cobra.Completion) {
 	_ = connect.With(func(c *connect.Connection) error {
 		if current, ok := control.RunningConfig(cmd.Context(), c); ok {
-			for i := range current.APIs {
-				names = append(names, current.APIs[i].Name)
-			}
+			names = current.Names()
 		}
 		return nil
 	})

@@ -81,65 +81,46 @@ func applyFile(cmd *cobra.Command, file string, how manner) error {
 		file = "stdin"
 	}
 	return connect.With(func(conn *connect.Connection) error {
-		p := &proposal.Proposal{Who: cli.User(), From: file, Text: string(text), Config: c}
-		store, err := control.OpenConfigStore(cmd.Context(), conn)
-		switch {
-		case err != nil && how.dryRun && control.NeverApplied(err):
-			return how.apply(cmd, conn, store, p)
-		case err != nil && control.NeverApplied(err):
-			store, err = control.MakeConfigStore(cmd.Context(), conn)
-		}
-		if err != nil {
-			return err
-		}
-		if err := p.Against(cmd.Context(), conn, store); err != nil {
-			return err
-		}
-		return how.apply(cmd, conn, store, p)
+		return how.apply(cmd, conn, &proposal.Proposal{Who: cli.User(), From: file, Text: string(text), Config: c})
 	})
 }
 
 // apply shows the difference, asks for confirmation, stores, and reports.
-func (m *manner) apply(cmd *cobra.Command, c *connect.Connection, store control.ConfigStore, p *proposal.Proposal) error {
-	told, same := p.Differs()
-	talk := cmd.ErrOrStderr()
-	if m.as == cli.ForPeople {
-		for _, d := range told.Changes {
-			_, _ = fmt.Fprintln(cmd.OutOrStdout(), cli.Visible(d.String()))
+func (m *manner) apply(cmd *cobra.Command, c *connect.Connection, p *proposal.Proposal) error {
+	agreed := false
+	told, err := p.Apply(cmd.Context(), c, cmd.ErrOrStderr(), func(d proposal.Difference) (_ bool, err error) {
+		m.show(cmd, &d)
+		if !d.Same && !m.dryRun {
+			err = m.confirm.Insist(cmd, fmt.Sprintf("Apply %s?", cli.Count(len(d.Changes), "change")))
 		}
+		agreed = err == nil
+		return !m.dryRun, err
+	})
+	if agreed && m.as == cli.AsJSON && !errors.Is(err, control.ErrLostRace) {
+		err = errors.Join(err, cli.PrintJSON(cmd.OutOrStdout(), told))
 	}
-	if same {
-		_, _ = fmt.Fprintf(talk, "weir: version %d is the newest and says the same: nothing changed\n", told.Version)
-		if m.dryRun {
-			return m.tell(cmd, told)
-		}
-		return errors.Join(m.tell(cmd, told), control.AwaitFollowed(cmd.Context(), c, talk, told.Version))
-	}
-	var err error
-	told.Spent, err = p.SpentAlready(cmd.Context(), c)
-	for i := range told.Spent {
-		_, _ = fmt.Fprintf(talk, "weir: %s\n", told.Spent[i].Text())
-	}
-	if err != nil {
-		_, _ = fmt.Fprintf(talk, "weir: %v\n", err)
-	}
-	if m.dryRun {
-		_, _ = fmt.Fprintf(talk, "weir: %s; nothing was changed\n", cli.Count(len(told.Changes), "change"))
-		return m.tell(cmd, told)
-	}
-	if err := m.confirm.Insist(cmd, fmt.Sprintf("Apply %s?", cli.Count(len(told.Changes), "change"))); err != nil {
-		return err
-	}
-	err = p.Put(cmd.Context(), c, store, talk, &told)
-	if errors.Is(err, control.ErrLostRace) {
-		return err
-	}
-	return errors.Join(err, m.tell(cmd, told))
+	return err
 }
 
-func (m *manner) tell(cmd *cobra.Command, told proposal.Applied) error {
-	if m.as == cli.AsJSON {
-		return cli.PrintJSON(cmd.OutOrStdout(), told)
+// show prints what would change.
+func (m *manner) show(cmd *cobra.Command, d *proposal.Difference) {
+	talk := cmd.ErrOrStderr()
+	if m.as == cli.ForPeople {
+		for _, change := range d.Changes {
+			_, _ = fmt.Fprintln(cmd.OutOrStdout(), cli.Visible(change.String()))
+		}
 	}
-	return nil
+	if d.Same {
+		_, _ = fmt.Fprintf(talk, "weir: version %d is the newest and says the same: nothing changed\n", d.Version)
+		return
+	}
+	for i := range d.Spent {
+		_, _ = fmt.Fprintf(talk, "weir: %s\n", d.Spent[i].Text())
+	}
+	if d.Unread != nil {
+		_, _ = fmt.Fprintf(talk, "weir: %v\n", d.Unread)
+	}
+	if m.dryRun {
+		_, _ = fmt.Fprintf(talk, "weir: %s; nothing was changed\n", cli.Count(len(d.Changes), "change"))
+	}
 }

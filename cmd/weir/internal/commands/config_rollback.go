@@ -6,7 +6,6 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/proposal"
 
 	"github.com/spf13/cobra"
@@ -30,20 +29,11 @@ text. The file it once came from is not touched; weir serve applies that only on
 				}
 			}
 			return connect.With(func(c *connect.Connection) error {
-				entries, err := control.ConfigHistory(cmd.Context(), c)
+				p, err := proposal.Earlier(cmd.Context(), c, cli.User(), wanted)
 				if err != nil {
 					return err
 				}
-				p, err := proposal.Earlier(entries, wanted)
-				if err != nil {
-					return err
-				}
-				store, err := control.OpenConfigStore(cmd.Context(), c)
-				if err != nil {
-					return err
-				}
-				p.Who = cli.User()
-				return how.apply(cmd, c, store, p)
+				return how.apply(cmd, c, p)
 			})
 		},
 	}

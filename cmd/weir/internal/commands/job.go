@@ -19,7 +19,7 @@ import (
 
 func jobCommand() *cobra.Command {
 	var api, key string
-	scan, as := defaultScan, cli.ForPeople
+	scan, as := timeline.UsualScan, cli.ForPeople
 	cmd := &cobra.Command{
 		Use:   "job ID",
 		Short: "Say where a job is, or what became of it",
@@ -44,7 +44,9 @@ are read. Exit code 3: nobody knows the id, as far back as was looked.`,
 			return connect.With(func(c *connect.Connection) error {
 				o := timeline.Options{Job: args[0], API: api, Key: key, Scan: scan}
 				if o.APIs = []string{api}; api == "" {
-					o.APIs = apisOf(cmd, c)
+					if current, ok := control.RunningConfig(cmd.Context(), c); ok {
+						o.APIs = current.Names()
+					}
 				}
 				found, err := timeline.Find(cmd.Context(), c, o)
 				if err != nil {
@@ -61,23 +63,10 @@ are read. Exit code 3: nobody knows the id, as far back as was looked.`,
 	return cmd
 }
 
-// defaultScan is how many messages of a stream are searched for an id.
-const defaultScan = 200_000
-
 var errNoScan = errors.New("--scan is 0 for all, or how many messages to look through")
 
 func addScan(flags *pflag.FlagSet, scan *int) {
 	flags.IntVar(scan, "scan", *scan, "how many of the newest messages of each stream are looked through; 0 for all")
-}
-
-// apisOf returns the names of the configured apis.
-func apisOf(cmd *cobra.Command, c *connect.Connection) (names []string) {
-	if current, ok := control.RunningConfig(cmd.Context(), c); ok {
-		for i := range current.APIs {
-			names = append(names, current.APIs[i].Name)
-		}
-	}
-	return names
 }
 
 func printTimeline(cmd *cobra.Command, t *timeline.Timeline, id string, as cli.Format) error {
@@ -91,8 +80,8 @@ func printTimeline(cmd *cobra.Command, t *timeline.Timeline, id string, as cli.F
 				l.Stream, cli.ClockTime(l.Back), cli.Count(l.Messages, "message"))
 		}
 	}
-	if len(t.Jobs) == 0 {
-		return cli.NotFound(fmt.Errorf("nobody knows a job %s", cli.Visible(id)))
+	if err := t.Known(id); err != nil {
+		return err
 	}
 	out := cmd.OutOrStdout()
 	if as == cli.AsJSON {

@@ -121,7 +121,7 @@ func listResults(c *connect.Connection, cmd *cobra.Command, filter ledger.Result
 }
 
 func resultsGetCommand() *cobra.Command {
-	flags, scan, as := resultFlags{}, defaultScan, cli.ForPeople
+	flags, scan, as := resultFlags{}, timeline.UsualScan, cli.ForPeople
 	cmd := &cobra.Command{
 		Use:   "get JOB",
 		Short: "Print the result of a job",

@@ -17,7 +17,6 @@ import (
 	"weir/cmd/weir/internal/letters"
 	"weir/cmd/weir/internal/spend"
 	"weir/cmd/weir/internal/terminal"
-	"weir/dispatcher/ledger"
 
 	"github.com/spf13/cobra"
 )
@@ -49,9 +48,6 @@ It reads every record of the period, and of the budgets' windows: about 100,000 
 			from, err := letters.ReadTime(since, now)
 			if err != nil {
 				return cli.Usage(fmt.Errorf("--since %w", err))
-			}
-			if since == "" {
-				from = spend.UsualSince(spend.By(by), now)
 			}
 			return connect.With(func(c *connect.Connection) error {
 				if api != "" {
@@ -96,10 +92,8 @@ func addUp(ctx context.Context, c *connect.Connection, talk io.Writer, o spend.O
 	if shown {
 		_, _ = fmt.Fprint(talk, "\r\x1b[K")
 	}
-	if errors.Is(err, ledger.ErrNoLedger) {
-		return nil, cli.NotFound(err)
-	} else if err != nil {
-		return nil, c.Explain(err)
+	if err != nil {
+		return nil, err
 	}
 	hearBudgets(a, replicas)
 	return a, nil
@@ -124,13 +118,10 @@ func printSpending(cmd *cobra.Command, a *spend.Account, by spend.By, limit int,
 	if !a.Begins.IsZero() {
 		_, _ = fmt.Fprintf(talk, "weir: the ledger tells everything since %s only: older records have gone\n", cli.ClockTime(a.Begins))
 	}
-	all := len(a.Groups)
-	if limit > 0 && all > limit {
-		if by == spend.ByDay { // the newest days
-			a.Groups = a.Groups[all-limit:]
-		} else {
-			a.Groups = a.Groups[:limit]
-		}
+	if limit == 0 {
+		limit = len(a.Groups)
+	}
+	if all := a.Limit(limit); all > limit {
 		_, _ = fmt.Fprintf(talk, "weir: %d of %d lines; --limit lists more\n", limit, all)
 	}
 	if as == cli.AsJSON {

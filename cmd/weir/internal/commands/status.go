@@ -77,19 +77,15 @@ func gatherStatus(ctx context.Context, c *connect.Connection, talk io.Writer, li
 	if err != nil {
 		return nil, err
 	}
-	var a *spend.Account
+	var today spend.Today
 	if unread == nil {
-		a, unread = spend.Of(reading, c, spend.Options{By: spend.ByAPI, Since: spend.UsualSince(spend.ByAPI, now), Now: now, UpTo: upTo})
+		unread = today.Update(reading, c.JetStream, now, upTo)
 	}
 	if unread != nil {
 		_, _ = fmt.Fprintf(talk, "weir: what was spent today is not known: %v\n", unread)
 		return s, nil //nolint:nilerr // the rest is of use without
 	}
-	for _, api := range s.APIs {
-		if api.Spent, api.InDoubt = "0.00", "0.00"; a.Group(api.API) != nil {
-			api.Spent, api.InDoubt = a.Group(api.API).Spent, a.Group(api.API).InDoubt
-		}
-	}
+	s.AddSpent(today.ByAPI())
 	return s, nil
 }
 

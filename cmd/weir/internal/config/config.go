@@ -111,6 +111,15 @@ func readConfig(root value) *Config {
 	return c
 }
 
+// Names returns the names of the configured apis.
+func (c *Config) Names() []string {
+	names := make([]string, len(c.APIs))
+	for i := range c.APIs {
+		names[i] = c.APIs[i].Name
+	}
+	return names
+}
+
 // API returns the api of that name.
 func (c *Config) API(name string) (*API, bool) {
 	i, found := slices.BinarySearchFunc(c.APIs, name, func(a API, name string) int { return strings.Compare(a.Name, name) })

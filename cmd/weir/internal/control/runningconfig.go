@@ -86,14 +86,10 @@ func RunningConfig(ctx context.Context, c *connect.Connection) (current *config.
 
 // NoAPI returns an error that an api is not configured; it names the configured ones.
 func NoAPI(name string, c *config.Config) error {
-	names := make([]string, len(c.APIs))
-	for i := range c.APIs {
-		names[i] = c.APIs[i].Name
-	}
-	if len(names) == 0 {
+	if len(c.APIs) == 0 {
 		return cli.NotFound(fmt.Errorf("there is no api %q: none is configured", name))
 	}
-	return cli.NotFound(fmt.Errorf("there is no api %q; the configured ones are %s", name, strings.Join(names, ", ")))
+	return cli.NotFound(fmt.Errorf("there is no api %q; the configured ones are %s", name, strings.Join(c.Names(), ", ")))
 }
 
 // ReadFile reads a configuration file. It fails with exit code 3 if there is none.

@@ -13,8 +13,6 @@ import (
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/limitstate"
-
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Proposal is a configuration that is to take the place of another.
@@ -39,15 +37,51 @@ type Applied struct {
 	Spent []limitstate.Spent `json:"spent,omitempty"`
 }
 
-// Against compares a proposal with what is in force now.
-func (p *Proposal) Against(ctx context.Context, c *connect.Connection, store control.ConfigStore) (err error) {
-	p.current, p.last, err = store.Newest(ctx)
-	return c.Explain(err)
+// Difference is what a proposal would change.
+type Difference struct {
+	*Applied
+	Same   bool  // nothing would change, and nothing needs to be stored
+	Unread error // why Spent is not complete; nil if it is
 }
 
-// Earlier proposes the wanted version of a history, 0 for the one before that in force.
-func Earlier(entries []jetstream.KeyValueEntry, wanted uint64) (*Proposal, error) {
-	p := &Proposal{back: true}
+// Apply puts a proposal in force, and returns when every dispatching replica follows. A proposal that a replica cannot
+// follow is taken back. agree sees before what would change: false or an error ends Apply with nothing changed. Apply
+// writes progress to talk. What it returns says what became of the proposal, also beside an error.
+func (p *Proposal) Apply(ctx context.Context, c *connect.Connection, talk io.Writer, agree func(Difference) (bool, error)) (*Applied, error) {
+	store, err := control.OpenConfigStore(ctx, c)
+	never := err != nil && control.NeverApplied(err)
+	if err == nil && !p.back {
+		p.current, p.last, err = store.Newest(ctx)
+	}
+	if err != nil && !never {
+		return nil, c.Explain(err)
+	}
+	d := p.differs()
+	if !d.Same {
+		d.Spent, d.Unread = limitstate.SpentAlready(ctx, c.JetStream, p.before(), p.Config, time.Now())
+		d.Unread = c.Explain(d.Unread)
+	}
+	if agreed, err := agree(d); err != nil || !agreed {
+		return d.Applied, err
+	}
+	if d.Same {
+		return d.Applied, control.AwaitFollowed(ctx, c, talk, d.Version)
+	}
+	if never {
+		if store, err = control.MakeConfigStore(ctx, c); err != nil {
+			return d.Applied, err
+		}
+	}
+	return d.Applied, p.put(ctx, c, store, talk, d.Applied)
+}
+
+// Earlier proposes an earlier version: the wanted one, 0 for the one before that in force.
+func Earlier(ctx context.Context, c *connect.Connection, who string, wanted uint64) (*Proposal, error) {
+	entries, err := control.ConfigHistory(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	p := &Proposal{Who: who, back: true}
 	var target *control.Version
 	for _, entry := range slices.Backward(entries) {
 		p.last = max(p.last, entry.Revision())
@@ -83,29 +117,22 @@ func (p *Proposal) before() *config.Config {
 	return p.current.Config
 }
 
-// Differs tells what would change. same says that nothing would, and that nothing needs to be stored: a last version that nobody can
-// read is to be replaced, even by the text of the one before it.
-func (p *Proposal) Differs() (told Applied, same bool) {
+// differs compares a proposal with what is in force. A last version that cannot be read is replaced, even by the text of
+// the one before it.
+func (p *Proposal) differs() Difference {
+	d := Difference{Applied: &Applied{Changes: p.before().Diff(p.Config)}}
 	if p.current != nil {
-		told.OldVersion = p.current.Number
+		d.OldVersion, d.Version = p.current.Number, p.current.Number
 	}
-	told.Version, told.Changes = told.OldVersion, p.before().Diff(p.Config)
-	if told.Changes == nil {
-		told.Changes = []config.Change{}
+	if d.Changes == nil {
+		d.Changes = []config.Change{}
 	}
-	return told, len(told.Changes) == 0 && p.current != nil && p.last == p.current.Number
+	d.Same = len(d.Changes) == 0 && p.current != nil && p.last == p.current.Number
+	return d
 }
 
-// SpentAlready are the limits that would keep everything from being called as soon as the proposal is in force. What could be read of
-// them is told beside an error.
-func (p *Proposal) SpentAlready(ctx context.Context, c *connect.Connection) ([]limitstate.Spent, error) {
-	spent, err := limitstate.SpentAlready(ctx, c.JetStream, p.before(), p.Config, time.Now())
-	return spent, c.Explain(err)
-}
-
-// Put stores a proposal, tells of it, and returns when every dispatching replica follows. One that cannot has it taken back. told says
-// what became of it, also beside an error; talk hears it in words.
-func (p *Proposal) Put(ctx context.Context, c *connect.Connection, store control.ConfigStore, talk io.Writer, told *Applied) error {
+// put stores a proposal and publishes the event. It returns when every dispatching replica follows.
+func (p *Proposal) put(ctx context.Context, c *connect.Connection, store control.ConfigStore, talk io.Writer, told *Applied) error {
 	next := control.StoredConfig{YAML: p.Text, From: p.From, Who: p.Who, At: time.Now().UTC(), Changes: len(told.Changes)}
 	switch {
 	case p.current == nil:

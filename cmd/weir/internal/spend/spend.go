@@ -3,11 +3,13 @@ package spend
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
 
 	"weir/bucket"
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/limitstate"
@@ -31,10 +33,10 @@ func Groupings() []By { return []By{ByAPI, ByKey, ByTenant, ByDay} }
 
 // Options say what to add up.
 type Options struct {
-	UpTo   uint64 // no later record, as LedgerEnd returns it; 0: up to the newest
-	By     By
+	UpTo   uint64             // no later record, as LedgerEnd returns it; 0: up to the newest
+	By     By                 // "": ByAPI
 	API    string             // only of this one; "": of all
-	Since  time.Time          // calls that started then or later
+	Since  time.Time          // calls that started then or later; zero: today, by UTC, and by day the last 31 days
 	Now    time.Time          // selects the budgets' windows
 	Config *config.Config     // has the budgets, and what ends tenants; nil if unknown
 	Read   func(n, of uint64) // is called with the progress, every few thousand records; may be nil
@@ -89,14 +91,6 @@ type Account struct {
 // usualDays is how many days are reported by default.
 const usualDays = 31
 
-// UsualSince returns the default beginning: today, by UTC, and for sums by day the last 31 days.
-func UsualSince(by By, now time.Time) time.Time {
-	if by == ByDay {
-		return midnight(now).AddDate(0, 0, 1-usualDays)
-	}
-	return midnight(now)
-}
-
 func midnight(now time.Time) time.Time { return now.UTC().Truncate(24 * time.Hour) }
 
 // mostGroups bounds the groups: all further calls are one group without a name.
@@ -108,6 +102,20 @@ const readEvery = 10_000
 // Of adds up what was spent. It fails with ledger.ErrNoLedger, and blocks until the ledger is read from the beginning
 // of the period, or of the first budget's window.
 func Of(ctx context.Context, c *connect.Connection, o Options) (*Account, error) {
+	o.By = cmp.Or(o.By, ByAPI)
+	if o.Since.IsZero() {
+		if o.Since = midnight(o.Now); o.By == ByDay {
+			o.Since = o.Since.AddDate(0, 0, 1-usualDays)
+		}
+	}
+	account, err := read(ctx, c, o)
+	if errors.Is(err, ledger.ErrNoLedger) {
+		return nil, cli.NotFound(err)
+	}
+	return account, c.Explain(err)
+}
+
+func read(ctx context.Context, c *connect.Connection, o Options) (*Account, error) {
 	a := &adder{Options: o, groups: map[Group]*Group{}, account: &Account{Since: o.Since.UTC(), Groups: []*Group{}, Budgets: []*Budget{}}}
 	from := a.openBudgets()
 	extent, err := ledger.ExtentOf(ctx, c.JetStream)
@@ -265,12 +273,12 @@ func (a *Account) Heard(api string, limits []limitstate.LimitShown) {
 	}
 }
 
-// Group returns what was spent on an api, if calls were added up by api; nil if nothing was.
-func (a *Account) Group(api string) *Group {
-	for _, g := range a.Groups {
-		if g.API == api {
-			return g
-		}
+// Limit keeps at most this many groups: the dearest, or of days the newest. It returns how many there were.
+func (a *Account) Limit(most int) (all int) {
+	all = len(a.Groups)
+	if all > most && a.Groups[0].Day != "" {
+		a.Groups = a.Groups[all-most:]
 	}
-	return nil
+	a.Groups = a.Groups[:min(all, most)]
+	return all
 }

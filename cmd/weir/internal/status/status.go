@@ -12,6 +12,7 @@ import (
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/limitstate"
+	"weir/cmd/weir/internal/spend"
 	"weir/deadletter"
 	"weir/dispatcher"
 	"weir/dispatcher/schedule"
@@ -133,6 +134,16 @@ func Gather(ctx context.Context, c *connect.Connection, limit int, complete cont
 	}
 	s.judge()
 	return s, nil
+}
+
+// AddSpent adds what was spent on each api today; nil if that is unknown.
+func (s *Status) AddSpent(sums map[string]spend.Sum) {
+	if sums == nil {
+		return
+	}
+	for _, api := range s.APIs {
+		api.Spent, api.InDoubt = sums[api.API].Text()
+	}
 }
 
 // add puts a replica's answer to the others'.

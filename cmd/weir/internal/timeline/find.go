@@ -30,6 +30,9 @@ type Options struct {
 	InQueue func(ctx context.Context, api string, q control.JobInQueue) ([]dispatcher.QueuedJob, error)
 }
 
+// UsualScan is how many of the newest messages of each stream are searched for an id if nothing else is said.
+const UsualScan = 200_000
+
 // acceptLeeway is how much before its acceptance a job's records are read: the streams' leaders have different clocks.
 const acceptLeeway = time.Minute
 
@@ -59,6 +62,14 @@ func Find(ctx context.Context, c *connect.Connection, o Options) (*Timeline, err
 	}
 	s.t.sort()
 	return s.t, nil
+}
+
+// Known returns the error that nothing is known of an id; nil if there is a job.
+func (t *Timeline) Known(id string) error {
+	if len(t.Jobs) > 0 {
+		return nil
+	}
+	return cli.NotFound(fmt.Errorf("nobody knows a job %s, as far back as was looked", cli.Visible(id)))
 }
 
 // job returns the job of an api and a key; nil if there are too many jobs with the id already.
