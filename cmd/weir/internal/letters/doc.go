@@ -1,9 +1,13 @@
-// Package letters selects and describes dead letters, in the same way for commands and for requests over HTTP.
+// Package letters has the operations on dead letters, each once: commands and requests over HTTP read their arguments,
+// call it, and print what it returns. Its errors have the exit codes of commands, from which HTTP takes the status.
 //
-//	choice.go  selection: words in, a deadletter.Filter out
-//	letter.go  a letter as JSON, with the api's answer and the job's last call
-//	stats.go   letters counted by their cause
-//	tally.go   the same for many readers: what was read once is remembered
-//
-// It reads letters by deadletter.Browser and changes nothing.
+//	store.go    opens the letters; one letter; bounds a selection by what exists now
+//	choice.go   selection: words in, a deadletter.Filter out
+//	letter.go   a letter as JSON, with the api's answer and the job's last call
+//	export.go   a letter as a line of an export, and back
+//	stats.go    letters counted by their cause
+//	tally.go    the same for many readers: what was read once is remembered
+//	purge.go    a purge: counted, then run, with the right to end letters (right.go)
+//	redrive.go  a redrive, of an edited letter too: planned, then started as a task, which a replica works
+//	tasks.go    the redrives of a server
 package letters

@@ -2,7 +2,6 @@ package console
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -161,58 +160,6 @@ func TestNobodyDoesMoreThanHisRole(t *testing.T) {
 	if letters := r.Messages("WEIR_DEAD"); letters != 1 {
 		t.Errorf("%d letters are left: somebody without the right did something", letters)
 	}
-}
-
-// TestHTTPAnswersAsCommandsDo: the same fields with the same values.
-func TestHTTPAnswersAsCommandsDo(t *testing.T) {
-	t.Parallel()
-	r := weirtest.OverHTTP(t)
-	for _, c := range []struct{ path, list, command string }{
-		{"/api/v1/dead", "letters", "dead ls --json"},
-		{"/api/v1/dead/stats", "causes", "dead stats --json"},
-		{"/api/v1/config", "", "config show --json"},
-		{"/api/v1/config/history", "versions", "config history --json"},
-		{"/api/v1/version", "", "version --json"},
-		{"/api/v1/jobs/done?api=a&key=one", "", "job done --api a --key one --json"},
-		{"/api/v1/results", "results", "results ls --json"},
-		{"/api/v1/apis/a/keys", "keys", "keys a --json"},
-		{"/api/v1/spend?by=key", "", "spend --by key --json"},
-	} {
-		r.Eventually(c.path+" to answer as weir "+c.command+" prints", func() bool { // levels are looked at once a second
-			_, answer := r.Say("GET", c.path, weirtest.CanaryOperator, "")
-			printed, code := r.Command(strings.Fields(c.command)...)
-			if code != 0 {
-				t.Fatalf("weir %s ends with %d", c.command, code)
-			}
-			got, want := sameShape(t, answer, c.list), sameShape(t, printed, "")
-			if !bytes.Equal(got, want) {
-				t.Logf("%s answers\n%s\nweir %s prints\n%s", c.path, got, c.command, want)
-			}
-			return bytes.Equal(got, want)
-		})
-	}
-}
-
-// sameShape writes JSON as a list: what stands in a field of an object, or the lines that a command printed.
-func sameShape(t *testing.T, text, field string) []byte {
-	t.Helper()
-	var all []any
-	for decoder := json.NewDecoder(strings.NewReader(text)); decoder.More(); {
-		var one any
-		if err := decoder.Decode(&one); err != nil {
-			t.Fatalf("%v: %s", err, text)
-		}
-		if fields, ok := one.(map[string]any); ok && field != "" {
-			all, _ = fields[field].([]any)
-			break
-		}
-		all = append(all, one)
-	}
-	data, err := json.Marshal(all)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
 }
 
 // TestPagesOfLetters: pages hold every letter once, newest first, even if a filter chooses few.
