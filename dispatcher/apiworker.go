@@ -294,10 +294,16 @@ func (w *apiWorker) ETA(p queue.Place) bucket.Micros {
 }
 
 // NextFree implements queue.Forecaster.
-func (w *apiWorker) NextFree(key string) bucket.Micros {
+func (w *apiWorker) NextFree(key string, appointments []queue.Appointment) bucket.Micros {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.s.At(w.now()).PlaceFree(key)
+	unread, p := schedule.Unread{First: schedule.Never}, w.partitions[w.queue.Partition(key).Number()]
+	for _, a := range appointments {
+		if p != nil && !p.Has(a.Seq) {
+			unread.Jobs, unread.First = unread.Jobs+1, min(unread.First, a.NotBefore)
+		}
+	}
+	return w.s.At(w.now()).PlaceFree(key, unread)
 }
 
 // Position implements queue.Forecaster.

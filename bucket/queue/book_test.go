@@ -49,7 +49,7 @@ type desk struct {
 
 func newDesk() *desk {
 	p := &Partition{queue: &Queue{holdings: NewHoldings(1 << 30), api: "credit"}, book: newBook(), pending: map[string]*idPuts{}, reading: true, wake: make(chan struct{}, 1), reconnects: func() uint64 { return 0 }}
-	p.sweeper = &sweeper{p: p, own: map[uint64]string{}, removed: map[uint64]struct{}{}, finished: map[uint64]string{}, deleted: map[uint64]struct{}{}, wake: make(chan struct{}, 1)}
+	p.sweeper = &sweeper{p: p, own: map[uint64]string{}, removed: map[uint64]struct{}{}, finished: map[uint64]string{}, deleted: map[uint64]struct{}{}, wake: make(chan struct{}, 1), appointments: newAppointments()}
 	return &desk{p: p, inStream: map[uint64]string{}, ids: map[string]uint64{}}
 }
 

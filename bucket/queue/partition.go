@@ -353,6 +353,9 @@ func (p *Partition) settleLocked(e *pendingPut) {
 	id := e.msg.Header.Get(ingest.HeaderMsgID)
 	same := p.pending[id]
 	kept := e.answer.Err == nil && !e.answer.Duplicate
+	if at := notBefore(e.job); kept && p.reading && at != 0 {
+		p.sweeper.appointments.store(e.job.Key, Appointment{e.answer.Seq, at})
+	}
 	switch {
 	case kept && p.reading && e.answer.Seq > p.sweeper.read:
 		p.sweeper.own[e.answer.Seq] = e.job.Key // its ticket counts it

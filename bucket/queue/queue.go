@@ -24,8 +24,9 @@ type Forecaster interface {
 	// ETA returns when the call of the job at a place should start; 0 if that is unknown, because an operator paused
 	// it.
 	ETA(Place) bucket.Micros
-	// NextFree returns when a job of the key should end, so that its bucket has room again; 0 if that is unknown.
-	NextFree(key string) bucket.Micros
+	// NextFree returns when a job of the key should end, so that its full bucket has room again; 0 if that is unknown.
+	// The owner may not have read some of the key's jobs yet; unread are those that must not be called before a time.
+	NextFree(key string, unread []Appointment) bucket.Micros
 	// Position returns the rank of the unfinished job with this sequence among the key's, or 0 if it is finished.
 	// notBefore is the time before which it must not be called, 0 for none.
 	Position(key string, seq uint64) (position int, notBefore bucket.Micros)
@@ -298,7 +299,7 @@ const unknownFree = time.Minute
 func (q *Queue) nextFree(limits bucket.KeyLimits, key string) time.Duration {
 	now, at := bucket.MicrosOf(time.Now()), bucket.Micros(0)
 	if o := q.forecaster.Load(); o != nil {
-		at = (*o).NextFree(key)
+		at = (*o).NextFree(key, q.Partition(key).appointments(key))
 	} else {
 		at = q.eta(limits, Place{Key: key, Position: 1}, 0)
 	}

@@ -358,6 +358,11 @@ func (p *Partition) deliver(msg jetstream.Msg, bare bool, take func(Entry)) (rea
 	// Only weir writes here. What weir cannot have written is left alone.
 	if err == nil && p.noteRead(entry) && entry.Kind == JobEntry {
 		take(entry)
+		if !ingest.NotBeforeOf(entry.Header, entry.Time).IsZero() {
+			p.mu.Lock()
+			p.sweeper.appointments.got(entry.Key, entry.Seq)
+			p.mu.Unlock()
+		}
 	}
 	return entry.Seq
 }

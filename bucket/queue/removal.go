@@ -217,6 +217,7 @@ func (p *Partition) takenOut(gone func(seq uint64) bool) (r Removal) {
 	}
 	for seq, key := range r.Unread {
 		delete(s.own, seq)
+		s.appointments.remove(key, func(one Appointment) bool { return one.Seq == seq })
 		p.book.leave(key)
 	}
 	p.tallyLocked()

@@ -38,6 +38,8 @@ type sweeper struct {
 	removed    map[uint64]struct{} // taken out by hand and not finished, in order: see Removal
 	passed     uint64              // how many messages ever came into order
 	wake       chan struct{}
+
+	appointments appointments
 }
 
 func newSweeper(p *Partition) (*sweeper, error) {
@@ -47,7 +49,7 @@ func newSweeper(p *Partition) (*sweeper, error) {
 	}
 	return &sweeper{
 		p: p, x: x, own: map[uint64]string{}, removed: map[uint64]struct{}{}, finished: map[uint64]string{}, deleted: map[uint64]struct{}{},
-		wake: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), appointments: newAppointments(),
 	}, nil
 }
 
@@ -70,6 +72,7 @@ func (s *sweeper) forgetLocked() {
 	s.before, s.connection = readPosition{}, s.p.reconnects()
 	s.intact = s.connection
 	clear(s.own)
+	s.appointments = newAppointments()
 	clear(s.finished)
 	clear(s.deleted)
 	clear(s.removed)

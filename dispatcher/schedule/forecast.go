@@ -294,9 +294,17 @@ func (v View) afterWindow(limit *bucket.Limit, need float64, from bucket.Micros)
 	return 0
 }
 
+// Unread are the jobs of a key that the intake has stored, that the schedule has not got yet, and that must not
+// be called before a time.
+type Unread struct {
+	Jobs  int
+	First bucket.Micros // before which none of them may be called
+}
+
 // PlaceFree returns when a place in the key's bucket should come free, which is when the first of its calls
-// ends; 0 if that cannot be known.
-func (v View) PlaceFree(key string) bucket.Micros {
+// ends; 0 if that cannot be known. While the schedule has not got all jobs of the bucket, it assumes that one of the
+// others may be called at once, unless early jobs alone fill the bucket.
+func (v View) PlaceFree(key string, unread Unread) bucket.Micros {
 	q, took := v.s.byKey[key], v.s.habits.took
 	if took == 0 { // no call has ended yet: assume that one takes until the next slot
 		took = min(v.s.rules.Interval(v.s.LimitsOf(key).Rate).Duration(), time.Second)
@@ -313,8 +321,15 @@ func (v View) PlaceFree(key string) bucket.Micros {
 	if at == 0 {
 		return 0
 	}
-	if q != nil && len(q.Jobs) == 0 && !q.hasNext() && q.early != nil {
-		at = max(at, q.early.next()) // none of its jobs may be called sooner
+	early, first := unread.Jobs, Never
+	if early > 0 {
+		first = unread.First
+	}
+	if q != nil && q.early != nil {
+		early, first = early+q.early.size, min(first, q.early.next())
+	}
+	if early > 0 && int64(early) >= v.s.LimitsOf(key).Capacity {
+		at = max(at, first) // none of its jobs may be called sooner
 	}
 	return at.Add(took)
 }

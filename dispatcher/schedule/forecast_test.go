@@ -215,13 +215,13 @@ func TestRoom(t *testing.T) {
 	f.submit("k")
 	f.submit("k")
 	f.run(100 * time.Millisecond)
-	if wait := f.now.Until(f.s.At(f.now).PlaceFree("k")); wait < 150*time.Millisecond || wait > 250*time.Millisecond {
+	if wait := f.now.Until(f.s.At(f.now).PlaceFree("k", Unread{})); wait < 150*time.Millisecond || wait > 250*time.Millisecond {
 		t.Errorf("room in %s, and the first of the calls ends in 200ms", wait)
 	}
 	f.s.Pause("k", Pause{})
 	f.run(time.Second)
 	f.submit("k")
-	if at := f.s.At(f.now).PlaceFree("k"); at != 0 {
+	if at := f.s.At(f.now).PlaceFree("k", Unread{}); at != 0 {
 		t.Errorf("a paused key has room at %v", at.Time())
 	}
 }

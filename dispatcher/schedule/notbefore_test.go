@@ -297,13 +297,47 @@ func TestForecastOfEarlyJobs(t *testing.T) {
 	if got := eta(1, 0); got != 0 {
 		t.Errorf("a job that may be called at once: in %s", got)
 	}
-	free := d.now.Until(d.At(d.now).PlaceFree("k"))
-	if free < time.Hour || free > time.Hour+time.Minute {
-		t.Errorf("a place should come free in %s", free)
-	}
 	other := d.At(d.now).ETA(Place{Key: "other", Position: 1, Others: 1000, Keys: 1})
 	if d.now.Until(other) != 0 {
 		t.Errorf("another key's job: in %s", d.now.Until(other))
+	}
+}
+
+// TestPlaceOfEarlyJobs checks when a place in a full bucket should come free: when the first of its jobs may be
+// called if all are early, also if the schedule has not got some of them yet, and otherwise at once.
+func TestPlaceOfEarlyJobs(t *testing.T) {
+	const capacity = 6
+	hour := func(d *desk) bucket.Micros { return d.now.Add(time.Hour) }
+	for _, c := range []struct {
+		what          string
+		early, others int // that the schedule has got
+		unread        int // of the intake
+		sooner        bool
+	}{
+		{what: "all are read", early: capacity},
+		{what: "none is read", unread: capacity},
+		{what: "some are read", early: 2, unread: capacity - 2},
+		{what: "one that came later may be called at once", early: capacity - 1, others: 1, sooner: true},
+		{what: "one that is not read may be called at once", early: 2, unread: capacity - 3, sooner: true},
+		{what: "nothing is known of the others", unread: 1, sooner: true},
+		{what: "nothing is known", sooner: true},
+		{what: "a bucket that was larger holds one more", early: 2, unread: capacity - 2, others: 1},
+	} {
+		d := newDesk(bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, Capacity: capacity, InFlight: 4})
+		for i := range c.early {
+			d.PushEarly("k", uint64(i+1), d.part, d.now, hour(d).Add(time.Duration(i)*time.Minute))
+		}
+		for i := range c.others {
+			d.PushEarly("k", uint64(c.early+i+1), d.part, d.now, 0)
+		}
+		d.turn()
+		want, free := time.Hour, d.now.Until(d.At(d.now).PlaceFree("k", Unread{c.unread, hour(d)}))
+		if c.sooner {
+			want = 0
+		}
+		if free < want || free > want+time.Minute {
+			t.Errorf("%s: a place should come free in %s", c.what, free)
+		}
 	}
 }
 

@@ -17,6 +17,9 @@ type Partition struct {
 	deadlines map[uint64]bucket.Micros
 }
 
+// Has reports whether the schedule has got the partition's jobs up to a sequence.
+func (p *Partition) Has(seq uint64) bool { return seq <= p.newest }
+
 // Expect notes the deadline of a waiting job. It may pass while the job cannot be called, and so is not loaded.
 func (p *Partition) Expect(seq uint64, at bucket.Micros) {
 	if p.deadlines == nil {

@@ -1,0 +1,50 @@
+package queue
+
+import (
+	"slices"
+
+	"weir/bucket"
+)
+
+// Appointment is a stored job that must not be called before a time.
+type Appointment struct {
+	Seq       uint64
+	NotBefore bucket.Micros
+}
+
+// appointments holds, by key, those that this process has stored and the owner may not have read yet. Without them a
+// full bucket of such jobs would look to the owner like one that has room at once. The partition's lock guards it.
+type appointments struct {
+	unread map[string][]Appointment
+	read   uint64 // the last appointment that the owner has got
+}
+
+func newAppointments() appointments { return appointments{unread: map[string][]Appointment{}} }
+
+// store notes an appointment that was just stored. Its owner may have read it before the stream's answer came.
+func (a *appointments) store(key string, one Appointment) {
+	if one.Seq > a.read {
+		a.unread[key] = append(a.unread[key], one)
+	}
+}
+
+// got notes that the owner has got the partition's jobs up to an appointment of the key.
+func (a *appointments) got(key string, seq uint64) {
+	a.read = seq
+	a.remove(key, func(one Appointment) bool { return one.Seq <= seq })
+}
+
+func (a *appointments) remove(key string, gone func(Appointment) bool) {
+	if left := slices.DeleteFunc(a.unread[key], gone); len(left) > 0 {
+		a.unread[key] = left
+	} else {
+		delete(a.unread, key)
+	}
+}
+
+// appointments returns those of the key that the owner may not have read yet.
+func (p *Partition) appointments(key string) []Appointment {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.sweeper.appointments.unread[key])
+}
