@@ -23,6 +23,7 @@ var rulesTests = []test{
 	{"an hour that is over counts in its day", hourBecomesItsDay},
 	{"a rate that is changed twice remembers the last call", changedTwice},
 	{"a rate that began after its calls remembers them for a longer one", begunAfterItsCalls},
+	{"a rate that begins counts from when the last call may arrive", begunBehindALateCall},
 	{"a key that a store may have forgotten is forgotten by every store", mayBeForgotten},
 	{"a window of another kind keeps the count", windowOfAnotherKind},
 	{"a period that has just ended counts in a window that slides", slidingAfterAPeriod},
@@ -199,6 +200,17 @@ func begunAfterItsCalls(b *table) {
 	b.settle()
 	b.apply(only(windowedLimit("a", 5, 60, 5)))
 	if got := b.ask(bucket.Ask{}); len(got.Grants) != 0 || got.Wait.Until < Start.Add(time.Minute) || got.Wait.Until > b.clock.now.Add(time.Minute) {
+		b.Errorf("%+v", got)
+	}
+}
+
+// begunBehindALateCall lowers the jitter together with a rate that begins: the last call may still arrive by the former.
+func begunBehindALateCall(b *table) {
+	late := bucket.Rules{Key: fast, Jitter: 400 * time.Millisecond}
+	b.lay(late)
+	b.ask(bucket.Ask{})
+	b.apply(only(windowedLimit("a", 1, 1, 1)))
+	if got := b.ask(bucket.Ask{}); len(got.Grants) != 0 || got.Wait.Until < Start.Add(1400*time.Millisecond) || got.Wait.Until > Start.Add(3*time.Second) {
 		b.Errorf("%+v", got)
 	}
 }
