@@ -1,0 +1,70 @@
+package dispatcher
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/ledger"
+	"weir/ingest"
+)
+
+// TestCallAsksForTheRight: a call in its slot is made only with the right to its partition. The right is asked for when
+// the slot comes, before anything of the call is counted or prepared, and once more before the first byte is sent.
+func TestCallAsksForTheRight(t *testing.T) {
+	w := newLedgerLane(t, ledger.Bounds{}, bucket.Rate{Count: 1, Per: time.Second, Burst: 1})
+	w.pace.stored = func(string) bucket.Micros { return 0 }
+	var came atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { came.Add(1) }))
+	t.Cleanup(server.Close)
+	to, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &partition{w: w, bucket: w.queue.Partitions()[0]}
+	p.Of = p
+	for i, c := range []struct {
+		what                 string
+		lostFirst, lostLater bool
+		made                 bool
+		requests             int32 // that were prepared
+	}{
+		{what: "with the right", made: true, requests: 1},
+		{what: "without it", lostFirst: true},
+		{what: "without it when the first byte is about to be sent", lostLater: true, requests: 1},
+	} {
+		var requests atomic.Int32
+		api := &httpcall.API{
+			Name: "pay", URL: to, Timeout: time.Minute, MaxResult: 1 << 10, Rule: &ingest.Rule{API: "pay", Methods: []string{"POST"}},
+			Headers: func() ([]ingest.HeaderField, error) { // asked while the request is prepared
+				requests.Add(1)
+				p.lost.Store(c.lostFirst || c.lostLater)
+				return nil, nil
+			},
+		}
+		w.mu.Lock()
+		j := jobLocked(w.s.Extract(w.s.Push("k", uint64(i+1), &p.Partition), uint64(i+1)))
+		w.mu.Unlock()
+		j.terms = &terms{api: api, call: httpcall.NewClient(api, "", 1, nil)}
+		if err := j.terms.call.Conns.Acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		j.message = &ingest.Job{API: "pay", Key: "k", ID: "j", Method: "POST"}
+		came.Store(0)
+		p.lost.Store(c.lostFirst)
+		_, made := w.call(t.Context(), j)
+		sent := int32(0)
+		if c.made {
+			sent = 1
+		}
+		if made != c.made || came.Load() != sent || requests.Load() != c.requests || j.Calls != int(sent) {
+			t.Errorf("%s: made %v, %d calls came, %d requests were prepared, %d calls are counted", c.what, made, came.Load(), requests.Load(), j.Calls)
+		}
+		j.terms.call.Conns.Close()
+	}
+}
