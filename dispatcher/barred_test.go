@@ -52,7 +52,7 @@ func newSettling(t *testing.T) (*apiWorker, *partition) {
 	running.Go(func() error { return p.Lease.Keep(ctx, func(*lease.Member) {}, func() {}) })
 	t.Cleanup(func() { stop(); _ = await.Result(t, "the end of the writers", running.Wait) })
 	w := newWorker(d, APIOptions{Queue: payQueue(t, d), API: &httpcall.API{
-		Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Timeout: time.Minute, MaxResult: 1 << 10, Rule: &ingest.Rule{API: "pay"},
+		Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Timeout: time.Minute, MaxResult: 1 << 10, Rule: &ingest.Rule{API: "pay", Methods: []string{"POST"}},
 		Rules: bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, InFlight: 4}},
 	}})
 	w.pace.stored = func(string) bucket.Micros { return 0 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"pgregory.net/rapid"
 	"weir/bucket"
 	"weir/ingest"
@@ -71,6 +72,30 @@ func TestFinishedIDIsKnownForDedupe(t *testing.T) {
 		p.put(job, bucket.KeyLimits{Capacity: 10}, nil, func(r ingest.Receipt, _ *ingest.Refusal) { got = r })
 		if got.Duplicate != known || known != (len(p.waiting) == 0) {
 			t.Errorf("%s after the first was accepted: %+v, and %d jobs are on their way", ago, got, len(p.waiting))
+		}
+	}
+}
+
+// TestJobThatCameBack checks that an ended job that stands in its stream again is the same, whenever it ended: its server
+// has lost the deletion. A job that waits, and whose id alone the server has forgotten, is none of the ended ones.
+func TestJobThatCameBack(t *testing.T) {
+	p := newDesk().p
+	p.queue.dedupe = NewDedupe(0) // no id is known for any time
+	accepted := time.UnixMicro(1_700_000_000_000_000)
+	p.finishedIDs.add(ingest.StoredID("k", "ended"), finishedID{seq: 7, accepted: bucket.MicrosOf(accepted)}, 0)
+	p.finishedIDs.add(ingest.StoredID("k", "waits"), finishedID{seq: 8, accepted: bucket.MicrosOf(accepted), waits: true}, 0)
+	for _, c := range []struct {
+		id   string
+		seq  uint64
+		came time.Duration
+		want Likeness
+	}{
+		{"ended", 7, 0, Same}, {"ended", 7, time.Hour, Another}, {"ended", 9, time.Hour, Another},
+		{"waits", 8, 0, Another}, {"never", 7, 0, Another},
+	} {
+		e := Entry{Seq: c.seq, Key: "k", Time: accepted.Add(c.came), Header: nats.Header{ingest.HeaderMsgID: {ingest.StoredID("k", c.id)}}}
+		if got := p.Duplicate(e); got != c.want {
+			t.Errorf("%s at %d, %s later, is %d, want %d", c.id, c.seq, c.came, got, c.want)
 		}
 	}
 }
