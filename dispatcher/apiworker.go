@@ -104,6 +104,7 @@ func (w *apiWorker) run(soft, hard context.Context) error {
 	}
 	var asking sync.WaitGroup
 	asking.Go(func() { w.inquireByItself(ctx) })
+	asking.Go(func() { w.keepInventories(ctx) })
 	w.loop(ctx, hard)
 	asking.Wait()
 	err := opening.Wait()
@@ -255,6 +256,9 @@ func (w *apiWorker) stop(hard context.Context) {
 	for _, p := range w.partitions {
 		if p != nil {
 			read := p.replay == nil
+			if p.stopReader(); read {
+				p.closeInventory(hard)
+			}
 			p.remove()
 			p.stopMarkers()
 			_ = p.writer.Wait() // each write that waited was answered

@@ -38,7 +38,7 @@ func TestWhatIsReadBackIsBounded(t *testing.T) {
 		plant(w, p)
 		p.markersLoaded()
 		p.add(t.Context(), jobEntry("a", 1))
-		p.open()
+		p.open(t.Context())
 		var until time.Time
 		if wait := w.s.At(w.now()).Inspect(w.s.Find("a")).Waits; wait.Until != nil {
 			until = *wait.Until

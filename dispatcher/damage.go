@@ -52,15 +52,8 @@ func (p *partition) damaged(ctx context.Context) {
 		begun[seq] = len(f.intents) > 0
 	}
 	p.w.running.Go(func() {
-		ctx, cancel := context.WithCancel(ctx)
+		ctx, cancel := p.untilStopping(ctx)
 		defer cancel()
-		go func() {
-			select {
-			case <-p.w.stopping:
-				cancel()
-			case <-ctx.Done():
-			}
-		}()
 		for ctx.Err() == nil && !p.lost.Load() {
 			err := p.tellDamage(ctx, begun)
 			if err == nil || ctx.Err() != nil {
@@ -72,13 +65,26 @@ func (p *partition) damaged(ctx context.Context) {
 	})
 }
 
+// untilStopping returns a context that ends when the worker begins to stop.
+func (p *partition) untilStopping(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-p.w.stopping:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
 // tellDamage reports what is lost and was not reported before. If it fails, it may be called again.
 func (p *partition) tellDamage(ctx context.Context, begun map[uint64]bool) error {
 	d, err := p.bucket.Damage(ctx)
 	if err != nil || d.None() {
 		return err
 	}
-	known, err := p.endsOf(ctx, d.Seqs)
+	known, err := p.endsOf(ctx, d.Seqs, time.Time{})
 	if err != nil {
 		return err
 	}
@@ -291,9 +297,10 @@ func sequences(all []uint64) string {
 	return strings.Join(text, ", ")
 }
 
-// endsOf finds what became of jobs, given by their sequences in the partition's stream. It reads the ledger, the
-// results and the letters of the api from their beginning. Without sequences it reads nothing.
-func (p *partition) endsOf(ctx context.Context, seqs []uint64) (ends, error) {
+// endsOf finds what became of jobs, given by their sequences in the partition's stream. It reads what the ledger, the
+// results and the letters of the api have stored since a time; zero: from their beginning. Without sequences it reads
+// nothing.
+func (p *partition) endsOf(ctx context.Context, seqs []uint64, since time.Time) (ends, error) {
 	name, known := p.bucket.Name(), ends{ended: map[uint64]string{}, last: map[uint64]*ledger.Record{}, told: map[uint64]bool{}}
 	if len(seqs) == 0 {
 		return known, nil
@@ -302,7 +309,7 @@ func (p *partition) endsOf(ctx context.Context, seqs []uint64) (ends, error) {
 	for _, seq := range seqs {
 		wanted[seq] = true
 	}
-	err := p.readFrom(ctx, ledger.CallsStream, ledger.CallsOf(p.w.name), func(msg jetstream.Msg) {
+	err := p.readFrom(ctx, storedIn{ledger.CallsStream, ledger.CallsOf(p.w.name), since}, func(msg jetstream.Msg) {
 		var c ledger.Record
 		switch {
 		case json.Unmarshal(msg.Data(), &c) != nil || c.Stream != name || !wanted[c.Seq]:
@@ -321,7 +328,7 @@ func (p *partition) endsOf(ctx context.Context, seqs []uint64) (ends, error) {
 			known.ended[seq] = key
 		}
 	}
-	err = p.readFrom(ctx, ledger.ResultsStream, ledger.ResultSubjects.Below(p.w.name), func(msg jetstream.Msg) {
+	err = p.readFrom(ctx, storedIn{ledger.ResultsStream, ledger.ResultSubjects.Below(p.w.name), since}, func(msg jetstream.Msg) {
 		if of, seq, _, ok := ledger.ParseResultID(msg.Headers().Get(ingest.HeaderMsgID)); ok {
 			note(msg, of, seq)
 		}
@@ -329,7 +336,7 @@ func (p *partition) endsOf(ctx context.Context, seqs []uint64) (ends, error) {
 	if err != nil {
 		return known, err
 	}
-	err = p.readFrom(ctx, deadletter.Stream, deadletter.Subjects.Below(p.w.name), func(msg jetstream.Msg) {
+	err = p.readFrom(ctx, storedIn{deadletter.Stream, deadletter.Subjects.Below(p.w.name), since}, func(msg jetstream.Msg) {
 		of, seq, accepted, ok := ledger.ParseOrigin(deadletter.OriginIn(msg.Headers()))
 		switch {
 		case ok && accepted != 0:
@@ -341,19 +348,30 @@ func (p *partition) endsOf(ctx context.Context, seqs []uint64) (ends, error) {
 	return known, err
 }
 
-// readFrom reads all messages of a subject that a stream's leader holds: with bodies from the ledger, else headers
+// storedIn names what a stream has stored of a subject since a time; zero: since it began.
+type storedIn struct {
+	stream, subject string
+	since           time.Time
+}
+
+// readFrom reads all messages that a stream's leader holds of a subject: with bodies from the ledger, else headers
 // only. It blocks until it has read them.
-func (p *partition) readFrom(ctx context.Context, name, subject string, take func(jetstream.Msg)) error {
-	source, err := p.w.d.opts.JetStream.Stream(ctx, name)
+func (p *partition) readFrom(ctx context.Context, of storedIn, take func(jetstream.Msg)) error {
+	source, err := p.w.d.opts.JetStream.Stream(ctx, of.stream)
 	if err != nil {
-		return fmt.Errorf("read %s: %w", name, err)
+		return fmt.Errorf("read %s: %w", of.stream, err)
+	}
+	from := jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{of.subject}, DeliverPolicy: jetstream.DeliverAllPolicy, HeadersOnly: of.stream != ledger.CallsStream,
+	}
+	if !of.since.IsZero() {
+		from.DeliverPolicy, from.OptStartTime = jetstream.DeliverByStartTimePolicy, &of.since
 	}
 	last := source.CachedInfo().State.LastSeq
-	err = stream.ReadUntil(ctx, stream.Until{Conn: p.w.d.opts.Conn, Stream: source, Last: last, From: jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{subject}, DeliverPolicy: jetstream.DeliverAllPolicy, HeadersOnly: name != ledger.CallsStream,
-	}}, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) error { take(msg); return nil })
+	err = stream.ReadUntil(ctx, stream.Until{Conn: p.w.d.opts.Conn, Stream: source, Last: last, From: from},
+		func(msg jetstream.Msg, _ *jetstream.MsgMetadata) error { take(msg); return nil })
 	if err != nil {
-		return fmt.Errorf("read %s: %w", name, err)
+		return fmt.Errorf("read %s: %w", of.stream, err)
 	}
 	return nil
 }

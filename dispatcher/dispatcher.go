@@ -34,9 +34,11 @@ type Options struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
 	Letters   *deadletter.Writer
-	Control   jetstream.KeyValue // holds the right to end letters; nil if no api is asked about letters
-	Instance  string             // this replica's name
-	Version   string
+	// Control holds the right to end letters, and notes of which jobs wait. Nil: no api is asked about letters, and jobs
+	// that are deleted while weir is stopped are not missed.
+	Control  jetstream.KeyValue
+	Instance string // this replica's name
+	Version  string
 	// Registry is where the replicas share out the partitions. Nil if no other replica can dispatch.
 	Registry *lease.Registry
 	// MayBegin is called after each lease that begins, before any call is made under it. It reports whether this

@@ -46,6 +46,12 @@ type partition struct {
 
 	removals removals // what was deleted from its stream by hand
 
+	stock      stocktaking // of what was deleted before this tenure; it belongs to the reader, and then to takeStock
+	stockTaken atomic.Bool // what was deleted before is told: this owner notes what waits
+	noting     sync.Mutex  // guards what follows
+	noted      inventory   // what this owner noted last
+	unnoted    bool        // the last note could not be stored, which is logged
+
 	telling sync.Mutex          // held while one more loss is noted as reported
 	told    map[string]toldMark // what was reported of its store's damage, by key; the worker's lock guards it
 
@@ -79,6 +85,7 @@ func (p *partition) addOne(ctx context.Context, e queue.Entry) (resume bool) {
 		p.pushLocked(e)
 		p.w.wakeUp()
 	case !p.closing: // otherwise the next owner takes it in
+		p.stock.met(e.Seq)
 		q := p.pushLocked(e)
 		return p.takeFoundLocked(ctx, q, e)
 	}

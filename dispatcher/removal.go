@@ -125,7 +125,7 @@ func (p *partition) takenOut(r *queue.Removal) (waiting []waitingJob, flying int
 	return waiting, flying
 }
 
-// tellRemoved reports a removal in the log, a metric and by Options.Changed.
+// tellRemoved reports a removal.
 func (p *partition) tellRemoved(r *queue.Removal, letters, flying int) {
 	var what []string
 	if r.Remade {
@@ -142,7 +142,11 @@ func (p *partition) tellRemoved(r *queue.Removal, letters, flying int) {
 	if r.Epoch {
 		what = append(what, "the owner's epoch was among it and is stored again")
 	}
-	text := strings.Join(what, "; ")
+	p.tellChange(strings.Join(what, "; "))
+}
+
+// tellChange reports what was done by hand to the partition's stream: in the log, a metric and by Options.Changed.
+func (p *partition) tellChange(text string) {
 	p.w.log.Error("a queue's stream was changed by hand", "stream", p.bucket.Name(), "what", text)
 	p.w.d.metrics.damages.WithLabelValues(p.w.name).Inc()
 	if p.w.d.opts.Changed != nil {

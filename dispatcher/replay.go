@@ -211,7 +211,7 @@ func (p *partition) resumeKeyLocked(q *schedule.KeyQueue) {
 
 // open ends a partition's replay, when everything that was in its stream at the takeover has been read. It deletes
 // markers whose jobs are gone, and resumes every key that still waits.
-func (p *partition) open() {
+func (p *partition) open(ctx context.Context) {
 	r := p.replay
 	p.w.mu.Lock()
 	if p.closing || p.lost.Load() {
@@ -222,6 +222,7 @@ func (p *partition) open() {
 		p.discardLocked(f)
 	}
 	p.w.mu.Unlock()
+	p.takeStock(ctx)
 	if r.blind != 0 {
 		p.resumeKeys()
 	}

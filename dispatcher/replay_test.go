@@ -188,7 +188,7 @@ func TestCallsStartWhileTheQueueIsRead(t *testing.T) {
 				last++
 			}
 		}
-		p.open()
+		p.open(t.Context())
 		check(uint64(len(jobs)), true)
 		if await.Return(t, "the jobs of the worker", w.running.Wait); w.s.Unfinished() != last || p.replay != nil {
 			rt.Fatalf("%d jobs, %d were read", w.s.Unfinished(), last)
@@ -214,7 +214,7 @@ func TestWhatIsNotReadIsLeft(t *testing.T) {
 			p.leave()
 			p.add(noMore(t), jobEntry("a", 2))
 		}
-		p.open()
+		p.open(t.Context())
 		if got := p.bucket.Unswept() - before; got != want {
 			t.Errorf("stops: %v, %d markers are to be deleted, want %d", stops, got, want)
 		}

@@ -29,6 +29,9 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 	if p.markers, err = p.bucket.Own(ctx, w.d.opts.Instance); err != nil {
 		return fmt.Errorf("api %s: %w", w.name, err)
 	}
+	if err = p.beginStocktaking(ctx); err != nil {
+		return fmt.Errorf("api %s: %w", w.name, err)
+	}
 	if p.markers.Unreadable() {
 		w.log.Warn("the partition's server cannot read by whom it was owned: that owner is taken for one that died, and keys wait for calls that it may have left",
 			"stream", p.bucket.Name())
@@ -52,7 +55,7 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 	p.reader.Go(func() error {
 		err := p.bucket.Read(reading, queue.ReadOptions{
 			Mark: func(e queue.Entry) { p.takeMarker(e) }, MarkersLoaded: func() { p.markersLoaded() }, Take: func(e queue.Entry) { p.add(hard, e) },
-			Bodies: func() bool { return p.replay == nil || !p.replay.full }, CaughtUp: func() { p.open(); close(caughtUp) },
+			Bodies: func() bool { return p.replay == nil || !p.replay.full }, CaughtUp: func() { p.open(reading); close(caughtUp) },
 			Stalled: func(err error) { p.readerRestarted(err) }, Damaged: func() { p.damaged(reading) },
 			Removed: func(r queue.Removal) { p.removed(hard, r) },
 		})
@@ -134,6 +137,8 @@ func (p *partition) close(ctx context.Context) error {
 			return fmt.Errorf("api %s: stream %s: its calls have not ended: %w", p.w.name, p.bucket.Name(), context.Cause(ctx))
 		}
 	}
+	p.stopReader()
+	p.closeInventory(ctx)
 	p.remove()
 	p.stopMarkers()
 	err := p.writer.Wait()
@@ -220,8 +225,7 @@ func dropIdleIntentsLocked(t *schedule.Job) {
 
 // remove ends a partition's reading and forgets its keys.
 func (p *partition) remove() {
-	p.stopReading()
-	_ = p.reader.Wait() // the reader has reported its error itself
+	p.stopReader()
 	p.w.mu.Lock()
 	if p.w.partitions[p.number] == p {
 		p.w.partitions[p.number] = nil
@@ -239,6 +243,12 @@ func (p *partition) remove() {
 	p.w.mu.Lock()
 	p.w.s.ForgetWaiting(&p.Partition)
 	p.w.mu.Unlock()
+}
+
+// stopReader ends a partition's reading.
+func (p *partition) stopReader() {
+	p.stopReading()
+	_ = p.reader.Wait() // the reader has reported its error itself
 }
 
 // forgetLocked forgets the jobs of a queue that are not being called, and frees their entries in the flight recorder.

@@ -69,8 +69,8 @@
 // it had lost that right meanwhile, the stream takes only one of the two owners' epochs. The owner with the right then
 // takes the partition over and stores its own epoch, and the stream refuses intents of the former owner.
 //
-// Two things are not seen: jobs that another process stored and that were taken out before they were read; and what was
-// taken out while no weir ran.
+// Jobs that another process stored and that were taken out before they were read are not missed. What was taken out
+// while weir was stopped the next owner finds by a note of the owner before (dispatcher/inventory.go).
 //
 // The package knows nothing of HTTP, letters or the schedule; it asks a Forecaster when a job's call may start.
 //

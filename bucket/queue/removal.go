@@ -77,6 +77,50 @@ func (p *Partition) removal(ctx context.Context) (Removal, error) {
 	return r, nil
 }
 
+// BehindAll returns where a stream begins that is made again, if its last known sequence is the given one.
+func BehindAll(known uint64) uint64 { return known + remadeAhead }
+
+// ReadFrom says when the stream was made, and up to which sequence it was read.
+func (p *Partition) ReadFrom() (born time.Time, seq uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if born = p.born; born.IsZero() {
+		born = p.stream.CachedInfo().Created
+	}
+	return born, p.sweeper.read
+}
+
+// Waiting returns how many jobs are known to wait in the partition, or to be called.
+func (p *Partition) Waiting() int { return int(p.jobs.Load()) }
+
+// Gone is what is missing in a stream that was read to its end.
+type Gone struct {
+	Seqs    []uint64 // of those that were asked about, the messages that the stream says are deleted
+	First   uint64   // the stream's first sequence
+	Another bool     // the stream is not the one that was made at the given time
+}
+
+// Gone finds out which of some messages, which the reader was not given, were deleted. A message that the stream counts
+// is not: Damage finds it.
+func (p *Partition) Gone(ctx context.Context, seqs []uint64, born time.Time) (g Gone, err error) {
+	info, err := p.details(ctx)
+	if err != nil {
+		return g, err
+	}
+	state := &info.State
+	g.First, g.Another = state.FirstSeq, !info.Created.Equal(born)
+	deleted := make(map[uint64]struct{}, len(state.Deleted))
+	for _, seq := range state.Deleted {
+		deleted[seq] = struct{}{}
+	}
+	for _, seq := range seqs {
+		if _, in := deleted[seq]; in || seq < state.FirstSeq || state.NumDeleted > mostDeleted || g.Another && seq > state.LastSeq {
+			g.Seqs = append(g.Seqs, seq)
+		}
+	}
+	return g, nil
+}
+
 // lookAgain looks at the stream, and makes it again if it is gone.
 func (p *Partition) lookAgain(ctx context.Context) (source jetstream.Stream, remade bool, err error) {
 	source, err = p.queue.js.Stream(ctx, p.name)
@@ -146,7 +190,7 @@ func (p *Partition) remake(ctx context.Context) error {
 	}
 	p.mu.Unlock()
 	s := *p.queue.settings.Load()
-	_, err := ensureQueueStream(ctx, p.queue.js, s, partitionOf{number: p.number, of: len(p.queue.partitions), firstSeq: last + remadeAhead})
+	_, err := ensureQueueStream(ctx, p.queue.js, s, partitionOf{number: p.number, of: len(p.queue.partitions), firstSeq: BehindAll(last)})
 	if err != nil {
 		return fmt.Errorf("make %s again: %w", p.name, err)
 	}

@@ -84,6 +84,8 @@ type Settings struct {
 	Partitions int   // for an api that is new; an existing one keeps its own number
 	Capacity   int64 // the largest capacity any key may have
 	MaxBody    int64 // bytes
+	// FirstSeq holds the first sequences of streams that are made, by name; 1 for a name that is missing.
+	FirstSeq map[string]uint64
 }
 
 // maxHeaderBytes is room for a job's headers; JetStream itself allows 64 KiB.
@@ -102,7 +104,7 @@ func ensureQueue(ctx context.Context, js jetstream.JetStream, s Settings) (parti
 		return 0, 0, fmt.Errorf("look for the queue of api %s: %w", s.API, err)
 	}
 	for p := 0; p < partitions; p++ {
-		kept, err := ensureQueueStream(ctx, js, s, partitionOf{number: p, of: partitions})
+		kept, err := ensureQueueStream(ctx, js, s, partitionOf{number: p, of: partitions, firstSeq: s.FirstSeq[StreamName(s.API, p)]})
 		if err != nil {
 			return 0, 0, err
 		}

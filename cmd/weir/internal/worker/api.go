@@ -24,8 +24,13 @@ type apiParts struct {
 // openAPI creates an api's streams if they are missing, and reads what the last run left.
 func (w *Worker) openAPI(ctx context.Context, a *config.API, c *config.Config) (*apiParts, error) {
 	api := DispatchAPI(a, c)
+	settings := w.queueSettings(a, c)
+	var err error
+	if settings.FirstSeq, err = dispatcher.FirstSeqs(ctx, w.control, a.Name, settings.Partitions); err != nil {
+		return nil, fmt.Errorf("api %s: %w", a.Name, err)
+	}
 	queue, err := queue.OpenQueue(ctx, queue.Options{
-		Conn: w.nc, JetStream: w.js, Rules: api.Rules, Settings: w.queueSettings(a, c), Dedupe: w.dedupe,
+		Conn: w.nc, JetStream: w.js, Rules: api.Rules, Settings: settings, Dedupe: w.dedupe,
 		Others: w.server == nil, Holdings: w.holdings,
 	})
 	if err != nil {

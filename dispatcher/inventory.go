@@ -1,0 +1,409 @@
+package dispatcher
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"weir/bucket/queue"
+	"weir/bucket/stream"
+	"weir/deadletter"
+	"weir/dispatcher/schedule"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Nobody watches a stream while weir is stopped. So an owner notes which jobs wait in its partition: every few seconds,
+// and once more when it gives the partition up. The next owner compares the note with what it reads. A noted job that
+// the stream has deleted and that has no end was deleted by hand: it becomes a letter, or is counted if its key did not
+// fit into the note. The note stands in the control bucket, so it survives a purge of the stream.
+//
+// A note stays true when it is old: a job that waited then, and is gone, has an end that was stored since. What came
+// after the last note of an owner that was killed is not known. The next owner writes no note before it has told what
+// it misses.
+
+// Bounds of inventories.
+const (
+	inventoryEvery    = 5 * time.Second
+	inventoryBytes    = 64 << 10  // of a note while the partition is worked
+	lastInventory     = 512 << 10 // of the note of an owner that gives the partition up
+	jobBytes          = 2         // that one job takes in a note at least
+	inventoryLeeway   = time.Minute
+	inventoryDeadline = 10 * time.Second
+)
+
+// inventory is what an owner noted of the jobs that waited in its partition.
+type inventory struct {
+	At     time.Time `json:"at"`
+	Born   time.Time `json:"born"` // when the stream was made
+	Read   uint64    `json:"read"` // how far the stream had been read
+	Count  int       `json:"count"`
+	Closed bool      `json:"closed,omitempty"` // the owner gave the partition up: no call was under way
+	// Jobs are the sequences of the jobs, by key: each as its distance from the one before it. They stand under "" if
+	// the keys did not fit, and Jobs is nil if the sequences did not fit.
+	Jobs map[string][]uint64 `json:"jobs,omitempty"`
+}
+
+// inventoryKey returns the key of a partition's note in the control bucket.
+func inventoryKey(stream string) string { return "queue." + stream }
+
+// errInventory says that a partition's note cannot be read.
+var errInventory = errors.New("the note of the jobs that waited cannot be read")
+
+// readInventory reads a partition's note, nil if there is none.
+func readInventory(ctx context.Context, kv jetstream.KeyValue, stream string) (*inventory, error) {
+	if kv == nil {
+		return nil, nil
+	}
+	entry, err := kv.Get(ctx, inventoryKey(stream))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("read which jobs waited in %s: %w", stream, err)
+	}
+	inv := &inventory{}
+	if err := json.Unmarshal(entry.Value(), inv); err != nil {
+		return nil, fmt.Errorf("%w: %w", errInventory, err)
+	}
+	return inv, nil
+}
+
+// FirstSeqs returns where the streams of an api's queue must begin if they were deleted while weir was stopped, by
+// name: behind every sequence that was known.
+func FirstSeqs(ctx context.Context, kv jetstream.KeyValue, api string, partitions int) (map[string]uint64, error) {
+	first := map[string]uint64{}
+	for p := range partitions {
+		name := queue.StreamName(api, p)
+		inv, err := readInventory(ctx, kv, name)
+		if err != nil && !errors.Is(err, errInventory) {
+			return nil, err
+		}
+		if inv != nil {
+			first[name] = queue.BehindAll(inv.Read)
+		}
+	}
+	return first, nil
+}
+
+// stocktaking is what a new owner knows of the note of the owner before it.
+type stocktaking struct {
+	*inventory // nil: there is none
+	jobs       map[uint64]string
+	found      int // jobs up to Read that the stream gave
+}
+
+// beginStocktaking reads the note of the owner before.
+func (p *partition) beginStocktaking(ctx context.Context) error {
+	inv, err := readInventory(ctx, p.w.d.opts.Control, p.bucket.Name())
+	switch {
+	case errors.Is(err, errInventory):
+		p.tellChange(err.Error() + ": jobs that were deleted by hand while weir was stopped are not missed")
+		return nil
+	case err != nil || inv == nil:
+		return err
+	}
+	p.stock.inventory = inv
+	if inv.Closed && inv.Count > 0 { // from now on calls may be under way
+		open := *inv
+		open.Closed = false
+		if err := p.storeInventory(ctx, &open, lastInventory); err != nil {
+			return err
+		}
+	}
+	p.stock.jobs = make(map[uint64]string, inv.Count)
+	for key, deltas := range inv.Jobs {
+		seq := uint64(0)
+		for _, d := range deltas {
+			seq += d
+			p.stock.jobs[seq] = key
+		}
+	}
+	return nil
+}
+
+// met notes that the stream still has a job.
+func (s *stocktaking) met(seq uint64) {
+	if s.inventory != nil && seq <= s.Read {
+		delete(s.jobs, seq)
+		s.found++
+	}
+}
+
+// takeStock looks in the background for jobs that were deleted by hand while the partition had no owner, until they are
+// told or the worker stops. From then on the partition's own note is kept.
+func (p *partition) takeStock(ctx context.Context) {
+	if p.w.d.opts.Control == nil {
+		return
+	}
+	p.w.running.Go(func() {
+		ctx, cancel := p.untilStopping(ctx)
+		defer cancel()
+		for ctx.Err() == nil && !p.lost.Load() {
+			err := p.tellStock(ctx)
+			if err == nil {
+				p.stockTaken.Store(true)
+			}
+			if err == nil || ctx.Err() != nil {
+				return
+			}
+			p.w.log.Error("whether jobs were deleted from a queue while weir was stopped cannot be looked up or told; trying again", "stream", p.bucket.Name(), "err", err)
+			stream.Sleep(ctx, loadRetry)
+		}
+	})
+}
+
+// tellStock reports the noted jobs that are gone and have no end. If it fails, it may be called again.
+func (p *partition) tellStock(ctx context.Context) error {
+	s := &p.stock
+	if s.inventory == nil || s.Jobs != nil && len(s.jobs) == 0 || s.Jobs == nil && s.found >= s.Count {
+		return nil
+	}
+	gone, err := p.bucket.Gone(ctx, slices.Sorted(maps.Keys(s.jobs)), s.Born)
+	if err != nil {
+		return err
+	}
+	unnamed := 0
+	if s.Jobs == nil && (s.Closed || s.found == 0 && gone.First > s.Read) { // else they may have ended after the note
+		unnamed = s.Count - s.found
+	}
+	known, err := p.endsOf(ctx, gone.Seqs, s.At.Add(-inventoryLeeway))
+	if err != nil {
+		return err
+	}
+	lost := slices.DeleteFunc(gone.Seqs, func(seq uint64) bool { _, ended := known.ended[seq]; return ended || known.told[seq] })
+	var letters []*deadletter.Letter
+	for _, seq := range lost {
+		if l := p.letterOfStock(s.jobs[seq], seq, known); l != nil {
+			letters = append(letters, l)
+		} else {
+			unnamed++
+		}
+	}
+	if len(letters)+unnamed == 0 {
+		return nil
+	}
+	for some := range slices.Chunk(letters, buriedAtOnce) {
+		if err := p.buryAll(ctx, some); err != nil {
+			return err
+		}
+	}
+	p.tellOfStock(len(letters), unnamed, gone.Another)
+	return nil
+}
+
+// letterOfStock returns the letter of a job that was deleted while the partition had no owner, nil if its key is
+// unknown.
+func (p *partition) letterOfStock(key string, seq uint64, known ends) *deadletter.Letter {
+	last := known.last[seq]
+	if last != nil {
+		key = last.Key
+	}
+	if key == "" {
+		return nil
+	}
+	l := p.letterOfRemoved(key, seq)
+	if !p.stock.Closed {
+		l.Billed = deadletter.BilledUnknown // its call may have been under way
+	}
+	if last != nil {
+		l.JobID, l.Attempts, l.Status, l.Redrives, l.Accepted = last.Job, last.Attempt, last.Status, last.Redrives, last.Accepted
+		l.Billed = l.Billed.Worst(last.Billed)
+	}
+	return l
+}
+
+// buryAll stores letters side by side, and blocks until they are stored.
+func (p *partition) buryAll(ctx context.Context, letters []*deadletter.Letter) error {
+	var storing sync.WaitGroup
+	errs := make([]error, len(letters))
+	for i, l := range letters {
+		storing.Go(func() {
+			if errs[i] = p.persistOf(ctx, func() error { return p.w.d.opts.Letters.Bury(l) }); errs[i] == nil {
+				p.w.metrics.finished.count(Deleted)
+			}
+		})
+	}
+	storing.Wait()
+	return errors.Join(errs...)
+}
+
+// tellOfStock reports what was deleted while the partition had no owner.
+func (p *partition) tellOfStock(letters, unnamed int, another bool) {
+	var what []string
+	if another {
+		what = append(what, "the stream was deleted by hand while weir was stopped, and is made again, empty")
+	}
+	n := fmt.Sprintf("%d jobs that waited were", letters+unnamed)
+	if letters+unnamed == 1 {
+		n = "1 job that waited was"
+	}
+	what = append(what, n+" deleted by hand while weir was stopped")
+	switch {
+	case unnamed == 0:
+		what = append(what, "each becomes a letter (unknown)")
+	case p.stock.Jobs == nil && !p.stock.Closed:
+		what = append(what, "so many waited a few seconds before weir ended; they cannot be named any more, and their producers have to hand them in again")
+	default:
+		what = append(what, fmt.Sprintf("%d become letters (unknown); %d cannot be named any more, and their producers have to hand them in again", letters, unnamed))
+	}
+	p.tellChange(strings.Join(what, "; "))
+}
+
+// keepInventories notes every few seconds which jobs wait in the partitions, until ctx ends.
+func (w *apiWorker) keepInventories(ctx context.Context) {
+	if w.d.opts.Control == nil {
+		return
+	}
+	tick := time.NewTicker(inventoryEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			w.noteInventories(ctx)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (w *apiWorker) noteInventories(ctx context.Context) {
+	w.mu.Lock()
+	of := map[*schedule.Partition]*inventory{}
+	for _, p := range w.partitions {
+		if p != nil && !p.closing && p.mayNoteInventory() {
+			of[&p.Partition] = p.newInventory(inventoryBytes)
+		}
+	}
+	w.mu.Unlock()
+	w.takeInventories(of)
+	for p, inv := range of {
+		p.Of.(*partition).noteInventory(ctx, inv, inventoryBytes)
+	}
+}
+
+// mayNoteInventory reports whether the former note is of no more use, and this owner knows all that waits.
+func (p *partition) mayNoteInventory() bool {
+	return p.stockTaken.Load() && p.mayCall()
+}
+
+// newInventory begins a note. It will name the jobs if they may fit into so many bytes.
+func (p *partition) newInventory(bytes int) *inventory {
+	inv := &inventory{Count: p.bucket.Waiting()}
+	if inv.Born, inv.Read = p.bucket.ReadFrom(); inv.Count <= bytes/jobBytes {
+		inv.Count, inv.Jobs = 0, map[string][]uint64{}
+	}
+	return inv
+}
+
+// takeInventories fills in which jobs wait in partitions.
+func (w *apiWorker) takeInventories(of map[*schedule.Partition]*inventory) {
+	w.eachLocked(w.s.Queues(), func(q *schedule.KeyQueue) {
+		inv := of[q.Partition]
+		if inv == nil || inv.Jobs == nil || q.Empty() {
+			return
+		}
+		inv.Jobs[q.Key] = slices.AppendSeq(inv.Jobs[q.Key], q.Seqs)
+	})
+	for _, inv := range of {
+		for _, seqs := range inv.Jobs {
+			slices.Sort(seqs)
+			inv.Count += len(seqs)
+			if len(seqs) > 0 {
+				inv.Read = max(inv.Read, seqs[len(seqs)-1])
+			}
+			asDistances(seqs)
+		}
+	}
+}
+
+// asDistances replaces rising numbers by their distances from each other.
+func asDistances(seqs []uint64) {
+	for i := len(seqs) - 1; i > 0; i-- {
+		seqs[i] -= seqs[i-1]
+	}
+}
+
+// fit encodes the note in at most so many bytes: without keys, or even without sequences, if they do not fit.
+func (inv *inventory) fit(bytes int) []byte {
+	encoded := func() []byte {
+		data, err := json.Marshal(inv)
+		if err != nil {
+			panic("dispatcher: an inventory that JSON cannot carry: " + err.Error())
+		}
+		return data
+	}
+	data := encoded()
+	if len(data) <= bytes {
+		return data
+	}
+	var all []uint64
+	for _, deltas := range inv.Jobs {
+		seq := uint64(0)
+		for _, d := range deltas {
+			seq += d
+			all = append(all, seq)
+		}
+	}
+	slices.Sort(all)
+	asDistances(all)
+	inv.Jobs = map[string][]uint64{"": all}
+	if data = encoded(); len(data) <= bytes {
+		return data
+	}
+	inv.Jobs = nil
+	return encoded()
+}
+
+// noteInventory stores a note if it says something new.
+func (p *partition) noteInventory(ctx context.Context, inv *inventory, bytes int) {
+	p.noting.Lock()
+	defer p.noting.Unlock()
+	inv.Read = max(inv.Read, p.noted.Read)
+	if inv.same(&p.noted) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, inventoryDeadline)
+	defer cancel()
+	inv.At = time.Now().UTC()
+	said := *inv
+	if err := p.storeInventory(ctx, inv, bytes); err != nil {
+		if !p.unnoted {
+			p.w.log.Warn("which jobs wait could not be noted: those deleted by hand while weir is stopped would not be missed; trying again",
+				"stream", p.bucket.Name(), "err", err)
+		}
+		p.unnoted = true
+		return
+	}
+	p.noted, p.unnoted = said, false
+}
+
+func (p *partition) storeInventory(ctx context.Context, inv *inventory, bytes int) error {
+	if _, err := p.w.d.opts.Control.Put(ctx, inventoryKey(p.bucket.Name()), inv.fit(bytes)); err != nil {
+		return fmt.Errorf("note which jobs wait in %s: %w", p.bucket.Name(), err)
+	}
+	return nil
+}
+
+// same reports whether two notes say the same, but for how far the stream was read.
+func (inv *inventory) same(other *inventory) bool {
+	return !other.At.IsZero() && inv.Born.Equal(other.Born) && inv.Count == other.Count && inv.Closed == other.Closed &&
+		maps.EqualFunc(inv.Jobs, other.Jobs, slices.Equal)
+}
+
+// closeInventory notes what waits in a partition that is given up, after its reader has ended and before it is
+// forgotten.
+func (p *partition) closeInventory(ctx context.Context) {
+	if !p.mayNoteInventory() {
+		return
+	}
+	inv := p.newInventory(lastInventory)
+	inv.Closed = true
+	p.w.takeInventories(map[*schedule.Partition]*inventory{&p.Partition: inv})
+	p.noteInventory(ctx, inv, lastInventory)
+}
