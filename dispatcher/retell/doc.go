@@ -19,5 +19,5 @@
 //   - Everything has a bound: duplicates that wait for a look, duplicates that wait for an end (the oldest is
 //     dropped), looks at once, and messages per look. The streams are followed only while something waits.
 //
-// A restart forgets what waits. The end still stands in its stream.
+// What waits is noted (note.go), so a restart does not forget it.
 package retell

@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"weir/bucket/stream"
@@ -39,10 +40,11 @@ type Duplicate struct {
 	Seq    uint64
 }
 
-// Options of a Teller. All are required.
+// Options of a Teller. All but Notes are required.
 type Options struct {
 	JetStream jetstream.JetStream
 	Reply     func(msg *nats.Msg) error // sends to the subject of msg; it does not block
+	Notes     jetstream.KeyValue        // holds what waits; nil: a restart forgets it
 	Log       *slog.Logger
 }
 
@@ -69,6 +71,7 @@ type waiting struct {
 	Duplicate
 	since time.Time
 	at    *list.Element // nil: told, or dropped
+	noted atomic.Bool   // see Options.Notes
 }
 
 // New returns a Teller. Its Run does the work.
@@ -162,6 +165,7 @@ func (t *Teller) Run(ctx context.Context) error {
 			}
 		})
 	}
+	group.Go(func() error { return t.takeUpAll(ctx) })
 	group.Go(func() error {
 		for {
 			select {
@@ -189,27 +193,30 @@ func (t *Teller) look(ctx context.Context, w *waiting) {
 		t.Log.Warn("the end of a job that was handed in again could not be looked for; it is told if it is still to come",
 			"api", w.API, "job_id", w.Job, "err", err)
 	case asked:
-		t.mu.Lock()
-		t.removeLocked(w)
-		t.mu.Unlock()
+		t.forget(w)
 		return
 	case end != nil:
 		t.tell(w, end)
 		return
 	}
+	t.keep(ctx, w)
 	t.await()
 }
 
 // await drops the oldest waiting duplicates beyond the bound, and wakes the following of ends.
 func (t *Teller) await() {
 	t.mu.Lock()
-	dropped := 0
-	for ; t.order.Len() > mostWaiting; dropped++ {
+	var dropped []*waiting
+	for t.order.Len() > mostWaiting {
 		oldest, _ := t.order.Front().Value.(*waiting)
 		t.removeLocked(oldest)
+		dropped = append(dropped, oldest)
 	}
 	t.mu.Unlock()
-	t.drop(dropped)
+	for _, w := range dropped {
+		t.takeNote(w)
+	}
+	t.drop(len(dropped))
 	select {
 	case t.wake <- struct{}{}:
 	default:
@@ -221,7 +228,7 @@ func (t *Teller) tell(w *waiting, end *nats.Msg) {
 	t.mu.Lock()
 	waits := t.removeLocked(w)
 	t.mu.Unlock()
-	if !waits {
+	if !waits || !t.takeNote(w) {
 		return
 	}
 	if err := t.Reply(&nats.Msg{Subject: w.ReplyTo, Header: end.Header, Data: end.Data}); err != nil {

@@ -1,6 +1,8 @@
 package retell
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"testing"
@@ -140,6 +142,53 @@ func TestEndsToCome(t *testing.T) {
 	w.letter("b", deadletter.Unknown, ledger.OriginOf(queued, 8, 1))
 	if m := w.next(); m.Subject != "to.b" || m.Header.Get(ledger.HeaderOutcome) != "unknown" {
 		t.Errorf("%s %v", m.Subject, m.Header)
+	}
+}
+
+// TestRestartTellsOnce checks that a duplicate that waits outlives a restart: of all replicas that take it up, one tells
+// its end, also if the job ended meanwhile. What was told is not noted any more.
+func TestRestartTellsOnce(t *testing.T) {
+	w := newWorld(t)
+	kv, err := w.js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "control"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.teller.Notes = kv
+	noted := func() int {
+		names, err := kv.Keys(t.Context())
+		if err != nil && !errors.Is(err, jetstream.ErrNoKeysFound) {
+			t.Fatal(err)
+		}
+		return len(names)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.teller.Run(ctx) }()
+	w.teller.Tell(again("a", "to.a", 7))
+	w.teller.Tell(again("b", "to.b", 8))
+	await.Until(t, "the duplicates to be noted", func() bool { return noted() == 2 })
+	stop()
+	if err := await.Receive(t, "the teller to end", ended); err != nil {
+		t.Fatal(err)
+	}
+	w.result("a", 7, "of a")
+	options := w.teller.Options
+	for range 2 {
+		w.teller = New(options)
+		w.run()
+	}
+	if m := w.next(); m.Subject != "to.a" || string(m.Data) != "of a" {
+		t.Errorf("%s %q", m.Subject, m.Data)
+	}
+	w.result("b", 8, "of b")
+	if m := w.next(); m.Subject != "to.b" || string(m.Data) != "of b" {
+		t.Errorf("%s %q", m.Subject, m.Data)
+	}
+	await.Until(t, "no notes", func() bool { return noted() == 0 })
+	w.teller.Tell(again("c", "to.c", 9)) // an end that is told after all that could be told twice
+	w.result("c", 9, "of c")
+	if m := w.next(); m.Subject != "to.c" {
+		t.Errorf("%s %q is told again", m.Subject, m.Data)
 	}
 }
 

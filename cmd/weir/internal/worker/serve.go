@@ -119,7 +119,7 @@ func (w *Worker) takeJobs() error {
 		ends := ledger.Follower{JetStream: w.js, Dedupe: w.dedupe, Tell: w.follower.recall, Log: w.log}
 		w.lowerGo(func() error { return ends.Run(w.soft) })
 	}
-	again := retell.New(retell.Options{JetStream: w.js, Reply: w.letters.Reply, Log: w.log})
+	again := retell.New(retell.Options{JetStream: w.js, Reply: w.letters.Reply, Notes: w.control, Log: w.log})
 	w.lowerGo(func() error { return again.Run(w.soft) })
 	var err error
 	w.intake, err = ingest.Start(ingest.Options{

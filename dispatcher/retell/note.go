@@ -1,0 +1,146 @@
+package retell
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"weir/bucket/stream"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// A duplicate that waits for an end is noted in the control bucket, so that a restart does not forget its reply
+// subject. A job without duplicates costs nothing. Every replica that starts takes up all notes. The replica whose
+// purge removes the note is the one that reports the end, so it is reported once.
+
+const (
+	notes    = "again."            // prefix of the notes' keys
+	noteAge  = 30 * 24 * time.Hour // an older note is of no use: its end is gone
+	noteWait = 10 * time.Second    // for the server to answer
+)
+
+// noteKey returns the key under which a duplicate is noted.
+func (d *Duplicate) noteKey() string {
+	data, err := json.Marshal(d)
+	if err != nil {
+		panic("retell: a duplicate that JSON cannot carry: " + err.Error())
+	}
+	sum := sha256.Sum256(data)
+	return notes + hex.EncodeToString(sum[:16])
+}
+
+// keep notes a duplicate that waits, unless it has been told meanwhile.
+func (t *Teller) keep(ctx context.Context, w *waiting) {
+	if t.Notes == nil || w.noted.Load() {
+		return
+	}
+	data, err := json.Marshal(&w.Duplicate)
+	if err == nil {
+		_, err = t.Notes.Put(ctx, w.noteKey(), data)
+	}
+	if err != nil {
+		t.Log.Warn("a job that was handed in again could not be noted: a restart forgets its reply subject", "api", w.API, "job_id", w.Job, "err", err)
+		return
+	}
+	w.noted.Store(true)
+	t.mu.Lock()
+	waits := w.at != nil
+	t.mu.Unlock()
+	if !waits {
+		t.takeNote(w)
+	}
+}
+
+// takeNote removes a duplicate's note, and reports whether this replica may tell the duplicate: another one may have
+// removed the note. If that cannot be found out, it may.
+func (t *Teller) takeNote(w *waiting) bool {
+	if t.Notes == nil || !w.noted.Load() {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), noteWait)
+	defer cancel()
+	bucket := t.Notes.Bucket()
+	reply, err := t.JetStream.Conn().RequestWithContext(ctx, "$JS.API.STREAM.PURGE.KV_"+bucket, fmt.Appendf(nil, `{"filter":"$KV.%s.%s"}`, bucket, w.noteKey()))
+	var answer struct {
+		Success bool `json:"success"`
+		Purged  int  `json:"purged"`
+	}
+	if err == nil {
+		err = json.Unmarshal(reply.Data, &answer)
+	}
+	if err != nil || !answer.Success {
+		t.Log.Warn("the note of a job that was handed in again could not be removed: a restart may tell its end once more", "api", w.API, "job_id", w.Job, "err", err)
+		return true
+	}
+	return answer.Purged > 0
+}
+
+// takeUp registers the duplicates that were noted before a restart, and looks for their ends. It blocks until each is
+// being looked for.
+func (t *Teller) takeUp(ctx context.Context) error {
+	if t.Notes == nil {
+		return nil
+	}
+	watch, err := t.Notes.Watch(ctx, notes+">", jetstream.IgnoreDeletes())
+	if err != nil {
+		return fmt.Errorf("jobs that were handed in again: %w", err)
+	}
+	defer func() { _ = watch.Stop() }()
+	for {
+		var entry jetstream.KeyValueEntry
+		select {
+		case entry = <-watch.Updates():
+		case <-ctx.Done():
+			return nil
+		}
+		if entry == nil {
+			return nil // all that were noted before
+		}
+		var w *waiting
+		var d Duplicate
+		if json.Unmarshal(entry.Value(), &d) == nil && d.noteKey() == entry.Key() {
+			w = t.register(d, time.Now())
+		}
+		if w == nil {
+			continue
+		}
+		w.noted.Store(true)
+		if time.Since(entry.Created()) > noteAge {
+			t.forget(w)
+			continue
+		}
+		select {
+		case t.looks <- w:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// forget drops a duplicate that is not told.
+func (t *Teller) forget(w *waiting) {
+	t.mu.Lock()
+	t.removeLocked(w)
+	t.mu.Unlock()
+	t.takeNote(w)
+}
+
+// takeUpAll takes up the notes, and tries again until it has.
+func (t *Teller) takeUpAll(ctx context.Context) error {
+	for ctx.Err() == nil {
+		err := t.takeUp(ctx)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, context.Canceled) {
+			t.Log.Warn("whose ends are still to be told could not be read; trying again", "err", err)
+		}
+		stream.Sleep(ctx, followRetry)
+	}
+	return nil
+}
