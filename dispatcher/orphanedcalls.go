@@ -38,5 +38,7 @@ func (p *partition) leaveLocked(q *schedule.KeyQueue) {
 }
 
 // unsureLocked reports whether a call of the queue, known only by its intent, may have been running when the former
-// owner ended.
-func (p *partition) unsureLocked(q *schedule.KeyQueue) bool { return !p.Clean && q.Unsure }
+// owner ended. If that owner's epoch is damaged, so may be its intents: every queue counts then.
+func (p *partition) unsureLocked(q *schedule.KeyQueue) bool {
+	return !p.Clean && (q.Unsure || p.markers.Unreadable())
+}

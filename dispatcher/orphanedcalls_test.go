@@ -6,6 +6,7 @@ import (
 
 	"weir/bucket"
 	"weir/bucket/lease"
+	"weir/bucket/natstest"
 	"weir/bucket/queue"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/schedule"
@@ -56,5 +57,33 @@ func TestCallsOfAProcessThatEnded(t *testing.T) {
 	_, p := takingOver(t, d, q, true, nil)
 	if until := p.leftUntilLocked(); until != 0 {
 		t.Errorf("where no other can have owned the partition calls are left until %v", until)
+	}
+}
+
+// TestUnreadableEpochMakesKeysWait: an owner whose epoch its server cannot read may have left calls whose intents are
+// damaged too. Every key of the partition waits, also one without an intent.
+func TestUnreadableEpochMakesKeysWait(t *testing.T) {
+	dir := t.TempDir()
+	ns := natstest.Start(t, dir, 0)
+	open := func(died bool) (*apiWorker, *partition) {
+		js := natstest.Connect(t, ns)
+		d := &Dispatcher{tail: ledger.NewTail(), opts: Options{
+			Conn: js.Conn(), JetStream: js, Replicas: 1, Now: func() bucket.Micros { return bucket.MicrosOf(time.Now()) }, Ahead: func() bucket.Micros { return 0 },
+		}}
+		return takingOver(t, d, payQueue(t, d), died, nil)
+	}
+	waits := func(w *apiWorker, p *partition) bool {
+		line := w.s.Push("a", 1, &p.Partition)
+		return w.pace.floorLocked(line, p.unsureLocked(line)) > w.now()
+	}
+	if waits(open(true)) {
+		t.Error("after an owner that died a key without an intent waits")
+	}
+	ns.Shutdown()
+	ns.WaitForShutdown()
+	natstest.Spoil(t, dir, "WEIR_pay_0", "weir.o.pay.0")
+	ns = natstest.Start(t, dir, 0)
+	if !waits(open(false)) {
+		t.Error("after an owner whose epoch is damaged a key without an intent does not wait")
 	}
 }

@@ -33,8 +33,8 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 		return fmt.Errorf("api %s: %w", w.name, err)
 	}
 	if p.markers.Unreadable() {
-		w.log.Warn("the partition's server cannot read by whom it was owned: that owner is taken for one that died, and keys wait for calls that it may have left",
-			"stream", p.bucket.Name())
+		p.tellChange("the note of the partition's owner cannot be read, the store is damaged: that owner counts as one that died, and every key that has jobs here " +
+			"waits as if its burst were used; look at the disk")
 	}
 	w.d.opts.Recorder.Look()                     // the earlier owner may have ended since
 	p.Clean = p.Clean && !p.markers.AfterDeath() // an owner that left with calls under way may have released it
