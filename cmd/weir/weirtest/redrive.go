@@ -3,7 +3,7 @@ package weirtest
 import (
 	"encoding/json"
 
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 	"weir/deadletter"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -33,7 +33,7 @@ func (r *Rig) PerBody() map[string]int {
 // Skips returns which letters of a key a dry run would leave alone, by reason.
 func (r *Rig) Skips(key string) map[deadletter.Skip]int {
 	out, _ := r.Command("dead", "redrive", "--key", key, "--dry-run", "--json")
-	var plan letters.RedrivePlan
+	var plan deadview.RedrivePlan
 	if err := json.Unmarshal([]byte(out), &plan); err != nil {
 		r.T.Fatalf("%s: %v", out, err)
 	}

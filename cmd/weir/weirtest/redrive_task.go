@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 	"weir/deadletter"
 
 	"github.com/nats-io/nats.go"
@@ -13,10 +13,10 @@ import (
 )
 
 // Task returns the state of a redrive.
-func (r *Rig) Task(name string) letters.RedriveTask {
+func (r *Rig) Task(name string) deadview.RedriveTask {
 	r.T.Helper()
 	out, code := r.Command("dead", "task", name, "--json")
-	var told letters.RedriveTask
+	var told deadview.RedriveTask
 	if err := json.Unmarshal([]byte(out), &told); err != nil || code != 0 {
 		r.T.Fatalf("%s: exit code %d, %v", out, code, err)
 	}

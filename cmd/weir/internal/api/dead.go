@@ -8,28 +8,28 @@ import (
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/control"
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 	"weir/deadletter"
 )
 
 // letterList answers GET /dead.
 type letterList struct {
-	Letters []letters.Letter `json:"letters"`
+	Letters []deadview.Letter `json:"letters"`
 	// Next is the before of the next page; absent on the last.
 	Next uint64 `json:"next,omitempty"`
 }
 
 // causeList answers GET /dead/stats.
 type causeList struct {
-	Causes  []*letters.Count `json:"causes"` // the most frequent first
-	Letters int              `json:"letters"`
+	Causes  []*deadview.Count `json:"causes"` // the most frequent first
+	Letters int               `json:"letters"`
 }
 
 // deadLetters lists, counts and shows dead letters, and makes inquiries about them.
 type deadLetters struct {
 	*Options
 
-	tally *letters.Tally
+	tally *deadview.Tally
 }
 
 func (l *deadLetters) list(ctx context.Context, r *request) (any, error) {
@@ -37,8 +37,8 @@ func (l *deadLetters) list(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, limit := letterList{Letters: []letters.Letter{}}, r.number(listLimit)
-	store, err := letters.Open(ctx, l.Connection)
+	list, limit := letterList{Letters: []deadview.Letter{}}, r.number(listLimit)
+	store, err := deadview.Open(ctx, l.Connection)
 	if errors.Is(err, deadletter.ErrNoStream) {
 		return list, nil
 	} else if err != nil {
@@ -49,7 +49,7 @@ func (l *deadLetters) list(ctx context.Context, r *request) (any, error) {
 			list.Next = list.Letters[limit-1].Seq
 			return stream.ErrEnough
 		}
-		list.Letters = append(list.Letters, letters.Of(&k))
+		list.Letters = append(list.Letters, deadview.Of(&k))
 		return nil
 	})
 	if err != nil && !errors.Is(err, stream.ErrEnough) {
@@ -63,8 +63,8 @@ func (l *deadLetters) count(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := causeList{Causes: []*letters.Count{}}
-	store, err := letters.Open(ctx, l.Connection)
+	list := causeList{Causes: []*deadview.Count{}}
+	store, err := deadview.Open(ctx, l.Connection)
 	if errors.Is(err, deadletter.ErrNoStream) {
 		return list, nil
 	} else if err != nil {
@@ -82,11 +82,11 @@ func (l *deadLetters) count(ctx context.Context, r *request) (any, error) {
 
 // letter returns the letter that a path names.
 func (l *deadLetters) letter(ctx context.Context, r *request) (*deadletter.Kept, error) {
-	seq, err := letters.ParseSeq(r.PathValue("seq"))
+	seq, err := deadview.ParseSeq(r.PathValue("seq"))
 	if err != nil {
 		return nil, err
 	}
-	store, err := letters.Open(ctx, l.Connection)
+	store, err := deadview.Open(ctx, l.Connection)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (l *deadLetters) show(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return letters.Covered(k), nil
+	return deadview.Covered(k), nil
 }
 
 func (l *deadLetters) reveal(ctx context.Context, r *request) (any, error) {
@@ -113,7 +113,7 @@ func (l *deadLetters) reveal(ctx context.Context, r *request) (any, error) {
 	if err := looked.Publish(ctx, l.Connection.JetStream); err != nil { // no body is shown without an event
 		return nil, cli.Unreachable(fmt.Errorf("the letter is not revealed, since that could not be told: %w", err))
 	}
-	return letters.Whole(k), nil
+	return deadview.Whole(k), nil
 }
 
 func (l *deadLetters) reconcile(ctx context.Context, r *request) (any, error) {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"weir/cmd/weir/internal/console"
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 	"weir/ingest"
 )
 
@@ -86,7 +86,7 @@ func (p *parameter) check(value string) error {
 			return badRequest("%s is a whole number from 1 to %d", p.name, p.most)
 		}
 	case instant:
-		if _, err := letters.ReadTime(value, time.Now()); err != nil {
+		if _, err := deadview.ReadTime(value, time.Now()); err != nil {
 			return badRequest("%s: %v", p.name, err)
 		}
 	case yes:

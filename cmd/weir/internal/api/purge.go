@@ -5,7 +5,7 @@ import (
 
 	"weir/bucket"
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 )
 
 // purgeWord selects letters to be deleted for good.
@@ -33,7 +33,7 @@ func (l *deadLetters) purge(ctx context.Context, r *request) (any, error) {
 		}
 		rate = &every
 	}
-	store, err := letters.Open(ctx, l.Connection)
+	store, err := deadview.Open(ctx, l.Connection)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 	"weir/deadletter"
 )
 
@@ -39,7 +39,7 @@ type edit struct {
 
 // redriveList answers GET /redrives.
 type redriveList struct {
-	Redrives []letters.RedriveTask `json:"redrives"` // the newest first
+	Redrives []deadview.RedriveTask `json:"redrives"` // the newest first
 }
 
 const (
@@ -51,16 +51,16 @@ const (
 type redrives struct{ *Options }
 
 // planned computes what a redrive would do.
-func (d *redrives) planned(ctx context.Context, r *request, said *redriveWord, asked letters.Redrive) (*letters.PlannedRedrive, error) {
+func (d *redrives) planned(ctx context.Context, r *request, said *redriveWord, asked deadview.Redrive) (*deadview.PlannedRedrive, error) {
 	asked.IncludeUnknown, asked.DropDeadline, asked.By = said.IncludeUnknown, said.DropDeadline, r.who.String()
 	var err error
-	if asked.Rate, err = config.ParseRate(cmp.Or(said.Rate, letters.UsualRate)); err != nil {
+	if asked.Rate, err = config.ParseRate(cmp.Or(said.Rate, deadview.UsualRate)); err != nil {
 		return nil, badRequest("rate: %v", err)
 	}
 	if asked.Letters, err = said.choose(r); err != nil {
 		return nil, err
 	}
-	store, err := letters.Open(ctx, d.Connection)
+	store, err := deadview.Open(ctx, d.Connection)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (d *redrives) plan(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := d.planned(ctx, r, &said, letters.Redrive{})
+	p, err := d.planned(ctx, r, &said, deadview.Redrive{})
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (d *redrives) start(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := d.planned(ctx, r, &said.redriveWord, letters.Redrive{Name: said.Name, Why: said.Why, Edit: change})
+	p, err := d.planned(ctx, r, &said.redriveWord, deadview.Redrive{Name: said.Name, Why: said.Why, Edit: change})
 	if err != nil {
 		return nil, err
 	}
@@ -128,11 +128,11 @@ func told(task *deadletter.Task, err error) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return letters.TellTask(task), nil
+	return deadview.TellTask(task), nil
 }
 
 func (d *redrives) list(ctx context.Context, _ *request) (any, error) {
-	tasks, err := letters.OpenTasks(ctx, d.Connection)
+	tasks, err := deadview.OpenTasks(ctx, d.Connection)
 	if err != nil {
 		return nil, err
 	}
@@ -140,16 +140,16 @@ func (d *redrives) list(ctx context.Context, _ *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := redriveList{[]letters.RedriveTask{}}
+	list := redriveList{[]deadview.RedriveTask{}}
 	for i := range slices.Backward(all) {
-		list.Redrives = append(list.Redrives, letters.TellTask(&all[i]))
+		list.Redrives = append(list.Redrives, deadview.TellTask(&all[i]))
 	}
 	return list, nil
 }
 
 // one applies do to the redrive that a path names, and describes it afterwards.
-func (d *redrives) one(ctx context.Context, r *request, do func(tasks *letters.Tasks, name string) (deadletter.Task, error)) (any, error) {
-	tasks, err := letters.OpenTasks(ctx, d.Connection)
+func (d *redrives) one(ctx context.Context, r *request, do func(tasks *deadview.Tasks, name string) (deadletter.Task, error)) (any, error) {
+	tasks, err := deadview.OpenTasks(ctx, d.Connection)
 	if err != nil {
 		return nil, err
 	}
@@ -158,15 +158,15 @@ func (d *redrives) one(ctx context.Context, r *request, do func(tasks *letters.T
 }
 
 func (d *redrives) show(ctx context.Context, r *request) (any, error) {
-	return d.one(ctx, r, func(t *letters.Tasks, name string) (deadletter.Task, error) { return t.Get(ctx, name) })
+	return d.one(ctx, r, func(t *deadview.Tasks, name string) (deadletter.Task, error) { return t.Get(ctx, name) })
 }
 
 func (d *redrives) stop(ctx context.Context, r *request) (any, error) {
-	return d.one(ctx, r, func(t *letters.Tasks, name string) (deadletter.Task, error) {
+	return d.one(ctx, r, func(t *deadview.Tasks, name string) (deadletter.Task, error) {
 		return t.Stop(ctx, name, r.who.String())
 	})
 }
 
 func (d *redrives) resume(ctx context.Context, r *request) (any, error) {
-	return d.one(ctx, r, func(t *letters.Tasks, name string) (deadletter.Task, error) { return t.Resume(ctx, name) })
+	return d.one(ctx, r, func(t *deadview.Tasks, name string) (deadletter.Task, error) { return t.Resume(ctx, name) })
 }

@@ -8,7 +8,7 @@ import (
 
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/console"
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 	"weir/ingest"
 )
 
@@ -48,7 +48,7 @@ func (r *request) seq(name string) (uint64, error) {
 
 // time returns a point in time, zero if none is given. Its text was checked before.
 func (r *request) time(name string) time.Time {
-	at, err := letters.ReadTime(r.given.Get(name), r.asked)
+	at, err := deadview.ReadTime(r.given.Get(name), r.asked)
 	if err != nil {
 		return time.Time{}
 	}

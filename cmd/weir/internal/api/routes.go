@@ -11,7 +11,7 @@ import (
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/console"
 	"weir/cmd/weir/internal/control"
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 	"weir/deadletter"
 )
 
@@ -50,7 +50,7 @@ type API struct {
 func New(o Options) *API {
 	a := &API{
 		overview: &overview{Options: &o}, events: &events{&o}, past: &past{&o}, buckets: &buckets{&o}, pauses: &pauses{&o}, jobs: &jobs{&o},
-		results: &results{&o}, letters: &deadLetters{&o, letters.NewTally()}, versions: &versions{&o}, proposals: &proposals{&o}, whatIf: &whatIf{&o},
+		results: &results{&o}, letters: &deadLetters{&o, deadview.NewTally()}, versions: &versions{&o}, proposals: &proposals{&o}, whatIf: &whatIf{&o},
 	}
 	a.hub, a.spending = &hub{Options: &o, overview: a.overview}, &spending{&o, a.overview}
 	a.transfers, a.redrives = &transfers{&o}, &redrives{&o}

@@ -1,7 +1,7 @@
 package api
 
 import (
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 	"weir/deadletter"
 )
 
@@ -19,13 +19,13 @@ type selection struct {
 }
 
 // choose reads a selection.
-func (s *selection) choose(r *request) (letters.Selection, error) {
-	c := letters.Choice{API: s.API, Key: s.Key, Reason: s.Reason, Since: s.Since, Until: s.Until, Status: s.Status}
+func (s *selection) choose(r *request) (deadview.Selection, error) {
+	c := deadview.Choice{API: s.API, Key: s.Key, Reason: s.Reason, Since: s.Since, Until: s.Until, Status: s.Status}
 	switch {
-	case len(s.Seqs) == 0 && c == (letters.Choice{}) && !s.All:
-		return letters.Selection{}, badRequest("nothing is chosen: say which letters, or all: true")
+	case len(s.Seqs) == 0 && c == (deadview.Choice{}) && !s.All:
+		return deadview.Selection{}, badRequest("nothing is chosen: say which letters, or all: true")
 	case len(s.Seqs) > 0 && s.All:
-		return letters.Selection{}, badRequest("name letters by seqs, or choose all, not both")
+		return deadview.Selection{}, badRequest("name letters by seqs, or choose all, not both")
 	}
 	chosen, err := c.Select(s.Seqs, r.asked)
 	if err != nil {
@@ -51,8 +51,8 @@ func choosing(more ...parameter) []parameter {
 }
 
 // choice returns what a request's parameters select.
-func (r *request) choice() letters.Choice {
-	return letters.Choice{
+func (r *request) choice() deadview.Choice {
+	return deadview.Choice{
 		API: r.word("api"), Key: r.word("key"), Reason: r.word("reason"), Since: r.word("since"), Until: r.word("until"), Status: r.word("status"), Job: r.word("job"),
 	}
 }

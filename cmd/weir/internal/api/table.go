@@ -8,7 +8,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/console"
 	"weir/cmd/weir/internal/control"
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 	"weir/cmd/weir/internal/plan"
 	"weir/cmd/weir/internal/proposal"
 	"weir/cmd/weir/internal/spend"
@@ -171,12 +171,12 @@ func (a *API) letterRoutes() []route {
 			serve: a.letters.count,
 		},
 		{
-			method: "GET", path: "/dead/{seq}", name: "showLetter", role: console.Viewer, answer: letters.Letter{},
+			method: "GET", path: "/dead/{seq}", name: "showLetter", role: console.Viewer, answer: deadview.Letter{},
 			summary: "One dead letter (weir dead show): without its body, the body of the api's answer, and the values of the headers that its producer chose",
 			serve:   a.letters.show,
 		},
 		{
-			method: "POST", path: "/dead/{seq}/reveal", name: "revealLetter", role: console.Operator, answer: letters.Letter{},
+			method: "POST", path: "/dead/{seq}/reveal", name: "revealLetter", role: console.Operator, answer: deadview.Letter{},
 			summary: "One dead letter with its body, the api's answer and its headers (weir dead show --json). It is told in an event who looked", serve: a.letters.reveal,
 		},
 		{
@@ -184,19 +184,19 @@ func (a *API) letterRoutes() []route {
 			summary: "Ask the api by its inquiry what became of a letter unknown (weir dead reconcile)", serve: a.letters.reconcile,
 		},
 		{
-			method: "POST", path: "/dead/purge", name: "purgeLetters", role: console.Operator, body: purgeWord{}, answer: &letters.Purge{}, time: 10 * longRead, atOnce: 1,
+			method: "POST", path: "/dead/purge", name: "purgeLetters", role: console.Operator, body: purgeWord{}, answer: &deadview.Purge{}, time: 10 * longRead, atOnce: 1,
 			summary: "Delete dead letters for good, or with dry_run only say which (weir dead purge)", serve: a.letters.purge,
 		},
 		{
-			method: "GET", path: "/dead/export", name: "exportLetters", role: console.Operator, answer: letters.Exported{}, answerType: jsonLines,
+			method: "GET", path: "/dead/export", name: "exportLetters", role: console.Operator, answer: deadview.Exported{}, answerType: jsonLines,
 			atOnce: exportsAtOnce, time: console.Endless, query: choosing(),
 			summary: "Dead letters, whole, one a line, the oldest first, to be imported again (weir dead export). It is told in an event who took them. " +
 				"An export that cannot go on breaks the connection off",
 			stream: a.transfers.exportLetters,
 		},
 		{
-			method: "POST", path: "/dead/import", name: "importLetters", role: console.Operator, body: letters.Exported{}, bodyType: jsonLines, maxBody: mostImport,
-			answer: letters.Imported{}, atOnce: 1, time: console.Endless, query: []parameter{{name: "dry_run", summary: "only say whether they can be imported", kind: yes}},
+			method: "POST", path: "/dead/import", name: "importLetters", role: console.Operator, body: deadview.Exported{}, bodyType: jsonLines, maxBody: mostImport,
+			answer: deadview.Imported{}, atOnce: 1, time: console.Endless, query: []parameter{{name: "dry_run", summary: "only say whether they can be imported", kind: yes}},
 			summary: "Store dead letters that were exported (weir dead import): as letters, never as jobs. Letters that are there are left out", serve: a.transfers.importLetters,
 		},
 	}
@@ -205,18 +205,18 @@ func (a *API) letterRoutes() []route {
 // redriveRoutes returns the routes of redrives.
 func (a *API) redriveRoutes() []route {
 	stop := route{
-		method: "POST", path: "/redrives/{name}/stop", name: "stopRedrive", role: console.Operator, answer: letters.RedriveTask{},
+		method: "POST", path: "/redrives/{name}/stop", name: "stopRedrive", role: console.Operator, answer: deadview.RedriveTask{},
 		summary: "Have a redrive rest until it is resumed (weir dead stop). What it has handed in stays so", serve: a.redrives.stop,
 	}
 	remove := stop
 	remove.method, remove.path, remove.name, remove.summary = "DELETE", "/redrives/{name}", "cancelRedrive", "The same as stop"
 	return []route{
 		{
-			method: "POST", path: "/dead/redrive/plan", name: "planRedrive", role: console.Operator, body: redriveWord{}, answer: letters.RedrivePlan{}, time: longRead, atOnce: 2,
+			method: "POST", path: "/dead/redrive/plan", name: "planRedrive", role: console.Operator, body: redriveWord{}, answer: deadview.RedrivePlan{}, time: longRead, atOnce: 2,
 			summary: "What a redrive would do: how many, what they cost, how long it takes, how many would overflow again (weir dead redrive --dry-run)", serve: a.redrives.plan,
 		},
 		{
-			method: "POST", path: "/redrives", name: "startRedrive", role: console.Operator, body: redriveOrder{}, maxBody: redriveBody, answer: letters.RedriveTask{}, time: longRead, atOnce: 2,
+			method: "POST", path: "/redrives", name: "startRedrive", role: console.Operator, body: redriveOrder{}, maxBody: redriveBody, answer: deadview.RedriveTask{}, time: longRead, atOnce: 2,
 			summary: "Hand dead letters in again (weir dead redrive --detach): a replica works it, whatever becomes of who asked", serve: a.redrives.start,
 		},
 		{
@@ -224,12 +224,12 @@ func (a *API) redriveRoutes() []route {
 			summary: "The redrives, the newest first (weir dead tasks)", serve: a.redrives.list,
 		},
 		{
-			method: "GET", path: "/redrives/{name}", name: "showRedrive", role: console.Viewer, answer: letters.RedriveTask{},
+			method: "GET", path: "/redrives/{name}", name: "showRedrive", role: console.Viewer, answer: deadview.RedriveTask{},
 			summary: "One redrive: how far it is, and what came of its letters (weir dead task)", serve: a.redrives.show,
 		},
 		stop, remove,
 		{
-			method: "POST", path: "/redrives/{name}/resume", name: "resumeRedrive", role: console.Operator, answer: letters.RedriveTask{},
+			method: "POST", path: "/redrives/{name}/resume", name: "resumeRedrive", role: console.Operator, answer: deadview.RedriveTask{},
 			summary: "Have a redrive go on that was stopped or has failed (weir dead resume)", serve: a.redrives.resume,
 		},
 	}

@@ -12,7 +12,7 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/console"
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 	"weir/deadletter"
 )
 
@@ -60,7 +60,7 @@ func (t *transfers) beginExport(ctx context.Context, r *request) (*deadletter.Wa
 	if err != nil {
 		return nil, err
 	}
-	store, err := letters.Open(ctx, t.Connection)
+	store, err := deadview.Open(ctx, t.Connection)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (t *transfers) beginExport(ctx context.Context, r *request) (*deadletter.Wa
 	case err != nil:
 		return nil, t.Connection.Explain(err)
 	case len(first) == 0:
-		return nil, letters.None(f)
+		return nil, deadview.None(f)
 	}
 	if r.Method != http.MethodHead {
 		words := r.choice()
@@ -103,7 +103,7 @@ func writeExport(ctx context.Context, connection *http.ResponseController, w io.
 			if err := connection.SetWriteDeadline(time.Now().Add(transferStall)); err != nil {
 				return err
 			}
-			if err := lines.Encode(letters.Export(&chunk[i])); err != nil {
+			if err := lines.Encode(deadview.Export(&chunk[i])); err != nil {
 				return err
 			}
 			chunk[i] = deadletter.Kept{} // it has gone out
@@ -115,7 +115,7 @@ func writeExport(ctx context.Context, connection *http.ResponseController, w io.
 func (t *transfers) importLetters(ctx context.Context, r *request) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, transferLasts)
 	defer cancel()
-	store, err := letters.Open(ctx, t.Connection)
+	store, err := deadview.Open(ctx, t.Connection)
 	if err != nil {
 		return nil, err
 	}
@@ -123,8 +123,8 @@ func (t *transfers) importLetters(ctx context.Context, r *request) (any, error) 
 	if err != nil {
 		return nil, t.importFailed(err, 0)
 	}
-	did := letters.Imported{DryRun: r.word("dry_run") == "true"}
-	err = letters.ReadExported(&steady{r.Body, r.connection}, t.mostLine(), func(line int, letter deadletter.Copy) error {
+	did := deadview.Imported{DryRun: r.word("dry_run") == "true"}
+	err = deadview.ReadExported(&steady{r.Body, r.connection}, t.mostLine(), func(line int, letter deadletter.Copy) error {
 		did.Letters = line
 		if did.DryRun {
 			return letter.Check()

@@ -9,7 +9,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 
@@ -109,10 +109,10 @@ func redrives(cmd *cobra.Command, args []string) (found []cobra.Completion) {
 	if len(args) > 0 {
 		return nil
 	}
-	_ = withTasks(cmd, func(ctx context.Context, tasks *letters.Tasks) error {
+	_ = withTasks(cmd, func(ctx context.Context, tasks *deadview.Tasks) error {
 		all, err := tasks.List(ctx)
 		for i := range all {
-			told := letters.TellTask(&all[i])
+			told := deadview.TellTask(&all[i])
 			found = word(found, told.Name, string(told.State))
 		}
 		return err

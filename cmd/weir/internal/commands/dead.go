@@ -10,7 +10,7 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 	"weir/deadletter"
 
 	"github.com/spf13/cobra"
@@ -45,14 +45,14 @@ type letterFlags struct{ api, key, reason, since, until, status, job string }
 func (f *letterFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.api, "api", "", "only of this api; _ for jobs of unknown apis")
 	flags.StringVar(&f.key, "key", "", "only of this key")
-	flags.StringVar(&f.reason, "reason", "", "only with this reason: "+letters.ReasonNames())
+	flags.StringVar(&f.reason, "reason", "", "only with this reason: "+deadview.ReasonNames())
 	flags.StringVar(&f.since, "since", "", "only from this RFC 3339 time on, or from this long ago, as in 2h or 1d")
 	flags.StringVar(&f.until, "until", "", "only before this time, or until this long ago")
 	flags.StringVar(&f.status, "status", "", "only with this last answer, as in 503 or 5xx; 0 for none")
 }
 
-func (f *letterFlags) choice() *letters.Choice {
-	return &letters.Choice{API: f.api, Key: f.key, Reason: f.reason, Since: f.since, Until: f.until, Status: f.status, Job: f.job}
+func (f *letterFlags) choice() *deadview.Choice {
+	return &deadview.Choice{API: f.api, Key: f.key, Reason: f.reason, Since: f.since, Until: f.until, Status: f.status, Job: f.job}
 }
 
 // filter reads the flags.
@@ -65,10 +65,10 @@ func (f *letterFlags) filter(now time.Time) (deadletter.Filter, error) {
 }
 
 // selection reads the flags, or the numbers of letters given in their place.
-func (f *letterFlags) selection(args []string, now time.Time) (chosen letters.Selection, err error) {
+func (f *letterFlags) selection(args []string, now time.Time) (chosen deadview.Selection, err error) {
 	var seqs []uint64
 	for _, arg := range args {
-		seq, err := letters.ParseSeq(arg)
+		seq, err := deadview.ParseSeq(arg)
 		if err != nil {
 			return chosen, err
 		}
@@ -85,11 +85,11 @@ func (f *letterFlags) selection(args []string, now time.Time) (chosen letters.Se
 }
 
 // withLetters opens the letters for a command that may take long: a signal ends its context.
-func withLetters(cmd *cobra.Command, do func(ctx context.Context, c *connect.Connection, store *letters.Store) error) error {
+func withLetters(cmd *cobra.Command, do func(ctx context.Context, c *connect.Connection, store *deadview.Store) error) error {
 	return connect.With(func(c *connect.Connection) error {
 		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 		defer stop()
-		store, err := letters.Open(ctx, c)
+		store, err := deadview.Open(ctx, c)
 		if err != nil {
 			return err
 		}

@@ -8,7 +8,7 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 	"weir/deadletter"
 
 	"github.com/spf13/cobra"
@@ -42,7 +42,7 @@ idempotent.`,
 			if f.edit, err = e.read(cmd); err != nil {
 				return err
 			}
-			return f.on(cmd, args, func(ctx context.Context, c *connect.Connection, store *letters.Store) error {
+			return f.on(cmd, args, func(ctx context.Context, c *connect.Connection, store *deadview.Store) error {
 				return f.redrive(ctx, cmd, c, store)
 			})
 		},
@@ -53,7 +53,7 @@ idempotent.`,
 	flags.StringArrayVar(&e.unset, "unset-header", nil, "a header to leave out")
 	f.confirm.Add(flags)
 	f.as.Add(flags, "one JSON object")
-	f.rate = letters.UsualRate
+	f.rate = deadview.UsualRate
 	flags.BoolVar(&f.dryRun, "dry-run", false, "only say what would be done")
 	flags.BoolVar(&f.includeUnknown, "include-unknown", false, "also where its call may have been processed: the api may bill it twice")
 	flags.BoolVar(&f.dropDeadline, "drop-deadline", false, "forget the job's deadline")

@@ -11,7 +11,7 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 	"weir/deadletter"
 
 	"github.com/spf13/cobra"
@@ -34,7 +34,7 @@ where it is none, in base64. dead import stores them again, here or on another s
 			if raw {
 				print = printBody
 			}
-			return withLetters(cmd, func(ctx context.Context, c *connect.Connection, store *letters.Store) error {
+			return withLetters(cmd, func(ctx context.Context, c *connect.Connection, store *deadview.Store) error {
 				scope, err := store.Bound(ctx, selection.Selection)
 				if err != nil {
 					return err
@@ -42,7 +42,7 @@ where it is none, in base64. dead import stores them again, here or on another s
 				return writeTo(cmd.OutOrStdout(), out, func(w io.Writer) error {
 					written, err := exportLetters(ctx, c, cmd, scope, func(k *deadletter.Kept) error { return print(w, k) })
 					if err == nil && written == 0 {
-						err = letters.None(selection.Filter)
+						err = deadview.None(selection.Filter)
 					}
 					return err
 				})
@@ -81,7 +81,9 @@ func exportLetters(ctx context.Context, c *connect.Connection, cmd *cobra.Comman
 	}
 }
 
-func printExported(w io.Writer, k *deadletter.Kept) error { return cli.PrintJSON(w, letters.Export(k)) }
+func printExported(w io.Writer, k *deadletter.Kept) error {
+	return cli.PrintJSON(w, deadview.Export(k))
+}
 
 func printBody(w io.Writer, k *deadletter.Kept) error {
 	if _, err := w.Write(k.Body); err != nil {

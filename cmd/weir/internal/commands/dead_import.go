@@ -8,7 +8,7 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 	"weir/deadletter"
 
 	"github.com/spf13/cobra"
@@ -38,7 +38,7 @@ Letters that are there already are left out, so that an import can be started ag
 				defer func() { _ = file.Close() }()
 				in = file
 			}
-			return withLetters(cmd, func(ctx context.Context, c *connect.Connection, store *letters.Store) error {
+			return withLetters(cmd, func(ctx context.Context, c *connect.Connection, store *deadview.Store) error {
 				return importLetters(ctx, cmd, c, store, in, as, dryRun)
 			})
 		},
@@ -48,13 +48,13 @@ Letters that are there already are left out, so that an import can be started ag
 	return cmd
 }
 
-func importLetters(ctx context.Context, cmd *cobra.Command, c *connect.Connection, store *letters.Store, in io.Reader, as cli.Format, dryRun bool) error {
+func importLetters(ctx context.Context, cmd *cobra.Command, c *connect.Connection, store *deadview.Store, in io.Reader, as cli.Format, dryRun bool) error {
 	i, err := store.NewImport(ctx, deadletter.MostImported)
 	if err != nil {
 		return c.Explain(err)
 	}
-	did, bar := letters.Imported{DryRun: dryRun}, cli.NewProgressBar(cmd.ErrOrStderr(), "imported", 0)
-	err = letters.ReadExported(in, mostLine, func(line int, letter deadletter.Copy) error {
+	did, bar := deadview.Imported{DryRun: dryRun}, cli.NewProgressBar(cmd.ErrOrStderr(), "imported", 0)
+	err = deadview.ReadExported(in, mostLine, func(line int, letter deadletter.Copy) error {
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
 		}

@@ -6,7 +6,7 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 	"weir/deadletter"
 
 	"github.com/spf13/cobra"
@@ -42,7 +42,7 @@ func deadListCommand() *cobra.Command {
 }
 
 func listLetters(c *connect.Connection, cmd *cobra.Command, filter deadletter.Filter, limit int, as cli.Format) error {
-	store, err := letters.Open(cmd.Context(), c)
+	store, err := deadview.Open(cmd.Context(), c)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func listLetters(c *connect.Connection, cmd *cobra.Command, filter deadletter.Fi
 	err = store.Newest(cmd.Context(), filter, limit, func(k deadletter.Kept) error {
 		listed++
 		if as == cli.AsJSON {
-			return cli.PrintJSON(out, letters.Of(&k))
+			return cli.PrintJSON(out, deadview.Of(&k))
 		}
 		t.Row(letterRow(&k, cli.Brief(time.Since(k.Stored)))...)
 		if t.Size() >= rowsAtOnce {
@@ -64,7 +64,7 @@ func listLetters(c *connect.Connection, cmd *cobra.Command, filter deadletter.Fi
 		return c.Explain(err)
 	}
 	if listed == 0 {
-		return as.Empty(out, letters.None(filter))
+		return as.Empty(out, deadview.None(filter))
 	}
 	if as == cli.AsJSON {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 
 	"github.com/spf13/cobra"
 )
@@ -22,7 +22,7 @@ type letterOperation struct {
 	dryRun  bool
 	confirm cli.Confirmation
 	as      cli.Format
-	chosen  letters.Selection
+	chosen  deadview.Selection
 	every   *bucket.Rate // nil: none given
 }
 
@@ -36,7 +36,7 @@ func (o *letterOperation) addTo(cmd *cobra.Command, rate, rateUsage, dryRunUsage
 }
 
 // on reads the flags, and calls do with the letters open.
-func (o *letterOperation) on(cmd *cobra.Command, args []string, do func(ctx context.Context, c *connect.Connection, store *letters.Store) error) error {
+func (o *letterOperation) on(cmd *cobra.Command, args []string, do func(ctx context.Context, c *connect.Connection, store *deadview.Store) error) error {
 	if o.rate != "" {
 		r, err := config.ParseRate(o.rate)
 		if err != nil {

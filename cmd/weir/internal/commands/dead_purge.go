@@ -8,7 +8,7 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 
 	"github.com/spf13/cobra"
 )
@@ -28,7 +28,7 @@ to answer it does nothing, and ends with 4.`,
   weir dead purge --api credit-check --reason rejected --status 4xx --yes
   weir dead purge 17 18 --yes`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.on(cmd, args, func(ctx context.Context, _ *connect.Connection, store *letters.Store) error {
+			return f.on(cmd, args, func(ctx context.Context, _ *connect.Connection, store *deadview.Store) error {
 				return f.purge(ctx, cmd, store)
 			})
 		},
@@ -38,7 +38,7 @@ to answer it does nothing, and ends with 4.`,
 }
 
 // purge counts, asks for confirmation, deletes, and reports.
-func (f *purgeFlags) purge(ctx context.Context, cmd *cobra.Command, store *letters.Store) error {
+func (f *purgeFlags) purge(ctx context.Context, cmd *cobra.Command, store *deadview.Store) error {
 	p, err := store.PlanPurge(ctx, f.chosen, f.every)
 	if err != nil {
 		return err
@@ -58,7 +58,7 @@ func (f *purgeFlags) purge(ctx context.Context, cmd *cobra.Command, store *lette
 	return errors.Join(f.print(cmd, p), err)
 }
 
-func (f *purgeFlags) print(cmd *cobra.Command, p *letters.Purge) error {
+func (f *purgeFlags) print(cmd *cobra.Command, p *deadview.Purge) error {
 	if f.as == cli.AsJSON {
 		return cli.PrintJSON(cmd.OutOrStdout(), p)
 	}

@@ -15,7 +15,7 @@ import (
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 	"weir/deadletter"
 	"weir/dispatcher"
 
@@ -49,7 +49,7 @@ Exit code 4: nothing was done without --yes, or none could be asked about. 3: no
 			if len(args) == 0 {
 				f.reason = string(deadletter.Unknown)
 			}
-			return f.on(cmd, args, func(ctx context.Context, c *connect.Connection, store *letters.Store) error {
+			return f.on(cmd, args, func(ctx context.Context, c *connect.Connection, store *deadview.Store) error {
 				return f.reconcile(ctx, cmd, c, store)
 			})
 		},
@@ -79,7 +79,7 @@ const (
 )
 
 // plan finds the letters to make inquiries about.
-func (f *reconcileFlags) plan(ctx context.Context, c *connect.Connection, store *letters.Store) (*inquiryPlan, error) {
+func (f *reconcileFlags) plan(ctx context.Context, c *connect.Connection, store *deadview.Store) (*inquiryPlan, error) {
 	current, ok := control.RunningConfig(ctx, c)
 	if !ok {
 		return nil, cli.NotFound(errors.New("the running configuration cannot be read: it says how apis are asked"))
@@ -117,7 +117,7 @@ func (f *reconcileFlags) plan(ctx context.Context, c *connect.Connection, store 
 		}
 	}
 	if len(p.letters)+len(p.skipped) == 0 {
-		return nil, letters.None(f.chosen.Filter)
+		return nil, deadview.None(f.chosen.Filter)
 	}
 	for _, d := range each {
 		p.takes += d // the letters are asked about one after another
@@ -131,7 +131,7 @@ func (f *reconcileFlags) plan(ctx context.Context, c *connect.Connection, store 
 func interval(r bucket.Rate) time.Duration { return r.Per / time.Duration(max(1, r.Count)) }
 
 // reconcile counts, asks for confirmation, has the api asked about each letter, and reports.
-func (f *reconcileFlags) reconcile(ctx context.Context, cmd *cobra.Command, c *connect.Connection, store *letters.Store) error {
+func (f *reconcileFlags) reconcile(ctx context.Context, cmd *cobra.Command, c *connect.Connection, store *deadview.Store) error {
 	p, err := f.plan(ctx, c, store)
 	if err != nil {
 		return err

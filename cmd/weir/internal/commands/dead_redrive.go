@@ -9,7 +9,7 @@ import (
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 	"weir/cmd/weir/internal/worker"
 	"weir/deadletter"
 
@@ -58,12 +58,12 @@ waits, and no replica works it so far.`,
   weir dead redrive --api credit-check --reason overflow --since 2h --rate 20/s --yes
   weir dead redrive 17 18`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.on(cmd, args, func(ctx context.Context, c *connect.Connection, store *letters.Store) error {
+			return f.on(cmd, args, func(ctx context.Context, c *connect.Connection, store *deadview.Store) error {
 				return f.redrive(ctx, cmd, c, store)
 			})
 		},
 	}
-	f.addTo(cmd, letters.UsualRate, "letters per duration, as in 20/s or 500/h; their buckets bound the calls in any case", "only say what would be done")
+	f.addTo(cmd, deadview.UsualRate, "letters per duration, as in 20/s or 500/h; their buckets bound the calls in any case", "only say what would be done")
 	cmd.Flags().BoolVar(&f.includeUnknown, "include-unknown", false, "also letters whose call may have been processed: the api may bill them twice")
 	cmd.Flags().StringVar(&f.name, "name", "", "the redrive's name (default one that says when it was begun)")
 	cmd.Flags().BoolVar(&f.detach, "detach", false, "do not wait for its end: print its name")
@@ -72,12 +72,12 @@ waits, and no replica works it so far.`,
 }
 
 // redrive counts, asks for confirmation, has a replica redrive, follows that and reports.
-func (f *redriveFlags) redrive(ctx context.Context, cmd *cobra.Command, c *connect.Connection, store *letters.Store) error {
+func (f *redriveFlags) redrive(ctx context.Context, cmd *cobra.Command, c *connect.Connection, store *deadview.Store) error {
 	current, ok := control.RunningConfig(ctx, c)
 	if !ok {
 		return cli.NotFound(errors.New("the running configuration cannot be read: it says where jobs go and what they cost"))
 	}
-	p, err := store.PlanRedrive(ctx, letters.Redrive{
+	p, err := store.PlanRedrive(ctx, deadview.Redrive{
 		Letters: f.chosen, Rate: *f.every, IncludeUnknown: f.includeUnknown, DropDeadline: f.dropDeadline, Edit: f.edit, By: cli.User(), Name: f.name,
 	}, worker.RedriveTerms(current))
 	if err != nil {
@@ -91,7 +91,7 @@ func (f *redriveFlags) redrive(ctx context.Context, cmd *cobra.Command, c *conne
 		return err
 	}
 	if p.Letters+p.Settled == 0 {
-		return letters.NoneRedriven(p.Skipped)
+		return deadview.NoneRedriven(p.Skipped)
 	}
 	if err := f.confirm.Insist(cmd, fmt.Sprintf("Redrive %s, for %s?", cli.Count(p.Letters, "letter"), config.Money(p.Cost))); err != nil {
 		return err
@@ -101,12 +101,12 @@ func (f *redriveFlags) redrive(ctx context.Context, cmd *cobra.Command, c *conne
 	case err != nil:
 		return err
 	case f.detach && f.as == cli.AsJSON:
-		return cli.PrintJSON(cmd.OutOrStdout(), letters.TellTask(&task))
+		return cli.PrintJSON(cmd.OutOrStdout(), deadview.TellTask(&task))
 	case f.detach:
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), task.Name)
 		return err
 	}
-	tasks, err := letters.OpenTasks(ctx, c)
+	tasks, err := deadview.OpenTasks(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (f *redriveFlags) tell(cmd *cobra.Command, t *deadletter.Tally) error {
 		return cli.Refused(fmt.Errorf("of %s %d overflowed again and %d were refused otherwise; each is a new letter",
 			cli.Count(t.Redriven+t.Known+t.Overflowed+t.Refused, "letter"), t.Overflowed, t.Refused))
 	case t.Redriven+t.Known+t.Settled == 0:
-		return letters.NoneRedriven(t.Skipped)
+		return deadview.NoneRedriven(t.Skipped)
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 	"weir/deadletter"
 	"weir/ingest"
 
@@ -22,7 +22,7 @@ const waitsLong = 12 * time.Second
 var errWaitsLong = errors.New("it waits")
 
 // followTask shows a task's progress until it has ended, and reports the outcome.
-func (f *redriveFlags) followTask(ctx context.Context, cmd *cobra.Command, tasks *letters.Tasks, task deadletter.Task) error {
+func (f *redriveFlags) followTask(ctx context.Context, cmd *cobra.Command, tasks *deadview.Tasks, task deadletter.Task) error {
 	bar := cli.NewProgressBar(cmd.ErrOrStderr(), "redriven", task.Total)
 	err := awaitTask(ctx, tasks, &task, func(t *deadletter.Task) { bar.Show(t.Progress.Tally.Done()) })
 	bar.Clear()
@@ -59,7 +59,7 @@ const noWorker = "no replica works it so far; one with the role dispatch does, i
 
 // awaitTask shows a task's progress until it has ended. It fails with errWaitsLong if the task has waited for long, and
 // not for another task.
-func awaitTask(ctx context.Context, tasks *letters.Tasks, task *deadletter.Task, show func(*deadletter.Task)) error {
+func awaitTask(ctx context.Context, tasks *deadview.Tasks, task *deadletter.Task, show func(*deadletter.Task)) error {
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
 	late := time.AfterFunc(waitsLong, cancel)

@@ -9,13 +9,13 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 
 	"github.com/spf13/cobra"
 )
 
 // printPlan prints what would be done: on stdout if only the plan is printed, and otherwise as talk.
-func (f *redriveFlags) printPlan(cmd *cobra.Command, p *letters.PlannedRedrive, only bool) error {
+func (f *redriveFlags) printPlan(cmd *cobra.Command, p *deadview.PlannedRedrive, only bool) error {
 	out := cmd.ErrOrStderr()
 	if f.dryRun || only && f.as == cli.AsJSON {
 		out = cmd.OutOrStdout()
@@ -58,7 +58,7 @@ func (f *redriveFlags) printPlan(cmd *cobra.Command, p *letters.PlannedRedrive, 
 		t.Row("settled", fmt.Sprintf("%d whose job has gone on since: only the letter is deleted", p.Settled))
 	}
 	for _, skip := range slices.Sorted(maps.Keys(p.Skipped)) {
-		t.Row("left alone", strconv.Itoa(p.Skipped[skip])+" "+letters.SkipText(skip))
+		t.Row("left alone", strconv.Itoa(p.Skipped[skip])+" "+deadview.SkipText(skip))
 	}
 	if err := t.Print(out); err != nil || f.dryRun {
 		return err

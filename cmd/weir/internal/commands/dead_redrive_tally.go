@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 	"weir/deadletter"
 )
 
@@ -41,7 +41,7 @@ func addTally(tab *cli.Table, t *deadletter.Tally, planned map[deadletter.Skip]i
 	}
 	for _, skip := range slices.Sorted(maps.Keys(t.Skipped)) {
 		if t.Skipped[skip] != planned[skip] {
-			tab.Row("left alone", strconv.Itoa(t.Skipped[skip])+" "+letters.SkipText(skip))
+			tab.Row("left alone", strconv.Itoa(t.Skipped[skip])+" "+deadview.SkipText(skip))
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 	"weir/deadletter"
 
 	"github.com/spf13/cobra"
@@ -29,7 +29,7 @@ where it is none, in hexadecimal. --body prints nothing but the body, byte for b
 		Example: "  weir dead show 17\n  weir dead show 17 --body > order.json",
 		Args:    cli.Takes("SEQ"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			seq, err := letters.ParseSeq(args[0])
+			seq, err := deadview.ParseSeq(args[0])
 			if err != nil {
 				return err
 			}
@@ -41,7 +41,7 @@ where it is none, in hexadecimal. --body prints nothing but the body, byte for b
 				return err
 			}
 			defer c.Close()
-			store, err := letters.Open(cmd.Context(), c)
+			store, err := deadview.Open(cmd.Context(), c)
 			if err != nil {
 				return err
 			}
@@ -56,7 +56,7 @@ where it is none, in hexadecimal. --body prints nothing but the body, byte for b
 			case bodyOnly:
 				return cli.WriteBytes(out, k.Body)
 			case as == cli.AsJSON:
-				return cli.PrintJSON(out, letters.Whole(k))
+				return cli.PrintJSON(out, deadview.Whole(k))
 			}
 			return printLetter(out, k, time.Now())
 		},
@@ -92,7 +92,7 @@ func printLetter(out io.Writer, k *deadletter.Kept, now time.Time) error {
 		t.Row("refusals", fmt.Sprintf("%d when the letter was written: its producer tries again and again", k.Refusals))
 	}
 	addCall(t, k.Call)
-	headers := letters.JobHeaders(k.Header)
+	headers := deadview.JobHeaders(k.Header)
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		for _, value := range headers[name] {
 			t.Row("header", cli.Visible(name)+": "+cli.Visible(value))
@@ -136,7 +136,7 @@ func printAnswer(out io.Writer, a *deadletter.Answer) error {
 // printBytes prints a body after an empty line: as text, or in hexadecimal if it is not text.
 func printBytes(out io.Writer, body []byte) error {
 	text := string(body)
-	if !letters.IsText(body) {
+	if !deadview.IsText(body) {
 		text = hex.Dump(body)
 	}
 	if text != "" && !strings.HasSuffix(text, "\n") {

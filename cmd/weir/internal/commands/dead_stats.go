@@ -8,7 +8,7 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 	"weir/cmd/weir/internal/terminal"
 	"weir/deadletter"
 
@@ -34,7 +34,7 @@ func deadStatsCommand() *cobra.Command {
 					return err
 				}
 				if len(counts) == 0 {
-					return as.Empty(cmd.OutOrStdout(), letters.None(filter))
+					return as.Empty(cmd.OutOrStdout(), deadview.None(filter))
 				}
 				return printCounts(cmd.OutOrStdout(), counts, as, time.Now())
 			})
@@ -48,13 +48,13 @@ func deadStatsCommand() *cobra.Command {
 // progressEvery is the number of letters between two displays of the progress.
 const progressEvery = 10_000
 
-func countLetters(c *connect.Connection, cmd *cobra.Command, filter deadletter.Filter) ([]*letters.Count, error) {
-	store, err := letters.Open(cmd.Context(), c)
+func countLetters(c *connect.Connection, cmd *cobra.Command, filter deadletter.Filter) ([]*deadview.Count, error) {
+	store, err := deadview.Open(cmd.Context(), c)
 	if err != nil {
 		return nil, err
 	}
 	talk, shown := cmd.ErrOrStderr(), false
-	counts, err := letters.CountByCause(cmd.Context(), store.Browser, filter, func(read, of uint64) {
+	counts, err := deadview.CountByCause(cmd.Context(), store.Browser, filter, func(read, of uint64) {
 		if read%progressEvery == 0 && terminal.Watched(talk) {
 			shown = true
 			_, _ = fmt.Fprintf(talk, "\rread %d of %d letters", read, of)
@@ -69,7 +69,7 @@ func countLetters(c *connect.Connection, cmd *cobra.Command, filter deadletter.F
 	return counts, nil
 }
 
-func printCounts(out io.Writer, counts []*letters.Count, as cli.Format, now time.Time) error {
+func printCounts(out io.Writer, counts []*deadview.Count, as cli.Format, now time.Time) error {
 	t := &cli.Table{}
 	t.Row("LETTERS", "API", "REASON", "STATUS", "BILLED", "OLDEST", "NEWEST")
 	for _, n := range counts {

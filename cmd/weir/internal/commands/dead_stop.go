@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 	"weir/deadletter"
 
 	"github.com/spf13/cobra"
@@ -14,7 +14,7 @@ import (
 func deadStopCommand() *cobra.Command {
 	return changeTaskCommand("stop NAME", "Have a redrive rest until it is resumed",
 		"Has a redrive rest until it is resumed, or for good. What it has handed in stays so; what it has not come to are letters still.",
-		func(ctx context.Context, tasks *letters.Tasks, name string) (deadletter.Task, error) {
+		func(ctx context.Context, tasks *deadview.Tasks, name string) (deadletter.Task, error) {
 			task, err := tasks.Stop(ctx, name, cli.User())
 			if err != nil {
 				return task, err
@@ -26,7 +26,7 @@ func deadStopCommand() *cobra.Command {
 func deadResumeCommand() *cobra.Command {
 	return changeTaskCommand("resume NAME", "Have a redrive go on that was stopped or has failed",
 		"Has a redrive go on that was stopped or has failed, where it was, at the rate it was begun with.",
-		func(ctx context.Context, tasks *letters.Tasks, name string) (deadletter.Task, error) {
+		func(ctx context.Context, tasks *deadview.Tasks, name string) (deadletter.Task, error) {
 			return tasks.Resume(ctx, name)
 		})
 }
@@ -36,7 +36,7 @@ const restWait = 35 * time.Second
 
 // awaitRest waits until no replica works a stopped task. It does not wait for a replica that died while it worked the
 // task.
-func awaitRest(ctx context.Context, tasks *letters.Tasks, task *deadletter.Task) error {
+func awaitRest(ctx context.Context, tasks *deadview.Tasks, task *deadletter.Task) error {
 	ctx, cancel := context.WithTimeout(ctx, restWait)
 	defer cancel()
 	updated := task.Progress.Updated
@@ -60,12 +60,12 @@ func awaitRest(ctx context.Context, tasks *letters.Tasks, task *deadletter.Task)
 	return err
 }
 
-func changeTaskCommand(use, short, long string, change func(context.Context, *letters.Tasks, string) (deadletter.Task, error)) *cobra.Command {
+func changeTaskCommand(use, short, long string, change func(context.Context, *deadview.Tasks, string) (deadletter.Task, error)) *cobra.Command {
 	as := cli.Format("")
 	cmd := &cobra.Command{
 		Use: use, Short: short, Long: long, Args: cli.Takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withTasks(cmd, func(ctx context.Context, tasks *letters.Tasks) error {
+			return withTasks(cmd, func(ctx context.Context, tasks *deadview.Tasks) error {
 				task, err := change(ctx, tasks, args[0])
 				if err != nil {
 					return err

@@ -7,7 +7,7 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 	"weir/deadletter"
 
 	"github.com/spf13/cobra"
@@ -30,11 +30,11 @@ the server comes back.`,
 			if flags.until != "" {
 				return cli.Usage(errors.New("--until: tail has no end but Ctrl-C; `weir dead ls` knows --until"))
 			}
-			return withLetters(cmd, func(ctx context.Context, c *connect.Connection, store *letters.Store) error {
+			return withLetters(cmd, func(ctx context.Context, c *connect.Connection, store *deadview.Store) error {
 				out := cmd.OutOrStdout()
 				return c.Explain(store.Follow(ctx, filter, func(k deadletter.Kept) error {
 					if as == cli.AsJSON {
-						return cli.PrintJSON(out, letters.Of(&k))
+						return cli.PrintJSON(out, deadview.Of(&k))
 					}
 					t := &cli.Table{}
 					t.Row(letterRow(&k, cli.ClockTime(k.Stored))...)

@@ -12,7 +12,7 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 	"weir/deadletter"
 
 	"github.com/spf13/cobra"
@@ -27,7 +27,7 @@ func deadTasksCommand() *cobra.Command {
 kept.`,
 		Args: cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withTasks(cmd, func(ctx context.Context, tasks *letters.Tasks) error {
+			return withTasks(cmd, func(ctx context.Context, tasks *deadview.Tasks) error {
 				all, err := tasks.List(ctx)
 				if err != nil {
 					return err
@@ -44,11 +44,11 @@ kept.`,
 }
 
 // withTasks opens the redrives for a command. A signal ends its context.
-func withTasks(cmd *cobra.Command, do func(ctx context.Context, tasks *letters.Tasks) error) error {
+func withTasks(cmd *cobra.Command, do func(ctx context.Context, tasks *deadview.Tasks) error) error {
 	return connect.With(func(c *connect.Connection) error {
 		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 		defer stop()
-		tasks, err := letters.OpenTasks(ctx, c)
+		tasks, err := deadview.OpenTasks(ctx, c)
 		if err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func printTasks(cmd *cobra.Command, as cli.Format, all []deadletter.Task) error 
 	t := &cli.Table{}
 	t.Row("TASK", "STATE", "DONE", "OF", "OVERFLOWED", "RATE", "BEGUN", "BY", "SELECTION")
 	for i := range all {
-		told := letters.TellTask(&all[i])
+		told := deadview.TellTask(&all[i])
 		if as == cli.AsJSON {
 			if err := cli.PrintJSON(cmd.OutOrStdout(), told); err != nil {
 				return err
@@ -85,7 +85,7 @@ func deadTaskCommand() *cobra.Command {
 redrive does.`,
 		Args: cli.Takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withTasks(cmd, func(ctx context.Context, tasks *letters.Tasks) error {
+			return withTasks(cmd, func(ctx context.Context, tasks *deadview.Tasks) error {
 				task, err := tasks.Get(ctx, args[0])
 				if err != nil {
 					return err
@@ -103,7 +103,7 @@ redrive does.`,
 }
 
 func printTask(cmd *cobra.Command, as cli.Format, task *deadletter.Task) error {
-	told := letters.TellTask(task)
+	told := deadview.TellTask(task)
 	if as == cli.AsJSON {
 		return cli.PrintJSON(cmd.OutOrStdout(), told)
 	}

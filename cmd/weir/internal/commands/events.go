@@ -11,7 +11,7 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 	"weir/deadletter"
 	"weir/ingest"
 
@@ -47,7 +47,7 @@ server comes back. With --json each line is the CloudEvent as it was sent.`,
 			if err := ingest.CheckChoice(flags.api, flags.key); err != nil {
 				return cli.Usage(fmt.Errorf("--%w", err))
 			}
-			since, err := letters.ReadTime(flags.since, time.Now())
+			since, err := deadview.ReadTime(flags.since, time.Now())
 			if err != nil {
 				return cli.Usage(fmt.Errorf("--since %w", err))
 			}

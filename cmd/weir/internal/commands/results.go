@@ -12,7 +12,7 @@ import (
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 	"weir/cmd/weir/internal/timeline"
 	"weir/dispatcher/ledger"
 	"weir/ingest"
@@ -50,7 +50,7 @@ func (f *resultFlags) filter(job string) (ledger.ResultFilter, error) {
 	if err := ingest.CheckChoice(f.api, f.key); err != nil {
 		return ledger.ResultFilter{}, cli.Usage(fmt.Errorf("--%w", err))
 	}
-	since, err := letters.ReadTime(f.since, time.Now())
+	since, err := deadview.ReadTime(f.since, time.Now())
 	if err != nil {
 		return ledger.ResultFilter{}, cli.Usage(fmt.Errorf("--since %w", err))
 	}

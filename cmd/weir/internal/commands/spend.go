@@ -14,7 +14,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 	"weir/cmd/weir/internal/spend"
 	"weir/cmd/weir/internal/terminal"
 
@@ -45,7 +45,7 @@ It reads every record of the period, and of the budgets' windows: about 100,000 
 				return cli.Usage(errors.New("--limit is 0 for all, or how many to list"))
 			}
 			now := time.Now()
-			from, err := letters.ReadTime(since, now)
+			from, err := deadview.ReadTime(since, now)
 			if err != nil {
 				return cli.Usage(fmt.Errorf("--since %w", err))
 			}

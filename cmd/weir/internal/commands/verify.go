@@ -6,7 +6,7 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 	"weir/cmd/weir/internal/verify"
 
 	"github.com/spf13/cobra"
@@ -32,7 +32,7 @@ of it are gone or cannot be read.`,
 		Example: "  weir verify\n  weir verify --api credit-check --since 1d --json",
 		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			from, err := letters.ReadTime(since, time.Now())
+			from, err := deadview.ReadTime(since, time.Now())
 			if err != nil {
 				return cli.Usage(fmt.Errorf("--since %w", err))
 			}

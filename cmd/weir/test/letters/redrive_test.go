@@ -13,7 +13,7 @@ import (
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 	"weir/cmd/weir/weirtest"
 	"weir/deadletter"
 	"weir/ingest"
@@ -42,7 +42,7 @@ apis:
 		t.Fatalf("%d of %d jobs overflowed", overflowed, 2*jobs)
 	}
 	out, code := r.Command("dead", "redrive", "--dry-run", "--json")
-	var plan letters.RedrivePlan
+	var plan deadview.RedrivePlan
 	if err := json.Unmarshal([]byte(out), &plan); err != nil || code != 0 {
 		t.Fatalf("%s: exit code %d, %v", out, code, err)
 	}

@@ -15,7 +15,7 @@ import (
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 	"weir/cmd/weir/internal/plan"
 	"weir/cmd/weir/internal/verify"
 	"weir/cmd/weir/weirtest"
@@ -48,7 +48,7 @@ func TestLettersGoOutAndComeInOverHTTP(t *testing.T) {
 		t.Errorf("nobody is told who took the letters: %s", events)
 	}
 	other := weirtest.NewRig(t, fakeapi.Options{}, `apis: {a: {url: %s, bucket: {rate: 1/s, capacity: 1}}}`)
-	send := func(path, body string) (told letters.Imported, status int, answer string) {
+	send := func(path, body string) (told deadview.Imported, status int, answer string) {
 		t.Helper()
 		status, answer = other.Say("POST", path, "", body)
 		_ = json.Unmarshal([]byte(answer), &told) // else it is a problem

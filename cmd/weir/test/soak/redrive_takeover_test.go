@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 	"weir/cmd/weir/weirtest"
 	"weir/deadletter"
 	"weir/ingest/await"
@@ -31,7 +31,7 @@ apis:
 			t.Fatalf("weir %v: %+v", args, got)
 		}
 	}
-	task := func() (told letters.RedriveTask) {
+	task := func() (told deadview.RedriveTask) {
 		t.Helper()
 		got := weirtest.Command(t, env, "dead", "task", "night", "--json")
 		if err := json.Unmarshal([]byte(got.Stdout), &told); err != nil {

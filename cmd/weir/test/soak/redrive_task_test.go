@@ -13,7 +13,7 @@ import (
 	"weir/bucket/stream"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/ops/deadview"
 	"weir/cmd/weir/weirtest"
 	"weir/deadletter"
 	"weir/ingest/await"
@@ -144,7 +144,7 @@ apis:
 		t.Errorf("its end: %+v", got)
 	}
 	r.AwaitEmpty()
-	var done letters.RedriveTask
+	var done deadview.RedriveTask
 	if out := weirtest.Command(t, env, "dead", "task", "killed", "--json"); json.Unmarshal([]byte(out.Stdout), &done) != nil || done.State != deadletter.TaskDone ||
 		done.Done != done.Total || done.Total != buried {
 		t.Errorf("it is %s", out.Stdout)

@@ -1,4 +1,4 @@
-package letters
+package deadview
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-// Package letters has the operations on dead letters, each once: commands and requests over HTTP read their arguments,
+// Package deadview has the operations on dead letters, each once: commands and requests over HTTP read their arguments,
 // call it, and print what it returns. Its errors have the exit codes of commands, from which HTTP takes the status.
 //
 //	store.go    opens the letters; one letter; bounds a selection by what exists now
@@ -10,4 +10,4 @@
 //	purge.go    a purge: counted, then run, with the right to end letters (right.go)
 //	redrive.go  a redrive, of an edited letter too: planned, then started as a task, which a replica works
 //	tasks.go    the redrives of a server
-package letters
+package deadview
