@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"weir/cmd/weir/internal/control"
-	"weir/cmd/weir/internal/timeline"
+	"weir/cmd/weir/internal/ops/jobstory"
 	"weir/dispatcher"
 	"weir/ingest"
 )
@@ -32,11 +32,11 @@ func (j *jobs) find(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := timeline.Options{Job: id, API: api, Key: key, Scan: timeline.UsualScan, APIs: []string{api}}
+	o := jobstory.Options{Job: id, API: api, Key: key, Scan: jobstory.UsualScan, APIs: []string{api}}
 	if api == "" {
 		o.APIs = j.Config().Names()
 	}
-	t, err := timeline.Find(ctx, j.Connection, o)
+	t, err := jobstory.Find(ctx, j.Connection, o)
 	if err == nil {
 		err = t.Known(id)
 	}

@@ -6,14 +6,14 @@ import (
 
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/console"
-	"weir/cmd/weir/internal/timeline"
+	"weir/cmd/weir/internal/ops/jobstory"
 	"weir/dispatcher/ledger"
 	"weir/ingest"
 )
 
 // resultList answers GET /results.
 type resultList struct {
-	Results []timeline.KeptResult `json:"results"`
+	Results []jobstory.KeptResult `json:"results"`
 	// Next is the before of the next page; absent on the last.
 	Next uint64 `json:"next,omitempty"`
 }
@@ -30,13 +30,13 @@ func (s *results) list(ctx context.Context, r *request) (any, error) {
 	if f.Before, err = r.seq("before"); err != nil {
 		return nil, err
 	}
-	list, limit := resultList{Results: []timeline.KeptResult{}}, r.number(listLimit)
+	list, limit := resultList{Results: []jobstory.KeptResult{}}, r.number(listLimit)
 	_, err = ledger.NewestResults(ctx, s.Connection.JetStream, f, 0, func(k ledger.Result) error {
 		if len(list.Results) == limit {
 			list.Next = list.Results[limit-1].Seq
 			return stream.ErrEnough
 		}
-		list.Results = append(list.Results, timeline.ResultOf(&k))
+		list.Results = append(list.Results, jobstory.ResultOf(&k))
 		return nil
 	})
 	if errors.Is(err, ledger.ErrNoResults) {
@@ -54,13 +54,13 @@ func (s *results) show(ctx context.Context, r *request) (any, error) {
 	if f.Job, err = r.job(); err != nil {
 		return nil, err
 	}
-	found, err := timeline.FindResult(ctx, s.Connection, f, timeline.UsualScan)
+	found, err := jobstory.FindResult(ctx, s.Connection, f, jobstory.UsualScan)
 	if err != nil {
 		return nil, err
 	}
-	told := timeline.ResultOf(found)
+	told := jobstory.ResultOf(found)
 	if r.who.Role != console.Operator {
-		told.Body = timeline.Body{}
+		told.Body = jobstory.Body{}
 	}
 	return told, nil
 }

@@ -9,11 +9,11 @@ import (
 	"weir/cmd/weir/internal/console"
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/ops/deadview"
+	"weir/cmd/weir/internal/ops/jobstory"
 	"weir/cmd/weir/internal/plan"
 	"weir/cmd/weir/internal/proposal"
 	"weir/cmd/weir/internal/spend"
 	"weir/cmd/weir/internal/status"
-	"weir/cmd/weir/internal/timeline"
 	"weir/cmd/weir/internal/verify"
 	"weir/dispatcher"
 )
@@ -132,7 +132,7 @@ func (a *API) bucketRoutes() []route {
 func (a *API) jobRoutes() []route {
 	return []route{
 		{
-			method: "GET", path: "/jobs/{id}", name: "findJob", role: console.Viewer, answer: &timeline.Timeline{}, atOnce: readsAtOnce, time: longRead,
+			method: "GET", path: "/jobs/{id}", name: "findJob", role: console.Viewer, answer: &jobstory.Timeline{}, atOnce: readsAtOnce, time: longRead,
 			summary: "Where a job is or what became of it: its timeline (weir job). With api and key only theirs is read, which takes no time",
 			query:   []parameter{ofAPI, ofKey}, serve: a.jobs.find,
 		},
@@ -146,7 +146,7 @@ func (a *API) jobRoutes() []route {
 			query:   []parameter{ofAPI, ofKey, since, before, listLimit}, serve: a.results.list,
 		},
 		{
-			method: "GET", path: "/results/{api}/{id}", name: "getResult", role: console.Viewer, answer: timeline.KeptResult{}, atOnce: readsAtOnce, time: longRead,
+			method: "GET", path: "/results/{api}/{id}", name: "getResult", role: console.Viewer, answer: jobstory.KeptResult{}, atOnce: readsAtOnce, time: longRead,
 			summary: "A job's result (weir results get). Its body is told to operators only", query: []parameter{{name: "key", summary: "the job's key: then only its results are read", kind: text}},
 			serve: a.results.show,
 		},

@@ -9,8 +9,8 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/ops/jobstory"
 	"weir/cmd/weir/internal/status"
-	"weir/cmd/weir/internal/timeline"
 	"weir/ingest"
 
 	"github.com/spf13/cobra"
@@ -19,7 +19,7 @@ import (
 
 func jobCommand() *cobra.Command {
 	var api, key string
-	scan, as := timeline.UsualScan, cli.ForPeople
+	scan, as := jobstory.UsualScan, cli.ForPeople
 	cmd := &cobra.Command{
 		Use:   "job ID",
 		Short: "Say where a job is, or what became of it",
@@ -42,13 +42,13 @@ are read. Exit code 3: nobody knows the id, as far back as was looked.`,
 				return cli.Usage(errNoScan)
 			}
 			return connect.With(func(c *connect.Connection) error {
-				o := timeline.Options{Job: args[0], API: api, Key: key, Scan: scan}
+				o := jobstory.Options{Job: args[0], API: api, Key: key, Scan: scan}
 				if o.APIs = []string{api}; api == "" {
 					if current, ok := control.RunningConfig(cmd.Context(), c); ok {
 						o.APIs = current.Names()
 					}
 				}
-				found, err := timeline.Find(cmd.Context(), c, o)
+				found, err := jobstory.Find(cmd.Context(), c, o)
 				if err != nil {
 					return err
 				}
@@ -69,7 +69,7 @@ func addScan(flags *pflag.FlagSet, scan *int) {
 	flags.IntVar(scan, "scan", *scan, "how many of the newest messages of each stream are looked through; 0 for all")
 }
 
-func printTimeline(cmd *cobra.Command, t *timeline.Timeline, id string, as cli.Format) error {
+func printTimeline(cmd *cobra.Command, t *jobstory.Timeline, id string, as cli.Format) error {
 	talk := cmd.ErrOrStderr()
 	for _, silent := range t.Silent {
 		_, _ = fmt.Fprintf(talk, "weir: a queue could not be asked: %s\n", silent)
@@ -100,7 +100,7 @@ func printTimeline(cmd *cobra.Command, t *timeline.Timeline, id string, as cli.F
 	return nil
 }
 
-func printJob(out io.Writer, j *timeline.Job) error {
+func printJob(out io.Writer, j *jobstory.Job) error {
 	t := &cli.Table{}
 	t.Row("job", cli.Visible(j.Job)+" of "+orDash(j.API)+"/"+orDash(cli.Visible(j.Key)))
 	t.Row("state", j.Text())

@@ -13,7 +13,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/ops/deadview"
-	"weir/cmd/weir/internal/timeline"
+	"weir/cmd/weir/internal/ops/jobstory"
 	"weir/dispatcher/ledger"
 	"weir/ingest"
 
@@ -93,7 +93,7 @@ func listResults(c *connect.Connection, cmd *cobra.Command, filter ledger.Result
 	t.Row("SEQ", "AGE", "API", "KEY", "JOB", "STATUS", "BYTES")
 	_, err := ledger.NewestResults(cmd.Context(), c.JetStream, filter, 0, func(r ledger.Result) error {
 		if listed++; as == cli.AsJSON {
-			if err := cli.PrintJSON(out, timeline.ResultOf(&r)); err != nil {
+			if err := cli.PrintJSON(out, jobstory.ResultOf(&r)); err != nil {
 				return err
 			}
 		} else {
@@ -111,7 +111,7 @@ func listResults(c *connect.Connection, cmd *cobra.Command, filter ledger.Result
 	})
 	switch {
 	case err != nil:
-		return timeline.ExplainResults(c, err)
+		return jobstory.ExplainResults(c, err)
 	case listed == 0:
 		return as.Empty(out, errors.New("no result is kept, or none matches"))
 	case as == cli.AsJSON:
@@ -121,7 +121,7 @@ func listResults(c *connect.Connection, cmd *cobra.Command, filter ledger.Result
 }
 
 func resultsGetCommand() *cobra.Command {
-	flags, scan, as := resultFlags{}, timeline.UsualScan, cli.ForPeople
+	flags, scan, as := resultFlags{}, jobstory.UsualScan, cli.ForPeople
 	cmd := &cobra.Command{
 		Use:   "get JOB",
 		Short: "Print the result of a job",
@@ -148,12 +148,12 @@ results: name one by --api and --key.`,
 }
 
 func getResult(c *connect.Connection, cmd *cobra.Command, filter ledger.ResultFilter, scan int, as cli.Format) error {
-	r, err := timeline.FindResult(cmd.Context(), c, filter, scan)
+	r, err := jobstory.FindResult(cmd.Context(), c, filter, scan)
 	if err != nil {
 		return err
 	}
 	if as == cli.AsJSON {
-		return cli.PrintJSON(cmd.OutOrStdout(), timeline.ResultOf(r))
+		return cli.PrintJSON(cmd.OutOrStdout(), jobstory.ResultOf(r))
 	}
 	t := &cli.Table{}
 	t.Row("result", fmt.Sprintf("of %s/%s, stored %s", r.API, cli.Visible(r.Key), cli.ClockTime(r.Stored)))
@@ -183,8 +183,8 @@ server comes back. With --json each line has the body.`,
 				return err
 			}
 			return tailing(cmd, limit, func(ctx context.Context, c *connect.Connection, one func(json any, row []string) error) error {
-				return timeline.ExplainResults(c, ledger.FollowResults(ctx, c.JetStream, filter, func(r ledger.Result) error {
-					return one(timeline.ResultOf(&r), resultRow(&r, cli.ClockTime(r.Stored)))
+				return jobstory.ExplainResults(c, ledger.FollowResults(ctx, c.JetStream, filter, func(r ledger.Result) error {
+					return one(jobstory.ResultOf(&r), resultRow(&r, cli.ClockTime(r.Stored)))
 				}))
 			}, as)
 		},

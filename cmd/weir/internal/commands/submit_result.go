@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/timeline"
+	"weir/cmd/weir/internal/ops/jobstory"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 	"weir/ingest"
@@ -30,7 +30,7 @@ func (f *submitFlags) awaitResult(cmd *cobra.Command, results *nats.Subscription
 	h, out, talk := msg.Header, cmd.OutOrStdout(), cmd.ErrOrStderr()
 	outcome := h.Get(ledger.HeaderOutcome)
 	if f.as == cli.AsJSON {
-		if err := cli.PrintJSON(out, timeline.EndOf(msg)); err != nil {
+		if err := cli.PrintJSON(out, jobstory.EndOf(msg)); err != nil {
 			return err
 		}
 	} else if outcome == ledger.Done {

@@ -13,7 +13,7 @@ import (
 	"weir/bucket/natstest"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/console"
-	"weir/cmd/weir/internal/timeline"
+	"weir/cmd/weir/internal/ops/jobstory"
 	"weir/ingest"
 	"weir/ingest/await"
 
@@ -40,7 +40,7 @@ func TestPostsAreBounded(t *testing.T) {
 	}
 	d := New(Options{
 		Intake: intake, Bucket: func(string, string) (Bucket, bool) { return Bucket{}, false }, Find: queue.find,
-		Result:   func(context.Context, uint64) (*timeline.KeptResult, error) { return nil, nil },
+		Result:   func(context.Context, uint64) (*jobstory.KeptResult, error) { return nil, nil },
 		MaxPosts: most, MaxBodies: 1 << 10, MaxLookups: 1, Log: slog.New(slog.DiscardHandler),
 	})
 	d.bodyWait = time.Hour

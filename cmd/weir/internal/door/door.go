@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"weir/cmd/weir/internal/console"
-	"weir/cmd/weir/internal/timeline"
+	"weir/cmd/weir/internal/ops/jobstory"
 	"weir/ingest"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,9 +24,9 @@ type Options struct {
 	// configured. It is nil if Intake is.
 	Bucket func(api, key string) (Bucket, bool)
 	// Find gathers what is known of a job. key is empty if it is unknown.
-	Find func(ctx context.Context, api, key, job string) (*timeline.Timeline, error)
+	Find func(ctx context.Context, api, key, job string) (*jobstory.Timeline, error)
 	// Result reads a stored result; nil if it is gone.
-	Result func(ctx context.Context, seq uint64) (*timeline.KeptResult, error)
+	Result func(ctx context.Context, seq uint64) (*jobstory.KeptResult, error)
 
 	MaxPosts   int   // requests under way at once
 	MaxBodies  int64 // bytes of bodies that are read or wait to be stored

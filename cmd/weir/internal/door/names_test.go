@@ -9,17 +9,17 @@ import (
 	"testing"
 
 	"weir/cmd/weir/internal/console"
-	"weir/cmd/weir/internal/timeline"
+	"weir/cmd/weir/internal/ops/jobstory"
 )
 
 // TestLongNamesAreRefused asks for jobs by names that no job can have: the door answers 400, and looks for nothing.
 func TestLongNamesAreRefused(t *testing.T) {
 	d := New(Options{
-		Find: func(_ context.Context, api, key, job string) (*timeline.Timeline, error) {
+		Find: func(_ context.Context, api, key, job string) (*jobstory.Timeline, error) {
 			t.Errorf("a job with %d bytes is looked for under names of %d and %d", len(job), len(api), len(key))
-			return &timeline.Timeline{}, nil
+			return &jobstory.Timeline{}, nil
 		},
-		Result:   func(context.Context, uint64) (*timeline.KeptResult, error) { return nil, nil }, //nolint:nilnil // there is none
+		Result:   func(context.Context, uint64) (*jobstory.KeptResult, error) { return nil, nil }, //nolint:nilnil // there is none
 		MaxPosts: 1, MaxBodies: 1, MaxLookups: 1, Log: slog.New(slog.DiscardHandler),
 	})
 	mux := http.NewServeMux()

@@ -6,14 +6,14 @@ import (
 	"net/http"
 
 	"weir/cmd/weir/internal/console"
-	"weir/cmd/weir/internal/timeline"
+	"weir/cmd/weir/internal/ops/jobstory"
 	"weir/ingest"
 )
 
 // State is where a job is, as in `weir job --json`, with its result once it is done.
 type State struct {
-	*timeline.Job
-	Result *timeline.KeptResult `json:"result,omitempty"`
+	*jobstory.Job
+	Result *jobstory.KeptResult `json:"result,omitempty"`
 }
 
 // get answers where a job is. The key, as ?key=, makes that cheap: without it the streams are searched for the id.
@@ -60,7 +60,7 @@ func (d *Door) state(ctx context.Context, api, key, id string) (*State, *Problem
 		return nil, p
 	}
 	state := &State{Job: found.Jobs[0]}
-	if seq := state.ResultSeq(); seq != 0 && state.State == timeline.Done {
+	if seq := state.ResultSeq(); seq != 0 && state.State == jobstory.Done {
 		if state.Result, err = d.Result(ctx, seq); err != nil {
 			d.Log.Info("a result could not be read", "api", api, "job_id", id, "err", err)
 			return nil, unavailable("the job is done, and its result could not be read: try again")
@@ -70,7 +70,7 @@ func (d *Door) state(ctx context.Context, api, key, id string) (*State, *Problem
 }
 
 // howFar says how much was searched.
-func howFar(t *timeline.Timeline, key string) string {
+func howFar(t *jobstory.Timeline, key string) string {
 	for _, l := range t.Looked {
 		if !l.All && key == "" {
 			return "not all that is kept was looked through; with ?key= it is"

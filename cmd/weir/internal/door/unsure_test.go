@@ -13,7 +13,7 @@ import (
 
 	"weir/bucket/natstest"
 	"weir/cmd/weir/internal/console"
-	"weir/cmd/weir/internal/timeline"
+	"weir/cmd/weir/internal/ops/jobstory"
 	"weir/ingest"
 	"weir/ingest/await"
 
@@ -46,11 +46,11 @@ func (q *slowQueue) Put(j *ingest.Job, done func(ingest.Receipt, *ingest.Refusal
 }
 
 // find looks for a job in the stream.
-func (q *slowQueue) find(ctx context.Context, api, key, job string) (*timeline.Timeline, error) {
-	t := &timeline.Timeline{}
+func (q *slowQueue) find(ctx context.Context, api, key, job string) (*jobstory.Timeline, error) {
+	t := &jobstory.Timeline{}
 	msg, err := q.stream(ctx).GetLastMsgForSubject(ctx, "q.pay."+key)
 	if err == nil && msg.Header.Get(ingest.HeaderJobID) == job {
-		t.Jobs = []*timeline.Job{{API: api, Key: key, Job: job, State: timeline.Queued}}
+		t.Jobs = []*jobstory.Job{{API: api, Key: key, Job: job, State: jobstory.Queued}}
 	}
 	return t, nil
 }
@@ -81,7 +81,7 @@ func TestUnsureSaysWhereToLook(t *testing.T) {
 	}
 	d := New(Options{
 		Intake: intake, Bucket: func(string, string) (Bucket, bool) { return Bucket{}, false }, Find: queue.find,
-		Result:   func(context.Context, uint64) (*timeline.KeptResult, error) { return nil, nil },
+		Result:   func(context.Context, uint64) (*jobstory.KeptResult, error) { return nil, nil },
 		MaxPosts: 4, MaxBodies: 1 << 10, MaxLookups: 1, Log: slog.New(slog.DiscardHandler),
 	})
 	d.answerWait = 50 * time.Millisecond

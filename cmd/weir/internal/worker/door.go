@@ -8,7 +8,7 @@ import (
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/door"
-	"weir/cmd/weir/internal/timeline"
+	"weir/cmd/weir/internal/ops/jobstory"
 	"weir/dispatcher"
 	"weir/dispatcher/ledger"
 )
@@ -63,12 +63,12 @@ func (w *Worker) connection() *connect.Connection {
 	return &connect.Connection{Conn: w.nc, JetStream: w.js, At: w.nc.ConnectedUrlRedacted(), Denied: &w.denied}
 }
 
-func (w *Worker) findJob(ctx context.Context, api, key, job string) (*timeline.Timeline, error) {
-	o := timeline.Options{Job: job, API: api, Key: key, Scan: doorScan, InQueue: w.findQueued}
+func (w *Worker) findJob(ctx context.Context, api, key, job string) (*jobstory.Timeline, error) {
+	o := jobstory.Options{Job: job, API: api, Key: key, Scan: doorScan, InQueue: w.findQueued}
 	if w.follower.configuredAPI(api) != nil {
 		o.APIs = []string{api}
 	}
-	return timeline.Find(ctx, w.connection(), o)
+	return jobstory.Find(ctx, w.connection(), o)
 }
 
 // findQueued asks the owners of a queue for a job. On the embedded server the owner is this worker.
@@ -79,11 +79,11 @@ func (w *Worker) findQueued(ctx context.Context, api string, q control.JobInQueu
 	return control.FindSoon(w.connection(), api, q)
 }
 
-func (w *Worker) resultAt(ctx context.Context, seq uint64) (*timeline.KeptResult, error) {
+func (w *Worker) resultAt(ctx context.Context, seq uint64) (*jobstory.KeptResult, error) {
 	r, err := ledger.ResultAt(ctx, w.js, seq)
 	if err != nil || r == nil {
 		return nil, err
 	}
-	kept := timeline.ResultOf(r)
+	kept := jobstory.ResultOf(r)
 	return &kept, nil
 }

@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/timeline"
+	"weir/cmd/weir/internal/ops/jobstory"
 	"weir/deadletter"
 
 	"github.com/nats-io/nats.go"
@@ -28,13 +28,13 @@ type Exported struct {
 	Headers map[string][]string `json:"headers"`
 	// HeadersBase64 holds the headers with a value that is no text.
 	HeadersBase64 map[string][][]byte `json:"headers_base64,omitempty"`
-	timeline.Body
+	jobstory.Body
 }
 
 // Export returns a whole letter for export.
 func Export(k *deadletter.Kept) Exported {
 	e := Exported{
-		Seq: k.Seq, Stored: k.Stored.UTC(), Subject: k.Published, Headers: map[string][]string{}, Body: timeline.BodyOf(k.Body),
+		Seq: k.Seq, Stored: k.Stored.UTC(), Subject: k.Published, Headers: map[string][]string{}, Body: jobstory.BodyOf(k.Body),
 	}
 	if !k.Imported.IsZero() {
 		e.Stored = k.Imported.UTC()

@@ -7,7 +7,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"weir/cmd/weir/internal/timeline"
+	"weir/cmd/weir/internal/ops/jobstory"
 	"weir/deadletter"
 	"weir/ingest"
 
@@ -35,7 +35,7 @@ type Letter struct {
 	Headers     map[string][]string `json:"headers,omitempty"`
 	Answer      *Answer             `json:"answer,omitempty"`
 	Call        *Call               `json:"call,omitempty"` // the job's last call that was sent
-	timeline.Body
+	jobstory.Body
 }
 
 // Answer is what an api answered.
@@ -68,7 +68,7 @@ func Of(k *deadletter.Kept) Letter {
 // Whole returns a letter with all that is kept of it.
 func Whole(k *deadletter.Kept) Letter {
 	l := Of(k)
-	l.Headers, l.Body, l.Answer, l.Call = JobHeaders(k.Header), timeline.BodyOf(k.Body), answerOf(k.Answer), callOf(k.Call)
+	l.Headers, l.Body, l.Answer, l.Call = JobHeaders(k.Header), jobstory.BodyOf(k.Body), answerOf(k.Answer), callOf(k.Call)
 	return l
 }
 

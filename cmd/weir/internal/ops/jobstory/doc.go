@@ -1,4 +1,4 @@
-// Package timeline finds out where a job is, or what became of it, from all that weir keeps: the queues, the ledger,
+// Package jobstory finds out where a job is, or what became of it, from all that weir keeps: the queues, the ledger,
 // the results, the dead letters and the events.
 //
 // An id is no address: it may exist under several apis and keys, and each of these is a job of its own. No stream has
@@ -9,4 +9,4 @@
 // acceptance of a job found elsewhere, the records of the job's key are read from its acceptance on.
 //
 // The package writes nothing. A timeline does not describe one instant: a job may end while it is looked for.
-package timeline
+package jobstory
