@@ -10,7 +10,7 @@ import (
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/ops/deadview"
 	"weir/cmd/weir/internal/ops/jobstory"
-	"weir/cmd/weir/internal/plan"
+	"weir/cmd/weir/internal/ops/whatif"
 	"weir/cmd/weir/internal/proposal"
 	"weir/cmd/weir/internal/spend"
 	"weir/cmd/weir/internal/status"
@@ -279,7 +279,7 @@ func (a *API) whatIfRoutes() []route {
 	return []route{
 		{
 			method: "POST", path: "/plan", name: "plan", role: console.Operator, body: "time,key\n0,customer-1\n", bodyType: "text/csv", maxBody: mostTrace,
-			answer: &plan.Outcome{}, atOnce: 1, time: planTime,
+			answer: &whatif.Outcome{}, atOnce: 1, time: planTime,
 			query: []parameter{
 				{name: "api", summary: "begin with the limits of this api; without it rate and capacity are needed", kind: text},
 				{name: "rate", summary: "the bucket's rate, as in 10/s", kind: text},

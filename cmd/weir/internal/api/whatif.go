@@ -12,7 +12,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/console"
-	"weir/cmd/weir/internal/plan"
+	"weir/cmd/weir/internal/ops/whatif"
 	"weir/cmd/weir/internal/verify"
 )
 
@@ -63,7 +63,7 @@ func (w *whatIf) rehearse(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	trace, err := plan.ReadTrace(r.Body, "trace", mostArrivals)
+	trace, err := whatif.ReadTrace(r.Body, "trace", mostArrivals)
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
@@ -72,11 +72,11 @@ func (w *whatIf) rehearse(ctx context.Context, r *request) (any, error) {
 		return nil, badRequest("%v", err)
 	}
 	silent := func(int) {}
-	var o *plan.Outcome
+	var o *whatif.Outcome
 	if r.word("suggest") == "true" {
-		o, err = plan.Suggest(ctx, trace, *c, bound, silent)
+		o, err = whatif.Suggest(ctx, trace, *c, bound, silent)
 	} else {
-		o, err = plan.Run(ctx, trace, c, silent)
+		o, err = whatif.Run(ctx, trace, c, silent)
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
@@ -88,8 +88,8 @@ func (w *whatIf) rehearse(ctx context.Context, r *request) (any, error) {
 }
 
 // candidate returns the limits that a request asks to try. With sought its rate may be absent.
-func (w *whatIf) candidate(r *request, sought bool) (*plan.Candidate, error) {
-	c := &plan.Candidate{Rules: bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Burst: 1}, InFlight: 4}, Jitter: config.DefaultJitter}}
+func (w *whatIf) candidate(r *request, sought bool) (*whatif.Candidate, error) {
+	c := &whatif.Candidate{Rules: bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Burst: 1}, InFlight: 4}, Jitter: config.DefaultJitter}}
 	if name := r.word("api"); name != "" {
 		api, err := w.named(name)
 		if err != nil {
@@ -123,7 +123,7 @@ func (w *whatIf) candidate(r *request, sought bool) (*plan.Candidate, error) {
 	return c, checkCandidate(c, r.word("suggest") == "true", sought)
 }
 
-func checkCandidate(c *plan.Candidate, suggest, sought bool) error {
+func checkCandidate(c *whatif.Candidate, suggest, sought bool) error {
 	key := &c.Rules.Key
 	if key.Rate.Count == 0 && suggest && sought {
 		key.Rate.Count, key.Rate.Per = 1, time.Second

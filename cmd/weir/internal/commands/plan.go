@@ -13,7 +13,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/control"
-	"weir/cmd/weir/internal/plan"
+	"weir/cmd/weir/internal/ops/whatif"
 
 	"github.com/spf13/cobra"
 )
@@ -50,7 +50,7 @@ configuration, and what is given besides takes the place of its bucket's. With -
 nothing overflows, and with --longest-wait the slowest rate at which no job waits longer.
 
 A run is what weir does on a machine that is never late, with an api that never fails and answers within --call-time. A trace has
-at most ` + strconv.Itoa(plan.MostJobs) + ` arrivals. Exit code 2: a line of the trace, or a limit, cannot be used.`,
+at most ` + strconv.Itoa(whatif.MostJobs) + ` arrivals. Exit code 2: a line of the trace, or a limit, cannot be used.`,
 		Example: `  weir plan --trace arrivals.csv --rate 10/s --capacity 500
   weir plan --trace arrivals.csv --rate 5/s --rate 10/s --capacity 100 --capacity 1000 --json
   weir plan --trace arrivals.csv --rate 2/s --burst 40 --counts token_bucket --suggest
@@ -93,7 +93,7 @@ func planRun(cmd *cobra.Command, f *planFlags) error {
 	}
 	bar := cli.NewProgressBar(cmd.ErrOrStderr(), "plan", trace.Jobs())
 	defer bar.Clear()
-	var outcomes []*plan.Outcome
+	var outcomes []*whatif.Outcome
 	for i := range candidates {
 		o, err := f.try(cmd.Context(), trace, &candidates[i], bound, bar.Show)
 		if err != nil {
@@ -114,14 +114,14 @@ func planRun(cmd *cobra.Command, f *planFlags) error {
 	return printPlan(cmd.OutOrStdout(), outcomes)
 }
 
-func (f *planFlags) try(ctx context.Context, t *plan.Trace, c *plan.Candidate, bound time.Duration, progress func(int)) (*plan.Outcome, error) {
+func (f *planFlags) try(ctx context.Context, t *whatif.Trace, c *whatif.Candidate, bound time.Duration, progress func(int)) (*whatif.Outcome, error) {
 	if f.suggest {
-		return plan.Suggest(ctx, t, *c, bound, progress)
+		return whatif.Suggest(ctx, t, *c, bound, progress)
 	}
-	return plan.Run(ctx, t, c, progress)
+	return whatif.Run(ctx, t, c, progress)
 }
 
-func (f *planFlags) read(stdin io.Reader) (*plan.Trace, error) {
+func (f *planFlags) read(stdin io.Reader) (*whatif.Trace, error) {
 	in, name := stdin, "stdin"
 	if f.trace != "-" {
 		file, err := os.Open(f.trace)
@@ -131,7 +131,7 @@ func (f *planFlags) read(stdin io.Reader) (*plan.Trace, error) {
 		defer file.Close()
 		in, name = file, f.trace
 	}
-	t, err := plan.ReadTrace(in, name, plan.MostJobs)
+	t, err := whatif.ReadTrace(in, name, whatif.MostJobs)
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
@@ -155,7 +155,7 @@ func (f *planFlags) longestWait() (time.Duration, error) {
 }
 
 // candidates returns all combinations of the given values, on the limits of the file or on the defaults of a file.
-func (f *planFlags) candidates() ([]plan.Candidate, error) {
+func (f *planFlags) candidates() ([]whatif.Candidate, error) {
 	base, err := f.base()
 	if err != nil {
 		return nil, err
@@ -181,7 +181,7 @@ func (f *planFlags) candidates() ([]plan.Candidate, error) {
 		r.Burst, r.Counts = base.Rules.Key.Rate.Burst, base.Rules.Key.Rate.Counts
 		rates = append(rates, r)
 	}
-	var all []plan.Candidate
+	var all []whatif.Candidate
 	for _, r := range rates {
 		for _, burst := range orElse(f.bursts, r.Burst) {
 			for _, capacity := range orElse(f.capacities, base.Rules.Key.Capacity) {
@@ -202,7 +202,7 @@ func (f *planFlags) candidates() ([]plan.Candidate, error) {
 }
 
 // check reports what is wrong with a candidate, in terms of the flags.
-func (f *planFlags) check(c *plan.Candidate) error {
+func (f *planFlags) check(c *whatif.Candidate) error {
 	r := &c.Rules.Key.Rate
 	if f.counts != "" {
 		r.Counts = bucket.Counting(f.counts)
@@ -226,20 +226,20 @@ func (f *planFlags) check(c *plan.Candidate) error {
 }
 
 // base returns what every candidate begins with.
-func (f *planFlags) base() (plan.Candidate, error) {
+func (f *planFlags) base() (whatif.Candidate, error) {
 	if f.file == "" {
 		if f.api != "" {
-			return plan.Candidate{}, errors.New("--api names an api of a configuration: name that with -f")
+			return whatif.Candidate{}, errors.New("--api names an api of a configuration: name that with -f")
 		}
-		return plan.Candidate{Rules: bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Burst: 1}, InFlight: 4}, Jitter: config.DefaultJitter}}, nil
+		return whatif.Candidate{Rules: bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Burst: 1}, InFlight: 4}, Jitter: config.DefaultJitter}}, nil
 	}
 	text, err := control.ReadFile(f.file)
 	if err != nil {
-		return plan.Candidate{}, err
+		return whatif.Candidate{}, err
 	}
 	c, err := config.Parse(text, config.Options{Name: f.file})
 	if err != nil {
-		return plan.Candidate{}, err
+		return whatif.Candidate{}, err
 	}
 	if f.api == "" && len(c.APIs) == 1 {
 		f.api = c.APIs[0].Name
@@ -247,11 +247,11 @@ func (f *planFlags) base() (plan.Candidate, error) {
 	api, ok := c.API(f.api)
 	switch {
 	case ok:
-		return plan.Candidate{Rules: api.CallRules(), Price: int64(api.Price)}, nil
+		return whatif.Candidate{Rules: api.CallRules(), Price: int64(api.Price)}, nil
 	case f.api == "":
-		return plan.Candidate{}, fmt.Errorf("%s has %d apis: say which with --api", f.file, len(c.APIs))
+		return whatif.Candidate{}, fmt.Errorf("%s has %d apis: say which with --api", f.file, len(c.APIs))
 	}
-	return plan.Candidate{}, fmt.Errorf("%s has no api %q", f.file, f.api)
+	return whatif.Candidate{}, fmt.Errorf("%s has no api %q", f.file, f.api)
 }
 
 func orElse(given []int64, otherwise int64) []int64 {
@@ -262,7 +262,7 @@ func orElse(given []int64, otherwise int64) []int64 {
 }
 
 // printPlan prints one line for each candidate.
-func printPlan(out io.Writer, outcomes []*plan.Outcome) error {
+func printPlan(out io.Writer, outcomes []*whatif.Outcome) error {
 	t := &cli.Table{}
 	t.Row("RATE", "BURST", "CAPACITY", "JOBS", "ACCEPTED", "OVERFLOWED", "CALLED", "WAIT P50", "P95", "P99", "MAX", "DEEPEST")
 	ms := func(ms float64) string { return cli.Brief(time.Duration(ms * float64(time.Millisecond))) }

@@ -16,7 +16,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/ops/deadview"
-	"weir/cmd/weir/internal/plan"
+	"weir/cmd/weir/internal/ops/whatif"
 	"weir/cmd/weir/internal/verify"
 	"weir/cmd/weir/weirtest"
 )
@@ -120,7 +120,7 @@ func TestPlanAndVerifyOverHTTP(t *testing.T) {
 		if want := r.Must(slices.Concat([]string{"plan", "--trace", file, "--json"}, args)...); status != http.StatusOK || strings.TrimSpace(answer) != strings.TrimSpace(want) {
 			t.Errorf("plan %s: %d %s\nthe command: %s", query, status, answer, want)
 		}
-		var o plan.Outcome
+		var o whatif.Outcome
 		if err := json.Unmarshal([]byte(answer), &o); err != nil || o.Jobs != 60 {
 			t.Errorf("plan %s: %v %s", query, err, answer)
 		}

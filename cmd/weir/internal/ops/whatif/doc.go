@@ -1,4 +1,4 @@
-// Package plan says what a rate and a capacity would have done to recorded arrivals.
+// Package whatif says what a rate and a capacity would have done to recorded arrivals.
 //
 //	trace.go       the arrivals: read from a file and checked line by line
 //	rehearsal.go   one candidate's run: the schedule and the slots of weir itself, in virtual time
@@ -10,4 +10,4 @@
 // api that never fails. Every call takes the same time.
 //
 // A trace is held in memory, 24 bytes an arrival and at most MostJobs of them; a run holds 8 bytes more for each.
-package plan
+package whatif
