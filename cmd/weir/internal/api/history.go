@@ -4,14 +4,14 @@ import (
 	"context"
 
 	"weir/cmd/weir/internal/control"
-	"weir/cmd/weir/internal/history"
+	"weir/cmd/weir/internal/ops/flowsamples"
 )
 
 // pastOf answers GET /history.
 type pastOf struct {
-	API     string         `json:"api"`
-	Key     string         `json:"key,omitempty"`
-	Samples []history.Part `json:"samples"` // oldest first
+	API     string             `json:"api"`
+	Key     string             `json:"key,omitempty"`
+	Samples []flowsamples.Part `json:"samples"` // oldest first
 }
 
 // past answers with what flowed recently.

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/history"
+	"weir/cmd/weir/internal/ops/flowsamples"
 	"weir/dispatcher"
 
 	"github.com/nats-io/nats.go/micro"
@@ -19,7 +19,7 @@ type pastOf struct {
 // pastAnswer is one replica's part of that past.
 type pastAnswer struct {
 	dispatcher.APIState
-	Parts []history.Part `json:"parts"`
+	Parts []flowsamples.Part `json:"parts"`
 }
 
 // history answers with the past of what this replica dispatches.
@@ -35,7 +35,7 @@ func (o operator) history(req micro.Request) {
 		respondError(req, err)
 		return
 	}
-	answer := pastAnswer{APIState: state, Parts: []history.Part{}}
+	answer := pastAnswer{APIState: state, Parts: []flowsamples.Part{}}
 	if q.Key != nil {
 		answer.Parts = o.History.Key(api, *q.Key)
 	} else {
@@ -51,11 +51,11 @@ func (o operator) history(req micro.Request) {
 
 // History returns what recently flowed in and out of an api, or of one of its keys, added up over all replicas. It is
 // empty if no replica has kept it. It blocks as Keys does.
-func History(c *connect.Connection, api string, key *string) ([]history.Part, error) {
-	sum := []history.Part{}
+func History(c *connect.Connection, api string, key *string) ([]flowsamples.Part, error) {
+	sum := []flowsamples.Part{}
 	q := ownersQuestion{subject: historySubject, api: api, body: pastOf{key}, waits: answerWaits{firstAnswer, nextAnswer}}
 	heard, err := askOwners(c, q, func(a *pastAnswer) (dispatcher.APIState, error) {
-		sum = history.Add(sum, a.Parts)
+		sum = flowsamples.Add(sum, a.Parts)
 		return a.APIState, nil
 	})
 	if err == nil && len(sum) == 0 {

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/history"
 	"weir/cmd/weir/internal/limitstate"
+	"weir/cmd/weir/internal/ops/flowsamples"
 	"weir/dispatcher"
 	"weir/ingest"
 
@@ -27,7 +27,7 @@ type ServiceOptions struct {
 	Clock      func(api string) string                  // why its limits go by a clock that is behind, "" if they do not
 	Refresh    func(context.Context)                    // reads the limits' levels anew
 	Throttled  func(api string) uint64                  // jobs that this process's intake has refused since it started
-	History    *history.Keeper
+	History    *flowsamples.Keeper
 	Config     func() ConfigState               // of the configuration; the service adds the instance
 	Ready      func(ctx context.Context) error  // whether a job could be accepted and dispatched; it may write
 	Streams    func() []dispatcher.StreamChange // recent changes to streams by hand

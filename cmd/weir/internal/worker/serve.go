@@ -13,7 +13,7 @@ import (
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/console"
 	"weir/cmd/weir/internal/control"
-	"weir/cmd/weir/internal/history"
+	"weir/cmd/weir/internal/ops/flowsamples"
 	"weir/cmd/weir/internal/otlp"
 	"weir/cmd/weir/internal/webhook"
 	"weir/deadletter"
@@ -71,8 +71,8 @@ const (
 )
 
 // keepHistory begins to record what flows in and out.
-func (w *Worker) keepHistory() *history.Keeper {
-	k := history.New(history.Options{
+func (w *Worker) keepHistory() *flowsamples.Keeper {
+	k := flowsamples.New(flowsamples.Options{
 		Source: w.dispatch, Throttled: w.throttled, Span: historySpan, Every: historyEvery, Keys: historyKeys, Lines: historyLines,
 	})
 	w.lowerGo(func() error { return k.Run(w.soft) })
