@@ -12,7 +12,7 @@ import (
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
-	"weir/cmd/weir/internal/submission"
+	"weir/cmd/weir/internal/ops/bulksubmit"
 	"weir/ingest"
 
 	"github.com/google/uuid"
@@ -114,7 +114,7 @@ func submit(cmd *cobra.Command, f *submitFlags) error {
 		if !found {
 			return control.ExplainNoAPI(cmd.Context(), c, f.api, current) // if sent, it would become a letter
 		}
-		if err := submission.Fit(&s, api, f.dataGiven); err != nil {
+		if err := bulksubmit.Fit(&s, api, f.dataGiven); err != nil {
 			return cli.Usage(err)
 		}
 	}

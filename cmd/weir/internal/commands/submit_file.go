@@ -18,7 +18,7 @@ import (
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
-	"weir/cmd/weir/internal/submission"
+	"weir/cmd/weir/internal/ops/bulksubmit"
 	"weir/ingest"
 
 	"github.com/spf13/cobra"
@@ -34,7 +34,7 @@ type manyFlags struct {
 }
 
 // defaultsOf returns what the arguments say for lines that do not.
-func defaultsOf(args []string) (d submission.Defaults) {
+func defaultsOf(args []string) (d bulksubmit.Defaults) {
 	if len(args) > 0 {
 		d.API = args[0]
 	}
@@ -95,7 +95,7 @@ type manyJobs struct {
 }
 
 // submitMany submits the jobs of a file and reports the outcomes.
-func submitMany(cmd *cobra.Command, m manyFlags, d submission.Defaults, as cli.Format) error {
+func submitMany(cmd *cobra.Command, m manyFlags, d bulksubmit.Defaults, as cli.Format) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process
@@ -111,20 +111,20 @@ func submitMany(cmd *cobra.Command, m manyFlags, d submission.Defaults, as cli.F
 	}
 	defer c.Close()
 	current, known := control.RunningConfig(cmd.Context(), c)
-	o := submission.Options{
-		Conn: c.Conn, Lines: submission.ReadLines(in, d), ReportFull: m.reportFull, Told: run.tell, Progress: run.show,
+	o := bulksubmit.Options{
+		Conn: c.Conn, Lines: bulksubmit.ReadLines(in, d), ReportFull: m.reportFull, Told: run.tell, Progress: run.show,
 	}
 	if known {
 		o.Remembered = current.Dedupe
 		o.Fit = func(job *ingest.Submission, hasBody bool) error { return fitTo(current, job, hasBody) }
-		o.Room = func(api, key string) submission.Room { return roomOf(current, api, key) }
+		o.Room = func(api, key string) bulksubmit.Room { return roomOf(current, api, key) }
 	}
 	run.remembered = o.Remembered
 	if o.Journal, err = run.openJournal(); err != nil {
 		return err
 	}
 	run.bar = cli.NewProgressBar(run.talk, "handed in", run.total)
-	tally, err := submission.Deliver(ctx, o)
+	tally, err := bulksubmit.Deliver(ctx, o)
 	run.bar.Clear()
 	err = errors.Join(err, o.Journal.Close(), run.out.Flush())
 	return run.conclude(c, tally, err)
@@ -169,14 +169,14 @@ func countLines(in io.Reader) (int, error) {
 }
 
 // openJournal opens the run's journal. It returns nil if none is kept: for stdin only a named journal is.
-func (m *manyJobs) openJournal() (*submission.Journal, error) {
+func (m *manyJobs) openJournal() (*bulksubmit.Journal, error) {
 	if m.journal == "" {
 		if m.file == "-" {
 			return nil, nil
 		}
 		m.journal = m.file + ".journal"
 	}
-	j, err := submission.OpenJournal(m.journal, m.again)
+	j, err := bulksubmit.OpenJournal(m.journal, m.again)
 	if err != nil {
 		return nil, cli.Usage(fmt.Errorf("%w (--journal names another)", err))
 	}
@@ -189,18 +189,18 @@ func fitTo(current *config.Config, job *ingest.Submission, hasBody bool) error {
 	if !found {
 		return control.NoAPI(job.API, current)
 	}
-	return submission.Fit(job, api, hasBody)
+	return bulksubmit.Fit(job, api, hasBody)
 }
 
 // roomOf returns how many jobs to put into a bucket: a tenth less than its capacity, to leave room for other producers
 // and for errors of the estimate. A nearly full bucket drains as fast as a full one.
-func roomOf(current *config.Config, name, key string) submission.Room {
+func roomOf(current *config.Config, name, key string) bulksubmit.Room {
 	api, found := current.API(name)
 	if !found {
-		return submission.Room{}
+		return bulksubmit.Room{}
 	}
 	limits := api.Rules.For(key)
-	room := submission.Room{Capacity: limits.Capacity - limits.Capacity/10}
+	room := bulksubmit.Room{Capacity: limits.Capacity - limits.Capacity/10}
 	if limits.Rate.Count > 0 {
 		room.Interval = limits.Rate.Per/time.Duration(api.Rules.Lowered(limits.Rate.Count)) + api.Rules.Jitter
 	}
@@ -208,8 +208,8 @@ func roomOf(current *config.Config, name, key string) submission.Room {
 }
 
 // tell prints the outcome of one line.
-func (m *manyJobs) tell(o submission.Outcome) error {
-	failed := o.Verdict != submission.Taken && o.Verdict != submission.Known && o.Verdict != submission.Before
+func (m *manyJobs) tell(o bulksubmit.Outcome) error {
+	failed := o.Verdict != bulksubmit.Taken && o.Verdict != bulksubmit.Known && o.Verdict != bulksubmit.Before
 	if failed && m.failFast {
 		m.stop()
 	}
@@ -233,8 +233,8 @@ func (m *manyJobs) tell(o submission.Outcome) error {
 }
 
 // explainLine says why a line was not accepted.
-func explainLine(o submission.Outcome) string {
-	if o.Verdict == submission.Unsure {
+func explainLine(o bulksubmit.Outcome) string {
+	if o.Verdict == bulksubmit.Unsure {
 		return fmt.Sprintf("job %s of %s/%s was sent at %s: %v. Look what became of it; to send it again write it to a file of its own", o.ID,
 			o.API, o.Key, cli.ClockTime(o.At), o.Err)
 	}
@@ -263,7 +263,7 @@ type ownError struct {
 	Description string `json:"description"`
 }
 
-func (m *manyJobs) tellJSON(o submission.Outcome) error {
+func (m *manyJobs) tellJSON(o bulksubmit.Outcome) error {
 	if o.Answer != nil {
 		head, err := json.Marshal(lineJSON{o.Line, o.API})
 		if err != nil {
@@ -272,7 +272,7 @@ func (m *manyJobs) tellJSON(o submission.Outcome) error {
 		_, err = fmt.Fprintf(m.out, "%s,%s\n", bytes.TrimSuffix(head, []byte("}")), bytes.TrimPrefix(bytes.TrimSpace(o.Answer), []byte("{")))
 		return err
 	}
-	own := ownAnswer{Line: o.Line, API: o.API, Job: o.ID, Key: o.Key, Duplicate: o.Verdict == submission.Before}
+	own := ownAnswer{Line: o.Line, API: o.API, Job: o.ID, Key: o.Key, Duplicate: o.Verdict == bulksubmit.Before}
 	if !o.At.IsZero() {
 		at := o.At.UTC()
 		own.SentAt = &at
@@ -283,7 +283,7 @@ func (m *manyJobs) tellJSON(o submission.Outcome) error {
 		switch {
 		case errors.As(o.Err, &coded) && coded.Code == cli.ExitNotFound:
 			own.Error.Code = 404
-		case o.Verdict == submission.Bad:
+		case o.Verdict == bulksubmit.Bad:
 			own.Error.Code = 400
 		}
 	}
@@ -304,7 +304,7 @@ func (m *manyJobs) show(ended, waiting int) error {
 }
 
 // conclude reports the outcome of the file, how to continue if it is not done, and the exit code.
-func (m *manyJobs) conclude(c *connect.Connection, t submission.Tally, err error) error {
+func (m *manyJobs) conclude(c *connect.Connection, t bulksubmit.Tally, err error) error {
 	m.summary(t)
 	goOn := "go on with the same command: what was taken is not sent again"
 	if m.journal == "" {
@@ -314,15 +314,15 @@ func (m *manyJobs) conclude(c *connect.Connection, t submission.Tally, err error
 		}
 	}
 	switch {
-	case errors.Is(err, submission.ErrSilent):
+	case errors.Is(err, bulksubmit.ErrSilent):
 		return cli.Unreachable(fmt.Errorf("at %s: %w: start `weir serve` with the role ingest, or set WEIR_NATS_URL to the server it uses; then %s", c.At, err, goOn))
 	case err != nil:
 		return fmt.Errorf("%w; %s", c.Explain(err), goOn)
 	case t.Stopped:
 		return fmt.Errorf("%s: ended before its last line; %s", m.name, goOn)
 	}
-	bad := t.Ended[submission.Bad] + t.Ended[submission.Refused] + t.Ended[submission.Unsure]
-	full := t.Ended[submission.Full]
+	bad := t.Ended[bulksubmit.Bad] + t.Ended[bulksubmit.Refused] + t.Ended[bulksubmit.Unsure]
+	full := t.Ended[bulksubmit.Full]
 	switch {
 	case bad > 0:
 		return fmt.Errorf("%s: %s could not be taken", m.name, cli.Count(bad+full, "line"))
@@ -333,25 +333,25 @@ func (m *manyJobs) conclude(c *connect.Connection, t submission.Tally, err error
 }
 
 // summary counts the outcomes of the lines.
-func (m *manyJobs) summary(t submission.Tally) {
+func (m *manyJobs) summary(t bulksubmit.Tally) {
 	lines := 0
 	for _, n := range t.Ended {
 		lines += n
 	}
 	var parts []string
 	for _, p := range []struct {
-		verdict submission.Verdict
+		verdict bulksubmit.Verdict
 		text    string
 	}{
-		{submission.Taken, "taken"},
-		{submission.Known, "known already"},
-		{submission.Before, "taken by an earlier run"},
-		{submission.Full, "throttled"},
-		{submission.Refused, "refused"},
-		{submission.Bad, "not sent"},
-		{submission.Unsure, "unsure"},
+		{bulksubmit.Taken, "taken"},
+		{bulksubmit.Known, "known already"},
+		{bulksubmit.Before, "taken by an earlier run"},
+		{bulksubmit.Full, "throttled"},
+		{bulksubmit.Refused, "refused"},
+		{bulksubmit.Bad, "not sent"},
+		{bulksubmit.Unsure, "unsure"},
 	} {
-		if n := t.Ended[p.verdict]; n > 0 || p.verdict == submission.Taken {
+		if n := t.Ended[p.verdict]; n > 0 || p.verdict == bulksubmit.Taken {
 			parts = append(parts, fmt.Sprintf("%d %s", n, p.text))
 		}
 	}

@@ -75,7 +75,7 @@ var rooms = []struct{ room, imports string }{
 	{"cmd/weir/internal/top", "dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/connect cmd/weir/internal/control cmd/weir/internal/spend cmd/weir/internal/status cmd/weir/internal/terminal"},
 	{"cmd/weir/internal/witness", "bucket/stream"},
 	{"cmd/weir/internal/move", "bucket/lease bucket/stream dispatcher/ownership cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/control cmd/weir/internal/embedded cmd/weir/internal/witness"},
-	{"cmd/weir/internal/submission", "ingest cmd/weir/internal/config"},
+	{"cmd/weir/internal/ops/bulksubmit", "ingest cmd/weir/internal/config"},
 	{"cmd/weir/internal/foreign", "ingest deadletter cmd/weir/internal/cli cmd/weir/internal/connect"},
 	{"cmd/weir/internal/otlp", "dispatcher/trace"},
 	{"cmd/weir/internal/streamwatch", "bucket/natstest deadletter dispatcher cmd/weir/internal/cli"},

@@ -1,4 +1,4 @@
-package submission
+package bulksubmit
 
 import (
 	"encoding/json"

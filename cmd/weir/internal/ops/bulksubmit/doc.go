@@ -1,4 +1,4 @@
-// Package submission hands in the jobs of a file: it reads them as JSON lines, gives each an id, sends many at a time, and
+// Package bulksubmit hands in the jobs of a file: it reads them as JSON lines, gives each an id, sends many at a time, and
 // keeps a journal from which a later run goes on.
 //
 // # What must hold
@@ -19,4 +19,4 @@
 // configuration and weir's own word tell, and the jobs of other keys go past it.
 //
 // The package does not know flags, tables and exit codes.
-package submission
+package bulksubmit
