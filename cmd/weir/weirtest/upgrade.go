@@ -1,14 +1,14 @@
 package weirtest
 
 import (
-	"weir/cmd/weir/internal/move"
+	"weir/cmd/weir/internal/ops/migrate"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
 
 func (r *Rig) Streams() []*jetstream.StreamInfo {
 	r.T.Helper()
-	all, err := move.Streams(r.T.Context(), r.JS)
+	all, err := migrate.Streams(r.T.Context(), r.JS)
 	if err != nil {
 		r.T.Fatal(err)
 	}

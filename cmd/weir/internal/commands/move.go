@@ -2,13 +2,13 @@ package commands
 
 import (
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/move"
+	"weir/cmd/weir/internal/ops/migrate"
 
 	"github.com/spf13/cobra"
 )
 
 func moveCommand() *cobra.Command {
-	o, confirm := move.Options{}, cli.Confirmation{}
+	o, confirm := migrate.Options{}, cli.Confirmation{}
 	cmd := &cobra.Command{
 		Use:   "move --from DIR|URL [--to URL]",
 		Short: "Move everything to another NATS server: jobs, letters, results, the ledger, the configuration",
@@ -28,7 +28,7 @@ on the new one. The old one keeps what it had. --abandon takes a move back that 
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Out, o.Talk = cmd.OutOrStdout(), cmd.ErrOrStderr()
 			o.Confirm = func(question string) error { return confirm.Ask(cmd, question) }
-			return move.Run(cmd.Context(), o)
+			return migrate.Run(cmd.Context(), o)
 		},
 	}
 	flags := cmd.Flags()

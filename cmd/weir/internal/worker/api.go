@@ -8,7 +8,7 @@ import (
 	"weir/bucket/queue"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/limitstate"
-	"weir/cmd/weir/internal/move"
+	"weir/cmd/weir/internal/ops/migrate"
 	"weir/dispatcher"
 )
 
@@ -83,7 +83,7 @@ func (w *Worker) awaitAccounts(ctx context.Context) {
 // rememberMoved makes queues, results and letters know the ids of messages that were moved here, as long as that
 // matters. A server that restores a stream has its messages and does not know their ids.
 func (w *Worker) rememberMoved(ctx context.Context) error {
-	arrived, err := move.ArrivedAt(ctx, w.js)
+	arrived, err := migrate.ArrivedAt(ctx, w.js)
 	if err != nil || time.Since(arrived) > w.config.Dedupe+2*time.Hour {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 	"weir/cmd/weir/internal/embedded"
 	"weir/cmd/weir/internal/foreign"
 	"weir/cmd/weir/internal/gate"
-	"weir/cmd/weir/internal/move"
+	"weir/cmd/weir/internal/ops/migrate"
 )
 
 // A server that vanishes silently, as behind a pulled cable, is noticed after three pings. Until then a connection
@@ -102,7 +102,7 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 			w.lowerGo(func() error { return w.whileDiskTakes(disk) })
 		}
 		w.room = w.server.MaxStore()
-		return move.RefuseElsewhere(ctx, w.js)
+		return migrate.RefuseElsewhere(ctx, w.js)
 	}
 	check := connect.Check{Conn: nc, JetStream: w.js, Denied: &w.denied, Settings: s, Config: file.configured(), Log: w.log}
 	if w.room, err = check.Run(ctx); err != nil {
@@ -115,7 +115,7 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 		}
 		w.onStop("gate of the readers", readers.Close)
 	}
-	return move.RefuseElsewhere(ctx, w.js)
+	return migrate.RefuseElsewhere(ctx, w.js)
 }
 
 // whyNotConnected logs why reconnecting fails, each reason once in a row. An expired certificate or refused credentials

@@ -11,7 +11,7 @@ import (
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/limitstate"
-	"weir/cmd/weir/internal/move"
+	"weir/cmd/weir/internal/ops/migrate"
 	"weir/deadletter"
 	"weir/dispatcher"
 	"weir/dispatcher/ownership"
@@ -166,7 +166,7 @@ const ledgerAge = 62 * 24 * time.Hour
 // mayBegin is called when a lease has begun, before any call under it. A replica that was stopped or cut off continues
 // here: pauses and configurations that are in force on all other replicas by then must be in force on this one too.
 func (w *Worker) mayBegin(ctx context.Context) error {
-	if err := move.CheckStillHere(ctx, w.nc); err != nil {
+	if err := migrate.CheckStillHere(ctx, w.nc); err != nil {
 		return err
 	}
 	if err := w.pauses.AwaitApplied(ctx); err != nil {

@@ -17,7 +17,7 @@ import (
 	"weir/cmd/weir/internal/embedded"
 	"weir/cmd/weir/internal/foreign"
 	"weir/cmd/weir/internal/limitstate"
-	"weir/cmd/weir/internal/move"
+	"weir/cmd/weir/internal/ops/migrate"
 	"weir/cmd/weir/internal/otlp"
 	"weir/cmd/weir/internal/streamwatch"
 	"weir/cmd/weir/internal/witness"
@@ -189,7 +189,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	if w.server != nil {
 		w.lowerGo(func() error { return w.server.AwaitFrozen(w.soft) })
 	} else {
-		w.lowerGo(func() error { return move.Watch(w.soft, w.nc) })
+		w.lowerGo(func() error { return migrate.Watch(w.soft, w.nc) })
 		watch := nodeWatch{nc: w.nc, js: w.js, silent: nodeSilent, log: log}
 		w.lowerGo(func() error { return watch.run(w.soft) })
 	}

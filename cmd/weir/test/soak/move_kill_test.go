@@ -13,7 +13,7 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/move"
+	"weir/cmd/weir/internal/ops/migrate"
 	"weir/cmd/weir/internal/worker"
 	"weir/cmd/weir/weirtest"
 	"weir/ingest/await"
@@ -53,7 +53,7 @@ func TestMoveAbandoned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if left, err := move.Streams(t.Context(), js); err != nil || len(left) > 0 {
+	if left, err := migrate.Streams(t.Context(), js); err != nil || len(left) > 0 {
 		t.Errorf("%d streams are left at the target, %v", len(left), err)
 	}
 	r.Start()

@@ -1,4 +1,4 @@
-// Package move moves all of weir from one NATS server to another, and keeps workers from a server whose jobs are
+// Package migrate moves all of weir from one NATS server to another, and keeps workers from a server whose jobs are
 // elsewhere.
 //
 // It moves streams by JetStream's snapshots, each whole or not at all, with their sequences: letters, marks, results
@@ -14,4 +14,4 @@
 // command continues it, or takes it back while it is not done. The source keeps what it had.
 //
 // The package does not know what is in the streams.
-package move
+package migrate
