@@ -14,7 +14,7 @@ import (
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/console"
 	"weir/cmd/weir/internal/control"
-	"weir/cmd/weir/internal/status"
+	"weir/cmd/weir/internal/ops/status"
 	"weir/deadletter"
 	"weir/dispatcher/schedule"
 )

@@ -9,7 +9,7 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/status"
+	"weir/cmd/weir/internal/ops/status"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"

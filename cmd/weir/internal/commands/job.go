@@ -10,7 +10,7 @@ import (
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/ops/jobstory"
-	"weir/cmd/weir/internal/status"
+	"weir/cmd/weir/internal/ops/status"
 	"weir/ingest"
 
 	"github.com/spf13/cobra"

@@ -12,7 +12,7 @@ import (
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
-	"weir/cmd/weir/internal/status"
+	"weir/cmd/weir/internal/ops/status"
 	"weir/dispatcher/schedule"
 
 	"github.com/spf13/cobra"

@@ -11,7 +11,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
-	"weir/cmd/weir/internal/status"
+	"weir/cmd/weir/internal/ops/status"
 	"weir/dispatcher/schedule"
 	"weir/ingest"
 

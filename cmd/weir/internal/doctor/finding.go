@@ -7,7 +7,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/status"
+	"weir/cmd/weir/internal/ops/status"
 )
 
 // Grade is how bad a finding is.

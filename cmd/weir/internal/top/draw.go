@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/status"
+	"weir/cmd/weir/internal/ops/status"
 	"weir/cmd/weir/internal/terminal"
 )
 

@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"weir/cmd/weir/internal/status"
+	"weir/cmd/weir/internal/ops/status"
 	"weir/dispatcher/schedule"
 )
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/status"
+	"weir/cmd/weir/internal/ops/status"
 	"weir/cmd/weir/weirtest"
 	"weir/dispatcher/ledger"
 	"weir/ingest/await"

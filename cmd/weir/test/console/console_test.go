@@ -9,7 +9,7 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/control"
-	"weir/cmd/weir/internal/status"
+	"weir/cmd/weir/internal/ops/status"
 	"weir/cmd/weir/weirtest"
 
 	"github.com/chromedp/chromedp/kb"

@@ -8,7 +8,7 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/internal/machine"
-	"weir/cmd/weir/internal/status"
+	"weir/cmd/weir/internal/ops/status"
 	"weir/cmd/weir/weirtest"
 )
 

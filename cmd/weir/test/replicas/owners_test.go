@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"weir/cmd/weir/internal/status"
+	"weir/cmd/weir/internal/ops/status"
 	"weir/cmd/weir/weirtest"
 	"weir/ingest/await"
 )
