@@ -8,8 +8,8 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/control"
-	"weir/cmd/weir/internal/doctor"
 	"weir/cmd/weir/internal/limitstate"
+	"weir/cmd/weir/internal/ops/doctor"
 	"weir/cmd/weir/internal/ops/status"
 	"weir/cmd/weir/internal/spend"
 

@@ -7,7 +7,7 @@ import (
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
-	"weir/cmd/weir/internal/doctor"
+	"weir/cmd/weir/internal/ops/doctor"
 	"weir/cmd/weir/internal/ops/status"
 
 	"github.com/spf13/cobra"
