@@ -10,8 +10,8 @@ import (
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/limitstate"
 	"weir/cmd/weir/internal/ops/doctor"
+	"weir/cmd/weir/internal/ops/spend"
 	"weir/cmd/weir/internal/ops/status"
-	"weir/cmd/weir/internal/spend"
 
 	"golang.org/x/sync/singleflight"
 )

@@ -3,7 +3,7 @@ package api
 import (
 	"context"
 
-	"weir/cmd/weir/internal/spend"
+	"weir/cmd/weir/internal/ops/spend"
 )
 
 // spending answers what calls cost, by the ledger.

@@ -7,7 +7,7 @@ import (
 
 	"weir/bucket/natstest"
 	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/spend"
+	"weir/cmd/weir/internal/ops/spend"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 

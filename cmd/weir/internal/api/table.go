@@ -10,10 +10,10 @@ import (
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/ops/deadview"
 	"weir/cmd/weir/internal/ops/jobstory"
+	"weir/cmd/weir/internal/ops/spend"
 	"weir/cmd/weir/internal/ops/status"
 	"weir/cmd/weir/internal/ops/whatif"
 	"weir/cmd/weir/internal/proposal"
-	"weir/cmd/weir/internal/spend"
 	"weir/cmd/weir/internal/verify"
 	"weir/dispatcher"
 )

@@ -15,7 +15,7 @@ import (
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/ops/deadview"
-	"weir/cmd/weir/internal/spend"
+	"weir/cmd/weir/internal/ops/spend"
 	"weir/cmd/weir/internal/terminal"
 
 	"github.com/spf13/cobra"

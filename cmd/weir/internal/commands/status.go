@@ -15,8 +15,8 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/ops/spend"
 	"weir/cmd/weir/internal/ops/status"
-	"weir/cmd/weir/internal/spend"
 
 	"github.com/spf13/cobra"
 )

@@ -7,8 +7,8 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/ops/spend"
 	"weir/cmd/weir/internal/ops/status"
-	"weir/cmd/weir/internal/spend"
 	"weir/dispatcher/schedule"
 )
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"weir/cmd/internal/machine"
-	"weir/cmd/weir/internal/spend"
+	"weir/cmd/weir/internal/ops/spend"
 	"weir/cmd/weir/internal/verify"
 	"weir/cmd/weir/weirtest"
 )

@@ -12,7 +12,7 @@ import (
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/limitstate"
-	"weir/cmd/weir/internal/spend"
+	"weir/cmd/weir/internal/ops/spend"
 	"weir/deadletter"
 	"weir/dispatcher"
 	"weir/dispatcher/schedule"
