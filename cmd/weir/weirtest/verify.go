@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"weir/cmd/weir/internal/verify"
+	"weir/cmd/weir/internal/ops/verify"
 	"weir/dispatcher/ledger"
 
 	"github.com/nats-io/nats.go"

@@ -12,9 +12,9 @@ import (
 	"weir/cmd/weir/internal/ops/jobstory"
 	"weir/cmd/weir/internal/ops/spend"
 	"weir/cmd/weir/internal/ops/status"
+	"weir/cmd/weir/internal/ops/verify"
 	"weir/cmd/weir/internal/ops/whatif"
 	"weir/cmd/weir/internal/proposal"
-	"weir/cmd/weir/internal/verify"
 	"weir/dispatcher"
 )
 

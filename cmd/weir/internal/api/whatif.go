@@ -12,8 +12,8 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/console"
+	"weir/cmd/weir/internal/ops/verify"
 	"weir/cmd/weir/internal/ops/whatif"
-	"weir/cmd/weir/internal/verify"
 )
 
 // Bounds of computations in the process that makes the calls. Each kind runs once at a time. A verification keeps at

@@ -7,7 +7,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/ops/deadview"
-	"weir/cmd/weir/internal/verify"
+	"weir/cmd/weir/internal/ops/verify"
 
 	"github.com/spf13/cobra"
 )

@@ -12,7 +12,7 @@ import (
 
 	"weir/bucket/stream"
 	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/verify"
+	"weir/cmd/weir/internal/ops/verify"
 	"weir/cmd/weir/weirtest"
 	"weir/dispatcher/ledger"
 )

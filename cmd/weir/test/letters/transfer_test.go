@@ -16,8 +16,8 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/ops/deadview"
+	"weir/cmd/weir/internal/ops/verify"
 	"weir/cmd/weir/internal/ops/whatif"
-	"weir/cmd/weir/internal/verify"
 	"weir/cmd/weir/weirtest"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"weir/cmd/internal/machine"
 	"weir/cmd/weir/internal/ops/spend"
-	"weir/cmd/weir/internal/verify"
+	"weir/cmd/weir/internal/ops/verify"
 	"weir/cmd/weir/weirtest"
 )
 

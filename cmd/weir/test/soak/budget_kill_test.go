@@ -23,7 +23,7 @@ import (
 	"weir/cmd/internal/machine"
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/limitstate"
-	"weir/cmd/weir/internal/verify"
+	"weir/cmd/weir/internal/ops/verify"
 	"weir/cmd/weir/weirtest"
 	"weir/dispatcher/ledger"
 	"weir/ingest/await"
