@@ -1,7 +1,7 @@
 // Package door accepts jobs over HTTP, from producers without NATS, and answers what became of them.
 //
 //	POST /v1/jobs/{api}/{key} ──▶ read the body ──▶ ingest.Service.Take ──▶ 202 and the receipt, or a problem
-//	GET  /v1/jobs/{api}/{id}  ──▶ timeline.Find ──▶ where the job is, and its result
+//	GET  /v1/jobs/{api}/{id}  ──▶ jobstory.Find ──▶ where the job is, and its result
 //
 // A posted job is treated as one published on weir.jobs.<api>.<key>. The intake reads it and has it stored, or buried
 // with an event, and only then does the door answer. So the job is refused with the same words, known under the same

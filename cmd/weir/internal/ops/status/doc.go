@@ -6,5 +6,5 @@
 // configured, and are shown. A budget or a quota that is used up while jobs wait is a warning: weir is healthy, and the
 // jobs may have to wait for days.
 //
-// The package does not know how a screen looks, nor what was spent.
+// The package does not know how a screen looks. Its callers add what was spent today.
 package status
