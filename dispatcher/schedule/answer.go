@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"slices"
 	"time"
 
 	"weir/bucket"
@@ -30,7 +29,7 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 		return s.unanswered(fx, r.Came)
 	}
 	if s.store.answered() {
-		s.until, s.by = 0, "" // queues that waited for the store may ask at once
+		s.gate.open() // queues that waited for the store may ask at once
 	}
 	shift, unsure := s.store.shift(r)
 	if s.store.clock == OtherClock { // one trip for the ask, one in case it just missed the previous round, and a tick
@@ -54,8 +53,8 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 				q.TAT, q.cold = j.Grant.TAT+shift, false
 				j.asked = r.Sent
 				s.paced(j)
-				s.habits.learnGrant(j.Costs, s.units, at)
-				s.widen(j, r.Came)
+				s.shared.granted(j.Costs, at)
+				s.lately.add(r.Came, s.took)
 				continue
 			}
 			s.refuse(j, &a.Wait, r.Came, &out)
@@ -70,8 +69,10 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 		q.binds, q.askAt, q.costly = "", 0, false
 		s.Touch(q)
 		if len(a.Grants) < len(jobs) && a.Wait.Limit != ownRate {
-			s.scarce = r.Came
-			s.narrowBy(jobs[len(a.Grants)], &a.Wait)
+			s.gate.scarce = r.Came
+			if l := s.shared.named(a.Wait.Limit); l != nil {
+				l.refused(jobs[len(a.Grants)], a.Wait.Until)
+			}
 		}
 		switch {
 		case len(a.Grants) == len(jobs), a.Wait.Never, a.Wait.Exhausted == bucket.DeadLetter:
@@ -80,23 +81,24 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 		case s.waitsAlone(jobs[0], &a.Wait, r.Came):
 			q.binds = a.Wait.Limit
 		default:
-			q.binds, s.by, s.until = a.Wait.Limit, a.Wait.Limit, a.Wait.Until
+			q.binds = a.Wait.Limit
+			s.gate.shut(a.Wait.Limit, a.Wait.Until)
 			if q.costly = s.costOf(jobs[0], a.Wait.Limit) > 1; !q.costly || a.Wait.Until <= r.Came.Add(LongWait) {
 				s.block(q)
 			}
 		}
 	}
 	s.withdrawBlocked(r.Came, &out)
-	s.putOff.asked = r.Sent
+	s.gate.asked = r.Sent
 	return out
 }
 
 // withdrawBlocked withdraws ready jobs that wait for a shared limit, if the limit opens too late or gives too
 // little for all of them.
 func (s *Schedule) withdrawBlocked(now bucket.Micros, out *Refused) {
-	n, _ := s.letThrough(now)
+	n, _, _ := s.near(now)
 	most := 1 + int(n)
-	if s.until > now.Add(LongWait) {
+	if s.gate.isShut(now.Add(LongWait)) {
 		most = 0
 	}
 	s.withdrawBeyond(most, out)
@@ -109,24 +111,15 @@ func (s *Schedule) waitsAlone(j *Job, w *bucket.Wait, now bucket.Micros) bool {
 	if w.Until <= now.Add(LongWait) || s.costOf(j, w.Limit) <= 1 {
 		return false
 	}
-	_, l := s.shared(w.Limit)
+	l := s.shared.named(w.Limit)
 	return l != nil && l.Quota != nil && l.Quota.Window != bucket.Sliding
-}
-
-// shared returns the index of the shared limit with this name and the limit itself, nil if there is none.
-func (s *Schedule) shared(name string) (int, *bucket.Limit) {
-	i := slices.IndexFunc(s.rules.Shared, func(l bucket.Limit) bool { return l.Name == name })
-	if i < 0 {
-		return i, nil
-	}
-	return i, &s.rules.Shared[i]
 }
 
 // costOf returns the units of a shared limit that a job takes, 0 if there is no limit of that name. It counts
 // money as 0: every job of an api costs the same.
 func (s *Schedule) costOf(j *Job, limit string) int64 {
-	if i, l := s.shared(limit); l != nil && l.Budget == nil && i < len(j.Costs) {
-		return j.Costs[i]
+	if l := s.shared.named(limit); l != nil {
+		return l.costOf(j)
 	}
 	return 0
 }
@@ -141,8 +134,8 @@ func (s *Schedule) refuse(j *Job, w *bucket.Wait, now bucket.Micros, out *Refuse
 		out.OverBudget, j.Refused = append(out.OverBudget, j), w.Limit
 		s.end(j, now)
 	case w.Until > now.Add(LongWait):
-		if _, l := s.shared(w.Limit); l != nil {
-			s.putOff.until = max(s.putOff.until, w.Until)
+		if s.shared.named(w.Limit) != nil {
+			s.gate.putOff = max(s.gate.putOff, w.Until)
 		}
 		s.withdraw(j, w.Until)
 		out.Withdrawn = append(out.Withdrawn, j)
@@ -160,7 +153,7 @@ func (s *Schedule) end(j *Job, now bucket.Micros) {
 // and less often. After LongWait no other job is kept ready: its intent would make it unknown if the process
 // died meanwhile.
 func (s *Schedule) unanswered(fx *Effects, now bucket.Micros) Refused {
-	s.by, s.until = storeDown, now.Add(s.store.failed(now))
+	s.gate.shut(storeDown, now.Add(s.store.failed(now)))
 	for _, jobs := range fx.asked {
 		q := jobs[0].Queue
 		for _, j := range jobs {

@@ -54,7 +54,7 @@ func (s *Schedule) ask(q *KeyQueue, now bucket.Micros, fx *Effects) bucket.Micro
 	if again, may := s.mayAsk(q, now, fx); !may {
 		return again
 	}
-	if s.full() || s.until > now || s.store.rounds > 0 || s.blocked.size > 0 && !q.called {
+	if s.full() || s.gate.opens > now || s.store.rounds > 0 || s.blocked.size > 0 && !q.called {
 		s.block(q)
 		return Never
 	}
@@ -90,9 +90,9 @@ func (s *Schedule) turn(q *KeyQueue, jobs []*Job, now bucket.Micros, fx *Effects
 	switch {
 	case s.slows(q):
 		return 1
-	case len(s.rules.Shared) == 0:
+	case len(s.shared) == 0:
 		return len(jobs)
-	case s.store.clock == OwnClock || s.scarce != 0 && now < s.scarce.Add(plentyAfter):
+	case s.store.clock == OwnClock || !s.gate.isPlenty(now):
 		return 1
 	}
 	left := maxAsks

@@ -1,8 +1,6 @@
 package schedule
 
-import (
-	"weir/bucket"
-)
+import "weir/bucket"
 
 // maxLapsing bounds the jobs that end at once because their deadlines passed while they waited. The dispatcher
 // loads each for its letter.

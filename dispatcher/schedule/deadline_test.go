@@ -78,9 +78,9 @@ func TestDeadlineUnderHold(t *testing.T) {
 		"api held":   func(d *desk) { d.Hold(nil, d.now.Add(far), "429") },
 		"key held":   func(d *desk) { d.Hold(d.byKey["a"], d.now.Add(far), "429") },
 		"breaker":    func(d *desk) { d.breaker.open(BreakerPolicy{Failures: 1, Min: far, Max: far}, d.now, 0) },
-		"far limit":  func(d *desk) { d.until, d.by = d.now.Add(far), "q" },
+		"far limit":  func(d *desk) { d.gate.shut("q", d.now.Add(far)) },
 		"own rate":   func(d *desk) { d.byKey["a"].TAT = d.now.Add(far) },
-		"store down": func(d *desk) { d.store.failures, d.by, d.until = 1, storeDown, d.now.Add(far) },
+		"store down": func(d *desk) { d.store.failures, d.gate = 1, gate{by: storeDown, opens: d.now.Add(far)} },
 	} {
 		d := newDesk(fast(4))
 		d.add("a", "a", "a", "a")

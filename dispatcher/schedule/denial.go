@@ -1,8 +1,6 @@
 package schedule
 
-import (
-	"weir/bucket"
-)
+import "weir/bucket"
 
 // onDenial takes in a denied call. The first denial opens the breaker, and each denied probe opens it again, for
 // longer. Other calls that ran meanwhile go back to rest in the same way. A call made under a former policy says

@@ -3,9 +3,6 @@ package schedule
 import (
 	"container/heap"
 	"iter"
-	"math"
-
-	"weir/bucket"
 )
 
 // serviceTime is how long a call uses up the shared limit that it burdens most, in microseconds; 1 if keys share
@@ -244,7 +241,7 @@ func (s *Schedule) takeTurn(q *KeyQueue, jobs []*Job) {
 	if !q.called {
 		s.blocked.seat(q)
 	}
-	q.called, q.lastService = false, serviceTimeOf(jobs[0].Costs, s.units)
+	q.called, q.lastService = false, s.shared.serviceTime(jobs[0].Costs)
 	s.blocked.lend(q, q.lastService*serviceTime(len(jobs)))
 }
 
@@ -255,42 +252,8 @@ func (s *Schedule) reseat() {
 		t.in, t.queued = [2]standing{}, nil
 	}
 	s.unprepared = fairQueue{tenants: tenantHeap{line: roomLine}}
-	s.narrow = make([]narrowness, len(s.rules.Shared))
 	s.blocked, s.awaitingRoom, s.tenants = fairQueue{}, roundRobin{}, tenants{}
-	s.units = unitsOf(s.rules)
-	s.uses = make(usage, len(s.rules.Shared))
-}
-
-// unitsOf returns for how long one unit uses up each shared limit, in microseconds.
-func unitsOf(r *bucket.Rules) []float64 {
-	units := make([]float64, len(r.Shared))
-	for i := range r.Shared {
-		l := &r.Shared[i]
-		if l.Shadow {
-			continue
-		}
-		switch l.Kind() {
-		case bucket.KindRate:
-			units[i] = float64(r.Interval(*l.Rate).Duration().Microseconds())
-		case bucket.KindQuota:
-			units[i] = float64(l.Quota.Length().Microseconds()) / float64(l.Quota.Count)
-		case bucket.KindBudget:
-			units[i] = float64(l.Budget.Length().Microseconds()) / float64(l.Budget.Count)
-		case bucket.KindInFlight: // a permit comes back, however large the call was
-		}
-	}
-	return units
-}
-
-// serviceTimeOf returns the service time of a call with these costs.
-func serviceTimeOf(costs []int64, units []float64) serviceTime {
-	most := 1.0
-	for i, cost := range costs {
-		if i < len(units) { // costs may be of former rules
-			most = max(most, float64(cost)*units[i])
-		}
-	}
-	return serviceTime(min(math.Ceil(most), float64(mostServiceTime)))
+	s.shared = newSharedLimits(s.policy)
 }
 
 // notWaiting is the place of a tenant without waiting queues.

@@ -253,13 +253,12 @@ func TestTurn(t *testing.T) {
 	s.active = make([]*KeyQueue, 100)
 	expect("101 keys ask", 1, 1, 1, 1, 1)
 	s.active = nil
-	s.scarce = now.Add(-plentyAfter / 2)
+	s.gate.scarce = now.Add(-plentyAfter / 2)
 	expect("a limit refused something lately", 1, 1, 1, 1, 1)
-	s.scarce = now.Add(-plentyAfter)
+	s.gate.scarce = now.Add(-plentyAfter)
 	expect("it was a while ago", 4, 1, 1, 1, 1)
 	s.store.clock = OwnClock
 	expect("a store in the process", 1, 1, 1, 1, 1)
-	rules.Shared = nil
-	s.rules = &rules
+	s.shared = nil
 	expect("no shared limit", 4, 1, 1, 2, 1)
 }

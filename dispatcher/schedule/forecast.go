@@ -31,53 +31,6 @@ func later(at bucket.Micros, n, each float64) bucket.Micros {
 	return bucket.Micros(min(float64(farthest), float64(at)+math.Ceil(n*each)))
 }
 
-// habits is what an api's calls were like lately.
-type habits struct {
-	took  time.Duration   // 0 until one has ended
-	costs []float64       // of each shared limit; 0 until there was one
-	tats  []bucket.Micros // of each shared rate, as far as this process used it
-}
-
-// learnTook follows how long calls take.
-func (h *habits) learnTook(took time.Duration) {
-	if h.took == 0 {
-		h.took = max(took, time.Microsecond)
-		return
-	}
-	h.took += (took - h.took) / 8
-}
-
-// learnGrant follows what calls cost and how much of the shared rates is used. units says for how long one unit
-// uses up each limit.
-func (h *habits) learnGrant(costs []int64, units []float64, at bucket.Micros) {
-	n := len(units)
-	if len(h.costs) != n {
-		h.costs, h.tats = make([]float64, n), make([]bucket.Micros, n)
-	}
-	for i := range min(n, len(costs)) {
-		cost := float64(costs[i])
-		if h.costs[i] == 0 {
-			h.costs[i] = cost
-		}
-		h.costs[i] += (cost - h.costs[i]) / 8
-		h.tats[i] = later(max(at, h.tats[i]), cost, units[i])
-	}
-}
-
-// usualCost returns what a call takes of a policy's shared limit i.
-func (h *habits) usualCost(p *Policy, i int) float64 {
-	limit := &p.Rules.Shared[i]
-	switch limit.Kind() {
-	case bucket.KindBudget:
-		return float64(p.Price)
-	case bucket.KindRate, bucket.KindQuota, bucket.KindInFlight:
-	}
-	if i < len(h.costs) && h.costs[i] > 0 {
-		return h.costs[i]
-	}
-	return max(1, float64(limit.Cost.Constant))
-}
-
 // forecast returns when the queue's n-th call without a slot should start, counted from 1; Never if a pause has
 // no end.
 func (v View) forecast(q *KeyQueue, n int) bucket.Micros {
@@ -117,16 +70,21 @@ func (v View) prospect(q *KeyQueue, p Place, tat bucket.Micros) bucket.Micros {
 		limits = q.Limits
 		from = max(from, q.held, q.crowded(), q.earliest(), q.headRests())
 		if q.blocked {
-			from = max(from, v.s.until)
+			from = max(from, v.s.gate.opens)
 		}
 	}
 	at := bucket.Forecast(*limits, v.s.rules.Interval(limits.Rate), tat, from, p.Position)
 	at = max(at, v.afterFlight(q, limits.InFlight, p.Position, from))
 	ahead := float64(v.turnsBefore(q, p))
-	for i := range v.s.rules.Shared {
-		if !v.s.rules.Shared[i].Shadow {
-			at = max(at, v.afterOthers(i, ahead, from))
+	for i := range v.s.shared {
+		l, shut := &v.s.shared[i], bucket.Micros(0)
+		if l.Shadow {
+			continue
 		}
+		if v.s.gate.by == l.Name && (v.s.blocked.size+v.s.unprepared.size > 0 || v.s.gate.isShut(from)) {
+			shut = max(from, v.s.gate.opens)
+		}
+		at = max(at, l.after(ahead, from, shut, v.s.calls, v.s.habit))
 	}
 	return at
 }
@@ -144,22 +102,22 @@ func (q *KeyQueue) headRests() bucket.Micros {
 
 // afterFlight returns when the queue's n-th call without a slot finds room below most calls in flight.
 func (v View) afterFlight(q *KeyQueue, most int64, n int, from bucket.Micros) bucket.Micros {
-	if v.s.habits.took == 0 {
+	if v.s.habit == 0 {
 		return 0
 	}
 	flying, first := int64(0), Never
 	if q != nil {
-		flying, first = q.flying(v.s.habits.took)
+		flying, first = q.flying(v.s.habit)
 	}
 	place := flying + int64(n)
 	if place <= most {
 		return 0
 	}
 	if flying == 0 {
-		first = from.Add(v.s.habits.took)
+		first = from.Add(v.s.habit)
 	}
 	waves := (place-1)/most - 1
-	return later(max(first, from), float64(waves), float64(v.s.habits.took.Microseconds()))
+	return later(max(first, from), float64(waves), float64(v.s.habit.Microseconds()))
 }
 
 // flying counts a queue's calls that run or have a slot, and returns when the first of them should end.
@@ -237,63 +195,6 @@ func (in *standing) before(own turn) int {
 	return sooner * len(waiting) / max(1, seen)
 }
 
-// afterOthers returns when shared limit i lets a call pass behind that many others; 0 if the limit does not
-// bind.
-func (v View) afterOthers(i int, ahead float64, from bucket.Micros) bucket.Micros {
-	limit, cost, at := &v.s.rules.Shared[i], v.s.habits.usualCost(v.s.policy, i), bucket.Micros(0)
-	binds := v.s.by == limit.Name && (v.s.blocked.size+v.s.unprepared.size > 0 || v.s.until > from)
-	if binds && limit.Kind() != bucket.KindInFlight {
-		at = max(from, v.s.until)
-	}
-	switch limit.Kind() {
-	case bucket.KindRate:
-		need, tat := (ahead+1)*cost-float64(limit.Rate.Burst), from
-		if i < len(v.s.habits.tats) {
-			tat = max(tat, v.s.habits.tats[i])
-		}
-		at = max(at, later(tat, need, v.s.units[i]))
-		if binds {
-			at = max(at, later(max(from, v.s.until), ahead*cost, v.s.units[i]))
-		}
-	case bucket.KindInFlight:
-		if v.s.habits.took <= 0 { // no call has ended yet
-			return at
-		}
-		most := v.s.rules.Lowered(limit.InFlight)
-		if place := int64(v.s.calls) + int64(ahead) + 1; place > most {
-			waves := float64((place-1)/most-1) + 1/float64(most+1) // the first of so many calls ends soon
-			at = max(at, later(from, waves, float64(v.s.habits.took.Microseconds())))
-		}
-	case bucket.KindQuota, bucket.KindBudget:
-		at = max(at, v.afterWindow(limit, (ahead+1)*cost, from))
-	}
-	return at
-}
-
-// afterWindow returns when a quota or budget has room for that many units, by how much of it was used when the
-// schedule last learned its level; 0 if it has room now, or if that is not known.
-func (v View) afterWindow(limit *bucket.Limit, need float64, from bucket.Micros) bucket.Micros {
-	if limit.Budget != nil && limit.Budget.OnExhausted == bucket.DeadLetter {
-		return 0 // its job does not wait: it ends
-	}
-	for i := range v.s.levels {
-		level := &v.s.levels[i]
-		if level.Limit.Name != limit.Name || level.Unknown || level.Bound || level.End <= from || level.Count <= 0 {
-			continue
-		}
-		short := need - float64(level.Count-level.Used)
-		if short <= 0 {
-			return 0
-		}
-		quota := limit.Quota
-		if limit.Budget != nil {
-			quota = &limit.Budget.Quota
-		}
-		return later(level.End, math.Ceil(short/float64(level.Count))-1, float64(quota.Length().Microseconds()))
-	}
-	return 0
-}
-
 // Unread are the jobs of a key that the intake has stored, that the schedule has not got yet, and that must not
 // be called before a time.
 type Unread struct {
@@ -305,7 +206,7 @@ type Unread struct {
 // ends; 0 if that cannot be known. While the schedule has not got all jobs of the bucket, it assumes that one of the
 // others may be called at once, unless early jobs alone fill the bucket.
 func (v View) PlaceFree(key string, unread Unread) bucket.Micros {
-	q, took := v.s.byKey[key], v.s.habits.took
+	q, took := v.s.byKey[key], v.s.habit
 	if took == 0 { // no call has ended yet: assume that one takes until the next slot
 		took = min(v.s.rules.Interval(v.s.LimitsOf(key).Rate).Duration(), time.Second)
 	}

@@ -197,3 +197,13 @@ type Counts struct {
 func (v View) Count(ours func(key string) bool) Counts {
 	return Counts{Queued: v.s.unfinished - v.s.calls, Keys: len(v.s.byKey) - v.s.kept, Calling: v.s.calls, Held: v.countHeld(ours), Arrived: v.s.arrived, Called: v.s.ended}
 }
+
+// Uses returns how much of the shared rates and calls in flight is used here.
+func (v View) Uses() (uses []LimitUse) {
+	for i := range v.s.shared {
+		if u, counted := v.s.shared[i].use(v.s.rules, v.now, v.s.calls); counted {
+			uses = append(uses, u)
+		}
+	}
+	return uses
+}

@@ -25,7 +25,7 @@ func TestLineThatIsGoneIsTouched(t *testing.T) {
 	if s.byKey["k"] != nil || q.tenant != nil {
 		t.Fatal("an hour later the line without jobs is still there")
 	}
-	s.until = now.Add(time.Hour)
+	s.gate.opens = now.Add(time.Hour)
 	s.Touch(q)
 	s.Step(now)
 	if s.blocked.size+s.unprepared.size != 0 {

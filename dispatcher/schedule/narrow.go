@@ -8,129 +8,25 @@ import (
 	"weir/bucket"
 )
 
-// narrowness is what this process knows of how soon a shared limit lets calls start.
-type narrowness struct {
-	known bool
-	tat   bucket.Micros // of a rate: the theoretical arrival time, by what this process was granted or refused
-	sure  bucket.Micros // from when on earlier grants to other processes do not matter; 0 before the first grant
-	left  int64         // of a quota or budget: units left in its period
-	count int64         // of a quota or budget: units in a period
-	end   bucket.Micros // end of the period; 0 for one that slides
-}
-
 // width returns how many jobs may be staging, ready or granted: as many as every shared limit lets start within
 // LongWait, and at least one. A crash makes each of them unknown. If that number is not known, or other
 // processes use the limits too, this process counts on as much as it was granted lately: it begins with one job,
 // and widens with every grant.
 func (s *Schedule) width(now bucket.Micros) int {
-	n, known := s.letThrough(now)
-	if len(s.rules.Shared) > 0 && (!known || s.store.clock == OtherClock) {
+	n, known, _ := s.near(now)
+	if len(s.shared) > 0 && (!known || s.store.clock == OtherClock) {
 		n = min(n, s.lately.count(now, s.took))
 	}
 	return min(s.pace.MaxStaged, 1+int(n))
 }
 
-// letThrough returns how many calls the shared limits let start within LongWait, less one, and whether that is
-// known of all of them.
-func (s *Schedule) letThrough(now bucket.Micros) (n float64, known bool) {
-	n, known = MaxStaged, true
-	for i := range s.rules.Shared {
-		if l := &s.rules.Shared[i]; !l.Shadow {
-			near, sure := s.letsThrough(i, l, now)
-			n, known = min(n, max(0, near)), known && sure
-		}
-	}
-	return n, known
-}
-
-// narrowest returns the shared limit that lets the fewest calls start within LongWait, "" if there is none.
-func (s *Schedule) narrowest(now bucket.Micros) (name string) {
-	least := float64(MaxStaged)
-	for i := range s.rules.Shared {
-		if l := &s.rules.Shared[i]; !l.Shadow {
-			if near, _ := s.letsThrough(i, l, now); near < least {
-				least, name = near, l.Name
-			}
-		}
-	}
-	return name
-}
-
-// letsThrough returns how many calls one shared limit lets start within LongWait, less one, and whether that is
-// known.
-func (s *Schedule) letsThrough(i int, l *bucket.Limit, now bucket.Micros) (n float64, known bool) {
-	by, unit, cost := &s.narrow[i], max(1, s.units[i]), max(1, s.habits.usualCost(s.policy, i))
-	soon := now.Add(LongWait)
-	switch l.Kind() {
-	case bucket.KindRate:
-		saved := max(0, float64(s.rules.Burst(*l.Rate))/cost-1)
-		near := saved + float64(max(by.tat, now).Until(soon).Microseconds())/(unit*cost)
-		return near, by.known || by.sure != 0 && by.sure <= now
-	case bucket.KindInFlight:
-		most := s.rules.Lowered(l.InFlight)
-		return float64(most-int64(s.calls)) + float64(most)*float64(LongWait)/float64(max(1, s.callTime)), true
-	case bucket.KindQuota, bucket.KindBudget:
-		left := float64(by.left)
-		switch {
-		case l.Budget != nil && l.Budget.OnExhausted == bucket.DeadLetter:
-			return MaxStaged, true // a job that it refuses ends, and must be ready for that
-		case !by.known:
-			return MaxStaged, false
-		case by.end == 0:
-			left += float64(LongWait.Microseconds()) / unit // comes back, on an average
-		case by.end <= soon:
-			left += float64(by.count)
-		}
-		return left/cost - 1, true
-	}
-	return MaxStaged, true
-}
-
-// narrowBy notes which shared limit refused a job a slot, and until when.
-func (s *Schedule) narrowBy(j *Job, w *bucket.Wait) {
-	i, l := s.shared(w.Limit)
-	if l == nil {
-		return
-	}
-	switch by := &s.narrow[i]; l.Kind() {
-	case bucket.KindRate:
-		saved := float64(s.rules.Burst(*l.Rate) - max(1, s.costOf(j, w.Limit)))
-		by.known, by.tat = true, later(w.Until, max(0, saved), s.units[i])
-	case bucket.KindQuota, bucket.KindBudget:
-		by.left = 0
-	case bucket.KindInFlight: // its permits come back as calls end
-	}
-}
-
-// widen notes that a job was granted its slot.
-func (s *Schedule) widen(j *Job, now bucket.Micros) {
-	s.lately.add(now, s.took)
-	for i := range min(len(j.Costs), len(s.narrow)) {
-		switch l, by := &s.rules.Shared[i], &s.narrow[i]; l.Kind() {
-		case bucket.KindRate:
-			cost := float64(j.Costs[i])
-			most := later(j.At, max(cost, float64(s.rules.Burst(*l.Rate))), s.units[i]) // else the slot would be later
-			if by.sure == 0 {
-				by.sure = most
-			}
-			by.tat = min(most, later(max(by.tat, j.At), cost, s.units[i]))
-		case bucket.KindQuota, bucket.KindBudget:
-			by.left = max(0, by.left-j.Costs[i])
-		case bucket.KindInFlight: // its calls are counted as they start
-		}
-	}
+// near returns how many calls the shared limits let start within LongWait, less one.
+func (s *Schedule) near(now bucket.Micros) (n float64, known bool, by string) {
+	return s.shared.near(now, s.calls, s.callTime)
 }
 
 // LearnLevels takes in how much of the shared limits is used. The caller must not change levels afterwards.
-func (s *Schedule) LearnLevels(levels []bucket.Level) {
-	s.levels = levels
-	for k := range levels {
-		level := &levels[k]
-		if i, l := s.shared(level.Limit.Name); l != nil && l.Rate == nil && i < len(s.narrow) {
-			s.narrow[i] = narrowness{known: !level.Unknown, left: max(0, level.Count-level.Used), count: level.Count, end: level.End}
-		}
-	}
-}
+func (s *Schedule) LearnLevels(levels []bucket.Level) { s.shared.learn(levels) }
 
 // lately counts what this process was granted in about the last LongWait; older grants weigh less and less.
 type lately struct {
@@ -172,9 +68,9 @@ func (s *Schedule) invites(q *KeyQueue, ungranted int64, now bucket.Micros) bool
 func (s *Schedule) inviteAt() bucket.Micros {
 	switch {
 	case s.store.failures == 0:
-		return s.until - bucket.Micros(s.pace.PrepareLead.Microseconds())
+		return s.gate.opens - bucket.Micros(s.pace.PrepareLead.Microseconds())
 	case s.staged == 0:
-		return s.until
+		return s.gate.opens
 	}
 	return Never
 }
@@ -260,7 +156,7 @@ func (s *Schedule) withdrawNewest(q *KeyQueue, n int, out *Refused) {
 	for _, j := range slices.Backward(q.Jobs) {
 		if n > 0 && j.Phase == ready {
 			n--
-			s.withdraw(j, s.until)
+			s.withdraw(j, s.gate.opens)
 			out.Withdrawn = append(out.Withdrawn, j)
 		}
 	}

@@ -349,8 +349,8 @@ func TestForecastBesideEarlyJobs(t *testing.T) {
 		d.PushEarly(fmt.Sprint("k", i%50), uint64(i+1), d.part, d.now, d.now.Add(time.Hour))
 	}
 	d.turn()
-	d.until, d.by = d.now.Add(time.Second), "account"
-	d.habits.learnGrant([]int64{1}, d.units, d.now)
+	d.gate.shut("account", d.now.Add(time.Second))
+	d.shared.granted([]int64{1}, d.now)
 	d.add("busy", "busy")
 	d.turn()
 	at := d.At(d.now).ETA(Place{Key: "other", Position: 1, Others: 502, Keys: 51})

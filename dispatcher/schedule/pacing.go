@@ -60,9 +60,9 @@ func (s *Schedule) mayAsk(q *KeyQueue, now bucket.Micros, fx *Effects) (again bu
 		return 0, true
 	}
 	if at := s.governor.earliest(); at > now {
-		s.until, s.by = max(s.until, at), slowed
+		s.gate.shut(slowed, max(s.gate.opens, at))
 	}
-	if s.until > now || len(fx.Asks) > 0 {
+	if s.gate.opens > now || len(fx.Asks) > 0 {
 		s.block(q)
 		return Never, false
 	}
@@ -91,23 +91,7 @@ func (s *Schedule) paced(j *Job) {
 // shared rate that binds a job like this most. If keys share no rate, it is that of the rates of all keys with
 // jobs together.
 func (s *Schedule) interval(j *Job) time.Duration {
-	var most time.Duration
-	for i := range s.rules.Shared {
-		l := &s.rules.Shared[i]
-		if l.Shadow {
-			continue
-		}
-		switch l.Kind() {
-		case bucket.KindRate:
-			cost := int64(1)
-			if i < len(j.Costs) {
-				cost = j.Costs[i]
-			}
-			one := s.rules.Interval(*l.Rate).Duration()
-			most = max(most, min(one, longestInterval/time.Duration(max(cost, 1)))*time.Duration(cost))
-		case bucket.KindQuota, bucket.KindInFlight, bucket.KindBudget: // they have no pace
-		}
-	}
+	most := s.shared.interval(j.Costs)
 	if most == 0 {
 		most = s.rules.Interval(j.Queue.Limits.Rate).Duration() / time.Duration(max(len(s.byKey), 1))
 	}

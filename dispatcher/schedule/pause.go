@@ -127,18 +127,6 @@ func (s *Schedule) rouse(q *KeyQueue, now bucket.Micros) {
 	s.Touch(q)
 }
 
-// AskAgain makes a queue ask again for what a shared limit refused, because the limit may give it at another
-// time than the store said: its period begins at another time, or units came back.
-func (s *Schedule) AskAgain(q *KeyQueue, now bucket.Micros) {
-	if s.byKey[q.Key] != q {
-		return // it has been dropped since
-	}
-	if _, l := s.shared(s.by); l != nil {
-		s.until, s.by = 0, ""
-	}
-	s.rouse(q, now)
-}
-
 func (s *Schedule) touchAll() {
 	for _, q := range s.byKey {
 		s.Touch(q)

@@ -33,8 +33,7 @@ func Lateness(r *bucket.Rules) time.Duration { return max(r.Jitter*4/5, time.Mil
 func (s *Schedule) Adopt(next *Policy) {
 	s.policy, s.rules = next, &next.Rules
 	s.pace.GrantTTL = Lateness(s.rules)
-	s.until, s.by, s.levels = 0, "", nil
-	s.habits.costs, s.habits.tats = nil, nil
+	s.gate.open()
 	if next.Breaker.Failures == 0 && !s.breaker.denied {
 		s.breaker = breaker{}
 	}

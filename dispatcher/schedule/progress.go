@@ -47,19 +47,6 @@ func (s *Schedule) Ended(j *Job) {
 	s.PermitFreed()
 }
 
-// PermitFreed reports that the store may have an in-flight permit again.
-func (s *Schedule) PermitFreed() {
-	if s.blocked.size+s.unprepared.size > 0 && s.byInFlight() {
-		s.until = 0
-	}
-}
-
-// byInFlight reports whether the limit that blocks is one of calls running at once.
-func (s *Schedule) byInFlight() bool {
-	_, l := s.shared(s.by)
-	return l != nil && l.InFlight > 0
-}
-
 // Rest lets a job wait for its retry and drops its message from memory.
 func (s *Schedule) Rest(j *Job, notBefore bucket.Micros) {
 	s.breaker.letGo(j)

@@ -27,7 +27,7 @@ const maxSettling = 512
 // with the number of keys that wait for it. A queue that was refused because of its call's cost ends its round:
 // cheaper calls asked for behind it would forever take what it waits for.
 func (s *Schedule) unblock(now bucket.Micros) {
-	if s.full() || now < s.until || s.store.rounds > 0 {
+	if s.full() || now < s.gate.opens || s.store.rounds > 0 {
 		return
 	}
 	most := maxAsks
@@ -65,7 +65,11 @@ func (s *Schedule) ahead(q *KeyQueue, now bucket.Micros) int64 {
 // LearnCall follows how long calls take.
 func (s *Schedule) LearnCall(took time.Duration) {
 	s.callTime += (took - s.callTime) / 8
-	s.habits.learnTook(took)
+	if s.habit == 0 {
+		s.habit = max(took, time.Microsecond)
+		return
+	}
+	s.habit += (took - s.habit) / 8
 }
 
 // LearnLead follows how long it takes to make a job ready: up at once, down slowly.

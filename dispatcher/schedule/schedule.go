@@ -35,15 +35,12 @@ type Schedule struct {
 	timers       timers
 	active       []*KeyQueue // queues with something to do now
 	lapses       lapses
-	awaitingRoom roundRobin    // queues that wait for room to make a job ready
-	blocked      fairQueue     // queues with a ready job that wait for a shared limit or for a call to end
-	unprepared   fairQueue     // queues that wait for their turn to make a job ready for a shared limit
-	narrow       []narrowness  // of each shared limit: what bounds the jobs made ready for it
-	lately       lately        // how many jobs were granted a slot
-	until        bucket.Micros // when the shared limit may be asked again
-	by           string        // its name
-	scarce       bucket.Micros // when one refused something last; 0: never
-	units        []float64     // of each shared limit; see unitsOf
+	awaitingRoom roundRobin // queues that wait for room to make a job ready
+	blocked      fairQueue  // queues with a ready job that wait for a shared limit or for a call to end
+	unprepared   fairQueue  // queues that wait for their turn to make a job ready for a shared limit
+	lately       lately     // how many jobs were granted a slot
+	gate         gate
+	shared       sharedLimits
 	suspects     suspects
 
 	// What holds calls.
@@ -54,7 +51,6 @@ type Schedule struct {
 	pushes   int16                  // pushbacks in a row
 	spent    bucket.Micros          // when a spent budget begins anew; 0: none is spent
 	spentBy  string                 // its name
-	putOff   putOff                 // jobs that a shared limit has put off for long
 	breaker  breaker                // of the api
 	tried    bucket.Micros          // when the breaker's probe was last brought forward
 	welcome  bucket.Micros          // start of the last call that the api answered without fault or pushback
@@ -63,10 +59,8 @@ type Schedule struct {
 	// What was seen lately.
 	took     time.Duration // to make a job ready
 	callTime time.Duration // usual duration of the api's calls
-	habits   habits
-	uses     usage
-	levels   []bucket.Level // of the shared limits, as last learned
-	causes   causes         // of queues' waits
+	habit    time.Duration // 0 until a call has ended
+	causes   causes        // of queues' waits
 
 	// Counts.
 	unfinished int    // jobs that have not ended
@@ -232,8 +226,8 @@ func (s *Schedule) advance(q *KeyQueue, now bucket.Micros, fx *Effects) {
 			}
 		case q.blocked:
 			s.unslot(q, now, fx)
-		case s.until > now.Add(LongWait) && !q.costly, s.store.failures > 0 && s.until > now:
-			s.withdrawReady(q, s.until, now, fx)
+		case s.gate.opens > now.Add(LongWait) && !q.costly, s.store.failures > 0 && s.gate.opens > now:
+			s.withdrawReady(q, s.gate.opens, now, fx)
 			s.block(q) // nothing is made ready for a slot that is far
 		default:
 			due = min(due, s.stage(q, now, fx), s.ask(q, now, fx))
@@ -379,7 +373,7 @@ func (s *Schedule) Next(now bucket.Micros) bucket.Micros {
 		next = min(next, s.spent)
 	}
 	if s.blocked.size > 0 && !s.full() && s.store.rounds == 0 {
-		next = min(next, s.until)
+		next = min(next, s.gate.opens)
 	}
 	if s.unprepared.size > 0 && s.staged < s.width(now) {
 		next = min(next, s.inviteAt())

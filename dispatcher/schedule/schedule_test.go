@@ -181,7 +181,7 @@ func TestPartGoesWhileRulesChange(t *testing.T) {
 	d := newDesk(fast(4), bucket.Limit{Name: "q", Quota: &bucket.Quota{Count: 10, Per: 3 * time.Hour, Window: bucket.Sliding}})
 	d.rules.TenantUntil = "."
 	d.reseat()
-	d.until = d.now.Add(time.Hour)
+	d.gate.opens = d.now.Add(time.Hour)
 	d.add("a.1", "b.1", "c.1", "c.2", "d.1")
 	d.turn()
 	if d.unprepared.size != 5 {

@@ -49,7 +49,7 @@ func (v View) AddTo(d *Demand, q *KeyQueue) {
 // wants returns what a key gets if it shares nothing.
 func (v View) wants(limits *bucket.KeyLimits) Share {
 	own := Share{PerSecond: v.s.rules.Interval(limits.Rate).PerSecond()}
-	if took := v.s.habits.took; took > 0 {
+	if took := v.s.habit; took > 0 {
 		if running := float64(limits.InFlight) / took.Seconds(); running < own.PerSecond {
 			return Share{PerSecond: running, Limit: InFlightLimit}
 		}
@@ -93,9 +93,9 @@ func (v View) shareOf(key string, d *Demand) Share {
 		return share
 	}
 	own, tenant := share.PerSecond, v.s.rules.Tenant(key)
-	for i := range v.s.rules.Shared {
-		l := &v.s.rules.Shared[i]
-		all := v.callsPerSecond(i)
+	for i := range v.s.shared {
+		l := &v.s.shared[i]
+		all := l.perSecond(v.s.habit)
 		if l.Shadow || all <= 0 {
 			continue
 		}
@@ -116,22 +116,6 @@ func (v View) shareOf(key string, d *Demand) Share {
 		}
 	}
 	return share
-}
-
-// callsPerSecond returns how many usual calls per second a shared limit lets pass; 0 for a limit that does not
-// count by the second.
-func (v View) callsPerSecond(i int) float64 {
-	l := &v.s.rules.Shared[i]
-	switch l.Kind() {
-	case bucket.KindRate:
-		return v.s.rules.Interval(*l.Rate).PerSecond() / max(1, v.s.habits.usualCost(v.s.policy, i))
-	case bucket.KindInFlight:
-		if v.s.habits.took > 0 {
-			return float64(v.s.rules.Lowered(l.InFlight)) / max(v.s.habits.took, time.Microsecond).Seconds()
-		}
-	case bucket.KindQuota, bucket.KindBudget: // what is left of them is reported beside it
-	}
-	return 0
 }
 
 // wanted is the demand of each of n keys or tenants.

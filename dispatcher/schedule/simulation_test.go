@@ -210,7 +210,7 @@ func (m *simulation) drain(jobs int) {
 	for m.jobs = jobs; m.finished < m.jobs; m.steps++ {
 		if m.steps > 80_000 {
 			m.t.Fatalf("stuck at %s: %d of %d finished, %d staged, %d calling, turns %d, queue %d, blocked %d, until +%s",
-				m.now.Time(), m.finished, m.jobs, m.s.staged, m.s.calls, len(m.s.active), m.s.awaitingRoom.size, m.s.blocked.size, m.now.Until(m.s.until))
+				m.now.Time(), m.finished, m.jobs, m.s.staged, m.s.calls, len(m.s.active), m.s.awaitingRoom.size, m.s.blocked.size, m.now.Until(m.s.gate.opens))
 		}
 		m.step()
 		wake := m.s.Next(m.now)

@@ -35,7 +35,7 @@ func (s *Schedule) startDue(q *KeyQueue, now bucket.Micros, fx *Effects) {
 		j.Phase = calling
 		s.staged--
 		s.calls++
-		s.uses.count(s.rules.Shared, j.Costs, now)
+		s.shared.begin(j.Costs, now)
 		fx.Start = append(fx.Start, j)
 		if j.Unsent = s.rules.Interval(q.Limits.Rate).Duration() >= steadyFrom; j.Unsent {
 			return

@@ -1,0 +1,75 @@
+package schedule
+
+import "weir/bucket"
+
+// gate says when the store may be asked again for what keys share, and what keeps it from being asked before: the
+// limit that refused a job last, a slow start of the api, or the store itself, which does not answer. Queues wait for
+// it by turns. It holds nothing for a key's own rate.
+type gate struct {
+	opens  bucket.Micros // not before
+	by     string        // the limit, or slowed or storeDown; "" after the gate was opened
+	scarce bucket.Micros // when a shared limit refused a job last; 0: never
+
+	// Jobs that a shared limit has put off for long, such as a spent budget until midnight. The store may have refused
+	// them while it counted a grant whose units came back just afterwards: a missed slot, or a call that took less than
+	// it had asked for.
+	putOff   bucket.Micros // the latest time that the store told; 0: no job waits that long
+	asked    bucket.Micros // when the last round of asks was sent
+	cameBack bucket.Micros // when the store last heard of units that come back
+}
+
+// shut keeps the store from being asked before a time.
+func (g *gate) shut(by string, until bucket.Micros) { g.by, g.opens = by, until }
+
+// open lets the store be asked at once.
+func (g *gate) open() { g.by, g.opens = "", 0 }
+
+// isShut reports whether the store may not be asked yet.
+func (g *gate) isShut(now bucket.Micros) bool { return g.opens > now }
+
+// isPlenty reports whether no limit has refused a job for long enough that a turn may be more than one call.
+func (g *gate) isPlenty(now bucket.Micros) bool {
+	return g.scarce == 0 || now >= g.scarce.Add(plentyAfter)
+}
+
+// takePutOff reports whether the jobs that were put off must ask again, because units came back since they asked. It
+// reports so once.
+func (g *gate) takePutOff(now bucket.Micros) bool {
+	if g.putOff <= now || g.cameBack == 0 || g.cameBack < g.asked {
+		return false
+	}
+	g.putOff = 0
+	return true
+}
+
+// UnitsCameBack notes that the store has heard of grants that took less than they had asked for.
+func (s *Schedule) UnitsCameBack(now bucket.Micros) { s.gate.cameBack = now }
+
+// TakePutOff reports whether the jobs that a shared limit has put off for long must ask again. It reports so once: the
+// caller calls AskAgain for every queue.
+func (s *Schedule) TakePutOff(now bucket.Micros) bool { return s.gate.takePutOff(now) }
+
+// AskAgain makes a queue ask again for what a shared limit refused, because the limit may give it at another time than
+// the store said: its period begins at another time, or units came back.
+func (s *Schedule) AskAgain(q *KeyQueue, now bucket.Micros) {
+	if s.byKey[q.Key] != q {
+		return // it has been dropped since
+	}
+	if s.shared.named(s.gate.by) != nil {
+		s.gate.open()
+	}
+	s.rouse(q, now)
+}
+
+// PermitFreed reports that the store may have an in-flight permit again.
+func (s *Schedule) PermitFreed() {
+	if s.blocked.size+s.unprepared.size > 0 && s.byInFlight() {
+		s.gate.opens = 0
+	}
+}
+
+// byInFlight reports whether the limit that shuts the gate is one of calls running at once.
+func (s *Schedule) byInFlight() bool {
+	l := s.shared.named(s.gate.by)
+	return l != nil && l.InFlight > 0
+}

@@ -1,0 +1,51 @@
+package schedule
+
+import (
+	"testing"
+	"time"
+
+	"weir/bucket"
+)
+
+// TestSharedLimitsOfFormerRules checks that costs of a job made ready under rules with more limits, or fewer, are
+// taken in for the limits that both have, and that nothing is known of a limit that a new policy brings.
+func TestSharedLimitsOfFormerRules(t *testing.T) {
+	rate, now := bucket.Rate{Count: 10, Per: time.Second, Burst: 1}, someTime
+	p := &Policy{Rules: bucket.Rules{Shared: []bucket.Limit{{Name: "account", Rate: &rate}, {Name: "concurrent", InFlight: 3}}}}
+	limits := newSharedLimits(p)
+	for _, costs := range [][]int64{nil, {2}, {2, 1, 7}} {
+		limits.granted(costs, now)
+		limits.begin(costs, now)
+	}
+	if account := limits.named("account"); account.usual() != 2 || account.tat <= now || account.started.units[account.started.at(&rate, now)] != 4 {
+		t.Errorf("of two calls of 2 units is known: %+v", account)
+	}
+	if limits.named("tokens") != nil || limits.named("") != nil {
+		t.Error("a limit that the rules do not have was found")
+	}
+	if l := newSharedLimits(p).named("account"); l.known || l.tat != 0 || l.usual() != 1 {
+		t.Errorf("of a new policy's limit is known: %+v", l)
+	}
+}
+
+// TestSharedLimitLevels checks that the store's levels say how much of a quota is left, and that grants take from it.
+func TestSharedLimitLevels(t *testing.T) {
+	quota := bucket.Quota{Count: 100, Per: time.Hour, Window: bucket.Fixed}
+	limits := newSharedLimits(&Policy{Rules: bucket.Rules{Shared: []bucket.Limit{{Name: "hourly", Quota: &quota}}}})
+	near := func() (n float64, known bool) { n, known, _ = limits.near(someTime, 0, time.Second); return n, known }
+	if n, known := near(); known || n != MaxStaged {
+		t.Errorf("a quota whose level is not known lets %v calls start, known %t", n, known)
+	}
+	limits.learn([]bucket.Level{{Limit: *limits[0].Limit, Used: 90, Count: 100, End: someTime.Add(time.Minute)}, {Limit: bucket.Limit{Name: "other"}}})
+	if n, known := near(); !known || n != 9 {
+		t.Errorf("10 units are left: %v calls beside one, known %t", n, known)
+	}
+	limits.granted([]int64{4}, someTime)
+	if n, _ := near(); n != 6.0/4-1 {
+		t.Errorf("6 units are left for calls of 4: %v calls beside one", n)
+	}
+	limits[0].refused(&Job{}, someTime.Add(time.Minute))
+	if n, _, by := limits.near(someTime, 0, time.Second); n != 0 || by != "hourly" {
+		t.Errorf("after a refusal %q lets %v calls start beside one", by, n)
+	}
+}
