@@ -65,8 +65,8 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 			out.Unused = append(out.Unused, fx.Unused...)
 			q.TAT, q.cold = tat, cold
 		}
-		s.book(q, q.lastService*serviceTime(len(a.Grants)))
-		q.binds, q.askAt, q.costly = "", 0, false
+		s.turns.book(q, len(a.Grants))
+		q.binds, q.askAt, q.seat.costly = "", 0, false
 		s.Touch(q)
 		if len(a.Grants) < len(jobs) && a.Wait.Limit != ownRate {
 			s.gate.scarce = r.Came
@@ -83,8 +83,8 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 		default:
 			q.binds = a.Wait.Limit
 			s.gate.shut(a.Wait.Limit, a.Wait.Until)
-			if q.costly = s.costOf(jobs[0], a.Wait.Limit) > 1; !q.costly || a.Wait.Until <= r.Came.Add(LongWait) {
-				s.block(q)
+			if q.seat.costly = s.costOf(jobs[0], a.Wait.Limit) > 1; !q.seat.costly || a.Wait.Until <= r.Came.Add(LongWait) {
+				s.turns.wait(q)
 			}
 		}
 	}
@@ -159,9 +159,9 @@ func (s *Schedule) unanswered(fx *Effects, now bucket.Micros) Refused {
 		for _, j := range jobs {
 			j.Phase = ready
 		}
-		s.book(q, 0)
+		s.turns.book(q, 0)
 		q.binds, q.askAt = storeDown, 0
-		s.block(q)
+		s.turns.wait(q)
 		s.Touch(q)
 	}
 	var out Refused

@@ -54,8 +54,8 @@ func (s *Schedule) ask(q *KeyQueue, now bucket.Micros, fx *Effects) bucket.Micro
 	if again, may := s.mayAsk(q, now, fx); !may {
 		return again
 	}
-	if s.full() || s.gate.opens > now || s.store.rounds > 0 || s.blocked.size > 0 && !q.called {
-		s.block(q)
+	if s.full() || s.gate.opens > now || s.store.rounds > 0 || s.turns.lines[askLine].queues > 0 && !q.seat.called {
+		s.turns.wait(q)
 		return Never
 	}
 	if q.askAt > now {
@@ -68,7 +68,7 @@ func (s *Schedule) ask(q *KeyQueue, now bucket.Micros, fx *Effects) bucket.Micro
 	for _, j := range jobs {
 		j.Phase = asking
 	}
-	s.takeTurn(q, jobs)
+	s.turns.take(q, s.shared.serviceTime(jobs[0].Costs), len(jobs))
 	ask := bucket.Ask{Key: q.Key, Limits: *q.Limits, Costs: jobs[0].Costs, Want: len(jobs), Horizon: s.pace.ReserveAhead}
 	if q.cold {
 		ask.Floor = s.Floor(q)
@@ -99,7 +99,7 @@ func (s *Schedule) turn(q *KeyQueue, jobs []*Job, now bucket.Micros, fx *Effects
 	for _, asked := range fx.asked {
 		left -= len(asked)
 	}
-	most := min(len(jobs), left/(s.blocked.size+s.unprepared.size+len(s.active)+1))
+	most := min(len(jobs), left/(s.turns.waiting()+len(s.active)+1))
 	n := 1
 	for n < most && slices.Equal(jobs[n].Costs, jobs[0].Costs) {
 		n++

@@ -69,7 +69,7 @@ func (v View) prospect(q *KeyQueue, p Place, tat bucket.Micros) bucket.Micros {
 	if q != nil {
 		limits = q.Limits
 		from = max(from, q.held, q.crowded(), q.earliest(), q.headRests())
-		if q.blocked {
+		if q.seat.blocked {
 			from = max(from, v.s.gate.opens)
 		}
 	}
@@ -81,7 +81,7 @@ func (v View) prospect(q *KeyQueue, p Place, tat bucket.Micros) bucket.Micros {
 		if l.Shadow {
 			continue
 		}
-		if v.s.gate.by == l.Name && (v.s.blocked.size+v.s.unprepared.size > 0 || v.s.gate.isShut(from)) {
+		if v.s.gate.by == l.Name && (v.s.turns.waiting() > 0 || v.s.gate.isShut(from)) {
 			shut = max(from, v.s.gate.opens)
 		}
 		at = max(at, l.after(ahead, from, shut, v.s.calls, v.s.habit))
@@ -134,7 +134,7 @@ func (q *KeyQueue) flying(took time.Duration) (n int64, first bucket.Micros) {
 // turnsBefore returns how many calls of the api are made before the one at a place. Tenants take turns at what
 // is shared, and so do the keys of one. There cannot be more such calls than jobs that wait.
 func (v View) turnsBefore(q *KeyQueue, p Place) int {
-	of, keys, tenants, own := v.s.tenants[v.s.rules.Tenant(p.Key)], max(len(v.s.byKey), p.Keys), max(1, len(v.s.tenants)), 0
+	of, keys, tenants, own := v.s.turns.tenants[v.s.rules.Tenant(p.Key)], max(len(v.s.byKey), p.Keys), max(1, len(v.s.turns.tenants)), 0
 	early := v.s.early // jobs of other keys that are not due yet: nothing waits behind them
 	if q != nil {
 		own = q.Depth() - q.count(granted, calling, settling)
@@ -147,10 +147,10 @@ func (v View) turnsBefore(q *KeyQueue, p Place) int {
 	called := v.s.calls + v.s.settling
 	unread := max(0, p.Others-(v.s.unfinished-own))
 	// Those whose turn comes before the key's own next one: not read yet, being made ready, and some of those that wait.
-	first := unread + max(0, min(v.s.staged, len(v.s.byKey))-v.s.blocked.size)
+	first := unread + max(0, min(v.s.staged, len(v.s.byKey))-v.s.turns.lines[askLine].queues)
 	switch {
 	case of != nil:
-		first += of.before(q) + len(of.queued)
+		first += of.ahead(q)
 	default:
 		tenants++
 	}
@@ -162,37 +162,6 @@ func (v View) turnsBefore(q *KeyQueue, p Place) int {
 	}
 	others := max(v.s.unfinished-early-called-own+unread, 0)
 	return min((first+(p.Position-1)*keys)*tenants, others+p.Position-1)
-}
-
-// mostSampled bounds the queues that a forecast looks at.
-const mostSampled = 64
-
-// before estimates how many of a tenant's waiting queues have their turn before a queue; nil stands for a queue
-// that comes now.
-func (t *tenant) before(q *KeyQueue) int {
-	own := turn{virtualTime: t.clock, came: math.MaxUint64, queue: q}
-	if q != nil {
-		own.virtualTime = max(own.virtualTime, q.virtualTime)
-	}
-	return t.in[readyLine].before(own) + t.in[roomLine].before(own)
-}
-
-// before estimates how many of the queues in a line have their turn before own.
-func (in *standing) before(own turn) int {
-	waiting := in.blocked
-	step, seen, sooner := max(1, len(waiting)/mostSampled), 0, 0
-	for i := 0; i < len(waiting); i += step {
-		if waiting[i].queue == own.queue {
-			own.came = waiting[i].came
-		}
-	}
-	for i := 0; i < len(waiting); i += step {
-		seen++
-		if other := waiting[i]; other.virtualTime < own.virtualTime || other.virtualTime == own.virtualTime && other.came < own.came {
-			sooner++
-		}
-	}
-	return sooner * len(waiting) / max(1, seen)
 }
 
 // Unread are the jobs of a key that the intake has stored, that the schedule has not got yet, and that must not

@@ -63,7 +63,7 @@ func (s *Schedule) AskAgain(q *KeyQueue, now bucket.Micros) {
 
 // PermitFreed reports that the store may have an in-flight permit again.
 func (s *Schedule) PermitFreed() {
-	if s.blocked.size+s.unprepared.size > 0 && s.byInFlight() {
+	if s.turns.waiting() > 0 && s.byInFlight() {
 		s.gate.opens = 0
 	}
 }

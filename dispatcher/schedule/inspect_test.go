@@ -53,16 +53,16 @@ func TestWaits(t *testing.T) {
 			r.Calls, r.NotBefore, r.Failed = 1, now+6*second, "x"
 		}},
 		{WaitLimit, 60 * second, func(s *Schedule, q *KeyQueue, now bucket.Micros) {
-			q.blocked, s.gate.by, s.gate.opens = true, "account", now+60*second
+			q.seat.blocked, s.gate.by, s.gate.opens = true, "account", now+60*second
 		}},
 		{WaitLimit, 0, func(s *Schedule, q *KeyQueue, now bucket.Micros) {
-			q.blocked, s.gate.by, s.gate.opens = true, "concurrent", now+60*second
+			q.seat.blocked, s.gate.by, s.gate.opens = true, "concurrent", now+60*second
 		}},
 		{WaitLimiter, 0, func(s *Schedule, q *KeyQueue, now bucket.Micros) {
-			q.blocked, s.gate.by, s.gate.opens = true, storeDown, now+second
+			q.seat.blocked, s.gate.by, s.gate.opens = true, storeDown, now+second
 		}},
-		{WaitRoom, 0, func(s *Schedule, q *KeyQueue, _ bucket.Micros) { q.blocked, s.calls = true, s.pace.MaxCalls }},
-		{WaitRoom, 0, func(_ *Schedule, q *KeyQueue, _ bucket.Micros) { q.queued = true }},
+		{WaitRoom, 0, func(s *Schedule, q *KeyQueue, _ bucket.Micros) { q.seat.blocked, s.calls = true, s.pace.MaxCalls }},
+		{WaitRoom, 0, func(_ *Schedule, q *KeyQueue, _ bucket.Micros) { q.seat.queued = true }},
 		{WaitReading, 0, func(_ *Schedule, q *KeyQueue, _ bucket.Micros) { q.Partition.Open = false }},
 		{WaitSlowed, 6 * second, func(s *Schedule, q *KeyQueue, now bucket.Micros) {
 			s.governor.restart(now)

@@ -10,46 +10,39 @@ import (
 // queue, unless something must be remembered of it. The schedule's owner reads and sets its exported fields
 // under the schedule's lock.
 type KeyQueue struct {
-	Key                      string
-	Partition                *Partition
-	Limits                   *bucket.KeyLimits
-	first                    uint64   // the oldest waiting sequence, 0 for none: most keys wait with one job
-	more                     []uint64 // the waiting sequences behind it
-	early                    *early   // jobs that asked not to be called before a time; nil for none
-	Jobs                     []*Job   // jobs that wait no longer, by their places
-	due                      bucket.Micros
-	TAT                      bucket.Micros // after the last grant that this process knows of, by our clock
-	floor                    bucket.Micros // the TAT that the ledger knows, by the store's clock
-	held                     bucket.Micros // no call before
-	why                      string        // of the hold
-	binds                    string        // the limit that binds, as the store said last
-	slipped                  bucket.Micros // the pace to go on from, when a call left late; 0 if none did
-	tenant                   *tenant
-	virtualTime, lastService serviceTime    // what its calls have taken, and what one took last
-	lent                     [2]serviceTime // what each line has lent it for the next call
-	came                     uint64         // its order of coming to wait for its next slot; 0: it does not wait
-	line                     line           // the line in which it waits while it is blocked
-	inTurn, queued, blocked  bool
-	called                   bool          // it has the turn at the shared limits
-	invited                  bool          // it has the turn to make a job ready for them
-	lapses                   bool          // it waits for room to end jobs whose deadlines have passed
-	costly                   bool          // a shared limit refused its cost: it asks last in its round
-	paused                   bool          // by an operator
-	kept                     bool          // without jobs, for what it remembers
-	Met, Unread              bool          // while its partition is read: a job was seen; more must be read first
-	cancels                  int           // its cancelled jobs that have not ended yet
-	askAt                    bucket.Micros // the store said not to ask before then
-	passed                   bool          // the present ask is stale: a slot went back, or a call left late
-	cold                     bool          // the store must be told TAT: it may have forgotten
-	pushes                   int16         // pushbacks in a row
-	LookedUp                 bool          // the ledger has been asked for its pace
-	Unsure                   bool          // a call may have run when the dispatcher died; pace unknown
-	Orphaned                 int32         // calls of the previous owner that may still run: see Partition.Leftover
-	place                    int32         // in the timers
-	holdups                  holdups       // what kept it from being called lately
-	arrived                  uint64        // jobs that came since it began, without those that Reading found
-	Noted                    bucket.Micros // TAT that the recorder noted for lost calls, 0 if none
-	governor                 *governor     // nil until the queue has a hold of its own, or pushback
+	Key         string
+	Partition   *Partition
+	Limits      *bucket.KeyLimits
+	first       uint64   // the oldest waiting sequence, 0 for none: most keys wait with one job
+	more        []uint64 // the waiting sequences behind it
+	early       *early   // jobs that asked not to be called before a time; nil for none
+	Jobs        []*Job   // jobs that wait no longer, by their places
+	due         bucket.Micros
+	TAT         bucket.Micros // after the last grant that this process knows of, by our clock
+	floor       bucket.Micros // the TAT that the ledger knows, by the store's clock
+	held        bucket.Micros // no call before
+	why         string        // of the hold
+	binds       string        // the limit that binds, as the store said last
+	slipped     bucket.Micros // the pace to go on from, when a call left late; 0 if none did
+	seat        seat
+	inTurn      bool
+	lapses      bool          // it waits for room to end jobs whose deadlines have passed
+	paused      bool          // by an operator
+	kept        bool          // without jobs, for what it remembers
+	Met, Unread bool          // while its partition is read: a job was seen; more must be read first
+	cancels     int           // its cancelled jobs that have not ended yet
+	askAt       bucket.Micros // the store said not to ask before then
+	passed      bool          // the present ask is stale: a slot went back, or a call left late
+	cold        bool          // the store must be told TAT: it may have forgotten
+	pushes      int16         // pushbacks in a row
+	LookedUp    bool          // the ledger has been asked for its pace
+	Unsure      bool          // a call may have run when the dispatcher died; pace unknown
+	Orphaned    int32         // calls of the previous owner that may still run: see Partition.Leftover
+	place       int32         // in the timers
+	holdups     holdups       // what kept it from being called lately
+	arrived     uint64        // jobs that came since it began, without those that Reading found
+	Noted       bucket.Micros // TAT that the recorder noted for lost calls, 0 if none
+	governor    *governor     // nil until the queue has a hold of its own, or pushback
 }
 
 // Phase is how far a job has come. It only grows, except that a forfeited grant and a retry lead back.
@@ -241,6 +234,9 @@ func (q *KeyQueue) count(phases ...Phase) int {
 	}
 	return n
 }
+
+// ungranted returns the number of jobs that are on their way to a slot and have none.
+func (q *KeyQueue) ungranted() int { return q.count(staging, ready, asking) }
 
 // Rank returns the position of a sequence among the queue's jobs, 0 if it is not there, and the earliest time of
 // its call, 0 for at once. A job that is not due yet stands behind all jobs that may be called before it.

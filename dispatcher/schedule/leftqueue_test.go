@@ -22,13 +22,13 @@ func TestLineThatIsGoneIsTouched(t *testing.T) {
 		now = now.Add(time.Hour)
 		s.Step(now)
 	}
-	if s.byKey["k"] != nil || q.tenant != nil {
+	if s.byKey["k"] != nil || q.seat.tenant != nil {
 		t.Fatal("an hour later the line without jobs is still there")
 	}
 	s.gate.opens = now.Add(time.Hour)
 	s.Touch(q)
 	s.Step(now)
-	if s.blocked.size+s.unprepared.size != 0 {
+	if s.turns.waiting() != 0 {
 		t.Error("a line without jobs waits for its turn")
 	}
 }

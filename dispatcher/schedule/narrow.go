@@ -48,17 +48,17 @@ func (l *lately) add(now bucket.Micros, took time.Duration) {
 // The queue that has the turn may, and so may any queue while no other waits for a turn. A costly queue always
 // may have one ready job: what it waits for is kept from the others.
 func (s *Schedule) invites(q *KeyQueue, ungranted int64, now bucket.Micros) bool {
-	if q.costly && ungranted == 0 || !s.breaker.closed() {
+	if q.seat.costly && ungranted == 0 || !s.breaker.closed() {
 		return true
 	}
-	if s.unprepared.size > 0 && !q.invited && !q.called {
+	if s.turns.lines[prepareLine].queues > 0 && !q.seat.invited && !q.seat.called {
 		return false
 	}
 	width := s.width(now)
 	if width >= s.pace.MaxStaged {
 		return true
 	}
-	each := max(1, width/(1+s.unprepared.size+s.blocked.size))
+	each := max(1, width/(1+s.turns.waiting()))
 	return s.staged < width && ungranted < int64(each)
 }
 
@@ -85,30 +85,18 @@ func (s *Schedule) invite(now bucket.Micros) {
 		n = min(n, 1)
 	}
 	for ; n > 0; n-- {
-		q := s.unprepared.pop()
+		q := s.turns.toPrepare()
 		if q == nil {
 			return
 		}
-		q.invited = true
 		s.Touch(q)
 	}
-}
-
-// block makes a queue wait for its turn at the shared limits: to ask, or first to make a job ready.
-func (s *Schedule) block(q *KeyQueue) {
-	if q.count(staging, ready, asking) > 0 {
-		s.blocked.push(q)
-		s.unprepared.coming = s.blocked.coming
-		return
-	}
-	s.unprepared.push(q)
-	s.blocked.coming = s.unprepared.coming
 }
 
 // unslot withdraws a job that missed its slot while its queue waits for the turn to make another ready. It is
 // made ready again then.
 func (s *Schedule) unslot(q *KeyQueue, now bucket.Micros, fx *Effects) {
-	if q.line != roomLine {
+	if q.seat.line != prepareLine {
 		return
 	}
 	for _, j := range q.Jobs {
@@ -123,18 +111,16 @@ func (s *Schedule) unslot(q *KeyQueue, now bucket.Micros, fx *Effects) {
 // first all but one of each queue, then that one, and begins with the queues that will have the limit last. Of a
 // queue it takes the newest first, since no job overtakes one that rests.
 func (s *Schedule) withdrawBeyond(most int, out *Refused) {
-	if s.staged <= most || s.blocked.size == 0 {
+	if s.staged <= most || s.turns.lines[askLine].queues == 0 {
 		return
 	}
-	var waiting []*KeyQueue
-	count := 0
-	for q := s.blocked.pop(); q != nil; q = s.blocked.pop() {
-		waiting = append(waiting, q)
+	waiting, count := s.turns.takeAll(), 0
+	for _, q := range waiting {
 		count += q.count(ready)
 	}
 	for kept := 1; kept >= 0; kept-- {
 		for _, q := range slices.Backward(waiting) {
-			if q.costly && most > 0 {
+			if q.seat.costly && most > 0 {
 				continue
 			}
 			n := min(q.count(ready)-kept, count-most)
@@ -143,11 +129,7 @@ func (s *Schedule) withdrawBeyond(most int, out *Refused) {
 		}
 	}
 	for _, q := range waiting {
-		s.blocked.lend(q, 0)
-		if q.count(staging, ready, asking) == 0 {
-			s.unprepared.lend(q, 0)
-		}
-		s.block(q)
+		s.turns.putBack(q)
 	}
 }
 
@@ -160,24 +142,6 @@ func (s *Schedule) withdrawNewest(q *KeyQueue, n int, out *Refused) {
 			out.Withdrawn = append(out.Withdrawn, j)
 		}
 	}
-}
-
-// book counts what a queue was granted, and takes back what it was lent. What it was lent to make a job ready
-// stays lent while that job waits for its slot.
-func (s *Schedule) book(q *KeyQueue, d serviceTime) {
-	s.blocked.took(q, d)
-	s.unprepared.clock = s.blocked.clock
-	if d > 0 || q.count(staging, ready, asking) == 0 {
-		s.unprepared.lend(q, 0)
-	} else {
-		s.unprepared.reorder(q.tenant)
-	}
-}
-
-// lendNothing takes back all that a queue was lent.
-func (s *Schedule) lendNothing(q *KeyQueue) {
-	s.blocked.lend(q, 0)
-	s.unprepared.lend(q, 0)
 }
 
 // newest returns the start of the queue's newest call that runs or has a slot; 0 if there is none.

@@ -63,7 +63,7 @@ func (s *Schedule) mayAsk(q *KeyQueue, now bucket.Micros, fx *Effects) (again bu
 		s.gate.shut(slowed, max(s.gate.opens, at))
 	}
 	if s.gate.opens > now || len(fx.Asks) > 0 {
-		s.block(q)
+		s.turns.wait(q)
 		return Never, false
 	}
 	return 0, true

@@ -37,7 +37,8 @@ func (s *Schedule) Adopt(next *Policy) {
 	if next.Breaker.Failures == 0 && !s.breaker.denied {
 		s.breaker = breaker{}
 	}
-	s.reseat()
+	s.shared = newSharedLimits(s.policy)
+	s.turns.reset()
 }
 
 // unready withdraws ready jobs that cannot be called next: those that a former policy made ready, and those
@@ -61,10 +62,7 @@ func (s *Schedule) Rebind(q *KeyQueue, now bucket.Micros) {
 		return // it has been dropped since
 	}
 	q.Limits = s.LimitsOf(q.Key)
-	if q.tenant == nil || s.tenants[q.tenant.name] != q.tenant {
-		q.blocked, q.queued, q.costly, q.virtualTime, q.lastService, q.lent, q.came = false, false, false, 0, 0, [2]serviceTime{}, 0
-		s.tenants.join(q, s.rules.Tenant(q.Key))
-	}
+	s.turns.rejoin(q, s.rules.Tenant(q.Key))
 	full := now.Add(s.DrainTime(q.Limits))
 	q.TAT, q.slipped = min(q.TAT, full), min(q.slipped, full)
 	if theirs := s.store.offset.theirs(full); theirs != 0 {

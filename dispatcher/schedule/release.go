@@ -48,18 +48,16 @@ func (s *Schedule) Forget(q *KeyQueue) {
 	delete(s.heldKeys, q)
 	if s.byKey[q.Key] == q {
 		delete(s.byKey, q.Key)
-		s.lendNothing(q)
-		s.tenants.leave(q)
+		s.turns.leave(q)
 		s.countKept(q)
-		q.tenant = &tenant{} // its own: its jobs that are still on their way take no other's turn
+		q.seat.tenant = &tenant{} // its own: its jobs that are still on their way take no other's turn
 	}
 }
 
 // ForgetWaiting removes the queues of a partition that this process does not own any more from those that wait
 // for a turn.
 func (s *Schedule) ForgetWaiting(p *Partition) {
-	s.blocked.forget(p)
-	s.unprepared.forget(p)
+	s.turns.forget(p)
 }
 
 // Unstart takes back a call that was due and has not started: its slot goes back, and its job is ready again.

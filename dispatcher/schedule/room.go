@@ -35,13 +35,12 @@ func (s *Schedule) unblock(now bucket.Micros) {
 		most = 1 // it tries whether the store answers again, or a slow start allows only one
 	}
 	for range most {
-		q := s.blocked.pop()
+		q := s.turns.toAsk()
 		if q == nil {
 			return
 		}
-		q.called = true
 		s.Touch(q)
-		if q.costly {
+		if q.seat.costly {
 			return
 		}
 	}

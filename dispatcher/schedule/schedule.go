@@ -22,26 +22,23 @@ type Pace struct {
 // Schedule decides which call may start when. It is a plain value: time comes in as now, and what must be done
 // comes out as Effects. Its owner locks it.
 type Schedule struct {
-	pace    Pace
-	policy  *Policy       // the policy that makes jobs ready
-	rules   *bucket.Rules // of the policy
-	drain   bool          // nothing new may start
-	barred  bool          // this process may not call now
-	store   storeLink
-	byKey   map[string]*KeyQueue
-	tenants tenants
+	pace   Pace
+	policy *Policy       // the policy that makes jobs ready
+	rules  *bucket.Rules // of the policy
+	drain  bool          // nothing new may start
+	barred bool          // this process may not call now
+	store  storeLink
+	byKey  map[string]*KeyQueue
 
 	// What must be done.
-	timers       timers
-	active       []*KeyQueue // queues with something to do now
-	lapses       lapses
-	awaitingRoom roundRobin // queues that wait for room to make a job ready
-	blocked      fairQueue  // queues with a ready job that wait for a shared limit or for a call to end
-	unprepared   fairQueue  // queues that wait for their turn to make a job ready for a shared limit
-	lately       lately     // how many jobs were granted a slot
-	gate         gate
-	shared       sharedLimits
-	suspects     suspects
+	timers   timers
+	active   []*KeyQueue // queues with something to do now
+	lapses   lapses
+	turns    turns
+	lately   lately // how many jobs were granted a slot
+	gate     gate
+	shared   sharedLimits
+	suspects suspects
 
 	// What holds calls.
 	paused   pauses
@@ -81,7 +78,8 @@ func New(policy *Policy, p Pace, tatOf func(key string) bucket.Micros) *Schedule
 	s.paused.keys = map[string]Pause{}
 	s.callTime = time.Second // until it is known
 	s.causes = firstCauses()
-	s.reseat()
+	s.shared = newSharedLimits(policy)
+	s.turns.reset()
 	return s
 }
 
@@ -105,7 +103,7 @@ func (s *Schedule) Queue(key string, p *Partition) *KeyQueue {
 		q = &KeyQueue{Key: key, Partition: p, place: notTimed, Limits: s.LimitsOf(key), TAT: s.KnownTAT(key)}
 		q.cold = q.TAT != 0 // it may come from the ledger of a former process, whose slots the store does not know
 		_, q.paused = s.paused.keys[key]
-		s.tenants.join(q, s.rules.Tenant(key))
+		s.turns.join(q, s.rules.Tenant(key))
 		s.byKey[key] = q
 	}
 	return q
@@ -122,7 +120,7 @@ func (s *Schedule) LimitsOf(key string) *bucket.KeyLimits {
 
 // Touch marks a queue as having something to do.
 func (s *Schedule) Touch(q *KeyQueue) {
-	if q.tenant == nil {
+	if q.seat.tenant == nil {
 		return // the queue was dropped without jobs: a reference kept elsewhere, as by a suspect's turn, has no effect
 	}
 	if !q.inTurn {
@@ -184,8 +182,8 @@ func (s *Schedule) Step(now bucket.Micros) Effects {
 	for s.lapses.goOn() {
 		s.advance(s.lapses.next(), now, &fx)
 	}
-	for n := s.awaitingRoom.size; n > 0 && s.awaitingRoom.size > 0 && s.room() && len(fx.Asks) < maxAsks; n-- { // take a queue that yields only once
-		s.advance(s.awaitingRoom.pop(), now, &fx)
+	for n := s.turns.room.size; n > 0 && s.turns.room.size > 0 && s.room() && len(fx.Asks) < maxAsks; n-- { // take a queue that yields only once
+		s.advance(s.turns.room.pop(), now, &fx)
 	}
 	for n := len(s.active); n > 0 && len(fx.Asks) < maxAsks; n-- {
 		q := s.active[0]
@@ -224,34 +222,24 @@ func (s *Schedule) advance(q *KeyQueue, now bucket.Micros, fx *Effects) {
 			if hold != Never {
 				due = min(due, hold.Add(-s.pace.PrepareLead))
 			}
-		case q.blocked:
+		case q.seat.blocked:
 			s.unslot(q, now, fx)
-		case s.gate.opens > now.Add(LongWait) && !q.costly, s.store.failures > 0 && s.gate.opens > now:
+		case s.gate.opens > now.Add(LongWait) && !q.seat.costly, s.store.failures > 0 && s.gate.opens > now:
 			s.withdrawReady(q, s.gate.opens, now, fx)
-			s.block(q) // nothing is made ready for a slot that is far
+			s.turns.wait(q) // nothing is made ready for a slot that is far
 		default:
 			due = min(due, s.stage(q, now, fx), s.ask(q, now, fx))
 		}
 		due = min(due, s.lapse(q, now, fx)) // another job may be the first now
 	}
-	if q.called {
-		q.called = false
-		s.blocked.lend(q, 0) // it had nothing to ask for
-	}
-	if q.invited = false; q.lent[roomLine] != 0 && q.count(staging, ready, asking) == 0 {
-		s.unprepared.lend(q, 0) // it had nothing to make ready, or what it had was withdrawn
-	}
-	if !q.blocked && q.count(staging, ready, asking) == 0 {
-		q.came = 0
-	}
+	s.turns.pass(q)
 	if q.Empty() {
 		due = min(due, s.memory(q, now))
 	}
 	s.notice(q, now)
 	s.timers.set(q, due)
-	if due == Never && q.Empty() && !q.inTurn && !q.queued && !q.lapses && !q.blocked && s.byKey[q.Key] == q {
-		s.lendNothing(q)
-		s.tenants.leave(q)
+	if due == Never && q.Empty() && !q.inTurn && !q.lapses && q.seat.isIdle() && s.byKey[q.Key] == q {
+		s.turns.leave(q)
 		delete(s.byKey, q.Key) // a queue that is still listed somewhere must stay the key's only one
 	}
 	s.countKept(q)
@@ -287,7 +275,7 @@ func (s *Schedule) withdrawReady(q *KeyQueue, until, now bucket.Micros, fx *Effe
 // stage makes jobs ready whose slots are near, and returns when to look again.
 func (s *Schedule) stage(q *KeyQueue, now bucket.Micros, fx *Effects) (again bucket.Micros) {
 	interval := s.rules.Interval(q.Limits.Rate)
-	ungranted := int64(q.count(staging, ready, asking))
+	ungranted := int64(q.ungranted())
 	for {
 		j, at := s.candidate(q, now.Add(s.pace.PrepareLead))
 		if j == nil && at == Never {
@@ -302,16 +290,16 @@ func (s *Schedule) stage(q *KeyQueue, now bucket.Micros, fx *Effects) (again buc
 		}
 		if !s.invites(q, ungranted, now) {
 			if ungranted == 0 {
-				s.block(q)
+				s.turns.wait(q)
 			}
 			return Never
 		}
 		if !s.room() {
-			s.awaitingRoom.push(q)
+			s.turns.room.push(q)
 			return Never
 		}
 		if j != nil && s.breaker.yields(j) {
-			s.awaitingRoom.push(q)
+			s.turns.room.push(q)
 			return Never
 		}
 		if j == nil {
@@ -325,8 +313,8 @@ func (s *Schedule) stage(q *KeyQueue, now bucket.Micros, fx *Effects) (again buc
 		s.staged++
 		ungranted++
 		fx.Load = append(fx.Load, j)
-		if s.awaitingRoom.size > 0 {
-			s.awaitingRoom.push(q) // a job a turn
+		if s.turns.room.size > 0 {
+			s.turns.room.push(q) // a job a turn
 			return Never
 		}
 	}
@@ -362,7 +350,7 @@ func (s *Schedule) candidate(q *KeyQueue, by bucket.Micros) (j *Job, at bucket.M
 
 // Next returns when Step has something to do again, as far as time goes.
 func (s *Schedule) Next(now bucket.Micros) bucket.Micros {
-	if len(s.active) > 0 || s.awaitingRoom.size > 0 && s.room() || s.lapses.goOn() {
+	if len(s.active) > 0 || s.turns.room.size > 0 && s.room() || s.lapses.goOn() {
 		return now
 	}
 	next := s.timers.next()
@@ -372,10 +360,10 @@ func (s *Schedule) Next(now bucket.Micros) bucket.Micros {
 	if s.spent != 0 {
 		next = min(next, s.spent)
 	}
-	if s.blocked.size > 0 && !s.full() && s.store.rounds == 0 {
+	if s.turns.lines[askLine].queues > 0 && !s.full() && s.store.rounds == 0 {
 		next = min(next, s.gate.opens)
 	}
-	if s.unprepared.size > 0 && s.staged < s.width(now) {
+	if s.turns.lines[prepareLine].queues > 0 && s.staged < s.width(now) {
 		next = min(next, s.inviteAt())
 	}
 	return next

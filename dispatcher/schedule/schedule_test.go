@@ -180,12 +180,12 @@ func TestBreakerTurnedOffCloses(t *testing.T) {
 func TestPartGoesWhileRulesChange(t *testing.T) {
 	d := newDesk(fast(4), bucket.Limit{Name: "q", Quota: &bucket.Quota{Count: 10, Per: 3 * time.Hour, Window: bucket.Sliding}})
 	d.rules.TenantUntil = "."
-	d.reseat()
+	d.Adopt(d.policy)
 	d.gate.opens = d.now.Add(time.Hour)
 	d.add("a.1", "b.1", "c.1", "c.2", "d.1")
 	d.turn()
-	if d.unprepared.size != 5 {
-		t.Fatalf("%d of 5 queues wait", d.unprepared.size)
+	if d.turns.lines[prepareLine].queues != 5 {
+		t.Fatalf("%d of 5 queues wait", d.turns.lines[prepareLine].queues)
 	}
 	kept := d.byKey["a.1"]
 	next := *d.policy
@@ -203,8 +203,8 @@ func TestPartGoesWhileRulesChange(t *testing.T) {
 	for _, q := range gone {
 		d.Rebind(q, d.now)
 	}
-	if len(d.tenants) != 1 || d.tenants["a"] != kept.tenant || len(d.byKey) != 1 {
-		t.Errorf("%d tenants and %d queues are left of one", len(d.tenants), len(d.byKey))
+	if len(d.turns.tenants) != 1 || d.turns.tenants["a"] != kept.seat.tenant || len(d.byKey) != 1 {
+		t.Errorf("%d tenants and %d queues are left of one", len(d.turns.tenants), len(d.byKey))
 	}
 }
 

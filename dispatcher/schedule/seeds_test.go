@@ -40,7 +40,7 @@ func steady(t testing.TB, rate bucket.Rate) *simulation {
 	m.late, m.outcome, m.words, m.tenants, m.outages = 2*time.Millisecond, 0, 0, 1, nil
 	m.policy.Rules = bucket.Rules{Jitter: 5 * time.Millisecond, Key: bucket.KeyLimits{Rate: rate, Capacity: 1000, InFlight: 8}}
 	m.openStore()
-	m.s.reseat()
+	m.s.Adopt(m.s.policy)
 	m.s.pace.MaxStaged, m.s.pace.MaxCalls = 256, 256
 	return m
 }

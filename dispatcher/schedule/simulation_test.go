@@ -210,7 +210,7 @@ func (m *simulation) drain(jobs int) {
 	for m.jobs = jobs; m.finished < m.jobs; m.steps++ {
 		if m.steps > 80_000 {
 			m.t.Fatalf("stuck at %s: %d of %d finished, %d staged, %d calling, turns %d, queue %d, blocked %d, until +%s",
-				m.now.Time(), m.finished, m.jobs, m.s.staged, m.s.calls, len(m.s.active), m.s.awaitingRoom.size, m.s.blocked.size, m.now.Until(m.s.gate.opens))
+				m.now.Time(), m.finished, m.jobs, m.s.staged, m.s.calls, len(m.s.active), m.s.turns.room.size, m.s.turns.waiting(), m.now.Until(m.s.gate.opens))
 		}
 		m.step()
 		wake := m.s.Next(m.now)
@@ -384,8 +384,8 @@ func (m *simulation) check() {
 			m.t.Fatalf("limit %s: %s", l.Name, v)
 		}
 	}
-	if n := len(m.s.byKey) + len(m.s.tenants) + m.s.blocked.size + m.s.unprepared.size + m.s.awaitingRoom.size + m.s.unfinished + m.s.early + m.s.kept + m.s.staged + m.s.calls; n != 0 {
+	if n := len(m.s.byKey) + len(m.s.turns.tenants) + m.s.turns.waiting() + m.s.turns.room.size + m.s.unfinished + m.s.early + m.s.kept + m.s.staged + m.s.calls; n != 0 {
 		m.t.Fatalf("something is left of finished jobs: %d queues, %d blocked, %d queued, %d jobs, %d kept queues, %d staged, %d calls",
-			len(m.s.byKey), m.s.blocked.size, m.s.awaitingRoom.size, m.s.unfinished, m.s.kept, m.s.staged, m.s.calls)
+			len(m.s.byKey), m.s.turns.waiting(), m.s.turns.room.size, m.s.unfinished, m.s.kept, m.s.staged, m.s.calls)
 	}
 }

@@ -99,15 +99,15 @@ func (v View) keeps(q *KeyQueue) keeping {
 		return keeping{what: WaitSlowed, until: at}
 	}
 	switch {
-	case q.queued, q.blocked && v.s.full():
+	case q.seat.queued, q.seat.blocked && v.s.full():
 		return keeping{what: WaitRoom, until: Never}
-	case q.blocked && v.s.gate.by == storeDown:
+	case q.seat.blocked && v.s.gate.by == storeDown:
 		return keeping{what: WaitLimiter, until: Never}
-	case q.blocked && v.s.byInFlight():
+	case q.seat.blocked && v.s.byInFlight():
 		return keeping{what: WaitLimit, until: Never, limit: v.s.gate.by}
-	case q.blocked && v.s.gate.by != "" && v.s.gate.opens >= slot:
+	case q.seat.blocked && v.s.gate.by != "" && v.s.gate.opens >= slot:
 		return keeping{what: WaitLimit, until: v.s.gate.opens, limit: v.s.gate.by}
-	case q.blocked && v.s.gate.by == "" && q.count(staging, ready, asking) == 0 && v.s.staged >= v.s.width(v.now):
+	case q.seat.blocked && v.s.gate.by == "" && q.ungranted() == 0 && v.s.staged >= v.s.width(v.now):
 		if _, _, limit := v.s.near(v.now); limit != "" { // it has refused no job yet, and lets no other become ready
 			return keeping{what: WaitLimit, until: slot, limit: limit}
 		}

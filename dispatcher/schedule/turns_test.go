@@ -15,7 +15,7 @@ func contended(t *testing.T, shared ...bucket.Limit) *simulation {
 	m := steady(t, bucket.Rate{Count: 1000, Per: time.Second, Burst: 1})
 	m.policy.Rules.Shared = shared
 	m.openStore()
-	m.s.reseat()
+	m.s.Adopt(m.s.policy)
 	return m
 }
 
@@ -143,32 +143,33 @@ func TestWhatAQuotaHasLeftIsUsed(t *testing.T) {
 func TestTurnsProperty(t *testing.T) {
 	for seed := range uint64(300) {
 		rnd := rand.New(rand.NewPCG(seed, 2))
-		var w fairQueue
+		var w turns
+		w.reset()
 		tenants := make([]*tenant, 2+rnd.IntN(4))
 		taken := make([]serviceTime, len(tenants))
 		dearest, waiting := serviceTime(1), 0
 		for i := range tenants {
 			tenants[i] = &tenant{name: fmt.Sprint(i)}
 			for range 2 + rnd.IntN(20) {
-				q := &KeyQueue{tenant: tenants[i], lastService: 1 + serviceTime(rnd.IntN(30))}
-				dearest = max(dearest, q.lastService)
-				w.push(q)
+				q := &KeyQueue{seat: seat{tenant: tenants[i], lastService: 1 + serviceTime(rnd.IntN(30))}}
+				dearest = max(dearest, q.seat.lastService)
+				w.push(q, askLine)
 				waiting++
 			}
 		}
 		for range 5000 {
-			q := w.pop()
+			q := w.pop(askLine)
 			if rnd.IntN(3) == 0 {
-				w.took(q, 0)
+				w.book(q, 0)
 			} else {
-				w.took(q, q.lastService)
+				w.book(q, 1)
 				for i := range tenants {
-					if tenants[i] == q.tenant {
-						taken[i] += q.lastService
+					if tenants[i] == q.seat.tenant {
+						taken[i] += q.seat.lastService
 					}
 				}
 			}
-			w.push(q)
+			w.push(q, askLine)
 		}
 		for i := range taken {
 			for j := range taken {
@@ -177,12 +178,8 @@ func TestTurnsProperty(t *testing.T) {
 				}
 			}
 		}
-		n := 0
-		for range w.all() {
-			n++
-		}
-		if n != waiting || w.size != waiting {
-			t.Fatalf("seed %d: %d of %d queues wait, size %d", seed, n, waiting, w.size)
+		if n := len(w.takeAll()); n != waiting || w.waiting() != 0 {
+			t.Fatalf("seed %d: %d of %d queues waited, then %d do", seed, n, waiting, w.waiting())
 		}
 	}
 }
@@ -192,7 +189,7 @@ func (m *simulation) away() *simulation {
 	m.sendAway()
 	m.way, m.back, m.losses, m.skew = 5*time.Millisecond, 5*time.Millisecond, 0, 0
 	m.openStore()
-	m.s.reseat()
+	m.s.Adopt(m.s.policy)
 	return m
 }
 
@@ -261,4 +258,64 @@ func TestTurn(t *testing.T) {
 	expect("a store in the process", 1, 1, 1, 1, 1)
 	s.shared = nil
 	expect("no shared limit", 4, 1, 1, 2, 1)
+}
+
+// TestTurnsLendAndTakeBack drives random turns of queues with and without ready jobs, and checks what must hold: a
+// queue waits in one line at most, what a line has lent a tenant is what it has lent the tenant's queues, and when
+// every queue has passed and left, nothing is lent and no tenant is left.
+func TestTurnsLendAndTakeBack(t *testing.T) {
+	for seed := range uint64(200) {
+		rnd := rand.New(rand.NewPCG(seed, 3))
+		var w turns
+		w.reset()
+		queues := make([]*KeyQueue, 12)
+		for i := range queues {
+			queues[i] = &KeyQueue{}
+			w.join(queues[i], fmt.Sprint(i%3))
+		}
+		for range 500 {
+			switch q := queues[rnd.IntN(len(queues))]; rnd.IntN(6) {
+			case 0:
+				q.Jobs = append(q.Jobs[:0], &Job{Phase: Phase(rnd.IntN(int(granted)))}) //nolint:gosec // a phase
+				w.wait(q)
+				w.wait(q)
+			case 1:
+				w.toAsk()
+			case 2:
+				w.toPrepare()
+			case 3:
+				w.take(q, 1+serviceTime(rnd.IntN(9)), 1+rnd.IntN(3))
+			case 4:
+				w.book(q, rnd.IntN(2))
+			case 5:
+				w.pass(q)
+			}
+			lent, waiting := map[*tenant][2]serviceTime{}, 0
+			for _, q := range queues {
+				sum := lent[q.seat.tenant]
+				sum[askLine] += q.seat.lent[askLine]
+				sum[prepareLine] += q.seat.lent[prepareLine]
+				if lent[q.seat.tenant] = sum; q.seat.blocked {
+					waiting++
+				}
+			}
+			for of, sum := range lent {
+				if of.in[askLine].lent != sum[askLine] || of.in[prepareLine].lent != sum[prepareLine] {
+					t.Fatalf("seed %d: tenant %s was lent %d and %d, its queues %v", seed, of.name, of.in[askLine].lent, of.in[prepareLine].lent, sum)
+				}
+			}
+			if w.waiting() != waiting {
+				t.Fatalf("seed %d: %d queues stand in the lines, %d wait", seed, w.waiting(), waiting)
+			}
+		}
+		w.forget(nil)
+		for _, q := range queues {
+			q.Jobs = nil
+			w.pass(q)
+			w.leave(q)
+		}
+		if w.waiting() != 0 || len(w.tenants) != 0 {
+			t.Fatalf("seed %d: %d queues and %d tenants are left", seed, w.waiting(), len(w.tenants))
+		}
+	}
 }
