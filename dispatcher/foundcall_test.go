@@ -125,7 +125,7 @@ func TestRecordOfALoneResult(t *testing.T) {
 		before := w.now()
 		w.mu.Lock()
 		f.followLocked(recovery.HasResult)
-		unsure, floor, drain := f.Queue.Unsure, f.Queue.Noted, w.s.DrainTime(f.Queue.Limits)
+		unsure, floor, drain := f.Queue.Unsure, f.Queue.Noted, w.s.Policy().DrainTime(f.Queue.Limits)
 		w.mu.Unlock()
 		if isNoted := c.noted.State != recorder.Untold; unsure == isNoted || isNoted != (floor == noted) {
 			t.Errorf("%s: the key is unsure: %v, and goes on at %d", c.what, unsure, floor)

@@ -95,7 +95,7 @@ func (l *askedLetter) awaitSlot(ctx context.Context) (bucket.Use, error) {
 			return bucket.Use{}, err
 		}
 		w.mu.Lock()
-		ask := bucket.Ask{Key: key, Limits: *w.s.LimitsOf(key), Costs: costs, Want: 1, Horizon: slotAhead, Floor: w.pace.knownLocked(key)}
+		ask := bucket.Ask{Key: key, Limits: *w.s.Policy().LimitsOf(key), Costs: costs, Want: 1, Horizon: slotAhead, Floor: w.pace.knownLocked(key)}
 		w.mu.Unlock()
 		answers, err := w.store.Reserve(ctx, []bucket.Ask{ask})
 		if err != nil {
@@ -167,7 +167,7 @@ func (l *askedLetter) heedPushback(r httpcall.Response) {
 // inquiryRecord builds the ledger's record of an inquiry.
 func (l *askedLetter) inquiryRecord(r httpcall.Response, use bucket.Use) *ledger.Record {
 	l.w.mu.Lock()
-	tat := max(use.Grant.TAT, l.w.s.KnownTAT(l.Key))
+	tat := max(use.Grant.TAT, l.w.s.At(l.w.now()).KnownTAT(l.Key))
 	if q := l.w.s.Find(l.Key); q != nil {
 		tat = max(tat, l.w.s.Floor(q)) // calls of the key with later slots may have ended before
 	}

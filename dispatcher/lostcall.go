@@ -95,7 +95,7 @@ func (f *foundJob) waitOut(c *ledger.Record) {
 		return
 	}
 	w.mu.Lock()
-	waits := w.now().Add(w.s.DrainTime(f.Queue.Limits))
+	waits := w.now().Add(w.s.Policy().DrainTime(f.Queue.Limits))
 	w.mu.Unlock()
 	c.TAT = max(c.TAT, waits+w.d.opts.Ahead())
 }

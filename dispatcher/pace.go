@@ -68,11 +68,11 @@ func (p *pace) goOnLocked(q *schedule.KeyQueue, unsure bool) {
 // and its next call waits one interval.
 func (p *pace) floorLocked(q *schedule.KeyQueue, unsure bool) bucket.Micros {
 	now := p.now()
-	known := max(p.recordedLocked(q.Key, q.Limits), min(q.Noted, now.Add(p.s.DrainTime(q.Limits))))
+	known := max(p.recordedLocked(q.Key, q.Limits), min(q.Noted, now.Add(p.s.Policy().DrainTime(q.Limits))))
 	if !unsure {
 		return known
 	}
-	return max(known, now.Add(p.s.DrainTime(q.Limits))) // a slot after the last that the ledger knows may have been used
+	return max(known, now.Add(p.s.Policy().DrainTime(q.Limits))) // a slot after the last that the ledger knows may have been used
 }
 
 // recall returns the earliest time at which the key may be called, as far as calls from before the start say. For most
@@ -82,7 +82,7 @@ func (p *pace) floorLocked(q *schedule.KeyQueue, unsure bool) bucket.Micros {
 func (p *pace) recall(ctx context.Context, q *schedule.KeyQueue) (bucket.Micros, error) {
 	p.mu.Lock()
 	known := max(q.TAT, p.knownLocked(q.Key))
-	drain := p.s.DrainTime(q.Limits)
+	drain := p.s.Policy().DrainTime(q.Limits)
 	looked := q.LookedUp || known != 0 && !p.shared && p.restoredLocked(q.Limits) == 0
 	p.mu.Unlock()
 	if p.clock == schedule.OtherClock || looked || p.tail.Covers(p.api, p.now().Add(-drain)) {
@@ -103,7 +103,7 @@ func (p *pace) recall(ctx context.Context, q *schedule.KeyQueue) (bucket.Micros,
 	if tat > q.TAT {
 		q.GoOnFrom(tat)
 	}
-	return p.s.NextSlot(q, p.now()), nil
+	return p.s.Policy().NextSlot(q, p.now()), nil
 }
 
 // notRecorded returns the earliest theoretical arrival time of a key without a record in the ledger. It is 0 if such a
@@ -181,12 +181,12 @@ func (p *pace) inherit(c *ledger.Record, stored, began time.Time) bucket.Micros 
 // know it in intervals of a former rate; see schedule.Schedule.Rebind.
 func (p *pace) knownLocked(key string) bucket.Micros {
 	if p.clock == schedule.OtherClock {
-		return max(p.stored(key), p.tail.TAT(p.api, key), p.restoredLocked(p.s.LimitsOf(key)))
+		return max(p.stored(key), p.tail.TAT(p.api, key), p.restoredLocked(p.s.Policy().LimitsOf(key)))
 	}
-	limits := p.s.LimitsOf(key)
+	limits := p.s.Policy().LimitsOf(key)
 	tat := p.recordedLocked(key, limits)
 	if stored := p.stored(key); stored > tat {
-		tat = max(tat, min(stored, p.now().Add(schedule.LeastAhead+p.s.DrainTime(limits))))
+		tat = max(tat, min(stored, p.now().Add(schedule.LeastAhead+p.s.Policy().DrainTime(limits))))
 	}
 	return tat
 }
@@ -197,7 +197,7 @@ func (p *pace) recordedLocked(key string, limits *bucket.KeyLimits) bucket.Micro
 	if fault.Planted(fault.LimiterOpen) {
 		return 0
 	}
-	return max(min(tat, max(p.since, p.tail.ReadAt(p.api)).Add(p.s.DrainTime(limits))), p.restoredLocked(limits))
+	return max(min(tat, max(p.since, p.tail.ReadAt(p.api)).Add(p.s.Policy().DrainTime(limits))), p.restoredLocked(limits))
 }
 
 // restoredLocked returns the theoretical arrival time of a key that may have been called until the streams were
@@ -207,7 +207,7 @@ func (p *pace) restoredLocked(limits *bucket.KeyLimits) bucket.Micros {
 	if r == nil || r.Counted && p.clock == schedule.OtherClock {
 		return 0
 	}
-	tat := min(bucket.MicrosOf(r.At), p.since).Add(p.s.DrainTime(limits)) // At may be by a clock that is behind
+	tat := min(bucket.MicrosOf(r.At), p.since).Add(p.s.Policy().DrainTime(limits)) // At may be by a clock that is behind
 	if tat <= p.now() {
 		return 0
 	}

@@ -79,7 +79,7 @@ func (w *apiWorker) readLedger(t *testing.T, numbers ...int) {
 // wait returns how long a key must wait as far as the ledger says.
 func (w *apiWorker) wait(t *testing.T, key string) time.Duration {
 	t.Helper()
-	slot, err := w.pace.recall(t.Context(), &schedule.KeyQueue{Key: key, Limits: w.s.LimitsOf(key)})
+	slot, err := w.pace.recall(t.Context(), &schedule.KeyQueue{Key: key, Limits: w.s.Policy().LimitsOf(key)})
 	if err != nil {
 		t.Fatal(err)
 	}

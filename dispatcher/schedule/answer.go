@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"slices"
 	"time"
 
 	"weir/bucket"
@@ -22,138 +23,162 @@ type Reply struct {
 	Err        error
 }
 
+// answering takes in a reply at the time when it came, and gathers what it stopped.
+type answering struct {
+	*Schedule
+	now bucket.Micros
+	out Refused
+}
+
 // Answer takes in the store's answers to the asks of one step.
 func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 	s.store.rounds--
+	in := answering{Schedule: s, now: r.Came}
 	if r.Err != nil {
-		return s.unanswered(fx, r.Came)
+		in.unanswered(fx)
+		return in.out
 	}
 	if s.store.answered() {
 		s.gate.open() // queues that waited for the store may ask at once
 	}
 	shift, unsure := s.store.shift(r)
 	if s.store.clock == OtherClock { // one trip for the ask, one in case it just missed the previous round, and a tick
-		s.pace.ReserveAhead = min(LeastAhead+2*s.store.trip, MostAhead)
+		s.pipe.pace.ReserveAhead = min(LeastAhead+2*s.store.trip, MostAhead)
 	}
-	var out Refused
 	for i, jobs := range fx.asked {
 		q, a := jobs[0].Queue, r.Answers[i]
 		a.Wait.Until += shift
-		if n, told := s.onBudget(&a, r.Came); told {
-			out.News = append(out.News, n)
+		if n, told := s.holds.onBudget(&a, r.Came); told {
+			in.out.News = append(in.out.News, n)
 		}
 		tat, cold := q.TAT, q.cold
 		for k, j := range jobs {
 			j.Phase = ready
 			if k < len(a.Grants) {
-				at := a.Grants[k].At + shift
-				j.last = at.Add(s.pace.GrantTTL) - unsure
-				at = max(at, q.lastGranted()) // the shift is not the same each time: a later slot must not look earlier
-				j.Phase, j.Grant, j.At, j.base = granted, a.Grants[k], at, s.store.offset.base
-				q.TAT, q.cold = j.Grant.TAT+shift, false
 				j.asked = r.Sent
-				s.paced(j)
-				s.shared.granted(j.Costs, at)
-				s.lately.add(r.Came, s.took)
+				in.grant(j, a.Grants[k], shift, unsure)
 				continue
 			}
-			s.refuse(j, &a.Wait, r.Came, &out)
+			in.refuse(j, &a.Wait)
 		}
 		if q.passed {
 			fx := Effects{}
-			s.giveBack(q, jobs[0], &fx)
-			out.Unused = append(out.Unused, fx.Unused...)
+			(&step{s, r.Came, &fx}).giveBack(q, jobs[0])
+			in.out.Unused = append(in.out.Unused, fx.Unused...)
 			q.TAT, q.cold = tat, cold
 		}
 		s.turns.book(q, len(a.Grants))
 		q.binds, q.askAt, q.seat.costly = "", 0, false
 		s.Touch(q)
-		if len(a.Grants) < len(jobs) && a.Wait.Limit != ownRate {
-			s.gate.scarce = r.Came
-			if l := s.shared.named(a.Wait.Limit); l != nil {
-				l.refused(jobs[len(a.Grants)], a.Wait.Until)
-			}
-		}
-		switch {
-		case len(a.Grants) == len(jobs), a.Wait.Never, a.Wait.Exhausted == bucket.DeadLetter:
-		case a.Wait.Limit == ownRate:
-			q.binds, q.askAt = ownRate, a.Wait.Until
-		case s.waitsAlone(jobs[0], &a.Wait, r.Came):
-			q.binds = a.Wait.Limit
-		default:
-			q.binds = a.Wait.Limit
-			s.gate.shut(a.Wait.Limit, a.Wait.Until)
-			if q.seat.costly = s.costOf(jobs[0], a.Wait.Limit) > 1; !q.seat.costly || a.Wait.Until <= r.Came.Add(LongWait) {
-				s.turns.wait(q)
-			}
+		if len(a.Grants) < len(jobs) {
+			in.wait(q, jobs[0], jobs[len(a.Grants)], &a.Wait)
 		}
 	}
-	s.withdrawBlocked(r.Came, &out)
+	in.withdrawBlocked()
 	s.gate.asked = r.Sent
-	return out
+	return in.out
 }
 
-// withdrawBlocked withdraws ready jobs that wait for a shared limit, if the limit opens too late or gives too
-// little for all of them.
-func (s *Schedule) withdrawBlocked(now bucket.Micros, out *Refused) {
-	n, _, _ := s.near(now)
-	most := 1 + int(n)
-	if s.gate.isShut(now.Add(LongWait)) {
-		most = 0
+// grant gives a job its slot.
+func (s *answering) grant(j *Job, g bucket.Grant, shift, unsure bucket.Micros) {
+	q, at := j.Queue, g.At+shift
+	j.last = at.Add(s.pipe.pace.GrantTTL) - unsure
+	at = max(at, q.lastGranted()) // the shift is not the same each time: a later slot must not look earlier
+	j.Phase, j.Grant, j.At, j.base = granted, g, at, s.store.offset.base
+	q.TAT, q.cold = g.TAT+shift, false
+	s.paced(j)
+	s.shared.granted(j.Costs, at)
+	s.pipe.granted(s.now)
+}
+
+// paced tells the governors that a job has its slot. The api's pace is that of the shared rate that binds a job like
+// this most. If keys share no rate, it is that of the rates of all keys with jobs together.
+func (s *answering) paced(j *Job) {
+	if !s.holds.slow(j.Queue) {
+		return
 	}
-	s.withdrawBeyond(most, out)
-}
-
-// waitsAlone reports whether a limit refused the job because of its cost and its whole count comes back at once.
-// Until then cheaper jobs of other keys may use what is left. If the limit came back bit by bit, they would
-// leave this job nothing.
-func (s *Schedule) waitsAlone(j *Job, w *bucket.Wait, now bucket.Micros) bool {
-	if w.Until <= now.Add(LongWait) || s.costOf(j, w.Limit) <= 1 {
-		return false
+	own := s.policy.interval(j.Queue.Limits)
+	if g := j.Queue.brake.governor; g != nil {
+		g.granted(own, j.At)
 	}
-	l := s.shared.named(w.Limit)
-	return l != nil && l.Quota != nil && l.Quota.Window != bucket.Sliding
+	all := s.shared.interval(j.Costs)
+	if all == 0 {
+		all = own / time.Duration(max(len(s.byKey), 1))
+	}
+	s.holds.governor.granted(all, j.At)
 }
 
-// costOf returns the units of a shared limit that a job takes, 0 if there is no limit of that name. It counts
-// money as 0: every job of an api costs the same.
-func (s *Schedule) costOf(j *Job, limit string) int64 {
+// refuse decides what becomes of a job that got no slot.
+func (s *answering) refuse(j *Job, w *bucket.Wait) {
+	switch {
+	case w.Never:
+		s.out.Impossible, j.Refused = append(s.out.Impossible, j), w.Limit
+		s.end(j)
+	case w.Exhausted == bucket.DeadLetter:
+		s.out.OverBudget, j.Refused = append(s.out.OverBudget, j), w.Limit
+		s.end(j)
+	case w.Until > s.now.Add(LongWait):
+		if s.shared.named(w.Limit) != nil {
+			s.gate.putOff = max(s.gate.putOff, w.Until)
+		}
+		s.withdraw(j, w.Until)
+		s.out.Withdrawn = append(s.out.Withdrawn, j)
+	}
+}
+
+// end takes out a job that ends without a call. It counts like a grant, so that another job may be made ready in its
+// place.
+func (s *answering) end(j *Job) {
+	s.Unstage(j)
+	s.pipe.granted(s.now)
+}
+
+// wait makes a queue wait for what a limit refused it. It asked for jobs from first on; the limit refused the job
+// refused and those behind it.
+func (s *answering) wait(q *KeyQueue, first, refused *Job, w *bucket.Wait) {
+	if w.Limit != ownRate {
+		s.gate.scarce = s.now
+		if l := s.shared.named(w.Limit); l != nil {
+			l.refused(refused, w.Until)
+		}
+	}
+	if w.Never || w.Exhausted == bucket.DeadLetter {
+		return
+	}
+	q.binds = w.Limit
+	switch cost := s.costOf(first, w.Limit); {
+	case w.Limit == ownRate:
+		q.askAt = w.Until
+	case cost > 1 && s.comesBackWhole(w):
+	default:
+		s.gate.shut(w.Limit, w.Until)
+		if q.seat.costly = cost > 1; cost <= 1 || w.Until <= s.now.Add(LongWait) {
+			s.turns.wait(q)
+		}
+	}
+}
+
+// costOf returns the units of a shared limit that a job takes, 0 if there is no limit of that name.
+func (s *answering) costOf(j *Job, limit string) int64 {
 	if l := s.shared.named(limit); l != nil {
 		return l.costOf(j)
 	}
 	return 0
 }
 
-// refuse decides what becomes of a job that got no slot.
-func (s *Schedule) refuse(j *Job, w *bucket.Wait, now bucket.Micros, out *Refused) {
-	switch {
-	case w.Never:
-		out.Impossible, j.Refused = append(out.Impossible, j), w.Limit
-		s.end(j, now)
-	case w.Exhausted == bucket.DeadLetter:
-		out.OverBudget, j.Refused = append(out.OverBudget, j), w.Limit
-		s.end(j, now)
-	case w.Until > now.Add(LongWait):
-		if s.shared.named(w.Limit) != nil {
-			s.gate.putOff = max(s.gate.putOff, w.Until)
-		}
-		s.withdraw(j, w.Until)
-		out.Withdrawn = append(out.Withdrawn, j)
-	}
-}
-
-// end takes out a job that ends without a call. It counts in lately like a grant, so that another job may be made
-// ready in its place.
-func (s *Schedule) end(j *Job, now bucket.Micros) {
-	s.Unstage(j)
-	s.lately.add(now, s.took)
+// comesBackWhole reports whether a job that a limit refused because of its cost waits alone: the limit's whole count
+// comes back at once. Until then cheaper jobs of other keys may use what is left. If the limit came back bit by bit,
+// they would leave this job nothing.
+func (s *answering) comesBackWhole(w *bucket.Wait) bool {
+	l := s.shared.named(w.Limit)
+	return w.Until > s.now.Add(LongWait) && l != nil && l.Quota != nil && l.Quota.Window != bucket.Sliding
 }
 
 // unanswered makes every queue that asked in vain wait. While a store stays away, one queue at a time asks, less
 // and less often. After LongWait no other job is kept ready: its intent would make it unknown if the process
 // died meanwhile.
-func (s *Schedule) unanswered(fx *Effects, now bucket.Micros) Refused {
-	s.gate.shut(storeDown, now.Add(s.store.failed(now)))
+func (s *answering) unanswered(fx *Effects) {
+	s.gate.shut(storeDown, s.now.Add(s.store.failed(s.now)))
 	for _, jobs := range fx.asked {
 		q := jobs[0].Queue
 		for _, j := range jobs {
@@ -164,29 +189,57 @@ func (s *Schedule) unanswered(fx *Effects, now bucket.Micros) Refused {
 		s.turns.wait(q)
 		s.Touch(q)
 	}
-	var out Refused
-	if now < s.store.downAt.Add(LongWait) {
-		return out
+	if s.now >= s.store.downAt.Add(LongWait) {
+		s.withdrawBeyond(0)
 	}
-	s.withdrawBeyond(0, &out)
-	return out
 }
 
-// KnownTAT returns the theoretical arrival time that the store knows of a key without a queue, by our clock; 0
-// if it knows none.
-func (s *Schedule) KnownTAT(key string) bucket.Micros {
-	if s.store.clock == OwnClock {
-		return s.store.tatOf(key)
+// withdrawBlocked withdraws ready jobs that wait for a shared limit, if the limit opens too late or gives too
+// little for all of them.
+func (s *answering) withdrawBlocked() {
+	n, _, _ := s.near(s.now)
+	most := 1 + int(n)
+	if s.gate.isShut(s.now.Add(LongWait)) {
+		most = 0
 	}
-	return s.store.offset.ours(s.store.tatOf(key))
+	s.withdrawBeyond(most)
 }
 
-// Floor returns the theoretical arrival time of a queue, by the store's clock, that the store must be told.
-func (s *Schedule) Floor(q *KeyQueue) bucket.Micros {
-	if s.store.clock == OwnClock {
-		return q.TAT
+// withdrawBeyond withdraws ready jobs that wait for a shared limit until no more than most remain. It takes
+// first all but one of each queue, then that one, and begins with the queues that will have the limit last. Of a
+// queue it takes the newest first, since no job overtakes one that rests.
+func (s *answering) withdrawBeyond(most int) {
+	if s.pipe.staged <= most || s.turns.lines[askLine].queues == 0 {
+		return
 	}
-	return max(q.floor, s.store.offset.theirs(q.TAT))
+	waiting, count := s.turns.takeAll(), 0
+	for _, q := range waiting {
+		count += q.count(ready)
+	}
+	for kept := 1; kept >= 0; kept-- {
+		for _, q := range slices.Backward(waiting) {
+			if q.seat.costly && most > 0 {
+				continue
+			}
+			n := min(q.count(ready)-kept, count-most)
+			count -= max(n, 0)
+			s.withdrawNewest(q, n)
+		}
+	}
+	for _, q := range waiting {
+		s.turns.putBack(q)
+	}
+}
+
+// withdrawNewest withdraws a queue's n newest ready jobs.
+func (s *answering) withdrawNewest(q *KeyQueue, n int) {
+	for _, j := range slices.Backward(q.Jobs) {
+		if n > 0 && j.Phase == ready {
+			n--
+			s.withdraw(j, s.gate.opens)
+			s.out.Withdrawn = append(s.out.Withdrawn, j)
+		}
+	}
 }
 
 // LongWait is the longest wait for which a job is kept ready. Before a longer wait the schedule withdraws it:
@@ -195,19 +248,12 @@ func (s *Schedule) Floor(q *KeyQueue) bucket.Micros {
 // calls wait for as long after a start. At 250 ms it parks 2.7, of which one had been called.
 const LongWait = 250 * time.Millisecond
 
-func (s *Schedule) withdraw(j *Job, until bucket.Micros) {
-	s.breaker.letGo(j)
-	s.cleared(j)
-	j.Phase, j.NotBefore, j.limited = resting, until.Add(-s.pace.PrepareLead), true
-	j.unload()
-	s.staged--
-}
-
-// ownRate is the stores' name for a key's own rate. storeDown is the schedule's name for a store that did not
-// answer.
+// The names of what keeps the store from being asked, beside the shared limits: the stores' name for a key's own rate,
+// a store that did not answer, and a slow start of the api.
 const (
 	ownRate   = "rate"
 	storeDown = "limiter unreachable"
+	slowed    = "slow start"
 
 	StoreRetry     = 100 * time.Millisecond
 	MostStoreRetry = time.Second

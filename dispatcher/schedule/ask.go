@@ -11,9 +11,10 @@ import (
 const maxAsks = 64
 
 // ask asks for slots for the queue's ready jobs and returns when to look again.
-func (s *Schedule) ask(q *KeyQueue, now bucket.Micros, fx *Effects) bucket.Micros {
-	s.unready(q, now, fx)
-	s.unstick(q, now, fx)
+func (s *step) ask(q *KeyQueue) bucket.Micros {
+	s.unready(q)
+	s.unstick(q)
+	now := s.now
 	free, again := q.free(now)
 	if free <= 0 && q.count(ready) > 0 && q.count(asking, granted) == 0 { // asking and granted jobs will touch q
 		again = min(again, q.newest().Add(LongWait))
@@ -37,7 +38,7 @@ func (s *Schedule) ask(q *KeyQueue, now bucket.Micros, fx *Effects) bucket.Micro
 			continue
 		}
 		if j.Past(now) {
-			s.expire(j, fx)
+			s.expire(j)
 			continue
 		}
 		if int64(len(jobs)) >= min(free, maxAsks) {
@@ -48,33 +49,33 @@ func (s *Schedule) ask(q *KeyQueue, now bucket.Micros, fx *Effects) bucket.Micro
 	if len(jobs) == 0 {
 		return again
 	}
-	if hold := s.heldUntil(q); hold > now {
+	if hold := s.holds.of(q); hold > now {
 		return hold // a slot before that could not be used
 	}
-	if again, may := s.mayAsk(q, now, fx); !may {
+	if again, may := s.mayAsk(q); !may {
 		return again
 	}
-	if s.full() || s.gate.opens > now || s.store.rounds > 0 || s.turns.lines[askLine].queues > 0 && !q.seat.called {
+	if s.pipe.isFull() || s.gate.isShut(now) || s.store.rounds > 0 || s.turns.lines[askLine].queues > 0 && !q.seat.called {
 		s.turns.wait(q)
 		return Never
 	}
 	if q.askAt > now {
 		return q.askAt
 	}
-	if slot := bucket.Forecast(*q.Limits, s.rules.Interval(q.Limits.Rate), q.TAT, now, 1); slot > now.Add(s.pace.ReserveAhead) {
-		return slot.Add(-s.pace.ReserveAhead)
+	if slot := s.policy.slot(q.Limits, q.TAT, now, 1); slot > now.Add(s.pipe.pace.ReserveAhead) {
+		return slot.Add(-s.pipe.pace.ReserveAhead)
 	}
-	jobs = jobs[:s.turn(q, jobs, now, fx)]
+	jobs = jobs[:s.turn(q, jobs)]
 	for _, j := range jobs {
 		j.Phase = asking
 	}
 	s.turns.take(q, s.shared.serviceTime(jobs[0].Costs), len(jobs))
-	ask := bucket.Ask{Key: q.Key, Limits: *q.Limits, Costs: jobs[0].Costs, Want: len(jobs), Horizon: s.pace.ReserveAhead}
+	ask := bucket.Ask{Key: q.Key, Limits: *q.Limits, Costs: jobs[0].Costs, Want: len(jobs), Horizon: s.pipe.pace.ReserveAhead}
 	if q.cold {
 		ask.Floor = s.Floor(q)
 	}
-	fx.Asks = append(fx.Asks, ask)
-	fx.asked = append(fx.asked, jobs)
+	s.fx.Asks = append(s.fx.Asks, ask)
+	s.fx.asked = append(s.fx.asked, jobs)
 	return Never // the answer touches the queue
 }
 
@@ -86,23 +87,48 @@ const plentyAfter = time.Second
 // call each. A store on another machine would then give a key one call a round trip, however much of the limit
 // is free. So if no limit has refused anything lately, the queues that ask or wait share the asks of a whole
 // round trip.
-func (s *Schedule) turn(q *KeyQueue, jobs []*Job, now bucket.Micros, fx *Effects) int {
+func (s *step) turn(q *KeyQueue, jobs []*Job) int {
 	switch {
-	case s.slows(q):
+	case s.holds.slow(q):
 		return 1
 	case len(s.shared) == 0:
 		return len(jobs)
-	case s.store.clock == OwnClock || !s.gate.isPlenty(now):
+	case s.store.clock == OwnClock || !s.gate.isPlenty(s.now):
 		return 1
 	}
 	left := maxAsks
-	for _, asked := range fx.asked {
+	for _, asked := range s.fx.asked {
 		left -= len(asked)
 	}
-	most := min(len(jobs), left/(s.turns.waiting()+len(s.active)+1))
+	most := min(len(jobs), left/(s.turns.waiting()+len(s.agenda.active)+1))
 	n := 1
 	for n < most && slices.Equal(jobs[n].Costs, jobs[0].Costs) {
 		n++
 	}
 	return n
+}
+
+// mayAsk reports whether the governors let a queue ask for a slot. If not, the queue is blocked, or the schedule looks
+// at it when again has come.
+func (s *step) mayAsk(q *KeyQueue) (again bucket.Micros, may bool) {
+	s.holds.relax(q, s.policy.Retry.Adaptive, s.now)
+	if q.brake.governor != nil {
+		if q.count(asking, granted) > 0 {
+			return Never, false // one at a time: its call will touch the queue
+		}
+		if at := q.brake.earliest(); at > s.now {
+			return at, false
+		}
+	}
+	if !s.holds.governor.slows() {
+		return 0, true
+	}
+	if at := s.holds.governor.earliest(); at > s.now {
+		s.gate.shut(slowed, max(s.gate.opens, at))
+	}
+	if s.gate.isShut(s.now) || len(s.fx.Asks) > 0 {
+		s.turns.wait(q)
+		return Never, false
+	}
+	return 0, true
 }

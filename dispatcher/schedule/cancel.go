@@ -46,29 +46,3 @@ func (s *Schedule) TakeOut(q *KeyQueue, seq uint64) *Job {
 	j.Settle()
 	return j
 }
-
-// cancelDue ends the cancelled jobs that are neither being made ready nor asking for a slot.
-func (s *Schedule) cancelDue(q *KeyQueue, fx *Effects) {
-	if q.cancels == 0 {
-		return
-	}
-	for _, j := range q.Jobs {
-		if !j.cancelled {
-			continue
-		}
-		switch j.Phase {
-		case granted:
-			s.giveBack(q, j, fx)
-			s.Unstage(j)
-		case ready:
-			s.Unstage(j)
-		case resting:
-			j.Phase = settling
-		default:
-			continue
-		}
-		j.cancelled = false
-		q.cancels--
-		fx.Cancel = append(fx.Cancel, j)
-	}
-}

@@ -74,11 +74,11 @@ func (m *simulation) twice() {
 	case 1:
 		m.s.PermitFreed()
 	case 2:
-		m.s.Hold(nil, m.s.held, "again")
+		m.s.Hold(nil, m.s.holds.held, "again")
 	case 3:
 		m.s.Resume("nobody", m.now)
 	case 4:
-		for key, p := range m.s.paused.keys {
+		for key, p := range m.s.holds.paused.keys {
 			m.s.Pause(key, p)
 		}
 	case 5:
@@ -113,13 +113,13 @@ func (m *simulation) crash() {
 		m.store.Restore(m.crashes.saved)
 		m.keepCheckpoints()
 	}
-	m.s = New(old.policy, old.pace, old.store.tatOf)
+	m.s = New(old.policy, old.pipe.pace, old.store.tatOf)
 	m.s.store.clock = old.store.clock
 	m.probing, m.grudges = nil, map[*KeyQueue]*grudge{}
-	for key, p := range old.paused.keys {
+	for key, p := range old.holds.paused.keys {
 		m.s.Pause(key, p)
 	}
-	if p := old.paused.api; p != nil {
+	if p := old.holds.paused.api; p != nil {
 		m.s.Pause("", *p)
 	}
 	m.part = &Partition{Reading: true}
@@ -188,14 +188,14 @@ func (m *simulation) reopen() {
 			case parks:
 				m.crashes.parked[r.seq] = true
 				j.Phase = staging
-				m.s.staged++
+				m.s.pipe.staged++
 				m.after(m.upTo(3*time.Millisecond), func() { m.s.Unstage(j) })
 				m.after(4*time.Millisecond, func() { m.keepRecord(j); m.s.Finished(j); m.finished++ })
 			}
 		}
 		q.cold = true
 		if unsure && m.s.store.clock == OwnClock { // the records of the lost calls say so
-			m.crashes.ledger[key] = max(m.crashes.ledger[key], m.now.Add(m.s.DrainTime(q.Limits)))
+			m.crashes.ledger[key] = max(m.crashes.ledger[key], m.now.Add(m.s.policy.DrainTime(q.Limits)))
 		}
 		known := m.crashes.ledger[key]
 		if m.s.store.clock == OtherClock {

@@ -47,7 +47,7 @@ func (m *simulation) expire(jobs []*Job) {
 // checkLapsed checks that the schedule ends jobs when their deadlines pass, whatever keeps them from being
 // called.
 func (m *simulation) checkLapsed() {
-	if m.deadlines.rnd == nil || m.steps%16 != 0 || !m.part.Open || m.s.Next(m.now) <= m.now || m.s.lapses.ending >= maxLapsing {
+	if m.deadlines.rnd == nil || m.steps%16 != 0 || !m.part.Open || m.s.Next(m.now) <= m.now || m.s.agenda.ending >= maxLapsing {
 		return
 	}
 	for _, q := range m.s.byKey {
@@ -77,7 +77,7 @@ func TestDeadlineUnderHold(t *testing.T) {
 		"key paused": func(d *desk) { d.Pause("a", Pause{}) },
 		"api held":   func(d *desk) { d.Hold(nil, d.now.Add(far), "429") },
 		"key held":   func(d *desk) { d.Hold(d.byKey["a"], d.now.Add(far), "429") },
-		"breaker":    func(d *desk) { d.breaker.open(BreakerPolicy{Failures: 1, Min: far, Max: far}, d.now, 0) },
+		"breaker":    func(d *desk) { d.holds.breaker.open(BreakerPolicy{Failures: 1, Min: far, Max: far}, d.now, 0) },
 		"far limit":  func(d *desk) { d.gate.shut("q", d.now.Add(far)) },
 		"own rate":   func(d *desk) { d.byKey["a"].TAT = d.now.Add(far) },
 		"store down": func(d *desk) { d.store.failures, d.gate = 1, gate{by: storeDown, opens: d.now.Add(far)} },
@@ -145,7 +145,7 @@ func TestManyPausedKeysWithDeadlines(t *testing.T) {
 		}
 	}
 	d.turn()
-	if n := len(d.timers); n != keys/2 {
+	if n := len(d.agenda.timers); n != keys/2 {
 		t.Errorf("%d keys are timed, %d have a deadline", n, keys/2)
 	}
 	d.now = d.now.Add(time.Second)

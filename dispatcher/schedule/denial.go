@@ -4,22 +4,20 @@ import "weir/bucket"
 
 // onDenial takes in a denied call. The first denial opens the breaker, and each denied probe opens it again, for
 // longer. Other calls that ran meanwhile go back to rest in the same way. A call made under a former policy says
-// nothing about the present one.
-func (s *Schedule) onDenial(j *Job, e CallEnd, f *Feedback) {
-	retry, b, probe := &j.Policy.Retry, &s.breaker, s.breaker.probe == j
-	s.breaker.letGo(j)
+// nothing about the present one. It reports whether every queue must be looked at.
+func (h *holds) onDenial(j *Job, e CallEnd, present *Policy, f *Feedback) (changed bool) {
+	retry, b, probe := &j.Policy.Retry, &h.breaker, h.breaker.probe == j
+	b.letGo(j)
 	j.denials++
 	j.tripped = true
-	f.NotBefore = max(e.Now, b.until)
-	if j.Policy != s.policy {
-		s.touchAll()
-		return
+	if j.Policy != present {
+		f.NotBefore = max(e.Now, b.until)
+		return true
 	}
-	if probe || b.closed() && e.Started >= b.turned {
+	if changed = probe || b.closed() && e.Started >= b.turned; changed {
 		b.deny(retry, e)
 		f.Denied = true
 		f.News = append(f.News, HoldChange{Until: b.until, Why: b.why})
-		s.touchAll()
 	}
 	f.NotBefore = max(e.Now, b.until)
 	if n := j.denials - patientDenials; n > 0 {
@@ -28,6 +26,7 @@ func (s *Schedule) onDenial(j *Job, e CallEnd, f *Feedback) {
 	} else if b.closed() {
 		f.NotBefore = e.Now.Add(Backoff(retry.Min, retry.Max, j.denials, e.Jitter)) // it began before the breaker closed
 	}
+	return changed
 }
 
 // patientDenials is how many denials a job may get and keep its place before the others. Without this bound a
@@ -54,8 +53,8 @@ func denialPace(retry *Retry) BreakerPolicy {
 // the api denied weir and must not be called before until. One call tries the api then, even if until is past. A
 // mark that is older than what this process has found out itself is ignored.
 func (s *Schedule) DenyAgain(until, stored bucket.Micros, why string) {
-	b := &s.breaker
-	if stored < max(b.turned, s.welcome) || b.denied && b.until >= until {
+	b := &s.holds.breaker
+	if stored < max(b.turned, s.holds.welcome) || b.denied && b.until >= until {
 		return
 	}
 	*b = breaker{probe: b.probe, opened: max(b.opened, 1), until: max(until, 1), turned: stored, why: why, denied: true}
@@ -64,10 +63,10 @@ func (s *Schedule) DenyAgain(until, stored bucket.Micros, why string) {
 // EndDenial lets an api that denies weir be tried at once, because its configuration or its secrets were read
 // anew or an operator asked for it: a mended token need not wait. It is still tried with one call first.
 func (s *Schedule) EndDenial(now bucket.Micros) {
-	if s.breaker.denied {
+	if s.holds.breaker.denied {
 		s.TryNow(now)
 	}
 }
 
 // Denied reports whether the api is not called because it denies weir.
-func (s *Schedule) Denied() bool { return s.breaker.denied }
+func (s *Schedule) Denied() bool { return s.holds.breaker.denied }

@@ -26,7 +26,7 @@ func TestFirstFailureIsTold(t *testing.T) {
 	if w := s.At(now).waits(q); w.For != WaitAPIHeld || w.Why != "its calls keep failing: connection refused" {
 		t.Errorf("behind the breaker a job waits for %s because %s", w.For, w.Why)
 	}
-	s.breaker.close(now)
+	s.holds.breaker.close(now)
 	hear(700, failed)
 	hear(701, CallEnd{})
 	if f := hear(702, failed); !f.First {
@@ -47,7 +47,7 @@ func TestProbesTakeTurns(t *testing.T) {
 		s.Push(key, uint64(1+i), p)
 	}
 	now := someTime
-	s.breaker.open(policy.Breaker, now, 0)
+	s.holds.breaker.open(policy.Breaker, now, 0)
 	times := map[uint64]int{}
 	const later = 8
 	for round := range later + 2 {
@@ -55,7 +55,7 @@ func TestProbesTakeTurns(t *testing.T) {
 			s.Push("a", 5, p)
 			s.Push("e", 6, p)
 		}
-		now = s.breaker.until
+		now = s.holds.breaker.until
 		var probe *Job
 		for steps := 0; probe == nil; steps++ {
 			if steps == 10 {

@@ -39,19 +39,41 @@ type HoldChange struct {
 	Why   string
 }
 
+// Hold keeps a queue, or the whole api if q is nil, from calling before until. It never shortens a hold.
+func (s *Schedule) Hold(q *KeyQueue, until bucket.Micros, why string) {
+	s.holds.hold(q, until, why)
+	if q != nil {
+		s.Touch(q)
+	}
+}
+
 // OnCallEnd takes in what the end of a job's call says about the calls to come. It only ever slows them, except
 // that the probe's answer closes the breaker.
 func (s *Schedule) OnCallEnd(j *Job, e CallEnd) Feedback {
 	f := Feedback{NotBefore: e.Now.Add(e.After)}
 	j.judged = e.Now
 	if e.Denied {
-		s.onDenial(j, e, &f)
+		if s.holds.onDenial(j, e, s.policy, &f) {
+			s.touchAll()
+		}
 		return f
 	}
-	s.onFault(j, e, &f)
-	retry, scope, pushes := &j.Policy.Retry, j.Queue, &j.Queue.pushes
+	if s.holds.onFault(j, e, &f) {
+		s.touchAll()
+	}
+	if held := s.holds.onAnswer(j, e, &f); held != nil {
+		s.Touch(held)
+	}
+	return f
+}
+
+// onAnswer takes in what the end of a call says about when the next may start, and returns the queue that is held for
+// it, nil if none is.
+func (h *holds) onAnswer(j *Job, e CallEnd, f *Feedback) *KeyQueue {
+	retry, scope, own := &j.Policy.Retry, j.Queue, &j.Queue.brake
+	pushes := &own.pushes
 	if retry.HoldAPI {
-		scope, pushes = nil, &s.pushes
+		scope, pushes = nil, &h.pushes
 	}
 	var wait time.Duration
 	switch {
@@ -61,15 +83,15 @@ func (s *Schedule) OnCallEnd(j *Job, e CallEnd) Feedback {
 			wait = Backoff(retry.Min, retry.Max, int(*pushes), e.Jitter)
 		}
 		f.NotBefore = e.Now.Add(wait)
-		s.lower(scope, retry.Adaptive, e)
+		h.lower(scope, retry.Adaptive, e)
 	case e.Fault:
-		j.Queue.pushes, s.pushes = 0, 0
+		own.pushes, h.pushes = 0, 0
 	default:
-		j.Queue.pushes, s.pushes = 0, 0
-		s.welcome = max(s.welcome, e.Started)
-		s.governor.answered(e.Started, e.Now)
-		if g := j.Queue.governor; g != nil {
-			g.answered(e.Started, e.Now)
+		own.pushes, h.pushes = 0, 0
+		h.welcome = max(h.welcome, e.Started)
+		h.governor.answered(e.Started, e.Now)
+		if own.governor != nil {
+			own.governor.answered(e.Started, e.Now)
 		}
 	}
 	if !e.PushedBack && e.Hold.Header != "" {
@@ -77,14 +99,22 @@ func (s *Schedule) OnCallEnd(j *Job, e CallEnd) Feedback {
 			wait = retry.Min
 		}
 	}
-	if wait > 0 {
-		n := HoldChange{scope, e.Now.Add(wait), e.why()}
-		s.holdFor(n, e.Now, &f)
-		if !e.PushedBack {
-			f.Hold = n
-		}
+	if wait <= 0 {
+		return nil
 	}
-	return f
+	n := HoldChange{scope, e.Now.Add(wait), e.why()}
+	former := h.held
+	if scope != nil {
+		former = own.held
+	}
+	h.hold(scope, n.Until, n.Why)
+	if former <= e.Now {
+		f.News = append(f.News, n)
+	}
+	if !e.PushedBack {
+		f.Hold = n
+	}
+	return scope
 }
 
 // why returns what a hold is for.
@@ -99,77 +129,65 @@ func (e CallEnd) why() string {
 	return why
 }
 
-// holdFor holds a queue or the api. That is news unless it is held already.
-func (s *Schedule) holdFor(n HoldChange, now bucket.Micros, f *Feedback) {
-	held := s.held
-	if n.Queue != nil {
-		held = n.Queue.held
-	}
-	s.Hold(n.Queue, n.Until, n.Why)
-	if held <= now {
-		f.News = append(f.News, n)
-	}
-}
-
 // onFault tells the breaker how a call ended. A call that failed while the breaker was open and of which nothing
 // was sent uses up no attempt: the job is not to blame. A call that was sent does use one up: no job is called
-// more often than it has attempts, whatever caused the failure.
-func (s *Schedule) onFault(j *Job, e CallEnd, f *Feedback) {
-	o, probe := j.Policy.Breaker, s.breaker.probe == j
-	f.Free = e.Fault && e.Again && !e.Sent && !s.breaker.closed()
+// more often than it has attempts, whatever caused the failure. It reports whether the breaker opened: ready jobs go
+// back then.
+func (h *holds) onFault(j *Job, e CallEnd, f *Feedback) (opened bool) {
+	b := &h.breaker
+	o, probe := j.Policy.Breaker, b.probe == j
+	f.Free = e.Fault && e.Again && !e.Sent && !b.closed()
 	switch {
 	case probe:
-		s.breaker.probe = nil
-		if s.breaker.denied {
+		b.probe = nil
+		if b.denied {
 			o = denialPace(&j.Policy.Retry)
 		}
-		if e.Fault || s.breaker.denied && e.PushedBack { // pushback does not say that the api accepts weir again
-			s.breaker.open(o, e.Now, e.Jitter)
-			s.tripped(e, f)
+		if e.Fault || b.denied && e.PushedBack { // pushback does not say that the api accepts weir again
+			b.open(o, e.Now, e.Jitter)
+			opened = true
 			break
 		}
 		why := "the api answers again"
-		if s.breaker.denied {
+		if b.denied {
 			why = "the api accepts weir's calls again"
 		}
-		s.breaker.close(e.Now)
-		s.governor.restart(e.Now)
+		b.close(e.Now)
+		h.governor.restart(e.Now)
 		f.News = append(f.News, HoldChange{Why: why})
 	case !e.Fault:
-		s.breaker.worked(e.Started)
-	case s.breaker.failed(o, e.Started, e.Now, e.Jitter):
-		s.tripped(e, f)
+		b.worked(e.Started)
+	case b.failed(o, e.Started, e.Now, e.Jitter):
+		opened = true
 	}
-	f.First = e.Fault && s.breaker.closed() && s.breaker.failures == 1
-	j.tripped = e.Fault && !s.breaker.closed()
+	if opened {
+		if !b.denied {
+			b.why = e.Detail
+		}
+		f.News = append(f.News, HoldChange{Until: b.until, Why: b.reason()})
+	}
+	f.First = e.Fault && b.closed() && b.failures == 1
+	j.tripped = e.Fault && !b.closed()
 	if j.tripped {
-		f.NotBefore = max(f.NotBefore, s.breaker.until.Add(probeTurn)) // another job must be the next probe
+		f.NotBefore = max(f.NotBefore, b.until.Add(probeTurn)) // another job must be the next probe
 	}
-}
-
-// tripped reports that the breaker has opened. Ready jobs go back.
-func (s *Schedule) tripped(e CallEnd, f *Feedback) {
-	if !s.breaker.denied {
-		s.breaker.why = e.Detail
-	}
-	f.News = append(f.News, HoldChange{Until: s.breaker.until, Why: s.breaker.reason()})
-	s.touchAll()
+	return opened
 }
 
 // probeTurn is for how long the job whose call was the probe lets other jobs go first.
 const probeTurn = time.Second
 
 // lower makes pushback lower the rate, if the rate adapts.
-func (s *Schedule) lower(scope *KeyQueue, a *Adaptive, e CallEnd) {
+func (h *holds) lower(scope *KeyQueue, a *Adaptive, e CallEnd) {
 	if a == nil {
 		return
 	}
-	g := &s.governor
+	g := &h.governor
 	if scope != nil {
-		if scope.governor == nil {
-			scope.governor = &governor{}
+		if scope.brake.governor == nil {
+			scope.brake.governor = &governor{}
 		}
-		g = scope.governor
+		g = scope.brake.governor
 	}
 	g.pushedBack(a, e.Started, e.Now)
 }

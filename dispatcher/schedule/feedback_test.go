@@ -48,10 +48,10 @@ func (m *simulation) unreachable() bool {
 
 // unconnected handles a job for which there is no connection.
 func (m *simulation) unconnected(j *Job) {
-	probe := m.s.breaker.probe == j
+	probe := m.s.holds.breaker.probe == j
 	m.s.Unstage(j)
 	if probe {
-		m.s.breaker.probe = j
+		m.s.holds.breaker.probe = j
 	}
 	j.Calls++
 	m.heard(j, CallEnd{Again: true, Fault: true, Started: m.now, Now: m.now, Jitter: m.rnd.Float64()})
@@ -96,17 +96,17 @@ func (m *simulation) fate(j *Job, started bucket.Micros) CallEnd {
 // heard tells the schedule of a call's end, checks its feedback against the promises, and stores the outcome,
 // which takes time.
 func (m *simulation) heard(j *Job, e CallEnd) {
-	open := !m.s.breaker.closed()
+	open := !m.s.holds.breaker.closed()
 	if m.probing == j {
 		m.probing = nil
 	}
-	probe := m.s.breaker.probe == j
-	failed := e.Fault || e.Denied || e.PushedBack && m.s.breaker.denied
+	probe := m.s.holds.breaker.probe == j
+	failed := e.Fault || e.Denied || e.PushedBack && m.s.holds.breaker.denied
 	f := m.s.OnCallEnd(j, e)
-	if probe && m.s.breaker.closed() == failed {
-		m.t.Fatalf("the probe ended with %+v, and the breaker is closed: %v", e, m.s.breaker.closed())
+	if probe && m.s.holds.breaker.closed() == failed {
+		m.t.Fatalf("the probe ended with %+v, and the breaker is closed: %v", e, m.s.holds.breaker.closed())
 	}
-	if e.Denied && j.Policy == m.s.policy && m.s.breaker.closed() && e.Started >= m.s.breaker.turned {
+	if e.Denied && j.Policy == m.s.policy && m.s.holds.breaker.closed() && e.Started >= m.s.holds.breaker.turned {
 		m.t.Fatalf("the api denied weir and may be called")
 	}
 	if f.Free && (!open || !e.Again || e.Sent) {
@@ -115,8 +115,8 @@ func (m *simulation) heard(j *Job, e CallEnd) {
 	if e.PushedBack || e.Denied || f.Free {
 		m.free++
 	}
-	if !e.Denied && e.Hold.Wait > 0 && max(j.Queue.held, m.s.held) < e.Now.Add(e.Hold.Wait) {
-		m.t.Fatalf("the api asked for %s and is held until %s", e.Hold.Wait, e.Now.Until(max(j.Queue.held, m.s.held)))
+	if !e.Denied && e.Hold.Wait > 0 && max(j.Queue.brake.held, m.s.holds.held) < e.Now.Add(e.Hold.Wait) {
+		m.t.Fatalf("the api asked for %s and is held until %s", e.Hold.Wait, e.Now.Until(max(j.Queue.brake.held, m.s.holds.held)))
 	}
 	notBefore := max(f.NotBefore, m.now.Add(m.upTo(200*time.Millisecond)))
 	m.after(m.upTo(5*time.Millisecond), func() {
@@ -132,14 +132,14 @@ func (m *simulation) heard(j *Job, e CallEnd) {
 
 // checkBreaker checks a call that starts against the breaker: none while it is open, and then one.
 func (m *simulation) checkBreaker(j *Job) {
-	b := &m.s.breaker
+	b := &m.s.holds.breaker
 	if b.closed() {
 		return
 	}
 	if !b.halfOpen(m.now) {
 		m.t.Fatalf("a call started %s before the breaker lets one pass", m.now.Until(b.until))
 	}
-	if m.probing != nil || m.s.breaker.probe != j {
+	if m.probing != nil || m.s.holds.breaker.probe != j {
 		m.t.Fatalf("a second call started while the breaker was half open")
 	}
 	m.probing = j
@@ -147,16 +147,16 @@ func (m *simulation) checkBreaker(j *Job) {
 
 // checkOpen checks that a step spends neither intents nor grants while the breaker is open, except the probe's.
 func (m *simulation) checkOpen(fx Effects) {
-	if m.s.breaker.closed() {
+	if m.s.holds.breaker.closed() {
 		return
 	}
 	for _, j := range fx.Load {
-		if j != m.s.breaker.probe {
+		if j != m.s.holds.breaker.probe {
 			m.t.Fatalf("job %d was made ready while the breaker was not closed", j.Seq)
 		}
 	}
 	for _, jobs := range fx.asked {
-		if len(jobs) != 1 || jobs[0] != m.s.breaker.probe {
+		if len(jobs) != 1 || jobs[0] != m.s.holds.breaker.probe {
 			m.t.Fatalf("%d slots were asked for while the breaker was not closed", len(jobs))
 		}
 	}
@@ -182,7 +182,7 @@ func (m *simulation) checkSlowStart(j *Job) {
 		return
 	}
 	delete(m.grudges, j.Queue)
-	if slack := m.s.pace.ReserveAhead + m.s.pace.GrantTTL + m.late; g.first.Until(m.now) < g.pause-slack {
+	if slack := m.s.pipe.pace.ReserveAhead + m.s.pipe.pace.GrantTTL + m.late; g.first.Until(m.now) < g.pause-slack {
 		m.t.Fatalf("two calls %s apart after a hold, want %s", g.first.Until(m.now), g.pause)
 	}
 }

@@ -39,7 +39,7 @@ func (v View) forecast(q *KeyQueue, n int) bucket.Micros {
 
 // ETA returns when the call of the job at a place should start; 0 if its key is paused without an end.
 func (v View) ETA(p Place) bucket.Micros {
-	q, tat := v.s.byKey[p.Key], v.s.KnownTAT(p.Key)
+	q, tat := v.s.byKey[p.Key], v.KnownTAT(p.Key)
 	if q != nil {
 		tat = max(tat, q.TAT)
 		if p.Position -= q.count(granted, calling, settling); p.Position < 1 && p.NotBefore <= v.now {
@@ -60,20 +60,20 @@ func (v View) ETA(p Place) bucket.Micros {
 // prospect returns when the call at a place should start. The place's position counts only calls without a slot.
 // q is nil for a key without jobs.
 func (v View) prospect(q *KeyQueue, p Place, tat bucket.Micros) bucket.Micros {
-	limits, from := v.s.LimitsOf(p.Key), max(v.now, v.s.held, v.s.breaker.until, v.s.governor.earliest())
-	if pause := v.s.paused.of(p.Key); pause != nil {
+	limits, from := v.s.policy.LimitsOf(p.Key), max(v.now, v.s.holds.held, v.s.holds.breaker.until, v.s.holds.governor.earliest())
+	if pause := v.s.holds.paused.of(p.Key); pause != nil {
 		if from = max(from, pause.ends()); from == Never {
 			return Never
 		}
 	}
 	if q != nil {
 		limits = q.Limits
-		from = max(from, q.held, q.crowded(), q.earliest(), q.headRests())
+		from = max(from, q.brake.held, q.crowded(), q.brake.earliest(), q.headRests())
 		if q.seat.blocked {
 			from = max(from, v.s.gate.opens)
 		}
 	}
-	at := bucket.Forecast(*limits, v.s.rules.Interval(limits.Rate), tat, from, p.Position)
+	at := v.s.policy.slot(limits, tat, from, p.Position)
 	at = max(at, v.afterFlight(q, limits.InFlight, p.Position, from))
 	ahead := float64(v.turnsBefore(q, p))
 	for i := range v.s.shared {
@@ -84,7 +84,7 @@ func (v View) prospect(q *KeyQueue, p Place, tat bucket.Micros) bucket.Micros {
 		if v.s.gate.by == l.Name && (v.s.turns.waiting() > 0 || v.s.gate.isShut(from)) {
 			shut = max(from, v.s.gate.opens)
 		}
-		at = max(at, l.after(ahead, from, shut, v.s.calls, v.s.habit))
+		at = max(at, l.after(ahead, from, shut, v.s.pipe.calls, v.s.pipe.lasted))
 	}
 	return at
 }
@@ -102,22 +102,22 @@ func (q *KeyQueue) headRests() bucket.Micros {
 
 // afterFlight returns when the queue's n-th call without a slot finds room below most calls in flight.
 func (v View) afterFlight(q *KeyQueue, most int64, n int, from bucket.Micros) bucket.Micros {
-	if v.s.habit == 0 {
+	if v.s.pipe.lasted == 0 {
 		return 0
 	}
 	flying, first := int64(0), Never
 	if q != nil {
-		flying, first = q.flying(v.s.habit)
+		flying, first = q.flying(v.s.pipe.lasted)
 	}
 	place := flying + int64(n)
 	if place <= most {
 		return 0
 	}
 	if flying == 0 {
-		first = from.Add(v.s.habit)
+		first = from.Add(v.s.pipe.lasted)
 	}
 	waves := (place-1)/most - 1
-	return later(max(first, from), float64(waves), float64(v.s.habit.Microseconds()))
+	return later(max(first, from), float64(waves), float64(v.s.pipe.lasted.Microseconds()))
 }
 
 // flying counts a queue's calls that run or have a slot, and returns when the first of them should end.
@@ -134,7 +134,7 @@ func (q *KeyQueue) flying(took time.Duration) (n int64, first bucket.Micros) {
 // turnsBefore returns how many calls of the api are made before the one at a place. Tenants take turns at what
 // is shared, and so do the keys of one. There cannot be more such calls than jobs that wait.
 func (v View) turnsBefore(q *KeyQueue, p Place) int {
-	of, keys, tenants, own := v.s.turns.tenants[v.s.rules.Tenant(p.Key)], max(len(v.s.byKey), p.Keys), max(1, len(v.s.turns.tenants)), 0
+	of, keys, tenants, own := v.s.turns.tenants[v.s.policy.Rules.Tenant(p.Key)], max(len(v.s.byKey), p.Keys), max(1, len(v.s.turns.tenants)), 0
 	early := v.s.early // jobs of other keys that are not due yet: nothing waits behind them
 	if q != nil {
 		own = q.Depth() - q.count(granted, calling, settling)
@@ -144,10 +144,10 @@ func (v View) turnsBefore(q *KeyQueue, p Place) int {
 	} else {
 		keys++
 	}
-	called := v.s.calls + v.s.settling
+	called := v.s.pipe.calls + v.s.pipe.settling
 	unread := max(0, p.Others-(v.s.unfinished-own))
 	// Those whose turn comes before the key's own next one: not read yet, being made ready, and some of those that wait.
-	first := unread + max(0, min(v.s.staged, len(v.s.byKey))-v.s.turns.lines[askLine].queues)
+	first := unread + max(0, min(v.s.pipe.staged, len(v.s.byKey))-v.s.turns.lines[askLine].queues)
 	switch {
 	case of != nil:
 		first += of.ahead(q)
@@ -175,9 +175,9 @@ type Unread struct {
 // ends; 0 if that cannot be known. While the schedule has not got all jobs of the bucket, it assumes that one of the
 // others may be called at once, unless early jobs alone fill the bucket.
 func (v View) PlaceFree(key string, unread Unread) bucket.Micros {
-	q, took := v.s.byKey[key], v.s.habit
+	q, took := v.s.byKey[key], v.s.pipe.lasted
 	if took == 0 { // no call has ended yet: assume that one takes until the next slot
-		took = min(v.s.rules.Interval(v.s.LimitsOf(key).Rate).Duration(), time.Second)
+		took = min(v.s.policy.Rules.Interval(v.s.policy.LimitsOf(key).Rate).Duration(), time.Second)
 	}
 	if q != nil {
 		if q.count(settling) > 0 {
@@ -198,7 +198,7 @@ func (v View) PlaceFree(key string, unread Unread) bucket.Micros {
 	if q != nil && q.early != nil {
 		early, first = early+q.early.size, min(first, q.early.next())
 	}
-	if early > 0 && int64(early) >= v.s.LimitsOf(key).Capacity {
+	if early > 0 && int64(early) >= v.s.policy.LimitsOf(key).Capacity {
 		at = max(at, first) // none of its jobs may be called sooner
 	}
 	return at.Add(took)

@@ -80,7 +80,7 @@ func (f *foreseen) run(d time.Duration) {
 			fx := f.s.Step(f.now)
 			f.made += len(fx.Load)
 			for _, j := range fx.Load {
-				j.Policy, j.Costs = f.s.policy, make([]int64, len(f.s.rules.Shared))
+				j.Policy, j.Costs = f.s.policy, make([]int64, len(f.s.shared))
 				for i := range j.Costs {
 					j.Costs[i] = 1
 				}

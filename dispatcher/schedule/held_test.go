@@ -79,11 +79,11 @@ func TestEdgeOfAPeriodIsNoHold(t *testing.T) {
 	s := New(&Policy{Rules: rules}, Pace{PrepareLead: 24 * time.Millisecond, ReserveAhead: MostAhead, GrantTTL: 4 * time.Millisecond, MaxStaged: MaxStaged, MaxCalls: MaxCalls},
 		func(string) bucket.Micros { return 0 })
 	wait := bucket.Wait{Limit: "spend", Until: now.Add(2 * time.Second)} // twice the jitter
-	if change, told := s.onBudget(&bucket.Answer{Wait: wait}, now); told {
+	if change, told := s.holds.onBudget(&bucket.Answer{Wait: wait}, now); told {
 		t.Errorf("told of a budget that is not spent: %+v", change)
 	}
 	wait.Exhausted = bucket.Hold
-	if _, told := s.onBudget(&bucket.Answer{Wait: wait}, now); !told {
+	if _, told := s.holds.onBudget(&bucket.Answer{Wait: wait}, now); !told {
 		t.Error("nothing is told of a budget that is spent")
 	}
 }

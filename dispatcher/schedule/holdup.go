@@ -77,11 +77,6 @@ func (s *Schedule) HoldupOf(j *Job, since, now bucket.Micros) Holdup {
 	return Holdup{}
 }
 
-// notice records what a queue waits for from now on.
-func (s *Schedule) notice(q *KeyQueue, now bucket.Micros) {
-	q.holdups.turn(s.causes.of(View{s, now}.keeps(q)), tickOf(now))
-}
-
 // cause is an index into the causes.
 type cause uint8
 

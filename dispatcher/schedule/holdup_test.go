@@ -63,7 +63,7 @@ func (r *waitingRoom) run(until time.Duration) {
 	for end := r.began.Add(until); r.now < end; {
 		fx := r.Step(r.now)
 		for _, j := range fx.Load {
-			j.Policy, j.Costs = r.policy, make([]int64, len(r.rules.Shared))
+			j.Policy, j.Costs = r.policy, make([]int64, len(r.shared))
 			for i := range j.Costs {
 				j.Costs[i] = 1
 			}

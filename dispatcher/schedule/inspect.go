@@ -79,20 +79,20 @@ func (v View) Inspect(q *KeyQueue) KeyState {
 
 // InspectPaused returns the state of a key without jobs if the key or its api is paused; otherwise ok is false.
 func (v View) InspectPaused(key string) (state KeyState, ok bool) {
-	pause := v.s.paused.of(key)
+	pause := v.s.holds.paused.of(key)
 	if pause == nil {
 		return KeyState{}, false
 	}
-	limits := v.s.LimitsOf(key)
+	limits := v.s.policy.LimitsOf(key)
 	return KeyState{
 		Key: key, Capacity: limits.Capacity, MaxInFlight: limits.InFlight, Rate: v.rateState(limits.Rate),
-		WaitMS: waitMS(v.now, v.prospect(nil, Place{Key: key, Position: 1}, v.s.KnownTAT(key))), Waits: pause.waiting(),
+		WaitMS: waitMS(v.now, v.prospect(nil, Place{Key: key, Position: 1}, v.KnownTAT(key))), Waits: pause.waiting(),
 	}, true
 }
 
 func (v View) rateState(r bucket.Rate) RateState {
 	return RateState{
-		Count: r.Count, PerUS: r.Per.Microseconds(), Burst: r.Burst, Counts: r.Counted(), IntervalUS: v.s.rules.Interval(r).Duration().Microseconds(),
+		Count: r.Count, PerUS: r.Per.Microseconds(), Burst: r.Burst, Counts: r.Counted(), IntervalUS: v.s.policy.Rules.Interval(r).Duration().Microseconds(),
 	}
 }
 
@@ -195,15 +195,28 @@ type Counts struct {
 
 // Count counts a schedule's work. ours reports whether this process owns a key's partition.
 func (v View) Count(ours func(key string) bool) Counts {
-	return Counts{Queued: v.s.unfinished - v.s.calls, Keys: len(v.s.byKey) - v.s.kept, Calling: v.s.calls, Held: v.countHeld(ours), Arrived: v.s.arrived, Called: v.s.ended}
+	return Counts{Queued: v.s.unfinished - v.s.pipe.calls, Keys: len(v.s.byKey) - v.s.kept, Calling: v.s.pipe.calls, Held: v.s.holds.count(ours, v.now), Arrived: v.s.arrived, Called: v.s.pipe.ended}
 }
 
 // Uses returns how much of the shared rates and calls in flight is used here.
 func (v View) Uses() (uses []LimitUse) {
 	for i := range v.s.shared {
-		if u, counted := v.s.shared[i].use(v.s.rules, v.now, v.s.calls); counted {
+		if u, counted := v.s.shared[i].use(&v.s.policy.Rules, v.now, v.s.pipe.calls); counted {
 			uses = append(uses, u)
 		}
 	}
 	return uses
 }
+
+// ClosedUntil returns until when nothing may be sent to the api about a key, neither a call nor an inquiry:
+// Never while the key or the api is paused, 0 if requests may be sent.
+func (v View) ClosedUntil(key string) bucket.Micros {
+	return v.s.holds.closedUntil(key, v.s.byKey[key], v.now)
+}
+
+// Holds lists what keeps the api, or keys of it, from being called now: first the api's hold, then at most limit
+// of the keys' holds, by when they end. keys is the number of all held keys.
+func (v View) Holds(limit int) (holds []HoldState, keys int) { return v.s.holds.list(limit, v.now) }
+
+// LimiterDown reports whether the store of the limits did not answer the last round of asks: calls hold.
+func (v View) LimiterDown() bool { return v.s.store.failures > 0 }

@@ -61,16 +61,18 @@ func TestWaits(t *testing.T) {
 		{WaitLimiter, 0, func(s *Schedule, q *KeyQueue, now bucket.Micros) {
 			q.seat.blocked, s.gate.by, s.gate.opens = true, storeDown, now+second
 		}},
-		{WaitRoom, 0, func(s *Schedule, q *KeyQueue, _ bucket.Micros) { q.seat.blocked, s.calls = true, s.pace.MaxCalls }},
+		{WaitRoom, 0, func(s *Schedule, q *KeyQueue, _ bucket.Micros) {
+			q.seat.blocked, s.pipe.calls = true, s.pipe.pace.MaxCalls
+		}},
 		{WaitRoom, 0, func(_ *Schedule, q *KeyQueue, _ bucket.Micros) { q.seat.queued = true }},
 		{WaitReading, 0, func(_ *Schedule, q *KeyQueue, _ bucket.Micros) { q.Partition.Open = false }},
 		{WaitSlowed, 6 * second, func(s *Schedule, q *KeyQueue, now bucket.Micros) {
-			s.governor.restart(now)
-			s.governor.next, q.TAT = now+6*second, now+5*second
+			s.holds.governor.restart(now)
+			s.holds.governor.next, q.TAT = now+6*second, now+5*second
 		}},
 		{WaitRate, 6 * second, func(s *Schedule, q *KeyQueue, now bucket.Micros) {
-			s.governor.restart(now)
-			s.governor.next, q.TAT = now+6*second, now+6*second
+			s.holds.governor.restart(now)
+			s.holds.governor.next, q.TAT = now+6*second, now+6*second
 		}},
 		{WaitClearing, 0, func(_ *Schedule, q *KeyQueue, _ bucket.Micros) { q.Partition.Open, q.Partition.Stalled = false, true }},
 		{WaitStop, 0, func(s *Schedule, _ *KeyQueue, _ bucket.Micros) { s.drain = true }},
@@ -100,7 +102,7 @@ func TestFirstJobs(t *testing.T) {
 	first, second := s.Extract(q, 3), s.Extract(q, 7) // the second is ahead of a waiting job, as after a restart
 	first.Phase, first.Calls = calling, 1
 	second.Calls, second.NotBefore = 1, now.Add(30*time.Minute)
-	hour := s.rules.Interval(q.Limits.Rate).Duration()
+	hour := s.policy.Rules.Interval(q.Limits.Rate).Duration()
 	q.TAT = now.Add(hour)
 
 	jobs := s.At(now).FirstJobs(q, 4)

@@ -10,39 +10,36 @@ import (
 // queue, unless something must be remembered of it. The schedule's owner reads and sets its exported fields
 // under the schedule's lock.
 type KeyQueue struct {
-	Key         string
-	Partition   *Partition
-	Limits      *bucket.KeyLimits
-	first       uint64   // the oldest waiting sequence, 0 for none: most keys wait with one job
-	more        []uint64 // the waiting sequences behind it
-	early       *early   // jobs that asked not to be called before a time; nil for none
-	Jobs        []*Job   // jobs that wait no longer, by their places
-	due         bucket.Micros
-	TAT         bucket.Micros // after the last grant that this process knows of, by our clock
-	floor       bucket.Micros // the TAT that the ledger knows, by the store's clock
-	held        bucket.Micros // no call before
-	why         string        // of the hold
-	binds       string        // the limit that binds, as the store said last
-	slipped     bucket.Micros // the pace to go on from, when a call left late; 0 if none did
-	seat        seat
-	inTurn      bool
-	lapses      bool          // it waits for room to end jobs whose deadlines have passed
-	paused      bool          // by an operator
-	kept        bool          // without jobs, for what it remembers
-	Met, Unread bool          // while its partition is read: a job was seen; more must be read first
-	cancels     int           // its cancelled jobs that have not ended yet
-	askAt       bucket.Micros // the store said not to ask before then
-	passed      bool          // the present ask is stale: a slot went back, or a call left late
-	cold        bool          // the store must be told TAT: it may have forgotten
-	pushes      int16         // pushbacks in a row
-	LookedUp    bool          // the ledger has been asked for its pace
-	Unsure      bool          // a call may have run when the dispatcher died; pace unknown
-	Orphaned    int32         // calls of the previous owner that may still run: see Partition.Leftover
-	place       int32         // in the timers
-	holdups     holdups       // what kept it from being called lately
-	arrived     uint64        // jobs that came since it began, without those that Reading found
-	Noted       bucket.Micros // TAT that the recorder noted for lost calls, 0 if none
-	governor    *governor     // nil until the queue has a hold of its own, or pushback
+	Key       string
+	Partition *Partition
+	Limits    *bucket.KeyLimits
+	Jobs      []*Job // jobs that wait no longer, by their places
+
+	first   uint64        // the oldest waiting sequence, 0 for none: most keys wait with one job
+	more    []uint64      // the waiting sequences behind it
+	early   *early        // jobs that asked not to be called before a time; nil for none
+	TAT     bucket.Micros // after the last grant that this process knows of, by our clock
+	floor   bucket.Micros // the TAT that the ledger knows, by the store's clock
+	slipped bucket.Micros // the pace to go on from, when a call left late; 0 if none did
+	askAt   bucket.Micros // the store said not to ask before then
+	binds   string        // the limit that binds, as the store said last
+	cold    bool          // the store must be told TAT: it may have forgotten
+	passed  bool          // the present ask is stale: a slot went back, or a call left late
+
+	seat    seat
+	brake   brake
+	entry   entry
+	holdups holdups // what kept it from being called lately
+
+	Orphaned int32         // calls of the previous owner that may still run: see Partition.Leftover
+	cancels  int32         // its cancelled jobs that have not ended yet
+	arrived  uint64        // jobs that came since it began, without those that Reading found
+	Noted    bucket.Micros // TAT that the recorder noted for lost calls, 0 if none
+	kept     bool          // without jobs, for what it remembers
+	Met      bool          // while its partition is read: a job was seen
+	Unread   bool          // while its partition is read: more must be read first
+	LookedUp bool          // the ledger has been asked for its pace
+	Unsure   bool          // a call may have run when the dispatcher died; pace unknown
 }
 
 // Phase is how far a job has come. It only grows, except that a forfeited grant and a retry lead back.

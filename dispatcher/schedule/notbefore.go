@@ -182,14 +182,6 @@ func (s *Schedule) PushEarly(key string, seq uint64, p *Partition, came, notBefo
 	return q
 }
 
-// ripen gives the queue's jobs that are due at now their places. While the partition is being read, only the
-// jobs read tell which came before which: PushEarly does it then.
-func (s *Schedule) ripen(q *KeyQueue, now bucket.Micros) {
-	if q.early != nil && !q.Partition.Reading {
-		s.early -= q.early.release(now, q.Partition.newest)
-	}
-}
-
 // Read looks at a queue once all of its partition is read: jobs of it may be due, and no later job may have come
 // to release them.
 func (s *Schedule) Read(q *KeyQueue) {
@@ -218,12 +210,11 @@ func (v View) appointed(q *KeyQueue, own appointment, p Place, tat bucket.Micros
 	if q == nil || q.early == nil {
 		return eta
 	}
-	interval := v.s.rules.Interval(q.Limits.Rate)
 	most, ahead := q.early.before(own), 1
 	for l := range q.early.backward(own) {
 		ahead++
-		eta = max(eta, bucket.Forecast(*q.Limits, interval, 0, l.at, ahead))
-		if ahead > mostAppointments || bucket.Forecast(*q.Limits, interval, 0, l.at, most+1) <= eta {
+		eta = max(eta, v.s.policy.slot(q.Limits, 0, l.at, ahead))
+		if ahead > mostAppointments || v.s.policy.slot(q.Limits, 0, l.at, most+1) <= eta {
 			break
 		}
 	}

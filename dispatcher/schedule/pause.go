@@ -60,25 +60,17 @@ func (p *Pause) ends() bucket.Micros {
 	return bucket.MicrosOf(p.Until)
 }
 
-// heldUntil returns the time before which a queue must not be called, Never while it is paused.
-func (s *Schedule) heldUntil(q *KeyQueue) bucket.Micros {
-	if q.paused || s.paused.api != nil {
-		return Never
-	}
-	return max(q.held, s.held, s.breaker.until, q.crowded())
-}
-
 // Pause keeps a key, or the whole api if key is "", from being called until it is resumed. Granted slots go
 // back.
 func (s *Schedule) Pause(key string, p Pause) {
 	if key == "" {
-		s.paused.api = &p
+		s.holds.paused.api = &p
 		s.touchAll()
 		return
 	}
-	s.paused.keys[key] = p
+	s.holds.paused.keys[key] = p
 	if q := s.byKey[key]; q != nil {
-		q.paused = true
+		q.brake.paused = true
 		s.Touch(q)
 	}
 }
@@ -86,15 +78,15 @@ func (s *Schedule) Pause(key string, p Pause) {
 // Resume ends a pause. Holds by the api or a limit go on.
 func (s *Schedule) Resume(key string, now bucket.Micros) {
 	if key == "" {
-		s.paused.api = nil
+		s.holds.paused.api = nil
 		for _, q := range s.byKey {
 			s.rouse(q, now)
 		}
 		return
 	}
-	delete(s.paused.keys, key)
+	delete(s.holds.paused.keys, key)
 	if q := s.byKey[key]; q != nil {
-		q.paused = false
+		q.brake.paused = false
 		s.rouse(q, now)
 	}
 }
@@ -102,10 +94,9 @@ func (s *Schedule) Resume(key string, now bucket.Micros) {
 // TryNow lets an open breaker's probe be made at once: an operator says that the api works again. Holds that the
 // api's answers asked for go on. It reports whether the breaker was open.
 func (s *Schedule) TryNow(now bucket.Micros) bool {
-	if s.breaker.closed() {
+	if !s.holds.tryNow(now) {
 		return false
 	}
-	s.breaker.until, s.tried = min(s.breaker.until, now), now
 	for _, q := range s.byKey {
 		for _, j := range q.Jobs {
 			if j.Phase == resting && j.tripped {

@@ -16,6 +16,35 @@ type Policy struct {
 	Breaker BreakerPolicy
 }
 
+// LimitsOf returns a key's limits. All keys without an override share one value.
+func (p *Policy) LimitsOf(key string) *bucket.KeyLimits {
+	if len(p.Rules.Overrides) == 0 {
+		return &p.Rules.Key
+	}
+	limits := p.Rules.For(key)
+	return &limits
+}
+
+// DrainTime returns how long a full bucket takes to drain.
+func (p *Policy) DrainTime(limits *bucket.KeyLimits) time.Duration {
+	return p.interval(limits) * time.Duration(limits.Rate.Burst)
+}
+
+// interval returns the time between two calls of a key.
+func (p *Policy) interval(limits *bucket.KeyLimits) time.Duration {
+	return p.Rules.Interval(limits.Rate).Duration()
+}
+
+// slot returns the slot of a key's n-th call from a time on, counted from 1, by the key's own rate.
+func (p *Policy) slot(limits *bucket.KeyLimits, tat, from bucket.Micros, n int) bucket.Micros {
+	return bucket.Forecast(*limits, p.Rules.Interval(limits.Rate), tat, from, n)
+}
+
+// NextSlot returns the earliest slot of a key by its own rate, as far as this process knows.
+func (p *Policy) NextSlot(q *KeyQueue, now bucket.Micros) bucket.Micros {
+	return p.slot(q.Limits, q.TAT, now, 1)
+}
+
 // Retry says what becomes of a job whose call failed, as far as that decides when a call may start.
 type Retry struct {
 	Attempts int           // calls that count, including the first
@@ -28,31 +57,20 @@ type Retry struct {
 // network's.
 func Lateness(r *bucket.Rules) time.Duration { return max(r.Jitter*4/5, time.Millisecond) }
 
+// Policy returns the policy in force.
+func (s *Schedule) Policy() *Policy { return s.policy }
+
 // Adopt puts a new policy in force. The shared limits are asked again at once. The caller must then rebind every
 // queue.
 func (s *Schedule) Adopt(next *Policy) {
-	s.policy, s.rules = next, &next.Rules
-	s.pace.GrantTTL = Lateness(s.rules)
+	s.policy = next
+	s.pipe.pace.GrantTTL = Lateness(&next.Rules)
 	s.gate.open()
-	if next.Breaker.Failures == 0 && !s.breaker.denied {
-		s.breaker = breaker{}
+	if next.Breaker.Failures == 0 && !s.holds.breaker.denied {
+		s.holds.breaker = breaker{}
 	}
 	s.shared = newSharedLimits(s.policy)
 	s.turns.reset()
-}
-
-// unready withdraws ready jobs that cannot be called next: those that a former policy made ready, and those
-// behind a job that was never called and rests or waits for memory. They would keep room from that very job.
-func (s *Schedule) unready(q *KeyQueue, now bucket.Micros, fx *Effects) {
-	gap := false
-	for _, j := range q.Jobs {
-		if j.Phase == ready && (gap || j.Policy != s.policy || !s.breaker.mayCall(j)) {
-			s.withdraw(j, now)
-			s.Touch(q)
-			fx.Stale = append(fx.Stale, j)
-		}
-		gap = gap || j.First() && (j.Phase == resting || j.Phase == staging && j.Cramped)
-	}
 }
 
 // Rebind gives a queue the present rules. The queue knows its bucket's state in intervals of the former rate;
@@ -61,9 +79,9 @@ func (s *Schedule) Rebind(q *KeyQueue, now bucket.Micros) {
 	if s.byKey[q.Key] != q {
 		return // it has been dropped since
 	}
-	q.Limits = s.LimitsOf(q.Key)
-	s.turns.rejoin(q, s.rules.Tenant(q.Key))
-	full := now.Add(s.DrainTime(q.Limits))
+	q.Limits = s.policy.LimitsOf(q.Key)
+	s.turns.rejoin(q, s.policy.Rules.Tenant(q.Key))
+	full := now.Add(s.policy.DrainTime(q.Limits))
 	q.TAT, q.slipped = min(q.TAT, full), min(q.slipped, full)
 	if theirs := s.store.offset.theirs(full); theirs != 0 {
 		q.floor = min(q.floor, theirs)
@@ -75,11 +93,6 @@ func (s *Schedule) Rebind(q *KeyQueue, now bucket.Micros) {
 		}
 	}
 	s.Touch(q)
-}
-
-// DrainTime returns how long a full bucket takes to drain.
-func (s *Schedule) DrainTime(limits *bucket.KeyLimits) time.Duration {
-	return s.rules.Interval(limits.Rate).Duration() * time.Duration(limits.Rate.Burst)
 }
 
 // Bounds of one api's dispatch.

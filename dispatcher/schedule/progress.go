@@ -1,12 +1,25 @@
 package schedule
 
-import "weir/bucket"
+import (
+	"time"
+
+	"weir/bucket"
+)
 
 // Loaded reports that a job's message is loaded and, if it needs one, its intent stored.
 func (s *Schedule) Loaded(j *Job) {
 	j.Phase = ready
 	s.Touch(j.Queue)
 }
+
+// LearnCall follows how long calls take.
+func (s *Schedule) LearnCall(took time.Duration) { s.pipe.learnCall(took) }
+
+// LearnLead follows how long it takes to make a job ready.
+func (s *Schedule) LearnLead(took time.Duration) { s.pipe.learnLead(took) }
+
+// LearnLevels takes in how much of the shared limits is used. The caller must not change levels afterwards.
+func (s *Schedule) LearnLevels(levels []bucket.Level) { s.shared.learn(levels) }
 
 // Sent reports that a job's request has left at now. The following calls must not come too close to it: if it
 // left later than a slot allows, the queue's later slots are given back and the queue continues from it.
@@ -20,61 +33,43 @@ func (s *Schedule) Sent(j *Job, now bucket.Micros) {
 
 // Unstage takes out a staging job, to be settled without a call.
 func (s *Schedule) Unstage(j *Job) {
-	s.breaker.letGo(j)
-	j.Phase = settling
-	s.staged--
+	s.holds.breaker.letGo(j)
+	s.pipe.unstage(j, settling)
 	s.Touch(j.Queue)
 }
 
 // Unconnected takes out a staging job for which there is no connection. That is a failed call, and the
 // dispatcher must report its end. If the job is the probe, it stays the probe until then.
 func (s *Schedule) Unconnected(j *Job) {
-	probe := s.breaker.probe == j
+	probe := s.holds.breaker.probe == j
 	s.Unstage(j)
 	if probe {
-		s.breaker.probe = j
+		s.holds.breaker.probe = j
 	}
 }
 
 // Ended reports that a job's call has ended; its outcome is being stored.
 func (s *Schedule) Ended(j *Job) {
-	j.Phase = settling
-	j.called = true
-	s.ended++
-	s.calls--
-	s.settling++
+	s.pipe.end(j)
 	s.Touch(j.Queue)
 	s.PermitFreed()
 }
 
 // Rest lets a job wait for its retry and drops its message from memory.
 func (s *Schedule) Rest(j *Job, notBefore bucket.Micros) {
-	s.breaker.letGo(j)
+	s.holds.breaker.letGo(j)
 	s.cleared(j)
-	s.settled(j)
-	if j.tripped && j.judged <= s.tried { // an operator ended its wait while its outcome was stored
-		notBefore = min(notBefore, s.tried)
-	}
-	j.Phase, j.NotBefore = resting, notBefore
+	s.pipe.settled(j)
+	j.Phase, j.NotBefore = resting, s.holds.restAt(j, notBefore)
 	j.unload()
 	s.Touch(j.Queue)
 }
 
-// settled counts out a call whose outcome is stored.
-func (s *Schedule) settled(j *Job) {
-	if j.called {
-		j.called = false
-		s.settling--
-	}
-}
-
 // Finished removes a settled job.
 func (s *Schedule) Finished(j *Job) {
-	s.settled(j)
+	s.pipe.settled(j)
 	s.cleared(j)
-	if j.lapsed {
-		s.lapses.ending--
-	}
+	s.agenda.ended(j)
 	j.unload()
 	j.Queue.remove(j)
 	s.unfinished--
@@ -84,6 +79,6 @@ func (s *Schedule) Finished(j *Job) {
 // Postpone lets a staging job rest until shortly before a slot that turned out to be far.
 func (s *Schedule) Postpone(j *Job, slot bucket.Micros) {
 	s.Unstage(j)
-	s.Rest(j, slot.Add(-s.pace.PrepareLead))
+	s.Rest(j, s.pipe.lead(slot))
 	j.limited = true
 }

@@ -6,16 +6,12 @@ import "weir/bucket"
 // with jobs that are still on their way; the caller must call Unwind for those again, since a slot may be asked
 // for, or a job about to become ready. The queues' partition must not be open, so that nothing new begins.
 func (s *Schedule) Unwind(queues []*KeyQueue, now bucket.Micros, fx *Effects) (busy []*KeyQueue) {
+	back := step{s, now, fx}
 	for _, q := range queues {
 		if first := firstGranted(q); first != nil {
-			s.giveBack(q, first, fx)
+			back.giveBack(q, first)
 		}
-		for _, j := range q.Jobs {
-			if j.Phase == ready {
-				s.withdraw(j, now)
-				fx.Stale = append(fx.Stale, j)
-			}
-		}
+		back.recall(q)
 		if q.count(asking) > 0 {
 			q.passed = true // a grant that comes now goes back at once
 		}
@@ -44,8 +40,8 @@ func (s *Schedule) Forget(q *KeyQueue) {
 	}
 	clear(q.Jobs[len(kept):])
 	q.Jobs = kept
-	s.timers.set(q, Never)
-	delete(s.heldKeys, q)
+	s.agenda.timers.set(q, Never)
+	delete(s.holds.keys, q)
 	if s.byKey[q.Key] == q {
 		delete(s.byKey, q.Key)
 		s.turns.leave(q)
@@ -62,19 +58,9 @@ func (s *Schedule) ForgetWaiting(p *Partition) {
 
 // Unstart takes back a call that was due and has not started: its slot goes back, and its job is ready again.
 func (s *Schedule) Unstart(j *Job) bucket.Use {
-	j.Phase, j.Unsent = ready, false
-	s.calls--
-	s.staged++
+	s.pipe.unstart(j)
+	j.Unsent = false
 	s.Touch(j.Queue)
 	s.PermitFreed()
 	return bucket.Use{Key: j.Queue.Key, Grant: j.Grant, Costs: j.Costs, Returned: true}
-}
-
-func firstGranted(q *KeyQueue) *Job {
-	for _, j := range q.Jobs {
-		if j.Phase == granted {
-			return j
-		}
-	}
-	return nil
 }

@@ -40,7 +40,7 @@ func (d *desk) add(keys ...string) {
 func (d *desk) turn() Effects {
 	fx := d.Step(d.now)
 	for _, j := range fx.Load {
-		j.Policy, j.Costs = d.policy, make([]int64, len(d.rules.Shared))
+		j.Policy, j.Costs = d.policy, make([]int64, len(d.shared))
 		for i := range j.Costs {
 			j.Costs[i] = 1
 		}
@@ -89,9 +89,9 @@ func TestPausedKeyGivesTheProbeUp(t *testing.T) {
 	} {
 		d := newDesk(fast(4))
 		d.add("a", "b")
-		d.breaker.open(d.policy.Breaker, d.now.Add(-2*time.Second), 0) // half open by now
+		d.holds.breaker.open(d.policy.Breaker, d.now.Add(-2*time.Second), 0) // half open by now
 		d.turn()
-		first := d.breaker.probe
+		first := d.holds.breaker.probe
 		if first == nil {
 			t.Fatal("no probe")
 		}
@@ -163,7 +163,7 @@ func TestLongCallsLeaveRoom(t *testing.T) {
 func TestBreakerTurnedOffCloses(t *testing.T) {
 	d := newDesk(fast(4))
 	d.add(names("k", 5)...)
-	d.breaker.open(d.policy.Breaker, d.now, 0)
+	d.holds.breaker.open(d.policy.Breaker, d.now, 0)
 	next := *d.policy
 	next.Breaker.Failures = 0
 	d.Adopt(&next)
@@ -179,7 +179,7 @@ func TestBreakerTurnedOffCloses(t *testing.T) {
 // rebinding disturb neither tenants nor turns.
 func TestPartGoesWhileRulesChange(t *testing.T) {
 	d := newDesk(fast(4), bucket.Limit{Name: "q", Quota: &bucket.Quota{Count: 10, Per: 3 * time.Hour, Window: bucket.Sliding}})
-	d.rules.TenantUntil = "."
+	d.policy.Rules.TenantUntil = "."
 	d.Adopt(d.policy)
 	d.gate.opens = d.now.Add(time.Hour)
 	d.add("a.1", "b.1", "c.1", "c.2", "d.1")

@@ -32,13 +32,13 @@ type Demand struct {
 
 // AddTo adds a queue's demand, if it may be called now.
 func (v View) AddTo(d *Demand, q *KeyQueue) {
-	if q.Depth() == q.Early(v.now) || v.s.heldUntil(q) > v.now.Add(LongWait) {
+	if q.Depth() == q.Early(v.now) || v.s.holds.of(q) > v.now.Add(LongWait) {
 		return
 	}
 	if d.tenants == nil {
 		d.tenants = map[string]map[float64]int{}
 	}
-	name := v.s.rules.Tenant(q.Key)
+	name := v.s.policy.Rules.Tenant(q.Key)
 	if d.tenants[name] == nil {
 		d.tenants[name] = map[float64]int{}
 	}
@@ -48,8 +48,8 @@ func (v View) AddTo(d *Demand, q *KeyQueue) {
 
 // wants returns what a key gets if it shares nothing.
 func (v View) wants(limits *bucket.KeyLimits) Share {
-	own := Share{PerSecond: v.s.rules.Interval(limits.Rate).PerSecond()}
-	if took := v.s.habit; took > 0 {
+	own := Share{PerSecond: v.s.policy.Rules.Interval(limits.Rate).PerSecond()}
+	if took := v.s.pipe.lasted; took > 0 {
 		if running := float64(limits.InFlight) / took.Seconds(); running < own.PerSecond {
 			return Share{PerSecond: running, Limit: InFlightLimit}
 		}
@@ -88,14 +88,14 @@ func (s *Share) outlasts(until time.Time, now bucket.Micros, turns float64) bool
 }
 
 func (v View) shareOf(key string, d *Demand) Share {
-	share := v.wants(v.s.LimitsOf(key))
+	share := v.wants(v.s.policy.LimitsOf(key))
 	if d.keys == 0 {
 		return share
 	}
-	own, tenant := share.PerSecond, v.s.rules.Tenant(key)
+	own, tenant := share.PerSecond, v.s.policy.Rules.Tenant(key)
 	for i := range v.s.shared {
 		l := &v.s.shared[i]
-		all := l.perSecond(v.s.habit)
+		all := l.perSecond(v.s.pipe.lasted)
 		if l.Shadow || all <= 0 {
 			continue
 		}

@@ -170,7 +170,7 @@ func TestTimedPause(t *testing.T) {
 			s.Pause("", *c.api)
 		}
 		w := s.At(now).waits(q)
-		if pause := s.paused.of("k"); w.For != WaitPaused || pause.Why != c.want || (w.Until == nil) != pause.Until.IsZero() {
+		if pause := s.holds.paused.of("k"); w.For != WaitPaused || pause.Why != c.want || (w.Until == nil) != pause.Until.IsZero() {
 			t.Errorf("%s: it waits for %+v", name, w)
 		}
 		if state, ok := s.At(now).InspectPaused("other"); ok != (c.api != nil) || ok && state.Depth != 0 {
@@ -179,7 +179,7 @@ func TestTimedPause(t *testing.T) {
 		if state, _ := s.At(now).InspectPaused("k"); state.WaitMS != c.wait {
 			t.Errorf("%s: a job that came now would wait %d ms, want %d", name, state.WaitMS, c.wait)
 		}
-		if s.heldUntil(q) != Never {
+		if s.holds.of(q) != Never {
 			t.Errorf("%s: it may be called", name)
 		}
 	}
@@ -201,7 +201,7 @@ func TestHoldsAreListed(t *testing.T) {
 	if holds, keys := s.At(now).Holds(1); keys != 3 || len(holds) != 2 || holds[0] != (HoldState{Until: (now + second).Time(), Why: "pushback"}) {
 		t.Errorf("with the api's: %+v of %d", holds, keys)
 	}
-	s.breaker.until, s.breaker.why = now+2*second, "timeouts"
+	s.holds.breaker.until, s.holds.breaker.why = now+2*second, "timeouts"
 	if holds, _ := s.At(now).Holds(1); !holds[0].Fault || holds[0].Why != "its calls keep failing: timeouts" {
 		t.Errorf("with the breaker open: %+v", holds)
 	}

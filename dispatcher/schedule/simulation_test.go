@@ -210,7 +210,7 @@ func (m *simulation) drain(jobs int) {
 	for m.jobs = jobs; m.finished < m.jobs; m.steps++ {
 		if m.steps > 80_000 {
 			m.t.Fatalf("stuck at %s: %d of %d finished, %d staged, %d calling, turns %d, queue %d, blocked %d, until +%s",
-				m.now.Time(), m.finished, m.jobs, m.s.staged, m.s.calls, len(m.s.active), m.s.turns.room.size, m.s.turns.waiting(), m.now.Until(m.s.gate.opens))
+				m.now.Time(), m.finished, m.jobs, m.s.pipe.staged, m.s.pipe.calls, len(m.s.agenda.active), m.s.turns.room.size, m.s.turns.waiting(), m.now.Until(m.s.gate.opens))
 		}
 		m.step()
 		wake := m.s.Next(m.now)
@@ -295,7 +295,7 @@ func (m *simulation) start(j *Job) {
 	if slot := j.Grant.At.Add(-m.skew); m.now < slot || m.now < j.At || m.now > j.last {
 		m.t.Fatalf("S1: a call started %s after its slot", slot.Until(m.now))
 	}
-	if _, paused := m.s.paused.keys[key]; paused || m.s.paused.api != nil {
+	if _, paused := m.s.holds.paused.keys[key]; paused || m.s.holds.paused.api != nil {
 		m.t.Fatalf("a call of %s started while it is paused", key)
 	}
 	if at := m.deadlines.of[j.Seq]; at != 0 && at <= m.now {
@@ -305,7 +305,7 @@ func (m *simulation) start(j *Job) {
 	if m.cancelled[j.Seq] {
 		m.t.Fatalf("job %d was called after it was cancelled", j.Seq)
 	}
-	if hold := max(j.Queue.held, m.s.held); m.now < hold {
+	if hold := max(j.Queue.brake.held, m.s.holds.held); m.now < hold {
 		m.t.Fatalf("a call started %s before its hold ends", m.now.Until(hold))
 	}
 	if j.Calls == 0 {
@@ -361,7 +361,7 @@ func (m *simulation) end(j *Job, started bucket.Micros) {
 // calls make up for that, calls of other keys under a shared limit do not.
 func (m *simulation) claim(l bucket.Limit) bucket.Expectation {
 	rate := *l.Rate
-	rate.Per -= max(0, m.s.pace.GrantTTL+m.busy-m.policy.Rules.Jitter)
+	rate.Per -= max(0, m.s.pipe.pace.GrantTTL+m.busy-m.policy.Rules.Jitter)
 	l.Rate = &rate
 	return bucket.Expectation{Limit: l, Jitter: m.policy.Rules.Jitter + m.busy}
 }
@@ -384,8 +384,8 @@ func (m *simulation) check() {
 			m.t.Fatalf("limit %s: %s", l.Name, v)
 		}
 	}
-	if n := len(m.s.byKey) + len(m.s.turns.tenants) + m.s.turns.waiting() + m.s.turns.room.size + m.s.unfinished + m.s.early + m.s.kept + m.s.staged + m.s.calls; n != 0 {
+	if n := len(m.s.byKey) + len(m.s.turns.tenants) + m.s.turns.waiting() + m.s.turns.room.size + m.s.unfinished + m.s.early + m.s.kept + m.s.pipe.staged + m.s.pipe.calls; n != 0 {
 		m.t.Fatalf("something is left of finished jobs: %d queues, %d blocked, %d queued, %d jobs, %d kept queues, %d staged, %d calls",
-			len(m.s.byKey), m.s.turns.waiting(), m.s.turns.room.size, m.s.unfinished, m.s.kept, m.s.staged, m.s.calls)
+			len(m.s.byKey), m.s.turns.waiting(), m.s.turns.room.size, m.s.unfinished, m.s.kept, m.s.pipe.staged, m.s.pipe.calls)
 	}
 }

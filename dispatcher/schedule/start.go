@@ -8,10 +8,10 @@ import (
 
 // startDue starts granted calls that are due. A missed slot takes the queue's later ones with it, newest first,
 // so that the store can give all of them back.
-func (s *Schedule) startDue(q *KeyQueue, now bucket.Micros, fx *Effects) {
+func (s *step) startDue(q *KeyQueue) {
 	if q.slipped != 0 {
 		if first := firstGranted(q); first != nil {
-			s.giveBack(q, first, fx)
+			s.giveBack(q, first)
 		}
 		q.TAT, q.cold, q.slipped = max(q.TAT, q.slipped), true, 0
 		q.passed = q.count(asking) > 0
@@ -20,24 +20,22 @@ func (s *Schedule) startDue(q *KeyQueue, now bucket.Micros, fx *Effects) {
 		return
 	}
 	for _, j := range q.Jobs {
-		if j.Phase != granted || j.At > now {
+		if j.Phase != granted || j.At > s.now {
 			continue
 		}
-		if s.drain || s.barred || j.cancelled || now > s.latest(j) || s.heldUntil(q) > now || !s.breaker.mayCall(j) || s.outdated(j) {
-			s.giveBack(q, j, fx)
+		if s.drain || s.barred || j.cancelled || s.now > s.latest(j) || s.holds.of(q) > s.now || !s.holds.breaker.mayCall(j) || s.holds.outdated(j) {
+			s.giveBack(q, j)
 			return
 		}
-		if j.Past(now) {
-			s.giveBack(q, j, fx)
-			s.expire(j, fx)
+		if j.Past(s.now) {
+			s.giveBack(q, j)
+			s.expire(j)
 			return
 		}
-		j.Phase = calling
-		s.staged--
-		s.calls++
-		s.shared.begin(j.Costs, now)
-		fx.Start = append(fx.Start, j)
-		if j.Unsent = s.rules.Interval(q.Limits.Rate).Duration() >= steadyFrom; j.Unsent {
+		s.pipe.start(j)
+		s.shared.begin(j.Costs, s.now)
+		s.fx.Start = append(s.fx.Start, j)
+		if j.Unsent = s.policy.interval(q.Limits) >= steadyFrom; j.Unsent {
 			return
 		}
 	}
@@ -66,13 +64,13 @@ func (q *KeyQueue) sending() bool {
 }
 
 // giveBack returns the grants of the queue's jobs from first on.
-func (s *Schedule) giveBack(q *KeyQueue, first *Job, fx *Effects) {
+func (s *step) giveBack(q *KeyQueue, first *Job) {
 	for i := len(q.Jobs) - 1; i >= 0; i-- {
 		j := q.Jobs[i]
 		if j.Phase != granted || j.place.compare(first.place) < 0 {
 			continue
 		}
-		fx.Unused = append(fx.Unused, bucket.Use{Key: q.Key, Grant: j.Grant, Costs: j.Costs, Returned: true})
+		s.fx.Unused = append(s.fx.Unused, bucket.Use{Key: q.Key, Grant: j.Grant, Costs: j.Costs, Returned: true})
 		j.Phase = ready
 		s.Forfeited++
 		q.TAT = j.At
@@ -80,15 +78,8 @@ func (s *Schedule) giveBack(q *KeyQueue, first *Job, fx *Effects) {
 	q.passed = q.count(asking) > 0
 }
 
-func (s *Schedule) expire(j *Job, fx *Effects) {
-	s.breaker.letGo(j)
-	j.Phase = settling
-	s.staged--
-	fx.Expire = append(fx.Expire, j)
-}
-
 // nextStart returns the time of the queue's next granted call.
-func (s *Schedule) nextStart(q *KeyQueue) bucket.Micros {
+func (q *KeyQueue) nextStart() bucket.Micros {
 	next := Never
 	if q.sending() {
 		return Never // Sent will touch the queue
@@ -99,4 +90,35 @@ func (s *Schedule) nextStart(q *KeyQueue) bucket.Micros {
 		}
 	}
 	return next
+}
+
+func firstGranted(q *KeyQueue) *Job {
+	for _, j := range q.Jobs {
+		if j.Phase == granted {
+			return j
+		}
+	}
+	return nil
+}
+
+// lastGranted returns the latest slot that a job of the queue waits for, 0 if none does.
+func (q *KeyQueue) lastGranted() bucket.Micros {
+	var last bucket.Micros
+	for _, j := range q.Jobs {
+		if j.Phase == granted {
+			last = max(last, j.At)
+		}
+	}
+	return last
+}
+
+// newest returns the start of the queue's newest call that runs or has a slot; 0 if there is none.
+func (q *KeyQueue) newest() bucket.Micros {
+	var at bucket.Micros
+	for _, j := range q.Jobs {
+		if j.Phase == granted || j.Phase == calling {
+			at = max(at, j.At)
+		}
+	}
+	return at
 }

@@ -112,3 +112,23 @@ func (o *offset) theirs(at bucket.Micros) bucket.Micros {
 	}
 	return at - o.least()
 }
+
+// known returns the theoretical arrival time that the store knows of a key, by our clock; 0 if it knows none.
+func (l *storeLink) known(key string) bucket.Micros {
+	if l.clock == OwnClock {
+		return l.tatOf(key)
+	}
+	return l.offset.ours(l.tatOf(key))
+}
+
+// Floor returns the theoretical arrival time of a queue, by the store's clock, that the store must be told.
+func (s *Schedule) Floor(q *KeyQueue) bucket.Micros {
+	if s.store.clock == OwnClock {
+		return q.TAT
+	}
+	return max(q.floor, s.store.offset.theirs(q.TAT))
+}
+
+// KnownTAT returns the theoretical arrival time that the store knows of a key without a queue, by our clock; 0
+// if it knows none.
+func (v View) KnownTAT(key string) bucket.Micros { return v.s.store.known(key) }

@@ -235,21 +235,21 @@ func TestTurn(t *testing.T) {
 	fx := &Effects{}
 	expect := func(what string, want int, costs ...int64) {
 		t.Helper()
-		if got := s.turn(q, jobs(costs...), now, fx); got != want {
+		if got := (&step{s, now, fx}).turn(q, jobs(costs...)); got != want {
 			t.Errorf("%s: a turn of %d calls, want %d", what, got, want)
 		}
 	}
 	expect("a key alone", 4, 1, 1, 1, 1)
 	expect("the third costs more", 2, 1, 1, 2, 1)
-	s.active, fx.asked = make([]*KeyQueue, 1), [][]*Job{make([]*Job, 58)}
+	s.agenda.active, fx.asked = make([]*KeyQueue, 1), [][]*Job{make([]*Job, 58)}
 	expect("the last but one of a trip with 6 places left", 3, 1, 1, 1, 1)
 	fx.asked = [][]*Job{make([]*Job, 64)}
 	expect("a trip without places", 1, 1, 1, 1, 1)
-	fx.asked, s.active = nil, make([]*KeyQueue, 31)
+	fx.asked, s.agenda.active = nil, make([]*KeyQueue, 31)
 	expect("32 keys ask", 2, 1, 1, 1, 1)
-	s.active = make([]*KeyQueue, 100)
+	s.agenda.active = make([]*KeyQueue, 100)
 	expect("101 keys ask", 1, 1, 1, 1, 1)
-	s.active = nil
+	s.agenda.active = nil
 	s.gate.scarce = now.Add(-plentyAfter / 2)
 	expect("a limit refused something lately", 1, 1, 1, 1, 1)
 	s.gate.scarce = now.Add(-plentyAfter)

@@ -40,15 +40,15 @@ type Waiting struct {
 func (v View) waits(q *KeyQueue) Waiting {
 	k := v.keeps(q)
 	if k.what == WaitPaused {
-		return v.s.paused.of(q.Key).waiting()
+		return v.s.holds.paused.of(q.Key).waiting()
 	}
 	w := waitUntil(k.what, k.until, k.why)
 	w.Limit = k.limit
 	switch {
-	case k.byBreaker && v.s.breaker.halfOpen(v.now):
-		w.Why = v.s.breaker.trying()
+	case k.byBreaker && v.s.holds.breaker.halfOpen(v.now):
+		w.Why = v.s.holds.breaker.trying()
 	case k.byBreaker:
-		w.Why = v.s.breaker.reason()
+		w.Why = v.s.holds.breaker.reason()
 	}
 	return w
 }
@@ -75,31 +75,31 @@ func (v View) keeps(q *KeyQueue) keeping {
 		return keeping{what: WaitReading, until: Never}
 	case q.Depth() == running:
 		return keeping{what: WaitNothing, until: Never}
-	case v.s.paused.api != nil, q.paused:
+	case v.s.holds.paused.api != nil, q.brake.paused:
 		return keeping{what: WaitPaused, until: Never}
 	case q.early != nil && q.Depth()-q.early.size == running:
 		return keeping{what: WaitNotBefore, until: q.early.next()}
-	case !v.s.breaker.closed() && v.s.breaker.probe != nil && v.s.breaker.halfOpen(v.now):
+	case !v.s.holds.breaker.closed() && v.s.holds.breaker.probe != nil && v.s.holds.breaker.halfOpen(v.now):
 		return keeping{what: WaitAPIHeld, until: Never, byBreaker: true}
-	case v.s.breaker.until > max(v.now, q.held, v.s.held):
-		return keeping{what: WaitAPIHeld, until: v.s.breaker.until, byBreaker: true}
-	case v.s.held > v.now && v.s.held >= q.held:
-		return keeping{what: WaitAPIHeld, until: v.s.held, why: v.s.why}
-	case q.held > v.now:
-		return keeping{what: WaitHeld, until: q.held, why: q.why}
+	case v.s.holds.breaker.until > max(v.now, q.brake.held, v.s.holds.held):
+		return keeping{what: WaitAPIHeld, until: v.s.holds.breaker.until, byBreaker: true}
+	case v.s.holds.held > v.now && v.s.holds.held >= q.brake.held:
+		return keeping{what: WaitAPIHeld, until: v.s.holds.held, why: v.s.holds.why}
+	case q.brake.held > v.now:
+		return keeping{what: WaitHeld, until: q.brake.held, why: q.brake.why}
 	case q.crowded() > v.now:
 		return keeping{what: WaitInFlight, until: q.crowded(), why: "calls of the replica that had its partition before may still run"}
 	case q.count(granted) > 0:
-		return keeping{what: WaitRate, until: v.s.nextStart(q)}
+		return keeping{what: WaitRate, until: q.nextStart()}
 	case int64(q.count(calling)) >= q.Limits.InFlight:
 		return keeping{what: WaitInFlight, until: Never}
 	}
-	slot := bucket.Forecast(*q.Limits, v.s.rules.Interval(q.Limits.Rate), q.TAT, v.now, 1)
-	if at := max(q.earliest(), v.s.governor.earliest()); at > max(v.now, slot) { // else the key is slower anyway
+	slot := v.s.policy.slot(q.Limits, q.TAT, v.now, 1)
+	if at := max(q.brake.earliest(), v.s.holds.governor.earliest()); at > max(v.now, slot) { // else the key is slower anyway
 		return keeping{what: WaitSlowed, until: at}
 	}
 	switch {
-	case q.seat.queued, q.seat.blocked && v.s.full():
+	case q.seat.queued, q.seat.blocked && v.s.pipe.isFull():
 		return keeping{what: WaitRoom, until: Never}
 	case q.seat.blocked && v.s.gate.by == storeDown:
 		return keeping{what: WaitLimiter, until: Never}
@@ -107,7 +107,7 @@ func (v View) keeps(q *KeyQueue) keeping {
 		return keeping{what: WaitLimit, until: Never, limit: v.s.gate.by}
 	case q.seat.blocked && v.s.gate.by != "" && v.s.gate.opens >= slot:
 		return keeping{what: WaitLimit, until: v.s.gate.opens, limit: v.s.gate.by}
-	case q.seat.blocked && v.s.gate.by == "" && q.ungranted() == 0 && v.s.staged >= v.s.width(v.now):
+	case q.seat.blocked && v.s.gate.by == "" && q.ungranted() == 0 && v.s.pipe.staged >= v.s.width(v.now):
 		if _, _, limit := v.s.near(v.now); limit != "" { // it has refused no job yet, and lets no other become ready
 			return keeping{what: WaitLimit, until: slot, limit: limit}
 		}

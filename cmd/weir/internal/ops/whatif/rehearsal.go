@@ -100,7 +100,7 @@ func (r *rehearsal) until(ctx context.Context, at bucket.Micros) error {
 func (r *rehearsal) arrive(number int) {
 	a := &r.trace.arrivals[number]
 	key, depth := r.trace.keys[a.key], 0
-	limits := r.s.LimitsOf(key)
+	limits := r.policy.LimitsOf(key)
 	if q := r.s.Find(key); q != nil {
 		depth = q.Depth()
 	}

@@ -1,0 +1,155 @@
+package schedule
+
+import (
+	"container/heap"
+	"math"
+
+	"weir/bucket"
+)
+
+// Never is a time that does not come.
+const Never = bucket.Micros(math.MaxInt64)
+
+// maxLapsing bounds the jobs that end at once because their deadlines passed while they waited. The dispatcher
+// loads each for its letter.
+const maxLapsing = 64
+
+// agenda says which queue the schedule must look at, and when: at once, at a time, or when another job that ends for
+// its deadline has ended. It owns the entry of every queue. There is one timer structure over all queues and no timer
+// per key.
+type agenda struct {
+	timers  timers
+	active  []*KeyQueue // to look at once, each listed once
+	lapsing []*KeyQueue // with more jobs past their deadlines than may end at once, each listed once
+	ending  int         // jobs that are ending because their deadlines have passed
+}
+
+// entry is a queue's place in the agenda.
+type entry struct {
+	due     bucket.Micros // in the timers
+	place   int32         // in the timers, notTimed when it has none
+	active  bool
+	lapsing bool
+}
+
+// isIdle reports whether the queue is listed nowhere but in the timers.
+func (e *entry) isIdle() bool { return !e.active && !e.lapsing }
+
+// touch lists a queue to be looked at once.
+func (a *agenda) touch(q *KeyQueue) {
+	if !q.entry.active {
+		q.entry.active = true
+		a.active = append(a.active, q)
+	}
+}
+
+// next takes the queue that was listed first. There must be one.
+func (a *agenda) next() *KeyQueue {
+	q := a.active[0]
+	a.active[0] = nil
+	a.active = a.active[1:]
+	q.entry.active = false
+	return q
+}
+
+// due takes a queue whose time has come, nil if there is none.
+func (a *agenda) due(now bucket.Micros) *KeyQueue {
+	if a.timers.next() > now {
+		return nil
+	}
+	q := a.timers[0]
+	a.timers.set(q, Never)
+	return q
+}
+
+// mayLapse reports whether one more job may end for its deadline. If not, its queue is looked at again when another
+// such job has ended.
+func (a *agenda) mayLapse(q *KeyQueue) bool {
+	if a.ending < maxLapsing {
+		return true
+	}
+	if !q.entry.lapsing {
+		q.entry.lapsing = true
+		a.lapsing = append(a.lapsing, q)
+	}
+	return false
+}
+
+// canLapse reports whether a queue with too many jobs to end at once may go on.
+func (a *agenda) canLapse() bool { return len(a.lapsing) > 0 && a.ending < maxLapsing }
+
+// nextLapsing takes the queue that has waited longest for this. There must be one.
+func (a *agenda) nextLapsing() *KeyQueue {
+	q := a.lapsing[0]
+	a.lapsing[0] = nil
+	a.lapsing = a.lapsing[1:]
+	q.entry.lapsing = false
+	return q
+}
+
+// lapse counts a job that waited and ends now.
+func (a *agenda) lapse(j *Job) {
+	j.lapsed = true
+	a.ending++
+}
+
+// ended counts out a job that has ended.
+func (a *agenda) ended(j *Job) {
+	if j.lapsed {
+		a.ending--
+	}
+}
+
+// timers is a heap of queues by the time at which something must be done for them. Setting and taking cost O(log n) in
+// the number of queues that wait.
+type timers []*KeyQueue
+
+func (t timers) Len() int           { return len(t) }
+func (t timers) Less(i, j int) bool { return t[i].entry.due < t[j].entry.due }
+
+func (t timers) Swap(i, j int) {
+	t[i], t[j] = t[j], t[i]
+	t[i].entry.place, t[j].entry.place = int32(i), int32(j)
+}
+
+// Push implements heap.Interface.
+func (t *timers) Push(x any) {
+	q := x.(*KeyQueue)
+	q.entry.place = int32(len(*t))
+	*t = append(*t, q)
+}
+
+// Pop implements heap.Interface.
+func (t *timers) Pop() any {
+	last := len(*t) - 1
+	q := (*t)[last]
+	(*t)[last] = nil
+	*t = (*t)[:last]
+	q.entry.place = notTimed
+	return q
+}
+
+const notTimed = -1
+
+// set makes the queue due at a time; Never removes it.
+func (t *timers) set(q *KeyQueue, at bucket.Micros) {
+	switch {
+	case at == Never && q.entry.place == notTimed:
+	case at == Never:
+		heap.Remove(t, int(q.entry.place))
+	case q.entry.place == notTimed:
+		q.entry.due = at
+		heap.Push(t, q)
+	case q.entry.due != at:
+		q.entry.due = at
+		heap.Fix(t, int(q.entry.place))
+	}
+}
+
+// next returns when the first queue is due.
+func (t timers) next() bucket.Micros {
+	if len(t) == 0 {
+		return Never
+	}
+	return t[0].entry.due
+}

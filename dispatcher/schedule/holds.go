@@ -1,0 +1,260 @@
+package schedule
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/bucket"
+)
+
+// holds is what keeps an api, or keys of it, from being called for a time: what the api's answers ask for, its breaker,
+// the slow start after a hold, an operator's pauses, and a spent budget, which it only reports. It owns the brake of
+// every queue. Nothing here grants a call: it only says that one must not be asked for yet. A hold is never shortened,
+// except that an operator may let the breaker's probe be made at once.
+type holds struct {
+	held     bucket.Micros // no call of the api before then
+	why      string
+	pushes   int16                  // pushbacks of the api in a row
+	keys     map[*KeyQueue]struct{} // those with a hold that may still last
+	paused   pauses
+	breaker  breaker
+	tried    bucket.Micros // when the breaker's probe was last brought forward
+	welcome  bucket.Micros // start of the last call that the api answered without fault or pushback
+	governor governor      // of the api, if pushback holds it
+	spent    bucket.Micros // when a spent budget begins anew; 0: none is spent
+	spentBy  string        // its name
+}
+
+// brake is what keeps one key from being called, beside what keeps its api. The zero brake keeps it from nothing.
+type brake struct {
+	held     bucket.Micros // no call before
+	why      string        // of the hold
+	governor *governor     // nil until the queue has a hold of its own, or pushback
+	pushes   int16         // pushbacks in a row
+	paused   bool          // by an operator
+}
+
+func newHolds() holds {
+	return holds{keys: map[*KeyQueue]struct{}{}, paused: pauses{keys: map[string]Pause{}}}
+}
+
+// MostHold bounds the hold that an api's answer may ask for, and the hold that is read back after a restart.
+const MostHold = 24 * time.Hour
+
+// hold keeps a queue, or the whole api if q is nil, from calling before until. It never shortens a hold.
+func (h *holds) hold(q *KeyQueue, until bucket.Micros, why string) {
+	switch {
+	case q == nil && until > h.held:
+		h.held, h.why = until, why
+	case q != nil && until > q.brake.held:
+		q.brake.held, q.brake.why = until, why
+		h.keys[q] = struct{}{}
+	}
+}
+
+// of returns the time before which a queue must not be called, Never while it is paused.
+func (h *holds) of(q *KeyQueue) bucket.Micros {
+	if q.brake.paused || h.paused.api != nil {
+		return Never
+	}
+	return max(q.brake.held, h.held, h.breaker.until, q.crowded())
+}
+
+// end ends the holds of the api whose time is over, and returns how many these are. A slow start begins.
+func (h *holds) end(now bucket.Micros) (ended int) {
+	if h.held != 0 && h.held <= now {
+		h.held = 0
+		h.governor.restart(now)
+		ended++
+	}
+	if h.spent != 0 && h.spent <= now {
+		h.spent = 0
+		ended++
+	}
+	return ended
+}
+
+// endOf ends the hold of a queue if its time is over, and reports whether it did. A slow start of the queue begins.
+func (h *holds) endOf(q *KeyQueue, now bucket.Micros) bool {
+	if q.brake.held == 0 || q.brake.held > now {
+		return false
+	}
+	q.brake.held = 0
+	delete(h.keys, q)
+	if q.brake.governor == nil {
+		q.brake.governor = &governor{}
+	}
+	q.brake.governor.restart(now)
+	return true
+}
+
+// next returns when a hold of the api ends, Never if none lasts.
+func (h *holds) next() bucket.Micros {
+	next := Never
+	if h.held != 0 {
+		next = h.held
+	}
+	if h.spent != 0 {
+		next = min(next, h.spent)
+	}
+	return next
+}
+
+// tryNow lets an open breaker's probe be made at once, and reports whether the breaker was open.
+func (h *holds) tryNow(now bucket.Micros) bool {
+	if h.breaker.closed() {
+		return false
+	}
+	h.breaker.until, h.tried = min(h.breaker.until, now), now
+	return true
+}
+
+// restAt returns when a job that must rest until notBefore may be called: sooner if an operator ended its wait while
+// its outcome was stored.
+func (h *holds) restAt(j *Job, notBefore bucket.Micros) bucket.Micros {
+	if j.tripped && j.judged <= h.tried {
+		return min(notBefore, h.tried)
+	}
+	return notBefore
+}
+
+// onBudget notes whether a round of asks met a spent budget, which holds the api until the budget begins anew.
+// The store enforces that hold, and is still asked; the schedule keeps it only to report it.
+func (h *holds) onBudget(a *bucket.Answer, now bucket.Micros) (HoldChange, bool) {
+	switch {
+	case len(a.Grants) > 0 && h.spent != 0:
+		h.spent = 0
+		return HoldChange{Why: "there is money again"}, true
+	case len(a.Grants) == 0 && a.Wait.Until > now.Add(LongWait) && a.Wait.Exhausted == bucket.Hold:
+		former := h.spent
+		h.spent, h.spentBy = a.Wait.Until, a.Wait.Limit
+		return HoldChange{Until: h.spent, Why: spentText(h.spentBy)}, former == 0
+	}
+	return HoldChange{}, false
+}
+
+func spentText(budget string) string { return "the budget " + budget + " is spent" }
+
+// earliest returns when the queue's own governor lets it ask for its next slot, 0 if nothing slows it.
+func (b *brake) earliest() bucket.Micros {
+	if b.governor == nil {
+		return 0
+	}
+	return b.governor.earliest()
+}
+
+// relax lets the ceilings of the governors grow up to now, and drops a queue's governor that slows nothing. A nil a
+// means that the rate does not adapt.
+func (h *holds) relax(q *KeyQueue, a *Adaptive, now bucket.Micros) {
+	h.governor.grow(a, now)
+	if g := q.brake.governor; g != nil {
+		if g.grow(a, now); !g.slows() {
+			q.brake.governor = nil
+		}
+	}
+}
+
+// slow reports whether a queue may ask only for one slot at a time.
+func (h *holds) slow(q *KeyQueue) bool { return q.brake.governor != nil || h.governor.slows() }
+
+// outdated reports whether a job's slot was asked for before the slow start that must pace it.
+func (h *holds) outdated(j *Job) bool {
+	g := j.Queue.brake.governor
+	return j.asked < h.governor.began || g != nil && j.asked < g.began
+}
+
+// closedUntil returns until when nothing may be sent to the api about a key, whose queue may be nil.
+func (h *holds) closedUntil(key string, q *KeyQueue, now bucket.Micros) bucket.Micros {
+	if _, paused := h.paused.keys[key]; paused || h.paused.api != nil {
+		return Never
+	}
+	until := max(h.held, h.breaker.until)
+	if !h.breaker.closed() {
+		until = max(until, now.Add(StoreRetry)) // one call tries, and this is none
+	}
+	if q != nil {
+		until = max(until, q.brake.held)
+	}
+	if until <= now {
+		return 0
+	}
+	return until
+}
+
+// count counts the keys that are held, or that are paused and ours. It counts the api as one if it is held or paused.
+func (h *holds) count(ours func(key string) bool, now bucket.Micros) (n int) {
+	for q := range h.keys {
+		if q.brake.held <= now {
+			delete(h.keys, q)
+		} else if !q.brake.paused {
+			n++
+		}
+	}
+	for key := range h.paused.keys {
+		if ours(key) {
+			n++
+		}
+	}
+	if h.paused.api != nil || max(h.held, h.breaker.until, h.spent) > now || h.breaker.denied {
+		n++
+	}
+	return n
+}
+
+// HoldState is a hold that no operator made: of a key, or of the whole api if Key is "".
+type HoldState struct {
+	Key   string    `json:"key,omitempty"`
+	Until time.Time `json:"until"`
+	Why   string    `json:"why"`
+	// Fault says that an operator must mend something: the api denies weir, or its calls keep failing.
+	Fault bool `json:"fault,omitempty"`
+	// Budget names the spent budget that holds the api, if one does.
+	Budget string `json:"budget,omitempty"`
+}
+
+// mostHolds bounds the held keys that are sorted, since calls wait meanwhile. If more are held, any of them are
+// listed.
+const mostHolds = 1000
+
+// list lists what keeps the api, or keys of it, from being called at now: first the api's hold, then at most limit of
+// the keys' holds, by when they end. keys is the number of all held keys.
+func (h *holds) list(limit int, now bucket.Micros) (all []HoldState, keys int) {
+	for q := range h.keys {
+		if q.brake.held > now {
+			if keys++; len(all) < mostHolds {
+				all = append(all, HoldState{Key: q.Key, Until: q.brake.held.Time(), Why: q.brake.why})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b HoldState) int {
+		return cmp.Or(a.Until.Compare(b.Until), strings.Compare(a.Key, b.Key))
+	})
+	all = all[:min(len(all), limit)]
+	if of, held := h.ofAPI(now); held {
+		all = slices.Insert(all, 0, of)
+	}
+	return all, keys
+}
+
+// ofAPI returns what holds the whole api at now.
+func (h *holds) ofAPI(now bucket.Micros) (of HoldState, held bool) {
+	switch b := &h.breaker; {
+	case b.until > now && b.until >= h.held, !b.closed() && h.held <= now: // or its time is over, and no probe has been answered yet
+		return HoldState{Until: b.until.Time(), Why: b.reason(), Fault: true}, true
+	case h.held > now:
+		return HoldState{Until: h.held.Time(), Why: h.why}, true
+	case h.spent > now:
+		return HoldState{Until: h.spent.Time(), Why: spentText(h.spentBy), Budget: h.spentBy}, true
+	}
+	return HoldState{}, false
+}
+
+// atOnce returns how many calls a queue may have ready or granted together: one at a time while it is slowed.
+func (q *KeyQueue) atOnce() int64 {
+	if g := q.brake.governor; g != nil && g.slows() {
+		return 1
+	}
+	return min(q.Limits.InFlight, maxAsks)
+}

@@ -1,0 +1,185 @@
+package schedule
+
+import (
+	"time"
+
+	"weir/bucket"
+)
+
+// stage makes jobs ready whose slots are near, and returns when to look again.
+func (s *step) stage(q *KeyQueue) (again bucket.Micros) {
+	soon := s.now.Add(s.pipe.pace.PrepareLead)
+	ungranted := int64(q.ungranted())
+	for {
+		j, at := s.candidate(q, soon)
+		if j == nil && at == Never {
+			return Never
+		}
+		at = max(at, q.brake.earliest(), q.crowded(), s.policy.slot(q.Limits, q.TAT, s.now, int(ungranted)+1))
+		if at > soon {
+			return s.pipe.lead(at)
+		}
+		if ungranted+s.ahead(q) >= q.atOnce() {
+			return Never // a call of this queue that ends will touch it
+		}
+		if !s.invites(q, ungranted) {
+			if ungranted == 0 {
+				s.turns.wait(q)
+			}
+			return Never
+		}
+		if !s.hasRoom() || j != nil && s.holds.breaker.yields(j) {
+			s.turns.room.push(q)
+			return Never
+		}
+		if j == nil {
+			j = q.dequeue()
+		}
+		j.limited = false
+		s.pipe.stage(j)
+		if !s.holds.breaker.closed() {
+			s.holds.breaker.probe = j
+		}
+		s.suspects.call(j)
+		ungranted++
+		s.fx.Load = append(s.fx.Load, j)
+		if s.turns.room.size > 0 {
+			s.turns.room.push(q) // a job a turn
+			return Never
+		}
+	}
+}
+
+// candidate returns the next job to make ready: a resting job, or nil for the oldest waiting job. at is the
+// earliest time of its call, as far as the job itself goes; Never if there is no job. Retries may be overtaken;
+// a job that the api may not have seen yet may not.
+func (s *step) candidate(q *KeyQueue, by bucket.Micros) (j *Job, at bucket.Micros) {
+	at = Never
+	passable := true
+	for _, rest := range q.Jobs {
+		if rest.Phase == settling && rest.Unseen {
+			passable = false // the dispatcher is finding out what became of its call
+			break
+		}
+		if rest.Phase != resting {
+			continue
+		}
+		if may := s.suspects.mayCall(rest); may && rest.NotBefore < at {
+			j, at = rest, rest.NotBefore
+		}
+		if rest.First() {
+			passable = false
+			break
+		}
+	}
+	if passable && q.hasNext() && (at > by || s.holds.breaker.hasTried(j)) {
+		return nil, 0
+	}
+	return j, at
+}
+
+// shortCall is the longest usual duration of an api's calls for which a key's next job is made ready while one
+// runs. Behind a long call, that job would take room from other keys, and would be unknown if the dispatcher
+// died.
+const shortCall = 100 * time.Millisecond
+
+// ahead counts a queue's jobs that stand before the next job to be made ready: granted ones, and running calls
+// too if they are long.
+func (s *step) ahead(q *KeyQueue) int64 {
+	n := q.count(granted)
+	if s.pipe.callTime > shortCall || q.newest().Add(LongWait) <= s.now {
+		n += q.count(calling)
+	}
+	return int64(n)
+}
+
+// invites reports whether a queue may make a job ready now, beside the ready jobs that it has without a slot.
+// The queue that has the turn may, and so may any queue while no other waits for a turn. A costly queue always
+// may have one ready job: what it waits for is kept from the others.
+func (s *step) invites(q *KeyQueue, ungranted int64) bool {
+	if q.seat.costly && ungranted == 0 || !s.holds.breaker.closed() {
+		return true
+	}
+	if s.turns.lines[prepareLine].queues > 0 && !q.seat.invited && !q.seat.called {
+		return false
+	}
+	width := s.width(s.now)
+	if width >= s.pipe.pace.MaxStaged {
+		return true
+	}
+	each := max(1, width/(1+s.turns.waiting()))
+	return s.pipe.staged < width && ungranted < int64(each)
+}
+
+// hasRoom reports whether another job may be made ready. While the breaker is not closed, only one may: the probe.
+func (s *Schedule) hasRoom() bool {
+	if !s.holds.breaker.closed() {
+		return s.holds.breaker.probe == nil
+	}
+	return s.pipe.hasRoom()
+}
+
+// near returns how many calls the shared limits let start within LongWait, less one, whether that is known, and which
+// limit lets the fewest start.
+func (s *Schedule) near(now bucket.Micros) (n float64, known bool, by string) {
+	return s.shared.near(now, s.pipe.calls, s.pipe.callTime)
+}
+
+// width returns how many jobs may be staging, ready or granted: as many as every shared limit lets start within
+// LongWait, and at least one. A crash makes each of them unknown. If that number is not known, or other
+// processes use the limits too, this process counts on as much as it was granted lately: it begins with one job,
+// and widens with every grant.
+func (s *Schedule) width(now bucket.Micros) int {
+	n, known, _ := s.near(now)
+	if len(s.shared) > 0 && (!known || s.store.clock == OtherClock) {
+		n = min(n, s.pipe.grantedLately(now))
+	}
+	return min(s.pipe.pace.MaxStaged, 1+int(n))
+}
+
+// inviteAt returns when the queues in turn must make jobs ready: before the shared limit is asked again, by as
+// long as that takes. While the store does not answer, one queue at a time makes one ready, when the store is
+// asked again.
+func (s *Schedule) inviteAt() bucket.Micros {
+	switch {
+	case s.store.failures == 0:
+		return s.gate.opens - bucket.Micros(s.pipe.pace.PrepareLead.Microseconds())
+	case s.pipe.staged == 0:
+		return s.gate.opens
+	}
+	return Never
+}
+
+// unready withdraws ready jobs that cannot be called next: those that a former policy made ready, and those
+// behind a job that was never called and rests or waits for memory. They would keep room from that very job.
+func (s *step) unready(q *KeyQueue) {
+	gap := false
+	for _, j := range q.Jobs {
+		if j.Phase == ready && (gap || j.Policy != s.policy || !s.holds.breaker.mayCall(j)) {
+			s.withdraw(j, s.now)
+			s.Touch(q)
+			s.fx.Stale = append(s.fx.Stale, j)
+		}
+		gap = gap || j.First() && (j.Phase == resting || j.Phase == staging && j.Cramped)
+	}
+}
+
+// unstick withdraws a queue's ready jobs behind calls that take longer than expected: they would keep room from
+// other queues.
+func (s *step) unstick(q *KeyQueue) {
+	if q.count(ready) == 0 || q.count(granted, asking) > 0 || q.newest().Add(LongWait) > s.now {
+		return
+	}
+	if free, _ := q.free(s.now); free <= 0 {
+		s.recall(q)
+	}
+}
+
+// withdraw takes a ready job back from its way to a call, and lets it rest until shortly before a time.
+func (s *Schedule) withdraw(j *Job, until bucket.Micros) {
+	s.holds.breaker.letGo(j)
+	s.cleared(j)
+	s.pipe.unstage(j, resting)
+	j.NotBefore, j.limited = s.pipe.lead(until), true
+	j.unload()
+}

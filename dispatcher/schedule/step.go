@@ -1,0 +1,264 @@
+package schedule
+
+import "weir/bucket"
+
+// step is one Step of a schedule: it moves queues on at now, and gathers what the dispatcher must do then.
+type step struct {
+	*Schedule
+	now bucket.Micros
+	fx  *Effects
+}
+
+// run does all that can be done.
+func (s *step) run() {
+	for q := s.agenda.due(s.now); q != nil; q = s.agenda.due(s.now) {
+		s.Touch(q)
+	}
+	for range s.holds.end(s.now) {
+		s.fx.Resumed = append(s.fx.Resumed, nil)
+	}
+	s.unblock()
+	s.invite()
+	for s.agenda.canLapse() {
+		s.advance(s.agenda.nextLapsing())
+	}
+	room := &s.turns.room
+	for n := room.size; n > 0 && room.size > 0 && s.hasRoom() && len(s.fx.Asks) < maxAsks; n-- { // take a queue that yields only once
+		s.advance(room.pop())
+	}
+	for n := len(s.agenda.active); n > 0 && len(s.fx.Asks) < maxAsks; n-- {
+		s.advance(s.agenda.next())
+	}
+	if len(s.fx.Asks) > 0 {
+		s.store.rounds++
+	}
+}
+
+// unblock gives the queues whose turn it is the next round of asks. The cost of one freed slot must not grow
+// with the number of keys that wait for it. A queue that was refused because of its call's cost ends its round:
+// cheaper calls asked for behind it would forever take what it waits for.
+func (s *step) unblock() {
+	if s.pipe.isFull() || s.gate.isShut(s.now) || s.store.rounds > 0 {
+		return
+	}
+	most := maxAsks
+	if s.store.failures > 0 || s.holds.governor.slows() {
+		most = 1 // it tries whether the store answers again, or a slow start allows only one
+	}
+	for range most {
+		q := s.turns.toAsk()
+		if q == nil {
+			return
+		}
+		s.Touch(q)
+		if q.seat.costly {
+			return
+		}
+	}
+}
+
+// invite gives queues the turn to make a job ready, in the order in which they will have the shared limit.
+func (s *step) invite() {
+	if s.now < s.inviteAt() {
+		return
+	}
+	n := s.width(s.now) - s.pipe.staged
+	if s.store.failures > 0 {
+		n = min(n, 1)
+	}
+	for ; n > 0; n-- {
+		q := s.turns.toPrepare()
+		if q == nil {
+			return
+		}
+		s.Touch(q)
+	}
+}
+
+// advance moves one queue as far as it goes and sets its timer.
+func (s *step) advance(q *KeyQueue) {
+	if s.holds.endOf(q, s.now) {
+		s.fx.Resumed = append(s.fx.Resumed, q)
+	}
+	s.startDue(q)
+	s.cancelDue(q)
+	s.ripen(q)
+	due := q.nextDue()
+	if len(q.Jobs) > 0 {
+		due = min(due, q.nextStart())
+	}
+	if !s.drain && !s.barred && q.Partition.Open && !q.Unread {
+		due = min(due, s.prepare(q))
+	}
+	s.turns.pass(q)
+	if q.Empty() {
+		due = min(due, s.memory(q))
+	}
+	s.notice(q)
+	s.agenda.timers.set(q, due)
+	if due == Never && q.Empty() && q.entry.isIdle() && q.seat.isIdle() && s.byKey[q.Key] == q {
+		s.turns.leave(q)
+		delete(s.byKey, q.Key) // a queue that is still listed somewhere must stay the key's only one
+	}
+	s.countKept(q)
+}
+
+// prepare makes jobs ready and asks for slots, as far as nothing holds the queue, and returns when to look again.
+func (s *step) prepare(q *KeyQueue) (due bucket.Micros) {
+	s.lapse(q)
+	due = Never
+	far := s.gate.isShut(s.now.Add(LongWait)) && !q.seat.costly || s.store.failures > 0 && s.gate.isShut(s.now)
+	switch hold := s.holds.of(q); {
+	case hold > s.now.Add(s.pipe.pace.PrepareLead):
+		s.withdrawReady(q, hold)
+		if hold != Never {
+			due = s.pipe.lead(hold)
+		}
+	case q.seat.blocked:
+		if q.seat.line == prepareLine { // a job missed its slot: it is made ready again in its queue's turn
+			s.recall(q)
+		}
+	case far:
+		s.withdrawReady(q, s.gate.opens)
+		s.turns.wait(q) // nothing is made ready for a slot that is far
+	default:
+		due = min(s.stage(q), s.ask(q))
+	}
+	return min(due, s.lapse(q)) // another job may be the first now
+}
+
+// withdrawReady withdraws a queue's ready jobs if the time that they wait for turned out to be far off. They
+// would keep other keys' jobs from being made ready, and their intents would make them unknown if the process
+// died meanwhile.
+func (s *step) withdrawReady(q *KeyQueue, until bucket.Micros) {
+	far := until > s.now.Add(LongWait)
+	if !far && s.holds.breaker.closed() {
+		return
+	}
+	for _, j := range q.Jobs {
+		if j.Phase == ready && (j != s.holds.breaker.probe || far) {
+			s.withdraw(j, until)
+			s.fx.Stale = append(s.fx.Stale, j)
+		}
+	}
+}
+
+// recall withdraws a queue's ready jobs, to be made ready again as soon as they may.
+func (s *step) recall(q *KeyQueue) {
+	for _, j := range q.Jobs {
+		if j.Phase == ready {
+			s.withdraw(j, s.now)
+			s.fx.Stale = append(s.fx.Stale, j)
+		}
+	}
+}
+
+// memory returns until when a queue without jobs must not be forgotten: because of what the store has not been
+// told yet, its hold, and what pushback has taken of its rate. It returns Never if nothing must be remembered.
+func (s *step) memory(q *KeyQueue) bucket.Micros {
+	a := s.policy.Retry.Adaptive
+	s.holds.relax(q, a, s.now)
+	until := q.brake.held
+	if q.Orphaned > 0 {
+		until = max(until, q.Partition.Leftover)
+	}
+	if q.cold {
+		until = max(until, q.TAT)
+	}
+	if g := q.brake.governor; g != nil && g.ceiling != 0 && a != nil {
+		until = max(until, s.now.Add(a.Recover/16)) // and look again
+	}
+	if until <= s.now {
+		return Never
+	}
+	return until
+}
+
+// ripen gives the queue's jobs that are due their places. While the partition is being read, only the jobs read tell
+// which came before which: PushEarly does it then.
+func (s *step) ripen(q *KeyQueue) {
+	if q.early != nil && !q.Partition.Reading {
+		s.early -= q.early.release(s.now, q.Partition.newest)
+	}
+}
+
+// lapse ends those of a queue's next jobs whose deadlines have passed: jobs that rest, jobs that are ready
+// without a slot, and the waiting jobs from the first on, up to one that has time left. It takes no slot, no
+// intent and no probe. It returns when the next deadline passes: the schedule looks at a queue that is paused,
+// held or waits for a far limit then, and at no other time.
+func (s *step) lapse(q *KeyQueue) (next bucket.Micros) {
+	next = Never
+	for _, j := range q.Jobs {
+		switch {
+		case j.Deadline == 0 || j.cancelled || j.Phase != resting && j.Phase != ready:
+		case j.Deadline > s.now:
+			next = min(next, j.Deadline)
+		case s.agenda.mayLapse(q):
+			if j.Phase == ready {
+				s.expire(j)
+			} else {
+				s.expireWaiting(j)
+			}
+		default:
+			return Never
+		}
+	}
+	for p, ok := q.next(); ok; p, ok = q.next() {
+		at, timed := q.Partition.deadlines[p.seq]
+		switch {
+		case !timed:
+			return next
+		case at > s.now:
+			return min(next, at)
+		case !s.agenda.mayLapse(q):
+			return Never
+		}
+		s.expireWaiting(q.dequeue())
+	}
+	return next
+}
+
+// expireWaiting ends a job that is not loaded.
+func (s *step) expireWaiting(j *Job) {
+	j.Phase = settling
+	s.agenda.lapse(j)
+	s.fx.Expire = append(s.fx.Expire, j)
+}
+
+// expire ends a job that is ready.
+func (s *step) expire(j *Job) {
+	s.holds.breaker.letGo(j)
+	s.pipe.unstage(j, settling)
+	s.fx.Expire = append(s.fx.Expire, j)
+}
+
+// cancelDue ends the cancelled jobs that are neither being made ready nor asking for a slot.
+func (s *step) cancelDue(q *KeyQueue) {
+	if q.cancels == 0 {
+		return
+	}
+	for _, j := range q.Jobs {
+		if !j.cancelled {
+			continue
+		}
+		switch j.Phase {
+		case granted:
+			s.giveBack(q, j)
+			s.Unstage(j)
+		case ready:
+			s.Unstage(j)
+		case resting:
+			j.Phase = settling
+		default:
+			continue
+		}
+		j.cancelled = false
+		q.cancels--
+		s.fx.Cancel = append(s.fx.Cancel, j)
+	}
+}
+
+// notice records what a queue waits for from now on.
+func (s *step) notice(q *KeyQueue) {
+	q.holdups.turn(s.causes.of(View{s.Schedule, s.now}.keeps(q)), tickOf(s.now))
+}
