@@ -158,7 +158,7 @@ func TestJobStaysUntilItsLetterIsTold(t *testing.T) {
 		await.Return(t, "the job's end", func() { w.buryLetter(ctx, f.job, letter) })
 	}
 	end(t.Context(), 1)
-	if n := w.s.Unfinished(); n != 0 || p.bucket.Unswept() != 1 {
+	if n := w.s.At(w.now()).Unfinished(); n != 0 || p.bucket.Unswept() != 1 {
 		t.Errorf("%d jobs are left, and %d are to be deleted", n, p.bucket.Unswept())
 	}
 	for i, name := range []string{deadletter.EventsStream, deadletter.Stream} {
@@ -166,7 +166,7 @@ func TestJobStaysUntilItsLetterIsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		end(stopped, uint64(i+2)) // tries once
-		if n := w.s.Unfinished(); n != i+1 || p.bucket.Unswept() != 1 {
+		if n := w.s.At(w.now()).Unfinished(); n != i+1 || p.bucket.Unswept() != 1 {
 			t.Errorf("without %s %d jobs are left, and %d are to be deleted", name, n, p.bucket.Unswept())
 		}
 	}

@@ -140,7 +140,7 @@ func (w *apiWorker) keepDenial(until bucket.Micros, why string) {
 func (w *apiWorker) markDenialLocked(m holdMark) {
 	former := m.part.denial
 	switch {
-	case !w.s.Denied(), m.until < former.until:
+	case !w.s.At(w.now()).Denied(), m.until < former.until:
 		m.discard()
 		return
 	}
@@ -157,7 +157,7 @@ func (p *partition) replayDenialLocked(mark queue.RetryMark, e queue.Entry) {
 
 // dropDenialsLocked deletes the marks of denials when the api accepts weir again.
 func (w *apiWorker) dropDenialsLocked() {
-	if w.s.Denied() {
+	if w.s.At(w.now()).Denied() {
 		return
 	}
 	for _, p := range w.partitions {

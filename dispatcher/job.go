@@ -200,7 +200,7 @@ func (w *apiWorker) call(ctx context.Context, j *job) (r httpcall.Response, made
 	}
 	observe(w.metrics.duration, r.Ended.Sub(r.Started).Seconds(), j)
 	w.grants.settle(ctx, []bucket.Use{use})
-	w.update(func(s *schedule.Schedule) { s.LearnCall(r.Ended.Sub(r.Started)); s.Ended(j.Job) })
+	w.update(func(s *schedule.Schedule) { s.Pipe.LearnCall(r.Ended.Sub(r.Started)); s.Ended(j.Job) })
 	return r, true
 }
 

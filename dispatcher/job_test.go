@@ -53,18 +53,18 @@ func TestPersistEnds(t *testing.T) {
 	failed := errors.New("no space left")
 	synctest.Test(t, func(t *testing.T) {
 		w, j, write := unstored(stream.ErrNotNow, failed, failed, nil)
-		if !w.persist(t.Context(), "result", j, write) || w.s.Unfinished() != 1 {
+		if !w.persist(t.Context(), "result", j, write) || w.s.At(w.now()).Unfinished() != 1 {
 			t.Error("the fourth write succeeded, and the outcome is not stored")
 		}
 		w, j, write = unstored(failed, failed)
 		j.part.lost.Store(true)
-		if w.persist(t.Context(), "result", j, write) || w.s.Unfinished() != 0 {
+		if w.persist(t.Context(), "result", j, write) || w.s.At(w.now()).Unfinished() != 0 {
 			t.Error("an outcome was stored, or its job kept, of a partition that is somebody else's")
 		}
 		w, j, write = unstored(failed, failed)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if w.persist(ctx, "result", j, write) || w.s.Unfinished() != 1 {
+		if w.persist(ctx, "result", j, write) || w.s.At(w.now()).Unfinished() != 1 {
 			t.Error("at the end of the process's time a job was let go of whose outcome is not stored")
 		}
 	})

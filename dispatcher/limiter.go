@@ -56,7 +56,9 @@ func (w *apiWorker) round(hard context.Context, fx *schedule.Effects) {
 	w.mu.Unlock()
 	w.announceHolds(out.News)
 	w.grants.settle(hard, out.Unused)
-	w.askPutOff()
+	if out.PutOff {
+		w.askAgain()
+	}
 }
 
 // heardOfEnds resumes calls that waited for grants to end, now that the store knows of the ends.
@@ -67,22 +69,12 @@ func (w *apiWorker) heardOfEnds(uses []bucket.Use) {
 	}
 	w.mu.Lock()
 	w.s.PermitFreed()
-	if back {
-		w.s.UnitsCameBack(w.now())
-	}
+	putOff := back && w.s.UnitsCameBack(w.now())
 	w.mu.Unlock()
-	w.askPutOff()
-	w.wakeUp()
-}
-
-// askPutOff makes jobs ask again that a shared limit had refused for long, if units of the limit came back since.
-func (w *apiWorker) askPutOff() {
-	w.mu.Lock()
-	again := w.s.TakePutOff(w.now())
-	w.mu.Unlock()
-	if again {
+	if putOff {
 		w.askAgain()
 	}
+	w.wakeUp()
 }
 
 // askAgain makes every job ask again that waits for a shared limit.
@@ -162,7 +154,7 @@ func (d *Dispatcher) CalendarMoved(api string) {
 func (d *Dispatcher) HeardOfLevels(api string, levels []bucket.Level) {
 	if w := d.worker(api); w != nil {
 		w.mu.Lock()
-		w.s.LearnLevels(levels)
+		w.s.Shared.Learn(levels)
 		w.mu.Unlock()
 	}
 }

@@ -61,7 +61,11 @@ func (d *Dispatcher) TryNow(api string) (tries bool, err error) {
 // TryDenied makes one call at once of every api that denies weir, because the credentials may have changed.
 func (d *Dispatcher) TryDenied() {
 	for _, w := range d.workersNow() {
-		w.update(func(s *schedule.Schedule) { s.EndDenial(w.now()) })
+		w.update(func(s *schedule.Schedule) {
+			if now := w.now(); s.At(now).Denied() {
+				s.TryNow(now)
+			}
+		})
 	}
 }
 

@@ -86,7 +86,7 @@ func (w *apiWorker) restLocked(j *job, notBefore bucket.Micros) {
 
 // madeLocked marks a job as ready.
 func (w *apiWorker) madeLocked(j *job) {
-	w.s.LearnLead(j.staged.Until(w.now()))
+	w.s.Pipe.LearnLead(j.staged.Until(w.now()))
 	w.s.Loaded(j.Job)
 }
 

@@ -63,8 +63,8 @@ func TestReloadEnds(t *testing.T) {
 		if await.Result(t, "the job's end", func() bool { return w.reload(t.Context(), j) }) {
 			t.Fatal("a message was loaded that is not there")
 		}
-		if want := map[bool]int{true: tried, false: mostMissing}[lost]; j.missing != want || w.s.Unfinished() != 0 {
-			t.Errorf("lost %t: %d jobs are left when the message was missing %d times, want none after %d", lost, w.s.Unfinished(), j.missing, want)
+		if want := map[bool]int{true: tried, false: mostMissing}[lost]; j.missing != want || w.s.At(w.now()).Unfinished() != 0 {
+			t.Errorf("lost %t: %d jobs are left when the message was missing %d times, want none after %d", lost, w.s.At(w.now()).Unfinished(), j.missing, want)
 		}
 		if want := map[bool]int{true: 0, false: 1}[lost]; w.unrecorded.unlogged != want || len(w.unrecorded.jobs) != 0 {
 			t.Errorf("lost %t: %d calls count that nobody will record, want %d; %d records are awaited", lost, w.unrecorded.unlogged, want, len(w.unrecorded.jobs))

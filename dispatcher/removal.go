@@ -247,7 +247,9 @@ func (p *partition) buryTakenOut(ctx context.Context, some []waitingJob) {
 			if q == nil || q.Partition != &p.Partition {
 				continue
 			}
-			if t := s.TakeOut(q, of.seq); t != nil {
+			if q.Waits(of.seq) {
+				t := s.Extract(q, of.seq)
+				t.Settle()
 				j := jobLocked(t)
 				j.bind(w.terms)
 				p.recallKeptLocked(j)

@@ -199,7 +199,7 @@ func (p *partition) passedLocked(seq uint64) (all bool) {
 
 // resumeKeyLocked lets a queue be called, at its key's former pace.
 func (p *partition) resumeKeyLocked(q *schedule.KeyQueue) {
-	if !p.w.s.Has(q) {
+	if p.w.s.Find(q.Key) != q {
 		return // all its jobs have ended meanwhile
 	}
 	q.Unread = false
@@ -233,8 +233,8 @@ func (p *partition) open(ctx context.Context) {
 	p.replay, p.Reading = nil, false
 	p.w.mu.Unlock()
 	p.w.eachLocked(p.w.s.Queues(), func(q *schedule.KeyQueue) {
-		if q.Partition == &p.Partition {
-			p.w.s.Read(q)
+		if q.Partition == &p.Partition && q.Delays() {
+			p.w.s.Touch(q)
 		}
 	})
 	p.w.wakeUp()

@@ -190,8 +190,8 @@ func TestCallsStartWhileTheQueueIsRead(t *testing.T) {
 		}
 		p.open(t.Context())
 		check(uint64(len(jobs)), true)
-		if await.Return(t, "the jobs of the worker", w.running.Wait); w.s.Unfinished() != last || p.replay != nil {
-			rt.Fatalf("%d jobs, %d were read", w.s.Unfinished(), last)
+		if await.Return(t, "the jobs of the worker", w.running.Wait); w.s.At(w.now()).Unfinished() != last || p.replay != nil {
+			rt.Fatalf("%d jobs, %d were read", w.s.At(w.now()).Unfinished(), last)
 		}
 	})
 }
@@ -242,7 +242,7 @@ func TestWaitingJobsOfOneKeyCostBytes(t *testing.T) {
 	if each := float64(after.HeapAlloc-before.HeapAlloc) / jobs; each > 16 {
 		t.Errorf("a waiting job costs %.0f bytes", each)
 	}
-	if w.s.Unfinished() != jobs {
-		t.Errorf("%d jobs wait", w.s.Unfinished())
+	if w.s.At(w.now()).Unfinished() != jobs {
+		t.Errorf("%d jobs wait", w.s.At(w.now()).Unfinished())
 	}
 }

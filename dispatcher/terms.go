@@ -72,7 +72,7 @@ func (d *Dispatcher) Apply(ctx context.Context, api *httpcall.API) error {
 // begins every round. So no ask by the old rules reaches the store after the new ones.
 func (w *apiWorker) adoptChange() {
 	w.mu.Lock()
-	asking := w.s.Asking()
+	asking := w.s.At(w.now()).Asking()
 	w.mu.Unlock()
 	if asking {
 		return // the end of the round wakes the loop
@@ -94,7 +94,9 @@ func (w *apiWorker) adopt(api *httpcall.API) error {
 	w.pace.since = now
 	w.terms = next
 	w.s.Adopt(next.policy)
-	w.s.EndDenial(now)
+	if w.s.At(now).Denied() {
+		w.s.TryNow(now)
+	}
 	if hold, held := w.d.opts.Restored.hold(&api.Rules, now); held {
 		w.s.Hold(nil, hold.Until, hold.Why)
 	}

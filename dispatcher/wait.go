@@ -25,7 +25,7 @@ func (j *job) since() bucket.Micros {
 
 // noteHoldupLocked notes what delayed the call that begins now. The backoff of a retry is no delay.
 func (w *apiWorker) noteHoldupLocked(j *job) {
-	if j.holdup = w.s.HoldupOf(j.Job, j.since(), w.now()); j.holdup.For == schedule.WaitRetry {
+	if j.holdup = w.s.At(w.now()).HoldupOf(j.Job, j.since()); j.holdup.For == schedule.WaitRetry {
 		j.holdup = schedule.Holdup{}
 	}
 }
@@ -39,7 +39,7 @@ func (w *apiWorker) waited(j *job) string {
 	since := j.since()
 	w.mu.Lock()
 	now := w.now()
-	h := w.s.HoldupOf(j.Job, since, now)
+	h := w.s.At(now).HoldupOf(j.Job, since)
 	w.mu.Unlock()
 	wait := since.Until(now)
 	if since == 0 || wait < leastWait {

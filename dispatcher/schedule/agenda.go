@@ -30,6 +30,7 @@ type entry struct {
 	place   int32         // in the timers, notTimed when it has none
 	active  bool
 	lapsing bool
+	dropped bool // it is never listed again: references kept elsewhere, as by a suspect's turn, have no effect
 }
 
 // isIdle reports whether the queue is listed nowhere but in the timers.
@@ -37,9 +38,16 @@ func (e *entry) isIdle() bool { return !e.active && !e.lapsing }
 
 // touch lists a queue to be looked at once.
 func (a *agenda) touch(q *KeyQueue) {
-	if !q.entry.active {
+	if !q.entry.active && !q.entry.dropped {
 		q.entry.active = true
 		a.active = append(a.active, q)
+	}
+}
+
+// touchAll lists all of the queues.
+func (a *agenda) touchAll(queues map[string]*KeyQueue) {
+	for _, q := range queues {
+		a.touch(q)
 	}
 }
 

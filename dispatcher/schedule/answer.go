@@ -14,6 +14,7 @@ type Refused struct {
 	OverBudget []*Job // the money is spent, and the budget says to bury
 	Unused     []bucket.Use
 	News       []HoldChange
+	PutOff     bool // the jobs that a shared limit has put off for long must ask again: call AskAgain for every queue
 }
 
 // Reply is the store's reply to a round of asks.
@@ -25,15 +26,14 @@ type Reply struct {
 
 // answering takes in a reply at the time when it came, and gathers what it stopped.
 type answering struct {
-	*Schedule
-	now bucket.Micros
+	step
 	out Refused
 }
 
 // Answer takes in the store's answers to the asks of one step.
 func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 	s.store.rounds--
-	in := answering{Schedule: s, now: r.Came}
+	in := answering{step: step{s, r.Came, &Effects{}}}
 	if r.Err != nil {
 		in.unanswered(fx)
 		return in.out
@@ -43,7 +43,7 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 	}
 	shift, unsure := s.store.shift(r)
 	if s.store.clock == OtherClock { // one trip for the ask, one in case it just missed the previous round, and a tick
-		s.pipe.pace.ReserveAhead = min(LeastAhead+2*s.store.trip, MostAhead)
+		s.Pipe.pace.ReserveAhead = min(LeastAhead+2*s.store.trip, MostAhead)
 	}
 	for i, jobs := range fx.asked {
 		q, a := jobs[0].Queue, r.Answers[i]
@@ -62,9 +62,7 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 			in.refuse(j, &a.Wait)
 		}
 		if q.passed {
-			fx := Effects{}
-			(&step{s, r.Came, &fx}).giveBack(q, jobs[0])
-			in.out.Unused = append(in.out.Unused, fx.Unused...)
+			in.giveBack(q, jobs[0])
 			q.TAT, q.cold = tat, cold
 		}
 		s.turns.book(q, len(a.Grants))
@@ -76,19 +74,20 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 	}
 	in.withdrawBlocked()
 	s.gate.asked = r.Sent
+	in.out.Unused, in.out.PutOff = in.fx.Unused, s.gate.takePutOff(r.Came)
 	return in.out
 }
 
 // grant gives a job its slot.
 func (s *answering) grant(j *Job, g bucket.Grant, shift, unsure bucket.Micros) {
 	q, at := j.Queue, g.At+shift
-	j.last = at.Add(s.pipe.pace.GrantTTL) - unsure
+	j.last = at.Add(s.Pipe.pace.GrantTTL) - unsure
 	at = max(at, q.lastGranted()) // the shift is not the same each time: a later slot must not look earlier
 	j.Phase, j.Grant, j.At, j.base = granted, g, at, s.store.offset.base
 	q.TAT, q.cold = g.TAT+shift, false
 	s.paced(j)
-	s.shared.granted(j.Costs, at)
-	s.pipe.granted(s.now)
+	s.Shared.granted(j.Costs, at)
+	s.Pipe.granted(s.now)
 }
 
 // paced tells the governors that a job has its slot. The api's pace is that of the shared rate that binds a job like
@@ -101,7 +100,7 @@ func (s *answering) paced(j *Job) {
 	if g := j.Queue.brake.governor; g != nil {
 		g.granted(own, j.At)
 	}
-	all := s.shared.interval(j.Costs)
+	all := s.Shared.interval(j.Costs)
 	if all == 0 {
 		all = own / time.Duration(max(len(s.byKey), 1))
 	}
@@ -118,7 +117,7 @@ func (s *answering) refuse(j *Job, w *bucket.Wait) {
 		s.out.OverBudget, j.Refused = append(s.out.OverBudget, j), w.Limit
 		s.end(j)
 	case w.Until > s.now.Add(LongWait):
-		if s.shared.named(w.Limit) != nil {
+		if s.Shared.named(w.Limit) != nil {
 			s.gate.putOff = max(s.gate.putOff, w.Until)
 		}
 		s.withdraw(j, w.Until)
@@ -130,7 +129,7 @@ func (s *answering) refuse(j *Job, w *bucket.Wait) {
 // place.
 func (s *answering) end(j *Job) {
 	s.Unstage(j)
-	s.pipe.granted(s.now)
+	s.Pipe.granted(s.now)
 }
 
 // wait makes a queue wait for what a limit refused it. It asked for jobs from first on; the limit refused the job
@@ -138,7 +137,7 @@ func (s *answering) end(j *Job) {
 func (s *answering) wait(q *KeyQueue, first, refused *Job, w *bucket.Wait) {
 	if w.Limit != ownRate {
 		s.gate.scarce = s.now
-		if l := s.shared.named(w.Limit); l != nil {
+		if l := s.Shared.named(w.Limit); l != nil {
 			l.refused(refused, w.Until)
 		}
 	}
@@ -160,7 +159,7 @@ func (s *answering) wait(q *KeyQueue, first, refused *Job, w *bucket.Wait) {
 
 // costOf returns the units of a shared limit that a job takes, 0 if there is no limit of that name.
 func (s *answering) costOf(j *Job, limit string) int64 {
-	if l := s.shared.named(limit); l != nil {
+	if l := s.Shared.named(limit); l != nil {
 		return l.costOf(j)
 	}
 	return 0
@@ -170,7 +169,7 @@ func (s *answering) costOf(j *Job, limit string) int64 {
 // comes back at once. Until then cheaper jobs of other keys may use what is left. If the limit came back bit by bit,
 // they would leave this job nothing.
 func (s *answering) comesBackWhole(w *bucket.Wait) bool {
-	l := s.shared.named(w.Limit)
+	l := s.Shared.named(w.Limit)
 	return w.Until > s.now.Add(LongWait) && l != nil && l.Quota != nil && l.Quota.Window != bucket.Sliding
 }
 
@@ -197,7 +196,7 @@ func (s *answering) unanswered(fx *Effects) {
 // withdrawBlocked withdraws ready jobs that wait for a shared limit, if the limit opens too late or gives too
 // little for all of them.
 func (s *answering) withdrawBlocked() {
-	n, _, _ := s.near(s.now)
+	n, _, _ := s.At(s.now).near()
 	most := 1 + int(n)
 	if s.gate.isShut(s.now.Add(LongWait)) {
 		most = 0
@@ -209,7 +208,7 @@ func (s *answering) withdrawBlocked() {
 // first all but one of each queue, then that one, and begins with the queues that will have the limit last. Of a
 // queue it takes the newest first, since no job overtakes one that rests.
 func (s *answering) withdrawBeyond(most int) {
-	if s.pipe.staged <= most || s.turns.lines[askLine].queues == 0 {
+	if s.Pipe.staged <= most || s.turns.lines[askLine].queues == 0 {
 		return
 	}
 	waiting, count := s.turns.takeAll(), 0

@@ -55,22 +55,22 @@ func (s *step) ask(q *KeyQueue) bucket.Micros {
 	if again, may := s.mayAsk(q); !may {
 		return again
 	}
-	if s.pipe.isFull() || s.gate.isShut(now) || s.store.rounds > 0 || s.turns.lines[askLine].queues > 0 && !q.seat.called {
+	if s.Pipe.isFull() || s.gate.isShut(now) || s.store.rounds > 0 || s.turns.lines[askLine].queues > 0 && !q.seat.called {
 		s.turns.wait(q)
 		return Never
 	}
 	if q.askAt > now {
 		return q.askAt
 	}
-	if slot := s.policy.slot(q.Limits, q.TAT, now, 1); slot > now.Add(s.pipe.pace.ReserveAhead) {
-		return slot.Add(-s.pipe.pace.ReserveAhead)
+	if slot := s.policy.slot(q.Limits, q.TAT, now, 1); slot > now.Add(s.Pipe.pace.ReserveAhead) {
+		return slot.Add(-s.Pipe.pace.ReserveAhead)
 	}
 	jobs = jobs[:s.turn(q, jobs)]
 	for _, j := range jobs {
 		j.Phase = asking
 	}
-	s.turns.take(q, s.shared.serviceTime(jobs[0].Costs), len(jobs))
-	ask := bucket.Ask{Key: q.Key, Limits: *q.Limits, Costs: jobs[0].Costs, Want: len(jobs), Horizon: s.pipe.pace.ReserveAhead}
+	s.turns.take(q, s.Shared.serviceTime(jobs[0].Costs), len(jobs))
+	ask := bucket.Ask{Key: q.Key, Limits: *q.Limits, Costs: jobs[0].Costs, Want: len(jobs), Horizon: s.Pipe.pace.ReserveAhead}
 	if q.cold {
 		ask.Floor = s.Floor(q)
 	}
@@ -91,7 +91,7 @@ func (s *step) turn(q *KeyQueue, jobs []*Job) int {
 	switch {
 	case s.holds.slow(q):
 		return 1
-	case len(s.shared) == 0:
+	case len(s.Shared) == 0:
 		return len(jobs)
 	case s.store.clock == OwnClock || !s.gate.isPlenty(s.now):
 		return 1

@@ -35,14 +35,3 @@ func (s *Schedule) Cancel(key string, seq uint64) (*Job, Cancelled) {
 	s.Touch(q)
 	return j, CancelTaken
 }
-
-// TakeOut takes a waiting job out of its queue; the caller ends it. It returns nil if the job is not there, or
-// does not wait any more.
-func (s *Schedule) TakeOut(q *KeyQueue, seq uint64) *Job {
-	if q.Job(seq) != nil || !q.has(seq) {
-		return nil
-	}
-	j := s.Extract(q, seq)
-	j.Settle()
-	return j
-}

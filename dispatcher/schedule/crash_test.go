@@ -70,7 +70,7 @@ func (m *simulation) keepCheckpoints() {
 func (m *simulation) twice() {
 	switch m.rnd.IntN(6) {
 	case 0:
-		m.s.touchAll()
+		m.s.agenda.touchAll(m.s.byKey)
 	case 1:
 		m.s.PermitFreed()
 	case 2:
@@ -113,7 +113,7 @@ func (m *simulation) crash() {
 		m.store.Restore(m.crashes.saved)
 		m.keepCheckpoints()
 	}
-	m.s = New(old.policy, old.pipe.pace, old.store.tatOf)
+	m.s = New(old.policy, old.Pipe.pace, old.store.tatOf)
 	m.s.store.clock = old.store.clock
 	m.probing, m.grudges = nil, map[*KeyQueue]*grudge{}
 	for key, p := range old.holds.paused.keys {
@@ -188,7 +188,7 @@ func (m *simulation) reopen() {
 			case parks:
 				m.crashes.parked[r.seq] = true
 				j.Phase = staging
-				m.s.pipe.staged++
+				m.s.Pipe.staged++
 				m.after(m.upTo(3*time.Millisecond), func() { m.s.Unstage(j) })
 				m.after(4*time.Millisecond, func() { m.keepRecord(j); m.s.Finished(j); m.finished++ })
 			}
@@ -205,7 +205,7 @@ func (m *simulation) reopen() {
 		q.TAT = max(q.TAT, known)
 	}
 	m.part.Open, m.part.Reading = true, false
-	m.s.touchAll()
+	m.s.agenda.touchAll(m.s.byKey)
 }
 
 // TestSimulationOfCrashes runs seeds in which the process dies at any moment and the next one continues from

@@ -99,8 +99,8 @@ func TestDeadlineUnderHold(t *testing.T) {
 			}
 			d.now = max(d.now, min(end, d.Next(d.now)))
 		}
-		if fmt.Sprint(ended) != "[1 2]" || made > 0 || d.unfinished != 2 {
-			t.Errorf("%s: jobs %v expired, not 1 and 2; %d times something was made ready or asked for; %d jobs wait", name, ended, made, d.unfinished)
+		if fmt.Sprint(ended) != "[1 2]" || made > 0 || d.census.unfinished != 2 {
+			t.Errorf("%s: jobs %v expired, not 1 and 2; %d times something was made ready or asked for; %d jobs wait", name, ended, made, d.census.unfinished)
 		}
 		if woken > 8 {
 			t.Errorf("%s: looked at %d times in 5 s", name, woken)
@@ -160,7 +160,7 @@ func TestManyPausedKeysWithDeadlines(t *testing.T) {
 			ended++
 		}
 	}
-	if ended != keys/2 || d.unfinished != keys/2 || len(d.byKey) != keys/2 || len(d.part.deadlines) != 0 {
-		t.Errorf("%d of %d jobs expired; %d jobs, %d queues and %d deadlines are left", ended, keys/2, d.unfinished, len(d.byKey), len(d.part.deadlines))
+	if ended != keys/2 || d.census.unfinished != keys/2 || len(d.byKey) != keys/2 || len(d.part.deadlines) != 0 {
+		t.Errorf("%d of %d jobs expired; %d jobs, %d queues and %d deadlines are left", ended, keys/2, d.census.unfinished, len(d.byKey), len(d.part.deadlines))
 	}
 }

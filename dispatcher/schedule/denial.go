@@ -59,14 +59,3 @@ func (s *Schedule) DenyAgain(until, stored bucket.Micros, why string) {
 	}
 	*b = breaker{probe: b.probe, opened: max(b.opened, 1), until: max(until, 1), turned: stored, why: why, denied: true}
 }
-
-// EndDenial lets an api that denies weir be tried at once, because its configuration or its secrets were read
-// anew or an operator asked for it: a mended token need not wait. It is still tried with one call first.
-func (s *Schedule) EndDenial(now bucket.Micros) {
-	if s.holds.breaker.denied {
-		s.TryNow(now)
-	}
-}
-
-// Denied reports whether the api is not called because it denies weir.
-func (s *Schedule) Denied() bool { return s.holds.breaker.denied }

@@ -41,7 +41,7 @@ func TestDenialHoldsLonger(t *testing.T) {
 	next := *former
 	s.Adopt(&next)
 	now = now.Add(-time.Millisecond)
-	s.EndDenial(now)
+	s.TryNow(now)
 	if !s.holds.breaker.denied || s.holds.breaker.until > now || !s.holds.breaker.halfOpen(now) {
 		t.Fatalf("a mended configuration is not tried at once, with one call: %+v", s.holds.breaker)
 	}

@@ -54,12 +54,12 @@ func (s *Schedule) OnCallEnd(j *Job, e CallEnd) Feedback {
 	j.judged = e.Now
 	if e.Denied {
 		if s.holds.onDenial(j, e, s.policy, &f) {
-			s.touchAll()
+			s.agenda.touchAll(s.byKey)
 		}
 		return f
 	}
 	if s.holds.onFault(j, e, &f) {
-		s.touchAll()
+		s.agenda.touchAll(s.byKey)
 	}
 	if held := s.holds.onAnswer(j, e, &f); held != nil {
 		s.Touch(held)

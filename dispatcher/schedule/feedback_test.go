@@ -182,7 +182,7 @@ func (m *simulation) checkSlowStart(j *Job) {
 		return
 	}
 	delete(m.grudges, j.Queue)
-	if slack := m.s.pipe.pace.ReserveAhead + m.s.pipe.pace.GrantTTL + m.late; g.first.Until(m.now) < g.pause-slack {
+	if slack := m.s.Pipe.pace.ReserveAhead + m.s.Pipe.pace.GrantTTL + m.late; g.first.Until(m.now) < g.pause-slack {
 		m.t.Fatalf("two calls %s apart after a hold, want %s", g.first.Until(m.now), g.pause)
 	}
 }

@@ -76,15 +76,15 @@ func (v View) prospect(q *KeyQueue, p Place, tat bucket.Micros) bucket.Micros {
 	at := v.s.policy.slot(limits, tat, from, p.Position)
 	at = max(at, v.afterFlight(q, limits.InFlight, p.Position, from))
 	ahead := float64(v.turnsBefore(q, p))
-	for i := range v.s.shared {
-		l, shut := &v.s.shared[i], bucket.Micros(0)
+	for i := range v.s.Shared {
+		l, shut := &v.s.Shared[i], bucket.Micros(0)
 		if l.Shadow {
 			continue
 		}
 		if v.s.gate.by == l.Name && (v.s.turns.waiting() > 0 || v.s.gate.isShut(from)) {
 			shut = max(from, v.s.gate.opens)
 		}
-		at = max(at, l.after(ahead, from, shut, v.s.pipe.calls, v.s.pipe.lasted))
+		at = max(at, l.after(ahead, from, shut, v.s.Pipe.calls, v.s.Pipe.lasted))
 	}
 	return at
 }
@@ -102,22 +102,22 @@ func (q *KeyQueue) headRests() bucket.Micros {
 
 // afterFlight returns when the queue's n-th call without a slot finds room below most calls in flight.
 func (v View) afterFlight(q *KeyQueue, most int64, n int, from bucket.Micros) bucket.Micros {
-	if v.s.pipe.lasted == 0 {
+	if v.s.Pipe.lasted == 0 {
 		return 0
 	}
 	flying, first := int64(0), Never
 	if q != nil {
-		flying, first = q.flying(v.s.pipe.lasted)
+		flying, first = q.flying(v.s.Pipe.lasted)
 	}
 	place := flying + int64(n)
 	if place <= most {
 		return 0
 	}
 	if flying == 0 {
-		first = from.Add(v.s.pipe.lasted)
+		first = from.Add(v.s.Pipe.lasted)
 	}
 	waves := (place-1)/most - 1
-	return later(max(first, from), float64(waves), float64(v.s.pipe.lasted.Microseconds()))
+	return later(max(first, from), float64(waves), float64(v.s.Pipe.lasted.Microseconds()))
 }
 
 // flying counts a queue's calls that run or have a slot, and returns when the first of them should end.
@@ -135,7 +135,7 @@ func (q *KeyQueue) flying(took time.Duration) (n int64, first bucket.Micros) {
 // is shared, and so do the keys of one. There cannot be more such calls than jobs that wait.
 func (v View) turnsBefore(q *KeyQueue, p Place) int {
 	of, keys, tenants, own := v.s.turns.tenants[v.s.policy.Rules.Tenant(p.Key)], max(len(v.s.byKey), p.Keys), max(1, len(v.s.turns.tenants)), 0
-	early := v.s.early // jobs of other keys that are not due yet: nothing waits behind them
+	early := v.s.census.early // jobs of other keys that are not due yet: nothing waits behind them
 	if q != nil {
 		own = q.Depth() - q.count(granted, calling, settling)
 		if q.early != nil {
@@ -144,10 +144,10 @@ func (v View) turnsBefore(q *KeyQueue, p Place) int {
 	} else {
 		keys++
 	}
-	called := v.s.pipe.calls + v.s.pipe.settling
-	unread := max(0, p.Others-(v.s.unfinished-own))
+	called := v.s.Pipe.calls + v.s.Pipe.settling
+	unread := max(0, p.Others-(v.s.census.unfinished-own))
 	// Those whose turn comes before the key's own next one: not read yet, being made ready, and some of those that wait.
-	first := unread + max(0, min(v.s.pipe.staged, len(v.s.byKey))-v.s.turns.lines[askLine].queues)
+	first := unread + max(0, min(v.s.Pipe.staged, len(v.s.byKey))-v.s.turns.lines[askLine].queues)
 	switch {
 	case of != nil:
 		first += of.ahead(q)
@@ -160,7 +160,7 @@ func (v View) turnsBefore(q *KeyQueue, p Place) int {
 			keys = of.queues
 		}
 	}
-	others := max(v.s.unfinished-early-called-own+unread, 0)
+	others := max(v.s.census.unfinished-early-called-own+unread, 0)
 	return min((first+(p.Position-1)*keys)*tenants, others+p.Position-1)
 }
 
@@ -175,7 +175,7 @@ type Unread struct {
 // ends; 0 if that cannot be known. While the schedule has not got all jobs of the bucket, it assumes that one of the
 // others may be called at once, unless early jobs alone fill the bucket.
 func (v View) PlaceFree(key string, unread Unread) bucket.Micros {
-	q, took := v.s.byKey[key], v.s.pipe.lasted
+	q, took := v.s.byKey[key], v.s.Pipe.lasted
 	if took == 0 { // no call has ended yet: assume that one takes until the next slot
 		took = min(v.s.policy.Rules.Interval(v.s.policy.LimitsOf(key).Rate).Duration(), time.Second)
 	}

@@ -59,18 +59,18 @@ func (f *foreseen) submit(key string) uint64 {
 func (f *foreseen) run(d time.Duration) {
 	f.Helper()
 	for end := f.now.Add(d); f.now < end; f.now = f.now.Add(time.Millisecond) {
-		f.s.LearnLevels(f.store.Levels())
+		f.s.Shared.Learn(f.store.Levels())
 		for j, at := range f.loads {
 			if at <= f.now {
 				delete(f.loads, j)
-				f.s.LearnLead(f.load)
+				f.s.Pipe.LearnLead(f.load)
 				f.s.Loaded(j)
 			}
 		}
 		for j, at := range f.ends {
 			if at <= f.now {
 				delete(f.ends, j)
-				f.s.LearnCall(f.call)
+				f.s.Pipe.LearnCall(f.call)
 				f.s.Ended(j)
 				f.use([]bucket.Use{{Key: j.Queue.Key, Grant: j.Grant, Costs: j.Costs}})
 				f.s.Finished(j)
@@ -80,7 +80,7 @@ func (f *foreseen) run(d time.Duration) {
 			fx := f.s.Step(f.now)
 			f.made += len(fx.Load)
 			for _, j := range fx.Load {
-				j.Policy, j.Costs = f.s.policy, make([]int64, len(f.s.shared))
+				j.Policy, j.Costs = f.s.policy, make([]int64, len(f.s.Shared))
 				for i := range j.Costs {
 					j.Costs[i] = 1
 				}

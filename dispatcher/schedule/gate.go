@@ -42,12 +42,12 @@ func (g *gate) takePutOff(now bucket.Micros) bool {
 	return true
 }
 
-// UnitsCameBack notes that the store has heard of grants that took less than they had asked for.
-func (s *Schedule) UnitsCameBack(now bucket.Micros) { s.gate.cameBack = now }
-
-// TakePutOff reports whether the jobs that a shared limit has put off for long must ask again. It reports so once: the
-// caller calls AskAgain for every queue.
-func (s *Schedule) TakePutOff(now bucket.Micros) bool { return s.gate.takePutOff(now) }
+// UnitsCameBack notes that the store has heard of grants that took less than they had asked for. It reports whether the
+// jobs that a shared limit has put off for long must ask again: the caller calls AskAgain for every queue then.
+func (s *Schedule) UnitsCameBack(now bucket.Micros) (putOff bool) {
+	s.gate.cameBack = now
+	return s.gate.takePutOff(now)
+}
 
 // AskAgain makes a queue ask again for what a shared limit refused, because the limit may give it at another time than
 // the store said: its period begins at another time, or units came back.
@@ -55,21 +55,16 @@ func (s *Schedule) AskAgain(q *KeyQueue, now bucket.Micros) {
 	if s.byKey[q.Key] != q {
 		return // it has been dropped since
 	}
-	if s.shared.named(s.gate.by) != nil {
+	if s.Shared.named(s.gate.by) != nil {
 		s.gate.open()
 	}
-	s.rouse(q, now)
+	q.rouse(now)
+	s.Touch(q)
 }
 
 // PermitFreed reports that the store may have an in-flight permit again.
 func (s *Schedule) PermitFreed() {
-	if s.turns.waiting() > 0 && s.byInFlight() {
+	if s.turns.waiting() > 0 && s.Shared.areInFlight(s.gate.by) {
 		s.gate.opens = 0
 	}
-}
-
-// byInFlight reports whether the limit that shuts the gate is one of calls running at once.
-func (s *Schedule) byInFlight() bool {
-	l := s.shared.named(s.gate.by)
-	return l != nil && l.InFlight > 0
 }

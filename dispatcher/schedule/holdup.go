@@ -61,18 +61,18 @@ func (h Holdup) String() string {
 // HoldupOf returns what kept a job from its call for longest between since, when it might have been called, and
 // now. It allocates nothing. The schedule takes the first calls of a queue in order, so it forgets what was over
 // before one of these jobs began to wait.
-func (s *Schedule) HoldupOf(j *Job, since, now bucket.Micros) Holdup {
-	if since <= 0 || now <= since {
+func (v View) HoldupOf(j *Job, since bucket.Micros) Holdup {
+	if since <= 0 || v.now <= since {
 		return Holdup{}
 	}
 	h := &j.Queue.holdups
-	h.turn(h.cause, tickOf(now))
+	h.turn(h.cause, tickOf(v.now))
 	if j.Phase == calling {
 		h.forget(tickOf(since))
 	}
 	cause, took := h.longest(tickOf(since))
-	if d := took.duration(); d >= max(leastHoldup, since.Until(now)/holdupShare) {
-		return Holdup{For: s.causes[cause].For, Limit: s.causes[cause].Limit, Took: min(d, since.Until(now))}
+	if d := took.duration(); d >= max(leastHoldup, since.Until(v.now)/holdupShare) {
+		return Holdup{For: v.s.causes[cause].For, Limit: v.s.causes[cause].Limit, Took: min(d, since.Until(v.now))}
 	}
 	return Holdup{}
 }

@@ -63,7 +63,7 @@ func (r *waitingRoom) run(until time.Duration) {
 	for end := r.began.Add(until); r.now < end; {
 		fx := r.Step(r.now)
 		for _, j := range fx.Load {
-			j.Policy, j.Costs = r.policy, make([]int64, len(r.shared))
+			j.Policy, j.Costs = r.policy, make([]int64, len(r.Shared))
 			for i := range j.Costs {
 				j.Costs[i] = 1
 			}
@@ -115,7 +115,7 @@ func (r *waitingRoom) run(until time.Duration) {
 // ends keeps the holdup of a job whose call starts, or that expires.
 func (r *waitingRoom) ends(j *Job) {
 	since := r.came[j.Seq]
-	r.told[j.Seq], r.waited[j.Seq] = r.HoldupOf(j, since, r.now), since.Until(r.now)
+	r.told[j.Seq], r.waited[j.Seq] = r.At(r.now).HoldupOf(j, since), since.Until(r.now)
 	if h := r.told[j.Seq]; h.Took > r.waited[j.Seq] || (h.For == "") != (h.Took == 0) || h.For != "" && h.String() == "" {
 		r.t.Errorf("of job %d, which had waited %s, %+v is told: %s", j.Seq, r.waited[j.Seq], h, h)
 	}
@@ -339,7 +339,7 @@ func TestMostCauses(t *testing.T) {
 		t.Errorf("a cause too many is told as %+v", s.causes[c])
 	}
 	q.holdups.turn(s.causes.of(limit(100)), tickOf(now))
-	if got := s.HoldupOf(&Job{Queue: q}, now, now.Add(time.Hour)); got.Limit != "limit100" {
+	if got := s.At(now.Add(time.Hour)).HoldupOf(&Job{Queue: q}, now); got.Limit != "limit100" {
 		t.Errorf("%+v is told, want limit100", got)
 	}
 }

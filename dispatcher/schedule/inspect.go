@@ -195,13 +195,13 @@ type Counts struct {
 
 // Count counts a schedule's work. ours reports whether this process owns a key's partition.
 func (v View) Count(ours func(key string) bool) Counts {
-	return Counts{Queued: v.s.unfinished - v.s.pipe.calls, Keys: len(v.s.byKey) - v.s.kept, Calling: v.s.pipe.calls, Held: v.s.holds.count(ours, v.now), Arrived: v.s.arrived, Called: v.s.pipe.ended}
+	return Counts{Queued: v.s.census.unfinished - v.s.Pipe.calls, Keys: len(v.s.byKey) - v.s.census.kept, Calling: v.s.Pipe.calls, Held: v.s.holds.count(ours, v.now), Arrived: v.s.census.arrived, Called: v.s.Pipe.ended}
 }
 
 // Uses returns how much of the shared rates and calls in flight is used here.
 func (v View) Uses() (uses []LimitUse) {
-	for i := range v.s.shared {
-		if u, counted := v.s.shared[i].use(&v.s.policy.Rules, v.now, v.s.pipe.calls); counted {
+	for i := range v.s.Shared {
+		if u, counted := v.s.Shared[i].use(&v.s.policy.Rules, v.now, v.s.Pipe.calls); counted {
 			uses = append(uses, u)
 		}
 	}
@@ -220,3 +220,43 @@ func (v View) Holds(limit int) (holds []HoldState, keys int) { return v.s.holds.
 
 // LimiterDown reports whether the store of the limits did not answer the last round of asks: calls hold.
 func (v View) LimiterDown() bool { return v.s.store.failures > 0 }
+
+// near returns how many calls the shared limits let start within LongWait, less one, whether that is known, and which
+// limit lets the fewest start.
+func (v View) near() (n float64, known bool, by string) {
+	return v.s.Shared.near(v.now, v.s.Pipe.calls, v.s.Pipe.callTime)
+}
+
+// width returns how many jobs may be staging, ready or granted: as many as every shared limit lets start within
+// LongWait, and at least one. A crash makes each of them unknown. If that number is not known, or other
+// processes use the limits too, this process counts on as much as it was granted lately: it begins with one job,
+// and widens with every grant.
+func (v View) width() int {
+	n, known, _ := v.near()
+	if len(v.s.Shared) > 0 && (!known || v.s.store.clock == OtherClock) {
+		n = min(n, v.s.Pipe.grantedLately(v.now))
+	}
+	return min(v.s.Pipe.pace.MaxStaged, 1+int(n))
+}
+
+// inviteAt returns when the queues in turn must make jobs ready: before the shared limit is asked again, by as
+// long as that takes. While the store does not answer, one queue at a time makes one ready, when the store is
+// asked again.
+func (v View) inviteAt() bucket.Micros {
+	switch {
+	case v.s.store.failures == 0:
+		return v.s.gate.opens - bucket.Micros(v.s.Pipe.pace.PrepareLead.Microseconds())
+	case v.s.Pipe.staged == 0:
+		return v.s.gate.opens
+	}
+	return Never
+}
+
+// Asking reports whether a round of asks is under way.
+func (v View) Asking() bool { return v.s.store.rounds > 0 }
+
+// Unfinished returns how many jobs have not ended.
+func (v View) Unfinished() int { return v.s.census.unfinished }
+
+// Denied reports whether the api is not called because it denies weir.
+func (v View) Denied() bool { return v.s.holds.breaker.denied }

@@ -62,7 +62,7 @@ func TestWaits(t *testing.T) {
 			q.seat.blocked, s.gate.by, s.gate.opens = true, storeDown, now+second
 		}},
 		{WaitRoom, 0, func(s *Schedule, q *KeyQueue, _ bucket.Micros) {
-			q.seat.blocked, s.pipe.calls = true, s.pipe.pace.MaxCalls
+			q.seat.blocked, s.Pipe.calls = true, s.Pipe.pace.MaxCalls
 		}},
 		{WaitRoom, 0, func(_ *Schedule, q *KeyQueue, _ bucket.Micros) { q.seat.queued = true }},
 		{WaitReading, 0, func(_ *Schedule, q *KeyQueue, _ bucket.Micros) { q.Partition.Open = false }},

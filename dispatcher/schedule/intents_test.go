@@ -88,7 +88,7 @@ func TestReadyForFewPermits(t *testing.T) {
 	}
 	for range 20_000 {
 		f.run(time.Millisecond)
-		if n := f.s.pipe.staged; n > 1 {
+		if n := f.s.Pipe.staged; n > 1 {
 			t.Fatalf("%d jobs are ready for 2 permits of calls that take 2 s", n)
 		}
 	}
@@ -105,7 +105,7 @@ func TestReadyBehindLongCall(t *testing.T) {
 		Key:    bucket.KeyLimits{Rate: bucket.Rate{Count: 100, Per: time.Second, Burst: 1}, Capacity: 1000, InFlight: 1},
 		Shared: []bucket.Limit{{Name: "account", Rate: &rate}},
 	})
-	f.s.pipe.callTime = 10 * time.Millisecond
+	f.s.Pipe.callTime = 10 * time.Millisecond
 	for i := range 10 {
 		f.submit(fmt.Sprint("busy", i%5))
 	}
@@ -114,8 +114,8 @@ func TestReadyBehindLongCall(t *testing.T) {
 		f.submit(fmt.Sprint("other", i))
 	}
 	f.run(3 * time.Second)
-	if n := len(f.began); n != 15 || f.s.pipe.staged != 0 {
-		t.Errorf("%d of 15 keys were called, and %d jobs are ready behind their calls", n, f.s.pipe.staged)
+	if n := len(f.began); n != 15 || f.s.Pipe.staged != 0 {
+		t.Errorf("%d of 15 keys were called, and %d jobs are ready behind their calls", n, f.s.Pipe.staged)
 	}
 	made := f.made
 	for i := range 50 {

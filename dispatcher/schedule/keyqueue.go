@@ -180,7 +180,7 @@ func (s *Schedule) Extract(q *KeyQueue, seq uint64) *Job {
 	if q.early != nil {
 		if at, p, was := q.early.take(seq); was != notThere {
 			if was == wasEarly {
-				s.early--
+				s.census.early--
 			}
 			q.shed()
 			j := q.begin(p)
@@ -266,6 +266,9 @@ func (q *KeyQueue) has(seq uint64) bool {
 	n, _ := q.Rank(seq)
 	return n > 0
 }
+
+// Waits reports whether a sequence waits.
+func (q *KeyQueue) Waits(seq uint64) bool { return q.Job(seq) == nil && q.has(seq) }
 
 // Seqs yields the sequences of all jobs.
 func (q *KeyQueue) Seqs(yield func(seq uint64) bool) {

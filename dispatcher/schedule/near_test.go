@@ -19,7 +19,7 @@ func TestNobodyWaitsForWhoWaitsForRoom(t *testing.T) {
 		for _, j := range others {
 			j.Phase, j.Policy = ready, d.policy
 		}
-		d.pipe.staged += 3
+		d.Pipe.staged += 3
 		fx := d.Step(d.now)
 		switch {
 		case calls > 0 && (len(fx.Asks) != 1 || len(fx.asked[0]) != 2 || len(fx.Stale) != 0):

@@ -161,7 +161,7 @@ func (s *Schedule) PushEarly(key string, seq uint64, p *Partition, came, notBefo
 	if notBefore <= came {
 		q := s.Queue(key, p)
 		if q.early != nil {
-			s.early -= q.early.release(came, seq-1) // they were due when this one came
+			s.census.early -= q.early.release(came, seq-1) // they were due when this one came
 		}
 		return s.Push(key, seq, p)
 	}
@@ -174,21 +174,16 @@ func (s *Schedule) PushEarly(key string, seq uint64, p *Partition, came, notBefo
 		q.early = &early{}
 	}
 	q.early.add(appointment{notBefore, seq})
-	s.arrive(q)
-	s.early++
-	s.unfinished++
-	s.countKept(q)
+	s.census.came(q)
+	s.census.early++
+	s.census.keep(q, q.Empty() && s.byKey[q.Key] == q)
 	s.Touch(q)
 	return q
 }
 
-// Read looks at a queue once all of its partition is read: jobs of it may be due, and no later job may have come
-// to release them.
-func (s *Schedule) Read(q *KeyQueue) {
-	if q.early != nil {
-		s.Touch(q)
-	}
-}
+// Delays reports whether jobs of the queue asked not to be called before a time. Once all of its partition is read, the
+// schedule must look at it: these may be due, and no later job may have come to release them.
+func (q *KeyQueue) Delays() bool { return q.early != nil }
 
 // nextDue returns when a queue's first early job is due, Never while the partition is still being read.
 func (q *KeyQueue) nextDue() bucket.Micros {

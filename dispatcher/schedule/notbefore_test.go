@@ -197,7 +197,11 @@ func TestEarlyJobsAreRead(t *testing.T) {
 		t.Error("a job was made ready before it is known what came before it, or its queue is looked at for ever")
 	}
 	e.part.Reading = false
-	e.Read(e.byKey["k"])
+	if q := e.byKey["k"]; !q.Delays() {
+		t.Error("the queue delays no job")
+	} else {
+		e.Touch(q)
+	}
 	if fx := e.turn(); len(fx.Load) != 1 {
 		t.Error("nothing was made ready when all was read")
 	}
@@ -215,8 +219,8 @@ func TestEarlyJobIsCancelledAndForgotten(t *testing.T) {
 		t.Fatalf("cancelled: %v", c)
 	}
 	fx := d.turn()
-	if len(fx.Cancel) != 1 || d.early != 2 || d.unfinished != 3 {
-		t.Fatalf("%d jobs are to become letters, %d are early, %d unfinished", len(fx.Cancel), d.early, d.unfinished)
+	if len(fx.Cancel) != 1 || d.census.early != 2 || d.census.unfinished != 3 {
+		t.Fatalf("%d jobs are to become letters, %d are early, %d unfinished", len(fx.Cancel), d.census.early, d.census.unfinished)
 	}
 	d.Finished(fx.Cancel[0])
 	if _, c := d.Cancel("k", 2); c != CancelGone {
@@ -228,8 +232,8 @@ func TestEarlyJobIsCancelledAndForgotten(t *testing.T) {
 		t.Errorf("looked at in %s, though nothing is due for an hour", d.now.Until(got))
 	}
 	d.Forget(q)
-	if d.early+d.unfinished != 0 {
-		t.Errorf("%d early and %d unfinished jobs are left of a partition that is another's", d.early, d.unfinished)
+	if d.census.early+d.census.unfinished != 0 {
+		t.Errorf("%d early and %d unfinished jobs are left of a partition that is another's", d.census.early, d.census.unfinished)
 	}
 }
 
@@ -350,7 +354,7 @@ func TestForecastBesideEarlyJobs(t *testing.T) {
 	}
 	d.turn()
 	d.gate.shut("account", d.now.Add(time.Second))
-	d.shared.granted([]int64{1}, d.now)
+	d.Shared.granted([]int64{1}, d.now)
 	d.add("busy", "busy")
 	d.turn()
 	at := d.At(d.now).ETA(Place{Key: "other", Position: 1, Others: 502, Keys: 51})

@@ -65,7 +65,7 @@ func (p *Pause) ends() bucket.Micros {
 func (s *Schedule) Pause(key string, p Pause) {
 	if key == "" {
 		s.holds.paused.api = &p
-		s.touchAll()
+		s.agenda.touchAll(s.byKey)
 		return
 	}
 	s.holds.paused.keys[key] = p
@@ -80,14 +80,16 @@ func (s *Schedule) Resume(key string, now bucket.Micros) {
 	if key == "" {
 		s.holds.paused.api = nil
 		for _, q := range s.byKey {
-			s.rouse(q, now)
+			q.rouse(now)
+			s.Touch(q)
 		}
 		return
 	}
 	delete(s.holds.paused.keys, key)
 	if q := s.byKey[key]; q != nil {
 		q.brake.paused = false
-		s.rouse(q, now)
+		q.rouse(now)
+		s.Touch(q)
 	}
 }
 
@@ -103,23 +105,17 @@ func (s *Schedule) TryNow(now bucket.Micros) bool {
 				j.NotBefore = min(j.NotBefore, now)
 			}
 		}
-		s.rouse(q, now)
+		q.rouse(now)
+		s.Touch(q)
 	}
 	return true
 }
 
-// rouse lets jobs be tried again that a hold or a limit sent to rest.
-func (s *Schedule) rouse(q *KeyQueue, now bucket.Micros) {
+// rouse lets the queue's jobs be tried again that a hold or a limit sent to rest.
+func (q *KeyQueue) rouse(now bucket.Micros) {
 	for _, j := range q.Jobs {
 		if j.Phase == resting && j.limited {
 			j.NotBefore = now
 		}
-	}
-	s.Touch(q)
-}
-
-func (s *Schedule) touchAll() {
-	for _, q := range s.byKey {
-		s.Touch(q)
 	}
 }

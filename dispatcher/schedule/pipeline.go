@@ -7,10 +7,10 @@ import (
 	"weir/bucket"
 )
 
-// pipeline counts the jobs that are on their way through a call, and knows how long each part of the way takes. It
+// Pipeline counts the jobs that are on their way through a call, and knows how long each part of the way takes. It
 // moves jobs between the phases from staging on and owns the counts: staged is the number of jobs from staging to
 // granted, calls of those calling, settling of those whose call has ended and whose outcome is not stored yet.
-type pipeline struct {
+type Pipeline struct {
 	pace     Pace
 	staged   int
 	calls    int
@@ -32,43 +32,48 @@ type lately struct {
 // maxSettling bounds the calls that have ended and whose outcome is not stored yet.
 const maxSettling = 512
 
-// hasRoom reports whether another job may be made ready.
-func (p *pipeline) hasRoom() bool { return p.staged < p.pace.MaxStaged }
+// hasRoom reports whether another job may be made ready. While the breaker is not closed, only one may: the probe.
+func (p *Pipeline) hasRoom(b *breaker) bool {
+	if !b.closed() {
+		return b.probe == nil
+	}
+	return p.staged < p.pace.MaxStaged
+}
 
 // isFull reports whether as many calls run, or wait for their outcome to be stored, as may. While outcomes cannot be
 // stored, no more calls are paid for.
-func (p *pipeline) isFull() bool {
+func (p *Pipeline) isFull() bool {
 	return p.calls >= p.pace.MaxCalls || p.settling >= min(maxSettling, p.pace.MaxCalls)
 }
 
 // stage begins to make a job ready.
-func (p *pipeline) stage(j *Job) {
+func (p *Pipeline) stage(j *Job) {
 	j.Phase = staging
 	p.staged++
 }
 
 // unstage takes a job back, between staging and granted, to a phase outside these.
-func (p *pipeline) unstage(j *Job, to Phase) {
+func (p *Pipeline) unstage(j *Job, to Phase) {
 	j.Phase = to
 	p.staged--
 }
 
 // start starts the call of a granted job.
-func (p *pipeline) start(j *Job) {
+func (p *Pipeline) start(j *Job) {
 	j.Phase = calling
 	p.staged--
 	p.calls++
 }
 
 // unstart takes back a call that was due and has not started.
-func (p *pipeline) unstart(j *Job) {
+func (p *Pipeline) unstart(j *Job) {
 	j.Phase = ready
 	p.calls--
 	p.staged++
 }
 
 // end ends a call. Its outcome must be stored then.
-func (p *pipeline) end(j *Job) {
+func (p *Pipeline) end(j *Job) {
 	j.Phase, j.called = settling, true
 	p.ended++
 	p.calls--
@@ -76,7 +81,7 @@ func (p *pipeline) end(j *Job) {
 }
 
 // settled counts out a call whose outcome is stored.
-func (p *pipeline) settled(j *Job) {
+func (p *Pipeline) settled(j *Job) {
 	if j.called {
 		j.called = false
 		p.settling--
@@ -84,10 +89,10 @@ func (p *pipeline) settled(j *Job) {
 }
 
 // lead returns when a job must be made ready for a slot.
-func (p *pipeline) lead(slot bucket.Micros) bucket.Micros { return slot.Add(-p.pace.PrepareLead) }
+func (p *Pipeline) lead(slot bucket.Micros) bucket.Micros { return slot.Add(-p.pace.PrepareLead) }
 
-// learnCall follows how long calls take.
-func (p *pipeline) learnCall(took time.Duration) {
+// LearnCall follows how long calls take.
+func (p *Pipeline) LearnCall(took time.Duration) {
 	p.callTime += (took - p.callTime) / 8
 	if p.lasted == 0 {
 		p.lasted = max(took, time.Microsecond)
@@ -96,19 +101,19 @@ func (p *pipeline) learnCall(took time.Duration) {
 	p.lasted += (took - p.lasted) / 8
 }
 
-// learnLead follows how long it takes to make a job ready: up at once, down slowly.
-func (p *pipeline) learnLead(took time.Duration) {
+// LearnLead follows how long it takes to make a job ready: up at once, down slowly.
+func (p *Pipeline) LearnLead(took time.Duration) {
 	p.took = max(took, p.took-p.took/8+took/8)
 	p.pace.PrepareLead = min(max(p.took+p.took/2, LeastLead), mostLead) + p.pace.ReserveAhead - LeastAhead
 }
 
 // grantedLately returns how many jobs were granted a slot lately. If it takes long to make a job ready, it looks back
 // over a longer time. Otherwise few jobs would be ready, so few would be granted, and still fewer would be made ready.
-func (p *pipeline) grantedLately(now bucket.Micros) float64 {
+func (p *Pipeline) grantedLately(now bucket.Micros) float64 {
 	return p.lately.n * math.Exp(-float64(max(0, p.lately.at.Until(now)))/float64(max(LongWait, 2*p.took)))
 }
 
 // granted notes that a job was granted a slot.
-func (p *pipeline) granted(now bucket.Micros) {
+func (p *Pipeline) granted(now bucket.Micros) {
 	p.lately = lately{p.grantedLately(now) + 1, max(p.lately.at, now)}
 }

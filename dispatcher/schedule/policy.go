@@ -64,12 +64,12 @@ func (s *Schedule) Policy() *Policy { return s.policy }
 // queue.
 func (s *Schedule) Adopt(next *Policy) {
 	s.policy = next
-	s.pipe.pace.GrantTTL = Lateness(&next.Rules)
+	s.Pipe.pace.GrantTTL = Lateness(&next.Rules)
 	s.gate.open()
 	if next.Breaker.Failures == 0 && !s.holds.breaker.denied {
 		s.holds.breaker = breaker{}
 	}
-	s.shared = newSharedLimits(s.policy)
+	s.Shared = newSharedLimits(s.policy)
 	s.turns.reset()
 }
 
@@ -87,11 +87,7 @@ func (s *Schedule) Rebind(q *KeyQueue, now bucket.Micros) {
 		q.floor = min(q.floor, theirs)
 	}
 	q.askAt = 0
-	for _, j := range q.Jobs {
-		if j.Phase == resting && j.limited {
-			j.NotBefore = now
-		}
-	}
+	q.rouse(now)
 	s.Touch(q)
 }
 

@@ -42,7 +42,7 @@ func (m *simulation) change() epoch {
 // checkEpochs checks the calls of every epoch against its own rates, once the slots granted before are past, and
 // all of them against the highest rates.
 func (m *simulation) checkEpochs(epochs []epoch) {
-	settled := LeastAhead + m.s.pipe.pace.GrantTTL + m.busy + 2*m.late
+	settled := LeastAhead + m.s.Pipe.pace.GrantTTL + m.busy + 2*m.late
 	for i, e := range epochs {
 		until := Never
 		if i+1 < len(epochs) {

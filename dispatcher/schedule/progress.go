@@ -1,10 +1,6 @@
 package schedule
 
-import (
-	"time"
-
-	"weir/bucket"
-)
+import "weir/bucket"
 
 // Loaded reports that a job's message is loaded and, if it needs one, its intent stored.
 func (s *Schedule) Loaded(j *Job) {
@@ -12,20 +8,11 @@ func (s *Schedule) Loaded(j *Job) {
 	s.Touch(j.Queue)
 }
 
-// LearnCall follows how long calls take.
-func (s *Schedule) LearnCall(took time.Duration) { s.pipe.learnCall(took) }
-
-// LearnLead follows how long it takes to make a job ready.
-func (s *Schedule) LearnLead(took time.Duration) { s.pipe.learnLead(took) }
-
-// LearnLevels takes in how much of the shared limits is used. The caller must not change levels afterwards.
-func (s *Schedule) LearnLevels(levels []bucket.Level) { s.shared.learn(levels) }
-
 // Sent reports that a job's request has left at now. The following calls must not come too close to it: if it
 // left later than a slot allows, the queue's later slots are given back and the queue continues from it.
 func (s *Schedule) Sent(j *Job, now bucket.Micros) {
 	j.Unsent = false
-	if now > s.latest(j) {
+	if now > s.store.latest(j) {
 		j.Queue.slipped = j.Grant.TAT - j.Grant.At + now
 	}
 	s.Touch(j.Queue)
@@ -34,7 +21,7 @@ func (s *Schedule) Sent(j *Job, now bucket.Micros) {
 // Unstage takes out a staging job, to be settled without a call.
 func (s *Schedule) Unstage(j *Job) {
 	s.holds.breaker.letGo(j)
-	s.pipe.unstage(j, settling)
+	s.Pipe.unstage(j, settling)
 	s.Touch(j.Queue)
 }
 
@@ -50,7 +37,7 @@ func (s *Schedule) Unconnected(j *Job) {
 
 // Ended reports that a job's call has ended; its outcome is being stored.
 func (s *Schedule) Ended(j *Job) {
-	s.pipe.end(j)
+	s.Pipe.end(j)
 	s.Touch(j.Queue)
 	s.PermitFreed()
 }
@@ -58,8 +45,8 @@ func (s *Schedule) Ended(j *Job) {
 // Rest lets a job wait for its retry and drops its message from memory.
 func (s *Schedule) Rest(j *Job, notBefore bucket.Micros) {
 	s.holds.breaker.letGo(j)
-	s.cleared(j)
-	s.pipe.settled(j)
+	s.suspects.clear(j, &s.agenda)
+	s.Pipe.settled(j)
 	j.Phase, j.NotBefore = resting, s.holds.restAt(j, notBefore)
 	j.unload()
 	s.Touch(j.Queue)
@@ -67,18 +54,18 @@ func (s *Schedule) Rest(j *Job, notBefore bucket.Micros) {
 
 // Finished removes a settled job.
 func (s *Schedule) Finished(j *Job) {
-	s.pipe.settled(j)
-	s.cleared(j)
+	s.Pipe.settled(j)
+	s.suspects.clear(j, &s.agenda)
 	s.agenda.ended(j)
 	j.unload()
 	j.Queue.remove(j)
-	s.unfinished--
+	s.census.unfinished--
 	s.Touch(j.Queue)
 }
 
 // Postpone lets a staging job rest until shortly before a slot that turned out to be far.
 func (s *Schedule) Postpone(j *Job, slot bucket.Micros) {
 	s.Unstage(j)
-	s.Rest(j, s.pipe.lead(slot))
+	s.Rest(j, s.Pipe.lead(slot))
 	j.limited = true
 }

@@ -55,23 +55,25 @@ func TestUnitsThatComeBackAreAskedFor(t *testing.T) {
 			sent := now
 			now = start.Add(2 * time.Second)
 			if returned > sent && returned < now {
-				s.UnitsCameBack(returned)
+				if s.UnitsCameBack(returned) {
+					t.Error("it must ask again before any job was put off")
+				}
 			}
-			s.Answer(&fx, Reply{Sent: sent, Came: now, Answers: []bucket.Answer{{Wait: bucket.Wait{Limit: "daily", Until: start.Add(24 * time.Hour)}}}})
+			out := s.Answer(&fx, Reply{Sent: sent, Came: now, Answers: []bucket.Answer{{Wait: bucket.Wait{Limit: "daily", Until: start.Add(24 * time.Hour)}}}})
 			if fx := asks(); len(fx.Asks) != 0 {
 				t.Fatal("a job asks again that was put off until midnight")
 			}
 			if returned > now {
 				now = returned
-				s.UnitsCameBack(now)
+				out.PutOff = s.UnitsCameBack(now)
 			}
-			if got := s.TakePutOff(now); got != c.again {
-				t.Fatalf("it must ask again: %v, want %v", got, c.again)
+			if out.PutOff != c.again {
+				t.Fatalf("it must ask again: %v, want %v", out.PutOff, c.again)
 			}
 			if !c.again {
 				return
 			}
-			if s.TakePutOff(now) {
+			if s.UnitsCameBack(now) {
 				t.Error("it must ask again twice for the same units")
 			}
 			s.AskAgain(s.Find("k"), now)

@@ -25,15 +25,15 @@ func (s *Schedule) Unwind(queues []*KeyQueue, now bucket.Micros, fx *Effects) (b
 // Forget drops a queue whose partition this process does not own any more. Its jobs that are still on their way
 // end outside the schedule's queues; the key may have another queue by then.
 func (s *Schedule) Forget(q *KeyQueue) {
-	s.unfinished -= q.waiting()
+	s.census.unfinished -= q.waiting()
 	if q.early != nil {
-		s.early -= q.early.size
+		s.census.early -= q.early.size
 	}
 	q.first, q.more, q.early, q.cold = 0, nil, nil, false
 	kept := q.Jobs[:0]
 	for _, j := range q.Jobs {
 		if j.Phase == resting {
-			s.unfinished--
+			s.census.unfinished--
 			continue
 		}
 		kept = append(kept, j)
@@ -45,7 +45,7 @@ func (s *Schedule) Forget(q *KeyQueue) {
 	if s.byKey[q.Key] == q {
 		delete(s.byKey, q.Key)
 		s.turns.leave(q)
-		s.countKept(q)
+		s.census.keep(q, q.Empty() && s.byKey[q.Key] == q)
 		q.seat.tenant = &tenant{} // its own: its jobs that are still on their way take no other's turn
 	}
 }
@@ -58,7 +58,7 @@ func (s *Schedule) ForgetWaiting(p *Partition) {
 
 // Unstart takes back a call that was due and has not started: its slot goes back, and its job is ready again.
 func (s *Schedule) Unstart(j *Job) bucket.Use {
-	s.pipe.unstart(j)
+	s.Pipe.unstart(j)
 	j.Unsent = false
 	s.Touch(j.Queue)
 	s.PermitFreed()

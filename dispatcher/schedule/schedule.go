@@ -30,18 +30,15 @@ type Schedule struct {
 	agenda   agenda       // which queue is looked at when
 	turns    turns        // which queue is next at what keys share
 	gate     gate         // when the store may be asked for it again
-	shared   sharedLimits // what is known of the limits that keys share
+	Shared   SharedLimits // what is known of the limits that keys share
 	store    storeLink    // the way to the store of slots
-	pipe     pipeline     // the jobs on their way through a call
+	Pipe     Pipeline     // the jobs on their way through a call
 	holds    holds        // what keeps the api, or keys of it, from being called
 	suspects suspects     // jobs that may have killed their owners
 	causes   causes       // of queues' waits
 
-	unfinished int    // jobs that have not ended
-	early      int    // of the unfinished, jobs that must not be called yet
-	kept       int    // queues without jobs
-	arrived    uint64 // jobs that came since this began, without those that stood in a partition when it was read
-	Forfeited  int64  // slots that were given back
+	census    census // jobs and queues
+	Forfeited int64  // slots that were given back
 }
 
 // New returns a schedule without jobs. tatOf returns the theoretical arrival time that the store knows of a key,
@@ -49,7 +46,7 @@ type Schedule struct {
 func New(policy *Policy, p Pace, tatOf func(key string) bucket.Micros) *Schedule {
 	s := &Schedule{
 		policy: policy, byKey: map[string]*KeyQueue{}, store: storeLink{clock: p.Clock, tatOf: tatOf}, holds: newHolds(),
-		pipe: pipeline{pace: p, callTime: time.Second}, causes: firstCauses(), shared: newSharedLimits(policy),
+		Pipe: Pipeline{pace: p, callTime: time.Second}, causes: firstCauses(), Shared: newSharedLimits(policy),
 	}
 	s.turns.reset()
 	return s
@@ -82,11 +79,7 @@ func (s *Schedule) Queue(key string, p *Partition) *KeyQueue {
 }
 
 // Touch marks a queue as having something to do.
-func (s *Schedule) Touch(q *KeyQueue) {
-	if q.seat.tenant != nil { // else it was dropped without jobs: a reference kept elsewhere, as by a suspect's turn, has no effect
-		s.agenda.touch(q)
-	}
-}
+func (s *Schedule) Touch(q *KeyQueue) { s.agenda.touch(q) }
 
 // Push takes in a job that may be called at once. If its key has jobs that may not, the caller must use
 // PushEarly.
@@ -94,19 +87,10 @@ func (s *Schedule) Push(key string, seq uint64, p *Partition) *KeyQueue {
 	p.newest = max(p.newest, seq)
 	q := s.Queue(key, p)
 	q.Enqueue(seq)
-	s.arrive(q)
-	s.unfinished++
-	s.countKept(q)
+	s.census.came(q)
+	s.census.keep(q, q.Empty() && s.byKey[q.Key] == q)
 	s.Touch(q)
 	return q
-}
-
-// arrive counts a job that came just now. Jobs found when a partition is read came before.
-func (s *Schedule) arrive(q *KeyQueue) {
-	if !q.Partition.Reading {
-		q.arrived++
-		s.arrived++
-	}
 }
 
 // Allow says whether calls may start. While they may not, granted slots are given back when they come due, and
@@ -116,7 +100,7 @@ func (s *Schedule) Allow(may bool) {
 		return
 	}
 	s.barred = !may
-	s.touchAll()
+	s.agenda.touchAll(s.byKey)
 }
 
 // Step does all that can be done at now.
@@ -126,35 +110,20 @@ func (s *Schedule) Step(now bucket.Micros) Effects {
 	return fx
 }
 
-// countKept counts the queues that are kept without jobs, for what they remember of their key.
-func (s *Schedule) countKept(q *KeyQueue) {
-	kept := q.Empty() && s.byKey[q.Key] == q
-	switch {
-	case kept && !q.kept:
-		s.kept++
-	case !kept && q.kept:
-		s.kept--
-	}
-	q.kept = kept
-}
-
 // Next returns when Step has something to do again, as far as time goes.
 func (s *Schedule) Next(now bucket.Micros) bucket.Micros {
-	if len(s.agenda.active) > 0 || s.turns.room.size > 0 && s.hasRoom() || s.agenda.canLapse() {
+	if len(s.agenda.active) > 0 || s.turns.room.size > 0 && s.Pipe.hasRoom(&s.holds.breaker) || s.agenda.canLapse() {
 		return now
 	}
 	next := min(s.agenda.timers.next(), s.holds.next())
-	if s.turns.lines[askLine].queues > 0 && !s.pipe.isFull() && s.store.rounds == 0 {
+	if s.turns.lines[askLine].queues > 0 && !s.Pipe.isFull() && s.store.rounds == 0 {
 		next = min(next, s.gate.opens)
 	}
-	if s.turns.lines[prepareLine].queues > 0 && s.pipe.staged < s.width(now) {
-		next = min(next, s.inviteAt())
+	if v := s.At(now); s.turns.lines[prepareLine].queues > 0 && s.Pipe.staged < v.width() {
+		next = min(next, v.inviteAt())
 	}
 	return next
 }
-
-// Asking reports whether a round of asks is under way.
-func (s *Schedule) Asking() bool { return s.store.rounds > 0 }
 
 // Queues yields the queues of all keys that have jobs, or of which something must be remembered. If the caller
 // releases the lock between two of them, a queue that came or went meanwhile may be yielded or not.
@@ -162,9 +131,6 @@ func (s *Schedule) Queues() iter.Seq[*KeyQueue] { return maps.Values(s.byKey) }
 
 // Find returns the queue of a key, nil if there is none.
 func (s *Schedule) Find(key string) *KeyQueue { return s.byKey[key] }
-
-// Has reports whether a queue is still its key's; one that came to its end is not.
-func (s *Schedule) Has(q *KeyQueue) bool { return s.byKey[q.Key] == q }
 
 // Stop lets nothing new start, and returns the unused slots.
 func (s *Schedule) Stop() []bucket.Use {
@@ -188,6 +154,3 @@ func (s *Schedule) OpenPartition(p *Partition) {
 		}
 	}
 }
-
-// Unfinished returns how many jobs have not ended.
-func (s *Schedule) Unfinished() int { return s.unfinished }

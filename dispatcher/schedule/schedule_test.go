@@ -32,7 +32,7 @@ func fast(inFlight int64) bucket.KeyLimits {
 // add adds a job of each key.
 func (d *desk) add(keys ...string) {
 	for _, key := range keys {
-		d.Push(key, uint64(d.unfinished+1), d.part)
+		d.Push(key, uint64(d.census.unfinished+1), d.part)
 	}
 }
 
@@ -40,7 +40,7 @@ func (d *desk) add(keys ...string) {
 func (d *desk) turn() Effects {
 	fx := d.Step(d.now)
 	for _, j := range fx.Load {
-		j.Policy, j.Costs = d.policy, make([]int64, len(d.shared))
+		j.Policy, j.Costs = d.policy, make([]int64, len(d.Shared))
 		for i := range j.Costs {
 			j.Costs[i] = 1
 		}
@@ -139,7 +139,7 @@ func TestNothingStaysReadyForAFarLimit(t *testing.T) {
 // keys wait whose calls can.
 func TestLongCallsLeaveRoom(t *testing.T) {
 	d := newDesk(fast(1))
-	d.LearnCall(12 * time.Second)
+	d.Pipe.LearnCall(12 * time.Second)
 	busy := names("busy", 300)
 	d.add(busy...)
 	d.add(busy...)

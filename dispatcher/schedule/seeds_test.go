@@ -41,7 +41,7 @@ func steady(t testing.TB, rate bucket.Rate) *simulation {
 	m.policy.Rules = bucket.Rules{Jitter: 5 * time.Millisecond, Key: bucket.KeyLimits{Rate: rate, Capacity: 1000, InFlight: 8}}
 	m.openStore()
 	m.s.Adopt(m.s.policy)
-	m.s.pipe.pace.MaxStaged, m.s.pipe.pace.MaxCalls = 256, 256
+	m.s.Pipe.pace.MaxStaged, m.s.Pipe.pace.MaxCalls = 256, 256
 	return m
 }
 

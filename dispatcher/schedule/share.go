@@ -49,7 +49,7 @@ func (v View) AddTo(d *Demand, q *KeyQueue) {
 // wants returns what a key gets if it shares nothing.
 func (v View) wants(limits *bucket.KeyLimits) Share {
 	own := Share{PerSecond: v.s.policy.Rules.Interval(limits.Rate).PerSecond()}
-	if took := v.s.pipe.lasted; took > 0 {
+	if took := v.s.Pipe.lasted; took > 0 {
 		if running := float64(limits.InFlight) / took.Seconds(); running < own.PerSecond {
 			return Share{PerSecond: running, Limit: InFlightLimit}
 		}
@@ -93,9 +93,9 @@ func (v View) shareOf(key string, d *Demand) Share {
 		return share
 	}
 	own, tenant := share.PerSecond, v.s.policy.Rules.Tenant(key)
-	for i := range v.s.shared {
-		l := &v.s.shared[i]
-		all := l.perSecond(v.s.pipe.lasted)
+	for i := range v.s.Shared {
+		l := &v.s.Shared[i]
+		all := l.perSecond(v.s.Pipe.lasted)
 		if l.Shadow || all <= 0 {
 			continue
 		}

@@ -31,11 +31,11 @@ type sharedLimit struct {
 	left  int64         // of a quota or budget: units left in its period
 }
 
-// sharedLimits are those of a policy, in the order of its rules.
-type sharedLimits []sharedLimit
+// SharedLimits are those of a policy, in the order of its rules.
+type SharedLimits []sharedLimit
 
-func newSharedLimits(p *Policy) sharedLimits {
-	limits := make(sharedLimits, len(p.Rules.Shared))
+func newSharedLimits(p *Policy) SharedLimits {
+	limits := make(SharedLimits, len(p.Rules.Shared))
 	for i := range limits {
 		l := &limits[i]
 		l.Limit, l.index = &p.Rules.Shared[i], i
@@ -59,7 +59,7 @@ func newSharedLimits(p *Policy) sharedLimits {
 }
 
 // named returns the limit of a name, nil if there is none.
-func (limits sharedLimits) named(name string) *sharedLimit {
+func (limits SharedLimits) named(name string) *sharedLimit {
 	i := slices.IndexFunc(limits, func(l sharedLimit) bool { return l.Name == name })
 	if i < 0 {
 		return nil
@@ -67,13 +67,19 @@ func (limits sharedLimits) named(name string) *sharedLimit {
 	return &limits[i]
 }
 
+// areInFlight reports whether the limit of a name is one of calls running at once.
+func (limits SharedLimits) areInFlight(name string) bool {
+	l := limits.named(name)
+	return l != nil && l.InFlight > 0
+}
+
 // of returns the limits for which these costs stand. Costs may be of former rules.
-func (limits sharedLimits) of(costs []int64) sharedLimits {
+func (limits SharedLimits) of(costs []int64) SharedLimits {
 	return limits[:min(len(limits), len(costs))]
 }
 
 // serviceTime returns for how long a call with these costs uses up the limit that it burdens most.
-func (limits sharedLimits) serviceTime(costs []int64) serviceTime {
+func (limits SharedLimits) serviceTime(costs []int64) serviceTime {
 	most := 1.0
 	for i := range limits.of(costs) {
 		most = max(most, float64(costs[i])*limits[i].unit)
@@ -83,7 +89,7 @@ func (limits sharedLimits) serviceTime(costs []int64) serviceTime {
 
 // interval returns the time between two calls with these costs at the rate that binds them most; 0 if keys share no
 // rate.
-func (limits sharedLimits) interval(costs []int64) (most time.Duration) {
+func (limits SharedLimits) interval(costs []int64) (most time.Duration) {
 	for i := range limits {
 		l := &limits[i]
 		if l.Shadow || l.Rate == nil {
@@ -99,7 +105,7 @@ func (limits sharedLimits) interval(costs []int64) (most time.Duration) {
 }
 
 // granted takes in that a job with these costs was granted the slot at.
-func (limits sharedLimits) granted(costs []int64, at bucket.Micros) {
+func (limits SharedLimits) granted(costs []int64, at bucket.Micros) {
 	for i := range limits.of(costs) {
 		l, cost := &limits[i], float64(costs[i])
 		if l.cost == 0 {
@@ -133,8 +139,8 @@ func (l *sharedLimit) refused(j *Job, until bucket.Micros) {
 	}
 }
 
-// learn takes in how much of the limits is used; what a limit's last level said holds until the next. The caller must not change levels afterwards.
-func (limits sharedLimits) learn(levels []bucket.Level) {
+// Learn takes in how much of the limits is used; what a limit's last level said holds until the next. The caller must not change levels afterwards.
+func (limits SharedLimits) Learn(levels []bucket.Level) {
 	for i := range levels {
 		level := &levels[i]
 		if l := limits.named(level.Limit.Name); l != nil && l.Rate == nil {
@@ -144,7 +150,7 @@ func (limits sharedLimits) learn(levels []bucket.Level) {
 }
 
 // begin counts a call that starts.
-func (limits sharedLimits) begin(costs []int64, now bucket.Micros) {
+func (limits SharedLimits) begin(costs []int64, now bucket.Micros) {
 	for i := range limits.of(costs) {
 		if l := &limits[i]; l.Rate != nil {
 			l.started.units[l.started.at(l.Rate, now)] += costs[i]
@@ -198,7 +204,7 @@ func (l *sharedLimit) near(now bucket.Micros, calls int, callTime time.Duration)
 
 // near returns how many calls the limits let start within LongWait, less one, whether that is known of all of them,
 // and which lets the fewest start, "" if none binds.
-func (limits sharedLimits) near(now bucket.Micros, calls int, callTime time.Duration) (n float64, known bool, by string) {
+func (limits SharedLimits) near(now bucket.Micros, calls int, callTime time.Duration) (n float64, known bool, by string) {
 	n, known = MaxStaged, true
 	for i := range limits {
 		l := &limits[i]

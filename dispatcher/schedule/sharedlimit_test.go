@@ -36,7 +36,7 @@ func TestSharedLimitLevels(t *testing.T) {
 	if n, known := near(); known || n != MaxStaged {
 		t.Errorf("a quota whose level is not known lets %v calls start, known %t", n, known)
 	}
-	limits.learn([]bucket.Level{{Limit: *limits[0].Limit, Used: 90, Count: 100, End: someTime.Add(time.Minute)}, {Limit: bucket.Limit{Name: "other"}}})
+	limits.Learn([]bucket.Level{{Limit: *limits[0].Limit, Used: 90, Count: 100, End: someTime.Add(time.Minute)}, {Limit: bucket.Limit{Name: "other"}}})
 	if n, known := near(); !known || n != 9 {
 		t.Errorf("10 units are left: %v calls beside one, known %t", n, known)
 	}

@@ -210,7 +210,7 @@ func (m *simulation) drain(jobs int) {
 	for m.jobs = jobs; m.finished < m.jobs; m.steps++ {
 		if m.steps > 80_000 {
 			m.t.Fatalf("stuck at %s: %d of %d finished, %d staged, %d calling, turns %d, queue %d, blocked %d, until +%s",
-				m.now.Time(), m.finished, m.jobs, m.s.pipe.staged, m.s.pipe.calls, len(m.s.agenda.active), m.s.turns.room.size, m.s.turns.waiting(), m.now.Until(m.s.gate.opens))
+				m.now.Time(), m.finished, m.jobs, m.s.Pipe.staged, m.s.Pipe.calls, len(m.s.agenda.active), m.s.turns.room.size, m.s.turns.waiting(), m.now.Until(m.s.gate.opens))
 		}
 		m.step()
 		wake := m.s.Next(m.now)
@@ -314,7 +314,7 @@ func (m *simulation) start(j *Job) {
 		}
 		m.firsts[key] = j.Seq
 		came := m.appointments.came[j.Seq]
-		if h := m.s.HoldupOf(j, came, m.now); came != 0 && h.Took > came.Until(m.now) || (h.For == "") != (h.String() == "") {
+		if h := m.s.At(m.now).HoldupOf(j, came); came != 0 && h.Took > came.Until(m.now) || (h.For == "") != (h.String() == "") {
 			m.t.Fatalf("of job %d, which waited %s, %+v is told", j.Seq, came.Until(m.now), h)
 		}
 	}
@@ -352,7 +352,7 @@ func (m *simulation) end(j *Job, started bucket.Micros) {
 	m.calling[j.Queue.Key]--
 	m.inFlight--
 	m.tell([]bucket.Use{{Key: j.Queue.Key, Grant: j.Grant, Costs: j.Costs}})
-	m.s.LearnCall(started.Until(m.now))
+	m.s.Pipe.LearnCall(started.Until(m.now))
 	m.s.Ended(j)
 	m.heard(j, m.fate(j, started))
 }
@@ -361,7 +361,7 @@ func (m *simulation) end(j *Job, started bucket.Micros) {
 // calls make up for that, calls of other keys under a shared limit do not.
 func (m *simulation) claim(l bucket.Limit) bucket.Expectation {
 	rate := *l.Rate
-	rate.Per -= max(0, m.s.pipe.pace.GrantTTL+m.busy-m.policy.Rules.Jitter)
+	rate.Per -= max(0, m.s.Pipe.pace.GrantTTL+m.busy-m.policy.Rules.Jitter)
 	l.Rate = &rate
 	return bucket.Expectation{Limit: l, Jitter: m.policy.Rules.Jitter + m.busy}
 }
@@ -384,8 +384,8 @@ func (m *simulation) check() {
 			m.t.Fatalf("limit %s: %s", l.Name, v)
 		}
 	}
-	if n := len(m.s.byKey) + len(m.s.turns.tenants) + m.s.turns.waiting() + m.s.turns.room.size + m.s.unfinished + m.s.early + m.s.kept + m.s.pipe.staged + m.s.pipe.calls; n != 0 {
+	if n := len(m.s.byKey) + len(m.s.turns.tenants) + m.s.turns.waiting() + m.s.turns.room.size + m.s.census.unfinished + m.s.census.early + m.s.census.kept + m.s.Pipe.staged + m.s.Pipe.calls; n != 0 {
 		m.t.Fatalf("something is left of finished jobs: %d queues, %d blocked, %d queued, %d jobs, %d kept queues, %d staged, %d calls",
-			len(m.s.byKey), m.s.turns.waiting(), m.s.turns.room.size, m.s.unfinished, m.s.kept, m.s.pipe.staged, m.s.pipe.calls)
+			len(m.s.byKey), m.s.turns.waiting(), m.s.turns.room.size, m.s.census.unfinished, m.s.census.kept, m.s.Pipe.staged, m.s.Pipe.calls)
 	}
 }

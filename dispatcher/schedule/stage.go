@@ -8,7 +8,7 @@ import (
 
 // stage makes jobs ready whose slots are near, and returns when to look again.
 func (s *step) stage(q *KeyQueue) (again bucket.Micros) {
-	soon := s.now.Add(s.pipe.pace.PrepareLead)
+	soon := s.now.Add(s.Pipe.pace.PrepareLead)
 	ungranted := int64(q.ungranted())
 	for {
 		j, at := s.candidate(q, soon)
@@ -17,7 +17,7 @@ func (s *step) stage(q *KeyQueue) (again bucket.Micros) {
 		}
 		at = max(at, q.brake.earliest(), q.crowded(), s.policy.slot(q.Limits, q.TAT, s.now, int(ungranted)+1))
 		if at > soon {
-			return s.pipe.lead(at)
+			return s.Pipe.lead(at)
 		}
 		if ungranted+s.ahead(q) >= q.atOnce() {
 			return Never // a call of this queue that ends will touch it
@@ -28,7 +28,7 @@ func (s *step) stage(q *KeyQueue) (again bucket.Micros) {
 			}
 			return Never
 		}
-		if !s.hasRoom() || j != nil && s.holds.breaker.yields(j) {
+		if !s.Pipe.hasRoom(&s.holds.breaker) || j != nil && s.holds.breaker.yields(j) {
 			s.turns.room.push(q)
 			return Never
 		}
@@ -36,7 +36,7 @@ func (s *step) stage(q *KeyQueue) (again bucket.Micros) {
 			j = q.dequeue()
 		}
 		j.limited = false
-		s.pipe.stage(j)
+		s.Pipe.stage(j)
 		if !s.holds.breaker.closed() {
 			s.holds.breaker.probe = j
 		}
@@ -87,7 +87,7 @@ const shortCall = 100 * time.Millisecond
 // too if they are long.
 func (s *step) ahead(q *KeyQueue) int64 {
 	n := q.count(granted)
-	if s.pipe.callTime > shortCall || q.newest().Add(LongWait) <= s.now {
+	if s.Pipe.callTime > shortCall || q.newest().Add(LongWait) <= s.now {
 		n += q.count(calling)
 	}
 	return int64(n)
@@ -103,51 +103,12 @@ func (s *step) invites(q *KeyQueue, ungranted int64) bool {
 	if s.turns.lines[prepareLine].queues > 0 && !q.seat.invited && !q.seat.called {
 		return false
 	}
-	width := s.width(s.now)
-	if width >= s.pipe.pace.MaxStaged {
+	width := s.At(s.now).width()
+	if width >= s.Pipe.pace.MaxStaged {
 		return true
 	}
 	each := max(1, width/(1+s.turns.waiting()))
-	return s.pipe.staged < width && ungranted < int64(each)
-}
-
-// hasRoom reports whether another job may be made ready. While the breaker is not closed, only one may: the probe.
-func (s *Schedule) hasRoom() bool {
-	if !s.holds.breaker.closed() {
-		return s.holds.breaker.probe == nil
-	}
-	return s.pipe.hasRoom()
-}
-
-// near returns how many calls the shared limits let start within LongWait, less one, whether that is known, and which
-// limit lets the fewest start.
-func (s *Schedule) near(now bucket.Micros) (n float64, known bool, by string) {
-	return s.shared.near(now, s.pipe.calls, s.pipe.callTime)
-}
-
-// width returns how many jobs may be staging, ready or granted: as many as every shared limit lets start within
-// LongWait, and at least one. A crash makes each of them unknown. If that number is not known, or other
-// processes use the limits too, this process counts on as much as it was granted lately: it begins with one job,
-// and widens with every grant.
-func (s *Schedule) width(now bucket.Micros) int {
-	n, known, _ := s.near(now)
-	if len(s.shared) > 0 && (!known || s.store.clock == OtherClock) {
-		n = min(n, s.pipe.grantedLately(now))
-	}
-	return min(s.pipe.pace.MaxStaged, 1+int(n))
-}
-
-// inviteAt returns when the queues in turn must make jobs ready: before the shared limit is asked again, by as
-// long as that takes. While the store does not answer, one queue at a time makes one ready, when the store is
-// asked again.
-func (s *Schedule) inviteAt() bucket.Micros {
-	switch {
-	case s.store.failures == 0:
-		return s.gate.opens - bucket.Micros(s.pipe.pace.PrepareLead.Microseconds())
-	case s.pipe.staged == 0:
-		return s.gate.opens
-	}
-	return Never
+	return s.Pipe.staged < width && ungranted < int64(each)
 }
 
 // unready withdraws ready jobs that cannot be called next: those that a former policy made ready, and those
@@ -173,13 +134,4 @@ func (s *step) unstick(q *KeyQueue) {
 	if free, _ := q.free(s.now); free <= 0 {
 		s.recall(q)
 	}
-}
-
-// withdraw takes a ready job back from its way to a call, and lets it rest until shortly before a time.
-func (s *Schedule) withdraw(j *Job, until bucket.Micros) {
-	s.holds.breaker.letGo(j)
-	s.cleared(j)
-	s.pipe.unstage(j, resting)
-	j.NotBefore, j.limited = s.pipe.lead(until), true
-	j.unload()
 }

@@ -23,7 +23,7 @@ func (s *step) startDue(q *KeyQueue) {
 		if j.Phase != granted || j.At > s.now {
 			continue
 		}
-		if s.drain || s.barred || j.cancelled || s.now > s.latest(j) || s.holds.of(q) > s.now || !s.holds.breaker.mayCall(j) || s.holds.outdated(j) {
+		if s.drain || s.barred || j.cancelled || s.now > s.store.latest(j) || s.holds.of(q) > s.now || !s.holds.breaker.mayCall(j) || s.holds.outdated(j) {
 			s.giveBack(q, j)
 			return
 		}
@@ -32,20 +32,13 @@ func (s *step) startDue(q *KeyQueue) {
 			s.expire(j)
 			return
 		}
-		s.pipe.start(j)
-		s.shared.begin(j.Costs, s.now)
+		s.Pipe.start(j)
+		s.Shared.begin(j.Costs, s.now)
 		s.fx.Start = append(s.fx.Start, j)
 		if j.Unsent = s.policy.interval(q.Limits) >= steadyFrom; j.Unsent {
 			return
 		}
 	}
-}
-
-// latest returns the time until which a granted call may start. The best round trip to the store may have turned
-// out shorter than was assumed when the slot's time was computed. Then the slot is later than it should be by
-// the difference.
-func (s *Schedule) latest(j *Job) bucket.Micros {
-	return j.last - max(0, j.base-s.store.offset.base)
 }
 
 // steadyFrom is the shortest interval at which a call waits until the one before it has left: a machine that is

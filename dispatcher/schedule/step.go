@@ -23,7 +23,7 @@ func (s *step) run() {
 		s.advance(s.agenda.nextLapsing())
 	}
 	room := &s.turns.room
-	for n := room.size; n > 0 && room.size > 0 && s.hasRoom() && len(s.fx.Asks) < maxAsks; n-- { // take a queue that yields only once
+	for n := room.size; n > 0 && room.size > 0 && s.Pipe.hasRoom(&s.holds.breaker) && len(s.fx.Asks) < maxAsks; n-- { // take a queue that yields only once
 		s.advance(room.pop())
 	}
 	for n := len(s.agenda.active); n > 0 && len(s.fx.Asks) < maxAsks; n-- {
@@ -38,7 +38,7 @@ func (s *step) run() {
 // with the number of keys that wait for it. A queue that was refused because of its call's cost ends its round:
 // cheaper calls asked for behind it would forever take what it waits for.
 func (s *step) unblock() {
-	if s.pipe.isFull() || s.gate.isShut(s.now) || s.store.rounds > 0 {
+	if s.Pipe.isFull() || s.gate.isShut(s.now) || s.store.rounds > 0 {
 		return
 	}
 	most := maxAsks
@@ -59,10 +59,10 @@ func (s *step) unblock() {
 
 // invite gives queues the turn to make a job ready, in the order in which they will have the shared limit.
 func (s *step) invite() {
-	if s.now < s.inviteAt() {
+	if s.now < s.At(s.now).inviteAt() {
 		return
 	}
-	n := s.width(s.now) - s.pipe.staged
+	n := s.At(s.now).width() - s.Pipe.staged
 	if s.store.failures > 0 {
 		n = min(n, 1)
 	}
@@ -98,9 +98,10 @@ func (s *step) advance(q *KeyQueue) {
 	s.agenda.timers.set(q, due)
 	if due == Never && q.Empty() && q.entry.isIdle() && q.seat.isIdle() && s.byKey[q.Key] == q {
 		s.turns.leave(q)
+		q.entry.dropped = true
 		delete(s.byKey, q.Key) // a queue that is still listed somewhere must stay the key's only one
 	}
-	s.countKept(q)
+	s.census.keep(q, q.Empty() && s.byKey[q.Key] == q)
 }
 
 // prepare makes jobs ready and asks for slots, as far as nothing holds the queue, and returns when to look again.
@@ -109,10 +110,10 @@ func (s *step) prepare(q *KeyQueue) (due bucket.Micros) {
 	due = Never
 	far := s.gate.isShut(s.now.Add(LongWait)) && !q.seat.costly || s.store.failures > 0 && s.gate.isShut(s.now)
 	switch hold := s.holds.of(q); {
-	case hold > s.now.Add(s.pipe.pace.PrepareLead):
+	case hold > s.now.Add(s.Pipe.pace.PrepareLead):
 		s.withdrawReady(q, hold)
 		if hold != Never {
-			due = s.pipe.lead(hold)
+			due = s.Pipe.lead(hold)
 		}
 	case q.seat.blocked:
 		if q.seat.line == prepareLine { // a job missed its slot: it is made ready again in its queue's turn
@@ -141,6 +142,15 @@ func (s *step) withdrawReady(q *KeyQueue, until bucket.Micros) {
 			s.fx.Stale = append(s.fx.Stale, j)
 		}
 	}
+}
+
+// withdraw takes a ready job back from its way to a call, and lets it rest until shortly before a time.
+func (s *step) withdraw(j *Job, until bucket.Micros) {
+	s.holds.breaker.letGo(j)
+	s.suspects.clear(j, &s.agenda)
+	s.Pipe.unstage(j, resting)
+	j.NotBefore, j.limited = s.Pipe.lead(until), true
+	j.unload()
 }
 
 // recall withdraws a queue's ready jobs, to be made ready again as soon as they may.
@@ -178,7 +188,7 @@ func (s *step) memory(q *KeyQueue) bucket.Micros {
 // which came before which: PushEarly does it then.
 func (s *step) ripen(q *KeyQueue) {
 	if q.early != nil && !q.Partition.Reading {
-		s.early -= q.early.release(s.now, q.Partition.newest)
+		s.census.early -= q.early.release(s.now, q.Partition.newest)
 	}
 }
 
@@ -228,7 +238,7 @@ func (s *step) expireWaiting(j *Job) {
 // expire ends a job that is ready.
 func (s *step) expire(j *Job) {
 	s.holds.breaker.letGo(j)
-	s.pipe.unstage(j, settling)
+	s.Pipe.unstage(j, settling)
 	s.fx.Expire = append(s.fx.Expire, j)
 }
 
@@ -260,5 +270,5 @@ func (s *step) cancelDue(q *KeyQueue) {
 
 // notice records what a queue waits for from now on.
 func (s *step) notice(q *KeyQueue) {
-	q.holdups.turn(s.causes.of(View{s.Schedule, s.now}.keeps(q)), tickOf(s.now))
+	q.holdups.turn(s.causes.of(s.At(s.now).keeps(q)), tickOf(s.now))
 }

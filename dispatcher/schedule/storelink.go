@@ -132,3 +132,10 @@ func (s *Schedule) Floor(q *KeyQueue) bucket.Micros {
 // KnownTAT returns the theoretical arrival time that the store knows of a key without a queue, by our clock; 0
 // if it knows none.
 func (v View) KnownTAT(key string) bucket.Micros { return v.s.store.known(key) }
+
+// latest returns the time until which a granted call may start. The best round trip to the store may have turned
+// out shorter than was assumed when the slot's time was computed. Then the slot is later than it should be by
+// the difference.
+func (l *storeLink) latest(j *Job) bucket.Micros {
+	return j.last - max(0, j.base-l.offset.base)
+}

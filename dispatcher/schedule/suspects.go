@@ -51,19 +51,18 @@ func (s *suspects) call(j *Job) {
 	}
 }
 
-// cleared lets the next suspect be called when one rests again or has ended.
-func (s *Schedule) cleared(j *Job) {
-	of := &s.suspects
-	if _, ok := of.called[j]; !ok {
+// clear lets the next suspect be called when one rests again or has ended.
+func (s *suspects) clear(j *Job, a *agenda) {
+	if _, ok := s.called[j]; !ok {
 		return
 	}
-	delete(of.called, j)
-	if of.alone == j {
-		of.alone = nil
+	delete(s.called, j)
+	if s.alone == j {
+		s.alone = nil
 	}
-	waiting := of.waiting
-	of.waiting = nil
+	waiting := s.waiting
+	s.waiting = nil
 	for q := range waiting {
-		s.Touch(q)
+		a.touch(q)
 	}
 }

@@ -256,7 +256,7 @@ func TestTurn(t *testing.T) {
 	expect("it was a while ago", 4, 1, 1, 1, 1)
 	s.store.clock = OwnClock
 	expect("a store in the process", 1, 1, 1, 1, 1)
-	s.shared = nil
+	s.Shared = nil
 	expect("no shared limit", 4, 1, 1, 2, 1)
 }
 

@@ -42,7 +42,7 @@ func TestNobodyOvertakesALostFirstCall(t *testing.T) {
 	if got := staged(); len(got) != 0 {
 		t.Fatalf("jobs %v overtook the one whose first call was lost, and which is a suspect", got)
 	}
-	s.cleared(alone)
+	s.suspects.clear(alone, &s.agenda)
 	if got := staged(); len(got) == 0 || got[0] != 1 {
 		t.Fatalf("jobs %v are made ready; want job 1 first", got)
 	}

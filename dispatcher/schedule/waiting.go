@@ -99,16 +99,16 @@ func (v View) keeps(q *KeyQueue) keeping {
 		return keeping{what: WaitSlowed, until: at}
 	}
 	switch {
-	case q.seat.queued, q.seat.blocked && v.s.pipe.isFull():
+	case q.seat.queued, q.seat.blocked && v.s.Pipe.isFull():
 		return keeping{what: WaitRoom, until: Never}
 	case q.seat.blocked && v.s.gate.by == storeDown:
 		return keeping{what: WaitLimiter, until: Never}
-	case q.seat.blocked && v.s.byInFlight():
+	case q.seat.blocked && v.s.Shared.areInFlight(v.s.gate.by):
 		return keeping{what: WaitLimit, until: Never, limit: v.s.gate.by}
 	case q.seat.blocked && v.s.gate.by != "" && v.s.gate.opens >= slot:
 		return keeping{what: WaitLimit, until: v.s.gate.opens, limit: v.s.gate.by}
-	case q.seat.blocked && v.s.gate.by == "" && q.ungranted() == 0 && v.s.pipe.staged >= v.s.width(v.now):
-		if _, _, limit := v.s.near(v.now); limit != "" { // it has refused no job yet, and lets no other become ready
+	case q.seat.blocked && v.s.gate.by == "" && q.ungranted() == 0 && v.s.Pipe.staged >= v.width():
+		if _, _, limit := v.near(); limit != "" { // it has refused no job yet, and lets no other become ready
 			return keeping{what: WaitLimit, until: slot, limit: limit}
 		}
 	}

@@ -81,7 +81,7 @@ func (c *crowd) run(d time.Duration, look func()) {
 			}
 		}
 		for _, o := range c.owners {
-			o.s.LearnLevels(c.store.Levels())
+			o.s.Shared.Learn(c.store.Levels())
 			for more := true; more; more = o.s.Next(c.now) <= c.now {
 				c.step(o)
 			}
@@ -97,7 +97,7 @@ func (c *crowd) step(o *owner) {
 		for i := range j.Costs {
 			j.Costs[i] = max(1, c.rules.Shared[i].Cost.Constant)
 		}
-		c.after(c.load, func() { o.s.LearnLead(c.load); o.s.Loaded(j) })
+		c.after(c.load, func() { o.s.Pipe.LearnLead(c.load); o.s.Loaded(j) })
 	}
 	for _, j := range fx.Start {
 		c.starts = append(c.starts, c.now)
@@ -106,7 +106,7 @@ func (c *crowd) step(o *owner) {
 		o.s.Sent(j, c.now)
 		c.after(c.took, func() {
 			c.running--
-			o.s.LearnCall(c.took)
+			o.s.Pipe.LearnCall(c.took)
 			o.s.Ended(j)
 			c.settle(o, []bucket.Use{{Key: j.Queue.Key, Grant: j.Grant, Costs: j.Costs}})
 			o.s.Finished(j)

@@ -84,8 +84,8 @@ func (r *rehearsal) until(ctx context.Context, at bucket.Micros) error {
 		if next > at || next == schedule.Never {
 			if at != schedule.Never {
 				r.now = max(r.now, at)
-			} else if r.s.Unfinished() > 0 {
-				return fmt.Errorf("%d jobs could never be called", r.s.Unfinished())
+			} else if r.s.At(r.now).Unfinished() > 0 {
+				return fmt.Errorf("%d jobs could never be called", r.s.At(r.now).Unfinished())
 			}
 			return nil
 		}
@@ -129,7 +129,7 @@ func (r *rehearsal) payable(a *arrival) bool {
 
 // wait is how long weir's forecast has a job wait that came now.
 func (r *rehearsal) wait(key string, depth int) time.Duration {
-	at := r.s.At(r.now).ETA(schedule.Place{Key: key, Position: depth + 1, Others: r.s.Unfinished() - depth})
+	at := r.s.At(r.now).ETA(schedule.Place{Key: key, Position: depth + 1, Others: r.s.At(r.now).Unfinished() - depth})
 	if at == 0 {
 		return 0
 	}
@@ -166,7 +166,7 @@ func (r *rehearsal) step(ctx context.Context) error {
 		if err := r.store.Settle(ctx, []bucket.Use{{Key: j.Queue.Key, Grant: j.Grant, Costs: j.Costs}}); err != nil {
 			return err
 		}
-		r.s.LearnCall(r.took)
+		r.s.Pipe.LearnCall(r.took)
 		r.s.Ended(j)
 		r.s.Finished(j)
 	}

@@ -1,0 +1,29 @@
+package schedule
+
+// census counts the jobs and the queues of a schedule.
+type census struct {
+	unfinished int    // jobs that have not ended
+	early      int    // of the unfinished, jobs that must not be called yet
+	kept       int    // queues without jobs, kept for what they remember of their key
+	arrived    uint64 // jobs that came since the schedule began, without those that stood in a partition when it was read
+}
+
+// came counts a job that came to a queue. One that was found when its partition was read came before.
+func (c *census) came(q *KeyQueue) {
+	c.unfinished++
+	if !q.Partition.Reading {
+		q.arrived++
+		c.arrived++
+	}
+}
+
+// keep counts a queue among those kept without jobs, or no longer.
+func (c *census) keep(q *KeyQueue, kept bool) {
+	switch {
+	case kept && !q.kept:
+		c.kept++
+	case !kept && q.kept:
+		c.kept--
+	}
+	q.kept = kept
+}
