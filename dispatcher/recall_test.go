@@ -54,7 +54,8 @@ func TestPaceOfAPartitionThatComesBack(t *testing.T) {
 		}
 	}
 	wait := func() time.Duration {
-		q := &schedule.KeyQueue{Key: "k", Limits: &rules.Key, TAT: w.pace.knownLocked("k")}
+		q := &schedule.KeyQueue{Key: "k", Limits: &rules.Key}
+		q.TAT = w.pace.knownLocked("k")
 		slot, err := w.pace.recall(t.Context(), q)
 		if err != nil {
 			t.Fatal(err)

@@ -51,7 +51,7 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 		if n, told := s.holds.onBudget(&a, r.Came); told {
 			in.out.News = append(in.out.News, n)
 		}
-		tat, cold := q.TAT, q.cold
+		former := q.keyPace
 		for k, j := range jobs {
 			j.Phase = ready
 			if k < len(a.Grants) {
@@ -63,10 +63,11 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 		}
 		if q.passed {
 			in.giveBack(q, jobs[0])
-			q.TAT, q.cold = tat, cold
+			q.TAT, q.cold = former.TAT, former.cold
 		}
 		s.turns.book(q, len(a.Grants))
-		q.binds, q.askAt, q.seat.costly = "", 0, false
+		q.seat.costly = false
+		q.refused("", 0)
 		s.Touch(q)
 		if len(a.Grants) < len(jobs) {
 			in.wait(q, jobs[0], jobs[len(a.Grants)], &a.Wait)
@@ -84,7 +85,7 @@ func (s *answering) grant(j *Job, g bucket.Grant, shift, unsure bucket.Micros) {
 	j.last = at.Add(s.Pipe.pace.GrantTTL) - unsure
 	at = max(at, q.lastGranted()) // the shift is not the same each time: a later slot must not look earlier
 	j.Phase, j.Grant, j.At, j.base = granted, g, at, s.store.offset.base
-	q.TAT, q.cold = g.TAT+shift, false
+	q.told(g.TAT + shift)
 	s.paced(j)
 	s.Shared.granted(j.Costs, at)
 	s.Pipe.granted(s.now)
@@ -144,10 +145,10 @@ func (s *answering) wait(q *KeyQueue, first, refused *Job, w *bucket.Wait) {
 	if w.Never || w.Exhausted == bucket.DeadLetter {
 		return
 	}
-	q.binds = w.Limit
+	q.refused(w.Limit, 0)
 	switch cost := s.costOf(first, w.Limit); {
 	case w.Limit == ownRate:
-		q.askAt = w.Until
+		q.refused(w.Limit, w.Until)
 	case cost > 1 && s.comesBackWhole(w):
 	default:
 		s.gate.shut(w.Limit, w.Until)
@@ -184,7 +185,7 @@ func (s *answering) unanswered(fx *Effects) {
 			j.Phase = ready
 		}
 		s.turns.book(q, 0)
-		q.binds, q.askAt = storeDown, 0
+		q.refused(storeDown, 0)
 		s.turns.wait(q)
 		s.Touch(q)
 	}

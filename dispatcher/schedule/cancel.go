@@ -30,8 +30,7 @@ func (s *Schedule) Cancel(key string, seq uint64) (*Job, Cancelled) {
 	case j.cancelled:
 		return j, CancelTaken
 	}
-	j.cancelled = true
-	q.cancels++
+	j.cancelled, q.cancels = true, true
 	s.Touch(q)
 	return j, CancelTaken
 }

@@ -51,11 +51,11 @@ func (m *simulation) checkLapsed() {
 		return
 	}
 	for _, q := range m.s.byKey {
-		p, _ := q.next()
+		p, _ := q.waits.next()
 		if at := m.deadlines.of[p.seq]; at != 0 && at <= m.now {
 			m.t.Fatalf("job %d still waits %s after its deadline", p.seq, at.Until(m.now))
 		}
-		for l := range q.early.all {
+		for l := range q.waits.early.all {
 			if at := m.deadlines.of[l.seq]; at != 0 && at <= m.now {
 				m.t.Fatalf("job %d is not to be called yet and still waits %s after its deadline", l.seq, at.Until(m.now))
 			}

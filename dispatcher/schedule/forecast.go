@@ -138,9 +138,7 @@ func (v View) turnsBefore(q *KeyQueue, p Place) int {
 	early := v.s.census.early // jobs of other keys that are not due yet: nothing waits behind them
 	if q != nil {
 		own = q.Depth() - q.count(granted, calling, settling)
-		if q.early != nil {
-			early -= q.early.size
-		}
+		early -= q.waits.notDue()
 	} else {
 		keys++
 	}
@@ -195,8 +193,8 @@ func (v View) PlaceFree(key string, unread Unread) bucket.Micros {
 	if early > 0 {
 		first = unread.First
 	}
-	if q != nil && q.early != nil {
-		early, first = early+q.early.size, min(first, q.early.next())
+	if q != nil && q.waits.early != nil {
+		early, first = early+q.waits.notDue(), min(first, q.waits.early.next())
 	}
 	if early > 0 && int64(early) >= v.s.policy.LimitsOf(key).Capacity {
 		at = max(at, first) // none of its jobs may be called sooner

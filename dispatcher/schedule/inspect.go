@@ -64,7 +64,7 @@ const (
 )
 
 // Depth returns the number of the queue's unfinished jobs.
-func (q *KeyQueue) Depth() int { return q.waiting() + len(q.Jobs) }
+func (q *KeyQueue) Depth() int { return q.waits.size() + len(q.Jobs) }
 
 // Inspect returns a queue's state.
 func (v View) Inspect(q *KeyQueue) KeyState {
@@ -139,7 +139,7 @@ func (v View) FirstJobs(q *KeyQueue, limit int) []JobState {
 			return jobs
 		}
 	}
-	for l := range q.early.all {
+	for l := range q.waits.early.all {
 		without++
 		eta := v.appointed(q, l, Place{Key: q.Key, Position: without}, q.TAT)
 		if !list(JobState{Seq: l.seq, Phase: JobNotBefore}, eta) {
@@ -151,10 +151,7 @@ func (v View) FirstJobs(q *KeyQueue, limit int) []JobState {
 
 // inOrder yields the queue's jobs that are called or may be called, in order. The Job is nil for one that waits.
 func (q *KeyQueue) inOrder(yield func(place, *Job) bool) {
-	waiting, jobs := KeyQueue{first: q.first, more: q.more}, q.Jobs
-	if q.early != nil {
-		waiting.early = &early{due: q.early.due}
-	}
+	waiting, jobs := q.waits.due(), q.Jobs
 	for {
 		p, waits := waiting.next()
 		var j *Job

@@ -37,7 +37,11 @@ func TestWaits(t *testing.T) {
 		{WaitRate, 5 * second, func(_ *Schedule, q *KeyQueue, now bucket.Micros) { q.TAT = now + 5*second }},
 		{WaitRate, 2 * second, func(_ *Schedule, q *KeyQueue, now bucket.Micros) { task(q, granted).At = now + 2*second }},
 		{WaitInFlight, 0, func(_ *Schedule, q *KeyQueue, _ bucket.Micros) { task(q, calling); task(q, calling) }},
-		{WaitNothing, 0, func(_ *Schedule, q *KeyQueue, _ bucket.Micros) { q.first = 0; task(q, calling); task(q, settling) }},
+		{WaitNothing, 0, func(_ *Schedule, q *KeyQueue, _ bucket.Micros) {
+			q.waits.first = 0
+			task(q, calling)
+			task(q, settling)
+		}},
 		{WaitHeld, 7 * second, func(s *Schedule, q *KeyQueue, now bucket.Micros) { s.Hold(q, now+7*second, "x") }},
 		{WaitAPIHeld, 8 * second, func(s *Schedule, q *KeyQueue, now bucket.Micros) {
 			s.Hold(q, now+7*second, "x")
@@ -48,7 +52,7 @@ func TestWaits(t *testing.T) {
 			s.Hold(nil, now+8*second, "x")
 		}},
 		{WaitRetry, 6 * second, func(_ *Schedule, q *KeyQueue, now bucket.Micros) {
-			q.first = 0
+			q.waits.first = 0
 			r := task(q, resting)
 			r.Calls, r.NotBefore, r.Failed = 1, now+6*second, "x"
 		}},

@@ -15,31 +15,19 @@ type KeyQueue struct {
 	Limits    *bucket.KeyLimits
 	Jobs      []*Job // jobs that wait no longer, by their places
 
-	first   uint64        // the oldest waiting sequence, 0 for none: most keys wait with one job
-	more    []uint64      // the waiting sequences behind it
-	early   *early        // jobs that asked not to be called before a time; nil for none
-	TAT     bucket.Micros // after the last grant that this process knows of, by our clock
-	floor   bucket.Micros // the TAT that the ledger knows, by the store's clock
-	slipped bucket.Micros // the pace to go on from, when a call left late; 0 if none did
-	askAt   bucket.Micros // the store said not to ask before then
-	binds   string        // the limit that binds, as the store said last
-	cold    bool          // the store must be told TAT: it may have forgotten
-	passed  bool          // the present ask is stale: a slot went back, or a call left late
-
+	waits backlog
+	keyPace
 	seat    seat
 	brake   brake
 	entry   entry
 	holdups holdups // what kept it from being called lately
 
-	Orphaned int32         // calls of the previous owner that may still run: see Partition.Leftover
-	cancels  int32         // its cancelled jobs that have not ended yet
-	arrived  uint64        // jobs that came since it began, without those that Reading found
-	Noted    bucket.Micros // TAT that the recorder noted for lost calls, 0 if none
-	kept     bool          // without jobs, for what it remembers
-	Met      bool          // while its partition is read: a job was seen
-	Unread   bool          // while its partition is read: more must be read first
-	LookedUp bool          // the ledger has been asked for its pace
-	Unsure   bool          // a call may have run when the dispatcher died; pace unknown
+	arrived  uint64 // jobs that came since it began, without those that Reading found
+	Orphaned int32  // calls of the previous owner that may still run: see Partition.Leftover
+	cancels  bool   // some of its jobs may be cancelled and not have ended yet
+	kept     bool   // without jobs, for what it remembers
+	Met      bool   // while its partition is read: a job was seen
+	Unread   bool   // while its partition is read: more must be read first
 }
 
 // Phase is how far a job has come. It only grows, except that a forfeited grant and a retry lead back.
@@ -101,94 +89,27 @@ func (j *Job) unload() {
 	}
 }
 
-// waiting returns how many jobs wait, whether they may be called yet or not.
-func (q *KeyQueue) waiting() int {
-	n := len(q.more)
-	if q.first != 0 {
-		n++
-	}
-	if q.early != nil {
-		n += q.early.size + len(q.early.due)
-	}
-	return n
-}
-
-// Enqueue appends a job that may be called at once. Sequences come in rising order.
-func (q *KeyQueue) Enqueue(seq uint64) {
-	if q.first == 0 {
-		q.first = seq
-		return
-	}
-	q.more = append(q.more, seq)
-}
-
-// next returns the place of the waiting job whose turn it is; ok is false if none may be called yet.
-func (q *KeyQueue) next() (p place, ok bool) {
-	if q.first != 0 {
-		p, ok = place{after: q.first, seq: q.first}, true
-	}
-	if q.early != nil && len(q.early.due) > 0 && (!ok || q.early.due[0].compare(p) < 0) {
-		p, ok = q.early.due[0], true
-	}
-	return p, ok
-}
-
-// hasNext reports whether a waiting job may be called.
-func (q *KeyQueue) hasNext() bool { return q.first != 0 || q.early != nil && len(q.early.due) > 0 }
-
 // dequeue takes the waiting job whose turn it is. There must be one.
 func (q *KeyQueue) dequeue() *Job {
-	p, _ := q.next()
-	q.pass(p)
+	p, _ := q.waits.next()
+	q.waits.pass(p)
 	return q.begin(p)
-}
-
-// pass removes the waiting job whose turn it is, given its place.
-func (q *KeyQueue) pass(p place) {
-	if p.due != 0 {
-		q.early.due = q.early.due[1:]
-		q.shed()
-		return
-	}
-	q.first = 0
-	if len(q.more) > 0 {
-		q.first, q.more = q.more[0], q.more[1:]
-		if len(q.more) == 0 {
-			q.more = nil
-		}
-	}
-}
-
-// shed frees an empty list of early jobs.
-func (q *KeyQueue) shed() {
-	if q.early.size == 0 && len(q.early.due) == 0 {
-		q.early = nil
-	}
 }
 
 // Extract takes a sequence out of the waiting ones, wherever it stands, and makes a Job of it. The sequence must
 // wait.
 func (s *Schedule) Extract(q *KeyQueue, seq uint64) *Job {
-	if p := (place{after: seq, seq: seq}); q.first == seq {
-		q.pass(p)
-		return q.begin(p)
+	p, notBefore, was := q.waits.take(seq)
+	switch was {
+	case notThere:
+		panic("schedule: a job that does not wait is to leave the waiting ones")
+	case wasEarly:
+		s.census.early--
+	case wasDue:
 	}
-	if i, ok := slices.BinarySearch(q.more, seq); ok {
-		q.more = slices.Delete(q.more, i, i+1)
-		return q.begin(place{after: seq, seq: seq})
-	}
-	if q.early != nil {
-		if at, p, was := q.early.take(seq); was != notThere {
-			if was == wasEarly {
-				s.census.early--
-			}
-			q.shed()
-			j := q.begin(p)
-			j.NotBefore = at
-			return j
-		}
-	}
-	panic("schedule: a job that does not wait is to leave the waiting ones")
+	j := q.begin(p)
+	j.NotBefore = notBefore
+	return j
 }
 
 // begin makes a Job of a sequence that waits no longer.
@@ -210,10 +131,7 @@ func (q *KeyQueue) Job(seq uint64) *Job {
 }
 
 func (q *KeyQueue) remove(j *Job) {
-	if j.cancelled {
-		j.cancelled = false
-		q.cancels--
-	}
+	j.cancelled = false
 	if i := slices.Index(q.Jobs, j); i >= 0 {
 		q.Jobs = slices.Delete(q.Jobs, i, i+1)
 	}
@@ -240,12 +158,12 @@ func (q *KeyQueue) ungranted() int { return q.count(staging, ready, asking) }
 func (q *KeyQueue) Rank(seq uint64) (n int, notBefore bucket.Micros) {
 	for i, j := range q.Jobs {
 		if j.Seq == seq {
-			return i + 1 + q.waitingBefore(j.place), j.NotBefore
+			return i + 1 + q.waits.before(j.place), j.NotBefore
 		}
 	}
-	p, ok := q.placeOf(seq)
+	p, ok := q.waits.placeOf(seq)
 	if ok {
-		n := 1 + q.waitingBefore(p)
+		n := 1 + q.waits.before(p)
 		for _, j := range q.Jobs {
 			if j.place.compare(p) < 0 {
 				n++
@@ -253,9 +171,9 @@ func (q *KeyQueue) Rank(seq uint64) (n int, notBefore bucket.Micros) {
 		}
 		return n, 0
 	}
-	for l := range q.early.all {
+	for l := range q.waits.early.all {
 		if l.seq == seq {
-			return q.Depth() - q.early.size + q.early.before(l) + 1, l.at
+			return q.Depth() - q.waits.notDue() + q.waits.early.before(l) + 1, l.at
 		}
 	}
 	return 0, 0
@@ -277,59 +195,11 @@ func (q *KeyQueue) Seqs(yield func(seq uint64) bool) {
 			return
 		}
 	}
-	if q.first != 0 && !yield(q.first) {
-		return
-	}
-	for _, seq := range q.more {
-		if !yield(seq) {
-			return
-		}
-	}
-	if q.early == nil {
-		return
-	}
-	for _, p := range q.early.due {
-		if !yield(p.seq) {
-			return
-		}
-	}
-	for l := range q.early.all {
-		if !yield(l.seq) {
-			return
-		}
-	}
-}
-
-// placeOf returns the place of a waiting job that may be called.
-func (q *KeyQueue) placeOf(seq uint64) (p place, ok bool) {
-	_, ok = slices.BinarySearch(q.more, seq)
-	if ok || q.first == seq && seq != 0 {
-		return place{after: seq, seq: seq}, true
-	}
-	if q.early != nil {
-		if i := slices.IndexFunc(q.early.due, func(p place) bool { return p.seq == seq }); i >= 0 {
-			return q.early.due[i], true
-		}
-	}
-	return place{}, false
-}
-
-// waitingBefore counts the waiting jobs that may be called and stand before a place.
-func (q *KeyQueue) waitingBefore(p place) (n int) {
-	byPlace := func(seq uint64, p place) int { return place{after: seq, seq: seq}.compare(p) }
-	if q.first != 0 && byPlace(q.first, p) < 0 {
-		n, _ = slices.BinarySearchFunc(q.more, p, byPlace)
-		n++
-	}
-	if q.early != nil {
-		i, _ := slices.BinarySearchFunc(q.early.due, p, place.compare)
-		n += i
-	}
-	return n
+	q.waits.seqs(yield)
 }
 
 // Empty reports whether the key has no unfinished jobs.
-func (q *KeyQueue) Empty() bool { return q.first == 0 && q.early == nil && len(q.Jobs) == 0 }
+func (q *KeyQueue) Empty() bool { return q.waits.isEmpty() && len(q.Jobs) == 0 }
 
 // First reports whether the job's next call may be the first that the api sees of it. The jobs behind it wait
 // for that call.
@@ -358,14 +228,6 @@ func (q *KeyQueue) free(now bucket.Micros) (n int64, again bucket.Micros) {
 
 // Busy reports whether a call of the queue runs, is about to start, or has an outcome that is not stored yet.
 func (q *KeyQueue) Busy() bool { return q.count(granted, calling, settling) > 0 }
-
-// GoOnFrom makes the queue continue at its key's pace, from a theoretical arrival time that its store must be
-// told.
-func (q *KeyQueue) GoOnFrom(tat bucket.Micros) { q.TAT, q.cold = max(q.TAT, tat), true }
-
-// Remind makes the queue tell a store on another machine what the ledger knows, in case the store was set back.
-// Such a store otherwise knows every slot that it granted. theirs is by the store's clock.
-func (q *KeyQueue) Remind(theirs bucket.Micros) { q.floor, q.cold = theirs, true }
 
 // Settle marks a job that was found in the stream as being brought to its end; nothing else may come of it.
 func (j *Job) Settle() { j.Phase = settling }

@@ -147,10 +147,7 @@ func (e *early) all(yield func(appointment) bool) {
 
 // Early returns how many of a queue's jobs are not due at now.
 func (q *KeyQueue) Early(now bucket.Micros) int {
-	if q.early == nil {
-		return 0
-	}
-	return q.early.size - q.early.before(appointment{now, maxSeq})
+	return q.waits.notDue() - q.waits.early.before(appointment{now, maxSeq})
 }
 
 const maxSeq = ^uint64(0)
@@ -160,9 +157,7 @@ const maxSeq = ^uint64(0)
 func (s *Schedule) PushEarly(key string, seq uint64, p *Partition, came, notBefore bucket.Micros) *KeyQueue {
 	if notBefore <= came {
 		q := s.Queue(key, p)
-		if q.early != nil {
-			s.census.early -= q.early.release(came, seq-1) // they were due when this one came
-		}
+		s.census.early -= q.waits.release(came, seq-1) // they were due when this one came
 		return s.Push(key, seq, p)
 	}
 	if end := p.deadlines[seq]; end != 0 && end < notBefore {
@@ -170,10 +165,7 @@ func (s *Schedule) PushEarly(key string, seq uint64, p *Partition, came, notBefo
 	}
 	p.newest = max(p.newest, seq)
 	q := s.Queue(key, p)
-	if q.early == nil {
-		q.early = &early{}
-	}
-	q.early.add(appointment{notBefore, seq})
+	q.waits.addEarly(appointment{notBefore, seq})
 	s.census.came(q)
 	s.census.early++
 	s.census.keep(q, q.Empty() && s.byKey[q.Key] == q)
@@ -183,14 +175,14 @@ func (s *Schedule) PushEarly(key string, seq uint64, p *Partition, came, notBefo
 
 // Delays reports whether jobs of the queue asked not to be called before a time. Once all of its partition is read, the
 // schedule must look at it: these may be due, and no later job may have come to release them.
-func (q *KeyQueue) Delays() bool { return q.early != nil }
+func (q *KeyQueue) Delays() bool { return q.waits.early != nil }
 
 // nextDue returns when a queue's first early job is due, Never while the partition is still being read.
 func (q *KeyQueue) nextDue() bucket.Micros {
 	if q.Partition.Reading {
 		return Never
 	}
-	return q.early.next()
+	return q.waits.early.next()
 }
 
 // appointed returns when a queue's job that is not due yet should be called, with as many jobs before it as its
@@ -202,11 +194,11 @@ func (v View) appointed(q *KeyQueue, own appointment, p Place, tat bucket.Micros
 		return Never
 	}
 	eta = max(eta, own.at)
-	if q == nil || q.early == nil {
+	if q == nil || q.waits.early == nil {
 		return eta
 	}
-	most, ahead := q.early.before(own), 1
-	for l := range q.early.backward(own) {
+	most, ahead := q.waits.early.before(own), 1
+	for l := range q.waits.early.backward(own) {
 		ahead++
 		eta = max(eta, v.s.policy.slot(q.Limits, 0, l.at, ahead))
 		if ahead > mostAppointments || v.s.policy.slot(q.Limits, 0, l.at, most+1) <= eta {

@@ -73,15 +73,15 @@ func (m *simulation) checkAppointment(j *Job) {
 // waitingSeqs returns the sequences of a queue that have no Job, rising.
 func (q *KeyQueue) waitingSeqs() []uint64 {
 	var seqs []uint64
-	if q.first != 0 {
-		seqs = append(append(seqs, q.first), q.more...)
+	if q.waits.first != 0 {
+		seqs = append(append(seqs, q.waits.first), q.waits.more...)
 	}
-	if q.early != nil {
-		for _, p := range q.early.due {
+	if q.waits.early != nil {
+		for _, p := range q.waits.early.due {
 			seqs = append(seqs, p.seq)
 		}
 	}
-	for l := range q.early.all {
+	for l := range q.waits.early.all {
 		seqs = append(seqs, l.seq)
 	}
 	slices.Sort(seqs)
@@ -174,8 +174,8 @@ func TestEarlyJobsAreRead(t *testing.T) {
 	d.PushEarly("k", 3, d.part, ms(200), ms(400))
 	d.turn()
 	q := d.byKey["k"]
-	if p, _ := q.next(); p.seq != 2 && q.Job(2) == nil || q.early.size != 2 {
-		t.Fatalf("job %d is next, %d are early", p.seq, q.early.size)
+	if p, _ := q.waits.next(); p.seq != 2 && q.Job(2) == nil || q.waits.early.size != 2 {
+		t.Fatalf("job %d is next, %d are early", p.seq, q.waits.early.size)
 	}
 	d.PushEarly("k", 4, d.part, ms(450), 0)
 	d.PushEarly("k", 5, d.part, ms(600), ms(601))
@@ -228,7 +228,7 @@ func TestEarlyJobIsCancelledAndForgotten(t *testing.T) {
 	}
 	d.turn()
 	q := d.byKey["k"]
-	if got := d.Next(d.now); got != q.early.next() {
+	if got := d.Next(d.now); got != q.waits.early.next() {
 		t.Errorf("looked at in %s, though nothing is due for an hour", d.now.Until(got))
 	}
 	d.Forget(q)

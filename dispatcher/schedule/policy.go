@@ -82,11 +82,7 @@ func (s *Schedule) Rebind(q *KeyQueue, now bucket.Micros) {
 	q.Limits = s.policy.LimitsOf(q.Key)
 	s.turns.rejoin(q, s.policy.Rules.Tenant(q.Key))
 	full := now.Add(s.policy.DrainTime(q.Limits))
-	q.TAT, q.slipped = min(q.TAT, full), min(q.slipped, full)
-	if theirs := s.store.offset.theirs(full); theirs != 0 {
-		q.floor = min(q.floor, theirs)
-	}
-	q.askAt = 0
+	q.lower(full, s.store.offset.theirs(full))
 	q.rouse(now)
 	s.Touch(q)
 }

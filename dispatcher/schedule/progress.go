@@ -13,7 +13,7 @@ func (s *Schedule) Loaded(j *Job) {
 func (s *Schedule) Sent(j *Job, now bucket.Micros) {
 	j.Unsent = false
 	if now > s.store.latest(j) {
-		j.Queue.slipped = j.Grant.TAT - j.Grant.At + now
+		j.Queue.slip(j.Grant, now)
 	}
 	s.Touch(j.Queue)
 }

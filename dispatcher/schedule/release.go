@@ -25,11 +25,9 @@ func (s *Schedule) Unwind(queues []*KeyQueue, now bucket.Micros, fx *Effects) (b
 // Forget drops a queue whose partition this process does not own any more. Its jobs that are still on their way
 // end outside the schedule's queues; the key may have another queue by then.
 func (s *Schedule) Forget(q *KeyQueue) {
-	s.census.unfinished -= q.waiting()
-	if q.early != nil {
-		s.census.early -= q.early.size
-	}
-	q.first, q.more, q.early, q.cold = 0, nil, nil, false
+	s.census.unfinished -= q.waits.size()
+	s.census.early -= q.waits.notDue()
+	q.waits, q.cold = backlog{}, false
 	kept := q.Jobs[:0]
 	for _, j := range q.Jobs {
 		if j.Phase == resting {

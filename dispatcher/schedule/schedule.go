@@ -69,7 +69,7 @@ type Effects struct {
 func (s *Schedule) Queue(key string, p *Partition) *KeyQueue {
 	q := s.byKey[key]
 	if q == nil {
-		q = &KeyQueue{Key: key, Partition: p, entry: entry{place: notTimed}, Limits: s.policy.LimitsOf(key), TAT: s.store.known(key)}
+		q = &KeyQueue{Key: key, Partition: p, entry: entry{place: notTimed}, Limits: s.policy.LimitsOf(key), keyPace: keyPace{TAT: s.store.known(key)}}
 		q.cold = q.TAT != 0 // it may come from the ledger of a former process, whose slots the store does not know
 		_, q.brake.paused = s.holds.paused.keys[key]
 		s.turns.join(q, s.policy.Rules.Tenant(key))
@@ -86,7 +86,7 @@ func (s *Schedule) Touch(q *KeyQueue) { s.agenda.touch(q) }
 func (s *Schedule) Push(key string, seq uint64, p *Partition) *KeyQueue {
 	p.newest = max(p.newest, seq)
 	q := s.Queue(key, p)
-	q.Enqueue(seq)
+	q.waits.add(seq)
 	s.census.came(q)
 	s.census.keep(q, q.Empty() && s.byKey[q.Key] == q)
 	s.Touch(q)

@@ -222,7 +222,7 @@ func TestSuspectsAreCalledFewAtATime(t *testing.T) {
 		d := newDesk(fast(4))
 		d.add(names("k", 50)...)
 		for _, q := range d.byKey {
-			j := d.Extract(q, q.first)
+			j := d.Extract(q, q.waits.first)
 			j.Phase, j.NotBefore, j.Calls, j.Deaths = resting, 1, 1, deaths
 		}
 		ended := 0

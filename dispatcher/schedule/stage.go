@@ -72,7 +72,7 @@ func (s *step) candidate(q *KeyQueue, by bucket.Micros) (j *Job, at bucket.Micro
 			break
 		}
 	}
-	if passable && q.hasNext() && (at > by || s.holds.breaker.hasTried(j)) {
+	if passable && q.waits.hasNext() && (at > by || s.holds.breaker.hasTried(j)) {
 		return nil, 0
 	}
 	return j, at

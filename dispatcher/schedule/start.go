@@ -13,7 +13,7 @@ func (s *step) startDue(q *KeyQueue) {
 		if first := firstGranted(q); first != nil {
 			s.giveBack(q, first)
 		}
-		q.TAT, q.cold, q.slipped = max(q.TAT, q.slipped), true, 0
+		q.takeSlip()
 		q.passed = q.count(asking) > 0
 	}
 	if q.sending() {

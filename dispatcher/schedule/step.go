@@ -168,12 +168,9 @@ func (s *step) recall(q *KeyQueue) {
 func (s *step) memory(q *KeyQueue) bucket.Micros {
 	a := s.policy.Retry.Adaptive
 	s.holds.relax(q, a, s.now)
-	until := q.brake.held
+	until := max(q.brake.held, q.untold())
 	if q.Orphaned > 0 {
 		until = max(until, q.Partition.Leftover)
-	}
-	if q.cold {
-		until = max(until, q.TAT)
 	}
 	if g := q.brake.governor; g != nil && g.ceiling != 0 && a != nil {
 		until = max(until, s.now.Add(a.Recover/16)) // and look again
@@ -187,8 +184,8 @@ func (s *step) memory(q *KeyQueue) bucket.Micros {
 // ripen gives the queue's jobs that are due their places. While the partition is being read, only the jobs read tell
 // which came before which: PushEarly does it then.
 func (s *step) ripen(q *KeyQueue) {
-	if q.early != nil && !q.Partition.Reading {
-		s.census.early -= q.early.release(s.now, q.Partition.newest)
+	if !q.Partition.Reading {
+		s.census.early -= q.waits.release(s.now, q.Partition.newest)
 	}
 }
 
@@ -213,7 +210,7 @@ func (s *step) lapse(q *KeyQueue) (next bucket.Micros) {
 			return Never
 		}
 	}
-	for p, ok := q.next(); ok; p, ok = q.next() {
+	for p, ok := q.waits.next(); ok; p, ok = q.waits.next() {
 		at, timed := q.Partition.deadlines[p.seq]
 		switch {
 		case !timed:
@@ -244,9 +241,10 @@ func (s *step) expire(j *Job) {
 
 // cancelDue ends the cancelled jobs that are neither being made ready nor asking for a slot.
 func (s *step) cancelDue(q *KeyQueue) {
-	if q.cancels == 0 {
+	if !q.cancels {
 		return
 	}
+	q.cancels = false
 	for _, j := range q.Jobs {
 		if !j.cancelled {
 			continue
@@ -260,10 +258,10 @@ func (s *step) cancelDue(q *KeyQueue) {
 		case resting:
 			j.Phase = settling
 		default:
+			q.cancels = true // until it is ready, or refused its slot
 			continue
 		}
 		j.cancelled = false
-		q.cancels--
 		s.fx.Cancel = append(s.fx.Cancel, j)
 	}
 }

@@ -77,8 +77,8 @@ func (v View) keeps(q *KeyQueue) keeping {
 		return keeping{what: WaitNothing, until: Never}
 	case v.s.holds.paused.api != nil, q.brake.paused:
 		return keeping{what: WaitPaused, until: Never}
-	case q.early != nil && q.Depth()-q.early.size == running:
-		return keeping{what: WaitNotBefore, until: q.early.next()}
+	case q.waits.early != nil && q.Depth()-q.waits.notDue() == running:
+		return keeping{what: WaitNotBefore, until: q.waits.early.next()}
 	case !v.s.holds.breaker.closed() && v.s.holds.breaker.probe != nil && v.s.holds.breaker.halfOpen(v.now):
 		return keeping{what: WaitAPIHeld, until: Never, byBreaker: true}
 	case v.s.holds.breaker.until > max(v.now, q.brake.held, v.s.holds.held):
@@ -144,7 +144,7 @@ func (q *KeyQueue) nextRetry() (next *Job) {
 			return nil
 		}
 	}
-	if next == nil || next.NotBefore >= Never-1 || q.hasNext() && (!next.limited || next.Calls > 0) {
+	if next == nil || next.NotBefore >= Never-1 || q.waits.hasNext() && (!next.limited || next.Calls > 0) {
 		return nil
 	}
 	return next

@@ -1,0 +1,74 @@
+package schedule
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"weir/bucket"
+)
+
+// TestBacklogProperty drives a backlog with random jobs that come, come due, are passed and are taken out, beside a
+// sorted list of places. Each job stands in it once, the order is that of the places, and an empty backlog holds
+// nothing.
+func TestBacklogProperty(t *testing.T) {
+	for seed := range uint64(300) {
+		rnd, b, seq, now := rand.New(rand.NewPCG(seed, 4)), backlog{}, uint64(0), someTime
+		due, undue := []place{}, map[uint64]bucket.Micros{}
+		release := func(after uint64) {
+			n := 0
+			for s, at := range undue {
+				if at <= now {
+					due = append(due, place{after, at, s})
+					delete(undue, s)
+					n++
+				}
+			}
+			if got := b.release(now, after); got != n {
+				t.Fatalf("seed %d: %d jobs came due, want %d", seed, got, n)
+			}
+			slices.SortFunc(due, place.compare)
+		}
+		for range 200 {
+			now += bucket.Micros(rnd.IntN(10))
+			switch rnd.IntN(5) {
+			case 0, 1:
+				release(seq)
+				seq++
+				b.add(seq)
+				due = append(due, place{after: seq, seq: seq})
+			case 2:
+				release(seq)
+				seq++
+				undue[seq] = now + 1 + bucket.Micros(rnd.IntN(50))
+				b.addEarly(appointment{undue[seq], seq})
+			case 3:
+				p, ok := b.next()
+				if ok != (len(due) > 0) || ok && p != due[0] {
+					t.Fatalf("seed %d: %v is next (%t), want the first of %v", seed, p, ok, due)
+				}
+				if ok {
+					b.pass(p)
+					due = due[1:]
+				}
+			case 4:
+				one := 1 + rnd.Uint64N(seq+1)
+				_, wasUndue := undue[one]
+				i := slices.IndexFunc(due, func(p place) bool { return p.seq == one })
+				if p, ok := b.placeOf(one); ok != (i >= 0) || ok && (p != due[i] || b.before(p) != i) {
+					t.Fatalf("seed %d: job %d stands at %v behind %d, want place %d", seed, one, p, b.before(p), i)
+				}
+				_, _, was := b.take(one)
+				if (was == wasEarly) != wasUndue || (was == wasDue) != (i >= 0) {
+					t.Fatalf("seed %d: job %d was taken from %d", seed, one, was)
+				}
+				if delete(undue, one); i >= 0 {
+					due = slices.Delete(due, i, i+1)
+				}
+			}
+			if all := slices.Collect(b.seqs); len(all) != len(due)+len(undue) || b.size() != len(all) || b.notDue() != len(undue) || b.isEmpty() != (len(all) == 0 && b.early == nil) {
+				t.Fatalf("seed %d: it holds %v, want %v and %v", seed, all, due, undue)
+			}
+		}
+	}
+}
