@@ -33,7 +33,7 @@ type answering struct {
 // Answer takes in the store's answers to the asks of one step.
 func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 	s.store.rounds--
-	in := answering{step: step{s, r.Came, &Effects{}}}
+	in := answering{step: step{Schedule: s, now: r.Came}}
 	if r.Err != nil {
 		in.unanswered(fx)
 		return in.out

@@ -6,7 +6,7 @@ import "weir/bucket"
 // with jobs that are still on their way; the caller must call Unwind for those again, since a slot may be asked
 // for, or a job about to become ready. The queues' partition must not be open, so that nothing new begins.
 func (s *Schedule) Unwind(queues []*KeyQueue, now bucket.Micros, fx *Effects) (busy []*KeyQueue) {
-	back := step{s, now, fx}
+	back := step{s, now, *fx}
 	for _, q := range queues {
 		if first := firstGranted(q); first != nil {
 			back.giveBack(q, first)
@@ -19,6 +19,7 @@ func (s *Schedule) Unwind(queues []*KeyQueue, now bucket.Micros, fx *Effects) (b
 			busy = append(busy, q)
 		}
 	}
+	*fx = back.fx
 	return busy
 }
 

@@ -105,9 +105,9 @@ func (s *Schedule) Allow(may bool) {
 
 // Step does all that can be done at now.
 func (s *Schedule) Step(now bucket.Micros) Effects {
-	var fx Effects
-	(&step{s, now, &fx}).run()
-	return fx
+	do := step{Schedule: s, now: now}
+	do.run()
+	return do.fx
 }
 
 // Next returns when Step has something to do again, as far as time goes.
@@ -135,14 +135,13 @@ func (s *Schedule) Find(key string) *KeyQueue { return s.byKey[key] }
 // Stop lets nothing new start, and returns the unused slots.
 func (s *Schedule) Stop() []bucket.Use {
 	s.drain = true
-	var fx Effects
-	back := step{s, 0, &fx}
+	back := step{Schedule: s}
 	for _, q := range s.byKey {
 		if first := firstGranted(q); first != nil {
 			back.giveBack(q, first)
 		}
 	}
-	return fx.Unused
+	return back.fx.Unused
 }
 
 // OpenPartition lets the jobs of a partition be called.

@@ -6,7 +6,7 @@ import "weir/bucket"
 type step struct {
 	*Schedule
 	now bucket.Micros
-	fx  *Effects
+	fx  Effects // a value: a step then lives on the stack
 }
 
 // run does all that can be done.

@@ -235,7 +235,7 @@ func TestTurn(t *testing.T) {
 	fx := &Effects{}
 	expect := func(what string, want int, costs ...int64) {
 		t.Helper()
-		if got := (&step{s, now, fx}).turn(q, jobs(costs...)); got != want {
+		if got := (&step{s, now, *fx}).turn(q, jobs(costs...)); got != want {
 			t.Errorf("%s: a turn of %d calls, want %d", what, got, want)
 		}
 	}
