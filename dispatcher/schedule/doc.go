@@ -8,14 +8,27 @@
 //
 // # What it holds
 //
-// A KeyQueue holds one key's unfinished jobs; a key without jobs has no queue. The queue keeps most jobs only as
-// a sequence that waits. For some it also keeps the time before which the job must not be called (notbefore.go).
-// A Job is one that is near its call, or past it. There is one timer structure over all queues and no timer per
-// key: an idle key costs nothing, and the work for a call is O(log keys). A Policy holds the configured rules;
-// it is replaced as a whole. A Partition holds what the schedule must know of one tenure of a partition. A View
-// reports on a schedule at a moment and changes nothing: when a job should be called, what a key waits for, what
-// it gets in the long run. A Holdup is what kept a job waiting longest; it is reported when the job is called or
-// ends uncalled.
+// A KeyQueue holds one key's unfinished jobs; a key without jobs has no queue. It keeps most jobs only as a sequence
+// in its backlog, for some with the time before which the job must not be called (backlog.go, notbefore.go). A Job is
+// one that is near its call, or past it. A Policy holds the configured rules; it is replaced as a whole. A Partition
+// holds what the schedule must know of one tenure of a partition.
+//
+// Each part of a Schedule owns one noun, for the api and, in the type on the right, for each queue:
+//
+//	agenda        which queue is looked at, and when           entry
+//	turns         which queue is next at what keys share       seat
+//	holds         what keeps calls from being made             brake
+//	storeLink     the way to the store of slots                keyPace
+//	gate          when the store may be asked again
+//	SharedLimits  what is known of the limits that keys share
+//	Pipeline      the jobs on their way through a call
+//
+// A step looks at the queues of the agenda, and answering takes in what the store says. There is one timer structure
+// over all queues and no timer per key: an idle key costs nothing, and the work for a call is O(log keys).
+//
+// A View reports on a schedule at a moment and changes nothing: when a job should be called, what a key waits for, what
+// it gets in the long run. A Holdup is what kept a job waiting longest; it is reported when the job is called or ends
+// uncalled.
 //
 // The path of a job:
 //
@@ -32,7 +45,7 @@
 //	S4  Every queue with something to do has a timer, or is in turn, or waits for an answer that will touch it.
 //
 // A missed slot is given back, or lost for every key: it is never used late. Under a shared limit tenants take
-// turns, one call each, and so do the queues of one tenant (fairqueue.go). They take turns for staging room in
+// turns, one call each, and so do the queues of one tenant (turns.go). They take turns for staging room in
 // the same way (roundRobin). If the store is on another machine and no shared limit has refused anything for a
 // second, a turn asks for more than one call. All queues that ask then share as many calls as a round trip
 // takes.
@@ -41,7 +54,7 @@
 //
 // A ready job has its message in memory and its intent stored. A crash then makes the job unknown, although the
 // api never saw it. So a job is made ready only when its call can start soon: shortly before its key's next
-// slot, and within LongWait under a shared limit (narrow.go).
+// slot, and within LongWait under a shared limit (sharedlimit.go).
 //
 // How many calls a limit lets start within LongWait follows from its kind. For a rate, it follows from what the
 // rate granted and refused, and from its pace. For a limit of calls in flight, it follows from the calls that
@@ -58,7 +71,7 @@
 // # What slows it
 //
 // OnCallEnd learns from the end of a call about the calls to come. Pushback and headers hold a key or the api. A
-// hold ends in a slow start (governor.go, pacing.go). Failures in a row open the api's breaker (breaker.go), and
+// hold ends in a slow start (governor.go, holds.go). Failures in a row open the api's breaker (breaker.go), and
 // so does an answer about weir's own access rather than about the job (denial.go). All of these only keep calls
 // from being asked for. None of them grants a call, except that a probe's answer closes the breaker.
 //

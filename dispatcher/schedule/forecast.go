@@ -31,12 +31,6 @@ func later(at bucket.Micros, n, each float64) bucket.Micros {
 	return bucket.Micros(min(float64(farthest), float64(at)+math.Ceil(n*each)))
 }
 
-// forecast returns when the queue's n-th call without a slot should start, counted from 1; Never if a pause has
-// no end.
-func (v View) forecast(q *KeyQueue, n int) bucket.Micros {
-	return v.prospect(q, Place{Key: q.Key, Position: n}, q.TAT)
-}
-
 // ETA returns when the call of the job at a place should start; 0 if its key is paused without an end.
 func (v View) ETA(p Place) bucket.Micros {
 	q, tat := v.s.byKey[p.Key], v.KnownTAT(p.Key)
@@ -47,19 +41,19 @@ func (v View) ETA(p Place) bucket.Micros {
 		}
 		p.Position = max(1, p.Position)
 	}
-	at := v.prospect(q, p, tat)
+	var own appointment
 	if p.NotBefore > v.now {
-		at = v.appointed(q, appointment{p.NotBefore, maxSeq}, p, tat)
+		own = appointment{p.NotBefore, maxSeq}
 	}
-	if at == Never {
-		return 0
+	if at := v.forecast(q, p, tat, own); at != Never {
+		return at
 	}
-	return at
+	return 0
 }
 
-// prospect returns when the call at a place should start. The place's position counts only calls without a slot.
-// q is nil for a key without jobs.
-func (v View) prospect(q *KeyQueue, p Place, tat bucket.Micros) bucket.Micros {
+// forecast returns when the call at a place should start, Never if a pause has no end. The place's position counts only
+// calls without a slot. q is nil for a key without jobs. own is the job's appointment if it is not due yet.
+func (v View) forecast(q *KeyQueue, p Place, tat bucket.Micros, own appointment) bucket.Micros {
 	limits, from := v.s.policy.LimitsOf(p.Key), max(v.now, v.s.holds.held, v.s.holds.breaker.until, v.s.holds.governor.earliest())
 	if pause := v.s.holds.paused.of(p.Key); pause != nil {
 		if from = max(from, pause.ends()); from == Never {
@@ -85,6 +79,9 @@ func (v View) prospect(q *KeyQueue, p Place, tat bucket.Micros) bucket.Micros {
 			shut = max(from, v.s.gate.opens)
 		}
 		at = max(at, l.after(ahead, from, shut, v.s.Pipe.calls, v.s.Pipe.lasted))
+	}
+	if at = max(at, own.at); own.at != 0 && q != nil && q.waits.early != nil {
+		return v.afterEarlier(q, own, at)
 	}
 	return at
 }

@@ -72,7 +72,7 @@ func (v View) Inspect(q *KeyQueue) KeyState {
 		Key: q.Key, Depth: q.Depth(), Capacity: q.Limits.Capacity, Arrived: q.arrived,
 		InFlight: q.count(calling), MaxInFlight: q.Limits.InFlight,
 		Rate:   v.rateState(q.Limits.Rate),
-		WaitMS: waitMS(v.now, v.forecast(q, q.Depth()+1-q.Early(v.now)-q.count(granted, calling, settling))),
+		WaitMS: waitMS(v.now, v.ofQueue(q, q.Depth()+1-q.Early(v.now)-q.count(granted, calling, settling), appointment{})),
 		Waits:  v.waits(q),
 	}
 }
@@ -86,7 +86,7 @@ func (v View) InspectPaused(key string) (state KeyState, ok bool) {
 	limits := v.s.policy.LimitsOf(key)
 	return KeyState{
 		Key: key, Capacity: limits.Capacity, MaxInFlight: limits.InFlight, Rate: v.rateState(limits.Rate),
-		WaitMS: waitMS(v.now, v.prospect(nil, Place{Key: key, Position: 1}, v.KnownTAT(key))), Waits: pause.waiting(),
+		WaitMS: waitMS(v.now, v.forecast(nil, Place{Key: key, Position: 1}, v.KnownTAT(key), appointment{})), Waits: pause.waiting(),
 	}, true
 }
 
@@ -121,7 +121,7 @@ func (v View) FirstJobs(q *KeyQueue, limit int) []JobState {
 	for p, j := range q.inOrder {
 		if j == nil {
 			without++
-			if !list(JobState{Seq: p.seq, Phase: JobWaits}, v.forecast(q, without)) {
+			if !list(JobState{Seq: p.seq, Phase: JobWaits}, v.ofQueue(q, without, appointment{})) {
 				return jobs
 			}
 			continue
@@ -133,7 +133,7 @@ func (v View) FirstJobs(q *KeyQueue, limit int) []JobState {
 			eta = j.At
 		default:
 			without++
-			eta = max(j.NotBefore, v.forecast(q, without))
+			eta = max(j.NotBefore, v.ofQueue(q, without, appointment{}))
 		}
 		if !list(JobState{Seq: j.Seq, Calls: j.Calls, Phase: j.inspect()}, eta) {
 			return jobs
@@ -141,12 +141,16 @@ func (v View) FirstJobs(q *KeyQueue, limit int) []JobState {
 	}
 	for l := range q.waits.early.all {
 		without++
-		eta := v.appointed(q, l, Place{Key: q.Key, Position: without}, q.TAT)
-		if !list(JobState{Seq: l.seq, Phase: JobNotBefore}, eta) {
+		if !list(JobState{Seq: l.seq, Phase: JobNotBefore}, v.ofQueue(q, without, l)) {
 			return jobs
 		}
 	}
 	return jobs
+}
+
+// ofQueue forecasts the queue's n-th call without a slot, counted from 1.
+func (v View) ofQueue(q *KeyQueue, n int, own appointment) bucket.Micros {
+	return v.forecast(q, Place{Key: q.Key, Position: n}, q.TAT, own)
 }
 
 // inOrder yields the queue's jobs that are called or may be called, in order. The Job is nil for one that waits.

@@ -185,18 +185,10 @@ func (q *KeyQueue) nextDue() bucket.Micros {
 	return q.waits.early.next()
 }
 
-// appointed returns when a queue's job that is not due yet should be called, with as many jobs before it as its
-// place says. The jobs due before it are called one after the other at the key's own pace. The latest of them
-// decide, so it looks at those, and at no more than mostAppointments.
-func (v View) appointed(q *KeyQueue, own appointment, p Place, tat bucket.Micros) bucket.Micros {
-	eta := v.prospect(q, p, tat)
-	if eta == Never {
-		return Never
-	}
-	eta = max(eta, own.at)
-	if q == nil || q.waits.early == nil {
-		return eta
-	}
+// afterEarlier returns when a queue's job that is not due yet should be called, which without the jobs due before it
+// would be at eta. These are called one after the other at the key's own pace. The latest of them decide, so it looks
+// at those, and at no more than mostAppointments.
+func (v View) afterEarlier(q *KeyQueue, own appointment, eta bucket.Micros) bucket.Micros {
 	most, ahead := q.waits.early.before(own), 1
 	for l := range q.waits.early.backward(own) {
 		ahead++
