@@ -32,7 +32,7 @@ type answering struct {
 
 // Answer takes in the store's answers to the asks of one step.
 func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
-	s.store.rounds--
+	s.store.came()
 	in := answering{step: step{Schedule: s, now: r.Came}}
 	if r.Err != nil {
 		in.unanswered(fx)
@@ -43,7 +43,7 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 	}
 	shift, unsure := s.store.shift(r)
 	if s.store.clock == OtherClock { // one trip for the ask, one in case it just missed the previous round, and a tick
-		s.Pipe.pace.ReserveAhead = min(LeastAhead+2*s.store.trip, MostAhead)
+		s.Pipe.askAhead(2 * s.store.trip)
 	}
 	for i, jobs := range fx.asked {
 		q, a := jobs[0].Queue, r.Answers[i]
@@ -66,7 +66,7 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 			q.TAT, q.cold = former.TAT, former.cold
 		}
 		s.turns.book(q, len(a.Grants))
-		q.seat.costly = false
+		q.seat.refuse(0)
 		q.refused("", 0)
 		s.Touch(q)
 		if len(a.Grants) < len(jobs) {
@@ -152,7 +152,7 @@ func (s *answering) wait(q *KeyQueue, first, refused *Job, w *bucket.Wait) {
 	case cost > 1 && s.comesBackWhole(w):
 	default:
 		s.gate.shut(w.Limit, w.Until)
-		if q.seat.costly = cost > 1; cost <= 1 || w.Until <= s.now.Add(LongWait) {
+		if q.seat.refuse(cost); cost <= 1 || w.Until <= s.now.Add(LongWait) {
 			s.turns.wait(q)
 		}
 	}
@@ -209,7 +209,7 @@ func (s *answering) withdrawBlocked() {
 // first all but one of each queue, then that one, and begins with the queues that will have the limit last. Of a
 // queue it takes the newest first, since no job overtakes one that rests.
 func (s *answering) withdrawBeyond(most int) {
-	if s.Pipe.staged <= most || s.turns.lines[askLine].queues == 0 {
+	if s.Pipe.staged <= most || s.turns.asking() == 0 {
 		return
 	}
 	waiting, count := s.turns.takeAll(), 0

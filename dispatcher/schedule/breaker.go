@@ -62,6 +62,13 @@ func (b *breaker) yields(j *Job) bool {
 // mayCall reports whether the breaker lets a job be called.
 func (b *breaker) mayCall(j *Job) bool { return b.closed() || b.probe == j }
 
+// try makes a job that is being made ready the probe, unless the breaker is closed.
+func (b *breaker) try(j *Job) {
+	if !b.closed() {
+		b.probe = j
+	}
+}
+
 // letGo clears the probe if it was this job: the job will not be called now.
 func (b *breaker) letGo(j *Job) {
 	if b.probe == j {

@@ -142,7 +142,7 @@ func (v View) turnsBefore(q *KeyQueue, p Place) int {
 	called := v.s.Pipe.calls + v.s.Pipe.settling
 	unread := max(0, p.Others-(v.s.census.unfinished-own))
 	// Those whose turn comes before the key's own next one: not read yet, being made ready, and some of those that wait.
-	first := unread + max(0, min(v.s.Pipe.staged, len(v.s.byKey))-v.s.turns.lines[askLine].queues)
+	first := unread + max(0, min(v.s.Pipe.staged, len(v.s.byKey))-v.s.turns.asking())
 	switch {
 	case of != nil:
 		first += of.ahead(q)

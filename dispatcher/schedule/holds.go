@@ -90,6 +90,9 @@ func (h *holds) endOf(q *KeyQueue, now bucket.Micros) bool {
 	return true
 }
 
+// forget drops a queue.
+func (h *holds) forget(q *KeyQueue) { delete(h.keys, q) }
+
 // next returns when a hold of the api ends, Never if none lasts.
 func (h *holds) next() bucket.Micros {
 	next := Never

@@ -220,7 +220,7 @@ func (v View) ClosedUntil(key string) bucket.Micros {
 func (v View) Holds(limit int) (holds []HoldState, keys int) { return v.s.holds.list(limit, v.now) }
 
 // LimiterDown reports whether the store of the limits did not answer the last round of asks: calls hold.
-func (v View) LimiterDown() bool { return v.s.store.failures > 0 }
+func (v View) LimiterDown() bool { return v.s.store.isDown() }
 
 // near returns how many calls the shared limits let start within LongWait, less one, whether that is known, and which
 // limit lets the fewest start.
@@ -245,7 +245,7 @@ func (v View) width() int {
 // asked again.
 func (v View) inviteAt() bucket.Micros {
 	switch {
-	case v.s.store.failures == 0:
+	case !v.s.store.isDown():
 		return v.s.gate.opens - bucket.Micros(v.s.Pipe.pace.PrepareLead.Microseconds())
 	case v.s.Pipe.staged == 0:
 		return v.s.gate.opens
@@ -254,7 +254,7 @@ func (v View) inviteAt() bucket.Micros {
 }
 
 // Asking reports whether a round of asks is under way.
-func (v View) Asking() bool { return v.s.store.rounds > 0 }
+func (v View) Asking() bool { return v.s.store.isAsked() }
 
 // Unfinished returns how many jobs have not ended.
 func (v View) Unfinished() int { return v.s.census.unfinished }

@@ -91,6 +91,9 @@ func (p *Pipeline) settled(j *Job) {
 // lead returns when a job must be made ready for a slot.
 func (p *Pipeline) lead(slot bucket.Micros) bucket.Micros { return slot.Add(-p.pace.PrepareLead) }
 
+// askAhead makes slots be asked for this much further ahead than of a store in the process.
+func (p *Pipeline) askAhead(by time.Duration) { p.pace.ReserveAhead = min(LeastAhead+by, MostAhead) }
+
 // LearnCall follows how long calls take.
 func (p *Pipeline) LearnCall(took time.Duration) {
 	p.callTime += (took - p.callTime) / 8

@@ -40,7 +40,7 @@ func (s *Schedule) Forget(q *KeyQueue) {
 	clear(q.Jobs[len(kept):])
 	q.Jobs = kept
 	s.agenda.timers.set(q, Never)
-	delete(s.holds.keys, q)
+	s.holds.forget(q)
 	if s.byKey[q.Key] == q {
 		delete(s.byKey, q.Key)
 		s.turns.leave(q)

@@ -116,10 +116,10 @@ func (s *Schedule) Next(now bucket.Micros) bucket.Micros {
 		return now
 	}
 	next := min(s.agenda.timers.next(), s.holds.next())
-	if s.turns.lines[askLine].queues > 0 && !s.Pipe.isFull() && s.store.rounds == 0 {
+	if s.turns.asking() > 0 && !s.Pipe.isFull() && !s.store.isAsked() {
 		next = min(next, s.gate.opens)
 	}
-	if v := s.At(now); s.turns.lines[prepareLine].queues > 0 && s.Pipe.staged < v.width() {
+	if v := s.At(now); s.turns.preparing() > 0 && s.Pipe.staged < v.width() {
 		next = min(next, v.inviteAt())
 	}
 	return next

@@ -184,8 +184,8 @@ func TestPartGoesWhileRulesChange(t *testing.T) {
 	d.gate.opens = d.now.Add(time.Hour)
 	d.add("a.1", "b.1", "c.1", "c.2", "d.1")
 	d.turn()
-	if d.turns.lines[prepareLine].queues != 5 {
-		t.Fatalf("%d of 5 queues wait", d.turns.lines[prepareLine].queues)
+	if d.turns.preparing() != 5 {
+		t.Fatalf("%d of 5 queues wait", d.turns.preparing())
 	}
 	kept := d.byKey["a.1"]
 	next := *d.policy

@@ -37,9 +37,7 @@ func (s *step) stage(q *KeyQueue) (again bucket.Micros) {
 		}
 		j.limited = false
 		s.Pipe.stage(j)
-		if !s.holds.breaker.closed() {
-			s.holds.breaker.probe = j
-		}
+		s.holds.breaker.try(j)
 		s.suspects.call(j)
 		ungranted++
 		s.fx.Load = append(s.fx.Load, j)
@@ -100,7 +98,7 @@ func (s *step) invites(q *KeyQueue, ungranted int64) bool {
 	if q.seat.costly && ungranted == 0 || !s.holds.breaker.closed() {
 		return true
 	}
-	if s.turns.lines[prepareLine].queues > 0 && !q.seat.invited && !q.seat.called {
+	if s.turns.preparing() > 0 && !q.seat.invited && !q.seat.called {
 		return false
 	}
 	width := s.At(s.now).width()

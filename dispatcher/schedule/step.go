@@ -30,7 +30,7 @@ func (s *step) run() {
 		s.advance(s.agenda.next())
 	}
 	if len(s.fx.Asks) > 0 {
-		s.store.rounds++
+		s.store.ask()
 	}
 }
 
@@ -38,11 +38,11 @@ func (s *step) run() {
 // with the number of keys that wait for it. A queue that was refused because of its call's cost ends its round:
 // cheaper calls asked for behind it would forever take what it waits for.
 func (s *step) unblock() {
-	if s.Pipe.isFull() || s.gate.isShut(s.now) || s.store.rounds > 0 {
+	if s.Pipe.isFull() || s.gate.isShut(s.now) || s.store.isAsked() {
 		return
 	}
 	most := maxAsks
-	if s.store.failures > 0 || s.holds.governor.slows() {
+	if s.store.isDown() || s.holds.governor.slows() {
 		most = 1 // it tries whether the store answers again, or a slow start allows only one
 	}
 	for range most {
@@ -63,7 +63,7 @@ func (s *step) invite() {
 		return
 	}
 	n := s.At(s.now).width() - s.Pipe.staged
-	if s.store.failures > 0 {
+	if s.store.isDown() {
 		n = min(n, 1)
 	}
 	for ; n > 0; n-- {
@@ -108,7 +108,7 @@ func (s *step) advance(q *KeyQueue) {
 func (s *step) prepare(q *KeyQueue) (due bucket.Micros) {
 	s.lapse(q)
 	due = Never
-	far := s.gate.isShut(s.now.Add(LongWait)) && !q.seat.costly || s.store.failures > 0 && s.gate.isShut(s.now)
+	far := s.gate.isShut(s.now.Add(LongWait)) && !q.seat.costly || s.store.isDown() && s.gate.isShut(s.now)
 	switch hold := s.holds.of(q); {
 	case hold > s.now.Add(s.Pipe.pace.PrepareLead):
 		s.withdrawReady(q, hold)

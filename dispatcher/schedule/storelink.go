@@ -38,6 +38,18 @@ func (l *storeLink) failed(now bucket.Micros) time.Duration {
 	return min(StoreRetry<<min(l.failures-1, 10), MostStoreRetry)
 }
 
+// ask notes that a round of asks is under way.
+func (l *storeLink) ask() { l.rounds++ }
+
+// came notes that a round of asks is over, answered or not.
+func (l *storeLink) came() { l.rounds-- }
+
+// isAsked reports whether a round of asks is under way.
+func (l *storeLink) isAsked() bool { return l.rounds > 0 }
+
+// isDown reports whether the last round of asks was not answered.
+func (l *storeLink) isDown() bool { return l.failures > 0 }
+
 // answered notes that a round of asks was answered, and reports whether that ended an outage.
 func (l *storeLink) answered() (again bool) {
 	again, l.failures = l.failures > 0, 0

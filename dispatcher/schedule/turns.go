@@ -116,8 +116,10 @@ func (t *turns) leave(q *KeyQueue) {
 	q.seat.tenant = nil
 }
 
-// waiting returns how many queues wait for the shared limits.
-func (t *turns) waiting() int { return t.lines[askLine].queues + t.lines[prepareLine].queues }
+// asking and preparing return how many queues wait in each line, waiting in both.
+func (t *turns) asking() int    { return t.lines[askLine].queues }
+func (t *turns) preparing() int { return t.lines[prepareLine].queues }
+func (t *turns) waiting() int   { return t.asking() + t.preparing() }
 
 // wait makes a queue wait for its turn at the shared limits, unless it already waits: to ask, or first to make a job
 // ready.
@@ -239,6 +241,9 @@ func (t *turns) book(q *KeyQueue, grants int) {
 		t.lines[prepareLine].reorder(of)
 	}
 }
+
+// refuse notes the cost of the call that a shared limit refused a queue: a costly one asks last in its round.
+func (p *seat) refuse(cost int64) { p.costly = cost > 1 }
 
 // pass ends the turns that a queue has and has no use for now.
 func (t *turns) pass(q *KeyQueue) {
