@@ -98,22 +98,44 @@ func TestHangUpReloadsUnderLoad(t *testing.T) {
 	}
 }
 
-// TestHangUpDuringStart: weir reads its file once more when it is ready.
+// TestHangUpDuringStart: weir reads its file once more when it is ready. The file is a pipe, at which the start waits until
+// weir has been told, and which weir can read only as often as the test fills it.
 func TestHangUpDuringStart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "weir.yaml")
-	weirtest.WriteFile(t, file, weirtest.UnreachableAPI)
+	if err := syscall.Mkfifo(file, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	p, log := startHeard(t, []string{
 		"WEIR_CONFIG=" + file, "WEIR_DATA_DIR=" + filepath.Join(dir, "data"), "WEIR_NATS_LISTEN=127.0.0.1:0", "WEIR_HTTP_LISTEN=",
-	}, "what=nats", "serve")
-	if strings.Contains(log.String(), "msg=ready") {
-		t.Skip("it was ready before it could be told")
+	}, "", "serve")
+	isRead := func(what string) *os.File {
+		return await.Result(t, what, func() *os.File { // open blocks until weir opens the file, too
+			pipe, err := os.OpenFile(file, os.O_WRONLY, 0)
+			if err != nil {
+				t.Error(err)
+			}
+			return pipe
+		})
 	}
+	fill := func(pipe *os.File) {
+		if _, err := pipe.WriteString(weirtest.UnreachableAPI); err != nil {
+			t.Fatal(err)
+		}
+		if err := pipe.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pipe := isRead("weir to read its file")
 	p.Signal(t, syscall.SIGHUP)
-	p.Await(t, log, "msg=ready")
+	p.Await(t, log, "the configuration file is read once more when weir is ready")
+	fill(pipe)
+	fill(isRead("weir to read its file once more"))
 	p.Await(t, log, "asks for nothing new")
-	p.Signal(t, syscall.SIGHUP)
+	if text := log.String(); strings.Index(text, "asks for nothing new") < strings.Index(text, "msg=ready") {
+		t.Errorf("it was read before weir was ready:\n%s", text)
+	}
 	if code := p.Stop(t); code != 0 {
 		t.Errorf("it ended with %d:\n%s", code, log.String())
 	}
