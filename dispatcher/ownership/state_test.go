@@ -263,6 +263,40 @@ func TestSilentRegistry(t *testing.T) {
 	wants(t, o.plan(now), actionExpel)
 }
 
+// TestSuccessionTakesATerm checks how long a partition has no owner after its owner's death: until one term after the
+// owner's last renewal that this replica saw, or no time at all if the process is known to have ended. Nothing else is
+// waited for.
+func TestSuccessionTakesATerm(t *testing.T) {
+	for _, known := range []bool{false, true} {
+		now := time.Unix(1_700_000_000, 0)
+		o, p := newState("me", "weir-0", now), lease.PartitionID{API: "a"}
+		o.dispatches(map[string]int{"a": 1})
+		o.watchBegins()
+		for session, revision := range map[string]uint64{"me": 170, "dead": 171} {
+			m := lease.Member{Instance: session, Partitions: map[string]int{"a": 1}}
+			o.see(lease.Sighting{Session: session, Member: &m, Revision: revision}, now)
+		}
+		o.see(lease.Sighting{Partition: &p, Owner: "dead", Revision: 180}, now)
+		o.see(lease.Sighting{}, now)
+		died, until := now, now.Add(lease.Term)
+		if known {
+			until = now
+		}
+		o.lookFor(func(string) bool { return known })
+		for ; now.Before(until); now = now.Add(planEvery) {
+			if now.Sub(died)%lease.MemberRenew == 0 {
+				o.renew(now)
+			}
+			wants(t, o.plan(now))
+		}
+		wants(t, o.plan(now), actionExpel)
+		o.expelled("dead", true, 0, now)
+		wants(t, o.plan(now), actionClaim)
+		o.claimed(p, 220, nil, now)
+		wants(t, o.plan(now), actionOpen)
+	}
+}
+
 // TestTheEndedAreNotWaitedFor checks that a member whose process is known to have ended is expelled at once, and
 // again if its last renewal came late. Any other member is expelled when it has not renewed for long enough.
 func TestTheEndedAreNotWaitedFor(t *testing.T) {

@@ -38,7 +38,8 @@ func TestReplicasShareTheWork(t *testing.T) {
 	}
 }
 
-// TestReplicaKilled: what a replica that is killed owned others go on with; nothing is lost, and nothing called twice.
+// TestReplicaKilled: what a replica that is killed owned others go on with; nothing is lost, and nothing called twice. How
+// long that takes is the schedule of ownership, which package ownership tests in virtual time.
 func TestReplicaKilled(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewReplicas(t, weirtest.OneServer(t), 2, fmt.Sprintf(weirtest.ReplicaAPI, weirtest.NotIdempotent))
@@ -48,7 +49,9 @@ func TestReplicaKilled(t *testing.T) {
 		r.AwaitCalls(ctx, 1500)
 	})
 	r.Judge(weirtest.NotIdempotent)
-	t.Logf("the longest a key waited: %s; calls by replica: %v", r.LongestGap(), r.CallsBy())
+	if by := r.CallsBy(); by["replica-1"] < 1400 { // all but those that were under way
+		t.Errorf("calls by replica: %v", by)
+	}
 }
 
 // TestReplicaStopped: a replica that was stopped for longer than its lease makes no call of what others own by then.
