@@ -35,6 +35,9 @@ func PauseEntry(api, key string) string {
 // entryToken returns the token of a name in a key of a key-value bucket. The token of an api's name is the name itself.
 func entryToken(name string) string { return strings.ReplaceAll(ingest.Token(name), "%", "=") }
 
+// IsPause reports whether a key of the control bucket is that of a pause.
+func IsPause(key string) bool { return strings.HasPrefix(key, pausePrefix) }
+
 // parsePauseEntry reads a key that PauseEntry returned.
 func parsePauseEntry(entry string) (api, key string, err error) {
 	api, token, of := strings.Cut(strings.TrimPrefix(entry, pausePrefix), ".")

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"weir/bucket/fault"
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/clock"
+	"weir/dispatcher/ledger"
 )
 
 // checkpointer stores what the shared limits of one api have used for the next start. A stored checkpoint claims ahead,
@@ -68,10 +70,10 @@ func newCheckpointer(ctx context.Context, o *Options, api string, store *bucket.
 	if err != nil {
 		return nil, fmt.Errorf("limits of the last run: %w", err)
 	}
-	if last.Seq > 0 {
-		c.revision, c.own = last.Seq, last.Seq
-		if err := json.Unmarshal(last.Data, &s); err != nil {
-			return nil, fmt.Errorf("limits of the last run (%s in %s) cannot be read: %w", c.key(), c.kv.Bucket(), err)
+	c.revision, c.own = last.Seq, last.Seq
+	if last.Seq == 0 || json.Unmarshal(last.Data, &s) != nil {
+		if s, err = c.unknown(ctx, last.Seq > 0 || slices.Contains(o.Unread, c.key())); err != nil {
+			return nil, err
 		}
 	}
 	store.Ahead(c.ahead)
@@ -80,6 +82,27 @@ func newCheckpointer(ctx context.Context, o *Options, api string, store *bucket.
 	}
 	c.restored, c.bare = s, len(s.Limit) == 0
 	return c, nil
+}
+
+// unknown returns what stands for a checkpoint that is not there: whatever the ledger says was called may have used
+// every rate up to the newest record. If the checkpoint was lost, every rate may have been used until now.
+func (c *checkpointer) unknown(ctx context.Context, lost bool) (s bucket.Snapshot, err error) {
+	called, _, err := stream.End(ctx, c.nc, ledger.CallsStream, ledger.CallsOf(c.api))
+	var none *jetstream.APIError
+	if errors.As(err, &none) && none.ErrorCode == jetstream.JSErrCodeStreamNotFound {
+		return s, nil // a test of checkpoints alone
+	} else if err != nil {
+		return s, fmt.Errorf("ledger: %w", err)
+	}
+	switch now := c.clock.Now(); {
+	case lost:
+		c.log.Error("what the limits had used cannot be read: a rate counts as used up until now, and quotas and budgets are added up from the ledger",
+			"key", c.key(), "bucket", c.kv.Bucket())
+		s.Until = now + c.ahead
+	case called.Seq > 0:
+		s.Until = min(now, bucket.MicrosOf(called.Time)) + c.ahead
+	}
+	return s, nil
 }
 
 func (c *checkpointer) key() string { return checkpointKey(c.api) }

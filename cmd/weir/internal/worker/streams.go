@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/streamwatch"
 	"weir/deadletter"
 	"weir/dispatcher"
@@ -51,6 +53,28 @@ func (w *Worker) remakeStreams(ctx context.Context, firstSeq map[string]uint64) 
 		err = errors.Join(err, dispatcher.EnsureStreams(ctx, o))
 	}
 	return err
+}
+
+// tellUnread reports which values of the control bucket were damaged. A pause that cannot be read stays in force.
+func (w *Worker) tellUnread(ctx context.Context) error {
+	for _, key := range w.unread {
+		what := "its value cannot be read any more, the store is damaged: look at the disk"
+		switch {
+		case strings.HasPrefix(key, "limits.") || strings.HasPrefix(key, "account."):
+			what += ". The limits count as used what may have been called, and open when that is older than their periods; `weir show` says until when"
+		case control.IsPause(key):
+			if _, err := w.control.Put(ctx, key, nil); err != nil {
+				return fmt.Errorf("pause again what was paused: %w", err)
+			}
+			what += ". What was paused stays paused: `weir status` lists it, `weir resume` ends it"
+		default:
+			what += ". Repeat orders that are missing in `weir status`"
+		}
+		what = "the value of " + key + " was lost: " + what
+		w.log.Error("a value of the control bucket is damaged", "key", key, "what", what)
+		w.streams.Note(dispatcher.StreamChange{Stream: "KV_" + connect.ControlBucket, What: what, At: time.Now()})
+	}
+	return nil
 }
 
 // ledgerMade is the key in the control bucket which says that this store once had a ledger. If the ledger is missing

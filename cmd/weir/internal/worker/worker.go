@@ -8,6 +8,7 @@ import (
 
 	"weir/bucket/lease"
 	"weir/bucket/queue"
+	"weir/bucket/stream"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/clock"
 	"weir/cmd/weir/internal/config"
@@ -55,6 +56,7 @@ type Worker struct {
 	replyPrefix string
 	js          jetstream.JetStream
 	control     jetstream.KeyValue
+	unread      []string // keys of control whose values were damaged
 	letters     *deadletter.Writer
 	opened      []*apiParts // at the start
 	dispatch    *dispatcher.Dispatcher
@@ -117,6 +119,11 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	if err := w.refuseForeign(ctx); err != nil {
 		return nil, err
 	}
+	if w.server != nil { // beside other replicas nothing may be made anew
+		if w.unread, err = stream.MendBucket(ctx, w.js, connect.ControlBucket); err != nil {
+			return nil, err
+		}
+	}
 	if w.control, err = control.EnsureControl(ctx, w.js, s.Replicas); err != nil {
 		return nil, err
 	}
@@ -159,6 +166,9 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	}
 	w.openRecorder()
 	w.watchStreams()
+	if err := w.tellUnread(ctx); err != nil {
+		return nil, err
+	}
 	if err := w.share(ctx); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,138 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// A message whose checksum is wrong cannot be replaced: the server would have to delete it first, cannot read it, and
+// then lets nothing more be written to the stream. A key-value bucket with such a message is made anew without it. All
+// others are copied to another stream before, so that a crash in between loses nothing.
+
+// mendingStream holds the copies. Its last message says that they are complete.
+const mendingStream = "WEIR_MENDING"
+
+// mended says how a bucket is made again.
+type mended struct {
+	Config jetstream.StreamConfig `json:"config"`
+	Lost   []string               `json:"lost"` // the keys whose values cannot be read
+}
+
+// MendBucket makes a key-value bucket with one value a key anew if its server counts values that it cannot read, and
+// returns their keys. No other process may use the bucket.
+func MendBucket(ctx context.Context, js jetstream.JetStream, bucket string) (lost []string, err error) {
+	if lost, err = mendBucket(ctx, js, "KV_"+bucket, "$KV."+bucket+"."); err != nil {
+		return nil, fmt.Errorf("make the damaged bucket %s anew: %w", bucket, err)
+	}
+	return lost, nil
+}
+
+func mendBucket(ctx context.Context, js jetstream.JetStream, name, prefix string) ([]string, error) {
+	whole, err := AskLeader(ctx, js.Conn(), mendingStream, `{"last_by_subj":"weir.mending.whole"}`)
+	var api *jetstream.APIError
+	switch {
+	case err == nil && whole != nil: // a former start was interrupted
+		return remakeBucket(ctx, js, name, whole)
+	case err == nil:
+		if err := js.DeleteStream(ctx, mendingStream); err != nil {
+			return nil, err
+		}
+	case !errors.As(err, &api) || api.ErrorCode != jetstream.JSErrCodeStreamNotFound:
+		return nil, err
+	}
+	source, err := js.Stream(ctx, name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	info, err := source.Info(ctx, jetstream.WithSubjectFilter(">"))
+	if err != nil {
+		return nil, err
+	}
+	m := mended{Config: info.Config}
+	m.Config.FirstSeq = info.State.LastSeq + 1 // no revision is given twice
+	var values []*LeaderMessage
+	for _, subject := range slices.Sorted(maps.Keys(info.State.Subjects)) {
+		value, err := AskLeader(ctx, js.Conn(), name, fmt.Sprintf(`{"last_by_subj":%q}`, subject))
+		switch {
+		case err != nil:
+			return nil, err
+		case value == nil:
+			m.Lost = append(m.Lost, subject[len(prefix):])
+		default:
+			values = append(values, value)
+		}
+	}
+	if len(m.Lost) == 0 {
+		return nil, nil
+	}
+	if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: mendingStream, Subjects: []string{"weir.mending.>"}}); err != nil {
+		return nil, err
+	}
+	for _, value := range values {
+		if err := publishJSON(ctx, js, "weir.mending.value", value); err != nil {
+			return nil, err
+		}
+	}
+	if err := publishJSON(ctx, js, "weir.mending.whole", m); err != nil {
+		return nil, err
+	}
+	if whole, err = AskLeader(ctx, js.Conn(), mendingStream, `{"last_by_subj":"weir.mending.whole"}`); err != nil {
+		return nil, err
+	}
+	return remakeBucket(ctx, js, name, whole)
+}
+
+func publishJSON(ctx context.Context, js jetstream.JetStream, subject string, value any) error {
+	data, err := json.Marshal(value)
+	if err != nil {
+		panic("stream: a copy that JSON cannot carry: " + err.Error())
+	}
+	_, err = js.Publish(ctx, subject, data)
+	return err
+}
+
+// remakeBucket makes a bucket from its copies. It may be called again when it has failed.
+func remakeBucket(ctx context.Context, js jetstream.JetStream, name string, whole *LeaderMessage) ([]string, error) {
+	var m mended
+	if err := json.Unmarshal(whole.Data, &m); err != nil {
+		return nil, err
+	}
+	if err := js.DeleteStream(ctx, name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, err
+	}
+	if _, err := js.CreateStream(ctx, m.Config); err != nil {
+		return nil, err
+	}
+	for seq := uint64(1); seq < whole.Seq; seq++ {
+		copied, err := AskLeader(ctx, js.Conn(), mendingStream, fmt.Sprintf(`{"seq":%d}`, seq))
+		if err != nil || copied == nil {
+			return nil, errors.Join(err, fmt.Errorf("copy %d of %s cannot be read", seq, mendingStream))
+		}
+		var value LeaderMessage
+		if err := json.Unmarshal(copied.Data, &value); err != nil {
+			return nil, err
+		}
+		msg := &nats.Msg{Subject: value.Subject, Data: value.Data}
+		if len(value.Headers) > 0 {
+			if msg.Header, err = nats.DecodeHeadersMsg(value.Headers); err != nil {
+				return nil, err
+			}
+			for _, condition := range []string{HeaderExpectedSeq, HeaderExpectedSubject, "Nats-Msg-Id"} {
+				delete(msg.Header, condition)
+			}
+		}
+		if _, err := js.PublishMsg(ctx, msg); err != nil {
+			return nil, err
+		}
+	}
+	return m.Lost, js.DeleteStream(ctx, mendingStream)
+}
