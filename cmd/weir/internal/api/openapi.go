@@ -3,6 +3,8 @@ package api
 import (
 	_ "embed"
 	"net/http"
+
+	"weir/cmd/weir/internal/console"
 )
 
 // document describes everything under /api/v1 and /v1 (OpenAPI 3.1). It is written by TestDocumentIsUpToDate from the table of routes and
@@ -14,5 +16,5 @@ var document []byte
 // serveDocument answers with the document.
 func serveDocument(w http.ResponseWriter, _ *request) {
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(document) // the client has gone
+	console.WriteBody(w, http.StatusOK, document)
 }

@@ -9,7 +9,7 @@ import (
 // worthwhile is the number of bytes above which an answer is compressed.
 const worthwhile = 1 << 10
 
-// gzipAccepted is a writer to a client that accepts gzip. It does not compress by itself: writeBody compresses complete
+// gzipAccepted is a writer to a client that accepts gzip. It does not compress by itself: WriteBody compresses complete
 // answers, and streams stay as they are.
 type gzipAccepted struct{ http.ResponseWriter }
 
@@ -27,8 +27,8 @@ func accepting(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
 	return w
 }
 
-// writeBody writes a complete answer, compressed if that is worthwhile and the client accepts it.
-func writeBody(w http.ResponseWriter, status int, data []byte) {
+// WriteBody writes a complete answer, compressed if that is worthwhile and the client accepts it.
+func WriteBody(w http.ResponseWriter, status int, data []byte) {
 	if len(data) <= worthwhile {
 		w.WriteHeader(status)
 		_, _ = w.Write(data) // the client has gone

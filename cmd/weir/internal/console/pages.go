@@ -121,5 +121,5 @@ func (f file) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.Set("Content-Type", f.kind)
-	writeBody(w, http.StatusOK, f.data)
+	WriteBody(w, http.StatusOK, f.data)
 }

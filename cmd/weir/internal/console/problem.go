@@ -55,7 +55,7 @@ func writeAs(w http.ResponseWriter, kind string, status int, v any) {
 		panic("an answer that JSON cannot carry: " + err.Error())
 	}
 	w.Header().Set("Content-Type", kind)
-	writeBody(w, status, append(data, '\n'))
+	WriteBody(w, status, append(data, '\n'))
 }
 
 // ReadJSON reads the body of a request strictly: one value without unknown fields.

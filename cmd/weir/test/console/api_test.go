@@ -275,3 +275,22 @@ apis:
 		}
 	}
 }
+
+// TestDocumentIsCompressed: the OpenAPI document goes out compressed to a client that accepts that.
+func TestDocumentIsCompressed(t *testing.T) {
+	t.Parallel()
+	r := weirtest.OverHTTP(t)
+	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.Worker.HTTPAddr()+"/api/v1/openapi.json", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Header.Set("Authorization", "Bearer "+weirtest.CanaryViewer)
+	res, err := http.DefaultClient.Do(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode != http.StatusOK || !res.Uncompressed {
+		t.Errorf("status %d, compressed: %v", res.StatusCode, res.Uncompressed)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
 	"weir/dispatcher"
 )
 
@@ -22,9 +23,9 @@ func version(n uint64) string { return strconv.FormatUint(n, 10) }
 
 // changed adds a change of a stream by hand, once for all replicas that noticed it.
 func (s *Status) changed(c dispatcher.StreamChange) {
-	p := Problem{
-		fmt.Sprintf("stream %s at %s: %s", cli.Visible(c.Stream), c.At.UTC().Format(time.TimeOnly), c.What),
-		"look for who changed it; letters of its jobs are in `weir dead ls`; it is told for an hour",
+	p := Problem{fmt.Sprintf("stream %s at %s: %s", cli.Visible(c.Stream), c.At.UTC().Format(time.TimeOnly), c.What), "look for who changed it, and at the disk; it is told for an hour"}
+	if !slices.Contains(connect.CommonStreams(), c.Stream) { // a queue
+		p.Fix = "look for who changed it; letters of its jobs are in `weir dead ls`; it is told for an hour"
 	}
 	if c.Gone {
 		p = Problem{fmt.Sprintf("stream %s: %s", cli.Visible(c.Stream), c.What), "look for who deleted it, and at weir's log"}

@@ -2,10 +2,12 @@ package status
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"weir/cmd/weir/internal/limitstate"
+	"weir/dispatcher"
 	"weir/dispatcher/schedule"
 )
 
@@ -47,6 +49,17 @@ func TestWarnings(t *testing.T) {
 		}
 		if worst := Worst(s.Checks(Thresholds{})); fmt.Sprint(worst) != map[bool]string{true: "OK", false: "WARNING"}[c.want == ""] {
 			t.Errorf("%s: the checks come to %s", name, worst)
+		}
+	}
+}
+
+// TestChangedStreams: letters are named only where a queue was changed.
+func TestChangedStreams(t *testing.T) {
+	for stream, letters := range map[string]bool{"WEIR_pay_0": true, "WEIR_CALLS": false, "KV_weir_control": false} {
+		var s Status
+		s.changed(dispatcher.StreamChange{Stream: stream, What: "purged"})
+		if got := strings.Contains(s.Problems[0].Fix, "weir dead ls"); got != letters {
+			t.Errorf("%s: %+v", stream, s.Problems)
 		}
 	}
 }
