@@ -8,33 +8,46 @@ import (
 
 // What a changed rate takes over.
 //
-// A call is judged by the rate under which it is granted. What was granted before counts, under whatever rate: a window
-// of the new rate's length that holds a new call holds no more than the new rate lets pass. What is known of earlier
-// calls is the bucket's TAT. Every unit was charged from its slot or later, so that of the units with slots at a or
-// later there are at most
+// A call is judged by the rate under which it is granted, and counts, when it arrives, in every later rate as well: a
+// window of the new rate that holds a call of it holds no more than the new rate lets pass, whatever was called before.
 //
-//	(TAT - a) / T
+// # What is known
 //
-// Let d be the debt of the old bucket at the change, and D that of the new one. A window that begins x before the
-// change and ends y after it holds at most (x+d)/T old units and B' + (y-D)/T' new ones. Together they must stay below
-// n+1, where T' = W'/(n+1-B') and x+y = X, the longer of the two windows (they differ by the jitter). That is a
-// straight line in y, so its two ends decide:
+// A tally knows the calls of its limit by two numbers, its TAT and since. T is the interval of its pace, J the jitter.
 //
-//	D = d*T'/T + X - W'  +  X * max(0, T'/T - 1)
+//  1. Calls that arrive until since were made under other rates, or by another process. Their number is unknown.
+//  2. Of the calls that arrive at a or later, for any a > since, there are at most (E - a) / T, with E = TAT + J.
+//     Each was charged T from its slot or later, and arrives J after its slot or earlier. A bucket that was idle or
+//     forgotten in between says no less: it was empty when it began anew.
 //
-// The first term is the units owed, in the new interval: a raised rate helps at once. The last is what a window may
-// hold of calls that the old rate had already forgotten. It is too much for a bucket that was idle, of which d is
-// negative.
+// So the last call has arrived by A = max(since, E - T). The store also knows when the last call of any key arrives; A is
+// never later than that.
 //
-// D says nothing of calls before the window, and the next change may be to a rate with a longer one. So the last old
-// call owes at least its own new interval: then it can be found from the TAT again.
+// # What is made of it
 //
-// What is not known counts as used. After the last old call the new bucket then owes its whole burst, and its first
-// call comes when no window holds that call any more (pace.after). It never owes more than that: a change stops no call
-// of one unit for longer than a window. A token bucket has no window: it owes its burst whenever it was slowed down.
+// Let W' be the new window with the jitter J', P' = W' - J', B' the burst and T' the interval: W' <= (N'+1-B') * T'. If
+// the new TAT is X, the new calls with slots before y number less than B' + (y-X)/T'. There are two ways to choose X.
 //
-// An earlier change within the window has forgotten what was called before it. Then nothing is known. A token bucket
-// that is used as fast as it gains never forgets.
+// forget: X = A + W' + (B'-1)*T'. The first new call comes when no window holds an old one. since becomes A, so 1 and 2
+// hold. It is always right, needs nothing but A, and stops a call of one unit for no longer than a window.
+//
+// convert: X >= w - J' + (E-w) * T'/T for every window [w, w+P') that may hold old and new calls. It holds at most
+// (E-w)/T old ones and less than B' + (w+P'-X)/T' new ones. Together that is less than B' + W'/T', so no more than N'. Such
+// windows begin at A or before, and after now - P'. X is a straight line in w, so one end decides:
+//
+//   - The interval becomes shorter, or stays: w = A, or anything later. Then X also fits every earlier w. The TAT goes
+//     on to tell all that it told, in the new interval, and since stays. A raised rate helps at once. weir takes the
+//     later of A and now + J, as if the bucket had drained at the former interval until now.
+//   - It becomes longer: w = now - P'. What came before that is no longer known: since becomes A.
+//
+// This must know all calls of the windows: since is 0, or lies before every such w. If it does not, or if forget gives
+// the smaller X, forget it is.
+//
+// A token bucket of size C' at the api gains a token every 1/r' <= T', and had any number of them when the rate came
+// into force. forget: it is empty at A, X = A + B'*T'. convert: from any w on there are at most (E-w)/T old calls and,
+// before y, B' + (y-X)/T' new ones. With X >= w + (E-w) * T'/T that is no more than B' + (y-w)/T', as if all were calls of
+// the new rate, and pace.go has shown how these fit. But w may be arbitrarily early. So the interval must not become
+// longer, and since must be 0.
 
 // pace is how a rate is kept.
 type pace struct {
@@ -74,7 +87,7 @@ func (r Rules) Memory() Micros {
 	return longest
 }
 
-// after returns the TAT of a bucket that owes all that a call at last, and any before it, can have taken.
+// after returns the TAT of a bucket whose calls until last are unknown: what the head of this file calls forget.
 func (p *pace) after(last Micros) Micros {
 	window := p.window
 	if window == 0 {
@@ -83,7 +96,7 @@ func (p *pace) after(last Micros) Micros {
 	return min(maxMicros, last+window+p.interval.times(p.burst-1))
 }
 
-// clear returns from when on a call at last, or any before it, says nothing about the bucket.
+// clear returns from when on calls until last say nothing about a bucket.
 func (p *pace) clear(last Micros) Micros {
 	if p.window == 0 {
 		return p.after(last)
@@ -91,50 +104,68 @@ func (p *pace) clear(last Micros) Micros {
 	return last + p.window
 }
 
-// sees reports whether a bucket has seen every call that matters now, if its pace last changed at changed (0 for
-// never).
-func (p *pace) sees(changed, now Micros) bool {
-	return changed == 0 || p.window != 0 && changed+p.window <= now
+// tally is a bucket, the pace that it is counted in, and until when calls may have arrived that it has not counted: 0 if
+// there are none.
+type tally struct {
+	gcra
+	pace
+	since Micros
 }
 
-// carry converts the state from one pace to another. front is the latest slot that may have been given. certain is
-// false if the old bucket has not seen every call of the new window.
+// unknown returns the tally of a bucket of which only is known that no call arrived between last and now, and none that
+// it has not counted after since.
+func (p *pace) unknown(now, last, since Micros) tally {
+	t := tally{pace: *p, since: since}
+	if last > 0 && p.clear(last) > now {
+		t.tat = p.after(last)
+	}
+	return t
+}
+
+// carry turns to another pace. No call arrives later than arrived.
 //
 // It uses floating point because the product of two intervals and a debt has no exact place in Lua. A microsecond at
-// either end covers what that loses. With a shorter interval, the time between now and the last slot is waiting, not
-// debt, and must not shrink. With a longer one it counts as debt, because it is unknown how much of it is debt.
-func (g *gcra) carry(now, front Micros, from, to pace, certain bool) {
-	if from == to {
-		return
-	}
-	last := min(front, g.tat-Micros(from.interval.P/from.interval.Q)) // every slot owes at least one unit
-	later := max(0, from.late-to.late)
-	least, most := last+later+Micros(to.interval.P/to.interval.Q), to.after(last+later)
+// either end covers what that loses.
+func (t *tally) carry(now, arrived Micros, to pace) {
+	from, end := t.pace, t.end()+t.late
+	last := min(arrived, max(t.since, end-Micros(from.interval.P/from.interval.Q))) // every call owes at least one unit
+	known := t.since == 0 || to.window > 0 && t.since+to.window <= now
 	ratio := to.interval.micros() / from.interval.micros()
+	since, tat := coarse(arrived), maxMicros
 	switch {
-	case !certain || ratio > 1 && to.window == 0:
-		g.tat = most
+	case !known || ratio > 1 && to.window == 0:
 	case ratio > 1:
-		reach := float64(to.window + later)
-		debt := max(float64(g.tat-now)+1, -reach)
-		g.tat = min(most, max(least, now+saturated(debt*ratio+float64(later)+reach*(ratio-1))))
+		tat = now - to.window + saturated(float64(max(0, end-now+to.window-to.late)+1)*ratio)
 	default:
-		since := max(now, last)
-		g.tat = min(most, since+saturated((float64(g.tat-since)+1)*ratio+float64(later)))
+		edge := max(last, now+from.late) // later than it must be: until now the bucket drained at the former interval
+		since, tat = t.since, edge+saturated(float64(end-edge+1)*ratio)
+		if to.window > 0 {
+			tat -= to.late
+		}
 	}
-	g.rem = 0
+	if most := to.after(last); tat >= most {
+		since, tat = coarse(arrived), most
+	}
+	*t = tally{gcra: gcra{tat: max(0, tat)}, pace: to, since: since}
 }
 
 // saturated returns x rounded up, plus one, at most maxMicros.
 func saturated(x float64) Micros { return Micros(min(float64(maxMicros), ceil(x)+1)) }
 
-// turning is how the paces of keys have changed in a store, and so what the store may have forgotten. The zero value
-// has forgotten nothing.
+// coarse rounds up to a second or so. The table of keys has one pace for all buckets that turned to it in that time.
+func coarse(t Micros) Micros { return Micros(ceilDiv(int64(t), coarseTo)) * coarseTo }
+
+const coarseTo = 1 << 20
+
+// turning is how the paces of keys have changed in a store, and so what it may have forgotten. A key whose bucket is
+// empty is remembered for a while that depends on the rules, and by Redis for the while that held when it was called. The
+// zero value has forgotten nothing.
 type turning struct {
-	memory        Micros // how long a key whose bucket is empty is remembered
-	known         Micros // latest time at which a key that is not remembered was called
-	latest, first Micros // the last change of paces, and the one before it
-	former        []Former
+	memory Micros // how long a key is remembered now
+	least  Micros // how long at least it was remembered if it was called before latest, and after known
+	known  Micros // when the last call arrives of keys that were called before that
+	latest Micros // when the last call arrives that was granted under paces of before
+	former []Former
 }
 
 // Former are rules by which calls were made, until a time.
@@ -152,15 +183,24 @@ func (m *Memory) Former(former []Former) {
 	now := e.tick(m.now())
 	for _, f := range former {
 		f.Until = min(f.Until, now) + Micros(ceilMicros(f.Rules.Jitter))
-		if f.Until+e.turning.memory > now && f.Rules.KeyPaces() != e.rules.KeyPaces() {
-			e.turning.former, e.turning.latest = append(e.turning.former, f), max(e.turning.latest, f.Until)
+		e.arrived = max(e.arrived, f.Until)
+		if f.Rules.KeyPaces() == e.rules.KeyPaces() {
+			continue
+		}
+		e.turning.latest = max(e.turning.latest, coarse(f.Until))
+		if f.Until+e.turning.memory > now {
+			e.turning.former = append(e.turning.former, f)
 		}
 	}
 }
 
-// called returns the latest time at which a key that is not remembered can have been called.
-func (t *turning) called(key string, now Micros, own *pace) Micros {
-	last := t.known
+// called returns the latest time at which a call can have arrived of a key that is not remembered.
+func (t *turning) called(now Micros) Micros {
+	return max(now-t.memory, t.known, min(t.latest, now-t.least))
+}
+
+// calledBefore returns the same for calls of former processes, if the key had another pace then.
+func (t *turning) calledBefore(key string, now Micros, own *pace) (last Micros) {
 	for i := range t.former {
 		if f := &t.former[i]; f.Until > last && own.clear(f.Until) > now && f.Rules.pace(f.Rules.For(key).Rate) != *own {
 			last = f.Until
@@ -169,30 +209,30 @@ func (t *turning) called(key string, now Micros, own *pace) Micros {
 	return last
 }
 
-// turn notes that keys go by other rates from now on. Earlier calls may arrive later than the new rates assume, by
-// later.
-func (t *turning) turn(now, memory, later Micros) {
-	if memory > t.memory {
-		t.known = max(t.known, now-t.memory+later)
+// turn notes that keys go by other rates from now on, of which every key is to be remembered for memory.
+func (t *turning) turn(now, arrived, memory Micros) {
+	if now-t.least >= t.latest {
+		t.known, t.least = t.latest, t.memory
 	}
-	t.memory, t.first, t.latest = memory, t.latest, now+later
+	t.least = min(t.least, t.memory)
+	t.memory, t.latest = memory, coarse(arrived)
 }
 
-// open converts a key's state to its present pace.
-func (t *turning) open(name string, key *keyState, now, front Micros, own pace) {
-	// Keys that are as old may be forgotten: treat all alike. known is a time of arrivals, which may come later than slots.
-	remembered := key.pace != (pace{}) && key.end()+max(0, key.pace.late-own.late) >= t.known
+// open converts a key's state to its present pace. It treats all keys alike that may be forgotten, so that every store
+// gives the same slots.
+func (t *turning) open(name string, key *keyState, now, arrived Micros, own pace) {
+	called := t.called(now)
 	switch {
-	case remembered && key.pace == own:
+	case key.pace == (pace{}) || key.end()+key.late < called:
+		last := min(called, arrived, t.latest) // under another pace; what its own has forgotten was idle
+		key.tally = own.unknown(now, max(last, t.calledBefore(name, now, &own)), t.latest)
+	case key.pace == own:
 		return
-	case remembered:
-		key.carry(now, max(front, t.first), key.pace, own, own.sees(t.first, now))
 	default:
-		if last := t.called(name, now, &own); own.clear(last) > now {
-			key.tat, key.rem = own.after(last), 0
-		}
+		key.carry(now, arrived, own)
+		t.latest = max(t.latest, coarse(arrived)) // an ask may still go by the rules of before
 	}
-	key.pace, key.last = own, 0
+	key.last = 0
 }
 
 // KeyPaces names the rates of all keys and what decides their paces. If two names are equal, so is the pace of every

@@ -107,7 +107,7 @@ func (e *engine) reserve(now Micros, a *Ask) Answer {
 	}
 	state, place := e.keys.open(a.Key, now, e.turning.memory)
 	key := &state
-	e.turning.open(a.Key, key, now, now+Micros(ceilMicros(a.Horizon)), own)
+	e.turning.open(a.Key, key, now, e.arrived, own)
 	if a.Floor > key.end() {
 		key.gcra, key.last = gcra{tat: min(a.Floor, maxMicros)}, 0
 	}
@@ -145,7 +145,7 @@ func (e *engine) slot(now Micros, key *keyState, burst int64, a *Ask) (Micros, W
 		return 0, Wait{Limit: OwnCheckpoint, Until: now + boundPoll}
 	}
 	reach := now + Micros(ceilMicros(a.Horizon))
-	at, binding := key.slot(now, key.pace.interval, burst, 1), -1
+	at, binding := key.slot(now, key.interval, burst, 1), -1
 	var before Micros // the time before the binding limit moved it
 	for moved := true; moved && at <= reach; {
 		moved = false
@@ -184,7 +184,7 @@ func (e *engine) slot(now Micros, key *keyState, burst int64, a *Ask) (Micros, W
 // commit charges one call at its slot to every limit. It charges a shadow limit only with what that would have let
 // pass.
 func (e *engine) commit(at Micros, serial int64, key *keyState, a *Ask) {
-	key.take(at, key.pace.interval, 1)
+	key.take(at, key.interval, 1)
 	key.last, e.arrived = serial, max(e.arrived, at+Micros(ceilMicros(e.rules.Jitter)))
 	for i := range e.shared {
 		l := &e.shared[i]
@@ -217,7 +217,7 @@ func (e *engine) settle(now Micros, u *Use) {
 	if u.Returned && u.Grant.Serial > 0 {
 		e.keys.update(u.Key, func(key *keyState) {
 			if key.last == u.Grant.Serial {
-				key.untake(key.pace.interval, 1)
+				key.untake(key.interval, 1)
 				key.last = before(u.Grant.Serial)
 			}
 		})
@@ -254,7 +254,6 @@ func (e *engine) apply(now Micros, rules Rules) error {
 		e.asked = int64(now) / microsPerAsk // keeps serials above those of a former process
 	}
 	e.applied++
-	later := Micros(max(0, ceilMicros(e.rules.Jitter)-ceilMicros(rules.Jitter)))
 	next := make([]sharedLimit, len(rules.Shared))
 	for i, l := range rules.Shared {
 		next[i] = newSharedLimit(rules, l, e.ahead)
@@ -263,7 +262,7 @@ func (e *engine) apply(now Micros, rules Rules) error {
 		for j := range e.shared {
 			if old := &e.shared[j]; old.Name == l.Name {
 				next[i].holds, next[i].taken, next[i].top = old.holds, old.taken, old.top
-				next[i].inherit(now, old, e.asked, e.arrived > 0)
+				next[i].inherit(now, e.arrived, old, e.asked)
 				if old.accounted() {
 					next[i].partial, next[i].since = old.partial && l.accounted(), old.since
 				}
@@ -271,9 +270,9 @@ func (e *engine) apply(now Micros, rules Rules) error {
 		}
 	}
 	if e.arrived == 0 { // nothing was called yet
-		e.turning.memory = rules.Memory()
+		e.turning.memory, e.turning.least = rules.Memory(), rules.Memory()
 	} else if rules.KeyPaces() != e.rules.KeyPaces() {
-		e.turning.turn(now, rules.Memory(), later)
+		e.turning.turn(now, e.arrived, rules.Memory())
 	}
 	e.noteDropped(rules)
 	e.orders.Change((e.asked+1)*MaxWant, e.rules.Shared)
@@ -287,7 +286,7 @@ func newSharedLimit(r Rules, l Limit, ahead Micros) sharedLimit {
 	settles := l.Cost.SettleHeader != "" || l.Cost.SettlePointer != ""
 	switch l.Kind() {
 	case KindRate:
-		s.meter = &rateMeter{pace: r.pace(*l.Rate), settles: settles}
+		s.meter = &rateMeter{tally: tally{pace: r.pace(*l.Rate)}, settles: settles}
 	case KindQuota:
 		s.meter = newWindowMeter(r, *l.Quota, ahead)
 	case KindBudget:
@@ -305,38 +304,31 @@ func newWindowMeter(r Rules, q Quota, ahead Micros) meter {
 	return newQuotaMeter(r, q, ahead)
 }
 
-// owe makes a new rate count as used all that calls up to last may have taken. Calls that its own window has forgotten
-// by now may still count in the longer window of the next change. So the rate notes in any case that it has not seen
-// them.
+// owe makes a new rate count as used all that calls up to last may have taken.
 func (l *sharedLimit) owe(now, last Micros, asked int64) {
-	m, ok := l.meter.(*rateMeter)
-	if !ok || last == 0 {
-		return
-	}
-	m.gcra, m.front, m.turned = gcra{tat: last + Micros(m.interval.P/m.interval.Q)}, last, now
-	if m.clear(last) > now {
-		m.tat = m.after(last)
+	if m, ok := l.meter.(*rateMeter); ok && last > 0 {
+		m.tally = m.unknown(now, last, coarse(last))
 		m.keepRefunds(asked)
 	}
 }
 
 // inherit takes over the count of the limit of the same name, if that counts the same kind of thing.
-func (l *sharedLimit) inherit(now Micros, old *sharedLimit, asked int64, called bool) {
+func (l *sharedLimit) inherit(now, arrived Micros, old *sharedLimit, asked int64) {
 	switch to := l.meter.(type) { // if the kind changes, a bound stays for good
 	case *rateMeter:
 		from, ok := old.meter.(*rateMeter)
-		if !ok || !called || old.Shadow && !l.Shadow { // old has not counted every call
+		if !ok || arrived == 0 || old.Shadow && !l.Shadow { // old has not counted every call
 			return
 		}
-		settles := to.settles
 		if from.pace == to.pace {
+			settles := to.settles
 			*to = *from
 			to.settles = settles
 			return
 		}
-		later := max(0, from.late-to.late)
-		to.gcra, to.front, to.turned = from.gcra, from.front+later, now+later
-		to.carry(now, from.front, from.pace, to.pace, to.sees(from.turned, now))
+		pace := to.pace
+		to.tally = from.tally
+		to.carry(now, arrived, pace)
 		to.keepRefunds(asked)
 	case *quotaMeter:
 		switch from := old.meter.(type) {

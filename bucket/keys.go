@@ -4,8 +4,7 @@ import "hash/maphash"
 
 // keyState is one key's own bucket while a call works on it.
 type keyState struct {
-	gcra
-	pace pace  // the pace that the debt was counted in
+	tally
 	last int64 // serial of the last grant, 0 if it cannot be given back
 }
 
@@ -17,7 +16,7 @@ type keptKey struct {
 	tat  Micros
 	last int64
 	rem  uint32 // below maxQ
-	pace uint32 // its number in the table of paces
+	pace uint32 // the number of its pace and since in the table of paces
 }
 
 // keyTable holds the buckets of all keys that are in debt, and of those that were lately: a changed rate must know of
@@ -91,9 +90,9 @@ func (t *keyTable) open(key string, now, memory Micros) (s keyState, place uint3
 func (t *keyTable) store(place uint32, s *keyState) {
 	k := t.at(place)
 	k.tat, k.rem, k.last = s.tat, uint32(s.rem), s.last
-	if t.paces.of(k.pace) != s.pace {
+	if now := (keptPace{s.pace, s.since}); t.paces.of(k.pace) != now {
 		t.paces.drop(k.pace)
-		k.pace = t.paces.take(s.pace)
+		k.pace = t.paces.take(now)
 	}
 }
 
@@ -109,10 +108,12 @@ func (t *keyTable) update(key string, do func(*keyState)) {
 }
 
 func (t *keyTable) unpack(k *keptKey) keyState {
-	return keyState{gcra: gcra{k.tat, int64(k.rem)}, pace: t.paces.of(k.pace), last: k.last}
+	kept := t.paces.of(k.pace)
+	return keyState{tally{gcra{k.tat, int64(k.rem)}, kept.pace, kept.since}, k.last}
 }
 
-// evict looks at the key under the hand and forgets it if it was idle at at. The last key takes its place.
+// evict looks at the key under the hand and forgets it if it was idle, and its last call had arrived, at at. The last
+// key takes its place.
 func (t *keyTable) evict(at Micros) {
 	if t.n == 0 {
 		return
@@ -121,7 +122,7 @@ func (t *keyTable) evict(at Micros) {
 		t.hand = 0
 	}
 	k := t.at(t.hand)
-	if !(gcra{k.tat, int64(k.rem)}).idle(at) {
+	if s := t.unpack(k); !s.idle(at - s.late) {
 		t.hand++
 		return
 	}
@@ -139,35 +140,41 @@ func (t *keyTable) evict(at Micros) {
 	}
 }
 
-// paceTable numbers the paces that keys' debts are counted in: as many as there are different rates. Number 0 is
-// no pace.
+// keptPace is the part of a tally that many keys have in common.
+type keptPace struct {
+	pace
+	since Micros
+}
+
+// paceTable numbers the paces that keys' debts are counted in: as many as there are different rates, and for a while
+// after a change once for every second in which keys turned to them. Number 0 is no pace.
 type paceTable struct {
-	numbers map[pace]uint32
+	numbers map[keptPace]uint32
 	uses    []paceUse // by number-1
 	free    []uint32
 }
 
 type paceUse struct {
-	pace
+	keptPace
 	keys int
 }
 
-func (t *paceTable) of(number uint32) pace {
+func (t *paceTable) of(number uint32) keptPace {
 	if number == 0 {
-		return pace{}
+		return keptPace{}
 	}
-	return t.uses[number-1].pace
+	return t.uses[number-1].keptPace
 }
 
 // take counts one more key under a pace and returns its number.
-func (t *paceTable) take(of pace) uint32 {
-	if of == (pace{}) {
+func (t *paceTable) take(of keptPace) uint32 {
+	if of == (keptPace{}) {
 		return 0
 	}
 	number, ok := t.numbers[of]
 	if !ok {
 		if t.numbers == nil {
-			t.numbers = map[pace]uint32{}
+			t.numbers = map[keptPace]uint32{}
 		}
 		if last := len(t.free) - 1; last >= 0 {
 			number, t.free = t.free[last], t.free[:last]
@@ -175,7 +182,7 @@ func (t *paceTable) take(of pace) uint32 {
 			t.uses = append(t.uses, paceUse{})
 			number = uint32(len(t.uses))
 		}
-		t.uses[number-1] = paceUse{pace: of}
+		t.uses[number-1] = paceUse{keptPace: of}
 		t.numbers[of] = number
 	}
 	t.uses[number-1].keys++
@@ -189,7 +196,7 @@ func (t *paceTable) drop(number uint32) {
 	}
 	use := &t.uses[number-1]
 	if use.keys--; use.keys == 0 {
-		delete(t.numbers, use.pace)
+		delete(t.numbers, use.keptPace)
 		t.free = append(t.free, number)
 	}
 }

@@ -13,11 +13,11 @@ func TestKeysComeAndGo(t *testing.T) {
 			if before := now - 1_000_000 + 500_000 + Micros(i); s.tat != 0 && s.tat != before {
 				t.Fatalf("round %d: key %d has the debt of another: %d", round, i, s.tat)
 			}
-			s.tat, s.last, s.pace.interval = now+500_000+Micros(i), int64(i), Interval{int64(i%7 + 1), 1}
+			s.tat, s.last, s.interval = now+500_000+Micros(i), int64(i), Interval{int64(i%7 + 1), 1}
 			table.store(place, &s)
 		}
 		for i := range 5000 {
-			if s, ok := table.find(name(i)); !ok || s.tat != now+500_000+Micros(i) || s.last != int64(i) || s.pace.interval.P != int64(i%7+1) {
+			if s, ok := table.find(name(i)); !ok || s.tat != now+500_000+Micros(i) || s.last != int64(i) || s.interval.P != int64(i%7+1) {
 				t.Fatalf("round %d: key %d is %+v, %v", round, i, s, ok)
 			}
 		}

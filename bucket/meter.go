@@ -31,11 +31,8 @@ var (
 // rising slacks. It has at most maxMarks of them and merges the oldest in the safe direction. Only limits that settle
 // keep marks.
 type rateMeter struct {
-	gcra
-	pace
-	front   Micros // the latest slot given
-	turned  Micros // when the pace last changed, 0 for never
-	last    int64  // serial of the last grant, 0 if it cannot be given back
+	tally
+	last    int64 // serial of the last grant, 0 if it cannot be given back
 	settles bool
 	marks   []mark
 }
@@ -59,7 +56,7 @@ func (m *rateMeter) take(at Micros, cost, serial int64) {
 		m.mark(serial, max(0, m.tat-at))
 	}
 	m.gcra.take(at, m.interval, cost)
-	m.front, m.last = max(m.front, at), serial
+	m.last = serial
 }
 
 func (m *rateMeter) giveBack(_ Micros, cost, serial int64) {

@@ -30,7 +30,9 @@ func (r *restarting) save() {
 // Reserve implements bucket.Store.
 func (r *restarting) Reserve(ctx context.Context, asks []bucket.Ask) ([]bucket.Answer, error) {
 	r.save()
-	for i := range asks { // perhaps recorded at another rate
+	for i := range asks {
+		asks[i].Horizon = 0 // a process that is killed makes no call later
+		// perhaps recorded at another rate
 		rate := asks[i].Limits.Rate
 		full := r.began.Add(r.rules.Interval(rate).Duration() * time.Duration(r.rules.Burst(rate)))
 		asks[i].Floor = min(r.tats[asks[i].Key], full)

@@ -46,13 +46,13 @@ type Snapshot struct {
 type LimitSnapshot struct {
 	Name string `json:"name"`
 	// A rate: when its bucket is empty at the latest; the pace that was counted in, as interval, burst, window and
-	// jitter; and when that pace last changed.
+	// jitter; and until when calls may have arrived that it does not count.
 	TAT    Micros `json:"tat,omitempty"`
 	P, Q   int64  `json:",omitempty"`
 	Burst  int64  `json:"burst,omitempty"`
 	Window Micros `json:"window,omitempty"`
 	Late   Micros `json:"late,omitempty"`
-	Turned Micros `json:"turned,omitempty"`
+	Since  Micros `json:"since,omitempty"`
 	// Shadow says that the limit only watched. A rate has then not counted every call.
 	Shadow bool `json:"shadow,omitempty"`
 	// A quota or budget: how its periods are laid, the present one, what may be used in it and in the next.
@@ -169,7 +169,7 @@ func (s Snapshot) moved(by Micros) Snapshot {
 	s.Made, s.Until, s.Lease, s.Limit = move(s.Made), move(s.Until), move(s.Lease), slices.Clone(s.Limit)
 	for i := range s.Limit {
 		l := &s.Limit[i]
-		l.TAT, l.Turned, l.Start, l.End, l.Last, l.Log = move(l.TAT), move(l.Turned), move(l.Start), move(l.End), move(l.Last), slices.Clone(l.Log)
+		l.TAT, l.Since, l.Start, l.End, l.Last, l.Log = move(l.TAT), move(l.Since), move(l.Start), move(l.End), move(l.Last), slices.Clone(l.Log)
 		l.Others = slices.Clone(l.Others)
 		for j := range l.Others {
 			o := &l.Others[j]
@@ -202,7 +202,7 @@ func (l *sharedLimit) snapshot(now, until Micros, units int64) LimitSnapshot {
 	s := LimitSnapshot{Name: l.Name, top: l.taken + units, Exact: units == 0 && !l.bound, Partial: l.partial, Shadow: l.Shadow}
 	switch m := l.meter.(type) {
 	case *rateMeter:
-		s.TAT, s.P, s.Q, s.Burst, s.Window, s.Late, s.Turned = m.end(), m.interval.P, m.interval.Q, m.burst, m.window, m.late, m.turned
+		s.TAT, s.P, s.Q, s.Burst, s.Window, s.Late, s.Since = m.end(), m.interval.P, m.interval.Q, m.burst, m.window, m.late, m.since
 		if units > 0 {
 			s.TAT = max(s.TAT, until+m.interval.times(m.burst))
 		}
@@ -278,11 +278,10 @@ func (l *sharedLimit) restore(now, arrived Micros, s LimitSnapshot, ahead Micros
 	switch m := l.meter.(type) {
 	case *rateMeter:
 		if s.P > 0 && s.Q > 0 && (!s.Shadow || l.Shadow) {
-			m.gcra, m.front, m.turned = gcra{tat: s.TAT - ahead}, arrived, max(0, s.Turned-ahead)
-			if from := (pace{Interval{s.P, s.Q}, s.Burst, s.Window, s.Late}); from != m.pace {
-				m.carry(now, arrived, from, m.pace, m.sees(m.turned, now))
-				later := max(0, from.late-m.late)
-				m.front, m.turned = m.front+later, now+later
+			to := m.pace
+			m.tally = tally{gcra{tat: s.TAT - ahead}, pace{Interval{s.P, s.Q}, s.Burst, s.Window, s.Late}, max(0, s.Since-ahead)}
+			if m.pace != to {
+				m.carry(now, arrived, to)
 			}
 		}
 	case *quotaMeter:

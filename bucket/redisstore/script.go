@@ -15,10 +15,10 @@ import "github.com/redis/go-redis/v9"
 // held and settles. The fields l.… hold its state. They are kept in the hash of KEYS[1] as the limit's name, ":" and
 // the letters in brackets:
 //
-//	r  a rate             burst, p/q the interval, per the window and guard the jitter; t and r the TAT (t, r), front
-//	                      (f), the last serial (l), the pace counted in (p, q, b, w, j) and when it changed last
-//	                      (c), marks of what may be refunded (m), the asks of the state it knows of (rn) and whether
-//	                      it only watched (y)
+//	r  a rate             burst, p/q the interval, per the window and guard the jitter; t and r the TAT (t, r), the
+//	                      last serial (l), the pace counted in (p, q, b, w, j), until when calls may have arrived
+//	                      that it has not counted (c), marks of what may be refunded (m), the asks of the state it
+//	                      knows of (rn) and whether it only watched (y)
 //	i  calls in flight    burst is how many there may be; they are counted by the open grants of KEYS[2]
 //	s  a sliding quota    per is its length, grain that of an entry of its log (KEYS), sum the units in the log (sum)
 //	f  a fixed quota      per is the length of its periods; s and e the period, u the units used in it (s, e, u), final
@@ -34,8 +34,8 @@ import "github.com/redis/go-redis/v9"
 // in a log or in periods. h is what a shadow limit would have held. x says that what a quota counted was lost (1), or
 // that the quota missed asks because it was not in the rules (2). n is the asks of the state that it knows of.
 //
-// For all keys paces names the rates, jitter is theirs, and memory, known, first and latest are those of turning in
-// carry.go. arrived is the latest time at which the call with the latest slot arrives.
+// For all keys paces names the rates, and memory, least, known and latest are those of turning in carry.go. arrived is
+// the latest time at which the call with the latest slot arrives.
 //
 // Numbers are doubles. Every product stays below 2^53, which bucket.Rules.Validate guarantees, so all of this is exact.
 var script = redis.NewScript(luaCore + luaMeters + luaReserve + luaSettle + luaMain)
@@ -91,26 +91,31 @@ local function clear(to, last)
   if to.window == 0 then return after(to, last) end
   return last + to.window
 end
-local function sees(to, changed, now)
-  return changed == 0 or to.window ~= 0 and changed + to.window <= now
+local function coarse(t) return t + -t % 1048576 end
+local function unknown(to, now, last)
+  if last > 0 and clear(to, last) > now then return after(to, last) end
+  return 0
 end
 local function saturated(x) return min(MAX, math.ceil(x) + 1) end
-local function carry(g, now, front, from, to, certain)
-  local last = min(front, g.t - (from.p - from.p % from.q) / from.q)
-  local later = max(0, from.late - to.late)
-  local least, most = last + later + (to.p - to.p % to.q) / to.q, after(to, last + later)
+-- g.t, g.r and g.since are turned from one pace to another
+local function carry(g, now, arrived, from, to)
+  local e = g_end(g) + from.late
+  local last = min(arrived, max(g.since, e - (from.p - from.p % from.q) / from.q))
+  local known = g.since == 0 or to.window > 0 and g.since + to.window <= now
   local ratio = (to.p / to.q) / (from.p / from.q)
-  if not certain or ratio > 1 and to.window == 0 then
-    g.t = most
+  local since, t = coarse(arrived), MAX
+  if not known or ratio > 1 and to.window == 0 then
+    t = MAX
   elseif ratio > 1 then
-    local reach = to.window + later
-    local debt = max(g.t - now + 1, -reach)
-    g.t = min(most, max(least, now + saturated(debt * ratio + later + reach * (ratio - 1))))
+    t = now - to.window + saturated((max(0, e - now + to.window - to.late) + 1) * ratio)
   else
-    local since = max(now, last)
-    g.t = min(most, since + saturated((g.t - since + 1) * ratio + later))
+    local edge = max(last, now + from.late)
+    since, t = g.since, edge + saturated((e - edge + 1) * ratio)
+    if to.window > 0 then t = t - to.late end
   end
-  g.r = 0
+  local most = after(to, last)
+  if t >= most then since, t = coarse(arrived), most end
+  g.t, g.r, g.since = max(0, t), 0, since
 end
 `
 
@@ -149,16 +154,18 @@ if lost then
   st.cold, st.coldserial = dec(now), dec(load('asked') * WANT)
   save('cold', st.cold) save('coldserial', st.coldserial)
   st.arrived = dec(max(load('arrived'), now + far + jitter))
+  st.latest = dec(coarse(load('arrived')))
 end
 st.clock, st.behind = dec(now), dec(behind)
 -- keys go by other rates from now on: turning in carry.go
 if st.paces ~= paces then
   if st.paces and load('arrived') > 0 then
-    local later = max(0, load('jitter') - jitter)
-    if memory > load('memory') then st.known = dec(max(load('known'), now - load('memory') + later)) end
-    st.first, st.latest = dec(load('latest')), dec(now + later)
+    if now - load('least') >= load('latest') then st.known, st.least = dec(load('latest')), dec(load('memory')) end
+    st.least, st.latest = dec(min(load('least'), load('memory'))), dec(coarse(load('arrived')))
+  else
+    st.least = dec(memory)
   end
-  st.paces, st.memory, st.jitter = paces, dec(memory), dec(jitter)
+  st.paces, st.memory = paces, dec(memory)
 end
 if load_limits(now) == 'stale' then return {'stale', dec(now - behind)} end
 -- A quota that did not see the last ask was not in the rules then. One of a version that did not note it did, if it is there at all.
@@ -176,7 +183,7 @@ for _, l in ipairs(L) do
     if quota then save(l.name .. ':x', st[l.name .. ':x']) end
     if l.kind == 'r' then
       l.t, l.r, l.last = max(l.t, now + far + ceildiv(l.burst * l.p, l.q)), 0, 0
-      l.front = max(l.front, now + far)
+      l.since = coarse(load('arrived'))
       l.marks = {{(load('asked') + 1) * WANT, 0}}
     elseif l.kind == 's' then
       M.s.take(l, now + far, max(0, l.cap - l.sum))
@@ -201,7 +208,7 @@ else
 end
 out[3] = st.asked
 save('asked', st.asked) save('clock', st.clock) save('behind', st.behind)
-for _, f in ipairs({'paces', 'memory', 'jitter', 'known', 'first', 'latest', 'arrived'}) do
+for _, f in ipairs({'paces', 'memory', 'least', 'known', 'latest', 'arrived'}) do
   if st[f] then save(f, st[f]) end
 end
 for _, l in ipairs(L) do

@@ -18,7 +18,7 @@ function M.r.take(l, at, cost, serial)
     if #m > KEEP.MARKS then m[2][2] = m[1][2]; table.remove(m, 1) end
   end
   g_take(l, at, cost)
-  l.front, l.last = max(l.front, at), serial
+  l.last = serial
 end
 local function refund(l, serial, units)
   local r = (units * l.p - units * l.p % l.q) / l.q

@@ -37,7 +37,7 @@ local function load_limits(now)
     local f = l.name .. ':'
     l.meter = M[l.kind]
     if l.kind == 'r' then
-      l.t, l.r, l.last, l.front, l.marks, l.turned = load(f .. 't'), load(f .. 'r'), load(f .. 'l'), load(f .. 'f'), {}, load(f .. 'c')
+      l.t, l.r, l.last, l.since, l.marks = load(f .. 't'), load(f .. 'r'), load(f .. 'l'), load(f .. 'c'), {}
       l.p, l.q, l.window, l.late = p, q, l.per, l.guard
       for a, b in string.gmatch(st[f .. 'm'] or '', '(%d+):(%d+)') do
         l.marks[#l.marks + 1] = {tonumber(a), tonumber(b)}
@@ -46,16 +46,11 @@ local function load_limits(now)
       local kept = {{(load('asked') + 1) * WANT, 0}}
       if from.p == 0 or load('arrived') == 0 or load(f .. 'rn') ~= load('asked') or st[f .. 'y'] == '1' and not l.shadow then
         -- it has not counted every call
-        l.t, l.r, l.last, l.front, l.marks, l.turned = 0, 0, 0, 0, {}, 0
         local last = load('arrived')
-        if last > 0 then -- calls that it has not seen
-          l.t, l.front, l.turned = last + (l.p - l.p % l.q) / l.q, last, now
-          if clear(l, last) > now then l.t, l.marks = after(l, last), kept end
-        end
+        l.t, l.r, l.last, l.since, l.marks = unknown(l, now, last), 0, 0, coarse(last), last > 0 and kept or {}
       elseif not same(from, l) then
-        local later = max(0, from.late - l.late)
-        carry(l, now, l.front, from, l, sees(l, l.turned, now))
-        l.front, l.turned, l.last, l.marks = l.front + later, now + later, 0, kept
+        carry(l, now, load('arrived'), from, l)
+        l.last, l.marks = 0, kept
       end
     elseif l.kind == 's' then
       l.sum = load(f .. 'sum')
@@ -90,9 +85,9 @@ local function save_limits()
   for _, l in ipairs(L) do
     local f = l.name .. ':'
     if l.kind == 'r' then
-      save(f .. 't', dec(l.t)) save(f .. 'r', dec(l.r)) save(f .. 'l', dec(l.last)) save(f .. 'f', dec(l.front))
+      save(f .. 't', dec(l.t)) save(f .. 'r', dec(l.r)) save(f .. 'l', dec(l.last))
       save(f .. 'p', dec(l.p)) save(f .. 'q', dec(l.q)) save(f .. 'b', dec(l.burst)) save(f .. 'w', dec(l.window)) save(f .. 'j', dec(l.late))
-      save(f .. 'c', dec(l.turned)) save(f .. 'rn', st.asked) save(f .. 'y', l.shadow and '1' or '0')
+      save(f .. 'c', dec(l.since)) save(f .. 'rn', st.asked) save(f .. 'y', l.shadow and '1' or '0')
       if l.settles then
         local m = {}
         for i, k in ipairs(l.marks) do m[i] = dec(k[1]) .. ':' .. dec(k[2]) end
@@ -110,36 +105,41 @@ local function save_limits()
   end
 end
 
--- the bucket of one key: "tat rem last p q burst window late"; p is 0 of one that is not known
+-- the bucket of one key: "tat rem last p q burst window late since"; p is 0 of one that is not known
 local function load_key(name, lost)
-  local k = {t = 0, r = 0, last = 0, p = 0, q = 1, burst = 0, window = 0, late = 0}
+  local k = {t = 0, r = 0, last = 0, p = 0, q = 1, burst = 0, window = 0, late = 0, since = 0}
   local v = redis.call('GET', name)
   if v then
     local n = {}
     for x in string.gmatch(v, '%d+') do n[#n + 1] = tonumber(x) end
-    k.t, k.r, k.last, k.p, k.q, k.burst, k.window, k.late = unpack(n)
+    k.t, k.r, k.last, k.p, k.q, k.burst, k.window, k.late, k.since = unpack(n)
   end
-  if lost > k.t and k.last < load('coldserial') then k.t, k.r, k.last = lost, 0, 0 end
+  if lost > k.t and k.last < load('coldserial') then k.t, k.r, k.last, k.since = lost, 0, 0, load('latest') end
   return k
 end
-local function turn_key(k, now, front, own)
-  local first, remembered = load('first'), k.p > 0 and g_end(k) + max(0, k.late - own.late) >= load('known')
-  if remembered and same(k, own) then return end
-  if remembered then
-    carry(k, now, max(front, first), k, own, sees(own, first, now))
-  elseif clear(own, load('known')) > now then
-    k.t, k.r = max(k.t, after(own, load('known'))), 0
+local function turn_key(k, now, own)
+  local arrived, latest = load('arrived'), load('latest')
+  local called = max(max(now - load('memory'), load('known')), min(latest, now - load('least')))
+  if k.p == 0 or g_end(k) + k.late < called then
+    local t = unknown(own, now, min(min(called, arrived), latest))
+    if t > k.t then k.t, k.r = t, 0 end
+    k.since = latest
+  elseif same(k, own) then
+    return
+  else
+    carry(k, now, arrived, k, own)
+    st.latest = dec(max(latest, coarse(arrived)))
   end
   k.p, k.q, k.burst, k.window, k.late, k.last = own.p, own.q, own.burst, own.window, own.late, 0
 end
 local function packed(k)
   local n = {}
-  for i, x in ipairs({k.t, k.r, k.last, k.p, k.q, k.burst, k.window, k.late}) do n[i] = dec(x) end
+  for i, x in ipairs({k.t, k.r, k.last, k.p, k.q, k.burst, k.window, k.late, k.since}) do n[i] = dec(x) end
   return table.concat(n, ' ')
 end
 -- an entry lives until its bucket has been empty for as long as a changed rate has to know of it, and a second longer
 local function save_key(name, k, now, memory)
-  local ttl = ceildiv(max(0, k.t - now) + max(memory, ceildiv(k.burst * k.p, k.q)), 1000) + 1000
+  local ttl = ceildiv(max(0, k.t - now) + k.late + max(memory, ceildiv(k.burst * k.p, k.q)), 1000) + 1000
   redis.call('SET', name, packed(k), 'PX', dec(ttl))
 end
 
@@ -210,7 +210,7 @@ local function reserve(now, lease, far, memory, jitter, out)
       blind = farthest + lease
     end
     local k = load_key(name, lost)
-    turn_key(k, now, now + max(a.horizon, far), own)
+    turn_key(k, now, own)
     if floor > g_end(k) then k.t, k.r, k.last = min(floor, MAX), 0, 0 end
     asked = asked + 1
     local count_at = #out + 1

@@ -14,96 +14,163 @@ import (
 )
 
 // Changes puts random rules in force one after the other while calls are made, and looks at every window across a
-// change.
-//
-// Every call counts one in every limit. A window is checked against the rules under which its last call was granted, as
-// if they had always been in force: a limit that is new, renamed, of another kind or of other numbers counts what was
-// called before.
+// change. It first plays changesFound: what earlier runs found.
 func Changes(t *testing.T, open Open, scenes int) {
+	for i := range changesFound {
+		t.Run(fmt.Sprint("found", i), func(t *testing.T) { changesFound[i].run(t, t.Fatalf, open) })
+	}
 	for left := scenes; left > 0; left -= 100 { // rapid plays a hundred at a time
 		played := 0
 		rapid.Check(t, func(rt *rapid.T) {
 			if played++; played > left && !rt.Failed() {
 				return
 			}
-			c := &changing{RT: rt, rng: rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1))}
-			first := anyRules(rt)
-			c.clock.now = Start
-			c.store = open(t, first, &c.clock)
-			c.eras = append(c.eras, era{first, Start})
-			for range rapid.IntRange(1, 3).Draw(rt, "changes") {
-				c.calls(rapid.IntRange(0, 60).Draw(rt, "asks"))
-				c.change(anyRules(rt))
-			}
-			c.calls(100)
-			c.hold()
+			drawPlay(rt).run(t, rt.Fatalf, open)
 		})
 	}
 }
 
-// slack is how much longer than a window a call may wait: the largest jitter of anyRules, and what a checkpoint claims
-// ahead.
-const slack = 600_000
-
-// changing is one play.
-type changing struct {
-	RT    *rapid.T
-	store Store
-	clock Clock
-	rng   *rand.Rand
-	eras  []era
-	made  []changingCall
+// phase is one set of rules, and how often the keys ask under it. Jitter and Ahead, the horizon of asks, are in
+// milliseconds.
+type phase struct {
+	Asks                    int
+	Jitter, Headroom, Ahead int64
+	Key, B                  tempo // of all keys, and of key b if it has its own
+	Name                    string
+	Kind                    string // of the shared limit: "", "rate", "shadow" or "quota"
+	Shared                  tempo
 }
 
-// changingCall is a call, with its time.
-type changingCall struct {
-	key  string
-	at   bucket.Micros
-	slot bucket.Micros
-	era  int
+// tempo is a rate: a count in so many seconds, and its burst. Tokens is that of a token bucket.
+type tempo struct {
+	Count, Seconds, Burst int64
+	Tokens                bool
 }
 
-// anyRules draws a key's rate and one shared limit, by windows or tokens, with a jitter and a headroom.
-func anyRules(t *rapid.T) bucket.Rules {
-	r := bucket.Rules{
-		Key: bucket.KeyLimits{Rate: someRate(t, "key")}, Jitter: time.Duration(rapid.SampledFrom([]int64{0, 0, 50, 400}).Draw(t, "jitter")) * time.Millisecond,
-		Headroom: rapid.SampledFrom([]int64{0, 0, 0, 30}).Draw(t, "headroom"), Lease: time.Second,
+// play is what Changes plays: phases one after the other, and the seed of all that happens in them.
+type play struct {
+	Seed   uint64
+	Phases []phase
+}
+
+func drawPlay(t *rapid.T) play {
+	p := play{Seed: rapid.Uint64().Draw(t, "seed")}
+	for range rapid.IntRange(2, 4).Draw(t, "phases") {
+		p.Phases = append(p.Phases, drawPhase(t))
+	}
+	p.Phases[len(p.Phases)-1].Asks = 100
+	return p
+}
+
+func drawPhase(t *rapid.T) phase {
+	p := phase{
+		Asks: rapid.IntRange(0, 60).Draw(t, "asks"), Key: drawTempo(t, "key"), Jitter: rapid.SampledFrom([]int64{0, 0, 50, 400}).Draw(t, "jitter"),
+		Headroom: rapid.SampledFrom([]int64{0, 0, 0, 30}).Draw(t, "headroom"), Ahead: rapid.SampledFrom([]int64{0, 0, 0, 300}).Draw(t, "ahead"),
 	}
 	if rapid.Bool().Draw(t, "override") {
-		rate := someRate(t, "override rate")
-		r.Overrides = []bucket.Override{{Pattern: "b", Rate: &rate}}
+		p.B = drawTempo(t, "b")
 	}
-	if rapid.IntRange(0, 3).Draw(t, "shared") == 0 {
-		return r
+	if p.Kind = rapid.SampledFrom([]string{"rate", "rate", "rate", "", "shadow", "quota"}).Draw(t, "kind"); p.Kind == "" {
+		return p
 	}
-	rate := someRate(t, "shared rate")
-	rate.Count, rate.Burst = rate.Count+rate.Count/2, rate.Burst+1
-	if rate.Counts == bucket.ByWindow {
-		rate.Burst = min(rate.Burst, rate.Count)
+	p.Name, p.Shared = rapid.SampledFrom([]string{"one", "one", "two"}).Draw(t, "name"), drawTempo(t, "shared")
+	p.Shared.Count, p.Shared.Burst = p.Shared.Count+p.Shared.Count/2, p.Shared.Burst+1
+	if !p.Shared.Tokens {
+		p.Shared.Burst = min(p.Shared.Burst, p.Shared.Count)
 	}
-	l := bucket.Limit{Name: rapid.SampledFrom([]string{"one", "one", "two"}).Draw(t, "name"), Rate: &rate}
-	switch rapid.IntRange(0, 5).Draw(t, "kind") {
-	case 0:
-		l.Rate, l.Quota = nil, &bucket.Quota{Count: 30, Window: bucket.Sliding, Per: 10 * time.Second}
-	case 1:
-		l.Shadow = true
+	return p
+}
+
+func drawTempo(t *rapid.T, name string) tempo {
+	s := tempo{
+		Count: rapid.Int64Range(1, 20).Draw(t, name), Seconds: rapid.SampledFrom([]int64{1, 2, 10, 10, 10, 20, 60}).Draw(t, name+" seconds"),
+		Burst: rapid.Int64Range(1, 20).Draw(t, name+" burst"), Tokens: rapid.IntRange(0, 2).Draw(t, name+" tokens") == 0,
 	}
-	r.Shared = []bucket.Limit{l}
+	if !s.Tokens {
+		s.Burst = min(s.Burst, s.Count)
+	}
+	return s
+}
+
+// String returns the play as it stands in changesFound.
+func (p play) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "{%d, []phase{\n", p.Seed)
+	for _, x := range p.Phases {
+		fmt.Fprintf(&b, "\t{%d, %d, %d, %d, %v, %v, %q, %q, %v},\n", x.Asks, x.Jitter, x.Headroom, x.Ahead, x.Key, x.B, x.Name, x.Kind, x.Shared)
+	}
+	b.WriteString("}},")
+	return b.String()
+}
+
+// String returns the rate as it stands in a play.
+func (s tempo) String() string {
+	if s == (tempo{}) {
+		return "tempo{}"
+	}
+	return fmt.Sprintf("tempo{%d, %d, %d, %t}", s.Count, s.Seconds, s.Burst, s.Tokens)
+}
+
+func (s tempo) rate() *bucket.Rate {
+	r := &bucket.Rate{Count: s.Count, Per: time.Duration(s.Seconds) * time.Second, Burst: s.Burst, Counts: bucket.ByWindow}
+	if s.Tokens {
+		r.Counts = bucket.ByTokens
+	}
 	return r
 }
 
-func someRate(t *rapid.T, name string) bucket.Rate {
-	r := bucket.Rate{
-		Count: rapid.Int64Range(1, 20).Draw(t, name), Per: time.Duration(rapid.SampledFrom([]int64{1, 2, 10, 10, 10, 20, 60}).Draw(t, name+" per")) * time.Second,
-		Burst: rapid.Int64Range(1, 20).Draw(t, name+" burst"), Counts: bucket.ByTokens,
+func (p *phase) rules() bucket.Rules {
+	r := bucket.Rules{
+		Key: bucket.KeyLimits{Rate: *p.Key.rate()}, Jitter: time.Duration(p.Jitter) * time.Millisecond, Headroom: p.Headroom, Lease: time.Second,
 	}
-	if rapid.IntRange(0, 2).Draw(t, name+" counts") > 0 {
-		r.Counts, r.Burst = bucket.ByWindow, min(r.Burst, r.Count)
+	if p.B != (tempo{}) {
+		r.Overrides = []bucket.Override{{Pattern: "b", Rate: p.B.rate()}}
+	}
+	switch p.Kind {
+	case "rate", "shadow":
+		r.Shared = []bucket.Limit{{Name: p.Name, Rate: p.Shared.rate(), Shadow: p.Kind == "shadow"}}
+	case "quota":
+		r.Shared = []bucket.Limit{{Name: p.Name, Quota: &bucket.Quota{Count: 30, Window: bucket.Sliding, Per: 10 * time.Second}}}
 	}
 	return r
 }
 
-// calls asks for slots so many times, and uses those that are granted.
+// run plays it with a store, and checks the calls.
+func (p play) run(t testing.TB, fail func(string, ...any), open Open) {
+	c := &changing{play: p, fail: fail, rng: rand.New(rand.NewPCG(p.Seed, 1)), clock: Clock{Start}}
+	for i := range p.Phases {
+		rules := p.Phases[i].rules()
+		if c.eras = append(c.eras, era{rules, c.clock.now}); i == 0 {
+			c.store = open(t, rules, &c.clock)
+		} else {
+			c.change(rules)
+		}
+		c.calls(p.Phases[i].Asks)
+	}
+	c.hold()
+}
+
+// changing is a play under way.
+type changing struct {
+	play    play
+	fail    func(string, ...any)
+	store   Store
+	clock   Clock
+	rng     *rand.Rand
+	eras    []era
+	made    []changingCall
+	granted int
+	arrived bucket.Micros // when the last of the granted calls may arrive
+}
+
+// changingCall is a call: its slot, when it arrived, and under which rules it was granted.
+type changingCall struct {
+	key      string
+	slot, at bucket.Micros
+	era      int
+}
+
+// calls asks for slots so many times, and uses most of those that are granted.
 func (c *changing) calls(asks int) {
 	for range asks {
 		key := []string{"a", "b"}[c.rng.IntN(2)]
@@ -117,38 +184,43 @@ func (c *changing) calls(asks int) {
 
 // call asks for a key, and returns when to ask again.
 func (c *changing) call(key string) bucket.Micros {
-	rules := c.eras[len(c.eras)-1].rules
-	got, err := c.store.Reserve(context.Background(), []bucket.Ask{{Key: key, Limits: rules.For(key), Want: 1 + c.rng.IntN(12)}})
+	e := len(c.eras) - 1
+	rules, ahead := c.eras[e].rules, time.Duration(c.play.Phases[e].Ahead)*time.Millisecond
+	got, err := c.store.Reserve(context.Background(), []bucket.Ask{{Key: key, Limits: rules.For(key), Want: 1 + c.rng.IntN(12), Horizon: ahead}})
 	if err != nil {
-		c.RT.Fatal(err)
+		c.fail("%v", err)
 	}
 	var uses []bucket.Use
 	for _, g := range got[0].Grants {
-		late := bucket.Micros(0)
-		if rules.Jitter > 0 {
-			late = bucket.Micros(c.rng.Int64N(2) * int64(rules.Jitter/time.Microsecond))
+		use := bucket.Use{Key: key, Grant: g, Returned: c.rng.IntN(16) == 0}
+		uses, c.granted, c.arrived = append(uses, use), c.granted+1, max(c.arrived, g.At.Add(rules.Jitter))
+		if !use.Returned {
+			late := c.rng.Int64N(2) * int64(rules.Jitter/time.Microsecond)
+			c.made = append(c.made, changingCall{key, g.At, g.At + bucket.Micros(late), e})
 		}
-		c.made = append(c.made, changingCall{key, g.At + late, g.At, len(c.eras) - 1})
-		uses = append(uses, bucket.Use{Key: key, Grant: g})
 	}
 	if err := c.store.Settle(context.Background(), uses); err != nil {
-		c.RT.Fatal(err)
+		c.fail("%v", err)
 	}
 	return got[0].Wait.Until
 }
 
-// change puts rules in force, and checks that no call waits longer for a rate than its window.
+// claimed is what a checkpoint may claim ahead.
+const claimed = 100_000
+
+// change puts rules in force, and checks that no call waits for a rate longer than its window, counted from when the last
+// call of before may arrive.
 func (c *changing) change(rules bucket.Rules) {
+	c.arrived = max(c.arrived, c.clock.now.Add(c.eras[len(c.eras)-2].rules.Jitter)+claimed)
 	if err := c.store.Apply(rules); err != nil {
-		c.RT.Fatal(err)
+		c.fail("%v", err)
 	}
 	if err := c.store.Settle(context.Background(), nil); err != nil { // a store may find out only at its next call: now
-		c.RT.Fatal(err)
+		c.fail("%v", err)
 	}
-	c.eras = append(c.eras, era{rules, c.clock.now})
 	longest := bucket.Micros(0)
 	for _, r := range c.rates(len(c.eras)-1, "a", "b") {
-		longest = max(longest, bucket.Micros((r.Per+rules.Jitter)/time.Microsecond), bucket.Micros(rules.Interval(r).Duration()/time.Microsecond)+1)
+		longest = max(longest, bucket.Micros((r.Per+rules.Jitter)/time.Microsecond), bucket.Micros(rules.Interval(r).Duration()/time.Microsecond)) + 1
 	}
 	for _, l := range rules.Shared {
 		if l.Quota != nil {
@@ -156,8 +228,9 @@ func (c *changing) change(rules bucket.Rules) {
 		}
 	}
 	for _, key := range []string{"a", "b"} {
-		if wait := c.call(key); wait > c.clock.now+longest+slack {
-			c.RT.Fatalf("key %s waits for %d µs after a change, longer than the %d µs of the longest window: %s", key, wait-c.clock.now, longest, c.told())
+		made := c.granted
+		if wait := c.call(key); c.granted == made && wait > c.arrived+longest {
+			c.fail("key %s waits for %d µs after the last call before a change, longer than the %d µs of the longest window: %s", key, wait-c.arrived, longest, c.told())
 		}
 	}
 }
@@ -177,68 +250,10 @@ func (c *changing) rates(e int, keys ...string) []bucket.Rate {
 	return rates
 }
 
-// hold checks the calls of each key, and those of all keys.
-func (c *changing) hold() {
-	for e := range c.eras {
-		rules := c.eras[e].rules
-		for _, key := range []string{"a", "b"} {
-			c.holdRate(e, fmt.Sprint("key ", key), rules.For(key).Rate, func(x *changingCall) bool { return x.key == key })
-		}
-		for _, l := range rules.Shared {
-			if l.Rate != nil && !l.Shadow {
-				c.holdRate(e, l.Name, *l.Rate, func(*changingCall) bool { return true })
-			}
-		}
-	}
-}
-
-// holdRate checks every window whose last call was granted in an era.
-func (c *changing) holdRate(e int, name string, rate bucket.Rate, counts func(*changingCall) bool) {
-	var calls []changingCall
-	for i := range c.made {
-		if x := c.made[i]; counts(&x) && x.era <= e {
-			calls = append(calls, x)
-		}
-	}
-	if rate.Counted() == bucket.ByTokens {
-		c.holdTokens(e, name, rate, calls)
-		return
-	}
-	for i := range calls {
-		n, last := int64(0), 0
-		for j := range calls {
-			if d := calls[j].at - calls[i].at; d >= 0 && d < bucket.Micros(rate.Per/time.Microsecond) {
-				n, last = n+1, max(last, calls[j].era)
-			}
-		}
-		if n > rate.Count && last == e {
-			c.RT.Fatalf("%s: %d calls within %s of %d µs, %d are allowed: %s", name, n, rate.Per, calls[i].at-Start, rate.Count, c.told())
-		}
-	}
-}
-
-// holdTokens simulates the api's bucket. Before the rate came into force, the bucket was never below empty.
-func (c *changing) holdTokens(e int, name string, rate bucket.Rate, calls []changingCall) {
-	level, last := float64(rate.Burst), bucket.Micros(0)
-	fill := func(at bucket.Micros) {
-		level = min(float64(rate.Burst), level+float64(max(0, at-last))*float64(rate.Count)/float64(rate.Per/time.Microsecond))
-		last = max(last, at)
-	}
-	for i := range calls {
-		x := &calls[i]
-		fill(x.slot)
-		if level--; x.era < e {
-			level = max(0, level)
-		}
-		if level < -1e-4 {
-			c.RT.Fatalf("%s: a bucket of %d that gains %d in %s is overdrawn by %.3f at %d µs: %s", name, rate.Burst, rate.Count, rate.Per, -level, x.slot-Start, c.told())
-		}
-	}
-}
-
 // told describes what was played.
 func (c *changing) told() string {
 	var b strings.Builder
+	fmt.Fprintf(&b, "\n%v", c.play)
 	for e, x := range c.eras {
 		fmt.Fprintf(&b, "\nfrom %d µs, jitter %s, headroom %d: key a %+v, key b %+v", x.from-Start, x.rules.Jitter, x.rules.Headroom, x.rules.For("a").Rate, x.rules.For("b").Rate)
 		for _, l := range x.rules.Shared {
@@ -246,7 +261,7 @@ func (c *changing) told() string {
 		}
 		for _, call := range c.made {
 			if call.era == e {
-				fmt.Fprintf(&b, " %s@%d", call.key, call.slot-Start)
+				fmt.Fprintf(&b, " %s@%d+%d", call.key, call.slot-Start, call.at-call.slot)
 			}
 		}
 	}

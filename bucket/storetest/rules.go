@@ -223,6 +223,7 @@ func mayBeForgotten(b *table) {
 	b.lay(of(10))
 	b.ask(bucket.Ask{})
 	b.clock.now += 60_000_000
+	b.ask(bucket.Ask{Key: "another"})
 	b.apply(of(2))
 	b.settle()
 	b.apply(of(10))
