@@ -1,5 +1,7 @@
 package bucket
 
+import "maps"
+
 // Limits that come into force within their period.
 //
 // A quota or budget that is new to the rules has not seen the earlier calls. An API may have counted them nevertheless.
@@ -16,6 +18,13 @@ func (m *Memory) ExpectSums(s Snapshot, called bool) {
 	defer m.mu.Unlock()
 	e := &m.engine
 	e.sums = true
+	if called && len(s.Limit) == 0 { // no snapshot says until when
+		now := e.tick(m.now())
+		e.arrived = max(e.arrived, now+Micros(ceilMicros(e.rules.Jitter)))
+		for i := range e.shared {
+			e.shared[i].owe(now, e.arrived, e.asked)
+		}
+	}
 	stored := map[string]bool{}
 	for _, l := range s.Limit {
 		stored[l.Name] = l.P == 0 // not a rate
@@ -40,8 +49,12 @@ func (e *engine) accounts(name string) bool {
 	return false
 }
 
-// noteDropped stops grants, if the next rules lack limits, until a snapshot without these limits is stored.
+// noteDropped stops grants until a snapshot of the next rules is stored, if they lack limits, or count a rate in another
+// pace: the stored snapshot does not bound what that lets pass.
 func (e *engine) noteDropped(next Rules) {
+	if e.claims != nil && !maps.Equal(e.rules.sharedPaces(), next.sharedPaces()) {
+		e.claims.dropped++
+	}
 	if !e.sums {
 		return
 	}
@@ -54,6 +67,17 @@ func (e *engine) noteDropped(next Rules) {
 			e.claims.dropped++
 		}
 	}
+}
+
+// sharedPaces returns by name how the shared rates in force are kept. A rate that only watches is not kept.
+func (r Rules) sharedPaces() map[string]pace {
+	paces := map[string]pace{}
+	for _, l := range r.Shared {
+		if l.Rate != nil && !l.Shadow {
+			paces[l.Name] = r.pace(*l.Rate)
+		}
+	}
+	return paces
 }
 
 // adding reports whether a limit in force is partial.

@@ -97,8 +97,8 @@ type claims struct {
 	until  Micros
 	ghosts int64  // calls of a former process that may be under way
 	gone   Micros // when they are over
-	// dropped and stored count removals of limits. The stored snapshot must lack a removed limit before a call is made
-	// that this limit does not count.
+	// dropped and stored count removals of limits and changes of rates. The stored snapshot must know of them before a
+	// call is made that the limits of before do not count.
 	dropped, stored int
 }
 
@@ -277,12 +277,16 @@ func (l *sharedLimit) restore(now, arrived Micros, s LimitSnapshot, ahead Micros
 	l.partial = s.Partial && l.accounted()
 	switch m := l.meter.(type) {
 	case *rateMeter:
-		if s.P > 0 && s.Q > 0 && (!s.Shadow || l.Shadow) {
-			to := m.pace
-			m.tally = tally{gcra{tat: s.TAT - ahead}, pace{Interval{s.P, s.Q}, s.Burst, s.Window, s.Late}, max(0, s.Since-ahead)}
-			if m.pace != to {
-				m.carry(now, arrived, to)
-			}
+		if s.P == 0 || s.Q == 0 || s.Shadow && !l.Shadow {
+			return
+		}
+		to := m.pace
+		m.tally = tally{gcra{tat: s.TAT - ahead}, pace{Interval{s.P, s.Q}, s.Burst, s.Window, s.Late}, max(0, s.Since-ahead)}
+		if m.window == 0 && !s.Exact { // a call may have cost more than the burst that is claimed
+			m.since = coarse(arrived)
+		}
+		if m.pace != to {
+			m.carry(now, arrived, to)
 		}
 	case *quotaMeter:
 		from := quotaMeter{quota: m.quota, period: span{s.Start, s.End}, used: s.Used, last: s.Last - ahead}

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"testing"
 
@@ -39,6 +40,13 @@ func Agree(t *testing.T, one, other Open, scenes int) {
 			})
 		})
 	}
+	t.Run("changes", func(t *testing.T) {
+		Changes(t, func(t testing.TB, rules bucket.Rules, clock *Clock) Store {
+			p := &pair{one: one(t, rules, clock), other: other(t, rules, clock), numbers: map[int64]int64{}}
+			p.fail = func(format string, args ...any) { p.differ = errors.Join(p.differ, fmt.Errorf(format, args...)) }
+			return p
+		}, scenes)
+	})
 }
 
 // changed returns the same limits in another order of magnitude. Calendar quotas may also have another unit.
@@ -69,6 +77,7 @@ func changed(t *rapid.T, p plan) bucket.Rules {
 type pair struct {
 	fail       func(string, ...any)
 	one, other Store
+	differ     error
 	numbers    map[int64]int64 // the other store's number for what one granted
 }
 
@@ -90,7 +99,7 @@ func (p *pair) Reserve(ctx context.Context, asks []bucket.Ask) ([]bucket.Answer,
 			p.numbers[g.Serial] = b[i].Grants[j].Serial
 		}
 	}
-	return a, nil
+	return a, p.differ
 }
 
 func unnumbered(a bucket.Answer) bucket.Answer {

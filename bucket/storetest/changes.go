@@ -188,7 +188,7 @@ func (c *changing) call(key string) bucket.Micros {
 	rules, ahead := c.eras[e].rules, time.Duration(c.play.Phases[e].Ahead)*time.Millisecond
 	got, err := c.store.Reserve(context.Background(), []bucket.Ask{{Key: key, Limits: rules.For(key), Want: 1 + c.rng.IntN(12), Horizon: ahead}})
 	if err != nil {
-		c.fail("%v", err)
+		c.fail("%v: %s", err, c.told())
 	}
 	var uses []bucket.Use
 	for _, g := range got[0].Grants {

@@ -198,6 +198,7 @@ func begunAfterItsCalls(b *table) {
 	b.clock.now = Start.Add(4 * time.Second)
 	b.apply(only(windowedLimit("a", 2, 2, 2)))
 	b.settle()
+	b.clock.now = Start.Add(40 * time.Second)
 	b.apply(only(windowedLimit("a", 5, 60, 5)))
 	if got := b.ask(bucket.Ask{}); len(got.Grants) != 0 || got.Wait.Until < Start.Add(time.Minute) || got.Wait.Until > b.clock.now.Add(time.Minute) {
 		b.Errorf("%+v", got)

@@ -1,0 +1,57 @@
+package bucket
+
+import (
+	"testing"
+	"time"
+)
+
+// restarted returns the store of a process that starts now with what another one has left.
+func restarted(b *table, rules Rules, s Snapshot, called bool) *table {
+	b.t.Helper()
+	next := newTable(b.t, rules)
+	next.clock = b.clock
+	next.Restore(s)
+	next.ExpectSums(s, called)
+	next.Saved(next.Checkpoint(time.Second))
+	return next
+}
+
+// TestARaisedRateWaitsForItsSnapshot checks that a snapshot that was made at a slow rate does not stand for calls of a
+// fast one.
+func TestARaisedRateWaitsForItsSnapshot(t *testing.T) {
+	at := func(count int64) Rules {
+		return Rules{Key: fast, Shared: []Limit{{Name: "a", Rate: &Rate{Count: count, Per: 10 * time.Second, Burst: count, Counts: ByWindow}}}}
+	}
+	b := restarted(newTable(t, at(1)), at(1), Snapshot{}, false)
+	b.ask(Ask{})
+	b.clock += 20_000_000
+	stored := b.Checkpoint(2 * time.Second)
+	b.Saved(stored)
+	if err := b.Apply(at(30)); err != nil {
+		t.Fatal(err)
+	}
+	calls := len(b.ask(Ask{Want: 30}).Grants)
+	b = restarted(b, at(30), stored, true)
+	if calls += len(b.ask(Ask{Want: 30}).Grants); calls > 30 {
+		t.Errorf("%d calls of 30 in 10 s", calls)
+	}
+	b.clock += 20_000_000
+	b.Saved(b.Checkpoint(time.Second))
+	if len(b.ask(Ask{}).Grants) == 0 {
+		t.Error("nothing is called afterwards")
+	}
+}
+
+// TestALimitThatIsNewAtAStart checks a start with the first shared limit of an api that has been called: nothing says how
+// lately.
+func TestALimitThatIsNewAtAStart(t *testing.T) {
+	rules := Rules{Key: fast, Shared: []Limit{{Name: "a", Rate: &Rate{Count: 10, Per: time.Minute, Burst: 10, Counts: ByWindow}}}}
+	b := restarted(newTable(t, rules), rules, Snapshot{}, true)
+	if got := b.ask(Ask{}); len(got.Grants) != 0 || got.Wait.Until > b.clock.Add(time.Minute) {
+		t.Errorf("%+v", got)
+	}
+	b = restarted(newTable(t, rules), rules, Snapshot{}, false)
+	if len(b.ask(Ask{}).Grants) == 0 {
+		t.Error("a call of an api that was never called waits")
+	}
+}
