@@ -20,8 +20,8 @@ import (
 //     Each was charged T from its slot or later, and arrives J after its slot or earlier. A bucket that was idle or
 //     forgotten in between says no less: it was empty when it began anew.
 //
-// So the last call has arrived by A = max(since, E - T). The store also knows when the last call of any key arrives; A is
-// never later than that.
+// So the last call has arrived by A = max(since, E - T). The store also knows when the last call of any key arrives,
+// and A is never later than that.
 //
 // # What is made of it
 //
@@ -32,8 +32,8 @@ import (
 // hold. It is always right, needs nothing but A, and stops a call of one unit for no longer than a window.
 //
 // convert: X >= w - J' + (E-w) * T'/T for every window [w, w+P') that may hold old and new calls. It holds at most
-// (E-w)/T old ones and less than B' + (w+P'-X)/T' new ones. Together that is less than B' + W'/T', so no more than N'. Such
-// windows begin at A or before, and after now - P'. X is a straight line in w, so one end decides:
+// (E-w)/T old ones and less than B' + (w+P'-X)/T' new ones. Together that is less than B' + W'/T', so no more than N'.
+// Such windows begin at A or before, and after now - P'. X is a straight line in w, so one end decides:
 //
 //   - The interval becomes shorter, or stays: w = A, or anything later. Then X also fits every earlier w. The TAT goes
 //     on to tell all that it told, in the new interval, and since stays. A raised rate helps at once. weir takes the
@@ -45,9 +45,15 @@ import (
 //
 // A token bucket of size C' at the api gains a token every 1/r' <= T', and had any number of them when the rate came
 // into force. forget: it is empty at A, X = A + B'*T'. convert: from any w on there are at most (E-w)/T old calls and,
-// before y, B' + (y-X)/T' new ones. With X >= w + (E-w) * T'/T that is no more than B' + (y-w)/T', as if all were calls of
-// the new rate, and pace.go has shown how these fit. But w may be arbitrarily early. So the interval must not become
+// before y, B' + (y-X)/T' new ones. With X >= w + (E-w) * T'/T that is no more than B' + (y-w)/T', as if all were calls
+// of the new rate, and pace.go has shown how these fit. But w may be arbitrarily early. So the interval must not become
 // longer, and since must be 0.
+//
+// # Keys that a store has forgotten
+//
+// A store forgets a key that has been idle for a while (turning). What the key's own rate let pass before that does not
+// matter: the bucket was empty. Calls under another rate arrived before the store can have forgotten them (called), and
+// before the last change (latest). So until then nothing is known, and forget applies.
 
 // pace is how a rate is kept.
 type pace struct {
@@ -104,8 +110,8 @@ func (p *pace) clear(last Micros) Micros {
 	return last + p.window
 }
 
-// tally is a bucket, the pace that it is counted in, and until when calls may have arrived that it has not counted: 0 if
-// there are none.
+// tally is a bucket, the pace that it is counted in, and until when calls may have arrived that it has not counted: 0
+// if there are none.
 type tally struct {
 	gcra
 	pace
@@ -158,8 +164,8 @@ func coarse(t Micros) Micros { return Micros(ceilDiv(int64(t), coarseTo)) * coar
 const coarseTo = 1 << 20
 
 // turning is how the paces of keys have changed in a store, and so what it may have forgotten. A key whose bucket is
-// empty is remembered for a while that depends on the rules, and by Redis for the while that held when it was called. The
-// zero value has forgotten nothing.
+// empty is remembered for a while that depends on the rules, and by Redis for the while that held when it was called.
+// The zero value has forgotten nothing.
 type turning struct {
 	memory Micros // how long a key is remembered now
 	least  Micros // how long at least it was remembered if it was called before latest, and after known
@@ -194,7 +200,9 @@ func (m *Memory) Former(former []Former) {
 	}
 }
 
-// called returns the latest time at which a call can have arrived of a key that is not remembered.
+// called returns the latest time at which a call can have arrived of a key that is not remembered. A key is remembered
+// for memory after its last call. One that was called before latest may have been forgotten after least, or before
+// that.
 func (t *turning) called(now Micros) Micros {
 	return max(now-t.memory, t.known, min(t.latest, now-t.least))
 }

@@ -190,18 +190,25 @@ func changedTwice(b *table) {
 	}
 }
 
-// begunAfterItsCalls checks a rate that replaces a quota whose calls its own window no longer holds, and that is then
-// changed to a rate whose window does.
+// begunAfterItsCalls checks a rate that replaces a quota whose calls its own window no longer holds, that is perhaps
+// raised, and that is then changed to a rate whose window does.
 func begunAfterItsCalls(b *table) {
-	b.lay(only(quota("a", bucket.Quota{Count: 30, Window: bucket.Sliding, Per: 2 * time.Second})))
-	b.ask(bucket.Ask{Want: 5})
-	b.clock.now = Start.Add(4 * time.Second)
-	b.apply(only(windowedLimit("a", 2, 2, 2)))
-	b.settle()
-	b.clock.now = Start.Add(40 * time.Second)
-	b.apply(only(windowedLimit("a", 5, 60, 5)))
-	if got := b.ask(bucket.Ask{}); len(got.Grants) != 0 || got.Wait.Until < Start.Add(time.Minute) || got.Wait.Until > b.clock.now.Add(time.Minute) {
-		b.Errorf("%+v", got)
+	for _, raised := range []int64{0, 4} {
+		b.lay(only(quota("a", bucket.Quota{Count: 30, Window: bucket.Sliding, Per: 2 * time.Second})))
+		b.ask(bucket.Ask{Want: 5})
+		b.clock.now = Start.Add(4 * time.Second)
+		b.apply(only(windowedLimit("a", 2, 2, 2)))
+		b.settle()
+		b.clock.now = Start.Add(10 * time.Second)
+		if raised > 0 {
+			b.apply(only(windowedLimit("a", raised, 2, 2)))
+			b.settle()
+		}
+		b.clock.now = Start.Add(40 * time.Second)
+		b.apply(only(windowedLimit("a", 5, 60, 5)))
+		if got := b.ask(bucket.Ask{}); len(got.Grants) != 0 || got.Wait.Until < Start.Add(time.Minute) || got.Wait.Until > b.clock.now.Add(time.Minute) {
+			b.Errorf("raised to %d: %+v", raised, got)
+		}
 	}
 }
 
