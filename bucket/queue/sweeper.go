@@ -21,6 +21,9 @@ const MaxUnswept = 4096
 // sweeper deletes what is finished. If everything up to a sequence is finished, one purge replaces many deletes: with
 // fsync on every write each single delete costs an fsync.
 //
+// A job's message goes before its markers: a job whose markers alone are gone looks as if it had never been called. A
+// server may carry out the deletes of one exchange in any order, so markers go when the deletes of jobs are answered.
+//
 // The partition's lock guards its state.
 type sweeper struct {
 	p *Partition
@@ -103,7 +106,7 @@ func (s *sweeper) run(ctx context.Context) error {
 		}
 		for ctx.Err() == nil && s.mayDelete() {
 			upTo, covered, single := s.next()
-			if len(covered)+len(single) == 0 {
+			if len(covered)+len(single.jobs)+len(single.markers) == 0 {
 				break
 			}
 			if !s.sweep(ctx, upTo, covered, single) && !stream.Sleep(ctx, time.Second) {
@@ -122,9 +125,29 @@ func (s *sweeper) mayDelete() bool {
 	return s.p.reconnects() == s.intact && s.p.nc.IsConnected()
 }
 
+// singles are finished messages that are deleted one by one, rising.
+type singles struct{ jobs, markers []uint64 }
+
+// singlesLocked divides messages into at most MaxExchange jobs, and as many markers. If there are more jobs, no marker
+// may go yet.
+func (s *sweeper) singlesLocked(seqs []uint64) (some singles) {
+	for _, seq := range seqs {
+		if s.finished[seq] != "" {
+			some.jobs = append(some.jobs, seq)
+		} else {
+			some.markers = append(some.markers, seq)
+		}
+	}
+	if len(some.jobs) > stream.MaxExchange {
+		some = singles{jobs: some.jobs[:stream.MaxExchange]}
+	}
+	some.markers = some.markers[:min(len(some.markers), stream.MaxExchange)]
+	return some
+}
+
 // next chooses what to delete: one purge for what is finished without a gap from the oldest on, single deletes for the
 // rest.
-func (s *sweeper) next() (upTo uint64, covered, single []uint64) {
+func (s *sweeper) next() (upTo uint64, covered []uint64, single singles) {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
 	front := 0
@@ -143,42 +166,52 @@ func (s *sweeper) next() (upTo uint64, covered, single []uint64) {
 	if len(covered) > 0 {
 		upTo = covered[len(covered)-1]
 	}
+	if len(covered) == 1 {
+		upTo, covered = 0, nil
+	}
+	var rest []uint64
 	for seq := range s.finished {
 		if seq > upTo {
-			single = append(single, seq)
-			if len(single) == stream.MaxExchange {
-				break
-			}
+			rest = append(rest, seq)
 		}
 	}
-	slices.Sort(single)
-	if len(covered) == 1 && len(single) < stream.MaxExchange {
-		return 0, nil, append(single, covered...)
-	}
-	return upTo, covered, single
+	slices.Sort(rest)
+	return upTo, covered, s.singlesLocked(rest)
 }
 
 // sweep deletes, and reports whether it deleted all. What fails stays finished and is tried again.
-func (s *sweeper) sweep(ctx context.Context, upTo uint64, covered, single []uint64) bool {
+func (s *sweeper) sweep(ctx context.Context, upTo uint64, covered []uint64, single singles) bool {
 	ok := true
 	fault.Pass(fault.DeleteNext)
 	if len(covered) > 0 {
 		if err := s.purge(ctx, upTo); err != nil {
-			single, ok = append(single, covered...), false
-			single = single[:min(len(single), stream.MaxExchange)]
+			ok = false
+			s.p.mu.Lock()
+			single = s.singlesLocked(covered)
+			s.p.mu.Unlock()
 		} else {
 			s.gone(covered)
 		}
 	}
-	var done []uint64
-	for i, reply := range s.x.Do(ctx, s.deletes(single), stream.Every) {
-		if isDeleted(reply.Msg) {
-			done = append(done, single[i])
+	for _, some := range [][]uint64{single.jobs, single.markers} {
+		done := s.deleteAll(ctx, some)
+		fault.Pass(fault.Deleted)
+		s.gone(done)
+		if len(done) < len(some) {
+			return false
 		}
 	}
-	fault.Pass(fault.Deleted)
-	s.gone(done)
-	return ok && len(done) == len(single)
+	return ok
+}
+
+// deleteAll deletes messages one by one, and returns those that the stream says are gone.
+func (s *sweeper) deleteAll(ctx context.Context, seqs []uint64) (done []uint64) {
+	for i, reply := range s.x.Do(ctx, s.deletes(seqs), stream.Every) {
+		if isDeleted(reply.Msg) {
+			done = append(done, seqs[i])
+		}
+	}
+	return done
 }
 
 func (s *sweeper) purge(ctx context.Context, upTo uint64) error {

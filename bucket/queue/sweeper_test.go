@@ -4,32 +4,52 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
+	"weir/bucket/natstest"
 	"weir/bucket/stream"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"pgregory.net/rapid"
 )
 
 // TestSweeper reads and finishes messages in random order, and the stream often does not answer. A purge must take
-// nothing unfinished, everything finished must go, and nothing of it may be remembered.
+// nothing unfinished, everything finished must go, and nothing of it may be remembered. A marker must not go before its
+// job, if both are finished.
 func TestSweeper(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := newDesk().p
 		s := p.sweeper
 		waiting, finished, kept := []uint64{}, map[uint64]bool{}, map[uint64]bool{}
+		markers := map[uint64][]uint64{} // of jobs that are not finished
+		jobOf := map[uint64]uint64{}
+		finish := func(job uint64) {
+			finished[job] = true
+			p.Finish("k", job)
+			for _, m := range markers[job] {
+				finished[m] = true
+				p.Discard(m)
+			}
+		}
 		seq := uint64(0)
 		sweep := func(answers bool) {
 			upTo, covered, single := s.next()
-			if len(single) > stream.MaxExchange {
-				t.Fatalf("%d deletes at once", len(single))
+			if len(single.jobs) > stream.MaxExchange || len(single.markers) > stream.MaxExchange {
+				t.Fatalf("%d and %d deletes at once", len(single.jobs), len(single.markers))
+			}
+			for _, m := range single.markers {
+				if job := jobOf[m]; finished[job] && kept[job] && job > upTo && !slices.Contains(single.jobs, job) {
+					t.Fatalf("marker %d is deleted before its job %d", m, job)
+				}
 			}
 			for m := range kept {
 				if m <= upTo && !finished[m] {
 					t.Fatalf("a purge up to %d takes %d, which is not finished", upTo, m)
 				}
 			}
-			for _, m := range single {
+			all := append(slices.Clone(single.jobs), single.markers...)
+			for _, m := range all {
 				if !finished[m] {
 					t.Fatalf("%d is deleted and not finished", m)
 				}
@@ -38,12 +58,12 @@ func TestSweeper(t *testing.T) {
 				return
 			}
 			for m := range kept {
-				if m <= upTo || slices.Contains(single, m) {
+				if m <= upTo || slices.Contains(all, m) {
 					delete(kept, m)
 				}
 			}
 			s.gone(covered)
-			s.gone(single)
+			s.gone(all)
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"read": func(t *rapid.T) {
@@ -58,18 +78,23 @@ func TestSweeper(t *testing.T) {
 					}
 					kept[seq] = true
 					waiting = append(waiting, seq)
-					if e.Kind != JobEntry {
-						finished[seq] = true
-						waiting = waiting[:len(waiting)-1]
-						p.Discard(seq)
+					if e.Kind == JobEntry {
+						continue
 					}
+					waiting = waiting[:len(waiting)-1]
+					if len(waiting) > 0 && rapid.Bool().Draw(t, "of a job") {
+						job := waiting[rapid.IntRange(0, len(waiting)-1).Draw(t, "its job")]
+						markers[job], jobOf[seq] = append(markers[job], seq), job
+						continue
+					}
+					finished[seq] = true
+					p.Discard(seq)
 				}
 			},
 			"finish": func(t *rapid.T) {
 				for range min(len(waiting), rapid.IntRange(1, 40).Draw(t, "n")) {
 					i := rapid.IntRange(0, len(waiting)-1).Draw(t, "which")
-					finished[waiting[i]] = true
-					p.Finish("k", waiting[i])
+					finish(waiting[i])
 					waiting = slices.Delete(waiting, i, i+1)
 				}
 			},
@@ -82,8 +107,7 @@ func TestSweeper(t *testing.T) {
 			},
 		})
 		for _, m := range waiting {
-			finished[m] = true
-			p.Finish("k", m)
+			finish(m)
 		}
 		for p.Unswept() > 0 {
 			sweep(true)
@@ -93,6 +117,71 @@ func TestSweeper(t *testing.T) {
 			t.Fatalf("left: %d messages, %d in order, %d deleted, %d keys", len(kept), len(s.order), len(s.deleted), len(p.book.keys))
 		}
 	})
+}
+
+// TestMarkersGoAfterTheirJobs: while a stream does not delete jobs, it is not asked to delete markers. A process that
+// dies then leaves no finished job that looks as if it had never been called.
+func TestMarkersGoAfterTheirJobs(t *testing.T) {
+	js := natstest.JetStream(t)
+	p := newDesk().p
+	p.name, p.nc = "LATER", js.Conn()
+	s, err := newSweeper(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.x.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	p.sweeper = s
+	requests, err := p.nc.SubscribeSync("$JS.API.STREAM.MSG.DELETE.LATER")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Finish("k", 7)
+	p.Discard(8)
+	const job, marker = `{"seq":7,"no_erase":true}`, `{"seq":8,"no_erase":true}`
+	for _, c := range []struct {
+		what  string
+		all   bool
+		asked []string
+	}{{"no stream answers", false, []string{job}}, {"the stream answers", true, []string{job, marker}}} {
+		upTo, covered, single := s.next()
+		all := s.sweep(t.Context(), upTo, covered, single)
+		var asked []string
+		for n, _, err := requests.Pending(); n > 0 && err == nil; n, _, err = requests.Pending() { // each was delivered before its answer
+			m, err := requests.NextMsg(time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			asked = append(asked, string(m.Data))
+		}
+		if all != c.all || !slices.Equal(asked, c.asked) {
+			t.Errorf("%s: asked to delete %q, want %q; all deleted: %v", c.what, asked, c.asked, all)
+		}
+		if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "LATER", Subjects: []string{"later"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestNoMarkerGoesWhileJobsAreLeft: of more jobs than go at once, no marker goes before the last of them.
+func TestNoMarkerGoesWhileJobsAreLeft(t *testing.T) {
+	const jobs = stream.MaxExchange + 10
+	p := newDesk().p
+	for seq := range uint64(jobs) {
+		p.Finish("k", seq+1)
+		p.Discard(seq + 1 + jobs)
+	}
+	for _, want := range [][2]int{{stream.MaxExchange, 0}, {10, stream.MaxExchange}, {0, 10}} {
+		_, _, single := p.sweeper.next()
+		if len(single.jobs) != want[0] || len(single.markers) != want[1] {
+			t.Errorf("%d jobs and %d markers go, want %v", len(single.jobs), len(single.markers), want)
+		}
+		p.sweeper.gone(single.jobs)
+		p.sweeper.gone(single.markers)
+	}
 }
 
 func TestIsDeleted(t *testing.T) {
