@@ -74,6 +74,10 @@ func TestNoLetterBesideALateResult(t *testing.T) {
 		lost(f)
 		f.flown = &recorder.Found{State: recorder.Answered, Answer: &recorder.Answer{Sent: true, Status: 200, Billed: "yes", Body: []byte("{}")}}
 	}
+	answer := func(f *foundJob, ctx context.Context) {
+		r := httpcall.Response{Sent: true, Status: 200, Body: []byte("{}"), Started: time.Now(), Ended: time.Now()}
+		f.w.conclude(ctx, f.job, r, httpcall.Outcome{Verdict: httpcall.Delivered, Billed: deadletter.BilledYes})
+	}
 	late := func(of ledger.Job) *jetstream.PubAck {
 		ack, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: ledger.ResultSubject(of.API, of.Key), Header: nats.Header{
 			ingest.HeaderMsgID: {"result." + ledger.OriginOf(of.Stream, of.Seq, of.Accepted)}, ingest.HeaderJobID: {of.ID},
@@ -94,6 +98,8 @@ func TestNoLetterBesideALateResult(t *testing.T) {
 		{"a lost call", 0, []func(*foundJob){lost}, (*foundJob).endLost, "the worker died after call 1 was to start"},
 		{"a lost call whose result came", standsAlready, []func(*foundJob){lost}, (*foundJob).endLost, ""},
 		{"a noted answer", 0, []func(*foundJob){answered}, (*foundJob).endAnswered, ""},
+		{"an answer to a call of its own", 0, nil, answer, ""},
+		{"an answer to a call of its own that was barred", barredBefore, nil, answer, "had barred the result"},
 		{"a noted answer that was barred", barredBefore, []func(*foundJob){answered}, (*foundJob).endAnswered, "had barred the result"},
 	} {
 		key, seq := string(rune('a'+i)), uint64(i+1)

@@ -93,20 +93,21 @@ func TestRecordOfALoneResult(t *testing.T) {
 	}
 	const noted = bucket.Micros(42)
 	for i, c := range []struct {
-		what   string
-		calls  string // that the result tells
-		intent bool
-		noted  recorder.Found
-		costs  []int64
-		price  string
-		tat    bucket.Micros // 0: a drain from now on
+		what  string
+		calls string // that the result tells
+		lost  int    // the call that the intent is of, 0 for none
+		noted recorder.Found
+		costs []int64
+		price string
+		tat   bucket.Micros // 0: a drain from now on
 	}{
-		{"no intent", "1", false, recorder.Found{}, []int64{3, 900_000}, "0.90", 0},
-		{"an intent", "1", true, recorder.Found{}, []int64{3, 250_000}, "0.25", 0},
-		{"a noted answer", "1", true, recorder.Found{State: recorder.Answered, TAT: int64(noted), Answer: answer(7)}, []int64{5, 100_000}, "0.25", noted},
-		{"a noted answer under other limits", "1", true, recorder.Found{State: recorder.Answered, TAT: int64(noted), Answer: answer(8)}, []int64{3, 250_000}, "0.25", noted},
-		{"a call that is noted as sent", "1", true, recorder.Found{State: recorder.Left, TAT: int64(noted)}, []int64{3, 250_000}, "0.25", noted},
-		{"the result of a call before", "0", true, recorder.Found{State: recorder.Answered, TAT: int64(noted), Answer: answer(7)}, []int64{3, 250_000}, "0.25", 0},
+		{"no intent", "1", 0, recorder.Found{}, []int64{3, 900_000}, "0.90", 0},
+		{"an intent", "1", 1, recorder.Found{}, []int64{3, 250_000}, "0.25", 0},
+		{"a noted answer", "1", 1, recorder.Found{State: recorder.Answered, TAT: int64(noted), Answer: answer(7)}, []int64{5, 100_000}, "0.25", noted},
+		{"a noted answer under other limits", "1", 1, recorder.Found{State: recorder.Answered, TAT: int64(noted), Answer: answer(8)}, []int64{3, 250_000}, "0.25", noted},
+		{"a call that is noted as sent", "1", 1, recorder.Found{State: recorder.Left, TAT: int64(noted)}, []int64{3, 250_000}, "0.25", noted},
+		{"the result of a call before", "0", 1, recorder.Found{State: recorder.Answered, TAT: int64(noted), Answer: answer(7)}, []int64{3, 250_000}, "0.25", 0},
+		{"a late result of a call that has a record", "1", 2, recorder.Found{}, []int64{3, 250_000}, "0.25", 0},
 	} {
 		key := string(rune('a' + i))
 		f := foundOf(w, p, uint64(i+1), key)
@@ -118,9 +119,9 @@ func TestRecordOfALoneResult(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.result, f.noted, f.known.Result = ack.Sequence, c.noted, true
-		if c.intent {
-			intent := queue.Intent{Call: 1, Timeout: time.Minute, Price: 250_000, Idempotency: "Other-Key@0"}
-			f.intent, f.known.Intended = &foundIntent{Intent: intent, mark: &intentMark{users: 1}, stored: time.Now()}, 1
+		if c.lost > 0 {
+			intent := queue.Intent{Call: c.lost, Timeout: time.Minute, Price: 250_000, Idempotency: "Other-Key@0"}
+			f.intent, f.known.Intended = &foundIntent{Intent: intent, mark: &intentMark{users: 1}, stored: time.Now()}, c.lost
 		}
 		before := w.now()
 		w.mu.Lock()
@@ -136,7 +137,7 @@ func TestRecordOfALoneResult(t *testing.T) {
 			t.Fatalf("%s: %+v, %v", c.what, found, err)
 		}
 		r := found.Record
-		if !slices.Equal(r.Costs, c.costs) || r.Price != c.price || (r.Idempotency == "Other-Key@0") != c.intent || r.Status != 200 || !r.Final || !r.Planned.IsZero() {
+		if !slices.Equal(r.Costs, c.costs) || r.Price != c.price || (r.Idempotency == "Other-Key@0") != (c.lost > 0) || r.Status != 200 || !r.Final || !r.Planned.IsZero() || r.Call != max(1, c.lost) {
 			t.Errorf("%s: %+v", c.what, r)
 		}
 		if want := cmp.Or(c.tat, before.Add(drain)); r.TAT < want || c.tat != 0 && r.TAT != c.tat {

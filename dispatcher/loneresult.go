@@ -39,6 +39,11 @@ func (f *foundJob) endWithResult(ctx context.Context) {
 	attempts, _ := strconv.Atoi(msg.Header.Get(ledger.HeaderAttempts))
 	f.w.mu.Lock()
 	f.Calls, f.attempts = max(f.Calls, calls), max(f.attempts, attempts)
+	if f.lost != nil {
+		// The result may have come late, from a call before the lost one. That call has a record, which says that nothing
+		// is known of it. So the lost call's record, and no other, can say that the job has ended.
+		f.Calls = max(f.Calls, f.lost.Call)
+	}
 	f.doubt.billed = f.doubt.billed.Worst(deadletter.BilledYes)
 	f.w.mu.Unlock()
 	if f.lost != nil && f.lost.Call == calls && f.noted.State > recorder.Prepared {

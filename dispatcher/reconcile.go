@@ -281,7 +281,7 @@ func (l *askedLetter) end(ctx context.Context, out Reconciled) (Reconciled, erro
 func (l *askedLetter) keepFound(ctx context.Context, r httpcall.Response) error {
 	msg := l.foundResult(r)
 	for {
-		_, err := l.w.d.results.WriteWhile(l.mayEnd, msg)
+		err := l.w.d.results.WriteWhile(l.mayEnd, msg).Err
 		if err == nil {
 			break
 		}

@@ -32,9 +32,10 @@ func (b resultBar) set(ctx context.Context) (at uint64, ok bool) {
 		return 0, true
 	}
 	msg := &nats.Msg{Subject: fenceSubject, Header: nats.Header{ingest.HeaderMsgID: {resultMsgID(b.j)}}}
-	if !b.w.persist(ctx, "bar against a late result", b.j, func() (err error) {
-		at, err = b.w.d.results.WriteWhile(b.j.part.mayCall, msg)
-		return err
+	if !b.w.persist(ctx, "bar against a late result", b.j, func() error {
+		a := b.w.d.results.WriteWhile(b.j.part.mayCall, msg)
+		at = a.Seq
+		return a.Err
 	}) {
 		return 0, false
 	}
@@ -62,9 +63,9 @@ func (b resultBar) holder(ctx context.Context, at uint64) (result uint64, ok boo
 	return at, true
 }
 
-// isOpen reports whether the message at a sequence is the job's result, which recovery has stored from an ended
-// process's note, and not a bar. An owner in between may have barred the result, and died before it stored the job's
-// unknown outcome.
+// isOpen reports whether the message at a sequence is the job's result, and not a bar, if the stream knew the result's
+// id already. An owner in between may have barred the result, and died or lost the partition before it stored the job's
+// unknown outcome. The job's intent may be gone by then, so that it was called again.
 func (b resultBar) isOpen(ctx context.Context, at uint64) (open, ok bool) {
 	if b.j.part.Lease == nil {
 		return true, true

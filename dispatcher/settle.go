@@ -104,12 +104,12 @@ func (w *apiWorker) keepResult(ctx context.Context, j *job, r httpcall.Response,
 	}
 	fault.Pass(fault.CallAnswered)
 	msg := w.result(j, r)
-	at, ok := w.storeResult(ctx, j, msg)
+	stored, ok := w.storeResult(ctx, j, msg)
 	if !ok {
 		return
 	}
-	if j.flown != nil {
-		switch open, ok := (resultBar{w, j}).isOpen(ctx, at); {
+	if stored.Duplicate {
+		switch open, ok := (resultBar{w, j}).isOpen(ctx, stored.Seq); {
 		case !ok:
 			return
 		case !open:
@@ -128,13 +128,14 @@ func (w *apiWorker) keepResult(ctx context.Context, j *job, r httpcall.Response,
 	}
 }
 
-// storeResult stores a result and returns its sequence. It blocks until the result is stored; ok is false if persist
-// gave the job up. If the result is too large for its stream, storeResult stores less of it: the call is paid for, and
-// its job must not block all others.
-func (w *apiWorker) storeResult(ctx context.Context, j *job, msg *nats.Msg) (at uint64, ok bool) {
-	ok = w.persist(ctx, "result", j, func() (err error) {
+// storeResult stores a result and returns the stream's answer. It blocks until the result is stored; ok is false if
+// persist gave the job up. If the result is too large for its stream, storeResult stores less of it: the call is paid
+// for, and its job must not block all others.
+func (w *apiWorker) storeResult(ctx context.Context, j *job, msg *nats.Msg) (stored stream.Answer, ok bool) {
+	ok = w.persist(ctx, "result", j, func() error {
 		for {
-			at, err = w.d.results.WriteWhile(j.part.mayCall, msg)
+			stored = w.d.results.WriteWhile(j.part.mayCall, msg)
+			err := stored.Err
 			size := msg.Size()
 			if !errors.Is(err, stream.ErrTooLarge) || !lessen(msg) {
 				return err
@@ -142,7 +143,7 @@ func (w *apiWorker) storeResult(ctx context.Context, j *job, msg *nats.Msg) (at 
 			w.logOf(j).Warn("a result is larger than its stream takes; less of it is kept", "bytes", size, "err", err)
 		}
 	})
-	return at, ok
+	return stored, ok
 }
 
 // bury stores the ledger's record c, then the letter with its event, and lets the job go. If there was no call, c is
@@ -261,10 +262,11 @@ func (w *apiWorker) keepRecord(ctx context.Context, j *job, c *ledger.Record) bo
 
 // record writes a record to the ledger if may allows it, and tells the flight recorder that the record is stored.
 func (d *Dispatcher) record(may func() bool, c *ledger.Record) (seq uint64, err error) {
-	if seq, err = d.calls.WriteWhile(may, c.Message()); err == nil {
-		d.opts.Recorder.Recorded(seq)
+	stored := d.calls.WriteWhile(may, c.Message())
+	if stored.Err == nil {
+		d.opts.Recorder.Recorded(stored.Seq)
 	}
-	return seq, err
+	return stored.Seq, stored.Err
 }
 
 // persist retries a write until it succeeds, and reports whether it did. Meanwhile the job stays where it is and is not

@@ -56,10 +56,7 @@ func (w *Writer) Write(m *nats.Msg) Answer { return w.write(nil, m) }
 // WriteWhile is Write for a message that may be stored only while may reports true. The Writer calls may just before it
 // sends m, and again before it sends m once more. If may reports false, the error is ErrNotNow: then m was not stored,
 // or that is unknown.
-func (w *Writer) WriteWhile(may func() bool, m *nats.Msg) (seq uint64, err error) {
-	a := w.write(may, m)
-	return a.Seq, a.Err
-}
+func (w *Writer) WriteWhile(may func() bool, m *nats.Msg) Answer { return w.write(may, m) }
 
 func (w *Writer) write(may func() bool, m *nats.Msg) Answer {
 	stored := make(chan Answer, 1)

@@ -37,7 +37,7 @@ func TestRightIsAskedBeforeEveryTry(t *testing.T) {
 	go func() { _ = w.Run(ctx) }()
 	for _, tries := range []int{1, 2} { // the second try finds no responder
 		asked := 0
-		_, err := w.WriteWhile(func() bool { asked++; return asked <= tries }, &nats.Msg{Subject: "nobody.stores.this", Header: nats.Header{}})
+		err := w.WriteWhile(func() bool { asked++; return asked <= tries }, &nats.Msg{Subject: "nobody.stores.this", Header: nats.Header{}}).Err
 		if !errors.Is(err, ErrNotNow) || asked != tries+1 {
 			t.Errorf("asked %d times, then %v", asked, err)
 		}
