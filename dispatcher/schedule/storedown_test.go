@@ -68,8 +68,8 @@ func TestOneKeyAsksAStoreThatIsAway(t *testing.T) {
 			}
 			down()
 			before = d.now
-			if d.staged > 0 && began.Until(d.now) > LongWait {
-				t.Errorf("round %d, %s after the first: %d jobs are kept ready", round, began.Until(d.now), d.staged)
+			if d.Pipe.staged > 0 && began.Until(d.now) > LongWait {
+				t.Errorf("round %d, %s after the first: %d jobs are kept ready", round, began.Until(d.now), d.Pipe.staged)
 			}
 		}
 		if asked := next(); len(asked) != 1 {
