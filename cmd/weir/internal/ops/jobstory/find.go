@@ -131,7 +131,7 @@ func (s *search) letters(ctx context.Context) error {
 			At: k.Stored.UTC(), What: Buried, Text: text, Stream: deadletter.Stream, Seq: k.Seq, Status: k.Status, Outcome: string(k.Reason), Billed: k.Billed,
 		})
 		if j.Dead == nil {
-			j.Dead = &Letter{k.Seq, k.Reason, k.Detail, k.Billed}
+			j.Dead = &JobLetter{k.Seq, k.Reason, k.Detail, k.Billed}
 		}
 		return nil
 	})

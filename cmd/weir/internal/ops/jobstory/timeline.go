@@ -40,15 +40,15 @@ const (
 
 // Job is one job: an id under an api and a key.
 type Job struct {
-	API   string  `json:"api"`
-	Key   string  `json:"key"`
-	Job   string  `json:"job"`
-	State State   `json:"state"`
-	Queue *Queue  `json:"queue,omitempty"`
-	Dead  *Letter `json:"letter,omitempty"` // the newest
-	Spent string  `json:"spent"`
-	Doubt string  `json:"in_doubt"`
-	Steps []Step  `json:"timeline"`
+	API   string     `json:"api"`
+	Key   string     `json:"key"`
+	Job   string     `json:"job"`
+	State State      `json:"state"`
+	Queue *Queue     `json:"queue,omitempty"`
+	Dead  *JobLetter `json:"letter,omitempty"` // the newest
+	Spent string     `json:"spent"`
+	Doubt string     `json:"in_doubt"`
+	Steps []Step     `json:"timeline"`
 
 	calls map[string]bool // that are in Steps, by the job's position in the queue and the number of the call
 }
@@ -58,8 +58,8 @@ type Queue struct {
 	dispatcher.QueuedJob
 }
 
-// Letter is a stored dead letter of the job.
-type Letter struct {
+// JobLetter is a stored dead letter of the job.
+type JobLetter struct {
 	Seq    uint64            `json:"seq"`
 	Reason deadletter.Reason `json:"reason"`
 	Detail string            `json:"detail"`
