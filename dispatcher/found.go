@@ -129,6 +129,7 @@ func (f *foundJob) recallLocked(h jobHistory) {
 	if f.intent = h.intent; f.intent != nil {
 		j.intents = []*intentMark{f.intent.mark}
 		f.noted = f.noteOf(f.intent)
+		j.Calls = max(j.Calls, f.intent.Call-1) // the record of the call before may be older than what was read
 	}
 	f.known = h.known()
 	f.known.Noted = f.noted.State

@@ -66,3 +66,16 @@ func TestFoundJobGoesOnFromItsMark(t *testing.T) {
 	}
 	w.update(func(s *schedule.Schedule) { s.Finished(j.Job) })
 }
+
+// TestFoundJobKeepsItsCallsNumbers: an intent of a third call says that two were made, even if no record of them was
+// read. The next call does not get the number, and the record's message id, of an earlier one.
+func TestFoundJobKeepsItsCallsNumbers(t *testing.T) {
+	w, p := newSettling(t)
+	f := foundOf(w, p, 1, "k")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f.recallLocked(jobHistory{intent: &foundIntent{Intent: queue.Intent{Seq: 1, Call: 3}, mark: &intentMark{seq: 5, users: 1}}})
+	if f.Calls != 2 {
+		t.Errorf("%d calls were made, want 2", f.Calls)
+	}
+}
