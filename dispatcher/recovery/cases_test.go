@@ -1,0 +1,77 @@
+package recovery_test
+
+import (
+	"testing"
+
+	"weir/dispatcher/recorder"
+	"weir/dispatcher/recovery"
+)
+
+// TestCases names every case of recovery. Whatever may be known of a job belongs to exactly one of them, and becomes
+// what its line says.
+func TestCases(t *testing.T) {
+	open := func(f recovery.Found) bool { return f.Intended > f.Recorded } // a call was intended that nothing tells of
+	prepared := func(f recovery.Found) bool { return open(f) && f.Noted == recorder.Prepared }
+	ends := func(f recovery.Found) bool { // by a mark that no later intent overrules
+		return f.Ending && (f.Intended == 0 || !f.Overruled || prepared(f))
+	}
+	called := func(f recovery.Found) bool { return !f.Ended && !f.Result && !ends(f) }
+	cases := []struct {
+		what string
+		is   func(recovery.Found) bool
+		want recovery.Fate
+	}{
+		{"a job and nothing else", func(f recovery.Found) bool { return called(f) && f.Intended == 0 && f.Recorded == 0 }, recovery.Waits},
+		{"a record or a retry mark, and no later intent", func(f recovery.Found) bool { return called(f) && !open(f) && f.Recorded > 0 }, recovery.Waits},
+		{"an intent whose call had not begun", func(f recovery.Found) bool { return called(f) && prepared(f) }, recovery.Waits},
+		{
+			"an intent whose call was answered, and nothing stored of it",
+			func(f recovery.Found) bool { return called(f) && open(f) && f.Noted == recorder.Answered }, recovery.Answered,
+		},
+		{
+			"an intent whose call may have been made", func(f recovery.Found) bool {
+				return called(f) && open(f) && f.Noted != recorder.Prepared && f.Noted != recorder.Answered
+			}, recovery.Lost,
+		},
+		{"a result without its final record", func(f recovery.Found) bool { return f.Result && !f.Ended }, recovery.HasResult},
+		{"a final record", func(f recovery.Found) bool { return f.Ended && !ends(f) }, recovery.EndsByLast},
+		{"the mark of an end", func(f recovery.Found) bool { return ends(f) && !f.Ended && !f.Result }, recovery.EndsByMark},
+		{"the mark of an end, and a final record", func(f recovery.Found) bool { return ends(f) && f.Ended }, recovery.EndsByMark},
+	}
+	met := make([]int, len(cases))
+	bit := func(n, i int) bool { return n>>i&1 == 1 }
+	for n := range 1 << 4 {
+		for recorded := range 3 {
+			for intended := range 4 {
+				for noted := recorder.Untold; noted <= recorder.Settled; noted++ {
+					f := recovery.Found{
+						Recorded: recorded, Intended: intended, Noted: noted,
+						Ended: bit(n, 0), Result: bit(n, 1), Ending: bit(n, 2), Overruled: bit(n, 3),
+					}
+					if intended == 0 && (noted != recorder.Untold || f.Overruled) {
+						continue // only an intent has notes, and only an intent overrules
+					}
+					var is []string
+					for i, c := range cases {
+						if !c.is(f) {
+							continue
+						}
+						met[i]++
+						is = append(is, c.what)
+						if got := recovery.Judge(f); got != c.want {
+							t.Errorf("%s: %+v is %d, want %d", c.what, f, got, c.want)
+						}
+					}
+					if len(is) != 1 {
+						t.Errorf("%+v belongs to %d cases: %q", f, len(is), is)
+					}
+				}
+			}
+		}
+	}
+	for i, c := range cases {
+		if met[i] == 0 {
+			t.Errorf("nothing is %q", c.what)
+		}
+	}
+}
