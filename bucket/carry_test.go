@@ -55,3 +55,28 @@ func TestALimitThatIsNewAtAStart(t *testing.T) {
 		t.Error("a call of an api that was never called waits")
 	}
 }
+
+// TestAFormerRateCountsInALongerWindow checks a start whose own window no longer holds the calls of a former rate, and a
+// change to one that does.
+func TestAFormerRateCountsInALongerWindow(t *testing.T) {
+	at := func(count int64, per time.Duration) Rules {
+		return Rules{Key: KeyLimits{Rate: Rate{Count: count, Per: per, Burst: 1, Counts: ByWindow}}}
+	}
+	b := newTable(t, at(1, 2*time.Second))
+	until := b.clock - 3_000_000
+	b.Restore(Snapshot{})
+	b.Former([]Former{{at(100, time.Second), until}})
+	b.Saved(b.Checkpoint(time.Second))
+	if len(b.ask(Ask{}).Grants) == 0 {
+		t.Error("waits for calls that its window does not hold")
+	}
+	b.rules = at(30, time.Minute)
+	if err := b.Apply(b.rules); err != nil {
+		t.Fatal(err)
+	}
+	b.clock += 10_000_000
+	b.Saved(b.Checkpoint(time.Second))
+	if got := b.ask(Ask{}); len(got.Grants) != 0 || got.Wait.Until < until.Add(time.Minute) {
+		t.Errorf("%+v", got)
+	}
+}

@@ -25,6 +25,8 @@ var rulesTests = []test{
 	{"a rate that began after its calls remembers them for a longer one", begunAfterItsCalls},
 	{"a rate that begins counts from when the last call may arrive", begunBehindALateCall},
 	{"a key that a store may have forgotten is forgotten by every store", mayBeForgotten},
+	{"a key that may be forgotten since two changes is unknown", forgottenTwoChangesAgo},
+	{"a key that was never called does not wait for the forgotten", newAmongForgotten},
 	{"a window of another kind keeps the count", windowOfAnotherKind},
 	{"a period that has just ended counts in a window that slides", slidingAfterAPeriod},
 	{"a changed limit counts what was called before", changedAcrossAWindow},
@@ -174,70 +176,6 @@ func hourBecomesItsDay(b *table) {
 	b.clock.now = Start.Add(90 * time.Minute)
 	b.apply(calendarQuota(2, bucket.Day))
 	b.expectWait(b.ask(bucket.Ask{}), bucket.Wait{Limit: "calendar", Until: Start.Add(16 * time.Hour)})
-}
-
-// changedTwice checks two changes: the first to a window that no longer holds the last call, the second to one that
-// does.
-func changedTwice(b *table) {
-	b.lay(only(windowedLimit("a", 1, 1, 1)))
-	b.ask(bucket.Ask{})
-	b.clock.now = Start.Add(3200 * time.Millisecond)
-	b.apply(only(windowedLimit("a", 2, 2, 2)))
-	b.settle()
-	b.apply(only(windowedLimit("a", 1, 60, 1)))
-	if got := b.ask(bucket.Ask{}); len(got.Grants) != 0 || got.Wait.Until < Start.Add(time.Minute) || got.Wait.Until > b.clock.now.Add(time.Minute) {
-		b.Errorf("%+v", got)
-	}
-}
-
-// begunAfterItsCalls checks a rate that replaces a quota whose calls its own window no longer holds, that is perhaps
-// raised, and that is then changed to a rate whose window does.
-func begunAfterItsCalls(b *table) {
-	for _, raised := range []int64{0, 4} {
-		b.lay(only(quota("a", bucket.Quota{Count: 30, Window: bucket.Sliding, Per: 2 * time.Second})))
-		b.ask(bucket.Ask{Want: 5})
-		b.clock.now = Start.Add(4 * time.Second)
-		b.apply(only(windowedLimit("a", 2, 2, 2)))
-		b.settle()
-		b.clock.now = Start.Add(10 * time.Second)
-		if raised > 0 {
-			b.apply(only(windowedLimit("a", raised, 2, 2)))
-			b.settle()
-		}
-		b.clock.now = Start.Add(40 * time.Second)
-		b.apply(only(windowedLimit("a", 5, 60, 5)))
-		if got := b.ask(bucket.Ask{}); len(got.Grants) != 0 || got.Wait.Until < Start.Add(time.Minute) || got.Wait.Until > b.clock.now.Add(time.Minute) {
-			b.Errorf("raised to %d: %+v", raised, got)
-		}
-	}
-}
-
-// begunBehindALateCall lowers the jitter together with a rate that begins: the last call may still arrive by the former.
-func begunBehindALateCall(b *table) {
-	late := bucket.Rules{Key: fast, Jitter: 400 * time.Millisecond}
-	b.lay(late)
-	b.ask(bucket.Ask{})
-	b.apply(only(windowedLimit("a", 1, 1, 1)))
-	if got := b.ask(bucket.Ask{}); len(got.Grants) != 0 || got.Wait.Until < Start.Add(1400*time.Millisecond) || got.Wait.Until > Start.Add(3*time.Second) {
-		b.Errorf("%+v", got)
-	}
-}
-
-// mayBeForgotten applies rules by which an idle bucket is soon forgotten, and then the former rules again.
-func mayBeForgotten(b *table) {
-	of := func(burst int64) bucket.Rules {
-		return bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: burst, Counts: bucket.ByTokens}}}
-	}
-	b.lay(of(10))
-	b.ask(bucket.Ask{})
-	b.clock.now += 60_000_000
-	b.ask(bucket.Ask{Key: "another"})
-	b.apply(of(2))
-	b.settle()
-	b.apply(of(10))
-	if got := b.ask(bucket.Ask{Want: 10}); len(got.Grants) != 2 {
-		b.Errorf("%d calls at once, want the 2 that the key was free for in what is remembered", len(got.Grants))
-	}
 }
 
 func quotaOfAnotherUnit(b *table) {
