@@ -3,6 +3,7 @@ package lease
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"weir/bucket/natstest"
 )
@@ -46,6 +47,24 @@ func TestLeaseThatFell(t *testing.T) {
 	}
 	if err := l.Announce(t.Context(), none); !errors.Is(err, ErrLeaseLost) || l.Valid() {
 		t.Errorf("a lease that fell: %v, valid %v", err, l.Valid())
+	}
+}
+
+// TestMembershipEndsBeforeItIsExpelled checks that a replica that cannot renew stops calling, even by a clock that is a
+// fourth slower than the others', before another replica may end its membership.
+func TestMembershipEndsBeforeItIsExpelled(t *testing.T) {
+	validFor := func(d time.Duration) bool {
+		l := &Membership{}
+		l.renewed.Store(new(time.Now().Add(-d)))
+		return l.Valid()
+	}
+	const tick = 100 * time.Millisecond
+	acts := tick
+	for validFor(acts) && acts < 2*Term {
+		acts += tick
+	}
+	if seen := time.Now(); acts <= 2*MemberRenew || Lapsed(seen, seen.Add(acts+acts/4)) {
+		t.Errorf("a replica calls for %s after a renewal, and is taken for dead after %s", acts, Term)
 	}
 }
 
