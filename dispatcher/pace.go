@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"weir/bucket/fault"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/schedule"
+	"weir/ingest"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -35,6 +37,7 @@ type pace struct {
 	js       jetstream.JetStream
 	restored *Restoration
 	log      *slog.Logger
+	changed  func(StreamChange) // see Options.Changed
 	// stored returns the theoretical arrival time that the store knows of a key, 0 if none.
 	stored func(key string) bucket.Micros
 
@@ -43,12 +46,14 @@ type pace struct {
 	since bucket.Micros // when the present terms came into force
 	// shortTold says that the warning was logged that the ledger begins too late for slow keys.
 	shortTold bool
+	// unreadableTold says that it was told that a key's newest record cannot be read.
+	unreadableTold bool
 }
 
 func newPace(w *apiWorker, stored func(key string) bucket.Micros) *pace {
 	o := &w.d.opts
 	return &pace{
-		api: w.name, instance: o.Instance, shared: w.d.owner != nil, clock: w.clock, now: o.Now, tail: w.d.tail, js: o.JetStream, restored: o.Restored, log: w.log,
+		api: w.name, instance: o.Instance, shared: w.d.owner != nil, clock: w.clock, now: o.Now, tail: w.d.tail, js: o.JetStream, restored: o.Restored, log: w.log, changed: o.Changed,
 		stored: stored, mu: &w.mu, since: o.Now(),
 	}
 }
@@ -83,9 +88,10 @@ func (p *pace) recall(ctx context.Context, q *schedule.KeyQueue) (bucket.Micros,
 	p.mu.Lock()
 	known := max(q.TAT, p.knownLocked(q.Key))
 	drain := p.s.Policy().DrainTime(q.Limits)
-	looked := q.LookedUp || known != 0 && !p.shared && p.restoredLocked(q.Limits) == 0
+	gap := p.tail.Gap(p.api)
+	looked := q.LookedUp || known != 0 && !p.shared && p.restoredLocked(q.Limits) == 0 && !gap
 	p.mu.Unlock()
-	if p.clock == schedule.OtherClock || looked || p.tail.Covers(p.api, p.now().Add(-drain)) {
+	if p.clock == schedule.OtherClock || looked || !gap && p.tail.Covers(p.api, p.now().Add(-drain)) {
 		return 0, nil
 	}
 	tat, err := p.lastTAT(ctx, q.Key, known, drain)
@@ -138,6 +144,7 @@ func (p *pace) lastTAT(ctx context.Context, key string, known bucket.Micros, dra
 	c, err := ledger.Newest(ctx, p.js, p.api, key)
 	if errors.Is(err, ledger.ErrUnreadable) {
 		p.log.Error("when a key was called last cannot be read: it waits as if that were now", "key", key, "err", err)
+		p.tellUnreadable(key)
 		return p.now().Add(drain), nil
 	}
 	if err != nil {
@@ -157,6 +164,19 @@ func (p *pace) lastTAT(ctx context.Context, key string, known bucket.Micros, dra
 		return 0, err
 	}
 	return p.inherit(c, c.Stored, reached.Asked), nil
+}
+
+// tellUnreadable reports a key whose newest record is damaged, once for all keys.
+func (p *pace) tellUnreadable(key string) {
+	p.mu.Lock()
+	told := p.unreadableTold
+	p.unreadableTold = true
+	p.mu.Unlock()
+	if told || p.changed == nil {
+		return
+	}
+	p.changed(StreamChange{Stream: ledger.CallsStream, At: time.Now(), What: fmt.Sprintf("the record of the last call of %s/%s cannot be read, and others may not either: "+
+		"such a key waits until its bucket has drained, as if it had been called now; look at the disk", p.api, ingest.Token(key))})
 }
 
 // inherit converts a record's theoretical arrival time to the clock of this worker's store, never to an earlier time

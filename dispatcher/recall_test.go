@@ -9,6 +9,7 @@ import (
 
 	"weir/bucket"
 	"weir/bucket/natstest"
+	"weir/bucket/queue"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/ownership"
 	"weir/dispatcher/schedule"
@@ -100,5 +101,66 @@ func TestPaceWhereTheNewestRecordIsTorn(t *testing.T) {
 		if again, err := w.pace.recall(t.Context(), q); err != nil || again != 0 {
 			t.Errorf("beside others %v: asked again: %v, %v", others, again, err)
 		}
+	}
+}
+
+// TestPaceBehindAGap: the newest record of a key is damaged, and an older one can be read. The older one is not taken
+// for the newest: the key waits as if it had been called now, and that is told.
+func TestPaceBehindAGap(t *testing.T) {
+	dir := t.TempDir()
+	ns := natstest.Start(t, dir, 0)
+	open := func() *Dispatcher {
+		js := natstest.Connect(t, ns)
+		d := &Dispatcher{tail: ledger.NewTail(), opts: Options{
+			Conn: js.Conn(), JetStream: js, Replicas: 1, Now: func() bucket.Micros { return bucket.MicrosOf(time.Now()) }, Ahead: func() bucket.Micros { return 0 },
+		}}
+		if err := EnsureStreams(t.Context(), d.opts); err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	d, now := open(), time.Now()
+	for _, key := range []string{"k", "other"} {
+		for _, detail := range []string{"", "the newest of " + key} {
+			tat := bucket.MicrosOf(now)
+			data, err := json.Marshal(ledger.Record{API: "pay", Key: key, Planned: now, Started: now, TAT: tat, Detail: detail})
+			if err == nil {
+				_, err = d.opts.JetStream.Publish(t.Context(), (&ledger.Record{API: "pay", Key: key}).Subject(), data)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	ns.Shutdown()
+	ns.WaitForShutdown()
+	natstest.Spoil(t, dir, ledger.CallsStream, "the newest of k")
+	ns = natstest.Start(t, dir, 0)
+	d = open()
+	var told []StreamChange
+	d.opts.Changed = func(c StreamChange) { told = append(told, c) }
+	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: 5 * time.Minute, Burst: 1}, InFlight: 4}}
+	w := &apiWorker{d: d, name: "pay", now: d.opts.Now, log: slog.New(slog.DiscardHandler), tailLoaded: true}
+	if _, err := d.tail.Read(t.Context(), ledger.TailOptions{
+		JetStream: d.opts.JetStream, Dedupe: time.Hour, APIs: []string{"pay"}, Now: d.opts.Now, Wants: func(string, string) bool { return true },
+		Ended: func(string, []queue.Finished) {}, TATOf: func(c *ledger.Record, _, _ time.Time) bucket.Micros { return c.TAT },
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.pace = newPace(w, func(string) bucket.Micros { return 0 })
+	w.s = schedule.New(&schedule.Policy{Rules: rules}, schedule.Pace{}, w.pace.knownLocked)
+	w.pace.s = w.s
+	for key, waits := range map[string]bool{"k": true, "other": false} {
+		q := &schedule.KeyQueue{Key: key, Limits: &rules.Key}
+		q.TAT = w.pace.knownLocked(key)
+		if _, err := w.pace.recall(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.now().Until(q.TAT) > 4*time.Minute; got != waits {
+			t.Errorf("%s waits for %v", key, w.now().Until(q.TAT))
+		}
+	}
+	if len(told) != 1 || told[0].Stream != ledger.CallsStream {
+		t.Errorf("told %+v", told)
 	}
 }

@@ -59,6 +59,8 @@ type reading struct {
 	concerns    map[string]bool // by api
 	extent      Extent
 	first, last uint64    // of the records that are kept
+	seen        uint64    // the last sequence that was read
+	gap         bool      // of the records that should be kept, some are missing or cannot be read
 	everyID     bool      // ids of all partitions are read, further back than records are kept
 	from        time.Time // every record since then is known; zero: all that there ever were
 	resultsFrom time.Time // every result since then is known
@@ -97,9 +99,11 @@ func (r *reading) run(ctx context.Context, idsKnown uint64) error {
 		return fmt.Errorf("ledger: %w", err)
 	} else if begin > 0 {
 		p := portion{stream: CallsStream, after: begin - 1}
+		r.seen = begin - 1
 		if err := p.read(ctx, r.JetStream, newest.Seq, r.take); err != nil {
 			return fmt.Errorf("ledger: %w", err)
 		}
+		r.gap = r.gap || r.seen < newest.Seq
 	}
 	for api := range r.finished {
 		r.tellEnded(api)
@@ -138,6 +142,9 @@ func (r *reading) begin(ctx context.Context, newest stream.Place, idsKnown uint6
 const final = `"final":true`
 
 func (r *reading) take(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	at := meta.Sequence.Stream
+	r.gap = r.gap || at > r.first && at != r.seen+1
+	r.seen = at
 	api, token, _ := strings.Cut(strings.TrimPrefix(msg.Subject(), string(CallSubjects)), ".")
 	api, err := ingest.ParseToken(api)
 	if err != nil || !r.concerns[api] {
@@ -147,13 +154,14 @@ func (r *reading) take(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 	if err != nil {
 		return nil //nolint:nilerr // nobody but weir writes here: it is no record
 	}
-	kept := meta.Sequence.Stream >= r.first && r.Wants(api, key)
+	kept := at >= r.first && r.Wants(api, key)
 	if !kept && (!r.everyID || !bytes.Contains(msg.Data(), []byte(final))) {
 		return nil
 	}
 	c, err := readRecord(msg, meta)
 	if err != nil {
-		return nil //nolint:nilerr // as above
+		r.gap = r.gap || kept
+		return nil //nolint:nilerr // its key is looked up before its first call
 	}
 	if c.Final && time.Since(c.Accepted) < max(TailAge, r.Dedupe) {
 		if r.finished[api] = append(r.finished[api], c.finished()); len(r.finished[api]) >= tellAtOnce {

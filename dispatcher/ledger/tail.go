@@ -42,6 +42,7 @@ type Tail struct {
 	read    map[string]bucket.Micros // by api: when it was read last
 	reach   map[string]reach         // by api
 	ids     map[string]uint64        // by api: the ledger's sequence up to which the ends of all its jobs are known
+	gaps    map[string]bool          // by api: see Gap
 }
 
 // reach is how far back the ledger's end was read. Its zero value reaches back to the very first record.
@@ -95,7 +96,7 @@ func (c *LastCall) PushedBack() bool { return c.Outcome == PushedBack }
 func NewTail() *Tail {
 	return &Tail{
 		records: map[string]map[uint64]LastCall{}, results: map[string]map[uint64]StoredResult{}, tats: map[string]map[string]bucket.Micros{},
-		read: map[string]bucket.Micros{}, reach: map[string]reach{}, ids: map[string]uint64{},
+		read: map[string]bucket.Micros{}, reach: map[string]reach{}, ids: map[string]uint64{}, gaps: map[string]bool{},
 	}
 }
 
@@ -131,6 +132,14 @@ func (t *Tail) Covers(api string, at bucket.Micros) bool {
 	return read && at >= r.since
 }
 
+// Gap reports whether records are missing, or cannot be read, between those of an api that were read. Then the newest
+// known record of a key may not be its newest.
+func (t *Tail) Gap(api string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.gaps[api]
+}
+
 // Knows reports whether all that was stored of an api's calls since a time, by the servers' clock, has been
 // read.
 func (t *Tail) Knows(api string, at time.Time) bool {
@@ -158,7 +167,7 @@ func (t *Tail) adopt(r *reading, now bucket.Micros) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, api := range r.APIs {
-		t.read[api] = now
+		t.read[api], t.gaps[api] = now, t.gaps[api] || r.gap
 		t.keepReachLocked(r, api, now)
 		maps.DeleteFunc(t.tats[api], func(_ string, tat bucket.Micros) bool { return tat < now.Add(-TailAge) })
 	}
