@@ -128,7 +128,7 @@ func (l *look) laterLetters(ctx context.Context) (upTo uint64, err error) {
 func (x *run) lookAgain(ctx context.Context, k *Kept) error {
 	l := x.looks[k.API]
 	if l == nil {
-		return errors.New("a letter of an api that nobody has looked up")
+		return errors.New("a letter of an api that was not looked up")
 	}
 	return l.fresh(ctx)
 }

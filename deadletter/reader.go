@@ -24,7 +24,7 @@ type reader struct {
 
 func (b *Browser) reader(ctx context.Context, f Filter, from func(*jetstream.ConsumerConfig)) (*reader, error) {
 	cfg := jetstream.ConsumerConfig{
-		Description: "weir: somebody looks at the dead letters", FilterSubject: f.filtered(), AckPolicy: jetstream.AckNonePolicy,
+		Description: "weir: a reader of the dead letters", FilterSubject: f.filtered(), AckPolicy: jetstream.AckNonePolicy,
 		HeadersOnly: true, MemoryStorage: true, Replicas: 1, InactiveThreshold: idleReader,
 	}
 	from(&cfg)

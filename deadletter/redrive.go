@@ -25,8 +25,8 @@ const (
 
 // The errors that end a redrive early. Letters that it has not reached stay as they were.
 var (
-	ErrNobody     = errors.New("nobody takes redrives")
-	ErrUnanswered = errors.New("the intake did not answer, so that nobody knows whether it took a job; its letter stays, and the next redrive finds out")
+	ErrNobody     = errors.New("no replica runs redrives")
+	ErrUnanswered = errors.New("the intake did not answer, so it may have accepted the job; the letter stays, and the next redrive finds out")
 	ErrTerms      = errors.New("the configuration has changed meanwhile")
 	ErrEdit       = errors.New("it stays, since it was refused as it was edited")
 	ErrRightLost  = errors.New("another process may redrive or purge by now")

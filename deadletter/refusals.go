@@ -440,7 +440,7 @@ func (o *Writer) deleteReplaced(ctx context.Context, seq uint64) {
 		err = b.Delete(ctx, seq)
 	}
 	if err != nil {
-		o.log.Warn("a letter that was written anew stands twice until weir starts again", "seq", seq, "err", err)
+		o.log.Warn("a letter that was written again is listed twice until the next start", "seq", seq, "err", err)
 	}
 }
 
@@ -448,7 +448,7 @@ func (o *Writer) deleteReplaced(ctx context.Context, seq uint64) {
 func (o *Writer) healReplaced(ctx context.Context) error {
 	b, err := OpenBrowser(ctx, o.js)
 	if err != nil {
-		o.log.Warn("letters were not looked through for such as stand twice", "err", err)
+		o.log.Warn("did not check the letters for duplicates", "err", err)
 		return nil
 	}
 	looked, replaced := 0, []Kept{}
@@ -465,7 +465,7 @@ func (o *Writer) healReplaced(ctx context.Context) error {
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		o.log.Warn("letters were not all looked through for such as stand twice", "count", looked, "err", err)
+		o.log.Warn("did not check all letters for duplicates", "count", looked, "err", err)
 	}
 	return nil
 }

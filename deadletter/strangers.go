@@ -87,7 +87,7 @@ func (o *Writer) watchStrangers(ctx context.Context) error {
 				continue
 			}
 			if err := o.lookAtStrangers(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
-				o.log.Debug("how full the dead letters are is not known", "err", err)
+				o.log.Debug("cannot read how full the dead-letter stream is", "err", err)
 			}
 		}
 	}

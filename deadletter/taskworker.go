@@ -94,7 +94,7 @@ func (w *TaskWorker) follow(ctx context.Context) {
 			return true
 		})
 		if ctx.Err() == nil {
-			w.Log.Warn("the redrives cannot be watched; trying again", "err", err)
+			w.Log.Warn("cannot watch the redrives; trying again", "err", err)
 		}
 		stream.Sleep(ctx, watchRest)
 	}
@@ -204,7 +204,7 @@ func (w *TaskWorker) work(ctx context.Context, right *Right, t *Task) error {
 	if err := w.tasks.note(ctx, t); err != nil {
 		return err
 	}
-	w.Log.Info("a redrive goes on", "task", t.Name, "by", t.By, "letters", t.Total, "next", t.Progress.Next)
+	w.Log.Info("a redrive resumes", "task", t.Name, "by", t.By, "letters", t.Total, "next", t.Progress.Next)
 	running, cancel := context.WithCancelCause(ctx)
 	stop := make(chan struct{})
 	var watching sync.WaitGroup
@@ -302,7 +302,7 @@ func (w *TaskWorker) end(ctx context.Context, t *Task, err error, stopped bool) 
 		p.State, p.Ended, p.Why = TaskFailed, time.Now().UTC().Truncate(time.Millisecond), err.Error()
 	}
 	if p.Ended.IsZero() && !stopped {
-		w.Log.Info("a redrive rests", "task", t.Name, "state", p.State, "err", err)
+		w.Log.Info("a redrive waits", "task", t.Name, "state", p.State, "err", err)
 	} else {
 		w.Log.Info("a redrive has ended", "task", t.Name, "state", p.State, "redriven", p.Tally.Redriven+p.Tally.Known, "overflowed", p.Tally.Overflowed, "err", err)
 	}
@@ -338,6 +338,6 @@ func (w *TaskWorker) tell(ctx context.Context, t *Task) {
 		Who: t.By, Selection: t.Said, Letters: did.Redriven + did.Known, Overflowed: did.Overflowed, Refused: did.Refused, Task: t.Name,
 	}}
 	if err := e.Publish(ctx, w.JetStream); err != nil {
-		w.Log.Warn("a redrive has ended, but its event could not be stored", "task", t.Name, "err", err)
+		w.Log.Warn("a redrive has ended, but could not store its event", "task", t.Name, "err", err)
 	}
 }

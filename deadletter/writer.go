@@ -203,7 +203,7 @@ func (o *Writer) orTakenBack(done func(seq uint64, err error)) func(seq uint64, 
 		if err != nil && seq > 0 {
 			request := fmt.Appendf(nil, `{"seq":%d,"no_erase":true}`, seq)
 			if err := o.nc.Publish("$JS.API.STREAM.MSG.DELETE."+Stream, request); err != nil {
-				o.log.Warn("a letter without an event could not be taken back", "seq", seq, "err", err)
+				o.log.Warn("could not delete a letter whose event was not stored", "seq", seq, "err", err)
 			}
 		}
 		done(seq, err)
@@ -282,7 +282,7 @@ func validAPI(name string) bool { return ingest.CheckAPI(name) == nil }
 func EnsureStreams(ctx context.Context, o Options) error {
 	maxBytes := func(want int64) int64 {
 		if o.MaxStore > 0 && want > o.MaxStore {
-			o.Log.Warn("a stream gets less room than configured: the store is smaller", "component", "deadletter",
+			o.Log.Warn("a stream gets less room than configured, because the store is smaller", "component", "deadletter",
 				"wanted_bytes", want, "bytes", o.MaxStore)
 			return o.MaxStore
 		}
@@ -323,7 +323,7 @@ func roomForLetters(ctx context.Context, o Options, want int64) (int64, error) {
 	}
 	info := stream.CachedInfo()
 	if used := info.State.Bytes; used > uint64(want) {
-		o.Log.Warn("the dead letters have outgrown their new bound; the former one stays until they fit", "component", "deadletter",
+		o.Log.Warn("the dead letters exceed their new bound; the former bound stays until they fit", "component", "deadletter",
 			"used_bytes", used, "wanted_bytes", want)
 		return info.Config.MaxBytes, nil
 	}

@@ -180,7 +180,7 @@ func (w *apiWorker) reload(ctx context.Context, j *job) bool {
 		if errors.Is(err, errNoRoom) || w.givenUp(ctx, j, err) {
 			return false // if there was no room, a restart finds the job again
 		}
-		w.log.Error("a job's message could not be loaded; trying again", "key", j.Queue.Key, "seq", j.Seq, "err", err)
+		w.log.Error("could not load a job's message; trying again", "key", j.Queue.Key, "seq", j.Seq, "err", err)
 		if !stream.Sleep(ctx, loadRetry) {
 			return false
 		}

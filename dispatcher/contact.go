@@ -121,12 +121,12 @@ func (h host) Contact(others func(api string) ownership.Others) (told ownership.
 // tellContact logs that the replica leaves or comes back. The caller must hold the worker's lock.
 func (w *apiWorker) tellContact(cutOff bool) {
 	if cutOff {
-		w.log.Warn("this replica does not reach the api, or where its limits are counted, and another one does: it leaves its partitions to others")
+		w.log.Warn("this replica cannot reach the api or its limiter, and another replica can: it gives up the api's partitions")
 		return
 	}
 	w.s.TryNow(w.now())
 	w.wakeUp()
-	w.log.Info("this replica takes its part of the api's partitions again", "wait", w.contact.patience)
+	w.log.Info("this replica takes its share of the api's partitions again", "wait", w.contact.patience)
 }
 
 // Times of probes: how often a connection is opened to find out whether an api can be reached, and how long that may

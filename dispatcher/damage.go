@@ -59,7 +59,7 @@ func (p *partition) damaged(ctx context.Context) {
 			if err == nil || ctx.Err() != nil {
 				return
 			}
-			p.w.log.Error("what a queue's store has lost cannot be looked up or told; trying again", "stream", p.bucket.Name(), "err", err)
+			p.w.log.Error("could not look up or report what a queue's store has lost; trying again", "stream", p.bucket.Name(), "err", err)
 			stream.Sleep(ctx, loadRetry)
 		}
 	})
@@ -105,7 +105,7 @@ func (p *partition) tellDamage(ctx context.Context, begun map[uint64]bool) error
 			}
 		}
 		if told.n >= len(jobs) {
-			p.w.log.Info("the queue's store still counts lost jobs; this was told before", "stream", p.bucket.Name(), "key", key, "jobs", len(jobs))
+			p.w.log.Info("the queue's store still counts lost jobs that were already reported", "stream", p.bucket.Name(), "key", key, "jobs", len(jobs))
 		}
 	}
 	return nil
@@ -209,7 +209,7 @@ func (p *partition) tellUnnamed(ctx context.Context, d *queue.Damage) error {
 	}
 	name := p.bucket.Name()
 	if d.Dropped > 0 {
-		p.w.log.Error("the server found a damaged block of a queue's store and threw messages away: jobs that were accepted may be lost, and nobody knows which",
+		p.w.log.Error("the server found a damaged block of a queue's store and discarded messages: accepted jobs may be lost, and their ids are unknown",
 			"stream", name, "bytes", d.Dropped)
 	}
 	if d.Markers > 0 {
@@ -217,7 +217,7 @@ func (p *partition) tellUnnamed(ctx context.Context, d *queue.Damage) error {
 			"stream", name, "marks", d.Markers)
 	}
 	if d.Unsure {
-		p.w.log.Error("a queue's store counts more than it gives, and is too large to look for what is lost", "stream", name)
+		p.w.log.Error("a queue's store counts more messages than it returns, and is too large to search for the missing ones", "stream", name)
 	}
 	if err := p.noteTold(ctx, "", func(int) int { return n }); err != nil {
 		return err

@@ -322,7 +322,7 @@ func (d *Dispatcher) reply(subject string, result *nats.Msg) {
 		}
 	}
 	if err := d.opts.Letters.Reply(&nats.Msg{Subject: subject, Header: header, Data: result.Data}); err != nil {
-		d.log.Warn("a result could not be sent to its reply subject; it is in the results", "err", err)
+		d.log.Warn("could not send a result to its reply subject; it is stored in the results", "err", err)
 	}
 }
 

@@ -47,7 +47,7 @@ func (e *evidence) read(ctx context.Context, what string, of ledger.Job, ask fun
 		if err == nil {
 			return true
 		}
-		e.log.Error("what came of a call could not be read; trying again", "what", what, "key", of.Key, "seq", of.Seq, "err", err)
+		e.log.Error("could not read what became of a call; trying again", "what", what, "key", of.Key, "seq", of.Seq, "err", err)
 		if !stream.Sleep(ctx, loadRetry) {
 			return false
 		}

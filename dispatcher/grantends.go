@@ -36,7 +36,7 @@ func (g *grantEnds) settle(ctx context.Context, uses []bucket.Use) {
 	}
 	if g.clock == schedule.OwnClock {
 		if err := g.store.Settle(ctx, uses); err != nil {
-			g.log.Warn("the ends of grants could not be told to the limiter", "count", len(uses), "err", err)
+			g.log.Warn("could not send the ends of grants to the limiter", "count", len(uses), "err", err)
 			return
 		}
 		g.heard(uses)
@@ -95,7 +95,7 @@ func (g *grantEnds) tellEnded(ctx context.Context) {
 		cancel()
 		if err != nil {
 			if !stream.Sleep(ctx, wait) {
-				g.log.Warn("stopped before the limiter knew the ends of grants: permits come back with their leases", "count", n, "err", err)
+				g.log.Warn("stopped before the limiter had the ends of all grants; their permits return when their leases end", "count", n, "err", err)
 				return
 			}
 			wait = min(2*wait, schedule.MostStoreRetry)

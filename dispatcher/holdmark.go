@@ -38,7 +38,7 @@ func (p *partition) keepHold(n schedule.HoldChange) {
 	p.markers.Hold(key, n.Until, n.Why, func(seq uint64, err error) {
 		defer p.w.running.Done()
 		if err != nil {
-			p.w.log.Warn("a hold could not be stored: a restart would forget it", "key", key, "until", n.Until.Time(), "err", err)
+			p.w.log.Warn("could not store a hold: a restart would forget it", "key", key, "until", n.Until.Time(), "err", err)
 			return
 		}
 		p.w.mu.Lock()
@@ -78,7 +78,7 @@ func (w *apiWorker) heldAtMostLocked(until bucket.Micros) bucket.Micros {
 	if until <= most {
 		return until
 	}
-	w.log.Warn("a stored mark or record holds calls for longer than weir ever does; it is damaged, or somebody else wrote it: it holds for less",
+	w.log.Warn("a stored mark or record asks for a longer hold than weir ever sets; it is damaged or not weir's, and the hold is shortened",
 		"until", until.Time(), "instead", most.Time())
 	return most
 }
@@ -125,7 +125,7 @@ func (w *apiWorker) keepDenial(until bucket.Micros, why string) {
 		p.markers.Deny(until, why, func(seq uint64, err error) {
 			defer w.running.Done()
 			if err != nil {
-				w.log.Warn("that the api denies weir could not be stored: a restart would forget it", "stream", p.bucket.Name(), "err", err)
+				w.log.Warn("could not store that the api denies weir's access: a restart would forget it", "stream", p.bucket.Name(), "err", err)
 				return
 			}
 			w.mu.Lock()

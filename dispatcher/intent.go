@@ -102,7 +102,7 @@ func (p *partition) intentFailed(err error) {
 		p.examineFence()
 		return
 	}
-	p.w.log.Error("an intent could not be stored; its calls wait", "err", err)
+	p.w.log.Error("could not store an intent; its calls wait", "err", err)
 }
 
 // dropIntentsLocked releases a job's intents. It deletes each message that no other job needs.
@@ -135,7 +135,7 @@ func (w *apiWorker) withdrawIntents(ctx context.Context) {
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
-				w.log.Warn("stopped before what is finished was deleted; a restart looks it up", "stream", p.bucket.Name())
+				w.log.Warn("stopped before all finished jobs were deleted; the next start deletes them", "stream", p.bucket.Name())
 				return
 			}
 		}

@@ -113,7 +113,7 @@ func (w *apiWorker) heard(err error) {
 	switch {
 	case err != nil && was.IsZero():
 		w.d.metrics.limiterLost(w.d.down.Add(1))
-		w.log.Warn("no slots can be had: calls hold until the limiter answers", "err", err)
+		w.log.Warn("the limiter does not answer: calls wait until it does", "err", err)
 	case err == nil && !was.IsZero():
 		w.d.metrics.limiterLost(w.d.down.Add(-1))
 		w.log.Info("the limiter answers again: calls go on", "wait", time.Since(was).Round(time.Millisecond))

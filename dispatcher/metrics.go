@@ -47,7 +47,7 @@ func newMetrics(d *Dispatcher, r prometheus.Registerer) *metrics {
 		restarts: counter("weir_reader_restarts_total",
 			"Readers of a partition that were set up anew because they broke or had gone quiet before messages that were there.", "api"),
 		damages: counter("weir_queue_damages_total",
-			"Times that a queue's store was found to have lost what nobody can name: messages that its server threw away, or marks of calls.", "api"),
+			"Times that a queue's store was found to have lost messages without a name: messages that its server discarded, or marks of calls.", "api"),
 		inquiries: counter("weir_inquiries_total", "Times that an api was asked what became of a call, by what it said: processed, not_processed or unknown.",
 			"api", "finding"),
 		spend:     &spending{spent: map[string]ledger.Spending{}},

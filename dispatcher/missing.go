@@ -23,7 +23,7 @@ func (j *job) missingDetail(a queue.Absence) string {
 	case queue.DeletedByOthers:
 		return deletedDetail(j.part.bucket.Name(), j.Seq)
 	case queue.Unexplained:
-		return fmt.Sprintf("lost: %s cannot be read any more: the store of its queue is damaged, or somebody deleted it; its producer has to hand the job in again", which)
+		return fmt.Sprintf("lost: %s cannot be read any more: the store of its queue is damaged, or the message was deleted; its producer must submit the job again", which)
 	case queue.LostByStore, queue.Present:
 	}
 	return fmt.Sprintf("lost: the store of its queue is damaged: %s cannot be read any more; its producer has to hand the job in again", which)

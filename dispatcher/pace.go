@@ -126,7 +126,7 @@ func (p *pace) notRecorded(ctx context.Context, drain time.Duration) (bucket.Mic
 		p.shortTold = true
 		p.mu.Unlock()
 		if !told {
-			p.log.Warn("the ledger begins so late that slow keys which it does not know may have been called before: they wait as if they had; "+
+			p.log.Warn("the ledger begins so late that slow keys may have been called before it; such keys wait as if they had; "+
 				"a larger store keeps more of it", "begins", reached.Begins, "until", free.Time())
 		}
 		return free, nil
@@ -143,7 +143,7 @@ func (p *pace) lastTAT(ctx context.Context, key string, known bucket.Micros, dra
 	defer cancel()
 	c, err := ledger.Newest(ctx, p.js, p.api, key)
 	if errors.Is(err, ledger.ErrUnreadable) {
-		p.log.Error("when a key was called last cannot be read: it waits as if that were now", "key", key, "err", err)
+		p.log.Error("cannot read when a key was last called: it waits as if it were called now", "key", key, "err", err)
 		p.tellUnreadable(key)
 		return p.now().Add(drain), nil
 	}

@@ -402,7 +402,7 @@ func (w *apiWorker) inquireByItself(ctx context.Context) {
 			look = min(max(q.After/2, shortestLook), longestLook)
 			var err error
 			if next, err = w.askDue(ctx, next); err != nil && ctx.Err() == nil {
-				w.log.Warn("letters could not be asked about; they are next time", "err", err)
+				w.log.Warn("could not ask the api about its unknown letters; the next round asks again", "err", err)
 			}
 		}
 		if !stream.Sleep(ctx, look) {

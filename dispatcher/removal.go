@@ -183,7 +183,7 @@ func (p *partition) renewEpoch(ctx context.Context) {
 		default:
 		}
 		if !errors.Is(err, queue.ErrFenced) {
-			p.w.log.Error("the owner's epoch could not be stored again; no call of the partition starts until it is", "stream", p.bucket.Name(), "err", err)
+			p.w.log.Error("could not store the owner's epoch again; no call of the partition starts until it is stored", "stream", p.bucket.Name(), "err", err)
 		}
 		if !stream.Sleep(ctx, loadRetry) {
 			return
@@ -319,7 +319,7 @@ func (p *partition) keepMarkersAgain(r *queue.Removal) {
 	w.mu.Unlock()
 	failed := func(err error) {
 		if err != nil {
-			w.log.Error("a mark that was taken out could not be stored again: a restart would not know of it", "stream", p.bucket.Name(), "err", err)
+			w.log.Error("could not store a removed mark again: a restart would not know it", "stream", p.bucket.Name(), "err", err)
 		}
 	}
 	for key, m := range holds {
@@ -355,5 +355,5 @@ func (p *partition) keepMarkersAgain(r *queue.Removal) {
 
 // deletedDetail returns what a letter says of a job whose message was deleted by hand.
 func deletedDetail(stream string, seq uint64) string {
-	return fmt.Sprintf("deleted: somebody deleted message %d of %s from the queue of this job, which had not ended", seq, stream)
+	return fmt.Sprintf("deleted: message %d of %s was deleted from the queue before its job had ended", seq, stream)
 }

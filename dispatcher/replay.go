@@ -70,7 +70,7 @@ func (p *partition) takeMarker(e queue.Entry) {
 func (p *partition) replayIntent(e queue.Entry) {
 	intents, err := e.Intents()
 	if err != nil {
-		p.w.log.Error("an intent cannot be read; it is left alone", "seq", e.Seq, "err", err)
+		p.w.log.Error("an intent cannot be decoded; ignored", "seq", e.Seq, "err", err)
 		return
 	}
 	mark := &intentMark{seq: e.Seq, users: len(intents)}
@@ -87,7 +87,7 @@ func (p *partition) replayIntent(e queue.Entry) {
 func (p *partition) replayMark(e queue.Entry) {
 	mark, err := e.RetryMark()
 	if err != nil {
-		p.w.log.Error("a retry mark cannot be read; it is left alone", "seq", e.Seq, "err", err)
+		p.w.log.Error("a retry mark cannot be decoded; ignored", "seq", e.Seq, "err", err)
 		return
 	}
 	if mark.Ends == queue.ToldLost {

@@ -33,7 +33,7 @@ func (r *Restoration) detail() string {
 	if !r.From.IsZero() {
 		from = "a backup whose last call is of " + r.From.UTC().Format(time.RFC3339)
 	}
-	return fmt.Sprintf("restored: the queue is %s, put back at %s; whether this job was called in between nobody knows: ask the api before it is redriven",
+	return fmt.Sprintf("restored: the queue is %s, put back at %s; it is unknown whether this job was called in between: ask the api before you redrive it",
 		from, r.At.UTC().Format(time.RFC3339))
 }
 
@@ -82,7 +82,7 @@ func (r *Restoration) hold(rules *bucket.Rules, now bucket.Micros) (h schedule.H
 	if until <= now {
 		return h, false
 	}
-	return schedule.HoldChange{Until: until, Why: fmt.Sprintf("the store was restored at %s: limit %s counts as used up until its period is over, since nobody knows what was called before",
+	return schedule.HoldChange{Until: until, Why: fmt.Sprintf("the store was restored at %s: limit %s counts as used up until its period is over, because the calls before are unknown",
 		r.At.UTC().Format(time.RFC3339), limit)}, true
 }
 

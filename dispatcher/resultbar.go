@@ -56,7 +56,7 @@ func (b resultBar) holder(ctx context.Context, at uint64) (result uint64, ok boo
 		// The stream remembers the id of a deleted bar. A bar that is not deleted does no harm, and goes with the
 		// results' age.
 		if err := e.js.Conn().Publish("$JS.API.STREAM.MSG.DELETE."+ledger.ResultsStream, fmt.Appendf(nil, `{"seq":%d,"no_erase":true}`, at)); err != nil {
-			b.w.log.Warn("what bars a late result stays among the results", "seq", at, "err", err)
+			b.w.log.Warn("could not delete a bar against a late result", "seq", at, "err", err)
 		}
 		return 0, true
 	}

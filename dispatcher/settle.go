@@ -379,7 +379,7 @@ func (w *apiWorker) tellHold(c schedule.HoldChange) {
 	w.log.Info(string(e.Type), attrs...)
 	w.d.opts.Letters.Send(e, func(err error) {
 		if err != nil {
-			w.log.Warn("an event could not be stored", "err", err)
+			w.log.Warn("could not store an event", "err", err)
 		}
 	})
 }

@@ -22,7 +22,7 @@ type spending struct {
 
 var (
 	spendDesc = prometheus.NewDesc("weir_spend_total", "Money spent on calls that were billed, as the ledger has them.", []string{"api"}, nil)
-	doubtDesc = prometheus.NewDesc("weir_spend_in_doubt_total", "Money for calls of which nobody knows whether they were billed, as the ledger has them.", []string{"api"}, nil)
+	doubtDesc = prometheus.NewDesc("weir_spend_in_doubt_total", "Money for calls that may have been billed, as the ledger has them.", []string{"api"}, nil)
 )
 
 // announce creates an api's series, so that they exist before anything is spent.

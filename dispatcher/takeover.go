@@ -96,7 +96,7 @@ var errLetGo = errors.New("the partition was let go of while it was opened")
 // readerRestarted counts and logs that the partition's reader was set up anew.
 func (p *partition) readerRestarted(err error) {
 	p.w.d.metrics.restarts.WithLabelValues(p.w.name).Inc()
-	p.w.log.Warn("a partition's reader broke or went quiet; it goes on where it was", "stream", p.bucket.Name(), "err", err)
+	p.w.log.Warn("a partition's reader failed or went quiet; it resumes where it stopped", "stream", p.bucket.Name(), "err", err)
 }
 
 // broken lets go of a partition that this replica cannot work any more, so that any replica that can takes it. If no
@@ -107,7 +107,7 @@ func (p *partition) broken(err error) {
 		p.w.d.fail(err)
 		return
 	}
-	p.w.log.Warn("a partition is let go of", "stream", p.bucket.Name(), "err", err)
+	p.w.log.Warn("partition released", "stream", p.bucket.Name(), "err", err)
 	p.w.d.owner.Dropped(lease.PartitionID{API: p.w.name, Number: p.number})
 	p.w.running.Go(func() { p.lose() })
 }
@@ -151,7 +151,7 @@ func (p *partition) close(ctx context.Context) error {
 // giveUp stores for the next owner that nothing of the partition is under way.
 func (p *partition) giveUp(ctx context.Context) {
 	if err := p.markers.GiveUp(ctx); err != nil {
-		p.w.log.Warn("its next owner will be careful with a partition that ended in order", "stream", p.bucket.Name(), "err", err)
+		p.w.log.Warn("could not record that a partition was closed in order; its next owner waits as after a crash", "stream", p.bucket.Name(), "err", err)
 	}
 }
 

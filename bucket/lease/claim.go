@@ -43,7 +43,7 @@ func (r *Registry) Claim(ctx context.Context, p PartitionID, session string, rev
 
 // ErrUnreadable says that the server cannot read a claim. Such a claim cannot be replaced either: the server still
 // counts it, and does not answer a process that writes to its subject.
-var ErrUnreadable = fmt.Errorf("its server cannot read who owns it: stop every weir that dispatches, delete the key-value bucket %s (nats kv del %s), "+
+var ErrUnreadable = fmt.Errorf("the server cannot read its owner: stop every weir that dispatches, delete the key-value bucket %s (nats kv del %s), "+
 	"and start them again", LeasesBucket, LeasesBucket)
 
 // checkReadable fails with ErrUnreadable if the server holds a claim of the partition and cannot read it.
@@ -146,7 +146,7 @@ func (r *Registry) Members(ctx context.Context) ([]Sighting, error) {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read who dispatches: %w", err)
+		return nil, fmt.Errorf("read the owners of partitions: %w", err)
 	}
 	return slices.SortedFunc(maps.Values(members), func(a, b Sighting) int { return cmp.Compare(a.Revision, b.Revision) }), nil
 }

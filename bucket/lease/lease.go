@@ -101,7 +101,7 @@ func expired(seen, now time.Time) bool { return now.Sub(seen) >= leaseTerm+lease
 func (l *Lease) outwait(ctx context.Context, seen jetstream.KeyValueEntry) error {
 	var old leaseValue
 	if json.Unmarshal(seen.Value(), &old) != nil {
-		old.Holder = "somebody unknown"
+		old.Holder = "an unknown replica"
 	}
 	for start := time.Now(); !expired(start, time.Now()); {
 		if !stream.Sleep(ctx, leaseRenew/4) {

@@ -53,7 +53,7 @@ type Registry struct {
 // OpenRegistry creates the bucket if it does not exist.
 func OpenRegistry(ctx context.Context, js jetstream.JetStream, replicas int) (*Registry, error) {
 	kv, err := stream.EnsureBucket(ctx, js, jetstream.KeyValueConfig{
-		Bucket: LeasesBucket, Description: "weir: who dispatches what", History: 1, Replicas: replicas, LimitMarkerTTL: endKept,
+		Bucket: LeasesBucket, Description: "weir: which replica owns which partition", History: 1, Replicas: replicas, LimitMarkerTTL: endKept,
 	}, nil)
 	if err != nil {
 		return nil, err

@@ -385,7 +385,7 @@ func (p *Partition) refusal(e *pendingPut) *ingest.Refusal {
 		}
 		return r.WithRetry()
 	case errors.Is(e.answer.Err, stream.ErrUnanswered):
-		return &ingest.Refusal{Code: ingest.Unsure, Description: fmt.Sprintf("nobody knows whether the job was stored: %v", e.answer.Err)}
+		return &ingest.Refusal{Code: ingest.Unsure, Description: fmt.Sprintf("it is unknown whether the job was stored: %v", e.answer.Err)}
 	}
 	why := e.answer.Err
 	if errors.Is(why, stream.ErrUnsent) {

@@ -125,7 +125,7 @@ type partitionOf struct {
 func ensureQueueStream(ctx context.Context, js jetstream.JetStream, s Settings, p partitionOf) (*jetstream.StreamConfig, error) {
 	cfg := jetstream.StreamConfig{
 		Name: StreamName(s.API, p.number), FirstSeq: p.firstSeq,
-		Description: fmt.Sprintf("weir: waiting jobs of api %s, partition %d of %d, one message each, and messages of weir's own: one says who dispatches it, "+
+		Description: fmt.Sprintf("weir: waiting jobs of api %s, partition %d of %d, one message each, and messages of weir's own: one names its owner, "+
 			"others which calls are under way; a finished job is deleted", s.API, p.number, p.of),
 		Subjects:  []string{queueSubjects(s.API, p.number), ownerSubject(s.API, p.number)},
 		Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage, Replicas: s.Replicas,

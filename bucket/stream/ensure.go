@@ -97,7 +97,7 @@ func (o *Options) ensure(ctx context.Context, js jetstream.JetStream) (*jetstrea
 		log = slog.New(slog.DiscardHandler)
 	}
 	if more := o.beyond(next); len(more) > 0 {
-		log.Info("a stream has more than this start asks for; it stays so", "stream", name, "has", more)
+		log.Info("a stream has more replicas or room than this start asks for; it keeps them", "stream", name, "has", more)
 	}
 	changes := differences(have, next)
 	if len(changes) == 0 {

@@ -96,7 +96,7 @@ func outOfTime(cert *x509.Certificate, now time.Time) string {
 	case now.Before(cert.NotBefore):
 		return fmt.Sprintf("it is valid from %s on: look at this machine's clock", cert.NotBefore.UTC().Format(time.RFC3339))
 	}
-	return fmt.Sprintf("it has expired at %s: whoever runs the api has to renew it, or look at this machine's clock", cert.NotAfter.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("it has expired at %s: the api's operator must renew it; or this machine's clock is wrong", cert.NotAfter.UTC().Format(time.RFC3339))
 }
 
 // withoutAddresses replaces the words of an error that are addresses or urls.

@@ -38,7 +38,7 @@ func (f *Follower) Run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case !errors.Is(err, jetstream.ErrStreamNotFound):
-			f.Log.Warn("the ledger cannot be followed; trying again", "err", err)
+			f.Log.Warn("cannot follow the ledger; trying again", "err", err)
 			p.since = f.since(begun)
 		}
 		stream.Sleep(ctx, followRetry)

@@ -136,11 +136,11 @@ func (m *Manager) Run(soft, hard context.Context) error {
 		case errors.Is(err, ErrElsewhere):
 			return err
 		case errors.Is(err, lease.ErrLeaseLost):
-			m.opts.Log.Warn("this replica was not heard of for too long: others dispatch what it did, and it begins anew", "err", err)
+			m.opts.Log.Warn("this replica did not renew its lease in time: others own its partitions, and it joins again", "err", err)
 		case err != nil && first:
 			return err
 		case err != nil:
-			m.opts.Log.Warn("this replica cannot dispatch now; trying again", "err", err)
+			m.opts.Log.Warn("this replica cannot dispatch; trying again", "err", err)
 			stream.Sleep(soft, joinRetry)
 		}
 	}
@@ -245,7 +245,7 @@ func (m *Manager) plan(ctx, soft, hard context.Context, membership *lease.Member
 			left = nil
 			m.tell((*state).leave)
 			if err := membership.Announce(ctx, func(self *lease.Member) { self.Leaving = true }); err != nil {
-				m.opts.Log.Warn("the others could not be told that this replica stops", "err", err)
+				m.opts.Log.Warn("could not tell the other replicas that this one stops", "err", err)
 			}
 		case <-ctx.Done():
 			if cause := context.Cause(ctx); errors.Is(cause, lease.ErrLeaseLost) {
@@ -275,7 +275,7 @@ func (m *Manager) watch(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		m.opts.Log.Warn("who owns what cannot be followed; trying again", "err", err)
+		m.opts.Log.Warn("cannot follow the claims of partitions; trying again", "err", err)
 		stream.Sleep(ctx, watchRetry)
 	}
 }
@@ -337,7 +337,7 @@ func (m *Manager) Update(ctx context.Context) {
 	m.tell(func(o *state) { o.dispatches(partitions) })
 	if membership := m.lease.Load(); membership != nil {
 		if err := membership.Announce(ctx, func(self *lease.Member) { self.Partitions = partitions }); err != nil {
-			m.opts.Log.Warn("the others could not be told of a new api; the next renewal tells them", "err", err)
+			m.opts.Log.Warn("could not announce a new api to the other replicas; the next renewal does", "err", err)
 		}
 	}
 }
@@ -394,14 +394,14 @@ func (m *Manager) execute(ctx, hard context.Context, membership *lease.Membershi
 	case actionClaim:
 		revision, err := m.opts.Registry.Claim(ctx, d.part, membership.Session(), d.revision)
 		if errors.Is(err, lease.ErrUnreadable) {
-			m.opts.Log.Error("a partition cannot be taken; trying again", "api", d.part.API, "stream", queue.StreamName(d.part.API, d.part.Number), "err", err)
+			m.opts.Log.Error("could not take a partition; trying again", "api", d.part.API, "stream", queue.StreamName(d.part.API, d.part.Number), "err", err)
 		}
 		m.tell(func(o *state) { o.claimed(d.part, revision, err, time.Now()) })
 	case actionOpen:
 		start := time.Now()
 		err := m.opts.Host.Open(ctx, hard, d.part, Tenure{Lease: membership, Clean: d.clean, Ended: d.session != "" && m.opts.Registry.Gone(d.session)})
 		if err != nil && ctx.Err() == nil {
-			m.opts.Log.Error("a partition could not be opened; trying again", "api", d.part.API, "stream", queue.StreamName(d.part.API, d.part.Number), "err", err)
+			m.opts.Log.Error("could not open a partition; trying again", "api", d.part.API, "stream", queue.StreamName(d.part.API, d.part.Number), "err", err)
 		} else if err == nil {
 			m.opts.Log.Debug("partition opened", "api", d.part.API, "stream", queue.StreamName(d.part.API, d.part.Number),
 				"wait", time.Since(start).Round(time.Millisecond), "clean", d.clean)
@@ -410,7 +410,7 @@ func (m *Manager) execute(ctx, hard context.Context, membership *lease.Membershi
 	case actionClose:
 		if err := m.opts.Host.Close(ctx, d.part); err != nil {
 			if ctx.Err() == nil {
-				m.opts.Log.Error("a partition could not be given up", "err", err)
+				m.opts.Log.Error("could not give up a partition", "err", err)
 			}
 			return // out of time, or lost
 		}
@@ -429,9 +429,9 @@ func (m *Manager) expel(ctx context.Context, d action) {
 	ended, stands, err := m.opts.Registry.Expel(ctx, d.session, d.revision)
 	switch {
 	case err != nil && ctx.Err() == nil:
-		m.opts.Log.Warn("a replica that is not heard of could not be expelled; trying again", "err", err)
+		m.opts.Log.Warn("could not expel a replica that no longer renews its lease; trying again", "err", err)
 	case ended:
-		m.opts.Log.Warn("a replica is not heard of any more: its partitions are shared out", "session", d.session)
+		m.opts.Log.Warn("a replica no longer renews its lease; the others take its partitions", "session", d.session)
 	}
 	m.tell(func(o *state) { o.expelled(d.session, ended, stands, time.Now()) })
 }
@@ -440,7 +440,7 @@ func (m *Manager) expel(ctx context.Context, d action) {
 func (m *Manager) End(ctx context.Context) {
 	if membership := m.lease.Swap(nil); membership != nil {
 		if err := membership.End(ctx); err != nil {
-			m.opts.Log.Warn("the others will find out in some seconds that this replica has stopped", "err", err)
+			m.opts.Log.Warn("the other replicas will notice in a few seconds that this one has stopped", "err", err)
 		}
 	}
 }

@@ -341,7 +341,7 @@ func (o *state) empty() bool {
 // with a member that has renewed while this replica watched, or on its way from one to the other.
 func (o *state) unready() string {
 	if !o.complete {
-		return "who owns what is not known yet"
+		return "the owners of partitions are not known yet"
 	}
 	targets := o.aim()
 	for _, p := range o.partitions() {
@@ -351,7 +351,7 @@ func (o *state) unready() string {
 		case o.claims[p].owner != o.self && owner != nil && owner.heard:
 		case targets[p] != o.self && next != nil && next.heard && o.claims[p].owner == "":
 		default:
-			return fmt.Sprintf("nobody has opened partition %d of api %s yet", p.Number, p.API)
+			return fmt.Sprintf("no replica has opened partition %d of api %s yet", p.Number, p.API)
 		}
 	}
 	return ""

@@ -98,7 +98,7 @@ func (r *Recorder) lookAtLocked(path string, name uint64) {
 	data, err := readFile(file)
 	if err != nil {
 		r.former.useless[name] = struct{}{}
-		r.log.Warn("a flight recorder's file cannot be read; what was under way then is judged by its intents", "path", path, "err", err)
+		r.log.Warn("a flight recorder's file cannot be read; its calls are judged by their intents", "path", path, "err", err)
 		return
 	}
 	head, why := readHeader(file, data, name, r.boot)
@@ -108,7 +108,7 @@ func (r *Recorder) lookAtLocked(path string, name uint64) {
 	}
 	if why != "" {
 		r.former.useless[name] = struct{}{}
-		r.log.Warn("a flight recorder's file is of no use: what was under way then is judged by its intents", "path", path, "reason", why)
+		r.log.Warn("a flight recorder's file is unusable; its calls are judged by their intents", "path", path, "reason", why)
 		return
 	}
 	words := wordsOf(data[:headerBytes])

@@ -154,7 +154,7 @@ func (r *Recorder) Close() error {
 // remove removes a file; one that stays does no harm.
 func (r *Recorder) remove(path string) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		r.log.Warn("a file that is of no use any more stays", "path", path, "err", err)
+		r.log.Warn("could not remove a file that is no longer needed", "path", path, "err", err)
 	}
 }
 
@@ -195,7 +195,7 @@ func (r *Recorder) fail(cause any) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		r.stuck.Store(true)
 	}
-	r.log.Error("the flight recorder's file cannot be written: it is given up, and after a kill -9 more jobs will be unknown; look at the disk and restart",
+	r.log.Error("cannot write the flight recorder's file and stopped recording: after a kill -9 more jobs will be unknown; check the disk and restart",
 		"path", r.path, "cause", fmt.Sprint(cause), "err", err)
 }
 

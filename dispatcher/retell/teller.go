@@ -190,7 +190,7 @@ func (t *Teller) look(ctx context.Context, w *waiting) {
 	}
 	switch {
 	case err != nil && ctx.Err() == nil:
-		t.Log.Warn("the end of a job that was handed in again could not be looked for; it is told if it is still to come",
+		t.Log.Warn("could not look up the end of a resubmitted job; it is sent if it is still to come",
 			"api", w.API, "job_id", w.Job, "err", err)
 	case asked:
 		t.forget(w)
@@ -232,7 +232,7 @@ func (t *Teller) tell(w *waiting, end *nats.Msg) {
 		return
 	}
 	if err := t.Reply(&nats.Msg{Subject: w.ReplyTo, Header: end.Header, Data: end.Data}); err != nil {
-		t.Log.Warn("an end could not be told to the reply subject of a job that was handed in again", "api", w.API, "job_id", w.Job, "err", err)
+		t.Log.Warn("could not send the end of a resubmitted job to its reply subject", "api", w.API, "job_id", w.Job, "err", err)
 	}
 }
 
@@ -272,6 +272,6 @@ func (t *Teller) followOne(ctx context.Context, name string, since time.Time, ta
 	if ctx.Err() != nil {
 		return
 	}
-	t.Log.Warn("ends cannot be followed for jobs that were handed in again; trying again", "stream", name, "err", err)
+	t.Log.Warn("cannot follow the ends of resubmitted jobs; trying again", "stream", name, "err", err)
 	stream.Sleep(ctx, followRetry)
 }

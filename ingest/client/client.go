@@ -35,7 +35,7 @@ const (
 
 // ErrNoAnswer is wrapped by errors that report that no answer came in time. Whether the job was accepted is unknown:
 // submit it again under the same ID.
-var ErrNoAnswer = errors.New("no answer came: nobody knows whether the job was taken; submit it again under the same id")
+var ErrNoAnswer = errors.New("no answer: the job may have been accepted; submit it again under the same id")
 
 // Client submits jobs to weir. It is safe for concurrent use.
 type Client struct {

@@ -73,7 +73,7 @@ func (p *proposals) rollback(ctx context.Context, r *request) (any, error) {
 func (p *proposals) put(ctx context.Context, proposed *proposal.Proposal, dryRun bool) (any, error) {
 	return proposed.Apply(ctx, p.Connection, io.Discard, func(d proposal.Difference) (bool, error) {
 		if d.Unread != nil {
-			p.Log.Warn("what is left of changed limits is not known", "err", d.Unread)
+			p.Log.Warn("cannot read what is left of changed limits", "err", d.Unread)
 		}
 		return !dryRun, nil
 	})

@@ -189,7 +189,7 @@ func (h *hub) tellEvents(ctx context.Context) {
 			return ctx.Err()
 		})
 		if err != nil && ctx.Err() == nil {
-			h.Log.Debug("events cannot be followed; trying again", "err", err)
+			h.Log.Debug("cannot follow the events; trying again", "err", err)
 		}
 		stream.Sleep(ctx, snapshotEvery)
 	}
@@ -268,7 +268,7 @@ func (h *hub) tellMissed(ctx context.Context, s *sender) bool {
 		return nil
 	})
 	if err != nil && !errors.Is(err, deadletter.ErrNoEvents) {
-		h.Log.Debug("missed events cannot be told", "err", err)
+		h.Log.Debug("cannot report missed events", "err", err)
 	}
 	for _, m := range slices.Backward(missed) {
 		if !s.tell(m) {

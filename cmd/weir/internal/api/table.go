@@ -177,7 +177,7 @@ func (a *API) letterRoutes() []route {
 		},
 		{
 			method: "POST", path: "/dead/{seq}/reveal", name: "revealLetter", role: console.Operator, answer: deadview.Letter{},
-			summary: "One dead letter with its body, the api's answer and its headers (weir dead show --json). It is told in an event who looked", serve: a.letters.reveal,
+			summary: "One dead letter with its body, the api's answer and its headers (weir dead show --json). An event names the user who looked", serve: a.letters.reveal,
 		},
 		{
 			method: "POST", path: "/dead/{seq}/reconcile", name: "reconcileLetter", role: console.Operator, answer: dispatcher.Reconciled{}, time: 2 * longRead, atOnce: readsAtOnce,
@@ -190,7 +190,7 @@ func (a *API) letterRoutes() []route {
 		{
 			method: "GET", path: "/dead/export", name: "exportLetters", role: console.Operator, answer: deadview.Exported{}, answerType: jsonLines,
 			atOnce: exportsAtOnce, time: console.Endless, query: choosing(),
-			summary: "Dead letters, whole, one a line, the oldest first, to be imported again (weir dead export). It is told in an event who took them. " +
+			summary: "Dead letters, whole, one a line, the oldest first, to be imported again (weir dead export). An event names the user who took them. " +
 				"An export that cannot go on breaks the connection off",
 			stream: a.transfers.exportLetters,
 		},
@@ -217,7 +217,7 @@ func (a *API) redriveRoutes() []route {
 		},
 		{
 			method: "POST", path: "/redrives", name: "startRedrive", role: console.Operator, body: redriveOrder{}, maxBody: redriveBody, answer: deadview.RedriveTask{}, time: longRead, atOnce: 2,
-			summary: "Hand dead letters in again (weir dead redrive --detach): a replica works it, whatever becomes of who asked", serve: a.redrives.start,
+			summary: "Hand dead letters in again (weir dead redrive --detach): a replica carries it out, even if the client goes away", serve: a.redrives.start,
 		},
 		{
 			method: "GET", path: "/redrives", name: "listRedrives", role: console.Viewer, answer: redriveList{},

@@ -49,7 +49,7 @@ func (t *transfers) exportLetters(w http.ResponseWriter, r *request) {
 		return
 	}
 	if err := writeExport(ctx, http.NewResponseController(w), w, walk); err != nil {
-		t.Log.Warn("an export of dead letters was broken off", "by", r.who.String(), "err", t.Connection.Explain(err))
+		t.Log.Warn("an export of dead letters broke off", "by", r.who.String(), "err", t.Connection.Explain(err))
 		panic(http.ErrAbortHandler) // so that no client takes the answer for complete
 	}
 }

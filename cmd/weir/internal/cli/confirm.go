@@ -49,7 +49,7 @@ func (c *Confirmation) Possible(cmd *cobra.Command) bool {
 // Insist is Ask for what cannot be undone or costs money: nobody there is a no.
 func (c *Confirmation) Insist(cmd *cobra.Command, question string) error {
 	if !c.Possible(cmd) {
-		return Refused(fmt.Errorf("nothing was done: --yes is not given, and nobody is there to be asked: %q", question))
+		return Refused(fmt.Errorf("nothing was done: without a terminal, --yes must answer %q", question))
 	}
 	return c.Ask(cmd, question)
 }

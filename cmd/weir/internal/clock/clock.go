@@ -65,7 +65,7 @@ func (c *Clock) Watch(ctx context.Context, log *slog.Logger) {
 	defer tick.Stop()
 	for told := bucket.Micros(0); ; {
 		if now := c.Ahead(); now > told+Step || now < told-Step {
-			log.Warn("the machine's clock was set: calendars and deadlines follow it, the pace goes on by the time that passes",
+			log.Warn("the machine's clock was set: calendars and deadlines follow it, rates go by elapsed time",
 				"by", told.Until(now), "since_start", bucket.Micros(0).Until(now))
 			told = now
 		}

@@ -29,7 +29,7 @@ runs or because replicas may not share a limit without Redis, goes on as before:
 by a new version that says what the one before said, and ends with 1. Jobs of an api that is taken out are refused from then on;
 those already in its queue are called until weir restarts, and wait there from then on until the api is back.
 
-It changes nothing when somebody else has changed the configuration meanwhile.`,
+It changes nothing when another change of the configuration came first.`,
 		Example: "  weir config apply -f weir.yaml --dry-run\n  weir config apply -f weir.yaml --yes --json",
 		Args:    cli.Takes(),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return applyFile(cmd, file, how) },

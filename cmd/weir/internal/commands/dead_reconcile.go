@@ -257,7 +257,7 @@ func (f *reconcileFlags) printDone(cmd *cobra.Command, did *reconciliation) erro
 		t.Row("overflowed", fmt.Sprintf("%d found not processed, and refused again: each a new letter", n))
 	}
 	if n := did.ends[dispatcher.EndedGone]; n > 0 {
-		t.Row("gone", fmt.Sprintf("%d that somebody else has ended", n))
+		t.Row("gone", fmt.Sprintf("%d that were ended by someone else", n))
 	}
 	t.Row("left", strconv.Itoa(did.ends[dispatcher.EndedStays]))
 	for _, l := range did.staying[:min(mostShown, len(did.staying))] {

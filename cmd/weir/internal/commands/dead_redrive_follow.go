@@ -88,7 +88,7 @@ func awaitTask(ctx context.Context, tasks *deadview.Tasks, task *deadletter.Task
 	})
 	switch {
 	case gone:
-		return fmt.Errorf("somebody has deleted the redrive %s", task.Name)
+		return fmt.Errorf("the redrive %s was deleted", task.Name)
 	case ctx.Err() == nil && watching.Err() != nil:
 		return errWaitsLong
 	}

@@ -73,7 +73,7 @@ func checkAPI(c *connect.Connection, cmd *cobra.Command, name string) error {
 func printKeys(cmd *cobra.Command, api string, g *control.KeyList, as cli.Format) error {
 	talk, out := cmd.ErrOrStderr(), cmd.OutOrStdout()
 	if g.Missing > 0 {
-		_, _ = fmt.Fprintf(talk, "weir: nobody answered for %d of the %d partitions of %s: their buckets are not listed\n", g.Missing, g.Partitions, api)
+		_, _ = fmt.Fprintf(talk, "weir: no replica answered for %d of the %d partitions of %s: their buckets are not listed\n", g.Missing, g.Partitions, api)
 	}
 	if g.Pause != nil {
 		_, _ = fmt.Fprintf(talk, "weir: %s is %s\n", api, cli.Visible(g.Pause.String()))

@@ -35,7 +35,7 @@ which ends by itself, the later one stands. ` + "`weir status`" + ` lists what i
 			})
 		},
 	}
-	cmd.Flags().StringVar(&why, "why", why, "why, for those who wonder later")
+	cmd.Flags().StringVar(&why, "why", why, "the reason, for other operators")
 	cmd.Flags().StringVar(&lasting, "for", lasting, "how long, as in 90s, 2h or 1d; without it until it is resumed")
 	as.Add(cmd.Flags(), "one JSON object")
 	return cmd

@@ -55,7 +55,7 @@ func (s *signals) take(sig os.Signal) {
 	switch {
 	case sig == syscall.SIGHUP && s.stopping:
 	case sig == syscall.SIGHUP && s.worker == nil:
-		s.log.Info("SIGHUP: the configuration file is read once more when weir is ready")
+		s.log.Info("SIGHUP: weir reads the configuration file again when it is ready")
 		s.reload = true
 	case sig == syscall.SIGHUP:
 		s.to.reloading()
@@ -65,7 +65,7 @@ func (s *signals) take(sig os.Signal) {
 	default:
 		s.stopping = true
 		s.to.stopping()
-		s.log.Info("stopping: running calls may end; a second signal exits at once")
+		s.log.Info("stopping: waiting for running calls to end; a second signal exits at once")
 		if s.worker == nil {
 			s.cancel()
 		} else {

@@ -215,13 +215,13 @@ func sendJob(c *connect.Connection, cmd *cobra.Command, f *submitFlags, s ingest
 	answer, err := c.Conn.RequestMsgWithContext(ctx, msg)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return nil, cli.Unreachable(fmt.Errorf("nobody takes jobs at %s: start `weir serve` with the role ingest, or set WEIR_NATS_URL to the server it uses", c.At))
+		return nil, cli.Unreachable(fmt.Errorf("no replica accepts jobs at %s: start `weir serve` with the role ingest, or set WEIR_NATS_URL to the server it uses", c.At))
 	case errors.Is(err, nats.ErrMaxPayload):
 		return nil, cli.Usage(fmt.Errorf("the job is larger than the server's limit of %d bytes: %w", c.Conn.MaxPayload(), err))
 	case c.Denied.Any():
 		return nil, c.Explain(err)
 	case err != nil:
-		return nil, cli.Unreachable(fmt.Errorf("no answer (%w): nobody knows whether the job was taken; submit it again with --id %s", err, s.ID))
+		return nil, cli.Unreachable(fmt.Errorf("no answer (%w): the job may have been accepted; submit it again with --id %s", err, s.ID))
 	}
 	receipt, err := ingest.ParseAnswer(answer.Data)
 	var foreign *ingest.ForeignAnswer

@@ -14,7 +14,7 @@ type supervisor struct{ log *slog.Logger }
 
 func (s supervisor) tell(state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
-		s.log.Warn("systemd could not be told", "state", state, "err", err)
+		s.log.Warn("could not notify systemd", "state", state, "err", err)
 	}
 }
 
@@ -31,7 +31,7 @@ func (s supervisor) reloading() {
 func (s supervisor) watch(ctx context.Context) {
 	every, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
-		s.log.Warn("systemd's watchdog cannot be answered", "err", err)
+		s.log.Warn("cannot notify systemd's watchdog", "err", err)
 	}
 	if err != nil || every <= 0 {
 		return

@@ -255,11 +255,11 @@ func (s *Settings) Guarded(c *Config) error {
 // exposed warns of an embedded server that other machines can reach without credentials, and says what that means.
 func (v *variables) exposed(s *Settings) {
 	if s.Embedded() && s.NATSAuth != AuthRequired && s.NATSListen != "" && !IsLoopback(s.NATSListen) {
-		v.warn("WEIR_NATS_LISTEN", s.NATSListen+": others than this machine can connect without being asked who they are: they can "+s.NATSAuth.lets()+", and spend money",
+		v.warn("WEIR_NATS_LISTEN", s.NATSListen+": other machines can connect without credentials: they can "+s.NATSAuth.lets()+", and spend money",
 			"set WEIR_NATS_AUTH=required, listen on 127.0.0.1, or use a server with accounts (deploy/nats)")
 	}
 	if s.Embedded() && !s.Has(RoleDispatch) {
-		v.warn("WEIR_ROLES", "jobs are taken, and nobody calls them unless another weir connects to this one's server",
+		v.warn("WEIR_ROLES", "jobs are accepted, and none is called unless another weir connects to this one's server",
 			"add dispatch, or start one with the role dispatch whose WEIR_NATS_URL names this one")
 	}
 }

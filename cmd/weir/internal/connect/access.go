@@ -38,9 +38,9 @@ func Explain(at, start string, err error) error {
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired):
 		return fmt.Errorf("the NATS server at %s refused the credentials: set WEIR_NATS_CREDS (a weir with its own server keeps operator.creds in its data directory: name that by WEIR_DATA_DIR), or one of the other ways to sign in (weir help environment): %w", at, err)
 	case errors.Is(err, nats.ErrNkeysNotSupported):
-		return fmt.Errorf("the NATS server at %s asks nobody to sign by a key: leave WEIR_NATS_CREDS and WEIR_NATS_NKEY empty, or sign in as it wants (weir help environment): %w", at, err)
+		return fmt.Errorf("the NATS server at %s does not sign clients in by key: leave WEIR_NATS_CREDS and WEIR_NATS_NKEY empty, or sign in as it wants (weir help environment): %w", at, err)
 	case errors.As(err, &authority):
-		return fmt.Errorf("the certificate of the NATS server at %s is signed by nobody this machine knows: set WEIR_NATS_CA to the CA's certificate: %w", at, err)
+		return fmt.Errorf("the certificate of the NATS server at %s is signed by an authority that this machine does not know: set WEIR_NATS_CA to the CA's certificate: %w", at, err)
 	case errors.As(err, &name):
 		return fmt.Errorf("the NATS server at %s has a certificate for other names: connect by one of them, or have the certificate made for this one: %w", at, err)
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && invalid.Cert != nil:

@@ -173,7 +173,7 @@ func (c *Check) streams(ctx context.Context, most int) error {
 func (c *Check) rights(ctx context.Context) error {
 	user, may, err := askRights(ctx, c.Conn, c.Denied)
 	if err != nil {
-		c.Log.Warn("the server does not say what this user may do: what it may not shows when it is tried", "err", err)
+		c.Log.Warn("the server does not report this user's rights; a missing right shows when it is used", "err", err)
 		return nil //nolint:nilerr // an older or closed server is no reason not to start
 	}
 	if may == nil {

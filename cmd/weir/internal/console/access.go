@@ -51,7 +51,7 @@ type Actor struct {
 // String names the actor in events and in messages to operators.
 func (a Actor) String() string {
 	if a.Name == "" {
-		return "somebody on this machine, over HTTP"
+		return "a user of this machine, over HTTP"
 	}
 	return a.Name + ", over HTTP"
 }
@@ -144,12 +144,12 @@ func (a *Access) byUser(r *http.Request) Role {
 
 // notOperator tells another user of this machine why the request is refused, and how to be allowed.
 func notOperator(r *http.Request) *Problem {
-	who := "weir cannot tell which user of this machine asks, who"
+	who := "a user of this machine that weir cannot identify"
 	if uid, known := callerOf(r.Context()).user(); known {
 		who = fmt.Sprintf("user %d of this machine", uid)
 	}
-	return NewProblem(http.StatusForbidden, "%s may look and hand in jobs without a token, and this needs the role %s: ask as root or as whom weir runs as "+
-		"(sudo -u USER …), or have a token configured and bear it (WEIR_HTTP_TOKEN, or http.tokens in the configuration)", who, Operator)
+	return NewProblem(http.StatusForbidden, "%s may look and hand in jobs without a token, and this needs the role %s: ask as root or as the user that weir runs as "+
+		"(sudo -u USER …), or configure a token and send it (WEIR_HTTP_TOKEN, or http.tokens in the configuration)", who, Operator)
 }
 
 func (a *Access) configured() *config.HTTP {

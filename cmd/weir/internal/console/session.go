@@ -116,7 +116,7 @@ func (a *Access) login(w http.ResponseWriter, r *http.Request) {
 			tooManyFailures().Write(w)
 			return
 		}
-		NewProblem(http.StatusUnauthorized, "nobody has this token").Write(w)
+		NewProblem(http.StatusUnauthorized, "no user has this token").Write(w)
 		return
 	}
 	if !a.open() {

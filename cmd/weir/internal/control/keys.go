@@ -109,7 +109,7 @@ func Show(c *connect.Connection, api, key string, limit int) (*KeyShown, error) 
 	if err == nil && detail == nil {
 		err = failed
 		if err == nil {
-			err = cli.Unreachable(fmt.Errorf("nobody owns the partition of %s just now: try again in some seconds", cli.Visible(key)))
+			err = cli.Unreachable(fmt.Errorf("no replica owns the partition of %s yet: try again in a few seconds", cli.Visible(key)))
 		}
 	}
 	return detail, err

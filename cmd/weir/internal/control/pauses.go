@@ -128,7 +128,7 @@ func (p *Pauses) Run(ctx context.Context) error {
 		if err := p.follow(ctx); err == nil {
 			continue
 		} else if ctx.Err() == nil {
-			p.log.Warn("pauses cannot be watched; those in force stay so; trying again", "err", err)
+			p.log.Warn("cannot watch the pauses; those in force stay; trying again", "err", err)
 		}
 		stream.Sleep(ctx, watchRetry)
 		if err := p.watch(ctx); err == nil {
@@ -201,7 +201,7 @@ func (p *Pauses) endOver(ctx context.Context, now time.Time) {
 			})
 		}
 		if err != nil && ctx.Err() == nil {
-			p.log.Warn("the end of a pause could not be stored; trying again", append(whatHolds(api, key), "err", err)...)
+			p.log.Warn("could not store the end of a pause; trying again", append(whatHolds(api, key), "err", err)...)
 			f.until = now.Add(endRetry)
 			p.inForce[entry] = f
 		}
@@ -249,7 +249,7 @@ func (p *Pauses) take(entry jetstream.KeyValueEntry) {
 	}
 	api, key, err := parsePauseEntry(entry.Key())
 	if err != nil {
-		p.log.Error("a pause names a key that cannot be read; it is left alone", "entry", entry.Key(), "err", err)
+		p.log.Error("a pause names a key that cannot be decoded; ignored", "entry", entry.Key(), "err", err)
 		return
 	}
 	if f, ok := p.inForce[entry.Key()]; ok && f.revision == entry.Revision() {
@@ -257,7 +257,7 @@ func (p *Pauses) take(entry jetstream.KeyValueEntry) {
 	}
 	word := readPause(entry)
 	if err := p.dispatch.Pause(api, key, word); err != nil {
-		p.log.Error("a pause cannot be put in force", append(whatHolds(api, key), "err", err)...)
+		p.log.Error("could not apply a pause", append(whatHolds(api, key), "err", err)...)
 		return
 	}
 	p.inForce[entry.Key()] = inForce{entry.Revision(), word.Until}

@@ -64,7 +64,7 @@ func askJobs[J any](c *connect.Connection, subject ingest.Subjects, api string, 
 		return a.APIState, failed
 	})
 	if heard.owned < heard.partitions {
-		missing = fmt.Errorf("nobody answered for %d of the %d partitions of %s", heard.partitions-heard.owned, heard.partitions, api)
+		missing = fmt.Errorf("no replica answered for %d of the %d partitions of %s", heard.partitions-heard.owned, heard.partitions, api)
 	}
 	return found, missing, cmp.Or(err, heard.failed)
 }

@@ -28,13 +28,13 @@ type reconcileQuestion struct {
 var reconcileWaits = answerWaits{2 * time.Minute, 2 * time.Minute}
 
 // ErrHeldByOther reports that another process redrives or purges letters now.
-var ErrHeldByOther = errors.New("somebody redrives or purges dead letters now")
+var ErrHeldByOther = errors.New("another redrive or purge of dead letters is running")
 
 // Reconcile makes the owner of a letter's partition ask the api about it. It blocks until the api has answered, for two
 // minutes at most.
 func Reconcile(c *connect.Connection, api string, seq uint64) (dispatcher.Reconciled, error) {
 	var out dispatcher.Reconciled
-	failed := cli.Unreachable(fmt.Errorf("nobody owns the partition of letter %d of %s just now: try again in some seconds", seq, api))
+	failed := cli.Unreachable(fmt.Errorf("no replica owns the partition of letter %d of %s yet: try again in a few seconds", seq, api))
 	err := askFor(c, reconcileSubject.Of(api), marshal(reconcileQuestion{seq}), reconcileWaits, func(data []byte, wrong *operatorError) bool {
 		switch {
 		case wrong != nil && (wrong.code == codeNoAPI || wrong.code == codeNotOur):

@@ -201,7 +201,7 @@ func (s ConfigStore) RefuseUnread(ctx context.Context) error {
 }
 
 // ErrLostRace reports that another process has changed the configuration meanwhile.
-var ErrLostRace = errors.New("somebody else has changed the configuration meanwhile")
+var ErrLostRace = errors.New("another change of the configuration came first")
 
 // Put stores a version if the last one still has that revision, and fails with ErrLostRace otherwise.
 func (s ConfigStore) Put(ctx context.Context, next StoredConfig, last uint64) (version uint64, err error) {

@@ -102,7 +102,7 @@ func (s *screen) burst(b *burst, letters, events int) {
 	s.more("queue, its call due %s; the last is number %d, due %s.", inWords(first.ETAms), last.Position, inWords(last.ETAms))
 	s.more("%d refused: the queue is full, and their sender is told 429 at once.", b.throttled)
 	s.more("None is gone: %d are kept as dead letters, and %d events tell it to", letters, events)
-	s.more("whoever listens on weir.events.throttled.>")
+	s.more("listeners on weir.events.throttled.>")
 	s.tell("%s Another program sends a job for customer %s every %v.", s.bold("A neighbour."), calmKey, trickleEvery)
 	s.tell("%s No faster than the api allows, no slower either:", s.bold("The calls."))
 }

@@ -39,7 +39,7 @@ func unavailable(detail string) *Problem {
 
 // unsure returns the problem for a job of which it is unknown whether it was stored: 503 would say that it was not.
 func unsure(job string) *Problem {
-	p := refuse(http.StatusGatewayTimeout, "nobody knows whether the job was stored: ask for it where Location says, or send it again with its id (job) as Idempotency-Key")
+	p := refuse(http.StatusGatewayTimeout, "the job may have been stored: ask at the address in Location, or send it again with its id (job) as Idempotency-Key")
 	p.RetryAfter, p.Job = comeBack, job
 	return p
 }

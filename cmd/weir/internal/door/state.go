@@ -55,14 +55,14 @@ func (d *Door) state(ctx context.Context, api, key, id string) (*State, *Problem
 	case len(found.Jobs) == 0 && len(found.Silent) > 0:
 		return nil, unavailable("nothing is known of the job so far, and not every queue could be asked: try again")
 	case len(found.Jobs) == 0:
-		p := refuse(http.StatusNotFound, "nobody knows the job: "+howFar(found, key))
+		p := refuse(http.StatusNotFound, "no such job: "+howFar(found, key))
 		p.Job = id
 		return nil, p
 	}
 	state := &State{Job: found.Jobs[0]}
 	if seq := state.ResultSeq(); seq != 0 && state.State == jobstory.Done {
 		if state.Result, err = d.Result(ctx, seq); err != nil {
-			d.Log.Info("a result could not be read", "api", api, "job_id", id, "err", err)
+			d.Log.Info("could not read a result", "api", api, "job_id", id, "err", err)
 			return nil, unavailable("the job is done, and its result could not be read: try again")
 		}
 	}

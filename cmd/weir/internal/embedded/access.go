@@ -70,7 +70,7 @@ func publicKey(path string, log *slog.Logger) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("credentials: %w", err)
 	case info.Mode().Perm()&0o077 != 0:
-		log.Warn("others could read these credentials: new ones take their place", "file", path, "mode", info.Mode().Perm().String())
+		log.Warn("other users could read these credentials; new ones replace them", "file", path, "mode", info.Mode().Perm().String())
 		return makeCredentials(path)
 	}
 	text, err := os.ReadFile(path)

@@ -94,7 +94,7 @@ func (b *backlog) sentBytes() (sum int64, err error) {
 func (b *backlog) look(now time.Time) {
 	conns, err := b.ns.Connz(&server.ConnzOptions{Sort: server.ByPending, Limit: b.ns.NumClients() + 1})
 	if err != nil {
-		b.log.Warn("what waits for slow clients is not known", "err", err)
+		b.log.Warn("cannot read how much waits for slow clients", "err", err)
 		return
 	}
 	b.waiting = 0
@@ -128,7 +128,7 @@ func (b *backlog) look(now time.Time) {
 		b.closing = append(b.closing, closingClient{int64(c.Pending), now.Add(writeDeadline)})
 	}
 	if cut > 0 {
-		b.log.Warn("clients that read too slowly were cut off: together more waited for them than there is memory for; have them read faster or less, or raise WEIR_MEMORY",
+		b.log.Warn("disconnected clients that read too slowly: the messages waiting for them did not fit into memory; let them read faster or less, or raise WEIR_MEMORY",
 			"clients", cut, "bytes", bytes, "waiting_bytes", b.waiting, "most_bytes", b.most)
 	}
 }

@@ -118,7 +118,7 @@ func (l *logger) Warnf(format string, v ...any) {
 	l.told = true
 	l.mu.Unlock()
 	if first {
-		l.log.Info("the store was not closed in order: its index is built anew from the messages")
+		l.log.Info("the store was not closed in order: rebuilding its index from the messages")
 	}
 }
 

@@ -131,15 +131,15 @@ func (o *Options) flushed(ctx context.Context) *Disk {
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		o.Log.Info("every write is synced by itself, since the system does not say which file system the store is on", "err", err)
+		o.Log.Info("each write is synced by itself, because the system does not report the store's file system", "err", err)
 		return nil
 	}
 	if yes, why := renameIsBarrier(o.Dir, string(mounts)); !yes {
-		o.Log.Info("every write is synced by itself, where one sync could serve many: ext4 would allow that", "dir", o.Dir, "why", why)
+		o.Log.Info("each write is synced by itself, because this file system does not allow one sync for many writes; ext4 does", "dir", o.Dir, "why", why)
 		return nil
 	}
 	if err := prove(ctx, o.Dir); err != nil {
-		o.Log.Warn("every write is synced by itself: this version of the server does not write as weir expects", "err", err)
+		o.Log.Warn("each write is synced by itself, because this version of the server does not write as weir expects", "err", err)
 		return nil
 	}
 	return newDisk(o.Dir)

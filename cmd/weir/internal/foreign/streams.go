@@ -64,7 +64,7 @@ func (f Streams) err() error {
 	if len(f) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s under %s: their producers are answered before weir does, so that refusals are hidden and, while no weir runs, jobs are acknowledged that nobody calls: change its subjects or remove it (nats stream edit, nats stream rm), and look what it holds: %s",
+	return fmt.Errorf("%s under %s: their producers are answered before weir does, so that refusals are hidden and, while no weir runs, jobs are acknowledged and never called: change its subjects or remove it (nats stream edit, nats stream rm), and look what it holds: %s",
 		cli.Verb(len(f), "a stream that is not weir's takes jobs", "streams that are not weir's take jobs"), jobSubjects, f)
 }
 

@@ -83,7 +83,7 @@ func (f *Watch) Look(ctx context.Context) {
 		return
 	case f.blind:
 		f.blind = false
-		f.log.Info("streams can be looked at again")
+		f.log.Info("can read the streams again")
 	}
 	before := f.found.Swap(&found)
 	f.count.Set(float64(len(found)))
@@ -92,7 +92,7 @@ func (f *Watch) Look(ctx context.Context) {
 	case len(found) > 0:
 		f.log.Error("not ready", "err", found.err())
 	default:
-		f.log.Info("no stream takes jobs in weir's place any more: ready again", "streams", before.String())
+		f.log.Info("no foreign stream takes jobs any more: ready again", "streams", before.String())
 	}
 	f.tell(ctx, found)
 }
@@ -100,7 +100,7 @@ func (f *Watch) Look(ctx context.Context) {
 // cannotLook says once that nothing is known; what was known stays.
 func (f *Watch) cannotLook(err error) {
 	if !f.blind {
-		f.log.Warn("weir cannot look whether a stream takes jobs in its place: let its user publish to $JS.API.STREAM.NAMES (the role worker of deploy/nats)",
+		f.log.Warn("cannot check whether a foreign stream takes jobs: let weir's user publish to $JS.API.STREAM.NAMES (the role worker of deploy/nats)",
 			"subjects", jobSubjects, "err", err)
 	}
 	f.blind = true
@@ -128,7 +128,7 @@ func (f *Watch) tell(ctx context.Context, found Streams) {
 	ctx, cancel := context.WithTimeout(ctx, foreignTimeout)
 	defer cancel()
 	if err := e.Publish(ctx, f.js); err != nil {
-		f.log.Warn("an event could not be stored; trying again", "err", err)
+		f.log.Warn("could not store an event; trying again", "err", err)
 		return
 	}
 	f.told = now

@@ -279,7 +279,7 @@ func (g *Gate) acknowledge(msg *nats.Msg) {
 	}
 	answer, err := g.nc.Request(ackPrefix+rest, msg.Data, answerWait)
 	if err != nil {
-		g.log.Debug("an acknowledgement was not answered", "consumer", tokens[1], "err", err)
+		g.log.Debug("the server did not confirm an acknowledgement", "consumer", tokens[1], "err", err)
 		return
 	}
 	g.respond(msg, answer.Data)

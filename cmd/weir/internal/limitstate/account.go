@@ -170,7 +170,7 @@ func (a *accounts) recall(ctx context.Context, extent ledger.Extent, boot string
 // too much.
 func (a *accounts) beginAnew(ctx context.Context, extent ledger.Extent, why string) error {
 	if len(a.store.Bounds()) > 0 {
-		a.log.Info("what limits may have used before the start counts as used: the ledger does not tell", "reason", why)
+		a.log.Info("the ledger does not say what limits used before the start: it counts as used", "reason", why)
 	}
 	a.note.Born, a.note.Read, a.note.Lost, a.note.Account = extent.Born, extent.Last, a.lost(), a.store.Account()
 	if err := a.put(ctx); err != nil {
@@ -219,7 +219,7 @@ func (a *accounts) run(ctx context.Context) {
 			return
 		case err.Error() != told:
 			told = err.Error()
-			a.log.Warn("what the ledger says of the limits could not be added up; trying again", "err", err)
+			a.log.Warn("could not add up the use of limits from the ledger; trying again", "err", err)
 		}
 		wait = accountRetry
 	}

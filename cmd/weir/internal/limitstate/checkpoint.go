@@ -132,7 +132,7 @@ func (c *checkpointer) run(ctx context.Context) error {
 			return err
 		}
 		if err != nil && ctx.Err() == nil {
-			c.log.Warn("the limits' state could not be stored; calls hold until it can", "err", err)
+			c.log.Warn("could not store the state of the limits; calls wait until it is stored", "err", err)
 		}
 		c.accounts.lookForPartial()
 		select {

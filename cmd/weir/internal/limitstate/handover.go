@@ -40,7 +40,7 @@ func takeOverFromRedis(ctx context.Context, o *Options, api *httpcall.API) error
 	if strings.HasSuffix(mark.Epoch, processEpoch) {
 		return nil
 	}
-	o.Log.Info("limits are counted in the process again: what Redis counted is added up from the ledger", "api", api.Name)
+	o.Log.Info("limits are counted in the process again; their use is added up from the ledger", "api", api.Name)
 	s, err := snapshotOfLedger(ctx, o, api, o.Clock.Now())
 	if err != nil {
 		return err

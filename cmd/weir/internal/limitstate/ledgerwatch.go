@@ -115,7 +115,7 @@ func (w *LedgerWatch) Run(ctx context.Context) error {
 		}
 		err := w.look(ctx)
 		if err != nil && ctx.Err() == nil && err.Error() != told {
-			w.o.Log.Warn("whether records of calls are missing could not be looked up; trying again", "component", "limits", "err", err)
+			w.o.Log.Warn("could not check whether records of calls are missing; trying again", "component", "limits", "err", err)
 			told = err.Error()
 		} else if err == nil {
 			told = ""
@@ -243,7 +243,7 @@ func (w *LedgerWatch) tell(l *LedgerLoss, born time.Time) {
 	id := fmt.Sprintf("ledger.%d.%s.%d.%d.%d", born.UnixMicro(), l.Kind, l.From, l.To, l.Records)
 	w.o.Letters.Send(deadletter.Event{Type: deadletter.LedgerEvent, ID: id, Data: LedgerData{l.Kind, l.Records, l.From, l.To, l.Noticed, l.Why()}}, func(err error) {
 		if err != nil {
-			w.o.Log.Warn("that records of calls are gone could not be told as an event", "component", "limits", "err", err)
+			w.o.Log.Warn("could not store the event that records of calls are missing", "component", "limits", "err", err)
 		}
 	})
 }

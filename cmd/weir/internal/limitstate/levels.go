@@ -147,7 +147,7 @@ func (w *levelWatch) look(ctx context.Context) {
 	}
 	w.used(levels)
 	if err := w.tellSpent(ctx, levels); err != nil && ctx.Err() == nil {
-		w.log.Warn("how much of a budget is spent could not be told; trying again", "err", err)
+		w.log.Warn("could not report how much of a budget is spent; trying again", "err", err)
 	}
 }
 

@@ -33,7 +33,7 @@ func (n *news) started(o *Options, api string, by time.Duration) {
 	n.until = now.Add(by)
 	why := n.behind + ": what they had counted counts as of now, and quotas and budgets go on with their count"
 	n.mu.Unlock()
-	o.Log.Warn("limits were counted by a clock that was ahead of this one", "component", "limits", "api", api, "by", by.Round(time.Millisecond),
+	o.Log.Warn("limits were counted by a clock that is ahead of this machine's", "component", "limits", "api", api, "by", by.Round(time.Millisecond),
 		"effect", "what they had counted counts as of now; quotas and budgets go on with their count")
 	n.send(o, api, ClockData{MovedMS: -by.Milliseconds(), Why: why})
 }
@@ -54,7 +54,7 @@ func (n *news) send(o *Options, api string, data ClockData) {
 	}
 	o.Letters.Send(deadletter.Event{Type: deadletter.ClockEvent, API: api, Data: data}, func(err error) {
 		if err != nil {
-			o.Log.Warn("that the clock was set could not be told as an event", "component", "limits", "api", api, "err", err)
+			o.Log.Warn("could not store the event that the clock was set", "component", "limits", "api", api, "err", err)
 		}
 	})
 }

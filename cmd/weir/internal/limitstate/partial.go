@@ -74,7 +74,7 @@ func (a *accounts) fillIn(ctx context.Context) error {
 		return err
 	}
 	a.store.FillIn(partial, sum)
-	a.log.Info("what was called before limits came into force was added up from the ledger", "limits", names)
+	a.log.Info("calls before the limits came into force were added up from the ledger", "limits", names)
 	if len(a.store.Partial()) == 0 {
 		a.settle()
 	}
@@ -171,7 +171,7 @@ func (g *gaps) tell(log *slog.Logger, limit string, since, begins time.Time) {
 		g.why = map[string]string{}
 	}
 	g.why[limit] = "what was called before " + begins.UTC().Format(time.RFC3339) + " is not counted in this period: the ledger does not reach back"
-	log.Warn("a limit that came into force within its period counts only what the ledger has", "limit", limit, "period", since.UTC(), "ledger", begins.UTC())
+	log.Warn("a limit that was added within its period counts only the calls in the ledger", "limit", limit, "period", since.UTC(), "ledger", begins.UTC())
 }
 
 // of says what is missing in a limit's count, "" if nothing is.

@@ -108,7 +108,7 @@ func (s *sharedLimits) begin(ctx context.Context, client redisstore.Client) erro
 		return err
 	}
 	if s.kept.Epoch != redisstore.Fresh && s.kept.Epoch != mark.Epoch {
-		s.log.Warn("the limits begin a new state in redis: what an earlier one had counted counts as used until the ledger tells", "epoch", mark.Epoch)
+		s.log.Warn("the limits begin a new state in redis: earlier use counts as used until the ledger is added up", "epoch", mark.Epoch)
 	}
 	s.doubt = true
 	s.kept = mark
@@ -269,7 +269,7 @@ func (s *sharedLimits) keep(ctx context.Context) error {
 		return nil
 	}
 	if changed {
-		s.log.Warn("the limits begin a new state in redis: what an earlier one had counted counts as used until the ledger tells", "epoch", mark.Epoch)
+		s.log.Warn("the limits begin a new state in redis: earlier use counts as used until the ledger is added up", "epoch", mark.Epoch)
 		s.suspect()
 	}
 	if err := s.put(ctx, mark); err != nil {
@@ -306,7 +306,7 @@ func (s *sharedLimits) run(ctx context.Context) error {
 		}
 		if err != nil && ctx.Err() == nil && err.Error() != told {
 			told = err.Error()
-			s.log.Warn("the limits are not open yet: calls hold; trying again", "err", err)
+			s.log.Warn("the limits are not ready yet: calls wait; trying again", "err", err)
 		}
 		if ctx.Err() != nil {
 			return nil
@@ -319,7 +319,7 @@ func (s *sharedLimits) run(ctx context.Context) error {
 		select {
 		case <-tick.C:
 			if err := s.keep(ctx); err != nil && ctx.Err() == nil {
-				s.log.Warn("the state of the limits in redis could not be noted", "err", err)
+				s.log.Warn("could not note the state of the limits in redis", "err", err)
 			}
 		case <-s.lost:
 			s.seed(ctx)

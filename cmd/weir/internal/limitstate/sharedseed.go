@@ -57,7 +57,7 @@ func (s *sharedLimits) seed(ctx context.Context) {
 			s.mu.Lock()
 			s.why = told
 			s.mu.Unlock()
-			s.log.Warn("quotas count as used up until the ledger is added up; trying again", "limits", strings.Join(unknown, ", "), "err", err)
+			s.log.Warn("quotas count as used until the ledger is added up; trying again", "limits", strings.Join(unknown, ", "), "err", err)
 		}
 		select {
 		case <-time.After(seedRetry):
@@ -100,7 +100,7 @@ func (s *sharedLimits) seedThese(ctx context.Context, store *redisstore.Store, u
 	if err := store.Seed(ctx, used); err != nil {
 		return err
 	}
-	s.log.Info("what quotas had counted was added up from the ledger", "limits", strings.Join(unknown, ", "))
+	s.log.Info("use of quotas was added up from the ledger", "limits", strings.Join(unknown, ", "))
 	return nil
 }
 

@@ -62,7 +62,7 @@ func operations() object {
 	}
 	return object{
 		"takeJob": take, "takeKeylessJob": takeKeyless,
-		"tellEnd": on("send", "ends", "Tell a job's end to whoever waits"), "storeResult": on("send", "results", "Store a result"),
+		"tellEnd": on("send", "ends", "Send a job's end to the waiting producer"), "storeResult": on("send", "results", "Store a result"),
 		"storeLetter": on("send", "letters", "Store a dead letter"), "tellEvent": on("send", "events", "Tell an event"),
 		"recordCall": on("send", "calls", "Record a call"),
 	}

@@ -168,7 +168,7 @@ func (w *Watch) judge(ctx context.Context, missing map[string]bool) {
 		return
 	}
 	if err := w.Remake(ctx, firstSeq); err != nil {
-		w.Log.Error("streams that are gone could not be made again; trying again", "streams", slices.Sorted(maps.Keys(firstSeq)), "err", err)
+		w.Log.Error("could not create missing streams again; trying again", "streams", slices.Sorted(maps.Keys(firstSeq)), "err", err)
 	}
 }
 
@@ -180,7 +180,7 @@ func (w *Watch) lost(name string, remade bool) {
 	if known {
 		return
 	}
-	what := "the stream is gone: somebody deleted it; "
+	what := "the stream was deleted; "
 	switch {
 	case remade:
 		what += "weir makes it again, and what it held is gone"

@@ -100,7 +100,7 @@ func (s *Sender) Run(ctx context.Context) error {
 			if err := s.lead(ctx); errors.As(err, &held) {
 				wait = leaseRetry
 			} else if err != nil && ctx.Err() == nil {
-				s.Log.Warn("events cannot be posted for the moment; trying again", "err", err)
+				s.Log.Warn("cannot post events; trying again", "err", err)
 				wait = leaseRetry
 			}
 		}
@@ -209,7 +209,7 @@ func (s *Sender) deliver(ctx context.Context, l *lease.Lease, msg jetstream.Msg,
 		if no == nil {
 			s.metrics.events.WithLabelValues(sent).Inc()
 			if told {
-				s.Log.Info("the webhook takes events again", "tries", try)
+				s.Log.Info("the webhook accepts events again", "tries", try)
 			}
 			stream.Sleep(ctx, to.Rate.Per/time.Duration(to.Rate.Count))
 			return true, nil
@@ -221,17 +221,17 @@ func (s *Sender) deliver(ctx context.Context, l *lease.Lease, msg jetstream.Msg,
 		if no.refuses() {
 			if refusals++; refusals >= refusedMax {
 				s.metrics.events.WithLabelValues(refused).Inc()
-				s.Log.Warn("the webhook refuses an event: it is not posted again", "event", event.ID, "type", event.Type, "err", no)
+				s.Log.Warn("the webhook refused an event; it is not posted again", "event", event.ID, "type", event.Type, "err", no)
 				return true, nil
 			}
 		}
 		if !told {
-			s.Log.Warn("the webhook does not take events; trying again until they are too old", "err", no)
+			s.Log.Warn("the webhook does not accept events; trying again until they are too old", "err", no)
 			told = true
 		}
 		if s.gone(ctx, meta.Sequence.Stream) {
 			s.metrics.events.WithLabelValues(dropped).Inc()
-			s.Log.Warn("an event was dropped before it could be posted", "event", event.ID, "type", event.Type)
+			s.Log.Warn("an event was dropped before the webhook took it", "event", event.ID, "type", event.Type)
 			return true, nil
 		}
 		if s.rest(ctx, to, max(wait, no.retryAfter)); s.Configured() != to {

@@ -50,13 +50,13 @@ func (k *Keeper) Examine(ctx context.Context) (found []Suspicion, err error) {
 			return nil, err
 		}
 		if untold != "" {
-			k.Log.Warn("nobody can tell whether the data directory was put back from a backup", "dir", k.DataDir, "why", untold)
+			k.Log.Warn("cannot tell whether the data directory was restored from a backup", "dir", k.DataDir, "why", untold)
 		}
 		if s != nil {
 			found = append(found, *s)
 		}
 	} else if len(k.Places) == 0 {
-		k.Log.Info("nobody can tell whether the streams were put back from a backup: set WEIR_STATE_DIR to a directory that lasts")
+		k.Log.Info("cannot tell whether the streams were restored from a backup: set WEIR_STATE_DIR to a directory that lasts")
 	}
 	is, _, err := readLineage(ctx, k.Control, k.Conn)
 	if err != nil {
@@ -178,7 +178,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 			told = ""
 		case err.Error() != told:
 			told = err.Error()
-			k.Log.Warn("how far the streams have come could not be noted: a backup that is put back may not be noticed", "err", err)
+			k.Log.Warn("could not note the streams' last sequences: a restored backup may go unnoticed", "err", err)
 		}
 		select {
 		case <-tick.C:

@@ -134,7 +134,7 @@ func (a *adoption) tellOverruled(file *configFile, log *slog.Logger) {
 	if file == nil || a.file != nil || len(a.present.Config.Diff(file.config)) == 0 {
 		return
 	}
-	log.Info("what runs is not what the configuration file says: it was applied since, or rolled back to; `weir config diff` shows the difference, `weir config apply` puts the file in force",
+	log.Info("the running configuration differs from the file: another was applied or rolled back to since; `weir config diff` shows the difference, `weir config apply` applies the file",
 		"file", file.path, "version", a.present.Number, "from", a.present.From)
 }
 

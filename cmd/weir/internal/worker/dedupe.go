@@ -46,7 +46,7 @@ func (a *adoption) dedupe(ctx context.Context) (*queue.Dedupe, error) {
 func dedupeChanged(ctx context.Context, js jetstream.JetStream, dedupe *queue.Dedupe, log *slog.Logger) {
 	s, err := js.Stream(ctx, "KV_"+connect.ConfigBucket)
 	if err != nil {
-		log.Warn("the server does not say what time it is: jobs sent again under their ids may become letters unknown", "err", err)
+		log.Warn("the server does not report its time: resubmitted jobs may become letters unknown", "err", err)
 		return
 	}
 	dedupe.Changed(s.CachedInfo().TimeStamp)

@@ -67,10 +67,10 @@ func (g *diskGuard) look(ctx context.Context) {
 	full := g.used.Load() >= g.most/16*15 // a large job may no longer fit
 	switch was := g.full.Swap(full); {
 	case full && !was:
-		g.log.Error("the store is nearly full: no job is taken until there is room again; let more be called, delete results or letters, or enlarge it",
+		g.log.Error("the store is nearly full: intake refuses jobs until there is room; delete results or letters, raise rates, or enlarge the store",
 			"used_bytes", g.used.Load(), "most_bytes", g.most)
 	case was && !full:
-		g.log.Info("there is room in the store again: jobs are taken", "used_bytes", g.used.Load(), "most_bytes", g.most)
+		g.log.Info("the store has room again: intake accepts jobs", "used_bytes", g.used.Load(), "most_bytes", g.most)
 	}
 }
 

@@ -114,7 +114,7 @@ func (f *follower) recall(api string, job queue.Finished) {
 func (f *follower) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := f.watch(ctx); err != nil && ctx.Err() == nil {
-			f.log.Warn("the configuration cannot be watched; trying again", "err", err)
+			f.log.Warn("cannot watch the configuration; trying again", "err", err)
 			stream.Sleep(ctx, followRetry)
 		}
 	}
@@ -154,7 +154,7 @@ func (f *follower) take(ctx context.Context, entry jetstream.KeyValueEntry) erro
 		err = f.check(v.Config, f.scope.Load())
 	}
 	if err != nil {
-		f.log.Error("a new configuration is not valid here; the former one stays in force", "version", entry.Revision(), "err", err)
+		f.log.Error("a new configuration is not valid on this replica; the former one stays in force", "version", entry.Revision(), "err", err)
 		f.refused.Store(&refusedConfig{entry.Revision(), err.Error()})
 		f.seen.Store(entry.Revision())
 		return nil
@@ -266,7 +266,7 @@ func (f *follower) change(ctx context.Context, a *config.API, next *config.Confi
 func (w *Worker) tellConfig(ctx context.Context, change control.ConfigChange) {
 	w.log.Info("configuration applied", "version", change.NewVersion, "who", change.Who, "from", change.From, "changes", change.Changes)
 	if err := change.Event().Publish(ctx, w.js); err != nil {
-		w.log.Warn("an event could not be stored", "err", err)
+		w.log.Warn("could not store an event", "err", err)
 	}
 }
 
@@ -296,7 +296,7 @@ func tellLeftovers(ctx context.Context, js jetstream.JetStream, c *config.Config
 	defer cancel()
 	found, err := control.JobsLeft(ctx, js, c)
 	if err != nil {
-		log.Warn("it is not known whether jobs wait of apis that are not configured", "err", err)
+		log.Warn("cannot tell whether jobs of unconfigured apis are waiting", "err", err)
 		return
 	}
 	for _, api := range slices.Sorted(maps.Keys(found)) {

@@ -75,9 +75,9 @@ func (l *libraries) Write(line []byte) (int, error) {
 		return len(line), nil
 	}
 	if l.more > 0 {
-		l.log.Warn("a library has said so again", "text", l.last, "times", l.more)
+		l.log.Warn("a library repeated its message", "text", l.last, "times", l.more)
 	}
 	l.last, l.at, l.more = text, time.Now(), 0
-	l.log.Warn("a library says", "text", text)
+	l.log.Warn("a library reports", "text", text)
 	return len(line), nil
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestLogLibraries: what a library says stands in weir's log, and what it quotes of an answer in none.
+// TestLogLibraries: what a library reports stands in weir's log, and what it quotes of an answer in none.
 func TestLogLibraries(t *testing.T) {
 	var said bytes.Buffer
 	was, flags := golog.Writer(), golog.Flags()

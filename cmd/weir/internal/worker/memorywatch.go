@@ -89,10 +89,10 @@ func (m *memoryWatch) judge(h heapState) {
 	switch tight := m.holdings.Tight(); {
 	case !tight && h.live > m.heap/100*tightAt:
 		m.holdings.SetTight(true)
-		m.log.Error("the memory is nearly full: no job is taken until there is room again; let more be called, or raise WEIR_MEMORY",
+		m.log.Error("the memory is nearly full: intake refuses jobs until there is room; raise rates so that more jobs are called, or raise WEIR_MEMORY",
 			"live_bytes", h.live, "most_bytes", m.heap)
 	case tight && h.live < m.heap/100*looseAt:
 		m.holdings.SetTight(false)
-		m.log.Info("there is room in memory again: jobs are taken", "live_bytes", h.live, "most_bytes", m.heap)
+		m.log.Info("memory has room again: intake accepts jobs", "live_bytes", h.live, "most_bytes", m.heap)
 	}
 }

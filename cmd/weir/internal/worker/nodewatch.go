@@ -41,10 +41,10 @@ func (w *nodeWatch) run(ctx context.Context) error {
 		case err == nil, !w.nc.IsConnected(), len(w.nc.Servers()) < 2, ctx.Err() != nil:
 			answered = time.Now() // no silence: nats.go already looks for a node, or there is no other
 		case time.Since(answered) > w.silent:
-			w.log.Warn("JetStream does not answer through this server, which may be cut off from the others: trying another",
+			w.log.Warn("JetStream does not answer on this server, which may be cut off from its cluster; trying another server",
 				"wait", time.Since(answered).Round(time.Second), "err", err)
 			if err := w.nc.ForceReconnect(); err != nil {
-				w.log.Warn("the server cannot be left", "err", err)
+				w.log.Warn("could not disconnect from the server", "err", err)
 			}
 			answered = time.Now()
 		}

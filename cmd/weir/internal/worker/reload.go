@@ -26,7 +26,7 @@ func (w *Worker) reloading(ctx context.Context) error {
 		select {
 		case done := <-w.reloads:
 			if err := w.ReloadNow(ctx); err != nil && ctx.Err() == nil {
-				w.log.Error("the configuration file was not put in force; the present configuration stays", "file", w.settings.Config, "err", err)
+				w.log.Error("the configuration file was not applied; the present configuration stays", "file", w.settings.Config, "err", err)
 			}
 			done()
 		case <-ctx.Done():
@@ -64,7 +64,7 @@ func (w *Worker) ReloadNow(ctx context.Context) error {
 		if _, err := a.store(ctx); err != nil {
 			return err
 		}
-		w.log.Info("the configuration file asks for nothing new; secrets that it refers to are read anew for every call, "+
+		w.log.Info("the configuration file has no changes; secrets are read again for every call, "+
 			"and apis that denied weir are tried with them", "file", file.path, "version", a.present.Number)
 		a.tellOverruled(file, w.log)
 		return nil
@@ -77,12 +77,12 @@ func (w *Worker) ReloadNow(ctx context.Context) error {
 	case err != nil:
 		return err
 	case told == nil:
-		w.log.Info("another weir has applied the same file", "file", file.path, "version", a.present.Number)
+		w.log.Info("another replica has applied the same file", "file", file.path, "version", a.present.Number)
 		return nil
 	}
-	w.log.Info("the configuration file was stored: every weir follows", "file", file.path, "version", told.NewVersion, "changes", told.Changes)
+	w.log.Info("the configuration file was stored; every replica follows it", "file", file.path, "version", told.NewVersion, "changes", told.Changes)
 	if err := told.Event().Publish(ctx, w.js); err != nil {
-		w.log.Warn("an event could not be stored", "err", err)
+		w.log.Warn("could not store an event", "err", err)
 	}
 	return nil
 }

@@ -53,7 +53,7 @@ func (w *Worker) refuseRestored(ctx context.Context) error {
 	case len(open) > 0 && !w.settings.Moved:
 		return refusedStore(open)
 	case len(open) > 0:
-		w.log.Warn("the store is taken for that of the weir which was stopped last, as --moved says", "signs", strings.Join(open, "; "))
+		w.log.Warn("the store counts as that of the weir that was stopped last, as --moved says", "signs", strings.Join(open, "; "))
 	case order != nil && w.settings.Counted && !order.Counted:
 		order.Counted = true
 		if err := order.Give(ctx, w.control); err != nil {
@@ -83,7 +83,7 @@ func (w *Worker) refuseLate(ctx context.Context, notes *limitstate.Notes, order 
 	case found == nil || found.Settled(order):
 		return nil
 	case w.settings.Moved:
-		w.log.Warn("the store is taken for that of the weir which was stopped last, as --moved says", "signs", found.What)
+		w.log.Warn("the store counts as that of the weir that was stopped last, as --moved says", "signs", found.What)
 		return nil
 	}
 	return &limitstate.LateError{Err: refusedStore([]string{found.What})}
@@ -131,7 +131,7 @@ type patient struct {
 func (p patient) Read(ctx context.Context, store string) ([]byte, error) {
 	data, err := p.Place.Read(ctx, store)
 	if errors.Is(err, redisstore.ErrUnreachable) {
-		p.w.log.Warn("Redis does not answer: whether the streams were put back from a backup it tells when it does, before the first call")
+		p.w.log.Warn("Redis does not answer: no call starts until it has said whether the streams were restored from a backup")
 		return nil, nil
 	}
 	return data, err
@@ -147,7 +147,7 @@ func (p patient) Write(ctx context.Context, store string, data []byte) error {
 
 // refusedStore says why weir does not continue with a store, and names the two ways on.
 func refusedStore(signs []string) error {
-	return cli.Refused(fmt.Errorf("%s. If this is a backup, or nobody knows, start once with `weir serve --restored`: what may have been called since it was made is parked as "+
+	return cli.Refused(fmt.Errorf("%s. If this is a backup, or if in doubt, start once with `weir serve --restored`: what may have been called since it was made is parked as "+
 		"`unknown`, and no limit is exceeded. If it is what the weir that was stopped last has left, in another place, start once with "+
 		"`weir serve --moved`: jobs that were called since would be called again. `weir help store` says more",
 		strings.Join(signs, "; and ")))
@@ -167,9 +167,9 @@ func (w *Worker) orderRestored(ctx context.Context, signs []string) (*witness.Or
 		return nil, err
 	}
 	if len(signs) == 0 {
-		w.log.Warn("nothing tells that the store was restored but --restored: give that to one start only")
+		w.log.Warn("only --restored says that the store was restored: give it to one start only")
 	}
-	w.log.Error("the store was put back from a backup: what was accepted after the backup and before now is gone, and so are its results, letters and records; "+
+	w.log.Error("the store was restored from a backup: jobs that were accepted after the backup are gone, with their results, letters and records; "+
 		"jobs of the backup that may have been called since are parked as unknown, or called again under their idempotency keys",
 		"last_call", order.From, "newest", order.Newest, "restored_at", order.At, "signs", strings.Join(signs, "; "), "who", order.Who)
 	return order, nil

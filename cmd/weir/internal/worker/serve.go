@@ -100,7 +100,7 @@ func (w *Worker) workRedrives(ctx context.Context) {
 		return
 	}
 	if w.server == nil && !connect.MayPublish(ctx, w.nc, &w.denied, ingest.RedrivePrefix+">") {
-		w.log.Warn("redrives are not worked here: the NATS user may not publish to " + ingest.RedrivePrefix + ">: give it the role worker of deploy/nats")
+		w.log.Warn("this replica runs no redrives: its NATS user may not publish to " + ingest.RedrivePrefix + ">: give it the role worker of deploy/nats")
 		return
 	}
 	tasks := deadletter.NewTaskWorker(deadletter.TaskWorkerOptions{

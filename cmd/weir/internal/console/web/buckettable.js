@@ -12,7 +12,7 @@ export const emptyIn = (b) => (b.wait_ms < 0 ? "when it goes on" : b.depth === 0
 
 /** pictureText is what the picture of a bucket shows, in words. */
 export function pictureText(b, p) {
-  return `${count(b.depth)} of ${count(b.capacity)} jobs${p ? `, ${perSecond(p.came)} in, ${perSecond(p.left)} out` : ""}; ${b.wait_ms < 0 ? "nobody can say when it is empty" : "empty in " + emptyIn(b)}`;
+  return `${count(b.depth)} of ${count(b.capacity)} jobs${p ? `, ${perSecond(p.came)} in, ${perSecond(p.left)} out` : ""}; ${b.wait_ms < 0 ? "unknown when it is empty" : "empty in " + emptyIn(b)}`;
 }
 
 /** bucketTable lists buckets. columns of headers that sort are told by sort(name, label). */

@@ -6,7 +6,7 @@ const causes = {
   invalid: ["the job does not match the API's rules", "Fix the producer and submit the job again."],
   rejected: ["the API said no for good", "Look at the answer of one; mend what it says, then redrive."],
   exhausted: ["every attempt failed", "Redrive when the API is well again."],
-  unknown: ["nobody knows whether the API processed the call", "Look it up at the API, or ask it: weir dead reconcile. A redrive may be billed twice."],
+  unknown: ["it is unknown whether the API processed the call", "Look it up at the API, or ask it: weir dead reconcile. A redrive may be billed twice."],
   over_budget: ["the budget was spent", "Redrive in the budget's next period."],
   cancelled: ["an operator cancelled the job", "Left alone by a redrive, unless the reason cancelled is chosen."],
 };

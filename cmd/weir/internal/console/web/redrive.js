@@ -20,7 +20,7 @@ export const redriveOne = (app, l) => h("button.main", { type: "button", on: { c
 
 const skips = {
   unknown: "of unknown outcome: tick the box below to redrive them too, and the api may bill them twice",
-  cancelled: "that somebody cancelled: choose the reason cancelled to redrive them",
+  cancelled: "that were cancelled: choose the reason cancelled to redrive them",
   deadline: "whose deadline has passed: tick the box below to redrive them without it",
   resubmitted: "whose producer has sent the job again since: purge them",
   same_id: "whose id another job has got since: redrive that one first",

@@ -59,7 +59,7 @@ async function reconcile(app, picked, total) {
     view: (s, draw) => {
       s.draw = draw;
       return [
-        h("p", {}, "The api is asked by its inquiry, within its limits. What was processed gets its result, what was not is handed in again, and what nobody can say stays."),
+        h("p", {}, "The api is asked by its inquiry, within its limits. What was processed gets its result, what was not is handed in again, and the rest stays."),
         total > n && h("p.quiet", {}, `The newest ${count(n)} of ${count(total)}.`),
         s.asked > 0 && h("div", { role: "status" }, progress(s.asked, n, "letters asked about"), h("p.n", {}, `${count(s.asked)} of ${count(n)}: `, Object.entries(s.ends).map(([end, k]) => `${k} ${end}`).join(", ")), s.why && h("p.quiet", {}, s.why)),
       ];

@@ -25,7 +25,7 @@ func (d *delivery) hear(msg *nats.Msg, now time.Time) error {
 	if len(msg.Data) == 0 && msg.Header.Get("Status") == "503" { // no intake listens: the server itself says so
 		if flew {
 			s.bucket.inFlight--
-			return d.again(s, now, fmt.Errorf("%w: nobody takes jobs", ErrSilent))
+			return d.again(s, now, fmt.Errorf("%w: no replica accepts jobs", ErrSilent))
 		}
 		return nil
 	}

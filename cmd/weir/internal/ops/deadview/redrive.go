@@ -168,7 +168,7 @@ func SkipText(skip deadletter.Skip) string {
 	case deadletter.SkipUnknown:
 		return "of unknown outcome: --include-unknown redrives them, and the api may bill them twice; dead reconcile asks the api"
 	case deadletter.SkipCancelled:
-		return "that somebody cancelled: --reason cancelled redrives them"
+		return "that were cancelled: --reason cancelled redrives them"
 	case deadletter.SkipDeadline:
 		return "whose deadline has passed: --drop-deadline redrives them"
 	case deadletter.SkipResubmitted:

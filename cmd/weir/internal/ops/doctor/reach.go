@@ -143,7 +143,7 @@ func (e *examination) way(ctx context.Context, a *config.API) {
 		e.bad(tlsFix(api, err), "api %s: no TLS with %s:%s: %v", api, host, port, err)
 		return
 	}
-	e.certificate("api "+api+": the certificate of "+net.JoinHostPort(host, port), "tell those who run it", secured.ConnectionState().PeerCertificates)
+	e.certificate("api "+api+": the certificate of "+net.JoinHostPort(host, port), "tell the operators of the api", secured.ConnectionState().PeerCertificates)
 	for _, own := range trust.Certificates {
 		e.certificate("api "+api+": the certificate "+a.TLS.CertFile+", which weir shows it,", "replace the file: weir reads it at its next connection", []*x509.Certificate{own.Leaf})
 	}

@@ -69,7 +69,7 @@ func (t *Timeline) Known(id string) error {
 	if len(t.Jobs) > 0 {
 		return nil
 	}
-	return cli.NotFound(fmt.Errorf("nobody knows a job %s, as far back as was looked", cli.Visible(id)))
+	return cli.NotFound(fmt.Errorf("no such job: %s, as far back as the search went", cli.Visible(id)))
 }
 
 // job returns the job of an api and a key; nil if there are too many jobs with the id already.

@@ -66,7 +66,7 @@ func (m *mover) refuseContent(ctx context.Context) error {
 		return m.to.Explain(err)
 	}
 	if len(there) > 0 {
-		return cli.Refused(fmt.Errorf("%s has %s of weir already, %s the first, with %s: nothing is put among them. Name another server or account, or remove them (nats stream rm) if nobody needs what is in them",
+		return cli.Refused(fmt.Errorf("%s has %s of weir already, %s the first, with %s: nothing is put among them. Name another server or account, or remove them (nats stream rm) if their messages are not needed",
 			m.to.At, cli.Count(len(there), "stream"), there[0].Config.Name, cli.Count(there[0].State.Msgs, "message")))
 	}
 	return nil

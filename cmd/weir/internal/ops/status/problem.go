@@ -25,10 +25,10 @@ func version(n uint64) string { return strconv.FormatUint(n, 10) }
 func (s *Status) changed(c dispatcher.StreamChange) {
 	p := Problem{fmt.Sprintf("stream %s at %s: %s", cli.Visible(c.Stream), c.At.UTC().Format(time.TimeOnly), c.What), "look for who changed it, and at the disk; it is told for an hour"}
 	if !slices.Contains(connect.CommonStreams(), c.Stream) { // a queue
-		p.Fix = "look for who changed it; letters of its jobs are in `weir dead ls`; it is told for an hour"
+		p.Fix = "find out what changed it; letters of its jobs are in `weir dead ls`; this is shown for an hour"
 	}
 	if c.Gone {
-		p = Problem{fmt.Sprintf("stream %s: %s", cli.Visible(c.Stream), c.What), "look for who deleted it, and at weir's log"}
+		p = Problem{fmt.Sprintf("stream %s: %s", cli.Visible(c.Stream), c.What), "find out what deleted it, and read weir's log"}
 	}
 	if !slices.Contains(s.Problems, p) {
 		s.Problems = append(s.Problems, p)
@@ -38,7 +38,7 @@ func (s *Status) changed(c dispatcher.StreamChange) {
 // judge finds the problems.
 func (s *Status) judge() {
 	if s.Intakes == 0 {
-		s.problem("nobody takes jobs: no weir with the role ingest answers", "start `weir serve` with the role ingest")
+		s.problem("no replica accepts jobs: none with the role ingest answers", "start `weir serve` with the role ingest")
 	}
 	for _, r := range s.Replicas {
 		if !r.Ready {
@@ -54,7 +54,7 @@ func (s *Status) judge() {
 
 func (a *API) judge(s *Status) {
 	if missing := a.Partitions - a.Owned; missing > 0 {
-		s.problem(fmt.Sprintf("api %s: nobody dispatches %d of its %d partitions", a.API, missing, a.Partitions),
+		s.problem(fmt.Sprintf("api %s: no replica dispatches %d of its %d partitions", a.API, missing, a.Partitions),
 			"it passes in some seconds where a replica has just gone; else look whether enough replicas run")
 	}
 	for _, h := range a.Holds {

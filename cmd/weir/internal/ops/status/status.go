@@ -115,7 +115,7 @@ func Gather(ctx context.Context, c *connect.Connection, limit int, complete cont
 	asking.Wait()
 	switch {
 	case errors.Is(err, control.ErrNoDispatcher):
-		s.problem("nobody dispatches: no weir with the role dispatch answers", "start `weir serve`, or look whether it is stopped or its machine overloaded")
+		s.problem("no replica dispatches: none with the role dispatch answers", "start `weir serve`, or look whether it is stopped or its machine overloaded")
 	case err != nil:
 		return nil, err
 	}

@@ -164,7 +164,7 @@ func tellTotals(w io.Writer, found []Report) error {
 			noun, text string
 		}{
 			{v.Unsent, "attempt", "of which nothing was sent"},
-			{v.Unplaced, "call", "that may have been made before a crash, in a slot that nobody knows: not held against limits"},
+			{v.Unplaced, "call", "that may have been made before a crash, in an unknown slot: not held against limits"},
 			{v.Late, "call", "recorded too late to be held against limits"},
 			{v.Repeats, "call", "after one of the same job that may have been processed"},
 			{v.Unkeyed, "call", "of these that the api could not take for the one before, by its idempotency key"},

@@ -47,7 +47,7 @@ export const bucket = {
           fact("rate", [rate(shown.rate), ", a call every ", brief(shown.rate.interval_us / 1000), shown.rate.burst > 1 && `, ${shown.rate.burst} together after idling${shown.rate.counts === "token_bucket" ? " (a token bucket)" : ""}`]),
           shown.gets && fact("gets", gets(shown.gets, shown.waits, app.now())),
           fact("in flight", `${shown.in_flight} of ${shown.max_in_flight}`),
-          fact("wait", shown.wait_ms < 0 ? "nobody can say" : `${brief(shown.wait_ms)} for a job that came now`),
+          fact("wait", shown.wait_ms < 0 ? "unknown" : `${brief(shown.wait_ms)} for a job that came now`),
           fact("stands in", h("code", {}, shown.stream)),
           fact("dispatched by", shown.instance)),
         (shown.limits ?? []).length > 0 && h("h2", { class: "spaced" }, "Limits shared by all keys"), (shown.limits ?? []).map((l) => limitLine(api, l)))),

@@ -32,7 +32,7 @@ export const letters = {
       rows.error && failed(rows.error),
       shown.length > 0 ? [table(app, shown, total), pages(before, rows.value.next)]
         : rows.value === undefined ? null : any ? empty("No letter matches", h("button", { type: "button", on: { click: () => change(Object.fromEntries(Object.keys(picked).map((k) => [k, ""]))) } }, "Show all letters"))
-          : empty("No dead letters", "What weir gives up, or does not take because a bucket is full, is kept here with its cause until somebody redrives or purges it. Nothing has been lost."),
+          : empty("No dead letters", "What weir gives up, or does not take because a bucket is full, is kept here with its cause until it is redriven or purged. Nothing has been lost."),
       command(["weir dead ls", ...asFlags(picked)].join(" ")),
     ];
   },

@@ -49,7 +49,7 @@ export function stateOf(a) {
   const held = a.holds?.find((x) => !x.key);
   if (a.pause) return { chip: "paused", shade: "paused", until: a.pause.until, why: pauseText(a.pause) };
   if (held) return { chip: "held", shade: held.fault ? "dead" : "held", until: held.until, why: held.why };
-  if (a.owned < a.partitions) return { chip: `${a.owned} of ${a.partitions} partitions`, shade: "held", why: "nobody dispatches the others just now" };
+  if (a.owned < a.partitions) return { chip: `${a.owned} of ${a.partitions} partitions`, shade: "held", why: "no replica dispatches the others" };
   return { chip: "called", shade: "good" };
 }
 
@@ -83,7 +83,7 @@ function figure(name, n, small, field, text = count(n)) {
 }
 
 function letters(s) {
-  if (s.letters_all === 0) return empty("No dead letters", "What weir gives up, or does not take because a bucket is full, is kept here with its cause until somebody redrives or purges it.");
+  if (s.letters_all === 0) return empty("No dead letters", "What weir gives up, or does not take because a bucket is full, is kept here with its cause until it is redriven or purged.");
   return h("div.cards", {}, s.letters.length === 0
     ? h("div.card", {}, h("h3", {}, h("a", { href: "/letters" }, things(s.letters_all, "letter"))), h("p.quiet", {}, "of too many keys to be told apart at a glance"))
     : s.letters.toSorted((a, b) => b.letters - a.letters).slice(0, 6).map((l) => h("div.card", { key: l.api + " " + l.reason },

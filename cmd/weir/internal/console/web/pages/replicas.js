@@ -38,7 +38,7 @@ function pips(filled, all) {
 function owners(a) {
   const of = new Map();
   (a.owners ?? []).forEach((who, number) => of.set(who, [...(of.get(who) ?? []), number]));
-  return [...of].sort().map(([who, numbers]) => h("div", { key: who, "data-owner": who }, who ? h("span.whole", {}, who) : h("span.chip.dead", {}, "nobody"), " ", h("span.quiet.n", {}, ranges(numbers))));
+  return [...of].sort().map(([who, numbers]) => h("div", { key: who, "data-owner": who }, who ? h("span.whole", {}, who) : h("span.chip.dead", {}, "no owner"), " ", h("span.quiet.n", {}, ranges(numbers))));
 }
 
 // ranges writes numbers, which are in order, as in 0–3, 6.
