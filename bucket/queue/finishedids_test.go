@@ -90,8 +90,11 @@ func TestJobThatCameBack(t *testing.T) {
 		came time.Duration
 		want Likeness
 	}{
-		{"ended", 7, 0, Same}, {"ended", 7, time.Hour, Another}, {"ended", 9, time.Hour, Another},
-		{"waits", 8, 0, Another}, {"never", 7, 0, Another},
+		{"ended", 7, 0, Same},
+		{"ended", 7, time.Hour, Another},
+		{"ended", 9, time.Hour, Another},
+		{"waits", 8, 0, Another},
+		{"never", 7, 0, Another},
 	} {
 		e := Entry{Seq: c.seq, Key: "k", Time: accepted.Add(c.came), Header: nats.Header{ingest.HeaderMsgID: {ingest.StoredID("k", c.id)}}}
 		if got := p.Duplicate(e); got != c.want {
