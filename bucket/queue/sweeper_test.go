@@ -139,6 +139,12 @@ func TestMarkersGoAfterTheirJobs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	flush := func() { // what the server has taken of requests is in their subscription then
+		if err := p.nc.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flush()
 	p.Finish("k", 7)
 	p.Discard(8)
 	const job, marker = `{"seq":7,"no_erase":true}`, `{"seq":8,"no_erase":true}`
@@ -149,8 +155,9 @@ func TestMarkersGoAfterTheirJobs(t *testing.T) {
 	}{{"no stream answers", false, []string{job}}, {"the stream answers", true, []string{job, marker}}} {
 		upTo, covered, single := s.next()
 		all := s.sweep(t.Context(), upTo, covered, single)
+		flush()
 		var asked []string
-		for n, _, err := requests.Pending(); n > 0 && err == nil; n, _, err = requests.Pending() { // each was delivered before its answer
+		for n, _, err := requests.Pending(); n > 0 && err == nil; n, _, err = requests.Pending() {
 			m, err := requests.NextMsg(time.Minute)
 			if err != nil {
 				t.Fatal(err)
