@@ -90,7 +90,7 @@ func TestJobsTakenOutBecomeLetters(t *testing.T) {
 	seqs := map[string]string{}
 	for _, m := range w.storedLetters(t) {
 		detail := m.Header.Get("Weir-Dead-Detail")
-		seqs[m.Header.Get("Weir-Key")+detail[:len("deleted: somebody deleted message 11")][len("deleted: somebody deleted message"):]] =
+		seqs[m.Header.Get("Weir-Key")+detail[:len("deleted: message 11")][len("deleted: message"):]] =
 			m.Header.Get("Weir-Dead-Reason") + m.Header.Get("Weir-Dead-Body") + string(m.Data) + m.Header.Get(ingest.HeaderJobID)
 	}
 	for of, want := range map[string]string{"k 11": "unknownthe bodyeleven", "k 12": "unknownleft out", "later 15": "unknownleft out", "unread 16": "unknownleft out"} {

@@ -164,8 +164,8 @@ type heard struct {
 
 // Lines of weir's log. The words are part of its promises.
 var (
-	saysRestored = "the store was put back from a backup"
-	saysUnnamed  = regexp.MustCompile(`(threw messages away|marks of calls are lost|too large to look).*stream=(WEIR_\w+)`)
+	saysRestored = "the store was restored from a backup"
+	saysUnnamed  = regexp.MustCompile(`(discarded messages|marks of calls are lost|too large to search).*stream=(WEIR_\w+)`)
 )
 
 // hear reads one line of weir's log.

@@ -143,7 +143,7 @@ func TestSettingsThatExpose(t *testing.T) {
 		{name: "WEIR_NATS_LISTEN", text: ":4222", warned: "listen on 127.0.0.1"},
 		{name: "WEIR_NATS_LISTEN", text: "0.0.0.0:4222", url: "nats://a"},
 		{name: "WEIR_NATS_LISTEN", text: "127.0.0.1:0"},
-		{name: "WEIR_ROLES", text: "ingest", warned: "nobody calls them"},
+		{name: "WEIR_ROLES", text: "ingest", warned: "none is called unless"},
 		{name: "WEIR_ROLES", text: "ingest", url: "nats://a"},
 		{name: "WEIR_ROLES", text: "dispatch"},
 	} {

@@ -21,7 +21,7 @@ func TestOutdatedIndexIsToldOnce(t *testing.T) {
 	l.Warnf("Filestore [WEIR_sms_0] Stream state outdated, last block has additional entries, will rebuild")
 	l.Warnf("Filestore [WEIR_sms_1] Stream state detected prior state, could not locate msg block %d", 1)
 	l.Warnf("Filestore [WEIR_sms_1] Recovering stream state from index errored: %v", "prior state file")
-	if got := out.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=INFO") || !strings.Contains(got, "built anew from the messages") {
+	if got := out.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=INFO") || !strings.Contains(got, "rebuilding its index from the messages") {
 		t.Errorf("an outdated index is told as\n%s", got)
 	}
 	out.Reset()

@@ -110,7 +110,7 @@ func TestDeletedStreamIsToldAndMadeAgain(t *testing.T) {
 		t.Errorf("not ready after one look: %v", s.Err())
 	}
 	s.Look(t.Context())
-	s.requireTold("WEIR_CALLS: the stream is gone")
+	s.requireTold("WEIR_CALLS: the stream was deleted; ")
 	if err := s.Err(); err == nil || !strings.Contains(err.Error(), "WEIR_CALLS") {
 		t.Errorf("ready: %v", err)
 	}
@@ -135,13 +135,13 @@ func TestDeletedBucketIsNotMadeAgain(t *testing.T) {
 	s.remove("WEIR_a_0")
 	s.Look(t.Context())
 	s.Look(t.Context())
-	s.requireTold("KV_weir_control: the stream is gone", "WEIR_a_0: the stream is gone")
+	s.requireTold("KV_weir_control: the stream was deleted; ", "WEIR_a_0: the stream was deleted; ")
 	if len(s.remade) != 0 || s.Err() == nil {
 		t.Errorf("made again: %v; %v", s.remade, s.Err())
 	}
 	s.create("WEIR_a_0", 100)
 	s.Look(t.Context())
-	s.requireTold("KV_weir_control: the stream is gone", "WEIR_a_0: the stream was deleted by hand and is there again")
+	s.requireTold("KV_weir_control: the stream was deleted; ", "WEIR_a_0: the stream was deleted by hand and is there again")
 }
 
 // TestPurgesAreTold: a purge is told, and so is a stream that another made between two looks; what age takes is not, nor what operators purge

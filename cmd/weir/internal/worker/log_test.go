@@ -19,7 +19,7 @@ func TestLogLibraries(t *testing.T) {
 	golog.Printf("Unsolicited response received on idle HTTP channel starting with %q; err=%v", "swordfish", nil)
 	golog.Printf("Unsolicited response received on idle HTTP channel starting with %q; err=%v", "another", nil)
 	golog.Print("plain words")
-	for _, want := range []string{"level=WARN", "starting with …", "said so again", "times=1", "plain words"} {
+	for _, want := range []string{"level=WARN", "starting with …", "repeated its message", "times=1", "plain words"} {
 		if !strings.Contains(said.String(), want) {
 			t.Errorf("it does not say %s: %s", want, said.String())
 		}

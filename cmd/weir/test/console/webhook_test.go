@@ -61,7 +61,7 @@ func TestWebhook(t *testing.T) {
 			t.Errorf("the log tells %s", secret)
 		}
 	}
-	if !strings.Contains(r.Said.String(), "the webhook does not take events") || !strings.Contains(r.Said.String(), "the webhook accepts events again") {
+	if !strings.Contains(r.Said.String(), "the webhook does not accept events") || !strings.Contains(r.Said.String(), "the webhook accepts events again") {
 		t.Error("the log does not tell that it was down")
 	}
 

@@ -274,7 +274,7 @@ func TestForeignStreamsThatMayNotBeLookedFor(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			w.Parts().Foreign.Look(ctx)
 			cancel()
-			if n := strings.Count(log.String(), "weir cannot look"); n != 1 {
+			if n := strings.Count(log.String(), "cannot check whether a foreign stream takes jobs"); n != 1 {
 				t.Errorf("the log says %d times what cannot be known:\n%s", n, log.String())
 			}
 			w.Stop()

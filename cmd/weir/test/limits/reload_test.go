@@ -84,7 +84,7 @@ func TestReloadThatCannotBe(t *testing.T) {
 	}
 	settings.Config = filepath.Join(r.Dir, "none.yaml")
 	w.Reload(func() {})
-	r.Eventually("the log to say so", func() bool { return strings.Contains(log.String(), "the configuration file was not put in force") })
+	r.Eventually("the log to say so", func() bool { return strings.Contains(log.String(), "the configuration file was not applied") })
 	settings.Config = ""
 	if err := w.ReloadNow(t.Context()); err != nil || !strings.Contains(log.String(), "no configuration file") {
 		t.Errorf("without a file: %v\n%s", err, log.String())

@@ -70,7 +70,7 @@ func TestDamagedJobIsTold(t *testing.T) {
 	r.Said = &weirtest.Book{}
 	r.Start()
 	r.Eventually("the others in their queue", func() bool { return strings.Contains(r.Get("/metrics"), `weir_queued_jobs{api="pay"} 2`) })
-	r.Eventually("the word that it was told", func() bool { return strings.Contains(r.Said.String(), "was told before") })
+	r.Eventually("the word that it was told", func() bool { return strings.Contains(r.Said.String(), "that were already reported") })
 	if n := r.Messages("WEIR_DEAD"); n != 1 {
 		t.Errorf("after another start there are %d letters", n)
 	}
@@ -98,7 +98,7 @@ func TestStopWhileLossesCannotBeTold(t *testing.T) {
 	r.Flip("the body of b")
 	r.Said = &weirtest.Book{}
 	r.Start()
-	r.Eventually("the attempt to tell", func() bool { return strings.Contains(r.Said.String(), "cannot be looked up or told") })
+	r.Eventually("the attempt to tell", func() bool { return strings.Contains(r.Said.String(), "could not look up or report") })
 	r.Stop()
 	r.Start()
 	sealed.MaxMsgs = -1
@@ -124,7 +124,7 @@ func TestDroppedMessagesAreTold(t *testing.T) {
 	r.Eventually("the metric", func() bool {
 		return strings.Contains(r.Get("/metrics"), "weir_queue_damages_total{api=\"pay\"} 1")
 	})
-	if said := r.Said.String(); !strings.Contains(said, "level=ERROR") || !strings.Contains(said, "threw messages away") {
+	if said := r.Said.String(); !strings.Contains(said, "level=ERROR") || !strings.Contains(said, "discarded messages") {
 		t.Error("the log does not tell of it")
 	}
 }
@@ -225,7 +225,7 @@ func TestMessageGoneWhileItRuns(t *testing.T) {
 	r.AwaitCalls(jobs - 2)
 	r.Eventually("the letters", func() bool { return len(r.Letters("pay", "k")) == 2 })
 	for _, letter := range r.Letters("pay", "k") {
-		h, want := letter.Header, fmt.Sprintf("deleted: somebody deleted message %d of WEIR_pay_0", last.Sequence-1)
+		h, want := letter.Header, fmt.Sprintf("deleted: message %d of WEIR_pay_0", last.Sequence-1)
 		if detail := h.Get("Weir-Dead-Detail"); strings.HasPrefix(detail, "lost: ") {
 			want = "lost: the store of its queue is damaged: " // a busy machine may have taken the partition over, which names it otherwise
 		}

@@ -67,7 +67,7 @@ func TestHangUpReloadsUnderLoad(t *testing.T) {
 		r.Proc.Signal(t, syscall.SIGHUP)
 		calls(20)
 	}
-	r.Proc.Await(t, log, "asks for nothing new")
+	r.Proc.Await(t, log, "has no changes")
 	weirtest.WriteFile(t, file, fmt.Sprintf(reloadedYAML, "nowhere", "1/fortnight"))
 	r.Proc.Signal(t, syscall.SIGHUP)
 	r.Proc.Await(t, log, "fortnight")
@@ -129,11 +129,11 @@ func TestHangUpDuringStart(t *testing.T) {
 	}
 	pipe := isRead("weir to read its file")
 	p.Signal(t, syscall.SIGHUP)
-	p.Await(t, log, "the configuration file is read once more when weir is ready")
+	p.Await(t, log, "weir reads the configuration file again when it is ready")
 	fill(pipe)
 	fill(isRead("weir to read its file once more"))
-	p.Await(t, log, "asks for nothing new")
-	if text := log.String(); strings.Index(text, "asks for nothing new") < strings.Index(text, "msg=ready") {
+	p.Await(t, log, "has no changes")
+	if text := log.String(); strings.Index(text, "has no changes") < strings.Index(text, "msg=ready") {
 		t.Errorf("it was read before weir was ready:\n%s", text)
 	}
 	if code := p.Stop(t); code != 0 {
