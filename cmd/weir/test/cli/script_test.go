@@ -114,6 +114,7 @@ func natsScript(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	ns, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: len(args) == 1, StoreDir: ts.MkAbs("nats"),
+		JetStreamMaxStore: 100 << 30, // otherwise this disk's free space bounds the streams
 	})
 	ts.Check(err)
 	ns.Start()
