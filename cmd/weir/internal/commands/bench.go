@@ -14,9 +14,9 @@ func benchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure weir beside a bare reference in the same run",
-		Long: `Measures weir as a producer and an api see it, beside a bare reference in alternating rounds of one run: a busy machine differs
-by a factor of three from one minute to the next, so compare figures of one run only. weir runs in a process of its own with a
-server of its own, in a directory that is taken away afterwards; nothing else is touched.`,
+		Long: `Measures weir as a producer and an api see it, beside a bare reference, in alternating rounds of one run. The
+speed of a busy machine varies by a factor of three from one minute to the next, so compare figures of one run only.
+weir runs in its own process with its own server, in a directory that is deleted afterwards. Nothing else is changed.`,
 		Args: cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -81,20 +81,20 @@ func oneBenchCommand(name, short, long string, o bench.Options) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&o.Rounds, "rounds", o.Rounds, "rounds of each contender, in turns, at most 100")
+	f.IntVar(&o.Rounds, "rounds", o.Rounds, "rounds of each contender, alternating, at most 100")
 	if name == "pace" {
 		f.IntVar(&o.Seconds, "seconds", o.Seconds, "how long a round keeps the rate, at most 3600")
 	} else {
 		f.IntVar(&o.Jobs, "jobs", o.Jobs, "jobs of a round, at most 1000000")
 	}
 	if name == "dispatch" {
-		f.StringVar(&o.Redis, "redis", "", "the URL of a Redis: what limits in it cost, beside limits in the process")
+		f.StringVar(&o.Redis, "redis", "", "the URL of a Redis: also measure limits in Redis beside limits in the process")
 	}
-	f.IntVar(&o.Keys, "keys", o.Keys, "keys that the jobs are of, at most 1000000")
+	f.IntVar(&o.Keys, "keys", o.Keys, "number of keys, at most 1000000")
 	f.IntVar(&o.Body, "body", 256, "bytes of a job's body, at most 262144")
-	f.StringVar(&o.Durability, "durability", "always", "of the server: always or interval")
+	f.StringVar(&o.Durability, "durability", "always", "the server's durability: always or interval")
 	f.StringVar(&o.Server, "server", bench.Inside, "where the server runs: inside weir, beside it, or the URL of one without streams of weir")
-	f.StringVar(&o.Dir, "dir", "", "where the stores are made for the time (default: the system's directory for temporary files)")
+	f.StringVar(&o.Dir, "dir", "", "directory for the temporary stores (default: the system's directory for temporary files)")
 	o.As.Add(f, "the report as one JSON object")
 	return cmd
 }

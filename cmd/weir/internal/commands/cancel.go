@@ -19,8 +19,8 @@ func cancelCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cancel API JOB",
 		Short: "End a job that has not been called yet",
-		Long: `Ends a job that waits: it is not called, and becomes a dead letter with the reason cancelled. A job whose call runs
-cannot be cancelled. The same id under two keys is two jobs: name the key.`,
+		Long: `Ends a job that waits: weir does not call it, and it becomes a dead letter with the reason cancelled. A job
+whose call is running cannot be cancelled. The same id under two keys is two jobs: name the key.`,
 		Example: "  weir cancel credit-check 0199aa00-0000-7000-8000-000000000001 --why 'customer withdrew'\n  weir cancel sms order-7 --key tenant.42",
 		Args:    cli.Takes("API", "JOB"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -39,9 +39,9 @@ cannot be cancelled. The same id under two keys is two jobs: name the key.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&q.Key, "key", "", "the job's key, where its id stands under several")
-	cmd.Flags().StringVar(&q.Why, "why", "", "why; it stands in the letter")
-	as.Add(cmd.Flags(), "one JSON object a job")
+	cmd.Flags().StringVar(&q.Key, "key", "", "the job's key, if several keys have its id")
+	cmd.Flags().StringVar(&q.Why, "why", "", "the reason, for the letter")
+	as.Add(cmd.Flags(), "one JSON object per job")
 	return cmd
 }
 

@@ -32,12 +32,14 @@ func monitoringCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check weir for a monitoring system, by thresholds",
-		Long: `Checks weir for Nagios, Icinga, Sensu and others that run commands: exit code 0 is OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN, which is also
-what wrong usage and a server that cannot be reached come to. Whatever ` + "`weir status`" + ` calls a problem is critical, and what it warns of, a
-budget or a quota that is used up while jobs wait, is a warning. Thresholds are given by flags, of which each is met where a value reaches it: unfinished jobs and dead letters of an api, and the percent that is used of a
-quota or a budget.
+		Long: `Checks weir for Nagios, Icinga, Sensu and other monitors that run commands. Exit code 0 is OK, 1 WARNING, 2
+CRITICAL and 3 UNKNOWN; wrong usage and a server that cannot be reached are UNKNOWN too. Every problem of
+` + "`weir status`" + ` is critical. Its warning, a budget or a quota that is used up while jobs wait, is a warning.
+Flags set thresholds for the unfinished jobs and the dead letters of an api, and for the used percentage of a quota or a
+budget. A value that reaches a threshold counts.
 
---format nagios is one line with performance data; --format prometheus is for the textfile collector of the node exporter.`,
+--format nagios prints one line with performance data. --format prometheus is for the textfile collector of the node
+exporter.`,
 		Example: "  weir check --format nagios --letters-warn 1 --letters-crit 100 --used-warn 80\n" +
 			"  weir check --format prometheus > /var/lib/node_exporter/weir.prom",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -59,7 +61,7 @@ quota or a budget.
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return unknown(err) })
 	cmd.Flags().StringVar(&format, "format", format, "text, nagios or prometheus")
 	limits.add(cmd.Flags())
-	as.Add(cmd.Flags(), "one JSON object a line, one for each check")
+	as.Add(cmd.Flags(), "one JSON object per line and check")
 	return cmd
 }
 
@@ -67,12 +69,12 @@ quota or a budget.
 type checkLimits struct{ jobsWarn, jobsCrit, lettersWarn, lettersCrit, usedWarn, usedCrit float64 }
 
 func (l *checkLimits) add(flags *pflag.FlagSet) {
-	flags.Float64Var(&l.jobsWarn, "jobs-warn", 0, "WARNING from so many unfinished jobs of an api on")
-	flags.Float64Var(&l.jobsCrit, "jobs-crit", 0, "CRITICAL from so many unfinished jobs of an api on")
-	flags.Float64Var(&l.lettersWarn, "letters-warn", 0, "WARNING from so many dead letters of an api on")
-	flags.Float64Var(&l.lettersCrit, "letters-crit", 0, "CRITICAL from so many dead letters of an api on")
-	flags.Float64Var(&l.usedWarn, "used-warn", 0, "WARNING where so many percent of a quota or budget are used")
-	flags.Float64Var(&l.usedCrit, "used-crit", 0, "CRITICAL where so many percent of a quota or budget are used")
+	flags.Float64Var(&l.jobsWarn, "jobs-warn", 0, "WARNING from this many unfinished jobs of an api on")
+	flags.Float64Var(&l.jobsCrit, "jobs-crit", 0, "CRITICAL from this many unfinished jobs of an api on")
+	flags.Float64Var(&l.lettersWarn, "letters-warn", 0, "WARNING from this many dead letters of an api on")
+	flags.Float64Var(&l.lettersCrit, "letters-crit", 0, "CRITICAL from this many dead letters of an api on")
+	flags.Float64Var(&l.usedWarn, "used-warn", 0, "WARNING if this percentage of a quota or budget is used")
+	flags.Float64Var(&l.usedCrit, "used-crit", 0, "CRITICAL if this percentage of a quota or budget is used")
 }
 
 // thresholds returns the thresholds that were given.

@@ -17,19 +17,20 @@ func configApplyCommand() *cobra.Command {
 	file, how := "", manner{}
 	cmd := &cobra.Command{
 		Use:   "apply",
-		Short: "Put a configuration file in force, on every running weir at once",
-		Long: `Checks a configuration file, shows what it changes, and puts it in force: every weir on the server follows within a
-moment, without a restart. A raised limit helps at once and a lowered one binds at once; no job is lost, whatever becomes
-smaller. On a terminal it asks first; elsewhere it needs --yes. A quota or a budget that is used up already under the new
-configuration is told before, with until when nothing would be called. Exit code 1 when the file is not valid.
+		Short: "Apply a configuration file on every running weir at once",
+		Long: `Checks a configuration file, shows what it changes, and applies it: every weir on the server follows within a
+moment, without a restart. A higher limit takes effect at once, a lower one too, and no job is lost. On a terminal the
+command asks first; elsewhere it needs --yes. It warns of a quota or a budget that the new configuration would find used
+up, and says until when there would be no calls. Exit code 1: the file is not valid.
 
-The command returns when every dispatching replica follows. One that does not answer, because it is stopped or cut off, has its
-right to call ended, which takes some seconds: it goes on only by the new configuration. One that cannot, because a secret is missing where it
-runs or because replicas may not share a limit without Redis, goes on as before: then the command takes the configuration back,
-by a new version that says what the one before said, and ends with 1. Jobs of an api that is taken out are refused from then on;
-those already in its queue are called until weir restarts, and wait there from then on until the api is back.
+The command returns when every dispatching replica follows. If a replica is stopped or cut off and does not answer, the
+command ends that replica's right to call, which takes some seconds; the replica then continues only with the new
+configuration. If a replica cannot follow, because a secret is missing there or because replicas may not share a limit
+without Redis, it goes on as before. Then the command reverts the configuration, by a new version with the content of
+the previous one, and exits with 1. An api that you remove accepts no more jobs. Those already in its queue are called
+until weir restarts, and wait from then on until the api is back.
 
-It changes nothing when another change of the configuration came first.`,
+It changes nothing if another change of the configuration came first.`,
 		Example: "  weir config apply -f weir.yaml --dry-run\n  weir config apply -f weir.yaml --yes --json",
 		Args:    cli.Takes(),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return applyFile(cmd, file, how) },
@@ -46,8 +47,8 @@ func configDiffCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff",
 		Short: "Show what a configuration file would change",
-		Long: `Checks a configuration file and shows how it differs from the configuration in force, and which of the changed quotas and budgets
-are used up already. It changes nothing. Exit code 1 when the file is not valid.`,
+		Long: `Checks a configuration file. Shows how it differs from the running configuration, and which of the changed
+quotas and budgets are used up already. It changes nothing. Exit code 1: the file is not valid.`,
 		Example: "  weir config diff\n  weir config diff -f weir.yaml --json | jq .changes",
 		Args:    cli.Takes(),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return applyFile(cmd, file, how) },

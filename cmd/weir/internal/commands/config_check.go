@@ -15,11 +15,12 @@ func configCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Find everything that is wrong with a configuration file",
-		Long: `Reads a configuration file as weir serve does and tells every mistake at once, as file:line: field: what is wrong: how to
-mend it. Exit code 1 when there is one.
+		Long: `Reads a configuration file as weir serve does and reports every mistake at once, as file:line: field: what is
+wrong: how to fix it. Exit code 1: there is a mistake.
 
-Warnings are what is allowed and probably not meant; also a secret that is missing on this machine, or something this
-version does not do yet: weir serve would refuse to start with those. Notes are what is allowed and should be known.`,
+Warnings are about valid values that are probably not meant. They are also about a secret that is missing on this
+machine, and about features that this version does not have yet: weir serve would refuse to start with those. Notes are
+about valid values with effects that you should know.`,
 		Example: "  weir config check\n  weir config check -f deploy/weir.yaml --json",
 		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

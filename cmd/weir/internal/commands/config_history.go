@@ -32,7 +32,7 @@ func configHistoryCommand() *cobra.Command {
 			})
 		},
 	}
-	as.Add(cmd.Flags(), "one JSON object a line")
+	as.Add(cmd.Flags(), "one JSON object per line")
 	return cmd
 }
 

@@ -15,9 +15,9 @@ func configRollbackCommand() *cobra.Command {
 	how := manner{}
 	cmd := &cobra.Command{
 		Use:   "rollback [VERSION]",
-		Short: "Put an earlier version of the configuration in force again",
-		Long: `Applies an earlier version, by default the one before the present, as a new version: as config apply would apply its
-text. The file it once came from is not touched; weir serve applies that only once it has changed.`,
+		Short: "Apply an earlier version of the configuration again",
+		Long: `Applies an earlier version, by default the previous one, as a new version, as config apply would apply its
+text. It does not change the file that the version came from; weir serve applies that file only once it has changed.`,
 		Example: "  weir config rollback\n  weir config rollback 17 --yes",
 		Args:    cli.Takes("[VERSION]"),
 		RunE: func(cmd *cobra.Command, args []string) error {

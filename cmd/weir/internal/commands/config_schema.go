@@ -14,15 +14,15 @@ func configSchemaCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of weir.yaml, or the AsyncAPI of the subjects",
-		Long: `Prints the JSON Schema of weir.yaml, for editors to complete and check by; it needs no server. In an editor with yaml-language-server
-a first line in weir.yaml names it:
+		Long: `Prints the JSON Schema of weir.yaml, with which editors complete and check the file. It needs no server. An
+editor with yaml-language-server reads the schema's name from the first line of weir.yaml:
 
   # yaml-language-server: $schema=weir.schema.json
 
-What the schema refuses weir refuses too. weir refuses more: ` + "`weir config check`" + ` tells everything.
+weir refuses everything that the schema refuses, and more: ` + "`weir config check`" + ` reports all of it.
 
-With --asyncapi it prints what weir reads and writes on NATS, as AsyncAPI 3.0: subjects, headers, receipts, refusals, results, dead
-letters and events.`,
+With --asyncapi it prints what weir reads and writes on NATS, as AsyncAPI 3.0: subjects, headers, receipts, refusals,
+results, dead letters and events.`,
 		Example: "  weir config schema > weir.schema.json\n  weir config schema --asyncapi > weir.asyncapi.json",
 		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -36,6 +36,6 @@ letters and events.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&subjects, "asyncapi", false, "the subjects instead, as AsyncAPI 3.0")
+	cmd.Flags().BoolVar(&subjects, "asyncapi", false, "print the subjects instead, as AsyncAPI 3.0")
 	return cmd
 }

@@ -15,9 +15,9 @@ func configShowCommand() *cobra.Command {
 	as := cli.ForPeople
 	cmd := &cobra.Command{
 		Use:   "show",
-		Short: "Show the configuration in force",
-		Long: `Shows the configuration that every weir on the server follows, with its version, and who put it there and when, as
-comments. Secrets stand in it by reference only.`,
+		Short: "Show the running configuration",
+		Long: `Shows the configuration that every weir on the server follows. Comments give its version, and who applied it
+and when. Secrets appear by reference only.`,
 		Example: "  weir config show > weir.yaml\n  weir config show --json | jq .version",
 		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

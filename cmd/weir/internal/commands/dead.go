@@ -21,8 +21,9 @@ func deadCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dead",
 		Short: "Look at the dead letters, redrive, purge or export them",
-		Long: `Looks at the dead letters, redrives, purges or exports them: jobs that will not be called again unless somebody redrives
-them. They are read straight from the stream WEIR_DEAD, whether or not a weir runs; a redrive needs one.`,
+		Long: `Looks at the dead letters, redrives, purges or exports them. A dead letter is a job that weir will not call
+again unless an operator redrives it. The commands read letters directly from the stream WEIR_DEAD, whether or not a
+weir runs; only a redrive needs a running weir.`,
 		Example: "  weir dead ls --api credit-check --since 2h\n  weir dead show 17\n  weir dead redrive --reason overflow --dry-run",
 		RunE:    group,
 	}
@@ -43,12 +44,12 @@ func group(cmd *cobra.Command, args []string) error {
 type letterFlags struct{ api, key, reason, since, until, status, job string }
 
 func (f *letterFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.api, "api", "", "only of this api; _ for jobs of unknown apis")
-	flags.StringVar(&f.key, "key", "", "only of this key")
-	flags.StringVar(&f.reason, "reason", "", "only with this reason: "+deadview.ReasonNames())
-	flags.StringVar(&f.since, "since", "", "only from this RFC 3339 time on, or from this long ago, as in 2h or 1d")
+	flags.StringVar(&f.api, "api", "", "only letters of this api; _ for jobs of unknown apis")
+	flags.StringVar(&f.key, "key", "", "only letters of this key")
+	flags.StringVar(&f.reason, "reason", "", "only letters with this reason: "+deadview.ReasonNames())
+	flags.StringVar(&f.since, "since", "", "only from this RFC 3339 time on, or from this long ago, such as 2h or 1d")
 	flags.StringVar(&f.until, "until", "", "only before this time, or until this long ago")
-	flags.StringVar(&f.status, "status", "", "only with this last answer, as in 503 or 5xx; 0 for none")
+	flags.StringVar(&f.status, "status", "", "only letters with this last answer, such as 503 or 5xx; 0 for none")
 }
 
 func (f *letterFlags) choice() *deadview.Choice {

@@ -25,14 +25,15 @@ func deadEditCommand() *cobra.Command {
 	f, e := redriveFlags{}, editFlags{}
 	cmd := &cobra.Command{
 		Use:   "edit SEQ",
-		Short: "Hand one dead letter in again, with changes",
-		Long: `Hands the job of one dead letter in again, with another body or other headers. The letter itself stays as it is until its job is
-taken, or overflows again, and goes then, as with dead redrive; where the edited job is refused otherwise it stays. The job keeps its id, and so its idempotency key. Weir-Dead-Edited stays with it and says of
-which letter it is and what was changed: the body, and which headers.
+		Short: "Submit one dead letter again, with changes",
+		Long: `Submits the job of one dead letter again, with another body or other headers. As with dead redrive, the letter
+stays until its job is accepted or overflows again. If the edited job is refused for another reason, the letter stays
+for good. The job keeps its id, and so its idempotency key. Weir-Dead-Edited stays with the job: the number of the
+letter, and what was changed (the body, and which headers).
 
-What weir itself writes, and what the job is known by, cannot be edited: its id, its key, its api. An edited request under an idempotency
-key that the api has seen is another request: so a letter whose call may have been processed needs --include-unknown, also where the api is
-idempotent.`,
+You cannot edit the headers that weir writes, nor the job's id, key and api. An api that has seen the idempotency key
+may take the edited request for another one. So a letter whose call may have been processed needs --include-unknown,
+even if the api is idempotent.`,
 		Example: `  weir dead export 17 --raw >body.json
   weir dead edit 17 --data @body.json
   weir dead edit 17 --set-header 'Weir-Path: /v3/check' --unset-header Weir-Deadline --yes`,
@@ -49,14 +50,14 @@ idempotent.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&e.data, "data", "", "the body: a text, @FILE, or - for stdin")
-	flags.StringArrayVar(&e.set, "set-header", nil, "a header in place of those of its name, as in 'Weir-Path: /v3'; again for more values")
-	flags.StringArrayVar(&e.unset, "unset-header", nil, "a header to leave out")
+	flags.StringArrayVar(&e.set, "set-header", nil, "replace the headers of that name, such as 'Weir-Path: /v3'; repeat it for more values")
+	flags.StringArrayVar(&e.unset, "unset-header", nil, "remove a header")
 	f.confirm.Add(flags)
 	f.as.Add(flags, "one JSON object")
 	f.rate = deadview.UsualRate
-	flags.BoolVar(&f.dryRun, "dry-run", false, "only say what would be done")
-	flags.BoolVar(&f.includeUnknown, "include-unknown", false, "also where its call may have been processed: the api may bill it twice")
-	flags.BoolVar(&f.dropDeadline, "drop-deadline", false, "forget the job's deadline")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "only report what would be done")
+	flags.BoolVar(&f.includeUnknown, "include-unknown", false, "also if its call may have been processed: the api may bill it twice")
+	flags.BoolVar(&f.dropDeadline, "drop-deadline", false, "remove the job's deadline")
 	return cmd
 }
 

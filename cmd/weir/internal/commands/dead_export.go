@@ -21,9 +21,10 @@ func deadExportCommand() *cobra.Command {
 	flags, out, as, raw := letterFlags{}, "", cli.AsJSON, false
 	cmd := &cobra.Command{
 		Use:   "export [SEQ...]",
-		Short: "Write dead letters out, whole",
-		Long: `Writes dead letters out as JSON, one a line, the oldest first: number, time, subject, every header and the body, as text or,
-where it is none, in base64. dead import stores them again, here or on another server. --raw writes nothing but the bodies, each with a line break behind it. It deletes nothing.`,
+		Short: "Write complete dead letters to a file or stdout",
+		Long: `Writes dead letters as JSON, one per line, the oldest first: number, time, subject, every header and the body,
+as text or else in base64. dead import stores them again, here or on another server. --raw writes only the bodies, each
+followed by a line break. It deletes nothing.`,
 		Example: "  weir dead export --api credit-check --out letters.jsonl\n  weir dead export --reason invalid | jq .headers",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			selection, err := flags.selection(args, time.Now())
@@ -50,9 +51,9 @@ where it is none, in base64. dead import stores them again, here or on another s
 		},
 	}
 	flags.add(cmd.Flags())
-	cmd.Flags().StringVar(&out, "out", "", "the file to write, which is complete or not there (default stdout)")
-	cmd.Flags().BoolVar(&raw, "raw", false, "the bodies only")
-	as.Add(cmd.Flags(), "one JSON object a line, which is what it does in any case")
+	cmd.Flags().StringVar(&out, "out", "", "the file to write; it appears only when it is complete (default stdout)")
+	cmd.Flags().BoolVar(&raw, "raw", false, "write the bodies only")
+	as.Add(cmd.Flags(), "one JSON object per line, which is the default")
 	cmd.MarkFlagsMutuallyExclusive("raw", "json")
 	return cmd
 }

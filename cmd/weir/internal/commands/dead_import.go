@@ -22,10 +22,12 @@ func deadImportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Store dead letters that were exported",
-		Long: `Stores dead letters that dead export has written, here or on another server: as letters, never as jobs. Nothing is called, and nobody
-is told. Each is what it was, to the byte: its subject, its headers, its body, when it was stored. Only its number is another one.
+		Long: `Stores dead letters that dead export has written, here or on another server: as letters, never as jobs. It
+calls no api and sends no event. Each letter keeps its subject, headers, body and time to the byte. Only its number is
+new.
 
-Letters that are there already are left out, so that an import can be started again. FILE is - for stdin. --dry-run only reads the file.`,
+Letters that are there already are skipped, so you can run an import again. FILE is - for stdin. --dry-run only reads
+the file.`,
 		Example: "  weir dead export --api credit-check --out letters.jsonl\n  WEIR_NATS_URL=nats://other:4222 weir dead import letters.jsonl",
 		Args:    cli.Takes("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -44,7 +46,7 @@ Letters that are there already are left out, so that an import can be started ag
 		},
 	}
 	as.Add(cmd.Flags(), "one JSON object")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only read the file, and say whether its letters can be imported")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only read the file, and report whether its letters can be imported")
 	return cmd
 }
 

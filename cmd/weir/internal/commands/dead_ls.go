@@ -20,7 +20,7 @@ func deadListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "ls",
 		Short:   "List dead letters, newest first",
-		Long:    "Lists dead letters, the newest first. It reads no bodies: `weir dead show SEQ` does.",
+		Long:    "Lists dead letters, the newest first. It does not read the bodies; `weir dead show SEQ` shows one.",
 		Example: "  weir dead ls\n  weir dead ls --api credit-check --reason rejected --since 1d --limit 0 --json | jq .job",
 		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -35,9 +35,9 @@ func deadListCommand() *cobra.Command {
 		},
 	}
 	flags.add(cmd.Flags())
-	cmd.Flags().StringVar(&flags.job, "job", "", "only of the job with this id; all letters are looked through for it")
+	cmd.Flags().StringVar(&flags.job, "job", "", "only letters of the job with this id; reads the headers of all letters")
 	cmd.Flags().IntVar(&limit, "limit", limit, "how many to list; 0 for all")
-	as.Add(cmd.Flags(), "one JSON object a line")
+	as.Add(cmd.Flags(), "one JSON object per line")
 	return cmd
 }
 

@@ -21,9 +21,9 @@ func deadPurgeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "purge [SEQ...]",
 		Short: "Delete dead letters for good",
-		Long: `Deletes dead letters for good: their jobs will never be called, and nobody can redrive them. Letters that come while it
-works stay. --dry-run says how many there are; ` + "`weir dead export`" + ` keeps a copy. Without --yes it asks; where nobody is there
-to answer it does nothing, and ends with 4.`,
+		Long: `Deletes dead letters for good: their jobs can never be redriven. Letters that arrive meanwhile stay. --dry-run
+says how many letters match; ` + "`weir dead export`" + ` keeps a copy. Without --yes the command asks; without a
+terminal it does nothing then, and exits with 4.`,
 		Example: `  weir dead purge --reason invalid --until 7d --dry-run
   weir dead purge --api credit-check --reason rejected --status 4xx --yes
   weir dead purge 17 18 --yes`,
@@ -33,7 +33,7 @@ to answer it does nothing, and ends with 4.`,
 			})
 		},
 	}
-	f.addTo(cmd, "", "letters per duration, as in 500/s (default as fast as the server can)", "only say what would be deleted")
+	f.addTo(cmd, "", "letters per duration, such as 500/s (default as fast as the server can)", "only report what would be deleted")
 	return cmd
 }
 

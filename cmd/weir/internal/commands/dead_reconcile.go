@@ -29,18 +29,19 @@ func deadReconcileCommand() *cobra.Command {
 	f := reconcileFlags{}
 	cmd := &cobra.Command{
 		Use:   "reconcile [SEQ...]",
-		Short: "Ask the api what became of letters unknown",
-		Long: `Asks the api what became of the calls that letters 'unknown' are of, by the inquiry in its configuration. A job that was
-processed gets its result; one that was not is handed in again, as dead redrive does it; else the letter stays.
+		Short: "Ask the api about letters with an unknown outcome",
+		Long: `Asks the api about the calls of letters 'unknown', by the inquiry in its configuration. A job that was
+processed gets its result. A job that was not processed is submitted again, as by dead redrive. Otherwise the letter
+stays.
 
-A running weir asks, at the inquiry's rate and within the api's limits. "Not processed" is believed only of letters that are as old
-as the inquiry's after says. It may be interrupted at any time and started again, also beside another one, and beside a redrive,
-for which it waits.
+A running weir asks, at the inquiry's rate and within the api's limits. It believes "not processed" only if the letter
+is older than the inquiry's after. You may interrupt the command at any time and start it again, or run two. It waits
+for a redrive to end.
 
---dry-run says how many letters could be asked about, and how long that takes. Without --yes it asks; where nobody is there to
-answer it does nothing.
+--dry-run says how many letters could be asked about, and how long that takes. Without --yes the command asks first;
+without a terminal it does nothing then.
 
-Exit code 4: nothing was done without --yes, or none could be asked about. 3: nothing matches.`,
+Exit code 4: nothing was done without --yes, or no letter could be asked about. 3: no letter matches.`,
 		Example: "  weir dead reconcile --api credit-check --dry-run\n  weir dead reconcile --api credit-check --since 2h --yes\n  weir dead reconcile 17 18 --yes",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.reason != "" && f.reason != string(deadletter.Unknown) {

@@ -32,28 +32,30 @@ func deadRedriveCommand() *cobra.Command {
 	f := redriveFlags{}
 	cmd := &cobra.Command{
 		Use:   "redrive [SEQ...]",
-		Short: "Hand dead letters in again",
-		Long: `Hands the jobs of dead letters in again, as if their producers had sent them once more: they wait in the buckets of their keys, go
-at their rates, and may overflow again. Those of a key go in their order. A letter is deleted once the queue has taken its
-job. One that is refused again leaves a new letter in place of the old one.
+		Short: "Submit the jobs of dead letters again",
+		Long: `Submits the jobs of dead letters again, as if their producers had. They wait in the buckets of their keys, are
+called at their rates, and may overflow again. Those of one key go in their order. A letter is deleted once the queue
+has accepted its job. If the job is refused again, a new letter replaces the old one.
 
-A job keeps its id, and so its idempotency key; headers and body are as its producer sent them. Letters that come after the plan
-are not part of it.
+A job keeps its id, and so its idempotency key, and its headers and body. Letters that arrive after the plan are not
+part of the redrive.
 
-A replica of weir works the redrive, and this command follows it: interrupted, it leaves the redrive going on. dead tasks lists the
-redrives, dead task shows one, dead stop and dead resume stop it and have it go on. One redrive runs at a time, and others wait.
-Whatever is killed, what was redriven before is recognised, by the queue, the letters and the ledger.
+A replica of weir runs the redrive, and this command follows it. If you interrupt the command, the redrive goes on. dead
+tasks lists the redrives, dead task shows one, dead stop and dead resume stop and continue it. One redrive runs at a
+time, and others wait. After any kill weir recognizes what was redriven before, from the queue, the letters and the
+ledger.
 
-Left alone are letters 'unknown', whose call may have been processed (--include-unknown redrives them, and the api may bill
-them twice; dead reconcile asks the api first); letters 'cancelled', unless they are named by --reason cancelled or their numbers;
-letters whose deadline has passed (--drop-deadline); those whose producer has sent the same job again since; and those whose body
-was too large to keep.
+A redrive leaves alone: letters 'unknown', whose call may have been processed (--include-unknown redrives them, and the
+api may bill them twice; dead reconcile asks the api first); letters 'cancelled', unless --reason cancelled or their
+numbers name them; letters whose deadline has passed (--drop-deadline); letters whose producer has submitted the same
+job again since; and letters whose body was too large to keep.
 
---dry-run says what it would do: how many, what they cost by the api's price, how long their buckets and the shared limits
-need, how many should overflow at this rate, and the rate at which none should. Without --yes it asks; where nobody is there to answer it does nothing.
+--dry-run reports the plan: how many letters, what they cost by the api's price, how long their buckets and the shared
+limits need, how many would overflow at this rate, and the rate at which none would. Without --yes the command asks
+first; without a terminal it does nothing then.
 
-Exit code 4: nothing was done without --yes, nothing could be redriven, or some were refused again. 3: nothing matches. 5: it
-waits, and no replica works it so far.`,
+Exit code 4: nothing was done without --yes, nothing could be redriven, or some jobs were refused again. 3: no letter
+matches. 5: the redrive waits, and no replica runs it so far.`,
 		Example: `  weir dead redrive --api credit-check --reason overflow --since 2h --dry-run
   weir dead redrive --api credit-check --reason overflow --since 2h --rate 20/s --yes
   weir dead redrive 17 18`,
@@ -65,9 +67,9 @@ waits, and no replica works it so far.`,
 	}
 	f.addTo(cmd, deadview.UsualRate, "letters per duration, as in 20/s or 500/h; their buckets bound the calls in any case", "only say what would be done")
 	cmd.Flags().BoolVar(&f.includeUnknown, "include-unknown", false, "also letters whose call may have been processed: the api may bill them twice")
-	cmd.Flags().StringVar(&f.name, "name", "", "the redrive's name (default one that says when it was begun)")
-	cmd.Flags().BoolVar(&f.detach, "detach", false, "do not wait for its end: print its name")
-	cmd.Flags().BoolVar(&f.dropDeadline, "drop-deadline", false, "forget the jobs' deadlines")
+	cmd.Flags().StringVar(&f.name, "name", "", "the redrive's name (default: one with its start time)")
+	cmd.Flags().BoolVar(&f.detach, "detach", false, "do not wait for its end; print its name")
+	cmd.Flags().BoolVar(&f.dropDeadline, "drop-deadline", false, "remove the jobs' deadlines")
 	return cmd
 }
 

@@ -24,8 +24,8 @@ func deadShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show SEQ",
 		Short: "Show one dead letter with its headers and body",
-		Long: `Shows one dead letter: why it died, what was sent when and how the connection ended, the headers its job brought, the job's body, and what the api answered last, as text or,
-where it is none, in hexadecimal. --body prints nothing but the body, byte for byte.`,
+		Long: `Shows one dead letter: why it died, what was sent when and how the connection ended, the job's headers and
+body, and the api's last answer, as text or else in hexadecimal. --body prints only the body, byte for byte.`,
 		Example: "  weir dead show 17\n  weir dead show 17 --body > order.json",
 		Args:    cli.Takes("SEQ"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -62,7 +62,7 @@ where it is none, in hexadecimal. --body prints nothing but the body, byte for b
 		},
 	}
 	as.Add(cmd.Flags(), "one JSON object")
-	cmd.Flags().BoolVar(&bodyOnly, "body", false, "the raw body only")
+	cmd.Flags().BoolVar(&bodyOnly, "body", false, "print the raw body only")
 	return cmd
 }
 

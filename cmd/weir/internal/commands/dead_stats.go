@@ -41,7 +41,7 @@ func deadStatsCommand() *cobra.Command {
 		},
 	}
 	flags.add(cmd.Flags())
-	as.Add(cmd.Flags(), "one JSON object a line")
+	as.Add(cmd.Flags(), "one JSON object per line")
 	return cmd
 }
 

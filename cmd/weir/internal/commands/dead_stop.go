@@ -12,8 +12,8 @@ import (
 )
 
 func deadStopCommand() *cobra.Command {
-	return changeTaskCommand("stop NAME", "Have a redrive rest until it is resumed",
-		"Has a redrive rest until it is resumed, or for good. What it has handed in stays so; what it has not come to are letters still.",
+	return changeTaskCommand("stop NAME", "Stop a redrive until it is resumed",
+		"Stops a redrive until it is resumed, or for good. Jobs that it has submitted stay submitted; the other letters stay letters.",
 		func(ctx context.Context, tasks *deadview.Tasks, name string) (deadletter.Task, error) {
 			task, err := tasks.Stop(ctx, name, cli.User())
 			if err != nil {
@@ -24,8 +24,8 @@ func deadStopCommand() *cobra.Command {
 }
 
 func deadResumeCommand() *cobra.Command {
-	return changeTaskCommand("resume NAME", "Have a redrive go on that was stopped or has failed",
-		"Has a redrive go on that was stopped or has failed, where it was, at the rate it was begun with.",
+	return changeTaskCommand("resume NAME", "Continue a redrive that was stopped or has failed",
+		"Continues a redrive that was stopped or has failed, where it stopped and at its original rate.",
 		func(ctx context.Context, tasks *deadview.Tasks, name string) (deadletter.Task, error) {
 			return tasks.Resume(ctx, name)
 		})

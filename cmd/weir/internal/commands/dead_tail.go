@@ -17,9 +17,9 @@ func deadTailCommand() *cobra.Command {
 	flags, as := letterFlags{}, cli.ForPeople
 	cmd := &cobra.Command{
 		Use:   "tail",
-		Short: "Follow dead letters as they come",
-		Long: `Prints dead letters as they come, beginning now or at --since, until Ctrl-C. It goes on by itself when the connection to
-the server comes back.`,
+		Short: "Follow dead letters as they arrive",
+		Long: `Prints dead letters as they arrive, beginning now or at --since, until Ctrl-C. It continues when the connection
+to the server comes back.`,
 		Example: "  weir dead tail\n  weir dead tail --api credit-check --since 10m --json",
 		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -44,6 +44,6 @@ the server comes back.`,
 		},
 	}
 	flags.add(cmd.Flags())
-	as.Add(cmd.Flags(), "one JSON object a line")
+	as.Add(cmd.Flags(), "one JSON object per line")
 	return cmd
 }

@@ -22,9 +22,9 @@ func deadTasksCommand() *cobra.Command {
 	as := cli.Format("")
 	cmd := &cobra.Command{
 		Use:   "tasks",
-		Short: "List the redrives: those that run, wait or are stopped, and those that have ended",
-		Long: `Lists the redrives, the newest last: those that run, wait or are stopped, and those that have ended, of which the last are
-kept.`,
+		Short: "List the redrives that run, wait or are stopped, and the last that have ended",
+		Long: `Lists the redrives, the newest last: those that run, wait or are stopped, and the last that have ended. weir
+keeps 200 in all.`,
 		Args: cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withTasks(cmd, func(ctx context.Context, tasks *deadview.Tasks) error {
@@ -39,7 +39,7 @@ kept.`,
 			})
 		},
 	}
-	as.Add(cmd.Flags(), "one JSON object for each")
+	as.Add(cmd.Flags(), "one JSON object per redrive")
 	return cmd
 }
 
@@ -80,9 +80,9 @@ func deadTaskCommand() *cobra.Command {
 	f, follow := redriveFlags{}, false
 	cmd := &cobra.Command{
 		Use:   "task NAME",
-		Short: "Show one redrive: how far it is, and what came of its letters",
-		Long: `Shows one redrive: how far it is, and what came of its letters. With --follow it waits for the redrive's end, and ends as dead
-redrive does.`,
+		Short: "Show one redrive: its progress, and the outcome of its letters",
+		Long: `Shows one redrive: its progress, and the outcome of its letters. With --follow it waits for the redrive's end,
+and exits as dead redrive does.`,
 		Args: cli.Takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withTasks(cmd, func(ctx context.Context, tasks *deadview.Tasks) error {

@@ -20,9 +20,9 @@ func demoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show weir working, in twenty seconds, with a fake paid api",
-		Long: `Shows weir working: a burst of jobs smoothed to the rate of a fake paid api, what does not fit kept as dead letters,
-a kill -9 survived, and the verdict of an independent check of what the api saw. Nothing is needed and nothing is left
-behind. Afterwards weir keeps serving, for you to try, until Ctrl-C.`,
+		Long: `Shows weir working with a fake paid api. It smooths a burst of jobs to the api's rate, keeps jobs that do not
+fit as dead letters, survives a kill -9, and ends with an independent check of the calls that the api got. It needs
+nothing and leaves nothing behind. Afterwards weir keeps serving until Ctrl-C, so that you can try it.`,
 		Args: cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o := demo.Options{
@@ -34,7 +34,7 @@ behind. Afterwards weir keeps serving, for you to try, until Ctrl-C.`,
 			return demo.Run(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().BoolVar(&exitAfter, "exit", false, "end after the verdict instead of serving on")
+	cmd.Flags().BoolVar(&exitAfter, "exit", false, "end after the verdict instead of serving")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the figures as JSON on stdout, the story on stderr")
 	return cmd
 }

@@ -17,14 +17,14 @@ func doctorCommand() *cobra.Command {
 	as := cli.ForPeople
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look for what will hurt: disk, clock, Redis, the way to the apis, limits that contradict each other",
-		Long: `Looks for what will hurt, one line for each finding, with its fix: what ` + "`weir status`" + ` calls a problem; the disk, its file system and how
-long it takes to sync; the clock against the server's; how late this machine wakes a process, against the jitter; Redis and whether it
-evicts; limits that contradict each other and secrets that are missing here; names, connections and certificates of the apis, none of
-which is called.
+		Short: "Look for future trouble: disk, clock, Redis, connections to the apis, limits that contradict each other",
+		Long: `Looks for future trouble, and prints one line per finding, with its fix. It checks what ` + "`weir status`" + `
+calls a problem; the disk, its file system and its sync time; the clock against the server's; how late this machine
+wakes a process, against the jitter; Redis and whether it evicts; limits that contradict each other and secrets that are
+missing here; and names, connections and certificates of the apis. It calls no api.
 
-Run it where weir runs, with weir's environment. Exit code 0: nothing that must be mended, 1: something must, 5: the server cannot be
-reached; the rest is told all the same.`,
+Run it where weir runs, with weir's environment. Exit code 0: nothing has to be fixed, 1: something has, 5: the server
+cannot be reached; the other findings are printed all the same.`,
 		Example: "  weir doctor\n  weir doctor --json | jq 'select(.grade != \"ok\")'",
 		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -53,7 +53,7 @@ reached; the rest is told all the same.`,
 			return err
 		},
 	}
-	as.Add(cmd.Flags(), "one JSON object a line")
+	as.Add(cmd.Flags(), "one JSON object per line")
 	return cmd
 }
 

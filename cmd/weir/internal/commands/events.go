@@ -21,9 +21,9 @@ import (
 func eventsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events",
-		Short: "Follow what weir tells: overflow, letters, holds, budgets, operators' words",
-		Long: `Reads the events that weir sends as CloudEvents, and keeps in the stream WEIR_EVENTS for a day. ` + "`weir help events`" + ` says what each
-of them holds.`,
+		Short: "Follow events: overflow, letters, holds, budgets, operators' commands",
+		Long: `Reads weir's events. They are CloudEvents, and the stream WEIR_EVENTS keeps them for 24 hours.
+` + "`weir help events`" + ` describes them.`,
 		Example: "  weir events tail\n  weir events tail --type held --since 1h",
 		RunE:    group,
 	}
@@ -35,9 +35,9 @@ func eventsTailCommand() *cobra.Command {
 	kind, flags, limit, as := "", resultFlags{}, 0, cli.ForPeople
 	cmd := &cobra.Command{
 		Use:   "tail",
-		Short: "Follow events as they come",
-		Long: `Prints events as they come, beginning now or at --since, until Ctrl-C or --limit. It goes on by itself when the connection to the
-server comes back. With --json each line is the CloudEvent as it was sent.`,
+		Short: "Follow events as they arrive",
+		Long: `Prints events as they arrive, beginning now or at --since, until Ctrl-C or --limit. It continues when the
+connection to the server comes back. With --json each line is the CloudEvent as it was sent.`,
 		Example: "  weir events tail\n  weir events tail --type throttled --api credit-check --since 1h --json | jq .data",
 		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -63,12 +63,12 @@ server comes back. With --json each line is the CloudEvent as it was sent.`,
 			}, as)
 		},
 	}
-	cmd.Flags().StringVar(&kind, "type", "", "only of this type: "+eventTypeNames())
+	cmd.Flags().StringVar(&kind, "type", "", "only events of this type: "+eventTypeNames())
 	flags.add(cmd.Flags())
-	cmd.Flags().Lookup("api").Usage = "only about this api; _ for those about none"
-	cmd.Flags().Lookup("key").Usage = "only about this key"
+	cmd.Flags().Lookup("api").Usage = "only events about this api; _ for those about none"
+	cmd.Flags().Lookup("key").Usage = "only events about this key"
 	addTailLimit(cmd.Flags(), &limit)
-	as.Add(cmd.Flags(), "one CloudEvent a line")
+	as.Add(cmd.Flags(), "one CloudEvent per line")
 	return cmd
 }
 

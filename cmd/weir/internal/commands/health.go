@@ -25,8 +25,8 @@ func healthCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "health",
 		Short: "Ask the weir on this machine whether it is ready",
-		Long: `Asks the weir that runs here, at WEIR_HTTP_LISTEN, whether a job could be taken and called now: a health check for containers,
-whose image has no other program. Exit code 0: it is ready. 1: it is not. 5: nobody answers.`,
+		Long: `Asks the weir on this machine, at WEIR_HTTP_LISTEN, whether it could accept and call a job now. Use it as a
+health check for containers, whose image has no other program. Exit code 0: it is ready. 1: it is not. 5: no answer.`,
 		Example: "  weir health\n  weir health --live",
 		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -23,12 +23,12 @@ func jobCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "job ID",
 		Short: "Say where a job is, or what became of it",
-		Long: `Gathers what is known of a job's id: from the queues, the ledger, the results, the dead letters and the events. An id may stand
-under several apis and keys: each is a job of its own, and all are shown.
+		Long: `Gathers what is known of a job's id: from the queues, the ledger, the results, the dead letters and the events.
+The same id under several apis and keys is several jobs; the command shows all of them.
 
-No stream has an index by ids. The owners of the queues read the headers of all that waits; of the other streams the newest messages
-are looked through, as many as --scan says: 70,000 to 100,000 a second were measured. Where --api and --key are given only theirs
-are read. Exit code 3: nobody knows the id, as far back as was looked.`,
+No stream has an index of ids. The owners of the queues read the headers of all waiting jobs. The command reads the
+newest messages of the other streams, as many as --scan says: measured were 70,000 to 100,000 a second. With --api and
+--key it reads only theirs. Exit code 3: no stream has the id, as far back as the command looked.`,
 		Example: "  weir job order-17\n  weir job order-17 --api credit-check --key vip-1 --json",
 		Args:    cli.Takes("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -56,8 +56,8 @@ are read. Exit code 3: nobody knows the id, as far back as was looked.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&api, "api", "", "only of this api")
-	cmd.Flags().StringVar(&key, "key", "", "only of this key; needs --api")
+	cmd.Flags().StringVar(&api, "api", "", "only jobs of this api")
+	cmd.Flags().StringVar(&key, "key", "", "only jobs of this key; needs --api")
 	addScan(cmd.Flags(), &scan)
 	as.Add(cmd.Flags(), "one JSON object")
 	return cmd
@@ -66,7 +66,7 @@ are read. Exit code 3: nobody knows the id, as far back as was looked.`,
 var errNoScan = errors.New("--scan is 0 for all, or how many messages to look through")
 
 func addScan(flags *pflag.FlagSet, scan *int) {
-	flags.IntVar(scan, "scan", *scan, "how many of the newest messages of each stream are looked through; 0 for all")
+	flags.IntVar(scan, "scan", *scan, "how many of the newest messages of each stream to read; 0 for all")
 }
 
 func printTimeline(cmd *cobra.Command, t *jobstory.Timeline, id string, as cli.Format) error {

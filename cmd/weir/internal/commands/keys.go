@@ -25,9 +25,8 @@ func keysCommand() *cobra.Command {
 		Short: "List an api's buckets, deepest first",
 		Long: `Lists the buckets of an api that hold unfinished jobs, deepest first, as the running dispatchers see them.
 
-DEPTH counts unfinished jobs, the ones being called too. WAIT is how long a job that came now would wait for its call,
-if no shared limit binds; WAITS FOR is what keeps the next job from being called this moment. Paused keys are listed
-also where no job of theirs waits.`,
+DEPTH counts unfinished jobs, including running calls. WAIT is how long a job that arrives now would wait for its call,
+if no shared limit delays it. WAITS FOR is what delays the next job now. The list includes paused keys without jobs.`,
 		Example: "  weir keys credit-check\n  weir keys credit-check --limit 5 --json | jq .key",
 		Args:    cli.Takes("API"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -44,7 +43,7 @@ also where no job of theirs waits.`,
 		},
 	}
 	cmd.Flags().IntVar(&limit, "limit", limit, "how many to list")
-	as.Add(cmd.Flags(), "one JSON object a line")
+	as.Add(cmd.Flags(), "one JSON object per line")
 	return cmd
 }
 

@@ -12,16 +12,16 @@ func moveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "move --from DIR|URL [--to URL]",
 		Short: "Move everything to another NATS server: jobs, letters, results, the ledger, the configuration",
-		Long: `Copies every stream and key-value bucket of weir to another server, so that weir goes on there where it stopped here: jobs
-in their order, under their sequences and ids, with retry marks, intents and the state of the limits. No job is lost, and
-none is called twice.
+		Long: `Copies every stream and key-value bucket of weir to another server, so that weir continues there: jobs in their
+order, with the same sequences and ids, retry marks, intents and the state of the limits. No job is lost, and none is
+called twice.
 
-Stop weir first. --from is the data directory of a weir with the server inside, or the address of a server; --to is the
-address of the new one, by default WEIR_NATS_URL, which has its way to sign in and WEIR_REPLICAS as for serve.
-The user needs the role mover of deploy/nats, and WEIR_NATS_INBOX that role's prefix of inboxes.
+Stop weir first. --from is the data directory of a weir with the server inside, or the address of a server. --to is the
+address of the new one, by default WEIR_NATS_URL; the other variables of sign-in and WEIR_REPLICAS apply to it as with
+serve. The user needs the role mover of deploy/nats, and WEIR_NATS_INBOX must be that role's prefix of inboxes.
 
-It can be broken off at any time and run again. Until it is done, weir starts on neither server; when it is done, only
-on the new one. The old one keeps what it had. --abandon takes a move back that is not done.`,
+You may interrupt it at any time and run it again. Until it is done, weir starts on neither server; when it is done,
+only on the new one. The old server keeps its data. --abandon reverts a move that is not done.`,
 		Example: "  WEIR_NATS_INBOX=_INBOX.mover weir move --from weir-data --to nats://mover@nats-1:4222\n" +
 			"  WEIR_NATS_URL=tls://nats:4222 WEIR_NATS_CREDS=mover.creds WEIR_NATS_INBOX=_INBOX.mover weir move --from /var/lib/weir/data",
 		Args: cli.Takes(),
@@ -33,9 +33,9 @@ on the new one. The old one keeps what it had. --abandon takes a move back that 
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.From, "from", "", "the data directory, or the server's address")
-	flags.StringVar(&o.FromCreds, "from-creds", "", "credentials file for --from, where that is an address")
+	flags.StringVar(&o.FromCreds, "from-creds", "", "credentials file for --from, if that is an address")
 	flags.StringVar(&o.To, "to", "", "the new server's address (default WEIR_NATS_URL)")
-	flags.BoolVar(&o.Abandon, "abandon", false, "take back a move that is not done: drop what was copied, and let weir start on the old server")
+	flags.BoolVar(&o.Abandon, "abandon", false, "revert a move that is not done: delete the copies, and let weir start on the old server")
 	confirm.Add(flags)
 	o.As.Add(flags, "one JSON object")
 	return cmd

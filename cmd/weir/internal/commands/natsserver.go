@@ -42,11 +42,11 @@ func natsServerCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:4222", "address to listen on")
-	f.StringVar(&o.Dir, "dir", "nats-data", "its store")
-	f.Int64Var(&o.MaxStore, "max-store", 0, "bytes its store may take (default: four fifths of the disk)")
-	f.StringVar(&o.Cluster.Name, "name", "", "of this server in a cluster (default: it stands alone)")
+	f.StringVar(&o.Dir, "dir", "nats-data", "directory of its store")
+	f.Int64Var(&o.MaxStore, "max-store", 0, "most bytes of its store (default: four fifths of the disk)")
+	f.StringVar(&o.Cluster.Name, "name", "", "name of this server in a cluster (default: no cluster)")
 	f.StringVar(&o.Cluster.Listen, "cluster-listen", "127.0.0.1:0", "address for the other servers of the cluster")
 	f.StringSliceVar(&o.Cluster.Routes, "routes", nil, "addresses of the other servers of the cluster")
-	f.StringVar(&durability, "durability", string(config.DurabilityAlways), "always or interval: when it syncs")
+	f.StringVar(&durability, "durability", string(config.DurabilityAlways), "when it syncs: always or interval")
 	return cmd
 }

@@ -15,14 +15,16 @@ func pauseCommand() *cobra.Command {
 	why, lasting, as := "", "", cli.ForPeople
 	cmd := &cobra.Command{
 		Use:   "pause API [KEY]",
-		Short: "Keep an api, or one key of it, from being called",
-		Long: `Keeps an api, or one key of it, from being called until ` + "`weir resume`" + `. Jobs are taken and wait; calls that run
-may end. The pause is kept in NATS and survives restarts. The command returns when every dispatching replica has put it in force: no
-call starts after that. One that does not answer, because it is stopped or cut off, has its right to call ended, which takes some
-seconds; one that keeps that right and does not answer is named, and the command ends with 1.
+		Short: "Stop the calls of an api, or of one of its keys",
+		Long: `Stops the calls of an api, or of one of its keys, until ` + "`weir resume`" + `. weir still accepts jobs, and
+they wait; running calls may end. The pause is kept in NATS and survives restarts.
 
-With --for it ends by itself, also where weir is restarted or another replica takes over meanwhile. Of two pauses of the same, one of
-which ends by itself, the later one stands. ` + "`weir status`" + ` lists what is paused.`,
+The command returns when every dispatching replica obeys the pause: no call starts after that. If a replica is stopped
+or cut off and does not answer, the command ends that replica's right to call, which takes some seconds. If a replica
+keeps that right and does not answer, the command names it and exits with 1.
+
+With --for the pause ends by itself, even if weir is restarted or another replica takes over meanwhile. A second pause
+replaces one that ends by itself. ` + "`weir status`" + ` lists all pauses.`,
 		Example: "  weir pause credit-check --why 'invoice does not add up'\n  weir pause sms tenant.42 --for 2h",
 		Args:    cli.Takes("API", "[KEY]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -36,7 +38,7 @@ which ends by itself, the later one stands. ` + "`weir status`" + ` lists what i
 		},
 	}
 	cmd.Flags().StringVar(&why, "why", why, "the reason, for other operators")
-	cmd.Flags().StringVar(&lasting, "for", lasting, "how long, as in 90s, 2h or 1d; without it until it is resumed")
+	cmd.Flags().StringVar(&lasting, "for", lasting, "how long, such as 90s, 2h or 1d (default: until it is resumed)")
 	as.Add(cmd.Flags(), "one JSON object")
 	return cmd
 }
@@ -45,10 +47,10 @@ func resumeCommand() *cobra.Command {
 	as := cli.ForPeople
 	cmd := &cobra.Command{
 		Use:   "resume API [KEY]",
-		Short: "Let a paused api or key be called again, or try an api again that kept failing",
-		Long: `Ends a pause. An api whose calls kept failing, so that its breaker is open, or that denied weir (401, 402, 403, 407, a redirect),
-is called once at once: when that call is answered the others follow. What holds besides, an answer of the api (Retry-After) or a limit, goes on holding. Keys that were paused one by
-one stay paused when their api is resumed.`,
+		Short: "Resume the calls of a paused api or key, or try a failing api at once",
+		Long: `Ends a pause. If the api kept failing, so that its breaker is open, or denied weir (401, 402, 403, 407, a
+redirect), weir makes one call at once; when the api answers it, the others follow. Other holds stay: an answer with
+Retry-After, or a limit. Keys that were paused one by one stay paused when their api is resumed.`,
 		Example: "  weir resume credit-check\n  weir resume sms tenant.42",
 		Args:    cli.Takes("API", "[KEY]"),
 		RunE: func(cmd *cobra.Command, args []string) error {

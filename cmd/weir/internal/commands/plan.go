@@ -38,19 +38,19 @@ func planCommand() *cobra.Command {
 	f := planFlags{}
 	cmd := &cobra.Command{
 		Use:   "plan --trace FILE --rate RATE --capacity N",
-		Short: "Say what a rate and a capacity would have done to recorded arrivals",
-		Long: `Puts recorded arrivals to weir's own schedule in virtual time, and says how many would have overflowed and how long the
-others would have waited. It needs no server and calls nothing.
+		Short: "Simulate a rate and a capacity with recorded arrivals",
+		Long: `Runs recorded arrivals through weir's own scheduler in virtual time. Reports how many jobs would have
+overflowed, and how long the others would have waited. It needs no server and calls no api.
 
-FILE is CSV whose first line is time,key or time,key,cost, or JSON objects with these fields, one a line; - is stdin. A time is a
-number of seconds or an RFC 3339 time. cost counts for limits that take their cost from the job.
+FILE is CSV whose first line is time,key or time,key,cost, or JSON objects with these fields, one per line; - is stdin.
+A time is a number of seconds or an RFC 3339 time. cost applies to limits that read their cost from the job.
 
---rate, --capacity and --burst may be repeated: every combination is tried. With -f the limits are those of an api in a
-configuration, and what is given besides takes the place of its bucket's. With --suggest the smallest capacity is sought at which
-nothing overflows, and with --longest-wait the slowest rate at which no job waits longer.
+You may repeat --rate, --capacity and --burst: the command tries every combination. With -f it uses the limits of an api
+in a configuration, and the other flags replace those of its bucket. --suggest searches for the smallest capacity at
+which nothing overflows, and with --longest-wait for the slowest rate at which no job waits longer.
 
-A run is what weir does on a machine that is never late, with an api that never fails and answers within --call-time. A trace has
-at most ` + strconv.Itoa(whatif.MostJobs) + ` arrivals. Exit code 2: a line of the trace, or a limit, cannot be used.`,
+The simulated machine is never late, and the simulated api never fails and answers within --call-time. A trace has at
+most ` + strconv.Itoa(whatif.MostJobs) + ` arrivals. Exit code 2: a line of the trace, or a limit, is not valid.`,
 		Example: `  weir plan --trace arrivals.csv --rate 10/s --capacity 500
   weir plan --trace arrivals.csv --rate 5/s --rate 10/s --capacity 100 --capacity 1000 --json
   weir plan --trace arrivals.csv --rate 2/s --burst 40 --counts token_bucket --suggest
@@ -60,17 +60,17 @@ at most ` + strconv.Itoa(whatif.MostJobs) + ` arrivals. Exit code 2: a line of t
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.trace, "trace", "", "the recorded arrivals: CSV or JSON lines, or - for stdin")
-	flags.StringArrayVar(&f.rates, "rate", nil, "the bucket's rate, as in 10/s; may be repeated")
+	flags.StringArrayVar(&f.rates, "rate", nil, "the bucket's rate, such as 10/s; may be repeated")
 	flags.Int64SliceVar(&f.capacities, "capacity", nil, "unfinished jobs that a key may have; may be repeated")
-	flags.Int64SliceVar(&f.bursts, "burst", nil, "calls that may leave together after idling; may be repeated")
+	flags.Int64SliceVar(&f.bursts, "burst", nil, "calls that may start together after idling; may be repeated")
 	flags.StringVar(&f.counts, "counts", "", "how the api counts: window or token_bucket")
 	flags.Int64Var(&f.inFlight, "in-flight", 0, "calls of one key running at once (default 4)")
 	flags.StringVar(&f.callTime, "call-time", "0s", "how long every call takes")
-	flags.StringVarP(&f.file, "file", "f", "", "a configuration whose limits are tried")
-	flags.StringVar(&f.api, "api", "", "the api in it, where it has several")
-	flags.BoolVar(&f.suggest, "suggest", false, "seek the smallest capacity at which nothing overflows")
-	flags.StringVar(&f.bound, "longest-wait", "", "with --suggest: seek the slowest rate at which no job waits longer, as in 30s")
-	f.as.Add(flags, "one JSON object a line, one for each candidate")
+	flags.StringVarP(&f.file, "file", "f", "", "a configuration file with the limits to try")
+	flags.StringVar(&f.api, "api", "", "the api in that file, if it has several")
+	flags.BoolVar(&f.suggest, "suggest", false, "find the smallest capacity at which nothing overflows")
+	flags.StringVar(&f.bound, "longest-wait", "", "with --suggest: find the slowest rate at which no job waits longer, such as 30s")
+	f.as.Add(flags, "one JSON object per line and candidate")
 	return cmd
 }
 

@@ -25,8 +25,8 @@ func resultsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "results",
 		Short: "Read the results of jobs that are done",
-		Long: `Reads results, which are kept in the stream WEIR_RESULTS for as long as results.max_age says. They are read straight from the
-stream, whether or not a weir runs. A job that ended otherwise is a dead letter; ` + "`weir job`" + ` knows both.`,
+		Long: `Reads results. The stream WEIR_RESULTS keeps them for results.max_age. The commands read the stream directly,
+whether or not a weir runs. A job that ended otherwise is a dead letter; ` + "`weir job`" + ` finds both.`,
 		Example: "  weir results ls --api credit-check\n  weir results get order-17 > answer.json\n  weir results tail",
 		RunE:    group,
 	}
@@ -38,9 +38,9 @@ stream, whether or not a weir runs. A job that ended otherwise is a dead letter;
 type resultFlags struct{ api, key, since string }
 
 func (f *resultFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.api, "api", "", "only of this api")
-	flags.StringVar(&f.key, "key", "", "only of this key; needs --api")
-	flags.StringVar(&f.since, "since", "", "only from this RFC 3339 time on, or from this long ago, as in 2h or 1d")
+	flags.StringVar(&f.api, "api", "", "only results of this api")
+	flags.StringVar(&f.key, "key", "", "only results of this key; needs --api")
+	flags.StringVar(&f.since, "since", "", "only from this RFC 3339 time on, or from this long ago, such as 2h or 1d")
 }
 
 func (f *resultFlags) filter(job string) (ledger.ResultFilter, error) {
@@ -66,7 +66,7 @@ func resultsListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "ls",
 		Short:   "List results, newest first",
-		Long:    "Lists results, the newest first. It reads no bodies: `weir results get JOB` does.",
+		Long:    "Lists results, the newest first. It does not read the bodies; `weir results get JOB` prints one.",
 		Example: "  weir results ls\n  weir results ls --api credit-check --since 1h --limit 0 --json | jq .job",
 		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -81,9 +81,9 @@ func resultsListCommand() *cobra.Command {
 		},
 	}
 	flags.add(cmd.Flags())
-	cmd.Flags().StringVar(&job, "job", "", "only of the job with this id; all results are looked through for it")
+	cmd.Flags().StringVar(&job, "job", "", "only results of the job with this id; reads the headers of all results")
 	cmd.Flags().IntVar(&limit, "limit", limit, "how many to list; 0 for all")
-	as.Add(cmd.Flags(), "one JSON object a line")
+	as.Add(cmd.Flags(), "one JSON object per line")
 	return cmd
 }
 
@@ -125,9 +125,9 @@ func resultsGetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get JOB",
 		Short: "Print the result of a job",
-		Long: `Prints the body of a job's result, byte for byte where that is no terminal, and on stderr how the call went. The headers of the newest results are looked
-through for the id, as many as --scan says: --api and --key make that shorter. An id that stands under several keys has several
-results: name one by --api and --key.`,
+		Long: `Prints the body of a job's result on stdout, byte for byte unless that is a terminal, and the course of the
+call on stderr. It searches the headers of the newest results for the id, as many as --scan says; --api and --key make
+that faster. If several keys have the id, it has several results: choose one with --api and --key.`,
 		Example: "  weir results get order-17 > answer.json\n  weir results get order-17 --api credit-check --key vip-1 --json",
 		Args:    cli.Takes("JOB"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -172,9 +172,9 @@ func resultsTailCommand() *cobra.Command {
 	flags, limit, as := resultFlags{}, 0, cli.ForPeople
 	cmd := &cobra.Command{
 		Use:   "tail",
-		Short: "Follow results as they come",
-		Long: `Prints results as they come, beginning now or at --since, until Ctrl-C or --limit. It goes on by itself when the connection to the
-server comes back. With --json each line has the body.`,
+		Short: "Follow results as they arrive",
+		Long: `Prints results as they arrive, beginning now or at --since, until Ctrl-C or --limit. It continues when the
+connection to the server comes back. With --json each line has the body.`,
 		Example: "  weir results tail\n  weir results tail --api credit-check --since 10m --json",
 		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -191,12 +191,12 @@ server comes back. With --json each line has the body.`,
 	}
 	flags.add(cmd.Flags())
 	addTailLimit(cmd.Flags(), &limit)
-	as.Add(cmd.Flags(), "one JSON object a line")
+	as.Add(cmd.Flags(), "one JSON object per line")
 	return cmd
 }
 
 func addTailLimit(flags *pflag.FlagSet, limit *int) {
-	flags.IntVar(limit, "limit", 0, "end after so many; 0 for never")
+	flags.IntVar(limit, "limit", 0, "end after this many; 0 for never")
 }
 
 // tailing runs a command that follows a stream, until a signal or the limit ends it. It passes each message to one,

@@ -55,11 +55,12 @@ func Root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "weir",
 		Short: "Call paid APIs never too fast, never too often, never twice",
-		Long: `weir takes jobs for paid APIs from NATS, queues them, and makes the calls: never too fast, never too often, never twice.
+		Long: `weir accepts jobs for paid APIs from NATS, queues them, and makes the calls: never too fast, never too often,
+never twice.
 
 Commands that look at a running weir find its NATS server by WEIR_NATS_URL, or else by WEIR_NATS_LISTEN (default
-` + connect.DefaultURL + `), or by a context of the nats command that WEIR_NATS_CONTEXT names. "weir help environment" has the ways to
-sign in. Data goes to stdout, all else to stderr.
+` + connect.DefaultURL + `), or by a context of the nats command that WEIR_NATS_CONTEXT names. "weir help environment"
+describes how to sign in. Commands print data on stdout and everything else on stderr.
 
 Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found or empty, 4 refused, 5 the server cannot be reached.`,
 		SilenceErrors: true,

@@ -17,22 +17,23 @@ func serveCommand() *cobra.Command {
 	var restored, moved, counted bool
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Take jobs from NATS and call the configured apis",
-		Long: `Runs weir: takes jobs on weir.jobs.<api>.<key>, queues them, and calls the apis at their rates.
+		Short: "Accept jobs from NATS and call the configured apis",
+		Long: `Runs weir: accepts jobs on weir.jobs.<api>.<key>, queues them, and calls the apis at their rates.
 
-Settings come from the environment (WEIR_CONFIG, WEIR_NATS_URL, WEIR_DATA_DIR, …; see ` + "`weir help environment`" + `).
-SIGTERM or Ctrl-C stops taking jobs and lets running calls end; a second one exits at once. SIGHUP reads the
-configuration file anew: a file that has changed is put in force on every weir of the server, as a restart would do it.
+Settings come from the environment (WEIR_CONFIG, WEIR_NATS_URL, WEIR_DATA_DIR, …; see
+` + "`weir help environment`" + `). On SIGTERM or Ctrl-C weir accepts no more jobs and waits for running calls; a second
+signal ends it at once. On SIGHUP weir reads the configuration file again, as a restart would: if the file has changed,
+it applies to every weir on the server.
 
-It tells systemd when it is ready, reads its file anew and stops, and answers its watchdog. Exit code 78: the configuration or the
-environment is wrong, which another start does not mend.
+weir tells systemd when it is ready, reloads and stops, and answers its watchdog. Exit code 78: the configuration or the
+environment is wrong, which a restart does not fix.
 
-
-A store that was put back from a backup is refused: jobs that wait in it may have been called since. --restored parks them as
-letters with reason unknown, or calls them again where the api has an idempotency key; every limit of all keys counts as used up until
-its period is over, and every key waits one interval. --restored-counted has the limits go by what is counted instead: where Redis
-counted on, or the api's own count says that nothing was called. --moved says that the store is what the weir stopped last has left,
-copied to another place. Give each to one start only. ` + "`weir help store`" + ` says how to back up and to restore.`,
+weir refuses to start on a restored backup: jobs that wait in it may have been called since. With --restored it parks
+them as letters with the reason unknown, or calls them again if the api has an idempotency key. Every shared limit then
+counts as used up until its period is over, and every key waits until a full bucket has drained. --restored-counted
+makes the limits use the existing counts instead: if Redis kept its count, or the api's own count says that nothing was
+called. --moved says that the store is the one that the last stopped weir left, copied to another disk. Use each flag
+for one start only. ` + "`weir help store`" + ` describes backups and how to restore them.`,
 		Args: cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			settings, err := config.ReadSettings()
@@ -51,9 +52,9 @@ copied to another place. Give each to one start only. ` + "`weir help store`" + 
 			return serve(cmd.Context(), settings, log)
 		},
 	}
-	cmd.Flags().BoolVar(&restored, "restored", false, "the store was put back from a backup: park what may have been called since")
-	cmd.Flags().BoolVar(&counted, "restored-counted", false, "limits of a restored store go by what is counted, and do not count as used up")
-	cmd.Flags().BoolVar(&moved, "moved", false, "the store is what the weir stopped last has left, copied to another place")
+	cmd.Flags().BoolVar(&restored, "restored", false, "the store is a restored backup: park jobs that may have been called since")
+	cmd.Flags().BoolVar(&counted, "restored-counted", false, "limits of a restored store use the existing counts instead of counting as used up")
+	cmd.Flags().BoolVar(&moved, "moved", false, "the store is the one that the last stopped weir left, copied to another disk")
 	return cmd
 }
 

@@ -23,11 +23,12 @@ func showCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show API KEY",
 		Short: "Show one bucket: its next jobs, and why they wait",
-		Long: `Shows one bucket as its dispatcher sees it: how deep it is, how fast it leaks, what its next job waits for and until
-when, and its first jobs with the times at which their calls should start.
+		Long: `Shows one bucket as its dispatcher sees it: its depth and its rate, what its next job waits for and until when,
+and its first jobs with the times at which their calls should start.
 
-GETS is what the key gets in the long run beside the other keys that have jobs now, and whether it gets nothing before then: its own rate, or less where a limit that all keys
-share, or its calls in flight, bind sooner. Where there are replicas it is reckoned from the keys of the one that owns this key.`,
+GETS is the key's rate in the long run, beside the other keys that have jobs now, and says if the key gets nothing for a
+while. It is the key's own rate, or less if a shared limit or its calls in flight allow less. With several replicas it
+is computed from the keys of this key's owner.`,
 		Example: "  weir show credit-check vip-1\n  weir show sms tenant.42 --limit 3 --json",
 		Args:    cli.Takes("API", "KEY"),
 		RunE: func(cmd *cobra.Command, args []string) error {

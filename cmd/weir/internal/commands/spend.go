@@ -25,16 +25,17 @@ func spendCommand() *cobra.Command {
 	api, since, by, limit, as := "", "", string(spend.ByAPI), 100, cli.ForPeople
 	cmd := &cobra.Command{
 		Use:   "spend",
-		Short: "Say what was spent, from the ledger, and how the budgets stand",
-		Long: `Adds up the ledger (the stream WEIR_CALLS): what was billed, and apart from it what is in doubt, since no answer said whether the api
-had processed the call. A call costs what its record says, the price at its time. Without --since it is what was spent today, by UTC,
-and with --by day in the last 31 days.
+		Short: "Show what was spent, from the ledger, and the use of the budgets",
+		Long: `Adds up the ledger (the stream WEIR_CALLS): what was billed, and apart from it what is in doubt because no
+answer said whether the api had processed the call. A call costs the price in its record, which is that of its time.
+Without --since the sum is for today in UTC, and with --by day for the last 31 days.
 
-Below that it shows each budget in its present window: SPENT and IN DOUBT by the ledger, and COUNTED as the running weir has it, which
-is both and what calls under way may cost. A tenant is the part of a key before the api's tenant_until, or where it has none before the
-first dot.
+Below that the command shows each budget in its present window: SPENT and IN DOUBT from the ledger, and COUNTED from the
+running weir, which is both plus what running calls may cost. A tenant is the part of a key before the api's
+tenant_until, or before the first dot if it has none.
 
-It reads every record of the period, and of the budgets' windows: about 100,000 a second. Exit code 3: there is no ledger.`,
+The command reads every record of the period and of the budgets' windows: about 100,000 a second. Exit code 3: there is
+no ledger.`,
 		Example: "  weir spend\n  weir spend --by key --api credit-check --since 30d\n  weir spend --by day --json",
 		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -63,10 +64,10 @@ It reads every record of the period, and of the budgets' windows: about 100,000 
 			})
 		},
 	}
-	cmd.Flags().StringVar(&by, "by", by, "what it is added up by: api, key, tenant or day")
-	cmd.Flags().StringVar(&api, "api", "", "only of this api")
-	cmd.Flags().StringVar(&since, "since", "", "only calls from this RFC 3339 time on, or from this long ago, as in 2h or 30d")
-	cmd.Flags().IntVar(&limit, "limit", limit, "how many lines to list, the dearest; 0 for all")
+	cmd.Flags().StringVar(&by, "by", by, "group by api, key, tenant or day")
+	cmd.Flags().StringVar(&api, "api", "", "only calls of this api")
+	cmd.Flags().StringVar(&since, "since", "", "only calls from this RFC 3339 time on, or from this long ago, such as 2h or 30d")
+	cmd.Flags().IntVar(&limit, "limit", limit, "how many lines to list, the most expensive first; 0 for all")
 	as.Add(cmd.Flags(), "one JSON object")
 	return cmd
 }

@@ -25,13 +25,14 @@ func statusCommand() *cobra.Command {
 	limit, as := 20, cli.ForPeople
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Say on one screen how weir is, and what is wrong",
-		Long: `Says on one screen whether weir is healthy and what is wrong, with what to do; then its apis, what is paused or held and until when
-(keys without jobs too), how much of each limit is used, what was spent today by the ledger, how many dead letters there are of each
-cause, and the replicas that dispatch.
+		Short: "Show on one screen whether weir is healthy, and what is wrong",
+		Long: `Shows on one screen whether weir is healthy, what is wrong and what to do. Then it lists the apis; what is
+paused or held and until when, including keys without jobs; how much of each limit is used; what was spent today by the
+ledger; how many dead letters there are of each cause; and the replicas that dispatch.
 
-A pause, an api that pushes back, and a budget that is spent are shown, and are no problems; a budget or a quota that is used up while
-jobs wait is a warning. Exit code 0: healthy, also with warnings, 1: not, 5: the server cannot be reached.`,
+It also shows pauses, apis that push back, and budgets that are used up, which are no problems. A budget or a quota that
+is used up while jobs wait is a warning. Exit code 0: healthy, maybe with warnings, 1: not healthy, 5: the server cannot
+be reached.`,
 		Example: "  weir status\n  weir status --json | jq .problems",
 		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -42,19 +42,19 @@ func submitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "submit API KEY",
 		Short: "Submit one job, or those of a file",
-		Long: `Submits one job through the door every producer uses and prints its receipt: where it is stored, how many jobs of its
-key are ahead of it, and when its call should start.
+		Long: `Submits one job as any producer does, and prints its receipt: where it is stored, how many jobs of its key are
+ahead of it, and when its call should start.
 
-KEY may be any text. Where the api takes the key from a header or from the body, the key is put there.
-With --wait the result's body goes to stdout as the api sent it, and everything else to stderr.
+KEY may be any text. If the api takes the key from a header or from the body, the command puts it there. With --wait the
+result's body goes to stdout as the api sent it, and everything else to stderr.
 
-Exit code 1: the job became a dead letter, its result did not come within --timeout, or a stream answered in weir's place. 4: it was throttled. 2: it is
-malformed. 3: there is no such api. 5: nobody takes jobs.
+Exit code 1: the job became a dead letter, its result did not arrive within --timeout, or a stream answered in weir's
+place. 4: the job was throttled. 2: it is malformed. 3: there is no such api. 5: no replica accepts jobs.
 
-With --file it submits many: one JSON object a line, for which API and KEY are the defaults. A job whose bucket is full waits
-until there is a place for it. A line that is wrong is told by its number, and the others go on. When it was ended, or killed,
-the same command goes on: what was taken stands in the journal beside the file and is not sent again. Exit code 1: some lines
-could not be taken. 4: with --report-full, some were throttled.`,
+With --file the command submits many jobs: one JSON object per line, for which API and KEY are the defaults. A job whose
+bucket is full waits for a place. The command reports a wrong line by its number and goes on. The same command continues
+a run that was ended or killed: accepted jobs are in the journal beside the file and are not sent again. Exit code 1:
+some lines were not accepted. 4: with --report-full, some jobs were throttled.`,
 		Example: `  weir submit credit-check vip-1 --data '{"customer":17}'
   weir submit credit-check "Zoë & Sons" --data @order.json --header 'Content-Type: application/json' --wait
   generate | weir submit sms tenant.42 --data - --deadline 5m --json
@@ -81,16 +81,16 @@ could not be taken. 4: with --report-full, some were throttled.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.data, "data", "", "the body: a text, @FILE, or - for stdin")
 	flags.StringVar(&f.path, "path", "", "path below the api's url")
-	flags.StringVar(&f.method, "method", "", "HTTP method, one of the api's (default its first)")
+	flags.StringVar(&f.method, "method", "", "HTTP method, one of the api's (default: the first)")
 	flags.StringVar(&f.query, "query", "", "query string, without ?")
 	flags.StringArrayVar(&f.headers, "header", nil, "'Name: value' for the api; may be repeated")
-	flags.StringVar(&f.id, "id", "", "the job's id: the same id again is the same job (default a new one)")
-	flags.StringVar(&f.deadline, "deadline", "", "not to be called after: an RFC 3339 time, or a duration like 30s or 2h")
-	flags.StringVar(&f.notBefore, "not-before", "", "not to be called before: an RFC 3339 time, or a duration like 30s or 7d; at most 366 days")
-	flags.Int64Var(&f.cost, "cost", 1, "units it takes from weighted limits")
+	flags.StringVar(&f.id, "id", "", "the job's id; the same id again is the same job (default: a new id)")
+	flags.StringVar(&f.deadline, "deadline", "", "do not call after: an RFC 3339 time, or a duration such as 30s or 2h")
+	flags.StringVar(&f.notBefore, "not-before", "", "do not call before: an RFC 3339 time, or a duration such as 30s or 7d; at most 366 days")
+	flags.Int64Var(&f.cost, "cost", 1, "units that the job takes from weighted limits")
 	flags.BoolVar(&f.wait, "wait", false, "wait for the result")
-	flags.DurationVar(&f.timeout, "timeout", f.timeout, "how long to wait for it")
-	f.as.Add(flags, "print weir's raw answer, and the result as one JSON object; with --file one answer a line")
+	flags.DurationVar(&f.timeout, "timeout", f.timeout, "how long to wait for the result")
+	f.as.Add(flags, "print weir's raw answer, and the result as one JSON object; with --file one answer per line")
 	many.add(cmd)
 	return cmd
 }

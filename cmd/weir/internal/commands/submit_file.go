@@ -50,10 +50,10 @@ const mostTold = 20
 func (m *manyFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&m.file, "file", "", "`FILE` of jobs as JSON lines, - for stdin (\"weir help submission\" has the members)")
-	flags.StringVar(&m.journal, "journal", "", "where it is written down which jobs of --file were taken (default the file's name and .journal)")
-	flags.BoolVar(&m.again, "again", false, "empty the journal first: send every line, also those an earlier run has sent")
+	flags.StringVar(&m.journal, "journal", "", "the journal of the accepted jobs of --file (default: the file's name and .journal)")
+	flags.BoolVar(&m.again, "again", false, "empty the journal first: send every line, including those that an earlier run has sent")
 	flags.BoolVar(&m.reportFull, "report-full", false, "report a job of --file whose bucket is full, instead of waiting for a place")
-	flags.BoolVar(&m.failFast, "fail-fast", false, "end --file at the first line that cannot be taken")
+	flags.BoolVar(&m.failFast, "fail-fast", false, "end --file at the first line that is not accepted")
 }
 
 // onlyOfOne are the flags of a single job.

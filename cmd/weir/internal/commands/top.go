@@ -23,14 +23,15 @@ func topCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Watch apis and buckets live in the terminal",
-		Long: `Shows live, until q: every api with the jobs that come, the calls that end and the jobs that are refused a second, what was spent today
-and whether it is called; the dead letters by cause; and the deepest buckets with how full they are, how many jobs come, when they will
-be empty if nothing comes, and what they wait for. It asks what ` + "`weir status` and `weir keys`" + ` ask: of each api the 200 deepest buckets.
+		Long: `Shows live, until q: for every api the jobs that arrive, the calls that end and the refused jobs per second,
+what was spent today, and whether weir calls it; the dead letters by cause; and the deepest buckets. For each bucket it
+shows how full it is, how many jobs arrive, when it will be empty if no more arrive, and what it waits for. Like
+` + "`weir status`" + ` and ` + "`weir keys`" + ` it reads the 200 deepest buckets of each api.
 
-Keys: j and k or the arrows select, s and S sort, / filters by key and api, p and r pause and resume the selected bucket, P and R its
-api; each asks first. ? lists the keys, q or Ctrl-C ends. NO_COLOR has it drawn without colours.
+Keys: j and k or the arrows select, s and S sort, / filters by key and api, p and r pause and resume the selected
+bucket, P and R its api; each asks first. ? lists the keys, q or Ctrl-C ends. NO_COLOR turns colours off.
 
-Where the output is no terminal, and with --once or --json, one frame is printed; it takes a second, for the rates.`,
+Without a terminal, and with --once or --json, it prints one frame; that takes a second, to measure the rates.`,
 		Example: "  weir top\n  weir top --api credit-check --sort level\n  weir top --once --json | jq .rates",
 		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
