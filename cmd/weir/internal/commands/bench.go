@@ -25,36 +25,37 @@ weir runs in its own process with its own server, in a directory that is deleted
 		o                 bench.Options
 	}{
 		{
-			"accept", "How many jobs a second are taken, beside a bare stream",
-			`Publishes jobs asynchronously, 4,000 under way, until the last is acknowledged. The references are bare JetStream streams on
-servers of their own: one that syncs every write, one that does not, and one behind a relay that stores each message and answers its
-producer, as an intake must, and does nothing else.`,
+			"accept", "Measure accepted jobs per second, beside a bare stream",
+			`Publishes jobs asynchronously, 4,000 under way, until the last is acknowledged. The references are bare JetStream
+streams, each on its own server: one that syncs every write, one that does not, and one behind a relay. The relay stores
+each message and answers its producer, as an intake must, and does nothing else.`,
 			bench.Options{Rounds: 5, Jobs: 10_000, Keys: 1000},
 		},
 		{
-			"dispatch", "How many jobs a second go to the api, beside a bare loop",
-			`Publishes jobs and waits until the api, which answers at once, has had the last. The reference is a work-queue consumer that makes the
-same HTTP call and acknowledges, 64 at once; and the same behind a relay, which stores a result and a record of each call as weir does, and
-does nothing else: what is between that and weir is weir's own work. With --redis two more weirs call an api with a shared limit: one counts
-it in the process, one in that Redis, which should hold nothing else.`,
+			"dispatch", "Measure jobs per second to the api, beside a bare loop",
+			`Publishes jobs and waits until the api, which answers at once, has got the last. The first reference is a work-queue
+consumer that makes the same HTTP call and acknowledges, 64 at once. The second has a relay before it, which stores a
+result and a record of each call as weir does, and does nothing else: the difference between it and weir is weir's own
+work. With --redis two more weirs call an api with a shared limit. One counts it in the process, one in that Redis,
+which should hold nothing else.`,
 			bench.Options{Rounds: 5, Jobs: 5000, Keys: 8},
 		},
 		{
-			"pace", "How much of a rate is used, and the fullest second, beside x/time/rate",
-			`Has a backlog of jobs called at 100/s and 1,000/s on one key and at 1/s on many (--keys), and looks at the api when each call came. The
-reference is a loop with golang.org/x/time/rate that has the jobs in memory.`,
+			"pace", "Measure the used part of a rate, and the fullest second, beside x/time/rate",
+			`Calls a backlog of jobs at 100/s and 1,000/s on one key and at 1/s on many (--keys), and measures at the api when each
+call arrives. The reference is a loop with golang.org/x/time/rate that has the jobs in memory.`,
 			bench.Options{Rounds: 2, Jobs: 10, Keys: 1000, Seconds: 10},
 		},
 		{
-			"keys", "What a call costs while many keys wait, and what they take of memory",
-			`Measures calls while a thousand keys wait, and again while --keys do, each beside the bare loop; and weir's resident memory before and
-after. The server is in a process of its own.`,
+			"keys", "Measure the cost of a call while many keys wait, and their memory",
+			`Measures calls while a thousand keys wait, and again while --keys do, each beside the bare loop. Also measures weir's
+resident memory before and after. The server runs in its own process.`,
 			bench.Options{Rounds: 3, Jobs: 3000, Keys: 200_000},
 		},
 		{
-			"latency", "How long a job takes from its publish to its call, in an empty bucket",
-			`Publishes a job every 10 ms and takes the time until the api has it. The references are a message's way to a consumer, on
-servers of their own: one that syncs every write, one that does not. A round has --jobs samples.`,
+			"latency", "Measure the time from a job's publish to its call, in an empty bucket",
+			`Publishes a job every 10 ms and measures the time until the api has it. The references measure a message's time to a
+consumer, each on its own server: one that syncs every write, one that does not. A round has --jobs samples.`,
 			bench.Options{Rounds: 5, Jobs: 300, Keys: 1},
 		},
 	} {
@@ -93,7 +94,7 @@ func oneBenchCommand(name, short, long string, o bench.Options) *cobra.Command {
 	f.IntVar(&o.Keys, "keys", o.Keys, "number of keys, at most 1000000")
 	f.IntVar(&o.Body, "body", 256, "bytes of a job's body, at most 262144")
 	f.StringVar(&o.Durability, "durability", "always", "the server's durability: always or interval")
-	f.StringVar(&o.Server, "server", bench.Inside, "where the server runs: inside weir, beside it, or the URL of one without streams of weir")
+	f.StringVar(&o.Server, "server", bench.Inside, "where the server runs: inside weir, beside it, or the URL of one without weir's streams")
 	f.StringVar(&o.Dir, "dir", "", "directory for the temporary stores (default: the system's directory for temporary files)")
 	o.As.Add(f, "the report as one JSON object")
 	return cmd

@@ -55,7 +55,7 @@ Exit code 4: nothing was done without --yes, or no letter could be asked about. 
 			})
 		},
 	}
-	f.addTo(cmd, "", "letters per duration, as in 1/s or 30/min (default as fast as the inquiry's rate)", "only say what would be asked")
+	f.addTo(cmd, "", "letters per duration, such as 1/s or 30/min (default: the inquiry's rate)", "only report what would be asked")
 	return cmd
 }
 

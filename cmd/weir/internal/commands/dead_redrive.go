@@ -65,7 +65,7 @@ matches. 5: the redrive waits, and no replica runs it so far.`,
 			})
 		},
 	}
-	f.addTo(cmd, deadview.UsualRate, "letters per duration, as in 20/s or 500/h; their buckets bound the calls in any case", "only say what would be done")
+	f.addTo(cmd, deadview.UsualRate, "letters per duration, such as 20/s or 500/h; their buckets limit the calls in any case", "only report what would be done")
 	cmd.Flags().BoolVar(&f.includeUnknown, "include-unknown", false, "also letters whose call may have been processed: the api may bill them twice")
 	cmd.Flags().StringVar(&f.name, "name", "", "the redrive's name (default: one with its start time)")
 	cmd.Flags().BoolVar(&f.detach, "detach", false, "do not wait for its end; print its name")

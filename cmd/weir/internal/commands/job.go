@@ -22,7 +22,7 @@ func jobCommand() *cobra.Command {
 	scan, as := jobstory.UsualScan, cli.ForPeople
 	cmd := &cobra.Command{
 		Use:   "job ID",
-		Short: "Say where a job is, or what became of it",
+		Short: "Show where a job is, or what became of it",
 		Long: `Gathers what is known of a job's id: from the queues, the ledger, the results, the dead letters and the events.
 The same id under several apis and keys is several jobs; the command shows all of them.
 
