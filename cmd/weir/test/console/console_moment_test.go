@@ -43,12 +43,16 @@ apis:
 	}
 	weirtest.FillTaken(t, r.NC, jobs)
 	least := int64(1 << 40)
-	for range 5 {
+	for sums, unread := 0, 0; sums < 5; sums++ {
 		var s status.Status
 		if err := json.Unmarshal([]byte(r.Must("status", "--json")), &s); err != nil {
 			t.Fatal(err)
 		}
 		a := s.APIs[0]
+		if a.Spent == "" && unread < 5 { // a busy machine does not read the ledger in time, and the status says so
+			unread, sums = unread+1, sums-1
+			continue
+		}
 		var spent float64
 		if _, err := fmt.Sscan(a.Spent, &spent); err != nil {
 			t.Fatal(a.Spent, err)
