@@ -1,23 +1,31 @@
 // Package dispatcher owns partitions of each api's queue, starts their calls when the schedule says so, and brings
 // every job to exactly one end.
 //
+//	schedule   decides which call may start when
+//	httpcall   makes one call and judges its answer
+//	ledger     reads the records of calls
+//	recorder   notes how far each call has come, in a file that outlives the process
+//	recovery   decides what becomes of a job that a new owner finds
+//	ownership  decides which replica owns which partition
+//	retell     reports ends to producers that submitted a job twice
+//	trace      writes the spans of jobs
+//
 // # The way of a job
 //
-// job.go shows it on one screen. An apiWorker works the partitions of one api. It is a thin shell around a schedule
-// (dispatcher/schedule), which decides which call may start when. When a job is near its call, it gets a goroutine of
-// its own. This goroutine
+// job.go shows it on one screen. An apiWorker works the partitions of one api. It is a thin shell around a schedule,
+// which decides which call may start when. When a job is near its call, it gets a goroutine of its own. This goroutine
 //
 //  1. prepares the job: it loads the message, opens a connection to the api and stores the intent, which says that a
 //     call may follow;
 //  2. waits for the job's slot, which the schedule asks for only now;
-//  3. makes the call, not before the slot and at most four fifths of the api's jitter after it. If it cannot, it makes
-//     no call;
-//  4. settles the job: it stores what the call came to, and then deletes the job's message or lets the job wait for its
+//  3. makes the call, never before the slot and at most four fifths of the api's jitter after it. If it cannot, it
+//     makes no call and waits for another slot;
+//  4. settles the job: it stores the call's outcome, and then deletes the job's message or lets the job wait for its
 //     next call.
 //
-// Sending is all that is left to do in the slot. A slot that was missed is given back, or lost.
+// Only sending is left to do in the slot. A missed slot is given back, or lost.
 //
-// What step 4 stores depends on the end. Each write starts only when the one before it is durable:
+// Step 4 stores the following, depending on the outcome. Each write starts only when the one before it is durable:
 //
 //	the call succeeded           result, reply to the producer, the ledger's record, deletion of the message
 //	the call ended the job       the ledger's record, letter, deletion
@@ -25,17 +33,17 @@
 //	the job ends without a call  the mark of its end, letter, deletion
 //
 // So a success in the ledger proves that the result is stored and the reply was sent. A missing letter can be written
-// again from the record or the mark. After a crash between two writes, recovery repeats those that are missing. Message
-// ids keep the stream from storing one twice.
+// again from the record or the mark. After a crash between two writes, recovery repeats the missing ones. Message ids
+// keep the streams from storing one twice.
 //
 // The worker's lock guards its schedule, its partitions, and the part of a job that the schedule decides by
 // (schedule.Job). The worker never waits for anything while it holds the lock. The rest of a job belongs to the job's
 // goroutine (job.go).
 //
-// httpcall.Judge decides whether a call's outcome is done, retry, pushback, denied or dead. The schedule then learns
-// what this outcome means for later calls. A time in a header is compared with the answer's Date. A number in a header
-// is read by its size: as seconds to wait, or as an epoch in s, ms, µs or ns. A hold that no job's retry mark tells of
-// has a mark of its own in the partition (holdmark.go).
+// httpcall.Judge decides whether a call's outcome is done, retry, pushback, denied or dead. Schedule.OnCallEnd then
+// decides what this outcome means for later calls. A time in a header is compared with the answer's Date. The size of a
+// number in a header decides its meaning: seconds to wait, or an epoch in s, ms, µs or ns. A hold that no job's retry
+// mark records has a mark of its own in the partition (holdmark.go).
 //
 // If the store of slots is on another machine, the worker asks it in the background, one round at a time, while calls
 // start. It repeats the ends of grants until the store has acknowledged them (grantends.go).
@@ -43,27 +51,27 @@
 // # Where a thing happens
 //
 //	the worker of an api     dispatcher.go, apiworker.go, terms.go, limiter.go, grantends.go, metrics.go, spending.go
-//	a job's way              job.go, preparation.go, intent.go, jobmemory.go, messagecache.go, flight.go, spans.go
-//	what its call came to    settle.go, settlement.go, jobend.go
+//	a job before its call    job.go, preparation.go, intent.go, jobmemory.go, messagecache.go, wait.go
+//	a call and its outcome   job.go, flight.go, settle.go, settlement.go, jobend.go, spans.go
 //	a partition taken over   host.go, contact.go, partition.go, takeover.go, tailload.go, replay.go
 //	a key found there        pace.go, orphanedcalls.go
 //	a job found there        found.go
-//	  what is known of it    history.go, evidence.go, flight.go, doubt.go, duplicate.go
-//	  what it may be         lostcall.go, loneresult.go, resultbar.go, unrecorded.go
-//	what holds calls         holdmark.go, pause.go
-//	what operators ask       inspect.go, cancel.go, reconcile.go and inquiry.go
-//	what went wrong          crash.go, damage.go, missing.go, removal.go, restored.go
+//	  its history            history.go, evidence.go, flight.go, doubt.go, duplicate.go
+//	  a call without record  lostcall.go, loneresult.go, resultbar.go, unrecorded.go
+//	holds and pauses         holdmark.go, pause.go
+//	requests of operators    inspect.go, cancel.go, reconcile.go, inquiry.go
+//	failures and lost data   crash.go, damage.go, missing.go, removal.go, inventory.go, restored.go
 //
 // # Ownership
 //
 // A worker works only those partitions of its api that this replica owns. If several replicas share them
-// (Options.Registry), the package ownership decides which replica takes which. Its doc.go argues why no two replicas
+// (Options.Registry), the package ownership decides which replica takes which. Its doc.go shows why no two replicas
 // start calls of one partition at the same time. An ownership.Manager drives a Dispatcher through host.go.
 //
 // The struct partition is one tenure: a replica that takes the same partition over again makes a new value. Partitions
 // are opened and closed while the worker runs (takeover.go). Closing a partition lets its calls end and stores their
-// outcomes, so that the next owner has nothing to guess. If the replica loses the partition instead, it stores nothing
-// about it any more.
+// outcomes, so that the next owner finds no call with an unknown outcome. If the replica loses the partition instead,
+// it stores nothing more about it.
 //
 // While the right to a partition is in doubt, outcomes of its calls wait. When the right is lost, they are dropped: by
 // then the next owner has found the intent and decided about the job without them. The right is checked before each
@@ -76,24 +84,32 @@
 //
 // # Recovery
 //
-// A new owner reads the partition's stream. It reads the markers (intents, retry marks, marks of ends) first, because
-// they stand behind their jobs. The markers and the end of the ledger name, for each key, the last job that was ever
-// near a call. Calls of a key start as soon as its jobs up to that one have been read, while the rest of a long queue
-// is still being read (replay.go).
+// A new owner reads the end of the ledger and the partition's stream. It reads the stream's markers (intents, retry
+// marks, marks of ends) before the jobs, although they were stored later. The markers and the ledger name, for each
+// key, the last job that was ever near a call. Calls of a key start as soon as its jobs up to that one have been read,
+// while the rest of a long queue is still being read (replay.go).
 //
-// Every job found there is one of four: never called; called, and known to need another call; finished, with only its
-// record, its letter or its deletion missing; or called with an unknown outcome, which is a lost call. found.go shows
-// on one screen what happens to it.
+// Every call has an intent, which is deleted only after the call's outcome is stored. So a job with neither an intent
+// nor an outcome was never called. recovery.Judge gives every found job one of six fates, and found.go shows on one
+// screen what follows from each:
+//
+//	Waits       never called, or its last call is stored and another one follows: it is called in its turn
+//	HasResult   its result is stored and its final record is not: the record is written, and the job ends as done
+//	EndsByLast  the ledger has its final record: its letter is written again if it has one, and the job ends
+//	EndsByMark  a mark says that it ends without another call: its letter is written again, and the job ends
+//	Answered    nothing is stored, but its ended process noted the answer: the outcome is stored as by that process
+//	Lost        a call may have been made, and nothing says what came of it
 //
 // A lost call gets a record first, which says that the call may have been made (lostcall.go). If the call carried an
 // idempotency key and the api takes keys as it did then, the job is called again with the same key. Otherwise it
 // becomes a letter unknown.
 //
-// A key goes on at the pace that the ledger knows. After a lost call, or a call with a result and no record, the key
-// first waits as if its whole burst were used, unless the process that made the call noted the pace.
+// A key continues at the pace that the ledger recorded. After a lost call, or a call with a result and no record, the
+// key first waits as if its whole burst were used, unless the process that made the call noted the pace.
 //
-// Every call has an intent, which is deleted only after the call's outcome is stored. So a job with neither an intent
-// nor an outcome was never called.
+// The table below says the same by what the stream, the ledger and the results hold. recovery/cases_test.go checks that
+// every combination belongs to exactly one case. recoverysimulation_test.go runs owners in virtual time that die, lose
+// power or lose the partition between any two writes.
 //
 //	found in the stream     and                                            becomes
 //	a job                   nothing else                                   waiting, in its place
@@ -125,13 +141,13 @@
 //	                                                                         (restored.go)
 //
 // A process notes the state of its calls in the flight recorder (dispatcher/recorder). flight.go writes these notes and
-// reads those of ended processes. Recovery looks there first for calls without an outcome. The pace of their keys
+// reads those of ended processes. Recovery reads them first if a call has no outcome. The pace of the calls' keys
 // follows the notes, too.
 //
 // A message that the stream counts but does not return is lost. damage.go reports it: as a letter unknown if it was a
 // job, otherwise in the log and in a counter. A job whose message is found missing later becomes a letter unknown, too
-// (missing.go). So does a waiting job whose message was deleted from the stream by hand (removal.go); running calls
-// then go on and are stored, and memory forgets nothing of what limits have used.
+// (missing.go). So does a waiting job whose message was deleted from the stream by hand (removal.go). Running calls
+// then continue, their outcomes are stored, and the units that limits have used stay counted.
 //
 // # Changes of configuration
 //
@@ -139,8 +155,8 @@
 // while no round of asks is under way, so that costs and limits never belong to different terms. Waiting jobs get the
 // new rules at once, and so do jobs that are ready. Granted slots and running calls keep the old ones.
 //
-// A call is judged by the terms it was made by, whether the terms then change while it runs, with the file of the next
-// start, or with another replica. An intent therefore stores these terms of its call:
+// A call is judged by the terms under which it was made, even if the terms change while it runs, at the next start or
+// with the next owner. An intent therefore stores these terms of its call:
 //
 //	idempotency   the identity of its key (httpcall/identity.go): header, form, place. Retry marks, records and letters
 //	              store it, too. If a call of a job may have been processed, the job is called again only under the same
@@ -176,6 +192,6 @@
 //	I6  while no slots can be had, calls hold and intake goes on
 //	I7  Run returns only when every goroutine it started has returned
 //
-// Calls use HTTP/1.1 only, one at a time on a connection. It is then certain what was sent, and net/http resends
-// nothing by itself (httpcall/call.go and httpcall/connections.go say how it is kept from it).
+// Calls use HTTP/1.1 only, one at a time on a connection. It is then certain what was sent. httpcall/call.go and
+// httpcall/connections.go keep net/http from sending a request again by itself.
 package dispatcher

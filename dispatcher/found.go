@@ -14,10 +14,10 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// foundJob is a job that stood in its partition's stream at the takeover and of which more is known than its message.
-// It exists until the job waits as others do, or has ended. recovery.Judge decides its fate: first by what was read
-// with the markers and the ledger's end, then by what was looked up. What follows is stored as a live call's outcome
-// is, in the same order and with the same ids, so that a kill in the middle only repeats it.
+// foundJob is a job that a takeover found in the stream with a history: markers, records or a result. It exists until
+// the job waits like any other job, or has ended. recovery.Judge decides its fate: first by the markers and the
+// ledger's end, then by what a lookup has found. The outcome is stored in the same order and with the same ids as that
+// of a live call, so that a kill in the middle only repeats it.
 type foundJob struct {
 	*job
 	w      *apiWorker
@@ -30,7 +30,7 @@ type foundJob struct {
 	result uint64          // sequence of its result, 0 for none
 }
 
-// resumeLocked takes up a found job with a history. The job waits, or goes on in a goroutine of its own.
+// resumeLocked resumes a found job with a history. The job waits, or continues in a goroutine of its own.
 func (p *partition) resumeLocked(ctx context.Context, q *schedule.KeyQueue, seq uint64, h jobHistory) {
 	f := &foundJob{job: jobLocked(p.w.s.Extract(q, seq)), w: p.w}
 	f.recallLocked(h)
@@ -45,7 +45,7 @@ func (p *partition) resumeLocked(ctx context.Context, q *schedule.KeyQueue, seq 
 	f.w.running.Go(func() { f.settle(ctx, fate) })
 }
 
-// settle does what the job's fate asks for. It blocks until that is stored, or the worker stops.
+// settle carries out the job's fate. It blocks until the outcome is stored, the job waits, or the worker stops.
 func (f *foundJob) settle(ctx context.Context, fate recovery.Fate) {
 	f.passFaults(fate)
 	if f.isOnlyToBeDeleted(fate) {
@@ -78,7 +78,7 @@ func (f *foundJob) settle(ctx context.Context, fate recovery.Fate) {
 	case recovery.Lost:
 		f.endLost(ctx)
 	default:
-		panic("dispatcher: a fate that nobody knows") // recovery.Judge has a bug
+		panic("dispatcher: unknown fate") // recovery.Judge has a bug
 	}
 }
 
@@ -93,7 +93,7 @@ func (f *foundJob) passFaults(fate recovery.Fate) {
 	}
 }
 
-// recallLocked restores the job's state from its history: what is known of its calls so far.
+// recallLocked restores what the history says about the job's calls so far.
 func (f *foundJob) recallLocked(h jobHistory) {
 	j, w := f.job, f.w
 	if h.last != nil {
@@ -177,13 +177,13 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 		f.Unseen = f.intent.Idempotency != "" && f.First() // else it becomes a letter, which no job waits for
 		f.Calls, f.attempts = f.intent.Call, f.attempts+1
 	default:
-		panic("dispatcher: a fate that nobody knows") // recovery.Judge has a bug
+		panic("dispatcher: unknown fate") // recovery.Judge has a bug
 	}
 	return true
 }
 
-// takeBackLocked withdraws a job's intended call, which had not begun, and reports whether the job goes on at once. If
-// the intent is older than what was read of the ledger, lookUp must first find out what came of the job.
+// takeBackLocked withdraws a job's intended call, which had not begun, and reports whether the job continues at once.
+// If the intent is older than what was read of the ledger, lookUp must first find out whether the job has ended.
 func (f *foundJob) takeBackLocked() (goesOn bool) {
 	w, i := f.w, f.intent
 	w.d.metrics.recovered.WithLabelValues(w.name, "not_begun").Inc()
@@ -270,7 +270,7 @@ func (f *foundJob) wait() {
 	})
 }
 
-// endAgain ends a job whose end stands in the ledger or in a mark. If it ended with a result, the result was stored
+// endAgain ends a job whose end the ledger or a mark records. If it ended with a result, the result was stored
 // before the record. A letter is stored after the record or the mark and so may be missing: endAgain writes it again,
 // and its message id keeps the stream from storing it twice.
 func (f *foundJob) endAgain(ctx context.Context) {

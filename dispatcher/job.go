@@ -16,7 +16,7 @@ import (
 )
 
 // work brings one job through its call, in the job's own goroutine. It starts when the schedule wants the job made
-// ready, and returns when the job's outcome is stored or the job rests.
+// ready. It returns when the job's outcome or end is stored, the job rests, or the worker stops.
 func (w *apiWorker) work(ctx context.Context, j *job, orders <-chan order) {
 	if !w.prepare(ctx, j) {
 		return
@@ -34,7 +34,7 @@ type order int8
 
 const (
 	toCall     order = iota // its slot has come
-	toRest                  // it was made ready too early or in vain; its intent and its connection are released already
+	toRest                  // it was made ready too early or in vain; its intent is dropped already
 	toExpire                // its deadline has passed
 	toCancel                // an operator has cancelled it
 	toRefuse                // its cost can never pass the limits
@@ -81,7 +81,7 @@ func (w *apiWorker) workAll(ctx context.Context, b begun) {
 	}
 }
 
-// orderLocked tells the goroutine of a ready job what the schedule decided. It does not block: each wait of the
+// orderLocked sends the schedule's decision to the goroutine of a ready job. It does not block: each wait of the
 // goroutine gets one order, and no order follows one that ends the waiting.
 func (w *apiWorker) orderLocked(j *job, o order) {
 	orders := j.orders
@@ -123,7 +123,7 @@ func (w *apiWorker) awaitSlot(ctx context.Context, j *job, orders <-chan order) 
 	case toOverdraw:
 		w.bury(ctx, j, deadletter.OverBudget, j.overdrawn(), nil)
 	default:
-		panic("dispatcher: an order that nobody knows") // orderLocked was given one
+		panic("dispatcher: unknown order") // orderLocked was given one
 	}
 	return false
 }
@@ -137,7 +137,7 @@ func (w *apiWorker) endLocked(j *job, o order, end func()) {
 	w.running.Go(end)
 }
 
-// sent tells the schedule that a call was sent, or ended without being sent.
+// sent reports to the schedule that a call was sent, or ended without being sent.
 func (w *apiWorker) sent(j *job) {
 	w.mu.Lock()
 	waited := j.Unsent
@@ -213,22 +213,23 @@ func (w *apiWorker) unstart(ctx context.Context, j *job) {
 	w.wakeUp()
 }
 
-// job is one job that is near its call, or past one. The worker's lock guards the embedded schedule.Job and every other
-// field that is read under the lock. The other fields belong to the job's goroutine, of which there is one at a time.
+// job is one job from when it is first made ready, found with a history, or ended without a call. Before that, the
+// schedule keeps only its sequence. The worker's lock guards the embedded schedule.Job and every other field that is
+// read under the lock. The other fields belong to the job's goroutine, of which there is one at a time.
 type job struct {
 	*schedule.Job
 	part     *partition
-	terms    *terms       // that it was last made ready by
+	terms    *terms       // the terms by which it was last made ready
 	message  *ingest.Job  // nil unless the job is near its call
-	space    *queue.Space // in memory that message and answer take
+	space    *queue.Space // the room in memory for message and answer
 	orders   chan<- order // to its goroutine; nil while it has none
-	id       string       // of the job, once message was unloaded
+	id       string       // the job's id, kept while message is unloaded
 	accepted bucket.Micros
 	staged   bucket.Micros // when the worker began to make it ready
 	missing  int           // how often its message was not found
 
-	taken     []int64  // units its last call took from each shared limit, as far as the answer told
-	unsettled []string // limits whose units that answer should have told, and did not
+	taken     []int64  // units its last call took from each shared limit, estimated unless the answer reported them
+	unsettled []string // limits whose units the answer should have reported, and did not
 	attempts  int      // calls that count as attempts
 	status    int      // of the api's last answer, 0 if there was none
 	doubt     doubt    // what its calls so far may have done
@@ -236,13 +237,13 @@ type job struct {
 	// answeredAt is the ledger sequence of the record of the last call that the api answered, 0 for none.
 	answeredAt uint64
 
-	lastCall *deadletter.LastCall // what a letter tells of the last call that was sent; nil if nothing is known
+	lastCall *deadletter.LastCall // the last call that was sent, for a letter; nil if nothing is known of it
 	lost     *foundIntent         // the intent of a lost call, until that call is settled; nil for none
 	flown    *recorder.Found      // what the process that made the lost call noted of it
-	entry    recorder.Entry       // of its call in the flight recorder
-	adopted  recorder.Entry       // of a call that an earlier process intended and did not begin
+	entry    recorder.Entry       // its call's entry in the flight recorder
+	adopted  recorder.Entry       // the entry of a call that an earlier process intended and did not begin
 	intents  []*intentMark
-	intended int // the number of the call that its newest intent is of, 0 for none
+	intended int // the number of the call that its newest intent announces, 0 for none
 	// intendedBy holds the terms stored in that intent.
 	intendedBy *terms
 	// intendedAt is when the server stored that intent. It is zero once recovery has looked up what the call may have
@@ -251,7 +252,7 @@ type job struct {
 	markSeq    uint64   // sequence of its retry mark, 0 for none
 	ends       []uint64 // sequences of the marks of its end
 
-	traced  *trace.Job    // its spans; nil until one was to be written since the job was loaded
+	traced  *trace.Job    // its spans; nil until the first one is needed after the job was loaded
 	settled time.Time     // when the worker began to store the outcome of its last call
 	rested  bucket.Micros // since when it waits for its next call; 0 if it does not, or that is unknown
 

@@ -1,15 +1,15 @@
-// Package recovery judges what becomes of a job that was found in a stream when its partition was taken over.
+// Package recovery decides what becomes of a job that was found in a stream when its partition was taken over.
 //
-// Judge is a function of values. It knows neither streams nor the schedule: what markers, ledger and results say
-// of a job comes in, and its Fate comes out. It is called again when more was looked up. Mend is another such
-// function: it decides what to do about a call whose result nothing stored tells.
+// Judge is a pure function. It takes what markers, ledger and results say about a job (Found), and returns the job's
+// Fate. Recovery calls it again when a lookup has found more. Mend is a pure function, too: it decides what to do
+// about a lost call, which may have been made and whose outcome nothing stored tells. The package knows neither
+// streams nor the schedule. cases_test.go names every case.
 //
 // # What must hold
 //
-//   - A job that may have been called, and of whose call nothing is recorded, never Waits to be called as if nothing
-//     had happened. That a call with an intent was not made is known only if its own process has written so.
+//   - If a job may have been called and no outcome of that call is recorded, its fate is never Waits. Only a note of
+//     the call's own process proves that a call with an intent was not made.
 //   - A job with a result is not called again.
-//   - A record that says done proves that the result is stored: it is written after it.
-//   - An end that was decided on, and that a marker or a record tells of, stays decided, unless a call may have
-//     begun after it.
+//   - A record that says done proves that the result is stored: it is written after the result.
+//   - An end that a marker or a record tells of stays decided, unless a call may have begun after it.
 package recovery

@@ -4,21 +4,21 @@ import "weir/dispatcher/recorder"
 
 // Found is what is known of a job that was found in its stream.
 type Found struct {
-	// Recorded is the number of the last call that a record or a retry mark tells of, 0 for none.
+	// Recorded is the number of the last call that has a record or a retry mark, 0 for none.
 	Recorded int
-	// Ended says that the ledger's newest record of the job is that of its end. If that says done, the job's
-	// result is stored.
+	// Ended says that the ledger's newest record of the job is final. If that record says done, the job's result is
+	// stored.
 	Ended bool
 	// Result says that a result of the job is stored.
 	Result bool
-	// Intended is the number of the call that the newest intent is of, 0 for none.
+	// Intended is the number of the call that the newest intent announces, 0 for none.
 	Intended int
 	// Noted is what the process that wrote the newest intent noted of its call, if that process is known to have
 	// ended.
 	Noted recorder.State
-	// Ending says that a mark tells of the job's end, which was decided on without a call.
+	// Ending says that a mark announces the job's end without a call.
 	Ending bool
-	// Overruled says that the newest intent is later than that mark, so that a call may have begun after the end was decided on.
+	// Overruled says that the newest intent is later than that mark, so that a call may have begun after it.
 	Overruled bool
 }
 
@@ -29,13 +29,13 @@ type Fate int
 const (
 	Waits      Fate = iota // none of its calls is under way: it is called in its turn
 	HasResult              // its result is stored, and its record may not be: it ends as done
-	EndsByMark             // its end was decided on: its letter is stored, again perhaps
-	EndsByLast             // its last call ended it: its result or letter is stored, again perhaps
-	Lost                   // a call of it may have been made, and nothing tells what came of it
-	Answered               // its last call was answered, and nothing was stored of that: it ends as the call did
+	EndsByMark             // a mark announces its end: its letter is stored, perhaps a second time
+	EndsByLast             // its last call ended it: its letter, if it has one, is stored, perhaps a second time
+	Lost                   // a call of it may have been made, and its outcome is unknown
+	Answered               // its last call was answered, and the outcome is not stored: it is stored now
 )
 
-// Unrecorded reports whether a call of the job may have been made that no record tells of.
+// Unrecorded reports whether a call of the job may have been made that has no record.
 func (f Found) Unrecorded() bool {
 	return f.Intended > f.Recorded && f.Noted != recorder.Prepared || f.Result && !f.Ended
 }

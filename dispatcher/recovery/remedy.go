@@ -1,13 +1,13 @@
 package recovery
 
-// Open is a job of which a call may have been made, while nothing stored says what the call brought.
+// Open is a job with a lost call: the call may have been made, and nothing stored says what came of it.
 type Open struct {
 	Keyed     bool // it carried an idempotency key
 	Same      bool // the api would take another call of the job for the same one
 	Poisonous bool // as many processes in a row have died over the job as may
 }
 
-// Remedy is what is done about an open job.
+// Remedy is what recovery does about an open job.
 type Remedy int
 
 // The remedies.
@@ -17,8 +17,8 @@ const (
 	GivesUp               // it becomes a letter exhausted
 )
 
-// Mend decides what is done about an open job. A letter may be written only when no result of the job can be
-// stored any more.
+// Mend decides what recovery does about an open job. The caller must write a letter only when no result of the job can
+// be stored any more.
 func Mend(o Open) Remedy {
 	switch {
 	case o.Same && o.Keyed && !o.Poisonous:

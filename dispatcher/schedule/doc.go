@@ -20,15 +20,19 @@
 //	holds         what keeps calls from being made             brake
 //	storeLink     the way to the store of slots                keyPace
 //	gate          when the store may be asked again
-//	SharedLimits  what is known of the limits that keys share
+//	SharedLimits  the state of the limits that keys share
 //	Pipeline      the jobs on their way through a call
+//	suspects      jobs that may have killed their owners
+//	causes        why jobs waited                              holdups
+//	census        numbers of jobs and queues
 //
-// A step looks at the queues of the agenda, and answering takes in what the store says. There is one timer structure
-// over all queues and no timer per key: an idle key costs nothing, and the work for a call is O(log keys).
+// A step (step.go) handles the queues that the agenda names, and an answering (answer.go) the store's answer. There is
+// one timer structure over all queues and no timer per key: an idle key costs nothing, and the work for a call is
+// O(log keys).
 //
-// A View reports on a schedule at a moment and changes nothing: when a job should be called, what a key waits for, what
-// it gets in the long run. A Holdup is what kept a job waiting longest; it is reported when the job is called or ends
-// uncalled.
+// A View reports on a schedule at one moment and changes nothing: when a job should be called, what a key waits for,
+// and its share in the long run. A Holdup is the cause that kept a job waiting longest; it is reported when the job is
+// called or ends uncalled.
 //
 // The path of a job:
 //
