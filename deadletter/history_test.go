@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestMet: the stamps of the servers, and the life in which a call was made, decide whether the call came after a
-// letter. Clocks of replicas do not matter.
+// TestMet checks that the servers' time stamps, and the life in which a call was made, decide whether the call came
+// after a letter. The clocks of replicas do not matter.
 func TestMet(t *testing.T) {
 	letter := &Kept{Letter: Letter{API: "pay", Key: "k", JobID: "j", Origin: "WEIR_pay_0.7.100", Redrives: 1, At: diedAt.Add(time.Hour)}, Seq: 5, Stored: diedAt}
 	for _, c := range []struct {

@@ -7,8 +7,8 @@ import (
 	"weir/bucket"
 )
 
-// TestInflow: what overflows follows from the rate of the redrive, the order of its letters, and what the buckets drain meanwhile; and
-// at the rate that is offered nothing overflows.
+// TestInflow checks that overflow follows from the rate of the redrive, the order of its letters, and what the buckets
+// drain meanwhile, and that nothing overflows at the rate that weir offers.
 func TestInflow(t *testing.T) {
 	every := func(n, step, from int) (places []uint32) {
 		for i := range n {

@@ -40,7 +40,8 @@ func TestLetterMessage(t *testing.T) {
 	}
 }
 
-// TestLetterOfALetter: what an earlier life of the job left gives way to what is true now.
+// TestLetterOfALetter checks that the headers of a job's new letter replace those that an earlier letter left on the
+// job.
 func TestLetterOfALetter(t *testing.T) {
 	l := someLetter()
 	for _, name := range []string{"Weir-Dead-Reason", "weir-dead-billed", "Weir-Redrives", "WEIR-API", "weir-key", "weir-job-id"} {
@@ -58,7 +59,7 @@ func TestLetterOfALetter(t *testing.T) {
 	}
 }
 
-// TestLetterFits: any job's letter is one that JetStream stores and obeys in nothing.
+// TestLetterFits checks that JetStream stores the letter of any job and obeys none of the job's headers.
 func TestLetterFits(t *testing.T) {
 	text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{
 		"Nats-Rollup", "nats-ttl", "NATS-Expected-Last-Sequence", "Status", "X Y", "", "Weir-Job-Id", strings.Repeat("long", 9000),

@@ -117,7 +117,7 @@ func TestExclude(t *testing.T) {
 	}
 }
 
-// TestDrain: how long a load takes is what its slowest limit needs, behind what waits already.
+// TestDrain checks that the time that a load takes follows from its slowest limit, behind the jobs that wait already.
 func TestDrain(t *testing.T) {
 	rate := bucket.Rate{Count: 10, Per: time.Second, Burst: 1}
 	account := bucket.Rate{Count: 20, Per: time.Second, Burst: 1}

@@ -31,7 +31,8 @@ func seqs(t *testing.T, scope *deadletter.Scope, parts deadletter.Parts) []uint6
 	}
 }
 
-// TestScope: a scope is what matched when it was taken, whichever way it is read, and a purge deletes that and no more.
+// TestScope checks that a scope holds the letters that matched when it was taken, however it is read, and that a purge
+// deletes exactly these.
 func TestScope(t *testing.T) {
 	t.Parallel()
 	js := openStream(t)

@@ -14,8 +14,8 @@ import (
 	"weir/ingest/await"
 )
 
-// TestUnknownAPIsHaveRoomOfTheirOwn: however many jobs for unknown apis come, half of the letters' room stays for the
-// configured ones. When letters are deleted, there is room again.
+// TestUnknownAPIsHaveRoomOfTheirOwn checks that half of the letters' room stays for configured apis, however many jobs
+// for unknown apis come. When letters are deleted, there is room again.
 func TestUnknownAPIsHaveRoomOfTheirOwn(t *testing.T) {
 	js := natstest.JetStream(t)
 	const room = 4 << 20

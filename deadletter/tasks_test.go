@@ -13,7 +13,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestNumbers: letters' numbers are ranges as text, and are read as they were written; what is no list in order is refused.
+// TestNumbers checks that lists of letter numbers are written as ranges and read back unchanged, and that text that is
+// no ascending list is refused.
 func TestNumbers(t *testing.T) {
 	for _, c := range []struct {
 		numbers deadletter.Numbers

@@ -61,9 +61,9 @@ func newSettling(t *testing.T) (*apiWorker, *partition) {
 	return w, p
 }
 
-// TestNoLetterBesideALateResult: an owner that cannot tell what became of a job's call finds the result that the
-// calling replica has stored meanwhile. If there is none, the owner bars any later result before it stores the letter.
-// A result that an owner in between has barred does not count as stored: its job becomes a letter.
+// TestNoLetterBesideALateResult checks that an owner that does not know the outcome of a job's call finds the result
+// that the calling replica has stored meanwhile. If there is none, the owner bars any later result before it stores the
+// letter. A result that an owner in between has barred does not count as stored: its job becomes a letter.
 func TestNoLetterBesideALateResult(t *testing.T) {
 	w, p := newSettling(t)
 	js := w.d.opts.JetStream
@@ -153,7 +153,7 @@ func lettersOf(t *testing.T, js jetstream.JetStream, key string) (details []stri
 	return details
 }
 
-// TestJobStaysUntilItsLetterIsTold: a job is let go of only when its letter and the letter's event are stored.
+// TestJobStaysUntilItsLetterIsTold checks that a job is deleted only when its letter and the letter's event are stored.
 func TestJobStaysUntilItsLetterIsTold(t *testing.T) {
 	w, p := newSettling(t)
 	stopped, stop := context.WithCancel(t.Context())

@@ -10,7 +10,8 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// TestWhatIsReadBackIsBounded: damaged or forged marks and records that hold for centuries hold for a day at most.
+// TestWhatIsReadBackIsBounded checks that damaged or forged marks and records that hold for centuries hold for a day at
+// most.
 func TestWhatIsReadBackIsBounded(t *testing.T) {
 	d := newShared(t)
 	q := payQueue(t, d)

@@ -8,7 +8,7 @@ import (
 	"weir/dispatcher/ownership"
 )
 
-// TestContact: what makes a replica leave an api's partitions to other replicas, and what brings it back.
+// TestContact checks what makes a replica leave an api's partitions to other replicas, and what brings it back.
 func TestContact(t *testing.T) {
 	const timeout = time.Second
 	now := time.Unix(1_700_000_000, 0)

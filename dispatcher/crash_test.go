@@ -31,8 +31,8 @@ func crashing(idempotent bool) (*apiWorker, *job) {
 	return w, j
 }
 
-// TestCrashOfOneCallIsContained: a job whose call crashes is judged as one with an unknown outcome, and is parked the
-// second time.
+// TestCrashOfOneCallIsContained checks that a job whose call crashes is judged as one with an unknown outcome, and is
+// parked the second time.
 func TestCrashOfOneCallIsContained(t *testing.T) {
 	for _, idempotent := range []bool{true, false} {
 		w, job := crashing(idempotent)
@@ -55,7 +55,8 @@ func TestCrashOfOneCallIsContained(t *testing.T) {
 	}
 }
 
-// TestCrashOfReadingIsContained: a job that weir crashes over while reading it keeps its id and body for its letter.
+// TestCrashOfReadingIsContained checks that a job that weir crashes over while reading it keeps its id and body for its
+// letter.
 func TestCrashOfReadingIsContained(t *testing.T) {
 	w, job := crashing(true)
 	defer job.terms.call.Conns.Close()

@@ -11,8 +11,8 @@ import (
 	"weir/ingest/await"
 )
 
-// TestCopyOfAnEndedJob: a job that is read, live or at a takeover, under the id of a job that has ended is not called
-// unless it is another job. A copy is deleted, and a job of which that cannot be told is parked.
+// TestCopyOfAnEndedJob checks that a job that is read, live or at a takeover, under the id of an ended job is not
+// called unless it is another job. A copy is deleted. A job that may or may not be a copy is parked.
 func TestCopyOfAnEndedJob(t *testing.T) {
 	w, p := newSettling(t)
 	now := time.Now()

@@ -11,9 +11,9 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// TestEndedByAnEarlierCall: one owner takes a call for lost, calls again and dies; then the first call's final record
-// comes. The job has ended. The second call has no record: its key waits as after any call of unknown pace, and limits
-// count it.
+// TestEndedByAnEarlierCall checks a job whose first call one owner takes for lost, calls again and dies; then the first
+// call's final record arrives. The job has ended. The second call has no record: its key waits as after any call of
+// unknown pace, and limits count it.
 func TestEndedByAnEarlierCall(t *testing.T) {
 	d := newShared(t)
 	q := payQueue(t, d)
@@ -43,8 +43,8 @@ func TestEndedByAnEarlierCall(t *testing.T) {
 	}
 }
 
-// TestFoundJobGoesOnFromItsMark: a found job with only a retry mark waits for the time in the mark, with the mark's
-// calls and attempts.
+// TestFoundJobGoesOnFromItsMark checks that a found job with only a retry mark waits for the time in the mark, and
+// keeps the mark's numbers of calls and attempts.
 func TestFoundJobGoesOnFromItsMark(t *testing.T) {
 	w, p := newSettling(t)
 	f := foundOf(w, p, 1, "k")
@@ -67,8 +67,8 @@ func TestFoundJobGoesOnFromItsMark(t *testing.T) {
 	w.update(func(s *schedule.Schedule) { s.Finished(j.Job) })
 }
 
-// TestFoundJobKeepsItsCallsNumbers: an intent of a third call says that two were made, even if no record of them was
-// read. The next call does not get the number, and the record's message id, of an earlier one.
+// TestFoundJobKeepsItsCallsNumbers checks that an intent of a third call proves two earlier calls, even if no record of
+// them was read. The next call does not get the number, and the record's message id, of an earlier one.
 func TestFoundJobKeepsItsCallsNumbers(t *testing.T) {
 	w, p := newSettling(t)
 	f := foundOf(w, p, 1, "k")

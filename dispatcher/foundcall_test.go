@@ -31,7 +31,7 @@ func foundOf(w *apiWorker, p *partition, seq uint64, key string) *foundJob {
 	return f
 }
 
-// TestFoundCallIsAwaited: a call without a record counts as unrecorded as soon as its job is read.
+// TestFoundCallIsAwaited checks that a call without a record counts as unrecorded as soon as its job is read.
 func TestFoundCallIsAwaited(t *testing.T) {
 	w, p := newSettling(t)
 	w.mu.Lock()
@@ -44,8 +44,8 @@ func TestFoundCallIsAwaited(t *testing.T) {
 	}
 }
 
-// TestLookedUpRecordBindsTheNextCall: if a looked-up record says that the job is called again, the next call goes by
-// that record: by its key's identity, and by whether the call may have been charged.
+// TestLookedUpRecordBindsTheNextCall checks that, if a looked-up record says that the job is called again, the next
+// call follows that record: its key's identity, and whether the call may have been charged.
 func TestLookedUpRecordBindsTheNextCall(t *testing.T) {
 	w, p := newSettling(t)
 	f := foundOf(w, p, 1, "k")
@@ -59,8 +59,8 @@ func TestLookedUpRecordBindsTheNextCall(t *testing.T) {
 	}
 }
 
-// TestAnswerOfAnotherJob: a letter never gets the answer to another job whose record has taken the place of the job's
-// own.
+// TestAnswerOfAnotherJob checks that a letter never gets the answer to another job whose record has taken the place of
+// the job's own.
 func TestAnswerOfAnotherJob(t *testing.T) {
 	w, p := newOwned(t)
 	of := ledger.Job{API: "pay", Key: "k", ID: "j", Stream: p.bucket.Name(), Seq: 1}
@@ -79,9 +79,9 @@ func TestAnswerOfAnotherJob(t *testing.T) {
 	}
 }
 
-// TestRecordOfALoneResult: the record of a call that left only a result says what the call's intent says, not what the
-// api's present terms say. Its units and its key's pace are those that the process noted of this very call. Without a
-// note, the call is charged its estimate, and the key waits as if the call had been made now.
+// TestRecordOfALoneResult checks that the record of a call that left only a result follows the call's intent, not the
+// api's present terms. Its units and its key's pace are those that the process noted of this very call. Without a note,
+// the call is charged its estimate, and the key waits as if the call had been made now.
 func TestRecordOfALoneResult(t *testing.T) {
 	w, p := newSettling(t)
 	api := *w.terms.api
@@ -146,9 +146,9 @@ func TestRecordOfALoneResult(t *testing.T) {
 	}
 }
 
-// TestGoneResultBesideAnEndMark: a job whose result was read and is gone was called, even if a mark of an end stands
-// behind the call's intent. It becomes a letter unknown, even if the record of an earlier call is looked up: no letter
-// takes its reason from that record's outcome.
+// TestGoneResultBesideAnEndMark checks that a job whose result was read and is gone counts as called, even if a mark of
+// an end was stored after the call's intent. It becomes a letter unknown, even if the record of an earlier call is
+// looked up: no letter takes its reason from that record's outcome.
 func TestGoneResultBesideAnEndMark(t *testing.T) {
 	w, p := newSettling(t)
 	f := foundOf(w, p, 1, "k")
@@ -180,8 +180,8 @@ func TestGoneResultBesideAnEndMark(t *testing.T) {
 	}
 }
 
-// TestGoneResultWithoutAnIntent: a job whose result was read and is gone was called, even if nothing else tells of that
-// call. It is not called again at an api that would take that for a new call.
+// TestGoneResultWithoutAnIntent checks that a job whose result was read and is gone counts as called, even without an
+// intent or record of that call. It is not called again at an api that would take that for a new call.
 func TestGoneResultWithoutAnIntent(t *testing.T) {
 	w, p := newSettling(t)
 	f := foundOf(w, p, 1, "k")
@@ -198,8 +198,8 @@ func TestGoneResultWithoutAnIntent(t *testing.T) {
 	}
 }
 
-// TestNotedAnswerEndsItsOwnCall: a noted answer belongs to the call that the newest intent names. What is stored of it
-// carries that number, as does anything that the calling process may have stored.
+// TestNotedAnswerEndsItsOwnCall checks that a noted answer belongs to the call that the newest intent names. What is
+// stored of it carries that number, as does anything that the calling process may have stored.
 func TestNotedAnswerEndsItsOwnCall(t *testing.T) {
 	w, p := newSettling(t)
 	f := foundOf(w, p, 1, "k")

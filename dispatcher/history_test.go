@@ -12,8 +12,8 @@ import (
 	"weir/ingest"
 )
 
-// TestHistory: of all that the stream and the ledger hold about a sequence, only what is newest and belongs to the
-// present job counts. The other markers are discarded, each once.
+// TestHistory checks that only the newest markers and records of the present job count among all that the stream and
+// the ledger hold about a sequence. The other markers are discarded, each once.
 func TestHistory(t *testing.T) {
 	at := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	mine, other := bucket.MicrosOf(at), bucket.MicrosOf(at.Add(-time.Hour))
@@ -117,7 +117,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestHistoryOfALoneResult: a job's result is known even without a marker or a record.
+// TestHistoryOfALoneResult checks that a job's result is known even without a marker or a record.
 func TestHistoryOfALoneResult(t *testing.T) {
 	h := jobHistory{result: &ledger.StoredResult{At: 3}}
 	if got := h.known(); got != (recovery.Found{Result: true}) || recovery.Judge(got) != recovery.HasResult {

@@ -7,8 +7,8 @@ import (
 	"weir/dispatcher/httpcall"
 )
 
-// TestDoubt: a job may be called while no earlier call may have been processed, and after that only under the same
-// identity.
+// TestDoubt checks that a job may be called while no earlier call may have been processed, and after that only under
+// the same identity.
 func TestDoubt(t *testing.T) {
 	keyed := &httpcall.API{Idempotency: &httpcall.Idempotency{Header: "Key"}}
 	other := &httpcall.API{Idempotency: &httpcall.Idempotency{Header: "Other"}}

@@ -52,8 +52,8 @@ func (p *partition) note(t *testing.T, inv inventory) {
 
 func (p *partition) bucketBorn() time.Time { born, _ := p.bucket.ReadFrom(); return born }
 
-// TestStockKnowsWhatHasEnded: of the jobs that the owner before noted, those that the stream still has, and those that
-// have ended since, are not missed.
+// TestStockKnowsWhatHasEnded checks that a job noted by the former owner is not reported as missing if the stream still
+// has it or it has ended since.
 func TestStockKnowsWhatHasEnded(t *testing.T) {
 	p, told := stockRig(t)
 	p.note(t, inventory{Count: 6, Jobs: map[string][]uint64{"k": {10, 1, 1, 1}, "l": {14, 1}}})
@@ -87,8 +87,8 @@ func TestStockKnowsWhatHasEnded(t *testing.T) {
 	}
 }
 
-// TestStockThatCannotBeNamed: where keys or sequences did not fit into the note, the number is told, and exactly if the
-// partition had been given up.
+// TestStockThatCannotBeNamed checks that the number of missing jobs is reported if keys or sequences did not fit into
+// the note. The number is exact if the former owner had given the partition up.
 func TestStockThatCannotBeNamed(t *testing.T) {
 	for name, c := range map[string]struct {
 		inventory
@@ -118,7 +118,7 @@ func TestStockThatCannotBeNamed(t *testing.T) {
 	}
 }
 
-// TestInventoryFits: a note that is too long leaves out keys first, and then sequences; never the number.
+// TestInventoryFits checks that a note that is too long leaves out first keys and then sequences, but never the number.
 func TestInventoryFits(t *testing.T) {
 	for bytes, want := range map[int]string{1000: `"jobs":{"a":[5,4],"b":[7]}`, 150: `"jobs":{"":[5,2,2]}`, 10: `"count":3}`} {
 		inv := inventory{Count: 3, Jobs: map[string][]uint64{"a": {5, 4}, "b": {7}}}

@@ -14,8 +14,8 @@ import (
 	"weir/ingest"
 )
 
-// TestOrderBeforeTheStop: a slot that came before the worker stops is used. Otherwise the job's intent would stay
-// behind, and a restart would take the job for called.
+// TestOrderBeforeTheStop checks that a slot that came before the worker stops is used. Otherwise the job's intent would
+// stay behind, and a restart would take the job for called.
 func TestOrderBeforeTheStop(t *testing.T) {
 	for range 200 {
 		w := &apiWorker{stopped: make(chan struct{})}
@@ -47,8 +47,8 @@ func unstored(writes ...error) (w *apiWorker, j *job, write func() error) {
 	}
 }
 
-// TestPersistEnds: persist retries until the outcome is stored. It gives up if the job's partition is lost or the
-// process has no time left, and then nothing else comes of the job.
+// TestPersistEnds checks that persist retries until the outcome is stored. It gives up if the job's partition is lost
+// or the process has no time left, and then nothing else is stored for the job.
 func TestPersistEnds(t *testing.T) {
 	failed := errors.New("no space left")
 	synctest.Test(t, func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestPersistEnds(t *testing.T) {
 	})
 }
 
-// TestIDOfAJobInMemory: a job's id comes from the message that is kept ahead, or from the job near its call.
+// TestIDOfAJobInMemory checks that a job's id comes from the message that is kept ahead, or from the job near its call.
 func TestIDOfAJobInMemory(t *testing.T) {
 	p := &partition{cache: map[uint64]kept{}, holdings: queue.NewHoldings(1 << 20)}
 	p.Of = p
@@ -87,7 +87,7 @@ func TestIDOfAJobInMemory(t *testing.T) {
 	}
 }
 
-// TestLostJobThatMayHaveBegun: a lost job is reported as not billed only if none of the jobs that it may be has an
+// TestLostJobThatMayHaveBegun checks that a lost job is reported as not billed only if no job that it may be has an
 // intent.
 func TestLostJobThatMayHaveBegun(t *testing.T) {
 	begun := map[uint64]bool{3: true, 4: false}
@@ -101,7 +101,7 @@ func TestLostJobThatMayHaveBegun(t *testing.T) {
 	}
 }
 
-// TestLostPartitionMayCallNothing: a lost partition makes no calls, even while its lease is still valid.
+// TestLostPartitionMayCallNothing checks that a lost partition makes no calls, even while its lease is still valid.
 func TestLostPartitionMayCallNothing(t *testing.T) {
 	p := &partition{}
 	if !p.mayCall() {

@@ -13,7 +13,7 @@ import (
 	"weir/ingest/await"
 )
 
-// TestLostCallsInARow: a job with a lost call is called again under the same idempotency key, until
+// TestLostCallsInARow checks that a job with a lost call is called again under the same idempotency key, until
 // schedule.MostDeaths owners in a row have died with a call of it. Its mark and its next intent count them. It then
 // becomes a letter exhausted. Without that key it becomes a letter unknown at once. Each lost call gets a record.
 func TestLostCallsInARow(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// TestLeftUnderWay: calls that a former owner may have left count, unless it gave the partition up.
+// TestLeftUnderWay checks that calls that a former owner may have left running count, unless it gave the partition up.
 func TestLeftUnderWay(t *testing.T) {
 	for leftover, want := range map[bucket.Micros]int32{1: 2, 0: 0} {
 		p, q := &partition{Partition: schedule.Partition{Leftover: leftover}}, &schedule.KeyQueue{Orphaned: 2}
@@ -22,8 +22,8 @@ func TestLeftUnderWay(t *testing.T) {
 	}
 }
 
-// TestLeftCallsRunByTheirOwnTimeout: calls of a lost owner may run for as long as when they began, even if the api's
-// timeout is shorter now.
+// TestLeftCallsRunByTheirOwnTimeout checks that calls of a lost owner count for the timeout under which they began,
+// even if the api's timeout is shorter now.
 func TestLeftCallsRunByTheirOwnTimeout(t *testing.T) {
 	d := newShared(t)
 	q := payQueue(t, d)
@@ -38,8 +38,8 @@ func TestLeftCallsRunByTheirOwnTimeout(t *testing.T) {
 	}
 }
 
-// TestCallsOfAProcessThatEnded: an owner whose process has ended leaves no call, unless it may have counted calls of
-// its predecessor, or may only have been cut off.
+// TestCallsOfAProcessThatEnded checks that an owner whose process has ended leaves no call, unless it may have counted
+// calls of its predecessor, or may only have been cut off.
 func TestCallsOfAProcessThatEnded(t *testing.T) {
 	d := newShared(t)
 	q := payQueue(t, d)
@@ -60,8 +60,8 @@ func TestCallsOfAProcessThatEnded(t *testing.T) {
 	}
 }
 
-// TestUnreadableEpochMakesKeysWait: an owner whose epoch its server cannot read may have left calls whose intents are
-// damaged too. Every key of the partition waits, also one without an intent.
+// TestUnreadableEpochMakesKeysWait checks that an owner whose epoch its server cannot read may have left calls whose
+// intents are damaged too. Every key of the partition waits, also one without an intent.
 func TestUnreadableEpochMakesKeysWait(t *testing.T) {
 	dir := t.TempDir()
 	ns := natstest.Start(t, dir, 0)

@@ -94,8 +94,8 @@ func (w *apiWorker) hasEnded(key, id string) bool {
 
 var everyFiveMinutes = bucket.Rate{Count: 1, Per: 5 * time.Minute, Burst: 1}
 
-// TestCutTailForgetsNoKey: more records than are kept follow a key's last one. The key waits nevertheless, and the ids
-// before the cut are known.
+// TestCutTailForgetsNoKey checks that a key waits even if more records than are kept follow its last one, and that the
+// ids before the cut are known.
 func TestCutTailForgetsNoKey(t *testing.T) {
 	w := newLedgerLane(t, ledger.Bounds{Records: 40}, everyFiveMinutes)
 	w.keepRecordOf(t, "pay", "slow", "first", 1, 5*time.Minute)
@@ -114,7 +114,8 @@ func TestCutTailForgetsNoKey(t *testing.T) {
 	}
 }
 
-// TestOtherAPIsTakeNoRoom: records of other apis do not count against the bound, and their ids are not known.
+// TestOtherAPIsTakeNoRoom checks that records of other apis do not count against the bound, and their ids are not
+// known.
 func TestOtherAPIsTakeNoRoom(t *testing.T) {
 	w := newLedgerLane(t, ledger.Bounds{Records: 40}, everyFiveMinutes)
 	w.keepRecordOf(t, "pay", "slow", "first", 1, 5*time.Minute)
@@ -130,7 +131,8 @@ func TestOtherAPIsTakeNoRoom(t *testing.T) {
 	}
 }
 
-// TestIdsReachFurtherThanRecords: ids are known as far back as dedupe says, for every partition, and are read once.
+// TestIdsReachFurtherThanRecords checks that ids are known as far back as dedupe says, for every partition, and are
+// read once.
 func TestIdsReachFurtherThanRecords(t *testing.T) {
 	w := newLedgerLane(t, ledger.Bounds{Age: time.Nanosecond}, everyFiveMinutes)
 	for i := range 20 {
@@ -160,8 +162,8 @@ func TestIdsReachFurtherThanRecords(t *testing.T) {
 	}
 }
 
-// TestKeyThatTheLedgerHasLost: if the ledger has dropped its oldest records, a key without a record may have been
-// called just before. If it never has, such a key was never called.
+// TestKeyThatTheLedgerHasLost checks that if the ledger has dropped its oldest records, a key without a record may have
+// been called just before. If it never has, such a key was never called.
 func TestKeyThatTheLedgerHasLost(t *testing.T) {
 	w := newLedgerLane(t, ledger.Bounds{}, bucket.Rate{Count: 1, Per: 24 * time.Hour, Burst: 1})
 	w.keepRecordOf(t, "pay", "slow", "first", 1, 24*time.Hour)
@@ -191,8 +193,8 @@ func TestKeyThatTheLedgerHasLost(t *testing.T) {
 	}
 }
 
-// TestOutcomeBeforeTheTail: a partition was out of service while others were called. A result of its last call ends its
-// job, even if the result is older than what is read of the results.
+// TestOutcomeBeforeTheTail checks a partition that was out of service while other partitions were called. A result of
+// its last call ends its job, even if the result is older than the part of the results that is read.
 func TestOutcomeBeforeTheTail(t *testing.T) {
 	w := newLedgerLane(t, ledger.Bounds{Age: time.Nanosecond, Leeway: time.Nanosecond}, bucket.Rate{Count: 100, Per: time.Second, Burst: 1})
 	js, ctx := w.d.opts.JetStream, t.Context()

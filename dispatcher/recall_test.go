@@ -30,8 +30,9 @@ func newShared(t *testing.T) *Dispatcher {
 	return d
 }
 
-// TestPaceOfAPartitionThatComesBack: a key that this replica has called, and then another one, goes on from the other's
-// calls, even if this replica's store still knows the key. This replica's own calls cost the key nothing more.
+// TestPaceOfAPartitionThatComesBack checks that a key that this replica and then another one have called continues from
+// the other replica's calls, even if this replica's store still knows the key. This replica's own calls cost the key
+// nothing more.
 func TestPaceOfAPartitionThatComesBack(t *testing.T) {
 	d := newShared(t)
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Hour, Burst: 4}, InFlight: 4}}
@@ -77,8 +78,8 @@ func TestPaceOfAPartitionThatComesBack(t *testing.T) {
 	}
 }
 
-// TestPaceWhereTheNewestRecordIsTorn: a key whose newest record is unreadable waits as if its call had been made just
-// now, and is then called.
+// TestPaceWhereTheNewestRecordIsTorn checks that a key whose newest record is unreadable waits as if its call had been
+// made just now, and is then called.
 func TestPaceWhereTheNewestRecordIsTorn(t *testing.T) {
 	for _, others := range []bool{true, false} {
 		d := newShared(t)
@@ -104,8 +105,8 @@ func TestPaceWhereTheNewestRecordIsTorn(t *testing.T) {
 	}
 }
 
-// TestPaceBehindAGap: the newest record of a key is damaged, and an older one can be read. The older one is not taken
-// for the newest: the key waits as if it had been called now, and that is told.
+// TestPaceBehindAGap checks a key whose newest record is damaged while an older one is readable. The older one does not
+// count as the newest: the key waits as if it had been called now, and the owner reports the damage.
 func TestPaceBehindAGap(t *testing.T) {
 	dir := t.TempDir()
 	ns := natstest.Start(t, dir, 0)

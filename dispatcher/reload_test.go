@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// TestReloadEnds: a job that is being ended is let go of if its message is gone: at once if the partition is lost,
+// TestReloadEnds checks that a job in its end is abandoned if its message is gone: at once if the partition is lost,
 // since the new owner has deleted the message, and otherwise when the stream's leader has confirmed it.
 func TestReloadEnds(t *testing.T) {
 	d := newShared(t)
@@ -73,8 +73,8 @@ func TestReloadEnds(t *testing.T) {
 	}
 }
 
-// TestReloadTakesRoomOnce: a job that is being ended goes through several steps that need its message, and takes room
-// in memory for it once. A second room would never be given back, and if none were left the job would wait for itself.
+// TestReloadTakesRoomOnce checks that a job in its end takes room in memory once, though several steps need its
+// message. A second room would never be given back, and if none were left the job would wait for itself.
 func TestReloadTakesRoomOnce(t *testing.T) {
 	d := newShared(t)
 	d.log, d.metrics = slog.New(slog.DiscardHandler), newMetrics(d, nil)

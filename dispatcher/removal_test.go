@@ -74,8 +74,9 @@ func (w *apiWorker) storedLetters(t *testing.T) (all []*jetstream.RawStreamMsg) 
 	return all
 }
 
-// TestJobsTakenOutBecomeLetters: a job whose message was deleted by hand is not called, even if its body is in memory,
-// and becomes a letter of what is known of it. A job whose call runs goes on, and a job that is still there waits.
+// TestJobsTakenOutBecomeLetters checks that a job whose message was deleted by hand is not called, even if its body is
+// in memory, and becomes a letter with everything known about it. A running call continues, and a job whose message is
+// still there waits.
 func TestJobsTakenOutBecomeLetters(t *testing.T) {
 	w, p, told := removalRig(t)
 	for seq := uint64(10); seq < 15; seq++ {
@@ -112,8 +113,8 @@ func TestJobsTakenOutBecomeLetters(t *testing.T) {
 	}
 }
 
-// TestMarkersTakenOutAreStoredAgain: the epoch, a hold and the intent of a call whose job is still there are stored
-// again. The intent of a job that is gone is not.
+// TestMarkersTakenOutAreStoredAgain checks that the epoch, a hold and the intent of a call whose job is still there are
+// stored again. The intent of a job that is gone is not.
 func TestMarkersTakenOutAreStoredAgain(t *testing.T) {
 	w, p, _ := removalRig(t)
 	w.s.Push("k", 10, &p.Partition)

@@ -122,7 +122,7 @@ func readLedger(t interface{ Fatal(...any) }, d *Dispatcher, records []ledger.Re
 	}
 }
 
-// TestCallsStartWhileTheQueueIsRead: a key is called as soon as all of its jobs that anything is known of have been
+// TestCallsStartWhileTheQueueIsRead checks that a key is called as soon as all of its jobs with a history have been
 // read, and no sooner. No key is called before the last job that may hold every key was read.
 func TestCallsStartWhileTheQueueIsRead(t *testing.T) {
 	d := newShared(t)
@@ -196,8 +196,8 @@ func TestCallsStartWhileTheQueueIsRead(t *testing.T) {
 	})
 }
 
-// TestWhatIsNotReadIsLeft: an owner that stops before it has read everything leaves the markers of unread jobs to the
-// next owner.
+// TestWhatIsNotReadIsLeft checks that an owner that stops before it has read everything leaves the markers of unread
+// jobs to the next owner.
 func TestWhatIsNotReadIsLeft(t *testing.T) {
 	d := newShared(t)
 	for _, stops := range []bool{true, false} {
@@ -221,8 +221,8 @@ func TestWhatIsNotReadIsLeft(t *testing.T) {
 	}
 }
 
-// TestWaitingJobsOfOneKeyCostBytes: of a job that waits behind others only its sequence is kept, also during a
-// takeover.
+// TestWaitingJobsOfOneKeyCostBytes checks that only the sequence is kept of a job that waits behind others, also during
+// a takeover.
 func TestWaitingJobsOfOneKeyCostBytes(t *testing.T) {
 	d := newShared(t)
 	w, p := takingOver(t, d, payQueue(t, d), false, nil)

@@ -11,8 +11,8 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// TestUnknownUntil: a limit counts as used up until none of its periods contains a call that was made before the
-// restore.
+// TestUnknownUntil checks that a limit counts as used up until none of its periods contains a call that was made before
+// the restore.
 func TestUnknownUntil(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
@@ -50,8 +50,8 @@ func TestUnknownUntil(t *testing.T) {
 	}
 }
 
-// TestRestoredJobs: every job of a backup may have been called since, the last one too. It is called again only under
-// an idempotency key; if the api takes none, it ends at once. Jobs behind the backup are like any other.
+// TestRestoredJobs checks that every job of a backup may have been called since, the last one too. It is called again
+// only under an idempotency key; if the api takes none, it ends at once. Jobs behind the backup are like any other.
 func TestRestoredJobs(t *testing.T) {
 	w, p := newSettling(t)
 	w.d.opts.Restored = &Restoration{At: time.Now()}

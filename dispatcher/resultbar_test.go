@@ -55,8 +55,8 @@ func newOwned(t *testing.T) (w *apiWorker, p *partition) {
 	return w, &partition{w: w, Tenure: ownership.Tenure{Lease: lease}, bucket: q.Partitions()[0]}
 }
 
-// TestNoResultAfterItsLetter: a result that was stored before its job is judged as unknown is found. A result that
-// comes later, over a connection that had stalled, is not stored.
+// TestNoResultAfterItsLetter checks that a result that was stored before its job is judged as unknown is found. A
+// result that comes later, over a connection that had stalled, is not stored.
 func TestNoResultAfterItsLetter(t *testing.T) {
 	w, p := newOwned(t)
 	d := w.d

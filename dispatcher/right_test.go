@@ -14,8 +14,8 @@ import (
 	"weir/ingest"
 )
 
-// TestCallAsksForTheRight: a call in its slot is made only with the right to its partition. The right is asked for when
-// the slot comes, before anything of the call is counted or prepared, and once more before the first byte is sent.
+// TestCallAsksForTheRight checks that a call is made in its slot only with the right to its partition. call checks the
+// right when the slot comes, before it counts or prepares anything, and once more before the first byte is sent.
 func TestCallAsksForTheRight(t *testing.T) {
 	w := newLedgerLane(t, ledger.Bounds{}, bucket.Rate{Count: 1, Per: time.Second, Burst: 1})
 	w.pace.stored = func(string) bucket.Micros { return 0 }

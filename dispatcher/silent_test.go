@@ -11,8 +11,8 @@ import (
 	"weir/ingest"
 )
 
-// TestSilentAnswers: a call whose answer should tell its units and does not is charged the most that any answer has
-// told.
+// TestSilentAnswers checks that a call whose answer should report its units and does not is charged the most that any
+// answer has reported.
 func TestSilentAnswers(t *testing.T) {
 	limit := bucket.Limit{Name: "tokens", Cost: bucket.CostSource{Constant: 1, SettlePointer: "/n"}}
 	api := &httpcall.API{Name: "llm", Rules: bucket.Rules{Shared: []bucket.Limit{limit}}}

@@ -44,8 +44,8 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// TestCostsAreJudgedAtTheDoor: whatever a limit takes its cost from, a job that it can never let pass is refused when it
-// comes in, and one that is in the queue already is not judged anew.
+// TestCostsAreJudgedAtTheDoor checks that a job that a limit can never let pass is refused at the intake, wherever the
+// limit takes its cost from. A queued job is not judged again.
 func TestCostsAreJudgedAtTheDoor(t *testing.T) {
 	rule := plainRule
 	rule.Costs = []ingest.CostBound{

@@ -23,8 +23,8 @@ func parse(h nats.Header, rule ingest.Rule) (*ingest.Job, *ingest.Refusal) {
 	return ingest.Parse(ingest.Message{Key: "vip-1", Header: h, Body: []byte("{}")}, &rule, someNow)
 }
 
-// TestTraceContextForwarded: the trace context goes to an api whose rule names it, each header once, whatever spelling stands
-// beside another; one that does not name it gets none.
+// TestTraceContextForwarded checks that the trace context goes to an api whose rule names it, each header once, even if
+// the job spells it in two ways. An api whose rule does not name it gets none.
 func TestTraceContextForwarded(t *testing.T) {
 	rule := plainRule
 	rule.ForwardHeaders = []string{"Traceparent", "tracestate"}
@@ -219,7 +219,7 @@ func TestHeaderRepeated(t *testing.T) {
 	}
 }
 
-// TestHeaderIDs: if a job has both ids, Weir-Job-Id names the job, and Nats-Msg-Id this submission of it.
+// TestHeaderIDs checks that if a job has both ids, Weir-Job-Id names the job, and Nats-Msg-Id this submission of it.
 func TestHeaderIDs(t *testing.T) {
 	j, refusal := parse(nats.Header{"Nats-Msg-Id": {"again"}, "Weir-Job-Id": {"job"}}, plainRule)
 	if refusal != nil || j.ID != "job" || j.DedupeID != "again" {
@@ -243,7 +243,7 @@ func TestHeaderRefusedForOneReason(t *testing.T) {
 	}
 }
 
-// TestHeaderNotForwarded: an api that names no header gets none.
+// TestHeaderNotForwarded checks that an api that names no header gets none.
 func TestHeaderNotForwarded(t *testing.T) {
 	rule := plainRule
 	rule.ForwardHeaders = nil
@@ -256,7 +256,8 @@ func TestHeaderNotForwarded(t *testing.T) {
 	}
 }
 
-// TestHeaderTooLarge: what JetStream could not store is the producer's mistake, not a store that is out of order.
+// TestHeaderTooLarge checks that a job whose headers are too large for JetStream is refused as the producer's mistake,
+// not as an unavailable store.
 func TestHeaderTooLarge(t *testing.T) {
 	if _, refusal := parse(nats.Header{"X-Big": {strings.Repeat("x", 31<<10)}}, plainRule); refusal != nil {
 		t.Errorf("31 KiB: %v", refusal)

@@ -55,7 +55,8 @@ func keyed(from ingest.KeySource) ingest.Rule {
 	return rule
 }
 
-// TestKey: a job's key comes only from where the rule says; a job without a key is refused.
+// TestKey checks that a job's key comes only from the place that the rule names, and that a job without a key is
+// refused.
 func TestKey(t *testing.T) {
 	subject, header := ingest.KeySource{}, ingest.KeySource{Header: "X-Customer"}
 	pointer, deep := ingest.KeySource{Pointer: "/customer"}, ingest.KeySource{Pointer: "/a~1b/1/~01"}
@@ -218,7 +219,8 @@ func TestRestoredAsStored(t *testing.T) {
 	})
 }
 
-// TestRestoreUnderAnotherRule: the configuration may have changed while the job waited.
+// TestRestoreUnderAnotherRule checks that a queued job is restored even if the configuration has changed while it
+// waited.
 func TestRestoreUnderAnotherRule(t *testing.T) {
 	j, refusal := parse(nats.Header{"Weir-Method": {"PUT"}, "Weir-Reply-To": {"mine"}, "Nats-Msg-Id": {"me"}}, plainRule)
 	if refusal != nil {
@@ -234,7 +236,8 @@ func TestRestoreUnderAnotherRule(t *testing.T) {
 	}
 }
 
-// TestRestoreWhatALaterVersionLetIn: a header of weir that only a later intake knows is refused at the door and passed over in the queue.
+// TestRestoreWhatALaterVersionLetIn checks that a header of weir that only a later version knows is refused by the
+// intake and ignored in the queue.
 func TestRestoreWhatALaterVersionLetIn(t *testing.T) {
 	if _, refusal := parse(nats.Header{"Weir-Newer": {"1"}}, plainRule); refusal == nil {
 		t.Error("the door lets in what it does not know")
@@ -310,7 +313,7 @@ func checkCallable(t *testing.T, j *ingest.Job) {
 	}
 }
 
-// TestWhereToPost: a producer that posted its job gets an HTTP address in the refusal, not a subject.
+// TestWhereToPost checks that a producer that posted its job gets an HTTP address in the refusal, not a subject.
 func TestWhereToPost(t *testing.T) {
 	elsewhere := plainRule
 	elsewhere.Key.Header = "X-Key"

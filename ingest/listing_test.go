@@ -27,8 +27,8 @@ func asked[T any](t *testing.T, nc *nats.Conn, subject string) (answer T) {
 	return answer
 }
 
-// TestRefusalsAreCounted: NATS tools count a refusal as an error of the micro service, even if it is sent long after
-// the handler has returned.
+// TestRefusalsAreCounted checks that NATS tools count a refusal as an error of the micro service, even if it is sent
+// long after the handler has returned.
 func TestRefusalsAreCounted(t *testing.T) {
 	nc, kept, stop := intake()
 	defer stop()
@@ -68,8 +68,8 @@ func TestRefusalsAreCounted(t *testing.T) {
 	}
 }
 
-// TestRefusalHeaders: a refusal tells its code and its description in the headers of NATS' services too, in letters that every client
-// reads, and publishing goes by the body as it did.
+// TestRefusalHeaders checks that a refusal also has its code and its description in the headers of NATS services,
+// readable for every client, and that the body decides the outcome of a publish as before.
 func TestRefusalHeaders(t *testing.T) {
 	nc, _, stop := intake()
 	defer stop()

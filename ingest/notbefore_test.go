@@ -10,7 +10,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestNotBeforeAndDeadline: a job that must end before it may begin is refused, and its refusal says both times.
+// TestNotBeforeAndDeadline checks that a job whose deadline comes before its start is refused, and that the refusal
+// names both times.
 func TestNotBeforeAndDeadline(t *testing.T) {
 	for _, c := range []struct {
 		notBefore, deadline string
@@ -36,7 +37,7 @@ func TestNotBeforeAndDeadline(t *testing.T) {
 	}
 }
 
-// TestNotBeforeOfIsBounded: what is read back of a stream holds no job longer than a year, whatever it says.
+// TestNotBeforeOfIsBounded checks that a time read back from a stream holds no job longer than a year.
 func TestNotBeforeOfIsBounded(t *testing.T) {
 	for value, want := range map[string]time.Time{
 		"":  {},

@@ -99,8 +99,8 @@ func someJSON(t *rapid.T, depth int) string {
 	return space.Draw(t, "s") + open + space.Draw(t, "s") + strings.Join(inner, ",") + closed + space.Draw(t, "s")
 }
 
-// TestPointedIsTheWholeTree: finding a value without building the others finds the same, in whatever is JSON and in what
-// is not.
+// TestPointedIsTheWholeTree checks that finding a value without building the others gives the same result as building
+// all, for valid and invalid JSON.
 func TestPointedIsTheWholeTree(t *testing.T) {
 	if got, err := ingest.Pointed([]byte(`{"a~":[1,{"b":2}]}`), "/a~0/1/b"); err != nil || got != json.Number("2") {
 		t.Errorf("%v, %v", got, err)

@@ -8,8 +8,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestRefusalsQuoteNoValue: why a job is refused stands in its letter and in events, which viewers read. It names headers and places of the
-// body, and no value of them.
+// TestRefusalsQuoteNoValue checks that the reason of a refusal names headers and places of the body, but quotes no
+// value: letters and events, which viewers read, show the reason.
 func TestRefusalsQuoteNoValue(t *testing.T) {
 	now := time.Date(2031, 1, 2, 15, 4, 5, 0, time.UTC)
 	rule := &Rule{

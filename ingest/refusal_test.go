@@ -98,7 +98,7 @@ func TestRefusalAnswer(t *testing.T) {
 	}
 }
 
-// TestOpen: after close no job enters, and the close is complete when the last job has left.
+// TestOpen checks that after close no job enters, and the close is complete when the last job has left.
 func TestOpen(t *testing.T) {
 	var o unanswered
 	for range 2 {
@@ -129,7 +129,7 @@ func TestClip(t *testing.T) {
 	}
 }
 
-// TestDescriptionsReadable: a refusal's answer contains the text that was sent, not escapes of it.
+// TestDescriptionsReadable checks that a refusal's answer contains the text that was sent, not escapes of it.
 func TestDescriptionsReadable(t *testing.T) {
 	answer := string(refuse(Invalid, "publish to weir.jobs.<api>.<key>").Answer("s", "j", "k", 1))
 	if !strings.Contains(answer, "weir.jobs.<api>.<key>") || !strings.HasSuffix(answer, "}") {

@@ -9,8 +9,8 @@ import (
 	"weir/ingest"
 )
 
-// TestUnsureIsSilence: if it is unknown whether a job is stored, it gets no answer, since either answer could be false,
-// and no letter, since it may still be called. The next job is answered normally.
+// TestUnsureIsSilence checks that a job that may or may not be stored gets no answer, since either answer could be
+// false, and no letter, since it may still be called. The next job is answered normally.
 func TestUnsureIsSilence(t *testing.T) {
 	nc, kept, stop := intake()
 	defer stop()
@@ -33,7 +33,7 @@ func TestUnsureIsSilence(t *testing.T) {
 	}
 }
 
-// TestUnavailableLeavesNoLetter: its producer tries again.
+// TestUnavailableLeavesNoLetter checks that a refusal 503 leaves no letter, since its producer tries again.
 func TestUnavailableLeavesNoLetter(t *testing.T) {
 	nc, kept, stop := intake()
 	defer stop()
@@ -45,8 +45,9 @@ func TestUnavailableLeavesNoLetter(t *testing.T) {
 	}
 }
 
-// TestThrottledButTriesAgain: a throttled job that its producer keeps leaves no letter, which would stand beside its end. Every other refusal
-// of it does, and so does each refusal of a job whose producer does not say so.
+// TestThrottledButTriesAgain checks that a throttled job leaves no letter if its producer says that it will submit the
+// job again, since the letter would contradict the job's end. Every other refusal of such a job leaves one, and so does
+// each refusal of a job whose producer does not say so.
 func TestThrottledButTriesAgain(t *testing.T) {
 	nc, kept, stop := intake()
 	defer stop()

@@ -13,8 +13,8 @@ const testSubjects ingest.Subjects = "weir.test."
 // longestControlLine is what a server of NATS takes in one line by default; a longer one ends the connection.
 const longestControlLine = 4096
 
-// TestSubjectsHoldOnlyNames: whatever a request calls its api and its key, the subject that is made of them has as many tokens as names,
-// nothing that ends a line or matches another subject, and fits a control line several times.
+// TestSubjectsHoldOnlyNames checks that the subject of a request has as many tokens as names, whatever the names of api
+// and key. It contains nothing that ends a line or matches another subject, and fits a control line several times.
 func TestSubjectsHoldOnlyNames(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		api := strings.Repeat(anyKey().Draw(t, "api"), rapid.IntRange(0, 5000).Draw(t, "times"))
@@ -30,7 +30,7 @@ func TestSubjectsHoldOnlyNames(t *testing.T) {
 	})
 }
 
-// TestSubjectPatterns: what is listened to is what Of names.
+// TestSubjectPatterns checks that the subscribed pattern matches the subjects that Of names.
 func TestSubjectPatterns(t *testing.T) {
 	for got, want := range map[string]string{
 		testSubjects.Of("a", ""):              "weir.test.a._",

@@ -56,7 +56,7 @@ func TestTraceContextIsRead(t *testing.T) {
 	}
 }
 
-// TestTraceContextIsAlwaysWhole: whatever a stranger writes there, what is read of it is fit to be sent on.
+// TestTraceContextIsAlwaysWhole checks that the trace context that weir reads from any text is valid to forward.
 func TestTraceContextIsAlwaysWhole(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?`))
@@ -73,7 +73,7 @@ func TestTraceContextIsAlwaysWhole(t *testing.T) {
 	})
 }
 
-// TestBaggageIsHandedOn: results and notices have the job's baggage beside its trace context.
+// TestBaggageIsHandedOn checks that results and notices carry the job's baggage beside its trace context.
 func TestBaggageIsHandedOn(t *testing.T) {
 	h := nats.Header{}
 	ingest.TraceOf(nats.Header{"Baggage": {"user=7"}}).AddTo(h)

@@ -119,8 +119,8 @@ func TestSweeper(t *testing.T) {
 	})
 }
 
-// TestMarkersGoAfterTheirJobs: while a stream does not delete jobs, it is not asked to delete markers. A process that
-// dies then leaves no finished job that looks as if it had never been called.
+// TestMarkersGoAfterTheirJobs checks that a stream that does not delete jobs is not asked to delete markers. If a
+// process dies then, it leaves no finished job that looks as if it had never been called.
 func TestMarkersGoAfterTheirJobs(t *testing.T) {
 	js := natstest.JetStream(t)
 	p := newDesk().p
@@ -173,7 +173,8 @@ func TestMarkersGoAfterTheirJobs(t *testing.T) {
 	}
 }
 
-// TestNoMarkerGoesWhileJobsAreLeft: of more jobs than go at once, no marker goes before the last of them.
+// TestNoMarkerGoesWhileJobsAreLeft checks that no marker is deleted before the last job, even if there are more jobs
+// than one deletion takes.
 func TestNoMarkerGoesWhileJobsAreLeft(t *testing.T) {
 	const jobs = stream.MaxExchange + 10
 	p := newDesk().p

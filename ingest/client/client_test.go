@@ -18,7 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestNothingOfAServer: a producer links NATS' client and ids, and none of what weir itself is made of.
+// TestNothingOfAServer checks that a producer links the NATS client and ids, and no package that only a server needs.
 func TestNothingOfAServer(t *testing.T) {
 	t.Parallel()
 	out, err := exec.CommandContext(await.Build(t), "go", "list", "-deps", "weir/ingest/client").Output()
@@ -74,8 +74,8 @@ func accept(msg *nats.Msg) error {
 	return msg.Respond(fmt.Appendf(nil, `{"stream":"WEIR_a_0","seq":1,"job":%q,"key":"k","position":1}`, msg.Header.Get("Nats-Msg-Id")))
 }
 
-// TestAsyncIsBounded: SubmitAsync sends jobs in the order of its calls, and no more than may be without an answer. An
-// answer makes room, and so does a timeout.
+// TestAsyncIsBounded checks that SubmitAsync sends jobs in the order of its calls, and that no more jobs than allowed
+// have no answer. An answer makes room, and so does a timeout.
 func TestAsyncIsBounded(t *testing.T) {
 	t.Parallel()
 	s := newSomebody(t)
@@ -125,8 +125,8 @@ func TestAsyncIsBounded(t *testing.T) {
 	}
 }
 
-// TestNoAnswer: without an answer, it is unknown whether the job was accepted; without a subscriber, the server says
-// so.
+// TestNoAnswer checks that without an answer it is unknown whether the job was accepted, and that without a subscriber
+// the server says so.
 func TestNoAnswer(t *testing.T) {
 	t.Parallel()
 	s := newSomebody(t)
@@ -171,7 +171,8 @@ func weirless(t *testing.T) string {
 	return url
 }
 
-// TestDoSendsAgain: a job whose answer was lost is sent again under its id, with the trace of its caller, and ends once.
+// TestDoSendsAgain checks that a job whose answer was lost is sent again under its id, with the trace of its caller,
+// and ends once.
 func TestDoSendsAgain(t *testing.T) {
 	t.Parallel()
 	s := newSomebody(t)
@@ -245,8 +246,8 @@ func (c *cable) pull(cut bool) {
 	}
 }
 
-// TestDoAfterAReconnect: an end that was told while the connection was away is found in the stream, of a real weir. One that was told to
-// an earlier process is found too, since its job is known.
+// TestDoAfterAReconnect checks, with a real weir, that an end that was reported while the connection was away is found
+// in the stream. An end that was reported to an earlier process is found too, since its job is known.
 func TestDoAfterAReconnect(t *testing.T) {
 	ctx := await.Context(t, "the end")
 	line := &cable{}
@@ -293,7 +294,7 @@ func TestDoAfterAReconnect(t *testing.T) {
 	}
 }
 
-// TestEndsOfLetters: Await finds a dead letter as it finds a result.
+// TestEndsOfLetters checks that Await finds a dead letter as it finds a result.
 func TestEndsOfLetters(t *testing.T) {
 	ctx := await.Context(t, "the end")
 	nc, err := nats.Connect(weirURL())
