@@ -7,7 +7,7 @@ import (
 	"weir/bucket"
 )
 
-// Never is a time that does not come.
+// Never is a time that never comes.
 const Never = bucket.Micros(math.MaxInt64)
 
 // maxLapsing bounds the jobs that end at once because their deadlines passed while they waited. The dispatcher
@@ -30,7 +30,7 @@ type entry struct {
 	place   int32         // in the timers, notTimed when it has none
 	active  bool
 	lapsing bool
-	dropped bool // it is never listed again: references kept elsewhere, as by a suspect's turn, have no effect
+	dropped bool // the queue is dropped: it is never listed again, even if something else still refers to it
 }
 
 // isIdle reports whether the queue is listed nowhere but in the timers.
@@ -83,10 +83,10 @@ func (a *agenda) mayLapse(q *KeyQueue) bool {
 	return false
 }
 
-// canLapse reports whether a queue with too many jobs to end at once may go on.
+// canLapse reports whether a queue that had too many jobs past their deadlines may end more of them.
 func (a *agenda) canLapse() bool { return len(a.lapsing) > 0 && a.ending < maxLapsing }
 
-// nextLapsing takes the queue that has waited longest for this. There must be one.
+// nextLapsing takes the queue that has waited longest to end more jobs. There must be one.
 func (a *agenda) nextLapsing() *KeyQueue {
 	q := a.lapsing[0]
 	a.lapsing[0] = nil

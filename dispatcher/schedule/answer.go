@@ -24,13 +24,13 @@ type Reply struct {
 	Err        error
 }
 
-// answering takes in a reply at the time when it came, and gathers what it stopped.
+// answering handles a store's reply at the time when it came, and gathers the jobs that the reply stopped.
 type answering struct {
 	step
 	out Refused
 }
 
-// Answer takes in the store's answers to the asks of one step.
+// Answer handles the store's answers to the asks of one step.
 func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 	s.store.came()
 	in := answering{step: step{Schedule: s, now: r.Came}}
@@ -91,8 +91,8 @@ func (s *answering) grant(j *Job, g bucket.Grant, shift, unsure bucket.Micros) {
 	s.Pipe.granted(s.now)
 }
 
-// paced tells the governors that a job has its slot. The api's pace is that of the shared rate that binds a job like
-// this most. If keys share no rate, it is that of the rates of all keys with jobs together.
+// paced reports to the governors that a job has its slot. The api's pace is that of the shared rate that binds a job
+// like this most. If keys share no rate, it is that of the rates of all keys with jobs together.
 func (s *answering) paced(j *Job) {
 	if !s.holds.slow(j.Queue) {
 		return
@@ -108,7 +108,7 @@ func (s *answering) paced(j *Job) {
 	s.holds.governor.granted(all, j.At)
 }
 
-// refuse decides what becomes of a job that got no slot.
+// refuse ends, withdraws or delays a job that got no slot.
 func (s *answering) refuse(j *Job, w *bucket.Wait) {
 	switch {
 	case w.Never:
@@ -133,8 +133,8 @@ func (s *answering) end(j *Job) {
 	s.Pipe.granted(s.now)
 }
 
-// wait makes a queue wait for what a limit refused it. It asked for jobs from first on; the limit refused the job
-// refused and those behind it.
+// wait makes a queue wait for the limit that refused it. The queue asked for its jobs from first on; the limit refused
+// the job refused and those behind it.
 func (s *answering) wait(q *KeyQueue, first, refused *Job, w *bucket.Wait) {
 	if w.Limit != ownRate {
 		s.gate.scarce = s.now
@@ -167,7 +167,7 @@ func (s *answering) costOf(j *Job, limit string) int64 {
 }
 
 // comesBackWhole reports whether a job that a limit refused because of its cost waits alone: the limit's whole count
-// comes back at once. Until then cheaper jobs of other keys may use what is left. If the limit came back bit by bit,
+// comes back at once. Until then cheaper jobs of other keys may use what is left. If the count came back bit by bit,
 // they would leave this job nothing.
 func (s *answering) comesBackWhole(w *bucket.Wait) bool {
 	l := s.Shared.named(w.Limit)
@@ -242,14 +242,14 @@ func (s *answering) withdrawNewest(q *KeyQueue, n int) {
 	}
 }
 
-// LongWait is the longest wait for which a job is kept ready. Before a longer wait the schedule withdraws it:
-// its message and intent go and are made again later. A crash makes every job unknown that has an intent and was
-// not called. At 2 s, a crash under a shared limit parked 5.6 such jobs, since the limit's checkpoint makes
-// calls wait for as long after a start. At 250 ms it parks 2.7, of which one had been called.
+// LongWait is the longest wait for which a job is kept ready. Before a longer wait the schedule withdraws it: its
+// message and intent are dropped, and loaded and stored again later. A crash makes every ready job unknown, although it
+// was not called. At 2 s, a crash under a shared limit parked 5.6 such jobs, since the limit's checkpoint makes calls
+// wait for as long after a start. At 250 ms it parks 2.7, of which one had been called.
 const LongWait = 250 * time.Millisecond
 
-// The names of what keeps the store from being asked, beside the shared limits: the stores' name for a key's own rate,
-// a store that did not answer, and a slow start of the api.
+// Reasons not to ask the store, besides the shared limits: a key's own rate (the stores' name for it), a store that did
+// not answer, and a slow start of the api.
 const (
 	ownRate   = "rate"
 	storeDown = "limiter unreachable"

@@ -16,7 +16,7 @@ func (s *step) ask(q *KeyQueue) bucket.Micros {
 	s.unstick(q)
 	now := s.now
 	free, again := q.free(now)
-	if free <= 0 && q.count(ready) > 0 && q.count(asking, granted) == 0 { // asking and granted jobs will touch q
+	if free <= 0 && q.count(ready) > 0 && q.count(asking, granted) == 0 { // asking and granted jobs touch q later
 		again = min(again, q.newest().Add(LongWait))
 	}
 	var jobs []*Job
@@ -83,10 +83,10 @@ func (s *step) ask(q *KeyQueue) bucket.Micros {
 // call.
 const plentyAfter = time.Second
 
-// turn returns for how many of its ready jobs a queue asks at once. Under a shared limit keys take turns of one
-// call each. A store on another machine would then give a key one call a round trip, however much of the limit
-// is free. So if no limit has refused anything lately, the queues that ask or wait share the asks of a whole
-// round trip.
+// turn returns for how many of its ready jobs a queue asks at once. Under a shared limit keys take turns of one call
+// each. A store on another machine would then give a key one call a round trip, however much of the limit is free. So
+// if no limit has refused anything lately, the queues that ask or wait divide the asks of a whole round trip among
+// themselves.
 func (s *step) turn(q *KeyQueue, jobs []*Job) int {
 	switch {
 	case s.holds.slow(q):

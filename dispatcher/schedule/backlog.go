@@ -6,9 +6,9 @@ import (
 	"weir/bucket"
 )
 
-// backlog holds the jobs of a key that wait, by their sequences, in the order in which they are called. Each stands in
-// it once: among those that may be called, in the order of their places, or among the early ones. It keeps nothing
-// else of a job.
+// backlog holds the jobs of a key that wait, by their sequences, in the order in which they are called. It holds each
+// job once: among those that may be called, in the order of their places, or among the early ones. It keeps nothing but
+// the sequence, and for early jobs the time.
 type backlog struct {
 	first uint64   // the oldest sequence that asked for no time, 0 for none: most keys wait with one job
 	more  []uint64 // those behind it, in rising order

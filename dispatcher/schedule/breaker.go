@@ -49,8 +49,8 @@ func (b *breaker) halfOpen(now bucket.Micros) bool { return b.until != 0 && b.un
 // probe should be another job, if there is one.
 func (b *breaker) hasTried(j *Job) bool { return j != nil && j.tripped && !b.closed() }
 
-// yields reports whether a job lets jobs go first that can go at the same moment. It does so once each time the
-// breaker opens.
+// yields reports whether a job lets other jobs go first that may be called at the same time. It does so once each time
+// the breaker opens.
 func (b *breaker) yields(j *Job) bool {
 	if !b.hasTried(j) || j.yielded == b.opened {
 		return false
@@ -69,7 +69,7 @@ func (b *breaker) try(j *Job) {
 	}
 }
 
-// letGo clears the probe if it was this job: the job will not be called now.
+// letGo clears the probe if it is this job, because the job is not called now.
 func (b *breaker) letGo(j *Job) {
 	if b.probe == j {
 		b.probe = nil

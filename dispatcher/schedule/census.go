@@ -5,10 +5,10 @@ type census struct {
 	unfinished int    // jobs that have not ended
 	early      int    // of the unfinished, jobs that must not be called yet
 	kept       int    // queues without jobs, kept for what they remember of their key
-	arrived    uint64 // jobs that came since the schedule began, without those that stood in a partition when it was read
+	arrived    uint64 // jobs that came since the schedule began, without those that a takeover found
 }
 
-// came counts a job that came to a queue. One that was found when its partition was read came before.
+// came counts a job that came to a queue. A job found while its partition is read does not count as arrived.
 func (c *census) came(q *KeyQueue) {
 	c.unfinished++
 	if !q.Partition.Reading {

@@ -2,9 +2,9 @@ package schedule
 
 import "weir/bucket"
 
-// onDenial takes in a denied call. The first denial opens the breaker, and each denied probe opens it again, for
-// longer. Other calls that ran meanwhile go back to rest in the same way. A call made under a former policy says
-// nothing about the present one. It reports whether every queue must be looked at.
+// onDenial handles a denied call. The first denial opens the breaker, and each denied probe opens it again, for longer.
+// Other calls that ran meanwhile go back to rest in the same way. A call made under a former policy says nothing about
+// the present one. It reports whether every queue must be looked at.
 func (h *holds) onDenial(j *Job, e CallEnd, present *Policy, f *Feedback) (changed bool) {
 	retry, b, probe := &j.Policy.Retry, &h.breaker, h.breaker.probe == j
 	b.letGo(j)
@@ -29,8 +29,8 @@ func (h *holds) onDenial(j *Job, e CallEnd, present *Policy, f *Feedback) (chang
 	return changed
 }
 
-// patientDenials is how many denials a job may get and keep its place before the others. Without this bound a
-// job that alone is denied would keep its api from being called for ever.
+// patientDenials is how many denials a job may get and keep its place before the others. Without this bound, a single
+// job that the api always denies would keep the api closed forever.
 const patientDenials = 2
 
 // deny opens the breaker, or opens it again, because the api denies weir.
@@ -49,9 +49,9 @@ func denialPace(retry *Retry) BreakerPolicy {
 	return BreakerPolicy{Failures: 1, Min: retry.Min, Max: retry.Max}
 }
 
-// DenyAgain restores a denial from a mark that this process before a restart, or the owner before it, stored:
-// the api denied weir and must not be called before until. One call tries the api then, even if until is past. A
-// mark that is older than what this process has found out itself is ignored.
+// DenyAgain restores a denial from a mark that this process before a restart, or the owner before it, stored: the api
+// denied weir and must not be called before until. One call tries the api then, even if until is past. DenyAgain
+// ignores a mark that is older than this process's own findings.
 func (s *Schedule) DenyAgain(until, stored bucket.Micros, why string) {
 	b := &s.holds.breaker
 	if stored < max(b.turned, s.holds.welcome) || b.denied && b.until >= until {

@@ -22,14 +22,14 @@ type CallEnd struct {
 	Jitter       float64 // from 0 to 1
 }
 
-// Feedback is what the end of a call means beyond the end of its own job.
+// Feedback is what the end of a call means for later calls, of its own job and of others.
 type Feedback struct {
 	NotBefore bucket.Micros // of the job's next call, if there will be one
 	Free      bool          // the call does not count as an attempt
 	First     bool          // the call is the first failure in a row
-	Hold      HoldChange    // a hold that nothing else keeps over a restart; none if Until is 0
+	Hold      HoldChange    // a hold that has no other mark to survive a restart; none if Until is 0
 	News      []HoldChange
-	Denied    bool // the first of News is a denial, which must be kept over a restart
+	Denied    bool // the first of News is a denial, which must survive a restart
 }
 
 // HoldChange is a hold that has begun, or one that has ended if Until is 0. A nil Queue stands for the api.
@@ -47,8 +47,8 @@ func (s *Schedule) Hold(q *KeyQueue, until bucket.Micros, why string) {
 	}
 }
 
-// OnCallEnd takes in what the end of a job's call says about the calls to come. It only ever slows them, except
-// that the probe's answer closes the breaker.
+// OnCallEnd decides what the end of a job's call means for later calls. It only ever slows them, except that the
+// probe's answer closes the breaker.
 func (s *Schedule) OnCallEnd(j *Job, e CallEnd) Feedback {
 	f := Feedback{NotBefore: e.Now.Add(e.After)}
 	j.judged = e.Now
@@ -67,8 +67,8 @@ func (s *Schedule) OnCallEnd(j *Job, e CallEnd) Feedback {
 	return f
 }
 
-// onAnswer takes in what the end of a call says about when the next may start, and returns the queue that is held for
-// it, nil if none is.
+// onAnswer applies what the end of a call says about when the next may start. It returns the queue that it holds, nil
+// if none.
 func (h *holds) onAnswer(j *Job, e CallEnd, f *Feedback) *KeyQueue {
 	retry, scope, own := &j.Policy.Retry, j.Queue, &j.Queue.brake
 	pushes := &own.pushes
@@ -129,10 +129,10 @@ func (e CallEnd) why() string {
 	return why
 }
 
-// onFault tells the breaker how a call ended. A call that failed while the breaker was open and of which nothing
-// was sent uses up no attempt: the job is not to blame. A call that was sent does use one up: no job is called
-// more often than it has attempts, whatever caused the failure. It reports whether the breaker opened: ready jobs go
-// back then.
+// onFault reports to the breaker how a call ended. A call that failed while the breaker was open, and of which nothing
+// was sent, uses up no attempt: the job is not to blame. A call that was sent does use one up: no job is called more
+// often than it has attempts, whatever caused the failure. onFault reports whether the breaker opened; the caller must
+// then withdraw ready jobs.
 func (h *holds) onFault(j *Job, e CallEnd, f *Feedback) (opened bool) {
 	b := &h.breaker
 	o, probe := j.Policy.Breaker, b.probe == j
@@ -174,10 +174,10 @@ func (h *holds) onFault(j *Job, e CallEnd, f *Feedback) (opened bool) {
 	return opened
 }
 
-// probeTurn is for how long the job whose call was the probe lets other jobs go first.
+// probeTurn is how long the job that was the probe lets other jobs go first.
 const probeTurn = time.Second
 
-// lower makes pushback lower the rate, if the rate adapts.
+// lower lowers the rate after pushback, if the configuration says adaptive.
 func (h *holds) lower(scope *KeyQueue, a *Adaptive, e CallEnd) {
 	if a == nil {
 		return

@@ -7,14 +7,14 @@ import (
 	"weir/bucket"
 )
 
-// A forecast estimates when a job should be called, without looking at any other key's jobs. It goes by the
-// key's own pace and calls in flight, by holds, and by what is known of the shared limits: which one binds until
-// when, what is left of it, and how many jobs and keys wait for it. Receipts, max_wait, deadlines and `weir
-// show` use it. Unknown quantities count as zero, so that the intake refuses a job as too late only on the
-// ground of known facts. A forecast uses what calls cost lately, not the costs of the jobs that wait. It
-// foresees neither retries nor pushback. Under a shared rate it may be off by one call of each key.
+// A forecast estimates when a job should be called, without looking at any other key's jobs. It is computed from the
+// key's own pace and calls in flight, from holds, and from the state of the shared limits: which one binds until when,
+// what is left of it, and how many jobs and keys wait for it. Receipts, max_wait, deadlines and `weir show` use it.
+// Unknown quantities count as zero, so that the intake refuses a job as too late only for known reasons. A forecast
+// uses the recent costs of calls, not the costs of the jobs that wait. It includes neither retries nor pushback. Under
+// a shared rate it may be off by one call of each key.
 
-// Place is where a job stands, as far as the intake knows.
+// Place is a job's place in its queue, as far as the intake knows.
 type Place struct {
 	Key      string
 	Position int // among the unfinished jobs of its key, from 1 on
@@ -132,7 +132,7 @@ func (q *KeyQueue) flying(took time.Duration) (n int64, first bucket.Micros) {
 // is shared, and so do the keys of one. There cannot be more such calls than jobs that wait.
 func (v View) turnsBefore(q *KeyQueue, p Place) int {
 	of, keys, tenants, own := v.s.turns.tenants[v.s.policy.Rules.Tenant(p.Key)], max(len(v.s.byKey), p.Keys), max(1, len(v.s.turns.tenants)), 0
-	early := v.s.census.early // jobs of other keys that are not due yet: nothing waits behind them
+	early := v.s.census.early // jobs of other keys that are not due yet: no job waits behind them
 	if q != nil {
 		own = q.Depth() - q.count(granted, calling, settling)
 		early -= q.waits.notDue()
@@ -141,7 +141,7 @@ func (v View) turnsBefore(q *KeyQueue, p Place) int {
 	}
 	called := v.s.Pipe.calls + v.s.Pipe.settling
 	unread := max(0, p.Others-(v.s.census.unfinished-own))
-	// Those whose turn comes before the key's own next one: not read yet, being made ready, and some of those that wait.
+	// Calls before the key's own next one: of jobs not read yet, of jobs being made ready, and of some that wait.
 	first := unread + max(0, min(v.s.Pipe.staged, len(v.s.byKey))-v.s.turns.asking())
 	switch {
 	case of != nil:
@@ -159,16 +159,16 @@ func (v View) turnsBefore(q *KeyQueue, p Place) int {
 	return min((first+(p.Position-1)*keys)*tenants, others+p.Position-1)
 }
 
-// Unread are the jobs of a key that the intake has stored, that the schedule has not got yet, and that must not
-// be called before a time.
+// Unread are jobs of a key that must not be called before a time, and that the intake has stored and the schedule has
+// not received yet.
 type Unread struct {
 	Jobs  int
 	First bucket.Micros // before which none of them may be called
 }
 
-// PlaceFree returns when a place in the key's bucket should come free, which is when the first of its calls
-// ends; 0 if that cannot be known. While the schedule has not got all jobs of the bucket, it assumes that one of the
-// others may be called at once, unless early jobs alone fill the bucket.
+// PlaceFree returns when a place in the key's bucket should become free, which is when the first of its calls ends; 0
+// if that is unknown. While the schedule has not received all jobs of the bucket, it assumes that one of the others may
+// be called at once, unless early jobs alone fill the bucket.
 func (v View) PlaceFree(key string, unread Unread) bucket.Micros {
 	q, took := v.s.byKey[key], v.s.Pipe.lasted
 	if took == 0 { // no call has ended yet: assume that one takes until the next slot

@@ -11,9 +11,9 @@ type gate struct {
 	scarce bucket.Micros // when a shared limit refused a job last; 0: never
 
 	// Jobs that a shared limit has put off for long, such as a spent budget until midnight. The store may have refused
-	// them while it counted a grant whose units came back just afterwards: a missed slot, or a call that took less than
-	// it had asked for.
-	putOff   bucket.Micros // the latest time that the store told; 0: no job waits that long
+	// them because of a grant whose units came back just afterwards: a missed slot, or a call that took less than it
+	// had asked for.
+	putOff   bucket.Micros // the latest time that the store named; 0: no job waits that long
 	asked    bucket.Micros // when the last round of asks was sent
 	cameBack bucket.Micros // when the store last heard of units that come back
 }
@@ -42,15 +42,16 @@ func (g *gate) takePutOff(now bucket.Micros) bool {
 	return true
 }
 
-// UnitsCameBack notes that the store has heard of grants that took less than they had asked for. It reports whether the
-// jobs that a shared limit has put off for long must ask again: the caller calls AskAgain for every queue then.
+// UnitsCameBack notes that the store now counts some grants with fewer units than they had asked for. It reports
+// whether the jobs that a shared limit has put off for long must ask again; the caller must then call AskAgain for
+// every queue.
 func (s *Schedule) UnitsCameBack(now bucket.Micros) (putOff bool) {
 	s.gate.cameBack = now
 	return s.gate.takePutOff(now)
 }
 
-// AskAgain makes a queue ask again for what a shared limit refused, because the limit may give it at another time than
-// the store said: its period begins at another time, or units came back.
+// AskAgain makes a queue that a shared limit refused ask again, because the limit may open at another time than the
+// store said: its period begins at another time, or units came back.
 func (s *Schedule) AskAgain(q *KeyQueue, now bucket.Micros) {
 	if s.byKey[q.Key] != q {
 		return // it has been dropped since

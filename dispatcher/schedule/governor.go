@@ -6,13 +6,13 @@ import (
 	"weir/bucket"
 )
 
-// governor keeps the calls of a key, or of a whole api, below the configured rate while there is reason to. It
-// only ever slows: a call that it lets go still needs a grant. The zero governor slows nothing.
+// governor keeps the calls of a key, or of a whole api, below the configured rate while there is reason to. It only
+// ever slows: a call that it allows still needs a grant. The zero governor slows nothing.
 //
-// After a hold the calls start slowly, with a sixteenth of the rate. The share doubles after every round trip
-// without pushback, until it is the whole rate. If the api adapts, pushback halves a ceiling, which grows back
-// by the clock. A pushback of a call that started before the ceiling was lowered does not lower it again: many
-// calls of one moment are one piece of news.
+// After a hold the calls start slowly, with a sixteenth of the rate. The share doubles after every round trip without
+// pushback, until it is the whole rate. If the api adapts, pushback halves a ceiling, which grows back by the clock. A
+// pushback of a call that started before the ceiling was lowered does not lower it again: calls that ran at the same
+// time count as one pushback.
 type governor struct {
 	ramp    int64         // share of the rate that the slow start allows; 0: there is no slow start
 	ceiling int64         // share of the rate that pushback has left; 0: all of it
@@ -29,7 +29,7 @@ const (
 	slowStart = whole / 16
 )
 
-// mostRamp bounds the pause between two calls that a slow start makes: a key that is slow anyway needs none.
+// mostRamp bounds the pause between two calls that a slow start makes: a slower key needs none.
 const mostRamp = time.Second
 
 // longestInterval keeps shares of an interval within 64 bits.
@@ -67,8 +67,8 @@ func (g *governor) answered(started, now bucket.Micros) {
 	g.turned = now
 }
 
-// grow lets the ceiling grow back up to now. A nil a means that the configuration asks for no ceiling any more:
-// grow removes it.
+// grow lets the ceiling grow back up to now. If a is nil, the configuration asks for no ceiling any more, and grow
+// removes it.
 func (g *governor) grow(a *Adaptive, now bucket.Micros) {
 	if g.ceiling == 0 || now <= g.grown {
 		return
@@ -85,11 +85,10 @@ func (g *governor) grow(a *Adaptive, now bucket.Micros) {
 	g.grown = g.grown.Add(time.Duration(steps) * a.Recover / whole)
 }
 
-// slows reports whether there is any reason to stay below the configured rate.
+// slows reports whether calls must stay below the configured rate.
 func (g *governor) slows() bool { return g.ramp != 0 || g.ceiling != 0 }
 
-// pause returns how long the next call must stay behind this one, at a rate of one call per interval; 0 if
-// nothing slows.
+// pause returns the least time between this call and the next, at a rate of one call per interval; 0 if nothing slows.
 func (g *governor) pause(interval time.Duration) time.Duration {
 	interval = min(interval, longestInterval)
 	var pause time.Duration

@@ -9,10 +9,10 @@ import (
 	"weir/bucket"
 )
 
-// holds is what keeps an api, or keys of it, from being called for a time: what the api's answers ask for, its breaker,
-// the slow start after a hold, an operator's pauses, and a spent budget, which it only reports. It owns the brake of
-// every queue. Nothing here grants a call: it only says that one must not be asked for yet. A hold is never shortened,
-// except that an operator may let the breaker's probe be made at once.
+// holds keeps an api, or keys of it, from being called for a time. Its causes are the api's answers, the breaker, the
+// slow start after a hold, an operator's pauses, and a spent budget, which it only reports. It owns the brake of every
+// queue. It never grants a call: it only says that a slot must not be asked for yet. A hold is never shortened, except
+// that an operator may let the breaker's probe be made at once.
 type holds struct {
 	held     bucket.Micros // no call of the api before then
 	why      string
@@ -27,7 +27,7 @@ type holds struct {
 	spentBy  string        // its name
 }
 
-// brake is what keeps one key from being called, beside what keeps its api. The zero brake keeps it from nothing.
+// brake keeps one key from being called, in addition to the holds of its api. The zero brake holds nothing.
 type brake struct {
 	held     bucket.Micros // no call before
 	why      string        // of the hold
@@ -148,8 +148,8 @@ func (b *brake) earliest() bucket.Micros {
 	return b.governor.earliest()
 }
 
-// relax lets the ceilings of the governors grow up to now, and drops a queue's governor that slows nothing. A nil a
-// means that the rate does not adapt.
+// relax lets the ceilings of the governors grow up to now, and drops a queue's governor that slows nothing. If a is
+// nil, the rate does not adapt.
 func (h *holds) relax(q *KeyQueue, a *Adaptive, now bucket.Micros) {
 	h.governor.grow(a, now)
 	if g := q.brake.governor; g != nil {
@@ -168,14 +168,14 @@ func (h *holds) outdated(j *Job) bool {
 	return j.asked < h.governor.began || g != nil && j.asked < g.began
 }
 
-// closedUntil returns until when nothing may be sent to the api about a key, whose queue may be nil.
+// closedUntil returns until when no request about a key may be sent to the api. The key's queue may be nil.
 func (h *holds) closedUntil(key string, q *KeyQueue, now bucket.Micros) bucket.Micros {
 	if _, paused := h.paused.keys[key]; paused || h.paused.api != nil {
 		return Never
 	}
 	until := max(h.held, h.breaker.until)
 	if !h.breaker.closed() {
-		until = max(until, now.Add(StoreRetry)) // one call tries, and this is none
+		until = max(until, now.Add(StoreRetry)) // only the probe may be sent, and an inquiry is no probe
 	}
 	if q != nil {
 		until = max(until, q.brake.held)
@@ -211,7 +211,7 @@ type HoldState struct {
 	Key   string    `json:"key,omitempty"`
 	Until time.Time `json:"until"`
 	Why   string    `json:"why"`
-	// Fault says that an operator must mend something: the api denies weir, or its calls keep failing.
+	// Fault says that an operator must repair something: the api denies weir, or its calls keep failing.
 	Fault bool `json:"fault,omitempty"`
 	// Budget names the spent budget that holds the api, if one does.
 	Budget string `json:"budget,omitempty"`
@@ -221,8 +221,8 @@ type HoldState struct {
 // listed.
 const mostHolds = 1000
 
-// list lists what keeps the api, or keys of it, from being called at now: first the api's hold, then at most limit of
-// the keys' holds, by when they end. keys is the number of all held keys.
+// list lists the holds in force at now: first the api's hold, then at most limit of the keys' holds, by when they end.
+// keys is the number of all held keys.
 func (h *holds) list(limit int, now bucket.Micros) (all []HoldState, keys int) {
 	for q := range h.keys {
 		if q.brake.held > now {
@@ -241,10 +241,10 @@ func (h *holds) list(limit int, now bucket.Micros) (all []HoldState, keys int) {
 	return all, keys
 }
 
-// ofAPI returns what holds the whole api at now.
+// ofAPI returns the hold of the whole api at now.
 func (h *holds) ofAPI(now bucket.Micros) (of HoldState, held bool) {
 	switch b := &h.breaker; {
-	case b.until > now && b.until >= h.held, !b.closed() && h.held <= now: // or its time is over, and no probe has been answered yet
+	case b.until > now && b.until >= h.held, !b.closed() && h.held <= now: // or its time is over, and no probe was answered yet
 		return HoldState{Until: b.until.Time(), Why: b.reason(), Fault: true}, true
 	case h.held > now:
 		return HoldState{Until: h.held.Time(), Why: h.why}, true

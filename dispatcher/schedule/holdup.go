@@ -7,28 +7,27 @@ import (
 	"weir/bucket"
 )
 
-// While a job waits, waiting.go says what its queue waits for. This file remembers that until the job has been
-// called or has become a letter: what kept its queue waiting longest, beside the rate of the key and the jobs
-// before it. It costs 48 bytes for each queue and nothing for a job. Nothing is decided by it.
+// While a job waits, waiting.go says what its queue waits for. This file remembers what kept the queue waiting longest,
+// until the job has been called or has become a letter. The rate of the key and the jobs before it do not count. It
+// costs 48 bytes for each queue and nothing for a job. No decision depends on it.
 
-// Holdup is what kept a job from its call for longest, beside the rate of its key and the jobs before it. The
-// zero value means that nothing did that is worth telling. A queue remembers the three causes that kept it for
-// longest, as long as jobs wait that came before these ended. If a cause came and went while other causes held
-// the queue, its time is an estimate, and never more than the job waited.
+// Holdup is the cause that kept a job from its call for longest, other than the rate of its key and the jobs before it.
+// The zero value means that there is none worth reporting. A queue remembers the three longest causes, as long as a job
+// waits that came before they ended. If a cause began and ended while other causes held the queue, its time is an
+// estimate, and never more than the job's wait.
 type Holdup struct {
 	For   WaitFor       // WaitReading also for the time before this process had the queue
 	Limit string        // its name, for WaitLimit
 	Took  time.Duration // in steps of 16 ms
 }
 
-// Bounds of what is reported: a shorter holdup is of no interest, and one of less than a tenth of a wait does
-// not explain it.
+// Bounds of a reported holdup: a shorter one is irrelevant, and less than a tenth of a wait does not explain it.
 const (
 	leastHoldup = 100 * time.Millisecond
 	holdupShare = 10
 )
 
-// String returns what held up, to stand behind how long it did: "5s of it while the api was held".
+// String returns text for a letter, behind the whole wait: "5s of it while the api was held".
 func (h Holdup) String() string {
 	switch h.For {
 	case WaitInFlight:
@@ -58,9 +57,9 @@ func (h Holdup) String() string {
 	return ""
 }
 
-// HoldupOf returns what kept a job from its call for longest between since, when it might have been called, and
-// now. It allocates nothing. The schedule takes the first calls of a queue in order, so it forgets what was over
-// before one of these jobs began to wait.
+// HoldupOf returns what kept a job from its call for longest between since, when it could have been called first, and
+// now. It allocates nothing. The schedule takes the first calls of a queue in order, so HoldupOf forgets causes that
+// ended before such a job began to wait.
 func (v View) HoldupOf(j *Job, since bucket.Micros) Holdup {
 	if since <= 0 || v.now <= since {
 		return Holdup{}
@@ -91,10 +90,10 @@ type causes []Holdup
 
 func firstCauses() causes { return causes{noCause: {}, unknowns: {For: WaitReading}} }
 
-// mostCauses bounds the causes that are told apart: configurations name limits, and change.
+// mostCauses bounds the number of causes: each configured limit is one, and configurations change.
 const mostCauses = 256
 
-// of returns the index of what a queue waits for. A cause beyond the bound is not reported.
+// of returns the index of the cause for which a queue waits. A cause beyond the bound is not reported.
 func (c *causes) of(k keeping) cause {
 	switch k.what {
 	case WaitNothing, WaitRate, WaitNotBefore, WaitStop:
@@ -127,8 +126,8 @@ func (t tick) until(later tick) tick {
 	return 0
 }
 
-// holdups is what kept a queue from being called lately, and what keeps it now. It is small, since there may be
-// a million queues.
+// holdups holds the recent causes that kept a queue from being called, and the present one. It is small, since there
+// may be a million queues.
 type holdups struct {
 	began, since tick // when the queue was first looked at, and since when the cause keeps it
 	cause        cause
@@ -187,7 +186,7 @@ func (h *holdups) longest(since tick) (longest cause, took tick) {
 	return longest, took
 }
 
-// after estimates how much of what a span took lies after a time, as if its cause had been spread evenly.
+// after estimates how much of a span's time lies after t, as if its cause had been spread evenly.
 func (k span) after(t tick) tick {
 	whole, part := k.from.until(k.until), t.until(k.until)
 	if part >= whole {

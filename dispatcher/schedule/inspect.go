@@ -6,8 +6,8 @@ import (
 	"weir/bucket"
 )
 
-// View reports on a schedule as it stands at a moment. It decides nothing and changes nothing that a decision
-// depends on. It is valid only while the caller holds the schedule's lock.
+// View reports the state of a schedule at one moment. It decides nothing and changes nothing that a decision depends
+// on. It is valid only while the caller holds the schedule's lock.
 type View struct {
 	s   *Schedule
 	now bucket.Micros
@@ -35,8 +35,8 @@ type KeyState struct {
 	Rate        RateState `json:"rate"`
 	WaitMS      int64     `json:"wait_ms"` // until a job that came now would be called; -1 if unknown
 	Waits       Waiting   `json:"waits"`
-	// Arrived counts the jobs that came since the bucket was last made, which is when it had been empty or when
-	// its partition was read.
+	// Arrived counts the jobs that came since the bucket was last created: when it had been empty, or when its
+	// partition was read.
 	Arrived uint64 `json:"arrived"`
 }
 
@@ -209,14 +209,14 @@ func (v View) Uses() (uses []LimitUse) {
 	return uses
 }
 
-// ClosedUntil returns until when nothing may be sent to the api about a key, neither a call nor an inquiry:
-// Never while the key or the api is paused, 0 if requests may be sent.
+// ClosedUntil returns until when no request about a key, neither a call nor an inquiry, may be sent to the api: Never
+// while the key or the api is paused, 0 if requests may be sent.
 func (v View) ClosedUntil(key string) bucket.Micros {
 	return v.s.holds.closedUntil(key, v.s.byKey[key], v.now)
 }
 
-// Holds lists what keeps the api, or keys of it, from being called now: first the api's hold, then at most limit
-// of the keys' holds, by when they end. keys is the number of all held keys.
+// Holds lists the holds in force now: first the api's hold, then at most limit of the keys' holds, by when they end.
+// keys is the number of all held keys.
 func (v View) Holds(limit int) (holds []HoldState, keys int) { return v.s.holds.list(limit, v.now) }
 
 // LimiterDown reports whether the store of the limits did not answer the last round of asks: calls hold.
@@ -229,9 +229,9 @@ func (v View) near() (n float64, known bool, by string) {
 }
 
 // width returns how many jobs may be staging, ready or granted: as many as every shared limit lets start within
-// LongWait, and at least one. A crash makes each of them unknown. If that number is not known, or other
-// processes use the limits too, this process counts on as much as it was granted lately: it begins with one job,
-// and widens with every grant.
+// LongWait, and at least one. A crash makes each of them unknown. If that number is not known, or other processes use
+// the limits too, this process assumes as many as it was granted lately: it begins with one job, and allows more with
+// every grant.
 func (v View) width() int {
 	n, known, _ := v.near()
 	if len(v.s.Shared) > 0 && (!known || v.s.store.clock == OtherClock) {

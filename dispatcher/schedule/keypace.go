@@ -2,8 +2,8 @@ package schedule
 
 import "weir/bucket"
 
-// keyPace is what is known of a key's own rate: how far its slots have been used, and when the next may be asked for.
-// TAT never goes back except when slots are given back; the store knows it, unless the pace is cold.
+// keyPace is the state of a key's own rate: up to when its slots are used, and when the next may be asked for. TAT
+// never decreases except when slots are given back. The store knows it, unless the pace is cold.
 type keyPace struct {
 	TAT      bucket.Micros // after the last grant that this process knows of, by our clock
 	floor    bucket.Micros // the TAT that the ledger knows, by the store's clock
@@ -11,37 +11,37 @@ type keyPace struct {
 	askAt    bucket.Micros // the store said not to ask before then
 	binds    string        // the limit that binds, as the store said last
 	Noted    bucket.Micros // TAT that the recorder noted for lost calls, 0 if none
-	cold     bool          // the store must be told TAT: it may have forgotten
+	cold     bool          // the next ask must carry TAT: the store may have forgotten it
 	passed   bool          // the present ask is stale: a slot went back, or a call left late
 	LookedUp bool          // the ledger has been asked for it
 	Unsure   bool          // a call may have run when the dispatcher died: the pace is not known
 }
 
-// GoOnFrom makes the queue continue at its key's pace, from a theoretical arrival time that its store must be
-// told.
+// GoOnFrom makes the queue continue at its key's pace, from a theoretical arrival time that the next ask reports to the
+// store.
 func (p *keyPace) GoOnFrom(tat bucket.Micros) { p.TAT, p.cold = max(p.TAT, tat), true }
 
-// Remind makes the queue tell a store on another machine what the ledger knows, in case the store was set back.
-// Such a store otherwise knows every slot that it granted. theirs is by the store's clock.
+// Remind makes the queue report what the ledger knows to a store on another machine, in case that store lost its latest
+// state. Such a store otherwise knows every slot that it granted. theirs is by the store's clock.
 func (p *keyPace) Remind(theirs bucket.Micros) { p.floor, p.cold = theirs, true }
 
 // slip notes that a granted call left late, at now. The calls behind it must not come too close to it.
 func (p *keyPace) slip(g bucket.Grant, now bucket.Micros) { p.slipped = g.TAT - g.At + now }
 
-// takeSlip makes the pace go on from a call that left late.
+// takeSlip makes the pace continue from a call that left late.
 func (p *keyPace) takeSlip() {
 	p.GoOnFrom(p.slipped)
 	p.slipped = 0
 }
 
-// told takes in a grant: the store knows the pace now.
+// told applies a grant: the store knows the pace now.
 func (p *keyPace) told(tat bucket.Micros) { p.TAT, p.cold = tat, false }
 
 // refused notes which limit refused the queue a slot, and when its own rate may be asked again; 0 for at once.
 func (p *keyPace) refused(by string, askAt bucket.Micros) { p.binds, p.askAt = by, askAt }
 
-// lower makes the pace owe no more than a full bucket of its rate: full by our clock, theirs by the store's, 0 if that
-// is not known. The rate may be asked again at once.
+// lower limits the pace's debt to a full bucket of its rate: full by our clock, theirs by the store's, 0 if that is not
+// known. The rate may be asked again at once.
 func (p *keyPace) lower(full, theirs bucket.Micros) {
 	p.TAT, p.slipped, p.askAt = min(p.TAT, full), min(p.slipped, full), 0
 	if theirs != 0 {
@@ -49,7 +49,7 @@ func (p *keyPace) lower(full, theirs bucket.Micros) {
 	}
 }
 
-// untold returns until when the store must be told of the pace; 0 if it knows.
+// untold returns the TAT that the store does not know yet; 0 if it knows the pace.
 func (p *keyPace) untold() bucket.Micros {
 	if !p.cold {
 		return 0

@@ -6,14 +6,14 @@ import (
 	"weir/bucket"
 )
 
-// KeyQueue holds one key's unfinished jobs, in the order in which they were accepted. A key without jobs has no
-// queue, unless something must be remembered of it. The schedule's owner reads and sets its exported fields
-// under the schedule's lock.
+// KeyQueue holds one key's unfinished jobs, in the order in which they were accepted. A key without jobs has no queue,
+// unless the schedule must remember something about it. The schedule's owner reads and sets its exported fields under
+// the schedule's lock.
 type KeyQueue struct {
 	Key       string
 	Partition *Partition
 	Limits    *bucket.KeyLimits
-	Jobs      []*Job // jobs that wait no longer, by their places
+	Jobs      []*Job // jobs near their call or past it, by their places
 
 	waits backlog
 	keyPace
@@ -22,15 +22,15 @@ type KeyQueue struct {
 	entry   entry
 	holdups holdups // what kept it from being called lately
 
-	arrived  uint64 // jobs that came since it began, without those that Reading found
+	arrived  uint64 // jobs that came since the queue was created, without those that a takeover found
 	Orphaned int32  // calls of the previous owner that may still run: see Partition.Leftover
 	cancels  bool   // some of its jobs may be cancelled and not have ended yet
-	kept     bool   // without jobs, for what it remembers
+	kept     bool   // it has no jobs, and is kept for what it remembers
 	Met      bool   // while its partition is read: a job was seen
 	Unread   bool   // while its partition is read: more must be read first
 }
 
-// Phase is how far a job has come. It only grows, except that a forfeited grant and a retry lead back.
+// Phase is how far a job has come. It only increases, except that a forfeited grant and a retry set it back.
 type Phase int8
 
 const (
@@ -62,7 +62,7 @@ type Job struct {
 	Failed    string        // how the last call failed, if it will be made again
 	Refused   string        // the limit that it can never pass, or the spent budget, if that ends it
 	limited   bool          // it rests because of a limit: NotBefore is not its retry's
-	tripped   bool          // its last call failed while the breaker was open: only our own patience makes it wait
+	tripped   bool          // its last call failed while the breaker was open: an operator may end its wait
 	yielded   int           // breaker.opened when it last let other jobs go first
 	Calls     int           // calls made so far
 	Deaths    int           // owners in a row that died with its call under way
@@ -75,7 +75,7 @@ type Job struct {
 	Unsent    bool // its call has started and the request has not left yet
 	called    bool // its call has ended, and its outcome is being stored
 	cancelled bool // an operator cancelled it
-	lapsed    bool // its deadline passed while it waited: it counts in lapses.ending
+	lapsed    bool // its deadline passed while it waited: it counts in agenda.ending
 }
 
 // Payload is the dispatcher's data of a job. Unload frees what it holds in memory, when the job is not near its
@@ -96,8 +96,7 @@ func (q *KeyQueue) dequeue() *Job {
 	return q.begin(p)
 }
 
-// Extract takes a sequence out of the waiting ones, wherever it stands, and makes a Job of it. The sequence must
-// wait.
+// Extract removes a sequence from the waiting ones, at any place, and makes a Job of it. The sequence must wait.
 func (s *Schedule) Extract(q *KeyQueue, seq uint64) *Job {
 	p, notBefore, was := q.waits.take(seq)
 	switch was {
@@ -112,7 +111,7 @@ func (s *Schedule) Extract(q *KeyQueue, seq uint64) *Job {
 	return j
 }
 
-// begin makes a Job of a sequence that waits no longer.
+// begin makes a Job of a sequence that was removed from the waiting ones.
 func (q *KeyQueue) begin(p place) *Job {
 	j := &Job{Queue: q, Seq: p.seq, place: p, Deadline: q.Partition.takeDeadline(p.seq)}
 	i, _ := slices.BinarySearchFunc(q.Jobs, p, func(j *Job, p place) int { return j.place.compare(p) })
@@ -153,8 +152,8 @@ func (q *KeyQueue) count(phases ...Phase) int {
 // ungranted returns the number of jobs that are on their way to a slot and have none.
 func (q *KeyQueue) ungranted() int { return q.count(staging, ready, asking) }
 
-// Rank returns the position of a sequence among the queue's jobs, 0 if it is not there, and the earliest time of
-// its call, 0 for at once. A job that is not due yet stands behind all jobs that may be called before it.
+// Rank returns the position of a sequence among the queue's jobs, 0 if it is not there, and the earliest time of its
+// call, 0 for at once. A job that is not due yet comes behind all jobs that may be called before it.
 func (q *KeyQueue) Rank(seq uint64) (n int, notBefore bucket.Micros) {
 	for i, j := range q.Jobs {
 		if j.Seq == seq {
@@ -229,13 +228,13 @@ func (q *KeyQueue) free(now bucket.Micros) (n int64, again bucket.Micros) {
 // Busy reports whether a call of the queue runs, is about to start, or has an outcome that is not stored yet.
 func (q *KeyQueue) Busy() bool { return q.count(granted, calling, settling) > 0 }
 
-// Settle marks a job that was found in the stream as being brought to its end; nothing else may come of it.
+// Settle marks a job that was found in the stream as settling; the schedule starts nothing else for it.
 func (j *Job) Settle() { j.Phase = settling }
 
 // IsStaged reports whether the job is being made ready.
 func (j *Job) IsStaged() bool { return j.Phase == staging }
 
-// UnderWay reports whether the job's call runs, or what came of it is not stored yet.
+// UnderWay reports whether the job's call runs, or its outcome is not stored yet.
 func (j *Job) UnderWay() bool { return j.Phase == calling || j.Phase == settling }
 
 // Rests reports whether the job waits for its next call.

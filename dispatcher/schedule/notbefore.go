@@ -7,10 +7,10 @@ import (
 	"weir/bucket"
 )
 
-// A job may ask not to be called before a time. Until then it is early: it stands in its key's bucket, and no
-// job waits for it. From then on it is due. It then stands in the place of a job that came at that very time:
-// behind jobs that came before it, ahead of jobs that came after. So asking early neither gains nor loses a
-// place. The order is the same after a restart, because the stream says when each job came.
+// A job may ask not to be called before a time. Until then it is early: it is in its key's bucket, and no job waits for
+// it. From then on it is due, and has the place of a job that came at that very time: behind jobs that came before,
+// ahead of jobs that came after. So it neither gains nor loses a place by coming early. The order is the same after a
+// restart, because the stream says when each job came.
 
 // early holds a key's waiting jobs that asked not to be called before a time, in their order. Few keys have any.
 type early struct {
@@ -32,8 +32,8 @@ func (l appointment) compare(other appointment) int {
 // mostInRun bounds what is moved for one job that comes or goes: producers choose the times, in any order.
 const mostInRun = 512
 
-// place is where a job stands among those of its key. It orders first by the sequence behind which the job
-// stands, which for most jobs is their own, then by when the job was due, then by its own sequence.
+// place orders the jobs of a key: first by the sequence behind which a job is placed, which for most jobs is their own,
+// then by due time, then by their own sequence.
 type place struct {
 	after uint64
 	due   bucket.Micros // 0: it asked for no time
@@ -107,7 +107,7 @@ func (e *early) take(seq uint64) (at bucket.Micros, p place, is taken) {
 	return 0, place{}, notThere
 }
 
-// taken says where a removed job stood.
+// taken says from which list a job was removed.
 type taken int8
 
 const (
@@ -174,7 +174,7 @@ func (s *Schedule) PushEarly(key string, seq uint64, p *Partition, came, notBefo
 }
 
 // Delays reports whether jobs of the queue asked not to be called before a time. Once all of its partition is read, the
-// schedule must look at it: these may be due, and no later job may have come to release them.
+// schedule must look at the queue: such jobs may be due although no later job has come to release them.
 func (q *KeyQueue) Delays() bool { return q.waits.early != nil }
 
 // nextDue returns when a queue's first early job is due, Never while the partition is still being read.
@@ -185,9 +185,9 @@ func (q *KeyQueue) nextDue() bucket.Micros {
 	return q.waits.early.next()
 }
 
-// afterEarlier returns when a queue's job that is not due yet should be called, which without the jobs due before it
-// would be at eta. These are called one after the other at the key's own pace. The latest of them decide, so it looks
-// at those, and at no more than mostAppointments.
+// afterEarlier returns when a queue's job that is not due yet should be called. Without the jobs due before it, that
+// would be at eta. Those are called one after the other at the key's own pace. The latest of them decide, so
+// afterEarlier looks only at these, at most mostAppointments.
 func (v View) afterEarlier(q *KeyQueue, own appointment, eta bucket.Micros) bucket.Micros {
 	most, ahead := q.waits.early.before(own), 1
 	for l := range q.waits.early.backward(own) {

@@ -17,7 +17,7 @@ type Partition struct {
 	deadlines map[uint64]bucket.Micros
 }
 
-// Has reports whether the schedule has got the partition's jobs up to a sequence.
+// Has reports whether the schedule has received the partition's jobs up to a sequence.
 func (p *Partition) Has(seq uint64) bool { return seq <= p.newest }
 
 // Expect notes the deadline of a waiting job. It may pass while the job cannot be called, and so is not loaded.
@@ -28,7 +28,7 @@ func (p *Partition) Expect(seq uint64, at bucket.Micros) {
 	p.deadlines[seq] = at
 }
 
-// takeDeadline removes and returns the deadline of a job that waits no longer, 0 for none.
+// takeDeadline removes and returns the deadline of a job that leaves the waiting ones, 0 for none.
 func (p *Partition) takeDeadline(seq uint64) bucket.Micros {
 	at := p.deadlines[seq]
 	delete(p.deadlines, seq)

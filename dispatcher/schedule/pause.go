@@ -75,7 +75,7 @@ func (s *Schedule) Pause(key string, p Pause) {
 	}
 }
 
-// Resume ends a pause. Holds by the api or a limit go on.
+// Resume ends a pause. Holds by the api or a limit stay in force.
 func (s *Schedule) Resume(key string, now bucket.Micros) {
 	if key == "" {
 		s.holds.paused.api = nil
@@ -93,8 +93,8 @@ func (s *Schedule) Resume(key string, now bucket.Micros) {
 	}
 }
 
-// TryNow lets an open breaker's probe be made at once: an operator says that the api works again. Holds that the
-// api's answers asked for go on. It reports whether the breaker was open.
+// TryNow lets an open breaker's probe be made at once: an operator says that the api works again. Holds that the api's
+// answers asked for stay in force. It reports whether the breaker was open.
 func (s *Schedule) TryNow(now bucket.Micros) bool {
 	if !s.holds.tryNow(now) {
 		return false
@@ -111,7 +111,7 @@ func (s *Schedule) TryNow(now bucket.Micros) bool {
 	return true
 }
 
-// rouse lets the queue's jobs be tried again that a hold or a limit sent to rest.
+// rouse lets jobs of the queue that a hold or a limit sent to rest be tried again.
 func (q *KeyQueue) rouse(now bucket.Micros) {
 	for _, j := range q.Jobs {
 		if j.Phase == resting && j.limited {

@@ -7,9 +7,9 @@ import (
 	"weir/bucket"
 )
 
-// Pipeline counts the jobs that are on their way through a call, and knows how long each part of the way takes. It
-// moves jobs between the phases from staging on and owns the counts: staged is the number of jobs from staging to
-// granted, calls of those calling, settling of those whose call has ended and whose outcome is not stored yet.
+// Pipeline counts the jobs that are on their way through a call, and measures how long each part of the way takes. It
+// moves jobs between the phases from staging on. staged counts the jobs from staging to granted, calls those calling,
+// and settling those whose call has ended and whose outcome is not stored yet.
 type Pipeline struct {
 	pace     Pace
 	staged   int
@@ -40,8 +40,8 @@ func (p *Pipeline) hasRoom(b *breaker) bool {
 	return p.staged < p.pace.MaxStaged
 }
 
-// isFull reports whether as many calls run, or wait for their outcome to be stored, as may. While outcomes cannot be
-// stored, no more calls are paid for.
+// isFull reports whether the bound of running calls, or of outcomes that are not stored yet, is reached. So while
+// outcomes cannot be stored, no more calls are paid for.
 func (p *Pipeline) isFull() bool {
 	return p.calls >= p.pace.MaxCalls || p.settling >= min(maxSettling, p.pace.MaxCalls)
 }
@@ -91,10 +91,10 @@ func (p *Pipeline) settled(j *Job) {
 // lead returns when a job must be made ready for a slot.
 func (p *Pipeline) lead(slot bucket.Micros) bucket.Micros { return slot.Add(-p.pace.PrepareLead) }
 
-// askAhead makes slots be asked for this much further ahead than of a store in the process.
+// askAhead sets how much earlier slots are asked for than with a store in this process.
 func (p *Pipeline) askAhead(by time.Duration) { p.pace.ReserveAhead = min(LeastAhead+by, MostAhead) }
 
-// LearnCall follows how long calls take.
+// LearnCall updates how long calls take.
 func (p *Pipeline) LearnCall(took time.Duration) {
 	p.callTime += (took - p.callTime) / 8
 	if p.lasted == 0 {
@@ -104,7 +104,7 @@ func (p *Pipeline) LearnCall(took time.Duration) {
 	p.lasted += (took - p.lasted) / 8
 }
 
-// LearnLead follows how long it takes to make a job ready: up at once, down slowly.
+// LearnLead updates how long it takes to make a job ready: up at once, down slowly.
 func (p *Pipeline) LearnLead(took time.Duration) {
 	p.took = max(took, p.took-p.took/8+took/8)
 	p.pace.PrepareLead = min(max(p.took+p.took/2, LeastLead), mostLead) + p.pace.ReserveAhead - LeastAhead

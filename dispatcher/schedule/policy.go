@@ -46,7 +46,7 @@ func (p *Policy) NextSlot(q *KeyQueue, now bucket.Micros) bucket.Micros {
 	return p.slot(q.Limits, q.TAT, now, 1)
 }
 
-// Retry says what becomes of a job whose call failed, as far as that decides when a call may start.
+// Retry holds the rules for failed calls that decide when the next call may start.
 type Retry struct {
 	Attempts int           // calls that count, including the first
 	Min, Max time.Duration // of the backoff
@@ -103,15 +103,15 @@ const (
 	MaxStaged = 256  // jobs with their message in memory, near their call
 )
 
-// How far ahead of a slot things are done. A job is made ready (its message loaded, a connection made, its
-// intent stored) ahead of its slot by the lead. The lead is one and a half times what that took lately, and no
-// more: after a crash every job with an intent that was not called is unknown. The slot itself is asked for only
-// shortly before, since a missed slot is lost for every key.
+// How far ahead of a slot a job is made ready and the slot is asked for. A job is made ready (its message loaded, a
+// connection made, its intent stored) ahead of its slot by the lead. The lead is one and a half times what that took
+// lately, and no more: a crash makes every job with an intent unknown, even if it was not called. The slot itself is
+// asked for only shortly before, since a missed slot is lost for every key.
 const (
 	LeastLead  = 6 * time.Millisecond
 	mostLead   = 60 * time.Millisecond
 	LeastAhead = 4 * time.Millisecond
 
-	// MostAhead is the farthest ahead that slots are asked for: of a store that is a slow round trip away.
+	// MostAhead bounds how far ahead slots are asked for, for a store that is a slow round trip away.
 	MostAhead = 100 * time.Millisecond
 )

@@ -18,14 +18,14 @@ func (s *Schedule) Sent(j *Job, now bucket.Micros) {
 	s.Touch(j.Queue)
 }
 
-// Unstage takes out a staging job, to be settled without a call.
+// Unstage removes a staging job from the pipeline, so that it is settled without a call.
 func (s *Schedule) Unstage(j *Job) {
 	s.holds.breaker.letGo(j)
 	s.Pipe.unstage(j, settling)
 	s.Touch(j.Queue)
 }
 
-// Unconnected takes out a staging job for which there is no connection. That is a failed call, and the
+// Unconnected removes a staging job without a connection from the pipeline. This counts as a failed call, and the
 // dispatcher must report its end. If the job is the probe, it stays the probe until then.
 func (s *Schedule) Unconnected(j *Job) {
 	probe := s.holds.breaker.probe == j
@@ -63,7 +63,7 @@ func (s *Schedule) Finished(j *Job) {
 	s.Touch(j.Queue)
 }
 
-// Postpone lets a staging job rest until shortly before a slot that turned out to be far.
+// Postpone lets a staging job rest until shortly before its slot, which turned out to be far off.
 func (s *Schedule) Postpone(j *Job, slot bucket.Micros) {
 	s.Unstage(j)
 	s.Rest(j, s.Pipe.lead(slot))

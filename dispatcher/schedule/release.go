@@ -2,9 +2,9 @@ package schedule
 
 import "weir/bucket"
 
-// Unwind takes back what queues are about to do: slots go back, and ready jobs rest again. It returns the queues
-// with jobs that are still on their way; the caller must call Unwind for those again, since a slot may be asked
-// for, or a job about to become ready. The queues' partition must not be open, so that nothing new begins.
+// Unwind withdraws the jobs of queues: slots are given back, and ready jobs rest again. It returns the queues with jobs
+// that are still on their way; the caller must call Unwind for those again, since a slot may be asked for, or a job
+// about to become ready. The queues' partition must not be open, so that nothing new begins.
 func (s *Schedule) Unwind(queues []*KeyQueue, now bucket.Micros, fx *Effects) (busy []*KeyQueue) {
 	back := step{s, now, *fx}
 	for _, q := range queues {
@@ -13,7 +13,7 @@ func (s *Schedule) Unwind(queues []*KeyQueue, now bucket.Micros, fx *Effects) (b
 		}
 		back.recall(q)
 		if q.count(asking) > 0 {
-			q.passed = true // a grant that comes now goes back at once
+			q.passed = true // a grant that comes now is given back at once
 		}
 		if q.count(staging, ready, asking, granted, calling, settling) > 0 {
 			busy = append(busy, q)

@@ -19,8 +19,8 @@ type Pace struct {
 	MaxCalls  int // calls running at once, over all keys
 }
 
-// Schedule decides which call may start when. It is a plain value: time comes in as now, and what must be done
-// comes out as Effects. Its owner locks it. Each of its parts owns what it names, for the api and for each queue.
+// Schedule decides which call may start when. It is a plain value: time comes in as now, and what must be done comes
+// out as Effects. Its owner locks it. Each of its parts owns one noun, for the api and for each queue (doc.go).
 type Schedule struct {
 	policy *Policy // the policy that makes jobs ready
 	drain  bool    // nothing new may start
@@ -30,12 +30,12 @@ type Schedule struct {
 	agenda   agenda       // which queue is looked at when
 	turns    turns        // which queue is next at what keys share
 	gate     gate         // when the store may be asked for it again
-	Shared   SharedLimits // what is known of the limits that keys share
+	Shared   SharedLimits // the state of the limits that keys share
 	store    storeLink    // the way to the store of slots
 	Pipe     Pipeline     // the jobs on their way through a call
-	holds    holds        // what keeps the api, or keys of it, from being called
+	holds    holds        // holds, pauses, breaker and slow starts
 	suspects suspects     // jobs that may have killed their owners
-	causes   causes       // of queues' waits
+	causes   causes       // for which queues have waited
 
 	census    census // jobs and queues
 	Forfeited int64  // slots that were given back
@@ -78,7 +78,7 @@ func (s *Schedule) Queue(key string, p *Partition) *KeyQueue {
 	return q
 }
 
-// Touch marks a queue as having something to do.
+// Touch makes the next step look at a queue.
 func (s *Schedule) Touch(q *KeyQueue) { s.agenda.touch(q) }
 
 // Push takes in a job that may be called at once. If its key has jobs that may not, the caller must use
@@ -110,7 +110,7 @@ func (s *Schedule) Step(now bucket.Micros) Effects {
 	return do.fx
 }
 
-// Next returns when Step has something to do again, as far as time goes.
+// Next returns the next time at which Step has something to do, if nothing else happens before.
 func (s *Schedule) Next(now bucket.Micros) bucket.Micros {
 	if len(s.agenda.active) > 0 || s.turns.room.size > 0 && s.Pipe.hasRoom(&s.holds.breaker) || s.agenda.canLapse() {
 		return now
@@ -125,8 +125,8 @@ func (s *Schedule) Next(now bucket.Micros) bucket.Micros {
 	return next
 }
 
-// Queues yields the queues of all keys that have jobs, or of which something must be remembered. If the caller
-// releases the lock between two of them, a queue that came or went meanwhile may be yielded or not.
+// Queues yields the queues of all keys that have jobs or whose state must be remembered. If the caller releases the
+// lock between two of them, a queue that came or went meanwhile may be yielded or not.
 func (s *Schedule) Queues() iter.Seq[*KeyQueue] { return maps.Values(s.byKey) }
 
 // Find returns the queue of a key, nil if there is none.

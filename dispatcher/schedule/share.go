@@ -15,8 +15,8 @@ type Share struct {
 	Limit     string  `json:"limit,omitempty"` // what binds it: a shared limit, "in_flight" for its own, or "" for its own rate
 	Of        float64 `json:"of,omitempty"`    // calls per second of that limit, over all keys
 	Keys      int     `json:"keys,omitempty"`  // keys that have jobs to call and share it
-	// Stopped says that the key gets nothing at all now: what it waits for ends later than its next calls would
-	// come, or its end is not known.
+	// Stopped says that the key gets nothing now: its wait ends later than its next calls would come, or its end is
+	// unknown.
 	Stopped bool `json:"stopped,omitempty"`
 }
 
@@ -66,7 +66,7 @@ func (v View) ShareOf(key string, d *Demand) Share {
 	return share
 }
 
-// isStopped reports whether what a key waits for keeps it from getting its share for longer than its turns last.
+// isStopped reports whether a key's wait keeps it from its share for longer than its turns last.
 func (s *Share) isStopped(w Waiting, now bucket.Micros) bool {
 	const turns = 2
 	switch w.For {
@@ -124,8 +124,8 @@ type wanted struct {
 	n    int
 }
 
-// divide returns the most that each gets of all if those that want less get what they want. If all are content,
-// it returns all.
+// divide returns the most that each gets of all if those that want less get what they want. It returns all if
+// everything wanted fits.
 func divide(all float64, of []wanted) float64 {
 	slices.SortFunc(of, func(a, b wanted) int { return cmp.Compare(a.each, b.each) })
 	left := 0

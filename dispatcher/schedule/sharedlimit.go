@@ -8,9 +8,8 @@ import (
 	"weir/bucket"
 )
 
-// sharedLimit is one limit that keys share, and what this process knows of it: what a call takes of it, how soon it
-// lets calls start, and how much of it is used. It decides nothing: the store does. A policy's limits begin with
-// nothing known.
+// sharedLimit is this process's view of one limit that keys share: what a call takes of it, how soon it lets calls
+// start, and how much of it is used. It decides nothing: the store does. With a new policy, nothing is known at first.
 type sharedLimit struct {
 	*bucket.Limit
 	index    int             // in the rules, and in the costs of a job
@@ -18,11 +17,11 @@ type sharedLimit struct {
 	unit     float64         // for how long one unit uses up the limit, in µs; 0 for calls in flight and shadow limits
 	burst    int64           // of a rate: units at once
 	most     int64           // of calls in flight: how many may run
-	firstly  float64         // what a call takes until one has: as configured
-	cost     float64         // what a call took lately; 0 until one has
+	firstly  float64         // what a call takes as configured, until one has started
+	cost     float64         // what calls took lately; 0 until one has started
 	booked   bucket.Micros   // of a rate: the theoretical arrival time by the grants of this process
 	started  rateUse         // of a rate: units of the calls that started
-	level    *bucket.Level   // as the store last told; nil for none
+	level    *bucket.Level   // as the store last reported it; nil for none
 
 	// How soon it lets calls start: see near.
 	known bool
@@ -104,7 +103,7 @@ func (limits SharedLimits) interval(costs []int64) (most time.Duration) {
 	return most
 }
 
-// granted takes in that a job with these costs was granted the slot at.
+// granted notes that a job with these costs was granted the slot at.
 func (limits SharedLimits) granted(costs []int64, at bucket.Micros) {
 	for i := range limits.of(costs) {
 		l, cost := &limits[i], float64(costs[i])
@@ -127,7 +126,7 @@ func (limits SharedLimits) granted(costs []int64, at bucket.Micros) {
 	}
 }
 
-// refused takes in that the limit refused a job a slot until a time.
+// refused notes that the limit refused a job a slot until a time.
 func (l *sharedLimit) refused(j *Job, until bucket.Micros) {
 	switch l.Kind() {
 	case bucket.KindRate:
@@ -139,7 +138,8 @@ func (l *sharedLimit) refused(j *Job, until bucket.Micros) {
 	}
 }
 
-// Learn takes in how much of the limits is used; what a limit's last level said holds until the next. The caller must not change levels afterwards.
+// Learn stores how much of the limits is used; a level is valid until the next one. The caller must not change levels
+// afterwards.
 func (limits SharedLimits) Learn(levels []bucket.Level) {
 	for i := range levels {
 		level := &levels[i]
@@ -189,11 +189,11 @@ func (l *sharedLimit) near(now bucket.Micros, calls int, callTime time.Duration)
 		left := float64(l.left)
 		switch {
 		case l.Budget != nil && l.Budget.OnExhausted == bucket.DeadLetter:
-			return MaxStaged, true // a job that it refuses ends, and must be ready for that
+			return MaxStaged, true // a job that it refuses ends, and a job must be ready to end
 		case !l.known:
 			return MaxStaged, false
 		case l.level.End == 0:
-			left += float64(LongWait.Microseconds()) / unit // comes back, on an average
+			left += float64(LongWait.Microseconds()) / unit // comes back on average
 		case l.level.End <= soon:
 			left += float64(l.level.Count)
 		}
@@ -280,7 +280,7 @@ func (l *sharedLimit) afterPeriod(need float64, from bucket.Micros) bucket.Micro
 	return later(level.End, math.Ceil(short/float64(level.Count))-1, float64(quota.Length().Microseconds()))
 }
 
-// LimitUse is how much of a rate, or of the calls in flight, that all keys share is used here now.
+// LimitUse is how much this process uses now of a rate, or of the calls in flight, that all keys share.
 type LimitUse struct {
 	Limit string
 	Used  int64         // units of calls that started within Per; of in_flight, calls that run

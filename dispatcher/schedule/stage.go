@@ -20,7 +20,7 @@ func (s *step) stage(q *KeyQueue) (again bucket.Micros) {
 			return s.Pipe.lead(at)
 		}
 		if ungranted+s.ahead(q) >= q.atOnce() {
-			return Never // a call of this queue that ends will touch it
+			return Never // the end of a call of this queue touches it
 		}
 		if !s.invites(q, ungranted) {
 			if ungranted == 0 {
@@ -91,9 +91,9 @@ func (s *step) ahead(q *KeyQueue) int64 {
 	return int64(n)
 }
 
-// invites reports whether a queue may make a job ready now, beside the ready jobs that it has without a slot.
-// The queue that has the turn may, and so may any queue while no other waits for a turn. A costly queue always
-// may have one ready job: what it waits for is kept from the others.
+// invites reports whether a queue may make a job ready now, beside the ready jobs that it has without a slot. The queue
+// that has the turn may, and so may any queue while no other waits for a turn. A costly queue may always have one ready
+// job: the units for which it waits are kept from other queues.
 func (s *step) invites(q *KeyQueue, ungranted int64) bool {
 	if q.seat.costly && ungranted == 0 || !s.holds.breaker.closed() {
 		return true
@@ -109,8 +109,8 @@ func (s *step) invites(q *KeyQueue, ungranted int64) bool {
 	return s.Pipe.staged < width && ungranted < int64(each)
 }
 
-// unready withdraws ready jobs that cannot be called next: those that a former policy made ready, and those
-// behind a job that was never called and rests or waits for memory. They would keep room from that very job.
+// unready withdraws ready jobs that cannot be called next: those that a former policy made ready, and those behind a
+// job that was never called and rests or waits for memory. They would take the room that this job needs.
 func (s *step) unready(q *KeyQueue) {
 	gap := false
 	for _, j := range q.Jobs {
@@ -123,8 +123,8 @@ func (s *step) unready(q *KeyQueue) {
 	}
 }
 
-// unstick withdraws a queue's ready jobs behind calls that take longer than expected: they would keep room from
-// other queues.
+// unstick withdraws a queue's ready jobs behind calls that take longer than expected: they would take room from other
+// queues.
 func (s *step) unstick(q *KeyQueue) {
 	if q.count(ready) == 0 || q.count(granted, asking) > 0 || q.newest().Add(LongWait) > s.now {
 		return

@@ -6,8 +6,8 @@ import (
 	"weir/bucket"
 )
 
-// startDue starts granted calls that are due. A missed slot takes the queue's later ones with it, newest first,
-// so that the store can give all of them back.
+// startDue starts granted calls that are due. If a slot was missed, the queue's later slots are given back too, newest
+// first, so that the store can take all of them back.
 func (s *step) startDue(q *KeyQueue) {
 	if q.slipped != 0 {
 		if first := firstGranted(q); first != nil {
@@ -75,7 +75,7 @@ func (s *step) giveBack(q *KeyQueue, first *Job) {
 func (q *KeyQueue) nextStart() bucket.Micros {
 	next := Never
 	if q.sending() {
-		return Never // Sent will touch the queue
+		return Never // Sent touches the queue
 	}
 	for _, j := range q.Jobs {
 		if j.Phase == granted {

@@ -2,7 +2,7 @@ package schedule
 
 import "weir/bucket"
 
-// step is one Step of a schedule: it moves queues on at now, and gathers what the dispatcher must do then.
+// step is one Step of a schedule: it advances queues at now, and gathers what the dispatcher must do.
 type step struct {
 	*Schedule
 	now bucket.Micros
@@ -34,9 +34,9 @@ func (s *step) run() {
 	}
 }
 
-// unblock gives the queues whose turn it is the next round of asks. The cost of one freed slot must not grow
-// with the number of keys that wait for it. A queue that was refused because of its call's cost ends its round:
-// cheaper calls asked for behind it would forever take what it waits for.
+// unblock gives the queues whose turn it is the next round of asks. The cost of one freed slot must not grow with the
+// number of keys that wait for it. A queue that was refused because of its call's cost ends its round: cheaper calls
+// asked for behind it would forever take the units for which it waits.
 func (s *step) unblock() {
 	if s.Pipe.isFull() || s.gate.isShut(s.now) || s.store.isAsked() {
 		return
@@ -75,7 +75,7 @@ func (s *step) invite() {
 	}
 }
 
-// advance moves one queue as far as it goes and sets its timer.
+// advance does all that can be done for one queue and sets its timer.
 func (s *step) advance(q *KeyQueue) {
 	if s.holds.endOf(q, s.now) {
 		s.fx.Resumed = append(s.fx.Resumed, q)
@@ -99,7 +99,7 @@ func (s *step) advance(q *KeyQueue) {
 	if due == Never && q.Empty() && q.entry.isIdle() && q.seat.isIdle() && s.byKey[q.Key] == q {
 		s.turns.leave(q)
 		q.entry.dropped = true
-		delete(s.byKey, q.Key) // a queue that is still listed somewhere must stay the key's only one
+		delete(s.byKey, q.Key) // a queue that is still listed somewhere must remain the only queue of its key
 	}
 	s.census.keep(q, q.Empty() && s.byKey[q.Key] == q)
 }
@@ -128,9 +128,8 @@ func (s *step) prepare(q *KeyQueue) (due bucket.Micros) {
 	return min(due, s.lapse(q)) // another job may be the first now
 }
 
-// withdrawReady withdraws a queue's ready jobs if the time that they wait for turned out to be far off. They
-// would keep other keys' jobs from being made ready, and their intents would make them unknown if the process
-// died meanwhile.
+// withdrawReady withdraws a queue's ready jobs if their slot turned out to be far off. They would keep other keys' jobs
+// from being made ready, and their intents would make them unknown if the process died meanwhile.
 func (s *step) withdrawReady(q *KeyQueue, until bucket.Micros) {
 	far := until > s.now.Add(LongWait)
 	if !far && s.holds.breaker.closed() {
@@ -153,7 +152,7 @@ func (s *step) withdraw(j *Job, until bucket.Micros) {
 	j.unload()
 }
 
-// recall withdraws a queue's ready jobs, to be made ready again as soon as they may.
+// recall withdraws a queue's ready jobs. They are made ready again as soon as possible.
 func (s *step) recall(q *KeyQueue) {
 	for _, j := range q.Jobs {
 		if j.Phase == ready {
@@ -163,8 +162,8 @@ func (s *step) recall(q *KeyQueue) {
 	}
 }
 
-// memory returns until when a queue without jobs must not be forgotten: because of what the store has not been
-// told yet, its hold, and what pushback has taken of its rate. It returns Never if nothing must be remembered.
+// memory returns until when a queue without jobs must be kept: because the store does not know its pace yet, because of
+// its hold, or because pushback has lowered its rate. It returns Never if nothing must be remembered.
 func (s *step) memory(q *KeyQueue) bucket.Micros {
 	a := s.policy.Retry.Adaptive
 	s.holds.relax(q, a, s.now)
@@ -181,18 +180,18 @@ func (s *step) memory(q *KeyQueue) bucket.Micros {
 	return until
 }
 
-// ripen gives the queue's jobs that are due their places. While the partition is being read, only the jobs read tell
-// which came before which: PushEarly does it then.
+// ripen gives the queue's due jobs their places. While the partition is being read, PushEarly does this instead,
+// because the order follows from the jobs that were read.
 func (s *step) ripen(q *KeyQueue) {
 	if !q.Partition.Reading {
 		s.census.early -= q.waits.release(s.now, q.Partition.newest)
 	}
 }
 
-// lapse ends those of a queue's next jobs whose deadlines have passed: jobs that rest, jobs that are ready
-// without a slot, and the waiting jobs from the first on, up to one that has time left. It takes no slot, no
-// intent and no probe. It returns when the next deadline passes: the schedule looks at a queue that is paused,
-// held or waits for a far limit then, and at no other time.
+// lapse ends those of a queue's next jobs whose deadlines have passed: jobs that rest, jobs that are ready without a
+// slot, and the waiting jobs from the first on, up to one that has time left. It takes no slot, no intent and no probe.
+// It returns when the next deadline passes: the schedule looks at a queue that is paused, held or waits for a limit
+// that is far off at that time only.
 func (s *step) lapse(q *KeyQueue) (next bucket.Micros) {
 	next = Never
 	for _, j := range q.Jobs {
@@ -266,7 +265,7 @@ func (s *step) cancelDue(q *KeyQueue) {
 	}
 }
 
-// notice records what a queue waits for from now on.
+// notice records the cause for which a queue waits from now on.
 func (s *step) notice(q *KeyQueue) {
 	q.holdups.turn(s.causes.of(s.At(s.now).keeps(q)), tickOf(s.now))
 }

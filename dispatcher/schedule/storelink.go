@@ -56,8 +56,8 @@ func (l *storeLink) answered() (again bool) {
 	return again
 }
 
-// shift returns what turns the store's times into ours, and how much too large that may be. The round trip time
-// that it keeps follows increases at once and decreases slowly.
+// shift returns the difference to add to the store's times to get ours, and by how much it may be too large. The round
+// trip time that it keeps follows increases at once and decreases slowly.
 func (l *storeLink) shift(r Reply) (shift, unsure bucket.Micros) {
 	if l.clock == OwnClock || len(r.Answers) == 0 || r.Answers[0].Now == 0 {
 		return 0, 0
@@ -85,7 +85,8 @@ type offset struct {
 // offsetWindow is how long a bound holds: clocks that are slewed drift apart by half a millisecond in it.
 const offsetWindow = bucket.Micros(time.Second / time.Microsecond)
 
-// observe takes in a round trip. sent and came are by our clock; now is what the store's clock read meanwhile.
+// observe updates the bounds from a round trip. sent and came are by our clock; now is what the store's clock read
+// meanwhile.
 func (o *offset) observe(sent, came, now bucket.Micros) {
 	hi, lo := came-now, sent-now
 	switch {
@@ -133,7 +134,7 @@ func (l *storeLink) known(key string) bucket.Micros {
 	return l.offset.ours(l.tatOf(key))
 }
 
-// Floor returns the theoretical arrival time of a queue, by the store's clock, that the store must be told.
+// Floor returns the theoretical arrival time of a queue, by the store's clock, that asks must report to the store.
 func (s *Schedule) Floor(q *KeyQueue) bucket.Micros {
 	if s.store.clock == OwnClock {
 		return q.TAT

@@ -13,8 +13,8 @@ type serviceTime int64
 const mostServiceTime = serviceTime(1) << 44 // half a year: sums of any number of them stay far from overflow
 
 // turns says which queue is next at what keys share: the shared limits, and room to make jobs ready. It owns the
-// tenants and the seats of queues. A queue waits in at most one line and at most once for room, and every tenant with
-// a queue that waits stands among those that wait.
+// tenants and the seats of queues. A queue waits in at most one line and at most once for room, and every tenant with a
+// waiting queue is itself in that line.
 //
 // Queues wait for the shared limits in two lines with one order, by start-time fair queueing (Goyal, Vin and Cheng,
 // SIGCOMM 1996), first among tenants and then among the queues of one. The tenant or queue that has taken least is
@@ -36,7 +36,7 @@ const (
 	prepareLine             // of queues without one: they will make one ready
 )
 
-// seat is a queue's place among the turns. The zero seat belongs to no tenant and waits for nothing.
+// seat is a queue's place in the order of turns. The zero seat belongs to no tenant and waits for nothing.
 type seat struct {
 	tenant                   *tenant
 	virtualTime, lastService serviceTime    // what its calls have taken, and what one took last
@@ -73,7 +73,7 @@ type standing struct {
 	blocked turnHeap
 }
 
-// waits reports whether a queue of the tenant stands in either line.
+// waits reports whether a queue of the tenant waits in either line.
 func (t *tenant) waits() bool {
 	return t.in[askLine].place != notWaiting || t.in[prepareLine].place != notWaiting
 }
@@ -81,7 +81,7 @@ func (t *tenant) waits() bool {
 // reset clears all lines for new rules, since service times under new rules do not compare with earlier ones. Every
 // queue must then be given to its tenant anew.
 func (t *turns) reset() {
-	for _, of := range t.tenants { // queues not rebound yet still belong to them, and may leave meanwhile
+	for _, of := range t.tenants { // queues not rebound yet still belong to these tenants, and may leave meanwhile
 		of.in, of.queued = [2]standing{}, nil
 	}
 	*t = turns{tenants: map[string]*tenant{}}
@@ -245,7 +245,7 @@ func (t *turns) book(q *KeyQueue, grants int) {
 // refuse notes the cost of the call that a shared limit refused a queue: a costly one asks last in its round.
 func (p *seat) refuse(cost int64) { p.costly = cost > 1 }
 
-// pass ends the turns that a queue has and has no use for now.
+// pass ends the turns that a queue has and cannot use now.
 func (t *turns) pass(q *KeyQueue) {
 	p := &q.seat
 	if p.called {

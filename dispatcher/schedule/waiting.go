@@ -28,12 +28,12 @@ const (
 	WaitStop      WaitFor = "stopping"   // the process stops
 )
 
-// Waiting is why a key's next job is not called now.
+// Waiting says why a key's next job is not called now.
 type Waiting struct {
 	For   WaitFor    `json:"for"`
 	Limit string     `json:"limit,omitempty"` // its name, for WaitLimit
 	Until *time.Time `json:"until,omitempty"` // if it is known
-	Why   string     `json:"why,omitempty"`   // why the hold, or how the call failed that will be made again
+	Why   string     `json:"why,omitempty"`   // the reason of the hold, or of the failed call that will be repeated
 }
 
 // waits returns what a queue waits for at now: the first thing that would keep its next job from being called.
@@ -53,7 +53,7 @@ func (v View) waits(q *KeyQueue) Waiting {
 	return w
 }
 
-// keeping is what keeps a queue waiting, without the details that take an allocation.
+// keeping is the cause that keeps a queue waiting, without the details that need an allocation.
 type keeping struct {
 	what      WaitFor
 	until     bucket.Micros // Never if it is not known or not reported
@@ -62,8 +62,7 @@ type keeping struct {
 	byBreaker bool // the breaker says why
 }
 
-// keeps returns what keeps a queue waiting at now. It allocates nothing: advance calls it whenever it has moved
-// a queue on.
+// keeps returns the cause that keeps a queue waiting at now. It allocates nothing, because advance calls it each time.
 func (v View) keeps(q *KeyQueue) keeping {
 	running := q.count(calling, settling)
 	switch {
@@ -108,7 +107,7 @@ func (v View) keeps(q *KeyQueue) keeping {
 	case q.seat.blocked && v.s.gate.by != "" && v.s.gate.opens >= slot:
 		return keeping{what: WaitLimit, until: v.s.gate.opens, limit: v.s.gate.by}
 	case q.seat.blocked && v.s.gate.by == "" && q.ungranted() == 0 && v.s.Pipe.staged >= v.width():
-		if _, _, limit := v.near(); limit != "" { // it has refused no job yet, and lets no other become ready
+		if _, _, limit := v.near(); limit != "" { // it has refused no job yet, but lets no other job become ready
 			return keeping{what: WaitLimit, until: slot, limit: limit}
 		}
 	}
