@@ -28,11 +28,11 @@ func (a *API) secrets() []string {
 	return a.Secrets()
 }
 
-// leastSecret is the shortest value that counts as a secret: a shorter one stands in any text by chance.
+// leastSecret is the shortest value that counts as a secret: a shorter one occurs in any text by chance.
 const leastSecret = 6
 
-// withoutSecrets returns a body in which *** stands for each secret, and that does not end in the beginning of
-// one.
+// withoutSecrets returns a body in which *** replaces each secret. If the body ends in the beginning of a secret, it
+// cuts that off.
 func withoutSecrets(body []byte, secrets []string) []byte {
 	for _, secret := range secrets {
 		if len(secret) < leastSecret {

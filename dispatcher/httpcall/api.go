@@ -19,11 +19,11 @@ type API struct {
 	Idempotency *Idempotency
 	Rule        *ingest.Rule
 	Rules       bucket.Rules
-	Credentials []string        // names of the headers that carry a secret: what to mend if the api denies weir
+	Credentials []string        // names of the headers that carry a secret: what an operator must check if the api denies weir
 	Secrets     func() []string // their values, which are removed from kept answers; nil for none
 	Retry       Retry
 	Breaker     schedule.BreakerPolicy
-	Inquiry     *Inquiry // nil: the api cannot be asked what became of a call
+	Inquiry     *Inquiry // nil: weir cannot ask the api about a call
 	Trust       Trust    // how an https api is trusted
 	MaxResult   int64    // bytes kept of an answer's body
 }
@@ -34,12 +34,12 @@ type Idempotency struct {
 	Quoted bool // as a structured-field string
 }
 
-// Retry says what becomes of a job whose call failed.
+// Retry holds the rules for jobs whose call failed.
 type Retry struct {
 	Attempts int                // calls that count, including the first
 	Min, Max time.Duration      // of the backoff
 	On       []int              // statuses that mean "not processed"
-	Reject   []int              // statuses about the job, though they usually are about weir's access
+	Reject   []int              // statuses about the job, although they are usually about weir's access
 	HoldAPI  bool               // pushback holds the api, not only the key
 	Obey     bool               // an answer whose headers say that nothing is left holds like a pushback
 	Adaptive *schedule.Adaptive // nil: pushback does not lower the rate

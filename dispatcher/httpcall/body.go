@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Bounds of what is read of an answer to find out what its call used, however much of it is kept as the result.
+// Bounds for reading an answer to find out which units its call used, independent of how much is kept as the result.
 const (
 	maxTold      = 16 << 20
 	mostNested   = 10_000
@@ -39,14 +39,14 @@ func (r *reading) Read(p []byte) (int, error) {
 
 // readBody reads an answer. It keeps no more than most bytes, and finds the units that the JSON pointers name.
 func readBody(body io.ReadCloser, most int64, pointers []string) (r *reading, told map[string]int64) {
-	defer func() { _ = body.Close() }() // an error cannot undo what was read
+	defer func() { _ = body.Close() }() // an error does not invalidate what was read
 	r = &reading{body: body, most: most}
 	if len(pointers) > 0 {
 		told = findUnits(io.LimitReader(r, maxTold), pointers)
 	}
 	for _, rest := range []int64{most - int64(len(r.kept)), maxDrain} {
 		if r.err == nil {
-			_, _ = io.CopyN(io.Discard, r, rest) // r.err tells
+			_, _ = io.CopyN(io.Discard, r, rest) // r.err holds the error
 		}
 	}
 	return r, told
@@ -101,8 +101,8 @@ func findUnits(text io.Reader, pointers []string) map[string]int64 {
 	}
 }
 
-// inside moves the innermost level on to the value that begins with a token, and reports whether the token is
-// only the value's name.
+// inside advances the innermost level to the value that begins with a token, and reports whether the token is only the
+// value's name.
 func inside(in []level, token json.Token) bool {
 	if len(in) == 0 {
 		return false
@@ -127,7 +127,7 @@ func at(in []level, path []string) bool {
 	})
 }
 
-// settlePointers returns the places in an answer's body that say what its call used.
+// settlePointers returns the JSON pointers of the units that a call used, in its answer's body.
 func (a *API) settlePointers() (pointers []string) {
 	for i := range a.Rules.Shared {
 		if p := a.Rules.Shared[i].Cost.SettlePointer; p != "" && !slices.Contains(pointers, p) {

@@ -18,7 +18,7 @@ import (
 // Response is the result of one call.
 type Response struct {
 	Sent    bool // at least one byte may have left
-	Barred  bool // a connection was there, but the call was no longer allowed
+	Barred  bool // there was a connection, but the call was no longer allowed
 	Status  int  // 0: no answer
 	Header  http.Header
 	Body    []byte           // at most the api's MaxResult
@@ -38,10 +38,11 @@ type Wire struct {
 	Wrote time.Time // when the last of the request was handed to it; zero: never
 }
 
-// Hooks are what a call reports and asks while it is made. Each may be nil, and none may block.
+// Hooks are the functions that a call uses to report its progress and to ask for the right to begin. Each may be nil,
+// and none may block.
 type Hooks struct {
 	Wrote func() // the request has been handed to the network; called from another goroutine
-	// MayWrite is asked when only the first byte is left to be sent. If it returns false, nothing is sent.
+	// MayWrite is called when only the first byte is left to be sent. If it returns false, nothing is sent.
 	MayWrite func() bool
 	// Begins is called when the first byte is about to be handed to the network, and Left after the first bytes
 	// were; from another goroutine. If Begins returns false, nothing is sent. Both are called again if nothing
@@ -147,9 +148,9 @@ func (c *Client) Call(ctx context.Context, j *ingest.Job, h Hooks) Response {
 	return r
 }
 
-// wire is the connection that a call is made on. If a connection that net/http has used before breaks, and
-// net/http thinks that the request may be repeated, it takes another connection and sends again. It must not:
-// once a byte has left, every other connection is shut before net/http can write to it.
+// wire is the connection that a call is made on. If a connection that net/http has used before breaks, and net/http
+// thinks that the request may be repeated, it takes another connection and sends again. weir prevents that: once a byte
+// has left, every other connection is shut before net/http can write to it.
 type wire struct {
 	conn     *countedConn
 	before   int64
@@ -161,7 +162,7 @@ type wire struct {
 	wrote    atomic.Pointer[time.Time]
 }
 
-// told returns what is known of the connection when the call has ended.
+// told returns the state of the connection when the call has ended.
 func (w *wire) told() Wire {
 	if w.conn == nil {
 		return Wire{}
@@ -191,7 +192,7 @@ func (w *wire) done() {
 	}
 }
 
-// headed tells the connection that the answer's head has been read.
+// headed notes on the connection that the answer's head has been read.
 func (w *wire) headed() {
 	if w.conn != nil {
 		w.conn.turns.headed()

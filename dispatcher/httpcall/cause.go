@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// ForLetters returns an error fit for letters and logs, since more people read those than may know an api's
-// addresses. It removes urls, hosts and addresses, and what net/http quotes of an answer that it cannot read.
+// ForLetters returns an error for letters and logs, which people read who may not know an api's addresses. It removes
+// urls, hosts and addresses, and the parts of an unreadable answer that net/http quotes.
 func ForLetters(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {

@@ -17,8 +17,8 @@ import (
 // slow dial or TLS handshake never makes a call later than its slot: when the slot is taken, only the request is
 // left to send.
 //
-// Connections speak only HTTP/1.1: one call, one connection. Then it is certain what was sent, and no library
-// sends a call again by itself.
+// Connections use only HTTP/1.1: one call, one connection. Then it is certain what was sent, and no library sends a
+// call again by itself.
 type Connections struct {
 	transport *http.Transport
 	address   string

@@ -33,7 +33,7 @@ func denies(status int) bool {
 	return status >= 300 && status < 400
 }
 
-// denial says that the api denied weir, and what to mend.
+// denial returns the outcome of a denied call, with what an operator must do.
 func denial(api *API, r Response) Outcome {
 	return Outcome{
 		Verdict: Denied, Billed: deadletter.NotBilled, Detail: fmt.Sprintf("the api answered %d: %s", r.Status, denialOf(r)),
@@ -75,8 +75,8 @@ func mending(api *API, r Response) string {
 		what, api.Name, api.Name)
 }
 
-// leadsTo returns the scheme and the host that a redirect names, "" if it names none that may be shown: a host
-// may be made of what weir has sent.
+// leadsTo returns the scheme and the host that a redirect names, "" if it names none that may be shown: the host may
+// contain what weir has sent.
 func leadsTo(h http.Header, secrets []string) string {
 	to, err := url.Parse(h.Get("Location"))
 	if err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Host == "" || len(to.Host) > longestHost ||
@@ -92,8 +92,7 @@ func leadsTo(h http.Header, secrets []string) string {
 	return to.Scheme + "://" + to.Host
 }
 
-// toldToWait returns what a denial says about when to ask again. It takes only an explicit wait, or a window
-// that is used up.
+// toldToWait returns when a denial asks weir to try again. Only an explicit wait counts, or a window that is used up.
 func toldToWait(h http.Header, now time.Time) schedule.Advice {
 	if a, ok := retryAfter(h, now); ok {
 		return a

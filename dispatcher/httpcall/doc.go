@@ -1,9 +1,9 @@
 // Package httpcall makes one call of an api and judges its result.
 //
-// A Client makes the calls of one api over its own connections. A Response says what was sent and what was
-// answered. Judge turns it into a verdict: done, to be tried again, pushback, a denial, or the job's end. It
-// also reads what the answer's headers say about the calls to come. An API is what weir must know of a
-// configured api; its KeyIdentity names how its calls carry their idempotency keys.
+// A Client makes the calls of one api over its own connections. A Response says what was sent and what was answered.
+// Judge turns it into a verdict: done, to be tried again, pushback, a denial, or the job's end. Judge also reads from
+// the answer's headers how long later calls must wait. An API is what weir must know of a configured api; its
+// KeyIdentity names how its calls carry their idempotency keys.
 //
 //	call.go, connections.go     one request; HTTP/1.1, one call per connection
 //	unasked.go, heard.go        bytes that belong to no call
@@ -19,11 +19,11 @@
 //
 //   - A call is sent at most once. net/http sends a request again by itself if a connection breaks that it had used
 //     before. So once a byte has left, every other connection is shut before it can be written to.
-//   - Sent is false only if no byte can have left.
+//   - Sent is false only if certainly no byte has left.
 //   - Bytes that came before the call's first byte was written are never its answer. What a former call left on a
 //     connection belongs to no call. A socket's bytes are noted in one step with receiving them, below TLS: they are in
 //     the socket or noted, never in between.
 //   - A process that was stopped between its last look at its lease and the call must not make the call when it goes
-//     on. So it asks for the right once more when only the first byte is left to be sent.
+//     on. So it checks the right once more when only the first byte is left to be sent.
 //   - No redirect is followed, and no error names an address, a url or a part of an answer.
 package httpcall

@@ -16,5 +16,5 @@ func (c *heardConn) receive(p []byte) (int, error) {
 	return n, err
 }
 
-// isUnread cannot see here what has come on a socket: only what was received is known.
+// isUnread cannot see bytes that are still in the socket on this system: only received ones are known.
 func isUnread(syscall.RawConn) bool { return false }

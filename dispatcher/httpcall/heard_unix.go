@@ -47,8 +47,7 @@ func (c *heardConn) receive(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// isUnread reports whether something has come on a socket that was not received yet: bytes, or its end. It does
-// not block.
+// isUnread reports whether a socket holds something that was not received yet: bytes, or its end. It does not block.
 func isUnread(socket syscall.RawConn) (is bool) {
 	var one [1]byte
 	err := socket.Control(func(fd uintptr) {

@@ -6,16 +6,15 @@ import (
 	"strconv"
 )
 
-// An api takes two calls of a job for one only if both carry the same idempotency key to the same place. What
-// the api's configuration was when a call began decides that, not what it is now. So intents, retry marks, the
-// ledger's records and letters store the key's identity. One rule uses it: if a call of a job may have been
-// processed, the job is called again under the same identity, or not at all.
+// An api takes two calls of a job for one only if both carry the same idempotency key to the same place. The
+// configuration when a call began decides that, not the present one. So intents, retry marks, the ledger's records and
+// letters store the key's identity. One rule uses it: if a call of a job may have been processed, the job is called
+// again under the same identity, or not at all.
 
-// KeyIdentity names how an api's calls carry their idempotency keys, and where to; "" if they carry none. Calls
-// of one job with one identity are one call to the api. Another header, form, place or default method makes
-// another identity. The headers with credentials are not part of it: a rotated secret mostly means the same
-// account. What goes into the identity must stay as it is: after an upgrade that changed it no doubtful job
-// would be repeated.
+// KeyIdentity identifies how an api's calls carry their idempotency keys, and to which place; "" if they carry none. To
+// the api, calls of one job under one identity are one call. Another header, form, place or default method makes
+// another identity. The headers with credentials are not part of it: a rotated secret mostly means the same account.
+// The parts of the identity must not change: after an upgrade that changed them, weir would repeat no job in doubt.
 func (a *API) KeyIdentity() string {
 	if a.Idempotency == nil {
 		return ""

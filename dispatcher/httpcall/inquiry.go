@@ -27,7 +27,7 @@ type Inquiry struct {
 	Tries   int
 }
 
-// InquiryAnswer says what some answers mean.
+// InquiryAnswer describes one kind of answer and what it means.
 type InquiryAnswer struct {
 	Status int
 	JSON   string   // "": the status alone says it
@@ -35,7 +35,7 @@ type InquiryAnswer struct {
 	Means  Finding
 }
 
-// Finding is what an inquiry found out about a call: a closed set.
+// Finding is the result of an inquiry about a call: a closed set.
 type Finding string
 
 // The findings.

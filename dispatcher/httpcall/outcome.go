@@ -12,7 +12,7 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// Verdict is what must be done with a job after a call.
+// Verdict is what the dispatcher must do with a job after a call.
 type Verdict int
 
 // The verdicts.
@@ -103,8 +103,8 @@ func classify(api *API, r Response) Outcome {
 	return Unknown(deadletter.BilledUnknown, "the api answered %d, which does not say whether it was processed", r.Status)
 }
 
-// gaveUpWaiting reports whether a gateway gave this answer in place of the api: it waited too long for the
-// request, or its client went away. The api may have had the request by then.
+// gaveUpWaiting reports whether a gateway may have answered in place of the api: the gateway waited too long for the
+// request, or its client left. The api may already have received the request.
 func gaveUpWaiting(status int) bool { return status == http.StatusRequestTimeout || status == 499 }
 
 func rejection(r Response) Outcome {

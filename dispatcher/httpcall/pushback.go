@@ -81,7 +81,7 @@ func spentOf(windows []window) schedule.Advice {
 	return a
 }
 
-// later returns a, or what w's reset says if that is later.
+// later returns the later of a and the wait until w's reset.
 func later(a schedule.Advice, w window) schedule.Advice {
 	if a.Header == "" || w.reset > a.Wait || w.reset == a.Wait && w.name < a.Header {
 		a.Wait, a.Header = w.reset, w.name
@@ -89,7 +89,7 @@ func later(a schedule.Advice, w window) schedule.Advice {
 	return a
 }
 
-// serverNow returns the api's clock when it answered: its dates are by that clock. The clock is in whole
+// serverNow returns the time of the api's clock when it answered, by which its dates count. The clock is in whole
 // seconds, rounded down, so that a wait counted from it is up to a second too long and never too short.
 func serverNow(h http.Header, now time.Time) time.Time {
 	if at, err := http.ParseTime(h.Get("Date")); err == nil {
@@ -169,7 +169,7 @@ func readNumber(text string) (n float64, ok bool) {
 	return n, true
 }
 
-// PushedBackFor returns how long to leave alone an api that pushed back a request; 0 if it did not.
+// PushedBackFor returns how long an api that pushed back a request must not be called; 0 if it did not push back.
 func PushedBackFor(r Response, now time.Time) time.Duration {
 	if r.Status != 429 && r.Status != 503 {
 		return 0

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// A process that was stopped finds, when it goes on, that a call's time is up and that the answer is in the
-// socket. Which of the two it sees first is chance. So a timeout that fires late, because the process did not
-// run when it was due, leaves time to read what is there.
+// When a stopped process continues, a call's timeout may have passed while its answer is already in the socket. It is
+// chance which of the two the process sees first. So a timeout that fires late, because the process did not run when it
+// was due, leaves time to read the answer.
 const (
-	lateTimeout = 20 * time.Millisecond // a timer this late was held up by more than other work
+	lateTimeout = 20 * time.Millisecond // a timer this late was delayed by more than other work
 	readingTime = time.Second           // to read what is in the socket
 )
 

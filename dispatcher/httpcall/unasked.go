@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// Bytes that an api sends on a connection while no request is on it belong to no call. The next call would take
-// them for its answer, although they answer another job. net/http looks for such bytes when a connection has
-// become idle, but may give the connection to the next call before that. So a connection takes a call only when
-// all that came before has been read. From then until the first byte of the request nothing may come: nothing
-// received, and nothing in the socket. Bytes are noted in one step with receiving them (heard.go), so the look
-// before the first byte finds them in one place or the other.
+// Bytes that an api sends on a connection while no request is on it belong to no call. The next call would take them
+// for its answer, although they answer another job. net/http looks for such bytes when a connection has become idle,
+// but may give the connection to the next call before that. So a connection takes a call only when everything that came
+// before has been read. From then until the first byte of the request nothing may arrive, neither received nor waiting
+// in the socket. Bytes are noted in one step with receiving them (heard.go), so the look before the first byte finds
+// them in one place or the other.
 //
-// Above TLS a record may hold nothing for the call, such as a ticket. So a call waits until TLS has taken what
+// A TLS record may hold nothing for the call, for example a session ticket. So a call waits until TLS has taken what
 // came, in whole records.
 //
-// What comes after the first byte cannot be told from an answer. So if an api has once sent unasked bytes
+// Bytes that come after the first byte cannot be distinguished from an answer. So if an api has once sent unasked bytes
 // between two calls, each call gets its own connection for a while.
 
-// errUnasked breaks a connection on which something came that no call had asked for.
+// errUnasked breaks a connection on which bytes came that no call had asked for.
 var errUnasked = errors.New("the api sent what no call had asked for")
 
 // distrustedFor is how long each call gets its own connection after that.
@@ -31,7 +31,7 @@ const distrustedFor = time.Hour
 // turns orders the calls on a connection. It is safe for concurrent use.
 type turns struct {
 	moved    chan struct{} // holds one signal: reading began, something was received, or the connection broke
-	isUnread func() bool   // reports whether something stands in the socket
+	isUnread func() bool   // reports whether something is in the socket
 
 	mu      sync.Mutex      // guards the fields below, and receiving
 	of      *wire           // the call whose turn it is, nil between two calls
@@ -39,13 +39,13 @@ type turns struct {
 	asked   bool            // the first byte of the present call's request was handed to it
 	reading bool            // a read waits for what comes next: all that came before has been taken
 	records *records        // TLS records; nil without TLS
-	early   bool            // something came that no call had asked for; always false with TLS, which sends by itself
+	early   bool            // bytes came that no call had asked for; always false with TLS, which sends by itself
 	broken  bool            // nothing may be written any more
 	lines   int             // lines of the answer's head and of what was read with it; -1 once the head is read
 }
 
-// take gives the connection to a call. It blocks until what came before has been read, which is at once, or the
-// connection is found broken, or ctx ends, which breaks it.
+// take gives the connection to a call. It blocks until everything that came before has been read, which takes no time,
+// the connection is found broken, or ctx ends, which breaks it.
 func (t *turns) take(ctx context.Context, by *wire) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -154,7 +154,7 @@ func (t *turns) move() {
 	}
 }
 
-// isFarewell reports whether a server's unasked bytes say that it closes an idle connection, as some servers do.
+// isFarewell reports whether a server's unasked bytes announce that it closes an idle connection, as some servers do.
 func isFarewell(sent []byte) bool {
 	return len(sent) >= len("HTTP/1.x 408") && bytes.HasPrefix(sent, []byte("HTTP/1.")) && string(sent[8:12]) == " 408"
 }
@@ -178,5 +178,5 @@ func (c *Connections) trusts() bool {
 	return hearsAtOnce && (until == 0 || time.Now().UnixNano() >= until)
 }
 
-// Unasked reports whether the api has sent what no call had asked for since the last call of Unasked.
+// Unasked reports whether the api has sent bytes that no call had asked for since the last call of Unasked.
 func (c *Connections) Unasked() bool { return c.unasked.Load() && c.unasked.Swap(false) }

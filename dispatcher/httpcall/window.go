@@ -20,7 +20,7 @@ type window struct {
 	timed     bool          // reset is known
 	exact     bool          // reset was given as a duration, which needs no clock
 
-	concurrent bool // it limits calls that run at once: what remains says nothing about later
+	concurrent bool // it limits calls that run at once: the remaining number says nothing about later calls
 }
 
 // Bounds of what is read from one answer.
@@ -36,10 +36,9 @@ type windows struct {
 	all []window
 }
 
-// readWindows reads an answer's limits in all known spellings: the IETF draft's fields RateLimit and
-// RateLimit-Policy, old and new; their predecessors and what vendors made of them, such as
-// X-RateLimit-Remaining, x-ratelimit-reset-requests and anthropic-ratelimit-tokens-reset; and pairs of used and
-// allowed, such as Shopify's.
+// readWindows reads an answer's limits in all known spellings: the IETF draft's fields RateLimit and RateLimit-Policy,
+// old and new; their predecessors and vendors' variants, for example X-RateLimit-Remaining, x-ratelimit-reset-requests
+// and anthropic-ratelimit-tokens-reset; and pairs of used and allowed, for example Shopify's.
 func readWindows(h http.Header, now time.Time) []window {
 	ws := windows{now: sync.OnceValue(func() time.Time { return serverNow(h, now) })} // most answers have no window
 	for name, values := range h {

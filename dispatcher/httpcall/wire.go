@@ -26,7 +26,7 @@ func LastCallOf(api *API, r Response) *deadletter.LastCall {
 	return c
 }
 
-// cutBy returns what ended a call, given the error that it ended with.
+// cutBy returns what ended a call, given the call's error.
 func cutBy(err error) deadletter.Cutter {
 	switch {
 	case errors.Is(err, errTimeout):

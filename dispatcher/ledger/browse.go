@@ -117,8 +117,7 @@ func FollowResults(ctx context.Context, js jetstream.JetStream, f ResultFilter, 
 	return err
 }
 
-// ParseResult reads a message of the results' stream. Besides results the stream may hold messages that bar late
-// ones.
+// ParseResult reads a message of the results' stream. The stream may also hold bars against late results.
 func ParseResult(subject string, h nats.Header) (r Result, ok bool) {
 	api, token, _ := strings.Cut(strings.TrimPrefix(subject, string(ResultSubjects)), ".")
 	api, err := ingest.ParseToken(api)

@@ -1,5 +1,4 @@
-// Package ledger is the account of calls: one Record for each call in the stream WEIR_CALLS, whatever came of
-// it.
+// Package ledger reads the account of calls: one Record for each call, whatever its outcome, in the stream WEIR_CALLS.
 //
 // All reading goes through portion (read.go): it reads a part of a stream, up to the last message that the
 // stream's leader had when the reading began. Read gives records for reports and checks; ReadCharges gives those
@@ -10,12 +9,11 @@
 //
 // # How far it reaches
 //
-// The ledger has a beginning: the server removes records by age, and the oldest ones when the stream is full. A
-// Tail keeps whole in memory the newest 500,000 records of the last ten minutes. Of older ones, as far back as
-// dedupe, it keeps only the ids of jobs that ended. It notes how far back a reading got (tail.go). What may lie
-// before is looked up when it matters, so that a bound costs round trips, not promises: a key's pace before its
-// first call, if the key may owe more than that time; and what came of a call whose intent is older. A process
-// reads the ids once.
+// The ledger has a beginning: the server removes records by age, and the oldest ones when the stream is full. A Tail
+// keeps whole in memory the newest 500,000 records of the last ten minutes. Of older ones, as far back as dedupe, it
+// keeps only the ids of jobs that ended. It notes how far back a reading got (tail.go). Older data is looked up when it
+// matters, so that a bound costs round trips, not promises: a key's pace before its first call, if the key may owe more
+// than that time; and the outcome of a call whose intent is older. A process reads the ids once.
 //
 // The ledger itself keeps records for 62 days, up to 8 GiB and an eighth of the store. A key without a record
 // there counts as called just before the ledger begins; a slow key that is new waits as well. Ids have no such
@@ -28,7 +26,7 @@
 // # What must hold
 //
 //   - Whatever is not known to have been read counts as unknown, never as not called.
-//   - A torn record, or one that names another api or key than its subject, does not count as a record. It is left
-//     out, or the reading fails with ErrUnreadable if an uncounted call would cost money.
+//   - A torn record, or one that names another api or key than its subject, does not count as a record. A reading
+//     leaves it out, or fails with ErrUnreadable if an uncounted call would cost money.
 //   - A record is stored once: its message id is made of its job and the number of the call.
 package ledger

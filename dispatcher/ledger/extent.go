@@ -8,9 +8,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Extent is the range of the ledger, as its leader has it. The ledger has a beginning: the server removes
-// records by age, and the oldest ones when the stream is full. Nothing is known of what was before, and a key
-// without a record may still have been called. All times are by the server.
+// Extent is the range of the ledger, as its leader has it. The ledger has a beginning: the server removes records by
+// age, and the oldest ones when the stream is full. Nothing is known of calls before it, and a key without a record may
+// still have been called. All times are by the server.
 type Extent struct {
 	Born        time.Time // a ledger that was made anew holds other records under the same sequences
 	Begins      time.Time // since when it is complete; zero if nothing was ever removed

@@ -11,7 +11,7 @@ import (
 	"weir/bucket/stream"
 )
 
-// Follower tells an intake which jobs have ended, whichever replica owns their partitions. All fields are
+// Follower reports to an intake which jobs have ended, whichever replica owns their partitions. All fields are
 // required.
 type Follower struct {
 	JetStream jetstream.JetStream
@@ -22,13 +22,11 @@ type Follower struct {
 	Log  *slog.Logger
 }
 
-// followRetry is the delay before the ledger is followed again after a failure: maybe no dispatcher has made it
-// yet.
+// followRetry is the delay before the ledger is followed again after a failure: it may not exist yet.
 const followRetry = 2 * time.Second
 
-// Run reads the ledger as far back as ids are known, and then follows it. It blocks until ctx ends. If it sees a
-// job's end late, a receipt lacks the word that the job is known, and nothing more: the partition's owner does
-// not call the job again.
+// Run reads the ledger as far back as ids are known, and then follows it. It blocks until ctx ends. If it sees a job's
+// end late, only a receipt fails to say that the job is known: the partition's owner does not call the job again.
 func (f *Follower) Run(ctx context.Context) error {
 	p := portion{stream: CallsStream, since: f.since(time.Now())}
 	for ctx.Err() == nil {

@@ -10,7 +10,7 @@ import (
 	"weir/bucket/stream"
 )
 
-// Job says whose traces LookUp looks up. All fields are required.
+// Job names the job that LookUp looks up. All fields are required.
 type Job struct {
 	API, Key, ID string
 	Stream       string        // where it is queued
@@ -18,10 +18,10 @@ type Job struct {
 	Accepted     bucket.Micros // when its stream took it
 }
 
-// Traces are what came of a job's calls.
+// Traces are what is stored of a job's calls.
 type Traces struct {
 	Record    *Record // the newest, nil for none
-	Result    uint64  // where its result stands, 0 for none
+	Result    uint64  // sequence of its result, 0 for none
 	Inquiries int     // how often the api was asked about it
 }
 

@@ -15,8 +15,8 @@ import (
 // ErrNoLedger says that no call was ever recorded on a server.
 var ErrNoLedger = errors.New("there is no ledger: weir has not run on this server")
 
-// portion is a part of the ledger, or of the results: the messages of a subject from a place on. All reading of
-// this package goes through it.
+// portion is a part of the ledger or of the results: the messages of a subject from one place to another. All reading
+// of this package goes through it.
 type portion struct {
 	stream  string
 	subject string    // "": all
@@ -108,10 +108,10 @@ func (f *Filter) subject() string {
 	return (&Record{API: f.API, Key: f.Key}).Subject()
 }
 
-// Read passes every present record that f chooses to take, in the order they were stored, which is about the
-// order in which the calls ended. read and of say how far it is. It ends when take fails. It counts and leaves
-// out records that cannot be read; if f names no api, it also counts records missing between others. It fails
-// with ErrNoLedger if there is no ledger, and blocks until all are read, or ctx ends.
+// Read passes every present record that f chooses to take, in the order they were stored, which is about the order in
+// which the calls ended. read and of report the progress. Read ends when take fails. It counts and leaves out records
+// that cannot be read; if f names no api, it also counts records missing between others. It fails with ErrNoLedger if
+// there is no ledger, and blocks until all are read, or ctx ends.
 func Read(ctx context.Context, js jetstream.JetStream, f Filter, take func(c *Record, read, of uint64) error) (unreadable int, err error) {
 	p, read := portion{stream: CallsStream, subject: f.subject(), since: f.Since, upTo: f.UpTo}, uint64(0)
 	if _, err := js.Stream(ctx, CallsStream); errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -122,7 +122,7 @@ func Read(ctx context.Context, js jetstream.JetStream, f Filter, take func(c *Re
 		read++
 		if at := meta.Sequence.Stream; f.API == "" {
 			if seen != 0 && at > seen+1 {
-				unreadable += int(at - seen - 1) //nolint:gosec // nobody deletes a record between others
+				unreadable += int(at - seen - 1) //nolint:gosec // only the server deletes records, the oldest first
 			}
 			seen = at
 		}
@@ -223,10 +223,9 @@ func ReadCharges(ctx context.Context, js jetstream.JetStream, o Charges, take fu
 	return nil
 }
 
-// ReadSince passes the records that a redrive asks for to take, in the order they were stored, and returns a
-// sequence up to which it has read them. A ledger that does not reach to q.After has lost its end, and is read
-// whole. It leaves out records that cannot be read; without a ledger there are none. It blocks until all are
-// read, or ctx ends.
+// ReadSince passes the records that a redrive asks for to take, in the order they were stored. It returns the sequence
+// up to which it has read them. A ledger that does not reach to q.After has lost its end, and is read whole. It leaves
+// out records that cannot be read; without a ledger there are none. It blocks until all are read, or ctx ends.
 func ReadSince(ctx context.Context, js jetstream.JetStream, q deadletter.CallsQuery, take func(deadletter.Trace)) (upTo uint64, err error) {
 	source, err := js.Stream(ctx, CallsStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {

@@ -14,8 +14,8 @@ import (
 	"weir/ingest"
 )
 
-// TailOptions say what of the ledger's end is read. All fields but Queued are required. The reading goroutine
-// calls the functions.
+// TailOptions choose the part of the ledger that a Tail reads. All fields but Queued are required. The reading
+// goroutine calls the functions.
 type TailOptions struct {
 	JetStream jetstream.JetStream
 	Dedupe    time.Duration // how far back ids may be known
@@ -35,11 +35,10 @@ type TailOptions struct {
 	Now func() bucket.Micros
 }
 
-// Read reads the ledger's end and keeps what it says: of the records of the last ten minutes before the newest
-// one, the last 500,000 that are wanted; and the ends of jobs as far back as ids are known. It does not read
-// again ends that were read before. It reads what the ledger's leader had when the reading began, whichever
-// replica delivers it. It blocks until it has, or ctx ends, and returns the ledger's extent when it began. With
-// an error the Tail is unchanged.
+// Read reads the ledger's end. It keeps the wanted records of the last ten minutes before the newest one, at most
+// 500,000, and the ends of jobs as far back as ids are known. It does not read again ends that it read before. It reads
+// what the ledger's leader had when the reading began, whichever replica delivers it. It blocks until it has read that,
+// or ctx ends. It returns the ledger's extent when it began. After an error the Tail is unchanged.
 func (t *Tail) Read(ctx context.Context, o TailOptions) (Extent, error) {
 	o.Bounds = o.Bounds.OrDefault()
 	r := &reading{TailOptions: o, concerns: map[string]bool{}, finished: map[string][]queue.Finished{}}
@@ -111,8 +110,7 @@ func (r *reading) run(ctx context.Context, idsKnown uint64) error {
 	return r.readResults(ctx, newest.Time)
 }
 
-// begin returns the sequence from which to read the ledger, 0 for nowhere, and settles which of the records are
-// kept.
+// begin returns the sequence from which to read the ledger, 0 to read nothing, and decides which records are kept.
 func (r *reading) begin(ctx context.Context, newest stream.Place, idsKnown uint64) (uint64, error) {
 	nc, start := r.JetStream.Conn(), newest.Time.Add(-r.Bounds.Age)
 	kept, err := stream.FirstSince(ctx, nc, CallsStream, CallSubjects.Below(), start)
@@ -152,7 +150,7 @@ func (r *reading) take(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 	}
 	key, err := ingest.ParseToken(token)
 	if err != nil {
-		return nil //nolint:nilerr // nobody but weir writes here: it is no record
+		return nil //nolint:nilerr // only weir writes here: it is no record
 	}
 	kept := at >= r.first && r.Wants(api, key)
 	if !kept && (!r.everyID || !bytes.Contains(msg.Data(), []byte(final))) {
@@ -181,7 +179,7 @@ func (r *reading) tellEnded(api string) {
 	r.finished[api] = r.finished[api][:0]
 }
 
-// keep keeps a record. Beyond the bound it drops the older half of the kept ones, and from moves on.
+// keep keeps a record. Beyond the bound it drops the older half of the kept ones, and advances from.
 func (r *reading) keep(c *Record) {
 	if r.young.records >= max(1, r.Bounds.Records/2) {
 		if r.old.records > 0 {

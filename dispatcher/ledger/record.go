@@ -51,8 +51,8 @@ const (
 	HeaderRoom     = 64 << 10 // of a message, beside its body
 )
 
-// FoundByInquiry says that no answer to the call was received, and that the api later reported it as processed:
-// the result's body is what the api said then.
+// FoundByInquiry says that no answer to the call was received, and that the api reported the call as processed later.
+// The result's body is the answer to that inquiry.
 const FoundByInquiry = "inquiry"
 
 // Asked is the outcome in the record of an inquiry.
@@ -97,19 +97,19 @@ type Record struct {
 
 	NotBefore bucket.Micros `json:"not_before,omitempty"` // of the next call, if there will be one
 
-	TAT    bucket.Micros `json:"tat"`              // of the key after this call's grant, by the store's clock: a restart goes on from it
+	TAT    bucket.Micros `json:"tat"`              // of the key after this call's grant, by the store's clock: a restart continues from it
 	Limits []string      `json:"limits,omitempty"` // limits shared by all keys at the time
 	Costs  []int64       `json:"costs,omitempty"`  // the units taken from each of them
-	// Unsettled lists limits whose answer should have said what the call used, and did not. Such a limit is
-	// charged the larger of the estimate and what an answer has said.
+	// Unsettled lists the limits whose units the answer should have reported, and did not. Such a limit is charged the
+	// larger of the estimate and the most that any answer has reported.
 	Unsettled []string `json:"unsettled,omitempty"`
 	Instance  string   `json:"instance"`
-	// Inquiry is the api's answer to an inquiry about the job's last call: processed, not_processed or unknown.
-	// Such a record is of the inquiry, which took its units from the limits and cost nothing. Billed is what is
-	// known of the call since then. "": the record is of a call.
+	// Inquiry is the api's answer to an inquiry about the job's last call: processed, not_processed or unknown. Such a
+	// record describes the inquiry, which took its units from the limits and cost nothing. Billed is what is known of
+	// the call since then. "": the record is of a call.
 	Inquiry string `json:"inquiry,omitempty"`
-	// HeldFor is what kept the job waiting longest between its last call, or its acceptance, and this call,
-	// beside its key's rate and the jobs before it. HeldMS is for how long. Both are left out if no such cause
+	// HeldFor is the cause that kept the job waiting longest between its last call, or its acceptance, and this call.
+	// Its key's rate and the jobs before it do not count. HeldMS is for how long. Both are left out if no such cause
 	// took a tenth of the wait. HeldLimit names the limit if HeldFor is "limit".
 	HeldFor   string `json:"held_for,omitempty"`
 	HeldLimit string `json:"held_limit,omitempty"`
@@ -199,10 +199,10 @@ func ResultSubject(api, key string) string {
 	return ResultSubjects.Of(api, key)
 }
 
-// OriginOf names a job for good: the stream and sequence where it is queued, and when its stream took it, in
-// microseconds. The sequence alone is not enough: a server that lost its last writes gives it to another job,
-// and what is stored of that job would count as a repetition. The name stays the same over restarts, replicas
-// and moves.
+// OriginOf returns the permanent name of a job: the stream and sequence where it is queued, and when its stream took
+// it, in microseconds. The sequence alone is not enough: a server that lost its last writes gives it to another job,
+// and what is stored of that job would count as a repetition. The name stays the same over restarts, replicas and
+// moves.
 func OriginOf(stream string, seq uint64, accepted bucket.Micros) string {
 	const numbers = 2 * len(".18446744073709551615")
 	name := append(make([]byte, 0, len(stream)+numbers), stream...)
@@ -244,7 +244,7 @@ func (c *Record) Took(limit *bucket.Limit) (units int64, in bool) {
 	return 0, false
 }
 
-// recordedAnswer is how much of an answer's body its record keeps. A letter is written with more. But a letter
-// that is written again after a crash, or whose last call had no answer, takes this from the ledger. Whole
-// answers there would crowd out the records of calls.
+// recordedAnswer is how much of an answer's body its record keeps. A letter usually gets more. But a letter that is
+// written again after a crash, or whose last call had no answer, takes the answer from the ledger. Whole answers there
+// would take the room of records.
 const recordedAnswer = 1 << 10

@@ -14,14 +14,14 @@ import (
 	"weir/ingest"
 )
 
-// resultLeeway is how long before the newest record a result without a record may stand. It also covers that the
-// two streams have leaders of their own, each with its clock.
+// resultLeeway is how long before the newest record a result without a record may have been stored. It also covers the
+// clocks of the two streams' leaders.
 const resultLeeway = time.Minute
 
 // maxResults bounds the results that are read if there is no record at all.
 const maxResults = 500_000
 
-// readResults notes where the newest results stand. It reads what their leader had when it began, whichever
+// readResults notes the sequences of the newest results. It reads what their leader had when it began, whichever
 // replica delivers it.
 func (r *reading) readResults(ctx context.Context, lastRecord time.Time) error {
 	r.results = map[string]map[uint64]StoredResult{}
@@ -69,7 +69,7 @@ func (r *reading) takeResult(msg jetstream.Msg, meta *jetstream.MsgMetadata) {
 	of[seq] = result
 }
 
-// StoredResult is where a result stands, and whose it is.
+// StoredResult is the place of a result in its stream, and the job that it belongs to.
 type StoredResult struct {
 	At       uint64
 	KeySum   uint64
@@ -77,7 +77,7 @@ type StoredResult struct {
 	job      string
 }
 
-// Of reports whether the result belongs to the job that stands at its sequence now.
+// Of reports whether the result belongs to the job that has its sequence now.
 func (r StoredResult) Of(e queue.Entry) bool {
 	return r.is(e.Header.Get(ingest.HeaderJobID), bucket.MicrosOf(e.Time))
 }
@@ -86,14 +86,15 @@ func (r StoredResult) is(job string, accepted bucket.Micros) bool {
 	return r.job == job && r.accepted == accepted
 }
 
-// readResult reads where a result stands and whose it is, without its key. The message may lack its body.
+// readResult reads the place of a result and the job that it belongs to, without the key. The message may lack its
+// body.
 func readResult(msg jetstream.Msg, meta *jetstream.MsgMetadata) (source string, seq uint64, r StoredResult, ok bool) {
 	source, seq, accepted, ok := ParseResultID(msg.Headers().Get(ingest.HeaderMsgID))
 	return source, seq, StoredResult{At: meta.Sequence.Stream, accepted: accepted, job: msg.Headers().Get(ingest.HeaderJobID)}, ok
 }
 
-// FoundPrefix begins the message ids of results that were found by an inquiry: the id of the call's own result
-// may bar a late one (see the dispatcher's fence).
+// FoundPrefix begins the message ids of results that were found by an inquiry: the id of the call's own result may be
+// taken by a bar (dispatcher/resultbar.go).
 const FoundPrefix = "found."
 
 // ParseResultID reads the message id of a result.
@@ -108,7 +109,7 @@ func ParseResultID(id string) (results string, seq uint64, accepted bucket.Micro
 	return ParseOrigin(origin)
 }
 
-// ParseOrigin reads what OriginOf wrote.
+// ParseOrigin parses what OriginOf returned.
 func ParseOrigin(origin string) (queued string, seq uint64, accepted bucket.Micros, ok bool) {
 	parts := strings.Split(origin, ".") // no stream's name has a dot
 	if len(parts) != 3 {

@@ -12,15 +12,16 @@ import (
 	"weir/ingest"
 )
 
-// Bounds limit the part of the ledger that is read at the start and at every takeover. What is not read is
-// looked up by its key when it matters. The zero value of a field stands for its default.
+// Bounds limit the part of the ledger that is read at the start and at every takeover. The rest is looked up by key
+// when it matters. The zero value of a field stands for its default.
 type Bounds struct {
 	// Records is how many records are kept whole, by default 500,000; of older ones only the ids of ended jobs
 	// are kept.
 	Records int
 	// Age is how far back from the newest record they are read, by default ten minutes.
 	Age time.Duration
-	// Leeway is how long before the newest record a result without a record may stand, by default one minute.
+	// Leeway is how long before the newest record a result without a record may have been stored, by default one
+	// minute.
 	Leeway time.Duration
 }
 
@@ -29,7 +30,7 @@ func (b Bounds) OrDefault() Bounds {
 	return Bounds{Records: cmp.Or(b.Records, 500_000), Age: cmp.Or(b.Age, TailAge), Leeway: cmp.Or(b.Leeway, resultLeeway)}
 }
 
-// TailAge is the default of Bounds.Age. It is also how long passed times of keys are remembered.
+// TailAge is the default of Bounds.Age. It is also how long the times of keys are remembered after they have passed.
 const TailAge = 10 * time.Minute
 
 // Tail is what the newest part of the ledger says: at the start for all partitions, at a takeover for those that
@@ -83,8 +84,8 @@ func (c *Record) Last() LastCall {
 	return last
 }
 
-// Of reports whether the record belongs to the job that stands at its sequence now. If the stream was deleted
-// since and counts from 1 again, another job stands there.
+// Of reports whether the record belongs to the job that has its sequence now. If the stream was deleted since and
+// counts from 1 again, another job has it.
 func (c *LastCall) Of(e queue.Entry) bool {
 	return c.id == e.Header.Get(ingest.HeaderMsgID) && c.accepted == bucket.MicrosOf(e.Time)
 }
@@ -100,7 +101,7 @@ func NewTail() *Tail {
 	}
 }
 
-// Detach removes and returns what is known of the jobs of a stream: its partition is about to be read.
+// Detach removes and returns what is known of the jobs of a stream, whose partition is about to be read.
 func (t *Tail) Detach(calls string) (map[uint64]LastCall, map[uint64]StoredResult) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -172,7 +173,7 @@ func (t *Tail) adopt(r *reading, now bucket.Micros) {
 		maps.DeleteFunc(t.tats[api], func(_ string, tat bucket.Micros) bool { return tat < now.Add(-TailAge) })
 	}
 	for _, g := range []*generation{&r.old, &r.young} {
-		for calls := range g.byMessage { // what an earlier reading found of a partition that is read again is outdated
+		for calls := range g.byMessage { // an earlier reading of a partition that is read again is outdated
 			delete(t.records, calls)
 		}
 	}
@@ -205,8 +206,8 @@ func (t *Tail) adoptRecordsLocked(calls string, records map[uint64]LastCall) {
 	}
 }
 
-// keepReachLocked notes how far back a reading that ended at now got. If it got less far than the one before,
-// that counts, since each reading covered other partitions.
+// keepReachLocked notes how far back a reading that ended at now got. The shorter of this reach and the former one
+// counts, since each reading covered other partitions.
 func (t *Tail) keepReachLocked(r *reading, api string, now bucket.Micros) {
 	was, again := t.reach[api]
 	n := reach{records: r.from, results: r.resultsFrom}

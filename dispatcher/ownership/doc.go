@@ -4,10 +4,10 @@
 // share of every api, so that a replica that comes takes its part and little else moves (rendezvous.go). Actual
 // ownership is only ever a claim in the registry (bucket/lease).
 //
-// state decides. It is a plain value: events come in with the time, plan returns the actions to take, and the
-// end of each action is reported back. A Manager is the shell around it. It follows the registry, renews this
-// replica's lease, and makes a Host open, close and lose partitions. world_test.go runs replicas, clocks and
-// messages in virtual time.
+// state decides. It is a plain value: events come in with the time, plan returns the actions to take, and the caller
+// reports the end of each action. A Manager is the shell around it. It follows the registry, renews this replica's
+// lease, and makes a Host open, close and lose partitions. world_test.go runs replicas, clocks and messages in virtual
+// time.
 //
 // # Why no two replicas start calls of one partition at the same time
 //
@@ -26,13 +26,13 @@
 //     ended.
 //  4. A replica releases a partition only when all its calls have ended and their outcomes are stored.
 //
-// A stale view only delays when a partition moves; it never makes the move unsafe. While the registry itself is
-// silent (an election), no replica is taken for dead.
+// A stale view only delays when a partition moves; it never makes the move unsafe. While the registry itself does not
+// answer (an election), no replica counts as dead.
 //
 // One case remains: a process that is stopped for two seconds or more between its last check and the write of
 // the first byte. There the fence holds. A new owner publishes its epoch to the partition's weir.o. subject, and
 // the stream refuses intents that expect an earlier one.
 //
-// The simulation found a bug that no run had: a replica gave everything up because a new watch did not show the
-// replica itself.
+// The simulation found a bug that no other test had found: a replica gave everything up because a new watch did not
+// show the replica itself.
 package ownership

@@ -32,16 +32,16 @@ type Host interface {
 	Lose(p lease.PartitionID)
 	// LoseAll drops every partition that depends on a lease.
 	LoseAll(lease *lease.Membership)
-	// Contact decides what this replica tells the others about reaching the apis; others returns what they tell.
-	// The Manager calls it before every renewal. It does not block.
+	// Contact decides what this replica reports to other replicas about reaching the apis; others returns their
+	// reports. The Manager calls it before every renewal. It does not block.
 	Contact(others func(api string) Others) Contact
 }
 
-// Contact lists the apis that a replica leaves to others (CutOff), those for which it seeks a replica that
+// Contact lists the apis that a replica leaves to other replicas (CutOff), those for which it seeks a replica that
 // reaches them (Seeks), and those that it reaches itself (Reaches).
 type Contact struct{ CutOff, Seeks, Reaches []string }
 
-// Others is what the other replicas tell about an api.
+// Others is what the other replicas report about an api.
 type Others struct {
 	Reach bool // a replica reaches it, and takes more partitions
 	Stay  bool // a replica dispatches it and has not left it to others
@@ -65,7 +65,7 @@ type ManagerOptions struct {
 	Registry *lease.Registry // where the replicas claim partitions
 	Instance string          // this replica's name
 	SharedBy string          // where limits shared by all keys are counted: an address, empty for this process
-	// MayBegin is called after every lease that is begun, before any call is made under it. If its error wraps
+	// MayBegin is called after each lease that begins, before any call is made under it. If its error wraps
 	// ErrElsewhere, Run ends; with another error Run begins anew.
 	MayBegin func(ctx context.Context) error
 	Host     Host
@@ -122,8 +122,8 @@ func (m *Manager) Session() string {
 	return ""
 }
 
-// Run takes part until soft ends, and then gives everything up. What has not ended when hard ends, it leaves as
-// it is. It fails if this replica may not dispatch beside those that do.
+// Run takes partitions until soft ends, and then gives everything up. It leaves as it is what has not ended when hard
+// ends. It fails if this replica may not dispatch beside those that do.
 func (m *Manager) Run(soft, hard context.Context) error {
 	for first := true; ; first = false {
 		err := m.join(soft)
@@ -318,7 +318,7 @@ func (m *Manager) watchOnce(ctx context.Context) error {
 	return err
 }
 
-// tell changes the state, and makes it plan again.
+// tell applies a change to the state, and makes it plan again.
 func (m *Manager) tell(change func(o *state)) {
 	m.mu.Lock()
 	if m.o != nil {
@@ -331,7 +331,7 @@ func (m *Manager) tell(change func(o *state)) {
 	}
 }
 
-// Update tells the other replicas what this replica dispatches, after a change.
+// Update reports to the other replicas which apis this replica dispatches, after a change.
 func (m *Manager) Update(ctx context.Context) {
 	partitions := m.opts.Host.Partitions()
 	m.tell(func(o *state) { o.dispatches(partitions) })

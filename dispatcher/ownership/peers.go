@@ -24,7 +24,7 @@ func (o *state) watchBegins() {
 	clear(o.again)
 }
 
-// see takes in a change in the registry.
+// see applies a change in the registry.
 func (o *state) see(s lease.Sighting, now time.Time) {
 	switch {
 	case s.Session != "":
@@ -34,17 +34,17 @@ func (o *state) see(s lease.Sighting, now time.Time) {
 		o.seeClaim(*s.Partition, ownerClaim{s.Owner, s.Revision})
 	default:
 		o.complete, o.targets = true, nil
-		// What was not seen again is gone. A session of which nothing is left is expelled before anything is
-		// taken from it.
+		// Entries that the new watch did not show are gone. A session without any entry left must be expelled before
+		// its partitions are taken.
 		maps.DeleteFunc(o.members, func(session string, _ *peer) bool { return !o.seenAgain(session) })
 		maps.DeleteFunc(o.claims, func(p lease.PartitionID, _ ownerClaim) bool { return !o.seenAgain(claimName(p)) })
 	}
 }
 
-// seeClaim takes in which session owns a partition. A registry that lost its last writes, as servers can in a
-// power cut, has an older claim, or gives a revision out again. So what a new watch shows first counts, whatever
-// its revision. A claim of another session between the one that ours replaced and ours counts too: only such a
-// registry can have taken it.
+// seeClaim notes which session owns a partition. A registry that lost its last writes, as servers can in a power cut,
+// has an older claim, or uses a revision again. So the first claim that a new watch shows counts, whatever its
+// revision. A claim of another session between ours and the one that ours replaced counts too: only such a registry can
+// have accepted it.
 func (o *state) seeClaim(p lease.PartitionID, c ownerClaim) {
 	first := !o.complete && !o.seenAgain(claimName(p))
 	o.noteAgain(claimName(p))
@@ -55,10 +55,10 @@ func (o *state) seeClaim(p lease.PartitionID, c ownerClaim) {
 	}
 }
 
-// wrote takes in what this replica wrote of a partition.
+// wrote notes a claim that this replica wrote.
 func (o *state) wrote(p lease.PartitionID, c ownerClaim) {
 	if c.revision > o.claims[p].revision {
-		o.noteAgain(claimName(p)) // what a watch that has just begun shows first may be older
+		o.noteAgain(claimName(p)) // the first claim that a new watch shows may be older
 		o.claims[p] = c
 	}
 }
@@ -107,7 +107,7 @@ func (o *state) lookFor(gone func(session string) bool) {
 	}
 }
 
-// others returns what the other members tell about an api.
+// others returns what the other members report about an api.
 func (o *state) others(api string) (all Others) {
 	for session, m := range o.members {
 		if session == o.self || m.Leaving || m.Partitions[api] != o.apis[api] {
@@ -125,7 +125,7 @@ func (o *state) others(api string) (all Others) {
 // have ended.
 func (o *state) expelDead(now time.Time) []action {
 	if now.Sub(o.renewed) > mostGap {
-		return nil // the registry itself is silent
+		return nil // the registry itself does not answer
 	}
 	var actions []action
 	for _, session := range slices.Sorted(maps.Keys(o.members)) {
@@ -165,8 +165,7 @@ func (o *state) forgetEnded() {
 	})
 }
 
-// expelled is the end of actionExpel. stands is the revision of a session that has not ended, 0 if it is not
-// known.
+// expelled handles the end of actionExpel. stands is the revision of a session that has not ended, 0 if it is unknown.
 func (o *state) expelled(session string, ended bool, stands uint64, now time.Time) {
 	delete(o.asked, session)
 	m := o.members[session]

@@ -7,11 +7,11 @@ import (
 	"strconv"
 )
 
-// divide gives every partition of an api to one of the candidates. Every replica that knows the same candidates
-// gets the same result. Each pair of partition and candidate has a score, and the highest scores win (rendezvous
-// hashing), as long as no candidate gets more than the even share. So every api's load is even, also over few
-// partitions, and a candidate that comes or goes moves little besides its own. It returns the candidates'
-// indices, by partition; nil if there are no candidates.
+// divide gives every partition of an api to one of the candidates. Every replica that knows the same candidates gets
+// the same result. Each pair of partition and candidate has a score, and the highest scores win (rendezvous hashing),
+// as long as no candidate gets more than the even share. So every api's load is even, also over few partitions, and a
+// candidate that comes or goes moves few partitions besides its own. divide returns the candidates' indices, by
+// partition; nil if there are no candidates.
 func divide(api string, partitions int, candidates []string) []int {
 	if len(candidates) == 0 {
 		return nil

@@ -12,10 +12,10 @@ import (
 	"weir/bucket/lease"
 )
 
-// errUndecided says that a replica that may be dead stands in the way.
+// errUndecided says that a conflicting replica may be dead or alive.
 var errUndecided = errors.New("it is not known yet whether another replica lives")
 
-// refusedLocked returns why this replica may not dispatch beside the others: limits shared by all keys must be
+// refusedLocked returns why this replica may not dispatch beside the other replicas: limits shared by all keys must be
 // counted in one place. Of two replicas that cannot dispatch together the younger one is refused.
 func (m *Manager) refusedLocked(own *lease.Membership) error {
 	if !m.o.complete || m.o.leaving {
@@ -103,10 +103,10 @@ func (m *Manager) Beside() bool {
 	return false
 }
 
-// AwaitNoRival blocks until there is no replica beside which one that counts shared limits at sharedBy may not
-// dispatch by these rules. It takes a replica for dead that does not renew for the term of its membership, and
-// ends that membership. It fails if such a replica lives. The caller must call it before it does anything that
-// could disturb such a replica. Run sees a replica that comes at the same time.
+// AwaitNoRival blocks until no conflicting replica is left: one that must not dispatch beside a replica with these
+// rules that counts shared limits at sharedBy. A replica that does not renew for the term of its membership counts as
+// dead, and AwaitNoRival ends its membership. It fails if a conflicting replica is alive. The caller must call it
+// before it does anything that could disturb such a replica. Run detects a replica that comes at the same time.
 func AwaitNoRival(ctx context.Context, r *lease.Registry, sharedBy string, rules map[string]bucket.Rules) error {
 	if conflict(sharedBy, lease.Member{SharedBy: sharedBy}, rules) == nil {
 		return nil // these rules conflict with no replica
@@ -138,7 +138,7 @@ func AwaitNoRival(ctx context.Context, r *lease.Registry, sharedBy string, rules
 			}
 			return err
 		}
-		// Every live replica renews in this time, whatever the watch shows at its beginning.
+		// Every live replica renews within this time, whatever the watch shows at first.
 		if err = rival(o, sharedBy, rules, time.Now()); err == nil && time.Since(start) < 3*lease.MemberRenew/2 {
 			err = errUndecided
 		}
@@ -156,7 +156,7 @@ func (o *state) expelLapsed(ctx context.Context, r *lease.Registry) error {
 		if !lease.Lapsed(m.seen, time.Now()) {
 			continue
 		}
-		if _, _, err := r.Expel(ctx, session, m.revision); err != nil { // if it has not ended, Run will see it
+		if _, _, err := r.Expel(ctx, session, m.revision); err != nil { // if it has not ended, Run sees it
 			return err
 		}
 	}

@@ -11,9 +11,9 @@ import (
 	"weir/bucket/lease"
 )
 
-// state decides which partitions this replica takes, opens and gives up, and which dead members' sessions it
-// ends. It is a plain value: events come in with the time, plan returns the actions to take, and each action's
-// end is reported back.
+// state decides which partitions this replica takes, opens and gives up, and which dead members' sessions it ends. It
+// is a plain value: events come in with the time, plan returns the actions to take, and the caller reports the end of
+// each action.
 //
 // What holds, over all replicas:
 //
@@ -47,13 +47,13 @@ type state struct {
 	steady  time.Time // since when its renewals have come without a gap
 }
 
-// ownerClaim is what the registry says of a partition: its owner's session, empty for none.
+// ownerClaim is a partition's entry in the registry: its owner's session, empty for none.
 type ownerClaim struct {
 	owner    string
 	revision uint64
 }
 
-// holdPhase is how far this replica is with a partition.
+// holdPhase is the phase in which this replica holds a partition.
 type holdPhase int8
 
 const (
@@ -90,7 +90,8 @@ const (
 	actionLose // drop it at once: another replica has claimed it; its end is not reported
 )
 
-// action is one thing to do. The method of the same name takes in its end.
+// action is one thing to do. The method named after its kind (claimed, opened, closed, released, expelled) handles its
+// end.
 type action struct {
 	do       actionKind
 	part     lease.PartitionID
@@ -122,8 +123,8 @@ func (o *state) dispatches(apis map[string]int) {
 // leave makes plan give everything up.
 func (o *state) leave() { o.leaving, o.targets = true, nil }
 
-// renew notes that this replica's lease was renewed. If it could not be for a while, maybe the others could not
-// renew theirs either: their time begins anew.
+// renew notes that this replica's lease was renewed. After a gap, the other replicas may have been unable to renew too:
+// their time begins anew.
 func (o *state) renew(now time.Time) {
 	if now.Sub(o.renewed) > mostGap {
 		o.steady = now
@@ -131,7 +132,8 @@ func (o *state) renew(now time.Time) {
 	o.renewed = now
 }
 
-// mostGap is the longest time between two renewals of our own in which the silence of others means something.
+// mostGap is the longest time between two renewals of our own. After a longer gap, missing renewals of other replicas
+// prove nothing.
 const mostGap = 3 * lease.MemberRenew
 
 // plan returns the actions to take now. It does not return an action again until the action's end has been
@@ -180,8 +182,8 @@ func (o *state) aim() map[lease.PartitionID]string {
 	return o.targets
 }
 
-// takers returns the members, and their names, that share an api's partitions: those that stay and have not left
-// the api to others; if all have left it, all that stay.
+// takers returns the members, and their names, that share an api's partitions: those that stay and have not left the
+// api to other replicas; if all have left it, all that stay.
 func (o *state) takers(api string, n int) (sessions, names []string) {
 	var cut []string
 	take := func(session, name string, m *peer) {
@@ -256,8 +258,8 @@ func (o *state) begin(p lease.PartitionID, h *holding, mine bool) (d action, ok 
 	d = action{part: p, revision: c.revision}
 	_, over := o.ended[c.owner]
 	switch {
-	case c.owner == o.self && mine: // claimed without hearing of it, or dropped for a moment
-		// Claim it once more: a watch that lags shows claims that were released since.
+	case c.owner == o.self && mine: // claimed without an answer, or dropped for a moment
+		// Claim it again: a watch that lags shows claims that were released since.
 		h.phase, h.replaced, h.former, d.do = holdClaiming, c.revision, c.owner, actionClaim
 	case c.owner == o.self:
 		h.phase, d.do = holdReleasing, actionRelease
@@ -277,7 +279,7 @@ func (o *state) begin(p lease.PartitionID, h *holding, mine bool) (d action, ok 
 	return d, true
 }
 
-// claimed is the end of actionClaim.
+// claimed handles the end of actionClaim.
 func (o *state) claimed(p lease.PartitionID, revision uint64, err error, now time.Time) {
 	h := o.held[p]
 	if err != nil {
@@ -291,7 +293,7 @@ func (o *state) claimed(p lease.PartitionID, revision uint64, err error, now tim
 	o.wrote(p, ownerClaim{o.self, revision})
 }
 
-// opened is the end of actionOpen.
+// opened handles the end of actionOpen.
 func (o *state) opened(d action, err error, now time.Time) {
 	h := o.held[d.part]
 	if h.phase != holdOpening || h.tenure != d.tenure {
@@ -309,14 +311,14 @@ func (o *state) dropped(p lease.PartitionID, now time.Time) {
 	}
 }
 
-// closed is the end of actionClose.
+// closed handles the end of actionClose.
 func (o *state) closed(d action) {
 	if h := o.held[d.part]; h.phase == holdClosing && h.tenure == d.tenure {
 		h.phase, h.clean = holdClosed, true
 	}
 }
 
-// released is the end of actionRelease.
+// released handles the end of actionRelease.
 func (o *state) released(p lease.PartitionID, revision uint64, err error, now time.Time) {
 	h := o.held[p]
 	h.phase = holdFree

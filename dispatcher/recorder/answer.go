@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Answer is the outcome of a call, as it was judged when the call ended. A process that settles it later need
-// not judge it again, maybe by another configuration.
+// Answer is the outcome of a call, as it was judged when the call ended. A process that settles it later does not judge
+// it again, perhaps by another configuration.
 type Answer struct {
-	Verdict   uint8 // as the writer counts them
+	Verdict   uint8 // by the writer's numbers
 	Sent      bool  // at least one byte may have left
 	Cut       bool  // the answer broke off
 	More      bool  // its body was longer than what is kept or than the room for it
@@ -31,7 +31,7 @@ type Answer struct {
 	Body      []byte
 }
 
-// Bounds of what is noted of an answer. The body gets the rest of MaxBody.
+// Bounds of a noted answer. The body gets the rest of MaxBody.
 const (
 	MaxText  = 1 << 10
 	MaxTaken = 64

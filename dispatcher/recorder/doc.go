@@ -1,5 +1,5 @@
-// Package recorder is a flight recorder: a file, mapped into memory, in which a process notes how far each of
-// its calls has come. Noting takes no system call. A later process on the same machine reads the file.
+// Package recorder is a flight recorder: a file, mapped into memory, in which a process notes how far each of its calls
+// has come. Writing a note takes no system call. A later process on the same machine reads the file.
 //
 // What a process has written to a mapping survives the death of the process, but not of the machine. So a file
 // counts only if its process is known to have ended and the machine has not been restarted since. Otherwise only
@@ -20,23 +20,23 @@
 //
 // # What must hold
 //
-//   - "Has not begun" is written, never concluded from an absence. Only an entry that says so, whole and of that
-//     very call, is believed; the same goes for an answer. Everything else is Untold.
-//   - An entry is of one call. It names the api, the partition, the job's sequence and time, the call's number, and
-//     the epoch of the partition's owner. The entry's own number stands in the call's intent. So no call is taken
-//     for another, whatever was used again.
-//   - An entry is used for another call only after it was settled, or while it says that its call has not begun and
-//     that no longer matters: the intent was taken back.
+//   - "Has not begun" is written, never concluded from an absence. Only a whole entry of that very call proves it; the
+//     same applies to an answer. Everything else is Untold.
+//   - An entry belongs to one call. It names the api, the partition, the job's sequence and time, the call's number,
+//     and the epoch of the partition's owner. The entry's own number stands in the call's intent. So no call is
+//     mistaken for another, even if a number or an entry is used again.
+//   - An entry is used for another call only after it was settled, or while it says that its call has not begun and the
+//     intent was taken back.
 //   - One process writes a file. It locks the file before the file appears under its name. Other processes read it
 //     only if that lock is free: the kernel releases it when no thread of the process can run any more. A copy of a
 //     file is not such a file; its inode shows that.
 //
 // # How it is written
 //
-// An entry's first word is a sum over all its other words, and differs by what the entry says. A change writes
-// the other words first and the first word last. If the process is killed in between, the entry says nothing.
-// That is enough: the instructions of a killed thread have happened up to one of them and not beyond, and the
-// kernel keeps a file's pages.
+// An entry's first word is a checksum over all its other words, and differs by the entry's state. A change writes the
+// other words first and the first word last. If the process is killed in between, the entry says nothing. That is
+// enough: a killed thread has executed all instructions up to one and none after it, and the kernel keeps a file's
+// pages.
 //
 // An answer is written to chunks of its own, with a sum, and the entry names them. If there is no room for an
 // answer's body, the body is cut and marked as cut, like a result that is larger than its stream takes.

@@ -99,7 +99,7 @@ func bootID() (string, error) {
 	return "", errors.Join(errors.New("this system does not tell when it was started"), err)
 }
 
-// placeOf returns where a file is. A copy of it is elsewhere.
+// placeOf returns a file's device and inode, which a copy does not have.
 func placeOf(file *os.File) (device, inode uint64) {
 	var s unix.Stat_t
 	if err := unix.Fstat(int(file.Fd()), &s); err != nil {
@@ -108,8 +108,8 @@ func placeOf(file *os.File) (device, inode uint64) {
 	return uint64(s.Dev), s.Ino //nolint:unconvert // it is no uint64 everywhere
 }
 
-// openEnded opens a file whose process has ended. Its lock is free then, and its process had locked it before it
-// could be found. It neither waits for what is not a file, such as a pipe, nor follows links.
+// openEnded opens a file whose process has ended. The lock of such a file is free, and its process had locked it before
+// it could be found. openEnded follows no links, and does not block on a pipe.
 func openEnded(path string) (file *os.File, ended bool) {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {

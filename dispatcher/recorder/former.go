@@ -29,7 +29,7 @@ type former struct {
 type life struct {
 	path    string
 	started uint64
-	ledger  uint64 // the mark of how far the ledger reached
+	ledger  uint64 // its ledger mark: how far the ledger reached
 	seen    time.Time
 }
 
@@ -44,8 +44,8 @@ func newFormer() former {
 	return former{lives: map[uint64]*life{}, useless: map[uint64]struct{}{}, entries: map[uint64]leftEntry{}}
 }
 
-// Bounds of what stays of ended processes: a weir that is killed before it has settled anything leaves its file,
-// and so may the next.
+// Bounds of the files that ended processes leave: a weir that is killed before it has settled anything leaves its file,
+// and so may the next one.
 const (
 	mostLives = 8
 	mostFiles = 256 // files that are looked at
@@ -116,7 +116,7 @@ func (r *Recorder) lookAtLocked(path string, name uint64) {
 	open := 0
 	for id, e := range readEntries(data, head, name) {
 		if other, twice := r.former.entries[id]; twice && (other.state != e.state || !slices.Equal(other.words[wordID:], e.words[wordID:])) {
-			e.state = Untold // it was adopted, and is something else now
+			e.state = Untold // it was adopted: this process has an entry of its own for the call
 		}
 		r.former.entries[id] = e
 		if e.state == Begun || e.state == Left || e.state == Answered {
@@ -155,8 +155,8 @@ func readHeader(file *os.File, data []byte, name uint64, boot string) (size Size
 	return size, ""
 }
 
-// readEntries returns a file's entries that say something, by their numbers. weir never writes the same number
-// twice: if two entries share one, neither says anything.
+// readEntries returns a file's entries that say something, by their numbers. weir never writes the same number twice:
+// if two entries share one, neither counts.
 func readEntries(data []byte, size Size, name uint64) map[uint64]leftEntry {
 	all := map[uint64]leftEntry{}
 	for i := range size.Entries {
@@ -228,8 +228,8 @@ func (r *Recorder) forgetLocked(name uint64) {
 	}
 }
 
-// Find returns what an ended process noted of a call, under the entry that the call's intent names. Everything
-// that is not certain is Untold.
+// Find returns what an ended process noted of a call, under the entry that the call's intent names. Anything uncertain
+// is Untold.
 func (r *Recorder) Find(id uint64, c Call) Found {
 	if r == nil || id == 0 {
 		return Found{}

@@ -26,7 +26,7 @@ const (
 	headVersion
 	headEntries
 	headChunks
-	headName // name of the process's life, which the file is named after
+	headName // name of the process's life, and of the file
 	headDevice
 	headInode
 	headPID
@@ -58,7 +58,7 @@ const (
 	wordsUsed
 )
 
-// State is what an entry says of its call.
+// State is how far an entry says that its call has come.
 type State int8
 
 // The states. Untold stands for an entry that is not whole, or of another call.
@@ -88,7 +88,7 @@ func sumOf(entry []uint64, name uint64, s State) uint64 {
 	return sum
 }
 
-// stateOf returns what an entry says.
+// stateOf returns the state in an entry.
 func stateOf(entry []uint64, name uint64) State {
 	if entry[wordState] == 0 {
 		return Untold

@@ -45,8 +45,8 @@ func (r *Recorder) Recorded(seq uint64) {
 	})
 }
 
-// FormerLedger returns the last sequence that ended processes knew the ledger to have stored, 0 if none says. It
-// counts only processes that were started after a time, in nanoseconds; newest is when the newest of these was
+// FormerLedger returns the last sequence that, by the notes of ended processes, the ledger had stored; 0 if there is
+// none. It counts only processes that were started after a time, in nanoseconds; newest is when the newest of these was
 // started.
 func (r *Recorder) FormerLedger(born time.Time, after uint64) (last, newest uint64) {
 	newest = after

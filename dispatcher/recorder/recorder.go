@@ -18,8 +18,8 @@ import (
 	"weir/bucket/fault"
 )
 
-// Recorder is one process's own file, and what processes that ended before it on the same machine left. It is
-// safe for concurrent use. A nil Recorder notes nothing and knows nothing.
+// Recorder is one process's own file, and the files that ended processes left on the same machine. It is safe for
+// concurrent use. A nil Recorder notes nothing and knows nothing.
 type Recorder struct {
 	dir, path string
 	name      uint64
@@ -33,7 +33,7 @@ type Recorder struct {
 	mixed atomic.Pointer[Answer] // used by a planted bug
 
 	broken atomic.Bool // the mapping cannot be written: the recorder notes nothing any more
-	stuck  atomic.Bool // its file cannot be removed: a call that the file says has not begun must not begin
+	stuck  atomic.Bool // its file cannot be removed: a call must not begin if the file says that it has not begun
 	missed atomic.Int64
 
 	mu     sync.Mutex // guards what follows
@@ -67,8 +67,8 @@ type Options struct {
 	Log  *slog.Logger
 }
 
-// ErrUnfit says that a place cannot hold a recorder: other processes could not tell there whether its process
-// has ended.
+// ErrUnfit says that a place cannot hold a recorder, because other processes could not find out there whether its
+// process has ended.
 var ErrUnfit = errors.New("the flight recorder cannot be kept there")
 
 const (
@@ -135,8 +135,8 @@ func (r *Recorder) Missed() int64 {
 	return r.missed.Load()
 }
 
-// Close ends the recorder. Nothing may be noted any more, and no call may run. It removes the file if nothing in
-// it is of use.
+// Close ends the recorder. Nothing may be noted any more, and no call may run. It removes the file if no entry in it is
+// needed.
 func (r *Recorder) Close() error {
 	if r == nil {
 		return nil
@@ -185,8 +185,7 @@ func (r *Recorder) written(do func()) (ok bool) {
 	return true
 }
 
-// fail gives up the recorder and removes its file: calls of which it says that they have not begun may begin
-// now, so it must not be believed any more.
+// fail gives up the recorder and removes its file: calls may now begin although the file says that they have not.
 func (r *Recorder) fail(cause any) {
 	if r.broken.Swap(true) {
 		return
@@ -199,7 +198,7 @@ func (r *Recorder) fail(cause any) {
 		"path", r.path, "cause", fmt.Sprint(cause), "err", err)
 }
 
-// Entry is one call's entry. The zero value is no entry: the call goes without.
+// Entry is one call's entry. The zero value is no entry: nothing is noted of the call.
 type Entry struct {
 	r    *Recorder
 	slot uint32
@@ -228,8 +227,8 @@ func (r *Recorder) Prepare(c Call, last Entry) Entry {
 	return r.writeLocked(c, r.nextID)
 }
 
-// Adopt notes what an ended process had noted of a call: that it has not begun. So that process's file need not
-// be kept for it.
+// Adopt notes again that a call has not begun, as an ended process had noted. The file of that process is then not
+// needed for this call.
 func (r *Recorder) Adopt(id uint64, c Call) Entry {
 	if r == nil || r.broken.Load() {
 		return Entry{}
@@ -274,9 +273,9 @@ func (r *Recorder) takeLocked() (n uint32, ok bool) {
 	return n, true
 }
 
-// LetGo says that the entry is not needed any more: the call's outcome is stored, or the call has not begun and
-// its intent was taken back. An entry of a call that has not begun stays as it is as long as there is room,
-// since its intent may still be found.
+// LetGo notes that the entry is not needed any more: the call's outcome is stored, or the call has not begun and its
+// intent was taken back. An entry of a call that has not begun stays as it is as long as there is room, since its
+// intent may still be found.
 func (e Entry) LetGo() {
 	if e.r == nil {
 		return
@@ -314,7 +313,7 @@ func (e Entry) begins() bool {
 	return true
 }
 
-// turn changes what an entry says.
+// turn changes an entry's state.
 func (e Entry) turn(to State, change func(entry []uint64)) bool {
 	entry := e.r.entry(e.slot)
 	return e.r.written(func() {
@@ -334,7 +333,7 @@ func (e Entry) Begin(at time.Time, tat int64) bool {
 		return true
 	}
 	if !e.begins() {
-		return false // it is another call's by now, which would be a bug: then nothing must be sent
+		return false // it belongs to another call by now, which is a bug: nothing must be sent
 	}
 	return e.turn(Begun, func(entry []uint64) { entry[wordBegun], entry[wordTAT] = uint64(at.UnixMicro()), uint64(tat) }) || !e.r.stuck.Load()
 }
@@ -396,7 +395,7 @@ func (e Entry) giveChunks(numbers []uint16) {
 	e.r.chunks = append(e.r.chunks, numbers...)
 }
 
-// Settle says that the call's outcome is stored, or does not matter any more. The entry is free then.
+// Settle notes that the call's outcome is stored, or does not matter any more, and frees the entry.
 func (e Entry) Settle() {
 	if e.r == nil || e.r.broken.Load() {
 		return

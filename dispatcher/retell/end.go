@@ -95,11 +95,11 @@ func (t *Teller) resultAt(ctx context.Context, at uint64) (*nats.Msg, error) {
 	return &nats.Msg{Header: r.Header, Data: r.Body}, nil
 }
 
-// takeResult tells the duplicates that wait for a result that has come. msg has no body.
+// takeResult reports a new result to the duplicates that wait for it. msg has no body.
 func (t *Teller) takeResult(ctx context.Context, msg jetstream.Msg) error {
 	r, ok := ledger.ParseResult(msg.Subject(), msg.Headers())
 	if !ok {
-		return nil // a fence
+		return nil // a bar against a late result
 	}
 	waiting := t.waitingFor(r.API, r.Key, r.Job, func(d *Duplicate) bool { return d.ends(r.Queue, r.QueueSeq) })
 	if len(waiting) == 0 {
@@ -119,7 +119,7 @@ func (t *Teller) takeResult(ctx context.Context, msg jetstream.Msg) error {
 	return nil
 }
 
-// takeLetter tells the duplicates that wait for a letter that has come.
+// takeLetter reports a new letter to the duplicates that wait for it.
 func (t *Teller) takeLetter(_ context.Context, msg jetstream.Msg) error {
 	k, ok := deadletter.ReadKept(msg)
 	if !ok {

@@ -15,12 +15,12 @@ import (
 )
 
 // A duplicate that waits for an end is noted in the control bucket, so that a restart does not forget its reply
-// subject. A job without duplicates costs nothing. Every replica that starts takes up all notes. The replica whose
-// purge removes the note is the one that reports the end, so it is reported once.
+// subject. A job without duplicates costs nothing. Every replica that starts reads all notes. The replica whose purge
+// removes the note is the one that reports the end, so it is reported once.
 
 const (
 	notes    = "again."            // prefix of the notes' keys
-	noteAge  = 30 * 24 * time.Hour // an older note is of no use: its end is gone
+	noteAge  = 30 * 24 * time.Hour // an older note is useless: its end is gone
 	noteWait = 10 * time.Second    // for the server to answer
 )
 
@@ -34,7 +34,7 @@ func (d *Duplicate) noteKey() string {
 	return notes + hex.EncodeToString(sum[:16])
 }
 
-// keep notes a duplicate that waits, unless it has been told meanwhile.
+// keep stores a note of a duplicate that waits, unless its end was reported meanwhile.
 func (t *Teller) keep(ctx context.Context, w *waiting) {
 	if t.Notes == nil || w.noted.Load() {
 		return
@@ -56,8 +56,8 @@ func (t *Teller) keep(ctx context.Context, w *waiting) {
 	}
 }
 
-// takeNote removes a duplicate's note, and reports whether this replica may tell the duplicate: another one may have
-// removed the note. If that cannot be found out, it may.
+// takeNote removes a duplicate's note, and reports whether this replica may report the end. It may not if another
+// replica has removed the note. If that is unknown, it may.
 func (t *Teller) takeNote(w *waiting) bool {
 	if t.Notes == nil || !w.noted.Load() {
 		return true
@@ -122,7 +122,7 @@ func (t *Teller) takeUp(ctx context.Context) error {
 	}
 }
 
-// forget drops a duplicate that is not told.
+// forget drops a duplicate whose end will not be reported.
 func (t *Teller) forget(w *waiting) {
 	t.mu.Lock()
 	t.removeLocked(w)
@@ -130,7 +130,7 @@ func (t *Teller) forget(w *waiting) {
 	t.takeNote(w)
 }
 
-// takeUpAll takes up the notes, and tries again until it has.
+// takeUpAll calls takeUp until it succeeds.
 func (t *Teller) takeUpAll(ctx context.Context) error {
 	for ctx.Err() == nil {
 		err := t.takeUp(ctx)

@@ -31,11 +31,11 @@ const (
 	tellDropped = time.Minute     // between two log lines about dropped duplicates
 )
 
-// Duplicate is a job that was submitted again, and whose producer wants to hear its end.
+// Duplicate is a job that was submitted again, and whose end its producer asked to receive.
 type Duplicate struct {
 	API, Key, Job string
 	ReplyTo       string
-	// Stream and Seq are where the receipt says that the job is or was queued. Seq is 0 if that is not known.
+	// Stream and Seq are the job's place in its queue, as the receipt names it. Seq is 0 if it is unknown.
 	Stream string
 	Seq    uint64
 }
@@ -66,7 +66,7 @@ type Teller struct {
 // job names the job whose end a duplicate waits for.
 type job struct{ api, key, id string }
 
-// waiting is a duplicate that was not told yet.
+// waiting is a duplicate whose end was not reported yet.
 type waiting struct {
 	Duplicate
 	since time.Time
@@ -83,8 +83,8 @@ func New(o Options) *Teller {
 	return &Teller{Options: o, looks: make(chan *waiting, mostLooks), wake: make(chan struct{}, 1), jobs: map[job][]*waiting{}}
 }
 
-// Tell makes the Teller report the end of a duplicate's job to its ReplyTo: now if the job has ended, else when
-// it ends. It does not block. If the same duplicate comes again while it waits, it is told once.
+// Tell makes the Teller report the end of a duplicate's job to its ReplyTo: now if the job has ended, else when it
+// ends. It does not block. If the same duplicate comes again while it waits, the end is reported once.
 func (t *Teller) Tell(d Duplicate) {
 	w := t.register(d, time.Now())
 	if w == nil {
@@ -116,8 +116,8 @@ func (t *Teller) register(d Duplicate, now time.Time) *waiting {
 	return w
 }
 
-// removeLocked forgets a duplicate, and reports whether it was still waiting. Only the caller that removes it
-// may tell it.
+// removeLocked forgets a duplicate, and reports whether it was still waiting. Only the caller that removes it may
+// report the end.
 func (t *Teller) removeLocked(w *waiting) bool {
 	if w.at == nil {
 		return false
@@ -139,7 +139,7 @@ func (t *Teller) removeLocked(w *waiting) bool {
 	return true
 }
 
-// drop counts duplicates that are not told, and logs the count at most once per tellDropped.
+// drop counts duplicates whose end will not be reported, and logs the count at most once per tellDropped.
 func (t *Teller) drop(n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -179,7 +179,8 @@ func (t *Teller) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// look tells a duplicate whose job has ended, and lets others wait. It blocks until the streams have answered.
+// look reports the end to a duplicate whose job has ended, and lets any other duplicate wait. It blocks until the
+// streams have answered.
 func (t *Teller) look(ctx context.Context, w *waiting) {
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
@@ -236,7 +237,7 @@ func (t *Teller) tell(w *waiting, end *nats.Msg) {
 	}
 }
 
-// follow reads ends as they come until nothing waits for one.
+// follow reads ends as they come until no duplicate waits.
 func (t *Teller) follow(ctx context.Context) {
 	t.mu.Lock()
 	if t.order.Len() == 0 {

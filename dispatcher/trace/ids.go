@@ -50,7 +50,7 @@ func randomSpanID() (id trace.SpanID) {
 	return id
 }
 
-// idsFrom computes ids from a text that names what the span is of.
+// idsFrom computes ids from a text that names the span.
 func idsFrom(name []byte) (w ids) {
 	sum := sha256.Sum256(name)
 	copy(w.trace[:], sum[:16])

@@ -50,7 +50,7 @@ type Job struct {
 	api   string
 }
 
-// Place is where a job stands. It tells the job from all others, alike for all replicas.
+// Place is a job's place in its queue. It identifies the job for all replicas.
 type Place struct {
 	Stream   string
 	Seq      uint64
@@ -189,7 +189,7 @@ func (j *Job) Wait(from, to time.Time, call int) {
 	j.inner("wait", call, from, to)
 }
 
-// Settle writes the span of storing what became of a job by its call of that number, or without another call.
+// Settle writes the span of storing a job's outcome: after its call of that number, or without another call.
 func (j *Job) Settle(from, to time.Time, call int, outcome string) {
 	if j.Recorded() {
 		j.inner("settle", call, from, to, attrOutcome.String(outcome))
