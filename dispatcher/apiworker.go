@@ -53,7 +53,7 @@ type apiWorker struct {
 	rounds  sync.WaitGroup // of asks under way
 	running sync.WaitGroup // goroutines of jobs
 	begun   chan begun     // to goroutines that wait for another job
-	idle    atomic.Int32   // number of goroutines that wait for another job
+	idle    atomic.Int32   // how many goroutines wait for another job
 	ready   chan struct{}  // closed when every partition is open, if this process owns them all
 
 	stopping chan struct{} // closed when nothing new starts; jobs must then not wait for room in memory
@@ -143,7 +143,7 @@ func (w *apiWorker) loop(ctx, hard context.Context) {
 			wait = min(wait, max(0, w.now().Until(next)))
 		}
 		if w.d.owner != nil {
-			wait = min(wait, leaseCheck) // the right to call comes and goes without an event
+			wait = min(wait, leaseCheck) // no event announces that the right to call begins or ends
 		}
 		timer.Reset(wait)
 		select {
@@ -227,7 +227,7 @@ func (w *apiWorker) update(do func(s *schedule.Schedule)) {
 }
 
 // eachLocked calls do for each of many queues under the lock, and releases the lock after every few, so that a
-// partition with a million jobs does not delay the calls of the others. The caller must not hold the lock. The map of
+// partition with a million jobs does not delay calls of other partitions. The caller must not hold the lock. The map of
 // queues may change meanwhile: Go's range over a map allows that.
 func (w *apiWorker) eachLocked(all iter.Seq[*schedule.KeyQueue], do func(q *schedule.KeyQueue)) {
 	seen := 0

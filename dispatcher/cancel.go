@@ -169,7 +169,7 @@ func (w *apiWorker) reload(ctx context.Context, j *job) bool {
 	isLoaded := j.message != nil
 	w.mu.Unlock()
 	if j.part.lost.Load() {
-		w.abandon(j) // the new owner ends it and deletes the message
+		w.abandon(j) // the new owner ends the job and deletes its message
 		return false
 	}
 	if isLoaded {

@@ -10,19 +10,19 @@ import (
 )
 
 // A replica that is cut off from an api, or from the store of its limits, can do nothing with the api's partitions, but
-// another replica may. It leaves them to the others when two things are certain: it gets no answers itself, and another
-// replica says that it does. So if an api is down for all replicas, no partition moves. The replica closes its
-// partitions in order, so that running calls end first.
+// another replica may. It leaves them to other replicas when two things are certain: it gets no answers itself, and
+// another replica reports that it does. So if an api is down for all replicas, no partition moves. The replica closes
+// its partitions in order, so that running calls end first.
 //
 // The replica takes part again when a connection can be opened, the limits answer and a wait is over. The wait doubles
 // each time that the replica soon has to leave again: an open connection does not prove that calls are answered, and
-// partitions must not go to and fro.
+// partitions must not move back and forth.
 
 // contact is what this replica knows of its contact with one api. It is a plain value; the worker's lock guards it.
 type contact struct {
 	answered  time.Time // when a call was last answered
 	opened    time.Time // when a connection was last opened to find out
-	silent    time.Time // since when calls were made and none was answered; zero if the last one was
+	silent    time.Time // since when calls have been made and none was answered; zero if the last one was
 	failed    int       // calls that failed since then
 	limitless time.Time // since when the limits do not answer; zero if they do
 
@@ -70,7 +70,7 @@ func (c *contact) lost(now time.Time) bool {
 		!c.silent.IsZero() && c.failed >= contactFails && now.Sub(c.silent) >= contactLost
 }
 
-// reaches reports whether this replica would get answers to calls that others cannot make.
+// reaches reports whether this replica would get answers to calls that other replicas cannot make.
 func (c *contact) reaches(now time.Time) bool {
 	return !c.cutOff && c.silent.IsZero() && c.limitless.IsZero() &&
 		(now.Sub(c.answered) < contactFresh || now.Sub(c.opened) < contactOpen)
@@ -104,7 +104,7 @@ func (h host) Contact(others func(api string) ownership.Others) (told ownership.
 		if c.judge(o, w.terms.api.Timeout, now) {
 			w.tellContact(c.cutOff)
 		}
-		w.probes.Store(c.cutOff || o.Seek && !c.lost(now)) // a replica that has lost contact itself does not probe for others
+		w.probes.Store(c.cutOff || o.Seek && !c.lost(now)) // a replica that has lost contact itself does not probe for other replicas
 		if c.cutOff {
 			told.CutOff = append(told.CutOff, w.name)
 		}

@@ -16,7 +16,7 @@ import (
 // mostCrashes is how often the handling of one job may crash before it is parked.
 const mostCrashes = 2
 
-// crash is a panic while one job was handled. It affects only that job; the others go on.
+// crash is a panic while one job was handled. It affects only that job.
 type crash struct {
 	cause any
 	stack []byte
@@ -36,8 +36,8 @@ func contained(what func()) (c *crash) {
 	return nil
 }
 
-// read parses a job's message, and computes what its call costs. A job over which this panics is parked at once: it
-// would panic each time, and the job was not called.
+// read parses a job's message, and computes what its call costs. If parsing panics, the job is parked at once: it would
+// panic each time, and the job was not called.
 func (w *apiWorker) read(j *job, e queue.Entry) (refusal *ingest.Refusal, err error) {
 	var job *ingest.Job
 	var costs []int64
@@ -66,7 +66,7 @@ func (w *apiWorker) read(j *job, e queue.Entry) (refusal *ingest.Refusal, err er
 	return refusal, err
 }
 
-// send makes a job's call with the message m. If the call panics, it counts as sent, because that is unknown.
+// send makes a job's call with the message m. If the call panics, it counts as sent, because it may have been.
 func (w *apiWorker) send(ctx context.Context, j *job, m *ingest.Job, h httpcall.Hooks) httpcall.Response {
 	r := httpcall.Response{Started: time.Now()}
 	if c := contained(func() { r = j.terms.call.Call(ctx, m, h) }); c != nil {

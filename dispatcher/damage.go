@@ -20,13 +20,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Lost is the outcome of a job that its stream counts and cannot return.
+// Lost is the outcome of a job that its stream counts but cannot return.
 const Lost = "lost"
 
-// The owner reports what a stream's server has lost (queue.Damage). It reports each lost job by a letter of what is
-// known of it, an event, the log and a metric, and anything without a name by the log and another metric. It never
-// reports a job that has ended: for every missing sequence it reads the ledger, the results and the letters. It notes
-// in the partition what it has reported, because the stream goes on counting what it lost.
+// The owner reports what a stream's server has lost (queue.Damage). It reports each lost job by a letter with
+// everything known about it, an event, the log and a metric. A loss without a known key it reports by the log and
+// another metric. It never reports a job that has ended: for every missing sequence it reads the ledger, the results
+// and the letters. It notes in the partition what it has reported, because the stream continues to count what it lost.
 
 // lostJob is one job that is lost.
 type lostJob struct {
@@ -36,16 +36,16 @@ type lostJob struct {
 	begun bool           // it had an intent, so that a call may have started
 }
 
-// ends are what is known of sequences that are missing.
+// ends is what is known about missing sequences.
 type ends struct {
 	ended map[uint64]string         // the keys of jobs that have ended
 	told  map[uint64]bool           // jobs that a letter reports as lost
 	last  map[uint64]*ledger.Record // the newest records of jobs that have not ended
 }
 
-// damaged looks in the background for what a partition's stream has lost, until it is reported or the worker stops. The
-// reader calls it during the replay, while the markers are known. The next start finds again what was not reported
-// before the stop.
+// damaged looks in the background for messages that a partition's stream has lost, until they are reported or the
+// worker stops. The reader calls it during the replay, while the markers are known. The next start finds the losses
+// again that were not reported before the stop.
 func (p *partition) damaged(ctx context.Context) {
 	begun := map[uint64]bool{}
 	for seq, f := range p.replay.found {
@@ -78,7 +78,7 @@ func (p *partition) untilStopping(ctx context.Context) (context.Context, context
 	return ctx, cancel
 }
 
-// tellDamage reports what is lost and was not reported before. If it fails, it may be called again.
+// tellDamage reports losses that were not reported before. If it fails, it may be called again.
 func (p *partition) tellDamage(ctx context.Context, begun map[uint64]bool) error {
 	d, err := p.bucket.Damage(ctx)
 	if err != nil || d.None() {
@@ -197,8 +197,8 @@ func (p *partition) tellLost(ctx context.Context, j *lostJob, number int, d *que
 	return err
 }
 
-// tellUnnamed reports losses without a name: what the server threw away, markers, and any loss in a queue that is too
-// large to search.
+// tellUnnamed reports losses without a known key: data that the server threw away, markers, and any loss in a queue
+// that is too large to search.
 func (p *partition) tellUnnamed(ctx context.Context, d *queue.Damage) error {
 	n := int(min(d.Dropped, 1<<40)) + d.Markers
 	if d.Unsure {
@@ -232,14 +232,14 @@ type toldMark struct {
 	seq uint64
 }
 
-// toldOf returns what was reported of a key, or if key is "", of losses without a name.
+// toldOf returns how many losses of a key were reported, or if key is "", of losses without a known key.
 func (p *partition) toldOf(key string) toldMark {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	return p.told[key]
 }
 
-// replayToldLocked takes up a toldMark that was found in the partition.
+// replayToldLocked restores a toldMark that was found in the partition.
 func (p *partition) replayToldLocked(mark queue.RetryMark, seq uint64) {
 	p.keepToldLocked(mark.Key, toldMark{mark.Calls, seq})
 }

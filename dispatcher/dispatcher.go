@@ -41,9 +41,9 @@ type Options struct {
 	Version  string
 	// Registry is where the replicas share out the partitions. Nil if no other replica can dispatch.
 	Registry *lease.Registry
-	// MayBegin is called after each lease that begins, before any call is made under it. It reports whether this
-	// replica should still call the jobs, and has received all that operators have set. If its error wraps
-	// ErrElsewhere, the dispatcher ends; after any other error it begins anew. Nil if there is no Registry.
+	// MayBegin is called after each lease that begins, before any call is made under it. It checks that this replica
+	// should still call the jobs, and has received everything that operators have set. If its error wraps ErrElsewhere,
+	// the dispatcher ends; after any other error it begins anew. Nil if there is no Registry.
 	MayBegin func(ctx context.Context) error
 	// SharedBy is the address at which limits shared by all keys are counted. All replicas must have the same one.
 	// Empty if this process counts them.
@@ -51,7 +51,7 @@ type Options struct {
 	// Recorder notes the state of calls, and knows the notes of ended processes. Nil for none.
 	Recorder   *recorder.Recorder
 	Now        func() bucket.Micros // the clock of every worker and its store
-	Ahead      func() bucket.Micros // by how much calendars are ahead of Now; nil: by nothing
+	Ahead      func() bucket.Micros // by how much calendars are ahead of Now; nil: not at all
 	Replicas   int
 	Dedupe     *queue.Dedupe // how long a job's id is known
 	ResultsAge time.Duration
@@ -61,8 +61,8 @@ type Options struct {
 	Restored   *Restoration  // nil unless the streams were put back from a backup
 	// Changed is called when a queue's stream was changed by hand. It must not block. Nil if not needed.
 	Changed func(StreamChange)
-	// FirstSeq holds the first sequences of streams that are made, by name; 1 for a name that is missing. A ledger that
-	// begins later is known to lack earlier records: keys and limits count on it.
+	// FirstSeq holds the first sequences of streams that are made, by name; 1 for a name that is missing. If a ledger
+	// begins later, earlier records are known to be missing, and keys and limits take that into account.
 	FirstSeq   map[string]uint64
 	Tracer     *trace.Tracer // nil: no spans are written
 	Log        *slog.Logger
@@ -79,7 +79,7 @@ type APIOptions struct {
 	Clock schedule.StoreClock
 	// TAT returns the theoretical arrival time that the store knows of a key, 0 if none.
 	TAT func(key string) bucket.Micros
-	// Checkpoint has the store's state stored at once. It does not block.
+	// Checkpoint makes the store save its state at once. It does not block.
 	Checkpoint func()
 }
 
@@ -109,7 +109,7 @@ type Dispatcher struct {
 	pauses  map[string]map[string]schedule.Pause // by api and key
 }
 
-// Bounds of what waits to be stored, which the calls running at once bound as well, and of the streams.
+// Bounds of writes that wait to be stored, which the number of running calls bounds too, and of the streams.
 const (
 	maxRecords     = 65536
 	maxRecordBytes = 512 << 20
@@ -200,7 +200,7 @@ func (d *Dispatcher) Run(soft, hard context.Context) error {
 	defer stopSharing()
 	defer context.AfterFunc(soft, stopSharing)()
 	workers.Go(func() error {
-		defer stopWorkers() // a worker works until its partitions are given up
+		defer stopWorkers() // a worker runs until its partitions are given up
 		if d.owner != nil {
 			return d.owner.Run(sharing, hard)
 		}

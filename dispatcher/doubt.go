@@ -7,7 +7,7 @@ import (
 	"weir/dispatcher/httpcall"
 )
 
-// doubt is what is known of those calls of a job that the api may have processed.
+// doubt describes those calls of a job that the api may have processed.
 type doubt struct {
 	billed   deadletter.Billed // what is known of the charges of its calls so far
 	identity string            // of the keys that they carried; "" if no call is in doubt, or it is unknown

@@ -22,7 +22,7 @@ const Deleted = "deleted"
 // already.
 
 // A copy is judged by the dedupe setting that was in force when the copy came: how long ids are known may have changed
-// since (queue.Dedupe). If that cannot be told, the job is neither dropped nor called, but becomes a letter.
+// since (queue.Dedupe). If that is unknown, the job is neither dropped nor called, but becomes a letter.
 
 // rememberEnd notes that a job has ended, for as long as its id may be known.
 func (j *job) rememberEnd() {
@@ -50,7 +50,8 @@ func (p *partition) meetDuplicateLocked(ctx context.Context, e queue.Entry) bool
 	return true
 }
 
-// resumeDuplicateLocked does the same for a job that was found at a takeover and was never called.
+// resumeDuplicateLocked ends a found job that was never called, if it is or may be a copy of an ended job. It reports
+// whether it did.
 func (p *partition) resumeDuplicateLocked(ctx context.Context, q *schedule.KeyQueue, e queue.Entry) {
 	switch p.bucket.Duplicate(e) {
 	case queue.Same:
@@ -64,7 +65,7 @@ func (p *partition) resumeDuplicateLocked(ctx context.Context, q *schedule.KeyQu
 	}
 }
 
-// parkDuplicateLocked makes a letter of a job that may be a copy of one that has ended, when that cannot be told.
+// parkDuplicateLocked makes a letter of a job that may or may not be a copy of an ended job.
 func (p *partition) parkDuplicateLocked(ctx context.Context, q *schedule.KeyQueue, seq uint64) {
 	j := jobLocked(p.w.s.Extract(q, seq))
 	j.bind(p.w.terms)

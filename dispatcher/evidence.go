@@ -20,9 +20,9 @@ import (
 // answer; ok is false only if the worker stops first, and then the next start finds the job again. It is safe for
 // concurrent use.
 //
-// What was stored lately has been read with the ledger's end. But a partition may have been out of service for longer
-// than that reaches back: its stream had no leader, or no replica had its api, while other partitions were called. Then
-// evidence looks up its last calls by their keys.
+// Recent data has been read with the ledger's end. But a partition may have been out of service for longer than that
+// reaches back: its stream had no leader, or no replica had its api, while other partitions were called. Then evidence
+// looks up its last calls by their keys.
 type evidence struct {
 	api    string
 	js     jetstream.JetStream

@@ -55,9 +55,10 @@ func (f *flight) left() {
 	}
 }
 
-// land notes what a call came to. If weir crashed during the call, nothing is known and nothing is noted.
+// land notes the outcome of a call. If weir's code panicked during the call, the outcome is unknown and land notes
+// nothing.
 func (j *job) land(f *flight, r httpcall.Response) {
-	if _, crashed := r.Err.(*crash); crashed || f.entry == (recorder.Entry{}) { //nolint:errorlint // nobody wraps it
+	if _, crashed := r.Err.(*crash); crashed || f.entry == (recorder.Entry{}) { //nolint:errorlint // it is never wrapped
 		return
 	}
 	if fault.Planted(fault.RecordLate) {
@@ -85,7 +86,7 @@ func (j *job) land(f *flight, r httpcall.Response) {
 // verdicts gives the verdicts their numbers in files. Append new ones.
 var verdicts = [...]httpcall.Verdict{httpcall.Delivered, httpcall.Again, httpcall.Pushback, httpcall.Dead, httpcall.Denied}
 
-// sumOfLimits returns a hash of the names of the limits that an api's keys share, to tell them from other limits.
+// sumOfLimits returns a hash of the names of the limits that an api's keys share, which identifies this set of limits.
 func sumOfLimits(api *httpcall.API) uint64 {
 	h := fnv.New64a()
 	for _, name := range api.Rules.Names() {
@@ -174,13 +175,13 @@ func (j *job) price() int64 {
 // Times of retireRecorders.
 const (
 	retireCheck = 250 * time.Millisecond
-	// retireOther is how long notes are kept for replicas that may take over what was called, and for queues of APIs
-	// that may come back.
+	// retireOther is how long notes are kept for replicas that may take over the called jobs, and for queues of APIs
+	// that may be configured again.
 	retireOther = time.Hour
 	orphanCheck = 5 * time.Second
 )
 
-// retireRecorders drops the notes of ended processes when all that they say is stored elsewhere. It blocks until ctx
+// retireRecorders drops the notes of ended processes when everything in them is stored elsewhere. It blocks until ctx
 // ends.
 func (d *Dispatcher) retireRecorders(ctx context.Context) {
 	tick := time.NewTicker(retireCheck)
@@ -218,7 +219,7 @@ func (d *Dispatcher) allRecovered() bool {
 }
 
 // hasOrphans reports whether there are queues of APIs that are not configured now, which may hold intents. It also
-// reports true if it cannot tell.
+// reports true if it cannot find out.
 func (d *Dispatcher) hasOrphans(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, orphanCheck)
 	defer cancel()

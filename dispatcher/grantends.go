@@ -17,12 +17,12 @@ const (
 	lastWords = 3 * time.Second // how long a stopping worker tries to report the ends of grants
 )
 
-// grantEnds reports to a store of slots what became of its grants. It is safe for concurrent use.
+// grantEnds reports the ends of grants to the store of slots that granted them. It is safe for concurrent use.
 type grantEnds struct {
 	store Store
 	clock schedule.StoreClock
 	log   *slog.Logger
-	heard func(uses []bucket.Use) // called when the store has taken in these ends
+	heard func(uses []bucket.Use) // called when the store has counted these ends
 	tell  chan struct{}           // signals that ended has grown
 
 	mu    sync.Mutex   // guards what follows

@@ -8,8 +8,8 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// holdMark is a stored mark of a hold that no job's retry mark tells of, because the answer that asked for it ended its
-// job.
+// holdMark is a stored mark of a hold that no job's retry mark records, because the answer that asked for the hold
+// ended its job.
 type holdMark struct {
 	part  *partition
 	seq   uint64 // 0 while it is being stored
@@ -19,8 +19,8 @@ type holdMark struct {
 // lastingHold is the shortest hold that is stored. A restart takes about as long.
 const lastingHold = 3 * time.Second
 
-// keepHold stores a hold in the job's partition, so that a restart or another owner finds it. It does not block. A
-// crash before it is stored forgets the hold, which costs one call that is pushed back.
+// keepHold stores a hold in the job's partition, so that a restart or another owner finds it. It does not block. If a
+// crash comes before the mark is stored, the hold is lost, which costs one call that is pushed back.
 func (p *partition) keepHold(n schedule.HoldChange) {
 	if !p.mayCall() {
 		return // the next owner finds out by itself
@@ -71,8 +71,8 @@ func (p *partition) replayHoldLocked(mark queue.RetryMark, seq uint64) {
 	p.w.s.Hold(q, m.until, mark.Reason)
 }
 
-// heldAtMostLocked returns until when a hold may last that was read from a stream: from now no longer than any that
-// this worker would write. A mark or record that says more is damaged, or was not written by weir.
+// heldAtMostLocked limits the end of a hold that was read from a stream: counted from now, to the longest hold that
+// this worker would write. A mark or record with a later end is damaged, or was not written by weir.
 func (w *apiWorker) heldAtMostLocked(until bucket.Micros) bucket.Micros {
 	most := w.now().Add(max(schedule.MostHold, w.terms.policy.Retry.Max))
 	if until <= most {
@@ -109,8 +109,8 @@ func keyOf(q *schedule.KeyQueue) string {
 }
 
 // keepDenial stores in each of the api's partitions that the api denies weir, so that a restart or another owner begins
-// with one call and not with one of each key. It does not block. A crash before it is stored forgets the denial, which
-// costs calls that are denied.
+// with one call and not with one of each key. It does not block. If a crash comes before the mark is stored, the denial
+// is lost, which costs calls that are denied.
 func (w *apiWorker) keepDenial(until bucket.Micros, why string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -135,7 +135,7 @@ func (w *apiWorker) keepDenial(until bucket.Micros, why string) {
 	}
 }
 
-// markDenialLocked takes in a stored mark of a denial. The partition keeps the latest one for as long as the api denies
+// markDenialLocked keeps a stored mark of a denial. The partition keeps the latest one for as long as the api denies
 // weir.
 func (w *apiWorker) markDenialLocked(m holdMark) {
 	former := m.part.denial
@@ -148,7 +148,7 @@ func (w *apiWorker) markDenialLocked(m holdMark) {
 	m.part.denial = m
 }
 
-// replayDenialLocked takes up a denial from a mark that was found in the partition.
+// replayDenialLocked restores a denial from a mark that was found in the partition.
 func (p *partition) replayDenialLocked(mark queue.RetryMark, e queue.Entry) {
 	until := p.w.heldAtMostLocked(mark.NotBefore)
 	p.w.s.DenyAgain(until, bucket.MicrosOf(e.Time), mark.Reason)

@@ -9,7 +9,7 @@ import (
 	"weir/dispatcher/ownership"
 )
 
-// host is the dispatcher as the package ownership sees it: it works the partitions that this replica gets.
+// host implements ownership.Host: it works the partitions that this replica gets.
 type host struct{ d *Dispatcher }
 
 var _ ownership.Host = host{}

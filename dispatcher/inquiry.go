@@ -19,7 +19,7 @@ import (
 // An inquiry asks an api what became of a call whose outcome is unknown. It is a request to the api like any other. It
 // takes a slot of its key's bucket and of every limit that all keys share, one unit of each, but no money. It waits
 // while the key or the api is paused or held. It also has a rate of its own. The ledger has a record of it, so that
-// limits are counted rightly after a restart.
+// limits are counted correctly after a restart.
 
 // Bounds of an inquiry.
 const (

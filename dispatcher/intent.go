@@ -11,7 +11,7 @@ import (
 )
 
 // An intent says that a job may be called from now on. It is stored before the call, and deleted when the call's
-// outcome is stored. So after a crash the intents tell which jobs may have been called.
+// outcome is stored. So after a crash the intents show which jobs may have been called.
 
 // intentMark is one stored intent message. It may be deleted when none of its jobs needs it.
 type intentMark struct {
@@ -95,8 +95,8 @@ func (j *job) intent(call int) queue.Intent {
 	}
 }
 
-// intentFailed logs a failed write of intents. If the stream refused it because another owner's epoch stands, it
-// examines that instead.
+// intentFailed logs a failed write of intents. If the stream refused it because it holds another owner's epoch,
+// intentFailed calls examineFence instead.
 func (p *partition) intentFailed(err error) {
 	if errors.Is(err, queue.ErrFenced) {
 		p.examineFence()

@@ -19,14 +19,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Nobody watches a stream while weir is stopped. So an owner notes which jobs wait in its partition: every few seconds,
-// and once more when it gives the partition up. The next owner compares the note with what it reads. A noted job that
-// the stream has deleted and that has no end was deleted by hand: it becomes a letter, or is counted if its key did not
-// fit into the note. The note stands in the control bucket, so it survives a purge of the stream.
+// No owner watches a stream while weir is stopped. So an owner notes which jobs wait in its partition: every few
+// seconds, and once more when it gives the partition up. The next owner compares the note with what it reads. A noted
+// job that the stream has deleted and that has no end was deleted by hand: it becomes a letter, or is counted if its
+// key did not fit into the note. The note is in the control bucket, so it survives a purge of the stream.
 //
-// A note stays true when it is old: a job that waited then, and is gone, has an end that was stored since. What came
-// after the last note of an owner that was killed is not known. The next owner writes no note before it has told what
-// it misses.
+// An old note stays true: if a noted job is gone from the stream, an end was stored for it since, or it was deleted by
+// hand. Jobs that came after the last note of a killed owner are not known. The next owner writes no note before it has
+// reported the missing jobs.
 
 // Bounds of inventories.
 const (
@@ -45,8 +45,8 @@ type inventory struct {
 	Read   uint64    `json:"read"` // how far the stream had been read
 	Count  int       `json:"count"`
 	Closed bool      `json:"closed,omitempty"` // the owner gave the partition up: no call was under way
-	// Jobs are the sequences of the jobs, by key: each as its distance from the one before it. They stand under "" if
-	// the keys did not fit, and Jobs is nil if the sequences did not fit.
+	// Jobs are the sequences of the jobs, by key: each as its distance from the one before it. They are listed under ""
+	// if the keys did not fit, and Jobs is nil if the sequences did not fit.
 	Jobs map[string][]uint64 `json:"jobs,omitempty"`
 }
 
@@ -91,14 +91,14 @@ func FirstSeqs(ctx context.Context, kv jetstream.KeyValue, api string, partition
 	return first, nil
 }
 
-// stocktaking is what a new owner knows of the note of the owner before it.
+// stocktaking compares the former owner's note with the jobs that the new owner reads.
 type stocktaking struct {
 	*inventory // nil: there is none
 	jobs       map[uint64]string
 	found      int // jobs up to Read that the stream gave
 }
 
-// beginStocktaking reads the note of the owner before.
+// beginStocktaking reads the former owner's note.
 func (p *partition) beginStocktaking(ctx context.Context) error {
 	inv, err := readInventory(ctx, p.w.d.opts.Control, p.bucket.Name())
 	switch {
@@ -136,7 +136,7 @@ func (s *stocktaking) met(seq uint64) {
 }
 
 // takeStock looks in the background for jobs that were deleted by hand while the partition had no owner, until they are
-// told or the worker stops. From then on the partition's own note is kept.
+// reported or the worker stops. After that, this owner writes notes itself.
 func (p *partition) takeStock(ctx context.Context) {
 	if p.w.d.opts.Control == nil {
 		return
@@ -233,7 +233,7 @@ func (p *partition) buryAll(ctx context.Context, letters []*deadletter.Letter) e
 	return errors.Join(errs...)
 }
 
-// tellOfStock reports what was deleted while the partition had no owner.
+// tellOfStock reports the jobs that were deleted while the partition had no owner.
 func (p *partition) tellOfStock(letters, unnamed int, another bool) {
 	var what []string
 	if another {
@@ -255,7 +255,7 @@ func (p *partition) tellOfStock(letters, unnamed int, another bool) {
 	p.tellChange(strings.Join(what, "; "))
 }
 
-// keepInventories notes every few seconds which jobs wait in the partitions, until ctx ends.
+// keepInventories notes every 5 s which jobs wait in the partitions, until ctx ends.
 func (w *apiWorker) keepInventories(ctx context.Context) {
 	if w.d.opts.Control == nil {
 		return
@@ -287,12 +287,12 @@ func (w *apiWorker) noteInventories(ctx context.Context) {
 	}
 }
 
-// mayNoteInventory reports whether the former note is of no more use, and this owner knows all that waits.
+// mayNoteInventory reports whether the former note is no longer needed, and this owner knows all jobs that wait.
 func (p *partition) mayNoteInventory() bool {
 	return p.stockTaken.Load() && p.mayCall()
 }
 
-// newInventory begins a note. It will name the jobs if they may fit into so many bytes.
+// newInventory begins a note. The note lists the jobs if they may fit into that many bytes.
 func (p *partition) newInventory(bytes int) *inventory {
 	inv := &inventory{Count: p.bucket.Waiting()}
 	if inv.Born, inv.Read = p.bucket.ReadFrom(); inv.Count <= bytes/jobBytes {
@@ -360,7 +360,7 @@ func (inv *inventory) fit(bytes int) []byte {
 	return encoded()
 }
 
-// noteInventory stores a note if it says something new.
+// noteInventory stores a note if it differs from the last one.
 func (p *partition) noteInventory(ctx context.Context, inv *inventory, bytes int) {
 	p.noting.Lock()
 	defer p.noting.Unlock()
@@ -390,13 +390,13 @@ func (p *partition) storeInventory(ctx context.Context, inv *inventory, bytes in
 	return nil
 }
 
-// same reports whether two notes say the same, but for how far the stream was read.
+// same reports whether two notes are equal, apart from how far the stream was read.
 func (inv *inventory) same(other *inventory) bool {
 	return !other.At.IsZero() && inv.Born.Equal(other.Born) && inv.Count == other.Count && inv.Closed == other.Closed &&
 		maps.EqualFunc(inv.Jobs, other.Jobs, slices.Equal)
 }
 
-// closeInventory notes what waits in a partition that is given up, after its reader has ended and before it is
+// closeInventory notes the jobs that wait in a partition that is given up, after its reader has ended and before it is
 // forgotten.
 func (p *partition) closeInventory(ctx context.Context) {
 	if !p.mayNoteInventory() {

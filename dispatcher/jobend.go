@@ -13,10 +13,10 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// This file builds what is stored at a job's end: its result, the ledger's record of its call, its letter. If these
-// should carry a new header of a job, add it here.
+// This file builds the messages that are stored at a job's end: its result, the ledger's record of its call, its
+// letter. Add a new header for these here.
 
-// origin names the job for good (ledger.OriginOf).
+// origin returns the job's permanent name (ledger.OriginOf).
 func (j *job) origin() string { return ledger.OriginOf(j.part.bucket.Name(), j.Seq, j.accepted) }
 
 func resultMsgID(j *job) string { return "result." + j.origin() }
@@ -56,7 +56,7 @@ func (w *apiWorker) result(j *job, r httpcall.Response) *nats.Msg {
 	return msg
 }
 
-// lessen makes a result smaller that is too large for its stream. It reports false when nothing is left to leave out.
+// lessen makes a result that is too large for its stream smaller. It reports false when nothing is left to remove.
 func lessen(m *nats.Msg) bool {
 	const little = 4 << 10
 	switch n := len(m.Data); {

@@ -26,7 +26,8 @@ func (w *apiWorker) reserve(hard context.Context, fx *schedule.Effects) {
 	})
 }
 
-// round asks the store and takes the answer in. It goes on when the worker stops, so that granted slots go back.
+// round asks the store and applies the answer. It continues when the worker stops, so that granted slots are given
+// back.
 func (w *apiWorker) round(hard context.Context, fx *schedule.Effects) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(hard), roundTrip)
 	defer cancel()
@@ -77,7 +78,7 @@ func (w *apiWorker) heardOfEnds(uses []bucket.Use) {
 	w.wakeUp()
 }
 
-// askAgain makes every job ask again that waits for a shared limit.
+// askAgain makes every job that waits for a shared limit ask again.
 func (w *apiWorker) askAgain() {
 	w.mu.Lock()
 	queues, now := slices.Collect(w.s.Queues()), w.now()
@@ -120,8 +121,8 @@ func (w *apiWorker) heard(err error) {
 	}
 }
 
-// HeardOfLimiter notes whether an api's limits could be reached just now. While no call waits, the worker would not
-// notice by itself.
+// HeardOfLimiter notes whether an api's limits could just be reached. The worker itself notices an outage only while
+// calls wait.
 func (d *Dispatcher) HeardOfLimiter(api string, err error) {
 	if w := d.worker(api); w != nil {
 		w.heard(err)

@@ -17,11 +17,11 @@ import (
 
 // A call's record is stored after its result (settle.go), so a worker may die between the two. The job is then still in
 // the stream and must not be called again. Recovery writes its record from the result, from the call's intent, and from
-// what the flight recorder has of the call's charges and pace.
+// the charges and the pace that the flight recorder noted for the call.
 //
-// Only results from shortly before the ledger's newest record on can lack a record: a record is stored within seconds
-// of its result, or else no more calls are made. If the ledger has no record at all, recovery looks at the last 500,000
-// results.
+// Only results stored since shortly before the ledger's newest record can lack a record: a record is stored within
+// seconds of its result, or else no more calls are made. If the ledger has no record at all, recovery looks at the last
+// 500,000 results.
 
 // endWithResult ends a job that was found with a result and no final record. If the producer named a reply subject, it
 // gets the result there, perhaps a second time.
@@ -40,8 +40,8 @@ func (f *foundJob) endWithResult(ctx context.Context) {
 	f.w.mu.Lock()
 	f.Calls, f.attempts = max(f.Calls, calls), max(f.attempts, attempts)
 	if f.lost != nil {
-		// The result may have come late, from a call before the lost one. That call has a record, which says that nothing
-		// is known of it. So the lost call's record, and no other, can say that the job has ended.
+		// The result may have come late, from a call before the lost one. That call has a record already, with an
+		// unknown outcome. So only the lost call's record can say that the job has ended.
 		f.Calls = max(f.Calls, f.lost.Call)
 	}
 	f.doubt.billed = f.doubt.billed.Worst(deadletter.BilledYes)
@@ -58,8 +58,8 @@ func (f *foundJob) endWithResult(ctx context.Context) {
 	}
 }
 
-// endWithoutResult goes on with a job whose result was there when the results were read, and is gone now. It judges the
-// job by what else is known. A mark of an end does not prove that the job was not called.
+// endWithoutResult handles a job whose result was there when the results were read, and is gone now. It judges the job
+// by everything else that is known. A mark of an end does not prove that the job was not called.
 func (f *foundJob) endWithoutResult(ctx context.Context) {
 	f.result, f.known.Result, f.known.Noted, f.known.Overruled = 0, false, recorder.Untold, true
 	if f.lost != nil {

@@ -25,7 +25,7 @@ func (j *job) lose(i *foundIntent) {
 	j.lastCall = &deadletter.LastCall{Started: i.stored, Bytes: -1, CutBy: deadletter.CutByDeath, Target: i.Target}
 }
 
-// endLost lets a job with a lost call be called again if the api takes that for the same call. Otherwise it ends the
+// endLost lets a job with a lost call be called again if the api treats both as the same call. Otherwise it ends the
 // job as a letter, unless it finds that the call's result was stored after all.
 func (f *foundJob) endLost(ctx context.Context) {
 	f.w.mu.Lock()

@@ -17,8 +17,8 @@ type kept struct {
 	stored int64  // when the stream stored it, in nanoseconds
 }
 
-// keptRest is the bytes that a kept message takes in addition to packed: its place in the map, which is half empty at
-// worst, and what the allocator rounds up.
+// keptRest is the number of bytes that a kept message takes besides packed: its place in the map, which is half empty
+// at worst, and the allocator's rounding.
 const keptRest = 144
 
 func pack(e queue.Entry) kept {

@@ -63,7 +63,7 @@ func newMetrics(d *Dispatcher, r prometheus.Registerer) *metrics {
 	return m
 }
 
-// The bounds of the histograms, in seconds: round ones, since they are read in queries.
+// callBounds returns the bounds of the histogram of calls, in seconds. They are round numbers, since queries name them.
 func callBounds() []float64 {
 	return []float64{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60}
 }

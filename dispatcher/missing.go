@@ -12,9 +12,9 @@ import (
 	"weir/ingest"
 )
 
-// A job whose message is found missing while weir runs ends as a letter of what is known of it, whatever the cause,
-// because it was accepted. The stream's leader knows which messages were deleted (queue.Absence): this tells a message
-// that was deleted by hand from one that the store lost.
+// A job whose message is found missing while weir runs ends as a letter with everything known about it, whatever the
+// cause, because it was accepted. The stream's leader knows which messages were deleted (queue.Absence). This
+// distinguishes a message that was deleted by hand from one that the store lost.
 
 // missingDetail returns what a letter says about the job's missing message.
 func (j *job) missingDetail(a queue.Absence) string {
@@ -53,7 +53,7 @@ func (w *apiWorker) buryMissing(ctx context.Context, j *job, a queue.Absence) {
 	}
 	w.mu.Lock()
 	level := slog.LevelError
-	if j.part.isRemovedLocked(j.Seq) { // tellRemoved has reported it with the others
+	if j.part.isRemovedLocked(j.Seq) { // tellRemoved has reported it with the other removed jobs
 		level = slog.LevelInfo
 	}
 	w.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// This file is about what a new owner knows of the pace of keys.
+// A new owner derives the pace of each key from what former owners recorded.
 //
 // The ledger has a key's theoretical arrival time by the clock of the replica that made the call. If the store is in
 // Redis, all replicas use its clock. Otherwise the time is by another machine's wall clock, which is not compared with
@@ -25,8 +25,8 @@ import (
 // was stored after the slot. So the debt ends at the latest that long after the ledger was read. It also ends that long
 // after the record was stored, by the servers' clock, which may differ a little between leaders.
 
-// pace is what is known of earlier calls of an api's keys: by former processes, by other replicas, before a backup. It
-// says when a key may be called again.
+// pace collects what is known of earlier calls of an api's keys: by former processes, by other replicas, before a
+// backup. It decides when a key may be called again.
 type pace struct {
 	api      string
 	instance string
@@ -44,9 +44,9 @@ type pace struct {
 	mu    *sync.Mutex // the worker's: it guards what follows
 	s     *schedule.Schedule
 	since bucket.Micros // when the present terms came into force
-	// shortTold says that the warning was logged that the ledger begins too late for slow keys.
+	// shortTold says that a warning was logged: the ledger begins too late for slow keys.
 	shortTold bool
-	// unreadableTold says that it was told that a key's newest record cannot be read.
+	// unreadableTold says that a warning was logged: a key's newest record cannot be read.
 	unreadableTold bool
 }
 
@@ -58,8 +58,8 @@ func newPace(w *apiWorker, stored func(key string) bucket.Micros) *pace {
 	}
 }
 
-// goOnLocked lets a found queue go on at its key's pace. unsure says that one of its calls may have been running when
-// the former owner ended.
+// goOnLocked lets a found queue continue at its key's pace. unsure says that one of its calls may have been running
+// when the former owner ended.
 func (p *pace) goOnLocked(q *schedule.KeyQueue, unsure bool) {
 	if p.clock == schedule.OtherClock {
 		q.Remind(max(p.tail.TAT(p.api, q.Key), p.restoredLocked(q.Limits)))
@@ -82,8 +82,8 @@ func (p *pace) floorLocked(q *schedule.KeyQueue, unsure bool) bucket.Micros {
 
 // recall returns the earliest time at which the key may be called, as far as calls from before the start say. For most
 // keys the ledger's tail, read at the start, is enough. A key whose debt may be longer than the tail reaches back is
-// looked up before its first call. What this process knows already does not suffice if other replicas may have owned
-// the key's partition meanwhile. A store on another machine remembers everything itself.
+// looked up before its first call. This process's own knowledge is not enough if other replicas may have owned the
+// key's partition meanwhile. A store on another machine remembers everything itself.
 func (p *pace) recall(ctx context.Context, q *schedule.KeyQueue) (bucket.Micros, error) {
 	p.mu.Lock()
 	known := max(q.TAT, p.knownLocked(q.Key))
@@ -113,7 +113,8 @@ func (p *pace) recall(ctx context.Context, q *schedule.KeyQueue) (bucket.Micros,
 }
 
 // notRecorded returns the earliest theoretical arrival time of a key without a record in the ledger. It is 0 if such a
-// key was never called or owes nothing any more, else that of a call made just before the ledger begins.
+// key was never called or has no debt any more. Otherwise it is the time after a call made just before the ledger
+// begins.
 func (p *pace) notRecorded(ctx context.Context, drain time.Duration) (bucket.Micros, error) {
 	reached, err := ledger.ExtentOf(ctx, p.js)
 	if err != nil || reached.Begins.IsZero() {
@@ -135,9 +136,9 @@ func (p *pace) notRecorded(ctx context.Context, drain time.Duration) (bucket.Mic
 }
 
 // lastTAT returns the theoretical arrival time in the newest record of a key, however old, or 0 if the key was never
-// called. If the record is this replica's own, it returns known, which this replica knows itself: that is exact, and
-// does not move with each question. If the record is unreadable, the call counts as made just now. drain is how long
-// the key's bucket takes to empty.
+// called. If the record is this replica's own, it returns known, this replica's own value, which is exact and the same
+// at each call. If the record is unreadable, the call counts as made just now. drain is how long the key's bucket takes
+// to empty.
 func (p *pace) lastTAT(ctx context.Context, key string, known bucket.Micros, drain time.Duration) (bucket.Micros, error) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
@@ -180,7 +181,7 @@ func (p *pace) tellUnreadable(key string) {
 }
 
 // inherit converts a record's theoretical arrival time to the clock of this worker's store, never to an earlier time
-// than was meant. began is the server's time, just before now.
+// than the record meant. began is the server's time, just before now.
 func (p *pace) inherit(c *ledger.Record, stored, began time.Time) bucket.Micros {
 	if p.clock == schedule.OtherClock {
 		return c.TAT

@@ -32,22 +32,21 @@ type partition struct {
 	stopReading, stopMarkers context.CancelFunc
 	reader, writer           errgroup.Group
 
-	// cache holds messages that were read and are not needed yet, as far as they fit. It is nil when the tenure has
-	// ended.
+	// cache holds messages that were read ahead of need, as far as they fit. It is nil when the tenure has ended.
 	cache      map[uint64]kept
 	cacheBytes int64
 	holdings   *queue.Holdings
 
 	restored uint64 // the last job of a backup that was put back, 0 for none: see Restoration
 
-	replay *replay // nil once everything that stood in the stream at the takeover has been read
+	replay *replay // nil once everything that was in the stream at the takeover has been read
 
 	denial holdMark // of an api that denies weir
 
 	removals removals // what was deleted from its stream by hand
 
 	stock      stocktaking // of what was deleted before this tenure; it belongs to the reader, and then to takeStock
-	stockTaken atomic.Bool // what was deleted before is told: this owner notes what waits
+	stockTaken atomic.Bool // the jobs deleted before are reported: this owner may write notes
 	noting     sync.Mutex  // guards what follows
 	noted      inventory   // what this owner noted last
 	unnoted    bool        // the last note could not be stored, which is logged
@@ -67,7 +66,7 @@ func (p *partition) mayCall() bool {
 // partitionOf returns the tenure that a queue belongs to.
 func partitionOf(q *schedule.KeyQueue) *partition { return q.Partition.Of.(*partition) }
 
-// add takes in a job that the reader has read.
+// add queues or resumes a job that the reader has read.
 func (p *partition) add(ctx context.Context, e queue.Entry) {
 	if p.addOne(ctx, e) {
 		p.resumeKeys()
@@ -84,7 +83,7 @@ func (p *partition) addOne(ctx context.Context, e queue.Entry) (resume bool) {
 		}
 		p.pushLocked(e)
 		p.w.wakeUp()
-	case !p.closing: // otherwise the next owner takes it in
+	case !p.closing: // otherwise the next owner reads it
 		p.stock.met(e.Seq)
 		q := p.pushLocked(e)
 		return p.takeFoundLocked(ctx, q, e)

@@ -35,7 +35,7 @@ func (d *Dispatcher) Pause(api, key string, p schedule.Pause) error {
 	return nil
 }
 
-// Resume ends a pause. Holds by answers of the api or by limits stay in force.
+// Resume ends a pause. Holds that the api's answers or limits caused stay in force.
 func (d *Dispatcher) Resume(api, key string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -47,8 +47,8 @@ func (d *Dispatcher) Resume(api, key string) {
 	}
 }
 
-// TryNow makes one call of an api at once, without waiting for the end of its open breaker's time, and reports whether
-// there was anything to try. It fails with ErrNoAPI.
+// TryNow makes one call of an api at once, without waiting until its open breaker allows it. It reports whether the
+// breaker was open. It fails with ErrNoAPI.
 func (d *Dispatcher) TryNow(api string) (tries bool, err error) {
 	w := d.worker(api)
 	if w == nil {

@@ -53,7 +53,7 @@ func (w *apiWorker) prepare(ctx context.Context, j *job) bool {
 		w.unconnected(ctx, j, err)
 		return false
 	}
-	// After a missed slot the job's intent still stands.
+	// After a missed slot the job's intent is still stored.
 	if j.intended == j.Calls+1 && j.intendedBy == j.terms || fault.Planted(fault.NoIntent) {
 		w.update(func(*schedule.Schedule) { w.madeLocked(j) })
 		return true
@@ -102,7 +102,7 @@ const (
 
 func (w *apiWorker) unstage(j *job) { w.update(func(s *schedule.Schedule) { s.Unstage(j.Job) }) }
 
-// unprepared lets a job rest that could not be made ready, or ends it if its message is gone.
+// unprepared lets a job that could not be made ready rest, or ends it if its message is gone.
 func (w *apiWorker) unprepared(ctx context.Context, j *job, err error) {
 	if errors.Is(err, errNoRoom) {
 		w.update(func(s *schedule.Schedule) { s.Unstage(j.Job); w.restLocked(j, schedule.Never-1) })

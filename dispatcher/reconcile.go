@@ -21,18 +21,18 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A letter unknown is about a call that the api may have processed. If the api can be asked, the owner of the job's
-// partition asks it and ends the doubt:
+// A letter unknown reports a call that the api may have processed. If the api offers an inquiry, the owner of the job's
+// partition asks the api, and acts on the answer:
 //
 //	processed      the job's result is stored, with what the api said, and then the letter is deleted
 //	not processed  the job is handed in again, as by a redrive, and then the letter is deleted; its bill is forgotten
 //	anything else  the letter stays
 //
-// No letter ends twice. There is one right to end letters (deadletter.Right), which redrives and purges need, too. The
-// owner takes it, and checks it before each write. If the owner dies in between, the next inquiry repeats what follows:
-// it finds a stored result before it asks the api, and a redrive finds out whether the job was handed in. "Not
-// processed" is believed only when the letter is old enough, because an api may process late. The api is asked only at
-// the url of the call: after a change of url another api would answer.
+// No letter ends twice. One right to end letters (deadletter.Right) exists, which redrives and purges need, too. The
+// owner acquires it, and checks it before each write. If the owner dies in between, the next inquiry repeats the
+// missing steps: it finds a stored result before it asks the api, and a redrive finds out whether the job was
+// submitted. "Not processed" counts only when the letter is old enough, because an api may process late. The owner asks
+// the api only at the url of the call: after a change of url another api would answer.
 
 // ReconcileEnd is what became of a letter after an inquiry: a closed set.
 type ReconcileEnd string
@@ -40,13 +40,13 @@ type ReconcileEnd string
 // The ends.
 const (
 	EndedDone       ReconcileEnd = "done"       // found processed: its result is stored
-	EndedRedriven   ReconcileEnd = "redriven"   // found not processed: handed in again
+	EndedRedriven   ReconcileEnd = "redriven"   // found not processed: submitted again
 	EndedOverflowed ReconcileEnd = "overflowed" // found not processed, and refused again: another letter
-	EndedGone       ReconcileEnd = "gone"       // it has been ended otherwise
+	EndedGone       ReconcileEnd = "gone"       // it has ended in another way
 	EndedStays      ReconcileEnd = "stays"      // it stays, and Why says why
 )
 
-// Reconciled is what came of one letter.
+// Reconciled is the result of an inquiry about one letter.
 type Reconciled struct {
 	Seq     uint64           `json:"seq"`
 	API     string           `json:"api"`
@@ -215,8 +215,8 @@ func (l *askedLetter) tracesOf(ctx context.Context) (ledger.Traces, error) {
 }
 
 // notYet reports whether it is too early for weir itself to ask about a letter, and when the inquiry is due. The first
-// is due when "not processed" would be believed, and each wait is twice the one before. The ledger knows the inquiries
-// before a restart. An operator may ask at any time.
+// inquiry is due when "not processed" would count, and each wait is twice the one before. The ledger knows the
+// inquiries before a restart. An operator may ask at any time.
 func (l *askedLetter) notYet(who asker, out *Reconciled) (early bool, due time.Time) {
 	q := l.terms.api.Inquiry
 	n := l.traces.Inquiries
@@ -331,7 +331,7 @@ func (l *askedLetter) foundResult(r httpcall.Response) *nats.Msg {
 // redriveRate is the rate for handing in one letter, which needs no pace.
 var redriveRate = bucket.Rate{Count: 1000, Per: time.Second, Burst: 1}
 
-// handIn hands in a job again that was found not processed.
+// handIn submits a job again that was found not processed.
 func (l *askedLetter) handIn(ctx context.Context, out *Reconciled) (ReconcileEnd, error) {
 	scope, err := l.browser.Scope(ctx, deadletter.Selection{Seqs: []uint64{l.Seq}})
 	if err != nil {
@@ -358,7 +358,7 @@ func (l *askedLetter) handIn(ctx context.Context, out *Reconciled) (ReconcileEnd
 	return EndedStays, nil
 }
 
-// RedriveTerms returns what a redrive must know of an api that is dispatched here.
+// RedriveTerms returns the terms of an api that is dispatched here, for a redrive.
 func (d *Dispatcher) RedriveTerms(api string) (deadletter.Terms, bool) {
 	w := d.worker(api)
 	if w == nil {

@@ -22,21 +22,21 @@ import (
 // Operators may delete messages from a partition's stream by hand, or the whole stream (queue.Removal). The owner
 // reports this, and the partition goes on:
 //
-//   - A job whose message is gone is not called any more, even if its body is in memory: deleting it says that it
-//     should not be called. It becomes a letter of what is known of it. If its call is under way, the outcome is stored
-//     as usual.
+//   - A job whose message is gone is not called any more, even if its body is in memory: the operator deleted it so
+//     that it is not called. It becomes a letter with everything known about it. If its call is under way, the outcome
+//     is stored as usual.
 //   - The owner's epoch is stored again if the right to the partition is valid. Until then the stream refuses every
 //     intent, so that no new call starts.
 //   - Intents of running calls whose jobs are still there are stored again, and so are holds. Retry marks are not: the
 //     ledger has what they say of calls, and the count of attempts begins anew after a restart.
-//   - Nothing is forgotten in memory: what keys and limits have used, pauses, holds, ids of ended jobs. If the stream
-//     was deleted and made again, it does not know the ids of jobs whose calls are under way, and the owner notes these
-//     ids as ended.
+//   - Everything stays in memory: what keys and limits have used, pauses, holds, ids of ended jobs. If the stream was
+//     deleted and made again, it does not know the ids of jobs whose calls are under way, and the owner notes these ids
+//     as ended.
 //
-// The owner cannot see the loss of a job that another replica's intake stored and that was not read yet. What only one
-// process knew is lost if that process dies between the removal and the letters.
+// The owner cannot see the loss of a job that another replica's intake stored and that was not read yet. If this
+// process dies between the removal and the letters, the jobs that only it knew are lost.
 
-// StreamChange is a change that was made by hand to a stream of weir's, as far as weir noticed it.
+// StreamChange is a change by hand of one of weir's streams, as far as weir noticed it.
 type StreamChange struct {
 	Stream string    `json:"stream"`
 	What   string    `json:"what"` // a sentence
@@ -145,7 +145,7 @@ func (p *partition) tellRemoved(r *queue.Removal, letters, flying int) {
 	p.tellChange(strings.Join(what, "; "))
 }
 
-// tellChange reports what was done by hand to the partition's stream: in the log, a metric and by Options.Changed.
+// tellChange reports a change by hand of the partition's stream: in the log, by a metric and by Options.Changed.
 func (p *partition) tellChange(text string) {
 	p.w.log.Error("a queue's stream was changed by hand", "stream", p.bucket.Name(), "what", text)
 	p.w.d.metrics.damages.WithLabelValues(p.w.name).Inc()
@@ -155,7 +155,7 @@ func (p *partition) tellChange(text string) {
 }
 
 // renewEpoch stores this owner's epoch again, while the right to the partition is certain. It blocks until the epoch is
-// stored, another owner's epoch stands there, or the worker stops.
+// stored, the stream holds another owner's epoch, or the worker stops.
 func (p *partition) renewEpoch(ctx context.Context) {
 	for ctx.Err() == nil && !p.lost.Load() {
 		if !p.mayCall() {
@@ -269,7 +269,7 @@ func (p *partition) buryTakenOut(ctx context.Context, some []waitingJob) {
 	for _, j := range ends {
 		select {
 		case <-j.ended:
-		case <-w.stopped: // its slot will not come
+		case <-w.stopped: // its slot never comes
 			// At a hard stop nothing is stored.
 			_ = p.persistOf(ctx, func() error { return p.w.d.opts.Letters.Bury(p.letterOfRemoved(j.Queue.Key, j.Seq)) })
 		case <-ctx.Done():

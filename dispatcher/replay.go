@@ -12,19 +12,19 @@ import (
 
 // After a takeover, calls start while the partition's queue is still being read, so that a long queue does not keep
 // every key waiting. Before a key is called, the owner must know which of its jobs were called before. The end of the
-// ledger and the markers tell this, and both are read before the jobs. So the owner knows for each key the last job
-// that anything is known of, and the key's calls start when its jobs have been read up to that one. If nothing is known
-// of a key, the first of its jobs that is read is its oldest, and was never called.
+// ledger and the markers say this, and both are read before the jobs. So the owner knows, for each key, the last job
+// with a history, and the key's calls start when its jobs have been read up to that one. If no job of a key has a
+// history, the first of its jobs that is read is its oldest, and was never called.
 
-// replay is what is known of a partition's jobs before they are read. It belongs to the reader; other goroutines only
-// check, under the lock, whether the partition has one.
+// replay holds the histories of a partition's jobs before the jobs are read. It belongs to the reader; other goroutines
+// only check, under the lock, whether the partition has one.
 type replay struct {
 	found   map[uint64]*found               // markers in the stream, by the job's sequence
 	records map[uint64]ledger.LastCall      // newest records in the ledger, by the job's sequence
 	results map[uint64]ledger.StoredResult  // results whose records may be missing, by the job's sequence
-	until   map[uint64]uint64               // by a key's sum: the key's last job that anything is known of
+	until   map[uint64]uint64               // by a key's sum: the key's last job with a history
 	queue   []awaited                       // the same, sorted by sequence
-	blind   uint64                          // the last job that may hold every key; no call starts before it was read
+	blind   uint64                          // the last job that may hold every key; no call starts before it has been read
 	held    []*schedule.KeyQueue            // queues held by marks; they may have no jobs
 	early   []*schedule.KeyQueue            // queues met before the blind job
 	waiting map[uint64][]*schedule.KeyQueue // by a key's sum: queues that wait until their jobs are read up to until
@@ -38,7 +38,7 @@ func newReplay() *replay {
 	return &replay{found: map[uint64]*found{}, until: map[uint64]uint64{}, waiting: map[uint64][]*schedule.KeyQueue{}}
 }
 
-// await notes that something is known of a job. holdsAll says that this may hold every key.
+// await notes that a job has a history. holdsAll says that this may hold every key.
 func (r *replay) await(seq, sum uint64, holdsAll bool) {
 	r.until[sum] = max(r.until[sum], seq)
 	if holdsAll {
@@ -148,7 +148,7 @@ func (p *partition) resumeKeys() {
 	p.w.wakeUp()
 }
 
-// admitKeyLocked takes up a queue when its first job was read. The queue may be called, or waits until its jobs are
+// admitKeyLocked admits a queue when its first job has been read. The queue may be called, or waits until its jobs are
 // read far enough.
 func (p *partition) admitKeyLocked(q *schedule.KeyQueue) {
 	if q.Met {
@@ -167,8 +167,8 @@ func (p *partition) admitKeyLocked(q *schedule.KeyQueue) {
 	}
 }
 
-// takeFoundLocked takes up one job that was found in the stream. It reports whether all keys that waited for it may go
-// on now; the caller must then call resumeKeys.
+// takeFoundLocked queues or resumes one job that was found in the stream. It reports whether all keys that waited for
+// it may continue now; the caller must then call resumeKeys.
 func (p *partition) takeFoundLocked(ctx context.Context, q *schedule.KeyQueue, e queue.Entry) (resume bool) {
 	p.admitKeyLocked(q)
 	h, outdated := p.replay.history(e)

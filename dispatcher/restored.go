@@ -11,7 +11,7 @@ import (
 	"weir/ingest"
 )
 
-// Restoration says that the streams were put back from a backup. No queue, ledger or result tells of the calls between
+// Restoration says that the streams were put back from a backup. No queue, ledger or result knows the calls between
 // From and At.
 //
 //   - A job without an end in the backup may have been called since. It is called again under its idempotency key, or
@@ -23,7 +23,7 @@ type Restoration struct {
 	From, At time.Time // From is that of the newest record in the ledger, or zero
 	// Until holds the last sequences of the backup, by the names of the queues' streams. Later sequences came after At.
 	Until map[string]uint64
-	// Counted says that an operator wants the limits to go by what is counted, in spite of the restoration.
+	// Counted says that an operator wants the limits to use their present counts, in spite of the restoration.
 	Counted bool
 }
 

@@ -22,7 +22,7 @@ type resultBar struct {
 }
 
 // fenceSubject is the subject of bars in the stream of results. No result has it, so that readers of results do not
-// take a bar for one.
+// mistake a bar for a result.
 const fenceSubject = "weir.o.results"
 
 // set bars the result. It returns the sequence of a result that was stored before, 0 for none; ok is false if persist

@@ -26,7 +26,7 @@ import (
 const persistRetry = time.Second
 
 // settle brings a called job to exactly one of: done, buried, or waiting for its next call. It stores what is known of
-// the call before it lets the job go.
+// the call before it deletes the job or lets it wait.
 func (w *apiWorker) settle(ctx context.Context, j *job, r httpcall.Response) {
 	w.conclude(ctx, j, r, j.crashed(httpcall.Judge(j.terms.api, r, time.Now())))
 }
@@ -94,9 +94,10 @@ func (w *apiWorker) logOf(j *job) *slog.Logger {
 	return j.message.Trace.Log(log)
 }
 
-// keepResult stores the result, sends it to the producer's reply subject, stores the ledger's record, and lets the job
-// go. Each step starts only when the one before it is durable, so that the record proves that the result is stored and
-// the reply was sent. After a crash before the record, recovery finds the result and writes the record (loneresult.go).
+// keepResult stores the result, sends it to the producer's reply subject, stores the ledger's record, and has the job
+// deleted. Each step starts only when the one before it is durable, so that the record proves that the result is stored
+// and the reply was sent. After a crash before the record, recovery finds the result and writes the record
+// (loneresult.go).
 func (w *apiWorker) keepResult(ctx context.Context, j *job, r httpcall.Response, out httpcall.Outcome) {
 	if fault.Planted(fault.DeleteFirst) {
 		j.part.bucket.Finish(j.Queue.Key, j.Seq)
@@ -130,7 +131,7 @@ func (w *apiWorker) keepResult(ctx context.Context, j *job, r httpcall.Response,
 
 // storeResult stores a result and returns the stream's answer. It blocks until the result is stored; ok is false if
 // persist gave the job up. If the result is too large for its stream, storeResult stores less of it: the call is paid
-// for, and its job must not block all others.
+// for, and its job must not block all other jobs.
 func (w *apiWorker) storeResult(ctx context.Context, j *job, msg *nats.Msg) (stored stream.Answer, ok bool) {
 	ok = w.persist(ctx, "result", j, func() error {
 		for {
@@ -146,9 +147,9 @@ func (w *apiWorker) storeResult(ctx context.Context, j *job, msg *nats.Msg) (sto
 	return stored, ok
 }
 
-// bury stores the ledger's record c, then the letter with its event, and lets the job go. If there was no call, c is
-// nil and bury stores the mark of the job's end instead. The record or the mark comes first because the letter can be
-// written again from it and the job: after a crash between the two it is known whether the call was made.
+// bury stores the ledger's record c, then the letter with its event, and has the job deleted. If there was no call, c
+// is nil and bury stores the mark of the job's end instead. The record or the mark comes first because the letter can
+// be written again from it and the job: after a crash between the two it is known whether the call was made.
 func (w *apiWorker) bury(ctx context.Context, j *job, reason deadletter.Reason, detail string, c *ledger.Record) {
 	status, detail := j.status, ledger.Clip(detail, ledger.MaxDetail)
 	var answer *deadletter.Answer
@@ -171,8 +172,8 @@ func (w *apiWorker) bury(ctx context.Context, j *job, reason deadletter.Reason, 
 }
 
 // keepEnd stores the mark that a job becomes a letter without a call, and reports whether the mark is stored. Without
-// it, a crash before the job's deletion could undo the decision: the reason may be past by then, and the ledger has no
-// record of it.
+// it, a crash before the job's deletion could undo the decision: the reason may not apply any more, and the ledger has
+// no record of it.
 func (w *apiWorker) keepEnd(ctx context.Context, j *job, letter *deadletter.Letter) bool {
 	mark := queue.RetryMark{
 		Seq: j.Seq, Calls: j.Calls, Attempts: j.attempts, Billed: string(j.doubt.billed), Ends: string(letter.Reason), Reason: letter.Detail,
@@ -196,8 +197,8 @@ func (w *apiWorker) keepMark(ctx context.Context, what string, j *job, mark queu
 	return seq, ok
 }
 
-// buryLetter stores a letter with its event, and lets the job go. The ledger or a mark must already hold what the
-// letter says.
+// buryLetter stores a letter with its event, and has the job deleted. The ledger or a mark must already hold the
+// letter's content.
 func (w *apiWorker) buryLetter(ctx context.Context, j *job, letter *deadletter.Letter) {
 	if letter.Answer == nil && j.answeredAt != 0 { // the last answer came to an earlier call
 		var ok bool
@@ -241,7 +242,7 @@ func (w *apiWorker) again(ctx context.Context, j *job, c *ledger.Record, notBefo
 	})
 }
 
-// keepRecord stores a call's record in the ledger, and reports whether the record is stored.
+// keepRecord stores a call's record in the ledger, and reports whether it succeeded.
 func (w *apiWorker) keepRecord(ctx context.Context, j *job, c *ledger.Record) bool {
 	var seq uint64
 	if !w.persist(ctx, "ledger record", j, func() (err error) {
@@ -260,7 +261,7 @@ func (w *apiWorker) keepRecord(ctx context.Context, j *job, c *ledger.Record) bo
 	return true
 }
 
-// record writes a record to the ledger if may allows it, and tells the flight recorder that the record is stored.
+// record writes a record to the ledger if may allows it, and notes in the flight recorder that the record is stored.
 func (d *Dispatcher) record(may func() bool, c *ledger.Record) (seq uint64, err error) {
 	stored := d.calls.WriteWhile(may, c.Message())
 	if stored.Err == nil {
@@ -271,8 +272,8 @@ func (d *Dispatcher) record(may func() bool, c *ledger.Record) (seq uint64, err 
 
 // persist retries a write until it succeeds, and reports whether it did. Meanwhile the job stays where it is and is not
 // called again. While the right to the partition is in doubt, persist waits. If the right is lost, persist abandons the
-// job and returns false: the job is the next owner's. It also returns false when ctx is done: the next start finds the
-// job again.
+// job and returns false: the job belongs to the next owner. It also returns false when ctx is done: the next start
+// finds the job again.
 func (w *apiWorker) persist(ctx context.Context, what string, j *job, write func() error) bool {
 	p := j.part
 	for {
@@ -300,7 +301,7 @@ func (w *apiWorker) persist(ctx context.Context, what string, j *job, write func
 	}
 }
 
-// finish lets a job go whose end is durable: it has the message deleted, and drops the job's markers.
+// finish ends a job whose end is durable: it has the message deleted, and drops the job's markers.
 func (w *apiWorker) finish(j *job, outcome string) {
 	p := j.part
 	if p.lost.Load() {

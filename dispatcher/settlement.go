@@ -12,17 +12,17 @@ import (
 	"weir/dispatcher/httpcall"
 )
 
-// settlements remembers, for each limit, the most units that any answer of an api said its call used. A call whose
-// answer does not say is charged that much, because it may have used as many. It is safe for concurrent use.
+// settlements remembers, for each limit, the most units that any answer of an api reported. A call whose answer reports
+// none is charged that many, because it may have used them. It is safe for concurrent use.
 type settlements struct {
 	mu     sync.Mutex // guards what follows
 	most   map[string]int64
-	silent bool // the last answer that should have told the units did not
+	silent bool // the last answer that should have reported the units did not
 }
 
-// actual returns the units that a call really took from each shared limit: what the answer says, 0 from a quota if
-// nothing was sent, and 0 from a budget if the call was not billed. nil means that the estimate holds. silent names the
-// limits whose units the answer should have told and did not.
+// actual returns the units that a call really took from each shared limit: those that the answer reports, 0 from a
+// quota if nothing was sent, and 0 from a budget if the call was not billed. nil means that the estimate is right.
+// silent names the limits whose units the answer should have reported and did not.
 func (w *apiWorker) actual(j *job, r httpcall.Response) (actual []int64, silent []string) {
 	if j.Costs == nil {
 		return nil, nil
@@ -62,7 +62,7 @@ func (w *apiWorker) actual(j *job, r httpcall.Response) (actual []int64, silent 
 	return actual, silent
 }
 
-// settles reports whether answers should tell a call's units.
+// settles reports whether answers should report a call's units.
 func settles(source bucket.CostSource) bool {
 	return source.SettleHeader != "" || source.SettlePointer != ""
 }

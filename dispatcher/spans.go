@@ -11,7 +11,7 @@ import (
 	"weir/ingest"
 )
 
-// A job's spans are written from what is stored of it anyway: the span of a call from the ledger's record, and that of
+// A job's spans are written from data that is stored anyway: the span of a call from the ledger's record, and that of
 // the job from its result or letter. So recovery also writes the spans of calls that a crash interrupted. Without a
 // Tracer this costs no more than a comparison.
 
@@ -30,7 +30,8 @@ func (w *apiWorker) trace(j *job) *trace.Job {
 	return j.traced
 }
 
-// outgoing returns the job as its api gets it. If the trace is recorded, the call is the parent of the api's spans.
+// outgoing returns the job as it is sent to its api. If the trace is recorded, the call is the parent of the api's
+// spans.
 func (w *apiWorker) outgoing(j *job) *ingest.Job {
 	t := w.trace(j)
 	if !t.Recorded() {
@@ -65,7 +66,7 @@ func (j *job) waitedSince() time.Time {
 	return j.accepted.Time()
 }
 
-// traceRest writes that a call's outcome is stored, and that the job waits for another call.
+// traceRest writes the span of storing a call's outcome, if the job waits for another call.
 func (w *apiWorker) traceRest(j *job, c *ledger.Record) {
 	if w.d.opts.Tracer == nil {
 		return

@@ -20,7 +20,7 @@ import (
 type tailLoads struct {
 	mu      sync.Mutex // guards what follows
 	reading bool
-	// toldShort says that the warning was logged that the ledger does not reach back as far as dedupe.
+	// toldShort says that a warning was logged: the ledger does not reach back as far as dedupe.
 	toldShort bool
 	next      *tailLoad
 }

@@ -83,8 +83,8 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 	return fmt.Errorf("api %s: %w", w.name, err)
 }
 
-// leave takes no more jobs of a partition that no other replica can own and that is not read to its end. Its calls may
-// still run: the worker's stop waits for them.
+// leave stops reading a partition that no other replica can own and that is not read to its end. Its calls may still
+// run: the worker's stop waits for them.
 func (p *partition) leave() {
 	p.w.mu.Lock()
 	p.closing, p.Open = true, false
@@ -93,14 +93,14 @@ func (p *partition) leave() {
 
 var errLetGo = errors.New("the partition was let go of while it was opened")
 
-// readerRestarted counts and logs that the partition's reader was set up anew.
+// readerRestarted counts and logs that the partition's reader was started again.
 func (p *partition) readerRestarted(err error) {
 	p.w.d.metrics.restarts.WithLabelValues(p.w.name).Inc()
 	p.w.log.Warn("a partition's reader failed or went quiet; it resumes where it stopped", "stream", p.bucket.Name(), "err", err)
 }
 
-// broken lets go of a partition that this replica cannot work any more, so that any replica that can takes it. If no
-// other replica may own it, broken ends the dispatcher.
+// broken drops a partition that this replica cannot work any more, so that another replica can take it. If no other
+// replica may own it, broken ends the dispatcher.
 func (p *partition) broken(err error) {
 	err = fmt.Errorf("api %s: stream %s: %w", p.w.name, p.bucket.Name(), err)
 	if p.Lease == nil {
@@ -115,7 +115,7 @@ func (p *partition) broken(err error) {
 // closeCheck is how often a closing partition's jobs are checked: no event tells that the last of them has settled.
 const closeCheck = 5 * time.Millisecond
 
-// close gives a partition up: no call of it starts any more, running calls end, and their outcomes are stored. close
+// close gives a partition up: no call of it starts any more, running calls end, and their outcomes are stored. It
 // blocks until then. If ctx ends first, the partition is not given up, and the caller must lose it.
 func (p *partition) close(ctx context.Context) error {
 	p.w.mu.Lock()
@@ -148,15 +148,15 @@ func (p *partition) close(ctx context.Context) error {
 	return err
 }
 
-// giveUp stores for the next owner that nothing of the partition is under way.
+// giveUp stores for the next owner that no call of the partition is under way.
 func (p *partition) giveUp(ctx context.Context) {
 	if err := p.markers.GiveUp(ctx); err != nil {
 		p.w.log.Warn("could not record that a partition was closed in order; its next owner waits as after a crash", "stream", p.bucket.Name(), "err", err)
 	}
 }
 
-// lose lets go of a partition that another replica may own by now. Running calls end, and nothing about them is stored:
-// the new owner has judged their jobs by what it found. lose blocks only until the stream is no longer read.
+// lose drops a partition that another replica may own by now. Running calls end, and nothing about them is stored: the
+// new owner has judged their jobs by what it found. lose blocks only until the stream is no longer read.
 func (p *partition) lose() {
 	p.lost.Store(true)
 	busy := p.shut()
@@ -185,7 +185,7 @@ func (p *partition) shut() (begun []*schedule.KeyQueue) {
 	return begun
 }
 
-// unwind takes back what has not started, and returns the queues that still have jobs under way.
+// unwind withdraws the jobs whose calls have not started, and returns the queues that still have jobs under way.
 func (p *partition) unwind(queues []*schedule.KeyQueue) (busy []*schedule.KeyQueue) {
 	w := p.w
 	var fx schedule.Effects
@@ -197,7 +197,7 @@ func (p *partition) unwind(queues []*schedule.KeyQueue) (busy []*schedule.KeyQue
 	w.mu.Lock()
 	for _, q := range queues {
 		if partitionOf(q).lost.Load() { // the queue may belong to another tenure by now
-			p.forgetLocked(q) // forgets what rests now
+			p.forgetLocked(q) // forgets the jobs that rest now
 		}
 	}
 	w.mu.Unlock()
@@ -278,7 +278,7 @@ func (w *apiWorker) loseAll(lease *lease.Membership) {
 	}
 }
 
-// abandon lets go of a job whose partition was lost. The new owner brings the job to its end.
+// abandon drops a job whose partition was lost. The new owner brings the job to its end.
 func (w *apiWorker) abandon(j *job) {
 	w.unrecorded.accountedFor(j)
 	j.entry.LetGo()

@@ -10,7 +10,7 @@ import (
 	"weir/ingest"
 )
 
-// terms are what an api's calls are made by: its configuration and the connections to it. They are never changed, only
+// terms are an api's configuration and the connections to it, by which its calls are made. They are never changed, only
 // replaced. A job is made ready, called and judged by the same terms, so that a change in between mixes nothing. A
 // ready job that has no slot yet when new terms come is made ready again by the new ones.
 type terms struct {
@@ -36,7 +36,7 @@ func policyOf(api *httpcall.API) *schedule.Policy {
 	}
 }
 
-// bind gives a job the terms it goes by.
+// bind sets the terms of a job.
 func (j *job) bind(by *terms) { j.terms, j.Policy = by, by.policy }
 
 // configChange is a new configuration of a worker's api on its way to the loop.
@@ -68,8 +68,8 @@ func (d *Dispatcher) Apply(ctx context.Context, api *httpcall.API) error {
 	}
 }
 
-// adoptChange puts a waiting change in force if no round of asks is under way. Only the loop calls it, and the loop
-// begins every round. So no ask by the old rules reaches the store after the new ones.
+// adoptChange applies a waiting change if no round of asks is under way. Only the loop calls it, and the loop begins
+// every round. So no ask by the old rules reaches the store after the new ones.
 func (w *apiWorker) adoptChange() {
 	w.mu.Lock()
 	asking := w.s.At(w.now()).Asking()
@@ -109,7 +109,7 @@ func (w *apiWorker) adopt(api *httpcall.API) error {
 	return nil
 }
 
-// restAll lets jobs rest that were made ready in vain.
+// restAll lets jobs that were made ready in vain rest.
 func (w *apiWorker) restAll(stale []*schedule.Job) {
 	if len(stale) == 0 {
 		return
@@ -149,7 +149,7 @@ func (c *terms) costs(j *ingest.Job) ([]int64, error) {
 		}
 		cost, err := shared[i].Cost.FromJob().Of(j)
 		if err != nil && shared[i].Shadow {
-			cost, err = 1, nil // a shadow limit only watches
+			cost, err = 1, nil // a shadow limit refuses nothing
 		}
 		if err != nil {
 			return nil, fmt.Errorf("limit %s: %w", shared[i].Name, err)

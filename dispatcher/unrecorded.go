@@ -2,9 +2,9 @@ package dispatcher
 
 import "sync"
 
-// After a process dies, the ledger has all its calls once its partitions have been read and every call that was found
-// without a record has got one. Limits that are counted in the process depend on this: until then, they know what
-// former processes used only as a bound.
+// After a process has died, the ledger is complete once its partitions have been read and every call found without a
+// record has got one. Limits that are counted in the process depend on this: until then, they know what former
+// processes used only as a bound.
 
 // unrecordedCalls tracks the calls of former processes that are not in the ledger yet. It is safe for concurrent use,
 // also under the worker's lock.
@@ -32,8 +32,8 @@ func (u *unrecordedCalls) accountedFor(j *job) {
 	delete(u.jobs, j)
 }
 
-// never notes that a job's former call may have been made and will never have a record, because what it would be
-// written from is gone. The call then counts as unlogged.
+// never notes that a job's former call may have been made and will never have a record, because the data for it is
+// gone. The call then counts as unlogged.
 func (u *unrecordedCalls) never(j *job) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

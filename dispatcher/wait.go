@@ -8,8 +8,8 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// While a job waits, the schedule says what it waits for. When the job is called, the ledger's record says what delayed
-// it for longest. If the job ends without a call, its letter says so.
+// While a job waits, the schedule knows the cause. When the job is called, the ledger's record names the cause that
+// delayed it longest. If the job ends without a call, its letter names it.
 
 // since returns since when a job has waited for its next call, from its producer's view, or 0 if that is unknown after
 // a restart. Its message must be loaded.
@@ -30,11 +30,11 @@ func (w *apiWorker) noteHoldupLocked(j *job) {
 	}
 }
 
-// leastWait is the shortest wait that letters tell of.
+// leastWait is the shortest wait that letters mention.
 const leastWait = 100 * time.Millisecond
 
-// waited returns text for the end of a letter's detail: how long a job waited that ends without a call, and for what.
-// It returns "" if the job did not wait or that is unknown.
+// waited returns text for the end of a letter's detail: how long a job that ends without a call waited, and for what.
+// It returns "" if the job did not wait or the cause is unknown.
 func (w *apiWorker) waited(j *job) string {
 	since := j.since()
 	w.mu.Lock()

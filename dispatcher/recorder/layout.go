@@ -30,7 +30,7 @@ const (
 	headDevice
 	headInode
 	headPID
-	headStarted                // when the process made it, in nanoseconds: of two files the later one knows more
+	headStarted                // when the process made it, in nanoseconds: the later of two files knows more
 	headBoot                   // 36 letters
 	headSum     = headBoot + 5 // sum over all words before it
 	headLedger  = headSum + 1  // the ledger's last stored sequence, with a sum of its own; 0 while none is known
