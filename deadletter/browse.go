@@ -281,7 +281,7 @@ func ReadKept(msg jetstream.Msg) (Kept, bool) {
 	return k, true
 }
 
-// headerSize is the header in which the server tells the size of a body that it omits.
+// headerSize is the header with the size of a body that the server omits.
 const headerSize = "Nats-Msg-Size"
 
 // NewestLetters passes the letters that f chooses to take, newest first and without bodies, until take fails;

@@ -12,7 +12,7 @@ import (
 )
 
 // HeaderEdited marks a job that was redriven with changes. It holds the number of the changed letter, and what was
-// changed. It stays with the job.
+// changed. The job keeps it.
 const HeaderEdited = "Weir-Dead-Edited"
 
 // Edit is the changes to the one letter that a redrive publishes.

@@ -26,7 +26,7 @@ type load struct {
 	keys  map[string][]uint32 // by key: the places of its letters in the order of the whole redrive
 }
 
-// add adds a letter that is published after place others.
+// add adds a letter that is published after place other letters.
 func (l *load) add(k *Kept, rules *bucket.Rules, place int) {
 	if l.keys == nil {
 		l.keys, l.units = map[string][]uint32{}, make([]float64, len(rules.Shared))
@@ -38,7 +38,7 @@ func (l *load) add(k *Kept, rules *bucket.Rules, place int) {
 	}
 }
 
-// units returns how many units a letter's job takes from a limit. A cost that only the body tells counts as one.
+// units returns how many units a letter's job takes from a limit. A cost that only the body contains counts as one.
 func units(k *Kept, cost *bucket.CostSource) float64 {
 	if cost.Constant > 0 {
 		return float64(cost.Constant)
@@ -51,7 +51,8 @@ func units(k *Kept, cost *bucket.CostSource) float64 {
 	return 1
 }
 
-// drain returns how long the api's limits need for the load after what waits already, and which limit needs longest.
+// drain returns how long the api's limits need for the load after the jobs that wait already, and which limit needs
+// longest.
 func (l *load) drain(api string, t *Terms, waiting map[string]uint64) (longest time.Duration, slowest string) {
 	slower := func(seconds float64, what string) {
 		if d := durationOf(seconds); d > longest {
@@ -87,7 +88,7 @@ func (l *load) drain(api string, t *Terms, waiting map[string]uint64) (longest t
 	return longest, slowest
 }
 
-// overflow returns how many jobs of the load would find no room beside what waits now if they all came at once.
+// overflow returns how many jobs of the load would find no room beside the waiting jobs if they all came at once.
 func (l *load) overflow(t *Terms, waiting map[string]uint64) (n int64) {
 	for key, places := range l.keys {
 		n += max(0, int64(len(places))-max(0, t.Rules.For(key).Capacity-int64(waiting[key])))

@@ -16,12 +16,12 @@ import (
 
 // A letter says how its job ended, not what happened since. A redrive may have been killed after the receipt and before
 // it deleted the letter. Or the producer, after a 429, has sent the same job again, and it was called. JetStream
-// remembers message ids for too short a time to tell. So before anything is published, the queue, the letters and the
-// ledger are read for traces of the same jobs. The queue must come first: a job leaves it only once its letter or its
-// record is stored. Producers continue while a redrive runs, so the redrive looks again before each letter.
+// forgets message ids too soon to detect that. So before anything is published, the queue, the letters and the ledger
+// are read for traces of the same jobs. The queue must come first: a job leaves it only once its letter or its record
+// is stored. Producers continue while a redrive runs, so the redrive looks again before each letter.
 //
 // The time stamps of the servers decide what came before a letter and what came after it, not the clocks of the
-// replicas. A call in the life that the letter ended names the same origin.
+// replicas. A call that was made before the letter, in the same life of the job, names the same origin as the letter.
 
 // identity identifies a job by its api, key and id: a hash, so that a million of them fit in memory.
 type identity [16]byte

@@ -22,11 +22,11 @@ import (
 )
 
 // An exported letter can be stored again, on the same server or on another: as a letter, never as a job. Its subject,
-// headers and body are the same to the byte. A stream cannot be told what it assigns itself: the sequence, the time,
-// and which message ids it knows. So the message carries an id of its own. HeaderImported holds the time and the
+// headers and body are the same to the byte. A stream assigns the sequence and the time itself, and cannot be given the
+// message ids that it should know. So the message carries an id of its own. HeaderImported holds the time and the
 // message id of the original letter, and readers of letters see those.
 
-// HeaderImported tells when an imported letter was stored first, and under which message id. Readers of letters never
+// HeaderImported holds when an imported letter was stored first, and under which message id. Readers of letters never
 // see the header.
 const HeaderImported = "Weir-Dead-Imported"
 
@@ -146,7 +146,7 @@ const (
 	MostImported = 5_000_000
 )
 
-// ErrTooManyLetters reports that there are more letters than an import can tell apart.
+// ErrTooManyLetters reports that there are more letters than an import can distinguish.
 var ErrTooManyLetters = errors.New("too many letters are there to tell new ones from them")
 
 // Import stores exported letters in the stream. It must be used by one goroutine.

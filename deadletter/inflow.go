@@ -9,8 +9,9 @@ import (
 )
 
 // A redrive publishes its letters at its rate, one after another in the order of their numbers, while buckets drain. So
-// what overflows depends on the rate, and on how the letters of a key are spread among the others. Both are simulated.
-// The simulation ignores what cannot be known here: new jobs of producers, pushback, holds, and how long calls take.
+// the overflow depends on the rate, and on how the letters of a key are spread among those of other keys. Both are
+// simulated. The simulation ignores what is unknown here: new jobs of producers, pushback, holds, and how long calls
+// take.
 
 // inflow is a redrive's letters on their way to the buckets.
 type inflow []*loadedKey
@@ -68,8 +69,8 @@ func (f inflow) roomy(above bucket.Rate) (bucket.Rate, bool) {
 	return bucket.Rate{}, false
 }
 
-// inflow returns how the load reaches its buckets, beside what waits now. It lets a shared rate drain a bucket no
-// faster than the bucket's share of the letters.
+// inflow returns how the load reaches its buckets, in addition to the jobs that wait now. It lets a shared rate drain a
+// bucket no faster than the bucket's share of the letters.
 func (l *load) inflow(t *Terms, waiting map[string]uint64) inflow {
 	shared := math.Inf(1)
 	for i := range t.Rules.Shared {

@@ -7,7 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// LastCall is what is known about the last call of a letter's job, to find out what became of the call.
+// LastCall is what is known about the last call of a letter's job, for a person who looks for the call's outcome.
 type LastCall struct {
 	Started    time.Time // zero: unknown
 	Wrote      time.Time // when the last of the request was handed to the network; zero: never, or unknown

@@ -64,7 +64,7 @@ const (
 	HeaderAccepted = "Weir-Dead-Accepted-At" // when its producer submitted the job, if known
 	HeaderBody     = "Weir-Dead-Body"        // bodyLeftOut, or absent
 	HeaderAskedAPI = "Weir-Dead-Asked-Api"   // the unknown api that its producer named; as a token
-	HeaderKeyed    = "Weir-Dead-Idempotency" // how calls that may have been processed can be told apart; absent: not
+	HeaderKeyed    = "Weir-Dead-Idempotency" // how the api recognises repeated calls that may have been processed; absent: it does not
 	HeaderRefusals = "Weir-Dead-Refusals"    // how often the job was refused when the letter was written; absent: once
 	HeaderReplaces = "Weir-Dead-Replaces"    // the number of the letter that this one replaces, with fewer refusals
 	HeaderOutcome  = "Weir-Outcome"
@@ -83,7 +83,7 @@ const Subjects ingest.Subjects = "weir.dead."
 type Letter struct {
 	API, Key, JobID string // "" if unknown
 	AskedAPI        string // if API is "": the name that its producer sent, if an api can have it
-	Origin          string // names the job for good: stream, sequence, and when it was stored; "" for a refused job
+	Origin          string // the job's permanent name: stream, sequence, and when it was stored; "" for a refused job
 	Reason          Reason
 	Detail          string // what happened; must hold no payload, address or secret
 	Header          nats.Header
@@ -102,7 +102,7 @@ type Letter struct {
 	Refusals        int       // how often the job was refused, as far as counted; 0 and 1: once
 	Replaces        uint64    // the number of the same letter with fewer refusals; 0: none
 
-	refusedID string // the message id of a letter that counts refusals; "" for others
+	refusedID string // the message id of a letter that counts refusals; "" for other letters
 }
 
 // Subject returns the subject of the letter.
@@ -161,8 +161,7 @@ func (l *Letter) facts() map[string]string {
 	return facts
 }
 
-// billed returns what is known of all calls of the job. The job's own header tells about the calls before it was
-// redriven.
+// billed returns what is known of all calls of the job. The job's own header reports the calls before it was redriven.
 func (l *Letter) billed() Billed {
 	if l.Redrives == 0 {
 		return l.Billed

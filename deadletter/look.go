@@ -14,13 +14,13 @@ import (
 	"weir/ingest"
 )
 
-// freshLook is the maximum age of the look for traces when a letter is published. If the job was never taken, the queue
-// itself detects a submission in between, because it knows the id.
+// freshLook is the maximum age of the last look for traces when a letter is published. If the job was never taken, the
+// queue itself detects a submission in between, because it knows the id.
 const freshLook = 250 * time.Millisecond
 
-// look finds out what became of the jobs of one api. The first look reads everything, each later one what came since.
-// It goes by the sequences of the streams, so it depends on neither clocks nor the number of keys. All letters of an
-// api wait for the same look.
+// look finds out what became of the jobs of one api. The first look reads everything, each later one the messages
+// since. It uses the sequences of the streams, so it depends on neither clocks nor the number of keys. All letters of
+// an api wait for the same look.
 type look struct {
 	found   *histories
 	browser *Browser
@@ -46,7 +46,7 @@ func (l *look) fresh(ctx context.Context) error {
 	return l.lookLocked(ctx)
 }
 
-// look reads what came since the last look.
+// look reads the messages that came since the last look.
 func (l *look) look(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

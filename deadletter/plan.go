@@ -14,10 +14,10 @@ import (
 // MaxRedrive is the maximum number of letters in one redrive, which keeps about 40 bytes of each in memory.
 const MaxRedrive = 1_000_000
 
-// Skip is why a redrive leaves a letter alone: a closed set.
+// Skip is why a redrive skips a letter: a closed set.
 type Skip string
 
-// The reasons for leaving a letter alone.
+// The reasons for skipping a letter.
 const (
 	SkipUnknown     Skip = "unknown"      // its call may have been processed, and another one would be billed again
 	SkipCancelled   Skip = "cancelled"    // an operator cancelled its job, and none has named the letter
@@ -69,7 +69,7 @@ type CallsQuery struct {
 // CallsReader passes the calls that q chooses to take. It returns the sequence up to which it has read the ledger.
 type CallsReader func(ctx context.Context, q CallsQuery, take func(Trace)) (upTo uint64, err error)
 
-// Passed is how far a redrive has come. Another process can continue from there.
+// Passed is the progress of a redrive, from which another process can continue.
 type Passed struct {
 	Next  uint64 // all letters before this number are done
 	Paced time.Time
@@ -90,16 +90,16 @@ type RedriveOptions struct {
 	Rate     bucket.Rate // of publishing; its burst is not used
 	// Edit changes the one letter that is redriven. Nil means no change.
 	Edit *Edit
-	// Before is what an earlier process has done of this redrive, and NotBefore is when the first letter may be
+	// Before counts what an earlier process has done of this redrive. NotBefore is when the first letter may be
 	// published.
 	Before    Tally
 	NotBefore time.Time
-	// Passed is called from time to time with the progress, and the redrive waits until it returns. Nil means that no
-	// process will continue the redrive. An error of Passed ends the redrive.
+	// Passed is called with the progress after each chunk of letters, and the redrive waits until it returns. Nil means
+	// that no process will continue the redrive. An error of Passed ends the redrive.
 	Passed func(ctx context.Context, p Passed) error
 	// Valid reports whether this process still is the only one that may redrive. It is called before every letter.
 	Valid func() bool
-	// Told is called after every letter, one call at a time.
+	// Told is called with the counts after every letter, one call at a time.
 	Told func(t *Tally)
 }
 
@@ -284,7 +284,7 @@ func (r *Redrive) sameTerms(api string) error {
 	return nil
 }
 
-// exclude reports why a letter is not redriven, as far as the letter itself tells.
+// exclude returns why a letter is not redriven, as far as the letter itself shows.
 func (r *Redrive) exclude(k *Kept, now time.Time) (Terms, Skip) {
 	terms, configured := r.terms(k.API)
 	switch {
@@ -306,7 +306,7 @@ func (r *Redrive) exclude(k *Kept, now time.Time) (Terms, Skip) {
 	return terms, ""
 }
 
-// termsFor returns an api's terms as they hold for this redrive. An edited letter is another request under the same
+// termsFor returns an api's terms as they apply to this redrive. An edited letter is another request under the same
 // idempotency key, so the key does not protect it.
 func (r *Redrive) termsFor(terms *Terms) *Terms {
 	if r.opts.Edit == nil {
@@ -318,9 +318,9 @@ func (r *Redrive) termsFor(terms *Terms) *Terms {
 }
 
 // unsafeToRepeat reports whether a call of the job may have been processed and another one may be billed again. A
-// letter unknown is of a call that carried no idempotency key, or whose key the api would not have recognised, whatever
-// the configuration says now. Other letters say how their calls carried the key, if that is known. The exception is a
-// job that was charged for and rejected: its call is over, and the operator asks for another.
+// letter unknown reports a call that carried no idempotency key, or whose key the api would not have recognised,
+// whatever the configuration says now. Other letters say how their calls carried the key, if that is known. The
+// exception is a job that was charged for and rejected: its call is over, and the operator asks for another.
 func unsafeToRepeat(k *Kept, terms *Terms) bool {
 	switch {
 	case k.Reason == Unknown:

@@ -57,7 +57,7 @@ type PurgeOptions struct {
 	Told  func(deleted int)
 }
 
-// Purge deletes the letters of a scope for good. It returns how many it deleted, also with an error. If the server
+// Purge deletes the letters of a scope permanently. It returns how many it deleted, also if it fails. If the server
 // itself can select the letters, it deletes them all at once; otherwise Purge deletes one by one, the oldest first.
 func (s *Scope) Purge(ctx context.Context, o PurgeOptions) (int, error) {
 	if s.seqs == nil && o.Rate == nil && s.filter.Status == (StatusRange{}) && s.filter.Since.IsZero() {

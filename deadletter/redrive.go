@@ -86,9 +86,9 @@ type run struct {
 	stayLeft int          // likewise, letters that could not be deleted
 }
 
-// Run redrives what Plan found or, without a plan, what the scope holds. Letters of one key go one after another, in
-// the order of their sequences. Run publishes each letter, and deletes it once the intake has answered. It ends early
-// when ctx ends or nothing can be stored. The tally always holds what was done by then.
+// Run redrives the letters that Plan found or, without a plan, those of the scope. Letters of one key go one after
+// another, in the order of their sequences. Run publishes each letter, and deletes it once the intake has answered. It
+// ends early when ctx ends or nothing can be stored. The tally always counts everything done so far.
 func (r *Redrive) Run(ctx context.Context) (*Tally, error) {
 	x := &run{Redrive: r, tally: r.opts.Before.clone(), deletes: make(chan struct{}, deletesAtOnce), stayed: map[Skip]int{}}
 	x.pace.every, x.pace.next = r.opts.every(), r.opts.NotBefore
@@ -182,7 +182,7 @@ func (x *run) chunk(ctx context.Context, chunk []Kept) error {
 	return err
 }
 
-// letter deals with one letter.
+// letter redrives, deletes or skips one letter.
 func (x *run) letter(ctx context.Context, k *Kept) error {
 	if err := x.sameTerms(k.API); err != nil {
 		return err
@@ -222,7 +222,7 @@ func (x *run) letter(ctx context.Context, k *Kept) error {
 	return x.settle(ctx, k, answer)
 }
 
-// settled handles a letter whose job has gone on since, and reports whether it has.
+// settled handles a letter whose job was submitted or called again since, and reports whether it was.
 func (x *run) settled(ctx context.Context, k *Kept) (done bool, err error) {
 	f, newest := x.fate(k)
 	if f == superseded {
@@ -248,7 +248,7 @@ func (x *run) settled(ctx context.Context, k *Kept) (done bool, err error) {
 
 func (x *run) skip(why Skip) { x.note(func(t *Tally) { t.Skipped[why]++; x.stayed[why]++ }) }
 
-// publish sends a job to the intake and returns its answer. It waits for the answer also when ctx ends, because the
+// publish sends a job to the intake and returns its answer. It waits for the answer even if ctx ends, because the
 // answer decides about the letter.
 func (x *run) publish(ctx context.Context, seq uint64, msg *nats.Msg) ([]byte, error) {
 	for try := 1; ; try++ {
@@ -310,7 +310,7 @@ func (x *run) settle(ctx context.Context, k *Kept, answer []byte) error {
 }
 
 // delete deletes a letter and counts the result, in the background. The next letter of its key need not wait: the job
-// has gone on, whether its letter is gone or not.
+// is queued again, whether its letter is deleted or not.
 func (x *run) delete(ctx context.Context, seq uint64, what func(*Tally)) {
 	x.deletes <- struct{}{}
 	go func() {
@@ -329,8 +329,8 @@ func (x *run) note(what func(*Tally)) {
 	x.opts.Told(&x.tally)
 }
 
-// Delete deletes a letter for good, and tries again if the server does not answer. A letter that is already gone is no
-// error.
+// Delete deletes a letter permanently, and tries again if the server does not answer. It succeeds if the letter is
+// already gone.
 func (b *Browser) Delete(ctx context.Context, seq uint64) error {
 	for try := 1; ; try++ {
 		err := b.stream.DeleteMsg(ctx, seq)

@@ -20,10 +20,10 @@ import (
 // A producer that retries at once is refused many times for one job. So refusals of the same job for the same reason
 // share one letter as long as the job's id would be known, and the letter counts them. Two jobs are the same if the
 // producer chose the same id, key, headers and body; the trace is ignored, since it differs with each try. A job
-// without an id of its own is always new.
+// without an id of its own always counts as new.
 //
 // The first refusal stores the letter. A later one is answered with that letter's number, after the stream has
-// confirmed that the letter still exists: after a redrive or a purge, the next refusal becomes a letter again. When the
+// confirmed that the letter still exists: after a redrive or a purge, the next refusal stores a new letter. When the
 // count has grown tenfold, the Writer writes the letter anew with its count and sends an event. It stores the new
 // letter, which names the old one, before it deletes the old one. If the process dies in between, the next start
 // deletes the old one (healReplaced).
@@ -45,7 +45,7 @@ const (
 // refusalID identifies a refused job and the reason: a hash.
 type refusalID [16]byte
 
-// identifyRefusal returns the id of a refusal. It reports false if the job cannot be told from others.
+// identifyRefusal returns the id of a refusal. It reports false if the job cannot be distinguished from other jobs.
 func identifyRefusal(r *ingest.Refused) (id refusalID, ok bool) {
 	if r.Redrives > 0 || !namedByProducer(r) {
 		return id, false
@@ -183,7 +183,7 @@ func (x *refusals) forgetLocked(now time.Time) {
 	}
 }
 
-// stood notes a job's letter and answers all that wait for it. With an error it forgets the job.
+// stood notes a job's letter and answers all refusals that wait for it. After an error it drops the job.
 func (x *refusals) stood(j *refusedJob, seq uint64, err error) {
 	x.mu.Lock()
 	waiting := j.waiting
@@ -269,7 +269,7 @@ func (x *refusals) adopt(j *refusedJob, seq uint64, w refusalWaiting) {
 	}
 }
 
-// told sends the event and the notice of a refused job's letter, and then calls done once.
+// told sends the event and the notice of a refused job's letter. Then it calls done once.
 func (o *Writer) told(l *Letter, seq uint64, w refusalWaiting, done func(err error)) {
 	e := w.event(seq, l.Refusals)
 	e.ID = l.refusedID // if a replica dies before it sends the event, another one sends it
@@ -295,7 +295,7 @@ func (o *Writer) checkRefusals(ctx context.Context) error {
 	}
 }
 
-// end answers all that wait with cause.
+// end answers all waiting refusals with cause.
 func (x *refusals) end(cause error) {
 	x.mu.Lock()
 	x.ended = true
@@ -371,7 +371,7 @@ func (o *Writer) toldBefore(k *Kept, w refusalWaiting) (before bool, err error) 
 	return false, nil
 }
 
-// answerAsked answers the refusals that came before the check of the letter, and starts another check for the others.
+// answerAsked answers the refusals that came before the check of the letter, and starts another check for later ones.
 func (o *Writer) answerAsked(j *refusedJob, seq uint64, asked int) {
 	x := o.refusals
 	x.mu.Lock()

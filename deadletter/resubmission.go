@@ -43,7 +43,7 @@ func (l *Letter) timeIn(header string, parse func(value string, from time.Time) 
 // if its producer or another redrive submits it too, before or after, the queue answers that it is known. The deadline
 // and the time before which it must not be called are written as absolute times; with dropped, the deadline is omitted.
 // The job's own headers that begin with Nats- stay renamed: what they asked of JetStream was refused or has been done.
-// The bill is copied, so that the next letter still has it.
+// The headers of the bill are copied, so that the next letter still has them.
 func (l *Letter) resubmission(terms Terms, deadline DeadlinePolicy) *nats.Msg {
 	subject := ingest.Subjects(ingest.RedrivePrefix).Of(l.API)
 	if terms.KeyInSubject {
@@ -77,7 +77,7 @@ func (l *Letter) resubmission(terms Terms, deadline DeadlinePolicy) *nats.Msg {
 		h[HeaderEdited] = []string{edited}
 	}
 	if l.Keyed != "" && l.Keyed == terms.Keyed {
-		h[HeaderKeyed] = []string{l.Keyed} // repeating is safe only as long as the api tells calls apart by this
+		h[HeaderKeyed] = []string{l.Keyed} // repeating is safe only as long as the api recognises calls by this
 	}
 	return &nats.Msg{Subject: subject, Header: h, Data: l.Body}
 }

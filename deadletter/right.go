@@ -44,7 +44,7 @@ func TakeRight(ctx context.Context, control jetstream.KeyValue, holder string) (
 	right := &Right{lease: lock, stop: stop, ended: make(chan struct{})}
 	go func() {
 		defer close(right.ended)
-		_ = lock.Keep(ctx) // Valid says what matters; a lease that cannot be given back expires
+		_ = lock.Keep(ctx) // Valid reports a lost lease; a lease that cannot be given back expires
 	}()
 	return right, nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// mostDeleted bounds the list of deleted letters between others. Each takes about ten bytes on the wire.
+// mostDeleted bounds the list of deleted letters. Each takes about ten bytes on the wire.
 const mostDeleted = 1_000_000
 
 // Standing is the state of the stream of letters at one moment.
@@ -22,8 +22,7 @@ type Standing struct {
 	Gone    int // the number of deleted letters
 }
 
-// Standing returns the state of the stream. With deleted it also lists the deleted letters between others, at most a
-// million.
+// Standing returns the state of the stream. If deleted is set, it also lists the deleted letters, at most a million.
 func (b *Browser) Standing(ctx context.Context, deleted bool) (Standing, error) {
 	var how []jetstream.StreamInfoOpt
 	if deleted {

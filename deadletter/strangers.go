@@ -14,8 +14,8 @@ import (
 
 // strangers bounds the room that letters of unknown apis take in the stream. Every client that may publish jobs can
 // name an unknown api, and a full stream makes the intake answer 503 to every other refusal. So these letters are
-// stored only while the stream is at most half full, whatever has filled it. Beyond that their jobs are answered with
-// 503, and nothing of them is stored.
+// stored only while the stream is at most half full, whatever has filled it. Beyond that, weir answers their jobs with
+// 503 and stores nothing of them.
 //
 // The Writer asks for the size of the stream once a second while such letters come, and adds their own sizes in
 // between.

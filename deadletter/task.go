@@ -14,15 +14,15 @@ import (
 
 // A task is a redrive that is stored in NATS, so that it outlives the process that started it and the replica that
 // works it. It has two entries: the order, which operators write, and the progress, which the replica that works the
-// task writes. The order fixes which letters it means. The progress is a hint, written a few times a second: a
-// redrive's own checks keep a letter from being redriven twice, not the progress.
+// task writes. The order fixes which letters it means. The progress is only a hint, written four times a second: the
+// redrive's own checks, not the progress, keep a letter from being redriven twice.
 
 // TaskState is the state of a task: a closed set.
 type TaskState string
 
 // The states.
 const (
-	TaskWaiting TaskState = "waiting" // for a replica, for the right to end letters, or for what Why says
+	TaskWaiting TaskState = "waiting" // for a replica, for the right to end letters, or for the reason in Why
 	TaskRunning TaskState = "running"
 	TaskStopped TaskState = "stopped" // by an operator, until it is resumed
 	TaskDone    TaskState = "done"    // all its letters are done
@@ -138,7 +138,7 @@ func (t *Task) Gone() int {
 	return max(0, t.Total-t.Progress.Tally.Done())
 }
 
-// CheckTaskName reports what is wrong with a task's name, or nil.
+// CheckTaskName returns an error if a task's name is invalid.
 func CheckTaskName(name string) error {
 	ok := name != "" && len(name) <= maxTaskName
 	for i, r := range name {
@@ -150,7 +150,7 @@ func CheckTaskName(name string) error {
 	return nil
 }
 
-// newTaskName returns a name that says when the task was started.
+// newTaskName returns a name that contains the task's start time.
 func newTaskName(now time.Time) string {
 	return "redrive-" + now.UTC().Format("20060102-150405") + "-" + strconv.FormatInt(36*36+rand.Int64N(35*36*36), 36)
 }

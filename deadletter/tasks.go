@@ -77,7 +77,7 @@ func (t *Tasks) Start(ctx context.Context, scope *Scope, o TaskOrder) (Task, err
 	return Task{}, errors.Join(fmt.Errorf("task %s: %w", o.Name, err), t.dropBody(context.WithoutCancel(ctx), &o))
 }
 
-// errBodyGone reports that a task cannot go on, because its edited body was deleted.
+// errBodyGone reports that a task cannot continue, because its edited body was deleted.
 var errBodyGone = errors.New("the edited body is gone: edit the letter again")
 
 // loadBody reads the body of a task's edit.
@@ -260,7 +260,7 @@ func (t *Tasks) Stop(ctx context.Context, name, by string) (Task, error) {
 	})
 }
 
-// Resume makes a task continue that was stopped or has failed. It fails with ErrNoTask, and with ErrTaskDone if the
+// Resume makes a task that was stopped or has failed continue. It fails with ErrNoTask, and with ErrTaskDone if the
 // task has nothing left to do.
 func (t *Tasks) Resume(ctx context.Context, name string) (Task, error) {
 	return t.change(ctx, name, func(task *Task) error {

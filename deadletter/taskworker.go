@@ -178,7 +178,7 @@ func (w *TaskWorker) wait(ctx context.Context, rest time.Duration, t *Task) {
 	}
 }
 
-// heard stores a task as it is now. The watch reports it later.
+// heard keeps the present state of a task, which the watch reports only later.
 func (w *TaskWorker) heard(t *Task) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -29,7 +29,7 @@ const (
 	lettersKnown = time.Hour
 )
 
-// Bounds of what waits to be stored. Beyond them the Writer refuses letters and events, so burials fail.
+// Bounds of the letters and events that wait to be stored. Beyond them the Writer refuses more, so burials fail.
 const (
 	maxWaiting      = 65536
 	maxWaitingBytes = 256 << 20
@@ -111,8 +111,8 @@ func (o *Writer) Announce(api string) {
 	}
 }
 
-// Remember tells the Writer about the letters in a stream that was restored and so does not know their message ids. It
-// must be called before Run.
+// Remember adds the letters of a restored stream to those that the Writer knows, because such a stream has forgotten
+// their message ids. It must be called before Run.
 func (o *Writer) Remember(ctx context.Context, js jetstream.JetStream) error {
 	if err := o.letters.Remember(ctx, js, Stream, time.Now().Add(-lettersKnown)); err != nil {
 		return fmt.Errorf("dead letters: %w", err)
@@ -133,8 +133,8 @@ func (o *Writer) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Bury stores a letter, then its event, then sends the notice to the job's reply subject. It blocks until all is done.
-// It fails if the letter or the event could not be stored: then the caller must keep the job.
+// Bury stores a letter, then its event, then sends the notice to the job's reply subject. It blocks until both are
+// stored. It fails if one of them could not be stored: then the caller must keep the job.
 func (o *Writer) Bury(l *Letter) error {
 	stored := make(chan error, 1)
 	o.bury(l, func(seq uint64) Event { return o.deadEvent(l, seq, 0) }, func(_ uint64, err error) { stored <- err })
@@ -149,7 +149,7 @@ func (o *Writer) deadEvent(l *Letter, seq uint64, refusals int) Event {
 }
 
 // BuryRefused is Bury for a job that was refused. It does not block. It calls done once with the letter's sequence, or
-// with an error: then the intake must tell the producer to try again.
+// with an error: then the intake must ask the producer to try again.
 func (o *Writer) BuryRefused(r ingest.Refused, done func(seq uint64, err error)) {
 	if fault.Planted(fault.AnswerFirst) {
 		done(1, nil)
@@ -293,7 +293,7 @@ func EnsureStreams(ctx context.Context, o Options) error {
 		return err
 	}
 	for _, s := range []stream.Options{{Kind: "letters", Configured: stream.AgeBound | stream.SizeBound, Config: jetstream.StreamConfig{
-		// Limits retention, so that anybody can browse it; discard new, so that no letter is dropped to make room.
+		// Limits retention, so that any client can browse it; discard new, so that no letter is dropped to make room.
 		Name: Stream, Subjects: []string{Subjects.Below()}, Discard: jetstream.DiscardNew,
 		Description: "weir: dead letters, weir.dead.<api>.<reason>.<key>", MaxAge: o.MaxAge, MaxBytes: lettersBytes,
 	}}, {Kind: "events", Config: jetstream.StreamConfig{

@@ -1,9 +1,9 @@
-// Package lease tells the replicas of one weir of each other, and lets only one replica at a time own what must have
-// one owner.
+// Package lease lets the replicas of one weir find each other, and ensures that each partition has at most one owner at
+// a time.
 //
 // A Registry is a key-value bucket. In it each replica has a Membership, which is its lease, and one claim for each
 // partition that it owns. A claim is valid as long as the membership of the session that made it. A Lease is simpler:
-// it gives one process the right to do what only one may do, such as a redrive.
+// it gives one process a right that only one process may have, for example to run a redrive.
 //
 // The package knows partitions by api and number only. It decides nothing: dispatcher/ownership works out which replica
 // should own which partition.

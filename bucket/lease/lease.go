@@ -30,7 +30,7 @@ func within(d time.Duration, renewed, now time.Time) bool {
 	return max(now.Sub(renewed), now.Round(0).Sub(renewed.Round(0))) < d
 }
 
-// Lease is the right of one process to do what only one process may do. The revision of its key is its epoch.
+// Lease is a right that only one process may have at a time. The revision of its key is its epoch.
 type Lease struct {
 	kv       jetstream.KeyValue
 	key      string
@@ -39,7 +39,7 @@ type Lease struct {
 	renewed  atomic.Pointer[time.Time] // just before the last renewal that succeeded was sent
 }
 
-// Valid reports whether the lease still holds: no other process can have taken it. It is safe for concurrent use.
+// Valid reports whether the lease is still valid: no other process can have taken it. It is safe for concurrent use.
 func (l *Lease) Valid() bool {
 	return within(leaseTerm-leaseMargin, *l.renewed.Load(), time.Now()) || fault.Planted(fault.NoFence)
 }
@@ -109,7 +109,7 @@ func (l *Lease) outwait(ctx context.Context, seen jetstream.KeyValueEntry) error
 		}
 		now, err := l.kv.Get(ctx, l.key)
 		if errors.Is(err, jetstream.ErrKeyNotFound) {
-			return nil // released; Update will say so, and the next try creates it
+			return nil // released; Update reports it, and the next try creates the lease
 		} else if err != nil {
 			return fmt.Errorf("lease %s: %w", l.key, err)
 		}
@@ -131,7 +131,7 @@ func (l *Lease) Keep(ctx context.Context) error {
 			return l.release(context.WithoutCancel(ctx))
 		}
 		if err := l.renew(ctx); errors.Is(err, ErrLeaseLost) && !fault.Planted(fault.NoFence) {
-			return err // Keep tries again after any other error; meanwhile Valid tells whether the lease holds
+			return err // Keep tries again after any other error; meanwhile Valid reports whether the lease is valid
 		}
 	}
 }

@@ -34,7 +34,7 @@ const (
 // Held reports whether a membership's holder may start calls at now. It sent its last successful renewal at renewed.
 func Held(renewed, now time.Time) bool { return within(Right, renewed, now) }
 
-// Member is what a dispatching replica tells the others with every renewal of its membership.
+// Member is what a dispatching replica reports to the other replicas with every renewal of its membership.
 type Member struct {
 	Instance string `json:"instance"`
 	// Leaving says that the replica gives its partitions up and takes no more.
@@ -46,9 +46,9 @@ type Member struct {
 	Partitions map[string]int `json:"partitions"`
 	// Joined is the revision that the membership began with. It is 0 in the first write, which has that revision.
 	Joined uint64 `json:"joined,omitempty"`
-	// CutOff are the apis whose partitions the replica leaves to others. Seeks are the apis for which it looks for a
-	// replica that reaches them. Reaches are the apis that it reaches itself. With these a replica that is cut off from
-	// an api, or from the store that counts its limits, finds another one.
+	// CutOff are the apis whose partitions the replica leaves to other replicas. Seeks are the apis for which it looks
+	// for a replica that reaches them. Reaches are the apis that it reaches itself. With these a replica that is cut
+	// off from an api, or from the store that counts its limits, finds another one.
 	CutOff  []string `json:"cut_off,omitempty"`
 	Seeks   []string `json:"seeks,omitempty"`
 	Reaches []string `json:"reaches,omitempty"`
@@ -88,7 +88,7 @@ func (r *Registry) Join(ctx context.Context, m Member) (*Membership, error) {
 // Session names the membership. The name is never used again.
 func (l *Membership) Session() string { return l.session }
 
-// Joined returns the revision that the membership began with: of two memberships the older one has the lower.
+// Joined returns the revision that the membership began with: the older of two memberships has the lower one.
 func (l *Membership) Joined() uint64 { return l.joined }
 
 // Valid reports whether the membership still holds: no other replica can have taken a claim that depends on it.
@@ -96,9 +96,9 @@ func (l *Membership) Valid() bool {
 	return !l.ended.Load() && Held(*l.renewed.Load(), time.Now()) || fault.Planted(fault.NoFence)
 }
 
-// Keep renews the membership until ctx ends. Each renewal carries what change makes of the Member that the others read,
-// and Keep calls renewed after every renewal that succeeded. It fails with ErrLeaseLost if another replica has ended
-// the membership.
+// Keep renews the membership until ctx ends. Each renewal carries the Member as changed by change, which the other
+// replicas read. Keep calls renewed after every renewal that succeeded. It fails with ErrLeaseLost if another replica
+// has ended the membership.
 func (l *Membership) Keep(ctx context.Context, change func(*Member), renewed func()) error {
 	tick := time.NewTicker(MemberRenew)
 	defer tick.Stop()
@@ -113,7 +113,7 @@ func (l *Membership) Keep(ctx context.Context, change func(*Member), renewed fun
 			return err
 		case err == nil:
 			renewed()
-		} // Keep tries again after any other error; meanwhile Valid tells whether the membership holds
+		} // Keep tries again after any other error; meanwhile Valid reports whether the membership is valid
 	}
 }
 
@@ -145,8 +145,7 @@ func (l *Membership) recheckLocked(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("renew the lease: %w", err)
 	case now.value == nil, now.revision < l.revision:
-		// A bucket that lost its last renewal may have lost claims too, and so proves nothing about the claims left in
-		// it.
+		// A bucket that lost its last renewal may have lost claims too, so its remaining claims prove nothing.
 		l.ended.Store(true)
 		return ErrLeaseLost
 	}

@@ -2,15 +2,15 @@ package lease
 
 import "strings"
 
-// A replica that merely cannot be reached continues its calls; a replica whose process has ended does not. Another
-// process on the same machine may be able to tell the two apart, by what the kernel takes away with a process: for
-// example the successor that the supervisor or the kubelet starts. No other process can. So a session's name says which
-// process it belongs to.
+// A replica that merely cannot be reached continues its calls; a replica whose process has ended does not. Only another
+// process on the same machine may be able to distinguish the two, by what the kernel releases with a process: for
+// example the successor that the supervisor or the kubelet starts. So a session's name says which process it belongs
+// to.
 
-// Presence tells whether processes exist. Its methods do not block for long, and are safe for concurrent use.
+// Presence reports whether processes exist. Its methods do not block for long, and are safe for concurrent use.
 type Presence interface {
 	// Name returns the name of this process's life, without '-', which is never used again. It is "" if no other
-	// process could tell that this one has ended.
+	// process could find out that this one has ended.
 	Name() string
 	// Gone reports whether the process with this name is known to have ended.
 	Gone(name string) bool

@@ -42,8 +42,8 @@ func memberKey(session string) string { return memberPrefix + session }
 
 func claimKey(p PartitionID) string { return claimPrefix + p.API + "." + strconv.Itoa(p.Number) }
 
-// Registry is where dispatching replicas find each other and learn which replica owns what. It is safe for concurrent
-// use.
+// Registry is where dispatching replicas find each other and learn which replica owns which partition. It is safe for
+// concurrent use.
 type Registry struct {
 	js       jetstream.JetStream
 	kv       jetstream.KeyValue
@@ -73,12 +73,12 @@ func FindRegistry(ctx context.Context, js jetstream.JetStream) (*Registry, error
 	return &Registry{js: js, kv: kv}, nil
 }
 
-// put stores a value only if the key stands at the given revision.
+// put stores a value only if the key has the given revision.
 func (r *Registry) put(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
 	return r.write(ctx, &nats.Msg{Subject: leasesSubject + key, Data: value, Header: nats.Header{}}, revision)
 }
 
-// remove deletes the key only if it stands at the given revision.
+// remove deletes the key only if it has the given revision.
 func (r *Registry) remove(ctx context.Context, key string, revision uint64) (uint64, error) {
 	h := nats.Header{headerOperation: {operationDeleted}}
 	if strings.HasPrefix(key, memberPrefix) {
@@ -119,8 +119,8 @@ func (r *Registry) last(ctx context.Context, key string) (keyState, error) {
 	return s, nil
 }
 
-// Sighting is one change in the registry. With neither Session nor Partition it marks the end of what was there when
-// the watch began.
+// Sighting is one change in the registry. With neither Session nor Partition it marks the end of the entries that were
+// there when the watch began.
 type Sighting struct {
 	Revision uint64
 	// Session names the membership that changed, and Member is nil if it has ended.
@@ -131,14 +131,14 @@ type Sighting struct {
 	Owner     string
 }
 
-// Watch gives see everything in the registry, and then every change, in the order of the revisions. It blocks until ctx
-// ends or the watch breaks. After a break, what the next watch does not show again at its beginning is gone.
+// Watch passes everything in the registry to see, and then every change, in the order of the revisions. It blocks until
+// ctx ends or the watch breaks. After a break, an entry that the next watch does not show at its beginning is gone.
 func (r *Registry) Watch(ctx context.Context, see func(Sighting)) error {
 	watcher, err := r.kv.WatchAll(ctx)
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", LeasesBucket, err)
 	}
-	defer func() { _ = watcher.Stop() }() // the watch has ended with ctx, or is no longer of use
+	defer func() { _ = watcher.Stop() }() // the watch has ended with ctx, or is no longer needed
 	for {
 		select {
 		case entry, open := <-watcher.Updates():

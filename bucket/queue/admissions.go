@@ -14,8 +14,8 @@ type admissions struct {
 	counted   []bucket.Admittance
 }
 
-// admitAll asks one limit after the other. If one refuses, it takes back what the job counted against the others. It
-// returns nil and nil if there is no limit.
+// admitAll asks one limit after the other. If one refuses, it takes back what the job counted against the other limits.
+// It returns nil and nil if there is no limit.
 func admitAll(j *ingest.Job, admitters []*bucket.Admitter) (admitted *admissions, no *bucket.Admittance) {
 	if len(admitters) == 0 {
 		return nil, nil

@@ -16,7 +16,7 @@ type Appointment struct {
 // full bucket of such jobs would look to the owner like one that has room at once. The partition's lock guards it.
 type appointments struct {
 	unread map[string][]Appointment
-	read   uint64 // the last appointment that the owner has got
+	read   uint64 // the last appointment that the owner has received
 }
 
 func newAppointments() appointments { return appointments{unread: map[string][]Appointment{}} }
@@ -28,7 +28,7 @@ func (a *appointments) store(key string, one Appointment) {
 	}
 }
 
-// got notes that the owner has got the partition's jobs up to an appointment of the key.
+// got notes that the owner has received the partition's jobs up to an appointment of the key.
 func (a *appointments) got(key string, seq uint64) {
 	a.read = seq
 	a.remove(key, func(one Appointment) bool { return one.Seq <= seq })

@@ -26,7 +26,7 @@ func (b *book) enter(key string) (ticket uint32) {
 	return a.entered
 }
 
-// leave counts one job of the key out.
+// leave subtracts one job of the key.
 func (b *book) leave(key string) {
 	a := b.keys[key]
 	if a == nil {

@@ -10,8 +10,8 @@ import (
 	"weir/bucket/stream"
 )
 
-// ceiling is an upper bound on how many jobs of one key the api's streams let in by themselves; it is never too low.
-// The queue counts keys with a smaller capacity. Another replica may raise the streams' ceiling by a configuration that
+// ceiling is an upper bound of the number of jobs of one key that the api's streams accept; it is never too low. The
+// queue counts keys with a smaller capacity. Another replica may raise the streams' ceiling by a configuration that
 // this replica has not read yet, or has refused. So the queue looks the ceiling up if there are other replicas, and
 // counts every key while the ceiling is not known.
 type ceiling struct {
@@ -26,8 +26,8 @@ const (
 	ceilingStale = 5 * time.Second
 )
 
-// raise notes that at the time asked the streams let in that many jobs of a key. It never lowers the ceiling: that of
-// the streams only rises.
+// raise notes that the streams accepted that many jobs of a key at the time asked. It never lowers the ceiling, since
+// that of the streams only rises.
 func (c *ceiling) raise(jobs int64, asked time.Time) {
 	for {
 		old := c.jobs.Load()
@@ -38,7 +38,7 @@ func (c *ceiling) raise(jobs int64, asked time.Time) {
 	c.looked.Store(int64(bucket.MicrosOf(asked)))
 }
 
-// above reports whether the streams may let in more jobs of a key than capacity.
+// above reports whether the streams may accept more jobs of a key than capacity.
 func (q *Queue) above(capacity int64) bool {
 	if q.others && time.Since(bucket.Micros(q.ceiling.looked.Load()).Time()) > ceilingStale {
 		return true

@@ -8,16 +8,16 @@ import (
 	"weir/ingest"
 )
 
-// The intake tells a refused producer when to come back. Producers that are refused at the same time get different
-// times, each later by what one place takes to come free. With one time for all, one producer would find room and the
-// intake would refuse the others again. The times reserve nothing: the first producer to come back gets the place. Each
-// intake computes them from the times that it gave out itself.
+// The intake tells a refused producer when to submit its job again. Producers that are refused at the same time get
+// different times, each later by the time until one more place is free. With one time for all, one producer would find
+// room and the intake would refuse all the rest again. The times reserve nothing: the first producer to submit again
+// gets the place. Each intake computes the times from those that it gave itself.
 
 // Bounds of what an intake remembers of these times. Beyond them it may give producers the same time.
 const (
 	mostTold = 65536
-	// longestQueue is how long after the first free place a producer is asked to come back at the latest: many of the
-	// producers that were given earlier times may never come.
+	// longestQueue is the longest time after the first free place at which a producer is told to submit again: many
+	// producers with earlier times may never do so.
 	longestQueue = time.Hour
 )
 
@@ -25,7 +25,7 @@ const (
 type comebacks struct {
 	mu     sync.Mutex               // guards what follows
 	newest map[string]bucket.Micros // by key
-	told   map[string]bucket.Micros // by the job's stored id: asked again before its time, tell repeats it
+	told   map[string]bucket.Micros // by the job's stored id: if asked again before that time, tell repeats it
 }
 
 // comeback describes a refused job: its key, its id, and when a place should come free.
@@ -35,7 +35,7 @@ type comeback struct {
 	step      func() time.Duration // until the place after one comes free
 }
 
-// tell returns when the job should come back: at its key's next free place that no other job was given.
+// tell returns when the job should be submitted again: when its key's next place is free that no other job was given.
 func (c *comebacks) tell(who comeback) bucket.Micros {
 	c.mu.Lock()
 	before, again := c.told[who.id]
@@ -72,7 +72,8 @@ func withRoom(times map[string]bucket.Micros, now bucket.Micros) map[string]buck
 	return times
 }
 
-// comeBack returns in how long a producer should submit a refused job again. free is when a place should come free.
+// comeBack returns after how long a producer should submit a refused job again. free is the time until a place should
+// be free.
 func (q *Queue) comeBack(limits bucket.KeyLimits, j *ingest.Job, free time.Duration) time.Duration {
 	now := bucket.MicrosOf(time.Now())
 	at := q.comebacks.tell(comeback{
@@ -82,8 +83,8 @@ func (q *Queue) comeBack(limits bucket.KeyLimits, j *ingest.Job, free time.Durat
 	return max(leastRetry, now.Until(at))
 }
 
-// placeStep returns the time between two places of a full bucket that come free: that between starts of its calls, by
-// all known limits.
+// placeStep returns the time between two free places of a full bucket: the time between starts of its calls, by all
+// known limits.
 func (q *Queue) placeStep(limits bucket.KeyLimits, key string) time.Duration {
 	step := q.rules.Load().rules.Interval(limits.Rate).Duration()
 	if n := min(limits.Capacity, farPlace); n > 1 {

@@ -19,7 +19,7 @@ const (
 	countAtOnce = 32
 )
 
-// tally is what is known of one key while its jobs are put: its last message, and an upper bound on its messages. A job
+// tally is the state of one key while its jobs are put: its last message, and an upper bound of its messages. A job
 // that another process stores makes the condition of our put fail; jobs that leave only make room.
 type tally struct {
 	known  bool
@@ -39,8 +39,8 @@ func (t *tally) judged(err error) error {
 
 // putCounted stores jobs of keys whose capacity is below what their stream enforces, in order for each key. It reads
 // the last sequence of a key and then the number of its messages, and publishes on the condition that the last sequence
-// is still the same. Since that read jobs can only have left, so the capacity holds exactly, whatever other processes
-// put. Keys are put in parallel, one job of each key at a time.
+// is still the same. Since that read jobs can only have left, so the capacity is exact, whatever other processes put.
+// Keys are put in parallel, one job of each key at a time.
 func (p *Partition) putCounted(ctx context.Context, puts []*pendingPut) {
 	tallies := map[string]*tally{}
 	for len(puts) > 0 {

@@ -13,10 +13,11 @@ import (
 )
 
 // A store can lose messages that its stream still counts: nats-server leaves out a message whose checksum is wrong, and
-// does not report it. Only owners delete messages, so a message that the stream counts and cannot give is lost. A
-// server that rebuilds its index counts only what it could read: then it only reports how many bytes it threw away.
+// does not report it. Only owners delete messages, so a message that the stream counts but cannot deliver is lost. A
+// server that rebuilds its index counts only the messages that it could read: then it only reports how many bytes it
+// threw away.
 
-// Bounds of the search for what is lost: how many messages may be there, since each is held in memory by its subject;
+// Bounds of the search for lost messages: how many messages may be there, since the subject of each is held in memory;
 // how many may have been deleted between them; how many keys may have jobs; and how often the owner looks, since the
 // queue changes meanwhile.
 const (
@@ -26,13 +27,13 @@ const (
 	damageLooks  = 3
 )
 
-// Damage is what a stream's server lost of the stream.
+// Damage describes the messages of a stream that its server has lost.
 type Damage struct {
-	// Jobs counts, by key, the jobs that the stream counts and cannot give. Markers counts the other messages of that
-	// kind.
+	// Jobs counts, by key, the jobs that the stream counts but cannot deliver. Markers counts the markers of that kind.
 	Jobs    map[string]int
 	Markers int
-	// Seqs are the known sequences of such messages, rising. A message whose sequence itself is damaged has none.
+	// Seqs are the known sequences of such messages, in rising order. A message whose sequence itself is damaged has
+	// none.
 	Seqs []uint64
 	// Dropped is how many bytes the server threw away when it rebuilt its index. What they held is unknown.
 	Dropped uint64
@@ -45,14 +46,14 @@ func (d *Damage) None() bool {
 	return len(d.Jobs) == 0 && d.Markers == 0 && len(d.Seqs) == 0 && d.Dropped == 0 && !d.Unsure
 }
 
-// held is what a stream counts when its owner begins to read it.
+// held is the number of messages that a stream counts when its owner begins to read it.
 type held struct {
 	msgs    uint64 // up to the owner's epoch, without it
 	dropped uint64 // bytes that the server threw away
 }
 
-// countHeld asks how many messages stand before this owner's epoch. It must be called before the owner deletes
-// anything.
+// countHeld asks how many messages the stream holds before this owner's epoch. It must be called before the owner
+// deletes anything.
 func (p *Partition) countHeld(ctx context.Context, fence uint64) (h held, err error) {
 	info, err := p.details(ctx)
 	if err != nil {
@@ -66,8 +67,8 @@ func (p *Partition) countHeld(ctx context.Context, fence uint64) (h held, err er
 	return h, nil
 }
 
-// details returns a stream's counts and what its server lost, and, if that is not too much, what was deleted between
-// its messages. The list of what was deleted is long, so it is not kept with p.stream.
+// details returns a stream's counts and its server's losses, and, if there are not too many, the deleted sequences
+// between its messages. This list is long, so it is not kept with p.stream.
 func (p *Partition) details(ctx context.Context, o ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
 	source, err := p.queue.js.Stream(ctx, p.name)
 	if err != nil {
@@ -83,8 +84,8 @@ func (p *Partition) details(ctx context.Context, o ...jetstream.StreamInfoOpt) (
 	return info, nil
 }
 
-// Damage looks for what the stream counts and cannot give. It reads the headers of the whole stream, and blocks until
-// it has; the queue may be worked meanwhile. It is for an owner whose ReadOptions.Damaged was called.
+// Damage looks for messages that the stream counts but cannot deliver. It blocks until it has read the headers of the
+// whole stream; the queue may be worked meanwhile. It is for an owner whose ReadOptions.Damaged was called.
 func (p *Partition) Damage(ctx context.Context) (Damage, error) {
 	var least *Damage
 	for range damageLooks {
@@ -102,7 +103,8 @@ func (p *Partition) Damage(ctx context.Context) (Damage, error) {
 	return *least, nil
 }
 
-// atMost leaves out what an earlier look did not find: a message that came or went during one look is not lost.
+// atMost removes losses that an earlier look did not find: a message that came or was deleted during one look is not
+// lost.
 func (d *Damage) atMost(other *Damage) {
 	for key, n := range d.Jobs {
 		if n = min(n, other.Jobs[key]); n > 0 {
@@ -168,7 +170,7 @@ func (p *Partition) readGiven(ctx context.Context, after uint64, given map[uint6
 	return nil
 }
 
-// count compares what a stream counts with what it gives.
+// count compares the messages that a stream counts with those that it delivers.
 func (d *Damage) count(state *jetstream.StreamState, given map[uint64]string) {
 	deleted := make(map[uint64]bool, len(state.Deleted))
 	for _, seq := range state.Deleted {
@@ -219,8 +221,8 @@ const (
 	Unexplained             // too much was deleted between the stream's messages to find out
 )
 
-// Absence asks the stream's leader about one message. A replica that lags may answer Get, so nothing may be given up
-// because of what Get returns.
+// Absence asks the stream's leader about one message. A replica that lags may answer Get, so an empty answer of Get
+// proves nothing.
 func (p *Partition) Absence(ctx context.Context, seq uint64) (Absence, error) {
 	found, err := p.fromLeader(ctx, fmt.Sprintf(`{"seq":%d}`, seq))
 	if err != nil {

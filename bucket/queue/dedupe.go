@@ -9,7 +9,7 @@ import (
 	"weir/bucket"
 )
 
-// Dedupe tells how long a job's id is known, now and formerly. The configuration changes it while jobs wait, and the
+// Dedupe holds how long a job's id is known, now and formerly. The configuration changes it while jobs wait, and the
 // stream decided whether a message is a job of its own when it took the message. It is safe for concurrent use.
 type Dedupe struct {
 	mu      sync.Mutex // guards what follows
@@ -26,8 +26,8 @@ type window struct {
 // Bounds of how many former values Dedupe remembers.
 const (
 	mostWindows = 64
-	// dedupeDoubt is how far the clocks of two servers may be apart, and how long a replica may need to put in force
-	// what is in NATS already.
+	// dedupeDoubt is how far the clocks of two servers may be apart, and how long a replica may need to apply a
+	// configuration that NATS already has.
 	dedupeDoubt = 2 * time.Second
 	// leastRecall is for how long an end is remembered at least, so that a longer time works at once.
 	leastRecall = 10 * time.Minute

@@ -26,51 +26,53 @@
 // JetStream forgets the id of a deleted message when its server restarts. Ids of finished jobs come back from the
 // ledger (finishedids.go), and dedupe.go judges whether a message with a known id is the same job.
 //
-// Of an ended job the queue remembers when it was accepted, not for how long its id is known. Whether a copy is the
-// same job depends on what dedupe was when the stream took the copy, and all former values are known, with the times of
-// their versions. A stream's own value changes some time after its version is stored. A copy that comes in between,
-// with an age between the two values, is neither dropped nor called but becomes a letter.
+// Of an ended job the queue remembers when it was accepted, not for how long its id is known. The value of dedupe when
+// the stream took a copy decides whether the copy is the same job, and the queue knows all former values, with the
+// times of their versions. A stream's own value changes some time after its version is stored. A copy that comes in
+// between, with an age between the two values, is neither dropped nor called but becomes a letter.
 //
 // # Memory
 //
-// One set of bounds, in bytes over all apis, limits what is held of jobs (holdings.go). Each bound is a share of what
-// the process may hold: an eighth for jobs on their way into their streams; a sixteenth and at most 32 MB for messages
-// kept ahead of their calls; an eighth for jobs near their call, with as much of their answers as is kept. A job near
-// its call takes its room before it is loaded, all at once and first come, first served. A job that is larger than the
-// whole room is called alone. As many keys are let in as fit into three quarters. What the server inside caches is not
-// counted: it holds blocks weakly and loses them to the collector.
+// One set of bounds, in bytes over all apis, limits how much of jobs is held in memory (holdings.go). Each bound is a
+// share of what the process may hold: an eighth for jobs on their way into their streams; a sixteenth and at most 32 MB
+// for messages kept ahead of their calls; an eighth for jobs near their call, with as much of their answers as is kept.
+// A job near its call takes its room before it is loaded, all at once and first come, first served. A job that is
+// larger than the whole room is called alone. As many keys are let in as fit into three quarters. The cache of the
+// embedded server is not counted: it holds blocks weakly, and the garbage collector frees them.
 //
 // # A stream that was reset
 //
-// Every ten seconds the reader asks the stream's leader for the first message behind what was read. If the same message
-// is missing twice, the reader is set up anew at its place. It misses sooner what this process stored itself, or what
-// the server says is left (silence.go).
+// Every ten seconds the reader asks the stream's leader for the first message behind the last one that it read. If the
+// same message is missing twice, the reader is restarted at its place. The reader notices sooner if a message is
+// missing that this process stored itself, or that the server reports as left (silence.go).
 //
 // A server that lost its last writes gives their sequences to new jobs. A reader that is past these sequences would
-// never be given the new jobs (streamreset.go). Then the owner lets go of the partition and reads it anew; it knows
-// which jobs had ended, and does not call them again. After a lost connection nothing is deleted until the reader has
-// looked for such a reset: the sequence may be another job's by then.
+// never receive the new jobs (streamreset.go). Then the owner drops the partition and reads it again; it knows which
+// jobs had ended, and does not call them again. After a lost connection nothing is deleted until the reader has looked
+// for such a reset: the sequence may be another job's by then.
 //
 // # What was lost
 //
-// Before a new owner reads its stream, it asks how many messages stand in it. If it is given fewer, Partition.Damage
-// finds out which are missing, by key (damage.go).
+// Before a new owner reads its stream, it asks how many messages the stream holds. If it receives fewer,
+// Partition.Damage finds out which are missing, by key (damage.go).
 //
 // # What was taken out by hand
 //
-// Every three seconds an owner compares what its stream says of itself with what it read and has not finished
+// Every three seconds an owner compares the state of its stream with the messages that it read and has not finished
 // (removal.go). It finds a purge, deleted messages, and a stream that was deleted and made again. Only owners delete,
 // so a message that is missing was taken out by hand. The owner still holds in memory which jobs waited, by key and
-// sequence. A stream that is made again begins behind every sequence that was known, so that none is given twice: a
-// late delete finds nothing, and no new job gets the records of an earlier one.
+// sequence. A stream that is made again begins behind every known sequence, so that none is used twice: a late delete
+// finds nothing, and no new job gets the records of an earlier one.
 //
-// The owner's epoch may be among what is gone. Then the stream refuses every intent, and no call begins. The owner
-// stores its epoch again (Markers.Renew) on the condition that none stands, while it has the right to the partition. If
-// it had lost that right meanwhile, the stream takes only one of the two owners' epochs. The owner with the right then
-// takes the partition over and stores its own epoch, and the stream refuses intents of the former owner.
+// The owner's epoch may be among the deleted messages. Then the stream refuses every intent, and no call begins. The
+// owner stores its epoch again (Markers.Renew), on the condition that the stream has none, while it has the right to
+// the partition. If it had lost that right meanwhile, the stream takes only one of the two owners' epochs. The owner
+// with the right then takes the partition over and stores its own epoch, and the stream refuses intents of the former
+// owner.
 //
-// Jobs that another process stored and that were taken out before they were read are not missed. What was taken out
-// while weir was stopped the next owner finds by a note of the owner before (dispatcher/inventory.go).
+// The owner does not notice the loss of jobs that another process stored and that were deleted before they were read.
+// Jobs that were deleted while weir was stopped, the next owner finds by a note of the former owner
+// (dispatcher/inventory.go).
 //
 // The package knows nothing of HTTP, letters or the schedule; it asks a Forecaster when a job's call may start.
 //

@@ -13,7 +13,7 @@ import (
 )
 
 // Finished is a job that has ended. JetStream forgets the ids of deleted messages when its server restarts. The owner
-// that ended the job and the ledger remember them, because a producer that never got its receipt asks again.
+// that ended the job and the ledger remember them, because a producer that received no receipt submits its job again.
 type Finished struct {
 	Key, DedupeID string
 	Seq           uint64
@@ -21,7 +21,7 @@ type Finished struct {
 	waits         bool      // it has not ended: only its id is forgotten
 }
 
-// AddFinished makes the queue know finished jobs by their ids. It is safe for concurrent use.
+// AddFinished adds finished jobs to those that the queue knows by id. It is safe for concurrent use.
 func (q *Queue) AddFinished(jobs []Finished) {
 	now := time.Now()
 	since := bucket.MicrosOf(now.Add(-q.dedupe.Reach(now)))
@@ -39,8 +39,8 @@ func (q *Queue) AddFinished(jobs []Finished) {
 	}
 }
 
-// Ended makes the queue know a job that its owner has ended, if the server may restart without this process. It must be
-// called before Finish.
+// Ended adds a job that its owner has ended to those that the queue knows by id, if the server may restart without this
+// process. It must be called before Finish.
 func (q *Queue) Ended(f Finished) {
 	if q.others {
 		q.AddFinished([]Finished{f})
@@ -49,8 +49,8 @@ func (q *Queue) Ended(f Finished) {
 
 // Duplicate says how a message that was just read relates to an ended job with its id. It is Same in two cases: the
 // stream took it for a new job because its server had forgotten the id, or it is the ended job, which came back when
-// its server lost the deletion. To call it would call the job twice. A message that is Another has nothing to do with
-// any ended job.
+// its server lost the deletion. Calling it would call the job twice. A message that is Another is unrelated to any
+// ended job.
 func (p *Partition) Duplicate(e Entry) Likeness {
 	p.mu.Lock()
 	first, ok := p.finishedIDs.find(e.Header.Get(ingest.HeaderMsgID))
@@ -127,8 +127,8 @@ func (x *finishedIDs) turn(since bucket.Micros) {
 	x.young, x.youngLast = nil, 0
 }
 
-// Remember makes the queue know the ids of the jobs that wait in it, if its streams do not: after they were restored.
-// It must be called before the intake starts.
+// Remember adds the ids of the jobs that wait in the queue, because restored streams have forgotten them. It must be
+// called before the intake starts.
 func (q *Queue) Remember(ctx context.Context) error {
 	now := time.Now()
 	for _, p := range q.partitions {

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// Holdings bound what one process holds of jobs in memory, over all apis and partitions, in bytes that are really held.
-// Each stage on the way of a job has a room of its own, so that no stage can starve another:
+// Holdings bound the memory that one process uses for jobs, over all apis and partitions, in bytes that are really
+// held. Each stage on the way of a job has a room of its own, so that no stage can starve another:
 //
 //	intake  jobs on their way into their streams; one more is refused with 503
 //	kept    messages read ahead of their calls; one more is left in its stream, and loaded when it is needed
@@ -18,8 +18,8 @@ import (
 // Two more rooms bound what servers may be sending to this process: large messages that are read ahead, and large
 // messages that are loaded.
 //
-// What is known of every waiting key must be held. So the keys themselves are counted, and a job of a new key is
-// refused with 503 when as many keys wait as fit. Holdings are safe for concurrent use.
+// Every waiting key takes memory too. So the keys themselves are counted, and a job of a new key is refused with 503
+// when as many keys wait as fit. Holdings are safe for concurrent use.
 type Holdings struct {
 	memory             int64
 	intake, kept, near room
@@ -29,7 +29,8 @@ type Holdings struct {
 	tight              atomic.Bool
 }
 
-// Shares of the memory that the holdings are made for. The rest is for the collector, the server and the connections.
+// Shares of the memory that the holdings are made for. The rest is for the garbage collector, the server and the
+// connections.
 const (
 	intakeShare = 8  // an eighth
 	keptShare   = 16 // a sixteenth
@@ -40,8 +41,8 @@ const (
 	mostKept = 32 << 20
 
 	// keyBytes is what a waiting key costs, with its first job: its line, its count, its place in the server's index of
-	// subjects, and its id among those that the server knows. It was measured with 200,000 keys and the server inside.
-	// jobBytes is what each job costs until it ends.
+	// subjects, and its id among those that the server knows. It was measured with 200,000 keys and the embedded
+	// server. jobBytes is what each job costs until it ends.
 	keyBytes = 1100
 	jobBytes = 32
 )
@@ -51,7 +52,7 @@ const (
 // otherwise.
 const mostArriving = 16 << 20
 
-// defaultMemory is what holdings are made for if the options say nothing.
+// defaultMemory is the memory that holdings are made for if the options name none.
 const defaultMemory = 1 << 30
 
 // NewHoldings returns holdings for a process whose heap may have so many bytes.
@@ -64,8 +65,8 @@ func NewHoldings(memory int64) *Holdings {
 	return h
 }
 
-// Opens reports why queues that hold so many jobs of so many keys cannot be worked within the memory, or nil if they
-// can. It allows more than the intake does, so that what the intake took under a limit opens under the same limit.
+// Opens returns why queues with that many jobs of that many keys cannot be worked within the memory, nil if they can.
+// It allows more than the intake does, so that a queue that the intake filled under a limit opens under the same limit.
 func (h *Holdings) Opens(keys, jobs int64) error {
 	if need := keys*keyBytes + jobs*jobBytes; need > h.memory {
 		return fmt.Errorf("%d keys wait with %d jobs, which takes about %d MiB; there are %d MiB for it", keys, jobs, need>>20, h.memory>>20)
@@ -87,7 +88,7 @@ func (h *Holdings) Held() (intake, kept, near, keys int64) {
 	return h.intake.held(), h.kept.held(), h.near.held(), h.keys.Load()
 }
 
-// enter takes room for a job on its way into its stream. It returns why there is none, or nil.
+// enter takes room for a job on its way into its stream. It returns an error if there is none.
 func (h *Holdings) enter(size int64, newKey bool) error {
 	switch {
 	case h.tight.Load():
@@ -101,7 +102,8 @@ func (h *Holdings) enter(size int64, newKey bool) error {
 }
 
 // Keep takes room for a message that is read ahead. Several partitions hold such messages: holds is how much the caller
-// has. Keep leaves as much free, so that the queue of one api cannot take all of it. Drop gives the room back.
+// has. Keep leaves that much free for other callers, so that the queue of one api cannot take all of the room. Drop
+// gives the room back.
 func (h *Holdings) Keep(size, holds int64) bool { return h.kept.takeFairly(size, holds) }
 
 // Drop gives back what Keep took.
@@ -174,7 +176,7 @@ func (r *room) take(size int64) bool {
 	return true
 }
 
-// try takes space at once, unless others wait for some.
+// try takes space at once, unless another job waits for space.
 func (r *room) try(size int64) *Space {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-// ErrFenced says that a write expects an epoch that does not stand: another owner has stored its own, or this owner's
-// was taken out.
+// ErrFenced says that a write expects an epoch that is not the stream's: another owner has stored its own, or this
+// owner's was deleted by hand.
 var ErrFenced = errors.New("the partition has another owner's epoch, or none")
 
 // errNoRoom says that the stream has no room for another owner's epoch: its server still counts one that it cannot
@@ -33,8 +33,8 @@ const (
 	maxMarkerBytes = 16 << 20
 )
 
-// Intent says that call number Call of the job with sequence Seq may start from now on. After a crash a call that has
-// an intent and no outcome may have been made or not.
+// Intent says that call number Call of the job with sequence Seq may start from now on. After a crash, a call with an
+// intent and no outcome may or may not have been made.
 type Intent struct {
 	Seq  uint64 `json:"seq"`
 	Call int    `json:"call"`
@@ -44,7 +44,7 @@ type Intent struct {
 	Idempotency string        `json:"idempotency,omitempty"`
 	Timeout     time.Duration `json:"timeout"`         // how long the call may run
 	Price       int64         `json:"price,omitempty"` // of the call, in millionths
-	// Target names the place that the call goes to: an inquiry about the call must ask there.
+	// Target names the place that the call goes to. An inquiry about the call must ask the same place.
 	Target string `json:"target"`
 	// Deaths is how many owners have died, one after the other, with a call of this job under way.
 	Deaths int `json:"deaths,omitempty"`
@@ -54,11 +54,11 @@ type Intent struct {
 	Epoch uint64 `json:"epoch"`
 	// KeySum is the KeySum of the job's key. The next owner calls nothing of the key before it has read the job.
 	KeySum uint64 `json:"key_sum"`
-	// Entry is the entry in which the flight recorder of the owner's process tells how far the call has come; 0: none.
+	// Entry is the call's entry in the flight recorder of the owner's process; 0: none.
 	Entry uint64 `json:"entry,omitempty"`
 }
 
-// RetryMark is what a restart must know of a job that was called and will be called again.
+// RetryMark is what a restart must know of a job that was called and is to be called again.
 type RetryMark struct {
 	Seq       uint64        `json:"seq"`
 	Calls     int           `json:"calls"`             // made so far
@@ -68,7 +68,7 @@ type RetryMark struct {
 	Reason    string        `json:"reason"`
 	Billed    string        `json:"billed,omitempty"`   // what is known of the charges so far
 	Status    int           `json:"status,omitempty"`   // the api's last answer
-	Answered  uint64        `json:"answered,omitempty"` // where the ledger has the record of that answer
+	Answered  uint64        `json:"answered,omitempty"` // sequence in the ledger of that answer's record
 	Unseen    bool          `json:"unseen,omitempty"`   // none of its calls is known to have reached the api: no job of the key overtakes it
 	Pushback  bool          `json:"pushback,omitempty"` // the api named NotBefore: it holds the key or the api, not only the job
 	// Idempotency is that of the calls that the api may have processed, see Intent; "" if none is known.
@@ -87,7 +87,7 @@ type RetryMark struct {
 	// Key is the key that is held until NotBefore, or "" for the whole api. It is used if Seq is 0: the job whose call
 	// got the pushback has ended.
 	Key string `json:"key,omitempty"`
-	// Denied says that such a mark holds the api because it denies weir itself. After NotBefore one call must try
+	// Denied says that the mark holds the api because the api denies weir itself. After NotBefore one call must try
 	// first.
 	Denied bool `json:"denied,omitempty"`
 }
@@ -99,25 +99,26 @@ type Markers struct {
 	mu         sync.Mutex // guards epoch
 	epoch      uint64     // its sequence
 	died       bool
-	held       time.Duration // by the owner before, which died; 0: unknown
-	unreadable bool          // the epoch of the owner before cannot be read
+	held       time.Duration // how long the former owner, which died, had the partition; 0: unknown
+	unreadable bool          // the former owner's epoch cannot be read
 }
 
-// AfterDeath reports whether the owner before did not give the partition up. What it was doing is then unknown.
+// AfterDeath reports whether the former owner did not give the partition up. The outcomes of its calls are then
+// unknown.
 func (m *Markers) AfterDeath() bool { return m.died }
 
-// Held returns how long the owner before had the partition until now, by the servers' clock. It returns 0 if that owner
+// Held returns how long the former owner had the partition until now, by the servers' clock. It returns 0 if that owner
 // gave the partition up, or if the time is unknown.
 func (m *Markers) Held() time.Duration { return m.held }
 
-// Epoch returns the sequence of this owner's epoch. What was in the stream before has a lower one.
+// Epoch returns the sequence of this owner's epoch. All messages that were in the stream before have lower ones.
 func (m *Markers) Epoch() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.epoch
 }
 
-// GiveUp takes this owner's epoch back. Nothing of the owner may be under way. The stream then refuses its intents.
+// GiveUp deletes this owner's epoch. No call of the owner may be under way. The stream then refuses its intents.
 func (m *Markers) GiveUp(ctx context.Context) error {
 	m.p.mu.Lock()
 	fence := m.p.fence
@@ -140,9 +141,9 @@ func (p *Partition) Own(ctx context.Context, instance string) (*Markers, error) 
 	if _, _, err := p.lookAgain(ctx); err != nil {
 		return nil, fmt.Errorf("take over: %w", err)
 	}
-	// The earlier epochs go first: the stream may hold only one message of a subject, if that is the keys' capacity.
-	// From then on it refuses an earlier owner's intents. Only the epochs known now go: one that is published meanwhile
-	// is a later owner's.
+	// Own deletes the earlier epochs first: the stream may hold only one message of a subject, if that is the keys'
+	// capacity. From then on it refuses an earlier owner's intents. Own deletes only the epochs known now: one that is
+	// published meanwhile is a later owner's.
 	earlier, err := stream.AskLeader(ctx, p.nc, p.name, fmt.Sprintf(`{"last_by_subj":%q}`, subject))
 	if err != nil {
 		return nil, fmt.Errorf("take over %s: %w", p.name, err)
@@ -178,7 +179,7 @@ func (p *Partition) Own(ctx context.Context, instance string) (*Markers, error) 
 	return &Markers{p: p, w: w, epoch: epoch, died: earlier != nil || unreadable, held: held, unreadable: unreadable}, nil
 }
 
-// storeEpoch stores an owner's epoch if none stands. It fails with ErrFenced if one does.
+// storeEpoch stores an owner's epoch if the stream has none. Otherwise it fails with ErrFenced.
 func (p *Partition) storeEpoch(ctx context.Context, instance string) (seq uint64, err error) {
 	ack, err := p.queue.js.PublishMsg(ctx, &nats.Msg{Subject: ownerSubject(p.queue.api, p.number), Data: []byte(instance), Header: nats.Header{
 		ingest.HeaderMsgID: {"owner." + nuid.Next()}, stream.HeaderExpectedSeq: {"0"},
@@ -200,7 +201,7 @@ func (p *Partition) storeEpoch(ctx context.Context, instance string) (seq uint64
 func (m *Markers) Run(ctx context.Context) error { return m.w.Run(ctx) }
 
 // Intend stores intents, all in one message. It calls done once, with the message's sequence, or with ErrFenced if this
-// owner's epoch no longer stands: Fence then tells whose does. It does not block.
+// owner's epoch is no longer the stream's: Fence then returns whose is. It does not block.
 func (m *Markers) Intend(intents []Intent, done func(seq uint64, err error)) {
 	epoch := m.Epoch()
 	for i := range intents {
@@ -268,8 +269,8 @@ func (m *Markers) Deny(until bucket.Micros, why string, done func(seq uint64, er
 // ToldLost is the value of Ends in a note of NoteLost.
 const ToldLost = "told lost"
 
-// NoteLost stores that n losses of a key were reported, or with "" of messages without a name. It returns the note's
-// sequence, and blocks until the note is stored or refused.
+// NoteLost stores that n losses of a key were reported, or if key is "", of messages without a known key. It returns
+// the note's sequence, and blocks until the note is stored or refused.
 func (m *Markers) NoteLost(key string, n int) (seq uint64, err error) {
 	a := m.w.Write(m.message(RetryMark{Key: key, Calls: n, Ends: ToldLost}, "hold-"+nuid.Next()))
 	return a.Seq, a.Err
@@ -297,10 +298,10 @@ func (e Entry) RetryMark() (RetryMark, error) {
 	return mark, nil
 }
 
-// Markers stand behind their jobs, and no call of a job may start before its markers are known. So the reader reads
-// them first, by themselves: calls then need not wait until a long queue has been read.
+// Markers come after their jobs in the stream, and no call of a job may start before its markers are known. So the
+// reader reads them first, by themselves: calls then need not wait until a long queue has been read.
 
-// readMarkers gives Mark every marker that stands before this owner's epoch, from where an earlier reading stopped.
+// readMarkers passes every marker before this owner's epoch to Mark, from where an earlier reading stopped.
 func (r *reading) readMarkers(ctx context.Context) error {
 	p := r.p
 	o := stream.Until{

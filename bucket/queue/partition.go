@@ -33,13 +33,13 @@ type Partition struct {
 	intake     *stream.Exchange
 	sweeper    *sweeper
 	watch      time.Duration // how often the reader is checked for a stall
-	// removalWatch is how often the owner looks for what was taken out of the stream.
+	// removalWatch is how often the owner looks for messages that were deleted by hand.
 	removalWatch time.Duration
 	heartbeat    time.Duration // of the server to the reader
 
 	wake   chan struct{} // has a value when a job may be waiting
-	larger chan struct{} // a message may be larger than its reader was set up for
-	// lookNow has a value when something may have been taken out of the stream.
+	larger chan struct{} // a message may be larger than its reader allows
+	// lookNow has a value when messages may have been deleted from the stream by hand.
 	lookNow chan struct{}
 
 	expected expectation // of the reader
@@ -54,7 +54,7 @@ type Partition struct {
 	waiting        []*pendingPut      // not yet sent to the stream
 	pending        map[string]*idPuts // waiting or sent, by message id
 	reading        bool               // a reader reads the stream into the book
-	caughtUp       bool               // the book has all that was there when the reading began
+	caughtUp       bool               // the book has every job that was there when the reading began
 	bookGeneration int                // numbers the books
 	finishedIDs    finishedIDs        // the ids of finished jobs that the stream may have forgotten
 }
@@ -69,7 +69,7 @@ type pendingPut struct {
 	ticket     uint32
 	generation int  // of the book that the ticket is of
 	duplicate  bool // another put with this id is pending: the stream will call one of them a duplicate
-	// earlyRefusal was decided before the stream was asked: the stream only says whether it knows the job's id.
+	// earlyRefusal was decided before the stream was asked: the stream then only decides whether the job's id is known.
 	earlyRefusal *ingest.Refusal
 	answer       stream.Answer
 	depth        int64 // for a full bucket
@@ -135,7 +135,7 @@ func (p *Partition) put(j *ingest.Job, limits bucket.KeyLimits, earlyRefusal *in
 	p.mu.Unlock()
 
 	if earlyRefusal == nil {
-		earlyRefusal = p.late(j, limits, position) // late asks the schedule, which may be asking us: not under our lock
+		earlyRefusal = p.late(j, limits, position) // late asks the schedule, which may be calling this partition: do not hold the lock
 	}
 
 	p.mu.Lock()
@@ -158,7 +158,7 @@ func (p *Partition) put(j *ingest.Job, limits bucket.KeyLimits, earlyRefusal *in
 	}
 }
 
-// heldBy returns what a job costs in memory until its stream has answered: its body, its headers, and the message of
+// heldBy returns the memory that a job takes until its stream has answered: its body, its headers, and the message of
 // both.
 func heldBy(j *ingest.Job) int64 {
 	const rest = 2 << 10 // the job, its message, two maps
@@ -180,7 +180,7 @@ func (p *Partition) late(j *ingest.Job, limits bucket.KeyLimits, position int) *
 	place := p.queue.placeOf(j, position)
 	at := p.queue.eta(limits, place, position-1)
 	if at == 0 {
-		return nil // an operator has paused the key, for an unknown time
+		return nil // an operator has paused the key without an end
 	}
 	eta := at.Time()
 	wait := time.Until(eta)
@@ -274,10 +274,10 @@ func (p *Partition) commit(ctx context.Context, some []*pendingPut, how func(con
 	}
 }
 
-// sort divides a group by how the stream must be asked. Jobs that the stream will take go together. Jobs that it will
-// probably refuse go alone, since one refusal would refuse them all; the stream still decides. A key whose capacity is
-// below the stream's ceiling is counted, exactly: from when it is half full, or always if the book does not know what
-// other processes have stored.
+// sort divides a group by how to put its jobs. Jobs that the stream will accept go together. Jobs that it will probably
+// refuse go alone, since one refusal would refuse the whole group; the stream still decides. A key whose capacity is
+// below the stream's ceiling is counted exactly: once it is half full, or always if the book does not know what other
+// processes have stored.
 func (p *Partition) sort(group []*pendingPut) (together, alone, counted []*pendingPut) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -298,14 +298,14 @@ func (p *Partition) sort(group []*pendingPut) (together, alone, counted []*pendi
 	return together, alone, counted
 }
 
-// impossibleRollup makes a stream store nothing, but say whether it knows the message's id: the server looks for the id
-// before it refuses a rollup that does not exist. An expected sequence does not work, since a stream without replicas
-// checks that first. Nor does an expected last id: a stream with replicas compares it only when every replica has the
-// message, and all of them then take the mismatch for a failed write and store nothing more until they are restarted
-// (nats-server 2.15.2).
+// impossibleRollup makes a stream report whether it knows a message's id, without storing the message: the server looks
+// for the id before it refuses a rollup that does not exist. An expected sequence does not work, since a stream without
+// replicas checks that first. Nor does an expected last id: a stream with replicas compares it only when every replica
+// has the message, and all of them then take the mismatch for a failed write and store nothing more until they are
+// restarted (nats-server 2.15.2).
 const impossibleRollup = "-"
 
-// answer tells one producer what the stream said.
+// answer sends one producer its receipt or refusal, by the stream's answer.
 func (p *Partition) answer(e *pendingPut) {
 	p.mu.Lock()
 	position := p.book.position(e.job.Key, e.ticket)
@@ -345,7 +345,7 @@ func (p *Partition) placed(r ingest.Receipt, place Place, limits bucket.KeyLimit
 	return r
 }
 
-// settleLocked updates the book with a put's answer, so that it counts what is in the stream once.
+// settleLocked updates the book with a put's answer, so that it counts each stored job once.
 func (p *Partition) settleLocked(e *pendingPut) {
 	if e.earlyRefusal != nil || e.generation != p.bookGeneration {
 		return // it has no ticket, or one of a closed book: the reader counts it

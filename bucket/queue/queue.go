@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Forecaster answers what only the owner of a key's bucket knows. Without a forecaster, max_wait and deadlines are
-// judged by the key's rate alone, and receipts of known ids have no position.
+// Forecaster answers questions that only the owner of a key's bucket can answer. Without a forecaster, max_wait and
+// deadlines are judged by the key's rate alone, and receipts of known ids have no position.
 type Forecaster interface {
 	// ETA returns when the call of the job at a place should start; 0 if that is unknown, because an operator paused
 	// it.
@@ -50,12 +50,12 @@ type Options struct {
 	JetStream jetstream.JetStream
 	Settings  Settings
 	Rules     bucket.Rules
-	// Dedupe tells how long ids are known; the process shares one. Nil: always the value of Settings.
+	// Dedupe holds how long ids are known; the process shares one. Nil: always the value of Settings.
 	Dedupe *Dedupe
 	// Others says that other processes put jobs into the queue too. A key with a smaller capacity than its stream has
-	// is then counted for every job, since the book does not know at once what they store.
+	// is then counted for every job, since the book learns of their jobs late.
 	Others bool
-	// Holdings bound what the queue holds in memory, together with all others that have the same Holdings. Nil:
+	// Holdings bound what the queue holds in memory, together with all other queues that have the same Holdings. Nil:
 	// holdings of its own, for a small process.
 	Holdings *Holdings
 }
@@ -134,9 +134,9 @@ func (q *Queue) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// SetRules changes what the queue lets in; it touches no job that is in. An admission limit that does not change keeps
-// its counts. On an error nothing changes. If a capacity rises above every former one, the caller must call Raise
-// first.
+// SetRules changes which jobs the queue accepts; it does not affect jobs that are in it. An admission limit that does
+// not change keeps its counts. On an error nothing changes. If a capacity rises above every former one, the caller must
+// call Raise first.
 func (q *Queue) SetRules(r bucket.Rules) error {
 	next := &intakeRules{rules: r}
 	var kept []*bucket.Admitter
@@ -162,7 +162,8 @@ func (q *Queue) SetRules(r bucket.Rules) error {
 // Raise brings the api's streams to new settings. It never lowers a capacity or the bound of a body: a stream would
 // delete jobs then, so the intake enforces the lower bound by counting.
 func (q *Queue) Raise(ctx context.Context, s Settings) error {
-	// Keys below this ceiling are counted until every stream lets so many in, and always if one of the streams fails.
+	// Keys below this ceiling are counted until every stream accepts that many jobs, and always if one of the streams
+	// fails.
 	asked := time.Now()
 	q.ceiling.raise(s.Capacity, bucket.Micros(q.ceiling.looked.Load()).Time())
 	_, highest, err := ensureQueue(ctx, q.js, s)
@@ -175,7 +176,7 @@ func (q *Queue) Raise(ctx context.Context, s Settings) error {
 	return nil
 }
 
-// enlarge notes how large a message may be. A reader that was set up for smaller ones would never be sent it.
+// enlarge notes how large a message may be. A reader that allows only smaller ones would never receive it.
 func (q *Queue) enlarge(size int64) {
 	for {
 		known := q.largest.Load()
@@ -292,10 +293,10 @@ func (q *Queue) load() (jobs, keys int) {
 	return jobs, keys
 }
 
-// unknownFree is when a producer is asked to come back if it is unknown when a full bucket has room.
+// unknownFree is after how long a producer is told to submit again if it is unknown when a full bucket has room.
 const unknownFree = time.Minute
 
-// nextFree returns in how long the key's bucket should have room again.
+// nextFree returns after how long the key's bucket should have room again.
 func (q *Queue) nextFree(limits bucket.KeyLimits, key string) time.Duration {
 	now, at := bucket.MicrosOf(time.Now()), bucket.Micros(0)
 	if o := q.forecaster.Load(); o != nil {
@@ -309,7 +310,7 @@ func (q *Queue) nextFree(limits bucket.KeyLimits, key string) time.Duration {
 	return max(leastRetry, now.Until(at))
 }
 
-// leastRetry is the shortest time after which a producer is asked to come back.
+// leastRetry is the shortest time after which a producer is told to submit again.
 const leastRetry = time.Millisecond
 
 // known returns the place of a job that is in the queue already.

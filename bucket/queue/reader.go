@@ -16,7 +16,7 @@ import (
 // EntryKind is what a message of a queue stream is.
 type EntryKind int
 
-// The kinds. Intents and retries are what replay must know besides the jobs.
+// The kinds. A replay needs intents and retries besides the jobs.
 const (
 	JobEntry EntryKind = iota
 	IntentEntry
@@ -36,43 +36,44 @@ type Entry struct {
 }
 
 // Bounds of reading: how many bytes NATS may push ahead of the reader (at least as many as one message may have), and
-// how soon a reader that gets nothing, not even a heartbeat, is set up anew.
+// how soon a reader that gets nothing, not even a heartbeat, is restarted.
 const (
 	readBytes     = 512 << 10
 	leastMessage  = 128 // bytes, with its subjects and an id
 	readHeartbeat = time.Second
-	readRetry     = 500 * time.Millisecond // until a reader that broke is set up anew
+	readRetry     = 500 * time.Millisecond // until a reader that broke is restarted
 	readWatch     = 10 * time.Second       // how often the watchdog looks for a stall; two looks must find the same one
-	// In a cluster the first request of a new consumer is lost now and then. A takeover waits for it, so the reader
-	// gives a first consumer up soon, and gives each after it twice as long.
+	// In a cluster the first request of a new consumer is sometimes lost. A takeover waits for it, so the reader gives
+	// up a first consumer soon, and waits twice as long for each consumer after it.
 	readFirst = 500 * time.Millisecond
 )
 
-// ReadOptions say what to do with what is read. All are required.
+// ReadOptions are the functions that a reader calls. All are required.
 type ReadOptions struct {
 	// Mark gets every marker that was in the stream when this process took it over, in order, before any job.
 	Mark func(Entry)
-	// MarkersLoaded is called once, when Mark has got all.
+	// MarkersLoaded is called once, when Mark has received all.
 	MarkersLoaded func()
 	Take          func(Entry) // every job, in order
-	// Bodies reports whether the bodies of jobs are of use while the reader catches up. While it says no, they are left
-	// out.
+	// Bodies reports whether the bodies of jobs are needed while the reader catches up. While it returns false, they
+	// are left out.
 	Bodies func() bool
-	// Damaged is called before CaughtUp if the stream counts more than it gave, or its server threw messages away: see
-	// Partition.Damage. It may be called although nothing is lost.
+	// Damaged is called before CaughtUp if the stream counts more messages than it delivered, or its server threw
+	// messages away: see Partition.Damage. It may be called although nothing is lost.
 	Damaged func()
-	// CaughtUp is called once, when Take and Mark have got all that was in the stream when this process took it over.
+	// CaughtUp is called once, when Take and Mark have received everything that was in the stream when this process
+	// took it over.
 	CaughtUp func()
-	// Removed is called, one call at a time, with what was taken out of the stream by hand since the reader had caught
-	// up. It must not block.
+	// Removed is called, one call at a time, with the messages that were deleted from the stream by hand since the
+	// reader had caught up. It must not block.
 	Removed func(Removal)
-	// Stalled is called when the reader is set up anew because it was not given messages that are in the stream.
+	// Stalled is called when the reader is restarted because it did not receive messages that are in the stream.
 	Stalled func(err error)
 }
 
 // Read reads the partition's stream in order, from the oldest message on and then whatever comes. It blocks until ctx
-// ends, or the stream is deleted or reset. A reader that breaks or gets nothing is set up anew at its place. Read may
-// be called again when it has returned: the book is begun anew.
+// ends, or the stream is deleted or reset. A reader that breaks or gets nothing is restarted at its place. Read may be
+// called again when it has returned; it then starts a new book.
 func (p *Partition) Read(ctx context.Context, o ReadOptions) error {
 	p.beginReading()
 	defer p.endReading()
@@ -106,24 +107,25 @@ type reading struct {
 	ReadOptions
 	p            *Partition
 	fence        uint64 // the epoch to read before it has caught up, 0 when it has
-	marks        uint64 // the last marker that Mark has got
-	markersKnown bool   // Mark has got all markers
+	marks        uint64 // the last marker that Mark has received
+	markersKnown bool   // Mark has received all markers
 	last         uint64 // the message that the watchdog found missing: twice the same means a stall
 	counted      bool   // held is known
 	held         held   // what the stream counted when the reading began
-	given        uint64 // how many of held it was given so far
-	// patience is how long the next consumer may take to give the first of what was there when the reading began.
+	given        uint64 // how many of held were delivered so far
+	// patience is how long the next consumer may take to deliver the first message that was there when the reading
+	// began.
 	patience time.Duration
-	silence  time.Duration // how long the present consumer may give nothing of what is expected
+	silence  time.Duration // how long the present consumer may deliver no expected message
 	// connection is how often the connection had been lost when the watchdog last saw that the stream was not reset.
 	connection uint64
 }
 
-// errStalled says that the reader was not given what its stream holds.
+// errStalled says that the reader did not receive messages that its stream holds.
 var errStalled = errors.New("messages are in the stream that were not delivered")
 
 // errReadOtherwise asks Read to open a new consumer at once: with bodies or without, for larger messages than before,
-// or because this consumer gives nothing.
+// or because this consumer delivers nothing.
 var errReadOtherwise = errors.New("bodies are of use no more, or again, or may be larger, or nothing is given")
 
 // listen reads on from where the partition has been read to, until ctx ends, the consumer breaks, or the watchdog finds
@@ -187,7 +189,7 @@ func (r *reading) listen(ctx context.Context) (err error) {
 			return fmt.Errorf("read %s: %w", r.p.name, err)
 		}
 		// This owner's epoch is in the stream, behind everything that was there when it took over. So a replica that
-		// lags cannot make the reader believe that it has seen all.
+		// lags cannot make the reader conclude that it has seen everything.
 		if read := r.p.deliver(msg, bare, r.take); r.fence > 0 && read >= r.fence {
 			if r.given < r.held.msgs || r.held.dropped > 0 {
 				r.Damaged()
@@ -202,7 +204,7 @@ func (r *reading) listen(ctx context.Context) (err error) {
 	}
 }
 
-// firstWait returns how long to wait for a new consumer's first message: not for ever if there certainly is one.
+// firstWait returns how long to wait for a new consumer's first message: with an end if there certainly is one.
 func (r *reading) firstWait(ctx context.Context) jetstream.NextOpt {
 	if r.fence > 0 {
 		return jetstream.NextMaxWait(r.patience)
@@ -218,9 +220,9 @@ func (r *reading) take(e Entry) {
 	r.Take(e)
 }
 
-// watch looks from time to time whether the stream's leader holds a message that should have been delivered long ago,
-// and whether the stream still holds what was read. It also looks for the latter as soon as the connection is back,
-// since nothing is deleted until then.
+// watch checks every readWatch whether the stream's leader holds a message that should have been delivered long ago,
+// and whether the stream was reset. It also checks for a reset as soon as the connection is back, since nothing is
+// deleted until then.
 func (r *reading) watch(ctx context.Context, stop context.CancelCauseFunc) {
 	back := r.p.nc.StatusChanged(nats.CONNECTED)
 	defer r.p.nc.RemoveStatusListener(back)
@@ -295,7 +297,7 @@ func (p *Partition) readTo() uint64 {
 	return p.sweeper.read
 }
 
-// beginReading begins the book anew.
+// beginReading starts a new book.
 func (p *Partition) beginReading() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -310,8 +312,8 @@ func (p *Partition) endReading() {
 	p.forgetReadLocked()
 }
 
-// forgetReadLocked drops all that is known from the stream, and closes the book. It also drops what is finished and not
-// deleted: the next owner finds that in the ledger.
+// forgetReadLocked drops everything that was read from the stream, and closes the book. It also drops finished messages
+// that are not deleted: the next owner finds their ends in the ledger.
 func (p *Partition) forgetReadLocked() {
 	p.sweeper.forgetLocked()
 	p.book = newBook()
@@ -355,7 +357,7 @@ func (p *Partition) deliver(msg jetstream.Msg, bare bool, take func(Entry)) (rea
 	if entry.Kind = kindOf(kind); entry.Kind == JobEntry {
 		entry.Key, err = ingest.ParseToken(token)
 	}
-	// Only weir writes here. What weir cannot have written is left alone.
+	// Only weir writes here. deliver ignores a message that weir cannot have written.
 	if err == nil && p.noteRead(entry) && entry.Kind == JobEntry {
 		take(entry)
 		if !ingest.NotBeforeOf(entry.Header, entry.Time).IsZero() {
@@ -367,7 +369,7 @@ func (p *Partition) deliver(msg jetstream.Msg, bare bool, take func(Entry)) (rea
 	return entry.Seq
 }
 
-// noteRead books a message in and reports whether it is new: a reader that was set up anew repeats messages.
+// noteRead counts a message in the book and reports whether it is new: a restarted reader repeats messages.
 func (p *Partition) noteRead(e Entry) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -397,7 +399,8 @@ func (p *Partition) noteRead(e Entry) bool {
 	return true
 }
 
-// Get loads one job's message again. If messages may be large, it waits until few enough others are being loaded.
+// Get loads one job's message again. If messages may be large, it waits until few enough other messages are being
+// loaded.
 func (p *Partition) Get(ctx context.Context, seq uint64) (Entry, error) {
 	if most := p.queue.largest.Load(); most > readBytes {
 		space, err := p.queue.holdings.loading.await(ctx, most)

@@ -11,36 +11,37 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Only a partition's owner deletes messages of its stream. What is gone and is not finished was taken out by hand:
-// single messages, a purge, or the stream itself.
+// Only a partition's owner deletes messages of its stream. An unfinished message that is gone was deleted by hand:
+// alone, by a purge, or with the stream itself.
 
-// removalWatch is how often the owner looks for what was taken out.
+// removalWatch is how often the owner looks for messages that were deleted by hand.
 const removalWatch = 3 * time.Second
 
 // remadeAhead is the distance between the last sequence that the owner knows and the first of a stream that is made
-// again. It is more than other intakes can have stored unnoticed. So no sequence is given twice: no new job gets the
+// again. It is more than other intakes can have stored unnoticed. So no sequence is used twice: no new job gets the
 // records, results and letters of an earlier one, and a late delete finds nothing.
 const remadeAhead = 1 << 20
 
-// Removal is what was taken out of a partition's stream although its owner had not finished it.
+// Removal describes messages that were deleted from a partition's stream although its owner had not finished them.
 type Removal struct {
 	// Remade says that the stream itself was gone. It was made again, empty.
 	Remade bool
-	// Behind says that another process made the stream again, and that it gives sequences again that were read: the
-	// owner must take it over anew.
+	// Behind says that another process made the stream again, and that it reuses sequences that were read: the owner
+	// must take it over again.
 	Behind bool
 	// Epoch says that this owner's epoch is gone: see Markers.Renew.
 	Epoch bool
-	// Seqs are the messages that were read, jobs and markers, rising.
+	// Seqs are the deleted messages that had been read, jobs and markers, in rising order.
 	Seqs []uint64
-	// Unread are the jobs that this process stored and its reader was not given, with their keys.
+	// Unread are the deleted jobs that this process had stored and its reader had not received, with their keys.
 	Unread map[uint64]string
 }
 
-// None reports whether nothing was taken out.
+// None reports whether nothing was deleted by hand.
 func (r *Removal) None() bool { return !r.Remade && !r.Epoch && len(r.Seqs) == 0 && len(r.Unread) == 0 }
 
-// removal looks for what was taken out since its last look. If the stream is gone, it makes the stream again first.
+// removal looks for messages that were deleted by hand since its last look. If the stream is gone, it makes the stream
+// again first.
 func (p *Partition) removal(ctx context.Context) (Removal, error) {
 	before := p.reckon()
 	source, remade, err := p.lookAgain(ctx)
@@ -56,7 +57,7 @@ func (p *Partition) removal(ctx context.Context) (Removal, error) {
 	if !p.reckon().misses(before, &state) {
 		return Removal{}, nil
 	}
-	info, err := p.details(ctx) // its owner deleted nothing before this that is not finished afterwards
+	info, err := p.details(ctx) // everything that its owner has deleted by now is marked as finished afterwards
 	if err != nil {
 		return Removal{}, err
 	}
@@ -77,10 +78,10 @@ func (p *Partition) removal(ctx context.Context) (Removal, error) {
 	return r, nil
 }
 
-// BehindAll returns where a stream begins that is made again, if its last known sequence is the given one.
+// BehindAll returns the first sequence of a stream that is made again, given the last known sequence.
 func BehindAll(known uint64) uint64 { return known + remadeAhead }
 
-// ReadFrom says when the stream was made, and up to which sequence it was read.
+// ReadFrom returns when the stream was made, and up to which sequence it was read.
 func (p *Partition) ReadFrom() (born time.Time, seq uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,15 +94,15 @@ func (p *Partition) ReadFrom() (born time.Time, seq uint64) {
 // Waiting returns how many jobs are known to wait in the partition, or to be called.
 func (p *Partition) Waiting() int { return int(p.jobs.Load()) }
 
-// Gone is what is missing in a stream that was read to its end.
+// Gone describes which messages are missing in a stream that was read to its end.
 type Gone struct {
-	Seqs    []uint64 // of those that were asked about, the messages that the stream says are deleted
+	Seqs    []uint64 // the messages asked about that the stream lists as deleted
 	First   uint64   // the stream's first sequence
 	Another bool     // the stream is not the one that was made at the given time
 }
 
-// Gone finds out which of some messages, which the reader was not given, were deleted. A message that the stream counts
-// is not: Damage finds it.
+// Gone finds out which of the given messages, which the reader did not receive, were deleted. A message that the stream
+// counts is not: Damage finds it.
 func (p *Partition) Gone(ctx context.Context, seqs []uint64, born time.Time) (g Gone, err error) {
 	info, err := p.details(ctx)
 	if err != nil {
@@ -149,8 +150,8 @@ func (p *Partition) isAnother(born time.Time) bool {
 // errEpochTaken says that a stream was purged or deleted while its new owner read it.
 var errEpochTaken = errors.New("messages were deleted by hand while the stream was read, its owner's epoch among them; it has to be taken over anew")
 
-// lookForRemovals reports what was taken out of the stream. It fails if the reader cannot go on as it is. If it cannot
-// look at the stream, the next tick looks again.
+// lookForRemovals reports messages that were deleted by hand. It fails if the reader cannot continue as it is. If it
+// cannot look at the stream, the next tick looks again.
 func (r *reading) lookForRemovals(ctx context.Context) error {
 	if !r.p.isCaughtUp() {
 		if r.p.lacksEpoch(ctx) {
@@ -197,7 +198,7 @@ func (p *Partition) remake(ctx context.Context) error {
 	return nil
 }
 
-// reckoning is what must stand in a stream.
+// reckoning is what a stream must hold.
 type reckoning struct {
 	fence  uint64
 	oldest uint64 // sequence that is not finished, 0 for none
@@ -219,7 +220,7 @@ func (p *Partition) reckon() reckoning {
 	return r
 }
 
-// misses reports whether a stream lacks something. state was read between before and r: what was read since does not
+// misses reports whether a stream lacks a message. state was read between before and r, so messages read since do not
 // count.
 func (r reckoning) misses(before reckoning, state *jetstream.StreamState) bool {
 	least := r.least - int(r.passed-before.passed)
@@ -240,7 +241,7 @@ func (s *sweeper) stands(seq uint64) bool {
 	return !finished && !deleted && !removed
 }
 
-// takenOut notes which messages are gone that must stand in the stream, and returns them, each only once.
+// takenOut notes which messages that must be in the stream are gone, and returns them, each only once.
 func (p *Partition) takenOut(gone func(seq uint64) bool) (r Removal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -268,17 +269,17 @@ func (p *Partition) takenOut(gone func(seq uint64) bool) (r Removal) {
 	return r
 }
 
-// Fence says whose epoch stands in a partition's stream.
+// Fence says whose epoch a partition's stream holds.
 type Fence int
 
 // The fences.
 const (
 	FenceOwn   Fence = iota // this owner's
-	FenceGone               // none: it was taken out
+	FenceGone               // none: it was deleted by hand
 	FenceOther              // another owner's
 )
 
-// Fence asks the stream's leader whose epoch stands.
+// Fence asks the stream's leader whose epoch the stream holds.
 func (m *Markers) Fence(ctx context.Context) (Fence, error) {
 	m.mu.Lock() // not while Renew stores the epoch again
 	defer m.mu.Unlock()
@@ -294,8 +295,8 @@ func (m *Markers) Fence(ctx context.Context) (Fence, error) {
 	return FenceOwn, nil
 }
 
-// Renew stores this owner's epoch again after it was taken out. The caller must have the right to the partition. It
-// fails with ErrFenced if another owner's epoch stands: the stream takes only one of the two.
+// Renew stores this owner's epoch again after it was deleted by hand. The caller must have the right to the partition.
+// It fails with ErrFenced if the stream holds another owner's epoch: the stream accepts only one of the two.
 func (m *Markers) Renew(ctx context.Context, instance string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -307,7 +308,7 @@ func (m *Markers) Renew(ctx context.Context, instance string) error {
 	return nil
 }
 
-// LookForRemovals makes the owner's reader look now for what was taken out.
+// LookForRemovals makes the owner's reader look for deleted messages now.
 func (p *Partition) LookForRemovals() {
 	select {
 	case p.lookNow <- struct{}{}:

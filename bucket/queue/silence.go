@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// A reader may be given nothing although there is more. It asks for a limited number of bytes at once. If messages take
-// exactly that many, nats-server 2.15 ends the request without a notice, and nats.go 1.55, which counts messages only,
-// waits for the rest. nats.go notices after two missed heartbeats, which takes 2 s. With jobs of 600 bytes that happens
-// once in 300 MB of a queue. So the reader expects what is known to be in the stream: what this process has stored
-// itself, and what the server says stands behind a message. What other replicas store is not known. What they store
-// first behind such an end may wait for the heartbeats.
+// A reader may receive nothing although there are more messages. It asks for a limited number of bytes at once. If
+// messages take exactly that many, nats-server 2.15 ends the request without a notice, and nats.go 1.55, which counts
+// messages only, waits for the rest. nats.go notices after two missed heartbeats, which takes 2 s. With jobs of 600
+// bytes that happens once in 300 MB of a queue. So the reader expects the messages that are known to be in the stream:
+// those that this process has stored itself, and those that the server reports behind a message. Jobs that other
+// replicas store are not known, so the first of them behind such an end may wait for the heartbeats.
 
-// How long a consumer may give nothing of what is expected before another one is set up. A busy machine may need
-// longer, so each next consumer gets twice as long, until a message comes. A leader that does not answer doubles the
-// time too. After mostSilence the client notices by itself.
+// How long a consumer may deliver no expected message before it is replaced. A busy machine may need longer, so each
+// next consumer gets twice as long, until a message comes. A leader that does not answer doubles the time too. After
+// mostSilence the client notices by itself.
 const (
 	leastSilence = 250 * time.Millisecond
 	mostSilence  = 2 * readHeartbeat
@@ -47,11 +47,11 @@ func (e *expectation) raise(upTo uint64) {
 type silence struct {
 	r      *reading
 	timer  *time.Timer
-	before uint64          // what was read when the timer was set
+	before uint64          // how far the stream was read when the timer was set
 	news   <-chan struct{} // nil while the timer runs
 }
 
-// newSilence begins to watch a consumer, which is expected to give what its predecessor was expected to give.
+// newSilence begins to watch a consumer. It expects the same messages as from the consumer's predecessor.
 func newSilence(r *reading) *silence {
 	r.silence = max(r.silence, leastSilence)
 	return &silence{r: r, timer: time.NewTimer(r.silence), before: r.p.readTo()}
@@ -63,8 +63,8 @@ func (s *silence) begin() {
 	s.timer.Reset(s.r.silence)
 }
 
-// lasts must be called for a value of the timer. It reports whether, since the timer was set, nothing has come of what
-// the stream's leader has.
+// lasts must be called for a value of the timer. It reports whether the stream's leader has messages and none was
+// delivered since the timer was set.
 func (s *silence) lasts(ctx context.Context) bool {
 	p, read := s.r.p, s.r.p.readTo()
 	if read != s.before {

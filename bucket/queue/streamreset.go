@@ -9,7 +9,7 @@ import (
 	"weir/bucket/stream"
 )
 
-// errStreamReset says that a stream no longer holds what was read from it.
+// errStreamReset says that a stream no longer holds messages that were read from it, because its server lost them.
 var errStreamReset = errors.New("the stream was set back: its server lost what it had stored last, and numbers new jobs as the lost ones were; it has to be read anew")
 
 // readPosition is how far a stream has been read: the last sequence, and when the newest message up to there was
@@ -22,8 +22,8 @@ type readPosition struct {
 // streamReset reports whether the stream was reset behind what had been read. A power cut does that to a server that
 // had not synced. New jobs then get sequences that the reader has passed, and would never be called. There are two
 // signs. The first is looked for once after each lost connection: the stream's last sequence is lower than what had
-// been read until then. It is missed if new jobs came quickly. The second is a message at a sequence already read that
-// is newer than all that was read. It depends on the server's clock.
+// been read until then. This sign is missing if new jobs came quickly. The second is a message at a sequence already
+// read that is newer than every message that was read. It depends on the server's clock.
 func (r *reading) streamReset(ctx context.Context) (bool, error) {
 	connection := r.p.reconnects()
 	read := r.p.readUntil()
@@ -64,7 +64,7 @@ func (p *Partition) readUntil() readPosition {
 	return readPosition{p.sweeper.read, p.sweeper.newest}
 }
 
-// noteIntact notes that the stream was not reset up to a connection: what is finished may be deleted.
+// noteIntact notes that the stream was not reset up to a connection: finished messages may be deleted.
 func (p *Partition) noteIntact(connection uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

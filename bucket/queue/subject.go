@@ -55,7 +55,7 @@ func queueSubjects(api string, partition int) string {
 	return queueSubjectsOf.Below(api, strconv.Itoa(partition))
 }
 
-// queueSubject returns a subject of the queue. token is one that weir made, or a wildcard.
+// queueSubject returns a subject of the queue. token is a token that weir made, or a wildcard.
 func queueSubject(api string, partition int, kind, token string) string {
 	return queueSubjectsOf.Of(api, strconv.Itoa(partition), kind) + "." + token
 }
@@ -74,7 +74,7 @@ const (
 type StreamSettings struct {
 	Replicas int
 	Dedupe   time.Duration // how long a job's id is known
-	Log      *slog.Logger  // nil: does not log what the streams have beyond what the settings ask for
+	Log      *slog.Logger  // nil: does not log settings of the streams that exceed these
 }
 
 // Settings describe the streams of one api's queue.

@@ -18,11 +18,12 @@ import (
 // so that a restart has at most this many finished jobs to look up.
 const MaxUnswept = 4096
 
-// sweeper deletes what is finished. If everything up to a sequence is finished, one purge replaces many deletes: with
+// sweeper deletes finished messages. If everything up to a sequence is finished, one purge replaces many deletes: with
 // fsync on every write each single delete costs an fsync.
 //
-// A job's message goes before its markers: a job whose markers alone are gone looks as if it had never been called. A
-// server may carry out the deletes of one exchange in any order, so markers go when the deletes of jobs are answered.
+// A job's message is deleted before its markers: a job whose markers alone are gone looks as if it had never been
+// called. A server may carry out the deletes of one exchange in any order, so markers are deleted when the deletes of
+// jobs are answered.
 //
 // The partition's lock guards its state.
 type sweeper struct {
@@ -36,9 +37,9 @@ type sweeper struct {
 	connection uint64              // how often the connection had been lost
 	intact     uint64              // how often it had been lost when the stream was last seen not to be reset
 	order      []uint64            // read and not deleted, rising
-	finished   map[uint64]string   // to be deleted, with the key to count out ("" for a marker)
+	finished   map[uint64]string   // to be deleted, with the key to subtract from the book ("" for a marker)
 	deleted    map[uint64]struct{} // deleted, still in order
-	removed    map[uint64]struct{} // taken out by hand and not finished, in order: see Removal
+	removed    map[uint64]struct{} // deleted by hand and not finished, still in order: see Removal
 	passed     uint64              // how many messages ever came into order
 	wake       chan struct{}
 
@@ -69,7 +70,7 @@ func (p *Partition) Unswept() int {
 	return len(p.sweeper.finished)
 }
 
-// forgetLocked drops all that is known from reading the stream.
+// forgetLocked drops everything that was read from the stream.
 func (s *sweeper) forgetLocked() {
 	s.read, s.newest, s.order = 0, time.Time{}, nil
 	s.before, s.connection = readPosition{}, s.p.reconnects()
@@ -116,9 +117,9 @@ func (s *sweeper) run(ctx context.Context) error {
 	}
 }
 
-// mayDelete reports whether what is finished may be deleted. After a lost connection it may not be until the stream is
-// known not to have been reset meanwhile, since another job may have the sequence by then. A delete that is on its way
-// when the connection breaks may still arrive: a delete has no condition.
+// mayDelete reports whether finished messages may be deleted. After a lost connection they may not be, until it is
+// known that the stream was not reset meanwhile, since another job may have the sequence by then. A delete that is on
+// its way when the connection breaks may still arrive: a delete has no condition.
 func (s *sweeper) mayDelete() bool {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
@@ -129,7 +130,7 @@ func (s *sweeper) mayDelete() bool {
 type singles struct{ jobs, markers []uint64 }
 
 // singlesLocked divides messages into at most MaxExchange jobs, and as many markers. If there are more jobs, no marker
-// may go yet.
+// may be deleted yet.
 func (s *sweeper) singlesLocked(seqs []uint64) (some singles) {
 	for _, seq := range seqs {
 		if s.finished[seq] != "" {
@@ -145,8 +146,8 @@ func (s *sweeper) singlesLocked(seqs []uint64) (some singles) {
 	return some
 }
 
-// next chooses what to delete: one purge for what is finished without a gap from the oldest on, single deletes for the
-// rest.
+// next chooses what to delete: one purge for the messages that are finished without a gap from the oldest on, single
+// deletes for the rest.
 func (s *sweeper) next() (upTo uint64, covered []uint64, single singles) {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
@@ -179,7 +180,8 @@ func (s *sweeper) next() (upTo uint64, covered []uint64, single singles) {
 	return upTo, covered, s.singlesLocked(rest)
 }
 
-// sweep deletes, and reports whether it deleted all. What fails stays finished and is tried again.
+// sweep deletes messages, and reports whether it deleted all. A message whose deletion fails stays finished, and sweep
+// tries again.
 func (s *sweeper) sweep(ctx context.Context, upTo uint64, covered []uint64, single singles) bool {
 	ok := true
 	fault.Pass(fault.DeleteNext)
@@ -256,7 +258,7 @@ func isDeleted(reply *nats.Msg) bool {
 			answer.Error.ErrorCode == stream.CodeNoMessage)
 }
 
-// gone books deleted messages out.
+// gone removes deleted messages from the book.
 func (s *sweeper) gone(seqs []uint64) {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()

@@ -26,7 +26,7 @@ type Asked struct {
 // readAtOnce is how many partitions are read in parallel.
 const readAtOnce = 8
 
-// Arrivals gives take the header of every selected job, and returns how far it has read: what comes later is behind
+// Arrivals passes the header of every selected job to take, and returns how far it has read: later jobs are behind
 // that. Several goroutines call take. Arrivals reads no bodies, and its memory does not grow with the queue. An api
 // without a queue has no jobs. A stream that no longer reaches as far as it was read has lost its end, and is read
 // whole.
@@ -128,7 +128,7 @@ func CountJobs(ctx context.Context, js jetstream.JetStream, name string) (api st
 // findAtOnce bounds the messages that one step of a search holds.
 const findAtOnce = 512
 
-// mostFound bounds what a search returns: one id stands once for each key.
+// mostFound bounds the jobs that a search returns: one id may occur once for each key.
 const mostFound = 1000
 
 // Find returns the partition's unfinished jobs with this id, of one key or of all: at most 1,000. It does not load
