@@ -8,7 +8,7 @@ import (
 )
 
 // Account is what an api's quotas and budgets have used, by the records of calls. It is kept beside the meters, which
-// claim ahead. It contains no claim, so that what a crash left can be computed exactly once the records are there.
+// claim ahead. It contains no claim, so that the use before a crash can be computed exactly once the records are there.
 // Times are by the calendar's clock. An account is not safe for concurrent use.
 type Account struct {
 	Limits []LimitAccount `json:"limits"`
@@ -28,7 +28,7 @@ type LimitAccount struct {
 // mostLogged bounds the entries of a sliding quota's account. Beyond it two neighbours become one, with the later time.
 const mostLogged = 2 * maxEntries
 
-// NewAccount returns the account of limits of which nothing is used.
+// NewAccount returns the account of unused limits.
 func NewAccount(rules Rules) *Account {
 	a := &Account{}
 	for i := range rules.Shared {
@@ -80,8 +80,8 @@ func (a *Account) Clone() *Account {
 	return c
 }
 
-// Follow adapts the account to the limits of present, which says how this process counts them. A new limit begins with
-// nothing. A limit whose periods have changed begins with what present says of it; Follow returns the names of these.
+// Follow adapts the account to the limits of present, which holds this process's counts. A new limit begins with
+// nothing. A limit whose periods have changed begins with its count in present; Follow returns the names of these.
 func (a *Account) Follow(present *Account) (changed []string) {
 	next := make([]LimitAccount, len(present.Limits))
 	for i := range present.Limits {
@@ -100,7 +100,7 @@ func (a *Account) Follow(present *Account) (changed []string) {
 	return changed
 }
 
-// Slide takes over what present says of sliding quotas, and returns their names.
+// Slide copies the counts of sliding quotas from present, and returns their names.
 func (a *Account) Slide(present *Account) (changed []string) {
 	for i := range a.Limits {
 		if now := present.Of(a.Limits[i].Name); now != nil && strings.HasPrefix(now.By, string(Sliding)) {
@@ -174,7 +174,7 @@ func (a *Account) Forget(rules Rules, now Micros) {
 	}
 }
 
-// UsedAt returns what counts of a limit at now. Forget must have dropped what is old.
+// UsedAt returns the units of a limit that count at now. Forget must have dropped the old ones.
 func (l *LimitAccount) UsedAt(now Micros) (used int64) {
 	if now < l.End {
 		used = l.Used

@@ -7,22 +7,22 @@ import (
 )
 
 // Admission limits say which jobs are accepted at all, before one waits in a bucket. They protect weir and its
-// producers from each other, not the api: letting a few too many in costs no money. So they may estimate
-// (sliding_window), let a part more in and report it (soft), or lend a key what the others leave free (elastic). Each
+// producers from each other, not the api: accepting a few jobs too many costs no money. So they may estimate
+// (sliding_window), accept a part more and report it (soft), or lend a key what other keys leave free (elastic). Each
 // counts per key.
 //
 // A refused job does not count, whether this limit, another one or the full bucket behind them refuses it. Counting it,
-// as some limiters do, locks a client out for as long as it retries. Nor does a job count that is sent again under its
-// id. If that is known only when the stream has answered, the count is taken back then.
+// as some limiters do, locks a client out for as long as it retries. A job that is sent again under its id does not
+// count either. If that is known only when the stream has answered, the count is taken back then.
 //
 // How much may be admitted in the worst window, for limit N per P: token_bucket and leaky_bucket Burst + N (they are
 // the same mathematics: the one counts what is left, the other what is owed); fixed_window 2N, around an edge;
 // sliding_log N, exactly; sliding_window just under 2N if the arrivals are contrived, about N if they are even.
 
-// AdmitVerdict says what happens to a job.
+// AdmitVerdict is the answer of an admission limit to a job.
 type AdmitVerdict string
 
-// The verdicts. All but Refused let the job in.
+// The verdicts. All but Refused accept the job.
 const (
 	Admitted AdmitVerdict = "admitted"
 	OverSoft AdmitVerdict = "over_soft" // above the rate, within the soft percentage
@@ -79,7 +79,8 @@ func NewAdmitter(a Admission) (*Admitter, error) {
 	return x, nil
 }
 
-// Admit judges a job of cost units (at least 1) at now. If the clock goes back, time stands still.
+// Admit judges a job of cost units (at least 1) at now. If the clock goes back, time stops until the clock has caught
+// up.
 func (x *Admitter) Admit(key string, now Micros, cost int64) Admittance {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -236,9 +237,9 @@ func (w *windowCount) takeBack(at, per Micros, cost int64) {
 	}
 }
 
-// fits returns when cost fits by the sliding window counter. That takes the window before as evenly filled, and weighs
-// it by the part that still lies within one period before now. In whole numbers: before*(per-elapsed) +
-// (present+cost)*per <= limit*per.
+// fits returns when cost fits by the sliding window counter. The counter assumes that the window before was evenly
+// filled, and weighs it by the part that is still within one period before now. In whole numbers: before*(per-elapsed)
+// + (present+cost)*per <= limit*per.
 func (w *windowCount) fits(now, per Micros, cost, limit int64) Micros {
 	w.turn(now, per)
 	elapsed := now - w.start

@@ -2,7 +2,7 @@ package bucket
 
 import (
 	"time"
-	_ "time/tzdata" // zones must not depend on what the machine has installed
+	_ "time/tzdata" // zones must not depend on the machine's installation
 )
 
 // span is one period of a quota, [start, end).
@@ -16,8 +16,8 @@ func (q Quota) Period(at Micros) (start, end Micros) {
 	return p.start, p.end
 }
 
-// Over returns when the last period has ended that may hold a call which left at the given time and arrived up to
-// jitter later.
+// Over returns the end of the last period that may hold a call that left at the given time and arrived up to jitter
+// later.
 func (q Quota) Over(left Micros, jitter time.Duration) Micros {
 	arrived := left.Add(jitter)
 	if q.Window == Sliding {
@@ -59,7 +59,8 @@ func (q Quota) spanAt(at Micros) span {
 	return s
 }
 
-// label returns the beginning of the period that shows t, as wall-clock time. UTC stands for "no zone" in it.
+// label returns the beginning of the period that shows t, as wall-clock time. Its zone is always UTC, which means "no
+// zone" here.
 func (q Quota) label(t time.Time) time.Time {
 	y, m, d := t.Date()
 	switch q.Unit {

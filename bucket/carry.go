@@ -76,7 +76,7 @@ func (r Rules) Window(rate Rate) Micros {
 	return max(Micros(ceilMicros(rate.Per)+ceilMicros(r.Jitter)), r.Interval(rate).times(1))
 }
 
-// memory returns after how long an empty bucket says nothing more about a rate of the same length.
+// memory returns after how long an empty bucket no longer matters for a rate of the same length.
 func (r Rules) memory(rate Rate) Micros {
 	return max(Micros(ceilMicros(rate.Per)+ceilMicros(r.Jitter)), r.Window(rate), r.Interval(rate).times(r.Burst(rate)))
 }
@@ -102,7 +102,7 @@ func (p *pace) after(last Micros) Micros {
 	return min(maxMicros, last+window+p.interval.times(p.burst-1))
 }
 
-// clear returns from when on calls until last say nothing about a bucket.
+// clear returns the time from which calls until last do not matter for a bucket.
 func (p *pace) clear(last Micros) Micros {
 	if p.window == 0 {
 		return p.after(last)
@@ -163,9 +163,9 @@ func coarse(t Micros) Micros { return Micros(ceilDiv(int64(t), coarseTo)) * coar
 
 const coarseTo = 1 << 20
 
-// turning is how the paces of keys have changed in a store, and so what it may have forgotten. A key whose bucket is
-// empty is remembered for a while that depends on the rules, and by Redis for the while that held when it was called.
-// The zero value has forgotten nothing.
+// turning records how the paces of keys have changed in a store, and so what the store may have forgotten. A key whose
+// bucket is empty is remembered for a while that depends on the rules, and by Redis for the while that held when it was
+// called. The zero value has forgotten nothing.
 type turning struct {
 	memory Micros // how long a key is remembered now
 	least  Micros // how long at least it was remembered if it was called before latest, and after known
@@ -180,8 +180,8 @@ type Former struct {
 	Until Micros
 }
 
-// Former says by which rules former processes made calls. If a key had another rate then, nothing is known of it: it
-// may have been called until the end. Former must come after Restore and before the first Reserve.
+// Former sets the rules by which former processes made calls. If a key had another rate then, nothing is known of it:
+// it may have been called until the end of those rules. Former must come after Restore and before the first Reserve.
 func (m *Memory) Former(former []Former) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -217,7 +217,7 @@ func (t *turning) calledBefore(key string, now Micros, own *pace) (last Micros) 
 	return last
 }
 
-// turn notes that keys go by other rates from now on, of which every key is to be remembered for memory.
+// turn notes that keys have other rates from now on, and that every key must be remembered for memory.
 func (t *turning) turn(now, arrived, memory Micros) {
 	if now-t.least >= t.latest {
 		t.known, t.least = t.latest, t.memory
@@ -238,7 +238,7 @@ func (t *turning) open(name string, key *keyState, now, arrived Micros, own pace
 		return
 	default:
 		key.carry(now, arrived, own)
-		t.latest = max(t.latest, coarse(arrived)) // an ask may still go by the rules of before
+		t.latest = max(t.latest, coarse(arrived)) // an ask may still use the former rules
 	}
 	key.last = 0
 }

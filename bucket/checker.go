@@ -40,7 +40,7 @@ func (x *Expectation) blur() time.Duration {
 	return x.Jitter
 }
 
-// Outcome is the answer of a check.
+// Outcome is the result of a check.
 type Outcome string
 
 // The outcomes. Only Pass is a proof.

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Checking is Check for arrivals that come one by one, in the order of their times and with exact stamps. It keeps what
-// lies within one period, or what is under way, and nothing older. It is not safe for concurrent use.
+// Checking is Check for arrivals that come one by one, in the order of their times and with exact stamps. It keeps the
+// arrivals of one period, or the calls under way, and nothing older. It is not safe for concurrent use.
 type Checking struct {
 	expected Expectation
 	verdict  Verdict

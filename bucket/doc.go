@@ -14,11 +14,12 @@
 //	admission.go                the limits that a job must pass when it comes in
 //	checker.go, quality.go      recorded arrivals checked against the limits, exactly
 //
-// The package knows nothing of NATS, HTTP, letters or calls. Time comes in as an argument or as a function.
+// The package knows nothing of NATS, HTTP, letters or calls. Times are arguments, or come from a function that the
+// caller passes.
 //
 // # What must hold
 //
-//   - A slot granted is within every limit, whatever was granted before, in any window.
+//   - A granted slot is within every limit, in any window, whatever was granted before.
 //   - Every error path grants less, never more.
 //   - A change of the rules never loosens a limit for what was granted before it.
 package bucket

@@ -27,7 +27,7 @@ type sharedLimit struct {
 	capacity int64 // the largest cost that can pass
 	meter    meter // nil for an in-flight limit, which is counted by the permits
 	inFlight int64
-	holds    int64 // what a shadow limit would have held
+	holds    int64 // how many calls a shadow limit would have held
 	taken    int64 // units taken so far
 	top      int64 // units that the last stored snapshot covers, if checkpoints are kept
 	largest  int64 // the largest cost that waited for a snapshot
@@ -130,10 +130,10 @@ func (e *engine) reserve(now Micros, a *Ask) Answer {
 	return ans
 }
 
-// slot finds the earliest time at which every limit lets one call of the ask pass, or says why there is none within
-// reach. burst is the key's own. It changes nothing.
+// slot finds the earliest time at which every limit lets one call of the ask pass, or returns why there is none within
+// the horizon. burst is the key's own. It changes nothing.
 //
-// Every limit moves the time only forward. So slot goes round until none moves it any more, and ends at the earliest
+// Every limit moves the time only forward. So slot repeats until no limit moves it any more, and ends at the earliest
 // common time.
 func (e *engine) slot(now Micros, key *keyState, burst int64, a *Ask) (Micros, Wait) {
 	for i := range e.shared {
@@ -181,8 +181,8 @@ func (e *engine) slot(now Micros, key *keyState, burst int64, a *Ask) (Micros, W
 	return at, Wait{}
 }
 
-// commit charges one call at its slot to every limit. It charges a shadow limit only with what that would have let
-// pass.
+// commit charges one call at its slot to every limit. It charges a shadow limit only if that limit would have let the
+// call pass.
 func (e *engine) commit(at Micros, serial int64, key *keyState, a *Ask) {
 	key.take(at, key.interval, 1)
 	key.last, e.arrived = serial, max(e.arrived, at+Micros(ceilMicros(e.rules.Jitter)))
@@ -304,7 +304,7 @@ func newWindowMeter(r Rules, q Quota, ahead Micros) meter {
 	return newQuotaMeter(r, q, ahead)
 }
 
-// owe makes a new rate count as used all that calls up to last may have taken.
+// owe makes a new rate count as used everything that calls up to last may have taken.
 func (l *sharedLimit) owe(now, last Micros, asked int64) {
 	if m, ok := l.meter.(*rateMeter); ok && last > 0 {
 		m.tally = m.unknown(now, last, coarse(last))
@@ -312,7 +312,7 @@ func (l *sharedLimit) owe(now, last Micros, asked int64) {
 	}
 }
 
-// inherit takes over the count of the limit of the same name, if that counts the same kind of thing.
+// inherit copies the count of the limit of the same name, if both count the same kind of thing.
 func (l *sharedLimit) inherit(now, arrived Micros, old *sharedLimit, asked int64) {
 	switch to := l.meter.(type) { // if the kind changes, a bound stays for good
 	case *rateMeter:

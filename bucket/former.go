@@ -4,17 +4,17 @@ import "time"
 
 // What former processes used.
 //
-// A restored quota counts what its snapshot claims. That is more than was used: at most what the process that died
-// might have used until its next snapshot. So it begins as an upper bound. While the bound stands, the limit lets pass
+// A restored quota counts what its snapshot claims. That is more than was used: it includes what the dead process might
+// have used until its next snapshot. So it begins as an upper bound. While the bound is in force, the limit lets pass
 // what the bound leaves, buries nothing and holds nothing for long. When the records of all calls of former processes
-// are known, Correct replaces the bound by them; what this process has granted meanwhile still counts. So the claims of
+// are known, Correct replaces the bound by their units; this process's own grants still count. So the claims of
 // processes that are killed one after the other never add up.
 
-// boundPoll is how soon to ask again if only a bound may stand in the way. It is longer than jobs are kept ready: jobs
-// with stored intents do not wait for the correction.
+// boundPoll is how soon to ask again if perhaps only a bound keeps a call waiting. It is longer than jobs are kept
+// ready: jobs with stored intents do not wait for the correction.
 const boundPoll = Micros(300 * time.Millisecond / time.Microsecond)
 
-// Account returns what the limits count now, including what calls under way take. While a bound stands, it is counted.
+// Account returns what the limits count now, including the units of calls under way. A bound in force is included.
 func (m *Memory) Account() *Account {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -40,7 +40,7 @@ func (m *Memory) Rules() Rules {
 	return m.engine.rules
 }
 
-// Bounds returns by name what the limits count for former processes of which only a bound is known.
+// Bounds returns, by name, the bounds that limits count for former processes whose exact use is unknown.
 func (m *Memory) Bounds() map[string]int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -60,8 +60,8 @@ func (m *Memory) Bounds() map[string]int64 {
 	return bounds
 }
 
-// Correct replaces the restored bound by what former processes used, by their records. A limit keeps its bound for good
-// if former does not have it, or has it by other periods. former may be nil.
+// Correct replaces the restored bound by what former processes used, by their records. A limit keeps its bound
+// permanently if former does not have it, or has it by other periods. former may be nil.
 func (m *Memory) Correct(former *Account) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -94,14 +94,14 @@ func (l *sharedLimit) correctFormer(now Micros, of *LimitAccount, ahead Micros) 
 }
 
 // correctFormer replaces the bound by used, which former processes used in the period p. If the calendar was set back
-// after an account was made, the account says nothing of the present period: the bound stays.
+// after an account was made, the account does not cover the present period: the bound stays.
 func (m *quotaMeter) correctFormer(now Micros, p span, used int64) {
 	switch {
 	case p.start > now+early:
 	case p.start > m.period.start: // this process has granted nothing in it
 		m.begin(p)
 		m.used = max(m.used, used)
-	case p.start < m.period.start: // they used nothing in the present one
+	case p.start < m.period.start: // they used nothing in the present period
 		m.used = max(0, m.used-m.former)
 	default:
 		m.used = max(0, m.used-m.former+used)
@@ -109,7 +109,7 @@ func (m *quotaMeter) correctFormer(now Micros, p span, used int64) {
 	m.former = 0
 }
 
-// formerUnits returns what the entries of former processes count.
+// formerUnits returns the units in the entries of former processes.
 func (m *slidingMeter) formerUnits() (units int64) {
 	for _, e := range m.entries[:m.former] {
 		units += e.units

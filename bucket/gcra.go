@@ -10,9 +10,9 @@ package bucket
 // theirs. A limit that was charged from now would count itself as draining until the slot: at the slot it would hold a
 // whole burst too much. (That is the classic mistake of multi-limit libraries; a test prevents it.)
 //
-// Slots of one limit need not be given in the order of time. Let m be the call given last among those whose slots lie
-// in some window [a, b]. When it was given, TAT was at least a plus the cost of the others times T, hence
-// slot(m) >= a + (sum-B)*T and sum <= B + (b-a)/T: the claim holds for every window whatever the order.
+// Slots of one limit need not be given in the order of time. Let m be the call that got its slot last among those with
+// slots in some window [a, b]. Then TAT was at least a plus the cost of the other calls times T, hence slot(m) >= a +
+// (sum-B)*T and sum <= B + (b-a)/T: the claim holds for every window whatever the order.
 
 // gcra is the state of one leaky bucket: it is empty at tat + rem/Q microseconds. The zero value is an idle bucket.
 type gcra struct {
@@ -21,7 +21,7 @@ type gcra struct {
 }
 
 // slot returns the earliest time, not before now, at which cost units conform. A cost above the burst waits, from when
-// the bucket was empty, until as much more would have drained. It then counts by itself, and what follows stays within
+// the bucket was empty, until as much more would have drained. It then counts by itself, and later calls stay within
 // the burst.
 func (g gcra) slot(now Micros, t Interval, burst, cost int64) Micros {
 	base, rem := now, int64(0)

@@ -19,7 +19,7 @@ type keptKey struct {
 	pace uint32 // the number of its pace and since in the table of paces
 }
 
-// keyTable holds the buckets of all keys that are in debt, and of those that were lately: a changed rate must know of
+// keyTable holds the buckets of all keys that are in debt, and of those that were lately, because a changed rate needs
 // them (carry.go). A key that is not in it is idle.
 //
 // There is no timer and no sweep. Every look-up moves a hand on by two places and forgets the keys that it finds idle
@@ -67,8 +67,8 @@ func (t *keyTable) find(key string) (s keyState, ok bool) {
 	return t.unpack(t.at(i)), true
 }
 
-// open returns the state of key, idle if it is not known, and its place, to which store puts it back. The place is
-// valid until the next open. Keys are kept for as long as memory after they became idle.
+// open returns the state of key, idle if it is unknown, and its place, where store puts it back. The place is valid
+// until the next open. Keys are kept for as long as memory after they became idle.
 func (t *keyTable) open(key string, now, memory Micros) (s keyState, place uint32) {
 	t.evict(now - memory)
 	t.evict(now - memory)
@@ -112,8 +112,8 @@ func (t *keyTable) unpack(k *keptKey) keyState {
 	return keyState{tally{gcra{k.tat, int64(k.rem)}, kept.pace, kept.since}, k.last}
 }
 
-// evict looks at the key under the hand and forgets it if it was idle, and its last call had arrived, at at. The last
-// key takes its place.
+// evict looks at the key under the hand and forgets it if it was idle, and its last call had arrived, at the time at.
+// The last key takes its place.
 func (t *keyTable) evict(at Micros) {
 	if t.n == 0 {
 		return

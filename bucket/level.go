@@ -8,14 +8,14 @@ import (
 // Level is how much is used of one shared limit: of a quota, of a budget, or of any shadow limit.
 type Level struct {
 	Limit Limit
-	// Used and Count are units, for a budget millionths of money. What calls under way may take counts as used. Count
-	// is what may be used, less the headroom. Both are 0 for a rate and for in-flight calls.
+	// Used and Count are units, for a budget millionths of money. Units that calls under way may take count as used.
+	// Count is the allowed amount, less the headroom. Both are 0 for a rate and for in-flight calls.
 	Used, Count int64
 	Start, End  Micros // of the period, by the calendar; 0 for a sliding one
 	Held        int64  // calls that a shadow limit would have held
-	// Unknown says that what was used is unknown: it counts as used up until it is seeded from the ledger.
+	// Unknown says that the use is unknown: the limit counts as used up until it is seeded from the ledger.
 	Unknown bool
-	// Bound says that Used is an upper bound: what calls took before this process started is still being added up.
+	// Bound says that Used is an upper bound: the units of calls before this process started are still being added up.
 	Bound bool
 }
 

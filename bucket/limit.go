@@ -37,7 +37,8 @@ type Counting string
 const (
 	// ByWindow means at most Count units in any period of Per: slower calls around a burst must make up for it.
 	ByWindow Counting = "window"
-	// ByTokens means at most Burst + Count/Per × time units in any time: what a token bucket of the api lets pass.
+	// ByTokens means at most Burst + Count/Per × time units in any time: which is what a token bucket of the api lets
+	// pass.
 	ByTokens Counting = "token_bucket"
 )
 
@@ -106,8 +107,8 @@ type CostSource struct {
 	SettlePointer string
 }
 
-// Kind says what a Limit counts. A switch over kinds must name every one of them and have no default, so that the
-// linter (exhaustive) finds the places that must learn of a new kind.
+// Kind says what a Limit counts. A switch over kinds must name every kind and have no default, so that the linter
+// (exhaustive) finds every switch that lacks a new kind.
 type Kind string
 
 // The kinds of limits, by the words of the configuration.
@@ -129,11 +130,11 @@ type Limit struct {
 	InFlight int64
 	Budget   *Budget
 	Cost     CostSource
-	Shadow   bool // counts what it would have held, holds nothing
+	Shadow   bool // counts the calls that it would have held, and holds none
 }
 
-// Kind returns what the limit counts, by the field that is set. It panics for a limit without any: Rules.Validate
-// refuses such a limit. It only reads, so it is safe for concurrent use.
+// Kind returns the limit's kind, by the field that is set. It panics for a limit without any: Rules.Validate refuses
+// such a limit. It only reads, so it is safe for concurrent use.
 func (l *Limit) Kind() Kind {
 	switch {
 	case l.Rate != nil:
@@ -167,9 +168,9 @@ type KeyLimits struct {
 type Admission struct {
 	Rate      Rate
 	Algorithm Algorithm
-	// SoftPercent lets this much more than the rate in, marked and reported, before anything is refused.
+	// SoftPercent is how much more than the rate is accepted, marked and reported, before any job is refused.
 	SoftPercent int64
-	// Elastic lets a key borrow what the others leave free.
+	// Elastic lets a key borrow what other keys leave free.
 	Elastic bool
 }
 

@@ -10,8 +10,8 @@ import (
 // Memory is the Store inside one process: exact as long as only this process calls the api.
 //
 // One mutex guards it; a reservation holds it for well under a microsecond per limit. Every method reads the clock
-// once. If the clock steps back, the store's time stands still until the clock has caught up: that loses time and mints
-// nothing.
+// once. If the clock steps back, the store's time stops until the clock has caught up: that loses time, and never
+// grants too much.
 type Memory struct {
 	now func() Micros
 
@@ -21,7 +21,7 @@ type Memory struct {
 
 var _ Store = (*Memory)(nil)
 
-// NewMemory returns a store for one api that knows no key yet: every key may go at once. now is the clock.
+// NewMemory returns a store for one api that knows no key yet: every key may be called at once. now is the clock.
 func NewMemory(rules Rules, now func() Micros) (*Memory, error) {
 	m := &Memory{now: now}
 	if err := m.engine.apply(now(), rules); err != nil {
@@ -44,15 +44,15 @@ func (m *Memory) Apply(rules Rules) error {
 }
 
 // Ahead sets by how much calendars are ahead of the store's clock, or behind it if by is negative. An operator may set
-// the wall clock, but not the store's. A period that comes again continues its count: see turnback.go. A Snapshot goes
-// by the calendars' clock, with which a later process starts.
+// the wall clock, but not the store's. A period that comes again continues its count: see turnback.go. A Snapshot uses
+// the calendars' clock, with which a later process starts.
 func (m *Memory) Ahead(by Micros) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.engine.setAhead(m.now(), by)
 }
 
-// Reserve implements Store. It fails only for an ask that is malformed, and then grants none of them.
+// Reserve implements Store. It fails only if an ask is malformed, and then grants none.
 func (m *Memory) Reserve(_ context.Context, asks []Ask) ([]Answer, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -115,6 +115,6 @@ func (m *Memory) ShadowHolds() map[string]int64 {
 // OwnRate is the Limit that a Wait names for the key's own rate.
 const OwnRate = "rate"
 
-// permitPoll is how soon to ask again when all in-flight permits are taken. When one will be free is unknown, and
+// permitPoll is how soon to ask again when all in-flight permits are taken. It is unknown when one becomes free, and
 // another owner's call may free it.
 const permitPoll = Micros(5 * time.Millisecond / time.Microsecond)

@@ -3,7 +3,7 @@ package bucket
 // meter is the state of one shared limit that is counted over time. Its methods are pure: times are passed in, and the
 // caller must never let them run backwards.
 type meter interface {
-	// advance forgets what no longer counts at now.
+	// advance drops units that no longer count at now.
 	advance(now Micros)
 	// earliest returns the first time, at or after at, at which cost units fit. cost is at most the limit's capacity.
 	earliest(at Micros, cost int64) Micros
@@ -11,7 +11,7 @@ type meter interface {
 	take(at Micros, cost, serial int64)
 	// giveBack undoes the take of a call that was never made, unless a later grant may have relied on it.
 	giveBack(at Micros, cost, serial int64)
-	// correct replaces the cost taken by the one that the call really had.
+	// correct replaces the taken cost by the call's real cost.
 	correct(now, at Micros, cost, actual, serial int64)
 }
 
@@ -24,12 +24,12 @@ var (
 // rateMeter is a shared rate.
 //
 // Refunds. A call that cost less than estimated may get the difference back only as far as every later call would still
-// have had its slot. If the bucket has drained meanwhile, it has forgotten the estimate anyway, and a refund would mint
-// units. For a later call j, slack(j) = TAT before it - its slot is what the bucket still held: lowering the earlier
-// debt by r lowers j's own debt by r only while r <= slack(j). So the refund of call i is at most the least slack of
-// all calls after i, and takes that much from each of them. marks keeps those suffix minima, with rising serials and
-// rising slacks. It has at most maxMarks of them and merges the oldest in the safe direction. Only limits that settle
-// keep marks.
+// have had its slot. If the bucket has drained meanwhile, the estimate no longer counts anyway, and a refund would
+// create units. For a later call j, slack(j) = TAT before it - its slot is what the bucket still held: lowering the
+// earlier debt by r lowers j's own debt by r only while r <= slack(j). So the refund of call i is at most the least
+// slack of all calls after i, and takes that much from each of them. marks keeps those suffix minima, with rising
+// serials and rising slacks. It has at most maxMarks of them and merges the oldest in the safe direction. Only limits
+// that settle keep marks.
 type rateMeter struct {
 	tally
 	last    int64 // serial of the last grant, 0 if it cannot be given back

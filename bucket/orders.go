@@ -1,7 +1,7 @@
 package bucket
 
-// Orders remembers which shared limits the costs of a grant name. Costs follow Rules.Shared as it was at the grant, and
-// a call may outlive a change of rules. The zero value has seen no change.
+// Orders remembers to which shared limits the costs of a grant belong. Costs follow Rules.Shared as it was at the
+// grant, and a call may outlive a change of rules. The zero value has seen no change.
 type Orders struct {
 	past     []order // oldest first
 	unplaced int64   // grants below this serial are older than past
@@ -24,7 +24,7 @@ func (o *Orders) Change(below int64, shared []Limit) {
 	last := order{below: below}
 	for _, l := range shared {
 		if l.Shadow {
-			l.Name = "" // a shadow limit may not have counted the call: what was not taken is not given back
+			l.Name = "" // a shadow limit may not have counted the call, and units that were not taken must not be given back
 		}
 		last.names = append(last.names, l.Name)
 	}

@@ -23,7 +23,7 @@ import (
 //
 //	T >= 1/r and m >= r*J        or, with less of m        (m+1) * T >= 1/r + J
 //
-// So weir leaves as much of the bucket alone as comes in while a call may be late: 5 of a thousand at 1000/s and 5 ms.
+// So weir leaves unused as much of the bucket as refills while a call may be late: 5 of a thousand at 1000/s and 5 ms.
 // If that is less than a twentieth of a call, weir uses all of the bucket and makes the interval that much longer. One
 // call may cost more than B, up to C, if it comes after a pause: alone it is not moved against itself (gcra.go).
 //
@@ -37,7 +37,7 @@ type Interval struct {
 	P, Q int64
 }
 
-// Bounds on what a rate may say. Inside them no product of the arithmetic, in Go or in Lua, reaches 2^53.
+// Bounds of the fields of a rate. Inside them no product of the arithmetic, in Go or in Lua, reaches 2^53.
 const (
 	maxCount  = 1_000_000_000_000       // units per period
 	maxBurst  = 1_000_000_000           // units at once
@@ -101,7 +101,7 @@ func (r Rules) Burst(rate Rate) int64 {
 	return max(1, burst)
 }
 
-// late returns how many units come in while a call may be late.
+// late returns how many units refill while a call may be late.
 func (r Rules) late(rate Rate) float64 {
 	jitter := ceilMicros(r.Jitter)
 	if ceilMicros(rate.Per)/rate.Count < wholeFrom {

@@ -4,15 +4,15 @@ import "maps"
 
 // Limits that come into force within their period.
 //
-// A quota or budget that is new to the rules has not seen the earlier calls. An API may have counted them nevertheless.
-// If the limit was in the rules before, in the same period, the API certainly has. A caller that keeps a record of all
-// calls says so with ExpectSums. Then such a limit is partial, and nothing is granted while a partial limit is in
-// force. When all earlier calls have their records, FillIn sets what they took. A shadow limit stays partial, in
-// snapshots too, and is added up when it is put in force.
+// A quota or budget that is new to the rules has not seen the earlier calls. The API may have counted them
+// nevertheless. If the limit was in the rules before, in the same period, the API certainly has. A caller that keeps a
+// record of all calls declares this with ExpectSums. Then such a limit is partial, and nothing is granted while a
+// partial limit is in force. When all earlier calls have their records, FillIn sets what they took. A shadow limit
+// stays partial, in snapshots too, and is added up when it is put in force.
 
-// ExpectSums says that the caller will use FillIn for limits that are new to the rules. s is what was restored. called
-// says that the api may have been called before: then limits that s does not have are new already. It must come after
-// Restore and before the first Reserve.
+// ExpectSums announces that the caller will use FillIn for limits that are new to the rules. s is the restored
+// snapshot. called says that the api may have been called before: then limits that s lacks count as new. It must come
+// after Restore and before the first Reserve.
 func (m *Memory) ExpectSums(s Snapshot, called bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -49,8 +49,8 @@ func (e *engine) accounts(name string) bool {
 	return false
 }
 
-// noteDropped stops grants until a snapshot of the next rules is stored, if they lack limits, or count a rate in another
-// pace: the stored snapshot does not bound what that lets pass.
+// noteDropped stops grants until a snapshot of the next rules is stored, if they lack limits, or count a rate in
+// another pace: the stored snapshot does not bound the calls that this allows.
 func (e *engine) noteDropped(next Rules) {
 	if e.claims != nil && !maps.Equal(e.rules.sharedPaces(), next.sharedPaces()) {
 		e.claims.dropped++
@@ -69,7 +69,7 @@ func (e *engine) noteDropped(next Rules) {
 	}
 }
 
-// sharedPaces returns by name how the shared rates in force are kept. A rate that only watches is not kept.
+// sharedPaces returns by name how the shared rates in force are kept. A shadow rate is not included.
 func (r Rules) sharedPaces() map[string]pace {
 	paces := map[string]pace{}
 	for _, l := range r.Shared {

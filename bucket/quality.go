@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Quality is how evenly calls arrived. Staying within a limit says nothing about it: standing still never exceeds one.
+// Quality is how evenly calls arrived. Staying within a limit says nothing about this: making no calls never exceeds a
+// limit.
 type Quality struct {
 	Calls int
 	// Utilisation is the part of the rate that was used between the first and the last arrival, 1 at best: n*T / (t_n -

@@ -2,10 +2,11 @@ package bucket
 
 // Quotas count units in periods that are fixed on the time line beforehand. The api counts a call by its own clock and
 // when it arrives, so a call planned at a period's edge may be counted on the other side. So no slot lies within the
-// jitter of either edge: what was planned in a period arrives in it, and the count is exact without splitting it.
+// jitter of either edge: a call that was planned in a period arrives in it, and the count is exact without splitting
+// it.
 //
-// What a quota allows is not paced: after a reset all of it may leave as fast as the other limits let it. A rate beside
-// the quota spreads it.
+// A quota has no pace: after a reset all of it may be used as fast as the other limits allow. Add a rate to the quota
+// to spread the calls.
 
 // quotaMeter is a calendar or fixed quota, or a budget. It counts one period, the latest that has a slot. That closes
 // the earlier period, although a key may still ask for its last moments: they are lost, at most one horizon's worth.
@@ -17,7 +18,7 @@ type quotaMeter struct {
 	used   int64
 	last   Micros        // the latest slot in it
 	others []periodCount // other periods that were counted, rising: see turnback.go
-	former int64         // part of used: what former processes may have used, until Correct
+	former int64         // part of used: units that former processes may have used, until Correct
 	near   span          // the period of the last question, which most questions share
 	ahead  Micros
 }
@@ -97,8 +98,8 @@ func (m *quotaMeter) giveBack(at Micros, cost, _ int64) {
 	}
 }
 
-// correct counts in the period of the call's slot, as the api does. It charges an overage of a period that is over to
-// the present one: when an api books what it learns late is unknown.
+// correct counts in the period of the call's slot, as the api does. It charges an overage of a past period to the
+// present one, because it is unknown when an api counts units that it learns late.
 func (m *quotaMeter) correct(now, at Micros, cost, actual, serial int64) {
 	if actual < cost {
 		m.giveBack(at, cost-actual, serial)
@@ -125,7 +126,7 @@ func (m *quotaMeter) adopt(now, at Micros, units int64) {
 // carry takes over the count of the same limit under older rules. The old periods may be different (another zone,
 // another unit). Then the old count goes into the new period that holds now, or that holds the old period's beginning
 // if that lies ahead. It is dropped if the old period was over before that new period began. What an api counted before
-// the old period is unknown here: the old limit did not know it.
+// the old period is unknown here.
 func (m *quotaMeter) carry(now Micros, from *quotaMeter, same bool) {
 	m.period, m.used, m.last, m.former, m.others = from.period, from.used, from.last, from.former, from.others
 	if same || from.period == (span{}) {

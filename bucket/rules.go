@@ -89,7 +89,7 @@ func (r Rules) Names() []string {
 	return names
 }
 
-// Lowered returns n less the headroom, but at least 1: a limit of 0 would hold for ever.
+// Lowered returns n less the headroom, but at least 1: a limit of 0 would hold forever.
 func (r Rules) Lowered(n int64) int64 {
 	return max(1, n/100*(100-r.Headroom)+n%100*(100-r.Headroom)/100)
 }
@@ -102,7 +102,7 @@ func (r Rules) LeaseMicros() Micros {
 	return Micros(ceilMicros(r.Lease))
 }
 
-// Validate returns every rule that can never be kept or that contradicts another, all in one error.
+// Validate returns one error for all rules that can never be kept or that contradict another rule.
 func (r Rules) Validate() error {
 	var errs []error
 	if r.Headroom < 0 || r.Headroom > 99 {
@@ -142,7 +142,8 @@ func (r Rules) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Warnings returns what is allowed but probably not meant: a rate whose burst costs it more than half of its calls.
+// Warnings returns settings that are valid but probably not intended: a rate whose burst costs it more than half of its
+// calls.
 //
 // At most Count in ANY window means that slower calls around a burst must make up for it: T = (P+J)/(N+1-B). At B = N
 // only one call per period is left beside the burst.
@@ -280,7 +281,7 @@ func (r Rules) Capacity(l Limit) int64 {
 }
 
 // CostBounds returns the bounds for the costs of jobs that come in: of the limits that take their cost from the job. A
-// shadow limit holds nothing, and so refuses nothing.
+// shadow limit refuses nothing.
 func (r Rules) CostBounds() []ingest.CostBound {
 	var bounds []ingest.CostBound
 	for i := range r.Shared {

@@ -12,7 +12,8 @@ package bucket
 //
 // Slots need not be given in the order of time. Every entry that is not yet too old for the new slot counts, also one
 // that lies after it. Entries stay in order because a late slot gets the time of the newest. So recorded times are
-// never before the real ones, and the call of a window that was granted last saw all the others counted.
+// never before the real ones, and when the last call of a window was granted, all the other calls of the window were
+// counted.
 type slidingMeter struct {
 	count   int64 // headroom taken off
 	life    Micros
@@ -30,7 +31,7 @@ type entry struct {
 
 const (
 	maxEntries = 1024
-	// recent is how many entries back a refund looks for its units. Beyond that it is forfeited.
+	// recent is how many entries back a refund looks for its units. An older refund is forfeited.
 	recent = 64
 )
 
@@ -50,7 +51,7 @@ func (r Rules) SlidingBounds(q Quota) (life, grain Micros) {
 	return life, grain
 }
 
-// advance forgets what no longer counts.
+// advance drops entries that no longer count.
 func (m *slidingMeter) advance(now Micros) {
 	i := 0
 	for i < len(m.entries) && m.entries[i].end+m.life <= now {
@@ -112,7 +113,8 @@ func (m *slidingMeter) correct(now, at Micros, cost, actual, serial int64) {
 	m.take(now, min(int64(maxMicros)-m.sum, actual-cost), serial)
 }
 
-// adopt counts what a quota of the same name had used of its period. When in the period is unknown, so now is assumed.
+// adopt counts the units that a quota of the same name had used in its period. When in the period is unknown, so now is
+// assumed.
 func (m *slidingMeter) adopt(now Micros, period span, used int64) {
 	if used > 0 && now < period.end+m.life {
 		m.take(min(now, period.end), used, 0)

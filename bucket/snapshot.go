@@ -7,11 +7,11 @@ import (
 
 // Checkpoints.
 //
-// What lives only in the process is lost when it dies. A key's own bucket comes back through Ask.Floor, from the
-// ledger. The shared limits come back from the last Snapshot, which the worker stores somewhere durable. A snapshot is
-// older than the crash, so it claims ahead: it says what may have been used by Until. Until it is known to be stored,
-// the engine grants nothing that only this snapshot would cover. So what is restored may count too much, never too
-// little:
+// State that exists only in the process is lost when the process dies. A key's own bucket comes back through Ask.Floor,
+// from the ledger. The shared limits come back from the last Snapshot, which the worker stores somewhere durable. A
+// snapshot is older than the crash, so it claims ahead: it says what may have been used by Until. Until it is known to
+// be stored, the engine grants nothing that only this snapshot would cover. So restored limits may count too much,
+// never too little:
 //
 //	s := m.Checkpoint(2 * time.Second) // claims two seconds and a part of every quota
 //	...store s...                      // meanwhile the claims of the one before still hold
@@ -26,8 +26,8 @@ import (
 //
 // Checkpoint(0) is the last one of an orderly stop: it is exact, and nothing is granted after it.
 //
-// No claim covers one thing: an overage that is learnt from a response and not yet in a stored snapshot when the
-// process dies. The ledger has it.
+// No claim covers an overage that a response reported and that is not in a stored snapshot when the process dies. The
+// ledger has it.
 
 // Snapshot is the long-lived state of one api's shared limits. As JSON it has a few hundred bytes a limit, and a few
 // kilobytes for a sliding quota.
@@ -53,7 +53,7 @@ type LimitSnapshot struct {
 	Window Micros `json:"window,omitempty"`
 	Late   Micros `json:"late,omitempty"`
 	Since  Micros `json:"since,omitempty"`
-	// Shadow says that the limit only watched. A rate has then not counted every call.
+	// Shadow says that the limit was a shadow limit. A rate has then not counted every call.
 	Shadow bool `json:"shadow,omitempty"`
 	// A quota or budget: how its periods are laid, the present one, what may be used in it and in the next.
 	By    string `json:"by,omitempty"`
@@ -66,7 +66,7 @@ type LimitSnapshot struct {
 	Others []OtherSnapshot `json:"others,omitempty"`
 	// A sliding quota: pairs of time and units.
 	Log [][2]int64 `json:"log,omitempty"`
-	// Exact says that all of it was really used. Otherwise it is an upper bound.
+	// Exact says that the use is exact. Otherwise it is an upper bound.
 	Exact bool `json:"exact,omitempty"`
 	// Partial says that calls are missing in it: the limit came into force after them, and FillIn has not added them
 	// yet.
@@ -97,13 +97,13 @@ type claims struct {
 	until  Micros
 	ghosts int64  // calls of a former process that may be under way
 	gone   Micros // when they are over
-	// dropped and stored count removals of limits and changes of rates. The stored snapshot must know of them before a
-	// call is made that the limits of before do not count.
+	// dropped and stored count removals of limits and changes of rates. The stored snapshot must include them before a
+	// call is made that the former limits do not count.
 	dropped, stored int
 }
 
-// Restore takes over what a former process left and turns checkpoints on: until the first Saved nothing is granted. The
-// zero Snapshot is that of an api never called. Restore must come before the first Reserve.
+// Restore restores the state of a former process and turns checkpoints on: until the first Saved nothing is granted.
+// The zero Snapshot is that of an api never called. Restore must come before the first Reserve.
 //
 // A snapshot made later than now comes from a different clock: the machine's was set back, or is slow. Restore then
 // assumes that no time has passed since, and returns by how much the snapshot's clock was ahead.
@@ -120,7 +120,7 @@ func (m *Memory) Checkpoint(ahead time.Duration) Snapshot {
 	return m.engine.checkpoint(m.now(), ahead)
 }
 
-// Saved says that a snapshot is stored durably. Snapshots must be stored in the order in which they were made.
+// Saved notes that a snapshot is stored durably. Snapshots must be stored in the order in which they were made.
 func (m *Memory) Saved(s Snapshot) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -270,8 +270,8 @@ func (e *engine) restore(now Micros, s Snapshot) time.Duration {
 	return Micros(0).Until(early)
 }
 
-// restore takes over the state in a snapshot whose clock was ahead of this one by ahead. Calendars still follow the
-// wall clock. arrived is the latest time at which the last call can have arrived.
+// restore restores the state in a snapshot whose clock was ahead of this one by ahead. Calendars still follow the wall
+// clock. arrived is the latest time at which the last call can have arrived.
 func (l *sharedLimit) restore(now, arrived Micros, s LimitSnapshot, ahead Micros) {
 	l.bound = l.counted() && !s.Exact
 	l.partial = s.Partial && l.accounted()

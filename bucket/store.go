@@ -15,12 +15,12 @@ type Ask struct {
 	Costs []int64
 	Want  int // slots wanted, 1 to 64
 	// Horizon bounds how far ahead of now a slot may lie. A later slot is not reserved; Wait names its time. A slot
-	// that lies ahead because of one limit keeps the others idle until then, also for other keys. So under shared
+	// that lies ahead because of one limit keeps the other limits idle until then, also for other keys. So under shared
 	// limits use no more than the round trip to the store takes. A caller with a Horizon of 0 that asks again at
 	// Wait.Until loses nothing.
 	Horizon time.Duration
-	// Floor is the earliest TAT that the caller knows this key to have, 0 if none. It reminds a store that forgot the
-	// key.
+	// Floor is the least TAT of this key that the caller knows, 0 if none. It restores the key in a store that has
+	// forgotten it.
 	Floor Micros
 }
 
@@ -57,7 +57,7 @@ type Grant struct {
 	// it.
 	TAT Micros
 	// Serial numbers the store's grants, rising: MaxWant times the ask's number, plus the slot's place in its ask.
-	// Settle recognizes a grant by it, so that settling twice (a retried round trip) gives nothing back twice.
+	// Settle recognizes a grant by it, so that settling a grant twice (a retried round trip) gives nothing back twice.
 	Serial int64
 }
 
@@ -70,11 +70,11 @@ type Wait struct {
 	Until Micros
 	// Never says that the cost can never pass.
 	Never bool
-	// Exhausted is set if Limit is a budget that is spent until Until: what the configuration says to do with the job.
+	// Exhausted is set if Limit is a budget that is spent until Until. It is the configured treatment of the job.
 	Exhausted Exhausted
 }
 
-// Answer is what an Ask got: the granted slots in order, and why they are fewer than wanted, if they are.
+// Answer is the result of an Ask: the granted slots in order and, if they are fewer than wanted, why.
 type Answer struct {
 	Grants []Grant
 	Wait   Wait
@@ -83,8 +83,8 @@ type Answer struct {
 	Now Micros
 }
 
-// Use tells the store the end of a grant. A grant may be Returned unused: it is given back to every limit of which it
-// is still the last one given, and forfeited for the others. Or a call used it and has ended: its shared in-flight
+// Use reports the end of a grant to the store. A grant may be Returned unused: it is given back to every limit whose
+// last grant it still is, and forfeited for the other limits. Or a call used it and has ended: its shared in-flight
 // permit becomes free, and its Actual costs replace the estimate if they are known.
 type Use struct {
 	Key      string
@@ -97,7 +97,7 @@ type Use struct {
 // Store reserves slots under the limits of one api: all of them or none, in one atomic step. Every error path
 // under-admits. Implementations are safe for concurrent use and pass storetest.
 type Store interface {
-	// Reserve answers every ask, in order. With an error it has granted no slot.
+	// Reserve answers every ask, in order. If it returns an error, it has granted no slot.
 	Reserve(ctx context.Context, asks []Ask) ([]Answer, error)
 	// Settle ends grants.
 	Settle(ctx context.Context, uses []Use) error

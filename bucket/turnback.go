@@ -8,15 +8,14 @@ import (
 // Calendars that are set back.
 //
 // The wall clock may be set back to a period before the one that a quota counts: it was wrong before, or it is wrong
-// now. The api counts by a clock of its own, so what was granted lately may count in its present period, whatever weir
-// calls that period. Three rules hold a quota that was turned back:
+// now. The api counts by a clock of its own, so recent grants may count in its present period, however weir names that
+// period. Three rules hold a quota that was turned back:
 //
-//   - The count goes on. It begins with all that was granted within the last period's length, by elapsed time.
-//   - A period that was counted keeps its count: when the calendar comes to it again, its units are not given twice.
-//     What is
-//     granted until then counts in it, too.
-//   - A period that was not counted begins only when the length of one has passed since. So a calendar that is off by a
-//     month holds a quota that is used up for one period, and not for a month.
+//   - The count continues. It begins with everything that was granted within the last period's length, by elapsed time.
+//   - A period that was counted keeps its count: when the calendar comes to it again, its units are not granted twice.
+//     Grants until then count in it, too.
+//   - A period that was not counted begins only when the length of one has passed since. So if a calendar is off by a
+//     month, a used-up quota holds calls for one period, and not for a month.
 
 // periodCount is what a quota counted in another period than its present one: in one that lies ahead, or that ended
 // lately.
@@ -27,7 +26,7 @@ type periodCount struct {
 }
 
 const (
-	mostPeriods = 4 // so many are remembered; of more the earliest is dropped
+	mostPeriods = 4 // the number of periods remembered; beyond it the earliest is dropped
 	// early is how far ahead a period that has not begun may lie: slots are given ahead of time, and clocks are slewed.
 	early = Micros(10 * time.Second / time.Microsecond)
 )
@@ -65,7 +64,7 @@ func (m *quotaMeter) remember() {
 	m.others = m.others[max(0, len(m.others)-mostPeriods):]
 }
 
-// forget removes what was counted in p, which becomes the present period, and returns it.
+// forget removes and returns the count of p, which becomes the present period.
 func (m *quotaMeter) forget(p span) (used int64, last Micros) {
 	m.others = slices.DeleteFunc(slices.Clone(m.others), func(o periodCount) bool {
 		if o.start == p.start {

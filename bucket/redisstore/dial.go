@@ -44,7 +44,7 @@ func dial(ctx context.Context, url string, reach func(context.Context, *redis.Cl
 	redis.SetLogger(quiet{}) // the client returns every error too
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = dialTimeout, ioTimeout, ioTimeout, ioTimeout
 	o.PoolSize, o.ContextTimeoutEnabled = poolSize, true
-	o.MaxRetries, o.DialerRetries = -1, 1 // a slot asked for twice is a slot lost: only the caller may ask again
+	o.MaxRetries, o.DialerRetries = -1, 1 // a slot asked for twice is lost: only the caller may ask again
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	single := redis.NewClient(o)
 	info, err := reach(ctx, single)
@@ -97,7 +97,7 @@ func askUntil(ctx context.Context, c *redis.Client) (map[string]string, error) {
 	}
 }
 
-// refused reports whether asking again cannot change the answer: a wrong password, or no right to ask.
+// refused reports whether asking again cannot change the answer: the password is wrong, or the user lacks a right.
 func refused(err error) bool {
 	for _, code := range []string{"WRONGPASS", "NOAUTH", "NOPERM", "ERR "} {
 		if redis.HasErrorPrefix(err, code) {

@@ -11,7 +11,7 @@ import (
 
 // Levels returns how much of the shared limits is used, over all replicas, as bucket.Memory does.
 func (s *Store) Levels(ctx context.Context) ([]bucket.Level, error) {
-	now, err := s.Touch(ctx) // drops what no longer counts
+	now, err := s.Touch(ctx) // drops units that no longer count
 	if err != nil {
 		return nil, err
 	}
@@ -61,8 +61,8 @@ func (s *Store) Levels(ctx context.Context) ([]bucket.Level, error) {
 	return levels, nil
 }
 
-// Ahead returns how far the clock of Redis is ahead of ours, if ours had gone on evenly since the Store was made, and
-// by how much that may be wrong: half the round trip. Setting our clock changes nothing.
+// Ahead returns how far the clock of Redis is ahead of ours, counting ours by elapsed time since the Store was made,
+// and by how much that may be wrong: half the round trip. Setting our clock does not change it.
 func (s *Store) Ahead(ctx context.Context) (ahead, wrong time.Duration, err error) {
 	sent := time.Since(s.made)
 	theirs, err := s.client.Time(ctx).Result()

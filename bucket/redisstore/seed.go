@@ -14,7 +14,7 @@ func (s *Store) Unknown(ctx context.Context) ([]string, error) {
 	return append(lost, missed...), err
 }
 
-// Missed returns those of Unknown of which nothing was lost: they were not in the rules of every ask.
+// Missed returns those of Unknown that have lost no count: they were not in the rules of every ask.
 func (s *Store) Missed(ctx context.Context) ([]string, error) {
 	_, missed, err := s.unseeded(ctx)
 	return missed, err
@@ -53,8 +53,8 @@ func (s *Store) unseeded(ctx context.Context) (lost, missed []string, err error)
 
 // Seed sets, from the ledger, what was used of lost quotas and budgets: of calendar and fixed ones in the present
 // period, of sliding ones in the last period. Calls with an unknown outcome must count too. If several replicas seed a
-// limit, the first one counts. Seed leaves a limit alone that was not lost, so a late or repeated Seed does no harm. A
-// limit whose period only begins within the Horizon stays unknown: seed it when the period has begun.
+// limit, the first one counts. Seed skips a limit that was not lost, so a late or repeated Seed does no harm. A limit
+// whose period only begins within the Horizon stays unknown: seed it when the period has begun.
 func (s *Store) Seed(ctx context.Context, used map[string]int64) error {
 	s.rulesMu.RLock()
 	defer s.rulesMu.RUnlock()
