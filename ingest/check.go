@@ -30,7 +30,8 @@ func checkID(id string) error {
 	return nil
 }
 
-// checkMsgID also allows what a redrive adds to an id. The other headers tell whether the message is a redrive.
+// checkMsgID also allows the suffix that a redrive adds to an id. The other headers show whether the message is a
+// redrive.
 func checkMsgID(id string) error {
 	if len(id) > MaxIDBytes && len(id) <= maxRedriveIDBytes {
 		return checkID(id[len(id)-MaxIDBytes:])
@@ -38,7 +39,7 @@ func checkMsgID(id string) error {
 	return checkID(id)
 }
 
-// CheckJobID reports why no job can have this id, or nil. It allows for what a redrive adds to an id.
+// CheckJobID returns an error if no job can have this id. It allows the suffix that a redrive adds to an id.
 func CheckJobID(id string) error { return checkMsgID(id) }
 
 func checkMethod(method string, allowed []string) error {

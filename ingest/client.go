@@ -6,7 +6,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// What producers and the intake exchange is defined in ingest/client, which producers import: it needs nothing that
+// What producers and the intake exchange is defined in ingest/client, which producers import: it imports nothing that
 // only a server needs. These aliases are the names that weir's own packages use.
 type (
 	// Submission is a job as its producer submits it.

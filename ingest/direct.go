@@ -7,8 +7,8 @@ import (
 )
 
 // Take accepts a producer's job that did not come over NATS, for example over HTTP. The same code judges, stores,
-// buries and counts it as a job on weir.jobs.<api>.<key>. Take calls done once, with what a producer on NATS would be
-// told, after the stream or the letter was stored. It may call done before it returns. Take does not block. m and its
+// buries and counts it as a job on weir.jobs.<api>.<key>. Take calls done once, with the answer that a producer on NATS
+// would get, after the job or the letter was stored. It may call done before it returns. Take does not block. m and its
 // header belong to the service from then on.
 func (s *Service) Take(api string, m Message, done func(Answer)) {
 	if m.Header == nil {

@@ -258,7 +258,7 @@ func KeptHeader(h nats.Header, body []byte) nats.Header {
 	for _, name := range slices.Sorted(maps.Keys(h)) {
 		as := keptName(name, body)
 		if as == name && renamed[strings.ToLower(as)] {
-			continue // from an earlier life of the job, whose own comes first
+			continue // from an earlier life of the job; the job's own header comes first
 		}
 		for _, v := range h[name] {
 			size += len(as) + len(v) + len(": \r\n")

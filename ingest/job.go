@@ -29,8 +29,8 @@ const (
 	HeaderReplyTo    = client.HeaderReplyTo
 	HeaderThrottled  = client.HeaderThrottled
 	HeaderRedrives   = "Weir-Redrives"
-	HeaderJobNats    = "Weir-Job-Nats-" // what a job's own Nats- headers are renamed to
-	HeaderOverSoft   = "Weir-Over-Soft" // set by weir: let in above a limit, within its soft part
+	HeaderJobNats    = "Weir-Job-Nats-" // replaces Nats- at the beginning of a job's own headers
+	HeaderOverSoft   = "Weir-Over-Soft" // set by weir: accepted above a limit, within its soft part
 	HeaderTrace      = client.HeaderTrace
 	HeaderTraceState = client.HeaderTraceState
 	HeaderBaggage    = client.HeaderBaggage
@@ -62,7 +62,7 @@ type Job struct {
 	Retries   bool  // its producer submits it again if it is throttled
 	Trace     Trace // zero if it has no valid one
 	Redrives  int
-	OverSoft  bool // an admission limit let it in only within its soft part
+	OverSoft  bool // an admission limit accepted it only within its soft part
 
 	// Header is the job's own header as the queue stores it: Nats- names renamed, Weir-Job-Id added.
 	Header nats.Header
@@ -144,7 +144,7 @@ func Parse(m Message, rule *Rule, now time.Time) (*Job, *Refusal) {
 	}
 	if j.ReplyTo != "" {
 		if err := rule.ReplyTo.check(j.ReplyTo); err != nil {
-			j.ReplyTo = "" // nor is the refusal told there
+			j.ReplyTo = "" // the refusal must not be sent there either
 			if refusal == nil {
 				refusal = refuse(Invalid, "header %s: %v", HeaderReplyTo, err)
 			}
@@ -204,7 +204,7 @@ func StoredID(key, dedupeID string) string { return Token(key) + "/" + dedupeID 
 
 // Restore reads a job back from the queue. storedAt is the time stamp of the message. A refusal means that the api's
 // rule has changed since and now forbids the job, by its methods or its forward_headers. Restore ignores unknown
-// headers of weir: an intake of a later version has let them in. It does not check MaxBody and the key again, which
+// headers of weir: an intake of a later version has accepted them. It does not check MaxBody and the key again, which
 // only the intake checks: a job that was accepted under a larger bound is called.
 func Restore(m Message, rule *Rule, storedAt time.Time) (*Job, *Refusal) {
 	j := &Job{API: rule.API, Key: m.Key, Method: rule.Methods[0], Cost: 1, Body: m.Body, Header: m.Header}

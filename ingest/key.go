@@ -47,5 +47,5 @@ func CheckChoice(api, key string) error {
 }
 
 // HeaderText writes a key for the value of a header: unchanged, or as its token if a header could not carry it
-// unchanged. "No key" and the key _ are written alike; the subject tells them apart.
+// unchanged. "No key" and the key _ are written alike; the subject distinguishes them.
 func HeaderText(key string) string { return client.HeaderText(key) }

@@ -50,8 +50,8 @@ func intakeBounds() []float64 {
 	return []float64{0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10}
 }
 
-// of returns the metrics of a configured api, or of NoToken for all others. It creates all their series at once, so
-// that an increase to the first refusal shows.
+// of returns the metrics of a configured api, or of NoToken for all other names. It creates all their series at once,
+// so that the first refusal shows as an increase.
 func (m *metrics) of(label string) *apiMetrics {
 	if known, ok := m.apis.Load(label); ok {
 		return known.(*apiMetrics)

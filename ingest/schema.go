@@ -57,8 +57,8 @@ func schemaOf(t reflect.Type) map[string]any {
 	return map[string]any{}
 }
 
-// addFields adds the fields of a struct as encoding/json writes them. The fields of an embedded struct stand beside its
-// own.
+// addFields adds the fields of a struct as encoding/json writes them. The fields of an embedded struct are listed
+// beside its own.
 func addFields(t reflect.Type, properties map[string]any, required map[string]bool) {
 	for f := range t.Fields() {
 		name, rest, _ := strings.Cut(f.Tag.Get("json"), ",")

@@ -217,7 +217,7 @@ func (in *submission) take(msg Message) {
 const requestInfo = "Nats-Request-Info"
 
 // asksFastBatch reports whether a publish belongs to a JetStream fast batch. If it comes from another account, only the
-// server's header tells.
+// server's header shows this.
 func asksFastBatch(reply string, header nats.Header) bool {
 	var from struct {
 		Reply string `json:"reply"`
@@ -228,7 +228,7 @@ func asksFastBatch(reply string, header nats.Header) bool {
 	return strings.HasSuffix(reply, ".$FI")
 }
 
-// ErrTold is wrapped by an error of Bury that is logged elsewhere and must not be logged for each job.
+// ErrTold marks an error of Bury that is logged elsewhere and must not be logged for each job.
 var ErrTold = errors.New("jobs are refused without a letter")
 
 // anyRule reads all that can be read of a job for an api that is not configured.
@@ -247,7 +247,7 @@ type submission struct {
 	fastBatch                            bool // a JetStream fast batch, whose publisher expects other answers
 }
 
-// read notes the job, its key, its id and where its end is told.
+// read notes the job, its key, its id and its reply subject.
 func (in *submission) read(job *Job) {
 	in.job, in.key, in.jobID, in.replyTo, in.redrives = job, job.Key, job.ID, job.ReplyTo, job.Redrives
 }
@@ -263,7 +263,7 @@ func (in *submission) checkPromises() *Refusal {
 	return nil
 }
 
-// refuse stores the letter, if there must be one, and only then tells the producer. A throttled job with Retries gets
+// refuse stores the letter, if there must be one, and only then answers the producer. A throttled job with Retries gets
 // no letter: the letter would be an end, and the producer will submit the job again.
 func (in *submission) refuse(msg Message, refusal *Refusal) {
 	switch refusal.Code {
@@ -319,7 +319,7 @@ func (in *submission) log() *slog.Logger {
 	return in.job.Trace.Log(log)
 }
 
-// answer sends the answer to a job that take let in.
+// answer sends the answer to a job that take has counted.
 func (in *submission) answer(a Answer) {
 	defer in.service.unanswered.leave()
 	in.hear(a)

@@ -3,7 +3,7 @@ package ingest
 import "sync"
 
 // unanswered counts the jobs that were accepted and have no answer yet. When the service stops, NATS still delivers
-// what it had read ahead; enter turns such a job away.
+// messages that it had read ahead; enter rejects such jobs.
 type unanswered struct {
 	mu     sync.Mutex // guards what follows
 	n      int

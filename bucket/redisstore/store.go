@@ -22,13 +22,13 @@
 // the state is missing, is of an earlier epoch, or has counted fewer asks than the caller has seen. The last happens
 // after a failover to a copy that lagged, or when an older copy was restored.
 //
-// Then what cannot be known counts as used. Every rate starts with all of its burst owed from the farthest slot that
-// may have been given, every quota is full for its present period, and all permits are taken for one lease. Keys whose
+// Then everything unknown counts as used. Every rate starts with all of its burst owed from the farthest slot that may
+// have been given, every quota is full for its present period, and all permits are taken for one lease. Keys whose
 // state is gone wait likewise; Ask.Floor cannot shorten that. Store.Unknown names the quotas that count as full until
 // Store.Seed sets what was used of them, from the ledger. Only a caller whose Epoch is Fresh accepts an empty Redis.
 //
-// No script can see one case: a copy that lacks fewer asks than have come since, if no caller that knew better has seen
-// it. That copy has lost the last part of the counts.
+// No script can detect one case: a copy that lacks fewer asks than have come since, if no caller that knew the higher
+// count has used it in between. That copy has lost the last part of the counts.
 package redisstore
 
 import (
@@ -198,7 +198,8 @@ func (s *Store) Settle(ctx context.Context, uses []bucket.Use) error {
 	return nil
 }
 
-// run calls the script. If Redis finds its time outside the offered periods, run offers others by that time, once.
+// run calls the script. If Redis finds its time outside the offered periods, run offers other periods by that time,
+// once.
 func (s *Store) run(ctx context.Context, build func() *request) (*reader, error) {
 	for range 2 {
 		q := build()
@@ -224,7 +225,7 @@ func (s *Store) run(ctx context.Context, build func() *request) (*reader, error)
 	return nil, errors.New("the server's clock runs through calendar periods faster than they can be offered")
 }
 
-// learn keeps what the state says about itself. Answers may come out of order: within an epoch the count only rises,
+// learn keeps the state's epoch and count of asks. Answers may come out of order: within an epoch the count only rises,
 // and the next answer corrects a late one of an earlier epoch.
 func (s *Store) learn(epoch string, asked int64) {
 	s.mu.Lock()

@@ -18,9 +18,9 @@ const (
 	maxGroupBytes = 4 << 20
 )
 
-// TakeGroup takes from the head of waiting as much as goes into one group commit: 256 messages at most, and no more
-// once they have 4 MiB. size returns a message's size in bytes; it is called once for each message taken. The caller
-// holds the lock that guards waiting.
+// TakeGroup takes the messages of one group commit from the head of waiting: at most 256, and no more once they have 4
+// MiB. size returns a message's size in bytes; it is called once for each message taken. The caller holds the lock that
+// guards waiting.
 func TakeGroup[T any](waiting *[]T, size func(*T) int) []T {
 	all := *waiting
 	n, bytes := 0, 0
@@ -37,9 +37,9 @@ func TakeGroup[T any](waiting *[]T, size func(*T) int) []T {
 // twice.
 const commitTries = 3
 
-// Commit stores msgs in one stream, with one fsync for all if the stream takes them all. A reason to refuse one message
-// (a full key, a known id) must not affect the others, so then each message is sent by itself. Every message must carry
-// a Nats-Msg-Id. The answer says for each message whether it is stored, refused, or in doubt.
+// Commit stores msgs in one stream, with one fsync for all if the stream accepts them all. A reason to refuse one
+// message (a full key, a known id) must not affect the other messages, so then each message is sent by itself. Every
+// message must carry a Nats-Msg-Id. The answer says for each message whether it is stored, refused, or in doubt.
 func (x *Exchange) Commit(ctx context.Context, msgs []*nats.Msg) []Answer {
 	return x.commitWhile(ctx, msgs, Every)
 }
@@ -64,7 +64,7 @@ func (x *Exchange) commitWhile(ctx context.Context, msgs []*nats.Msg, may func(i
 	return answers
 }
 
-// grouping learns what is cheaper on this stream: one atomic batch, which shares one fsync but is written twice, or
+// grouping measures what is cheaper on this stream: one atomic batch, which shares one fsync but is written twice, or
 // single messages that are all under way at once. If the store syncs every write, batches are ten times as fast;
 // otherwise they are slower.
 type grouping struct {
@@ -72,7 +72,7 @@ type grouping struct {
 	turn            int
 }
 
-// The other way is tried now and then, with a group small enough not to be noticed.
+// The other way is tried sometimes, with a group small enough not to matter.
 const (
 	tryEvery   = 256
 	tryAtMost  = 32
@@ -142,7 +142,7 @@ type resending struct {
 	may     func(i int) bool
 }
 
-// Singly publishes each message by itself, all under way at once, and sends again what was not answered.
+// Singly publishes each message by itself, all under way at once, and sends messages without an answer again.
 func (x *Exchange) Singly(ctx context.Context, msgs []*nats.Msg) []Answer {
 	return x.again(ctx, msgs, resending{may: Every})
 }
@@ -162,8 +162,8 @@ func (x *Exchange) again(ctx context.Context, msgs []*nats.Msg, r resending) []A
 	return answers
 }
 
-// flush makes the disk take what the answers call stored. A duplicate counts too: its original may not be on disk yet.
-// What the disk did not take becomes ErrUnanswered.
+// flush waits until the disk has the messages that were stored by their answers. Duplicates are included: the original
+// may not be on disk yet. If the disk fails, the answers become ErrUnanswered.
 func (x *Exchange) flush(ctx context.Context, answers []Answer) {
 	flushed := ""
 	var err error
@@ -181,7 +181,7 @@ func (x *Exchange) flush(ctx context.Context, answers []Answer) {
 	}
 }
 
-// tries sends the messages, and sends those again that the stream did not answer.
+// tries sends the messages, and sends those without an answer again.
 func (x *Exchange) tries(ctx context.Context, msgs []*nats.Msg, r resending) []Answer {
 	answers := make([]Answer, len(msgs))
 	unknown := make([]bool, len(msgs))
@@ -228,13 +228,13 @@ func (x *Exchange) tries(ctx context.Context, msgs []*nats.Msg, r resending) []A
 	return answers
 }
 
-// settles reports whether an answer tells what became of the message, whatever was sent before. It does if the stream
-// looked for the message's id first. The stream checks an expected sequence before the id.
+// settles reports whether an answer decides about the message, whatever was sent before. It does if the stream checked
+// the message's id first. The stream checks an expected sequence before the id.
 func settles(err error) bool {
 	return err == nil || errors.Is(err, ErrFull) || errors.Is(err, ErrNotKnown)
 }
 
-// InDoubt returns err as the end of tries of which it is unknown whether they stored the message.
+// InDoubt marks err as the end of tries that may or may not have stored the message.
 func InDoubt(err error) error {
 	if !errors.Is(err, ErrUnanswered) {
 		return fmt.Errorf("%w; at last: %w", ErrUnanswered, err)

@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Disk makes durable what a stream has acknowledged, if its server does not do so before it acknowledges.
+// Disk makes acknowledged messages durable, for a server that acknowledges before it syncs.
 type Disk interface {
 	// Flush returns when everything that the stream had acknowledged before the call is on disk. After an error it is
 	// unknown what is on disk.
@@ -19,9 +19,9 @@ type Disk interface {
 }
 
 // OnDisk returns a JetStream whose writes of messages, of entries of key-value buckets and of streams return when the
-// disk has them. It does not wait for deletes and purges: a process may be killed before a delete too, so it must know
-// what to do when it finds again what it had deleted. Asynchronous publishes are refused. If disk is nil, OnDisk
-// returns js itself.
+// disk has them. It does not wait for deletes and purges: a process may also be killed before a delete, so it must cope
+// with messages that it had deleted and finds again. Asynchronous publishes are refused. If disk is nil, OnDisk returns
+// js itself.
 func OnDisk(js jetstream.JetStream, disk Disk) jetstream.JetStream {
 	if disk == nil {
 		return js
@@ -176,8 +176,9 @@ func (f flushedEntries) Purge(ctx context.Context, key string, opts ...jetstream
 	return err
 }
 
-// Watch implements jetstream.KeyValue: it gives an entry when the disk has it. Another writer, such as an operator's
-// command, gets its acknowledgement before that. If it waits until the entry is in force, it waits for the disk too.
+// Watch implements jetstream.KeyValue: it delivers an entry when the disk has it. Another writer, for example an
+// operator's command, gets its acknowledgement before that. If it waits until the entry is in force, it waits for the
+// disk too.
 func (f flushedEntries) Watch(ctx context.Context, keys string, opts ...jetstream.WatchOpt) (jetstream.KeyWatcher, error) {
 	watcher, err := f.KeyValue.Watch(ctx, keys, opts...)
 	return f.watching(ctx, watcher, err)
@@ -192,7 +193,7 @@ func (f flushedEntries) WatchAll(ctx context.Context, opts ...jetstream.WatchOpt
 // mostWatched bounds the entries that one flush serves.
 const mostWatched = 256
 
-// flushedWatcher gives what another watcher gives, when the disk has it.
+// flushedWatcher delivers the entries of another watcher when the disk has them.
 type flushedWatcher struct {
 	jetstream.KeyWatcher
 	updates chan jetstream.KeyValueEntry
@@ -243,7 +244,7 @@ func (w *flushedWatcher) more() (some []jetstream.KeyValueEntry) {
 		select {
 		case entry, open := <-w.KeyWatcher.Updates():
 			if !open {
-				return some // the next call of run's loop finds it closed too
+				return some // the next round of run's loop finds it closed too
 			}
 			some = append(some, entry)
 		default:

@@ -18,13 +18,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Replicas of different versions of weir work on the same streams while one replaces the other. So weir only adds to a
-// stream that exists: another version may need what this one does not know. It lowers only bounds that the running
-// configuration sets, which all replicas share. It does not touch what this version could not read: see Schema.
+// Replicas of different versions of weir work on the same streams while one replaces the other. So weir only adds to an
+// existing stream: another version may need settings that this one does not know. It lowers only bounds that the
+// running configuration sets, which all replicas share. It does not touch a stream in a format that this version cannot
+// read: see Schema.
 
-// Metadata of every stream of weir. An operator may change by hand what `nats server check stream` checks (`nats stream
-// edit --metadata`), and the change stays. The exception is the number of replicas, which is always the stream's own:
-// without it the check reports every stream of a cluster as broken.
+// Metadata of every stream of weir. An operator may change the thresholds of `nats server check stream` by hand (`nats
+// stream edit --metadata`), and weir keeps the change. The exception is the number of replicas, which is always the
+// stream's own: without it the check reports every stream of a cluster as broken.
 const (
 	MetaKind   = "weir.kind"   // what is in the stream
 	MetaSchema = "weir.schema" // the format of what is in it: Schema
@@ -35,8 +36,8 @@ const (
 	metaPeerSeen = "io.nats.monitor.peer-seen-critical" // seconds
 )
 
-// Schema numbers the format of all that this version stores. It must be raised if the version before could not read the
-// new format: that version refuses a store with a higher number.
+// Schema is the number of the format in which this version stores everything. It must be raised if the version before
+// cannot read the new format: that version refuses a store with a higher number.
 const Schema = 1
 
 // errNewer refuses a stream that a later version of weir has written.
@@ -62,9 +63,9 @@ type Options struct {
 	Log        *slog.Logger // nil: nothing is logged
 }
 
-// EnsureStream creates a stream, or adds what an existing one lacks, and returns the stream's configuration. What the
-// stream has beyond what is asked for stays, and is logged. It blocks until the stream is so, for at most a minute, or
-// until ctx ends.
+// EnsureStream creates a stream, or adds to an existing one what the options ask for, and returns the stream's
+// configuration. Settings that exceed the options stay, and are logged. It blocks until this is done, for at most a
+// minute, or until ctx ends.
 func EnsureStream(ctx context.Context, js jetstream.JetStream, o Options) (*jetstream.StreamConfig, error) {
 	cfg, err := establish(ctx, func(ctx context.Context) (*jetstream.StreamConfig, error) { return o.ensure(ctx, js) })
 	if err != nil {
@@ -137,7 +138,8 @@ func EnsureBucket(ctx context.Context, js jetstream.JetStream, cfg jetstream.Key
 }
 
 // Two replicas that start together on a new cluster ask for the same streams at the same moment. nats-server 2.15 may
-// then answer neither, although it creates the streams. So an attempt waits only briefly, and each attempt looks first.
+// then answer neither, although it creates the streams. So an attempt waits only briefly, and each attempt looks for
+// the stream first.
 const (
 	firstAttempt  = 2 * time.Second // twice as long for every next one: a busy cluster is slow to agree
 	mostAttempts  = 5               // 62 seconds
@@ -145,7 +147,7 @@ const (
 	codeNoCluster = 10008 // JetStream system temporarily unavailable
 )
 
-// establish tries until try succeeds, a server says why it cannot, or no attempt is left.
+// establish repeats try until it succeeds, a server refuses with a reason, or no attempt is left.
 func establish[T any](ctx context.Context, try func(context.Context) (T, error)) (got T, err error) {
 	for n := range mostAttempts {
 		attempt, cancel := context.WithTimeout(ctx, firstAttempt<<n)
@@ -161,8 +163,8 @@ func establish[T any](ctx context.Context, try func(context.Context) (T, error))
 	return got, fmt.Errorf("%w (%d times asked: see `nats server report jetstream` whether the cluster has a leader)", err, mostAttempts)
 }
 
-// unanswered reports whether no server said yes or no. "Stream not found" counts as unanswered: after another replica
-// has created the stream, the server that was asked may not know of it yet.
+// unanswered reports whether no server has accepted or refused the request. "Stream not found" counts as unanswered:
+// after another replica has created the stream, the server that was asked may not know of it yet.
 func unanswered(err error) bool {
 	var api *jetstream.APIError
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, nats.ErrNoResponders) ||
@@ -170,7 +172,7 @@ func unanswered(err error) bool {
 		errors.As(err, &api) && api.ErrorCode == codeNoCluster
 }
 
-// raised returns what a stream with the configuration have must become.
+// raised returns the configuration that a stream with the configuration have must get.
 func (o *Options) raised(have jetstream.StreamConfig) jetstream.StreamConfig {
 	want, next := o.Config, have
 	next.Subjects = slices.Clone(have.Subjects)
@@ -205,7 +207,7 @@ func (o *Options) raised(have jetstream.StreamConfig) jetstream.StreamConfig {
 	return next
 }
 
-// metadata returns what a stream's metadata must become: what it has, and what it lacks.
+// metadata returns the metadata that a stream must get: its own, and what is missing.
 func (o *Options) metadata(of jetstream.StreamConfig) map[string]string {
 	m := map[string]string{metaMonitor: "1"}
 	if o.Kind != "" {
@@ -223,7 +225,7 @@ func (o *Options) metadata(of jetstream.StreamConfig) map[string]string {
 	return m
 }
 
-// beyond returns what a stream has that was not asked for.
+// beyond returns the settings of a stream that exceed the options.
 func (o *Options) beyond(c jetstream.StreamConfig) []string {
 	want := o.Config
 	var found []string
@@ -246,7 +248,7 @@ func (o *Options) beyond(c jetstream.StreamConfig) []string {
 	return found
 }
 
-// larger returns the larger of two bounds. A bound that is not positive stands for no bound.
+// larger returns the larger of two bounds. A bound that is not positive means no bound.
 func larger[T ~int32 | ~int64](have, want T) T {
 	if have <= 0 || want <= 0 {
 		return min(have, 0)
@@ -289,8 +291,8 @@ func fieldsOf(c jetstream.StreamConfig) map[string]json.RawMessage {
 	return fields
 }
 
-// patchStream changes the fields of a stream in which next differs from have. It leaves alone the fields that this
-// version of the client does not know.
+// patchStream changes the fields of a stream in which next differs from have. It keeps the fields that this version of
+// the client does not know.
 func patchStream(ctx context.Context, js jetstream.JetStream, have, next jetstream.StreamConfig) error {
 	ctx, cancel := context.WithTimeout(ctx, AnswerWait)
 	defer cancel()

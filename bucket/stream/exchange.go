@@ -21,8 +21,8 @@ const MaxExchange = 256
 // AnswerWait is how long a stream may take to answer. An election in a clustered stream takes up to nine seconds.
 const AnswerWait = 10 * time.Second
 
-// reconnectGrace is how long an Exchange waits, once the connection is back, for answers to what it sent before the
-// loss. A restarted server sends none, but a cluster may.
+// reconnectGrace is how long an Exchange waits, once the connection is back, for answers to requests that it sent
+// before the loss. A restarted server sends none, but a cluster may.
 const reconnectGrace = 500 * time.Millisecond
 
 // Exchange sends many requests at once and collects their replies over one subscription. It is used by one goroutine
@@ -33,7 +33,7 @@ type Exchange struct {
 	sub     *nats.Subscription
 	replies chan *nats.Msg
 	back    chan nats.Status // has a value when the connection is back
-	disk    Disk             // nil: what is acknowledged is as durable as it gets
+	disk    Disk             // nil: acknowledged messages are already as durable as possible
 	stream  string           // the one stream that it asks, as the last answer names it; "" before the first
 	round   int
 	groups  grouping
@@ -67,7 +67,7 @@ type Reply struct {
 }
 
 // Do publishes msgs, at most MaxExchange, and waits for a reply to each that wants reports true for. If one message
-// cannot be sent, the others are sent nevertheless.
+// cannot be sent, the rest are sent nevertheless.
 func (x *Exchange) Do(ctx context.Context, msgs []*nats.Msg, wants func(i int) bool) []Reply {
 	if len(msgs) > MaxExchange {
 		panic("bucket: more requests in one exchange than its bound")
@@ -117,7 +117,7 @@ func (x *Exchange) Do(ctx context.Context, msgs []*nats.Msg, wants func(i int) b
 // Every reports true for each message: a reply is wanted to it, or it may be sent again.
 func Every(int) bool { return true }
 
-// ErrTooLarge says that a message or its headers are larger than its stream or the server will ever take.
+// ErrTooLarge says that a message or its headers exceed the maximum of its stream or of the server.
 var ErrTooLarge = errors.New("the message is larger than is taken")
 
 // Errors that a caller of a stream branches on.
@@ -153,7 +153,7 @@ const (
 	HeaderExpectedSubject = "Nats-Expected-Last-Subject-Sequence-Subject"
 )
 
-// Answer is what a stream said about one message.
+// Answer is a stream's answer to one message.
 type Answer struct {
 	Stream    string
 	Seq       uint64

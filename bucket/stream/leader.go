@@ -20,7 +20,7 @@ type LeaderMessage struct {
 }
 
 // AskLeader asks a stream's leader for a message, and returns nil if there is none. A replica that lags may answer
-// JetStream's direct reads, so they must not be used for anything that must not be missed. The request is that of
+// JetStream's direct reads, so do not use them if a message must not be missed. The request is that of
 // $JS.API.STREAM.MSG.GET. It blocks for ten seconds at most.
 func AskLeader(ctx context.Context, nc *nats.Conn, stream, request string) (*LeaderMessage, error) {
 	ctx, cancel := context.WithTimeout(ctx, AnswerWait)
@@ -52,7 +52,7 @@ type Place struct {
 
 // End returns the place of the newest message of a subject, as the stream's leader has it; the zero value if there is
 // none. If the leader counts that message but cannot read it, it answers that there is no such message. Then readable
-// is false, and End returns the end of the whole stream: nothing of the subject stands behind it. It blocks for twenty
+// is false, and End returns the end of the whole stream: no message of the subject is behind it. It blocks for twenty
 // seconds at most.
 func End(ctx context.Context, nc *nats.Conn, stream, subject string) (end Place, readable bool, err error) {
 	m, err := AskLeader(ctx, nc, stream, fmt.Sprintf(`{"last_by_subj":%q}`, subject))

@@ -13,19 +13,19 @@ import (
 )
 
 // A message whose checksum is wrong cannot be replaced: the server would have to delete it first, cannot read it, and
-// then lets nothing more be written to the stream. A key-value bucket with such a message is made anew without it. All
-// others are copied to another stream before, so that a crash in between loses nothing.
+// then lets nothing more be written to the stream. A key-value bucket with such a message is created again without it.
+// All other messages are copied to another stream before, so that a crash in between loses nothing.
 
 // mendingStream holds the copies. Its last message says that they are complete.
 const mendingStream = "WEIR_MENDING"
 
-// mended says how a bucket is made again.
+// mended describes the bucket to create again.
 type mended struct {
 	Config jetstream.StreamConfig `json:"config"`
 	Lost   []string               `json:"lost"` // the keys whose values cannot be read
 }
 
-// MendBucket makes a key-value bucket with one value a key anew if its server counts values that it cannot read, and
+// MendBucket creates a key-value bucket with one value a key again if its server counts values that it cannot read, and
 // returns their keys. No other process may use the bucket.
 func MendBucket(ctx context.Context, js jetstream.JetStream, bucket string) (lost []string, err error) {
 	if lost, err = mendBucket(ctx, js, "KV_"+bucket, "$KV."+bucket+"."); err != nil {
@@ -58,7 +58,7 @@ func mendBucket(ctx context.Context, js jetstream.JetStream, name, prefix string
 		return nil, err
 	}
 	m := mended{Config: info.Config}
-	m.Config.FirstSeq = info.State.LastSeq + 1 // no revision is given twice
+	m.Config.FirstSeq = info.State.LastSeq + 1 // no revision is used twice
 	var values []*LeaderMessage
 	for _, subject := range slices.Sorted(maps.Keys(info.State.Subjects)) {
 		value, err := AskLeader(ctx, js.Conn(), name, fmt.Sprintf(`{"last_by_subj":%q}`, subject))

@@ -15,8 +15,8 @@ type Newest struct {
 	JetStream jetstream.JetStream
 	Stream    string
 	Subject   string    // "": all
-	Since     time.Time // only what the server stored then or later; zero: from the beginning on
-	Before    uint64    // only what stands before this sequence; 0: all
+	Since     time.Time // only messages stored then or later; zero: from the beginning on
+	Before    uint64    // only messages before this sequence; 0: all
 	Most      int       // how many messages are read at most; 0: no bound
 	Bare      bool      // without bodies
 }
@@ -25,7 +25,7 @@ type Newest struct {
 type Reach struct {
 	Read int       // messages
 	From time.Time // time of the oldest message read; zero if none was read
-	All  bool      // nothing that was asked for stands before that
+	All  bool      // no requested message is before that
 }
 
 // Bounds of one block, which memory holds as a whole.
@@ -36,12 +36,12 @@ const (
 	mostBytes = 8 << 20
 )
 
-// ErrEnough ends a reading in order: take returns it when it has what was wanted.
+// ErrEnough ends a reading without an error: take returns it when it needs no more messages.
 var ErrEnough = errors.New("enough was read")
 
-// Read gives the messages to take, the newest first, until take fails or the bound is reached. It walks back in blocks.
-// So its cost grows with what it gives, not with the stream, and its memory with neither. It fails with
-// jetstream.ErrStreamNotFound if there is no such stream. It blocks until all are read, or ctx ends.
+// Read passes the messages to take, the newest first, until take fails or the bound is reached. It walks back in
+// blocks. So its cost grows with the messages that it passes, not with the stream, and its memory with neither. It
+// fails with jetstream.ErrStreamNotFound if there is no such stream. It blocks until all are read, or ctx ends.
 func (n Newest) Read(ctx context.Context, take func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error) (Reach, error) {
 	var reach Reach
 	source, err := n.JetStream.Stream(ctx, n.Stream)

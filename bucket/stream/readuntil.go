@@ -19,12 +19,12 @@ type Until struct {
 	Clear  bool                            // delete the consumer, for readers of many parts: a server has only so many
 }
 
-// Bounds of such a reading: how many messages may be on their way at once; how long to wait for a replica that gives
+// Bounds of such a reading: how many messages may be on their way at once; how long to wait for a replica that delivers
 // nothing before asking the leader what is left, and before trying another replica; and how long the server keeps the
-// consumer of a reader that has gone. A node that was cut off from the others may lag for minutes.
+// consumer of a reader that has ended. A node that was cut off from the other nodes may lag for minutes.
 //
-// Of some hundred new consumers in a cluster one gives nothing at all, because its first request is lost. A takeover
-// waits for these readings, so a first consumer is given up soon, and each next one gets twice as long.
+// About one of a hundred new consumers in a cluster delivers nothing at all, because its first request is lost. A
+// takeover waits for these readings, so a first consumer is given up soon, and each next one gets twice as long.
 const (
 	upToAhead = 1000
 	upToWait  = 250 * time.Millisecond
@@ -33,9 +33,9 @@ const (
 	ReadIdle  = 30 * time.Second
 )
 
-// ReadUntil gives the messages to take, in order, until take fails. A consumer lives on one replica, which may lag, so
+// ReadUntil passes the messages to take, in order, until take fails. A consumer lives on one replica, which may lag, so
 // its pending count is not trusted. If the consumer has no more before the last message has come, ReadUntil asks the
-// leader whether there is any, since messages may have been deleted. If the leader has some, ReadUntil sets up another
+// leader whether there is any, since messages may have been deleted. If the leader has some, ReadUntil creates another
 // consumer, perhaps on another replica. It blocks until all are read, or ctx ends.
 func ReadUntil(ctx context.Context, o Until, take func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error) error {
 	if o.From.InactiveThreshold == 0 {
@@ -55,8 +55,8 @@ func ReadUntil(ctx context.Context, o Until, take func(msg jetstream.Msg, meta *
 	return nil
 }
 
-// readOn reads from one consumer, and reports whether that was all. If not, the consumer gave nothing although there is
-// more. patience is how long the first message may take.
+// readOn reads from one consumer, and reports whether that was all. If not, the consumer delivered nothing although
+// there is more. patience is how long the first message may take.
 func (o *Until) readOn(ctx context.Context, read *uint64, patience time.Duration, take func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error) (all bool, err error) {
 	consumer, err := o.Stream.OrderedConsumer(ctx, o.From)
 	if err != nil {
@@ -88,7 +88,7 @@ func (o *Until) readOn(ctx context.Context, read *uint64, patience time.Duration
 			return false, context.Cause(ctx)
 		case errors.Is(err, nats.ErrTimeout), errors.Is(err, jetstream.ErrNoHeartbeat):
 			silent = true
-			continue // it lags, or sets itself up anew
+			continue // it lags, or is restarting
 		case err != nil:
 			return false, err
 		}
@@ -109,7 +109,7 @@ func (o *Until) readOn(ctx context.Context, read *uint64, patience time.Duration
 	}
 }
 
-// More reports whether the stream's leader holds a message behind what was read and up to the last one.
+// More reports whether the stream's leader holds a message behind the last one read and up to Last.
 func (o *Until) More(ctx context.Context, read uint64) (bool, error) {
 	from := fmt.Sprintf(`"seq":%d`, max(read+1, o.From.OptStartSeq))
 	if read == 0 && o.From.OptStartTime != nil {
@@ -144,7 +144,7 @@ func FirstSince(ctx context.Context, nc *nats.Conn, stream, subject string, at t
 // followAhead is how many messages NATS may push ahead of a Follow.
 const followAhead = 1000
 
-// Follow gives the messages of a stream to take, in order: those that are there and those that come. It blocks until
+// Follow passes the messages of a stream to take, in order: those that are there and those that come. It blocks until
 // take fails, the stream can no longer be read, or ctx ends; then it returns the cause of ctx.
 func Follow(ctx context.Context, source jetstream.Stream, from jetstream.OrderedConsumerConfig, take func(jetstream.Msg) error) error {
 	consumer, err := source.OrderedConsumer(ctx, from)

@@ -23,9 +23,9 @@ type Remembered struct {
 
 var errMostIDs = errors.New("as many ids as are read from one stream")
 
-// Remember reads the ids of what a stream stored since a time and still has, the first MostIDs of them. A stream that
-// was restored from a snapshot has its messages but does not know their ids: it would take a second message with one of
-// them for a new one. Remember blocks until the ids are read, or ctx ends.
+// Remember reads the ids of the messages that a stream stored since a time and still has, at most MostIDs. A stream
+// that was restored from a snapshot has its messages but does not know their ids: it would accept a second message with
+// the same id as a new one. Remember blocks until the ids are read, or ctx ends.
 func Remember(ctx context.Context, js jetstream.JetStream, name string, since time.Time) ([]Remembered, error) {
 	source, err := js.Stream(ctx, name)
 	if err != nil {
@@ -50,8 +50,8 @@ func Remember(ctx context.Context, js jetstream.JetStream, name string, since ti
 	return found, nil
 }
 
-// Remember makes the writer know the ids of what a stream stored since a time, if the stream does not: after it was
-// restored. It must be called before Run.
+// Remember adds the ids of the messages that a restored stream stored since a time to those that the writer knows,
+// because the stream has forgotten them. It must be called before Run.
 func (w *Writer) Remember(ctx context.Context, js jetstream.JetStream, name string, since time.Time) error {
 	found, err := Remember(ctx, js, name, since)
 	if err != nil {

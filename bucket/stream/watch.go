@@ -16,9 +16,9 @@ const watchWait = 30 * time.Second
 
 var errWatchWait = errors.New("the server did not begin the watch")
 
-// Renewing returns a key-value bucket whose watches end when the connection was lost and is back. A restarted server
-// has forgotten the watches. The client notices that by missing heartbeats, 10 to 20 seconds late. When a watch ends,
-// its reader begins a new one, and so reads what stands there now.
+// Renewing returns a key-value bucket whose watches end when a lost connection is back. A restarted server has
+// forgotten the watches. The client notices that by missing heartbeats, 10 to 20 seconds late. When a watch ends, its
+// reader begins a new one, and so reads the present entries.
 func Renewing(kv jetstream.KeyValue, nc *nats.Conn) jetstream.KeyValue { return renewing{kv, nc} }
 
 type renewing struct {
@@ -81,7 +81,7 @@ func (r renewing) begin(ctx context.Context, watch func(context.Context) (jetstr
 
 var errReconnected = errors.New("the connection was lost and is back")
 
-// renewingWatcher gives what another watcher gives until the connection is back.
+// renewingWatcher delivers the entries of another watcher until a lost connection is back.
 type renewingWatcher struct {
 	jetstream.KeyWatcher
 	updates chan jetstream.KeyValueEntry

@@ -14,13 +14,13 @@ import (
 // ErrWriterFull says that a Writer holds as many messages as it may. Nothing was stored.
 var ErrWriterFull = errors.New("too many messages wait to be stored")
 
-// Writer stores messages in one stream in group commits: what arrives while one group is under way is the next group.
-// It is safe for concurrent use.
+// Writer stores messages in one stream in group commits: messages that arrive while one group is under way form the
+// next group. It is safe for concurrent use.
 type Writer struct {
 	x        *Exchange
 	max      int // messages
 	maxBytes int
-	known    map[string]uint64 // sequences by message id, of what the stream has but does not know; constant during Run
+	known    map[string]uint64 // sequences by message id, for ids that the stream has forgotten; constant during Run
 	wake     chan struct{}     // has a value when something may be waiting
 
 	mu      sync.Mutex // guards what follows, and max
@@ -35,7 +35,7 @@ type writing struct {
 	size int // of the message, in bytes
 }
 
-// ErrNotNow says that a message must not be stored any more, or not now.
+// ErrNotNow says that the writer of a message has no right to store it now.
 var ErrNotNow = errors.New("the right to store it was not there")
 
 // NewWriter returns a Writer that holds at most maxWaiting messages and maxBytes of them. Run makes it work. With a
@@ -84,7 +84,7 @@ func (w *Writer) begin(may func() bool, m *nats.Msg, done func(Answer)) {
 	}
 }
 
-// Run stores what is written until ctx ends. It then answers what still waits with an error, and returns when nothing
+// Run stores written messages until ctx ends. It then answers the waiting ones with an error, and returns when none
 // waits.
 func (w *Writer) Run(ctx context.Context) error {
 	for {

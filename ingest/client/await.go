@@ -26,7 +26,7 @@ const lookAgain = time.Second
 //
 // If no answer comes, Do sends the job again under the same ID; for a job that it knows already, weir sends the end
 // once more. After a reconnect Do also reads the streams, as Await does; a producer that may not read them keeps
-// waiting. When ctx ends, the job goes on: Do finds its end under the same ID within dedupe, and Await as long as the
+// waiting. When ctx ends, the job continues: Do finds its end under the same ID within dedupe, and Await as long as the
 // end is kept.
 func (c *Client) Do(ctx context.Context, s Submission) (End, error) {
 	s = s.Named()

@@ -81,7 +81,7 @@ func ParseEnd(h nats.Header, body []byte) (End, bool) {
 	return e, e.Outcome != "" && e.Job != ""
 }
 
-// EndsOnly stands before the last token of an inbox that receives only the ends of jobs.
+// EndsOnly comes before the last token of an inbox that receives only the ends of jobs.
 const EndsOnly = "ends."
 
 // EndsInbox returns an inbox that receives only the ends of jobs. weir accepts such an inbox in Weir-Reply-To from

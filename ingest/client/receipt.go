@@ -14,7 +14,7 @@ type Receipt struct {
 	Job       string `json:"job"`
 	Key       string `json:"key"`
 	Duplicate bool   `json:"duplicate,omitempty"`
-	// OverSoft reports that an admission limit let the job in only within its soft part.
+	// OverSoft reports that an admission limit accepted the job only within its soft part.
 	OverSoft bool `json:"over_soft,omitempty"`
 	// Position counts the unfinished jobs of the key up to and including this one; 0 if this job is finished.
 	Position int `json:"position"`

@@ -35,7 +35,7 @@ type Submission struct {
 	// Retries says that the producer keeps the job and submits it again if it is throttled. The refusal then leaves no
 	// dead letter.
 	Retries bool
-	// JobHeader holds any other header of the job itself, such as the one with its key, or a trace context.
+	// JobHeader holds any other header of the job itself, for example the one with its key, or a trace context.
 	JobHeader nats.Header
 }
 
