@@ -147,7 +147,7 @@ const (
 )
 
 // ErrTooManyLetters reports that there are more letters than an import can distinguish.
-var ErrTooManyLetters = errors.New("too many letters are there to tell new ones from them")
+var ErrTooManyLetters = errors.New("there are too many letters to tell new ones from them")
 
 // Import stores exported letters in the stream. It must be used by one goroutine.
 type Import struct {

@@ -79,7 +79,7 @@ func (l *look) lookLocked(ctx context.Context) error {
 	}
 	ledger, err := l.calls(ctx, q, func(t Trace) { l.found.addCall(l.api, t) })
 	if err != nil {
-		return fmt.Errorf("what became of the jobs of api %s: %w", l.api, err)
+		return fmt.Errorf("look for later traces of the jobs of api %s: %w", l.api, err)
 	}
 	for id, redrives := range waiting {
 		l.found.addProgress(id, redrives)

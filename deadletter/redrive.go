@@ -28,7 +28,7 @@ var (
 	ErrNobody     = errors.New("no replica runs redrives")
 	ErrUnanswered = errors.New("the intake did not answer, so it may have accepted the job; the letter stays, and the next redrive finds out")
 	ErrTerms      = errors.New("the configuration has changed meanwhile")
-	ErrEdit       = errors.New("it stays, since it was refused as it was edited")
+	ErrEdit       = errors.New("the letter stays: the edited job was refused")
 	ErrRightLost  = errors.New("another process may redrive or purge by now")
 )
 
@@ -300,7 +300,7 @@ func (x *run) settle(ctx context.Context, k *Kept, answer []byte) error {
 	case err != nil:
 		return fmt.Errorf("letter %d: %w: %w", k.Seq, ErrUnanswered, err)
 	case receipt.Job != k.JobID:
-		return &letterError{k.Seq, fmt.Errorf("of job %s: the intake took it for job %s: it is no weir", k.JobID, receipt.Job)}
+		return &letterError{k.Seq, fmt.Errorf("of job %s: the answer names job %s: another program than weir answers there", k.JobID, receipt.Job)}
 	case receipt.Duplicate:
 		x.delete(ctx, k.Seq, func(t *Tally) { t.Known++ })
 	default:

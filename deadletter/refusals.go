@@ -418,7 +418,7 @@ func (o *Writer) replaceRefused(ctx context.Context, j *refusedJob, old *Kept, c
 	l.refusedID = j.id.msgID(j.life)
 	told := o.letters.Write(l.Message())
 	if told.Err != nil || told.Duplicate {
-		o.logOf(&l).Warn("a letter could not be written anew with the number of its refusals; it stays as it is", "err", told.Err)
+		o.logOf(&l).Warn("could not write a letter again with its new number of refusals; the letter stays unchanged", "err", told.Err)
 		return old.Seq
 	}
 	e := w.event(told.Seq, count)

@@ -28,7 +28,7 @@ const (
 // The errors of tasks.
 var (
 	ErrNoTask    = errors.New("there is no such task")
-	ErrTaskKnown = errors.New("a task of this name is there already")
+	ErrTaskKnown = errors.New("a task of this name exists already")
 	ErrTaskDone  = errors.New("the task is done")
 	ErrTaskName  = errors.New("a task's name is made of a-z, 0-9, - and _, and begins with a letter or a digit")
 	ErrLongTask  = errors.New("a task cannot hold so many numbers, or so many headers of an edit: choose letters by flags, or fewer at a time")

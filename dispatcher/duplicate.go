@@ -81,6 +81,6 @@ func (p *partition) parkDuplicateLocked(ctx context.Context, q *schedule.KeyQueu
 const duplicateDetail = "a job with this id has ended, and dedupe was changed about the time this one came: whether it is the same job cannot be told, and it was not called"
 
 func (p *partition) logDuplicate(e queue.Entry) {
-	ingest.TraceOf(e.Header).Log(p.w.log).Warn("a job that has ended is in its queue again, by a stream that had forgotten its id or its deletion; it is not called again",
+	ingest.TraceOf(e.Header).Log(p.w.log).Warn("an ended job is in its queue again, because the stream had forgotten its id or its deletion; it is not called again",
 		"key", e.Key, "job_id", e.Header.Get(ingest.HeaderJobID), "seq", e.Seq)
 }

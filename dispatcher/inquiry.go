@@ -99,7 +99,7 @@ func (l *askedLetter) awaitSlot(ctx context.Context) (bucket.Use, error) {
 		w.mu.Unlock()
 		answers, err := w.store.Reserve(ctx, []bucket.Ask{ask})
 		if err != nil {
-			return bucket.Use{}, fmt.Errorf("no slot can be had: %w", err)
+			return bucket.Use{}, fmt.Errorf("no slot is available: %w", err)
 		}
 		came, a := time.Now(), answers[0]
 		if len(a.Grants) == 0 {
@@ -202,4 +202,4 @@ func billedBy(f httpcall.Finding) deadletter.Billed {
 }
 
 // ErrNoInquiry says that an api's configuration has no inquiry.
-var ErrNoInquiry = errors.New("the api's configuration says nothing of how to ask it: see inquiry")
+var ErrNoInquiry = errors.New("the api's configuration does not say how to ask the api about a call: see inquiry")

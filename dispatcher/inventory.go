@@ -103,7 +103,7 @@ func (p *partition) beginStocktaking(ctx context.Context) error {
 	inv, err := readInventory(ctx, p.w.d.opts.Control, p.bucket.Name())
 	switch {
 	case errors.Is(err, errInventory):
-		p.tellChange(err.Error() + ": jobs that were deleted by hand while weir was stopped are not missed")
+		p.tellChange(err.Error() + ": jobs that were deleted by hand while weir was stopped go unnoticed")
 		return nil
 	case err != nil || inv == nil:
 		return err
@@ -152,7 +152,7 @@ func (p *partition) takeStock(ctx context.Context) {
 			if err == nil || ctx.Err() != nil {
 				return
 			}
-			p.w.log.Error("whether jobs were deleted from a queue while weir was stopped cannot be looked up or told; trying again", "stream", p.bucket.Name(), "err", err)
+			p.w.log.Error("could not find out or report whether jobs were deleted from a queue while weir was stopped; trying again", "stream", p.bucket.Name(), "err", err)
 			stream.Sleep(ctx, loadRetry)
 		}
 	})
@@ -374,7 +374,7 @@ func (p *partition) noteInventory(ctx context.Context, inv *inventory, bytes int
 	said := *inv
 	if err := p.storeInventory(ctx, inv, bytes); err != nil {
 		if !p.unnoted {
-			p.w.log.Warn("which jobs wait could not be noted: those deleted by hand while weir is stopped would not be missed; trying again",
+			p.w.log.Warn("could not note which jobs wait: jobs deleted by hand while weir is stopped would go unnoticed; trying again",
 				"stream", p.bucket.Name(), "err", err)
 		}
 		p.unnoted = true

@@ -195,7 +195,7 @@ func (w *apiWorker) call(ctx context.Context, j *job) (r httpcall.Response, made
 	j.answered(r)
 	j.terms.call.Conns.Release()
 	if j.terms.call.Conns.Unasked() {
-		w.log.Warn("the api sent an answer that no call had asked for; the answer to a call just before may belong to another call; " +
+		w.log.Warn("the api sent an answer that no call had asked for, so the answer to a call just before may belong to another call; " +
 			"each call has a connection of its own for an hour")
 	}
 	observe(w.metrics.duration, r.Ended.Sub(r.Started).Seconds(), j)

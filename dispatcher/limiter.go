@@ -117,7 +117,7 @@ func (w *apiWorker) heard(err error) {
 		w.log.Warn("the limiter does not answer: calls wait until it does", "err", err)
 	case err == nil && !was.IsZero():
 		w.d.metrics.limiterLost(w.d.down.Add(-1))
-		w.log.Info("the limiter answers again: calls go on", "wait", time.Since(was).Round(time.Millisecond))
+		w.log.Info("the limiter answers again: calls continue", "wait", time.Since(was).Round(time.Millisecond))
 	}
 }
 

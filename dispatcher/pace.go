@@ -128,7 +128,7 @@ func (p *pace) notRecorded(ctx context.Context, drain time.Duration) (bucket.Mic
 		p.mu.Unlock()
 		if !told {
 			p.log.Warn("the ledger begins so late that slow keys may have been called before it; such keys wait as if they had; "+
-				"a larger store keeps more of it", "begins", reached.Begins, "until", free.Time())
+				"with a larger store the ledger reaches further back", "begins", reached.Begins, "until", free.Time())
 		}
 		return free, nil
 	}

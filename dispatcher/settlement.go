@@ -53,7 +53,7 @@ func (w *apiWorker) actual(j *job, r httpcall.Response) (actual []int64, silent 
 		w.d.metrics.unsettled.WithLabelValues(w.name).Inc()
 	}
 	if news {
-		w.logOf(j).Warn("an answer does not say what its call used: it is charged as estimated, or as the most that one has said",
+		w.logOf(j).Warn("an answer does not report the units of its call: the call is charged its estimate, or the most that any answer has reported",
 			"limits", silent, "status", r.Status)
 	}
 	if slices.Equal(actual, j.Costs) {

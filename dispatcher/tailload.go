@@ -112,8 +112,8 @@ func (d *Dispatcher) warnShort(reached ledger.Extent) {
 	d.tailLoads.toldShort = true
 	d.tailLoads.mu.Unlock()
 	if !told {
-		d.log.Warn("the ledger does not reach back as far as ids are to be known: a job that ended before it begins, and is sent again, may be "+
-			"called again; lower dedupe, or give it a larger store", "begins", reached.Begins)
+		d.log.Warn("the ledger does not reach back as far as dedupe: a job that ended before the ledger begins, and is sent again, may be "+
+			"called again; lower dedupe, or give the ledger a larger store", "begins", reached.Begins)
 	}
 }
 

@@ -91,7 +91,7 @@ func (p *partition) leave() {
 	p.w.mu.Unlock()
 }
 
-var errLetGo = errors.New("the partition was let go of while it was opened")
+var errLetGo = errors.New("the partition was dropped while it was opened")
 
 // readerRestarted counts and logs that the partition's reader was started again.
 func (p *partition) readerRestarted(err error) {

@@ -146,7 +146,7 @@ func (p *Partition) lookForDamage(ctx context.Context) (d Damage, err error) {
 }
 
 // errTooMany says that a stream holds more messages than the search for lost ones may hold in memory.
-var errTooMany = errors.New("more messages than are held in memory")
+var errTooMany = errors.New("too many messages to hold in memory")
 
 // readGiven adds the subjects of the messages behind a sequence. It fails with errTooMany rather than hold more than
 // most.

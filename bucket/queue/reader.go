@@ -126,7 +126,7 @@ var errStalled = errors.New("messages are in the stream that were not delivered"
 
 // errReadOtherwise asks Read to open a new consumer at once: with bodies or without, for larger messages than before,
 // or because this consumer delivers nothing.
-var errReadOtherwise = errors.New("bodies are of use no more, or again, or may be larger, or nothing is given")
+var errReadOtherwise = errors.New("the reader must open another consumer")
 
 // listen reads on from where the partition has been read to, until ctx ends, the consumer breaks, or the watchdog finds
 // that the reader has stalled.

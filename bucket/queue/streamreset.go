@@ -10,7 +10,7 @@ import (
 )
 
 // errStreamReset says that a stream no longer holds messages that were read from it, because its server lost them.
-var errStreamReset = errors.New("the stream was set back: its server lost what it had stored last, and numbers new jobs as the lost ones were; it has to be read anew")
+var errStreamReset = errors.New("the stream was reset: its server lost its last writes and gives their sequences to new jobs; the stream must be read again")
 
 // readPosition is how far a stream has been read: the last sequence, and when the newest message up to there was
 // stored.

@@ -76,7 +76,7 @@ func ask(ctx context.Context, c *redis.Client) (map[string]string, error) {
 	case refused(err):
 		return nil, fmt.Errorf("redis at %s: %w", c.Options().Addr, err)
 	default:
-		return nil, fmt.Errorf("%w at %s: start it, or mend the address: %w", ErrUnreachable, c.Options().Addr, err)
+		return nil, fmt.Errorf("%w at %s: start it, or correct the address: %w", ErrUnreachable, c.Options().Addr, err)
 	}
 }
 

@@ -126,7 +126,7 @@ func (x *Exchange) atomic(ctx context.Context, msgs []*nats.Msg) ([]Answer, erro
 		return nil, ack.Err
 	}
 	if ack.Seq < uint64(len(msgs)) {
-		return nil, fmt.Errorf("%w: an answer that cannot be", ErrUnanswered)
+		return nil, fmt.Errorf("%w: impossible answer", ErrUnanswered)
 	}
 	answers := make([]Answer, len(msgs))
 	for i := range answers {

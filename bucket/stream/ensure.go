@@ -160,7 +160,7 @@ func establish[T any](ctx context.Context, try func(context.Context) (T, error))
 			return got, err
 		}
 	}
-	return got, fmt.Errorf("%w (%d times asked: see `nats server report jetstream` whether the cluster has a leader)", err, mostAttempts)
+	return got, fmt.Errorf("%w (asked %d times; check with `nats server report jetstream` that the cluster has a leader)", err, mostAttempts)
 }
 
 // unanswered reports whether no server has accepted or refused the request. "Stream not found" counts as unanswered:

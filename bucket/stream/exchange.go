@@ -118,7 +118,7 @@ func (x *Exchange) Do(ctx context.Context, msgs []*nats.Msg, wants func(i int) b
 func Every(int) bool { return true }
 
 // ErrTooLarge says that a message or its headers exceed the maximum of its stream or of the server.
-var ErrTooLarge = errors.New("the message is larger than is taken")
+var ErrTooLarge = errors.New("the message is larger than the maximum size")
 
 // Errors that a caller of a stream branches on.
 var (

@@ -29,7 +29,7 @@ type mended struct {
 // returns their keys. No other process may use the bucket.
 func MendBucket(ctx context.Context, js jetstream.JetStream, bucket string) (lost []string, err error) {
 	if lost, err = mendBucket(ctx, js, "KV_"+bucket, "$KV."+bucket+"."); err != nil {
-		return nil, fmt.Errorf("make the damaged bucket %s anew: %w", bucket, err)
+		return nil, fmt.Errorf("create the damaged bucket %s again: %w", bucket, err)
 	}
 	return lost, nil
 }

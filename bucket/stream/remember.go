@@ -21,7 +21,7 @@ type Remembered struct {
 	At      time.Time
 }
 
-var errMostIDs = errors.New("as many ids as are read from one stream")
+var errMostIDs = errors.New("the maximum number of ids was read from the stream")
 
 // Remember reads the ids of the messages that a stream stored since a time and still has, at most MostIDs. A stream
 // that was restored from a snapshot has its messages but does not know their ids: it would accept a second message with

@@ -36,7 +36,7 @@ type writing struct {
 }
 
 // ErrNotNow says that the writer of a message has no right to store it now.
-var ErrNotNow = errors.New("the right to store it was not there")
+var ErrNotNow = errors.New("the writer had no right to store the message")
 
 // NewWriter returns a Writer that holds at most maxWaiting messages and maxBytes of them. Run makes it work. With a
 // disk nothing counts as stored before the disk has it.

@@ -32,7 +32,7 @@ func ForLetters(err error) error {
 	case errors.As(err, &name):
 		return fmt.Errorf("the api's host name cannot be resolved: %s", resolving(name))
 	case errors.As(err, &certificate):
-		return fmt.Errorf("the api's certificate is not to be trusted: %s", distrust(certificate))
+		return fmt.Errorf("the api's certificate cannot be trusted: %s", distrust(certificate))
 	case errors.As(err, &record):
 		return errors.New("the api does not speak TLS")
 	case errors.As(err, &call):

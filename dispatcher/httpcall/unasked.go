@@ -23,7 +23,7 @@ import (
 // between two calls, each call gets its own connection for a while.
 
 // errUnasked breaks a connection on which bytes came that no call had asked for.
-var errUnasked = errors.New("the api sent what no call had asked for")
+var errUnasked = errors.New("the api sent bytes that no call had asked for")
 
 // distrustedFor is how long each call gets its own connection after that.
 const distrustedFor = time.Hour

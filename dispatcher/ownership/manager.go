@@ -136,7 +136,7 @@ func (m *Manager) Run(soft, hard context.Context) error {
 		case errors.Is(err, ErrElsewhere):
 			return err
 		case errors.Is(err, lease.ErrLeaseLost):
-			m.opts.Log.Warn("this replica did not renew its lease in time: others own its partitions, and it joins again", "err", err)
+			m.opts.Log.Warn("this replica did not renew its lease in time: other replicas may own its partitions, and it joins again", "err", err)
 		case err != nil && first:
 			return err
 		case err != nil:
@@ -245,7 +245,7 @@ func (m *Manager) plan(ctx, soft, hard context.Context, membership *lease.Member
 			left = nil
 			m.tell((*state).leave)
 			if err := membership.Announce(ctx, func(self *lease.Member) { self.Leaving = true }); err != nil {
-				m.opts.Log.Warn("could not tell the other replicas that this one stops", "err", err)
+				m.opts.Log.Warn("could not announce to the other replicas that this one stops", "err", err)
 			}
 		case <-ctx.Done():
 			if cause := context.Cause(ctx); errors.Is(cause, lease.ErrLeaseLost) {
@@ -431,7 +431,7 @@ func (m *Manager) expel(ctx context.Context, d action) {
 	case err != nil && ctx.Err() == nil:
 		m.opts.Log.Warn("could not expel a replica that no longer renews its lease; trying again", "err", err)
 	case ended:
-		m.opts.Log.Warn("a replica no longer renews its lease; the others take its partitions", "session", d.session)
+		m.opts.Log.Warn("a replica no longer renews its lease; other replicas take its partitions", "session", d.session)
 	}
 	m.tell(func(o *state) { o.expelled(d.session, ended, stands, time.Now()) })
 }

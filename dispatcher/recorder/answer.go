@@ -143,7 +143,7 @@ func (a *Answer) write(p *pen, body int) {
 	p.write(a.Body[:body])
 }
 
-var errAnswer = errors.New("an answer that ends before it is whole")
+var errAnswer = errors.New("the noted answer is incomplete")
 
 // readAnswer reads what write wrote.
 func readAnswer(b []byte) (*Answer, error) {

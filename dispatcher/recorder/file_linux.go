@@ -35,7 +35,7 @@ func (r *Recorder) create() (err error) {
 		return fmt.Errorf("%w: %w", ErrUnfit, err)
 	}
 	if !slices.Contains(localSystems, uint32(fs.Type)) {
-		return fmt.Errorf("%w: %s is on a file system of type %#x, and only those of this machine lock as is needed: name a directory on a local disk or in memory",
+		return fmt.Errorf("%w: %s is on a file system of type %#x, whose locks may be lost while the process lives: name a directory on a local disk or in memory",
 			ErrUnfit, r.dir, fs.Type)
 	}
 	temporary := r.path + unbornSuffix
@@ -96,7 +96,7 @@ func bootID() (string, error) {
 	if text := strings.TrimSpace(string(id)); err == nil && len(text) == letters {
 		return text, nil
 	}
-	return "", errors.Join(errors.New("this system does not tell when it was started"), err)
+	return "", errors.Join(errors.New("this system does not report when it was started"), err)
 }
 
 // placeOf returns a file's device and inode, which a copy does not have.
@@ -133,7 +133,7 @@ func readFile(file *os.File) ([]byte, error) {
 		return nil, err
 	}
 	if info.Size() > (Size{1 << 20, 1 << 16}).bytes() {
-		return nil, errors.New("it is larger than one can be")
+		return nil, errors.New("it is larger than a flight recorder's file can be")
 	}
 	data := make([]byte, info.Size())
 	_, err = io.ReadFull(file, data)

@@ -9,7 +9,7 @@ import (
 )
 
 func (r *Recorder) create() error {
-	return fmt.Errorf("%w: only Linux tells what it has to know", ErrUnfit)
+	return fmt.Errorf("%w: only Linux shows whether a file's process has ended", ErrUnfit)
 }
 
 func unmap([]byte) error { return nil }

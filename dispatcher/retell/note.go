@@ -44,7 +44,7 @@ func (t *Teller) keep(ctx context.Context, w *waiting) {
 		_, err = t.Notes.Put(ctx, w.noteKey(), data)
 	}
 	if err != nil {
-		t.Log.Warn("a job that was handed in again could not be noted: a restart forgets its reply subject", "api", w.API, "job_id", w.Job, "err", err)
+		t.Log.Warn("could not note a resubmitted job: a restart forgets its reply subject", "api", w.API, "job_id", w.Job, "err", err)
 		return
 	}
 	w.noted.Store(true)
@@ -74,7 +74,7 @@ func (t *Teller) takeNote(w *waiting) bool {
 		err = json.Unmarshal(reply.Data, &answer)
 	}
 	if err != nil || !answer.Success {
-		t.Log.Warn("the note of a job that was handed in again could not be removed: a restart may tell its end once more", "api", w.API, "job_id", w.Job, "err", err)
+		t.Log.Warn("could not remove the note of a resubmitted job: a restart may send its end once more", "api", w.API, "job_id", w.Job, "err", err)
 		return true
 	}
 	return answer.Purged > 0
@@ -88,7 +88,7 @@ func (t *Teller) takeUp(ctx context.Context) error {
 	}
 	watch, err := t.Notes.Watch(ctx, notes+">", jetstream.IgnoreDeletes())
 	if err != nil {
-		return fmt.Errorf("jobs that were handed in again: %w", err)
+		return fmt.Errorf("notes of resubmitted jobs: %w", err)
 	}
 	defer func() { _ = watch.Stop() }()
 	for {
@@ -138,7 +138,7 @@ func (t *Teller) takeUpAll(ctx context.Context) error {
 			return nil
 		}
 		if !errors.Is(err, context.Canceled) {
-			t.Log.Warn("whose ends are still to be told could not be read; trying again", "err", err)
+			t.Log.Warn("could not read the notes of resubmitted jobs; trying again", "err", err)
 		}
 		stream.Sleep(ctx, followRetry)
 	}

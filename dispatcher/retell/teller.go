@@ -146,7 +146,7 @@ func (t *Teller) drop(n int) {
 	if t.dropped += n; t.dropped == 0 || time.Since(t.toldAt) < tellDropped {
 		return
 	}
-	t.Log.Warn("more jobs were handed in again than can be told their ends; their producers find them in "+ledger.ResultsStream, "count", t.dropped)
+	t.Log.Warn("too many resubmitted jobs wait for their ends, so some ends are not sent; producers find them in "+ledger.ResultsStream, "count", t.dropped)
 	t.dropped, t.toldAt = 0, time.Now()
 }
 
