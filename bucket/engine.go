@@ -39,7 +39,7 @@ type sharedLimit struct {
 // microsPerAsk is the average time that one ask must take at least for serials never to repeat after a restart: 32 µs.
 const microsPerAsk = 32
 
-// maxIntervals bounds the memory of computed intervals. Beyond it they are computed anew.
+// maxIntervals bounds the memory of computed intervals. Beyond it they are computed again.
 const maxIntervals = 1024
 
 // tick moves the clock on; it never goes back.

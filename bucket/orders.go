@@ -35,8 +35,8 @@ func (o *Orders) Change(below int64, shared []Limit) {
 	}
 }
 
-// Place returns the index of the limit with this name in a use's costs; false if they do not have it. The limit now
-// stands at now.
+// Place returns the index of the limit with this name in a use's costs; false if they do not have it. The limit's
+// present index is now.
 func (o *Orders) Place(u *Use, name string, now int) (int, bool) {
 	if u.Grant.Serial < o.unplaced {
 		return 0, false

@@ -134,8 +134,8 @@ func (x *run) passed(ctx context.Context, walk *Walk) error {
 	return x.opts.Passed(ctx, Passed{Next: walk.next, Paced: x.pace.due(), Tally: x.tally})
 }
 
-// takeBack removes the letters of an unfinished chunk that stay from the tally: a process that continues begins this
-// chunk anew.
+// takeBack removes the letters of an unfinished chunk that stay from the tally: a process that continues repeats this
+// chunk.
 func (x *run) takeBack() {
 	if x.opts.Passed == nil {
 		return // no process will continue
@@ -281,7 +281,7 @@ func (x *run) publish(ctx context.Context, seq uint64, msg *nats.Msg) ([]byte, e
 
 // settle acts on the intake's answer. A refusal has stored a new letter, with one redrive more, so the old one is
 // deleted: a job has one letter. settle deletes the new letter instead if the api is no longer configured, since the
-// old one stands under its api, or if the edited letter was refused for good.
+// old one names its api, or if the edited letter was refused for good.
 func (x *run) settle(ctx context.Context, k *Kept, answer []byte) error {
 	receipt, err := ingest.ParseAnswer(answer)
 	var refusal *ingest.Refusal

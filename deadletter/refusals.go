@@ -24,7 +24,7 @@ import (
 //
 // The first refusal stores the letter. A later one is answered with that letter's number, after the stream has
 // confirmed that the letter still exists: after a redrive or a purge, the next refusal stores a new letter. When the
-// count has grown tenfold, the Writer writes the letter anew with its count and sends an event. It stores the new
+// count has grown tenfold, the Writer writes the letter again with its count and sends an event. It stores the new
 // letter, which names the old one, before it deletes the old one. If the process dies in between, the next start
 // deletes the old one (healReplaced).
 //
@@ -410,7 +410,7 @@ func (o *Writer) buryAgain(j *refusedJob) {
 	o.storeRefused(j, w.letter, w)
 }
 
-// replaceRefused writes a job's letter anew with its count, and deletes the old one. It returns the sequence of the
+// replaceRefused writes a job's letter again with its count, and deletes the old one. It returns the sequence of the
 // letter that remains.
 func (o *Writer) replaceRefused(ctx context.Context, j *refusedJob, old *Kept, count int, w refusalWaiting) uint64 {
 	l := *w.letter

@@ -20,7 +20,8 @@ func readBack(l *Letter) *Kept {
 	return &k
 }
 
-// TestResubmission is what a redrive publishes: all that the job brought and nothing that the letter added, but its bill.
+// TestResubmission checks that a redrive publishes everything that the job brought and, of the headers that the letter
+// added, only its bill.
 func TestResubmission(t *testing.T) {
 	k := readBack(&Letter{
 		API: "credit", Key: "a b", JobID: "job-1", Origin: "WEIR_credit_3.17", Reason: Rejected, Detail: "422", Body: []byte("a\x00"), At: diedAt,
@@ -71,7 +72,7 @@ func TestResubmission(t *testing.T) {
 	}
 }
 
-// TestExclude is which letters a redrive leaves alone, and by which word it does not.
+// TestExclude checks which letters a redrive skips, and by which option it includes them.
 func TestExclude(t *testing.T) {
 	now := diedAt.Add(time.Hour)
 	for _, c := range []struct {

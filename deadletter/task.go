@@ -14,8 +14,8 @@ import (
 
 // A task is a redrive that is stored in NATS, so that it outlives the process that started it and the replica that
 // works it. It has two entries: the order, which operators write, and the progress, which the replica that works the
-// task writes. The order fixes which letters it means. The progress is only a hint, written four times a second: the
-// redrive's own checks, not the progress, keep a letter from being redriven twice.
+// task writes. The order fixes which letters it means. The progress is only a hint, written at most four times a
+// second: the redrive's own checks, not the progress, keep a letter from being redriven twice.
 
 // TaskState is the state of a task: a closed set.
 type TaskState string

@@ -38,8 +38,8 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// TestTasks goes through what operators may say of tasks: each has one name, rests when it is stopped, goes on when it is resumed, and those
-// that are kept are bounded.
+// TestTasks checks the operations on tasks: each has one name, rests when it is stopped, and continues when it is
+// resumed. The number of stored tasks is bounded.
 func TestTasks(t *testing.T) {
 	js := openStream(t)
 	bury(t, js, 0, 20, 10)

@@ -196,8 +196,8 @@ func (o *Writer) buryRefused(r ingest.Refused, done func(seq uint64, err error))
 	o.bury(l, func(seq uint64) Event { return event(seq, 0) }, done)
 }
 
-// orTakenBack deletes the letter of a refused job if its event could not be stored: the producer is told that nothing
-// was kept, and tries again.
+// orTakenBack deletes the letter of a refused job if its event could not be stored: the producer gets a 503, and tries
+// again.
 func (o *Writer) orTakenBack(done func(seq uint64, err error)) func(seq uint64, err error) {
 	return func(seq uint64, err error) {
 		if err != nil && seq > 0 {

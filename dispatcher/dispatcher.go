@@ -43,7 +43,7 @@ type Options struct {
 	Registry *lease.Registry
 	// MayBegin is called after each lease that begins, before any call is made under it. It checks that this replica
 	// should still call the jobs, and has received everything that operators have set. If its error wraps ErrElsewhere,
-	// the dispatcher ends; after any other error it begins anew. Nil if there is no Registry.
+	// the dispatcher ends; after any other error it begins again. Nil if there is no Registry.
 	MayBegin func(ctx context.Context) error
 	// SharedBy is the address at which limits shared by all keys are counted. All replicas must have the same one.
 	// Empty if this process counts them.

@@ -86,7 +86,7 @@ func (e *evidence) record(ctx context.Context, of ledger.Job, at uint64) (c *led
 }
 
 // result returns the message at a sequence of the results, as their leader has it. It returns nil if that is another
-// job's. A bar against a late result (resultbar.go) stands in the result's place, and result returns it, too.
+// job's. A bar against a late result (resultbar.go) takes the result's place, and result returns it, too.
 func (e *evidence) result(ctx context.Context, of ledger.Job, at uint64) (msg *nats.Msg, ok bool) {
 	var stored *stream.LeaderMessage
 	ok = e.read(ctx, "a result", of, func() (err error) {

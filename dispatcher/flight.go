@@ -147,7 +147,8 @@ func (j *job) asFlown(c *ledger.Record) {
 	c.TAT = max(c.TAT, bucket.Micros(j.flown.TAT))
 }
 
-// lastCallOf returns what a letter tells of a call. If another process made the call, its connection is unknown.
+// lastCallOf returns the description of a call for a letter. If another process made the call, its connection is
+// unknown.
 func (j *job) lastCallOf(r httpcall.Response) *deadletter.LastCall {
 	c := httpcall.LastCallOf(j.terms.api, r)
 	if c != nil && j.flown != nil {

@@ -278,7 +278,7 @@ func (f *foundJob) endAgain(ctx context.Context) {
 	case ledger.Done:
 		f.w.finish(f.job, ledger.Done)
 		return
-	case ledger.Asked: // its letter was stored, and either still stands or has ended since
+	case ledger.Asked: // its letter was stored, and either still exists or has ended since
 		f.w.finish(f.job, string(deadletter.Unknown))
 		return
 	}

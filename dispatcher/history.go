@@ -21,9 +21,9 @@ type foundIntent struct {
 	stored time.Time
 }
 
-// overrules reports whether a call may have been made after the end in a mark was decided on: the intent stands behind
-// the mark, or is of a later owner. A mark may arrive late: its owner had the right to send it, and lost the right
-// while its connection stalled. The next owner then knew nothing of the mark.
+// overrules reports whether a call may have been made after the decision in an end's mark: the intent comes after the
+// mark in the stream, or is of a later owner. A mark may arrive late: its owner had the right to send it, and lost the
+// right while its connection stalled. The next owner then did not know the mark.
 func (i *foundIntent) overrules(end *foundMark) bool {
 	return i.mark.seq > end.seq || i.Epoch > end.Epoch
 }

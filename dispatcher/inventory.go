@@ -33,7 +33,7 @@ const (
 	inventoryEvery    = 5 * time.Second
 	inventoryBytes    = 64 << 10  // of a note while the partition is worked
 	lastInventory     = 512 << 10 // of the note of an owner that gives the partition up
-	jobBytes          = 2         // that one job takes in a note at least
+	jobBytes          = 2         // the least that one job takes in a note
 	inventoryLeeway   = time.Minute
 	inventoryDeadline = 10 * time.Second
 )

@@ -27,7 +27,7 @@ type recoveryModel struct {
 
 	clock  time.Duration
 	seq    uint64 // of the partition's stream
-	epoch  uint64 // that stands
+	epoch  uint64 // the newest
 	stream []modelMessage
 	// unsynced are deletions that a power cut may undo: the disk has them after the next write to the stream.
 	unsynced []modelMessage
@@ -67,7 +67,7 @@ const (
 	believesAfterCut       plantedMistake = "notes from before a power cut are believed"
 )
 
-// mistakes are all of them.
+// mistakes lists every planted mistake.
 var mistakes = []plantedMistake{
 	intentsUnfenced, resultUnbarred, barTakenForResult, writesWithoutRight, deletesBeforeLetter, deletesBeforeRecord,
 	deletesInAnyOrder, recordsBeforeResult, recordOfTheEarlierCall, buriesBeforeMark, dropsIntentFirst, calledWithoutIntent,
@@ -83,7 +83,7 @@ type modelMessage struct {
 	mark   *queue.RetryMark
 }
 
-// modelJob is a job as the world outside weir sees it.
+// modelJob is a job as seen from outside weir.
 type modelJob struct {
 	seq       uint64
 	accepted  bucket.Micros
@@ -95,7 +95,7 @@ type modelJob struct {
 	processed int         // how often the api has processed it
 	unlogged  int         // calls that the code gives up on recording
 	// repeated says that a lost call was repeated under its key. The result of the lost call may then come late, and
-	// nothing keeps it out: a letter for another reason may stand beside it, and the ledger may lack its last record.
+	// nothing keeps it out: there may be a letter for another reason too, and the ledger may lack its last record.
 	repeated bool
 }
 
@@ -203,7 +203,7 @@ func (m *recoveryModel) remove(seq uint64) {
 	}
 }
 
-// checkEnd checks that all of a job's end is stored when its message is deleted.
+// checkEnd checks that a job's end is stored completely when its message is deleted.
 func (m *recoveryModel) checkEnd(j *modelJob) {
 	last := m.newest(j, 0)
 	switch {
@@ -224,7 +224,7 @@ func (m *recoveryModel) newest(j *modelJob, since time.Duration) (newest *ledger
 	return newest
 }
 
-// storeOnce does what a stream does with a message id: it stores once, and says of another that it is a duplicate.
+// storeOnce treats a message id as a stream does: it stores the first message, and reports any other as a duplicate.
 func (m *recoveryModel) storeOnce(id string, store func()) (duplicate bool) {
 	m.clock += time.Second
 	if m.known[id] {
@@ -347,7 +347,7 @@ func (m *recoveryModel) takeOver() {
 	}
 }
 
-// begin takes up a job that stands in the stream.
+// begin queues or resumes a job that is in the stream.
 func (o *modelOwner) begin(j *modelJob, h jobHistory) {
 	way := &jobsWay{o: o, mj: j}
 	way.next, way.stop = iter.Pull(func(yield func(*modelWrite) bool) {
@@ -361,7 +361,7 @@ func (o *modelOwner) begin(j *modelJob, h jobHistory) {
 	o.ways = append(o.ways, way)
 }
 
-// step has a job's way go on to its next write.
+// step lets a job's way continue to its next write.
 func (m *recoveryModel) step(way *jobsWay) {
 	write, more := way.next()
 	if !more {
@@ -372,7 +372,7 @@ func (m *recoveryModel) step(way *jobsWay) {
 	m.onTheWay = append(m.onTheWay, write)
 }
 
-// land has a write on its way arrive. Its acknowledgement comes when the job's way is stepped next.
+// land makes a write that is on its way arrive. Its acknowledgement comes when the job's way is stepped next.
 func (m *recoveryModel) land(i int) {
 	write := m.onTheWay[i]
 	m.onTheWay = slices.Delete(m.onTheWay, i, i+1)
@@ -426,10 +426,10 @@ func (o *modelOwner) discard(f *found) {
 	}
 }
 
-// delete has a message of the partition's stream deleted some time.
+// delete has a message of the partition's stream deleted at some time.
 func (o *modelOwner) delete(seq uint64) { o.deleteThen(seq, func() {}) }
 
-// deleteThen has a message deleted some time, and then, if its process has not ended, more done.
+// deleteThen has a message deleted at some time, and then calls then, if its process has not ended.
 func (o *modelOwner) deleteThen(seq uint64, then func()) {
 	if !o.right {
 		return
@@ -459,10 +459,10 @@ func (m *recoveryModel) kill(o *modelOwner) {
 	}
 }
 
-// lose takes an owner's right away. Its process goes on until it notices.
+// lose takes an owner's right away. Its process continues until it notices.
 func (m *recoveryModel) lose(o *modelOwner) { o.right = false }
 
-// cut ends every process and restarts the machine: the recorders are worth nothing then, and deletions come back.
+// cut ends every process and restarts the machine: the recorders do not count then, and deletions may be undone.
 func (m *recoveryModel) cut() {
 	for _, o := range m.owners {
 		m.kill(o)

@@ -14,10 +14,10 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// A jobsWay stores in the order in which settle.go, found.go, lostcall.go, loneresult.go and resultbar.go do. What a
-// job is, the code itself decides: replay.history, jobHistory.known, recovery.Judge and Mend, and doubt.
+// A jobsWay copies the order of writes of settle.go, found.go, lostcall.go, loneresult.go and resultbar.go. Every
+// decision is made by the real code: replay.history, jobHistory.known, recovery.Judge and Mend, and doubt.
 
-// persist has a write arrive, and returns when it is acknowledged. It reports false if the right to write is gone.
+// persist sends a write, and returns when it is acknowledged. It reports false if the right to write is gone.
 func (w *jobsWay) persist(arrive func()) bool {
 	if !w.o.right && w.o.m.bug != writesWithoutRight {
 		return false
@@ -25,7 +25,7 @@ func (w *jobsWay) persist(arrive func()) bool {
 	return w.yield(&modelWrite{arrive: arrive})
 }
 
-// live has the job called until it has ended.
+// live calls the job until it has ended.
 func (w *jobsWay) live() {
 	m := w.o.m
 	for {
@@ -100,7 +100,7 @@ func (w *jobsWay) call() (out httpcall.Outcome, made bool) {
 	return out, true
 }
 
-// conclude stores what a call came to, and reports whether another call follows.
+// conclude stores a call's outcome, and reports whether another call follows.
 func (w *jobsWay) conclude(out httpcall.Outcome) (again bool) {
 	const most = 4
 	m := w.o.m
@@ -217,7 +217,7 @@ func (w *jobsWay) finish() {
 	w.o.deleteThen(w.mj.seq, markers)
 }
 
-// resume goes on with a job that was found with a history.
+// resume continues a job that was found with a history.
 func (w *jobsWay) resume(h jobHistory) {
 	m := w.o.m
 	w.recall(h)
@@ -393,7 +393,7 @@ func (m *recoveryModel) bar(j *modelJob) {
 	m.storeOnce(fmt.Sprintf("result.%d", j.seq), func() {})
 }
 
-// run lets things happen until every job has ended and nothing is on its way.
+// run lets events happen until every job has ended and no write is on its way.
 func (m *recoveryModel) run() {
 	const most = 3000
 	m.takeOver()
@@ -450,7 +450,7 @@ func (m *recoveryModel) goesOn(owner *modelOwner) bool {
 	return false
 }
 
-// strike has something go wrong.
+// strike causes a fault.
 func (m *recoveryModel) strike(owner *modelOwner) {
 	switch m.rnd.IntN(5) {
 	case 0:
@@ -483,9 +483,9 @@ func (m *recoveryModel) check() {
 	}
 }
 
-// TestSimulationOfRecovery runs seeds of a partition whose owners die, lose their power and their right between any two
-// writes, and whose late writes arrive afterwards. From one seed on: go test ./dispatcher -run SimulationOfRecovery -args
-// -seed 7.
+// TestSimulationOfRecovery runs seeds of a partition whose owners die, lose power or lose their right between any two
+// writes, and whose late writes arrive afterwards. From one seed on: go test ./dispatcher -run SimulationOfRecovery
+// -args -seed 7.
 func TestSimulationOfRecovery(t *testing.T) {
 	for seed := range seeds.Of(100_000) {
 		m := newRecoveryModel(seed, "")

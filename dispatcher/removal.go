@@ -28,7 +28,7 @@ import (
 //   - The owner's epoch is stored again if the right to the partition is valid. Until then the stream refuses every
 //     intent, so that no new call starts.
 //   - Intents of running calls whose jobs are still there are stored again, and so are holds. Retry marks are not: the
-//     ledger has what they say of calls, and the count of attempts begins anew after a restart.
+//     ledger has what they say of calls, and the count of attempts begins again after a restart.
 //   - Everything stays in memory: what keys and limits have used, pauses, holds, ids of ended jobs. If the stream was
 //     deleted and made again, it does not know the ids of jobs whose calls are under way, and the owner notes these ids
 //     as ended.
@@ -191,7 +191,7 @@ func (p *partition) renewEpoch(ctx context.Context) {
 	}
 }
 
-// fenced lets go of a partition that another owner has taken.
+// fenced drops a partition that another owner has taken.
 func (p *partition) fenced() {
 	p.w.mu.Lock()
 	p.Open = false

@@ -50,7 +50,7 @@ func (b resultBar) holder(ctx context.Context, at uint64) (result uint64, ok boo
 	switch {
 	case !ok:
 		return 0, false
-	case msg == nil: // an earlier bar was deleted, or a message of another job stands there
+	case msg == nil: // an earlier bar was deleted, or a message of another job has its sequence
 		return 0, true
 	case msg.Subject == fenceSubject:
 		// The stream remembers the id of a deleted bar. A bar that is not deleted does no harm, and goes with the

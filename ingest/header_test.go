@@ -48,7 +48,7 @@ func TestTraceContextForwarded(t *testing.T) {
 	}
 }
 
-// TestHeaderTaken is every header of the contract as it should be, and what the job becomes by it.
+// TestHeaderTaken checks how each valid header of the contract changes the job.
 func TestHeaderTaken(t *testing.T) {
 	type job = ingest.Job
 	long := "/" + strings.Repeat("a", 4095)
@@ -111,7 +111,7 @@ func TestHeaderTaken(t *testing.T) {
 	}
 }
 
-// TestHeaderRefused is every header of the contract as it must not be.
+// TestHeaderRefused checks that invalid values of each header of the contract are refused.
 func TestHeaderRefused(t *testing.T) {
 	for name, values := range map[string][]string{
 		"Nats-Msg-Id":     {"", strings.Repeat("i", 256), "a b", "a\tb", "a\x00", "é", "a\x7f", " a"},
@@ -191,7 +191,7 @@ var badPaths = []string{
 	"/%", "/%2", "/%zz", "/" + strings.Repeat("a", 4096),
 }
 
-// TestHeaderRepeated holds that what may have one value has one, however it is spelled.
+// TestHeaderRepeated checks that a header that may have one value is refused with two, however it is spelled.
 func TestHeaderRepeated(t *testing.T) {
 	for _, c := range []struct {
 		header nats.Header
@@ -268,7 +268,8 @@ func TestHeaderTooLarge(t *testing.T) {
 	}
 }
 
-// TestKeptHeader is what a stream can keep of any header: nothing that the server or a client would take for its own.
+// TestKeptHeader checks that KeptHeader keeps everything that a stream can store, and renames headers that the server
+// or a client would take for its own.
 func TestKeptHeader(t *testing.T) {
 	h := nats.Header{
 		"Nats-Msg-Id": {"new"}, "Weir-Job-Nats-Msg-Id": {"old"}, "nats-rollup": {"all"}, "Status": {"409"}, "X Y": {"odd"},

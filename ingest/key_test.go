@@ -101,7 +101,7 @@ func TestTokenSpellings(t *testing.T) {
 	}
 }
 
-// TestKeyFromSubject is what producers may write after weir.jobs.<api>.
+// TestKeyFromSubject checks the keys that producers may write after weir.jobs.<api>.
 func TestKeyFromSubject(t *testing.T) {
 	for _, c := range []struct{ tokens, key string }{
 		{"vip-1", "vip-1"},
@@ -136,7 +136,7 @@ func TestCheckKey(t *testing.T) {
 	}
 }
 
-// TestHeaderText holds a key in a header's value to what a header can carry.
+// TestHeaderText checks that HeaderText writes any key as a value that a header can carry.
 func TestHeaderText(t *testing.T) {
 	for _, c := range []struct{ key, text string }{
 		{"", "_"}, {"_", "_"}, {"vip 1", "vip 1"}, {"a.b", "a.b"}, {"é", "é"}, {"a\r\nb", "a%0D%0Ab"}, {" a", "%20a"}, {"a ", "a%20"}, {"\x7f", "%7F"},

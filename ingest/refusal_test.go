@@ -10,7 +10,7 @@ import (
 
 var answerNow = time.Date(2026, 1, 2, 15, 4, 4, 723e6, time.UTC)
 
-// TestReceiptAnswer holds receipts to the letter: other people's programs read them.
+// TestReceiptAnswer compares receipts byte for byte, because programs of other people read them.
 func TestReceiptAnswer(t *testing.T) {
 	plain := Receipt{Stream: "WEIR_credit-check_3", Seq: 17, Job: "0199", Key: "vip-1", Position: 4}
 	for _, c := range []struct {

@@ -55,7 +55,7 @@ func TestSubjectPatterns(t *testing.T) {
 	}
 }
 
-// TestCheckAPI is which names an api may have.
+// TestCheckAPI checks which names an api may have.
 func TestCheckAPI(t *testing.T) {
 	for name, ok := range map[string]bool{
 		"sms": true, "credit-check_2": true, "_": true, strings.Repeat("a", 64): true,

@@ -11,7 +11,8 @@ import (
 
 const someParent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-// TestTraceContextIsRead is what W3C says of a traceparent and its tracestate: what is not one is none, and refuses no job.
+// TestTraceContextIsRead checks that a traceparent and its tracestate are read by the W3C rules. An invalid one is
+// ignored, and the job is not refused.
 func TestTraceContextIsRead(t *testing.T) {
 	for _, c := range []struct {
 		header nats.Header

@@ -1,13 +1,13 @@
 // Package fault lets a test end weir at a chosen point, and switch on a bug that the test's checks must catch.
 //
-// It stands below every package that writes something durable, beside bucket, since bucket, deadletter, dispatcher and
-// cmd all have such points. Each point is one line between two durable steps:
+// It imports no other package of weir, so that every package that writes something durable can use it: bucket,
+// deadletter, dispatcher and cmd have such points. Each point is one line between two durable steps:
 //
 //	fault.Pass(fault.ResultStored) // the result is stored, its record in the ledger is not
 //
 // In an ordinary build Pass is an empty function and Planted is false: the compiler removes the calls, the names of the
-// points and what stands behind a planted bug, and nothing in the environment can bring them back. Only a build with
-// the tag torture reads an Order from the environment. `weir-torture` gives one to the processes it starts.
+// points and the code of a planted bug, and nothing in the environment can bring them back. Only a build with the tag
+// torture reads an Order from the environment. `weir-torture` gives one to the processes it starts.
 package fault
 
 // Point is a place between two durable steps.
@@ -48,10 +48,10 @@ type Bug string
 const (
 	DeleteFirst Bug = "delete-first" // a job is deleted before its result is stored
 	NoIntent    Bug = "no-intent"    // a call starts without a stored intent
-	NoFence     Bug = "no-fence"     // an owner that was replaced continues: it does not look at its lease, and the stream takes its intents
+	NoFence     Bug = "no-fence"     // an owner that was replaced continues: it ignores its lease, and the stream accepts its intents
 	NoDedupe    Bug = "no-dedupe"    // the same id twice is two jobs
-	LimiterOpen Bug = "limiter-open" // the limiter takes what it cannot know for unused
-	AnswerFirst Bug = "answer-first" // a refused producer is told 429 before its letter is stored
+	LimiterOpen Bug = "limiter-open" // the limiter counts unknown use as unused
+	AnswerFirst Bug = "answer-first" // a refused producer gets its 429 before its letter is stored
 
 	RecordLate  Bug = "record-late"  // the beginning of a call is noted when the call has ended
 	RecordMixed Bug = "record-mixed" // a call is given another one's answer

@@ -6,8 +6,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Lagging stands for a replica that has just come: what is read of a stream is read from a copy that is still being
-// made. Only one stream can be read so, once.
+// Lagging simulates a new replica: a stream is read from a copy that is still being made. Only one stream can be read
+// so, once.
 type Lagging struct{ jetstream.JetStream }
 
 // Stream implements jetstream.JetStream.

@@ -12,7 +12,7 @@
 // A Partition has three parts that work in parallel. The intake stores waiting jobs in groups. One group is under way
 // at a time, so that jobs of a key are stored in the order they came; the jobs that come meanwhile are the next group.
 // The reader delivers the stream in order to the dispatcher. The sweeper deletes what is finished, with one purge if
-// nothing unfinished stands before it.
+// nothing unfinished comes before it.
 //
 // # Capacity
 //
@@ -81,6 +81,6 @@
 //   - The book of a partition (book.go) counts a job from before it is stored until its message is deleted. It may
 //     count
 //     too much for a moment, never too little.
-//   - At or below the sequence of a purge only finished messages stand.
+//   - At or below the sequence of a purge all messages are finished.
 //   - An intent is stored only while its owner's epoch is the partition's newest.
 package queue

@@ -184,7 +184,7 @@ func (r *reading) listen(ctx context.Context) (err error) {
 			r.patience *= 2
 			return errReadOtherwise
 		case errors.Is(err, jetstream.ErrNoHeartbeat), errors.Is(err, nats.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
-			continue // the ordered consumer sets itself up anew
+			continue // the ordered consumer restarts itself
 		case err != nil:
 			return fmt.Errorf("read %s: %w", r.p.name, err)
 		}

@@ -233,7 +233,7 @@ func (r reckoning) misses(before reckoning, state *jetstream.StreamState) bool {
 	return r.oldest > 0 && r.oldest < state.FirstSeq || least > 0 && state.Msgs < uint64(least)
 }
 
-// stands reports whether a message that was read must be in the stream. The caller holds the partition's lock.
+// stands reports whether a message that was read must still be in the stream. The caller holds the partition's lock.
 func (s *sweeper) stands(seq uint64) bool {
 	_, finished := s.finished[seq]
 	_, deleted := s.deleted[seq]

@@ -295,5 +295,5 @@ func (s *Store) present() bucket.Micros {
 	return bucket.MicrosOf(time.Now()) + bucket.Micros(s.offset.Load())
 }
 
-// newEpoch returns an id in case the state must be begun anew.
+// newEpoch returns an id for a new state, if one must be created.
 func (s *Store) newEpoch() string { return rand.Text() }

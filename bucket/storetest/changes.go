@@ -92,7 +92,7 @@ func drawTempo(t *rapid.T, name string) tempo {
 	return s
 }
 
-// String returns the play as it stands in changesFound.
+// String returns the play as changesFound lists it.
 func (p play) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "{%d, []phase{\n", p.Seed)
@@ -103,7 +103,7 @@ func (p play) String() string {
 	return b.String()
 }
 
-// String returns the rate as it stands in a play.
+// String returns the rate as a play lists it.
 func (s tempo) String() string {
 	if s == (tempo{}) {
 		return "tempo{}"

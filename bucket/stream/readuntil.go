@@ -163,7 +163,7 @@ func Follow(ctx context.Context, source jetstream.Stream, from jetstream.Ordered
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case errors.Is(err, jetstream.ErrNoHeartbeat), errors.Is(err, nats.ErrTimeout):
-			continue // the ordered consumer sets itself up anew
+			continue // the ordered consumer restarts itself
 		case err != nil:
 			return err
 		}

@@ -213,8 +213,8 @@ func (c *Connections) Close() {
 	c.transport.CloseIdleConnections()
 }
 
-// countedConn counts what was written, so that a failed call can tell whether anything was sent. It stands above
-// TLS: what TLS sends by itself belongs to no call, and a part of a TLS record tells the server nothing.
+// countedConn counts what was written, so that a failed call can tell whether anything was sent. It is above TLS: what
+// TLS sends by itself belongs to no call, and a part of a TLS record tells the server nothing.
 type countedConn struct {
 	net.Conn
 	owner   *Connections

@@ -5,8 +5,7 @@ import (
 	"syscall"
 )
 
-// heardConn is a socket that notes in turns what it receives, in one step with receiving it. It stands below
-// TLS.
+// heardConn is a socket that notes in turns what it receives, in one step with receiving it. It is below TLS.
 type heardConn struct {
 	net.Conn
 	socket syscall.RawConn // nil if the connection has none

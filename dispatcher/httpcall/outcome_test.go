@@ -78,7 +78,7 @@ func TestGatewayThatGaveUpAsConfigured(t *testing.T) {
 	}
 }
 
-// TestJudgeNeverRepeatsWhatMayHaveBeenDone goes through every possible status.
+// TestJudgeNeverRepeatsWhatMayHaveBeenDone tries every possible status.
 func TestJudgeNeverRepeatsWhatMayHaveBeenDone(t *testing.T) {
 	api := &API{Retry: Retry{On: []int{429, 503}}}
 	for status := range 1000 {

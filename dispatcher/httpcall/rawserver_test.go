@@ -119,7 +119,7 @@ func (s *rawServer) seen() []rawRequest {
 	return slices.Clone(s.requests)
 }
 
-// openConns is how many connections there are now, and have been.
+// conns returns how many connections there are now, and how many there have been.
 func (s *rawServer) conns() (now, ever int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

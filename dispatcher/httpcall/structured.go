@@ -57,7 +57,7 @@ func windowName(field, title string) string {
 	return field + "-" + plain[:min(len(plain), 64)]
 }
 
-// readMember takes in the parameters of one member of RateLimit.
+// readMember reads the parameters of one member of RateLimit.
 func (ws *windows) readMember(w *window, params []string) {
 	for _, param := range params {
 		key, value, _ := strings.Cut(strings.TrimSpace(param), "=")

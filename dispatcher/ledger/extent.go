@@ -12,7 +12,7 @@ import (
 // age, and the oldest ones when the stream is full. Nothing is known of calls before it, and a key without a record may
 // still have been called. All times are by the server.
 type Extent struct {
-	Born        time.Time // a ledger that was made anew holds other records under the same sequences
+	Born        time.Time // a ledger that was created again holds other records under the same sequences
 	Begins      time.Time // since when it is complete; zero if nothing was ever removed
 	Asked       time.Time // when the server was asked
 	First, Last uint64    // First is the oldest that is there, or the next one if it is empty

@@ -85,8 +85,8 @@ type Filter struct {
 	UpTo  uint64    // no record behind this one; 0: up to the newest
 }
 
-// End returns a sequence before which all present records stand, for a Filter or Place, so that several readings
-// end at the same moment. It fails with ErrNoLedger if there is no ledger.
+// End returns a sequence that is behind all present records, for a Filter or Place, so that several readings end at the
+// same moment. It fails with ErrNoLedger if there is no ledger.
 func End(ctx context.Context, js jetstream.JetStream) (uint64, error) {
 	if _, err := js.Stream(ctx, CallsStream); errors.Is(err, jetstream.ErrStreamNotFound) {
 		return 0, ErrNoLedger

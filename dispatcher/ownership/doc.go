@@ -16,9 +16,9 @@
 //  1. A replica starts calls only while it sent its last successful renewal less than 3 s ago, by the longer of
 //     its two clocks. It checks this when the call starts, and once more when only the first byte is left to be
 //     sent.
-//  2. A replica replaces a claim only if the claim was released, or if its owner's membership has ended: a
-//     deletion that named the membership's newest renewal went through. The owner renews on the condition that its
-//     last renewal stands, so it can never renew again.
+//  2. A replica replaces a claim only if the claim was released, or if its owner's membership has ended: a deletion
+//     that named the membership's newest renewal went through. The owner renews on the condition that its last renewal
+//     is still the newest write, so it can never renew again.
 //  3. A replica ends another's membership only after it has seen the same revision for 5 s by its own clock. The
 //     owner sent that revision before it was written. So by then the owner's 3 s are over if clocks run apart by
 //     less than a fourth, and two more seconds have passed by an accurate clock. Or it knows that the owner's

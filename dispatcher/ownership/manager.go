@@ -66,7 +66,7 @@ type ManagerOptions struct {
 	Instance string          // this replica's name
 	SharedBy string          // where limits shared by all keys are counted: an address, empty for this process
 	// MayBegin is called after each lease that begins, before any call is made under it. If its error wraps
-	// ErrElsewhere, Run ends; with another error Run begins anew.
+	// ErrElsewhere, Run ends; with another error Run begins again.
 	MayBegin func(ctx context.Context) error
 	Host     Host
 	Log      *slog.Logger

@@ -41,7 +41,7 @@ type state struct {
 	claims   map[lease.PartitionID]ownerClaim
 	held     map[lease.PartitionID]*holding
 	targets  map[lease.PartitionID]string // the session that should own each; nil: must be computed again
-	again    map[string]struct{}          // keys seen since the watch began anew
+	again    map[string]struct{}          // keys seen since the watch began again
 
 	renewed time.Time // this replica's last renewal
 	steady  time.Time // since when its renewals have come without a gap
@@ -124,7 +124,7 @@ func (o *state) dispatches(apis map[string]int) {
 func (o *state) leave() { o.leaving, o.targets = true, nil }
 
 // renew notes that this replica's lease was renewed. After a gap, the other replicas may have been unable to renew too:
-// their time begins anew.
+// their time begins again.
 func (o *state) renew(now time.Time) {
 	if now.Sub(o.renewed) > mostGap {
 		o.steady = now

@@ -23,8 +23,8 @@
 //   - "Has not begun" is written, never concluded from an absence. Only a whole entry of that very call proves it; the
 //     same applies to an answer. Everything else is Untold.
 //   - An entry belongs to one call. It names the api, the partition, the job's sequence and time, the call's number,
-//     and the epoch of the partition's owner. The entry's own number stands in the call's intent. So no call is
-//     mistaken for another, even if a number or an entry is used again.
+//     and the epoch of the partition's owner. The call's intent contains the entry's own number. So no call is mistaken
+//     for another, even if a number or an entry is used again.
 //   - An entry is used for another call only after it was settled, or while it says that its call has not begun and the
 //     intent was taken back.
 //   - One process writes a file. It locks the file before the file appears under its name. Other processes read it

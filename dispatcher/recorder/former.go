@@ -126,13 +126,13 @@ func (r *Recorder) lookAtLocked(path string, name uint64) {
 	r.log.Info("found the flight recorder of a process that has ended", "path", path, "under_way", open)
 }
 
-// Reasons why a file is of no use.
+// Reasons why a file is unusable.
 const (
 	otherBoot = "the machine has been started again"
 	notWhole  = "it is not whole"
 )
 
-// readHeader returns how large a file's parts are, or why the file is of no use.
+// readHeader returns how large a file's parts are, or why the file is unusable.
 func readHeader(file *os.File, data []byte, name uint64, boot string) (size Size, why string) {
 	if len(data) < headerBytes {
 		return size, notWhole

@@ -7,10 +7,10 @@ import (
 	"weir/dispatcher/recovery"
 )
 
-// TestCases names every case of recovery. Whatever may be known of a job belongs to exactly one of them, and becomes
-// what its line says.
+// TestCases names every case of recovery. Every possible Found belongs to exactly one case and gets the fate in its
+// line.
 func TestCases(t *testing.T) {
-	open := func(f recovery.Found) bool { return f.Intended > f.Recorded } // a call was intended that nothing tells of
+	open := func(f recovery.Found) bool { return f.Intended > f.Recorded } // a call was intended that has no record
 	prepared := func(f recovery.Found) bool { return open(f) && f.Noted == recorder.Prepared }
 	ends := func(f recovery.Found) bool { // by a mark that no later intent overrules
 		return f.Ending && (f.Intended == 0 || !f.Overruled || prepared(f))

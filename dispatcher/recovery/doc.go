@@ -11,5 +11,5 @@
 //     the call's own process proves that a call with an intent was not made.
 //   - A job with a result is not called again.
 //   - A record that says done proves that the result is stored: it is written after the result.
-//   - An end that a marker or a record tells of stays decided, unless a call may have begun after it.
+//   - An end that a marker or a record contains is final, unless a call may have begun after it.
 package recovery

@@ -103,8 +103,8 @@ func TestNothingIsUnlearned(t *testing.T) {
 	}
 }
 
-// TestNothingThatMayHaveBeenCalledWaits goes through all that may be known: a job that may have been called
-// without a record is never called as if nothing had happened, and one with a result is never called.
+// TestNothingThatMayHaveBeenCalledWaits tries every possible Found: a job that may have been called without a record is
+// never called as if nothing had happened, and one with a result is never called.
 func TestNothingThatMayHaveBeenCalledWaits(t *testing.T) {
 	bit := func(n, i int) bool { return n>>i&1 == 1 }
 	for n := range 1 << 4 {

@@ -6,8 +6,7 @@ import (
 	"weir/dispatcher/recovery"
 )
 
-// TestMend goes through all that an open job may be: it is called again only under a key by which the api knows
-// the call.
+// TestMend tries every possible Open: the job is called again only under a key by which the api knows the call.
 func TestMend(t *testing.T) {
 	for _, c := range []struct {
 		what string

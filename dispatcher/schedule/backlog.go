@@ -46,7 +46,7 @@ func (b *backlog) add(seq uint64) {
 	b.more = append(b.more, seq)
 }
 
-// addEarly takes in a job that must not be called yet.
+// addEarly adds a job that must not be called yet.
 func (b *backlog) addEarly(l appointment) {
 	if b.early == nil {
 		b.early = &early{}
@@ -92,7 +92,7 @@ func (b *backlog) pass(p place) {
 	}
 }
 
-// take removes a sequence, wherever it stands. notBefore is when it may be called, 0 if it asked for no time.
+// take removes a sequence, from either list. notBefore is when it may be called, 0 if it asked for no time.
 func (b *backlog) take(seq uint64) (p place, notBefore bucket.Micros, was taken) {
 	p = place{after: seq, seq: seq}
 	if b.first == seq {
@@ -131,7 +131,7 @@ func (b *backlog) placeOf(seq uint64) (p place, ok bool) {
 	return place{}, false
 }
 
-// before counts the jobs that may be called and stand before a place.
+// before counts the jobs that may be called and come before a place.
 func (b *backlog) before(p place) (n int) {
 	byPlace := func(seq uint64, p place) int { return place{after: seq, seq: seq}.compare(p) }
 	if b.first != 0 && byPlace(b.first, p) < 0 {

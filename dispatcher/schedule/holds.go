@@ -23,7 +23,7 @@ type holds struct {
 	tried    bucket.Micros // when the breaker's probe was last brought forward
 	welcome  bucket.Micros // start of the last call that the api answered without fault or pushback
 	governor governor      // of the api, if pushback holds it
-	spent    bucket.Micros // when a spent budget begins anew; 0: none is spent
+	spent    bucket.Micros // when a spent budget begins again; 0: none is spent
 	spentBy  string        // its name
 }
 
@@ -123,8 +123,8 @@ func (h *holds) restAt(j *Job, notBefore bucket.Micros) bucket.Micros {
 	return notBefore
 }
 
-// onBudget notes whether a round of asks met a spent budget, which holds the api until the budget begins anew.
-// The store enforces that hold, and is still asked; the schedule keeps it only to report it.
+// onBudget notes whether a round of asks met a spent budget, which holds the api until the budget begins again. The
+// store enforces that hold, and is still asked; the schedule keeps it only to report it.
 func (h *holds) onBudget(a *bucket.Answer, now bucket.Micros) (HoldChange, bool) {
 	switch {
 	case len(a.Grants) > 0 && h.spent != 0:

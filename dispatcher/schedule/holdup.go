@@ -135,7 +135,7 @@ type holdups struct {
 	spans        [3]span
 }
 
-// span is when a cause kept a queue waiting: between from and until, for took in all.
+// span is when a cause kept a queue waiting: between from and until, for the sum took.
 type span struct{ from, until, took tick }
 
 // turn sets the cause that keeps the queue from now on.

@@ -44,7 +44,7 @@ func (p place) compare(other place) int {
 	return cmp.Or(cmp.Compare(p.after, other.after), cmp.Compare(p.due, other.due), cmp.Compare(p.seq, other.seq))
 }
 
-// add takes in a job that must not be called yet.
+// add adds a job that must not be called yet.
 func (e *early) add(l appointment) {
 	e.size++
 	if len(e.runs) == 0 {
@@ -152,8 +152,7 @@ func (q *KeyQueue) Early(now bucket.Micros) int {
 
 const maxSeq = ^uint64(0)
 
-// PushEarly takes in a job that came at came and must not be called before notBefore; 0 for one that may be
-// called at once.
+// PushEarly adds a job that came at came and must not be called before notBefore; 0 for one that may be called at once.
 func (s *Schedule) PushEarly(key string, seq uint64, p *Partition, came, notBefore bucket.Micros) *KeyQueue {
 	if notBefore <= came {
 		q := s.Queue(key, p)

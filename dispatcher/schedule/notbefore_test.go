@@ -88,8 +88,8 @@ func (q *KeyQueue) waitingSeqs() []uint64 {
 	return seqs
 }
 
-// book drives a desk by hand: jobs of one key come at given times, some with a time before which they must not
-// be called, in milliseconds.
+// booking is one job of a key: when it comes and, if not 0, the time before which it must not be called, in
+// milliseconds.
 type booking struct{ came, notBefore int64 }
 
 // callsOf adds jobs, the n-th with sequence n, and returns the order of their calls and when each started, in

@@ -81,8 +81,7 @@ func (s *Schedule) Queue(key string, p *Partition) *KeyQueue {
 // Touch makes the next step look at a queue.
 func (s *Schedule) Touch(q *KeyQueue) { s.agenda.touch(q) }
 
-// Push takes in a job that may be called at once. If its key has jobs that may not, the caller must use
-// PushEarly.
+// Push adds a job that may be called at once. If its key has jobs that may not, the caller must use PushEarly.
 func (s *Schedule) Push(key string, seq uint64, p *Partition) *KeyQueue {
 	p.newest = max(p.newest, seq)
 	q := s.Queue(key, p)

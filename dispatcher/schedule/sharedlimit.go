@@ -72,7 +72,7 @@ func (limits SharedLimits) areInFlight(name string) bool {
 	return l != nil && l.InFlight > 0
 }
 
-// of returns the limits for which these costs stand. Costs may be of former rules.
+// of returns the limits to which these costs belong. Costs may be of former rules.
 func (limits SharedLimits) of(costs []int64) SharedLimits {
 	return limits[:min(len(limits), len(costs))]
 }

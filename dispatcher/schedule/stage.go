@@ -81,8 +81,8 @@ func (s *step) candidate(q *KeyQueue, by bucket.Micros) (j *Job, at bucket.Micro
 // died.
 const shortCall = 100 * time.Millisecond
 
-// ahead counts a queue's jobs that stand before the next job to be made ready: granted ones, and running calls
-// too if they are long.
+// ahead counts a queue's jobs that come before the next job to be made ready: granted ones, and running calls too if
+// they are long.
 func (s *step) ahead(q *KeyQueue) int64 {
 	n := q.count(granted)
 	if s.Pipe.callTime > shortCall || q.newest().Add(LongWait) <= s.now {

@@ -79,7 +79,7 @@ func (t *tenant) waits() bool {
 }
 
 // reset clears all lines for new rules, since service times under new rules do not compare with earlier ones. Every
-// queue must then be given to its tenant anew.
+// queue must then be given to its tenant again.
 func (t *turns) reset() {
 	for _, of := range t.tenants { // queues not rebound yet still belong to these tenants, and may leave meanwhile
 		of.in, of.queued = [2]standing{}, nil

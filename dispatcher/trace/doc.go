@@ -8,12 +8,11 @@
 //	   ├─ POST                   each call, by the conventions for HTTP clients; the api gets its id as the parent
 //	   └─ settle <api>           until the result of the call is stored
 //
-// A job may wait for a month, and another replica may call it after a crash. So no span is kept open: each is
-// written when it is over, with the time when it began. The ids are computed from the job's stream and place in
-// it, and from the call's number. So all replicas agree on them. A process that finds a call that another
-// process left writes the span that the api knows as its parent, and a span written twice is the same span. The
-// sampler decides each time anew whether a trace is recorded, but its decision depends only on the producer's
-// flag and the trace's id.
+// A job may wait for a month, and another replica may call it after a crash. So no span is kept open: each is written
+// when it is over, with the time when it began. The ids are computed from the job's stream and place in it, and from
+// the call's number. So all replicas agree on them. A process that finds a call that another process left writes the
+// span that the api knows as its parent, and a span written twice is the same span. The sampler decides for each span
+// whether its trace is recorded, but its decision depends only on the producer's flag and the trace's id.
 //
 // A span may say what the log may say: no payload, no header of the job, and of an address only the host.
 package trace

@@ -1,8 +1,8 @@
 // Package keyhash replaces names by 128 bits of a seeded hash.
 //
 // Of a million names two share an ID with a chance of 10^-27. An ID costs the same whatever the name's length, and the
-// garbage collector has nothing to look at in a table of them. Every process draws its seeds anew. So a producer that
-// chooses names cannot make two of them meet, and no ID may be stored.
+// garbage collector does not scan a table of them. Every process draws new seeds. So a producer that chooses names
+// cannot make two of them collide, and no ID may be stored.
 package keyhash
 
 import "hash/maphash"
