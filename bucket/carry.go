@@ -51,7 +51,7 @@ import (
 //
 // # Keys that a store has forgotten
 //
-// A store forgets a key that has been idle for a while (turning). What the key's own rate let pass before that does not
+// A store forgets a key that has been idle for a while (turning). Calls under the key's own rate before that do not
 // matter: the bucket was empty. Calls under another rate arrived before the store can have forgotten them (called), and
 // before the last change (latest). So until then nothing is known, and forget applies.
 

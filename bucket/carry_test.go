@@ -16,8 +16,8 @@ func restarted(b *table, rules Rules, s Snapshot, called bool) *table {
 	return next
 }
 
-// TestARaisedRateWaitsForItsSnapshot checks that a snapshot that was made at a slow rate does not stand for calls of a
-// fast one.
+// TestARaisedRateWaitsForItsSnapshot checks that a snapshot that was made at a slow rate does not cover calls of a fast
+// one.
 func TestARaisedRateWaitsForItsSnapshot(t *testing.T) {
 	at := func(count int64) Rules {
 		return Rules{Key: fast, Shared: []Limit{{Name: "a", Rate: &Rate{Count: count, Per: 10 * time.Second, Burst: count, Counts: ByWindow}}}}

@@ -36,7 +36,7 @@
 // again from the record or the mark. After a crash between two writes, recovery repeats the missing ones. Message ids
 // keep the streams from storing one twice.
 //
-// The worker's lock guards its schedule, its partitions, and the part of a job that the schedule decides by
+// The worker's lock guards its schedule, its partitions, and the part of a job by which the schedule decides
 // (schedule.Job). The worker never waits for anything while it holds the lock. The rest of a job belongs to the job's
 // goroutine (job.go).
 //
@@ -107,9 +107,9 @@
 // A key continues at the pace that the ledger recorded. After a lost call, or a call with a result and no record, the
 // key first waits as if its whole burst were used, unless the process that made the call noted the pace.
 //
-// The table below says the same by what the stream, the ledger and the results hold. recovery/cases_test.go checks that
-// every combination belongs to exactly one case. recoverysimulation_test.go runs owners in virtual time that die, lose
-// power or lose the partition between any two writes.
+// The table below shows the same by the contents of the stream, the ledger and the results. recovery/cases_test.go
+// checks that every combination belongs to exactly one case. recoverysimulation_test.go simulates, in virtual time,
+// owners that die, lose power or lose the partition between any two writes.
 //
 //	found in the stream     and                                            becomes
 //	a job                   nothing else                                   waiting, in its place
@@ -189,7 +189,7 @@
 //	I3  a job is deleted only after its result or its letter, and its record, are durable
 //	I4  waiting, holds and pushback never use up an attempt, nor do tries of an open breaker that send nothing
 //	I5  calls, staged jobs, cached messages and finished jobs not yet deleted are bounded
-//	I6  while no slots can be had, calls hold and intake goes on
+//	I6  while no slots are available, calls hold and the intake continues
 //	I7  Run returns only when every goroutine it started has returned
 //
 // Calls use HTTP/1.1 only, one at a time on a connection. It is then certain what was sent. httpcall/call.go and

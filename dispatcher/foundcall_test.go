@@ -198,8 +198,8 @@ func TestGoneResultWithoutAnIntent(t *testing.T) {
 	}
 }
 
-// TestNotedAnswerEndsItsOwnCall checks that a noted answer belongs to the call that the newest intent names. What is
-// stored of it carries that number, as does anything that the calling process may have stored.
+// TestNotedAnswerEndsItsOwnCall checks that a noted answer belongs to the call that the newest intent names. Everything
+// stored for it carries that number, as does anything that the calling process may have stored.
 func TestNotedAnswerEndsItsOwnCall(t *testing.T) {
 	w, p := newSettling(t)
 	f := foundOf(w, p, 1, "k")

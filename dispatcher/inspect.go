@@ -186,8 +186,8 @@ func (k *KeysWanted) wants(p KeyPlace) bool {
 }
 
 // Keys returns the deepest buckets of an api, deepest first, at most limit of them and at most MaxInspected. It looks
-// at every key that has jobs. It releases the lock after every lookAtOnce keys, so that calls go on and the answer is
-// not of one instant.
+// at every key that has jobs. It releases the lock after every lookAtOnce keys, so that calls continue, and the answer
+// is not of one instant.
 func (d *Dispatcher) Keys(api string, limit int) ([]schedule.KeyState, error) {
 	return d.KeysPage(api, KeysWanted{Limit: limit})
 }

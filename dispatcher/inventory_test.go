@@ -34,7 +34,7 @@ func stockRig(t *testing.T) (*partition, *[]StreamChange) {
 	return p, told
 }
 
-// note stores a note of the owner before, which stands until it is read.
+// note stores a note of the former owner, which stays until it is read.
 func (p *partition) note(t *testing.T, inv inventory) {
 	t.Helper()
 	inv.At, inv.Born, inv.Read = time.Now(), p.bucketBorn(), 19

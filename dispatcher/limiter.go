@@ -143,7 +143,7 @@ func (d *Dispatcher) LimitersDown() (apis []string) {
 	return apis
 }
 
-// CalendarMoved makes an api's jobs ask its shared limits again, because the clock that calendars go by was set.
+// CalendarMoved makes an api's jobs ask its shared limits again, because the clock of the calendars was set.
 func (d *Dispatcher) CalendarMoved(api string) {
 	if w := d.worker(api); w != nil {
 		w.askAgain()

@@ -68,9 +68,9 @@ func (p *pace) goOnLocked(q *schedule.KeyQueue, unsure bool) {
 	q.GoOnFrom(p.floorLocked(q, unsure))
 }
 
-// floorLocked returns the earliest theoretical arrival time of a key that was found with jobs. What the ledger knows is
-// certain. If unsure, another call may have been running at the crash: then the key's whole burst counts as used now,
-// and its next call waits one interval.
+// floorLocked returns the earliest theoretical arrival time of a key that was found with jobs. A time from the ledger
+// is certain. If unsure, another call may have been running at the crash: then the key's whole burst counts as used
+// now, and its next call waits one interval.
 func (p *pace) floorLocked(q *schedule.KeyQueue, unsure bool) bucket.Micros {
 	now := p.now()
 	known := max(p.recordedLocked(q.Key, q.Limits), min(q.Noted, now.Add(p.s.Policy().DrainTime(q.Limits))))

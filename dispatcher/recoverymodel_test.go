@@ -179,7 +179,7 @@ func (m *recoveryModel) fail(format string, args ...any) {
 	m.wrong = append(m.wrong, fmt.Sprintf("after %v: ", m.clock)+fmt.Sprintf(format, args...))
 }
 
-// store appends a message to the partition's stream. What was deleted before is then on disk as well.
+// store appends a message to the partition's stream. Earlier deletions are then on disk as well.
 func (m *recoveryModel) store(msg modelMessage) (seq uint64) {
 	m.seq++
 	m.clock += time.Second
@@ -442,7 +442,7 @@ func (o *modelOwner) deleteThen(seq uint64, then func()) {
 	}})
 }
 
-// kill ends an owner's process. What it has sent may still arrive.
+// kill ends an owner's process. Writes that it has sent may still arrive.
 func (m *recoveryModel) kill(o *modelOwner) {
 	m.lose(o)
 	o.ended = true

@@ -20,7 +20,7 @@ import (
 )
 
 // Operators may delete messages from a partition's stream by hand, or the whole stream (queue.Removal). The owner
-// reports this, and the partition goes on:
+// reports this, and the partition stays in operation:
 //
 //   - A job whose message is gone is not called any more, even if its body is in memory: the operator deleted it so
 //     that it is not called. It becomes a letter with everything known about it. If its call is under way, the outcome

@@ -1,5 +1,5 @@
 // Package ingest holds the wire contract of a job, and the intake: the service that reads jobs from NATS, judges them,
-// has them stored and answers. What producers need is in ingest/client.
+// has them stored and answers. The part that producers need is in ingest/client.
 //
 // # The path of a job
 //

@@ -254,8 +254,8 @@ func TestRestoreWhatALaterVersionLetIn(t *testing.T) {
 	}
 }
 
-// FuzzParseJob throws any headers at the parser. What it takes must come back out of the queue, must be fit for HTTP and
-// must leave nothing that NATS would obey.
+// FuzzParseJob throws any headers at the parser. A job that it accepts must come back out of the queue, must be fit for
+// HTTP and must leave nothing that NATS would obey.
 func FuzzParseJob(f *testing.F) {
 	f.Add("vip-1", "Nats-Msg-Id", "a", "Weir-Path", "/a/b", []byte("{}"))
 	f.Add("tenant.42", "Weir-Path", "/%2e%2e/x", "Weir-Query", "a=b", []byte(`{"k":1}`))

@@ -2,8 +2,8 @@ package ingest
 
 import "strings"
 
-// Subjects is a group of NATS subjects with one beginning. Only a constant can be one. What is appended to it is a
-// name, written as one token, or a wildcard. So no text from a request becomes part of a subject unescaped, and none
+// Subjects is a group of NATS subjects with one beginning. Only a constant can be one. Only names, each written as one
+// token, and wildcards are appended to it. So no text from a request becomes part of a subject unescaped, and none
 // makes a subject longer than a control line of NATS, at which the server would close the connection.
 type Subjects string
 

@@ -9,8 +9,8 @@ import (
 	"weir/bucket/stream"
 )
 
-// TestUnreadableClaim checks that a claim that its server cannot read stands. No replica takes the partition for one
-// that was never claimed, and the error says what to do.
+// TestUnreadableClaim checks that a claim that its server cannot read stays valid. No replica takes the partition for
+// one that was never claimed, and the error says what to do.
 func TestUnreadableClaim(t *testing.T) {
 	const session = "the session of its owner"
 	dir := t.TempDir()

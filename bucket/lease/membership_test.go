@@ -8,8 +8,8 @@ import (
 	"weir/bucket/natstest"
 )
 
-// TestLeaseThatFell checks that a lease that stands at an earlier renewal than the last is lost: the registry has lost
-// writes, and any others may be among them.
+// TestLeaseThatFell checks that a lease is lost if the registry holds an earlier renewal than the last one: the
+// registry has lost writes, and any others may be among them.
 func TestLeaseThatFell(t *testing.T) {
 	js := natstest.JetStream(t)
 	open := func() *Registry {

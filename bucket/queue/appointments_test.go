@@ -24,8 +24,8 @@ func (a asked) NextFree(_ string, unread []Appointment) bucket.Micros {
 	return bucket.MicrosOf(time.Now().Add(time.Hour))
 }
 
-// TestUnreadAppointments checks that the owner of a full bucket is told of those of its jobs that must not be called
-// yet and that the owner has not got, however far it has come.
+// TestUnreadAppointments checks that the owner of a full bucket learns of those of its jobs that must not be called yet
+// and that the owner has not got, however far it has come.
 func TestUnreadAppointments(t *testing.T) {
 	p := newTestPartition(t)
 	const capacity = 4

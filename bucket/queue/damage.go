@@ -35,7 +35,7 @@ type Damage struct {
 	// Seqs are the known sequences of such messages, in rising order. A message whose sequence itself is damaged has
 	// none.
 	Seqs []uint64
-	// Dropped is how many bytes the server threw away when it rebuilt its index. What they held is unknown.
+	// Dropped is how many bytes the server threw away when it rebuilt its index. Their contents are unknown.
 	Dropped uint64
 	// Unsure says that the queue is too large to look for the single messages.
 	Unsure bool

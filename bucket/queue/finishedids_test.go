@@ -76,7 +76,7 @@ func TestFinishedIDIsKnownForDedupe(t *testing.T) {
 	}
 }
 
-// TestJobThatCameBack checks that an ended job that stands in its stream again is the same, whenever it ended: its server
+// TestJobThatCameBack checks that an ended job that is in its stream again is the same, whenever it ended: its server
 // has lost the deletion. A job that waits, and whose id alone the server has forgotten, is none of the ended ones.
 func TestJobThatCameBack(t *testing.T) {
 	p := newDesk().p

@@ -42,7 +42,7 @@ func (p *Partition) publishJobs(t *testing.T, from, to int) {
 	}
 }
 
-// TestDeafReaderIsSetUpAnew checks that a reader that makes no progress while messages are there is set up anew at its
+// TestDeafReaderIsSetUpAnew checks that a reader that makes no progress while messages are there is restarted at its
 // place, and that one that has read all there is is left alone.
 func TestDeafReaderIsSetUpAnew(t *testing.T) {
 	p := newTestPartition(t)
@@ -144,7 +144,8 @@ func TestConsumerThatGivesNothing(t *testing.T) {
 }
 
 // TestBacklogIsReadWithoutBodies checks that bodies for which there is no room are not sent while the reader catches
-// up, that markers come before the jobs that they stand behind, and that later jobs have their bodies.
+// up, that markers are read before their jobs, though they come later in the stream, and that later jobs have their
+// bodies.
 func TestBacklogIsReadWithoutBodies(t *testing.T) {
 	p := newTestPartition(t)
 	const jobs, size = 200, 1000

@@ -13,8 +13,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Changes puts random rules in force one after the other while calls are made, and looks at every window across a
-// change. It first plays changesFound: what earlier runs found.
+// Changes puts random rules in force one after the other while calls are made, and checks every window across a change.
+// It first plays changesFound, the failures of earlier runs.
 func Changes(t *testing.T, open Open, scenes int) {
 	for i := range changesFound {
 		t.Run(fmt.Sprint("found", i), func(t *testing.T) { changesFound[i].run(t, t.Fatalf, open) })
@@ -47,7 +47,7 @@ type tempo struct {
 	Tokens                bool
 }
 
-// play is what Changes plays: phases one after the other, and the seed of all that happens in them.
+// play is one test of Changes: phases one after the other, and the seed of everything that happens in them.
 type play struct {
 	Seed   uint64
 	Phases []phase
@@ -250,7 +250,7 @@ func (c *changing) rates(e int, keys ...string) []bucket.Rate {
 	return rates
 }
 
-// told describes what was played.
+// told describes the play and its calls.
 func (c *changing) told() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n%v", c.play)

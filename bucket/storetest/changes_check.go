@@ -11,9 +11,9 @@ import (
 // What rates mean across a change.
 //
 // Every call counts one in every limit, when it arrives. Calls are judged by the rates under which they were granted,
-// as if these had always been in force: a rate that is new, renamed, of another kind or of other numbers counts what was
-// called before it. What is granted later is not its own. So the calls of all eras up to one must fit the rates of that
-// era as soon as a call of that era is among them.
+// as if these had always been in force: a rate that is new, renamed, of another kind or of other numbers counts what
+// was called before it. Later grants are not its own. So the calls of all eras up to one must fit the rates of that era
+// as soon as a call of that era is among them.
 
 // hold checks the calls of each key, and those of all keys.
 func (c *changing) hold() {

@@ -209,7 +209,8 @@ func fifthOfACall(b *table) {
 	b.expectSlots(b.ask(bucket.Ask{Want: 3, Horizon: far}), 0, 5_000_000, 10_000_000)
 }
 
-// waitedInVain checks a caller that comes at the named time and finds that another was first: it gets another time.
+// waitedInVain checks that a caller that comes at the named time, after another caller took the slot, gets another
+// time.
 func waitedInVain(b *table) {
 	b.lay(only(sharedRate("account", 1, time.Second, 1)))
 	b.ask(bucket.Ask{Key: "a"})

@@ -46,9 +46,8 @@ func rateVectors(b *table) {
 	}
 }
 
-// tokenBucket checks a burst that comes beside the rate instead of out of it. What jitter needs of the bucket is left
-// alone, except by a single call that costs more: that call waits from when the bucket was empty, however often it
-// asks.
+// tokenBucket checks a burst that comes in addition to the rate. The part of the bucket that jitter needs stays unused,
+// except by a single call that costs more: that call waits from when the bucket was empty, however often it asks.
 func tokenBucket(b *table) {
 	tokens := func(count, burst int64) bucket.Rate {
 		return bucket.Rate{Count: count, Per: time.Second, Burst: burst, Counts: bucket.ByTokens}

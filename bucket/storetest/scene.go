@@ -21,7 +21,7 @@ type scene struct {
 	rng    *rand.Rand
 	true   bucket.Micros
 	step   bucket.Micros
-	seen   bucket.Micros // the latest time that the store was shown
+	seen   bucket.Micros // the latest time that the store has read
 	events events
 	calls  []call
 	eras   []era // of the rules, the first from the start

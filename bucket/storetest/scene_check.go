@@ -7,7 +7,7 @@ import (
 	"weir/bucket"
 )
 
-// neverOver checks what arrived against every limit, less the headroom.
+// neverOver checks all arrivals against every limit, less the headroom.
 func (s *scene) neverOver(fail func(string, ...any)) {
 	for k := range s.keys {
 		v := bucket.Check(s.arrivals(k, -1), s.claim(bucket.Limit{Rate: &s.rules.Key.Rate}))
@@ -27,7 +27,7 @@ func (s *scene) neverOver(fail func(string, ...any)) {
 }
 
 // arrivals returns the calls of one key (all for -1) with their cost for one shared limit (1 for -1). It leaves out
-// what cost nothing in the end.
+// calls that cost nothing in the end.
 func (s *scene) arrivals(key, limit int) (a []bucket.Arrival) {
 	for _, c := range s.calls {
 		x := bucket.Arrival{At: c.at, End: c.end, Cost: 1}
@@ -41,8 +41,8 @@ func (s *scene) arrivals(key, limit int) (a []bucket.Arrival) {
 	return a
 }
 
-// claim returns what weir promises of a limit under the rules' headroom and jitter. Slots are whole microseconds, which
-// blurs a burst like 1 µs more of jitter.
+// claim returns the expectation that weir promises for a limit under the rules' headroom and jitter. Slots are whole
+// microseconds, which blurs a burst like 1 µs more of jitter.
 func (s *scene) claim(l bucket.Limit) bucket.Expectation {
 	left := 100 - s.rules.Headroom
 	if l.Rate != nil {

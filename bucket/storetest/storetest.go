@@ -21,7 +21,7 @@ type Clock struct {
 // Now returns the present time.
 func (c *Clock) Now() bucket.Micros { return c.now }
 
-// Store is what the suite drives: a bucket.Store whose rules can be changed while it runs.
+// Store is the kind of store that the suite tests: a bucket.Store whose rules can be changed while it runs.
 type Store interface {
 	bucket.Store
 	Apply(bucket.Rules) error
@@ -87,7 +87,7 @@ func (b *table) apply(rules bucket.Rules) {
 	b.rules = rules
 }
 
-// ask asks for key k, one slot and the rules' own limits, unless a says otherwise.
+// ask asks for key k and one slot under the rules' own limits, unless a sets something else.
 func (b *table) ask(a bucket.Ask) bucket.Answer {
 	b.Helper()
 	got, err := b.store.Reserve(context.Background(), []bucket.Ask{b.whole(a)})
@@ -129,7 +129,7 @@ func (b *table) expectSlots(got bucket.Answer, want ...int64) {
 	}
 }
 
-// expectWait compares what an answer says to wait for.
+// expectWait compares the Wait of an answer.
 func (b *table) expectWait(got bucket.Answer, want bucket.Wait) {
 	b.Helper()
 	if got.Wait != want {

@@ -20,8 +20,8 @@
 //   - A call is sent at most once. net/http sends a request again by itself if a connection breaks that it had used
 //     before. So once a byte has left, every other connection is shut before it can be written to.
 //   - Sent is false only if certainly no byte has left.
-//   - Bytes that came before the call's first byte was written are never its answer. What a former call left on a
-//     connection belongs to no call. A socket's bytes are noted in one step with receiving them, below TLS: they are in
+//   - Bytes that came before the call's first byte was written are never its answer. Bytes that a former call left on a
+//     connection belong to no call. A socket's bytes are noted in one step with receiving them, below TLS: they are in
 //     the socket or noted, never in between.
 //   - A process that was stopped between its last look at its lease and the call must not make the call when it goes
 //     on. So it checks the right once more when only the first byte is left to be sent.

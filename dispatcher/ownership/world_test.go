@@ -260,7 +260,7 @@ func (r *replica) renew() {
 	})
 }
 
-// lose drops everything and takes part anew.
+// lose drops everything and joins again.
 func (r *replica) lose() {
 	r.o, r.open = nil, map[lease.PartitionID]bool{}
 	r.run(time.Second, r.join)

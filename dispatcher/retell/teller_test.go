@@ -21,7 +21,7 @@ import (
 
 const queued = "WEIR_sms_0"
 
-// world is a server with the streams that a Teller reads, and what it has told.
+// world is a server with the streams that a Teller reads, and the ends that it has reported.
 type world struct {
 	t      *testing.T
 	js     jetstream.JetStream
@@ -145,8 +145,8 @@ func TestEndsToCome(t *testing.T) {
 	}
 }
 
-// TestRestartTellsOnce checks that a duplicate that waits outlives a restart: of all replicas that take it up, one tells
-// its end, also if the job ended meanwhile. What was told is not noted any more.
+// TestRestartTellsOnce checks that a duplicate that waits outlives a restart: of all replicas that take it up, one
+// tells its end, also if the job ended meanwhile. A reported end leaves no note.
 func TestRestartTellsOnce(t *testing.T) {
 	w := newWorld(t)
 	kv, err := w.js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "control"})

@@ -9,8 +9,7 @@ import (
 )
 
 // TestBacklogProperty drives a backlog with random jobs that come, come due, are passed and are taken out, beside a
-// sorted list of places. Each job stands in it once, the order is that of the places, and an empty backlog holds
-// nothing.
+// sorted list of places. It holds each job once, the order is that of the places, and an empty backlog holds nothing.
 func TestBacklogProperty(t *testing.T) {
 	for seed := range uint64(300) {
 		rnd, b, seq, now := rand.New(rand.NewPCG(seed, 4)), backlog{}, uint64(0), someTime

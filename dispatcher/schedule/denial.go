@@ -3,8 +3,8 @@ package schedule
 import "weir/bucket"
 
 // onDenial handles a denied call. The first denial opens the breaker, and each denied probe opens it again, for longer.
-// Other calls that ran meanwhile go back to rest in the same way. A call made under a former policy says nothing about
-// the present one. It reports whether every queue must be looked at.
+// Jobs of other denied calls that ran meanwhile rest again in the same way. A call made under a former policy says
+// nothing about the present one. It reports whether every queue must be looked at.
 func (h *holds) onDenial(j *Job, e CallEnd, present *Policy, f *Feedback) (changed bool) {
 	retry, b, probe := &j.Policy.Retry, &h.breaker, h.breaker.probe == j
 	b.letGo(j)

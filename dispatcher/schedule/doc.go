@@ -1,9 +1,9 @@
 // Package schedule decides which call of an api may start when.
 //
-// A Schedule is a plain value. Time comes into it as now. What must be done comes out of Step as Effects: make
-// these jobs ready, ask for these slots, start these calls. The dispatcher owns the Schedule: it locks it,
-// carries out the effects and reports their results. The Schedule knows nothing of NATS, HTTP or the ledger, and
-// it never blocks. The tests run it through thousands of seeds of virtual time on real stores of slots
+// A Schedule is a plain value. The caller passes the time as now. Step returns Effects, which the caller must carry
+// out: make these jobs ready, ask for these slots, start these calls. The dispatcher owns the Schedule: it locks it,
+// carries out the effects and reports their results. The Schedule knows nothing of NATS, HTTP or the ledger, and it
+// never blocks. The tests run it through thousands of seeds of virtual time on real stores of slots
 // (simulation_test.go), with crashes, outages, changes of rules and clocks that drift.
 //
 // # What it holds
@@ -17,7 +17,7 @@
 //
 //	agenda        which queue is looked at, and when           entry
 //	turns         which queue is next at what keys share       seat
-//	holds         what keeps calls from being made             brake
+//	holds         holds, pauses, breaker, slow starts          brake
 //	storeLink     the way to the store of slots                keyPace
 //	gate          when the store may be asked again
 //	SharedLimits  the state of the limits that keys share
@@ -46,7 +46,7 @@
 //	S2  A queue's jobs are granted in the order in which they came. A delayed job is ordered by its due time.
 //	    Retries may be overtaken.
 //	S3  A queue has at most in_flight jobs that are asking, granted or calling.
-//	S4  Every queue with something to do has a timer, or is in turn, or waits for an answer that will touch it.
+//	S4  Every queue with something to do has a timer, or is in turn, or waits for an answer that touches it.
 //
 // A missed slot is given back, or lost for every key: it is never used late. Under a shared limit tenants take
 // turns, one call each, and so do the queues of one tenant (turns.go). They take turns for staging room in
@@ -74,10 +74,10 @@
 //
 // # What slows it
 //
-// OnCallEnd learns from the end of a call about the calls to come. Pushback and headers hold a key or the api. A
-// hold ends in a slow start (governor.go, holds.go). Failures in a row open the api's breaker (breaker.go), and
-// so does an answer about weir's own access rather than about the job (denial.go). All of these only keep calls
-// from being asked for. None of them grants a call, except that a probe's answer closes the breaker.
+// OnCallEnd decides what the end of a call means for later calls. Pushback and headers hold a key or the api. A hold
+// ends in a slow start (governor.go, holds.go). Failures in a row open the api's breaker (breaker.go), and so does an
+// answer about weir's own access rather than about the job (denial.go). All of these only keep calls from being asked
+// for. None of them grants a call, except that a probe's answer closes the breaker.
 //
 // # A store on another machine
 //

@@ -7,7 +7,7 @@ import "weir/bucket"
 type keyPace struct {
 	TAT      bucket.Micros // after the last grant that this process knows of, by our clock
 	floor    bucket.Micros // the TAT that the ledger knows, by the store's clock
-	slipped  bucket.Micros // the pace to go on from, when a call left late; 0 if none did
+	slipped  bucket.Micros // the pace from which to continue after a call left late; 0 if none did
 	askAt    bucket.Micros // the store said not to ask before then
 	binds    string        // the limit that binds, as the store said last
 	Noted    bucket.Micros // TAT that the recorder noted for lost calls, 0 if none

@@ -6,8 +6,8 @@ import (
 	"weir/bucket"
 )
 
-// TestKeyPace checks that a pace never goes back by what it is told to go on from, that the store is told it until it
-// answers with a grant, and that other rules leave it no more than a full bucket.
+// TestKeyPace checks that GoOnFrom never sets a pace back, that asks report the pace to the store until it answers with
+// a grant, and that other rules leave it no more than a full bucket.
 func TestKeyPace(t *testing.T) {
 	p := keyPace{TAT: 100}
 	if p.untold() != 0 {

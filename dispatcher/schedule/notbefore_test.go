@@ -143,8 +143,8 @@ func TestJobThatIsEarlyHoldsNobodyBack(t *testing.T) {
 	}
 }
 
-// TestOrderOfJobsThatAreDue checks that a due job stands where a job stands that came at that time: when the due
-// job itself came does not matter.
+// TestOrderOfJobsThatAreDue checks that a due job has the place of a job that came at that time: when the due job
+// itself came does not matter.
 func TestOrderOfJobsThatAreDue(t *testing.T) {
 	slow := bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, Capacity: 100, InFlight: 1}
 	for name, c := range map[string]struct {
@@ -237,8 +237,7 @@ func TestEarlyJobIsCancelledAndForgotten(t *testing.T) {
 	}
 }
 
-// TestEarlyJobIsShown checks what is shown of early jobs: where a job stands, what its key waits for, and when
-// each is called.
+// TestEarlyJobIsShown checks the report on early jobs: a job's place, what its key waits for, and when each is called.
 func TestEarlyJobIsShown(t *testing.T) {
 	d := newDesk(bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, Capacity: 100, InFlight: 4})
 	hour := d.now.Add(time.Hour)
@@ -363,7 +362,7 @@ func TestForecastBesideEarlyJobs(t *testing.T) {
 	}
 }
 
-// TestEarlyList compares the list of early jobs with one that is sorted anew for every question.
+// TestEarlyList compares the list of early jobs with one that is sorted again for every question.
 func TestEarlyList(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 4))
 	e := &early{}

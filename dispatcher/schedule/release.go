@@ -55,7 +55,7 @@ func (s *Schedule) ForgetWaiting(p *Partition) {
 	s.turns.forget(p)
 }
 
-// Unstart takes back a call that was due and has not started: its slot goes back, and its job is ready again.
+// Unstart takes back a call that was due and has not started: its slot is given back, and its job is ready again.
 func (s *Schedule) Unstart(j *Job) bucket.Use {
 	s.Pipe.unstart(j)
 	j.Unsent = false

@@ -247,8 +247,8 @@ func TestSuspectsAreCalledFewAtATime(t *testing.T) {
 	}
 }
 
-// TestJobsKeepTheirPlaces checks that a key's jobs that wait no longer stand in the order of acceptance, in
-// whatever order they left, as when some were found at a takeover.
+// TestJobsKeepTheirPlaces checks that a key's jobs that wait no longer are in the order of acceptance, in whatever
+// order they left, as when some were found at a takeover.
 func TestJobsKeepTheirPlaces(t *testing.T) {
 	rate := bucket.Rate{Count: 1, Per: time.Second, Burst: 1}
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: rate, InFlight: 4, Capacity: 10}}

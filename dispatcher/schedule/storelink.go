@@ -68,11 +68,11 @@ func (l *storeLink) shift(r Reply) (shift, unsure bucket.Micros) {
 	return l.offset.most(), l.offset.unsure()
 }
 
-// offset follows how far this process's clock is ahead of the store's. Every round trip bounds it: the store
-// read its clock after the asks were sent and before the answer came. A slot converted by its own answer alone
-// is never early, but late by the way back. Ways back differ: a call that is late by a slow one, and the next
-// that is not, come too close to each other. So the least bound of the last seconds is used. What remains
-// uncertain, beyond what a round trip takes at best, counts as lateness.
+// offset follows how far this process's clock is ahead of the store's. Every round trip bounds it: the store read its
+// clock after the asks were sent and before the answer came. A slot converted by its own answer alone is never early,
+// but late by the way back. Ways back differ: a call that is late by a slow one, and the next that is not, come too
+// close to each other. So the least bound of the last seconds is used. The remaining uncertainty, beyond the best round
+// trip, counts as lateness.
 type offset struct {
 	hi, lo   bucket.Micros // of the present second
 	oldHi    bucket.Micros // of the second before

@@ -226,8 +226,8 @@ func (t *turns) take(q *KeyQueue, each serviceTime, n int) {
 	t.lend(q, askLine, each*serviceTime(n))
 }
 
-// book counts what a queue was granted of what it took, and takes back what it was lent. What it was lent to make a
-// job ready stays lent while that job waits for its slot.
+// book charges a queue for its grants, and takes back what the queue was lent. The part that was lent to make a job
+// ready stays lent while that job waits for its slot.
 func (t *turns) book(q *KeyQueue, grants int) {
 	of, d := q.seat.tenant, q.seat.lastService*serviceTime(grants)
 	if d > 0 {

@@ -1,7 +1,7 @@
 // Package await holds the waits of the tests. Every wait has its own timeout, and its failure says what it waited for.
 //
-// Without a timeout of its own, a wait shows only that the whole package timed out, minutes later. What a test waits
-// for must not depend on the speed of the machine: a queue that must still hold jobs is filled while calls are paused.
+// Without a timeout of its own, a wait shows only that the whole package timed out, minutes later. The condition of a
+// wait must not depend on the speed of the machine: a queue that must still hold jobs is filled while calls are paused.
 package await
 
 import (
@@ -47,7 +47,7 @@ func Receive[T any](t testing.TB, what string, from <-chan T) T {
 	}
 }
 
-// Result returns the result of a call that blocks until something is over, such as a worker's Wait.
+// Result returns the result of a call that blocks until something is over, for example a worker's Wait.
 func Result[T any](t testing.TB, what string, call func() T) T {
 	t.Helper()
 	result := make(chan T, 1)
@@ -55,7 +55,7 @@ func Result[T any](t testing.TB, what string, call func() T) T {
 	return Receive(t, what, result)
 }
 
-// Return waits for a call that blocks until something is over, such as a WaitGroup's Wait.
+// Return waits for a call that blocks until something is over, for example a WaitGroup's Wait.
 func Return(t testing.TB, what string, call func()) {
 	t.Helper()
 	Result(t, what, func() struct{} { call(); return struct{}{} })

@@ -81,7 +81,7 @@ func ExampleClient_Do() {
 	// Output: done 200 answer to /reports, trace
 }
 
-// A process that has been started anew finds what became of the jobs of the one before: by api, key and id.
+// A restarted process finds the ends of the jobs that it submitted before: by api, key and id.
 func ExampleClient_Await() {
 	ctx, cancel := patience()
 	defer cancel()
