@@ -24,7 +24,7 @@ func (o *Orders) Change(below int64, shared []Limit) {
 	last := order{below: below}
 	for _, l := range shared {
 		if l.Shadow {
-			l.Name = "" // a shadow limit may not have counted the call, and units that were not taken must not be given back
+			l.Name = "" // a shadow limit may not have counted the call, so it gets no units back
 		}
 		last.names = append(last.names, l.Name)
 	}

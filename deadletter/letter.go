@@ -64,7 +64,7 @@ const (
 	HeaderAccepted = "Weir-Dead-Accepted-At" // when its producer submitted the job, if known
 	HeaderBody     = "Weir-Dead-Body"        // bodyLeftOut, or absent
 	HeaderAskedAPI = "Weir-Dead-Asked-Api"   // the unknown api that its producer named; as a token
-	HeaderKeyed    = "Weir-Dead-Idempotency" // how the api recognises repeated calls that may have been processed; absent: it does not
+	HeaderKeyed    = "Weir-Dead-Idempotency" // how the api recognises repeated calls; absent: it does not
 	HeaderRefusals = "Weir-Dead-Refusals"    // how often the job was refused when the letter was written; absent: once
 	HeaderReplaces = "Weir-Dead-Replaces"    // the number of the letter that this one replaces, with fewer refusals
 	HeaderOutcome  = "Weir-Outcome"

@@ -104,7 +104,7 @@ func (h host) Contact(others func(api string) ownership.Others) (told ownership.
 		if c.judge(o, w.terms.api.Timeout, now) {
 			w.tellContact(c.cutOff)
 		}
-		w.probes.Store(c.cutOff || o.Seek && !c.lost(now)) // a replica that has lost contact itself does not probe for other replicas
+		w.probes.Store(c.cutOff || o.Seek && !c.lost(now)) // it does not probe for other replicas without contact itself
 		if c.cutOff {
 			told.CutOff = append(told.CutOff, w.name)
 		}

@@ -24,7 +24,7 @@ type replay struct {
 	results map[uint64]ledger.StoredResult  // results whose records may be missing, by the job's sequence
 	until   map[uint64]uint64               // by a key's sum: the key's last job with a history
 	queue   []awaited                       // the same, sorted by sequence
-	blind   uint64                          // the last job that may hold every key; no call starts before it has been read
+	blind   uint64                          // the last job that may hold every key; it is read before any call
 	held    []*schedule.KeyQueue            // queues held by marks; they may have no jobs
 	early   []*schedule.KeyQueue            // queues met before the blind job
 	waiting map[uint64][]*schedule.KeyQueue // by a key's sum: queues that wait until their jobs are read up to until

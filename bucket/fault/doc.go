@@ -48,7 +48,7 @@ type Bug string
 const (
 	DeleteFirst Bug = "delete-first" // a job is deleted before its result is stored
 	NoIntent    Bug = "no-intent"    // a call starts without a stored intent
-	NoFence     Bug = "no-fence"     // an owner that was replaced continues: it ignores its lease, and the stream accepts its intents
+	NoFence     Bug = "no-fence"     // a replaced owner continues: it ignores its lease, and its intents are accepted
 	NoDedupe    Bug = "no-dedupe"    // the same id twice is two jobs
 	LimiterOpen Bug = "limiter-open" // the limiter counts unknown use as unused
 	AnswerFirst Bug = "answer-first" // a refused producer gets its 429 before its letter is stored

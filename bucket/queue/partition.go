@@ -135,7 +135,7 @@ func (p *Partition) put(j *ingest.Job, limits bucket.KeyLimits, earlyRefusal *in
 	p.mu.Unlock()
 
 	if earlyRefusal == nil {
-		earlyRefusal = p.late(j, limits, position) // late asks the schedule, which may be calling this partition: do not hold the lock
+		earlyRefusal = p.late(j, limits, position) // late calls the schedule, which may call back: do not hold the lock
 	}
 
 	p.mu.Lock()

@@ -19,7 +19,7 @@ type API struct {
 	Idempotency *Idempotency
 	Rule        *ingest.Rule
 	Rules       bucket.Rules
-	Credentials []string        // names of the headers that carry a secret: what an operator must check if the api denies weir
+	Credentials []string        // headers that carry a secret, to check if the api denies weir
 	Secrets     func() []string // their values, which are removed from kept answers; nil for none
 	Retry       Retry
 	Breaker     schedule.BreakerPolicy

@@ -97,7 +97,7 @@ type Record struct {
 
 	NotBefore bucket.Micros `json:"not_before,omitempty"` // of the next call, if there will be one
 
-	TAT    bucket.Micros `json:"tat"`              // of the key after this call's grant, by the store's clock: a restart continues from it
+	TAT    bucket.Micros `json:"tat"`              // of the key after this grant, by the store's clock, for a restart
 	Limits []string      `json:"limits,omitempty"` // limits shared by all keys at the time
 	Costs  []int64       `json:"costs,omitempty"`  // the units taken from each of them
 	// Unsettled lists the limits whose units the answer should have reported, and did not. Such a limit is charged the

@@ -244,7 +244,7 @@ func (h *holds) list(limit int, now bucket.Micros) (all []HoldState, keys int) {
 // ofAPI returns the hold of the whole api at now.
 func (h *holds) ofAPI(now bucket.Micros) (of HoldState, held bool) {
 	switch b := &h.breaker; {
-	case b.until > now && b.until >= h.held, !b.closed() && h.held <= now: // or its time is over, and no probe was answered yet
+	case b.until > now && b.until >= h.held, !b.closed() && h.held <= now: // or its time is over without an answered probe
 		return HoldState{Until: b.until.Time(), Why: b.reason(), Fault: true}, true
 	case h.held > now:
 		return HoldState{Until: h.held.Time(), Why: h.why}, true
