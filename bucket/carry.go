@@ -223,7 +223,8 @@ func (t *turning) turn(now, arrived, memory Micros) {
 		t.known, t.least = t.latest, t.memory
 	}
 	t.least = min(t.least, t.memory)
-	t.memory, t.latest = memory, coarse(arrived)
+	// Every key that is forgotten by now was empty before latest: memory and Redis then treat it alike.
+	t.memory, t.latest = memory, coarse(max(now, arrived))
 }
 
 // open converts a key's state to its present pace. It treats all keys alike that may be forgotten, so that every store
@@ -231,7 +232,7 @@ func (t *turning) turn(now, arrived, memory Micros) {
 func (t *turning) open(name string, key *keyState, now, arrived Micros, own pace) {
 	called := t.called(now)
 	switch {
-	case key.pace == (pace{}) || key.end()+key.late < called:
+	case key.pace == (pace{}) || key.end()+key.late <= called:
 		last := min(called, arrived, t.latest) // under another pace; what its own has forgotten was idle
 		key.tally = own.unknown(now, max(last, t.calledBefore(name, now, &own)), t.latest)
 	case key.pace == own:

@@ -161,7 +161,7 @@ st.clock, st.behind = dec(now), dec(behind)
 if st.paces ~= paces then
   if st.paces and load('arrived') > 0 then
     if now - load('least') >= load('latest') then st.known, st.least = dec(load('latest')), dec(load('memory')) end
-    st.least, st.latest = dec(min(load('least'), load('memory'))), dec(coarse(load('arrived')))
+    st.least, st.latest = dec(min(load('least'), load('memory'))), dec(coarse(max(now, load('arrived'))))
   else
     st.least = dec(memory)
   end

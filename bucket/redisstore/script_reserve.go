@@ -120,9 +120,9 @@ end
 local function turn_key(k, now, own)
   local arrived, latest = load('arrived'), load('latest')
   local called = max(max(now - load('memory'), load('known')), min(latest, now - load('least')))
-  if k.p == 0 or g_end(k) + k.late < called then
+  if k.p == 0 or g_end(k) + k.late <= called then
     local t = unknown(own, now, min(min(called, arrived), latest))
-    if t > k.t then k.t, k.r = t, 0 end
+    if k.p > 0 or t > k.t then k.t, k.r = t, 0 end
     k.since = latest
   elseif same(k, own) then
     return

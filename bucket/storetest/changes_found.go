@@ -1,6 +1,6 @@
 package storetest
 
-// changesFound are plays that have broken a limit, or have held a key for longer than a window.
+// changesFound are plays that have broken a limit.
 var changesFound = []play{
 	{25, []phase{
 		{5, 50, 0, 300, tempo{5, 1, 5, false}, tempo{}, "", "", tempo{}},
@@ -120,5 +120,27 @@ var changesFound = []play{
 	{3, []phase{
 		{14, 400, 0, 0, tempo{2, 1, 2, false}, tempo{9, 1, 4, true}, "one", "rate", tempo{27, 10, 19, false}},
 		{100, 400, 0, 0, tempo{9, 10, 3, false}, tempo{7, 20, 3, true}, "", "", tempo{}},
+	}},
+	// In these memory and Redis had not forgotten the same keys.
+	{1, []phase{
+		{0, 0, 0, 0, tempo{1, 1, 1, true}, tempo{1, 1, 1, true}, "one", "rate", tempo{1, 1, 2, true}},
+		{22, 0, 30, 0, tempo{6, 2, 6, false}, tempo{}, "two", "rate", tempo{19, 60, 14, false}},
+		{100, 0, 0, 0, tempo{19, 20, 14, true}, tempo{18, 60, 10, false}, "", "", tempo{}},
+	}},
+	{2, []phase{
+		{1, 0, 0, 0, tempo{1, 1, 1, true}, tempo{}, "one", "rate", tempo{1, 1, 2, true}},
+		{51, 400, 0, 0, tempo{20, 10, 6, true}, tempo{}, "two", "rate", tempo{9, 20, 7, false}},
+		{100, 400, 0, 300, tempo{2, 10, 2, false}, tempo{}, "one", "quota", tempo{4, 10, 4, false}},
+	}},
+	{14091, []phase{
+		{0, 0, 0, 300, tempo{1, 10, 1, false}, tempo{}, "one", "quota", tempo{15, 60, 3, true}},
+		{56, 0, 0, 0, tempo{1, 10, 1, false}, tempo{}, "one", "rate", tempo{3, 10, 3, true}},
+		{1, 0, 0, 0, tempo{3, 60, 3, false}, tempo{}, "one", "rate", tempo{1, 1, 2, true}},
+		{100, 0, 0, 300, tempo{2, 1, 2, false}, tempo{}, "one", "rate", tempo{3, 2, 3, true}},
+	}},
+	{90184054870, []phase{
+		{55, 0, 30, 300, tempo{14, 2, 3, true}, tempo{}, "one", "rate", tempo{3, 60, 3, false}},
+		{2, 400, 0, 0, tempo{11, 2, 2, true}, tempo{}, "two", "rate", tempo{9, 10, 3, false}},
+		{100, 400, 0, 0, tempo{3, 2, 2, false}, tempo{}, "two", "shadow", tempo{12, 1, 19, true}},
 	}},
 }
