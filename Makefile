@@ -19,10 +19,10 @@ TOOLS         := $(CURDIR)/bin/tools
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-run: build ## show weir working: everything embedded, with a fake paid api
+run: build ## show weir working: everything embedded, with a fake paid API
 	bin/weir demo $(DEMO)
 
-# What a build says of itself. A tarball of git archive has it in the source, and asks no git.
+# The version and commit of a build. A tarball of git archive has them in the source and needs no git.
 SAYS    := weir/cmd/weir/internal/cli
 VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null)
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
@@ -52,7 +52,7 @@ build: ## build bin/weir
 image: ## build the image weir with docker
 	docker build -f deploy/Dockerfile --build-arg VERSION=$(VERSION) --build-arg COMMIT=$(COMMIT) -t weir .
 
-# What compiles for these compiles for their sisters on the other processor. Vet looks at what is shipped: tests are at home on Linux.
+# Code that compiles for these also compiles for the same systems on the other processor. Vet skips tests, which run on Linux only.
 PLATFORMS ?= linux/arm64 darwin/arm64 windows/amd64
 
 cross: $(TOOLS)/golangci-lint-$(GOLANGCI) ## build and vet for the other systems that weir runs on: PLATFORMS=freebsd/amd64 for another
@@ -68,26 +68,26 @@ vet:
 	@for module in $(MODULES); do (cd $$module && $(GO) mod tidy -diff) || { echo "$$module/go.mod is not tidy: make tidy"; exit 1; }; done
 	cd deploy/bench && $(GO) vet ./...
 
-# What weir is compared with is in a module of its own, so that whoever looks at go.mod sees what weir needs.
+# The programs that weir is compared with are in a module of their own, so that go.mod has only weir's dependencies.
 MODULES := . deploy/bench
 
 notice: ## write NOTICE, the licences of what weir links
 	WEIR_TEST_WRITE_NOTICE=1 $(GO) test -trimpath ./cmd/weir/test/soak -run TestNotice -count=1
 
-manual: ## write pages of the manual, of commands (1) and topics (7), and completions for shells into bin/manual, as packages have them
+manual: ## write manual pages of commands (1) and topics (7), and completions for shells into bin/manual, for packages
 	rm -rf bin/manual && WEIR_TEST_MANUAL=$(CURDIR)/bin/manual $(GO) test -trimpath ./cmd/weir/test/docs -run TestManual -count=1
 
 tidy: ## tidy the go.mod of each module
 	@for module in $(MODULES); do (cd $$module && $(GO) mod tidy) || exit 1; done
 
-# Each package is shown when it ends, with what it took, and then the ten slowest tests. A test that hangs shows its stack after the timeout.
+# Each package is shown with its time when it ends, and then the ten slowest tests. A test that hangs shows its stack after the timeout.
 SUMS   = $(TOOLS)/gotestsum-$(GOTESTSUM)
 GOTEST  = $(SUMS) --format pkgname --hide-summary skipped --jsonfile bin/$@$(1).json --
 SLOWEST = @echo "the slowest tests:"; cat bin/$@*.json | $(SUMS) tool slowest --num 10
 
-# What unit runs under the race detector: the rooms whose goroutines share memory. A whole weir runs under it in race.
+# The packages that unit runs under the race detector: those whose goroutines share memory. In race a whole weir runs under it.
 RACED := ./ingest/... ./bucket/queue/... ./bucket/stream/... ./bucket/lease/... ./deadletter/... ./dispatcher/...
-# What only race runs: tests that kill at random, wait for a real clock, fill a disk or build for other systems.
+# The tests that only race runs: they kill at random, wait for a real clock, fill a disk or build for other systems.
 SOAK  := weir/cmd/weir/test/soak weir/cmd/weir-torture
 
 # The stores of tests are on a tmpfs if there is one with room. Tests about disks are in soak, or ask for a directory beside the code.
@@ -95,7 +95,7 @@ MEMORY = $(shell [ -w /dev/shm ] && [ "$$(df --output=avail -m /dev/shm | tail -
 
 TESTED = redis promtool chromium axe cc natscli helm $(SUMS)
 
-unit: $(TESTED) ## run the tests that a change is trusted by, some of them with the race detector
+unit: $(TESTED) ## run the tests for every change, some of them with the race detector
 	@mkdir -p bin && rm -f bin/$@*.json
 	$(MEMORY) $(call GOTEST,-raced) -race -timeout 10m $(RACED)
 	$(MEMORY) $(GOTEST) -parallel 8 -timeout 10m $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACED); printf '%s\n' $(SOAK))")
@@ -123,7 +123,7 @@ SEEDS ?= 100000
 simulate: ## run more seeds through the schedule and recovery in virtual time: SEED=first SEEDS=how many of each
 	$(GO) test ./dispatcher/schedule ./dispatcher -run Simulation -timeout 24h -args -seed $(or $(SEED),0) -seeds $(SEEDS)
 
-# The time of a target is a number of inputs: given as seconds, its end is now and then taken for a failure (golang/go#75804).
+# FUZZTIME is a number of inputs: with seconds, Go sometimes reports the end of the time as a failure (golang/go#75804).
 fuzz: ## run every fuzz target briefly: FUZZTIME=1000000x for longer
 	$(CHECKOUT)
 	@for f in $$(git grep -l '^func Fuzz' -- '*_test.go'); do \
@@ -165,7 +165,7 @@ $(TOOLS)/redocly-$(REDOCLY):
 	rm -rf $@.new && npm install --prefix $@.new --no-audit --no-fund --ignore-scripts @redocly/cli@$(REDOCLY)
 	mv $@.new $@
 
-# Where the tool cannot be installed or its database not be reached, the check says so and passes: it found nothing out.
+# If the tool cannot be installed or its database cannot be reached, the check says so and passes.
 vuln: ## look for known vulnerabilities, where their database can be reached
 	@mkdir -p $(TOOLS); GOFLAGS= GOBIN=$(TOOLS) $(GO) install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK) >/dev/null 2>&1 \
 	  || { echo "govulncheck $(GOVULNCHECK) cannot be installed from here: not checked"; exit 0; }; \
