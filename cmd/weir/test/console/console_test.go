@@ -187,7 +187,7 @@ http: {tokens: {ann: {role: viewer, token: "${file:`+file+`}"}}}
 	b.wait("the login", `document.querySelector("#token") && document.querySelector("nav") === null`)
 	b.click("#token")
 	b.press("nobodys-token-0123\r")
-	b.wait("what is wrong", `document.querySelector("[role=alert].told")?.innerText.includes("Nobody has this token")`)
+	b.wait("what is wrong", `document.querySelector("[role=alert].told")?.innerText.includes("Unknown token")`)
 	eval[any](b, `document.querySelector("#token").select(), null`)
 	b.press("a-viewer-of-weir\r")
 	b.wait("the page that was asked for", `document.querySelectorAll("tbody tr").length === 1 && document.querySelector("footer time")`)

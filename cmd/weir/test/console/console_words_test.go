@@ -28,7 +28,7 @@ apis:
 	}
 	b := newBrowser(t, r.Worker.HTTPAddr())
 	for seq, want := range map[int]struct{ says, not string }{
-		1: {says: "without the deadline", not: "bucket takes"},
+		1: {says: "without the deadline", not: "bucket can take"},
 		2: {says: "bucket was full", not: "deadline"},
 	} {
 		b.open(fmt.Sprintf("/letter?seq=%d", seq))

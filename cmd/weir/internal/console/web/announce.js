@@ -1,6 +1,6 @@
-// What those who listen to the page are told beyond what they look for: few things, and not the numbers.
+// Announcements for users of screen readers: a few important changes, and no figures.
 
-/** announce tells it. urgent interrupts. */
+/** announce has a screen reader say text. urgent interrupts what it is saying. */
 export function announce(text, { urgent = false } = {}) {
   document.getElementById(urgent ? "urgent" : "polite").textContent = text;
 }

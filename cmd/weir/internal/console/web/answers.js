@@ -1,14 +1,14 @@
-// What pages have asked weir for. A page says with every drawing what it needs and how fresh; what no page needs any more is forgotten.
+// The answers of weir that pages use. With every drawing a page says which answers it needs and how fresh; unused ones are dropped.
 import { get } from "./ask.js";
 
-/** Answers keeps what is needed now. */
+/** Answers keeps the answers that the present page needs. */
 export class Answers {
   constructor(changed) {
     this.changed = changed;
     this.all = new Map(); // by path
   }
 
-  /** use is the answer to a path as far as it is known: {value, error, at}. It is asked for anew after so many milliseconds; 0 is never. */
+  /** use returns the newest answer to a path: {value, error, at}. It asks again after every milliseconds; 0 means never. */
   use(path, every = 0) {
     let one = this.all.get(path);
     if (!one) {
@@ -16,7 +16,7 @@ export class Answers {
       this.all.set(path, one);
     }
     one.needed = true;
-    const old = one.at === 0 || (every > 0 && Date.now() - one.at >= Math.max(every, 5 * one.took)); // who takes long is asked seldom
+    const old = one.at === 0 || (every > 0 && Date.now() - one.at >= Math.max(every, 5 * one.took)); // a slow question is asked less often
     if (old && !one.asking && document.visibilityState !== "hidden") this.ask(path, one);
     return one;
   }
@@ -39,13 +39,13 @@ export class Answers {
     this.changed();
   }
 
-  /** again has the answers asked for anew whose paths begin so: something was changed. */
+  /** again asks anew for the answers whose paths begin with begin, after something was changed. */
   again(begin = "") {
     this.stale(begin);
     this.changed();
   }
 
-  /** stale has them asked for anew with the next drawing. */
+  /** stale marks these answers so that the next drawing asks for them anew. */
   stale(begin) {
     for (const [path, one] of this.all) if (path.startsWith(begin)) one.at = 0;
   }

@@ -1,4 +1,4 @@
-// The console: one document, a page for each address, drawn anew whenever something has come in.
+// The console: one document, a page for each address, drawn anew whenever data arrives.
 import { h, patch } from "./dom.js";
 import { follow, go, here } from "./route.js";
 import { get, post } from "./ask.js";
@@ -13,17 +13,17 @@ import { login } from "./pages/login.js";
 import { pageAt, titleOf } from "./pages/index.js";
 
 const app = {
-  session: null, // who somebody is; null until it is known
-  snapshot: null, // the latest that is shown
-  newest: null, // the latest that has come
+  session: null, // the user's name and role; null until weir has answered
+  snapshot: null, // the newest snapshot that is shown
+  newest: null, // the newest snapshot received
   live: "late", // or live, or lost
-  frozen: false, // the numbers stand still, as somebody asked
+  frozen: false, // the user has frozen the numbers
   past: new Past(),
-  asked: new Set(), // of whose past weir has been asked
+  asked: new Set(), // the histories that weir was asked for
   answers: new Answers(() => draw()),
   now: () => (app.snapshot ? Date.parse(app.snapshot.at) : Date.now()),
   operator: () => app.session?.role === "operator",
-  heard: () => stream?.heard ?? Date.now(), // when weir answered last
+  heard: () => stream?.heard ?? Date.now(), // when weir last answered
   draw: () => draw(),
   freeze,
   enter,
@@ -31,7 +31,7 @@ const app = {
   history,
 };
 
-const gap = 10_000; // milliseconds without a snapshot after which the past is asked for anew
+const gap = 10_000; // milliseconds without a snapshot after which the history is asked for anew
 
 let due = false, page = null, stream = null;
 
@@ -85,8 +85,8 @@ function take(snapshot) {
 
 function turn(state) {
   if (state === "late" && app.live === "live") announce("Live updates have stopped; trying again", { urgent: true });
-  if (state === "live" && app.snapshot) announce("Live updates go on");
-  if (state !== "live") app.asked.clear(); // what was missed meanwhile weir has kept
+  if (state === "live" && app.snapshot) announce("Live updates have resumed");
+  if (state !== "live") app.asked.clear(); // weir has kept the samples that this page missed
   app.live = state;
   draw();
 }
@@ -94,11 +94,11 @@ function turn(state) {
 function freeze() {
   app.frozen = !app.frozen;
   if (!app.frozen && app.newest) app.snapshot = app.newest;
-  announce(app.frozen ? "The numbers stand still" : "The numbers are live");
+  announce(app.frozen ? "The numbers are frozen" : "The numbers are live");
   draw();
 }
 
-// history asks weir once for what it has kept of an api or a bucket.
+// history asks weir once for the samples that it has kept of an API or a bucket.
 function history(api, key) {
   const path = "history?" + new URLSearchParams(key === undefined ? { api } : { api, key });
   if (app.asked.has(path)) return;
@@ -109,7 +109,7 @@ function history(api, key) {
   }).catch(() => setTimeout(() => app.asked.delete(path), span / 30));
 }
 
-// know asks who somebody is, and begins or ends what only those see who may look.
+// know asks weir for the user's name and role, and opens or closes the stream, which only viewers may read.
 async function know() {
   try {
     app.session = await get("session");
@@ -150,4 +150,4 @@ page = pageAt(here().path);
 follow(moved);
 shortcuts(app, go);
 know();
-setInterval(() => app.session && draw(), 1000); // ages are told by the second
+setInterval(() => app.session && draw(), 1000); // ages are shown to the second

@@ -1,8 +1,8 @@
-// What the console asks weir for, all of it under /api/v1. An error says what happened and what to do.
+// Requests of the console to weir, all under /api/v1. An error says what happened and what to do.
 
 const base = "/api/v1/";
 
-/** Problem is an answer that is none. */
+/** Problem is a failed request: its status, the text for the user, and the body of the answer. */
 export class Problem extends Error {
   constructor(status, text, body = null) {
     super(text);
@@ -11,16 +11,16 @@ export class Problem extends Error {
   }
 }
 
-/** get asks; a list that is empty or a thing that is not there is a Problem with the status 404. */
+/** get returns an answer. An empty list, or a thing that does not exist, is a Problem with the status 404. */
 export const get = (path, signal) => ask("GET", path, undefined, signal);
 
-/** post has something done. */
+/** post makes weir do something. */
 export const post = (path, body = {}) => ask("POST", path, body);
 
-/** send is post with a body that is not JSON: a file, as its type says. */
+/** send is post with a body other than JSON: a file, of the given type. */
 export const send = (path, body, type) => ask("POST", path, body, undefined, type);
 
-/** remove takes something away. */
+/** remove deletes something. */
 export const remove = (path) => ask("DELETE", path);
 
 async function ask(method, path, body, signal, type = "application/json") {
@@ -33,14 +33,14 @@ async function ask(method, path, body, signal, type = "application/json") {
     });
   } catch (err) {
     if (signal?.aborted) throw err;
-    throw new Problem(0, "weir cannot be reached: look whether it runs and whether this machine is connected. The page tries again by itself.");
+    throw new Problem(0, "Cannot reach weir: check that it runs and that this machine is connected. The page tries again by itself.");
   }
   const text = await answer.text();
   let value = null;
   try {
     value = text === "" ? null : JSON.parse(text);
   } catch {
-    if (answer.ok) throw new Problem(answer.status, "what answered is not weir: look at what stands between this browser and it.");
+    if (answer.ok) throw new Problem(answer.status, "The answer is not from weir: check the proxy between this browser and weir.");
   }
   if (!answer.ok) throw new Problem(answer.status, explain(answer, value), value);
   return value;
@@ -52,12 +52,12 @@ function explain(answer, value) {
     case 401: return "You are logged out: log in again.";
     case 403: return told + (told.includes("role") ? "" : ": ask for a token with the role operator.");
     case 429: return `${told}; try again in ${answer.headers.get("Retry-After") ?? "some"} s.`;
-    case 502: case 504: return "What stands between this browser and weir says that weir does not answer.";
+    case 502: case 504: return "The proxy between this browser and weir says that weir does not answer.";
   }
   return told || `weir answered ${answer.status}.`;
 }
 
-/** list is what an answer lists, however it is wrapped. */
+/** list returns the list in an answer: the answer itself, or its member name. */
 export function list(value, name) {
   if (Array.isArray(value)) return value;
   if (value && Array.isArray(value[name])) return value[name];

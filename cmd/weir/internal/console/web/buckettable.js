@@ -7,15 +7,15 @@ import { flow } from "./flow.js";
 import { vessel } from "./vessel.js";
 import { shade, short, stopped, waiting } from "./wait.js";
 
-/** emptyIn says when a bucket will be empty if nothing more comes: the wait of a job that came now. */
+/** emptyIn says when a bucket will be empty if no more jobs arrive: the wait of a job that arrives now. */
 export const emptyIn = (b) => (b.wait_ms < 0 ? "when it goes on" : b.depth === 0 ? "empty" : brief(b.wait_ms));
 
-/** pictureText is what the picture of a bucket shows, in words. */
+/** pictureText describes the picture of a bucket in words. */
 export function pictureText(b, p) {
   return `${count(b.depth)} of ${count(b.capacity)} jobs${p ? `, ${perSecond(p.came)} in, ${perSecond(p.left)} out` : ""}; ${b.wait_ms < 0 ? "unknown when it is empty" : "empty in " + emptyIn(b)}`;
 }
 
-/** bucketTable lists buckets. columns of headers that sort are told by sort(name, label). */
+/** bucketTable lists buckets. head(name, label, shape) draws the header of a column that can sort. */
 export function bucketTable(app, buckets, caption, head = (_, label, shape = "") => h("th", { scope: "col", class: shape }, label)) {
   const several = new Set(buckets.map((b) => b.api)).size > 1;
   return h("div.table", {}, h("table.folds.buckets", {}, h("caption.unseen", {}, caption),

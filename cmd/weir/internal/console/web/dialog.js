@@ -1,9 +1,9 @@
-// A dialogue asks before something is changed, with the figures of what would happen.
+// A dialogue asks for confirmation before a change, and shows the figures of the change.
 import { h, patch } from "./dom.js";
 
 /**
- * ask shows a dialogue and returns when it is closed: true where what it is for was done. view(state, draw) describes what stands between
- * the title and the buttons; act(state) does it and may fail, and the dialogue then says why and stays.
+ * ask shows a dialogue and returns when it is closed: true if the action was done. view(state, draw) describes the content between
+ * the title and the buttons. act(state) does the action; if it fails, the dialogue shows the error and stays open.
  */
 export function ask({ title, view, act, does, grave = false, state = {}, ready = () => true }) {
   return new Promise((resolve) => {

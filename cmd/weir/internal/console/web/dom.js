@@ -1,6 +1,6 @@
-// What a page shows is described anew with every change, by plain values that h makes; patch brings the document to it with as few
-// changes as it takes, so that focus, selection and scrolling stay. Data comes into the document as text and as attributes from this
-// list of ways only: no markup, no script, no link to elsewhere.
+// A page describes its whole content anew with every change, by plain values that h makes. patch brings the document to that
+// description with the fewest changes, so that focus, selection and scrolling stay. Data enters the document only as text and as
+// attributes from the list below: no markup, no script, no link to other sites.
 
 const SVG = "http://www.w3.org/2000/svg";
 const drawn = new Set(["svg", "g", "path", "rect", "circle", "line", "polyline", "polygon", "defs", "clipPath", "title", "text"]);
@@ -22,9 +22,9 @@ function flat(kids, into) {
   return into;
 }
 
-const described = new WeakMap(); // what a node was made of
+const described = new WeakMap(); // the description that each node was made from
 
-/** patch brings the children of an element to what kids describe. Where the focus was it stays, though its row may have moved. */
+/** patch makes the children of an element match kids. The focus stays on its element, even if its row has moved. */
 export function patch(element, kids) {
   const focused = document.activeElement;
   patchKids(element, flat([kids], []));
@@ -83,7 +83,7 @@ function setAttribute(node, name, value) {
   if (/^on|^style$|^srcdoc$/i.test(name)) throw new Error(`the attribute ${name} is not set`);
   if (/^(href|src|action)$/i.test(name) && value !== null && !/^[/#](?!\/)/.test(value)) throw new Error("a link leads elsewhere");
   if (name === "value" && /^(input|textarea|select)$/i.test(node.tagName)) {
-    if (node.value !== (value ?? "") && node !== document.activeElement) node.value = value ?? ""; // who types is not interrupted
+    if (node.value !== (value ?? "") && node !== document.activeElement) node.value = value ?? ""; // do not interrupt typing
     return;
   }
   if (name === "checked" || name === "disabled" || name === "selected") node[name] = Boolean(value);

@@ -1,10 +1,10 @@
-// The last minutes as a picture: the level as water, and below it what came (upwards) and what left (downwards) in each part of the time.
+// The last minutes as a picture: the level as water, and below it the arrivals (upwards) and departures (downwards) of each time slot.
 import { h } from "./dom.js";
 import { perSecond, count } from "./format.js";
 
-const wide = 360; // of the drawing; it is stretched to the room there is
+const wide = 360; // width of the drawing; it is stretched to its room
 
-/** flow draws slots, as past.js makes them. capacity 0 is none: the level is drawn by its own height then. */
+/** flow draws slots that past.js makes. With capacity 0 the level is drawn relative to its highest value. */
 export function flow(slots, { capacity = 0, height = 44, of, tall = false } = {}) {
   const known = slots.filter(Boolean);
   const upper = Math.round(height * 0.55), axis = upper + (height - upper) / 2, room = (height - upper) / 2 - 1;
@@ -23,7 +23,7 @@ export function flow(slots, { capacity = 0, height = 44, of, tall = false } = {}
     h("line.axis", { x1: 0, x2: wide, y1: axis, y2: axis }));
 }
 
-// water draws the level as areas, one for each stretch of time that is known.
+// water draws the level as areas, one for each stretch of time with samples.
 function water(slots, step, upper, top) {
   const areas = [];
   let points = [];
@@ -47,13 +47,13 @@ function water(slots, step, upper, top) {
 }
 
 function told(known, of) {
-  if (known.length === 0) return `${of}: nothing is known of the last minutes yet`;
+  if (known.length === 0) return `${of}: no samples of the last minutes yet`;
   const last = known.at(-1);
   const most = Math.max(...known.map((s) => s.level));
   return `${of}, the last 15 minutes: level now ${count(last.level)}, at most ${count(most)}; in ${perSecond(last.came)}, out ${perSecond(last.left)}`;
 }
 
-/** legend says what the colours of a flow mean. */
+/** legend explains the colours of a flow. */
 export const legend = (refused = false) => h("p.legend", {},
   h("span.of-level", {}, "waiting"), h("span.of-came", {}, "in"), h("span.of-left", {}, "out"), refused && h("span.of-refused", {}, "throttled"),
   h("span.quiet", {}, "15 min"));

@@ -1,4 +1,4 @@
-// Numbers, times and durations as the command line writes them: what an operator reads here he finds there.
+// Numbers, times and durations in the same format as the command line.
 
 const second = 1000, minute = 60 * second, hour = 60 * minute, day = 24 * hour;
 
@@ -37,19 +37,19 @@ function parts(list) {
   return list.map(([n, unit]) => n + unit).join("");
 }
 
-/** since writes how long ago a time was. */
+/** since writes how long ago at was. */
 export const since = (at, now) => brief(now - Date.parse(at)) + " ago";
 
-/** clock writes a point in time as the command line does, in UTC to the millisecond. */
+/** clock writes a time like the command line, in UTC to the millisecond. */
 export const clock = (at) => new Date(at).toISOString();
 
-/** timeOfDay writes a point in time briefly: today's without the date. */
+/** timeOfDay writes a time briefly: without the date if it is today. */
 export function timeOfDay(at, now = Date.now()) {
   const iso = new Date(at).toISOString();
   return iso.slice(0, 10) === new Date(now).toISOString().slice(0, 10) ? iso.slice(11, 19) + "Z" : iso.slice(0, 16).replace("T", " ") + "Z";
 }
 
-/** rate writes a key's rate as it is configured: 3/s, 300/3h. */
+/** rate writes a key's rate as in the configuration: 3/s, 300/3h. */
 export function rate(r) {
   const per = r.per_us / 1000;
   const unit = { [second]: "s", [minute]: "min", [hour]: "h", [day]: "day" }[per] ?? period(per);
@@ -63,7 +63,7 @@ function period(ms) {
   return ms + "ms";
 }
 
-/** perSecond writes calls a second by the unit of time in which there is at least one: 2/s, 1.5/min, 3/d. */
+/** perSecond writes calls a second in the smallest unit of time with at least one call: 2/s, 1.5/min, 3/d. */
 export function perSecond(n) {
   let unit = "s";
   for (const [times, longer] of [[60, "min"], [60, "h"], [24, "d"]]) {
@@ -74,14 +74,14 @@ export function perSecond(n) {
   return (n >= 10 ? n.toFixed(0) : n.toFixed(1).replace(/\.0$/, "")) + "/" + unit;
 }
 
-/** money writes millionths of the currency, two places at least. */
+/** money writes millionths of the currency with at least two decimal places. */
 export function money(millionths) {
   const text = (Number(millionths) / 1e6).toFixed(6).replace(/0{1,4}$/, "");
   const [whole, part] = text.split(".");
   return plain.format(Number(whole)) + "." + part;
 }
 
-/** price writes an amount that is a decimal text already, with separators. */
+/** price writes a decimal text with separators. */
 export function price(text) {
   if (text === undefined || text === null || text === "") return "–";
   const [whole, part] = String(text).split(".");

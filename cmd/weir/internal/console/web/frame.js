@@ -1,4 +1,4 @@
-// What stands around every page: where one may go, the search, whether the numbers are live.
+// The frame of every page: navigation, search, and whether the numbers are live.
 import { h } from "./dom.js";
 import { go, link } from "./route.js";
 import { count, clock } from "./format.js";
@@ -6,7 +6,7 @@ import { theme, turn } from "./theme.js";
 import { help } from "./shortcuts.js";
 import { pages } from "./pages/index.js";
 
-/** head is the head of every page. */
+/** head draws the head of every page. */
 export function head(app, path) {
   return h("header.head", { key: "head" }, h("div", {},
     h("a.brand", { href: "/", "aria-label": "weir: overview" }, mark(), "weir"),
@@ -39,26 +39,26 @@ function search() {
 function live(app) {
   const state = app.frozen ? "frozen" : app.live;
   const text = { live: "Live", late: app.snapshot ? "Late" : "Waiting", lost: "Lost", frozen: "Frozen" }[state];
-  const why = { live: "The numbers are of this second. Freeze them (f)", late: "No new numbers came for five seconds: these are old", lost: "weir cannot be reached: trying again", frozen: "The numbers stand still. Go on (f)" }[state];
+  const why = { live: "The numbers are of this second. Freeze them (f)", late: "No new numbers for 5 seconds: these are old", lost: "Cannot reach weir: trying again", frozen: "The numbers are frozen. Resume (f)" }[state];
   return h("button.plain.live", { type: "button", class: state === "live" ? "live-now" : state, title: why, "aria-pressed": String(app.frozen), "aria-label": `${text}. ${why}`, on: { click: app.freeze } }, text);
 }
 
-/** contact says that weir cannot be reached, or tells nothing new, and of when the figures are. */
+/** contact shows a banner if weir cannot be reached or sends no new figures, with the time of the figures. */
 export function contact(app) {
   const asOf = app.snapshot && [" Every figure on this page is as of ", h("time", { class: "n" }, clock(app.snapshot.at)), "."];
   if (app.live === "lost") {
-    return h("div.contact.lost", { key: "contact", role: "alert" }, h("p", {}, h("strong", {}, "Cannot reach weir since ", h("time", { class: "n" }, clock(app.heard())), "."), asOf, " Look whether weir runs and whether this machine is connected; the page tries again by itself."));
+    return h("div.contact.lost", { key: "contact", role: "alert" }, h("p", {}, h("strong", {}, "Cannot reach weir since ", h("time", { class: "n" }, clock(app.heard())), "."), asOf, " Check that weir runs and that this machine is connected; the page tries again by itself."));
   }
   if (app.live === "late" && app.snapshot) return h("div.contact", { key: "contact", role: "status" }, h("p", {}, h("strong", {}, "weir sends no new figures."), asOf));
   return null;
 }
 
-/** foot tells whose numbers these are, and of when. */
+/** foot shows the server and the time of the numbers. */
 export function foot(app) {
   const s = app.snapshot?.status;
   return h("footer.foot", { key: "foot" },
     s && h("span", {}, "as of ", h("time", { class: "n" }, clock(app.snapshot.at))),
-    app.session?.role === "local" && h("span", {}, "you are not the user that weir runs as, so you look only: ", h("code", {}, "weir help http")),
+    app.session?.role === "local" && h("span", {}, "you are not the user that weir runs as, so you can only look: ", h("code", {}, "weir help http")),
     s && h("span", {}, "server ", s.server), s && h("span", {}, "configuration ", String(s.config)),
     h("span", {}, "the same in a terminal: ", h("code", {}, "weir status")));
 }

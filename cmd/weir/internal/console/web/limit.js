@@ -1,4 +1,4 @@
-// A shared limit: what of it is used, in the words of the command line.
+// The use of a shared limit, in the words of the command line.
 import { h } from "./dom.js";
 import { brief, money, timeOfDay } from "./format.js";
 import { meter } from "./meter.js";
@@ -17,16 +17,16 @@ export function usedText(l) {
   return text;
 }
 
-/** shareOf is how much of a limit is used, from 0 to 1 and beyond. */
+/** shareOf returns the used share of a limit: 1 is used up, and it may be more. */
 export const shareOf = (l) => (l.unknown ? 1 : l.count > 0 ? l.used / l.count : 0);
 
-/** lasting says that a limit is used up for a while: a quota or a budget, and not a rate. */
+/** lasting reports whether a limit stays used up until its period ends: a quota or a budget, not a rate. */
 export const lasting = (l) => l.unit !== "calls" && !(l.per_ms > 0);
 
-/** nearest are the limits of an api to look at first. */
+/** nearest returns the limits of an API to look at first. */
 export const nearest = (a, most = 2) => (a.limits ?? []).toSorted((x, y) => Number(lasting(y)) - Number(lasting(x)) || shareOf(y) - shareOf(x)).slice(0, most);
 
-/** limitLine draws one. A rate that is used up is no reason to worry: it is there for that. */
+/** limitLine draws one limit. A rate that is used up is normal, so it is not marked. */
 export function limitLine(api, l) {
   const text = usedText(l);
   return h("div.limit", { key: "limit-" + api + l.limit }, h("b", {}, l.limit), h("span", {}, text), meter(shareOf(l), 1, `${api} ${l.limit}: ${text}`, lasting(l) && !l.shadow ? [0.8, 1] : [9, 9]));

@@ -1,7 +1,7 @@
-// How near a bound something is: a bar, with the figures beside it.
+// A bar that shows how near a value is to its bound.
 import { h } from "./dom.js";
 
-/** meter draws used of most. grave are the shares from which on it is near, and as good as reached. */
+/** meter draws used of most. grave has the shares from which the bar counts as near and as reached. */
 export function meter(used, most, label, grave = [0.8, 1]) {
   const share = most > 0 ? used / most : 0;
   const state = share >= grave[1] ? "reached" : share >= grave[0] ? "near" : "";

@@ -1,27 +1,27 @@
-// What the console has received lately of each api and each deep bucket, for drawings: at most fifteen minutes, and of so many buckets. A
-// page that has just been opened begins with what weir has kept itself.
+// The samples of each API and each deep bucket, for drawings: at most 15 minutes, of at most mostBuckets buckets. A page that was just
+// opened begins with the samples that weir has kept.
 
 export const span = 15 * 60 * 1000; // milliseconds
 const mostBuckets = 400;
-const longest = 60_000; // milliseconds between two samples: beyond that nobody knows when something was
+const longest = 60_000; // milliseconds between two samples; with a longer gap it is unknown when the changes happened
 
 /**
- * Past keeps samples: {at, level, since, came, left, refused}. came, left and refused are what happened since then; where since is null that
- * is not known, and nothing is made up: of the first sample of a page, and of one before which a replica came or went.
+ * Past keeps samples: {at, level, since, came, left, refused}. came, left and refused count what happened after since. since is null if
+ * that is unknown: for the first sample of a page, and for the first one after a replica appeared or went away.
  */
 export class Past {
   constructor() {
-    this.lines = new Map(); // by name, the latest used last
-    this.counts = new Map(); // by name: what a snapshot counted last, which only grows until it begins anew
-    this.replicas = null; // those that counted
+    this.lines = new Map(); // samples by name, the last used at the end
+    this.counts = new Map(); // by name: the last counts of a snapshot; they only grow, until they restart at zero
+    this.replicas = null; // the replicas behind the counts
   }
 
-  /** of is what is known of an api, or of a bucket of it. */
+  /** of returns the samples of an API, or of one of its buckets. */
   of(api, key) {
     return this.lines.get(name(api, key)) ?? [];
   }
 
-  /** take notes what a snapshot tells. */
+  /** take adds the samples of a snapshot. */
   take(snapshot) {
     const at = Date.parse(snapshot.at);
     const replicas = snapshot.status.replicas.map((r) => r.instance + " " + r.started).sort().join("\n");
@@ -46,7 +46,7 @@ export class Past {
     this.counts.set(of, now);
   }
 
-  /** before puts what weir has kept before what this page has received. Of each part it tells what came and left in it. */
+  /** before puts the samples that weir has kept in front of those that this page has received. */
   before(api, key, parts) {
     const of = name(api, key), line = this.lines.get(of) ?? [], first = line[0]?.at ?? Infinity;
     const older = parts.filter((p) => p.at < first).map((p, i, all) => ({ ...p, since: i > 0 ? all[i - 1].at : null }));
@@ -66,8 +66,8 @@ export class Past {
 
 const name = (api, key) => JSON.stringify(key === undefined ? [api] : [api, key]);
 
-// between is what happened between two counts. A count that has become less has begun anew, and all of it is new. What left a bucket is not
-// counted: it is what came and is not there.
+// between returns what happened between two counts. A count that has become smaller was restarted, so all of it is new. Departures from a
+// bucket are not counted: they follow from the arrivals and the level.
 function between(a, b) {
   const grown = (what) => (b[what] >= a[what] ? b[what] - a[what] : b[what]);
   const came = grown("came");
@@ -75,12 +75,12 @@ function between(a, b) {
 }
 
 /**
- * slots divides the last while into equal parts, oldest first: {at, level, came, left, refused}, of which all but the level are a second's.
- * Where nothing is known of a part it is null.
+ * slots divides the last while into equal parts, oldest first: {at, level, came, left, refused}, all but the level per second. A part
+ * without samples is null.
  */
 export function slots(line, now, while_ = span, parts = 90) {
   const width = while_ / parts;
-  const begin = Math.floor(now / width) * width + width - while_; // parts stay where they are as time goes on
+  const begin = Math.floor(now / width) * width + width - while_; // the parts keep their borders as time passes
   const all = Array.from({ length: parts }, () => null);
   for (const sample of line) {
     const at = Math.floor((sample.at - begin) / width);
@@ -90,14 +90,14 @@ export function slots(line, now, while_ = span, parts = 90) {
   return all;
 }
 
-/** pace is what came, left and was refused in a second, over the last while; null where that is not known. */
+/** pace returns arrivals, departures and refusals per second over the last while, or null if they are unknown. */
 export function pace(line, while_ = 10_000) {
   const sum = nothing(0), since = line.length > 0 ? line.at(-1).at - while_ : 0;
   for (let i = line.length - 1; i >= 0 && line[i].since >= since && isKnown(line[i]); i--) add(sum, line[i]);
   return sum.seconds > 0 ? perSecond(sum) : null;
 }
 
-// isKnown reports whether it is known when what a sample tells happened.
+// isKnown reports whether the changes in a sample can be dated.
 const isKnown = (sample) => sample.since !== null && sample.at - sample.since <= longest;
 
 const nothing = (at) => ({ at, level: 0, seconds: 0, came: 0, left: 0, refused: 0 });

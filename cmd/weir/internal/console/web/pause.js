@@ -1,11 +1,11 @@
-// An operator's word on whether an api, or one key of it, is called.
+// Pausing and resuming an API, or one of its keys.
 import { h } from "./dom.js";
 import { keyPath } from "./route.js";
 import { ask } from "./dialog.js";
 import { post } from "./ask.js";
 import { announce } from "./announce.js";
 
-/** pauseButton pauses what is called and resumes what is paused. */
+/** pauseButton is a button that pauses an API or key, or resumes a paused one. */
 export function pauseButton(app, api, key, pause) {
   const what = key === undefined ? api : `${api}/${key}`;
   return pause
@@ -18,8 +18,8 @@ async function hold(app, api, key, what) {
   const done = await ask({
     title: `Pause ${what}?`, does: "Pause", state: { length: "", why: "" },
     view: (state) => [
-      h("p", {}, key === undefined ? "No job of the api is called until it is resumed" : "No job of the key is called until it is resumed",
-        ": jobs are taken as long as their buckets have room. Calls that run are ended as usual.", jobs !== null && ` ${jobs} of them wait now.`),
+      h("p", {}, key === undefined ? "weir calls no job of the API until you resume it" : "weir calls no job of the key until you resume it",
+        "; it still accepts jobs while their buckets have room. Running calls end as usual.", jobs !== null && ` ${jobs} of them wait now.`),
       h("div.filters", {},
         h("div.field", {}, h("label", { for: "pause-for" }, "For (2h, 30m; empty: until resumed)"), h("input", { id: "pause-for", value: state.length, pattern: "([0-9]+(d|h|m|s))+", on: { input: (e) => { state.length = e.target.value.trim(); } } })),
         h("div.field", {}, h("label", { for: "pause-why" }, "Why (others read it)"), h("input", { id: "pause-why", value: state.why, maxlength: 200, on: { input: (e) => { state.why = e.target.value; } } }))),
@@ -33,10 +33,10 @@ async function resume(app, api, key, what) {
   const jobs = waitingJobs(app, api, key);
   const done = await ask({
     title: `Resume ${what}?`, does: "Resume",
-    view: () => h("p", {}, "Its jobs are called again from now on, within its limits.", jobs !== null && ` ${jobs} of them wait.`),
+    view: () => h("p", {}, "weir calls its jobs again from now on, within its limits.", jobs !== null && ` ${jobs} of them wait.`),
     act: () => post(path(api, key, "resume")),
   });
-  if (done) said(app, `${what} is called again`);
+  if (done) said(app, `${what} is resumed`);
 }
 
 function waitingJobs(app, api, key) {

@@ -1,10 +1,10 @@
-// Bytes of strangers: shown as text or in hexadecimal, never as anything that a browser would obey.
+// Bodies from producers and APIs: shown as text or in hexadecimal, never as markup or script.
 import { h } from "./dom.js";
 import { change, here } from "./route.js";
 
-const most = 200_000; // characters that are shown; the whole is for the command line
+const most = 200_000; // characters that are shown; the command line shows the whole body
 
-/** body shows one. encoding is text or base64. */
+/** body shows one body. encoding is text or base64. */
 export function body(text, encoding, type, id) {
   if (text === undefined || text === "") return h("p.quiet", {}, "It is empty.");
   const how = here().query.get("as") ?? "";
@@ -16,7 +16,7 @@ export function body(text, encoding, type, id) {
       h("button", { type: "button", key: label, "aria-pressed": String(how === name), on: { click: () => change({ as: name }, { replace: true }) } }, label)),
     type && h("span.quiet", {}, type)),
     h("pre", { id, tabindex: 0 }, shown.slice(0, most)),
-    shown.length > most && h("p.quiet", {}, "The beginning is shown; the command line has all of it."));
+    shown.length > most && h("p.quiet", {}, "This is the beginning; the command line shows the whole body."));
 }
 
 function pretty(text) {

@@ -1,5 +1,5 @@
-// A redrive hands letters' jobs in again. What it would do is shown before it is begun: how many, what they cost, how long it takes, and how
-// many would find no room again.
+// A redrive submits the jobs of letters again. Before it begins, a plan shows how many letters, what they cost, how long it takes, and how
+// many would overflow again.
 import { h } from "./dom.js";
 import { ask } from "./dialog.js";
 import { post } from "./ask.js";
@@ -10,7 +10,7 @@ import { progress } from "./transfer.js";
 import { announce } from "./announce.js";
 
 const usualRate = "100/s";
-const typed = 1000; // letters above which their number is typed, and not only a button pressed
+const typed = 1000; // above this number of letters the user must type the number to confirm
 
 /** redriveButton redrives a selection. */
 export const redriveButton = (app, picked, total) => h("button.main", { type: "button", on: { click: () => redrive(app, picked, `Redrive ${asText(picked)}`) } }, `Redrive ${things(total, "letter")} …`);
@@ -19,18 +19,18 @@ export const redriveButton = (app, picked, total) => h("button.main", { type: "b
 export const redriveOne = (app, l) => h("button.main", { type: "button", on: { click: () => redrive(app, { seqs: [l.seq] }, `Redrive letter ${l.seq}`) } }, "Redrive …");
 
 const skips = {
-  unknown: "of unknown outcome: tick the box below to redrive them too, and the api may bill them twice",
+  unknown: "with an unknown outcome: tick the box below to redrive them too; the API may bill them twice",
   cancelled: "that were cancelled: choose the reason cancelled to redrive them",
-  deadline: "whose deadline has passed: tick the box below to redrive them without it",
-  resubmitted: "whose producer has sent the job again since: purge them",
-  same_id: "whose id another job has got since: redrive that one first",
-  no_body: "whose body was too large to keep: their producer must send them again",
-  no_api: "of apis that are not configured: configure the api again, or purge them",
-  no_key: "without a key: their producer must send them again",
+  deadline: "whose deadline has passed: tick the box below to redrive them without a deadline",
+  resubmitted: "whose producer has submitted the job again since: purge them",
+  same_id: "whose id another job has now: redrive that one first",
+  no_body: "whose body was too large to keep: their producer must submit them again",
+  no_api: "of APIs that are not configured: configure the API again, or purge them",
+  no_key: "without a key: their producer must submit them again",
   not_a_letter: "that weir did not write",
 };
 
-/** redriveEdited redrives one letter with another body. text is the one that it has. */
+/** redriveEdited redrives one letter with another body. text is its present body. */
 export const redriveEdited = (app, l, text) => h("button", { type: "button", on: { click: () => redrive(app, { seqs: [l.seq] }, `Edit and redrive letter ${l.seq}`, text) } }, "Edit and redrive …");
 
 async function redrive(app, picked, title, text) {
@@ -61,15 +61,15 @@ async function redrive(app, picked, title, text) {
         queueMicrotask(() => think(draw));
       }
       return [
-        text !== undefined && h("div.field", {}, h("label", { for: "plan-body" }, "The body that is handed in"), h("textarea", { id: "plan-body", value: s.body, spellcheck: "false", on: { input: (e) => { s.body = e.target.value; } } })),
+        text !== undefined && h("div.field", {}, h("label", { for: "plan-body" }, "The body to submit"), h("textarea", { id: "plan-body", value: s.body, spellcheck: "false", on: { input: (e) => { s.body = e.target.value; } } })),
         s.error ? h("div.told.bad", { role: "alert" }, h("p", {}, s.error.message)) : s.plan ? planned(app, s.plan) : h("p.quiet", { role: "status" }, "Looking at the letters …"),
         h("div.filters", {},
           h("div.field", { class: "narrow" }, h("label", { for: "plan-rate" }, "At most"), h("input", { id: "plan-rate", value: s.rate, pattern: "[0-9]+/[0-9a-z]+", on: { change: (e) => { s.rate = e.target.value.trim() || usualRate; think(draw); } } })),
           s.plan?.roomy_rate && s.plan.roomy_rate !== s.rate && h("button", { type: "button", on: { click: () => { s.rate = s.plan.roomy_rate; think(draw); } } }, `Use ${s.plan.roomy_rate}: none should overflow`),
           h("div.field", {}, h("label", { for: "plan-why" }, "Why (others read it)"), h("input", { id: "plan-why", value: s.why, maxlength: 200, on: { input: (e) => { s.why = e.target.value; } } }))),
         (s.plan?.skipped?.unknown > 0 || s.include_unknown) && h("label.check", {}, h("input", { type: "checkbox", checked: s.include_unknown, on: { change: (e) => { s.include_unknown = e.target.checked; think(draw); } } }),
-          "also those of unknown outcome: their calls may have been processed, and the api may bill them twice"),
-        (s.plan?.skipped?.deadline > 0 || s.drop_deadline) && h("label.check", {}, h("input", { type: "checkbox", checked: s.drop_deadline, on: { change: (e) => { s.drop_deadline = e.target.checked; think(draw); } } }), "also those whose deadline has passed, without it"),
+          "also those with an unknown outcome: the API may have processed their calls, and may bill them twice"),
+        (s.plan?.skipped?.deadline > 0 || s.drop_deadline) && h("label.check", {}, h("input", { type: "checkbox", checked: s.drop_deadline, on: { change: (e) => { s.drop_deadline = e.target.checked; think(draw); } } }), "also those whose deadline has passed, without a deadline"),
         s.plan && s.plan.letters > typed && h("div.field", {}, h("label", { for: "plan-count" }, `Type ${s.plan.letters} to confirm`), h("input", { id: "plan-count", inputmode: "numeric", autocomplete: "off", value: s.count, on: { input: (e) => { s.count = e.target.value.trim(); draw(); } } })),
       ];
     },
@@ -85,15 +85,15 @@ function planned(app, p) {
   const row = (name, ...what) => [h("dt", {}, name), h("dd", { "data-plan": name }, ...what)];
   return h("dl.facts.plan", { "aria-label": "The plan" },
     row("letters", p.letters > 0 ? `${things(p.letters, "letter")} of ${things(p.keys, "key")}` : "none", p.oldest && h("span.quiet", {}, `, the oldest ${since(p.oldest, app.now())}`)),
-    row("cost", h("b", {}, price(p.cost)), p.billed_before > 0 && `; ${p.billed_before} of them were billed before, and would cost ${price(p.billed_before_cost)} again`),
-    p.maybe_billed > 0 && row("warning", h("span.chip.unknown", {}, `the calls of ${p.maybe_billed} may have been billed: the api may bill them twice`)),
+    row("cost", h("b", {}, price(p.cost)), p.billed_before > 0 && `; ${p.billed_before} of them were already billed and would cost ${price(p.billed_before_cost)} again`),
+    p.maybe_billed > 0 && row("warning", h("span.chip.unknown", {}, `the calls of ${p.maybe_billed} may already be billed: the API may bill them twice`)),
     row("time", brief(p.duration_ms), h("span.quiet", {}, p.slowest ? `: ${p.slowest}` : "")),
-    row("overflow", p.overflow > 0 ? h("span.chip.held", {}, `about ${p.overflow} find no room again at ${p.rate}`) : "none should overflow again"),
-    p.settled > 0 && row("settled", `${p.settled} whose job has gone on since: only the letter is deleted`),
+    row("overflow", p.overflow > 0 ? h("span.chip.held", {}, `about ${p.overflow} overflow again at ${p.rate}`) : "none should overflow again"),
+    p.settled > 0 && row("settled", `${p.settled} whose job was submitted again since: only the letter is deleted`),
     Object.entries(p.skipped ?? {}).map(([why, n]) => row("left alone", `${n} ${skips[why] ?? why}`)));
 }
 
-/** purgeButton deletes a selection for good. Without any filter it is not offered. */
+/** purgeButton deletes a selection for good. Without a filter there is no such button. */
 export function purgeButton(app, picked, total) {
   if (Object.keys(picked).length === 0) return null;
   return h("button.danger", { type: "button", on: { click: () => purge(app, picked, total, `Purge ${asText(picked)}?`) } }, "Purge …");
@@ -115,14 +115,14 @@ async function purge(app, picked, total, title, then) {
         post("dead/purge", { ...asWords(picked), dry_run: true }).then((plan) => { s.plan = plan; }, (err) => { s.error = err; }).finally(draw);
       }
       return [
-        s.error ? h("div.told.bad", { role: "alert" }, h("p", {}, s.error.message)) : s.plan ? h("p", {}, h("b", {}, things(s.plan.letters, "letter")), " with their bodies will be gone, and their jobs with them. Nothing brings them back but a file that was exported before.") : h("p.quiet", { role: "status" }, "Counting …"),
-        s.gone !== undefined && h("div", {}, progress(s.gone, s.plan.letters, "letters deleted"), h("p.quiet.n", {}, `about ${count(s.gone)} of ${things(s.plan.letters, "letter")} are gone`)),
+        s.error ? h("div.told.bad", { role: "alert" }, h("p", {}, s.error.message)) : s.plan ? h("p", {}, h("b", {}, things(s.plan.letters, "letter")), " and their jobs will be deleted, with the bodies. Only a file that you exported before can bring them back.") : h("p.quiet", { role: "status" }, "Counting …"),
+        s.gone !== undefined && h("div", {}, progress(s.gone, s.plan.letters, "letters deleted"), h("p.quiet.n", {}, `about ${count(s.gone)} of ${things(s.plan.letters, "letter")} deleted`)),
         s.plan && s.plan.letters > typed && h("div.field", {}, h("label", { for: "purge-count" }, `Type ${s.plan.letters} to confirm`), h("input", { id: "purge-count", inputmode: "numeric", autocomplete: "off", value: s.count, on: { input: (e) => { s.count = e.target.value.trim(); draw(); } } })),
       ];
     },
     act: async (s) => {
       const before = app.snapshot?.status.letters_all ?? 0, n = s.plan.letters;
-      const beat = n > typed && setInterval(() => { // weir answers when all are gone; meanwhile the snapshots tell how many are left
+      const beat = n > typed && setInterval(() => { // weir answers when all are deleted; until then the snapshots say how many are left
         s.gone = Math.max(0, Math.min(n, before - (app.newest?.status.letters_all ?? before)));
         s.draw();
       }, 500);

@@ -1,12 +1,12 @@
-// Where somebody is stands in the address: the page as its path, filters, order and place as its query. So it survives a reload and can
-// be sent to a colleague.
+// The address holds the user's place: the page is its path; filters, order and position are its query. So the place survives a reload and
+// can be sent to a colleague.
 
-/** here is the present address. */
+/** here returns the present address. */
 export function here() {
   return { path: location.pathname, query: new URLSearchParams(location.search) };
 }
 
-/** link writes an address; what is empty in the query is left out. */
+/** link writes an address without the empty parts of the query. */
 export function link(path, query = {}) {
   const text = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
@@ -16,20 +16,20 @@ export function link(path, query = {}) {
   return all ? path + "?" + all : path;
 }
 
-/** keyPath is where weir answers about a key of an api. Browsers take "." and ".." out of a path, so such a key is named beside it. */
+/** keyPath returns the path of a key below /api/v1. Browsers remove "." and ".." from a path, so such a key is in the query. */
 export function keyPath(api, key, what = "", query = {}) {
   const path = "apis/" + encodeURIComponent(api), below = what === "" ? "" : "/" + what;
   return key === "." || key === ".." ? link(path + "/key" + below, { key, ...query }) : link(`${path}/keys/${encodeURIComponent(key)}${below}`, query);
 }
 
-/** go shows another address. replace leaves no step behind it in the browser's history. */
+/** go shows another address. With replace it adds no step to the browser's history. */
 export function go(address, { replace = false } = {}) {
   if (address === location.pathname + location.search) return;
   history[replace ? "replaceState" : "pushState"](null, "", address);
   dispatchEvent(new Event("moved"));
 }
 
-/** change sets parts of the query; undefined or "" takes one out. A change of a filter begins at the first page again. */
+/** change sets parts of the query; undefined or "" removes one. After a change of a filter the list starts at its first page. */
 export function change(parts, { replace = false } = {}) {
   const { path, query } = here();
   const all = Object.fromEntries(query);
@@ -37,7 +37,7 @@ export function change(parts, { replace = false } = {}) {
   go(link(path, { ...all, ...parts }), { replace });
 }
 
-/** follow has links within the console lead there without a new document. */
+/** follow makes links within the console work without loading a new document. */
 export function follow(moved) {
   addEventListener("moved", () => moved({ back: false }));
   addEventListener("popstate", () => moved({ back: true }));

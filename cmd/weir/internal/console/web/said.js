@@ -1,17 +1,17 @@
-// What a page says where it has nothing to show: that it waits, that something failed and what to do, or how to begin.
+// Texts of a page without data: it waits, something failed and what to do, or how to begin.
 import { h } from "./dom.js";
 import { vessel } from "./vessel.js";
 
-/** waits says that an answer is still to come. */
+/** waits says that the page waits for an answer. */
 export const waits = (what) => h("p.quiet", { role: "status" }, `Asking for ${what} …`);
 
-/** failed says what went wrong. */
+/** failed shows an error. */
 export const failed = (err) => h("div.told.bad", { role: "alert" }, h("p", {}, err.message));
 
-/** empty teaches: title, then what to do. */
+/** empty explains an empty page: a title, then what to do. */
 export const empty = (title, ...how) => h("div.empty", {}, vessel({ level: 0, capacity: 1, label: "an empty bucket", size: "small" }), h("h2", {}, title), how.map((p) => h("p", {}, p)));
 
-/** command tells how to ask the same in a terminal. */
+/** command shows the command for the same question in a terminal. */
 export const command = (text) => h("p.command", {}, "In a terminal: ", h("code", {}, text),
   h("button", { type: "button", "aria-label": `Copy: ${text}`, on: { click: (event) => copy(event.currentTarget, text) } }, "Copy"));
 
@@ -21,9 +21,9 @@ async function copy(button, text) {
     button.dataset.done = "yes";
     button.setAttribute("aria-label", "Copied");
   } catch {
-    button.setAttribute("aria-label", "This browser lets no page copy");
+    button.setAttribute("aria-label", "This browser does not allow copying");
   }
 }
 
-/** quoted writes a word as a shell takes it. */
+/** quoted quotes a word for a shell. */
 export const quoted = (word) => (/^[\w.@:/+-]+$/.test(word) ? word : "'" + word.replaceAll("'", "'\\''") + "'");

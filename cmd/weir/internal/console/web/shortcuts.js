@@ -1,11 +1,11 @@
-// The keyboard: what each key does, and the page that says so.
+// Keyboard shortcuts, and the dialogue that lists them.
 import { h, patch } from "./dom.js";
 import { turn } from "./theme.js";
 import { pages, titleOf } from "./pages/index.js";
 
-/** shortcuts listens to the keyboard, outside of fields. */
+/** shortcuts handles keys pressed outside of fields. */
 export function shortcuts(app, go) {
-  let pending = 0; // until when a letter after g leads to a page
+  let pending = 0; // the time until which a letter after g opens a page
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
     const at = event.target;
@@ -38,7 +38,7 @@ function press(key, app) {
   return false;
 }
 
-// step goes to the next or the previous row's link.
+// step moves the focus to the next or the previous row's link.
 function step(by) {
   const links = [...document.querySelectorAll("main tbody tr a[href], main .cards .card > h2 a[href]")].filter((a, i, all) => i === 0 || a.closest("tr,.card") !== all[i - 1].closest("tr,.card"));
   if (links.length === 0) return false;
@@ -51,8 +51,8 @@ function step(by) {
 }
 
 const keys = [
-  ["/", "find a job by its id"], ["j  k", "next and previous row"], ["Enter", "open the row"], ["f", "freeze the numbers, and let them go on"],
-  ["t", "dark, light, or as the system says"], ["Esc", "leave a field or a dialogue"], ["?", "this"],
+  ["/", "find a job by its id"], ["j  k", "next and previous row"], ["Enter", "open the row"], ["f", "freeze or resume the numbers"],
+  ["t", "dark, light, or the system's theme"], ["Esc", "leave a field or a dialogue"], ["?", "this list"],
 ];
 
 /** help shows the shortcuts. */

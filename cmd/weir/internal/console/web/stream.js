@@ -1,16 +1,16 @@
-// The state of weir comes once a second as a server-sent event, and between two of them that weir is there still. The browser connects again
-// by itself when the connection breaks. How long ago the last word came is told, so that no old figures are taken for new ones. A tab that is
-// hidden lets its connection go: browsers have six to a server, for all tabs together.
+// weir sends its state once a second as a server-sent event, and signs of life in between. The browser reconnects by itself when the
+// connection breaks. The console shows how old the last event is, so that old figures are not taken for new ones. A hidden tab closes its
+// connection: a browser opens at most six to a server, for all tabs together.
 
-const silent = 3000; // milliseconds without a word after which weir counts as out of reach
-const late = 5000; // milliseconds without a snapshot after which the figures are old, though weir is there
-const again = 2000; // until the next try where the browser gives up
-const unseen = 5000; // that a tab is hidden before it lets go
+const silent = 3000; // milliseconds without any event after which weir counts as unreachable
+const late = 5000; // milliseconds without a snapshot after which the figures count as old, though weir still answers
+const again = 2000; // milliseconds until the next try after the browser gave up
+const unseen = 5000; // milliseconds that a tab is hidden before it closes its connection
 const watched = 250;
 
 /** Stream receives snapshots until close. */
 export class Stream {
-  /** tell is called with each snapshot; turn with "live", "late" or "lost" whenever that changes; refused when weir, or what stands before it, ends the stream for good. */
+  /** tell gets each snapshot; turn gets "live", "late" or "lost" whenever that changes; refused is called when weir, or a proxy before it, ends the stream for good. */
   constructor({ tell, turn, refused }) {
     Object.assign(this, { tell, turn, refused, state: "late", told: 0, heard: Date.now() });
     this.watch = setInterval(() => this.look(), watched);
@@ -28,7 +28,7 @@ export class Stream {
     else this.hidden = setTimeout(() => this.rest(), unseen);
   }
 
-  // rest lets the connection go until the tab is seen again.
+  // rest closes the connection until the tab is visible again.
   rest() {
     clearTimeout(this.retry);
     this.source?.close();
@@ -39,7 +39,7 @@ export class Stream {
 
   open() {
     if (this.source) return;
-    if (this.resting) this.heard = Date.now(); // it has not been listened for meanwhile
+    if (this.resting) this.heard = Date.now(); // the hidden tab did not listen
     this.resting = false;
     const source = new EventSource("/api/v1/stream");
     this.source = source;
@@ -60,7 +60,7 @@ export class Stream {
     try {
       snapshot = JSON.parse(event.data);
     } catch {
-      return; // cut off by a proxy: the next one comes in a second
+      return; // truncated by a proxy: the next one comes in a second
     }
     this.told = Date.now();
     this.look();
@@ -69,7 +69,7 @@ export class Stream {
     this.tell({ at: status.at, status, buckets });
   }
 
-  /** contact notes that weir has answered, here or to another question. */
+  /** contact notes that weir has answered, on this stream or another request. */
   contact() {
     this.heard = Date.now();
     this.look();

@@ -1,15 +1,15 @@
-// Tables that are ordered and filtered by the address.
+// Tables whose order and filters are in the address.
 import { h } from "./dom.js";
 import { change } from "./route.js";
 
-/** sorted orders rows: by a name of orders, or against it where it begins with a minus. */
+/** sorted orders rows by one of orders, or in reverse if its name begins with a minus. */
 export function sorted(rows, orders, by) {
   const back = by.startsWith("-"), order = orders[back ? by.slice(1) : by];
   if (!order) return rows;
   return rows.toSorted(back ? (a, b) => order(b, a) : order);
 }
 
-/** sortHead is the head of a column that sorts. */
+/** sortHead draws the header of a column that can sort. */
 export function sortHead(name, label, order, shape = "") {
   const now = order === name ? "descending" : order === "-" + name ? "ascending" : null;
   return h("th", { scope: "col", class: shape, "aria-sort": now }, h("button", { type: "button", on: { click: () => change({ order: order === name ? "-" + name : name }) } }, label, now && h("span", { "aria-hidden": "true" }, now === "descending" ? " ↓" : " ↑")));
@@ -17,7 +17,7 @@ export function sortHead(name, label, order, shape = "") {
 
 let typing = 0;
 
-/** filterField is a field whose text goes into the address when somebody has typed. */
+/** filterField is a field whose text goes into the address when the user stops typing. */
 export function filterField(name, label, value, { placeholder = "", narrow = false } = {}) {
   return h("div.field", { class: narrow ? "narrow" : "", key: "filter-" + name }, h("label", { for: "filter-" + name }, label),
     h("input", { id: "filter-" + name, value, placeholder, autocomplete: "off", spellcheck: "false", on: {
@@ -29,7 +29,7 @@ export function filterField(name, label, value, { placeholder = "", narrow = fal
     } }));
 }
 
-/** choice is a field of which one value is chosen. */
+/** choice is a field with a list of values. */
 export function choice(name, label, value, options, { narrow = true } = {}) {
   return h("div.field", { class: narrow ? "narrow" : "", key: "filter-" + name }, h("label", { for: "filter-" + name }, label),
     h("select", { id: "filter-" + name, value, on: { change: (e) => change({ [name]: e.target.value }) } },

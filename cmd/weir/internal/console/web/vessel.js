@@ -1,12 +1,12 @@
-// The bucket as a picture: a vessel with its level, what flows in above, and what drips out below at the bucket's pace. A valve stands
-// across the outflow where nothing may be called.
+// The bucket as a picture: a vessel with its level, the inflow above, and drops below at the bucket's pace. A valve closes the outflow
+// while no call may start.
 import { h } from "./dom.js";
 
 const inside = { top: 22, height: 72, left: 19, width: 62 };
 
 /**
- * vessel draws a bucket. level and capacity are jobs; came and left a second's, refused too; stopped says that nothing may be called.
- * What it shows is told by label to those who do not see it.
+ * vessel draws a bucket. level and capacity are jobs; came, left and refused are per second; stopped means that no call may start. label
+ * describes the picture for screen readers.
  */
 export function vessel({ level, capacity, came = 0, left = 0, refused = 0, stopped = false, label, size = "small" }) {
   const share = capacity > 0 ? Math.min(1, level / capacity) : 0;
@@ -24,8 +24,8 @@ export function vessel({ level, capacity, came = 0, left = 0, refused = 0, stopp
   stopped && h("path.valve", { d: "M38 111 h24" }));
 }
 
-// pour is how wide the inflow is drawn: by its order of magnitude.
+// pour returns the width of the inflow, by its order of magnitude.
 const pour = (came) => (came > 0 ? Math.min(16, 2.5 + 3 * Math.log10(1 + came * 10)) : 0);
 
-// drip is the time between two drops as they are drawn: no faster than the eye follows.
+// drip returns the time between two drawn drops: no faster than the eye can follow.
 const drip = (left) => (left > 0 ? Math.min(6, Math.max(0.45, 1 / left)).toFixed(2) + "s" : "0s");

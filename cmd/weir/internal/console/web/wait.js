@@ -1,7 +1,7 @@
-// Why a bucket's next job is not called this moment, in the words of the command line.
+// The reason why a bucket's next job is not called now, in the words of the command line.
 import { clock } from "./format.js";
 
-/** waiting says in words what a bucket's next job waits for. */
+/** waiting describes what a bucket's next job waits for. */
 export function waiting(w) {
   const until = w.until ? " until " + clock(w.until) : "";
   const because = w.why ? " because " + w.why : "";
@@ -27,10 +27,10 @@ export function waiting(w) {
 
 const stops = new Set(["held", "api_held", "paused", "limiter", "stopping"]);
 
-/** stopped reports whether nothing may be called until something changes. */
+/** stopped reports whether no call may start until something changes. */
 export const stopped = (w) => stops.has(w.for);
 
-/** short is what a bucket waits for in a word or two, for a chip. */
+/** short describes the same in one or two words, for a chip. */
 export function short(w) {
   switch (w.for) {
     case "nothing": return "calling";
@@ -42,7 +42,7 @@ export function short(w) {
   return w.for;
 }
 
-/** shade is how a wait is coloured. */
+/** shade returns the colour class of a wait. */
 export function shade(w) {
   if (w.for === "paused") return "paused";
   if (stops.has(w.for) || w.for === "slowed" || w.for === "retry") return "held";

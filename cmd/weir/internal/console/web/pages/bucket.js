@@ -13,7 +13,7 @@ import { cancelButton } from "../cancel.js";
 
 const listed = 20; // next jobs
 
-/** bucket is one key of one api. */
+/** bucket is the page of one key of one API. */
 export const bucket = {
   path: "/bucket", title: (query) => `${query.get("key")} of ${query.get("api")}`,
   view(app, query) {
@@ -40,15 +40,15 @@ export const bucket = {
             h("p.flow-out", {}, h("b", {}, p ? perSecond(p.left) : "–"), " out")),
           h("div.beside", {},
             h("p.level", {}, h("b", { "data-field": "depth" }, count(shown.depth)), h("span.quiet", {}, " of " + count(shown.capacity) + " jobs")),
-            h("p", {}, shown.wait_ms < 0 ? "Nobody can say when it will be empty" : shown.depth === 0 ? "Empty" : ["Empty in ", h("b", { "data-field": "wait" }, emptyIn(shown)), ", if nothing more comes"]),
+            h("p", {}, shown.wait_ms < 0 ? "Unknown when it will be empty" : shown.depth === 0 ? "Empty" : ["Empty in ", h("b", { "data-field": "wait" }, emptyIn(shown)), ", if no more jobs arrive"]),
             h("p", {}, h("span.chip", { class: shade(shown.waits) }, short(shown.waits))),
             h("p.whole.quiet", {}, "The next job waits for ", waiting(shown.waits))))),
         h("section.card", { "aria-label": "Its figures" }, h("dl.facts", {},
           fact("rate", [rate(shown.rate), ", a call every ", brief(shown.rate.interval_us / 1000), shown.rate.burst > 1 && `, ${shown.rate.burst} together after idling${shown.rate.counts === "token_bucket" ? " (a token bucket)" : ""}`]),
           shown.gets && fact("gets", gets(shown.gets, shown.waits, app.now())),
           fact("in flight", `${shown.in_flight} of ${shown.max_in_flight}`),
-          fact("wait", shown.wait_ms < 0 ? "unknown" : `${brief(shown.wait_ms)} for a job that came now`),
-          fact("stands in", h("code", {}, shown.stream)),
+          fact("wait", shown.wait_ms < 0 ? "unknown" : `${brief(shown.wait_ms)} for a job that arrives now`),
+          fact("stored in", h("code", {}, shown.stream)),
           fact("dispatched by", shown.instance)),
         (shown.limits ?? []).length > 0 && h("h2", { class: "spaced" }, "Limits shared by all keys"), (shown.limits ?? []).map((l) => limitLine(api, l)))),
       h("h2", {}, "The last 15 minutes"),
@@ -62,7 +62,7 @@ export const bucket = {
 
 const fact = (name, ...what) => [h("dt", {}, name), h("dd", {}, ...what)];
 
-// gets says what a key gets, and what binds it, or that it gets nothing before what it waits for has ended.
+// gets says how many calls a key gets and which limit decides, or that it gets none until its wait has ended.
 function gets(s, waits, now) {
   if (!s.stopped) return share(s);
   return (waits.until ? `nothing until ${timeOfDay(waits.until, now)}` : "nothing while it waits") + ", then " + share(s);
@@ -70,8 +70,8 @@ function gets(s, waits, now) {
 
 function share(s) {
   if (!s.limit) return perSecond(s.calls_per_s) + ": its own rate";
-  if (s.limit === "in_flight") return perSecond(s.calls_per_s) + ": as many calls as its in_flight lets run, by how long they take";
-  return `${perSecond(s.calls_per_s)} of ${perSecond(s.of)} that limit ${s.limit} lets pass: ${s.keys} ${s.keys === 1 ? "key that has jobs uses it" : "keys that have jobs share it"}`;
+  if (s.limit === "in_flight") return perSecond(s.calls_per_s) + ": as many calls as its in_flight allows, given how long they take";
+  return `${perSecond(s.calls_per_s)} of the ${perSecond(s.of)} that limit ${s.limit} allows: ${s.keys} ${s.keys === 1 ? "key with jobs uses it" : "keys with jobs share it"}`;
 }
 
 function jobs(app, api, key, shown) {
@@ -89,7 +89,7 @@ function jobs(app, api, key, shown) {
 
 function resting(app, api, key, err) {
   if (!app.snapshot?.status.apis.some((a) => a.api === api)) return failed(err);
-  return empty("The bucket is empty", `No job of ${key} waits. What comes now is called at once, within the limits:`, h("code", {}, `weir submit ${quoted(api)} ${quoted(key)} --data '{"hello":"world"}'`),
+  return empty("The bucket is empty", `No job of ${key} waits. weir calls the next job at once, within the limits:`, h("code", {}, `weir submit ${quoted(api)} ${quoted(key)} --data '{"hello":"world"}'`),
     app.operator() && pauseButton(app, api, key, null));
 }
 

@@ -8,7 +8,7 @@ import { pauseButton } from "../pause.js";
 import { stateOf } from "./overview.js";
 import { filterField, sorted, sortHead } from "../table.js";
 
-const most = 100; // buckets that are listed of an api
+const most = 100; // buckets of an API in the list
 
 const orders = {
   depth: (a, b) => b.depth - a.depth,
@@ -16,9 +16,9 @@ const orders = {
   wait: (a, b) => (b.wait_ms < 0 ? Infinity : b.wait_ms) - (a.wait_ms < 0 ? Infinity : a.wait_ms) || 0,
 };
 
-let held = null; // the order of the rows while somebody points at them
+let held = null; // the order of the rows while the pointer is over them
 
-/** buckets lists those of one api or of all, the deepest first. */
+/** buckets is the list of buckets of one API or of all, the deepest first. */
 export const buckets = {
   path: "/buckets", title: "Buckets", nav: "Buckets", key: "b", over: ["/bucket"],
   view(app, query) {
@@ -42,7 +42,7 @@ export const buckets = {
       shown.length > 0
         ? h("div", { on: { pointerenter: () => { held ??= shown.map(name); }, pointerleave: () => { held = null; app.draw(); } } },
           bucketTable(app, shown, `Buckets of ${api || "all apis"}, ordered by ${order}`, (n, label, shape) => sortHead(n, label, order, shape)))
-        : text ? empty("No such key waits", `None of the deepest ${most} buckets has “${text}” in its key.`)
+        : text ? empty("No such bucket", `None of the deepest ${most} buckets has “${text}” in its key.`)
           : empty("Nothing waits", "Every bucket is empty. Publish a job and watch its bucket fill and leak:", h("code", {}, `weir submit ${api || apis[0] || "API"} customer-7 --data '{"hello":"world"}'`)),
       api && command(`weir keys ${api}`),
     ];
@@ -51,14 +51,14 @@ export const buckets = {
 
 const name = (b) => b.api + "\n" + b.key;
 
-// steady keeps rows where they are while somebody points at them.
+// steady keeps the order of the rows while the pointer is over them.
 function steady(rows, of) {
   if (!held) return rows;
   const place = new Map(held.map((n, i) => [n, i]));
   return rows.toSorted((a, b) => (place.get(name(a)) ?? Infinity) - (place.get(name(b)) ?? Infinity) || 0);
 }
 
-// all are the buckets to show: the deepest, which come with every snapshot, and of one api more of them.
+// all returns the buckets to show: the deepest, which every snapshot has, and more of them if one API is chosen.
 function all(app, api, apis) {
   if (api === null) return { buckets: app.snapshot.buckets };
   const more = app.answers.use(`apis/${encodeURIComponent(api)}/keys?limit=${most}`, 2000);

@@ -7,7 +7,7 @@ import { empty, failed, waits, command } from "../said.js";
 import { changes, proposal, trialOf } from "../proposal.js";
 import { announce } from "../announce.js";
 
-/** configuration is what is in force, its history, and what changed between versions. */
+/** configuration shows the configuration in force, its history, and the changes between versions. */
 export const configuration = {
   path: "/configuration", title: "Configuration", nav: "Config", key: "c",
   view(app, query) {
@@ -18,7 +18,7 @@ export const configuration = {
     return [
       h("div.bar", {}, h("h1", {}, "Configuration", now && h("span.quiet", {}, ` version ${now}`)),
         app.operator() && !query.get("propose") && h("div.actions", {}, h("button", { type: "button", on: { click: () => change({ propose: "1" }) } }, "Propose another …"))),
-      shown.error && (shown.error.status === 404 ? empty("No configuration is in force", "Write down an api in weir.yaml and put it in force:", h("code", {}, "weir config apply -f weir.yaml")) : failed(shown.error)),
+      shown.error && (shown.error.status === 404 ? empty("No configuration is in force", "Describe an API in weir.yaml and put it in force:", h("code", {}, "weir config apply -f weir.yaml")) : failed(shown.error)),
       app.operator() && query.get("propose") && (shown.value !== undefined || shown.error) && [proposal(app, shown.value), trialOf(app)],
       from && to && difference(app, from, to),
       h("h2", {}, "History"),
@@ -30,7 +30,7 @@ export const configuration = {
           h("td.fit", {}, h("span.actions.nowrap", {}, i + 1 < versions.length && !v.error && h("a.button", { href: link("/configuration", { from: versions[i + 1].version, to: v.version }), "aria-label": `Difference: what version ${v.version} changed` }, "Difference"),
             app.operator() && v.version !== now && !v.error && h("button", { type: "button", on: { click: () => rollback(app, v.version, now) } }, "Roll back …")))))))) : !past.error && waits("the history"),
       h("h2", {}, "In force"),
-      shown.value ? [h("p.quiet", {}, `from ${shown.value.from || "–"}, by ${shown.value.who || "–"}, ${since(shown.value.at, app.now())}. Secrets stand in it by reference only.`), h("pre", { tabindex: 0 }, shown.value.yaml)] : !shown.error && waits("the configuration"),
+      shown.value ? [h("p.quiet", {}, `from ${shown.value.from || "–"}, by ${shown.value.who || "–"}, ${since(shown.value.at, app.now())}. Secrets are in it by reference only.`), h("pre", { tabindex: 0 }, shown.value.yaml)] : !shown.error && waits("the configuration"),
       command("weir config show"),
     ];
   },
@@ -52,7 +52,7 @@ async function rollback(app, version, now) {
         first = false;
         post("config/rollback", { version, dry_run: true }).then((told) => { s.changes = told.changes; }, (err) => { s.error = err; }).finally(draw);
       }
-      return [h("p", {}, `What version ${version} says is put in force everywhere at once, as a new version. The file it once came from is not touched.`),
+      return [h("p", {}, `All replicas put version ${version} in force again at once, as a new version. The file that it came from does not change.`),
         s.error ? h("div.told.bad", { role: "alert" }, h("p", {}, s.error.message)) : s.changes ? changes(s.changes) : h("p.quiet", { role: "status" }, "Comparing …")];
     },
     act: () => post("config/rollback", { version, dry_run: false }),

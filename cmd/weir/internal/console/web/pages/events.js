@@ -8,7 +8,7 @@ import { empty, failed, waits, command } from "../said.js";
 const types = ["throttled", "dead", "held", "resumed", "budget", "config", "redriven", "purged", "revealed", "unhealthy", "healthy"];
 const most = 100;
 
-/** events are what weir has told lately. */
+/** events lists recent events. */
 export const events = {
   path: "/events", title: "Events", nav: "Events", key: "e",
   view(app, query) {
@@ -20,7 +20,7 @@ export const events = {
       h("div.filters", {}, choice("type", "Type", type, types), choice("api", "Api", api, app.snapshot?.status.apis.map((a) => a.api) ?? []), filterField("key", "Key", key), filterField("since", "Since", since, { placeholder: "1h", narrow: true })),
       asked.error && asked.error.status !== 404 && failed(asked.error),
       asked.value === undefined && !asked.error ? waits("the events")
-        : shown.length === 0 ? empty("Nothing was told", "weir tells overflow, letters, holds, budgets and operators' words, and keeps them for a day.")
+        : shown.length === 0 ? empty("No events", "weir publishes events of overflow, letters, holds, budgets and operators' commands, and keeps them for a day.")
           : h("div.table", {}, h("table.folds", {}, h("caption.unseen", {}, "Events, the newest first"), h("thead", {}, h("tr", {}, ["When", "Type", "About", "What"].map((n) => h("th", { scope: "col" }, n)))),
             h("tbody", {}, shown.map((e) => h("tr", { key: e.id },
               h("td.nowrap.fit", { "data-name": "When", title: clock(e.time) }, timeOfDay(e.time, app.now())), h("td.fit", { "data-name": "Type" }, h("span.chip", { class: shadeOf(kind(e)) }, kind(e))),

@@ -16,8 +16,8 @@ import { nowhere } from "./nowhere.js";
 
 export const pages = [overview, buckets, bucket, letters, letter, redrives, job, limits, spend, replicas, doctor, configuration, events];
 
-/** titleOf is what a page is called; of one whose title names what it shows, with the query that chooses that. */
+/** titleOf returns the title of a page; a title may depend on the query. */
 export const titleOf = (page, query = new URLSearchParams()) => (typeof page.title === "function" ? page.title(query) : page.title);
 
-/** pageAt is the page of an address. */
+/** pageAt returns the page of a path. */
 export const pageAt = (path) => pages.find((p) => p.path === path) ?? nowhere;

@@ -5,7 +5,7 @@ import { empty, failed, waits, command, quoted } from "../said.js";
 import { shade, short, waiting } from "../wait.js";
 import { cancelButton } from "../cancel.js";
 
-/** job finds a job by its id, and tells what happened to it. */
+/** job finds a job by its id and shows what happened to it. */
 export const job = {
   path: "/job", title: (query) => (query.get("id") ? "Job " + query.get("id") : "Find a job"), key: "j",
   view(app, query) {
@@ -15,15 +15,15 @@ export const job = {
     const title = h("h1", {}, h("span.quiet", {}, "Job "), id);
     const terminal = command(`weir job ${quoted(id)}`);
     if (!t) {
-      if (asked.error?.status === 404) return [title, form(id), empty("Nothing is known of this id", asked.error.message), terminal];
+      if (asked.error?.status === 404) return [title, form(id), empty("No trace of this id", asked.error.message), terminal];
       return [title, form(id), asked.error ? failed(asked.error) : waits("the job, in queues, ledger, results, letters and events")];
     }
     return [
       title,
       (t.silent ?? []).map((s) => h("div.told.warn", {}, h("p", {}, s))),
       t.jobs.map((j) => story(app, j)),
-      t.jobs.length === 0 && empty("Nothing is known of this id", "Its traces may be too old, or the id is another."),
-      h("details", {}, h("summary", {}, "Where weir has looked"), h("ul", {}, (t.looked ?? []).map((l) => h("li", {}, h("code", {}, l.stream), `: ${count(l.messages)} messages`, l.all ? ", all there are" : l.back ? `, back to ${clock(l.back)}` : "")))),
+      t.jobs.length === 0 && empty("No trace of this id", "Its traces may be too old, or the id is wrong."),
+      h("details", {}, h("summary", {}, "Where weir has looked"), h("ul", {}, (t.looked ?? []).map((l) => h("li", {}, h("code", {}, l.stream), `: ${count(l.messages)} messages`, l.all ? ", all of them" : l.back ? `, back to ${clock(l.back)}` : "")))),
       terminal,
     ];
   },
@@ -37,7 +37,7 @@ function form(id) {
   } } }, h("div.field", {}, h("label", { for: "job-id" }, "Job id"), h("input", { id: "job-id", value: id, autocomplete: "off", spellcheck: "false" })), h("button.main", { type: "submit" }, "Find"));
 }
 
-const states = { queued: ["waits in its bucket", "calm"], done: ["done", "good"], dead: ["dead letter", "dead"], gone: ["its end is not known", "unknown"] };
+const states = { queued: ["waits in its bucket", "calm"], done: ["done", "good"], dead: ["dead letter", "dead"], gone: ["its end is unknown", "unknown"] };
 
 function story(app, j) {
   const [text, colour] = states[j.state] ?? [j.state, "calm"];

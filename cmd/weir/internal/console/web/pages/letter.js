@@ -9,10 +9,10 @@ import { redriveOne, redriveEdited, purgeOne } from "../redrive.js";
 import { reconcileOne } from "../transfer.js";
 import { announce } from "../announce.js";
 
-// revealed are the payloads that somebody has asked to see, of the letter that is shown.
+// revealed has the payloads that the user has revealed, of the letter on the page.
 const revealed = { seq: "", value: null, error: null, asking: false };
 
-/** letter is one dead letter. Its payload is hidden until somebody asks for it, which is told as an event. */
+/** letter is the page of one dead letter. Its payload is hidden until the user reveals it, which an event records. */
 export const letter = {
   path: "/letter", title: (query) => "Letter " + query.get("seq"),
   view(app, query) {
@@ -20,23 +20,23 @@ export const letter = {
     if (revealed.seq !== seq) Object.assign(revealed, { seq, value: null, error: null, asking: false });
     const asked = app.answers.use("dead/" + encodeURIComponent(seq)), l = asked.value;
     if (!l) {
-      if (asked.error?.status === 404) return [title, empty("This letter is gone", "It was redriven, purged or too old, or it never was.", h("a", { href: "/letters" }, "The letters that are kept"))];
+      if (asked.error?.status === 404) return [title, empty("This letter is gone", "It was redriven, purged or too old, or it never existed.", h("a", { href: "/letters" }, "All letters"))];
       return [title, asked.error ? failed(asked.error) : waits("the letter")];
     }
     const settled = isSettled(app, l);
     return [
       h("div.bar", {}, title, app.operator() && h("div.actions", {}, !settled && redriveOne(app, l), typeof revealed.value?.body === "string" && redriveEdited(app, l, revealed.value.body), reconcileOne(app, l), purgeOne(app, l))),
-      h("div.told.bad", {}, h("p", {}, h("span.chip", { class: shadeOf(l.reason) }, l.reason), " ", l.detail), h("p.quiet", {}, settled ? "Its producer handed the job in again since, and it is done. Nothing is left to redrive: purge the letter." : explanation(l))),
+      h("div.told.bad", {}, h("p", {}, h("span.chip", { class: shadeOf(l.reason) }, l.reason), " ", l.detail), h("p.quiet", {}, settled ? "Its producer has submitted the job again since, and it is done. Nothing is left to redrive: purge the letter." : explanation(l))),
       h("div.split", {},
         h("section.card", { "aria-label": "What it was" }, h("dl.facts", {},
           fact("died", [clock(l.stored), h("span.quiet", {}, ` (${since(l.stored, app.now())})`)]),
           fact("api", l.api ? h("a", { href: link("/buckets", { api: l.api }) }, l.api) : l.asked_api ? `${l.asked_api}, which was not configured` : "–"),
           fact("key", l.key ? h("a", { href: link("/bucket", { api: l.api, key: l.key }) }, l.key) : "–"),
-          fact("job", l.job ? [h("a", { href: link("/job", { id: l.job }) }, h("code", {}, l.job)), " its whole story"] : "–"),
-          fact("status", l.status ? String(l.status) : "none: the api gave no answer, or was not called"),
+          fact("job", l.job ? [h("a", { href: link("/job", { id: l.job }) }, h("code", {}, l.job)), " its whole history"] : "–"),
+          fact("status", l.status ? String(l.status) : "none: the API gave no answer, or was not called"),
           fact("billed", h("span.chip", { class: l.billed === "no" ? "good" : l.billed === "unknown" ? "unknown" : "held" }, l.billed)),
           fact("attempts", String(l.attempts)), fact("redrives", String(l.redrives)),
-          l.refusals > 1 && fact("refusals", `${l.refusals} when the letter was written: its producer tries again and again`)),
+          l.refusals > 1 && fact("refusals", `${l.refusals} when the letter was written: its producer keeps retrying`)),
         l.call && lastCall(l.call)),
         h("section.card", { "aria-label": "Headers of the job" }, h("h2", {}, "Headers"), headers(revealed.value?.headers ?? l.headers))),
       payload(app, l),
@@ -45,7 +45,7 @@ export const letter = {
   },
 };
 
-// isSettled reports whether the job of a refusal was taken later and is done: its letter is left over.
+// isSettled reports whether a refused job was accepted later and is done: its letter is left over.
 function isSettled(app, l) {
   if (l.reason !== "overflow" || !l.job || !l.api) return false;
   const story = app.answers.use(`jobs/${encodeURIComponent(l.job)}?api=${encodeURIComponent(l.api)}&key=${encodeURIComponent(l.key)}`, 10000).value;
@@ -63,7 +63,7 @@ function lastCall(c) {
 
 function headers(all) {
   const names = Object.keys(all ?? {}).sort();
-  if (names.length === 0) return h("p.quiet", {}, "The job brought none.");
+  if (names.length === 0) return h("p.quiet", {}, "The job had none.");
   return h("dl.facts.headers", {}, names.flatMap((name) => all[name].length > 0 ? all[name].map((value) => fact(h("code", {}, name), h("code", {}, value))) : fact(h("code", {}, name), h("span.quiet", {}, "hidden"))));
 }
 
@@ -72,10 +72,10 @@ function payload(app, l) {
   return [
     h("h2", {}, "Body", h("span.quiet", {}, l.body_left_out ? " not kept: it was too large, or was lost with the store of its queue" : ` ${bytes(l.size)}`)),
     found ? shownBody(found.body_base64 ?? found.body, found.body_base64 ? "base64" : found.encoding, null, `letter-${l.seq}-body`)
-      : h("div.card", {}, h("p", {}, "Bodies and headers may hold what not everybody should read. They are hidden until you ask; that you did is told as an event, with your name."),
+      : h("div.card", {}, h("p", {}, "Bodies and headers may be confidential. They are hidden until you ask; then an event records your name."),
         revealed.error && failed(revealed.error),
-        app.operator() ? h("button", { type: "button", disabled: revealed.asking, on: { click: () => reveal(app, l) } }, revealed.asking ? "…" : "Reveal the body") : h("p.quiet", {}, "That takes the role operator.")),
-    found?.answer && [h("h2", {}, "What the api answered ", h("span.chip", {}, String(found.answer.status))),
+        app.operator() ? h("button", { type: "button", disabled: revealed.asking, on: { click: () => reveal(app, l) } }, revealed.asking ? "…" : "Reveal the body") : h("p.quiet", {}, "This needs the role operator.")),
+    found?.answer && [h("h2", {}, "The API's answer ", h("span.chip", {}, String(found.answer.status))),
       shownBody(found.answer.body, found.answer.encoding, found.answer.content_type, `letter-${l.seq}-answer`),
       found.answer.cut && h("p.quiet", {}, "The answer was longer; this is its beginning.")],
   ];

@@ -11,7 +11,7 @@ import { redriveButton, purgeButton } from "../redrive.js";
 
 const perPage = 50;
 
-/** letters are the dead letters: their causes, and those that a selection finds. */
+/** letters is the page of dead letters: their causes, and the letters of a selection. */
 export const letters = {
   path: "/letters", title: "Dead letters", nav: "Letters", key: "l", over: ["/letter"],
   count: (app) => app.snapshot?.status.letters_all ?? 0, grave: () => true,
@@ -32,20 +32,20 @@ export const letters = {
       rows.error && failed(rows.error),
       shown.length > 0 ? [table(app, shown, total), pages(before, rows.value.next)]
         : rows.value === undefined ? null : any ? empty("No letter matches", h("button", { type: "button", on: { click: () => change(Object.fromEntries(Object.keys(picked).map((k) => [k, ""]))) } }, "Show all letters"))
-          : empty("No dead letters", "What weir gives up, or does not take because a bucket is full, is kept here with its cause until it is redriven or purged. Nothing has been lost."),
+          : empty("No dead letters", "weir keeps jobs here that it gave up or refused because a bucket was full, with the cause, until you redrive or purge them. No job has been lost."),
       command(["weir dead ls", ...asFlags(picked)].join(" ")),
     ];
   },
 };
 
-// outlined are the causes as every snapshot has them, by api and reason: what is shown until all letters have been counted.
+// outlined returns the causes in the snapshot, by API and reason, which are shown until all letters have been counted.
 function outlined(app, picked) {
   if (Object.keys(picked).some((name) => name !== "api" && name !== "reason")) return [];
   return (app.snapshot?.status.letters ?? []).filter((c) => (!picked.api || (c.api || "_") === picked.api) && (!picked.reason || c.reason === picked.reason))
     .map((c) => ({ ...c, status: 0 })).sort((a, b) => b.letters - a.letters);
 }
 
-// fresh has the letters asked for anew when some have come or gone, though not more than every few seconds: all of them are read for it.
+// fresh asks for the letters anew when their number has changed, at most every two seconds, because weir reads all of them for it.
 const known = { all: null, at: 0 };
 
 function fresh(app) {
@@ -60,7 +60,7 @@ function causeCard(app, c, picked) {
   const at = picked.reason === c.reason && picked.api === c.api;
   return h("div.card.cause", { key: JSON.stringify([c.api, c.reason, c.status, c.billed]), "data-reason": c.reason },
     h("h3", {}, h("a", { href: link("/letters", query), "aria-current": at ? "true" : null }, things(c.letters, "letter")), " ", h("span.chip", { class: shadeOf(c.reason) }, c.reason), c.status > 0 && [" ", h("span.chip", {}, String(c.status))]),
-    h("p", {}, c.api || "no configured api", ": ", causeText(c.reason)),
+    h("p", {}, c.api || "no configured API", ": ", causeText(c.reason)),
     c.billed && h("p.quiet", {}, `billed: ${c.billed}`, " · ", c.letters === 1 ? since(c.newest, app.now()) : `${since(c.oldest, app.now())} to ${since(c.newest, app.now())}`),
     h("p.quiet", {}, remedy(c.reason)));
 }

@@ -8,7 +8,7 @@ import { empty, waits, command } from "../said.js";
 
 const proof = { busy: false, error: null, found: null };
 
-/** limits are those that keys share, and how near they are. */
+/** limits is the page of shared limits and their use. */
 export const limits = {
   path: "/limits", title: "Limits", nav: "Limits", key: "m",
   view(app, query) {
@@ -19,12 +19,12 @@ export const limits = {
     return [
       h("h1", {}, "Limits"),
       h("div.filters", {}, choice("api", "Api", api, s.apis.map((a) => a.api))),
-      near.length > 0 && h("div.told.warn", {}, h("p", {}, h("strong", {}, `${things(near.length, "limit")} ${near.length === 1 ? "is" : "are"} used up by four fifths or more: `), near.map(({ a, l }, i) => [i > 0 && ", ", `${a.api}/${l.limit}`]))),
-      shown.every((a) => !a.limits?.length) && empty("No limit is shared", "Each bucket has its own rate. What all keys of an api share stands under limits in weir.yaml:", h("code", {}, "limits: [{name: account, rate: 100/s}, {name: spend, budget: 200.00/day}]")),
+      near.length > 0 && h("div.told.warn", {}, h("p", {}, h("strong", {}, `${things(near.length, "limit")} ${near.length === 1 ? "is" : "are"} at least 80 % used up: `), near.map(({ a, l }, i) => [i > 0 && ", ", `${a.api}/${l.limit}`]))),
+      shown.every((a) => !a.limits?.length) && empty("No limit is shared", "Each bucket has its own rate. Limits for all keys of an API are under limits in weir.yaml:", h("code", {}, "limits: [{name: account, rate: 100/s}, {name: spend, budget: 200.00/day}]")),
       h("div.cards", {}, shown.filter((a) => a.limits?.length > 0).map((a) => h("section.card", { key: a.api, "aria-labelledby": "limits-" + a.api },
         h("h2", { id: "limits-" + a.api }, h("a", { href: link("/buckets", { api: a.api }) }, a.api)),
         a.limits.toSorted((x, y) => Number(lasting(y)) - Number(lasting(x)) || shareOf(y) - shareOf(x)).map((l) => limitLine(a.api, l))))),
-      h("p.quiet", {}, "A rate or calls in flight that are used up keep calls waiting for a moment: they are there for that. A quota or a budget that is used up holds its api until its period ends."),
+      h("p.quiet", {}, "A used-up rate or in-flight limit makes calls wait for a moment, which is normal. A used-up quota or budget holds its API until its period ends."),
       app.operator() && verification(app, proof),
       command("weir status"),
     ];

@@ -3,7 +3,7 @@ import { vessel } from "../vessel.js";
 
 let failed = null, busy = false;
 
-/** login asks who somebody is. */
+/** login asks for a token. */
 export function login(app) {
   document.title = "Log in · weir";
   return h("main.alone", { id: "page", key: "login", tabindex: -1 },
@@ -12,7 +12,7 @@ export function login(app) {
     h("form", { on: { submit: (event) => enter(event, app) } },
       h("div.field", {}, h("label", { for: "token" }, "Token"),
         h("input", { id: "token", type: "password", autocomplete: "current-password", required: true, autofocus: true, "aria-describedby": "token-hint" }),
-        h("small", { id: "token-hint" }, "That of WEIR_HTTP_TOKEN, or one under http.tokens in the configuration with the role viewer or operator. It is kept on the server until you log out; this browser keeps a cookie.")),
+        h("small", { id: "token-hint" }, "WEIR_HTTP_TOKEN, or one of http.tokens in the configuration with the role viewer or operator. The server keeps it until you log out; this browser keeps only a cookie.")),
       failed && h("div.told.bad", { role: "alert" }, h("p", {}, failed)),
       h("button.main", { type: "submit", disabled: busy }, "Log in")));
 }
@@ -27,7 +27,7 @@ async function enter(event, app) {
     await app.enter(field.value);
     field.value = "";
   } catch (err) {
-    failed = err.status === 401 ? "Nobody has this token. Look at its beginning and end: nothing of it may be missing." : err.message;
+    failed = err.status === 401 ? "Unknown token. Check that its beginning and end are complete." : err.message;
     field.focus();
   }
   busy = false;

@@ -9,7 +9,7 @@ import { pauseButton } from "../pause.js";
 import { causeText } from "../cause.js";
 import { bucketTable } from "../buckettable.js";
 
-/** overview is all of weir on one page. */
+/** overview shows all of weir on one page. */
 export const overview = {
   path: "/", title: "Overview", nav: "Overview", key: "o",
   view(app) {
@@ -19,7 +19,7 @@ export const overview = {
     return [
       h("h1", {}, "Overview"),
       health(app, s),
-      s.apis.length === 0 ? empty("No api is configured yet", "Write one down in weir.yaml and put it in force:", h("code", {}, "weir config apply -f weir.yaml"))
+      s.apis.length === 0 ? empty("No API is configured yet", "Describe one in weir.yaml and put it in force:", h("code", {}, "weir config apply -f weir.yaml"))
         : h("div.cards", { class: "wide" }, s.apis.map((a) => apiCard(app, s, a))),
       h("h2", { id: "deepest" }, "Deepest buckets"),
       deepest.length > 0 ? [bucketTable(app, deepest, "The six deepest buckets of all apis"), h("p", {}, h("a", { href: "/buckets" }, "All buckets"))]
@@ -44,16 +44,16 @@ function verdict(app, s) {
     s.problems.map(told));
 }
 
-/** stateOf says whether an api is called. */
+/** stateOf says whether weir calls an API. */
 export function stateOf(a) {
   const held = a.holds?.find((x) => !x.key);
   if (a.pause) return { chip: "paused", shade: "paused", until: a.pause.until, why: pauseText(a.pause) };
   if (held) return { chip: "held", shade: held.fault ? "dead" : "held", until: held.until, why: held.why };
   if (a.owned < a.partitions) return { chip: `${a.owned} of ${a.partitions} partitions`, shade: "held", why: "no replica dispatches the others" };
-  return { chip: "called", shade: "good" };
+  return { chip: "active", shade: "good" };
 }
 
-/** pauseText says who paused and why, as far as he told. */
+/** pauseText names the operator who paused, the time and the reason, as far as they are known. */
 export const pauseText = (p) => `paused${p.by ? " by " + p.by : ""} at ${clock(p.at)}${p.until ? " until " + clock(p.until) : ""}${p.why ? ": " + p.why : ""}`;
 
 function apiCard(app, s, a) {
@@ -83,10 +83,10 @@ function figure(name, n, small, field, text = count(n)) {
 }
 
 function letters(s) {
-  if (s.letters_all === 0) return empty("No dead letters", "What weir gives up, or does not take because a bucket is full, is kept here with its cause until it is redriven or purged.");
+  if (s.letters_all === 0) return empty("No dead letters", "weir keeps jobs here that it gave up or refused because a bucket was full, with the cause, until you redrive or purge them.");
   return h("div.cards", {}, s.letters.length === 0
-    ? h("div.card", {}, h("h3", {}, h("a", { href: "/letters" }, things(s.letters_all, "letter"))), h("p.quiet", {}, "of too many keys to be told apart at a glance"))
+    ? h("div.card", {}, h("h3", {}, h("a", { href: "/letters" }, things(s.letters_all, "letter"))), h("p.quiet", {}, "of too many keys to list here"))
     : s.letters.toSorted((a, b) => b.letters - a.letters).slice(0, 6).map((l) => h("div.card", { key: l.api + " " + l.reason },
       h("h3", {}, h("a", { href: link("/letters", { api: l.api || "_", reason: l.reason }) }, things(l.letters, "letter")), " ", h("span.chip", { class: l.reason === "unknown" ? "unknown" : "dead" }, l.reason)),
-      h("p.quiet", {}, l.api || "no configured api", ": ", causeText(l.reason)))));
+      h("p.quiet", {}, l.api || "no configured API", ": ", causeText(l.reason)))));
 }

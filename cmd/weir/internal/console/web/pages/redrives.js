@@ -5,7 +5,7 @@ import { list, post, remove } from "../ask.js";
 import { ask } from "../dialog.js";
 import { empty, failed, waits, command } from "../said.js";
 
-/** redrives are the tasks that redrive letters, and one of them with its progress. */
+/** redrives is the list of redrives, and the page of one with its progress. */
 export const redrives = {
   path: "/redrives", title: (query) => (query.get("id") ? "Redrive " + query.get("id") : "Redrives"), nav: "Redrives", key: "r",
   view(app, query) {
@@ -20,7 +20,7 @@ function all(app) {
     h("h1", {}, "Redrives"),
     asked.error && asked.error.status !== 404 && failed(asked.error),
     asked.value === undefined && !asked.error ? waits("the redrives")
-      : tasks.length === 0 ? empty("Nothing has been redriven yet", "A redrive hands the jobs of dead letters in again, at a rate that their buckets take. Begin with the letters:", h("a.button", { href: "/letters" }, "Dead letters"))
+      : tasks.length === 0 ? empty("Nothing has been redriven yet", "A redrive submits the jobs of dead letters again, at a rate that their buckets can take. Begin with the letters:", h("a.button", { href: "/letters" }, "Dead letters"))
         : h("div.table", {}, h("table.folds", {}, h("caption.unseen", {}, "Redrives, the newest first"),
           h("thead", {}, h("tr", {}, ["Redrive", "State", "Begun", "By", "What", "Progress"].map((name) => h("th", { scope: "col" }, name)))),
           h("tbody", {}, tasks.map((t) => row(app, t))))),
@@ -41,7 +41,7 @@ function row(app, t) {
 function one(app, id) {
   const asked = app.answers.use("redrives/" + encodeURIComponent(id), 700), t = asked.value;
   const title = h("h1", {}, h("a", { href: "/redrives" }, "Redrives"), " / ", id);
-  if (!t) return [title, asked.error?.status === 404 ? empty("There is no such redrive", "It is too old, or was never begun.") : asked.error ? failed(asked.error) : waits("the redrive")];
+  if (!t) return [title, asked.error?.status === 404 ? empty("There is no such redrive", "It is too old, or never existed.") : asked.error ? failed(asked.error) : waits("the redrive")];
   const n = figures(t), going = t.state === "running" || t.state === "waiting";
   return [
     h("div.bar", {}, title, app.operator() && h("div.actions", {}, going && h("button.danger", { type: "button", on: { click: () => stop(app, id, n) } }, "Stop …"), (t.state === "stopped" || t.state === "failed") && h("button.main", { type: "button", on: { click: () => resume(app, id, n) } }, "Go on …"))),
@@ -50,11 +50,11 @@ function one(app, id) {
       h("p", {}, stateChip(t), " ", h("b.n", { "data-field": "redriven" }, count(n.redriven)), ` of ${things(n.all, "letter")} redriven`, going && t.left_ms > 0 && h("span.quiet", {}, `, about ${brief(t.left_ms)} more`)),
       t.why && t.state !== "done" && h("p", {}, t.why),
       bar(t, "tall"),
-      h("dl.figures", {}, [["redriven", n.redriven], ["overflowed again", n.overflowed], ["refused again", n.refused], ["gone on since", n.settled], ["left alone", n.skipped], ["to do", n.todo]].map(([name, v]) => h("div", {}, h("dt", {}, name), h("dd", {}, count(v)))))),
+      h("dl.figures", {}, [["redriven", n.redriven], ["overflowed again", n.overflowed], ["refused again", n.refused], ["resubmitted since", n.settled], ["left alone", n.skipped], ["to do", n.todo]].map(([name, v]) => h("div", {}, h("dt", {}, name), h("dd", {}, count(v)))))),
     h("section.card", { class: "spaced", "aria-label": "What it is" }, h("dl.facts", {},
       fact("begun", clock(t.created), h("span.quiet", {}, ` (${since(t.created, app.now())})`)), t.ended && fact("ended", clock(t.ended)), t.stopped_by && fact("stopped by", t.stopped_by), t.by && fact("by", t.by),
-      fact("what", t.selection || "all letters"), fact("at most", t.rate), fact("cost", price(t.cost)), t.worker && fact("worked by", t.worker))),
-    n.overflowed + n.refused > 0 && h("p", {}, `${count(n.overflowed + n.refused)} became letters again: `, h("a", { href: "/letters" }, "look at them"), ". Redrive them slower, or when their buckets have room."),
+      fact("what", t.selection || "all letters"), fact("at most", t.rate), fact("cost", price(t.cost)), t.worker && fact("run by", t.worker))),
+    n.overflowed + n.refused > 0 && h("p", {}, `${count(n.overflowed + n.refused)} became letters again: `, h("a", { href: "/letters" }, "look at them"), ". Redrive them at a lower rate, or when their buckets have room."),
     h("p.related", {}, h("a", { href: "/letters" }, "Dead letters"), " · ", h("a", { href: "/buckets" }, "Watch the buckets")),
   ];
 }
@@ -80,7 +80,7 @@ function stateChip(t) {
 async function stop(app, name, n) {
   await ask({
     title: "Stop this redrive?", does: "Stop the redrive", grave: true,
-    view: () => h("p", {}, `${things(n.redriven, "letter")} ${n.redriven === 1 ? "has" : "have"} been redriven and ${n.redriven === 1 ? "stays" : "stay"} so. The other ${count(n.todo)} stay letters; nothing is lost, and it can be gone on with.`),
+    view: () => h("p", {}, `${things(n.redriven, "letter")} ${n.redriven === 1 ? "has" : "have"} been redriven and ${n.redriven === 1 ? "stays" : "stay"} so. The other ${count(n.todo)} stay letters; nothing is lost, and you can resume the redrive.`),
     act: () => remove("redrives/" + encodeURIComponent(name)),
   });
   app.answers.again("redrives");
@@ -88,8 +88,8 @@ async function stop(app, name, n) {
 
 async function resume(app, name, n) {
   await ask({
-    title: "Go on with this redrive?", does: `Redrive ${things(n.todo, "letter")}`,
-    view: () => h("p", {}, `${things(n.todo, "letter")} ${n.todo === 1 ? "is" : "are"} left of it.`),
+    title: "Resume this redrive?", does: `Redrive ${things(n.todo, "letter")}`,
+    view: () => h("p", {}, `${things(n.todo, "letter")} ${n.todo === 1 ? "is" : "are"} left to redrive.`),
     act: () => post("redrives/" + encodeURIComponent(name) + "/resume"),
   });
   app.answers.again("redrives");

@@ -5,7 +5,7 @@ import { meter } from "../meter.js";
 import { choice, filterField } from "../table.js";
 import { empty, failed, waits, command } from "../said.js";
 
-/** spend is what was spent, by the ledger, against budgets. */
+/** spend shows the ledger's spending beside budgets. */
 export const spend = {
   path: "/spend", title: "Spend", nav: "Spend", key: "s",
   view(app, query) {
@@ -16,7 +16,7 @@ export const spend = {
       h("h1", {}, "Spend"),
       h("div.filters", {}, h("div.field", { class: "narrow" }, h("label", { for: "by" }, "By"), h("select", { id: "by", value: by, on: { change: (e) => change({ by: e.target.value }) } }, ["api", "key", "tenant", "day"].map((o) => h("option", { value: o, selected: o === by }, o)))),
         choice("api", "Api", api, app.snapshot?.status.apis.map((x) => x.api) ?? []), filterField("since", "Since", since, { placeholder: "today; 2h, 30d", narrow: true })),
-      asked.error && (asked.error.status === 404 ? empty("Nothing has been spent yet", "The ledger has no call.") : failed(asked.error)),
+      asked.error && (asked.error.status === 404 ? empty("Nothing has been spent yet", "The ledger has no calls.") : failed(asked.error)),
       !a && !asked.error && waits("the ledger"),
       a && [
         h("dl.figures", {}, h("div", {}, h("dt", {}, "spent"), h("dd", { "data-field": "spent" }, price(a.spent))), h("div", {}, h("dt", {}, "in doubt"), h("dd", {}, price(a.in_doubt))), h("div", {}, h("dt", {}, "since"), h("dd", {}, h("small", {}, timeOfDay(a.since))))),
