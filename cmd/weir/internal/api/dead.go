@@ -111,7 +111,7 @@ func (l *deadLetters) reveal(ctx context.Context, r *request) (any, error) {
 		Who: r.who.String(), Job: k.JobID, DeadLetterSeq: k.Seq,
 	}}
 	if err := looked.Publish(ctx, l.Connection.JetStream); err != nil { // no body is shown without an event
-		return nil, cli.Unreachable(fmt.Errorf("the letter is not revealed, since that could not be told: %w", err))
+		return nil, cli.Unreachable(fmt.Errorf("the letter is not revealed, because the event that records it could not be stored: %w", err))
 	}
 	return deadview.Whole(k), nil
 }
@@ -126,7 +126,7 @@ func (l *deadLetters) reconcile(ctx context.Context, r *request) (any, error) {
 	case err != nil:
 		return nil, err
 	case k.Reason != deadletter.Unknown:
-		return nil, cli.Refused(fmt.Errorf("letter %d is %s: only letters unknown are asked about", k.Seq, k.Reason))
+		return nil, cli.Refused(fmt.Errorf("letter %d has the reason %s: inquiries are only for letters with the reason unknown", k.Seq, k.Reason))
 	case api.Inquiry == nil:
 		return nil, cli.Refused(fmt.Errorf("api %s has no inquiry in its configuration", api.Name))
 	}

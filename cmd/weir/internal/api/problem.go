@@ -43,11 +43,11 @@ func problemOf(err error) *console.Problem {
 	case errors.Is(err, control.ErrLostRace), errors.Is(err, control.ErrCannotFollow):
 		status = http.StatusConflict
 	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrDisconnected), errors.Is(err, nats.ErrConnectionClosed):
-		status, err = http.StatusServiceUnavailable, errors.New("there is no connection to NATS now: it is tried again, and the log of weir says why it fails")
+		status, err = http.StatusServiceUnavailable, errors.New("weir has no connection to NATS now and tries again; its log says why it fails")
 	case errors.As(err, &wrong):
 		status = http.StatusUnprocessableEntity
 	case errors.Is(err, context.DeadlineExceeded):
-		status, err = http.StatusServiceUnavailable, fmt.Errorf("it took too long: %w", err)
+		status, err = http.StatusServiceUnavailable, fmt.Errorf("the request took too long: %w", err)
 	}
 	p := console.NewProblem(status, "%s", err)
 	if status == http.StatusServiceUnavailable {

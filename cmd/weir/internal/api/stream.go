@@ -226,7 +226,7 @@ func (h *hub) serve(w http.ResponseWriter, r *request) {
 	}
 	l := h.join(r.who.Role)
 	if l == nil {
-		p := console.NewProblem(http.StatusServiceUnavailable, "as many streams are open as may be: close one")
+		p := console.NewProblem(http.StatusServiceUnavailable, "too many streams are open: close one")
 		p.RetryAfter = streamLasts
 		p.Write(w)
 		return

@@ -83,7 +83,7 @@ func (t *transfers) beginExport(ctx context.Context, r *request) (*deadletter.Wa
 		}
 		taken := deadletter.Event{Type: deadletter.RevealedEvent, API: f.API, Key: f.Key, Data: deadletter.RevealData{Who: r.who.String(), Selection: selection}}
 		if err := taken.Publish(ctx, t.Connection.JetStream); err != nil { // no body is exported without an event
-			return nil, cli.Unreachable(fmt.Errorf("nothing is exported, since that could not be told: %w", err))
+			return nil, cli.Unreachable(fmt.Errorf("nothing is exported, because the event that records it could not be stored: %w", err))
 		}
 	}
 	return scope.Walk(deadletter.Whole), nil
@@ -154,7 +154,7 @@ func (t *transfers) importFailed(err error, stored int) error {
 	told := fmt.Sprintf("%s (%d were stored; send it again to go on)", t.Connection.Explain(err), stored)
 	switch {
 	case errors.As(err, &large):
-		return console.NewProblem(http.StatusRequestEntityTooLarge, "the body is over %d bytes (%d letters were stored); split it", large.Limit, stored)
+		return console.NewProblem(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes (%d letters were stored): split it", large.Limit, stored)
 	case errors.Is(err, deadletter.ErrTooManyLetters):
 		return console.NewProblem(http.StatusConflict, "%s: use weir dead import, which has memory of its own", told)
 	case errors.As(err, &exit), errors.Is(err, context.Canceled):

@@ -67,7 +67,7 @@ func (w *whatIf) rehearse(ctx context.Context, r *request) (any, error) {
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return nil, console.NewProblem(http.StatusRequestEntityTooLarge, "the trace is over %d bytes: take a part of it, or use weir plan", large.Limit)
+		return nil, console.NewProblem(http.StatusRequestEntityTooLarge, "the trace is larger than %d bytes: send a part of it, or use weir plan", large.Limit)
 	case err != nil:
 		return nil, badRequest("%v", err)
 	}
@@ -80,7 +80,7 @@ func (w *whatIf) rehearse(ctx context.Context, r *request) (any, error) {
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return nil, console.NewProblem(http.StatusConflict, "it takes longer than %s: take a part of the trace, or use weir plan", planTime)
+		return nil, console.NewProblem(http.StatusConflict, "the plan takes longer than %s: send a part of the trace, or use weir plan", planTime)
 	case err != nil && ctx.Err() == nil:
 		return nil, badRequest("%v", err)
 	}

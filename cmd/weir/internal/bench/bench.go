@@ -60,7 +60,7 @@ func (o *Options) check() error {
 		return cli.Usage(fmt.Errorf("--durability %q: it is always or interval", o.Durability))
 	}
 	if o.Redis != "" && o.Server != Inside {
-		return cli.Usage(errors.New("--redis goes with a server inside: two weirs on one server would be replicas of each other"))
+		return cli.Usage(errors.New("--redis needs the server inside: two weirs on one server would be replicas of each other"))
 	}
 	return nil
 }

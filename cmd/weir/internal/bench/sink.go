@@ -57,7 +57,7 @@ func (s *sink) await(ctx context.Context, calls int64) error {
 		select {
 		case <-s.more:
 		case <-ctx.Done():
-			return fmt.Errorf("the api was called %d times of %d: %w", s.calls.Load(), calls, context.Cause(ctx))
+			return fmt.Errorf("the API was called %d times instead of %d: %w", s.calls.Load(), calls, context.Cause(ctx))
 		}
 	}
 	return nil

@@ -124,7 +124,7 @@ func (s *stage) borrow(ctx context.Context, url string) error {
 	names := js.StreamNames(ctx)
 	for name := range names.Name() {
 		if ours(name) {
-			return fmt.Errorf("the server has the stream %s: a measurement needs a server on which no weir works, or takes one of its own without --server", name)
+			return fmt.Errorf("the server has the stream %s: name a server without weir's streams, or leave --server out and the measurement starts its own", name)
 		}
 	}
 	if err := names.Err(); err != nil {
@@ -141,7 +141,7 @@ func (s *stage) borrow(ctx context.Context, url string) error {
 			}
 		}
 		if err = errors.Join(err, names.Err()); err != nil {
-			return fmt.Errorf("take away what the measurement made: %w", err)
+			return fmt.Errorf("remove what the measurement created: %w", err)
 		}
 		return nil
 	})

@@ -25,7 +25,7 @@ type sight struct {
 
 var (
 	errNoSocket = errors.New("no process has such a socket")
-	errStrange  = errors.New("the kernel's answer is not understood")
+	errStrange  = errors.New("the kernel's answer has an unknown form")
 )
 
 // userOf returns the user whose process has the client's end of a connection on this machine.

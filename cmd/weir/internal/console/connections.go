@@ -27,7 +27,7 @@ type connections struct {
 const usualHeaders = 4 << 10
 
 // errHeaders ends a connection when the headers of all requests exceed their bound.
-var errHeaders = errors.New("the headers of all requests are larger than may be held")
+var errHeaders = errors.New("the headers of all requests need more memory than is allowed")
 
 // connection is one client's connection.
 type connection struct {

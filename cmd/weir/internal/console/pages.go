@@ -98,7 +98,7 @@ func webFiles() (map[string]file, error) {
 		}
 		kind, ok := fileTypes[path.Ext(at)]
 		if !ok {
-			return fmt.Errorf("%s is of a kind that is not served", at)
+			return fmt.Errorf("%s has a type that weir does not serve", at)
 		}
 		sum := sha256.Sum256(data)
 		files[at[len("web/"):]] = file{kind, `"` + hex.EncodeToString(sum[:12]) + `"`, data}

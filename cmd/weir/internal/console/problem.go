@@ -64,14 +64,14 @@ func ReadJSON(r *http.Request, into any) *Problem {
 	decoder.DisallowUnknownFields()
 	err := decoder.Decode(into)
 	if err == nil && decoder.Decode(&struct{}{}) != io.EOF {
-		err = errors.New("there is more behind it")
+		err = errors.New("there is more than one value")
 	}
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
 		return NewProblem(http.StatusRequestEntityTooLarge, "the body is over %d bytes", large.Limit)
 	case err != nil:
-		return NewProblem(http.StatusBadRequest, "the body is not the JSON that is asked for: %s", err)
+		return NewProblem(http.StatusBadRequest, "the body is not the JSON that this route takes: %s", err)
 	}
 	return nil
 }

@@ -79,7 +79,7 @@ func Listen(o Options) (*Server, error) {
 	}
 	listener, err := net.Listen("tcp", o.Listen)
 	if err != nil {
-		return nil, fmt.Errorf("WEIR_HTTP_LISTEN %s: %w: where another program listens there, end it, or set WEIR_HTTP_LISTEN to another address", o.Listen, err)
+		return nil, fmt.Errorf("WEIR_HTTP_LISTEN %s: %w: if another program listens there, end it, or set WEIR_HTTP_LISTEN to another address", o.Listen, err)
 	}
 	access := newAccess(o.Token, config.IsLoopback(o.Listen), o.Auth, o.Named)
 	bounded := &connections{Listener: listener, most: o.Connections, headers: o.HeaderBytes}

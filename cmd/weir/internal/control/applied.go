@@ -29,7 +29,7 @@ func AwaitConfigApplied(ctx context.Context, nc *nats.Conn, applied func() uint6
 	return awaitApplied(ctx, nc, connect.ConfigBucket, currentKey, applied)
 }
 
-var errNotApplied = errors.New("what was said last has not been put in force")
+var errNotApplied = errors.New("the newest version has not been put in force")
 
 // awaitApplied returns when the newest entry of a key-value bucket's keys has been put in force, by the revision that
 // applied returns. It fails if that takes longer than a few seconds.

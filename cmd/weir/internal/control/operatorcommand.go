@@ -127,7 +127,7 @@ func (o *OperatorCommand) storePause(ctx context.Context, p schedule.Pause) (sch
 		}
 		return readPause(stored), nil
 	}
-	return p, fmt.Errorf("%s: others pause and resume it at the same time: try again", o.name())
+	return p, fmt.Errorf("%s: another command pauses or resumes it at the same time: try again", o.name())
 }
 
 // mostPauseRaces bounds how often other operators may pause or resume the same thing between two steps of a pause.

@@ -65,7 +65,7 @@ func newDisk(store string) *Disk {
 
 // ErrDisk reports that the disk did not take what was written. What was not synced then may be lost although it can be
 // read: nothing may be answered any more.
-var ErrDisk = errors.New("the disk does not take what is written")
+var ErrDisk = errors.New("the disk fails writes")
 
 // Flush returns when everything that a stream had acknowledged before the call is on disk. It fails with ErrDisk, and
 // then every later call does too. Or it fails with ctx's error, and then it is unknown what is on disk.
@@ -217,7 +217,7 @@ func (f *streamFiles) flush(sync func(path string) error) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("look at the stream's files: %w", err)
+		return fmt.Errorf("open the stream's files: %w", err)
 	}
 	if f.of == nil || !os.SameFile(f.of, info) { // a purge, or creating the stream anew, begins another directory
 		f.newest, f.listed = 0, time.Time{}

@@ -114,7 +114,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{ns: ns, lock: lock, maxStore: maxStore, disk: disk, frozen: logger.frozen, dir: o.Dir, auth: o.Auth}
 	if !s.up(ctx, logger) {
 		s.Shutdown()
-		return nil, fmt.Errorf("embedded nats-server did not come up on %s: %s: where another program listens there, end it, or set WEIR_NATS_LISTEN", o.Listen, logger.lastError())
+		return nil, fmt.Errorf("embedded nats-server did not come up on %s: %s: if another program listens there, end it, or set WEIR_NATS_LISTEN", o.Listen, logger.lastError())
 	}
 	if err := s.openGate(o.Log); err != nil {
 		s.Shutdown()
@@ -231,7 +231,7 @@ func (s *Server) MaxStore() int64 { return s.maxStore }
 func (s *Server) AwaitFrozen(ctx context.Context) error {
 	select {
 	case why := <-s.frozen:
-		return fmt.Errorf("the store cannot be written to, and takes nothing more until weir is started again: see to the disk of WEIR_DATA_DIR first: %s", why)
+		return fmt.Errorf("the store cannot be written to, and accepts nothing until weir is restarted: repair the disk of WEIR_DATA_DIR first: %s", why)
 	case <-ctx.Done():
 		return nil
 	}

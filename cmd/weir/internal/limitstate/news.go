@@ -40,9 +40,9 @@ func (n *news) started(o *Options, api string, by time.Duration) {
 
 // set reports that the clock was set while the api's limits were counted.
 func (n *news) set(o *Options, api string, by time.Duration) {
-	why := "the clock was set forward by " + cli.Brief(by) + ": quotas and budgets of a calendar begin their period when it says so"
+	why := "the clock was set forward by " + cli.Brief(by) + ": calendar quotas and budgets begin their next period by the new time"
 	if by < 0 {
-		why = "the clock was set back by " + cli.Brief(-by) + ": quotas and budgets go on with their count, and no period is given out twice"
+		why = "the clock was set back by " + cli.Brief(-by) + ": quotas and budgets keep their count, and no period is granted twice"
 	}
 	n.send(o, api, ClockData{MovedMS: by.Milliseconds(), Why: why})
 }

@@ -95,7 +95,7 @@ func (a *accounts) awaitQuiet(ctx context.Context) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("calls of before are still running or not recorded: %w", context.Cause(ctx))
+			return fmt.Errorf("earlier calls are still running or not yet recorded: %w", context.Cause(ctx))
 		}
 	}
 }

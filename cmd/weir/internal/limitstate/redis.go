@@ -196,7 +196,7 @@ func (s *sharedLimits) look(ahead, wrong time.Duration) {
 		return
 	}
 	s.redis.jumps.Inc()
-	s.log.Warn("the clock of Redis has jumped; check its time synchronisation", "jump", jump.Round(time.Millisecond),
+	s.log.Warn("the clock of Redis has jumped: check its time synchronisation", "jump", jump.Round(time.Millisecond),
 		"ahead", ahead.Round(time.Millisecond), "effect", "quotas and budgets follow it with their count; what other limits had counted before a step back counts as of now")
 	if jump.Abs() > clockNoise {
 		s.moved(jump)

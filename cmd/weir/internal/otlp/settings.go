@@ -53,7 +53,7 @@ func wanted() bool {
 func readSettings() (*settings, error) {
 	s := &settings{timeout: defaultTimeout, queue: defaultQueue, header: http.Header{}}
 	if p := variable("PROTOCOL"); p != "" && p != "http/protobuf" {
-		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL is %q, and weir speaks http/protobuf only: set that, and the receiver's port for it (4318)", clip(p))
+		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL is %q, but weir supports http/protobuf only: set that, and the receiver's port for it (4318)", clip(p))
 	}
 	var err error
 	if s.endpoint, err = readEndpoint(); err != nil {

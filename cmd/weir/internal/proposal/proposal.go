@@ -169,18 +169,18 @@ func announce(ctx context.Context, c *connect.Connection, talk io.Writer, next c
 // the configuration since: what nobody runs by must not be what show, pause and resume go by. It always fails, with why.
 func (p *Proposal) takeBack(ctx context.Context, c *connect.Connection, store control.ConfigStore, talk io.Writer, told *Applied, why error) error {
 	if p.current == nil {
-		return fmt.Errorf("%w; it stays stored, since there was none before it: mend that there, or apply another", why)
+		return fmt.Errorf("%w; it stays stored, because there was none before it: fix it, or apply another", why)
 	}
 	former := p.current.StoredConfig
 	former.From = fmt.Sprintf("version %d, since version %d cannot be followed", p.current.Number, told.Version)
 	former.Who, former.At, former.Changes = p.Who, time.Now().UTC(), len(told.Changes)
 	version, err := store.Put(ctx, former, told.Version)
 	if err != nil {
-		return fmt.Errorf("%w; it was not taken back: %w", why, err)
+		return fmt.Errorf("%w; it could not be rolled back: %w", why, err)
 	}
 	back := Applied{OldVersion: told.Version, Version: version}
 	told.Applied, told.Version = false, version
 	announce(ctx, c, talk, former, back)
-	why = fmt.Errorf("%w; it was taken back: version %d says what version %d said", why, version, p.current.Number)
+	why = fmt.Errorf("%w; it was rolled back: version %d is the same as version %d", why, version, p.current.Number)
 	return errors.Join(why, control.AwaitFollowed(ctx, c, talk, version))
 }

@@ -29,7 +29,7 @@ func readLineage(ctx context.Context, control jetstream.KeyValue, nc *nats.Conn)
 		return lineage{}, 0, err
 	}
 	if err := json.Unmarshal(m.Data, &l); err != nil || l.Store == "" {
-		return lineage{}, 0, fmt.Errorf("the generation of the store (%s in %s) cannot be read: `nats kv del %s %s` has weir begin anew with it",
+		return lineage{}, 0, fmt.Errorf("the generation of the store (%s in %s) cannot be read: `nats kv del %s %s` makes weir begin a new one",
 			lineageKey, control.Bucket(), control.Bucket(), lineageKey)
 	}
 	return l, m.Seq, nil
@@ -79,5 +79,5 @@ func advance(ctx context.Context, control jetstream.KeyValue, nc *nats.Conn, lea
 			return lineage{}, fmt.Errorf("count the generation of the store: %w", err)
 		}
 	}
-	return lineage{}, errors.New("count the generation of the store: others keep starting in the same moment: start again")
+	return lineage{}, errors.New("count the generation of the store: other weirs start at the same moment: start again")
 }

@@ -45,7 +45,7 @@ func readNote(ctx context.Context, p Place, store string) (*note, error) {
 		return nil, fmt.Errorf("what is noted of the store in %s cannot be read: %w", p, err)
 	}
 	if n.Schema > stream.Schema {
-		return nil, fmt.Errorf("what is noted of the store in %s was written by a later version of weir: start that", p)
+		return nil, fmt.Errorf("what is noted of the store in %s was written by a later version of weir: start that version", p)
 	}
 	return &n, nil
 }

@@ -35,7 +35,7 @@ func TestMoveAbandoned(t *testing.T) {
 	if killedMove(t, data, url, 2) {
 		t.Fatal("the move ended before it could be killed")
 	}
-	if got := weirtest.Command(t, env, "move", "--from", data, "--to", other); got.Code != cli.ExitRefused || !strings.Contains(got.Stderr, "on their way to "+url) {
+	if got := weirtest.Command(t, env, "move", "--from", data, "--to", other); got.Code != cli.ExitRefused || !strings.Contains(got.Stderr, " to "+url+" was begun") {
 		t.Errorf("a move to elsewhere meanwhile: %+v", got)
 	}
 	if got := weirtest.Command(t, env, "move", "--from", data, "--to", other, "--abandon"); got.Code != cli.ExitRefused {

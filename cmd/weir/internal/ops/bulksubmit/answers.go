@@ -136,7 +136,7 @@ func (d *delivery) look(now time.Time) error {
 		s.bucket.inFlight--
 		s.unheard = true
 		if age := now.Sub(s.first); s.tries > 1 && age > max(answerAfter*2, d.Remembered/10*9) {
-			if err := d.end(s, Outcome{Verdict: Unsure, At: s.first, Err: errors.New("no answer came, and it is too long ago to send it again")}); err != nil {
+			if err := d.end(s, Outcome{Verdict: Unsure, At: s.first, Err: errors.New("no answer came, and it is too late to send the job again")}); err != nil {
 				return err
 			}
 			continue

@@ -255,7 +255,7 @@ func (d *delivery) take(line Line, now time.Time) error {
 		s.msg, err = s.job.Message()
 	}
 	if err == nil && int64(len(s.msg.Data))+(32<<10) > d.Conn.MaxPayload() {
-		err = fmt.Errorf("the job is larger than what the server takes in one message, %d bytes", d.Conn.MaxPayload())
+		err = fmt.Errorf("the job is larger than the server's limit of %d bytes", d.Conn.MaxPayload())
 	}
 	if err != nil {
 		return d.end(s, Outcome{Verdict: Bad, Err: err})
@@ -267,7 +267,7 @@ func (d *delivery) take(line Line, now time.Time) error {
 		case !remembered && last.word == wordTaken:
 			return d.end(s, Outcome{Verdict: Before, At: last.at})
 		case !remembered:
-			return d.end(s, Outcome{Verdict: Unsure, At: last.at, Err: errors.New("an earlier run sent it and ended before its answer came, too long ago for weir to know its id for sure")})
+			return d.end(s, Outcome{Verdict: Unsure, At: last.at, Err: errors.New("an earlier run sent the job and ended before its answer came; it is too long ago for weir to know its id for certain")})
 		}
 		s.first, s.unheard = last.at, true
 	}

@@ -111,7 +111,7 @@ func (j *Journal) read(text string) error {
 
 func (j *Journal) set(id [16]byte, e entry) error {
 	if _, known := j.last[id]; !known && len(j.last) >= maxJournal {
-		return fmt.Errorf("it speaks of %d jobs, which is the most: split the file", maxJournal)
+		return fmt.Errorf("it has %d jobs, the maximum: split the file", maxJournal)
 	}
 	j.last[id] = e
 	return nil

@@ -60,7 +60,7 @@ func (v *values) UnmarshalJSON(data []byte) error {
 	}
 	var all []string
 	if json.Unmarshal(data, &all) != nil {
-		return errors.New("the values of a header are texts")
+		return errors.New("the values of a header must be texts")
 	}
 	*v = all
 	return nil

@@ -25,7 +25,7 @@ func (n names) of(job *ingest.Submission) (string, error) {
 	said := digest(job)
 	count := n[said]
 	if count == 0 && len(n) >= maxNamed {
-		return "", fmt.Errorf("it has no id, as %d lines before it: give every line an id, or split the file", maxNamed)
+		return "", fmt.Errorf("it has no id, like %d lines before it: give every line an id, or split the file", maxNamed)
 	}
 	n[said] = count + 1
 	name := "line-" + hex.EncodeToString(said[:])

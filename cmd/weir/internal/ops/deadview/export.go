@@ -110,7 +110,7 @@ func (e *Exported) Copy() (deadletter.Copy, error) {
 	}
 	for name, values := range e.HeadersBase64 {
 		if _, both := c.Header[name]; both {
-			return c, fmt.Errorf("header %s stands there twice", name)
+			return c, fmt.Errorf("header %s occurs twice", name)
 		}
 		for _, v := range values {
 			c.Header[name] = append(c.Header[name], string(v))

@@ -100,7 +100,7 @@ func (s *Store) PlanRedrive(ctx context.Context, asked Redrive, terms func(api s
 // checkEdit refuses an edit of several letters, and of a letter whose api does not take the edited body.
 func (s *Store) checkEdit(ctx context.Context, asked *Redrive, terms func(api string) (deadletter.Terms, bool)) error {
 	if len(asked.Letters.Seqs) != 1 {
-		return cli.Usage(errors.New("edit: name the one letter that is edited by its number"))
+		return cli.Usage(errors.New("edit: name the one letter to edit by its number"))
 	}
 	k, err := s.Letter(ctx, asked.Letters.Seqs[0])
 	if err != nil {
@@ -108,7 +108,7 @@ func (s *Store) checkEdit(ctx context.Context, asked *Redrive, terms func(api st
 	}
 	api, size := cmp.Or(k.API, k.AskedAPI), int64(len(asked.Edit.Body))
 	if of, ok := terms(api); ok && size > of.MaxBody {
-		return cli.Refused(fmt.Errorf("the body has %d bytes, and api %s takes %d (max_body)", size, api, of.MaxBody))
+		return cli.Refused(fmt.Errorf("the body has %d bytes; api %s takes at most %d (max_body)", size, api, of.MaxBody))
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func takeRight(ctx context.Context, c *connect.Connection, holder string) (*dead
 	right, err := deadletter.TakeRight(waiting, kv, holder)
 	var held *lease.HeldError
 	if errors.As(err, &held) {
-		return nil, cli.Refused(fmt.Errorf("%s redrives or purges dead letters now: wait until that has ended", held.Holder))
+		return nil, cli.Refused(fmt.Errorf("%s redrives or purges dead letters now: wait until it has ended", held.Holder))
 	} else if err != nil {
 		return nil, c.Explain(err)
 	}

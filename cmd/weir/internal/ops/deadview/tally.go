@@ -19,7 +19,7 @@ const (
 )
 
 // errTooMany reports that there are more letters or causes than a tally remembers.
-var errTooMany = errors.New("more letters than are kept in mind")
+var errTooMany = errors.New("more letters than the count keeps in memory")
 
 // Tally counts letters by their cause for many readers. It remembers the cause of each letter, so that the next
 // question reads only what came since. It is safe for concurrent use; calls wait while one of them reads letters. Close

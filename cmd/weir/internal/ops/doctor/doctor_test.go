@@ -75,13 +75,13 @@ apis:
 `, plain.URL, secured.URL, plain.Listener.Addr(), strings.Replace(secured.URL, "127.0.0.1", "localhost", 1), authority))
 	for text, grade := range map[string]Grade{
 		"WEIR_DURABILITY is interval: set WEIR_DURABILITY=always":                                   Watch,
-		"others on this machine may look into the data directory " + dir + " (mode 755)":            Watch,
+		"other users of this machine may read the data directory " + dir + " (mode 755)":            Watch,
 		"free on the disk of " + dir:                                                                Fine,
 		"this machine wakes a process":                                                              Fine,
 		"WEIR_TEST_NO_SUCH_SECRET":                                                                  Watch,
 		"api odd: a full bucket takes ":                                                             Watch,
 		"api odd: limit all lets ":                                                                  Watch,
-		"api odd: limit together lets 3 calls run, fewer than the 9 of one key":                     Watch,
+		"api odd: limit together allows 3 calls in flight, fewer than the 9 of one key":             Watch,
 		"api odd: budget spend of 20.00 buys 4 calls: raise the budget":                             Watch,
 		"api odd: no TLS with 127.0.0.1:":                                                           Bad,
 		"name its CA by apis.odd.tls.ca_file":                                                       Bad,

@@ -89,6 +89,6 @@ func (e *examination) environment() {
 		e.watch(p.Fix, "%s: %s", p.Path, p.Message)
 	}
 	if e.Settings.Embedded() && e.Settings.Durability == config.DurabilityInterval {
-		e.watch("set WEIR_DURABILITY=always", "a power cut may lose the jobs of the last second that were promised: WEIR_DURABILITY is interval")
+		e.watch("set WEIR_DURABILITY=always", "WEIR_DURABILITY is interval: a power cut may lose jobs accepted in the last second")
 	}
 }

@@ -42,7 +42,7 @@ func (e *examination) limitsOf(a *config.API) {
 			}
 		case bucket.KindInFlight:
 			if l.InFlight < a.Rules.Key.InFlight {
-				e.watch("lower bucket.in_flight, or raise the limit", "api %s: limit %s lets %d calls run, fewer than the %d of one key", a.Name, l.Name, l.InFlight, a.Rules.Key.InFlight)
+				e.watch("lower bucket.in_flight, or raise the limit", "api %s: limit %s allows %d calls in flight, fewer than the %d of one key", a.Name, l.Name, l.InFlight, a.Rules.Key.InFlight)
 			}
 		case bucket.KindBudget:
 			if int64(a.Price) > l.Budget.Count/10 {

@@ -18,7 +18,7 @@ const (
 	syncTries = 5
 )
 
-// networkFileSystems do not sync, lock or rename as a local disk does; memory keeps nothing.
+// unfitFileSystem names a file system that does not sync, lock or rename like a local disk, or keeps nothing; else it is empty.
 func unfitFileSystem(kind int64) string {
 	switch kind {
 	case 0x6969:
@@ -42,18 +42,18 @@ func (e *examination) dataDirectory() {
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		e.watch("run weir doctor where weir runs, with its WEIR_DATA_DIR", "there is no data directory %s here: disk and syncs were not looked at", dir)
+		e.watch("run weir doctor where weir runs, with its WEIR_DATA_DIR", "there is no data directory %s here: disk and syncs were not checked", dir)
 		return
 	case err != nil:
-		e.bad("let the user who runs weir read and write it", "the data directory %s cannot be looked at: %v", dir, err)
+		e.bad("let the user that runs weir read and write it", "the data directory %s cannot be read: %v", dir, err)
 		return
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		e.watch("chmod 700 "+dir, "others on this machine may look into the data directory %s (mode %o): jobs, results and letters stand there", dir, mode)
+		e.watch("chmod 700 "+dir, "other users of this machine may read the data directory %s (mode %o), with jobs, results and letters", dir, mode)
 	}
 	if number, free, known := diskOf(dir); known {
 		if kind := unfitFileSystem(number); kind != "" {
-			e.bad("put WEIR_DATA_DIR on a local disk", "the data directory %s is on %s: what is promised may be gone after a power cut", dir, kind)
+			e.bad("put WEIR_DATA_DIR on a local disk", "the data directory %s is on %s: accepted jobs may be gone after a power cut", dir, kind)
 		}
 		if free < leastFree {
 			e.bad("make room, or move WEIR_DATA_DIR to a larger disk", "%d MiB are free on the disk of %s: the store is full before its limit", free>>20, dir)
@@ -68,7 +68,7 @@ func (e *examination) dataDirectory() {
 func (e *examination) syncs(dir string) {
 	file, err := os.CreateTemp(dir, "doctor-*.tmp")
 	if err != nil {
-		e.watch("run weir doctor as the user who runs weir", "nothing can be written into %s: %v", dir, err)
+		e.watch("run weir doctor as the user that runs weir", "nothing can be written into %s: %v", dir, err)
 		return
 	}
 	defer func() { _, _ = file.Close(), os.Remove(file.Name()) }()

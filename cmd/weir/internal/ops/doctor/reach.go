@@ -58,7 +58,7 @@ func (e *examination) clocks(ctx context.Context) {
 	default:
 		apart := s.CachedInfo().TimeStamp.Sub(begun.Add(trip / 2)).Abs()
 		if apart > clockApart+trip {
-			e.bad("run NTP on both machines", "this machine's clock and the server's are %s apart: calendar limits, deadlines and --since go wrong by that", apart.Round(time.Millisecond))
+			e.bad("run NTP on both machines", "this machine's clock and the server's are %s apart: calendar limits, deadlines and --since are wrong by that much", apart.Round(time.Millisecond))
 			return
 		}
 		e.fine("this machine's clock agrees with the server's, to %s", max(apart, trip).Round(time.Millisecond))
@@ -119,7 +119,7 @@ func (e *examination) way(ctx context.Context, a *config.API) {
 		port = map[string]string{"http": "80", "https": "443"}[to.Scheme]
 	}
 	if _, err := net.DefaultResolver.LookupHost(ctx, host); err != nil {
-		e.bad("mend apis."+api+".url, or the name servers of this machine", "api %s: the name %s is not known here: %v", api, host, err)
+		e.bad("correct apis."+api+".url, or the name servers of this machine", "api %s: the name %s is not known here: %v", api, host, err)
 		return
 	}
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(host, port))
@@ -134,7 +134,7 @@ func (e *examination) way(ctx context.Context, a *config.API) {
 	}
 	trust, err := a.TLS.Read()
 	if err != nil {
-		e.bad("name files that are there, or look where `weir serve` runs", "api %s: apis.%s.tls: %v", api, api, err)
+		e.bad("name existing files, or run weir doctor where `weir serve` runs", "api %s: apis.%s.tls: %v", api, api, err)
 		return
 	}
 	trust.ServerName = host

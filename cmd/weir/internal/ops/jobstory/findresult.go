@@ -43,7 +43,7 @@ func FindResult(ctx context.Context, c *connect.Connection, filter ledger.Result
 	if err != nil {
 		return nil, c.Explain(err)
 	} else if r == nil {
-		return nil, cli.NotFound(errors.New("the result has gone this moment: it was too old, or its stream is full"))
+		return nil, cli.NotFound(errors.New("the result was just deleted: it was too old, or its stream is full"))
 	}
 	return r, nil
 }

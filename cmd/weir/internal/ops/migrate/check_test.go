@@ -33,7 +33,7 @@ func TestCopiesThatDiffer(t *testing.T) {
 // TestWhatKeepsAWorkerAway says where the jobs are, and what to do.
 func TestWhatKeepsAWorkerAway(t *testing.T) {
 	n := note{From: "nats://old", To: "nats://new", Who: "me", At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
-	const under = "the jobs of this server are being moved to nats://new (by me, at 2026-01-02T03:04:05.000Z): end that with the same `weir move`, or take it back with `weir move --abandon`"
+	const under = "the jobs of this server are being moved to nats://new (by me, at 2026-01-02T03:04:05.000Z): finish the move with the same `weir move`, or cancel it with `weir move --abandon`"
 	if got := n.away().Error(); got != under {
 		t.Errorf("a move that is under way: %s", got)
 	}

@@ -108,7 +108,7 @@ func RefuseElsewhere(ctx context.Context, js jetstream.JetStream) error {
 		return err
 	}
 	if arriving != nil && !arriving.Done {
-		return fmt.Errorf("jobs are being moved to this server from %s (by %s, at %s), and not all are here: end that with the same `weir move`, or take it back with `weir move --abandon`",
+		return fmt.Errorf("jobs are being moved to this server from %s (by %s, at %s), and not all are here: finish the move with the same `weir move`, or cancel it with `weir move --abandon`",
 			arriving.From, arriving.Who, cli.ClockTime(arriving.At))
 	}
 	return nil
@@ -116,7 +116,7 @@ func RefuseElsewhere(ctx context.Context, js jetstream.JetStream) error {
 
 // away returns an error that says where this server's jobs are.
 func (n *note) away() error {
-	what, fix := "are being moved", "end that with the same `weir move`, or take it back with `weir move --abandon`"
+	what, fix := "are being moved", "finish the move with the same `weir move`, or cancel it with `weir move --abandon`"
 	if n.Done {
 		what, fix = "were moved", "start weir there, with WEIR_NATS_URL; what is here would be called a second time"
 	}

@@ -95,7 +95,7 @@ func openMove(ctx context.Context, f Options) (m *mover, stop func(), err error)
 		return nil, nil, cli.Usage(err)
 	}
 	if settings.Embedded() || f.From == "" {
-		return nil, nil, cli.Usage(errors.New("say from where and to where: --from with a data directory or an address, --to or WEIR_NATS_URL with the new server's"))
+		return nil, nil, cli.Usage(errors.New("name both servers: --from with a data directory or an address, --to or WEIR_NATS_URL with the new server's address"))
 	}
 	m = &mover{replicas: settings.Replicas, talk: func(format string, args ...any) {
 		_, _ = fmt.Fprintf(f.Talk, "weir: "+format+"\n", args...) // talk
@@ -127,7 +127,7 @@ func (m *mover) openSource(ctx context.Context, f Options, settings *config.Sett
 		opts = append(opts, connect.Secured(settings)...)
 	} else {
 		if _, err := os.Stat(filepath.Join(f.From, "jetstream")); err != nil {
-			return nil, cli.NotFound(fmt.Errorf("%s is no data directory of weir: there is nothing of a nats-server in it", f.From))
+			return nil, cli.NotFound(fmt.Errorf("%s is not a data directory of weir: it has no files of a nats-server", f.From))
 		}
 		if err := refuseCopied(f); err != nil {
 			return nil, err

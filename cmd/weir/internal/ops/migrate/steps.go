@@ -42,9 +42,9 @@ func (m *mover) check(ctx context.Context) (done bool, err error) {
 		m.talk("everything was moved from %s to %s at %s already", m.from.At, m.to.At, cli.ClockTime(arriving.At))
 		return true, m.seal(ctx)
 	case leaving != nil && !begun && (leaving.Done || leaving.To != m.to.At):
-		return false, cli.Refused(fmt.Errorf("the jobs on %s are, or were, on their way to %s: name that as --to, or take a move that is not done back with --abandon", m.from.At, leaving.To))
+		return false, cli.Refused(fmt.Errorf("a move of the jobs on %s to %s was begun: name that server as --to, or cancel an unfinished move with --abandon", m.from.At, leaving.To))
 	case arriving != nil && !arriving.Done && !begun:
-		return false, cli.Refused(fmt.Errorf("%s is the target of a move from %s that is not done: end that first, or take it back with --abandon", m.to.At, arriving.From))
+		return false, cli.Refused(fmt.Errorf("%s is the target of an unfinished move from %s: finish that first, or cancel it with --abandon", m.to.At, arriving.From))
 	case begun:
 		m.note.ID = leaving.ID
 		m.talk("going on with the move that was begun at %s", cli.ClockTime(leaving.At))
@@ -66,7 +66,7 @@ func (m *mover) refuseContent(ctx context.Context) error {
 		return m.to.Explain(err)
 	}
 	if len(there) > 0 {
-		return cli.Refused(fmt.Errorf("%s has %s of weir already, %s the first, with %s: nothing is put among them. Name another server or account, or remove them (nats stream rm) if their messages are not needed",
+		return cli.Refused(fmt.Errorf("%s already has %s of weir, the first is %s with %s: a move needs a server without them. Name another server or account, or remove them (nats stream rm) if their messages are not needed",
 			m.to.At, cli.Count(len(there), "stream"), there[0].Config.Name, cli.Count(there[0].State.Msgs, "message")))
 	}
 	return nil
@@ -87,7 +87,7 @@ func (m *mover) checkTarget(ctx context.Context) error {
 	_, err := fmt.Sscanf(m.from.Conn.ConnectedServerVersion(), "%d.%d", &from[0], &from[1])
 	_, err2 := fmt.Sscanf(m.to.Conn.ConnectedServerVersion(), "%d.%d", &to[0], &to[1])
 	if err == nil && err2 == nil && (to[0] < from[0] || to[0] == from[0] && to[1] < from[1]) {
-		return cli.Refused(fmt.Errorf("the nats-server at %s is version %s, the one at %s is %s: upgrade the target, it may not be able to read what the other writes",
+		return cli.Refused(fmt.Errorf("the nats-server at %s is version %s, the one at %s is %s: upgrade the target: it may be unable to read what the other writes",
 			m.to.At, m.to.Conn.ConnectedServerVersion(), m.from.At, m.from.Conn.ConnectedServerVersion()))
 	}
 	return nil
@@ -163,18 +163,18 @@ func (m *mover) verify(ctx context.Context) error {
 		return m.from.Explain(err)
 	}
 	if len(now) != len(m.streams) {
-		return fmt.Errorf("%s had %d streams and has %d: something works there; run the same command again", m.from.At, len(m.streams), len(now))
+		return fmt.Errorf("%s had %d streams and has %d: a program uses it; run the same command again", m.from.At, len(m.streams), len(now))
 	}
 	for i, s := range m.streams {
 		if why := differs(s, now[i]); why != "" {
-			return fmt.Errorf("%s on %s has changed while it was copied (%s): something works there; stop it and run the same command again", s.Config.Name, m.from.At, why)
+			return fmt.Errorf("%s on %s has changed while it was copied (%s): a program uses it; stop that and run the same command again", s.Config.Name, m.from.At, why)
 		}
 		copied, err := awaitCopies(ctx, m.to, s.Config.Name)
 		if err != nil {
 			return err
 		}
 		if why := differs(s, copied); why != "" {
-			return fmt.Errorf("the copy of %s on %s is not right: %s; run the same command again", s.Config.Name, m.to.At, why)
+			return fmt.Errorf("the copy of %s on %s is wrong: %s; run the same command again", s.Config.Name, m.to.At, why)
 		}
 	}
 	return nil
@@ -203,7 +203,7 @@ func (m *mover) seal(ctx context.Context) error {
 		}
 	}
 	if len(late) > 0 {
-		return fmt.Errorf("everything is moved, but something came in on %s when it had been copied: it is only there; read it (nats stream view) and submit the jobs again: %s",
+		return fmt.Errorf("everything is moved, but jobs arrived on %s after it was copied and are only there; read them (nats stream view) and submit them again: %s",
 			m.from.At, strings.Join(late, ", "))
 	}
 	return nil
@@ -225,7 +225,7 @@ func (m *mover) abandon(ctx context.Context) error {
 	case leaving.Done || arriving != nil && arriving.ID == leaving.ID && arriving.Done:
 		return cli.Refused(fmt.Errorf("the move from %s to %s is done: weir may have called jobs there since", m.from.At, leaving.To))
 	case (arriving == nil || arriving.ID != leaving.ID) && leaving.To != m.to.At:
-		return cli.Refused(fmt.Errorf("the move from %s goes to %s: name that as --to, so that what was copied there goes too", m.from.At, leaving.To))
+		return cli.Refused(fmt.Errorf("the move from %s goes to %s: name that as --to, so that the copies there are removed too", m.from.At, leaving.To))
 	}
 	if arriving != nil && arriving.ID == leaving.ID {
 		if err := m.dropCopies(ctx); err != nil {

@@ -23,7 +23,7 @@ func version(n uint64) string { return strconv.FormatUint(n, 10) }
 
 // changed adds a change of a stream by hand, once for all replicas that noticed it.
 func (s *Status) changed(c dispatcher.StreamChange) {
-	p := Problem{fmt.Sprintf("stream %s at %s: %s", cli.Visible(c.Stream), c.At.UTC().Format(time.TimeOnly), c.What), "look for who changed it, and at the disk; it is told for an hour"}
+	p := Problem{fmt.Sprintf("stream %s at %s: %s", cli.Visible(c.Stream), c.At.UTC().Format(time.TimeOnly), c.What), "find out what changed it, and check the disk; the status shows it for an hour"}
 	if !slices.Contains(connect.CommonStreams(), c.Stream) { // a queue
 		p.Fix = "find out what changed it; letters of its jobs are in `weir dead ls`; this is shown for an hour"
 	}

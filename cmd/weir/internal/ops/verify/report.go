@@ -85,7 +85,7 @@ func tellVerdicts(o Options, replays map[string]*replay) error {
 		}
 	}
 	if failed {
-		return errors.New("not every limit is proven to have held")
+		return errors.New("it is not proven that every limit was kept")
 	}
 	return nil
 }

@@ -86,7 +86,7 @@ func Run(ctx context.Context, c *connect.Connection, o Options) error {
 		return err
 	}
 	if strangers > 0 {
-		_, _ = fmt.Fprintf(o.Talk, "weir: %s of apis that are not configured any more: not checked\n", cli.Count(strangers, "call"))
+		_, _ = fmt.Fprintf(o.Talk, "weir: %s of APIs that are no longer configured: not checked\n", cli.Count(strangers, "call"))
 	}
 	if unreadable > 0 {
 		_, _ = fmt.Fprintf(o.Talk, "weir: %s that cannot be read: not checked\n", cli.Count(unreadable, "record"))
@@ -100,7 +100,7 @@ func Run(ctx context.Context, c *connect.Connection, o Options) error {
 	}
 	err = tellVerdicts(o, replays)
 	if err == nil && len(gone)+unreadable > 0 {
-		return cli.NotFound(errors.New("the ledger is incomplete: that the limits held is not proven"))
+		return cli.NotFound(errors.New("the ledger is incomplete: it does not prove that the limits were kept"))
 	}
 	return err
 }

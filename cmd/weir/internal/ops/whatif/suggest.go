@@ -64,7 +64,7 @@ func slowest(ctx context.Context, t *Trace, c *Candidate, bound time.Duration, p
 			break
 		}
 		if most > int64(rate.Per/time.Microsecond)/2 {
-			return fmt.Errorf("at no rate of a bucket do all jobs wait at most %s: another limit, in_flight or the time of calls has them wait", bound)
+			return fmt.Errorf("at no rate of a bucket do all jobs wait at most %s: another limit, in_flight or the time of calls makes them wait", bound)
 		}
 		least, most = most, 2*most
 	}
