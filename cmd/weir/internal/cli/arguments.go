@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Takes makes a command refuse more or fewer arguments than these. One in brackets may be left out.
+// Takes makes a command refuse more or fewer arguments than names. A name in brackets is optional.
 func Takes(names ...string) cobra.PositionalArgs {
 	least, what := 0, "no arguments"
 	for i, name := range names {

@@ -15,7 +15,7 @@ type Build struct {
 	Modified bool   `json:"modified,omitempty"`
 }
 
-// ThisBuild tells what this binary was built from.
+// ThisBuild returns the version, commit and toolchain of this binary.
 func ThisBuild() Build {
 	b := Build{Version: Version(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Commit: Commit()}
 	info, ok := debug.ReadBuildInfo()

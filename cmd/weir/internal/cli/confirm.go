@@ -14,15 +14,16 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Confirmation is whether a command asks before it changes something.
+// Confirmation holds the flag --yes of a command that asks before it changes something.
 type Confirmation struct{ yes bool }
 
-// Add makes the flag --yes.
+// Add defines the flag --yes.
 func (c *Confirmation) Add(flags *pflag.FlagSet) {
 	flags.BoolVar(&c.yes, "yes", false, "do not ask")
 }
 
-// Ask asks where somebody is there to answer; nobody there is a yes. Without one it fails with exit code 4.
+// Ask asks the user at the terminal, and fails with exit code 4 unless the answer is yes. Without a terminal it
+// succeeds.
 func (c *Confirmation) Ask(cmd *cobra.Command, question string) error {
 	in, talk := cmd.InOrStdin(), cmd.ErrOrStderr()
 	if file, ok := in.(*os.File); c.yes || !ok || !terminal.Watched(file) || !terminal.Watched(talk) {
@@ -40,13 +41,13 @@ func (c *Confirmation) Ask(cmd *cobra.Command, question string) error {
 	return Refused(errors.New("nothing was changed"))
 }
 
-// Possible reports whether a command that asks can get a yes: it was given, or somebody is there to ask.
+// Possible reports whether the command can get a yes: --yes was given, or there is a terminal.
 func (c *Confirmation) Possible(cmd *cobra.Command) bool {
 	file, ok := cmd.InOrStdin().(*os.File)
 	return c.yes || ok && terminal.Watched(file) && terminal.Watched(cmd.ErrOrStderr())
 }
 
-// Insist is Ask for what cannot be undone or costs money: nobody there is a no.
+// Insist is Ask for changes that cannot be undone or cost money: without a terminal it needs --yes.
 func (c *Confirmation) Insist(cmd *cobra.Command, question string) error {
 	if !c.Possible(cmd) {
 		return Refused(fmt.Errorf("nothing was done: without a terminal, --yes must answer %q", question))

@@ -1,9 +1,8 @@
-// Package cli is what the commands share towards people and scripts: exit codes, tables and JSON, numbers and times in words,
+// Package cli has the input and output that all commands share: exit codes, tables and JSON, numbers and times as text,
 // arguments, questions on a terminal, and a progress bar.
 //
-// Data goes to the writer that the command was given for it, talk to the other one: the callers say which is which. What comes
-// from strangers, as keys and details do, is quoted where a terminal would obey it (Visible). A line of a table is cut only
-// where somebody looks at it.
+// Callers pass separate writers for data and for messages. Keys, details and other texts from outside are quoted if
+// they contain characters that control a terminal (Visible). Lines of a table are cut only on a terminal.
 //
 // The package knows nothing of servers, jobs or limits.
 package cli

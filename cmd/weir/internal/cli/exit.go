@@ -10,13 +10,13 @@ const (
 	ExitConfig      = 78 // EX_CONFIG of sysexits.h
 )
 
-// Exit is an error with the code the process ends with. A command that has said all there is to say gives no text.
+// Exit is an error with the exit code of the process. Err is nil if the command has already printed everything.
 type Exit struct {
 	Code int
 	Err  error
 }
 
-// Error implements error. It is empty for a command that has said all there is to say.
+// Error implements error. It is empty if the command has already printed everything.
 func (e *Exit) Error() string {
 	if e.Err == nil {
 		return ""
@@ -24,20 +24,20 @@ func (e *Exit) Error() string {
 	return e.Err.Error()
 }
 
-// Unwrap gives what the code was put on.
+// Unwrap returns the error without the code.
 func (e *Exit) Unwrap() error { return e.Err }
 
-// Usage says that the command was called wrongly, or that its settings are wrong.
+// Usage marks an error of the command line or of the settings.
 func Usage(err error) error { return &Exit{ExitUsage, err} }
 
-// Misconfigured says that a server's configuration or environment is wrong: another start does not mend that.
+// Misconfigured marks an error of a server's configuration or environment, which a restart does not fix.
 func Misconfigured(err error) error { return &Exit{ExitConfig, err} }
 
-// NotFound says that what the command is about is not there, or that there is nothing to print.
+// NotFound marks the error that the named thing does not exist, or that there is nothing to print.
 func NotFound(err error) error { return &Exit{ExitNotFound, err} }
 
-// Refused says that something stands in the way of what was asked, or that somebody said no.
+// Refused marks the error that the present state does not allow the operation, or that the user answered no.
 func Refused(err error) error { return &Exit{ExitRefused, err} }
 
-// Unreachable says that the server, or a replica that has to answer, cannot be reached.
+// Unreachable marks the error that the server, or a replica that must answer, cannot be reached.
 func Unreachable(err error) error { return &Exit{ExitUnreachable, err} }

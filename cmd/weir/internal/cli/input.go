@@ -6,13 +6,13 @@ import (
 	"os"
 )
 
-// Bounds of what commands read. Nothing longer can be handed in: NATS carries messages of 64 MiB.
+// Bounds of the input of commands. A longer job cannot be submitted: NATS carries messages of at most 64 MiB.
 const (
 	MostConfig = 4 << 20  // bytes of a configuration
 	MostBody   = 64 << 20 // of a job
 )
 
-// ReadFile reads a file of at most so many bytes, so that what has no end, as /dev/zero, has one here.
+// ReadFile reads a file of at most most bytes, so that it also ends for an endless one such as /dev/zero.
 func ReadFile(path string, most int64) (data []byte, err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -26,7 +26,7 @@ func ReadFile(path string, most int64) (data []byte, err error) {
 	return data, nil
 }
 
-// ReadAll is ReadFile for what is open already.
+// ReadAll is ReadFile for an open reader.
 func ReadAll(r io.Reader, most int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, most+1))
 	if err == nil && int64(len(data)) > most {

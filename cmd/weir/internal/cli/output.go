@@ -17,7 +17,7 @@ import (
 	"weir/cmd/weir/internal/terminal"
 )
 
-// Format is how a command prints its data.
+// Format is the output format of a command.
 type Format string
 
 // The formats.
@@ -26,7 +26,7 @@ const (
 	AsJSON    Format = "json" // one object a line
 )
 
-// Empty ends a list in which there is nothing: [] in JSON; else why says what was looked for.
+// Empty ends an empty list: it prints [] in JSON, and otherwise returns why with the exit code for "not found".
 func (f Format) Empty(w io.Writer, why error) error {
 	if f != AsJSON {
 		return NotFound(why)
@@ -34,7 +34,7 @@ func (f Format) Empty(w io.Writer, why error) error {
 	return PrintJSON(w, []struct{}{})
 }
 
-// Add makes the flag --json set the format.
+// Add defines the flag --json, which sets the format.
 func (f *Format) Add(flags *pflag.FlagSet, usage string) {
 	flags.VarPF(f, "json", "", usage).NoOptDefVal = "true"
 }
@@ -76,7 +76,7 @@ func PrintJSON(w io.Writer, v any) error {
 	return nil
 }
 
-// WriteBytes writes what an api or a producer sent: byte for byte, but for what a terminal would obey, where w is one.
+// WriteBytes writes a body of an API or a producer unchanged. If w is a terminal, it escapes control characters.
 func WriteBytes(w io.Writer, data []byte) error {
 	if terminal.Watched(w) {
 		data = inert(data)
@@ -87,7 +87,7 @@ func WriteBytes(w io.Writer, data []byte) error {
 	return nil
 }
 
-// inert writes what a terminal would obey, or nobody could see, as JSON escapes it. Lines and tabs stay.
+// inert escapes control and invisible characters like JSON, except line feeds and tabs.
 func inert(data []byte) []byte {
 	shown := make([]byte, 0, len(data))
 	for len(data) > 0 {
@@ -107,15 +107,15 @@ func inert(data []byte) []byte {
 	return shown
 }
 
-// Table lays columns out under their heads, two blanks apart. A line is cut where the terminal ends.
+// Table prints columns under their headers, two blanks apart. Lines are cut at the width of the terminal.
 type Table struct {
 	rows [][]string
 }
 
-// Size is how many rows were given since the last were written.
+// Size returns the number of rows that are not yet printed.
 func (t *Table) Size() int { return len(t.rows) }
 
-// Row adds one.
+// Row adds a row.
 func (t *Table) Row(cells ...string) {
 	for i, c := range cells {
 		cells[i] = Visible(c)
@@ -126,7 +126,7 @@ func (t *Table) Row(cells ...string) {
 // Print writes the rows and forgets them.
 func (t *Table) Print(w io.Writer) error { return t.printCut(w, terminal.Width(w)) }
 
-// PrintWhole is Print without cutting: for what is told nowhere else.
+// PrintWhole is Print without cutting lines, for data that no other command prints.
 func (t *Table) PrintWhole(w io.Writer) error { return t.printCut(w, 0) }
 
 // printCut cuts lines to most columns; 0 is no bound.
@@ -156,7 +156,7 @@ func (t *Table) printCut(w io.Writer, most int) error {
 	return nil
 }
 
-// Visible quotes what a terminal would obey or nobody could see: keys and details are strangers' texts.
+// Visible quotes control and invisible characters in keys, details and other texts from outside.
 func Visible(text string) string {
 	if utf8.ValidString(text) && strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
 		return text
@@ -164,7 +164,7 @@ func Visible(text string) string {
 	return strconv.Quote(text)
 }
 
-// Brief writes a duration for people, to two digits or so: 0s, 40ms, 3.2s, 5m10s, 3h20m, 12d.
+// Brief writes a duration with about two digits: 0s, 40ms, 3.2s, 5m10s, 3h20m, 12d.
 func Brief(d time.Duration) string {
 	switch {
 	case d <= 0:
@@ -199,10 +199,10 @@ func Count[N int | int64 | uint64](n N, noun string) string {
 	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// ClockTime writes a point in time for people, in UTC, to the millisecond.
+// ClockTime writes a time in UTC, to the millisecond.
 func ClockTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// Verb is the form that goes with a number.
+// Verb returns the form of a verb for n things.
 func Verb(n int, one, more string) string {
 	if n == 1 {
 		return one

@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// What a build says of itself, put there by the linker: -X weir/cmd/weir/internal/cli.release=v1.2.3, and commit in the same way.
+// Set by the linker: -X weir/cmd/weir/internal/cli.release=v1.2.3, and commit in the same way.
 var (
 	release string
 	commit  string
 )
 
-// develops is the version of a build that nobody has given one.
+// develops is the version of a build without a release.
 const develops = "0.0.0-dev"
 
-// Version is the version this binary was built from, without a leading v, or "0.0.0-dev": as the build says, or the archive that
-// it was built of, or Go.
+// Version returns the version of this binary without a leading v, or "0.0.0-dev". It comes from the linker, from the
+// source archive, or from Go's build information.
 func Version() string {
 	said := release
 	if said == "" && !strings.HasPrefix(archivedRelease, "$") {
@@ -31,7 +31,7 @@ func Version() string {
 	return said
 }
 
-// Commit is the commit that this binary was built from, empty where nobody knows.
+// Commit returns the commit that this binary was built from, or "" if it is unknown.
 func Commit() string {
 	if commit != "" {
 		return commit
@@ -49,7 +49,7 @@ func Commit() string {
 	return ""
 }
 
-// User is the name of the system's user who runs this process.
+// User returns the name of the operating system's user that runs this process.
 func User() string {
 	if u, err := user.Current(); err == nil {
 		return u.Username

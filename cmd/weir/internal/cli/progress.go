@@ -10,23 +10,24 @@ import (
 	"weir/cmd/weir/internal/terminal"
 )
 
-// How a progress bar looks, and how often it is drawn.
+// The width of a progress bar, and how often it is drawn.
 const (
 	barWidth    = 30
 	redrawAfter = 100 * time.Millisecond
 )
 
-// ProgressBar shows how far long work is, where somebody is looking. It is safe for concurrent use.
+// ProgressBar shows the progress of long work on a terminal. It is safe for concurrent use.
 type ProgressBar struct {
-	out  io.Writer // nil: nobody looks
+	out  io.Writer // nil: no terminal
 	what string
 
 	mu    sync.Mutex // of of and drawn
-	of    int        // 0: nobody knows
+	of    int        // 0: unknown
 	drawn time.Time
 }
 
-// NewProgressBar makes a bar for a number of things, which may be told later; 0 is unknown, and only counts. It draws nothing where nobody looks at out.
+// NewProgressBar returns a bar for a number of things. If of is 0, the number is unknown and the bar only counts, until
+// SetTotal is called. The bar draws nothing if out is not a terminal.
 func NewProgressBar(out io.Writer, what string, of int) *ProgressBar {
 	if !terminal.Watched(out) {
 		out = nil
@@ -34,7 +35,7 @@ func NewProgressBar(out io.Writer, what string, of int) *ProgressBar {
 	return &ProgressBar{out: out, what: what, of: max(0, of)}
 }
 
-// SetTotal says how many there are, once that is known.
+// SetTotal sets the number of things.
 func (p *ProgressBar) SetTotal(of int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,7 +63,7 @@ func (p *ProgressBar) ShowWith(done int, tail string) {
 	}
 }
 
-// Clear takes the bar away.
+// Clear removes the bar.
 func (p *ProgressBar) Clear() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

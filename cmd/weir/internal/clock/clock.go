@@ -9,10 +9,9 @@ import (
 	"weir/bucket"
 )
 
-// Clock is what slots are reckoned by: the wall clock of the start, carried on by the time that has really passed, a
-// suspended machine's too. Stepping the machine's clock moves no slot. Where the wall has been set since, calendars
-// and deadlines go by it all the same, and so does whatever a later process will read: Ahead is by how much. It is safe for
-// concurrent use.
+// Clock is the clock for slots: the wall clock of the start plus the time elapsed since, including the sleep of a
+// suspended machine. Setting the machine's clock moves no slot. Calendars, deadlines and times that a later process
+// reads follow the wall clock; Ahead is the difference. It is safe for concurrent use.
 type Clock struct {
 	start  bucket.Micros
 	wall   func() time.Time
@@ -21,45 +20,46 @@ type Clock struct {
 	set    atomic.Int64         // by how much a test has set the wall, in nanoseconds
 }
 
-// New is a clock that begins now.
+// New returns a clock that begins now.
 func New() *Clock { return StartingAt(time.Now()) }
 
-// StartingAt is a clock that begins with another time than the machine's, as one does whose machine's clock is set afterwards.
+// StartingAt returns a clock that begins at start, as if the machine's clock were set after that.
 func StartingAt(start time.Time) *Clock {
 	since := elapsed()
 	return &Clock{start: bucket.MicrosOf(start), wall: time.Now, passed: func() time.Duration { return elapsed() - since }}
 }
 
-// Set sets the wall clock as if the machine's were set by so much: tests do.
+// Set moves the wall clock as if the machine's clock were set. Only tests call it.
 func (c *Clock) Set(by time.Duration) { c.set.Add(int64(by)) }
 
-// Now is the time that slots are reckoned by. It never goes back.
+// Now returns the time for slots. It never goes back.
 func (c *Clock) Now() bucket.Micros { return c.start.Add(c.passed()) }
 
-// Noise is how far the two clocks may come apart before Ahead follows.
+// Noise is how far the two clocks may differ before Ahead follows.
 const Noise = bucket.Micros(time.Millisecond / time.Microsecond)
 
-// Ahead is by how much the wall clock is ahead of Now; it is negative where the wall is behind.
+// Ahead returns how far the wall clock is ahead of Now; it is negative if the wall clock is behind.
 //
-// It reads the wall between two readings of Now, and follows only as far as both say that the wall has moved. With one reading a machine
-// that holds the process up between the two clocks would look like a wall that was set, and a quota's period would begin too early.
+// It reads the wall clock between two readings of Now, and follows only as far as both agree. With one reading, a pause
+// of the process between the two clocks would look like a wall clock that was set, and a quota's period would begin too
+// early.
 func (c *Clock) Ahead() bucket.Micros {
 	was, began := bucket.Micros(c.ahead.Load()), c.Now()
 	wall := bucket.MicrosOf(c.wall().Add(time.Duration(c.set.Load())))
 	least, most := wall-c.Now(), wall-began
 	if is := min(max(was, least), most); is < was-Noise || is > was+Noise {
-		c.ahead.CompareAndSwap(int64(was), int64(is)) // else another has just read them
+		c.ahead.CompareAndSwap(int64(was), int64(is)) // otherwise another goroutine has just read them
 	}
 	return bucket.Micros(c.ahead.Load())
 }
 
-// A wall clock that is slewed is off by little, and nobody need hear of it.
+// Bounds of Watch. A slewed wall clock is off by little and is not reported.
 const (
 	check = 10 * time.Second
 	Step  = bucket.Micros(time.Second / time.Microsecond)
 )
 
-// Watch tells when the wall clock was set, until ctx ends.
+// Watch logs when the wall clock was set, until ctx ends.
 func (c *Clock) Watch(ctx context.Context, log *slog.Logger) {
 	tick := time.NewTicker(check)
 	defer tick.Stop()

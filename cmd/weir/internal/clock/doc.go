@@ -1,5 +1,5 @@
-// Package clock is the clock that slots are reckoned by. It begins with the wall clock of the start and goes on by the kernel's
-// clock that nobody sets, which counts a suspended machine's sleep: setting the machine's clock moves no slot.
+// Package clock provides the clock for slots. It starts with the wall clock and continues by a kernel clock that cannot
+// be set and that counts the sleep of a suspended machine. So setting the machine's clock moves no slot.
 //
-// Calendars, deadlines and what a later process reads go by the wall clock where that was set. Ahead says by how much.
+// Calendars, deadlines and times that a later process reads follow the wall clock. Ahead says how far it was set since.
 package clock

@@ -7,25 +7,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// elapsed is a time that nobody sets and that goes on while the machine is suspended.
+// elapsed returns a time that cannot be set and that includes the sleep of a suspended machine.
 //
-// It is CLOCK_BOOTTIME, which Go can only ask the kernel for, at 600 ns a time, and calls ask several times each. So it is taken from
-// Go's own monotonic clock, which stands still only in a suspended machine, and by how much the other is ahead of it.
+// That is CLOCK_BOOTTIME. Reading it takes a system call of 600 ns, and each call to an API reads the time several
+// times. So elapsed adds the lead of CLOCK_BOOTTIME to Go's monotonic clock, which stops only while the machine is
+// suspended.
 func elapsed() time.Duration { return boot.now(time.Now()) }
 
 var boot = newBoottime()
 
-// boottime carries the monotonic clock on over the times that the machine was suspended. It is safe for concurrent use.
+// boottime adds the sleep of a suspended machine to the monotonic clock. It is safe for concurrent use.
 type boottime struct {
-	base    time.Time            // where the monotonic clock is counted from
+	base    time.Time            // start of the monotonic clock
 	kernel  func() time.Duration // CLOCK_BOOTTIME
-	ahead   atomic.Int64         // by how much CLOCK_BOOTTIME is ahead of it at least, in nanoseconds; it never shrinks
-	wall    atomic.Int64         // by how much the wall clock was when that was measured last
-	checked atomic.Int64         // when that was
+	ahead   atomic.Int64         // least lead of CLOCK_BOOTTIME over it, in nanoseconds; it never shrinks
+	wall    atomic.Int64         // lead of the wall clock at the last measurement of ahead
+	checked atomic.Int64         // time of that measurement
 }
 
-// A suspended machine wakes with a wall clock that has gone on, and a monotonic one that has not. stirred is how far the two must have
-// moved apart for that; in case both were set, it is looked at every recheck, too.
+// After a sleep the wall clock has advanced and the monotonic clock has not. stirred is the difference that counts as a
+// sleep. In case the wall clock was set meanwhile, the lead is also measured every recheck.
 const (
 	stirred = time.Millisecond
 	recheck = time.Second
@@ -34,7 +35,7 @@ const (
 func newBoottime() *boottime {
 	b := &boottime{base: time.Now(), kernel: boottimeNow}
 	b.ahead.Store(int64(b.kernel()) - int64(time.Since(b.base)))
-	for range 10 { // the one that is disturbed least is the nearest
+	for range 10 { // the least disturbed measurement is the best
 		b.measure()
 	}
 	return b
@@ -45,14 +46,14 @@ func (b *boottime) now(t time.Time) time.Duration {
 	apart := time.Duration(t.UnixNano()-b.base.UnixNano()) - passed
 	if (apart-time.Duration(b.wall.Load())).Abs() > stirred || passed-time.Duration(b.checked.Load()) > recheck {
 		b.measure()
-		b.wall.Store(int64(apart)) // only now: who finds this takes ahead for what it is since the sleep
+		b.wall.Store(int64(apart)) // only now: a reader of this value relies on the new ahead
 		b.checked.Store(int64(passed))
 	}
 	return passed + time.Duration(b.ahead.Load())
 }
 
-// measure learns by how much CLOCK_BOOTTIME is ahead. What it reads is too little by what passes between the two clocks, never too much,
-// so that the greatest that was ever read is the best, and time never runs ahead of the kernel's.
+// measure reads the lead of CLOCK_BOOTTIME. A reading is too small by the time between the two clocks, never too large.
+// So the largest reading is the best one, and elapsed never runs ahead of the kernel.
 func (b *boottime) measure() {
 	kernel := int64(b.kernel())
 	least := kernel - int64(time.Since(b.base))

@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// interruptTime is in kernelbase since Windows 10, which is the first that Go runs on. GetTickCount64 tells the same in steps of 16 ms,
-// by which two calls could start too soon after each other.
+// interruptTime is in kernelbase since Windows 10, the oldest version that Go supports. GetTickCount64 has steps of 16
+// ms, with which two calls could start too close together.
 var interruptTime = windows.NewLazySystemDLL("kernelbase.dll").NewProc("QueryInterruptTimePrecise")
 
-// elapsed is a time that nobody sets and that goes on while the machine is suspended.
+// elapsed returns a time that cannot be set and that includes the sleep of a suspended machine.
 func elapsed() time.Duration {
 	var hundreds uint64                                              // of nanoseconds
 	_, _, _ = interruptTime.Call(uintptr(unsafe.Pointer(&hundreds))) // it returns nothing

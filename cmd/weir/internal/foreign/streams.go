@@ -119,7 +119,7 @@ func describeForeign(ctx context.Context, js jetstream.JetStream, name string, p
 	return s, len(s.Subjects) > 0
 }
 
-// nobodysOwn is for subjects that no stream may take.
+// nobodysOwn is the own of streamsOver for subjects that no stream may take.
 func nobodysOwn(string) bool { return false }
 
 // weirsOwn reports whether a stream has a name that weir uses for its own.
@@ -127,7 +127,7 @@ func weirsOwn(name string) bool {
 	return strings.HasPrefix(name, "WEIR_") || strings.HasPrefix(name, "KV_weir_")
 }
 
-// ExplainOverlap names the streams in the way of weir's own. err is the server's error.
+// ExplainOverlap names the streams that conflict with weir's own. err is the server's error.
 func ExplainOverlap(js jetstream.JetStream, err error) error {
 	var api *jetstream.APIError
 	if js == nil || !errors.As(err, &api) || api.ErrorCode != codeOverlap {

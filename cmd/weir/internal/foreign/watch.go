@@ -16,8 +16,9 @@ import (
 // LookEvery is how often a running worker looks: it must know within a minute, and a look may fail while JetStream elects.
 const LookEvery = 20 * time.Second
 
-// Watch looks whether a stream of somebody else's takes jobs. While one does the worker is not ready. It still takes and
-// calls the jobs: it gets each of them beside the stream, and leaving them would lose what producers believe to be stored.
+// Watch looks for foreign streams that take jobs. While there is one the worker is not ready. It still accepts and
+// calls the jobs: it gets each job besides the stream, and a job that it left would be lost although its producer got
+// an answer.
 type Watch struct {
 	js       jetstream.JetStream
 	instance string
@@ -29,7 +30,7 @@ type Watch struct {
 	told  string                  // what the last event said; empty: that no stream is there
 }
 
-// NewWatch makes the watch of one instance, which has found nothing yet.
+// NewWatch returns the watch of one instance.
 func NewWatch(js jetstream.JetStream, instance string, registry prometheus.Registerer, log *slog.Logger) *Watch {
 	f := &Watch{
 		js: js, instance: instance, log: log.With("component", "streams"),
@@ -42,8 +43,8 @@ func NewWatch(js jetstream.JetStream, instance string, registry prometheus.Regis
 	return f
 }
 
-// Refuse looks once, before anything is changed, and says why the worker must not start. A user who may not ask is told so in
-// the log: then weir cannot know.
+// Refuse looks once, before anything is changed, and returns why the worker must not start. If the server does not let
+// this user look, it logs that and returns nil.
 func (f *Watch) Refuse(ctx context.Context, denied *connect.Denials) error {
 	asking, done := denied.Tolerate(ctx)
 	defer done()
@@ -72,7 +73,7 @@ func (f *Watch) Run(ctx context.Context) error {
 	}
 }
 
-// Look asks once, and tells what has changed: in the log, by the metric, by readiness and by an event.
+// Look asks once and reports changes in the log, by the metric, by readiness and by an event.
 func (f *Watch) Look(ctx context.Context) {
 	found, err := streamsOver(ctx, f.js, nobodysOwn, jobSubjects)
 	switch {
@@ -97,7 +98,7 @@ func (f *Watch) Look(ctx context.Context) {
 	f.tell(ctx, found)
 }
 
-// cannotLook says once that nothing is known; what was known stays.
+// cannotLook logs once that the look failed; the last known state stays.
 func (f *Watch) cannotLook(err error) {
 	if !f.blind {
 		f.log.Warn("cannot check whether a foreign stream takes jobs: let weir's user publish to $JS.API.STREAM.NAMES (the role worker of deploy/nats)",
@@ -113,8 +114,8 @@ type HealthData struct {
 	Streams  Streams `json:"streams,omitempty"`
 }
 
-// tell stores an event of what was found, if the last one said something else. One that cannot be stored is tried again at the
-// next look.
+// tell stores an event of the streams found, if the last event said something else. If it cannot store the event, the
+// next look tries again.
 func (f *Watch) tell(ctx context.Context, found Streams) {
 	now := found.names()
 	if now == f.told {
@@ -134,10 +135,10 @@ func (f *Watch) tell(ctx context.Context, found Streams) {
 	f.told = now
 }
 
-// Err says why the worker is not ready, nil when it is.
+// Err returns why the worker is not ready, or nil.
 func (f *Watch) Err() error { return f.found.Load().err() }
 
-// names are the streams without what changes while they stand: how much they hold.
+// names lists the streams without their numbers of messages, which change all the time.
 func (f Streams) names() string {
 	if len(f) == 0 {
 		return ""

@@ -1,5 +1,6 @@
-// Package proposal is a configuration that is to take the place of the one in force: what is wrong with it, what it would change, and
-// putting it in force, for whoever proposes it: a command, or a request over HTTP.
+// Package proposal checks a configuration that shall replace the one in force, says what it would change, and puts it
+// in force. Commands and requests over HTTP use it.
 //
-// Nothing is changed before Put, and Put changes nothing where somebody else has changed the configuration since it was looked at.
+// Nothing changes before Apply has asked agree. If another client has changed the configuration since Apply compared
+// it, Apply changes nothing and fails.
 package proposal

@@ -15,10 +15,10 @@ import (
 	"weir/cmd/weir/internal/limitstate"
 )
 
-// Proposal is a configuration that is to take the place of another.
+// Proposal is a configuration that shall replace the one in force.
 type Proposal struct {
-	Who    string // proposes it
-	From   string // where it comes from: a file, or an earlier version
+	Who    string // the proposing user
+	From   string // its origin: a file, or an earlier version
 	Text   string
 	Config *config.Config
 
@@ -156,7 +156,7 @@ func (p *Proposal) put(ctx context.Context, c *connect.Connection, store control
 	return err
 }
 
-// announce tells of a version that is stored.
+// announce publishes the event of a stored version.
 func announce(ctx context.Context, c *connect.Connection, talk io.Writer, next control.StoredConfig, told Applied) {
 	data := control.ConfigChange{Who: next.Who, From: next.From, OldVersion: told.OldVersion, NewVersion: told.Version, Changes: next.Changes}
 	if err := data.Event().Publish(ctx, c.JetStream); err != nil {
@@ -165,8 +165,9 @@ func announce(ctx context.Context, c *connect.Connection, talk io.Writer, next c
 	_, _ = fmt.Fprintf(talk, "weir: stored as version %d\n", told.Version)
 }
 
-// takeBack puts what was in force before a version that cannot be followed in its place, unless somebody else has changed
-// the configuration since: what nobody runs by must not be what show, pause and resume go by. It always fails, with why.
+// takeBack stores the former configuration again after a version that a replica cannot follow, unless another client
+// has changed the configuration since. Otherwise show, pause and resume would use a version that no replica runs. It
+// always returns an error with why.
 func (p *Proposal) takeBack(ctx context.Context, c *connect.Connection, store control.ConfigStore, talk io.Writer, told *Applied, why error) error {
 	if p.current == nil {
 		return fmt.Errorf("%w; it stays stored, because there was none before it: fix it, or apply another", why)

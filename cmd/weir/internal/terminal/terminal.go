@@ -1,4 +1,4 @@
-// Package terminal knows whether somebody looks at what is written, and how wide his screen is.
+// Package terminal finds out whether output goes to a terminal, and how wide that is.
 package terminal
 
 import (
@@ -10,10 +10,10 @@ import (
 	"golang.org/x/term"
 )
 
-// Columns is how many columns of a terminal a text takes: none for an accent that stands over a letter, two for a Chinese character.
+// Columns returns the width of a text in columns of a terminal: 0 for a combining accent, 2 for a Chinese character.
 func Columns(text string) int { return uniseg.StringWidth(text) }
 
-// Cut shortens a text to at most most columns; 0 is no bound.
+// Cut shortens a text to at most most columns; 0 means no bound.
 func Cut(text string, most int) string {
 	if most < 1 || Columns(text) <= most {
 		return text
@@ -31,7 +31,8 @@ func Cut(text string, most int) string {
 	return kept.String() + "…"
 }
 
-// Wrap breaks a text between words into lines of at most most columns. A word that is longer stands on a line of its own; 0 is no bound.
+// Wrap breaks a text between words into lines of at most most columns; 0 means no bound. A longer word gets its own
+// line.
 func Wrap(text string, most int) []string {
 	if most < 1 || Columns(text) <= most {
 		return []string{text}
@@ -51,10 +52,10 @@ func Wrap(text string, most int) []string {
 	return append(lines, line)
 }
 
-// Styled reports whether a terminal is sent colours and bold text: not where NO_COLOR is set to anything, nor to a dumb terminal.
+// Styled reports whether to write colours and bold text: not if NO_COLOR is set, nor to a dumb terminal.
 func Styled() bool { return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" }
 
-// Width is the width of the terminal that w is, 0 when it is none, or one that does not know.
+// Width returns the width of the terminal w, or 0 if w is not a terminal or its width is unknown.
 func Width(w io.Writer) int {
 	f, ok := w.(*os.File)
 	if !ok {
@@ -67,7 +68,7 @@ func Width(w io.Writer) int {
 	return columns
 }
 
-// Watched reports whether w is a terminal, however wide it is.
+// Watched reports whether w is a terminal, of any width.
 func Watched(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
