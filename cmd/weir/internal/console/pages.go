@@ -12,7 +12,7 @@ import (
 )
 
 // The console as browsers receive it. It is public: its scripts read all data from /api/v1 with the rights of the user
-// who has logged in.
+// that has logged in.
 //
 //go:embed web
 var web embed.FS

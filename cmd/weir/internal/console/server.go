@@ -41,7 +41,7 @@ type Options struct {
 	Ready func(context.Context) error
 	// Alive returns why the process cannot work any more and must be restarted; nil while it works.
 	Alive func() error
-	// Remarks returns lines shown beside readiness to users who may view. Nil: nothing.
+	// Remarks returns lines shown beside readiness to users that may view. Nil: nothing.
 	Remarks func() []string
 }
 
@@ -144,7 +144,7 @@ func (s *Server) closeNow() error {
 	return err
 }
 
-// livez answers every client, as probes need it. Only users who may view are told why weir ends.
+// livez answers every client, as probes need it. Only users that may view are told why weir ends.
 func (s *Server) livez(w http.ResponseWriter, _ *http.Request, who Actor) {
 	err := s.opts.Alive()
 	switch {
@@ -157,7 +157,7 @@ func (s *Server) livez(w http.ResponseWriter, _ *http.Request, who Actor) {
 	}
 }
 
-// readyz answers every client, as probes need it. Only users who may view are told why weir is not ready.
+// readyz answers every client, as probes need it. Only users that may view are told why weir is not ready.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request, who Actor) {
 	if err := s.ready(r.Context()); err != nil {
 		why := "not ready"

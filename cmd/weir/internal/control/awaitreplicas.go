@@ -138,7 +138,7 @@ func (m *awaitedReplicas) missing() string {
 		cli.Verb(len(names), "has", "have"), commandTimeout, cli.Verb(len(names), "keeps", "keep"), strings.Join(names, ", "))
 }
 
-// nobody says when the command is in force if no replica has answered and none may call.
+// nobody returns the message for a command that no replica has answered, if none may call: when it is in force.
 func (m *awaitedReplicas) nobody() string {
 	if len(m.over) == 0 {
 		return "no dispatching weir runs, it is in force from its next start on"

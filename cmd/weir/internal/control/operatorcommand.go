@@ -33,7 +33,7 @@ type OperatorCommand struct {
 	kv  jetstream.KeyValue
 }
 
-// NewOperatorCommand returns a command of the operator who about an api, or about one of its keys.
+// NewOperatorCommand returns a command of the operator named by who, about an api or one of its keys.
 func NewOperatorCommand(ctx context.Context, c *connect.Connection, who, api, key string) (*OperatorCommand, error) {
 	kv, err := c.Control(ctx)
 	if err != nil {
@@ -101,7 +101,7 @@ func (o *OperatorCommand) storePause(ctx context.Context, p schedule.Pause) (sch
 		if errors.Is(err, jetstream.ErrKeyExists) {
 			there, gone := o.kv.Get(ctx, name)
 			if errors.Is(gone, jetstream.ErrKeyNotFound) {
-				continue // it was resumed this moment
+				continue // it was resumed just now
 			} else if gone != nil {
 				return p, gone
 			}
