@@ -1,4 +1,4 @@
-// Package demo shows weir working, in twenty seconds, to somebody who has never seen it.
+// Package demo shows a new user, in twenty seconds, how weir works.
 //
 //	burst of 100 jobs ──▶ weir serve (kill -9 half way) ──▶ fake paid api ──▶ its ledger
 //	      │ receipts                                                               │

@@ -13,18 +13,18 @@ import (
 
 const (
 	redrawEvery = 100 * time.Millisecond
-	repeatEvery = 2 * time.Second // where nothing can be redrawn
+	repeatEvery = 2 * time.Second // if lines cannot be redrawn
 )
 
-// screen is where the demo is told: a terminal, or plain lines for a file.
+// screen is the output of the demo: a terminal, or plain lines for a file.
 type screen struct {
 	w      io.Writer
-	nats   string // where weir listens unless that is taken
+	nats   string // weir's preferred address
 	live   bool   // lines can be redrawn
 	colour bool
 	start  time.Time
 	drawn  time.Time // the progress line
-	dirty  bool      // it stands there and is to be overwritten
+	dirty  bool      // the progress line is shown and must be overwritten
 }
 
 func newScreen(w io.Writer, nats string) *screen {
@@ -34,7 +34,7 @@ func newScreen(w io.Writer, nats string) *screen {
 	return s
 }
 
-// say writes one line. A terminal that is gone sends a signal, which ends the demo: the error says no more.
+// say writes one line. It ignores errors: a terminal that closes sends a signal, which ends the demo.
 func (s *screen) say(format string, args ...any) {
 	s.settle()
 	_, _ = fmt.Fprintf(s.w, format+"\n", args...)
@@ -45,14 +45,14 @@ func (s *screen) tell(format string, args ...any) {
 	s.say(s.elapsed()+format, args...)
 }
 
-// more goes on with what was told last.
+// more continues the last line.
 func (s *screen) more(format string, args ...any) {
 	s.say(strings.Repeat(" ", len(s.elapsed()))+format, args...)
 }
 
 func (s *screen) elapsed() string { return fmt.Sprintf("%5.1f s  ", time.Since(s.start).Seconds()) }
 
-// settle takes the progress line away.
+// settle removes the progress line.
 func (s *screen) settle() {
 	if s.dirty {
 		_, _ = io.WriteString(s.w, "\r\x1b[K")
@@ -137,7 +137,7 @@ func (s *screen) without(w directly) {
 	s.say("  %s for nothing; others lock the account.\n", dollars(int64(w.refusals)*callPrice))
 }
 
-// verdict says what the check found, line by line.
+// verdict writes the result of the check, line by line.
 func (s *screen) verdict(r *report) {
 	s.say("%s: the receipts held against the ledger that the api kept of its own", s.bold("The check"))
 	marks := map[bucket.Outcome]string{bucket.Pass: "ok  ", bucket.Inconclusive: "?   ", bucket.Fail: s.paint("31;1", "FAIL")}
@@ -155,7 +155,7 @@ func (s *screen) verdict(r *report) {
 	}
 }
 
-// invite says what to try while weir serves on.
+// invite writes what the user can try while weir keeps serving.
 func (s *screen) invite(natsAddr, httpAddr string) {
 	url, server, setting := "nats://"+natsAddr, "", ""
 	if natsAddr != s.nats {

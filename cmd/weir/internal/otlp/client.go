@@ -17,18 +17,18 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// client posts spans to the receiver. It is what otlptrace asks of one.
+// client posts spans to the receiver. It implements otlptrace.Client.
 type client struct {
 	settings *settings
 	http     *http.Client
 	agent    string
 	closing  context.Context // ends all requests when the process ends
 	close    context.CancelFunc
-	refused  func(spans int) // told of spans that the receiver took and threw away
+	refused  func(spans int) // gets the number of spans that the receiver rejected
 }
 
-// A request that the receiver could not take is tried again after a pause, each twice as long; no longer than the batch may take
-// (OTEL_BSP_EXPORT_TIMEOUT, 30 s). Meanwhile spans wait, and are dropped.
+// The client retries a failed request after a pause that doubles, until the batch's time is over
+// (OTEL_BSP_EXPORT_TIMEOUT, 30 s). Meanwhile spans wait, and beyond their bound they are dropped.
 const (
 	firstPause = time.Second
 	mostPause  = 10 * time.Second
@@ -41,7 +41,7 @@ func newClient(s *settings, agent string, refused func(spans int)) *client {
 			Proxy: http.ProxyFromEnvironment, TLSClientConfig: s.tls, MaxIdleConnsPerHost: 2, IdleConnTimeout: 90 * time.Second,
 			ForceAttemptHTTP2: true, MaxResponseHeaderBytes: mostAnswer,
 		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // it would be told the headers
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // a redirect would send the headers to another host
 		Timeout:       s.timeout,
 	}}
 	c.closing, c.close = context.WithCancel(context.Background())
@@ -85,7 +85,7 @@ func (c *client) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpan
 	}
 }
 
-// post makes one request. With an error it says how long to wait at least before the next, less than 0 where there is to be none.
+// post makes one request. With an error it returns how long to wait before a retry; less than 0 means no retry.
 func (c *client) post(ctx context.Context, body []byte) (wait time.Duration, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.settings.endpoint.String(), bytes.NewReader(body))
 	if err != nil {
@@ -102,7 +102,7 @@ func (c *client) post(ctx context.Context, body []byte) (wait time.Duration, err
 		return 0, c.plain(err)
 	}
 	defer func() { _ = res.Body.Close() }()
-	if res.StatusCode == http.StatusSwitchingProtocols { // behind that stands a connection, and no time ends the reading from it
+	if res.StatusCode == http.StatusSwitchingProtocols { // its body is a raw connection, on which no timeout ends a read
 		return -1, fmt.Errorf("%s answers %d", c.settings.endpoint.Host, res.StatusCode)
 	}
 	answer, err := io.ReadAll(io.LimitReader(res.Body, mostAnswer))
@@ -114,7 +114,7 @@ func (c *client) post(ctx context.Context, body []byte) (wait time.Duration, err
 		return 0, nil
 	case res.StatusCode == http.StatusTooManyRequests, res.StatusCode == http.StatusBadGateway,
 		res.StatusCode == http.StatusServiceUnavailable, res.StatusCode == http.StatusGatewayTimeout:
-		seconds, _ := strconv.Atoi(res.Header.Get("Retry-After")) // a date is as good as nothing
+		seconds, _ := strconv.Atoi(res.Header.Get("Retry-After")) // a date is ignored
 		wait = time.Duration(min(max(seconds, 0), 60)) * time.Second
 	default:
 		wait = -1
@@ -122,7 +122,7 @@ func (c *client) post(ctx context.Context, body []byte) (wait time.Duration, err
 	return wait, fmt.Errorf("%s answers %d", c.settings.endpoint.Host, res.StatusCode)
 }
 
-// plain is an error without the address, which may hold a token.
+// plain returns an error without the address, which may hold a token.
 func (c *client) plain(err error) error {
 	var of *url.Error
 	if errors.As(err, &of) {
@@ -150,7 +150,7 @@ func rejectedSpans(answer []byte) int {
 	return int(min(n, 1<<20))
 }
 
-// field finds a field of a message: the bytes of one that has some, or its number.
+// field returns a field of a message: its bytes, or its number.
 func field(message []byte, number protowire.Number) (data []byte, value uint64) {
 	for len(message) > 0 {
 		n, kind, size := protowire.ConsumeTag(message)

@@ -1,8 +1,9 @@
-// Package otlp sends spans to an OpenTelemetry receiver, over OTLP as protobuf in HTTP, as the usual environment variables say.
+// Package otlp sends spans to an OpenTelemetry receiver, by OTLP as protobuf over HTTP. The usual environment variables
+// configure it.
 //
-// A receiver that is slow or away costs no call anything. What waits to be sent is bounded (OTEL_BSP_MAX_QUEUE_SIZE, 2048 spans); what
-// comes beyond it is dropped and counted. Spans that wait when the process is killed are lost: traces are no ledger.
+// A slow or unreachable receiver delays no call. The number of waiting spans is bounded (OTEL_BSP_MAX_QUEUE_SIZE,
+// 2048); more are dropped and counted. A kill of the process loses the waiting spans: traces are not a ledger.
 //
-// The spans themselves, the batches and the sampling are OpenTelemetry's own SDK. The request is made here: its package for HTTP links
-// gRPC, which made a small program 6.4 MB larger where this makes it 1.4 (stripped).
+// OpenTelemetry's SDK makes the spans, batches and samples. This package makes the request itself, because the SDK's
+// package for HTTP links gRPC: that adds 6.4 MB to a small stripped program, this package 1.4 MB.
 package otlp

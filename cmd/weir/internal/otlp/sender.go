@@ -30,8 +30,8 @@ type Sender struct {
 	tracer   *trace.Tracer
 }
 
-// Open makes a Sender if the environment asks for traces, and returns nil otherwise. What is wrong with the variables is logged, and then
-// nothing is sent: no job waits for want of a trace.
+// Open returns a Sender if the environment asks for traces, and nil otherwise. If a variable is wrong, Open logs that
+// and returns nil: no job waits because of traces.
 func Open(ctx context.Context, o Options) *Sender {
 	counted := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_trace_spans_total",
@@ -49,7 +49,7 @@ func Open(ctx context.Context, o Options) *Sender {
 		return nil
 	}
 	told := &seldom{log: log}
-	otel.SetErrorHandler(told) // of the whole process: OpenTelemetry knows no other
+	otel.SetErrorHandler(told) // for the whole process: OpenTelemetry has no other
 	of, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(
 		semconv.ServiceName("weir"), semconv.ServiceVersion(o.Version), semconv.ServiceInstanceID(o.Instance)), resource.WithFromEnv())
 	if err != nil {
@@ -66,7 +66,7 @@ func Open(ctx context.Context, o Options) *Sender {
 	return sender
 }
 
-// Tracer writes spans for the Sender; nil for a nil one.
+// Tracer returns the tracer of the Sender; nil for a nil Sender.
 func (s *Sender) Tracer() *trace.Tracer {
 	if s == nil {
 		return nil
@@ -74,20 +74,20 @@ func (s *Sender) Tracer() *trace.Tracer {
 	return s.tracer
 }
 
-// closing is how long the last spans may take.
+// closing bounds the time to send the last spans.
 const closing = 3 * time.Second
 
-// Close sends what waits, for at most three seconds, and drops the rest.
+// Close sends the waiting spans for at most three seconds, and drops the rest.
 func (s *Sender) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closing)
 	defer cancel()
 	stop := context.AfterFunc(ctx, s.client.close)
 	defer stop()
-	_ = s.provider.Shutdown(ctx) // what could not be sent was told
+	_ = s.provider.Shutdown(ctx) // the error handler has logged a failure
 	return s.client.Stop(ctx)
 }
 
-// seldom logs errors of OpenTelemetry, at most one a minute: a receiver that is away fails each batch.
+// seldom logs errors of OpenTelemetry, at most one a minute: an unreachable receiver fails each batch.
 type seldom struct {
 	log *slog.Logger
 

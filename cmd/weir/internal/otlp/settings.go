@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// settings are where spans go, and how.
+// settings say where and how spans are sent.
 type settings struct {
 	endpoint *url.URL
-	header   http.Header // may hold tokens: never to be told
+	header   http.Header // may hold tokens: must never be logged
 	gzip     bool
 	timeout  time.Duration // of one request
 	tls      *tls.Config
@@ -32,7 +32,7 @@ const (
 	tracesPath      = "/v1/traces"
 )
 
-// variable is OTEL_EXPORTER_OTLP_<name>, or what is said of traces alone.
+// variable returns OTEL_EXPORTER_OTLP_TRACES_<name>, or else OTEL_EXPORTER_OTLP_<name>.
 func variable(name string) string {
 	if v := strings.TrimSpace(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_" + name)); v != "" {
 		return v
@@ -49,7 +49,7 @@ func wanted() bool {
 	return variable("ENDPOINT") != "" || exporter == "otlp"
 }
 
-// readSettings reads what the environment says. Its errors hold no value that may be a secret.
+// readSettings reads the environment. Its errors contain no value that may be a secret.
 func readSettings() (*settings, error) {
 	s := &settings{timeout: defaultTimeout, queue: defaultQueue, header: http.Header{}}
 	if p := variable("PROTOCOL"); p != "" && p != "http/protobuf" {
@@ -85,7 +85,8 @@ func readSettings() (*settings, error) {
 	return s, err
 }
 
-// readEndpoint gives where requests go. What is said of traces alone is taken to the letter; to the other one /v1/traces is added.
+// readEndpoint returns the address for requests. It uses the variable for traces as it is, and adds /v1/traces to the
+// general one.
 func readEndpoint() (*url.URL, error) {
 	text, name, whole := strings.TrimSpace(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")), "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", true
 	if text == "" {
@@ -104,7 +105,7 @@ func readEndpoint() (*url.URL, error) {
 	return u, nil
 }
 
-// readHeaders reads name=value pairs that commas separate, percent-encoded.
+// readHeaders reads comma-separated name=value pairs, percent-encoded.
 func readHeaders(h http.Header, text string) error {
 	for pair := range strings.SplitSeq(text, ",") {
 		if strings.TrimSpace(pair) == "" {
@@ -145,7 +146,7 @@ func readTLS() (*tls.Config, error) {
 	return cfg, nil
 }
 
-// clip shortens what is repeated of a variable.
+// clip shortens the value of a variable for a message.
 func clip(s string) string {
 	if len(s) > 32 {
 		return s[:32] + "…"

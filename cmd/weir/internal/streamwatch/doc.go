@@ -1,17 +1,18 @@
-// Package streamwatch notices streams that are deleted or purged by hand while weir runs, and tells operators.
+// Package streamwatch notices streams that operators delete or purge while weir runs, and reports them.
 //
-// A Watch looks every few seconds. A stream that is not there twice is told by name: in the log, by an event, in `weir status` and by
-// readiness, until it is back. What the owner of a partition finds missing in a queue (dispatcher.StreamChange) is told in the same places.
+// A Watch looks every few seconds. A stream that is missing in two looks is reported by name until it is back: in the
+// log, by an event, in `weir status` and by readiness. The owner of a partition reports the messages that it finds
+// missing in its queue (dispatcher.StreamChange) in the same places.
 //
-//	removed                           what is done
-//	WEIR_<api>_<partition>            its owner makes it again, and letters of the jobs that it knows
-//	WEIR_CALLS                        made again, to begin later than it ended: keys and limits see that records are missing, and count as
-//	                                  called what may have been; calls hold until records can be stored
-//	WEIR_RESULTS                      made again likewise: a job whose result may have been there is parked as unknown
-//	WEIR_DEAD, WEIR_EVENTS            made again: their numbers go on
-//	KV_weir_control, KV_weir_config,  not made again while weir runs: what an operator ordered is in memory only, and a bucket that is empty
-//	KV_weir_leases                    would say that nothing was. A start makes it
+//	removed                           what weir does
+//	WEIR_<api>_<partition>            Its owner makes it again, and writes letters of the jobs that it knows.
+//	WEIR_CALLS                        Made again, beginning behind its old end. Keys and limits see that records are missing, and
+//	                                  count calls that may have been made. Calls hold until records can be stored.
+//	WEIR_RESULTS                      Made again likewise. A job that may have had a result there is parked as unknown.
+//	WEIR_DEAD, WEIR_EVENTS            Made again; their numbers continue.
+//	KV_weir_control, KV_weir_config,  Not made again while weir runs: operators' commands are then in memory only, and an
+//	KV_weir_leases                    empty bucket would say that there were none. The next start makes them.
 //
-// What must hold: no sequence of a stream that is made again was ever another message's; and nothing that is made again says that nothing was
-// called before.
+// What must hold: a stream that is made again never reuses a sequence of an earlier message, and never suggests that no
+// call was made before.
 package streamwatch

@@ -22,32 +22,32 @@ import (
 const (
 	lookEvery  = 3 * time.Second
 	lookWait   = 10 * time.Second // for all answers of one look
-	told       = time.Hour        // how long a change is told
-	mostTold   = 32               // changes that are told; of more, the newest
-	mostEvents = 64               // that wait to be stored; of more, the newest
-	remadeAt   = 1 << 20          // how far behind its last known sequence a stream begins that is made again
+	told       = time.Hour        // how long a change is reported
+	mostTold   = 32               // reported changes; of more, the newest
+	mostEvents = 64               // events that wait to be stored; of more, the newest
+	remadeAt   = 1 << 20          // how far behind its last known sequence a remade stream begins
 )
 
 // Options of a Watch. All are required.
 type Options struct {
 	JetStream jetstream.JetStream
 	Instance  string
-	// Remade are streams that are made again, by Remake: firstSeq says where each begins that is not there.
+	// Remade are the streams that Remake makes again. Its firstSeq has the first sequence of each missing one.
 	Remade []string
 	Remake func(ctx context.Context, firstSeq map[string]uint64) error
-	// Buckets are streams that are not made again.
+	// Buckets are the streams that are not made again.
 	Buckets []string
 	// Queues returns the streams of the queues, which their owners make again.
 	Queues func() []string
 	Log    *slog.Logger
 }
 
-// Watch looks for what was done to streams. It is safe for concurrent use; Look is for one goroutine.
+// Watch looks for changes to streams. It is safe for concurrent use; Look is for one goroutine.
 type Watch struct {
 	Options
 
-	seen   map[string]seen // by the last look
-	absent map[string]int  // looks in a row that found a stream missing
+	seen   map[string]seen // at the last look
+	absent map[string]int  // consecutive looks that found a stream missing
 
 	mu      sync.Mutex // guards what follows
 	changes []dispatcher.StreamChange
@@ -55,7 +55,7 @@ type Watch struct {
 	events  []dispatcher.StreamChange // not stored yet
 }
 
-// seen is how a stream was.
+// seen is the state of a stream at the last look.
 type seen struct {
 	born        time.Time
 	first, last uint64
@@ -64,7 +64,7 @@ type seen struct {
 	age         time.Duration
 }
 
-// New makes a Watch that has seen nothing.
+// New returns a Watch that has not looked yet.
 func New(o Options) *Watch {
 	o.Log = o.Log.With("component", "streams")
 	return &Watch{Options: o, seen: map[string]seen{}, absent: map[string]int{}, gone: map[string]dispatcher.StreamChange{}}
@@ -84,7 +84,7 @@ func (w *Watch) Run(ctx context.Context) error {
 	}
 }
 
-// Look looks once, and tells what has changed since the last look. What cannot be looked at stays as it was known.
+// Look looks once and reports the changes since the last look. If it cannot read a stream, the last known state stays.
 func (w *Watch) Look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lookWait)
 	defer cancel()
@@ -121,7 +121,7 @@ func (w *Watch) lookForQueues(ctx context.Context, missing map[string]bool) {
 	}
 }
 
-// compare tells how a stream that is there differs from what it was.
+// compare reports how an existing stream differs from the last look.
 func (w *Watch) compare(name string, info *jetstream.StreamInfo) {
 	now := seen{info.Created, info.State.FirstSeq, info.State.LastSeq, info.State.Msgs, info.State.LastTime, info.Config.MaxAge}
 	was, known := w.seen[name]
@@ -129,12 +129,12 @@ func (w *Watch) compare(name string, info *jetstream.StreamInfo) {
 	if !known || w.absent[name] > 0 {
 		return
 	}
-	if what := now.lacks(was, info.TimeStamp); what != "" && name != deadletter.Stream { // of letters operators purge
+	if what := now.lacks(was, info.TimeStamp); what != "" && name != deadletter.Stream { // operators may purge letters
 		w.tell(dispatcher.StreamChange{Stream: name, What: what, At: time.Now()})
 	}
 }
 
-// lacks says what somebody took from a stream since it was seen last, "" for nothing. What went by its age nobody took.
+// lacks says what was removed from a stream by hand since the last look, or "". Messages past their age do not count.
 func (s seen) lacks(was seen, now time.Time) string {
 	switch {
 	case !s.born.Equal(was.born):
@@ -145,7 +145,7 @@ func (s seen) lacks(was seen, now time.Time) string {
 	return ""
 }
 
-// judge tells which streams are gone and which are back, and makes again what may be.
+// judge reports the streams that are gone or back, and makes those again that may be.
 func (w *Watch) judge(ctx context.Context, missing map[string]bool) {
 	for name := range w.absent {
 		if !missing[name] {
@@ -155,7 +155,7 @@ func (w *Watch) judge(ctx context.Context, missing map[string]bool) {
 	}
 	firstSeq := map[string]uint64{}
 	for _, name := range slices.Sorted(maps.Keys(missing)) {
-		if w.absent[name]++; w.absent[name] < 2 { // a server of a cluster may not know yet of one that was just made
+		if w.absent[name]++; w.absent[name] < 2 { // a server of a cluster may not yet know a new stream
 			continue
 		}
 		remade := slices.Contains(w.Remade, name)
@@ -172,7 +172,7 @@ func (w *Watch) judge(ctx context.Context, missing map[string]bool) {
 	}
 }
 
-// lost tells of a stream that is gone, once.
+// lost reports a missing stream, once.
 func (w *Watch) lost(name string, remade bool) {
 	w.mu.Lock()
 	_, known := w.gone[name]
@@ -192,7 +192,7 @@ func (w *Watch) lost(name string, remade bool) {
 	w.tell(dispatcher.StreamChange{Stream: name, What: what, At: time.Now(), Gone: true})
 }
 
-// back tells that a stream is there again.
+// back reports that a stream exists again.
 func (w *Watch) back(name string) {
 	w.mu.Lock()
 	c, known := w.gone[name]
@@ -205,13 +205,13 @@ func (w *Watch) back(name string) {
 	w.tell(c)
 }
 
-// tell takes in a change that this watch has found.
+// tell logs and notes a change that this watch has found.
 func (w *Watch) tell(c dispatcher.StreamChange) {
 	w.Log.Error("a stream was changed by hand", "stream", c.Stream, "what", c.What)
 	w.Note(c)
 }
 
-// Note takes in a change that its finder has logged.
+// Note notes a change that its finder has logged.
 func (w *Watch) Note(c dispatcher.StreamChange) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -225,7 +225,7 @@ func (w *Watch) Note(c dispatcher.StreamChange) {
 	w.events = w.events[max(0, len(w.events)-mostEvents):]
 }
 
-// Changes are what was changed in the last hour, and what is gone now.
+// Changes returns the changes of the last hour, and the streams that are gone now.
 func (w *Watch) Changes() []dispatcher.StreamChange {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -241,7 +241,7 @@ func (w *Watch) Changes() []dispatcher.StreamChange {
 	return all
 }
 
-// Err says which streams are gone, nil for none.
+// Err names the streams that are gone; nil if there are none.
 func (w *Watch) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -255,14 +255,14 @@ func (w *Watch) Err() error {
 	return errors.New(strings.Join(all, "; "))
 }
 
-// ChangeData is what an event of a changed stream tells.
+// ChangeData is the data of an event about a changed stream.
 type ChangeData struct {
 	Instance string `json:"instance"`
 	Why      string `json:"why"`
 	Stream   string `json:"stream"`
 }
 
-// storeEvents stores events of what was told. Those that cannot be stored are tried again at the next look.
+// storeEvents stores the events of reported changes. Events that it cannot store are tried again at the next look.
 func (w *Watch) storeEvents(ctx context.Context) {
 	w.mu.Lock()
 	waiting := slices.Clone(w.events)

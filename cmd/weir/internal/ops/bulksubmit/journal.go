@@ -14,34 +14,34 @@ import (
 	"time"
 )
 
-// maxJournal bounds the jobs that a journal may speak of: its index takes some 60 bytes each.
+// maxJournal bounds the jobs in a journal: its index takes some 60 bytes for each.
 const maxJournal = 10_000_000
 
-// word is what a journal says of a job.
+// word is the state of a job in a journal.
 type word string
 
-// The words.
+// The states.
 const (
-	wordSent    word = "sent"    // it may have been taken: nothing was answered
+	wordSent    word = "sent"    // no answer yet: it may have been accepted
 	wordTaken   word = "taken"   // it has its receipt
-	wordRefused word = "refused" // it was not taken
+	wordRefused word = "refused" // it was not accepted
 )
 
-// entry is the last that a journal says of a job, and since when.
+// entry is the last state of a job in a journal, and its time.
 type entry struct {
 	word word
 	at   time.Time
 }
 
-// Journal is what became of the jobs of a file so far, on disk. A nil *Journal keeps nothing. It is for one goroutine.
+// Journal records on disk what became of the jobs of a file. A nil *Journal keeps nothing. It is for one goroutine.
 type Journal struct {
 	file  *os.File
 	last  map[[16]byte]entry
-	noted []byte // noted, and not written yet
+	noted []byte // not written yet
 }
 
-// OpenJournal reads a journal and begins to write behind its end; forget empties it first. A file that is none is left as it is, and is
-// an error. Close it.
+// OpenJournal reads a journal and appends to it; with forget it empties the journal first. It fails on a file that is
+// not a journal, and leaves that unchanged. The caller must close the journal.
 func OpenJournal(path string, forget bool) (*Journal, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -56,11 +56,11 @@ func OpenJournal(path string, forget bool) (*Journal, error) {
 
 var errNoJournal = errors.New("this is not a journal of `weir submit`: name another file")
 
-// cut is what a kill may leave of a journal's last line.
+// cut matches what a kill may leave of a journal's last line.
 var cut = regexp.MustCompile(`^[0-9]*( [a-z]*( [0-9a-f]*)?)?$`)
 
-// load reads what is there, or of a journal that is forgotten only that it is one. A last line without its end was being written when a
-// run was killed: what it is about was not sent yet, or is sent again under its id.
+// load reads the journal; with forget it only checks that the file is one. A last line without its end was being
+// written when a run was killed: its job was not sent yet, or will be sent again under its id.
 func (j *Journal) load(forget bool) error {
 	if info, err := j.file.Stat(); err != nil {
 		return err
@@ -117,7 +117,7 @@ func (j *Journal) set(id [16]byte, e entry) error {
 	return nil
 }
 
-// of is the last that the journal says of a job.
+// of returns the last entry of a job.
 func (j *Journal) of(id [16]byte) (entry, bool) {
 	if j == nil {
 		return entry{}, false
@@ -126,7 +126,7 @@ func (j *Journal) of(id [16]byte) (entry, bool) {
 	return e, known
 }
 
-// note writes down what became of a job. It is on disk when sync has returned.
+// note records the state of a job. It is on disk when sync has returned.
 func (j *Journal) note(id [16]byte, w word, at time.Time) error {
 	if j == nil {
 		return nil
@@ -143,7 +143,7 @@ func (j *Journal) note(id [16]byte, w word, at time.Time) error {
 	return nil
 }
 
-// write writes what was noted: it outlives the process, not yet the machine.
+// write writes the noted lines to the file: they survive a kill of the process, but not a power cut.
 func (j *Journal) write() error {
 	if j == nil || len(j.noted) == 0 {
 		return nil
@@ -155,7 +155,7 @@ func (j *Journal) write() error {
 	return nil
 }
 
-// sync brings what was noted to the disk.
+// sync writes the noted lines to the disk.
 func (j *Journal) sync() error {
 	if j == nil {
 		return nil
@@ -169,7 +169,7 @@ func (j *Journal) sync() error {
 	return nil
 }
 
-// Close brings what was noted to the disk and closes the file.
+// Close syncs the journal and closes its file.
 func (j *Journal) Close() error {
 	if j == nil {
 		return nil

@@ -17,10 +17,10 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// MaxLine bounds a line, in bytes: the largest body that an api may take, in base64, and the rest of the job.
+// MaxLine bounds a line, in bytes: the largest body that an API may take, in base64, and the rest of the job.
 const MaxLine = 16 << 20
 
-// Defaults are what a line may leave out.
+// Defaults are the values of members that a line leaves out.
 type Defaults struct{ API, Key string }
 
 // Line is one line of a file.
@@ -28,10 +28,10 @@ type Line struct {
 	Number  int // from 1; blank lines count
 	Job     ingest.Submission
 	HasBody bool
-	Err     error // why it cannot be sent
+	Err     error // why the job cannot be sent
 }
 
-// form is a line as it is written.
+// form is the JSON of a line.
 type form struct {
 	API        *string           `json:"api"`
 	Key        *string           `json:"key"`
@@ -48,7 +48,7 @@ type form struct {
 	ReplyTo    string            `json:"reply_to"`
 }
 
-// values are a header's: a text, or a list of texts.
+// values are the values of a header: a text, or a list of texts.
 type values []string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -74,13 +74,13 @@ type Lines struct {
 	names    names
 }
 
-// ReadLines begins to read.
+// ReadLines returns the lines of in.
 func ReadLines(in io.Reader, d Defaults) *Lines {
 	return &Lines{in: bufio.NewReaderSize(in, 1<<16), defaults: d, names: names{}}
 }
 
-// Next reads the next line that is not blank. What is wrong with a line stands in it; the error is io.EOF at the end, or why the
-// file cannot be read.
+// Next reads the next line that is not blank. Line.Err says what is wrong with the line; the error is io.EOF at the
+// end, or says why the file cannot be read.
 func (l *Lines) Next() (Line, error) {
 	for {
 		text, err := l.read()
@@ -101,12 +101,12 @@ func (l *Lines) Next() (Line, error) {
 
 var errTooLong = fmt.Errorf("the line has more than %d MiB", MaxLine>>20)
 
-// endless is from how many bytes on a line is taken for one that has no end: /dev/zero, or a file of something else.
+// endless is the length in bytes from which a line counts as endless: the file is /dev/zero, or not a file of jobs.
 const endless = 64 * MaxLine
 
 var errEndless = fmt.Errorf("a line has more than %d MiB: this is no file of jobs, one JSON object a line", endless>>20)
 
-// read reads one line, without its end. One that is too long is read to its end and dropped, unless that does not come.
+// read reads one line, without its end. It skips a line that is too long, and fails if that line is endless.
 func (l *Lines) read() ([]byte, error) {
 	var text []byte
 	long, size := false, 0
@@ -179,7 +179,7 @@ func (l *Lines) parse(line *Line, text []byte) error {
 	return err
 }
 
-// readTimes reads from when and until when the job may be called.
+// readTimes reads the earliest and the latest time at which the job may be called.
 func readTimes(job *ingest.Submission, f *form) error {
 	if f.NotBefore != "" {
 		job.JobHeader[ingest.HeaderNotBefore] = []string{f.NotBefore} // weir reads it, and refuses what it cannot read
@@ -215,7 +215,7 @@ func readBody(line *Line, f *form) error {
 	return nil
 }
 
-// decode reads one JSON object without members that nobody knows, and says in plain words what is wrong.
+// decode reads one JSON object. It refuses unknown members, and returns errors that users understand.
 func decode(text []byte, f *form) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()

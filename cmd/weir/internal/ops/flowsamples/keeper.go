@@ -10,7 +10,7 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// Source is what is looked at. Its methods are safe for concurrent use.
+// Source has the numbers to sample. Its methods are safe for concurrent use.
 type Source interface {
 	APIs() []string
 	State(api string) (dispatcher.APIState, error)
@@ -21,25 +21,25 @@ type Source interface {
 type Options struct {
 	Source    Source
 	Throttled func(api string) uint64 // jobs refused by this process
-	Span      time.Duration           // how far back is told
+	Span      time.Duration           // how far back samples are kept
 	Every     time.Duration           // the length of a part
-	Keys      int                     // the deepest buckets of each api that are kept
-	Lines     int                     // keys that are kept in all; of more those go first that were deep longest ago
+	Keys      int                     // deepest buckets of each API that are kept
+	Lines     int                     // keys that are kept in all; beyond that, those that were deep longest ago are dropped
 }
 
-// Keeper keeps the past of what a process dispatches. It is safe for concurrent use.
+// Keeper keeps samples of what a process dispatches. It is safe for concurrent use.
 type Keeper struct {
 	opts Options
 
-	mu   sync.Mutex // of what follows; it is held for some microseconds
+	mu   sync.Mutex // guards all below; held for some microseconds
 	apis map[string]*line
 	keys map[of]*line
 }
 
-// of names a key of an api.
+// of names a key of an API.
 type of struct{ api, key string }
 
-// New makes a Keeper that has seen nothing yet.
+// New returns a Keeper without samples.
 func New(o Options) *Keeper {
 	if o.Source == nil || o.Throttled == nil || o.Every <= 0 || o.Span < o.Every || o.Keys <= 0 || o.Lines < o.Keys {
 		panic("history: New without bounds, or without what is looked at")
@@ -47,7 +47,7 @@ func New(o Options) *Keeper {
 	return &Keeper{opts: o, apis: map[string]*line{}, keys: map[of]*line{}}
 }
 
-// Run looks at the end of each part, until ctx ends.
+// Run samples at the end of each part, until ctx ends.
 func (k *Keeper) Run(ctx context.Context) error {
 	for rest := time.Duration(0); ; {
 		now := time.Now()
@@ -64,17 +64,17 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// restOfLook is how many times as long as a look took there is none after it: a look goes through all keys. With a million of them one
-// took a quarter of a second, so that there is one a minute.
+// restOfLook is the pause after a look, as a multiple of the look's duration, because a look reads all keys. With a
+// million keys a look took 250 ms, so that there was about one a minute.
 const restOfLook = 300
 
-// Look notes what is at now.
+// Look takes one sample of everything.
 func (k *Keeper) Look(now time.Time) {
 	names := k.opts.Source.APIs()
 	for _, api := range names {
 		state, err := k.opts.Source.State(api)
 		if err != nil {
-			continue // it has gone meanwhile
+			continue // the API was removed meanwhile
 		}
 		deepest, err := k.opts.Source.Keys(api, k.opts.Keys)
 		if err != nil {
@@ -96,7 +96,7 @@ func (k *Keeper) note(now time.Time, a *dispatcher.APIState, deepest []schedule.
 		l = &line{}
 		k.apis[a.API] = l
 	}
-	lost := a.Owned < l.owned // then the buckets that are not told may be another replica's, and full
+	lost := a.Owned < l.owned // then a bucket that is not listed may belong to another replica, and be full
 	l.owned = a.Owned
 	l.add(now, a.Jobs, counts{a.Arrived, a.Called, refused}, k.most())
 	seen := map[string]bool{}
@@ -116,13 +116,13 @@ func (k *Keeper) note(now time.Time, a *dispatcher.APIState, deepest []schedule.
 		case name.api != a.API || seen[name.key]:
 		case lost:
 			l.known = false
-		case len(deepest) < k.opts.Keys: // all buckets were told: this one is empty
+		case len(deepest) < k.opts.Keys: // all buckets were listed: this one is empty
 			l.add(now, 0, counts{left: left(l, &schedule.KeyState{})}, k.most())
 		}
 	}
 }
 
-// left counts the jobs that are not in a bucket any more: what came and is not there.
+// left counts the jobs that have left a bucket: those that came and are not in it.
 func left(l *line, b *schedule.KeyState) uint64 {
 	if !l.known {
 		return 0
@@ -134,8 +134,8 @@ func left(l *line, b *schedule.KeyState) uint64 {
 	return l.last.left + uint64(max(0, int64(l.level)+int64(came)-int64(b.Depth)))
 }
 
-// forget lets go of what is not dispatched here any more, of keys that were not looked at for the whole span, and of those beyond the
-// bound that were looked at longest ago.
+// forget drops APIs that are no longer dispatched here, keys that were not sampled for the whole span, and beyond the
+// bound the keys that were sampled longest ago.
 func (k *Keeper) forget(now time.Time, apis []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -167,12 +167,12 @@ func (k *Keeper) forget(now time.Time, apis []string) {
 	}
 }
 
-// still reports whether nothing was in the bucket for as long as is told.
+// still reports whether the bucket was empty in all kept samples.
 func (l *line) still() bool {
 	return l.level == 0 && !slices.ContainsFunc(l.parts, func(p Part) bool { return p.Level > 0 || p.Came > 0 || p.Left > 0 })
 }
 
-// API is the past of an api, oldest first; empty where nothing is known.
+// API returns the samples of an API, oldest first; empty if there are none.
 func (k *Keeper) API(api string) []Part {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -182,7 +182,7 @@ func (k *Keeper) API(api string) []Part {
 	return nil
 }
 
-// Key is the past of a bucket, oldest first; empty where nothing is known.
+// Key returns the samples of a bucket, oldest first; empty if there are none.
 func (k *Keeper) Key(api, key string) []Part {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -192,7 +192,7 @@ func (k *Keeper) Key(api, key string) []Part {
 	return nil
 }
 
-// Add puts the parts of two replicas together, by the times at which they end.
+// Add adds up the parts of two replicas that end at the same times.
 func Add(a, b []Part) []Part {
 	sum := make([]Part, 0, max(len(a), len(b)))
 	for len(a) > 0 || len(b) > 0 {
