@@ -12,13 +12,13 @@ import (
 	"weir/cmd/weir/internal/terminal"
 )
 
-// The least that is drawn for: a smaller terminal shows the upper left of it.
+// The smallest size to draw for: a smaller terminal shows the upper left part.
 const (
 	leastWidth  = 40
 	leastHeight = 10
 )
 
-// Draw makes at most height lines of at most width characters of a frame, which is nil before there is one.
+// Draw makes at most height lines of at most width characters from a frame, which is nil before the first answer.
 func (v *View) Draw(f *Frame, width, height int) []string {
 	width, height = max(width, leastWidth), max(height, leastHeight)
 	if f == nil {
@@ -27,7 +27,7 @@ func (v *View) Draw(f *Frame, width, height int) []string {
 	if v.helping {
 		return v.finish(keyHelp(width), width, height)
 	}
-	most := 3 // lines of what is one line on a wide terminal
+	most := 3 // lines for what is one line on a wide terminal
 	if height < 2*leastHeight {
 		most = 1
 	}
@@ -45,13 +45,13 @@ func (v *View) Draw(f *Frame, width, height int) []string {
 	if most == 1 {
 		about = nil
 	}
-	room := max(0, height-len(lines)-len(about)-2) // the heads, and the last line
+	room := max(0, height-len(lines)-len(about)-2) // without the header and the last line
 	first := max(0, min(slices.Index(v.shown, v.selected)-room/2, len(chosen)-room))
 	lines = append(lines, v.buckets(chosen, first, room, width)...)
 	return v.finish(append(lines, about...), width, height)
 }
 
-// wrapped is a line in at most so many, broken between words; the last of them is cut.
+// wrapped breaks a line between words into at most most lines, and cuts the last one.
 func wrapped(l line, width, most int) []line {
 	texts := terminal.Wrap(l.text, width)
 	if len(texts) > most {
@@ -64,7 +64,7 @@ func wrapped(l line, width, most int) []line {
 	return lines
 }
 
-// All makes lines of a frame with all of its buckets, for what is no terminal.
+// All makes lines of a frame with all of its buckets, for output that is not a terminal.
 func (v *View) All(f *Frame) []string {
 	lines := append([]line{v.head(f)}, v.apis(f, len(f.APIs)+1, 0)...)
 	lines = append(lines, letters(f))
@@ -77,7 +77,7 @@ func (v *View) All(f *Frame) []string {
 	return text
 }
 
-// style is how a line looks on a terminal with colours: what follows ESC[ and precedes m.
+// style is the look of a line on a terminal with colours: the text between ESC[ and m.
 type style string
 
 const (
@@ -93,10 +93,10 @@ type line struct {
 	style style
 }
 
-// mostFoot is how many lines a question or an answer has at the foot.
+// mostFoot bounds the lines of a question or an answer at the foot.
 const mostFoot = 3
 
-// finish puts the last line under the others, and fits all to the terminal.
+// finish adds the last line, and fits all lines to the terminal.
 func (v *View) finish(lines []line, width, height int) []string {
 	foot := wrapped(v.foot(width), width, mostFoot)
 	height -= len(foot)
@@ -115,7 +115,7 @@ func (v *View) finish(lines []line, width, height int) []string {
 		switch {
 		case v.Color:
 			drawn[i] = "\x1b[" + string(l.style) + "m" + drawn[i] + "\x1b[0m"
-		case l.style == invert: // the selected one is known without colours
+		case l.style == invert: // marks the selected row without colours
 			drawn[i] = "\x1b[7m" + drawn[i] + "\x1b[0m"
 		}
 	}
@@ -134,7 +134,7 @@ func (v *View) head(f *Frame) line {
 	return line{text, look}
 }
 
-// foot is what can be done, what was done, or what is asked.
+// foot returns the last line: the possible keys, the outcome of the last action, or a question.
 func (v *View) foot(width int) line {
 	switch {
 	case v.asked != nil:
@@ -158,7 +158,7 @@ func (v *View) foot(width int) line {
 	return line{text, bold}
 }
 
-// keyHelp is what each key does.
+// keyHelp lists the keys and what they do.
 func keyHelp(width int) []line {
 	lines := []line{{"Keys of weir top", bold}, {}}
 	for _, k := range [][2]string{
@@ -181,10 +181,11 @@ func keyHelp(width int) []line {
 	return lines
 }
 
-// apisGo are the columns of the apis' table that go where there is no room for all, the first first.
+// apisGo are the columns of the table of APIs that are left out if there is no room for all, in this order.
 var apisGo = []string{"SPENT TODAY", "CALLING", "KEYS", "REFUSED/S", "IN/S", "CALLS/S"}
 
-// apis is a table of at most so many lines. What does not fit behind an api of why it is not called stands below it.
+// apis returns a table of at most most lines. If the reason why an API is not called does not fit into its line, it is
+// below.
 func (v *View) apis(f *Frame, most, width int) []line {
 	rows := [][]string{{"API", "JOBS", "KEYS", "CALLING", "IN/S", "CALLS/S", "REFUSED/S", "SPENT TODAY", "CALLED"}}
 	styles, below := []style{bold}, []line(nil)
@@ -213,7 +214,7 @@ func (v *View) apis(f *Frame, most, width int) []line {
 	return lines
 }
 
-// calledText says whether an api is called, and until when not.
+// calledText says whether weir calls an API, and if not, until when.
 func calledText(a *status.API) (string, style) {
 	until := func(at time.Time) string {
 		if at.IsZero() {
@@ -256,13 +257,13 @@ func letters(f *Frame) line {
 	return line{text, yellow}
 }
 
-// barWidth is how many characters a level is drawn with.
+// barWidth is the width of a level's bar in characters.
 const barWidth = 12
 
-// bucketsGo are the columns of the buckets' table that go where there is no room for all, the first first.
+// bucketsGo are the columns of the table of buckets that are left out if there is no room for all, in this order.
 var bucketsGo = []string{"CALLING", "IN/S", "LEVEL", "WAITS FOR", "API", "EMPTY IN"}
 
-// detail tells all of the selected bucket where its row has not the room.
+// detail shows everything about the selected bucket if its row has no room for it.
 func (v *View) detail(chosen []*Bucket, width int) []line {
 	for _, b := range chosen {
 		if (place{b.API, b.Key}) != v.selected {
@@ -278,7 +279,7 @@ func (v *View) detail(chosen []*Bucket, width int) []line {
 	return nil
 }
 
-// row is what the table says of a bucket.
+// row returns the cells of a bucket.
 func (v *View) row(b *Bucket) []string {
 	come, empty := "-", "-"
 	if b.ComePerS != nil {
@@ -297,7 +298,7 @@ func (v *View) row(b *Bucket) []string {
 	}
 }
 
-// buckets is a table of so many buckets from the first on, with its head.
+// buckets returns the table of buckets from first on, with its header.
 func (v *View) buckets(chosen []*Bucket, first, room, width int) []line {
 	rows := [][]string{{"  KEY", "API", "DEPTH", "LEVEL", "IN/S", "EMPTY IN", "CALLING", "WAITS FOR"}}
 	styles := []style{bold}
@@ -321,7 +322,7 @@ func (v *View) buckets(chosen []*Bucket, first, room, width int) []line {
 	return table(rows, styles, bucketsGo, width)
 }
 
-// bar draws how full a bucket is: whole and half characters, all of a width.
+// bar draws the level of a bucket in whole and half characters, always equally wide.
 func bar(level float64) string {
 	halves := min(2*barWidth, max(0, int(level*2*barWidth+0.5)))
 	if level > 0 {

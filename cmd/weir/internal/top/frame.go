@@ -18,21 +18,21 @@ const (
 	mostStops   = 20  // paused and held keys of each api
 )
 
-// Frame is how weir is at one time.
+// Frame is the state of weir at one time.
 type Frame struct {
 	*status.Status
 	Buckets []Bucket `json:"buckets"` // the deepest of each api, and paused ones without jobs
 	Rates   []Rates  `json:"rates"`   // of each api, in the order of APIs; empty in the first frame
 }
 
-// Bucket is a key's, as `weir keys` tells it.
+// Bucket is a key's bucket, with the fields of `weir keys`.
 type Bucket struct {
 	API string `json:"api"`
 	schedule.KeyState
 	ComePerS *float64 `json:"come_per_s,omitempty"` // jobs, since the frame before
 }
 
-// Rates are what happened a second since the frame before.
+// Rates counts what happened per second since the frame before.
 type Rates struct {
 	API      string  `json:"api"`
 	Come     float64 `json:"come_per_s"`
@@ -43,20 +43,21 @@ type Rates struct {
 // Source asks for frames. It is used by one goroutine.
 type Source struct {
 	c     *connect.Connection
-	api   string // only of this one; "": of all
+	api   string // only this API; "": all
 	today spend.Today
 	last  *Frame
 }
 
-// NewSource makes a source of a connection, of one api or, with "", of all.
+// NewSource returns a source for one API, or with "" for all.
 func NewSource(c *connect.Connection, api string) *Source { return &Source{c: c, api: api} }
 
-// spendWait is how long a frame waits for the ledger: the first has to read a whole day of it.
+// spendWait bounds how long a frame waits for the ledger: the first frame reads a whole day of it.
 const spendWait = 5 * time.Second
 
-// Next asks all replicas. It blocks for some seconds at most. What was spent stays out where the ledger could not be read in time.
+// Next asks all replicas and blocks for a few seconds at most. It leaves out the spending if the ledger cannot be read
+// in time.
 func (s *Source) Next(ctx context.Context) (*Frame, error) {
-	upTo, unread := spend.LedgerEnd(ctx, s.c.JetStream) // what was spent is of the moment in which the limits are asked for
+	upTo, unread := spend.LedgerEnd(ctx, s.c.JetStream) // so that spending and limits are of the same moment
 	all, err := status.Gather(ctx, s.c, mostStops, nil)
 	if err != nil {
 		return nil, err
@@ -90,7 +91,8 @@ func (s *Source) Next(ctx context.Context) (*Frame, error) {
 	return f, nil
 }
 
-// readSpent is what was spent on each api; nil where the ledger could not be read in time: the next frame goes on.
+// readSpent returns the spending on each API, or nil if the ledger cannot be read in time. The next frame continues
+// reading.
 func (s *Source) readSpent(ctx context.Context, now time.Time, upTo uint64) map[string]spend.Sum {
 	ctx, cancel := context.WithTimeout(ctx, spendWait)
 	defer cancel()
@@ -100,7 +102,7 @@ func (s *Source) readSpent(ctx context.Context, now time.Time, upTo uint64) map[
 	return s.today.ByAPI()
 }
 
-// keepOnly leaves out what is of other apis.
+// keepOnly removes the data of other APIs.
 func (f *Frame) keepOnly(api string) {
 	if api == "" {
 		return
@@ -120,7 +122,7 @@ func (f *Frame) keepOnly(api string) {
 	f.APIs, f.Letters = apis, letters
 }
 
-// since reckons the rates from the frame before.
+// since computes the rates from the frame before.
 func (f *Frame) since(before *Frame) {
 	if before == nil {
 		return
@@ -153,5 +155,5 @@ func (f *Frame) since(before *Frame) {
 	}
 }
 
-// grown is by how much a counter has grown; one that began anew meanwhile has not.
+// grown returns the growth of a counter; 0 if the counter was reset meanwhile.
 func grown(was, is uint64) float64 { return float64(max(was, is) - was) }

@@ -27,17 +27,17 @@ type Options struct {
 	Every      time.Duration // between frames
 }
 
-// errNoAPI is of a name that no replica dispatches.
+// errNoAPI returns the error that no replica dispatches an API of this name.
 func errNoAPI(api string) error { return fmt.Errorf("no replica dispatches an api %q", api) }
 
-// ErrPanic wraps what a part of Run panicked with.
+// ErrPanic wraps a panic of a part of Run.
 var ErrPanic = errors.New("weir top has a defect: please report it")
 
-// resizeEvery is how often the terminal is asked for its size: not every system tells of a change.
+// resizeEvery is how often Run reads the terminal's size: not every system signals a change.
 const resizeEvery = 250 * time.Millisecond
 
-// Run shows frames until its user quits, ctx ends, or the terminal does. It blocks, and puts the terminal back as it was, also when it
-// panics.
+// Run shows frames until its user quits, ctx ends, or the terminal closes. It blocks, and restores the terminal, even
+// after a panic.
 func Run(ctx context.Context, o Options) (err error) {
 	restore, err := takeTerminal(o.In, o.Out)
 	if err != nil {
@@ -53,25 +53,25 @@ func Run(ctx context.Context, o Options) (err error) {
 	return s.loop(ctx, keys)
 }
 
-// answer is a frame, or why there is none.
+// answer is a frame, or the error instead.
 type answer struct {
 	frame *Frame
 	err   error
 }
 
-// screen is what Run holds.
+// screen is the state of Run.
 type screen struct {
 	Options
 	frames chan answer
-	said   chan string // what became of a word
+	said   chan string // the outcome of an action
 	failed chan error
-	wake   chan struct{} // has the next frame asked for at once
+	wake   chan struct{} // asks for the next frame at once
 	frame  *Frame
-	busy   bool // a word is being said
+	busy   bool // an action is being carried out
 	drawn  string
 }
 
-// goes runs a part of the screen. A panic ends Run, which puts the terminal back.
+// goes runs a part of the screen in a goroutine. A panic ends Run, which restores the terminal.
 func (s *screen) goes(part func()) {
 	go func() {
 		defer func() {
@@ -86,7 +86,7 @@ func (s *screen) goes(part func()) {
 func (s *screen) fail(err error) {
 	select {
 	case s.failed <- err:
-	default: // another was first
+	default: // another error came first
 	}
 }
 
@@ -125,7 +125,7 @@ func (s *screen) loop(ctx context.Context, keys <-chan rune) error {
 	}
 }
 
-// ask brings frames until ctx ends.
+// ask fetches frames until ctx ends.
 func (s *screen) ask(ctx context.Context) {
 	for {
 		f, err := s.Source.Next(ctx)
@@ -143,10 +143,10 @@ func (s *screen) ask(ctx context.Context) {
 	}
 }
 
-// sayWait bounds how long all replicas are waited for.
+// sayWait bounds the wait for all replicas.
 const sayWait = 30 * time.Second
 
-// say pauses or resumes, in a goroutine of its own: replicas may take seconds.
+// say pauses or resumes in its own goroutine, because replicas may take seconds.
 func (s *screen) say(ctx context.Context, w Word) {
 	if s.busy {
 		s.View.Said = "one thing at a time: the last is still being put in force"
@@ -178,7 +178,7 @@ func (s *screen) tell(ctx context.Context, w Word) error {
 	return o.Resume(ctx, s.Connection, io.Discard)
 }
 
-// draw writes the lines in one piece, where they have changed.
+// draw writes the lines that have changed, in one piece.
 func (s *screen) draw() error {
 	width, height, err := term.GetSize(int(s.Out.Fd()))
 	if err != nil || width < 1 || height < 1 {
@@ -196,13 +196,13 @@ func (s *screen) draw() error {
 	return nil
 }
 
-// readKeys gives keys until ctx ends or there are no more.
+// readKeys sends keys until ctx ends or the input does.
 func (s *screen) readKeys(ctx context.Context, keys chan<- rune) {
 	in := bufio.NewReader(s.In)
 	for {
 		key, err := readKey(in)
 		if err != nil {
-			s.fail(nil) // the terminal has gone: nobody looks any more
+			s.fail(nil) // the terminal is closed
 			return
 		}
 		select {
@@ -213,12 +213,12 @@ func (s *screen) readKeys(ctx context.Context, keys chan<- rune) {
 	}
 }
 
-// sequences are what terminals send for keys without a letter, behind ESC[ or ESC O.
+// sequences maps what terminals send after ESC[ or ESC O to keys without a letter.
 var sequences = map[string]rune{
 	"A": keyUp, "B": keyDown, "H": keyHome, "F": keyEnd, "5~": keyPageUp, "6~": keyPageDown, "1~": keyHome, "4~": keyEnd, "7~": keyHome, "8~": keyEnd,
 }
 
-// readKey reads one key. A terminal sends a sequence in one piece: an escape behind which nothing stands is the key Esc.
+// readKey reads one key. A terminal sends a sequence in one piece, so an escape with nothing behind it is the key Esc.
 func readKey(in *bufio.Reader) (rune, error) {
 	key, _, err := in.ReadRune()
 	if err != nil || key != keyEscape || in.Buffered() == 0 {
@@ -240,7 +240,7 @@ func readKey(in *bufio.Reader) (rune, error) {
 	return sequences[sequence.String()], nil
 }
 
-// takeTerminal has keys come one by one and gives weir a screen of its own; restore puts both back.
+// takeTerminal makes the terminal send keys one by one and show a separate screen; restore undoes both.
 func takeTerminal(in, out *os.File) (restore func(), err error) {
 	was, err := term.MakeRaw(int(in.Fd()))
 	if err != nil {
@@ -251,7 +251,7 @@ func takeTerminal(in, out *os.File) (restore func(), err error) {
 		return nil, fmt.Errorf("write to the terminal: %w", err)
 	}
 	return func() {
-		_, _ = out.WriteString("\x1b[0m\x1b[?25h\x1b[?1049l") // it has gone, or takes it
+		_, _ = out.WriteString("\x1b[0m\x1b[?25h\x1b[?1049l") // ignores an error: the terminal may be closed
 		_ = term.Restore(int(in.Fd()), was)
 	}, nil
 }

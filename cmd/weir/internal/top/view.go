@@ -14,36 +14,36 @@ type Order string
 // The orders.
 const (
 	ByDepth Order = "depth"
-	ByLevel Order = "level" // how full they are
-	ByEmpty Order = "empty" // how long until they are
-	ByCome  Order = "in"    // how many jobs come
+	ByLevel Order = "level" // the fullest first
+	ByEmpty Order = "empty" // by the time until they are empty
+	ByCome  Order = "in"    // by arriving jobs
 	ByKey   Order = "key"
 )
 
-// Orders are all of them, in the order in which the key s goes through them.
+// Orders returns all orders, as the key s cycles through them.
 func Orders() []Order { return []Order{ByDepth, ByLevel, ByEmpty, ByCome, ByKey} }
 
-// View is what the user has chosen to see. Its zero value sorts by depth and shows all.
+// View is the user's choice of what to show. Its zero value sorts by depth and shows all.
 type View struct {
 	Order    Order
-	Filter   string // only keys and apis that hold it
+	Filter   string // shows only keys and APIs that contain it
 	Color    bool
 	selected place
-	typing   bool    // the filter
-	helping  bool    // the keys are shown in the place of the frame
+	typing   bool    // the user is typing the filter
+	helping  bool    // the help replaces the frame
 	asked    *Word   // waits for y or n
-	Said     string  // of the last thing that was done, for one line
-	Trouble  string  // why the frame is old; "": it is not
-	shown    []place // buckets, as they were drawn last
+	Said     string  // the outcome of the last action, for one line
+	Trouble  string  // why the frame is old; "" if it is not
+	shown    []place // the buckets as last drawn
 }
 
-// place is a bucket among all.
+// place identifies a bucket.
 type place struct{ api, key string }
 
-// Deed is what a key asks for beside a change of the view: a closed set.
+// Deed is an action that a key asks for, other than a change of the view.
 type Deed string
 
-// The deeds.
+// The actions.
 const (
 	Nothing Deed = ""
 	Quit    Deed = "quit"
@@ -51,13 +51,13 @@ const (
 	Resume  Deed = "resume"
 )
 
-// Word is a deed and what it is about.
+// Word is an action and its API or key.
 type Word struct {
 	Deed     Deed
 	API, Key string // Key "": the whole api
 }
 
-// about names what a word is about.
+// about names the API or key of a word.
 func (w *Word) about() string {
 	if w.Key == "" {
 		return "all of " + visible(w.API)
@@ -65,9 +65,9 @@ func (w *Word) about() string {
 	return visible(w.API) + "/" + visible(w.Key)
 }
 
-// The keys that are no letters, as Keys reads them.
+// Keys without a letter, as readKey returns them.
 const (
-	keyUp = rune(0xe000 + iota) // of the private use area: nobody types them
+	keyUp = rune(0xe000 + iota) // from the private use area, which no keyboard sends
 	keyDown
 	keyPageUp
 	keyPageDown
@@ -82,7 +82,7 @@ const (
 // mostFilter bounds what can be typed.
 const mostFilter = 128
 
-// Press takes a key and returns what is to be done.
+// Press handles a key and returns the action to carry out.
 func (v *View) Press(key rune) Word {
 	v.Said = ""
 	switch {
@@ -150,7 +150,7 @@ func (v *View) command(key rune) Word {
 	return Word{}
 }
 
-// ask has a deed confirmed.
+// ask asks the user to confirm an action.
 func (v *View) ask(deed Deed, key string) {
 	if v.selected.api == "" {
 		v.Said = "no bucket is selected"
@@ -189,8 +189,8 @@ func next[T comparable](all []T, of T, by int) T {
 	return all[(max(0, slices.Index(all, of))+by+len(all))%len(all)]
 }
 
-// choose are the buckets of a frame that the view shows, in its order. The selected one goes with the first that is shown where it is
-// gone.
+// choose returns the buckets of a frame that the view shows, in its order. If the selected bucket is gone, the first
+// one shown is selected.
 func (v *View) choose(f *Frame) []*Bucket {
 	var chosen []*Bucket
 	for i := range f.Buckets {
@@ -226,10 +226,10 @@ func (v *View) choose(f *Frame) []*Bucket {
 	return chosen
 }
 
-// level is how full a bucket is, from 0 on; more than 1 where its capacity was lowered.
+// level returns the filled share of a bucket. It is more than 1 if the capacity was lowered.
 func (b *Bucket) level() float64 { return float64(b.Depth) / float64(max(1, b.Capacity)) }
 
-// wait is until it is empty; that of one of which nobody can say is the longest.
+// wait returns the time until the bucket is empty. An unknown time counts as the longest.
 func (b *Bucket) wait() int64 {
 	if b.WaitMS < 0 {
 		return 1<<63 - 1

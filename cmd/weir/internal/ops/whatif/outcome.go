@@ -34,13 +34,13 @@ type Waits struct {
 	Max float64 `json:"max"`
 }
 
-// Deepest is the bucket that held most, and how many jobs.
+// Deepest is the bucket that held most jobs, and their number.
 type Deepest struct {
 	Key   string `json:"key"`
 	Depth int    `json:"depth"`
 }
 
-// tally counts what comes of a run.
+// tally counts the outcome of a run.
 type tally struct {
 	accepted, overflowed, refused, overBudget int
 	waits                                     []bucket.Micros
@@ -48,7 +48,7 @@ type tally struct {
 	of                                        uint32 // the key
 }
 
-// take counts a job that is taken, and is the depth-th of its key.
+// take counts an accepted job, the depth-th of its key.
 func (t *tally) take(key uint32, depth int) {
 	if t.accepted++; depth > t.deepest {
 		t.deepest, t.of = depth, key
@@ -73,7 +73,7 @@ func (t *tally) outcome(trace *Trace, c *Candidate) *Outcome {
 	return o
 }
 
-// quantile is the wait that percent of the calls did not exceed, in milliseconds; 0 without calls.
+// quantile returns the wait that percent of the calls did not exceed, in milliseconds; 0 without calls.
 func (t *tally) quantile(percent int) float64 {
 	if len(t.waits) == 0 {
 		return 0

@@ -9,11 +9,11 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// Candidate is what is tried on a trace.
+// Candidate is a set of rules to try on a trace.
 type Candidate struct {
 	Rules    bucket.Rules
 	Price    int64         // of a call, in millionths, for budgets
-	CallTime time.Duration // that every call takes
+	CallTime time.Duration // of every call
 }
 
 // rehearsal is one run of a candidate: weir's schedule and slots in virtual time.
@@ -25,7 +25,7 @@ type rehearsal struct {
 	s      *schedule.Schedule
 	store  *bucket.Memory
 	part   *schedule.Partition
-	ends   []end // of calls that run, in order: each takes as long
+	ends   []end // of running calls, in order, since all take equally long
 	out    tally
 }
 
@@ -34,8 +34,8 @@ type end struct {
 	job *schedule.Job
 }
 
-// Run puts a trace to a candidate and waits until every job that was taken has been called. It tells progress how many jobs have come.
-// It ends early only with ctx, or where a candidate's rules can never be kept.
+// Run runs a trace under a candidate's rules until every accepted job has been called. It passes the number of arrivals
+// to progress. It ends early only with ctx, or if the rules can never be kept.
 func Run(ctx context.Context, t *Trace, c *Candidate, progress func(jobs int)) (*Outcome, error) {
 	r := &rehearsal{
 		trace: t, took: max(0, c.CallTime), part: &schedule.Partition{Open: true},
@@ -68,10 +68,10 @@ func Run(ctx context.Context, t *Trace, c *Candidate, progress func(jobs int)) (
 	return r.out.outcome(t, c), nil
 }
 
-// lookAfter is after how many arrivals it is looked whether somebody still waits.
+// lookAfter is the number of arrivals or steps between two checks of ctx.
 const lookAfter = 4096
 
-// until lets happen what happens up to a time, with what happens at it.
+// until runs all that happens up to and at a time.
 func (r *rehearsal) until(ctx context.Context, at bucket.Micros) error {
 	for steps := 1; ; steps++ {
 		if steps%lookAfter == 0 && ctx.Err() != nil {
@@ -96,7 +96,7 @@ func (r *rehearsal) until(ctx context.Context, at bucket.Micros) error {
 	}
 }
 
-// arrive has a job come: it is taken or refused as the intake would.
+// arrive accepts or refuses an arriving job like the intake.
 func (r *rehearsal) arrive(number int) {
 	a := &r.trace.arrivals[number]
 	key, depth := r.trace.keys[a.key], 0
@@ -127,7 +127,7 @@ func (r *rehearsal) payable(a *arrival) bool {
 	return true
 }
 
-// wait is how long weir's forecast has a job wait that came now.
+// wait returns weir's forecast of the wait of a job that arrives now.
 func (r *rehearsal) wait(key string, depth int) time.Duration {
 	at := r.s.At(r.now).ETA(schedule.Place{Key: key, Position: depth + 1, Others: r.s.At(r.now).Unfinished() - depth})
 	if at == 0 {
@@ -136,7 +136,7 @@ func (r *rehearsal) wait(key string, depth int) time.Duration {
 	return r.now.Until(at)
 }
 
-// cost is what a job takes of a shared limit: what the trace says where the limit asks the job.
+// cost returns what a job takes from a shared limit: the trace's cost if the limit reads it from the job.
 func (r *rehearsal) cost(l *bucket.Limit, a *arrival) int64 {
 	switch {
 	case l.Budget != nil:
@@ -158,7 +158,7 @@ func (r *rehearsal) costs(a *arrival) []int64 {
 	return costs
 }
 
-// step does all that is to be done now.
+// step does everything that is due now.
 func (r *rehearsal) step(ctx context.Context) error {
 	for len(r.ends) > 0 && r.ends[0].at <= r.now {
 		j := r.ends[0].job

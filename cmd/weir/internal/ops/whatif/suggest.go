@@ -9,13 +9,13 @@ import (
 	"weir/bucket"
 )
 
-// mostCapacity is the largest capacity that a configuration may say.
+// mostCapacity is the largest capacity that a configuration may have.
 const mostCapacity = 10_000_000
 
-// Suggest finds the smallest capacity of a candidate at which nothing overflows and, with a bound of waits above 0, the smallest whole count
-// per the period of its rate at which no job waits longer besides. Its outcome is that of a run with what it suggests. Limits that all keys
-// share, and rates of single keys, stay as they are; capacities of single keys and max_wait are left out. It runs the trace twice, or some
-// twenty times with a bound.
+// Suggest finds the smallest capacity of a candidate at which no job overflows. With a bound above 0 it also finds the
+// smallest whole count per period of the rate at which no job waits longer than that. Its outcome is that of a run with
+// the suggestion. Shared limits and rates of single keys stay as they are; capacities of single keys and max_wait are
+// ignored. It runs the trace twice, or some twenty times with a bound.
 func Suggest(ctx context.Context, t *Trace, c Candidate, bound time.Duration, progress func(jobs int)) (*Outcome, error) {
 	c.Rules.Key.Capacity, c.Rules.Key.MaxWait = mostCapacity, 0
 	c.Rules.Overrides = slices.Clone(c.Rules.Overrides)
@@ -34,7 +34,7 @@ func Suggest(ctx context.Context, t *Trace, c Candidate, bound time.Duration, pr
 	if o.Overflowed > 0 {
 		return nil, fmt.Errorf("no capacity a configuration may have is enough: %d jobs overflow one of %d", o.Overflowed, mostCapacity)
 	}
-	c.Rules.Key.Capacity = int64(max(1, o.Deepest.Depth)) // it held all of them, so this holds them too
+	c.Rules.Key.Capacity = int64(max(1, o.Deepest.Depth)) // the run held that many jobs, so this capacity holds them too
 	if o, err = Run(ctx, t, &c, progress); err != nil {
 		return nil, err
 	}
@@ -42,7 +42,8 @@ func Suggest(ctx context.Context, t *Trace, c Candidate, bound time.Duration, pr
 	return o, nil
 }
 
-// slowest sets the smallest count of the candidate's rate at which no job waits longer than the bound: a faster rate lets no job wait longer.
+// slowest sets the smallest count of the candidate's rate at which no job waits longer than bound. A faster rate makes
+// no job wait longer.
 func slowest(ctx context.Context, t *Trace, c *Candidate, bound time.Duration, progress func(jobs int)) error {
 	rate := c.Rules.Key.Rate
 	fits := func(count int64) (bool, error) {
@@ -54,7 +55,7 @@ func slowest(ctx context.Context, t *Trace, c *Candidate, bound time.Duration, p
 		o, err := Run(ctx, t, c, progress)
 		return err == nil && o.Wait.Max <= float64(bound.Microseconds())/1000, err
 	}
-	least, most := int64(0), int64(1) // the first is too little
+	least, most := int64(0), int64(1) // least is always too small
 	for {
 		ok, err := fits(most)
 		if err != nil {

@@ -23,41 +23,42 @@ import (
 const (
 	MostJobs     = 5_000_000
 	mostLine     = 1 << 20 // bytes
-	mostBadLines = 10      // that are told
+	mostBadLines = 10      // bad lines in the error
 )
 
-// Trace are recorded arrivals, in the order of their times.
+// Trace holds recorded arrivals in the order of their times.
 type Trace struct {
 	arrivals []arrival
 	keys     []string
 }
 
-// arrival is one job that came.
+// arrival is one recorded job.
 type arrival struct {
 	at   bucket.Micros
 	key  uint32 // its place in keys
 	cost int64
 }
 
-// Jobs is how many arrivals there are.
+// Jobs returns the number of arrivals.
 func (t *Trace) Jobs() int { return len(t.arrivals) }
 
-// Keys is how many keys they are of.
+// Keys returns the number of different keys.
 func (t *Trace) Keys() int { return len(t.keys) }
 
-// readings collects what is read, and what cannot be.
+// readings collects the arrivals and the bad lines.
 type readings struct {
 	name  string
 	trace Trace
 	index map[string]uint32
 	most  int // arrivals
 	bad   []error
-	more  int // bad lines beyond those that are told
+	more  int // bad lines beyond mostBadLines
 }
 
-// ReadTrace reads arrivals: CSV whose first line names its columns, time, key and perhaps cost, or JSON objects with these fields, one a
-// line. A time is a number of seconds or an RFC 3339 time; a cost is a whole number from 1, 1 where there is none. Lines may stand in any
-// order. At most so many are read. The error tells of the first bad lines by their numbers; name is the file's in it.
+// ReadTrace reads arrivals: CSV whose first line names the columns time, key and optionally cost, or JSON objects with
+// these fields, one a line. A time is a number of seconds or an RFC 3339 time; a cost is a whole number from 1, by
+// default 1. The lines may be in any order. ReadTrace reads at most most of them. Its error lists the first bad lines
+// by number, with name as the name of the file.
 func ReadTrace(in io.Reader, name string, most int) (*Trace, error) {
 	r := &readings{name: name, index: map[string]uint32{}, most: most}
 	lines := bufio.NewReaderSize(in, 64<<10)
@@ -82,7 +83,7 @@ func ReadTrace(in io.Reader, name string, most int) (*Trace, error) {
 	return &r.trace, nil
 }
 
-// firstByte is the first byte that is no blank, which stays to be read.
+// firstByte returns the first byte that is not a blank, without consuming it.
 func firstByte(lines *bufio.Reader) (byte, error) {
 	for n := 1; ; n++ {
 		seen, err := lines.Peek(n)
@@ -95,7 +96,7 @@ func firstByte(lines *bufio.Reader) (byte, error) {
 	}
 }
 
-// problem tells of all bad lines.
+// problem returns the error about all bad lines.
 func (r *readings) problem() error {
 	if r.more > 0 {
 		r.bad = append(r.bad, fmt.Errorf("%s: and %d more bad lines", r.name, r.more))
@@ -114,7 +115,7 @@ func (r *readings) fail(line int, format string, args ...any) {
 	r.bad = append(r.bad, fmt.Errorf("%s:%d: "+format, append([]any{r.name, line}, args...)...))
 }
 
-// add takes one arrival. It reports false when no more may come.
+// add adds one arrival. It returns false if no more may be added.
 func (r *readings) add(line int, at, key, cost string) bool {
 	if len(r.trace.arrivals) >= r.most {
 		r.fail(line, "a trace has at most %d arrivals here: take a part of it", r.most)
@@ -174,7 +175,7 @@ func (r *readings) readCSV(in io.Reader) error {
 		case errors.As(err, &wrong):
 			r.fail(wrong.Line, "%v", wrong.Err)
 			if !errors.Is(err, csv.ErrFieldCount) {
-				return nil // where the next line begins is not known
+				return nil // the beginning of the next line is unknown
 			}
 			continue
 		case err != nil:
@@ -225,10 +226,11 @@ func (r *readings) readJSON(in io.Reader) error {
 	return nil
 }
 
-// seconds from here on are a time since 1970; fewer are from the beginning of the recording.
+// sinceEpoch is the number of seconds from which a time counts from 1970; a smaller one counts from the recording's
+// start.
 const sinceEpoch = 1e9
 
-// parseTime reads a time. Recordings that begin with 0 are laid to where no calendar and no clock is at its beginning.
+// parseTime reads a time. It moves recordings that begin with 0 away from the beginning of any calendar period.
 func parseTime(text string) (bucket.Micros, error) {
 	if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
 		return bucket.MicrosOf(at), nil
