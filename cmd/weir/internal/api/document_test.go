@@ -84,8 +84,8 @@ func newDocument(t *testing.T) object {
 		"openapi": "3.1.0", "paths": w.paths,
 		"info": object{
 			"title": "weir", "version": "1",
-			"description": "Every question that a command asks, and every word of an operator; and jobs of producers without NATS. " +
-				"A request bears a token (WEIR_HTTP_TOKEN, or one under http.tokens in the configuration) or the cookie of a session. On a loopback address without any token configured it needs neither.",
+			"description": "The questions and operations of weir's commands, and jobs of producers without NATS. " +
+				"A request needs a token (WEIR_HTTP_TOKEN, or one under http.tokens in the configuration) or the cookie of a session. On a loopback address without a configured token it needs neither.",
 		},
 		"servers":  []any{object{"url": "/"}},
 		"tags":     listedTags(),
@@ -108,14 +108,14 @@ func newDocument(t *testing.T) object {
 // tags group the operations, by the first part of their paths behind /api/v1.
 var tags = []struct{ name, about, parts string }{
 	{"Producers", "Jobs of producers without NATS", "v1"},
-	{"Overview", "How weir is", "status apis limits replicas doctor version events history stream openapi.json"},
-	{"Buckets", "The buckets of an api, and what keeps them from being called", "keys key pause resume"},
+	{"Overview", "The state of weir", "status apis limits replicas doctor version events history stream openapi.json"},
+	{"Buckets", "The buckets of an api, pauses and holds", "keys key pause resume"},
 	{"Jobs", "Where a job is, its result, and its cancellation", "jobs results"},
-	{"Dead letters", "Letters: look, count, export, import, purge, ask the api", "dead"},
-	{"Redrives", "Letters that are handed in again", "redrives"},
+	{"Dead letters", "Letters: list, count, export, import, purge, inquiries", "dead"},
+	{"Redrives", "Redrives of letters", "redrives"},
 	{"Configuration", "The configuration in force, its versions, and changes to it", "config"},
-	{"Accounts", "Money, and what would happen", "spend plan verify"},
-	{"Sessions", "The console's ways in and out", "login logout session"},
+	{"Accounts", "Spending, plans and verification", "spend plan verify"},
+	{"Sessions", "Sessions of the console", "login logout session"},
 }
 
 func tagOf(path string) string {
@@ -207,7 +207,7 @@ func (w *writer) sessions() {
 	session := w.schema(reflect.TypeOf(console.Session{}))
 	problem := object{"$ref": "#/components/responses/Problem"}
 	w.operation("POST", base+"/login", object{
-		"operationId": "login", "summary": "Begin a session: a token is shown once, and a cookie is set that no script can read", "security": []any{}, "x-weir-role": "anybody",
+		"operationId": "login", "summary": "Begin a session: the request has a token, and the answer sets a cookie that no script can read", "security": []any{}, "x-weir-role": "anybody",
 		"requestBody": object{"required": true, "content": object{"application/json": object{"schema": w.schema(reflect.TypeOf(console.Login{}))}}},
 		"responses":   object{"200": answered("Logged in", "application/json", session), "4XX": problem, "5XX": problem},
 	})
@@ -216,7 +216,7 @@ func (w *writer) sessions() {
 		"responses": object{"204": object{"description": "Logged out"}, "4XX": problem, "5XX": problem},
 	})
 	w.operation("GET", base+"/session", object{
-		"operationId": "getSession", "summary": "Who asks, and what he may do", "security": []any{}, "x-weir-role": "anybody",
+		"operationId": "getSession", "summary": "The user of the request, and its role", "security": []any{}, "x-weir-role": "anybody",
 		"responses": object{"200": answered("OK", "application/json", session), "4XX": problem, "5XX": problem},
 	})
 }
@@ -243,24 +243,24 @@ func (w *writer) door() {
 	accepted["headers"] = headersNamed("Location", "RateLimit", "RateLimit-Policy")
 	for path, name := range map[string]string{"/v1/jobs/{api}/{name}": "postJob", "/v1/jobs/{api}": "postJobWithoutKey"} {
 		w.operation("POST", path, object{
-			"operationId": name, "summary": "Hand a job in: the body is the job's, headers as on NATS. Answered when the stream has stored it", "x-weir-role": "producer", "parameters": headers,
+			"operationId": name, "summary": "Submit a job: the body is the job's, headers as on NATS. The answer comes when the stream has stored it", "x-weir-role": "producer", "parameters": headers,
 			"requestBody": object{"content": object{"*/*": object{}}},
 			"responses": object{
 				"202": accepted,
-				"429": problem("The bucket is full, the wait would be too long, or an admission limit said no. type is the quota's, retry_after_ms says when to come back",
+				"429": problem("The bucket is full, the wait would be too long, or an admission limit refused the job. type is the quota's, retry_after_ms says when to try again",
 					"Retry-After", "RateLimit", "RateLimit-Policy"),
-				"503": problem("Nothing was kept: try again", "Retry-After"),
+				"503": problem("Nothing was stored: try again", "Retry-After"),
 				"504": problem("The job may have been stored: ask for it, or send it again under its id", "Retry-After", "Location"),
-				"4XX": problem("The job is not taken. It is a dead letter where dead_letter_seq is told"), "5XX": problem("What went wrong in weir"),
+				"4XX": problem("The job was refused. It is a dead letter if the answer has dead_letter_seq"), "5XX": problem("What went wrong in weir"),
 			},
 		}, "the job's key, percent-encoded")
 	}
 	w.operation("GET", "/v1/jobs/{api}/{name}", object{
-		"operationId": "getJob", "summary": "Where a job is, and its result when it is done", "x-weir-role": "producer",
+		"operationId": "getJob", "summary": "Where a job is, and its result once it is done", "x-weir-role": "producer",
 		"parameters": []any{object{"name": "key", "in": "query", "description": "the job's key: then only what is of it is read", "schema": text}},
 		"responses": object{
 			"200": answered("OK", "application/json", w.schema(reflect.TypeOf(door.State{}))), "404": problem("There is no such job, or it has been forgotten"),
-			"409": problem("The id stands under several keys: keys names them"), "4XX": problem("The question is wrong, or not allowed"),
+			"409": problem("The id exists under several keys: keys names them"), "4XX": problem("The question is wrong, or not allowed"),
 			"5XX": problem("It could not be looked up: try again", "Retry-After"),
 		},
 	}, "the job's id, percent-encoded")

@@ -10,7 +10,7 @@ import (
 
 // pauseWord is an operator's request to pause.
 type pauseWord struct {
-	Why string `json:"why,omitempty"` // for those who wonder later
+	Why string `json:"why,omitempty"` // shown with the command, for other operators
 	For string `json:"for,omitempty"` // as in 90s, 2h or 1d, after which it ends by itself; absent: it does not
 }
 

@@ -25,7 +25,7 @@ type redriveOrder struct {
 	redriveWord
 
 	Name string `json:"name,omitempty"` // absent: one made of the time
-	Why  string `json:"why,omitempty"`  // for those who wonder later
+	Why  string `json:"why,omitempty"`  // shown with the command, for other operators
 	Edit *edit  `json:"edit,omitempty"` // of the one letter that is named
 }
 

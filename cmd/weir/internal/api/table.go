@@ -29,47 +29,47 @@ func (a *API) overviewRoutes() []route {
 	return []route{
 		{
 			method: "GET", path: "/status", name: "getStatus", role: console.Viewer, answer: &status.Status{},
-			summary: "How weir is, and what is wrong: health, apis, pauses and holds, use of limits, spend of today, letters, replicas (weir status)",
+			summary: "The state of weir and its problems: health, apis, pauses and holds, use of limits, spend of today, letters, replicas (weir status)",
 			serve:   a.overview.tellStatus,
 		},
 		{
-			method: "GET", path: "/apis", name: "listAPIs", role: console.Viewer, answer: apiList{}, summary: "The apis, as weir status has them",
+			method: "GET", path: "/apis", name: "listAPIs", role: console.Viewer, answer: apiList{}, summary: "The apis, with the fields of weir status",
 			serve: a.overview.apis,
 		},
 		{
-			method: "GET", path: "/limits", name: "listLimits", role: console.Viewer, answer: limitList{}, summary: "Every shared limit, and how near it is",
+			method: "GET", path: "/limits", name: "listLimits", role: console.Viewer, answer: limitList{}, summary: "Every shared limit, and how much of it is used",
 			serve: a.overview.limits,
 		},
 		{
-			method: "GET", path: "/replicas", name: "listReplicas", role: console.Viewer, answer: replicaList{}, summary: "The replicas that dispatch, and how many take jobs",
+			method: "GET", path: "/replicas", name: "listReplicas", role: console.Viewer, answer: replicaList{}, summary: "The dispatching replicas, and how many replicas accept jobs",
 			serve: a.overview.replicas,
 		},
 		{
 			method: "GET", path: "/doctor", name: "examine", role: console.Viewer, answer: findingList{}, atOnce: 1, time: longRead,
-			summary: "What will hurt, each with its fix, as this replica finds it (weir doctor). No api is called",
+			summary: "Findings that will cause trouble, each with its fix, on this replica (weir doctor). No api is called",
 			serve:   a.overview.examine,
 		},
 		{
-			method: "GET", path: "/version", name: "getVersion", role: console.Known, answer: cli.Build{}, summary: "The version of weir that answers (weir version)",
+			method: "GET", path: "/version", name: "getVersion", role: console.Known, answer: cli.Build{}, summary: "The version of the answering weir (weir version)",
 			serve: version,
 		},
 		{
 			method: "GET", path: "/events", name: "listEvents", role: console.Viewer, answer: eventList{}, atOnce: readsAtOnce,
-			summary: "Events that are kept, the newest first: CloudEvents as they were sent (weir events tail)",
+			summary: "The kept events, the newest first: CloudEvents as they were sent (weir events tail)",
 			query:   []parameter{eventType(), {name: "api", summary: "only about this api; _ for those about none", kind: text}, {name: "key", summary: "only about this key", kind: text}, since, listLimit},
 			serve:   a.events.list,
 		},
 		{
 			method: "GET", path: "/history", name: "getHistory", role: console.Viewer, answer: pastOf{}, atOnce: 4 * readsAtOnce,
-			summary: "What flowed in and out of an api, or of one of its deepest buckets, in the last quarter of an hour, by five seconds: for drawings",
+			summary: "The flow in and out of an api, or of one of its deepest buckets, in the last 15 minutes, in steps of 5 seconds: for drawings",
 			query:   []parameter{{name: "api", summary: "of this api", kind: text}, {name: "key", summary: "of this key", kind: text}},
 			serve:   a.past.tell,
 		},
 		{
 			method: "GET", path: "/stream", name: "stream", role: console.Viewer, answer: &Snapshot{}, time: console.Endless,
 			summary: "Server-sent events: a snapshot each second (event: snapshot), events as they come (event: event, with the number of its message as id), " +
-				"and each second that weir is there (event: here), also while a snapshot takes longer. " +
-				"Last-Event-ID has the events told that came since. It ends after a quarter of an hour",
+				"and each second a sign of life (event: here), even while a snapshot takes longer. " +
+				"With Last-Event-ID, the events after that one come first. The stream ends after 15 minutes",
 			stream: a.hub.serve,
 		},
 		{
@@ -98,32 +98,32 @@ func (a *API) bucketRoutes() []route {
 		},
 		{
 			method: "GET", path: "/apis/{api}/key", name: "showKeyNamed", role: console.Viewer, answer: &control.KeyShown{},
-			summary: "The same of a key that no path can hold, as . and .. are",
+			summary: "The same for a key that no path can contain, such as . and ..",
 			query:   []parameter{keyNamed, jobsLimit}, serve: a.buckets.show,
 		},
 		{
 			method: "POST", path: "/apis/{api}/pause", name: "pauseAPI", role: console.Operator, body: pauseWord{}, answer: &control.OperatorCommand{},
-			summary: "Keep an api from being called (weir pause). Answered when every replica that may call has it in force", serve: a.pauses.pause,
+			summary: "Pause an api (weir pause). The answer comes when every replica that may call has it in force", serve: a.pauses.pause,
 		},
 		{
 			method: "POST", path: "/apis/{api}/resume", name: "resumeAPI", role: console.Operator, answer: &control.OperatorCommand{},
-			summary: "Let a paused api be called again, or try one again that kept failing (weir resume)", serve: a.pauses.resume,
+			summary: "Resume a paused api, or try one again that kept failing (weir resume)", serve: a.pauses.resume,
 		},
 		{
 			method: "POST", path: "/apis/{api}/keys/{key}/pause", name: "pauseKey", role: console.Operator, body: pauseWord{}, answer: &control.OperatorCommand{},
-			summary: "Keep a key from being called (weir pause)", serve: a.pauses.pause,
+			summary: "Pause a key (weir pause)", serve: a.pauses.pause,
 		},
 		{
 			method: "POST", path: "/apis/{api}/keys/{key}/resume", name: "resumeKey", role: console.Operator, answer: &control.OperatorCommand{},
-			summary: "Let a paused key be called again (weir resume)", serve: a.pauses.resume,
+			summary: "Resume a paused key (weir resume)", serve: a.pauses.resume,
 		},
 		{
 			method: "POST", path: "/apis/{api}/key/pause", name: "pauseKeyNamed", role: console.Operator, body: pauseWord{}, answer: &control.OperatorCommand{},
-			query: []parameter{keyNamed}, summary: "Keep a key from being called that no path can hold, as . and .. are", serve: a.pauses.pause,
+			query: []parameter{keyNamed}, summary: "Pause a key that no path can contain, such as . and ..", serve: a.pauses.pause,
 		},
 		{
 			method: "POST", path: "/apis/{api}/key/resume", name: "resumeKeyNamed", role: console.Operator, answer: &control.OperatorCommand{},
-			query: []parameter{keyNamed}, summary: "Let such a key be called again", serve: a.pauses.resume,
+			query: []parameter{keyNamed}, summary: "Resume such a key", serve: a.pauses.resume,
 		},
 	}
 }
@@ -133,7 +133,7 @@ func (a *API) jobRoutes() []route {
 	return []route{
 		{
 			method: "GET", path: "/jobs/{id}", name: "findJob", role: console.Viewer, answer: &jobstory.Timeline{}, atOnce: readsAtOnce, time: longRead,
-			summary: "Where a job is or what became of it: its timeline (weir job). With api and key only theirs is read, which takes no time",
+			summary: "Where a job is or what became of it: its timeline (weir job). With api and key weir reads only their messages, which is fast",
 			query:   []parameter{ofAPI, ofKey}, serve: a.jobs.find,
 		},
 		{
@@ -147,12 +147,12 @@ func (a *API) jobRoutes() []route {
 		},
 		{
 			method: "GET", path: "/results/{api}/{id}", name: "getResult", role: console.Viewer, answer: jobstory.KeptResult{}, atOnce: readsAtOnce, time: longRead,
-			summary: "A job's result (weir results get). Its body is told to operators only", query: []parameter{{name: "key", summary: "the job's key: then only its results are read", kind: text}},
+			summary: "A job's result (weir results get). Only operators get its body", query: []parameter{{name: "key", summary: "the job's key: then only its results are read", kind: text}},
 			serve: a.results.show,
 		},
 		{
 			method: "GET", path: "/spend", name: "getSpend", role: console.Viewer, answer: &spend.Account{}, atOnce: 2, time: longRead,
-			summary: "What was spent, by the ledger, and how the budgets stand (weir spend): today, and by day in the last 31 days",
+			summary: "The spending, by the ledger, and the state of the budgets (weir spend): today, and by day in the last 31 days",
 			query:   []parameter{groupBy, ofAPI, since, listLimit}, serve: a.spending.tell,
 		},
 	}
@@ -177,27 +177,27 @@ func (a *API) letterRoutes() []route {
 		},
 		{
 			method: "POST", path: "/dead/{seq}/reveal", name: "revealLetter", role: console.Operator, answer: deadview.Letter{},
-			summary: "One dead letter with its body, the api's answer and its headers (weir dead show --json). An event names the user who looked", serve: a.letters.reveal,
+			summary: "One dead letter with its body, the api's answer and its headers (weir dead show --json). An event names the user", serve: a.letters.reveal,
 		},
 		{
 			method: "POST", path: "/dead/{seq}/reconcile", name: "reconcileLetter", role: console.Operator, answer: dispatcher.Reconciled{}, time: 2 * longRead, atOnce: readsAtOnce,
-			summary: "Ask the api by its inquiry what became of a letter unknown (weir dead reconcile)", serve: a.letters.reconcile,
+			summary: "Send the api's inquiry about the call of a letter with the reason unknown (weir dead reconcile)", serve: a.letters.reconcile,
 		},
 		{
 			method: "POST", path: "/dead/purge", name: "purgeLetters", role: console.Operator, body: purgeWord{}, answer: &deadview.Purge{}, time: 10 * longRead, atOnce: 1,
-			summary: "Delete dead letters for good, or with dry_run only say which (weir dead purge)", serve: a.letters.purge,
+			summary: "Delete dead letters for good, or with dry_run only say how many (weir dead purge)", serve: a.letters.purge,
 		},
 		{
 			method: "GET", path: "/dead/export", name: "exportLetters", role: console.Operator, answer: deadview.Exported{}, answerType: jsonLines,
 			atOnce: exportsAtOnce, time: console.Endless, query: choosing(),
-			summary: "Dead letters, whole, one a line, the oldest first, to be imported again (weir dead export). An event names the user who took them. " +
-				"An export that cannot go on breaks the connection off",
+			summary: "Dead letters, whole, one a line, the oldest first, to be imported again (weir dead export). An event names the user that exported them. " +
+				"An export that fails closes the connection",
 			stream: a.transfers.exportLetters,
 		},
 		{
 			method: "POST", path: "/dead/import", name: "importLetters", role: console.Operator, body: deadview.Exported{}, bodyType: jsonLines, maxBody: mostImport,
 			answer: deadview.Imported{}, atOnce: 1, time: console.Endless, query: []parameter{{name: "dry_run", summary: "only say whether they can be imported", kind: yes}},
-			summary: "Store dead letters that were exported (weir dead import): as letters, never as jobs. Letters that are there are left out", serve: a.transfers.importLetters,
+			summary: "Store dead letters that were exported (weir dead import): as letters, never as jobs. Letters that are already stored are skipped", serve: a.transfers.importLetters,
 		},
 	}
 }
@@ -206,7 +206,7 @@ func (a *API) letterRoutes() []route {
 func (a *API) redriveRoutes() []route {
 	stop := route{
 		method: "POST", path: "/redrives/{name}/stop", name: "stopRedrive", role: console.Operator, answer: deadview.RedriveTask{},
-		summary: "Have a redrive rest until it is resumed (weir dead stop). What it has handed in stays so", serve: a.redrives.stop,
+		summary: "Stop a redrive until it is resumed (weir dead stop). Jobs already submitted stay submitted", serve: a.redrives.stop,
 	}
 	remove := stop
 	remove.method, remove.path, remove.name, remove.summary = "DELETE", "/redrives/{name}", "cancelRedrive", "The same as stop"
@@ -217,7 +217,7 @@ func (a *API) redriveRoutes() []route {
 		},
 		{
 			method: "POST", path: "/redrives", name: "startRedrive", role: console.Operator, body: redriveOrder{}, maxBody: redriveBody, answer: deadview.RedriveTask{}, time: longRead, atOnce: 2,
-			summary: "Hand dead letters in again (weir dead redrive --detach): a replica carries it out, even if the client goes away", serve: a.redrives.start,
+			summary: "Submit the jobs of dead letters again (weir dead redrive --detach): a replica carries it out, even if the client goes away", serve: a.redrives.start,
 		},
 		{
 			method: "GET", path: "/redrives", name: "listRedrives", role: console.Viewer, answer: redriveList{},
@@ -225,12 +225,12 @@ func (a *API) redriveRoutes() []route {
 		},
 		{
 			method: "GET", path: "/redrives/{name}", name: "showRedrive", role: console.Viewer, answer: deadview.RedriveTask{},
-			summary: "One redrive: how far it is, and what came of its letters (weir dead task)", serve: a.redrives.show,
+			summary: "One redrive: how far it is, and the outcome of its letters (weir dead task)", serve: a.redrives.show,
 		},
 		stop, remove,
 		{
 			method: "POST", path: "/redrives/{name}/resume", name: "resumeRedrive", role: console.Operator, answer: deadview.RedriveTask{},
-			summary: "Have a redrive go on that was stopped or has failed (weir dead resume)", serve: a.redrives.resume,
+			summary: "Resume a redrive that was stopped or has failed (weir dead resume)", serve: a.redrives.resume,
 		},
 	}
 }
@@ -240,7 +240,7 @@ func (a *API) configRoutes() []route {
 	return []route{
 		{
 			method: "GET", path: "/config", name: "showConfig", role: console.Viewer, answer: control.ShownVersion{},
-			summary: "The configuration in force; secrets stand in it by reference only (weir config show)",
+			summary: "The configuration in force; secrets are in it by reference only (weir config show)",
 			serve:   a.versions.current,
 		},
 		{
@@ -255,7 +255,7 @@ func (a *API) configRoutes() []route {
 		},
 		{
 			method: "GET", path: "/config/diff", name: "compareVersions", role: console.Viewer, answer: difference{},
-			summary: "What one version of the configuration changes in another. Without from it is the version before to, without to that in force",
+			summary: "The differences between two versions of the configuration. from defaults to the version before to, and to defaults to the version in force",
 			query:   []parameter{{name: "from", summary: "a version", kind: text}, {name: "to", summary: "a version", kind: text}},
 			serve:   a.versions.compare,
 		},
@@ -289,14 +289,14 @@ func (a *API) whatIfRoutes() []route {
 				{name: "suggest", summary: "seek the smallest capacity at which nothing overflows", kind: yes},
 				{name: "longest_wait", summary: "with suggest: seek the slowest rate at which no job waits longer, as in 30s", kind: text},
 			},
-			summary: "What a rate and a capacity would have done to recorded arrivals (weir plan). The body is the trace, as CSV with the columns time, key and perhaps cost, " +
+			summary: "What a rate and a capacity would have done to recorded arrivals (weir plan). The body is the trace, as CSV with the columns time, key and optionally cost, " +
 				"or as JSON lines, of at most " + strconv.Itoa(mostArrivals) + " arrivals. It changes nothing",
 			serve: a.whatIf.rehearse,
 		},
 		{
 			method: "POST", path: "/verify", name: "verify", role: console.Operator, answer: &verify.Findings{}, atOnce: 1, time: verifyTime,
 			query: []parameter{{name: "api", summary: "only of this api", kind: text}, {name: "since", summary: "only calls from then on; absent: since the limits were last changed", kind: instant}},
-			summary: "Hold every recorded call against the limits (weir verify), of at most " + strconv.Itoa(mostVerifiedCalls) + " calls and " + strconv.Itoa(mostVerifiedKeys) +
+			summary: "Check every recorded call against the limits (weir verify), of at most " + strconv.Itoa(mostVerifiedCalls) + " calls and " + strconv.Itoa(mostVerifiedKeys) +
 				" keys; a second call of a job is found among the last " + strconv.Itoa(mostVerifiedJobs) + " jobs. It changes nothing",
 			serve: a.whatIf.verify,
 		},

@@ -15,7 +15,8 @@ type contestant struct {
 	run  func(ctx context.Context, jobs int) (figure float64, err error)
 }
 
-// contest has each do a round in its turn, after a short one that does not count. Who begins changes from round to round.
+// contest runs the contenders' rounds in turn, after a short round that does not count. Another contender begins each
+// round.
 func (s *stage) contest(ctx context.Context, unit string, all []contestant) ([]Contender, error) {
 	for _, c := range all {
 		if _, err := c.run(ctx, max(1, s.o.Jobs/10)); err != nil {

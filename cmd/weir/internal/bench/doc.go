@@ -3,14 +3,14 @@
 //	this process: producer, fake API, bare loop ──▶ weir serve (a process of its own, server inside)
 //	                                            ──▶ nats-server (a process of its own, without fsync)
 //
-// A Stage starts what is measured and takes it down. A measurement runs its contenders in alternating rounds of one run, since a busy
-// machine differs by a factor of three from one minute to the next: figures of one round may be compared, figures of two runs may not.
-// A Report gives each contender's rounds with their median and spread, and ratios that are taken round by round. CPU is that of the
-// process that stores, user and system, divided by jobs.
+// A Stage starts the contenders and stops them. A measurement runs its contenders in alternating rounds of one run,
+// because the speed of a busy machine changes by a factor of three from one minute to the next: compare figures of one
+// round, never of two runs. A Report has each contender's rounds with their median and spread, and the ratios of each
+// round. CPU is user and system time of the storing process, divided by jobs.
 //
 // # What must hold
 //
-//   - A contender that loses a job, or is refused one, ends the measurement with an error: its figure would be worth nothing.
-//   - Beside a server that is not its own the bench makes nothing where weir has streams, and takes away what it made.
-//   - Everything is bounded: jobs, keys, rounds, what is under way, and each wait.
+//   - If a contender loses a job or gets a refusal, the measurement ends with an error: its figure would be worthless.
+//   - On an external server the bench creates nothing if weir has streams there, and removes what it created.
+//   - Everything is bounded: jobs, keys, rounds, jobs under way, and each wait.
 package bench

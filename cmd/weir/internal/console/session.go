@@ -71,7 +71,7 @@ func (s *sessions) forget(now time.Time) {
 	s.all = slices.Delete(s.all, 0, first)
 }
 
-// Session tells a user who weir takes the user for.
+// Session is the user of a request, as weir identifies it.
 type Session struct {
 	Name  string `json:"name"`  // of the token; "" if no token is required
 	Role  Role   `json:"role"`  // what the user may do

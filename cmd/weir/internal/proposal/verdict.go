@@ -6,17 +6,17 @@ import (
 	"weir/cmd/weir/internal/config"
 )
 
-// Verdict is what is wrong with a configuration.
+// Verdict lists the problems of a configuration.
 type Verdict struct {
 	File     string    `json:"file"`
 	OK       bool      `json:"ok"`
 	APIs     int       `json:"apis"`
 	Problems []Problem `json:"problems"`
 	Warnings []Problem `json:"warnings"`
-	Notes    []Problem `json:"notes"` // what is as it should be, and should be known
+	Notes    []Problem `json:"notes"` // correct, but worth knowing
 }
 
-// Problem is one of them, or what is probably not meant.
+// Problem is a mistake in a configuration, or a setting that is probably not meant.
 type Problem struct {
 	Line    int    `json:"line,omitempty"`
 	Path    string `json:"path,omitempty"`
@@ -24,8 +24,8 @@ type Problem struct {
 	Fix     string `json:"fix,omitempty"`
 }
 
-// Check reads a configuration as weir serve does, and tells every mistake at once. Secrets are looked for on this machine, as far as scope
-// allows. c is nil where it is not valid.
+// Check reads a configuration like weir serve, and returns all mistakes at once. It looks for secrets on this machine,
+// as far as scope allows. c is nil if the configuration is not valid.
 func Check(file string, text []byte, scope *config.SecretScope) (v Verdict, c *config.Config, err error) {
 	c, err = config.Parse(text, config.Options{Name: file})
 	var wrong *config.Errors

@@ -13,7 +13,8 @@ import (
 // object is a JSON object.
 type object = map[string]any
 
-// Configuration is the JSON Schema of weir.yaml, with a line break at its end. Draft 07 is what editors' YAML servers know best.
+// Configuration returns the JSON Schema of weir.yaml, with a line break at its end, in draft 07, which YAML editors
+// support best.
 func Configuration() []byte {
 	sections := map[string][]row{}
 	for _, r := range rows("fields", "field") {
@@ -37,7 +38,7 @@ func encode(v any) []byte {
 	return b.Bytes()
 }
 
-// mapping is the schema of a section: a mapping with these fields and no others, or nothing at all.
+// mapping returns the schema of a section: a mapping with these fields and no others, or null.
 func mapping(path string, sections map[string][]row) object {
 	properties, required := object{}, []string{}
 	for _, r := range sections[path] {
@@ -57,7 +58,7 @@ func mapping(path string, sections map[string][]row) object {
 	return s
 }
 
-// together is what the fields of a section ask of each other, where JSON Schema can say it.
+// together has the relations between fields of a section that JSON Schema can express.
 var together = map[string]object{
 	"apis.NAME.limits": {
 		"oneOf": []object{required("rate"), required("quota"), required("in_flight"), required("budget")},
@@ -74,7 +75,7 @@ func required(name string) object { return object{"required": []string{name}} }
 
 func join(path, name string) string { return strings.Trim(path+"."+name, ".") }
 
-// field is the schema of what a row is about, with its default and what the reference says of it.
+// field returns the schema of a row's field, with its default and its description in the reference.
 func field(path string, r row, sections map[string][]row) object {
 	values := r.cell("values")
 	s := shape(path, values, sections)
@@ -91,7 +92,7 @@ func field(path string, r row, sections map[string][]row) object {
 	return s
 }
 
-// written says how a value is written that the reference explains once for all fields.
+// written describes the form of a value that the reference explains once for all fields.
 func written(values string) string {
 	for _, r := range rows("configuration", "value") {
 		kind := r.cells[0]
@@ -102,7 +103,7 @@ func written(values string) string {
 	return ""
 }
 
-// defaultValue is a default as YAML reads it.
+// defaultValue returns a default as YAML reads it.
 func defaultValue(text string) any {
 	if inner, ok := strings.CutPrefix(text, "["); ok {
 		list := []any{}
@@ -120,7 +121,7 @@ func defaultValue(text string) any {
 	return text
 }
 
-// The grammars of the parser, as far as a pattern needs them: what it takes matches.
+// Patterns of the parser's values: all that the parser accepts matches.
 const (
 	number   = `[0-9]+(\.[0-9]*)?|\.[0-9]+`
 	unit     = `(ms|s|seconds?|m|min|minutes?|h|hours?|d|days?|w|weeks?)`
@@ -160,10 +161,10 @@ var (
 	statuses   = regexp.MustCompile(`^statuses from (\d+) to (\d+)$`)
 )
 
-// shape is the schema of values that the reference describes so.
+// shape returns the schema of values with this description in the reference.
 func shape(path, values string, sections map[string][]row) object {
 	for _, free := range []string{path + ".NAME", path + ".PATTERN"} {
-		if sections[free] != nil { // a mapping with names of its user's
+		if sections[free] != nil { // a mapping whose names the user chooses
 			names := ".*"
 			if path == "apis" {
 				names = name64
@@ -186,7 +187,7 @@ func shape(path, values string, sections map[string][]row) object {
 	panic(fmt.Sprintf("schema: of %s the topic configuration says %q, for which no shape is known", path, values))
 }
 
-// scalarShape is the schema of a value, or of a list of them, that is written in one way; nil where the words are not known.
+// scalarShape returns the schema of a value, or of a list of values, of one form; nil if it does not know the words.
 func scalarShape(values string) object {
 	starts := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(values, w) })
@@ -239,10 +240,10 @@ func scalarShape(values string) object {
 	return nil
 }
 
-// source is where in a message a key or a cost stands.
+// source is the pattern for the place of a key or a cost in a message.
 const source = `header:.+|json:.*`
 
-// whole is a whole number; in quotes it is one, too.
+// whole returns the schema of a whole number, which may be in quotes.
 func whole(from, to string) object {
 	least, _ := strconv.ParseInt(from, 10, 64)
 	most, _ := strconv.ParseInt(to, 10, 64)

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Subjects is what weir reads and writes on NATS as AsyncAPI 3.0, with a line break at its end. Operations are weir's: it receives jobs.
+// Subjects returns weir's subjects on NATS as AsyncAPI 3.0, with a line break at its end. Operations are weir's: it
+// receives jobs.
 func Subjects() []byte {
 	reasons := namesOf(rows("dead-letters", "reason"))
 	return encode(object{
@@ -21,7 +22,7 @@ func Subjects() []byte {
 	})
 }
 
-// channels are the subjects.
+// channels returns the subjects.
 func channels(reasons []string) object {
 	api := object{"description": "the name of a configured api"}
 	key := object{"description": "the key as one token: bytes other than A-Z a-z 0-9 - _ as %XX; _ for none"}
@@ -98,7 +99,7 @@ func messages(reasons []string) object {
 	return all
 }
 
-// namesOf are the names of rows.
+// namesOf returns the names of rows.
 func namesOf(of []row) (names []string) {
 	for _, r := range of {
 		names = append(names, r.names...)
@@ -106,7 +107,7 @@ func namesOf(of []row) (names []string) {
 	return names
 }
 
-// headers is the schema of headers: texts, of which a message may have more.
+// headers returns the schema of headers: texts; a message may have further ones.
 func headers(of []row) object {
 	all := object{}
 	for _, r := range of {
@@ -117,7 +118,8 @@ func headers(of []row) object {
 	return object{"type": "object", "properties": all}
 }
 
-// answer is the schema of what a producer is told: the members that the topic jobs has under the heading, and those of every answer.
+// answer returns the schema of an answer to a producer: the members under this heading of the topic jobs, and those of
+// every answer.
 func answer(kind string, required ...string) object {
 	var of []row
 	for _, r := range rows("jobs", "field") {
@@ -129,7 +131,7 @@ func answer(kind string, required ...string) object {
 	return object{"type": "object", "required": required, "properties": properties(of)}
 }
 
-// properties are members of a JSON object, with the types of those that are no texts.
+// properties returns the members of a JSON object, with their types if these are fixed.
 func properties(of []row) object {
 	all := object{}
 	for _, r := range of {
@@ -144,7 +146,7 @@ func properties(of []row) object {
 	return all
 }
 
-// kindOf is the JSON type of a member of answers, events or records; "" where it is not said.
+// kindOf returns the JSON type of a member of answers, events or records; "" if it has no fixed type.
 func kindOf(name string) string {
 	switch name {
 	case "seq", "position", "eta_ms", "retry_after_ms", "dead_letter_seq", "depth", "capacity", "attempts", "status", "refusals", "percent",
@@ -181,7 +183,7 @@ func eventMessages() (all []string) {
 	return all
 }
 
-// event is the message of one type of event.
+// event returns the message of one type of event.
 func event(r row) object {
 	envelope, data := object{}, object{}
 	for _, f := range rows("events", "field") {

@@ -9,9 +9,9 @@ import (
 
 // row is a row of a topic's table.
 type row struct {
-	heading string   // above it
-	section string   // what that names in backticks
-	names   []string // in backticks in its first cell
+	heading string   // the heading above the table
+	section string   // the name in backticks in the heading
+	names   []string // the names in backticks in the first cell
 	columns []string
 	cells   []string
 }
@@ -34,7 +34,7 @@ func inBackticks(text string) (all []string) {
 	return all
 }
 
-// rows are those of a topic's tables whose first column has that name.
+// rows returns the rows of a topic's tables whose first column has the name first.
 func rows(topic, first string) (all []row) {
 	t, ok := help.Lookup(topic)
 	if !ok {
@@ -75,5 +75,5 @@ func cellsOf(line string) []string {
 
 var topicLink = regexp.MustCompile(`\[([^]]+)\]\(([^)]+)\)`)
 
-// plain is a cell as other tools show it: without links.
+// plain returns a cell without links.
 func plain(text string) string { return topicLink.ReplaceAllString(text, "$1") }

@@ -2,5 +2,5 @@
 
 package doctor
 
-// diskOf knows nothing where the server inside does not run.
+// diskOf returns nothing on systems without the server inside.
 func diskOf(string) (kind, free int64, known bool) { return 0, 0, false }

@@ -4,7 +4,7 @@ package doctor
 
 import "syscall"
 
-// diskOf is the kind of a directory's file system, as the system numbers it, and the bytes that are free on it.
+// diskOf returns the system's number of a directory's kind of file system, and the free bytes on it.
 func diskOf(dir string) (kind, free int64, known bool) {
 	var disk syscall.Statfs_t
 	if err := syscall.Statfs(dir, &disk); err != nil {

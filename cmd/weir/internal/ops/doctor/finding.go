@@ -10,7 +10,7 @@ import (
 	"weir/cmd/weir/internal/ops/status"
 )
 
-// Grade is how bad a finding is.
+// Grade is the severity of a finding.
 type Grade string
 
 // The grades.
@@ -20,17 +20,17 @@ const (
 	Bad   Grade = "problem"
 )
 
-// Finding is one thing that was looked at.
+// Finding is the result of one check.
 type Finding struct {
 	Grade Grade  `json:"grade"`
 	What  string `json:"what"`
 	Fix   string `json:"fix,omitempty"`
 }
 
-// Options are what is examined. Config and Status are nil where there are none.
+// Options are the things to examine. Config and Status are nil if there are none.
 type Options struct {
 	Settings   *config.Settings
-	Connection *connect.Connection // nil where the server cannot be reached
+	Connection *connect.Connection // nil if the server cannot be reached
 	Config     *config.Config
 	Status     *status.Status
 }
@@ -53,7 +53,8 @@ func (e *examination) bad(fix, format string, args ...any) {
 	e.findings = append(e.findings, Finding{Bad, fmt.Sprintf(format, args...), fix})
 }
 
-// Examine looks at everything and returns what it found, in a fixed order. It blocks for some seconds for each api that does not answer.
+// Examine examines everything and returns its findings in a fixed order. It blocks for some seconds for each API that
+// does not answer.
 func Examine(ctx context.Context, o Options) []Finding {
 	e := &examination{Options: o}
 	e.running()
@@ -67,7 +68,7 @@ func Examine(ctx context.Context, o Options) []Finding {
 	return e.findings
 }
 
-// running takes over what the status says.
+// running adds the findings of the status.
 func (e *examination) running() {
 	if e.Status == nil {
 		return
@@ -83,7 +84,7 @@ func (e *examination) running() {
 	}
 }
 
-// environment is what the variables say that is probably not meant.
+// environment adds findings about variables whose values are probably not meant.
 func (e *examination) environment() {
 	for _, p := range e.Settings.Warnings {
 		e.watch(p.Fix, "%s: %s", p.Path, p.Message)

@@ -8,7 +8,7 @@ import (
 	"weir/cmd/weir/internal/limitstate"
 )
 
-// limits looks for what contradicts itself in the configuration.
+// limits looks for contradictions between limits of the configuration.
 func (e *examination) limits() {
 	if e.Config == nil {
 		return

@@ -11,7 +11,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 )
 
-// What a data directory should have.
+// The least that a data directory should have.
 const (
 	leastFree = 1 << 30 // bytes
 	slowSync  = 20 * time.Millisecond
@@ -33,7 +33,7 @@ func unfitFileSystem(kind int64) string {
 	return ""
 }
 
-// dataDirectory looks at the disk of the server inside, where it is on this machine.
+// dataDirectory examines the disk of the server inside, if it is on this machine.
 func (e *examination) dataDirectory() {
 	if !e.Settings.Embedded() {
 		return
@@ -64,7 +64,8 @@ func (e *examination) dataDirectory() {
 	e.syncs(dir)
 }
 
-// syncs times how long a small write takes to be on disk: with WEIR_DURABILITY=always every group of jobs waits for one.
+// syncs measures how long a small write takes to be on disk. With WEIR_DURABILITY=always every group of jobs waits for
+// one.
 func (e *examination) syncs(dir string) {
 	file, err := os.CreateTemp(dir, "doctor-*.tmp")
 	if err != nil {
@@ -93,13 +94,13 @@ func (e *examination) syncs(dir string) {
 	}
 }
 
-// How the lateness of timers is measured.
+// The measurement of late timers.
 const (
 	timerTries = 200
 	timerSleep = 2 * time.Millisecond
 )
 
-// timers holds how late this machine wakes a process against the jitter of each api.
+// timers compares how late this machine wakes a process with the jitter of each API.
 func (e *examination) timers(ctx context.Context) {
 	if e.Config == nil || len(e.Config.APIs) == 0 {
 		return

@@ -16,15 +16,15 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Bounds of what is waited for, and what is too little.
+// Bounds of waits, and thresholds of findings.
 const (
 	reachWait    = 5 * time.Second
 	clockApart   = time.Second
 	certExpires  = 14 * 24 * time.Hour
-	fullFraction = 0.875 // of the store: from there on intake answers 503
+	fullFraction = 0.875 // used share of the store from which intake answers 503
 )
 
-// server looks at the NATS server: its room, and its clock.
+// server examines the NATS server: its room and its clock.
 func (e *examination) server(ctx context.Context) {
 	if e.Connection == nil {
 		return
@@ -65,7 +65,7 @@ func (e *examination) clocks(ctx context.Context) {
 	}
 }
 
-// redis looks whether Redis can be counted in: dialing asks for its version, and whether it evicts.
+// redis checks whether Redis can hold the limits: dialing asks for its version, and whether it evicts.
 func (e *examination) redis(ctx context.Context) {
 	if !e.Settings.RedisURL.IsSet() {
 		return
@@ -82,7 +82,7 @@ func (e *examination) redis(ctx context.Context) {
 	e.redisCertificate(ctx)
 }
 
-// ways looks at the way to each api, without calling it.
+// ways checks the connection to each API, without a call.
 func (e *examination) ways(ctx context.Context) {
 	if e.Config == nil {
 		return
@@ -97,7 +97,7 @@ func (e *examination) ways(ctx context.Context) {
 	}
 }
 
-// tlsFix says what to do where a handshake with an api fails.
+// tlsFix says what to do about a failed handshake with an API.
 func tlsFix(api string, err error) string {
 	var notTLS tls.RecordHeaderError
 	var elsewhere x509.HostnameError
@@ -149,7 +149,7 @@ func (e *examination) way(ctx context.Context, a *config.API) {
 	}
 }
 
-// certificate says how long certificates hold on: the first of them to end decides.
+// certificate reports how long a chain of certificates is valid: the first to expire decides.
 func (e *examination) certificate(what, fix string, chain []*x509.Certificate) {
 	if len(chain) == 0 {
 		return
@@ -170,7 +170,7 @@ func (e *examination) certificate(what, fix string, chain []*x509.Certificate) {
 	}
 }
 
-// natsCertificates looks at the server's, and at the one that weir shows it.
+// natsCertificates checks the server's certificate, and the one that weir shows to it.
 func (e *examination) natsCertificates() {
 	if state, err := e.Connection.Conn.TLSConnectionState(); err == nil {
 		e.certificate("the certificate of the NATS server at "+e.Connection.At, "renew it on the server: weir takes the new one at its next connection", state.PeerCertificates)
@@ -189,8 +189,8 @@ func (e *examination) natsCertificates() {
 	}
 }
 
-// redisCertificate looks at the certificate of a Redis that is reached over TLS. What cannot be seen is none of its business: Redis was
-// asked before.
+// redisCertificate checks the certificate of a Redis that is reached over TLS. It ignores errors, because redis has
+// reported them.
 func (e *examination) redisCertificate(ctx context.Context) {
 	at, err := url.Parse(e.Settings.RedisURL.Reveal())
 	if err != nil || at.Scheme != "rediss" {
