@@ -104,7 +104,7 @@ func (g *flags) add(cmd *cobra.Command, o *torture.Options) {
 	f := cmd.Flags()
 	f.Uint64Var(&o.Seed, "seed", 0, "of the plan of faults (default: any)")
 	f.StringVar(&g.server, "server", string(torture.External), "external: a nats-server of its own; embedded: in weir")
-	f.StringVar(&o.Auth, "auth", "operators", "open, operators or required: whom the server inside weir lets in (WEIR_NATS_AUTH)")
+	f.StringVar(&o.Auth, "auth", "operators", "open, operators or required: which clients the server inside weir admits (WEIR_NATS_AUTH)")
 	f.BoolVar(&o.Idempotent, "idempotent", false, "the api takes idempotency keys")
 	f.IntVar(&o.Replicas, "replicas", 1, "of weir; 2 to 4 are a fleet, with three NATS nodes and a Redis (redis-server must be installed)")
 	for _, c := range o.Counts() {

@@ -59,7 +59,7 @@ func TestFleetJudge(t *testing.T) {
 				e.Arrivals[2*i].Fields[1].Value = "two"
 			}
 		}, "work share"},
-		{"nobody knows who works", func(e *Evidence) { e.Calm = nil }, "work share"},
+		{"the shares of replicas are unknown", func(e *Evidence) { e.Calm = nil }, "work share"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := rightFleet()

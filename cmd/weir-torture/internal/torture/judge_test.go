@@ -135,8 +135,8 @@ func TestJudge(t *testing.T) {
 			e.Receipts[1].At = e.Began.Add(-time.Second)
 			e.SetBacks, e.Heard.restored = []setBack{{e.Began, e.Began.Add(2 * time.Second)}}, 1
 		}, "lost"},
-		{"a backup that nobody told of", false, func(e *Evidence) { e.SetBacks = []setBack{{e.Began, e.Began}} }, "restored"},
-		{"a backup that nobody noticed", false, func(e *Evidence) { e.Unnoticed = 1 }, "restored"},
+		{"a backup that was not reported", false, func(e *Evidence) { e.SetBacks = []setBack{{e.Began, e.Began}} }, "restored"},
+		{"a backup that was not noticed", false, func(e *Evidence) { e.Unnoticed = 1 }, "restored"},
 		{"lost by damage, and told", false, func(e *Evidence) {
 			delete(e.Ends.Results, "k-1")
 			e.Damages, e.Heard.unnamed = []damage{{stream: "S"}}, map[string]bool{"S": true}

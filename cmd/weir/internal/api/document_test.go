@@ -52,7 +52,7 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 		}
 		names[r.name] = true
 		if r.role == console.Anybody || r.method != http.MethodGet && r.role != console.Operator && r.name != "checkConfig" {
-			t.Errorf("%s %s may be done by whoever is a %s", r.method, r.path, r.role)
+			t.Errorf("%s %s is allowed for the role %s", r.method, r.path, r.role)
 		}
 	}
 }

@@ -107,7 +107,8 @@ func TestPagesReadNoMoreThanTheyShow(t *testing.T) {
 	}
 }
 
-// TestSlowListenersAreCutOff: one that reads nothing is cut off and holds nobody up; when all have gone nothing is worked out any more.
+// TestSlowListenersAreCutOff: a listener that reads nothing is cut off and delays no other. Without listeners nothing
+// is computed.
 func TestSlowListenersAreCutOff(t *testing.T) {
 	h := &hub{listeners: map[*listener]bool{}}
 	ctx, stop := context.WithCancel(t.Context())
@@ -122,11 +123,11 @@ func TestSlowListenersAreCutOff(t *testing.T) {
 	await.Receive(t, "the slow one is cut off", slow.gone)
 	h.leave(slow)
 	if ctx.Err() != nil {
-		t.Error("it ends while somebody listens")
+		t.Error("it ends while there is a listener")
 	}
 	h.leave(quick)
 	if ctx.Err() == nil {
-		t.Error("it goes on while nobody listens")
+		t.Error("it goes on without listeners")
 	}
 	h.stop = func() {}
 	for range mostListeners - forOperators {
@@ -147,6 +148,6 @@ func TestSlowListenersAreCutOff(t *testing.T) {
 	}
 	h.close()
 	if h.join(console.Operator) != nil {
-		t.Error("somebody may listen after the end")
+		t.Error("a listener may join after the end")
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"weir/bucket"
 )
 
-// TestElapsed: the time that passes goes on as the wall's does, as long as nobody sets it.
+// TestElapsed: elapsed advances like the wall clock while that is not set.
 func TestElapsed(t *testing.T) {
 	c := New()
 	if off := time.Duration(bucket.MicrosOf(time.Now())-c.Now()) * time.Microsecond; off.Abs() > time.Second {

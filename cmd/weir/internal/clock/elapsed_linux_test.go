@@ -80,7 +80,7 @@ func TestTwoWakeTogether(t *testing.T) {
 	}
 	b.now(time.Now())
 	if !nested {
-		t.Error("nobody has learned of the sleep")
+		t.Error("the sleep was not noticed")
 	}
 }
 

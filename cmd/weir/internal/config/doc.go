@@ -11,7 +11,7 @@
 //	limit.go, quota.go, cost.go, money.go   limits that keys share; periods; what a job takes from them; amounts and prices
 //	admit.go                    limits on what comes in
 //	retry.go, breaker.go        what an answer means, and when all calls stop
-//	http.go                     who may use the HTTP side, and by which names
+//	http.go                     which clients may use the HTTP side, and by which names
 //	header.go, template.go, token.go, secret.go   headers of calls, references to secrets, what must not be printed
 //	ids.go                      a warning that is about the whole file: more ids than fit into memory
 //	settings.go, address.go, redacted.go   the environment, addresses in it, and how it may be shown

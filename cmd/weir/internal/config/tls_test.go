@@ -44,7 +44,7 @@ func TestTLSOfAnAPI(t *testing.T) {
 	}
 	missing := with("ca_file: " + dir + "/none").MissingSecrets(NewSecretScope(nil, nil))
 	if len(missing) != 1 || !strings.Contains(missing[0].Fix, "WEIR_SECRETS") || strings.Contains(missing[0].Message, "no such file") {
-		t.Errorf("a file that nobody allowed is told as %v", missing)
+		t.Errorf("a file that was not allowed is reported as %v", missing)
 	}
 	if len(c.Diff(with("ca_file: "+a.File))) == 0 {
 		t.Error("another certificate is no difference")

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestTolerate: what is refused at a subject that may be refused ends only who asks there, and what is refused elsewhere meanwhile is told.
+// TestTolerate: a refusal of a tolerated subject ends only the request there. Other refusals meanwhile are reported.
 func TestTolerate(t *testing.T) {
 	refusal := func(subject string) error {
 		return fmt.Errorf("%w: Permissions Violation for Publish to %q", nats.ErrPermissionViolation, subject)

@@ -35,7 +35,7 @@ func TestRightsThatAreMissing(t *testing.T) {
 	}
 }
 
-// TestRightsByRole: who only takes jobs answers no operators, and the other way round.
+// TestRightsByRole: a replica that only accepts jobs needs no right to answer operators, and the other way round.
 func TestRightsByRole(t *testing.T) {
 	intake := workerRights(&config.Settings{Roles: []config.Role{config.RoleIngest}}).subscribe
 	dispatch := workerRights(&config.Settings{Roles: []config.Role{config.RoleDispatch}, NATSInbox: "_INBOX.w"}).subscribe

@@ -150,11 +150,12 @@ func TestOnlyWhoBearsTheTokenSeesAnything(t *testing.T) {
 		t.Errorf("/readyz tells a stranger %d %s", got, body)
 	}
 	if _, body := get(t, s, "/readyz", "Bearer "+token); !strings.Contains(body, "the store is full") {
-		t.Errorf("/readyz tells who may know only %s", body)
+		t.Errorf("/readyz tells a viewer only %s", body)
 	}
 }
 
-// TestOpenOnThisMachineOnly: without any token whom weir runs as is an operator on this machine, and nobody who comes from elsewhere is anything.
+// TestOpenOnThisMachineOnly: without any token weir's own user is an operator on this machine, and other machines have
+// no rights.
 func TestOpenOnThisMachineOnly(t *testing.T) {
 	open, configured := start(t, "127.0.0.1:0", "")
 	if got, body := get(t, open, "/api/v1/test/operator", ""); got != 200 || body != " operator " {
@@ -188,7 +189,7 @@ func TestRolesMayWhatTheyAreFor(t *testing.T) {
 			want := map[bool]int{true: 200, false: 403}[may[needed]]
 			got, body := get(t, s, "/api/v1/test/"+string(needed), "Bearer "+role+"-0123456789")
 			if got != want {
-				t.Errorf("a %s who does what needs %s is answered %d: %s", role, needed, got, body)
+				t.Errorf("a request of the role %s that needs %s is answered %d: %s", role, needed, got, body)
 			}
 			if want == 403 && (!strings.Contains(body, "the-"+role) || !strings.Contains(body, `"err_code":20403`)) {
 				t.Errorf("a %s is told no more than %s", role, body)
@@ -281,7 +282,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 }
 
-// TestWrongTokensAreBounded: whoever tries is told to wait; right tokens are taken meanwhile.
+// TestWrongTokensAreBounded: an address with too many wrong tokens must wait; right tokens are accepted meanwhile.
 func TestWrongTokensAreBounded(t *testing.T) {
 	s, _ := start(t, "127.0.0.1:0", token)
 	login := request{method: "POST", path: "/api/v1/login", body: `{"token": "wrong"}`}
@@ -296,13 +297,13 @@ func TestWrongTokensAreBounded(t *testing.T) {
 	}
 	login.body = fmt.Sprintf(`{"token": %q}`, token)
 	if res, _ := ask(t, s, login); res.StatusCode != 200 {
-		t.Errorf("who has the token cannot log in since somebody else, behind the same proxy, has none: %d", res.StatusCode)
+		t.Errorf("a right token cannot log in because of another client's wrong ones behind the same proxy: %d", res.StatusCode)
 	}
 	if got, _ := get(t, s, "/metrics", "Bearer wrong"); got != 429 {
 		t.Errorf("a wrong bearer then gets %d", got)
 	}
 	if got, _ := get(t, s, "/metrics", "Bearer "+token); got != 200 {
-		t.Errorf("who bears the token gets %d since somebody else does not", got)
+		t.Errorf("a right token gets %d because of another client's wrong ones", got)
 	}
 }
 
@@ -319,7 +320,7 @@ func TestPagesOfOtherSitesMayNothing(t *testing.T) {
 		{"a program's post", request{method: "POST"}, 200},
 		{"its own page", request{header: map[string]string{"Sec-Fetch-Site": "same-origin", "Origin": own}}, 200},
 		{"its own page's post", request{method: "POST", header: map[string]string{"Sec-Fetch-Site": "same-origin", "Origin": own}}, 200},
-		{"somebody who types the address", request{header: map[string]string{"Sec-Fetch-Site": "none"}}, 200},
+		{"a user that types the address", request{header: map[string]string{"Sec-Fetch-Site": "none"}}, 200},
 		{"a form of another site", request{method: "POST", header: map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"}}, 403},
 		{"a page of another port", request{method: "POST", header: map[string]string{"Sec-Fetch-Site": "same-site", "Origin": "http://127.0.0.1:1"}}, 403},
 		{"an old browser's form", request{method: "POST", header: map[string]string{"Origin": "https://evil.example"}}, 403},

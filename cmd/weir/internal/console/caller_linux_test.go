@@ -16,14 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stranger is a user who is neither root nor whom the tests run as.
+// stranger is a user that is neither root nor the user of the tests.
 const stranger = 54321
 
 // dialAs connects as another user. A socket is of the user whose thread made it.
 func dialAs(ctx context.Context, t *testing.T, uid int, network, addr string) net.Conn {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("only root can be somebody else")
+		t.Skip("only root can become another user")
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -50,14 +50,14 @@ func askAs(t *testing.T, s *Server, uid int, q request) (*http.Response, string)
 }
 
 // TestOtherUsersAreNoOperators: on a loopback address without a token whom weir runs as may do everything, and another user of the machine
-// what the server inside lets him: hand in jobs and look. Who may not is told who he is taken for and what to do.
+// what the server inside allows: submit jobs and look. A refusal says which user the request has, and what to do.
 func TestOtherUsersAreNoOperators(t *testing.T) {
 	for _, listen := range []string{"127.0.0.1:0", "[::1]:0"} {
 		s, configured := start(t, listen, "")
 		for role, want := range map[Role]int{Anybody: 200, Known: 200, Producer: 200, Viewer: 200, Operator: 403} {
 			res, body := askAs(t, s, stranger, request{method: "POST", path: "/api/v1/test/" + string(role)})
 			if res.StatusCode != want {
-				t.Errorf("at %s another user who does what needs %s is answered %d %s", listen, role, res.StatusCode, body)
+				t.Errorf("at %s another user's request that needs %s is answered %d %s", listen, role, res.StatusCode, body)
 			}
 			if want == 403 && (!strings.Contains(body, "user 54321") || !strings.Contains(body, "sudo -u") || !strings.Contains(body, "WEIR_HTTP_TOKEN")) {
 				t.Errorf("another user is told no more than %s", body)
@@ -82,7 +82,8 @@ func TestOtherUsersAreNoOperators(t *testing.T) {
 	}
 }
 
-// TestRootIsAnOperator also where weir runs as somebody else; and who is as unknown as another user's process in a container is nobody's own.
+// TestRootIsAnOperator: also if weir runs as another user. An unknown user, as of a process in a container, is not
+// weir's own.
 func TestRootIsAnOperator(t *testing.T) {
 	s, _ := start(t, "127.0.0.1:0", "")
 	for _, c := range []struct{ self, uid, want int }{
@@ -95,7 +96,7 @@ func TestRootIsAnOperator(t *testing.T) {
 	}
 }
 
-// TestWhomTheSettingsLetIn: WEIR_NATS_AUTH=open takes everybody for an operator, required nobody.
+// TestWhomTheSettingsLetIn: with WEIR_NATS_AUTH=open all clients are operators, with required none is.
 func TestWhomTheSettingsLetIn(t *testing.T) {
 	for auth, want := range map[config.NATSAuth]int{config.AuthOpen: 200, config.AuthOperators: 403, config.AuthRequired: 401} {
 		s, _ := startFor(t, "127.0.0.1:0", "", auth)
@@ -105,7 +106,7 @@ func TestWhomTheSettingsLetIn(t *testing.T) {
 	}
 }
 
-// TestWhoHasGoneIsNobody: a socket whose process has closed it belongs to nobody, and kernels tell such a one as root's.
+// TestWhoHasGoneIsNobody: a socket that its process has closed has no owner, and kernels report it as root's.
 func TestWhoHasGoneIsNobody(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -115,18 +116,18 @@ func TestWhoHasGoneIsNobody(t *testing.T) {
 	conn := dialAs(await.Context(t, "a client that goes"), t, stranger, "tcp", l.Addr().String())
 	client, server := addrPort(conn.LocalAddr()), addrPort(conn.RemoteAddr())
 	if uid, known := userOf(client, server); !known || uid != stranger {
-		t.Fatalf("who is there is user %d, known %t", uid, known)
+		t.Fatalf("the caller is user %d, known %t", uid, known)
 	}
-	_ = conn.Close() // nobody accepts it: the other end stays
+	_ = conn.Close() // it is not accepted: the other end stays
 	if uid, known := userOf(client, server); known {
-		t.Errorf("who has gone is user %d", uid)
+		t.Errorf("a caller that has gone is user %d", uid)
 	}
 	if seen, err := readTable(client, server); err != nil || seen.inode != 0 {
-		t.Errorf("the socket of who has gone is %+v, %v", seen, err)
+		t.Errorf("the socket of a caller that has gone is %+v, %v", seen, err)
 	}
 }
 
-// TestBothWaysTellTheSame: where the kernel may not be asked, its table says who made a connection.
+// TestBothWaysTellTheSame: if the kernel may not be asked, its table says which user made a connection.
 func TestBothWaysTellTheSame(t *testing.T) {
 	for _, c := range []struct{ network, listen, dial string }{
 		{"tcp4", "127.0.0.1:0", "127.0.0.1"}, {"tcp6", "[::1]:0", "::1"}, {"tcp4", "127.0.0.1:0", "::ffff:127.0.0.1"},

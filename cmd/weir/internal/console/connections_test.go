@@ -43,8 +43,8 @@ func count(all []net.Conn, is func(net.Conn) bool) (n int) {
 	return n
 }
 
-// TestWaitingConnectionsGiveWay: whoever only holds connections neither has more of them than are allowed, nor keeps anybody from being
-// answered; and an answer that is being written is not cut off for it.
+// TestWaitingConnectionsGiveWay: a client that only holds connections has no more than are allowed, and keeps no other
+// from being answered; and an answer that is being written is not cut off for it.
 func TestWaitingConnectionsGiveWay(t *testing.T) {
 	s, _ := start(t, "127.0.0.1:0", token)
 	long := dialRaw(t, s)
@@ -74,7 +74,8 @@ func TestWaitingConnectionsGiveWay(t *testing.T) {
 	}
 }
 
-// TestHeadersAreBounded: what all that have not sent their headers' end have sent is bounded, and costs nobody whose headers are small.
+// TestHeadersAreBounded: the unfinished headers of all requests together are bounded. Requests with small headers never
+// suffer from it.
 func TestHeadersAreBounded(t *testing.T) {
 	s, _ := start(t, "127.0.0.1:0", token)
 	const each = 60 << 10
@@ -127,7 +128,7 @@ func TestUnreadBodiesHoldNoConnection(t *testing.T) {
 	}
 }
 
-// TestLivezTellsTheEnd: a process that can do nothing any more is told to be started anew; why is for those who may look.
+// TestLivezTellsTheEnd: /livez fails if the process must be restarted. Only viewers are told why.
 func TestLivezTellsTheEnd(t *testing.T) {
 	why := errors.New("the connection has ended")
 	s := &Server{opts: Options{Alive: func() error { return why }}}

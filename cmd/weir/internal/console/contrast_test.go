@@ -9,7 +9,7 @@ import (
 )
 
 // TestContrast: in both themes text has a contrast of 4.5 to 1 at least on all that it stands on, and what is drawn, borders of controls and
-// the focus one of 3 to 1 (WCAG 2.2, 1.4.3 and 1.4.11). The dark theme that somebody chose is that of his system.
+// the focus one of 3 to 1 (WCAG 2.2, 1.4.3 and 1.4.11). The dark theme by choice is the same as the system's.
 func TestContrast(t *testing.T) {
 	css, err := web.ReadFile("web/base.css")
 	if err != nil {
@@ -50,7 +50,7 @@ func contrasts() (all []contrast) {
 		all = append(all, contrast{chip, chip + "-back", text})
 	}
 	for _, of := range []string{"text", "quiet"} {
-		all = append(all, contrast{of, "calm-back", text}) // the page of the navigation where somebody is
+		all = append(all, contrast{of, "calm-back", text}) // the current page in the navigation
 	}
 	all = append(all, contrast{"on-accent", "accent", text}, contrast{"on-dead", "dead", text})
 	for _, of := range []string{"accent", "wall", "water-line", "full", "came", "left", "good-line", "held", "dead"} {

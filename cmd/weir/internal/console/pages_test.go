@@ -10,7 +10,7 @@ import (
 )
 
 // TestPagesAreOfOneDocument: every page of the script has an address here and the other way round, each answers with the document and a policy
-// that lets nothing in but what weir serves, also to who has not logged in, since it shows nothing by itself.
+// that admits only what weir serves, also without a login, because a page by itself shows no data.
 func TestPagesAreOfOneDocument(t *testing.T) {
 	s, _ := start(t, "127.0.0.1:0", token)
 	var drawn []string
@@ -61,7 +61,7 @@ func TestFilesOfPages(t *testing.T) {
 		}
 		res, body = ask(t, s, request{path: "/console/" + name, header: map[string]string{"If-None-Match": res.Header.Get("ETag")}})
 		if res.StatusCode != http.StatusNotModified || body != "" {
-			t.Errorf("%s answers %d to who has it", name, res.StatusCode)
+			t.Errorf("%s answers %d to a client that has it", name, res.StatusCode)
 		}
 	}
 	for _, at := range []string{"/console/", "/console/index.html", "/console/none.js", "/console/../server.go", "/console/pages", "/nothing"} {

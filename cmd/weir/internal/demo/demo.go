@@ -23,7 +23,7 @@ import (
 const (
 	apiName   = "demo"
 	busyKey   = "acme" // the customer whose jobs come all at once
-	calmKey   = "bea"  // the customer who must not notice
+	calmKey   = "bea"  // the customer that must notice nothing
 	burstJobs = 100
 	capacity  = 60
 	rate      = 5      // a second, for each customer: the vendor's limit and weir's rule
@@ -49,7 +49,7 @@ const configuration = `apis:
 type Options struct {
 	Exit bool      // ends after the verdict instead of serving on
 	Out  io.Writer // gets the story
-	JSON io.Writer // gets the figures; nil: nobody
+	JSON io.Writer // gets the figures; nil: they are not written
 
 	NATS, HTTP string // addresses to listen on, where they are free
 	// Attributes are those of a child process: it should die with this one.

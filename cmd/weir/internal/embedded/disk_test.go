@@ -288,7 +288,7 @@ func TestDiskThatFails(t *testing.T) {
 	}
 }
 
-// TestFlushServesAllThatWait: who asks while a flush is under way waits for the next one, with all others, and not for one of his own.
+// TestFlushServesAllThatWait: writes that arrive during a flush wait for one next flush together.
 func TestFlushServesAllThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -351,7 +351,7 @@ func TestFlushWaitsForWriters(t *testing.T) {
 		one()
 		synctest.Wait()
 		if len(done) > 0 {
-			t.Error("a flush ended while somebody wrote")
+			t.Error("a flush ended during a write")
 		}
 		go ask() // the other has arrived, and asks as well
 		other()
@@ -403,7 +403,7 @@ func TestRenameIsBarrier(t *testing.T) {
 		}
 	}
 	if yes, _ := renameIsBarrier(dir, "nothing of the kind"); yes {
-		t.Error("what nobody knows is taken for a barrier")
+		t.Error("an unknown name is taken for a barrier")
 	}
 }
 

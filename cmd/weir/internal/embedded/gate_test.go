@@ -330,7 +330,7 @@ func TestAnybodyMayNot(t *testing.T) {
 	}
 	info, err := own.Info(t.Context())
 	if err != nil || info.NumAckPending != 1 || info.AckFloor.Stream != 0 {
-		t.Errorf("somebody else acknowledged an operator's message: %+v %v", info, err)
+		t.Errorf("another client acknowledged an operator's message: %+v %v", info, err)
 	}
 	if n := h.stream(h.operators, "KV_weir_config").CachedInfo().State.Msgs; n != 0 {
 		t.Errorf("%d messages got into the configuration", n)
@@ -342,7 +342,7 @@ func TestAnybodyMayNot(t *testing.T) {
 func TestNoSpellingPushesElsewhere(t *testing.T) {
 	h := newHouse(t)
 	h.store("weir.results.pay", 1)
-	// The server pushes where somebody listens on just that subject.
+	// The server pushes if a client listens on exactly that subject.
 	if _, err := h.operator.SubscribeSync("$KV.weir_config.current"); err != nil {
 		t.Fatal(err)
 	}
@@ -450,7 +450,7 @@ func TestTheAnswerGoesWhereItIsAsked(t *testing.T) {
 	}
 }
 
-// mayNot holds that somebody is no operator.
+// mayNot checks that a client is not an operator.
 func mayNot(t *testing.T, nc *nats.Conn) {
 	t.Helper()
 	for subject, may := range map[string]bool{
@@ -466,7 +466,7 @@ func mayNot(t *testing.T, nc *nats.Conn) {
 		}
 		refused := nc.LastError() != nil && strings.Contains(nc.LastError().Error(), `"`+subject+`"`)
 		if refused == may {
-			t.Errorf("somebody without rights publishes to %s: refused is %v", subject, refused)
+			t.Errorf("a client without rights publishes to %s: refused is %v", subject, refused)
 		}
 	}
 	for _, subject := range []string{"weir.jobs.>", "weir.operator.redrive.>", "$JS.API.>"} {
@@ -477,7 +477,7 @@ func mayNot(t *testing.T, nc *nats.Conn) {
 			t.Fatal(err)
 		}
 		if err := nc.LastError(); err == nil || !strings.Contains(err.Error(), subject) {
-			t.Errorf("somebody without rights hears %s: %v", subject, err)
+			t.Errorf("a client without rights hears %s: %v", subject, err)
 		}
 	}
 }
@@ -497,7 +497,7 @@ func TestLongNamesLeaveTheGateOpen(t *testing.T) {
 		}
 		msg, err := h.anybody.RequestWithContext(await.Context(t, subject[:40]), subject[:len(subject)-100], body)
 		if strings.HasPrefix(subject, "$JS.ACK.") {
-			continue // nobody answers that
+			continue // it has no answer
 		}
 		if err != nil || !strings.Contains(string(msg.Data), `"code":400`) {
 			t.Errorf("%.50s…: %v, %v", subject, msg, err)

@@ -27,7 +27,7 @@ func TestOutdatedIndexIsToldOnce(t *testing.T) {
 	out.Reset()
 	l.Warnf("Plaintext passwords detected, use nkeys or bcrypt")
 	if out.Len() > 0 {
-		t.Errorf("the password that nobody needs is told as\n%s", out.String())
+		t.Errorf("the unused password is reported as\n%s", out.String())
 	}
 	l.Warnf("Filestore [WEIR_sms_0] indexCacheBuf corrupt state in %s", "1.blk")
 	l.Warnf("Filestore [WEIR_sms_0] Recovering stream state from index errored: %v", "corrupt state file")

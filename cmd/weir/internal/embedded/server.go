@@ -36,7 +36,7 @@ type Options struct {
 	MaxClients int    // connections of producers, or of all clients without authentication; 0: 65536
 	Log        *slog.Logger
 	Cluster    Cluster // of a server that is one of several
-	Auth       Auth    // who may connect, and for what
+	Auth       Auth    // which clients may connect, and for what
 }
 
 // Cluster makes a Server one of several. The zero value makes it stand alone.

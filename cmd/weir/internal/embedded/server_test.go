@@ -55,8 +55,8 @@ func TestOneWeirADirectory(t *testing.T) {
 	second.Shutdown()
 }
 
-// TestAsksWho: without credentials nobody gets in. Those of the data directory are their owner's alone, hold after a restart, and tell
-// producers from operators.
+// TestAsksWho: no client gets in without credentials. Those of the data directory are their owner's alone, hold after a
+// restart, and tell producers from operators.
 func TestAsksWho(t *testing.T) {
 	dir := t.TempDir()
 	o := options(t, "127.0.0.1:0", dir)

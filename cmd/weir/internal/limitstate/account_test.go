@@ -32,7 +32,7 @@ func newAccountRig(t *testing.T) *accountRig {
 	}}
 }
 
-// live begins a process whose last checkpoint claims that so much was used, of which nobody knows whether it was.
+// live begins a process whose last checkpoint claims used units that may not have been used.
 func (r *accountRig) live(claims int64) {
 	r.t.Helper()
 	var err error
@@ -122,7 +122,7 @@ func TestAccountOfLives(t *testing.T) {
 	select {
 	case <-r.settled:
 	default:
-		t.Error("nobody hears of it")
+		t.Error("no event reports it")
 	}
 
 	r.live(100) // with what the last one called
@@ -141,7 +141,7 @@ func TestAccountOfLives(t *testing.T) {
 	r.counts("late", 6)
 }
 
-// TestUnloggedCallsCount: calls that may have been under way, and that nobody wrote down, count as far as the bound allows
+// TestUnloggedCallsCount: unrecorded calls that may have been under way count as far as the bound allows
 // for, and go on counting.
 func TestUnloggedCallsCount(t *testing.T) {
 	r := newAccountRig(t)
@@ -219,7 +219,7 @@ func TestLedgerThatDoesNotTell(t *testing.T) {
 	}
 }
 
-// TestAccountOfAnOldLedger: a weir of a version that kept no account has claimed what nobody used. The ledger tells.
+// TestAccountOfAnOldLedger: a version without accounts has claimed units that were not used. The ledger shows that.
 func TestAccountOfAnOldLedger(t *testing.T) {
 	r := newAccountRig(t)
 	r.called(5, time.Now(), 1)

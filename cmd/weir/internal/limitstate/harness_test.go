@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// serverForLimits runs a server with what limits keep there, and gives what they stand on. Nobody calls by them.
+// serverForLimits runs a server with the stores of limits, and returns these. No caller uses them.
 func serverForLimits(t *testing.T) *Options {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)

@@ -24,7 +24,7 @@ func hookAt(t *testing.T, url string) *config.Webhook {
 	return c.Notifications.Webhook
 }
 
-// TestPost: whatever a receiver does the post ends, says why without the address, and asks nobody else.
+// TestPost: whatever the receiver does, the post ends, says why without the address, and contacts no other host.
 func TestPost(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a redirect was followed") }))
 	defer elsewhere.Close()
@@ -92,7 +92,7 @@ func TestPost(t *testing.T) {
 	for _, nobody := range []string{"http://127.0.0.1:1/swordfish", "http://swordfish.invalid/", "https://" + strings.TrimPrefix(receiver.URL, "http://") + "/swordfish"} {
 		no := post(t.Context(), client, hookAt(t, nobody), "id", nil)
 		if no == nil || strings.Contains(no.why, "swordfish") || strings.Contains(no.why, "127.0.0.1") {
-			t.Errorf("nobody there: %v", no)
+			t.Errorf("no receiver: %v", no)
 		}
 	}
 }

@@ -114,7 +114,7 @@ func TestSettledSuspicions(t *testing.T) {
 		{"an order since", Suspicion{Seen: at}, &Order{At: at.Add(time.Second)}, true},
 		{"an order before", Suspicion{Seen: at}, &Order{At: at.Add(-time.Second)}, false},
 		{"another store", Suspicion{Seen: at, Strange: true}, &Order{At: at.Add(time.Second)}, false},
-		{"nobody knows when", Suspicion{}, &Order{At: at}, false},
+		{"at an unknown time", Suspicion{}, &Order{At: at}, false},
 	} {
 		if c.s.Settled(c.order) != c.want {
 			t.Errorf("%s: settled is %v", c.what, !c.want)

@@ -171,7 +171,7 @@ func (a *adoption) store(ctx context.Context) (*control.ConfigChange, error) {
 			return nil, err
 		case current != nil && current.File.Sum == a.file.sum && len(current.Config.Diff(a.file.config)) == 0:
 			a.present = current
-			return nil, nil //nolint:nilnil // whoever stored it tells
+			return nil, nil //nolint:nilnil // the process that stored it reports it
 		case current != nil && current.Number != a.version:
 			return nil, fmt.Errorf("%w, while weir started with %s: it stays as it is; look at `weir config show`, and start again to put the file in force",
 				control.ErrLostRace, a.file.path)

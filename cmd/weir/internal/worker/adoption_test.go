@@ -18,7 +18,7 @@ func textAt(rate string) string {
 	return "apis:\n  pay:\n    url: http://127.0.0.1:1\n    bucket: {rate: " + rate + ", capacity: 100}\n"
 }
 
-// TestAdoptionRace: what somebody applies between a start's look at the configuration and its own word stays.
+// TestAdoptionRace: a configuration that is applied between a start's read and its own write stays.
 func TestAdoptionRace(t *testing.T) {
 	const before, mine, his = "1/s", "2/s", "3/s"
 	js := natstest.JetStream(t)
@@ -80,7 +80,7 @@ func TestAdoptionRace(t *testing.T) {
 		t.Fatal(err)
 	}
 	if told, err := spoilt.store(t.Context()); err != nil || told == nil || told.OldVersion != one.present.Number || rate() != before {
-		t.Errorf("a start over what nobody can read: %+v, %v", told, err)
+		t.Errorf("a start over an unreadable version: %+v, %v", told, err)
 	}
 }
 

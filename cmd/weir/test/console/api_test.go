@@ -126,7 +126,7 @@ func TestOpenAPIDocument(t *testing.T) {
 		t.Errorf("the redrive is %d %s", status, answer)
 	}
 	if _, events := r.Say("GET", "/api/v1/events?type=revealed", weirtest.CanaryViewer, ""); !strings.Contains(events, `"who":"anna, over HTTP"`) {
-		t.Errorf("nobody is told who looked at a body: %s", events)
+		t.Errorf("no event names the user that looked at a body: %s", events)
 	}
 	status, answer = r.Say("POST", "/api/v1/config/apply", weirtest.CanaryOperator, `{"yaml": "apis: {}\n", "dry_run": true}`)
 	if d.Check(t, "post", "/api/v1/config/apply", answer); status != http.StatusOK {
@@ -158,7 +158,7 @@ func TestNobodyDoesMoreThanHisRole(t *testing.T) {
 		}
 	}
 	if letters := r.Messages("WEIR_DEAD"); letters != 1 {
-		t.Errorf("%d letters are left: somebody without the right did something", letters)
+		t.Errorf("%d letters are left: a client without the right did something", letters)
 	}
 }
 
@@ -263,11 +263,11 @@ apis:
 		t.Errorf("the event is %s: %s", id, data)
 	}
 	if again, _ := next(open("0"), "event"); again == "" {
-		t.Errorf("who has heard nothing is told event %q", again)
+		t.Errorf("a client that has heard nothing gets event %q", again)
 	}
 	r.Submit("weir.jobs.a.k", []byte("x"), map[string]string{"Nats-Msg-Id": "4"})
 	if later, data := next(open(id), "event"); later == id || !strings.Contains(data, `"job":"4"`) {
-		t.Errorf("who comes back after %s is told %s: %s", id, later, data)
+		t.Errorf("a client that comes back after %s gets %s: %s", id, later, data)
 	}
 	for {
 		if _, data := next(in, "snapshot"); strings.Contains(data, `"deepest":{"a":[{"key":"k","depth":1`) {

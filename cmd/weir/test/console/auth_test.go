@@ -127,7 +127,7 @@ func TestServerInsideByDefault(t *testing.T) {
 		}
 	}
 	if a := r.Submit("weir.jobs.pay.k", nil, map[string]string{"Weir-Reply-To": "mine"}); a.Error == nil || !strings.Contains(a.Error.Description, "reply_to") {
-		t.Errorf("a subject that nobody opened: %+v", a)
+		t.Errorf("a subject that is not open: %+v", a)
 	}
 	creds := filepath.Join(r.Dir, "data", "operator.creds")
 	if info, err := os.Stat(creds); err != nil || info.Mode().Perm() != 0o600 {

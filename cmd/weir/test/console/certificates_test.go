@@ -202,7 +202,7 @@ func TestCertificatesOfServersExpire(t *testing.T) {
 	}
 	await.Until(t, "the first calls", func() bool { return called() > 1 })
 	show(time.Now().Add(-time.Minute))
-	await.Until(t, "nobody is connected", func() bool { return len(connections(t, ns)) == 0 })
+	await.Until(t, "no client is connected", func() bool { return len(connections(t, ns)) == 0 })
 	close(lapsed)
 	before, noticed := called(), time.Now().Add(time.Second)
 	await.Until(t, "a second in which weir tries", func() bool { return time.Now().After(noticed) })

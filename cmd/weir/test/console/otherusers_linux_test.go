@@ -22,7 +22,7 @@ import (
 func TestOtherUsersOverHTTP(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("only root can be somebody else")
+		t.Skip("only root can become another user")
 	}
 	r := weirtest.NewRig(t, fakeapi.Options{}, weirtest.DoorYAML)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {

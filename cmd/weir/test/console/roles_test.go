@@ -403,7 +403,7 @@ func TestNobodyWritesByAForgedAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := info.State.Subjects[target]; n > 0 {
-			t.Errorf("%s took %d messages of whoever may only look, or submit jobs", target, n)
+			t.Errorf("%s took %d messages of a client that may only look, or submit jobs", target, n)
 		}
 	}
 	for {

@@ -239,7 +239,7 @@ func TestComposeHolds(t *testing.T) {
 		dependencies, _ := at(service, "depends_on").(object)
 		for other := range dependencies {
 			if at(services[other], "healthcheck") == nil {
-				t.Errorf("%s waits for the health of %s, which nobody checks", name, other)
+				t.Errorf("%s waits for the health of %s, which is not checked", name, other)
 			}
 		}
 		mounts, _ := at(service, "volumes").([]any)

@@ -187,7 +187,7 @@ func TestDocsOfLimitKinds(t *testing.T) {
 	problems := parsed(t, object{"apis": object{"some": some}})
 	for _, kind := range code {
 		if !slices.ContainsFunc(problems, func(p config.Problem) bool { return strings.Contains(p.Fix, kind) }) {
-			t.Errorf("who writes a limit of no kind is not told of %s: %q", kind, problems)
+			t.Errorf("the problem of a limit without a kind does not name %s: %q", kind, problems)
 		}
 	}
 }

@@ -173,7 +173,7 @@ func TestHeavyDependenciesHaveOneHome(t *testing.T) {
 	})
 	for _, used := range []string{"github.com/nats-io/nats-server/", "github.com/redis/go-redis/", "go.yaml.in/yaml/"} {
 		if !seen[used] {
-			t.Errorf("nobody imports %s any more: mend this test", used)
+			t.Errorf("no package imports %s any more: mend this test", used)
 		}
 	}
 }

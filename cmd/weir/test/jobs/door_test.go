@@ -107,7 +107,7 @@ func TestJobsOverHTTP(t *testing.T) {
 		}
 	}
 	if j := r.JobOverHTTP("credit/nobody"); j.Status != 404 || j.Detail == "" {
-		t.Errorf("a job nobody knows: %+v", j)
+		t.Errorf("an unknown job: %+v", j)
 	}
 }
 

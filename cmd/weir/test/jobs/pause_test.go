@@ -126,7 +126,7 @@ func TestPauseEndsByItself(t *testing.T) {
 	away := pause("away", time.Second)
 	r.Pay("away", "away")
 	r.Stop()
-	await.Until(t, "the end of the pause, while nobody runs", func() bool { return time.Now().After(away) })
+	await.Until(t, "the end of the pause, while no weir runs", func() bool { return time.Now().After(away) })
 	r.Start()
 	calledAfter("away", away)
 	if _, err := r.Control().Get(t.Context(), control.PauseEntry("pay", "away")); !errors.Is(err, jetstream.ErrKeyNotFound) {

@@ -378,7 +378,7 @@ apis:
 		}
 	}
 	if a := r.Submit("weir.jobs.credit.k", nil, nil); a.Position != published+1 {
-		t.Errorf("behind five jobs that nobody is answered of: %+v", a)
+		t.Errorf("behind five unanswered jobs: %+v", a)
 	}
 	if n := r.Messages("WEIR_DEAD"); n != 8 {
 		t.Errorf("%d letters, want 8", n)

@@ -37,7 +37,7 @@ func TestRefusedAgainIsOneLetter(t *testing.T) {
 			t.Errorf("a letter counts %q refusals: %v %q", n, letter.Header, letter.Data)
 		}
 		if letter.Sequence > slices.Max(told) {
-			t.Errorf("letter %d was told to nobody", letter.Sequence)
+			t.Errorf("no producer was told letter %d", letter.Sequence)
 		}
 	}
 	for id, counts := range r.ThrottledEvents() {

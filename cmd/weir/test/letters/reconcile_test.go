@@ -184,7 +184,7 @@ func testReconcile(t *testing.T, redis config.Secret) {
 		told[msg.Header.Get("Weir-Outcome")]++
 	}
 	if told["unknown"] != 4 || told["done"] != 3 {
-		t.Errorf("who waits was told %v", told)
+		t.Errorf("the waiting client was told %v", told)
 	}
 	if out, code := r.Command("verify", "--json"); code != 0 {
 		t.Errorf("verify says %s", out)

@@ -128,7 +128,7 @@ apis:
 	}
 	for _, outcome := range []string{"rejected", "rejected", "done"} {
 		if msg, err := ends.NextMsg(weirtest.Patience); err != nil || msg.Header.Get("Weir-Outcome") != outcome {
-			t.Errorf("whoever waits was told %v %v, want %s", msg, err, outcome)
+			t.Errorf("the waiting client was told %v %v, want %s", msg, err, outcome)
 		}
 	}
 }

@@ -38,14 +38,14 @@ func TestLettersGoOutAndComeInOverHTTP(t *testing.T) {
 		t.Errorf("an export of no letter is %d %s", status, answer)
 	}
 	if _, events := r.Say("GET", "/api/v1/events?type=revealed", weirtest.CanaryViewer, ""); strings.Contains(events, "anna") {
-		t.Errorf("it is told that somebody took what nobody got: %s", events)
+		t.Errorf("an event reports an export that failed: %s", events)
 	}
 	status, exported := r.Say("GET", "/api/v1/dead/export?reason=overflow", weirtest.CanaryOperator, "")
 	if file := r.Must("dead", "export", "--reason", "overflow"); status != http.StatusOK || exported != file {
 		t.Fatalf("the export is %d\n%s\nthe command's\n%s", status, exported, file)
 	}
 	if _, events := r.Say("GET", "/api/v1/events?type=revealed", weirtest.CanaryViewer, ""); !strings.Contains(events, `"selection":"reason=overflow"`) || !strings.Contains(events, "anna, over HTTP") {
-		t.Errorf("nobody is told who took the letters: %s", events)
+		t.Errorf("no event names the user that exported the letters: %s", events)
 	}
 	other := weirtest.NewRig(t, fakeapi.Options{}, `apis: {a: {url: %s, bucket: {rate: 1/s, capacity: 1}}}`)
 	send := func(path, body string) (told deadview.Imported, status int, answer string) {

@@ -314,7 +314,7 @@ func TestSecretsOverNATS(t *testing.T) {
 	theirs := r.ApplyConfig(fmt.Sprintf(yaml, "SECRET_OF_STOLEN"))
 	r.Eventually("the version to be looked at", func() bool { return r.Worker.ConfigState().Seen == theirs })
 	if got := r.Worker.ConfigState().Version; got == theirs {
-		t.Error("a configuration is in force that refers to a secret nobody allowed")
+		t.Error("a configuration is in force that refers to a secret that is not allowed")
 	}
 	r.SubmitMany("pay", "k", 1)
 	if a := r.AwaitCalls(1)[0]; a.Header("X-Secret") != "own" {

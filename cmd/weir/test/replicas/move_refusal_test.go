@@ -37,7 +37,7 @@ func TestMoveRefuses(t *testing.T) {
 	refuse("nothing at the source", cli.ExitNotFound, "weir has not run on", "--from", url, "--to", source)
 	refuse("a directory of another kind", cli.ExitNotFound, "is not a data directory", "--from", t.TempDir(), "--to", url)
 	refuse("no target", cli.ExitUsage, "--to", "--from", data)
-	refuse("nobody at the target", cli.ExitUnreachable, "no NATS server answers", "--from", source, "--to", "nats://127.0.0.1:1")
+	refuse("no server at the target", cli.ExitUnreachable, "no NATS server answers", "--from", source, "--to", "nats://127.0.0.1:1")
 	refuse("no move to take back", cli.ExitNotFound, "no move from", "--from", source, "--to", url, "--abandon")
 	r.Submit("weir.jobs.pay.k", nil, nil)
 	r.AwaitCalls(1)

@@ -129,7 +129,7 @@ func TestMoveToACluster(t *testing.T) {
 	}
 	c, err := r.JS.Consumer(t.Context(), "WEIR_RESULTS", "billing")
 	if err != nil || c.CachedInfo().NumPending == 0 {
-		t.Errorf("somebody's own consumer was not moved: %v", err)
+		t.Errorf("a user's own consumer was not moved: %v", err)
 	}
 	if got := weirtest.Command(t, []string{"WEIR_NATS_URL=" + url}, "verify"); got.Code != 0 {
 		t.Errorf("weir verify: %+v", got)

@@ -59,7 +59,7 @@ func TestGoneAreKnown(t *testing.T) {
 	registry.Show(elsewhere)
 	for instance, session := range sessions {
 		if registry.Gone(session) {
-			t.Errorf("%s is gone for who cannot know", instance)
+			t.Errorf("%s counts as gone for a replica that cannot know", instance)
 		}
 	}
 	r.Signal(1, weirtest.Thaws)

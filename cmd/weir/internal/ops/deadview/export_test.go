@@ -54,7 +54,7 @@ func randomLetter(r *rand.Rand, i int) *deadletter.Letter {
 	}
 }
 
-// store is a server with letters, and who reads them.
+// store is a server with letters, and a reader of them.
 func store(t *testing.T) (jetstream.JetStream, *deadletter.Browser) {
 	t.Helper()
 	js := natstest.JetStream(t)

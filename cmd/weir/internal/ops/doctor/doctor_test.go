@@ -32,7 +32,7 @@ func (f Finding) says(grade Grade, text string) bool {
 func TestFindings(t *testing.T) {
 	calls := 0
 	handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls++ })
-	plain, secured := httptest.NewServer(handler), httptest.NewTLSServer(handler) // with a certificate that nobody knows
+	plain, secured := httptest.NewServer(handler), httptest.NewTLSServer(handler) // with a certificate of an unknown authority
 	defer plain.Close()
 	defer secured.Close()
 	dir := filepath.Join(t.TempDir(), "data")

@@ -41,8 +41,9 @@ func drawn(t *rapid.T) (at []int64, c Candidate) {
 	}}}
 }
 
-// byFormula is one key's bucket by arithmetic: a queue whose server is free again one interval after it served, and may be ahead by its
-// burst (for a burst of 1 the queue G/D/1, by Lindley's recursion). Who leaves when another comes makes room for it.
+// byFormula is one key's bucket by arithmetic: a queue whose server is free again one interval after it served, and may
+// be ahead by its burst (for a burst of 1 the queue G/D/1, by Lindley's recursion). A job that leaves as another
+// arrives makes room for it.
 func byFormula(at []int64, c *Candidate) (waits []int64, overflowed, deepest int) {
 	interval, burst := c.Rules.Interval(c.Rules.Key.Rate), c.Rules.Burst(c.Rules.Key.Rate)
 	up := func(n int64) int64 { return (n + interval.Q - 1) / interval.Q } // from parts of a microsecond
@@ -89,8 +90,8 @@ func TestPlanOfOneKey(t *testing.T) {
 	})
 }
 
-// TestPlanUnderASharedRate: whoever goes first, so many calls in a row end at the same time: the waits of all keys together are those of
-// one queue, but for what a slot that is asked for ahead keeps idle.
+// TestPlanUnderASharedRate: whichever key goes first, so many calls in a row end at the same time: the waits of all
+// keys together are those of one queue, but for what a slot that is asked for ahead keeps idle.
 func TestPlanUnderASharedRate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		at, c := drawn(t)
@@ -224,7 +225,7 @@ func TestReadTrace(t *testing.T) {
 	}
 }
 
-// TestPlanEndsWithItsContext: who is interrupted does not wait for a long trace.
+// TestPlanEndsWithItsContext: an interrupted plan does not wait for a long trace.
 func TestPlanEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

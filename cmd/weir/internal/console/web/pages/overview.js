@@ -53,7 +53,7 @@ export function stateOf(a) {
   return { chip: "active", shade: "good" };
 }
 
-/** pauseText names the operator who paused, the time and the reason, as far as they are known. */
+/** pauseText names the operator that paused, the time and the reason, as far as they are known. */
 export const pauseText = (p) => `paused${p.by ? " by " + p.by : ""} at ${clock(p.at)}${p.until ? " until " + clock(p.until) : ""}${p.why ? ": " + p.why : ""}`;
 
 function apiCard(app, s, a) {
