@@ -145,7 +145,7 @@ tokens=$(mktemp -d)
 trap 'rm -rf "$tokens"' EXIT
 trap 'exit 1' HUP INT TERM    # not every shell goes through EXIT then
 
-# give has the viewers import what only who has a token of the account may: service|stream, its subject, its subject among them, its answers.
+# give makes the viewers import a subject that needs a token of the account: service|stream, its subject, its subject for them, its answers.
 give() {
   if has "$ACCOUNT" exports "$2"; then
     :

@@ -3,7 +3,7 @@
 // The listener is real because without one neither clustering nor an orderly shutdown works. The server's name is fixed
 // because JetStream files its state under it. The worker handles signals, not the server.
 //
-// A Disk syncs for the server if one sync may serve many callers: see ARCHITECTURE, "One flush for all that wait".
+// A Disk syncs for the server if one sync may serve many callers: see ARCHITECTURE, "One flush for all waiting writes".
 package embedded
 
 import (
