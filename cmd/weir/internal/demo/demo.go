@@ -19,10 +19,10 @@ import (
 	"weir/cmd/internal/serving"
 )
 
-// Its figures: at these the story takes about twenty seconds.
+// The figures of the demo: with these it takes about twenty seconds.
 const (
 	apiName   = "demo"
-	busyKey   = "acme" // the customer whose jobs come all at once
+	busyKey   = "acme" // the customer whose jobs arrive all at once
 	calmKey   = "bea"  // the customer that must notice nothing
 	burstJobs = 100
 	capacity  = 60
@@ -45,13 +45,13 @@ const configuration = `apis:
     jitter: 50ms
 `
 
-// Options say how the demo is run.
+// Options configure the demo.
 type Options struct {
-	Exit bool      // ends after the verdict instead of serving on
-	Out  io.Writer // gets the story
+	Exit bool      // end after the verdict; otherwise weir keeps serving
+	Out  io.Writer // gets the progress and the verdict
 	JSON io.Writer // gets the figures; nil: they are not written
 
-	NATS, HTTP string // addresses to listen on, where they are free
+	NATS, HTTP string // addresses to listen on, if they are free
 	// Attributes are those of a child process: it should die with this one.
 	Attributes func() *syscall.SysProcAttr
 }
@@ -70,13 +70,13 @@ type demo struct {
 	cleanups []cleanup
 }
 
-// cleanup takes one thing down.
+// cleanup stops or removes one part of the stage.
 type cleanup struct {
 	name string
 	do   func() error
 }
 
-// Run tells the story, prints the verdict and serves on until ctx ends or a signal comes.
+// Run runs the demo, prints the verdict, and keeps serving until ctx ends or a signal comes.
 func Run(ctx context.Context, o Options) (err error) {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -124,8 +124,8 @@ func Run(ctx context.Context, o Options) (err error) {
 	return nil
 }
 
-// unwatched ends the context when the terminal or the pipe that shows the demo has gone. Both are told more than once, and go on
-// being heard: neither must end the demo before it has cleaned up.
+// unwatched ends the context when the terminal or the pipe that shows the demo has closed. It keeps catching the
+// signals of that, which come more than once: none of them may end the demo before it has cleaned up.
 func unwatched(ctx context.Context) (ended context.Context, stop func()) {
 	ended, cancel := context.WithCancel(ctx)
 	gone := make(chan os.Signal, 1)
@@ -140,7 +140,7 @@ func unwatched(ctx context.Context) (ended context.Context, stop func()) {
 	return ended, func() { signal.Stop(gone); cancel() }
 }
 
-// story is the whole demo. It ends early when weir does: fail is told why.
+// story is the whole demo. If weir ends early, story ends too and passes the reason to fail.
 func (d *demo) story(ctx context.Context, fail context.CancelCauseFunc) (*report, error) {
 	d.screen.title()
 	if err := d.build(ctx, fail); err != nil {
@@ -181,7 +181,7 @@ func (d *demo) story(ctx context.Context, fail context.CancelCauseFunc) (*report
 	return d.judge(ctx, burst, aside, crash)
 }
 
-// build puts up the stage.
+// build starts the stage.
 func (d *demo) build(ctx context.Context, fail context.CancelCauseFunc) (err error) {
 	if d.dir, err = os.MkdirTemp("", "weir-demo-"); err != nil {
 		return err
@@ -240,12 +240,12 @@ func (d *demo) killAndRestart(ctx context.Context, fail context.CancelCauseFunc,
 	return c, err
 }
 
-// now is the time on the ledger's clock.
+// now returns the time on the ledger's clock.
 func (d *demo) now() int64 { return int64(time.Since(d.api.Started())) }
 
 func (d *demo) ledger() string { return filepath.Join(d.dir, "ledger.jsonl") }
 
-// explain adds what weir logged last to an error.
+// explain adds the last lines of weir's log to an error.
 func (d *demo) explain(err error) error {
 	if d.weir == nil || len(d.weir.Tail()) == 0 {
 		return err

@@ -60,7 +60,7 @@ func jobsOf(arrivals []fakeapi.Arrival) map[string]struct{} {
 	return jobs
 }
 
-// watch shows how the queue drains until the api has seen enough.
+// watch shows how the queue drains until the API has received enough calls.
 func (d *demo) watch(ctx context.Context, b *burst, enough func(progress) bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, drainWithin, fmt.Errorf("the queue of %s was not called within %v", b.key, drainWithin))
 	defer cancel()
@@ -82,7 +82,7 @@ func (d *demo) watch(ctx context.Context, b *burst, enough func(progress) bool) 
 	}
 }
 
-// told waits until as many letters and events are there as jobs were refused, and counts both.
+// told waits until there are as many letters and events as refused jobs, and counts both.
 func (d *demo) told(ctx context.Context, refused int) (letters, events int, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, toldWithin,
 		fmt.Errorf("%d jobs were refused, but not as many letters and events came within %v", refused, toldWithin))
@@ -140,7 +140,7 @@ func (d *demo) stored(ctx context.Context, stream, subject string) (int, error) 
 	return n, nil
 }
 
-// directly is what becomes of the same burst without weir.
+// directly is the outcome of the same burst without weir.
 type directly struct {
 	jobs      int
 	served    int           // at the first try
@@ -148,8 +148,8 @@ type directly struct {
 	allServed time.Duration // since the first
 }
 
-// direct works out what an api with that limit answers to calls made at these times by a program that comes again after
-// the whole seconds the api asks for.
+// direct computes what an API with that limit answers to calls made at these times by a program that retries after the
+// number of seconds in Retry-After.
 func direct(sent []time.Duration, limit fakeapi.VendorLimit) directly {
 	type try struct {
 		at    time.Duration

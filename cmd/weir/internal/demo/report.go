@@ -13,7 +13,8 @@ import (
 	"weir/cmd/internal/fakeapi"
 )
 
-// leastUse is the part of the rate that must be used while jobs wait: standing still is never over a limit, and no proof.
+// leastUse is the share of the rate that must be used while jobs wait: without calls no limit is exceeded, which proves
+// nothing.
 const leastUse = 0.75
 
 // crash is a kill -9 in the middle of the story, on the ledger's clock.
@@ -56,7 +57,7 @@ type report struct {
 	AsideKillMS  float64        `json:"aside_kill_ms"`  // the worst of those
 }
 
-// judge reads the api's ledger file, asks weir only what it still holds, and compares both with the receipts.
+// judge reads the API's ledger file, asks weir only which jobs it still has, and compares both with the receipts.
 func (d *demo) judge(ctx context.Context, b *burst, aside []submission, c crash) (*report, error) {
 	letters, events, err := d.told(ctx, b.throttled)
 	if err != nil {
@@ -102,14 +103,14 @@ func (d *demo) finished(ctx context.Context, r *report, promised int) (err error
 		select {
 		case <-tick.C:
 		case <-limit:
-			return nil // the verdict tells
+			return nil // the verdict says so
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// audit holds the calls against the jobs that were promised.
+// audit compares the calls with the accepted jobs.
 func (r *report) audit(arrivals []fakeapi.Arrival, promised []receipt) {
 	r.Calls = len(arrivals)
 	called := jobsOf(arrivals)
@@ -134,7 +135,7 @@ func (r *report) audit(arrivals []fakeapi.Arrival, promised []receipt) {
 	r.Charged = dollars(fakeapi.Bills(arrivals).Charged)
 }
 
-// pace holds the arrivals of each customer against the rate.
+// pace checks the arrivals of each customer against the rate.
 func (r *report) pace(arrivals []fakeapi.Arrival, c crash) {
 	limit := bucket.Rate{Count: rate, Per: time.Second, Burst: 1}
 	r.Rate = bucket.Pass
@@ -198,7 +199,7 @@ type finding struct {
 	name, text string
 }
 
-// worst is the verdict that findings come to.
+// worst returns the verdict of findings.
 func worst(findings []finding) bucket.Outcome {
 	verdict := bucket.Pass
 	for _, f := range findings {
@@ -209,7 +210,8 @@ func worst(findings []finding) bucket.Outcome {
 	return verdict
 }
 
-// findings are what the check found. Being too fast or too slow proves nothing on a machine that stamps calls late.
+// findings returns what the check found. Calls that are too fast or too slow prove nothing on a machine that stamps
+// them late.
 func (r *report) findings() []finding {
 	var all []finding
 	add := func(ok bool, name, format string, args ...any) {
