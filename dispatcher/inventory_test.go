@@ -75,7 +75,7 @@ func TestStockKnowsWhatHasEnded(t *testing.T) {
 	var lost []string
 	for _, m := range p.w.storedLetters(t) {
 		if detail := m.Header.Get("Weir-Dead-Detail"); detail != "" {
-			lost = append(lost, m.Header.Get("Weir-Key")+" "+strings.Fields(detail)[4]+" "+m.Header.Get("Weir-Dead-Billed"))
+			lost = append(lost, m.Header.Get("Weir-Key")+" "+strings.Fields(detail)[2]+" "+m.Header.Get("Weir-Dead-Billed"))
 		}
 	}
 	slices.Sort(lost)
