@@ -44,8 +44,8 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) run() {
 	done := make(chan error, 1)
-	ctx := w.t.Context()
-	go func() { done <- w.teller.Run(ctx) }()
+	ctx, teller := w.t.Context(), w.teller
+	go func() { done <- teller.Run(ctx) }()
 	w.t.Cleanup(func() {
 		if err := await.Receive(w.t, "the teller to end", done); err != nil {
 			w.t.Error(err)
