@@ -46,12 +46,12 @@ func TestMoveRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	refuse("a weir and its streams at the target", cli.ExitRefused, "streams of weir already", "--from", data, "--to", url)
+	refuse("a weir and its streams at the target", cli.ExitRefused, "streams of weir, the first is", "--from", data, "--to", url)
 	w.Stop()
 	if err := await.Result(t, "the end of the worker", w.Wait); err != nil {
 		t.Error(err)
 	}
-	refuse("streams at the target", cli.ExitRefused, "streams of weir already", "--from", data, "--to", url)
+	refuse("streams at the target", cli.ExitRefused, "streams of weir, the first is", "--from", data, "--to", url)
 	copied := filepath.Join(t.TempDir(), "copy")
 	weirtest.CopyTree(t, data, copied)
 	refuse("a copy of the data", cli.ExitRefused, "is a copy of the one in which weir was last started", "--from", copied, "--to", weirtest.StartTarget(t))

@@ -74,13 +74,13 @@ apis:
     bucket: {rate: 1/s, capacity: 10}
 `, plain.URL, secured.URL, plain.Listener.Addr(), strings.Replace(secured.URL, "127.0.0.1", "localhost", 1), authority))
 	for text, grade := range map[string]Grade{
-		"WEIR_DURABILITY is interval: set WEIR_DURABILITY=always":                                   Watch,
-		"other users of this machine may read the data directory " + dir + " (mode 755)":            Watch,
-		"free on the disk of " + dir:                                                                Fine,
-		"this machine wakes a process":                                                              Fine,
-		"WEIR_TEST_NO_SUCH_SECRET":                                                                  Watch,
-		"api odd: a full bucket takes ":                                                             Watch,
-		"api odd: limit all lets ":                                                                  Watch,
+		"WEIR_DURABILITY is interval: a power cut may lose jobs accepted in the last second: set WEIR_DURABILITY=always": Watch,
+		"other users of this machine may read the data directory " + dir + " (mode 755)":                                 Watch,
+		"free on the disk of " + dir:    Fine,
+		"this machine wakes a process":  Fine,
+		"WEIR_TEST_NO_SUCH_SECRET":      Watch,
+		"api odd: a full bucket takes ": Watch,
+		"api odd: limit all lets ":      Watch,
 		"api odd: limit together allows 3 calls in flight, fewer than the 9 of one key":             Watch,
 		"api odd: budget spend of 20.00 buys 4 calls: raise the budget":                             Watch,
 		"api odd: no TLS with 127.0.0.1:":                                                           Bad,
