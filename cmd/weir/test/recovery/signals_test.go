@@ -131,6 +131,7 @@ func TestHangUpDuringStart(t *testing.T) {
 	p.Signal(t, syscall.SIGHUP)
 	p.Await(t, log, "weir reads the configuration file again when it is ready")
 	fill(pipe)
+	p.Await(t, log, "msg=ready") // before that weir may still have the pipe open, and would read both texts as one
 	fill(isRead("weir to read its file once more"))
 	p.Await(t, log, "has no changes")
 	if text := log.String(); strings.Index(text, "has no changes") < strings.Index(text, "msg=ready") {
