@@ -1,6 +1,7 @@
 package help
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -45,6 +46,9 @@ func TestSearch(t *testing.T) {
 	found, _ := Search("Rights and secrets", 10)
 	if len(found) == 0 || found[0].Section != "Rights and secrets" || !strings.HasPrefix(found[0].Text, "- ") {
 		t.Errorf("a heading finds %+v", found)
+	}
+	if all := passages("one\ntwo\n- three\n  four\n"); !slices.Equal(all, []string{"one two", "- three   four"}) {
+		t.Errorf("paragraphs are split into %q", all)
 	}
 	if found, all := Search("no text has this", 10); len(found) != 0 || all != 0 {
 		t.Errorf("found %+v", found)
