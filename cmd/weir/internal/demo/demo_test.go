@@ -35,25 +35,18 @@ func TestDemo(t *testing.T) {
 	}
 	t.Run("to the end", func(t *testing.T) {
 		t.Parallel()
-		for range 3 { // a machine too busy to judge by proves nothing, either way
-			s := startShow(t, bin, "--exit", "--json")
-			end := s.readTo("PASS", "INCONCLUSIVE")
-			if strings.HasPrefix(end, "INCONCLUSIVE") {
-				s.ended(1)
-				continue
-			}
-			s.ended(0)
-			checkFigures(t, s.stdout.Bytes())
-			return
+		s := startShow(t, bin, "--exit", "--json")
+		verdict, code := bucket.Pass, 0
+		if strings.HasPrefix(s.readTo("PASS", "INCONCLUSIVE"), "INCONCLUSIVE") { // a busy machine judges no rate; it judges the rest
+			verdict, code = bucket.Inconclusive, 1
 		}
-		t.Skip("this machine is too busy to judge a rate")
+		s.ended(code)
+		checkFigures(t, s.stdout.Bytes(), verdict)
 	})
 	t.Run("serving on", func(t *testing.T) {
 		t.Parallel()
 		s := startShow(t, bin, "--json")
-		if end := s.readTo("PASS", "INCONCLUSIVE"); end != "PASS" {
-			t.Skip("this machine is too busy to judge a rate")
-		}
+		s.readTo("PASS", "INCONCLUSIVE")
 		url := strings.Fields(s.readTo("nats request -s "))[3]
 		s.readTo("dead ls")
 		s.submit(url)
@@ -80,13 +73,13 @@ func TestDemo(t *testing.T) {
 	})
 }
 
-func checkFigures(t *testing.T, figures []byte) {
+func checkFigures(t *testing.T, figures []byte, verdict bucket.Outcome) {
 	var r report
 	if err := json.Unmarshal(figures, &r); err != nil {
 		t.Fatalf("%q: %v", figures, err)
 	}
-	if r.Verdict != bucket.Pass || worst(r.findings()) != bucket.Pass {
-		t.Errorf("%s: %+v", r.Verdict, r.findings())
+	if r.Verdict != verdict || worst(r.findings()) != verdict {
+		t.Errorf("%s, want %s: %+v", r.Verdict, verdict, r.findings())
 	}
 	if r.Sent != burstJobs || r.Accepted < capacity || r.Accepted+r.Throttled != r.Sent {
 		t.Errorf("accepted %d + throttled %d != sent %d", r.Accepted, r.Throttled, r.Sent)

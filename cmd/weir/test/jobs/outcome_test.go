@@ -2,8 +2,8 @@ package jobs
 
 import (
 	"fmt"
-	"net"
 	"strings"
+	"syscall"
 	"testing"
 
 	"weir/cmd/weir/weirtest"
@@ -106,13 +106,24 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// closedPort returns an address where nothing listens.
+// closedPort returns an address where nothing listens. A socket that is bound to it keeps other programs from it until
+// the test ends; the test itself may listen there, since both sockets share the address.
 func closedPort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	s, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	t.Cleanup(func() { _ = syscall.Close(s) })
+	if err := syscall.SetsockoptInt(s, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Bind(s, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	name, err := syscall.Getsockname(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprint("127.0.0.1:", name.(*syscall.SockaddrInet4).Port)
 }
