@@ -94,7 +94,7 @@
 // screen what follows from each:
 //
 //	Waits       never called, or its last call is stored and another one follows: it is called in its turn
-//	HasResult   its result is stored and its final record is not: the record is written, and the job ends as done
+//	HasResult   its result is stored and no record says so: the record is written, and the job ends as done
 //	EndsByLast  the ledger has its final record: its letter is written again if it has one, and the job ends
 //	EndsByMark  a mark says that it ends without another call: its letter is written again, and the job ends
 //	Answered    nothing is stored, but its ended process noted the answer: the outcome is stored as by that process
@@ -115,14 +115,14 @@
 //	a job                   nothing else                                   waiting, in its place
 //	a job                   a final record in the ledger                   finished: its letter, if it has one, is
 //	                                                                         written again, then the job is deleted
-//	a job                   a result, and no final record                  finished: its record is written, then the
+//	a job                   a result, and no record that says done         finished: its record is written, then the
 //	                                                                         job is deleted
 //	a job, a retry mark     nothing else                                   waiting for its time, with its attempts
 //	a job, the mark of its  nothing else                                   the letter that was being written: expired,
 //	  end                                                                    invalid, cancelled, over budget
 //	                        an intent behind the mark, or of a later       as with an intent alone: the mark was late
 //	                          owner
-//	a job, an intent        a result, and no final record                  finished, as above
+//	a job, an intent        a result, and no record that says done         finished, as above
 //	                        no outcome; its process has ended, and noted   waiting, as if there were no intent
 //	                          that the call had not begun
 //	                        no outcome; its process has ended, and noted   what that process would have stored: a

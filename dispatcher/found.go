@@ -239,6 +239,7 @@ func (f *foundJob) lookUp(ctx context.Context) (found, ok bool) {
 	if f.result, f.record = t.Result, t.Record; t.Record != nil {
 		l.Recorded, l.Ended = t.Record.Call, t.Record.Final
 		f.last = t.Record.Last()
+		l.Complete = isComplete(&f.last)
 	}
 	if l.Asked { // an inquiry was made about its letter, so the letter was stored
 		f.last = ledger.LastCall{Outcome: ledger.Asked}
@@ -249,7 +250,7 @@ func (f *foundJob) lookUp(ctx context.Context) (found, ok bool) {
 
 // isOnlyToBeDeleted reports whether the job has ended and all of its end is stored.
 func (f *foundJob) isOnlyToBeDeleted(fate recovery.Fate) bool {
-	return fate == recovery.EndsByLast && (f.last.Outcome == ledger.Done || f.last.Outcome == ledger.Asked)
+	return fate == recovery.EndsByLast && f.known.Complete
 }
 
 // wait lets the job be called in its turn: its intended call had not begun, or its record says that another call is to

@@ -25,7 +25,7 @@ func TestEndedByAnEarlierCall(t *testing.T) {
 		w, p := takingOver(t, d, q, true, new(lease.Membership))
 		key := &schedule.KeyQueue{Key: "a", Partition: &p.Partition, Limits: &w.terms.api.Rules.Key}
 		f := &foundJob{job: &job{Job: &schedule.Job{Seq: 1, Queue: key}, part: p}, w: w, known: recovery.Found{
-			Recorded: 1, Intended: c.intended, Ended: true, Result: true,
+			Recorded: 1, Intended: c.intended, Ended: true, Complete: true, Result: true,
 		}}
 		fate := recovery.Judge(f.known)
 		if fate != recovery.EndsByLast {

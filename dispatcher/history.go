@@ -97,7 +97,7 @@ func (p *partition) discardLocked(f *found) {
 // known returns what the history says, without what the flight recorder noted of the intended call.
 func (h *jobHistory) known() (f recovery.Found) {
 	if h.last != nil {
-		f.Recorded, f.Ended = h.last.Call, h.last.Final
+		f.Recorded, f.Ended, f.Complete = h.last.Call, h.last.Final, isComplete(h.last)
 	}
 	if h.mark != nil {
 		f.Recorded, f.Ending = max(f.Recorded, h.mark.Calls), h.mark.Ends != ""
@@ -107,4 +107,9 @@ func (h *jobHistory) known() (f recovery.Found) {
 	}
 	f.Result = h.result != nil
 	return f
+}
+
+// isComplete reports whether a job's newest record proves that the job's whole end is stored.
+func isComplete(last *ledger.LastCall) bool {
+	return last.Final && (last.Outcome == ledger.Done || last.Outcome == ledger.Asked)
 }

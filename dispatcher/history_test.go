@@ -31,6 +31,10 @@ func TestHistory(t *testing.T) {
 	record := func(accepted time.Time, final bool) ledger.LastCall {
 		return (&ledger.Record{Key: "k", Dedupe: "j", Call: 3, Accepted: accepted, Final: final}).Last()
 	}
+	done := func(c ledger.LastCall) ledger.LastCall {
+		c.Outcome = ledger.Done
+		return c
+	}
 	for _, c := range []struct {
 		what     string
 		found    found
@@ -87,6 +91,7 @@ func TestHistory(t *testing.T) {
 		},
 		{what: "a record", record: new(record(at, false)), want: recovery.Found{Recorded: 3}},
 		{what: "the last record", record: new(record(at, true)), want: recovery.Found{Recorded: 3, Ended: true}},
+		{what: "a record that says done", record: new(done(record(at, true))), want: recovery.Found{Recorded: 3, Ended: true, Complete: true}},
 		{what: "another job's record", record: new(record(at.Add(-time.Hour), true))},
 		{
 			what: "a record behind a mark", found: found{marks: []foundMark{mark(11, 1, mine)}, intents: []foundIntent{intent(12, 3, mine)}},

@@ -23,7 +23,7 @@ import (
 // seconds of its result, or else no more calls are made. If the ledger has no record at all, recovery looks at the last
 // 500,000 results.
 
-// endWithResult ends a job that was found with a result and no final record. If the producer named a reply subject, it
+// endWithResult ends a job that was found with a result and no record of it. If the producer named a reply subject, it
 // gets the result there, perhaps a second time.
 func (f *foundJob) endWithResult(ctx context.Context) {
 	e := &f.w.evidence
@@ -62,7 +62,11 @@ func (f *foundJob) endWithResult(ctx context.Context) {
 // by everything else that is known. A mark of an end does not prove that the job was not called.
 func (f *foundJob) endWithoutResult(ctx context.Context) {
 	f.result, f.known.Result, f.known.Noted, f.known.Overruled = 0, false, recorder.Untold, true
-	if f.lost != nil {
+	switch {
+	case f.known.Ended:
+		f.settle(ctx, recovery.EndsByLast)
+		return
+	case f.lost != nil:
 		f.settle(ctx, recovery.Lost)
 		return
 	}

@@ -114,6 +114,7 @@ type modelOwner struct {
 	ended   bool // its process has ended
 	cut     bool // and its machine was restarted since
 	ways    []*jobsWay
+	began   time.Duration // when it took the partition over
 	started time.Duration // from when on it has read the ledger and the results
 }
 
@@ -257,10 +258,10 @@ func (m *recoveryModel) storeRecord(j *modelJob, c ledger.Record) {
 	})
 }
 
-func (m *recoveryModel) storeLetter(j *modelJob, reason deadletter.Reason) {
+func (m *recoveryModel) storeLetter(o *modelOwner, j *modelJob, reason deadletter.Reason) {
 	m.storeOnce(fmt.Sprintf("letter.%d", j.seq), func() {
 		j.letters = append(j.letters, reason)
-		if j.result && !j.repeated {
+		if read := o.started <= j.resultAt && j.resultAt < o.began; j.result && (!j.repeated || read) {
 			m.fail("job %d has a result, and now a letter %s", j.seq, reason)
 		}
 		told := m.newest(j, 0) != nil
@@ -303,7 +304,7 @@ func (m *recoveryModel) takeOver() {
 	o := &modelOwner{m: m, right: true}
 	o.epoch = m.store(modelMessage{})
 	m.stream = m.stream[:len(m.stream)-1] // the epoch itself
-	m.epoch = o.epoch
+	m.epoch, o.began = o.epoch, m.clock
 	m.owners = append(m.owners, o)
 	if m.one(4) {
 		o.started = time.Duration(m.rnd.Int64N(int64(m.clock)))

@@ -163,7 +163,7 @@ func (w *jobsWay) buryLetter(reason deadletter.Reason) {
 	if w.o.m.bug == deletesBeforeLetter {
 		w.finish()
 	}
-	if w.persist(func() { w.o.m.storeLetter(w.mj, reason) }) {
+	if w.persist(func() { w.o.m.storeLetter(w.o, w.mj, reason) }) {
 		w.finish()
 	}
 }
@@ -313,6 +313,7 @@ func (w *jobsWay) lookUp() bool {
 	if c := m.newest(w.mj, w.intent.stored.Sub(m.at(0))); c != nil {
 		l.Recorded, l.Ended = c.Call, c.Final
 		w.last = c.Last()
+		l.Complete = isComplete(&w.last)
 		w.doubt.recall(c.Billed, c.Idempotency)
 	}
 	w.known = w.known.With(l)

@@ -13,7 +13,7 @@ func TestCases(t *testing.T) {
 	open := func(f recovery.Found) bool { return f.Intended > f.Recorded } // a call was intended that has no record
 	prepared := func(f recovery.Found) bool { return open(f) && f.Noted == recorder.Prepared }
 	ends := func(f recovery.Found) bool { // by a mark that no later intent overrules
-		return f.Ending && (f.Intended == 0 || !f.Overruled || prepared(f))
+		return f.Ending && !f.Complete && !f.Result && (f.Intended == 0 || !f.Overruled || prepared(f))
 	}
 	called := func(f recovery.Found) bool { return !f.Ended && !f.Result && !ends(f) }
 	cases := []struct {
@@ -33,20 +33,25 @@ func TestCases(t *testing.T) {
 				return called(f) && open(f) && f.Noted != recorder.Prepared && f.Noted != recorder.Answered
 			}, recovery.Lost,
 		},
-		{"a result without its final record", func(f recovery.Found) bool { return f.Result && !f.Ended }, recovery.HasResult},
-		{"a final record", func(f recovery.Found) bool { return f.Ended && !ends(f) }, recovery.EndsByLast},
-		{"the mark of an end", func(f recovery.Found) bool { return ends(f) && !f.Ended && !f.Result }, recovery.EndsByMark},
+		{"a record that says done", func(f recovery.Found) bool { return f.Complete }, recovery.EndsByLast},
+		{"a result, and nothing final", func(f recovery.Found) bool { return f.Result && !f.Ended }, recovery.HasResult},
+		{"a result, and the late record of another call's failure", func(f recovery.Found) bool { return f.Result && f.Ended && !f.Complete }, recovery.HasResult},
+		{"the record of a failure", func(f recovery.Found) bool { return f.Ended && !f.Complete && !f.Result && !ends(f) }, recovery.EndsByLast},
+		{"the mark of an end", func(f recovery.Found) bool { return ends(f) && !f.Ended }, recovery.EndsByMark},
 		{"the mark of an end, and a final record", func(f recovery.Found) bool { return ends(f) && f.Ended }, recovery.EndsByMark},
 	}
 	met := make([]int, len(cases))
 	bit := func(n, i int) bool { return n>>i&1 == 1 }
-	for n := range 1 << 4 {
+	for n := range 1 << 5 {
 		for recorded := range 3 {
 			for intended := range 4 {
 				for noted := recorder.Untold; noted <= recorder.Settled; noted++ {
 					f := recovery.Found{
 						Recorded: recorded, Intended: intended, Noted: noted,
-						Ended: bit(n, 0), Result: bit(n, 1), Ending: bit(n, 2), Overruled: bit(n, 3),
+						Ended: bit(n, 0), Result: bit(n, 1), Ending: bit(n, 2), Overruled: bit(n, 3), Complete: bit(n, 4),
+					}
+					if f.Complete && !f.Ended {
+						continue // only a final record says done
 					}
 					if intended == 0 && (noted != recorder.Untold || f.Overruled) {
 						continue // only an intent has notes, and only an intent overrules

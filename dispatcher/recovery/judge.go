@@ -6,9 +6,11 @@ import "weir/dispatcher/recorder"
 type Found struct {
 	// Recorded is the number of the last call that has a record or a retry mark, 0 for none.
 	Recorded int
-	// Ended says that the ledger's newest record of the job is final. If that record says done, the job's result is
-	// stored.
+	// Ended says that the ledger's newest record of the job is final.
 	Ended bool
+	// Complete says that this record proves that the whole end is stored: it says done, which is written after the
+	// result, or it is of an inquiry about the job's letter.
+	Complete bool
 	// Result says that a result of the job is stored.
 	Result bool
 	// Intended is the number of the call that the newest intent announces, 0 for none.
@@ -28,7 +30,7 @@ type Fate int
 // The fates.
 const (
 	Waits      Fate = iota // none of its calls is under way: it is called in its turn
-	HasResult              // its result is stored, and its record may not be: it ends as done
+	HasResult              // its result is stored, and no record says so: it ends as done
 	EndsByMark             // a mark announces its end: its letter is stored, perhaps a second time
 	EndsByLast             // its last call ended it: its letter, if it has one, is stored, perhaps a second time
 	Lost                   // a call of it may have been made, and its outcome is unknown
@@ -37,13 +39,17 @@ const (
 
 // Unrecorded reports whether a call of the job may have been made that has no record.
 func (f Found) Unrecorded() bool {
-	return f.Intended > f.Recorded && f.Noted != recorder.Prepared || f.Result && !f.Ended
+	return f.Intended > f.Recorded && f.Noted != recorder.Prepared || f.Result && !f.Complete
 }
 
-// Judge decides what becomes of a job that was found.
+// Judge decides what becomes of a job that was found. A stored result prevails over any other end: the producer may have
+// it already, and no letter may say the opposite. Beside a result, a record of a failure came late: from an owner whose
+// call a later owner had taken for lost and repeated under the same idempotency key.
 func Judge(f Found) Fate {
 	switch {
-	case f.Result && !f.Ended:
+	case f.Complete:
+		return EndsByLast
+	case f.Result:
 		return HasResult
 	case f.Ending && (f.Intended == 0 || !f.Overruled || f.Noted == recorder.Prepared && f.Intended > f.Recorded):
 		return EndsByMark
@@ -61,12 +67,14 @@ func Judge(f Found) Fate {
 type LookedUp struct {
 	Recorded int  // as in Found, 0 if no record was found
 	Ended    bool // as in Found
+	Complete bool // as in Found
 	Result   bool // its result was found
 	Asked    bool // the api was asked about its letter, which says that the call's result is unknown: the job had ended
 }
 
 // With returns what is known of a job once it has been looked up.
 func (f Found) With(l LookedUp) Found {
-	f.Recorded, f.Ended, f.Result = max(f.Recorded, l.Recorded), f.Ended || l.Ended || l.Asked, f.Result || l.Result
+	f.Recorded, f.Result = max(f.Recorded, l.Recorded), f.Result || l.Result
+	f.Ended, f.Complete = f.Ended || l.Ended || l.Asked, f.Complete || l.Complete || l.Asked
 	return f
 }

@@ -19,7 +19,10 @@ func TestJudge(t *testing.T) {
 		{"an intent and nothing else", recovery.Found{Intended: 1}, recovery.Lost},
 		{"an intent for one call more than is recorded", recovery.Found{Recorded: 2, Intended: 3}, recovery.Lost},
 		{"a result without its record", recovery.Found{Intended: 1, Result: true}, recovery.HasResult},
-		{"a result and its record", recovery.Found{Recorded: 1, Intended: 1, Result: true, Ended: true}, recovery.EndsByLast},
+		{"a result and its record", recovery.Found{Recorded: 1, Intended: 1, Result: true, Ended: true, Complete: true}, recovery.EndsByLast},
+		{"a result, and the failure of the call before, which came late", recovery.Found{Recorded: 1, Intended: 2, Result: true, Ended: true}, recovery.HasResult},
+		{"a result, and the mark of an end that came late", recovery.Found{Recorded: 1, Result: true, Ended: true, Ending: true}, recovery.HasResult},
+		{"a record that says done, and a late mark", recovery.Found{Recorded: 1, Ended: true, Complete: true, Ending: true}, recovery.EndsByLast},
 		{"its last record, and its call is noted as answered", recovery.Found{Recorded: 1, Intended: 1, Ended: true, Noted: recorder.Answered}, recovery.EndsByLast},
 		{"its last record came late, and a later owner had begun a call by then", recovery.Found{Recorded: 1, Intended: 2, Ended: true}, recovery.EndsByLast},
 		{"its deletion was lost", recovery.Found{Recorded: 1, Ended: true}, recovery.EndsByLast},
@@ -63,7 +66,8 @@ func TestLookedUp(t *testing.T) {
 		{"its record, by which another call follows", lost, recovery.LookedUp{Recorded: 2}, recovery.Waits},
 		{"the same of a call that is noted as answered", answered, recovery.LookedUp{Recorded: 1}, recovery.Waits},
 		{"its last record", lost, recovery.LookedUp{Recorded: 2, Ended: true}, recovery.EndsByLast},
-		{"its last record and its result", answered, recovery.LookedUp{Recorded: 1, Ended: true, Result: true}, recovery.EndsByLast},
+		{"its last record and its result", answered, recovery.LookedUp{Recorded: 1, Ended: true, Complete: true, Result: true}, recovery.EndsByLast},
+		{"its result, and the late failure of the call before", lost, recovery.LookedUp{Recorded: 1, Ended: true, Result: true}, recovery.HasResult},
 		{"a result alone", lost, recovery.LookedUp{Result: true}, recovery.HasResult},
 		{"a result and the record of the call before", lost, recovery.LookedUp{Recorded: 1, Result: true}, recovery.HasResult},
 		{"an inquiry about its letter", lost, recovery.LookedUp{Asked: true}, recovery.EndsByLast},
@@ -107,13 +111,16 @@ func TestNothingIsUnlearned(t *testing.T) {
 // never called as if nothing had happened, and one with a result is never called.
 func TestNothingThatMayHaveBeenCalledWaits(t *testing.T) {
 	bit := func(n, i int) bool { return n>>i&1 == 1 }
-	for n := range 1 << 4 {
+	for n := range 1 << 5 {
 		for recorded := range 4 {
 			for i := range 5 * (int(recorder.Settled) + 1) {
 				intended := i % 5
 				f := recovery.Found{
 					Recorded: recorded, Intended: intended, Ended: bit(n, 0), Result: bit(n, 1), Ending: bit(n, 2), Overruled: bit(n, 3),
-					Noted: recorder.State(i / 5),
+					Complete: bit(n, 4), Noted: recorder.State(i / 5),
+				}
+				if f.Complete && !f.Ended {
+					continue // only a final record says done
 				}
 				got := recovery.Judge(f)
 				switch {
@@ -121,9 +128,9 @@ func TestNothingThatMayHaveBeenCalledWaits(t *testing.T) {
 					t.Errorf("%+v waits to be called again, and may have been called", f)
 				case got == recovery.Answered && (f.Noted != recorder.Answered || intended <= recorded):
 					t.Errorf("%+v ends by an answer that nobody noted", f)
-				case got == recovery.Waits && f.Result, got == recovery.Lost && f.Result && !f.Ended:
+				case f.Result && got != recovery.HasResult && !f.Complete, f.Complete && got != recovery.EndsByLast:
 					t.Errorf("%+v has a result, and is %d", f, got)
-				case f.Ended && got != recovery.EndsByLast && got != recovery.EndsByMark:
+				case f.Ended && got != recovery.EndsByLast && got != recovery.EndsByMark && got != recovery.HasResult:
 					t.Errorf("%+v has ended, and is %d", f, got)
 				case got == recovery.Lost && !f.Unrecorded():
 					t.Errorf("%+v is lost, and every call of it is recorded", f)
