@@ -118,12 +118,6 @@ func (b *Browser) Get(ctx context.Context, seq uint64) (Kept, error) {
 	return k, nil
 }
 
-// Bounds of reading.
-const (
-	batch      = 512 // letters of one request
-	idleReader = 30 * time.Second
-)
-
 // Newest passes the letters that f chooses to take, newest first and without bodies, until limit letters were passed or
 // take fails. A limit of 0 passes all.
 func (b *Browser) Newest(ctx context.Context, f Filter, limit int, take func(Kept) error) error {
@@ -147,15 +141,12 @@ func (b *Browser) Each(ctx context.Context, f Filter, take func(k Kept, read, of
 	if err != nil || walk.first > walk.last {
 		return err
 	}
-	r, err := b.reader(ctx, f, func(c *jetstream.ConsumerConfig) {
-		c.DeliverPolicy, c.OptStartSeq = jetstream.DeliverByStartSequencePolicy, walk.first
-	})
+	from, err := b.countFrom(ctx, f, walk.first)
 	if err != nil {
 		return err
 	}
-	defer r.close(ctx)
-	n, of := uint64(0), r.pending-min(r.pending, walk.later)
-	return r.read(ctx, walk.last, func(k Kept) error {
+	n, of := uint64(0), from-min(from, walk.later)
+	return b.read(ctx, f, walk, HeadersOnly, 0, func(k Kept) error {
 		n++
 		if !f.chooses(&k) {
 			return nil
@@ -197,25 +188,13 @@ func (b *Browser) span(ctx context.Context, f Filter) (span, error) {
 		}
 	}
 	if f.Before > 0 && f.Before <= s.last {
-		later, err := b.matchingFrom(ctx, f, f.Before)
+		later, err := b.countFrom(ctx, f, f.Before)
 		if err != nil {
 			return span{}, err
 		}
 		s.last, s.later = f.Before-1, later
 	}
 	return s, nil
-}
-
-// matchingFrom returns about how many letters there are from a sequence on.
-func (b *Browser) matchingFrom(ctx context.Context, f Filter, seq uint64) (uint64, error) {
-	r, err := b.reader(ctx, f, func(c *jetstream.ConsumerConfig) {
-		c.DeliverPolicy, c.OptStartSeq = jetstream.DeliverByStartSequencePolicy, seq
-	})
-	if err != nil {
-		return 0, err
-	}
-	r.close(ctx)
-	return r.pending, nil
 }
 
 // firstFrom returns the sequence of the first letter stored at or after a time, or 0 if there is none, and about how
@@ -225,14 +204,10 @@ func (b *Browser) firstFrom(ctx context.Context, f Filter, at time.Time) (seq, m
 	if err != nil || first == nil {
 		return 0, 0, err
 	}
-	r, err := b.reader(ctx, f, func(c *jetstream.ConsumerConfig) {
+	matching, err = b.count(ctx, f, func(c *jetstream.ConsumerConfig) {
 		c.DeliverPolicy, c.OptStartTime = jetstream.DeliverByStartTimePolicy, &at
 	})
-	if err != nil {
-		return 0, 0, err
-	}
-	r.close(ctx)
-	return first.Seq, r.pending, nil
+	return first.Seq, matching, err
 }
 
 // Follow passes the letters that f chooses to take as they are stored, from f.Since or from now on, until ctx ends or

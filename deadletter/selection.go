@@ -7,7 +7,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket/stream"
 )
 
 // Selection is the letters that an operator chose: those of Seqs if it names any, otherwise those of Filter.
@@ -108,30 +108,35 @@ func (w *Walk) Chunk(ctx context.Context) ([]Kept, error) {
 	if w.scope.seqs != nil {
 		return w.named(ctx)
 	}
-	most := w.atMost()
-	var chunk []Kept
-	for len(chunk) == 0 && w.next <= w.scope.walk.last {
-		r, err := w.reader(ctx)
+	browser, filter, walk := w.scope.browser, w.scope.filter, w.scope.walk
+	if !w.begun && w.next <= walk.last {
+		from, err := browser.countFrom(ctx, filter, w.next)
 		if err != nil {
 			return nil, err
 		}
-		size := 0
-		end, err := r.readUntil(ctx, w.scope.walk.last, func(k Kept) bool {
-			w.read++
-			w.next = k.Seq + 1
-			if w.scope.filter.chooses(&k) {
-				chunk, size = append(chunk, k), size+len(k.Body)
-			}
-			return len(chunk) < most && size < chunkBytes
-		})
-		r.close(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if end {
-			w.next = w.scope.walk.last + 1
-		}
+		w.begun, w.of = true, from-min(from, walk.later)
 	}
+	most, ahead := w.atMost(), 0
+	if w.parts == Whole {
+		ahead = min(browser.wholeBatch(), most)
+	}
+	var chunk []Kept
+	size, read, next := 0, uint64(0), walk.last+1
+	err := browser.read(ctx, filter, span{first: w.next, last: walk.last}, w.parts, ahead, func(k Kept) error {
+		read++
+		if filter.chooses(&k) {
+			chunk, size = append(chunk, k), size+len(k.Body)
+		}
+		if len(chunk) == most || size >= chunkBytes {
+			next = k.Seq + 1
+			return stream.ErrEnough
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	w.next, w.read = next, w.read+read
 	return chunk, nil
 }
 
@@ -145,23 +150,6 @@ func (w *Walk) atMost() int {
 		most = min(most, w.most)
 	}
 	return most
-}
-
-func (w *Walk) reader(ctx context.Context) (*reader, error) {
-	r, err := w.scope.browser.reader(ctx, w.scope.filter, func(c *jetstream.ConsumerConfig) {
-		c.DeliverPolicy, c.OptStartSeq = jetstream.DeliverByStartSequencePolicy, w.next
-		c.HeadersOnly = w.parts == HeadersOnly
-	})
-	if err != nil {
-		return nil, err
-	}
-	if w.parts == Whole {
-		r.batch = min(w.scope.browser.wholeBatch(), w.atMost())
-	}
-	if !w.begun {
-		w.begun, w.of = true, r.pending-min(r.pending, w.scope.walk.later)
-	}
-	return r, nil
 }
 
 // named reads the named letters, one by one.
@@ -182,8 +170,11 @@ func (w *Walk) named(ctx context.Context) ([]Kept, error) {
 	return chunk, nil
 }
 
-// wholeBatch returns how many whole letters to request at once: as many as chunkBytes holds if each has the maximum
-// size of a message.
+// mostAhead is how many whole letters are on their way at once at most.
+const mostAhead = 512
+
+// wholeBatch returns how many whole letters may be on their way at once: as many as four chunks hold if each letter has
+// the maximum size of a message.
 func (b *Browser) wholeBatch() int {
-	return int(min(max(1, 4*chunkBytes/max(1, b.js.Conn().MaxPayload())), batch))
+	return int(min(max(1, 4*chunkBytes/max(1, b.js.Conn().MaxPayload())), mostAhead))
 }

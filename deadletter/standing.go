@@ -43,12 +43,5 @@ func (s *Standing) Listable() bool { return s.Gone <= mostDeleted }
 // After passes the letters after one sequence and up to another to take, oldest first and without bodies, until take
 // fails.
 func (b *Browser) After(ctx context.Context, after, last uint64, take func(Kept) error) error {
-	r, err := b.reader(ctx, Filter{}, func(c *jetstream.ConsumerConfig) {
-		c.DeliverPolicy, c.OptStartSeq = jetstream.DeliverByStartSequencePolicy, after+1
-	})
-	if err != nil {
-		return err
-	}
-	defer r.close(ctx)
-	return r.read(ctx, last, take)
+	return b.read(ctx, Filter{}, span{first: after + 1, last: last}, HeadersOnly, 0, take)
 }

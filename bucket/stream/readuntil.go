@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,13 +11,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Until describes the messages of a stream up to a place. All fields but Clear are required.
+// Until describes the messages of a stream up to a place. All fields but Clear and Ahead are required.
 type Until struct {
 	Conn   *nats.Conn
 	Stream jetstream.Stream
 	From   jetstream.OrderedConsumerConfig // where they begin, and which of them are read
 	Last   uint64                          // the sequence of the last one, as the stream's leader has it; see LastOf
 	Clear  bool                            // delete the consumer, for readers of many parts: a server has only so many
+	Ahead  int                             // how many messages may be on their way at once; 0: 1000
 }
 
 // Bounds of such a reading: how many messages may be on their way at once; how long to wait for a replica that delivers
@@ -65,7 +67,7 @@ func (o *Until) readOn(ctx context.Context, read *uint64, patience time.Duration
 	if o.Clear {
 		defer func() { _ = o.Stream.DeleteConsumer(ctx, consumer.CachedInfo().Name) }() // else the server does, later
 	}
-	msgs, err := consumer.Messages(jetstream.PullMaxMessages(upToAhead), jetstream.PullHeartbeat(time.Second))
+	msgs, err := consumer.Messages(jetstream.PullMaxMessages(cmp.Or(o.Ahead, upToAhead)), jetstream.PullHeartbeat(time.Second))
 	if err != nil {
 		return false, err
 	}
