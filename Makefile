@@ -63,13 +63,15 @@ CHECKOUT = @git rev-parse -q --git-dir >/dev/null 2>&1 || { echo "$@ needs a git
 
 vet:
 	$(CHECKOUT)
-	$(GO) vet ./... && $(GO) vet -tags torture ./bucket/fault
+	$(GO) vet -tags torture ./bucket/fault
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "gofmt would change:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	@for module in $(MODULES); do (cd $$module && $(GO) mod tidy -diff) || { echo "$$module/go.mod is not tidy: make tidy"; exit 1; }; done
-	cd deploy/bench && $(GO) vet ./...
+	@for module in $(MODULES); do (cd $$module && $(GO) vet ./...) || exit 1; done
 
-# The programs that weir is compared with are in a module of their own, so that go.mod has only weir's dependencies.
-MODULES := . deploy/bench
+# The torture, the tests in a browser, and the programs that weir is compared with are modules of their own, so that
+# go.mod has only weir's dependencies.
+BROWSER := cmd/weir/test/console
+MODULES := . cmd/weir-torture $(BROWSER) deploy/bench
 
 notice: ## write NOTICE, the licences of what weir links
 	WEIR_TEST_WRITE_NOTICE=1 $(GO) test -trimpath ./cmd/weir/test/soak -run TestNotice -count=1
@@ -82,13 +84,13 @@ tidy: ## tidy the go.mod of each module
 
 # Each package is shown with its time when it ends, and then the ten slowest tests. A test that hangs shows its stack after the timeout.
 SUMS   = $(TOOLS)/gotestsum-$(GOTESTSUM)
-GOTEST  = $(SUMS) --format pkgname --hide-summary skipped --jsonfile bin/$@$(1).json --
+GOTEST  = $(SUMS) --format pkgname --hide-summary skipped --jsonfile $(CURDIR)/bin/$@$(1).json --
 SLOWEST = @echo "the slowest tests:"; cat bin/$@*.json | $(SUMS) tool slowest --num 10
 
 # The packages that unit runs under the race detector: those whose goroutines share memory. In race a whole weir runs under it.
 RACED := ./ingest/... ./bucket/queue/... ./bucket/stream/... ./bucket/lease/... ./deadletter/... ./dispatcher/...
 # The tests that only race runs: they kill at random, wait for a real clock, fill a disk or build for other systems.
-SOAK  := weir/cmd/weir/test/soak weir/cmd/weir-torture
+SOAK  := weir/cmd/weir/test/soak
 
 # The stores of tests are on a tmpfs if there is one with room. Tests about disks are in soak, or ask for a directory beside the code.
 MEMORY = $(shell [ -w /dev/shm ] && [ "$$(df --output=avail -m /dev/shm | tail -1)" -ge 8192 ] && echo TMPDIR=/dev/shm GOTMPDIR=$${TMPDIR:-/tmp})
@@ -99,12 +101,16 @@ unit: $(TESTED) ## run the tests for every change, some of them with the race de
 	@mkdir -p bin && rm -f bin/$@*.json
 	$(MEMORY) $(call GOTEST,-raced) -race -timeout 10m $(RACED)
 	$(MEMORY) $(GOTEST) -parallel 8 -timeout 10m $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACED); printf '%s\n' $(SOAK))")
+	cd $(BROWSER) && $(MEMORY) $(call GOTEST,-browser) -parallel 8 -timeout 10m ./...
 	$(SLOWEST)
+	cd cmd/weir-torture && $(GO) test -timeout 10m ./internal/...
 	cd deploy/bench && $(GO) test -timeout 10m ./...
 
 race: $(TESTED) ## run every test with the race detector, on the disk
 	@mkdir -p bin && rm -f bin/$@*.json
 	$(GOTEST) -race -p 1 -parallel 4 -timeout 50m ./...
+	cd $(BROWSER) && $(call GOTEST,-browser) -race -parallel 4 -timeout 50m ./...
+	cd cmd/weir-torture && $(call GOTEST,-torture) -race -p 1 -parallel 4 -timeout 50m ./...
 	$(SLOWEST)
 	cd deploy/bench && $(GO) test -timeout 10m ./...
 
@@ -132,7 +138,7 @@ fuzz: ## run every fuzz target briefly: FUZZTIME=1000000x for longer
 	  done; done
 
 lint: $(TOOLS)/golangci-lint-$(GOLANGCI) ## run the linters
-	$< run ./...
+	@for module in . cmd/weir-torture $(BROWSER); do (cd $$module && $< run ./...) || exit 1; done
 
 $(TOOLS)/golangci-lint-$(GOLANGCI):
 	GOFLAGS= GOBIN=$(TOOLS) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)
@@ -207,7 +213,8 @@ $(TOOLS)/axe-$(AXE).js:
 	@rm -rf $(TOOLS)/.axe
 
 torture: ## kill, stop, cut off and fill up weir, at chosen points too; SEED=7 ARGS='--worker-kills 300' for more
-	$(GO) build -trimpath -tags torture -o bin/torture/ ./cmd/weir ./cmd/weir-torture
+	$(GO) build -trimpath -tags torture -o bin/torture/ ./cmd/weir
+	cd cmd/weir-torture && $(GO) build -trimpath -tags torture -o $(CURDIR)/bin/torture/ .
 	bin/torture/weir-torture $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 bench: ## run the benchmarks beside their references

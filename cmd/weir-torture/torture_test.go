@@ -24,9 +24,13 @@ import (
 func build(t *testing.T, flags ...string) (weir, torturer string) {
 	t.Helper()
 	dir := t.TempDir()
-	args := append(append([]string{"build"}, flags...), "-o", dir+string(filepath.Separator), "weir/cmd/weir", "weir/cmd/weir-torture")
-	if out, err := exec.CommandContext(await.Build(t), "go", args...).CombinedOutput(); err != nil {
-		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
+	for module, program := range map[string]string{"../..": "weir/cmd/weir", ".": "weir/cmd/weir-torture"} {
+		args := append(append([]string{"build"}, flags...), "-o", dir+string(filepath.Separator), program)
+		cmd := exec.CommandContext(await.Build(t), "go", args...)
+		cmd.Dir = module
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
 	}
 	return filepath.Join(dir, "weir"), filepath.Join(dir, "weir-torture")
 }
