@@ -14,7 +14,7 @@ AXE_SHA256    := e6b0ce02b84d892e2e33e403485e7f3d6c29e2be6df65daf44d89ba56413974
 FSYNC         ?= 5ms
 TOOLS         := $(CURDIR)/bin/tools
 
-.PHONY: help run test test-all race cross vet notice manual tidy unit simulation fuzz simulate slowdisk midnight lint chart vuln redis promtool chromium axe natscli helm openapi build image rules torture bench bench-peers clean cc
+.PHONY: help run test test-all race cross vet notice manual prose tidy unit simulation fuzz simulate slowdisk midnight lint chart vuln redis promtool chromium axe natscli helm openapi build image rules torture bench bench-peers clean cc
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -78,6 +78,9 @@ notice: ## write NOTICE, the licences of what weir links
 
 manual: ## write manual pages of commands (1) and topics (7), and completions for shells into bin/manual, for packages
 	rm -rf bin/manual && WEIR_TEST_MANUAL=$(CURDIR)/bin/manual $(GO) test -trimpath ./cmd/weir/test/docs -run TestManual -count=1
+
+prose: ## list sentences in comments that are hard to read: DIR=./dispatcher KIND=person for fewer
+	$(GO) run ./.ci/prose -kind '$(KIND)' $(or $(DIR),.)
 
 tidy: ## tidy the go.mod of each module
 	@for module in $(MODULES); do (cd $$module && $(GO) mod tidy) || exit 1; done

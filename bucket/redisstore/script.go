@@ -2,8 +2,8 @@ package redisstore
 
 import "github.com/redis/go-redis/v9"
 
-// One script does everything, so that a reservation reads and writes all its limits in one step of the server, and the
-// arithmetic of package bucket is repeated in one place only. It follows bucket's engine.go, gcra.go, meter.go,
+// script does everything in one step of the server: a reservation reads and writes all its limits at once. It repeats
+// the arithmetic of package bucket, and nothing else does. It follows bucket's engine.go, gcra.go, meter.go,
 // quota.go, sliding.go and permits.go line by line, with their names. A differential test checks that both give the
 // same grants.
 //

@@ -6,5 +6,5 @@ import (
 	"syscall"
 )
 
-// The signals that stop a process and let it continue.
+// Freezes are the signals that stop a process and let it continue.
 const Freezes, Thaws = syscall.SIGSTOP, syscall.SIGCONT

@@ -2,5 +2,5 @@ package weirtest
 
 import "syscall"
 
-// No signal stops a process on Windows: sending one of these fails.
+// Freezes are signals that fail: no signal stops a process on Windows.
 const Freezes, Thaws = syscall.Signal(0x13), syscall.Signal(0x12)

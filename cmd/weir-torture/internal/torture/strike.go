@@ -40,7 +40,8 @@ const (
 	lost held = "lost" // all connections break
 )
 
-// A fault lasts longer than a lease without a renewal: other replicas have taken over by then.
+// longerThanLease is how long a fault lasts at least in which a lease is not renewed: other replicas have taken over by
+// then.
 const longerThanLease = lease.Term + 2*time.Second
 
 // newStrikes returns the faults in an order that r determines.

@@ -50,7 +50,7 @@ func TestSuspended(t *testing.T) {
 		t.Errorf("%v behind after an hour's sleep", before-now)
 	}
 
-	// Where the wall clock was set back by as much, the next check finds it.
+	// If the wall clock was set back by as much, the next check finds it.
 	b.ahead.Add(-int64(slept))
 	b.checked.Add(-int64(2 * recheck))
 	before = boottimeNow()

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// The console as browsers receive it. It is public: its scripts read all data from /api/v1 with the rights of the user
-// that has logged in.
+// web is the console as browsers receive it. It is public: its scripts read all data from /api/v1 with the rights of the
+// user that has logged in.
 //
 //go:embed web
 var web embed.FS

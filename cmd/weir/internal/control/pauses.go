@@ -20,8 +20,8 @@ import (
 	"weir/ingest"
 )
 
-// Operators' pauses are entries of the control bucket: pause.<api>, or pause.<api>.<key token>. In the token, % is
-// written as =, because keys of a key-value bucket cannot contain %.
+// pausePrefix begins the entries of operators' pauses in the control bucket: pause.<api>, or pause.<api>.<key token>.
+// In the token, % is written as =, because keys of a key-value bucket cannot contain %.
 const pausePrefix = "pause."
 
 // PauseEntry returns the key of a pause in the control bucket. key is empty for a pause of the whole api.

@@ -41,7 +41,7 @@ type burst struct {
 	throttled int
 }
 
-// job is a job's body and address, as a program without any weir library writes it.
+// jobOf returns a job as a program without any weir library writes it.
 func jobOf(key string, n int) *nats.Msg {
 	msg := nats.NewMsg("weir.jobs." + apiName + "." + key)
 	msg.Header.Set("Weir-Path", "/customers/"+key)

@@ -11,9 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Messages that wait for a client that reads too slowly are in memory, and the server bounds them only for each client
-// alone. backlog bounds them for all clients together: it first disconnects the client with the most waiting. A NATS
-// client reconnects and continues.
+// backlog bounds the messages that wait in memory for all clients together: it first disconnects the client with the
+// most waiting. The server bounds them only for each client alone. A NATS client reconnects and continues.
 type backlog struct {
 	ns    *server.Server
 	most  int64 // bytes that may wait for all together

@@ -14,8 +14,8 @@ const (
 	mostDetail = 3  // lines of the selected bucket where its row does not tell all
 )
 
-// table lays columns out. Where the width has no room for all, those that goes names are left out, the first first; only the last field of
-// a row may be cut. 0 is no bound.
+// table lays columns out. If the width has no room for all of them, it leaves out those that goes names, in that order.
+// It cuts only the last field of a row. A width of 0 is no bound.
 func table(rows [][]string, styles []style, goes []string, width int) []line {
 	for _, row := range rows {
 		for i := range row {

@@ -22,7 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Where the lease and the position are kept, in weir_control.
+// Keys of weir_control that hold the lease and the position.
 const (
 	leaseKey    = "webhook.lease"
 	positionKey = "webhook.position"

@@ -90,8 +90,8 @@ func plainEnvironment(t *testing.T) {
 // tooMuch are values that are out of every range, or no word that anything knows: what refuses them says what it takes.
 var tooMuch = []string{"99999999999999", "100000d", "100000TiB", "100000%", "no-such-word"}
 
-// fixes are the ways out that are offered where set is given impossible values, for what has one of those paths. Where the lower end
-// of a range that is offered is refused as well, what is offered then stands in its place.
+// fixes returns the fixes that are offered for the given paths when set gets impossible values. If the lower end of an
+// offered range is refused as well, the fix that is offered then replaces it.
 func fixes(set func(value string) []config.Problem, paths ...string) []string {
 	offered := func(value string) []string {
 		var all []string
