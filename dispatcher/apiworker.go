@@ -2,8 +2,6 @@ package dispatcher
 
 import (
 	"context"
-	"iter"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,72 +14,45 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// apiWorker dispatches one api. It is a thin shell around its schedule. mu guards the schedule and the partitions; the
-// worker never waits for anything while it holds mu.
+// apiWorker dispatches one api: it steps the api's schedule, and takes partitions over and gives them up. What a step
+// decides is carried out by the caller, the settler and the slots.
 type apiWorker struct {
-	d       *Dispatcher
-	name    string // of the api
-	metrics *apiMetrics
-	log     *slog.Logger
-	queue   *queue.Queue
-	store   Store
-	clock   schedule.StoreClock // by which the store counts
-	now     func() bucket.Micros
-	since   time.Time // when the worker was made
-	// checkpoint asks for the limits' state to be stored at once, because slots wait for it.
-	checkpoint func()
-	grants     *grantEnds // reports the ends of grants to the store
+	*lane
+	d     *Dispatcher
+	since time.Time // when the worker was made
 
-	changes     chan configChange // for the loop to adopt
-	probes      atomic.Bool       // set while the dispatcher must find out whether the api can be reached
-	pace        *pace
-	settlements settlements
-	unrecorded  unrecordedCalls
-	evidence    evidence
-	asking      inquiryPace
+	settler *settler
+	caller  *caller
+	slots   *slots
+	notes   *holdNotes
+	pace    *pace
+	asking  inquiryPace
 
-	mu         sync.Mutex // guards what follows, down to the channels
-	s          *schedule.Schedule
-	terms      *terms       // in force
-	partitions []*partition // by number, nil if this process does not own it
-	down       time.Time    // since when the store does not answer, zero while it does
-	contact    contact      // with the api and its limits
-	marks      map[string]holdMark
-	tailLoaded bool // the ledger was read for this worker before it ran
-	wake       chan struct{}
+	changes chan configChange // for the loop to adopt
+	probes  atomic.Bool       // set while the dispatcher must find out whether the api can be reached
+	contact contact           // with the api and its limits; the lane's lock guards it
 
-	rounds  sync.WaitGroup // of asks under way
-	running sync.WaitGroup // goroutines of jobs
-	begun   chan begun     // to goroutines that wait for another job
-	idle    atomic.Int32   // how many goroutines wait for another job
-	ready   chan struct{}  // closed when every partition is open, if this process owns them all
-
-	stopping chan struct{} // closed when nothing new starts; jobs must then not wait for room in memory
-	stopped  chan struct{} // closed when no slot is granted any more; jobs must then not wait for one
+	tailLoaded bool          // the ledger was read for this worker before it ran
+	ready      chan struct{} // closed when every partition is open, if this process owns them all
 }
 
 func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
-	w := &apiWorker{
-		d: d, name: o.API.Name, log: d.log.With("api", o.API.Name), metrics: d.metrics.of(o.API.Name), queue: o.Queue, store: o.Store, now: d.opts.Now, checkpoint: o.Checkpoint,
-		clock: o.Clock, changes: make(chan configChange, 1), marks: map[string]holdMark{},
-		since: time.Now().UTC(),
-		wake:  make(chan struct{}, 1), begun: make(chan begun), ready: make(chan struct{}), stopping: make(chan struct{}), stopped: make(chan struct{}),
-	}
-	w.evidence = d.evidenceOf(w.name, w.log)
-	w.pace = newPace(w, o.TAT)
-	w.terms = d.newTerms(o.API, nil)
+	l := newLane(d.env, &o)
+	w := &apiWorker{lane: l, d: d, since: time.Now().UTC(), changes: make(chan configChange, 1), ready: make(chan struct{})}
+	w.pace = newPace(l, o.TAT)
+	w.terms = d.env.newTerms(o.API, nil)
 	w.s = schedule.New(w.terms.policy, schedule.Pace{
 		PrepareLead: 4 * schedule.LeastLead, ReserveAhead: schedule.LeastAhead, GrantTTL: schedule.Lateness(&o.API.Rules), MaxStaged: schedule.MaxStaged, MaxCalls: schedule.MaxCalls,
 		Clock: o.Clock,
 	}, w.pace.knownLocked)
-	w.pace.s = w.s
-	w.grants = &grantEnds{
-		store: o.Store, clock: o.Clock, log: w.log, tell: make(chan struct{}, 1), heard: w.heardOfEnds,
-	}
-	w.partitions = make([]*partition, len(o.Queue.Partitions()))
-	if hold, held := d.opts.Restored.hold(&o.API.Rules, w.now()); held {
+	w.notes = newHoldNotes(l)
+	w.settler = newSettler(l, w.notes, func(answered bool) { w.contact.called(answered, time.Now()) })
+	w.slots = newSlots(l, &o, &d.down, w.notes, func(err error) { w.contact.limits(err, time.Now()) })
+	w.caller = newCaller(l, w.settler, w.pace, w.slots.grants)
+	w.slots.caller = w.caller
+	if hold, held := d.env.restored.hold(&o.API.Rules, w.now()); held {
 		w.s.Hold(nil, hold.Until, hold.Why)
-		w.tellHold(hold)
+		w.notes.tellHold(hold)
 	}
 	return w
 }
@@ -89,7 +60,7 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 // run dispatches until soft ends, and then lets running calls end until hard ends. It returns when every goroutine of
 // the worker has returned.
 func (w *apiWorker) run(soft, hard context.Context) error {
-	teller := w.grants.run(hard)
+	teller := w.slots.grants.run(hard)
 	var opening errgroup.Group
 	ctx, cancel := context.WithCancelCause(soft)
 	defer cancel(nil)
@@ -168,17 +139,17 @@ func (w *apiWorker) pump(ctx, hard context.Context) bucket.Micros {
 		forfeited = w.s.Forfeited - forfeited
 		w.mu.Unlock()
 		if forfeited > 0 {
-			w.d.metrics.forfeited.WithLabelValues(w.name).Add(float64(forfeited))
+			w.env.metrics.forfeited.WithLabelValues(w.name).Add(float64(forfeited))
 		}
-		w.grants.settle(ctx, fx.Unused)
-		w.restAll(fx.Stale)
+		w.slots.grants.settle(ctx, fx.Unused)
+		w.caller.restAll(fx.Stale)
 		for _, q := range fx.Resumed {
-			w.forgetHold(q)
-			w.tellHold(schedule.HoldChange{Queue: q, Why: "the hold is over"})
+			w.notes.forgetHold(q)
+			w.notes.tellHold(schedule.HoldChange{Queue: q, Why: "the hold is over"})
 		}
 		w.orderAll(hard, &fx)
 		if len(fx.Asks) > 0 {
-			w.reserve(hard, &fx)
+			w.slots.reserve(hard, &fx)
 		}
 		w.mu.Lock()
 		now := w.now()
@@ -195,62 +166,30 @@ func (w *apiWorker) orderAll(hard context.Context, fx *schedule.Effects) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, t := range fx.Start {
-		w.orderLocked(jobLocked(t), toCall)
+		w.caller.orderLocked(jobLocked(t), toCall)
 	}
 	for _, t := range fx.Load {
-		w.beginLocked(hard, jobLocked(t))
+		w.caller.beginLocked(hard, jobLocked(t))
 	}
 	for _, t := range fx.Cancel {
 		j := jobLocked(t)
-		w.endLocked(j, toCancel, func() { w.buryCancelled(hard, j) })
+		w.caller.endLocked(j, toCancel, func() { w.settler.buryCancelled(hard, j) })
 	}
 	for _, t := range fx.Expire {
 		j := jobLocked(t)
-		w.endLocked(j, toExpire, func() { w.expire(hard, j) })
+		w.caller.endLocked(j, toExpire, func() { w.settler.expire(hard, j) })
 	}
-}
-
-// wakeUp makes the loop step again.
-func (w *apiWorker) wakeUp() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
-}
-
-// update changes the schedule under the lock and makes the loop step again.
-func (w *apiWorker) update(do func(s *schedule.Schedule)) {
-	w.mu.Lock()
-	do(w.s)
-	w.mu.Unlock()
-	w.wakeUp()
-}
-
-// eachLocked calls do for each of many queues under the lock, and releases the lock after every few, so that a
-// partition with a million jobs does not delay calls of other partitions. The caller must not hold the lock. The map of
-// queues may change meanwhile: Go's range over a map allows that.
-func (w *apiWorker) eachLocked(all iter.Seq[*schedule.KeyQueue], do func(q *schedule.KeyQueue)) {
-	seen := 0
-	w.mu.Lock()
-	for q := range all {
-		do(q)
-		if seen++; seen%lookAtOnce == 0 {
-			w.mu.Unlock()
-			w.mu.Lock()
-		}
-	}
-	w.mu.Unlock()
 }
 
 // stop ends the worker: nothing new starts, running calls may end, and stop waits until their outcomes are stored.
 func (w *apiWorker) stop(hard context.Context) {
 	close(w.stopping)
-	w.rounds.Wait()
+	w.slots.rounds.Wait()
 	close(w.stopped)
 	w.mu.Lock()
 	unused := w.s.Stop()
 	w.mu.Unlock()
-	w.grants.settle(hard, unused)
+	w.slots.grants.settle(hard, unused)
 	w.running.Wait()
 	w.withdrawIntents(hard)
 	for _, p := range w.partitions {

@@ -35,7 +35,7 @@ func newSettling(t *testing.T) (*apiWorker, *partition) {
 	if d.calls, err = stream.NewWriter(d.opts.Conn, nil, 10, 1<<20); err != nil {
 		t.Fatal(err)
 	}
-	if d.opts.Letters, err = deadletter.Open(t.Context(), deadletter.Options{
+	if d.letters, err = deadletter.Open(t.Context(), deadletter.Options{
 		Conn: d.opts.Conn, JetStream: d.opts.JetStream, Replicas: 1, MaxAge: time.Hour, MaxBytes: 1 << 20, MaxWaiting: 1 << 20, Log: d.log,
 		Registerer: prometheus.NewRegistry(),
 	}); err != nil {
@@ -46,7 +46,7 @@ func newSettling(t *testing.T) (*apiWorker, *partition) {
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running errgroup.Group
-	for _, run := range []func(context.Context) error{d.calls.Run, d.opts.Letters.Run, p.markers.Run} {
+	for _, run := range []func(context.Context) error{d.calls.Run, d.letters.Run, p.markers.Run} {
 		running.Go(func() error { return run(ctx) })
 	}
 	running.Go(func() error { return p.Lease.Keep(ctx, func(*lease.Member) {}, func() {}) })
@@ -66,7 +66,7 @@ func newSettling(t *testing.T) (*apiWorker, *partition) {
 // letter. A result that an owner in between has barred does not count as stored: its job becomes a letter.
 func TestNoLetterBesideALateResult(t *testing.T) {
 	w, p := newSettling(t)
-	js := w.d.opts.JetStream
+	js := w.env.js
 	lost := func(f *foundJob) {
 		f.lose(&foundIntent{Intent: queue.Intent{Call: 1, Accepted: f.accepted}, stored: time.Now()})
 	}
@@ -104,7 +104,7 @@ func TestNoLetterBesideALateResult(t *testing.T) {
 	} {
 		key, seq := string(rune('a'+i)), uint64(i+1)
 		f := foundOf(w, p, seq, key)
-		of := w.evidence.of(f.job)
+		of := w.settler.evidence.of(f.job)
 		for _, known := range c.known {
 			known(f)
 		}
@@ -112,7 +112,7 @@ func TestNoLetterBesideALateResult(t *testing.T) {
 		case standsAlready:
 			late(of)
 		case barredBefore:
-			if at, ok := (resultBar{w, f.job}).set(t.Context()); at != 0 || !ok {
+			if at, ok := (resultBar{w.settler, f.job}).set(t.Context()); at != 0 || !ok {
 				t.Fatalf("%s: a result stands at %d: %v", c.what, at, ok)
 			}
 		}
@@ -160,15 +160,15 @@ func TestJobStaysUntilItsLetterIsTold(t *testing.T) {
 	stop()
 	end := func(ctx context.Context, seq uint64) {
 		f := foundOf(w, p, seq, "k")
-		letter := w.letter(f.job, deadletter.Rejected, "no", 400, deadletter.NotBilled)
-		await.Return(t, "the job's end", func() { w.buryLetter(ctx, f.job, letter) })
+		letter := w.settler.letter(f.job, deadletter.Rejected, "no", 400, deadletter.NotBilled)
+		await.Return(t, "the job's end", func() { w.settler.buryLetter(ctx, f.job, letter) })
 	}
 	end(t.Context(), 1)
 	if n := w.s.At(w.now()).Unfinished(); n != 0 || p.bucket.Unswept() != 1 {
 		t.Errorf("%d jobs are left, and %d are to be deleted", n, p.bucket.Unswept())
 	}
 	for i, name := range []string{deadletter.EventsStream, deadletter.Stream} {
-		if err := w.d.opts.JetStream.DeleteStream(t.Context(), name); err != nil {
+		if err := w.env.js.DeleteStream(t.Context(), name); err != nil {
 			t.Fatal(err)
 		}
 		end(stopped, uint64(i+2)) // tries once

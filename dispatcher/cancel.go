@@ -144,7 +144,7 @@ func (w *apiWorker) cancel(ctx context.Context, e queue.Entry, why string) (Canc
 }
 
 // buryCancelled makes a letter of a cancelled job.
-func (w *apiWorker) buryCancelled(ctx context.Context, j *job) {
+func (w *settler) buryCancelled(ctx context.Context, j *job) {
 	w.mu.Lock()
 	removed := j.part.isRemovedLocked(j.Seq)
 	w.mu.Unlock()
@@ -159,12 +159,12 @@ func (w *apiWorker) buryCancelled(ctx context.Context, j *job) {
 	if j.why != "" {
 		detail += ": " + j.why
 	}
-	w.bury(ctx, j, deadletter.Cancelled, detail+w.waited(j), nil)
+	w.bury(ctx, j, deadletter.Cancelled, detail+w.lane.waited(j), nil)
 }
 
 // reload loads a settling job's message if it is not loaded yet. It blocks until the message is loaded, and reports
 // false if the worker stops, the partition is lost, or the message is gone.
-func (w *apiWorker) reload(ctx context.Context, j *job) bool {
+func (w *settler) reload(ctx context.Context, j *job) bool {
 	w.mu.Lock()
 	isLoaded := j.message != nil
 	w.mu.Unlock()
@@ -175,8 +175,8 @@ func (w *apiWorker) reload(ctx context.Context, j *job) bool {
 	if isLoaded {
 		return true // it has its room already, and a job with room must not wait for more
 	}
-	entry, err := w.load(ctx, j)
-	for ; err != nil; entry, err = w.load(ctx, j) {
+	entry, err := w.memory.load(ctx, j)
+	for ; err != nil; entry, err = w.memory.load(ctx, j) {
 		if errors.Is(err, errNoRoom) || w.givenUp(ctx, j, err) {
 			return false // if there was no room, a restart finds the job again
 		}
@@ -199,6 +199,6 @@ func (w *apiWorker) reload(ctx context.Context, j *job) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	j.message, j.accepted = job, bucket.MicrosOf(entry.Time)
-	j.doubtRestoredLocked(w.d)
+	j.doubtRestoredLocked()
 	return true
 }

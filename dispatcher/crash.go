@@ -38,7 +38,7 @@ func contained(what func()) (c *crash) {
 
 // read parses a job's message, and computes what its call costs. If parsing panics, the job is parked at once: it would
 // panic each time, and the job was not called.
-func (w *apiWorker) read(j *job, e queue.Entry) (refusal *ingest.Refusal, err error) {
+func (w *caller) read(j *job, e queue.Entry) (refusal *ingest.Refusal, err error) {
 	var job *ingest.Job
 	var costs []int64
 	c := contained(func() {
@@ -48,14 +48,14 @@ func (w *apiWorker) read(j *job, e queue.Entry) (refusal *ingest.Refusal, err er
 		}
 	})
 	if c != nil {
-		w.tellCrash(j, c)
+		w.lane.tellCrash(j, c)
 		job = &ingest.Job{API: w.name, Key: j.Queue.Key, ID: e.Header.Get(ingest.HeaderJobID), Header: e.Header, Body: e.Data, Trace: ingest.TraceOf(e.Header)}
 		err = c
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	j.message, j.accepted, j.Costs = job, bucket.MicrosOf(e.Time), costs
-	j.doubtRestoredLocked(w.d)
+	j.doubtRestoredLocked()
 	if !job.Deadline.IsZero() {
 		j.Deadline = bucket.MicrosOf(job.Deadline)
 	}
@@ -67,18 +67,14 @@ func (w *apiWorker) read(j *job, e queue.Entry) (refusal *ingest.Refusal, err er
 }
 
 // send makes a job's call with the message m. If the call panics, it counts as sent, because it may have been.
-func (w *apiWorker) send(ctx context.Context, j *job, m *ingest.Job, h httpcall.Hooks) httpcall.Response {
+func (w *caller) send(ctx context.Context, j *job, m *ingest.Job, h httpcall.Hooks) httpcall.Response {
 	r := httpcall.Response{Started: time.Now()}
 	if c := contained(func() { r = j.terms.call.Call(ctx, m, h) }); c != nil {
-		w.tellCrash(j, c)
+		w.lane.tellCrash(j, c)
 		j.crashes++
 		r = httpcall.Response{Sent: true, Err: c, Started: r.Started, Ended: time.Now()}
 	}
 	return r
-}
-
-func (w *apiWorker) tellCrash(j *job, c *crash) {
-	w.logOf(j).Error("a bug in weir: the handling of a job crashed; please report it with this stack", "err", c, "stack", string(c.stack))
 }
 
 // crashed turns a retry into the job's end if weir has crashed over the job too often.

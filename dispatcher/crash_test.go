@@ -1,7 +1,6 @@
 package dispatcher
 
 import (
-	"log/slog"
 	"net/url"
 	"strings"
 	"testing"
@@ -23,7 +22,7 @@ func crashing(idempotent bool) (*apiWorker, *job) {
 	if idempotent {
 		api.Idempotency = &httpcall.Idempotency{Header: "Idempotency-Key"}
 	}
-	w := &apiWorker{name: "pay", log: slog.New(slog.DiscardHandler)}
+	w := bareWorker(dispatcherOf(Options{}), "pay")
 	j := &job{
 		Job: &schedule.Job{Queue: &schedule.KeyQueue{Key: "k"}}, message: &ingest.Job{API: "pay", Key: "k", ID: "j", Method: "POST"},
 		terms: &terms{api: api, call: httpcall.NewClient(api, "", 1, nil)},
@@ -38,7 +37,7 @@ func TestCrashOfOneCallIsContained(t *testing.T) {
 		w, job := crashing(idempotent)
 		defer job.terms.call.Conns.Close()
 		for crashes := 1; crashes <= mostCrashes; crashes++ {
-			r := w.send(t.Context(), job, job.message, httpcall.Hooks{})
+			r := w.caller.send(t.Context(), job, job.message, httpcall.Hooks{})
 			if !r.Sent || r.Status != 0 || r.Err == nil || !strings.Contains(r.Err.Error(), "planted") || job.crashes != crashes {
 				t.Fatalf("crash %d came to %+v, counted %d", crashes, r, job.crashes)
 			}
@@ -63,7 +62,7 @@ func TestCrashOfReadingIsContained(t *testing.T) {
 	job.part = &partition{}
 	job.terms.api.Rule = nil // reading goes by it
 	e := queue.Entry{Data: []byte("body"), Time: time.Now(), Header: map[string][]string{ingest.HeaderJobID: {"j"}}}
-	if _, err := w.read(job, e); err == nil || job.message.ID != "j" || string(job.message.Body) != "body" {
+	if _, err := w.caller.read(job, e); err == nil || job.message.ID != "j" || string(job.message.Body) != "body" {
 		t.Fatalf("reading came to %v, the job to %+v", err, job.message)
 	}
 }

@@ -190,7 +190,7 @@ func (p *partition) tellLost(ctx context.Context, j *lostJob, number int, d *que
 	}
 	p.w.log.Error("an accepted job is lost: the store of its queue is damaged", "stream", name, "seq", j.seq, "key", j.key, "job_id", l.JobID,
 		"billed", l.Billed)
-	err := p.persistOf(ctx, func() error { return p.w.d.opts.Letters.Bury(l) })
+	err := p.persistOf(ctx, func() error { return p.w.env.letters.Bury(l) })
 	if err == nil {
 		p.w.metrics.finished.count(Lost)
 	}
@@ -222,7 +222,7 @@ func (p *partition) tellUnnamed(ctx context.Context, d *queue.Damage) error {
 	if err := p.noteTold(ctx, "", func(int) int { return n }); err != nil {
 		return err
 	}
-	p.w.d.metrics.damages.WithLabelValues(p.w.name).Inc()
+	p.w.env.metrics.damages.WithLabelValues(p.w.name).Inc()
 	return nil
 }
 
@@ -357,7 +357,7 @@ type storedIn struct {
 // readFrom reads all messages that a stream's leader holds of a subject: with bodies from the ledger, else headers
 // only. It blocks until it has read them.
 func (p *partition) readFrom(ctx context.Context, of storedIn, take func(jetstream.Msg)) error {
-	source, err := p.w.d.opts.JetStream.Stream(ctx, of.stream)
+	source, err := p.w.env.js.Stream(ctx, of.stream)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", of.stream, err)
 	}
@@ -368,7 +368,7 @@ func (p *partition) readFrom(ctx context.Context, of storedIn, take func(jetstre
 		from.DeliverPolicy, from.OptStartTime = jetstream.DeliverByStartTimePolicy, &of.since
 	}
 	last := source.CachedInfo().State.LastSeq
-	err = stream.ReadUntil(ctx, stream.Until{Conn: p.w.d.opts.Conn, Stream: source, Last: last, From: from},
+	err = stream.ReadUntil(ctx, stream.Until{Conn: p.w.env.conn, Stream: source, Last: last, From: from},
 		func(msg jetstream.Msg, _ *jetstream.MsgMetadata) error { take(msg); return nil })
 	if err != nil {
 		return fmt.Errorf("read %s: %w", of.stream, err)

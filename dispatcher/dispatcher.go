@@ -91,16 +91,12 @@ type Store interface {
 
 // Dispatcher owns partitions of every api that it was given, and makes their calls.
 type Dispatcher struct {
-	opts    Options
-	log     *slog.Logger
-	metrics *metrics
-	results *stream.Writer
-	calls   *stream.Writer
-	tail    *ledger.Tail
-	owner   *ownership.Manager // nil: this process owns every partition
-	failed  chan error
-	down    atomic.Int32    // workers whose store does not answer
-	added   chan *apiWorker // workers that came while Run runs
+	*env
+	opts   Options
+	owner  *ownership.Manager // nil: this process owns every partition
+	failed chan error
+	down   atomic.Int32    // workers whose store does not answer
+	added  chan *apiWorker // workers that came while Run runs
 
 	tailLoads tailLoads
 
@@ -124,8 +120,7 @@ func Open(ctx context.Context, o Options) (*Dispatcher, error) {
 		o.Ahead = func() bucket.Micros { return 0 }
 	}
 	d := &Dispatcher{
-		opts: o, log: o.Log.With("component", "dispatcher"), failed: make(chan error, 1), added: make(chan *apiWorker), tail: ledger.NewTail(),
-		pauses: map[string]map[string]schedule.Pause{},
+		env: newEnv(&o), opts: o, failed: make(chan error, 1), added: make(chan *apiWorker), pauses: map[string]map[string]schedule.Pause{},
 	}
 	if err := EnsureStreams(ctx, o); err != nil {
 		return nil, err
@@ -311,19 +306,6 @@ func (d *Dispatcher) worker(api string) *apiWorker {
 		}
 	}
 	return nil
-}
-
-// reply sends a result to the reply subject that its job named.
-func (d *Dispatcher) reply(subject string, result *nats.Msg) {
-	header := nats.Header{}
-	for name, values := range result.Header {
-		if name != "Nats-Msg-Id" {
-			header[name] = values
-		}
-	}
-	if err := d.opts.Letters.Reply(&nats.Msg{Subject: subject, Header: header, Data: result.Data}); err != nil {
-		d.log.Warn("could not send a result to its reply subject; it is stored in the results", "err", err)
-	}
 }
 
 // EnsureStreams creates the streams of results and calls, or updates their ages to those in the options.

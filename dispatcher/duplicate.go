@@ -59,7 +59,7 @@ func (p *partition) resumeDuplicateLocked(ctx context.Context, q *schedule.KeyQu
 		j.bind(p.w.terms)
 		j.Settle()
 		p.logDuplicate(e)
-		p.w.running.Go(func() { p.w.finish(j, Duplicate) })
+		p.w.running.Go(func() { p.w.settler.finish(j, Duplicate) })
 	case queue.InDoubt: // an idempotency key would not help: the job that has ended may have had another one
 		p.parkDuplicateLocked(ctx, q, e.Seq)
 	}
@@ -71,9 +71,9 @@ func (p *partition) parkDuplicateLocked(ctx context.Context, q *schedule.KeyQueu
 	j.bind(p.w.terms)
 	j.Settle()
 	p.w.running.Go(func() {
-		if p.w.reload(ctx, j) {
+		if p.w.settler.reload(ctx, j) {
 			j.doubt.billed = j.doubt.billed.Worst(deadletter.BilledUnknown)
-			p.w.bury(ctx, j, deadletter.Unknown, duplicateDetail, nil)
+			p.w.settler.bury(ctx, j, deadletter.Unknown, duplicateDetail, nil)
 		}
 	})
 }

@@ -20,7 +20,7 @@ func TestCopyOfAnEndedJob(t *testing.T) {
 	dedupe := queue.NewDedupe(time.Minute)
 	dedupe.Changing(time.Second, ago(60))
 	q, err := queue.OpenQueue(t.Context(), queue.Options{
-		Conn: w.d.opts.Conn, JetStream: w.d.opts.JetStream, Dedupe: dedupe, Others: true, Settings: queue.Settings{
+		Conn: w.env.conn, JetStream: w.env.js, Dedupe: dedupe, Others: true, Settings: queue.Settings{
 			StreamSettings: queue.StreamSettings{Replicas: 1, Dedupe: time.Minute}, API: "pay", Partitions: 1, Capacity: 1000, MaxBody: 1 << 10,
 		},
 	})
@@ -58,7 +58,7 @@ func TestCopyOfAnEndedJob(t *testing.T) {
 				left = q.Depth()
 			}
 			w.mu.Unlock()
-			got, letters := "is lost", lettersOf(t, w.d.opts.JetStream, key)
+			got, letters := "is lost", lettersOf(t, w.env.js, key)
 			switch gone := p.bucket.Unswept() - unswept; {
 			case left == 1 && gone == 0 && len(letters) == 0:
 				got = waits

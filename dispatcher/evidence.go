@@ -31,8 +31,8 @@ type evidence struct {
 	log    *slog.Logger
 }
 
-func (d *Dispatcher) evidenceOf(api string, log *slog.Logger) evidence {
-	return evidence{api: api, js: d.opts.JetStream, tail: d.tail, leeway: d.opts.Tail.OrDefault().Leeway, log: log}
+func (e *env) evidenceOf(api string, log *slog.Logger) evidence {
+	return evidence{api: api, js: e.js, tail: e.tail, leeway: e.leeway, log: log}
 }
 
 // of names a job for the ledger. The job's message must be loaded.

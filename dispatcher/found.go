@@ -20,7 +20,7 @@ import (
 // of a live call, so that a kill in the middle only repeats it.
 type foundJob struct {
 	*job
-	w      *apiWorker
+	w      *settler
 	known  recovery.Found
 	intent *foundIntent    // the newest, nil for none
 	noted  recorder.Found  // what the process that stored the intent noted of its call
@@ -32,7 +32,7 @@ type foundJob struct {
 
 // resumeLocked resumes a found job with a history. The job waits, or continues in a goroutine of its own.
 func (p *partition) resumeLocked(ctx context.Context, q *schedule.KeyQueue, seq uint64, h jobHistory) {
-	f := &foundJob{job: jobLocked(p.w.s.Extract(q, seq)), w: p.w}
+	f := &foundJob{job: jobLocked(p.w.s.Extract(q, seq)), w: p.w.settler}
 	f.recallLocked(h)
 	fate := recovery.Judge(f.known)
 	if f.known.Unrecorded() {
@@ -186,10 +186,10 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 // If the intent is older than what was read of the ledger, lookUp must first find out whether the job has ended.
 func (f *foundJob) takeBackLocked() (goesOn bool) {
 	w, i := f.w, f.intent
-	w.d.metrics.recovered.WithLabelValues(w.name, "not_begun").Inc()
+	w.env.metrics.recovered.WithLabelValues(w.name, "not_begun").Inc()
 	// The intent's message may stay, because other jobs may need it; so this process notes again that the call has not
 	// begun.
-	f.adopted = w.d.opts.Recorder.Adopt(i.Entry, f.part.callOf(&i.Intent, i.Epoch))
+	f.adopted = w.env.recorder.Adopt(i.Entry, f.part.callOf(&i.Intent, i.Epoch))
 	if w.evidence.isRead(i.stored) {
 		f.dropIntentsLocked()
 		return true
@@ -216,7 +216,7 @@ func (f *foundJob) noteOf(i *foundIntent) recorder.Found {
 	if f.part.isRestored(f.Seq) { // a restored job may have been called since, by another intent
 		return recorder.Found{}
 	}
-	n := f.w.d.opts.Recorder.Find(i.Entry, f.part.callOf(&i.Intent, i.Epoch))
+	n := f.w.env.recorder.Find(i.Entry, f.part.callOf(&i.Intent, i.Epoch))
 	if n.Answer != nil && int(n.Answer.Verdict) >= len(verdicts) {
 		n.State, n.Answer = recorder.Left, nil
 	}
@@ -296,7 +296,7 @@ func (f *foundJob) endAgain(ctx context.Context) {
 // call as that process would have, from what the process noted. Everything has the ids that it would have had then, so
 // that the streams store nothing twice.
 func (f *foundJob) endAnswered(ctx context.Context) {
-	f.w.d.metrics.recovered.WithLabelValues(f.w.name, "answered").Inc()
+	f.w.env.metrics.recovered.WithLabelValues(f.w.name, "answered").Inc()
 	a := f.flown.Answer
 	r := responseOf(a)
 	f.chargeAgain(a)

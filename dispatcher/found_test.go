@@ -24,7 +24,7 @@ func TestEndedByAnEarlierCall(t *testing.T) {
 	}{{1, false, 0}, {2, true, 1}} {
 		w, p := takingOver(t, d, q, true, new(lease.Membership))
 		key := &schedule.KeyQueue{Key: "a", Partition: &p.Partition, Limits: &w.terms.api.Rules.Key}
-		f := &foundJob{job: &job{Job: &schedule.Job{Seq: 1, Queue: key}, part: p}, w: w, known: recovery.Found{
+		f := &foundJob{job: &job{Job: &schedule.Job{Seq: 1, Queue: key}, part: p}, w: w.settler, known: recovery.Found{
 			Recorded: 1, Intended: c.intended, Ended: true, Complete: true, Result: true,
 		}}
 		fate := recovery.Judge(f.known)
@@ -32,12 +32,12 @@ func TestEndedByAnEarlierCall(t *testing.T) {
 			t.Fatalf("%+v: fate %d", c, fate)
 		}
 		if f.known.Unrecorded() {
-			w.unrecorded.await(f.job)
+			w.settler.unrecorded.await(f.job)
 		}
 		if !f.followLocked(fate) || key.Unsure != c.unsure {
 			t.Errorf("%+v: its key is unsure: %v", c, key.Unsure)
 		}
-		if unlogged, all := w.unrecorded.left(); unlogged != c.unlogged || !all {
+		if unlogged, all := w.settler.unrecorded.left(); unlogged != c.unlogged || !all {
 			t.Errorf("%+v: %d calls that nobody wrote down, all told: %v", c, unlogged, all)
 		}
 	}

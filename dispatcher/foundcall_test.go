@@ -24,7 +24,7 @@ import (
 func foundOf(w *apiWorker, p *partition, seq uint64, key string) *foundJob {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	f := &foundJob{w: w, job: jobLocked(w.s.Extract(w.s.Push(key, seq, &p.Partition), seq))}
+	f := &foundJob{w: w.settler, job: jobLocked(w.s.Extract(w.s.Push(key, seq, &p.Partition), seq))}
 	f.bind(w.terms)
 	f.Settle()
 	f.message, f.accepted, f.Calls = &ingest.Job{API: "pay", Key: key, ID: key}, bucket.MicrosOf(time.Now()), 1
@@ -39,7 +39,7 @@ func TestFoundCallIsAwaited(t *testing.T) {
 	p.resumeLocked(noMore(t), q, 1, jobHistory{intent: &foundIntent{Intent: queue.Intent{Seq: 1, Call: 1}, mark: &intentMark{users: 1}, stored: time.Now()}})
 	w.mu.Unlock()
 	await.Return(t, "what the worker runs", w.running.Wait) // it has stopped before it could store anything
-	if unlogged, all := w.unrecorded.left(); unlogged != 0 || all {
+	if unlogged, all := w.settler.unrecorded.left(); unlogged != 0 || all {
 		t.Errorf("of a lost call nothing is awaited: %d unlogged", unlogged)
 	}
 }
@@ -69,11 +69,11 @@ func TestAnswerOfAnotherJob(t *testing.T) {
 		if !mine {
 			c.Seq = 2
 		}
-		ack, err := w.d.opts.JetStream.PublishMsg(t.Context(), c.Message())
+		ack, err := w.env.js.PublishMsg(t.Context(), c.Message())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a, ok := w.evidence.answer(t.Context(), of, ack.Sequence); !ok || (a != nil) != mine {
+		if a, ok := w.settler.evidence.answer(t.Context(), of, ack.Sequence); !ok || (a != nil) != mine {
 			t.Errorf("mine %v: the answer is %+v: %v", mine, a, ok)
 		}
 	}
@@ -111,8 +111,8 @@ func TestRecordOfALoneResult(t *testing.T) {
 	} {
 		key := string(rune('a' + i))
 		f := foundOf(w, p, uint64(i+1), key)
-		of := w.evidence.of(f.job)
-		ack, err := w.d.opts.JetStream.PublishMsg(t.Context(), &nats.Msg{Subject: ledger.ResultSubject(of.API, of.Key), Header: nats.Header{
+		of := w.settler.evidence.of(f.job)
+		ack, err := w.env.js.PublishMsg(t.Context(), &nats.Msg{Subject: ledger.ResultSubject(of.API, of.Key), Header: nats.Header{
 			ingest.HeaderMsgID: {resultMsgID(f.job)}, ingest.HeaderJobID: {of.ID}, ledger.HeaderStatus: {"200"}, ledger.HeaderCalls: {c.calls},
 		}})
 		if err != nil {
@@ -132,7 +132,7 @@ func TestRecordOfALoneResult(t *testing.T) {
 			t.Errorf("%s: the key is unsure: %v, and goes on at %d", c.what, unsure, floor)
 		}
 		await.Return(t, "the job's end", func() { f.endWithResult(t.Context()) })
-		found, err := ledger.LookUp(t.Context(), w.d.opts.JetStream, of, time.Unix(0, 0))
+		found, err := ledger.LookUp(t.Context(), w.env.js, of, time.Unix(0, 0))
 		if err != nil || found.Record == nil {
 			t.Fatalf("%s: %+v, %v", c.what, found, err)
 		}
@@ -156,7 +156,7 @@ func TestGoneResultBesideAnEndMark(t *testing.T) {
 		API: "pay", Key: "k", Job: "k", Stream: p.bucket.Name(), Seq: 1, Call: 1, Attempt: 1, Accepted: f.accepted.Time(), Outcome: "retry", Detail: "it failed",
 		Billed: deadletter.NotBilled,
 	}
-	if _, err := w.d.opts.JetStream.PublishMsg(t.Context(), c.Message()); err != nil {
+	if _, err := w.env.js.PublishMsg(t.Context(), c.Message()); err != nil {
 		t.Fatal(err)
 	}
 	f.intent = &foundIntent{Intent: queue.Intent{Seq: 1, Call: 2}, stored: time.Now()}
@@ -167,7 +167,7 @@ func TestGoneResultBesideAnEndMark(t *testing.T) {
 		t.Fatalf("fate %d", fate)
 	}
 	await.Return(t, "the job's end", func() { f.settle(t.Context(), recovery.HasResult) })
-	s, err := w.d.opts.JetStream.Stream(t.Context(), deadletter.Stream)
+	s, err := w.env.js.Stream(t.Context(), deadletter.Stream)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,6 +211,6 @@ func TestNotedAnswerEndsItsOwnCall(t *testing.T) {
 	if f.Calls != 3 || f.flown == nil || f.lost == nil || f.Unseen {
 		t.Errorf("call %d, noted %v, lost %v, unseen %v", f.Calls, f.flown != nil, f.lost != nil, f.Unseen)
 	}
-	w.unrecorded.accountedFor(f.job)
+	w.settler.unrecorded.accountedFor(f.job)
 	w.update(func(s *schedule.Schedule) { s.Finished(f.Job) })
 }

@@ -16,6 +16,14 @@ type holdMark struct {
 	until bucket.Micros
 }
 
+// holdNotes reports holds that begin and end, and keeps the stored marks of those that last.
+type holdNotes struct {
+	*lane
+	marks map[string]holdMark // by key, "" for the api; the lane's lock guards it
+}
+
+func newHoldNotes(l *lane) *holdNotes { return &holdNotes{l, map[string]holdMark{}} }
+
 // lastingHold is the shortest hold that is stored. A restart takes about as long.
 const lastingHold = 3 * time.Second
 
@@ -27,12 +35,12 @@ func (p *partition) keepHold(n schedule.HoldChange) {
 	}
 	p.w.mu.Lock()
 	key := keyOf(n.Queue)
-	former := p.w.marks[key]
+	former := p.w.notes.marks[key]
 	if n.Until < p.w.now().Add(lastingHold) || n.Until < former.until.Add(time.Second) {
 		p.w.mu.Unlock()
 		return
 	}
-	p.w.marks[key] = holdMark{part: p, until: n.Until}
+	p.w.notes.marks[key] = holdMark{part: p, until: n.Until}
 	p.w.mu.Unlock()
 	p.w.running.Add(1)
 	p.markers.Hold(key, n.Until, n.Why, func(seq uint64, err error) {
@@ -45,24 +53,24 @@ func (p *partition) keepHold(n schedule.HoldChange) {
 		defer p.w.mu.Unlock()
 		former.discard()
 		mark := holdMark{p, seq, n.Until}
-		if p.w.marks[key].until != n.Until {
+		if p.w.notes.marks[key].until != n.Until {
 			mark.discard() // it is over, or there is a longer one
 			return
 		}
-		p.w.marks[key] = mark
+		p.w.notes.marks[key] = mark
 	})
 }
 
 // replayHoldLocked renews a hold from a mark that was found in the partition.
 func (p *partition) replayHoldLocked(mark queue.RetryMark, seq uint64) {
 	m := holdMark{p, seq, p.w.heldAtMostLocked(mark.NotBefore)}
-	former := p.w.marks[mark.Key]
+	former := p.w.notes.marks[mark.Key]
 	if m.until <= p.w.now() || m.until <= former.until {
 		m.discard()
 		return
 	}
 	former.discard()
-	p.w.marks[mark.Key] = m
+	p.w.notes.marks[mark.Key] = m
 	var q *schedule.KeyQueue
 	if mark.Key != "" {
 		q = p.w.s.Queue(mark.Key, &p.Partition)
@@ -71,20 +79,8 @@ func (p *partition) replayHoldLocked(mark queue.RetryMark, seq uint64) {
 	p.w.s.Hold(q, m.until, mark.Reason)
 }
 
-// heldAtMostLocked limits the end of a hold that was read from a stream: counted from now, to the longest hold that
-// this worker would write. A mark or record with a later end is damaged, or was not written by weir.
-func (w *apiWorker) heldAtMostLocked(until bucket.Micros) bucket.Micros {
-	most := w.now().Add(max(schedule.MostHold, w.terms.policy.Retry.Max))
-	if until <= most {
-		return until
-	}
-	w.log.Warn("a stored mark or record asks for a longer hold than weir ever sets; it is damaged or not weir's, and the hold is shortened",
-		"until", until.Time(), "instead", most.Time())
-	return most
-}
-
 // forgetHold drops the mark of a hold that is over.
-func (w *apiWorker) forgetHold(q *schedule.KeyQueue) {
+func (w *holdNotes) forgetHold(q *schedule.KeyQueue) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	key := keyOf(q)
@@ -111,7 +107,7 @@ func keyOf(q *schedule.KeyQueue) string {
 // keepDenial stores in each of the api's partitions that the api denies weir, so that a restart or another owner begins
 // with one call and not with one of each key. It does not block. If a crash comes before the mark is stored, the denial
 // is lost, which costs calls that are denied.
-func (w *apiWorker) keepDenial(until bucket.Micros, why string) {
+func (w *holdNotes) keepDenial(until bucket.Micros, why string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, p := range w.partitions {
@@ -137,7 +133,7 @@ func (w *apiWorker) keepDenial(until bucket.Micros, why string) {
 
 // markDenialLocked keeps a stored mark of a denial. The partition keeps the latest one for as long as the api denies
 // weir.
-func (w *apiWorker) markDenialLocked(m holdMark) {
+func (w *holdNotes) markDenialLocked(m holdMark) {
 	former := m.part.denial
 	switch {
 	case !w.s.At(w.now()).Denied(), m.until < former.until:
@@ -152,11 +148,11 @@ func (w *apiWorker) markDenialLocked(m holdMark) {
 func (p *partition) replayDenialLocked(mark queue.RetryMark, e queue.Entry) {
 	until := p.w.heldAtMostLocked(mark.NotBefore)
 	p.w.s.DenyAgain(until, bucket.MicrosOf(e.Time), mark.Reason)
-	p.w.markDenialLocked(holdMark{p, e.Seq, until})
+	p.w.notes.markDenialLocked(holdMark{p, e.Seq, until})
 }
 
 // dropDenialsLocked deletes the marks of denials when the api accepts weir again.
-func (w *apiWorker) dropDenialsLocked() {
+func (w *holdNotes) dropDenialsLocked() {
 	if w.s.At(w.now()).Denied() {
 		return
 	}

@@ -97,14 +97,14 @@ func (l *askedLetter) awaitSlot(ctx context.Context) (bucket.Use, error) {
 		w.mu.Lock()
 		ask := bucket.Ask{Key: key, Limits: *w.s.Policy().LimitsOf(key), Costs: costs, Want: 1, Horizon: slotAhead, Floor: w.pace.knownLocked(key)}
 		w.mu.Unlock()
-		answers, err := w.store.Reserve(ctx, []bucket.Ask{ask})
+		answers, err := w.slots.store.Reserve(ctx, []bucket.Ask{ask})
 		if err != nil {
 			return bucket.Use{}, fmt.Errorf("no slot is available: %w", err)
 		}
 		came, a := time.Now(), answers[0]
 		if len(a.Grants) == 0 {
 			if a.Wait.Limit == bucket.OwnCheckpoint {
-				w.checkpoint()
+				w.slots.checkpoint()
 			}
 			wait := max(leastAskWait, a.Now.Until(a.Wait.Until))
 			if far := came.Add(wait); wait > slotWait || a.Wait.Never {
@@ -121,7 +121,7 @@ func (l *askedLetter) awaitSlot(ctx context.Context) (bucket.Use, error) {
 			return use, nil
 		}
 		use.Returned = true
-		w.grants.settle(context.WithoutCancel(ctx), []bucket.Use{use})
+		w.slots.grants.settle(context.WithoutCancel(ctx), []bucket.Use{use})
 		if ctx.Err() != nil {
 			return bucket.Use{}, &noSlotError{why: "no slot came in time"}
 		}
@@ -142,14 +142,14 @@ func (l *askedLetter) inquire(ctx context.Context) (httpcall.Response, error) {
 	r := l.terms.call.Inquire(ctx, l.about(), httpcall.Hooks{MayWrite: l.mayEnd})
 	l.terms.call.Conns.Release()
 	use.Returned = !r.Sent
-	l.w.grants.settle(context.WithoutCancel(ctx), []bucket.Use{use})
+	l.w.slots.grants.settle(context.WithoutCancel(ctx), []bucket.Use{use})
 	if !r.Sent {
 		return r, fmt.Errorf("the api could not be asked: %w", r.Err)
 	}
 	l.finding, l.detail = l.terms.api.Inquiry.Read(r)
-	l.w.d.metrics.inquiries.WithLabelValues(l.w.name, string(l.finding)).Inc()
+	l.w.env.metrics.inquiries.WithLabelValues(l.w.name, string(l.finding)).Inc()
 	l.heedPushback(r)
-	if _, err = l.w.d.record(l.part.mayCall, l.inquiryRecord(r, use)); err != nil {
+	if _, err = l.w.env.record(l.part.mayCall, l.inquiryRecord(r, use)); err != nil {
 		return r, fmt.Errorf("the record of the inquiry could not be stored: %w", err)
 	}
 	return r, nil
@@ -172,14 +172,14 @@ func (l *askedLetter) inquiryRecord(r httpcall.Response, use bucket.Use) *ledger
 		tat = max(tat, l.w.s.Floor(q)) // calls of the key with later slots may have ended before
 	}
 	l.w.mu.Unlock()
-	ahead := l.w.d.opts.Ahead()
+	ahead := l.w.env.ahead()
 	c := &ledger.Record{
 		API: l.w.name, Key: l.Key, Job: l.JobID, Dedupe: l.JobID, Stream: l.queued, Seq: l.at, Call: l.calls(), Attempt: l.Attempts, Redrives: l.Redrives,
 		Trace:    ingest.TraceOf(l.Header).Parent,
 		Accepted: l.taken.Time().UTC(), Planned: (use.Grant.At + ahead).Time(), Started: r.Started.UTC(), Ended: r.Ended.UTC(), Sent: true, Status: r.Status,
 		Outcome: ledger.Asked, Inquiry: string(l.finding), Final: true, Detail: ledger.Clip(l.detail, ledger.MaxDetail),
 		Price: ledger.Money(0), Billed: billedBy(l.finding), TAT: tat + ahead, Limits: l.terms.api.Rules.Names(), Costs: use.Costs,
-		Instance: l.w.d.opts.Instance,
+		Instance: l.w.env.instance,
 	}
 	switch {
 	case l.traces.Record != nil:

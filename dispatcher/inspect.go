@@ -124,7 +124,7 @@ func (d *Dispatcher) Detail(api string, limit int) (APIDetail, error) {
 	defer w.mu.Unlock()
 	s := w.s.At(w.now())
 	detail.Holds, detail.HeldKeys = s.Holds(limit)
-	detail.Uses, detail.LimiterDown = s.Uses(), s.LimiterDown() || !w.down.IsZero()
+	detail.Uses, detail.LimiterDown = s.Uses(), s.LimiterDown() || !w.slots.down.IsZero()
 	for number, p := range w.partitions {
 		if p != nil && p.Open {
 			detail.Owns = append(detail.Owns, number)

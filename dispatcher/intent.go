@@ -51,7 +51,7 @@ func (p *partition) storeIntents() {
 	for i, one := range wanted {
 		j := one.t
 		intents[i] = j.intent(j.Calls + 1)
-		j.entry = w.d.opts.Recorder.Prepare(p.callOf(&intents[i], p.markers.Epoch()), j.entry)
+		j.entry = w.env.recorder.Prepare(p.callOf(&intents[i], p.markers.Epoch()), j.entry)
 		intents[i].Entry = j.entry.ID()
 	}
 	w.mu.Unlock()

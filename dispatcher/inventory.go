@@ -100,7 +100,7 @@ type stocktaking struct {
 
 // beginStocktaking reads the former owner's note.
 func (p *partition) beginStocktaking(ctx context.Context) error {
-	inv, err := readInventory(ctx, p.w.d.opts.Control, p.bucket.Name())
+	inv, err := readInventory(ctx, p.w.env.control, p.bucket.Name())
 	switch {
 	case errors.Is(err, errInventory):
 		p.tellChange(err.Error() + ": jobs that were deleted by hand while weir was stopped go unnoticed")
@@ -138,7 +138,7 @@ func (s *stocktaking) met(seq uint64) {
 // takeStock looks in the background for jobs that were deleted by hand while the partition had no owner, until they are
 // reported or the worker stops. After that, this owner writes notes itself.
 func (p *partition) takeStock(ctx context.Context) {
-	if p.w.d.opts.Control == nil {
+	if p.w.env.control == nil {
 		return
 	}
 	p.w.running.Go(func() {
@@ -224,7 +224,7 @@ func (p *partition) buryAll(ctx context.Context, letters []*deadletter.Letter) e
 	errs := make([]error, len(letters))
 	for i, l := range letters {
 		storing.Go(func() {
-			if errs[i] = p.persistOf(ctx, func() error { return p.w.d.opts.Letters.Bury(l) }); errs[i] == nil {
+			if errs[i] = p.persistOf(ctx, func() error { return p.w.env.letters.Bury(l) }); errs[i] == nil {
 				p.w.metrics.finished.count(Deleted)
 			}
 		})
@@ -257,7 +257,7 @@ func (p *partition) tellOfStock(letters, unnamed int, another bool) {
 
 // keepInventories notes every 5 s which jobs wait in the partitions, until ctx ends.
 func (w *apiWorker) keepInventories(ctx context.Context) {
-	if w.d.opts.Control == nil {
+	if w.env.control == nil {
 		return
 	}
 	tick := time.NewTicker(inventoryEvery)
@@ -384,7 +384,7 @@ func (p *partition) noteInventory(ctx context.Context, inv *inventory, bytes int
 }
 
 func (p *partition) storeInventory(ctx context.Context, inv *inventory, bytes int) error {
-	if _, err := p.w.d.opts.Control.Put(ctx, inventoryKey(p.bucket.Name()), inv.fit(bytes)); err != nil {
+	if _, err := p.w.env.control.Put(ctx, inventoryKey(p.bucket.Name()), inv.fit(bytes)); err != nil {
 		return fmt.Errorf("note which jobs wait in %s: %w", p.bucket.Name(), err)
 	}
 	return nil

@@ -19,9 +19,9 @@ import (
 func stockRig(t *testing.T) (*partition, *[]StreamChange) {
 	t.Helper()
 	w, p, told := removalRig(t)
-	js := w.d.opts.JetStream
+	js := w.env.js
 	var err error
-	if w.d.opts.Control, err = js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "control"}); err != nil {
+	if w.env.control, err = js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "control"}); err != nil {
 		t.Fatal(err)
 	}
 	s, err := js.Stream(t.Context(), "WEIR_pay_0")
@@ -40,7 +40,7 @@ func (p *partition) note(t *testing.T, inv inventory) {
 	inv.At, inv.Born, inv.Read = time.Now(), p.bucketBorn(), 19
 	data, err := json.Marshal(&inv)
 	if err == nil {
-		_, err = p.w.d.opts.Control.Put(t.Context(), inventoryKey("WEIR_pay_0"), data)
+		_, err = p.w.env.control.Put(t.Context(), inventoryKey("WEIR_pay_0"), data)
 	}
 	if err == nil {
 		err = p.beginStocktaking(t.Context())
@@ -61,11 +61,11 @@ func TestStockKnowsWhatHasEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.w.d.opts.JetStream.Publish(t.Context(), (&ledger.Record{API: "pay", Key: "k"}).Subject(), record); err != nil {
+	if _, err := p.w.env.js.Publish(t.Context(), (&ledger.Record{API: "pay", Key: "k"}).Subject(), record); err != nil {
 		t.Fatal(err)
 	}
 	l := &deadletter.Letter{API: "pay", Key: "k", Reason: deadletter.Cancelled, At: time.Now(), Origin: ledger.OriginOf("WEIR_pay_0", 12, bucket.MicrosOf(time.Now()))}
-	if err := p.w.d.opts.Letters.Bury(l); err != nil {
+	if err := p.w.env.letters.Bury(l); err != nil {
 		t.Fatal(err)
 	}
 	p.stock.met(14)

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"weir/bucket"
@@ -15,15 +16,32 @@ import (
 	"weir/ingest"
 )
 
+// caller makes the calls of a lane's jobs: it makes a job ready, waits for its slot, sends it, and hands its outcome to
+// the settler.
+type caller struct {
+	*lane
+	settler     *settler
+	memory      *memory
+	pace        *pace
+	grants      *grantEnds
+	settlements settlements
+	begun       chan begun   // to goroutines that wait for another job
+	idle        atomic.Int32 // how many goroutines wait for another job
+}
+
+func newCaller(l *lane, s *settler, p *pace, grants *grantEnds) *caller {
+	return &caller{lane: l, settler: s, memory: s.memory, pace: p, grants: grants, begun: make(chan begun)}
+}
+
 // work brings one job through its call, in the job's own goroutine. It starts when the schedule wants the job made
 // ready. It returns when the job's outcome or end is stored, the job rests, or the worker stops.
-func (w *apiWorker) work(ctx context.Context, j *job, orders <-chan order) {
+func (w *caller) work(ctx context.Context, j *job, orders <-chan order) {
 	if !w.prepare(ctx, j) {
 		return
 	}
 	for w.awaitSlot(ctx, j, orders) {
 		if r, made := w.call(ctx, j); made {
-			w.settle(ctx, j, r)
+			w.settler.settle(ctx, j, r)
 			return
 		}
 	}
@@ -52,7 +70,7 @@ type begun struct {
 }
 
 // beginLocked gives a goroutine to a job that the schedule wants made ready: an idle one, or a new one.
-func (w *apiWorker) beginLocked(ctx context.Context, j *job) {
+func (w *caller) beginLocked(ctx context.Context, j *job) {
 	orders := make(chan order, 1)
 	j.orders = orders
 	b := begun{j, orders}
@@ -64,7 +82,7 @@ func (w *apiWorker) beginLocked(ctx context.Context, j *job) {
 }
 
 // workAll works a job, and then further jobs until mostIdle other goroutines wait for one, or the worker stops.
-func (w *apiWorker) workAll(ctx context.Context, b begun) {
+func (w *caller) workAll(ctx context.Context, b begun) {
 	for {
 		w.work(ctx, b.j, b.orders)
 		if w.idle.Add(1) > mostIdle {
@@ -83,7 +101,7 @@ func (w *apiWorker) workAll(ctx context.Context, b begun) {
 
 // orderLocked sends the schedule's decision to the goroutine of a ready job. It does not block: each wait of the
 // goroutine gets one order, and no order follows one that ends the waiting.
-func (w *apiWorker) orderLocked(j *job, o order) {
+func (w *caller) orderLocked(j *job, o order) {
 	orders := j.orders
 	if o != toCall {
 		j.orders = nil
@@ -96,7 +114,7 @@ func (w *apiWorker) orderLocked(j *job, o order) {
 
 // awaitSlot blocks until the schedule has decided about the job, and reports whether the job may be called. If not, the
 // job rests or has ended, or the worker stops.
-func (w *apiWorker) awaitSlot(ctx context.Context, j *job, orders <-chan order) bool {
+func (w *caller) awaitSlot(ctx context.Context, j *job, orders <-chan order) bool {
 	var o order
 	select {
 	case o = <-orders:
@@ -115,13 +133,13 @@ func (w *apiWorker) awaitSlot(ctx context.Context, j *job, orders <-chan order) 
 		return true
 	case toRest:
 	case toExpire:
-		w.expire(ctx, j)
+		w.settler.expire(ctx, j)
 	case toCancel:
-		w.buryCancelled(ctx, j)
+		w.settler.buryCancelled(ctx, j)
 	case toRefuse:
-		w.bury(ctx, j, deadletter.Invalid, j.impassable(), nil)
+		w.settler.bury(ctx, j, deadletter.Invalid, j.impassable(), nil)
 	case toOverdraw:
-		w.bury(ctx, j, deadletter.OverBudget, j.overdrawn(), nil)
+		w.settler.bury(ctx, j, deadletter.OverBudget, j.overdrawn(), nil)
 	default:
 		panic("dispatcher: unknown order") // orderLocked was given one
 	}
@@ -129,7 +147,7 @@ func (w *apiWorker) awaitSlot(ctx context.Context, j *job, orders <-chan order) 
 }
 
 // endLocked ends a job as the schedule decided, in the job's goroutine if it has one, else in a new one that runs end.
-func (w *apiWorker) endLocked(j *job, o order, end func()) {
+func (w *caller) endLocked(j *job, o order, end func()) {
 	if j.orders != nil {
 		w.orderLocked(j, o)
 		return
@@ -138,7 +156,7 @@ func (w *apiWorker) endLocked(j *job, o order, end func()) {
 }
 
 // sent reports to the schedule that a call was sent, or ended without being sent.
-func (w *apiWorker) sent(j *job) {
+func (w *caller) sent(j *job) {
 	w.mu.Lock()
 	waited := j.Unsent
 	if waited {
@@ -152,7 +170,7 @@ func (w *apiWorker) sent(j *job) {
 
 // call makes a granted call, and reports whether it was made. If the right to the partition is missing, call gives the
 // job's slot back instead.
-func (w *apiWorker) call(ctx context.Context, j *job) (r httpcall.Response, made bool) {
+func (w *caller) call(ctx context.Context, j *job) (r httpcall.Response, made bool) {
 	if !j.part.mayCall() {
 		w.unstart(ctx, j)
 		return r, false
@@ -166,14 +184,14 @@ func (w *apiWorker) call(ctx context.Context, j *job) (r httpcall.Response, made
 	first := j.Calls == 1
 	tat := max(j.Grant.TAT, w.s.Floor(j.Queue))
 	w.mu.Unlock()
-	w.trace(j)
+	w.settler.trace(j)
 	late := j.At.Until(w.now())
 	observe(w.metrics.late, late.Seconds(), j)
 	if first {
 		observe(w.metrics.wait, since.Until(w.now()).Seconds(), j)
 	}
 	fault.Pass(fault.CallNext)
-	flight := j.takeOff(tat+w.d.opts.Ahead(), late)
+	flight := j.takeOff(tat+w.env.ahead(), late)
 	r = w.send(ctx, j, w.outgoing(j), httpcall.Hooks{
 		Wrote: func() { fault.Pass(fault.CallSent); w.sent(j) }, MayWrite: j.part.mayCall, Begins: flight.begins, Left: flight.left,
 	})
@@ -205,7 +223,7 @@ func (w *apiWorker) call(ctx context.Context, j *job) (r httpcall.Response, made
 }
 
 // unstart takes back a call that this process no longer had the right to make in its slot.
-func (w *apiWorker) unstart(ctx context.Context, j *job) {
+func (w *caller) unstart(ctx context.Context, j *job) {
 	w.mu.Lock()
 	use := w.s.Unstart(j.Job)
 	w.mu.Unlock()

@@ -3,7 +3,6 @@ package dispatcher
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 
@@ -18,14 +17,14 @@ import (
 // stay behind, and a restart would take the job for called.
 func TestOrderBeforeTheStop(t *testing.T) {
 	for range 200 {
-		w := &apiWorker{stopped: make(chan struct{})}
+		w := bareWorker(dispatcherOf(Options{}), "")
 		orders := make(chan order, 1)
 		orders <- toCall
 		close(w.stopped)
-		if !w.awaitSlot(t.Context(), &job{}, orders) {
+		if !w.caller.awaitSlot(t.Context(), &job{}, orders) {
 			t.Fatal("a slot that had come was not used")
 		}
-		if w.awaitSlot(t.Context(), &job{}, orders) {
+		if w.caller.awaitSlot(t.Context(), &job{}, orders) {
 			t.Fatal("a slot came after the stop")
 		}
 	}
@@ -34,7 +33,7 @@ func TestOrderBeforeTheStop(t *testing.T) {
 // unstored returns a worker with one job whose outcome is to be stored, and a write that fails with each of writes in
 // turn.
 func unstored(writes ...error) (w *apiWorker, j *job, write func() error) {
-	w = &apiWorker{d: &Dispatcher{}, log: slog.New(slog.DiscardHandler), now: func() bucket.Micros { return 1 }, wake: make(chan struct{}, 1)}
+	w = bareWorker(dispatcherOf(Options{Now: func() bucket.Micros { return 1 }}), "")
 	w.s = schedule.New(&schedule.Policy{}, schedule.Pace{}, func(string) bucket.Micros { return 0 })
 	p := &partition{w: w}
 	p.Of = p
@@ -53,18 +52,18 @@ func TestPersistEnds(t *testing.T) {
 	failed := errors.New("no space left")
 	synctest.Test(t, func(t *testing.T) {
 		w, j, write := unstored(stream.ErrNotNow, failed, failed, nil)
-		if !w.persist(t.Context(), "result", j, write) || w.s.At(w.now()).Unfinished() != 1 {
+		if !w.settler.persist(t.Context(), "result", j, write) || w.s.At(w.now()).Unfinished() != 1 {
 			t.Error("the fourth write succeeded, and the outcome is not stored")
 		}
 		w, j, write = unstored(failed, failed)
 		j.part.lost.Store(true)
-		if w.persist(t.Context(), "result", j, write) || w.s.At(w.now()).Unfinished() != 0 {
+		if w.settler.persist(t.Context(), "result", j, write) || w.s.At(w.now()).Unfinished() != 0 {
 			t.Error("an outcome was stored, or its job kept, of a partition that is somebody else's")
 		}
 		w, j, write = unstored(failed, failed)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if w.persist(ctx, "result", j, write) || w.s.At(w.now()).Unfinished() != 1 {
+		if w.settler.persist(ctx, "result", j, write) || w.s.At(w.now()).Unfinished() != 1 {
 			t.Error("at the end of the process's time a job was let go of whose outcome is not stored")
 		}
 	})

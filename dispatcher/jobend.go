@@ -22,7 +22,7 @@ func (j *job) origin() string { return ledger.OriginOf(j.part.bucket.Name(), j.S
 func resultMsgID(j *job) string { return "result." + j.origin() }
 
 // result builds the message of a successful job's result.
-func (w *apiWorker) result(j *job, r httpcall.Response) *nats.Msg {
+func (w *settler) result(j *job, r httpcall.Response) *nats.Msg {
 	m := j.message
 	fields := [...]struct{ name, value string }{
 		{ingest.HeaderMsgID, resultMsgID(j)},
@@ -49,7 +49,7 @@ func (w *apiWorker) result(j *job, r httpcall.Response) *nats.Msg {
 		h["Content-Type"] = []string{v}
 	}
 	msg := &nats.Msg{Subject: ledger.ResultSubject(m.API, m.Key), Header: h, Data: r.Body}
-	if most := max(0, min(int(w.d.opts.Conn.MaxPayload())-ledger.HeaderRoom, int(j.terms.api.MaxResult))); r.More || len(msg.Data) > most {
+	if most := max(0, min(int(w.env.conn.MaxPayload())-ledger.HeaderRoom, int(j.terms.api.MaxResult))); r.More || len(msg.Data) > most {
 		msg.Data = msg.Data[:min(len(msg.Data), most)]
 		h[ledger.HeaderBody] = []string{ledger.BodyCut}
 	}
@@ -75,12 +75,12 @@ func lessen(m *nats.Msg) bool {
 }
 
 // record builds the ledger's record of a job's last call.
-func (w *apiWorker) record(j *job, r httpcall.Response, out httpcall.Outcome) *ledger.Record {
+func (w *settler) record(j *job, r httpcall.Response, out httpcall.Outcome) *ledger.Record {
 	w.mu.Lock()
 	// Calls of a key end in any order; its newest record must cover all of them.
 	tat := max(j.Grant.TAT, w.s.Floor(j.Queue))
 	w.mu.Unlock()
-	ahead := w.d.opts.Ahead() // records are in calendar time, by which a later process starts
+	ahead := w.env.ahead() // records are in calendar time, by which a later process starts
 	if tat != 0 {
 		tat += ahead
 	}
@@ -90,7 +90,7 @@ func (w *apiWorker) record(j *job, r httpcall.Response, out httpcall.Outcome) *l
 		Accepted: j.accepted.Time().UTC(), Planned: (j.At + ahead).Time(), Started: r.Started.UTC(), Ended: r.Ended.UTC(), Sent: r.Sent, Status: r.Status,
 		Outcome: out.Name(), Final: out.Verdict == httpcall.Delivered || out.Verdict == httpcall.Dead, Detail: ledger.Clip(out.Detail, ledger.MaxDetail),
 		Price: ledger.Money(j.terms.api.Price), Billed: out.Billed, Idempotency: j.terms.api.KeyIdentity(), TAT: tat,
-		Limits: j.terms.api.Rules.Names(), Costs: j.charged(), Unsettled: j.unsettled, Instance: w.d.opts.Instance,
+		Limits: j.terms.api.Rules.Names(), Costs: j.charged(), Unsettled: j.unsettled, Instance: w.env.instance,
 	}
 	if out.Verdict != httpcall.Delivered && out.Verdict != httpcall.Pushback {
 		c.Answer = httpcall.AnswerOf(j.terms.api, r)
@@ -113,7 +113,7 @@ func (j *job) charged() []int64 {
 }
 
 // letter builds a job's letter.
-func (w *apiWorker) letter(j *job, reason deadletter.Reason, detail string, status int, billed deadletter.Billed) *deadletter.Letter {
+func (w *settler) letter(j *job, reason deadletter.Reason, detail string, status int, billed deadletter.Billed) *deadletter.Letter {
 	m := j.message
 	var accepted time.Time
 	if j.accepted != 0 {
@@ -129,7 +129,7 @@ func (w *apiWorker) letter(j *job, reason deadletter.Reason, detail string, stat
 const lateDetail = "the deadline passed before its call"
 
 // expire ends a job whose deadline has passed. It loads the job's message if it is not in memory.
-func (w *apiWorker) expire(ctx context.Context, j *job) {
+func (w *settler) expire(ctx context.Context, j *job) {
 	if !w.reload(ctx, j) {
 		return
 	}
@@ -142,5 +142,5 @@ func (w *apiWorker) expire(ctx context.Context, j *job) {
 		w.bury(ctx, j, deadletter.Unknown, j.inDoubt(), nil)
 		return
 	}
-	w.bury(ctx, j, deadletter.Expired, lateDetail+w.waited(j), nil)
+	w.bury(ctx, j, deadletter.Expired, lateDetail+w.lane.waited(j), nil)
 }

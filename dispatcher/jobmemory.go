@@ -22,9 +22,12 @@ var errNoRoom = errors.New("there was no room in memory before the stop")
 // headerBytes is the room taken for the headers of a message before it is loaded.
 const headerBytes = 4 << 10
 
+// memory gives the jobs of a lane room in memory for their messages and answers.
+type memory struct{ *lane }
+
 // load loads a job's message into memory, with room for as much of its answer as is kept. It waits for that room until
 // ctx ends or the worker stops.
-func (w *apiWorker) load(ctx context.Context, j *job) (queue.Entry, error) {
+func (w *memory) load(ctx context.Context, j *job) (queue.Entry, error) {
 	p := j.part
 	w.mu.Lock()
 	api := w.terms.api
@@ -61,7 +64,7 @@ func (w *apiWorker) load(ctx context.Context, j *job) (queue.Entry, error) {
 }
 
 // spaceOf waits for room in memory for a job.
-func (w *apiWorker) spaceOf(ctx context.Context, j *job, size int64) (*queue.Space, error) {
+func (w *memory) spaceOf(ctx context.Context, j *job, size int64) (*queue.Space, error) {
 	holdings := w.queue.Holdings()
 	if space := holdings.TryNear(size); space != nil {
 		return space, nil

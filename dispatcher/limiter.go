@@ -3,6 +3,8 @@ package dispatcher
 import (
 	"context"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"weir/bucket"
@@ -12,9 +14,29 @@ import (
 // roundTrip is the longest time that a store on another machine may take to answer.
 const roundTrip = 2 * time.Second
 
+// slots asks an api's store of slots for grants.
+type slots struct {
+	*lane
+	store      Store
+	grants     *grantEnds // reports the ends of grants to the store
+	caller     *caller    // of the jobs that get them
+	notes      *holdNotes
+	rounds     sync.WaitGroup  // of asks under way
+	checkpoint func()          // asks for the limits' state to be stored at once, because slots wait for it
+	answers    func(err error) // called under the lock when the store has answered or not
+	down       time.Time       // since when the store does not answer, zero while it does; the lane's lock guards it
+	allDown    *atomic.Int32   // workers whose store does not answer
+}
+
+func newSlots(l *lane, o *APIOptions, allDown *atomic.Int32, notes *holdNotes, answers func(err error)) *slots {
+	w := &slots{lane: l, store: o.Store, checkpoint: o.Checkpoint, notes: notes, answers: answers, allDown: allDown}
+	w.grants = &grantEnds{store: o.Store, clock: o.Clock, log: l.log, tell: make(chan struct{}, 1), heard: w.heardOfEnds}
+	return w
+}
+
 // reserve asks the store for slots, without holding the lock. It asks a store on another machine in the background, one
 // round at a time, so that calls start meanwhile.
-func (w *apiWorker) reserve(hard context.Context, fx *schedule.Effects) {
+func (w *slots) reserve(hard context.Context, fx *schedule.Effects) {
 	if w.clock == schedule.OwnClock {
 		w.round(hard, fx)
 		return
@@ -28,7 +50,7 @@ func (w *apiWorker) reserve(hard context.Context, fx *schedule.Effects) {
 
 // round asks the store and applies the answer. It continues when the worker stops, so that granted slots are given
 // back.
-func (w *apiWorker) round(hard context.Context, fx *schedule.Effects) {
+func (w *slots) round(hard context.Context, fx *schedule.Effects) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(hard), roundTrip)
 	defer cancel()
 	r := schedule.Reply{Sent: w.now()}
@@ -46,16 +68,16 @@ func (w *apiWorker) round(hard context.Context, fx *schedule.Effects) {
 	w.mu.Lock()
 	out := w.s.Answer(fx, r)
 	for _, j := range out.Withdrawn {
-		w.restOrderedLocked(j)
+		w.caller.restOrderedLocked(j)
 	}
 	for _, j := range out.Impossible {
-		w.orderLocked(jobLocked(j), toRefuse)
+		w.caller.orderLocked(jobLocked(j), toRefuse)
 	}
 	for _, j := range out.OverBudget {
-		w.orderLocked(jobLocked(j), toOverdraw)
+		w.caller.orderLocked(jobLocked(j), toOverdraw)
 	}
 	w.mu.Unlock()
-	w.announceHolds(out.News)
+	w.notes.announceHolds(out.News)
 	w.grants.settle(hard, out.Unused)
 	if out.PutOff {
 		w.askAgain()
@@ -63,7 +85,7 @@ func (w *apiWorker) round(hard context.Context, fx *schedule.Effects) {
 }
 
 // heardOfEnds resumes calls that waited for grants to end, now that the store knows of the ends.
-func (w *apiWorker) heardOfEnds(uses []bucket.Use) {
+func (w *slots) heardOfEnds(uses []bucket.Use) {
 	back := slices.ContainsFunc(uses, func(u bucket.Use) bool { return u.Returned || u.Actual != nil })
 	if w.clock == schedule.OwnClock && !back {
 		return // a store in this process is asked again within milliseconds while permits are missing
@@ -79,7 +101,7 @@ func (w *apiWorker) heardOfEnds(uses []bucket.Use) {
 }
 
 // askAgain makes every job that waits for a shared limit ask again.
-func (w *apiWorker) askAgain() {
+func (w *slots) askAgain() {
 	w.mu.Lock()
 	queues, now := slices.Collect(w.s.Queues()), w.now()
 	w.mu.Unlock()
@@ -89,7 +111,7 @@ func (w *apiWorker) askAgain() {
 
 // reachable tries a store that did not answer last time with a request that takes no slot. An ask could arrive after
 // its round was given up, and would then use up slots and permits.
-func (w *apiWorker) reachable(ctx context.Context) error {
+func (w *slots) reachable(ctx context.Context) error {
 	w.mu.Lock()
 	down := !w.down.IsZero()
 	w.mu.Unlock()
@@ -100,9 +122,9 @@ func (w *apiWorker) reachable(ctx context.Context) error {
 }
 
 // heard notes whether the store answers, and logs each change once.
-func (w *apiWorker) heard(err error) {
+func (w *slots) heard(err error) {
 	w.mu.Lock()
-	w.contact.limits(err, time.Now())
+	w.answers(err)
 	was := w.down
 	switch {
 	case err != nil && was.IsZero():
@@ -113,10 +135,10 @@ func (w *apiWorker) heard(err error) {
 	w.mu.Unlock()
 	switch {
 	case err != nil && was.IsZero():
-		w.d.metrics.limiterLost(w.d.down.Add(1))
+		w.env.metrics.limiterLost(w.allDown.Add(1))
 		w.log.Warn("the limiter does not answer: calls wait until it does", "err", err)
 	case err == nil && !was.IsZero():
-		w.d.metrics.limiterLost(w.d.down.Add(-1))
+		w.env.metrics.limiterLost(w.allDown.Add(-1))
 		w.log.Info("the limiter answers again: calls continue", "wait", time.Since(was).Round(time.Millisecond))
 	}
 }
@@ -125,7 +147,7 @@ func (w *apiWorker) heard(err error) {
 // calls wait.
 func (d *Dispatcher) HeardOfLimiter(api string, err error) {
 	if w := d.worker(api); w != nil {
-		w.heard(err)
+		w.slots.heard(err)
 	}
 }
 
@@ -133,7 +155,7 @@ func (d *Dispatcher) HeardOfLimiter(api string, err error) {
 func (d *Dispatcher) LimitersDown() (apis []string) {
 	for _, w := range d.workersNow() {
 		w.mu.Lock()
-		down := !w.down.IsZero()
+		down := !w.slots.down.IsZero()
 		w.mu.Unlock()
 		if down {
 			apis = append(apis, w.name)
@@ -146,7 +168,7 @@ func (d *Dispatcher) LimitersDown() (apis []string) {
 // CalendarMoved makes an api's jobs ask its shared limits again, because the clock of the calendars was set.
 func (d *Dispatcher) CalendarMoved(api string) {
 	if w := d.worker(api); w != nil {
-		w.askAgain()
+		w.slots.askAgain()
 	}
 }
 

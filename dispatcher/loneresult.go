@@ -50,7 +50,7 @@ func (f *foundJob) endWithResult(ctx context.Context) {
 		f.flown = &f.noted // the result came from the call that was noted, not from an earlier one
 	}
 	if f.message.ReplyTo != "" {
-		f.w.d.reply(f.message.ReplyTo, &nats.Msg{Header: msg.Header, Data: msg.Data})
+		f.w.env.reply(f.message.ReplyTo, &nats.Msg{Header: msg.Header, Data: msg.Data})
 	}
 	if f.w.keepRecord(ctx, f.job, f.resultRecord(msg.Header)) {
 		f.w.traceEnd(f.job, nil)

@@ -65,7 +65,7 @@ func (f *foundJob) lostDetail() string {
 		return fmt.Sprintf("the worker died while call %d was under way, which was sent at %s", f.Calls, ledger.Stamp(f.flown.Begun))
 	}
 	if f.part.isRestored(f.Seq) {
-		return f.w.d.opts.Restored.detail()
+		return f.w.env.restored.detail()
 	}
 	return fmt.Sprintf("the worker died after call %d was to start and before its outcome was stored", f.Calls)
 }
@@ -73,7 +73,7 @@ func (f *foundJob) lostDetail() string {
 // lostRecord builds the ledger's record of a lost call.
 func (f *foundJob) lostRecord(out httpcall.Outcome) *ledger.Record {
 	w := f.w
-	w.d.metrics.recovered.WithLabelValues(w.name, "unknown").Inc()
+	w.env.metrics.recovered.WithLabelValues(w.name, "unknown").Inc()
 	w.metrics.calls.count(out.Name())
 	f.charge()
 	at := f.lost.stored
@@ -97,7 +97,7 @@ func (f *foundJob) waitOut(c *ledger.Record) {
 	w.mu.Lock()
 	waits := w.now().Add(w.s.Policy().DrainTime(f.Queue.Limits))
 	w.mu.Unlock()
-	c.TAT = max(c.TAT, waits+w.d.opts.Ahead())
+	c.TAT = max(c.TAT, waits+w.env.ahead())
 }
 
 // asIntended copies the price and the key's identity from a lost call's intent to the call's record. The price is also

@@ -20,7 +20,7 @@ func TestLostCallsInARow(t *testing.T) {
 	w, p := newSettling(t)
 	w.terms.api.Idempotency = &httpcall.Idempotency{Header: "Idempotency-Key"}
 	same := w.terms.api.KeyIdentity()
-	js := w.d.opts.JetStream
+	js := w.env.js
 	bucket, err := js.Stream(t.Context(), p.bucket.Name())
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func TestLostCallsInARow(t *testing.T) {
 	} {
 		key := string(rune('a' + i))
 		f := foundOf(w, p, uint64(i+1), key)
-		of := w.evidence.of(f.job)
+		of := w.settler.evidence.of(f.job)
 		f.lose(&foundIntent{
 			Intent: queue.Intent{Call: 1, Deaths: c.deaths, Accepted: f.accepted, Idempotency: c.identity}, stored: time.Now(),
 		})

@@ -181,7 +181,7 @@ func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (g *gauges) Collect(ch chan<- prometheus.Metric) {
-	ch <- prometheus.MustNewConstMetric(missedDesc, prometheus.CounterValue, float64(g.d.opts.Recorder.Missed()))
+	ch <- prometheus.MustNewConstMetric(missedDesc, prometheus.CounterValue, float64(g.d.recorder.Missed()))
 	for _, w := range g.d.workersNow() {
 		n := w.counts()
 		ends := math.Inf(1)

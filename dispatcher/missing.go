@@ -31,7 +31,7 @@ func (j *job) missingDetail(a queue.Absence) string {
 
 // buryMissing stores the letter of a job whose message is gone, and lets the job go. It blocks until the letter is
 // stored or persist gives the job up.
-func (w *apiWorker) buryMissing(ctx context.Context, j *job, a queue.Absence) {
+func (w *settler) buryMissing(ctx context.Context, j *job, a queue.Absence) {
 	outcome := Lost
 	if a == queue.DeletedByOthers {
 		outcome = Deleted
@@ -46,7 +46,7 @@ func (w *apiWorker) buryMissing(ctx context.Context, j *job, a queue.Absence) {
 	if m := j.message; m != nil {
 		l.Body, l.BodyLeftOut = m.Body, false
 		l.JobID, l.Header, l.Redrives, l.ReplyTo, l.Accepted = m.ID, m.Header, m.Redrives, m.ReplyTo, j.accepted.Time()
-	} else if c, err := ledger.At(ctx, w.d.opts.JetStream, j.answeredAt); err == nil && c != nil && c.Stream == j.part.bucket.Name() && c.Seq == j.Seq {
+	} else if c, err := ledger.At(ctx, w.env.js, j.answeredAt); err == nil && c != nil && c.Stream == j.part.bucket.Name() && c.Seq == j.Seq {
 		l.JobID, l.Redrives, l.Accepted = c.Job, c.Redrives, c.Accepted
 	} else if j.id != "" {
 		l.JobID, l.Accepted = j.id, j.accepted.Time()
@@ -59,7 +59,7 @@ func (w *apiWorker) buryMissing(ctx context.Context, j *job, a queue.Absence) {
 	w.mu.Unlock()
 	ingest.TraceOf(l.Header).Log(w.log).Log(ctx, level, "an accepted job's message is gone from its queue; it becomes a letter", "outcome", outcome, "key", l.Key, "seq", j.Seq,
 		"job_id", l.JobID, "billed", l.Billed)
-	if w.persist(ctx, "dead letter", j, func() error { return w.d.opts.Letters.Bury(l) }) {
+	if w.persist(ctx, "dead letter", j, func() error { return w.env.letters.Bury(l) }) {
 		if a == queue.LostByStore { // its stream still counts the message
 			if err := j.part.noteTold(ctx, j.Queue.Key, func(n int) int { return n + 1 }); err != nil {
 				return // the partition is lost: the next owner finds the job

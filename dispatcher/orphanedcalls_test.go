@@ -67,9 +67,9 @@ func TestUnreadableEpochMakesKeysWait(t *testing.T) {
 	ns := natstest.Start(t, dir, 0)
 	open := func(died bool) (*apiWorker, *partition) {
 		js := natstest.Connect(t, ns)
-		d := &Dispatcher{tail: ledger.NewTail(), opts: Options{
+		d := dispatcherOf(Options{
 			Conn: js.Conn(), JetStream: js, Replicas: 1, Now: func() bucket.Micros { return bucket.MicrosOf(time.Now()) }, Ahead: func() bucket.Micros { return 0 },
-		}}
+		})
 		return takingOver(t, d, payQueue(t, d), died, nil)
 	}
 	waits := func(w *apiWorker, p *partition) bool {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"sync"
 	"time"
 
 	"weir/bucket"
@@ -28,33 +26,27 @@ import (
 // pace collects what is known of earlier calls of an api's keys: by former processes, by other replicas, before a
 // backup. It decides when a key may be called again.
 type pace struct {
-	api      string
+	*lane
 	instance string
 	shared   bool // other replicas may have owned a key's partition meanwhile
-	clock    schedule.StoreClock
-	now      func() bucket.Micros
 	tail     *ledger.Tail
 	js       jetstream.JetStream
 	restored *Restoration
-	log      *slog.Logger
 	changed  func(StreamChange) // see Options.Changed
 	// stored returns the theoretical arrival time that the store knows of a key, 0 if none.
 	stored func(key string) bucket.Micros
 
-	mu    *sync.Mutex // the worker's: it guards what follows
-	s     *schedule.Schedule
-	since bucket.Micros // when the present terms came into force
+	since bucket.Micros // when the present terms came into force; the lane's lock guards it and what follows
 	// shortTold says that a warning was logged: the ledger begins too late for slow keys.
 	shortTold bool
 	// unreadableTold says that a warning was logged: a key's newest record cannot be read.
 	unreadableTold bool
 }
 
-func newPace(w *apiWorker, stored func(key string) bucket.Micros) *pace {
-	o := &w.d.opts
+func newPace(l *lane, stored func(key string) bucket.Micros) *pace {
+	e := l.env
 	return &pace{
-		api: w.name, instance: o.Instance, shared: w.d.owner != nil, clock: w.clock, now: o.Now, tail: w.d.tail, js: o.JetStream, restored: o.Restored, log: w.log, changed: o.Changed,
-		stored: stored, mu: &w.mu, since: o.Now(),
+		lane: l, instance: e.instance, shared: e.shared, tail: e.tail, js: e.js, restored: e.restored, changed: e.changed, stored: stored, since: l.now(),
 	}
 }
 
@@ -62,7 +54,7 @@ func newPace(w *apiWorker, stored func(key string) bucket.Micros) *pace {
 // when the former owner ended.
 func (p *pace) goOnLocked(q *schedule.KeyQueue, unsure bool) {
 	if p.clock == schedule.OtherClock {
-		q.Remind(max(p.tail.TAT(p.api, q.Key), p.restoredLocked(q.Limits)))
+		q.Remind(max(p.tail.TAT(p.name, q.Key), p.restoredLocked(q.Limits)))
 		return
 	}
 	q.GoOnFrom(p.floorLocked(q, unsure))
@@ -88,10 +80,10 @@ func (p *pace) recall(ctx context.Context, q *schedule.KeyQueue) (bucket.Micros,
 	p.mu.Lock()
 	known := max(q.TAT, p.knownLocked(q.Key))
 	drain := p.s.Policy().DrainTime(q.Limits)
-	gap := p.tail.Gap(p.api)
+	gap := p.tail.Gap(p.name)
 	looked := q.LookedUp || known != 0 && !p.shared && p.restoredLocked(q.Limits) == 0 && !gap
 	p.mu.Unlock()
-	if p.clock == schedule.OtherClock || looked || !gap && p.tail.Covers(p.api, p.now().Add(-drain)) {
+	if p.clock == schedule.OtherClock || looked || !gap && p.tail.Covers(p.name, p.now().Add(-drain)) {
 		return 0, nil
 	}
 	tat, err := p.lastTAT(ctx, q.Key, known, drain)
@@ -142,7 +134,7 @@ func (p *pace) notRecorded(ctx context.Context, drain time.Duration) (bucket.Mic
 func (p *pace) lastTAT(ctx context.Context, key string, known bucket.Micros, drain time.Duration) (bucket.Micros, error) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	c, err := ledger.Newest(ctx, p.js, p.api, key)
+	c, err := ledger.Newest(ctx, p.js, p.name, key)
 	if errors.Is(err, ledger.ErrUnreadable) {
 		p.log.Error("cannot read when a key was last called: it waits as if it were called now", "key", key, "err", err)
 		p.tellUnreadable(key)
@@ -177,7 +169,7 @@ func (p *pace) tellUnreadable(key string) {
 		return
 	}
 	p.changed(StreamChange{Stream: ledger.CallsStream, At: time.Now(), What: fmt.Sprintf("the record of the last call of %s/%s cannot be read, and others may not either: "+
-		"such a key waits until its bucket has drained, as if it had been called now; look at the disk", p.api, ingest.Token(key))})
+		"such a key waits until its bucket has drained, as if it had been called now; look at the disk", p.name, ingest.Token(key))})
 }
 
 // inherit converts a record's theoretical arrival time to the clock of this worker's store, never to an earlier time
@@ -202,7 +194,7 @@ func (p *pace) inherit(c *ledger.Record, stored, began time.Time) bucket.Micros 
 // know it in intervals of a former rate; see schedule.Schedule.Rebind.
 func (p *pace) knownLocked(key string) bucket.Micros {
 	if p.clock == schedule.OtherClock {
-		return max(p.stored(key), p.tail.TAT(p.api, key), p.restoredLocked(p.s.Policy().LimitsOf(key)))
+		return max(p.stored(key), p.tail.TAT(p.name, key), p.restoredLocked(p.s.Policy().LimitsOf(key)))
 	}
 	limits := p.s.Policy().LimitsOf(key)
 	tat := p.recordedLocked(key, limits)
@@ -214,11 +206,11 @@ func (p *pace) knownLocked(key string) bucket.Micros {
 
 // recordedLocked returns what the ledger of former runs knows of a key's theoretical arrival time.
 func (p *pace) recordedLocked(key string, limits *bucket.KeyLimits) bucket.Micros {
-	tat := p.tail.TAT(p.api, key)
+	tat := p.tail.TAT(p.name, key)
 	if fault.Planted(fault.LimiterOpen) {
 		return 0
 	}
-	return max(min(tat, max(p.since, p.tail.ReadAt(p.api)).Add(p.s.Policy().DrainTime(limits))), p.restoredLocked(limits))
+	return max(min(tat, max(p.since, p.tail.ReadAt(p.name)).Add(p.s.Policy().DrainTime(limits))), p.restoredLocked(limits))
 }
 
 // restoredLocked returns the theoretical arrival time of a key that may have been called until the streams were

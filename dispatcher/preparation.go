@@ -18,7 +18,7 @@ import (
 // prepare makes a staged job ready: it loads and reads the message, acquires a connection and stores the intent. The
 // schedule asks for a slot only then, so that only sending is left to do in the slot. prepare reports whether the job
 // is ready. If not, the job rests or has ended.
-func (w *apiWorker) prepare(ctx context.Context, j *job) bool {
+func (w *caller) prepare(ctx context.Context, j *job) bool {
 	j.staged = w.now()
 	w.mu.Lock()
 	j.bind(w.terms)
@@ -29,17 +29,17 @@ func (w *apiWorker) prepare(ctx context.Context, j *job) bool {
 	w.mu.Unlock()
 	if removed {
 		w.unstage(j)
-		w.buryMissing(ctx, j, queue.DeletedByOthers)
+		w.settler.buryMissing(ctx, j, queue.DeletedByOthers)
 		return false
 	}
-	entry, err := w.load(ctx, j)
+	entry, err := w.memory.load(ctx, j)
 	if err != nil {
 		w.unprepared(ctx, j, err)
 		return false
 	}
 	if reason, detail := w.examine(j, entry); reason != "" {
 		w.unstage(j)
-		w.bury(ctx, j, reason, detail, nil)
+		w.settler.bury(ctx, j, reason, detail, nil)
 		return false
 	}
 	if slot, err := w.pace.recall(ctx, j.Queue); err != nil {
@@ -63,7 +63,7 @@ func (w *apiWorker) prepare(ctx context.Context, j *job) bool {
 
 // examine reads a job's message and decides whether the job may be called. If not, it returns the reason and detail for
 // its letter.
-func (w *apiWorker) examine(j *job, e queue.Entry) (reason deadletter.Reason, detail string) {
+func (w *caller) examine(j *job, e queue.Entry) (reason deadletter.Reason, detail string) {
 	refusal, err := w.read(j, e)
 	switch {
 	case !j.doubt.allows(j.terms.api):
@@ -73,21 +73,9 @@ func (w *apiWorker) examine(j *job, e queue.Entry) (reason deadletter.Reason, de
 	case err != nil:
 		return deadletter.Invalid, err.Error()
 	case j.Past(w.now()):
-		return deadletter.Expired, lateDetail + w.waited(j)
+		return deadletter.Expired, lateDetail + w.lane.waited(j)
 	}
 	return "", ""
-}
-
-// restLocked lets a job wait until notBefore, without a goroutine.
-func (w *apiWorker) restLocked(j *job, notBefore bucket.Micros) {
-	j.orders = nil
-	w.s.Rest(j.Job, notBefore)
-}
-
-// madeLocked marks a job as ready.
-func (w *apiWorker) madeLocked(j *job) {
-	w.s.Pipe.LearnLead(j.staged.Until(w.now()))
-	w.s.Loaded(j.Job)
 }
 
 // mostMissing is how often a load may miss a job's message before the worker asks the leader whether the message is
@@ -100,15 +88,13 @@ const (
 	loadRetry   = time.Second
 )
 
-func (w *apiWorker) unstage(j *job) { w.update(func(s *schedule.Schedule) { s.Unstage(j.Job) }) }
-
 // unprepared lets a job that could not be made ready rest, or ends it if its message is gone.
-func (w *apiWorker) unprepared(ctx context.Context, j *job, err error) {
+func (w *caller) unprepared(ctx context.Context, j *job, err error) {
 	if errors.Is(err, errNoRoom) {
 		w.update(func(s *schedule.Schedule) { s.Unstage(j.Job); w.restLocked(j, schedule.Never-1) })
 		return
 	}
-	if w.givenUp(ctx, j, err) {
+	if w.settler.givenUp(ctx, j, err) {
 		return
 	}
 	if ctx.Err() == nil {
@@ -121,7 +107,7 @@ func (w *apiWorker) unprepared(ctx context.Context, j *job, err error) {
 }
 
 // givenUp ends a job if its message could not be loaded because it is gone, and reports whether it did.
-func (w *apiWorker) givenUp(ctx context.Context, j *job, err error) bool {
+func (w *settler) givenUp(ctx context.Context, j *job, err error) bool {
 	if isNotFound(err) {
 		j.missing++
 	}
@@ -145,7 +131,7 @@ func isNotFound(err error) bool { return errors.Is(err, jetstream.ErrMsgNotFound
 
 // absence asks the stream's leader whether a job's message is gone. If the leader does not answer, absence reports the
 // message as present, so that the job is kept.
-func (w *apiWorker) absence(ctx context.Context, j *job) queue.Absence {
+func (w *settler) absence(ctx context.Context, j *job) queue.Absence {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	a, err := j.part.bucket.Absence(ctx, j.Seq)
@@ -157,7 +143,7 @@ func (w *apiWorker) absence(ctx context.Context, j *job) queue.Absence {
 
 // unconnected settles a call for which no connection could be opened, so that nothing was sent. The call took no slot.
 // It counts as an attempt unless the breaker was open.
-func (w *apiWorker) unconnected(ctx context.Context, j *job, err error) {
+func (w *caller) unconnected(ctx context.Context, j *job, err error) {
 	if ctx.Err() != nil {
 		w.update(func(s *schedule.Schedule) { s.Unstage(j.Job); w.restLocked(j, schedule.Never-1) })
 		return
@@ -170,5 +156,5 @@ func (w *apiWorker) unconnected(ctx context.Context, j *job, err error) {
 	j.Calls++
 	j.Unseen = false
 	w.mu.Unlock()
-	w.settle(ctx, j, httpcall.Response{Err: httpcall.ForLetters(err), Started: now, Ended: now})
+	w.settler.settle(ctx, j, httpcall.Response{Err: httpcall.ForLetters(err), Started: now, Ended: now})
 }

@@ -29,7 +29,7 @@ import (
 func newLedgerLane(t *testing.T, bounds ledger.Bounds, rate bucket.Rate) *apiWorker {
 	t.Helper()
 	d := newShared(t)
-	d.opts.Tail, d.opts.Dedupe, d.opts.Log, d.log = bounds, queue.NewDedupe(time.Hour), slog.New(slog.DiscardHandler), slog.New(slog.DiscardHandler)
+	d.opts.Tail, d.leeway, d.opts.Dedupe, d.opts.Log, d.log = bounds, bounds.OrDefault().Leeway, queue.NewDedupe(time.Hour), slog.New(slog.DiscardHandler), slog.New(slog.DiscardHandler)
 	d.metrics = newMetrics(d, nil)
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: rate, Capacity: 1000, InFlight: 4}}
 	queue, err := queue.OpenQueue(t.Context(), queue.Options{Conn: d.opts.Conn, JetStream: d.opts.JetStream, Rules: rules, Settings: queue.Settings{
@@ -59,7 +59,7 @@ func (w *apiWorker) keepRecordOf(t *testing.T, api, key, id string, seq uint64, 
 		Outcome: ledger.Done, Final: true, TAT: bucket.MicrosOf(now.Add(debt)), Instance: "weir-1",
 	}
 	data, _ := json.Marshal(&c)
-	if _, err := w.d.opts.JetStream.Publish(t.Context(), c.Subject(), data); err != nil {
+	if _, err := w.env.js.Publish(t.Context(), c.Subject(), data); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -83,7 +83,7 @@ func (w *apiWorker) wait(t *testing.T, key string) time.Duration {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return max(0, w.now().Until(max(slot, w.d.tail.TAT("pay", key))))
+	return max(0, w.now().Until(max(slot, w.env.tail.TAT("pay", key))))
 }
 
 func (w *apiWorker) hasEnded(key, id string) bool {
@@ -103,7 +103,7 @@ func TestCutTailForgetsNoKey(t *testing.T) {
 		w.keepRecordOf(t, "pay", fmt.Sprint("busy-", i), fmt.Sprint("b", i), uint64(10+i), time.Second)
 	}
 	w.readLedger(t, 0, 1)
-	if w.d.tail.TAT("pay", "slow") != 0 {
+	if w.env.tail.TAT("pay", "slow") != 0 {
 		t.Fatal("all records were kept: nothing is tested")
 	}
 	if d := w.wait(t, "slow"); d < 4*time.Minute {
@@ -123,7 +123,7 @@ func TestOtherAPIsTakeNoRoom(t *testing.T) {
 		w.keepRecordOf(t, "busy", "k", fmt.Sprint("b", i), uint64(10+i), time.Second)
 	}
 	w.readLedger(t, 0, 1)
-	if w.d.tail.TAT("pay", "slow") == 0 || !w.d.tail.Covers("pay", 0) {
+	if w.env.tail.TAT("pay", "slow") == 0 || !w.env.tail.Covers("pay", 0) {
 		t.Error("not all was kept")
 	}
 	if !w.hasEnded("slow", "first") || w.hasEnded("k", "b1") {
@@ -171,7 +171,7 @@ func TestKeyThatTheLedgerHasLost(t *testing.T) {
 	if d := w.wait(t, "new"); d > 0 {
 		t.Errorf("a key that was never called waits %v", d)
 	}
-	stream, err := w.d.opts.JetStream.Stream(t.Context(), ledger.CallsStream)
+	stream, err := w.env.js.Stream(t.Context(), ledger.CallsStream)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestKeyThatTheLedgerHasLost(t *testing.T) {
 	if d := w.wait(t, "slow"); d < 23*time.Hour {
 		t.Errorf("the key is called again in %v", d)
 	}
-	if whole, err := ledger.Reaches(t.Context(), w.d.opts.JetStream, time.Now().Add(-time.Hour)); err != nil || whole {
+	if whole, err := ledger.Reaches(t.Context(), w.env.js, time.Now().Add(-time.Hour)); err != nil || whole {
 		t.Errorf("the ledger is said to reach back an hour: %v, %v", whole, err)
 	}
 	if err := stream.Purge(t.Context()); err != nil {
@@ -197,17 +197,17 @@ func TestKeyThatTheLedgerHasLost(t *testing.T) {
 // its last call ends its job, even if the result is older than the part of the results that is read.
 func TestOutcomeBeforeTheTail(t *testing.T) {
 	w := newLedgerLane(t, ledger.Bounds{Age: time.Nanosecond, Leeway: time.Nanosecond}, bucket.Rate{Count: 100, Per: time.Second, Burst: 1})
-	js, ctx := w.d.opts.JetStream, t.Context()
+	js, ctx := w.env.js, t.Context()
 	var err error
-	if w.d.results, err = stream.NewWriter(w.d.opts.Conn, nil, 100, 1<<20); err != nil {
+	if w.env.results, err = stream.NewWriter(w.env.conn, nil, 100, 1<<20); err != nil {
 		t.Fatal(err)
 	}
-	if w.d.calls, err = stream.NewWriter(w.d.opts.Conn, nil, 100, 1<<20); err != nil {
+	if w.env.calls, err = stream.NewWriter(w.env.conn, nil, 100, 1<<20); err != nil {
 		t.Fatal(err)
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	for _, run := range []func(context.Context) error{w.d.results.Run, w.d.calls.Run, w.queue.Run} {
+	for _, run := range []func(context.Context) error{w.env.results.Run, w.env.calls.Run, w.queue.Run} {
 		go func() { _ = run(running) }()
 	}
 	p := w.queue.Partition("k")
@@ -249,7 +249,7 @@ func TestOutcomeBeforeTheTail(t *testing.T) {
 	defer halt()
 	await.Until(t, "the job's record", func() bool {
 		c := ledger.Record{API: "pay", Key: "k"}
-		m, err := stream.AskLeader(ctx, w.d.opts.Conn, ledger.CallsStream, fmt.Sprintf(`{"last_by_subj":%q}`, c.Subject()))
+		m, err := stream.AskLeader(ctx, w.env.conn, ledger.CallsStream, fmt.Sprintf(`{"last_by_subj":%q}`, c.Subject()))
 		if err != nil || m == nil {
 			return false
 		}

@@ -3,7 +3,6 @@ package dispatcher
 import (
 	"context"
 	"encoding/json"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -19,14 +18,14 @@ import (
 func newShared(t *testing.T) *Dispatcher {
 	t.Helper()
 	js := natstest.JetStream(t)
-	d := &Dispatcher{tail: ledger.NewTail(), opts: Options{
+	d := dispatcherOf(Options{
 		Conn: js.Conn(), JetStream: js, Replicas: 1, Instance: "weir-0", Now: func() bucket.Micros { return bucket.MicrosOf(time.Now()) },
 		Ahead: func() bucket.Micros { return 0 },
-	}}
+	})
 	if err := EnsureStreams(t.Context(), d.opts); err != nil {
 		t.Fatal(err)
 	}
-	d.owner = ownership.NewManager(ownership.ManagerOptions{})
+	d.owner, d.shared = ownership.NewManager(ownership.ManagerOptions{}), true
 	return d
 }
 
@@ -40,10 +39,9 @@ func TestPaceOfAPartitionThatComesBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &apiWorker{d: d, name: "pay", now: d.opts.Now}
-	w.pace = newPace(w, func(key string) bucket.Micros { tat, _ := store.TAT(key); return tat })
+	w := bareWorker(d, "pay")
+	w.pace = newPace(w.lane, func(key string) bucket.Micros { tat, _ := store.TAT(key); return tat })
 	w.s = schedule.New(&schedule.Policy{Rules: rules}, schedule.Pace{}, w.pace.knownLocked)
-	w.pace.s = w.s
 	got, err := store.Reserve(t.Context(), []bucket.Ask{{Key: "k", Limits: rules.Key, Want: 3, Horizon: time.Second}})
 	if err != nil || len(got[0].Grants) != 3 {
 		t.Fatalf("%+v, %v", got, err)
@@ -84,13 +82,12 @@ func TestPaceWhereTheNewestRecordIsTorn(t *testing.T) {
 	for _, others := range []bool{true, false} {
 		d := newShared(t)
 		if !others {
-			d.owner = nil
+			d.owner, d.shared = nil, false
 		}
 		rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Hour, Burst: 4}, InFlight: 4}}
-		w := &apiWorker{d: d, name: "pay", now: d.opts.Now, log: slog.New(slog.DiscardHandler)}
-		w.pace = newPace(w, func(string) bucket.Micros { return 0 })
+		w := bareWorker(d, "pay")
+		w.pace = newPace(w.lane, func(string) bucket.Micros { return 0 })
 		w.s = schedule.New(&schedule.Policy{Rules: rules}, schedule.Pace{}, w.pace.knownLocked)
-		w.pace.s = w.s
 		if _, err := d.opts.JetStream.Publish(t.Context(), (&ledger.Record{API: "pay", Key: "k"}).Subject(), []byte("{")); err != nil {
 			t.Fatal(err)
 		}
@@ -112,9 +109,9 @@ func TestPaceBehindAGap(t *testing.T) {
 	ns := natstest.Start(t, dir, 0)
 	open := func() *Dispatcher {
 		js := natstest.Connect(t, ns)
-		d := &Dispatcher{tail: ledger.NewTail(), opts: Options{
+		d := dispatcherOf(Options{
 			Conn: js.Conn(), JetStream: js, Replicas: 1, Now: func() bucket.Micros { return bucket.MicrosOf(time.Now()) }, Ahead: func() bucket.Micros { return 0 },
-		}}
+		})
 		if err := EnsureStreams(t.Context(), d.opts); err != nil {
 			t.Fatal(err)
 		}
@@ -139,18 +136,18 @@ func TestPaceBehindAGap(t *testing.T) {
 	ns = natstest.Start(t, dir, 0)
 	d = open()
 	var told []StreamChange
-	d.opts.Changed = func(c StreamChange) { told = append(told, c) }
+	d.changed = func(c StreamChange) { told = append(told, c) }
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: 5 * time.Minute, Burst: 1}, InFlight: 4}}
-	w := &apiWorker{d: d, name: "pay", now: d.opts.Now, log: slog.New(slog.DiscardHandler), tailLoaded: true}
+	w := bareWorker(d, "pay")
+	w.tailLoaded = true
 	if _, err := d.tail.Read(t.Context(), ledger.TailOptions{
 		JetStream: d.opts.JetStream, Dedupe: time.Hour, APIs: []string{"pay"}, Now: d.opts.Now, Wants: func(string, string) bool { return true },
 		Ended: func(string, []queue.Finished) {}, TATOf: func(c *ledger.Record, _, _ time.Time) bucket.Micros { return c.TAT },
 	}); err != nil {
 		t.Fatal(err)
 	}
-	w.pace = newPace(w, func(string) bucket.Micros { return 0 })
+	w.pace = newPace(w.lane, func(string) bucket.Micros { return 0 })
 	w.s = schedule.New(&schedule.Policy{Rules: rules}, schedule.Pace{}, w.pace.knownLocked)
-	w.pace.s = w.s
 	for key, waits := range map[string]bool{"k": true, "other": false} {
 		q := &schedule.KeyQueue{Key: key, Limits: &rules.Key}
 		q.TAT = w.pace.knownLocked(key)

@@ -211,7 +211,7 @@ func (w *apiWorker) readAsked(ctx context.Context, b *deadletter.Browser, seq ui
 // tracesOf returns what the ledger and the results know of a letter's job, and how often an inquiry was made about it.
 func (l *askedLetter) tracesOf(ctx context.Context) (ledger.Traces, error) {
 	of := ledger.Job{API: l.w.name, Key: l.Key, ID: l.JobID, Stream: l.queued, Seq: l.at, Accepted: l.taken}
-	return ledger.LookUp(ctx, l.w.d.opts.JetStream, of, l.Stored.Add(-l.w.d.opts.Tail.OrDefault().Leeway))
+	return ledger.LookUp(ctx, l.w.env.js, of, l.Stored.Add(-l.w.env.leeway))
 }
 
 // notYet reports whether it is too early for weir itself to ask about a letter, and when the inquiry is due. The first
@@ -240,7 +240,7 @@ func (l *askedLetter) notYet(who asker, out *Reconciled) (early bool, due time.T
 }
 
 // wall returns the time by the clock of calendars, because the server stamps letters by it.
-func (w *apiWorker) wall() time.Time { return (w.now() + w.d.opts.Ahead()).Time() }
+func (w *apiWorker) wall() time.Time { return (w.now() + w.env.ahead()).Time() }
 
 // longestRest is the longest time between two inquiries about a letter.
 const longestRest = 7 * 24 * time.Hour
@@ -281,7 +281,7 @@ func (l *askedLetter) end(ctx context.Context, out Reconciled) (Reconciled, erro
 func (l *askedLetter) keepFound(ctx context.Context, r httpcall.Response) error {
 	msg := l.foundResult(r)
 	for {
-		err := l.w.d.results.WriteWhile(l.mayEnd, msg).Err
+		err := l.w.env.results.WriteWhile(l.mayEnd, msg).Err
 		if err == nil {
 			break
 		}
@@ -291,7 +291,7 @@ func (l *askedLetter) keepFound(ctx context.Context, r httpcall.Response) error 
 	}
 	fault.Pass(fault.ResultStored)
 	if l.ReplyTo != "" {
-		l.w.d.reply(l.ReplyTo, msg)
+		l.w.env.reply(l.ReplyTo, msg)
 	}
 	l.w.metrics.finished.count(ledger.Done)
 	return l.browser.Delete(context.WithoutCancel(ctx), l.Seq)
@@ -321,7 +321,7 @@ func (l *askedLetter) foundResult(r httpcall.Response) *nats.Msg {
 		h["Content-Type"] = []string{v}
 	}
 	msg := &nats.Msg{Subject: ledger.ResultSubject(l.w.name, l.Key), Header: h, Data: r.Body}
-	if most := max(0, min(int(l.w.d.opts.Conn.MaxPayload())-ledger.HeaderRoom, int(l.terms.api.MaxResult))); r.More || len(msg.Data) > most {
+	if most := max(0, min(int(l.w.env.conn.MaxPayload())-ledger.HeaderRoom, int(l.terms.api.MaxResult))); r.More || len(msg.Data) > most {
 		msg.Data = msg.Data[:min(len(msg.Data), most)]
 		h[ledger.HeaderBody] = []string{ledger.BodyCut}
 	}
@@ -338,7 +338,7 @@ func (l *askedLetter) handIn(ctx context.Context, out *Reconciled) (ReconcileEnd
 		return EndedStays, err
 	}
 	redrive := deadletter.NewRedrive(scope, deadletter.RedriveOptions{
-		Conn: l.w.d.opts.Conn, Browser: l.browser, Terms: l.w.d.RedriveTerms, Calls: l.w.d.CallsSince, Rate: redriveRate,
+		Conn: l.w.env.conn, Browser: l.browser, Terms: l.w.d.RedriveTerms, Calls: l.w.d.CallsSince, Rate: redriveRate,
 		Unknown: deadletter.FoundUnprocessed, Valid: l.mayEnd, Told: func(*deadletter.Tally) {},
 	})
 	if _, err := redrive.Plan(ctx); err != nil {
@@ -413,7 +413,7 @@ func (w *apiWorker) inquireByItself(ctx context.Context) {
 
 // askDue looks through the letters and asks about those that are due. It returns when each is due next.
 func (w *apiWorker) askDue(ctx context.Context, before map[uint64]time.Time) (map[uint64]time.Time, error) {
-	b, err := deadletter.OpenBrowser(ctx, w.d.opts.JetStream)
+	b, err := deadletter.OpenBrowser(ctx, w.env.js)
 	if err != nil {
 		return before, err
 	}

@@ -39,7 +39,7 @@ func TestReloadEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.opts.Letters = letters
+	d.letters = letters
 	markers, err := q.Partitions()[0].Own(t.Context(), "me")
 	if err != nil {
 		t.Fatal(err)
@@ -57,17 +57,17 @@ func TestReloadEnds(t *testing.T) {
 		p.lost.Store(lost)
 		j := jobLocked(w.s.Extract(w.s.Push("k", 7, &p.Partition), 7))
 		j.Settle()
-		w.unrecorded.await(j)
+		w.settler.unrecorded.await(j)
 		const tried = mostMissing - 2 // as if it had been tried so often
 		j.missing = tried
-		if await.Result(t, "the job's end", func() bool { return w.reload(t.Context(), j) }) {
+		if await.Result(t, "the job's end", func() bool { return w.settler.reload(t.Context(), j) }) {
 			t.Fatal("a message was loaded that is not there")
 		}
 		if want := map[bool]int{true: tried, false: mostMissing}[lost]; j.missing != want || w.s.At(w.now()).Unfinished() != 0 {
 			t.Errorf("lost %t: %d jobs are left when the message was missing %d times, want none after %d", lost, w.s.At(w.now()).Unfinished(), j.missing, want)
 		}
-		if want := map[bool]int{true: 0, false: 1}[lost]; w.unrecorded.unlogged != want || len(w.unrecorded.jobs) != 0 {
-			t.Errorf("lost %t: %d calls count that nobody will record, want %d; %d records are awaited", lost, w.unrecorded.unlogged, want, len(w.unrecorded.jobs))
+		if want := map[bool]int{true: 0, false: 1}[lost]; w.settler.unrecorded.unlogged != want || len(w.settler.unrecorded.jobs) != 0 {
+			t.Errorf("lost %t: %d calls count that nobody will record, want %d; %d records are awaited", lost, w.settler.unrecorded.unlogged, want, len(w.settler.unrecorded.jobs))
 		}
 		await.Return(t, "what the worker runs", w.running.Wait)
 	}
@@ -97,7 +97,7 @@ func TestReloadTakesRoomOnce(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for step := range 3 {
-		if !w.reload(ctx, j) {
+		if !w.settler.reload(ctx, j) {
 			t.Fatalf("step %d: the message was not loaded", step)
 		}
 	}

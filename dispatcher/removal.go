@@ -148,9 +148,9 @@ func (p *partition) tellRemoved(r *queue.Removal, letters, flying int) {
 // tellChange reports a change by hand of the partition's stream: in the log, by a metric and by Options.Changed.
 func (p *partition) tellChange(text string) {
 	p.w.log.Error("a queue's stream was changed by hand", "stream", p.bucket.Name(), "what", text)
-	p.w.d.metrics.damages.WithLabelValues(p.w.name).Inc()
-	if p.w.d.opts.Changed != nil {
-		p.w.d.opts.Changed(StreamChange{Stream: p.bucket.Name(), What: text, At: time.Now()})
+	p.w.env.metrics.damages.WithLabelValues(p.w.name).Inc()
+	if p.w.env.changed != nil {
+		p.w.env.changed(StreamChange{Stream: p.bucket.Name(), What: text, At: time.Now()})
 	}
 }
 
@@ -167,7 +167,7 @@ func (p *partition) renewEpoch(ctx context.Context) {
 		asking, cancel := context.WithTimeout(ctx, loadTimeout)
 		fence, err := p.markers.Fence(asking)
 		if err == nil && fence == queue.FenceGone && p.mayCall() {
-			err = p.markers.Renew(asking, p.w.d.opts.Instance)
+			err = p.markers.Renew(asking, p.w.env.instance)
 		}
 		cancel()
 		switch {
@@ -221,7 +221,7 @@ func (p *partition) examineFence() {
 func (p *partition) buryUnread(ctx context.Context, r *queue.Removal) {
 	for _, seq := range slices.Sorted(maps.Keys(r.Unread)) {
 		l := p.letterOfRemoved(r.Unread[seq], seq)
-		if p.persistOf(ctx, func() error { return p.w.d.opts.Letters.Bury(l) }) != nil {
+		if p.persistOf(ctx, func() error { return p.w.env.letters.Bury(l) }) != nil {
 			return
 		}
 		p.w.metrics.finished.count(Deleted)
@@ -253,7 +253,7 @@ func (p *partition) buryTakenOut(ctx context.Context, some []waitingJob) {
 				j := jobLocked(t)
 				j.bind(w.terms)
 				p.recallKeptLocked(j)
-				storing.Go(func() { w.buryMissing(ctx, j, queue.DeletedByOthers) })
+				storing.Go(func() { w.settler.buryMissing(ctx, j, queue.DeletedByOthers) })
 				continue
 			}
 			if t, _ := s.Cancel(of.key, of.seq); t != nil {
@@ -271,7 +271,7 @@ func (p *partition) buryTakenOut(ctx context.Context, some []waitingJob) {
 		case <-j.ended:
 		case <-w.stopped: // its slot never comes
 			// At a hard stop nothing is stored.
-			_ = p.persistOf(ctx, func() error { return p.w.d.opts.Letters.Bury(p.letterOfRemoved(j.Queue.Key, j.Seq)) })
+			_ = p.persistOf(ctx, func() error { return p.w.env.letters.Bury(p.letterOfRemoved(j.Queue.Key, j.Seq)) })
 		case <-ctx.Done():
 			return
 		}
@@ -311,7 +311,7 @@ func (p *partition) keepMarkersAgain(r *queue.Removal) {
 	})
 	w.mu.Lock()
 	holds := map[string]holdMark{}
-	for key, m := range w.marks {
+	for key, m := range w.notes.marks {
 		if m.part == p && m.seq != 0 && gone(m.seq) {
 			holds[key] = m
 		}
@@ -325,8 +325,8 @@ func (p *partition) keepMarkersAgain(r *queue.Removal) {
 	for key, m := range holds {
 		p.markers.Hold(key, m.until, "held before its mark was deleted by hand", func(seq uint64, err error) {
 			w.mu.Lock()
-			if err == nil && w.marks[key] == m {
-				w.marks[key] = holdMark{p, seq, m.until}
+			if err == nil && w.notes.marks[key] == m {
+				w.notes.marks[key] = holdMark{p, seq, m.until}
 			}
 			w.mu.Unlock()
 			failed(err)

@@ -25,10 +25,10 @@ import (
 func removalRig(t *testing.T) (w *apiWorker, p *partition, told *[]StreamChange) {
 	t.Helper()
 	d := newShared(t)
-	d.owner = nil
+	d.owner, d.shared = nil, false
 	d.log, d.metrics = slog.New(slog.DiscardHandler), newMetrics(d, nil)
 	told = &[]StreamChange{}
-	d.opts.Changed = func(c StreamChange) { *told = append(*told, c) }
+	d.changed = func(c StreamChange) { *told = append(*told, c) }
 	letters, err := deadletter.Open(t.Context(), deadletter.Options{
 		Conn: d.opts.Conn, JetStream: d.opts.JetStream, Replicas: 1, MaxAge: time.Hour, MaxBytes: 1 << 20, MaxWaiting: 1 << 20, Log: d.log,
 		Registerer: prometheus.NewRegistry(),
@@ -36,7 +36,7 @@ func removalRig(t *testing.T) (w *apiWorker, p *partition, told *[]StreamChange)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.opts.Letters = letters
+	d.letters = letters
 	q := payQueue(t, d)
 	markers, err := q.Partitions()[0].Own(t.Context(), "me")
 	if err != nil {
@@ -60,7 +60,7 @@ func removalRig(t *testing.T) (w *apiWorker, p *partition, told *[]StreamChange)
 // storedLetters returns all letters that are stored.
 func (w *apiWorker) storedLetters(t *testing.T) (all []*jetstream.RawStreamMsg) {
 	t.Helper()
-	s, err := w.d.opts.JetStream.Stream(t.Context(), deadletter.Stream)
+	s, err := w.env.js.Stream(t.Context(), deadletter.Stream)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,8 +126,8 @@ func TestMarkersTakenOutAreStoredAgain(t *testing.T) {
 		j.Settle()
 	}
 	until := w.now().Add(time.Hour)
-	w.marks["held"] = holdMark{part: p, seq: 4, until: until}
-	js := w.d.opts.JetStream
+	w.notes.marks["held"] = holdMark{part: p, seq: 4, until: until}
+	js := w.env.js
 	s, err := js.Stream(t.Context(), "WEIR_pay_0")
 	if err != nil {
 		t.Fatal(err)

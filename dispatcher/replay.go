@@ -111,7 +111,7 @@ func (p *partition) replayMark(e queue.Entry) {
 // read all markers.
 func (p *partition) markersLoaded() {
 	r := p.replay
-	r.records, r.results = p.w.d.tail.Detach(p.bucket.Name())
+	r.records, r.results = p.w.env.tail.Detach(p.bucket.Name())
 	p.w.mu.Lock()
 	if p.markers.AfterDeath() {
 		p.Leftover = p.leftUntilLocked()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/url"
 	"runtime"
 	"testing"
@@ -31,15 +30,11 @@ func takingOver(t *testing.T, d *Dispatcher, q *queue.Queue, died bool, lease *l
 		Rule:  &ingest.Rule{MaxBody: 1 << 10, Methods: []string{"POST"}},
 		Rules: bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, Capacity: 1000, InFlight: 4}},
 	}
-	w := &apiWorker{
-		d: d, name: "pay", log: slog.New(slog.DiscardHandler), queue: q, now: d.opts.Now, marks: map[string]holdMark{},
-		wake: make(chan struct{}, 1),
-	}
-	w.evidence = d.evidenceOf(w.name, w.log)
-	w.pace = newPace(w, func(string) bucket.Micros { return 0 })
+	w := bareWorker(d, "pay")
+	w.queue = q
+	w.pace = newPace(w.lane, func(string) bucket.Micros { return 0 })
 	policy := &schedule.Policy{Rules: api.Rules}
 	w.s = schedule.New(policy, schedule.Pace{MaxStaged: schedule.MaxStaged, MaxCalls: schedule.MaxCalls}, w.pace.knownLocked)
-	w.pace.s = w.s
 	w.terms = &terms{api: api, policy: policy}
 	p := &partition{w: w, Tenure: ownership.Tenure{Lease: lease}, bucket: q.Partitions()[0], cache: map[uint64]kept{}, holdings: queue.NewHoldings(1 << 30), replay: newReplay()}
 	p.Of = p

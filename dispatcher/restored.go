@@ -42,15 +42,15 @@ func (p *partition) isRestored(seq uint64) bool { return p.restored != 0 && seq 
 
 // mayBeCalled reports whether a restored job may have been called before its backup was put back. A job that was not
 // due until later was not called.
-func (d *Dispatcher) mayBeCalled(p *partition, seq uint64, notBefore time.Time) bool {
-	return p.isRestored(seq) && !notBefore.After(d.opts.Restored.At)
+func (p *partition) mayBeCalled(seq uint64, notBefore time.Time) bool {
+	return p.isRestored(seq) && !notBefore.After(p.w.env.restored.At)
 }
 
 // expectLocked notes the deadline of a job that was read, because it may pass while the job cannot be called and so is
 // not loaded. For a restored job that must not be called again, expectLocked notes a deadline in the past: such jobs
 // become letters, a few at a time, even during a hold.
 func (p *partition) expectLocked(e queue.Entry) {
-	if p.w.terms.api.Idempotency == nil && p.w.d.mayBeCalled(p, e.Seq, ingest.NotBeforeOf(e.Header, e.Time)) {
+	if p.w.terms.api.Idempotency == nil && p.mayBeCalled(e.Seq, ingest.NotBeforeOf(e.Header, e.Time)) {
 		p.Expect(e.Seq, 1)
 	} else if at := ingest.DeadlineOf(e.Header, e.Time); !at.IsZero() {
 		p.Expect(e.Seq, bucket.MicrosOf(at))
@@ -58,8 +58,8 @@ func (p *partition) expectLocked(e queue.Entry) {
 }
 
 // doubtRestoredLocked marks a restored job as possibly called.
-func (j *job) doubtRestoredLocked(d *Dispatcher) {
-	if d.mayBeCalled(j.part, j.Seq, j.message.NotBefore) {
+func (j *job) doubtRestoredLocked() {
+	if j.part.mayBeCalled(j.Seq, j.message.NotBefore) {
 		j.doubt.recall(deadletter.BilledUnknown, "")
 	}
 }
@@ -67,7 +67,7 @@ func (j *job) doubtRestoredLocked(d *Dispatcher) {
 // inDoubt returns the detail for a letter of a job whose outcome is unknown.
 func (j *job) inDoubt() string {
 	if j.part.isRestored(j.Seq) {
-		return j.part.w.d.opts.Restored.detail()
+		return j.part.w.env.restored.detail()
 	}
 	return doubtDetail
 }

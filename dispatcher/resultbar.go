@@ -17,7 +17,7 @@ import (
 // stalled. The bar is a message with the result's id. The stream takes an id only once within two minutes, and so
 // refuses the result.
 type resultBar struct {
-	w *apiWorker
+	w *settler
 	j *job
 }
 
@@ -33,7 +33,7 @@ func (b resultBar) set(ctx context.Context) (at uint64, ok bool) {
 	}
 	msg := &nats.Msg{Subject: fenceSubject, Header: nats.Header{ingest.HeaderMsgID: {resultMsgID(b.j)}}}
 	if !b.w.persist(ctx, "bar against a late result", b.j, func() error {
-		a := b.w.d.results.WriteWhile(b.j.part.mayCall, msg)
+		a := b.w.env.results.WriteWhile(b.j.part.mayCall, msg)
 		at = a.Seq
 		return a.Err
 	}) {

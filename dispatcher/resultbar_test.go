@@ -2,7 +2,6 @@ package dispatcher
 
 import (
 	"context"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -49,8 +48,7 @@ func newOwned(t *testing.T) (w *apiWorker, p *partition) {
 			t.Error(err)
 		}
 	})
-	w = &apiWorker{d: d, name: "pay", log: slog.New(slog.DiscardHandler)}
-	w.evidence = d.evidenceOf(w.name, w.log)
+	w = bareWorker(d, "pay")
 	w.s = schedule.New(&schedule.Policy{}, schedule.Pace{}, nil)
 	return w, &partition{w: w, Tenure: ownership.Tenure{Lease: lease}, bucket: q.Partitions()[0]}
 }
@@ -65,7 +63,7 @@ func TestNoResultAfterItsLetter(t *testing.T) {
 	}
 	bar := func(seq uint64) uint64 {
 		return await.Result(t, "the bar", func() uint64 {
-			at, ok := resultBar{w, of(seq)}.set(t.Context())
+			at, ok := resultBar{w.settler, of(seq)}.set(t.Context())
 			if !ok {
 				t.Error("the job was let go of")
 			}

@@ -57,7 +57,7 @@ func TestCallAsksForTheRight(t *testing.T) {
 		j.message = &ingest.Job{API: "pay", Key: "k", ID: "j", Method: "POST"}
 		came.Store(0)
 		p.lost.Store(c.lostFirst)
-		_, made := w.call(t.Context(), j)
+		_, made := w.caller.call(t.Context(), j)
 		sent := int32(0)
 		if c.made {
 			sent = 1

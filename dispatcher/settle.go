@@ -25,14 +25,29 @@ import (
 // it once.
 const persistRetry = time.Second
 
+// settler brings jobs to their ends: it stores outcomes, results, records, marks and letters, and then has the job
+// deleted or lets it wait.
+type settler struct {
+	*lane
+	memory     *memory
+	notes      *holdNotes
+	evidence   evidence
+	unrecorded unrecordedCalls
+	called     func(answered bool) // called under the lock when a call has ended
+}
+
+func newSettler(l *lane, notes *holdNotes, called func(answered bool)) *settler {
+	return &settler{lane: l, memory: &memory{l}, notes: notes, evidence: l.env.evidenceOf(l.name, l.log), called: called}
+}
+
 // settle brings a called job to exactly one of: done, buried, or waiting for its next call. It stores what is known of
 // the call before it deletes the job or lets it wait.
-func (w *apiWorker) settle(ctx context.Context, j *job, r httpcall.Response) {
+func (w *settler) settle(ctx context.Context, j *job, r httpcall.Response) {
 	w.conclude(ctx, j, r, j.crashed(httpcall.Judge(j.terms.api, r, time.Now())))
 }
 
 // conclude settles a called job by an outcome that is already judged.
-func (w *apiWorker) conclude(ctx context.Context, j *job, r httpcall.Response, out httpcall.Outcome) {
+func (w *settler) conclude(ctx context.Context, j *job, r httpcall.Response, out httpcall.Outcome) {
 	api := j.terms.api
 	e := schedule.CallEnd{
 		Again: out.Verdict == httpcall.Again, PushedBack: out.Verdict == httpcall.Pushback, Denied: out.Verdict == httpcall.Denied, Fault: out.Fault,
@@ -41,8 +56,8 @@ func (w *apiWorker) conclude(ctx context.Context, j *job, r httpcall.Response, o
 	e.Started = e.Now.Add(-max(0, time.Since(r.Started)))
 	w.mu.Lock()
 	f := w.s.OnCallEnd(j.Job, e)
-	w.contact.called(r.Status != 0, time.Now())
-	w.dropDenialsLocked()
+	w.called(r.Status != 0)
+	w.notes.dropDenialsLocked()
 	if out.Counts() && !f.Free {
 		j.attempts++
 	}
@@ -58,10 +73,10 @@ func (w *apiWorker) conclude(ctx context.Context, j *job, r httpcall.Response, o
 	if f.First {
 		w.logOf(j).Warn("a call failed", "attempt", j.attempts, "reason", out.Detail)
 	}
-	w.announceHolds(f.News)
+	w.notes.announceHolds(f.News)
 	j.part.keepHold(f.Hold)
 	if f.Denied {
-		w.keepDenial(f.News[0].Until, f.News[0].Why)
+		w.notes.keepDenial(f.News[0].Until, f.News[0].Why)
 	}
 	if w.log.Enabled(ctx, slog.LevelDebug) {
 		w.logOf(j).Debug("call ended", "attempt", j.attempts, "status", r.Status, "outcome", out.Name(), "reason", out.Detail)
@@ -82,23 +97,11 @@ func (w *apiWorker) conclude(ctx context.Context, j *job, r httpcall.Response, o
 	}
 }
 
-// logOf returns a logger for lines about a job.
-func (w *apiWorker) logOf(j *job) *slog.Logger {
-	if j.message == nil {
-		return w.log.With("key", j.Queue.Key, "seq", j.Seq)
-	}
-	log := w.log.With("job_id", j.message.ID, "key", j.Queue.Key, "seq", j.Seq)
-	if j.message.Trace.Parent == "" && j.traced.Recorded() {
-		return log.With("trace_id", j.traced.TraceID())
-	}
-	return j.message.Trace.Log(log)
-}
-
 // keepResult stores the result, sends it to the producer's reply subject, stores the ledger's record, and has the job
 // deleted. Each step starts only when the one before it is durable, so that the record proves that the result is stored
 // and the reply was sent. After a crash before the record, recovery finds the result and writes the record
 // (loneresult.go).
-func (w *apiWorker) keepResult(ctx context.Context, j *job, r httpcall.Response, out httpcall.Outcome) {
+func (w *settler) keepResult(ctx context.Context, j *job, r httpcall.Response, out httpcall.Outcome) {
 	if fault.Planted(fault.DeleteFirst) {
 		j.part.bucket.Finish(j.Queue.Key, j.Seq)
 		<-time.After(100 * time.Millisecond)
@@ -121,7 +124,7 @@ func (w *apiWorker) keepResult(ctx context.Context, j *job, r httpcall.Response,
 	}
 	fault.Pass(fault.ResultStored)
 	if j.message.ReplyTo != "" {
-		w.d.reply(j.message.ReplyTo, msg)
+		w.env.reply(j.message.ReplyTo, msg)
 	}
 	if w.keepRecord(ctx, j, w.record(j, r, out)) {
 		w.traceEnd(j, nil)
@@ -132,10 +135,10 @@ func (w *apiWorker) keepResult(ctx context.Context, j *job, r httpcall.Response,
 // storeResult stores a result and returns the stream's answer. It blocks until the result is stored; ok is false if
 // persist gave the job up. If the result is too large for its stream, storeResult stores less of it: the call is paid
 // for, and its job must not block all other jobs.
-func (w *apiWorker) storeResult(ctx context.Context, j *job, msg *nats.Msg) (stored stream.Answer, ok bool) {
+func (w *settler) storeResult(ctx context.Context, j *job, msg *nats.Msg) (stored stream.Answer, ok bool) {
 	ok = w.persist(ctx, "result", j, func() error {
 		for {
-			stored = w.d.results.WriteWhile(j.part.mayCall, msg)
+			stored = w.env.results.WriteWhile(j.part.mayCall, msg)
 			err := stored.Err
 			size := msg.Size()
 			if !errors.Is(err, stream.ErrTooLarge) || !lessen(msg) {
@@ -150,7 +153,7 @@ func (w *apiWorker) storeResult(ctx context.Context, j *job, msg *nats.Msg) (sto
 // bury stores the ledger's record c, then the letter with its event, and has the job deleted. If there was no call, c
 // is nil and bury stores the mark of the job's end instead. The record or the mark comes first because the letter can
 // be written again from it and the job: after a crash between the two it is known whether the call was made.
-func (w *apiWorker) bury(ctx context.Context, j *job, reason deadletter.Reason, detail string, c *ledger.Record) {
+func (w *settler) bury(ctx context.Context, j *job, reason deadletter.Reason, detail string, c *ledger.Record) {
 	status, detail := j.status, ledger.Clip(detail, ledger.MaxDetail)
 	var answer *deadletter.Answer
 	if c != nil {
@@ -174,7 +177,7 @@ func (w *apiWorker) bury(ctx context.Context, j *job, reason deadletter.Reason, 
 // keepEnd stores the mark that a job becomes a letter without a call, and reports whether the mark is stored. Without
 // it, a crash before the job's deletion could undo the decision: the reason may not apply any more, and the ledger has
 // no record of it.
-func (w *apiWorker) keepEnd(ctx context.Context, j *job, letter *deadletter.Letter) bool {
+func (w *settler) keepEnd(ctx context.Context, j *job, letter *deadletter.Letter) bool {
 	mark := queue.RetryMark{
 		Seq: j.Seq, Calls: j.Calls, Attempts: j.attempts, Billed: string(j.doubt.billed), Ends: string(letter.Reason), Reason: letter.Detail,
 		Idempotency: j.doubt.identity, Status: j.status, Answered: j.answeredAt, Accepted: j.accepted, KeySum: queue.KeySum(j.Queue.Key),
@@ -189,7 +192,7 @@ func (w *apiWorker) keepEnd(ctx context.Context, j *job, letter *deadletter.Lett
 }
 
 // keepMark stores a mark in the job's partition and returns its sequence; ok is false if persist gave the job up.
-func (w *apiWorker) keepMark(ctx context.Context, what string, j *job, mark queue.RetryMark) (seq uint64, ok bool) {
+func (w *settler) keepMark(ctx context.Context, what string, j *job, mark queue.RetryMark) (seq uint64, ok bool) {
 	ok = w.persist(ctx, what, j, func() (err error) {
 		seq, err = j.part.markers.Retry(mark)
 		return err
@@ -199,7 +202,7 @@ func (w *apiWorker) keepMark(ctx context.Context, what string, j *job, mark queu
 
 // buryLetter stores a letter with its event, and has the job deleted. The ledger or a mark must already hold the
 // letter's content.
-func (w *apiWorker) buryLetter(ctx context.Context, j *job, letter *deadletter.Letter) {
+func (w *settler) buryLetter(ctx context.Context, j *job, letter *deadletter.Letter) {
 	if letter.Answer == nil && j.answeredAt != 0 { // the last answer came to an earlier call
 		var ok bool
 		if letter.Answer, ok = w.evidence.answer(ctx, w.evidence.of(j), j.answeredAt); !ok {
@@ -207,7 +210,7 @@ func (w *apiWorker) buryLetter(ctx context.Context, j *job, letter *deadletter.L
 		}
 		j.answeredAt = 0
 	}
-	if w.persist(ctx, "dead letter", j, func() error { return w.d.opts.Letters.Bury(letter) }) {
+	if w.persist(ctx, "dead letter", j, func() error { return w.env.letters.Bury(letter) }) {
 		fault.Pass(fault.LetterKept)
 		w.traceEnd(j, letter)
 		w.finish(j, string(letter.Reason))
@@ -215,7 +218,7 @@ func (w *apiWorker) buryLetter(ctx context.Context, j *job, letter *deadletter.L
 }
 
 // again stores the ledger's record and the retry mark, and then lets the job wait.
-func (w *apiWorker) again(ctx context.Context, j *job, c *ledger.Record, notBefore bucket.Micros) {
+func (w *settler) again(ctx context.Context, j *job, c *ledger.Record, notBefore bucket.Micros) {
 	c.NotBefore = notBefore
 	if !w.keepRecord(ctx, j, c) {
 		return
@@ -243,15 +246,15 @@ func (w *apiWorker) again(ctx context.Context, j *job, c *ledger.Record, notBefo
 }
 
 // keepRecord stores a call's record in the ledger, and reports whether it succeeded.
-func (w *apiWorker) keepRecord(ctx context.Context, j *job, c *ledger.Record) bool {
+func (w *settler) keepRecord(ctx context.Context, j *job, c *ledger.Record) bool {
 	var seq uint64
 	if !w.persist(ctx, "ledger record", j, func() (err error) {
-		seq, err = w.d.record(j.part.mayCall, c)
+		seq, err = w.env.record(j.part.mayCall, c)
 		return err
 	}) {
 		return false
 	}
-	w.d.metrics.spend.add(c)
+	w.env.metrics.spend.add(c)
 	w.traceCall(j, c)
 	if c.Status != 0 {
 		j.answeredAt = seq
@@ -261,20 +264,11 @@ func (w *apiWorker) keepRecord(ctx context.Context, j *job, c *ledger.Record) bo
 	return true
 }
 
-// record writes a record to the ledger if may allows it, and notes in the flight recorder that the record is stored.
-func (d *Dispatcher) record(may func() bool, c *ledger.Record) (seq uint64, err error) {
-	stored := d.calls.WriteWhile(may, c.Message())
-	if stored.Err == nil {
-		d.opts.Recorder.Recorded(stored.Seq)
-	}
-	return stored.Seq, stored.Err
-}
-
 // persist retries a write until it succeeds, and reports whether it did. Meanwhile the job stays where it is and is not
 // called again. While the right to the partition is in doubt, persist waits. If the right is lost, persist abandons the
 // job and returns false: the job belongs to the next owner. It also returns false when ctx is done: the next start
 // finds the job again.
-func (w *apiWorker) persist(ctx context.Context, what string, j *job, write func() error) bool {
+func (w *settler) persist(ctx context.Context, what string, j *job, write func() error) bool {
 	p := j.part
 	for {
 		err := stream.ErrNotNow
@@ -302,7 +296,7 @@ func (w *apiWorker) persist(ctx context.Context, what string, j *job, write func
 }
 
 // finish ends a job whose end is durable: it has the message deleted, and drops the job's markers.
-func (w *apiWorker) finish(j *job, outcome string) {
+func (w *settler) finish(j *job, outcome string) {
 	p := j.part
 	if p.lost.Load() {
 		w.abandon(j)
@@ -338,7 +332,7 @@ func (w *apiWorker) finish(j *job, outcome string) {
 
 // unstall opens a stalled partition again once at most half of queue.MaxUnswept finished jobs are left to delete. Until
 // then it looks again every second.
-func (w *apiWorker) unstall(p *partition) {
+func (w *settler) unstall(p *partition) {
 	if p.bucket.Unswept() > queue.MaxUnswept/2 {
 		time.AfterFunc(time.Second, func() { w.unstall(p) })
 		return
@@ -352,7 +346,7 @@ func (w *apiWorker) unstall(p *partition) {
 }
 
 // announceHolds logs holds that have begun or ended and sends their events.
-func (w *apiWorker) announceHolds(all []schedule.HoldChange) {
+func (w *holdNotes) announceHolds(all []schedule.HoldChange) {
 	for _, c := range all {
 		w.tellHold(c)
 	}
@@ -361,7 +355,7 @@ func (w *apiWorker) announceHolds(all []schedule.HoldChange) {
 	}
 }
 
-func (w *apiWorker) tellHold(c schedule.HoldChange) {
+func (w *holdNotes) tellHold(c schedule.HoldChange) {
 	data := deadletter.HoldData{Why: c.Why}
 	e := deadletter.Event{Type: deadletter.ResumedEvent, API: w.name, Key: keyOf(c.Queue)}
 	attrs := []any{}
@@ -378,7 +372,7 @@ func (w *apiWorker) tellHold(c schedule.HoldChange) {
 	}
 	e.Data = data
 	w.log.Info(string(e.Type), attrs...)
-	w.d.opts.Letters.Send(e, func(err error) {
+	w.env.letters.Send(e, func(err error) {
 		if err != nil {
 			w.log.Warn("could not store an event", "err", err)
 		}

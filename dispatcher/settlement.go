@@ -23,7 +23,7 @@ type settlements struct {
 // actual returns the units that a call really took from each shared limit: those that the answer reports, 0 from a
 // quota if nothing was sent, and 0 from a budget if the call was not billed. nil means that the estimate is right.
 // silent names the limits whose units the answer should have reported and did not.
-func (w *apiWorker) actual(j *job, r httpcall.Response) (actual []int64, silent []string) {
+func (w *caller) actual(j *job, r httpcall.Response) (actual []int64, silent []string) {
 	if j.Costs == nil {
 		return nil, nil
 	}
@@ -50,7 +50,7 @@ func (w *apiWorker) actual(j *job, r httpcall.Response) (actual []int64, silent 
 	w.settlements.silent = len(silent) > 0 || free && w.settlements.silent
 	w.settlements.mu.Unlock()
 	if len(silent) > 0 {
-		w.d.metrics.unsettled.WithLabelValues(w.name).Inc()
+		w.env.metrics.unsettled.WithLabelValues(w.name).Inc()
 	}
 	if news {
 		w.logOf(j).Warn("an answer does not report the units of its call: the call is charged its estimate, or the most that any answer has reported",

@@ -2,7 +2,6 @@ package dispatcher
 
 import (
 	"fmt"
-	"log/slog"
 	"testing"
 
 	"weir/bucket"
@@ -16,7 +15,9 @@ import (
 func TestSilentAnswers(t *testing.T) {
 	limit := bucket.Limit{Name: "tokens", Cost: bucket.CostSource{Constant: 1, SettlePointer: "/n"}}
 	api := &httpcall.API{Name: "llm", Rules: bucket.Rules{Shared: []bucket.Limit{limit}}}
-	w := &apiWorker{d: &Dispatcher{metrics: newMetrics(&Dispatcher{}, nil)}, name: "llm", log: slog.New(slog.DiscardHandler)}
+	d := dispatcherOf(Options{})
+	d.metrics = newMetrics(d, nil)
+	w := bareWorker(d, "llm")
 	job := &job{Job: &schedule.Job{Queue: &schedule.KeyQueue{Key: "k"}, Costs: []int64{1}}, message: &ingest.Job{}, terms: &terms{api: api}}
 	for i, c := range []struct {
 		status int
@@ -37,7 +38,7 @@ func TestSilentAnswers(t *testing.T) {
 		if c.told >= 0 {
 			r.Units["/n"] = c.told
 		}
-		actual, silent := w.actual(job, r)
+		actual, silent := w.caller.actual(job, r)
 		got := "as estimated"
 		if actual != nil {
 			got = fmt.Sprint(actual[0])

@@ -16,8 +16,8 @@ import (
 // Tracer this costs no more than a comparison.
 
 // trace returns the trace of a job whose message is loaded. It returns nil if no spans are written.
-func (w *apiWorker) trace(j *job) *trace.Job {
-	if w.d.opts.Tracer == nil || j.message == nil {
+func (w *settler) trace(j *job) *trace.Job {
+	if w.env.tracer == nil || j.message == nil {
 		return nil
 	}
 	if j.traced == nil {
@@ -25,15 +25,15 @@ func (w *apiWorker) trace(j *job) *trace.Job {
 		if j.accepted != 0 {
 			at.Accepted = j.accepted.Time()
 		}
-		j.traced = w.d.opts.Tracer.Job(j.message, at)
+		j.traced = w.env.tracer.Job(j.message, at)
 	}
 	return j.traced
 }
 
 // outgoing returns the job as it is sent to its api. If the trace is recorded, the call is the parent of the api's
 // spans.
-func (w *apiWorker) outgoing(j *job) *ingest.Job {
-	t := w.trace(j)
+func (w *caller) outgoing(j *job) *ingest.Job {
+	t := w.settler.trace(j)
 	if !t.Recorded() {
 		return j.message
 	}
@@ -41,7 +41,7 @@ func (w *apiWorker) outgoing(j *job) *ingest.Job {
 }
 
 // traceCall writes the span of a call whose record is stored, and that of the wait before it.
-func (w *apiWorker) traceCall(j *job, c *ledger.Record) {
+func (w *settler) traceCall(j *job, c *ledger.Record) {
 	t := w.trace(j)
 	if !t.Recorded() {
 		return
@@ -67,8 +67,8 @@ func (j *job) waitedSince() time.Time {
 }
 
 // traceRest writes the span of storing a call's outcome, if the job waits for another call.
-func (w *apiWorker) traceRest(j *job, c *ledger.Record) {
-	if w.d.opts.Tracer == nil {
+func (w *settler) traceRest(j *job, c *ledger.Record) {
+	if w.env.tracer == nil {
 		return
 	}
 	j.traced.Settle(j.settled, time.Now(), c.Call, c.Outcome)
@@ -76,7 +76,7 @@ func (w *apiWorker) traceRest(j *job, c *ledger.Record) {
 }
 
 // traceEnd writes the job's own span. The job has ended with letter, or with a result if letter is nil.
-func (w *apiWorker) traceEnd(j *job, letter *deadletter.Letter) {
+func (w *settler) traceEnd(j *job, letter *deadletter.Letter) {
 	t := w.trace(j)
 	if !t.Recorded() {
 		return

@@ -22,11 +22,11 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 		w: w, Tenure: t, number: number, bucket: w.queue.Partitions()[number], cache: map[uint64]kept{}, holdings: w.queue.Holdings(), replay: newReplay(),
 	}
 	p.Of, p.name, p.Reading = p, recorder.QueueOf(p.bucket.Name()), true
-	if w.d.opts.Restored != nil {
-		p.restored = w.d.opts.Restored.Until[p.bucket.Name()]
+	if w.env.restored != nil {
+		p.restored = w.env.restored.Until[p.bucket.Name()]
 	}
 	var err error
-	if p.markers, err = p.bucket.Own(ctx, w.d.opts.Instance); err != nil {
+	if p.markers, err = p.bucket.Own(ctx, w.env.instance); err != nil {
 		return fmt.Errorf("api %s: %w", w.name, err)
 	}
 	if err = p.beginStocktaking(ctx); err != nil {
@@ -36,7 +36,7 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 		p.tellChange("the note of the partition's owner cannot be read, the store is damaged: that owner counts as one that died, and every key that has jobs here " +
 			"waits as if its burst were used; look at the disk")
 	}
-	w.d.opts.Recorder.Look()                     // the earlier owner may have ended since
+	w.env.recorder.Look()                        // the earlier owner may have ended since
 	p.Clean = p.Clean && !p.markers.AfterDeath() // an owner that left with calls under way may have released it
 	base := context.WithoutCancel(hard)
 	var reading, writing context.Context
@@ -95,7 +95,7 @@ var errLetGo = errors.New("the partition was dropped while it was opened")
 
 // readerRestarted counts and logs that the partition's reader was started again.
 func (p *partition) readerRestarted(err error) {
-	p.w.d.metrics.restarts.WithLabelValues(p.w.name).Inc()
+	p.w.env.metrics.restarts.WithLabelValues(p.w.name).Inc()
 	p.w.log.Warn("a partition's reader failed or went quiet; it resumes where it stopped", "stream", p.bucket.Name(), "err", err)
 }
 
@@ -192,8 +192,8 @@ func (p *partition) unwind(queues []*schedule.KeyQueue) (busy []*schedule.KeyQue
 	w.mu.Lock()
 	busy = w.s.Unwind(queues, w.now(), &fx)
 	w.mu.Unlock()
-	w.grants.settle(context.Background(), fx.Unused)
-	w.restAll(fx.Stale)
+	w.slots.grants.settle(context.Background(), fx.Unused)
+	w.caller.restAll(fx.Stale)
 	w.mu.Lock()
 	for _, q := range queues {
 		if partitionOf(q).lost.Load() { // the queue may belong to another tenure by now
@@ -233,7 +233,7 @@ func (p *partition) remove() {
 	p.dropAllKept()
 	p.replay = nil
 	// The stored marks stay for the next owner.
-	maps.DeleteFunc(p.w.marks, func(_ string, m holdMark) bool { return m.part == p })
+	maps.DeleteFunc(p.w.notes.marks, func(_ string, m holdMark) bool { return m.part == p })
 	p.w.mu.Unlock()
 	p.w.eachLocked(p.w.s.Queues(), func(q *schedule.KeyQueue) {
 		if q.Partition == &p.Partition {
@@ -262,13 +262,6 @@ func (p *partition) forgetLocked(q *schedule.KeyQueue) {
 	p.w.s.Forget(q)
 }
 
-// ownedPartition returns this process's tenure of a partition, nil if it does not own the partition.
-func (w *apiWorker) ownedPartition(number int) *partition {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.partitions[number]
-}
-
 // loseAll loses every partition that depends on a lost lease.
 func (w *apiWorker) loseAll(lease *lease.Membership) {
 	for number := range w.partitions {
@@ -279,7 +272,7 @@ func (w *apiWorker) loseAll(lease *lease.Membership) {
 }
 
 // abandon drops a job whose partition was lost. The new owner brings the job to its end.
-func (w *apiWorker) abandon(j *job) {
+func (w *settler) abandon(j *job) {
 	w.unrecorded.accountedFor(j)
 	j.entry.LetGo()
 	j.adopted.LetGo()

@@ -20,12 +20,12 @@ type terms struct {
 	limits uint64           // hash of the shared limits' names
 }
 
-func (d *Dispatcher) newTerms(api *httpcall.API, former *terms) *terms {
+func (e *env) newTerms(api *httpcall.API, former *terms) *terms {
 	var before *httpcall.Client
 	if former != nil {
 		before = former.call
 	}
-	return &terms{api, httpcall.NewClient(api, "weir/"+d.opts.Version, schedule.MaxCalls, before), policyOf(api), sumOfLimits(api)}
+	return &terms{api, httpcall.NewClient(api, "weir/"+e.version, schedule.MaxCalls, before), policyOf(api), sumOfLimits(api)}
 }
 
 func policyOf(api *httpcall.API) *schedule.Policy {
@@ -85,19 +85,19 @@ func (w *apiWorker) adoptChange() {
 }
 
 func (w *apiWorker) adopt(api *httpcall.API) error {
-	if err := w.store.Apply(api.Rules); err != nil {
+	if err := w.slots.store.Apply(api.Rules); err != nil {
 		return fmt.Errorf("api %s: %w", w.name, err)
 	}
 	w.mu.Lock()
 	former, now := w.terms, w.now()
-	next := w.d.newTerms(api, former)
+	next := w.env.newTerms(api, former)
 	w.pace.since = now
 	w.terms = next
 	w.s.Adopt(next.policy)
 	if w.s.At(now).Denied() {
 		w.s.TryNow(now)
 	}
-	if hold, held := w.d.opts.Restored.hold(&api.Rules, now); held {
+	if hold, held := w.env.restored.hold(&api.Rules, now); held {
 		w.s.Hold(nil, hold.Until, hold.Why)
 	}
 	queues := slices.Collect(w.s.Queues())
@@ -110,7 +110,7 @@ func (w *apiWorker) adopt(api *httpcall.API) error {
 }
 
 // restAll lets jobs that were made ready in vain rest.
-func (w *apiWorker) restAll(stale []*schedule.Job) {
+func (w *caller) restAll(stale []*schedule.Job) {
 	if len(stale) == 0 {
 		return
 	}
@@ -122,17 +122,10 @@ func (w *apiWorker) restAll(stale []*schedule.Job) {
 }
 
 // restOrderedLocked drops the intents of one ready job and orders its goroutine to let it rest.
-func (w *apiWorker) restOrderedLocked(t *schedule.Job) {
+func (w *caller) restOrderedLocked(t *schedule.Job) {
 	j := jobLocked(t)
 	j.dropIntentsLocked()
 	w.orderLocked(j, toRest)
-}
-
-// present returns the api's present configuration.
-func (w *apiWorker) present() *httpcall.API {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.terms.api
 }
 
 // costs returns the units that the job takes from each shared limit.

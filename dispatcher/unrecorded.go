@@ -78,7 +78,7 @@ func (d *Dispatcher) Recovered(api string) (unlogged int, ok bool) {
 			return 0, false
 		}
 	}
-	return w.unrecorded.left()
+	return w.settler.unrecorded.left()
 }
 
 // findingLocked reports whether calls of former processes may still be found, or may still lack the record that they
@@ -89,5 +89,5 @@ func (w *apiWorker) findingLocked() bool {
 			return true
 		}
 	}
-	return w.unrecorded.settlingLocked()
+	return w.settler.unrecorded.settlingLocked()
 }

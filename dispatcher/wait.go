@@ -24,7 +24,7 @@ func (j *job) since() bucket.Micros {
 }
 
 // noteHoldupLocked notes what delayed the call that begins now. The backoff of a retry is no delay.
-func (w *apiWorker) noteHoldupLocked(j *job) {
+func (w *caller) noteHoldupLocked(j *job) {
 	if j.holdup = w.s.At(w.now()).HoldupOf(j.Job, j.since()); j.holdup.For == schedule.WaitRetry {
 		j.holdup = schedule.Holdup{}
 	}
@@ -35,7 +35,7 @@ const leastWait = 100 * time.Millisecond
 
 // waited returns text for the end of a letter's detail: how long a job that ends without a call waited, and for what.
 // It returns "" if the job did not wait or the cause is unknown.
-func (w *apiWorker) waited(j *job) string {
+func (w *lane) waited(j *job) string {
 	since := j.since()
 	w.mu.Lock()
 	now := w.now()

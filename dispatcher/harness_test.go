@@ -1,0 +1,22 @@
+package dispatcher
+
+import (
+	"log/slog"
+)
+
+// dispatcherOf returns a dispatcher with these options, which has opened nothing.
+func dispatcherOf(o Options) *Dispatcher {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Dispatcher{env: newEnv(&o), opts: o}
+}
+
+// bareWorker returns a worker without a schedule and partitions.
+func bareWorker(d *Dispatcher, api string) *apiWorker {
+	l := &lane{env: d.env, name: api, log: slog.New(slog.DiscardHandler), now: d.env.now, wake: make(chan struct{}, 1), stopping: make(chan struct{}), stopped: make(chan struct{})}
+	w := &apiWorker{lane: l, d: d, notes: newHoldNotes(l)}
+	w.settler = newSettler(l, w.notes, func(bool) {})
+	w.caller = newCaller(l, w.settler, nil, nil)
+	return w
+}
