@@ -28,6 +28,9 @@ type apiWorker struct {
 	pace    *pace
 	asking  inquiryPace
 
+	inventories *inventories
+	tenancies   []*tenancy // by number, nil if this process does not own the partition; the lane's lock guards it
+
 	changes chan configChange // for the loop to adopt
 	probes  atomic.Bool       // set while the dispatcher must find out whether the api can be reached
 	contact contact           // with the api and its limits; the lane's lock guards it
@@ -40,7 +43,7 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 	l := newLane(d.env, &o)
 	w := &apiWorker{lane: l, d: d, since: time.Now().UTC(), changes: make(chan configChange, 1), ready: make(chan struct{})}
 	w.pace = newPace(l, o.TAT)
-	w.terms = d.env.newTerms(o.API, nil)
+	w.terms = d.newTerms(o.API, nil)
 	w.s = schedule.New(w.terms.policy, schedule.Pace{
 		PrepareLead: 4 * schedule.LeastLead, ReserveAhead: schedule.LeastAhead, GrantTTL: schedule.Lateness(&o.API.Rules), MaxStaged: schedule.MaxStaged, MaxCalls: schedule.MaxCalls,
 		Clock: o.Clock,
@@ -50,7 +53,9 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 	w.slots = newSlots(l, &o, &d.down, w.notes, func(err error) { w.contact.limits(err, time.Now()) })
 	w.caller = newCaller(l, w.settler, w.pace, w.slots.grants)
 	w.slots.caller = w.caller
-	if hold, held := d.env.restored.hold(&o.API.Rules, w.now()); held {
+	w.tenancies = make([]*tenancy, len(l.partitions))
+	w.inventories = &inventories{l, w.stocksLocked}
+	if hold, held := d.restored.hold(&o.API.Rules, w.now()); held {
 		w.s.Hold(nil, hold.Until, hold.Why)
 		w.notes.tellHold(hold)
 	}
@@ -75,7 +80,7 @@ func (w *apiWorker) run(soft, hard context.Context) error {
 	}
 	var asking sync.WaitGroup
 	asking.Go(func() { w.inquireByItself(ctx) })
-	asking.Go(func() { w.keepInventories(ctx) })
+	asking.Go(func() { w.inventories.keepInventories(ctx) })
 	w.loop(ctx, hard)
 	asking.Wait()
 	err := opening.Wait()
@@ -192,18 +197,9 @@ func (w *apiWorker) stop(hard context.Context) {
 	w.slots.grants.settle(hard, unused)
 	w.running.Wait()
 	w.withdrawIntents(hard)
-	for _, p := range w.partitions {
+	for _, p := range w.tenancies {
 		if p != nil {
-			read := p.replay == nil
-			if p.stopReader(); read {
-				p.closeInventory(hard)
-			}
-			p.remove()
-			p.stopMarkers()
-			_ = p.writer.Wait() // each write that waited was answered
-			if read && hard.Err() == nil && p.bucket.Unswept() == 0 {
-				p.giveUp(hard)
-			}
+			p.end(hard)
 		}
 	}
 	w.running.Wait()
@@ -270,3 +266,13 @@ func (w *apiWorker) Early(key string, at bucket.Micros) int {
 }
 
 var _ queue.Forecaster = (*apiWorker)(nil)
+
+// stocksLocked returns the stocktakings of the partitions that this process owns.
+func (w *apiWorker) stocksLocked() (all []*stocktaking) {
+	for _, p := range w.tenancies {
+		if p != nil {
+			all = append(all, p.stock)
+		}
+	}
+	return all
+}

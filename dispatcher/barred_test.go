@@ -26,7 +26,7 @@ import (
 )
 
 // newSettling returns a worker whose partition other replicas may own, with everything that stores the ends of jobs.
-func newSettling(t *testing.T) (*apiWorker, *partition) {
+func newSettling(t *testing.T) (*apiWorker, *tenancy) {
 	t.Helper()
 	former, p := newOwned(t)
 	d := former.d
@@ -56,8 +56,9 @@ func newSettling(t *testing.T) (*apiWorker, *partition) {
 		Rules: bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, InFlight: 4}},
 	}})
 	w.pace.stored = func(string) bucket.Micros { return 0 }
-	p.w, p.cache, p.holdings = w, map[uint64]kept{}, queue.NewHoldings(1<<30)
-	p.Of = p
+	markers, tenure := p.markers, p.Tenure
+	p = w.opened(tenure)
+	p.markers = markers
 	return w, p
 }
 

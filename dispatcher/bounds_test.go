@@ -16,20 +16,20 @@ func TestWhatIsReadBackIsBounded(t *testing.T) {
 	d := newShared(t)
 	q := payQueue(t, d)
 	forged := bucket.MicrosOf(time.Date(2255, 1, 1, 0, 0, 0, 0, time.UTC))
-	for what, plant := range map[string]func(w *apiWorker, p *partition){
-		"a hold of the api": func(w *apiWorker, p *partition) {
-			p.takeMarker(markerEntry(t, queue.RetryEntry, 9, queue.RetryMark{NotBefore: forged, Pushback: true}))
+	for what, plant := range map[string]func(w *apiWorker, p *tenancy){
+		"a hold of the api": func(w *apiWorker, p *tenancy) {
+			p.reader.takeMarker(markerEntry(t, queue.RetryEntry, 9, queue.RetryMark{NotBefore: forged, Pushback: true}))
 		},
-		"a hold of the key": func(w *apiWorker, p *partition) {
-			p.takeMarker(markerEntry(t, queue.RetryEntry, 9, queue.RetryMark{Key: "a", NotBefore: forged, Pushback: true}))
+		"a hold of the key": func(w *apiWorker, p *tenancy) {
+			p.reader.takeMarker(markerEntry(t, queue.RetryEntry, 9, queue.RetryMark{Key: "a", NotBefore: forged, Pushback: true}))
 		},
-		"a denial": func(w *apiWorker, p *partition) {
-			p.takeMarker(markerEntry(t, queue.RetryEntry, 9, queue.RetryMark{NotBefore: forged, Pushback: true, Denied: true}))
+		"a denial": func(w *apiWorker, p *tenancy) {
+			p.reader.takeMarker(markerEntry(t, queue.RetryEntry, 9, queue.RetryMark{NotBefore: forged, Pushback: true, Denied: true}))
 		},
-		"a retry mark": func(w *apiWorker, p *partition) {
-			p.takeMarker(markerEntry(t, queue.RetryEntry, 9, queue.RetryMark{Seq: 1, Calls: 1, NotBefore: forged, Pushback: true, Accepted: bucket.MicrosOf(stored(1))}))
+		"a retry mark": func(w *apiWorker, p *tenancy) {
+			p.reader.takeMarker(markerEntry(t, queue.RetryEntry, 9, queue.RetryMark{Seq: 1, Calls: 1, NotBefore: forged, Pushback: true, Accepted: bucket.MicrosOf(stored(1))}))
 		},
-		"a record": func(w *apiWorker, p *partition) {
+		"a record": func(w *apiWorker, p *tenancy) {
 			readLedger(t, w.d, []ledger.Record{{
 				API: "other", Key: "a", Stream: p.bucket.Name(), Seq: 1, Call: 1, Outcome: ledger.PushedBack, NotBefore: forged, Dedupe: "1", Accepted: stored(1),
 			}})
@@ -37,9 +37,9 @@ func TestWhatIsReadBackIsBounded(t *testing.T) {
 	} {
 		w, p := takingOver(t, d, q, false, nil)
 		plant(w, p)
-		p.markersLoaded()
-		p.add(t.Context(), jobEntry("a", 1))
-		p.open(t.Context())
+		p.reader.markersLoaded()
+		p.reader.add(t.Context(), jobEntry("a", 1))
+		p.reader.open(t.Context())
 		var until time.Time
 		if wait := w.s.At(w.now()).Inspect(w.s.Find("a")).Waits; wait.Until != nil {
 			until = *wait.Until

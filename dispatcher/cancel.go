@@ -123,7 +123,7 @@ func (w *apiWorker) cancel(ctx context.Context, e queue.Entry, why string) (Canc
 				j.ended, j.why = make(chan struct{}), why
 			}
 		}
-		if p := w.partitions[w.queue.Partition(e.Key).Number()]; p != nil && p.replay != nil && a.Verdict == schedule.CancelGone {
+		if p := w.partitions[w.queue.Partition(e.Key).Number()]; p != nil && p.Reading && a.Verdict == schedule.CancelGone {
 			a.Verdict = schedule.CancelReading
 		}
 	})
@@ -159,7 +159,7 @@ func (w *settler) buryCancelled(ctx context.Context, j *job) {
 	if j.why != "" {
 		detail += ": " + j.why
 	}
-	w.bury(ctx, j, deadletter.Cancelled, detail+w.lane.waited(j), nil)
+	w.bury(ctx, j, deadletter.Cancelled, detail+w.waited(j), nil)
 }
 
 // reload loads a settling job's message if it is not loaded yet. It blocks until the message is loaded, and reports

@@ -48,7 +48,7 @@ func (w *caller) read(j *job, e queue.Entry) (refusal *ingest.Refusal, err error
 		}
 	})
 	if c != nil {
-		w.lane.tellCrash(j, c)
+		w.tellCrash(j, c)
 		job = &ingest.Job{API: w.name, Key: j.Queue.Key, ID: e.Header.Get(ingest.HeaderJobID), Header: e.Header, Body: e.Data, Trace: ingest.TraceOf(e.Header)}
 		err = c
 	}
@@ -70,7 +70,7 @@ func (w *caller) read(j *job, e queue.Entry) (refusal *ingest.Refusal, err error
 func (w *caller) send(ctx context.Context, j *job, m *ingest.Job, h httpcall.Hooks) httpcall.Response {
 	r := httpcall.Response{Started: time.Now()}
 	if c := contained(func() { r = j.terms.call.Call(ctx, m, h) }); c != nil {
-		w.lane.tellCrash(j, c)
+		w.tellCrash(j, c)
 		j.crashes++
 		r = httpcall.Response{Sent: true, Err: c, Started: r.Started, Ended: time.Now()}
 	}

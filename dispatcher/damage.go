@@ -43,14 +43,13 @@ type ends struct {
 	last  map[uint64]*ledger.Record // the newest records of jobs that have not ended
 }
 
+// losses reports what a partition's stream has lost.
+type losses struct{ *partition }
+
 // damaged looks in the background for messages that a partition's stream has lost, until they are reported or the
-// worker stops. The reader calls it during the replay, while the markers are known. The next start finds the losses
-// again that were not reported before the stop.
-func (p *partition) damaged(ctx context.Context) {
-	begun := map[uint64]bool{}
-	for seq, f := range p.replay.found {
-		begun[seq] = len(f.intents) > 0
-	}
+// worker stops. begun holds the jobs with an intent. The next start finds the losses again that were not reported before
+// the stop.
+func (p *losses) damaged(ctx context.Context, begun map[uint64]bool) {
 	p.w.running.Go(func() {
 		ctx, cancel := p.untilStopping(ctx)
 		defer cancel()
@@ -65,26 +64,13 @@ func (p *partition) damaged(ctx context.Context) {
 	})
 }
 
-// untilStopping returns a context that ends when the worker begins to stop.
-func (p *partition) untilStopping(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		select {
-		case <-p.w.stopping:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, cancel
-}
-
 // tellDamage reports losses that were not reported before. If it fails, it may be called again.
-func (p *partition) tellDamage(ctx context.Context, begun map[uint64]bool) error {
+func (p *losses) tellDamage(ctx context.Context, begun map[uint64]bool) error {
 	d, err := p.bucket.Damage(ctx)
 	if err != nil || d.None() {
 		return err
 	}
-	known, err := p.endsOf(ctx, d.Seqs, time.Time{})
+	known, err := endsOf(ctx, p.partition, d.Seqs, time.Time{})
 	if err != nil {
 		return err
 	}
@@ -94,13 +80,13 @@ func (p *partition) tellDamage(ctx context.Context, begun map[uint64]bool) error
 	all := lostJobs(&d, known)
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		jobs := all[key]
-		told := p.toldOf(key)
+		told := p.told.toldOf(key)
 		for i := told.n; i < len(jobs); i++ {
 			jobs[i].begun = mayHaveBegun(jobs[i].seq, begun)
 			if err := p.tellLost(ctx, &jobs[i], i, &d); err != nil {
 				return err
 			}
-			if err := p.noteTold(ctx, key, func(int) int { return i + 1 }); err != nil {
+			if err := p.told.noteTold(ctx, key, func(int) int { return i + 1 }); err != nil {
 				return err
 			}
 		}
@@ -169,7 +155,7 @@ func mayHaveBegun(seq uint64, begun map[uint64]bool) bool {
 }
 
 // tellLost stores the letter and the event of one lost job, and counts the job.
-func (p *partition) tellLost(ctx context.Context, j *lostJob, number int, d *queue.Damage) error {
+func (p *losses) tellLost(ctx context.Context, j *lostJob, number int, d *queue.Damage) error {
 	name := p.bucket.Name()
 	which := fmt.Sprintf("message %d of %s", j.seq, name)
 	origin := ledger.OriginOf(name, j.seq, 0)
@@ -199,12 +185,12 @@ func (p *partition) tellLost(ctx context.Context, j *lostJob, number int, d *que
 
 // tellUnnamed reports losses without a known key: data that the server threw away, markers, and any loss in a queue
 // that is too large to search.
-func (p *partition) tellUnnamed(ctx context.Context, d *queue.Damage) error {
+func (p *losses) tellUnnamed(ctx context.Context, d *queue.Damage) error {
 	n := int(min(d.Dropped, 1<<40)) + d.Markers
 	if d.Unsure {
 		n++
 	}
-	if n == 0 || p.toldOf("").n == n {
+	if n == 0 || p.told.toldOf("").n == n {
 		return nil
 	}
 	name := p.bucket.Name()
@@ -219,66 +205,11 @@ func (p *partition) tellUnnamed(ctx context.Context, d *queue.Damage) error {
 	if d.Unsure {
 		p.w.log.Error("a queue's store counts more messages than it returns, and is too large to search for the missing ones", "stream", name)
 	}
-	if err := p.noteTold(ctx, "", func(int) int { return n }); err != nil {
+	if err := p.told.noteTold(ctx, "", func(int) int { return n }); err != nil {
 		return err
 	}
 	p.w.env.metrics.damages.WithLabelValues(p.w.name).Inc()
 	return nil
-}
-
-// toldMark is a stored note of how much of a partition's damage was reported.
-type toldMark struct {
-	n   int
-	seq uint64
-}
-
-// toldOf returns how many losses of a key were reported, or if key is "", of losses without a known key.
-func (p *partition) toldOf(key string) toldMark {
-	p.w.mu.Lock()
-	defer p.w.mu.Unlock()
-	return p.told[key]
-}
-
-// replayToldLocked restores a toldMark that was found in the partition.
-func (p *partition) replayToldLocked(mark queue.RetryMark, seq uint64) {
-	p.keepToldLocked(mark.Key, toldMark{mark.Calls, seq})
-}
-
-func (p *partition) keepToldLocked(key string, now toldMark) {
-	if p.told == nil {
-		p.told = map[string]toldMark{}
-	}
-	if former := p.told[key]; former.seq != 0 {
-		p.bucket.Discard(former.seq)
-	}
-	p.told[key] = now
-}
-
-// noteTold stores how many losses of a key were reported. count returns the new number from the former one.
-func (p *partition) noteTold(ctx context.Context, key string, count func(was int) int) error {
-	p.telling.Lock()
-	defer p.telling.Unlock()
-	n := count(p.toldOf(key).n)
-	return p.persistOf(ctx, func() error {
-		seq, err := p.markers.NoteLost(key, n)
-		if err == nil {
-			p.w.mu.Lock()
-			p.keepToldLocked(key, toldMark{n, seq})
-			p.w.mu.Unlock()
-		}
-		return err
-	})
-}
-
-// persistOf calls write once the right to the partition is certain. It fails if ctx ends first or the partition is
-// lost.
-func (p *partition) persistOf(ctx context.Context, write func() error) error {
-	for !p.mayCall() {
-		if p.lost.Load() || !stream.Sleep(ctx, leaseCheck) {
-			return cmp.Or(context.Cause(ctx), errLetGo)
-		}
-	}
-	return write()
 }
 
 // sequences formats the first few of the sequences.
@@ -300,7 +231,7 @@ func sequences(all []uint64) string {
 // endsOf finds what became of jobs, given by their sequences in the partition's stream. It reads what the ledger, the
 // results and the letters of the api have stored since a time; zero: from their beginning. Without sequences it reads
 // nothing.
-func (p *partition) endsOf(ctx context.Context, seqs []uint64, since time.Time) (ends, error) {
+func endsOf(ctx context.Context, p *partition, seqs []uint64, since time.Time) (ends, error) {
 	name, known := p.bucket.Name(), ends{ended: map[uint64]string{}, last: map[uint64]*ledger.Record{}, told: map[uint64]bool{}}
 	if len(seqs) == 0 {
 		return known, nil
@@ -309,7 +240,7 @@ func (p *partition) endsOf(ctx context.Context, seqs []uint64, since time.Time) 
 	for _, seq := range seqs {
 		wanted[seq] = true
 	}
-	err := p.readFrom(ctx, storedIn{ledger.CallsStream, ledger.CallsOf(p.w.name), since}, func(msg jetstream.Msg) {
+	err := readFrom(ctx, p.w.env, storedIn{ledger.CallsStream, ledger.CallsOf(p.w.name), since}, func(msg jetstream.Msg) {
 		var c ledger.Record
 		switch {
 		case json.Unmarshal(msg.Data(), &c) != nil || c.Stream != name || !wanted[c.Seq]:
@@ -328,7 +259,7 @@ func (p *partition) endsOf(ctx context.Context, seqs []uint64, since time.Time) 
 			known.ended[seq] = key
 		}
 	}
-	err = p.readFrom(ctx, storedIn{ledger.ResultsStream, ledger.ResultSubjects.Below(p.w.name), since}, func(msg jetstream.Msg) {
+	err = readFrom(ctx, p.w.env, storedIn{ledger.ResultsStream, ledger.ResultSubjects.Below(p.w.name), since}, func(msg jetstream.Msg) {
 		if of, seq, _, ok := ledger.ParseResultID(msg.Headers().Get(ingest.HeaderMsgID)); ok {
 			note(msg, of, seq)
 		}
@@ -336,7 +267,7 @@ func (p *partition) endsOf(ctx context.Context, seqs []uint64, since time.Time) 
 	if err != nil {
 		return known, err
 	}
-	err = p.readFrom(ctx, storedIn{deadletter.Stream, deadletter.Subjects.Below(p.w.name), since}, func(msg jetstream.Msg) {
+	err = readFrom(ctx, p.w.env, storedIn{deadletter.Stream, deadletter.Subjects.Below(p.w.name), since}, func(msg jetstream.Msg) {
 		of, seq, accepted, ok := ledger.ParseOrigin(deadletter.OriginIn(msg.Headers()))
 		switch {
 		case ok && accepted != 0:
@@ -356,8 +287,8 @@ type storedIn struct {
 
 // readFrom reads all messages that a stream's leader holds of a subject: with bodies from the ledger, else headers
 // only. It blocks until it has read them.
-func (p *partition) readFrom(ctx context.Context, of storedIn, take func(jetstream.Msg)) error {
-	source, err := p.w.env.js.Stream(ctx, of.stream)
+func readFrom(ctx context.Context, e *env, of storedIn, take func(jetstream.Msg)) error {
+	source, err := e.js.Stream(ctx, of.stream)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", of.stream, err)
 	}
@@ -368,7 +299,7 @@ func (p *partition) readFrom(ctx context.Context, of storedIn, take func(jetstre
 		from.DeliverPolicy, from.OptStartTime = jetstream.DeliverByStartTimePolicy, &of.since
 	}
 	last := source.CachedInfo().State.LastSeq
-	err = stream.ReadUntil(ctx, stream.Until{Conn: p.w.env.conn, Stream: source, Last: last, From: from},
+	err = stream.ReadUntil(ctx, stream.Until{Conn: e.conn, Stream: source, Last: last, From: from},
 		func(msg jetstream.Msg, _ *jetstream.MsgMetadata) error { take(msg); return nil })
 	if err != nil {
 		return fmt.Errorf("read %s: %w", of.stream, err)

@@ -34,7 +34,7 @@ func (j *job) rememberEnd() {
 
 // meetDuplicateLocked ends a job that was just read, if it is or may be a copy of a job that has ended. It reports
 // whether it did.
-func (p *partition) meetDuplicateLocked(ctx context.Context, e queue.Entry) bool {
+func (p *reader) meetDuplicateLocked(ctx context.Context, e queue.Entry) bool {
 	likeness := p.bucket.Duplicate(e)
 	switch likeness {
 	case queue.Same:
@@ -52,35 +52,35 @@ func (p *partition) meetDuplicateLocked(ctx context.Context, e queue.Entry) bool
 
 // resumeDuplicateLocked ends a found job that was never called, if it is or may be a copy of an ended job. It reports
 // whether it did.
-func (p *partition) resumeDuplicateLocked(ctx context.Context, q *schedule.KeyQueue, e queue.Entry) {
+func (p *reader) resumeDuplicateLocked(ctx context.Context, q *schedule.KeyQueue, e queue.Entry) {
 	switch p.bucket.Duplicate(e) {
 	case queue.Same:
 		j := jobLocked(p.w.s.Extract(q, e.Seq))
 		j.bind(p.w.terms)
 		j.Settle()
 		p.logDuplicate(e)
-		p.w.running.Go(func() { p.w.settler.finish(j, Duplicate) })
+		p.w.running.Go(func() { p.settler.finish(j, Duplicate) })
 	case queue.InDoubt: // an idempotency key would not help: the job that has ended may have had another one
 		p.parkDuplicateLocked(ctx, q, e.Seq)
 	}
 }
 
 // parkDuplicateLocked makes a letter of a job that may or may not be a copy of an ended job.
-func (p *partition) parkDuplicateLocked(ctx context.Context, q *schedule.KeyQueue, seq uint64) {
+func (p *reader) parkDuplicateLocked(ctx context.Context, q *schedule.KeyQueue, seq uint64) {
 	j := jobLocked(p.w.s.Extract(q, seq))
 	j.bind(p.w.terms)
 	j.Settle()
 	p.w.running.Go(func() {
-		if p.w.settler.reload(ctx, j) {
+		if p.settler.reload(ctx, j) {
 			j.doubt.billed = j.doubt.billed.Worst(deadletter.BilledUnknown)
-			p.w.settler.bury(ctx, j, deadletter.Unknown, duplicateDetail, nil)
+			p.settler.bury(ctx, j, deadletter.Unknown, duplicateDetail, nil)
 		}
 	})
 }
 
 const duplicateDetail = "a job with this id has ended, and dedupe was changed about the time this one came: whether it is the same job cannot be told, and it was not called"
 
-func (p *partition) logDuplicate(e queue.Entry) {
+func (p *reader) logDuplicate(e queue.Entry) {
 	ingest.TraceOf(e.Header).Log(p.w.log).Warn("an ended job is in its queue again, because the stream had forgotten its id or its deletion; it is not called again",
 		"key", e.Key, "job_id", e.Header.Get(ingest.HeaderJobID), "seq", e.Seq)
 }

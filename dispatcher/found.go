@@ -31,8 +31,8 @@ type foundJob struct {
 }
 
 // resumeLocked resumes a found job with a history. The job waits, or continues in a goroutine of its own.
-func (p *partition) resumeLocked(ctx context.Context, q *schedule.KeyQueue, seq uint64, h jobHistory) {
-	f := &foundJob{job: jobLocked(p.w.s.Extract(q, seq)), w: p.w.settler}
+func (p *reader) resumeLocked(ctx context.Context, q *schedule.KeyQueue, seq uint64, h jobHistory) {
+	f := &foundJob{job: jobLocked(p.w.s.Extract(q, seq)), w: p.settler}
 	f.recallLocked(h)
 	fate := recovery.Judge(f.known)
 	if f.known.Unrecorded() {

@@ -24,7 +24,7 @@ func TestEndedByAnEarlierCall(t *testing.T) {
 	}{{1, false, 0}, {2, true, 1}} {
 		w, p := takingOver(t, d, q, true, new(lease.Membership))
 		key := &schedule.KeyQueue{Key: "a", Partition: &p.Partition, Limits: &w.terms.api.Rules.Key}
-		f := &foundJob{job: &job{Job: &schedule.Job{Seq: 1, Queue: key}, part: p}, w: w.settler, known: recovery.Found{
+		f := &foundJob{job: &job{Job: &schedule.Job{Seq: 1, Queue: key}, part: p.partition}, w: w.settler, known: recovery.Found{
 			Recorded: 1, Intended: c.intended, Ended: true, Complete: true, Result: true,
 		}}
 		fate := recovery.Judge(f.known)

@@ -21,7 +21,7 @@ import (
 )
 
 // foundOf returns a found job with a key of its own.
-func foundOf(w *apiWorker, p *partition, seq uint64, key string) *foundJob {
+func foundOf(w *apiWorker, p *tenancy, seq uint64, key string) *foundJob {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f := &foundJob{w: w.settler, job: jobLocked(w.s.Extract(w.s.Push(key, seq, &p.Partition), seq))}
@@ -36,7 +36,7 @@ func TestFoundCallIsAwaited(t *testing.T) {
 	w, p := newSettling(t)
 	w.mu.Lock()
 	q := w.s.Push("k", 1, &p.Partition)
-	p.resumeLocked(noMore(t), q, 1, jobHistory{intent: &foundIntent{Intent: queue.Intent{Seq: 1, Call: 1}, mark: &intentMark{users: 1}, stored: time.Now()}})
+	p.reader.resumeLocked(noMore(t), q, 1, jobHistory{intent: &foundIntent{Intent: queue.Intent{Seq: 1, Call: 1}, mark: &intentMark{users: 1}, stored: time.Now()}})
 	w.mu.Unlock()
 	await.Return(t, "what the worker runs", w.running.Wait) // it has stopped before it could store anything
 	if unlogged, all := w.settler.unrecorded.left(); unlogged != 0 || all {

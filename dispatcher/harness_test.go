@@ -2,6 +2,9 @@ package dispatcher
 
 import (
 	"log/slog"
+
+	"weir/bucket/queue"
+	"weir/dispatcher/ownership"
 )
 
 // dispatcherOf returns a dispatcher with these options, which has opened nothing.
@@ -14,9 +17,17 @@ func dispatcherOf(o Options) *Dispatcher {
 
 // bareWorker returns a worker without a schedule and partitions.
 func bareWorker(d *Dispatcher, api string) *apiWorker {
-	l := &lane{env: d.env, name: api, log: slog.New(slog.DiscardHandler), now: d.env.now, wake: make(chan struct{}, 1), stopping: make(chan struct{}), stopped: make(chan struct{})}
-	w := &apiWorker{lane: l, d: d, notes: newHoldNotes(l)}
+	l := &lane{env: d.env, name: api, log: slog.New(slog.DiscardHandler), now: d.now, wake: make(chan struct{}, 1), stopping: make(chan struct{}), stopped: make(chan struct{})}
+	w := &apiWorker{lane: l, d: d, notes: newHoldNotes(l), slots: &slots{lane: l}}
 	w.settler = newSettler(l, w.notes, func(bool) {})
 	w.caller = newCaller(l, w.settler, nil, nil)
 	return w
+}
+
+// opened returns a tenancy of the worker's first partition, whose queue has been read.
+func (w *apiWorker) opened(t ownership.Tenure) *tenancy {
+	p := w.newTenancy(0, t)
+	p.Reading, p.reader.replay = false, nil
+	p.cache = newReadAhead(queue.NewHoldings(1 << 30))
+	return p
 }

@@ -1,8 +1,6 @@
 package dispatcher
 
 import (
-	"time"
-
 	"weir/bucket"
 	"weir/bucket/queue"
 	"weir/dispatcher/ledger"
@@ -15,16 +13,10 @@ type found struct {
 	marks   []foundMark
 }
 
-type foundIntent struct {
-	queue.Intent
-	mark   *intentMark
-	stored time.Time
-}
-
 // overrules reports whether a call may have been made after the decision in an end's mark: the intent comes after the
 // mark in the stream, or is of a later owner. A mark may arrive late: its owner had the right to send it, and lost the
 // right while its connection stalled. The next owner then did not know the mark.
-func (i *foundIntent) overrules(end *foundMark) bool {
+func overrules(i *foundIntent, end *foundMark) bool {
 	return i.mark.seq > end.seq || i.Epoch > end.Epoch
 }
 
@@ -82,18 +74,6 @@ func (r *replay) history(e queue.Entry) (h jobHistory, outdated found) {
 	return h, outdated
 }
 
-// discardLocked deletes markers that no job needs.
-func (p *partition) discardLocked(f *found) {
-	for _, i := range f.intents {
-		if i.mark.users--; i.mark.users == 0 {
-			p.bucket.Discard(i.mark.seq)
-		}
-	}
-	for _, m := range f.marks {
-		p.bucket.Discard(m.seq)
-	}
-}
-
 // known returns what the history says, without what the flight recorder noted of the intended call.
 func (h *jobHistory) known() (f recovery.Found) {
 	if h.last != nil {
@@ -103,7 +83,7 @@ func (h *jobHistory) known() (f recovery.Found) {
 		f.Recorded, f.Ending = max(f.Recorded, h.mark.Calls), h.mark.Ends != ""
 	}
 	if h.intent != nil {
-		f.Intended, f.Overruled = h.intent.Call, h.mark != nil && h.intent.overrules(h.mark)
+		f.Intended, f.Overruled = h.intent.Call, h.mark != nil && overrules(h.intent, h.mark)
 	}
 	f.Result = h.result != nil
 	return f

@@ -29,54 +29,55 @@ const lastingHold = 3 * time.Second
 
 // keepHold stores a hold in the job's partition, so that a restart or another owner finds it. It does not block. If a
 // crash comes before the mark is stored, the hold is lost, which costs one call that is pushed back.
-func (p *partition) keepHold(n schedule.HoldChange) {
+func (w *holdNotes) keepHold(p *partition, n schedule.HoldChange) {
 	if !p.mayCall() {
 		return // the next owner finds out by itself
 	}
-	p.w.mu.Lock()
+	w.mu.Lock()
 	key := keyOf(n.Queue)
-	former := p.w.notes.marks[key]
-	if n.Until < p.w.now().Add(lastingHold) || n.Until < former.until.Add(time.Second) {
-		p.w.mu.Unlock()
+	former := w.marks[key]
+	if n.Until < w.now().Add(lastingHold) || n.Until < former.until.Add(time.Second) {
+		w.mu.Unlock()
 		return
 	}
-	p.w.notes.marks[key] = holdMark{part: p, until: n.Until}
-	p.w.mu.Unlock()
-	p.w.running.Add(1)
+	w.marks[key] = holdMark{part: p, until: n.Until}
+	w.mu.Unlock()
+	w.running.Add(1)
 	p.markers.Hold(key, n.Until, n.Why, func(seq uint64, err error) {
-		defer p.w.running.Done()
+		defer w.running.Done()
 		if err != nil {
-			p.w.log.Warn("could not store a hold: a restart would forget it", "key", key, "until", n.Until.Time(), "err", err)
+			w.log.Warn("could not store a hold: a restart would forget it", "key", key, "until", n.Until.Time(), "err", err)
 			return
 		}
-		p.w.mu.Lock()
-		defer p.w.mu.Unlock()
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		former.discard()
 		mark := holdMark{p, seq, n.Until}
-		if p.w.notes.marks[key].until != n.Until {
+		if w.marks[key].until != n.Until {
 			mark.discard() // it is over, or there is a longer one
 			return
 		}
-		p.w.notes.marks[key] = mark
+		w.marks[key] = mark
 	})
 }
 
-// replayHoldLocked renews a hold from a mark that was found in the partition.
-func (p *partition) replayHoldLocked(mark queue.RetryMark, seq uint64) {
-	m := holdMark{p, seq, p.w.heldAtMostLocked(mark.NotBefore)}
-	former := p.w.notes.marks[mark.Key]
-	if m.until <= p.w.now() || m.until <= former.until {
+// replayHoldLocked renews a hold from a mark that was found in the partition. It returns the held queue, nil if the mark
+// holds the api or no longer anything.
+func (w *holdNotes) replayHoldLocked(p *partition, mark queue.RetryMark, seq uint64) *schedule.KeyQueue {
+	m := holdMark{p, seq, w.heldAtMostLocked(mark.NotBefore)}
+	former := w.marks[mark.Key]
+	if m.until <= w.now() || m.until <= former.until {
 		m.discard()
-		return
+		return nil
 	}
 	former.discard()
-	p.w.notes.marks[mark.Key] = m
+	w.marks[mark.Key] = m
 	var q *schedule.KeyQueue
 	if mark.Key != "" {
-		q = p.w.s.Queue(mark.Key, &p.Partition)
-		p.replay.held = append(p.replay.held, q)
+		q = w.s.Queue(mark.Key, &p.Partition)
 	}
-	p.w.s.Hold(q, m.until, mark.Reason)
+	w.s.Hold(q, m.until, mark.Reason)
+	return q
 }
 
 // forgetHold drops the mark of a hold that is over.
@@ -145,10 +146,10 @@ func (w *holdNotes) markDenialLocked(m holdMark) {
 }
 
 // replayDenialLocked restores a denial from a mark that was found in the partition.
-func (p *partition) replayDenialLocked(mark queue.RetryMark, e queue.Entry) {
-	until := p.w.heldAtMostLocked(mark.NotBefore)
-	p.w.s.DenyAgain(until, bucket.MicrosOf(e.Time), mark.Reason)
-	p.w.notes.markDenialLocked(holdMark{p, e.Seq, until})
+func (w *holdNotes) replayDenialLocked(p *partition, mark queue.RetryMark, e queue.Entry) {
+	until := w.heldAtMostLocked(mark.NotBefore)
+	w.s.DenyAgain(until, bucket.MicrosOf(e.Time), mark.Reason)
+	w.markDenialLocked(holdMark{p, e.Seq, until})
 }
 
 // dropDenialsLocked deletes the marks of denials when the api accepts weir again.

@@ -60,9 +60,9 @@ func (h host) LoseAll(lease *lease.Membership) {
 }
 
 // part returns this process's tenure of a partition, nil if there is none.
-func (h host) part(id lease.PartitionID) *partition {
+func (h host) part(id lease.PartitionID) *tenancy {
 	if w := h.d.worker(id.API); w != nil {
-		return w.ownedPartition(id.Number)
+		return w.tenancyOf(id.Number)
 	}
 	return nil
 }

@@ -322,7 +322,7 @@ func keepDeepest(top []KeyPlace, limit int) []KeyPlace {
 // idLocked returns the id of a queue's job if its message is in memory, else "".
 func idLocked(q *schedule.KeyQueue, seq uint64) string {
 	if t := q.Job(seq); t == nil {
-		return partitionOf(q).keptID(seq)
+		return partitionOf(q).cache.keptID(seq)
 	} else if j, begun := t.Of.(*job); begun && j.message != nil {
 		return j.message.ID
 	}

@@ -19,14 +19,29 @@ type intentMark struct {
 	users int
 }
 
+// foundIntent is an intent that was found in a stream.
+type foundIntent struct {
+	queue.Intent
+	mark   *intentMark
+	stored time.Time
+}
+
+// intentBatch stores the intents of a partition's jobs, in one message those of all jobs that want one at a time.
+type intentBatch struct {
+	part    *partition
+	waiting []intending // jobs that want an intent; the lane's lock guards it and what follows
+	storing bool        // a message of intents is being stored
+	refused func()      // called when the stream has refused intents because it holds another epoch
+}
+
 // intend stores a job's intent, in one message with those of all other jobs of the partition that want one now. It
 // blocks until the intent is stored, and reports whether it is. If not, the job rests.
-func (p *partition) intend(j *job) bool {
+func (b *intentBatch) intend(j *job) bool {
 	stored := make(chan bool, 1)
-	p.w.mu.Lock()
-	p.intents = append(p.intents, intending{j, stored})
-	p.w.mu.Unlock()
-	p.storeIntents()
+	b.part.w.mu.Lock()
+	b.waiting = append(b.waiting, intending{j, stored})
+	b.part.w.mu.Unlock()
+	b.storeIntents()
 	return <-stored
 }
 
@@ -38,29 +53,29 @@ type intending struct {
 
 // storeIntents stores the intents that a partition's jobs want. If a message of intents is under way, they wait for it
 // and then go together in the next one.
-func (p *partition) storeIntents() {
-	w := p.w
+func (b *intentBatch) storeIntents() {
+	w := b.part.w
 	w.mu.Lock()
-	if p.intending || len(p.intents) == 0 {
+	if b.storing || len(b.waiting) == 0 {
 		w.mu.Unlock()
 		return
 	}
-	wanted := p.intents
-	p.intents, p.intending = nil, true
+	wanted := b.waiting
+	b.waiting, b.storing = nil, true
 	intents := make([]queue.Intent, len(wanted))
 	for i, one := range wanted {
 		j := one.t
 		intents[i] = j.intent(j.Calls + 1)
-		j.entry = w.env.recorder.Prepare(p.callOf(&intents[i], p.markers.Epoch()), j.entry)
+		j.entry = w.env.recorder.Prepare(b.part.callOf(&intents[i], b.part.markers.Epoch()), j.entry)
 		intents[i].Entry = j.entry.ID()
 	}
 	w.mu.Unlock()
-	p.markers.Intend(intents, func(seq uint64, err error) {
+	b.part.markers.Intend(intents, func(seq uint64, err error) {
 		if err == nil {
 			fault.Pass(fault.IntentStored)
 		}
 		w.update(func(s *schedule.Schedule) {
-			p.intending = false
+			b.storing = false
 			mark := &intentMark{seq: seq, users: len(wanted)}
 			for i, one := range wanted {
 				if j := one.t; err == nil {
@@ -76,12 +91,12 @@ func (p *partition) storeIntents() {
 			}
 		})
 		if err != nil {
-			p.intentFailed(err)
+			b.intentFailed(err)
 		}
 		for _, one := range wanted {
 			one.stored <- err == nil
 		}
-		p.storeIntents()
+		b.storeIntents()
 	})
 }
 
@@ -96,13 +111,13 @@ func (j *job) intent(call int) queue.Intent {
 }
 
 // intentFailed logs a failed write of intents. If the stream refused it because it holds another owner's epoch,
-// intentFailed calls examineFence instead.
-func (p *partition) intentFailed(err error) {
+// intentFailed calls refused instead.
+func (b *intentBatch) intentFailed(err error) {
 	if errors.Is(err, queue.ErrFenced) {
-		p.examineFence()
+		b.refused()
 		return
 	}
-	p.w.log.Error("could not store an intent; its calls wait", "err", err)
+	b.part.w.log.Error("could not store an intent; its calls wait", "err", err)
 }
 
 // dropIntentsLocked releases a job's intents. It deletes each message that no other job needs.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"weir/bucket/queue"
@@ -91,15 +92,25 @@ func FirstSeqs(ctx context.Context, kv jetstream.KeyValue, api string, partition
 	return first, nil
 }
 
-// stocktaking compares the former owner's note with the jobs that the new owner reads.
-type stocktaking struct {
+// former is the former owner's note, compared with the jobs that the new owner reads.
+type former struct {
 	*inventory // nil: there is none
 	jobs       map[uint64]string
 	found      int // jobs up to Read that the stream gave
 }
 
+// stocktaking finds the jobs that were deleted before a tenure began, and notes for the next owner which jobs wait.
+type stocktaking struct {
+	*partition
+	former  former      // it belongs to the reader, and then to takeStock
+	taken   atomic.Bool // the jobs deleted before are reported: this owner may write notes
+	noting  sync.Mutex  // guards what follows
+	noted   inventory   // what this owner noted last
+	unnoted bool        // the last note could not be stored, which is logged
+}
+
 // beginStocktaking reads the former owner's note.
-func (p *partition) beginStocktaking(ctx context.Context) error {
+func (p *stocktaking) beginStocktaking(ctx context.Context) error {
 	inv, err := readInventory(ctx, p.w.env.control, p.bucket.Name())
 	switch {
 	case errors.Is(err, errInventory):
@@ -108,7 +119,7 @@ func (p *partition) beginStocktaking(ctx context.Context) error {
 	case err != nil || inv == nil:
 		return err
 	}
-	p.stock.inventory = inv
+	p.former.inventory = inv
 	if inv.Closed && inv.Count > 0 { // from now on calls may be under way
 		open := *inv
 		open.Closed = false
@@ -116,19 +127,19 @@ func (p *partition) beginStocktaking(ctx context.Context) error {
 			return err
 		}
 	}
-	p.stock.jobs = make(map[uint64]string, inv.Count)
+	p.former.jobs = make(map[uint64]string, inv.Count)
 	for key, deltas := range inv.Jobs {
 		seq := uint64(0)
 		for _, d := range deltas {
 			seq += d
-			p.stock.jobs[seq] = key
+			p.former.jobs[seq] = key
 		}
 	}
 	return nil
 }
 
 // met notes that the stream still has a job.
-func (s *stocktaking) met(seq uint64) {
+func (s *former) met(seq uint64) {
 	if s.inventory != nil && seq <= s.Read {
 		delete(s.jobs, seq)
 		s.found++
@@ -137,7 +148,7 @@ func (s *stocktaking) met(seq uint64) {
 
 // takeStock looks in the background for jobs that were deleted by hand while the partition had no owner, until they are
 // reported or the worker stops. After that, this owner writes notes itself.
-func (p *partition) takeStock(ctx context.Context) {
+func (p *stocktaking) takeStock(ctx context.Context) {
 	if p.w.env.control == nil {
 		return
 	}
@@ -147,7 +158,7 @@ func (p *partition) takeStock(ctx context.Context) {
 		for ctx.Err() == nil && !p.lost.Load() {
 			err := p.tellStock(ctx)
 			if err == nil {
-				p.stockTaken.Store(true)
+				p.taken.Store(true)
 			}
 			if err == nil || ctx.Err() != nil {
 				return
@@ -159,8 +170,8 @@ func (p *partition) takeStock(ctx context.Context) {
 }
 
 // tellStock reports the noted jobs that are gone and have no end. If it fails, it may be called again.
-func (p *partition) tellStock(ctx context.Context) error {
-	s := &p.stock
+func (p *stocktaking) tellStock(ctx context.Context) error {
+	s := &p.former
 	if s.inventory == nil || s.Jobs != nil && len(s.jobs) == 0 || s.Jobs == nil && s.found >= s.Count {
 		return nil
 	}
@@ -172,7 +183,7 @@ func (p *partition) tellStock(ctx context.Context) error {
 	if s.Jobs == nil && (s.Closed || s.found == 0 && gone.First > s.Read) { // else they may have ended after the note
 		unnamed = s.Count - s.found
 	}
-	known, err := p.endsOf(ctx, gone.Seqs, s.At.Add(-inventoryLeeway))
+	known, err := endsOf(ctx, p.partition, gone.Seqs, s.At.Add(-inventoryLeeway))
 	if err != nil {
 		return err
 	}
@@ -199,7 +210,7 @@ func (p *partition) tellStock(ctx context.Context) error {
 
 // letterOfStock returns the letter of a job that was deleted while the partition had no owner, nil if its key is
 // unknown.
-func (p *partition) letterOfStock(key string, seq uint64, known ends) *deadletter.Letter {
+func (p *stocktaking) letterOfStock(key string, seq uint64, known ends) *deadletter.Letter {
 	last := known.last[seq]
 	if last != nil {
 		key = last.Key
@@ -207,8 +218,8 @@ func (p *partition) letterOfStock(key string, seq uint64, known ends) *deadlette
 	if key == "" {
 		return nil
 	}
-	l := p.letterOfRemoved(key, seq)
-	if !p.stock.Closed {
+	l := letterOfRemoved(p.partition, key, seq)
+	if !p.former.Closed {
 		l.Billed = deadletter.BilledUnknown // its call may have been under way
 	}
 	if last != nil {
@@ -219,7 +230,7 @@ func (p *partition) letterOfStock(key string, seq uint64, known ends) *deadlette
 }
 
 // buryAll stores letters side by side, and blocks until they are stored.
-func (p *partition) buryAll(ctx context.Context, letters []*deadletter.Letter) error {
+func (p *stocktaking) buryAll(ctx context.Context, letters []*deadletter.Letter) error {
 	var storing sync.WaitGroup
 	errs := make([]error, len(letters))
 	for i, l := range letters {
@@ -234,7 +245,7 @@ func (p *partition) buryAll(ctx context.Context, letters []*deadletter.Letter) e
 }
 
 // tellOfStock reports the jobs that were deleted while the partition had no owner.
-func (p *partition) tellOfStock(letters, unnamed int, another bool) {
+func (p *stocktaking) tellOfStock(letters, unnamed int, another bool) {
 	var what []string
 	if another {
 		what = append(what, "the stream was deleted by hand while weir was stopped, and is made again, empty")
@@ -247,7 +258,7 @@ func (p *partition) tellOfStock(letters, unnamed int, another bool) {
 	switch {
 	case unnamed == 0:
 		what = append(what, "each becomes a letter (unknown)")
-	case p.stock.Jobs == nil && !p.stock.Closed:
+	case p.former.Jobs == nil && !p.former.Closed:
 		what = append(what, "so many waited a few seconds before weir ended; they cannot be named any more, and their producers have to hand them in again")
 	default:
 		what = append(what, fmt.Sprintf("%d become letters (unknown); %d cannot be named any more, and their producers have to hand them in again", letters, unnamed))
@@ -255,8 +266,14 @@ func (p *partition) tellOfStock(letters, unnamed int, another bool) {
 	p.tellChange(strings.Join(what, "; "))
 }
 
+// inventories notes which jobs wait in the partitions of a lane.
+type inventories struct {
+	*lane
+	owned func() []*stocktaking // of the partitions; called under the lock
+}
+
 // keepInventories notes every 5 s which jobs wait in the partitions, until ctx ends.
-func (w *apiWorker) keepInventories(ctx context.Context) {
+func (w *inventories) keepInventories(ctx context.Context) {
 	if w.env.control == nil {
 		return
 	}
@@ -272,28 +289,29 @@ func (w *apiWorker) keepInventories(ctx context.Context) {
 	}
 }
 
-func (w *apiWorker) noteInventories(ctx context.Context) {
+func (w *inventories) noteInventories(ctx context.Context) {
 	w.mu.Lock()
-	of := map[*schedule.Partition]*inventory{}
-	for _, p := range w.partitions {
-		if p != nil && !p.closing && p.mayNoteInventory() {
-			of[&p.Partition] = p.newInventory(inventoryBytes)
+	of, notes := map[*schedule.Partition]*inventory{}, map[*stocktaking]*inventory{}
+	for _, p := range w.owned() {
+		if !p.closing && p.mayNoteInventory() {
+			inv := p.newInventory(inventoryBytes)
+			of[&p.Partition], notes[p] = inv, inv
 		}
 	}
 	w.mu.Unlock()
-	w.takeInventories(of)
-	for p, inv := range of {
-		p.Of.(*partition).noteInventory(ctx, inv, inventoryBytes)
+	takeInventories(w.lane, of)
+	for p, inv := range notes {
+		p.noteInventory(ctx, inv, inventoryBytes)
 	}
 }
 
 // mayNoteInventory reports whether the former note is no longer needed, and this owner knows all jobs that wait.
-func (p *partition) mayNoteInventory() bool {
-	return p.stockTaken.Load() && p.mayCall()
+func (p *stocktaking) mayNoteInventory() bool {
+	return p.taken.Load() && p.mayCall()
 }
 
 // newInventory begins a note. The note lists the jobs if they may fit into that many bytes.
-func (p *partition) newInventory(bytes int) *inventory {
+func (p *stocktaking) newInventory(bytes int) *inventory {
 	inv := &inventory{Count: p.bucket.Waiting()}
 	if inv.Born, inv.Read = p.bucket.ReadFrom(); inv.Count <= bytes/jobBytes {
 		inv.Count, inv.Jobs = 0, map[string][]uint64{}
@@ -302,8 +320,8 @@ func (p *partition) newInventory(bytes int) *inventory {
 }
 
 // takeInventories fills in which jobs wait in partitions.
-func (w *apiWorker) takeInventories(of map[*schedule.Partition]*inventory) {
-	w.eachLocked(w.s.Queues(), func(q *schedule.KeyQueue) {
+func takeInventories(l *lane, of map[*schedule.Partition]*inventory) {
+	l.eachLocked(l.s.Queues(), func(q *schedule.KeyQueue) {
 		inv := of[q.Partition]
 		if inv == nil || inv.Jobs == nil || q.Empty() {
 			return
@@ -361,7 +379,7 @@ func (inv *inventory) fit(bytes int) []byte {
 }
 
 // noteInventory stores a note if it differs from the last one.
-func (p *partition) noteInventory(ctx context.Context, inv *inventory, bytes int) {
+func (p *stocktaking) noteInventory(ctx context.Context, inv *inventory, bytes int) {
 	p.noting.Lock()
 	defer p.noting.Unlock()
 	inv.Read = max(inv.Read, p.noted.Read)
@@ -383,7 +401,7 @@ func (p *partition) noteInventory(ctx context.Context, inv *inventory, bytes int
 	p.noted, p.unnoted = said, false
 }
 
-func (p *partition) storeInventory(ctx context.Context, inv *inventory, bytes int) error {
+func (p *stocktaking) storeInventory(ctx context.Context, inv *inventory, bytes int) error {
 	if _, err := p.w.env.control.Put(ctx, inventoryKey(p.bucket.Name()), inv.fit(bytes)); err != nil {
 		return fmt.Errorf("note which jobs wait in %s: %w", p.bucket.Name(), err)
 	}
@@ -398,12 +416,12 @@ func (inv *inventory) same(other *inventory) bool {
 
 // closeInventory notes the jobs that wait in a partition that is given up, after its reader has ended and before it is
 // forgotten.
-func (p *partition) closeInventory(ctx context.Context) {
+func (p *stocktaking) closeInventory(ctx context.Context) {
 	if !p.mayNoteInventory() {
 		return
 	}
 	inv := p.newInventory(lastInventory)
 	inv.Closed = true
-	p.w.takeInventories(map[*schedule.Partition]*inventory{&p.Partition: inv})
+	takeInventories(p.w, map[*schedule.Partition]*inventory{&p.Partition: inv})
 	p.noteInventory(ctx, inv, lastInventory)
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // stockRig is a removalRig with a control bucket, and a stream whose first message has sequence 20.
-func stockRig(t *testing.T) (*partition, *[]StreamChange) {
+func stockRig(t *testing.T) (*tenancy, *[]StreamChange) {
 	t.Helper()
 	w, p, told := removalRig(t)
 	js := w.env.js
@@ -35,7 +35,7 @@ func stockRig(t *testing.T) (*partition, *[]StreamChange) {
 }
 
 // note stores a note of the former owner, which stays until it is read.
-func (p *partition) note(t *testing.T, inv inventory) {
+func (p *tenancy) note(t *testing.T, inv inventory) {
 	t.Helper()
 	inv.At, inv.Born, inv.Read = time.Now(), p.bucketBorn(), 19
 	data, err := json.Marshal(&inv)
@@ -43,14 +43,14 @@ func (p *partition) note(t *testing.T, inv inventory) {
 		_, err = p.w.env.control.Put(t.Context(), inventoryKey("WEIR_pay_0"), data)
 	}
 	if err == nil {
-		err = p.beginStocktaking(t.Context())
+		err = p.stock.beginStocktaking(t.Context())
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (p *partition) bucketBorn() time.Time { born, _ := p.bucket.ReadFrom(); return born }
+func (p *tenancy) bucketBorn() time.Time { born, _ := p.bucket.ReadFrom(); return born }
 
 // TestStockKnowsWhatHasEnded checks that a job noted by the former owner is not reported as missing if the stream still
 // has it or it has ended since.
@@ -68,8 +68,8 @@ func TestStockKnowsWhatHasEnded(t *testing.T) {
 	if err := p.w.env.letters.Bury(l); err != nil {
 		t.Fatal(err)
 	}
-	p.stock.met(14)
-	if err := p.tellStock(t.Context()); err != nil {
+	p.stock.former.met(14)
+	if err := p.stock.tellStock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	var lost []string
@@ -106,9 +106,9 @@ func TestStockThatCannotBeNamed(t *testing.T) {
 			p, told := stockRig(t)
 			p.note(t, c.inventory)
 			if c.met > 0 {
-				p.stock.met(c.met)
+				p.stock.former.met(c.met)
 			}
-			if err := p.tellStock(t.Context()); err != nil {
+			if err := p.stock.tellStock(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if text := fmt.Sprint(*told); c.want == "" && len(*told) > 0 || !strings.Contains(text, c.want) {

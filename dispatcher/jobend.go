@@ -142,5 +142,5 @@ func (w *settler) expire(ctx context.Context, j *job) {
 		w.bury(ctx, j, deadletter.Unknown, j.inDoubt(), nil)
 		return
 	}
-	w.bury(ctx, j, deadletter.Expired, lateDetail+w.lane.waited(j), nil)
+	w.bury(ctx, j, deadletter.Expired, lateDetail+w.waited(j), nil)
 }

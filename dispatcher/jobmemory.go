@@ -34,7 +34,7 @@ func (w *memory) load(ctx context.Context, j *job) (queue.Entry, error) {
 	if j.terms != nil {
 		api = j.terms.api
 	}
-	k, isKept := p.cache[j.Seq]
+	k, isKept := p.cache.messages[j.Seq]
 	w.mu.Unlock()
 	size := api.Rule.MaxBody + headerBytes
 	if isKept {
@@ -45,7 +45,7 @@ func (w *memory) load(ctx context.Context, j *job) (queue.Entry, error) {
 		return queue.Entry{}, err
 	}
 	w.mu.Lock()
-	entry, ok := p.takeKept(j.Queue.Key, j.Seq)
+	entry, ok := p.cache.takeKept(j.Queue.Key, j.Seq)
 	j.space, j.staged = space, w.now() // the time to make a job ready must not include its wait for room
 	w.mu.Unlock()
 	if ok {

@@ -65,55 +65,65 @@ func (k kept) entry(key string, seq uint64) queue.Entry {
 
 func (k kept) size() int64 { return int64(cap(k.packed)) + keptRest }
 
+// readAhead holds messages of a partition that were read ahead of need, as far as they fit. The lane's lock guards it.
+type readAhead struct {
+	messages map[uint64]kept // nil when the tenure has ended
+	bytes    int64
+	full     bool // a message did not fit
+	holdings *queue.Holdings
+}
+
+func newReadAhead(h *queue.Holdings) readAhead {
+	return readAhead{messages: map[uint64]kept{}, holdings: h}
+}
+
 // keepLocked holds a message until its job is made ready, if there is room.
-func (p *partition) keepLocked(e queue.Entry) {
-	if e.Bare || p.cache == nil {
+func (a *readAhead) keepLocked(e queue.Entry) {
+	if e.Bare || a.messages == nil {
 		return
 	}
 	k := pack(e)
-	if !p.holdings.Keep(k.size(), p.cacheBytes) {
-		if p.replay != nil {
-			p.replay.full = true
-		}
+	if !a.holdings.Keep(k.size(), a.bytes) {
+		a.full = true
 		return
 	}
-	p.cache[e.Seq] = k
-	p.cacheBytes += k.size()
+	a.messages[e.Seq] = k
+	a.bytes += k.size()
 }
 
 // takeKept returns a kept message and drops it from the cache.
-func (p *partition) takeKept(key string, seq uint64) (queue.Entry, bool) {
-	k, ok := p.cache[seq]
+func (a *readAhead) takeKept(key string, seq uint64) (queue.Entry, bool) {
+	k, ok := a.messages[seq]
 	if !ok {
 		return queue.Entry{}, false
 	}
-	p.dropKept(seq)
+	a.dropKept(seq)
 	return k.entry(key, seq), true
 }
 
 // dropKept drops a message that is not needed any more.
-func (p *partition) dropKept(seq uint64) {
-	k, ok := p.cache[seq]
+func (a *readAhead) dropKept(seq uint64) {
+	k, ok := a.messages[seq]
 	if !ok {
 		return
 	}
-	delete(p.cache, seq)
-	p.cacheBytes -= k.size()
-	p.holdings.Drop(k.size())
-	if len(p.cache) == 0 {
-		p.cache = map[uint64]kept{} // an emptied map stays as large as it was
+	delete(a.messages, seq)
+	a.bytes -= k.size()
+	a.holdings.Drop(k.size())
+	if len(a.messages) == 0 {
+		a.messages = map[uint64]kept{} // an emptied map stays as large as it was
 	}
 }
 
 // dropAllKept drops all messages, and keeps no more.
-func (p *partition) dropAllKept() {
-	p.holdings.Drop(p.cacheBytes)
-	p.cache, p.cacheBytes = nil, 0
+func (a *readAhead) dropAllKept() {
+	a.holdings.Drop(a.bytes)
+	a.messages, a.bytes = nil, 0
 }
 
 // keptID returns the id of a job whose message is kept, else "".
-func (p *partition) keptID(seq uint64) string {
-	k, ok := p.cache[seq]
+func (a *readAhead) keptID(seq uint64) string {
+	k, ok := a.messages[seq]
 	if !ok {
 		return ""
 	}

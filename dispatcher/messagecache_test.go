@@ -36,28 +36,28 @@ func TestKept(t *testing.T) {
 // TestKeptRoom counts what a partition keeps, and gives all of it back however its jobs end.
 func TestKeptRoom(t *testing.T) {
 	h := queue.NewHoldings(1 << 30)
-	p := &partition{cache: map[uint64]kept{}, holdings: h}
+	a := newReadAhead(h)
 	held := func() int64 { _, kept, _, _ := h.Held(); return kept }
 	body := make([]byte, 1<<20)
 	seq := uint64(0)
 	for before := int64(-1); held() != before; seq++ {
 		before = held()
-		p.keepLocked(queue.Entry{Seq: seq + 1, Data: body})
+		a.keepLocked(queue.Entry{Seq: seq + 1, Data: body})
 	}
-	if n := len(p.cache); n < 4 || held() < int64(n)<<20 || held() > 32<<20 {
+	if n := len(a.messages); n < 4 || held() < int64(n)<<20 || held() > 32<<20 {
 		t.Errorf("%d bodies of 1 MiB are kept, as %d bytes", n, held())
 	}
-	if e, ok := p.takeKept("k", 1); !ok || len(e.Data) != 1<<20 || e.Key != "k" {
+	if e, ok := a.takeKept("k", 1); !ok || len(e.Data) != 1<<20 || e.Key != "k" {
 		t.Errorf("the first comes back as %d bytes", len(e.Data))
 	}
-	p.dropKept(2)
-	p.dropKept(2)
-	if _, ok := p.takeKept("k", 2); ok {
+	a.dropKept(2)
+	a.dropKept(2)
+	if _, ok := a.takeKept("k", 2); ok {
 		t.Error("a message that was let go of is there still")
 	}
-	p.dropAllKept()
-	p.keepLocked(queue.Entry{Seq: 99, Data: body})
-	if held() != 0 || len(p.cache) != 0 {
+	a.dropAllKept()
+	a.keepLocked(queue.Entry{Seq: 99, Data: body})
+	if held() != 0 || len(a.messages) != 0 {
 		t.Errorf("a part that has ended keeps %d bytes", held())
 	}
 }

@@ -61,7 +61,7 @@ func (w *settler) buryMissing(ctx context.Context, j *job, a queue.Absence) {
 		"job_id", l.JobID, "billed", l.Billed)
 	if w.persist(ctx, "dead letter", j, func() error { return w.env.letters.Bury(l) }) {
 		if a == queue.LostByStore { // its stream still counts the message
-			if err := j.part.noteTold(ctx, j.Queue.Key, func(n int) int { return n + 1 }); err != nil {
+			if err := j.part.told.noteTold(ctx, j.Queue.Key, func(n int) int { return n + 1 }); err != nil {
 				return // the partition is lost: the next owner finds the job
 			}
 		}

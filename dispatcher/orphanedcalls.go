@@ -17,7 +17,7 @@ import (
 // leftUntilLocked returns until when calls of an owner that did not give the partition up may still run, 0 if none can.
 // An owner whose process has ended may itself have had to count its predecessor's calls, until it had owned the
 // partition for as long as a call may take.
-func (p *partition) leftUntilLocked() bucket.Micros {
+func (p *reader) leftUntilLocked() bucket.Micros {
 	timeout := p.w.terms.api.Timeout
 	for _, f := range p.replay.found {
 		for i := range f.intents {
@@ -31,7 +31,7 @@ func (p *partition) leftUntilLocked() bucket.Micros {
 }
 
 // leaveLocked drops the calls that resumeLocked counted by their intents, if the former owner left none under way.
-func (p *partition) leaveLocked(q *schedule.KeyQueue) {
+func (p *reader) leaveLocked(q *schedule.KeyQueue) {
 	if p.Leftover == 0 {
 		q.Orphaned = 0
 	}
@@ -40,6 +40,6 @@ func (p *partition) leaveLocked(q *schedule.KeyQueue) {
 // unsureLocked reports whether a call of the queue, known only by its intent, may have been running when the former
 // owner ended. If that owner's epoch is damaged, its intents may be damaged too, so unsureLocked reports true for every
 // queue.
-func (p *partition) unsureLocked(q *schedule.KeyQueue) bool {
+func (p *reader) unsureLocked(q *schedule.KeyQueue) bool {
 	return !p.Clean && (q.Unsure || p.markers.Unreadable())
 }

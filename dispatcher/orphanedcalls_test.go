@@ -15,7 +15,7 @@ import (
 // TestLeftUnderWay checks that calls that a former owner may have left running count, unless it gave the partition up.
 func TestLeftUnderWay(t *testing.T) {
 	for leftover, want := range map[bucket.Micros]int32{1: 2, 0: 0} {
-		p, q := &partition{Partition: schedule.Partition{Leftover: leftover}}, &schedule.KeyQueue{Orphaned: 2}
+		p, q := &reader{partition: &partition{Partition: schedule.Partition{Leftover: leftover}}}, &schedule.KeyQueue{Orphaned: 2}
 		if p.leaveLocked(q); q.Orphaned != want {
 			t.Errorf("until %d %d calls are left, want %d", leftover, q.Orphaned, want)
 		}
@@ -30,9 +30,9 @@ func TestLeftCallsRunByTheirOwnTimeout(t *testing.T) {
 	for _, ended := range []bool{false, true} {
 		w, p := takingOver(t, d, q, true, new(lease.Membership))
 		w.terms.api.Timeout, p.Ended = time.Second-2*ledger.ServerSkew, ended
-		p.takeMarker(markerEntry(t, queue.IntentEntry, 11, []queue.Intent{{Seq: 1, Call: 1, KeySum: queue.KeySum("a"), Timeout: time.Minute}}))
+		p.reader.takeMarker(markerEntry(t, queue.IntentEntry, 11, []queue.Intent{{Seq: 1, Call: 1, KeySum: queue.KeySum("a"), Timeout: time.Minute}}))
 		before := w.now()
-		if p.markersLoaded(); before.Until(p.Leftover) < time.Minute {
+		if p.reader.markersLoaded(); before.Until(p.Leftover) < time.Minute {
 			t.Errorf("ended %v: calls that may run for a minute are left for %s", ended, before.Until(p.Leftover))
 		}
 	}
@@ -50,12 +50,12 @@ func TestCallsOfAProcessThatEnded(t *testing.T) {
 	}{{true, -2 * ledger.ServerSkew, false}, {true, time.Minute, true}, {false, -2 * ledger.ServerSkew, true}} {
 		w, p := takingOver(t, d, q, true, new(lease.Membership))
 		w.terms.api.Timeout, p.Ended = c.timeout, c.ended // before it was taken over, by the clock of the servers
-		if until := p.leftUntilLocked(); (until != 0) != c.left {
+		if until := p.reader.leftUntilLocked(); (until != 0) != c.left {
 			t.Errorf("%+v: calls are left until %v", c, until)
 		}
 	}
 	_, p := takingOver(t, d, q, true, nil)
-	if until := p.leftUntilLocked(); until != 0 {
+	if until := p.reader.leftUntilLocked(); until != 0 {
 		t.Errorf("where no other can have owned the partition calls are left until %v", until)
 	}
 }
@@ -65,16 +65,16 @@ func TestCallsOfAProcessThatEnded(t *testing.T) {
 func TestUnreadableEpochMakesKeysWait(t *testing.T) {
 	dir := t.TempDir()
 	ns := natstest.Start(t, dir, 0)
-	open := func(died bool) (*apiWorker, *partition) {
+	open := func(died bool) (*apiWorker, *tenancy) {
 		js := natstest.Connect(t, ns)
 		d := dispatcherOf(Options{
 			Conn: js.Conn(), JetStream: js, Replicas: 1, Now: func() bucket.Micros { return bucket.MicrosOf(time.Now()) }, Ahead: func() bucket.Micros { return 0 },
 		})
 		return takingOver(t, d, payQueue(t, d), died, nil)
 	}
-	waits := func(w *apiWorker, p *partition) bool {
+	waits := func(w *apiWorker, p *tenancy) bool {
 		line := w.s.Push("a", 1, &p.Partition)
-		return w.pace.floorLocked(line, p.unsureLocked(line)) > w.now()
+		return w.pace.floorLocked(line, p.reader.unsureLocked(line)) > w.now()
 	}
 	if waits(open(true)) {
 		t.Error("after an owner that died a key without an intent waits")

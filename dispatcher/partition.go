@@ -1,19 +1,19 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
-	"sync"
+	"errors"
 	"sync/atomic"
 	"time"
 
 	"weir/bucket"
 	"weir/bucket/queue"
+	"weir/bucket/stream"
 	"weir/dispatcher/ownership"
 	"weir/dispatcher/recorder"
 	"weir/dispatcher/schedule"
 	"weir/ingest"
-
-	"golang.org/x/sync/errgroup"
 )
 
 // partition is one tenure: a partition of an api's queue for as long as this process owns it. Each takeover makes a new
@@ -21,7 +21,7 @@ import (
 type partition struct {
 	schedule.Partition
 	ownership.Tenure
-	w       *apiWorker
+	w       *lane
 	number  int
 	name    recorder.Queue // for the flight recorder
 	bucket  *queue.Partition
@@ -29,33 +29,25 @@ type partition struct {
 	closing bool        // running calls may end, no call starts any more
 	lost    atomic.Bool // another replica may own it: nothing about it is stored any more
 
-	stopReading, stopMarkers context.CancelFunc
-	reader, writer           errgroup.Group
+	restored uint64              // the last job of a backup that was put back, 0 for none: see Restoration
+	denial   holdMark            // of an api that denies weir
+	removed  map[uint64]struct{} // jobs whose messages were deleted by hand; the lane's lock guards it
 
-	// cache holds messages that were read ahead of need, as far as they fit. It is nil when the tenure has ended.
-	cache      map[uint64]kept
-	cacheBytes int64
-	holdings   *queue.Holdings
+	cache   readAhead
+	intents intentBatch
+	told    lossNotes
+}
 
-	restored uint64 // the last job of a backup that was put back, 0 for none: see Restoration
-
-	replay *replay // nil once everything that was in the stream at the takeover has been read
-
-	denial holdMark // of an api that denies weir
-
-	removals removals // what was deleted from its stream by hand
-
-	stock      stocktaking // of what was deleted before this tenure; it belongs to the reader, and then to takeStock
-	stockTaken atomic.Bool // the jobs deleted before are reported: this owner may write notes
-	noting     sync.Mutex  // guards what follows
-	noted      inventory   // what this owner noted last
-	unnoted    bool        // the last note could not be stored, which is logged
-
-	telling sync.Mutex          // held while one more loss is noted as reported
-	told    map[string]toldMark // what was reported of its store's damage, by key; the worker's lock guards it
-
-	intents   []intending // jobs that want an intent
-	intending bool        // a message of intents is being stored
+// newPartition returns a tenure that has not begun.
+func newPartition(l *lane, number int, t ownership.Tenure) *partition {
+	p := &partition{w: l, number: number, Tenure: t, bucket: l.queue.Partitions()[number]}
+	p.Of, p.name, p.Reading = p, recorder.QueueOf(p.bucket.Name()), true
+	p.cache = newReadAhead(l.queue.Holdings())
+	p.intents.part, p.told.part = p, p
+	if r := l.env.restored; r != nil {
+		p.restored = r.Until[p.bucket.Name()]
+	}
+	return p
 }
 
 // mayCall reports whether a call of the partition may start now, or an outcome may be stored. Ask it right before each.
@@ -66,44 +58,64 @@ func (p *partition) mayCall() bool {
 // partitionOf returns the tenure that a queue belongs to.
 func partitionOf(q *schedule.KeyQueue) *partition { return q.Partition.Of.(*partition) }
 
-// add queues or resumes a job that the reader has read.
-func (p *partition) add(ctx context.Context, e queue.Entry) {
-	if p.addOne(ctx, e) {
-		p.resumeKeys()
-	}
+// isRemovedLocked reports whether a job's message was removed.
+func (p *partition) isRemovedLocked(seq uint64) bool {
+	_, gone := p.removed[seq]
+	return gone
 }
 
-func (p *partition) addOne(ctx context.Context, e queue.Entry) (resume bool) {
-	p.w.mu.Lock()
-	defer p.w.mu.Unlock()
-	switch {
-	case p.replay == nil:
-		if p.meetDuplicateLocked(ctx, e) {
-			return false
+// recallKeptLocked gives a job its message if that is still in memory, so that its letter has the body.
+func (p *partition) recallKeptLocked(j *job) {
+	if j.message != nil {
+		return
+	}
+	e, kept := p.cache.takeKept(j.Queue.Key, j.Seq)
+	if !kept {
+		return
+	}
+	j.message, _ = ingest.Restore(ingest.Message{Key: j.Queue.Key, Header: e.Header, Body: e.Data}, j.terms.api.Rule, e.Time)
+	j.accepted = bucket.MicrosOf(e.Time)
+}
+
+// persistOf calls write once the right to the partition is certain. It fails if ctx ends first or the partition is
+// lost.
+func (p *partition) persistOf(ctx context.Context, write func() error) error {
+	for !p.mayCall() {
+		if p.lost.Load() || !stream.Sleep(ctx, leaseCheck) {
+			return cmp.Or(context.Cause(ctx), errLetGo)
 		}
-		p.pushLocked(e)
-		p.w.wakeUp()
-	case !p.closing: // otherwise the next owner reads it
-		p.stock.met(e.Seq)
-		q := p.pushLocked(e)
-		return p.takeFoundLocked(ctx, q, e)
 	}
-	return false
+	return write()
 }
 
-// pushLocked queues a job that was read, and keeps its message if the job may be called soon.
-func (p *partition) pushLocked(e queue.Entry) *schedule.KeyQueue {
-	p.expectLocked(e)
-	notBefore := bucket.Micros(0)
-	if at := ingest.NotBeforeOf(e.Header, e.Time); !at.IsZero() {
-		notBefore = bucket.MicrosOf(at)
-	}
-	if notBefore <= p.w.now().Add(keepAhead) {
-		p.keepLocked(e)
-	}
-	return p.w.s.PushEarly(e.Key, e.Seq, &p.Partition, bucket.MicrosOf(e.Time), notBefore)
+// untilStopping returns a context that ends when the worker begins to stop.
+func (p *partition) untilStopping(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-p.w.stopping:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
 }
 
-// keepAhead is how far ahead a job's due time may be for its message to be kept. The room belongs to jobs that may be
-// called.
-const keepAhead = time.Minute
+// StreamChange is a change by hand of one of weir's streams, as far as weir noticed it.
+type StreamChange struct {
+	Stream string    `json:"stream"`
+	What   string    `json:"what"` // a sentence
+	At     time.Time `json:"at"`
+	Gone   bool      `json:"gone,omitempty"` // the stream does not exist
+}
+
+// tellChange reports a change by hand of the partition's stream: in the log, by a metric and by Options.Changed.
+func (p *partition) tellChange(text string) {
+	p.w.log.Error("a queue's stream was changed by hand", "stream", p.bucket.Name(), "what", text)
+	p.w.env.metrics.damages.WithLabelValues(p.w.name).Inc()
+	if p.w.env.changed != nil {
+		p.w.env.changed(StreamChange{Stream: p.bucket.Name(), What: text, At: time.Now()})
+	}
+}
+
+var errLetGo = errors.New("the partition was dropped while it was opened")

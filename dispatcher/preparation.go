@@ -58,7 +58,7 @@ func (w *caller) prepare(ctx context.Context, j *job) bool {
 		w.update(func(*schedule.Schedule) { w.madeLocked(j) })
 		return true
 	}
-	return j.part.intend(j)
+	return j.part.intents.intend(j)
 }
 
 // examine reads a job's message and decides whether the job may be called. If not, it returns the reason and detail for
@@ -73,7 +73,7 @@ func (w *caller) examine(j *job, e queue.Entry) (reason deadletter.Reason, detai
 	case err != nil:
 		return deadletter.Invalid, err.Error()
 	case j.Past(w.now()):
-		return deadletter.Expired, lateDetail + w.lane.waited(j)
+		return deadletter.Expired, lateDetail + w.waited(j)
 	}
 	return "", ""
 }

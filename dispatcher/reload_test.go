@@ -11,6 +11,7 @@ import (
 	"weir/bucket/queue"
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
+	"weir/dispatcher/ownership"
 	"weir/dispatcher/schedule"
 	"weir/ingest"
 	"weir/ingest/await"
@@ -52,8 +53,8 @@ func TestReloadEnds(t *testing.T) {
 	for _, lost := range []bool{true, false} {
 		w := newWorker(d, APIOptions{API: &httpcall.API{Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "pay"}, Rules: rules}, Queue: q})
 		w.pace.stored = func(string) bucket.Micros { return 0 }
-		p := &partition{w: w, bucket: q.Partitions()[0], markers: markers, cache: map[uint64]kept{}, holdings: queue.NewHoldings(1 << 30)}
-		p.Of = p
+		p := w.opened(ownership.Tenure{})
+		p.markers = markers
 		p.lost.Store(lost)
 		j := jobLocked(w.s.Extract(w.s.Push("k", 7, &p.Partition), 7))
 		j.Settle()
@@ -89,11 +90,11 @@ func TestReloadTakesRoomOnce(t *testing.T) {
 	}
 	w := newWorker(d, APIOptions{API: &httpcall.API{Name: "once", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "once", Methods: []string{"POST"}}, Rules: rules}, Queue: q})
 	w.pace.stored = func(string) bucket.Micros { return 0 }
-	p := &partition{w: w, bucket: q.Partitions()[0], cache: map[uint64]kept{}, holdings: holdings}
-	p.Of = p
+	p := w.opened(ownership.Tenure{})
+	p.cache = newReadAhead(holdings)
 	j := jobLocked(w.s.Extract(w.s.Push("k", 7, &p.Partition), 7))
 	j.Settle()
-	p.keepLocked(queue.Entry{Seq: 7, Key: "k", Header: map[string][]string{ingest.HeaderJobID: {"j"}}, Data: []byte("{}"), Time: time.Now()})
+	p.cache.keepLocked(queue.Entry{Seq: 7, Key: "k", Header: map[string][]string{ingest.HeaderJobID: {"j"}}, Data: []byte("{}"), Time: time.Now()})
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for step := range 3 {

@@ -10,13 +10,11 @@ import (
 	"sync"
 	"time"
 
-	"weir/bucket"
 	"weir/bucket/queue"
 	"weir/bucket/stream"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/schedule"
-	"weir/ingest"
 )
 
 // Operators may delete messages from a partition's stream by hand, or the whole stream (queue.Removal). The owner
@@ -36,19 +34,14 @@ import (
 // The owner cannot see the loss of a job that another replica's intake stored and that was not read yet. If this
 // process dies between the removal and the letters, the jobs that only it knew are lost.
 
-// StreamChange is a change by hand of one of weir's streams, as far as weir noticed it.
-type StreamChange struct {
-	Stream string    `json:"stream"`
-	What   string    `json:"what"` // a sentence
-	At     time.Time `json:"at"`
-	Gone   bool      `json:"gone,omitempty"` // the stream does not exist
-}
-
-// removals are the messages that were deleted from a partition's stream by hand.
+// removals handles messages that were deleted from a partition's stream by hand.
 type removals struct {
-	telling   sync.Mutex // held while one removal is reported
-	examining bool       // examineFence runs; the worker's lock guards it
-	jobs      map[uint64]struct{}
+	*partition
+	settler   *settler
+	notes     *holdNotes
+	dropped   func(err error) // drops a partition that another owner has taken
+	telling   sync.Mutex      // held while one removal is reported
+	examining bool            // examineFence runs; the lane's lock guards it
 }
 
 // waitingJob is a job whose message is gone.
@@ -61,18 +54,18 @@ type waitingJob struct {
 const buriedAtOnce = 64
 
 // removed handles a removal in the background. It does not block.
-func (p *partition) removed(ctx context.Context, r queue.Removal) {
+func (p *removals) removed(ctx context.Context, r queue.Removal) {
 	p.w.mu.Lock()
-	if p.removals.jobs == nil {
-		p.removals.jobs = map[uint64]struct{}{}
+	if p.partition.removed == nil {
+		p.partition.removed = map[uint64]struct{}{}
 	}
 	for _, seq := range r.Seqs {
-		p.removals.jobs[seq] = struct{}{}
+		p.partition.removed[seq] = struct{}{}
 	}
 	p.w.mu.Unlock()
 	p.w.running.Go(func() {
-		p.removals.telling.Lock()
-		defer p.removals.telling.Unlock()
+		p.telling.Lock()
+		defer p.telling.Unlock()
 		if r.Epoch {
 			p.renewEpoch(ctx)
 		}
@@ -86,15 +79,9 @@ func (p *partition) removed(ctx context.Context, r queue.Removal) {
 	})
 }
 
-// isRemovedLocked reports whether a job's message was removed.
-func (p *partition) isRemovedLocked(seq uint64) bool {
-	_, gone := p.removals.jobs[seq]
-	return gone
-}
-
 // takenOut returns the removed jobs that must become letters, and how many removed jobs have a call under way. It
 // forgets removed messages that are no jobs.
-func (p *partition) takenOut(r *queue.Removal) (waiting []waitingJob, flying int) {
+func (p *removals) takenOut(r *queue.Removal) (waiting []waitingJob, flying int) {
 	w, known := p.w, map[uint64]struct{}{}
 	w.eachLocked(w.s.Queues(), func(q *schedule.KeyQueue) {
 		if q.Partition != &p.Partition || q.Empty() {
@@ -119,14 +106,14 @@ func (p *partition) takenOut(r *queue.Removal) (waiting []waitingJob, flying int
 	defer w.mu.Unlock()
 	for _, seq := range r.Seqs {
 		if _, job := known[seq]; !job {
-			delete(p.removals.jobs, seq)
+			delete(p.partition.removed, seq)
 		}
 	}
 	return waiting, flying
 }
 
 // tellRemoved reports a removal.
-func (p *partition) tellRemoved(r *queue.Removal, letters, flying int) {
+func (p *removals) tellRemoved(r *queue.Removal, letters, flying int) {
 	var what []string
 	if r.Remade {
 		what = append(what, "the stream was deleted by hand, and is made again, empty")
@@ -145,18 +132,9 @@ func (p *partition) tellRemoved(r *queue.Removal, letters, flying int) {
 	p.tellChange(strings.Join(what, "; "))
 }
 
-// tellChange reports a change by hand of the partition's stream: in the log, by a metric and by Options.Changed.
-func (p *partition) tellChange(text string) {
-	p.w.log.Error("a queue's stream was changed by hand", "stream", p.bucket.Name(), "what", text)
-	p.w.env.metrics.damages.WithLabelValues(p.w.name).Inc()
-	if p.w.env.changed != nil {
-		p.w.env.changed(StreamChange{Stream: p.bucket.Name(), What: text, At: time.Now()})
-	}
-}
-
 // renewEpoch stores this owner's epoch again, while the right to the partition is certain. It blocks until the epoch is
 // stored, the stream holds another owner's epoch, or the worker stops.
-func (p *partition) renewEpoch(ctx context.Context) {
+func (p *removals) renewEpoch(ctx context.Context) {
 	for ctx.Err() == nil && !p.lost.Load() {
 		if !p.mayCall() {
 			if !stream.Sleep(ctx, leaseCheck) {
@@ -192,18 +170,18 @@ func (p *partition) renewEpoch(ctx context.Context) {
 }
 
 // fenced drops a partition that another owner has taken.
-func (p *partition) fenced() {
+func (p *removals) fenced() {
 	p.w.mu.Lock()
 	p.Open = false
 	p.w.mu.Unlock()
-	p.broken(errors.New("another owner has taken the partition"))
+	p.dropped(errors.New("another owner has taken the partition"))
 }
 
 // examineFence finds out in the background why the stream has refused an intent. It does not block.
-func (p *partition) examineFence() {
+func (p *removals) examineFence() {
 	p.w.mu.Lock()
-	examined := p.removals.examining
-	p.removals.examining = true
+	examined := p.examining
+	p.examining = true
 	p.w.mu.Unlock()
 	if examined {
 		return
@@ -212,15 +190,15 @@ func (p *partition) examineFence() {
 	p.w.running.Go(func() {
 		p.renewEpoch(context.Background()) // the worker's stop ends it
 		p.w.mu.Lock()
-		p.removals.examining = false
+		p.examining = false
 		p.w.mu.Unlock()
 	})
 }
 
 // buryUnread stores letters of jobs that were removed before they were read.
-func (p *partition) buryUnread(ctx context.Context, r *queue.Removal) {
+func (p *removals) buryUnread(ctx context.Context, r *queue.Removal) {
 	for _, seq := range slices.Sorted(maps.Keys(r.Unread)) {
-		l := p.letterOfRemoved(r.Unread[seq], seq)
+		l := letterOfRemoved(p.partition, r.Unread[seq], seq)
 		if p.persistOf(ctx, func() error { return p.w.env.letters.Bury(l) }) != nil {
 			return
 		}
@@ -229,7 +207,7 @@ func (p *partition) buryUnread(ctx context.Context, r *queue.Removal) {
 }
 
 // letterOfRemoved builds the letter of a removed job of which only key and sequence are known.
-func (p *partition) letterOfRemoved(key string, seq uint64) *deadletter.Letter {
+func letterOfRemoved(p *partition, key string, seq uint64) *deadletter.Letter {
 	return &deadletter.Letter{
 		API: p.w.name, Key: key, Reason: deadletter.Unknown, BodyLeftOut: true, At: time.Now(), Billed: deadletter.NotBilled,
 		Detail: deletedDetail(p.bucket.Name(), seq), Origin: ledger.OriginOf(p.bucket.Name(), seq, 0),
@@ -237,7 +215,7 @@ func (p *partition) letterOfRemoved(key string, seq uint64) *deadletter.Letter {
 }
 
 // buryTakenOut makes letters of some removed jobs, and blocks until they are stored.
-func (p *partition) buryTakenOut(ctx context.Context, some []waitingJob) {
+func (p *removals) buryTakenOut(ctx context.Context, some []waitingJob) {
 	w := p.w
 	var storing sync.WaitGroup
 	var ends []*job
@@ -253,7 +231,7 @@ func (p *partition) buryTakenOut(ctx context.Context, some []waitingJob) {
 				j := jobLocked(t)
 				j.bind(w.terms)
 				p.recallKeptLocked(j)
-				storing.Go(func() { w.settler.buryMissing(ctx, j, queue.DeletedByOthers) })
+				storing.Go(func() { p.settler.buryMissing(ctx, j, queue.DeletedByOthers) })
 				continue
 			}
 			if t, _ := s.Cancel(of.key, of.seq); t != nil {
@@ -271,29 +249,16 @@ func (p *partition) buryTakenOut(ctx context.Context, some []waitingJob) {
 		case <-j.ended:
 		case <-w.stopped: // its slot never comes
 			// At a hard stop nothing is stored.
-			_ = p.persistOf(ctx, func() error { return p.w.env.letters.Bury(p.letterOfRemoved(j.Queue.Key, j.Seq)) })
+			_ = p.persistOf(ctx, func() error { return p.w.env.letters.Bury(letterOfRemoved(p.partition, j.Queue.Key, j.Seq)) })
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// recallKeptLocked gives a job its message if that is still in memory, so that its letter has the body.
-func (p *partition) recallKeptLocked(j *job) {
-	if j.message != nil {
-		return
-	}
-	e, kept := p.takeKept(j.Queue.Key, j.Seq)
-	if !kept {
-		return
-	}
-	j.message, _ = ingest.Restore(ingest.Message{Key: j.Queue.Key, Header: e.Header, Body: e.Data}, j.terms.api.Rule, e.Time)
-	j.accepted = bucket.MicrosOf(e.Time)
-}
-
 // keepMarkersAgain stores again the markers that were removed and are still needed: holds, and intents of jobs that are
 // still there.
-func (p *partition) keepMarkersAgain(r *queue.Removal) {
+func (p *removals) keepMarkersAgain(r *queue.Removal) {
 	gone := func(seq uint64) bool { _, in := slices.BinarySearch(r.Seqs, seq); return in }
 	w := p.w
 	var intents []queue.Intent
@@ -311,8 +276,8 @@ func (p *partition) keepMarkersAgain(r *queue.Removal) {
 	})
 	w.mu.Lock()
 	holds := map[string]holdMark{}
-	for key, m := range w.notes.marks {
-		if m.part == p && m.seq != 0 && gone(m.seq) {
+	for key, m := range p.notes.marks {
+		if m.part == p.partition && m.seq != 0 && gone(m.seq) {
 			holds[key] = m
 		}
 	}
@@ -325,8 +290,8 @@ func (p *partition) keepMarkersAgain(r *queue.Removal) {
 	for key, m := range holds {
 		p.markers.Hold(key, m.until, "held before its mark was deleted by hand", func(seq uint64, err error) {
 			w.mu.Lock()
-			if err == nil && w.notes.marks[key] == m {
-				w.notes.marks[key] = holdMark{p, seq, m.until}
+			if err == nil && p.notes.marks[key] == m {
+				p.notes.marks[key] = holdMark{p.partition, seq, m.until}
 			}
 			w.mu.Unlock()
 			failed(err)

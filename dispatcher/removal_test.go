@@ -12,6 +12,7 @@ import (
 	"weir/bucket/queue"
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
+	"weir/dispatcher/ownership"
 	"weir/ingest"
 	"weir/ingest/await"
 
@@ -22,7 +23,7 @@ import (
 )
 
 // removalRig is a worker with a partition, whose letters are stored until the test ends.
-func removalRig(t *testing.T) (w *apiWorker, p *partition, told *[]StreamChange) {
+func removalRig(t *testing.T) (w *apiWorker, p *tenancy, told *[]StreamChange) {
 	t.Helper()
 	d := newShared(t)
 	d.owner, d.shared = nil, false
@@ -52,13 +53,13 @@ func removalRig(t *testing.T) (w *apiWorker, p *partition, told *[]StreamChange)
 		Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "pay", MaxBody: 1 << 10, Methods: []string{"POST"}}, Rules: rules,
 	}, Queue: q})
 	w.pace.stored = func(string) bucket.Micros { return 0 }
-	p = &partition{w: w, bucket: q.Partitions()[0], markers: markers, cache: map[uint64]kept{}, holdings: queue.NewHoldings(1 << 30)}
-	p.Of, p.Open, w.partitions = p, true, []*partition{p}
+	p = w.opened(ownership.Tenure{})
+	p.markers, p.Open, w.partitions = markers, true, []*partition{p.partition}
 	return w, p, told
 }
 
 // storedLetters returns all letters that are stored.
-func (w *apiWorker) storedLetters(t *testing.T) (all []*jetstream.RawStreamMsg) {
+func (w *lane) storedLetters(t *testing.T) (all []*jetstream.RawStreamMsg) {
 	t.Helper()
 	s, err := w.env.js.Stream(t.Context(), deadletter.Stream)
 	if err != nil {
@@ -85,8 +86,8 @@ func TestJobsTakenOutBecomeLetters(t *testing.T) {
 	w.s.PushEarly("later", 15, &p.Partition, w.now(), w.now().Add(time.Hour))
 	flying := jobLocked(w.s.Extract(w.s.Find("k"), 10))
 	flying.Settle()
-	p.keepLocked(queue.Entry{Seq: 11, Key: "k", Header: nats.Header{ingest.HeaderJobID: {"eleven"}}, Data: []byte("the body"), Time: time.Now()})
-	p.removed(t.Context(), queue.Removal{Seqs: []uint64{7, 10, 11, 12, 15}, Unread: map[uint64]string{16: "unread"}})
+	p.cache.keepLocked(queue.Entry{Seq: 11, Key: "k", Header: nats.Header{ingest.HeaderJobID: {"eleven"}}, Data: []byte("the body"), Time: time.Now()})
+	p.removals.removed(t.Context(), queue.Removal{Seqs: []uint64{7, 10, 11, 12, 15}, Unread: map[uint64]string{16: "unread"}})
 	await.Return(t, "the letters", w.running.Wait)
 	seqs := map[string]string{}
 	for _, m := range w.storedLetters(t) {
@@ -106,7 +107,7 @@ func TestJobsTakenOutBecomeLetters(t *testing.T) {
 		t.Errorf("what is left in the queue: %v", left)
 	}
 	if !p.isRemovedLocked(10) || p.isRemovedLocked(7) || p.isRemovedLocked(12) {
-		t.Errorf("held for gone: %v", p.removals.jobs)
+		t.Errorf("held for gone: %v", p.removed)
 	}
 	if len(*told) != 1 || (*told)[0].Stream != "WEIR_pay_0" {
 		t.Errorf("told: %+v", *told)
@@ -126,7 +127,7 @@ func TestMarkersTakenOutAreStoredAgain(t *testing.T) {
 		j.Settle()
 	}
 	until := w.now().Add(time.Hour)
-	w.notes.marks["held"] = holdMark{part: p, seq: 4, until: until}
+	w.notes.marks["held"] = holdMark{part: p.partition, seq: 4, until: until}
 	js := w.env.js
 	s, err := js.Stream(t.Context(), "WEIR_pay_0")
 	if err != nil {
@@ -135,7 +136,7 @@ func TestMarkersTakenOutAreStoredAgain(t *testing.T) {
 	if err := s.Purge(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	p.removed(t.Context(), queue.Removal{Epoch: true, Seqs: []uint64{3, 4, 11}})
+	p.removals.removed(t.Context(), queue.Removal{Epoch: true, Seqs: []uint64{3, 4, 11}})
 	await.Return(t, "what is stored", w.running.Wait)
 	var intents []queue.Intent
 	var held queue.RetryMark

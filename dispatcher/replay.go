@@ -28,7 +28,6 @@ type replay struct {
 	held    []*schedule.KeyQueue            // queues held by marks; they may have no jobs
 	early   []*schedule.KeyQueue            // queues met before the blind job
 	waiting map[uint64][]*schedule.KeyQueue // by a key's sum: queues that wait until their jobs are read up to until
-	full    bool                            // no more bodies fit in memory
 }
 
 // awaited is a job that must be read before its key is called.
@@ -57,7 +56,7 @@ func (r *replay) of(seq uint64) *found {
 }
 
 // takeMarker notes a marker found in the stream.
-func (p *partition) takeMarker(e queue.Entry) {
+func (p *reader) takeMarker(e queue.Entry) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	if e.Kind == queue.IntentEntry {
@@ -67,7 +66,7 @@ func (p *partition) takeMarker(e queue.Entry) {
 	}
 }
 
-func (p *partition) replayIntent(e queue.Entry) {
+func (p *reader) replayIntent(e queue.Entry) {
 	intents, err := e.Intents()
 	if err != nil {
 		p.w.log.Error("an intent cannot be decoded; ignored", "seq", e.Seq, "err", err)
@@ -84,22 +83,24 @@ func (p *partition) replayIntent(e queue.Entry) {
 	}
 }
 
-func (p *partition) replayMark(e queue.Entry) {
+func (p *reader) replayMark(e queue.Entry) {
 	mark, err := e.RetryMark()
 	if err != nil {
 		p.w.log.Error("a retry mark cannot be decoded; ignored", "seq", e.Seq, "err", err)
 		return
 	}
 	if mark.Ends == queue.ToldLost {
-		p.replayToldLocked(mark, e.Seq)
+		p.told.replayToldLocked(mark, e.Seq)
 		return
 	}
 	if mark.Denied {
-		p.replayDenialLocked(mark, e)
+		p.notes.replayDenialLocked(p.partition, mark, e)
 		return
 	}
 	if mark.Seq == 0 {
-		p.replayHoldLocked(mark, e.Seq)
+		if q := p.notes.replayHoldLocked(p.partition, mark, e.Seq); q != nil {
+			p.replay.held = append(p.replay.held, q)
+		}
 		return
 	}
 	f := p.replay.of(mark.Seq)
@@ -109,7 +110,7 @@ func (p *partition) replayMark(e queue.Entry) {
 
 // markersLoaded lets calls of a partition start, key by key as its jobs are read. The reader calls it once, when it has
 // read all markers.
-func (p *partition) markersLoaded() {
+func (p *reader) markersLoaded() {
 	r := p.replay
 	r.records, r.results = p.w.env.tail.Detach(p.bucket.Name())
 	p.w.mu.Lock()
@@ -135,7 +136,7 @@ func (p *partition) markersLoaded() {
 }
 
 // resumeKeys lets calls of a partition start, because no unread job is left that may hold every key.
-func (p *partition) resumeKeys() {
+func (p *reader) resumeKeys() {
 	early := p.replay.early
 	p.replay.blind, p.replay.early = 0, nil
 	p.w.eachLocked(slices.Values(early), func(q *schedule.KeyQueue) {
@@ -150,7 +151,7 @@ func (p *partition) resumeKeys() {
 
 // admitKeyLocked admits a queue when its first job has been read. The queue may be called, or waits until its jobs are
 // read far enough.
-func (p *partition) admitKeyLocked(q *schedule.KeyQueue) {
+func (p *reader) admitKeyLocked(q *schedule.KeyQueue) {
 	if q.Met {
 		return
 	}
@@ -169,7 +170,7 @@ func (p *partition) admitKeyLocked(q *schedule.KeyQueue) {
 
 // takeFoundLocked queues or resumes one job that was found in the stream. It reports whether all keys that waited for
 // it may continue now; the caller must then call resumeKeys.
-func (p *partition) takeFoundLocked(ctx context.Context, q *schedule.KeyQueue, e queue.Entry) (resume bool) {
+func (p *reader) takeFoundLocked(ctx context.Context, q *schedule.KeyQueue, e queue.Entry) (resume bool) {
 	p.admitKeyLocked(q)
 	h, outdated := p.replay.history(e)
 	p.discardLocked(&outdated)
@@ -183,7 +184,7 @@ func (p *partition) takeFoundLocked(ctx context.Context, q *schedule.KeyQueue, e
 
 // passedLocked resumes the keys that waited for jobs up to a sequence. It reports whether that was the last job that
 // may hold every key.
-func (p *partition) passedLocked(seq uint64) (all bool) {
+func (p *reader) passedLocked(seq uint64) (all bool) {
 	r := p.replay
 	for len(r.queue) > 0 && r.queue[0].seq <= seq {
 		sum := r.queue[0].sum
@@ -198,20 +199,20 @@ func (p *partition) passedLocked(seq uint64) (all bool) {
 }
 
 // resumeKeyLocked lets a queue be called, at its key's former pace.
-func (p *partition) resumeKeyLocked(q *schedule.KeyQueue) {
+func (p *reader) resumeKeyLocked(q *schedule.KeyQueue) {
 	if p.w.s.Find(q.Key) != q {
 		return // all its jobs have ended meanwhile
 	}
 	q.Unread = false
 	p.leaveLocked(q)
-	p.w.pace.goOnLocked(q, p.unsureLocked(q))
+	p.pace.goOnLocked(q, p.unsureLocked(q))
 	p.w.s.Touch(q)
 	p.w.wakeUp()
 }
 
 // open ends a partition's replay, when everything that was in its stream at the takeover has been read. It deletes
 // markers whose jobs are gone, and resumes every key that still waits.
-func (p *partition) open(ctx context.Context) {
+func (p *reader) open(ctx context.Context) {
 	r := p.replay
 	p.w.mu.Lock()
 	if p.closing || p.lost.Load() {
@@ -222,7 +223,7 @@ func (p *partition) open(ctx context.Context) {
 		p.discardLocked(f)
 	}
 	p.w.mu.Unlock()
-	p.takeStock(ctx)
+	p.stock.takeStock(ctx)
 	if r.blind != 0 {
 		p.resumeKeys()
 	}
@@ -238,4 +239,16 @@ func (p *partition) open(ctx context.Context) {
 		}
 	})
 	p.w.wakeUp()
+}
+
+// discardLocked deletes markers that no job needs.
+func (p *reader) discardLocked(f *found) {
+	for _, i := range f.intents {
+		if i.mark.users--; i.mark.users == 0 {
+			p.bucket.Discard(i.mark.seq)
+		}
+	}
+	for _, m := range f.marks {
+		p.bucket.Discard(m.seq)
+	}
 }

@@ -23,7 +23,7 @@ import (
 )
 
 // takingOver returns a worker about to read a partition whose earlier owner gave it up or died.
-func takingOver(t *testing.T, d *Dispatcher, q *queue.Queue, died bool, lease *lease.Membership) (*apiWorker, *partition) {
+func takingOver(t *testing.T, d *Dispatcher, q *queue.Queue, died bool, lease *lease.Membership) (*apiWorker, *tenancy) {
 	t.Helper()
 	api := &httpcall.API{
 		Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Timeout: time.Minute, Idempotency: &httpcall.Idempotency{Header: "Idempotency-Key"},
@@ -36,9 +36,9 @@ func takingOver(t *testing.T, d *Dispatcher, q *queue.Queue, died bool, lease *l
 	policy := &schedule.Policy{Rules: api.Rules}
 	w.s = schedule.New(policy, schedule.Pace{MaxStaged: schedule.MaxStaged, MaxCalls: schedule.MaxCalls}, w.pace.knownLocked)
 	w.terms = &terms{api: api, policy: policy}
-	p := &partition{w: w, Tenure: ownership.Tenure{Lease: lease}, bucket: q.Partitions()[0], cache: map[uint64]kept{}, holdings: queue.NewHoldings(1 << 30), replay: newReplay()}
-	p.Of = p
-	w.partitions = []*partition{p}
+	p := w.newTenancy(0, ownership.Tenure{Lease: lease})
+	p.cache = newReadAhead(queue.NewHoldings(1 << 30))
+	w.partitions = []*partition{p.partition}
 	owners := 1
 	if died {
 		owners = 2
@@ -141,26 +141,26 @@ func TestCallsStartWhileTheQueueIsRead(t *testing.T) {
 			marker++
 			switch what {
 			case "intent":
-				p.takeMarker(markerEntry(rt, queue.IntentEntry, marker, []queue.Intent{{Seq: seq, Call: 1, Idempotency: keyed, KeySum: sum, Accepted: accepted}}))
+				p.reader.takeMarker(markerEntry(rt, queue.IntentEntry, marker, []queue.Intent{{Seq: seq, Call: 1, Idempotency: keyed, KeySum: sum, Accepted: accepted}}))
 				intents[key]++
 			case "hold": // of every key, by a job whose call the api pushed back
-				p.takeMarker(markerEntry(rt, queue.RetryEntry, marker, queue.RetryMark{Seq: seq, Calls: 1, KeySum: sum, Accepted: accepted, Pushback: true}))
+				p.reader.takeMarker(markerEntry(rt, queue.RetryEntry, marker, queue.RetryMark{Seq: seq, Calls: 1, KeySum: sum, Accepted: accepted, Pushback: true}))
 				blind = seq
 			case "mark":
-				p.takeMarker(markerEntry(rt, queue.RetryEntry, marker, queue.RetryMark{Seq: seq, Calls: 1, KeySum: sum, Accepted: accepted}))
+				p.reader.takeMarker(markerEntry(rt, queue.RetryEntry, marker, queue.RetryMark{Seq: seq, Calls: 1, KeySum: sum, Accepted: accepted}))
 			case "record":
 				records = append(records, ledger.Record{
 					API: "other", Key: key, Stream: p.bucket.Name(), Seq: seq, Call: 1, Outcome: "retry", Dedupe: fmt.Sprint(seq), Accepted: stored(seq),
 				})
 			case "gone": // of a job that has been deleted
-				p.takeMarker(markerEntry(rt, queue.RetryEntry, marker, queue.RetryMark{Seq: seq, Calls: 1, KeySum: sum}))
+				p.reader.takeMarker(markerEntry(rt, queue.RetryEntry, marker, queue.RetryMark{Seq: seq, Calls: 1, KeySum: sum}))
 				jobs[i] = ""
 			case "other": // of a job that had the sequence before
-				p.takeMarker(markerEntry(rt, queue.IntentEntry, marker, []queue.Intent{{Seq: seq, Call: 1, KeySum: sum, Accepted: accepted - 1}}))
+				p.reader.takeMarker(markerEntry(rt, queue.IntentEntry, marker, []queue.Intent{{Seq: seq, Call: 1, KeySum: sum, Accepted: accepted - 1}}))
 			}
 		}
 		readLedger(rt, d, records)
-		p.markersLoaded()
+		p.reader.markersLoaded()
 		check := func(read uint64, whole bool) {
 			for line := range w.s.Queues() {
 				key := line.Key
@@ -178,14 +178,14 @@ func TestCallsStartWhileTheQueueIsRead(t *testing.T) {
 		last := 0
 		for i, key := range jobs {
 			if key != "" {
-				p.add(noMore(t), jobEntry(key, uint64(i+1)))
+				p.reader.add(noMore(t), jobEntry(key, uint64(i+1)))
 				check(uint64(i+1), false)
 				last++
 			}
 		}
-		p.open(t.Context())
+		p.reader.open(t.Context())
 		check(uint64(len(jobs)), true)
-		if await.Return(t, "the jobs of the worker", w.running.Wait); w.s.At(w.now()).Unfinished() != last || p.replay != nil {
+		if await.Return(t, "the jobs of the worker", w.running.Wait); w.s.At(w.now()).Unfinished() != last || p.reader.replay != nil {
 			rt.Fatalf("%d jobs, %d were read", w.s.At(w.now()).Unfinished(), last)
 		}
 	})
@@ -199,17 +199,17 @@ func TestWhatIsNotReadIsLeft(t *testing.T) {
 		_, p := takingOver(t, d, payQueue(t, d), false, nil)
 		sum := queue.KeySum("a")
 		before := p.bucket.Unswept()
-		p.takeMarker(markerEntry(t, queue.IntentEntry, 11, []queue.Intent{{Seq: 1, Call: 1, KeySum: sum, Accepted: bucket.MicrosOf(stored(1))}, {Seq: 2, Call: 1, KeySum: sum, Accepted: bucket.MicrosOf(stored(2))}}))
-		p.takeMarker(markerEntry(t, queue.RetryEntry, 12, queue.RetryMark{Seq: 2, Calls: 1, KeySum: sum}))
-		p.markersLoaded()
-		p.add(noMore(t), jobEntry("a", 1))
+		p.reader.takeMarker(markerEntry(t, queue.IntentEntry, 11, []queue.Intent{{Seq: 1, Call: 1, KeySum: sum, Accepted: bucket.MicrosOf(stored(1))}, {Seq: 2, Call: 1, KeySum: sum, Accepted: bucket.MicrosOf(stored(2))}}))
+		p.reader.takeMarker(markerEntry(t, queue.RetryEntry, 12, queue.RetryMark{Seq: 2, Calls: 1, KeySum: sum}))
+		p.reader.markersLoaded()
+		p.reader.add(noMore(t), jobEntry("a", 1))
 		want := 1 // the mark: of the intent's jobs the first needs it still
 		if stops {
 			want = 0
 			p.leave()
-			p.add(noMore(t), jobEntry("a", 2))
+			p.reader.add(noMore(t), jobEntry("a", 2))
 		}
-		p.open(t.Context())
+		p.reader.open(t.Context())
 		if got := p.bucket.Unswept() - before; got != want {
 			t.Errorf("stops: %v, %d markers are to be deleted, want %d", stops, got, want)
 		}
@@ -221,7 +221,7 @@ func TestWhatIsNotReadIsLeft(t *testing.T) {
 func TestWaitingJobsOfOneKeyCostBytes(t *testing.T) {
 	d := newShared(t)
 	w, p := takingOver(t, d, payQueue(t, d), false, nil)
-	p.markersLoaded()
+	p.reader.markersLoaded()
 	const jobs = 200_000
 	entry := jobEntry("a", 1)
 	entry.Bare = true
@@ -230,7 +230,7 @@ func TestWaitingJobsOfOneKeyCostBytes(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	for seq := range uint64(jobs) {
 		entry.Seq = seq + 1
-		p.add(t.Context(), entry)
+		p.reader.add(t.Context(), entry)
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)

@@ -5,10 +5,8 @@ import (
 	"time"
 
 	"weir/bucket"
-	"weir/bucket/queue"
 	"weir/deadletter"
 	"weir/dispatcher/schedule"
-	"weir/ingest"
 )
 
 // Restoration says that the streams were put back from a backup. No queue, ledger or result knows the calls between
@@ -44,17 +42,6 @@ func (p *partition) isRestored(seq uint64) bool { return p.restored != 0 && seq 
 // due until later was not called.
 func (p *partition) mayBeCalled(seq uint64, notBefore time.Time) bool {
 	return p.isRestored(seq) && !notBefore.After(p.w.env.restored.At)
-}
-
-// expectLocked notes the deadline of a job that was read, because it may pass while the job cannot be called and so is
-// not loaded. For a restored job that must not be called again, expectLocked notes a deadline in the past: such jobs
-// become letters, a few at a time, even during a hold.
-func (p *partition) expectLocked(e queue.Entry) {
-	if p.w.terms.api.Idempotency == nil && p.mayBeCalled(e.Seq, ingest.NotBeforeOf(e.Header, e.Time)) {
-		p.Expect(e.Seq, 1)
-	} else if at := ingest.DeadlineOf(e.Header, e.Time); !at.IsZero() {
-		p.Expect(e.Seq, bucket.MicrosOf(at))
-	}
 }
 
 // doubtRestoredLocked marks a restored job as possibly called.

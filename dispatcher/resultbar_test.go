@@ -19,7 +19,7 @@ import (
 )
 
 // newOwned returns a worker with a partition that other replicas may own, and a writer of results.
-func newOwned(t *testing.T) (w *apiWorker, p *partition) {
+func newOwned(t *testing.T) (w *apiWorker, p *tenancy) {
 	t.Helper()
 	d := newShared(t)
 	registry, err := lease.OpenRegistry(t.Context(), d.opts.JetStream, 1)
@@ -49,8 +49,9 @@ func newOwned(t *testing.T) (w *apiWorker, p *partition) {
 		}
 	})
 	w = bareWorker(d, "pay")
+	w.queue = q
 	w.s = schedule.New(&schedule.Policy{}, schedule.Pace{}, nil)
-	return w, &partition{w: w, Tenure: ownership.Tenure{Lease: lease}, bucket: q.Partitions()[0]}
+	return w, w.opened(ownership.Tenure{Lease: lease})
 }
 
 // TestNoResultAfterItsLetter checks that a result that was stored before its job is judged as unknown is found. A
@@ -59,7 +60,7 @@ func TestNoResultAfterItsLetter(t *testing.T) {
 	w, p := newOwned(t)
 	d := w.d
 	of := func(seq uint64) *job {
-		return &job{Job: &schedule.Job{Seq: seq, Queue: &schedule.KeyQueue{Key: "k"}}, part: p, message: &ingest.Job{API: "pay", Key: "k", ID: "j"}}
+		return &job{Job: &schedule.Job{Seq: seq, Queue: &schedule.KeyQueue{Key: "k"}}, part: p.partition, message: &ingest.Job{API: "pay", Key: "k", ID: "j"}}
 	}
 	bar := func(seq uint64) uint64 {
 		return await.Result(t, "the bar", func() uint64 {

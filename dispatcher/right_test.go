@@ -11,6 +11,7 @@ import (
 	"weir/bucket"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
+	"weir/dispatcher/ownership"
 	"weir/ingest"
 )
 
@@ -26,8 +27,7 @@ func TestCallAsksForTheRight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &partition{w: w, bucket: w.queue.Partitions()[0]}
-	p.Of = p
+	p := w.opened(ownership.Tenure{})
 	for i, c := range []struct {
 		what                 string
 		lostFirst, lostLater bool

@@ -74,7 +74,7 @@ func (w *settler) conclude(ctx context.Context, j *job, r httpcall.Response, out
 		w.logOf(j).Warn("a call failed", "attempt", j.attempts, "reason", out.Detail)
 	}
 	w.notes.announceHolds(f.News)
-	j.part.keepHold(f.Hold)
+	w.notes.keepHold(j.part, f.Hold)
 	if f.Denied {
 		w.notes.keepDenial(f.News[0].Until, f.News[0].Why)
 	}
@@ -308,8 +308,8 @@ func (w *settler) finish(j *job, outcome string) {
 	p.bucket.Finish(j.Queue.Key, j.Seq)
 	stalled := p.bucket.Unswept() > queue.MaxUnswept
 	w.update(func(s *schedule.Schedule) {
-		p.dropKept(j.Seq)
-		delete(p.removals.jobs, j.Seq)
+		p.cache.dropKept(j.Seq)
+		delete(p.removed, j.Seq)
 		j.dropIntentsLocked()
 		j.adopted.LetGo()
 		if j.markSeq != 0 {

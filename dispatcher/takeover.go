@@ -10,26 +10,54 @@ import (
 	"weir/bucket/lease"
 	"weir/bucket/queue"
 	"weir/dispatcher/ownership"
-	"weir/dispatcher/recorder"
 	"weir/dispatcher/schedule"
+
+	"golang.org/x/sync/errgroup"
 )
+
+// tenancy works a partition for as long as this process owns it: it reads the partition's stream and gives the partition
+// up in order, or drops it.
+type tenancy struct {
+	*partition
+	reader   *reader
+	losses   losses
+	removals *removals
+	stock    *stocktaking
+	caller   *caller
+	grants   *grantEnds
+	notes    *holdNotes
+	all      []*tenancy                 // of the api, by number; the lane's lock guards it
+	fail     func(err error)            // ends the dispatcher
+	released func(id lease.PartitionID) // another replica may take the partition
+
+	stopReading, stopMarkers context.CancelFunc
+	reading, writing         errgroup.Group
+}
+
+// newTenancy returns a tenancy that has not begun.
+func (w *apiWorker) newTenancy(number int, t ownership.Tenure) *tenancy {
+	p := newPartition(w.lane, number, t)
+	stock := &stocktaking{partition: p}
+	y := &tenancy{
+		partition: p, stock: stock, losses: losses{p}, caller: w.caller, grants: w.slots.grants, notes: w.notes, all: w.tenancies, fail: w.d.fail,
+		reader:   &reader{partition: p, settler: w.settler, notes: w.notes, pace: w.pace, stock: stock, replay: newReplay()},
+		released: func(id lease.PartitionID) { w.d.owner.Dropped(id) },
+	}
+	y.removals = &removals{partition: p, settler: w.settler, notes: w.notes, dropped: y.broken}
+	p.intents.refused = y.removals.examineFence
+	return y
+}
 
 // openPartition takes a partition over and blocks until its calls may start. It fences the earlier owner, reads the end
 // of the ledger, and then the stream, which it follows until close or lose. If it returns an error, nothing is left of
 // the partition.
 func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t ownership.Tenure) error {
-	p := &partition{
-		w: w, Tenure: t, number: number, bucket: w.queue.Partitions()[number], cache: map[uint64]kept{}, holdings: w.queue.Holdings(), replay: newReplay(),
-	}
-	p.Of, p.name, p.Reading = p, recorder.QueueOf(p.bucket.Name()), true
-	if w.env.restored != nil {
-		p.restored = w.env.restored.Until[p.bucket.Name()]
-	}
+	p := w.newTenancy(number, t)
 	var err error
 	if p.markers, err = p.bucket.Own(ctx, w.env.instance); err != nil {
 		return fmt.Errorf("api %s: %w", w.name, err)
 	}
-	if err = p.beginStocktaking(ctx); err != nil {
+	if err = p.stock.beginStocktaking(ctx); err != nil {
 		return fmt.Errorf("api %s: %w", w.name, err)
 	}
 	if p.markers.Unreadable() {
@@ -42,22 +70,22 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 	var reading, writing context.Context
 	reading, p.stopReading = context.WithCancel(base)
 	writing, p.stopMarkers = context.WithCancel(base)
-	p.writer.Go(func() error { return p.markers.Run(writing) })
+	p.writing.Go(func() error { return p.markers.Run(writing) })
 	if err := w.d.loadTail(ctx, w, number); err != nil {
 		p.stopReading()
 		p.stopMarkers()
-		return errors.Join(err, p.writer.Wait())
+		return errors.Join(err, p.writing.Wait())
 	}
 	w.mu.Lock()
-	w.partitions[number] = p
+	w.partitions[number], w.tenancies[number] = p.partition, p
 	w.mu.Unlock()
 	caughtUp, ended := make(chan struct{}), make(chan error, 1)
-	p.reader.Go(func() error {
+	p.reading.Go(func() error {
 		err := p.bucket.Read(reading, queue.ReadOptions{
-			Mark: func(e queue.Entry) { p.takeMarker(e) }, MarkersLoaded: func() { p.markersLoaded() }, Take: func(e queue.Entry) { p.add(hard, e) },
-			Bodies: func() bool { return p.replay == nil || !p.replay.full }, CaughtUp: func() { p.open(reading); close(caughtUp) },
-			Stalled: func(err error) { p.readerRestarted(err) }, Damaged: func() { p.damaged(reading) },
-			Removed: func(r queue.Removal) { p.removed(hard, r) },
+			Mark: func(e queue.Entry) { p.reader.takeMarker(e) }, MarkersLoaded: func() { p.reader.markersLoaded() }, Take: func(e queue.Entry) { p.reader.add(hard, e) },
+			Bodies: func() bool { return p.reader.replay == nil || !p.cache.full }, CaughtUp: func() { p.reader.open(reading); close(caughtUp) },
+			Stalled: func(err error) { p.readerRestarted(err) }, Damaged: func() { p.losses.damaged(reading, p.reader.begun()) },
+			Removed: func(r queue.Removal) { p.removals.removed(hard, r) },
 		})
 		ended <- err
 		if err != nil && reading.Err() == nil {
@@ -85,30 +113,28 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 
 // leave stops reading a partition that no other replica can own and that is not read to its end. Its calls may still
 // run: the worker's stop waits for them.
-func (p *partition) leave() {
+func (p *tenancy) leave() {
 	p.w.mu.Lock()
 	p.closing, p.Open = true, false
 	p.w.mu.Unlock()
 }
 
-var errLetGo = errors.New("the partition was dropped while it was opened")
-
 // readerRestarted counts and logs that the partition's reader was started again.
-func (p *partition) readerRestarted(err error) {
+func (p *tenancy) readerRestarted(err error) {
 	p.w.env.metrics.restarts.WithLabelValues(p.w.name).Inc()
 	p.w.log.Warn("a partition's reader failed or went quiet; it resumes where it stopped", "stream", p.bucket.Name(), "err", err)
 }
 
 // broken drops a partition that this replica cannot work any more, so that another replica can take it. If no other
 // replica may own it, broken ends the dispatcher.
-func (p *partition) broken(err error) {
+func (p *tenancy) broken(err error) {
 	err = fmt.Errorf("api %s: stream %s: %w", p.w.name, p.bucket.Name(), err)
 	if p.Lease == nil {
-		p.w.d.fail(err)
+		p.fail(err)
 		return
 	}
 	p.w.log.Warn("partition released", "stream", p.bucket.Name(), "err", err)
-	p.w.d.owner.Dropped(lease.PartitionID{API: p.w.name, Number: p.number})
+	p.released(lease.PartitionID{API: p.w.name, Number: p.number})
 	p.w.running.Go(func() { p.lose() })
 }
 
@@ -117,7 +143,7 @@ const closeCheck = 5 * time.Millisecond
 
 // close gives a partition up: no call of it starts any more, running calls end, and their outcomes are stored. It
 // blocks until then. If ctx ends first, the partition is not given up, and the caller must lose it.
-func (p *partition) close(ctx context.Context) error {
+func (p *tenancy) close(ctx context.Context) error {
 	p.w.mu.Lock()
 	p.closing = true
 	p.w.mu.Unlock()
@@ -138,18 +164,32 @@ func (p *partition) close(ctx context.Context) error {
 		}
 	}
 	p.stopReader()
-	p.closeInventory(ctx)
+	p.stock.closeInventory(ctx)
 	p.remove()
 	p.stopMarkers()
-	err := p.writer.Wait()
+	err := p.writing.Wait()
 	if err == nil {
 		p.giveUp(ctx)
 	}
 	return err
 }
 
+// end ends a tenancy when the worker stops and no call starts any more.
+func (p *tenancy) end(hard context.Context) {
+	read := p.reader.replay == nil
+	if p.stopReader(); read {
+		p.stock.closeInventory(hard)
+	}
+	p.remove()
+	p.stopMarkers()
+	_ = p.writing.Wait() // each write that waited was answered
+	if read && hard.Err() == nil && p.bucket.Unswept() == 0 {
+		p.giveUp(hard)
+	}
+}
+
 // giveUp stores for the next owner that no call of the partition is under way.
-func (p *partition) giveUp(ctx context.Context) {
+func (p *tenancy) giveUp(ctx context.Context) {
 	if err := p.markers.GiveUp(ctx); err != nil {
 		p.w.log.Warn("could not record that a partition was closed in order; its next owner waits as after a crash", "stream", p.bucket.Name(), "err", err)
 	}
@@ -157,7 +197,7 @@ func (p *partition) giveUp(ctx context.Context) {
 
 // lose drops a partition that another replica may own by now. Running calls end, and nothing about them is stored: the
 // new owner has judged their jobs by what it found. lose blocks only until the stream is no longer read.
-func (p *partition) lose() {
+func (p *tenancy) lose() {
 	p.lost.Store(true)
 	busy := p.shut()
 	p.remove()
@@ -168,12 +208,12 @@ func (p *partition) lose() {
 		for busy = p.unwind(busy); len(busy) > 0; busy = p.unwind(busy) {
 			<-tick.C // each of them will end: a call's timeout bounds it
 		}
-		_ = p.writer.Wait() // the new owner finds what could not be stored
+		_ = p.writing.Wait() // the new owner finds what could not be stored
 	})
 }
 
 // shut stops calls of the partition from starting, and returns the queues that have jobs near their call.
-func (p *partition) shut() (begun []*schedule.KeyQueue) {
+func (p *tenancy) shut() (begun []*schedule.KeyQueue) {
 	p.w.mu.Lock()
 	p.Open = false
 	p.w.mu.Unlock()
@@ -186,14 +226,14 @@ func (p *partition) shut() (begun []*schedule.KeyQueue) {
 }
 
 // unwind withdraws the jobs whose calls have not started, and returns the queues that still have jobs under way.
-func (p *partition) unwind(queues []*schedule.KeyQueue) (busy []*schedule.KeyQueue) {
+func (p *tenancy) unwind(queues []*schedule.KeyQueue) (busy []*schedule.KeyQueue) {
 	w := p.w
 	var fx schedule.Effects
 	w.mu.Lock()
 	busy = w.s.Unwind(queues, w.now(), &fx)
 	w.mu.Unlock()
-	w.slots.grants.settle(context.Background(), fx.Unused)
-	w.caller.restAll(fx.Stale)
+	p.grants.settle(context.Background(), fx.Unused)
+	p.caller.restAll(fx.Stale)
 	w.mu.Lock()
 	for _, q := range queues {
 		if partitionOf(q).lost.Load() { // the queue may belong to another tenure by now
@@ -206,7 +246,7 @@ func (p *partition) unwind(queues []*schedule.KeyQueue) (busy []*schedule.KeyQue
 }
 
 // dropIdleIntents deletes the intents of calls that did not start. The next owner would treat their jobs as called.
-func (p *partition) dropIdleIntents(queues []*schedule.KeyQueue) {
+func (p *tenancy) dropIdleIntents(queues []*schedule.KeyQueue) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	for _, q := range queues {
@@ -224,16 +264,16 @@ func dropIdleIntentsLocked(t *schedule.Job) {
 }
 
 // remove ends a partition's reading and forgets its keys.
-func (p *partition) remove() {
+func (p *tenancy) remove() {
 	p.stopReader()
 	p.w.mu.Lock()
-	if p.w.partitions[p.number] == p {
-		p.w.partitions[p.number] = nil
+	if p.w.partitions[p.number] == p.partition {
+		p.w.partitions[p.number], p.all[p.number] = nil, nil
 	}
-	p.dropAllKept()
-	p.replay = nil
+	p.cache.dropAllKept()
+	p.reader.replay = nil
 	// The stored marks stay for the next owner.
-	maps.DeleteFunc(p.w.notes.marks, func(_ string, m holdMark) bool { return m.part == p })
+	maps.DeleteFunc(p.notes.marks, func(_ string, m holdMark) bool { return m.part == p.partition })
 	p.w.mu.Unlock()
 	p.w.eachLocked(p.w.s.Queues(), func(q *schedule.KeyQueue) {
 		if q.Partition == &p.Partition {
@@ -246,13 +286,13 @@ func (p *partition) remove() {
 }
 
 // stopReader ends a partition's reading.
-func (p *partition) stopReader() {
+func (p *tenancy) stopReader() {
 	p.stopReading()
-	_ = p.reader.Wait() // the reader has reported its error itself
+	_ = p.reading.Wait() // the reader has reported its error itself
 }
 
 // forgetLocked forgets the jobs of a queue that are not being called, and frees their entries in the flight recorder.
-func (p *partition) forgetLocked(q *schedule.KeyQueue) {
+func (p *tenancy) forgetLocked(q *schedule.KeyQueue) {
 	for _, t := range q.Jobs {
 		if j, begun := t.Of.(*job); begun && t.Rests() {
 			j.entry.LetGo()
@@ -262,10 +302,17 @@ func (p *partition) forgetLocked(q *schedule.KeyQueue) {
 	p.w.s.Forget(q)
 }
 
+// tenancyOf returns this process's tenancy of a partition, nil if it does not own the partition.
+func (w *apiWorker) tenancyOf(number int) *tenancy {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.tenancies[number]
+}
+
 // loseAll loses every partition that depends on a lost lease.
 func (w *apiWorker) loseAll(lease *lease.Membership) {
 	for number := range w.partitions {
-		if p := w.ownedPartition(number); p != nil && p.Lease == lease {
+		if p := w.tenancyOf(number); p != nil && p.Lease == lease {
 			p.lose()
 		}
 	}

@@ -74,7 +74,7 @@ func (d *Dispatcher) Recovered(api string) (unlogged int, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, p := range w.partitions {
-		if p == nil || p.replay != nil {
+		if p == nil || p.Reading {
 			return 0, false
 		}
 	}
@@ -85,7 +85,7 @@ func (d *Dispatcher) Recovered(api string) (unlogged int, ok bool) {
 // get when they are judged.
 func (w *apiWorker) findingLocked() bool {
 	for _, p := range w.partitions {
-		if p == nil && w.d.owner == nil || p != nil && p.replay != nil {
+		if p == nil && w.d.owner == nil || p != nil && p.Reading {
 			return true
 		}
 	}
