@@ -1,5 +1,7 @@
 package bucket
 
+import "sort"
+
 // slidingMeter allows at most count units in ANY window of the quota's length. It remembers when units were granted,
 // and lets a new one in when enough of them are as old as the window and the jitter together (the older may have
 // arrived late, the newer may arrive at once).
@@ -29,11 +31,7 @@ type entry struct {
 	units      int64
 }
 
-const (
-	maxEntries = 1024
-	// recent is how many entries back a refund looks for its units. An older refund is forfeited.
-	recent = 64
-)
+const maxEntries = 1024
 
 func newSlidingMeter(r Rules, q Quota) *slidingMeter {
 	m := &slidingMeter{count: r.Lowered(q.Count)}
@@ -89,18 +87,12 @@ func (m *slidingMeter) take(at Micros, cost, _ int64) {
 // giveBack takes units out of the first entry that ends at or after their slot. That is the entry they were put into,
 // or an older one. Taking from an older one leaves the rest recorded later than it was, which is safe.
 func (m *slidingMeter) giveBack(at Micros, cost, _ int64) {
-	from := max(m.former, len(m.entries)-recent)
-	for i := from; i < len(m.entries); i++ {
-		if m.entries[i].end < at {
-			continue
-		}
-		if i == from && from > m.former {
-			return // the entry may lie further back
-		}
-		cost = min(cost, m.entries[i].units)
-		m.entries[i].units -= cost
+	own := m.entries[min(m.former, len(m.entries)):]
+	i := sort.Search(len(own), func(i int) bool { return own[i].end >= at })
+	if i < len(own) {
+		cost = min(cost, own[i].units)
+		own[i].units -= cost
 		m.sum -= cost
-		return
 	}
 }
 

@@ -42,7 +42,7 @@ var script = redis.NewScript(luaCore + luaMeters + luaReserve + luaSettle + luaM
 
 const luaCore = `
 local MAX, WANT = 9007199254740991, 64
-local KEEP = {MARKS = 16, ENTRIES = 1024, RECENT = 64, PERIODS = 4, EARLY = 10000000}
+local KEEP = {MARKS = 16, ENTRIES = 1024, PERIODS = 4, EARLY = 10000000}
 local pos, sums = 0, false
 local function str() pos = pos + 1 return ARGV[pos] end
 local function num() pos = pos + 1 return tonumber(ARGV[pos]) end

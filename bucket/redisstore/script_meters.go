@@ -193,17 +193,19 @@ function M.s.take(l, at, cost)
   redis.call('RPUSH', l.log, write(at, at, cost))
 end
 function M.s.give_back(l, at, cost)
-  local from = max(0, redis.call('LLEN', l.log) - KEEP.RECENT)
-  for i, v in ipairs(redis.call('LRANGE', l.log, -KEEP.RECENT, -1)) do
-    local s, e, units = entry(v)
-    if e >= at then
-      if i == 1 and from > 0 then return end
-      cost = min(cost, units)
-      redis.call('LSET', l.log, from + i - 1, write(s, e, units - cost))
-      l.sum = l.sum - cost
-      return
-    end
+  -- the first entry that ends at or after the slot lies from first on, and before last
+  local first, last = 0, redis.call('LLEN', l.log)
+  local size = last
+  while first < last do
+    local middle = math.floor((first + last) / 2)
+    local _, e = entry(redis.call('LINDEX', l.log, middle))
+    if e >= at then last = middle else first = middle + 1 end
   end
+  if first == size then return end
+  local s, e, units = entry(redis.call('LINDEX', l.log, first))
+  cost = min(cost, units)
+  redis.call('LSET', l.log, first, write(s, e, units - cost))
+  l.sum = l.sum - cost
 end
 function M.s.correct(l, now, at, cost, actual)
   if actual < cost then return M.s.give_back(l, at, cost - actual) end

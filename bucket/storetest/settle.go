@@ -16,6 +16,7 @@ var settleTests = []test{
 	{"a refund is given back", refund},
 	{"a refund after the bucket drained mints nothing", lateRefund},
 	{"refunds while others wait", refundsInTurn},
+	{"refunds of many running calls of a sliding quota", refundsOfMany},
 	{"an overage of a day that is over counts today", overageOfYesterday},
 }
 
@@ -152,5 +153,24 @@ func overageOfYesterday(b *table) {
 	b.settle(used(g, 1, 7))
 	if n := len(b.ask(bucket.Ask{Want: 64}).Grants); n != 4 {
 		b.Errorf("%d of 10 left after an overage of 6, want 4", n)
+	}
+}
+
+// refundsOfMany checks that each of many running calls gets back what it did not take, in whatever order they end.
+func refundsOfMany(b *table) {
+	const calls = 300
+	r := only(quota("tokens", bucket.Quota{Count: 1000 * calls, Window: bucket.Sliding, Per: time.Hour}))
+	r.Lease = time.Hour
+	b.lay(r)
+	var grants []bucket.Grant
+	for range calls {
+		grants = append(grants, b.ask(bucket.Ask{Costs: []int64{1000}}).Grants...)
+		b.clock.now += 5_000_000
+	}
+	for i := range calls {
+		b.settle(used(grants[(i*7)%calls], 1000, 100))
+	}
+	if n := len(b.ask(bucket.Ask{Costs: []int64{900 * calls}}).Grants); n != 1 {
+		b.Errorf("%d calls took a tenth of what they had reserved, and the rest did not come back", calls)
 	}
 }
