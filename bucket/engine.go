@@ -283,10 +283,9 @@ func (e *engine) apply(now Micros, rules Rules) error {
 // newSharedLimit returns the idle state of a validated limit.
 func newSharedLimit(r Rules, l Limit, ahead Micros) sharedLimit {
 	s := sharedLimit{Limit: l, capacity: r.Capacity(l)}
-	settles := l.Cost.SettleHeader != "" || l.Cost.SettlePointer != ""
 	switch l.Kind() {
 	case KindRate:
-		s.meter = &rateMeter{tally: tally{pace: r.pace(*l.Rate)}, settles: settles}
+		s.meter = &rateMeter{tally: tally{pace: r.pace(*l.Rate)}, settles: l.Cost.Settles()}
 	case KindQuota:
 		s.meter = newWindowMeter(r, *l.Quota, ahead)
 	case KindBudget:

@@ -107,6 +107,9 @@ type CostSource struct {
 	SettlePointer string
 }
 
+// Settles reports whether answers say what their calls really used.
+func (c CostSource) Settles() bool { return c.SettleHeader != "" || c.SettlePointer != "" }
+
 // Kind says what a Limit counts. A switch over kinds must name every kind and have no default, so that the linter
 // (exhaustive) finds every switch that lacks a new kind.
 type Kind string

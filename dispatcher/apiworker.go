@@ -232,6 +232,13 @@ func (w *apiWorker) ETA(p queue.Place) bucket.Micros {
 	return w.s.At(w.now()).ETA(schedule.Place(p))
 }
 
+// Soonest implements queue.Forecaster.
+func (w *apiWorker) Soonest(p queue.Place) bucket.Micros {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.s.At(w.now()).Soonest(schedule.Place(p))
+}
+
 // NextFree implements queue.Forecaster.
 func (w *apiWorker) NextFree(key string, appointments []queue.Appointment) bucket.Micros {
 	w.mu.Lock()

@@ -41,7 +41,7 @@ func (w *caller) actual(j *job, r httpcall.Response) (actual []int64, silent []s
 				w.settlements.most = map[string]int64{}
 			}
 			w.settlements.most[limit.Name] = max(w.settlements.most[limit.Name], told)
-		case !free && settles(limit.Cost):
+		case !free && limit.Cost.Settles():
 			actual[i] = max(actual[i], w.settlements.most[limit.Name])
 			silent = append(silent, limit.Name)
 		}
@@ -60,11 +60,6 @@ func (w *caller) actual(j *job, r httpcall.Response) (actual []int64, silent []s
 		return nil, silent
 	}
 	return actual, silent
-}
-
-// settles reports whether answers should report a call's units.
-func settles(source bucket.CostSource) bool {
-	return source.SettleHeader != "" || source.SettlePointer != ""
 }
 
 // settled reads from an answer the units that the call used. It reports false if it cannot read them.

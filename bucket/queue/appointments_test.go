@@ -15,6 +15,7 @@ import (
 type asked chan []Appointment
 
 func (asked) ETA(p Place) bucket.Micros                    { return p.NotBefore }
+func (asked) Soonest(p Place) bucket.Micros                { return p.NotBefore }
 func (asked) Position(string, uint64) (int, bucket.Micros) { return 0, 0 }
 func (asked) Early(string, bucket.Micros) int              { return 0 }
 

@@ -172,7 +172,8 @@ func heldBy(j *ingest.Job) int64 {
 	return int64(held)
 }
 
-// late refuses a job whose call would start later than the key or the job itself allows.
+// late refuses a job whose call would start later than the key allows, or cannot start before the job's deadline
+// whatever the calls before it turn out to have taken.
 func (p *Partition) late(j *ingest.Job, limits bucket.KeyLimits, position int) *ingest.Refusal {
 	if limits.MaxWait == 0 && j.Deadline.IsZero() {
 		return nil
@@ -187,16 +188,20 @@ func (p *Partition) late(j *ingest.Job, limits bucket.KeyLimits, position int) *
 	if !j.NotBefore.IsZero() {
 		wait = min(wait, eta.Sub(j.NotBefore)) // a job does not wait before its own NotBefore
 	}
+	soonest := eta
+	if !j.Deadline.IsZero() && !eta.Before(j.Deadline) {
+		soonest = p.queue.soonest(limits, place, position-1).Time()
+	}
 	r := &ingest.Refusal{Code: ingest.Throttled, Depth: int64(position - 1), Capacity: limits.Capacity}
 	switch {
 	case limits.MaxWait > 0 && wait > limits.MaxWait:
 		r.RetryAfter = p.queue.comeBack(limits, j, wait-limits.MaxWait)
 		r.Description = fmt.Sprintf("would wait too long: %s/%s could call it in %s, max_wait is %s", p.queue.api, j.Key,
 			wait.Round(time.Millisecond), limits.MaxWait)
-	case !j.Deadline.IsZero() && !eta.Before(j.Deadline):
-		r.RetryAfter = p.queue.comeBack(limits, j, eta.Sub(j.Deadline)) // from then on as much time is enough
+	case !j.Deadline.IsZero() && !soonest.Before(j.Deadline):
+		r.RetryAfter = p.queue.comeBack(limits, j, soonest.Sub(j.Deadline)) // from then on as much time is enough
 		r.Description = fmt.Sprintf("too late: %s/%s could call it at %s, after its deadline", p.queue.api, j.Key,
-			eta.UTC().Format(time.RFC3339Nano))
+			soonest.UTC().Format(time.RFC3339Nano))
 	default:
 		return nil
 	}

@@ -24,6 +24,9 @@ type Forecaster interface {
 	// ETA returns when the call of the job at a place should start; 0 if that is unknown, because an operator paused
 	// it.
 	ETA(Place) bucket.Micros
+	// Soonest returns when that call starts at best: if no call that is not settled yet turns out to have taken
+	// anything.
+	Soonest(Place) bucket.Micros
 	// NextFree returns when a job of the key should end, so that its full bucket has room again; 0 if that is unknown.
 	// The owner may not have read some of the key's jobs yet; unread are those that must not be called before a time.
 	NextFree(key string, unread []Appointment) bucket.Micros
@@ -247,10 +250,19 @@ func (q *Queue) admit(j *ingest.Job, admitters []*bucket.Admitter, limits bucket
 
 // eta returns when the call of a job at a place of its key should start. own is how many jobs the key has.
 func (q *Queue) eta(limits bucket.KeyLimits, place Place, own int) bucket.Micros {
+	return q.expect(limits, place, own, Forecaster.ETA)
+}
+
+// soonest returns when the call of a job at a place of its key starts at best.
+func (q *Queue) soonest(limits bucket.KeyLimits, place Place, own int) bucket.Micros {
+	return q.expect(limits, place, own, Forecaster.Soonest)
+}
+
+func (q *Queue) expect(limits bucket.KeyLimits, place Place, own int, ask func(Forecaster, Place) bucket.Micros) bucket.Micros {
 	if o := q.forecaster.Load(); o != nil {
 		jobs, keys := q.load()
 		place.Others, place.Keys = max(0, jobs-own), keys
-		return (*o).ETA(place)
+		return ask(*o, place)
 	}
 	at := bucket.Forecast(limits, q.rules.Load().rules.Interval(limits.Rate), 0, bucket.MicrosOf(time.Now()), place.Position)
 	return max(at, place.NotBefore)

@@ -61,7 +61,6 @@ func jitterOf(r *bucket.Rules) int64 { return int64(bucket.Micros(0).Add(r.Jitte
 // zones.
 func (s *Store) limitLocked(r *request, l *bucket.Limit) {
 	r.keys = append(r.keys, s.prefix+"log:"+l.Name)
-	settles := l.Cost.SettleHeader != "" || l.Cost.SettlePointer != ""
 	t := bucket.Interval{P: 1, Q: 1}
 	var kind, sign string
 	var burst, per, grain int64
@@ -95,7 +94,7 @@ func (s *Store) limitLocked(r *request, l *bucket.Limit) {
 	r.flag(l.Shadow)
 	r.num(s.rules.Capacity(*l))
 	r.num(burst)
-	r.flag(settles)
+	r.flag(l.Cost.Settles())
 	r.num(jitterOf(&s.rules))
 	r.num(per)
 	r.num(grain)

@@ -87,7 +87,7 @@ func (s *answering) grant(j *Job, g bucket.Grant, shift, unsure bucket.Micros) {
 	j.Phase, j.Grant, j.At, j.base = granted, g, at, s.store.offset.base
 	q.told(g.TAT + shift)
 	s.paced(j)
-	s.Shared.granted(j.Costs, at)
+	s.Shared.granted(j, at)
 	s.Pipe.granted(s.now)
 }
 

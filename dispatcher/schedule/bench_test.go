@@ -38,7 +38,7 @@ func BenchmarkCall(b *testing.B) {
 					d.grant()
 					if q := d.byKey["busy"]; q != nil && len(q.Jobs) > 0 && q.Jobs[0].Phase == calling {
 						j := q.Jobs[0]
-						d.Ended(j)
+						d.Ended(j, nil, d.now)
 						d.Finished(j)
 						ended = true
 					}

@@ -121,7 +121,7 @@ func TestDeadlineOfRetryUnderHold(t *testing.T) {
 	}
 	j := q.Jobs[0]
 	j.Calls = 1
-	d.Ended(j)
+	d.Ended(j, nil, d.now)
 	d.Hold(q, d.now.Add(20*time.Second), "429")
 	d.Rest(j, d.now.Add(20*time.Second))
 	d.turn()

@@ -11,8 +11,8 @@ import (
 // key's own pace and calls in flight, from holds, and from the state of the shared limits: which one binds until when,
 // what is left of it, and how many jobs and keys wait for it. Receipts, max_wait, deadlines and `weir show` use it.
 // Unknown quantities count as zero, so that the intake refuses a job as too late only for known reasons. A forecast
-// uses the recent costs of calls, not the costs of the jobs that wait. It includes neither retries nor pushback. Under
-// a shared rate it may be off by one call of each key.
+// uses what recent calls took, not the costs of the jobs that wait, and for calls that are not settled yet what they
+// reserved. It includes neither retries nor pushback. Under a shared rate it may be off by one call of each key.
 
 // Place is a job's place in its queue, as far as the intake knows.
 type Place struct {
@@ -32,7 +32,14 @@ func later(at bucket.Micros, n, each float64) bucket.Micros {
 }
 
 // ETA returns when the call of the job at a place should start; 0 if its key is paused without an end.
-func (v View) ETA(p Place) bucket.Micros {
+func (v View) ETA(p Place) bucket.Micros { return v.expect(p, likely) }
+
+// Soonest returns when the call of the job at a place starts if all calls before it, running ones too, take nothing
+// from the limits whose units answers tell; 0 if its key is paused without an end. A job whose deadline lies before
+// that is lost, however these calls are settled.
+func (v View) Soonest(p Place) bucket.Micros { return v.expect(p, bestCase) }
+
+func (v View) expect(p Place, o outlook) bucket.Micros {
 	q, tat := v.s.byKey[p.Key], v.KnownTAT(p.Key)
 	if q != nil {
 		tat = max(tat, q.TAT)
@@ -45,7 +52,7 @@ func (v View) ETA(p Place) bucket.Micros {
 	if p.NotBefore > v.now {
 		own = appointment{p.NotBefore, maxSeq}
 	}
-	if at := v.forecast(q, p, tat, own); at != Never {
+	if at := v.forecast(q, p, tat, own, o); at != Never {
 		return at
 	}
 	return 0
@@ -53,7 +60,7 @@ func (v View) ETA(p Place) bucket.Micros {
 
 // forecast returns when the call at a place should start, Never if a pause has no end. The place's position counts only
 // calls without a slot. q is nil for a key without jobs. own is the job's appointment if it is not due yet.
-func (v View) forecast(q *KeyQueue, p Place, tat bucket.Micros, own appointment) bucket.Micros {
+func (v View) forecast(q *KeyQueue, p Place, tat bucket.Micros, own appointment, o outlook) bucket.Micros {
 	limits, from := v.s.policy.LimitsOf(p.Key), max(v.now, v.s.holds.held, v.s.holds.breaker.until, v.s.holds.governor.earliest())
 	if pause := v.s.holds.paused.of(p.Key); pause != nil {
 		if from = max(from, pause.ends()); from == Never {
@@ -62,9 +69,9 @@ func (v View) forecast(q *KeyQueue, p Place, tat bucket.Micros, own appointment)
 	}
 	if q != nil {
 		limits = q.Limits
-		from = max(from, q.brake.held, q.crowded(), q.brake.earliest(), q.headRests())
+		from = max(from, q.brake.held, q.crowded(), q.brake.earliest(), v.headRests(q, from, o))
 		if q.seat.blocked {
-			from = max(from, v.s.gate.opens)
+			from = max(from, v.reopens(v.s.gate.by, v.s.gate.opens, from, o))
 		}
 	}
 	at := v.s.policy.slot(limits, tat, from, p.Position)
@@ -78,7 +85,7 @@ func (v View) forecast(q *KeyQueue, p Place, tat bucket.Micros, own appointment)
 		if v.s.gate.by == l.Name && (v.s.turns.waiting() > 0 || v.s.gate.isShut(from)) {
 			shut = max(from, v.s.gate.opens)
 		}
-		at = max(at, l.after(ahead, from, shut, v.s.Pipe.calls, v.s.Pipe.lasted))
+		at = max(at, l.after(ahead, from, shut, v.s.Pipe.calls, v.s.Pipe.lasted, o))
 	}
 	if at = max(at, own.at); own.at != 0 && q != nil && q.waits.early != nil {
 		return v.afterEarlier(q, own, at)
@@ -88,13 +95,24 @@ func (v View) forecast(q *KeyQueue, p Place, tat bucket.Micros, own appointment)
 
 // headRests returns until when the queue's first job without a slot rests: the jobs behind it do not overtake
 // it.
-func (q *KeyQueue) headRests() bucket.Micros {
+func (v View) headRests(q *KeyQueue, from bucket.Micros, o outlook) bucket.Micros {
 	for _, j := range q.Jobs {
 		if j.Phase == resting && j.First() && j.NotBefore < Never-1 {
+			if j.limited {
+				return v.reopens(q.binds, j.NotBefore, from, o)
+			}
 			return j.NotBefore
 		}
 	}
 	return 0
+}
+
+// reopens returns when the limit of a name, which the store has refused until shut, should let a call pass.
+func (v View) reopens(limit string, shut, from bucket.Micros, o outlook) bucket.Micros {
+	if l := v.s.Shared.named(limit); l != nil {
+		return l.reopens(shut, from, v.s.Pipe.lasted, o)
+	}
+	return shut
 }
 
 // afterFlight returns when the queue's n-th call without a slot finds room below most calls in flight.

@@ -24,6 +24,8 @@ type foreseen struct {
 	said  map[uint64]bucket.Micros
 	began map[uint64]bucket.Micros
 	ends  map[*Job]bucket.Micros
+
+	estimate, actual int64 // units of each call
 }
 
 func foresee(t *testing.T, call time.Duration, rules bucket.Rules) *foreseen {
@@ -31,7 +33,7 @@ func foresee(t *testing.T, call time.Duration, rules bucket.Rules) *foreseen {
 	f := &foreseen{
 		T: t, part: &Partition{Open: true}, now: bucket.MicrosOf(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)), call: call,
 		said: map[uint64]bucket.Micros{}, began: map[uint64]bucket.Micros{}, ends: map[*Job]bucket.Micros{},
-		loads: map[*Job]bucket.Micros{},
+		loads: map[*Job]bucket.Micros{}, estimate: 1, actual: 1,
 	}
 	var err error
 	if f.store, err = bucket.NewMemory(rules, func() bucket.Micros { return f.now }); err != nil {
@@ -71,8 +73,10 @@ func (f *foreseen) run(d time.Duration) {
 			if at <= f.now {
 				delete(f.ends, j)
 				f.s.Pipe.LearnCall(f.call)
-				f.s.Ended(j)
-				f.use([]bucket.Use{{Key: j.Queue.Key, Grant: j.Grant, Costs: j.Costs}})
+				actual := f.each(f.actual)
+				f.use([]bucket.Use{{Key: j.Queue.Key, Grant: j.Grant, Costs: j.Costs, Actual: actual}})
+				f.s.Ended(j, actual, f.now)
+				f.askAgain(f.s.UnitsCameBack(f.now))
 				f.s.Finished(j)
 			}
 		}
@@ -80,10 +84,7 @@ func (f *foreseen) run(d time.Duration) {
 			fx := f.s.Step(f.now)
 			f.made += len(fx.Load)
 			for _, j := range fx.Load {
-				j.Policy, j.Costs = f.s.policy, make([]int64, len(f.s.Shared))
-				for i := range j.Costs {
-					j.Costs[i] = 1
-				}
+				j.Policy, j.Costs = f.s.policy, f.each(f.estimate)
 				if f.load > 0 {
 					f.loads[j] = f.now.Add(f.load)
 					continue
@@ -105,6 +106,24 @@ func (f *foreseen) run(d time.Duration) {
 			}
 		}
 	}
+}
+
+// askAgain makes every job ask again if units came back, as the dispatcher does.
+func (f *foreseen) askAgain(putOff bool) {
+	if putOff {
+		for q := range f.s.Queues() {
+			f.s.AskAgain(q, f.now)
+		}
+	}
+}
+
+// each returns the units of a call at every limit.
+func (f *foreseen) each(units int64) []int64 {
+	costs := make([]int64, len(f.s.Shared))
+	for i := range costs {
+		costs[i] = units
+	}
+	return costs
 }
 
 func (f *foreseen) use(uses []bucket.Use) {

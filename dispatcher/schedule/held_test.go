@@ -52,7 +52,7 @@ func TestHeldKeysStarveNobody(t *testing.T) {
 	run(100 * time.Millisecond) // calls run; the next job of each key is ready
 	for range 2 {
 		for _, j := range running { // each key is told to come back in an hour
-			s.Ended(j)
+			s.Ended(j, nil, now)
 			s.Hold(j.Queue, now.Add(time.Hour), "429")
 			s.Rest(j, now.Add(time.Hour))
 		}

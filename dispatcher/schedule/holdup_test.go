@@ -76,7 +76,7 @@ func (r *waitingRoom) run(until time.Duration) {
 				if err := r.store.Settle(context.Background(), []bucket.Use{{Key: j.Queue.Key, Grant: j.Grant, Costs: j.Costs}}); err != nil {
 					r.t.Fatal(err)
 				}
-				r.Ended(j)
+				r.Ended(j, nil, r.now)
 				r.Finished(j)
 			})
 		}

@@ -86,7 +86,7 @@ func (v View) InspectPaused(key string) (state KeyState, ok bool) {
 	limits := v.s.policy.LimitsOf(key)
 	return KeyState{
 		Key: key, Capacity: limits.Capacity, MaxInFlight: limits.InFlight, Rate: v.rateState(limits.Rate),
-		WaitMS: waitMS(v.now, v.forecast(nil, Place{Key: key, Position: 1}, v.KnownTAT(key), appointment{})), Waits: pause.waiting(),
+		WaitMS: waitMS(v.now, v.forecast(nil, Place{Key: key, Position: 1}, v.KnownTAT(key), appointment{}, likely)), Waits: pause.waiting(),
 	}, true
 }
 
@@ -150,7 +150,7 @@ func (v View) FirstJobs(q *KeyQueue, limit int) []JobState {
 
 // ofQueue forecasts the queue's n-th call without a slot, counted from 1.
 func (v View) ofQueue(q *KeyQueue, n int, own appointment) bucket.Micros {
-	return v.forecast(q, Place{Key: q.Key, Position: n}, q.TAT, own)
+	return v.forecast(q, Place{Key: q.Key, Position: n}, q.TAT, own, likely)
 }
 
 // inOrder yields the queue's jobs that are called or may be called, in order. The Job is nil for one that waits.

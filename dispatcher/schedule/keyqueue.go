@@ -57,6 +57,8 @@ type Job struct {
 	asked     bucket.Micros // when its slot was asked for
 	base      bucket.Micros // offset.base when at and last were computed
 	Costs     []int64
+	reserved  *sharedLimit  // the first of the limits that count its costs as reserved; nil: none do
+	began     bucket.Micros // when its last call started
 	Deadline  bucket.Micros // 0: none
 	NotBefore bucket.Micros // time of a retry, or as its producer asked
 	Failed    string        // how the last call failed, if it will be made again

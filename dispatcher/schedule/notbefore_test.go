@@ -117,7 +117,7 @@ func callsOf(t *testing.T, limits bucket.KeyLimits, jobs ...booking) (order []ui
 				if j.Phase == calling {
 					order, at[j.Seq] = append(order, j.Seq), ms
 					j.Calls++
-					d.Ended(j)
+					d.Ended(j, nil, d.now)
 					d.Finished(j)
 				}
 			}
@@ -353,7 +353,7 @@ func TestForecastBesideEarlyJobs(t *testing.T) {
 	}
 	d.turn()
 	d.gate.shut("account", d.now.Add(time.Second))
-	d.Shared.granted([]int64{1}, d.now)
+	d.Shared.granted(&Job{Costs: []int64{1}}, d.now)
 	d.add("busy", "busy")
 	d.turn()
 	at := d.At(d.now).ETA(Place{Key: "other", Position: 1, Others: 502, Keys: 51})

@@ -35,9 +35,11 @@ func (s *Schedule) Unconnected(j *Job) {
 	}
 }
 
-// Ended reports that a job's call has ended; its outcome is being stored.
-func (s *Schedule) Ended(j *Job) {
+// Ended reports that a job's call has ended; its outcome is being stored. actual is what the call took from the shared
+// limits; nil if that is what it had reserved.
+func (s *Schedule) Ended(j *Job, actual []int64, now bucket.Micros) {
 	s.Pipe.end(j)
+	s.Shared.settled(j, actual, now)
 	s.Touch(j.Queue)
 	s.PermitFreed()
 }

@@ -58,6 +58,7 @@ func (s *Schedule) ForgetWaiting(p *Partition) {
 // Unstart takes back a call that was due and has not started: its slot is given back, and its job is ready again.
 func (s *Schedule) Unstart(j *Job) bucket.Use {
 	s.Pipe.unstart(j)
+	s.Shared.release(j)
 	j.Unsent = false
 	s.Touch(j.Queue)
 	s.PermitFreed()

@@ -17,9 +17,13 @@ type sharedLimit struct {
 	unit     float64         // for how long one unit uses up the limit, in µs; 0 for calls in flight and shadow limits
 	burst    int64           // of a rate: units at once
 	most     int64           // of calls in flight: how many may run
+	settles  bool            // answers say what their calls took
 	firstly  float64         // what a call takes as configured, until one has started
-	cost     float64         // what calls took lately; 0 until one has started
+	reserves float64         // what calls reserved lately; 0 until one was granted a slot
+	took     float64         // what calls took lately, as they were settled; 0 until one was
+	open     int64           // reserved by calls that are granted and not settled
 	booked   bucket.Micros   // of a rate: the theoretical arrival time by the grants of this process
+	emptied  bucket.Micros   // of a rate: the last slot at which nothing was owed: nothing taken before comes back
 	started  rateUse         // of a rate: units of the calls that started
 	level    *bucket.Level   // as the store last reported it; nil for none
 
@@ -30,6 +34,14 @@ type sharedLimit struct {
 	left  int64         // of a quota or budget: units left in its period
 }
 
+// outlook says which settlements of calls a forecast assumes.
+type outlook int8
+
+const (
+	likely   outlook = iota // calls take what they took lately
+	bestCase                // calls that are not settled yet take nothing
+)
+
 // SharedLimits are those of a policy, in the order of its rules.
 type SharedLimits []sharedLimit
 
@@ -38,7 +50,7 @@ func newSharedLimits(p *Policy) SharedLimits {
 	for i := range limits {
 		l := &limits[i]
 		l.Limit, l.index = &p.Rules.Shared[i], i
-		l.firstly = max(1, float64(l.Cost.Constant))
+		l.firstly, l.settles = max(1, float64(l.Cost.Constant)), l.Cost.Settles()
 		switch l.Kind() {
 		case bucket.KindRate:
 			l.interval, l.burst = p.Rules.Interval(*l.Rate), p.Rules.Burst(*l.Rate)
@@ -98,19 +110,27 @@ func (limits SharedLimits) interval(costs []int64) (most time.Duration) {
 		if i < len(costs) {
 			cost = costs[i]
 		}
+		if l.settles && l.took > 0 {
+			cost = int64(math.Ceil(l.took))
+		}
 		most = max(most, min(l.interval.Duration(), longestInterval/time.Duration(max(cost, 1)))*time.Duration(cost))
 	}
 	return most
 }
 
-// granted notes that a job with these costs was granted the slot at.
-func (limits SharedLimits) granted(costs []int64, at bucket.Micros) {
+// granted notes that a job was granted the slot at.
+func (limits SharedLimits) granted(j *Job, at bucket.Micros) {
+	costs := j.Costs
+	if len(limits) > 0 {
+		j.reserved = &limits[0]
+	}
 	for i := range limits.of(costs) {
 		l, cost := &limits[i], float64(costs[i])
-		if l.cost == 0 {
-			l.cost = cost
+		l.reserves = drift(l.reserves, cost)
+		l.open += costs[i]
+		if l.booked <= at {
+			l.emptied = max(l.emptied, at)
 		}
-		l.cost += (cost - l.cost) / 8
 		l.booked = later(max(at, l.booked), cost, l.unit)
 		switch l.Kind() {
 		case bucket.KindRate:
@@ -123,6 +143,66 @@ func (limits SharedLimits) granted(costs []int64, at bucket.Micros) {
 			l.left = max(0, l.left-costs[i])
 		case bucket.KindInFlight: // its calls are counted as they start
 		}
+	}
+}
+
+// drift moves an average of the last few values towards another value. The first value is the average.
+func drift(average, next float64) float64 {
+	if average == 0 {
+		return next
+	}
+	return average + (next-average)/8
+}
+
+// release ends what a granted job had reserved, and reports whether these limits had counted it.
+func (limits SharedLimits) release(j *Job) (counted bool) {
+	counted = len(limits) > 0 && j.reserved == &limits[0]
+	j.reserved = nil
+	if !counted {
+		return false
+	}
+	for i := range limits.of(j.Costs) {
+		limits[i].open -= j.Costs[i]
+	}
+	return true
+}
+
+// settled notes what a job's call took. actual is nil if that is what the call had reserved.
+func (limits SharedLimits) settled(j *Job, actual []int64, now bucket.Micros) {
+	if !limits.release(j) {
+		return // its costs belong to former rules
+	}
+	for i := range limits.of(j.Costs) {
+		l, cost, took := &limits[i], j.Costs[i], j.Costs[i]
+		if i < len(actual) {
+			took = actual[i]
+		}
+		if took > 0 || !l.settles { // an answer that was free says nothing about the next
+			l.took = drift(l.took, float64(took))
+		}
+		if took == cost {
+			continue
+		}
+		switch l.Kind() {
+		case bucket.KindRate:
+			l.started.correct(l.Rate, j.began, now, took-cost)
+			l.rebook(j.At, now, float64(took-cost))
+		case bucket.KindQuota, bucket.KindBudget:
+			l.left = max(0, l.left+cost-took)
+		case bucket.KindInFlight: // a permit is one permit
+		}
+	}
+}
+
+// rebook corrects what a rate counts by units more, or fewer, for a call whose slot was at. Units that were owed no
+// more at a later slot do not come back.
+func (l *sharedLimit) rebook(at, now bucket.Micros, units float64) {
+	switch {
+	case units > 0:
+		l.booked, l.tat = later(max(now, l.booked), units, l.unit), later(max(now, l.tat), units, l.unit)
+	case l.settles && at >= l.emptied:
+		back := bucket.Micros(-units * l.unit)
+		l.booked, l.tat = l.booked-back, l.tat-back
 	}
 }
 
@@ -150,10 +230,11 @@ func (limits SharedLimits) Learn(levels []bucket.Level) {
 }
 
 // begin counts a call that starts.
-func (limits SharedLimits) begin(costs []int64, now bucket.Micros) {
-	for i := range limits.of(costs) {
+func (limits SharedLimits) begin(j *Job, now bucket.Micros) {
+	j.began = now
+	for i := range limits.of(j.Costs) {
 		if l := &limits[i]; l.Rate != nil {
-			l.started.units[l.started.at(l.Rate, now)] += costs[i]
+			l.started.units[l.started.at(l.Rate, now)] += j.Costs[i]
 		}
 	}
 }
@@ -166,18 +247,62 @@ func (l *sharedLimit) costOf(j *Job) int64 {
 	return 0
 }
 
-// usual returns what a call usually takes of the limit.
-func (l *sharedLimit) usual() float64 {
-	if l.cost > 0 && l.Budget == nil {
-		return l.cost
+// reserve returns what a call usually reserves of the limit.
+func (l *sharedLimit) reserve() float64 {
+	if l.reserves > 0 && l.Budget == nil {
+		return l.reserves
 	}
 	return l.firstly
+}
+
+// usual returns what a call usually takes of the limit once it is settled: what it reserves, until one is.
+func (l *sharedLimit) usual() float64 {
+	if l.settles && l.took > 0 {
+		return l.took
+	}
+	return l.reserve()
+}
+
+// each returns the time between two usual calls at a rate, in µs, if each takes that long. A call that runs holds what
+// it has reserved: so if calls are long and reserve much more than they take, the reservations bind.
+func (l *sharedLimit) each(took time.Duration) float64 {
+	held, run := l.reserve(), float64(took.Microseconds())
+	return max(l.usual(), held*run/(max(float64(l.burst), held)*l.unit+run)) * l.unit
+}
+
+// comingBack returns how many of the units that running calls have reserved should come back when they are settled.
+func (l *sharedLimit) comingBack(o outlook) float64 {
+	switch reserve := l.reserve(); {
+	case !l.settles || l.open <= 0:
+		return 0
+	case o == bestCase:
+		return float64(l.open)
+	default:
+		return float64(l.open) * (1 - min(1, l.usual()/max(1, reserve)))
+	}
+}
+
+// reopens returns when the limit, which the store has refused until shut, should let a call pass if running calls give
+// back what they did not take. took is how long a call takes.
+func (l *sharedLimit) reopens(shut, from bucket.Micros, took time.Duration, o outlook) bucket.Micros {
+	back := l.comingBack(o)
+	if back <= 0 || shut <= from {
+		return shut
+	}
+	settled := from // by when some of the calls have ended
+	if o == likely {
+		settled = min(shut, from.Add(took/2))
+	}
+	if l.Rate == nil {
+		return settled // afterPeriod says whether what comes back is enough
+	}
+	return max(settled, later(shut, -back, l.unit))
 }
 
 // near returns how many calls the limit lets start within LongWait, less one, and whether that is known. calls run
 // now, and last callTime.
 func (l *sharedLimit) near(now bucket.Micros, calls int, callTime time.Duration) (n float64, known bool) {
-	unit, cost, soon := max(1, l.unit), max(1, l.usual()), now.Add(LongWait)
+	unit, cost, soon := max(1, l.unit), max(1, l.reserve()), now.Add(LongWait)
 	switch l.Kind() {
 	case bucket.KindRate:
 		saved := max(0, float64(l.burst)/cost-1)
@@ -225,7 +350,7 @@ func (limits SharedLimits) near(now bucket.Micros, calls int, callTime time.Dura
 func (l *sharedLimit) perSecond(took time.Duration) float64 {
 	switch l.Kind() {
 	case bucket.KindRate:
-		return l.interval.PerSecond() / max(1, l.usual())
+		return 1e6 / max(1e-3, l.each(took))
 	case bucket.KindInFlight:
 		if took > 0 {
 			return float64(l.most) / max(took, time.Microsecond).Seconds()
@@ -238,13 +363,18 @@ func (l *sharedLimit) perSecond(took time.Duration) float64 {
 // after returns when the limit lets a call pass behind ahead others that come from a time on; 0 if it does not bind.
 // shut is until when the store has refused it, 0 if it has not. calls run now, each takes took; 0 if no call has
 // ended yet.
-func (l *sharedLimit) after(ahead float64, from, shut bucket.Micros, calls int, took time.Duration) (at bucket.Micros) {
-	need := (ahead + 1) * l.usual()
+func (l *sharedLimit) after(ahead float64, from, shut bucket.Micros, calls int, took time.Duration, o outlook) (at bucket.Micros) {
+	each, usual, last := l.each(took), l.usual(), l.reserve()
+	if o == bestCase && l.settles {
+		each, usual, last = 0, 0, 1
+	}
+	shut = l.reopens(shut, from, took, o)
 	switch l.Kind() {
 	case bucket.KindRate:
-		at = max(shut, later(max(from, l.booked), need-float64(l.Rate.Burst), l.unit))
+		booked := l.reopens(l.booked, from, took, o)
+		at = max(shut, later(max(from, booked), ahead*each/l.unit+last-float64(l.Rate.Burst), l.unit))
 		if shut != 0 {
-			at = max(at, later(shut, ahead*l.usual(), l.unit))
+			at = max(at, later(shut, ahead, each))
 		}
 	case bucket.KindInFlight:
 		if took <= 0 {
@@ -255,7 +385,7 @@ func (l *sharedLimit) after(ahead float64, from, shut bucket.Micros, calls int, 
 			at = later(from, waves, float64(took.Microseconds()))
 		}
 	case bucket.KindQuota, bucket.KindBudget:
-		at = max(shut, l.afterPeriod(need, from))
+		at = max(shut, l.afterPeriod(ahead*usual+last-l.comingBack(o), from))
 	}
 	return at
 }
@@ -323,9 +453,27 @@ type rateUse struct {
 
 func usedPer(r *bucket.Rate) time.Duration { return max(r.Per, leastUsedPer) }
 
+// correct counts units more, or fewer, for a call that began at a time, as long as that time counts.
+func (u *rateUse) correct(r *bucket.Rate, began, now bucket.Micros, units int64) {
+	place := u.at(r, now)
+	part := began / partOf(r)
+	switch {
+	case part > u.part-usedSlots:
+		place = int(part % usedSlots)
+	case units < 0:
+		return
+	}
+	u.units[place] += units
+}
+
+// partOf returns the length of a part.
+func partOf(r *bucket.Rate) bucket.Micros {
+	return max(1, bucket.Micros((usedPer(r) / usedSlots).Microseconds()))
+}
+
 // at drops the parts that are over, and returns the index of the present one.
 func (u *rateUse) at(r *bucket.Rate, now bucket.Micros) (place int) {
-	part := now / max(1, bucket.Micros((usedPer(r)/usedSlots).Microseconds()))
+	part := now / partOf(r)
 	for n := 0; u.part < part && n < usedSlots; n++ {
 		u.part++
 		u.units[u.part%usedSlots] = 0

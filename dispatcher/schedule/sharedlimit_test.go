@@ -14,8 +14,8 @@ func TestSharedLimitsOfFormerRules(t *testing.T) {
 	p := &Policy{Rules: bucket.Rules{Shared: []bucket.Limit{{Name: "account", Rate: &rate}, {Name: "concurrent", InFlight: 3}}}}
 	limits := newSharedLimits(p)
 	for _, costs := range [][]int64{nil, {2}, {2, 1, 7}} {
-		limits.granted(costs, now)
-		limits.begin(costs, now)
+		limits.granted(&Job{Costs: costs}, now)
+		limits.begin(&Job{Costs: costs}, now)
 	}
 	if account := limits.named("account"); account.usual() != 2 || account.tat <= now || account.started.units[account.started.at(&rate, now)] != 4 {
 		t.Errorf("of two calls of 2 units is known: %+v", account)
@@ -40,7 +40,7 @@ func TestSharedLimitLevels(t *testing.T) {
 	if n, known := near(); !known || n != 9 {
 		t.Errorf("10 units are left: %v calls beside one, known %t", n, known)
 	}
-	limits.granted([]int64{4}, someTime)
+	limits.granted(&Job{Costs: []int64{4}}, someTime)
 	if n, _ := near(); n != 6.0/4-1 {
 		t.Errorf("6 units are left for calls of 4: %v calls beside one", n)
 	}

@@ -353,7 +353,7 @@ func (m *simulation) end(j *Job, started bucket.Micros) {
 	m.inFlight--
 	m.tell([]bucket.Use{{Key: j.Queue.Key, Grant: j.Grant, Costs: j.Costs}})
 	m.s.Pipe.LearnCall(started.Until(m.now))
-	m.s.Ended(j)
+	m.s.Ended(j, nil, m.now)
 	m.heard(j, m.fate(j, started))
 }
 

@@ -33,7 +33,7 @@ func (s *step) startDue(q *KeyQueue) {
 			return
 		}
 		s.Pipe.start(j)
-		s.Shared.begin(j.Costs, s.now)
+		s.Shared.begin(j, s.now)
 		s.fx.Start = append(s.fx.Start, j)
 		if j.Unsent = s.policy.interval(q.Limits) >= steadyFrom; j.Unsent {
 			return
@@ -64,6 +64,7 @@ func (s *step) giveBack(q *KeyQueue, first *Job) {
 			continue
 		}
 		s.fx.Unused = append(s.fx.Unused, bucket.Use{Key: q.Key, Grant: j.Grant, Costs: j.Costs, Returned: true})
+		s.Shared.release(j)
 		j.Phase = ready
 		s.Forfeited++
 		q.TAT = j.At

@@ -107,7 +107,7 @@ func (c *crowd) step(o *owner) {
 		c.after(c.took, func() {
 			c.running--
 			o.s.Pipe.LearnCall(c.took)
-			o.s.Ended(j)
+			o.s.Ended(j, nil, c.now)
 			c.settle(o, []bucket.Use{{Key: j.Queue.Key, Grant: j.Grant, Costs: j.Costs}})
 			o.s.Finished(j)
 		})

@@ -167,7 +167,7 @@ func (r *rehearsal) step(ctx context.Context) error {
 			return err
 		}
 		r.s.Pipe.LearnCall(r.took)
-		r.s.Ended(j)
+		r.s.Ended(j, nil, r.now)
 		r.s.Finished(j)
 	}
 	fx := r.s.Step(r.now)
