@@ -218,7 +218,10 @@ func (w *caller) call(ctx context.Context, j *job) (r httpcall.Response, made bo
 	}
 	observe(w.metrics.duration, r.Ended.Sub(r.Started).Seconds(), j)
 	w.grants.settle(ctx, []bucket.Use{use})
-	w.update(func(s *schedule.Schedule) { s.Pipe.LearnCall(r.Ended.Sub(r.Started)); s.Ended(j.Job, use.Actual, w.now()) })
+	w.update(func(s *schedule.Schedule) {
+		s.Pipe.LearnCall(r.Ended.Sub(r.Started))
+		s.Ended(j.Job, use.Actual, w.now())
+	})
 	return r, true
 }
 
