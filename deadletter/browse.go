@@ -284,3 +284,15 @@ func NewestLetters(ctx context.Context, js jetstream.JetStream, f Filter, most i
 	}
 	return reach, err
 }
+
+// FollowAfter passes the letters behind a sequence to take, without bodies, those that are there and those that come,
+// until ctx ends, take fails, or the stream can no longer be read.
+func (b *Browser) FollowAfter(ctx context.Context, after uint64, take func(Kept) error) error {
+	cfg := jetstream.OrderedConsumerConfig{HeadersOnly: true, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1}
+	return stream.Follow(ctx, b.stream, cfg, func(msg jetstream.Msg) error {
+		if k, ok := ReadKept(msg); ok {
+			return take(k)
+		}
+		return nil
+	})
+}

@@ -61,6 +61,7 @@ var rooms = []struct{ room, imports string }{
 	{"cmd/weir/internal/bench", "cmd/internal/machine cmd/internal/child cmd/internal/serving cmd/weir/internal/cli"},
 	{"cmd/weir/internal/limitstate", "bucket bucket/fault bucket/redisstore bucket/stream deadletter dispatcher dispatcher/schedule dispatcher/httpcall dispatcher/ledger dispatcher/recorder cmd/weir/internal/cli cmd/weir/internal/clock cmd/weir/internal/config"},
 	{"cmd/weir/internal/ops/flowsamples", "dispatcher dispatcher/schedule"},
+	{"cmd/weir/internal/ops/jobindex", "bucket/stream deadletter dispatcher/ledger dispatcher/httpcall"},
 	{"cmd/weir/internal/control", "ingest bucket/lease bucket/queue bucket/stream deadletter dispatcher dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/limitstate cmd/weir/internal/ops/flowsamples bucket"},
 	{"cmd/weir/internal/ops/whatif", "ingest bucket dispatcher/schedule cmd/weir/internal/config"},
 	{"cmd/weir/internal/ops/verify", "bucket deadletter dispatcher/httpcall dispatcher/ledger cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/control cmd/weir/internal/limitstate cmd/weir/internal/terminal"},

@@ -1,0 +1,162 @@
+package jobindex
+
+import (
+	"bytes"
+	"slices"
+	"time"
+)
+
+// perBlock is how many entries a block has. The index forgets whole blocks.
+const perBlock = 1024
+
+// entry is one message of a stream: a call, the end of a job, or a letter.
+type entry struct {
+	hash     uint64 // of the job's id
+	seq      uint64 // of the message
+	stored   int64  // when the server stored it, in nanoseconds
+	took     uint32 // milliseconds from the job's acceptance to stored, if that is known
+	text     uint32 // where the job's id and key begin in the block's text
+	api      uint16
+	status   uint16
+	calls    uint16
+	id, key  uint16 // lengths
+	outcome  uint16 // with api a place in Index.names
+	listable bool   // it is the end of a job
+}
+
+const (
+	entryBytes = 48
+	blockBytes = perBlock * entryBytes
+)
+
+// block is a run of entries, in the order in which they were added.
+type block struct {
+	entries []entry
+	text    []byte // ids and keys
+	sealed  int    // bytes of text, once no entry is added any more
+}
+
+func (b *block) bytes() int { return blockBytes + max(cap(b.text), b.sealed) }
+
+func (b *block) id(e *entry) string { return string(b.text[e.text : e.text+uint32(e.id)]) }
+
+func (b *block) keyOf(e *entry) string {
+	at := e.text + uint32(e.id)
+	return string(b.text[at : at+uint32(e.key)])
+}
+
+// seal frees the room that no entry will need.
+func (b *block) seal() {
+	b.text = slices.Clip(append([]byte(nil), b.text...))
+	b.sealed = cap(b.text)
+}
+
+// shelf holds the entries of one stream: of every message from first to last that the stream had when it was read.
+type shelf struct {
+	created     time.Time // of the stream
+	newer       []*block  // what came since the shelf was begun, oldest first
+	older       []*block  // what was there before, newest first
+	first, last uint64    // sequences
+	since       int64     // when the message first was stored, 0 if that is not known yet
+	begun       bool
+	absent      bool // there is no such stream: weir has not stored anything in it yet
+	whole       bool // the stream has nothing before first
+	full        bool // older messages do not fit
+	missing     int  // messages that were not there, or could not be read
+	bytes       int
+}
+
+// room returns the block for the next entry at one end of the shelf.
+func (s *shelf) room(end *[]*block) *block {
+	if n := len(*end); n > 0 {
+		last := (*end)[n-1]
+		if len(last.entries) < perBlock {
+			return last
+		}
+		s.bytes -= last.bytes()
+		last.seal()
+		s.bytes += last.bytes()
+	}
+	b := &block{entries: make([]entry, 0, perBlock)}
+	*end = append(*end, b)
+	s.bytes += b.bytes()
+	return b
+}
+
+func (s *shelf) add(end *[]*block, e entry, id, key string) {
+	b := s.room(end)
+	if e.listable {
+		before := b.bytes()
+		e.text, e.id, e.key = uint32(len(b.text)), uint16(len(id)), uint16(len(key)) //nolint:gosec // ids and keys are bounded
+		b.text = append(append(b.text, id...), key...)
+		s.bytes += b.bytes() - before
+	}
+	b.entries = append(b.entries, e)
+}
+
+// oldest returns when the shelf's oldest block ends, and false if the shelf has only one.
+func (s *shelf) oldest() (int64, bool) {
+	switch {
+	case len(s.newer)+len(s.older) < 2:
+		return 0, false
+	case len(s.older) > 0:
+		return s.older[len(s.older)-1].entries[0].stored, true
+	}
+	last := s.newer[0].entries
+	return last[len(last)-1].stored, true
+}
+
+// forget drops the oldest block.
+func (s *shelf) forget() {
+	var gone *block
+	if n := len(s.older); n > 0 {
+		gone = s.older[n-1]
+		s.older[n-1] = nil
+		s.older = s.older[:n-1]
+	} else {
+		gone = s.newer[0]
+		s.newer = slices.Delete(s.newer, 0, 1)
+	}
+	s.bytes -= gone.bytes()
+	s.whole, s.full = false, true
+	if n := len(s.older); n > 0 {
+		last := s.older[n-1].entries
+		s.first, s.since = last[len(last)-1].seq, last[len(last)-1].stored
+	} else {
+		s.first, s.since = s.newer[0].entries[0].seq, s.newer[0].entries[0].stored
+	}
+}
+
+// each passes the shelf's entries that were stored at a time or before to take, the newest first, until take returns
+// false.
+func (s *shelf) each(upTo int64, take func(b *block, e *entry) bool) {
+	for _, b := range slices.Backward(s.newer) {
+		if len(b.entries) == 0 || b.entries[0].stored > upTo {
+			continue
+		}
+		for i := len(b.entries) - 1; i >= 0; i-- {
+			if e := &b.entries[i]; e.stored <= upTo && !take(b, e) {
+				return
+			}
+		}
+	}
+	for _, b := range s.older {
+		if n := len(b.entries); n == 0 || b.entries[n-1].stored > upTo {
+			continue
+		}
+		for i := range b.entries {
+			if e := &b.entries[i]; e.stored <= upTo && !take(b, e) {
+				return
+			}
+		}
+	}
+}
+
+func (b *block) idContains(e *entry, part []byte) bool {
+	return bytes.Contains(b.text[e.text:e.text+uint32(e.id)], part)
+}
+
+func (b *block) isKey(e *entry, key string) bool {
+	at := e.text + uint32(e.id)
+	return int(e.key) == len(key) && string(b.text[at:at+uint32(e.key)]) == key
+}

@@ -1,0 +1,360 @@
+package jobindex
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+	"log/slog"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"weir/bucket/stream"
+	"weir/deadletter"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/ledger"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+)
+
+// Options are what an index needs. All are required.
+type Options struct {
+	JetStream jetstream.JetStream
+	Bytes     int // bound of the index's memory
+	Log       *slog.Logger
+}
+
+// Index knows the jobs that have ended. It is safe for concurrent use.
+type Index struct {
+	opts  Options
+	seed  maphash.Seed
+	looks map[*shelf]chan struct{} // each has a value when its shelf must be compared with its stream
+
+	mu      sync.RWMutex // guards what follows
+	calls   shelf        // of the ledger
+	letters shelf
+	names   []string // of apis, and what jobs came to; an entry has their places
+	places  map[string]int
+	grown   chan struct{}       // closed when a shelf has grown; nil: no question waits for that
+	known   deadletter.Standing // of the letters when deleted ones were last forgotten
+}
+
+// New returns an empty index. It knows nothing until Run runs.
+func New(o Options) *Index {
+	x := &Index{opts: o, seed: maphash.MakeSeed(), places: map[string]int{}}
+	x.looks = map[*shelf]chan struct{}{&x.calls: make(chan struct{}, 1), &x.letters: make(chan struct{}, 1)}
+	return x
+}
+
+// Bounds of the building.
+const (
+	again      = 2 * time.Second // before a stream that cannot be read, or does not exist yet, is read again
+	checkEvery = 30 * time.Second
+	perTurn    = 256 // entries read in the background before it rests
+	mostNames  = 1 << 15
+)
+
+// Run builds the index and keeps it. It blocks until ctx ends.
+func (x *Index) Run(ctx context.Context) error {
+	var group errgroup.Group
+	group.Go(func() error { x.keep(ctx, x.ledger()); return nil })
+	group.Go(func() error { x.keep(ctx, x.dead()); return nil })
+	return group.Wait()
+}
+
+// source is a stream that a shelf is built from.
+type source struct {
+	name  string
+	shelf *shelf
+	whole bool // only the server deletes its messages, the oldest first: others that are missing are lost
+	// on passes what is behind a sequence to add, and what comes, until ctx ends.
+	on func(ctx context.Context, after uint64, add func(item) error) error
+	// back passes what is before a sequence to add, the newest first.
+	back func(ctx context.Context, before uint64, add func(item) error) error
+}
+
+// item is one message of a source.
+type item struct {
+	seq           uint64
+	stored        time.Time
+	ok            bool // it can be read
+	api, key, job string
+	accepted      time.Time
+	status, calls int
+	outcome       string // "": it did not end its job
+}
+
+func (x *Index) ledger() *source {
+	of := func(add func(item) error) ledger.Take {
+		return func(g ledger.Glance, ok bool) error { return add(ofGlance(&g, ok)) }
+	}
+	return &source{
+		name: ledger.CallsStream, shelf: &x.calls, whole: true,
+		on: func(ctx context.Context, after uint64, add func(item) error) error {
+			return ledger.GlanceOn(ctx, x.opts.JetStream, after, of(add))
+		},
+		back: func(ctx context.Context, before uint64, add func(item) error) error {
+			return ledger.GlanceBack(ctx, x.opts.JetStream, before, of(add))
+		},
+	}
+}
+
+// ofGlance returns a record as an item. Of final records only those of done jobs end a job: the others have a letter.
+func ofGlance(g *ledger.Glance, ok bool) item {
+	i := item{seq: g.Seq, stored: g.Stored, ok: ok, api: g.API, key: g.Key, job: g.Job, accepted: g.Accepted, status: g.Status, calls: g.Call}
+	if g.Final && (g.Outcome == ledger.Done || g.Inquiry == string(httpcall.Processed)) {
+		i.outcome = ledger.Done
+	}
+	return i
+}
+
+func (x *Index) dead() *source {
+	of := func(k *deadletter.Kept) item {
+		return item{
+			seq: k.Seq, stored: k.Stored, ok: true, api: k.API, key: k.Key, job: k.JobID, accepted: k.Accepted, status: k.Status,
+			calls: k.Attempts, outcome: string(k.Reason),
+		}
+	}
+	return &source{
+		name: deadletter.Stream, shelf: &x.letters,
+		on: func(ctx context.Context, after uint64, add func(item) error) error {
+			b, err := deadletter.OpenBrowser(ctx, x.opts.JetStream)
+			if err != nil {
+				return err
+			}
+			return b.FollowAfter(ctx, after, func(k deadletter.Kept) error { return add(of(&k)) })
+		},
+		back: func(ctx context.Context, before uint64, add func(item) error) error {
+			_, err := deadletter.NewestLetters(ctx, x.opts.JetStream, deadletter.Filter{Before: before}, 0, func(k deadletter.Kept) error { return add(of(&k)) })
+			return err
+		},
+	}
+}
+
+// keep builds a shelf and keeps it, until ctx ends. It builds it anew when the shelf cannot be trusted any more.
+func (x *Index) keep(ctx context.Context, s *source) {
+	for ctx.Err() == nil {
+		err := x.keepOnce(ctx, s)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, errOther):
+			x.opts.Log.Warn("the index of jobs is built anew: its stream is another one, or has lost its end", "stream", s.name)
+			continue
+		case err != nil && !errors.Is(err, jetstream.ErrStreamNotFound):
+			x.opts.Log.Warn("cannot read a stream for the index of jobs; trying again", "stream", s.name, "err", err)
+		}
+		stream.Sleep(ctx, again)
+	}
+}
+
+// errOther reports that a stream is not the one that its shelf was built from, or has lost its end.
+var errOther = errors.New("the stream is another one")
+
+func (x *Index) keepOnce(ctx context.Context, s *source) error {
+	last, err := x.begin(ctx, s)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var group errgroup.Group
+	follow := func(part func() error) {
+		group.Go(func() error {
+			err := part()
+			if err != nil {
+				cancel(err)
+			}
+			return err
+		})
+	}
+	follow(func() error { return s.on(ctx, last, func(i item) error { return x.addNewer(s, &i) }) })
+	follow(func() error { return x.fill(ctx, s) })
+	follow(func() error {
+		tick := time.NewTicker(checkEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-x.looks[s.shelf]:
+			case <-ctx.Done():
+				return nil
+			}
+			if err := x.check(ctx, s); err != nil {
+				return err
+			}
+		}
+	})
+	_ = group.Wait()
+	return context.Cause(ctx)
+}
+
+// begin returns the last sequence that a shelf has. If the shelf was built from another stream, or not yet, it is emptied
+// and begins behind the stream's end.
+func (x *Index) begin(ctx context.Context, s *source) (last uint64, err error) {
+	js, err := x.opts.JetStream.Stream(ctx, s.name)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	defer x.tellLocked()
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		*s.shelf = shelf{absent: true}
+		return 0, err
+	case err != nil:
+		return 0, err
+	}
+	if info := js.CachedInfo(); !s.shelf.isOf(info) {
+		*s.shelf = shelf{begun: true, created: info.Created, first: info.State.LastSeq + 1, last: info.State.LastSeq}
+	}
+	return s.shelf.last, nil
+}
+
+// check compares a shelf with its stream, and forgets what the stream has removed. If the shelf was built from another
+// stream, check empties it and fails with errOther.
+func (x *Index) check(ctx context.Context, s *source) error {
+	js, err := x.opts.JetStream.Stream(ctx, s.name)
+	if err != nil {
+		return err
+	}
+	info := js.CachedInfo()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !s.shelf.isOf(info) {
+		*s.shelf = shelf{}
+		return errOther
+	}
+	for s.shelf.endsBefore(info.State.FirstSeq) {
+		s.shelf.forget()
+		s.shelf.whole, s.shelf.full = true, false
+	}
+	return nil
+}
+
+// fill reads what was in the stream before the shelf began, until the shelf is whole or full.
+func (x *Index) fill(ctx context.Context, s *source) error {
+	x.mu.RLock()
+	before, enough := s.shelf.first, s.shelf.whole || s.shelf.full
+	x.mu.RUnlock()
+	if enough {
+		return nil
+	}
+	read, begun := 0, time.Now()
+	err := s.back(ctx, before, func(i item) error {
+		if !x.addOlder(s, &i) {
+			return stream.ErrEnough
+		}
+		if read++; read%perTurn == 0 { // rest as long as it took: calls have the other half
+			if !stream.Sleep(ctx, time.Since(begun)) {
+				return context.Cause(ctx)
+			}
+			begun = time.Now()
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	s.shelf.whole = s.shelf.begun && !s.shelf.full
+	return nil
+}
+
+func (x *Index) addNewer(s *source, i *item) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !s.shelf.begun || i.seq <= s.shelf.last {
+		return nil
+	}
+	if s.whole && i.seq > s.shelf.last+1 {
+		s.shelf.missing += int(i.seq - s.shelf.last - 1) //nolint:gosec // a gap in a stream
+	}
+	s.shelf.last = i.seq
+	x.addLocked(s.shelf, &s.shelf.newer, i)
+	x.tellLocked()
+	return nil
+}
+
+// addOlder adds what was stored before the shelf began. It reports false if that does not fit.
+func (x *Index) addOlder(s *source, i *item) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !s.shelf.begun {
+		return false
+	}
+	if s.whole && i.seq+1 < s.shelf.first {
+		s.shelf.missing += int(s.shelf.first - i.seq - 1) //nolint:gosec // a gap in a stream
+	}
+	s.shelf.first, s.shelf.since = i.seq, i.stored.UnixNano()
+	x.addLocked(s.shelf, &s.shelf.older, i)
+	return !s.shelf.full
+}
+
+func (x *Index) addLocked(s *shelf, end *[]*block, i *item) {
+	if !i.ok {
+		s.missing++
+		return
+	}
+	e := entry{
+		hash: maphash.String(x.seed, i.job), seq: i.seq, stored: i.stored.UnixNano(), status: uint16(clamp(i.status, math.MaxUint16)), calls: uint16(clamp(i.calls, math.MaxUint16)), //nolint:gosec // clamped
+	}
+	if i.outcome != "" {
+		e.listable, e.api, e.outcome = true, uint16(x.placeLocked(i.api)), uint16(x.placeLocked(i.outcome)) //nolint:gosec // bounded by mostNames
+		if took := i.stored.Sub(i.accepted).Milliseconds(); !i.accepted.IsZero() {
+			e.took = uint32(clamp(int(took), math.MaxUint32-1)) + 1 //nolint:gosec // clamped
+		}
+	}
+	s.add(end, e, i.job, i.key)
+	for x.calls.bytes+x.letters.bytes > x.opts.Bytes && x.forgetOldestLocked() {
+	}
+}
+
+// forgetOldestLocked drops the older of the shelves' oldest blocks.
+func (x *Index) forgetOldestLocked() bool {
+	calls, some := x.calls.oldest()
+	letters, others := x.letters.oldest()
+	switch {
+	case some && (!others || calls <= letters):
+		x.calls.forget()
+	case others:
+		x.letters.forget()
+	default:
+		return false
+	}
+	return true
+}
+
+// placeLocked returns the place of a name of an api or an outcome.
+func (x *Index) placeLocked(name string) int {
+	at, known := x.places[name]
+	if !known {
+		if len(x.names) >= mostNames { // names come from the configuration: there are not so many
+			return x.placeLocked(x.names[0])
+		}
+		at = len(x.names)
+		x.names, x.places[name] = append(x.names, name), at
+	}
+	return at
+}
+
+func (x *Index) tellLocked() {
+	if x.grown != nil {
+		close(x.grown)
+		x.grown = nil
+	}
+}
+
+func clamp(n, most int) int { return min(max(n, 0), most) }
+
+// endsBefore reports whether the oldest block has only messages before a sequence, and there is another one.
+func (s *shelf) endsBefore(first uint64) bool {
+	if len(s.newer)+len(s.older) < 2 {
+		return false
+	}
+	if n := len(s.older); n > 0 {
+		return s.older[n-1].entries[0].seq < first
+	}
+	return slices.MaxFunc(s.newer[0].entries, func(a, b entry) int { return int(int64(a.seq) - int64(b.seq)) }).seq < first //nolint:gosec // close to each other
+}

@@ -1,0 +1,362 @@
+package jobindex
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"weir/bucket/natstest"
+	"weir/deadletter"
+	"weir/dispatcher/ledger"
+	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+var began = time.Date(2026, time.January, 2, 15, 0, 0, 0, time.UTC)
+
+// filled is an index of n done jobs of one call each, one a millisecond, of which every hundredth was answered 201, and
+// of as many letters as dead. Nothing of it comes from a server.
+func filled(t testing.TB, n, dead int) *Index {
+	t.Helper()
+	x := New(Options{Bytes: 1 << 40, Log: slog.New(slog.DiscardHandler)})
+	x.calls, x.letters = shelf{begun: true, first: 1}, shelf{begun: true, first: 1}
+	calls, letters := &source{name: ledger.CallsStream, shelf: &x.calls, whole: true}, &source{name: deadletter.Stream, shelf: &x.letters}
+	for i := range n {
+		if err := x.addNewer(calls, doneJob(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range dead {
+		if err := x.addNewer(letters, deadJob(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x.calls.whole, x.letters.whole = true, true
+	return x
+}
+
+func doneJob(n int) *item {
+	i := &item{
+		seq: uint64(n + 1), stored: began.Add(time.Duration(n) * time.Millisecond), ok: true, api: "pay", key: fmt.Sprint("key-", n%1000), //nolint:gosec // small
+		job: fmt.Sprintf("0199c0de-0000-7000-8000-%012x", n), accepted: began, status: 200, calls: 1, outcome: ledger.Done,
+	}
+	if n%100 == 0 {
+		i.status = 201
+	}
+	return i
+}
+
+func deadJob(n int) *item {
+	return &item{
+		seq: uint64(n + 1), stored: began.Add(time.Duration(n)*time.Millisecond + 500*time.Microsecond), ok: true, api: "sms", key: "k", job: fmt.Sprint("dead-", n), //nolint:gosec // small
+		status: 503, outcome: string(deadletter.Exhausted),
+	}
+}
+
+func (x *Index) list(q Question) Page {
+	page := Page{}
+	for _, s := range []struct {
+		asked bool
+		name  string
+		shelf *shelf
+	}{{q.Done, ledger.CallsStream, &x.calls}, {q.Dead, deadletter.Stream, &x.letters}} {
+		if s.asked {
+			found, looked := x.matchesLocked(s.name, s.shelf, &q)
+			page.Jobs, page.Looked = append(page.Jobs, found...), page.Looked+looked
+		}
+	}
+	return page.first(q.Limit)
+}
+
+// TestWorkOfAList bounds the work of a list of many ended jobs, and the memory of its index. Neither the first page nor a page in the
+// middle costs more with more jobs: BenchmarkMillionJobs has a million.
+func TestWorkOfAList(t *testing.T) {
+	t.Parallel()
+	const many, dead = 100_000, 10_000
+	x := filled(t, many, dead)
+	if per := (x.calls.bytes + x.letters.bytes) / (many + dead); per > 104 {
+		t.Errorf("an entry takes %d bytes", per)
+	}
+	newest := x.list(Question{Done: true, Dead: true, Limit: 50})
+	if len(newest.Jobs) != 50 || newest.Looked > 2*51 || newest.Jobs[0].Job != doneJob(many-1).job {
+		t.Errorf("the first page has %d jobs, the newest is %+v, and took %d looks", len(newest.Jobs), newest.Jobs[0], newest.Looked)
+	}
+	after := Place{At: doneJob(many / 2).stored.UnixNano(), Stream: ledger.CallsStream, Seq: many/2 + 1}
+	middle := x.list(Question{Done: true, Limit: 50, Filter: Filter{After: after}})
+	if middle.Jobs[0].Job != doneJob(many/2-1).job || middle.Looked > 60 {
+		t.Errorf("a page in the middle begins with %+v, after %d looks", middle.Jobs[0], middle.Looked)
+	}
+	rare := x.list(Question{Done: true, Limit: 50, Filter: Filter{Status: deadletter.StatusRange{From: 201, To: 201}, API: "pay"}})
+	if len(rare.Jobs) != 50 || rare.Looked > 51*100 || rare.Jobs[49].Status != 201 {
+		t.Errorf("a page of every hundredth job has %d jobs and took %d looks", len(rare.Jobs), rare.Looked)
+	}
+	none := x.list(Question{Done: true, Dead: true, Limit: 50, Filter: Filter{Part: "not there"}})
+	if len(none.Jobs) != 0 || none.Looked != many+dead {
+		t.Errorf("a part that no id has: %d jobs, %d looks", len(none.Jobs), none.Looked)
+	}
+	one := x.list(Question{Done: true, Limit: 50, Filter: Filter{Part: fmt.Sprintf("%012x", 4711)}})
+	if len(one.Jobs) != 1 || one.Jobs[0].Job != doneJob(4711).job || !one.Jobs[0].Accepted.Equal(began) {
+		t.Errorf("a part of one id: %+v", one.Jobs)
+	}
+	old := x.list(Question{Done: true, Limit: 50, Filter: Filter{Since: doneJob(many - 10).stored}})
+	if len(old.Jobs) != 10 || old.Looked != 11 {
+		t.Errorf("the last ten milliseconds: %d jobs, %d looks", len(old.Jobs), old.Looked)
+	}
+}
+
+// TestPagesHaveEachJobOnce: pages follow each other without a job that is missing or twice, over both shelves, also when jobs end meanwhile.
+func TestPagesHaveEachJobOnce(t *testing.T) {
+	t.Parallel()
+	const n, dead = 3000, 2000
+	x := filled(t, n, dead)
+	seen := map[string]int{}
+	q := Question{Done: true, Dead: true, Limit: 170}
+	var before *Ended
+	for pages := 0; ; pages++ {
+		page := x.list(q)
+		for i := range page.Jobs {
+			if j := &page.Jobs[i]; before != nil && before.Place.Compare(j.Place) >= 0 {
+				t.Fatalf("%+v comes behind %+v", j, before)
+			} else {
+				before = j
+			}
+			seen[page.Jobs[i].Job]++
+		}
+		if !page.More {
+			break
+		}
+		text, err := before.Place.MarshalText()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := q.After.UnmarshalText(text); err != nil {
+			t.Fatal(err)
+		}
+		if err := x.addNewer(&source{shelf: &x.calls}, doneJob(n+pages)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(seen) != n+dead {
+		t.Errorf("%d jobs were listed, there were %d", len(seen), n+dead)
+	}
+	for job, times := range seen {
+		if times != 1 {
+			t.Errorf("%s was listed %d times", job, times)
+		}
+	}
+}
+
+// TestMemoryIsBounded: an index that is full forgets the oldest jobs, says back to when it lists, and does not claim to know older ids.
+func TestMemoryIsBounded(t *testing.T) {
+	t.Parallel()
+	x := filled(t, 0, 0)
+	x.opts.Bytes = 2 << 20
+	calls := &source{shelf: &x.calls, whole: true}
+	const n = 100_000
+	for i := range n {
+		if err := x.addNewer(calls, doneJob(i)); err != nil {
+			t.Fatal(err)
+		}
+		if held := x.calls.bytes + x.letters.bytes; held > x.opts.Bytes {
+			t.Fatalf("after %d jobs it holds %d bytes", i, held)
+		}
+	}
+	kept := 0
+	var oldest int64
+	x.calls.each(1<<62, func(_ *block, e *entry) bool { kept, oldest = kept+1, e.stored; return true })
+	if kept < 10_000 || x.calls.whole || x.calls.building() || x.calls.sinceTime().UnixNano() != oldest {
+		t.Errorf("%d jobs are kept; whole is %t, building %t, since %s", kept, x.calls.whole, x.calls.building(), x.calls.sinceTime())
+	}
+	if x.addOlder(calls, &item{seq: x.calls.first - 1, ok: true, job: "older", outcome: ledger.Done, stored: time.Unix(0, oldest-1)}) && x.calls.bytes > x.opts.Bytes {
+		t.Error("an older job was added to a full index")
+	}
+}
+
+// store is a nats-server with the streams that an index reads.
+type store struct {
+	t  *testing.T
+	js jetstream.JetStream
+}
+
+func newStore(t *testing.T) *store {
+	t.Helper()
+	s := &store{t, natstest.JetStream(t)}
+	s.create(ledger.CallsStream, ledger.CallSubjects.Below())
+	s.create(deadletter.Stream, deadletter.Subjects.Below())
+	return s
+}
+
+func (s *store) create(name, subjects string) {
+	s.t.Helper()
+	if _, err := s.js.CreateStream(s.t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subjects}, AllowDirect: true}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *store) put(m *nats.Msg) {
+	s.t.Helper()
+	if _, err := s.js.PublishMsg(s.t.Context(), m); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *store) call(job string, call int, outcome string, final bool) {
+	s.t.Helper()
+	c := ledger.Record{API: "pay", Key: "k", Job: job, Stream: "WEIR_pay_0", Seq: 1, Call: call, Accepted: began, Ended: time.Now(), Status: 200, Outcome: outcome, Final: final}
+	m := c.Message()
+	m.Header = nil // one id for each is not needed here
+	s.put(m)
+}
+
+func (s *store) letter(job string, reason deadletter.Reason) {
+	s.t.Helper()
+	l := deadletter.Letter{API: "pay", Key: "k", JobID: job, Reason: reason, At: began, Header: nats.Header{}}
+	m := l.Message()
+	m.Header.Del("Nats-Msg-Id")
+	m.Header.Set("Weir-Job-Id", job)
+	s.put(m)
+}
+
+// run runs an index until the test ends.
+func (s *store) run(bytes int) *Index {
+	s.t.Helper()
+	x := New(Options{JetStream: s.js, Bytes: bytes, Log: slog.New(slog.DiscardHandler)})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- x.Run(ctx) }()
+	s.t.Cleanup(func() {
+		cancel()
+		if err := await.Receive(s.t, "the end of the index", ended); err != nil {
+			s.t.Error(err)
+		}
+	})
+	return x
+}
+
+// await asks until the answer is as wanted.
+func (s *store) await(what string, x *Index, q Question, wanted func(p *Page) bool) Page {
+	s.t.Helper()
+	var page Page
+	await.Until(s.t, what, func() bool {
+		var err error
+		if page, err = x.List(s.t.Context(), q); err != nil {
+			s.t.Fatal(err)
+		}
+		return wanted(&page)
+	})
+	return page
+}
+
+func ids(p *Page) (ids []string) {
+	for i := range p.Jobs {
+		ids = append(ids, p.Jobs[i].Job)
+	}
+	return ids
+}
+
+// TestIndexIsBuiltFromTheStreams: what was stored before the index began is read in the background, what comes later is listed at once,
+// and letters that were deleted are not listed any more.
+func TestIndexIsBuiltFromTheStreams(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	for i := range 700 {
+		s.call(fmt.Sprint("old-", i), 1, ledger.Done, true)
+	}
+	s.call("twice", 1, ledger.PushedBack, false)
+	s.call("twice", 2, ledger.Done, true)
+	s.call("died", 1, "rejected", true)
+	s.letter("died", deadletter.Rejected)
+	s.letter("refused", deadletter.Overflow)
+	x := s.run(1 << 30)
+	all := Question{Done: true, Dead: true, Limit: 1000}
+	page := s.await("the whole index", x, all, func(p *Page) bool { return !p.Building })
+	if len(page.Jobs) != 703 || !page.Since.IsZero() || page.Missing != 0 || !slices.Equal(ids(&page)[:3], []string{"refused", "died", "twice"}) {
+		t.Errorf("%d jobs since %s, %d missing, the first are %v", len(page.Jobs), page.Since, page.Missing, ids(&page)[:3])
+	}
+	s.call("new", 1, ledger.Done, true)
+	if page, err := x.List(t.Context(), all); err != nil || page.Jobs[0].Job != "new" {
+		t.Errorf("a new job is not listed at once: %v, %v", ids(&page)[:1], err)
+	}
+	traces := x.Traces(t.Context(), "twice")
+	if !traces.Whole || !slices.Equal(traces.Calls, []uint64{702, 701}) || len(traces.Letters) != 0 {
+		t.Errorf("the traces of a job with two calls are %+v", traces)
+	}
+	if traces = x.Traces(t.Context(), "died"); len(traces.Calls) != 1 || !slices.Equal(traces.Letters, []uint64{1}) {
+		t.Errorf("the traces of a dead job are %+v", traces)
+	}
+	if traces = x.Traces(t.Context(), "never"); !traces.Whole || len(traces.Calls) != 0 {
+		t.Errorf("the traces of no job are %+v", traces)
+	}
+	letters, err := s.js.Stream(t.Context(), deadletter.Stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := letters.DeleteMsg(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if page, err := x.List(t.Context(), Question{Dead: true, Limit: 10}); err != nil || !slices.Equal(ids(&page), []string{"refused"}) {
+		t.Errorf("after a letter was deleted, the dead jobs are %v, %v", ids(&page), err)
+	}
+}
+
+// TestIndexDoesNotTrustDamage: an index whose stream was made again is built anew, and lost records are counted.
+func TestIndexDoesNotTrustDamage(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	for i := range 20 {
+		s.call(fmt.Sprint("old-", i), 1, ledger.Done, true)
+	}
+	calls, err := s.js.Stream(t.Context(), ledger.CallsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := calls.DeleteMsg(t.Context(), 7); err != nil {
+		t.Fatal(err)
+	}
+	x := s.run(1 << 30)
+	q := Question{Done: true, Limit: 100}
+	page := s.await("the whole index", x, q, func(p *Page) bool { return !p.Building })
+	if page.Missing != 1 || len(page.Jobs) != 19 {
+		t.Errorf("%d jobs, %d missing", len(page.Jobs), page.Missing)
+	}
+	if traces := x.Traces(t.Context(), "old-6"); traces.Whole {
+		t.Errorf("with a lost record the index claims to be whole: %+v", traces)
+	}
+	if err := s.js.DeleteStream(t.Context(), ledger.CallsStream); err != nil {
+		t.Fatal(err)
+	}
+	s.create(ledger.CallsStream, ledger.CallSubjects.Below())
+	s.call("another", 1, ledger.Done, true)
+	s.await("the index of the new stream", x, q, func(p *Page) bool { return slices.Equal(ids(p), []string{"another"}) })
+}
+
+// BenchmarkMillionJobs measures the slowest question, which looks at every entry.
+func BenchmarkMillionJobs(b *testing.B) {
+	x := filled(b, 1_000_000, 0)
+	runtime.GC()
+	for _, q := range []struct {
+		name string
+		Question
+	}{
+		{"first", Question{Done: true, Limit: 50}},
+		{"key", Question{Done: true, Limit: 50, Filter: Filter{API: "pay", Key: "key-17"}}},
+		{"part", Question{Done: true, Limit: 50, Filter: Filter{Part: "not there"}}},
+	} {
+		b.Run(q.name, func(b *testing.B) {
+			for b.Loop() {
+				x.list(q.Question)
+			}
+		})
+	}
+	b.Run("traces", func(b *testing.B) {
+		for b.Loop() {
+			x.tracesOf("never")
+		}
+	})
+}

@@ -1,0 +1,263 @@
+package jobindex
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/deadletter"
+	"weir/dispatcher/ledger"
+)
+
+// Place is where a job stands in a list of jobs: the newest first. Two jobs never have the same place.
+type Place struct {
+	At     int64  // when it came to its state, in nanoseconds
+	Stream string // of the message that says so
+	Seq    uint64
+}
+
+// Compare returns a negative number if p comes before o.
+func (p Place) Compare(o Place) int {
+	return cmp.Or(cmp.Compare(o.At, p.At), strings.Compare(p.Stream, o.Stream), cmp.Compare(o.Seq, p.Seq))
+}
+
+// String writes a place as the cursor of a page.
+func (p Place) String() string {
+	if p == (Place{}) {
+		return ""
+	}
+	return fmt.Sprintf("%d.%d.%s", p.At, p.Seq, p.Stream)
+}
+
+// MarshalText writes a place as String does.
+func (p Place) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (p *Place) UnmarshalText(text []byte) error {
+	*p = Place{}
+	if len(text) == 0 {
+		return nil
+	}
+	parts := strings.SplitN(string(text), ".", 3)
+	if len(parts) != 3 {
+		return errCursor
+	}
+	at, err := strconv.ParseInt(parts[0], 10, 64)
+	seq, seqErr := strconv.ParseUint(parts[1], 10, 64)
+	if err != nil || seqErr != nil {
+		return errCursor
+	}
+	*p = Place{At: at, Stream: parts[2], Seq: seq}
+	return nil
+}
+
+var errCursor = errors.New("it is not the next of a page")
+
+// Filter chooses jobs. The zero value of a field chooses all.
+type Filter struct {
+	API    string                 `json:"api,omitempty"`
+	Key    string                 `json:"key,omitempty"`
+	Status deadletter.StatusRange `json:"status,omitzero"` // of the last answer
+	Since  time.Time              `json:"since,omitzero"`  // came to its state then or later
+	Until  time.Time              `json:"until,omitzero"`  // before then
+	Part   string                 `json:"id,omitempty"`    // of its id
+	After  Place                  `json:"after,omitzero"`  // only what a list has behind this place
+}
+
+// Question asks for jobs that have ended.
+type Question struct {
+	Filter
+	Done  bool `json:"done,omitempty"`
+	Dead  bool `json:"dead,omitempty"`
+	Limit int  `json:"limit"`
+}
+
+// Ended is a job that has ended.
+type Ended struct {
+	API      string    `json:"api"`
+	Key      string    `json:"key"`
+	Job      string    `json:"job"`
+	Place    Place     `json:"place"`
+	Accepted time.Time `json:"accepted,omitzero"`
+	Status   int       `json:"status"`
+	Calls    int       `json:"calls"`
+	Outcome  string    `json:"outcome"` // done, or a letter's reason
+}
+
+// Letter returns the number of the job's letter, 0 for a job that is done.
+func (e *Ended) Letter() uint64 {
+	if e.Place.Stream == deadletter.Stream {
+		return e.Place.Seq
+	}
+	return 0
+}
+
+// Page is a part of a list.
+type Page struct {
+	Jobs []Ended `json:"jobs"`
+	More bool    `json:"more"` // there are others behind them
+	// Since is back to when the list goes; zero if it has all that is kept.
+	Since time.Time `json:"since,omitzero"`
+	// Building says that the list will soon go back further.
+	Building bool `json:"building,omitempty"`
+	Missing  int  `json:"missing,omitempty"` // records of calls that are lost or cannot be read
+	Looked   int  `json:"looked"`            // entries that were looked at
+}
+
+// catchUp is how long a question waits for the records that its streams have already.
+const catchUp = time.Second
+
+// List returns jobs that have ended, the newest first. It waits until the index has what the streams had when the
+// question came, for a second at most; then it reads only memory.
+func (x *Index) List(ctx context.Context, q Question) (Page, error) {
+	x.awaitEnds(ctx, q.Done, q.Dead)
+	if q.Dead {
+		if err := x.forgetDeleted(ctx); err != nil {
+			return Page{}, err
+		}
+	}
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	page := Page{Jobs: []Ended{}}
+	for _, s := range []struct {
+		asked bool
+		name  string
+		shelf *shelf
+	}{{q.Done, ledger.CallsStream, &x.calls}, {q.Dead, deadletter.Stream, &x.letters}} {
+		if !s.asked {
+			continue
+		}
+		found, looked := x.matchesLocked(s.name, s.shelf, &q)
+		page.Jobs, page.Looked = append(page.Jobs, found...), page.Looked+looked
+		page.Missing += s.shelf.missing
+		page.Building = page.Building || s.shelf.building()
+		if since := s.shelf.sinceTime(); since.After(page.Since) {
+			page.Since = since
+		}
+	}
+	return page.first(q.Limit), nil
+}
+
+// first orders the page's jobs and leaves the first ones.
+func (p Page) first(limit int) Page {
+	slices.SortFunc(p.Jobs, func(a, b Ended) int { return a.Place.Compare(b.Place) })
+	if p.More = len(p.Jobs) > limit; p.More {
+		p.Jobs = p.Jobs[:limit]
+	}
+	return p
+}
+
+// building reports whether older messages are still to be read.
+func (s *shelf) building() bool { return !s.absent && !s.whole && !s.full }
+
+// sinceTime returns back to when the shelf goes, zero if nothing kept is older.
+func (s *shelf) sinceTime() time.Time {
+	switch {
+	case s.absent, s.whole:
+		return time.Time{}
+	case s.since == 0:
+		return time.Now().UTC() // nothing older has been read yet
+	}
+	return time.Unix(0, s.since).UTC()
+}
+
+// matchesLocked returns the first jobs of a shelf that a question chooses: one more than it asks for, if there are. looked
+// is how many entries it looked at.
+func (x *Index) matchesLocked(name string, s *shelf, q *Question) (found []Ended, looked int) {
+	upTo, since, part := int64(math.MaxInt64), int64(math.MinInt64), []byte(q.Part)
+	if q.After != (Place{}) {
+		upTo = q.After.At
+	}
+	if !q.Until.IsZero() {
+		upTo = min(upTo, q.Until.UnixNano()-1)
+	}
+	if !q.Since.IsZero() {
+		since = q.Since.UnixNano()
+	}
+	api := -1
+	if q.API != "" {
+		wanted := q.API
+		if wanted == noAPI {
+			wanted = ""
+		}
+		at, known := x.places[wanted]
+		if !known {
+			return nil, 0
+		}
+		api = at
+	}
+	s.each(upTo, func(b *block, e *entry) bool {
+		looked++
+		switch {
+		case e.stored < since:
+			return false
+		case !e.listable,
+			api >= 0 && int(e.api) != api,
+			q.Status != deadletter.StatusRange{} && (int(e.status) < q.Status.From || int(e.status) > q.Status.To),
+			q.Key != "" && !b.isKey(e, q.Key),
+			len(part) > 0 && !b.idContains(e, part):
+			return true
+		}
+		if place := (Place{e.stored, name, e.seq}); q.After == (Place{}) || place.Compare(q.After) > 0 {
+			found = append(found, x.endedLocked(b, e, place))
+		}
+		return len(found) <= q.Limit
+	})
+	return found, looked
+}
+
+// noAPI names the unknown apis of letters.
+const noAPI = "_"
+
+func (x *Index) endedLocked(b *block, e *entry, place Place) Ended {
+	ended := Ended{API: x.names[e.api], Key: b.keyOf(e), Job: b.id(e), Place: place, Status: int(e.status), Calls: int(e.calls), Outcome: x.names[e.outcome]}
+	if e.took > 0 {
+		ended.Accepted = time.Unix(0, e.stored).Add(-time.Duration(e.took-1) * time.Millisecond).UTC()
+	}
+	return ended
+}
+
+// Traces are the places of what is stored of an id. Another id may have some of them: the index compares hashes.
+type Traces struct {
+	Calls   []uint64 `json:"calls"`   // records in the ledger
+	Letters []uint64 `json:"letters"` // letters
+	// Whole says that nothing else is kept of the id in the ledger and among the letters.
+	Whole bool `json:"whole"`
+}
+
+// MostTraces bounds the places of one id.
+const MostTraces = 1000
+
+// Traces returns where an id occurs in the ledger and among the letters. It reads only memory: an id costs a look at
+// each entry.
+func (x *Index) Traces(ctx context.Context, id string) Traces {
+	x.awaitEnds(ctx, true, true)
+	return x.tracesOf(id)
+}
+
+func (x *Index) tracesOf(id string) Traces {
+	hash := maphash.String(x.seed, id)
+	t := Traces{Calls: []uint64{}, Letters: []uint64{}}
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	take := func(into *[]uint64) func(*block, *entry) bool {
+		return func(_ *block, e *entry) bool {
+			if e.hash == hash {
+				*into = append(*into, e.seq)
+			}
+			return len(*into) < MostTraces
+		}
+	}
+	x.calls.each(math.MaxInt64, take(&t.Calls))
+	x.letters.each(math.MaxInt64, take(&t.Letters))
+	sound := func(s *shelf) bool { return s.absent || s.whole && s.missing == 0 }
+	t.Whole = sound(&x.calls) && sound(&x.letters) && len(t.Calls) < MostTraces && len(t.Letters) < MostTraces
+	return t
+}
