@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -173,4 +174,41 @@ func (p *Partition) Find(ctx context.Context, job, key string) ([]Entry, error) 
 			return found, nil
 		}
 	}
+}
+
+// NewestJobs chooses unfinished jobs of a partition.
+type NewestJobs struct {
+	Key   string    // "": of all keys
+	Since time.Time // accepted then or later; zero: all
+	UpTo  time.Time // accepted then or before; zero: all
+	Most  int       // how many headers are read at most
+}
+
+// Newest passes jobs that are in the partition's stream to take, the newest first and without their bodies, until take
+// fails; stream.ErrEnough ends it without an error. known is false for a job that the reader has not delivered yet. It
+// blocks until all are read, or ctx ends.
+func (p *Partition) Newest(ctx context.Context, n NewestJobs, take func(e Entry, known bool) error) (stream.Reach, error) {
+	token := "*"
+	if n.Key != "" {
+		token = ingest.Token(n.Key)
+	}
+	subject := queueSubject(p.queue.api, p.number, kindJob, token)
+	read := stream.Newest{JetStream: p.queue.js, Stream: p.name, Subject: subject, Since: n.Since, Most: n.Most, Bare: true}
+	if !n.UpTo.IsZero() {
+		later, err := stream.FirstSince(ctx, p.nc, p.name, subject, n.UpTo.Add(time.Nanosecond))
+		if err != nil {
+			return stream.Reach{}, err
+		}
+		if later != nil {
+			read.Before = later.Seq
+		}
+	}
+	return read.Read(ctx, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		_, token, ok := parseQueueSubject(msg.Subject())
+		key, err := ingest.ParseToken(token)
+		if !ok || err != nil {
+			return nil //nolint:nilerr // it is no job
+		}
+		return take(Entry{Key: key, Seq: meta.Sequence.Stream, Header: msg.Headers(), Time: meta.Timestamp}, meta.Sequence.Stream <= p.readTo())
+	})
 }

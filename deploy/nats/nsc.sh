@@ -166,6 +166,9 @@ give service 'weir.operator.keys.*' 'weir.operator.keys.*' Stream
 give service 'weir.operator.show.*.*' 'weir.operator.show.*.*' Stream
 give service 'weir.operator.status' 'weir.operator.status' Stream
 give service 'weir.operator.find.*' 'weir.operator.find.*' Stream
+give service 'weir.operator.jobs' 'weir.operator.jobs' Stream
+give service 'weir.operator.ended' 'weir.operator.ended' Singleton
+give service 'weir.operator.traces' 'weir.operator.traces' Singleton
 give service '$SRV.PING' '$SRV.PING' Stream
 give service '$SRV.INFO' '$SRV.INFO' Stream
 give service '$SRV.STATS' '$SRV.STATS' Stream
@@ -221,6 +224,9 @@ user "$VIEWERS" viewer \
   --allow-pub 'weir.operator.show.*.*' \
   --allow-pub 'weir.operator.status' \
   --allow-pub 'weir.operator.find.*' \
+  --allow-pub 'weir.operator.jobs' \
+  --allow-pub 'weir.operator.ended' \
+  --allow-pub 'weir.operator.traces' \
   --allow-pub '$JS.API.INFO' \
   --allow-pub '$JS.API.STREAM.NAMES' \
   --allow-pub '$JS.API.STREAM.LIST' \

@@ -148,6 +148,27 @@ func (v View) FirstJobs(q *KeyQueue, limit int) []JobState {
 	return jobs
 }
 
+// Running yields a queue's jobs whose calls run, or whose outcomes are being stored, with the times of their slots.
+func (q *KeyQueue) Running(yield func(j JobState, began bucket.Micros) bool) {
+	for _, j := range q.Jobs {
+		if (j.Phase == calling || j.Phase == settling) && !yield(JobState{Seq: j.Seq, Phase: j.inspect(), Calls: j.Calls}, j.At) {
+			return
+		}
+	}
+}
+
+// PhaseOf returns how far a job has come, and its calls so far. The phase is "" if the queue does not have the job, or
+// if the job must not be called yet.
+func (q *KeyQueue) PhaseOf(seq uint64) (phase JobPhase, calls int) {
+	if j := q.Job(seq); j != nil {
+		return j.inspect(), j.Calls
+	}
+	if _, waits := q.waits.placeOf(seq); waits {
+		return JobWaits, 0
+	}
+	return "", 0
+}
+
 // ofQueue forecasts the queue's n-th call without a slot, counted from 1.
 func (v View) ofQueue(q *KeyQueue, n int, own appointment) bucket.Micros {
 	return v.forecast(q, Place{Key: q.Key, Position: n}, q.TAT, own, likely)

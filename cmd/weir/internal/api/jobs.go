@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/ops/joblist"
 	"weir/cmd/weir/internal/ops/jobstory"
 	"weir/dispatcher"
 	"weir/ingest"
@@ -20,8 +21,20 @@ type cancelled struct {
 	Jobs []dispatcher.CancelAnswer `json:"jobs"`
 }
 
-// jobs finds jobs, and cancels them before they are called.
+// jobs lists jobs, finds one, and cancels them before they are called.
 type jobs struct{ *Options }
+
+func (j *jobs) list(ctx context.Context, r *request) (any, error) {
+	choice := joblist.Choice{
+		API: r.word("api"), Key: r.word("key"), State: r.word("state"), Status: r.word("status"), Since: r.word("since"), Until: r.word("until"),
+		ID: r.word("id"), After: r.word("after"), Limit: r.number(listLimit),
+	}
+	q, err := choice.Read(r.asked)
+	if err != nil {
+		return nil, badRequest("%v", err)
+	}
+	return joblist.List(ctx, j.Connection, &q)
+}
 
 func (j *jobs) find(ctx context.Context, r *request) (any, error) {
 	api, key, err := r.keyOf()

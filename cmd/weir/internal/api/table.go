@@ -9,6 +9,7 @@ import (
 	"weir/cmd/weir/internal/console"
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/ops/deadview"
+	"weir/cmd/weir/internal/ops/joblist"
 	"weir/cmd/weir/internal/ops/jobstory"
 	"weir/cmd/weir/internal/ops/spend"
 	"weir/cmd/weir/internal/ops/status"
@@ -132,6 +133,21 @@ func (a *API) bucketRoutes() []route {
 func (a *API) jobRoutes() []route {
 	return []route{
 		{
+			method: "GET", path: "/jobs", name: "listJobs", role: console.Viewer, answer: joblist.Page{}, atOnce: 2 * readsAtOnce,
+			summary: "Jobs, the newest first by when they came to their state: waiting, being called, done, dead (weir jobs). " +
+				"A page may have fewer jobs than its limit, or none, and yet a next",
+			query: []parameter{
+				ofAPI, ofKey, jobState(),
+				{name: "status", summary: "only with this last answer, as in 503 or 5xx; 0 for dead letters without one", kind: text},
+				{name: "since", summary: "only that came to their state from this RFC 3339 time on, or from this long ago, as in 2h or 1d", kind: instant},
+				{name: "until", summary: "only before this time, or until this long ago", kind: instant},
+				{name: "id", summary: "only whose ids contain this", kind: text},
+				{name: "after", summary: "next of the page before", kind: text},
+				listLimit,
+			},
+			serve: a.jobs.list,
+		},
+		{
 			method: "GET", path: "/jobs/{id}", name: "findJob", role: console.Viewer, answer: &jobstory.Timeline{}, atOnce: readsAtOnce, time: longRead,
 			summary: "Where a job is or what became of it: its timeline (weir job). With api and key weir reads only their messages, which is fast",
 			query:   []parameter{ofAPI, ofKey}, serve: a.jobs.find,
@@ -156,6 +172,14 @@ func (a *API) jobRoutes() []route {
 			query:   []parameter{groupBy, ofAPI, since, listLimit}, serve: a.spending.tell,
 		},
 	}
+}
+
+func jobState() parameter {
+	p := parameter{name: "state", summary: "only in this state", kind: text}
+	for _, s := range joblist.States() {
+		p.words = append(p.words, string(s))
+	}
+	return p
 }
 
 // letterRoutes returns the routes of dead letters.

@@ -12,11 +12,15 @@ import (
 )
 
 // Operators' questions to the running dispatchers. Every replica answers every question for what it owns, so there is
-// no queue group. The asking process gathers the answers.
+// no queue group. The asking process gathers the answers. Only questions to the index of ended jobs have one: each
+// replica has all of it.
 const (
 	operatorService = "weir-operator"
 	configSubject   = "weir.operator.config"
 	statusSubject   = "weir.operator.status"
+	jobsSubject     = "weir.operator.jobs"   // unfinished jobs
+	endedSubject    = "weir.operator.ended"  // jobs that have ended
+	tracesSubject   = "weir.operator.traces" // what is recorded of an id
 
 	keysSubject      ingest.Subjects = "weir.operator.keys."      // of an api
 	showSubject      ingest.Subjects = "weir.operator.show."      // of an api and a key

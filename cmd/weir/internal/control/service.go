@@ -11,6 +11,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/limitstate"
 	"weir/cmd/weir/internal/ops/flowsamples"
+	"weir/cmd/weir/internal/ops/jobindex"
 	"weir/dispatcher"
 	"weir/ingest"
 
@@ -28,6 +29,7 @@ type ServiceOptions struct {
 	Refresh    func(context.Context)                    // reads the limits' levels anew
 	Throttled  func(api string) uint64                  // jobs that this process's intake has refused since it started
 	History    *flowsamples.Keeper
+	Index      *jobindex.Index
 	Config     func() ConfigState               // of the configuration; the service adds the instance
 	Ready      func(ctx context.Context) error  // whether a job could be accepted and dispatched; it may write
 	Streams    func() []dispatcher.StreamChange // recent changes to streams by hand
@@ -50,7 +52,7 @@ func StartService(s ServiceOptions) (stop func() error, err error) {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	o := operator{
-		ServiceOptions: s, most: int(s.Conn.MaxPayload()), ctx: ctx, searching: make(chan struct{}, mostSearches), inquiring: make(chan struct{}, mostInquiries), searches: &sync.WaitGroup{},
+		ServiceOptions: s, most: int(s.Conn.MaxPayload()), ctx: ctx, searching: make(chan struct{}, mostSearches), inquiring: make(chan struct{}, mostInquiries), listing: make(chan struct{}, mostListings), searches: &sync.WaitGroup{},
 		started: time.Now(), ready: &readiness{look: s.Ready},
 	}
 	err = errors.Join(
@@ -63,6 +65,9 @@ func StartService(s ServiceOptions) (stop func() error, err error) {
 		service.AddEndpoint("config", micro.HandlerFunc(o.configuration), micro.WithEndpointSubject(configSubject), described(configSubject, "viewer", ConfigState{})),
 		service.AddEndpoint("status", micro.HandlerFunc(o.status), micro.WithEndpointSubject(statusSubject), described(statusSubject, "viewer", ReplicaStatus{})),
 		service.AddEndpoint("history", micro.HandlerFunc(o.history), micro.WithEndpointSubject(historySubject.Each(1)), described(string(historySubject)+"<api>", "viewer", pastAnswer{})),
+		service.AddEndpoint("jobs", micro.HandlerFunc(o.unfinished), micro.WithEndpointSubject(jobsSubject), described(jobsSubject, "viewer", unfinishedReply{})),
+		service.AddEndpoint("ended", micro.HandlerFunc(o.ended), micro.WithEndpointSubject(endedSubject), oneAnswers, described(endedSubject, "viewer", jobindex.Page{})),
+		service.AddEndpoint("traces", micro.HandlerFunc(o.traces), micro.WithEndpointSubject(tracesSubject), oneAnswers, described(tracesSubject, "viewer", jobindex.Traces{})),
 		service.AddEndpoint("find", micro.HandlerFunc(o.find), micro.WithEndpointSubject(findSubject.Each(1)), described(string(findSubject)+"<api>", "viewer", jobsReply[dispatcher.QueuedJob]{})),
 	)
 	if err != nil {
@@ -86,6 +91,9 @@ func described(subject, role string, answer any) micro.EndpointOpt {
 // mostSearches bounds the searches of queues at a time.
 const mostSearches = 4
 
+// mostListings bounds the lists of jobs that are made at a time.
+const mostListings = 8
+
 // mostInquiries bounds the inquiries about letters at a time.
 const mostInquiries = 4
 
@@ -95,6 +103,7 @@ type operator struct {
 	ctx       context.Context //nolint:containedctx // micro's handlers are given none; it ends with the service
 	searching chan struct{}
 	inquiring chan struct{}
+	listing   chan struct{}
 	searches  *sync.WaitGroup
 	started   time.Time
 	ready     *readiness

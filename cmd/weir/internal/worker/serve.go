@@ -14,6 +14,7 @@ import (
 	"weir/cmd/weir/internal/console"
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/ops/flowsamples"
+	"weir/cmd/weir/internal/ops/jobindex"
 	"weir/cmd/weir/internal/otlp"
 	"weir/cmd/weir/internal/webhook"
 	"weir/deadletter"
@@ -51,8 +52,12 @@ func (w *Worker) answerOperators() error {
 	if w.dispatch == nil {
 		return nil
 	}
+	index, err := w.keepIndex()
+	if err != nil {
+		return err
+	}
 	stop, err := control.StartService(control.ServiceOptions{
-		Conn: w.nc, Dispatcher: w.dispatch, Limits: w.levels.Shown, Refresh: w.levels.Refresh, Clock: w.levels.ClockProblem, Ledger: w.limits.Ledger.Problem, Throttled: w.throttled, History: w.keepHistory(), Config: w.follower.state, Instance: w.settings.Instance,
+		Conn: w.nc, Dispatcher: w.dispatch, Limits: w.levels.Shown, Refresh: w.levels.Refresh, Clock: w.levels.ClockProblem, Ledger: w.limits.Ledger.Problem, Throttled: w.throttled, History: w.keepHistory(), Index: index, Config: w.follower.state, Instance: w.settings.Instance,
 		Ready: w.Ready, Streams: w.streams.Changes, Roles: w.roles(),
 	})
 	if err == nil {
@@ -170,18 +175,9 @@ func (w *Worker) answerHTTP() error {
 		return nil
 	}
 	denied := &connect.Denials{}
-	opts := append(slices.Clone(w.natsOptions), nats.Name("weir "+w.settings.Instance+" http"), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-		w.log.Warn("nats", "component", "http", "err", err)
-		denied.Note(err)
-	}))
-	nc, err := nats.Connect(w.natsURL, opts...)
+	nc, js, err := w.connectAside("http", denied)
 	if err != nil {
-		return fmt.Errorf("connect the HTTP side: %w", err)
-	}
-	w.onStop("nats connection of the http side", w.keepOpen(nc, "the connection of the HTTP side"))
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(connect.RequestTimeout))
-	if err != nil {
-		return fmt.Errorf("JetStream: %w", err)
+		return err
 	}
 	at := w.settings.NATSURL.String()
 	if w.server != nil {
@@ -195,6 +191,44 @@ func (w *Worker) answerHTTP() error {
 	w.onStop("api", asked.Close)
 	w.http.Add(asked.Routes()...)
 	return nil
+}
+
+// connectAside opens another connection of this process for a part that reads much, so that its reading does not delay
+// what calls depend on.
+func (w *Worker) connectAside(part string, denied *connect.Denials) (*nats.Conn, jetstream.JetStream, error) {
+	opts := append(slices.Clone(w.natsOptions), nats.Name("weir "+w.settings.Instance+" "+part), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		w.log.Warn("nats", "component", part, "err", err)
+		denied.Note(err)
+	}))
+	nc, err := nats.Connect(w.natsURL, opts...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect the %s side: %w", part, err)
+	}
+	w.onStop("nats connection of the "+part+" side", w.keepOpen(nc, "the connection of the "+part+" side"))
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(connect.RequestTimeout))
+	if err != nil {
+		return nil, nil, fmt.Errorf("JetStream: %w", err)
+	}
+	return nc, js, nil
+}
+
+// Bounds of the index of ended jobs: a part of the heap, and no more than two and a half million jobs take.
+const (
+	indexShare = 16
+	mostIndex  = 256 << 20
+)
+
+// keepIndex begins to build the index of ended jobs.
+func (w *Worker) keepIndex() (*jobindex.Index, error) {
+	_, js, err := w.connectAside("index", &connect.Denials{})
+	if err != nil {
+		return nil, err
+	}
+	x := jobindex.New(jobindex.Options{
+		JetStream: js, Bytes: int(min(softMemory(w.settings.Memory)/indexShare, mostIndex)), Log: w.log.With("component", "index"),
+	})
+	w.lowerGo(func() error { return x.Run(w.soft) })
+	return x, nil
 }
 
 // remarks returns what an operator should know of a ready weir: changes made by hand to weir's streams in the last

@@ -7,47 +7,44 @@ import (
 	"slices"
 
 	"weir/deadletter"
-	"weir/dispatcher/ledger"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// awaitEnds waits until the shelves have what their streams have now, or until catchUp is over. It empties the shelf of a
-// stream that is another one by now.
-func (x *Index) awaitEnds(ctx context.Context, calls, letters bool) {
+// awaitEnds waits until a question's shelves have what their streams have now, or until catchUp is over. It returns how
+// many messages were left. It empties the shelf of a stream that is another one by now.
+func (x *Index) awaitEnds(ctx context.Context, asked []view) (behind uint64) {
 	ctx, cancel := context.WithTimeout(ctx, catchUp)
 	defer cancel()
-	for _, s := range []struct {
-		asked bool
-		name  string
-		shelf *shelf
-	}{{calls, ledger.CallsStream, &x.calls}, {letters, deadletter.Stream, &x.letters}} {
-		if !s.asked {
-			continue
+	for _, v := range asked {
+		behind += x.awaitEnd(ctx, v)
+	}
+	return behind
+}
+
+func (x *Index) awaitEnd(ctx context.Context, v view) (behind uint64) {
+	js, err := x.opts.JetStream.Stream(ctx, v.name)
+	if err != nil {
+		return 0
+	}
+	for info := js.CachedInfo(); ; {
+		x.mu.Lock()
+		if v.shelf.begun && !v.shelf.isOf(info) {
+			x.distrustLocked(v.shelf)
 		}
-		js, err := x.opts.JetStream.Stream(ctx, s.name)
-		if err != nil {
-			continue
+		behind = info.State.LastSeq - min(v.shelf.last, info.State.LastSeq)
+		if x.grown == nil {
+			x.grown = make(chan struct{})
 		}
-		for info := js.CachedInfo(); ; {
-			x.mu.Lock()
-			if s.shelf.begun && !s.shelf.isOf(info) {
-				x.distrustLocked(s.shelf)
-			}
-			if s.shelf.begun && s.shelf.last >= info.State.LastSeq {
-				x.mu.Unlock()
-				break
-			}
-			if x.grown == nil {
-				x.grown = make(chan struct{})
-			}
-			grown := x.grown
-			x.mu.Unlock()
-			select {
-			case <-grown:
-			case <-ctx.Done():
-				return
-			}
+		begun, grown := v.shelf.begun, x.grown
+		x.mu.Unlock()
+		if begun && behind == 0 {
+			return 0
+		}
+		select {
+		case <-grown:
+		case <-ctx.Done():
+			return behind
 		}
 	}
 }

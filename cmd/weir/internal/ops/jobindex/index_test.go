@@ -61,15 +61,9 @@ func deadJob(n int) *item {
 
 func (x *Index) list(q Question) Page {
 	page := Page{}
-	for _, s := range []struct {
-		asked bool
-		name  string
-		shelf *shelf
-	}{{q.Done, ledger.CallsStream, &x.calls}, {q.Dead, deadletter.Stream, &x.letters}} {
-		if s.asked {
-			found, looked := x.matchesLocked(s.name, s.shelf, &q)
-			page.Jobs, page.Looked = append(page.Jobs, found...), page.Looked+looked
-		}
+	for _, s := range x.views(q.Done, q.Dead) {
+		found, looked := x.matchesLocked(s.name, s.shelf, &q)
+		page.Jobs, page.Looked = append(page.Jobs, found...), page.Looked+looked
 	}
 	return page.first(q.Limit)
 }

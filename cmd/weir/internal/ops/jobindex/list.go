@@ -107,8 +107,10 @@ type Page struct {
 	Since time.Time `json:"since,omitzero"`
 	// Building says that the list will soon go back further.
 	Building bool `json:"building,omitempty"`
-	Missing  int  `json:"missing,omitempty"` // records of calls that are lost or cannot be read
-	Looked   int  `json:"looked"`            // entries that were looked at
+	// Behind is how many of the newest messages were not read in time: their jobs are not listed yet.
+	Behind  uint64 `json:"behind,omitempty"`
+	Missing int    `json:"missing,omitempty"` // records of calls that are lost or cannot be read
+	Looked  int    `json:"looked"`            // entries that were looked at
 }
 
 // catchUp is how long a question waits for the records that its streams have already.
@@ -117,23 +119,16 @@ const catchUp = time.Second
 // List returns jobs that have ended, the newest first. It waits until the index has what the streams had when the
 // question came, for a second at most; then it reads only memory.
 func (x *Index) List(ctx context.Context, q Question) (Page, error) {
-	x.awaitEnds(ctx, q.Done, q.Dead)
+	asked := x.views(q.Done, q.Dead)
+	page := Page{Jobs: []Ended{}, Behind: x.awaitEnds(ctx, asked)}
 	if q.Dead {
 		if err := x.forgetDeleted(ctx); err != nil {
-			return Page{}, err
+			return page, err
 		}
 	}
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	page := Page{Jobs: []Ended{}}
-	for _, s := range []struct {
-		asked bool
-		name  string
-		shelf *shelf
-	}{{q.Done, ledger.CallsStream, &x.calls}, {q.Dead, deadletter.Stream, &x.letters}} {
-		if !s.asked {
-			continue
-		}
+	for _, s := range asked {
 		found, looked := x.matchesLocked(s.name, s.shelf, &q)
 		page.Jobs, page.Looked = append(page.Jobs, found...), page.Looked+looked
 		page.Missing += s.shelf.missing
@@ -143,6 +138,22 @@ func (x *Index) List(ctx context.Context, q Question) (Page, error) {
 		}
 	}
 	return page.first(q.Limit), nil
+}
+
+// view is a shelf with the name of its stream.
+type view struct {
+	name  string
+	shelf *shelf
+}
+
+func (x *Index) views(done, dead bool) (views []view) {
+	if done {
+		views = append(views, view{ledger.CallsStream, &x.calls})
+	}
+	if dead {
+		views = append(views, view{deadletter.Stream, &x.letters})
+	}
+	return views
 }
 
 // first orders the page's jobs and leaves the first ones.
@@ -238,8 +249,10 @@ const MostTraces = 1000
 // Traces returns where an id occurs in the ledger and among the letters. It reads only memory: an id costs a look at
 // each entry.
 func (x *Index) Traces(ctx context.Context, id string) Traces {
-	x.awaitEnds(ctx, true, true)
-	return x.tracesOf(id)
+	behind := x.awaitEnds(ctx, x.views(true, true))
+	t := x.tracesOf(id)
+	t.Whole = t.Whole && behind == 0
+	return t
 }
 
 func (x *Index) tracesOf(id string) Traces {

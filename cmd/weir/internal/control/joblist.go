@@ -1,0 +1,230 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/ops/jobindex"
+	"weir/deadletter"
+	"weir/dispatcher"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+)
+
+// UnfinishedJobs asks for jobs that wait or are being called.
+type UnfinishedJobs struct {
+	jobindex.Filter
+	Waiting bool `json:"waiting,omitempty"`
+	Calling bool `json:"calling,omitempty"`
+	Limit   int  `json:"limit"`
+}
+
+// unfinishedReply is one replica's part of them.
+type unfinishedReply struct {
+	APIs []dispatcher.APIState      `json:"apis"`
+	Jobs []dispatcher.UnfinishedJob `json:"unfinished"`
+	// Reached is how far back the list goes, if older jobs were not read.
+	Reached time.Time `json:"reached,omitzero"`
+	Err     string    `json:"error,omitempty"`
+}
+
+// JobPlace returns the place of an unfinished job in a list.
+func JobPlace(j *dispatcher.UnfinishedJob) jobindex.Place {
+	return jobindex.Place{At: j.At.UnixNano(), Stream: j.Stream, Seq: j.Seq}
+}
+
+// Bounds of a list of jobs.
+const (
+	listTimeout = 10 * time.Second // of the replica itself
+	mostHeaders = 5000             // of waiting jobs that are read for one page, of each partition
+)
+
+// oneAnswers has one of the replicas answer.
+var oneAnswers = micro.WithEndpointQueueGroup("index")
+
+// unfinished answers with jobs in the queues that this replica owns.
+func (o operator) unfinished(req micro.Request) {
+	var q UnfinishedJobs
+	if err := json.Unmarshal(req.Data(), &q); err != nil {
+		respondError(req, fmt.Errorf("the question cannot be read: %w", err))
+		return
+	}
+	o.aside(req, o.listing, busyListing, listTimeout, func(ctx context.Context) (any, error) {
+		reply := unfinishedReply{APIs: []dispatcher.APIState{}, Jobs: []dispatcher.UnfinishedJob{}}
+		for _, api := range o.Dispatcher.APIs() {
+			if q.API != "" && q.API != api {
+				continue
+			}
+			state, err := o.Dispatcher.State(api)
+			if err != nil {
+				continue // it is gone since
+			}
+			reply.APIs = append(reply.APIs, state)
+			if state.Jobs == 0 || q.Status != (deadletter.StatusRange{}) {
+				continue // no answer is known of a job that has not ended
+			}
+			found, err := o.Dispatcher.Unfinished(ctx, api, q.wanted())
+			if err != nil {
+				reply.Err = err.Error()
+				continue
+			}
+			reply.Jobs = append(reply.Jobs, found.Jobs...)
+			if found.Reached.After(reply.Reached) {
+				reply.Reached = found.Reached
+			}
+		}
+		return reply.fit(q.Limit+1, o.most), nil
+	})
+}
+
+const busyListing = "too many lists of jobs are being made at once: try again"
+
+// wanted returns what a question asks of one api. One job more than a page has tells whether there is another page.
+func (q *UnfinishedJobs) wanted() dispatcher.UnfinishedWanted {
+	wanted := dispatcher.UnfinishedWanted{
+		Waiting: q.Waiting, Calling: q.Calling, Key: q.Key, Part: q.Part, Since: q.Since, Limit: min(q.Limit, dispatcher.MaxInspected) + 1, Most: mostHeaders,
+	}
+	if !q.Until.IsZero() {
+		wanted.UpTo = q.Until.Add(-time.Nanosecond)
+	}
+	if q.After != (jobindex.Place{}) {
+		if at := time.Unix(0, q.After.At); wanted.UpTo.IsZero() || at.Before(wanted.UpTo) {
+			wanted.UpTo = at
+		}
+		wanted.Behind = func(j *dispatcher.UnfinishedJob) bool { return JobPlace(j).Compare(q.After) > 0 }
+	}
+	return wanted
+}
+
+// fit leaves the newest jobs, as many as were asked for and as one message carries.
+func (r unfinishedReply) fit(jobs, bytes int) unfinishedReply {
+	slices.SortFunc(r.Jobs, func(a, b dispatcher.UnfinishedJob) int { return JobPlace(&a).Compare(JobPlace(&b)) })
+	r.Jobs = r.Jobs[:min(len(r.Jobs), jobs)]
+	for len(marshal(r)) > bytes && len(r.Jobs) > 1 {
+		r.Jobs = r.Jobs[:len(r.Jobs)/2]
+		if last := r.Jobs[len(r.Jobs)-1].At; last.After(r.Reached) {
+			r.Reached = last
+		}
+	}
+	return r
+}
+
+// Unfinished is an answer to UnfinishedJobs.
+type Unfinished struct {
+	Jobs []dispatcher.UnfinishedJob // the newest first
+	// Reached is how far back the list goes, if older jobs were not read; otherwise it is zero.
+	Reached time.Time
+	Silent  []string // whose jobs are missing, and why
+}
+
+// Unfinished returns jobs of all replicas that wait or are being called. It blocks as Keys does.
+func (q *UnfinishedJobs) Unfinished(c *connect.Connection) (Unfinished, error) {
+	var found Unfinished
+	owned, partitions := map[string]int{}, map[string]int{}
+	complete := func(api string) bool { return owned[api] >= partitions[api] }
+	err := askFor(c, jobsSubject, marshal(q), answerWaits{firstAnswer, nextAnswer}, func(data []byte, wrong *operatorError) bool {
+		var r unfinishedReply
+		switch {
+		case wrong != nil:
+			found.Silent = append(found.Silent, wrong.text)
+			return false
+		case json.Unmarshal(data, &r) != nil:
+			found.Silent = append(found.Silent, errUnreadable.Error())
+			return false
+		}
+		if r.Err != "" {
+			found.Silent = append(found.Silent, r.Err)
+		}
+		found.Jobs = append(found.Jobs, r.Jobs...)
+		if r.Reached.After(found.Reached) {
+			found.Reached = r.Reached
+		}
+		all := true
+		for i := range r.APIs {
+			api := &r.APIs[i]
+			owned[api.API], partitions[api.API] = owned[api.API]+api.Owned, api.Partitions
+			all = all && complete(api.API)
+		}
+		return all
+	})
+	for api, n := range partitions {
+		if !complete(api) {
+			found.Silent = append(found.Silent, fmt.Sprintf("no replica answered for %d of the %d partitions of %s", n-owned[api], n, api))
+		}
+	}
+	slices.SortFunc(found.Jobs, func(a, b dispatcher.UnfinishedJob) int { return JobPlace(&a).Compare(JobPlace(&b)) })
+	slices.SortFunc(found.Silent, strings.Compare)
+	return found, err
+}
+
+// ended answers with jobs that have ended.
+func (o operator) ended(req micro.Request) {
+	var q jobindex.Question
+	if err := json.Unmarshal(req.Data(), &q); err != nil {
+		respondError(req, fmt.Errorf("the question cannot be read: %w", err))
+		return
+	}
+	q.Limit = min(max(q.Limit, 1), dispatcher.MaxInspected)
+	o.aside(req, o.listing, busyListing, listTimeout, func(ctx context.Context) (any, error) {
+		page, err := o.Index.List(ctx, q)
+		for err == nil && len(marshal(page)) > o.most && len(page.Jobs) > 1 {
+			page.Jobs, page.More = page.Jobs[:len(page.Jobs)/2], true
+		}
+		return page, err
+	})
+}
+
+// EndedJobs returns jobs that have ended, from the index of one replica.
+func EndedJobs(ctx context.Context, c *connect.Connection, q *jobindex.Question) (page jobindex.Page, err error) {
+	err = askIndex(ctx, c, endedSubject, q, &page)
+	return page, err
+}
+
+// tracesOf asks for what is recorded of an id.
+type tracesOf struct {
+	Job string `json:"job"`
+}
+
+// traces answers with what is recorded of an id.
+func (o operator) traces(req micro.Request) {
+	var q tracesOf
+	if err := json.Unmarshal(req.Data(), &q); err != nil {
+		respondError(req, fmt.Errorf("the question cannot be read: %w", err))
+		return
+	}
+	o.aside(req, o.listing, busyListing, listTimeout, func(ctx context.Context) (any, error) { return o.Index.Traces(ctx, q.Job), nil })
+}
+
+// TracesOf returns what is recorded of an id, from the index of one replica.
+func TracesOf(ctx context.Context, c *connect.Connection, job string) (t jobindex.Traces, err error) {
+	err = askIndex(ctx, c, tracesSubject, tracesOf{job}, &t)
+	return t, err
+}
+
+// askIndex asks one of the replicas.
+func askIndex(ctx context.Context, c *connect.Connection, subject string, question, answer any) error {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	msg, err := c.Conn.RequestWithContext(ctx, subject, marshal(question))
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return cli.Unreachable(fmt.Errorf("%w at %s: start `weir serve` with the role dispatch, or set WEIR_NATS_URL to the server it uses", errNobody, c.At))
+	case errors.Is(err, context.DeadlineExceeded):
+		return cli.Unreachable(fmt.Errorf("%w within %s at %s: is it stopped, or its machine overloaded?", errSilent, listTimeout, c.At))
+	case err != nil:
+		return c.Explain(err)
+	case msg.Header.Get(micro.ErrorCodeHeader) != "":
+		return &operatorError{msg.Header.Get(micro.ErrorCodeHeader), msg.Header.Get(micro.ErrorHeader)}
+	case json.Unmarshal(msg.Data, answer) != nil:
+		return errUnreadable
+	}
+	return nil
+}

@@ -1,0 +1,219 @@
+// Package joblist lists jobs, whatever became of them: those that wait and those that are being called, from the owners
+// of their queues; those that are done and those that are dead letters, from the index that dispatching replicas keep
+// (jobindex).
+//
+// A list is a page: the newest first, by when a job came to its state. The Next of a page is the After of the next one. A
+// page may have fewer jobs than its limit, and yet a next one: one question reads the headers of only so many waiting
+// jobs. The package reads no body and returns none.
+package joblist
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/ops/deadview"
+	"weir/cmd/weir/internal/ops/jobindex"
+	"weir/dispatcher"
+	"weir/dispatcher/ledger"
+	"weir/dispatcher/schedule"
+	"weir/ingest"
+)
+
+// State is what is known of a job at once: a closed set.
+type State string
+
+// The states.
+const (
+	Waiting State = "waiting"
+	Calling State = "calling" // or its outcome is being stored
+	Done    State = "done"    // it has a result, or had one
+	Dead    State = "dead"    // it is a dead letter
+)
+
+// States returns all states, in the order in which a job passes them.
+func States() []State { return []State{Waiting, Calling, Done, Dead} }
+
+// Choice says which jobs to list, as users write it. The zero value of a field chooses all.
+type Choice struct {
+	API    string
+	Key    string // needs an API
+	State  string
+	Status string // of the last answer: 503, or 5xx; only jobs that have ended have one
+	Since  string // a time, or how long ago: when they came to their state
+	Until  string
+	ID     string // a part of the id
+	After  string // Next of the page before
+	Limit  int
+}
+
+// Question is a Choice that was read.
+type Question struct {
+	jobindex.Filter
+	State State // "": any
+	Limit int
+}
+
+// MostListed bounds the jobs of a page.
+const MostListed = dispatcher.MaxInspected
+
+// Read checks a choice. Its errors say what is wrong with which field.
+func (c *Choice) Read(now time.Time) (Question, error) {
+	letters := deadview.Choice{API: c.API, Key: c.Key, Since: c.Since, Until: c.Until, Status: c.Status}
+	f, err := letters.Filter(now)
+	if err != nil {
+		return Question{}, err
+	}
+	q := Question{Filter: jobindex.Filter{API: c.API, Key: c.Key, Status: f.Status, Since: f.Since, Until: f.Until, Part: c.ID}, State: State(c.State), Limit: c.Limit}
+	switch {
+	case c.Key != "" && c.API == "":
+		return q, errors.New("key needs api: keys belong to apis")
+	case c.State != "" && !slices.Contains(States(), q.State):
+		return q, fmt.Errorf("state %q: it is one of waiting, calling, done, dead", c.State)
+	case c.Limit < 1 || c.Limit > MostListed:
+		return q, fmt.Errorf("limit is 1 to %d", MostListed)
+	case len(c.ID) > ingest.MaxIDBytes:
+		return q, fmt.Errorf("id: no id has more than %d bytes", ingest.MaxIDBytes)
+	}
+	if err := q.After.UnmarshalText([]byte(c.After)); err != nil {
+		return q, fmt.Errorf("after: %w", err)
+	}
+	return q, nil
+}
+
+// Job is a job in a list.
+type Job struct {
+	API   string `json:"api"`
+	Key   string `json:"key"`
+	Job   string `json:"job"`
+	State State  `json:"state"`
+	// At is when it came to its state: when it was accepted, called, or when its end was stored.
+	At       time.Time `json:"at"`
+	Accepted time.Time `json:"accepted,omitzero"` // absent if it is not known
+	Status   int       `json:"status,omitempty"`  // of the last answer; absent if there was none, or the job has not ended
+	Calls    int       `json:"calls"`             // so far; of a dead letter only those that counted as attempts
+	// Phase is how far an unfinished job has come.
+	Phase  schedule.JobPhase `json:"phase,omitempty"`
+	Reason string            `json:"reason,omitempty"` // of a dead letter
+	Letter uint64            `json:"letter,omitempty"` // its number
+}
+
+// Page is a part of a list of jobs, the newest first.
+type Page struct {
+	Jobs []Job `json:"jobs"`
+	// Next is the after of the next page; absent on the last.
+	Next string `json:"next,omitempty"`
+	// Since is back to when jobs that have ended are listed; absent if all that are kept are.
+	Since time.Time `json:"since,omitzero"`
+	// Building says that weir began lately and still reads older jobs: Since will become earlier.
+	Building bool `json:"building,omitempty"`
+	// Behind is how many of the newest records and letters were not read in time: their jobs are not listed yet.
+	Behind uint64 `json:"behind,omitempty"`
+	// Missing is how many records of calls are lost or cannot be read: jobs that were done may be missing.
+	Missing int `json:"missing,omitempty"`
+	// Silent says which queues could not be asked, and why.
+	Silent []string `json:"silent,omitempty"`
+}
+
+// placed is a job with its place in the list.
+type placed struct {
+	Job
+	place jobindex.Place
+}
+
+// List returns a page of the jobs that a question chooses. It blocks until the replicas have answered, for some seconds
+// at most.
+func List(ctx context.Context, c *connect.Connection, q *Question) (Page, error) {
+	page := Page{Jobs: []Job{}}
+	var all []placed
+	var end jobindex.Place // jobs behind it may be missing from all; zero: none are
+	if q.wants(Waiting) || q.wants(Calling) {
+		asked := control.UnfinishedJobs{Filter: q.Filter, Waiting: q.wants(Waiting), Calling: q.wants(Calling), Limit: q.Limit}
+		found, err := asked.Unfinished(c)
+		if err != nil {
+			return page, err
+		}
+		for i := range found.Jobs {
+			all = append(all, ofUnfinished(&found.Jobs[i]))
+		}
+		if page.Silent = found.Silent; !found.Reached.IsZero() {
+			end = jobindex.Place{At: found.Reached.UnixNano() - 1} // behind every job of that moment
+		}
+	}
+	if q.wants(Done) || q.wants(Dead) {
+		asked := jobindex.Question{Filter: q.Filter, Done: q.wants(Done), Dead: q.wants(Dead), Limit: q.Limit}
+		found, err := control.EndedJobs(ctx, c, &asked)
+		if err != nil {
+			return page, err
+		}
+		for i := range found.Jobs {
+			all = append(all, ofEnded(&found.Jobs[i]))
+		}
+		page.Since, page.Building, page.Behind, page.Missing = found.Since, found.Building, found.Behind, found.Missing
+		if n := len(found.Jobs); found.More && n > 0 {
+			if last := found.Jobs[n-1].Place; end == (jobindex.Place{}) || last.Compare(end) < 0 {
+				end = last
+			}
+		}
+	}
+	return page.of(all, q.Limit, end), nil
+}
+
+// of puts the first jobs on the page, none of them behind the end.
+func (p Page) of(all []placed, limit int, end jobindex.Place) Page {
+	slices.SortFunc(all, func(a, b placed) int { return a.place.Compare(b.place) })
+	cut := end != (jobindex.Place{})
+	if behind := slices.IndexFunc(all, func(j placed) bool { return cut && j.place.Compare(end) > 0 }); behind >= 0 {
+		all = all[:behind]
+	}
+	switch {
+	case len(all) > limit:
+		all = all[:limit]
+		p.Next = all[limit-1].place.String()
+	case cut:
+		p.Next = end.String()
+	}
+	for i := range all {
+		p.Jobs = append(p.Jobs, all[i].Job)
+	}
+	return p
+}
+
+func (q *Question) wants(s State) bool { return q.State == "" || q.State == s }
+
+func ofUnfinished(j *dispatcher.UnfinishedJob) placed {
+	state := Waiting
+	if j.Calling() {
+		state = Calling
+	}
+	return placed{Job{API: j.API, Key: j.Key, Job: j.Job, State: state, At: j.At.UTC(), Accepted: j.Accepted.UTC(), Calls: j.Calls, Phase: j.Phase}, control.JobPlace(j)}
+}
+
+func ofEnded(e *jobindex.Ended) placed {
+	j := Job{API: e.API, Key: e.Key, Job: e.Job, State: Done, At: time.Unix(0, e.Place.At).UTC(), Accepted: e.Accepted, Status: e.Status, Calls: e.Calls, Letter: e.Letter()}
+	if e.Outcome != ledger.Done {
+		j.State, j.Reason = Dead, e.Outcome
+	}
+	return placed{j, e.Place}
+}
+
+// Empty returns the error that no job is listed, with its exit code.
+func (p *Page) Empty() error {
+	return cli.NotFound(errors.New(cmp.Or(p.olderText(), "no job matches")))
+}
+
+func (p *Page) olderText() string {
+	switch {
+	case p.Next != "":
+		return "no job matches so far: --after " + p.Next + " looks further"
+	case !p.Since.IsZero():
+		return "no job matches; jobs that ended before " + cli.ClockTime(p.Since) + " are not listed"
+	}
+	return ""
+}
