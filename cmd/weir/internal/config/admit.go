@@ -7,32 +7,34 @@ const (
 	mostSoft  = 1000 // percent
 )
 
-// readAdmit reads the limits that are checked when the intake receives a job.
-func readAdmit(v value) []bucket.Admission {
-	items := v.list(mostAdmit)
-	admit := make([]bucket.Admission, 0, len(items))
-	for _, item := range items {
-		if f, ok := item.fields("rate", "burst", "algorithm", "soft", "elastic"); ok {
-			admit = append(admit, readAdmission(f))
-		}
+// admission has the fields of a limit that is checked when the intake receives a job. A bucket's burst is the rate's
+// count unless the file says otherwise: as many jobs may arrive together as may arrive per period. A window's burst is
+// its count, because windows have no burst.
+func admission(a *bucket.Admission) section {
+	return section{
+		fields: []field{
+			{name: "rate", is: one(&a.Rate, rate()), needs: rateFix, means: "how many jobs of a key weir accepts"},
+			{
+				name: "algorithm", or: string(bucket.SlidingWindowCounter),
+				is: one(&a.Algorithm, word(bucket.TokenBucket, bucket.LeakyBucket, bucket.FixedWindow, bucket.SlidingLog,
+					bucket.SlidingWindowCounter)),
+				means: "how weir counts them ([limits](limits.md))",
+			},
+			{
+				name: "burst", is: one(&a.Rate.Burst, whole[int64](1, mostBurst)),
+				otherwise: "the count of `rate`", absent: func() { a.Rate.Burst = a.Rate.Count },
+				means: "for `token_bucket` and `leaky_bucket`: how many jobs weir accepts together",
+			},
+			{
+				name: "soft", is: one(&a.SoftPercent, percent(0, mostSoft)), or: "0%",
+				means: "how much more weir accepts and marks before it refuses a job",
+			},
+			{name: "elastic", is: one(&a.Elastic, yes()), or: "false", means: "`true`: a key may borrow what the others leave unused"},
+		},
+		check: func(f fields) {
+			if a.Algorithm != bucket.TokenBucket && a.Algorithm != bucket.LeakyBucket {
+				f.ignored("to "+string(a.Algorithm), "burst")
+			}
+		},
 	}
-	return admit
-}
-
-// readAdmission reads one of them. A bucket's burst is the rate's count unless the file says otherwise: as many jobs
-// may arrive together as may arrive per period. A window's burst is its count, because windows have no burst.
-func readAdmission(f fields) bucket.Admission {
-	f.require("rate", rateFix)
-	a := bucket.Admission{
-		Rate: read(f, "rate", bucket.Rate{}, ParseRate),
-		Algorithm: read(f, "algorithm", bucket.SlidingWindowCounter, oneOf(bucket.TokenBucket, bucket.LeakyBucket,
-			bucket.FixedWindow, bucket.SlidingLog, bucket.SlidingWindowCounter)),
-		SoftPercent: read(f, "soft", 0, percentIn(mostSoft)),
-		Elastic:     read(f, "elastic", false, yesOrNo),
-	}
-	if a.Algorithm != bucket.TokenBucket && a.Algorithm != bucket.LeakyBucket {
-		f.ignored("to "+string(a.Algorithm), "burst")
-	}
-	a.Rate.Burst = read(f, "burst", a.Rate.Count, wholeIn(1, mostBurst))
-	return a
 }

@@ -27,8 +27,6 @@ type API struct {
 	Breaker        Breaker
 	Inquiry        *Inquiry
 	TLS            *TLS // nil: the machine's authorities
-
-	line int // of its name in the file
 }
 
 // Idempotency says that the api processes a job once however often it is sent. A nil *Idempotency says it does not.
@@ -45,43 +43,93 @@ func (a *API) Forwards(header string) bool {
 	return slices.ContainsFunc(a.ForwardHeaders, func(h string) bool { return strings.EqualFold(h, header) })
 }
 
-func readAPI(e entry) API {
-	a := API{Name: e.name, Methods: []string{"POST"}, line: e.line}
-	if _, err := name(e.name); err != nil {
-		e.failWith(err)
-	} else if e.name == "_" {
-		e.fail("_ stands for an unknown api in the subjects of dead letters", "give it another name")
+// section has the fields of one api.
+func (a *API) section() section {
+	r := &a.Rules
+	return section{
+		fields: slices.Concat([]field{
+			{
+				name: "url", needs: "write url: https://api.example.com/v2",
+				is:    one(&a.URL, address("scheme, host and base path; `http` or `https`; no user, query or fragment", parseURL)),
+				means: "the API's address. A job can only add a path below it",
+			},
+			{
+				name: "methods", is: many(&a.Methods, 16, free("1 to 16 HTTP methods in upper case", method)), or: "[POST]",
+				means: "the methods that a job may name; the first is the default",
+			},
+			{
+				name: "headers", is: headers(&a.Headers), otherwise: "none",
+				means: "headers of every call, applied last. Refer to a secret with `${env:NAME}` or `${file:/path}`; weir reads it for " +
+					"every call. A configuration that came over NATS may only use references that the replica's own file has too, or that " +
+					"`WEIR_SECRETS` in its [environment](environment.md) allows",
+			},
+			{
+				name: "forward_headers", is: many(&a.ForwardHeaders, mostHeaders, free("at most 64 names", forwardedHeader)), otherwise: "none",
+				means: "headers that a job may add with `Weir-Header-<Name>`, and `Content-Type`. Credentials and names that begin with " +
+					"`Nats-` or `Weir-` are not allowed",
+			},
+			{
+				name: "timeout", is: one(&a.Timeout, duration(time.Millisecond, time.Hour)), or: "30s",
+				means: "the time limit of a call, to the end of its answer",
+			},
+			{
+				name: "max_body", is: one(&a.MaxBody, size(1, maxBody)), or: "256KiB",
+				means: "the largest body of a job; weir refuses a larger one with 413",
+			},
+			{name: "price", is: one(&a.Price, money()), or: "0", means: "the price of one call, for budgets and reports"},
+			{
+				name: "idempotency", is: optional(&a.Idempotency, func(i *Idempotency) section { return i.section(a) }), otherwise: "none",
+				means: "how the API recognizes a repeated call. Absent: it bills a repeated call again ([idempotency](idempotency.md))",
+			},
+			{
+				name: "key", is: shorthand(a.Key.section), otherwise: "`subject`",
+				means: "what divides the API's jobs into buckets",
+			},
+		}, rules(r, &a.Price), []field{
+			{
+				name: "retry", is: mapping(func() section { return a.Retry.section(r) }),
+				means: "how weir repeats failed calls, and what pushback holds ([pushback](pushback.md))",
+			},
+			{name: "breaker", is: mapping(func() section { return a.Breaker.section(&a.Retry) }), means: "when failures stop all calls"},
+			{
+				name: "inquiry", is: optional(&a.Inquiry, (*Inquiry).section),
+				means: "how weir asks the API about a call with an unknown outcome",
+			},
+			{
+				name: "tls", is: optional(&a.TLS, func(t *TLS) section { return t.section(a) }),
+				means: "the authorities that weir trusts for an `https` API, and weir's own certificate",
+			},
+		}),
+		check: a.check,
+		whole: func() string { return a.URL.String() + " at " + FormatRate(r.Key.Rate) },
 	}
-	f, ok := e.fields("url", "methods", "headers", "forward_headers", "timeout", "max_body", "price", "idempotency",
-		"key", "bucket", "limits", "admit", "keys", "retry", "breaker", "inquiry", "headroom", "jitter", "tls")
-	if !ok {
-		return a
+}
+
+// check reports what fields of the api cause together.
+func (a *API) check(f fields) {
+	if _, err := name(a.Name); err != nil {
+		f.failWith(err)
+	} else if a.Name == "_" {
+		f.fail("_ stands for an unknown api in the subjects of dead letters", "give it another name")
 	}
-	f.require("url", "write url: https://api.example.com/v2")
-	before := len(e.doc.problems)
-	a.URL = read(f, "url", nil, parseURL)
-	if f.has("methods") {
-		a.Methods = readMethods(f)
+	if len(a.Methods) == 0 && f.fine("methods") {
+		f.place("methods").fail("allows no method", "write one, or remove the field for [POST]")
 	}
-	a.Timeout = read(f, "timeout", 30*time.Second, durationIn(time.Millisecond, time.Hour))
-	a.MaxBody = read(f, "max_body", 256<<10, sizeIn(1, maxBody))
-	a.Price = read(f, "price", 0, ParseMoney)
-	readRequestHeaders(f, &a)
-	warnOfPlainText(f, &a)
-	a.Key = KeySource{From: KeyFromSubject}
-	if v, ok := f.byName["key"]; ok {
-		a.Key = readKey(v)
+	for _, name := range a.ForwardHeaders {
+		if indexHeader(a.Headers, name) >= 0 {
+			f.place("forward_headers").warn(name+" stands under headers too, which wins", "remove it from one of them")
+		}
 	}
-	a.Rules = readRules(f, a.Price, a.Timeout)
+	warnOfPlainText(f, a)
+	if a.Retry.Hold == HoldAPI && !a.Retry.holdSet {
+		f.absent("retry").absent("hold").note("one 429 to a call of one key holds all keys of the api, as they share a limit",
+			"write retry: {hold: api} to keep that, or {hold: key} if the api also answers 429 about one key alone, such as one phone number")
+	}
 	a.Rules.TenantUntil = a.Key.TenantUntil
-	if len(e.doc.problems) == before {
-		checkRules(e.value, a.Rules)
+	a.Rules.Lease = a.Timeout + a.Rules.Jitter + leaseMargin
+	if f.clean() {
+		checkRules(f.value, a.Rules)
 	}
-	a.Retry = readRetry(f, a.Rules)
-	a.Breaker = readBreaker(f, a.Retry)
-	a.Inquiry = readInquiry(f)
-	a.TLS = readTLS(f, a.URL)
-	return a
 }
 
 // warnOfPlainText warns of secrets that others on the network could read.
@@ -110,57 +158,40 @@ func checkRules(v value, r bucket.Rules) {
 	}
 }
 
-func readMethods(f fields) []string {
-	before := len(f.doc.problems)
-	methods := readList(f, "methods", 16, func(text string) (string, error) {
-		switch {
-		case !isToken(text) || len(text) > 32:
-			return "", refuse("write GET, POST, …", "%s cannot be a method", quote(text))
-		case text != strings.ToUpper(text):
-			return "", refuse("write "+strings.ToUpper(text), "%s is not in upper case", quote(text))
-		case text == "CONNECT":
-			return "", refuse("remove it", "CONNECT asks for a tunnel, not for an api's answer")
-		}
-		return text, nil
-	})
-	if len(methods) == 0 && len(f.doc.problems) == before {
-		f.place("methods").fail("allows no method", "write one, or remove the field for [POST]")
+// method reads what a job may name as its method.
+func method(text string) (string, error) {
+	switch {
+	case !isToken(text) || len(text) > 32:
+		return "", refuse("write GET, POST, …", "%s cannot be a method", quote(text))
+	case text != strings.ToUpper(text):
+		return "", refuse("write "+strings.ToUpper(text), "%s is not in upper case", quote(text))
+	case text == "CONNECT":
+		return "", refuse("remove it", "CONNECT asks for a tunnel, not for an api's answer")
 	}
-	return methods
+	return text, nil
 }
 
-// readRequestHeaders reads headers, forward_headers and idempotency, which must not contradict each other.
-func readRequestHeaders(f fields, a *API) {
-	if v, ok := f.byName["headers"]; ok {
-		a.Headers = readHeaders(v)
-	}
-	a.ForwardHeaders = readList(f, "forward_headers", mostHeaders, forwardedHeader)
-	for _, name := range a.ForwardHeaders {
-		if indexHeader(a.Headers, name) >= 0 {
-			f.place("forward_headers").warn(name+" stands under headers too, which wins", "remove it from one of them")
-		}
-	}
-	v, ok := f.byName["idempotency"]
-	if !ok {
-		return
-	}
-	before := len(v.doc.problems)
-	idem, _ := v.fields("header", "quoted")
-	idem.require("header", "write {header: Idempotency-Key}")
-	a.Idempotency = &Idempotency{
-		Header: read(idem, "header", "", sentHeader),
-		Quoted: read(idem, "quoted", false, yesOrNo),
-	}
-	if len(v.doc.problems) > before {
-		return
-	}
-	if indexHeader(a.Headers, a.Idempotency.Header) >= 0 {
-		idem.place("header").fail(a.Idempotency.Header+" stands under headers too, and would replace the job's id",
-			"remove it there")
-	}
-	if slices.Contains(a.ForwardHeaders, a.Idempotency.Header) {
-		idem.place("header").fail(a.Idempotency.Header+" stands in forward_headers too: a job could replace its id",
-			"remove it there")
+// section has the fields of an api's idempotency. Headers of other fields must not contradict it.
+func (i *Idempotency) section(a *API) section {
+	return section{
+		fields: []field{
+			{
+				name: "header", is: one(&i.Header, free("a header's name", sentHeader)), needs: "write {header: Idempotency-Key}",
+				means: "the header that carries the job's id with every attempt and every redrive",
+			},
+			{
+				name: "quoted", is: one(&i.Quoted, yes()), or: "false",
+				means: "`true`: weir sends the id in double quotes, as the draft standard says",
+			},
+		},
+		check: func(f fields) {
+			if f.clean() && indexHeader(a.Headers, i.Header) >= 0 {
+				f.place("header").fail(i.Header+" stands under headers too, and would replace the job's id", "remove it there")
+			}
+			if f.clean() && slices.Contains(a.ForwardHeaders, i.Header) {
+				f.place("header").fail(i.Header+" stands in forward_headers too: a job could replace its id", "remove it there")
+			}
+		},
 	}
 }
 

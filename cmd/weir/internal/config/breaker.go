@@ -8,20 +8,28 @@ type Breaker struct {
 	Min, Max time.Duration // of the time it stays open: 1ms to 24h
 }
 
-func readBreaker(f fields, r Retry) Breaker {
-	b := Breaker{Failures: 5, Min: r.Min, Max: r.Max}
-	v, ok := f.byName["breaker"]
-	if !ok {
-		return b
+// section has the fields of the breaker. It stays open as long as a retry waits unless the file says otherwise.
+func (b *Breaker) section(r *Retry) section {
+	open := duration(time.Millisecond, day)
+	return section{
+		fields: []field{
+			{
+				name: "failures", is: one(&b.Failures, whole(0, 1000)), or: "5",
+				means: "how many failures in a row stop the whole API; 0: never",
+			},
+			{
+				name: "min", is: one(&b.Min, open), otherwise: "that of `retry`", absent: func() { b.Min = r.Min },
+				means: "the first hold, before weir tries a single call; each hold is twice as long as the one before",
+			},
+			{
+				name: "max", is: one(&b.Max, open), otherwise: "that of `retry`", absent: func() { b.Max = max(r.Max, b.Min) },
+				means: "the longest time",
+			},
+		},
+		check: func(f fields) {
+			if f.clean() && b.Min > b.Max {
+				f.place("min").fail("min "+FormatDuration(b.Min)+" is above max "+FormatDuration(b.Max), "raise max or lower min")
+			}
+		},
 	}
-	before := len(v.doc.problems)
-	breaker, _ := v.fields("failures", "min", "max")
-	b.Failures = int(read(breaker, "failures", int64(b.Failures), wholeIn(0, 1000)))
-	open := durationIn(time.Millisecond, day)
-	b.Min = read(breaker, "min", b.Min, open)
-	b.Max = read(breaker, "max", max(b.Max, b.Min), open)
-	if len(v.doc.problems) == before && b.Min > b.Max {
-		breaker.place("min").fail("min "+FormatDuration(b.Min)+" is above max "+FormatDuration(b.Max), "raise max or lower min")
-	}
-	return b
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +22,10 @@ type Config struct {
 
 	// Warnings are settings that are allowed and probably not meant, in the order of the lines.
 	Warnings []Problem
+
+	notes      []Problem
+	references []reference
+	texts      texts
 }
 
 // DeadLetters bounds the stream of dead letters. When it is full, the intake refuses jobs whose letters would not fit.
@@ -51,10 +56,9 @@ const (
 // Parse reads a configuration. It touches neither the environment nor any file but the zone database: secrets need not
 // exist, see MissingSecrets. The error is *Errors and has everything that is wrong.
 func Parse(data []byte, opts Options) (*Config, error) {
-	doc := &document{}
-	var c *Config
+	doc, c := &document{}, &Config{}
 	if root, ok := doc.open(data); ok {
-		c = readConfig(root)
+		c.texts, _ = c.section().read(root)
 	}
 	file := opts.Name
 	if file == "" {
@@ -65,50 +69,64 @@ func Parse(data []byte, opts Options) (*Config, error) {
 		return nil, &Errors{File: file, Problems: doc.problems}
 	}
 	sortProblems(doc.warnings)
-	c.File, c.Warnings = file, doc.warnings
+	c.File, c.Warnings, c.notes, c.references = file, doc.warnings, doc.notes, doc.references
 	return c, nil
 }
 
-func readConfig(root value) *Config {
-	c := &Config{
-		DeadLetters: DeadLetters{MaxAge: 30 * day, MaxBytes: 10 << 30},
-		Results:     Results{MaxAge: 24 * time.Hour, MaxBody: 64 << 10},
+// section has the fields of the file.
+func (c *Config) section() section {
+	return section{
+		fields: []field{
+			{
+				name: "apis", is: named(&c.APIs, mostAPIs, "NAME", (*API).section, func(a *API) *string { return &a.Name }), otherwise: "none",
+				means: "the APIs to call. Without any, weir refuses every job",
+			},
+			{name: "dead_letters", is: mapping(c.DeadLetters.section), means: "how long and how many letters weir keeps"},
+			{name: "results", is: mapping(c.Results.section), means: "how long weir keeps results, and how much of each"},
+			{name: "http", is: mapping(c.HTTP.section), otherwise: "none", means: "who may use the HTTP interface"},
+			{name: "notifications", is: mapping(c.Notifications.section), otherwise: "none", means: "where weir sends events besides NATS"},
+			{
+				name: "reply_to", otherwise: "`[\"_INBOX.>\"]`",
+				is: replyTo(&c.ReplyTo),
+				means: "the subjects that jobs may name in `Weir-Reply-To`. `*` and `>` do not allow the inboxes of the roles `worker`, " +
+					"`operator`, `viewer` and `mover` (`_INBOX.operator.…`), except those for outcomes only (`_INBOX.operator.ends.…`). " +
+					"A pattern that names their prefix allows them. No subject below `$` or `weir.` is allowed",
+			},
+			{
+				name: "dedupe", is: one(&c.Dedupe, duration(time.Second, 7*day)), or: "10m",
+				means: "how long weir remembers a job's id at least. Within this time the same id for the same key is the same job",
+			},
+		},
+		check: func(f fields) {
+			if len(c.APIs) == 0 {
+				f.place("apis").warn("no api is configured: every job is refused", "write one under apis")
+			}
+			slices.SortFunc(c.APIs, func(a, b API) int { return strings.Compare(a.Name, b.Name) })
+			if f.clean() {
+				c.warnOfIDs(f)
+			}
+		},
 	}
-	f, ok := root.fields("apis", "dead_letters", "results", "dedupe", "reply_to", "http", "notifications")
-	if !ok {
-		return c
-	}
-	c.Dedupe = read(f, "dedupe", 10*time.Minute, durationIn(time.Second, 7*day))
-	c.ReplyTo = readList(f, "reply_to", mostReplySubjects, replySubjects)
-	if v, ok := f.byName["dead_letters"]; ok {
-		letters, _ := v.fields("max_age", "max_bytes")
-		c.DeadLetters.MaxAge = read(letters, "max_age", c.DeadLetters.MaxAge, durationIn(time.Second, longAge))
-		c.DeadLetters.MaxBytes = read(letters, "max_bytes", c.DeadLetters.MaxBytes, sizeIn(1<<10, 1<<50))
-	}
-	if v, ok := f.byName["results"]; ok {
-		results, _ := v.fields("max_age", "max_body")
-		c.Results.MaxAge = read(results, "max_age", c.Results.MaxAge, durationIn(time.Second, longAge))
-		c.Results.MaxBody = read(results, "max_body", c.Results.MaxBody, sizeIn(0, maxBody))
-	}
-	if v, ok := f.byName["http"]; ok {
-		c.HTTP = readHTTP(v)
-	}
-	if v, ok := f.byName["notifications"]; ok {
-		c.Notifications = readNotifications(v)
-	}
-	var entries []entry
-	if v, ok := f.byName["apis"]; ok {
-		entries, _ = v.entries(mostAPIs)
-	}
-	if len(entries) == 0 {
-		f.place("apis").warn("no api is configured: every job is refused", "write one under apis")
-	}
-	for _, e := range entries {
-		c.APIs = append(c.APIs, readAPI(e))
-	}
-	slices.SortFunc(c.APIs, func(a, b API) int { return strings.Compare(a.Name, b.Name) })
-	c.warnOfIDs(f)
-	return c
+}
+
+func (d *DeadLetters) section() section {
+	return section{fields: []field{
+		{name: "max_age", is: one(&d.MaxAge, duration(time.Second, longAge)), or: "30d", means: "weir drops older letters"},
+		{
+			name: "max_bytes", is: one(&d.MaxBytes, size(1<<10, 1<<50)), or: "10GiB",
+			means: "the room for letters. When it is full, weir refuses jobs that would overflow (503); it drops no letter to make room",
+		},
+	}}
+}
+
+func (r *Results) section() section {
+	return section{fields: []field{
+		{name: "max_age", is: one(&r.MaxAge, duration(time.Second, longAge)), or: "24h", means: "weir drops older results"},
+		{
+			name: "max_body", is: one(&r.MaxBody, size(0, maxBody)), or: "64KiB",
+			means: "how much of an answer's body weir keeps. The server's `max_payload` must be large enough",
+		},
+	}}
 }
 
 // Names returns the names of the configured apis.
@@ -129,22 +147,12 @@ func (c *Config) API(name string) (*API, bool) {
 	return &c.APIs[i], true
 }
 
-// MissingSecrets lists the references that do not resolve on this machine, now, or that scope does not allow: those are
-// not read.
-func (c *Config) MissingSecrets(scope *SecretScope) []Problem {
-	var problems []Problem
-	for _, a := range c.APIs {
-		for _, h := range a.Headers {
-			problems = append(problems, h.missing(scope)...)
-		}
-		problems = append(problems, a.TLS.missing(scope)...)
-	}
-	for _, t := range c.HTTP.Tokens {
-		problems = append(problems, t.missing(scope)...)
-	}
-	problems = append(problems, c.Notifications.Webhook.missing(scope)...)
-	sortProblems(problems)
-	return problems
+// replyTo is a list of patterns of subjects.
+func replyTo(at *[]string) kind {
+	k := many(at, mostReplySubjects, free("at most 64 patterns of NATS subjects", replySubjects))
+	show := k.show
+	k.show = func() string { return cmp.Or(show(), "_INBOX.>") }
+	return k
 }
 
 // replySubjects reads a pattern of subjects that jobs may name for the report of their end.

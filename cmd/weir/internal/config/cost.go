@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -9,24 +10,28 @@ import (
 
 const costFix = "write a whole number, header:NAME or json:/pointer"
 
-// readCost reads what a job takes from a limit: a source alone, or {from: source, settle: source} where settle names
-// the place in the response that tells what was really used.
-func readCost(f fields) bucket.CostSource {
-	v, ok := f.byName["cost"]
-	if !ok {
-		return bucket.CostSource{}
+// cost has the fields of what a job takes from a limit: a source, and the place in the response that tells what was
+// really used.
+func cost(c *bucket.CostSource) section {
+	from := of[bucket.CostSource]{
+		func(text string) (bucket.CostSource, error) {
+			got, err := parseCost(text)
+			got.SettleHeader, got.SettlePointer = c.SettleHeader, c.SettlePointer
+			return got, err
+		}, showCost, fmt.Sprintf("a whole number from 1 to %d, `header:NAME` or a pointer into the job's body", int64(mostQuota)),
+		object{"anyOf": []object{wholeSchema(1, mostQuota), pattern(sourcePattern)}},
 	}
-	if v.isScalar() {
-		return readValue(v, bucket.CostSource{}, parseCost)
+	settle := of[bucket.CostSource]{
+		func(text string) (bucket.CostSource, error) {
+			got, err := parseSettle(text)
+			c.SettleHeader, c.SettlePointer = got.SettleHeader, got.SettlePointer
+			return *c, err
+		}, showSettle, "`header:NAME` or a pointer into the answer's body", pattern(sourcePattern),
 	}
-	m, ok := v.fields("from", "settle")
-	if ok {
-		m.require("from", costFix)
-	}
-	c := read(m, "from", bucket.CostSource{}, parseCost)
-	settle := read(m, "settle", bucket.CostSource{}, parseSettle)
-	c.SettleHeader, c.SettlePointer = settle.SettleHeader, settle.SettlePointer
-	return c
+	return section{fields: []field{
+		{name: "from", is: one(c, from), needs: costFix, means: "the expected cost of a job"},
+		{name: "settle", is: one(c, settle), otherwise: "none", means: "the actual cost, from the answer"},
+	}}
 }
 
 func parseCost(text string) (bucket.CostSource, error) {
@@ -49,20 +54,23 @@ func parseSettle(text string) (bucket.CostSource, error) {
 	return bucket.CostSource{SettleHeader: header, SettlePointer: pointer}, err
 }
 
-// formatCost writes a cost as the file does.
-func formatCost(c bucket.CostSource) string {
-	text := strconv.FormatInt(max(c.Constant, 1), 10)
+// showCost writes the source of a cost as the file does.
+func showCost(c bucket.CostSource) string {
 	switch {
 	case c.Header != "":
-		text = "header:" + c.Header
+		return "header:" + c.Header
 	case c.Pointer != "":
-		text = "json:" + c.Pointer
+		return "json:" + c.Pointer
 	}
+	return strconv.FormatInt(max(c.Constant, 1), 10)
+}
+
+func showSettle(c bucket.CostSource) string {
 	switch {
 	case c.SettleHeader != "":
-		text += " settled by header:" + c.SettleHeader
+		return "header:" + c.SettleHeader
 	case c.SettlePointer != "":
-		text += " settled by json:" + c.SettlePointer
+		return "json:" + c.SettlePointer
 	}
-	return text
+	return ""
 }

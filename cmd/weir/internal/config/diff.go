@@ -26,47 +26,39 @@ func (c Change) String() string {
 }
 
 // Diff lists the differences when other replaces c, sorted by path. Two files that mean the same have none: a default
-// that is written out is no change, nor is another order of fields. An api or a shared limit that only one of them has
-// is one change. A nil Config stands for none at all.
+// that is written out is no change, nor is another order of fields. An api, a shared limit or another mapping that only one
+// of them has is one change. A nil Config stands for none at all.
 func (c *Config) Diff(other *Config) []Change {
-	before, after := c.describe(), other.describe()
-	paths := make(map[string]bool, len(after))
-	for path := range before {
-		paths[path] = true
+	var before, after texts
+	if c != nil {
+		before = c.texts
 	}
-	for path := range after {
-		paths[path] = true
+	if other != nil {
+		after = other.texts
 	}
+	paths := maps.Clone(before)
+	if paths == nil {
+		paths = texts{}
+	}
+	maps.Copy(paths, after)
 	var changes []Change
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
-		if before[path] != after[path] && !toldOtherwise(path, before, after) {
-			changes = append(changes, Change{Path: path, Old: before[path], New: after[path]})
+		if before[path].text != after[path].text && !toldOtherwise(path, before, after) {
+			changes = append(changes, Change{Path: path, Old: before[path].text, New: after[path].text})
 		}
 	}
 	return changes
 }
 
-// toldOtherwise reports whether another line covers path: an api or a limit that only one side has is one line, and one
-// that both have is described by its fields.
-func toldOtherwise(path string, before, after description) bool {
-	parts := strings.Split(path, ".")
-	if parts[0] != "apis" {
-		return false
-	}
-	wholes := []string{strings.Join(parts[:2], ".")} // names of apis and limits have no dots
-	if len(parts) > 3 && parts[2] == "limits" {
-		wholes = append(wholes, strings.Join(parts[:4], "."))
-	}
-	for _, whole := range wholes {
-		inBoth := before[whole] != "" && after[whole] != ""
-		switch {
-		case path == whole:
-			return inBoth
-		case !inBoth:
+// toldOtherwise reports whether another line covers path: a mapping that only one side has is one line, and one that
+// both have is described by its fields.
+func toldOtherwise(path string, before, after texts) bool {
+	for i := range path {
+		if (path[i] == '.' || path[i] == '[') && before[path[:i]].whole != after[path[:i]].whole {
 			return true
 		}
 	}
-	return false
+	return before[path].whole && after[path].whole
 }
 
 // Concerns reports whether one of the changes concerns the api, or all apis.

@@ -62,12 +62,12 @@ apis.mail: added https://mail.example.com at 2/s
 apis.sms.bucket.max_wait: 10m -> no bound
 apis.sms.bucket.rate: 10/s -> 5/s
 apis.sms.headers.Authorization: ${env:A} -> ${env:B}
-apis.sms.idempotency: none -> Idempotency-Key
+apis.sms.idempotency: added header Idempotency-Key
 apis.sms.keys.vip.in_flight: added 1
 apis.sms.limits.daily.tz: UTC -> Europe/Berlin
-apis.sms.limits.new: added 7/s
-apis.sms.limits.old: removed 5.00/month, on_exhausted dead_letter
-apis.sms.limits.wide: added 300/3h, window sliding, cost header:X-Cost, shadow
+apis.sms.limits.new: added rate 7/s
+apis.sms.limits.old: removed budget 5.00/month, on_exhausted dead_letter
+apis.sms.limits.wide: added quota 300/3h, window sliding, cost header:X-Cost, shadow true
 dedupe: 10m -> 5m`
 	if got := diffText(before, after); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

@@ -6,6 +6,8 @@
 //
 // Files:
 //
+//	field.go, kind.go           the registry of fields: what is known about one field, and how a mapping is read
+//	values.go, registry.go      types of single values; the registry for other packages
 //	config.go, api.go           a whole file; one api of it
 //	rules.go, rate.go, key.go   an api's bucket and the exceptions for keys; rates; where a job's key stands
 //	limit.go, quota.go, cost.go, money.go   limits that keys share; periods; what a job takes from them; amounts and prices
@@ -15,10 +17,31 @@
 //	header.go, template.go, token.go, secret.go   headers of calls, references to secrets, what must not be printed
 //	ids.go                      a warning that is about the whole file: more ids than fit into memory
 //	settings.go, address.go, redacted.go   the environment, addresses in it, and how it may be shown
-//	describe.go, diff.go        a configuration as texts by path, and what two differ in
-//	document.go, fields.go      the walk through YAML: values with their lines, mappings whose names are known
+//	diff.go                     what two configurations differ in
+//	document.go                 the walk through YAML: values with their lines, mappings and lists
 //	problem.go, suggest.go      what is wrong and how to mend it; the name that was probably meant
 //	decimal.go, duration.go, percent.go, size.go   numbers and units as people write them
+//
+// # To add a field
+//
+// Write one line in the section method of its mapping, and run make fields:
+//
+//	{name: "linger", is: one(&a.Linger, duration(0, time.Hour)), or: "5s", means: "how long weir keeps a connection open"},
+//
+// Everything comes from that line: the parser with its problems and their fixes, the difference of two files, the JSON
+// Schema, and the table in the topic fields (make fields writes both). The value is in a.Linger. In the same way:
+//
+//   - one(at, TYPE) is a single value, many(at, most, TYPE) a list of them. values.go has the types: duration, size, whole,
+//     percent, word, yes, rate, money, free. but gives a type other limits. secret is a text with references to secrets.
+//   - mapping(section) is a mapping that always has a value, optional(at, section) one that may be absent: nil.
+//     items(at, most, section) is a list of mappings; named(at, most, below, section, name) has names that the user
+//     chooses; shorthand(section) is a mapping that may be written as its first field alone. They nest.
+//   - needs makes a field required and is the fix if it is missing. or is the default, as a file writes it; absent sets
+//     a default that follows from fields above it, and otherwise describes that one.
+//   - A section's check reports what its fields cause together: f.place(name).fail or warn, f.ignored for fields without
+//     effect. It runs if the file has the mapping, even if fields of it were refused: see f.clean and f.fine.
+//
+// Fields are read in the order of the section, so a field stands below those that its default or its check needs.
 //
 // What holds:
 //
@@ -33,5 +56,6 @@
 //     2^53, where the numbers of a shared store's scripts are still whole.
 //
 // A node walk was preferred to decoding into structs with tags: the decoder stops at the first wrong type of a field,
-// knows no paths, and accepts 010 as 8 and 1_0 as 10.
+// knows no paths, and accepts 010 as 8 and 1_0 as 10. The registry binds a field to a pointer for the same reason that
+// it is no tag: types are checked by the compiler, and a range or a default can be any expression.
 package config

@@ -23,12 +23,15 @@ const (
 
 // document collects the problems found while a file is read.
 type document struct {
-	problems []Problem
-	warnings []Problem
-	visits   int
+	problems   []Problem
+	warnings   []Problem
+	notes      []Problem
+	references []reference
+	visits     int
 }
 
-// value is one place in a document: its node with aliases followed, the line to report and the path from the root.
+// value is one place in a document: its node with aliases followed, the line to report and the path from the root. A
+// field that the file does not have has no node.
 type value struct {
 	doc  *document
 	node *yaml.Node
@@ -152,6 +155,11 @@ func (v value) warn(message, fix string) {
 	v.doc.warnings = append(v.doc.warnings, Problem{Line: v.line, Path: v.path, Message: message, Fix: fix})
 }
 
+// note records at v what a reader should know although it is neither wrong nor doubtful.
+func (v value) note(message, fix string) {
+	v.doc.notes = append(v.doc.notes, Problem{Line: v.line, Path: v.path, Message: message, Fix: fix})
+}
+
 // scalar returns the text of a single value as written, quotes aside.
 func (v value) scalar() (string, bool) {
 	if !v.visit() {
@@ -172,10 +180,7 @@ func (v value) scalar() (string, bool) {
 
 // list returns the items of a sequence, at most most; a null is an empty one.
 func (v value) list(most int) []value {
-	if !v.visit() {
-		return nil
-	}
-	if isNull(v.node) {
+	if v.node == nil || !v.visit() || isNull(v.node) {
 		return nil
 	}
 	if v.node.Kind != yaml.SequenceNode || v.node.ShortTag() != "!!seq" {
@@ -203,6 +208,9 @@ type entry struct {
 // entries returns the entries of a mapping, at most most; a null is an empty one. A key that stands twice is a problem
 // and returned once.
 func (v value) entries(most int) ([]entry, bool) {
+	if v.node == nil {
+		return nil, true
+	}
 	if !v.visit() {
 		return nil, false
 	}
@@ -243,7 +251,9 @@ func (v value) entries(most int) ([]entry, bool) {
 }
 
 // isScalar says whether v is a single value and not null.
-func (v value) isScalar() bool { return v.node.Kind == yaml.ScalarNode && !isNull(v.node) }
+func (v value) isScalar() bool {
+	return v.node != nil && v.node.Kind == yaml.ScalarNode && !isNull(v.node)
+}
 
 func isNull(node *yaml.Node) bool {
 	return node.Kind == yaml.ScalarNode && node.ShortTag() == "!!null"

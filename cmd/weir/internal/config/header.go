@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"net/textproto"
 	"strings"
 )
@@ -9,9 +10,6 @@ import (
 type Header struct {
 	Name  string // in canonical form
 	Value Template
-
-	line int
-	path string
 }
 
 const (
@@ -79,36 +77,57 @@ func isSecretName(name string) bool {
 	return false
 }
 
-// readHeaders reads the headers of every call.
-func readHeaders(v value) []Header {
-	entries, _ := v.entries(mostHeaders)
-	headers := make([]Header, 0, len(entries))
-	for _, e := range entries {
-		name, err := sentHeader(e.name)
-		if err != nil {
-			e.failWith(err)
-			continue
-		}
-		if i := indexHeader(headers, name); i >= 0 {
-			e.fail("is the same header as "+headers[i].path, "remove one of them")
-			continue
-		}
-		text, ok := e.scalar()
-		if !ok {
-			continue
-		}
-		t, err := ParseTemplate(text)
-		if err != nil {
-			e.failWith(err)
-			continue
-		}
-		if isSecretName(name) && !t.HasReference() {
-			e.fail("a secret must not stand in the file", "write ${env:NAME} or ${file:/path} in its place")
-			continue
-		}
-		headers = append(headers, Header{Name: name, Value: t, line: e.line, path: e.path})
+// headers are the headers of every call.
+func headers(at *[]Header) kind {
+	return kind{
+		words: "a mapping, at most 64", shape: func(object) object {
+			return object{
+				"type": []string{"object", "null"}, "maxProperties": mostHeaders,
+				"additionalProperties": object{"type": []string{"string", "number", "boolean"}},
+			}
+		},
+		read: func(v value, _ string) texts {
+			*at = nil
+			all, paths := texts{}, map[string]string{}
+			entries, _ := v.entries(mostHeaders)
+			for _, e := range entries {
+				if h, ok := readHeader(e, paths); ok {
+					all[joinPath("", h.Name)] = text{text: cmp.Or(h.Value.String(), `""`)}
+					*at = append(*at, h)
+				}
+			}
+			return all
+		},
 	}
-	return headers
+}
+
+// readHeader reads a header. paths has the places of the headers before it.
+func readHeader(e entry, paths map[string]string) (Header, bool) {
+	name, err := sentHeader(e.name)
+	if err != nil {
+		e.failWith(err)
+		return Header{}, false
+	}
+	if first, twice := paths[name]; twice {
+		e.fail("is the same header as "+first, "remove one of them")
+		return Header{}, false
+	}
+	text, ok := e.scalar()
+	if !ok {
+		return Header{}, false
+	}
+	t, err := ParseTemplate(text)
+	if err != nil {
+		e.failWith(err)
+		return Header{}, false
+	}
+	if isSecretName(name) && !t.HasReference() {
+		e.fail("a secret must not stand in the file", "write ${env:NAME} or ${file:/path} in its place")
+		return Header{}, false
+	}
+	paths[name] = e.path
+	e.refer(reference{parts: t.parts, resolve: true})
+	return Header{Name: name, Value: t}, true
 }
 
 func indexHeader(headers []Header, name string) int {
@@ -118,24 +137,4 @@ func indexHeader(headers []Header, name string) int {
 		}
 	}
 	return -1
-}
-
-// missing lists the header's references that do not resolve here, or that scope does not allow.
-func (h Header) missing(scope *SecretScope) []Problem {
-	var problems []Problem
-	for _, p := range h.Value.parts {
-		if !scope.allows(p) {
-			problems = append(problems, Problem{
-				Line: h.line, Path: h.path, Message: Template{parts: []part{p}}.String() + " is allowed neither by the file that weir was started with nor by WEIR_SECRETS",
-				Fix: "name it in WEIR_SECRETS where weir serve runs, or in its own file",
-			})
-			continue
-		}
-		if _, err := p.resolve(); err != nil {
-			problems = append(problems, Problem{
-				Line: h.line, Path: h.path, Message: err.Error(), Fix: "provide it where weir serve runs",
-			})
-		}
-	}
-	return problems
 }

@@ -19,9 +19,6 @@ type NamedToken struct {
 	Name  string
 	Role  HTTPRole
 	Token Template // one reference, resolved anew each time, see Bearer
-
-	line int
-	path string
 }
 
 // HTTPRole is what the bearer of a token may do: a closed set.
@@ -51,37 +48,46 @@ func (t NamedToken) Bearer() (string, error) {
 	return text, nil
 }
 
-func readHTTP(v value) (h HTTP) {
-	f, ok := v.fields("tokens", "hosts")
-	if !ok {
-		return h
-	}
-	h.Hosts = readList(f, "hosts", mostHosts, hostName)
-	var entries []entry
-	if tokens, ok := f.byName["tokens"]; ok {
-		entries, _ = tokens.entries(mostTokens)
-	}
-	for _, e := range entries {
-		h.Tokens = append(h.Tokens, readNamedToken(e))
-	}
-	slices.SortFunc(h.Tokens, func(a, b NamedToken) int { return strings.Compare(a.Name, b.Name) })
-	return h
+func (h *HTTP) section() section {
+	return section{fields: []field{
+		{
+			name: "tokens", otherwise: "none",
+			is: sorted(named(&h.Tokens, mostTokens, "NAME", (*NamedToken).section, func(t *NamedToken) *string { return &t.Name }), func() {
+				slices.SortFunc(h.Tokens, func(a, b NamedToken) int { return strings.Compare(a.Name, b.Name) })
+			}),
+			means: "the tokens of the HTTP interface, besides `WEIR_HTTP_TOKEN`. Once one is configured, requests without a token are " +
+				"refused on a loopback address too",
+		},
+		{
+			name: "hosts", is: many(&h.Hosts, mostHosts, free("at most 64 names, without a port", hostName)), otherwise: "none",
+			means: "the host names of weir. On a loopback address weir accepts the names of this machine and these. Elsewhere it accepts " +
+				"addresses and these, or any name if none is configured",
+		},
+	}}
 }
 
-func readNamedToken(e entry) NamedToken {
-	t := NamedToken{Name: e.name, line: e.line, path: e.path}
-	if _, err := name(e.name); err != nil {
-		e.failWith(err)
+func (t *NamedToken) section() section {
+	return section{
+		fields: []field{
+			{
+				name: "role", is: one(&t.Role, word(RoleProducer, RoleViewer, RoleOperator)), needs: "write role: producer, viewer or operator",
+				means: "a producer submits jobs and asks what became of them; a viewer reads everything but bodies; an operator may do everything",
+			},
+			{
+				name: "token", is: secret(&t.Token, "one `${env:NAME}` or `${file:/path}`", tokenReference, func() error {
+					_, err := t.Bearer()
+					return err
+				}), needs: "write token: ${env:NAME} or ${file:/path}",
+				means: "the token: 16 to 256 letters, digits and `-._~+/=`. weir reads it every second, under the same restrictions as an " +
+					"API's `headers`",
+			},
+		},
+		check: func(f fields) {
+			if _, err := name(t.Name); err != nil {
+				f.failWith(err)
+			}
+		},
 	}
-	f, ok := e.fields("role", "token")
-	if !ok {
-		return t
-	}
-	f.require("role", "write role: producer, viewer or operator")
-	f.require("token", "write token: ${env:NAME} or ${file:/path}")
-	t.Role = read(f, "role", t.Role, oneOf(RoleProducer, RoleViewer, RoleOperator))
-	t.Token = read(f, "token", t.Token, tokenReference)
-	return t
 }
 
 // tokenReference reads a reference to a token. No message quotes it.
@@ -99,27 +105,4 @@ func hostName(text string) (string, error) {
 		return "", refuse("write a name like weir.example.com, without a port", "%s is no host's name", quote(text))
 	}
 	return strings.ToLower(text), nil
-}
-
-// missing returns why the token cannot be read on this machine.
-func (t NamedToken) missing(scope *SecretScope) []Problem {
-	problems := Header{Value: t.Token, line: t.line, path: t.path}.missing(scope)
-	if len(problems) > 0 {
-		return problems
-	}
-	if _, err := t.Bearer(); err != nil {
-		problems = append(problems, Problem{Line: t.line, Path: t.path, Message: err.Error(), Fix: "provide it where weir serve runs"})
-	}
-	return problems
-}
-
-func (d description) http(h HTTP) {
-	for _, t := range h.Tokens {
-		path := joinPath("http.tokens", t.Name)
-		d.set(path, "role", string(t.Role))
-		d.set(path, "token", t.Token.String())
-	}
-	if len(h.Hosts) > 0 {
-		d.set("http", "hosts", strings.Join(h.Hosts, ", "))
-	}
 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,60 +46,80 @@ const (
 	longestAfter       = 7 * day
 )
 
-func readInquiry(f fields) *Inquiry {
-	v, ok := f.byName["inquiry"]
-	if !ok {
-		return nil
+func (q *Inquiry) section() section {
+	q.Rate = bucket.Rate{Burst: 1}
+	return section{
+		fields: []field{
+			{name: "method", is: one(&q.Method, word("GET", "HEAD", "POST")), or: "GET", means: "the method of the request"},
+			{
+				name: "path", is: one(&q.Path, free("a path, with a query perhaps", parseInquiryPath)), needs: "write path: /payments/{job}",
+				means: "the path of the request. weir replaces `{job}` by the job's id, which is its idempotency key, `{key}` by its key, " +
+					"and `{json:/pointer}` by a value of its body",
+			},
+			{
+				name: "answers", is: items(&q.Answers, mostInquiryAnswers, func(a *InquiryAnswer) section { return a.section(q) }),
+				needs: "write answers: [{status: 200, means: processed}, {status: 404, means: not_processed}]",
+				means: "what answers mean. The first match counts; without a match the outcome stays unknown",
+			},
+			{name: "rate", is: one(&q.Rate, rate()), or: "1/s", means: "how fast each replica asks; all other limits apply too"},
+			{
+				name: "after", is: one(&q.After, duration(0, longestAfter)), or: "5m",
+				means: "how old a letter must be before weir believes `not_processed`, since an API may process late. Never less than the " +
+					"API's `timeout`",
+			},
+			{
+				name: "auto", is: one(&q.Auto, yes()), or: "false",
+				means: "`true`: weir asks by itself, first when `after` has passed",
+			},
+			{
+				name: "tries", is: one(&q.Tries, whole(1, 100)), or: "6",
+				means: "with `auto`: how often weir asks, each time after twice the wait. Then the letter stays",
+			},
+		},
+		check: func(f fields) {
+			if f.has("tries") && !q.Auto {
+				f.ignored("without auto: true", "tries")
+			}
+			tells := slices.ContainsFunc(q.Answers, func(a InquiryAnswer) bool { return a.Means != "" })
+			if f.has("answers") && !tells {
+				f.place("answers").fail("no answer tells anything", "write [{status: 200, means: processed}, {status: 404, means: not_processed}]")
+			}
+		},
 	}
-	inquiry, ok := v.fields("method", "path", "answers", "rate", "after", "auto", "tries")
-	if ok {
-		inquiry.require("path", "write path: /payments/{job}")
-		inquiry.require("answers", "write answers: [{status: 200, means: processed}, {status: 404, means: not_processed}]")
-	}
-	q := &Inquiry{
-		Method: read(inquiry, "method", "GET", oneOf("GET", "HEAD", "POST")),
-		Path:   read(inquiry, "path", "", parseInquiryPath),
-		Rate:   read(inquiry, "rate", bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, ParseRate),
-		After:  read(inquiry, "after", 5*time.Minute, durationIn(0, longestAfter)),
-		Auto:   read(inquiry, "auto", false, yesOrNo),
-		Tries:  int(read(inquiry, "tries", 6, wholeIn(1, 100))),
-	}
-	if inquiry.has("tries") && !q.Auto {
-		inquiry.ignored("without auto: true", "tries")
-	}
-	if answers, ok := inquiry.byName["answers"]; ok {
-		for _, item := range answers.list(mostInquiryAnswers) {
-			q.Answers = append(q.Answers, readInquiryAnswer(item, q.Method))
-		}
-	}
-	means := func(f Finding) bool {
-		return slices.ContainsFunc(q.Answers, func(a InquiryAnswer) bool { return a.Means == f })
-	}
-	if inquiry.has("answers") && !means(Processed) && !means(NotProcessed) {
-		inquiry.place("answers").fail("no answer tells anything", "write [{status: 200, means: processed}, {status: 404, means: not_processed}]")
-	}
-	return q
 }
 
-func readInquiryAnswer(v value, method string) InquiryAnswer {
-	f, ok := v.fields("status", "json", "values", "means")
-	if ok {
-		f.require("status", "write status: 200")
-		f.require("means", "write means: processed or means: not_processed")
+// section has the fields of what an answer to q means.
+func (a *InquiryAnswer) section(q *Inquiry) section {
+	telling := whole(200, 499).but("200 to 499, but for 3xx, 401, 402, 403, 407 and 429", tellingStatus)
+	return section{
+		fields: []field{
+			{name: "status", is: one(&a.Status, telling), needs: "write status: 200", means: "the status of the answer"},
+			{
+				name: "json", is: one(&a.JSON, free("a JSON pointer", parsePointer)),
+				means: "a place in the answer that must have a value other than null",
+			},
+			{
+				name: "values", is: many(&a.Values, mostInquiryValues, of[string]{
+					func(text string) (string, error) { return text, nil }, strconv.Quote, "a list", object{},
+				}),
+				means: "with `json`: the value must be one of these",
+			},
+			{
+				name: "means", is: one(&a.Means, word(Processed, NotProcessed)), needs: "write means: processed or means: not_processed",
+				means: "the outcome of the call",
+			},
+		},
+		check: func(f fields) {
+			switch {
+			case f.has("values") && !f.has("json"):
+				f.place("values").fail("says nothing without json", "write json: /field too: where in the answer one of the values stands")
+			case f.has("values") && len(a.Values) == 0:
+				f.place("values").fail("holds no value", "write one, or remove the field for any value")
+			case f.has("json") && q.Method == "HEAD":
+				f.place("json").fail("means nothing for HEAD, whose answers have no body", "write method: GET")
+			}
+		},
 	}
-	a := InquiryAnswer{
-		Status: read(f, "status", 0, tellingStatus), JSON: read(f, "json", "", parsePointer), Means: read(f, "means", "", oneOf(Processed, NotProcessed)),
-		Values: readList(f, "values", mostInquiryValues, func(text string) (string, error) { return text, nil }),
-	}
-	switch {
-	case f.has("values") && !f.has("json"):
-		f.place("values").fail("says nothing without json", "write json: /field too: where in the answer one of the values stands")
-	case f.has("values") && len(a.Values) == 0:
-		f.place("values").fail("holds no value", "write one, or remove the field for any value")
-	case f.has("json") && method == "HEAD":
-		f.place("json").fail("means nothing for HEAD, whose answers have no body", "write method: GET")
-	}
-	return a
 }
 
 // tellingStatus reads a status that can say what became of a call.
@@ -160,28 +179,4 @@ func parseInquiryPath(text string) (string, error) {
 		return "", refuse("write the path without . and ..", "%s climbs", quote(text))
 	}
 	return text, nil
-}
-
-// inquiry describes how an api is asked.
-func (d description) inquiry(path string, q *Inquiry) {
-	if q == nil {
-		return
-	}
-	d[path] = q.Method + " " + q.Path
-	d.set(path, "method", q.Method)
-	d.set(path, "path", q.Path)
-	d.set(path, "rate", FormatRate(q.Rate))
-	d.duration(path, "after", q.After)
-	d.yes(path, "auto", q.Auto)
-	d.number(path, "tries", int64(q.Tries))
-	for i, a := range q.Answers {
-		text := strconv.Itoa(a.Status)
-		if a.JSON != "" {
-			text += " with " + a.JSON
-		}
-		if len(a.Values) > 0 {
-			text += fmt.Sprintf(" %q", a.Values)
-		}
-		d[path+".answers["+strconv.Itoa(i)+"]"] = text + " means " + string(a.Means)
-	}
 }

@@ -33,18 +33,26 @@ func (k KeySource) String() string {
 	}
 }
 
-// readKey reads {from: source, tenant_until: separator}, or the source alone.
-func readKey(v value) KeySource {
-	if v.isScalar() {
-		return readValue(v, KeySource{}, parseKey)
+// section has the fields of the place of a key.
+func (k *KeySource) section() section {
+	place := of[KeySource]{
+		func(text string) (KeySource, error) {
+			at, err := parseKey(text)
+			at.TenantUntil = k.TenantUntil
+			return at, err
+		}, KeySource.String, "`subject`, `header:NAME` or a pointer", pattern("subject|" + sourcePattern),
 	}
-	f, ok := v.fields("from", "tenant_until")
-	if ok {
-		f.require("from", "write {from: subject}")
-	}
-	k := read(f, "from", KeySource{}, parseKey)
-	k.TenantUntil = read(f, "tenant_until", "", parseSeparator)
-	return k
+	return section{fields: []field{
+		{
+			name: "from", is: one(k, place), or: "subject", needs: "write {from: subject}",
+			means: "where a job has its key. With a header or a pointer, publish jobs to `weir.jobs.<api>`",
+		},
+		{
+			name: "tenant_until", is: one(&k.TenantUntil, free("1 to 8 bytes, as in `\".\"`", parseSeparator)), otherwise: "none",
+			means: "the text that ends the tenant's part of a key. The keys of a tenant share its turn at shared limits. Absent: " +
+				"every key is a tenant",
+		},
+	}}
 }
 
 // mostSeparator bounds a separator, in bytes.

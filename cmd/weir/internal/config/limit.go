@@ -13,65 +13,124 @@ import (
 // mostShared bounds the shared limits of an api: one reservation asks all of them.
 const mostShared = 32
 
-// readShared reads the limits that all keys share; of are the rules read so far, price is what a call costs.
-func readShared(v value, of bucket.Rules, price Money) []bucket.Limit {
-	items := v.list(mostShared)
-	limits := make([]bucket.Limit, 0, len(items))
-	lines := make(map[string]int, len(items))
-	for _, item := range items {
-		l, place, ok := readLimit(item, of, price)
-		if !ok {
-			continue
-		}
-		if first, twice := lines[l.Name]; twice {
-			place.fail(fmt.Sprintf("a second limit is called %q, the first on line %d", l.Name, first),
-				"give each a name of its own")
-			continue
-		}
-		lines[l.Name] = place.line
-		limits = append(limits, l)
+// limit has the fields of a limit that all keys share. of are the rules that were read before it, price is what a call
+// costs. lines has the names of the limits before it. A limit without a name is called by its kind. A limit whose value
+// could not be read has its kind, so that the other checks of the file can continue.
+func limit(l *bucket.Limit, of *bucket.Rules, price *Money, lines map[string]int) section {
+	l.Rate, l.Quota, l.Budget = &bucket.Rate{}, &bucket.Quota{}, &bucket.Budget{}
+	at := &limitFields{Limit: l, rate: l.Rate, quota: l.Quota, budget: l.Budget, zone: time.UTC}
+	all := append([]field{
+		{
+			name: "name", is: one(&l.Name, limitName()),
+			otherwise: "the kind of limit",
+			means:     "the limit's name in events, metrics and `weir show`. A limit keeps its count as long as it keeps its name",
+		},
+	}, pace(l.Rate)...)
+	for i, means := range []string{
+		"the most calls, or units of `cost`, in any window of that length",
+		"for a `rate`: how much may start together. No job may cost more", "for a `rate`: as in `bucket`",
+	} {
+		all[i+1].means, all[i+1].needs = means, ""
 	}
-	return limits
+	return section{
+		fields: append(all, []field{
+			{
+				name: "quota", means: "a count per day, month or other period",
+				is: one(l.Quota, quota("a quota", quotaCount, func(n int64) string { return strconv.FormatInt(n, 10) })),
+			},
+			{
+				name: "window", is: one(&at.window, word(bucket.Calendar, bucket.Sliding, bucket.Fixed)),
+				otherwise: "`calendar` for a period of the calendar, else `sliding`",
+				means: "for a `quota` or `budget`: a period of the calendar; any window of that length (`sliding`); or one period after " +
+					"another since 1970 (`fixed`)",
+			},
+			{
+				name: "tz", is: one(&at.zone, zone()), or: "UTC",
+				means: "the time zone in which days and months begin, with the window `calendar`",
+			},
+			{
+				name: "cost", is: shorthand(func() section { return cost(&l.Cost) }), otherwise: "`1`",
+				means: "how much of a `rate` or `quota` a call takes",
+			},
+			{name: "in_flight", is: one(&l.InFlight, whole[int64](1, mostInFlight)), means: "how many calls may run at once"},
+			{
+				name: "budget", means: "how much calls may cost, by `price`",
+				is: one(&l.Budget.Quota, quota("money per period, as in `200.00/day`", budgetCount, func(n int64) string { return Money(n).String() })),
+			},
+			{
+				name: "on_exhausted", is: one(&l.Budget.OnExhausted, word(bucket.Hold, bucket.DeadLetter)), or: string(bucket.Hold),
+				means: "when a `budget` is used up: jobs wait for the next period, or become letters `over_budget`",
+			},
+			{name: "shadow", is: one(&l.Shadow, yes()), or: "false", means: "`true`: the limit only watches ([limits](limits.md))"},
+		}...),
+		check:  func(f fields) { at.check(f, of, *price, lines) },
+		called: func() string { return l.Name },
+		relations: object{
+			"oneOf": []object{required("rate"), required("quota"), required("in_flight"), required("budget")},
+			"dependencies": object{
+				"burst": []string{"rate"}, "counts": []string{"rate"}, "on_exhausted": []string{"budget"},
+				"window": object{"anyOf": []object{required("quota"), required("budget")}},
+				"tz":     object{"anyOf": []object{required("quota"), required("budget")}},
+				"cost":   object{"anyOf": []object{required("rate"), required("quota")}},
+			},
+		},
+	}
 }
 
-// readLimit reads one shared limit. It returns the place of the limit's name, and whether the name must be unique. A
-// limit without a name is called by its kind. A limit whose value could not be read has its kind, so that the other
-// checks of the file can continue.
-func readLimit(item value, of bucket.Rules, price Money) (bucket.Limit, value, bool) {
-	before := len(item.doc.problems)
-	f, ok := item.fields("name", "rate", "burst", "counts", "quota", "window", "tz", "cost", "in_flight", "budget", "on_exhausted",
-		"shadow")
-	if !ok {
-		return bucket.Limit{}, item, false
-	}
+func required(name string) object { return object{"required": []string{name}} }
+
+// limitFields has room for the fields of every kind of limit, until it is known which kind it is.
+type limitFields struct {
+	*bucket.Limit
+	rate   *bucket.Rate
+	quota  *bucket.Quota
+	budget *bucket.Budget
+	window bucket.Window
+	zone   *time.Location
+}
+
+// check leaves the limit the fields of its kind, and refuses a second limit with the same name.
+func (l *limitFields) check(f fields, of *bucket.Rules, price Money, lines map[string]int) {
+	l.Rate, l.Quota, l.Budget = nil, nil, nil
 	kind, ok := limitKind(f)
 	if !ok {
-		return bucket.Limit{}, item, false
+		return
 	}
-	l := bucket.Limit{Name: read(f, "name", unnamed(kind), limitName)}
-	named := len(item.doc.problems) == before
-	l.Shadow = read(f, "shadow", false, yesOrNo)
+	for _, other := range bucket.Kinds() {
+		if other != kind {
+			f.leave(string(other))
+		}
+	}
+	f.leave("name")
+	l.Name = cmp.Or(l.Name, unnamed(kind))
 	switch kind {
 	case bucket.KindRate:
 		f.ignored("to a rate", "window", "tz", "on_exhausted")
-		r := readRate(f, bucket.Rate{Burst: 1}, of)
-		l.Rate, l.Cost = &r, readCost(f)
+		l.Rate = l.rate
+		checkPace(f, l.rate, *of)
 	case bucket.KindQuota:
 		f.ignored("to a quota", "burst", "counts", "on_exhausted")
-		l.Quota, l.Cost = cmp.Or(readQuota(f, "quota", quotaCount), &bucket.Quota{}), readCost(f)
+		l.Quota = l.quota
+		layQuota(f, "quota", l.quota, &l.window, l.zone)
 	case bucket.KindInFlight:
 		f.ignored("to in_flight", "burst", "counts", "window", "tz", "cost", "on_exhausted")
-		l.InFlight = read(f, "in_flight", 1, wholeIn(1, mostInFlight))
 	case bucket.KindBudget:
 		f.ignored("to a budget: every call costs the api's price", "burst", "counts", "cost")
-		exhausted := read(f, "on_exhausted", bucket.Hold, oneOf(bucket.Hold, bucket.DeadLetter))
-		q := cmp.Or(readQuota(f, "budget", budgetCount), &bucket.Quota{})
-		l.Budget = &bucket.Budget{Quota: *q, OnExhausted: exhausted}
+		l.Budget = l.budget
+		layQuota(f, "budget", &l.budget.Quota, &l.window, l.zone)
 	}
-	if len(item.doc.problems) == before {
-		checkPassable(f, l, of, price)
+	if f.clean() {
+		checkPassable(f, *l.Limit, *of, price)
 	}
-	return l, f.place("name"), named
+	if !f.fine("name") {
+		return
+	}
+	place := f.place("name")
+	if first, twice := lines[l.Name]; twice {
+		place.fail(fmt.Sprintf("a second limit is called %q, the first on line %d", l.Name, first), "give each a name of its own")
+		return
+	}
+	lines[l.Name] = place.line
 }
 
 // ownRate is the name of a key's own rate in the reasons for waits, so no shared limit can have it.
@@ -86,11 +145,13 @@ func unnamed(kind bucket.Kind) string {
 	return string(kind)
 }
 
-func limitName(text string) (string, error) {
-	if text == ownRate {
-		return "", refuse("give it another name", "%s is what weir calls the rate of a key's own bucket", quote(text))
-	}
-	return name(text)
+func limitName() of[string] {
+	return of[string]{func(text string) (string, error) {
+		if text == ownRate {
+			return "", refuse("give it another name", "%s is what weir calls the rate of a key's own bucket", quote(text))
+		}
+		return name(text)
+	}, same, "a name; not `rate`", object{"type": []string{"string", "integer"}, "pattern": namePattern}}
 }
 
 // limitKind returns which kind a limit is, by the field of that name; none or several is a problem.

@@ -24,9 +24,6 @@ type Webhook struct {
 	Secret Template               // one reference, resolved anew for each post, see Key
 	Events []deadletter.EventType // sorted; all types if the file names none
 	Rate   bucket.Rate            // of posts
-
-	line int
-	path string
 }
 
 // Bounds of a webhook's secret, as in Standard Webhooks.
@@ -62,36 +59,46 @@ func (w *Webhook) Key() ([]byte, error) {
 	return key, nil
 }
 
-func readNotifications(v value) (n Notifications) {
-	f, ok := v.fields("webhook")
-	if !ok {
-		return n
-	}
-	if hook, ok := f.byName["webhook"]; ok {
-		n.Webhook = readWebhook(hook)
-	}
-	return n
+func (n *Notifications) section() section {
+	return section{fields: []field{{
+		name: "webhook", is: optional(&n.Webhook, (*Webhook).section), otherwise: "none",
+		means: "the address to which weir posts events ([events](events.md#a-webhook))",
+	}}}
 }
 
-func readWebhook(v value) *Webhook {
-	f, ok := v.fields("url", "secret", "events", "rate")
-	if !ok {
-		return nil
-	}
-	f.require("url", "write url: https://host/path")
-	f.require("secret", "write secret: ${env:NAME} or ${file:/path}")
-	at := f.place("secret")
-	w := &Webhook{line: at.line, path: at.path}
-	w.URL = read(f, "url", w.URL, webhookTarget)
-	w.Secret = read(f, "secret", w.Secret, tokenReference)
-	w.Events = readList(f, "events", len(deadletter.EventTypes()), oneOf(deadletter.EventTypes()...))
-	if len(w.Events) == 0 {
-		w.Events = deadletter.EventTypes()
-	}
-	slices.Sort(w.Events)
-	w.Events = slices.Compact(w.Events)
-	w.Rate = read(f, "rate", bucket.Rate{Count: 10, Per: time.Second, Burst: 1}, webhookRate)
-	return w
+func (w *Webhook) section() section {
+	return section{fields: []field{
+		{
+			name: "url", needs: "write url: https://host/path",
+			is: secret(&w.URL, "an address like `https://host/path`, or `http`; no user, no fragment; `${env:NAME}` and `${file:/path}` "+
+				"stand for what is secret in it", webhookTarget, func() error {
+				_, err := w.Target()
+				return err
+			}),
+			means: "where weir posts events. It follows no redirect",
+		},
+		{
+			name: "secret", needs: "write secret: ${env:NAME} or ${file:/path}",
+			is: secret(&w.Secret, "one `${env:NAME}` or `${file:/path}`", tokenReference, func() error {
+				_, err := w.Key()
+				return err
+			}),
+			means: "the key that signs posts: `whsec_` and 24 to 64 bytes in base64. weir reads it for each post",
+		},
+		{
+			name: "events", otherwise: "all", means: "which [events](events.md) weir posts",
+			is: sorted(many(&w.Events, len(deadletter.EventTypes()), word(deadletter.EventTypes()...).prefixed("a list of ")), func() {
+				if len(w.Events) == 0 {
+					w.Events = deadletter.EventTypes()
+				}
+				slices.Sort(w.Events)
+			}),
+		},
+		{
+			name: "rate", is: one(&w.Rate, rate().but("a rate from 1/min to 1000/s", webhookRate)), or: "10/s",
+			means: "the highest rate of posts",
+		},
+	}}
 }
 
 // webhookRate reads the rate of posts.
@@ -120,39 +127,4 @@ func webhookURL(text string) (*url.URL, error) {
 		return nil, refuse("write https://host/path, without user and fragment; one that is a secret itself as ${env:NAME}", "this is no address to post to")
 	}
 	return u, nil
-}
-
-// missing returns why the webhook cannot be used on this machine.
-func (w *Webhook) missing(scope *SecretScope) []Problem {
-	if w == nil {
-		return nil
-	}
-	problems := Header{Value: w.URL, line: w.line, path: w.path}.missing(scope)
-	problems = append(problems, Header{Value: w.Secret, line: w.line, path: w.path}.missing(scope)...)
-	if len(problems) > 0 {
-		return problems
-	}
-	_, err := w.Key()
-	if err == nil {
-		_, err = w.Target()
-	}
-	if err != nil {
-		problems = append(problems, Problem{Line: w.line, Path: w.path, Message: err.Error(), Fix: "provide it where weir serve runs"})
-	}
-	return problems
-}
-
-func (d description) notifications(n Notifications) {
-	if n.Webhook == nil {
-		return
-	}
-	const path = "notifications.webhook"
-	var events []string
-	for _, e := range n.Webhook.Events {
-		events = append(events, string(e))
-	}
-	d.set(path, "url", n.Webhook.URL.String())
-	d.set(path, "secret", n.Webhook.Secret.String())
-	d.set(path, "events", strings.Join(events, ", "))
-	d.set(path, "rate", FormatRate(n.Webhook.Rate))
 }

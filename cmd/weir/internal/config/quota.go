@@ -20,25 +20,38 @@ func parseZone(text string) (*time.Location, error) {
 	return zone, nil
 }
 
-// readQuota reads amount/period with window and tz; count parses the amount before the slash.
-func readQuota(f fields, field string, count func(string) (int64, error)) *bucket.Quota {
-	before := len(f.doc.problems)
-	q := read(f, field, bucket.Quota{}, func(text string) (bucket.Quota, error) { return parseQuota(text, count) })
-	window := read(f, "window", "", oneOf(bucket.Calendar, bucket.Sliding, bucket.Fixed))
-	zone := read(f, "tz", time.UTC, parseZone)
-	if len(f.doc.problems) > before {
-		return nil
+// quota is amount/period; count reads the amount before the slash, and amount writes it.
+func quota(words string, count func(string) (int64, error), amount func(int64) string) of[bucket.Quota] {
+	return of[bucket.Quota]{
+		func(text string) (bucket.Quota, error) { return parseQuota(text, count) },
+		func(q bucket.Quota) string {
+			if q.Unit != "" {
+				return amount(q.Count) + "/" + string(q.Unit)
+			}
+			return amount(q.Count) + "/" + formatPeriod(q.Per)
+		},
+		words, pattern(`(` + numberPattern + `) */ *(month|(` + unitPattern + `)|` + durationPattern + `)`),
 	}
-	if err := layWindow(&q, window); err != nil {
+}
+
+func zone() of[*time.Location] {
+	return of[*time.Location]{parseZone, (*time.Location).String, "an IANA zone, as in `America/Los_Angeles`", anyText}
+}
+
+// layQuota decides how a quota's period lies on the time line. field is where the file has it.
+func layQuota(f fields, field string, q *bucket.Quota, window *bucket.Window, zone *time.Location) {
+	if !f.fine(field, "window", "tz") {
+		return
+	}
+	if err := layWindow(q, *window); err != nil {
 		f.place("window").failWith(err)
-		return nil
+		return
 	}
-	if q.Window == bucket.Calendar {
+	if *window = q.Window; q.Window == bucket.Calendar {
 		q.Zone = zone
-		return &q
+		return
 	}
 	f.ignored("to a "+string(q.Window)+" window: it follows no calendar", "tz")
-	return &q
 }
 
 // parseQuota reads amount/period. A plain word (hour, day, week, month) sets only Unit, any other period only Per; both

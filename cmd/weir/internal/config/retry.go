@@ -1,7 +1,9 @@
 package config
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"weir/bucket"
@@ -30,25 +32,6 @@ type Retry struct {
 	holdSet bool // the file says what a pushback stops
 }
 
-// readReject reads the statuses that end their job with a letter. None of them may also mean that the call is repeated.
-func readReject(retry fields, on []int) []int {
-	return readList(retry, "reject", 200, func(text string) (int, error) {
-		n, err := wholeIn(300, 499)(text)
-		status := int(n)
-		switch {
-		case err != nil:
-			return 0, refuse("write a status from 300 to 499, such as 403", "%s cannot mean that the api refused the job", quote(text))
-		case status == 303 || status == 304:
-			return 0, refuse("remove it", "%d means that the job is done", status)
-		case status == 429:
-			return 0, refuse("remove it", "429 means that the api is called too often, whatever the job")
-		case slices.Contains(on, status):
-			return 0, refuse("remove it from one of them", "%d stands under on too, where it means that the job was not processed", status)
-		}
-		return status, nil
-	})
-}
-
 // Obedience says how an answer's RateLimit headers are used, in all their spellings.
 type Obedience string
 
@@ -65,73 +48,108 @@ type Adaptive struct {
 	Recover time.Duration // from nothing back to the configured rate: 1s to 24h
 }
 
-func readAdaptive(f fields) *Adaptive {
-	v, ok := f.byName["adaptive"]
-	if !ok {
-		return nil
-	}
-	adaptive, _ := v.fields("floor", "recover")
-	return &Adaptive{
-		Floor: read(adaptive, "floor", 10, func(text string) (int64, error) {
-			percent, err := percentIn(99)(text)
-			if err == nil && percent == 0 {
-				return 0, refuse("write 1% to 99%", "a floor of nothing would stop all calls for good")
-			}
-			return percent, err
-		}),
-		Recover: read(adaptive, "recover", time.Minute, durationIn(time.Second, day)),
-	}
+// section has the fields of an adaptive rate.
+func (a *Adaptive) section() section {
+	return section{fields: []field{
+		{
+			name: "floor", or: "10%", means: "the least share of the configured rate",
+			is: one(&a.Floor, percent(1, 99).but("1% to 99%", func(text string) (int64, error) {
+				n, err := percentIn(99)(text)
+				if err == nil && n == 0 {
+					return 0, refuse("write 1% to 99%", "a floor of nothing would stop all calls for good")
+				}
+				return n, err
+			})),
+		},
+		{
+			name: "recover", is: one(&a.Recover, duration(time.Second, day)), or: "1m",
+			means: "the time in which the rate grows from zero back to the configured one",
+		},
+	}}
 }
 
 // Notes returns what a reader of the file should know although it is neither wrong nor doubtful: for each API whose
 // keys share a limit, the effect of one 429, unless the file states it.
-func (c *Config) Notes() (notes []Problem) {
-	for i := range c.APIs {
-		a := &c.APIs[i]
-		if a.Retry.Hold == HoldAPI && !a.Retry.holdSet {
-			notes = append(notes, Problem{
-				Line: a.line, Path: "apis." + a.Name + ".retry.hold", Message: "one 429 to a call of one key holds all keys of the api, as they share a limit",
-				Fix: "write retry: {hold: api} to keep that, or {hold: key} if the api also answers 429 about one key alone, such as one phone number",
-			})
-		}
+func (c *Config) Notes() []Problem { return c.notes }
+
+// section has the fields of what happens to failed calls. The default of what a pushback stops depends on what keys
+// share.
+func (r *Retry) section(of *bucket.Rules) section {
+	backoff := duration(time.Millisecond, day)
+	return section{
+		fields: []field{
+			{
+				name: "attempts", is: one(&r.Attempts, whole(1, 1000)), or: "5",
+				means: "how many calls a job gets; pushback does not count",
+			},
+			{
+				name: "min", is: one(&r.Min, backoff), or: "1s",
+				means: "the first wait between two attempts; each wait is twice as long as the one before",
+			},
+			{name: "max", is: one(&r.Max, backoff), or: "5m", means: "the longest time"},
+			{
+				name: "on", is: many(&r.On, 200, status(400, 599, retryable)), or: "[429, 503]",
+				means: "statuses that mean \"not processed\". 429 and 503 always do",
+			},
+			{
+				name: "reject", is: many(&r.Reject, 200, status(300, 499, r.rejectable)), otherwise: "none",
+				means: "statuses of this API that concern the single job, not weir's access (401, 402, 403, 407, redirects): the job " +
+					"becomes a letter `rejected`",
+			},
+			{
+				name: "hold", is: one(&r.Hold, word(HoldAPI, HoldKey)), otherwise: "`api` with shared limits, else `key`",
+				absent: func() {
+					if r.Hold = HoldKey; len(of.Shared) > 0 {
+						r.Hold = HoldAPI
+					}
+				},
+				means: "what pushback holds",
+			},
+			{
+				name: "headers", is: one(&r.Headers, word(ObeyHeaders, IgnoreHeaders)), or: string(ObeyHeaders),
+				means: "whether weir holds calls when headers say that no call is left",
+			},
+			{
+				name: "adaptive", is: optional(&r.Adaptive, (*Adaptive).section), otherwise: "none",
+				means: "pushback also lowers the rate. Absent: it only holds",
+			},
+		},
+		check: func(f fields) {
+			r.holdSet = f.has("hold")
+			if f.fine("attempts", "min", "max") && r.Min > r.Max {
+				f.place("min").fail("min "+FormatDuration(r.Min)+" is above max "+FormatDuration(r.Max), "raise max or lower min")
+			}
+		},
 	}
-	return notes
 }
 
-// readRetry reads it. The default of what a pushback stops depends on what keys share.
-func readRetry(f fields, rules bucket.Rules) Retry {
-	r := Retry{Attempts: 5, Min: time.Second, Max: 5 * time.Minute, On: []int{429, 503}, Hold: HoldKey, Headers: ObeyHeaders}
-	v, ok := f.byName["retry"]
-	if len(rules.Shared) > 0 {
-		r.Hold = HoldAPI
+// status is an HTTP status that parse accepts.
+func status(least, most int64, parse func(text string) (int, error)) of[int] {
+	return of[int]{parse, strconv.Itoa, fmt.Sprintf("statuses from %d to %d", least, most), wholeSchema(least, most)}
+}
+
+// retryable reads a status that means that a call was not processed.
+func retryable(text string) (int, error) {
+	status, err := wholeIn(400, 599)(text)
+	if err != nil {
+		return 0, refuse("write a status from 400 to 599", "%s cannot mean that a call was not processed", quote(text))
 	}
-	if !ok {
-		return r
+	return int(status), nil
+}
+
+// rejectable reads a status that ends its job with a letter. None of them may also mean that the call is repeated.
+func (r *Retry) rejectable(text string) (int, error) {
+	n, err := wholeIn(300, 499)(text)
+	status := int(n)
+	switch {
+	case err != nil:
+		return 0, refuse("write a status from 300 to 499, such as 403", "%s cannot mean that the api refused the job", quote(text))
+	case status == 303 || status == 304:
+		return 0, refuse("remove it", "%d means that the job is done", status)
+	case status == 429:
+		return 0, refuse("remove it", "429 means that the api is called too often, whatever the job")
+	case slices.Contains(r.On, status):
+		return 0, refuse("remove it from one of them", "%d stands under on too, where it means that the job was not processed", status)
 	}
-	before := len(v.doc.problems)
-	retry, _ := v.fields("attempts", "min", "max", "on", "reject", "hold", "headers", "adaptive")
-	r.Attempts = int(read(retry, "attempts", int64(r.Attempts), wholeIn(1, 1000)))
-	backoff := durationIn(time.Millisecond, day)
-	r.Min = read(retry, "min", r.Min, backoff)
-	r.Max = read(retry, "max", r.Max, backoff)
-	if len(v.doc.problems) == before && r.Min > r.Max {
-		retry.place("min").fail("min "+FormatDuration(r.Min)+" is above max "+FormatDuration(r.Max), "raise max or lower min")
-	}
-	if retry.has("on") {
-		r.On = readList(retry, "on", 200, func(text string) (int, error) {
-			status, err := wholeIn(400, 599)(text)
-			if err != nil {
-				return 0, refuse("write a status from 400 to 599", "%s cannot mean that a call was not processed", quote(text))
-			}
-			return int(status), nil
-		})
-	}
-	if retry.has("reject") {
-		r.Reject = readReject(retry, r.On)
-	}
-	r.holdSet = retry.has("hold")
-	r.Hold = read(retry, "hold", r.Hold, oneOf(HoldAPI, HoldKey))
-	r.Headers = read(retry, "headers", r.Headers, oneOf(ObeyHeaders, IgnoreHeaders))
-	r.Adaptive = readAdaptive(retry)
-	return r
+	return status, nil
 }

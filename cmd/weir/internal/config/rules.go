@@ -27,47 +27,90 @@ const (
 	leaseMargin = 5 * time.Second
 )
 
-// readRules reads every limit of an api.
-func readRules(f fields, price Money, timeout time.Duration) bucket.Rules {
-	r := bucket.Rules{
-		Key:      bucket.KeyLimits{InFlight: 4, Rate: bucket.Rate{Burst: 1}},
-		Headroom: read(f, "headroom", 0, percentIn(99)),
-		Jitter:   read(f, "jitter", DefaultJitter, durationIn(0, mostJitter)),
+// rules are the fields of an api's limits. A call costs price.
+func rules(r *bucket.Rules, price *Money) []field {
+	lines := map[string]int{} // of the names of shared limits
+	return []field{
+		{name: "headroom", is: one(&r.Headroom, percent(0, 99)), or: "0%", means: "how far weir stays below every limit"},
+		{
+			name: "jitter", is: one(&r.Jitter, duration(0, mostJitter)), or: FormatDuration(DefaultJitter),
+			means: "how much later than planned a call may reach the API. weir widens its intervals by it, so that limits hold at " +
+				"the API. Set it higher on a busy or slow machine",
+		},
+		{
+			name: "bucket", is: mapping(func() section { return keyLimits(&r.Key, r) }), needs: "write bucket: {rate: 10/s, capacity: 500}",
+			means: "every key's own leaky bucket",
+		},
+		{
+			name: "limits", otherwise: "none",
+			is:    items(&r.Shared, mostShared, func(l *bucket.Limit) section { return limit(l, r, price, lines) }),
+			means: "limits that all keys share; a call must be within all of them",
+		},
+		{name: "admit", is: items(&r.Admit, mostAdmit, admission), otherwise: "none", means: "limits for each key on accepted jobs"},
+		{
+			name: "keys", otherwise: "none",
+			is: sorted(named(&r.Overrides, mostOverrides, "PATTERN", func(o *bucket.Override) section { return override(o, r) },
+				func(o *bucket.Override) *string { return &o.Pattern }), func() { slices.SortStableFunc(r.Overrides, moreExact) }),
+			means: "other buckets for some keys",
+		},
 	}
-	r.Lease = timeout + r.Jitter + leaseMargin
-	if v, ok := f.byName["bucket"]; ok {
-		r.Key = readBucket(v, r)
-	} else {
-		f.require("bucket", "write bucket: {rate: 10/s, capacity: 500}")
-	}
-	if v, ok := f.byName["limits"]; ok {
-		r.Shared = readShared(v, r, price)
-	}
-	if v, ok := f.byName["admit"]; ok {
-		r.Admit = readAdmit(v)
-	}
-	if v, ok := f.byName["keys"]; ok {
-		r.Overrides = readOverrides(v, r)
-	}
-	return r
 }
 
-// readBucket reads the bucket that every key has; the rate's Count is 0 if it was refused. rules have the defaults,
-// headroom and jitter.
-func readBucket(v value, rules bucket.Rules) bucket.KeyLimits {
-	defaults := rules.Key
-	f, ok := v.fields("rate", "burst", "counts", "capacity", "max_wait", "in_flight")
-	if !ok {
-		return defaults
+// pace are the fields of a rate of calls.
+func pace(r *bucket.Rate) []field {
+	counts := word(bucket.ByWindow, bucket.ByTokens)
+	counts.show = func(c bucket.Counting) string { return string(cmp.Or(c, bucket.ByWindow)) }
+	return []field{
+		{name: "rate", is: one(r, rate().but("a rate", func(text string) (bucket.Rate, error) {
+			got, err := ParseRate(text)
+			got.Burst, got.Counts = r.Burst, r.Counts
+			return got, err
+		})), needs: rateFix, means: "how fast the bucket drains into the API"},
+		{
+			name: "burst", is: one(&r.Burst, whole[int64](1, mostBurst)), or: "1",
+			means: "how many calls may start together after idling; `counts` says at what cost",
+		},
+		{
+			name: "counts", is: one(&r.Counts, counts), otherwise: "`window`",
+			means: "how the API counts. `window`: never more than the rate's count in any period, bursts included. `token_bucket`: " +
+				"never more than `burst` + rate × time ([limits](limits.md))",
+		},
 	}
-	f.require("rate", rateFix)
-	f.require("capacity", "write how many jobs of one key may wait, as in 500")
-	return bucket.KeyLimits{
-		Rate:     readRate(f, defaults.Rate, rules),
-		Capacity: read(f, "capacity", 0, wholeIn(1, mostCapacity)),
-		MaxWait:  read(f, "max_wait", 0, maxWait),
-		InFlight: read(f, "in_flight", defaults.InFlight, wholeIn(1, mostInFlight)),
+}
+
+// keyLimits has the fields of the bucket that every key has. The rate's Count is 0 if it was refused. of has headroom
+// and jitter.
+func keyLimits(k *bucket.KeyLimits, of *bucket.Rules) section {
+	return section{
+		fields: append(pace(&k.Rate), []field{
+			{
+				name: "capacity", is: one(&k.Capacity, whole[int64](1, mostCapacity)), needs: "write how many jobs of one key may wait, as in 500",
+				means: "how many unfinished jobs a key may have, including running calls; one more overflows",
+			},
+			{
+				name: "max_wait", is: one(&k.MaxWait, waiting()), otherwise: "no bound",
+				means: "a job that would wait longer overflows; with `Weir-Not-Before` the wait begins at that time",
+			},
+			{
+				name: "in_flight", is: one(&k.InFlight, whole[int64](1, mostInFlight)), or: "4",
+				means: "how many calls of the key may run at once; 1 means strictly one after another",
+			},
+		}...),
+		check: func(f fields) { checkPace(f, &k.Rate, *of) },
 	}
+}
+
+// waiting is how long a job may wait.
+func waiting() of[time.Duration] {
+	t := duration(time.Millisecond, longestPeriod)
+	t.parse = maxWait
+	t.show = func(wait time.Duration) string {
+		if wait == 0 {
+			return ""
+		}
+		return FormatDuration(wait)
+	}
+	return t
 }
 
 // maxWait reads how long a job may wait. It refuses 0, which could mean "not at all" as well as "no bound".
@@ -78,26 +121,22 @@ func maxWait(text string) (time.Duration, error) {
 	return durationIn(time.Millisecond, longestPeriod)(text)
 }
 
-// readRate reads a rate, its burst and how the api counts it. Absent fields keep their defaults. pace has the headroom
-// and the jitter, which reduce a rate.
-func readRate(f fields, defaults bucket.Rate, pace bucket.Rules) bucket.Rate {
+// checkPace checks a rate with its burst and how the api counts it. pace has the headroom and the jitter, which reduce
+// a rate.
+func checkPace(f fields, r *bucket.Rate, pace bucket.Rules) {
+	if !f.fine("rate", "burst", "counts") || r.Count == 0 {
+		return
+	}
 	before := len(f.doc.problems)
-	r := read(f, "rate", defaults, ParseRate)
-	r.Burst = read(f, "burst", defaults.Burst, wholeIn(1, mostBurst))
-	r.Counts = read(f, "counts", defaults.Counts, oneOf(bucket.ByWindow, bucket.ByTokens))
-	if len(f.doc.problems) > before || r.Count == 0 {
-		return r
+	if r.Counts = counted(f, *r); len(f.doc.problems) > before {
+		return
 	}
-	if r.Counts = counted(f, r); len(f.doc.problems) > before {
-		return r
-	}
-	if !drains(pace.Interval(r), r.Burst) {
-		f.place("burst").fail("a burst of "+strconv.FormatInt(r.Burst, 10)+" at "+FormatRate(r)+
+	if !drains(pace.Interval(*r), r.Burst) {
+		f.place("burst").fail("a burst of "+strconv.FormatInt(r.Burst, 10)+" at "+FormatRate(*r)+
 			" takes over 100 years to drain", "lower the burst or raise the rate")
-		return r
+		return
 	}
-	warnOfPace(f, r, pace)
-	return r
+	warnOfPace(f, *r, pace)
 }
 
 // counted returns how the api counts a rate. No window has room for a burst above the count.
@@ -136,45 +175,35 @@ func warnOfPace(f fields, r bucket.Rate, pace bucket.Rules) {
 	}
 }
 
-// readOverrides reads what single keys have instead of the rules' Key, which is the bucket of all.
-func readOverrides(v value, of bucket.Rules) []bucket.Override {
-	entries, _ := v.entries(mostOverrides)
-	overrides := make([]bucket.Override, 0, len(entries))
-	for _, e := range entries {
-		if e.name == "" || len(e.name) > longestName {
-			e.fail("is no key", "write a key of 1 to 128 bytes, or a pattern with *")
-			continue
+// override has the fields of what single keys have instead of the Key of the rules.
+func override(o *bucket.Override, of *bucket.Rules) section {
+	r := of.Key.Rate
+	all := append(pace(&r), []field{
+		{name: "capacity", is: maybe(&o.Capacity, whole[int64](1, mostCapacity))},
+		{name: "max_wait", is: maybe(&o.MaxWait, waiting())},
+		{name: "in_flight", is: maybe(&o.InFlight, whole[int64](1, mostInFlight))},
+	}...)
+	for i := range all {
+		all[i].needs, all[i].or, all[i].otherwise, all[i].means = "", "", "that of `bucket`", "as in `bucket`"
+	}
+	return section{fields: all, check: func(f fields) {
+		if o.Pattern == "" || len(o.Pattern) > longestName {
+			f.fail("is no key", "write a key of 1 to 128 bytes, or a pattern with *")
+		} else if len(f.node.Content) == 0 {
+			f.fail("changes nothing", "write rate, burst, counts, capacity, max_wait or in_flight")
 		}
-		overrides = append(overrides, readOverride(e, of))
-	}
-	slices.SortStableFunc(overrides, moreExact)
-	return overrides
-}
-
-func readOverride(e entry, of bucket.Rules) bucket.Override {
-	o := bucket.Override{Pattern: e.name}
-	before := len(e.doc.problems)
-	f, _ := e.fields("rate", "burst", "counts", "capacity", "max_wait", "in_flight")
-	if f.has("rate") || f.has("burst") || f.has("counts") {
-		r := readRate(f, of.Key.Rate, of)
-		o.Rate = &r
-	}
-	if f.has("capacity") {
-		capacity := read(f, "capacity", 0, wholeIn(1, mostCapacity))
-		o.Capacity = &capacity
-	}
-	if f.has("max_wait") {
-		wait := read(f, "max_wait", 0, maxWait)
-		o.MaxWait = &wait
-	}
-	if f.has("in_flight") {
-		inFlight := read(f, "in_flight", 0, wholeIn(1, mostInFlight))
-		o.InFlight = &inFlight
-	}
-	if len(f.byName) == 0 && len(e.doc.problems) == before {
-		e.fail("changes nothing", "write rate, burst, counts, capacity, max_wait or in_flight")
-	}
-	return o
+		if f.has("rate") || f.has("burst") || f.has("counts") {
+			checkPace(f, &r, *of)
+			o.Rate = &r
+		} else {
+			f.leave("rate", "burst", "counts")
+		}
+		for _, name := range []string{"capacity", "max_wait", "in_flight"} {
+			if !f.has(name) {
+				f.leave(name)
+			}
+		}
+	}}
 }
 
 // moreExact orders overrides by precedence: a pattern without * first, and then the longer one. Equally long patterns

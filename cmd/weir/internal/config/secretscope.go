@@ -30,32 +30,77 @@ func NewSecretScope(allowed []string, own *Config) *SecretScope {
 	if own == nil {
 		return s
 	}
-	own.eachReference(func(p part) { s.env[p.env], s.files[p.file] = true, true })
+	for _, r := range own.references {
+		for _, p := range r.parts {
+			s.env[p.env], s.files[p.file] = true, true
+		}
+	}
 	return s
 }
 
-// eachReference calls do with every part that may refer to a secret.
-func (c *Config) eachReference(do func(p part)) {
-	each := func(t Template) {
-		for _, p := range t.parts {
-			do(p)
+// reference is a place of a configuration that refers to secrets or files.
+type reference struct {
+	line    int
+	path    string
+	parts   []part
+	resolve bool         // each part is a secret that must resolve
+	check   func() error // tells whether weir can use what they refer to; nil: it can
+}
+
+// refer records that the configuration refers to secrets or files at v.
+func (v value) refer(r reference) {
+	r.line, r.path = v.line, v.path
+	v.doc.references = append(v.doc.references, r)
+}
+
+// secret is a text with references, which weir resolves when it needs the text. check tells whether the present text
+// can be used.
+func secret(at *Template, words string, parse func(string) (Template, error), check func() error) kind {
+	k := one(at, of[Template]{parse, Template.String, words, anyText})
+	read := k.read
+	k.read = func(v value, or string) texts {
+		if read(v, or); v.node != nil {
+			v.refer(reference{parts: at.parts, resolve: true, check: check})
+		}
+		return nil
+	}
+	return k
+}
+
+// MissingSecrets lists the references that do not resolve on this machine, now, or that scope does not allow: those are
+// not read.
+func (c *Config) MissingSecrets(scope *SecretScope) []Problem {
+	var problems []Problem
+	for _, r := range c.references {
+		problems = append(problems, r.missing(scope)...)
+	}
+	sortProblems(problems)
+	return problems
+}
+
+func (r reference) missing(scope *SecretScope) (problems []Problem) {
+	add := func(message, fix string) {
+		problems = append(problems, Problem{Line: r.line, Path: r.path, Message: message, Fix: fix})
+	}
+	for _, p := range r.parts {
+		if !scope.allows(p) {
+			add(Template{parts: []part{p}}.String()+" is allowed neither by the file that weir was started with nor by WEIR_SECRETS",
+				"name it in WEIR_SECRETS where weir serve runs, or in its own file")
+			continue
+		}
+		if !r.resolve {
+			continue
+		}
+		if _, err := p.resolve(); err != nil {
+			add(err.Error(), "provide it where weir serve runs")
 		}
 	}
-	for _, a := range c.APIs {
-		for _, h := range a.Headers {
-			each(h.Value)
-		}
-		for _, file := range a.TLS.files() {
-			do(part{file: file})
+	if len(problems) == 0 && r.check != nil {
+		if err := r.check(); err != nil {
+			add(err.Error(), "provide it where weir serve runs")
 		}
 	}
-	for _, t := range c.HTTP.Tokens {
-		each(t.Token)
-	}
-	if w := c.Notifications.Webhook; w != nil {
-		each(w.URL)
-		each(w.Secret)
-	}
+	return problems
 }
 
 // allows reports whether a part may be resolved. Paths are clean, so none climbs out of its directory.

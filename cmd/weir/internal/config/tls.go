@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,39 +18,49 @@ import (
 type TLS struct {
 	CAFile            string // the authorities that may have signed the api's certificate, in PEM; no others are trusted
 	CertFile, KeyFile string // presented to the api, in PEM: both or neither; they may be one file
-
-	line int
-	path string
 }
 
 // maxPEM bounds a file of certificates, in bytes: that of all authorities of a machine has a fourth of it.
 const maxPEM = 1 << 20
 
-func readTLS(f fields, at *url.URL) *TLS {
-	v, ok := f.byName["tls"]
-	if !ok {
-		return nil
+// section has the fields of how a is verified.
+func (t *TLS) section(a *API) section {
+	path := free("a full path", fullPath)
+	return section{
+		fields: []field{
+			{
+				name: "ca_file", is: one(&t.CAFile, path),
+				means: "authorities in PEM. weir trusts only certificates that they signed",
+			},
+			{
+				name: "cert_file", is: one(&t.CertFile, path),
+				means: "weir's certificate for the API (mutual TLS), in PEM, with the intermediate certificates",
+			},
+			{
+				name: "key_file", is: one(&t.KeyFile, path), otherwise: "that of `cert_file`", absent: func() { t.KeyFile = t.CertFile },
+				means: "the certificate's key",
+			},
+		},
+		check: func(f fields) {
+			switch {
+			case !f.clean():
+			case *t == TLS{}:
+				f.fail("names no file", "write ca_file, or cert_file and key_file, or remove the field")
+			case t.CertFile == "" && t.KeyFile != "":
+				f.place("key_file").fail("is the key of no certificate", "write cert_file too")
+			case a.URL != nil && a.URL.Scheme != "https":
+				f.fail("means nothing without TLS", "write url: https://…, or remove the field")
+			}
+			r := reference{check: func() error {
+				_, err := t.Read()
+				return err
+			}}
+			for _, file := range t.files() {
+				r.parts = append(r.parts, part{file: file})
+			}
+			f.refer(r)
+		},
 	}
-	before := len(v.doc.problems)
-	in, ok := v.fields("ca_file", "cert_file", "key_file")
-	if !ok {
-		return nil
-	}
-	t := &TLS{
-		CAFile: read(in, "ca_file", "", fullPath), CertFile: read(in, "cert_file", "", fullPath),
-		line: v.line, path: v.path,
-	}
-	t.KeyFile = read(in, "key_file", t.CertFile, fullPath)
-	switch {
-	case len(v.doc.problems) > before:
-	case *t == TLS{line: t.line, path: t.path}:
-		v.fail("names no file", "write ca_file, or cert_file and key_file, or remove the field")
-	case t.CertFile == "" && t.KeyFile != "":
-		in.place("key_file").fail("is the key of no certificate", "write cert_file too")
-	case at != nil && at.Scheme != "https":
-		v.fail("means nothing without TLS", "write url: https://…, or remove the field")
-	}
-	return t
 }
 
 // fullPath reads the path of a file.
@@ -67,22 +76,6 @@ func (t *TLS) files() []string {
 		return nil
 	}
 	return slices.DeleteFunc([]string{t.CAFile, t.CertFile, t.KeyFile}, func(file string) bool { return file == "" })
-}
-
-// missing returns why the files cannot be used on this machine. It does not read files that scope does not allow.
-func (t *TLS) missing(scope *SecretScope) []Problem {
-	for _, file := range t.files() {
-		if !scope.allows(part{file: file}) {
-			return []Problem{{
-				Line: t.line, Path: t.path, Message: "the file " + file + " is allowed neither by the file that weir was started with nor by WEIR_SECRETS",
-				Fix: "name it in WEIR_SECRETS where weir serve runs, or in its own file",
-			}}
-		}
-	}
-	if _, err := t.Read(); err != nil {
-		return []Problem{{Line: t.line, Path: t.path, Message: err.Error(), Fix: "provide it where weir serve runs"}}
-	}
-	return nil
 }
 
 // Read reads the files. The errors name them and quote nothing of them. A nil TLS returns the defaults.
@@ -190,14 +183,4 @@ func (t *TLS) String() string {
 		return ""
 	}
 	return strings.Join([]string{t.CAFile, t.CertFile, t.KeyFile}, ", ")
-}
-
-// tls describes how an api is verified.
-func (d description) tls(path string, t *TLS) {
-	if t == nil {
-		return
-	}
-	for field, file := range map[string]string{"ca_file": t.CAFile, "cert_file": t.CertFile, "key_file": t.KeyFile} {
-		d.set(path, field, orNone(file))
-	}
 }

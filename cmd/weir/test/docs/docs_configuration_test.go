@@ -1,14 +1,16 @@
 package docs
 
 import (
-	"go/ast"
 	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/weirtest"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -41,15 +43,6 @@ func (s section) below(field, name, at string, base object, wrap func(inner obje
 	}}
 }
 
-func aMapping(inner object) any { return inner }
-
-func aList(inner object) any { return []any{inner} }
-
-func byName(inner object) any { return object{"some": inner} }
-
-// unknownField is a name that no mapping has.
-const unknownField = "zz-none"
-
 // bases are what the sections cannot be without.
 var bases = map[string]object{
 	"apis.NAME":              {"url": "https://127.0.0.1", "bucket": object{"rate": "10/s", "capacity": 5}},
@@ -69,47 +62,6 @@ var bases = map[string]object{
 	"notifications.webhook":     {"url": "https://127.0.0.1", "secret": "${env:SOME}"},
 }
 
-// names of what stands between a field and the mapping in it, in the topic's headings.
-var freeNames = map[string]string{"apis": "NAME", "apis.NAME.keys": "PATTERN", "http.tokens": "NAME"}
-
-// discover finds out, by asking the parser, which fields a section has and which of them are sections themselves.
-func discover(t *testing.T, s section, candidates []string, found map[string]section) {
-	t.Helper()
-	all := object{unknownField: 1}
-	for _, name := range candidates {
-		all[name] = 1
-	}
-	unknown := map[string]bool{}
-	for _, p := range parsed(t, s.build(all)) {
-		if p.Message == "there is no such field" {
-			unknown[p.Path] = true
-		}
-	}
-	if !unknown[strings.Trim(s.at+"."+unknownField, ".")] {
-		t.Fatalf("the parser takes a field %s in %q: mend this test", unknownField, s.path)
-	}
-	for _, name := range candidates {
-		if unknown[strings.Trim(s.at+"."+name, ".")] {
-			continue
-		}
-		found[strings.Trim(s.path+"."+name, ".")] = s
-		field := strings.Trim(s.path+"."+name, ".")
-		for _, shape := range []struct {
-			name, at string
-			wrap     func(object) any
-		}{{"", "", aMapping}, {"", "[0]", aList}, {freeNames[field], ".some", byName}} {
-			inner := s.below(name, shape.name, shape.at, nil, shape.wrap)
-			inner.base = bases[inner.path]
-			if slices.ContainsFunc(parsed(t, inner.build(object{unknownField: 1})), func(p config.Problem) bool {
-				return p.Path == inner.at+"."+unknownField && p.Message == "there is no such field"
-			}) {
-				discover(t, inner, candidates, found)
-				break
-			}
-		}
-	}
-}
-
 // parsed is what is wrong with a file.
 func parsed(t *testing.T, file object) []config.Problem {
 	t.Helper()
@@ -121,48 +73,45 @@ func parsed(t *testing.T, file object) []config.Problem {
 	return problemsIn(err)
 }
 
-// configurationFields are all fields that the parser knows, by their paths.
-func configurationFields(t *testing.T) map[string]section {
-	t.Helper()
-	var candidates []string
-	for _, f := range parsedCode(t, "cmd/weir/internal/config") {
-		ast.Inspect(f, func(n ast.Node) bool {
-			if l, ok := n.(*ast.BasicLit); ok && regexp.MustCompile(`^"[a-z_]+"$`).MatchString(l.Value) && !slices.Contains(candidates, literal(l)) {
-				candidates = append(candidates, literal(l))
-			}
-			return true
-		})
-	}
+// configurationFields are all fields of the registry, by their paths.
+func configurationFields() map[string]section {
 	found := map[string]section{}
-	discover(t, section{build: func(inner object) object { return inner }}, candidates, found)
+	var add func(s section, of config.Section)
+	add = func(s section, of config.Section) {
+		for _, f := range of.Fields {
+			path := strings.Trim(s.path+"."+f.Name, ".")
+			if found[path] = s; f.Inner == nil {
+				continue
+			}
+			below, at := strings.Trim(strings.TrimPrefix(f.Inner.Path, path), "."), ""
+			wrap := func(inner object) any { return inner }
+			if kinds, _ := f.Shape(object{})["type"].([]string); slices.Contains(kinds, "array") {
+				wrap, at = func(inner object) any { return []any{inner} }, "[0]"
+			} else if below != "" {
+				wrap, at = func(inner object) any { return object{"some": inner} }, ".some"
+			}
+			add(s.below(f.Name, below, at, bases[f.Inner.Path], wrap), *f.Inner)
+		}
+	}
+	add(section{build: func(inner object) object { return inner }}, config.File())
 	return found
 }
 
 // configurationPaths are their paths.
-func configurationPaths(t *testing.T) []string {
-	t.Helper()
-	return slices.Sorted(maps.Keys(configurationFields(t)))
-}
+func configurationPaths() []string { return slices.Sorted(maps.Keys(configurationFields())) }
 
-// TestDocsOfConfiguration: the topic has every field that the parser knows, and no other; and of each the default, the range and the
-// words that the parser takes.
+// TestDocsOfConfiguration: the topic's tables are those of the registry of fields; and the parser takes the default, the range and
+// the words that the registry has of each.
 func TestDocsOfConfiguration(t *testing.T) {
 	t.Parallel()
-	found := configurationFields(t)
-	var code, named []string
-	for path := range found {
-		code = append(code, path)
-	}
-	if len(code) < 60 {
-		t.Errorf("only %d fields were found: mend this test", len(code))
-	}
+	holdToTables(t, "fields", fieldTables())
+	found := configurationFields()
 	for _, r := range tableRows(t, "fields", "field") {
 		name := inBackticks(r.cells[0])[0]
 		path := strings.Trim(r.section+"."+name, ".")
-		named = append(named, path)
 		s, ok := found[path]
 		if !ok {
-			continue // reported below
+			continue // reported above
 		}
 		for _, fix := range fixes(func(value string) []config.Problem {
 			return append(parsed(t, s.of(object{name: value})), parsed(t, s.of(object{name: []any{value}}))...)
@@ -171,7 +120,84 @@ func TestDocsOfConfiguration(t *testing.T) {
 		}
 		holdToDefault(t, s, path, name, r.cell("default"))
 	}
-	sameNames(t, "fields", code, named)
+}
+
+// table is a table of a topic: the rows that belong under a heading.
+type table struct{ heading, text string }
+
+// fieldTables are the tables of all sections of the configuration.
+func fieldTables() (all []table) {
+	var add func(s config.Section)
+	add = func(s config.Section) {
+		heading := "## `" + s.Path + "`"
+		if s.Path == "" {
+			heading = "## The file"
+		}
+		all = append(all, tableOf(heading, "field", s.Fields))
+		for _, f := range s.Fields {
+			if f.Inner != nil {
+				add(*f.Inner)
+			}
+		}
+	}
+	add(config.File())
+	return all
+}
+
+func tableOf(heading, first string, fields []config.Field) table {
+	text := "| " + first + " | default | values | meaning |\n|---|---|---|---|\n"
+	for _, f := range fields {
+		text += strings.ReplaceAll("| `"+f.Name+"` | "+f.Default+" | "+f.Values+" | "+f.Meaning+" |\n", "|  |", "| |")
+	}
+	return table{heading, text}
+}
+
+// holdToTables compares the tables of a topic with those that weir's code has. UPDATE_GOLDEN=1 writes them into the topic.
+func holdToTables(t *testing.T, topic string, tables []table) {
+	t.Helper()
+	path := filepath.Join(weirtest.Repository, "cmd/weir/internal/help", topic+".md")
+	text := weirtest.MustRead(t, path)
+	wanted, end := text, 0
+	first, _, _ := strings.Cut(tables[0].text, " default")
+	for _, of := range tables {
+		at := strings.Index(wanted, "\n"+of.heading+"\n")
+		if at < 0 {
+			wanted = wanted[:end] + "\n" + of.heading + "\n\n" + of.text + wanted[end:]
+			end += len(of.heading) + len(of.text) + 3
+			continue
+		}
+		begin := strings.Index(wanted[at:], "\n"+first) + at + 1
+		end = begin
+		for strings.HasPrefix(wanted[end:], "|") {
+			end += strings.Index(wanted[end:], "\n") + 1
+		}
+		wanted = wanted[:begin] + of.text + wanted[end:]
+		end = begin + len(of.text)
+		if next := strings.Index(wanted[end:], "\n## "); next >= 0 {
+			end += next
+		} else {
+			end = len(wanted)
+		}
+	}
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		if err := os.WriteFile(path, []byte(wanted), 0o644); err != nil { //nolint:gosec // it is for everybody
+			t.Fatal(err)
+		}
+		return
+	}
+	for line := range strings.Lines(wanted) {
+		if !strings.Contains(text, line) {
+			t.Errorf("topic %s lacks the line of the registry: %s", topic, line)
+		}
+	}
+	if text != wanted {
+		t.Errorf("the tables of topic %s are not the registry's: make fields writes them anew", topic)
+	}
+	for _, heading := range regexp.MustCompile("(?m)^## `.*$").FindAllString(text, -1) {
+		if !slices.ContainsFunc(tables, func(of table) bool { return of.heading == heading }) {
+			t.Errorf("topic %s has the section %s, which the registry does not have", topic, heading)
+		}
+	}
 }
 
 // holdToDefault holds a default that the topic names: a file that says it means what one means that does not, and a file that says

@@ -47,7 +47,7 @@ func TestDocsNameWhatThereIs(t *testing.T) {
 			return true
 		})
 	}
-	events, codes, paths := valuesOf(t, "EventType", "deadletter"), valuesOf(t, "Code", "ingest"), configurationPaths(t)
+	events, codes, paths := valuesOf(t, "EventType", "deadletter"), valuesOf(t, "Code", "ingest"), configurationPaths()
 	fields := map[string]bool{}
 	for _, path := range paths {
 		for name := range strings.SplitSeq(path, ".") {
