@@ -8,6 +8,8 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
+
+	"github.com/chromedp/chromedp/kb"
 )
 
 // axe is the script of axe-core, which `make axe` fetches from npm.
@@ -109,7 +111,8 @@ func (b *browser) judge(what string) {
 	}
 }
 
-// TestConsoleFitsAPhone: at 375 pixels nothing of a page is cut off, and no page is wider than its window.
+// TestConsoleFitsAPhone: at 375 pixels nothing of a page is cut off, no page is wider than its window, no row says that there is no value, and
+// the pages are in a menu.
 func TestConsoleFitsAPhone(t *testing.T) {
 	t.Parallel()
 	_, b := everything(t)
@@ -126,5 +129,21 @@ func TestConsoleFitsAPhone(t *testing.T) {
 }).map((e) => e.tagName + "." + e.className + ": " + (e.innerText ?? "").slice(0, 60))`) {
 			t.Errorf("%s: cut off is %s", path, found)
 		}
+		for _, found := range eval[[]string](b, `[...document.querySelectorAll("main td")].filter((e) => {
+  return e.checkVisibility() && (e.innerText.trim() === "–" || e.innerText.trim() === "" && !e.querySelector("svg, .meter, .progress, .pips"));
+}).map((e) => e.dataset.name ?? e.className)`) {
+			t.Errorf("%s: a row without a value is %s", path, found)
+		}
 	}
+	const link = `nav a[href="/limits"]`
+	if eval[bool](b, `document.querySelector(`+quote(link)+`).checkVisibility()`) {
+		t.Error("the menu is open before it was asked for")
+	}
+	b.click(".menu")
+	b.wait("the menu", `document.querySelector(".menu").ariaExpanded === "true" && document.querySelector(`+quote(link)+`).checkVisibility()`)
+	b.click(link)
+	b.wait("the page, without the menu", `location.pathname === "/limits" && !document.querySelector(`+quote(link)+`).checkVisibility()`)
+	b.click(".menu")
+	b.press(kb.Escape)
+	b.wait("the menu closed by the keyboard", `document.querySelector(".menu").ariaExpanded === "false" && document.activeElement.className === "menu"`)
 }

@@ -10,6 +10,9 @@ import (
 	"weir/cmd/internal/machine"
 	"weir/cmd/weir/internal/ops/status"
 	"weir/cmd/weir/weirtest"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
 )
 
 // TestConsoleExplainsLetters: a job that could not be called before its deadline is not explained as one that found its bucket full, and one
@@ -81,7 +84,16 @@ apis:
 	b := newBrowser(t, r.Worker.HTTPAddr())
 	b.open("/")
 	b.wait("the warning", fmt.Sprintf(`document.querySelector("main .told.warn")?.innerText.includes(%s)`, quote(warns)))
-	b.wait("since when", `/^\d\d:\d\d:\d\dZ$/.test(document.querySelector("[data-api=pay] [data-field=since]")?.textContent)`)
+	if _, err := chromedp.Call(b.ctx, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Kathmandu"}); err != nil {
+		t.Fatal(err)
+	}
+	b.open("/")
+	b.wait("the warning at the user's time, with UTC", `[...document.querySelectorAll("main .told.warn time")].some((e) => {
+  const local = new Date(e.title).toLocaleString("sv", { timeZone: "Asia/Kathmandu" });
+  return /T.*Z$/.test(e.title) && local.startsWith(e.textContent) && !e.textContent.includes("Z");
+})`)
+	b.wait("since when", `/^\d\d:\d\d:\d\d$/.test(document.querySelector("[data-api=pay] [data-field=since]")?.textContent)`)
+	b.wait("since when there are samples", `/^since \d\d:\d\d:\d\d$/.test(document.querySelector("[data-api=pay] .legend .quiet")?.textContent)`)
 	b.open("/bucket?api=pay&key=a")
 	b.wait("what it gets", `/nothing until .*, then 20.s: its own rate/.test(document.querySelector("main .facts")?.innerText)`)
 }

@@ -18,6 +18,7 @@ const app = {
   newest: null, // the newest snapshot received
   live: "late", // or live, or lost
   frozen: false, // the user has frozen the numbers
+  menu: false, // the menu of a narrow window is open
   past: new Past(),
   asked: new Set(), // the histories that weir was asked for
   answers: new Answers(() => draw()),
@@ -25,6 +26,7 @@ const app = {
   operator: () => app.session?.role === "operator",
   heard: () => stream?.heard ?? Date.now(), // when weir last answered
   draw: () => draw(),
+  open,
   freeze,
   enter,
   leave,
@@ -58,6 +60,7 @@ function draw() {
 function moved({ back }) {
   const was = page;
   page = pageAt(here().path);
+  app.menu = false;
   draw();
   if (page === was) return;
   for (const open of document.querySelectorAll("dialog[open]")) open.close();
@@ -65,7 +68,6 @@ function moved({ back }) {
     const title = document.querySelector("main h1");
     title?.setAttribute("tabindex", "-1");
     title?.focus({ preventScroll: true });
-    document.querySelector(".head nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }); // a narrow window shows a part
     if (!back) scrollTo(0, 0);
   });
 }
@@ -95,6 +97,12 @@ function freeze() {
   app.frozen = !app.frozen;
   if (!app.frozen && app.newest) app.snapshot = app.newest;
   announce(app.frozen ? "The numbers are frozen" : "The numbers are live");
+  draw();
+}
+
+// open opens or closes the menu of a narrow window.
+function open(menu) {
+  app.menu = menu;
   draw();
 }
 

@@ -1,5 +1,5 @@
 // Buckets as a table with a picture of each.
-import { h } from "./dom.js";
+import { h, none, textOf } from "./dom.js";
 import { link } from "./route.js";
 import { brief, count, perSecond, rate } from "./format.js";
 import { pace, slots } from "./past.js";
@@ -32,9 +32,9 @@ function row(app, b, several) {
     h("td.whole", { "data-name": "Key" }, h("span", {}, several && h("span.quiet", {}, b.api + "/"), h("a", { href: link("/bucket", { api: b.api, key: b.key }) }, b.key))),
     h("td.n.nowrap", { "data-name": "Level" }, h("span", {}, h("b", { "data-field": "depth" }, count(b.depth)), h("span.quiet", {}, " of " + count(b.capacity)))),
     h("td.draw", { "data-name": "Last 15 minutes" }, flow(slots(line, app.now()), { capacity: b.capacity, of: b.key })),
-    h("td.n.nowrap", { "data-name": "In" }, p ? perSecond(p.came) : "–"),
-    h("td.n.nowrap", { "data-name": "Out" }, p ? perSecond(p.left) : "–"),
+    h("td.n.nowrap", { "data-name": "In" }, p ? perSecond(p.came) : none),
+    h("td.n.nowrap", { "data-name": "Out" }, p ? perSecond(p.left) : none),
     h("td.nowrap", { "data-name": "Rate" }, rate(b.rate)),
     h("td.n.nowrap", { "data-name": "Empty in", "data-field": "wait" }, emptyIn(b)),
-    h("td.fit", { "data-name": "Waits for" }, h("span.chip", { class: shade(b.waits), title: waiting(b.waits) }, short(b.waits))));
+    h("td.fit.whole", { "data-name": "Waits for" }, h("span.chip", { class: shade(b.waits), title: textOf(waiting(b.waits)) }, short(b.waits))));
 }

@@ -5,13 +5,21 @@
 const SVG = "http://www.w3.org/2000/svg";
 const drawn = new Set(["svg", "g", "path", "rect", "circle", "line", "polyline", "polygon", "defs", "clipPath", "title", "text"]);
 
+/** none stands for a value that there is not. A cell with nothing else is left out in a narrow window. */
+export const none = "–";
+
 /** h describes an element: "div.card.wide", attributes, children. A child that is null, false or "" is left out. */
 export function h(name, attrs, ...kids) {
   const [tag, ...classes] = name.split(".");
   const { key = null, on = null, css = null, ...rest } = attrs ?? {};
+  const inside = flat(kids, []);
+  if (tag === "td" && inside.every((kid) => kid.text === none)) classes.push("none");
   if (classes.length > 0) rest.class = classes.join(" ") + (rest.class ? " " + rest.class : "");
-  return { tag, key, on, css, attrs: rest, kids: flat(kids, []) };
+  return { tag, key, on, css, attrs: rest, kids: inside };
 }
+
+/** textOf returns the text of a description, for a title or a label. Its times are of UTC. */
+export const textOf = (kids) => flat([kids], []).map((kid) => kid.text ?? kid.attrs.datetime ?? textOf(kid.kids)).join("");
 
 function flat(kids, into) {
   for (const kid of kids) {

@@ -1,7 +1,10 @@
 // The last minutes as a picture: the level as water, and below it the arrivals (upwards) and departures (downwards) of each time slot.
 import { h } from "./dom.js";
 import { perSecond, count } from "./format.js";
+import { span } from "./past.js";
+import { moment } from "./time.js";
 
+const settled = 30_000; // milliseconds by which samples may begin later than the drawing
 const wide = 360; // width of the drawing; it is stretched to its room
 
 /** flow draws slots that past.js makes. With capacity 0 the level is drawn relative to its highest value. */
@@ -53,7 +56,7 @@ function told(known, of) {
   return `${of}, the last 15 minutes: level now ${count(last.level)}, at most ${count(most)}; in ${perSecond(last.came)}, out ${perSecond(last.left)}`;
 }
 
-/** legend explains the colours of a flow. */
-export const legend = (refused = false) => h("p.legend", {},
+/** legend explains the colours of a flow, and says since when there are samples: those of a process end with it. */
+export const legend = (line, now, refused = false) => h("p.legend", {},
   h("span.of-level", {}, "waiting"), h("span.of-came", {}, "in"), h("span.of-left", {}, "out"), refused && h("span.of-refused", {}, "throttled"),
-  h("span.quiet", {}, "15 min"));
+  h("span.quiet", {}, line.length === 0 ? "no samples yet" : line[0].at - now < settled - span ? "15 min" : ["since ", moment(line[0].at, now)]));

@@ -37,18 +37,6 @@ function parts(list) {
   return list.map(([n, unit]) => n + unit).join("");
 }
 
-/** since writes how long ago at was. */
-export const since = (at, now) => brief(now - Date.parse(at)) + " ago";
-
-/** clock writes a time like the command line, in UTC to the millisecond. */
-export const clock = (at) => new Date(at).toISOString();
-
-/** timeOfDay writes a time briefly: without the date if it is today. */
-export function timeOfDay(at, now = Date.now()) {
-  const iso = new Date(at).toISOString();
-  return iso.slice(0, 10) === new Date(now).toISOString().slice(0, 10) ? iso.slice(11, 19) + "Z" : iso.slice(0, 16).replace("T", " ") + "Z";
-}
-
 /** rate writes a key's rate as in the configuration: 3/s, 300/3h. */
 export function rate(r) {
   const per = r.per_us / 1000;

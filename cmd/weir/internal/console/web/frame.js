@@ -1,7 +1,8 @@
 // The frame of every page: navigation, search, and whether the numbers are live.
 import { h } from "./dom.js";
 import { go, link } from "./route.js";
-import { count, clock } from "./format.js";
+import { count } from "./format.js";
+import { exact, moment } from "./time.js";
 import { theme, turn } from "./theme.js";
 import { help } from "./shortcuts.js";
 import { pages } from "./pages/index.js";
@@ -10,7 +11,8 @@ import { pages } from "./pages/index.js";
 export function head(app, path) {
   return h("header.head", { key: "head" }, h("div", {},
     h("a.brand", { href: "/", "aria-label": "weir: overview" }, mark(), "weir"),
-    h("nav", { "aria-label": "Pages" }, h("ul", {}, pages.filter((p) => p.nav).map((p) =>
+    h("button.menu", { type: "button", "aria-expanded": String(Boolean(app.menu)), "aria-controls": "pages", on: { click: () => app.open(!app.menu) } }, "Menu"),
+    h("nav", { id: "pages", class: app.menu ? "open" : "", "aria-label": "Pages" }, h("ul", {}, pages.filter((p) => p.nav).map((p) =>
       h("li", {}, h("a", { href: p.path, "aria-current": p.path === path || p.under === path || p.over?.includes(path) ? "page" : null }, p.nav, badge(app, p)))))),
     h("div.tools", {}, search(), live(app),
       h("button.plain", { type: "button", title: "Dark or light (t)", "aria-label": `Theme: ${theme()}. Change it`, on: { click: () => { turn(); app.draw(); } } }, { system: "◐", light: "○", dark: "●" }[theme()]),
@@ -45,9 +47,9 @@ function live(app) {
 
 /** contact shows a banner if weir cannot be reached or sends no new figures, with the time of the figures. */
 export function contact(app) {
-  const asOf = app.snapshot && [" Every figure on this page is as of ", h("time", { class: "n" }, clock(app.snapshot.at)), "."];
+  const asOf = app.snapshot && [" Every figure on this page is as of ", moment(app.snapshot.at), "."];
   if (app.live === "lost") {
-    return h("div.contact.lost", { key: "contact", role: "alert" }, h("p", {}, h("strong", {}, "Cannot reach weir since ", h("time", { class: "n" }, clock(app.heard())), "."), asOf, " Check that weir runs and that this machine is connected; the page tries again by itself."));
+    return h("div.contact.lost", { key: "contact", role: "alert" }, h("p", {}, h("strong", {}, "Cannot reach weir since ", moment(app.heard()), "."), asOf, " Check that weir runs and that this machine is connected; the page tries again by itself."));
   }
   if (app.live === "late" && app.snapshot) return h("div.contact", { key: "contact", role: "status" }, h("p", {}, h("strong", {}, "weir sends no new figures."), asOf));
   return null;
@@ -57,8 +59,7 @@ export function contact(app) {
 export function foot(app) {
   const s = app.snapshot?.status;
   return h("footer.foot", { key: "foot" },
-    s && h("span", {}, "as of ", h("time", { class: "n" }, clock(app.snapshot.at))),
+    s && h("span", {}, "as of ", exact(app.snapshot.at)),
     app.session?.role === "local" && h("span", {}, "you are not the user that weir runs as, so you can only look: ", h("code", {}, "weir help http")),
-    s && h("span", {}, "server ", s.server), s && h("span", {}, "configuration ", String(s.config)),
-    h("span", {}, "the same in a terminal: ", h("code", {}, "weir status")));
+    s && h("span", {}, "server ", s.server), s && h("span", {}, "configuration ", String(s.config)));
 }

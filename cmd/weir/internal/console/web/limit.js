@@ -1,19 +1,20 @@
 // The use of a shared limit, in the words of the command line.
-import { h } from "./dom.js";
-import { brief, money, timeOfDay } from "./format.js";
+import { h, textOf } from "./dom.js";
+import { brief, money } from "./format.js";
+import { moment, said } from "./time.js";
 import { meter } from "./meter.js";
 
 /** usedText says how much of a limit is used. */
 export function usedText(l) {
   const amount = (n) => (l.unit === "millionths" ? money(n) : String(n));
-  let text = "";
-  if (l.unknown) text = "counts as used up: what was used is not known" + (l.why ? ": " + l.why : "");
-  else if (l.unit === "calls") text = `${l.used} of ${l.count} calls running`;
-  else if (l.per_ms > 0) text = `${l.used} of ${l.count} used in the last ${brief(l.per_ms)}`;
-  else if (l.count > 0) text = `${l.bound ? "at most " : ""}${amount(l.used)} of ${amount(l.count)} used${l.until ? " until " + timeOfDay(l.until) : ""}`;
-  if (l.bound) text += ": what was called before the start is being added up";
-  if (l.why && !l.unknown) text += ": " + l.why;
-  if (l.shadow) text += `${text ? ", " : ""}only watches: would have held ${l.held ?? 0} calls`;
+  const text = [];
+  if (l.unknown) text.push("counts as used up: what was used is not known", l.why && [": ", said(l.why)]);
+  else if (l.unit === "calls") text.push(`${l.used} of ${l.count} calls running`);
+  else if (l.per_ms > 0) text.push(`${l.used} of ${l.count} used in the last ${brief(l.per_ms)}`);
+  else if (l.count > 0) text.push(`${l.bound ? "at most " : ""}${amount(l.used)} of ${amount(l.count)} used`, l.until && [" until ", moment(l.until)]);
+  if (l.bound) text.push(": what was called before the start is being added up");
+  if (l.why && !l.unknown) text.push(": ", said(l.why));
+  if (l.shadow) text.push(`${text.length > 0 ? ", " : ""}only watches: would have held ${l.held ?? 0} calls`);
   return text;
 }
 
@@ -29,5 +30,5 @@ export const nearest = (a, most = 2) => (a.limits ?? []).toSorted((x, y) => Numb
 /** limitLine draws one limit. A rate that is used up is normal, so it is not marked. */
 export function limitLine(api, l) {
   const text = usedText(l);
-  return h("div.limit", { key: "limit-" + api + l.limit }, h("b", {}, l.limit), h("span", {}, text), meter(shareOf(l), 1, `${api} ${l.limit}: ${text}`, lasting(l) && !l.shadow ? [0.8, 1] : [9, 9]));
+  return h("div.limit", { key: "limit-" + api + l.limit }, h("b", {}, l.limit), h("span", {}, text), meter(shareOf(l), 1, `${api} ${l.limit}: ${textOf(text)}`, lasting(l) && !l.shadow ? [0.8, 1] : [9, 9]));
 }

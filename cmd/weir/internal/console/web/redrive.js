@@ -4,7 +4,8 @@ import { h } from "./dom.js";
 import { ask } from "./dialog.js";
 import { post } from "./ask.js";
 import { go, link } from "./route.js";
-import { brief, count, price, since, things } from "./format.js";
+import { brief, count, price, things } from "./format.js";
+import { since } from "./time.js";
 import { asText, asWords } from "./selection.js";
 import { progress } from "./transfer.js";
 import { announce } from "./announce.js";
@@ -84,7 +85,7 @@ async function redrive(app, picked, title, text) {
 function planned(app, p) {
   const row = (name, ...what) => [h("dt", {}, name), h("dd", { "data-plan": name }, ...what)];
   return h("dl.facts.plan", { "aria-label": "The plan" },
-    row("letters", p.letters > 0 ? `${things(p.letters, "letter")} of ${things(p.keys, "key")}` : "none", p.oldest && h("span.quiet", {}, `, the oldest ${since(p.oldest, app.now())}`)),
+    row("letters", p.letters > 0 ? `${things(p.letters, "letter")} of ${things(p.keys, "key")}` : "none", p.oldest && h("span.quiet", {}, ", the oldest ", since(p.oldest, app.now()))),
     row("cost", h("b", {}, price(p.cost)), p.billed_before > 0 && `; ${p.billed_before} of them were already billed and would cost ${price(p.billed_before_cost)} again`),
     p.maybe_billed > 0 && row("warning", h("span.chip.unknown", {}, `the calls of ${p.maybe_billed} may already be billed: the API may bill them twice`)),
     row("time", brief(p.duration_ms), h("span.quiet", {}, p.slowest ? `: ${p.slowest}` : "")),

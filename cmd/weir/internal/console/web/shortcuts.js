@@ -33,6 +33,11 @@ function press(key, app) {
     case "?": help(); return true;
     case "t": turn(); app.draw(); return true;
     case "f": app.freeze(); return true;
+    case "Escape":
+      if (!app.menu) return false;
+      app.open(false);
+      document.querySelector(".menu").focus();
+      return true;
     case "j": case "k": return step(key === "j" ? 1 : -1);
   }
   return false;

@@ -1,21 +1,20 @@
 // The reason why a bucket's next job is not called now, in the words of the command line.
-import { clock } from "./format.js";
+import { moment, said } from "./time.js";
 
 /** waiting describes what a bucket's next job waits for. */
 export function waiting(w) {
-  const until = w.until ? " until " + clock(w.until) : "";
-  const because = w.why ? " because " + w.why : "";
+  const until = w.until ? [" until ", moment(w.until)] : "", because = w.why ? [" because ", said(w.why)] : "";
   switch (w.for) {
     case "nothing": return "nothing: every job is being called";
-    case "rate": return "rate" + until;
+    case "rate": return ["rate", until];
     case "in_flight": return "in_flight: a running call must end";
-    case "limit": return "limit " + w.limit + until;
-    case "held": return "held" + until + because;
-    case "api_held": return "the api is held" + until + because;
-    case "paused": return "resume: " + w.why;
-    case "slowed": return "slowed" + until + ": the api has pushed back";
-    case "not_before": return "the time that its jobs asked for" + until;
-    case "retry": return "retry" + until + because;
+    case "limit": return ["limit " + w.limit, until];
+    case "held": return ["held", until, because];
+    case "api_held": return ["the api is held", until, because];
+    case "paused": return ["resume: ", said(w.why)];
+    case "slowed": return ["slowed", until, ": the api has pushed back"];
+    case "not_before": return ["the time that its jobs asked for", until];
+    case "retry": return ["retry", until, because];
     case "limiter": return "the limiter, which does not answer";
     case "room": return "room: as many calls run as the process may make";
     case "reading": return "the queue to be read after a start";

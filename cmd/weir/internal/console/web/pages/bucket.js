@@ -1,6 +1,7 @@
 import { h } from "../dom.js";
 import { keyPath, link } from "../route.js";
-import { brief, count, perSecond, rate, timeOfDay } from "../format.js";
+import { brief, count, perSecond, rate } from "../format.js";
+import { moment } from "../time.js";
 import { pace, slots } from "../past.js";
 import { flow, legend } from "../flow.js";
 import { vessel } from "../vessel.js";
@@ -52,7 +53,7 @@ export const bucket = {
           fact("dispatched by", shown.instance)),
         (shown.limits ?? []).length > 0 && h("h2", { class: "spaced" }, "Limits shared by all keys"), (shown.limits ?? []).map((l) => limitLine(api, l)))),
       h("h2", {}, "The last 15 minutes"),
-      h("section.card", {}, flow(slots(line, app.now()), { capacity: shown.capacity, of: key, height: 150, tall: true }), legend()),
+      h("section.card", {}, flow(slots(line, app.now()), { capacity: shown.capacity, of: key, height: 150, tall: true }), legend(line, app.now())),
       h("h2", {}, "Next jobs"),
       shown.next.length > 0 ? jobs(app, api, key, shown) : empty("No job waits", "The key is paused, and its bucket is empty."),
       related(api, key), terminal,
@@ -65,7 +66,7 @@ const fact = (name, ...what) => [h("dt", {}, name), h("dd", {}, ...what)];
 // gets says how many calls a key gets and which limit decides, or that it gets none until its wait has ended.
 function gets(s, waits, now) {
   if (!s.stopped) return share(s);
-  return (waits.until ? `nothing until ${timeOfDay(waits.until, now)}` : "nothing while it waits") + ", then " + share(s);
+  return [waits.until ? ["nothing until ", moment(waits.until, now)] : "nothing while it waits", ", then ", share(s)];
 }
 
 function share(s) {
@@ -82,7 +83,7 @@ function jobs(app, api, key, shown) {
       h("td.code", { "data-name": "Job" }, j.job ? h("a", { href: link("/job", { id: j.job }) }, j.job) : "–"),
       h("td", { "data-name": "State" }, h("span.chip", { class: j.phase === "calling" ? "good" : j.phase === "retry" ? "held" : "calm" }, j.phase.replace("_", " "))),
       h("td.n.fit", { "data-name": "Calls" }, j.calls),
-      h("td.nowrap", { "data-name": "Called at" }, j.eta ? [timeOfDay(j.eta, app.now()), h("span.quiet", {}, ` in ${brief(Date.parse(j.eta) - app.now())}`)] : "–"),
+      h("td.nowrap", { "data-name": "Called at" }, j.eta ? h("span", {}, moment(j.eta, app.now()), h("span.quiet", {}, ` in ${brief(Date.parse(j.eta) - app.now())}`)) : "–"),
       h("td.fit", {}, app.operator() && j.job && j.phase !== "calling" && j.phase !== "ending" && cancelButton(app, api, j.job)))))),
   shown.depth > shown.next.length && h("p.quiet.more", {}, `${count(shown.depth - shown.next.length)} more behind them`));
 }

@@ -1,6 +1,7 @@
 import { h } from "../dom.js";
 import { change, link } from "../route.js";
-import { clock, since, things } from "../format.js";
+import { things } from "../format.js";
+import { since } from "../time.js";
 import { list, post } from "../ask.js";
 import { ask } from "../dialog.js";
 import { empty, failed, waits, command } from "../said.js";
@@ -25,12 +26,12 @@ export const configuration = {
       past.error && past.error.status !== 404 && failed(past.error),
       versions.length > 0 ? h("div.table", {}, h("table.folds", {}, h("caption.unseen", {}, "Versions, the newest first"), h("thead", {}, h("tr", {}, ["Version", "When", "Who", "From", "Changes", ""].map((n) => h("th", { scope: "col" }, n || h("span.unseen", {}, "Actions"))))),
         h("tbody", {}, versions.map((v, i) => h("tr", { key: String(v.version) },
-          h("td.fit", { "data-name": "Version" }, h("span", {}, String(v.version), v.version === now && [" ", h("span.chip.good", {}, "in force")])), h("td.nowrap", { "data-name": "When", title: clock(v.at) }, since(v.at, app.now())), h("td", { "data-name": "Who" }, v.who || "–"), h("td.whole", { "data-name": "From" }, v.from || "–"),
+          h("td.fit", { "data-name": "Version" }, h("span", {}, String(v.version), v.version === now && [" ", h("span.chip.good", {}, "in force")])), h("td.nowrap", { "data-name": "When" }, since(v.at, app.now())), h("td", { "data-name": "Who" }, v.who || "–"), h("td.whole", { "data-name": "From" }, v.from || "–"),
           h("td", { "data-name": "Changes" }, v.error || things(v.changes, "change")),
           h("td.fit", {}, h("span.actions.nowrap", {}, i + 1 < versions.length && !v.error && h("a.button", { href: link("/configuration", { from: versions[i + 1].version, to: v.version }), "aria-label": `Difference: what version ${v.version} changed` }, "Difference"),
             app.operator() && v.version !== now && !v.error && h("button", { type: "button", on: { click: () => rollback(app, v.version, now) } }, "Roll back …")))))))) : !past.error && waits("the history"),
       h("h2", {}, "In force"),
-      shown.value ? [h("p.quiet", {}, `from ${shown.value.from || "–"}, by ${shown.value.who || "–"}, ${since(shown.value.at, app.now())}. Secrets are in it by reference only.`), h("pre", { tabindex: 0 }, shown.value.yaml)] : !shown.error && waits("the configuration"),
+      shown.value ? [h("p.quiet", {}, `from ${shown.value.from || "–"}, by ${shown.value.who || "–"}, `, since(shown.value.at, app.now()), ". Secrets are in it by reference only."), h("pre", { tabindex: 0 }, shown.value.yaml)] : !shown.error && waits("the configuration"),
       command("weir config show"),
     ];
   },

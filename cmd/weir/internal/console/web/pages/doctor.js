@@ -1,6 +1,7 @@
 import { h } from "../dom.js";
 import { list } from "../ask.js";
 import { things } from "../format.js";
+import { said } from "../time.js";
 import { failed, waits, command } from "../said.js";
 
 const grades = { ok: ["✓", "good", "fine"], warning: ["!", "held", "warning"], bad: ["✗", "dead", "to fix"], error: ["✗", "dead", "to fix"], critical: ["✗", "dead", "to fix"] };
@@ -18,7 +19,7 @@ export const doctor = {
         : [h("p", { role: "status" }, bad.length === 0 ? `${things(findings.length, "check")}, no problem found.` : `${things(bad.length, "finding")} to look at.`),
           h("ul.findings", {}, findings.map((f, i) => {
             const [mark, shade, word] = grades[f.grade] ?? ["?", "unknown", f.grade];
-            return h("li", { key: String(i) }, h("span.chip", { class: shade }, h("span", { "aria-hidden": "true" }, mark), h("span.unseen", {}, word)), h("div", {}, h("p.whole", {}, f.what), f.fix && h("p.quiet.whole", {}, f.fix)));
+            return h("li", { key: String(i) }, h("span.chip", { class: shade }, h("span", { "aria-hidden": "true" }, mark), h("span.unseen", {}, word)), h("div", {}, h("p.whole", {}, said(f.what)), f.fix && h("p.quiet.whole", {}, said(f.fix))));
           }))],
       command("weir doctor"),
     ];

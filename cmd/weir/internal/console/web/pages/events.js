@@ -1,6 +1,7 @@
 import { h } from "../dom.js";
 import { link } from "../route.js";
-import { clock, timeOfDay } from "../format.js";
+import { things } from "../format.js";
+import { moment, said } from "../time.js";
 import { list } from "../ask.js";
 import { choice, filterField } from "../table.js";
 import { empty, failed, waits, command } from "../said.js";
@@ -23,7 +24,7 @@ export const events = {
         : shown.length === 0 ? empty("No events", "weir publishes events of overflow, letters, holds, budgets and operators' commands, and keeps them for a day.")
           : h("div.table", {}, h("table.folds", {}, h("caption.unseen", {}, "Events, the newest first"), h("thead", {}, h("tr", {}, ["When", "Type", "About", "What"].map((n) => h("th", { scope: "col" }, n)))),
             h("tbody", {}, shown.map((e) => h("tr", { key: e.id },
-              h("td.nowrap.fit", { "data-name": "When", title: clock(e.time) }, timeOfDay(e.time, app.now())), h("td.fit", { "data-name": "Type" }, h("span.chip", { class: shadeOf(kind(e)) }, kind(e))),
+              h("td.nowrap.fit", { "data-name": "When" }, moment(e.time, app.now())), h("td.fit", { "data-name": "Type" }, h("span.chip", { class: shadeOf(kind(e)) }, kind(e))),
               h("td.whole", { "data-name": "About" }, about(e)), h("td.long", { "data-name": "What" }, h("span", {}, what(e)))))))),
       command(`weir events tail${type ? " --type " + type : ""}${api ? " --api " + api : ""} --since 1h`),
     ];
@@ -46,6 +47,8 @@ function what(e) {
   const d = e.data ?? {};
   const letter = d.dead_letter_seq && [" ", h("a.nowrap", { href: link("/letter", { seq: d.dead_letter_seq }) }, `letter ${d.dead_letter_seq}`)];
   if (d.detail) return [d.detail, letter];
-  if (d.why) return [d.why, d.until && ` until ${clock(d.until)}`];
-  return Object.entries(d).filter(([, v]) => v !== "" && v !== null && typeof v !== "object").map(([k, v]) => `${k.replaceAll("_", " ")}: ${v}`).join(", ");
+  if (d.budget) return [`${d.percent} % of the budget ${d.limit} is used: ${d.counted} of ${d.budget}`, d.until && [" until ", moment(d.until)]];
+  if (d.new_version) return `${d.who} put version ${d.new_version} in force, from ${d.from}: ${things(d.changes, "change")}`;
+  if (d.why) return [said(d.why), d.until && [" until ", moment(d.until)]];
+  return Object.entries(d).filter(([, v]) => v !== "" && v !== null && typeof v !== "object").map(([k, v], i) => [i > 0 && ", ", k.replaceAll("_", " "), ": ", said(v)]);
 }

@@ -1,6 +1,7 @@
 import { h } from "../dom.js";
 import { go, link } from "../route.js";
-import { brief, clock, count, price } from "../format.js";
+import { brief, count, price } from "../format.js";
+import { exact, moment, said } from "../time.js";
 import { empty, failed, waits, command, quoted } from "../said.js";
 import { shade, short, waiting } from "../wait.js";
 import { cancelButton } from "../cancel.js";
@@ -23,7 +24,7 @@ export const job = {
       (t.silent ?? []).map((s) => h("div.told.warn", {}, h("p", {}, s))),
       t.jobs.map((j) => story(app, j)),
       t.jobs.length === 0 && empty("No trace of this id", "Its traces may be too old, or the id is wrong."),
-      h("details", {}, h("summary", {}, "Where weir has looked"), h("ul", {}, (t.looked ?? []).map((l) => h("li", {}, h("code", {}, l.stream), `: ${count(l.messages)} messages`, l.all ? ", all of them" : l.back ? `, back to ${clock(l.back)}` : "")))),
+      h("details", {}, h("summary", {}, "Where weir has looked"), h("ul", {}, (t.looked ?? []).map((l) => h("li", {}, h("code", {}, l.stream), `: ${count(l.messages)} messages`, l.all ? ", all of them" : l.back && [", back to ", moment(l.back)])))),
       terminal,
     ];
   },
@@ -55,8 +56,8 @@ function steps(app, j) {
     const gap = before === null ? "" : (s.what === "call" ? "waited " : "+") + brief(Date.parse(s.at) - before);
     before = Date.parse(s.ended ?? s.at);
     return h("li", { key: `${s.stream}${s.seq}${s.what}`, class: shadeOf(s) },
-      h("div", {}, h("time", { title: clock(s.at) }, clock(s.at)), gap && h("span.gap", {}, gap)),
-      h("p", {}, h("span.chip", { class: shadeOf(s) || "calm" }, titles[s.what] ?? s.what), " ", s.text));
+      h("div", {}, exact(s.at), gap && h("span.gap", {}, gap)),
+      h("p", {}, h("span.chip", { class: shadeOf(s) || "calm" }, titles[s.what] ?? s.what), " ", said(s.text)));
   });
   const q = j.queue;
   if (j.state === "queued" && q) {
@@ -64,7 +65,7 @@ function steps(app, j) {
     all.push(h("li.later", { key: "now" }, h("div", {}, h("time", {}, "now")),
       h("p", {}, state ? (state.phase === "calling" ? h("b", {}, `call ${state.calls} runs`) : h("b", {}, `waits at place ${state.position} of ${q.depth}`)) : h("b", {}, `waits in a bucket of ${q.depth}`), " ", q.waits && h("span.chip", { class: shade(q.waits) }, short(q.waits))),
       q.waits && h("p.quiet", {}, "The bucket's next job waits for ", waiting(q.waits))));
-    if (state?.eta) all.push(h("li.later", { key: "eta" }, h("div", {}, h("time", {}, clock(state.eta)), h("span.gap", {}, "in " + brief(Date.parse(state.eta) - now))), h("p", {}, "to be called")));
+    if (state?.eta) all.push(h("li.later", { key: "eta" }, h("div", {}, exact(state.eta), h("span.gap", {}, "in " + brief(Date.parse(state.eta) - now))), h("p", {}, "to be called")));
   }
   return all;
 }

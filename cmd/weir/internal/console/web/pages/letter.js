@@ -1,6 +1,7 @@
 import { h } from "../dom.js";
 import { link } from "../route.js";
-import { bytes, clock, since } from "../format.js";
+import { bytes } from "../format.js";
+import { exact, said, since } from "../time.js";
 import { post } from "../ask.js";
 import { explanation, shadeOf } from "../cause.js";
 import { empty, failed, waits, command } from "../said.js";
@@ -26,10 +27,10 @@ export const letter = {
     const settled = isSettled(app, l);
     return [
       h("div.bar", {}, title, app.operator() && h("div.actions", {}, !settled && redriveOne(app, l), typeof revealed.value?.body === "string" && redriveEdited(app, l, revealed.value.body), reconcileOne(app, l), purgeOne(app, l))),
-      h("div.told.bad", {}, h("p", {}, h("span.chip", { class: shadeOf(l.reason) }, l.reason), " ", l.detail), h("p.quiet", {}, settled ? "Its producer has submitted the job again since, and it is done. Nothing is left to redrive: purge the letter." : explanation(l))),
+      h("div.told.bad", {}, h("p", {}, h("span.chip", { class: shadeOf(l.reason) }, l.reason), " ", said(l.detail)), h("p.quiet", {}, settled ? "Its producer has submitted the job again since, and it is done. Nothing is left to redrive: purge the letter." : explanation(l))),
       h("div.split", {},
         h("section.card", { "aria-label": "What it was" }, h("dl.facts", {},
-          fact("died", [clock(l.stored), h("span.quiet", {}, ` (${since(l.stored, app.now())})`)]),
+          fact("died", [exact(l.stored), h("span.quiet", {}, " (", since(l.stored, app.now()), ")")]),
           fact("api", l.api ? h("a", { href: link("/buckets", { api: l.api }) }, l.api) : l.asked_api ? `${l.asked_api}, which was not configured` : "–"),
           fact("key", l.key ? h("a", { href: link("/bucket", { api: l.api, key: l.key }) }, l.key) : "–"),
           fact("job", l.job ? [h("a", { href: link("/job", { id: l.job }) }, h("code", {}, l.job)), " its whole history"] : "–"),
@@ -56,9 +57,9 @@ const fact = (name, ...what) => [h("dt", {}, name), h("dd", {}, ...what)];
 
 function lastCall(c) {
   return [h("h2", { class: "spaced" }, "Its last call"), h("dl.facts", {},
-    c.started_at && fact("started", clock(c.started_at)), c.wrote_at && fact("request written", clock(c.wrote_at)),
+    c.started_at && fact("started", exact(c.started_at)), c.wrote_at && fact("request written", exact(c.wrote_at)),
     c.sent_bytes !== undefined && fact("sent", bytes(c.sent_bytes)), c.connection && fact("connection", c.connection),
-    c.ended_at && fact("ended", clock(c.ended_at)), c.cut_by && fact("cut off by", c.cut_by))];
+    c.ended_at && fact("ended", exact(c.ended_at)), c.cut_by && fact("cut off by", c.cut_by))];
 }
 
 function headers(all) {

@@ -1,6 +1,7 @@
 import { h } from "../dom.js";
 import { change, link } from "../route.js";
-import { clock, since, things } from "../format.js";
+import { things } from "../format.js";
+import { said, since } from "../time.js";
 import { list } from "../ask.js";
 import { causeText, reasons, remedy, shadeOf } from "../cause.js";
 import { choice, filterField } from "../table.js";
@@ -61,7 +62,7 @@ function causeCard(app, c, picked) {
   return h("div.card.cause", { key: JSON.stringify([c.api, c.reason, c.status, c.billed]), "data-reason": c.reason },
     h("h3", {}, h("a", { href: link("/letters", query), "aria-current": at ? "true" : null }, things(c.letters, "letter")), " ", h("span.chip", { class: shadeOf(c.reason) }, c.reason), c.status > 0 && [" ", h("span.chip", {}, String(c.status))]),
     h("p", {}, c.api || "no configured API", ": ", causeText(c.reason)),
-    c.billed && h("p.quiet", {}, `billed: ${c.billed}`, " · ", c.letters === 1 ? since(c.newest, app.now()) : `${since(c.oldest, app.now())} to ${since(c.newest, app.now())}`),
+    c.billed && h("p.quiet", {}, `billed: ${c.billed}`, " · ", c.letters === 1 ? since(c.newest, app.now()) : [since(c.oldest, app.now()), " to ", since(c.newest, app.now())]),
     h("p.quiet", {}, remedy(c.reason)));
 }
 
@@ -80,13 +81,13 @@ function table(app, rows, total) {
     h("thead", {}, h("tr", {}, ["Letter", "Died", "Api", "Key", "Reason", "Status", "Billed", "Detail"].map((name) => h("th", { scope: "col" }, name)))),
     h("tbody", {}, rows.map((l) => h("tr", { key: String(l.seq), "data-seq": String(l.seq) },
       h("td.fit", { "data-name": "Letter" }, h("a", { href: link("/letter", { seq: l.seq }) }, String(l.seq))),
-      h("td.nowrap", { "data-name": "Died", title: clock(l.stored) }, since(l.stored, app.now())),
+      h("td.nowrap", { "data-name": "Died" }, since(l.stored, app.now())),
       h("td", { "data-name": "Api" }, l.api || h("span.quiet", {}, l.asked_api ? `${l.asked_api}, not configured` : "–")),
       h("td.whole", { "data-name": "Key" }, l.key || "–"),
       h("td.fit", { "data-name": "Reason" }, h("span.chip", { class: shadeOf(l.reason) }, l.reason)),
       h("td.fit", { "data-name": "Status" }, l.status || "–"),
       h("td.fit", { "data-name": "Billed" }, h("span", { class: l.billed === "unknown" ? "chip unknown" : "" }, l.billed)),
-      h("td.long", { "data-name": "Detail" }, l.detail))))));
+      h("td.long", { "data-name": "Detail" }, said(l.detail)))))));
 }
 
 function pages(before, next) {

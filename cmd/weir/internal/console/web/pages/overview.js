@@ -1,6 +1,7 @@
-import { h } from "../dom.js";
+import { h, textOf } from "../dom.js";
 import { link } from "../route.js";
-import { count, things, price, clock, perSecond, timeOfDay } from "../format.js";
+import { count, things, price, perSecond } from "../format.js";
+import { moment, said } from "../time.js";
 import { slots, pace } from "../past.js";
 import { flow, legend } from "../flow.js";
 import { limitLine, nearest } from "../limit.js";
@@ -32,38 +33,40 @@ export const overview = {
 };
 
 function health(app, s) {
-  return [verdict(app, s), s.warnings.length > 0 && h("div.told.warn", { role: "region", "aria-label": "Warnings" }, h("p", {}, h("strong", {}, things(s.warnings.length, "warning"))), s.warnings.map(told))];
+  const warnings = things(s.warnings.length, "warning"), warned = s.warnings.length > 0;
+  if (!s.healthy) {
+    return [h("div.told.bad", { role: "region", "aria-label": "Problems" }, h("p", {}, h("strong", {}, things(s.problems.length, "problem"))), s.problems.map(told)),
+      warned && h("div.told.warn", { role: "region", "aria-label": "Warnings" }, h("p", {}, h("strong", {}, warnings)), s.warnings.map(told))];
+  }
+  const old = app.live !== "live", but = warned ? `, with ${warnings}` : "";
+  return h("div.told", { class: old ? "" : warned ? "warn" : "good", role: "region", "aria-label": "Health" },
+    h("p", {}, h("strong", {}, old ? ["Was healthy at ", moment(s.at), but, ": "] : `Healthy${but}. `),
+      `${things(s.apis.length, "api")}, dispatched by ${things(s.replicas.length, "replica")}; ${things(s.apis.reduce((n, a) => n + a.jobs, 0), "job")} waiting or being called.`),
+    s.warnings.map(told));
 }
 
-const told = (p) => h("p", {}, p.what, h("br"), h("span.quiet", {}, "What to do: " + p.fix));
-
-function verdict(app, s) {
-  const old = app.live !== "live";
-  if (s.healthy) return h("div.told", { class: old ? "" : "good" }, h("p", {}, h("strong", {}, old ? `Was healthy at ${clock(s.at)}: ` : "Healthy. "), `${things(s.apis.length, "api")}, dispatched by ${things(s.replicas.length, "replica")}; ${things(s.apis.reduce((n, a) => n + a.jobs, 0), "job")} waiting or being called.`));
-  return h("div.told.bad", { role: "region", "aria-label": "Problems" }, h("p", {}, h("strong", {}, things(s.problems.length, "problem"))),
-    s.problems.map(told));
-}
+const told = (p) => h("p", {}, said(p.what), h("br"), h("span.quiet", {}, "What to do: ", said(p.fix)));
 
 /** stateOf says whether weir calls an API. */
 export function stateOf(a) {
   const held = a.holds?.find((x) => !x.key);
   if (a.pause) return { chip: "paused", shade: "paused", until: a.pause.until, why: pauseText(a.pause) };
-  if (held) return { chip: "held", shade: held.fault ? "dead" : "held", until: held.until, why: held.why };
+  if (held) return { chip: "held", shade: held.fault ? "dead" : "held", until: held.until, why: said(held.why) };
   if (a.owned < a.partitions) return { chip: `${a.owned} of ${a.partitions} partitions`, shade: "held", why: "no replica dispatches the others" };
   return { chip: "active", shade: "good" };
 }
 
 /** pauseText names the operator that paused, the time and the reason, as far as they are known. */
-export const pauseText = (p) => `paused${p.by ? " by " + p.by : ""} at ${clock(p.at)}${p.until ? " until " + clock(p.until) : ""}${p.why ? ": " + p.why : ""}`;
+const pauseText = (p) => [`paused${p.by ? " by " + p.by : ""} at `, moment(p.at), p.until && [" until ", moment(p.until)], p.why && ": " + p.why];
 
 function apiCard(app, s, a) {
   app.history(a.api);
   const line = app.past.of(a.api), now = app.now(), p = pace(line), state = stateOf(a), near = nearest(a);
   const refused = line.some((x) => x.refused > 0);
   return h("section.card", { key: a.api, "aria-labelledby": "api-" + a.api, "data-api": a.api },
-    h("div.bar", {}, h("h2", { id: "api-" + a.api }, h("a", { href: link("/buckets", { api: a.api }) }, a.api), " ", h("span.chip", { class: state.shade, title: state.why }, state.chip)),
+    h("div.bar", {}, h("h2", { id: "api-" + a.api }, h("a", { href: link("/buckets", { api: a.api }) }, a.api), " ", h("span.chip", { class: state.shade, title: state.why && textOf(state.why) }, state.chip)),
       app.operator() && pauseButton(app, a.api, undefined, a.pause)),
-    state.why && h("p.quiet.whole", {}, state.why, state.until && a.pause === undefined && h("span", { title: clock(state.until) }, ` (until ${timeOfDay(state.until)})`)),
+    state.why && h("p.quiet.whole", {}, state.why, state.until && a.pause === undefined && [" (until ", moment(state.until, now), ")"]),
     h("dl.figures", {},
       figure("accepted", a.accepted, p && perSecond(p.came), "accepted"),
       figure("called", a.called, p && perSecond(p.left), "called"),
@@ -71,8 +74,8 @@ function apiCard(app, s, a) {
       figure("waiting", a.jobs, `${count(a.keys)} ${a.keys === 1 ? "bucket" : "buckets"}`, "jobs"),
       figure("in flight", a.in_flight, null, "in_flight"),
       figure("spent today", null, a.in_doubt_today && Number(a.in_doubt_today) > 0 && `${price(a.in_doubt_today)} in doubt`, "spent_today", price(a.spent_today))),
-    h("p.since.quiet", {}, s.replicas.length > 1 ? "Counted since its replicas started, the first at " : "Counted since its replica started at ", h("time", { "data-field": "since", title: clock(a.counted_since) }, timeOfDay(a.counted_since, now))),
-    flow(slots(line, now), { of: a.api, height: 60 }), legend(refused),
+    h("p.since.quiet", {}, s.replicas.length > 1 ? "Counted since its replicas started, the first at " : "Counted since its replica started at ", moment(a.counted_since, now, { "data-field": "since" })),
+    flow(slots(line, now), { of: a.api, height: 60 }), legend(line, now, refused),
     (a.paused_keys > 0 || a.held_keys > 0) && h("p", {}, a.paused_keys > 0 && h("span.chip.paused", {}, things(a.paused_keys, "key") + " paused"), " ", a.held_keys > 0 && h("span.chip.held", {}, things(a.held_keys, "key") + " held")),
     near.map((l) => limitLine(a.api, l)),
     near.length < (a.limits?.length ?? 0) && h("p", {}, h("a", { href: link("/limits", { api: a.api }) }, `all ${a.limits.length} limits`)));

@@ -1,6 +1,7 @@
 import { h } from "../dom.js";
 import { link } from "../route.js";
-import { brief, clock, count, price, since, things } from "../format.js";
+import { brief, count, price, things } from "../format.js";
+import { exact, since } from "../time.js";
 import { list, post, remove } from "../ask.js";
 import { ask } from "../dialog.js";
 import { empty, failed, waits, command } from "../said.js";
@@ -32,7 +33,7 @@ function row(app, t) {
   return h("tr", { key: t.name },
     h("td.code", { "data-name": "Redrive" }, h("a", { href: link("/redrives", { id: t.name }) }, t.name)),
     h("td.fit", { "data-name": "State" }, stateChip(t)),
-    h("td.nowrap", { "data-name": "Begun", title: clock(t.created) }, since(t.created, app.now())),
+    h("td.nowrap", { "data-name": "Begun" }, since(t.created, app.now())),
     h("td", { "data-name": "By" }, t.by || "–"),
     h("td.long", { "data-name": "What" }, t.selection || "all letters"),
     h("td.draw", { "data-name": "Progress" }, bar(t)));
@@ -52,7 +53,7 @@ function one(app, id) {
       bar(t, "tall"),
       h("dl.figures", {}, [["redriven", n.redriven], ["overflowed again", n.overflowed], ["refused again", n.refused], ["resubmitted since", n.settled], ["left alone", n.skipped], ["to do", n.todo]].map(([name, v]) => h("div", {}, h("dt", {}, name), h("dd", {}, count(v)))))),
     h("section.card", { class: "spaced", "aria-label": "What it is" }, h("dl.facts", {},
-      fact("begun", clock(t.created), h("span.quiet", {}, ` (${since(t.created, app.now())})`)), t.ended && fact("ended", clock(t.ended)), t.stopped_by && fact("stopped by", t.stopped_by), t.by && fact("by", t.by),
+      fact("begun", exact(t.created), h("span.quiet", {}, " (", since(t.created, app.now()), ")")), t.ended && fact("ended", exact(t.ended)), t.stopped_by && fact("stopped by", t.stopped_by), t.by && fact("by", t.by),
       fact("what", t.selection || "all letters"), fact("at most", t.rate), fact("cost", price(t.cost)), t.worker && fact("run by", t.worker))),
     n.overflowed + n.refused > 0 && h("p", {}, `${count(n.overflowed + n.refused)} became letters again: `, h("a", { href: "/letters" }, "look at them"), ". Redrive them at a lower rate, or when their buckets have room."),
     h("p.related", {}, h("a", { href: "/letters" }, "Dead letters"), " · ", h("a", { href: "/buckets" }, "Watch the buckets")),

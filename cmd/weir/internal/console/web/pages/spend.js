@@ -1,6 +1,7 @@
 import { h } from "../dom.js";
 import { change } from "../route.js";
-import { count, price, timeOfDay } from "../format.js";
+import { count, price } from "../format.js";
+import { moment } from "../time.js";
 import { meter } from "../meter.js";
 import { choice, filterField } from "../table.js";
 import { empty, failed, waits, command } from "../said.js";
@@ -19,9 +20,9 @@ export const spend = {
       asked.error && (asked.error.status === 404 ? empty("Nothing has been spent yet", "The ledger has no calls.") : failed(asked.error)),
       !a && !asked.error && waits("the ledger"),
       a && [
-        h("dl.figures", {}, h("div", {}, h("dt", {}, "spent"), h("dd", { "data-field": "spent" }, price(a.spent))), h("div", {}, h("dt", {}, "in doubt"), h("dd", {}, price(a.in_doubt))), h("div", {}, h("dt", {}, "since"), h("dd", {}, h("small", {}, timeOfDay(a.since))))),
+        h("dl.figures", {}, h("div", {}, h("dt", {}, "spent"), h("dd", { "data-field": "spent" }, price(a.spent))), h("div", {}, h("dt", {}, "in doubt"), h("dd", {}, price(a.in_doubt))), h("div", {}, h("dt", {}, "since"), h("dd", {}, h("small", {}, moment(a.since))))),
         (a.budgets ?? []).length > 0 && [h("h2", {}, "Budgets"), h("div.cards", {}, a.budgets.map((b) => h("section.card", { key: b.api + b.limit }, h("div.limit", {}, h("b", {}, `${b.api}/${b.limit}`), h("span", {}, `${price(b.counted ?? b.spent)} of ${price(b.budget)}${b.shadow ? ", only watches" : ""}`), meter(Number(b.counted ?? b.spent), Number(b.budget), `${b.api} ${b.limit}`)),
-          h("p.quiet", {}, `spent ${price(b.spent)}`, Number(b.in_doubt) > 0 && `, ${price(b.in_doubt)} in doubt`, b.until && `, until ${timeOfDay(b.until)}`))))],
+          h("p.quiet", {}, `spent ${price(b.spent)}`, Number(b.in_doubt) > 0 && `, ${price(b.in_doubt)} in doubt`, b.until && [", until ", moment(b.until)]))))],
         h("h2", {}, `By ${by}`),
         groups.length > 0 ? h("div.table", {}, h("table.folds", {}, h("caption.unseen", {}, `Spending by ${by}`), h("thead", {}, h("tr", {}, h("th", { scope: "col" }, by), h("th.n", { scope: "col" }, "Calls"), h("th.n", { scope: "col" }, "Spent"), h("th.n", { scope: "col" }, "In doubt"), h("th", { scope: "col" }, "Share"))),
           h("tbody", {}, groups.map((g) => h("tr", { key: name(g, by) }, h("td.whole", { "data-name": by }, name(g, by)), h("td.n", { "data-name": "Calls" }, count(g.calls)), h("td.n", { "data-name": "Spent" }, price(g.spent)), h("td.n", { "data-name": "In doubt" }, price(g.in_doubt)),
