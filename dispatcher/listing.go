@@ -127,9 +127,9 @@ func (p *partition) phaseOf(e *queue.Entry, known bool) (schedule.JobPhase, int)
 		}
 	}
 	switch notBefore := ingest.NotBeforeOf(e.Header, e.Time); {
-	case notBefore.After(p.w.now().Time()) && (q != nil || !known || p.replay != nil):
+	case notBefore.After(p.w.now().Time()) && (q != nil || !known || p.Reading):
 		return schedule.JobNotBefore, 0
-	case !known || p.replay != nil:
+	case !known || p.Reading:
 		return schedule.JobWaits, 0
 	}
 	return "", 0
