@@ -1,5 +1,7 @@
 package bucket
 
+import "slices"
+
 // engine is the whole state of one api's limits, and the pure core of Memory. Time comes in as an argument; the engine
 // locks nothing and reads nothing from outside.
 type engine struct {
@@ -19,6 +21,7 @@ type engine struct {
 	turning   turning
 	arrived   Micros // latest time at which the call with the latest slot arrives
 	permits   permits
+	lines     lines // of replicas that use this engine together
 }
 
 // sharedLimit is one of Rules.Shared with its state.
@@ -92,7 +95,20 @@ func (e *engine) pace(r Rate) (pace, error) {
 	return p, nil
 }
 
-// reserve answers one ask, which must have passed check.
+// reserveAll answers the asks of one round, which must have passed check.
+func (e *engine) reserveAll(now Micros, asks []Ask) []Answer {
+	if len(asks) > 0 && asks[0].Line != nil {
+		e.lines.begin(e.tick(now), asks[0].Line, Micros(ceilMicros(asks[0].Horizon)))
+		defer func() { e.lines.end(e.clock, len(asks)) }()
+	}
+	answers := make([]Answer, len(asks))
+	for i := range asks {
+		answers[i] = e.reserve(now, &asks[i])
+	}
+	return answers
+}
+
+// reserve answers one ask.
 func (e *engine) reserve(now Micros, a *Ask) Answer {
 	now = e.tick(now)
 	e.permits.expire(now)
@@ -115,6 +131,9 @@ func (e *engine) reserve(now Micros, a *Ask) Answer {
 	ans := Answer{Now: now}
 	for i := range a.Want {
 		at, wait := e.slot(now, key, own.burst, a)
+		if e.lines.own != nil {
+			e.inTurn(now, at, a, &wait)
+		}
 		if wait.Until != 0 || wait.Never {
 			ans.Wait = wait
 			break
@@ -127,7 +146,65 @@ func (e *engine) reserve(now Micros, a *Ask) Answer {
 		ans.Grants = append(ans.Grants, Grant{At: at, TAT: key.end(), Serial: serial})
 	}
 	e.keys.store(place, key)
+	if e.lines.own != nil {
+		ans.Elsewhere = e.lines.elsewhere(a.Tenant)
+	}
 	return ans
+}
+
+// inTurn makes an ask wait if other replicas come before it for a slot, or for what refused it one. It charges the
+// replica for a slot that it may have.
+func (e *engine) inTurn(now, at Micros, a *Ask, wait *Wait) {
+	service, horizon := float64(max(1, a.Service)), Micros(ceilMicros(a.Horizon))
+	switch {
+	case wait.Never || wait.Limit == OwnRate || wait.Limit == OwnCheckpoint:
+		return
+	case wait.Limit == "":
+		b := e.lines.before(now, at, max(now, at-horizon), service)
+		if b.until != 0 {
+			if scarce := e.scarce(now, now+horizon, a, b.dear); scarce >= 0 {
+				*wait = Wait{Limit: e.shared[scarce].Name, Until: b.until}
+				e.lines.wait(b.until, false)
+				return
+			}
+		}
+		e.lines.serve(now, at, service)
+	default:
+		i := slices.IndexFunc(e.shared, func(l sharedLimit) bool { return l.Name == wait.Limit })
+		dear := e.shared[i].Rate != nil && a.cost(i) > 1
+		if dear && len(e.lines.all) > 1 {
+			wait.Until = min(wait.Until, now+dearPoll)
+		}
+		if b := e.lines.before(now, wait.Until+horizon, wait.Until, service); b.until > wait.Until {
+			wait.Until, dear = b.until, false
+		}
+		e.lines.wait(wait.Until, dear)
+	}
+}
+
+// scarce returns the first limit that has no room by reach for a call of every key that waits, like this one; -1 if there
+// is none. one says that the first limit of which the call takes something is enough.
+func (e *engine) scarce(now, reach Micros, a *Ask, one bool) int {
+	for i := range e.shared {
+		l := &e.shared[i]
+		cost := a.cost(i)
+		units := cost * min(e.lines.calls, maxCost/max(1, cost))
+		switch m := l.meter.(type) {
+		case nil:
+			if !l.Shadow && (one || e.open(now)+e.lines.calls > l.inFlight) {
+				return i
+			}
+		case *rateMeter:
+			if !l.Shadow && cost > 0 && (one || float64(max(m.tat, now))+float64(units-m.burst)*float64(m.interval.P)/float64(m.interval.Q) > float64(reach)) {
+				return i
+			}
+		default:
+			if !l.Shadow && cost > 0 && (one || units > l.capacity || m.earliest(now, units) > reach) {
+				return i
+			}
+		}
+	}
+	return -1
 }
 
 // slot finds the earliest time at which every limit lets one call of the ask pass, or returns why there is none within

@@ -62,11 +62,7 @@ func (m *Memory) Reserve(_ context.Context, asks []Ask) ([]Answer, error) {
 		}
 	}
 	now := m.now()
-	answers := make([]Answer, len(asks))
-	for i := range asks {
-		answers[i] = m.engine.reserve(now, &asks[i])
-	}
-	return answers, nil
+	return m.engine.reserveAll(now, asks), nil
 }
 
 // Settle implements Store. It never fails.

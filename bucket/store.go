@@ -22,6 +22,12 @@ type Ask struct {
 	// Floor is the least TAT of this key that the caller knows, 0 if none. It restores the key in a store that has
 	// forgotten it.
 	Floor Micros
+
+	// Line says what waits where the ask comes from: the same Line for all asks of a round. It is nil if no other
+	// process uses the Store, or if the ask is made out of turn.
+	Line    *Line
+	Tenant  string // of the key, one of the Line's
+	Service Micros // for how long the call uses up the limit that it burdens most; at least 1
 }
 
 // Validate returns what is wrong with an ask under rules. A Store refuses such an ask.
@@ -38,6 +44,9 @@ func (a *Ask) validate(shared int) error {
 	}
 	if a.Costs != nil && len(a.Costs) != shared {
 		return fmt.Errorf("names %d costs for %d shared limits", len(a.Costs), shared)
+	}
+	if l := a.Line; l != nil && (l.Replica == "" || l.More < 0 || len(l.Tenants) > MostTenants) {
+		return fmt.Errorf("has a line of replica %q with %d tenants and %d more", l.Replica, len(l.Tenants), l.More)
 	}
 	for _, c := range a.Costs {
 		if c < 0 || c > maxCost {
@@ -81,6 +90,8 @@ type Answer struct {
 	// Now is the store's time when it answered. Its clock may be another machine's, so wait At-Now (or Until-Now) on a
 	// monotonic clock from the moment the answer came. That is never early, and late by less than the way back.
 	Now Micros
+	// Elsewhere is how many keys of the ask's tenant wait at other replicas, as far as their Lines said lately.
+	Elsewhere int
 }
 
 // Use reports the end of a grant to the store. A grant may be Returned unused: it is given back to every limit whose

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"crypto/rand"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,7 +47,7 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 	w.terms = d.newTerms(o.API, nil)
 	w.s = schedule.New(w.terms.policy, schedule.Pace{
 		PrepareLead: 4 * schedule.LeastLead, ReserveAhead: schedule.LeastAhead, GrantTTL: schedule.Lateness(&o.API.Rules), MaxStaged: schedule.MaxStaged, MaxCalls: schedule.MaxCalls,
-		Clock: o.Clock,
+		Clock: o.Clock, Replica: replicaAt(o.Clock),
 	}, w.pace.knownLocked)
 	w.notes = newHoldNotes(l)
 	w.settler = newSettler(l, w.notes, func(answered bool) { w.contact.called(answered, time.Now()) })
@@ -60,6 +61,14 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 		w.notes.tellHold(hold)
 	}
 	return w
+}
+
+// replicaAt returns a name for this process among those that use a store, "" for a store that no other process uses.
+func replicaAt(clock schedule.StoreClock) string {
+	if clock == schedule.OwnClock {
+		return ""
+	}
+	return rand.Text()
 }
 
 // run dispatches until soft ends, and then lets running calls end until hard ends. It returns when every goroutine of

@@ -2,6 +2,8 @@ package redisstore
 
 import (
 	"fmt"
+	"hash/fnv"
+	"slices"
 	"strconv"
 	"time"
 
@@ -116,6 +118,28 @@ func (s *Store) bounds(q bucket.Quota) []bucket.Micros {
 	return []bucket.Micros{before, start, end, next, last}
 }
 
+// line writes what waits at the replica of a round, "" if its asks have no line.
+func (r *request) line(l *bucket.Line) {
+	if l == nil {
+		r.str("")
+		return
+	}
+	r.str(short(l.Replica))
+	r.num(int64(l.More))
+	r.num(int64(len(l.Tenants)))
+	for i := range l.Tenants {
+		r.str(short(l.Tenants[i].Tenant))
+		r.num(int64(l.Tenants[i].Keys))
+	}
+}
+
+// short returns a short word for a name: two names have the same once in billions of pairs.
+func short(name string) string {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name)) // never fails
+	return strconv.FormatUint(h.Sum64(), 36)
+}
+
 // askLocked writes one ask, which must have passed Validate.
 func (s *Store) askLocked(r *request, a *bucket.Ask) {
 	r.keys = append(r.keys, s.prefix+"key:"+a.Key)
@@ -127,6 +151,8 @@ func (s *Store) askLocked(r *request, a *bucket.Ask) {
 	r.num(int64(bucket.Micros(0).Add(a.Horizon + 999)))
 	r.num(int64(a.Want))
 	r.num(int64(a.Floor))
+	r.num(tenantOf(a))
+	r.num(int64(max(1, a.Service)))
 	for i := range s.rules.Shared {
 		if a.Costs == nil {
 			r.num(1)
@@ -134,6 +160,14 @@ func (s *Store) askLocked(r *request, a *bucket.Ask) {
 		}
 		r.num(a.Costs[i])
 	}
+}
+
+// tenantOf returns the place of an ask's tenant in its line, from 1 on; 0 if it has none.
+func tenantOf(a *bucket.Ask) int64 {
+	if a.Line == nil {
+		return 0
+	}
+	return 1 + int64(slices.IndexFunc(a.Line.Tenants, func(t bucket.Waiting) bool { return t.Tenant == a.Tenant }))
 }
 
 // useLocked writes the end of one grant. It writes -1 for a cost that the grant's rules did not have.
@@ -198,7 +232,7 @@ func (r *reader) num() int64 {
 // buries nothing.
 const (
 	uncertain     = 2
-	edge          = 3 // of a period, in which no slot is given: no budget is spent by that
+	edge          = 3 // of a period, in which no slot is given, or another replica's turn: no budget is spent by that
 	uncertainPoll = time.Second
 )
 
@@ -216,6 +250,7 @@ func (s *Store) answerLocked(r *reader) (a bucket.Answer) {
 		a.Grants = append(a.Grants, bucket.Grant{At: bucket.Micros(r.num()), TAT: bucket.Micros(r.num()), Serial: r.num()})
 	}
 	binding, until, never := r.num(), r.num(), r.num()
+	a.Elsewhere = int(r.num())
 	switch {
 	case r.err != nil || binding < 0:
 	case binding == 0:

@@ -3,8 +3,8 @@ package redisstore
 import "github.com/redis/go-redis/v9"
 
 // script does everything in one step of the server: a reservation reads and writes all its limits at once. It repeats
-// the arithmetic of package bucket, and nothing else does. It follows bucket's engine.go, gcra.go, meter.go,
-// quota.go, sliding.go and permits.go line by line, with their names. A differential test checks that both give the
+// the arithmetic of package bucket, and nothing else does. It follows bucket's engine.go, gcra.go, meter.go, quota.go,
+// sliding.go, permits.go and line.go line by line, with their names. A differential test checks that both give the
 // same grants.
 //
 // KEYS are the api's state, its open grants, the log of each shared limit (sliding ones use it), and then the bucket of
@@ -34,11 +34,11 @@ import "github.com/redis/go-redis/v9"
 // in a log or in periods. h is what a shadow limit would have held. x says that what a quota counted was lost (1), or
 // that the quota missed asks because it was not in the rules (2). n is the asks of the state that it knows of.
 //
-// For all keys paces names the rates, and memory, least, known and latest are those of turning in carry.go. arrived is
+// For all keys lines is what replicas that wait said (script_line.go), and paces names the rates, and memory, least, known and latest are those of turning in carry.go. arrived is
 // the latest time at which the call with the latest slot arrives.
 //
 // Numbers are doubles. Every product stays below 2^53, which bucket.Rules.Validate guarantees, so all of this is exact.
-var script = redis.NewScript(luaCore + luaMeters + luaReserve + luaSettle + luaMain)
+var script = redis.NewScript(luaCore + luaMeters + luaLine + luaReserve + luaSettle + luaMain)
 
 const luaCore = `
 local MAX, WANT = 9007199254740991, 64

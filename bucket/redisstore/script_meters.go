@@ -2,7 +2,7 @@ package redisstore
 
 // luaMeters is bucket's meter.go, quota.go and sliding.go.
 const luaMeters = `
-local st, dirty, L, n_limits = {}, {}, {}, 0
+local st, dirty, L, n_limits, open = {}, {}, {}, 0, 0
 local function load(field) return tonumber(st[field] or 0) end
 local function save(field, v) dirty[#dirty + 1] = field; dirty[#dirty + 1] = v end
 

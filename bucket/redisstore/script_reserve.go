@@ -143,7 +143,6 @@ local function save_key(name, k, now, memory)
   redis.call('SET', name, packed(k), 'PX', dec(ttl))
 end
 
-local open = 0
 local function would_hold(l, at, cost)
   if l.kind == 'i' then return open >= l.burst end
   return cost > l.cap or cost > 0 and l.meter.earliest(l, at, cost) > at
@@ -197,11 +196,17 @@ local function commit(at, serial, k, a, lease, jitter)
   end
 end
 local function reserve(now, lease, far, memory, jitter, out)
-  local asked, n = load('asked'), num()
+  local asked, n, replica, more, tenants = load('asked'), num(), str(), 0, {}
+  if replica ~= '' then
+    more = num()
+    for i = 1, num() do tenants[i] = {str(), num()} end
+  end
   for j = 1, n do
     local own = {p = num(), q = num(), burst = num(), window = num(), late = jitter}
     local a = {burst = own.burst, horizon = num(), want = num(), costs = {}}
-    local floor = num()
+    local floor, tenant = num(), num()
+    a.service = num()
+    if j == 1 and replica ~= '' then line_begin(now, replica, a.horizon, more, tenants) end
     for i = 1, n_limits do a.costs[i] = num() end
     local name, lost, blind = KEYS[2 + n_limits + j], 0, 0
     if st.cold then
@@ -218,6 +223,7 @@ local function reserve(now, lease, far, memory, jitter, out)
     local binding, till, never = -1, 0, 0
     for i = 0, a.want - 1 do
       local at, b, u, nv = slot(now, k, a, blind)
+      if lines.own then at, b, u, nv = in_turn(now, at, b, u, nv, a) end
       if not at then binding, till, never = b, u, nv break end
       local serial = asked * WANT + i
       commit(at, serial, k, a, lease, jitter)
@@ -226,9 +232,10 @@ local function reserve(now, lease, far, memory, jitter, out)
     end
     -- 2: what stands in the way counts as full because nobody knows
     if sums and binding > 0 and never ~= 1 and load(L[binding].name .. ':x') > 0 then never = 2 end
-    out[#out + 1] = dec(binding) out[#out + 1] = dec(till) out[#out + 1] = dec(never)
+    out[#out + 1] = dec(binding) out[#out + 1] = dec(till) out[#out + 1] = dec(never) out[#out + 1] = dec(line_elsewhere(tenant))
     save_key(name, k, now, memory)
   end
+  if lines.own then line_end(now, n) end
   st.asked = dec(asked)
 end
 `

@@ -161,6 +161,7 @@ func (s *Store) Reserve(ctx context.Context, asks []bucket.Ask) ([]bucket.Answer
 	r, err := s.run(ctx, func() *request {
 		r := s.beginLocked("reserve", len(asks))
 		r.num(int64(len(asks)))
+		r.line(asks[0].Line)
 		for i := range asks {
 			s.askLocked(r, &asks[i])
 		}

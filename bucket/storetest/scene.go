@@ -4,7 +4,9 @@ import (
 	"container/heap"
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -112,9 +114,11 @@ func (s *scene) ask(k int) {
 		}
 	}
 	s.seen = max(s.seen, s.clock.now)
-	got, err := s.store.Reserve(context.Background(), []bucket.Ask{{
-		Key: fmt.Sprint("key", k), Limits: s.rules.Key, Costs: costs, Want: s.want, Horizon: s.horizon,
-	}})
+	ask := bucket.Ask{Key: fmt.Sprint("key", k), Limits: s.rules.Key, Costs: costs, Want: s.want, Horizon: s.horizon}
+	if s.replicas > 0 {
+		ask.Line, ask.Tenant, ask.Service = s.line(k), tenantOf(k), bucket.Micros(1+s.rng.Int64N(2000))
+	}
+	got, err := s.store.Reserve(context.Background(), []bucket.Ask{ask})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -138,6 +142,21 @@ func (s *scene) ask(k int) {
 		s.clock.now = s.true + s.step
 	}
 }
+
+// line returns what waits at the replica that has a key: all its keys.
+func (s *scene) line(key int) *bucket.Line {
+	keys := map[string]int{}
+	for k := key % s.replicas; k < s.keys; k += s.replicas {
+		keys[tenantOf(k)]++
+	}
+	l := &bucket.Line{Replica: fmt.Sprint("replica", key%s.replicas), More: key % 2}
+	for _, tenant := range slices.Sorted(maps.Keys(keys)) {
+		l.Tenants = append(l.Tenants, bucket.Waiting{Tenant: tenant, Keys: keys[tenant]})
+	}
+	return l
+}
+
+func tenantOf(key int) string { return fmt.Sprint("tenant", key%3/2) }
 
 // askAll makes every key ask now.
 func (s *scene) askAll() {

@@ -57,6 +57,8 @@ type plan struct {
 	length  time.Duration
 	adverse adversity
 	turns   []turn // changes of rules, in order
+	// replicas is among how many processes the keys are divided, which take turns; 0 if one process has them all.
+	replicas int
 }
 
 // adversity is what can go wrong, in percent of the occasions.
@@ -71,6 +73,7 @@ func anyPlan(t *rapid.T) plan {
 		horizon: time.Duration(rapid.SampledFrom([]int{0, 1, 20, 500}).Draw(t, "horizon ms")) * time.Millisecond,
 		service: time.Duration(rapid.SampledFrom([]int{0, 5, 300}).Draw(t, "service ms")) * time.Millisecond,
 	}
+	p.replicas = rapid.SampledFrom([]int{0, 0, 1, 2, 3}).Draw(t, "replicas")
 	p.rules = bucket.Rules{
 		Key:      bucket.KeyLimits{Rate: anyRate(t, "key")},
 		Jitter:   time.Duration(rapid.SampledFrom([]int{0, 1, 5}).Draw(t, "jitter ms")) * time.Millisecond,

@@ -65,6 +65,7 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 			in.giveBack(q, jobs[0])
 			q.TAT, q.cold = former.TAT, former.cold
 		}
+		q.seat.tenant.elsewhere = a.Elsewhere
 		s.turns.book(q, len(a.Grants))
 		q.seat.refuse(0)
 		q.refused("", 0)

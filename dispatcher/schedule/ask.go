@@ -70,7 +70,10 @@ func (s *step) ask(q *KeyQueue) bucket.Micros {
 		j.Phase = asking
 	}
 	s.turns.take(q, s.Shared.serviceTime(jobs[0].Costs), len(jobs))
-	ask := bucket.Ask{Key: q.Key, Limits: *q.Limits, Costs: jobs[0].Costs, Want: len(jobs), Horizon: s.Pipe.pace.ReserveAhead}
+	ask := bucket.Ask{
+		Key: q.Key, Limits: *q.Limits, Costs: jobs[0].Costs, Want: len(jobs), Horizon: s.Pipe.pace.ReserveAhead,
+		Tenant: q.seat.tenant.name, Service: bucket.Micros(q.seat.lastService),
+	}
 	if q.cold {
 		ask.Floor = s.Floor(q)
 	}

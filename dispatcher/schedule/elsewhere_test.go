@@ -16,6 +16,7 @@ func (m *simulation) sendAway() *simulation {
 	m.way, m.back = m.upTo(most), m.upTo(most)
 	m.losses = []int{0, 0, 30, 8}[m.rnd.IntN(4)]
 	m.busy = min(m.busy, 500*time.Microsecond) // more than the jitter has room for is another test's business
+	m.s.Pipe.pace.Replica = "one"
 	m.s.store.clock, m.s.store.tatOf = OtherClock, func(string) bucket.Micros { return 0 }
 	return m
 }

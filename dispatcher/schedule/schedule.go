@@ -14,6 +14,7 @@ type Pace struct {
 	ReserveAhead time.Duration // how long before its time a slot is asked for
 	GrantTTL     time.Duration // how long after its time a slot may still be used
 	Clock        StoreClock    // the clock by which the store counts
+	Replica      string        // names this process among those that use the store; "" if no other does
 
 	MaxStaged int // jobs made ready at once, over all keys
 	MaxCalls  int // calls running at once, over all keys

@@ -1,6 +1,11 @@
 package schedule
 
-import "weir/bucket"
+import (
+	"maps"
+	"slices"
+
+	"weir/bucket"
+)
 
 // step is one Step of a schedule: it advances queues at now, and gathers what the dispatcher must do.
 type step struct {
@@ -18,7 +23,6 @@ func (s *step) run() {
 		s.fx.Resumed = append(s.fx.Resumed, nil)
 	}
 	s.unblock()
-	s.invite()
 	for s.agenda.canLapse() {
 		s.advance(s.agenda.nextLapsing())
 	}
@@ -29,8 +33,35 @@ func (s *step) run() {
 	for n := len(s.agenda.active); n > 0 && len(s.fx.Asks) < maxAsks; n-- {
 		s.advance(s.agenda.next())
 	}
+	s.invite()
 	if len(s.fx.Asks) > 0 {
 		s.store.ask()
+		if s.Pipe.pace.Replica != "" && len(s.Shared) > 0 {
+			s.standInLine()
+		}
+	}
+}
+
+// standInLine lets the asks say what waits here, so that the store can give each process its turn.
+func (s *step) standInLine() {
+	line := &bucket.Line{Replica: s.Pipe.pace.Replica}
+	keys := map[string]int{}
+	for of := range s.turns.coming {
+		keys[of.name] = of.coming
+	}
+	for _, jobs := range s.fx.asked {
+		if seat := &jobs[0].Queue.seat; seat.came == 0 { // it asks without having waited
+			keys[seat.tenant.name]++
+		}
+	}
+	if line.More = len(keys); line.More <= bucket.MostTenants {
+		line.More = 0
+		for _, name := range slices.Sorted(maps.Keys(keys)) {
+			line.Tenants = append(line.Tenants, bucket.Waiting{Tenant: name, Keys: keys[name]})
+		}
+	}
+	for i := range s.fx.Asks {
+		s.fx.Asks[i].Line = line
 	}
 }
 
@@ -57,7 +88,8 @@ func (s *step) unblock() {
 	}
 }
 
-// invite gives queues the turn to make a job ready, in the order in which they will have the shared limit.
+// invite gives queues the turn to make a job ready, in the order in which they will have the shared limit. It comes last:
+// a queue that was just granted a slot has taken its place in the line by then, and not the room of those before it.
 func (s *step) invite() {
 	if s.now < s.At(s.now).inviteAt() {
 		return
@@ -66,12 +98,12 @@ func (s *step) invite() {
 	if s.store.isDown() {
 		n = min(n, 1)
 	}
-	for ; n > 0; n-- {
+	for ; n > 0 && len(s.fx.Asks) < maxAsks; n-- {
 		q := s.turns.toPrepare()
 		if q == nil {
 			return
 		}
-		s.Touch(q)
+		s.advance(q)
 	}
 }
 

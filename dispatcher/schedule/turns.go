@@ -22,9 +22,10 @@ const mostServiceTime = serviceTime(1) << 44 // half a year: sums of any number 
 // its quantum to add up. A turn costs O(log n) in the queues that wait.
 type turns struct {
 	tenants map[string]*tenant // those that have queues
+	coming  map[*tenant]bool   // of these, those with queues that wait for their next slot
 	lines   [2]tenantHeap
 	clock   serviceTime // virtual time of the tenant that was granted a slot last
-	coming  uint64      // order of coming of the queue that came last
+	came    uint64      // order of coming of the queue that came last
 	room    roundRobin  // queues that wait for room to make a job ready
 }
 
@@ -63,6 +64,19 @@ type tenant struct {
 	clock       serviceTime // virtual time of its queue that was granted a slot last
 	in          [2]standing // in each line
 	queued      []*KeyQueue // its queues that wait for room, in order
+
+	coming    int // its queues that wait for their next slot
+	elsewhere int // its keys that wait at other processes, as the store said last
+}
+
+// counts returns how far a call advances a tenant's virtual time that takes d. The tenant's keys that wait elsewhere have
+// their part of its turns there.
+func (t *tenant) counts(d serviceTime) serviceTime {
+	if t.elsewhere <= 0 {
+		return d
+	}
+	here := float64(max(1, t.coming))
+	return serviceTime(min(float64(d)*(here+float64(t.elsewhere))/here, float64(mostServiceTime)))
 }
 
 // standing is a tenant's place in a line.
@@ -84,7 +98,7 @@ func (t *turns) reset() {
 	for _, of := range t.tenants { // queues not rebound yet still belong to these tenants, and may leave meanwhile
 		of.in, of.queued = [2]standing{}, nil
 	}
-	*t = turns{tenants: map[string]*tenant{}}
+	*t = turns{tenants: map[string]*tenant{}, coming: map[*tenant]bool{}}
 	t.lines[prepareLine].line = prepareLine
 }
 
@@ -100,6 +114,7 @@ func (t *turns) join(q *KeyQueue, name string) {
 // rejoin gives a queue to its tenant after a reset; it has taken nothing then.
 func (t *turns) rejoin(q *KeyQueue, name string) {
 	if of := q.seat.tenant; of == nil || t.tenants[of.name] != of {
+		t.comes(q, 0)
 		q.seat = seat{called: q.seat.called, invited: q.seat.invited}
 		t.join(q, name)
 	}
@@ -109,6 +124,7 @@ func (t *turns) rejoin(q *KeyQueue, name string) {
 func (t *turns) leave(q *KeyQueue) {
 	t.lend(q, askLine, 0)
 	t.lend(q, prepareLine, 0)
+	t.comes(q, 0)
 	of := q.seat.tenant
 	if of.queues--; of.queues == 0 && t.tenants[of.name] == of {
 		delete(t.tenants, of.name)
@@ -140,8 +156,8 @@ func (t *turns) push(q *KeyQueue, l line) {
 	in := &of.in[l]
 	t.catchUp(q)
 	if q.seat.came == 0 {
-		t.coming++
-		q.seat.came = t.coming
+		t.came++
+		t.comes(q, t.came)
 	}
 	if in.place == notWaiting {
 		in.came = q.seat.came
@@ -149,6 +165,22 @@ func (t *turns) push(q *KeyQueue, l line) {
 	}
 	in.blocked.push(turn{q.seat.virtualTime, q.seat.came, q})
 	w.queues++
+}
+
+// comes sets a queue's order of coming to wait for its next slot, 0 if it does not wait.
+func (t *turns) comes(q *KeyQueue, came uint64) {
+	of := q.seat.tenant
+	switch {
+	case q.seat.came == 0 && came != 0:
+		if of.coming++; of.coming == 1 {
+			t.coming[of] = true
+		}
+	case q.seat.came != 0 && came == 0:
+		if of.coming--; of.coming == 0 {
+			delete(t.coming, of)
+		}
+	}
+	q.seat.came = came
 }
 
 // catchUp puts a queue that was away no further ahead than the queues that are being called.
@@ -193,7 +225,7 @@ func (t *turns) pop(l line) *KeyQueue {
 	if len(in.blocked) == 0 {
 		heap.Pop(w)
 	}
-	t.lend(q, l, max(q.seat.lastService, 1))
+	t.lend(q, l, q.seat.tenant.counts(max(q.seat.lastService, 1)))
 	return q
 }
 
@@ -223,7 +255,7 @@ func (t *turns) take(q *KeyQueue, each serviceTime, n int) {
 		t.catchUp(q) // it asks without having waited
 	}
 	q.seat.called, q.seat.lastService = false, each
-	t.lend(q, askLine, each*serviceTime(n))
+	t.lend(q, askLine, q.seat.tenant.counts(each*serviceTime(n)))
 }
 
 // book charges a queue for its grants, and takes back what the queue was lent. The part that was lent to make a job
@@ -232,7 +264,8 @@ func (t *turns) book(q *KeyQueue, grants int) {
 	of, d := q.seat.tenant, q.seat.lastService*serviceTime(grants)
 	if d > 0 {
 		t.clock, of.clock = max(t.clock, of.virtualTime), max(of.clock, q.seat.virtualTime)
-		of.virtualTime, q.seat.virtualTime, q.seat.came = of.virtualTime+d, q.seat.virtualTime+d, 0
+		of.virtualTime, q.seat.virtualTime = of.virtualTime+of.counts(d), q.seat.virtualTime+d
+		t.comes(q, 0)
 	}
 	t.lend(q, askLine, 0)
 	if d > 0 || q.ungranted() == 0 {
@@ -257,7 +290,7 @@ func (t *turns) pass(q *KeyQueue) {
 		t.lend(q, prepareLine, 0) // it had nothing to make ready, or what it had was withdrawn
 	}
 	if !p.blocked && ungranted == 0 {
-		p.came = 0
+		t.comes(q, 0)
 	}
 }
 

@@ -1,0 +1,218 @@
+package bucket
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// Turns of replicas. Several processes, called replicas here, may share a Store. Each calls its own keys in the order
+// of its own turns. When a shared limit is used up, the Store decides whose replica's turn is next, so that each key
+// gets what it would get if one process called them all.
+//
+// The order is start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996) over the replicas. Every tenant of which
+// keys wait weighs one. A replica weighs, of each tenant, the part of the tenant's waiting keys that it has. A call
+// advances its replica's virtual time by what it takes of the limits, divided by the replica's weight. A slot goes to
+// the replica with the least virtual time; one that was away gets no credit for it.
+//
+// A Store is asked, and does not ask. So a replica that may not have a slot is told when to come again, and the slot is
+// kept for those before it only if they are expected before the slot's time, or wait for a call that is too dear for
+// what is left. One that does not come by then, late
+// included, lets the next one pass, and keeps at most one call of its turn. What a replica said of itself is forgotten
+// a second after it was expected. So turns never hold a slot for a dead replica for longer than lateBy and the horizon
+// with which it asked, and no slot is held if nobody is behind.
+//
+// A slot is kept only while the calls of all waiting keys do not fit within the horizon. A replica may be ahead of its
+// turn by as much as its horizon lets it ask ahead, and by at most half a call of each of its keys. Otherwise fast
+// limits would lend one call a round trip.
+//
+// Turns only ever refuse a slot that the limits allow. They change nothing of what the limits count.
+
+// Line says what waits at one replica for the limits that keys share, when the replica asks for slots.
+type Line struct {
+	Replica string // names the replica, for as long as it runs
+	// Tenants are those of which keys wait, with how many. They include the keys that ask. There are at most
+	// MostTenants, each once.
+	Tenants []Waiting
+	More    int // tenants beside these of which keys wait; each is taken for one that no other replica has
+}
+
+// Waiting is how many of a tenant's keys wait at a replica.
+type Waiting struct {
+	Tenant string
+	Keys   int
+}
+
+// MostTenants bounds the tenants that a Line names.
+const MostTenants = 64
+
+// mostReplicas bounds the replicas that take turns. Beyond it the one is forgotten that was last seen longest ago.
+const mostReplicas = 64
+
+const (
+	goneAfter = Micros(time.Second / time.Microsecond)            // that a replica is forgotten, after it should have come
+	lateBy    = Micros(5 * time.Millisecond / time.Microsecond)   // how much later than told a replica may come, beside its horizon
+	turnPoll  = Micros(100 * time.Microsecond / time.Microsecond) // the shortest wait for a turn
+	dearPoll  = goneAfter / 2                                     // the longest wait for a dear call while other replicas wait
+)
+
+// lines is what the replicas of an api said of themselves lately. It is empty while none of them waits.
+type lines struct {
+	clock float64     // virtual time of the replica that was granted a slot last
+	all   []*standing // in the order in which they came
+	own   *standing   // of the replica that asks now; nil if the asks have no Line
+
+	// Of the replicas that wait, with the one that asks.
+	keys    map[string]int // of each tenant
+	calls   int64          // one of each key
+	weights float64
+
+	due  Micros // when the replica that asks comes again; 0: it does not wait
+	dear bool
+}
+
+// standing is one replica's place.
+type standing struct {
+	replica string
+	taken   float64 // virtual time: what its calls have taken
+	seen    Micros
+	due     Micros // when it asks again; 0: nothing waits there
+	dear    bool   // a rate has less left than its call takes
+	horizon Micros
+	tenants []Waiting
+	more    int
+	keys    int64
+	weight  float64
+}
+
+// begin takes in what the replica says that is about to ask, how far ahead.
+func (l *lines) begin(now Micros, line *Line, horizon Micros) {
+	l.all = slices.DeleteFunc(l.all, func(s *standing) bool { return now > max(s.seen, s.due)+goneAfter })
+	at := slices.IndexFunc(l.all, func(s *standing) bool { return s.replica == line.Replica })
+	if at < 0 {
+		if len(l.all) == mostReplicas {
+			l.forgetOldest()
+		}
+		at, l.all = len(l.all), append(l.all, &standing{replica: line.Replica})
+	}
+	own := l.all[at]
+	if own.due == 0 {
+		own.taken = max(own.taken, l.clock)
+	}
+	own.seen, own.due, own.horizon, own.tenants, own.more = now, now, horizon, line.Tenants, line.More
+	l.own, l.due, l.dear = own, 0, false
+	l.weigh()
+}
+
+func (l *lines) forgetOldest() {
+	oldest := 0
+	for i, s := range l.all {
+		if s.seen < l.all[oldest].seen {
+			oldest = i
+		}
+	}
+	l.all = slices.Delete(l.all, oldest, oldest+1)
+}
+
+// weigh computes the weights of all replicas that wait.
+func (l *lines) weigh() {
+	l.keys, l.calls, l.weights = map[string]int{}, 0, 0
+	for _, s := range l.all {
+		if s.due == 0 {
+			continue
+		}
+		for _, t := range s.tenants {
+			l.keys[t.Tenant] += t.Keys
+		}
+	}
+	for _, s := range l.all {
+		if s.due == 0 {
+			continue
+		}
+		s.keys, s.weight = int64(s.more), float64(s.more)
+		for _, t := range s.tenants {
+			s.keys += int64(t.Keys)
+			s.weight += float64(t.Keys) / float64(l.keys[t.Tenant])
+		}
+		if s.keys == 0 {
+			s.keys, s.weight = 1, 1
+		}
+		l.calls += s.keys
+		l.weights += s.weight
+	}
+}
+
+// elsewhere returns how many keys of a tenant wait at other replicas.
+func (l *lines) elsewhere(tenant string) int {
+	for _, t := range l.own.tenants {
+		if t.Tenant == tenant {
+			return l.keys[tenant] - t.Keys
+		}
+	}
+	return 0
+}
+
+// competes reports whether a replica is expected to ask in time for a slot. What a dear call waits for is kept for it
+// before: cheaper calls would forever take it.
+func (s *standing) competes(now, slot Micros) bool {
+	return s.due != 0 && now <= s.late() && (s.dear || s.due <= slot)
+}
+
+// late returns until when a replica may come that was told to.
+func (s *standing) late() Micros { return s.due + s.horizon + lateBy }
+
+// behind is why a replica may not have a slot: others come before it.
+type behind struct {
+	until Micros // when it may ask again; 0: none comes before it
+	dear  bool   // one of those waits for a dear call
+}
+
+// before returns who comes before the replica that asks for a slot, which it could have from a time on. service is what
+// its call takes.
+func (l *lines) before(now, slot, from Micros, service float64) (b behind) {
+	own := l.own
+	each := service / own.weight
+	slack := min(float64(own.horizon)/l.weights, float64(own.keys-1)/2*each)
+	ahead, first, last := 0.0, maxMicros, Micros(0)
+	for _, s := range l.all {
+		if s == own || !s.competes(now, slot) {
+			continue
+		}
+		if lead := own.taken - slack - s.taken; lead > each/1024 {
+			ahead += lead * s.weight
+			first, last, b.dear = min(first, s.due), max(last, s.late()+1), b.dear || s.dear
+		}
+	}
+	if last > 0 {
+		b.until = max(now+turnPoll, min(max(from, first)+Micros(math.Ceil(min(ahead, 1<<50))), last))
+	}
+	return b
+}
+
+// serve charges the replica that asks for the call that got a slot. Those that were before it and missed their turn keep
+// one call of it.
+func (l *lines) serve(now, slot Micros, service float64) {
+	own := l.own
+	for _, s := range l.all {
+		if s != own && s.due != 0 && !s.competes(now, slot) {
+			s.taken = max(s.taken, own.taken-service/s.weight)
+		}
+	}
+	l.clock = max(l.clock, own.taken)
+	own.taken += service / own.weight
+}
+
+// wait notes when the replica that asks was told to ask again, and whether for a dear call.
+func (l *lines) wait(until Micros, dear bool) { l.due, l.dear = until, dear }
+
+// end ends a round of asks.
+func (l *lines) end(now Micros, asks int) {
+	own := l.own
+	if own.due, own.dear = l.due, l.dear; own.due == 0 && own.keys > int64(asks) {
+		own.due = now // it had no room for all of them in one round
+	}
+	l.own = nil
+	if !slices.ContainsFunc(l.all, func(s *standing) bool { return s.due != 0 }) {
+		*l = lines{}
+	}
+}

@@ -1,0 +1,85 @@
+package replicas
+
+import (
+	"fmt"
+	"testing"
+
+	"weir/cmd/weir/weirtest"
+	"weir/dispatcher/ledger"
+
+	"github.com/nats-io/nats.go"
+)
+
+// TestReplicasTakeTurns: two replicas with backlogs share a rate that is used up. Their calls mix as their keys would on
+// one machine: every key is called as often as any other while all of them wait.
+func TestReplicasTakeTurns(t *testing.T) {
+	t.Parallel()
+	const keys, each = 24, 10
+	redis := weirtest.StartRedis(t)
+	yaml := fmt.Sprintf(weirtest.ReplicaAPI, weirtest.NotIdempotent) + "    limits:\n      - {name: account, rate: 20/s}\n"
+	r := weirtest.NewReplicas(t, weirtest.OneServer(t), 2, yaml, "WEIR_REDIS_URL=redis://"+redis.Addr)
+	var jobs []*nats.Msg
+	for n := range each {
+		for key := range keys {
+			jobs = append(jobs, weirtest.JobFor("pay", fmt.Sprint("key-", key), fmt.Sprint(n)))
+		}
+	}
+	r.FillPaused(jobs)
+	r.AwaitEmpty()
+	r.CheckArrivals(weirtest.SharedRate("account", 20, 1))
+
+	run, uneven := longestRun(r.Records()), mostUneven(r.Records())
+	t.Logf("calls by replica: %v; longest run of one replica while the other waits: %d; keys differ by up to %d calls", r.CallsBy(), run, uneven)
+	if run > keys/2 {
+		t.Errorf("one replica made %d calls in a row while the other waited", run)
+	}
+	if uneven > 3 {
+		t.Errorf("while all keys waited, one was called %d times more often than another", uneven)
+	}
+}
+
+// longestRun returns how many calls in a row one replica made while another still had some to make.
+func longestRun(calls []ledger.Record) (longest int) {
+	left := map[string]int{}
+	for i := range calls {
+		left[calls[i].Instance]++
+	}
+	run, last := 0, ""
+	for i := range calls {
+		by := calls[i].Instance
+		if by != last {
+			run, last = 0, by
+		}
+		run++
+		left[by]--
+		others := 0
+		for replica, n := range left {
+			if replica != by {
+				others += n
+			}
+		}
+		if others > 0 {
+			longest = max(longest, run)
+		}
+	}
+	return longest
+}
+
+// mostUneven returns by how many calls one key was ahead of another at any time while all of them had some left.
+func mostUneven(calls []ledger.Record) (most int) {
+	left, made := map[string]int{}, map[string]int{}
+	for i := range calls {
+		left[calls[i].Key]++
+	}
+	for i := range calls {
+		key := calls[i].Key
+		made[key]++
+		if left[key]--; left[key] == 0 {
+			return most
+		}
+		for other := range left {
+			most = max(most, made[key]-made[other])
+		}
+	}
+	return most
+}
