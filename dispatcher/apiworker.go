@@ -19,15 +19,14 @@ import (
 // decides is carried out by the caller, the settler and the slots.
 type apiWorker struct {
 	*lane
-	d     *Dispatcher
-	since time.Time // when the worker was made
+	d *Dispatcher
 
-	settler *settler
-	caller  *caller
-	slots   *slots
-	notes   *holdNotes
-	pace    *pace
-	asking  inquiryPace
+	settler  *settler
+	caller   *caller
+	slots    *slots
+	notes    *holdNotes
+	pace     *pace
+	inquirer *Inquirer
 
 	inventories *inventories
 	tenancies   []*tenancy // by number, nil if this process does not own the partition; the lane's lock guards it
@@ -41,8 +40,8 @@ type apiWorker struct {
 }
 
 func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
-	l := newLane(d.env, &o)
-	w := &apiWorker{lane: l, d: d, since: time.Now().UTC(), changes: make(chan configChange, 1), ready: make(chan struct{})}
+	l := newLane(d.env, o.API.Name, o.Queue, o.Clock)
+	w := &apiWorker{lane: l, d: d, changes: make(chan configChange, 1), ready: make(chan struct{})}
 	w.pace = newPace(l, o.TAT)
 	w.terms = d.newTerms(o.API, nil)
 	w.s = schedule.New(w.terms.policy, schedule.Pace{
@@ -54,6 +53,9 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 	w.slots = newSlots(l, &o, &d.down, w.notes, func(err error) { w.contact.limits(err, time.Now()) })
 	w.caller = newCaller(l, w.settler, w.pace, w.slots.grants)
 	w.slots.caller = w.caller
+	w.inquirer = newInquirer(l, inquiryOptions{
+		Store: o.Store, Checkpoint: o.Checkpoint, Settle: w.slots.grants.settle, Known: w.pace.knownLocked, Terms: d.RedriveTerms,
+	})
 	w.tenancies = make([]*tenancy, len(l.partitions))
 	w.inventories = &inventories{l, w.stocksLocked}
 	if hold, held := d.restored.hold(&o.API.Rules, w.now()); held {
@@ -88,7 +90,7 @@ func (w *apiWorker) run(soft, hard context.Context) error {
 		})
 	}
 	var asking sync.WaitGroup
-	asking.Go(func() { w.inquireByItself(ctx) })
+	asking.Go(func() { w.inquirer.inquireByItself(ctx) })
 	asking.Go(func() { w.inventories.keepInventories(ctx) })
 	w.loop(ctx, hard)
 	asking.Wait()
@@ -138,9 +140,6 @@ func (w *apiWorker) loop(ctx, hard context.Context) {
 		}
 	}
 }
-
-// leaseCheck is how often an idle worker checks whether it may call.
-const leaseCheck = 250 * time.Millisecond
 
 // pump does everything that can be done now, and returns the time at which there is more to do.
 func (w *apiWorker) pump(ctx, hard context.Context) bucket.Micros {
@@ -214,26 +213,6 @@ func (w *apiWorker) stop(hard context.Context) {
 	w.running.Wait()
 }
 
-// workerCounts are a worker's figures for metrics and states.
-type workerCounts struct {
-	schedule.Counts
-	owned   int       // partitions
-	expires time.Time // when the first certificate expires; zero if there is none
-}
-
-func (w *apiWorker) counts() workerCounts {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	ours := func(key string) bool { return w.partitions[w.queue.Partition(key).Number()] != nil }
-	n := workerCounts{Counts: w.s.At(w.now()).Count(ours), expires: w.terms.call.Conns.Expires()}
-	for _, p := range w.partitions {
-		if p != nil && p.Open {
-			n.owned++
-		}
-	}
-	return n
-}
-
 // ETA implements queue.Forecaster.
 func (w *apiWorker) ETA(p queue.Place) bucket.Micros {
 	w.mu.Lock()
@@ -292,3 +271,32 @@ func (w *apiWorker) stocksLocked() (all []*stocktaking) {
 	}
 	return all
 }
+
+// withdrawIntents deletes the intents of calls that did not start, once no call starts any more. A restart would find
+// them and treat their jobs as called. It blocks until all that is finished is deleted from the stream, or ctx ends.
+func (w *apiWorker) withdrawIntents(ctx context.Context) {
+	w.mu.Lock()
+	for q := range w.s.Queues() {
+		for _, j := range q.Jobs {
+			if !j.UnderWay() {
+				dropIdleIntentsLocked(j)
+			}
+		}
+	}
+	w.mu.Unlock()
+	tick := time.NewTicker(unsweptCheck)
+	defer tick.Stop()
+	for _, p := range w.partitions {
+		for p != nil && p.bucket.Unswept() > 0 {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				w.log.Warn("stopped before all finished jobs were deleted; the next start deletes them", "stream", p.bucket.Name())
+				return
+			}
+		}
+	}
+}
+
+// unsweptCheck is how often a stopping worker checks whether everything finished is deleted.
+const unsweptCheck = 5 * time.Millisecond

@@ -2,17 +2,12 @@ package dispatcher
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	"weir/bucket/stream"
-
-	"weir/bucket"
 	"weir/bucket/queue"
 	"weir/deadletter"
 	"weir/dispatcher/schedule"
-	"weir/ingest"
 )
 
 // CancelAnswer says what became of one job.
@@ -29,9 +24,9 @@ type Cancellation struct{ API, Key, Job, Why string }
 // Cancel ends the unfinished jobs that c names, unless they are being called, in the partitions owned here. It returns
 // when their letters are stored or ctx ends. It reads the headers of every waiting job, or if c has a key, of the key's
 // jobs.
-func (d *Dispatcher) Cancel(ctx context.Context, c Cancellation) ([]CancelAnswer, error) {
+func (d *Desk) Cancel(ctx context.Context, c Cancellation) ([]CancelAnswer, error) {
 	answers := []CancelAnswer{}
-	err := d.find(ctx, c, func(w *apiWorker, e queue.Entry) error {
+	err := d.find(ctx, c, func(w *API, e queue.Entry) error {
 		a, err := w.cancel(ctx, e, c.Why)
 		answers = append(answers, a)
 		return err
@@ -40,9 +35,9 @@ func (d *Dispatcher) Cancel(ctx context.Context, c Cancellation) ([]CancelAnswer
 }
 
 // Find is Cancel without cancelling: its answers have no verdict.
-func (d *Dispatcher) Find(ctx context.Context, c Cancellation) ([]CancelAnswer, error) {
+func (d *Desk) Find(ctx context.Context, c Cancellation) ([]CancelAnswer, error) {
 	answers := []CancelAnswer{}
-	err := d.find(ctx, c, func(_ *apiWorker, e queue.Entry) error {
+	err := d.find(ctx, c, func(_ *API, e queue.Entry) error {
 		answers = append(answers, CancelAnswer{Key: e.Key, Seq: e.Seq})
 		return nil
 	})
@@ -61,9 +56,9 @@ type QueuedJob struct {
 }
 
 // FindQueued is Find with the state of each job.
-func (d *Dispatcher) FindQueued(ctx context.Context, c Cancellation) ([]QueuedJob, error) {
+func (d *Desk) FindQueued(ctx context.Context, c Cancellation) ([]QueuedJob, error) {
 	jobs := []QueuedJob{}
-	err := d.find(ctx, c, func(w *apiWorker, e queue.Entry) error {
+	err := d.find(ctx, c, func(w *API, e queue.Entry) error {
 		jobs = append(jobs, w.inspectJob(e))
 		return nil
 	})
@@ -71,7 +66,7 @@ func (d *Dispatcher) FindQueued(ctx context.Context, c Cancellation) ([]QueuedJo
 }
 
 // inspectJob returns the state of a job that is in its stream.
-func (w *apiWorker) inspectJob(e queue.Entry) QueuedJob {
+func (w *API) inspectJob(e queue.Entry) QueuedJob {
 	j := QueuedJob{Key: e.Key, Seq: e.Seq, Stream: w.queue.Partition(e.Key).Name(), Accepted: e.Time.UTC()}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -89,8 +84,8 @@ func (w *apiWorker) inspectJob(e queue.Entry) QueuedJob {
 	return j
 }
 
-func (d *Dispatcher) find(ctx context.Context, c Cancellation, take func(w *apiWorker, e queue.Entry) error) error {
-	w := d.worker(c.API)
+func (d *Desk) find(ctx context.Context, c Cancellation, take func(w *API, e queue.Entry) error) error {
+	w := d.api(c.API)
 	if w == nil {
 		return ErrNoAPI
 	}
@@ -113,7 +108,7 @@ func (d *Dispatcher) find(ctx context.Context, c Cancellation, take func(w *apiW
 }
 
 // cancel cancels one job and blocks until it has ended.
-func (w *apiWorker) cancel(ctx context.Context, e queue.Entry, why string) (CancelAnswer, error) {
+func (w *API) cancel(ctx context.Context, e queue.Entry, why string) (CancelAnswer, error) {
 	a := CancelAnswer{Key: e.Key, Seq: e.Seq}
 	var j *job
 	w.update(func(s *schedule.Schedule) {
@@ -141,64 +136,4 @@ func (w *apiWorker) cancel(ctx context.Context, e queue.Entry, why string) (Canc
 		a.Verdict = schedule.CancelGone
 	}
 	return a, nil
-}
-
-// buryCancelled makes a letter of a cancelled job.
-func (w *settler) buryCancelled(ctx context.Context, j *job) {
-	w.mu.Lock()
-	removed := j.part.isRemovedLocked(j.Seq)
-	w.mu.Unlock()
-	if removed {
-		w.buryMissing(ctx, j, queue.DeletedByOthers)
-		return
-	}
-	if !w.reload(ctx, j) {
-		return
-	}
-	detail := "cancelled by an operator"
-	if j.why != "" {
-		detail += ": " + j.why
-	}
-	w.bury(ctx, j, deadletter.Cancelled, detail+w.waited(j), nil)
-}
-
-// reload loads a settling job's message if it is not loaded yet. It blocks until the message is loaded, and reports
-// false if the worker stops, the partition is lost, or the message is gone.
-func (w *settler) reload(ctx context.Context, j *job) bool {
-	w.mu.Lock()
-	isLoaded := j.message != nil
-	w.mu.Unlock()
-	if j.part.lost.Load() {
-		w.abandon(j) // the new owner ends the job and deletes its message
-		return false
-	}
-	if isLoaded {
-		return true // it has its room already, and a job with room must not wait for more
-	}
-	entry, err := w.memory.load(ctx, j)
-	for ; err != nil; entry, err = w.memory.load(ctx, j) {
-		if errors.Is(err, errNoRoom) || w.givenUp(ctx, j, err) {
-			return false // if there was no room, a restart finds the job again
-		}
-		w.log.Error("could not load a job's message; trying again", "key", j.Queue.Key, "seq", j.Seq, "err", err)
-		if !stream.Sleep(ctx, loadRetry) {
-			return false
-		}
-		if j.part.lost.Load() {
-			w.abandon(j)
-			return false
-		}
-	}
-	w.mu.Lock()
-	if j.terms == nil {
-		j.bind(w.terms)
-	}
-	rule := j.terms.api.Rule
-	w.mu.Unlock()
-	job, _ := ingest.Restore(ingest.Message{Key: j.Queue.Key, Header: entry.Header, Body: entry.Data}, rule, entry.Time)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	j.message, j.accepted = job, bucket.MicrosOf(entry.Time)
-	j.doubtRestoredLocked()
-	return true
 }

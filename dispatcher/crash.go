@@ -1,16 +1,11 @@
 package dispatcher
 
 import (
-	"context"
 	"fmt"
 	"runtime/debug"
-	"time"
 
-	"weir/bucket"
-	"weir/bucket/queue"
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
-	"weir/ingest"
 )
 
 // mostCrashes is how often the handling of one job may crash before it is parked.
@@ -34,47 +29,6 @@ func contained(what func()) (c *crash) {
 	}()
 	what()
 	return nil
-}
-
-// read parses a job's message, and computes what its call costs. If parsing panics, the job is parked at once: it would
-// panic each time, and the job was not called.
-func (w *caller) read(j *job, e queue.Entry) (refusal *ingest.Refusal, err error) {
-	var job *ingest.Job
-	var costs []int64
-	c := contained(func() {
-		job, refusal = ingest.Restore(ingest.Message{Key: j.Queue.Key, Header: e.Header, Body: e.Data}, j.terms.api.Rule, e.Time)
-		if refusal == nil {
-			costs, err = j.terms.costs(job)
-		}
-	})
-	if c != nil {
-		w.tellCrash(j, c)
-		job = &ingest.Job{API: w.name, Key: j.Queue.Key, ID: e.Header.Get(ingest.HeaderJobID), Header: e.Header, Body: e.Data, Trace: ingest.TraceOf(e.Header)}
-		err = c
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	j.message, j.accepted, j.Costs = job, bucket.MicrosOf(e.Time), costs
-	j.doubtRestoredLocked()
-	if !job.Deadline.IsZero() {
-		j.Deadline = bucket.MicrosOf(job.Deadline)
-	}
-	// The job was redriven: its calls before that carried this key.
-	if keyed := job.Header.Get(deadletter.HeaderKeyed); keyed != "" && job.Redrives > 0 {
-		j.doubt.recall(deadletter.Billed(job.Header.Get(deadletter.HeaderBilled)), keyed)
-	}
-	return refusal, err
-}
-
-// send makes a job's call with the message m. If the call panics, it counts as sent, because it may have been.
-func (w *caller) send(ctx context.Context, j *job, m *ingest.Job, h httpcall.Hooks) httpcall.Response {
-	r := httpcall.Response{Started: time.Now()}
-	if c := contained(func() { r = j.terms.call.Call(ctx, m, h) }); c != nil {
-		w.tellCrash(j, c)
-		j.crashes++
-		r = httpcall.Response{Sent: true, Err: c, Started: r.Started, Ended: time.Now()}
-	}
-	return r
 }
 
 // crashed turns a retry into the job's end if weir has crashed over the job too often.

@@ -20,9 +20,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Lost is the outcome of a job that its stream counts but cannot return.
-const Lost = "lost"
-
 // The owner reports what a stream's server has lost (queue.Damage). It reports each lost job by a letter with
 // everything known about it, an event, the log and a metric. A loss without a known key it reports by the log and
 // another metric. It never reports a job that has ended: for every missing sequence it reads the ledger, the results

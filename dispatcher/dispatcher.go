@@ -22,6 +22,7 @@ import (
 	"weir/dispatcher/recorder"
 	"weir/dispatcher/schedule"
 	"weir/dispatcher/trace"
+	"weir/ingest"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -92,6 +93,7 @@ type Store interface {
 // Dispatcher owns partitions of every api that it was given, and makes their calls.
 type Dispatcher struct {
 	*env
+	*Desk
 	opts   Options
 	owner  *ownership.Manager // nil: this process owns every partition
 	failed chan error
@@ -102,7 +104,6 @@ type Dispatcher struct {
 
 	mu      sync.Mutex // guards what follows
 	workers []*apiWorker
-	pauses  map[string]map[string]schedule.Pause // by api and key
 }
 
 // Bounds of writes that wait to be stored, which the number of running calls bounds too, and of the streams.
@@ -119,9 +120,7 @@ func Open(ctx context.Context, o Options) (*Dispatcher, error) {
 	if o.Ahead == nil {
 		o.Ahead = func() bucket.Micros { return 0 }
 	}
-	d := &Dispatcher{
-		env: newEnv(&o), opts: o, failed: make(chan error, 1), added: make(chan *apiWorker), pauses: map[string]map[string]schedule.Pause{},
-	}
+	d := newDispatcher(o)
 	if err := EnsureStreams(ctx, o); err != nil {
 		return nil, err
 	}
@@ -140,6 +139,13 @@ func Open(ctx context.Context, o Options) (*Dispatcher, error) {
 	}
 	d.metrics = newMetrics(d, o.Registerer)
 	return d, nil
+}
+
+// newDispatcher returns a dispatcher that has opened nothing.
+func newDispatcher(o Options) *Dispatcher {
+	d := &Dispatcher{env: newEnv(&o), Desk: newDesk(o.Instance), opts: o, failed: make(chan error, 1), added: make(chan *apiWorker)}
+	d.tailLoads = tailLoads{env: d.env, opts: &d.opts, worker: d.worker}
+	return d
 }
 
 // AddAPI adds an api, and makes its worker the forecaster of the api's queue. It must be called before Run.
@@ -164,11 +170,9 @@ func (d *Dispatcher) StartAPI(ctx context.Context, o APIOptions) error {
 func (d *Dispatcher) add(o APIOptions) *apiWorker {
 	w := newWorker(d, o)
 	o.Queue.SetForecaster(w)
+	d.Desk.Add(NewAPI(w.lane, func() bool { return !w.slots.down.IsZero() }))
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for key, p := range d.pauses[w.name] {
-		w.s.Pause(key, p)
-	}
 	d.workers = append(d.workers, w)
 	slices.SortFunc(d.workers, func(a, b *apiWorker) int { return strings.Compare(a.name, b.name) })
 	return w
@@ -332,4 +336,51 @@ func EnsureStreams(ctx context.Context, o Options) error {
 		}
 	}
 	return nil
+}
+
+// APIs returns the names of the apis that are dispatched here, sorted.
+func (d *Dispatcher) APIs() []string {
+	var names []string
+	for _, w := range d.workersNow() {
+		names = append(names, w.name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func newEnv(o *Options) *env {
+	return &env{
+		conn: o.Conn, js: o.JetStream, letters: o.Letters, control: o.Control, instance: o.Instance, version: o.Version, now: o.Now, ahead: o.Ahead,
+		leeway: o.Tail.OrDefault().Leeway, recorder: o.Recorder, tracer: o.Tracer, restored: o.Restored, changed: o.Changed, shared: o.Registry != nil,
+		log: o.Log.With("component", "dispatcher"), tail: ledger.NewTail(),
+	}
+}
+
+// RedriveTerms returns the terms of an api that is dispatched here, for a redrive.
+func (d *Dispatcher) RedriveTerms(api string) (deadletter.Terms, bool) {
+	w := d.worker(api)
+	if w == nil {
+		return deadletter.Terms{}, false
+	}
+	w.mu.Lock()
+	of := w.terms.api
+	w.mu.Unlock()
+	return deadletter.Terms{
+		Rules: of.Rules, MaxBody: of.Rule.MaxBody, Price: of.Price, Idempotent: of.Idempotency != nil, Keyed: of.KeyIdentity(),
+		KeyInSubject: of.Rule.Key == (ingest.KeySource{}),
+	}, true
+}
+
+// CallsSince reads calls from the ledger, for a redrive.
+func (d *Dispatcher) CallsSince(ctx context.Context, q deadletter.CallsQuery, take func(deadletter.Trace)) (uint64, error) {
+	return ledger.ReadSince(ctx, d.opts.JetStream, q, take)
+}
+
+// Reconcile asks an api about one letter unknown, and ends the letter by the answer (inquiry.Inquirer).
+func (d *Dispatcher) Reconcile(ctx context.Context, api string, seq uint64) (Reconciled, error) {
+	w := d.worker(api)
+	if w == nil {
+		return Reconciled{}, ErrNoAPI
+	}
+	return w.inquirer.Reconcile(ctx, seq)
 }

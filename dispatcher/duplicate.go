@@ -9,12 +9,6 @@ import (
 	"weir/ingest"
 )
 
-// Duplicate is the outcome of a job that was in its queue a second time and was not called again.
-const Duplicate = "duplicate"
-
-// Deleted is the outcome of a job whose message was deleted by hand.
-const Deleted = "deleted"
-
 // A server that restarts forgets the ids of deleted messages. If a producer then sends a job again that has ended, the
 // stream takes it as a new one, whichever replica's intake stores it. The partition's owner recognizes it: the owner
 // has ended the first job itself, or has read in the ledger that an earlier owner did. A job's message is deleted only
@@ -23,14 +17,6 @@ const Deleted = "deleted"
 
 // A copy is judged by the dedupe setting that was in force when the copy came: how long ids are known may have changed
 // since (queue.Dedupe). If that is unknown, the job is neither dropped nor called, but becomes a letter.
-
-// rememberEnd notes that a job has ended, for as long as its id may be known.
-func (j *job) rememberEnd() {
-	if j.message == nil || j.message.DedupeID == "" || j.accepted == 0 {
-		return // recovery ended it by its record, which was read with the ledger
-	}
-	j.part.w.queue.Ended(queue.Finished{Key: j.Queue.Key, DedupeID: j.message.DedupeID, Seq: j.Seq, Accepted: j.accepted.Time()})
-}
 
 // meetDuplicateLocked ends a job that was just read, if it is or may be a copy of a job that has ended. It reports
 // whether it did.

@@ -1,7 +1,6 @@
 package dispatcher
 
 import (
-	"context"
 	"hash/fnv"
 	"slices"
 	"time"
@@ -173,66 +172,23 @@ func (j *job) price() int64 {
 	return j.terms.api.Price
 }
 
-// Times of retireRecorders.
-const (
-	retireCheck = 250 * time.Millisecond
-	// retireOther is how long notes are kept for replicas that may take over the called jobs, and for queues of APIs
-	// that may be configured again.
-	retireOther = time.Hour
-	orphanCheck = 5 * time.Second
-)
-
-// retireRecorders drops the notes of ended processes when everything in them is stored elsewhere. It blocks until ctx
-// ends.
-func (d *Dispatcher) retireRecorders(ctx context.Context) {
-	tick := time.NewTicker(retireCheck)
-	defer tick.Stop()
-	var looked time.Time // when the loop last looked for queues of APIs that are not configured
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-		switch {
-		case d.opts.Recorder.Former() == 0:
-		case d.owner != nil:
-			d.opts.Recorder.Retire(retireOther)
-		case d.allRecovered() && time.Since(looked) > orphanCheck: // calls that had not begun are adopted by then
-			looked = time.Now()
-			if d.hasOrphans(ctx) {
-				d.opts.Recorder.Retire(retireOther)
-			} else {
-				d.opts.Recorder.Retire(0)
-			}
-		}
-	}
+// lose notes that a job's last call, the one of intent i, is lost unless its result is found.
+func (j *job) lose(i *foundIntent) {
+	j.lost, j.Deaths, j.intendedAt = i, i.Deaths+1, i.stored
+	j.lastCall = &deadletter.LastCall{Started: i.stored, Bytes: -1, CutBy: deadletter.CutByDeath, Target: i.Target}
 }
 
-// allRecovered reports whether every call that was under way at a death has its record.
-func (d *Dispatcher) allRecovered() bool {
-	for _, w := range d.workersNow() {
-		if _, ok := d.Recovered(w.name); !ok {
-			return false
+// asIntended copies the price and the key's identity from a lost call's intent to the call's record. The price is also
+// what the call takes from each budget.
+func (j *job) asIntended(c *ledger.Record) {
+	if j.lost == nil {
+		c.Idempotency = "" // unknown without an intent
+		return
+	}
+	c.Price, c.Idempotency, c.Costs = ledger.Money(j.lost.Price), j.lost.Idempotency, slices.Clone(c.Costs)
+	for i := range min(len(c.Costs), len(j.terms.api.Rules.Shared)) {
+		if j.terms.api.Rules.Shared[i].Budget != nil {
+			c.Costs[i] = j.lost.Price
 		}
 	}
-	return true
-}
-
-// hasOrphans reports whether there are queues of APIs that are not configured now, which may hold intents. It also
-// reports true if it cannot find out.
-func (d *Dispatcher) hasOrphans(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, orphanCheck)
-	defer cancel()
-	worked := map[string]bool{}
-	for _, w := range d.workersNow() {
-		worked[w.name] = true
-	}
-	names := d.opts.JetStream.StreamNames(ctx)
-	orphan := false
-	for name := range names.Name() {
-		api, ok := queue.APIOf(name)
-		orphan = orphan || ok && !worked[api]
-	}
-	return orphan || names.Err() != nil
 }

@@ -12,7 +12,7 @@ func dispatcherOf(o Options) *Dispatcher {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Dispatcher{env: newEnv(&o), opts: o}
+	return newDispatcher(o)
 }
 
 // bareWorker returns a worker without a schedule and partitions.

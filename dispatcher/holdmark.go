@@ -5,16 +5,9 @@ import (
 
 	"weir/bucket"
 	"weir/bucket/queue"
+	"weir/deadletter"
 	"weir/dispatcher/schedule"
 )
-
-// holdMark is a stored mark of a hold that no job's retry mark records, because the answer that asked for the hold
-// ended its job.
-type holdMark struct {
-	part  *partition
-	seq   uint64 // 0 while it is being stored
-	until bucket.Micros
-}
 
 // holdNotes reports holds that begin and end, and keeps the stored marks of those that last.
 type holdNotes struct {
@@ -91,20 +84,6 @@ func (w *holdNotes) forgetHold(q *schedule.KeyQueue) {
 	}
 }
 
-func (m holdMark) discard() {
-	if m.seq != 0 && !m.part.lost.Load() {
-		m.part.bucket.Discard(m.seq)
-	}
-}
-
-// keyOf returns the key of a queue. It returns "" for nil, which stands for the api.
-func keyOf(q *schedule.KeyQueue) string {
-	if q == nil {
-		return ""
-	}
-	return q.Key
-}
-
 // keepDenial stores in each of the api's partitions that the api denies weir, so that a restart or another owner begins
 // with one call and not with one of each key. It does not block. If a crash comes before the mark is stored, the denial
 // is lost, which costs calls that are denied.
@@ -163,4 +142,38 @@ func (w *holdNotes) dropDenialsLocked() {
 			p.denial = holdMark{}
 		}
 	}
+}
+
+// announceHolds logs holds that have begun or ended and sends their events.
+func (w *holdNotes) announceHolds(all []schedule.HoldChange) {
+	for _, c := range all {
+		w.tellHold(c)
+	}
+	if len(all) > 0 {
+		w.wakeUp()
+	}
+}
+
+func (w *holdNotes) tellHold(c schedule.HoldChange) {
+	data := deadletter.HoldData{Why: c.Why}
+	e := deadletter.Event{Type: deadletter.ResumedEvent, API: w.name, Key: keyOf(c.Queue)}
+	attrs := []any{}
+	if e.Key != "" {
+		attrs = append(attrs, "key", e.Key)
+	}
+	if c.Until != 0 {
+		at := c.Until.Time()
+		e.Type, data.Until = deadletter.HeldEvent, &at
+		attrs = append(attrs, "until", at)
+	}
+	if c.Why != "" {
+		attrs = append(attrs, "reason", c.Why)
+	}
+	e.Data = data
+	w.log.Info(string(e.Type), attrs...)
+	w.env.letters.Send(e, func(err error) {
+		if err != nil {
+			w.log.Warn("could not store an event", "err", err)
+		}
+	})
 }

@@ -95,16 +95,16 @@ func (l *askedLetter) awaitSlot(ctx context.Context) (bucket.Use, error) {
 			return bucket.Use{}, err
 		}
 		w.mu.Lock()
-		ask := bucket.Ask{Key: key, Limits: *w.s.Policy().LimitsOf(key), Costs: costs, Want: 1, Horizon: slotAhead, Floor: w.pace.knownLocked(key)}
+		ask := bucket.Ask{Key: key, Limits: *w.s.Policy().LimitsOf(key), Costs: costs, Want: 1, Horizon: slotAhead, Floor: w.known(key)}
 		w.mu.Unlock()
-		answers, err := w.slots.store.Reserve(ctx, []bucket.Ask{ask})
+		answers, err := w.store.Reserve(ctx, []bucket.Ask{ask})
 		if err != nil {
 			return bucket.Use{}, fmt.Errorf("no slot is available: %w", err)
 		}
 		came, a := time.Now(), answers[0]
 		if len(a.Grants) == 0 {
 			if a.Wait.Limit == bucket.OwnCheckpoint {
-				w.slots.checkpoint()
+				w.checkpoint()
 			}
 			wait := max(leastAskWait, a.Now.Until(a.Wait.Until))
 			if far := came.Add(wait); wait > slotWait || a.Wait.Never {
@@ -121,7 +121,7 @@ func (l *askedLetter) awaitSlot(ctx context.Context) (bucket.Use, error) {
 			return use, nil
 		}
 		use.Returned = true
-		w.slots.grants.settle(context.WithoutCancel(ctx), []bucket.Use{use})
+		w.settle(context.WithoutCancel(ctx), []bucket.Use{use})
 		if ctx.Err() != nil {
 			return bucket.Use{}, &noSlotError{why: "no slot came in time"}
 		}
@@ -142,7 +142,7 @@ func (l *askedLetter) inquire(ctx context.Context) (httpcall.Response, error) {
 	r := l.terms.call.Inquire(ctx, l.about(), httpcall.Hooks{MayWrite: l.mayEnd})
 	l.terms.call.Conns.Release()
 	use.Returned = !r.Sent
-	l.w.slots.grants.settle(context.WithoutCancel(ctx), []bucket.Use{use})
+	l.w.settle(context.WithoutCancel(ctx), []bucket.Use{use})
 	if !r.Sent {
 		return r, fmt.Errorf("the api could not be asked: %w", r.Err)
 	}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"weir/dispatcher/schedule"
@@ -16,16 +17,65 @@ import (
 
 // Errors of inspections.
 var (
-	ErrNoAPI    = errors.New("no such api is dispatched here")
-	ErrNoKey    = errors.New("the key has no unfinished jobs")
-	ErrNotOwner = errors.New("another replica owns the key")
+	ErrNoKey = errors.New("the key has no unfinished jobs")
 )
 
 // Bounds of one inspection.
 const (
 	MaxInspected = 1000 // keys, or jobs of a key
-	lookAtOnce   = 1024 // queues looked at under one hold of the lock
 )
+
+// Desk answers operators' requests about jobs, and carries them out. It is safe for concurrent use.
+type Desk struct {
+	instance string
+
+	mu     sync.Mutex // guards what follows
+	apis   []*API
+	pauses map[string]map[string]schedule.Pause // by api and key
+}
+
+// newDesk returns a desk without apis, for a replica of this name.
+func newDesk(instance string) *Desk {
+	return &Desk{instance: instance, pauses: map[string]map[string]schedule.Pause{}}
+}
+
+// API is an api at the desk.
+type API struct {
+	*lane
+	since time.Time   // when this replica began to dispatch it
+	down  func() bool // whether the store of its limits does not answer; called under the lane's lock
+}
+
+// NewAPI returns an api that this replica begins to dispatch now.
+func NewAPI(l *lane, down func() bool) *API {
+	return &API{lane: l, since: time.Now().UTC(), down: down}
+}
+
+// Add adds an api whose worker does not run yet. Pauses that were made before are in force from the start.
+func (d *Desk) Add(a *API) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for key, p := range d.pauses[a.name] {
+		a.s.Pause(key, p)
+	}
+	d.apis = append(d.apis, a)
+}
+
+// api returns an api, nil if it is not dispatched here.
+func (d *Desk) api(name string) *API {
+	for _, a := range d.all() {
+		if a.name == name {
+			return a
+		}
+	}
+	return nil
+}
+
+func (d *Desk) all() []*API {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.apis)
+}
 
 // APIState is one api as this replica sees it.
 type APIState struct {
@@ -76,14 +126,14 @@ type KeyDetail struct {
 }
 
 // State returns how many partitions of an api this replica owns, and what is in them.
-func (d *Dispatcher) State(api string) (APIState, error) {
-	w := d.worker(api)
+func (d *Desk) State(api string) (APIState, error) {
+	w := d.api(api)
 	if w == nil {
 		return APIState{}, ErrNoAPI
 	}
-	n := w.counts()
+	n := w.lane.counts()
 	state := APIState{
-		API: api, Instance: d.opts.Instance, Partitions: len(w.queue.Partitions()), Owned: n.owned,
+		API: api, Instance: d.instance, Partitions: len(w.queue.Partitions()), Owned: n.owned,
 		Keys: n.Keys, Jobs: n.Queued + n.Calling, InFlight: n.Calling,
 		Arrived: n.Arrived, Called: n.Called, Since: w.since,
 	}
@@ -95,20 +145,10 @@ func (d *Dispatcher) State(api string) (APIState, error) {
 	return state, nil
 }
 
-// APIs returns the names of the apis that are dispatched here, sorted.
-func (d *Dispatcher) APIs() []string {
-	var names []string
-	for _, w := range d.workersNow() {
-		names = append(names, w.name)
-	}
-	slices.Sort(names)
-	return names
-}
-
 // Detail returns an api's state, with at most limit of its paused keys and of its held ones.
-func (d *Dispatcher) Detail(api string, limit int) (APIDetail, error) {
+func (d *Desk) Detail(api string, limit int) (APIDetail, error) {
 	state, err := d.State(api)
-	w := d.worker(api)
+	w := d.api(api)
 	if err != nil || w == nil {
 		return APIDetail{}, ErrNoAPI
 	}
@@ -124,7 +164,7 @@ func (d *Dispatcher) Detail(api string, limit int) (APIDetail, error) {
 	defer w.mu.Unlock()
 	s := w.s.At(w.now())
 	detail.Holds, detail.HeldKeys = s.Holds(limit)
-	detail.Uses, detail.LimiterDown = s.Uses(), s.LimiterDown() || !w.slots.down.IsZero()
+	detail.Uses, detail.LimiterDown = s.Uses(), s.LimiterDown() || w.down()
 	for number, p := range w.partitions {
 		if p != nil && p.Open {
 			detail.Owns = append(detail.Owns, number)
@@ -135,8 +175,8 @@ func (d *Dispatcher) Detail(api string, limit int) (APIDetail, error) {
 
 // PausedEmpty returns the keys of an api that are paused and have no jobs, of the partitions owned here, sorted by
 // name: at most limit of them and at most MaxInspected. all is how many there are.
-func (d *Dispatcher) PausedEmpty(api string, limit int) (states []schedule.KeyState, all int, err error) {
-	w := d.worker(api)
+func (d *Desk) PausedEmpty(api string, limit int) (states []schedule.KeyState, all int, err error) {
+	w := d.api(api)
 	if w == nil {
 		return nil, 0, ErrNoAPI
 	}
@@ -188,13 +228,13 @@ func (k *KeysWanted) wants(p KeyPlace) bool {
 // Keys returns the deepest buckets of an api, deepest first, at most limit of them and at most MaxInspected. It looks
 // at every key that has jobs. It releases the lock after every lookAtOnce keys, so that calls continue, and the answer
 // is not of one instant.
-func (d *Dispatcher) Keys(api string, limit int) ([]schedule.KeyState, error) {
+func (d *Desk) Keys(api string, limit int) ([]schedule.KeyState, error) {
 	return d.KeysPage(api, KeysWanted{Limit: limit})
 }
 
 // KeysPage is Keys with a selection.
-func (d *Dispatcher) KeysPage(api string, wanted KeysWanted) ([]schedule.KeyState, error) {
-	w := d.worker(api)
+func (d *Desk) KeysPage(api string, wanted KeysWanted) ([]schedule.KeyState, error) {
+	w := d.api(api)
 	if w == nil {
 		return nil, ErrNoAPI
 	}
@@ -215,8 +255,8 @@ func (d *Dispatcher) KeysPage(api string, wanted KeysWanted) ([]schedule.KeyStat
 
 // Show returns one key's bucket and its first jobs, at most limit of them and at most MaxInspected. It loads the
 // messages of those whose ids are not in memory.
-func (d *Dispatcher) Show(ctx context.Context, api, key string, limit int) (KeyDetail, error) {
-	w := d.worker(api)
+func (d *Desk) Show(ctx context.Context, api, key string, limit int) (KeyDetail, error) {
+	w := d.api(api)
 	if w == nil {
 		return KeyDetail{}, ErrNoAPI
 	}
@@ -234,10 +274,10 @@ func (d *Dispatcher) Show(ctx context.Context, api, key string, limit int) (KeyD
 		if !paused {
 			return KeyDetail{}, ErrNoKey
 		}
-		return KeyDetail{KeyState: state, API: api, Stream: partition.Name(), Instance: d.opts.Instance, Next: []schedule.JobState{}}, nil
+		return KeyDetail{KeyState: state, API: api, Stream: partition.Name(), Instance: d.instance, Next: []schedule.JobState{}}, nil
 	}
 	detail := KeyDetail{
-		KeyState: w.s.At(now).Inspect(q), API: api, Stream: partition.Name(), Instance: d.opts.Instance,
+		KeyState: w.s.At(now).Inspect(q), API: api, Stream: partition.Name(), Instance: d.instance,
 		Next: w.s.At(now).FirstJobs(q, min(max(limit, 1), MaxInspected)),
 	}
 	for i := range detail.Next {
@@ -263,7 +303,7 @@ func (d *Dispatcher) Show(ctx context.Context, api, key string, limit int) (KeyD
 }
 
 // shareOf returns a key's share among the keys that have jobs here. It looks at all of them, a few at a time.
-func (w *apiWorker) shareOf(key string) schedule.Share {
+func (w *API) shareOf(key string) schedule.Share {
 	var demand schedule.Demand
 	w.mu.Lock()
 	all := w.s.Queues()
@@ -274,26 +314,10 @@ func (w *apiWorker) shareOf(key string) schedule.Share {
 	return w.s.At(w.now()).ShareOf(key, &demand)
 }
 
-// Quiet reports whether no call of an api is running and every outcome is stored, also those of calls that recovery
-// found. The ledger then has every call. Quiet looks at every key that has jobs.
-func (d *Dispatcher) Quiet(api string) bool {
-	w := d.worker(api)
-	if w == nil {
-		return true
-	}
-	w.mu.Lock()
-	quiet := !w.findingLocked()
-	w.mu.Unlock()
-	if quiet {
-		w.eachLocked(w.s.Queues(), func(q *schedule.KeyQueue) { quiet = quiet && !q.Busy() })
-	}
-	return quiet
-}
-
 // deepestKeys returns the deepest of the wanted keys. It releases the lock after every lookAtOnce queues. The map of
 // queues may change meanwhile: Go's range over a map allows that, and keys that came or went may be in the answer or
 // not.
-func (w *apiWorker) deepestKeys(wanted KeysWanted) []KeyPlace {
+func (w *API) deepestKeys(wanted KeysWanted) []KeyPlace {
 	var top []KeyPlace
 	seen := 0
 	var last *KeyPlace // the last of top, once top has as many as wanted

@@ -19,7 +19,7 @@ func TestDeepest(t *testing.T) {
 	const keys, limit = 50_000, 100
 	now := bucket.MicrosOf(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC))
 	s, p := schedule.New(&schedule.Policy{}, schedule.Pace{}, func(string) bucket.Micros { return 0 }), &schedule.Partition{Open: true}
-	w := bareWorker(dispatcherOf(Options{Now: func() bucket.Micros { return now }}), "")
+	w := NewAPI(bareWorker(dispatcherOf(Options{Now: func() bucket.Micros { return now }}), "").lane, nil)
 	w.s = s
 	rnd := rand.New(rand.NewPCG(3, 4))
 	var want []KeyPlace

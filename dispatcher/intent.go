@@ -1,7 +1,6 @@
 package dispatcher
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -130,32 +129,3 @@ func (j *job) dropIntentsLocked() {
 	j.intents, j.intended, j.intendedBy = nil, 0, nil
 	j.entry.LetGo()
 }
-
-// withdrawIntents deletes the intents of calls that did not start, once no call starts any more. A restart would find
-// them and treat their jobs as called. It blocks until all that is finished is deleted from the stream, or ctx ends.
-func (w *apiWorker) withdrawIntents(ctx context.Context) {
-	w.mu.Lock()
-	for q := range w.s.Queues() {
-		for _, j := range q.Jobs {
-			if !j.UnderWay() {
-				dropIdleIntentsLocked(j)
-			}
-		}
-	}
-	w.mu.Unlock()
-	tick := time.NewTicker(unsweptCheck)
-	defer tick.Stop()
-	for _, p := range w.partitions {
-		for p != nil && p.bucket.Unswept() > 0 {
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-				w.log.Warn("stopped before all finished jobs were deleted; the next start deletes them", "stream", p.bucket.Name())
-				return
-			}
-		}
-	}
-}
-
-// unsweptCheck is how often a stopping worker checks whether everything finished is deleted.
-const unsweptCheck = 5 * time.Millisecond

@@ -10,9 +10,7 @@ import (
 	"weir/bucket/queue"
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
-	"weir/dispatcher/recorder"
 	"weir/dispatcher/schedule"
-	"weir/dispatcher/trace"
 	"weir/ingest"
 )
 
@@ -46,18 +44,6 @@ func (w *caller) work(ctx context.Context, j *job, orders <-chan order) {
 		}
 	}
 }
-
-// order is what the schedule decided about a job that is ready.
-type order int8
-
-const (
-	toCall     order = iota // its slot has come
-	toRest                  // it was made ready too early or in vain; its intent is dropped already
-	toExpire                // its deadline has passed
-	toCancel                // an operator has cancelled it
-	toRefuse                // its cost can never pass the limits
-	toOverdraw              // the budget is used up, and its rule says to bury the job
-)
 
 // mostIdle bounds the goroutines that wait for another job after theirs has ended. They are reused because a new
 // goroutine must grow its stack first, which took 2.5 % of weir's CPU.
@@ -234,59 +220,53 @@ func (w *caller) unstart(ctx context.Context, j *job) {
 	w.wakeUp()
 }
 
-// job is one job from when it is first made ready, found with a history, or ended without a call. Before that, the
-// schedule keeps only its sequence. The worker's lock guards the embedded schedule.Job and every other field that is
-// read under the lock. The other fields belong to the job's goroutine, of which there is one at a time.
-type job struct {
-	*schedule.Job
-	part     *partition
-	terms    *terms       // the terms by which it was last made ready
-	message  *ingest.Job  // nil unless the job is near its call
-	space    *queue.Space // the room in memory for message and answer
-	orders   chan<- order // to its goroutine; nil while it has none
-	id       string       // the job's id, kept while message is unloaded
-	accepted bucket.Micros
-	staged   bucket.Micros // when the worker began to make it ready
-	missing  int           // how often its message was not found
-
-	taken     []int64  // units its last call took from each shared limit, estimated unless the answer reported them
-	unsettled []string // limits whose units the answer should have reported, and did not
-	attempts  int      // calls that count as attempts
-	status    int      // of the api's last answer, 0 if there was none
-	doubt     doubt    // what its calls so far may have done
-	crashes   int      // calls during which weir crashed
-	// answeredAt is the ledger sequence of the record of the last call that the api answered, 0 for none.
-	answeredAt uint64
-
-	lastCall *deadletter.LastCall // the last call that was sent, for a letter; nil if nothing is known of it
-	lost     *foundIntent         // the intent of a lost call, until that call is settled; nil for none
-	flown    *recorder.Found      // what the process that made the lost call noted of it
-	entry    recorder.Entry       // its call's entry in the flight recorder
-	adopted  recorder.Entry       // the entry of a call that an earlier process intended and did not begin
-	intents  []*intentMark
-	intended int // the number of the call that its newest intent announces, 0 for none
-	// intendedBy holds the terms stored in that intent.
-	intendedBy *terms
-	// intendedAt is when the server stored that intent. It is zero once recovery has looked up what the call may have
-	// left.
-	intendedAt time.Time
-	markSeq    uint64   // sequence of its retry mark, 0 for none
-	ends       []uint64 // sequences of the marks of its end
-
-	traced  *trace.Job    // its spans; nil until the first one is needed after the job was loaded
-	settled time.Time     // when the worker began to store the outcome of its last call
-	rested  bucket.Micros // since when it waits for its next call; 0 if it does not, or that is unknown
-
-	holdup  schedule.Holdup // what delayed its last call, for the ledger
-	why     string          // reason an operator gave for cancelling it
-	ended   chan struct{}   // closed when the job has ended; nil unless a caller waits for that
-	outcome string          // valid once ended is closed
+// read parses a job's message, and computes what its call costs. If parsing panics, the job is parked at once: it would
+// panic each time, and the job was not called.
+func (w *caller) read(j *job, e queue.Entry) (refusal *ingest.Refusal, err error) {
+	var job *ingest.Job
+	var costs []int64
+	c := contained(func() {
+		job, refusal = ingest.Restore(ingest.Message{Key: j.Queue.Key, Header: e.Header, Body: e.Data}, j.terms.api.Rule, e.Time)
+		if refusal == nil {
+			costs, err = j.terms.costs(job)
+		}
+	})
+	if c != nil {
+		w.tellCrash(j, c)
+		job = &ingest.Job{API: w.name, Key: j.Queue.Key, ID: e.Header.Get(ingest.HeaderJobID), Header: e.Header, Body: e.Data, Trace: ingest.TraceOf(e.Header)}
+		err = c
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	j.message, j.accepted, j.Costs = job, bucket.MicrosOf(e.Time), costs
+	j.doubtRestoredLocked()
+	if !job.Deadline.IsZero() {
+		j.Deadline = bucket.MicrosOf(job.Deadline)
+	}
+	// The job was redriven: its calls before that carried this key.
+	if keyed := job.Header.Get(deadletter.HeaderKeyed); keyed != "" && job.Redrives > 0 {
+		j.doubt.recall(deadletter.Billed(job.Header.Get(deadletter.HeaderBilled)), keyed)
+	}
+	return refusal, err
 }
 
-// jobLocked returns the worker's job for a schedule.Job, and makes it if it is missing.
-func jobLocked(j *schedule.Job) *job {
-	if j.Of == nil {
-		j.Of = &job{Job: j, part: partitionOf(j.Queue)}
+// send makes a job's call with the message m. If the call panics, it counts as sent, because it may have been.
+func (w *caller) send(ctx context.Context, j *job, m *ingest.Job, h httpcall.Hooks) httpcall.Response {
+	r := httpcall.Response{Started: time.Now()}
+	if c := contained(func() { r = j.terms.call.Call(ctx, m, h) }); c != nil {
+		w.tellCrash(j, c)
+		j.crashes++
+		r = httpcall.Response{Sent: true, Err: c, Started: r.Started, Ended: time.Now()}
 	}
-	return j.Of.(*job)
+	return r
+}
+
+// outgoing returns the job as it is sent to its api. If the trace is recorded, the call is the parent of the api's
+// spans.
+func (w *caller) outgoing(j *job) *ingest.Job {
+	t := w.settler.trace(j)
+	if !t.Recorded() {
+		return j.message
+	}
+	return j.message.Outgoing(j.terms.api.Rule, t.Outgoing(j.Calls))
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"weir/bucket/queue"
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
@@ -15,9 +16,6 @@ import (
 
 // This file builds the messages that are stored at a job's end: its result, the ledger's record of its call, its
 // letter. Add a new header for these here.
-
-// origin returns the job's permanent name (ledger.OriginOf).
-func (j *job) origin() string { return ledger.OriginOf(j.part.bucket.Name(), j.Seq, j.accepted) }
 
 func resultMsgID(j *job) string { return "result." + j.origin() }
 
@@ -56,24 +54,6 @@ func (w *settler) result(j *job, r httpcall.Response) *nats.Msg {
 	return msg
 }
 
-// lessen makes a result that is too large for its stream smaller. It reports false when nothing is left to remove.
-func lessen(m *nats.Msg) bool {
-	const little = 4 << 10
-	switch n := len(m.Data); {
-	case n > 0 && n <= little:
-		m.Data = nil
-	case n > 0:
-		m.Data = m.Data[:n/2]
-	case m.Header.Get("Content-Type") != "":
-		delete(m.Header, "Content-Type")
-		return true
-	default:
-		return false
-	}
-	m.Header[ledger.HeaderBody] = []string{ledger.BodyCut}
-	return true
-}
-
 // record builds the ledger's record of a job's last call.
 func (w *settler) record(j *job, r httpcall.Response, out httpcall.Outcome) *ledger.Record {
 	w.mu.Lock()
@@ -101,15 +81,6 @@ func (w *settler) record(j *job, r httpcall.Response, out httpcall.Outcome) *led
 		c.HeldFor, c.HeldLimit, c.HeldMS = string(j.holdup.For), j.holdup.Limit, j.holdup.Took.Milliseconds()
 	}
 	return c
-}
-
-// charged returns the units that the job's last call took from each shared limit. For a call of another process these
-// are the units that it was estimated to take, unless more is known.
-func (j *job) charged() []int64 {
-	if j.taken == nil {
-		return j.Costs
-	}
-	return j.taken
 }
 
 // letter builds a job's letter.
@@ -143,4 +114,23 @@ func (w *settler) expire(ctx context.Context, j *job) {
 		return
 	}
 	w.bury(ctx, j, deadletter.Expired, lateDetail+w.waited(j), nil)
+}
+
+// buryCancelled makes a letter of a cancelled job.
+func (w *settler) buryCancelled(ctx context.Context, j *job) {
+	w.mu.Lock()
+	removed := j.part.isRemovedLocked(j.Seq)
+	w.mu.Unlock()
+	if removed {
+		w.buryMissing(ctx, j, queue.DeletedByOthers)
+		return
+	}
+	if !w.reload(ctx, j) {
+		return
+	}
+	detail := "cancelled by an operator"
+	if j.why != "" {
+		detail += ": " + j.why
+	}
+	w.bury(ctx, j, deadletter.Cancelled, detail+w.waited(j), nil)
 }

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 
+	"weir/bucket"
 	"weir/bucket/queue"
-	"weir/dispatcher/httpcall"
+	"weir/bucket/stream"
 	"weir/dispatcher/schedule"
 	"weir/ingest"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // A job near its call has its message in memory, and later as much of the answer as is kept. The room for both is taken
@@ -83,35 +86,82 @@ func (w *memory) spaceOf(ctx context.Context, j *job, size int64) (*queue.Space,
 	return holdings.Near(ctx, size)
 }
 
-// answered resizes a called job's space to what its message and answer take.
-func (j *job) answered(r httpcall.Response) {
-	if j.message != nil {
-		j.space.Resize(jobSize(j.message) + int64(len(r.Body)))
+// givenUp ends a job if its message could not be loaded because it is gone, and reports whether it did.
+func (w *settler) givenUp(ctx context.Context, j *job, err error) bool {
+	if isNotFound(err) {
+		j.missing++
 	}
+	if j.missing < mostMissing {
+		return false
+	}
+	absence := w.absence(ctx, j)
+	if absence == queue.Present {
+		return false
+	}
+	w.update(func(s *schedule.Schedule) {
+		if j.IsStaged() {
+			s.Unstage(j.Job)
+		}
+	})
+	w.buryMissing(ctx, j, absence)
+	return true
 }
 
-// Unload releases a job's message and its space. The schedule calls it, under the worker's lock.
-func (j *job) Unload() {
-	if j.message != nil {
-		j.id, j.message = j.message.ID, nil
+func isNotFound(err error) bool { return errors.Is(err, jetstream.ErrMsgNotFound) }
+
+// absence asks the stream's leader whether a job's message is gone. If the leader does not answer, absence reports the
+// message as present, so that the job is kept.
+func (w *settler) absence(ctx context.Context, j *job) queue.Absence {
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	a, err := j.part.bucket.Absence(ctx, j.Seq)
+	if err != nil {
+		return queue.Present
 	}
-	j.space.Release()
-	j.space = nil
+	return a
 }
 
-// entrySize returns the bytes that a loaded message takes.
-func entrySize(e queue.Entry) int64 { return headersSize(e.Header) + int64(len(e.Data)) }
+// mostMissing is how often a load may miss a job's message before the worker asks the leader whether the message is
+// gone. The replica that answers loads may lag.
+const mostMissing = 5
 
-func jobSize(j *ingest.Job) int64 { return headersSize(j.Header) + int64(len(j.Body)) }
-
-func headersSize(h map[string][]string) int64 {
-	const rest = 2 << 10 // the map, the job, its request
-	size := rest
-	for name, values := range h {
-		size += len(name)
-		for _, v := range values {
-			size += len(v)
+// reload loads a settling job's message if it is not loaded yet. It blocks until the message is loaded, and reports
+// false if the worker stops, the partition is lost, or the message is gone.
+func (w *settler) reload(ctx context.Context, j *job) bool {
+	w.mu.Lock()
+	isLoaded := j.message != nil
+	w.mu.Unlock()
+	if j.part.lost.Load() {
+		w.abandon(j) // the new owner ends the job and deletes its message
+		return false
+	}
+	if isLoaded {
+		return true // it has its room already, and a job with room must not wait for more
+	}
+	entry, err := w.memory.load(ctx, j)
+	for ; err != nil; entry, err = w.memory.load(ctx, j) {
+		if errors.Is(err, errNoRoom) || w.givenUp(ctx, j, err) {
+			return false // if there was no room, a restart finds the job again
+		}
+		w.log.Error("could not load a job's message; trying again", "key", j.Queue.Key, "seq", j.Seq, "err", err)
+		if !stream.Sleep(ctx, loadRetry) {
+			return false
+		}
+		if j.part.lost.Load() {
+			w.abandon(j)
+			return false
 		}
 	}
-	return int64(size)
+	w.mu.Lock()
+	if j.terms == nil {
+		j.bind(w.terms)
+	}
+	rule := j.terms.api.Rule
+	w.mu.Unlock()
+	job, _ := ingest.Restore(ingest.Message{Key: j.Queue.Key, Header: entry.Header, Body: entry.Data}, rule, entry.Time)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	j.message, j.accepted = job, bucket.MicrosOf(entry.Time)
+	j.doubtRestoredLocked()
+	return true
 }

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"errors"
 	"iter"
 	"log/slog"
 	"sync"
@@ -42,14 +43,6 @@ type env struct {
 	results *stream.Writer
 	calls   *stream.Writer
 	tail    *ledger.Tail
-}
-
-func newEnv(o *Options) *env {
-	return &env{
-		conn: o.Conn, js: o.JetStream, letters: o.Letters, control: o.Control, instance: o.Instance, version: o.Version, now: o.Now, ahead: o.Ahead,
-		leeway: o.Tail.OrDefault().Leeway, recorder: o.Recorder, tracer: o.Tracer, restored: o.Restored, changed: o.Changed, shared: o.Registry != nil,
-		log: o.Log.With("component", "dispatcher"), tail: ledger.NewTail(),
-	}
 }
 
 // record writes a record to the ledger if may allows it, and notes in the flight recorder that the record is stored.
@@ -96,11 +89,11 @@ type lane struct {
 	stopped  chan struct{}  // closed when no slot is granted any more; jobs must then not wait for one
 }
 
-func newLane(e *env, o *APIOptions) *lane {
+func newLane(e *env, api string, q *queue.Queue, clock schedule.StoreClock) *lane {
 	return &lane{
-		env: e, name: o.API.Name, log: e.log.With("api", o.API.Name), metrics: e.metrics.of(o.API.Name), queue: o.Queue, clock: o.Clock, now: e.now,
+		env: e, name: api, log: e.log.With("api", api), metrics: e.metrics.of(api), queue: q, clock: clock, now: e.now,
 		wake: make(chan struct{}, 1), stopping: make(chan struct{}), stopped: make(chan struct{}),
-		partitions: make([]*partition, len(o.Queue.Partitions())),
+		partitions: make([]*partition, len(q.Partitions())),
 	}
 }
 
@@ -193,3 +186,41 @@ func (l *lane) heldAtMostLocked(until bucket.Micros) bucket.Micros {
 func (l *lane) tellCrash(j *job, c *crash) {
 	l.logOf(j).Error("a bug in weir: the handling of a job crashed; please report it with this stack", "err", c, "stack", string(c.stack))
 }
+
+// loadTimeout bounds the loading of one message; loadRetry is the wait after a failed load.
+const (
+	loadTimeout = 10 * time.Second
+	loadRetry   = time.Second
+)
+
+// leaseCheck is how often an idle worker checks whether it may call.
+const leaseCheck = 250 * time.Millisecond
+
+// workerCounts are a worker's figures for metrics and states.
+type workerCounts struct {
+	schedule.Counts
+	owned   int       // partitions
+	expires time.Time // when the first certificate expires; zero if there is none
+}
+
+func (w *lane) counts() workerCounts {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ours := func(key string) bool { return w.partitions[w.queue.Partition(key).Number()] != nil }
+	n := workerCounts{Counts: w.s.At(w.now()).Count(ours), expires: w.terms.call.Conns.Expires()}
+	for _, p := range w.partitions {
+		if p != nil && p.Open {
+			n.owned++
+		}
+	}
+	return n
+}
+
+// lookAtOnce bounds the queues that are looked at under one hold of the lock.
+const lookAtOnce = 1024
+
+// ErrNoAPI says that an api is not dispatched here.
+var ErrNoAPI = errors.New("no such api is dispatched here")
+
+// ErrNotOwner says that another replica owns a key's partition.
+var ErrNotOwner = errors.New("another replica owns the key")

@@ -3,7 +3,6 @@ package dispatcher
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"weir/deadletter"
@@ -18,12 +17,6 @@ import (
 // before anything else happens to its job, so that the ledger has every call that the api may have seen. The record
 // says that the call began when the flight recorder says so, or else when its intent was stored. Its price and its
 // key's identity are those of the intent, because the configuration may have changed since.
-
-// lose notes that a job's last call, the one of intent i, is lost unless its result is found.
-func (j *job) lose(i *foundIntent) {
-	j.lost, j.Deaths, j.intendedAt = i, i.Deaths+1, i.stored
-	j.lastCall = &deadletter.LastCall{Started: i.stored, Bytes: -1, CutBy: deadletter.CutByDeath, Target: i.Target}
-}
 
 // endLost lets a job with a lost call be called again if the api treats both as the same call. Otherwise it ends the
 // job as a letter, unless it finds that the call's result was stored after all.
@@ -98,19 +91,4 @@ func (f *foundJob) waitOut(c *ledger.Record) {
 	waits := w.now().Add(w.s.Policy().DrainTime(f.Queue.Limits))
 	w.mu.Unlock()
 	c.TAT = max(c.TAT, waits+w.env.ahead())
-}
-
-// asIntended copies the price and the key's identity from a lost call's intent to the call's record. The price is also
-// what the call takes from each budget.
-func (j *job) asIntended(c *ledger.Record) {
-	if j.lost == nil {
-		c.Idempotency = "" // unknown without an intent
-		return
-	}
-	c.Price, c.Idempotency, c.Costs = ledger.Money(j.lost.Price), j.lost.Idempotency, slices.Clone(c.Costs)
-	for i := range min(len(c.Costs), len(j.terms.api.Rules.Shared)) {
-		if j.terms.api.Rules.Shared[i].Budget != nil {
-			c.Costs[i] = j.lost.Price
-		}
-	}
 }

@@ -17,7 +17,7 @@ import (
 // distinguishes a message that was deleted by hand from one that the store lost.
 
 // missingDetail returns what a letter says about the job's missing message.
-func (j *job) missingDetail(a queue.Absence) string {
+func missingDetail(j *job, a queue.Absence) string {
 	which := fmt.Sprintf("message %d of %s", j.Seq, j.part.bucket.Name())
 	switch a {
 	case queue.DeletedByOthers:
@@ -37,7 +37,7 @@ func (w *settler) buryMissing(ctx context.Context, j *job, a queue.Absence) {
 		outcome = Deleted
 	}
 	l := &deadletter.Letter{
-		API: w.name, Key: j.Queue.Key, Reason: deadletter.Unknown, BodyLeftOut: true, At: time.Now(), Detail: j.missingDetail(a),
+		API: w.name, Key: j.Queue.Key, Reason: deadletter.Unknown, BodyLeftOut: true, At: time.Now(), Detail: missingDetail(j, a),
 		Origin: ledger.OriginOf(j.part.bucket.Name(), j.Seq, 0), Attempts: j.attempts, Status: j.status, Billed: j.doubt.known(), Keyed: j.doubt.keyed(),
 	}
 	if len(j.intents) > 0 || j.lost != nil || j.part.isRestored(j.Seq) {
@@ -68,4 +68,9 @@ func (w *settler) buryMissing(ctx context.Context, j *job, a queue.Absence) {
 		w.unrecorded.never(j)
 		w.finish(j, outcome)
 	}
+}
+
+// deletedDetail returns what a letter says of a job whose message was deleted by hand.
+func deletedDetail(stream string, seq uint64) string {
+	return fmt.Sprintf("deleted: message %d of %s was deleted from the queue before its job had ended", seq, stream)
 }

@@ -15,7 +15,7 @@ var ErrTooManyPauses = errors.New("10,000 keys of the api are paused: pause the 
 
 // Pause stops calls of a key of an api, or if key is "", of the whole api. Running calls may end. Pause may be called
 // before the api is added.
-func (d *Dispatcher) Pause(api, key string, p schedule.Pause) error {
+func (d *Desk) Pause(api, key string, p schedule.Pause) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	of := d.pauses[api]
@@ -27,7 +27,7 @@ func (d *Dispatcher) Pause(api, key string, p schedule.Pause) error {
 		return ErrTooManyPauses
 	}
 	of[key] = p
-	for _, w := range d.workers {
+	for _, w := range d.apis {
 		if w.name == api {
 			w.update(func(s *schedule.Schedule) { s.Pause(key, p) })
 		}
@@ -36,11 +36,11 @@ func (d *Dispatcher) Pause(api, key string, p schedule.Pause) error {
 }
 
 // Resume ends a pause. Holds that the api's answers or limits caused stay in force.
-func (d *Dispatcher) Resume(api, key string) {
+func (d *Desk) Resume(api, key string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.pauses[api], key)
-	for _, w := range d.workers {
+	for _, w := range d.apis {
 		if w.name == api {
 			w.update(func(s *schedule.Schedule) { s.Resume(key, w.now()) })
 		}
@@ -49,8 +49,8 @@ func (d *Dispatcher) Resume(api, key string) {
 
 // TryNow makes one call of an api at once, without waiting until its open breaker allows it. It reports whether the
 // breaker was open. It fails with ErrNoAPI.
-func (d *Dispatcher) TryNow(api string) (tries bool, err error) {
-	w := d.worker(api)
+func (d *Desk) TryNow(api string) (tries bool, err error) {
+	w := d.api(api)
 	if w == nil {
 		return false, ErrNoAPI
 	}
@@ -59,8 +59,8 @@ func (d *Dispatcher) TryNow(api string) (tries bool, err error) {
 }
 
 // TryDenied makes one call at once of every api that denies weir, because the credentials may have changed.
-func (d *Dispatcher) TryDenied() {
-	for _, w := range d.workersNow() {
+func (d *Desk) TryDenied() {
+	for _, w := range d.all() {
 		w.update(func(s *schedule.Schedule) {
 			if now := w.now(); s.At(now).Denied() {
 				s.TryNow(now)
@@ -70,7 +70,7 @@ func (d *Dispatcher) TryDenied() {
 }
 
 // Pauses returns the pauses of an api that are in force here, by key, with "" for the whole api.
-func (d *Dispatcher) Pauses(api string) map[string]schedule.Pause {
+func (d *Desk) Pauses(api string) map[string]schedule.Pause {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return maps.Clone(d.pauses[api])

@@ -11,8 +11,6 @@ import (
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/schedule"
-
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // prepare makes a staged job ready: it loads and reads the message, acquires a connection and stores the intent. The
@@ -78,16 +76,6 @@ func (w *caller) examine(j *job, e queue.Entry) (reason deadletter.Reason, detai
 	return "", ""
 }
 
-// mostMissing is how often a load may miss a job's message before the worker asks the leader whether the message is
-// gone. The replica that answers loads may lag.
-const mostMissing = 5
-
-// loadTimeout bounds the loading of one message; loadRetry is the wait after a failed load.
-const (
-	loadTimeout = 10 * time.Second
-	loadRetry   = time.Second
-)
-
 // unprepared lets a job that could not be made ready rest, or ends it if its message is gone.
 func (w *caller) unprepared(ctx context.Context, j *job, err error) {
 	if errors.Is(err, errNoRoom) {
@@ -106,41 +94,6 @@ func (w *caller) unprepared(ctx context.Context, j *job, err error) {
 	})
 }
 
-// givenUp ends a job if its message could not be loaded because it is gone, and reports whether it did.
-func (w *settler) givenUp(ctx context.Context, j *job, err error) bool {
-	if isNotFound(err) {
-		j.missing++
-	}
-	if j.missing < mostMissing {
-		return false
-	}
-	absence := w.absence(ctx, j)
-	if absence == queue.Present {
-		return false
-	}
-	w.update(func(s *schedule.Schedule) {
-		if j.IsStaged() {
-			s.Unstage(j.Job)
-		}
-	})
-	w.buryMissing(ctx, j, absence)
-	return true
-}
-
-func isNotFound(err error) bool { return errors.Is(err, jetstream.ErrMsgNotFound) }
-
-// absence asks the stream's leader whether a job's message is gone. If the leader does not answer, absence reports the
-// message as present, so that the job is kept.
-func (w *settler) absence(ctx context.Context, j *job) queue.Absence {
-	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
-	defer cancel()
-	a, err := j.part.bucket.Absence(ctx, j.Seq)
-	if err != nil {
-		return queue.Present
-	}
-	return a
-}
-
 // unconnected settles a call for which no connection could be opened, so that nothing was sent. The call took no slot.
 // It counts as an attempt unless the breaker was open.
 func (w *caller) unconnected(ctx context.Context, j *job, err error) {
@@ -157,4 +110,11 @@ func (w *caller) unconnected(ctx context.Context, j *job, err error) {
 	j.Unseen = false
 	w.mu.Unlock()
 	w.settler.settle(ctx, j, httpcall.Response{Err: httpcall.ForLetters(err), Started: now, Ended: now})
+}
+
+// noteHoldupLocked notes what delayed the call that begins now. The backoff of a retry is no delay.
+func (w *caller) noteHoldupLocked(j *job) {
+	if j.holdup = w.s.At(w.now()).HoldupOf(j.Job, j.since()); j.holdup.For == schedule.WaitRetry {
+		j.holdup = schedule.Holdup{}
+	}
 }

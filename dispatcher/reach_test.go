@@ -71,7 +71,7 @@ func (w *apiWorker) readLedger(t *testing.T, numbers ...int) {
 	for _, n := range numbers {
 		parts[lease.PartitionID{API: "pay", Number: n}] = struct{}{}
 	}
-	if err := w.d.readFor(t.Context(), parts); err != nil {
+	if err := w.d.tailLoads.readFor(t.Context(), parts); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -61,7 +61,7 @@ type Reconciled struct {
 // askedLetter is a letter during an inquiry.
 type askedLetter struct {
 	deadletter.Kept
-	w       *apiWorker
+	w       *Inquirer
 	part    *partition
 	terms   *terms
 	browser *deadletter.Browser
@@ -72,6 +72,36 @@ type askedLetter struct {
 	traces  ledger.Traces
 	finding httpcall.Finding
 	detail  string
+}
+
+// Inquirer asks an api about letters. It is safe for concurrent use.
+type Inquirer struct {
+	*lane
+	store        bucket.Store
+	checkpoint   func()
+	settle       func(ctx context.Context, uses []bucket.Use)
+	known        func(key string) bucket.Micros
+	redriveTerms func(api string) (deadletter.Terms, bool)
+	asking       inquiryPace
+}
+
+// inquiryOptions are the settings of an Inquirer. All are required.
+type inquiryOptions struct {
+	Store      bucket.Store
+	Checkpoint func()                                             // asks for the limits' state to be stored at once
+	Settle     func(ctx context.Context, uses []bucket.Use)       // reports the ends of grants to the store
+	Known      func(key string) bucket.Micros                     // what is known of a key's theoretical arrival time; called under the lane's lock
+	Terms      func(api string) (terms deadletter.Terms, ok bool) // for a redrive
+}
+
+// newInquirer returns an inquirer of a lane's api.
+func newInquirer(l *lane, o inquiryOptions) *Inquirer {
+	return &Inquirer{lane: l, store: o.Store, checkpoint: o.Checkpoint, settle: o.Settle, known: o.Known, redriveTerms: o.Terms}
+}
+
+// callsSince reads calls from the ledger, for a redrive.
+func (w *Inquirer) callsSince(ctx context.Context, q deadletter.CallsQuery, take func(deadletter.Trace)) (uint64, error) {
+	return ledger.ReadSince(ctx, w.env.js, q, take)
 }
 
 // mayEnd reports whether the letter's end may be written.
@@ -101,16 +131,12 @@ const (
 // Reconcile asks an api about one letter unknown, and ends the letter by the answer. It blocks until then: for the
 // inquiry's rate, a slot and the api's timeout, as far as they apply. It fails with ErrNotOwner if another replica owns
 // the job's partition.
-func (d *Dispatcher) Reconcile(ctx context.Context, api string, seq uint64) (Reconciled, error) {
-	return d.reconcile(ctx, api, seq, anOperator)
+func (w *Inquirer) Reconcile(ctx context.Context, seq uint64) (Reconciled, error) {
+	return w.reconcile(ctx, seq, anOperator)
 }
 
-func (d *Dispatcher) reconcile(ctx context.Context, api string, seq uint64, who asker) (Reconciled, error) {
-	w := d.worker(api)
-	if w == nil {
-		return Reconciled{}, ErrNoAPI
-	}
-	b, err := deadletter.OpenBrowser(ctx, d.opts.JetStream)
+func (w *Inquirer) reconcile(ctx context.Context, seq uint64, who asker) (Reconciled, error) {
+	b, err := deadletter.OpenBrowser(ctx, w.env.js)
 	if err != nil {
 		return Reconciled{}, err
 	}
@@ -131,7 +157,7 @@ func (d *Dispatcher) reconcile(ctx context.Context, api string, seq uint64, who 
 	if err := w.asking.wait(ctx, l.terms.api.Inquiry.Rate); err != nil {
 		return out.stays(err)
 	}
-	if l.right, err = deadletter.TakeRight(ctx, d.opts.Control, deadletter.Inquirer(d.opts.Instance)); err != nil {
+	if l.right, err = deadletter.TakeRight(ctx, w.env.control, deadletter.Inquirer(w.env.instance)); err != nil {
 		return out, err
 	}
 	defer l.right.Give()
@@ -164,7 +190,7 @@ func (r Reconciled) stays(err error) (Reconciled, error) {
 
 // readAsked reads a letter and checks that this replica can ask about it. If not, out has the letter's end or err the
 // reason.
-func (w *apiWorker) readAsked(ctx context.Context, b *deadletter.Browser, seq uint64) (*askedLetter, Reconciled, error) {
+func (w *Inquirer) readAsked(ctx context.Context, b *deadletter.Browser, seq uint64) (*askedLetter, Reconciled, error) {
 	out := Reconciled{Seq: seq, API: w.name}
 	k, err := b.Get(ctx, seq)
 	switch {
@@ -240,7 +266,7 @@ func (l *askedLetter) notYet(who asker, out *Reconciled) (early bool, due time.T
 }
 
 // wall returns the time by the clock of calendars, because the server stamps letters by it.
-func (w *apiWorker) wall() time.Time { return (w.now() + w.env.ahead()).Time() }
+func (w *Inquirer) wall() time.Time { return (w.now() + w.env.ahead()).Time() }
 
 // longestRest is the longest time between two inquiries about a letter.
 const longestRest = 7 * 24 * time.Hour
@@ -285,7 +311,7 @@ func (l *askedLetter) keepFound(ctx context.Context, r httpcall.Response) error 
 		if err == nil {
 			break
 		}
-		if !errors.Is(err, stream.ErrTooLarge) || !lessen(msg) {
+		if !errors.Is(err, stream.ErrTooLarge) || !ledger.Lessen(msg) {
 			return fmt.Errorf("found processed, but its result could not be stored: %w", err)
 		}
 	}
@@ -338,7 +364,7 @@ func (l *askedLetter) handIn(ctx context.Context, out *Reconciled) (ReconcileEnd
 		return EndedStays, err
 	}
 	redrive := deadletter.NewRedrive(scope, deadletter.RedriveOptions{
-		Conn: l.w.env.conn, Browser: l.browser, Terms: l.w.d.RedriveTerms, Calls: l.w.d.CallsSince, Rate: redriveRate,
+		Conn: l.w.env.conn, Browser: l.browser, Terms: l.w.redriveTerms, Calls: l.w.callsSince, Rate: redriveRate,
 		Unknown: deadletter.FoundUnprocessed, Valid: l.mayEnd, Told: func(*deadletter.Tally) {},
 	})
 	if _, err := redrive.Plan(ctx); err != nil {
@@ -358,26 +384,6 @@ func (l *askedLetter) handIn(ctx context.Context, out *Reconciled) (ReconcileEnd
 	return EndedStays, nil
 }
 
-// RedriveTerms returns the terms of an api that is dispatched here, for a redrive.
-func (d *Dispatcher) RedriveTerms(api string) (deadletter.Terms, bool) {
-	w := d.worker(api)
-	if w == nil {
-		return deadletter.Terms{}, false
-	}
-	w.mu.Lock()
-	of := w.terms.api
-	w.mu.Unlock()
-	return deadletter.Terms{
-		Rules: of.Rules, MaxBody: of.Rule.MaxBody, Price: of.Price, Idempotent: of.Idempotency != nil, Keyed: of.KeyIdentity(),
-		KeyInSubject: of.Rule.Key == (ingest.KeySource{}),
-	}, true
-}
-
-// CallsSince reads calls from the ledger, for a redrive.
-func (d *Dispatcher) CallsSince(ctx context.Context, q deadletter.CallsQuery, take func(deadletter.Trace)) (uint64, error) {
-	return ledger.ReadSince(ctx, d.opts.JetStream, q, take)
-}
-
 // Bounds of the inquiries that weir makes by itself.
 const (
 	mostAsked    = 10_000           // letters of an api that it looks at, the newest
@@ -386,7 +392,7 @@ const (
 )
 
 // inquireByItself asks about the api's letters when they are due, if the configuration says so, until ctx ends.
-func (w *apiWorker) inquireByItself(ctx context.Context) {
+func (w *Inquirer) inquireByItself(ctx context.Context) {
 	next := map[uint64]time.Time{} // when each letter is due; the zero time for letters that never are
 	var last *terms
 	for {
@@ -412,7 +418,7 @@ func (w *apiWorker) inquireByItself(ctx context.Context) {
 }
 
 // askDue looks through the letters and asks about those that are due. It returns when each is due next.
-func (w *apiWorker) askDue(ctx context.Context, before map[uint64]time.Time) (map[uint64]time.Time, error) {
+func (w *Inquirer) askDue(ctx context.Context, before map[uint64]time.Time) (map[uint64]time.Time, error) {
 	b, err := deadletter.OpenBrowser(ctx, w.env.js)
 	if err != nil {
 		return before, err
@@ -432,7 +438,7 @@ func (w *apiWorker) askDue(ctx context.Context, before map[uint64]time.Time) (ma
 			after[seq] = due
 			continue
 		}
-		out, askErr := w.d.reconcile(ctx, w.name, seq, weirItself)
+		out, askErr := w.reconcile(ctx, seq, weirItself)
 		var held *lease.HeldError
 		switch {
 		case ctx.Err() != nil:

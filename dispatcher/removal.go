@@ -317,8 +317,3 @@ func (p *removals) keepMarkersAgain(r *queue.Removal) {
 		}
 	})
 }
-
-// deletedDetail returns what a letter says of a job whose message was deleted by hand.
-func deletedDetail(stream string, seq uint64) string {
-	return fmt.Sprintf("deleted: message %d of %s was deleted from the queue before its job had ended", seq, stream)
-}

@@ -141,7 +141,7 @@ func (w *settler) storeResult(ctx context.Context, j *job, msg *nats.Msg) (store
 			stored = w.env.results.WriteWhile(j.part.mayCall, msg)
 			err := stored.Err
 			size := msg.Size()
-			if !errors.Is(err, stream.ErrTooLarge) || !lessen(msg) {
+			if !errors.Is(err, stream.ErrTooLarge) || !ledger.Lessen(msg) {
 				return err
 			}
 			w.logOf(j).Warn("a result is larger than its stream takes; less of it is kept", "bytes", size, "err", err)
@@ -342,39 +342,5 @@ func (w *settler) unstall(p *partition) {
 			return
 		}
 		s.OpenPartition(&p.Partition)
-	})
-}
-
-// announceHolds logs holds that have begun or ended and sends their events.
-func (w *holdNotes) announceHolds(all []schedule.HoldChange) {
-	for _, c := range all {
-		w.tellHold(c)
-	}
-	if len(all) > 0 {
-		w.wakeUp()
-	}
-}
-
-func (w *holdNotes) tellHold(c schedule.HoldChange) {
-	data := deadletter.HoldData{Why: c.Why}
-	e := deadletter.Event{Type: deadletter.ResumedEvent, API: w.name, Key: keyOf(c.Queue)}
-	attrs := []any{}
-	if e.Key != "" {
-		attrs = append(attrs, "key", e.Key)
-	}
-	if c.Until != 0 {
-		at := c.Until.Time()
-		e.Type, data.Until = deadletter.HeldEvent, &at
-		attrs = append(attrs, "until", at)
-	}
-	if c.Why != "" {
-		attrs = append(attrs, "reason", c.Why)
-	}
-	e.Data = data
-	w.log.Info(string(e.Type), attrs...)
-	w.env.letters.Send(e, func(err error) {
-		if err != nil {
-			w.log.Warn("could not store an event", "err", err)
-		}
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/trace"
-	"weir/ingest"
 )
 
 // A job's spans are written from data that is stored anyway: the span of a call from the ledger's record, and that of
@@ -30,16 +29,6 @@ func (w *settler) trace(j *job) *trace.Job {
 	return j.traced
 }
 
-// outgoing returns the job as it is sent to its api. If the trace is recorded, the call is the parent of the api's
-// spans.
-func (w *caller) outgoing(j *job) *ingest.Job {
-	t := w.settler.trace(j)
-	if !t.Recorded() {
-		return j.message
-	}
-	return j.message.Outgoing(j.terms.api.Rule, t.Outgoing(j.Calls))
-}
-
 // traceCall writes the span of a call whose record is stored, and that of the wait before it.
 func (w *settler) traceCall(j *job, c *ledger.Record) {
 	t := w.trace(j)
@@ -53,17 +42,6 @@ func (w *settler) traceCall(j *job, c *ledger.Record) {
 		Started: c.Started, Ended: c.Ended, Sent: c.Sent, Status: c.Status, Outcome: c.Outcome, Detail: c.Detail, Failed: c.Outcome != ledger.Done,
 	})
 	j.settled = c.Ended
-}
-
-// waitedSince returns when a job's last wait began, or zero if that is unknown after a restart.
-func (j *job) waitedSince() time.Time {
-	switch {
-	case j.rested != 0:
-		return j.rested.Time()
-	case j.Calls > 1, j.accepted == 0:
-		return time.Time{}
-	}
-	return j.accepted.Time()
 }
 
 // traceRest writes the span of storing a call's outcome, if the job waits for another call.

@@ -18,6 +18,10 @@ import (
 // tailLoads are takeovers that wait for the ledger to be read. A reading must begin after the partition was claimed. So
 // takeovers that come during a reading wait for the next one, which then serves them all.
 type tailLoads struct {
+	*env
+	opts   *Options
+	worker func(api string) *apiWorker
+
 	mu      sync.Mutex // guards what follows
 	reading bool
 	// toldShort says that a warning was logged: the ledger does not reach back as far as dedupe.
@@ -34,19 +38,19 @@ type tailLoad struct {
 // loadTail blocks until the ledger's end has been read for a partition that this replica has just claimed. If no other
 // replica can own the partition, the ledger was read at the start, and loadTail reads it only for an api that came
 // later.
-func (d *Dispatcher) loadTail(ctx context.Context, w *apiWorker, number int) error {
+func (d *tailLoads) loadTail(ctx context.Context, w *apiWorker, number int) error {
 	if w.tailLoaded {
 		return nil
 	}
-	d.tailLoads.mu.Lock()
-	if d.tailLoads.next == nil {
-		d.tailLoads.next = &tailLoad{parts: map[lease.PartitionID]struct{}{}, done: make(chan struct{})}
+	d.mu.Lock()
+	if d.next == nil {
+		d.next = &tailLoad{parts: map[lease.PartitionID]struct{}{}, done: make(chan struct{})}
 	}
-	mine := d.tailLoads.next
+	mine := d.next
 	mine.parts[lease.PartitionID{API: w.name, Number: number}] = struct{}{}
-	reads := !d.tailLoads.reading
-	d.tailLoads.reading = true
-	d.tailLoads.mu.Unlock()
+	reads := !d.reading
+	d.reading = true
+	d.mu.Unlock()
 	if reads {
 		d.loadForWaiting(ctx)
 	}
@@ -59,13 +63,13 @@ func (d *Dispatcher) loadTail(ctx context.Context, w *apiWorker, number int) err
 }
 
 // loadForWaiting reads the ledger until no takeover waits for it any more.
-func (d *Dispatcher) loadForWaiting(ctx context.Context) {
+func (d *tailLoads) loadForWaiting(ctx context.Context) {
 	for {
-		d.tailLoads.mu.Lock()
-		now := d.tailLoads.next
-		d.tailLoads.next = nil
-		d.tailLoads.reading = now != nil
-		d.tailLoads.mu.Unlock()
+		d.mu.Lock()
+		now := d.next
+		d.next = nil
+		d.reading = now != nil
+		d.mu.Unlock()
 		if now == nil {
 			return
 		}
@@ -74,7 +78,7 @@ func (d *Dispatcher) loadForWaiting(ctx context.Context) {
 	}
 }
 
-func (d *Dispatcher) readFor(ctx context.Context, parts map[lease.PartitionID]struct{}) error {
+func (d *tailLoads) readFor(ctx context.Context, parts map[lease.PartitionID]struct{}) error {
 	workers, queued := map[string]*apiWorker{}, map[string]bool{}
 	for p := range parts {
 		workers[p.API] = d.worker(p.API)
@@ -89,7 +93,7 @@ func (d *Dispatcher) readFor(ctx context.Context, parts map[lease.PartitionID]st
 		Queued: func(stream string) bool { return queued[stream] },
 		Ended:  func(api string, jobs []queue.Finished) { workers[api].queue.AddFinished(jobs) },
 		TATOf: func(c *ledger.Record, stored, began time.Time) bucket.Micros {
-			if d.owner == nil {
+			if !d.shared {
 				return c.TAT // by this clock
 			}
 			return workers[c.API].pace.inherit(c, stored, began)
@@ -103,14 +107,14 @@ func (d *Dispatcher) readFor(ctx context.Context, parts map[lease.PartitionID]st
 }
 
 // warnShort logs once if the ledger does not reach back as far as ids should be known.
-func (d *Dispatcher) warnShort(reached ledger.Extent) {
+func (d *tailLoads) warnShort(reached ledger.Extent) {
 	if !reached.Begins.After(reached.Asked.Add(-d.opts.Dedupe.Known())) {
 		return
 	}
-	d.tailLoads.mu.Lock()
-	told := d.tailLoads.toldShort
-	d.tailLoads.toldShort = true
-	d.tailLoads.mu.Unlock()
+	d.mu.Lock()
+	told := d.toldShort
+	d.toldShort = true
+	d.mu.Unlock()
 	if !told {
 		d.log.Warn("the ledger does not reach back as far as dedupe: a job that ended before the ledger begins, and is sent again, may be "+
 			"called again; lower dedupe, or give the ledger a larger store", "begins", reached.Begins)
@@ -130,7 +134,7 @@ func (d *Dispatcher) loadTails(ctx context.Context) error {
 	if len(parts) == 0 {
 		return nil
 	}
-	if err := d.readFor(ctx, parts); err != nil {
+	if err := d.tailLoads.readFor(ctx, parts); err != nil {
 		return err
 	}
 	for _, w := range workers {

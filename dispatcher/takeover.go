@@ -71,7 +71,7 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 	reading, p.stopReading = context.WithCancel(base)
 	writing, p.stopMarkers = context.WithCancel(base)
 	p.writing.Go(func() error { return p.markers.Run(writing) })
-	if err := w.d.loadTail(ctx, w, number); err != nil {
+	if err := w.d.tailLoads.loadTail(ctx, w, number); err != nil {
 		p.stopReading()
 		p.stopMarkers()
 		return errors.Join(err, p.writing.Wait())

@@ -63,31 +63,13 @@ func (u *unrecordedCalls) settlingLocked() bool {
 	return false
 }
 
-// Recovered reports whether the ledger has every call that was made before this process took an api's partitions,
-// except at most unlogged calls that have no record. ok is false while this process does not own every partition of the
-// api.
-func (d *Dispatcher) Recovered(api string) (unlogged int, ok bool) {
-	w := d.worker(api)
-	if w == nil {
-		return 0, false
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, p := range w.partitions {
-		if p == nil || p.Reading {
-			return 0, false
-		}
-	}
-	return w.settler.unrecorded.left()
-}
-
 // findingLocked reports whether calls of former processes may still be found, or may still lack the record that they
 // get when they are judged.
-func (w *apiWorker) findingLocked() bool {
+func (w *settler) findingLocked() bool {
 	for _, p := range w.partitions {
-		if p == nil && w.d.owner == nil || p != nil && p.Reading {
+		if p == nil && !w.env.shared || p != nil && p.Reading {
 			return true
 		}
 	}
-	return w.settler.unrecorded.settlingLocked()
+	return w.unrecorded.settlingLocked()
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"weir/bucket"
-	"weir/dispatcher/schedule"
 )
 
 // While a job waits, the schedule knows the cause. When the job is called, the ledger's record names the cause that
@@ -21,13 +20,6 @@ func (j *job) since() bucket.Micros {
 		return max(j.accepted, bucket.MicrosOf(at)) // the time until NotBefore is no wait: the producer asked for it
 	}
 	return j.accepted
-}
-
-// noteHoldupLocked notes what delayed the call that begins now. The backoff of a retry is no delay.
-func (w *caller) noteHoldupLocked(j *job) {
-	if j.holdup = w.s.At(w.now()).HoldupOf(j.Job, j.since()); j.holdup.For == schedule.WaitRetry {
-		j.holdup = schedule.Holdup{}
-	}
 }
 
 // leastWait is the shortest wait that letters mention.

@@ -7,11 +7,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
 	"weir/bucket/queue"
 	"weir/bucket/stream"
 	"weir/ingest"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // resultLeeway is how long before the newest record a result without a record may have been stored. It also covers the
@@ -124,4 +126,22 @@ func ParseOrigin(origin string) (queued string, seq uint64, accepted bucket.Micr
 		return "", 0, 0, false
 	}
 	return parts[0], seq, bucket.Micros(micros), true
+}
+
+// Lessen makes a result that is too large for its stream smaller. It reports false when nothing is left to remove.
+func Lessen(m *nats.Msg) bool {
+	const little = 4 << 10
+	switch n := len(m.Data); {
+	case n > 0 && n <= little:
+		m.Data = nil
+	case n > 0:
+		m.Data = m.Data[:n/2]
+	case m.Header.Get("Content-Type") != "":
+		delete(m.Header, "Content-Type")
+		return true
+	default:
+		return false
+	}
+	m.Header[HeaderBody] = []string{BodyCut}
+	return true
 }

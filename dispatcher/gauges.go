@@ -1,0 +1,46 @@
+package dispatcher
+
+import (
+	"math"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// gauges reads its values from the workers at each collection.
+type gauges struct{ d *Dispatcher }
+
+// Describe implements prometheus.Collector.
+func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{queuedDesc, keysDesc, inFlightDesc, heldDesc, partsDesc, ownedDesc, missedDesc, expiryDesc} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (g *gauges) Collect(ch chan<- prometheus.Metric) {
+	ch <- prometheus.MustNewConstMetric(missedDesc, prometheus.CounterValue, float64(g.d.recorder.Missed()))
+	for _, w := range g.d.workersNow() {
+		n := w.lane.counts()
+		ends := math.Inf(1)
+		if !n.expires.IsZero() {
+			ends = float64(n.expires.Unix())
+		}
+		ch <- prometheus.MustNewConstMetric(expiryDesc, prometheus.GaugeValue, ends, w.name)
+		for desc, v := range map[*prometheus.Desc]int{
+			queuedDesc: n.Queued, keysDesc: n.Keys, inFlightDesc: n.Calling, heldDesc: n.Held, partsDesc: len(w.partitions), ownedDesc: n.owned,
+		} {
+			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(v), w.name)
+		}
+	}
+}
+
+var (
+	queuedDesc   = prometheus.NewDesc("weir_queued_jobs", "Jobs that wait for their call.", []string{"api"}, nil)
+	keysDesc     = prometheus.NewDesc("weir_keys", "Keys that have unfinished jobs.", []string{"api"}, nil)
+	inFlightDesc = prometheus.NewDesc("weir_in_flight_calls", "Calls running now.", []string{"api"}, nil)
+	heldDesc     = prometheus.NewDesc("weir_held", "Buckets that must not call now, the api itself counted as one.", []string{"api"}, nil)
+	missedDesc   = prometheus.NewDesc("weir_recorder_missed_total", "Calls of which the flight recorder had no room to note something.", nil, nil)
+	partsDesc    = prometheus.NewDesc("weir_partitions", "Partitions of the api, whoever dispatches them.", []string{"api"}, nil)
+	expiryDesc   = prometheus.NewDesc("weir_certificate_expiry_timestamp_seconds", "When the first certificate of the newest connection to an https api ends, the api's, an authority's or weir's own, in seconds since 1970; +Inf where there is none.", []string{"api"}, nil)
+	ownedDesc    = prometheus.NewDesc("weir_partitions_owned", "Partitions this replica dispatches.", []string{"api"}, nil)
+)
