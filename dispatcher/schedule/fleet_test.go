@@ -227,7 +227,7 @@ func (f *fleet) step(r *replica) {
 		f.then(f.call, r, func() {
 			f.settle(r, []bucket.Use{{Key: j.Queue.Key, Grant: j.Grant, Costs: j.Costs}})
 			r.s.Pipe.LearnCall(f.call)
-			r.s.Ended(j)
+			r.s.Ended(j, nil, f.local(r))
 			r.s.OnCallEnd(j, CallEnd{Sent: true, Started: f.local(r), Now: f.local(r)})
 			r.s.Finished(j)
 		})
