@@ -43,7 +43,7 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 	l := newLane(d.env, o.API.Name, o.Queue, o.Clock)
 	w := &apiWorker{lane: l, d: d, changes: make(chan configChange, 1), ready: make(chan struct{})}
 	w.pace = newPace(l, o.TAT)
-	w.terms = d.newTerms(o.API, nil)
+	w.terms = d.env.newTerms(o.API, nil)
 	w.s = schedule.New(w.terms.policy, schedule.Pace{
 		PrepareLead: 4 * schedule.LeastLead, ReserveAhead: schedule.LeastAhead, GrantTTL: schedule.Lateness(&o.API.Rules), MaxStaged: schedule.MaxStaged, MaxCalls: schedule.MaxCalls,
 		Clock: o.Clock, Replica: replicaAt(o.Clock),
@@ -57,8 +57,8 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 		Store: o.Store, Checkpoint: o.Checkpoint, Settle: w.slots.grants.settle, Known: w.pace.knownLocked, Terms: d.RedriveTerms,
 	})
 	w.tenancies = make([]*tenancy, len(l.partitions))
-	w.inventories = &inventories{l, w.stocksLocked}
-	if hold, held := d.restored.hold(&o.API.Rules, w.now()); held {
+	w.inventories = newInventories(l, w.takeoversLocked)
+	if hold, held := d.env.restored.hold(&o.API.Rules, w.now()); held {
 		w.s.Hold(nil, hold.Until, hold.Why)
 		w.notes.tellHold(hold)
 	}
@@ -262,11 +262,11 @@ func (w *apiWorker) Early(key string, at bucket.Micros) int {
 
 var _ queue.Forecaster = (*apiWorker)(nil)
 
-// stocksLocked returns the stocktakings of the partitions that this process owns.
-func (w *apiWorker) stocksLocked() (all []*stocktaking) {
+// takeoversLocked returns the takeovers of the partitions that this process owns.
+func (w *apiWorker) takeoversLocked() (all []*Takeover) {
 	for _, p := range w.tenancies {
 		if p != nil {
-			all = append(all, p.stock)
+			all = append(all, p.Takeover)
 		}
 	}
 	return all

@@ -30,13 +30,13 @@ func newSettling(t *testing.T) (*apiWorker, *tenancy) {
 	t.Helper()
 	former, p := newOwned(t)
 	d := former.d
-	d.log, d.metrics = slog.New(slog.DiscardHandler), newMetrics(d, nil)
+	d.env.log, d.env.metrics = slog.New(slog.DiscardHandler), newMetrics(nil)
 	var err error
-	if d.calls, err = stream.NewWriter(d.opts.Conn, nil, 10, 1<<20); err != nil {
+	if d.env.calls, err = stream.NewWriter(d.opts.Conn, nil, 10, 1<<20); err != nil {
 		t.Fatal(err)
 	}
-	if d.letters, err = deadletter.Open(t.Context(), deadletter.Options{
-		Conn: d.opts.Conn, JetStream: d.opts.JetStream, Replicas: 1, MaxAge: time.Hour, MaxBytes: 1 << 20, MaxWaiting: 1 << 20, Log: d.log,
+	if d.env.letters, err = deadletter.Open(t.Context(), deadletter.Options{
+		Conn: d.opts.Conn, JetStream: d.opts.JetStream, Replicas: 1, MaxAge: time.Hour, MaxBytes: 1 << 20, MaxWaiting: 1 << 20, Log: d.env.log,
 		Registerer: prometheus.NewRegistry(),
 	}); err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func newSettling(t *testing.T) (*apiWorker, *tenancy) {
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running errgroup.Group
-	for _, run := range []func(context.Context) error{d.calls.Run, d.letters.Run, p.markers.Run} {
+	for _, run := range []func(context.Context) error{d.env.calls.Run, d.env.letters.Run, p.markers.Run} {
 		running.Go(func() error { return run(ctx) })
 	}
 	running.Go(func() error { return p.Lease.Keep(ctx, func(*lease.Member) {}, func() {}) })

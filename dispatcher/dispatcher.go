@@ -92,8 +92,8 @@ type Store interface {
 
 // Dispatcher owns partitions of every api that it was given, and makes their calls.
 type Dispatcher struct {
-	*env
-	*Desk
+	Desk   *Desk
+	env    *env
 	opts   Options
 	owner  *ownership.Manager // nil: this process owns every partition
 	failed chan error
@@ -128,16 +128,16 @@ func Open(ctx context.Context, o Options) (*Dispatcher, error) {
 	if o.Registry != nil {
 		d.owner = ownership.NewManager(ownership.ManagerOptions{
 			Registry: o.Registry, Instance: o.Instance, SharedBy: o.SharedBy, MayBegin: o.MayBegin,
-			Host: host{d}, Log: d.log,
+			Host: host{d}, Log: d.env.log,
 		})
 	}
-	if d.results, err = stream.NewWriter(o.Conn, stream.DiskOf(o.JetStream), maxRecords, maxRecordBytes); err != nil {
+	if d.env.results, err = stream.NewWriter(o.Conn, stream.DiskOf(o.JetStream), maxRecords, maxRecordBytes); err != nil {
 		return nil, fmt.Errorf("results: %w", err)
 	}
-	if d.calls, err = stream.NewWriter(o.Conn, stream.DiskOf(o.JetStream), maxRecords, maxRecordBytes); err != nil {
+	if d.env.calls, err = stream.NewWriter(o.Conn, stream.DiskOf(o.JetStream), maxRecords, maxRecordBytes); err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
-	d.metrics = newMetrics(d, o.Registerer)
+	d.env.metrics = newMetrics(o.Registerer, &gauges{d: d})
 	return d, nil
 }
 
@@ -189,8 +189,8 @@ func (d *Dispatcher) Run(soft, hard context.Context) error {
 	writing, stopWriting := context.WithCancel(context.WithoutCancel(hard))
 	defer stopWriting()
 	var writers errgroup.Group
-	writers.Go(func() error { return d.results.Run(writing) })
-	writers.Go(func() error { return d.calls.Run(writing) })
+	writers.Go(func() error { return d.env.results.Run(writing) })
+	writers.Go(func() error { return d.env.calls.Run(writing) })
 
 	workers, failing := errgroup.WithContext(context.WithoutCancel(soft))
 	ctx, stopWorkers := context.WithCancel(failing)
@@ -336,16 +336,6 @@ func EnsureStreams(ctx context.Context, o Options) error {
 		}
 	}
 	return nil
-}
-
-// APIs returns the names of the apis that are dispatched here, sorted.
-func (d *Dispatcher) APIs() []string {
-	var names []string
-	for _, w := range d.workersNow() {
-		names = append(names, w.name)
-	}
-	slices.Sort(names)
-	return names
 }
 
 func newEnv(o *Options) *env {

@@ -31,7 +31,7 @@ type evidence struct {
 	log    *slog.Logger
 }
 
-func (e *env) evidenceOf(api string, log *slog.Logger) evidence {
+func evidenceOf(e *env, api string, log *slog.Logger) evidence {
 	return evidence{api: api, js: e.js, tail: e.tail, leeway: e.leeway, log: log}
 }
 

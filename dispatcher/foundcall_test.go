@@ -212,5 +212,5 @@ func TestNotedAnswerEndsItsOwnCall(t *testing.T) {
 		t.Errorf("call %d, noted %v, lost %v, unseen %v", f.Calls, f.flown != nil, f.lost != nil, f.Unseen)
 	}
 	w.settler.unrecorded.accountedFor(f.job)
-	w.update(func(s *schedule.Schedule) { s.Finished(f.Job) })
+	w.update(func(s *schedule.Schedule) { s.Finished(f.job.Job) })
 }

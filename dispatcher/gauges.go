@@ -18,9 +18,9 @@ func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (g *gauges) Collect(ch chan<- prometheus.Metric) {
-	ch <- prometheus.MustNewConstMetric(missedDesc, prometheus.CounterValue, float64(g.d.recorder.Missed()))
+	ch <- prometheus.MustNewConstMetric(missedDesc, prometheus.CounterValue, float64(g.d.env.recorder.Missed()))
 	for _, w := range g.d.workersNow() {
-		n := w.lane.counts()
+		n := w.counts()
 		ends := math.Inf(1)
 		if !n.expires.IsZero() {
 			ends = float64(n.expires.Unix())

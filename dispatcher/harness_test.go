@@ -17,7 +17,7 @@ func dispatcherOf(o Options) *Dispatcher {
 
 // bareWorker returns a worker without a schedule and partitions.
 func bareWorker(d *Dispatcher, api string) *apiWorker {
-	l := &lane{env: d.env, name: api, log: slog.New(slog.DiscardHandler), now: d.now, wake: make(chan struct{}, 1), stopping: make(chan struct{}), stopped: make(chan struct{})}
+	l := &lane{env: d.env, name: api, log: slog.New(slog.DiscardHandler), now: d.env.now, wake: make(chan struct{}, 1), stopping: make(chan struct{}), stopped: make(chan struct{})}
 	w := &apiWorker{lane: l, d: d, notes: newHoldNotes(l), slots: &slots{lane: l}}
 	w.settler = newSettler(l, w.notes, func(bool) {})
 	w.caller = newCaller(l, w.settler, nil, nil)

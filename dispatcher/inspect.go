@@ -131,7 +131,7 @@ func (d *Desk) State(api string) (APIState, error) {
 	if w == nil {
 		return APIState{}, ErrNoAPI
 	}
-	n := w.lane.counts()
+	n := w.counts()
 	state := APIState{
 		API: api, Instance: d.instance, Partitions: len(w.queue.Partitions()), Owned: n.owned,
 		Keys: n.Keys, Jobs: n.Queued + n.Calling, InFlight: n.Calling,
@@ -143,6 +143,16 @@ func (d *Desk) State(api string) (APIState, error) {
 	}
 	state.Paused = len(pauses)
 	return state, nil
+}
+
+// APIs returns the names of the apis that are dispatched here, sorted.
+func (d *Desk) APIs() []string {
+	var names []string
+	for _, w := range d.all() {
+		names = append(names, w.name)
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Detail returns an api's state, with at most limit of its paused keys and of its held ones.

@@ -269,8 +269,10 @@ func (p *stocktaking) tellOfStock(letters, unnamed int, another bool) {
 // inventories notes which jobs wait in the partitions of a lane.
 type inventories struct {
 	*lane
-	owned func() []*stocktaking // of the partitions; called under the lock
+	owned func() []*Takeover // called under the lock
 }
+
+func newInventories(l *lane, owned func() []*Takeover) *inventories { return &inventories{l, owned} }
 
 // keepInventories notes every 5 s which jobs wait in the partitions, until ctx ends.
 func (w *inventories) keepInventories(ctx context.Context) {
@@ -292,7 +294,8 @@ func (w *inventories) keepInventories(ctx context.Context) {
 func (w *inventories) noteInventories(ctx context.Context) {
 	w.mu.Lock()
 	of, notes := map[*schedule.Partition]*inventory{}, map[*stocktaking]*inventory{}
-	for _, p := range w.owned() {
+	for _, t := range w.owned() {
+		p := t.stock
 		if !p.closing && p.mayNoteInventory() {
 			inv := p.newInventory(inventoryBytes)
 			of[&p.Partition], notes[p] = inv, inv

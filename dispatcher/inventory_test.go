@@ -73,7 +73,7 @@ func TestStockKnowsWhatHasEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	var lost []string
-	for _, m := range p.w.storedLetters(t) {
+	for _, m := range storedLetters(t, p.w) {
 		if detail := m.Header.Get("Weir-Dead-Detail"); detail != "" {
 			lost = append(lost, m.Header.Get("Weir-Key")+" "+strings.Fields(detail)[2]+" "+m.Header.Get("Weir-Dead-Billed"))
 		}

@@ -27,7 +27,8 @@ type metrics struct {
 	up        prometheus.Gauge
 }
 
-func newMetrics(d *Dispatcher, r prometheus.Registerer) *metrics {
+// newMetrics returns the metrics, which r collects together with more.
+func newMetrics(r prometheus.Registerer, more ...prometheus.Collector) *metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
@@ -57,7 +58,8 @@ func newMetrics(d *Dispatcher, r prometheus.Registerer) *metrics {
 	}
 	m.up.Set(1)
 	if r != nil {
-		r.MustRegister(m.finished, m.calls, m.duration, m.wait, m.late, m.forfeited, m.restarts, m.damages, m.inquiries, m.spend, m.unsettled, m.recovered, m.up, &gauges{d: d})
+		r.MustRegister(m.finished, m.calls, m.duration, m.wait, m.late, m.forfeited, m.restarts, m.damages, m.inquiries, m.spend, m.unsettled, m.recovered, m.up)
+		r.MustRegister(more...)
 	}
 	return m
 }

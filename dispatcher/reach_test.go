@@ -29,8 +29,8 @@ import (
 func newLedgerLane(t *testing.T, bounds ledger.Bounds, rate bucket.Rate) *apiWorker {
 	t.Helper()
 	d := newShared(t)
-	d.opts.Tail, d.leeway, d.opts.Dedupe, d.opts.Log, d.log = bounds, bounds.OrDefault().Leeway, queue.NewDedupe(time.Hour), slog.New(slog.DiscardHandler), slog.New(slog.DiscardHandler)
-	d.metrics = newMetrics(d, nil)
+	d.opts.Tail, d.env.leeway, d.opts.Dedupe, d.opts.Log, d.env.log = bounds, bounds.OrDefault().Leeway, queue.NewDedupe(time.Hour), slog.New(slog.DiscardHandler), slog.New(slog.DiscardHandler)
+	d.env.metrics = newMetrics(nil)
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: rate, Capacity: 1000, InFlight: 4}}
 	queue, err := queue.OpenQueue(t.Context(), queue.Options{Conn: d.opts.Conn, JetStream: d.opts.JetStream, Rules: rules, Settings: queue.Settings{
 		StreamSettings: queue.StreamSettings{Replicas: 1, Dedupe: time.Hour}, API: "pay", Partitions: 2, Capacity: 1000, MaxBody: 1 << 10,

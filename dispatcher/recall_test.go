@@ -25,7 +25,7 @@ func newShared(t *testing.T) *Dispatcher {
 	if err := EnsureStreams(t.Context(), d.opts); err != nil {
 		t.Fatal(err)
 	}
-	d.owner, d.shared = ownership.NewManager(ownership.ManagerOptions{}), true
+	d.owner, d.env.shared = ownership.NewManager(ownership.ManagerOptions{}), true
 	return d
 }
 
@@ -82,7 +82,7 @@ func TestPaceWhereTheNewestRecordIsTorn(t *testing.T) {
 	for _, others := range []bool{true, false} {
 		d := newShared(t)
 		if !others {
-			d.owner, d.shared = nil, false
+			d.owner, d.env.shared = nil, false
 		}
 		rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Hour, Burst: 4}, InFlight: 4}}
 		w := bareWorker(d, "pay")
@@ -136,11 +136,11 @@ func TestPaceBehindAGap(t *testing.T) {
 	ns = natstest.Start(t, dir, 0)
 	d = open()
 	var told []StreamChange
-	d.changed = func(c StreamChange) { told = append(told, c) }
+	d.env.changed = func(c StreamChange) { told = append(told, c) }
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: 5 * time.Minute, Burst: 1}, InFlight: 4}}
 	w := bareWorker(d, "pay")
 	w.tailLoaded = true
-	if _, err := d.tail.Read(t.Context(), ledger.TailOptions{
+	if _, err := d.env.tail.Read(t.Context(), ledger.TailOptions{
 		JetStream: d.opts.JetStream, Dedupe: time.Hour, APIs: []string{"pay"}, Now: d.opts.Now, Wants: func(string, string) bool { return true },
 		Ended: func(string, []queue.Finished) {}, TATOf: func(c *ledger.Record, _, _ time.Time) bucket.Micros { return c.TAT },
 	}); err != nil {

@@ -24,7 +24,7 @@ import (
 // since the new owner has deleted the message, and otherwise when the stream's leader has confirmed it.
 func TestReloadEnds(t *testing.T) {
 	d := newShared(t)
-	d.log, d.metrics = slog.New(slog.DiscardHandler), newMetrics(d, nil)
+	d.env.log, d.env.metrics = slog.New(slog.DiscardHandler), newMetrics(nil)
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, InFlight: 4}}
 	q, err := queue.OpenQueue(t.Context(), queue.Options{
 		Conn: d.opts.Conn, JetStream: d.opts.JetStream, Rules: rules,
@@ -34,13 +34,13 @@ func TestReloadEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	letters, err := deadletter.Open(t.Context(), deadletter.Options{
-		Conn: d.opts.Conn, JetStream: d.opts.JetStream, Replicas: 1, MaxAge: time.Hour, MaxBytes: 1 << 20, MaxWaiting: 1 << 20, Log: d.log,
+		Conn: d.opts.Conn, JetStream: d.opts.JetStream, Replicas: 1, MaxAge: time.Hour, MaxBytes: 1 << 20, MaxWaiting: 1 << 20, Log: d.env.log,
 		Registerer: prometheus.NewRegistry(),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.letters = letters
+	d.env.letters = letters
 	markers, err := q.Partitions()[0].Own(t.Context(), "me")
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +78,7 @@ func TestReloadEnds(t *testing.T) {
 // message. A second room would never be given back, and if none were left the job would wait for itself.
 func TestReloadTakesRoomOnce(t *testing.T) {
 	d := newShared(t)
-	d.log, d.metrics = slog.New(slog.DiscardHandler), newMetrics(d, nil)
+	d.env.log, d.env.metrics = slog.New(slog.DiscardHandler), newMetrics(nil)
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, InFlight: 4}}
 	holdings := queue.NewHoldings(16 << 10) // near a call there is room for one job
 	q, err := queue.OpenQueue(t.Context(), queue.Options{

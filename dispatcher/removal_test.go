@@ -26,18 +26,18 @@ import (
 func removalRig(t *testing.T) (w *apiWorker, p *tenancy, told *[]StreamChange) {
 	t.Helper()
 	d := newShared(t)
-	d.owner, d.shared = nil, false
-	d.log, d.metrics = slog.New(slog.DiscardHandler), newMetrics(d, nil)
+	d.owner, d.env.shared = nil, false
+	d.env.log, d.env.metrics = slog.New(slog.DiscardHandler), newMetrics(nil)
 	told = &[]StreamChange{}
-	d.changed = func(c StreamChange) { *told = append(*told, c) }
+	d.env.changed = func(c StreamChange) { *told = append(*told, c) }
 	letters, err := deadletter.Open(t.Context(), deadletter.Options{
-		Conn: d.opts.Conn, JetStream: d.opts.JetStream, Replicas: 1, MaxAge: time.Hour, MaxBytes: 1 << 20, MaxWaiting: 1 << 20, Log: d.log,
+		Conn: d.opts.Conn, JetStream: d.opts.JetStream, Replicas: 1, MaxAge: time.Hour, MaxBytes: 1 << 20, MaxWaiting: 1 << 20, Log: d.env.log,
 		Registerer: prometheus.NewRegistry(),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.letters = letters
+	d.env.letters = letters
 	q := payQueue(t, d)
 	markers, err := q.Partitions()[0].Own(t.Context(), "me")
 	if err != nil {
@@ -59,7 +59,7 @@ func removalRig(t *testing.T) (w *apiWorker, p *tenancy, told *[]StreamChange) {
 }
 
 // storedLetters returns all letters that are stored.
-func (w *lane) storedLetters(t *testing.T) (all []*jetstream.RawStreamMsg) {
+func storedLetters(t *testing.T, w *lane) (all []*jetstream.RawStreamMsg) {
 	t.Helper()
 	s, err := w.env.js.Stream(t.Context(), deadletter.Stream)
 	if err != nil {
@@ -90,7 +90,7 @@ func TestJobsTakenOutBecomeLetters(t *testing.T) {
 	p.removals.removed(t.Context(), queue.Removal{Seqs: []uint64{7, 10, 11, 12, 15}, Unread: map[uint64]string{16: "unread"}})
 	await.Return(t, "the letters", w.running.Wait)
 	seqs := map[string]string{}
-	for _, m := range w.storedLetters(t) {
+	for _, m := range storedLetters(t, w.lane) {
 		detail := m.Header.Get("Weir-Dead-Detail")
 		seqs[m.Header.Get("Weir-Key")+detail[:len("deleted: message 11")][len("deleted: message"):]] =
 			m.Header.Get("Weir-Dead-Reason") + m.Header.Get("Weir-Dead-Body") + string(m.Data) + m.Header.Get(ingest.HeaderJobID)
@@ -123,7 +123,7 @@ func TestMarkersTakenOutAreStoredAgain(t *testing.T) {
 	for key, seq := range map[string]uint64{"k": 10, "gone": 11} {
 		j := jobLocked(w.s.Extract(w.s.Find(key), seq))
 		j.bind(w.terms)
-		j.intends(3, 1)
+		intends(j, 3, 1)
 		j.Settle()
 	}
 	until := w.now().Add(time.Hour)
@@ -169,6 +169,6 @@ func TestMarkersTakenOutAreStoredAgain(t *testing.T) {
 }
 
 // intends notes an intent as stored.
-func (j *job) intends(seq uint64, call int) {
+func intends(j *job, seq uint64, call int) {
 	j.intents, j.intended, j.intendedBy = []*intentMark{{seq: seq, users: 1}}, call, j.terms
 }

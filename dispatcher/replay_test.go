@@ -108,7 +108,7 @@ func readLedger(t interface{ Fatal(...any) }, d *Dispatcher, records []ledger.Re
 			t.Fatal(err)
 		}
 	}
-	_, err = d.tail.Read(ctx, ledger.TailOptions{
+	_, err = d.env.tail.Read(ctx, ledger.TailOptions{
 		JetStream: d.opts.JetStream, APIs: []string{"other"}, Now: d.opts.Now, Wants: func(string, string) bool { return true },
 		Ended: func(string, []queue.Finished) {}, TATOf: func(*ledger.Record, time.Time, time.Time) bucket.Micros { return 0 },
 	})

@@ -73,7 +73,7 @@ func TestRestoredJobs(t *testing.T) {
 			if got, want := f.doubt.allows(api), !restored || api != plain; got != want {
 				t.Errorf("job %d, under a key %t: may be called: %t", seq, api != plain, got)
 			}
-			w.update(func(s *schedule.Schedule) { s.Finished(f.Job) })
+			w.update(func(s *schedule.Schedule) { s.Finished(f.job.Job) })
 		}
 	}
 }

@@ -36,12 +36,12 @@ func newOwned(t *testing.T) (w *apiWorker, p *tenancy) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.results, err = stream.NewWriter(d.opts.Conn, nil, 10, 1<<20); err != nil {
+	if d.env.results, err = stream.NewWriter(d.opts.Conn, nil, 10, 1<<20); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
-	go func() { ended <- d.results.Run(ctx) }()
+	go func() { ended <- d.env.results.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := await.Receive(t, "the end of the results", ended); err != nil {

@@ -37,7 +37,7 @@ type settler struct {
 }
 
 func newSettler(l *lane, notes *holdNotes, called func(answered bool)) *settler {
-	return &settler{lane: l, memory: &memory{l}, notes: notes, evidence: l.env.evidenceOf(l.name, l.log), called: called}
+	return &settler{lane: l, memory: &memory{l}, notes: notes, evidence: evidenceOf(l.env, l.name, l.log), called: called}
 }
 
 // settle brings a called job to exactly one of: done, buried, or waiting for its next call. It stores what is known of
@@ -343,4 +343,12 @@ func (w *settler) unstall(p *partition) {
 		}
 		s.OpenPartition(&p.Partition)
 	})
+}
+
+// abandon drops a job whose partition was lost. The new owner brings the job to its end.
+func (w *settler) abandon(j *job) {
+	w.unrecorded.accountedFor(j)
+	j.entry.LetGo()
+	j.adopted.LetGo()
+	w.update(func(s *schedule.Schedule) { s.Finished(j.Job) })
 }

@@ -16,7 +16,7 @@ func TestSilentAnswers(t *testing.T) {
 	limit := bucket.Limit{Name: "tokens", Cost: bucket.CostSource{Constant: 1, SettlePointer: "/n"}}
 	api := &httpcall.API{Name: "llm", Rules: bucket.Rules{Shared: []bucket.Limit{limit}}}
 	d := dispatcherOf(Options{})
-	d.metrics = newMetrics(d, nil)
+	d.env.metrics = newMetrics(nil)
 	w := bareWorker(d, "llm")
 	job := &job{Job: &schedule.Job{Queue: &schedule.KeyQueue{Key: "k"}, Costs: []int64{1}}, message: &ingest.Job{}, terms: &terms{api: api}}
 	for i, c := range []struct {

@@ -148,8 +148,8 @@ func (d *Dispatcher) loadTails(ctx context.Context) error {
 func (d *Dispatcher) Remember(ctx context.Context) error {
 	since := time.Now().Add(-ledger.TailAge)
 	err := errors.Join(
-		d.results.Remember(ctx, d.opts.JetStream, ledger.ResultsStream, since),
-		d.calls.Remember(ctx, d.opts.JetStream, ledger.CallsStream, since))
+		d.env.results.Remember(ctx, d.opts.JetStream, ledger.ResultsStream, since),
+		d.env.calls.Remember(ctx, d.opts.JetStream, ledger.CallsStream, since))
 	if err != nil {
 		return fmt.Errorf("results and ledger: %w", err)
 	}

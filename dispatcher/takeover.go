@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"weir/bucket/lease"
-	"weir/bucket/queue"
 	"weir/dispatcher/ownership"
 	"weir/dispatcher/schedule"
 
@@ -18,11 +17,7 @@ import (
 // tenancy works a partition for as long as this process owns it: it reads the partition's stream and gives the partition
 // up in order, or drops it.
 type tenancy struct {
-	*partition
-	reader   *reader
-	losses   losses
-	removals *removals
-	stock    *stocktaking
+	*Takeover
 	caller   *caller
 	grants   *grantEnds
 	notes    *holdNotes
@@ -36,16 +31,11 @@ type tenancy struct {
 
 // newTenancy returns a tenancy that has not begun.
 func (w *apiWorker) newTenancy(number int, t ownership.Tenure) *tenancy {
-	p := newPartition(w.lane, number, t)
-	stock := &stocktaking{partition: p}
-	y := &tenancy{
-		partition: p, stock: stock, losses: losses{p}, caller: w.caller, grants: w.slots.grants, notes: w.notes, all: w.tenancies, fail: w.d.fail,
-		reader:   &reader{partition: p, settler: w.settler, notes: w.notes, pace: w.pace, stock: stock, replay: newReplay()},
-		released: func(id lease.PartitionID) { w.d.owner.Dropped(id) },
+	p := &tenancy{
+		caller: w.caller, grants: w.slots.grants, notes: w.notes, all: w.tenancies, fail: w.d.fail, released: func(id lease.PartitionID) { w.d.owner.Dropped(id) },
 	}
-	y.removals = &removals{partition: p, settler: w.settler, notes: w.notes, dropped: y.broken}
-	p.intents.refused = y.removals.examineFence
-	return y
+	p.Takeover = newTakeover(newPartition(w.lane, number, t), takeoverOptions{Settler: w.settler, Notes: w.notes, Pace: w.pace, Dropped: p.broken})
+	return p
 }
 
 // openPartition takes a partition over and blocks until its calls may start. It fences the earlier owner, reads the end
@@ -53,16 +43,9 @@ func (w *apiWorker) newTenancy(number int, t ownership.Tenure) *tenancy {
 // the partition.
 func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t ownership.Tenure) error {
 	p := w.newTenancy(number, t)
-	var err error
-	if p.markers, err = p.bucket.Own(ctx, w.env.instance); err != nil {
+	err := p.Begin(ctx)
+	if err != nil {
 		return fmt.Errorf("api %s: %w", w.name, err)
-	}
-	if err = p.stock.beginStocktaking(ctx); err != nil {
-		return fmt.Errorf("api %s: %w", w.name, err)
-	}
-	if p.markers.Unreadable() {
-		p.tellChange("the note of the partition's owner cannot be read, the store is damaged: that owner counts as one that died, and every key that has jobs here " +
-			"waits as if its burst were used; look at the disk")
 	}
 	w.env.recorder.Look()                        // the earlier owner may have ended since
 	p.Clean = p.Clean && !p.markers.AfterDeath() // an owner that left with calls under way may have released it
@@ -81,12 +64,7 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 	w.mu.Unlock()
 	caughtUp, ended := make(chan struct{}), make(chan error, 1)
 	p.reading.Go(func() error {
-		err := p.bucket.Read(reading, queue.ReadOptions{
-			Mark: func(e queue.Entry) { p.reader.takeMarker(e) }, MarkersLoaded: func() { p.reader.markersLoaded() }, Take: func(e queue.Entry) { p.reader.add(hard, e) },
-			Bodies: func() bool { return p.reader.replay == nil || !p.cache.full }, CaughtUp: func() { p.reader.open(reading); close(caughtUp) },
-			Stalled: func(err error) { p.readerRestarted(err) }, Damaged: func() { p.losses.damaged(reading, p.reader.begun()) },
-			Removed: func(r queue.Removal) { p.removals.removed(hard, r) },
-		})
+		err := p.Read(reading, hard, func() { close(caughtUp) }, p.readerRestarted)
 		ended <- err
 		if err != nil && reading.Err() == nil {
 			p.broken(err)
@@ -164,7 +142,7 @@ func (p *tenancy) close(ctx context.Context) error {
 		}
 	}
 	p.stopReader()
-	p.stock.closeInventory(ctx)
+	p.CloseInventory(ctx)
 	p.remove()
 	p.stopMarkers()
 	err := p.writing.Wait()
@@ -176,9 +154,9 @@ func (p *tenancy) close(ctx context.Context) error {
 
 // end ends a tenancy when the worker stops and no call starts any more.
 func (p *tenancy) end(hard context.Context) {
-	read := p.reader.replay == nil
+	read := p.IsRead()
 	if p.stopReader(); read {
-		p.stock.closeInventory(hard)
+		p.CloseInventory(hard)
 	}
 	p.remove()
 	p.stopMarkers()
@@ -271,7 +249,7 @@ func (p *tenancy) remove() {
 		p.w.partitions[p.number], p.all[p.number] = nil, nil
 	}
 	p.cache.dropAllKept()
-	p.reader.replay = nil
+	p.ForgetLocked()
 	// The stored marks stay for the next owner.
 	maps.DeleteFunc(p.notes.marks, func(_ string, m holdMark) bool { return m.part == p.partition })
 	p.w.mu.Unlock()
@@ -316,12 +294,4 @@ func (w *apiWorker) loseAll(lease *lease.Membership) {
 			p.lose()
 		}
 	}
-}
-
-// abandon drops a job whose partition was lost. The new owner brings the job to its end.
-func (w *settler) abandon(j *job) {
-	w.unrecorded.accountedFor(j)
-	j.entry.LetGo()
-	j.adopted.LetGo()
-	w.update(func(s *schedule.Schedule) { s.Finished(j.Job) })
 }

@@ -17,7 +17,7 @@ func (r *Rig) PutPause(key string) {
 	if err != nil {
 		r.T.Fatal(err)
 	}
-	r.Eventually("the pause to be in force", func() bool { _, ok := r.Worker.Parts().Dispatcher.Pauses("pay")[key]; return ok })
+	r.Eventually("the pause to be in force", func() bool { _, ok := r.Worker.Parts().Dispatcher.Desk.Pauses("pay")[key]; return ok })
 }
 
 // WhilePaused calls what while the api pay is paused.

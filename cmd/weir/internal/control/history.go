@@ -30,7 +30,7 @@ func (o operator) history(req micro.Request) {
 		respondError(req, errors.New("the question cannot be read"))
 		return
 	}
-	state, err := o.Dispatcher.State(api)
+	state, err := o.Dispatcher.Desk.State(api)
 	if err != nil {
 		respondError(req, err)
 		return

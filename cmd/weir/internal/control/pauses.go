@@ -256,7 +256,7 @@ func (p *Pauses) take(entry jetstream.KeyValueEntry) {
 		return // the watch has begun anew
 	}
 	word := readPause(entry)
-	if err := p.dispatch.Pause(api, key, word); err != nil {
+	if err := p.dispatch.Desk.Pause(api, key, word); err != nil {
 		p.log.Error("could not apply a pause", append(whatHolds(api, key), "err", err)...)
 		return
 	}
@@ -270,7 +270,7 @@ func (p *Pauses) resume(entry string) {
 	}
 	delete(p.inForce, entry)
 	if api, key, err := parsePauseEntry(entry); err == nil {
-		p.dispatch.Resume(api, key)
+		p.dispatch.Desk.Resume(api, key)
 		p.log.Info("resumed", whatHolds(api, key)...)
 	}
 }

@@ -73,7 +73,7 @@ func askJobs[J any](c *connect.Connection, subject ingest.Subjects, api string, 
 func (o operator) find(req micro.Request) {
 	var q JobInQueue
 	answerJobs(o, req, findSubject, &q, func(ctx context.Context, api string) ([]dispatcher.QueuedJob, error) {
-		return o.Dispatcher.FindQueued(ctx, dispatcher.Cancellation{API: api, Key: q.Key, Job: q.Job})
+		return o.Dispatcher.Desk.FindQueued(ctx, dispatcher.Cancellation{API: api, Key: q.Key, Job: q.Job})
 	})
 }
 
@@ -81,9 +81,9 @@ func (o operator) find(req micro.Request) {
 func (o operator) cancel(req micro.Request) {
 	var q Cancellation
 	answerJobs(o, req, cancelSubject, &q, func(ctx context.Context, api string) ([]dispatcher.CancelAnswer, error) {
-		act := o.Dispatcher.Cancel
+		act := o.Dispatcher.Desk.Cancel
 		if q.Look {
-			act = o.Dispatcher.Find
+			act = o.Dispatcher.Desk.Find
 		}
 		return act(ctx, dispatcher.Cancellation{API: api, Key: q.Key, Job: q.Job, Why: q.Why})
 	})
@@ -98,7 +98,7 @@ func answerJobs[J any](o operator, req micro.Request, subject ingest.Subjects, q
 	}
 	o.aside(req, o.searching, "too many jobs are being looked for at once: try again", cancelTimeout, func(ctx context.Context) (any, error) {
 		api := apiAsked(subject, req.Subject())
-		state, err := o.Dispatcher.State(api)
+		state, err := o.Dispatcher.Desk.State(api)
 		if err != nil {
 			return nil, err
 		}

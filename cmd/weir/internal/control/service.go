@@ -111,7 +111,7 @@ type operator struct {
 
 func (o operator) keys(req micro.Request) {
 	api := apiAsked(keysSubject, req.Subject())
-	state, err := o.Dispatcher.State(api)
+	state, err := o.Dispatcher.Desk.State(api)
 	if err != nil {
 		respondError(req, err)
 		return
@@ -120,13 +120,13 @@ func (o operator) keys(req micro.Request) {
 	if json.Unmarshal(req.Data(), &in) != nil {
 		in = inquiry{Limit: 1}
 	}
-	deepest, err := o.Dispatcher.KeysPage(api, dispatcher.KeysWanted{Limit: in.Limit, After: in.After, Match: in.Match})
+	deepest, err := o.Dispatcher.Desk.KeysPage(api, dispatcher.KeysWanted{Limit: in.Limit, After: in.After, Match: in.Match})
 	if err != nil {
 		respondError(req, err)
 		return
 	}
 	answer := keysAnswer{APIState: state, Deepest: deepest}
-	if answer.Resting, answer.RestingAll, err = o.Dispatcher.PausedEmpty(api, readInquiry(req)); err != nil {
+	if answer.Resting, answer.RestingAll, err = o.Dispatcher.Desk.PausedEmpty(api, readInquiry(req)); err != nil {
 		respondError(req, err)
 		return
 	}
@@ -146,13 +146,13 @@ func (o operator) show(req micro.Request) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), showTimeout)
 	defer cancel()
-	detail, err := o.Dispatcher.Show(ctx, api, key, readInquiry(req))
+	detail, err := o.Dispatcher.Desk.Show(ctx, api, key, readInquiry(req))
 	if err != nil {
 		respondError(req, err)
 		return
 	}
 	shown := KeyShown{KeyDetail: detail}
-	if state, err := o.Dispatcher.Detail(api, 0); err == nil {
+	if state, err := o.Dispatcher.Desk.Detail(api, 0); err == nil {
 		shown.Limits = limitstate.WithUses(o.Limits(api), state.Uses)
 	}
 	data := marshal(shown)
@@ -170,13 +170,13 @@ func (o operator) paused(req micro.Request) {
 		respondError(req, err)
 		return
 	}
-	p, paused := o.Dispatcher.Pauses(api)[key]
+	p, paused := o.Dispatcher.Desk.Pauses(api)[key]
 	_ = req.Respond(marshal(pausedAnswer{o.Instance, o.Dispatcher.Session(), paused, p.Until}))
 }
 
 // try makes this replica call an api at once if its breaker is open, and answers whether it was.
 func (o operator) try(req micro.Request) {
-	tries, err := o.Dispatcher.TryNow(apiAsked(trySubject, req.Subject()))
+	tries, err := o.Dispatcher.Desk.TryNow(apiAsked(trySubject, req.Subject()))
 	if err != nil {
 		respondError(req, err)
 		return

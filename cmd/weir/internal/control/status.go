@@ -93,8 +93,8 @@ func (o operator) status(req micro.Request) {
 	data := marshal(s)
 	for ; limit > 0; limit /= 2 { // keys may be long, and messages short
 		s.APIs = nil
-		for _, api := range o.Dispatcher.APIs() {
-			if detail, err := o.Dispatcher.Detail(api, limit); err == nil { // otherwise the api was removed meanwhile
+		for _, api := range o.Dispatcher.Desk.APIs() {
+			if detail, err := o.Dispatcher.Desk.Detail(api, limit); err == nil { // otherwise the api was removed meanwhile
 				s.APIs = append(s.APIs, APIStatus{detail, o.Throttled(api), limitstate.WithUses(o.Limits(api), detail.Uses), o.Clock(api)})
 			}
 		}

@@ -58,7 +58,7 @@ func (w *Worker) ReloadNow(ctx context.Context) error {
 	}
 	w.follower.scope.Store(scope)
 	if w.dispatch != nil {
-		defer w.dispatch.TryDenied() // a secret may have been rotated, which no file shows
+		defer w.dispatch.Desk.TryDenied() // a secret may have been rotated, which no file shows
 	}
 	if a.file == nil {
 		if _, err := a.store(ctx); err != nil {

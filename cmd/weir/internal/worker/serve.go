@@ -78,7 +78,7 @@ const (
 // keepHistory begins to record what flows in and out.
 func (w *Worker) keepHistory() *flowsamples.Keeper {
 	k := flowsamples.New(flowsamples.Options{
-		Source: w.dispatch, Throttled: w.throttled, Span: historySpan, Every: historyEvery, Keys: historyKeys, Lines: historyLines,
+		Source: w.dispatch.Desk, Throttled: w.throttled, Span: historySpan, Every: historyEvery, Keys: historyKeys, Lines: historyLines,
 	})
 	w.lowerGo(func() error { return k.Run(w.soft) })
 	return k

@@ -1,0 +1,73 @@
+package dispatcher
+
+import (
+	"context"
+
+	"weir/bucket/queue"
+)
+
+// Takeover is one tenure of a partition: it reads the partition's stream, resumes the jobs that it finds there, and
+// reports what is missing from the stream.
+type Takeover struct {
+	*partition
+	reader   *reader
+	losses   losses
+	removals *removals
+	stock    *stocktaking
+}
+
+// takeoverOptions are the settings of a Takeover. All are required.
+type takeoverOptions struct {
+	Settler *settler
+	Notes   *holdNotes
+	Pace    *pace
+	Dropped func(err error) // drops the partition, because another owner has taken it
+}
+
+// newTakeover returns a takeover that has read nothing.
+func newTakeover(p *partition, o takeoverOptions) *Takeover {
+	stock := &stocktaking{partition: p}
+	t := &Takeover{
+		partition: p, stock: stock, losses: losses{p},
+		reader:   &reader{partition: p, settler: o.Settler, notes: o.Notes, pace: o.Pace, stock: stock, replay: newReplay()},
+		removals: &removals{partition: p, settler: o.Settler, notes: o.Notes, dropped: o.Dropped},
+	}
+	p.intents.refused = t.removals.examineFence
+	return t
+}
+
+// Begin fences the partition's earlier owner, and reads what that owner noted.
+func (t *Takeover) Begin(ctx context.Context) (err error) {
+	if t.markers, err = t.bucket.Own(ctx, t.w.env.instance); err != nil {
+		return err
+	}
+	if err = t.stock.beginStocktaking(ctx); err != nil {
+		return err
+	}
+	if t.markers.Unreadable() {
+		t.tellChange("the note of the partition's owner cannot be read, the store is damaged: that owner counts as one that died, and every key that has jobs here " +
+			"waits as if its burst were used; look at the disk")
+	}
+	return nil
+}
+
+// Read reads the partition's stream, which it follows until reading ends. It calls caughtUp when everything that was
+// there at the takeover has been read. What it stores of jobs continues until hard ends.
+func (t *Takeover) Read(reading, hard context.Context, caughtUp func(), stalled func(err error)) error {
+	return t.bucket.Read(reading, queue.ReadOptions{
+		Mark: func(e queue.Entry) { t.reader.takeMarker(e) }, MarkersLoaded: func() { t.reader.markersLoaded() }, Take: func(e queue.Entry) { t.reader.add(hard, e) },
+		Bodies: func() bool { return t.reader.replay == nil || !t.cache.full }, CaughtUp: func() { t.reader.open(reading); caughtUp() },
+		Stalled: stalled, Damaged: func() { t.losses.damaged(reading, t.reader.begun()) },
+		Removed: func(r queue.Removal) { t.removals.removed(hard, r) },
+	})
+}
+
+// IsRead reports whether everything that was in the stream at the takeover has been read. Call it when Read has
+// returned.
+func (t *Takeover) IsRead() bool { return t.reader.replay == nil }
+
+// CloseInventory notes for the next owner which jobs wait. Call it when Read has returned.
+func (t *Takeover) CloseInventory(ctx context.Context) { t.stock.closeInventory(ctx) }
+
+// ForgetLocked drops what the takeover has read, when the tenure ends.
+func (t *Takeover) ForgetLocked() { t.reader.replay = nil }
