@@ -2,7 +2,6 @@ package dispatcher
 
 import (
 	"context"
-	"log/slog"
 	"net/url"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
+	"weir/dispatcher/ownership"
 	"weir/dispatcher/recorder"
 	"weir/ingest"
 	"weir/ingest/await"
@@ -26,39 +26,34 @@ import (
 )
 
 // newSettling returns a worker whose partition other replicas may own, with everything that stores the ends of jobs.
-func newSettling(t *testing.T) (*apiWorker, *tenancy) {
+func newSettling(t *testing.T) (*rig, *Takeover) {
 	t.Helper()
-	former, p := newOwned(t)
-	d := former.d
-	d.env.log, d.env.metrics = slog.New(slog.DiscardHandler), newMetrics(nil)
+	d, right := owning(t)
 	var err error
-	if d.env.calls, err = stream.NewWriter(d.opts.Conn, nil, 10, 1<<20); err != nil {
+	if d.calls, err = stream.NewWriter(d.conn, nil, 10, 1<<20); err != nil {
 		t.Fatal(err)
 	}
-	if d.env.letters, err = deadletter.Open(t.Context(), deadletter.Options{
-		Conn: d.opts.Conn, JetStream: d.opts.JetStream, Replicas: 1, MaxAge: time.Hour, MaxBytes: 1 << 20, MaxWaiting: 1 << 20, Log: d.env.log,
+	if d.letters, err = deadletter.Open(t.Context(), deadletter.Options{
+		Conn: d.conn, JetStream: d.js, Replicas: 1, MaxAge: time.Hour, MaxBytes: 1 << 20, MaxWaiting: 1 << 20, Log: d.log,
 		Registerer: prometheus.NewRegistry(),
 	}); err != nil {
 		t.Fatal(err)
 	}
+	w := newRig(d, payQueue2(t, d), &httpcall.API{
+		Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Timeout: time.Minute, MaxResult: 1 << 10, Rule: &ingest.Rule{API: "pay", Methods: []string{"POST"}},
+		Rules: bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, InFlight: 4}},
+	})
+	p := w.opened(ownership.Tenure{Lease: right})
 	if p.markers, err = p.bucket.Own(t.Context(), "me"); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running errgroup.Group
-	for _, run := range []func(context.Context) error{d.env.calls.Run, d.env.letters.Run, p.markers.Run} {
+	for _, run := range []func(context.Context) error{d.calls.Run, d.letters.Run, p.markers.Run} {
 		running.Go(func() error { return run(ctx) })
 	}
 	running.Go(func() error { return p.Lease.Keep(ctx, func(*lease.Member) {}, func() {}) })
 	t.Cleanup(func() { stop(); _ = await.Result(t, "the end of the writers", running.Wait) })
-	w := newWorker(d, APIOptions{Queue: payQueue(t, d), API: &httpcall.API{
-		Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Timeout: time.Minute, MaxResult: 1 << 10, Rule: &ingest.Rule{API: "pay", Methods: []string{"POST"}},
-		Rules: bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, InFlight: 4}},
-	}})
-	w.pace.stored = func(string) bucket.Micros { return 0 }
-	markers, tenure := p.markers, p.Tenure
-	p = w.opened(tenure)
-	p.markers = markers
 	return w, p
 }
 

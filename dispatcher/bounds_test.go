@@ -13,24 +13,24 @@ import (
 // TestWhatIsReadBackIsBounded checks that damaged or forged marks and records that hold for centuries hold for a day at
 // most.
 func TestWhatIsReadBackIsBounded(t *testing.T) {
-	d := newShared(t)
-	q := payQueue(t, d)
+	d := newShared2(t)
+	q := payQueue2(t, d)
 	forged := bucket.MicrosOf(time.Date(2255, 1, 1, 0, 0, 0, 0, time.UTC))
-	for what, plant := range map[string]func(w *apiWorker, p *tenancy){
-		"a hold of the api": func(w *apiWorker, p *tenancy) {
+	for what, plant := range map[string]func(w *rig, p *Takeover){
+		"a hold of the api": func(w *rig, p *Takeover) {
 			p.reader.takeMarker(markerEntry(t, queue.RetryEntry, 9, queue.RetryMark{NotBefore: forged, Pushback: true}))
 		},
-		"a hold of the key": func(w *apiWorker, p *tenancy) {
+		"a hold of the key": func(w *rig, p *Takeover) {
 			p.reader.takeMarker(markerEntry(t, queue.RetryEntry, 9, queue.RetryMark{Key: "a", NotBefore: forged, Pushback: true}))
 		},
-		"a denial": func(w *apiWorker, p *tenancy) {
+		"a denial": func(w *rig, p *Takeover) {
 			p.reader.takeMarker(markerEntry(t, queue.RetryEntry, 9, queue.RetryMark{NotBefore: forged, Pushback: true, Denied: true}))
 		},
-		"a retry mark": func(w *apiWorker, p *tenancy) {
+		"a retry mark": func(w *rig, p *Takeover) {
 			p.reader.takeMarker(markerEntry(t, queue.RetryEntry, 9, queue.RetryMark{Seq: 1, Calls: 1, NotBefore: forged, Pushback: true, Accepted: bucket.MicrosOf(stored(1))}))
 		},
-		"a record": func(w *apiWorker, p *tenancy) {
-			readLedger(t, w.d, []ledger.Record{{
+		"a record": func(w *rig, p *Takeover) {
+			readLedger(t, w.env, []ledger.Record{{
 				API: "other", Key: "a", Stream: p.bucket.Name(), Seq: 1, Call: 1, Outcome: ledger.PushedBack, NotBefore: forged, Dedupe: "1", Accepted: stored(1),
 			}})
 		},

@@ -106,13 +106,10 @@ type Dispatcher struct {
 	workers []*apiWorker
 }
 
-// Bounds of writes that wait to be stored, which the number of running calls bounds too, and of the streams.
+// Bounds of writes that wait to be stored, which the number of running calls bounds too.
 const (
 	maxRecords     = 65536
 	maxRecordBytes = 512 << 20
-
-	maxResultsBytes = 8 << 30
-	maxLedgerBytes  = 8 << 30
 )
 
 // Open returns a dispatcher, and creates the streams of results and calls if they are missing. Add APIs, then call Run.
@@ -312,32 +309,6 @@ func (d *Dispatcher) worker(api string) *apiWorker {
 	return nil
 }
 
-// EnsureStreams creates the streams of results and calls, or updates their ages to those in the options.
-func EnsureStreams(ctx context.Context, o Options) error {
-	bytes := func(want int64) int64 {
-		if o.MaxStore > 0 {
-			return min(want, o.MaxStore)
-		}
-		return want
-	}
-	for _, s := range []stream.Options{{Kind: "results", Configured: stream.AgeBound, Config: jetstream.StreamConfig{
-		Name: ledger.ResultsStream, Subjects: []string{ledger.ResultSubjects.Below(), fenceSubject}, MaxAge: o.ResultsAge, MaxBytes: bytes(maxResultsBytes),
-		Description: "weir: results of finished jobs, weir.results.<api>.<key>",
-	}}, {Kind: "ledger", Config: jetstream.StreamConfig{
-		Name: ledger.CallsStream, Subjects: []string{ledger.CallSubjects.Below()}, MaxAge: o.LedgerAge, MaxBytes: bytes(maxLedgerBytes),
-		Description: "weir: the ledger, one record per call, weir.calls.<api>.<key>",
-	}}} {
-		cfg := &s.Config
-		s.Log, cfg.FirstSeq = o.Log, o.FirstSeq[cfg.Name]
-		cfg.Retention, cfg.Storage, cfg.Replicas, cfg.Discard = jetstream.LimitsPolicy, jetstream.FileStorage, o.Replicas, jetstream.DiscardOld
-		cfg.AllowDirect, cfg.AllowAtomicPublish = true, true
-		if _, err := stream.EnsureStream(ctx, o.JetStream, s); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func newEnv(o *Options) *env {
 	return &env{
 		conn: o.Conn, js: o.JetStream, letters: o.Letters, control: o.Control, instance: o.Instance, version: o.Version, now: o.Now, ahead: o.Ahead,
@@ -373,4 +344,11 @@ func (d *Dispatcher) Reconcile(ctx context.Context, api string, seq uint64) (Rec
 		return Reconciled{}, ErrNoAPI
 	}
 	return w.inquirer.Reconcile(ctx, seq)
+}
+
+// EnsureStreams creates the streams of results and calls, or updates their ages to those in the options.
+func EnsureStreams(ctx context.Context, o Options) error {
+	return CreateStreams(ctx, StreamOptions{
+		JetStream: o.JetStream, Replicas: o.Replicas, ResultsAge: o.ResultsAge, LedgerAge: o.LedgerAge, MaxStore: o.MaxStore, FirstSeq: o.FirstSeq, Log: o.Log,
+	})
 }

@@ -15,8 +15,8 @@ import (
 // call's final record arrives. The job has ended. The second call has no record: its key waits as after any call of
 // unknown pace, and limits count it.
 func TestEndedByAnEarlierCall(t *testing.T) {
-	d := newShared(t)
-	q := payQueue(t, d)
+	d := newShared2(t)
+	q := payQueue2(t, d)
 	for _, c := range []struct {
 		intended int
 		unsure   bool

@@ -21,7 +21,7 @@ import (
 )
 
 // foundOf returns a found job with a key of its own.
-func foundOf(w *apiWorker, p *tenancy, seq uint64, key string) *foundJob {
+func foundOf(w *rig, p *Takeover, seq uint64, key string) *foundJob {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f := &foundJob{w: w.settler, job: jobLocked(w.s.Extract(w.s.Push(key, seq, &p.Partition), seq))}

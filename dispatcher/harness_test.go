@@ -2,7 +2,11 @@ package dispatcher
 
 import (
 	"log/slog"
+	"testing"
+	"time"
 
+	"weir/bucket"
+	"weir/bucket/natstest"
 	"weir/bucket/queue"
 	"weir/dispatcher/ownership"
 )
@@ -30,4 +34,19 @@ func (w *apiWorker) opened(t ownership.Tenure) *tenancy {
 	p.Reading, p.reader.replay = false, nil
 	p.cache = newReadAhead(queue.NewHoldings(1 << 30))
 	return p
+}
+
+// newShared returns a dispatcher on a server of its own, as if other replicas may own partitions.
+func newShared(t *testing.T) *Dispatcher {
+	t.Helper()
+	js := natstest.JetStream(t)
+	d := dispatcherOf(Options{
+		Conn: js.Conn(), JetStream: js, Replicas: 1, Instance: "weir-0", Now: func() bucket.Micros { return bucket.MicrosOf(time.Now()) },
+		Ahead: func() bucket.Micros { return 0 },
+	})
+	if err := EnsureStreams(t.Context(), d.opts); err != nil {
+		t.Fatal(err)
+	}
+	d.owner, d.env.shared = ownership.NewManager(ownership.ManagerOptions{}), true
+	return d
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // stockRig is a removalRig with a control bucket, and a stream whose first message has sequence 20.
-func stockRig(t *testing.T) (*tenancy, *[]StreamChange) {
+func stockRig(t *testing.T) (*Takeover, *[]StreamChange) {
 	t.Helper()
 	w, p, told := removalRig(t)
 	js := w.env.js
@@ -35,7 +35,7 @@ func stockRig(t *testing.T) (*tenancy, *[]StreamChange) {
 }
 
 // note stores a note of the former owner, which stays until it is read.
-func (p *tenancy) note(t *testing.T, inv inventory) {
+func (p *Takeover) note(t *testing.T, inv inventory) {
 	t.Helper()
 	inv.At, inv.Born, inv.Read = time.Now(), p.bucketBorn(), 19
 	data, err := json.Marshal(&inv)
@@ -50,7 +50,7 @@ func (p *tenancy) note(t *testing.T, inv inventory) {
 	}
 }
 
-func (p *tenancy) bucketBorn() time.Time { born, _ := p.bucket.ReadFrom(); return born }
+func (p *Takeover) bucketBorn() time.Time { born, _ := p.bucket.ReadFrom(); return born }
 
 // TestStockKnowsWhatHasEnded checks that a job noted by the former owner is not reported as missing if the stream still
 // has it or it has ended since.

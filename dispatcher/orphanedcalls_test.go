@@ -25,8 +25,8 @@ func TestLeftUnderWay(t *testing.T) {
 // TestLeftCallsRunByTheirOwnTimeout checks that calls of a lost owner count for the timeout under which they began,
 // even if the api's timeout is shorter now.
 func TestLeftCallsRunByTheirOwnTimeout(t *testing.T) {
-	d := newShared(t)
-	q := payQueue(t, d)
+	d := newShared2(t)
+	q := payQueue2(t, d)
 	for _, ended := range []bool{false, true} {
 		w, p := takingOver(t, d, q, true, new(lease.Membership))
 		w.terms.api.Timeout, p.Ended = time.Second-2*ledger.ServerSkew, ended
@@ -41,8 +41,8 @@ func TestLeftCallsRunByTheirOwnTimeout(t *testing.T) {
 // TestCallsOfAProcessThatEnded checks that an owner whose process has ended leaves no call, unless it may have counted
 // calls of its predecessor, or may only have been cut off.
 func TestCallsOfAProcessThatEnded(t *testing.T) {
-	d := newShared(t)
-	q := payQueue(t, d)
+	d := newShared2(t)
+	q := payQueue2(t, d)
 	for _, c := range []struct {
 		ended   bool
 		timeout time.Duration
@@ -65,14 +65,13 @@ func TestCallsOfAProcessThatEnded(t *testing.T) {
 func TestUnreadableEpochMakesKeysWait(t *testing.T) {
 	dir := t.TempDir()
 	ns := natstest.Start(t, dir, 0)
-	open := func(died bool) (*apiWorker, *tenancy) {
+	open := func(died bool) (*rig, *Takeover) {
 		js := natstest.Connect(t, ns)
-		d := dispatcherOf(Options{
-			Conn: js.Conn(), JetStream: js, Replicas: 1, Now: func() bucket.Micros { return bucket.MicrosOf(time.Now()) }, Ahead: func() bucket.Micros { return 0 },
-		})
-		return takingOver(t, d, payQueue(t, d), died, nil)
+		d := newShared2On(t, js)
+		d.shared = false
+		return takingOver(t, d, payQueue2(t, d), died, nil)
 	}
-	waits := func(w *apiWorker, p *tenancy) bool {
+	waits := func(w *rig, p *Takeover) bool {
 		line := w.s.Push("a", 1, &p.Partition)
 		return w.pace.floorLocked(line, p.reader.unsureLocked(line)) > w.now()
 	}

@@ -3,43 +3,30 @@ package dispatcher
 import (
 	"context"
 	"encoding/json"
+	"net/url"
 	"testing"
 	"time"
 
 	"weir/bucket"
 	"weir/bucket/natstest"
 	"weir/bucket/queue"
+	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
-	"weir/dispatcher/ownership"
 	"weir/dispatcher/schedule"
+	"weir/ingest"
 )
-
-// newShared returns a dispatcher that shares partitions with other replicas, on a nats-server of the test's own.
-func newShared(t *testing.T) *Dispatcher {
-	t.Helper()
-	js := natstest.JetStream(t)
-	d := dispatcherOf(Options{
-		Conn: js.Conn(), JetStream: js, Replicas: 1, Instance: "weir-0", Now: func() bucket.Micros { return bucket.MicrosOf(time.Now()) },
-		Ahead: func() bucket.Micros { return 0 },
-	})
-	if err := EnsureStreams(t.Context(), d.opts); err != nil {
-		t.Fatal(err)
-	}
-	d.owner, d.env.shared = ownership.NewManager(ownership.ManagerOptions{}), true
-	return d
-}
 
 // TestPaceOfAPartitionThatComesBack checks that a key that this replica and then another one have called continues from
 // the other replica's calls, even if this replica's store still knows the key. This replica's own calls cost the key
 // nothing more.
 func TestPaceOfAPartitionThatComesBack(t *testing.T) {
-	d := newShared(t)
+	d := newShared2(t)
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Hour, Burst: 4}, InFlight: 4}}
-	store, err := bucket.NewMemory(rules, d.opts.Now)
+	store, err := bucket.NewMemory(rules, d.now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := bareWorker(d, "pay")
+	w := newRig(d, payQueue2(t, d), &httpcall.API{Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "pay"}, Rules: rules})
 	w.pace = newPace(w.lane, func(key string) bucket.Micros { tat, _ := store.TAT(key); return tat })
 	w.s = schedule.New(&schedule.Policy{Rules: rules}, schedule.Pace{}, w.pace.knownLocked)
 	got, err := store.Reserve(t.Context(), []bucket.Ask{{Key: "k", Limits: rules.Key, Want: 3, Horizon: time.Second}})
@@ -49,7 +36,7 @@ func TestPaceOfAPartitionThatComesBack(t *testing.T) {
 	now := time.Now()
 	record := func(instance string, hours int) {
 		data, _ := json.Marshal(ledger.Record{API: "pay", Key: "k", Planned: now, Started: now, TAT: bucket.MicrosOf(now.Add(time.Duration(hours) * time.Hour)), Instance: instance})
-		if _, err := d.opts.JetStream.Publish(context.WithoutCancel(t.Context()), (&ledger.Record{API: "pay", Key: "k"}).Subject(), data); err != nil {
+		if _, err := d.js.Publish(context.WithoutCancel(t.Context()), (&ledger.Record{API: "pay", Key: "k"}).Subject(), data); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -80,15 +67,15 @@ func TestPaceOfAPartitionThatComesBack(t *testing.T) {
 // made just now, and is then called.
 func TestPaceWhereTheNewestRecordIsTorn(t *testing.T) {
 	for _, others := range []bool{true, false} {
-		d := newShared(t)
+		d := newShared2(t)
 		if !others {
-			d.owner, d.env.shared = nil, false
+			d.shared = false
 		}
 		rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Hour, Burst: 4}, InFlight: 4}}
-		w := bareWorker(d, "pay")
+		w := newRig(d, payQueue2(t, d), &httpcall.API{Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "pay"}, Rules: rules})
 		w.pace = newPace(w.lane, func(string) bucket.Micros { return 0 })
 		w.s = schedule.New(&schedule.Policy{Rules: rules}, schedule.Pace{}, w.pace.knownLocked)
-		if _, err := d.opts.JetStream.Publish(t.Context(), (&ledger.Record{API: "pay", Key: "k"}).Subject(), []byte("{")); err != nil {
+		if _, err := d.js.Publish(t.Context(), (&ledger.Record{API: "pay", Key: "k"}).Subject(), []byte("{")); err != nil {
 			t.Fatal(err)
 		}
 		q := &schedule.KeyQueue{Key: "k", Limits: &rules.Key}
@@ -107,14 +94,10 @@ func TestPaceWhereTheNewestRecordIsTorn(t *testing.T) {
 func TestPaceBehindAGap(t *testing.T) {
 	dir := t.TempDir()
 	ns := natstest.Start(t, dir, 0)
-	open := func() *Dispatcher {
+	open := func() *env {
 		js := natstest.Connect(t, ns)
-		d := dispatcherOf(Options{
-			Conn: js.Conn(), JetStream: js, Replicas: 1, Now: func() bucket.Micros { return bucket.MicrosOf(time.Now()) }, Ahead: func() bucket.Micros { return 0 },
-		})
-		if err := EnsureStreams(t.Context(), d.opts); err != nil {
-			t.Fatal(err)
-		}
+		d := newShared2On(t, js)
+		d.shared = false
 		return d
 	}
 	d, now := open(), time.Now()
@@ -123,7 +106,7 @@ func TestPaceBehindAGap(t *testing.T) {
 			tat := bucket.MicrosOf(now)
 			data, err := json.Marshal(ledger.Record{API: "pay", Key: key, Planned: now, Started: now, TAT: tat, Detail: detail})
 			if err == nil {
-				_, err = d.opts.JetStream.Publish(t.Context(), (&ledger.Record{API: "pay", Key: key}).Subject(), data)
+				_, err = d.js.Publish(t.Context(), (&ledger.Record{API: "pay", Key: key}).Subject(), data)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -136,12 +119,11 @@ func TestPaceBehindAGap(t *testing.T) {
 	ns = natstest.Start(t, dir, 0)
 	d = open()
 	var told []StreamChange
-	d.env.changed = func(c StreamChange) { told = append(told, c) }
+	d.changed = func(c StreamChange) { told = append(told, c) }
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: 5 * time.Minute, Burst: 1}, InFlight: 4}}
-	w := bareWorker(d, "pay")
-	w.tailLoaded = true
-	if _, err := d.env.tail.Read(t.Context(), ledger.TailOptions{
-		JetStream: d.opts.JetStream, Dedupe: time.Hour, APIs: []string{"pay"}, Now: d.opts.Now, Wants: func(string, string) bool { return true },
+	w := newRig(d, payQueue2(t, d), &httpcall.API{Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "pay"}, Rules: rules})
+	if _, err := d.tail.Read(t.Context(), ledger.TailOptions{
+		JetStream: d.js, Dedupe: time.Hour, APIs: []string{"pay"}, Now: d.now, Wants: func(string, string) bool { return true },
 		Ended: func(string, []queue.Finished) {}, TATOf: func(c *ledger.Record, _, _ time.Time) bucket.Micros { return c.TAT },
 	}); err != nil {
 		t.Fatal(err)

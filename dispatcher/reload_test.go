@@ -2,7 +2,6 @@ package dispatcher
 
 import (
 	"context"
-	"log/slog"
 	"net/url"
 	"testing"
 	"time"
@@ -23,24 +22,23 @@ import (
 // TestReloadEnds checks that a job in its end is abandoned if its message is gone: at once if the partition is lost,
 // since the new owner has deleted the message, and otherwise when the stream's leader has confirmed it.
 func TestReloadEnds(t *testing.T) {
-	d := newShared(t)
-	d.env.log, d.env.metrics = slog.New(slog.DiscardHandler), newMetrics(nil)
+	d := newEnvOnServer(t)
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, InFlight: 4}}
 	q, err := queue.OpenQueue(t.Context(), queue.Options{
-		Conn: d.opts.Conn, JetStream: d.opts.JetStream, Rules: rules,
+		Conn: d.conn, JetStream: d.js, Rules: rules,
 		Settings: queue.Settings{StreamSettings: queue.StreamSettings{Replicas: 1, Dedupe: time.Minute}, API: "pay", Partitions: 1, Capacity: 10},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	letters, err := deadletter.Open(t.Context(), deadletter.Options{
-		Conn: d.opts.Conn, JetStream: d.opts.JetStream, Replicas: 1, MaxAge: time.Hour, MaxBytes: 1 << 20, MaxWaiting: 1 << 20, Log: d.env.log,
+		Conn: d.conn, JetStream: d.js, Replicas: 1, MaxAge: time.Hour, MaxBytes: 1 << 20, MaxWaiting: 1 << 20, Log: d.log,
 		Registerer: prometheus.NewRegistry(),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.env.letters = letters
+	d.letters = letters
 	markers, err := q.Partitions()[0].Own(t.Context(), "me")
 	if err != nil {
 		t.Fatal(err)
@@ -51,8 +49,7 @@ func TestReloadEnds(t *testing.T) {
 	writers.Go(func() error { return markers.Run(writing) })
 	defer func() { stop(); _ = await.Result(t, "the end of the writers", writers.Wait) }()
 	for _, lost := range []bool{true, false} {
-		w := newWorker(d, APIOptions{API: &httpcall.API{Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "pay"}, Rules: rules}, Queue: q})
-		w.pace.stored = func(string) bucket.Micros { return 0 }
+		w := newSettlingRig(d, q, &httpcall.API{Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "pay"}, Rules: rules})
 		p := w.opened(ownership.Tenure{})
 		p.markers = markers
 		p.lost.Store(lost)
@@ -77,19 +74,17 @@ func TestReloadEnds(t *testing.T) {
 // TestReloadTakesRoomOnce checks that a job in its end takes room in memory once, though several steps need its
 // message. A second room would never be given back, and if none were left the job would wait for itself.
 func TestReloadTakesRoomOnce(t *testing.T) {
-	d := newShared(t)
-	d.env.log, d.env.metrics = slog.New(slog.DiscardHandler), newMetrics(nil)
+	d := newEnvOnServer(t)
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, InFlight: 4}}
 	holdings := queue.NewHoldings(16 << 10) // near a call there is room for one job
 	q, err := queue.OpenQueue(t.Context(), queue.Options{
-		Conn: d.opts.Conn, JetStream: d.opts.JetStream, Rules: rules, Holdings: holdings,
+		Conn: d.conn, JetStream: d.js, Rules: rules, Holdings: holdings,
 		Settings: queue.Settings{StreamSettings: queue.StreamSettings{Replicas: 1, Dedupe: time.Minute}, API: "once", Partitions: 1, Capacity: 10},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorker(d, APIOptions{API: &httpcall.API{Name: "once", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "once", Methods: []string{"POST"}}, Rules: rules}, Queue: q})
-	w.pace.stored = func(string) bucket.Micros { return 0 }
+	w := newSettlingRig(d, q, &httpcall.API{Name: "once", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "once", Methods: []string{"POST"}}, Rules: rules})
 	p := w.opened(ownership.Tenure{})
 	p.cache = newReadAhead(holdings)
 	j := jobLocked(w.s.Extract(w.s.Push("k", 7, &p.Partition), 7))

@@ -2,7 +2,6 @@ package dispatcher
 
 import (
 	"context"
-	"log/slog"
 	"net/url"
 	"slices"
 	"testing"
@@ -23,22 +22,21 @@ import (
 )
 
 // removalRig is a worker with a partition, whose letters are stored until the test ends.
-func removalRig(t *testing.T) (w *apiWorker, p *tenancy, told *[]StreamChange) {
+func removalRig(t *testing.T) (w *rig, p *Takeover, told *[]StreamChange) {
 	t.Helper()
-	d := newShared(t)
-	d.owner, d.env.shared = nil, false
-	d.env.log, d.env.metrics = slog.New(slog.DiscardHandler), newMetrics(nil)
+	d := newShared2(t)
+	d.shared = false
 	told = &[]StreamChange{}
-	d.env.changed = func(c StreamChange) { *told = append(*told, c) }
+	d.changed = func(c StreamChange) { *told = append(*told, c) }
 	letters, err := deadletter.Open(t.Context(), deadletter.Options{
-		Conn: d.opts.Conn, JetStream: d.opts.JetStream, Replicas: 1, MaxAge: time.Hour, MaxBytes: 1 << 20, MaxWaiting: 1 << 20, Log: d.env.log,
+		Conn: d.conn, JetStream: d.js, Replicas: 1, MaxAge: time.Hour, MaxBytes: 1 << 20, MaxWaiting: 1 << 20, Log: d.log,
 		Registerer: prometheus.NewRegistry(),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.env.letters = letters
-	q := payQueue(t, d)
+	d.letters = letters
+	q := payQueue2(t, d)
 	markers, err := q.Partitions()[0].Own(t.Context(), "me")
 	if err != nil {
 		t.Fatal(err)
@@ -49,10 +47,9 @@ func removalRig(t *testing.T) (w *apiWorker, p *tenancy, told *[]StreamChange) {
 	writers.Go(func() error { return markers.Run(writing) })
 	t.Cleanup(func() { stop(); _ = await.Result(t, "the end of the writers", writers.Wait) })
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, InFlight: 4}}
-	w = newWorker(d, APIOptions{API: &httpcall.API{
+	w = newRig(d, q, &httpcall.API{
 		Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "pay", MaxBody: 1 << 10, Methods: []string{"POST"}}, Rules: rules,
-	}, Queue: q})
-	w.pace.stored = func(string) bucket.Micros { return 0 }
+	})
 	p = w.opened(ownership.Tenure{})
 	p.markers, p.Open, w.partitions = markers, true, []*partition{p.partition}
 	return w, p, told

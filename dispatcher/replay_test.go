@@ -15,7 +15,6 @@ import (
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/ownership"
-	"weir/dispatcher/schedule"
 	"weir/ingest"
 	"weir/ingest/await"
 
@@ -23,21 +22,15 @@ import (
 )
 
 // takingOver returns a worker about to read a partition whose earlier owner gave it up or died.
-func takingOver(t *testing.T, d *Dispatcher, q *queue.Queue, died bool, lease *lease.Membership) (*apiWorker, *tenancy) {
+func takingOver(t *testing.T, d *env, q *queue.Queue, died bool, lease *lease.Membership) (*rig, *Takeover) {
 	t.Helper()
 	api := &httpcall.API{
 		Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Timeout: time.Minute, Idempotency: &httpcall.Idempotency{Header: "Idempotency-Key"},
 		Rule:  &ingest.Rule{MaxBody: 1 << 10, Methods: []string{"POST"}},
 		Rules: bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, Capacity: 1000, InFlight: 4}},
 	}
-	w := bareWorker(d, "pay")
-	w.queue = q
-	w.pace = newPace(w.lane, func(string) bucket.Micros { return 0 })
-	policy := &schedule.Policy{Rules: api.Rules}
-	w.s = schedule.New(policy, schedule.Pace{MaxStaged: schedule.MaxStaged, MaxCalls: schedule.MaxCalls}, w.pace.knownLocked)
-	w.terms = &terms{api: api, policy: policy}
-	p := w.newTenancy(0, ownership.Tenure{Lease: lease})
-	p.cache = newReadAhead(queue.NewHoldings(1 << 30))
+	w := newRig(d, q, api)
+	p := w.takeover(ownership.Tenure{Lease: lease})
 	w.partitions = []*partition{p.partition}
 	owners := 1
 	if died {
@@ -53,17 +46,6 @@ func takingOver(t *testing.T, d *Dispatcher, q *queue.Queue, died bool, lease *l
 		t.Cleanup(func() { _ = p.markers.GiveUp(t.Context()) })
 	}
 	return w, p
-}
-
-func payQueue(t *testing.T, d *Dispatcher) *queue.Queue {
-	t.Helper()
-	q, err := queue.OpenQueue(t.Context(), queue.Options{Conn: d.opts.Conn, JetStream: d.opts.JetStream, Settings: queue.Settings{
-		StreamSettings: queue.StreamSettings{Replicas: 1, Dedupe: time.Minute}, API: "pay", Partitions: 1, Capacity: 1000, MaxBody: 1 << 10,
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return q
 }
 
 // noMore returns a context that has ended, so that nothing comes of jobs that are read with it.
@@ -93,9 +75,9 @@ func markerEntry(t interface{ Fatal(...any) }, kind queue.EntryKind, seq uint64,
 
 // readLedger makes a dispatcher read a ledger with exactly these records. They are of the api "other". Nothing of "pay"
 // counts as read, so that the outcome of an intent is looked up.
-func readLedger(t interface{ Fatal(...any) }, d *Dispatcher, records []ledger.Record) {
+func readLedger(t interface{ Fatal(...any) }, d *env, records []ledger.Record) {
 	ctx := context.Background()
-	calls, err := d.opts.JetStream.Stream(ctx, ledger.CallsStream)
+	calls, err := d.js.Stream(ctx, ledger.CallsStream)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,12 +86,12 @@ func readLedger(t interface{ Fatal(...any) }, d *Dispatcher, records []ledger.Re
 	}
 	for i := range records {
 		data, _ := json.Marshal(&records[i])
-		if _, err := d.opts.JetStream.Publish(ctx, records[i].Subject(), data); err != nil {
+		if _, err := d.js.Publish(ctx, records[i].Subject(), data); err != nil {
 			t.Fatal(err)
 		}
 	}
-	_, err = d.env.tail.Read(ctx, ledger.TailOptions{
-		JetStream: d.opts.JetStream, APIs: []string{"other"}, Now: d.opts.Now, Wants: func(string, string) bool { return true },
+	_, err = d.tail.Read(ctx, ledger.TailOptions{
+		JetStream: d.js, APIs: []string{"other"}, Now: d.now, Wants: func(string, string) bool { return true },
 		Ended: func(string, []queue.Finished) {}, TATOf: func(*ledger.Record, time.Time, time.Time) bucket.Micros { return 0 },
 	})
 	if err != nil {
@@ -120,8 +102,8 @@ func readLedger(t interface{ Fatal(...any) }, d *Dispatcher, records []ledger.Re
 // TestCallsStartWhileTheQueueIsRead checks that a key is called as soon as all of its jobs with a history have been
 // read, and no sooner. No key is called before the last job that may hold every key was read.
 func TestCallsStartWhileTheQueueIsRead(t *testing.T) {
-	d := newShared(t)
-	q := payQueue(t, d)
+	d := newShared2(t)
+	q := payQueue2(t, d)
 	rapid.Check(t, func(rt *rapid.T) {
 		w, p := takingOver(t, d, q, false, nil)
 		w.terms.api.Retry.HoldAPI = true
@@ -194,9 +176,9 @@ func TestCallsStartWhileTheQueueIsRead(t *testing.T) {
 // TestWhatIsNotReadIsLeft checks that an owner that stops before it has read everything leaves the markers of unread
 // jobs to the next owner.
 func TestWhatIsNotReadIsLeft(t *testing.T) {
-	d := newShared(t)
+	d := newShared2(t)
 	for _, stops := range []bool{true, false} {
-		_, p := takingOver(t, d, payQueue(t, d), false, nil)
+		_, p := takingOver(t, d, payQueue2(t, d), false, nil)
 		sum := queue.KeySum("a")
 		before := p.bucket.Unswept()
 		p.reader.takeMarker(markerEntry(t, queue.IntentEntry, 11, []queue.Intent{{Seq: 1, Call: 1, KeySum: sum, Accepted: bucket.MicrosOf(stored(1))}, {Seq: 2, Call: 1, KeySum: sum, Accepted: bucket.MicrosOf(stored(2))}}))
@@ -206,7 +188,7 @@ func TestWhatIsNotReadIsLeft(t *testing.T) {
 		want := 1 // the mark: of the intent's jobs the first needs it still
 		if stops {
 			want = 0
-			p.leave()
+			p.closing = true
 			p.reader.add(noMore(t), jobEntry("a", 2))
 		}
 		p.reader.open(t.Context())
@@ -219,8 +201,8 @@ func TestWhatIsNotReadIsLeft(t *testing.T) {
 // TestWaitingJobsOfOneKeyCostBytes checks that only the sequence is kept of a job that waits behind others, also during
 // a takeover.
 func TestWaitingJobsOfOneKeyCostBytes(t *testing.T) {
-	d := newShared(t)
-	w, p := takingOver(t, d, payQueue(t, d), false, nil)
+	d := newShared2(t)
+	w, p := takingOver(t, d, payQueue2(t, d), false, nil)
 	p.reader.markersLoaded()
 	const jobs = 200_000
 	entry := jobEntry("a", 1)

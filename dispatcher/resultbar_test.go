@@ -2,12 +2,14 @@ package dispatcher
 
 import (
 	"context"
+	"net/url"
 	"testing"
 	"time"
 
 	"weir/bucket/lease"
 	"weir/bucket/queue"
 	"weir/bucket/stream"
+	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/ownership"
 	"weir/dispatcher/schedule"
@@ -19,10 +21,10 @@ import (
 )
 
 // newOwned returns a worker with a partition that other replicas may own, and a writer of results.
-func newOwned(t *testing.T) (w *apiWorker, p *tenancy) {
+func newOwned(t *testing.T) (w *settling, p *partition) {
 	t.Helper()
-	d := newShared(t)
-	registry, err := lease.OpenRegistry(t.Context(), d.opts.JetStream, 1)
+	d := newEnvOnServer(t)
+	registry, err := lease.OpenRegistry(t.Context(), d.js, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,27 +32,25 @@ func newOwned(t *testing.T) (w *apiWorker, p *tenancy) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q, err := queue.OpenQueue(t.Context(), queue.Options{Conn: d.opts.Conn, JetStream: d.opts.JetStream, Settings: queue.Settings{
+	q, err := queue.OpenQueue(t.Context(), queue.Options{Conn: d.conn, JetStream: d.js, Settings: queue.Settings{
 		StreamSettings: queue.StreamSettings{Replicas: 1, Dedupe: time.Minute}, API: "pay", Partitions: 1, Capacity: 10, MaxBody: 1 << 10,
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.env.results, err = stream.NewWriter(d.opts.Conn, nil, 10, 1<<20); err != nil {
+	if d.results, err = stream.NewWriter(d.conn, nil, 10, 1<<20); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
-	go func() { ended <- d.env.results.Run(ctx) }()
+	go func() { ended <- d.results.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := await.Receive(t, "the end of the results", ended); err != nil {
 			t.Error(err)
 		}
 	})
-	w = bareWorker(d, "pay")
-	w.queue = q
-	w.s = schedule.New(&schedule.Policy{}, schedule.Pace{}, nil)
+	w = newSettlingRig(d, q, &httpcall.API{Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "pay"}})
 	return w, w.opened(ownership.Tenure{Lease: lease})
 }
 
@@ -58,9 +58,9 @@ func newOwned(t *testing.T) (w *apiWorker, p *tenancy) {
 // result that comes later, over a connection that had stalled, is not stored.
 func TestNoResultAfterItsLetter(t *testing.T) {
 	w, p := newOwned(t)
-	d := w.d
+	d := w.env
 	of := func(seq uint64) *job {
-		return &job{Job: &schedule.Job{Seq: seq, Queue: &schedule.KeyQueue{Key: "k"}}, part: p.partition, message: &ingest.Job{API: "pay", Key: "k", ID: "j"}}
+		return &job{Job: &schedule.Job{Seq: seq, Queue: &schedule.KeyQueue{Key: "k"}}, part: p, message: &ingest.Job{API: "pay", Key: "k", ID: "j"}}
 	}
 	bar := func(seq uint64) uint64 {
 		return await.Result(t, "the bar", func() uint64 {
@@ -72,7 +72,7 @@ func TestNoResultAfterItsLetter(t *testing.T) {
 		})
 	}
 	store := func(seq uint64) *jetstream.PubAck {
-		ack, err := d.opts.JetStream.PublishMsg(t.Context(), &nats.Msg{Subject: ledger.ResultSubject("pay", "k"), Header: nats.Header{
+		ack, err := d.js.PublishMsg(t.Context(), &nats.Msg{Subject: ledger.ResultSubject("pay", "k"), Header: nats.Header{
 			ingest.HeaderMsgID: {resultMsgID(of(seq))}, ingest.HeaderJobID: {"j"},
 		}})
 		if err != nil {
@@ -92,7 +92,7 @@ func TestNoResultAfterItsLetter(t *testing.T) {
 	if at := bar(2); at != stored.Sequence || stored.Duplicate {
 		t.Errorf("the result stands at %d, not at %d", stored.Sequence, at)
 	}
-	stream, err := d.opts.JetStream.Stream(t.Context(), ledger.ResultsStream)
+	stream, err := d.js.Stream(t.Context(), ledger.ResultsStream)
 	if err != nil {
 		t.Fatal(err)
 	}
