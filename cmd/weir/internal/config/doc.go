@@ -16,7 +16,7 @@
 //	http.go                     which clients may use the HTTP side, and by which names
 //	header.go, template.go, token.go, secret.go   headers of calls, references to secrets, what must not be printed
 //	ids.go                      a warning that is about the whole file: more ids than fit into memory
-//	settings.go, address.go, redacted.go   the environment, addresses in it, and how it may be shown
+//	variables.go, settings.go, signin.go, address.go   the registry of variables; the environment, and addresses in it
 //	diff.go                     what two configurations differ in
 //	document.go                 the walk through YAML: values with their lines, mappings and lists
 //	problem.go, suggest.go      what is wrong and how to mend it; the name that was probably meant
@@ -40,6 +40,10 @@
 //     a default that follows from fields above it, and otherwise describes that one.
 //   - A section's check reports what its fields cause together: f.place(name).fail or warn, f.ignored for fields without
 //     effect. It runs if the file has the mapping, even if fields of it were refused: see f.clean and f.fine.
+//
+// A variable of the environment is a line of the same form in Settings.groups (variables.go). envconfig decodes it into
+// its place in Settings, Redacted lists it, and make fields writes the table in the topic environment. A type whose
+// values are secrets, Secret or Template, never shows one.
 //
 // Fields are read in the order of the section, so a field stands below those that its default or its check needs.
 //

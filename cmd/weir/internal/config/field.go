@@ -20,6 +20,12 @@ type field struct {
 	// follows from other fields.
 	otherwise string
 	absent    func()
+
+	// Of a variable: the field of a context of the nats command that may replace it, which expand converts; and whether
+	// a variable that is set to nothing has no value rather than its default.
+	in     string
+	expand func(string) (string, error)
+	empty  bool
 }
 
 // section is a mapping whose names are known.

@@ -29,6 +29,8 @@ type kind struct {
 	words string
 	// shape returns the JSON Schema, given that of the mapping inside, if there is one.
 	shape func(inner object) object
+	// parse reads a single value from a text. It is nil for any other.
+	parse func(text string) error
 	// read reads the value at v. If the file has none, it sets the default or, and v has no node.
 	read func(v value, or string) texts
 	// show returns the value as a text, "" for none. It is nil if read returns texts.
@@ -40,8 +42,15 @@ type kind struct {
 
 // one is a single value.
 func one[T any](at *T, t of[T]) kind {
+	parse := func(text string) error {
+		got, err := t.parse(text)
+		if err == nil {
+			*at = got
+		}
+		return err
+	}
 	return kind{
-		words: t.words, shape: func(object) object { return t.schema }, show: func() string { return t.show(*at) },
+		words: t.words, shape: func(object) object { return t.schema }, show: func() string { return t.show(*at) }, parse: parse,
 		read: func(v value, or string) texts {
 			text, ok := or, or != ""
 			if v.node != nil {
@@ -50,12 +59,9 @@ func one[T any](at *T, t of[T]) kind {
 			if !ok {
 				return nil
 			}
-			got, err := t.parse(text)
-			if err != nil {
+			if err := parse(text); err != nil {
 				v.failWith(err)
-				return nil
 			}
-			*at = got
 			return nil
 		},
 	}

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"log/slog"
@@ -11,8 +10,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/kelseyhightower/envconfig"
 )
 
 // Settings are what the environment says about this process.
@@ -115,92 +112,29 @@ func (s *Settings) Embedded() bool { return !s.NATSURL.IsSet() }
 // Has reports whether this replica has a role.
 func (s *Settings) Has(r Role) bool { return slices.Contains(s.Roles, r) }
 
-// environment holds the variables as envconfig decodes them. Variables that a context of the nats command may replace
-// stay text until it is known. No variable except WEIR_HTTP_LISTEN has a default here, because an empty variable means
-// its default too.
-type environment struct {
-	Config          string
-	NatsURL         string                           `split_words:"true"`
-	NatsContext     string                           `split_words:"true"`
-	NatsCreds       string                           `split_words:"true"`
-	NatsNkey        string                           `split_words:"true"`
-	NatsUser        string                           `split_words:"true"`
-	NatsPassword    string                           `split_words:"true"`
-	NatsCert        string                           `split_words:"true"`
-	NatsKey         string                           `split_words:"true"`
-	NatsCA          string                           `split_words:"true"`
-	NatsInbox       string                           `split_words:"true"`
-	NatsListen      decoded[string, listenAddressOf] `split_words:"true"`
-	NatsAuth        decoded[NATSAuth, authOf]        `split_words:"true"`
-	NatsConnections decoded[int, connectionsOf]      `split_words:"true"`
-	DataDir         string                           `split_words:"true"`
-	StateDir        string                           `split_words:"true"`
-	Durability      decoded[Durability, durabilityOf]
-	RedisURL        decoded[Secret, redisOf] `split_words:"true"`
-	Replicas        decoded[int, replicasOf]
-	Partitions      decoded[int, partitionsOf]
-	Roles           decoded[[]Role, rolesOf]
-	Instance        decoded[string, instanceOf]
-	HTTPListen      decoded[string, listenAddressOf] `split_words:"true" default:"127.0.0.1:8480"`
-	HTTPToken       decoded[Secret, tokenOf]         `split_words:"true"`
-	Secrets         decoded[[]string, secretsOf]
-	LogLevel        decoded[slog.Level, levelOf] `split_words:"true"`
-	LogFormat       decoded[LogFormat, formatOf] `split_words:"true"`
-	Memory          decoded[int64, memoryOf]
-	ShutdownTimeout decoded[time.Duration, timeoutOf] `split_words:"true"`
-}
-
 // ReadSettings reads the WEIR_ variables. The error is *Errors and has every variable that is wrong. It reads the file
 // system only for a context of the nats command, and to check that weir.yaml and the files for signing in exist.
 func ReadSettings() (*Settings, error) { return ReadSettingsFor("") }
 
 // ReadSettingsFor is ReadSettings with address in place of WEIR_NATS_URL, unless it is empty.
 func ReadSettingsFor(address string) (*Settings, error) {
-	var env environment
-	if err := envconfig.Process("weir", &env); err != nil {
+	s := &Settings{}
+	all, err := s.decoded()
+	if err != nil {
 		return nil, &Errors{Problems: []Problem{{Path: "WEIR_", Message: err.Error()}}}
 	}
-	if address != "" {
-		env.NatsURL = address
+	v := &variables{settings: s, texts: map[string]string{}}
+	for _, each := range all {
+		if each.name == "WEIR_NATS_URL" && address != "" {
+			_ = each.Decode(address)
+		}
+		v.texts[each.name] = each.text
 	}
-	v := &variables{}
-	to := v.natsServer(env)
-	s := &Settings{
-		Config:          configFile(env.Config),
-		NATSContext:     env.NatsContext,
-		NATSURL:         to.NATSURL,
-		NATSCreds:       to.NATSCreds,
-		NATSSignIn:      to.NATSSignIn,
-		NATSCA:          to.NATSCA,
-		NATSInbox:       to.NATSInbox,
-		NATSListen:      env.NatsListen.or(v, "WEIR_NATS_LISTEN", "127.0.0.1:4222"),
-		NATSAuth:        env.NatsAuth.or(v, "WEIR_NATS_AUTH", AuthOperators),
-		NATSConnections: env.NatsConnections.or(v, "WEIR_NATS_CONNECTIONS", 0),
-		DataDir:         cmp.Or(env.DataDir, "weir-data"),
-		Durability:      env.Durability.or(v, "WEIR_DURABILITY", DurabilityAlways),
-		RedisURL:        env.RedisURL.or(v, "WEIR_REDIS_URL", Secret{}),
-		Partitions:      env.Partitions.or(v, "WEIR_PARTITIONS", 8),
-		Roles:           env.Roles.or(v, "WEIR_ROLES", []Role{RoleDispatch, RoleIngest}),
-		Instance:        env.Instance.or(v, "WEIR_INSTANCE", randomInstance()),
-		HTTPListen:      env.HTTPListen.or(v, "WEIR_HTTP_LISTEN", ""),
-		HTTPToken:       env.HTTPToken.or(v, "WEIR_HTTP_TOKEN", Secret{}),
-		Secrets:         env.Secrets.or(v, "WEIR_SECRETS", nil),
-		LogLevel:        env.LogLevel.or(v, "WEIR_LOG_LEVEL", slog.LevelInfo),
-		LogFormat:       env.LogFormat.or(v, "WEIR_LOG_FORMAT", LogText),
-		Memory:          env.Memory.or(v, "WEIR_MEMORY", 0),
-		ShutdownTimeout: env.ShutdownTimeout.or(v, "WEIR_SHUTDOWN_TIMEOUT", 30*time.Second),
-		ofContext:       to.ofContext,
-	}
-	s.StateDir = cmp.Or(env.StateDir, besideData(s.DataDir, env))
-	replicas, most := 3, 5
-	if env.NatsURL == "" && env.NatsContext == "" {
-		replicas, most = 1, 1
-	}
-	s.Replicas = env.Replicas.or(v, "WEIR_REPLICAS", replicas)
-	if s.Replicas > most {
+	v.read(all)
+	if v.texts["WEIR_NATS_URL"] == "" && s.NATSContext == "" && s.Replicas > 1 {
 		v.fail("WEIR_REPLICAS", "the embedded server is one server and keeps one replica", "set 1, or WEIR_NATS_URL to a cluster")
 	}
-	v.exposed(s)
+	v.exposed()
 	v.unknown()
 	if len(v.problems) > 0 {
 		return nil, &Errors{Problems: v.problems}
@@ -209,10 +143,33 @@ func ReadSettingsFor(address string) (*Settings, error) {
 	return s, nil
 }
 
-// variables collects the problems found while the environment is read.
+// variables collects the problems found while the environment is read into settings.
 type variables struct {
+	settings *Settings
+	texts    map[string]string // of the variables that are set
 	problems []Problem
 	warnings []Problem
+}
+
+// read takes each variable that is not set from the context of the nats command, or sets its default.
+func (v *variables) read(all []*variable) {
+	c := v.context()
+	for _, each := range all {
+		switch {
+		case each.err != nil:
+			v.problems = append(v.problems, problemOf(each.name, each.err))
+		case each.text != "" || each.set && each.empty:
+		case each.in != "" && c.fields[each.in] != "":
+			v.from(c, each.in, each.name, each.expand, each.is)
+		case each.absent != nil:
+			each.absent()
+		case each.or != "":
+			if err := each.is.parse(each.or); err != nil {
+				panic("config: the default of " + each.name + " is wrong: " + err.Error())
+			}
+		}
+	}
+	v.whole(c)
 }
 
 func (v *variables) fail(name, message, fix string) {
@@ -221,23 +178,6 @@ func (v *variables) fail(name, message, fix string) {
 
 func (v *variables) warn(name, message, fix string) {
 	v.warnings = append(v.warnings, Problem{Path: name, Message: message, Fix: fix})
-}
-
-// variable parses one; an empty one means fallback, and no fallback the zero value.
-func variable[T any](v *variables, name, text, fallback string, parse func(string) (T, error)) T {
-	if text == "" {
-		text = fallback
-	}
-	var zero T
-	if text == "" {
-		return zero
-	}
-	got, err := parse(text)
-	if err != nil {
-		v.problems = append(v.problems, problemOf(name, err))
-		return zero
-	}
-	return got
 }
 
 // Guarded refuses an HTTP side that other machines can reach without any token, neither of the environment nor of the
@@ -253,7 +193,8 @@ func (s *Settings) Guarded(c *Config) error {
 }
 
 // exposed warns of an embedded server that other machines can reach without credentials, and says what that means.
-func (v *variables) exposed(s *Settings) {
+func (v *variables) exposed() {
+	s := v.settings
 	if s.Embedded() && s.NATSAuth != AuthRequired && s.NATSListen != "" && !IsLoopback(s.NATSListen) {
 		v.warn("WEIR_NATS_LISTEN", s.NATSListen+": other machines can connect without credentials: they can "+s.NATSAuth.lets()+", and spend money",
 			"set WEIR_NATS_AUTH=required, listen on 127.0.0.1, or use a server with accounts (deploy/nats)")
@@ -269,8 +210,8 @@ func (v *variables) exposed(s *Settings) {
 // WEIR_SERVICE_HOST and similar ones for a service called weir; those are ignored.
 func (v *variables) unknown() {
 	var names []string
-	for _, known := range (&Settings{}).Redacted() {
-		names = append(names, strings.TrimPrefix(known.Name, "WEIR_"))
+	for _, known := range v.settings.variables() {
+		names = append(names, strings.TrimPrefix(known.name, "WEIR_"))
 	}
 	ofKubernetes := regexp.MustCompile(`^WEIR_(.*_)?(SERVICE_(HOST|PORT)|PORT)(_|$)`)
 	for _, pair := range os.Environ() {
@@ -287,10 +228,7 @@ func (v *variables) unknown() {
 	}
 }
 
-func configFile(text string) string {
-	if text != "" {
-		return text
-	}
+func defaultFile() string {
 	if _, err := os.Stat(DefaultFile); err == nil {
 		return DefaultFile
 	}
@@ -299,11 +237,11 @@ func configFile(text string) string {
 
 // besideData returns the directory for state kept outside the store: the data directory. With an external server there
 // need not be one, and none is created unless it is named.
-func besideData(data string, env environment) string {
-	if (env.NatsURL != "" || env.NatsContext != "") && env.DataDir == "" {
+func (s *Settings) besideData(named bool) string {
+	if !s.Embedded() && !named {
 		return ""
 	}
-	return filepath.Join(data, "state")
+	return filepath.Join(s.DataDir, "state")
 }
 
 // readableFile reads the path of an existing readable file. The message does not contain the path.

@@ -32,94 +32,77 @@ func (s *Settings) SaidBy(variable string) string {
 	return variable
 }
 
-// natsServer reads from the variables, and then from the context, where a server is and how to sign in. It fills only
-// those fields of the settings.
-func (v *variables) natsServer(env environment) *Settings {
-	s := &Settings{NATSContext: env.NatsContext}
-	ways := 0
-	for _, set := range []string{env.NatsCreds, env.NatsNkey, env.NatsUser} {
-		if set != "" {
-			ways++
+// ways are the variables that identify weir's user.
+var ways = []string{"WEIR_NATS_CREDS", "WEIR_NATS_NKEY", "WEIR_NATS_USER"}
+
+// signsIn returns how many ways to sign in the variables name, and whether the address has a user.
+func (v *variables) signsIn() (several int, inAddress bool) {
+	for _, name := range ways {
+		if v.texts[name] != "" {
+			several++
 		}
 	}
-	inAddress := strings.Contains(env.NatsURL, "@")
-	var c natsContext
-	if env.NatsContext != "" {
-		var err error
-		if c, err = natsContextNamed(env.NatsContext); err != nil {
-			v.problems = append(v.problems, problemOf("WEIR_NATS_CONTEXT", err))
-		}
-		if ways > 0 || inAddress {
-			c.without(slices.Concat(signIns, []string{"password", "token", "user_seed"})...)
-		}
-		if env.NatsCert != "" || env.NatsKey != "" {
-			c.without("cert", "key")
-		}
-	}
-	of := ofContext{v: v, context: c, settings: s}
-	s.NATSURL = given(of, "WEIR_NATS_URL", env.NatsURL, "url", "", itself, natsURL)
-	s.NATSCreds = given(of, "WEIR_NATS_CREDS", env.NatsCreds, "creds", "", fileOf, secretFile)
-	s.NATSCA = given(of, "WEIR_NATS_CA", env.NatsCA, "ca", "", fileOf, readableFile)
-	s.NATSInbox = given(of, "WEIR_NATS_INBOX", env.NatsInbox, "inbox_prefix", "_INBOX", itself, inboxPrefix)
-	s.NATSSignIn = SignIn{
-		Nkey:     given(of, "WEIR_NATS_NKEY", env.NatsNkey, "nkey", "", fileOf, secretFile),
-		User:     given(of, "WEIR_NATS_USER", env.NatsUser, "user", "", wordOf, secretWord),
-		Password: given(of, "WEIR_NATS_PASSWORD", env.NatsPassword, "password", "", wordOf, secretWord),
-		Cert:     given(of, "WEIR_NATS_CERT", env.NatsCert, "cert", "", fileOf, readableFile),
-		Key:      given(of, "WEIR_NATS_KEY", env.NatsKey, "key", "", fileOf, readableFile),
-		Token:    given(of, "WEIR_NATS_CONTEXT", "", "token", "", wordOf, secretWord),
-		JWT:      given(of, "WEIR_NATS_CONTEXT", "", "user_jwt", "", wordOf, secretWord),
-		Seed:     given(of, "WEIR_NATS_CONTEXT", "", "user_seed", "", wordOf, secretWord),
-		TLSFirst: c.first,
-	}
-	v.whole(s, env, ways, inAddress)
-	return s
+	return several, strings.Contains(v.texts["WEIR_NATS_URL"], "@")
 }
 
-// whole refuses an incomplete sign-in, and two ways where a server takes one.
-func (v *variables) whole(s *Settings, env environment, ways int, inAddress bool) {
-	if ways > 1 || ways == 1 && env.NatsCreds == "" && inAddress {
-		v.fail("WEIR_NATS_CREDS, WEIR_NATS_NKEY, WEIR_NATS_USER", "there are several ways to sign in", "set one of them, and no user in WEIR_NATS_URL")
+// context reads the context of the nats command, without the fields that variables replace.
+func (v *variables) context() (c natsContext) {
+	name := v.texts["WEIR_NATS_CONTEXT"]
+	if name == "" {
+		return c
 	}
-	if in := s.NATSSignIn; env.NatsCert != "" && in.Key == "" || env.NatsKey != "" && in.Cert == "" {
-		v.fail("WEIR_NATS_CERT, WEIR_NATS_KEY", "a client's certificate is of no use without its key, nor the key without it", "set both")
+	c, err := natsContextNamed(name)
+	if err != nil {
+		v.problems = append(v.problems, problemOf("WEIR_NATS_CONTEXT", err))
 	}
-	if env.NatsPassword != "" && s.NATSSignIn.User == (Secret{}) {
-		v.fail("WEIR_NATS_PASSWORD", "there is no user whose password it is", "set WEIR_NATS_USER")
+	if several, inAddress := v.signsIn(); several > 0 || inAddress {
+		c.without(slices.Concat(signIns, []string{"password", "token", "user_seed"})...)
 	}
+	if v.texts["WEIR_NATS_CERT"] != "" || v.texts["WEIR_NATS_KEY"] != "" {
+		c.without("cert", "key")
+	}
+	return c
 }
 
-// ofContext supplies a context's fields in place of variables that are not set.
-type ofContext struct {
-	v        *variables
-	context  natsContext
-	settings *Settings
-}
-
-// given is variable for a variable that a context's field may replace. expand converts the field.
-func given[T any](of ofContext, name, text, field, fallback string, expand func(string) (string, error), parse func(string) (T, error)) T {
-	said := of.context.fields[field]
-	if text != "" || said == "" {
-		return variable(of.v, name, text, fallback, parse)
+// from sets a variable from a field of the context. expand converts the field.
+func (v *variables) from(c natsContext, field, name string, expand func(string) (string, error), is kind) {
+	if v.settings.ofContext == nil {
+		v.settings.ofContext = map[string]string{}
 	}
-	if of.settings.ofContext == nil {
-		of.settings.ofContext = map[string]string{}
-	}
-	of.settings.ofContext[name] = field
-	var got T
-	expanded, err := expand(said)
+	v.settings.ofContext[name] = field
+	text, err := expand(c.fields[field])
 	if err == nil {
-		got, err = parse(expanded)
+		err = is.parse(text)
 	}
 	if err != nil {
 		p := problemOf("WEIR_NATS_CONTEXT", err)
-		p.Message = fmt.Sprintf("%s in %s: %s", field, of.context.path, p.Message)
-		of.v.problems = append(of.v.problems, p)
+		p.Message = fmt.Sprintf("%s in %s: %s", field, c.path, p.Message)
+		v.problems = append(v.problems, p)
 	}
-	return got
 }
 
-func itself(text string) (string, error) { return text, nil }
+// whole reads what only a context can set. It refuses an incomplete sign-in, and two ways where a server takes one.
+func (v *variables) whole(c natsContext) {
+	in := &v.settings.NATSSignIn
+	in.TLSFirst = c.first
+	for _, of := range []struct {
+		field string
+		at    *Secret
+	}{{"token", &in.Token}, {"user_jwt", &in.JWT}, {"user_seed", &in.Seed}} {
+		if c.fields[of.field] != "" {
+			v.from(c, of.field, "WEIR_NATS_CONTEXT", wordOf, one(of.at, secretOf("", secretWord)))
+		}
+	}
+	if several, inAddress := v.signsIn(); several > 1 || several == 1 && v.texts["WEIR_NATS_CREDS"] == "" && inAddress {
+		v.fail(strings.Join(ways, ", "), "there are several ways to sign in", "set one of them, and no user in WEIR_NATS_URL")
+	}
+	if v.texts["WEIR_NATS_CERT"] != "" && in.Key == "" || v.texts["WEIR_NATS_KEY"] != "" && in.Cert == "" {
+		v.fail("WEIR_NATS_CERT, WEIR_NATS_KEY", "a client's certificate is of no use without its key, nor the key without it", "set both")
+	}
+	if v.texts["WEIR_NATS_PASSWORD"] != "" && in.User == (Secret{}) {
+		v.fail("WEIR_NATS_PASSWORD", "there is no user whose password it is", "set WEIR_NATS_USER")
+	}
+}
 
 // secretWord reads a user's name or password, or a reference to it. The reference must resolve; it is resolved again
 // for each connection. No message quotes it.
