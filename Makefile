@@ -46,8 +46,8 @@ rules: ## copy deploy/prometheus/alerts.yaml into deploy/k8s/prometheusrule.yaml
 	@mv deploy/k8s/prometheusrule.yaml.new deploy/k8s/prometheusrule.yaml
 	@cp deploy/prometheus/alerts.yaml deploy/k8s/weir.yaml deploy/helm/weir/files/
 
-fields: ## write what is generated from the registry of fields: tables of the help, JSON Schema, expected values of tests
-	@UPDATE_GOLDEN=1 $(GO) test ./cmd/weir/internal/config -run TestGoldenFiles >/dev/null
+fields: ## write what comes from the registry of fields: tables of the help, JSON Schema, the reference's end, expected values
+	@UPDATE_GOLDEN=1 $(GO) test ./cmd/weir/internal/config -run 'TestGoldenFiles|TestReference' >/dev/null
 	@UPDATE_GOLDEN=1 $(GO) test ./cmd/weir/test/docs -run 'DocsOfConfiguration|DocsOfVariables$$|DocsSchemaFiles' >/dev/null
 
 build: ## build bin/weir

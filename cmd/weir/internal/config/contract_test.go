@@ -101,33 +101,9 @@ func TestContractExample(t *testing.T) {
 	}
 }
 
-// TestDefaults holds what the shortest file means.
-func TestDefaults(t *testing.T) {
-	const shortest = "apis: {sms: {url: 'http://127.0.0.1:9/', bucket: {rate: 1/s, capacity: 10}}}"
-	c, err := Parse([]byte(shortest), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := &Config{
-		APIs: []API{{
-			Name: "sms", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:9"}, Methods: []string{"POST"},
-			Timeout: 30 * time.Second, MaxBody: 256 << 10, Key: KeySource{From: KeyFromSubject},
-			Rules: bucket.Rules{
-				Key:    bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, Capacity: 10, InFlight: 4},
-				Jitter: 5 * time.Millisecond, Lease: 35*time.Second + 5*time.Millisecond,
-			},
-			Retry:   Retry{Attempts: 5, Min: time.Second, Max: 5 * time.Minute, On: []int{429, 503}, Hold: HoldKey, Headers: ObeyHeaders},
-			Breaker: Breaker{Failures: 5, Min: time.Second, Max: 5 * time.Minute},
-		}},
-		DeadLetters: DeadLetters{MaxAge: 30 * day, MaxBytes: 10 << 30},
-		Results:     Results{MaxAge: 24 * time.Hour, MaxBody: 64 << 10},
-		Dedupe:      10 * time.Minute,
-		File:        "weir.yaml",
-	}
-	want.texts = c.texts
-	if !reflect.DeepEqual(c, want) {
-		t.Errorf("the shortest file is\n%+v\nwant\n%+v", c, want)
-	}
+// TestAPI finds an api by its name.
+func TestAPI(t *testing.T) {
+	c := parseText(t, "apis: {sms: {url: 'http://127.0.0.1:9/', bucket: {rate: 1/s, capacity: 10}}}")
 	if api, ok := c.API("sms"); !ok || api != &c.APIs[0] {
 		t.Error("sms is not found")
 	}

@@ -3,11 +3,12 @@ package config
 import (
 	"os"
 	"regexp"
+	"strings"
 	"testing"
 )
 
 // TestReference keeps the file that documents every field complete, and its defaults the true ones: it means the same as
-// the example of the contract, in which they are left out.
+// the example of the contract, in which they are left out. UPDATE_GOLDEN=1 lists the fields that it does not show.
 func TestReference(t *testing.T) {
 	const file = "../../../../deploy/weir.reference.yaml"
 	contract, reference := parseFile(t, "testdata/contract.yaml"), parseFile(t, file)
@@ -21,28 +22,37 @@ func TestReference(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, field := range fieldsRead(t) {
-		if !regexp.MustCompile(`(?m)(^|[ {])` + field + `:`).Match(text) {
-			t.Errorf("%s does not show the field %s", file, field)
+	shown, _, _ := strings.Cut(string(text), further)
+	rest := ""
+	for _, path := range fieldPaths(File()) {
+		name := path[strings.LastIndex(path, ".")+1:]
+		if !regexp.MustCompile(`(?m)(^|[ {])` + name + `:`).MatchString(shown) {
+			rest += "# " + path + "\n"
 		}
+	}
+	want := shown
+	if rest != "" {
+		want += further + rest
+	}
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		if err := os.WriteFile(file, []byte(want), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	} else if want != string(text) {
+		t.Errorf("%s does not end with the fields that it does not show: make fields writes them\n%s", file, want[len(shown):])
 	}
 }
 
-// fieldsRead are the names of all fields.
-func fieldsRead(t *testing.T) (names []string) {
-	t.Helper()
-	var add func(s Section)
-	add = func(s Section) {
-		for _, f := range s.Fields {
-			names = append(names, f.Name)
-			if f.Inner != nil {
-				add(*f.Inner)
-			}
+// further begins the list of fields that the file does not show in their place.
+const further = "\n# Further fields, which weir help fields explains:\n"
+
+// fieldPaths are the paths of all fields.
+func fieldPaths(s Section) (paths []string) {
+	for _, f := range s.Fields {
+		paths = append(paths, strings.Trim(s.Path+"."+f.Name, "."))
+		if f.Inner != nil {
+			paths = append(paths, fieldPaths(*f.Inner)...)
 		}
 	}
-	add(File())
-	if len(names) < 90 {
-		t.Fatalf("only %d fields are in the registry: %v", len(names), names)
-	}
-	return names
+	return paths
 }
