@@ -49,7 +49,8 @@ type KeptEvent struct {
 func NewestEvents(ctx context.Context, js jetstream.JetStream, f EventFilter, most int, take func(KeptEvent) error) (stream.Reach, error) {
 	n := stream.Newest{JetStream: js, Stream: EventsStream, Subject: f.subject(), Since: f.Since, Most: most}
 	reach, err := n.Read(ctx, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
-		if e, ok := parseEvent(msg, meta); ok {
+		if e, ok := parseEvent(msg.Subject(), msg.Data()); ok {
+			e.Seq, e.Stored = meta.Sequence.Stream, meta.Timestamp
 			return take(e)
 		}
 		return nil
@@ -58,6 +59,20 @@ func NewestEvents(ctx context.Context, js jetstream.JetStream, f EventFilter, mo
 		return reach, ErrNoEvents
 	}
 	return reach, err
+}
+
+// EventsNear passes the events of a type and a key that were stored between two times to take, the oldest first, at most
+// most of them, until take fails; stream.ErrEnough ends it without an error.
+func EventsNear(ctx context.Context, js jetstream.JetStream, f EventFilter, until time.Time, most int, take func(KeptEvent) error) error {
+	n := stream.Near{Conn: js.Conn(), Stream: EventsStream, Subject: f.subject(), From: f.Since, To: until, Most: most}
+	return n.Read(ctx, func(m *stream.LeaderMessage) error {
+		e, ok := parseEvent(m.Subject, m.Data)
+		if !ok {
+			return nil
+		}
+		e.Seq, e.Stored = m.Seq, m.Time
+		return take(e)
+	})
 }
 
 // FollowEvents passes the events that f chooses to take as they are stored, from f.Since or from now on. It blocks
@@ -80,7 +95,8 @@ func FollowEvents(ctx context.Context, js jetstream.JetStream, f EventFilter, ta
 		if err != nil {
 			return err
 		}
-		if e, ok := parseEvent(msg, meta); ok {
+		if e, ok := parseEvent(msg.Subject(), msg.Data()); ok {
+			e.Seq, e.Stored = meta.Sequence.Stream, meta.Timestamp
 			return take(e)
 		}
 		return nil
@@ -92,8 +108,8 @@ func FollowEvents(ctx context.Context, js jetstream.JetStream, f EventFilter, ta
 }
 
 // parseEvent reads an event. It reports false for a message that is not an event.
-func parseEvent(msg jetstream.Msg, meta *jetstream.MsgMetadata) (e KeptEvent, ok bool) {
-	parts := strings.Split(msg.Subject(), ".")
+func parseEvent(subject string, data []byte) (e KeptEvent, ok bool) {
+	parts := strings.Split(subject, ".")
 	if len(parts) != 5 {
 		return e, false
 	}
@@ -106,12 +122,10 @@ func parseEvent(msg jetstream.Msg, meta *jetstream.MsgMetadata) (e KeptEvent, ok
 	var event struct {
 		Data map[string]any `json:"data"`
 	}
-	if json.Unmarshal(msg.Data(), &event) != nil {
+	if json.Unmarshal(data, &event) != nil {
 		return e, false
 	}
-	return KeptEvent{
-		Seq: meta.Sequence.Stream, Stored: meta.Timestamp, Type: EventType(kind), API: api, Key: key, Data: event.Data, JSON: msg.Data(),
-	}, true
+	return KeptEvent{Type: EventType(kind), API: api, Key: key, Data: event.Data, JSON: data}, true
 }
 
 // Text returns the data of an event as one line for people, field by field.

@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -81,4 +82,29 @@ func End(ctx context.Context, nc *nats.Conn, stream, subject string) (end Place,
 		return Place{}, true, nil
 	}
 	return Place{answer.State.LastSeq, answer.State.LastTime}, false, nil
+}
+
+// Near is a part of a stream that is looked through message by message. All fields are required.
+type Near struct {
+	Conn     *nats.Conn
+	Stream   string
+	Subject  string
+	From, To time.Time // when the messages were stored
+	Most     int       // how many messages are looked at
+}
+
+// Read passes the messages of the part to take, the oldest first, as the stream's leader has them, until take fails;
+// ErrEnough ends it without an error. A consumer with a filter costs the server a look at all of a stream; this costs it
+// a look at what lies between two messages of the subject. It blocks for a round trip for each message.
+func (n Near) Read(ctx context.Context, take func(m *LeaderMessage) error) error {
+	m, err := FirstSince(ctx, n.Conn, n.Stream, n.Subject, n.From)
+	for looked := 0; err == nil && m != nil && !m.Time.After(n.To) && looked < n.Most; looked++ {
+		if err := take(m); errors.Is(err, ErrEnough) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		m, err = AskLeader(ctx, n.Conn, n.Stream, fmt.Sprintf(`{"seq":%d,"next_by_subj":%q}`, m.Seq+1, n.Subject))
+	}
+	return err
 }

@@ -78,10 +78,16 @@ func ResultAt(ctx context.Context, js jetstream.JetStream, seq uint64) (*Result,
 	if err != nil || m == nil {
 		return nil, err
 	}
+	return wholeResult(m)
+}
+
+// wholeResult reads a result with its body; nil if the message is none.
+func wholeResult(m *stream.LeaderMessage) (*Result, error) {
 	header := nats.Header{}
 	if len(m.Headers) > 0 {
+		var err error
 		if header, err = nats.DecodeHeadersMsg(m.Headers); err != nil {
-			return nil, fmt.Errorf("result %d: %w", seq, err)
+			return nil, fmt.Errorf("result %d: %w", m.Seq, err)
 		}
 	}
 	r, ok := ParseResult(m.Subject, header)
@@ -90,6 +96,32 @@ func ResultAt(ctx context.Context, js jetstream.JetStream, seq uint64) (*Result,
 	}
 	r.Seq, r.Stored, r.Body, r.Size = m.Seq, m.Time, m.Data, len(m.Data)
 	return &r, nil
+}
+
+// nearResults bounds the results of a key that are looked at for that of one call.
+const nearResults = 200
+
+// ResultFor returns the result that was stored for a recorded call, with its body; nil if it is not kept any more. The
+// result was stored between the end of the call and its record. ResultFor looks there first, and then as far around it
+// as the clocks of the streams' leaders and of the replica that called may be apart.
+func ResultFor(ctx context.Context, js jetstream.JetStream, c *Record) (found *Result, err error) {
+	for _, apart := range []time.Duration{50 * time.Millisecond, 5 * time.Second} {
+		n := stream.Near{
+			Conn: js.Conn(), Stream: ResultsStream, Subject: ResultSubject(c.API, c.Key), From: c.Ended.Add(-apart), To: c.Stored.Add(apart), Most: nearResults,
+		}
+		err = n.Read(ctx, func(m *stream.LeaderMessage) error {
+			r, err := wholeResult(m)
+			if err == nil && r != nil && r.Job == c.Job && r.Queue == c.Stream && r.QueueSeq == c.Seq {
+				found = r
+				return stream.ErrEnough
+			}
+			return err
+		})
+		if found != nil || err != nil {
+			break
+		}
+	}
+	return found, err
 }
 
 // FollowResults passes the results that f chooses to take as they come, with their bodies: from f.Since on, or
@@ -150,6 +182,20 @@ func RecordsOf(ctx context.Context, js jetstream.JetStream, f Filter, job string
 		return reach, ErrNoLedger
 	}
 	return reach, err
+}
+
+// RecordsNear passes the records of a key that were stored from f.Since to a time to take, the oldest first, at most most
+// of them, until take fails; stream.ErrEnough ends it without an error. It is for few records of a long ledger.
+func RecordsNear(ctx context.Context, js jetstream.JetStream, f Filter, to time.Time, most int, take func(*Record) error) error {
+	n := stream.Near{Conn: js.Conn(), Stream: CallsStream, Subject: f.subject(), From: f.Since, To: to, Most: most}
+	return n.Read(ctx, func(m *stream.LeaderMessage) error {
+		c, err := parse(m.Subject, m.Data)
+		if err != nil {
+			return nil //nolint:nilerr // a record that cannot be read tells nothing
+		}
+		c.Stored, c.At = m.Time, m.Seq
+		return take(c)
+	})
 }
 
 // plain reports whether JSON writes a text unchanged.

@@ -26,9 +26,10 @@ func jobCommand() *cobra.Command {
 		Long: `Gathers what is known of a job's id: from the queues, the ledger, the results, the dead letters and the events.
 The same id under several apis and keys is several jobs; the command shows all of them.
 
-No stream has an index of ids. The owners of the queues read the headers of all waiting jobs. The command reads the
-newest messages of the other streams, as many as --scan says: measured were 70,000 to 100,000 a second. With --api and
---key it reads only theirs. Exit code 3: no stream has the id, as far back as the command looked.`,
+A dispatching weir keeps an index of ids in memory, from which the command learns what to read. Until that index is
+whole, which takes a while after a start, and with --scan, the command reads the newest messages of the streams, as many
+as --scan says: measured were 70,000 to 100,000 a second. With --api and --key it reads only theirs. The owners of the
+queues read the headers of all waiting jobs. Exit code 3: nothing has the id, as far back as the command looked.`,
 		Example: "  weir job order-17\n  weir job order-17 --api credit-check --key vip-1 --json",
 		Args:    cli.Takes("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -42,7 +43,7 @@ newest messages of the other streams, as many as --scan says: measured were 70,0
 				return cli.Usage(errNoScan)
 			}
 			return connect.With(func(c *connect.Connection) error {
-				o := jobstory.Options{Job: args[0], API: api, Key: key, Scan: scan}
+				o := jobstory.Options{Job: args[0], API: api, Key: key, Scan: scan, Search: cmd.Flags().Changed("scan")}
 				if o.APIs = []string{api}; api == "" {
 					if current, ok := control.RunningConfig(cmd.Context(), c); ok {
 						o.APIs = current.Names()

@@ -68,7 +68,7 @@ var rooms = []struct{ room, imports string }{
 	{"cmd/weir/internal/ops/spend", "bucket dispatcher/ledger cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/limitstate"},
 	{"cmd/weir/internal/ops/status", "ingest deadletter dispatcher dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/connect cmd/weir/internal/control cmd/weir/internal/limitstate cmd/weir/internal/ops/spend"},
 	{"cmd/weir/internal/ops/doctor", "bucket bucket/redisstore cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/limitstate cmd/weir/internal/ops/status"},
-	{"cmd/weir/internal/ops/jobstory", "ingest bucket bucket/stream deadletter dispatcher dispatcher/ledger dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/connect cmd/weir/internal/control"},
+	{"cmd/weir/internal/ops/jobstory", "ingest bucket bucket/stream deadletter dispatcher dispatcher/ledger dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/connect cmd/weir/internal/control cmd/weir/internal/ops/jobindex"},
 	{"cmd/weir/internal/ops/deadview", "ingest deadletter dispatcher/ledger cmd/weir/internal/config cmd/weir/internal/ops/jobstory bucket bucket/lease cmd/weir/internal/cli cmd/weir/internal/connect"},
 	{"cmd/weir/internal/ops/joblist", "ingest dispatcher dispatcher/ledger dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/connect cmd/weir/internal/control cmd/weir/internal/ops/deadview cmd/weir/internal/ops/jobindex"},
 	{"cmd/weir/internal/proposal", "cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/control cmd/weir/internal/limitstate"},

@@ -105,7 +105,9 @@ apis:
 		t.Errorf("no job: exit code %d", code)
 	}
 	close(release)
-	r.Eventually("all to be done", func() bool { return len(jobsOf(r, "state=done").Jobs) == 4 && len(jobsOf(r, "state=waiting").Jobs) == 0 })
+	r.Eventually("all to be done", func() bool {
+		return len(jobsOf(r, "state=done").Jobs) == 4 && len(jobsOf(r, "state=waiting").Jobs) == 0
+	})
 	r.Stop()
 	r.Start()
 	r.Eventually("the index after a restart", func() bool { return !jobsOf(r, "").Building })

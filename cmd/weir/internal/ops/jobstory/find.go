@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/ops/jobindex"
 	"weir/deadletter"
 	"weir/dispatcher"
 	"weir/dispatcher/ledger"
@@ -26,6 +28,8 @@ type Options struct {
 	API  string   // only of this api; "": of all
 	Key  string   // only of this key, which needs an API; "": of all
 	Scan int      // how many of the newest messages of each stream to search at most; 0: all
+	// Search says to search the streams even if the index of ended jobs has all that is kept.
+	Search bool
 	// InQueue asks the owners of an api's queue for the jobs with the id; nil: control.Find does.
 	InQueue func(ctx context.Context, api string, q control.JobInQueue) ([]dispatcher.QueuedJob, error)
 }
@@ -44,6 +48,8 @@ type search struct {
 	Options
 	c *connect.Connection
 	t *Timeline
+
+	traces jobindex.Traces // of the id, if the index has all that is kept
 }
 
 // Find gathers all that is known of an id. The timeline names queues that could not be asked; Find fails only if a
@@ -51,7 +57,11 @@ type search struct {
 func Find(ctx context.Context, c *connect.Connection, o Options) (*Timeline, error) {
 	s := &search{Options: o, c: c, t: &Timeline{Jobs: []*Job{}}}
 	s.askQueues(ctx)
-	for _, look := range []func(context.Context) error{s.letters, s.results, s.calls, s.waited, s.events} {
+	looks := []func(context.Context) error{s.letters, s.results, s.calls, s.waited, s.events}
+	if s.indexed(ctx) {
+		looks = []func(context.Context) error{s.tracedLetters, s.tracedCalls, s.waited, s.tracedEvents}
+	}
+	for _, look := range looks {
 		if err := look(ctx); err != nil {
 			return nil, c.Explain(err)
 		}
@@ -121,20 +131,7 @@ func (s *search) looked(name string, r stream.Reach) {
 
 func (s *search) letters(ctx context.Context) error {
 	f := deadletter.Filter{API: s.API, Key: s.Key, Job: s.Job}
-	reach, err := deadletter.NewestLetters(ctx, s.c.JetStream, f, s.Scan, func(k deadletter.Kept) error {
-		j := s.job(k.API, k.Key)
-		if j == nil {
-			return stream.ErrEnough
-		}
-		text := fmt.Sprintf("dead letter %d: %s: %s", k.Seq, k.Reason, k.Detail)
-		j.Steps = append(j.Steps, Step{
-			At: k.Stored.UTC(), What: Buried, Text: text, Stream: deadletter.Stream, Seq: k.Seq, Status: k.Status, Outcome: string(k.Reason), Billed: k.Billed,
-		})
-		if j.Dead == nil {
-			j.Dead = &JobLetter{k.Seq, k.Reason, k.Detail, k.Billed}
-		}
-		return nil
-	})
+	reach, err := deadletter.NewestLetters(ctx, s.c.JetStream, f, s.Scan, s.buried)
 	if errors.Is(err, deadletter.ErrNoStream) {
 		return nil
 	}
@@ -142,25 +139,45 @@ func (s *search) letters(ctx context.Context) error {
 	return err
 }
 
+func (s *search) buried(k deadletter.Kept) error {
+	j := s.job(k.API, k.Key)
+	if j == nil {
+		return stream.ErrEnough
+	}
+	text := fmt.Sprintf("dead letter %d: %s: %s", k.Seq, k.Reason, k.Detail)
+	j.Steps = append(j.Steps, Step{
+		At: k.Stored.UTC(), What: Buried, Text: text, Stream: deadletter.Stream, Seq: k.Seq, Status: k.Status, Outcome: string(k.Reason), Billed: k.Billed,
+	})
+	if j.Dead == nil {
+		j.Dead = &JobLetter{k.Seq, k.Reason, k.Detail, k.Billed}
+	}
+	return nil
+}
+
 func (s *search) results(ctx context.Context) error {
 	f := ledger.ResultFilter{API: s.API, Key: s.Key, Job: s.Job}
-	reach, err := ledger.NewestResults(ctx, s.c.JetStream, f, s.Scan, func(r ledger.Result) error {
-		j := s.job(r.API, r.Key)
-		if j == nil {
-			return stream.ErrEnough
-		}
-		j.accepted(r.Accepted, r.Queue, r.QueueSeq)
-		j.Steps = append(j.Steps, Step{
-			At: r.Stored.UTC(), What: Result, Text: fmt.Sprintf("result %d: status %d, %s", r.Seq, r.Status, cli.Count(r.Size, "byte")),
-			Stream: ledger.ResultsStream, Seq: r.Seq, Status: r.Status, Outcome: ledger.Done,
-		})
-		return nil
-	})
+	reach, err := ledger.NewestResults(ctx, s.c.JetStream, f, s.Scan, s.answered)
 	if errors.Is(err, ledger.ErrNoResults) {
 		return nil
 	}
 	s.looked(ledger.ResultsStream, reach)
 	return err
+}
+
+func (s *search) answered(r ledger.Result) error {
+	j := s.job(r.API, r.Key)
+	if j == nil {
+		return stream.ErrEnough
+	}
+	j.accepted(r.Accepted, r.Queue, r.QueueSeq)
+	j.Steps = append(j.Steps, Step{
+		At: r.Stored.UTC(), What: Result, Text: fmt.Sprintf("result %d: status %d, %s", r.Seq, r.Status, cli.Count(r.Size, "byte")),
+		Stream: ledger.ResultsStream, Seq: r.Seq, Status: r.Status, Outcome: ledger.Done,
+	})
+	if j.result == nil || j.result.Seq < r.Seq {
+		j.result = &r
+	}
+	return nil
 }
 
 // calls reads the ledger backwards from its end. For known jobs that were accepted before the part it read, it also
@@ -209,7 +226,7 @@ func (s *search) called(c *ledger.Record) error {
 	j.Steps = append(j.Steps, Step{
 		At: c.Started.UTC(), What: Called, Text: callText(c), Stream: ledger.CallsStream, Seq: c.At, Call: c.Call, Status: c.Status, Outcome: c.Outcome,
 		Ended: c.Ended.UTC(), Price: c.Price, Billed: c.Billed, HeldFor: schedule.WaitFor(c.HeldFor), HeldLimit: c.HeldLimit, HeldMS: c.HeldMS,
-		accepted: c.Accepted,
+		accepted: c.Accepted, final: c.Final,
 	})
 	return nil
 }
@@ -246,22 +263,27 @@ func callText(c *ledger.Record) string {
 
 func (s *search) events(ctx context.Context) error {
 	f := deadletter.EventFilter{API: s.API, Key: s.Key}
-	reach, err := deadletter.NewestEvents(ctx, s.c.JetStream, f, s.Scan, func(e deadletter.KeptEvent) error {
-		if e.Data["job"] != s.Job {
-			return nil
-		}
-		j := s.job(e.API, e.Key)
-		if j == nil {
-			return stream.ErrEnough
-		}
-		j.Steps = append(j.Steps, Step{
-			At: e.Stored.UTC(), What: Told, Text: toldText(&e), Stream: deadletter.EventsStream, Seq: e.Seq, Type: string(e.Type),
-		})
-		return nil
-	})
+	reach, err := deadletter.NewestEvents(ctx, s.c.JetStream, f, s.Scan, s.told)
 	if errors.Is(err, deadletter.ErrNoEvents) || errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil
 	}
 	s.looked(deadletter.EventsStream, reach)
 	return err
+}
+
+func (s *search) told(e deadletter.KeptEvent) error {
+	if e.Data["job"] != s.Job {
+		return nil
+	}
+	j := s.job(e.API, e.Key)
+	if j == nil {
+		return stream.ErrEnough
+	}
+	if slices.ContainsFunc(j.Steps, func(had Step) bool { return had.What == Told && had.Seq == e.Seq }) {
+		return nil // it was found near two letters
+	}
+	j.Steps = append(j.Steps, Step{
+		At: e.Stored.UTC(), What: Told, Text: toldText(&e), Stream: deadletter.EventsStream, Seq: e.Seq, Type: string(e.Type),
+	})
+	return nil
 }

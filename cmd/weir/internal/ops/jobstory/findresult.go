@@ -15,6 +15,9 @@ import (
 // newest results that the filter selects; 0 is no bound. Its errors have exit codes: there is no result, or the id
 // exists under several keys.
 func FindResult(ctx context.Context, c *connect.Connection, filter ledger.ResultFilter, scan int) (*ledger.Result, error) {
+	if r, err := newestResult(ctx, c, filter); err != nil || r != nil {
+		return r, err
+	}
 	var found []ledger.Result
 	reach, err := ledger.NewestResults(ctx, c.JetStream, filter, scan, func(r ledger.Result) error {
 		for i := range found {
@@ -46,6 +49,29 @@ func FindResult(ctx context.Context, c *connect.Connection, filter ledger.Result
 		return nil, cli.NotFound(errors.New("the result was just deleted: it was too old, or its stream is full"))
 	}
 	return r, nil
+}
+
+// newestResult returns the newest result of the only job that a filter names, by the index of ended jobs; nil if the
+// index does not say which that is.
+func newestResult(ctx context.Context, c *connect.Connection, filter ledger.ResultFilter) (*ledger.Result, error) {
+	s := &search{Options: Options{Job: filter.Job, API: filter.API, Key: filter.Key}, c: c, t: &Timeline{}}
+	if !filter.Since.IsZero() || filter.Before != 0 || !s.indexed(ctx) {
+		return nil, nil //nolint:nilnil // it is to be searched for
+	}
+	if err := s.tracedCalls(ctx); err != nil {
+		return nil, c.Explain(err)
+	}
+	var found *ledger.Result
+	for _, j := range s.t.Jobs {
+		switch {
+		case j.result == nil:
+		case found != nil:
+			return nil, nil //nolint:nilnil // the search names them both
+		default:
+			found = j.result
+		}
+	}
+	return found, nil
 }
 
 // ExplainResults gives an error of reading results its exit code.

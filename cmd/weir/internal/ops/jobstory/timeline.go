@@ -8,6 +8,7 @@ import (
 
 	"weir/deadletter"
 	"weir/dispatcher"
+	"weir/dispatcher/ledger"
 	"weir/dispatcher/schedule"
 )
 
@@ -50,7 +51,8 @@ type Job struct {
 	Doubt string     `json:"in_doubt"`
 	Steps []Step     `json:"timeline"`
 
-	calls map[string]bool // that are in Steps, by the job's position in the queue and the number of the call
+	result *ledger.Result  // the newest, with its body if that was read
+	calls  map[string]bool // that are in Steps, by the job's position in the queue and the number of the call
 }
 
 // Queue is the position of an unfinished job.
@@ -95,7 +97,7 @@ type Step struct {
 	Billed  deadletter.Billed `json:"billed,omitempty"`
 	Type    string            `json:"type,omitempty"` // of an event
 	// WaitedMS is how long the job had waited for its first call, and Ahead is how many other calls of its key began
-	// meanwhile; 1,000 means that many or more. Both are 0 for any other step, and for a wait of less than 10 ms.
+	// meanwhile; 200 means that many or more. Both are 0 for any other step, and for a wait of less than 10 ms.
 	WaitedMS int64 `json:"waited_ms,omitempty"`
 	Ahead    int   `json:"ahead,omitempty"`
 	// HeldFor is what kept the job from this call for longest since its last one, or since it was accepted, beside its
@@ -106,6 +108,7 @@ type Step struct {
 	HeldLimit string           `json:"held_limit,omitempty"`
 	HeldMS    int64            `json:"held_ms,omitempty"`
 
+	final    bool      // of a call: it ended the job
 	accepted time.Time // of a call: when the job was accepted; a redriven one was accepted again
 }
 

@@ -2,7 +2,6 @@ package jobstory
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -15,7 +14,8 @@ import (
 // Bounds of the search for what a job had waited for.
 const (
 	shortWait = 10 * time.Millisecond // shorter waits are not explained
-	mostAhead = 1000                  // calls that are counted
+	mostAhead = 200                   // calls that are counted
+	skew      = 50 * time.Millisecond // by which a record may be stored before its job was, by two clocks
 	clocks    = 5 * time.Second       // by which the clocks of the streams' leaders and of the calling replica may differ
 )
 
@@ -57,19 +57,16 @@ func (s *Step) held() (took, why string) {
 // ahead counts the calls of other jobs of a key that began between a job's acceptance and its call. It reads the key's
 // records of that time.
 func (s *search) ahead(ctx context.Context, j *Job, call *Step) (n int, err error) {
-	f := ledger.Filter{API: j.API, Key: j.Key, Since: call.accepted.Add(-clocks)}
-	_, err = ledger.Read(ctx, s.c.JetStream, f, func(c *ledger.Record, _, _ uint64) error {
+	from, to := call.accepted.Add(-skew), call.At.Add(clocks)
+	err = ledger.RecordsNear(ctx, s.c.JetStream, ledger.Filter{API: j.API, Key: j.Key, Since: from}, to, 2*mostAhead, func(c *ledger.Record) error {
 		if c.Job != s.Job && c.Started.After(call.accepted) && c.Started.Before(call.At) {
 			n++
 		}
-		if n == mostAhead || c.Started.After(call.At.Add(clocks)) {
+		if n == mostAhead {
 			return stream.ErrEnough
 		}
 		return nil
 	})
-	if errors.Is(err, stream.ErrEnough) {
-		err = nil
-	}
 	return n, err
 }
 

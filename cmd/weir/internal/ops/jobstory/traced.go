@@ -1,0 +1,138 @@
+package jobstory
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"weir/bucket/stream"
+	"weir/cmd/weir/internal/control"
+	"weir/deadletter"
+	"weir/dispatcher/ledger"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// indexed asks the index of ended jobs for what is recorded of the id. It reports false if the index cannot answer, or
+// does not have all that is kept: then streams must be searched.
+func (s *search) indexed(ctx context.Context) bool {
+	if s.Search {
+		return false
+	}
+	t, err := control.TracesOf(ctx, s.c, s.Job)
+	if err != nil || !t.Whole {
+		return false
+	}
+	if len(t.Calls)+len(t.Letters)+len(s.t.Jobs) == 0 {
+		return false // there may be events of a job whose letter was purged
+	}
+	s.traces = t
+	s.t.Looked = []Looked{
+		{Stream: deadletter.Stream, Messages: len(t.Letters), All: true}, {Stream: ledger.CallsStream, Messages: len(t.Calls), All: true},
+	}
+	return true
+}
+
+// chooses reports whether a job is among those that are looked for: several ids may have the same traces.
+func (s *search) chooses(api, key, job string) bool {
+	return job == s.Job && (s.API == "" || api == s.API) && (s.Key == "" || key == s.Key)
+}
+
+func (s *search) tracedLetters(ctx context.Context) error {
+	if len(s.traces.Letters) == 0 {
+		return nil
+	}
+	b, err := deadletter.OpenBrowser(ctx, s.c.JetStream)
+	if err != nil {
+		return err
+	}
+	for _, seq := range s.traces.Letters {
+		k, err := b.Get(ctx, seq)
+		switch {
+		case errors.Is(err, deadletter.ErrNoLetter): // deleted since
+		case err != nil:
+			return err
+		case s.chooses(k.API, k.Key, k.JobID):
+			if err := s.buried(k); err != nil {
+				return ignoreEnough(err)
+			}
+		}
+	}
+	return nil
+}
+
+// tracedCalls reads the records of the id's calls, and the results of those that have one.
+func (s *search) tracedCalls(ctx context.Context) error {
+	for _, seq := range s.traces.Calls {
+		c, err := ledger.At(ctx, s.c.JetStream, seq)
+		if errors.Is(err, ledger.ErrUnreadable) || err == nil && (c == nil || !s.chooses(c.API, c.Key, c.Job)) {
+			continue // removed since, or of another id
+		} else if err != nil {
+			return err
+		}
+		if err := s.called(c); err != nil {
+			return ignoreEnough(err)
+		}
+		if err := s.resultOf(ctx, c); err != nil {
+			return ignoreEnough(err)
+		}
+	}
+	return nil
+}
+
+func (s *search) resultOf(ctx context.Context, c *ledger.Record) error {
+	if !c.Final || c.Outcome != ledger.Done && c.Inquiry == "" {
+		return nil
+	}
+	r, err := ledger.ResultFor(ctx, s.c.JetStream, c)
+	if err != nil || r == nil {
+		return err
+	}
+	return s.answered(*r)
+}
+
+// Bounds of the search for a job's events: how long after a job's end they may be stored, by clocks that are apart, and
+// how many of its key are looked at.
+const (
+	eventsWithin = 5 * time.Second
+	mostEvents   = 500
+)
+
+// tracedEvents reads the events of the jobs' ends, and those of their letters' bodies being read.
+func (s *search) tracedEvents(ctx context.Context) error {
+	for _, j := range s.t.Jobs {
+		for _, step := range j.Steps {
+			switch {
+			case step.What == Buried:
+				kind := deadletter.DeadEvent
+				if deadletter.Reason(step.Outcome) == deadletter.Overflow {
+					kind = deadletter.ThrottledEvent
+				}
+				if err := s.eventsNear(ctx, j, kind, step.At.Add(-clocks), step.At.Add(eventsWithin)); err != nil {
+					return err
+				}
+				if err := s.eventsNear(ctx, j, deadletter.RevealedEvent, step.At.Add(-clocks), time.Now().Add(clocks)); err != nil {
+					return err
+				}
+			case step.What == Called && step.final && step.Outcome != ledger.Done && j.Dead == nil: // its letter is gone
+				if err := s.eventsNear(ctx, j, deadletter.DeadEvent, step.Ended.Add(-clocks), step.Ended.Add(eventsWithin)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (s *search) eventsNear(ctx context.Context, j *Job, kind deadletter.EventType, from, until time.Time) error {
+	err := deadletter.EventsNear(ctx, s.c.JetStream, deadletter.EventFilter{Type: kind, API: j.API, Key: j.Key, Since: from}, until, mostEvents, s.told)
+	return ignoreEnough(err)
+}
+
+// ignoreEnough returns nil for the end of a search, and for a stream that does not exist yet.
+func ignoreEnough(err error) error {
+	if errors.Is(err, stream.ErrEnough) || errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil
+	}
+	return err
+}
