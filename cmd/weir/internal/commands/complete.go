@@ -8,6 +8,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/ops/joblist"
 	"weir/cmd/weir/internal/ops/spend"
 	"weir/cmd/weir/internal/top"
 	"weir/deadletter"
@@ -40,7 +41,7 @@ func addCompletion(cmd *cobra.Command) {
 			return offered(completionOf(cmd, strings.Trim(places[at], "[].")), cmd, args, begun)
 		}
 	}
-	for name, place := range map[string]string{"api": "API", "key": "KEY", "reason": "REASON", "by": "BY", "sort": "SORT"} {
+	for name, place := range map[string]string{"api": "API", "key": "KEY", "reason": "REASON", "by": "BY", "sort": "SORT", "state": "STATE"} {
 		if cmd.Flags().Lookup(name) == nil {
 			continue
 		}
@@ -64,8 +65,10 @@ func completionOf(cmd *cobra.Command, place string) completion {
 		return listed(spend.Groupings())
 	case "SORT":
 		return listed(top.Orders())
+	case "STATE":
+		return listed(joblist.States())
 	case "ID":
-		return endedJobs
+		return newestJobs
 	case "JOB":
 		if cmd.Name() == "cancel" {
 			return queuedJobs

@@ -10,6 +10,7 @@ import (
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/ops/deadview"
+	"weir/cmd/weir/internal/ops/joblist"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 
@@ -30,13 +31,19 @@ func word(all []cobra.Completion, text, about string) []cobra.Completion {
 	return append(all, cobra.CompletionWithDesc(text, about))
 }
 
-// endedJobs returns the ids of the jobs that ended last, with a result or a letter.
-func endedJobs(cmd *cobra.Command, args []string) []cobra.Completion {
+// newestJobs returns the ids of the newest jobs, whatever became of them.
+func newestJobs(cmd *cobra.Command, args []string) (found []cobra.Completion) {
 	if len(args) > 0 {
 		return nil
 	}
-	found := keptResults(cmd, nil)
-	newestLetters(cmd, func(k *deadletter.Kept) { found = word(found, k.JobID, letterText(k)) })
+	_ = connect.With(func(c *connect.Connection) error {
+		page, err := joblist.List(cmd.Context(), c, &joblist.Question{Limit: 2 * completedKept})
+		for i := range page.Jobs {
+			j := &page.Jobs[i]
+			found = word(found, j.Job, cli.Visible(string(j.State)+", of "+j.API+"/"+j.Key))
+		}
+		return err
+	})
 	return found
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
@@ -24,7 +25,8 @@ func jobCommand() *cobra.Command {
 		Use:   "job ID",
 		Short: "Show where a job is, or what became of it",
 		Long: `Gathers what is known of a job's id: from the queues, the ledger, the results, the dead letters and the events.
-The same id under several apis and keys is several jobs; the command shows all of them.
+The same id under several apis and keys is several jobs; the command shows all of them, with bodies of results of up
+to 64 KiB.
 
 A dispatching weir keeps an index of ids in memory, from which the command learns what to read. Until that index is
 whole, which takes a while after a start, and with --scan, the command reads the newest messages of the streams, as many
@@ -43,7 +45,7 @@ queues read the headers of all waiting jobs. Exit code 3: nothing has the id, as
 				return cli.Usage(errNoScan)
 			}
 			return connect.With(func(c *connect.Connection) error {
-				o := jobstory.Options{Job: args[0], API: api, Key: key, Scan: scan, Search: cmd.Flags().Changed("scan")}
+				o := jobstory.Options{Job: args[0], API: api, Key: key, Scan: scan, Search: cmd.Flags().Changed("scan"), Bodies: true}
 				if o.APIs = []string{api}; api == "" {
 					if current, ok := control.RunningConfig(cmd.Context(), c); ok {
 						o.APIs = current.Names()
@@ -115,7 +117,33 @@ func printJob(out io.Writer, j *jobstory.Job) error {
 	for i := range j.Steps {
 		t.Row(cli.ClockTime(j.Steps[i].At), j.Steps[i].Text)
 	}
-	return t.PrintWhole(out)
+	if err := t.PrintWhole(out); err != nil || j.Result == nil {
+		return err
+	}
+	return printResult(out, j.Result)
+}
+
+// printResult prints the body of a job's result, as far as a story has it.
+func printResult(out io.Writer, r *jobstory.KeptResult) error {
+	about := "result, " + cli.Count(r.Size, "byte")
+	if r.ContentType != "" {
+		about += " of " + cli.Visible(r.ContentType)
+	}
+	switch {
+	case r.Size > jobstory.MostBody:
+		about += ": `weir results get` prints it"
+	case r.Size == 0:
+		about = "result, empty"
+	case r.Text == nil:
+		about += ", which is no text: `weir results get` prints it"
+	}
+	if _, err := fmt.Fprintln(out, about); err != nil {
+		return fmt.Errorf("write the result: %w", err)
+	}
+	if r.Text == nil || r.Size == 0 {
+		return nil
+	}
+	return cli.WriteBytes(out, append([]byte(strings.TrimSuffix(*r.Text, "\n")), '\n'))
 }
 
 // spentText formats an amount, with the doubtful part apart.

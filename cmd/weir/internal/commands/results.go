@@ -126,8 +126,8 @@ func resultsGetCommand() *cobra.Command {
 		Use:   "get JOB",
 		Short: "Print the result of a job",
 		Long: `Prints the body of a job's result on stdout, byte for byte unless that is a terminal, and the course of the
-call on stderr. It searches the headers of the newest results for the id, as many as --scan says; --api and --key make
-that faster. If several keys have the id, it has several results: choose one with --api and --key.`,
+call on stderr. The index of ended jobs says where it is. Until that index is whole, the command searches the headers of
+the newest results for the id, as many as --scan says; --api and --key make that faster. If several keys have the id, it has several results: choose one with --api and --key.`,
 		Example: "  weir results get order-17 > answer.json\n  weir results get order-17 --api credit-check --key vip-1 --json",
 		Args:    cli.Takes("JOB"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -77,8 +77,14 @@ apis:
 	if all := strings.Join(searched["rejected"], "\n"); strings.Count(all, "event") != 2 || !strings.Contains(all, "letter") {
 		t.Errorf("the story of the revealed letter has\n%s", all)
 	}
-	if text := r.Must("job", "done"); !strings.Contains(text, "result ") || strings.Contains(text, "looked through") {
+	if text := r.Must("job", "done"); !strings.Contains(text, "\nresult, ") || !strings.Contains(text, `"status":200}`) || strings.Contains(text, "looked through") {
 		t.Errorf("weir job says\n%s", text)
+	}
+	if story := storyOf(r, "done", ""); story.Jobs[0].Result == nil || story.Jobs[0].Result.Size == 0 || story.Jobs[0].Result.Text != nil {
+		t.Errorf("over HTTP a story has no body of a result, and here it has %+v", story.Jobs[0].Result)
+	}
+	if text := r.Must("results", "get", "done"); !strings.Contains(text, `"status":200}`) {
+		t.Errorf("weir results get says %s", text)
 	}
 	calls, err := r.Operators().Stream(t.Context(), "WEIR_CALLS")
 	if err != nil {

@@ -30,9 +30,13 @@ type Options struct {
 	Scan int      // how many of the newest messages of each stream to search at most; 0: all
 	// Search says to search the streams even if the index of ended jobs has all that is kept.
 	Search bool
+	Bodies bool // with the bodies of results, up to MostBody bytes each
 	// InQueue asks the owners of an api's queue for the jobs with the id; nil: control.Find does.
 	InQueue func(ctx context.Context, api string, q control.JobInQueue) ([]dispatcher.QueuedJob, error)
 }
+
+// MostBody bounds the body of a result that a story shows, in bytes.
+const MostBody = 64 << 10
 
 // UsualScan is how many of the newest messages of each stream are searched for an id if nothing else is said.
 const UsualScan = 200_000
@@ -69,9 +73,36 @@ func Find(ctx context.Context, c *connect.Connection, o Options) (*Timeline, err
 	for _, j := range s.t.Jobs {
 		j.conclude()
 		j.order()
+		if err := s.show(ctx, j); err != nil {
+			return nil, c.Explain(err)
+		}
 	}
 	s.t.sort()
 	return s.t, nil
+}
+
+// show puts the newest result into the story of a job that is done.
+func (s *search) show(ctx context.Context, j *Job) error {
+	r := j.result
+	if r == nil || j.State != Done {
+		return nil
+	}
+	bodies := s.Bodies && r.Size <= MostBody
+	if bodies && len(r.Body) < r.Size {
+		whole, err := ledger.ResultAt(ctx, s.c.JetStream, r.Seq)
+		if err != nil {
+			return err
+		}
+		if whole != nil { // otherwise it was just removed
+			r = whole
+		}
+	}
+	told := ResultOf(r)
+	if !bodies {
+		told.Body = Body{}
+	}
+	j.Result = &told
+	return nil
 }
 
 // Known returns the error that nothing is known of an id; nil if there is a job.
