@@ -101,7 +101,7 @@ apis:
 func AwaitPosition(t *testing.T, kv jetstream.KeyValue) {
 	t.Helper()
 	await.Until(t, "a sender", func() bool {
-		_, err := kv.Get(t.Context(), "webhook.position")
+		_, err := kv.Get(t.Context(), "notify.webhook.position")
 		return err == nil
 	})
 }

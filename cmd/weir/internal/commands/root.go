@@ -69,7 +69,7 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found or empty, 4 refused, 5 th
 	addVersionFlag(root)
 	root.SetFlagErrorFunc(wrongFlag)
 	root.AddCommand(demoCommand(), serveCommand(), statusCommand(), topCommand(), submitCommand(), keysCommand(), showCommand(), jobsCommand(), jobCommand(),
-		pauseCommand(), resumeCommand(), cancelCommand(), deadCommand(), resultsCommand(), eventsCommand(), configCommand(),
+		pauseCommand(), resumeCommand(), cancelCommand(), deadCommand(), resultsCommand(), eventsCommand(), notifyCommand(), configCommand(),
 		spendCommand(), verifyCommand(), planCommand(), monitoringCommand(), doctorCommand(), healthCommand(), benchCommand(), moveCommand(),
 		versionCommand(), fakeAPICommand(), natsServerCommand())
 	addHelp(root)

@@ -16,7 +16,7 @@ type Config struct {
 	Dedupe        time.Duration // how long a job's id is remembered: 1s to 7d
 	ReplyTo       []string      // patterns of subjects that jobs may name for the report of their end; none: _INBOX.>
 	HTTP          HTTP
-	Notifications Notifications
+	Notifications []Destination // by name
 
 	File string // its name in messages
 
@@ -84,7 +84,12 @@ func (c *Config) section() section {
 			{name: "dead_letters", is: mapping(c.DeadLetters.section), means: "how long and how many letters weir keeps"},
 			{name: "results", is: mapping(c.Results.section), means: "how long weir keeps results, and how much of each"},
 			{name: "http", is: mapping(c.HTTP.section), otherwise: "none", means: "who may use the HTTP interface"},
-			{name: "notifications", is: mapping(c.Notifications.section), otherwise: "none", means: "where weir sends events besides NATS"},
+			{
+				name: "notifications", otherwise: "none", means: "where weir posts events besides NATS ([events](events.md#destinations))",
+				is: sorted(named(&c.Notifications, mostDestinations, "NAME", (*Destination).section, func(d *Destination) *string { return &d.Name }), func() {
+					slices.SortFunc(c.Notifications, func(a, b Destination) int { return strings.Compare(a.Name, b.Name) })
+				}),
+			},
 			{
 				name: "reply_to", otherwise: "`[\"_INBOX.>\"]`",
 				is: replyTo(&c.ReplyTo),

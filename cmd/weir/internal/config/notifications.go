@@ -13,18 +13,27 @@ import (
 	"weir/deadletter"
 )
 
-// Notifications say where events are sent besides NATS.
-type Notifications struct {
-	Webhook *Webhook // nil: none
-}
-
-// Webhook is where events are posted to.
-type Webhook struct {
+// Destination is an address to which weir posts events.
+type Destination struct {
+	Name   string
 	URL    Template
-	Secret Template               // one reference, resolved anew for each post, see Key
+	Secret Template               // one reference, resolved anew for each post, see Key; without parts in SlackFormat if the file names none
+	Format Format                 // of posts
+	Group  time.Duration          // for which events of one kind are collected into one post; 0: each event is posted at once
 	Events []deadletter.EventType // sorted; all types if the file names none
 	Rate   bucket.Rate            // of posts
 }
+
+// Format is the form of posts.
+type Format string
+
+// The formats.
+const (
+	StandardFormat Format = "standard" // the CloudEvent, signed as Standard Webhooks specifies
+	SlackFormat    Format = "slack"    // a text, as incoming webhooks of Slack and of others take it
+)
+
+const mostDestinations = 16
 
 // Bounds of a webhook's secret, as in Standard Webhooks.
 const (
@@ -34,71 +43,103 @@ const (
 )
 
 // Target returns the present address. It reads variables or files. The error holds no part of it.
-func (w *Webhook) Target() (string, error) {
-	text, err := w.URL.Resolve()
+func (d *Destination) Target() (string, error) {
+	text, err := d.URL.Resolve()
 	if err == nil {
 		_, err = webhookURL(text)
 	}
-	if err != nil && w.URL.HasReference() {
-		return "", errors.New("the webhook's url cannot be resolved, or is none of https://host/path")
+	if err != nil && d.URL.HasReference() {
+		return "", errors.New("the destination's url cannot be resolved, or is none of https://host/path")
 	}
 	return text, err
 }
 
-// Key returns the present signing key. It reads a variable or a file. The error holds no part of it.
-func (w *Webhook) Key() ([]byte, error) {
-	text, err := w.Secret.Resolve()
+// Key returns the present signing key, nil if posts are not signed. It reads a variable or a file. The error holds no part of it.
+func (d *Destination) Key() ([]byte, error) {
+	if !d.Secret.HasReference() {
+		return nil, nil
+	}
+	text, err := d.Secret.Resolve()
 	if err != nil {
 		return nil, err
 	}
 	encoded, ok := strings.CutPrefix(text, "whsec_")
 	key, err := base64.StdEncoding.DecodeString(encoded)
 	if !ok || err != nil || len(key) < leastWebhookKey || len(key) > mostWebhookKey {
-		return nil, fmt.Errorf("%s is no secret of a webhook: %s", w.Secret, webhookFix)
+		return nil, fmt.Errorf("%s is no secret of a webhook: %s", d.Secret, webhookFix)
 	}
 	return key, nil
 }
 
-func (n *Notifications) section() section {
-	return section{fields: []field{{
-		name: "webhook", is: optional(&n.Webhook, (*Webhook).section), otherwise: "none",
-		means: "the address to which weir posts events ([events](events.md#a-webhook))",
-	}}}
+func (d *Destination) section() section {
+	return section{
+		fields: []field{
+			{
+				name: "url", needs: "write url: https://host/path",
+				is: secret(&d.URL, "an address like `https://host/path`, or `http`; no user, no fragment; `${env:NAME}` and `${file:/path}` "+
+					"stand for what is secret in it", webhookTarget, func() error {
+					_, err := d.Target()
+					return err
+				}),
+				means: "where weir posts events. It follows no redirect",
+			},
+			{
+				name: "secret", otherwise: "none",
+				is: secret(&d.Secret, "one `${env:NAME}` or `${file:/path}`", tokenReference, func() error {
+					_, err := d.Key()
+					return err
+				}),
+				means: "the key that signs posts: `whsec_` and 24 to 64 bytes in base64. weir reads it for each post. Required in the " +
+					"format `standard`",
+			},
+			{
+				name: "format", is: one(&d.Format, word(StandardFormat, SlackFormat)), or: "standard",
+				means: "`standard` posts the CloudEvent, signed as Standard Webhooks specifies; `slack` posts a sentence for people, as " +
+					"incoming webhooks of Slack, Mattermost and others accept it",
+			},
+			{
+				name: "group", is: one(&d.Group, collecting()), otherwise: "none",
+				means: "how long weir collects events and counts those of one type, API, key and reason together. Without it weir posts " +
+					"each event at once",
+			},
+			{
+				name: "events", otherwise: "all", means: "which [events](events.md) weir posts",
+				is: sorted(many(&d.Events, len(deadletter.EventTypes()), word(deadletter.EventTypes()...).prefixed("a list of ")), func() {
+					if len(d.Events) == 0 {
+						d.Events = deadletter.EventTypes()
+					}
+					slices.Sort(d.Events)
+				}),
+			},
+			{
+				name: "rate", is: one(&d.Rate, rate().but("a rate from 1/min to 1000/s", webhookRate)), or: "10/s",
+				means: "the highest rate of posts",
+			},
+		},
+		check: func(f fields) {
+			if _, err := name(d.Name); err != nil {
+				f.failWith(err)
+			}
+			if d.Format == StandardFormat && f.fine("format") && !f.has("secret") {
+				f.absent("secret").fail("is missing", "write secret: ${env:NAME} or ${file:/path}")
+			}
+		},
+		relations: object{"anyOf": []object{
+			{"required": []string{"secret"}}, {"required": []string{"format"}, "properties": object{"format": object{"const": SlackFormat}}},
+		}},
+	}
 }
 
-func (w *Webhook) section() section {
-	return section{fields: []field{
-		{
-			name: "url", needs: "write url: https://host/path",
-			is: secret(&w.URL, "an address like `https://host/path`, or `http`; no user, no fragment; `${env:NAME}` and `${file:/path}` "+
-				"stand for what is secret in it", webhookTarget, func() error {
-				_, err := w.Target()
-				return err
-			}),
-			means: "where weir posts events. It follows no redirect",
-		},
-		{
-			name: "secret", needs: "write secret: ${env:NAME} or ${file:/path}",
-			is: secret(&w.Secret, "one `${env:NAME}` or `${file:/path}`", tokenReference, func() error {
-				_, err := w.Key()
-				return err
-			}),
-			means: "the key that signs posts: `whsec_` and 24 to 64 bytes in base64. weir reads it for each post",
-		},
-		{
-			name: "events", otherwise: "all", means: "which [events](events.md) weir posts",
-			is: sorted(many(&w.Events, len(deadletter.EventTypes()), word(deadletter.EventTypes()...).prefixed("a list of ")), func() {
-				if len(w.Events) == 0 {
-					w.Events = deadletter.EventTypes()
-				}
-				slices.Sort(w.Events)
-			}),
-		},
-		{
-			name: "rate", is: one(&w.Rate, rate().but("a rate from 1/min to 1000/s", webhookRate)), or: "10/s",
-			means: "the highest rate of posts",
-		},
-	}}
+// collecting is how long a destination collects events.
+func collecting() of[time.Duration] {
+	t := duration(time.Second, time.Hour)
+	t.show = func(d time.Duration) string {
+		if d == 0 {
+			return ""
+		}
+		return FormatDuration(d)
+	}
+	return t
 }
 
 // webhookRate reads the rate of posts.

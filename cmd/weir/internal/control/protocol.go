@@ -12,8 +12,8 @@ import (
 )
 
 // Operators' questions to the running dispatchers. Every replica answers every question for what it owns, so there is
-// no queue group. The asking process gathers the answers. Only questions to the index of ended jobs have one: each
-// replica has all of it.
+// no queue group. The asking process gathers the answers. Only questions to the index of ended jobs have one, because
+// each replica has all of it, and tests of destinations, which one replica makes.
 const (
 	operatorService = "weir-operator"
 	configSubject   = "weir.operator.config"
@@ -21,6 +21,7 @@ const (
 	jobsSubject     = "weir.operator.jobs"   // unfinished jobs
 	endedSubject    = "weir.operator.ended"  // jobs that have ended
 	tracesSubject   = "weir.operator.traces" // what is recorded of an id
+	notifySubject   = "weir.operator.notify" // one replica answers, for all
 
 	keysSubject      ingest.Subjects = "weir.operator.keys."      // of an api
 	showSubject      ingest.Subjects = "weir.operator.show."      // of an api and a key

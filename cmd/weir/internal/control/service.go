@@ -35,6 +35,7 @@ type ServiceOptions struct {
 	Streams    func() []dispatcher.StreamChange // recent changes to streams by hand
 	Instance   string
 	Roles      []string
+	Notify     func(ctx context.Context, name, who string) []Notified // posts a test message to a destination, "" for all
 }
 
 // errServiceEnds cancels the answers that are still being prepared.
@@ -52,7 +53,7 @@ func StartService(s ServiceOptions) (stop func() error, err error) {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	o := operator{
-		ServiceOptions: s, most: int(s.Conn.MaxPayload()), ctx: ctx, searching: make(chan struct{}, mostSearches), inquiring: make(chan struct{}, mostInquiries), listing: make(chan struct{}, mostListings), searches: &sync.WaitGroup{},
+		ServiceOptions: s, most: int(s.Conn.MaxPayload()), ctx: ctx, searching: make(chan struct{}, mostSearches), inquiring: make(chan struct{}, mostInquiries), listing: make(chan struct{}, mostListings), notifying: make(chan struct{}, mostTests), searches: &sync.WaitGroup{},
 		started: time.Now(), ready: &readiness{look: s.Ready},
 	}
 	err = errors.Join(
@@ -64,6 +65,7 @@ func StartService(s ServiceOptions) (stop func() error, err error) {
 		service.AddEndpoint("reconcile", micro.HandlerFunc(o.reconcile), micro.WithEndpointSubject(reconcileSubject.Each(1)), described(string(reconcileSubject)+"<api>", "operator", dispatcher.Reconciled{})),
 		service.AddEndpoint("config", micro.HandlerFunc(o.configuration), micro.WithEndpointSubject(configSubject), described(configSubject, "viewer", ConfigState{})),
 		service.AddEndpoint("status", micro.HandlerFunc(o.status), micro.WithEndpointSubject(statusSubject), described(statusSubject, "viewer", ReplicaStatus{})),
+		service.AddEndpoint("notify", micro.HandlerFunc(o.notify), micro.WithEndpointSubject(notifySubject), oneAnswers, described(notifySubject, "operator", []Notified{})),
 		service.AddEndpoint("history", micro.HandlerFunc(o.history), micro.WithEndpointSubject(historySubject.Each(1)), described(string(historySubject)+"<api>", "viewer", pastAnswer{})),
 		service.AddEndpoint("jobs", micro.HandlerFunc(o.unfinished), micro.WithEndpointSubject(jobsSubject), described(jobsSubject, "viewer", unfinishedReply{})),
 		service.AddEndpoint("ended", micro.HandlerFunc(o.ended), micro.WithEndpointSubject(endedSubject), oneAnswers, described(endedSubject, "viewer", jobindex.Page{})),
@@ -94,6 +96,9 @@ const mostSearches = 4
 // mostListings bounds the lists of jobs that are made at a time.
 const mostListings = 8
 
+// mostTests bounds the tests of destinations at a time.
+const mostTests = 1
+
 // mostInquiries bounds the inquiries about letters at a time.
 const mostInquiries = 4
 
@@ -104,6 +109,7 @@ type operator struct {
 	searching chan struct{}
 	inquiring chan struct{}
 	listing   chan struct{}
+	notifying chan struct{}
 	searches  *sync.WaitGroup
 	started   time.Time
 	ready     *readiness

@@ -55,8 +55,8 @@ func (f *failure) refuses() bool {
 	return f.status >= 400 && f.status < 500
 }
 
-// post sends an event once.
-func post(ctx context.Context, client *http.Client, to *config.Webhook, id string, body []byte) *failure {
+// post sends a message once. It is signed if the destination has a secret.
+func post(ctx context.Context, client *http.Client, to *config.Destination, m message) *failure {
 	target, err := to.Target()
 	if err != nil {
 		return &failure{why: err.Error()}
@@ -65,16 +65,18 @@ func post(ctx context.Context, client *http.Client, to *config.Webhook, id strin
 	if err != nil {
 		return &failure{why: err.Error()}
 	}
-	q, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(m.body))
 	if err != nil {
-		return &failure{why: "the webhook's url cannot be asked"}
+		return &failure{why: "the destination's url cannot be asked"}
 	}
 	now := time.Now()
-	q.Header.Set("Content-Type", "application/cloudevents+json")
+	q.Header.Set("Content-Type", m.kind)
 	q.Header.Set("User-Agent", "weir")
-	q.Header.Set("webhook-id", id)
-	q.Header.Set("webhook-timestamp", strconv.FormatInt(now.Unix(), 10))
-	q.Header.Set("webhook-signature", signature(key, id, now, body))
+	if key != nil {
+		q.Header.Set("webhook-id", m.id)
+		q.Header.Set("webhook-timestamp", strconv.FormatInt(now.Unix(), 10))
+		q.Header.Set("webhook-signature", signature(key, m.id, now, m.body))
+	}
 	res, err := client.Do(q)
 	if err != nil {
 		return &failure{why: "no answer: " + plain(err)}

@@ -14,14 +14,14 @@ import (
 )
 
 // hookAt is a webhook as a configuration has it.
-func hookAt(t *testing.T, url string) *config.Webhook {
+func hookAt(t *testing.T, url string) *config.Destination {
 	t.Helper()
 	t.Setenv("HOOK_SECRET", "whsec_c3dvcmRmaXNoLXN3b3JkZmlzaC1zd29yZGZpc2g=")
-	c, err := config.Parse(fmt.Appendf(nil, "notifications: {webhook: {url: %q, secret: \"${env:HOOK_SECRET}\"}}\n", url), config.Options{})
+	c, err := config.Parse(fmt.Appendf(nil, "notifications: {ops: {url: %q, secret: \"${env:HOOK_SECRET}\"}}\n", url), config.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c.Notifications.Webhook
+	return &c.Notifications[0]
 }
 
 // TestPost: whatever the receiver does, the post ends, says why without the address, and contacts no other host.
@@ -77,7 +77,9 @@ func TestPost(t *testing.T) {
 		if client.Timeout = await.Patience; strings.HasPrefix(path, "/hang") { // the others answer, however late on a busy machine
 			client.Timeout = 500 * time.Millisecond
 		}
-		no := await.Result(t, path, func() *failure { return post(t.Context(), client, hookAt(t, receiver.URL+path), "id", []byte("{}")) })
+		no := await.Result(t, path, func() *failure {
+			return post(t.Context(), client, hookAt(t, receiver.URL+path), message{id: "id", body: []byte("{}")})
+		})
 		taken := path == "/taken/swordfish" || path == "/endless/swordfish"
 		switch {
 		case (no == nil) != taken:
@@ -90,7 +92,7 @@ func TestPost(t *testing.T) {
 	}
 	receiver.CloseClientConnections()
 	for _, nobody := range []string{"http://127.0.0.1:1/swordfish", "http://swordfish.invalid/", "https://" + strings.TrimPrefix(receiver.URL, "http://") + "/swordfish"} {
-		no := post(t.Context(), client, hookAt(t, nobody), "id", nil)
+		no := post(t.Context(), client, hookAt(t, nobody), message{id: "id"})
 		if no == nil || strings.Contains(no.why, "swordfish") || strings.Contains(no.why, "127.0.0.1") {
 			t.Errorf("no receiver: %v", no)
 		}

@@ -2,14 +2,12 @@ package webhook
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -22,36 +20,30 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Keys of weir_control that hold the lease and the position.
-const (
-	leaseKey    = "webhook.lease"
-	positionKey = "webhook.position"
-)
-
 // How long things are waited for.
 const (
-	lookEvery  = time.Second     // checks whether a webhook is configured
+	lookEvery  = time.Second     // checks which destinations are configured
 	leaseRetry = 5 * time.Second // for replicas that do not send
 	storeWait  = 10 * time.Second
 	firstWait  = time.Second // after a failure; doubled after each further one
 	longestTry = 5 * time.Minute
 	noteEvery  = time.Second // of events that are not posted
-	refusedMax = 5           // tries of an event that the receiver refuses
+	refusedMax = 5           // tries of a post that the receiver refuses
 )
 
-// Options of a Sender. All are required.
+// Options of Senders. All are required.
 type Options struct {
 	JetStream jetstream.JetStream
 	Control   jetstream.KeyValue
-	// Configured returns the webhook in force, nil for none. It is called often.
-	Configured func() *config.Webhook
+	// Configured returns the destinations in force. It is called often.
+	Configured func() []*config.Destination
 	Instance   string
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
 }
 
-// Sender posts events while it holds the lease.
-type Sender struct {
+// Senders post events to each destination whose lease they hold.
+type Senders struct {
 	Options
 	client  *http.Client
 	metrics metrics
@@ -59,8 +51,8 @@ type Sender struct {
 
 type metrics struct {
 	events *prometheus.CounterVec
-	failed prometheus.Counter
-	behind prometheus.Gauge
+	failed *prometheus.CounterVec
+	behind *prometheus.GaugeVec
 }
 
 // The outcomes of an event.
@@ -70,48 +62,115 @@ const (
 	dropped = "dropped" // by the stream, before it was sent
 )
 
-// New returns a sender.
-func New(o Options) *Sender {
+// New returns senders.
+func New(o Options) *Senders {
 	o.Log = o.Log.With("component", "webhook")
-	s := &Sender{Options: o, client: newClient(), metrics: metrics{
+	s := &Senders{Options: o, client: newClient(), metrics: metrics{
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_webhook_events_total", Help: "Events for the webhook, by what became of them.",
-		}, []string{"outcome"}),
-		failed: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "weir_webhook_failures_total", Help: "Posts to the webhook that were not answered with 2xx.",
-		}),
-		behind: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "weir_webhook_events_total", Help: "Events for a destination, by what became of them.",
+		}, []string{"destination", "outcome"}),
+		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_webhook_failures_total", Help: "Posts to a destination that were not answered with 2xx.",
+		}, []string{"destination"}),
+		behind: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "weir_webhook_behind", Help: "Events that are kept and not posted yet; 0 on a replica that does not send.",
-		}),
+		}, []string{"destination"}),
 	}}
-	for _, outcome := range []string{sent, refused, dropped} {
-		s.metrics.events.WithLabelValues(outcome)
-	}
 	o.Registerer.MustRegister(s.metrics.events, s.metrics.failed, s.metrics.behind)
+	for _, d := range o.Configured() {
+		s.sender(d.Name) // its series begin with the process
+	}
 	return s
 }
 
-// Run posts events until ctx ends. It never fails: it waits while the receiver or the store is unavailable.
-func (s *Sender) Run(ctx context.Context) error {
-	for ctx.Err() == nil {
-		wait := lookEvery
-		if s.Configured() != nil {
-			var held *lease.HeldError
-			if err := s.lead(ctx); errors.As(err, &held) {
-				wait = leaseRetry
-			} else if err != nil && ctx.Err() == nil {
-				s.Log.Warn("cannot post events; trying again", "err", err)
-				wait = leaseRetry
+// Run posts events until ctx ends. It never fails: it waits while a receiver or the store is unavailable.
+func (s *Senders) Run(ctx context.Context) error {
+	var running sync.WaitGroup
+	defer running.Wait()
+	sending, ended := map[string]bool{}, make(chan string)
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		for _, d := range s.Configured() {
+			if sending[d.Name] {
+				continue
 			}
+			sending[d.Name] = true
+			running.Go(func() {
+				s.sender(d.Name).run(ctx)
+				select {
+				case ended <- d.Name:
+				case <-ctx.Done():
+				}
+			})
 		}
-		stream.Sleep(ctx, wait)
+		select {
+		case name := <-ended:
+			delete(sending, name)
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// sender posts events to one destination while it holds that one's lease.
+type sender struct {
+	*Senders
+	name string
+	log  *slog.Logger
+}
+
+func (s *Senders) sender(name string) *sender {
+	for _, outcome := range []string{sent, refused, dropped} {
+		s.metrics.events.WithLabelValues(name, outcome)
+	}
+	s.metrics.failed.WithLabelValues(name)
+	s.metrics.behind.WithLabelValues(name)
+	return &sender{Senders: s, name: name, log: s.Log.With("destination", name)}
+}
+
+// configured returns the destination in force, nil if there is none of this name any more.
+func (s *sender) configured() *config.Destination {
+	for _, d := range s.Configured() {
+		if d.Name == s.name {
+			return d
+		}
 	}
 	return nil
 }
 
-// lead takes the lease and sends while it is held and a webhook is configured.
-func (s *Sender) lead(ctx context.Context) error {
-	l, err := lease.AcquireLease(ctx, s.Control, leaseKey, s.Instance)
+func (s *sender) count(outcome string, events int) {
+	s.metrics.events.WithLabelValues(s.name, outcome).Add(float64(events))
+}
+
+func (s *sender) behind(events uint64) {
+	s.metrics.behind.WithLabelValues(s.name).Set(float64(events))
+}
+
+// Keys of weir_control that hold the lease and the position.
+func (s *sender) leaseKey() string    { return "notify." + s.name + ".lease" }
+func (s *sender) positionKey() string { return "notify." + s.name + ".position" }
+
+// run sends until ctx ends, or the destination is gone.
+func (s *sender) run(ctx context.Context) {
+	for ctx.Err() == nil && s.configured() != nil {
+		wait := lookEvery
+		var held *lease.HeldError
+		if err := s.lead(ctx); errors.As(err, &held) {
+			wait = leaseRetry
+		} else if err != nil && ctx.Err() == nil {
+			s.log.Warn("cannot post events; trying again", "err", err)
+			wait = leaseRetry
+		}
+		for end := time.Now().Add(wait); s.configured() != nil && time.Now().Before(end) && stream.Sleep(ctx, lookEvery); {
+		}
+	}
+}
+
+// lead takes the lease and sends while it is held and the destination is configured.
+func (s *sender) lead(ctx context.Context) error {
+	l, err := lease.AcquireLease(ctx, s.Control, s.leaseKey(), s.Instance)
 	if err != nil {
 		return err
 	}
@@ -124,15 +183,15 @@ func (s *Sender) lead(ctx context.Context) error {
 	}()
 	err = s.send(ctx, l)
 	cancel(err)
-	s.metrics.behind.Set(0)
+	s.behind(0)
 	return errors.Join(err, <-kept)
 }
 
-// errNotConfigured ends a sending whose webhook was taken out of the configuration.
-var errNotConfigured = errors.New("no webhook is configured any more")
+// errNotConfigured ends a sending whose destination was taken out of the configuration.
+var errNotConfigured = errors.New("the destination is not configured any more")
 
-// send posts from the position on until ctx ends, or the webhook is gone.
-func (s *Sender) send(ctx context.Context, l *lease.Lease) error {
+// send posts from the position on until ctx ends, or the destination is gone.
+func (s *sender) send(ctx context.Context, l *lease.Lease) error {
 	position, err := s.position(ctx)
 	if err != nil {
 		return err
@@ -142,99 +201,177 @@ func (s *Sender) send(ctx context.Context, l *lease.Lease) error {
 		return fmt.Errorf("events: %w", err)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	var watch sync.WaitGroup
-	watch.Go(func() {
-		for s.Configured() != nil && stream.Sleep(ctx, lookEvery) {
+	var running sync.WaitGroup
+	running.Go(func() {
+		for s.configured() != nil && stream.Sleep(ctx, lookEvery) {
 		}
 		cancel(errNotConfigured)
 	})
-	defer watch.Wait()
-	defer cancel(nil)
-	var noted time.Time
-	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: position + 1}
-	err = stream.Follow(ctx, events, cfg, func(msg jetstream.Msg) error {
-		meta, err := msg.Metadata()
-		if err != nil {
-			return fmt.Errorf("events: %w", err)
-		}
-		s.metrics.behind.Set(float64(meta.NumPending + 1))
-		if lost := meta.Sequence.Stream - position - 1; lost > 0 {
-			s.metrics.events.WithLabelValues(dropped).Add(float64(lost))
-			s.Log.Warn("events were dropped before they could be posted: the webhook was down for longer than they are kept", "events", lost)
-		}
-		posted, err := s.deliver(ctx, l, msg, meta)
-		if err != nil {
-			return err
-		}
-		if !l.Valid() {
-			return lease.ErrLeaseLost
-		}
-		position = meta.Sequence.Stream
-		s.metrics.behind.Set(float64(meta.NumPending))
-		if !posted && time.Since(noted) < noteEvery {
-			return nil // its kind need not be delivered
-		}
-		noted = time.Now()
-		return s.note(ctx, position)
+	read := make(chan jetstream.Msg) // without a buffer: nothing is read while a post fails
+	running.Go(func() {
+		cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: position + 1}
+		cancel(stream.Follow(ctx, events, cfg, func(msg jetstream.Msg) error {
+			select {
+			case read <- msg:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}))
 	})
+	defer running.Wait()
+	defer cancel(nil)
+	err = s.postAll(ctx, l, position, read)
 	if errors.Is(err, errNotConfigured) {
 		return s.forget(ctx)
 	}
 	return err
 }
 
-// deliver posts an event until the receiver has accepted it, or until it is given up. It skips kinds that the webhook
-// does not want.
-func (s *Sender) deliver(ctx context.Context, l *lease.Lease, msg jetstream.Msg, meta *jetstream.MsgMetadata) (posted bool, err error) {
-	var event struct {
-		ID   string `json:"id"`
-		Type string `json:"type"`
+// postAll collects the events that are read into windows, and posts each window.
+func (s *sender) postAll(ctx context.Context, l *lease.Lease, position uint64, read <-chan jetstream.Msg) error {
+	open, noted, closing := window{last: position}, time.Time{}, time.NewTimer(0)
+	defer closing.Stop()
+	closing.Stop()
+	for {
+		full := false
+		select {
+		case msg := <-read:
+			to := s.configured()
+			if to == nil {
+				return errNotConfigured
+			}
+			began := open.empty()
+			if err := s.collect(&open, to, msg); err != nil {
+				return err
+			}
+			if began && !open.empty() && to.Group > 0 {
+				closing.Reset(to.Group)
+			}
+			full = !open.empty() && to.Group == 0
+			if open.empty() && time.Since(noted) >= noteEvery { // its kind need not be delivered
+				noted = time.Now()
+				if err := s.noteHeld(ctx, l, open.last); err != nil {
+					return err
+				}
+			}
+		case <-closing.C:
+			full = true
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if !full {
+			continue
+		}
+		if err := s.post(ctx, l, open.groups, open.last); err != nil {
+			return err
+		}
+		open = window{last: open.last}
+		if err := s.noteHeld(ctx, l, open.last); err != nil {
+			return err
+		}
 	}
-	if json.Unmarshal(msg.Data(), &event) != nil || event.ID == "" {
-		return false, nil // not weir's message: no event is lost
+}
+
+// collect puts an event into the open window if the destination wants it.
+func (s *sender) collect(open *window, to *config.Destination, msg jetstream.Msg) error {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return fmt.Errorf("events: %w", err)
 	}
-	kind := deadletter.EventType(strings.TrimSuffix(strings.TrimPrefix(event.Type, "weir."), ".v1"))
-	wait, refusals, told := firstWait, 0, false
+	if lost := meta.Sequence.Stream - open.last - 1; lost > 0 {
+		s.count(dropped, int(lost))
+		s.log.Warn("events were dropped before they could be posted: the destination was down for longer than they are kept", "events", lost)
+	}
+	open.last = meta.Sequence.Stream
+	if e, ok := readEvent(msg.Data()); ok && slices.Contains(to.Events, e.kind) {
+		open.add(e)
+	}
+	s.behind(meta.NumPending + uint64(open.events))
+	return nil
+}
+
+// noteHeld notes the position, unless the lease was lost.
+func (s *sender) noteHeld(ctx context.Context, l *lease.Lease, position uint64) error {
+	if !l.Valid() {
+		return lease.ErrLeaseLost
+	}
+	return s.note(ctx, position)
+}
+
+// errOtherFormat ends the tries of a post whose destination wants another format since.
+var errOtherFormat = errors.New("the destination's format was changed")
+
+// post posts groups of events: all in one post if the format is a text, else each by itself. last is the newest event
+// of their window.
+func (s *sender) post(ctx context.Context, l *lease.Lease, groups []*group, last uint64) error {
+	for len(groups) > 0 {
+		to := s.configured()
+		if to == nil {
+			return errNotConfigured
+		}
+		n := 1
+		if to.Format == config.SlackFormat {
+			n = len(groups)
+		}
+		err := s.deliver(ctx, l, to.Format, groups[:n], last)
+		switch {
+		case errors.Is(err, errOtherFormat):
+			continue
+		case err != nil:
+			return err
+		}
+		groups = groups[n:]
+	}
+	return nil
+}
+
+// deliver posts groups until the receiver has accepted them, or until they are given up.
+func (s *sender) deliver(ctx context.Context, l *lease.Lease, format config.Format, groups []*group, last uint64) error {
+	wait, refusals, told, events := firstWait, 0, false, 0
+	for _, g := range groups {
+		events += g.events
+	}
 	for try := 1; ; try++ {
-		to := s.Configured()
+		to := s.configured()
 		switch {
 		case to == nil:
-			return false, errNotConfigured
-		case !slices.Contains(to.Events, kind):
-			return false, nil
+			return errNotConfigured
+		case to.Format != format:
+			return errOtherFormat
 		case !l.Valid():
-			return false, lease.ErrLeaseLost
+			return lease.ErrLeaseLost
 		}
-		no := post(ctx, s.client, to, messageID(event.ID), msg.Data())
+		no := post(ctx, s.client, to, render(to, groups))
 		if no == nil {
-			s.metrics.events.WithLabelValues(sent).Inc()
+			s.count(sent, events)
 			if told {
-				s.Log.Info("the webhook accepts events again", "tries", try)
+				s.log.Info("the destination accepts events again", "tries", try)
 			}
 			stream.Sleep(ctx, to.Rate.Per/time.Duration(to.Rate.Count))
-			return true, nil
+			return nil
 		}
 		if ctx.Err() != nil {
-			return false, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
-		s.metrics.failed.Inc()
+		s.metrics.failed.WithLabelValues(s.name).Inc()
 		if no.refuses() {
 			if refusals++; refusals >= refusedMax {
-				s.metrics.events.WithLabelValues(refused).Inc()
-				s.Log.Warn("the webhook refused an event; it is not posted again", "event", event.ID, "type", event.Type, "err", no)
-				return true, nil
+				s.count(refused, events)
+				s.log.Warn("the destination refused events; they are not posted again", "event", groups[0].newest.id, "events", events, "err", no)
+				return nil
 			}
 		}
 		if !told {
-			s.Log.Warn("the webhook does not accept events; trying again until they are too old", "err", no)
+			s.log.Warn("the destination does not accept events; trying again until they are too old", "err", no)
 			told = true
 		}
-		if s.gone(ctx, meta.Sequence.Stream) {
-			s.metrics.events.WithLabelValues(dropped).Inc()
-			s.Log.Warn("an event was dropped before the webhook took it", "event", event.ID, "type", event.Type)
-			return true, nil
+		if s.gone(ctx, last) {
+			s.count(dropped, events)
+			s.log.Warn("events were dropped before the destination accepted them", "event", groups[0].newest.id, "events", events)
+			return nil
 		}
-		if s.rest(ctx, to, max(wait, no.retryAfter)); s.Configured() != to {
+		if s.rest(ctx, to, max(wait, no.retryAfter)); s.configured() != to {
 			wait = firstWait
 			continue
 		}
@@ -244,8 +381,8 @@ func (s *Sender) deliver(ctx context.Context, l *lease.Lease, msg jetstream.Msg,
 
 // rest waits until the next try of a post. If the configuration changes meanwhile, the next try is at once: the cause
 // may be mended.
-func (s *Sender) rest(ctx context.Context, to *config.Webhook, d time.Duration) {
-	for end := time.Now().Add(d); s.Configured() == to && time.Now().Before(end); {
+func (s *sender) rest(ctx context.Context, to *config.Destination, d time.Duration) {
+	for end := time.Now().Add(d); s.configured() == to && time.Now().Before(end); {
 		if !stream.Sleep(ctx, min(lookEvery, time.Until(end))) {
 			return
 		}
@@ -253,7 +390,7 @@ func (s *Sender) rest(ctx context.Context, to *config.Webhook, d time.Duration) 
 }
 
 // gone reports whether the stream no longer keeps an event, and counts the later events that are missing too.
-func (s *Sender) gone(ctx context.Context, seq uint64) bool {
+func (s *sender) gone(ctx context.Context, seq uint64) bool {
 	ctx, cancel := context.WithTimeout(ctx, storeWait)
 	defer cancel()
 	events, err := s.JetStream.Stream(ctx, deadletter.EventsStream)
@@ -261,13 +398,13 @@ func (s *Sender) gone(ctx context.Context, seq uint64) bool {
 		return false // unknown
 	}
 	state := events.CachedInfo().State
-	s.metrics.behind.Set(float64(state.LastSeq + 1 - min(seq, state.LastSeq+1)))
+	s.behind(state.LastSeq + 1 - min(seq, state.LastSeq+1))
 	return state.FirstSeq > seq
 }
 
-// position returns the last event that was sent. If none is noted it is the newest one: a webhook receives only events
-// from its configuration on.
-func (s *Sender) position(ctx context.Context) (uint64, error) {
+// position returns the last event that was sent. If none is noted it is the newest one: a destination receives only
+// events from its configuration on.
+func (s *sender) position(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeWait)
 	defer cancel()
 	events, err := s.JetStream.Stream(ctx, deadletter.EventsStream)
@@ -275,33 +412,33 @@ func (s *Sender) position(ctx context.Context) (uint64, error) {
 		return 0, fmt.Errorf("events: %w", err)
 	}
 	last := events.CachedInfo().State.LastSeq
-	entry, err := s.Control.Get(ctx, positionKey)
+	entry, err := s.Control.Get(ctx, s.positionKey())
 	if err == nil {
 		noted, parsed := strconv.ParseUint(string(entry.Value()), 10, 64)
 		if parsed == nil && noted <= last {
 			return noted, nil
 		} // a restored store has reused the numbers
 	} else if !errors.Is(err, jetstream.ErrKeyNotFound) {
-		return 0, fmt.Errorf("the webhook's position: %w", err)
+		return 0, fmt.Errorf("the position of destination %s: %w", s.name, err)
 	}
 	return last, s.note(ctx, last)
 }
 
-func (s *Sender) note(ctx context.Context, seq uint64) error {
+func (s *sender) note(ctx context.Context, seq uint64) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeWait)
 	defer cancel()
-	if _, err := s.Control.Put(ctx, positionKey, strconv.AppendUint(nil, seq, 10)); err != nil {
-		return fmt.Errorf("the webhook's position: %w", err)
+	if _, err := s.Control.Put(ctx, s.positionKey(), strconv.AppendUint(nil, seq, 10)); err != nil {
+		return fmt.Errorf("the position of destination %s: %w", s.name, err)
 	}
 	return nil
 }
 
-// forget deletes the position: a webhook that is configured again does not receive what happened meanwhile.
-func (s *Sender) forget(ctx context.Context) error {
+// forget deletes the position: a destination that is configured again does not receive what happened meanwhile.
+func (s *sender) forget(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeWait)
 	defer cancel()
-	if err := s.Control.Delete(ctx, positionKey); err != nil {
-		return fmt.Errorf("the webhook's position: %w", err)
+	if err := s.Control.Delete(ctx, s.positionKey()); err != nil {
+		return fmt.Errorf("the position of destination %s: %w", s.name, err)
 	}
 	return nil
 }

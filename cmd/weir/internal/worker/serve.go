@@ -58,7 +58,7 @@ func (w *Worker) answerOperators() error {
 	}
 	stop, err := control.StartService(control.ServiceOptions{
 		Conn: w.nc, Dispatcher: w.dispatch, Limits: w.levels.Shown, Refresh: w.levels.Refresh, Clock: w.levels.ClockProblem, Ledger: w.limits.Ledger.Problem, Throttled: w.throttled, History: w.keepHistory(), Index: index, Config: w.follower.state, Instance: w.settings.Instance,
-		Ready: w.Ready, Streams: w.streams.Changes, Roles: w.roles(),
+		Ready: w.Ready, Streams: w.streams.Changes, Roles: w.roles(), Notify: w.tryDestinations,
 	})
 	if err == nil {
 		w.onStop("operators' service", stop)
@@ -317,11 +317,41 @@ func newRegistry() *prometheus.Registry {
 	return r
 }
 
-// postEvents begins to post events to the webhook of the configuration in force, if this replica is the one that posts.
-func (w *Worker) postEvents() {
-	sender := webhook.New(webhook.Options{
+// makeSenders returns what posts events to destinations.
+func (w *Worker) makeSenders() *webhook.Senders {
+	return webhook.New(webhook.Options{
 		JetStream: w.js, Control: w.control, Instance: w.settings.Instance, Log: w.log, Registerer: w.registry,
-		Configured: func() *config.Webhook { return w.follower.inForce.Load().Notifications.Webhook },
+		Configured: w.destinations,
 	})
-	w.lowerGo(func() error { return sender.Run(w.soft) })
+}
+
+// destinations returns the destinations of the configuration in force.
+func (w *Worker) destinations() []*config.Destination {
+	inForce := w.follower.inForce.Load().Notifications
+	all := make([]*config.Destination, len(inForce))
+	for i := range inForce {
+		all[i] = &inForce[i]
+	}
+	return all
+}
+
+// tryDestinations posts a test message to the destination of a name, or to all if name is empty.
+func (w *Worker) tryDestinations(ctx context.Context, name, who string) []control.Notified {
+	var all []control.Notified
+	for _, to := range w.destinations() {
+		if name != "" && to.Name != name {
+			continue
+		}
+		n := control.Notified{Destination: to.Name}
+		if err := w.senders.Test(ctx, to, who); err != nil {
+			n.Error = err.Error()
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
+// postEvents begins to post events to the destinations of the configuration in force whose leases this replica gets.
+func (w *Worker) postEvents() {
+	w.lowerGo(func() error { return w.senders.Run(w.soft) })
 }

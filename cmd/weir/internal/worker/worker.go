@@ -21,6 +21,7 @@ import (
 	"weir/cmd/weir/internal/ops/migrate"
 	"weir/cmd/weir/internal/otlp"
 	"weir/cmd/weir/internal/streamwatch"
+	"weir/cmd/weir/internal/webhook"
 	"weir/cmd/weir/internal/witness"
 	"weir/deadletter"
 	"weir/dispatcher"
@@ -58,6 +59,7 @@ type Worker struct {
 	control     jetstream.KeyValue
 	unread      []string // keys of control whose values were damaged
 	letters     *deadletter.Writer
+	senders     *webhook.Senders
 	opened      []*apiParts // at the start
 	dispatch    *dispatcher.Dispatcher
 	dedupe      *queue.Dedupe
@@ -218,6 +220,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	w.lowerGo(func() error { return w.watchMemory(w.base) })
 	w.lowerGo(func() error { w.clock.Watch(w.base, w.log); return nil })
 	w.workRedrives(ctx)
+	w.senders = w.makeSenders()
 	if err := w.answerOperators(); err != nil {
 		return nil, err
 	}

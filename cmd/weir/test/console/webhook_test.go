@@ -1,9 +1,13 @@
 package console
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"weir/cmd/internal/fakeapi"
@@ -53,22 +57,24 @@ func TestWebhook(t *testing.T) {
 	}
 	r.Eventually("them to be counted", func() bool {
 		text := r.Get("/metrics")
-		return strings.Contains(text, `weir_webhook_events_total{outcome="sent"} 21`) && strings.Contains(text, "weir_webhook_failures_total 2")
+		return strings.Contains(text, `weir_webhook_events_total{destination="webhook",outcome="sent"} 21`) && strings.Contains(text, `weir_webhook_failures_total{destination="webhook"} 2`)
 	})
-	r.Eventually("nothing to be behind", func() bool { return strings.Contains(r.Get("/metrics"), "weir_webhook_behind 0") })
+	r.Eventually("nothing to be behind", func() bool {
+		return strings.Contains(r.Get("/metrics"), `weir_webhook_behind{destination="webhook"} 0`)
+	})
 	for _, secret := range []string{"swordfish", weirtest.HookSecret, strings.TrimPrefix(hook.URL, "http://")} {
 		if strings.Contains(r.Said.String(), secret) {
 			t.Errorf("the log tells %s", secret)
 		}
 	}
-	if !strings.Contains(r.Said.String(), "the webhook does not accept events") || !strings.Contains(r.Said.String(), "the webhook accepts events again") {
+	if !strings.Contains(r.Said.String(), "the destination does not accept events") || !strings.Contains(r.Said.String(), "the destination accepts events again") {
 		t.Error("the log does not tell that it was down")
 	}
 
 	// Taken out of the configuration and put back it does not hear of what happened meanwhile.
 	r.Follow(weirtest.HookYAML[strings.Index(weirtest.HookYAML, "dead_letters:"):])
 	r.Eventually("the end of the sender", func() bool {
-		_, err := r.Control().Get(t.Context(), "webhook.position")
+		_, err := r.Control().Get(t.Context(), "notify.webhook.position")
 		return err != nil
 	})
 	overflow("unheard")
@@ -109,4 +115,92 @@ func TestWebhookMended(t *testing.T) {
 	hook.Answers(func(int, string) int { return http.StatusOK })
 	r.Follow(at("999/s"))
 	await.Until(t, "the event", func() bool { _, n := hook.Took(`"job":"1"`); return n == 1 })
+}
+
+// TestDestinations: each destination has its format and its groups, and one that fails holds up no other. A text says
+// how many overflows there were, and every one of them is in a text. `weir notify test` posts to each, in its format,
+// and says which receiver does not accept it.
+func TestDestinations(t *testing.T) {
+	var mu sync.Mutex
+	var texts []string
+	chat := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+		var m struct{ Text string }
+		if err := json.NewDecoder(q.Body).Decode(&m); err != nil || q.Header.Get("Content-Type") != "application/json" || q.Header.Get("webhook-signature") != "" {
+			t.Errorf("%v: a post with %v", err, q.Header)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		texts = append(texts, strings.Split(m.Text, "\n")...)
+	}))
+	t.Cleanup(chat.Close)
+	said := func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(texts)
+	}
+	up, down := weirtest.NewHookReceiver(t), weirtest.NewHookReceiver(t)
+	down.Answers(func(int, string) int { return http.StatusInternalServerError })
+	t.Setenv("HOOK_SECRET", weirtest.HookSecret)
+	t.Setenv("CHAT_URL", chat.URL)
+	r := weirtest.NewRig(t, fakeapi.Options{}, `
+notifications:
+  webhook: {url: "`+up.URL+`/swordfish", secret: "${env:HOOK_SECRET}", events: [throttled], rate: 1000/s}
+  broken: {url: "`+down.URL+`/swordfish", secret: "${env:HOOK_SECRET}", events: [throttled], rate: 1000/s}
+  chat: {url: "${env:CHAT_URL}", format: slack, group: 2s, events: [throttled]}
+apis:
+  sms:
+    url: %s
+    bucket: {rate: 1/h, capacity: 1}
+`)
+	for _, name := range []string{"webhook", "broken", "chat"} {
+		await.Until(t, "a sender to "+name, func() bool {
+			_, err := r.Control().Get(t.Context(), "notify."+name+".position")
+			return err == nil
+		})
+	}
+	r.Must("pause", "sms")
+	const overflows = 40
+	for range overflows + 1 {
+		r.Submit("weir.jobs.sms.+43999", nil, nil)
+	}
+	await.Until(t, "all events at the receiver that works", func() bool { _, n := up.Took("weir.throttled.v1"); return n == overflows })
+	several := 0
+	await.Until(t, "all overflows in texts", func() bool {
+		sum := 0
+		several = 0
+		for _, text := range said() {
+			n := 0
+			if _, err := fmt.Sscanf(text, "%d overflow", &n); err != nil || !strings.Contains(text, " of sms/+43999") {
+				t.Fatalf("a text says %q", text)
+			}
+			if n > 1 {
+				several++
+			}
+			sum += n
+		}
+		return sum == overflows
+	})
+	if n := len(said()); several == 0 || n > overflows/2 {
+		t.Errorf("%d texts of %d overflows", n, overflows)
+	}
+	if len(down.Tried()) == 0 {
+		t.Error("the broken receiver was not asked")
+	}
+
+	out, code := r.Command("notify", "test")
+	if code != 1 || !strings.Contains(out, "broken: answered 500") || !strings.Contains(out, "chat: accepted") || !strings.Contains(out, "webhook: accepted") {
+		t.Errorf("the test ends with %d: %s", code, out)
+	}
+	if out, code = r.Command("notify", "test", "chat"); code != 0 || strings.Contains(out, "webhook") {
+		t.Errorf("the test of one ends with %d: %s", code, out)
+	}
+	if _, code = r.Command("notify", "test", "nowhere"); code != 3 {
+		t.Errorf("the test of none ends with %d", code)
+	}
+	if _, n := up.Took("weir.test.v1"); n != 1 {
+		t.Errorf("%d tests arrived", n)
+	}
+	if all := strings.Join(said(), "\n"); strings.Count(all, "A test of weir by") != 2 {
+		t.Errorf("the chat says\n%s", all)
+	}
 }

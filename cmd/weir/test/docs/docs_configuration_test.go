@@ -59,7 +59,7 @@ var bases = map[string]object{
 	},
 	"apis.NAME.inquiry.answers": {"status": 404, "means": "not_processed"},
 	"http.tokens.NAME":          {"role": "viewer", "token": "${env:SOME}"},
-	"notifications.webhook":     {"url": "https://127.0.0.1", "secret": "${env:SOME}"},
+	"notifications.NAME":        {"url": "https://127.0.0.1", "secret": "${env:SOME}"},
 }
 
 // parsed is what is wrong with a file.
@@ -208,6 +208,8 @@ func holdToDefault(t *testing.T, s section, path, name, text string) {
 	switch path {
 	case "apis.NAME.limits.window", "apis.NAME.limits.tz":
 		with = object{"rate": nil, "quota": "5/day"}
+	case "notifications.NAME.secret":
+		with = object{"format": "slack"}
 	case "apis.NAME.limits.on_exhausted":
 		with = object{"rate": nil, "budget": "5.00/day"}
 	}

@@ -129,7 +129,7 @@ func TestWebhookOfTwoReplicas(t *testing.T) {
 	if n := posted(); len(hook.Tried()) != n {
 		t.Errorf("%d posts of %d events by two replicas", len(hook.Tried()), n)
 	}
-	held, err := kv.Get(t.Context(), "webhook.lease")
+	held, err := kv.Get(t.Context(), "notify.webhook.lease")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,109 @@
+package webhook
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/cmd/weir/internal/config"
+)
+
+var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+// cloudEvent returns an event as its stream keeps it, some seconds after noon.
+func cloudEvent(t *testing.T, seconds int, kind, api, key, data string) event {
+	t.Helper()
+	at := noon.Add(time.Duration(seconds) * time.Second).Format(time.RFC3339Nano)
+	e, ok := readEvent(fmt.Appendf(nil, `{"specversion":"1.0","id":"id.%d","source":"/weir/%s","type":"weir.%s.v1","subject":%q,"time":%q,"data":%s}`, seconds, api, kind, key, at, data))
+	if !ok {
+		t.Fatalf("%s is no event", data)
+	}
+	return e
+}
+
+// overflow returns the event of one overflow of sms/+43999.
+func overflow(t *testing.T, n int) event {
+	t.Helper()
+	return cloudEvent(t, n, "throttled", "sms", "+43999", fmt.Sprintf(`{"job":"j%d","reason":"overflow","detail":"bucket full: 5 of 5","dead_letter_seq":%d}`, n, n+100))
+}
+
+// TestWindowGroups: a window counts together what is of one type, api, key and reason, tells everything else apart as
+// far as it has room, and counts every event.
+func TestWindowGroups(t *testing.T) {
+	var w window
+	for n := range 40 {
+		w.add(overflow(t, n))
+	}
+	w.add(cloudEvent(t, 41, "dead", "sms", "+43999", `{"reason":"rejected","detail":"the api answered 400"}`))
+	w.add(cloudEvent(t, 42, "dead", "sms", "+43999", `{"reason":"expired","detail":"its deadline has passed"}`))
+	if len(w.groups) != 3 || w.groups[0].events != 40 || w.events != 42 {
+		t.Fatalf("%d groups of %d events", len(w.groups), w.events)
+	}
+	for n := range 3 * mostGroups {
+		w.add(cloudEvent(t, n, "throttled", "sms", fmt.Sprint(n), `{"reason":"overflow"}`))
+	}
+	sum := 0
+	for _, g := range w.groups {
+		sum += g.events
+	}
+	if last := w.groups[len(w.groups)-1]; len(w.groups) > mostGroups+1 || sum != w.events || !last.others || !strings.Contains(last.text(time.Minute), "overflows of others") {
+		t.Errorf("%d groups of %d events, which have %d", len(w.groups), w.events, sum)
+	}
+}
+
+// TestTexts: each type of event has a sentence for people, which says how many there were, and when.
+func TestTexts(t *testing.T) {
+	for want, c := range map[string]struct {
+		events    []event
+		collected time.Duration
+	}{
+		"1 overflow of sms/+43999: bucket full: 5 of 5 (letter 101)":                                                               {events: []event{overflow(t, 1)}},
+		"3 overflows of sms/+43999 in the last minute: bucket full: 5 of 5 (newest letter 103)":                                    {[]event{overflow(t, 1), overflow(t, 2), overflow(t, 3)}, time.Minute},
+		"2 overflows of sms/+43999 between 2026-01-02T12:00:01Z and 2026-01-02T12:08:20Z: bucket full: 5 of 5 (newest letter 600)": {[]event{overflow(t, 1), overflow(t, 500)}, time.Minute},
+		"2 dead letters of pay/c in the last 30s, rejected: the api answered 400 (newest letter 7)":                                {[]event{cloudEvent(t, 1, "dead", "pay", "c", `{"reason":"rejected"}`), cloudEvent(t, 2, "dead", "pay", "c", `{"reason":"rejected","detail":"the api answered 400","dead_letter_seq":7}`)}, 30 * time.Second},
+		"pay is held until 2026-01-03T00:00:00Z: the budget spend is spent":                                                        {events: []event{cloudEvent(t, 1, "held", "pay", "", `{"until":"2026-01-03T00:00:00Z","why":"the budget spend is spent"}`)}},
+		"100 % of the budget spend of pay is used: 0.30 of 0.30 until 2026-01-03T00:00:00Z (the newest of 2 in the last minute)":   {[]event{cloudEvent(t, 1, "budget", "pay", "", `{}`), cloudEvent(t, 2, "budget", "pay", "", `{"limit":"spend","percent":100,"counted":"0.30","budget":"0.30","until":"2026-01-03T00:00:00Z"}`)}, time.Minute},
+		"ann put version 7 of the configuration in force: 3 changes":                                                               {events: []event{cloudEvent(t, 1, "config", "", "", `{"who":"ann","new_version":7,"changes":3}`)}},
+		"ann redrove 12 dead letters: api=pay":                                                                                     {events: []event{cloudEvent(t, 1, "redriven", "pay", "", `{"who":"ann","letters":12,"selection":"api=pay"}`)}},
+		"ann read the body of letter 56":                                                                                           {events: []event{cloudEvent(t, 1, "revealed", "pay", "c", `{"who":"ann","dead_letter_seq":56}`)}},
+		"weir-1 is not ready: the disk is full":                                                                                    {events: []event{cloudEvent(t, 1, "unhealthy", "", "", `{"instance":"weir-1","why":"the disk is full"}`)}},
+	} {
+		var w window
+		for _, e := range c.events {
+			w.add(e)
+		}
+		if got := w.groups[0].text(c.collected); got != want {
+			t.Errorf("it says\n%s, want\n%s", got, want)
+		}
+	}
+}
+
+// TestFormats: the standard format posts the newest event with the number of all under an id of its own; the text
+// format posts one text of all groups, in which a key cannot notify a channel.
+func TestFormats(t *testing.T) {
+	var w window
+	for n := range 3 {
+		w.add(overflow(t, n))
+	}
+	w.add(cloudEvent(t, 4, "throttled", "sms", "<!channel>", `{"reason":"overflow"}`))
+	m := render(&config.Destination{Format: config.StandardFormat, Group: time.Minute}, w.groups[:1])
+	var posted struct {
+		ID    string
+		Count int       `json:"groupcount"`
+		Since time.Time `json:"groupsince"`
+	}
+	if err := json.Unmarshal(m.body, &posted); err != nil || posted.ID != "id.2" || posted.Count != 3 || !posted.Since.Equal(noon) || m.id != "id_0_3" {
+		t.Errorf("as %s it posts %s: %v", m.id, m.body, err)
+	}
+	single := render(&config.Destination{Format: config.StandardFormat}, w.groups[1:])
+	if string(single.body) != string(w.groups[1].json) || single.id != "id_4" {
+		t.Errorf("as %s it posts %s", single.id, single.body)
+	}
+	m = render(&config.Destination{Format: config.SlackFormat, Group: time.Minute}, w.groups)
+	var text struct{ Text string }
+	if err := json.Unmarshal(m.body, &text); err != nil || strings.Count(text.Text, "\n") != 1 || strings.Contains(text.Text, "<!") || !strings.Contains(text.Text, "sms/&lt;!channel&gt;") || m.kind != "application/json" {
+		t.Errorf("it posts %s as %s: %v", m.body, m.kind, err)
+	}
+}
