@@ -212,6 +212,8 @@ func checkRate(f fields, l bucket.Limit, own bucket.Rate) {
 		f.place("cost").warn("with burst 1 every job that costs more than 1 is refused", "write the highest cost as burst")
 	case !weighted && !l.Shadow && own.Count > 0 && slower(*l.Rate, cost, own):
 		f.place("rate").warn("all keys together are slower than the bucket of one, "+FormatRate(own), SlowLimitFix(*l.Rate))
+	default:
+		noteOfDay(f, *l.Rate, SlowLimitFix(*l.Rate))
 	}
 }
 
@@ -222,6 +224,20 @@ func SlowLimitFix(r bucket.Rate) string {
 		return "write quota: " + FormatRate(r) + " if they may be used at any time of the period: a rate spreads them over it"
 	}
 	return "lower bucket.rate, or raise this"
+}
+
+// noteOfDay tells that a rate spreads many calls over a day or more, which an API's allowance for a day need not be.
+func noteOfDay(f fields, r bucket.Rate, fix string) {
+	if f.has("rate") && r.Per >= day && r.Count > 1 {
+		every := (r.Per / time.Duration(r.Count)).Round(time.Millisecond)
+		f.place("rate").note(FormatRate(r)+" spreads the calls over the period: one every "+FormatDuration(every), fix)
+	}
+}
+
+// allowanceFix says how a key's rate that is an API's allowance for a day is written.
+func allowanceFix(r bucket.Rate) string {
+	return "if they may be used at any time of the period, write limits: [{name: allowance, quota: " + FormatRate(r) +
+		"}] for all keys together, and as rate the highest pace"
 }
 
 // checkFixed refuses a fixed window that jitter fills: calls stay that far away from both its ends.

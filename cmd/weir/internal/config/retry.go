@@ -69,7 +69,7 @@ func (a *Adaptive) section() section {
 }
 
 // Notes returns what a reader of the file should know although it is neither wrong nor doubtful: for each API whose
-// keys share a limit, the effect of one 429, unless the file states it.
+// keys share a limit, the effect of one 429, unless the file states it; and where a rate is a day's, what a quota is.
 func (c *Config) Notes() []Problem { return c.notes }
 
 // section has the fields of what happens to failed calls. The default of what a pushback stops depends on what keys

@@ -96,7 +96,10 @@ func keyLimits(k *bucket.KeyLimits, of *bucket.Rules) section {
 				means: "how many calls of the key may run at once; 1 means strictly one after another",
 			},
 		}...),
-		check: func(f fields) { checkPace(f, &k.Rate, *of) },
+		check: func(f fields) {
+			checkPace(f, &k.Rate, *of)
+			noteOfDay(f, k.Rate, allowanceFix(k.Rate))
+		},
 	}
 }
 
@@ -169,9 +172,9 @@ func warnOfPace(f fields, r bucket.Rate, pace bucket.Rules) {
 		f.place("burst").warn("burst and jitter leave less than half of "+FormatRate(r)+
 			" in the long run, for no period to see more than it",
 			"write counts: token_bucket if the api lets through its burst + rate × time; else lower burst or jitter, or write the rate for a longer period")
-	default:
-		f.place("burst").warn("burst and jitter leave less than half of "+FormatRate(r)+
-			" in the long run, for no period to see more than it", "lower burst or jitter, or write the rate for a longer period")
+	default: // there is no burst to lower
+		f.place("rate").warn("jitter leaves less than half of "+FormatRate(r)+
+			" in the long run, for no period to see more than it", "lower the api's jitter, or write the rate for a longer period")
 	}
 }
 
@@ -194,6 +197,7 @@ func override(o *bucket.Override, of *bucket.Rules) section {
 		}
 		if f.has("rate") || f.has("burst") || f.has("counts") {
 			checkPace(f, &r, *of)
+			noteOfDay(f, r, allowanceFix(r))
 			o.Rate = &r
 		} else {
 			f.leave("rate", "burst", "counts")

@@ -53,6 +53,42 @@ func TestNotesOfHold(t *testing.T) {
 	}
 }
 
+// TestNotesOfDays: of a rate that spreads many calls over a day it is noted that a quota does not, for the bucket, for
+// a key and for a limit; a rate of one call, and one of a shorter period, is a pace.
+func TestNotesOfDays(t *testing.T) {
+	for text, want := range map[string]string{
+		"bucket: {rate: 20000/day, capacity: 1}":                                                               "bucket.rate",
+		"bucket: {rate: 1/s, capacity: 1}\n    keys: {vip: {rate: 2000/24h}}":                                  "keys.vip.rate",
+		"bucket: {rate: 1/h, capacity: 1}\n    retry: {hold: key}\n    limits: [{name: all, rate: 20000/day}]": "limits[0].rate",
+		"bucket: {rate: 1/day, capacity: 1}":                                                                   "",
+		"bucket: {rate: 300/3h, capacity: 1}":                                                                  "",
+	} {
+		c, err := Parse(fmt.Appendf(nil, "apis:\n  sms:\n    url: https://a\n    %s\n", text), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch notes := c.Notes(); {
+		case want == "" && len(notes) > 0, want != "" && len(notes) != 1:
+			t.Errorf("%q has %v", text, notes)
+		case want != "" && (notes[0].Path != "apis.sms."+want || !strings.Contains(notes[0].Fix, "quota: 20") || notes[0].Line < 4):
+			t.Errorf("%q has %v", text, notes)
+		}
+	}
+}
+
+// TestFixOfJitter: the advice about a rate that jitter fills names only what the file can change: no burst if there is none.
+func TestFixOfJitter(t *testing.T) {
+	for burst, names := range map[string]bool{"": false, ", burst: 2": true} {
+		c, err := Parse(fmt.Appendf(nil, "apis:\n  sms:\n    url: https://a\n    jitter: 5s\n    bucket: {rate: 2/s, capacity: 1%s}\n", burst), Options{})
+		if err != nil || len(c.Warnings) != 1 {
+			t.Fatal(err, c)
+		}
+		if w := c.Warnings[0]; strings.Contains(w.Fix, "lower burst") != names || !strings.Contains(w.Fix, "jitter") {
+			t.Errorf("with %q it advises %q", burst, w.Fix)
+		}
+	}
+}
+
 // TestAdviceOfPeriods: what is probably meant is advised: a quota for many calls a day, and a period that there is for one that is not.
 func TestAdviceOfPeriods(t *testing.T) {
 	const api = "apis:\n  sms:\n    url: https://a\n    bucket: {rate: 1/s, capacity: 1}\n    limits: [{name: all, %s}]\n"
