@@ -164,21 +164,26 @@ func (e *engine) inTurn(now, at Micros, a *Ask, wait *Wait) {
 		if b.until != 0 {
 			if scarce := e.scarce(now, now+horizon, a, b.dear); scarce >= 0 {
 				*wait = Wait{Limit: e.shared[scarce].Name, Until: b.until}
-				e.lines.wait(b.until, false)
+				e.lines.wait(b.until, keptNothing)
 				return
 			}
 		}
 		e.lines.serve(now, at, service)
 	default:
 		i := slices.IndexFunc(e.shared, func(l sharedLimit) bool { return l.Name == wait.Limit })
-		dear := e.shared[i].Rate != nil && a.cost(i) > 1
-		if dear && len(e.lines.all) > 1 {
-			wait.Until = min(wait.Until, now+dearPoll)
+		keep := keptNothing
+		switch l := &e.shared[i]; {
+		case l.meter == nil:
+			keep = keptPermit
+		case l.Rate != nil && a.cost(i) > 1:
+			if keep = keptUnits; len(e.lines.all) > 1 {
+				wait.Until = min(wait.Until, now+dearPoll)
+			}
 		}
 		if b := e.lines.before(now, wait.Until+horizon, wait.Until, service); b.until > wait.Until {
-			wait.Until, dear = b.until, false
+			wait.Until, keep = b.until, keptNothing
 		}
-		e.lines.wait(wait.Until, dear)
+		e.lines.wait(wait.Until, keep)
 	}
 }
 

@@ -68,8 +68,17 @@ type lines struct {
 	weights float64
 
 	due  Micros // when the replica that asks comes again; 0: it does not wait
-	dear bool
+	kept kept
 }
+
+// kept is what is kept for a replica in its turn even before it is expected.
+type kept int8
+
+const (
+	keptNothing kept = iota
+	keptPermit       // which may come back at any time
+	keptUnits        // of a rate that has less left than its call takes: cheaper calls would forever take them
+)
 
 // standing is one replica's place.
 type standing struct {
@@ -77,7 +86,7 @@ type standing struct {
 	taken   float64 // virtual time: what its calls have taken
 	seen    Micros
 	due     Micros // when it asks again; 0: nothing waits there
-	dear    bool   // a rate has less left than its call takes
+	kept    kept
 	horizon Micros
 	tenants []Waiting
 	more    int
@@ -100,7 +109,7 @@ func (l *lines) begin(now Micros, line *Line, horizon Micros) {
 		own.taken = max(own.taken, l.clock)
 	}
 	own.seen, own.due, own.horizon, own.tenants, own.more = now, now, horizon, line.Tenants, line.More
-	l.own, l.due, l.dear = own, 0, false
+	l.own, l.due, l.kept = own, 0, keptNothing
 	l.weigh()
 }
 
@@ -152,10 +161,9 @@ func (l *lines) elsewhere(tenant string) int {
 	return 0
 }
 
-// competes reports whether a replica is expected to ask in time for a slot. What a dear call waits for is kept for it
-// before: cheaper calls would forever take it.
+// competes reports whether a replica is expected to ask in time for a slot, or what the slot takes is kept for it.
 func (s *standing) competes(now, slot Micros) bool {
-	return s.due != 0 && now <= s.late() && (s.dear || s.due <= slot)
+	return s.due != 0 && now <= s.late() && (s.kept != keptNothing || s.due <= slot)
 }
 
 // late returns until when a replica may come that was told to.
@@ -180,7 +188,7 @@ func (l *lines) before(now, slot, from Micros, service float64) (b behind) {
 		}
 		if lead := own.taken - slack - s.taken; lead > each/1024 {
 			ahead += lead * s.weight
-			first, last, b.dear = min(first, s.due), max(last, s.late()+1), b.dear || s.dear
+			first, last, b.dear = min(first, s.due), max(last, s.late()+1), b.dear || s.kept == keptUnits
 		}
 	}
 	if last > 0 {
@@ -202,13 +210,13 @@ func (l *lines) serve(now, slot Micros, service float64) {
 	own.taken += service / own.weight
 }
 
-// wait notes when the replica that asks was told to ask again, and whether for a dear call.
-func (l *lines) wait(until Micros, dear bool) { l.due, l.dear = until, dear }
+// wait notes when the replica that asks was told to ask again, and what is kept for it meanwhile.
+func (l *lines) wait(until Micros, k kept) { l.due, l.kept = until, k }
 
 // end ends a round of asks.
 func (l *lines) end(now Micros, asks int) {
 	own := l.own
-	if own.due, own.dear = l.due, l.dear; own.due == 0 && own.keys > int64(asks) {
+	if own.due, own.kept = l.due, l.kept; own.due == 0 && own.keys > int64(asks) {
 		own.due = now // it had no room for all of them in one round
 	}
 	l.own = nil

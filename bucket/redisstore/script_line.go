@@ -1,7 +1,7 @@
 package redisstore
 
 // luaLine is bucket's line.go. What the replicas said is one field of the state, lines: the virtual time of the replica
-// that was granted a slot last, and then for each replica, separated by |, its name, virtual time, seen, due, dear,
+// that was granted a slot last, and then for each replica, separated by |, its name, virtual time, seen, due, kept,
 // horizon, more, and each tenant with its number of keys. It is empty while no replica waits.
 const luaLine = `
 local LINE = {REPLICAS = 64, GONE = 1000000, LATE = 5000, POLL = 100, DEAR = 500000}
@@ -33,7 +33,7 @@ local function line_begin(now, replica, horizon, more, tenants)
     if #w == 1 then
       lines.clock = tonumber(w[1])
     else
-      local s = {replica = w[1], taken = tonumber(w[2]), seen = tonumber(w[3]), due = tonumber(w[4]), dear = w[5] == '1',
+      local s = {replica = w[1], taken = tonumber(w[2]), seen = tonumber(w[3]), due = tonumber(w[4]), kept = tonumber(w[5]),
         horizon = tonumber(w[6]), more = tonumber(w[7]), tenants = {}}
       for i = 8, #w, 2 do s.tenants[#s.tenants + 1] = {w[i], tonumber(w[i + 1])} end
       if now <= max(s.seen, s.due) + LINE.GONE then all[#all + 1] = s end
@@ -52,7 +52,7 @@ local function line_begin(now, replica, horizon, more, tenants)
   end
   if own.due == 0 then own.taken = max(own.taken, lines.clock) end
   own.seen, own.due, own.horizon, own.tenants, own.more = now, now, horizon, tenants, more
-  lines.all, lines.own, lines.due, lines.dear = all, own, 0, false
+  lines.all, lines.own, lines.due, lines.kept = all, own, 0, 0
   line_weigh()
 end
 local function line_elsewhere(tenant)
@@ -60,7 +60,7 @@ local function line_elsewhere(tenant)
   if not t then return 0 end
   return lines.keys[t[1]] - t[2]
 end
-local function line_competes(s, now, slot) return s.due ~= 0 and now <= line_late(s) and (s.dear or s.due <= slot) end
+local function line_competes(s, now, slot) return s.due ~= 0 and now <= line_late(s) and (s.kept > 0 or s.due <= slot) end
 local function line_before(now, slot, from, service)
   local own, ahead, first, last, dear = lines.own, 0, MAX, 0, false
   local each = service / own.weight
@@ -70,7 +70,7 @@ local function line_before(now, slot, from, service)
       local lead = own.taken - slack - s.taken
       if lead > each / 1024 then
         ahead = ahead + lead * s.weight
-        first, last, dear = min(first, s.due), max(last, line_late(s) + 1), dear or s.dear
+        first, last, dear = min(first, s.due), max(last, line_late(s) + 1), dear or s.kept == 2
       end
     end
   end
@@ -87,12 +87,12 @@ local function line_serve(now, slot, service)
 end
 local function line_end(now, asks)
   local own, waits = lines.own, false
-  own.due, own.dear = lines.due, lines.dear
+  own.due, own.kept = lines.due, lines.kept
   if own.due == 0 and own.keys > asks then own.due = now end
   local all = {string.format('%.17g', lines.clock)}
   for i, s in ipairs(lines.all) do
     waits = waits or s.due ~= 0
-    local w = {s.replica, string.format('%.17g', s.taken), dec(s.seen), dec(s.due), s.dear and '1' or '0', dec(s.horizon), dec(s.more)}
+    local w = {s.replica, string.format('%.17g', s.taken), dec(s.seen), dec(s.due), dec(s.kept), dec(s.horizon), dec(s.more)}
     for _, t in ipairs(s.tenants) do w[#w + 1] = t[1]; w[#w + 1] = dec(t[2]) end
     all[#all + 1] = table.concat(w, ' ')
   end
@@ -121,19 +121,23 @@ local function in_turn(now, at, b, u, nv, a)
     local till, dear = line_before(now, at, max(now, at - a.horizon), a.service)
     local scarce = till ~= 0 and line_scarce(now, now + a.horizon, a, dear)
     if scarce then
-      lines.due, lines.dear = till, false
+      lines.due, lines.kept = till, 0
       return nil, scarce, till, 3
     end
     line_serve(now, at, a.service)
     return at
   end
   if b == 0 or nv == 1 then return nil, b, u, nv end
-  local l = L[b]
-  local dear = l.kind == 'r' and a.costs[b] > 1
-  if dear and #lines.all > 1 then u = min(u, now + LINE.DEAR) end
+  local l, keep = L[b], 0
+  if l.kind == 'i' then
+    keep = 1
+  elseif l.kind == 'r' and a.costs[b] > 1 then
+    keep = 2
+    if #lines.all > 1 then u = min(u, now + LINE.DEAR) end
+  end
   local till = line_before(now, u + a.horizon, u, a.service)
-  if till > u then u, dear = till, false end
-  lines.due, lines.dear = u, dear
+  if till > u then u, keep = till, 0 end
+  lines.due, lines.kept = u, keep
   return nil, b, u, nv
 end
 `

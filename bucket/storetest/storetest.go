@@ -46,6 +46,7 @@ func Run(t *testing.T, open Open, scenes int) {
 		{"settle", settleTests},
 		{"rules", rulesTests},
 		{"mistakes of others", mistakeTests},
+		{"turns", lineTests},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, c := range group.tests {
@@ -69,6 +70,7 @@ type table struct {
 	clock Clock
 	rules bucket.Rules
 	store Store
+	last  int64 // the serial of the grant that a replica had last
 }
 
 // lay opens an empty store at Start.

@@ -1,0 +1,203 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"weir/bucket"
+)
+
+// lineTests are about replicas that take turns. Each test plays some replicas that ask again when they were told to.
+var lineTests = []test{
+	{"two replicas alternate", alternate},
+	{"a replica gets as much as it has keys", byKeys},
+	{"a replica gets as much as it has of each tenant", byTenants},
+	{"a replica that dies gives up its turn within a second", diesInTurn},
+	{"what is free is kept for no other replica", freeForAll},
+	{"a dear call waits for no cheap ones of other replicas", dearFirst},
+	{"permits go round", permitsGoRound},
+	{"an ask without a line waits for no turn", outOfTurn},
+}
+
+// asker is a replica of a test. Every ask is for the next of its keys.
+type asker struct {
+	line bucket.Line
+	cost int64
+	at   bucket.Micros // when it asks next
+	dead bool
+	got  []bucket.Micros
+	next int // key
+}
+
+func replicaOf(name string, tenants ...bucket.Waiting) *asker {
+	return &asker{line: bucket.Line{Replica: name, Tenants: tenants}, cost: 1}
+}
+
+func waiting(tenant string, keys int) bucket.Waiting {
+	return bucket.Waiting{Tenant: tenant, Keys: keys}
+}
+
+// take makes a replica ask for one slot now.
+func (b *table) take(r *asker) bucket.Answer {
+	r.next++
+	ask := bucket.Ask{
+		Key: fmt.Sprintf("%s.%d", r.line.Replica, r.next%16), Line: &r.line, Service: bucket.Micros(r.cost * 100_000), Horizon: 5 * time.Millisecond,
+		Costs: make([]int64, len(b.rules.Shared)),
+	}
+	if len(r.line.Tenants) > 0 {
+		ask.Tenant = r.line.Tenants[0].Tenant
+	}
+	for i := range ask.Costs {
+		ask.Costs[i] = r.cost
+	}
+	a := b.ask(ask)
+	if len(a.Grants) > 0 {
+		r.got, b.last = append(r.got, a.Grants[0].At), a.Grants[0].Serial
+		r.at = b.clock.now + 1
+	} else {
+		r.at = a.Wait.Until
+	}
+	return a
+}
+
+// play lets replicas ask, each when it was told to, for a time.
+func (b *table) play(d time.Duration, replicas ...*asker) {
+	for end := b.clock.now.Add(d); ; {
+		var first *asker
+		for _, r := range replicas {
+			if r.at = max(r.at, b.clock.now); !r.dead && (first == nil || r.at < first.at) {
+				first = r
+			}
+		}
+		if first == nil || first.at > end {
+			b.clock.now = end
+			return
+		}
+		b.clock.now = first.at
+		b.take(first)
+	}
+}
+
+func (b *table) expectCalls(r *asker, least, most int) {
+	b.Helper()
+	if n := len(r.got); n < least || n > most {
+		b.Errorf("%s was granted %d slots, want %d to %d", r.line.Replica, n, least, most)
+	}
+}
+
+func tenth() bucket.Limit { return sharedRate("account", 10, time.Second, 1) }
+
+func alternate(b *table) {
+	b.lay(only(tenth()))
+	one, other := replicaOf("one", waiting("", 1)), replicaOf("other", waiting("", 1))
+	b.play(10*time.Second, one, other)
+	b.expectCalls(one, 49, 51)
+	b.expectCalls(other, 49, 51)
+	for i := 2; i < min(len(one.got), len(other.got)); i++ {
+		if gap := one.got[i-1].Until(one.got[i]); gap > 300*time.Millisecond {
+			b.Fatalf("one had no slot for %s", gap)
+		}
+	}
+}
+
+func byKeys(b *table) {
+	b.lay(only(tenth()))
+	many, few := replicaOf("many", waiting("", 9)), replicaOf("few", waiting("", 1))
+	b.play(20*time.Second, many, few)
+	b.expectCalls(many, 178, 182)
+	b.expectCalls(few, 18, 22)
+}
+
+func byTenants(b *table) {
+	b.lay(only(tenth()))
+	// t has one key of four at the first replica; u is only there.
+	first, second := replicaOf("first", waiting("t", 1), waiting("u", 5)), replicaOf("second", waiting("t", 3))
+	b.play(40*time.Second, first, second)
+	b.expectCalls(first, 246, 254) // u's half, and a quarter of t's
+	b.expectCalls(second, 146, 154)
+	if a := b.take(first); a.Elsewhere != 3 {
+		b.Errorf("%d keys of t wait elsewhere, want 3", a.Elsewhere)
+	}
+	if a := b.take(second); a.Elsewhere != 1 {
+		b.Errorf("%d keys of t wait elsewhere, want 1", a.Elsewhere)
+	}
+	second.dead = true
+	b.play(2*time.Second, first)
+	if a := b.take(first); a.Elsewhere != 0 {
+		b.Errorf("%d keys of t wait at a replica that is dead", a.Elsewhere)
+	}
+}
+
+func diesInTurn(b *table) {
+	b.lay(only(sharedRate("account", 1, 10*time.Second, 1)))
+	one, other := replicaOf("one", waiting("", 1)), replicaOf("other", waiting("", 1))
+	b.play(45*time.Second, one, other)
+	other.dead = true
+	was := len(one.got)
+	b.play(60*time.Second, one)
+	if n := len(one.got) - was; n < 5 {
+		b.Fatalf("after the other died one was granted %d slots in a minute", n)
+	}
+	for i := was; i < len(one.got); i++ {
+		if gap := one.got[i-1].Until(one.got[i]); i > was && gap > 11*time.Second {
+			b.Errorf("after the other died one had no slot for %s", gap)
+		}
+	}
+}
+
+func freeForAll(b *table) {
+	q := bucket.Limit{Name: "daily", Quota: &bucket.Quota{Count: 20, Window: bucket.Calendar, Unit: bucket.Day, Zone: time.UTC}}
+	b.lay(only(q))
+	one, other := replicaOf("one", waiting("", 4)), replicaOf("other", waiting("", 4))
+	b.play(time.Second, one, other) // they use up the day
+	if n := len(one.got) + len(other.got); n != 20 {
+		b.Fatalf("%d calls were granted of a quota of 20", n)
+	}
+	b.clock.now = Start.Add(17 * time.Hour) // the next day
+	for range 4 {
+		if a := b.take(one); len(a.Grants) == 0 {
+			b.Fatalf("with a whole quota left a replica must wait: %+v", a.Wait)
+		}
+	}
+}
+
+func dearFirst(b *table) {
+	tokens := sharedRate("tokens", 20, time.Second, 20)
+	tokens.Rate.Counts = bucket.ByTokens
+	b.lay(only(tokens))
+	cheap, dear := replicaOf("cheap", waiting("", 8)), replicaOf("dear", waiting("", 1))
+	dear.cost = 20
+	b.play(60*time.Second, cheap, dear)
+	if units := 20 * len(dear.got); len(dear.got) < 5 || len(cheap.got) < 8*units*9/10 || len(cheap.got)+units < 1100 {
+		b.Errorf("%d calls of the whole burst were granted beside %d of one unit", len(dear.got), len(cheap.got))
+	}
+}
+
+func permitsGoRound(b *table) {
+	b.lay(only(bucket.Limit{Name: "concurrent", InFlight: 1}))
+	one, other := replicaOf("one", waiting("", 1)), replicaOf("other", waiting("", 1))
+	for range 40 {
+		b.play(20*time.Millisecond, one, other) // one of them is granted the permit
+		caller := one
+		if len(other.got) > 0 && (len(one.got) == 0 || other.got[len(other.got)-1] > one.got[len(one.got)-1]) {
+			caller = other
+		}
+		b.settle(bucket.Use{Key: "k", Grant: bucket.Grant{Serial: b.last}})
+		caller.at = b.clock.now // it knows at once that the permit is back
+	}
+	b.expectCalls(one, 19, 21)
+	b.expectCalls(other, 19, 21)
+}
+
+func outOfTurn(b *table) {
+	b.lay(only(tenth()))
+	one, other := replicaOf("one", waiting("", 1)), replicaOf("other", waiting("", 1))
+	b.play(time.Second, one, other)
+	b.clock.now += 200_000 // past the next slot, and before the replicas are late
+	one.at, other.at = b.clock.now, b.clock.now
+	got, err := b.store.Reserve(context.Background(), []bucket.Ask{b.whole(bucket.Ask{Key: "inquiry"})})
+	if err != nil || len(got[0].Grants) != 1 {
+		b.Errorf("%+v, %v", got, err)
+	}
+}
