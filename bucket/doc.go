@@ -10,6 +10,7 @@
 //	carry.go                    what a changed rate takes over
 //	quota.go, sliding.go        windows, quotas and money
 //	engine.go, keys.go          one reservation over all limits; the table of keys in debt
+//	line.go                     turns of the processes that share a store
 //	snapshot.go                 how a restart continues and never counts too little
 //	admission.go                the limits that a job must pass when it comes in
 //	checker.go, quality.go      recorded arrivals checked against the limits, exactly

@@ -18,6 +18,7 @@ var lineTests = []test{
 	{"a dear call waits for no cheap ones of other replicas", dearFirst},
 	{"permits go round", permitsGoRound},
 	{"an ask without a line waits for no turn", outOfTurn},
+	{"hundreds of replicas that come and go hold nothing up", manyReplicas},
 }
 
 // asker is a replica of a test. Every ask is for the next of its keys.
@@ -200,4 +201,15 @@ func outOfTurn(b *table) {
 	if err != nil || len(got[0].Grants) != 1 {
 		b.Errorf("%+v, %v", got, err)
 	}
+}
+
+func manyReplicas(b *table) {
+	b.lay(only(tenth()))
+	one := replicaOf("one", waiting("", 1))
+	for i := range 200 {
+		b.take(replicaOf(fmt.Sprint("gone", i), waiting(fmt.Sprint("tenant", i), 1)))
+		b.clock.now += 1000
+	}
+	b.play(3*time.Second, one)
+	b.expectCalls(one, 18, 31)
 }

@@ -54,6 +54,10 @@
 // second, a turn asks for more than one call. All queues that ask then share as many calls as a round trip
 // takes.
 //
+// Processes that share a store take turns there (bucket/line.go). Every round of asks says how many keys of which
+// tenants wait here, and each answer how many keys of the tenant wait elsewhere. A tenant's turns here are the fewer,
+// the more of its keys are there. fleet_test.go plays 2 to 20 processes.
+//
 // # What is made ready
 //
 // A ready job has its message in memory and its intent stored. A crash then makes the job unknown, although the

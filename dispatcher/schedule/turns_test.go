@@ -299,7 +299,16 @@ func TestTurnsLendAndTakeBack(t *testing.T) {
 					waiting++
 				}
 			}
+			coming := map[*tenant]int{}
+			for _, q := range queues {
+				if q.seat.came != 0 {
+					coming[q.seat.tenant]++
+				}
+			}
 			for of, sum := range lent {
+				if of.coming != coming[of] || w.coming[of] != (of.coming > 0) {
+					t.Fatalf("seed %d: %d queues of tenant %s wait for a slot, it counts %d", seed, coming[of], of.name, of.coming)
+				}
 				if of.in[askLine].lent != sum[askLine] || of.in[prepareLine].lent != sum[prepareLine] {
 					t.Fatalf("seed %d: tenant %s was lent %d and %d, its queues %v", seed, of.name, of.in[askLine].lent, of.in[prepareLine].lent, sum)
 				}
@@ -314,8 +323,8 @@ func TestTurnsLendAndTakeBack(t *testing.T) {
 			w.pass(q)
 			w.leave(q)
 		}
-		if w.waiting() != 0 || len(w.tenants) != 0 {
-			t.Fatalf("seed %d: %d queues and %d tenants are left", seed, w.waiting(), len(w.tenants))
+		if w.waiting() != 0 || len(w.tenants) != 0 || len(w.coming) != 0 {
+			t.Fatalf("seed %d: %d queues and %d tenants are left, of which %d wait", seed, w.waiting(), len(w.tenants), len(w.coming))
 		}
 	}
 }
