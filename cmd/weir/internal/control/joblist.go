@@ -59,11 +59,11 @@ func (o operator) unfinished(req micro.Request) {
 	}
 	o.aside(req, o.listing, busyListing, listTimeout, func(ctx context.Context) (any, error) {
 		reply := unfinishedReply{APIs: []dispatcher.APIState{}, Jobs: []dispatcher.UnfinishedJob{}}
-		for _, api := range o.Dispatcher.APIs() {
+		for _, api := range o.Dispatcher.Desk.APIs() {
 			if q.API != "" && q.API != api {
 				continue
 			}
-			state, err := o.Dispatcher.State(api)
+			state, err := o.Dispatcher.Desk.State(api)
 			if err != nil {
 				continue // it is gone since
 			}
