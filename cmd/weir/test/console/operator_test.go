@@ -43,7 +43,7 @@ apis:
 		}
 	}
 	r.AwaitCalls(keys)
-	d := r.Worker.Parts().Dispatcher
+	d := r.Worker.Parts().Dispatcher.Desk
 	state, err := d.State("slow")
 	defer func() {
 		if t.Failed() {

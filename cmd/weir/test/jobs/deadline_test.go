@@ -88,7 +88,7 @@ func TestDeadlinePassesUnderAHold(t *testing.T) {
 	r := weirtest.RigOn(t, api, fmt.Sprintf(deadlineYAML, api.URL()))
 	cancel := func(key string) {
 		t.Helper()
-		answers, err := r.Worker.Parts().Dispatcher.Cancel(t.Context(), dispatcher.Cancellation{API: "pay", Job: key})
+		answers, err := r.Worker.Parts().Dispatcher.Desk.Cancel(t.Context(), dispatcher.Cancellation{API: "pay", Job: key})
 		if err != nil || len(answers) != 1 || answers[0].Verdict != schedule.CancelTaken {
 			t.Fatalf("not cancelled: %v %v", answers, err)
 		}
@@ -97,7 +97,7 @@ func TestDeadlinePassesUnderAHold(t *testing.T) {
 	held := func(key string) {
 		t.Helper()
 		r.Eventually("a hold", func() bool {
-			d, err := r.Worker.Parts().Dispatcher.Show(t.Context(), "pay", key, 1)
+			d, err := r.Worker.Parts().Dispatcher.Desk.Show(t.Context(), "pay", key, 1)
 			return err == nil && d.Waits.For == schedule.WaitHeld && len(d.Next) == 1 && d.Next[0].Phase == schedule.JobRetries
 		})
 	}

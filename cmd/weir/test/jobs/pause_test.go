@@ -58,7 +58,7 @@ func TestPauseSurvivesRestarts(t *testing.T) {
 	}
 	r.Stop()
 	r.Start()
-	if _, ok := r.Worker.Parts().Dispatcher.Pauses("pay")["paused"]; ok || len(r.API.Arrivals("paused")) != calls {
+	if _, ok := r.Worker.Parts().Dispatcher.Desk.Pauses("pay")["paused"]; ok || len(r.API.Arrivals("paused")) != calls {
 		t.Fatal("a pause that was taken back is in force, or a paused api was called")
 	}
 	if err := r.Control().Delete(t.Context(), control.PauseEntry("pay", "")); err != nil {
@@ -79,7 +79,7 @@ func TestPauseEndsByItself(t *testing.T) {
 	t.Parallel()
 	api := weirtest.StartOrdered(t, nil)
 	r := weirtest.RigOn(t, api, fmt.Sprintf(pausedYAML, api.URL()))
-	inForce := func(key string) bool { _, ok := r.Worker.Parts().Dispatcher.Pauses("pay")[key]; return ok }
+	inForce := func(key string) bool { _, ok := r.Worker.Parts().Dispatcher.Desk.Pauses("pay")[key]; return ok }
 	pause := func(key string, lasts time.Duration) (ends time.Time) {
 		said := time.Now()
 		word, err := json.Marshal(schedule.Pause{At: said, By: "test", ForMS: lasts.Milliseconds()})
@@ -173,7 +173,7 @@ func TestCancelTakesNoSlot(t *testing.T) {
 	})
 	cancelled := map[string]bool{}
 	for i := 199; i > 0; i -= 8 {
-		answers, err := r.Worker.Parts().Dispatcher.Cancel(t.Context(), dispatcher.Cancellation{API: "pay", Job: fmt.Sprint("j", i), Why: "test"})
+		answers, err := r.Worker.Parts().Dispatcher.Desk.Cancel(t.Context(), dispatcher.Cancellation{API: "pay", Job: fmt.Sprint("j", i), Why: "test"})
 		if err != nil {
 			t.Fatal(err)
 		}

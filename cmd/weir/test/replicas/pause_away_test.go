@@ -63,9 +63,9 @@ func TestPausesThatAreGoneWhenTheServerIsBack(t *testing.T) {
 	stop()
 	natstest.Start(t, dir, port)
 	back := time.Now()
-	await.Until(t, "the pauses that are gone to end", func() bool { return len(w.Parts().Dispatcher.Pauses("pay")) == 1 })
+	await.Until(t, "the pauses that are gone to end", func() bool { return len(w.Parts().Dispatcher.Desk.Pauses("pay")) == 1 })
 	t.Logf("the pauses ended %s after the server was back", time.Since(back).Round(time.Millisecond))
-	if _, paused := w.Parts().Dispatcher.Pauses("pay")["stays"]; !paused {
+	if _, paused := w.Parts().Dispatcher.Desk.Pauses("pay")["stays"]; !paused {
 		t.Error("the pause that is there has ended")
 	}
 	r.Stop() // before its server
