@@ -227,6 +227,12 @@ user "$VIEWERS" viewer \
   --allow-pub 'weir.operator.jobs' \
   --allow-pub 'weir.operator.ended' \
   --allow-pub 'weir.operator.traces' \
+  --allow-pub '$SRV.PING' \
+  --allow-pub '$SRV.INFO' \
+  --allow-pub '$SRV.STATS' \
+  --allow-pub '$SRV.PING.>' \
+  --allow-pub '$SRV.INFO.>' \
+  --allow-pub '$SRV.STATS.>' \
   --allow-pub '$JS.API.INFO' \
   --allow-pub '$JS.API.STREAM.NAMES' \
   --allow-pub '$JS.API.STREAM.LIST' \
@@ -268,6 +274,5 @@ user "$VIEWERS" viewer \
   --allow-pub '$JS.API.CONSUMER.DELETE.WEIR_EVENTS.*' \
   --allow-pub '$JS.API.CONSUMER.DELETE.KV_weir_config.*' \
   --allow-pub '$JS.FC.>' \
-  --allow-pub '$SRV.>' \
   --allow-sub '_INBOX.viewer.>' \
   --allow-sub 'weir.events.>'

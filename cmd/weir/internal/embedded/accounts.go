@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/gate"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -26,53 +25,6 @@ const (
 	anybody         = "anybody" // connects without credentials
 )
 
-// passage is one kind of question that producers may ask.
-type passage struct {
-	asked   string // the subject that producers use
-	taken   string // in the main account; empty: the same subject
-	answers string // "": one answer, otherwise the server's word for several
-}
-
-// passages returns all that producers may publish.
-func passages() []passage {
-	return []passage{
-		{asked: "weir.jobs.>"},
-		{asked: "weir.operator.keys.*", answers: "stream"},
-		{asked: "weir.operator.show.*.*", answers: "stream"},
-		{asked: connect.Whereabouts},
-		{asked: "$SRV.PING", answers: "stream"},
-		{asked: "$SRV.INFO", answers: "stream"},
-		{asked: "$SRV.STATS", answers: "stream"},
-		{asked: "$SRV.PING.>", answers: "stream"},
-		{asked: "$SRV.INFO.>", answers: "stream"},
-		{asked: "$SRV.STATS.>", answers: "stream"},
-		{asked: "$JS.API.INFO"},
-		{asked: "$JS.API.STREAM.NAMES"},
-		{asked: "$JS.API.STREAM.LIST"},
-		{asked: "$JS.API.STREAM.INFO.*"},
-		{asked: "$JS.API.STREAM.MSG.GET.*"},
-		{asked: "$JS.API.DIRECT.GET.*"},
-		{asked: "$JS.API.DIRECT.GET.*.>"},
-		{asked: "$JS.API.CONSUMER.NAMES.*", taken: gate.Names + "*"},
-		{asked: "$JS.API.CONSUMER.LIST.*", taken: gate.List + "*"},
-		{asked: "$JS.API.CONSUMER.INFO.*.*"}, // of names that the client knows already
-		{asked: "$JS.API.CONSUMER.CREATE.>", taken: gate.Make + ">"},
-		{asked: "$JS.API.CONSUMER.DURABLE.CREATE.>", taken: gate.Durable + ">"},
-		{asked: "$JS.API.CONSUMER.DELETE.*.*", taken: gate.Drop + "*.*"},
-		{asked: "$JS.API.CONSUMER.MSG.NEXT.*.*", answers: "stream"},
-		{asked: "$JS.ACK.>", taken: gate.Ack + ">"},
-		{asked: "$JS.FC.>"}, // answers to the flow control of their consumers; each names a number that the server chose
-	}
-}
-
-// heard returns the subjects of the main account that producers may listen to, and their names in the producers'
-// account.
-func heard() [][2]string {
-	return [][2]string{
-		{"weir.events.>", ""}, {"weir.results.>", ""}, {"weir.dead.>", ""}, {"weir.calls.>", ""}, {gate.ReplyPrefix + ">", ">"},
-	}
-}
-
 // notHeard are subjects on which a producer could answer another in weir's place.
 var notHeard = []string{"weir.jobs.>", "weir.operator.>", gate.Prefix + ">", "$JS.>", "$KV.>", "$SRV.>", "$SYS.>"}
 
@@ -80,8 +32,10 @@ var notHeard = []string{"weir.jobs.>", "weir.operator.>", gate.Prefix + ">", "$J
 // producers would hear.
 func producerRights() *server.Permissions {
 	allow := []string{"$SYS.REQ.USER.INFO"}
-	for _, p := range passages() {
-		allow = append(allow, p.asked)
+	for _, p := range gate.Passages(gate.Inside) {
+		if !p.Heard {
+			allow = append(allow, p.Asked)
+		}
 	}
 	return &server.Permissions{
 		Publish: &server.SubjectPermission{Allow: allow}, Subscribe: &server.SubjectPermission{Deny: notHeard},
@@ -91,24 +45,15 @@ func producerRights() *server.Permissions {
 // accounts returns both accounts for the server's options, with at most this many clients of producers.
 func accounts(clients int) (accounts []*server.Account, producers *server.Account, err error) {
 	var exports, imports strings.Builder
-	for _, p := range passages() {
-		taken, answers := p.taken, p.answers
-		if taken == "" {
-			taken = p.asked
+	for _, p := range gate.Passages(gate.Inside) {
+		kind := "service"
+		if p.Heard {
+			kind = "stream"
+			fmt.Fprintf(&exports, "{stream: %q}\n", p.Taken)
+		} else {
+			fmt.Fprintf(&exports, "{service: %q, response_type: %s}\n", p.Taken, p.Answers())
 		}
-		if answers == "" {
-			answers = "singleton"
-		}
-		fmt.Fprintf(&exports, "{service: %q, response_type: %s}\n", taken, answers)
-		fmt.Fprintf(&imports, "{service: {account: %s, subject: %q}, to: %q}\n", mainInFile, taken, p.asked)
-	}
-	for _, s := range heard() {
-		fmt.Fprintf(&exports, "{stream: %q}\n", s[0])
-		as := s[0]
-		if s[1] != "" {
-			as = s[1]
-		}
-		fmt.Fprintf(&imports, "{stream: {account: %s, subject: %q}, to: %q}\n", mainInFile, s[0], as)
+		fmt.Fprintf(&imports, "{%s: {account: %s, subject: %q}, to: %q}\n", kind, mainInFile, p.Taken, p.Asked)
 	}
 	// The options come from a text, because only that enables JetStream for one of several accounts.
 	text := fmt.Sprintf("accounts {\n%s { jetstream: enabled, exports: [\n%s] }\n%s { limits: { max_connections: %d }, imports: [\n%s] }\n}\n",

@@ -1,8 +1,8 @@
 // Package gate asks JetStream on behalf of readers in a separate account, if a question names a second subject or a
 // consumer of another user.
 //
-// Such readers import what they may ask (cmd/weir/internal/embedded/accounts.go has the list of the embedded server,
-// deploy/nats that of others). The server gives each imported question a reply subject of its own making, so that no
+// Such readers import what they may ask: rights.go has the list, from which the embedded server's accounts and the files
+// of deploy/nats are made. It has the rights of the other roles, too: a new one is a line there, and make rights. The server gives each imported question a reply subject of its own making, so that no
 // answer lands in the account of the streams, whatever subject the asking client named. Three ways remain, and go
 // through a Gate:
 //

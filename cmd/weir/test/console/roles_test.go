@@ -1,11 +1,9 @@
 package console
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -17,7 +15,6 @@ import (
 	"weir/cmd/weir/weirtest"
 	"weir/ingest/await"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -274,51 +271,6 @@ func TestStartEndsAtOnceWhenRefused(t *testing.T) {
 	_, err := worker.Start(await.Context(t, "a worker to start"), weirtest.WorkerSettings(t, weirtest.RoleServer(t, conf)("worker"), file, "w", config.RoleIngest), weirtest.TestLog(t))
 	if err == nil || !strings.Contains(err.Error(), "$JS.API.STREAM.CREATE.KV_weir_control") {
 		t.Errorf("the start ended with %v", err)
-	}
-}
-
-// TestOperatorModeHasTheSameRoles compares the lists of nsc.sh with those of accounts.conf.
-func TestOperatorModeHasTheSameRoles(t *testing.T) {
-	t.Parallel()
-	opts, err := server.ProcessConfigFile(filepath.Join(weirtest.DeployDir, "nats", "accounts.conf"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	script := strings.ReplaceAll(weirtest.MustRead(t, filepath.Join(weirtest.DeployDir, "nats", "nsc.sh")), "\\\n", " ")
-	conf := weirtest.MustRead(t, filepath.Join(weirtest.DeployDir, "nats", "accounts.conf"))
-	shared := map[string]string{} // what the viewers import, by what it is called in weir's account
-	for _, m := range regexp.MustCompile(`(?m)^ +\{(service|stream): \{account: WEIR, subject: "([^"]+)"\}(?:, to: "([^"]+)")?\}$`).FindAllStringSubmatch(conf, -1) {
-		shared[m[1]+" "+m[2]] = cmp.Or(m[3], m[2])
-	}
-	var exported, given int
-	for _, m := range regexp.MustCompile(`(?m)^ +\{(service|stream): "([^"]+)", accounts: \[VIEWERS\](?:, response_type: (stream))?\}$`).FindAllStringSubmatch(conf, -1) {
-		exported++
-		line := fmt.Sprintf("give %s '%s' '%s'", m[1], m[2], shared[m[1]+" "+m[2]])
-		if m[1] == "service" {
-			line += map[string]string{"": " Singleton", "stream": " Stream"}[m[3]]
-		}
-		if !strings.Contains(script, "\n"+line+"\n") {
-			t.Errorf("nsc.sh has no line %q", line)
-		}
-	}
-	given = strings.Count(script, "\ngive service ") + strings.Count(script, "\ngive stream ")
-	if exported == 0 || exported != len(shared) || exported != given {
-		t.Errorf("accounts.conf exports %d and imports %d, nsc.sh gives %d", exported, len(shared), given)
-	}
-	for _, u := range opts.Users {
-		if u.Permissions == nil {
-			continue
-		}
-		line := regexp.MustCompile(`(?m)^user "\$\w+" ` + u.Username + `\b.*$`).FindString(script)
-		for flag, want := range map[string][]string{"--allow-pub": u.Permissions.Publish.Allow, "--allow-sub": u.Permissions.Subscribe.Allow} {
-			var got []string
-			for _, m := range regexp.MustCompile(flag+` '([^']+)'`).FindAllStringSubmatch(line, -1) {
-				got = append(got, m[1])
-			}
-			if !slices.Equal(got, want) {
-				t.Errorf("%s %s: nsc.sh has\n%v\naccounts.conf\n%v", u.Username, flag, got, want)
-			}
-		}
 	}
 }
 
