@@ -14,7 +14,7 @@ AXE_SHA256    := e6b0ce02b84d892e2e33e403485e7f3d6c29e2be6df65daf44d89ba56413974
 FSYNC         ?= 5ms
 TOOLS         := $(CURDIR)/bin/tools
 
-.PHONY: help run test test-all race cross vet notice manual prose tidy unit simulation fuzz simulate slowdisk midnight lint chart vuln redis promtool chromium axe natscli helm openapi build image rules torture bench bench-peers clean cc
+.PHONY: help run test test-all race cross vet notice manual prose tidy unit simulation fuzz simulate slowdisk midnight lint chart vuln redis promtool chromium axe natscli helm openapi build image fields rights manifests torture bench bench-peers clean cc
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -41,10 +41,9 @@ steps = begun=$$(date +%s); for step in $(1); do \
 	  echo "== $$step passed in $$((now - began)) s, $$((now - begun)) s since the beginning"; \
 	done
 
-rules: ## copy deploy/prometheus/alerts.yaml into deploy/k8s/prometheusrule.yaml and the chart, and deploy/k8s/weir.yaml into the chart
-	@{ sed '/^spec:$$/q' deploy/k8s/prometheusrule.yaml; sed -n '/^groups:$$/,$$p' deploy/prometheus/alerts.yaml | sed 's/^\(.\)/  \1/'; } > deploy/k8s/prometheusrule.yaml.new
-	@mv deploy/k8s/prometheusrule.yaml.new deploy/k8s/prometheusrule.yaml
+manifests: helm ## render deploy/k8s from the chart, after copying alerts and weir.yaml into it
 	@cp deploy/prometheus/alerts.yaml deploy/k8s/weir.yaml deploy/helm/weir/files/
+	@UPDATE_GOLDEN=1 $(GO) test ./cmd/weir/test/docs -run ChartSaysWhatTheManifestsSay >/dev/null
 
 fields: ## write what comes from the registry of fields: tables of the help, JSON Schema, the reference's end, expected values
 	@UPDATE_GOLDEN=1 $(GO) test ./cmd/weir/internal/config -run 'TestGoldenFiles|TestReference' >/dev/null

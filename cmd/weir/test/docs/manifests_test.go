@@ -64,7 +64,7 @@ func TestMonitoringHolds(t *testing.T) {
 	}
 	rules, alerts := read("k8s", "prometheusrule.yaml"), read("prometheus", "alerts.yaml")
 	if rules["kind"] != "PrometheusRule" || !reflect.DeepEqual(at(rules, "spec"), any(alerts)) {
-		t.Error("deploy/k8s/prometheusrule.yaml has other alerts than deploy/prometheus/alerts.yaml: make rules")
+		t.Error("deploy/k8s/prometheusrule.yaml has other alerts than deploy/prometheus/alerts.yaml: make manifests")
 	}
 	monitor, service, secret := read("k8s", "servicemonitor.yaml"), read("k8s", "service.yaml"), read("k8s", "secret.example.yaml")
 	if want := at(service, "metadata", "labels"); !reflect.DeepEqual(at(monitor, "spec", "selector", "matchLabels"), want) {

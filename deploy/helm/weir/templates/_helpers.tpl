@@ -63,6 +63,7 @@ spec:
         matchLabels: {{- include "weir.selector" . | nindent 10 }}
   containers:
     - name: weir
+      # Name your own image, by its digest.
       image: {{ .Values.image.repository }}{{ if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
       imagePullPolicy: {{ .Values.image.pullPolicy }}
       args: [serve]
@@ -92,13 +93,14 @@ spec:
         - {name: WEIR_STATE_DIR, value: /var/lib/weir/state}
         - {name: WEIR_LOG_FORMAT, value: {{ .Values.logFormat }}}
         - {name: WEIR_SHUTDOWN_TIMEOUT, value: {{ .Values.shutdownTimeout }}}
-        - {name: GOMEMLIMIT, value: {{ .Values.goMemoryLimit }}}
+        - {name: GOMEMLIMIT, value: {{ .Values.goMemoryLimit }}} # below limits.memory
         {{- with .Values.env }}{{ toYaml . | nindent 8 }}{{ end }}
       ports:
         - {name: http, containerPort: 8480}
         {{- if .Values.nats.inside }}
         - {name: nats, containerPort: 4222}
         {{- end }}
+      # HTTP comes up last, when all queues were read: that may take minutes where millions of jobs wait.
       startupProbe:
         httpGet: {path: /livez, port: http}
         {{- toYaml .Values.startupProbe | nindent 8 }}
@@ -108,6 +110,7 @@ spec:
       readinessProbe:
         httpGet: {path: /readyz, port: http}
         {{- toYaml .Values.readinessProbe | nindent 8 }}
+      # A CPU limit would stop the process for tens of milliseconds at a time, and calls with it: none is set.
       resources: {{- toYaml .Values.resources | nindent 8 }}
       securityContext:
         allowPrivilegeEscalation: false
