@@ -107,9 +107,7 @@ func (a *API) section() section {
 
 // check reports what fields of the api cause together.
 func (a *API) check(f fields) {
-	if _, err := name(a.Name); err != nil {
-		f.failWith(err)
-	} else if a.Name == "_" {
+	if a.Name == "_" {
 		f.fail("_ stands for an unknown api in the subjects of dead letters", "give it another name")
 	}
 	if len(a.Methods) == 0 && f.fine("methods") {
@@ -125,6 +123,7 @@ func (a *API) check(f fields) {
 		f.absent("retry").absent("hold").note("one 429 to a call of one key holds all keys of the api, as they share a limit",
 			"write retry: {hold: api} to keep that, or {hold: key} if the api also answers 429 about one key alone, such as one phone number")
 	}
+	slices.SortFunc(a.Rules.Overrides, moreExact)
 	a.Rules.TenantUntil = a.Key.TenantUntil
 	a.Rules.Lease = a.Timeout + a.Rules.Jitter + leaseMargin
 	if f.clean() {

@@ -86,9 +86,7 @@ func (c *Config) section() section {
 			{name: "http", is: mapping(c.HTTP.section), otherwise: "none", means: "who may use the HTTP interface"},
 			{
 				name: "notifications", otherwise: "none", means: "where weir posts events besides NATS ([events](events.md#destinations))",
-				is: sorted(named(&c.Notifications, mostDestinations, "NAME", (*Destination).section, func(d *Destination) *string { return &d.Name }), func() {
-					slices.SortFunc(c.Notifications, func(a, b Destination) int { return strings.Compare(a.Name, b.Name) })
-				}),
+				is: named(&c.Notifications, mostDestinations, "NAME", (*Destination).section, func(d *Destination) *string { return &d.Name }),
 			},
 			{
 				name: "reply_to", otherwise: "`[\"_INBOX.>\"]`",
@@ -106,7 +104,6 @@ func (c *Config) section() section {
 			if len(c.APIs) == 0 {
 				f.place("apis").warn("no api is configured: every job is refused", "write one under apis")
 			}
-			slices.SortFunc(c.APIs, func(a, b API) int { return strings.Compare(a.Name, b.Name) })
 			if f.clean() {
 				c.warnOfIDs(f)
 			}
@@ -175,8 +172,8 @@ func replySubjects(text string) (string, error) {
 	return text, nil
 }
 
-// name reads the name of an api or a limit. It becomes part of subjects, stream names and keys of a shared store.
-func name(text string) (string, error) {
+// parseName reads the name of an api or a limit. It becomes part of subjects, stream names and keys of a shared store.
+func parseName(text string) (string, error) {
 	if text == "" || len(text) > 64 || strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789_-") != "" {
 		return "", refuse("write a-z, 0-9, '-' and '_' only, at most 64", "%s cannot be a name", quote(text))
 	}

@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -52,9 +51,7 @@ func (h *HTTP) section() section {
 	return section{fields: []field{
 		{
 			name: "tokens", otherwise: "none",
-			is: sorted(named(&h.Tokens, mostTokens, "NAME", (*NamedToken).section, func(t *NamedToken) *string { return &t.Name }), func() {
-				slices.SortFunc(h.Tokens, func(a, b NamedToken) int { return strings.Compare(a.Name, b.Name) })
-			}),
+			is: named(&h.Tokens, mostTokens, "NAME", (*NamedToken).section, func(t *NamedToken) *string { return &t.Name }),
 			means: "the tokens of the HTTP interface, besides `WEIR_HTTP_TOKEN`. Once one is configured, requests without a token are " +
 				"refused on a loopback address too",
 		},
@@ -81,11 +78,6 @@ func (t *NamedToken) section() section {
 				means: "the token: 16 to 256 letters, digits and `-._~+/=`. weir reads it every second, under the same restrictions as an " +
 					"API's `headers`",
 			},
-		},
-		check: func(f fields) {
-			if _, err := name(t.Name); err != nil {
-				f.failWith(err)
-			}
 		},
 	}
 }

@@ -67,27 +67,6 @@ func one[T any](at *T, t of[T]) kind {
 	}
 }
 
-// maybe is a single value that may be absent: nil then.
-func maybe[T any](at **T, t of[T]) kind {
-	held := new(T)
-	k := one(held, t)
-	read := k.read
-	k.show = func() string {
-		if *at == nil {
-			return ""
-		}
-		return t.show(**at)
-	}
-	k.read = func(v value, or string) texts {
-		read(v, or)
-		if *at = nil; v.node != nil {
-			*at = held
-		}
-		return nil
-	}
-	return k
-}
-
 // many is a list of at most most values, none of them twice. t describes the list, and its schema an item.
 func many[T comparable](at *[]T, most int, t of[T]) kind {
 	return kind{
@@ -192,7 +171,8 @@ func items[T any](at *[]T, most int, s func(*T) section) kind {
 	}
 }
 
-// named is a mapping of at most most mappings whose names the user chooses: what the names are is called below.
+// named is a mapping of at most most mappings whose names the user chooses, sorted by them. What the names are is called
+// below; a NAME has only letters that may stand in subjects.
 func named[T any](at *[]T, most int, below string, s func(of *T) section, name func(of *T) *string) kind {
 	return kind{
 		words: fmt.Sprintf("at most %d, by name", most), inner: func() section { return s(new(T)) }, below: below,
@@ -211,11 +191,15 @@ func named[T any](at *[]T, most int, below string, s func(of *T) section, name f
 			all := texts{}
 			entries, _ := v.entries(most)
 			for _, e := range entries {
+				if _, err := parseName(e.name); err != nil && below == "NAME" {
+					e.failWith(err)
+				}
 				t := new(T)
 				*name(t) = e.name
 				all.add(joinPath("", e.name), s(t).readWhole(e.value))
 				*at = append(*at, *t)
 			}
+			slices.SortFunc(*at, func(a, b T) int { return strings.Compare(*name(&a), *name(&b)) })
 			return all
 		},
 	}
@@ -228,14 +212,4 @@ func (s section) readWhole(v value) texts {
 		all[""] = text{text: whole, whole: true}
 	}
 	return all
-}
-
-// sorted is a kind whose values are sorted after they were read.
-func sorted(k kind, sort func()) kind {
-	read := k.read
-	k.read = func(v value, or string) texts {
-		defer sort()
-		return read(v, or)
-	}
-	return k
 }

@@ -150,7 +150,7 @@ func limitName() of[string] {
 		if text == ownRate {
 			return "", refuse("give it another name", "%s is what weir calls the rate of a key's own bucket", quote(text))
 		}
-		return name(text)
+		return parseName(text)
 	}, same, "a name; not `rate`", object{"type": []string{"string", "integer"}, "pattern": namePattern}}
 }
 

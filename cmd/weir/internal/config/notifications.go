@@ -98,18 +98,13 @@ func (d *Destination) section() section {
 					"incoming webhooks of Slack, Mattermost and others accept it",
 			},
 			{
-				name: "group", is: one(&d.Group, collecting()), otherwise: "none",
+				name: "group", is: one(&d.Group, orEmpty(duration(time.Second, time.Hour))), otherwise: "none",
 				means: "how long weir collects events and counts those of one type, API, key and reason together. Without it weir posts " +
 					"each event at once",
 			},
 			{
 				name: "events", otherwise: "all", means: "which [events](events.md) weir posts",
-				is: sorted(many(&d.Events, len(deadletter.EventTypes()), word(deadletter.EventTypes()...).prefixed("a list of ")), func() {
-					if len(d.Events) == 0 {
-						d.Events = deadletter.EventTypes()
-					}
-					slices.Sort(d.Events)
-				}),
+				is: many(&d.Events, len(deadletter.EventTypes()), word(deadletter.EventTypes()...).prefixed("a list of ")),
 			},
 			{
 				name: "rate", is: one(&d.Rate, rate().but("a rate from 1/min to 1000/s", webhookRate)), or: "10/s",
@@ -117,9 +112,10 @@ func (d *Destination) section() section {
 			},
 		},
 		check: func(f fields) {
-			if _, err := name(d.Name); err != nil {
-				f.failWith(err)
+			if len(d.Events) == 0 {
+				d.Events = deadletter.EventTypes()
 			}
+			slices.Sort(d.Events)
 			if d.Format == StandardFormat && f.fine("format") && !f.has("secret") {
 				f.absent("secret").fail("is missing", "write secret: ${env:NAME} or ${file:/path}")
 			}
@@ -128,18 +124,6 @@ func (d *Destination) section() section {
 			{"required": []string{"secret"}}, {"required": []string{"format"}, "properties": object{"format": object{"const": SlackFormat}}},
 		}},
 	}
-}
-
-// collecting is how long a destination collects events.
-func collecting() of[time.Duration] {
-	t := duration(time.Second, time.Hour)
-	t.show = func(d time.Duration) string {
-		if d == 0 {
-			return ""
-		}
-		return FormatDuration(d)
-	}
-	return t
 }
 
 // webhookRate reads the rate of posts.

@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -49,8 +48,8 @@ func rules(r *bucket.Rules, price *Money) []field {
 		{name: "admit", is: items(&r.Admit, mostAdmit, admission), otherwise: "none", means: "limits for each key on accepted jobs"},
 		{
 			name: "keys", otherwise: "none",
-			is: sorted(named(&r.Overrides, mostOverrides, "PATTERN", func(o *bucket.Override) section { return override(o, r) },
-				func(o *bucket.Override) *string { return &o.Pattern }), func() { slices.SortStableFunc(r.Overrides, moreExact) }),
+			is: named(&r.Overrides, mostOverrides, "PATTERN", func(o *bucket.Override) section { return override(o, r) },
+				func(o *bucket.Override) *string { return &o.Pattern }),
 			means: "other buckets for some keys",
 		},
 	}
@@ -81,6 +80,7 @@ func pace(r *bucket.Rate) []field {
 // keyLimits has the fields of the bucket that every key has. The rate's Count is 0 if it was refused. of has headroom
 // and jitter.
 func keyLimits(k *bucket.KeyLimits, of *bucket.Rules) section {
+	wait := duration(time.Millisecond, longestPeriod)
 	return section{
 		fields: append(pace(&k.Rate), []field{
 			{
@@ -88,7 +88,7 @@ func keyLimits(k *bucket.KeyLimits, of *bucket.Rules) section {
 				means: "how many unfinished jobs a key may have, including running calls; one more overflows",
 			},
 			{
-				name: "max_wait", is: one(&k.MaxWait, waiting()), otherwise: "no bound",
+				name: "max_wait", is: one(&k.MaxWait, orEmpty(wait.but(wait.words, maxWait))), otherwise: "no bound",
 				means: "a job that would wait longer overflows; with `Weir-Not-Before` the wait begins at that time",
 			},
 			{
@@ -101,19 +101,6 @@ func keyLimits(k *bucket.KeyLimits, of *bucket.Rules) section {
 			noteOfDay(f, k.Rate, allowanceFix(k.Rate))
 		},
 	}
-}
-
-// waiting is how long a job may wait.
-func waiting() of[time.Duration] {
-	t := duration(time.Millisecond, longestPeriod)
-	t.parse = maxWait
-	t.show = func(wait time.Duration) string {
-		if wait == 0 {
-			return ""
-		}
-		return FormatDuration(wait)
-	}
-	return t
 }
 
 // maxWait reads how long a job may wait. It refuses 0, which could mean "not at all" as well as "no bound".
@@ -180,34 +167,39 @@ func warnOfPace(f fields, r bucket.Rate, pace bucket.Rules) {
 
 // override has the fields of what single keys have instead of the Key of the rules.
 func override(o *bucket.Override, of *bucket.Rules) section {
-	r := of.Key.Rate
-	all := append(pace(&r), []field{
-		{name: "capacity", is: maybe(&o.Capacity, whole[int64](1, mostCapacity))},
-		{name: "max_wait", is: maybe(&o.MaxWait, waiting())},
-		{name: "in_flight", is: maybe(&o.InFlight, whole[int64](1, mostInFlight))},
-	}...)
-	for i := range all {
-		all[i].needs, all[i].or, all[i].otherwise, all[i].means = "", "", "that of `bucket`", "as in `bucket`"
+	k := of.Key
+	s := keyLimits(&k, of)
+	for i := range s.fields {
+		fd := &s.fields[i]
+		fd.needs, fd.or, fd.otherwise, fd.means = "", "", "that of `bucket`", "as in `bucket`"
 	}
-	return section{fields: all, check: func(f fields) {
+	s.check = func(f fields) {
 		if o.Pattern == "" || len(o.Pattern) > longestName {
 			f.fail("is no key", "write a key of 1 to 128 bytes, or a pattern with *")
 		} else if len(f.node.Content) == 0 {
 			f.fail("changes nothing", "write rate, burst, counts, capacity, max_wait or in_flight")
 		}
 		if f.has("rate") || f.has("burst") || f.has("counts") {
-			checkPace(f, &r, *of)
-			noteOfDay(f, r, allowanceFix(r))
-			o.Rate = &r
+			checkPace(f, &k.Rate, *of)
+			noteOfDay(f, k.Rate, allowanceFix(k.Rate))
+			o.Rate = &k.Rate
 		} else {
 			f.leave("rate", "burst", "counts")
 		}
-		for _, name := range []string{"capacity", "max_wait", "in_flight"} {
-			if !f.has(name) {
-				f.leave(name)
-			}
-		}
-	}}
+		set(f, "capacity", &o.Capacity, &k.Capacity)
+		set(f, "max_wait", &o.MaxWait, &k.MaxWait)
+		set(f, "in_flight", &o.InFlight, &k.InFlight)
+	}
+	return s
+}
+
+// set sets at to the value of a field, if the file has the field.
+func set[T any](f fields, name string, at **T, value *T) {
+	if f.has(name) {
+		*at = value
+	} else {
+		f.leave(name)
+	}
 }
 
 // moreExact orders overrides by precedence: a pattern without * first, and then the longer one. Equally long patterns

@@ -98,6 +98,19 @@ func (t of[T]) prefixed(words string) of[T] {
 	return t
 }
 
+// orEmpty returns the type for values of which zero means that there is none.
+func orEmpty[T comparable](t of[T]) of[T] {
+	show := t.show
+	t.show = func(v T) string {
+		var zero T
+		if v == zero {
+			return ""
+		}
+		return show(v)
+	}
+	return t
+}
+
 func yes() of[bool] {
 	return of[bool]{yesOrNo, strconv.FormatBool, "`true` or `false`", object{"type": "boolean"}}
 }

@@ -189,19 +189,6 @@ func secretOf(words string, parse func(string) (Secret, error)) of[Secret] {
 	return of[Secret]{parse, Secret.String, words, nil}
 }
 
-// orEmpty returns the type for a setting whose zero value means that it is empty.
-func orEmpty[T comparable](t of[T]) of[T] {
-	show := t.show
-	t.show = func(v T) string {
-		var zero T
-		if v == zero {
-			return ""
-		}
-		return show(v)
-	}
-	return t
-}
-
 func rolesType() of[[]Role] {
 	return of[[]Role]{roles, func(all []Role) string {
 		words := make([]string, len(all))
