@@ -19,7 +19,7 @@ var web embed.FS
 
 // pagePaths are the addresses of pages. weir answers each with the same document, whose script draws the page.
 var pagePaths = []string{
-	"/{$}", "/buckets", "/bucket", "/letters", "/letter", "/redrives", "/job", "/limits", "/spend", "/replicas", "/doctor", "/configuration", "/events",
+	"/{$}", "/buckets", "/bucket", "/letters", "/letter", "/redrives", "/jobs", "/job", "/limits", "/spend", "/replicas", "/doctor", "/configuration", "/events",
 }
 
 // pagePolicy restricts what a browser does on a page: it loads and runs only what weir serves, and sends requests only

@@ -51,7 +51,7 @@ apis:
 // everyPage are the addresses of all pages of everything, some of them as an operator's work leaves them.
 var everyPage = []string{
 	"/", "/buckets", "/buckets?api=pay", "/bucket?api=pay&key=customer-with-a-long-name-0123456789-0123456789", "/bucket?api=pay&key=none", "/letters", "/letter?seq=1",
-	"/redrives", "/job", "/job?id=order-1", "/job?id=none", "/limits", "/spend", "/replicas", "/doctor", "/configuration", "/configuration?propose=1", "/configuration?from=1&to=2", "/events",
+	"/redrives", "/jobs", "/jobs?state=dead&api=pay&status=5xx", "/jobs?state=waiting", "/job", "/job?id=order-0", "/job?id=order-1", "/job?id=none", "/limits", "/spend", "/replicas", "/doctor", "/configuration", "/configuration?propose=1", "/configuration?from=1&to=2", "/events",
 }
 
 // settled waits until a page has its answers.

@@ -155,7 +155,7 @@ func TestConsoleObeysNothingStored(t *testing.T) {
 	b.open("/")
 	for path, shows := range map[string]bool{
 		"/": true, "/buckets": true, "/letters": true, "/letter?seq=3": true, "/events": true, "/spend?by=key": false, "/limits": false,
-		"/configuration": false, "/redrives": false, "/job?id=" + "%3Cimg%20src%3Dx%3E": false,
+		"/configuration": false, "/redrives": false, "/jobs": true, "/job?id=" + "%3Cimg%20src%3Dx%3E": false,
 		"/bucket?api=pay&key=" + "%3Cimg%20src%3Dx%20onerror%3D%22document.body.dataset.hit%3D1%22%3E%3Cscript%3Edocument.body.dataset.hit%3D2%3C%2Fscript%3E": true,
 	} {
 		b.visit(path)

@@ -1,16 +1,23 @@
 import { h } from "../dom.js";
 import { go, link } from "../route.js";
-import { brief, count, price } from "../format.js";
+import { brief, bytes, count, price } from "../format.js";
 import { exact, moment, said } from "../time.js";
 import { empty, failed, waits, command, quoted } from "../said.js";
 import { shade, short, waiting } from "../wait.js";
 import { cancelButton } from "../cancel.js";
+import { get } from "../ask.js";
+import { body as shownBody } from "../payload.js";
+
+// read has the bodies of results that the user has asked for, of the job on the page, by the number of the result.
+const read = { id: "", bodies: new Map() };
+const mostBody = 64 << 10; // bytes of a result that the page shows
 
 /** job finds a job by its id and shows what happened to it. */
 export const job = {
-  path: "/job", title: (query) => (query.get("id") ? "Job " + query.get("id") : "Find a job"), key: "j",
+  path: "/job", title: (query) => (query.get("id") ? "Job " + query.get("id") : "Find a job"),
   view(app, query) {
     const id = query.get("id") ?? "";
+    if (read.id !== id) Object.assign(read, { id, bodies: new Map() });
     if (id === "") return [h("h1", {}, "Find a job"), form(""), empty("Where is a job, or what became of it?", "Give its id: the one that its producer set (Nats-Msg-Id), or the one in its receipt. weir looks through queues, ledger, results, letters and events.")];
     const asked = app.answers.use("jobs/" + encodeURIComponent(id), 2000), t = asked.value;
     const title = h("h1", {}, h("span.quiet", {}, "Job "), id);
@@ -46,7 +53,8 @@ function story(app, j) {
     h("div.bar", {}, h("h2", {}, h("a", { href: link("/bucket", { api: j.api, key: j.key }) }, `${j.api}/${j.key}`), " ", h("span.chip", { class: colour, "data-state": j.state }, text)),
       app.operator() && j.state === "queued" && j.queue?.state && j.queue.state.phase !== "calling" && cancelButton(app, j.api, j.job)),
     h("p", {}, j.letter && [h("a", { href: link("/letter", { seq: j.letter.seq }) }, `Letter ${j.letter.seq}`), `: ${j.letter.reason}. `], `Spent ${price(j.spent)}`, Number(j.in_doubt) > 0 && `, ${price(j.in_doubt)} in doubt`),
-    h("ol.timeline", {}, steps(app, j)));
+    h("ol.timeline", {}, steps(app, j)),
+    j.result && answer(app, j));
 }
 
 function steps(app, j) {
@@ -68,6 +76,29 @@ function steps(app, j) {
     if (state?.eta) all.push(h("li.later", { key: "eta" }, h("div", {}, exact(state.eta), h("span.gap", {}, "in " + brief(Date.parse(state.eta) - now))), h("p", {}, "to be called")));
   }
   return all;
+}
+
+// answer shows the result of a job that is done. Its body is asked for by an operator, and by a click: it may be confidential.
+function answer(app, j) {
+  const r = j.result, found = read.bodies.get(r.seq);
+  return h("section", { "aria-label": "Result" }, h("h3", {}, "The API's answer ", h("span.chip", {}, String(r.status)), h("span.quiet", {}, ` ${bytes(r.size)}${r.content_type ? " of " + r.content_type : ""}`)),
+    found?.value ? shownBody(found.value.body_base64 ?? found.value.body, found.value.body_base64 ? "base64" : "text", r.content_type, `result-${r.seq}`)
+      : r.size > mostBody ? command(`weir results get ${quoted(j.job)} --api ${quoted(j.api)} --key ${quoted(j.key)}`)
+        : r.size === 0 ? h("p.quiet", {}, "It is empty.")
+          : app.operator() ? [found?.error && failed(found.error), h("button", { type: "button", disabled: Boolean(found?.asking), on: { click: () => show(app, j) } }, found?.asking ? "…" : "Show the answer")]
+            : h("p.quiet", {}, "Its body may be confidential: this needs the role operator."));
+}
+
+async function show(app, j) {
+  const bodies = read.bodies, seq = j.result.seq;
+  bodies.set(seq, { asking: true });
+  app.draw();
+  try {
+    bodies.set(seq, { value: await get(link(`results/${encodeURIComponent(j.api)}/${encodeURIComponent(j.job)}`, { key: j.key })) });
+  } catch (error) {
+    bodies.set(seq, { error });
+  }
+  app.draw();
 }
 
 const titles = { accepted: "accepted", call: "called", result: "answered", letter: "dead letter", event: "told" };

@@ -1,0 +1,86 @@
+package console
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/weirtest"
+
+	"github.com/chromedp/chromedp/kb"
+)
+
+// TestConsoleJobs: the page of jobs lists them in every state, by pages and filters, with the keyboard alone, and leads to a job's story and
+// to the answer that the API gave.
+func TestConsoleJobs(t *testing.T) {
+	t.Parallel()
+	r := weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, `
+apis:
+  pay: {url: %s, bucket: {rate: 200/s, capacity: 100}, keys: {slow: {rate: 1/h, capacity: 4}}}
+`)
+	for i := range 60 {
+		r.Submit("weir.jobs.pay.fast", nil, map[string]string{"Nats-Msg-Id": fmt.Sprintf("order-%02d", i), "Weir-Path": "/fast"})
+	}
+	r.Eventually("them to be done", func() bool { return r.Messages("WEIR_RESULTS") == 60 })
+	for i := range 6 { // one is called at once, four wait, one overflows
+		r.Submit("weir.jobs.pay.slow", nil, map[string]string{"Nats-Msg-Id": fmt.Sprint("slow-", i), "Weir-Path": "/slow"})
+		if i == 0 {
+			r.Eventually("the slow key's call", func() bool { return r.Messages("WEIR_RESULTS") == 61 })
+		}
+	}
+	r.Eventually("the overflow", func() bool { return r.Messages("WEIR_DEAD") == 1 })
+	b := newBrowser(t, r.Worker.HTTPAddr())
+	rows := func(n int) string { return fmt.Sprintf(`document.querySelectorAll("tbody tr[data-job]").length === %d`, n) }
+	b.open("/")
+	b.press("gj")
+	b.wait("the first page", `location.pathname === "/jobs" && `+rows(50))
+	first := eval[[]string](b, `[...document.querySelectorAll("tbody tr")].map((tr) => tr.dataset.job)`)
+	b.click("nav[aria-label='Pages of jobs'] button:last-child")
+	b.wait("the second page", rows(16))
+	second := eval[[]string](b, `[...document.querySelectorAll("tbody tr")].map((tr) => tr.dataset.job)`)
+	seen := map[string]bool{}
+	for _, job := range append(first, second...) {
+		if seen[job] {
+			t.Errorf("%s is on two pages", job)
+		}
+		seen[job] = true
+	}
+	for state, want := range map[string]int{"waiting": 4, "dead": 1, "calling": 0} {
+		b.click("[aria-label='States of jobs'] [data-state=" + state + "]")
+		b.wait(state, fmt.Sprintf(`location.search.includes("state=%s") && !document.querySelector("main").innerText.includes("Asking for") && `, state)+rows(want))
+	}
+	b.visit("/jobs?id=order-07")
+	b.wait("one job", rows(1))
+	b.press("j")
+	b.wait("the row", `document.activeElement.textContent === "order-07"`)
+	b.press(kb.Enter)
+	b.wait("its story", `location.pathname === "/job" && document.querySelector("[data-state=done]")`)
+	b.click("section[aria-label=Result] button")
+	b.wait("the answer", `document.querySelector("pre")?.textContent.includes('"status": 200')`)
+}
+
+// TestConsoleJobsForViewers: a viewer sees the list and the stories, and no body.
+func TestConsoleJobsForViewers(t *testing.T) {
+	t.Parallel()
+	r := weirtest.OverHTTP(t)
+	r.Eventually("the jobs", func() bool {
+		status, body := r.Say("GET", "/api/v1/jobs", weirtest.CanaryViewer, "")
+		if strings.Contains(body, weirtest.CanaryBody) {
+			t.Errorf("the list tells a viewer a body: %s", body)
+		}
+		return status == http.StatusOK && strings.Count(body, `"job":`) == 4
+	})
+	for _, job := range []string{"done", "waits", "overflows"} {
+		status, body := r.Say("GET", "/api/v1/jobs/"+job, weirtest.CanaryViewer, "")
+		if status != http.StatusOK || strings.Contains(body, "canary") || strings.Contains(body, `"body"`) {
+			t.Errorf("%s: %d %s", job, status, body)
+		}
+	}
+	for token, want := range map[string]int{"": http.StatusUnauthorized, weirtest.CanaryProducer: http.StatusForbidden, weirtest.CanaryOperator: http.StatusOK} {
+		if status, body := r.Say("GET", "/api/v1/jobs?limit=1", token, ""); status != want {
+			t.Errorf("as %q: %d %s", token, status, body)
+		}
+	}
+}
