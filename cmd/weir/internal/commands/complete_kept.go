@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -40,7 +41,7 @@ func newestJobs(cmd *cobra.Command, args []string) (found []cobra.Completion) {
 		page, err := joblist.List(cmd.Context(), c, &joblist.Question{Limit: 2 * completedKept})
 		for i := range page.Jobs {
 			j := &page.Jobs[i]
-			found = word(found, j.Job, cli.Visible(string(j.State)+", of "+j.API+"/"+j.Key))
+			found = word(found, j.Job, cli.Visible(cmp.Or(j.Reason, string(j.State))+", of "+j.API+"/"+j.Key))
 		}
 		return err
 	})

@@ -47,11 +47,11 @@ type Job struct {
 	State State      `json:"state"`
 	Queue *Queue     `json:"queue,omitempty"`
 	Dead  *JobLetter `json:"letter,omitempty"` // the newest
+	Spent string     `json:"spent"`
+	Doubt string     `json:"in_doubt"`
+	Steps []Step     `json:"timeline"`
 	// Result is the newest, of a job that is done. It has a body only in "weir job", and only of up to 64 KiB.
 	Result *KeptResult `json:"result,omitempty"`
-	Spent  string      `json:"spent"`
-	Doubt  string      `json:"in_doubt"`
-	Steps  []Step      `json:"timeline"`
 
 	result *ledger.Result  // the newest, with its body if that was read
 	calls  map[string]bool // that are in Steps, by the job's position in the queue and the number of the call
