@@ -109,3 +109,29 @@ func TestConsoleKnowsOfNoContact(t *testing.T) {
 		t.Errorf("it turns\n%s, want\n%s", said, want)
 	}
 }
+
+// TestConsoleTellsWhereTimeWent: a job's bar has its waits by cause and its calls, and nothing twice or beside them: its parts add up to
+// the time from its acceptance to its end, or to now.
+func TestConsoleTellsWhereTimeWent(t *testing.T) {
+	b := scripts(t)
+	at := func(second int) string { return fmt.Sprintf(`at: "2026-01-02T15:00:%02dZ"`, second) }
+	call := func(second, ended int, more string) string {
+		return fmt.Sprintf(`{ what: "call", %s, ended: "2026-01-02T15:00:%02dZ" %s }`, at(second), ended, more)
+	}
+	accepted := `{ what: "accepted", ` + at(0) + ` }`
+	for want, job := range map[string]string{
+		"rate 4000, called 1000": `{ state: "done", timeline: [` + accepted + `, ` + call(4, 5, "") + `] }`,
+		"rate 1000, limit 3000, called 1000, hold 5000, called 2000": `{ state: "done", timeline: [` + accepted + `, ` +
+			call(4, 5, `, held_for: "limit", held_limit: "spend", held_ms: 3000`) + `, { what: "event", ` + at(6) + ` }, ` +
+			call(10, 12, `, held_for: "retry", held_ms: 5000`) + `, { what: "result", ` + at(12) + ` }] }`,
+		"hold 30000":               `{ state: "queued", queue: { waits: { for: "paused" } }, timeline: [` + accepted + `] }`,
+		"rate 30000":               `{ state: "queued", queue: { waits: { for: "rate" } }, timeline: [` + accepted + `] }`,
+		"rate 20000, called 10000": `{ state: "queued", queue: { state: { phase: "calling" } }, timeline: [` + accepted + `, ` + call(20, 20, "") + `] }`,
+		"":                         `{ state: "dead", timeline: [{ what: "letter", ` + at(3) + ` }] }`,
+	} {
+		got := eval[string](b, `import("/console/timebar.js").then(({ spans }) => spans(`+job+`, Date.parse("2026-01-02T15:00:30Z")).map((s) => s.kind + " " + s.ms).join(", "))`)
+		if got != want {
+			t.Errorf("it tells %q, want %q", got, want)
+		}
+	}
+}
