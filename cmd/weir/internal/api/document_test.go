@@ -114,7 +114,7 @@ var tags = []struct{ name, about, parts string }{
 	{"Dead letters", "Letters: list, count, export, import, purge, inquiries", "dead"},
 	{"Redrives", "Redrives of letters", "redrives"},
 	{"Configuration", "The configuration in force, its versions, and changes to it", "config"},
-	{"Accounts", "Spending, plans and verification", "spend plan verify"},
+	{"Accounts", "Spending, plans and verification", "spend use plan verify"},
 	{"Sessions", "Sessions of the console", "login logout session"},
 }
 

@@ -171,6 +171,10 @@ func (a *API) jobRoutes() []route {
 			summary: "The spending, by the ledger, and the state of the budgets (weir spend): today, and by day in the last 31 days",
 			query:   []parameter{groupBy, ofAPI, since, listLimit}, serve: a.spending.tell,
 		},
+		{
+			method: "GET", path: "/apis/{api}/use", name: "getLimitUse", role: console.Viewer, answer: &spend.Use{}, atOnce: 2, time: longRead,
+			summary: "How an api's limits were used in the last 24 hours, by the ledger, in parts of a quarter of an hour", serve: a.spending.use,
+		},
 	}
 }
 

@@ -94,6 +94,8 @@ apis:
 })`)
 	b.wait("since when", `/^\d\d:\d\d:\d\d$/.test(document.querySelector("[data-api=pay] [data-field=since]")?.textContent)`)
 	b.wait("since when there are samples", `/^since \d\d:\d\d:\d\d$/.test(document.querySelector("[data-api=pay] .legend .quiet")?.textContent)`)
+	b.open("/limits")
+	b.wait("the day of the budget", `document.querySelector("[data-limit=spend] rect.reached") && document.querySelector("[data-limit=spend] figcaption").innerText.includes("0.20 of 0.20 used now")`)
 	b.open("/bucket?api=pay&key=a")
 	b.wait("what it gets", `/nothing until .*, then 20.s: its own rate/.test(document.querySelector("main .facts")?.innerText)`)
 }

@@ -1,0 +1,165 @@
+package spend
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"weir/bucket"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/limitstate"
+	"weir/dispatcher/ledger"
+)
+
+// Bounds of what is drawn of a limit: the last day, in parts of a quarter of an hour.
+const (
+	useSpan = 24 * time.Hour
+	usePart = 15 * time.Minute
+)
+
+// Use is how the limits of an api were used in the last day, by the ledger. It survives restarts with the ledger.
+type Use struct {
+	API    string      `json:"api"`
+	From   time.Time   `json:"from"` // of the first part
+	PartMS int64       `json:"part_ms"`
+	Limits []*LimitUse `json:"limits"`
+	// Begins is from when on the ledger is complete, if that is later than From.
+	Begins time.Time `json:"ledger_begins,omitzero"`
+}
+
+// LimitUse is the use of one limit shared by all keys.
+type LimitUse struct {
+	Limit string          `json:"limit"`
+	Unit  limitstate.Unit `json:"unit"`
+	// Allowance is what the limit allows in its period, or, of a rate, in a part.
+	Allowance int64 `json:"allowance"`
+	// Period says that the limit counts over a period of its own. Then Level holds what had been used of it at the end of
+	// each part; PeriodMS is how long a sliding one is. Without it, as of a rate, Level is absent.
+	Period   bool    `json:"period,omitempty"`
+	PeriodMS int64   `json:"period_ms,omitempty"`
+	Used     []int64 `json:"used"` // in each part, the oldest first
+	Level    []int64 `json:"level,omitempty"`
+
+	limit *bucket.Limit
+	quota *bucket.Quota // of a quota or a budget
+	taken []taken       // within the periods that the parts show
+}
+
+// taken is what one part of a period used up.
+type taken struct {
+	at    bucket.Micros
+	units int64
+}
+
+// UseOf adds up how an api's limits were used. It fails with ledger.ErrNoLedger, and blocks until the ledger is read
+// from the beginning of the first period. Limits on calls in flight are left out.
+func UseOf(ctx context.Context, c *connect.Connection, api *config.API, now time.Time) (*Use, error) {
+	u := newUse(api, now)
+	extent, err := ledger.ExtentOf(ctx, c.JetStream)
+	if err == nil && extent.Begins.After(u.From) {
+		u.Begins = extent.Begins.UTC()
+	}
+	_, err = ledger.Read(ctx, c.JetStream, ledger.Filter{API: api.Name, Since: u.begin()}, func(r *ledger.Record, _, _ uint64) error {
+		u.add(r)
+		return nil
+	})
+	if errors.Is(err, ledger.ErrNoLedger) {
+		return nil, cli.NotFound(err)
+	}
+	if err != nil {
+		return nil, c.Explain(err)
+	}
+	u.conclude()
+	return u, nil
+}
+
+func newUse(api *config.API, now time.Time) *Use {
+	u := &Use{API: api.Name, From: now.UTC().Truncate(usePart).Add(usePart - useSpan), PartMS: usePart.Milliseconds(), Limits: []*LimitUse{}}
+	rules := api.CallRules()
+	for i := range rules.Shared {
+		l := &rules.Shared[i]
+		use := &LimitUse{Limit: l.Name, Unit: limitstate.InUnits, Used: make([]int64, useSpan/usePart), limit: l}
+		switch {
+		case l.Rate != nil:
+			use.Allowance = int64(float64(l.Rate.Count) * float64(usePart) / float64(l.Rate.Per))
+		case l.Quota != nil:
+			use.quota = l.Quota
+		case l.Budget != nil:
+			use.quota, use.Unit = &l.Budget.Quota, limitstate.InMoney
+		default:
+			continue
+		}
+		if q := use.quota; q != nil {
+			use.Allowance, use.Period, use.Level = q.Count, true, make([]int64, useSpan/usePart)
+			if q.Window == bucket.Sliding {
+				use.PeriodMS = q.Per.Milliseconds()
+			}
+		}
+		u.Limits = append(u.Limits, use)
+	}
+	return u
+}
+
+// begin returns from when on calls count in a period that a part shows.
+func (u *Use) begin() time.Time {
+	begin := u.From
+	for _, l := range u.Limits {
+		if from := l.began(u.From); from.Before(begin) {
+			begin = from
+		}
+	}
+	return begin
+}
+
+// began returns when the period began that a time is in.
+func (l *LimitUse) began(at time.Time) time.Time {
+	switch {
+	case l.quota == nil:
+		return at
+	case l.quota.Window == bucket.Sliding:
+		return at.Add(-l.quota.Per)
+	}
+	start, _ := l.quota.Period(bucket.MicrosOf(at))
+	return start.Time()
+}
+
+func (u *Use) add(r *ledger.Record) {
+	at := limitstate.ChargedAt(r)
+	part := int(at.Time().Sub(u.From) / usePart)
+	for _, l := range u.Limits {
+		units, in := r.Took(l.limit)
+		if !in || units == 0 {
+			continue
+		}
+		if !at.Time().Before(u.From) && part < len(l.Used) {
+			l.Used[part] += units
+		}
+		if l.quota == nil {
+			continue
+		}
+		// Calls of a part count together, so that memory is bounded by the periods and not by the calls.
+		slot := bucket.MicrosOf(at.Time().Truncate(usePart))
+		if n := len(l.taken); n > 0 && l.taken[n-1].at == slot {
+			l.taken[n-1].units += units
+		} else {
+			l.taken = append(l.taken, taken{slot, units})
+		}
+	}
+}
+
+// conclude works out the levels at the ends of the parts.
+func (u *Use) conclude() {
+	for _, l := range u.Limits {
+		for i := range l.Level {
+			last := u.From.Add(time.Duration(i) * usePart) // the part's beginning: its calls count from there
+			from := bucket.MicrosOf(l.began(last.Add(usePart - time.Microsecond)).Truncate(usePart))
+			for _, t := range l.taken {
+				if t.at >= from && t.at <= bucket.MicrosOf(last) {
+					l.Level[i] += t.units
+				}
+			}
+		}
+	}
+}
