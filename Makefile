@@ -124,7 +124,7 @@ race: $(TESTED) ## run every test with the race detector, on the disk
 	cd deploy/bench && $(GO) test -timeout 10m ./...
 
 simulation: ## run all seeds of the schedule and of recovery in virtual time: with the race detector only some are run
-	$(GO) test -run Simulation -timeout 30m ./dispatcher/schedule ./dispatcher
+	$(GO) test -run Simulation -timeout 30m ./dispatcher/schedule ./dispatcher/takeover
 
 slowdisk: redis promtool chromium axe $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests as on a disk that takes FSYNC=5ms for each fsync
 	overlay=$$(GO=$(GO) .ci/slowdisk bin/.slowdisk $(FSYNC)) && \
@@ -136,7 +136,7 @@ midnight: redis ## run tests as if midnight, by UTC, came BEFORE=3 seconds after
 SEEDS ?= 100000
 
 simulate: ## run more seeds through the schedule and recovery in virtual time: SEED=first SEEDS=how many of each
-	$(GO) test ./dispatcher/schedule ./dispatcher -run Simulation -timeout 24h -args -seed $(or $(SEED),0) -seeds $(SEEDS)
+	$(GO) test ./dispatcher/schedule ./dispatcher/takeover -run Simulation -timeout 24h -args -seed $(or $(SEED),0) -seeds $(SEEDS)
 
 # FUZZTIME is a number of inputs: with seconds, Go sometimes reports the end of the time as a failure (golang/go#75804).
 fuzz: ## run every fuzz target briefly: FUZZTIME=1000000x for longer

@@ -9,8 +9,12 @@ import (
 
 	"weir/bucket"
 	"weir/bucket/queue"
+	"weir/dispatcher/inquiry"
+	"weir/dispatcher/lane"
 	"weir/dispatcher/ownership"
 	"weir/dispatcher/schedule"
+	"weir/dispatcher/settle"
+	"weir/dispatcher/takeover"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -18,17 +22,17 @@ import (
 // apiWorker dispatches one api: it steps the api's schedule, and takes partitions over and gives them up. What a step
 // decides is carried out by the caller, the settler and the slots.
 type apiWorker struct {
-	*lane
+	*lane.Lane
 	d *Dispatcher
 
-	settler  *settler
+	settler  *settle.Settler
 	caller   *caller
 	slots    *slots
-	notes    *holdNotes
-	pace     *pace
-	inquirer *Inquirer
+	notes    *settle.HoldNotes
+	pace     *takeover.Pace
+	inquirer *inquiry.Inquirer
 
-	inventories *inventories
+	inventories *takeover.Inventories
 	tenancies   []*tenancy // by number, nil if this process does not own the partition; the lane's lock guards it
 
 	changes chan configChange // for the loop to adopt
@@ -40,27 +44,27 @@ type apiWorker struct {
 }
 
 func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
-	l := newLane(d.env, o.API.Name, o.Queue, o.Clock)
-	w := &apiWorker{lane: l, d: d, changes: make(chan configChange, 1), ready: make(chan struct{})}
-	w.pace = newPace(l, o.TAT)
-	w.terms = d.env.newTerms(o.API, nil)
-	w.s = schedule.New(w.terms.policy, schedule.Pace{
+	l := lane.New(d.env, o.API.Name, o.Queue, o.Clock)
+	w := &apiWorker{Lane: l, d: d, changes: make(chan configChange, 1), ready: make(chan struct{})}
+	w.pace = takeover.NewPace(l, o.TAT)
+	w.Terms = d.env.NewTerms(o.API, nil)
+	w.Sched = schedule.New(w.Terms.Policy, schedule.Pace{
 		PrepareLead: 4 * schedule.LeastLead, ReserveAhead: schedule.LeastAhead, GrantTTL: schedule.Lateness(&o.API.Rules), MaxStaged: schedule.MaxStaged, MaxCalls: schedule.MaxCalls,
 		Clock: o.Clock, Replica: replicaAt(o.Clock),
-	}, w.pace.knownLocked)
-	w.notes = newHoldNotes(l)
-	w.settler = newSettler(l, w.notes, func(answered bool) { w.contact.called(answered, time.Now()) })
+	}, w.pace.KnownLocked)
+	w.notes = settle.NewHoldNotes(l)
+	w.settler = settle.New(l, w.notes, func(answered bool) { w.contact.called(answered, time.Now()) })
 	w.slots = newSlots(l, &o, &d.down, w.notes, func(err error) { w.contact.limits(err, time.Now()) })
 	w.caller = newCaller(l, w.settler, w.pace, w.slots.grants)
 	w.slots.caller = w.caller
-	w.inquirer = newInquirer(l, inquiryOptions{
-		Store: o.Store, Checkpoint: o.Checkpoint, Settle: w.slots.grants.settle, Known: w.pace.knownLocked, Terms: d.RedriveTerms,
+	w.inquirer = inquiry.New(l, inquiry.Options{
+		Store: o.Store, Checkpoint: o.Checkpoint, Settle: w.slots.grants.settle, Known: w.pace.KnownLocked, Terms: d.RedriveTerms,
 	})
-	w.tenancies = make([]*tenancy, len(l.partitions))
-	w.inventories = newInventories(l, w.takeoversLocked)
-	if hold, held := d.env.restored.hold(&o.API.Rules, w.now()); held {
-		w.s.Hold(nil, hold.Until, hold.Why)
-		w.notes.tellHold(hold)
+	w.tenancies = make([]*tenancy, len(l.Partitions))
+	w.inventories = takeover.NewInventories(l, w.takeoversLocked)
+	if hold, held := d.env.Restored.Hold(&o.API.Rules, w.Now()); held {
+		w.Sched.Hold(nil, hold.Until, hold.Why)
+		w.notes.TellHold(hold)
 	}
 	return w
 }
@@ -90,24 +94,24 @@ func (w *apiWorker) run(soft, hard context.Context) error {
 		})
 	}
 	var asking sync.WaitGroup
-	asking.Go(func() { w.inquirer.inquireByItself(ctx) })
-	asking.Go(func() { w.inventories.keepInventories(ctx) })
+	asking.Go(func() { w.inquirer.InquireByItself(ctx) })
+	asking.Go(func() { w.inventories.KeepInventories(ctx) })
 	w.loop(ctx, hard)
 	asking.Wait()
 	err := opening.Wait()
 	w.stop(hard)
 	teller()
-	w.mu.Lock()
-	last := w.terms
-	w.mu.Unlock()
-	last.call.Conns.Close()
+	w.Mu.Lock()
+	last := w.Terms
+	w.Mu.Unlock()
+	last.Call.Conns.Close()
 	return err
 }
 
 // openAll opens every partition for good. It is for a process that shares its partitions with no other replica.
 func (w *apiWorker) openAll(ctx, hard context.Context) error {
 	var group errgroup.Group
-	for number := range w.partitions {
+	for number := range w.Partitions {
 		group.Go(func() error { return w.openPartition(ctx, hard, number, ownership.Tenure{}) })
 	}
 	err := group.Wait()
@@ -127,15 +131,15 @@ func (w *apiWorker) loop(ctx, hard context.Context) {
 		next := w.pump(ctx, hard)
 		wait := time.Hour
 		if next != schedule.Never {
-			wait = min(wait, max(0, w.now().Until(next)))
+			wait = min(wait, max(0, w.Now().Until(next)))
 		}
 		if w.d.owner != nil {
-			wait = min(wait, leaseCheck) // no event announces that the right to call begins or ends
+			wait = min(wait, lane.LeaseCheck) // no event announces that the right to call begins or ends
 		}
 		timer.Reset(wait)
 		select {
 		case <-timer.C:
-		case <-w.wake:
+		case <-w.Wake:
 		case <-ctx.Done():
 		}
 	}
@@ -145,29 +149,29 @@ func (w *apiWorker) loop(ctx, hard context.Context) {
 func (w *apiWorker) pump(ctx, hard context.Context) bucket.Micros {
 	for {
 		w.adoptChange()
-		w.mu.Lock()
-		w.s.Allow(w.d.owner == nil || w.d.owner.Valid())
-		forfeited := w.s.Forfeited
-		fx := w.s.Step(w.now())
-		forfeited = w.s.Forfeited - forfeited
-		w.mu.Unlock()
+		w.Mu.Lock()
+		w.Sched.Allow(w.d.owner == nil || w.d.owner.Valid())
+		forfeited := w.Sched.Forfeited
+		fx := w.Sched.Step(w.Now())
+		forfeited = w.Sched.Forfeited - forfeited
+		w.Mu.Unlock()
 		if forfeited > 0 {
-			w.env.metrics.forfeited.WithLabelValues(w.name).Add(float64(forfeited))
+			w.Env.Metrics.Forfeited.WithLabelValues(w.Name).Add(float64(forfeited))
 		}
 		w.slots.grants.settle(ctx, fx.Unused)
 		w.caller.restAll(fx.Stale)
 		for _, q := range fx.Resumed {
-			w.notes.forgetHold(q)
-			w.notes.tellHold(schedule.HoldChange{Queue: q, Why: "the hold is over"})
+			w.notes.ForgetHold(q)
+			w.notes.TellHold(schedule.HoldChange{Queue: q, Why: "the hold is over"})
 		}
 		w.orderAll(hard, &fx)
 		if len(fx.Asks) > 0 {
 			w.slots.reserve(hard, &fx)
 		}
-		w.mu.Lock()
-		now := w.now()
-		next := w.s.Next(now)
-		w.mu.Unlock()
+		w.Mu.Lock()
+		now := w.Now()
+		next := w.Sched.Next(now)
+		w.Mu.Unlock()
 		if next > now || ctx.Err() != nil {
 			return next
 		}
@@ -176,75 +180,75 @@ func (w *apiWorker) pump(ctx, hard context.Context) bucket.Micros {
 
 // orderAll carries out what a step of the schedule decided about single jobs.
 func (w *apiWorker) orderAll(hard context.Context, fx *schedule.Effects) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
 	for _, t := range fx.Start {
-		w.caller.orderLocked(jobLocked(t), toCall)
+		w.caller.orderLocked(lane.JobLocked(t), lane.ToCall)
 	}
 	for _, t := range fx.Load {
-		w.caller.beginLocked(hard, jobLocked(t))
+		w.caller.beginLocked(hard, lane.JobLocked(t))
 	}
 	for _, t := range fx.Cancel {
-		j := jobLocked(t)
-		w.caller.endLocked(j, toCancel, func() { w.settler.buryCancelled(hard, j) })
+		j := lane.JobLocked(t)
+		w.caller.endLocked(j, lane.ToCancel, func() { w.settler.BuryCancelled(hard, j) })
 	}
 	for _, t := range fx.Expire {
-		j := jobLocked(t)
-		w.caller.endLocked(j, toExpire, func() { w.settler.expire(hard, j) })
+		j := lane.JobLocked(t)
+		w.caller.endLocked(j, lane.ToExpire, func() { w.settler.Expire(hard, j) })
 	}
 }
 
 // stop ends the worker: nothing new starts, running calls may end, and stop waits until their outcomes are stored.
 func (w *apiWorker) stop(hard context.Context) {
-	close(w.stopping)
+	close(w.Stopping)
 	w.slots.rounds.Wait()
-	close(w.stopped)
-	w.mu.Lock()
-	unused := w.s.Stop()
-	w.mu.Unlock()
+	close(w.Stopped)
+	w.Mu.Lock()
+	unused := w.Sched.Stop()
+	w.Mu.Unlock()
 	w.slots.grants.settle(hard, unused)
-	w.running.Wait()
+	w.Running.Wait()
 	w.withdrawIntents(hard)
 	for _, p := range w.tenancies {
 		if p != nil {
 			p.end(hard)
 		}
 	}
-	w.running.Wait()
+	w.Running.Wait()
 }
 
 // ETA implements queue.Forecaster.
 func (w *apiWorker) ETA(p queue.Place) bucket.Micros {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.s.At(w.now()).ETA(schedule.Place(p))
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	return w.Sched.At(w.Now()).ETA(schedule.Place(p))
 }
 
 // Soonest implements queue.Forecaster.
 func (w *apiWorker) Soonest(p queue.Place) bucket.Micros {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.s.At(w.now()).Soonest(schedule.Place(p))
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	return w.Sched.At(w.Now()).Soonest(schedule.Place(p))
 }
 
 // NextFree implements queue.Forecaster.
 func (w *apiWorker) NextFree(key string, appointments []queue.Appointment) bucket.Micros {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	unread, p := schedule.Unread{First: schedule.Never}, w.partitions[w.queue.Partition(key).Number()]
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	unread, p := schedule.Unread{First: schedule.Never}, w.Partitions[w.Queue.Partition(key).Number()]
 	for _, a := range appointments {
 		if p != nil && !p.Has(a.Seq) {
 			unread.Jobs, unread.First = unread.Jobs+1, min(unread.First, a.NotBefore)
 		}
 	}
-	return w.s.At(w.now()).PlaceFree(key, unread)
+	return w.Sched.At(w.Now()).PlaceFree(key, unread)
 }
 
 // Position implements queue.Forecaster.
 func (w *apiWorker) Position(key string, seq uint64) (position int, notBefore bucket.Micros) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if q := w.s.Find(key); q != nil {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	if q := w.Sched.Find(key); q != nil {
 		return q.Rank(seq)
 	}
 	return 0, 0
@@ -252,10 +256,10 @@ func (w *apiWorker) Position(key string, seq uint64) (position int, notBefore bu
 
 // Early implements queue.Forecaster.
 func (w *apiWorker) Early(key string, at bucket.Micros) int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if q := w.s.Find(key); q != nil {
-		return q.Early(max(at, w.now()))
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	if q := w.Sched.Find(key); q != nil {
+		return q.Early(max(at, w.Now()))
 	}
 	return 0
 }
@@ -263,7 +267,7 @@ func (w *apiWorker) Early(key string, at bucket.Micros) int {
 var _ queue.Forecaster = (*apiWorker)(nil)
 
 // takeoversLocked returns the takeovers of the partitions that this process owns.
-func (w *apiWorker) takeoversLocked() (all []*Takeover) {
+func (w *apiWorker) takeoversLocked() (all []*takeover.Takeover) {
 	for _, p := range w.tenancies {
 		if p != nil {
 			all = append(all, p.Takeover)
@@ -275,23 +279,23 @@ func (w *apiWorker) takeoversLocked() (all []*Takeover) {
 // withdrawIntents deletes the intents of calls that did not start, once no call starts any more. A restart would find
 // them and treat their jobs as called. It blocks until all that is finished is deleted from the stream, or ctx ends.
 func (w *apiWorker) withdrawIntents(ctx context.Context) {
-	w.mu.Lock()
-	for q := range w.s.Queues() {
+	w.Mu.Lock()
+	for q := range w.Sched.Queues() {
 		for _, j := range q.Jobs {
 			if !j.UnderWay() {
 				dropIdleIntentsLocked(j)
 			}
 		}
 	}
-	w.mu.Unlock()
+	w.Mu.Unlock()
 	tick := time.NewTicker(unsweptCheck)
 	defer tick.Stop()
-	for _, p := range w.partitions {
-		for p != nil && p.bucket.Unswept() > 0 {
+	for _, p := range w.Partitions {
+		for p != nil && p.Bucket.Unswept() > 0 {
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
-				w.log.Warn("stopped before all finished jobs were deleted; the next start deletes them", "stream", p.bucket.Name())
+				w.Log.Warn("stopped before all finished jobs were deleted; the next start deletes them", "stream", p.Bucket.Name())
 				return
 			}
 		}

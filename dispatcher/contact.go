@@ -98,22 +98,22 @@ func (c *contact) judge(others ownership.Others, timeout time.Duration, now time
 func (h host) Contact(others func(api string) ownership.Others) (told ownership.Contact) {
 	now := time.Now()
 	for _, w := range h.d.workersNow() {
-		o := others(w.name)
-		w.mu.Lock()
+		o := others(w.Name)
+		w.Mu.Lock()
 		c := &w.contact
-		if c.judge(o, w.terms.api.Timeout, now) {
+		if c.judge(o, w.Terms.API.Timeout, now) {
 			w.tellContact(c.cutOff)
 		}
 		w.probes.Store(c.cutOff || o.Seek && !c.lost(now)) // it does not probe for other replicas without contact itself
 		if c.cutOff {
-			told.CutOff = append(told.CutOff, w.name)
+			told.CutOff = append(told.CutOff, w.Name)
 		}
 		if c.cutOff || c.lost(now) {
-			told.Seeks = append(told.Seeks, w.name)
+			told.Seeks = append(told.Seeks, w.Name)
 		} else if c.reaches(now) {
-			told.Reaches = append(told.Reaches, w.name)
+			told.Reaches = append(told.Reaches, w.Name)
 		}
-		w.mu.Unlock()
+		w.Mu.Unlock()
 	}
 	return told
 }
@@ -121,12 +121,12 @@ func (h host) Contact(others func(api string) ownership.Others) (told ownership.
 // tellContact logs that the replica leaves or comes back. The caller must hold the worker's lock.
 func (w *apiWorker) tellContact(cutOff bool) {
 	if cutOff {
-		w.log.Warn("this replica cannot reach the api or its limiter, and another replica can: it gives up the api's partitions")
+		w.Log.Warn("this replica cannot reach the api or its limiter, and another replica can: it gives up the api's partitions")
 		return
 	}
-	w.s.TryNow(w.now())
-	w.wakeUp()
-	w.log.Info("this replica takes its share of the api's partitions again", "wait", w.contact.patience)
+	w.Sched.TryNow(w.Now())
+	w.WakeUp()
+	w.Log.Info("this replica takes its share of the api's partitions again", "wait", w.contact.patience)
 }
 
 // Times of probes: how often a connection is opened to find out whether an api can be reached, and how long that may
@@ -157,14 +157,14 @@ func (d *Dispatcher) probeContacts(ctx context.Context) {
 }
 
 func (w *apiWorker) probe(ctx context.Context) {
-	w.mu.Lock()
-	conns := w.terms.call.Conns
-	w.mu.Unlock()
+	w.Mu.Lock()
+	conns := w.Terms.Call.Conns
+	w.Mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, probeWait)
 	defer cancel()
 	if conns.Probe(ctx) == nil {
-		w.mu.Lock()
+		w.Mu.Lock()
 		w.contact.opened = time.Now()
-		w.mu.Unlock()
+		w.Mu.Unlock()
 	}
 }

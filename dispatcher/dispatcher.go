@@ -16,11 +16,15 @@ import (
 	"weir/bucket/queue"
 	"weir/bucket/stream"
 	"weir/deadletter"
+	"weir/dispatcher/desk"
 	"weir/dispatcher/httpcall"
+	"weir/dispatcher/inquiry"
+	"weir/dispatcher/lane"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/ownership"
 	"weir/dispatcher/recorder"
 	"weir/dispatcher/schedule"
+	"weir/dispatcher/settle"
 	"weir/dispatcher/trace"
 	"weir/ingest"
 
@@ -28,6 +32,18 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+)
+
+// StreamChange is a change by hand of one of weir's streams, as far as weir noticed it.
+type StreamChange = lane.StreamChange
+
+// Restoration says that the streams were put back from a backup.
+type Restoration = lane.Restoration
+
+// Errors of requests for an api or a key.
+var (
+	ErrNoAPI    = lane.ErrNoAPI
+	ErrNotOwner = lane.ErrNotOwner
 )
 
 // Options are the settings of a Dispatcher. A field is required unless its comment says what its zero value does.
@@ -56,12 +72,12 @@ type Options struct {
 	Replicas   int
 	Dedupe     *queue.Dedupe // how long a job's id is known
 	ResultsAge time.Duration
-	MaxStore   int64         // bounds the bytes that one stream may ask of the server; 0 for no bound
-	LedgerAge  time.Duration // how long call records are kept
-	Tail       ledger.Bounds // how far back the ledger's end is read; zero fields take the defaults
-	Restored   *Restoration  // nil unless the streams were put back from a backup
+	MaxStore   int64             // bounds the bytes that one stream may ask of the server; 0 for no bound
+	LedgerAge  time.Duration     // how long call records are kept
+	Tail       ledger.Bounds     // how far back the ledger's end is read; zero fields take the defaults
+	Restored   *lane.Restoration // nil unless the streams were put back from a backup
 	// Changed is called when a queue's stream was changed by hand. It must not block. Nil if not needed.
-	Changed func(StreamChange)
+	Changed func(lane.StreamChange)
 	// FirstSeq holds the first sequences of streams that are made, by name; 1 for a name that is missing. If a ledger
 	// begins later, earlier records are known to be missing, and keys and limits take that into account.
 	FirstSeq   map[string]uint64
@@ -92,8 +108,8 @@ type Store interface {
 
 // Dispatcher owns partitions of every api that it was given, and makes their calls.
 type Dispatcher struct {
-	Desk   *Desk
-	env    *env
+	Desk   *desk.Desk
+	env    *lane.Env
 	opts   Options
 	owner  *ownership.Manager // nil: this process owns every partition
 	failed chan error
@@ -125,23 +141,23 @@ func Open(ctx context.Context, o Options) (*Dispatcher, error) {
 	if o.Registry != nil {
 		d.owner = ownership.NewManager(ownership.ManagerOptions{
 			Registry: o.Registry, Instance: o.Instance, SharedBy: o.SharedBy, MayBegin: o.MayBegin,
-			Host: host{d}, Log: d.env.log,
+			Host: host{d}, Log: d.env.Log,
 		})
 	}
-	if d.env.results, err = stream.NewWriter(o.Conn, stream.DiskOf(o.JetStream), maxRecords, maxRecordBytes); err != nil {
+	if d.env.Results, err = stream.NewWriter(o.Conn, stream.DiskOf(o.JetStream), maxRecords, maxRecordBytes); err != nil {
 		return nil, fmt.Errorf("results: %w", err)
 	}
-	if d.env.calls, err = stream.NewWriter(o.Conn, stream.DiskOf(o.JetStream), maxRecords, maxRecordBytes); err != nil {
+	if d.env.Calls, err = stream.NewWriter(o.Conn, stream.DiskOf(o.JetStream), maxRecords, maxRecordBytes); err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
-	d.env.metrics = newMetrics(o.Registerer, &gauges{d: d})
+	d.env.Metrics = lane.NewMetrics(o.Registerer, &gauges{d: d})
 	return d, nil
 }
 
 // newDispatcher returns a dispatcher that has opened nothing.
 func newDispatcher(o Options) *Dispatcher {
-	d := &Dispatcher{env: newEnv(&o), Desk: newDesk(o.Instance), opts: o, failed: make(chan error, 1), added: make(chan *apiWorker)}
-	d.tailLoads = tailLoads{env: d.env, opts: &d.opts, worker: d.worker}
+	d := &Dispatcher{env: newEnv(&o), Desk: desk.New(o.Instance), opts: o, failed: make(chan error, 1), added: make(chan *apiWorker)}
+	d.tailLoads = tailLoads{Env: d.env, opts: &d.opts, worker: d.worker}
 	return d
 }
 
@@ -155,7 +171,7 @@ func (d *Dispatcher) StartAPI(ctx context.Context, o APIOptions) error {
 	select {
 	case d.added <- w:
 	case <-ctx.Done():
-		return fmt.Errorf("api %s: %w", w.name, context.Cause(ctx))
+		return fmt.Errorf("api %s: %w", w.Name, context.Cause(ctx))
 	}
 	if d.owner != nil {
 		d.owner.Update(ctx)
@@ -167,11 +183,11 @@ func (d *Dispatcher) StartAPI(ctx context.Context, o APIOptions) error {
 func (d *Dispatcher) add(o APIOptions) *apiWorker {
 	w := newWorker(d, o)
 	o.Queue.SetForecaster(w)
-	d.Desk.Add(NewAPI(w.lane, func() bool { return !w.slots.down.IsZero() }))
+	d.Desk.Add(desk.NewAPI(w.Lane, func() bool { return !w.slots.down.IsZero() }))
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.workers = append(d.workers, w)
-	slices.SortFunc(d.workers, func(a, b *apiWorker) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(d.workers, func(a, b *apiWorker) int { return strings.Compare(a.Name, b.Name) })
 	return w
 }
 
@@ -186,8 +202,8 @@ func (d *Dispatcher) Run(soft, hard context.Context) error {
 	writing, stopWriting := context.WithCancel(context.WithoutCancel(hard))
 	defer stopWriting()
 	var writers errgroup.Group
-	writers.Go(func() error { return d.env.results.Run(writing) })
-	writers.Go(func() error { return d.env.calls.Run(writing) })
+	writers.Go(func() error { return d.env.Results.Run(writing) })
+	writers.Go(func() error { return d.env.Calls.Run(writing) })
 
 	workers, failing := errgroup.WithContext(context.WithoutCancel(soft))
 	ctx, stopWorkers := context.WithCancel(failing)
@@ -262,7 +278,7 @@ func (w *apiWorker) awaitReady(ctx context.Context) error {
 	case <-w.ready:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("api %s is not read yet: %w", w.name, context.Cause(ctx))
+		return fmt.Errorf("api %s is not read yet: %w", w.Name, context.Cause(ctx))
 	}
 }
 
@@ -302,18 +318,18 @@ func (d *Dispatcher) workersNow() []*apiWorker {
 
 func (d *Dispatcher) worker(api string) *apiWorker {
 	for _, w := range d.workersNow() {
-		if w.name == api {
+		if w.Name == api {
 			return w
 		}
 	}
 	return nil
 }
 
-func newEnv(o *Options) *env {
-	return &env{
-		conn: o.Conn, js: o.JetStream, letters: o.Letters, control: o.Control, instance: o.Instance, version: o.Version, now: o.Now, ahead: o.Ahead,
-		leeway: o.Tail.OrDefault().Leeway, recorder: o.Recorder, tracer: o.Tracer, restored: o.Restored, changed: o.Changed, shared: o.Registry != nil,
-		log: o.Log.With("component", "dispatcher"), tail: ledger.NewTail(),
+func newEnv(o *Options) *lane.Env {
+	return &lane.Env{
+		Conn: o.Conn, JS: o.JetStream, Letters: o.Letters, Control: o.Control, Instance: o.Instance, Version: o.Version, Now: o.Now, Ahead: o.Ahead,
+		Leeway: o.Tail.OrDefault().Leeway, Recorder: o.Recorder, Tracer: o.Tracer, Restored: o.Restored, Changed: o.Changed, Shared: o.Registry != nil,
+		Log: o.Log.With("component", "dispatcher"), Tail: ledger.NewTail(),
 	}
 }
 
@@ -323,9 +339,9 @@ func (d *Dispatcher) RedriveTerms(api string) (deadletter.Terms, bool) {
 	if w == nil {
 		return deadletter.Terms{}, false
 	}
-	w.mu.Lock()
-	of := w.terms.api
-	w.mu.Unlock()
+	w.Mu.Lock()
+	of := w.Terms.API
+	w.Mu.Unlock()
 	return deadletter.Terms{
 		Rules: of.Rules, MaxBody: of.Rule.MaxBody, Price: of.Price, Idempotent: of.Idempotency != nil, Keyed: of.KeyIdentity(),
 		KeyInSubject: of.Rule.Key == (ingest.KeySource{}),
@@ -338,17 +354,17 @@ func (d *Dispatcher) CallsSince(ctx context.Context, q deadletter.CallsQuery, ta
 }
 
 // Reconcile asks an api about one letter unknown, and ends the letter by the answer (inquiry.Inquirer).
-func (d *Dispatcher) Reconcile(ctx context.Context, api string, seq uint64) (Reconciled, error) {
+func (d *Dispatcher) Reconcile(ctx context.Context, api string, seq uint64) (inquiry.Reconciled, error) {
 	w := d.worker(api)
 	if w == nil {
-		return Reconciled{}, ErrNoAPI
+		return inquiry.Reconciled{}, lane.ErrNoAPI
 	}
 	return w.inquirer.Reconcile(ctx, seq)
 }
 
 // EnsureStreams creates the streams of results and calls, or updates their ages to those in the options.
 func EnsureStreams(ctx context.Context, o Options) error {
-	return CreateStreams(ctx, StreamOptions{
+	return settle.CreateStreams(ctx, settle.StreamOptions{
 		JetStream: o.JetStream, Replicas: o.Replicas, ResultsAge: o.ResultsAge, LedgerAge: o.LedgerAge, MaxStore: o.MaxStore, FirstSeq: o.FirstSeq, Log: o.Log,
 	})
 }

@@ -43,24 +43,28 @@
 // httpcall.Judge decides whether a call's outcome is done, retry, pushback, denied or dead. Schedule.OnCallEnd then
 // decides what this outcome means for later calls. A time in a header is compared with the answer's Date. The size of a
 // number in a header decides its meaning: seconds to wait, or an epoch in s, ms, µs or ns. A hold that no job's retry
-// mark records has a mark of its own in the partition (holdmark.go).
+// mark records has a mark of its own in the partition (lane/mark.go).
 //
 // If the store of slots is on another machine, the worker asks it in the background, one round at a time, while calls
 // start. It repeats the ends of grants until the store has acknowledged them (grantends.go).
 //
 // # Where a thing happens
 //
-//	the worker of an api     dispatcher.go, apiworker.go, terms.go, limiter.go, grantends.go, metrics.go, spending.go
-//	a job before its call    job.go, preparation.go, intent.go, jobmemory.go, messagecache.go, wait.go
-//	a call and its outcome   job.go, flight.go, settle.go, settlement.go, jobend.go, spans.go
-//	a partition taken over   host.go, contact.go, partition.go, takeover.go, tailload.go, replay.go
-//	a key found there        pace.go, orphanedcalls.go
-//	a job found there        found.go
-//	  its history            history.go, evidence.go, flight.go, doubt.go, duplicate.go
-//	  a call without record  lostcall.go, loneresult.go, resultbar.go, unrecorded.go
-//	holds and pauses         holdmark.go, pause.go
-//	requests of operators    inspect.go, cancel.go, reconcile.go, inquiry.go
-//	failures and lost data   crash.go, damage.go, missing.go, removal.go, inventory.go, restored.go
+// The packages below this one share the state of an api's worker, its lane:
+//
+//	lane       what the parts of an api's worker share: the schedule under its lock, partitions, jobs near their call
+//	settle     brings jobs to their ends: stores outcomes, results, records, marks and letters
+//	takeover   reads the stream of a partition taken over, and resumes the jobs that it finds there
+//	inquiry    asks an api what became of a call, and ends letters by the answer
+//	desk       answers requests of operators: inspect, cancel, pause
+//
+// The files here run the workers:
+//
+//	the dispatcher           dispatcher.go, host.go, contact.go, tailload.go, recorders.go, gauges.go
+//	the worker of an api     apiworker.go, terms.go
+//	  its calls              job.go (the caller), preparation.go, settlement.go
+//	  its slots              limiter.go, grantends.go
+//	  its partitions         takeover.go
 //
 // # Ownership
 //
@@ -76,22 +80,22 @@
 // While the right to a partition is in doubt, outcomes of its calls wait. When the right is lost, they are dropped: by
 // then the next owner has found the intent and decided about the job without them. The right is checked before each
 // write and again before a write is repeated. A write that was sent in time, over a connection that then stalled, may
-// still arrive; resultbar.go keeps such a result out.
+// still arrive; settle/resultbar.go keeps such a result out.
 //
-// Calls of a lost partition run to their end. The next owner counts them as calls in flight (orphanedcalls.go), unless
-// their process is known to have ended: then the kernel has closed its connections, which ends a call as a timeout
-// does. A restart of a single weir relies on that.
+// Calls of a lost partition run to their end. The next owner counts them as calls in flight
+// (takeover/orphanedcalls.go), unless their process is known to have ended: then the kernel has closed its connections,
+// which ends a call as a timeout does. A restart of a single weir relies on that.
 //
 // # Recovery
 //
 // A new owner reads the end of the ledger and the partition's stream. It reads the stream's markers (intents, retry
 // marks, marks of ends) before the jobs, although they were stored later. The markers and the ledger name, for each
 // key, the last job that was ever near a call. Calls of a key start as soon as its jobs up to that one have been read,
-// while the rest of a long queue is still being read (replay.go).
+// while the rest of a long queue is still being read (takeover/replay.go).
 //
 // Every call has an intent, which is deleted only after the call's outcome is stored. So a job with neither an intent
-// nor an outcome was never called. recovery.Judge gives every found job one of six fates, and found.go shows on one
-// screen what follows from each:
+// nor an outcome was never called. recovery.Judge gives every found job one of six fates, and takeover/found.go shows
+// on one screen what follows from each:
 //
 //	Waits       never called, or its last call is stored and another one follows: it is called in its turn
 //	HasResult   its result is stored and no record says so: the record is written, and the job ends as done
@@ -100,16 +104,16 @@
 //	Answered    nothing is stored, but its ended process noted the answer: the outcome is stored as by that process
 //	Lost        a call may have been made, and nothing says what came of it
 //
-// A lost call gets a record first, which says that the call may have been made (lostcall.go). If the call carried an
-// idempotency key and the api takes keys as it did then, the job is called again with the same key. Otherwise it
-// becomes a letter unknown.
+// A lost call gets a record first, which says that the call may have been made (takeover/lostcall.go). If the call
+// carried an idempotency key and the api takes keys as it did then, the job is called again with the same key.
+// Otherwise it becomes a letter unknown.
 //
 // A key continues at the pace that the ledger recorded. After a lost call, or a call with a result and no record, the
 // key first waits as if its whole burst were used, unless the process that made the call noted the pace.
 //
 // The table below shows the same by the contents of the stream, the ledger and the results. recovery/cases_test.go
-// checks that every combination belongs to exactly one case. recoverysimulation_test.go simulates, in virtual time,
-// owners that die, lose power or lose the partition between any two writes.
+// checks that every combination belongs to exactly one case. takeover/recoverysimulation_test.go simulates, in virtual
+// time, owners that die, lose power or lose the partition between any two writes.
 //
 //	found in the stream     and                                            becomes
 //	a job                   nothing else                                   waiting, in its place
@@ -138,16 +142,17 @@
 //
 //	a job of a backup that  no end in the backup, the api takes no keys    a letter unknown
 //	  was put back          no end in the backup, the api takes keys       waiting; it may have been called
-//	                                                                         (restored.go)
+//	                                                                         (lane/restored.go)
 //
-// A process notes the state of its calls in the flight recorder (dispatcher/recorder). flight.go writes these notes and
-// reads those of ended processes. Recovery reads them first if a call has no outcome. The pace of the calls' keys
-// follows the notes, too.
+// A process notes the state of its calls in the flight recorder (dispatcher/recorder). lane/flight.go writes these
+// notes and reads those of ended processes. Recovery reads them first if a call has no outcome. The pace of the calls'
+// keys follows the notes, too.
 //
-// A message that the stream counts but does not return is lost. damage.go reports it: as a letter unknown if it was a
-// job, otherwise in the log and in a counter. A job whose message is found missing later becomes a letter unknown, too
-// (missing.go). So does a waiting job whose message was deleted from the stream by hand (removal.go). Running calls
-// then continue, their outcomes are stored, and the units that limits have used stay counted.
+// A message that the stream counts but does not return is lost. takeover/damage.go reports it: as a letter unknown if
+// it was a job, otherwise in the log and in a counter. A job whose message is found missing later becomes a letter
+// unknown, too (settle/missing.go). So does a waiting job whose message was deleted from the stream by hand
+// (takeover/removal.go). Running calls then continue, their outcomes are stored, and the units that limits have used
+// stay counted.
 //
 // # Changes of configuration
 //
@@ -161,7 +166,7 @@
 //	idempotency   the identity of its key (httpcall/identity.go): header, form, place. Retry marks, records and letters
 //	              store it, too. If a call of a job may have been processed, the job is called again only under the same
 //	              identity.
-//	timeout       how long calls of a lost owner may run (orphanedcalls.go)
+//	timeout       how long calls of a lost owner may run (takeover/orphanedcalls.go)
 //	price         what a lost call cost, for the ledger
 //
 // Records and marks store the outcome, charges, attempts and times. Another retry.on, reject, results.max_body or limit
@@ -180,7 +185,7 @@
 //	              another account of it
 //	methods, forward_headers   a waiting job that they now forbid becomes a letter invalid when it is made ready
 //	max_body      binds only at the door: jobs that wait are called. results.max_body binds from the next answer on
-//	dedupe        see duplicate.go: a copy in doubt becomes a letter, also on an idempotent api
+//	dedupe        see takeover/duplicate.go: a copy in doubt becomes a letter, also on an idempotent api
 //
 // # What must hold
 //

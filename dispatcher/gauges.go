@@ -18,18 +18,18 @@ func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (g *gauges) Collect(ch chan<- prometheus.Metric) {
-	ch <- prometheus.MustNewConstMetric(missedDesc, prometheus.CounterValue, float64(g.d.env.recorder.Missed()))
+	ch <- prometheus.MustNewConstMetric(missedDesc, prometheus.CounterValue, float64(g.d.env.Recorder.Missed()))
 	for _, w := range g.d.workersNow() {
-		n := w.counts()
+		n := w.Counts()
 		ends := math.Inf(1)
-		if !n.expires.IsZero() {
-			ends = float64(n.expires.Unix())
+		if !n.Expires.IsZero() {
+			ends = float64(n.Expires.Unix())
 		}
-		ch <- prometheus.MustNewConstMetric(expiryDesc, prometheus.GaugeValue, ends, w.name)
+		ch <- prometheus.MustNewConstMetric(expiryDesc, prometheus.GaugeValue, ends, w.Name)
 		for desc, v := range map[*prometheus.Desc]int{
-			queuedDesc: n.Queued, keysDesc: n.Keys, inFlightDesc: n.Calling, heldDesc: n.Held, partsDesc: len(w.partitions), ownedDesc: n.owned,
+			queuedDesc: n.Queued, keysDesc: n.Keys, inFlightDesc: n.Calling, heldDesc: n.Held, partsDesc: len(w.Partitions), ownedDesc: n.Owned,
 		} {
-			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(v), w.name)
+			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(v), w.Name)
 		}
 	}
 }

@@ -8,7 +8,9 @@ import (
 	"weir/bucket"
 	"weir/bucket/natstest"
 	"weir/bucket/queue"
+	"weir/dispatcher/lane"
 	"weir/dispatcher/ownership"
+	"weir/dispatcher/settle"
 )
 
 // dispatcherOf returns a dispatcher with these options, which has opened nothing.
@@ -21,9 +23,9 @@ func dispatcherOf(o Options) *Dispatcher {
 
 // bareWorker returns a worker without a schedule and partitions.
 func bareWorker(d *Dispatcher, api string) *apiWorker {
-	l := &lane{env: d.env, name: api, log: slog.New(slog.DiscardHandler), now: d.env.now, wake: make(chan struct{}, 1), stopping: make(chan struct{}), stopped: make(chan struct{})}
-	w := &apiWorker{lane: l, d: d, notes: newHoldNotes(l), slots: &slots{lane: l}}
-	w.settler = newSettler(l, w.notes, func(bool) {})
+	l := &lane.Lane{Env: d.env, Name: api, Log: slog.New(slog.DiscardHandler), Now: d.env.Now, Wake: make(chan struct{}, 1), Stopping: make(chan struct{}), Stopped: make(chan struct{})}
+	w := &apiWorker{Lane: l, d: d, notes: settle.NewHoldNotes(l), slots: &slots{Lane: l}}
+	w.settler = settle.New(l, w.notes, func(bool) {})
 	w.caller = newCaller(l, w.settler, nil, nil)
 	return w
 }
@@ -31,8 +33,8 @@ func bareWorker(d *Dispatcher, api string) *apiWorker {
 // opened returns a tenancy of the worker's first partition, whose queue has been read.
 func (w *apiWorker) opened(t ownership.Tenure) *tenancy {
 	p := w.newTenancy(0, t)
-	p.Reading, p.reader.replay = false, nil
-	p.cache = newReadAhead(queue.NewHoldings(1 << 30))
+	p.Reading, p.Reader.Replay = false, nil
+	p.Cache = lane.NewReadAhead(queue.NewHoldings(1 << 30))
 	return p
 }
 
@@ -47,6 +49,6 @@ func newShared(t *testing.T) *Dispatcher {
 	if err := EnsureStreams(t.Context(), d.opts); err != nil {
 		t.Fatal(err)
 	}
-	d.owner, d.env.shared = ownership.NewManager(ownership.ManagerOptions{}), true
+	d.owner, d.env.Shared = ownership.NewManager(ownership.ManagerOptions{}), true
 	return d
 }

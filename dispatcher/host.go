@@ -6,6 +6,7 @@ import (
 
 	"weir/bucket"
 	"weir/bucket/lease"
+	"weir/dispatcher/lane"
 	"weir/dispatcher/ownership"
 )
 
@@ -17,7 +18,7 @@ var _ ownership.Host = host{}
 func (h host) Partitions() map[string]int {
 	n := map[string]int{}
 	for _, w := range h.d.workersNow() {
-		n[w.name] = len(w.partitions)
+		n[w.Name] = len(w.Partitions)
 	}
 	return n
 }
@@ -25,9 +26,9 @@ func (h host) Partitions() map[string]int {
 func (h host) Rules() map[string]bucket.Rules {
 	rules := map[string]bucket.Rules{}
 	for _, w := range h.d.workersNow() {
-		w.mu.Lock()
-		rules[w.name] = w.terms.api.Rules
-		w.mu.Unlock()
+		w.Mu.Lock()
+		rules[w.Name] = w.Terms.API.Rules
+		w.Mu.Unlock()
 	}
 	return rules
 }
@@ -35,7 +36,7 @@ func (h host) Rules() map[string]bucket.Rules {
 func (h host) Open(ctx, hard context.Context, p lease.PartitionID, t ownership.Tenure) error {
 	w := h.d.worker(p.API)
 	if w == nil {
-		return fmt.Errorf("%s: %w", p, ErrNoAPI)
+		return fmt.Errorf("%s: %w", p, lane.ErrNoAPI)
 	}
 	return w.openPartition(ctx, hard, p.Number, t)
 }

@@ -10,36 +10,39 @@ import (
 	"weir/bucket/queue"
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
+	"weir/dispatcher/lane"
 	"weir/dispatcher/schedule"
+	"weir/dispatcher/settle"
+	"weir/dispatcher/takeover"
 	"weir/ingest"
 )
 
 // caller makes the calls of a lane's jobs: it makes a job ready, waits for its slot, sends it, and hands its outcome to
 // the settler.
 type caller struct {
-	*lane
-	settler     *settler
-	memory      *memory
-	pace        *pace
+	*lane.Lane
+	settler     *settle.Settler
+	memory      *settle.Memory
+	pace        *takeover.Pace
 	grants      *grantEnds
 	settlements settlements
 	begun       chan begun   // to goroutines that wait for another job
 	idle        atomic.Int32 // how many goroutines wait for another job
 }
 
-func newCaller(l *lane, s *settler, p *pace, grants *grantEnds) *caller {
-	return &caller{lane: l, settler: s, memory: s.memory, pace: p, grants: grants, begun: make(chan begun)}
+func newCaller(l *lane.Lane, s *settle.Settler, p *takeover.Pace, grants *grantEnds) *caller {
+	return &caller{Lane: l, settler: s, memory: s.Memory, pace: p, grants: grants, begun: make(chan begun)}
 }
 
 // work brings one job through its call, in the job's own goroutine. It starts when the schedule wants the job made
 // ready. It returns when the job's outcome or end is stored, the job rests, or the worker stops.
-func (w *caller) work(ctx context.Context, j *job, orders <-chan order) {
+func (w *caller) work(ctx context.Context, j *lane.Job, orders <-chan lane.Order) {
 	if !w.prepare(ctx, j) {
 		return
 	}
 	for w.awaitSlot(ctx, j, orders) {
 		if r, made := w.call(ctx, j); made {
-			w.settler.settle(ctx, j, r)
+			w.settler.Settle(ctx, j, r)
 			return
 		}
 	}
@@ -51,19 +54,19 @@ const mostIdle = 64
 
 // begun is a job that is being handed to a goroutine.
 type begun struct {
-	j      *job
-	orders <-chan order
+	j      *lane.Job
+	orders <-chan lane.Order
 }
 
 // beginLocked gives a goroutine to a job that the schedule wants made ready: an idle one, or a new one.
-func (w *caller) beginLocked(ctx context.Context, j *job) {
-	orders := make(chan order, 1)
-	j.orders = orders
+func (w *caller) beginLocked(ctx context.Context, j *lane.Job) {
+	orders := make(chan lane.Order, 1)
+	j.Orders = orders
 	b := begun{j, orders}
 	select {
 	case w.begun <- b:
 	default:
-		w.running.Go(func() { w.workAll(ctx, b) })
+		w.Running.Go(func() { w.workAll(ctx, b) })
 	}
 }
 
@@ -79,7 +82,7 @@ func (w *caller) workAll(ctx context.Context, b begun) {
 		select {
 		case b = <-w.begun:
 			w.idle.Add(-1)
-		case <-w.stopped:
+		case <-w.Stopped:
 			return
 		}
 	}
@@ -87,45 +90,45 @@ func (w *caller) workAll(ctx context.Context, b begun) {
 
 // orderLocked sends the schedule's decision to the goroutine of a ready job. It does not block: each wait of the
 // goroutine gets one order, and no order follows one that ends the waiting.
-func (w *caller) orderLocked(j *job, o order) {
-	orders := j.orders
-	if o != toCall {
-		j.orders = nil
+func (w *caller) orderLocked(j *lane.Job, o lane.Order) {
+	orders := j.Orders
+	if o != lane.ToCall {
+		j.Orders = nil
 	}
-	if o == toRest {
-		j.terms.call.Conns.Release()
+	if o == lane.ToRest {
+		j.Terms.Call.Conns.Release()
 	}
 	orders <- o
 }
 
 // awaitSlot blocks until the schedule has decided about the job, and reports whether the job may be called. If not, the
 // job rests or has ended, or the worker stops.
-func (w *caller) awaitSlot(ctx context.Context, j *job, orders <-chan order) bool {
-	var o order
+func (w *caller) awaitSlot(ctx context.Context, j *lane.Job, orders <-chan lane.Order) bool {
+	var o lane.Order
 	select {
 	case o = <-orders:
-	case <-w.stopped:
+	case <-w.Stopped:
 		select {
 		case o = <-orders: // it came before the stop
 		default:
 			return false
 		}
 	}
-	if o != toCall && o != toRest {
-		j.terms.call.Conns.Release()
+	if o != lane.ToCall && o != lane.ToRest {
+		j.Terms.Call.Conns.Release()
 	}
 	switch o {
-	case toCall:
+	case lane.ToCall:
 		return true
-	case toRest:
-	case toExpire:
-		w.settler.expire(ctx, j)
-	case toCancel:
-		w.settler.buryCancelled(ctx, j)
-	case toRefuse:
-		w.settler.bury(ctx, j, deadletter.Invalid, j.impassable(), nil)
-	case toOverdraw:
-		w.settler.bury(ctx, j, deadletter.OverBudget, j.overdrawn(), nil)
+	case lane.ToRest:
+	case lane.ToExpire:
+		w.settler.Expire(ctx, j)
+	case lane.ToCancel:
+		w.settler.BuryCancelled(ctx, j)
+	case lane.ToRefuse:
+		w.settler.Bury(ctx, j, deadletter.Invalid, j.Impassable(), nil)
+	case lane.ToOverdraw:
+		w.settler.Bury(ctx, j, deadletter.OverBudget, j.Overdrawn(), nil)
 	default:
 		panic("dispatcher: unknown order") // orderLocked was given one
 	}
@@ -133,129 +136,129 @@ func (w *caller) awaitSlot(ctx context.Context, j *job, orders <-chan order) boo
 }
 
 // endLocked ends a job as the schedule decided, in the job's goroutine if it has one, else in a new one that runs end.
-func (w *caller) endLocked(j *job, o order, end func()) {
-	if j.orders != nil {
+func (w *caller) endLocked(j *lane.Job, o lane.Order, end func()) {
+	if j.Orders != nil {
 		w.orderLocked(j, o)
 		return
 	}
-	w.running.Go(end)
+	w.Running.Go(end)
 }
 
 // sent reports to the schedule that a call was sent, or ended without being sent.
-func (w *caller) sent(j *job) {
-	w.mu.Lock()
+func (w *caller) sent(j *lane.Job) {
+	w.Mu.Lock()
 	waited := j.Unsent
 	if waited {
-		w.s.Sent(j.Job, w.now())
+		w.Sched.Sent(j.Job, w.Now())
 	}
-	w.mu.Unlock()
+	w.Mu.Unlock()
 	if waited {
-		w.wakeUp()
+		w.WakeUp()
 	}
 }
 
 // call makes a granted call, and reports whether it was made. If the right to the partition is missing, call gives the
 // job's slot back instead.
-func (w *caller) call(ctx context.Context, j *job) (r httpcall.Response, made bool) {
-	if !j.part.mayCall() {
+func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, made bool) {
+	if !j.Part.MayCall() {
 		w.unstart(ctx, j)
 		return r, false
 	}
-	w.mu.Lock()
-	since := j.since()
+	w.Mu.Lock()
+	since := j.Since()
 	w.noteHoldupLocked(j)
 	j.Calls++
 	unseen := j.Unseen
 	j.Unseen = false
 	first := j.Calls == 1
-	tat := max(j.Grant.TAT, w.s.Floor(j.Queue))
-	w.mu.Unlock()
-	w.settler.trace(j)
-	late := j.At.Until(w.now())
-	observe(w.metrics.late, late.Seconds(), j)
+	tat := max(j.Grant.TAT, w.Sched.Floor(j.Queue))
+	w.Mu.Unlock()
+	w.settler.Trace(j)
+	late := j.At.Until(w.Now())
+	lane.Observe(w.Metrics.Late, late.Seconds(), j)
 	if first {
-		observe(w.metrics.wait, since.Until(w.now()).Seconds(), j)
+		lane.Observe(w.Metrics.Wait, since.Until(w.Now()).Seconds(), j)
 	}
 	fault.Pass(fault.CallNext)
-	flight := j.takeOff(tat+w.env.ahead(), late)
+	flight := j.TakeOff(tat+w.Env.Ahead(), late)
 	r = w.send(ctx, j, w.outgoing(j), httpcall.Hooks{
-		Wrote: func() { fault.Pass(fault.CallSent); w.sent(j) }, MayWrite: j.part.mayCall, Begins: flight.begins, Left: flight.left,
+		Wrote: func() { fault.Pass(fault.CallSent); w.sent(j) }, MayWrite: j.Part.MayCall, Begins: flight.Begins, Left: flight.Left,
 	})
 	if r.Barred && !r.Sent {
-		w.mu.Lock()
+		w.Mu.Lock()
 		j.Calls--
 		j.Unseen = unseen
-		w.mu.Unlock()
+		w.Mu.Unlock()
 		w.unstart(ctx, j)
 		return r, false
 	}
 	use := bucket.Use{Key: j.Queue.Key, Grant: j.Grant, Costs: j.Costs}
-	use.Actual, j.unsettled = w.actual(j, r)
-	if j.taken = j.Costs; use.Actual != nil {
-		j.taken = use.Actual
+	use.Actual, j.Unsettled = w.actual(j, r)
+	if j.Taken = j.Costs; use.Actual != nil {
+		j.Taken = use.Actual
 	}
-	j.land(flight, r)
+	j.Land(flight, r)
 	w.sent(j)
-	j.answered(r)
-	j.terms.call.Conns.Release()
-	if j.terms.call.Conns.Unasked() {
-		w.log.Warn("the api sent an answer that no call had asked for, so the answer to a call just before may belong to another call; " +
+	j.Answered(r)
+	j.Terms.Call.Conns.Release()
+	if j.Terms.Call.Conns.Unasked() {
+		w.Log.Warn("the api sent an answer that no call had asked for, so the answer to a call just before may belong to another call; " +
 			"each call has a connection of its own for an hour")
 	}
-	observe(w.metrics.duration, r.Ended.Sub(r.Started).Seconds(), j)
+	lane.Observe(w.Metrics.Duration, r.Ended.Sub(r.Started).Seconds(), j)
 	w.grants.settle(ctx, []bucket.Use{use})
-	w.update(func(s *schedule.Schedule) {
+	w.Update(func(s *schedule.Schedule) {
 		s.Pipe.LearnCall(r.Ended.Sub(r.Started))
-		s.Ended(j.Job, use.Actual, w.now())
+		s.Ended(j.Job, use.Actual, w.Now())
 	})
 	return r, true
 }
 
 // unstart takes back a call that this process no longer had the right to make in its slot.
-func (w *caller) unstart(ctx context.Context, j *job) {
-	w.mu.Lock()
-	use := w.s.Unstart(j.Job)
-	w.mu.Unlock()
+func (w *caller) unstart(ctx context.Context, j *lane.Job) {
+	w.Mu.Lock()
+	use := w.Sched.Unstart(j.Job)
+	w.Mu.Unlock()
 	w.grants.settle(ctx, []bucket.Use{use})
-	w.wakeUp()
+	w.WakeUp()
 }
 
 // read parses a job's message, and computes what its call costs. If parsing panics, the job is parked at once: it would
 // panic each time, and the job was not called.
-func (w *caller) read(j *job, e queue.Entry) (refusal *ingest.Refusal, err error) {
+func (w *caller) read(j *lane.Job, e queue.Entry) (refusal *ingest.Refusal, err error) {
 	var job *ingest.Job
 	var costs []int64
-	c := contained(func() {
-		job, refusal = ingest.Restore(ingest.Message{Key: j.Queue.Key, Header: e.Header, Body: e.Data}, j.terms.api.Rule, e.Time)
+	c := lane.Contained(func() {
+		job, refusal = ingest.Restore(ingest.Message{Key: j.Queue.Key, Header: e.Header, Body: e.Data}, j.Terms.API.Rule, e.Time)
 		if refusal == nil {
-			costs, err = j.terms.costs(job)
+			costs, err = j.Terms.Costs(job)
 		}
 	})
 	if c != nil {
-		w.tellCrash(j, c)
-		job = &ingest.Job{API: w.name, Key: j.Queue.Key, ID: e.Header.Get(ingest.HeaderJobID), Header: e.Header, Body: e.Data, Trace: ingest.TraceOf(e.Header)}
+		w.TellCrash(j, c)
+		job = &ingest.Job{API: w.Name, Key: j.Queue.Key, ID: e.Header.Get(ingest.HeaderJobID), Header: e.Header, Body: e.Data, Trace: ingest.TraceOf(e.Header)}
 		err = c
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	j.message, j.accepted, j.Costs = job, bucket.MicrosOf(e.Time), costs
-	j.doubtRestoredLocked()
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	j.Message, j.Accepted, j.Costs = job, bucket.MicrosOf(e.Time), costs
+	j.DoubtRestoredLocked()
 	if !job.Deadline.IsZero() {
 		j.Deadline = bucket.MicrosOf(job.Deadline)
 	}
 	// The job was redriven: its calls before that carried this key.
 	if keyed := job.Header.Get(deadletter.HeaderKeyed); keyed != "" && job.Redrives > 0 {
-		j.doubt.recall(deadletter.Billed(job.Header.Get(deadletter.HeaderBilled)), keyed)
+		j.Doubt.Recall(deadletter.Billed(job.Header.Get(deadletter.HeaderBilled)), keyed)
 	}
 	return refusal, err
 }
 
 // send makes a job's call with the message m. If the call panics, it counts as sent, because it may have been.
-func (w *caller) send(ctx context.Context, j *job, m *ingest.Job, h httpcall.Hooks) httpcall.Response {
+func (w *caller) send(ctx context.Context, j *lane.Job, m *ingest.Job, h httpcall.Hooks) httpcall.Response {
 	r := httpcall.Response{Started: time.Now()}
-	if c := contained(func() { r = j.terms.call.Call(ctx, m, h) }); c != nil {
-		w.tellCrash(j, c)
-		j.crashes++
+	if c := lane.Contained(func() { r = j.Terms.Call.Call(ctx, m, h) }); c != nil {
+		w.TellCrash(j, c)
+		j.Crashes++
 		r = httpcall.Response{Sent: true, Err: c, Started: r.Started, Ended: time.Now()}
 	}
 	return r
@@ -263,10 +266,10 @@ func (w *caller) send(ctx context.Context, j *job, m *ingest.Job, h httpcall.Hoo
 
 // outgoing returns the job as it is sent to its api. If the trace is recorded, the call is the parent of the api's
 // spans.
-func (w *caller) outgoing(j *job) *ingest.Job {
-	t := w.settler.trace(j)
+func (w *caller) outgoing(j *lane.Job) *ingest.Job {
+	t := w.settler.Trace(j)
 	if !t.Recorded() {
-		return j.message
+		return j.Message
 	}
-	return j.message.Outgoing(j.terms.api.Rule, t.Outgoing(j.Calls))
+	return j.Message.Outgoing(j.Terms.API.Rule, t.Outgoing(j.Calls))
 }

@@ -2,6 +2,8 @@ package dispatcher
 
 import (
 	"testing"
+
+	"weir/dispatcher/lane"
 )
 
 // TestOrderBeforeTheStop checks that a slot that came before the worker stops is used. Otherwise the job's intent would
@@ -9,13 +11,13 @@ import (
 func TestOrderBeforeTheStop(t *testing.T) {
 	for range 200 {
 		w := bareWorker(dispatcherOf(Options{}), "")
-		orders := make(chan order, 1)
-		orders <- toCall
-		close(w.stopped)
-		if !w.caller.awaitSlot(t.Context(), &job{}, orders) {
+		orders := make(chan lane.Order, 1)
+		orders <- lane.ToCall
+		close(w.Stopped)
+		if !w.caller.awaitSlot(t.Context(), &lane.Job{}, orders) {
 			t.Fatal("a slot that had come was not used")
 		}
-		if w.caller.awaitSlot(t.Context(), &job{}, orders) {
+		if w.caller.awaitSlot(t.Context(), &lane.Job{}, orders) {
 			t.Fatal("a slot came after the stop")
 		}
 	}

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/lane"
 	"weir/dispatcher/schedule"
+	"weir/dispatcher/settle"
 )
 
 // roundTrip is the longest time that a store on another machine may take to answer.
@@ -16,11 +18,11 @@ const roundTrip = 2 * time.Second
 
 // slots asks an api's store of slots for grants.
 type slots struct {
-	*lane
+	*lane.Lane
 	store      Store
 	grants     *grantEnds // reports the ends of grants to the store
 	caller     *caller    // of the jobs that get them
-	notes      *holdNotes
+	notes      *settle.HoldNotes
 	rounds     sync.WaitGroup  // of asks under way
 	checkpoint func()          // asks for the limits' state to be stored at once, because slots wait for it
 	answers    func(err error) // called under the lock when the store has answered or not
@@ -28,23 +30,23 @@ type slots struct {
 	allDown    *atomic.Int32   // workers whose store does not answer
 }
 
-func newSlots(l *lane, o *APIOptions, allDown *atomic.Int32, notes *holdNotes, answers func(err error)) *slots {
-	w := &slots{lane: l, store: o.Store, checkpoint: o.Checkpoint, notes: notes, answers: answers, allDown: allDown}
-	w.grants = &grantEnds{store: o.Store, clock: o.Clock, log: l.log, tell: make(chan struct{}, 1), heard: w.heardOfEnds}
+func newSlots(l *lane.Lane, o *APIOptions, allDown *atomic.Int32, notes *settle.HoldNotes, answers func(err error)) *slots {
+	w := &slots{Lane: l, store: o.Store, checkpoint: o.Checkpoint, notes: notes, answers: answers, allDown: allDown}
+	w.grants = &grantEnds{store: o.Store, clock: o.Clock, log: l.Log, tell: make(chan struct{}, 1), heard: w.heardOfEnds}
 	return w
 }
 
 // reserve asks the store for slots, without holding the lock. It asks a store on another machine in the background, one
 // round at a time, so that calls start meanwhile.
 func (w *slots) reserve(hard context.Context, fx *schedule.Effects) {
-	if w.clock == schedule.OwnClock {
+	if w.Clock == schedule.OwnClock {
 		w.round(hard, fx)
 		return
 	}
 	asked := *fx
 	w.rounds.Go(func() {
 		w.round(hard, &asked)
-		w.wakeUp()
+		w.WakeUp()
 	})
 }
 
@@ -53,31 +55,31 @@ func (w *slots) reserve(hard context.Context, fx *schedule.Effects) {
 func (w *slots) round(hard context.Context, fx *schedule.Effects) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(hard), roundTrip)
 	defer cancel()
-	r := schedule.Reply{Sent: w.now()}
+	r := schedule.Reply{Sent: w.Now()}
 	if r.Err = w.reachable(ctx); r.Err == nil {
-		r.Sent = w.now()
+		r.Sent = w.Now()
 		r.Answers, r.Err = w.store.Reserve(ctx, fx.Asks)
 	}
-	r.Came = w.now()
+	r.Came = w.Now()
 	for _, a := range r.Answers {
 		if a.Wait.Limit == bucket.OwnCheckpoint {
 			w.checkpoint()
 		}
 	}
 	w.heard(r.Err)
-	w.mu.Lock()
-	out := w.s.Answer(fx, r)
+	w.Mu.Lock()
+	out := w.Sched.Answer(fx, r)
 	for _, j := range out.Withdrawn {
 		w.caller.restOrderedLocked(j)
 	}
 	for _, j := range out.Impossible {
-		w.caller.orderLocked(jobLocked(j), toRefuse)
+		w.caller.orderLocked(lane.JobLocked(j), lane.ToRefuse)
 	}
 	for _, j := range out.OverBudget {
-		w.caller.orderLocked(jobLocked(j), toOverdraw)
+		w.caller.orderLocked(lane.JobLocked(j), lane.ToOverdraw)
 	}
-	w.mu.Unlock()
-	w.notes.announceHolds(out.News)
+	w.Mu.Unlock()
+	w.notes.AnnounceHolds(out.News)
 	w.grants.settle(hard, out.Unused)
 	if out.PutOff {
 		w.askAgain()
@@ -87,34 +89,34 @@ func (w *slots) round(hard context.Context, fx *schedule.Effects) {
 // heardOfEnds resumes calls that waited for grants to end, now that the store knows of the ends.
 func (w *slots) heardOfEnds(uses []bucket.Use) {
 	back := slices.ContainsFunc(uses, func(u bucket.Use) bool { return u.Returned || u.Actual != nil })
-	if w.clock == schedule.OwnClock && !back {
+	if w.Clock == schedule.OwnClock && !back {
 		return // a store in this process is asked again within milliseconds while permits are missing
 	}
-	w.mu.Lock()
-	w.s.PermitFreed()
-	putOff := back && w.s.UnitsCameBack(w.now())
-	w.mu.Unlock()
+	w.Mu.Lock()
+	w.Sched.PermitFreed()
+	putOff := back && w.Sched.UnitsCameBack(w.Now())
+	w.Mu.Unlock()
 	if putOff {
 		w.askAgain()
 	}
-	w.wakeUp()
+	w.WakeUp()
 }
 
 // askAgain makes every job that waits for a shared limit ask again.
 func (w *slots) askAgain() {
-	w.mu.Lock()
-	queues, now := slices.Collect(w.s.Queues()), w.now()
-	w.mu.Unlock()
-	w.eachLocked(slices.Values(queues), func(q *schedule.KeyQueue) { w.s.AskAgain(q, now) })
-	w.wakeUp()
+	w.Mu.Lock()
+	queues, now := slices.Collect(w.Sched.Queues()), w.Now()
+	w.Mu.Unlock()
+	w.EachLocked(slices.Values(queues), func(q *schedule.KeyQueue) { w.Sched.AskAgain(q, now) })
+	w.WakeUp()
 }
 
 // reachable tries a store that did not answer last time with a request that takes no slot. An ask could arrive after
 // its round was given up, and would then use up slots and permits.
 func (w *slots) reachable(ctx context.Context) error {
-	w.mu.Lock()
+	w.Mu.Lock()
 	down := !w.down.IsZero()
-	w.mu.Unlock()
+	w.Mu.Unlock()
 	if !down {
 		return nil
 	}
@@ -123,7 +125,7 @@ func (w *slots) reachable(ctx context.Context) error {
 
 // heard notes whether the store answers, and logs each change once.
 func (w *slots) heard(err error) {
-	w.mu.Lock()
+	w.Mu.Lock()
 	w.answers(err)
 	was := w.down
 	switch {
@@ -132,14 +134,14 @@ func (w *slots) heard(err error) {
 	case err == nil:
 		w.down = time.Time{}
 	}
-	w.mu.Unlock()
+	w.Mu.Unlock()
 	switch {
 	case err != nil && was.IsZero():
-		w.env.metrics.limiterLost(w.allDown.Add(1))
-		w.log.Warn("the limiter does not answer: calls wait until it does", "err", err)
+		w.Env.Metrics.LimiterLost(w.allDown.Add(1))
+		w.Log.Warn("the limiter does not answer: calls wait until it does", "err", err)
 	case err == nil && !was.IsZero():
-		w.env.metrics.limiterLost(w.allDown.Add(-1))
-		w.log.Info("the limiter answers again: calls continue", "wait", time.Since(was).Round(time.Millisecond))
+		w.Env.Metrics.LimiterLost(w.allDown.Add(-1))
+		w.Log.Info("the limiter answers again: calls continue", "wait", time.Since(was).Round(time.Millisecond))
 	}
 }
 
@@ -154,11 +156,11 @@ func (d *Dispatcher) HeardOfLimiter(api string, err error) {
 // LimitersDown returns the apis whose limits did not answer last, so that their calls hold.
 func (d *Dispatcher) LimitersDown() (apis []string) {
 	for _, w := range d.workersNow() {
-		w.mu.Lock()
+		w.Mu.Lock()
 		down := !w.slots.down.IsZero()
-		w.mu.Unlock()
+		w.Mu.Unlock()
 		if down {
-			apis = append(apis, w.name)
+			apis = append(apis, w.Name)
 		}
 	}
 	slices.Sort(apis)
@@ -176,9 +178,9 @@ func (d *Dispatcher) CalendarMoved(api string) {
 // afterwards.
 func (d *Dispatcher) HeardOfLevels(api string, levels []bucket.Level) {
 	if w := d.worker(api); w != nil {
-		w.mu.Lock()
-		w.s.Shared.Learn(levels)
-		w.mu.Unlock()
+		w.Mu.Lock()
+		w.Sched.Shared.Learn(levels)
+		w.Mu.Unlock()
 	}
 }
 
@@ -188,7 +190,7 @@ func (d *Dispatcher) Price(api string) int64 {
 	if w == nil {
 		return 0
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.terms.api.Price
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	return w.Terms.API.Price
 }

@@ -10,111 +10,113 @@ import (
 	"weir/bucket/queue"
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
+	"weir/dispatcher/lane"
 	"weir/dispatcher/schedule"
+	"weir/dispatcher/settle"
 )
 
 // prepare makes a staged job ready: it loads and reads the message, acquires a connection and stores the intent. The
 // schedule asks for a slot only then, so that only sending is left to do in the slot. prepare reports whether the job
 // is ready. If not, the job rests or has ended.
-func (w *caller) prepare(ctx context.Context, j *job) bool {
-	j.staged = w.now()
-	w.mu.Lock()
-	j.bind(w.terms)
-	removed := j.part.isRemovedLocked(j.Seq)
+func (w *caller) prepare(ctx context.Context, j *lane.Job) bool {
+	j.Staged = w.Now()
+	w.Mu.Lock()
+	j.Bind(w.Terms)
+	removed := j.Part.IsRemovedLocked(j.Seq)
 	if removed {
-		j.part.recallKeptLocked(j)
+		j.Part.RecallKeptLocked(j)
 	}
-	w.mu.Unlock()
+	w.Mu.Unlock()
 	if removed {
-		w.unstage(j)
-		w.settler.buryMissing(ctx, j, queue.DeletedByOthers)
+		w.Unstage(j)
+		w.settler.BuryMissing(ctx, j, queue.DeletedByOthers)
 		return false
 	}
-	entry, err := w.memory.load(ctx, j)
+	entry, err := w.memory.Load(ctx, j)
 	if err != nil {
 		w.unprepared(ctx, j, err)
 		return false
 	}
 	if reason, detail := w.examine(j, entry); reason != "" {
-		w.unstage(j)
-		w.settler.bury(ctx, j, reason, detail, nil)
+		w.Unstage(j)
+		w.settler.Bury(ctx, j, reason, detail, nil)
 		return false
 	}
-	if slot, err := w.pace.recall(ctx, j.Queue); err != nil {
+	if slot, err := w.pace.Recall(ctx, j.Queue); err != nil {
 		w.unprepared(ctx, j, err)
 		return false
-	} else if slot > w.now().Add(schedule.LongWait) {
-		w.update(func(s *schedule.Schedule) { j.orders = nil; s.Postpone(j.Job, slot) })
+	} else if slot > w.Now().Add(schedule.LongWait) {
+		w.Update(func(s *schedule.Schedule) { j.Orders = nil; s.Postpone(j.Job, slot) })
 		return false
 	}
-	if err := j.terms.call.Conns.Acquire(ctx); err != nil {
+	if err := j.Terms.Call.Conns.Acquire(ctx); err != nil {
 		w.unconnected(ctx, j, err)
 		return false
 	}
 	// After a missed slot the job's intent is still stored.
-	if j.intended == j.Calls+1 && j.intendedBy == j.terms || fault.Planted(fault.NoIntent) {
-		w.update(func(*schedule.Schedule) { w.madeLocked(j) })
+	if j.Intended == j.Calls+1 && j.IntendedBy == j.Terms || fault.Planted(fault.NoIntent) {
+		w.Update(func(*schedule.Schedule) { w.MadeLocked(j) })
 		return true
 	}
-	return j.part.intents.intend(j)
+	return j.Part.Intents.Intend(j)
 }
 
 // examine reads a job's message and decides whether the job may be called. If not, it returns the reason and detail for
 // its letter.
-func (w *caller) examine(j *job, e queue.Entry) (reason deadletter.Reason, detail string) {
+func (w *caller) examine(j *lane.Job, e queue.Entry) (reason deadletter.Reason, detail string) {
 	refusal, err := w.read(j, e)
 	switch {
-	case !j.doubt.allows(j.terms.api):
-		return deadletter.Unknown, j.inDoubt()
+	case !j.Doubt.Allows(j.Terms.API):
+		return deadletter.Unknown, j.InDoubt()
 	case refusal != nil:
 		return deadletter.Invalid, refusal.Description
 	case err != nil:
 		return deadletter.Invalid, err.Error()
-	case j.Past(w.now()):
-		return deadletter.Expired, lateDetail + w.waited(j)
+	case j.Past(w.Now()):
+		return deadletter.Expired, settle.LateDetail + w.Waited(j)
 	}
 	return "", ""
 }
 
 // unprepared lets a job that could not be made ready rest, or ends it if its message is gone.
-func (w *caller) unprepared(ctx context.Context, j *job, err error) {
-	if errors.Is(err, errNoRoom) {
-		w.update(func(s *schedule.Schedule) { s.Unstage(j.Job); w.restLocked(j, schedule.Never-1) })
+func (w *caller) unprepared(ctx context.Context, j *lane.Job, err error) {
+	if errors.Is(err, settle.ErrNoRoom) {
+		w.Update(func(s *schedule.Schedule) { s.Unstage(j.Job); w.RestLocked(j, schedule.Never-1) })
 		return
 	}
-	if w.settler.givenUp(ctx, j, err) {
+	if w.settler.GivenUp(ctx, j, err) {
 		return
 	}
 	if ctx.Err() == nil {
-		w.logOf(j).Error("a job could not be made ready; trying again", "err", err)
+		w.LogOf(j).Error("a job could not be made ready; trying again", "err", err)
 	}
-	w.update(func(s *schedule.Schedule) {
+	w.Update(func(s *schedule.Schedule) {
 		s.Unstage(j.Job)
-		w.restLocked(j, w.now().Add(loadRetry))
+		w.RestLocked(j, w.Now().Add(lane.LoadRetry))
 	})
 }
 
 // unconnected settles a call for which no connection could be opened, so that nothing was sent. The call took no slot.
 // It counts as an attempt unless the breaker was open.
-func (w *caller) unconnected(ctx context.Context, j *job, err error) {
+func (w *caller) unconnected(ctx context.Context, j *lane.Job, err error) {
 	if ctx.Err() != nil {
-		w.update(func(s *schedule.Schedule) { s.Unstage(j.Job); w.restLocked(j, schedule.Never-1) })
+		w.Update(func(s *schedule.Schedule) { s.Unstage(j.Job); w.RestLocked(j, schedule.Never-1) })
 		return
 	}
 	now := time.Now()
-	w.mu.Lock()
-	w.s.Unconnected(j.Job)
+	w.Mu.Lock()
+	w.Sched.Unconnected(j.Job)
 	j.Grant, j.At = bucket.Grant{}, bucket.MicrosOf(now)
 	w.noteHoldupLocked(j)
 	j.Calls++
 	j.Unseen = false
-	w.mu.Unlock()
-	w.settler.settle(ctx, j, httpcall.Response{Err: httpcall.ForLetters(err), Started: now, Ended: now})
+	w.Mu.Unlock()
+	w.settler.Settle(ctx, j, httpcall.Response{Err: httpcall.ForLetters(err), Started: now, Ended: now})
 }
 
 // noteHoldupLocked notes what delayed the call that begins now. The backoff of a retry is no delay.
-func (w *caller) noteHoldupLocked(j *job) {
-	if j.holdup = w.s.At(w.now()).HoldupOf(j.Job, j.since()); j.holdup.For == schedule.WaitRetry {
-		j.holdup = schedule.Holdup{}
+func (w *caller) noteHoldupLocked(j *lane.Job) {
+	if j.Holdup = w.Sched.At(w.Now()).HoldupOf(j.Job, j.Since()); j.Holdup.For == schedule.WaitRetry {
+		j.Holdup = schedule.Holdup{}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"weir/bucket/queue"
 	"weir/bucket/stream"
 	"weir/dispatcher/httpcall"
+	"weir/dispatcher/lane"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/ownership"
 	"weir/dispatcher/schedule"
@@ -29,8 +30,8 @@ import (
 func newLedgerLane(t *testing.T, bounds ledger.Bounds, rate bucket.Rate) *apiWorker {
 	t.Helper()
 	d := newShared(t)
-	d.opts.Tail, d.env.leeway, d.opts.Dedupe, d.opts.Log, d.env.log = bounds, bounds.OrDefault().Leeway, queue.NewDedupe(time.Hour), slog.New(slog.DiscardHandler), slog.New(slog.DiscardHandler)
-	d.env.metrics = newMetrics(nil)
+	d.opts.Tail, d.env.Leeway, d.opts.Dedupe, d.opts.Log, d.env.Log = bounds, bounds.OrDefault().Leeway, queue.NewDedupe(time.Hour), slog.New(slog.DiscardHandler), slog.New(slog.DiscardHandler)
+	d.env.Metrics = lane.NewMetrics(nil)
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: rate, Capacity: 1000, InFlight: 4}}
 	queue, err := queue.OpenQueue(t.Context(), queue.Options{Conn: d.opts.Conn, JetStream: d.opts.JetStream, Rules: rules, Settings: queue.Settings{
 		StreamSettings: queue.StreamSettings{Replicas: 1, Dedupe: time.Hour}, API: "pay", Partitions: 2, Capacity: 1000, MaxBody: 1 << 10,
@@ -55,11 +56,11 @@ func (w *apiWorker) keepRecordOf(t *testing.T, api, key, id string, seq uint64, 
 	t.Helper()
 	now := time.Now()
 	c := ledger.Record{
-		API: api, Key: key, Job: id, Dedupe: id, Stream: w.queue.Partition(key).Name(), Seq: seq, Call: 1, Accepted: now, Planned: now, Started: now,
+		API: api, Key: key, Job: id, Dedupe: id, Stream: w.Queue.Partition(key).Name(), Seq: seq, Call: 1, Accepted: now, Planned: now, Started: now,
 		Outcome: ledger.Done, Final: true, TAT: bucket.MicrosOf(now.Add(debt)), Instance: "weir-1",
 	}
 	data, _ := json.Marshal(&c)
-	if _, err := w.env.js.Publish(t.Context(), c.Subject(), data); err != nil {
+	if _, err := w.Env.JS.Publish(t.Context(), c.Subject(), data); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -79,15 +80,15 @@ func (w *apiWorker) readLedger(t *testing.T, numbers ...int) {
 // wait returns how long a key must wait as far as the ledger says.
 func (w *apiWorker) wait(t *testing.T, key string) time.Duration {
 	t.Helper()
-	slot, err := w.pace.recall(t.Context(), &schedule.KeyQueue{Key: key, Limits: w.s.Policy().LimitsOf(key)})
+	slot, err := w.pace.Recall(t.Context(), &schedule.KeyQueue{Key: key, Limits: w.Sched.Policy().LimitsOf(key)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return max(0, w.now().Until(max(slot, w.env.tail.TAT("pay", key))))
+	return max(0, w.Now().Until(max(slot, w.Env.Tail.TAT("pay", key))))
 }
 
 func (w *apiWorker) hasEnded(key, id string) bool {
-	return w.queue.Partition(key).Duplicate(queue.Entry{
+	return w.Queue.Partition(key).Duplicate(queue.Entry{
 		Kind: queue.JobEntry, Seq: 1 << 40, Key: key, Time: time.Now(), Header: nats.Header{ingest.HeaderMsgID: {ingest.StoredID(key, id)}},
 	}) == queue.Same
 }
@@ -103,7 +104,7 @@ func TestCutTailForgetsNoKey(t *testing.T) {
 		w.keepRecordOf(t, "pay", fmt.Sprint("busy-", i), fmt.Sprint("b", i), uint64(10+i), time.Second)
 	}
 	w.readLedger(t, 0, 1)
-	if w.env.tail.TAT("pay", "slow") != 0 {
+	if w.Env.Tail.TAT("pay", "slow") != 0 {
 		t.Fatal("all records were kept: nothing is tested")
 	}
 	if d := w.wait(t, "slow"); d < 4*time.Minute {
@@ -123,7 +124,7 @@ func TestOtherAPIsTakeNoRoom(t *testing.T) {
 		w.keepRecordOf(t, "busy", "k", fmt.Sprint("b", i), uint64(10+i), time.Second)
 	}
 	w.readLedger(t, 0, 1)
-	if w.env.tail.TAT("pay", "slow") == 0 || !w.env.tail.Covers("pay", 0) {
+	if w.Env.Tail.TAT("pay", "slow") == 0 || !w.Env.Tail.Covers("pay", 0) {
 		t.Error("not all was kept")
 	}
 	if !w.hasEnded("slow", "first") || w.hasEnded("k", "b1") {
@@ -171,7 +172,7 @@ func TestKeyThatTheLedgerHasLost(t *testing.T) {
 	if d := w.wait(t, "new"); d > 0 {
 		t.Errorf("a key that was never called waits %v", d)
 	}
-	stream, err := w.env.js.Stream(t.Context(), ledger.CallsStream)
+	stream, err := w.Env.JS.Stream(t.Context(), ledger.CallsStream)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +183,7 @@ func TestKeyThatTheLedgerHasLost(t *testing.T) {
 	if d := w.wait(t, "slow"); d < 23*time.Hour {
 		t.Errorf("the key is called again in %v", d)
 	}
-	if whole, err := ledger.Reaches(t.Context(), w.env.js, time.Now().Add(-time.Hour)); err != nil || whole {
+	if whole, err := ledger.Reaches(t.Context(), w.Env.JS, time.Now().Add(-time.Hour)); err != nil || whole {
 		t.Errorf("the ledger is said to reach back an hour: %v, %v", whole, err)
 	}
 	if err := stream.Purge(t.Context()); err != nil {
@@ -197,20 +198,20 @@ func TestKeyThatTheLedgerHasLost(t *testing.T) {
 // its last call ends its job, even if the result is older than the part of the results that is read.
 func TestOutcomeBeforeTheTail(t *testing.T) {
 	w := newLedgerLane(t, ledger.Bounds{Age: time.Nanosecond, Leeway: time.Nanosecond}, bucket.Rate{Count: 100, Per: time.Second, Burst: 1})
-	js, ctx := w.env.js, t.Context()
+	js, ctx := w.Env.JS, t.Context()
 	var err error
-	if w.env.results, err = stream.NewWriter(w.env.conn, nil, 100, 1<<20); err != nil {
+	if w.Env.Results, err = stream.NewWriter(w.Env.Conn, nil, 100, 1<<20); err != nil {
 		t.Fatal(err)
 	}
-	if w.env.calls, err = stream.NewWriter(w.env.conn, nil, 100, 1<<20); err != nil {
+	if w.Env.Calls, err = stream.NewWriter(w.Env.Conn, nil, 100, 1<<20); err != nil {
 		t.Fatal(err)
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	for _, run := range []func(context.Context) error{w.env.results.Run, w.env.calls.Run, w.queue.Run} {
+	for _, run := range []func(context.Context) error{w.Env.Results.Run, w.Env.Calls.Run, w.Queue.Run} {
 		go func() { _ = run(running) }()
 	}
-	p := w.queue.Partition("k")
+	p := w.Queue.Partition("k")
 	ack, err := js.PublishMsg(ctx, &nats.Msg{Subject: fmt.Sprintf("weir.q.pay.%d.j.k", p.Number()), Header: nats.Header{
 		ingest.HeaderMsgID: {"k/x"}, ingest.HeaderJobID: {"x"},
 	}})
@@ -241,7 +242,7 @@ func TestOutcomeBeforeTheTail(t *testing.T) {
 	if err := w.openPartition(ctx, running, p.Number(), ownership.Tenure{Clean: true}); err != nil {
 		t.Fatal(err)
 	}
-	if w.ownedPartition(p.Number()).Clean {
+	if w.OwnedPartition(p.Number()).Clean {
 		t.Error("a partition that was not given up is taken for clean")
 	}
 	looping, halt := context.WithCancel(running)
@@ -249,7 +250,7 @@ func TestOutcomeBeforeTheTail(t *testing.T) {
 	defer halt()
 	await.Until(t, "the job's record", func() bool {
 		c := ledger.Record{API: "pay", Key: "k"}
-		m, err := stream.AskLeader(ctx, w.env.conn, ledger.CallsStream, fmt.Sprintf(`{"last_by_subj":%q}`, c.Subject()))
+		m, err := stream.AskLeader(ctx, w.Env.Conn, ledger.CallsStream, fmt.Sprintf(`{"last_by_subj":%q}`, c.Subject()))
 		if err != nil || m == nil {
 			return false
 		}

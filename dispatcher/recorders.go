@@ -38,7 +38,7 @@ func (d *Dispatcher) retireRecorders(ctx context.Context) {
 // allRecovered reports whether every call that was under way at a death has its record.
 func (d *Dispatcher) allRecovered() bool {
 	for _, w := range d.workersNow() {
-		if _, ok := d.Recovered(w.name); !ok {
+		if _, ok := d.Recovered(w.Name); !ok {
 			return false
 		}
 	}
@@ -52,7 +52,7 @@ func (d *Dispatcher) hasOrphans(ctx context.Context) bool {
 	defer cancel()
 	worked := map[string]bool{}
 	for _, w := range d.workersNow() {
-		worked[w.name] = true
+		worked[w.Name] = true
 	}
 	names := d.opts.JetStream.StreamNames(ctx)
 	orphan := false
@@ -80,14 +80,14 @@ func (d *Dispatcher) Recovered(api string) (unlogged int, ok bool) {
 	if w == nil {
 		return 0, false
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, p := range w.partitions {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	for _, p := range w.Partitions {
 		if p == nil || p.Reading {
 			return 0, false
 		}
 	}
-	return w.settler.unrecorded.left()
+	return w.settler.Unrecorded.Left()
 }
 
 // Quiet reports whether no call of an api is running and every outcome is stored, also those of calls that recovery
@@ -97,11 +97,11 @@ func (d *Dispatcher) Quiet(api string) bool {
 	if w == nil {
 		return true
 	}
-	w.mu.Lock()
-	quiet := !w.settler.findingLocked()
-	w.mu.Unlock()
+	w.Mu.Lock()
+	quiet := !w.settler.FindingLocked()
+	w.Mu.Unlock()
 	if quiet {
-		w.eachLocked(w.s.Queues(), func(q *schedule.KeyQueue) { quiet = quiet && !q.Busy() })
+		w.EachLocked(w.Sched.Queues(), func(q *schedule.KeyQueue) { quiet = quiet && !q.Busy() })
 	}
 	return quiet
 }

@@ -10,6 +10,7 @@ import (
 
 	"weir/bucket"
 	"weir/dispatcher/httpcall"
+	"weir/dispatcher/lane"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/ownership"
 	"weir/ingest"
@@ -19,7 +20,7 @@ import (
 // right when the slot comes, before it counts or prepares anything, and once more before the first byte is sent.
 func TestCallAsksForTheRight(t *testing.T) {
 	w := newLedgerLane(t, ledger.Bounds{}, bucket.Rate{Count: 1, Per: time.Second, Burst: 1})
-	w.pace.stored = func(string) bucket.Micros { return 0 }
+	w.pace.Stored = func(string) bucket.Micros { return 0 }
 	var came atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { came.Add(1) }))
 	t.Cleanup(server.Close)
@@ -43,20 +44,20 @@ func TestCallAsksForTheRight(t *testing.T) {
 			Name: "pay", URL: to, Timeout: time.Minute, MaxResult: 1 << 10, Rule: &ingest.Rule{API: "pay", Methods: []string{"POST"}},
 			Headers: func() ([]ingest.HeaderField, error) { // asked while the request is prepared
 				requests.Add(1)
-				p.lost.Store(c.lostFirst || c.lostLater)
+				p.Lost.Store(c.lostFirst || c.lostLater)
 				return nil, nil
 			},
 		}
-		w.mu.Lock()
-		j := jobLocked(w.s.Extract(w.s.Push("k", uint64(i+1), &p.Partition), uint64(i+1)))
-		w.mu.Unlock()
-		j.terms = &terms{api: api, call: httpcall.NewClient(api, "", 1, nil)}
-		if err := j.terms.call.Conns.Acquire(t.Context()); err != nil {
+		w.Mu.Lock()
+		j := lane.JobLocked(w.Sched.Extract(w.Sched.Push("k", uint64(i+1), &p.Partition), uint64(i+1)))
+		w.Mu.Unlock()
+		j.Terms = &lane.Terms{API: api, Call: httpcall.NewClient(api, "", 1, nil)}
+		if err := j.Terms.Call.Conns.Acquire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		j.message = &ingest.Job{API: "pay", Key: "k", ID: "j", Method: "POST"}
+		j.Message = &ingest.Job{API: "pay", Key: "k", ID: "j", Method: "POST"}
 		came.Store(0)
-		p.lost.Store(c.lostFirst)
+		p.Lost.Store(c.lostFirst)
 		_, made := w.caller.call(t.Context(), j)
 		sent := int32(0)
 		if c.made {
@@ -65,6 +66,6 @@ func TestCallAsksForTheRight(t *testing.T) {
 		if made != c.made || came.Load() != sent || requests.Load() != c.requests || j.Calls != int(sent) {
 			t.Errorf("%s: made %v, %d calls came, %d requests were prepared, %d calls are counted", c.what, made, came.Load(), requests.Load(), j.Calls)
 		}
-		j.terms.call.Conns.Close()
+		j.Terms.Call.Conns.Close()
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"weir/bucket"
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
+	"weir/dispatcher/lane"
 )
 
 // settlements remembers, for each limit, the most units that any answer of an api reported. A call whose answer reports
@@ -23,14 +24,14 @@ type settlements struct {
 // actual returns the units that a call really took from each shared limit: those that the answer reports, 0 from a
 // quota if nothing was sent, and 0 from a budget if the call was not billed. nil means that the estimate is right.
 // silent names the limits whose units the answer should have reported and did not.
-func (w *caller) actual(j *job, r httpcall.Response) (actual []int64, silent []string) {
+func (w *caller) actual(j *lane.Job, r httpcall.Response) (actual []int64, silent []string) {
 	if j.Costs == nil {
 		return nil, nil
 	}
 	actual = slices.Clone(j.Costs)
-	free := httpcall.Judge(j.terms.api, r, time.Now()).Billed == deadletter.NotBilled
+	free := httpcall.Judge(j.Terms.API, r, time.Now()).Billed == deadletter.NotBilled
 	w.settlements.mu.Lock()
-	for i, limit := range j.terms.api.Rules.Shared {
+	for i, limit := range j.Terms.API.Rules.Shared {
 		told, ok := settled(limit.Cost, r)
 		switch {
 		case limit.Budget != nil && free, limit.Quota != nil && !r.Sent: // as in the ledger
@@ -50,10 +51,10 @@ func (w *caller) actual(j *job, r httpcall.Response) (actual []int64, silent []s
 	w.settlements.silent = len(silent) > 0 || free && w.settlements.silent
 	w.settlements.mu.Unlock()
 	if len(silent) > 0 {
-		w.env.metrics.unsettled.WithLabelValues(w.name).Inc()
+		w.Env.Metrics.Unsettled.WithLabelValues(w.Name).Inc()
 	}
 	if news {
-		w.logOf(j).Warn("an answer does not report the units of its call: the call is charged its estimate, or the most that any answer has reported",
+		w.LogOf(j).Warn("an answer does not report the units of its call: the call is charged its estimate, or the most that any answer has reported",
 			"limits", silent, "status", r.Status)
 	}
 	if slices.Equal(actual, j.Costs) {

@@ -6,6 +6,7 @@ import (
 
 	"weir/bucket"
 	"weir/dispatcher/httpcall"
+	"weir/dispatcher/lane"
 	"weir/dispatcher/schedule"
 	"weir/ingest"
 )
@@ -16,9 +17,9 @@ func TestSilentAnswers(t *testing.T) {
 	limit := bucket.Limit{Name: "tokens", Cost: bucket.CostSource{Constant: 1, SettlePointer: "/n"}}
 	api := &httpcall.API{Name: "llm", Rules: bucket.Rules{Shared: []bucket.Limit{limit}}}
 	d := dispatcherOf(Options{})
-	d.env.metrics = newMetrics(nil)
+	d.env.Metrics = lane.NewMetrics(nil)
 	w := bareWorker(d, "llm")
-	job := &job{Job: &schedule.Job{Queue: &schedule.KeyQueue{Key: "k"}, Costs: []int64{1}}, message: &ingest.Job{}, terms: &terms{api: api}}
+	job := &lane.Job{Job: &schedule.Job{Queue: &schedule.KeyQueue{Key: "k"}, Costs: []int64{1}}, Message: &ingest.Job{}, Terms: &lane.Terms{API: api}}
 	for i, c := range []struct {
 		status int
 		told   int64 // -1: nothing

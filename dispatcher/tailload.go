@@ -12,13 +12,14 @@ import (
 	"weir/bucket"
 	"weir/bucket/lease"
 	"weir/bucket/queue"
+	"weir/dispatcher/lane"
 	"weir/dispatcher/ledger"
 )
 
 // tailLoads are takeovers that wait for the ledger to be read. A reading must begin after the partition was claimed. So
 // takeovers that come during a reading wait for the next one, which then serves them all.
 type tailLoads struct {
-	*env
+	*lane.Env
 	opts   *Options
 	worker func(api string) *apiWorker
 
@@ -47,7 +48,7 @@ func (d *tailLoads) loadTail(ctx context.Context, w *apiWorker, number int) erro
 		d.next = &tailLoad{parts: map[lease.PartitionID]struct{}{}, done: make(chan struct{})}
 	}
 	mine := d.next
-	mine.parts[lease.PartitionID{API: w.name, Number: number}] = struct{}{}
+	mine.parts[lease.PartitionID{API: w.Name, Number: number}] = struct{}{}
 	reads := !d.reading
 	d.reading = true
 	d.mu.Unlock()
@@ -84,19 +85,19 @@ func (d *tailLoads) readFor(ctx context.Context, parts map[lease.PartitionID]str
 		workers[p.API] = d.worker(p.API)
 		queued[queue.StreamName(p.API, p.Number)] = true
 	}
-	reached, err := d.tail.Read(ctx, ledger.TailOptions{
+	reached, err := d.Tail.Read(ctx, ledger.TailOptions{
 		JetStream: d.opts.JetStream, Dedupe: d.opts.Dedupe.Reach(time.Now()), Bounds: d.opts.Tail, APIs: slices.Collect(maps.Keys(workers)), Now: d.opts.Now,
 		Wants: func(api, key string) bool {
-			_, ok := parts[lease.PartitionID{API: api, Number: queue.PartitionOf(key, len(workers[api].partitions))}]
+			_, ok := parts[lease.PartitionID{API: api, Number: queue.PartitionOf(key, len(workers[api].Partitions))}]
 			return ok
 		},
 		Queued: func(stream string) bool { return queued[stream] },
-		Ended:  func(api string, jobs []queue.Finished) { workers[api].queue.AddFinished(jobs) },
+		Ended:  func(api string, jobs []queue.Finished) { workers[api].Queue.AddFinished(jobs) },
 		TATOf: func(c *ledger.Record, stored, began time.Time) bucket.Micros {
-			if !d.shared {
+			if !d.Shared {
 				return c.TAT // by this clock
 			}
-			return workers[c.API].pace.inherit(c, stored, began)
+			return workers[c.API].pace.Inherit(c, stored, began)
 		},
 	})
 	if err != nil {
@@ -116,7 +117,7 @@ func (d *tailLoads) warnShort(reached ledger.Extent) {
 	d.toldShort = true
 	d.mu.Unlock()
 	if !told {
-		d.log.Warn("the ledger does not reach back as far as dedupe: a job that ended before the ledger begins, and is sent again, may be "+
+		d.Log.Warn("the ledger does not reach back as far as dedupe: a job that ended before the ledger begins, and is sent again, may be "+
 			"called again; lower dedupe, or give the ledger a larger store", "begins", reached.Begins)
 	}
 }
@@ -127,8 +128,8 @@ func (d *Dispatcher) loadTails(ctx context.Context) error {
 	parts := map[lease.PartitionID]struct{}{}
 	workers := d.workersNow()
 	for _, w := range workers {
-		for number := range w.partitions {
-			parts[lease.PartitionID{API: w.name, Number: number}] = struct{}{}
+		for number := range w.Partitions {
+			parts[lease.PartitionID{API: w.Name, Number: number}] = struct{}{}
 		}
 	}
 	if len(parts) == 0 {
@@ -148,8 +149,8 @@ func (d *Dispatcher) loadTails(ctx context.Context) error {
 func (d *Dispatcher) Remember(ctx context.Context) error {
 	since := time.Now().Add(-ledger.TailAge)
 	err := errors.Join(
-		d.env.results.Remember(ctx, d.opts.JetStream, ledger.ResultsStream, since),
-		d.env.calls.Remember(ctx, d.opts.JetStream, ledger.CallsStream, since))
+		d.env.Results.Remember(ctx, d.opts.JetStream, ledger.ResultsStream, since),
+		d.env.Calls.Remember(ctx, d.opts.JetStream, ledger.CallsStream, since))
 	if err != nil {
 		return fmt.Errorf("results and ledger: %w", err)
 	}

@@ -8,8 +8,11 @@ import (
 	"time"
 
 	"weir/bucket/lease"
+	"weir/dispatcher/lane"
 	"weir/dispatcher/ownership"
 	"weir/dispatcher/schedule"
+	"weir/dispatcher/settle"
+	"weir/dispatcher/takeover"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -17,10 +20,10 @@ import (
 // tenancy works a partition for as long as this process owns it: it reads the partition's stream and gives the partition
 // up in order, or drops it.
 type tenancy struct {
-	*Takeover
+	*takeover.Takeover
 	caller   *caller
 	grants   *grantEnds
-	notes    *holdNotes
+	notes    *settle.HoldNotes
 	all      []*tenancy                 // of the api, by number; the lane's lock guards it
 	fail     func(err error)            // ends the dispatcher
 	released func(id lease.PartitionID) // another replica may take the partition
@@ -34,7 +37,7 @@ func (w *apiWorker) newTenancy(number int, t ownership.Tenure) *tenancy {
 	p := &tenancy{
 		caller: w.caller, grants: w.slots.grants, notes: w.notes, all: w.tenancies, fail: w.d.fail, released: func(id lease.PartitionID) { w.d.owner.Dropped(id) },
 	}
-	p.Takeover = newTakeover(newPartition(w.lane, number, t), takeoverOptions{Settler: w.settler, Notes: w.notes, Pace: w.pace, Dropped: p.broken})
+	p.Takeover = takeover.New(lane.NewOwned(w.Lane, number, t), takeover.Options{Settler: w.settler, Notes: w.notes, Pace: w.pace, Dropped: p.broken})
 	return p
 }
 
@@ -45,23 +48,23 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 	p := w.newTenancy(number, t)
 	err := p.Begin(ctx)
 	if err != nil {
-		return fmt.Errorf("api %s: %w", w.name, err)
+		return fmt.Errorf("api %s: %w", w.Name, err)
 	}
-	w.env.recorder.Look()                        // the earlier owner may have ended since
-	p.Clean = p.Clean && !p.markers.AfterDeath() // an owner that left with calls under way may have released it
+	w.Env.Recorder.Look()                        // the earlier owner may have ended since
+	p.Clean = p.Clean && !p.Markers.AfterDeath() // an owner that left with calls under way may have released it
 	base := context.WithoutCancel(hard)
 	var reading, writing context.Context
 	reading, p.stopReading = context.WithCancel(base)
 	writing, p.stopMarkers = context.WithCancel(base)
-	p.writing.Go(func() error { return p.markers.Run(writing) })
+	p.writing.Go(func() error { return p.Markers.Run(writing) })
 	if err := w.d.tailLoads.loadTail(ctx, w, number); err != nil {
 		p.stopReading()
 		p.stopMarkers()
 		return errors.Join(err, p.writing.Wait())
 	}
-	w.mu.Lock()
-	w.partitions[number], w.tenancies[number] = p.partition, p
-	w.mu.Unlock()
+	w.Mu.Lock()
+	w.Partitions[number], w.tenancies[number] = p.Owned, p
+	w.Mu.Unlock()
 	caughtUp, ended := make(chan struct{}), make(chan error, 1)
 	p.reading.Go(func() error {
 		err := p.Read(reading, hard, func() { close(caughtUp) }, p.readerRestarted)
@@ -79,41 +82,41 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 		err = context.Cause(ctx)
 	}
 	if err == nil {
-		err = errLetGo
+		err = lane.ErrLetGo
 	}
 	if p.Lease != nil {
 		p.lose()
 	} else {
 		p.leave()
 	}
-	return fmt.Errorf("api %s: %w", w.name, err)
+	return fmt.Errorf("api %s: %w", w.Name, err)
 }
 
 // leave stops reading a partition that no other replica can own and that is not read to its end. Its calls may still
 // run: the worker's stop waits for them.
 func (p *tenancy) leave() {
-	p.w.mu.Lock()
-	p.closing, p.Open = true, false
-	p.w.mu.Unlock()
+	p.W.Mu.Lock()
+	p.Closing, p.Open = true, false
+	p.W.Mu.Unlock()
 }
 
 // readerRestarted counts and logs that the partition's reader was started again.
 func (p *tenancy) readerRestarted(err error) {
-	p.w.env.metrics.restarts.WithLabelValues(p.w.name).Inc()
-	p.w.log.Warn("a partition's reader failed or went quiet; it resumes where it stopped", "stream", p.bucket.Name(), "err", err)
+	p.W.Env.Metrics.Restarts.WithLabelValues(p.W.Name).Inc()
+	p.W.Log.Warn("a partition's reader failed or went quiet; it resumes where it stopped", "stream", p.Bucket.Name(), "err", err)
 }
 
 // broken drops a partition that this replica cannot work any more, so that another replica can take it. If no other
 // replica may own it, broken ends the dispatcher.
 func (p *tenancy) broken(err error) {
-	err = fmt.Errorf("api %s: stream %s: %w", p.w.name, p.bucket.Name(), err)
+	err = fmt.Errorf("api %s: stream %s: %w", p.W.Name, p.Bucket.Name(), err)
 	if p.Lease == nil {
 		p.fail(err)
 		return
 	}
-	p.w.log.Warn("partition released", "stream", p.bucket.Name(), "err", err)
-	p.released(lease.PartitionID{API: p.w.name, Number: p.number})
-	p.w.running.Go(func() { p.lose() })
+	p.W.Log.Warn("partition released", "stream", p.Bucket.Name(), "err", err)
+	p.released(lease.PartitionID{API: p.W.Name, Number: p.Number})
+	p.W.Running.Go(func() { p.lose() })
 }
 
 // closeCheck is how often a closing partition's jobs are checked: no event tells that the last of them has settled.
@@ -122,14 +125,14 @@ const closeCheck = 5 * time.Millisecond
 // close gives a partition up: no call of it starts any more, running calls end, and their outcomes are stored. It
 // blocks until then. If ctx ends first, the partition is not given up, and the caller must lose it.
 func (p *tenancy) close(ctx context.Context) error {
-	p.w.mu.Lock()
-	p.closing = true
-	p.w.mu.Unlock()
+	p.W.Mu.Lock()
+	p.Closing = true
+	p.W.Mu.Unlock()
 	begun := p.shut()
 	busy := begun
 	tick := time.NewTicker(closeCheck)
 	defer tick.Stop()
-	for withdrawn := false; len(busy) > 0 || p.bucket.Unswept() > 0; {
+	for withdrawn := false; len(busy) > 0 || p.Bucket.Unswept() > 0; {
 		if busy = p.unwind(busy); len(busy) == 0 && !withdrawn {
 			p.dropIdleIntents(begun)
 			withdrawn = true
@@ -138,7 +141,7 @@ func (p *tenancy) close(ctx context.Context) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("api %s: stream %s: its calls have not ended: %w", p.w.name, p.bucket.Name(), context.Cause(ctx))
+			return fmt.Errorf("api %s: stream %s: its calls have not ended: %w", p.W.Name, p.Bucket.Name(), context.Cause(ctx))
 		}
 	}
 	p.stopReader()
@@ -161,26 +164,26 @@ func (p *tenancy) end(hard context.Context) {
 	p.remove()
 	p.stopMarkers()
 	_ = p.writing.Wait() // each write that waited was answered
-	if read && hard.Err() == nil && p.bucket.Unswept() == 0 {
+	if read && hard.Err() == nil && p.Bucket.Unswept() == 0 {
 		p.giveUp(hard)
 	}
 }
 
 // giveUp stores for the next owner that no call of the partition is under way.
 func (p *tenancy) giveUp(ctx context.Context) {
-	if err := p.markers.GiveUp(ctx); err != nil {
-		p.w.log.Warn("could not record that a partition was closed in order; its next owner waits as after a crash", "stream", p.bucket.Name(), "err", err)
+	if err := p.Markers.GiveUp(ctx); err != nil {
+		p.W.Log.Warn("could not record that a partition was closed in order; its next owner waits as after a crash", "stream", p.Bucket.Name(), "err", err)
 	}
 }
 
 // lose drops a partition that another replica may own by now. Running calls end, and nothing about them is stored: the
 // new owner has judged their jobs by what it found. lose blocks only until the stream is no longer read.
 func (p *tenancy) lose() {
-	p.lost.Store(true)
+	p.Lost.Store(true)
 	busy := p.shut()
 	p.remove()
 	p.stopMarkers()
-	p.w.running.Go(func() {
+	p.W.Running.Go(func() {
 		tick := time.NewTicker(closeCheck)
 		defer tick.Stop()
 		for busy = p.unwind(busy); len(busy) > 0; busy = p.unwind(busy) {
@@ -192,10 +195,10 @@ func (p *tenancy) lose() {
 
 // shut stops calls of the partition from starting, and returns the queues that have jobs near their call.
 func (p *tenancy) shut() (begun []*schedule.KeyQueue) {
-	p.w.mu.Lock()
+	p.W.Mu.Lock()
 	p.Open = false
-	p.w.mu.Unlock()
-	p.w.eachLocked(p.w.s.Queues(), func(q *schedule.KeyQueue) {
+	p.W.Mu.Unlock()
+	p.W.EachLocked(p.W.Sched.Queues(), func(q *schedule.KeyQueue) {
 		if q.Partition == &p.Partition && len(q.Jobs) > 0 {
 			begun = append(begun, q)
 		}
@@ -205,28 +208,28 @@ func (p *tenancy) shut() (begun []*schedule.KeyQueue) {
 
 // unwind withdraws the jobs whose calls have not started, and returns the queues that still have jobs under way.
 func (p *tenancy) unwind(queues []*schedule.KeyQueue) (busy []*schedule.KeyQueue) {
-	w := p.w
+	w := p.W
 	var fx schedule.Effects
-	w.mu.Lock()
-	busy = w.s.Unwind(queues, w.now(), &fx)
-	w.mu.Unlock()
+	w.Mu.Lock()
+	busy = w.Sched.Unwind(queues, w.Now(), &fx)
+	w.Mu.Unlock()
 	p.grants.settle(context.Background(), fx.Unused)
 	p.caller.restAll(fx.Stale)
-	w.mu.Lock()
+	w.Mu.Lock()
 	for _, q := range queues {
-		if partitionOf(q).lost.Load() { // the queue may belong to another tenure by now
+		if lane.PartitionOf(q).Lost.Load() { // the queue may belong to another tenure by now
 			p.forgetLocked(q) // forgets the jobs that rest now
 		}
 	}
-	w.mu.Unlock()
-	w.wakeUp()
+	w.Mu.Unlock()
+	w.WakeUp()
 	return busy
 }
 
 // dropIdleIntents deletes the intents of calls that did not start. The next owner would treat their jobs as called.
 func (p *tenancy) dropIdleIntents(queues []*schedule.KeyQueue) {
-	p.w.mu.Lock()
-	defer p.w.mu.Unlock()
+	p.W.Mu.Lock()
+	defer p.W.Mu.Unlock()
 	for _, q := range queues {
 		for _, j := range q.Jobs {
 			dropIdleIntentsLocked(j)
@@ -236,31 +239,31 @@ func (p *tenancy) dropIdleIntents(queues []*schedule.KeyQueue) {
 
 // dropIdleIntentsLocked deletes the intents of one job, unless its last call is lost and must be settled first.
 func dropIdleIntentsLocked(t *schedule.Job) {
-	if j, begun := t.Of.(*job); begun && j.lost == nil {
-		j.dropIntentsLocked()
+	if j, begun := t.Of.(*lane.Job); begun && j.Lost == nil {
+		j.DropIntentsLocked()
 	}
 }
 
 // remove ends a partition's reading and forgets its keys.
 func (p *tenancy) remove() {
 	p.stopReader()
-	p.w.mu.Lock()
-	if p.w.partitions[p.number] == p.partition {
-		p.w.partitions[p.number], p.all[p.number] = nil, nil
+	p.W.Mu.Lock()
+	if p.W.Partitions[p.Number] == p.Owned {
+		p.W.Partitions[p.Number], p.all[p.Number] = nil, nil
 	}
-	p.cache.dropAllKept()
+	p.Cache.DropAllKept()
 	p.ForgetLocked()
 	// The stored marks stay for the next owner.
-	maps.DeleteFunc(p.notes.marks, func(_ string, m holdMark) bool { return m.part == p.partition })
-	p.w.mu.Unlock()
-	p.w.eachLocked(p.w.s.Queues(), func(q *schedule.KeyQueue) {
+	maps.DeleteFunc(p.notes.Marks, func(_ string, m lane.HoldMark) bool { return m.Part == p.Owned })
+	p.W.Mu.Unlock()
+	p.W.EachLocked(p.W.Sched.Queues(), func(q *schedule.KeyQueue) {
 		if q.Partition == &p.Partition {
 			p.forgetLocked(q)
 		}
 	})
-	p.w.mu.Lock()
-	p.w.s.ForgetWaiting(&p.Partition)
-	p.w.mu.Unlock()
+	p.W.Mu.Lock()
+	p.W.Sched.ForgetWaiting(&p.Partition)
+	p.W.Mu.Unlock()
 }
 
 // stopReader ends a partition's reading.
@@ -272,24 +275,24 @@ func (p *tenancy) stopReader() {
 // forgetLocked forgets the jobs of a queue that are not being called, and frees their entries in the flight recorder.
 func (p *tenancy) forgetLocked(q *schedule.KeyQueue) {
 	for _, t := range q.Jobs {
-		if j, begun := t.Of.(*job); begun && t.Rests() {
-			j.entry.LetGo()
-			j.adopted.LetGo()
+		if j, begun := t.Of.(*lane.Job); begun && t.Rests() {
+			j.Entry.LetGo()
+			j.Adopted.LetGo()
 		}
 	}
-	p.w.s.Forget(q)
+	p.W.Sched.Forget(q)
 }
 
 // tenancyOf returns this process's tenancy of a partition, nil if it does not own the partition.
 func (w *apiWorker) tenancyOf(number int) *tenancy {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
 	return w.tenancies[number]
 }
 
 // loseAll loses every partition that depends on a lost lease.
 func (w *apiWorker) loseAll(lease *lease.Membership) {
-	for number := range w.partitions {
+	for number := range w.Partitions {
 		if p := w.tenancyOf(number); p != nil && p.Lease == lease {
 			p.lose()
 		}

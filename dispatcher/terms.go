@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"weir/dispatcher/httpcall"
+	"weir/dispatcher/lane"
 	"weir/dispatcher/schedule"
 )
 
@@ -21,29 +22,29 @@ type configChange struct {
 func (d *Dispatcher) Apply(ctx context.Context, api *httpcall.API) error {
 	w := d.worker(api.Name)
 	if w == nil {
-		return ErrNoAPI
+		return lane.ErrNoAPI
 	}
 	c := configChange{api, make(chan error, 1)}
 	select {
 	case w.changes <- c:
 	case <-ctx.Done():
-		return fmt.Errorf("api %s: %w", w.name, context.Cause(ctx))
+		return fmt.Errorf("api %s: %w", w.Name, context.Cause(ctx))
 	}
-	w.wakeUp()
+	w.WakeUp()
 	select {
 	case err := <-c.done:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("api %s: %w", w.name, context.Cause(ctx))
+		return fmt.Errorf("api %s: %w", w.Name, context.Cause(ctx))
 	}
 }
 
 // adoptChange applies a waiting change if no round of asks is under way. Only the loop calls it, and the loop begins
 // every round. So no ask by the old rules reaches the store after the new ones.
 func (w *apiWorker) adoptChange() {
-	w.mu.Lock()
-	asking := w.s.At(w.now()).Asking()
-	w.mu.Unlock()
+	w.Mu.Lock()
+	asking := w.Sched.At(w.Now()).Asking()
+	w.Mu.Unlock()
 	if asking {
 		return // the end of the round wakes the loop
 	}
@@ -56,25 +57,25 @@ func (w *apiWorker) adoptChange() {
 
 func (w *apiWorker) adopt(api *httpcall.API) error {
 	if err := w.slots.store.Apply(api.Rules); err != nil {
-		return fmt.Errorf("api %s: %w", w.name, err)
+		return fmt.Errorf("api %s: %w", w.Name, err)
 	}
-	w.mu.Lock()
-	former, now := w.terms, w.now()
-	next := w.env.newTerms(api, former)
-	w.pace.since = now
-	w.terms = next
-	w.s.Adopt(next.policy)
-	if w.s.At(now).Denied() {
-		w.s.TryNow(now)
+	w.Mu.Lock()
+	former, now := w.Terms, w.Now()
+	next := w.Env.NewTerms(api, former)
+	w.pace.Since = now
+	w.Terms = next
+	w.Sched.Adopt(next.Policy)
+	if w.Sched.At(now).Denied() {
+		w.Sched.TryNow(now)
 	}
-	if hold, held := w.env.restored.hold(&api.Rules, now); held {
-		w.s.Hold(nil, hold.Until, hold.Why)
+	if hold, held := w.Env.Restored.Hold(&api.Rules, now); held {
+		w.Sched.Hold(nil, hold.Until, hold.Why)
 	}
-	queues := slices.Collect(w.s.Queues())
-	w.mu.Unlock()
-	w.eachLocked(slices.Values(queues), func(q *schedule.KeyQueue) { w.s.Rebind(q, now) })
-	if former.call.Conns != next.call.Conns {
-		former.call.Conns.Close()
+	queues := slices.Collect(w.Sched.Queues())
+	w.Mu.Unlock()
+	w.EachLocked(slices.Values(queues), func(q *schedule.KeyQueue) { w.Sched.Rebind(q, now) })
+	if former.Call.Conns != next.Call.Conns {
+		former.Call.Conns.Close()
 	}
 	return nil
 }
@@ -84,8 +85,8 @@ func (w *caller) restAll(stale []*schedule.Job) {
 	if len(stale) == 0 {
 		return
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
 	for _, j := range stale {
 		w.restOrderedLocked(j)
 	}
@@ -93,7 +94,7 @@ func (w *caller) restAll(stale []*schedule.Job) {
 
 // restOrderedLocked drops the intents of one ready job and orders its goroutine to let it rest.
 func (w *caller) restOrderedLocked(t *schedule.Job) {
-	j := jobLocked(t)
-	j.dropIntentsLocked()
-	w.orderLocked(j, toRest)
+	j := lane.JobLocked(t)
+	j.DropIntentsLocked()
+	w.orderLocked(j, lane.ToRest)
 }

@@ -72,7 +72,7 @@
 //
 // The owner does not notice the loss of jobs that another process stored and that were deleted before they were read.
 // Jobs that were deleted while weir was stopped, the next owner finds by a note of the former owner
-// (dispatcher/inventory.go).
+// (dispatcher/takeover/inventory.go).
 //
 // The package knows nothing of HTTP, letters or the schedule; it asks a Forecaster when a job's call may start.
 //

@@ -9,8 +9,9 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"pgregory.net/rapid"
 	"weir/ingest"
+
+	"pgregory.net/rapid"
 )
 
 // TestFindUnits compares what findUnits finds while it reads with what the whole text says.

@@ -6,9 +6,10 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/queue"
 	"weir/bucket/stream"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Follower reports to an intake which jobs have ended, whichever replica owns their partitions. All fields are

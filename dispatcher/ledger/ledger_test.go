@@ -11,14 +11,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
 	"weir/bucket/natstest"
 	"weir/bucket/queue"
 	"weir/bucket/stream"
 	"weir/ingest"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // book is a ledger on the test's own nats-server.

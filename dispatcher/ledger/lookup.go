@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
 	"weir/bucket/stream"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Job names the job that LookUp looks up. All fields are required.

@@ -7,9 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/stream"
 	"weir/deadletter"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // ErrNoLedger says that no call was ever recorded on a server.

@@ -7,11 +7,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
 	"weir/bucket/queue"
 	"weir/bucket/stream"
 	"weir/ingest"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // TailOptions choose the part of the ledger that a Tail reads. All fields but Queued are required. The reading

@@ -96,7 +96,7 @@ func readResult(msg jetstream.Msg, meta *jetstream.MsgMetadata) (source string, 
 }
 
 // FoundPrefix begins the message ids of results that were found by an inquiry: the id of the call's own result may be
-// taken by a bar (dispatcher/resultbar.go).
+// taken by a bar (dispatcher/settle/resultbar.go).
 const FoundPrefix = "found."
 
 // ParseResultID reads the message id of a result.

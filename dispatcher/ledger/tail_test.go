@@ -8,11 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"weir/bucket"
 	"weir/bucket/queue"
 	"weir/ingest"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
 )
 
 // tailReader reads a ledger's end as a dispatcher does, of pay's keys other than "unwanted", and notes the ended

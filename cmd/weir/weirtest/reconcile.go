@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"weir/dispatcher"
+	"weir/dispatcher/inquiry"
 )
 
 // Order submits one job that will have a letter with the reason unknown.
@@ -27,7 +27,7 @@ type Reconciled struct {
 	Stays      int
 	Gone       int
 	Skipped    map[string]int
-	Each       []dispatcher.Reconciled
+	Each       []inquiry.Reconciled
 }
 
 func (r *Rig) Reconcile(args ...string) (did Reconciled, code int) {

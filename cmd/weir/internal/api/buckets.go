@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"weir/cmd/weir/internal/control"
-	"weir/dispatcher"
+	"weir/dispatcher/desk"
 	"weir/dispatcher/schedule"
 )
 
@@ -24,8 +24,8 @@ type keyList struct {
 }
 
 var (
-	keysLimit = parameter{name: "limit", summary: "how many to list", kind: number, most: dispatcher.MaxInspected, usual: 100}
-	jobsLimit = parameter{name: "limit", summary: "how many jobs to list", kind: number, most: dispatcher.MaxInspected, usual: 20}
+	keysLimit = parameter{name: "limit", summary: "how many to list", kind: number, most: desk.MaxInspected, usual: 100}
+	jobsLimit = parameter{name: "limit", summary: "how many jobs to list", kind: number, most: desk.MaxInspected, usual: 20}
 )
 
 // keyNamed is a key beside the path: browsers and proxies remove . and .. from a path, however they are written.

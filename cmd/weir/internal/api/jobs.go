@@ -6,7 +6,7 @@ import (
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/ops/joblist"
 	"weir/cmd/weir/internal/ops/jobstory"
-	"weir/dispatcher"
+	"weir/dispatcher/desk"
 	"weir/ingest"
 )
 
@@ -18,7 +18,7 @@ type cancelWord struct {
 
 // cancelled answers a cancelWord.
 type cancelled struct {
-	Jobs []dispatcher.CancelAnswer `json:"jobs"`
+	Jobs []desk.CancelAnswer `json:"jobs"`
 }
 
 // jobs lists jobs, finds one, and cancels them before they are called.

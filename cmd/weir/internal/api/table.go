@@ -16,7 +16,7 @@ import (
 	"weir/cmd/weir/internal/ops/verify"
 	"weir/cmd/weir/internal/ops/whatif"
 	"weir/cmd/weir/internal/proposal"
-	"weir/dispatcher"
+	"weir/dispatcher/inquiry"
 )
 
 // table returns every route except those of sessions, which are the console's. Each line says where a question is
@@ -208,7 +208,7 @@ func (a *API) letterRoutes() []route {
 			summary: "One dead letter with its body, the api's answer and its headers (weir dead show --json). An event names the user", serve: a.letters.reveal,
 		},
 		{
-			method: "POST", path: "/dead/{seq}/reconcile", name: "reconcileLetter", role: console.Operator, answer: dispatcher.Reconciled{}, time: 2 * longRead, atOnce: readsAtOnce,
+			method: "POST", path: "/dead/{seq}/reconcile", name: "reconcileLetter", role: console.Operator, answer: inquiry.Reconciled{}, time: 2 * longRead, atOnce: readsAtOnce,
 			summary: "Send the api's inquiry about the call of a letter with the reason unknown (weir dead reconcile)", serve: a.letters.reconcile,
 		},
 		{

@@ -6,7 +6,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
-	"weir/dispatcher"
+	"weir/dispatcher/desk"
 	"weir/dispatcher/schedule"
 	"weir/ingest"
 
@@ -45,7 +45,7 @@ whose call is running cannot be cancelled. The same id under two keys is two job
 	return cmd
 }
 
-func printCancelled(cmd *cobra.Command, api, job string, answers []dispatcher.CancelAnswer, as cli.Format) error {
+func printCancelled(cmd *cobra.Command, api, job string, answers []desk.CancelAnswer, as cli.Format) error {
 	for _, a := range answers {
 		if as == cli.AsJSON {
 			if err := cli.PrintJSON(cmd.OutOrStdout(), a); err != nil {

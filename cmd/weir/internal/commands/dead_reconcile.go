@@ -17,7 +17,7 @@ import (
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/ops/deadview"
 	"weir/deadletter"
-	"weir/dispatcher"
+	"weir/dispatcher/inquiry"
 
 	"github.com/spf13/cobra"
 )
@@ -146,7 +146,7 @@ func (f *reconcileFlags) reconcile(ctx context.Context, cmd *cobra.Command, c *c
 	if err := f.confirm.Insist(cmd, fmt.Sprintf("Ask about %s?", cli.Count(len(p.letters), "letter"))); err != nil {
 		return err
 	}
-	did := &reconciliation{skipped: p.skipped, ends: map[dispatcher.ReconcileEnd]int{}}
+	did := &reconciliation{skipped: p.skipped, ends: map[inquiry.ReconcileEnd]int{}}
 	bar := cli.NewProgressBar(cmd.ErrOrStderr(), "asked", len(p.letters))
 	for i, l := range p.letters {
 		if i > 0 && f.every != nil && !stream.Sleep(ctx, interval(*f.every)) {
@@ -194,7 +194,7 @@ func (f *reconcileFlags) one(ctx context.Context, c *connect.Connection, l asked
 			return fmt.Errorf("letter %d: %w", l.seq, err)
 		}
 		did.ends[out.End]++
-		if out.End == dispatcher.EndedStays {
+		if out.End == inquiry.EndedStays {
 			did.staying = append(did.staying, out)
 		}
 		did.letters = append(did.letters, out)
@@ -205,23 +205,23 @@ func (f *reconcileFlags) one(ctx context.Context, c *connect.Connection, l asked
 // reconciliation is the outcome of the inquiries.
 type reconciliation struct {
 	skipped map[string]int
-	ends    map[dispatcher.ReconcileEnd]int
-	staying []dispatcher.Reconciled
-	letters []dispatcher.Reconciled
+	ends    map[inquiry.ReconcileEnd]int
+	staying []inquiry.Reconciled
+	letters []inquiry.Reconciled
 }
 
 // reconcileJSON is the plan or the outcome, as --json prints it.
 type reconcileJSON struct {
-	DryRun     bool                    `json:"dry_run"`
-	Letters    int                     `json:"letters"` // to ask about, or asked about
-	DurationMS int64                   `json:"duration_ms,omitempty"`
-	Done       int                     `json:"done"`
-	Redriven   int                     `json:"redriven"`
-	Overflowed int                     `json:"overflowed"`
-	Stays      int                     `json:"stays"`
-	Gone       int                     `json:"gone"`
-	Skipped    map[string]int          `json:"skipped"`
-	Each       []dispatcher.Reconciled `json:"each,omitempty"`
+	DryRun     bool                 `json:"dry_run"`
+	Letters    int                  `json:"letters"` // to ask about, or asked about
+	DurationMS int64                `json:"duration_ms,omitempty"`
+	Done       int                  `json:"done"`
+	Redriven   int                  `json:"redriven"`
+	Overflowed int                  `json:"overflowed"`
+	Stays      int                  `json:"stays"`
+	Gone       int                  `json:"gone"`
+	Skipped    map[string]int       `json:"skipped"`
+	Each       []inquiry.Reconciled `json:"each,omitempty"`
 }
 
 func (f *reconcileFlags) printPlan(cmd *cobra.Command, p *inquiryPlan) error {
@@ -246,21 +246,21 @@ const mostShown = 20
 func (f *reconcileFlags) printDone(cmd *cobra.Command, did *reconciliation) error {
 	if f.as == cli.AsJSON {
 		return cli.PrintJSON(cmd.OutOrStdout(), reconcileJSON{
-			Letters: len(did.letters), Done: did.ends[dispatcher.EndedDone], Redriven: did.ends[dispatcher.EndedRedriven],
-			Overflowed: did.ends[dispatcher.EndedOverflowed], Stays: did.ends[dispatcher.EndedStays], Gone: did.ends[dispatcher.EndedGone],
+			Letters: len(did.letters), Done: did.ends[inquiry.EndedDone], Redriven: did.ends[inquiry.EndedRedriven],
+			Overflowed: did.ends[inquiry.EndedOverflowed], Stays: did.ends[inquiry.EndedStays], Gone: did.ends[inquiry.EndedGone],
 			Skipped: did.skipped, Each: did.letters,
 		})
 	}
 	t := &cli.Table{}
-	t.Row("done", fmt.Sprintf("%d found processed: their results are stored", did.ends[dispatcher.EndedDone]))
-	t.Row("redriven", fmt.Sprintf("%d found not processed: handed in again", did.ends[dispatcher.EndedRedriven]))
-	if n := did.ends[dispatcher.EndedOverflowed]; n > 0 {
+	t.Row("done", fmt.Sprintf("%d found processed: their results are stored", did.ends[inquiry.EndedDone]))
+	t.Row("redriven", fmt.Sprintf("%d found not processed: handed in again", did.ends[inquiry.EndedRedriven]))
+	if n := did.ends[inquiry.EndedOverflowed]; n > 0 {
 		t.Row("overflowed", fmt.Sprintf("%d found not processed, and refused again: each a new letter", n))
 	}
-	if n := did.ends[dispatcher.EndedGone]; n > 0 {
+	if n := did.ends[inquiry.EndedGone]; n > 0 {
 		t.Row("gone", fmt.Sprintf("%d that were ended by someone else", n))
 	}
-	t.Row("left", strconv.Itoa(did.ends[dispatcher.EndedStays]))
+	t.Row("left", strconv.Itoa(did.ends[inquiry.EndedStays]))
 	for _, l := range did.staying[:min(mostShown, len(did.staying))] {
 		t.Row("letter "+strconv.FormatUint(l.Seq, 10), l.Why)
 	}

@@ -7,7 +7,7 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
-	"weir/dispatcher"
+	"weir/dispatcher/desk"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
@@ -32,7 +32,7 @@ var errUnreadable = errors.New("a dispatcher's answer cannot be read: is it anot
 // satisfied or no more come. It fails with errNobody if no replica is connected, and with errSilent if none has
 // answered.
 func ask(c *connect.Connection, subject string, limit int, take func(data []byte, err *operatorError) (enough bool)) error {
-	return askFor(c, subject, marshal(inquiry{Limit: limit}), answerWaits{firstAnswer, nextAnswer}, take)
+	return askFor(c, subject, marshal(question{Limit: limit}), answerWaits{firstAnswer, nextAnswer}, take)
 }
 
 func askFor(c *connect.Connection, subject string, question []byte, waits answerWaits, take func(data []byte, err *operatorError) (enough bool)) error {
@@ -69,8 +69,8 @@ func askFor(c *connect.Connection, subject string, question []byte, waits answer
 
 // CheckLimit refuses a number of lines outside the bounds of a question.
 func CheckLimit(limit int) error {
-	if limit < 1 || limit > dispatcher.MaxInspected {
-		return cli.Usage(errors.New("--limit is 1 to " + strconv.Itoa(dispatcher.MaxInspected)))
+	if limit < 1 || limit > desk.MaxInspected {
+		return cli.Usage(errors.New("--limit is 1 to " + strconv.Itoa(desk.MaxInspected)))
 	}
 	return nil
 }

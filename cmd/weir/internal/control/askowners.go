@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 
 	"weir/cmd/weir/internal/connect"
-	"weir/dispatcher"
+	"weir/dispatcher/desk"
 	"weir/ingest"
 )
 
@@ -26,7 +26,7 @@ type ownersHeard struct {
 // askOwners passes each answer to add, until the owners of all partitions have answered or no more answers come. add
 // returns the answer's state of the api, and an error that came with it. askOwners fails if it received no answer at
 // all.
-func askOwners[A any](c *connect.Connection, q ownersQuestion, add func(*A) (dispatcher.APIState, error)) (ownersHeard, error) {
+func askOwners[A any](c *connect.Connection, q ownersQuestion, add func(*A) (desk.APIState, error)) (ownersHeard, error) {
 	heard := ownersHeard{partitions: 1}
 	err := askFor(c, q.subject.Of(q.api), marshal(q.body), q.waits, func(data []byte, wrong *operatorError) bool {
 		var a A

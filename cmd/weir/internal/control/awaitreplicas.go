@@ -53,7 +53,7 @@ func awaitReplicas(ctx context.Context, c *connect.Connection) (*awaitedReplicas
 // fails with errSilent if no replica has answered and no leases say which replicas run.
 func (m *awaitedReplicas) ask(ctx context.Context, subject string, take func(data []byte) replica) error {
 	answered := map[replica]bool{}
-	err := askFor(m.c, subject, marshal(inquiry{Limit: 1}), m.waits, func(data []byte, wrong *operatorError) bool {
+	err := askFor(m.c, subject, marshal(question{Limit: 1}), m.waits, func(data []byte, wrong *operatorError) bool {
 		if wrong == nil {
 			answered[take(data)] = true
 		}

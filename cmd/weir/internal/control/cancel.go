@@ -8,7 +8,7 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
-	"weir/dispatcher"
+	"weir/dispatcher/desk"
 	"weir/dispatcher/schedule"
 )
 
@@ -23,7 +23,7 @@ type Cancellation struct {
 
 // Cancel ends a waiting job, and blocks until the owner of its key has done so. It looks first: an id found under
 // several keys names no single job.
-func Cancel(c *connect.Connection, api string, q Cancellation) ([]dispatcher.CancelAnswer, error) {
+func Cancel(c *connect.Connection, api string, q Cancellation) ([]desk.CancelAnswer, error) {
 	q.Look = true
 	found, err := askCancel(c, api, q)
 	if err != nil {
@@ -49,8 +49,8 @@ func Cancel(c *connect.Connection, api string, q Cancellation) ([]dispatcher.Can
 }
 
 // askCancel asks the owners. If the owners of some partitions did not answer, the job may be in those.
-func askCancel(c *connect.Connection, api string, q Cancellation) ([]dispatcher.CancelAnswer, error) {
-	found, missing, err := askJobs[dispatcher.CancelAnswer](c, cancelSubject, api, q, cancelWaits)
+func askCancel(c *connect.Connection, api string, q Cancellation) ([]desk.CancelAnswer, error) {
+	found, missing, err := askJobs[desk.CancelAnswer](c, cancelSubject, api, q, cancelWaits)
 	if err == nil && missing != nil && len(found) == 0 {
 		err = cli.Unreachable(fmt.Errorf("%w: try again in some seconds", missing))
 	}
@@ -58,7 +58,7 @@ func askCancel(c *connect.Connection, api string, q Cancellation) ([]dispatcher.
 }
 
 // Cancelled returns why a job was not cancelled, nil if it was.
-func Cancelled(api, job string, answers []dispatcher.CancelAnswer) error {
+func Cancelled(api, job string, answers []desk.CancelAnswer) error {
 	late, gone := "", 0
 	for _, a := range answers {
 		name := fmt.Sprintf("%s of %s/%s", cli.Visible(job), api, cli.Visible(a.Key))

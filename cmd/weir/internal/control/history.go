@@ -6,7 +6,7 @@ import (
 
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/ops/flowsamples"
-	"weir/dispatcher"
+	"weir/dispatcher/desk"
 
 	"github.com/nats-io/nats.go/micro"
 )
@@ -18,7 +18,7 @@ type pastOf struct {
 
 // pastAnswer is one replica's part of that past.
 type pastAnswer struct {
-	dispatcher.APIState
+	desk.APIState
 	Parts []flowsamples.Part `json:"parts"`
 }
 
@@ -54,7 +54,7 @@ func (o operator) history(req micro.Request) {
 func History(c *connect.Connection, api string, key *string) ([]flowsamples.Part, error) {
 	sum := []flowsamples.Part{}
 	q := ownersQuestion{subject: historySubject, api: api, body: pastOf{key}, waits: answerWaits{firstAnswer, nextAnswer}}
-	heard, err := askOwners(c, q, func(a *pastAnswer) (dispatcher.APIState, error) {
+	heard, err := askOwners(c, q, func(a *pastAnswer) (desk.APIState, error) {
 		sum = flowsamples.Add(sum, a.Parts)
 		return a.APIState, nil
 	})

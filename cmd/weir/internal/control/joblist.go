@@ -13,7 +13,7 @@ import (
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/ops/jobindex"
 	"weir/deadletter"
-	"weir/dispatcher"
+	"weir/dispatcher/desk"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
@@ -29,15 +29,15 @@ type UnfinishedJobs struct {
 
 // unfinishedReply is one replica's part of them.
 type unfinishedReply struct {
-	APIs []dispatcher.APIState      `json:"apis"`
-	Jobs []dispatcher.UnfinishedJob `json:"unfinished"`
+	APIs []desk.APIState      `json:"apis"`
+	Jobs []desk.UnfinishedJob `json:"unfinished"`
 	// Reached is how far back the list goes, if older jobs were not read.
 	Reached time.Time `json:"reached,omitzero"`
 	Err     string    `json:"error,omitempty"`
 }
 
 // JobPlace returns the place of an unfinished job in a list.
-func JobPlace(j *dispatcher.UnfinishedJob) jobindex.Place {
+func JobPlace(j *desk.UnfinishedJob) jobindex.Place {
 	return jobindex.Place{At: j.At.UnixNano(), Stream: j.Stream, Seq: j.Seq}
 }
 
@@ -58,7 +58,7 @@ func (o operator) unfinished(req micro.Request) {
 		return
 	}
 	o.aside(req, o.listing, busyListing, listTimeout, func(ctx context.Context) (any, error) {
-		reply := unfinishedReply{APIs: []dispatcher.APIState{}, Jobs: []dispatcher.UnfinishedJob{}}
+		reply := unfinishedReply{APIs: []desk.APIState{}, Jobs: []desk.UnfinishedJob{}}
 		for _, api := range o.Dispatcher.Desk.APIs() {
 			if q.API != "" && q.API != api {
 				continue
@@ -71,7 +71,7 @@ func (o operator) unfinished(req micro.Request) {
 			if state.Jobs == 0 || q.Status != (deadletter.StatusRange{}) {
 				continue // no answer is known of a job that has not ended
 			}
-			found, err := o.Dispatcher.Unfinished(ctx, api, q.wanted())
+			found, err := o.Dispatcher.Desk.Unfinished(ctx, api, q.wanted())
 			if err != nil {
 				reply.Err = err.Error()
 				continue
@@ -88,9 +88,9 @@ func (o operator) unfinished(req micro.Request) {
 const busyListing = "too many lists of jobs are being made at once: try again"
 
 // wanted returns what a question asks of one api. One job more than a page has tells whether there is another page.
-func (q *UnfinishedJobs) wanted() dispatcher.UnfinishedWanted {
-	wanted := dispatcher.UnfinishedWanted{
-		Waiting: q.Waiting, Calling: q.Calling, Key: q.Key, Part: q.Part, Since: q.Since, Limit: min(q.Limit, dispatcher.MaxInspected) + 1, Most: mostHeaders,
+func (q *UnfinishedJobs) wanted() desk.UnfinishedWanted {
+	wanted := desk.UnfinishedWanted{
+		Waiting: q.Waiting, Calling: q.Calling, Key: q.Key, Part: q.Part, Since: q.Since, Limit: min(q.Limit, desk.MaxInspected) + 1, Most: mostHeaders,
 	}
 	if !q.Until.IsZero() {
 		wanted.UpTo = q.Until.Add(-time.Nanosecond)
@@ -99,14 +99,14 @@ func (q *UnfinishedJobs) wanted() dispatcher.UnfinishedWanted {
 		if at := time.Unix(0, q.After.At); wanted.UpTo.IsZero() || at.Before(wanted.UpTo) {
 			wanted.UpTo = at
 		}
-		wanted.Behind = func(j *dispatcher.UnfinishedJob) bool { return JobPlace(j).Compare(q.After) > 0 }
+		wanted.Behind = func(j *desk.UnfinishedJob) bool { return JobPlace(j).Compare(q.After) > 0 }
 	}
 	return wanted
 }
 
 // fit leaves the newest jobs, as many as were asked for and as one message carries.
 func (r unfinishedReply) fit(jobs, bytes int) unfinishedReply {
-	slices.SortFunc(r.Jobs, func(a, b dispatcher.UnfinishedJob) int { return JobPlace(&a).Compare(JobPlace(&b)) })
+	slices.SortFunc(r.Jobs, func(a, b desk.UnfinishedJob) int { return JobPlace(&a).Compare(JobPlace(&b)) })
 	r.Jobs = r.Jobs[:min(len(r.Jobs), jobs)]
 	for len(marshal(r)) > bytes && len(r.Jobs) > 1 {
 		r.Jobs = r.Jobs[:len(r.Jobs)/2]
@@ -119,7 +119,7 @@ func (r unfinishedReply) fit(jobs, bytes int) unfinishedReply {
 
 // Unfinished is an answer to UnfinishedJobs.
 type Unfinished struct {
-	Jobs []dispatcher.UnfinishedJob // the newest first
+	Jobs []desk.UnfinishedJob // the newest first
 	// Reached is how far back the list goes, if older jobs were not read; otherwise it is zero.
 	Reached time.Time
 	Silent  []string // whose jobs are missing, and why
@@ -160,7 +160,7 @@ func (q *UnfinishedJobs) Unfinished(c *connect.Connection) (Unfinished, error) {
 			found.Silent = append(found.Silent, fmt.Sprintf("no replica answered for %d of the %d partitions of %s", n-owned[api], n, api))
 		}
 	}
-	slices.SortFunc(found.Jobs, func(a, b dispatcher.UnfinishedJob) int { return JobPlace(&a).Compare(JobPlace(&b)) })
+	slices.SortFunc(found.Jobs, func(a, b desk.UnfinishedJob) int { return JobPlace(&a).Compare(JobPlace(&b)) })
 	slices.SortFunc(found.Silent, strings.Compare)
 	return found, err
 }
@@ -172,7 +172,7 @@ func (o operator) ended(req micro.Request) {
 		respondError(req, fmt.Errorf("the question cannot be read: %w", err))
 		return
 	}
-	q.Limit = min(max(q.Limit, 1), dispatcher.MaxInspected)
+	q.Limit = min(max(q.Limit, 1), desk.MaxInspected)
 	o.aside(req, o.listing, busyListing, listTimeout, func(ctx context.Context) (any, error) {
 		page, err := o.Index.List(ctx, q)
 		for err == nil && len(marshal(page)) > o.most && len(page.Jobs) > 1 {

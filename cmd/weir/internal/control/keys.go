@@ -10,7 +10,7 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
-	"weir/dispatcher"
+	"weir/dispatcher/desk"
 	"weir/dispatcher/schedule"
 )
 
@@ -26,18 +26,18 @@ type KeyList struct {
 
 // KeysQuery selects buckets.
 type KeysQuery struct {
-	Limit int                  // at most dispatcher.MaxInspected
-	After *dispatcher.KeyPlace // only those behind it; nil: from the deepest on
-	Match string               // only keys that contain it
+	Limit int            // at most desk.MaxInspected
+	After *desk.KeyPlace // only those behind it; nil: from the deepest on
+	Match string         // only keys that contain it
 }
 
 // PlaceOf returns the position of a bucket among the others.
-func PlaceOf(k *schedule.KeyState) dispatcher.KeyPlace {
-	return dispatcher.KeyPlace{Depth: k.Depth, Key: k.Key}
+func PlaceOf(k *schedule.KeyState) desk.KeyPlace {
+	return desk.KeyPlace{Depth: k.Depth, Key: k.Key}
 }
 
 // ParsePlace reads the text of a place; nil for no text.
-func ParsePlace(text string) (*dispatcher.KeyPlace, error) {
+func ParsePlace(text string) (*desk.KeyPlace, error) {
 	if text == "" {
 		return nil, nil //nolint:nilnil // no place is the beginning
 	}
@@ -46,7 +46,7 @@ func ParsePlace(text string) (*dispatcher.KeyPlace, error) {
 	if !found || err != nil || n < 0 {
 		return nil, fmt.Errorf("%q is not the end of a page", text)
 	}
-	return &dispatcher.KeyPlace{Depth: n, Key: key}, nil
+	return &desk.KeyPlace{Depth: n, Key: key}, nil
 }
 
 // Keys gathers the deepest buckets from all owners.
@@ -58,8 +58,8 @@ func Keys(c *connect.Connection, api string, limit int) (*KeyList, error) {
 func KeysPage(c *connect.Connection, api string, q KeysQuery) (*KeyList, error) {
 	g := &KeyList{}
 	heard, err := askOwners(c, ownersQuestion{
-		subject: keysSubject, api: api, body: inquiry(q), waits: answerWaits{firstAnswer, nextAnswer}, unknown: noSuchAPI(api),
-	}, func(a *keysAnswer) (dispatcher.APIState, error) {
+		subject: keysSubject, api: api, body: question(q), waits: answerWaits{firstAnswer, nextAnswer}, unknown: noSuchAPI(api),
+	}, func(a *keysAnswer) (desk.APIState, error) {
 		g.Buckets = append(g.Buckets, a.Deepest...)
 		g.Resting, g.RestingAll = append(g.Resting, a.Resting...), g.RestingAll+a.RestingAll
 		g.Keys, g.Jobs = g.Keys+a.Keys, g.Jobs+a.Jobs

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"weir/cmd/weir/internal/limitstate"
-	"weir/dispatcher"
+	"weir/dispatcher/desk"
 	"weir/dispatcher/schedule"
 	"weir/ingest"
 )
@@ -70,16 +70,16 @@ type answerWaits struct{ first, next time.Duration }
 // cancelWaits suits owners that read their queues first, which takes some longer than others.
 var cancelWaits = answerWaits{time.Minute, 10 * time.Second}
 
-// inquiry is what a question says besides its subject.
-type inquiry struct {
-	Limit int                  `json:"limit"`
-	After *dispatcher.KeyPlace `json:"after,omitempty"` // of keys: only those behind it
-	Match string               `json:"match,omitempty"` // of keys: only those that contain it
+// question is what a question says besides its subject.
+type question struct {
+	Limit int            `json:"limit"`
+	After *desk.KeyPlace `json:"after,omitempty"` // of keys: only those behind it
+	Match string         `json:"match,omitempty"` // of keys: only those that contain it
 }
 
 // keysAnswer is one replica's answer about an api.
 type keysAnswer struct {
-	dispatcher.APIState
+	desk.APIState
 	Deepest []schedule.KeyState `json:"deepest"`
 	// Resting holds as many paused keys without jobs as were asked for, of RestingAll.
 	Resting    []schedule.KeyState `json:"resting,omitempty"`
@@ -88,7 +88,7 @@ type keysAnswer struct {
 
 // KeyShown is a key's bucket with the limits that all keys share, as far as they count anything.
 type KeyShown struct {
-	dispatcher.KeyDetail
+	desk.KeyDetail
 	Limits []limitstate.LimitShown `json:"limits,omitempty"`
 }
 

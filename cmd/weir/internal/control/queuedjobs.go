@@ -10,7 +10,7 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
-	"weir/dispatcher"
+	"weir/dispatcher/desk"
 	"weir/ingest"
 
 	"github.com/nats-io/nats.go/micro"
@@ -24,7 +24,7 @@ type JobInQueue struct {
 
 // jobsReply is one replica's answer about jobs in its queues.
 type jobsReply[J any] struct {
-	dispatcher.APIState
+	desk.APIState
 	Jobs []J    `json:"found"`
 	Err  string `json:"error,omitempty"`
 }
@@ -35,17 +35,17 @@ var findWaits = answerWaits{time.Minute, 5 * time.Second}
 // Find looks for the unfinished jobs of an api with an id. The owners read the headers of all that waits, or of the
 // key's jobs. Find blocks until all owners have answered, for about a minute at most. If an owner did not answer, it
 // returns an error beside the jobs found.
-func Find(c *connect.Connection, api string, q JobInQueue) (found []dispatcher.QueuedJob, err error) {
+func Find(c *connect.Connection, api string, q JobInQueue) (found []desk.QueuedJob, err error) {
 	return findWithin(c, api, q, findWaits)
 }
 
 // FindSoon is Find for callers that cannot wait until long queues are read: it blocks for a few seconds at most.
-func FindSoon(c *connect.Connection, api string, q JobInQueue) (found []dispatcher.QueuedJob, err error) {
+func FindSoon(c *connect.Connection, api string, q JobInQueue) (found []desk.QueuedJob, err error) {
 	return findWithin(c, api, q, answerWaits{firstAnswer, firstAnswer})
 }
 
-func findWithin(c *connect.Connection, api string, q JobInQueue, waits answerWaits) ([]dispatcher.QueuedJob, error) {
-	found, missing, err := askJobs[dispatcher.QueuedJob](c, findSubject, api, q, waits)
+func findWithin(c *connect.Connection, api string, q JobInQueue, waits answerWaits) ([]desk.QueuedJob, error) {
+	found, missing, err := askJobs[desk.QueuedJob](c, findSubject, api, q, waits)
 	if err == nil && missing != nil {
 		err = cli.Unreachable(missing)
 	}
@@ -56,7 +56,7 @@ func findWithin(c *connect.Connection, api string, q JobInQueue, waits answerWai
 // the error that some owners did not answer.
 func askJobs[J any](c *connect.Connection, subject ingest.Subjects, api string, question any, waits answerWaits) (found []J, missing, err error) {
 	q := ownersQuestion{subject: subject, api: api, body: question, waits: waits}
-	heard, err := askOwners(c, q, func(a *jobsReply[J]) (state dispatcher.APIState, failed error) {
+	heard, err := askOwners(c, q, func(a *jobsReply[J]) (state desk.APIState, failed error) {
 		found = append(found, a.Jobs...)
 		if a.Err != "" {
 			failed = errors.New(a.Err)
@@ -72,20 +72,20 @@ func askJobs[J any](c *connect.Connection, subject ingest.Subjects, api string, 
 // find answers where a job waits.
 func (o operator) find(req micro.Request) {
 	var q JobInQueue
-	answerJobs(o, req, findSubject, &q, func(ctx context.Context, api string) ([]dispatcher.QueuedJob, error) {
-		return o.Dispatcher.Desk.FindQueued(ctx, dispatcher.Cancellation{API: api, Key: q.Key, Job: q.Job})
+	answerJobs(o, req, findSubject, &q, func(ctx context.Context, api string) ([]desk.QueuedJob, error) {
+		return o.Dispatcher.Desk.FindQueued(ctx, desk.Cancellation{API: api, Key: q.Key, Job: q.Job})
 	})
 }
 
 // cancel ends a job, or only reports what it would end.
 func (o operator) cancel(req micro.Request) {
 	var q Cancellation
-	answerJobs(o, req, cancelSubject, &q, func(ctx context.Context, api string) ([]dispatcher.CancelAnswer, error) {
+	answerJobs(o, req, cancelSubject, &q, func(ctx context.Context, api string) ([]desk.CancelAnswer, error) {
 		act := o.Dispatcher.Desk.Cancel
 		if q.Look {
 			act = o.Dispatcher.Desk.Find
 		}
-		return act(ctx, dispatcher.Cancellation{API: api, Key: q.Key, Job: q.Job, Why: q.Why})
+		return act(ctx, desk.Cancellation{API: api, Key: q.Key, Job: q.Job, Why: q.Why})
 	})
 }
 

@@ -10,7 +10,7 @@ import (
 	"weir/bucket/lease"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
-	"weir/dispatcher"
+	"weir/dispatcher/inquiry"
 
 	"github.com/nats-io/nats.go/micro"
 )
@@ -32,8 +32,8 @@ var ErrHeldByOther = errors.New("another redrive or purge of dead letters is run
 
 // Reconcile makes the owner of a letter's partition ask the api about it. It blocks until the api has answered, for two
 // minutes at most.
-func Reconcile(c *connect.Connection, api string, seq uint64) (dispatcher.Reconciled, error) {
-	var out dispatcher.Reconciled
+func Reconcile(c *connect.Connection, api string, seq uint64) (inquiry.Reconciled, error) {
+	var out inquiry.Reconciled
 	failed := cli.Unreachable(fmt.Errorf("no replica owns the partition of letter %d of %s yet: try again in a few seconds", seq, api))
 	err := askFor(c, reconcileSubject.Of(api), marshal(reconcileQuestion{seq}), reconcileWaits, func(data []byte, wrong *operatorError) bool {
 		switch {

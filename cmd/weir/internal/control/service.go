@@ -13,6 +13,8 @@ import (
 	"weir/cmd/weir/internal/ops/flowsamples"
 	"weir/cmd/weir/internal/ops/jobindex"
 	"weir/dispatcher"
+	"weir/dispatcher/desk"
+	"weir/dispatcher/inquiry"
 	"weir/ingest"
 
 	"github.com/nats-io/nats.go"
@@ -61,8 +63,8 @@ func StartService(s ServiceOptions) (stop func() error, err error) {
 		service.AddEndpoint("show", micro.HandlerFunc(o.show), micro.WithEndpointSubject(showSubject.Each(2)), described(string(showSubject)+"<api>.<key>", "viewer", KeyShown{})),
 		service.AddEndpoint("paused", micro.HandlerFunc(o.paused), micro.WithEndpointSubject(pausedSubject.Each(2)), described(string(pausedSubject)+"<api>.<key>", "viewer", pausedAnswer{})),
 		service.AddEndpoint("try", micro.HandlerFunc(o.try), micro.WithEndpointSubject(trySubject.Each(1)), described(string(trySubject)+"<api>", "operator", tryAnswer{})),
-		service.AddEndpoint("cancel", micro.HandlerFunc(o.cancel), micro.WithEndpointSubject(cancelSubject.Each(1)), described(string(cancelSubject)+"<api>", "operator", jobsReply[dispatcher.CancelAnswer]{})),
-		service.AddEndpoint("reconcile", micro.HandlerFunc(o.reconcile), micro.WithEndpointSubject(reconcileSubject.Each(1)), described(string(reconcileSubject)+"<api>", "operator", dispatcher.Reconciled{})),
+		service.AddEndpoint("cancel", micro.HandlerFunc(o.cancel), micro.WithEndpointSubject(cancelSubject.Each(1)), described(string(cancelSubject)+"<api>", "operator", jobsReply[desk.CancelAnswer]{})),
+		service.AddEndpoint("reconcile", micro.HandlerFunc(o.reconcile), micro.WithEndpointSubject(reconcileSubject.Each(1)), described(string(reconcileSubject)+"<api>", "operator", inquiry.Reconciled{})),
 		service.AddEndpoint("config", micro.HandlerFunc(o.configuration), micro.WithEndpointSubject(configSubject), described(configSubject, "viewer", ConfigState{})),
 		service.AddEndpoint("status", micro.HandlerFunc(o.status), micro.WithEndpointSubject(statusSubject), described(statusSubject, "viewer", ReplicaStatus{})),
 		service.AddEndpoint("notify", micro.HandlerFunc(o.notify), micro.WithEndpointSubject(notifySubject), oneAnswers, described(notifySubject, "operator", []Notified{})),
@@ -70,7 +72,7 @@ func StartService(s ServiceOptions) (stop func() error, err error) {
 		service.AddEndpoint("jobs", micro.HandlerFunc(o.unfinished), micro.WithEndpointSubject(jobsSubject), described(jobsSubject, "viewer", unfinishedReply{})),
 		service.AddEndpoint("ended", micro.HandlerFunc(o.ended), micro.WithEndpointSubject(endedSubject), oneAnswers, described(endedSubject, "viewer", jobindex.Page{})),
 		service.AddEndpoint("traces", micro.HandlerFunc(o.traces), micro.WithEndpointSubject(tracesSubject), oneAnswers, described(tracesSubject, "viewer", jobindex.Traces{})),
-		service.AddEndpoint("find", micro.HandlerFunc(o.find), micro.WithEndpointSubject(findSubject.Each(1)), described(string(findSubject)+"<api>", "viewer", jobsReply[dispatcher.QueuedJob]{})),
+		service.AddEndpoint("find", micro.HandlerFunc(o.find), micro.WithEndpointSubject(findSubject.Each(1)), described(string(findSubject)+"<api>", "viewer", jobsReply[desk.QueuedJob]{})),
 	)
 	if err != nil {
 		cancel(errServiceEnds)
@@ -122,11 +124,11 @@ func (o operator) keys(req micro.Request) {
 		respondError(req, err)
 		return
 	}
-	var in inquiry
+	var in question
 	if json.Unmarshal(req.Data(), &in) != nil {
-		in = inquiry{Limit: 1}
+		in = question{Limit: 1}
 	}
-	deepest, err := o.Dispatcher.Desk.KeysPage(api, dispatcher.KeysWanted{Limit: in.Limit, After: in.After, Match: in.Match})
+	deepest, err := o.Dispatcher.Desk.KeysPage(api, desk.KeysWanted{Limit: in.Limit, After: in.After, Match: in.Match})
 	if err != nil {
 		respondError(req, err)
 		return
@@ -220,7 +222,7 @@ func (o operator) aside(req micro.Request, slots chan struct{}, busy string, wit
 
 // readInquiry returns the question's limit, or 1 if it is not sensible.
 func readInquiry(req micro.Request) int {
-	var in inquiry
+	var in question
 	if json.Unmarshal(req.Data(), &in) != nil {
 		return 1
 	}
@@ -232,11 +234,11 @@ func respondError(req micro.Request, err error) {
 	switch {
 	case errors.Is(err, dispatcher.ErrNoAPI):
 		code = codeNoAPI
-	case errors.Is(err, dispatcher.ErrNoKey):
+	case errors.Is(err, desk.ErrNoKey):
 		code = codeNoKey
 	case errors.Is(err, dispatcher.ErrNotOwner):
 		code = codeNotOur
-	case errors.Is(err, dispatcher.ErrNoInquiry):
+	case errors.Is(err, inquiry.ErrNoInquiry):
 		code = codeNoInquiry
 	case heldBy(err):
 		code = codeHeld

@@ -15,6 +15,7 @@ import (
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/limitstate"
 	"weir/dispatcher"
+	"weir/dispatcher/desk"
 
 	"github.com/nats-io/nats.go/micro"
 )
@@ -42,7 +43,7 @@ func (r *ReplicaStatus) TakesJobs() bool { return slices.Contains(r.Roles, strin
 // APIStatus describes one api as a replica sees it, with the use of its shared limits. The use of rates and of calls in
 // flight is this replica's alone.
 type APIStatus struct {
-	dispatcher.APIDetail
+	desk.APIDetail
 	// Throttled counts the jobs that this replica's intake has refused since it started, because their bucket was full
 	// or they would come too late.
 	Throttled uint64 `json:"throttled"`
@@ -81,7 +82,7 @@ func (r *readiness) now(ctx context.Context) error {
 
 // status answers with the state of this replica and of all that it dispatches.
 func (o operator) status(req micro.Request) {
-	limit := min(max(readInquiry(req), 1), dispatcher.MaxInspected)
+	limit := min(max(readInquiry(req), 1), desk.MaxInspected)
 	s := ReplicaStatus{
 		Instance: o.Instance, Session: o.Dispatcher.Session(), Version: cli.Version(), Roles: o.Roles, Started: o.started.UTC(), Ready: true,
 		Config: o.Config(), Streams: o.Streams(), Ledger: o.Ledger(),
@@ -150,7 +151,7 @@ const rosterWait = time.Second
 func Status(c *connect.Connection, limit int, complete Roster) ([]ReplicaStatus, error) {
 	var all []ReplicaStatus
 	failed := error(nil)
-	err := askFor(c, statusSubject, marshal(inquiry{Limit: limit}), statusWaits, func(data []byte, wrong *operatorError) bool {
+	err := askFor(c, statusSubject, marshal(question{Limit: limit}), statusWaits, func(data []byte, wrong *operatorError) bool {
 		var s ReplicaStatus
 		switch {
 		case wrong != nil:

@@ -10,6 +10,7 @@ import (
 	"weir/cmd/weir/internal/limitstate"
 	"weir/cmd/weir/internal/ops/migrate"
 	"weir/dispatcher"
+	"weir/dispatcher/takeover"
 )
 
 // apiParts holds the parts of one api before they run.
@@ -26,7 +27,7 @@ func (w *Worker) openAPI(ctx context.Context, a *config.API, c *config.Config) (
 	api := DispatchAPI(a, c)
 	settings := w.queueSettings(a, c)
 	var err error
-	if settings.FirstSeq, err = dispatcher.FirstSeqs(ctx, w.control, a.Name, settings.Partitions); err != nil {
+	if settings.FirstSeq, err = takeover.FirstSeqs(ctx, w.control, a.Name, settings.Partitions); err != nil {
 		return nil, fmt.Errorf("api %s: %w", a.Name, err)
 	}
 	queue, err := queue.OpenQueue(ctx, queue.Options{

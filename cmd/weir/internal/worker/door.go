@@ -9,7 +9,7 @@ import (
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/door"
 	"weir/cmd/weir/internal/ops/jobstory"
-	"weir/dispatcher"
+	"weir/dispatcher/desk"
 	"weir/dispatcher/ledger"
 )
 
@@ -72,9 +72,9 @@ func (w *Worker) findJob(ctx context.Context, api, key, job string) (*jobstory.T
 }
 
 // findQueued asks the owners of a queue for a job. On the embedded server the owner is this worker.
-func (w *Worker) findQueued(ctx context.Context, api string, q control.JobInQueue) ([]dispatcher.QueuedJob, error) {
+func (w *Worker) findQueued(ctx context.Context, api string, q control.JobInQueue) ([]desk.QueuedJob, error) {
 	if w.server != nil && w.dispatch != nil {
-		return w.dispatch.Desk.FindQueued(ctx, dispatcher.Cancellation{API: api, Key: q.Key, Job: q.Job})
+		return w.dispatch.Desk.FindQueued(ctx, desk.Cancellation{API: api, Key: q.Key, Job: q.Job})
 	}
 	return control.FindSoon(w.connection(), api, q)
 }

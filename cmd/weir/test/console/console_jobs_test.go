@@ -32,7 +32,9 @@ apis:
 	}
 	r.Eventually("the overflow", func() bool { return r.Messages("WEIR_DEAD") == 1 })
 	b := newBrowser(t, r.Worker.HTTPAddr())
-	rows := func(n int) string { return fmt.Sprintf(`document.querySelectorAll("tbody tr[data-job]").length === %d`, n) }
+	rows := func(n int) string {
+		return fmt.Sprintf(`document.querySelectorAll("tbody tr[data-job]").length === %d`, n)
+	}
 	b.open("/")
 	b.press("gj")
 	b.wait("the first page", `location.pathname === "/jobs" && `+rows(50))

@@ -11,6 +11,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
 	"weir/dispatcher"
+	"weir/dispatcher/desk"
 	"weir/dispatcher/schedule"
 	"weir/ingest"
 )
@@ -76,7 +77,7 @@ apis:
 			t.Errorf("job %d is %+v, want id %s", i, j, want["k.11"][i])
 		}
 	}
-	if _, err := d.Show(ctx, "slow", "k.0", 1); !errors.Is(err, dispatcher.ErrNoKey) {
+	if _, err := d.Show(ctx, "slow", "k.0", 1); !errors.Is(err, desk.ErrNoKey) {
 		t.Errorf("a key without jobs: %v", err)
 	}
 	if _, err := d.Keys("nobody", 1); !errors.Is(err, dispatcher.ErrNoAPI) {

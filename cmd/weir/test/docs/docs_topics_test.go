@@ -16,8 +16,8 @@ import (
 	"weir/cmd/weir/internal/help"
 	"weir/cmd/weir/weirtest"
 	"weir/deadletter"
-	"weir/dispatcher"
 	"weir/dispatcher/httpcall"
+	"weir/dispatcher/lane"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/schedule"
 	"weir/ingest"
@@ -312,7 +312,7 @@ func TestDocsOfMetrics(t *testing.T) {
 	}
 	rows := tableRows(t, "metrics", "metric")
 	sameNames(t, "metrics", code, namedIn(rows))
-	outcomes := []string{ledger.Done, dispatcher.Duplicate, dispatcher.Deleted, dispatcher.Lost}
+	outcomes := []string{ledger.Done, lane.Duplicate, lane.Deleted, lane.Lost}
 	for _, reason := range deadletter.Reasons() {
 		if reason != deadletter.Overflow { // a job that overflows was never queued
 			outcomes = append(outcomes, string(reason))

@@ -7,7 +7,7 @@ import (
 
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/weirtest"
-	"weir/dispatcher"
+	"weir/dispatcher/desk"
 	"weir/dispatcher/schedule"
 	"weir/ingest/await"
 
@@ -88,7 +88,7 @@ func TestDeadlinePassesUnderAHold(t *testing.T) {
 	r := weirtest.RigOn(t, api, fmt.Sprintf(deadlineYAML, api.URL()))
 	cancel := func(key string) {
 		t.Helper()
-		answers, err := r.Worker.Parts().Dispatcher.Desk.Cancel(t.Context(), dispatcher.Cancellation{API: "pay", Job: key})
+		answers, err := r.Worker.Parts().Dispatcher.Desk.Cancel(t.Context(), desk.Cancellation{API: "pay", Job: key})
 		if err != nil || len(answers) != 1 || answers[0].Verdict != schedule.CancelTaken {
 			t.Fatalf("not cancelled: %v %v", answers, err)
 		}

@@ -12,7 +12,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/weirtest"
-	"weir/dispatcher"
+	"weir/dispatcher/desk"
 	"weir/dispatcher/schedule"
 	"weir/ingest/await"
 
@@ -173,7 +173,7 @@ func TestCancelTakesNoSlot(t *testing.T) {
 	})
 	cancelled := map[string]bool{}
 	for i := 199; i > 0; i -= 8 {
-		answers, err := r.Worker.Parts().Dispatcher.Desk.Cancel(t.Context(), dispatcher.Cancellation{API: "pay", Job: fmt.Sprint("j", i), Why: "test"})
+		answers, err := r.Worker.Parts().Dispatcher.Desk.Cancel(t.Context(), desk.Cancellation{API: "pay", Job: fmt.Sprint("j", i), Why: "test"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,14 +6,14 @@ import (
 	"sync"
 	"time"
 
-	"weir/dispatcher"
+	"weir/dispatcher/desk"
 	"weir/dispatcher/schedule"
 )
 
 // Source has the numbers to sample. Its methods are safe for concurrent use.
 type Source interface {
 	APIs() []string
-	State(api string) (dispatcher.APIState, error)
+	State(api string) (desk.APIState, error)
 	Keys(api string, limit int) ([]schedule.KeyState, error) // the deepest
 }
 
@@ -87,7 +87,7 @@ func (k *Keeper) Look(now time.Time) {
 
 func (k *Keeper) most() int { return int(k.opts.Span / k.opts.Every) }
 
-func (k *Keeper) note(now time.Time, a *dispatcher.APIState, deepest []schedule.KeyState) {
+func (k *Keeper) note(now time.Time, a *desk.APIState, deepest []schedule.KeyState) {
 	refused := k.opts.Throttled(a.API)
 	k.mu.Lock()
 	defer k.mu.Unlock()

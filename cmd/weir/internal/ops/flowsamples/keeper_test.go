@@ -7,13 +7,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"weir/dispatcher"
+	"weir/dispatcher/desk"
 	"weir/dispatcher/schedule"
 )
 
 // scene is a source that says what the test wants.
 type scene struct {
-	states map[string]dispatcher.APIState
+	states map[string]desk.APIState
 	keys   map[string][]schedule.KeyState
 }
 
@@ -26,7 +26,7 @@ func (s *scene) APIs() (names []string) {
 }
 
 // State implements Source.
-func (s *scene) State(api string) (dispatcher.APIState, error) { return s.states[api], nil }
+func (s *scene) State(api string) (desk.APIState, error) { return s.states[api], nil }
 
 // Keys implements Source.
 func (s *scene) Keys(api string, limit int) ([]schedule.KeyState, error) {
@@ -40,7 +40,7 @@ func keeper(s *scene, lines int) *Keeper {
 // TestPastOfABucket: what came is counted as the bucket counts it, what left is what is not there any more, also when the bucket runs
 // empty and begins anew; and no more is kept than was asked for.
 func TestPastOfABucket(t *testing.T) {
-	s := &scene{states: map[string]dispatcher.APIState{"pay": {API: "pay"}}, keys: map[string][]schedule.KeyState{}}
+	s := &scene{states: map[string]desk.APIState{"pay": {API: "pay"}}, keys: map[string][]schedule.KeyState{}}
 	k, at := keeper(s, 2), time.UnixMilli(0)
 	want := []Part{}
 	for i, step := range []struct {
@@ -77,10 +77,10 @@ func TestPastOfABucket(t *testing.T) {
 // TestHandedOverIsNotLeft: jobs of a partition that another replica dispatches now have not left their buckets, and none came when it comes back.
 func TestHandedOverIsNotLeft(t *testing.T) {
 	full := []schedule.KeyState{{Key: "a", Depth: 120}} // they stood there when the partition was read
-	s := &scene{states: map[string]dispatcher.APIState{}, keys: map[string][]schedule.KeyState{}}
+	s := &scene{states: map[string]desk.APIState{}, keys: map[string][]schedule.KeyState{}}
 	k := keeper(s, 2)
 	for i, owned := range []int{4, 4, 2, 2, 4, 4} {
-		s.states["pay"] = dispatcher.APIState{API: "pay", Owned: owned}
+		s.states["pay"] = desk.APIState{API: "pay", Owned: owned}
 		s.keys["pay"] = nil
 		if owned == 4 {
 			s.keys["pay"] = full
@@ -96,10 +96,10 @@ func TestHandedOverIsNotLeft(t *testing.T) {
 
 // TestPastOfAnAPI: a counter that has become less has begun anew, and an api that is gone is forgotten with its keys.
 func TestPastOfAnAPI(t *testing.T) {
-	s := &scene{states: map[string]dispatcher.APIState{}, keys: map[string][]schedule.KeyState{"pay": {{Key: "a", Depth: 1}}}}
+	s := &scene{states: map[string]desk.APIState{}, keys: map[string][]schedule.KeyState{"pay": {{Key: "a", Depth: 1}}}}
 	k, at := keeper(s, 2), time.UnixMilli(0)
 	for _, n := range []uint64{10, 15, 2} {
-		s.states["pay"] = dispatcher.APIState{API: "pay", Jobs: int(n), Arrived: n, Called: 2 * n}
+		s.states["pay"] = desk.APIState{API: "pay", Jobs: int(n), Arrived: n, Called: 2 * n}
 		at = at.Add(time.Second)
 		k.Look(at)
 	}
@@ -116,7 +116,7 @@ func TestPastOfAnAPI(t *testing.T) {
 
 // TestKeysAreBounded: of more keys than there is room for those go that were deep longest ago, and one that rests for the whole span goes.
 func TestKeysAreBounded(t *testing.T) {
-	s := &scene{states: map[string]dispatcher.APIState{"pay": {API: "pay"}}, keys: map[string][]schedule.KeyState{}}
+	s := &scene{states: map[string]desk.APIState{"pay": {API: "pay"}}, keys: map[string][]schedule.KeyState{}}
 	k, at := keeper(s, 3), time.UnixMilli(0)
 	for i := range 50 {
 		s.keys["pay"] = []schedule.KeyState{{Key: fmt.Sprint("a", i), Depth: 9}, {Key: fmt.Sprint("b", i), Depth: 3}}
@@ -166,7 +166,7 @@ func (s *slow) Keys(string, int) ([]schedule.KeyState, error) {
 func TestLooksAreRare(t *testing.T) {
 	for takes, least := range map[time.Duration]time.Duration{time.Millisecond: time.Second, 100 * time.Millisecond: 30 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &slow{scene: scene{states: map[string]dispatcher.APIState{"pay": {API: "pay"}}}, takes: takes}
+			s := &slow{scene: scene{states: map[string]desk.APIState{"pay": {API: "pay"}}}, takes: takes}
 			k := New(Options{Source: s, Throttled: func(string) uint64 { return 0 }, Span: 4 * time.Second, Every: time.Second, Keys: 2, Lines: 2})
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()

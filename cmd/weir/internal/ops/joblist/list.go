@@ -20,7 +20,7 @@ import (
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/ops/deadview"
 	"weir/cmd/weir/internal/ops/jobindex"
-	"weir/dispatcher"
+	"weir/dispatcher/desk"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/schedule"
 	"weir/ingest"
@@ -61,7 +61,7 @@ type Question struct {
 }
 
 // MostListed bounds the jobs of a page.
-const MostListed = dispatcher.MaxInspected
+const MostListed = desk.MaxInspected
 
 // Read checks a choice. Its errors say what is wrong with which field.
 func (c *Choice) Read(now time.Time) (Question, error) {
@@ -187,7 +187,7 @@ func (p Page) of(all []placed, limit int, end jobindex.Place) Page {
 
 func (q *Question) wants(s State) bool { return q.State == "" || q.State == s }
 
-func ofUnfinished(j *dispatcher.UnfinishedJob) placed {
+func ofUnfinished(j *desk.UnfinishedJob) placed {
 	state := Waiting
 	if j.Calling() {
 		state = Calling

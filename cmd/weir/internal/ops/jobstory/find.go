@@ -14,7 +14,7 @@ import (
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/ops/jobindex"
 	"weir/deadletter"
-	"weir/dispatcher"
+	"weir/dispatcher/desk"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/schedule"
 
@@ -32,7 +32,7 @@ type Options struct {
 	Search bool
 	Bodies bool // with the bodies of results, up to MostBody bytes each
 	// InQueue asks the owners of an api's queue for the jobs with the id; nil: control.Find does.
-	InQueue func(ctx context.Context, api string, q control.JobInQueue) ([]dispatcher.QueuedJob, error)
+	InQueue func(ctx context.Context, api string, q control.JobInQueue) ([]desk.QueuedJob, error)
 }
 
 // MostBody bounds the body of a result that a story shows, in bytes.
@@ -124,7 +124,7 @@ func (s *search) job(api, key string) *Job {
 func (s *search) askQueues(ctx context.Context) {
 	ask := s.InQueue
 	if ask == nil {
-		ask = func(_ context.Context, api string, q control.JobInQueue) ([]dispatcher.QueuedJob, error) {
+		ask = func(_ context.Context, api string, q control.JobInQueue) ([]desk.QueuedJob, error) {
 			return control.Find(s.c, api, q)
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/dispatcher"
+	"weir/dispatcher/desk"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/schedule"
 )
@@ -13,7 +13,7 @@ import (
 func TestStateOfRecords(t *testing.T) {
 	at := time.Now()
 	queued := func(accepted time.Time) *Queue {
-		return &Queue{dispatcher.QueuedJob{Accepted: accepted, State: &schedule.JobState{Phase: schedule.JobEnding, Calls: 1}}}
+		return &Queue{desk.QueuedJob{Accepted: accepted, State: &schedule.JobState{Phase: schedule.JobEnding, Calls: 1}}}
 	}
 	before := queued(at.Add(-time.Second))
 	done, again := Step{At: at, What: Called, Outcome: ledger.Done, Call: 1}, Step{At: at, What: Called, Outcome: "retry", Call: 1}

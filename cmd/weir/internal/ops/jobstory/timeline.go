@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"weir/deadletter"
-	"weir/dispatcher"
+	"weir/dispatcher/desk"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/schedule"
 )
@@ -59,7 +59,7 @@ type Job struct {
 
 // Queue is the position of an unfinished job.
 type Queue struct {
-	dispatcher.QueuedJob
+	desk.QueuedJob
 }
 
 // JobLetter is a stored dead letter of the job.

@@ -14,7 +14,7 @@ import (
 	"weir/cmd/weir/internal/limitstate"
 	"weir/cmd/weir/internal/ops/spend"
 	"weir/deadletter"
-	"weir/dispatcher"
+	"weir/dispatcher/desk"
 	"weir/dispatcher/schedule"
 	"weir/ingest"
 
@@ -60,7 +60,7 @@ type API struct {
 
 	Pause      *schedule.Pause         `json:"pause,omitempty"` // of the whole api
 	PausedKeys int                     `json:"paused_keys"`
-	Pauses     []dispatcher.KeyPause   `json:"pauses,omitempty"`
+	Pauses     []desk.KeyPause         `json:"pauses,omitempty"`
 	HeldKeys   int                     `json:"held_keys"`
 	Holds      []schedule.HoldState    `json:"holds,omitempty"`
 	Limits     []limitstate.LimitShown `json:"limits,omitempty"`

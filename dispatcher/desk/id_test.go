@@ -1,0 +1,28 @@
+package desk
+
+import (
+	"testing"
+
+	"weir/bucket"
+	"weir/bucket/queue"
+	"weir/dispatcher/lane"
+	"weir/dispatcher/schedule"
+	"weir/ingest"
+)
+
+// TestIDOfAJobInMemory checks that a job's id comes from the message that is kept ahead, or from the job near its call.
+func TestIDOfAJobInMemory(t *testing.T) {
+	p := &lane.Owned{Cache: lane.NewReadAhead(queue.NewHoldings(1 << 20))}
+	p.Of = p
+	s := schedule.New(&schedule.Policy{}, schedule.Pace{}, func(string) bucket.Micros { return 0 })
+	q := s.Push("k", 3, &p.Partition)
+	s.Push("k", 5, &p.Partition)
+	s.Push("k", 7, &p.Partition)
+	lane.JobLocked(s.Extract(q, 3)).Message = &ingest.Job{ID: "three"}
+	p.Cache.KeepLocked(queue.Entry{Seq: 5, Header: map[string][]string{ingest.HeaderJobID: {"five"}}})
+	for seq, want := range map[uint64]string{3: "three", 5: "five", 7: ""} {
+		if id := idLocked(q, seq); id != want {
+			t.Errorf("job %d is %q, want %q", seq, id, want)
+		}
+	}
+}

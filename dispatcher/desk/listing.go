@@ -1,0 +1,175 @@
+package desk
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"weir/bucket/queue"
+	"weir/bucket/stream"
+	"weir/dispatcher/lane"
+	"weir/dispatcher/schedule"
+	"weir/ingest"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// UnfinishedJob is a job that waits or is being called.
+type UnfinishedJob struct {
+	API      string            `json:"api"`
+	Key      string            `json:"key"`
+	Job      string            `json:"job"` // "" if it could not be read
+	Stream   string            `json:"stream"`
+	Seq      uint64            `json:"seq"`
+	At       time.Time         `json:"at"` // when it was accepted or, if it is being called, when its call began
+	Accepted time.Time         `json:"accepted,omitzero"`
+	Phase    schedule.JobPhase `json:"phase"`
+	Calls    int               `json:"calls"`
+}
+
+// Calling reports whether the job is being called, or its outcome is being stored.
+func (j *UnfinishedJob) Calling() bool {
+	return j.Phase == schedule.JobCalling || j.Phase == schedule.JobEnding
+}
+
+// UnfinishedWanted chooses unfinished jobs of an api.
+type UnfinishedWanted struct {
+	Waiting, Calling bool
+	Key              string    // "": of all keys
+	Part             string    // of the job's id; "": all
+	Since            time.Time // came to their state then or later
+	UpTo             time.Time // then or before; zero: all
+	// Behind reports whether a list goes on with a job; nil: with each.
+	Behind func(j *UnfinishedJob) bool
+	Limit  int // jobs at most, of each partition
+	Most   int // headers that are read at most, of each partition
+}
+
+// Unfinished are some unfinished jobs.
+type Unfinished struct {
+	Jobs []UnfinishedJob
+	// Reached is how far back the list goes, if it would have taken too long to read on; otherwise it is zero. Jobs before
+	// that are not in it.
+	Reached time.Time
+}
+
+// listedAtOnce is how many partitions of an api are read at a time.
+const listedAtOnce = 4
+
+// Unfinished returns jobs of an api in the partitions owned here, in no order: from each partition the newest ones. It
+// looks at every key to find the jobs that are being called, and reads the headers of waiting jobs.
+func (d *Desk) Unfinished(ctx context.Context, api string, wanted UnfinishedWanted) (Unfinished, error) {
+	w := d.api(api)
+	if w == nil {
+		return Unfinished{}, lane.ErrNoAPI
+	}
+	var found Unfinished
+	if wanted.Calling {
+		found.Jobs = w.beingCalled(&wanted)
+	}
+	if !wanted.Waiting {
+		return found, nil
+	}
+	var mu sync.Mutex // guards found
+	reading, ctx := errgroup.WithContext(ctx)
+	reading.SetLimit(listedAtOnce)
+	for number := range w.Partitions {
+		p := w.OwnedPartition(number) // the caller asks the other replicas for their partitions
+		if p == nil || p.Bucket.Waiting() == 0 || wanted.Key != "" && w.Queue.Partition(wanted.Key) != p.Bucket {
+			continue
+		}
+		reading.Go(func() error {
+			jobs, reach, err := newest(ctx, p, &wanted)
+			mu.Lock()
+			defer mu.Unlock()
+			found.Jobs = append(found.Jobs, jobs...)
+			if len(jobs) < wanted.Limit && !reach.All && reach.From.After(found.Reached) {
+				found.Reached = reach.From
+			}
+			return err
+		})
+	}
+	return found, reading.Wait()
+}
+
+// newest returns the partition's newest waiting jobs, at most wanted.Limit.
+func newest(ctx context.Context, p *lane.Owned, wanted *UnfinishedWanted) (jobs []UnfinishedJob, reach stream.Reach, err error) {
+	n := queue.NewestJobs{Key: wanted.Key, Since: wanted.Since, UpTo: wanted.UpTo, Most: wanted.Most}
+	reach, err = p.Bucket.Newest(ctx, n, func(e queue.Entry, known bool) error {
+		j := UnfinishedJob{
+			API: p.W.Name, Key: e.Key, Job: e.Header.Get(ingest.HeaderJobID), Stream: p.Bucket.Name(), Seq: e.Seq, At: e.Time.UTC(), Accepted: e.Time.UTC(),
+		}
+		j.Phase, j.Calls = phaseOf(p, &e, known)
+		if j.Phase == "" || j.Calling() || !wanted.takes(&j) {
+			return nil
+		}
+		if jobs = append(jobs, j); len(jobs) == wanted.Limit {
+			return stream.ErrEnough
+		}
+		return nil
+	})
+	if err != nil {
+		err = fmt.Errorf("list the jobs in %s: %w", p.Bucket.Name(), err)
+	}
+	return jobs, reach, err
+}
+
+// phaseOf returns how far a job has come that is in the partition's stream, "" if it has ended. known says that the
+// reader has delivered it.
+func phaseOf(p *lane.Owned, e *queue.Entry, known bool) (schedule.JobPhase, int) {
+	p.W.Mu.Lock()
+	defer p.W.Mu.Unlock()
+	q := p.W.Sched.Find(e.Key)
+	if q != nil {
+		if phase, calls := q.PhaseOf(e.Seq); phase != "" {
+			return phase, calls
+		}
+	}
+	switch notBefore := ingest.NotBeforeOf(e.Header, e.Time); {
+	case notBefore.After(p.W.Now().Time()) && (q != nil || !known || p.Reading):
+		return schedule.JobNotBefore, 0
+	case !known || p.Reading:
+		return schedule.JobWaits, 0
+	}
+	return "", 0
+}
+
+func (u *UnfinishedWanted) takes(j *UnfinishedJob) bool {
+	return strings.Contains(j.Job, u.Part) && (u.Since.IsZero() || !j.At.Before(u.Since)) && (u.UpTo.IsZero() || !j.At.After(u.UpTo)) &&
+		(u.Behind == nil || u.Behind(j))
+}
+
+// beingCalled returns the jobs that are being called here: never more than schedule.MaxCalls, and those whose outcomes
+// are being stored.
+func (w *API) beingCalled(wanted *UnfinishedWanted) (jobs []UnfinishedJob) {
+	take := func(q *schedule.KeyQueue) {
+		for state, began := range q.Running {
+			j := UnfinishedJob{API: w.Name, Key: q.Key, Stream: lane.PartitionOf(q).Bucket.Name(), Seq: state.Seq, At: began.Time(), Phase: state.Phase, Calls: state.Calls}
+			if of, begun := q.Job(state.Seq).Of.(*lane.Job); begun {
+				if j.Job = of.ID; of.Message != nil {
+					j.Job = of.Message.ID
+				}
+				if of.Accepted > 0 {
+					j.Accepted = of.Accepted.Time()
+				}
+			}
+			if wanted.takes(&j) {
+				jobs = append(jobs, j)
+			}
+		}
+	}
+	w.Mu.Lock()
+	if wanted.Key == "" {
+		all := w.Sched.Queues()
+		w.Mu.Unlock()
+		w.EachLocked(all, take)
+		return jobs
+	}
+	defer w.Mu.Unlock()
+	if q := w.Sched.Find(wanted.Key); q != nil {
+		take(q)
+	}
+	return jobs
+}

@@ -1,0 +1,78 @@
+package desk
+
+import (
+	"errors"
+	"maps"
+
+	"weir/dispatcher/lane"
+	"weir/dispatcher/schedule"
+)
+
+// MaxPauses bounds the single keys of an api that are paused.
+const MaxPauses = 10_000
+
+// ErrTooManyPauses is returned by Pause when MaxPauses keys of the api are paused.
+var ErrTooManyPauses = errors.New("10,000 keys of the api are paused: pause the api")
+
+// Pause stops calls of a key of an api, or if key is "", of the whole api. Running calls may end. Pause may be called
+// before the api is added.
+func (d *Desk) Pause(api, key string, p schedule.Pause) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	of := d.pauses[api]
+	if of == nil {
+		of = map[string]schedule.Pause{}
+		d.pauses[api] = of
+	}
+	if _, known := of[key]; !known && len(of) > MaxPauses {
+		return ErrTooManyPauses
+	}
+	of[key] = p
+	for _, w := range d.apis {
+		if w.Name == api {
+			w.Update(func(s *schedule.Schedule) { s.Pause(key, p) })
+		}
+	}
+	return nil
+}
+
+// Resume ends a pause. Holds that the api's answers or limits caused stay in force.
+func (d *Desk) Resume(api, key string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.pauses[api], key)
+	for _, w := range d.apis {
+		if w.Name == api {
+			w.Update(func(s *schedule.Schedule) { s.Resume(key, w.Now()) })
+		}
+	}
+}
+
+// TryNow makes one call of an api at once, without waiting until its open breaker allows it. It reports whether the
+// breaker was open. It fails with ErrNoAPI.
+func (d *Desk) TryNow(api string) (tries bool, err error) {
+	w := d.api(api)
+	if w == nil {
+		return false, lane.ErrNoAPI
+	}
+	w.Update(func(s *schedule.Schedule) { tries = s.TryNow(w.Now()) })
+	return tries, nil
+}
+
+// TryDenied makes one call at once of every api that denies weir, because the credentials may have changed.
+func (d *Desk) TryDenied() {
+	for _, w := range d.all() {
+		w.Update(func(s *schedule.Schedule) {
+			if now := w.Now(); s.At(now).Denied() {
+				s.TryNow(now)
+			}
+		})
+	}
+}
+
+// Pauses returns the pauses of an api that are in force here, by key, with "" for the whole api.
+func (d *Desk) Pauses(api string) map[string]schedule.Pause {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return maps.Clone(d.pauses[api])
+}

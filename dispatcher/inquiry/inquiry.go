@@ -1,0 +1,205 @@
+package inquiry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/stream"
+	"weir/deadletter"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/ledger"
+	"weir/dispatcher/schedule"
+	"weir/ingest"
+)
+
+// An inquiry asks an api what became of a call whose outcome is unknown. It is a request to the api like any other. It
+// takes a slot of its key's bucket and of every limit that all keys share, one unit of each, but no money. It waits
+// while the key or the api is paused or held. It also has a rate of its own. The ledger has a record of it, so that
+// limits are counted correctly after a restart.
+
+// Bounds of an inquiry.
+const (
+	slotAhead    = time.Second      // how far ahead a reserved slot may be, as for jobs
+	slotWait     = 30 * time.Second // the longest wait for a slot
+	leastAskWait = 5 * time.Millisecond
+)
+
+// inquiryPace spaces an api's inquiries by their rate. It is safe for concurrent use; the zero value lets one go at
+// once.
+type inquiryPace struct {
+	mu   sync.Mutex // guards what follows
+	next time.Time
+}
+
+// wait blocks until it is the caller's turn, or ctx ends.
+func (p *inquiryPace) wait(ctx context.Context, rate bucket.Rate) error {
+	p.mu.Lock()
+	now := time.Now()
+	at := now
+	if p.next.After(at) {
+		at = p.next
+	}
+	if at.Sub(now) > slotWait {
+		p.mu.Unlock()
+		return &noSlotError{"inquiry.rate lets no other one through", at}
+	}
+	p.next = at.Add(rate.Per / time.Duration(rate.Count))
+	p.mu.Unlock()
+	if !stream.Sleep(ctx, time.Until(at)) {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// noSlotError says that the limits leave no room for an inquiry now.
+type noSlotError struct {
+	why   string
+	until time.Time // zero if unknown
+}
+
+func (e *noSlotError) Error() string { return e.why }
+
+// closed returns an error that says why no inquiry about the letter's key may be made now, nil if it may.
+func (l *askedLetter) closed() error {
+	l.w.Mu.Lock()
+	now := l.w.Now()
+	until := l.w.Sched.At(now).ClosedUntil(l.Key)
+	l.w.Mu.Unlock()
+	switch until {
+	case 0:
+		return nil
+	case schedule.Never:
+		return &noSlotError{why: "an operator has paused it"}
+	}
+	return &noSlotError{why: "calls are held", until: time.Now().Add(now.Until(until))}
+}
+
+// awaitSlot waits for a slot of the letter's key, and returns at the slot's time. It fails with a *noSlotError if the
+// limits leave no room within slotWait.
+func (l *askedLetter) awaitSlot(ctx context.Context) (bucket.Use, error) {
+	w, t, key := l.w, l.terms, l.Key
+	ctx, cancel := context.WithTimeout(ctx, slotWait)
+	defer cancel()
+	costs := make([]int64, len(t.API.Rules.Shared))
+	for i := range costs {
+		if t.API.Rules.Shared[i].Budget == nil {
+			costs[i] = 1
+		}
+	}
+	for {
+		if err := l.closed(); err != nil {
+			return bucket.Use{}, err
+		}
+		w.Mu.Lock()
+		ask := bucket.Ask{Key: key, Limits: *w.Sched.Policy().LimitsOf(key), Costs: costs, Want: 1, Horizon: slotAhead, Floor: w.known(key)}
+		w.Mu.Unlock()
+		answers, err := w.store.Reserve(ctx, []bucket.Ask{ask})
+		if err != nil {
+			return bucket.Use{}, fmt.Errorf("no slot is available: %w", err)
+		}
+		came, a := time.Now(), answers[0]
+		if len(a.Grants) == 0 {
+			if a.Wait.Limit == bucket.OwnCheckpoint {
+				w.checkpoint()
+			}
+			wait := max(leastAskWait, a.Now.Until(a.Wait.Until))
+			if far := came.Add(wait); wait > slotWait || a.Wait.Never {
+				return bucket.Use{}, &noSlotError{fmt.Sprintf("limit %s has no room for it", a.Wait.Limit), far}
+			}
+			if !stream.Sleep(ctx, wait) {
+				return bucket.Use{}, &noSlotError{why: fmt.Sprintf("limit %s had no room for it within %s", a.Wait.Limit, slotWait)}
+			}
+			continue
+		}
+		use := bucket.Use{Key: key, Grant: a.Grants[0], Costs: costs}
+		at := came.Add(max(0, a.Now.Until(use.Grant.At)))
+		if stream.Sleep(ctx, time.Until(at)) && time.Since(at) <= schedule.Lateness(&t.API.Rules) {
+			return use, nil
+		}
+		use.Returned = true
+		w.settle(context.WithoutCancel(ctx), []bucket.Use{use})
+		if ctx.Err() != nil {
+			return bucket.Use{}, &noSlotError{why: "no slot came in time"}
+		}
+	}
+}
+
+// inquire asks about a letter's job in a slot, and stores the inquiry's record in the ledger. It blocks until the
+// record is stored.
+func (l *askedLetter) inquire(ctx context.Context) (httpcall.Response, error) {
+	if err := l.terms.Call.Conns.Acquire(ctx); err != nil {
+		return httpcall.Response{}, fmt.Errorf("the api could not be reached: %w", httpcall.ForLetters(err))
+	}
+	use, err := l.awaitSlot(ctx)
+	if err != nil {
+		l.terms.Call.Conns.Release()
+		return httpcall.Response{}, err
+	}
+	r := l.terms.Call.Inquire(ctx, l.about(), httpcall.Hooks{MayWrite: l.mayEnd})
+	l.terms.Call.Conns.Release()
+	use.Returned = !r.Sent
+	l.w.settle(context.WithoutCancel(ctx), []bucket.Use{use})
+	if !r.Sent {
+		return r, fmt.Errorf("the api could not be asked: %w", r.Err)
+	}
+	l.finding, l.detail = l.terms.API.Inquiry.Read(r)
+	l.w.Env.Metrics.Inquiries.WithLabelValues(l.w.Name, string(l.finding)).Inc()
+	l.heedPushback(r)
+	if _, err = l.w.Env.Record(l.part.MayCall, l.inquiryRecord(r, use)); err != nil {
+		return r, fmt.Errorf("the record of the inquiry could not be stored: %w", err)
+	}
+	return r, nil
+}
+
+// heedPushback holds calls, too, if the api pushed an inquiry back.
+func (l *askedLetter) heedPushback(r httpcall.Response) {
+	if wait := httpcall.PushedBackFor(r, time.Now()); wait > 0 {
+		l.w.Update(func(s *schedule.Schedule) {
+			s.Hold(nil, l.w.Now().Add(wait), fmt.Sprintf("the api pushed an inquiry back with %d", r.Status))
+		})
+	}
+}
+
+// inquiryRecord builds the ledger's record of an inquiry.
+func (l *askedLetter) inquiryRecord(r httpcall.Response, use bucket.Use) *ledger.Record {
+	l.w.Mu.Lock()
+	tat := max(use.Grant.TAT, l.w.Sched.At(l.w.Now()).KnownTAT(l.Key))
+	if q := l.w.Sched.Find(l.Key); q != nil {
+		tat = max(tat, l.w.Sched.Floor(q)) // calls of the key with later slots may have ended before
+	}
+	l.w.Mu.Unlock()
+	ahead := l.w.Env.Ahead()
+	c := &ledger.Record{
+		API: l.w.Name, Key: l.Key, Job: l.JobID, Dedupe: l.JobID, Stream: l.queued, Seq: l.at, Call: l.calls(), Attempt: l.Attempts, Redrives: l.Redrives,
+		Trace:    ingest.TraceOf(l.Header).Parent,
+		Accepted: l.taken.Time().UTC(), Planned: (use.Grant.At + ahead).Time(), Started: r.Started.UTC(), Ended: r.Ended.UTC(), Sent: true, Status: r.Status,
+		Outcome: ledger.Asked, Inquiry: string(l.finding), Final: true, Detail: ledger.Clip(l.detail, ledger.MaxDetail),
+		Price: ledger.Money(0), Billed: billedBy(l.finding), TAT: tat + ahead, Limits: l.terms.API.Rules.Names(), Costs: use.Costs,
+		Instance: l.w.Env.Instance,
+	}
+	switch {
+	case l.traces.Record != nil:
+		c.Dedupe = l.traces.Record.Dedupe
+	case l.Redrives > 0:
+		c.Dedupe = ingest.RedriveID(l.JobID, l.Redrives)
+	}
+	return c
+}
+
+func billedBy(f httpcall.Finding) deadletter.Billed {
+	switch f {
+	case httpcall.Processed:
+		return deadletter.BilledYes
+	case httpcall.NotProcessed:
+		return deadletter.NotBilled
+	case httpcall.StillUnknown:
+	}
+	return deadletter.BilledUnknown
+}
+
+// ErrNoInquiry says that an api's configuration has no inquiry.
+var ErrNoInquiry = errors.New("the api's configuration does not say how to ask the api about a call: see inquiry")

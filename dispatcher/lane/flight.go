@@ -1,0 +1,196 @@
+package lane
+
+import (
+	"hash/fnv"
+	"slices"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/fault"
+	"weir/bucket/queue"
+	"weir/deadletter"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/ledger"
+	"weir/dispatcher/recorder"
+	"weir/dispatcher/schedule"
+)
+
+// The flight recorder notes a call as prepared before its intent is stored, as begun before its first byte is sent, and
+// as answered before anything of its answer is stored. It drops the notes when the intent is dropped. Recovery reads
+// the notes of ended processes: a call that had not begun counts as if it had no intent, and a call that was answered
+// is settled as its process would have.
+
+// CallOf names an intent's call for the flight recorder.
+func (p *Owned) CallOf(i *queue.Intent, epoch uint64) recorder.Call {
+	return recorder.Call{Queue: p.name, Seq: i.Seq, Accepted: int64(i.Accepted), Number: i.Call, Epoch: epoch, KeySum: i.KeySum}
+}
+
+// Flight notes the progress of one call. The goroutines that send the call use it.
+type Flight struct {
+	entry recorder.Entry
+	stale recorder.Entry // of the same call by an earlier intent: says that it has not begun
+	tat   bucket.Micros  // the key's TAT after the call, if it is sent in its slot
+	since time.Time      // when late was measured
+	late  time.Duration
+}
+
+// TakeOff returns the flight of a call that is about to be sent.
+func (j *Job) TakeOff(tat bucket.Micros, late time.Duration) *Flight {
+	return &Flight{entry: j.Entry, stale: j.Adopted, tat: tat, since: time.Now(), late: late}
+}
+
+// Begins notes that the call begins, and reports whether it may.
+func (f *Flight) Begins() bool { return fault.Planted(fault.RecordLate) || f.begin() }
+
+// begin notes that the call begins. It is called again for each further connection that is tried.
+func (f *Flight) begin() bool {
+	now := time.Now()
+	f.stale.Settle()
+	return f.entry.Begin(now, int64(f.tat.Add(max(0, f.late+now.Sub(f.since)))))
+}
+
+// Left notes that the request was sent.
+func (f *Flight) Left() {
+	if !fault.Planted(fault.RecordLate) {
+		f.entry.Left()
+	}
+}
+
+// Land notes the outcome of a call. If weir's code panicked during the call, the outcome is unknown and land notes
+// nothing.
+func (j *Job) Land(f *Flight, r httpcall.Response) {
+	if _, crashed := r.Err.(*Crash); crashed || f.entry == (recorder.Entry{}) { //nolint:errorlint // it is never wrapped
+		return
+	}
+	if fault.Planted(fault.RecordLate) {
+		f.begin()
+	}
+	out := j.Crashed(httpcall.Judge(j.Terms.API, r, time.Now()))
+	a := recorder.Answer{
+		Verdict: uint8(slices.Index(Verdicts[:], out.Verdict)), Sent: r.Sent, Cut: r.Cut, More: r.More, Fault: out.Fault, HoldSpent: out.Hold.Spent,
+		Status: r.Status, Started: r.Started, Ended: r.Ended, After: out.After, HoldWait: out.Hold.Wait,
+		Billed: string(out.Billed), Reason: string(out.Reason), Detail: out.Detail, HoldHeader: out.Hold.Header, Mend: out.Mend,
+		ContentType: r.Header.Get("Content-Type"), Limits: j.Terms.Limits, Taken: j.Taken, Body: r.Body,
+	}
+	if out.Verdict == httpcall.Delivered {
+		most := min(int64(len(a.Body)), j.Terms.API.MaxResult)
+		a.Body, a.More = a.Body[:most], a.More || most < int64(len(a.Body))
+	}
+	for i := range min(len(j.Terms.API.Rules.Shared), 64) {
+		if slices.Contains(j.Unsettled, j.Terms.API.Rules.Shared[i].Name) {
+			a.Unsettled |= 1 << i
+		}
+	}
+	f.entry.Answer(&a)
+}
+
+// Verdicts gives the verdicts their numbers in files. Append new ones.
+var Verdicts = [...]httpcall.Verdict{httpcall.Delivered, httpcall.Again, httpcall.Pushback, httpcall.Dead, httpcall.Denied}
+
+// sumOfLimits returns a hash of the names of the limits that an api's keys share, which identifies this set of limits.
+func sumOfLimits(api *httpcall.API) uint64 {
+	h := fnv.New64a()
+	for _, name := range api.Rules.Names() {
+		_, _ = h.Write([]byte(name + "\n")) // a hash never fails
+	}
+	return h.Sum64()
+}
+
+// OutcomeOf returns the outcome that an ended process judged from a call's answer.
+func OutcomeOf(a *recorder.Answer) httpcall.Outcome {
+	return httpcall.Outcome{
+		Verdict: Verdicts[a.Verdict], Reason: deadletter.Reason(a.Reason), Detail: a.Detail, Billed: deadletter.Billed(a.Billed), Fault: a.Fault,
+		After: a.After, Hold: schedule.Advice{Wait: a.HoldWait, Header: a.HoldHeader, Spent: a.HoldSpent}, Mend: a.Mend,
+	}
+}
+
+// ChargeAgain charges an ended process's call the units that the process noted. If the shared limits have changed
+// since, it charges the units that the call was estimated to cost.
+func (j *Job) ChargeAgain(a *recorder.Answer) {
+	j.Charge()
+	if a.Limits != j.Terms.Limits {
+		return
+	}
+	j.Taken = a.Taken
+	for i := range min(len(j.Terms.API.Rules.Shared), 64) {
+		if a.Unsettled&(1<<i) != 0 {
+			j.Unsettled = append(j.Unsettled, j.Terms.API.Rules.Shared[i].Name)
+		}
+	}
+}
+
+// Charge charges an ended process's call the units that its job is estimated to cost.
+func (j *Job) Charge() {
+	if c := Contained(func() { j.Taken, _ = j.Terms.Costs(j.Message) }); c != nil {
+		j.Taken = nil // its costs are unknown
+	}
+}
+
+// ResponseOf returns what an ended process noted of a call, as the call itself would have returned it.
+func ResponseOf(a *recorder.Answer) httpcall.Response {
+	r := httpcall.Response{
+		Sent: a.Sent, Status: a.Status, Body: a.Body, More: a.More, Cut: a.Cut, Started: a.Started, Ended: a.Ended, Header: map[string][]string{},
+	}
+	if a.ContentType != "" {
+		r.Header.Set("Content-Type", a.ContentType)
+	}
+	return r
+}
+
+// AsFlown copies what another process noted of its call to the call's record.
+func (j *Job) AsFlown(c *ledger.Record) {
+	costs := c.Costs
+	c.Planned = time.Time{}
+	j.AsIntended(c)
+	if a := j.Flown.Answer; a != nil && a.Limits == j.Terms.Limits {
+		c.Costs = costs
+	}
+	c.TAT = max(c.TAT, bucket.Micros(j.Flown.TAT))
+}
+
+// LastCallOf returns the description of a call for a letter. If another process made the call, its connection is
+// unknown.
+func (j *Job) LastCallOf(r httpcall.Response) *deadletter.LastCall {
+	c := httpcall.LastCallOf(j.Terms.API, r)
+	if c != nil && j.Flown != nil {
+		c.Bytes, c.Connection, c.Target = -1, "", j.Lost.Target
+	}
+	return c
+}
+
+// CalledUnder returns the identity of the key that a job's last call carried, "" for none.
+func (j *Job) CalledUnder() string {
+	if j.Lost != nil {
+		return j.Lost.Idempotency
+	}
+	return j.Terms.API.KeyIdentity()
+}
+
+// Price returns the price of a job's last call.
+func (j *Job) Price() int64 {
+	if j.Lost != nil {
+		return j.Lost.Price
+	}
+	return j.Terms.API.Price
+}
+
+// Lose notes that a job's last call, the one of intent i, is lost unless its result is found.
+func (j *Job) Lose(i *FoundIntent) {
+	j.Lost, j.Deaths, j.IntendedAt = i, i.Deaths+1, i.Stored
+	j.LastCall = &deadletter.LastCall{Started: i.Stored, Bytes: -1, CutBy: deadletter.CutByDeath, Target: i.Target}
+}
+
+// AsIntended copies the price and the key's identity from a lost call's intent to the call's record. The price is also
+// what the call takes from each budget.
+func (j *Job) AsIntended(c *ledger.Record) {
+	if j.Lost == nil {
+		c.Idempotency = "" // unknown without an intent
+		return
+	}
+	c.Price, c.Idempotency, c.Costs = ledger.Money(j.Lost.Price), j.Lost.Idempotency, slices.Clone(c.Costs)
+	for i := range min(len(c.Costs), len(j.Terms.API.Rules.Shared)) {
+		if j.Terms.API.Rules.Shared[i].Budget != nil {
+			c.Costs[i] = j.Lost.Price
+		}
+	}
+}

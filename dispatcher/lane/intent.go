@@ -1,0 +1,131 @@
+package lane
+
+import (
+	"errors"
+	"time"
+
+	"weir/bucket/fault"
+	"weir/bucket/queue"
+	"weir/dispatcher/schedule"
+)
+
+// An intent says that a job may be called from now on. It is stored before the call, and deleted when the call's
+// outcome is stored. So after a crash the intents show which jobs may have been called.
+
+// IntentMark is one stored intent message. It may be deleted when none of its jobs needs it.
+type IntentMark struct {
+	Seq   uint64
+	Users int
+}
+
+// FoundIntent is an intent that was found in a stream.
+type FoundIntent struct {
+	queue.Intent
+	Mark   *IntentMark
+	Stored time.Time
+}
+
+// IntentBatch stores the intents of a partition's jobs, in one message those of all jobs that want one at a time.
+type IntentBatch struct {
+	part    *Owned
+	waiting []intending // jobs that want an intent; the lane's lock guards it and what follows
+	storing bool        // a message of intents is being stored
+	Refused func()      // called when the stream has refused intents because it holds another epoch
+}
+
+// Intend stores a job's intent, in one message with those of all other jobs of the partition that want one now. It
+// blocks until the intent is stored, and reports whether it is. If not, the job rests.
+func (b *IntentBatch) Intend(j *Job) bool {
+	stored := make(chan bool, 1)
+	b.part.W.Mu.Lock()
+	b.waiting = append(b.waiting, intending{j, stored})
+	b.part.W.Mu.Unlock()
+	b.storeIntents()
+	return <-stored
+}
+
+// intending is a job that wants an intent. stored receives whether the intent is stored.
+type intending struct {
+	t      *Job
+	stored chan<- bool
+}
+
+// storeIntents stores the intents that a partition's jobs want. If a message of intents is under way, they wait for it
+// and then go together in the next one.
+func (b *IntentBatch) storeIntents() {
+	w := b.part.W
+	w.Mu.Lock()
+	if b.storing || len(b.waiting) == 0 {
+		w.Mu.Unlock()
+		return
+	}
+	wanted := b.waiting
+	b.waiting, b.storing = nil, true
+	intents := make([]queue.Intent, len(wanted))
+	for i, one := range wanted {
+		j := one.t
+		intents[i] = j.Intent(j.Calls + 1)
+		j.Entry = w.Env.Recorder.Prepare(b.part.CallOf(&intents[i], b.part.Markers.Epoch()), j.Entry)
+		intents[i].Entry = j.Entry.ID()
+	}
+	w.Mu.Unlock()
+	b.part.Markers.Intend(intents, func(seq uint64, err error) {
+		if err == nil {
+			fault.Pass(fault.IntentStored)
+		}
+		w.Update(func(s *schedule.Schedule) {
+			b.storing = false
+			mark := &IntentMark{Seq: seq, Users: len(wanted)}
+			for i, one := range wanted {
+				if j := one.t; err == nil {
+					j.Intended, j.IntendedBy = intents[i].Call, j.Terms
+					j.Intents = append(j.Intents, mark)
+					w.MadeLocked(j)
+				} else {
+					j.Entry.LetGo()
+					j.Terms.Call.Conns.Release()
+					s.Unstage(j.Job)
+					w.RestLocked(j, w.Now().Add(LoadRetry))
+				}
+			}
+		})
+		if err != nil {
+			b.intentFailed(err)
+		}
+		for _, one := range wanted {
+			one.stored <- err == nil
+		}
+		b.storeIntents()
+	})
+}
+
+// Intent returns the intent of one call of the job.
+func (j *Job) Intent(call int) queue.Intent {
+	api := j.Terms.API
+	return queue.Intent{
+		Seq: j.Seq, Call: call, Deaths: j.Deaths,
+		Idempotency: api.KeyIdentity(), Timeout: api.Timeout, Price: api.Price, Target: api.Target(),
+		Accepted: j.Accepted, KeySum: queue.KeySum(j.Queue.Key), Entry: j.Entry.ID(),
+	}
+}
+
+// intentFailed logs a failed write of intents. If the stream refused it because it holds another owner's epoch,
+// intentFailed calls refused instead.
+func (b *IntentBatch) intentFailed(err error) {
+	if errors.Is(err, queue.ErrFenced) {
+		b.Refused()
+		return
+	}
+	b.part.W.Log.Error("could not store an intent; its calls wait", "err", err)
+}
+
+// DropIntentsLocked releases a job's intents. It deletes each message that no other job needs.
+func (j *Job) DropIntentsLocked() {
+	for _, mark := range j.Intents {
+		if mark.Users--; mark.Users == 0 && !j.Part.Lost.Load() {
+			j.Part.Bucket.Discard(mark.Seq)
+		}
+	}
+	j.Intents, j.Intended, j.IntendedBy = nil, 0, nil
+	j.Entry.LetGo()
+}

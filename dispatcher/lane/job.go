@@ -1,0 +1,149 @@
+package lane
+
+import (
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/queue"
+	"weir/deadletter"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/ledger"
+	"weir/dispatcher/recorder"
+	"weir/dispatcher/schedule"
+	"weir/dispatcher/trace"
+	"weir/ingest"
+)
+
+// Order is what the schedule decided about a job that is ready.
+type Order int8
+
+// The orders.
+const (
+	ToCall     Order = iota // its slot has come
+	ToRest                  // it was made ready too early or in vain; its intent is dropped already
+	ToExpire                // its deadline has passed
+	ToCancel                // an operator has cancelled it
+	ToRefuse                // its cost can never pass the limits
+	ToOverdraw              // the budget is used up, and its rule says to bury the job
+)
+
+// Job is one job from when it is first made ready, found with a history, or ended without a call. Before that, the
+// schedule keeps only its sequence. The worker's lock guards the embedded schedule.Job and every other field that is
+// read under the lock. The other fields belong to the job's goroutine, of which there is one at a time.
+type Job struct {
+	*schedule.Job
+	Part     *Owned
+	Terms    *Terms       // the terms by which it was last made ready
+	Message  *ingest.Job  // nil unless the job is near its call
+	Space    *queue.Space // the room in memory for message and answer
+	Orders   chan<- Order // to its goroutine; nil while it has none
+	ID       string       // the job's id, kept while message is unloaded
+	Accepted bucket.Micros
+	Staged   bucket.Micros // when the worker began to make it ready
+	Missing  int           // how often its message was not found
+
+	Taken     []int64  // units its last call took from each shared limit, estimated unless the answer reported them
+	Unsettled []string // limits whose units the answer should have reported, and did not
+	Attempts  int      // calls that count as attempts
+	Status    int      // of the api's last answer, 0 if there was none
+	Doubt     Doubt    // what its calls so far may have done
+	Crashes   int      // calls during which weir crashed
+	// AnsweredAt is the ledger sequence of the record of the last call that the api answered, 0 for none.
+	AnsweredAt uint64
+
+	LastCall *deadletter.LastCall // the last call that was sent, for a letter; nil if nothing is known of it
+	Lost     *FoundIntent         // the intent of a lost call, until that call is settled; nil for none
+	Flown    *recorder.Found      // what the process that made the lost call noted of it
+	Entry    recorder.Entry       // its call's entry in the flight recorder
+	Adopted  recorder.Entry       // the entry of a call that an earlier process intended and did not begin
+	Intents  []*IntentMark
+	Intended int // the number of the call that its newest intent announces, 0 for none
+	// IntendedBy holds the terms stored in that intent.
+	IntendedBy *Terms
+	// IntendedAt is when the server stored that intent. It is zero once recovery has looked up what the call may have
+	// left.
+	IntendedAt time.Time
+	MarkSeq    uint64   // sequence of its retry mark, 0 for none
+	Ends       []uint64 // sequences of the marks of its end
+
+	Traced  *trace.Job    // its spans; nil until the first one is needed after the job was loaded
+	Settled time.Time     // when the worker began to store the outcome of its last call
+	Rested  bucket.Micros // since when it waits for its next call; 0 if it does not, or that is unknown
+
+	Holdup  schedule.Holdup // what delayed its last call, for the ledger
+	Why     string          // reason an operator gave for cancelling it
+	Ended   chan struct{}   // closed when the job has ended; nil unless a caller waits for that
+	Outcome string          // valid once ended is closed
+}
+
+// JobLocked returns the worker's job for a schedule.Job, and makes it if it is missing.
+func JobLocked(j *schedule.Job) *Job {
+	if j.Of == nil {
+		j.Of = &Job{Job: j, Part: PartitionOf(j.Queue)}
+	}
+	return j.Of.(*Job)
+}
+
+// Origin returns the job's permanent name (ledger.OriginOf).
+func (j *Job) Origin() string { return ledger.OriginOf(j.Part.Bucket.Name(), j.Seq, j.Accepted) }
+
+// Charged returns the units that the job's last call took from each shared limit. For a call of another process these
+// are the units that it was estimated to take, unless more is known.
+func (j *Job) Charged() []int64 {
+	if j.Taken == nil {
+		return j.Costs
+	}
+	return j.Taken
+}
+
+// Answered resizes a called job's space to what its message and answer take.
+func (j *Job) Answered(r httpcall.Response) {
+	if j.Message != nil {
+		j.Space.Resize(jobSize(j.Message) + int64(len(r.Body)))
+	}
+}
+
+// Unload releases a job's message and its space. The schedule calls it, under the worker's lock.
+func (j *Job) Unload() {
+	if j.Message != nil {
+		j.ID, j.Message = j.Message.ID, nil
+	}
+	j.Space.Release()
+	j.Space = nil
+}
+
+// EntrySize returns the bytes that a loaded message takes.
+func EntrySize(e queue.Entry) int64 { return headersSize(e.Header) + int64(len(e.Data)) }
+
+func jobSize(j *ingest.Job) int64 { return headersSize(j.Header) + int64(len(j.Body)) }
+
+func headersSize(h map[string][]string) int64 {
+	const rest = 2 << 10 // the map, the job, its request
+	size := rest
+	for name, values := range h {
+		size += len(name)
+		for _, v := range values {
+			size += len(v)
+		}
+	}
+	return int64(size)
+}
+
+// WaitedSince returns when a job's last wait began, or zero if that is unknown after a restart.
+func (j *Job) WaitedSince() time.Time {
+	switch {
+	case j.Rested != 0:
+		return j.Rested.Time()
+	case j.Calls > 1, j.Accepted == 0:
+		return time.Time{}
+	}
+	return j.Accepted.Time()
+}
+
+// RememberEnd notes that a job has ended, for as long as its id may be known.
+func (j *Job) RememberEnd() {
+	if j.Message == nil || j.Message.DedupeID == "" || j.Accepted == 0 {
+		return // recovery ended it by its record, which was read with the ledger
+	}
+	j.Part.W.Queue.Ended(queue.Finished{Key: j.Queue.Key, DedupeID: j.Message.DedupeID, Seq: j.Seq, Accepted: j.Accepted.Time()})
+}

@@ -1,0 +1,122 @@
+package lane
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/queue"
+	"weir/bucket/stream"
+	"weir/dispatcher/ownership"
+	"weir/dispatcher/recorder"
+	"weir/dispatcher/schedule"
+	"weir/ingest"
+)
+
+// Owned is one tenure: a partition of an api's queue for as long as this process owns it. Each takeover makes a new
+// one.
+type Owned struct {
+	schedule.Partition
+	ownership.Tenure
+	W       *Lane
+	Number  int
+	name    recorder.Queue // for the flight recorder
+	Bucket  *queue.Partition
+	Markers *queue.Markers
+	Closing bool        // running calls may end, no call starts any more
+	Lost    atomic.Bool // another replica may own it: nothing about it is stored any more
+
+	Restored uint64              // the last job of a backup that was put back, 0 for none: see Restoration
+	Denial   HoldMark            // of an api that denies weir
+	Removed  map[uint64]struct{} // jobs whose messages were deleted by hand; the lane's lock guards it
+
+	Cache   ReadAhead
+	Intents IntentBatch
+	Told    LossNotes
+}
+
+// NewOwned returns a tenure that has not begun.
+func NewOwned(l *Lane, number int, t ownership.Tenure) *Owned {
+	p := &Owned{W: l, Number: number, Tenure: t, Bucket: l.Queue.Partitions()[number]}
+	p.Of, p.name, p.Reading = p, recorder.QueueOf(p.Bucket.Name()), true
+	p.Cache = NewReadAhead(l.Queue.Holdings())
+	p.Intents.part, p.Told.part = p, p
+	if r := l.Env.Restored; r != nil {
+		p.Restored = r.Until[p.Bucket.Name()]
+	}
+	return p
+}
+
+// MayCall reports whether a call of the partition may start now, or an outcome may be stored. Ask it right before each.
+func (p *Owned) MayCall() bool {
+	return !p.Lost.Load() && p.Valid()
+}
+
+// PartitionOf returns the tenure that a queue belongs to.
+func PartitionOf(q *schedule.KeyQueue) *Owned { return q.Partition.Of.(*Owned) }
+
+// IsRemovedLocked reports whether a job's message was removed.
+func (p *Owned) IsRemovedLocked(seq uint64) bool {
+	_, gone := p.Removed[seq]
+	return gone
+}
+
+// RecallKeptLocked gives a job its message if that is still in memory, so that its letter has the body.
+func (p *Owned) RecallKeptLocked(j *Job) {
+	if j.Message != nil {
+		return
+	}
+	e, kept := p.Cache.TakeKept(j.Queue.Key, j.Seq)
+	if !kept {
+		return
+	}
+	j.Message, _ = ingest.Restore(ingest.Message{Key: j.Queue.Key, Header: e.Header, Body: e.Data}, j.Terms.API.Rule, e.Time)
+	j.Accepted = bucket.MicrosOf(e.Time)
+}
+
+// PersistOf calls write once the right to the partition is certain. It fails if ctx ends first or the partition is
+// lost.
+func (p *Owned) PersistOf(ctx context.Context, write func() error) error {
+	for !p.MayCall() {
+		if p.Lost.Load() || !stream.Sleep(ctx, LeaseCheck) {
+			return cmp.Or(context.Cause(ctx), ErrLetGo)
+		}
+	}
+	return write()
+}
+
+// UntilStopping returns a context that ends when the worker begins to stop.
+func (p *Owned) UntilStopping(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-p.W.Stopping:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// StreamChange is a change by hand of one of weir's streams, as far as weir noticed it.
+type StreamChange struct {
+	Stream string    `json:"stream"`
+	What   string    `json:"what"` // a sentence
+	At     time.Time `json:"at"`
+	Gone   bool      `json:"gone,omitempty"` // the stream does not exist
+}
+
+// TellChange reports a change by hand of the partition's stream: in the log, by a metric and by Options.Changed.
+func (p *Owned) TellChange(text string) {
+	p.W.Log.Error("a queue's stream was changed by hand", "stream", p.Bucket.Name(), "what", text)
+	p.W.Env.Metrics.Damages.WithLabelValues(p.W.Name).Inc()
+	if p.W.Env.Changed != nil {
+		p.W.Env.Changed(StreamChange{Stream: p.Bucket.Name(), What: text, At: time.Now()})
+	}
+}
+
+// ErrLetGo says that a partition was dropped before something about it was stored, or before it was open.
+var ErrLetGo = errors.New("the partition was dropped while it was opened")

@@ -1,0 +1,132 @@
+package lane
+
+import (
+	"encoding/binary"
+	"time"
+
+	"weir/bucket/queue"
+	"weir/ingest"
+
+	"github.com/nats-io/nats.go"
+)
+
+// kept is a message that was read ahead of its call, packed in one piece. A parsed header is a map that takes several
+// times the bytes of its text, and most jobs wait long.
+type kept struct {
+	packed []byte // the number of header fields, each with its name and value behind their lengths, and then the body
+	stored int64  // when the stream stored it, in nanoseconds
+}
+
+// keptRest is the number of bytes that a kept message takes besides packed: its place in the map, which is half empty
+// at worst, and the allocator's rounding.
+const keptRest = 144
+
+func pack(e queue.Entry) kept {
+	size, fields := binary.MaxVarintLen64+len(e.Data), 0
+	for name, values := range e.Header {
+		for _, v := range values {
+			fields++
+			size += len(name) + len(v) + 2*binary.MaxVarintLen32
+		}
+	}
+	packed := binary.AppendUvarint(make([]byte, 0, size), uint64(fields))
+	for name, values := range e.Header {
+		for _, v := range values {
+			packed = append(binary.AppendUvarint(packed, uint64(len(name))), name...)
+			packed = append(binary.AppendUvarint(packed, uint64(len(v))), v...)
+		}
+	}
+	packed = append(packed, e.Data...)
+	return kept{packed: packed, stored: e.Time.UnixNano()}
+}
+
+// entry unpacks the message. It does not copy the body.
+func (k kept) entry(key string, seq uint64) queue.Entry {
+	e := queue.Entry{Seq: seq, Key: key, Header: nats.Header{}, Time: time.Unix(0, k.stored)}
+	rest := k.packed
+	number := func() uint64 {
+		n, length := binary.Uvarint(rest)
+		rest = rest[length:]
+		return n
+	}
+	text := func() string {
+		n := number()
+		s := string(rest[:n])
+		rest = rest[n:]
+		return s
+	}
+	for fields := number(); fields > 0; fields-- {
+		name := text()
+		e.Header[name] = append(e.Header[name], text())
+	}
+	e.Data = rest
+	return e
+}
+
+func (k kept) Size() int64 { return int64(cap(k.packed)) + keptRest }
+
+// ReadAhead holds messages of a partition that were read ahead of need, as far as they fit. The lane's lock guards it.
+type ReadAhead struct {
+	Messages map[uint64]kept // nil when the tenure has ended
+	bytes    int64
+	Full     bool // a message did not fit
+	holdings *queue.Holdings
+}
+
+// NewReadAhead returns one without messages.
+func NewReadAhead(h *queue.Holdings) ReadAhead {
+	return ReadAhead{Messages: map[uint64]kept{}, holdings: h}
+}
+
+// KeepLocked holds a message until its job is made ready, if there is room.
+func (a *ReadAhead) KeepLocked(e queue.Entry) {
+	if e.Bare || a.Messages == nil {
+		return
+	}
+	k := pack(e)
+	if !a.holdings.Keep(k.Size(), a.bytes) {
+		a.Full = true
+		return
+	}
+	a.Messages[e.Seq] = k
+	a.bytes += k.Size()
+}
+
+// TakeKept returns a kept message and drops it from the cache.
+func (a *ReadAhead) TakeKept(key string, seq uint64) (queue.Entry, bool) {
+	k, ok := a.Messages[seq]
+	if !ok {
+		return queue.Entry{}, false
+	}
+	a.DropKept(seq)
+	return k.entry(key, seq), true
+}
+
+// DropKept drops a message that is not needed any more.
+func (a *ReadAhead) DropKept(seq uint64) {
+	k, ok := a.Messages[seq]
+	if !ok {
+		return
+	}
+	delete(a.Messages, seq)
+	a.bytes -= k.Size()
+	a.holdings.Drop(k.Size())
+	if len(a.Messages) == 0 {
+		a.Messages = map[uint64]kept{} // an emptied map stays as large as it was
+	}
+}
+
+// DropAllKept drops all messages, and keeps no more.
+func (a *ReadAhead) DropAllKept() {
+	a.holdings.Drop(a.bytes)
+	a.Messages, a.bytes = nil, 0
+}
+
+// KeptID returns the id of a job whose message is kept, else "".
+func (a *ReadAhead) KeptID(seq uint64) string {
+	k, ok := a.Messages[seq]
+	if !ok {
+		return ""
+	}
+	return k.entry("", seq).Header.Get(ingest.HeaderJobID)
+}

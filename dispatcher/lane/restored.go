@@ -1,0 +1,103 @@
+package lane
+
+import (
+	"fmt"
+	"time"
+
+	"weir/bucket"
+	"weir/deadletter"
+	"weir/dispatcher/schedule"
+)
+
+// Restoration says that the streams were put back from a backup. No queue, ledger or result knows the calls between
+// From and At.
+//
+//   - A job without an end in the backup may have been called since. It is called again under its idempotency key, or
+//     becomes a letter unknown if the api takes no keys. The job stays in doubt for as long as it is in its queue, over
+//     restarts.
+//   - Every key waits until a bucket that was full at At has drained.
+//   - A limit of all keys counts as used up until every period that contains At is over (hold).
+type Restoration struct {
+	From, At time.Time // From is that of the newest record in the ledger, or zero
+	// Until holds the last sequences of the backup, by the names of the queues' streams. Later sequences came after At.
+	Until map[string]uint64
+	// Counted says that an operator wants the limits to use their present counts, in spite of the restoration.
+	Counted bool
+}
+
+// Detail returns what letters say about the restoration.
+func (r *Restoration) Detail() string {
+	from := "a backup without any call"
+	if !r.From.IsZero() {
+		from = "a backup whose last call is of " + r.From.UTC().Format(time.RFC3339)
+	}
+	return fmt.Sprintf("restored: the queue is %s, put back at %s; it is unknown whether this job was called in between: ask the api before you redrive it",
+		from, r.At.UTC().Format(time.RFC3339))
+}
+
+// IsRestored reports whether a job was in a backup that was put back.
+func (p *Owned) IsRestored(seq uint64) bool { return p.Restored != 0 && seq <= p.Restored }
+
+// MayBeCalled reports whether a restored job may have been called before its backup was put back. A job that was not
+// due until later was not called.
+func (p *Owned) MayBeCalled(seq uint64, notBefore time.Time) bool {
+	return p.IsRestored(seq) && !notBefore.After(p.W.Env.Restored.At)
+}
+
+// DoubtRestoredLocked marks a restored job as possibly called.
+func (j *Job) DoubtRestoredLocked() {
+	if j.Part.MayBeCalled(j.Seq, j.Message.NotBefore) {
+		j.Doubt.Recall(deadletter.BilledUnknown, "")
+	}
+}
+
+// InDoubt returns the detail for a letter of a job whose outcome is unknown.
+func (j *Job) InDoubt() string {
+	if j.Part.IsRestored(j.Seq) {
+		return j.Part.W.Env.Restored.Detail()
+	}
+	return doubtDetail
+}
+
+// Hold returns until when an api must be held so that no present period of a limit of all keys contains a call that the
+// ledger does not know, and why. held is false if no hold is needed.
+func (r *Restoration) Hold(rules *bucket.Rules, now bucket.Micros) (h schedule.HoldChange, held bool) {
+	if r == nil || r.Counted {
+		return h, false
+	}
+	until, limit := r.unknownUntil(rules, min(bucket.MicrosOf(r.At), now)) // At may be by a clock that is behind
+	if until <= now {
+		return h, false
+	}
+	return schedule.HoldChange{Until: until, Why: fmt.Sprintf("the store was restored at %s: limit %s counts as used up until its period is over, because the calls before are unknown",
+		r.At.UTC().Format(time.RFC3339), limit)}, true
+}
+
+// unknownUntil returns until when a period of some limit contains a call that may have been made before at, and the
+// limit for which that is latest. It returns 0 if no limit has a period.
+func (r *Restoration) unknownUntil(rules *bucket.Rules, at bucket.Micros) (until bucket.Micros, limit string) {
+	for i := range rules.Shared {
+		l := &rules.Shared[i]
+		if l.Shadow {
+			continue
+		}
+		over := at
+		switch l.Kind() {
+		case bucket.KindRate:
+			filled := time.Duration(float64(l.Rate.Per) * float64(l.Rate.Burst) / float64(l.Rate.Count)) // refills the whole burst
+			over = at.Add(max(l.Rate.Per, filled) + rules.Jitter)
+		case bucket.KindQuota:
+			over = l.Quota.Over(at, rules.Jitter)
+		case bucket.KindBudget:
+			over = l.Budget.Over(at, rules.Jitter)
+		case bucket.KindInFlight:
+		}
+		if over > until {
+			until, limit = over, l.Name
+		}
+	}
+	if until <= at {
+		return 0, ""
+	}
+	return until, limit
+}

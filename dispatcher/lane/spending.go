@@ -1,0 +1,60 @@
+package lane
+
+import (
+	"sync"
+
+	"weir/dispatcher/ledger"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// spending is the metric of money. Like every other account of money, it adds up records of the ledger: those that this
+// process has stored. It counts in whole millionths, because a sum of floats would be off from the first few calls on.
+// It is safe for concurrent use.
+//
+// It begins with 0 at each start. Beginning with the ledger's sum was rejected: every replica would count everything.
+// And after old records are deleted, a restart would make the counter fall, which Prometheus takes for a reset, and
+// counts everything again.
+type spending struct {
+	mu    sync.Mutex // guards what follows
+	spent map[string]ledger.Spending
+}
+
+var (
+	spendDesc = prometheus.NewDesc("weir_spend_total", "Money spent on calls that were billed, as the ledger has them.", []string{"api"}, nil)
+	doubtDesc = prometheus.NewDesc("weir_spend_in_doubt_total", "Money for calls that may have been billed, as the ledger has them.", []string{"api"}, nil)
+)
+
+// announce creates an api's series, so that they exist before anything is spent.
+func (s *spending) announce(api string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := s.spent[api]; !known {
+		s.spent[api] = ledger.Spending{}
+	}
+}
+
+// Add counts a record that was stored.
+func (s *spending) Add(c *ledger.Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of := s.spent[c.API]
+	of.AddRecord(c)
+	s.spent[c.API] = of
+}
+
+// Describe implements prometheus.Collector.
+func (s *spending) Describe(ch chan<- *prometheus.Desc) {
+	ch <- spendDesc
+	ch <- doubtDesc
+}
+
+// Collect implements prometheus.Collector.
+func (s *spending) Collect(ch chan<- prometheus.Metric) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for api, of := range s.spent {
+		ch <- prometheus.MustNewConstMetric(spendDesc, prometheus.CounterValue, float64(of.Spent)/1e6, api)
+		ch <- prometheus.MustNewConstMetric(doubtDesc, prometheus.CounterValue, float64(of.InDoubt)/1e6, api)
+	}
+}

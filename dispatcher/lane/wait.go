@@ -1,0 +1,62 @@
+package lane
+
+import (
+	"fmt"
+	"time"
+
+	"weir/bucket"
+)
+
+// While a job waits, the schedule knows the cause. When the job is called, the ledger's record names the cause that
+// delayed it longest. If the job ends without a call, its letter names it.
+
+// Since returns since when a job has waited for its next call, from its producer's view, or 0 if that is unknown after
+// a restart. Its message must be loaded.
+func (j *Job) Since() bucket.Micros {
+	switch at := j.Message.NotBefore; {
+	case j.Calls > 0:
+		return j.Rested
+	case !at.IsZero():
+		return max(j.Accepted, bucket.MicrosOf(at)) // the time until NotBefore is no wait: the producer asked for it
+	}
+	return j.Accepted
+}
+
+// leastWait is the shortest wait that letters mention.
+const leastWait = 100 * time.Millisecond
+
+// Waited returns text for the end of a letter's detail: how long a job that ends without a call waited, and for what.
+// It returns "" if the job did not wait or the cause is unknown.
+func (w *Lane) Waited(j *Job) string {
+	since := j.Since()
+	w.Mu.Lock()
+	now := w.Now()
+	h := w.Sched.At(now).HoldupOf(j.Job, since)
+	w.Mu.Unlock()
+	wait := since.Until(now)
+	if since == 0 || wait < leastWait {
+		return ""
+	}
+	text := "; it had waited " + roundly(wait)
+	if j.Calls > 0 {
+		text += " since its last call"
+	}
+	if h.For == "" {
+		return text + ", for its key's rate and the jobs before it"
+	}
+	return text + fmt.Sprintf(", %s of it %s", roundly(h.Took), h)
+}
+
+// roundly formats a duration for letters.
+func roundly(d time.Duration) string {
+	if d < time.Minute {
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+// Overdrawn says which budget was used up when the job needed it.
+func (j *Job) Overdrawn() string { return "the budget " + j.Refused + " is spent" }
+
+// Impassable says which limit a job can never pass.
+func (j *Job) Impassable() string { return "its cost can never pass limit " + j.Refused }

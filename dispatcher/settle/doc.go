@@ -1,0 +1,14 @@
+// Package settle brings jobs to their ends. The Settler stores the outcome of a call, or that a job ends without one, and
+// then has the job deleted or lets it wait. The package dispatcher says what is stored in which order.
+//
+//	settle.go      the order of the writes
+//	jobend.go      the messages that are stored
+//	resultbar.go   keeps a late result out
+//	evidence.go    looks up what the servers stored of earlier calls
+//	jobmemory.go   gives jobs room in memory, and loads their messages
+//	missing.go     letters of jobs whose messages are gone
+//	holdnotes.go   reports holds, and stores those that last
+//	unrecorded.go  calls of former processes that the ledger does not have yet
+//	spans.go       spans of jobs
+//	streams.go     the streams of results and calls
+package settle

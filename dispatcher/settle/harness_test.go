@@ -1,0 +1,53 @@
+package settle
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/natstest"
+	"weir/bucket/queue"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/lane"
+	"weir/dispatcher/ledger"
+	"weir/dispatcher/ownership"
+	"weir/dispatcher/schedule"
+)
+
+// settling is a lane with what brings its jobs to their ends.
+type settling struct {
+	*lane.Lane
+	settler *Settler
+	notes   *HoldNotes
+}
+
+// newEnvOnServer returns what lanes share on a server of its own, as if other replicas may own partitions.
+func newEnvOnServer(t *testing.T) *lane.Env {
+	t.Helper()
+	js := natstest.JetStream(t)
+	if err := CreateStreams(t.Context(), StreamOptions{JetStream: js, Replicas: 1}); err != nil {
+		t.Fatal(err)
+	}
+	return &lane.Env{
+		Conn: js.Conn(), JS: js, Instance: "weir-0", Now: func() bucket.Micros { return bucket.MicrosOf(time.Now()) }, Ahead: func() bucket.Micros { return 0 },
+		Leeway: ledger.Bounds{}.OrDefault().Leeway, Shared: true, Log: slog.New(slog.DiscardHandler), Metrics: lane.NewMetrics(nil), Tail: ledger.NewTail(),
+	}
+}
+
+// newSettlingRig returns a rig of the api pay.
+func newSettlingRig(e *lane.Env, q *queue.Queue, api *httpcall.API) *settling {
+	l := lane.New(e, api.Name, q, schedule.OwnClock)
+	w := &settling{Lane: l, notes: NewHoldNotes(l)}
+	w.settler = New(l, w.notes, func(bool) {})
+	w.Terms = e.NewTerms(api, nil)
+	w.Sched = schedule.New(w.Terms.Policy, schedule.Pace{MaxStaged: schedule.MaxStaged, MaxCalls: schedule.MaxCalls}, func(string) bucket.Micros { return 0 })
+	return w
+}
+
+// opened returns a tenure of the rig's first partition, whose queue has been read.
+func (w *settling) opened(t ownership.Tenure) *lane.Owned {
+	p := lane.NewOwned(w.Lane, 0, t)
+	p.Reading, p.Cache = false, lane.NewReadAhead(queue.NewHoldings(1<<30))
+	return p
+}

@@ -1,0 +1,182 @@
+package settle
+
+import (
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/queue"
+	"weir/deadletter"
+	"weir/dispatcher/lane"
+	"weir/dispatcher/schedule"
+)
+
+// HoldNotes reports holds that begin and end, and keeps the stored marks of those that last.
+type HoldNotes struct {
+	*lane.Lane
+	Marks map[string]lane.HoldMark // by key, "" for the api; the lane's lock guards it
+}
+
+// NewHoldNotes returns notes without marks.
+func NewHoldNotes(l *lane.Lane) *HoldNotes { return &HoldNotes{l, map[string]lane.HoldMark{}} }
+
+// lastingHold is the shortest hold that is stored. A restart takes about as long.
+const lastingHold = 3 * time.Second
+
+// keepHold stores a hold in the job's partition, so that a restart or another owner finds it. It does not block. If a
+// crash comes before the mark is stored, the hold is lost, which costs one call that is pushed back.
+func (w *HoldNotes) keepHold(p *lane.Owned, n schedule.HoldChange) {
+	if !p.MayCall() {
+		return // the next owner finds out by itself
+	}
+	w.Mu.Lock()
+	key := lane.KeyOf(n.Queue)
+	former := w.Marks[key]
+	if n.Until < w.Now().Add(lastingHold) || n.Until < former.Until.Add(time.Second) {
+		w.Mu.Unlock()
+		return
+	}
+	w.Marks[key] = lane.HoldMark{Part: p, Until: n.Until}
+	w.Mu.Unlock()
+	w.Running.Add(1)
+	p.Markers.Hold(key, n.Until, n.Why, func(seq uint64, err error) {
+		defer w.Running.Done()
+		if err != nil {
+			w.Log.Warn("could not store a hold: a restart would forget it", "key", key, "until", n.Until.Time(), "err", err)
+			return
+		}
+		w.Mu.Lock()
+		defer w.Mu.Unlock()
+		former.Discard()
+		mark := lane.HoldMark{Part: p, Seq: seq, Until: n.Until}
+		if w.Marks[key].Until != n.Until {
+			mark.Discard() // it is over, or there is a longer one
+			return
+		}
+		w.Marks[key] = mark
+	})
+}
+
+// ReplayHoldLocked renews a hold from a mark that was found in the partition. It returns the held queue, nil if the mark
+// holds the api or no longer anything.
+func (w *HoldNotes) ReplayHoldLocked(p *lane.Owned, mark queue.RetryMark, seq uint64) *schedule.KeyQueue {
+	m := lane.HoldMark{Part: p, Seq: seq, Until: w.HeldAtMostLocked(mark.NotBefore)}
+	former := w.Marks[mark.Key]
+	if m.Until <= w.Now() || m.Until <= former.Until {
+		m.Discard()
+		return nil
+	}
+	former.Discard()
+	w.Marks[mark.Key] = m
+	var q *schedule.KeyQueue
+	if mark.Key != "" {
+		q = w.Sched.Queue(mark.Key, &p.Partition)
+	}
+	w.Sched.Hold(q, m.Until, mark.Reason)
+	return q
+}
+
+// ForgetHold drops the mark of a hold that is over.
+func (w *HoldNotes) ForgetHold(q *schedule.KeyQueue) {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	key := lane.KeyOf(q)
+	if m := w.Marks[key]; m.Until <= w.Now() {
+		m.Discard()
+		delete(w.Marks, key)
+	}
+}
+
+// keepDenial stores in each of the api's partitions that the api denies weir, so that a restart or another owner begins
+// with one call and not with one of each key. It does not block. If a crash comes before the mark is stored, the denial
+// is lost, which costs calls that are denied.
+func (w *HoldNotes) keepDenial(until bucket.Micros, why string) {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	for _, p := range w.Partitions {
+		if p == nil || p.Markers == nil || p.Lost.Load() || !p.MayCall() {
+			continue // the next owner finds out by itself
+		}
+		if p.Denial.Seq != 0 && until < p.Denial.Until.Add(time.Second) {
+			continue // the stored mark says as much
+		}
+		w.Running.Add(1)
+		p.Markers.Deny(until, why, func(seq uint64, err error) {
+			defer w.Running.Done()
+			if err != nil {
+				w.Log.Warn("could not store that the api denies weir's access: a restart would forget it", "stream", p.Bucket.Name(), "err", err)
+				return
+			}
+			w.Mu.Lock()
+			defer w.Mu.Unlock()
+			w.markDenialLocked(lane.HoldMark{Part: p, Seq: seq, Until: until})
+		})
+	}
+}
+
+// markDenialLocked keeps a stored mark of a denial. The partition keeps the latest one for as long as the api denies
+// weir.
+func (w *HoldNotes) markDenialLocked(m lane.HoldMark) {
+	former := m.Part.Denial
+	switch {
+	case !w.Sched.At(w.Now()).Denied(), m.Until < former.Until:
+		m.Discard()
+		return
+	}
+	former.Discard()
+	m.Part.Denial = m
+}
+
+// ReplayDenialLocked restores a denial from a mark that was found in the partition.
+func (w *HoldNotes) ReplayDenialLocked(p *lane.Owned, mark queue.RetryMark, e queue.Entry) {
+	until := w.HeldAtMostLocked(mark.NotBefore)
+	w.Sched.DenyAgain(until, bucket.MicrosOf(e.Time), mark.Reason)
+	w.markDenialLocked(lane.HoldMark{Part: p, Seq: e.Seq, Until: until})
+}
+
+// dropDenialsLocked deletes the marks of denials when the api accepts weir again.
+func (w *HoldNotes) dropDenialsLocked() {
+	if w.Sched.At(w.Now()).Denied() {
+		return
+	}
+	for _, p := range w.Partitions {
+		if p != nil && p.Denial.Seq != 0 {
+			p.Denial.Discard()
+			p.Denial = lane.HoldMark{}
+		}
+	}
+}
+
+// AnnounceHolds logs holds that have begun or ended and sends their events.
+func (w *HoldNotes) AnnounceHolds(all []schedule.HoldChange) {
+	for _, c := range all {
+		w.TellHold(c)
+	}
+	if len(all) > 0 {
+		w.WakeUp()
+	}
+}
+
+// TellHold logs a hold that has begun or ended, and sends its event.
+func (w *HoldNotes) TellHold(c schedule.HoldChange) {
+	data := deadletter.HoldData{Why: c.Why}
+	e := deadletter.Event{Type: deadletter.ResumedEvent, API: w.Name, Key: lane.KeyOf(c.Queue)}
+	attrs := []any{}
+	if e.Key != "" {
+		attrs = append(attrs, "key", e.Key)
+	}
+	if c.Until != 0 {
+		at := c.Until.Time()
+		e.Type, data.Until = deadletter.HeldEvent, &at
+		attrs = append(attrs, "until", at)
+	}
+	if c.Why != "" {
+		attrs = append(attrs, "reason", c.Why)
+	}
+	e.Data = data
+	w.Log.Info(string(e.Type), attrs...)
+	w.Env.Letters.Send(e, func(err error) {
+		if err != nil {
+			w.Log.Warn("could not store an event", "err", err)
+		}
+	})
+}

@@ -1,0 +1,106 @@
+package settle
+
+import (
+	"context"
+	"net/url"
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/queue"
+	"weir/deadletter"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/lane"
+	"weir/dispatcher/ownership"
+	"weir/dispatcher/schedule"
+	"weir/ingest"
+	"weir/ingest/await"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+)
+
+// TestReloadEnds checks that a job in its end is abandoned if its message is gone: at once if the partition is lost,
+// since the new owner has deleted the message, and otherwise when the stream's leader has confirmed it.
+func TestReloadEnds(t *testing.T) {
+	d := newEnvOnServer(t)
+	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, InFlight: 4}}
+	q, err := queue.OpenQueue(t.Context(), queue.Options{
+		Conn: d.Conn, JetStream: d.JS, Rules: rules,
+		Settings: queue.Settings{StreamSettings: queue.StreamSettings{Replicas: 1, Dedupe: time.Minute}, API: "pay", Partitions: 1, Capacity: 10},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	letters, err := deadletter.Open(t.Context(), deadletter.Options{
+		Conn: d.Conn, JetStream: d.JS, Replicas: 1, MaxAge: time.Hour, MaxBytes: 1 << 20, MaxWaiting: 1 << 20, Log: d.Log,
+		Registerer: prometheus.NewRegistry(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Letters = letters
+	markers, err := q.Partitions()[0].Own(t.Context(), "me")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var writers errgroup.Group
+	writing, stop := context.WithCancel(t.Context())
+	writers.Go(func() error { return letters.Run(writing) })
+	writers.Go(func() error { return markers.Run(writing) })
+	defer func() { stop(); _ = await.Result(t, "the end of the writers", writers.Wait) }()
+	for _, lost := range []bool{true, false} {
+		w := newSettlingRig(d, q, &httpcall.API{Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "pay"}, Rules: rules})
+		p := w.opened(ownership.Tenure{})
+		p.Markers = markers
+		p.Lost.Store(lost)
+		j := lane.JobLocked(w.Sched.Extract(w.Sched.Push("k", 7, &p.Partition), 7))
+		j.Settle()
+		w.settler.Unrecorded.Await(j)
+		const tried = mostMissing - 2 // as if it had been tried so often
+		j.Missing = tried
+		if await.Result(t, "the job's end", func() bool { return w.settler.Reload(t.Context(), j) }) {
+			t.Fatal("a message was loaded that is not there")
+		}
+		if want := map[bool]int{true: tried, false: mostMissing}[lost]; j.Missing != want || w.Sched.At(w.Now()).Unfinished() != 0 {
+			t.Errorf("lost %t: %d jobs are left when the message was missing %d times, want none after %d", lost, w.Sched.At(w.Now()).Unfinished(), j.Missing, want)
+		}
+		if want := map[bool]int{true: 0, false: 1}[lost]; w.settler.Unrecorded.unlogged != want || len(w.settler.Unrecorded.jobs) != 0 {
+			t.Errorf("lost %t: %d calls count that nobody will record, want %d; %d records are awaited", lost, w.settler.Unrecorded.unlogged, want, len(w.settler.Unrecorded.jobs))
+		}
+		await.Return(t, "what the worker runs", w.Running.Wait)
+	}
+}
+
+// TestReloadTakesRoomOnce checks that a job in its end takes room in memory once, though several steps need its
+// message. A second room would never be given back, and if none were left the job would wait for itself.
+func TestReloadTakesRoomOnce(t *testing.T) {
+	d := newEnvOnServer(t)
+	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, InFlight: 4}}
+	holdings := queue.NewHoldings(16 << 10) // near a call there is room for one job
+	q, err := queue.OpenQueue(t.Context(), queue.Options{
+		Conn: d.Conn, JetStream: d.JS, Rules: rules, Holdings: holdings,
+		Settings: queue.Settings{StreamSettings: queue.StreamSettings{Replicas: 1, Dedupe: time.Minute}, API: "once", Partitions: 1, Capacity: 10},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newSettlingRig(d, q, &httpcall.API{Name: "once", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "once", Methods: []string{"POST"}}, Rules: rules})
+	p := w.opened(ownership.Tenure{})
+	p.Cache = lane.NewReadAhead(holdings)
+	j := lane.JobLocked(w.Sched.Extract(w.Sched.Push("k", 7, &p.Partition), 7))
+	j.Settle()
+	p.Cache.KeepLocked(queue.Entry{Seq: 7, Key: "k", Header: map[string][]string{ingest.HeaderJobID: {"j"}}, Data: []byte("{}"), Time: time.Now()})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for step := range 3 {
+		if !w.settler.Reload(ctx, j) {
+			t.Fatalf("step %d: the message was not loaded", step)
+		}
+	}
+	w.Update(func(s *schedule.Schedule) { s.Finished(j.Job) })
+	if _, _, near, _ := holdings.Held(); near != 0 {
+		t.Errorf("%d bytes of room are left taken", near)
+	}
+	await.Return(t, "what the worker runs", w.Running.Wait)
+}

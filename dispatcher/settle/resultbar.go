@@ -1,0 +1,87 @@
+package settle
+
+import (
+	"context"
+	"fmt"
+
+	"weir/deadletter"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/lane"
+	"weir/dispatcher/ledger"
+	"weir/ingest"
+
+	"github.com/nats-io/nats.go"
+)
+
+// resultBar keeps a late result of a job out of the results, before a letter says that the job's outcome is unknown. A
+// result may still be on its way: its replica had the right to send it, and lost the right while its connection
+// stalled. The bar is a message with the result's id. The stream takes an id only once within two minutes, and so
+// refuses the result.
+type resultBar struct {
+	w *Settler
+	j *lane.Job
+}
+
+// FenceSubject is the subject of bars in the stream of results. No result has it, so that readers of results do not
+// mistake a bar for a result.
+const FenceSubject = "weir.o.results"
+
+// Bar bars a job's result. It returns the sequence of a result that was stored before, 0 for none; ok is false if the
+// job was given up.
+func (w *Settler) Bar(ctx context.Context, j *lane.Job) (at uint64, ok bool) {
+	return resultBar{w, j}.set(ctx)
+}
+
+// set bars the result. It returns the sequence of a result that was stored before, 0 for none; ok is false if persist
+// gave the job up. A partition that no other replica can own needs no bar.
+func (b resultBar) set(ctx context.Context) (at uint64, ok bool) {
+	if b.j.Part.Lease == nil {
+		return 0, true
+	}
+	msg := &nats.Msg{Subject: FenceSubject, Header: nats.Header{ingest.HeaderMsgID: {ResultMsgID(b.j)}}}
+	if !b.w.persist(ctx, "bar against a late result", b.j, func() error {
+		a := b.w.Env.Results.WriteWhile(b.j.Part.MayCall, msg)
+		at = a.Seq
+		return a.Err
+	}) {
+		return 0, false
+	}
+	return b.holder(ctx, at)
+}
+
+// holder looks up the message that holds the id of a job's result. It returns the message's sequence if it is the
+// result, else 0.
+func (b resultBar) holder(ctx context.Context, at uint64) (result uint64, ok bool) {
+	e := &b.w.Evidence
+	msg, ok := e.Result(ctx, e.Of(b.j), at)
+	switch {
+	case !ok:
+		return 0, false
+	case msg == nil: // an earlier bar was deleted, or a message of another job has its sequence
+		return 0, true
+	case msg.Subject == FenceSubject:
+		// The stream remembers the id of a deleted bar. A bar that is not deleted does no harm, and goes with the
+		// results' age.
+		if err := e.js.Conn().Publish("$JS.API.STREAM.MSG.DELETE."+ledger.ResultsStream, fmt.Appendf(nil, `{"seq":%d,"no_erase":true}`, at)); err != nil {
+			b.w.Log.Warn("could not delete a bar against a late result", "seq", at, "err", err)
+		}
+		return 0, true
+	}
+	return at, true
+}
+
+// isOpen reports whether the message at a sequence is the job's result, and not a bar, if the stream knew the result's
+// id already. An owner in between may have barred the result, and died or lost the partition before it stored the job's
+// unknown outcome. The job's intent may be gone by then, so that it was called again.
+func (b resultBar) isOpen(ctx context.Context, at uint64) (open, ok bool) {
+	if b.j.Part.Lease == nil {
+		return true, true
+	}
+	stands, ok := b.holder(ctx, at)
+	return stands != 0, ok
+}
+
+// barred returns the outcome of a call whose result was barred.
+func barred(status int) httpcall.Outcome {
+	return httpcall.Unknown(deadletter.BilledYes, "the api answered %d, and another replica had barred the result before it ended", status)
+}

@@ -1,0 +1,356 @@
+package settle
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/fault"
+	"weir/bucket/queue"
+	"weir/bucket/stream"
+	"weir/deadletter"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/lane"
+	"weir/dispatcher/ledger"
+	"weir/dispatcher/schedule"
+
+	"github.com/nats-io/nats.go"
+)
+
+// persistRetry is how long persist waits after a failed write. Each write has a message id, so that the stream stores
+// it once.
+const persistRetry = time.Second
+
+// Settler brings jobs to their ends: it stores outcomes, results, records, marks and letters, and then has the job
+// deleted or lets it wait.
+type Settler struct {
+	*lane.Lane
+	Memory     *Memory
+	notes      *HoldNotes
+	Evidence   evidence
+	Unrecorded unrecordedCalls
+	called     func(answered bool) // called under the lock when a call has ended
+}
+
+// New returns a settler of a lane's jobs. It calls called under the lock when a call has ended.
+func New(l *lane.Lane, notes *HoldNotes, called func(answered bool)) *Settler {
+	return &Settler{Lane: l, Memory: &Memory{l}, notes: notes, Evidence: evidenceOf(l.Env, l.Name, l.Log), called: called}
+}
+
+// Settle brings a called job to exactly one of: done, buried, or waiting for its next call. It stores what is known of
+// the call before it deletes the job or lets it wait.
+func (w *Settler) Settle(ctx context.Context, j *lane.Job, r httpcall.Response) {
+	w.Conclude(ctx, j, r, j.Crashed(httpcall.Judge(j.Terms.API, r, time.Now())))
+}
+
+// Conclude settles a called job by an outcome that is already judged.
+func (w *Settler) Conclude(ctx context.Context, j *lane.Job, r httpcall.Response, out httpcall.Outcome) {
+	api := j.Terms.API
+	e := schedule.CallEnd{
+		Again: out.Verdict == httpcall.Again, PushedBack: out.Verdict == httpcall.Pushback, Denied: out.Verdict == httpcall.Denied, Fault: out.Fault,
+		Sent: r.Sent, After: out.After, Hold: out.Hold, Detail: out.Detail, Mend: out.Mend, Now: w.Now(), Jitter: rand.Float64(),
+	}
+	e.Started = e.Now.Add(-max(0, time.Since(r.Started)))
+	w.Mu.Lock()
+	f := w.Sched.OnCallEnd(j.Job, e)
+	w.called(r.Status != 0)
+	w.notes.dropDenialsLocked()
+	if out.Counts() && !f.Free {
+		j.Attempts++
+	}
+	j.Doubt.Add(out.Billed, j.CalledUnder())
+	j.Deaths, j.Status, j.LastCall = 0, cmp.Or(r.Status, j.Status), cmp.Or(j.LastCallOf(r), j.LastCall)
+	exhausted := out.Verdict == httpcall.Again && j.Attempts >= api.Retry.Attempts
+	w.Mu.Unlock()
+	if exhausted {
+		out.Verdict, out.Reason = httpcall.Dead, deadletter.Exhausted
+		out.Detail = fmt.Sprintf("gave up after %d attempts, the last: %s", j.Attempts, out.Detail)
+	}
+	w.Metrics.Calls.Count(out.Name())
+	if f.First {
+		w.LogOf(j).Warn("a call failed", "attempt", j.Attempts, "reason", out.Detail)
+	}
+	w.notes.AnnounceHolds(f.News)
+	w.notes.keepHold(j.Part, f.Hold)
+	if f.Denied {
+		w.notes.keepDenial(f.News[0].Until, f.News[0].Why)
+	}
+	if w.Log.Enabled(ctx, slog.LevelDebug) {
+		w.LogOf(j).Debug("call ended", "attempt", j.Attempts, "status", r.Status, "outcome", out.Name(), "reason", out.Detail)
+	}
+
+	switch out.Verdict {
+	case httpcall.Delivered:
+		w.keepResult(ctx, j, r, out)
+	case httpcall.Dead:
+		w.Bury(ctx, j, out.Reason, out.Detail, w.Record(j, r, out))
+	case httpcall.Again:
+		wait := schedule.Backoff(api.Retry.Min, api.Retry.Max, max(j.Attempts, 1), rand.Float64())
+		w.Again(ctx, j, w.Record(j, r, out), max(w.Now().Add(wait), f.NotBefore))
+	case httpcall.Pushback, httpcall.Denied:
+		w.Again(ctx, j, w.Record(j, r, out), f.NotBefore)
+	default:
+		panic(fmt.Sprintf("dispatcher: unknown verdict %d", out.Verdict)) // judge has a bug
+	}
+}
+
+// keepResult stores the result, sends it to the producer's reply subject, stores the ledger's record, and has the job
+// deleted. Each step starts only when the one before it is durable, so that the record proves that the result is stored
+// and the reply was sent. After a crash before the record, recovery finds the result and writes the record
+// (dispatcher/takeover/loneresult.go).
+func (w *Settler) keepResult(ctx context.Context, j *lane.Job, r httpcall.Response, out httpcall.Outcome) {
+	if fault.Planted(fault.DeleteFirst) {
+		j.Part.Bucket.Finish(j.Queue.Key, j.Seq)
+		<-time.After(100 * time.Millisecond)
+	}
+	fault.Pass(fault.CallAnswered)
+	msg := w.result(j, r)
+	stored, ok := w.storeResult(ctx, j, msg)
+	if !ok {
+		return
+	}
+	if stored.Duplicate {
+		switch open, ok := (resultBar{w, j}).isOpen(ctx, stored.Seq); {
+		case !ok:
+			return
+		case !open:
+			out := barred(r.Status)
+			w.Bury(ctx, j, out.Reason, out.Detail, w.Record(j, r, out))
+			return
+		}
+	}
+	fault.Pass(fault.ResultStored)
+	if j.Message.ReplyTo != "" {
+		w.Env.Reply(j.Message.ReplyTo, msg)
+	}
+	if w.KeepRecord(ctx, j, w.Record(j, r, out)) {
+		w.TraceEnd(j, nil)
+		w.Finish(j, ledger.Done)
+	}
+}
+
+// storeResult stores a result and returns the stream's answer. It blocks until the result is stored; ok is false if
+// persist gave the job up. If the result is too large for its stream, storeResult stores less of it: the call is paid
+// for, and its job must not block all other jobs.
+func (w *Settler) storeResult(ctx context.Context, j *lane.Job, msg *nats.Msg) (stored stream.Answer, ok bool) {
+	ok = w.persist(ctx, "result", j, func() error {
+		for {
+			stored = w.Env.Results.WriteWhile(j.Part.MayCall, msg)
+			err := stored.Err
+			size := msg.Size()
+			if !errors.Is(err, stream.ErrTooLarge) || !ledger.Lessen(msg) {
+				return err
+			}
+			w.LogOf(j).Warn("a result is larger than its stream takes; less of it is kept", "bytes", size, "err", err)
+		}
+	})
+	return stored, ok
+}
+
+// Bury stores the ledger's record c, then the letter with its event, and has the job deleted. If there was no call, c
+// is nil and bury stores the mark of the job's end instead. The record or the mark comes first because the letter can
+// be written again from it and the job: after a crash between the two it is known whether the call was made.
+func (w *Settler) Bury(ctx context.Context, j *lane.Job, reason deadletter.Reason, detail string, c *ledger.Record) {
+	status, detail := j.Status, ledger.Clip(detail, ledger.MaxDetail)
+	var answer *deadletter.Answer
+	if c != nil {
+		status, answer = c.Status, c.Answer
+	}
+	letter := w.Letter(j, reason, detail, status, j.Doubt.Known())
+	letter.Answer = answer
+	w.Trace(j)
+	w.LogOf(j).Info("job buried", "reason", letter.Reason, "detail", letter.Detail, "billed", letter.Billed)
+	var noted bool
+	if c == nil {
+		noted = w.keepEnd(ctx, j, letter)
+	} else {
+		noted = w.KeepRecord(ctx, j, c)
+	}
+	if noted {
+		w.BuryLetter(ctx, j, letter)
+	}
+}
+
+// keepEnd stores the mark that a job becomes a letter without a call, and reports whether the mark is stored. Without
+// it, a crash before the job's deletion could undo the decision: the reason may not apply any more, and the ledger has
+// no record of it.
+func (w *Settler) keepEnd(ctx context.Context, j *lane.Job, letter *deadletter.Letter) bool {
+	mark := queue.RetryMark{
+		Seq: j.Seq, Calls: j.Calls, Attempts: j.Attempts, Billed: string(j.Doubt.Billed), Ends: string(letter.Reason), Reason: letter.Detail,
+		Idempotency: j.Doubt.Identity, Status: j.Status, Answered: j.AnsweredAt, Accepted: j.Accepted, KeySum: queue.KeySum(j.Queue.Key),
+	}
+	seq, ok := w.keepMark(ctx, "end", j, mark)
+	if ok {
+		w.Mu.Lock()
+		j.Ends = append(j.Ends, seq)
+		w.Mu.Unlock()
+	}
+	return ok
+}
+
+// keepMark stores a mark in the job's partition and returns its sequence; ok is false if persist gave the job up.
+func (w *Settler) keepMark(ctx context.Context, what string, j *lane.Job, mark queue.RetryMark) (seq uint64, ok bool) {
+	ok = w.persist(ctx, what, j, func() (err error) {
+		seq, err = j.Part.Markers.Retry(mark)
+		return err
+	})
+	return seq, ok
+}
+
+// BuryLetter stores a letter with its event, and has the job deleted. The ledger or a mark must already hold the
+// letter's content.
+func (w *Settler) BuryLetter(ctx context.Context, j *lane.Job, letter *deadletter.Letter) {
+	if letter.Answer == nil && j.AnsweredAt != 0 { // the last answer came to an earlier call
+		var ok bool
+		if letter.Answer, ok = w.Evidence.answer(ctx, w.Evidence.Of(j), j.AnsweredAt); !ok {
+			return
+		}
+		j.AnsweredAt = 0
+	}
+	if w.persist(ctx, "dead letter", j, func() error { return w.Env.Letters.Bury(letter) }) {
+		fault.Pass(fault.LetterKept)
+		w.TraceEnd(j, letter)
+		w.Finish(j, string(letter.Reason))
+	}
+}
+
+// Again stores the ledger's record and the retry mark, and then lets the job wait.
+func (w *Settler) Again(ctx context.Context, j *lane.Job, c *ledger.Record, notBefore bucket.Micros) {
+	c.NotBefore = notBefore
+	if !w.KeepRecord(ctx, j, c) {
+		return
+	}
+	seq, ok := w.keepMark(ctx, "retry mark", j, queue.RetryMark{
+		Seq: j.Seq, Calls: j.Calls, Attempts: j.Attempts, NotBefore: notBefore, Reason: c.Detail, Pushback: c.Outcome == ledger.PushedBack,
+		Billed: string(j.Doubt.Billed), Idempotency: j.Doubt.Identity, Unseen: j.Unseen, Crashes: j.Crashes, Deaths: j.Deaths, Status: j.Status,
+		Answered: j.AnsweredAt, Accepted: j.Accepted, KeySum: queue.KeySum(j.Queue.Key),
+	})
+	if !ok {
+		return
+	}
+	fault.Pass(fault.RetryStored)
+	w.traceRest(j, c)
+	j.Rested = w.Now()
+	w.Update(func(s *schedule.Schedule) {
+		j.DropIntentsLocked()
+		if j.MarkSeq != 0 {
+			j.Part.Bucket.Discard(j.MarkSeq)
+		}
+		j.MarkSeq = seq
+		j.Failed, j.Lost, j.Flown = c.Detail, nil, nil
+		w.RestLocked(j, notBefore)
+	})
+}
+
+// KeepRecord stores a call's record in the ledger, and reports whether it succeeded.
+func (w *Settler) KeepRecord(ctx context.Context, j *lane.Job, c *ledger.Record) bool {
+	var seq uint64
+	if !w.persist(ctx, "ledger record", j, func() (err error) {
+		seq, err = w.Env.Record(j.Part.MayCall, c)
+		return err
+	}) {
+		return false
+	}
+	w.Env.Metrics.Spend.Add(c)
+	w.traceCall(j, c)
+	if c.Status != 0 {
+		j.AnsweredAt = seq
+	}
+	fault.Pass(fault.RecordStored)
+	w.Unrecorded.AccountedFor(j)
+	return true
+}
+
+// persist retries a write until it succeeds, and reports whether it did. Meanwhile the job stays where it is and is not
+// called again. While the right to the partition is in doubt, persist waits. If the right is lost, persist abandons the
+// job and returns false: the job belongs to the next owner. It also returns false when ctx is done: the next start
+// finds the job again.
+func (w *Settler) persist(ctx context.Context, what string, j *lane.Job, write func() error) bool {
+	p := j.Part
+	for {
+		err := stream.ErrNotNow
+		if p.MayCall() {
+			err = write()
+		}
+		switch {
+		case err == nil:
+			return true
+		case p.Lost.Load():
+			w.abandon(j)
+			return false
+		case ctx.Err() != nil:
+			w.LogOf(j).Warn("stopped before it was stored; a restart will find the job again", "what", what, "err", err)
+			return false
+		case errors.Is(err, stream.ErrNotNow):
+			stream.Sleep(ctx, lane.LeaseCheck)
+		default:
+			// Do not pay for more calls while their outcomes cannot be stored.
+			w.Update(func(s *schedule.Schedule) { s.Hold(nil, w.Now().Add(2*persistRetry), "outcomes cannot be stored") })
+			w.LogOf(j).Error("could not be stored; trying again", "what", what, "err", err)
+			stream.Sleep(ctx, persistRetry)
+		}
+	}
+}
+
+// Finish ends a job whose end is durable: it has the message deleted, and drops the job's markers.
+func (w *Settler) Finish(j *lane.Job, outcome string) {
+	p := j.Part
+	if p.Lost.Load() {
+		w.abandon(j)
+		return
+	}
+	w.Metrics.Finished.Count(outcome)
+	w.Unrecorded.AccountedFor(j)
+	j.RememberEnd()
+	p.Bucket.Finish(j.Queue.Key, j.Seq)
+	stalled := p.Bucket.Unswept() > queue.MaxUnswept
+	w.Update(func(s *schedule.Schedule) {
+		p.Cache.DropKept(j.Seq)
+		delete(p.Removed, j.Seq)
+		j.DropIntentsLocked()
+		j.Adopted.LetGo()
+		if j.MarkSeq != 0 {
+			p.Bucket.Discard(j.MarkSeq)
+		}
+		for _, seq := range j.Ends {
+			p.Bucket.Discard(seq)
+		}
+		s.Finished(j.Job)
+		if j.Ended != nil {
+			j.Outcome = outcome
+			close(j.Ended)
+		}
+		if stalled && p.Open {
+			p.Open, p.Stalled = false, true
+			time.AfterFunc(time.Second, func() { w.unstall(p) })
+		}
+	})
+}
+
+// unstall opens a stalled partition again once at most half of queue.MaxUnswept finished jobs are left to delete. Until
+// then it looks again every second.
+func (w *Settler) unstall(p *lane.Owned) {
+	if p.Bucket.Unswept() > queue.MaxUnswept/2 {
+		time.AfterFunc(time.Second, func() { w.unstall(p) })
+		return
+	}
+	w.Update(func(s *schedule.Schedule) {
+		if p.Stalled = false; p.Closing || p.Lost.Load() {
+			return
+		}
+		s.OpenPartition(&p.Partition)
+	})
+}
+
+// abandon drops a job whose partition was lost. The new owner brings the job to its end.
+func (w *Settler) abandon(j *lane.Job) {
+	w.Unrecorded.AccountedFor(j)
+	j.Entry.LetGo()
+	j.Adopted.LetGo()
+	w.Update(func(s *schedule.Schedule) { s.Finished(j.Job) })
+}

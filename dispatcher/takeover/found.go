@@ -1,0 +1,307 @@
+package takeover
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/fault"
+	"weir/deadletter"
+	"weir/dispatcher/lane"
+	"weir/dispatcher/ledger"
+	"weir/dispatcher/recorder"
+	"weir/dispatcher/recovery"
+	"weir/dispatcher/schedule"
+	"weir/dispatcher/settle"
+)
+
+// foundJob is a job that a takeover found in the stream with a history: markers, records or a result. It exists until
+// the job waits like any other job, or has ended. recovery.Judge decides its fate: first by the markers and the
+// ledger's end, then by what a lookup has found. The outcome is stored in the same order and with the same ids as that
+// of a live call, so that a kill in the middle only repeats it.
+type foundJob struct {
+	*lane.Job
+	w      *settle.Settler
+	known  recovery.Found
+	intent *lane.FoundIntent // the newest, nil for none
+	noted  recorder.Found    // what the process that stored the intent noted of its call
+	mark   *foundMark        // the newest, nil for none
+	last   ledger.LastCall   // what was read of its newest record
+	record *ledger.Record    // the newest one, if it was looked up
+	result uint64            // sequence of its result, 0 for none
+}
+
+// resumeLocked resumes a found job with a history. The job waits, or continues in a goroutine of its own.
+func (p *reader) resumeLocked(ctx context.Context, q *schedule.KeyQueue, seq uint64, h jobHistory) {
+	f := &foundJob{Job: lane.JobLocked(p.W.Sched.Extract(q, seq)), w: p.settler}
+	f.recallLocked(h)
+	fate := recovery.Judge(f.known)
+	if f.known.Unrecorded() {
+		f.w.Unrecorded.Await(f.Job)
+	}
+	if !f.followLocked(fate) {
+		return
+	}
+	f.Settle()
+	f.w.Running.Go(func() { f.settle(ctx, fate) })
+}
+
+// settle carries out the job's fate. It blocks until the outcome is stored, the job waits, or the worker stops.
+func (f *foundJob) settle(ctx context.Context, fate recovery.Fate) {
+	f.passFaults(fate)
+	if f.isOnlyToBeDeleted(fate) {
+		f.endAgain(ctx)
+		return
+	}
+	if !f.w.Reload(ctx, f.Job) {
+		return
+	}
+	switch fate {
+	case recovery.Waits, recovery.Answered, recovery.Lost:
+		found, ok := f.lookUp(ctx)
+		if !ok {
+			return
+		}
+		if found {
+			fate = recovery.Judge(f.known)
+		}
+	default:
+	}
+	switch fate {
+	case recovery.Waits:
+		f.wait()
+	case recovery.HasResult:
+		f.endWithResult(ctx)
+	case recovery.EndsByMark, recovery.EndsByLast:
+		f.endAgain(ctx)
+	case recovery.Answered:
+		f.endAnswered(ctx)
+	case recovery.Lost:
+		f.endLost(ctx)
+	default:
+		panic("dispatcher: unknown fate") // recovery.Judge has a bug
+	}
+}
+
+// passFaults passes the points at which tests end the process.
+func (f *foundJob) passFaults(fate recovery.Fate) {
+	switch fate {
+	case recovery.Lost:
+		fault.Pass(fault.UnknownFound)
+	case recovery.Answered:
+		fault.Pass(fault.AnswerFound)
+	default:
+	}
+}
+
+// recallLocked restores what the history says about the job's calls so far.
+func (f *foundJob) recallLocked(h jobHistory) {
+	j, w := f.Job, f.w
+	if h.last != nil {
+		f.last = *h.last
+	}
+	var mark foundMark
+	if f.mark = h.mark; f.mark != nil {
+		mark = *f.mark
+	}
+	last := &f.last
+	mark.NotBefore, last.NotBefore = w.HeldAtMostLocked(mark.NotBefore), w.HeldAtMostLocked(last.NotBefore)
+	j.MarkSeq = mark.seq
+	j.Bind(w.Terms)
+	j.Calls, j.Attempts = max(mark.Calls, last.Call), max(mark.Attempts, last.Attempt)
+	j.Unseen = mark.Unseen && mark.Calls >= last.Call
+	j.Crashes, j.Status = mark.Crashes, cmp.Or(last.Status, mark.Status)
+	j.NotBefore, j.Failed = max(mark.NotBefore, last.NotBefore, j.NotBefore, 1), cmp.Or(mark.Reason, last.Detail)
+	if mark.Pushback {
+		f.holdAgainLocked(mark.NotBefore, mark.Reason)
+	}
+	if last.PushedBack() {
+		f.holdAgainLocked(last.NotBefore, last.Detail)
+	}
+	j.AnsweredAt = cmp.Or(last.At, mark.Answered)
+	j.Doubt.Recall(deadletter.Billed(mark.Billed), mark.Idempotency)
+	j.Doubt.Recall(last.Billed, last.Identity)
+	if mark.Calls >= last.Call {
+		j.Deaths = mark.Deaths
+	}
+	if h.result != nil {
+		f.result = h.result.At
+	}
+	if f.intent = h.intent; f.intent != nil {
+		j.Intents = []*lane.IntentMark{f.intent.Mark}
+		f.noted = f.noteOf(f.intent)
+		j.Calls = max(j.Calls, f.intent.Call-1) // the record of the call before may be older than what was read
+	}
+	f.known = h.known()
+	f.known.Noted = f.noted.State
+}
+
+// followLocked updates the job and its queue by the job's fate. It reports whether more is to be done; if not, the job
+// waits.
+func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
+	switch fate {
+	case recovery.Waits:
+		return f.known.Intended > f.known.Recorded && !f.takeBackLocked()
+	case recovery.HasResult:
+		if f.known.Intended > f.known.Recorded {
+			f.Lose(f.intent)
+		}
+		if f.Lost != nil && f.noted.State > recorder.Prepared {
+			f.Queue.Noted = max(f.Queue.Noted, bucket.Micros(f.noted.TAT))
+		} else {
+			f.Queue.Unsure = true
+		}
+	case recovery.EndsByMark:
+		f.last = ledger.LastCall{Outcome: f.mark.Ends, Detail: f.mark.Reason, Status: f.Status}
+	case recovery.EndsByLast:
+		if f.known.Unrecorded() {
+			// Its record came late: another owner had taken the call for lost, begun a second one and died.
+			f.Queue.Unsure = true
+			f.w.Unrecorded.Never(f.Job)
+		}
+	case recovery.Answered:
+		f.Queue.Noted = max(f.Queue.Noted, bucket.Micros(f.noted.TAT))
+		f.Lose(f.intent)
+		f.Flown = &f.noted
+		f.Unseen = false
+		f.Calls = f.intent.Call
+	case recovery.Lost:
+		if f.noted.State == recorder.Untold {
+			f.Queue.Unsure = true
+			f.Queue.Orphaned++
+		}
+		f.Queue.Noted = max(f.Queue.Noted, bucket.Micros(f.noted.TAT))
+		f.Lose(f.intent)
+		if f.Flown = &f.noted; !f.noted.Begun.IsZero() {
+			f.LastCall.Started = f.noted.Begun
+		}
+		f.Unseen = f.intent.Idempotency != "" && f.First() // else it becomes a letter, which no job waits for
+		f.Calls, f.Attempts = f.intent.Call, f.Attempts+1
+	default:
+		panic("dispatcher: unknown fate") // recovery.Judge has a bug
+	}
+	return true
+}
+
+// takeBackLocked withdraws a job's intended call, which had not begun, and reports whether the job continues at once.
+// If the intent is older than what was read of the ledger, lookUp must first find out whether the job has ended.
+func (f *foundJob) takeBackLocked() (goesOn bool) {
+	w, i := f.w, f.intent
+	w.Env.Metrics.Recovered.WithLabelValues(w.Name, "not_begun").Inc()
+	// The intent's message may stay, because other jobs may need it; so this process notes again that the call has not
+	// begun.
+	f.Adopted = w.Env.Recorder.Adopt(i.Entry, f.Part.CallOf(&i.Intent, i.Epoch))
+	if w.Evidence.IsRead(i.Stored) {
+		f.DropIntentsLocked()
+		return true
+	}
+	f.Unseen = f.First() // the jobs behind it wait
+	f.IntendedAt = i.Stored
+	return false
+}
+
+// holdAgainLocked renews the hold of a pushback that the job met before the restart.
+func (f *foundJob) holdAgainLocked(until bucket.Micros, why string) {
+	q := f.Queue
+	if f.w.Terms.API.Retry.HoldAPI {
+		q = nil
+	}
+	if until > f.w.Now() {
+		f.w.Sched.Hold(q, until, why)
+	}
+}
+
+// noteOf returns what the process that stored an intent noted of the intent's call. An answer that it cannot understand
+// counts as none.
+func (f *foundJob) noteOf(i *lane.FoundIntent) recorder.Found {
+	if f.Part.IsRestored(f.Seq) { // a restored job may have been called since, by another intent
+		return recorder.Found{}
+	}
+	n := f.w.Env.Recorder.Find(i.Entry, f.Part.CallOf(&i.Intent, i.Epoch))
+	if n.Answer != nil && int(n.Answer.Verdict) >= len(lane.Verdicts) {
+		n.State, n.Answer = recorder.Left, nil
+	}
+	return n
+}
+
+// lookUp looks up what is stored of a job whose intent is older than what was read of the ledger, and reports whether
+// it found anything. It blocks until the servers have answered; ok is false if the worker stops first.
+func (f *foundJob) lookUp(ctx context.Context) (found, ok bool) {
+	e := &f.w.Evidence
+	if f.IntendedAt.IsZero() || e.IsRead(f.IntendedAt) {
+		return false, true
+	}
+	t, ok := e.Traces(ctx, e.Of(f.Job), f.IntendedAt)
+	if !ok {
+		return false, false
+	}
+	f.IntendedAt = time.Time{}
+	l := recovery.LookedUp{Asked: t.Inquiries > 0, Result: t.Result != 0}
+	if f.result, f.record = t.Result, t.Record; t.Record != nil {
+		l.Recorded, l.Ended = t.Record.Call, t.Record.Final
+		f.last = t.Record.Last()
+		l.Complete = isComplete(&f.last)
+	}
+	if l.Asked { // an inquiry was made about its letter, so the letter was stored
+		f.last = ledger.LastCall{Outcome: ledger.Asked}
+	}
+	f.known = f.known.With(l)
+	return l != recovery.LookedUp{}, true
+}
+
+// isOnlyToBeDeleted reports whether the job has ended and all of its end is stored.
+func (f *foundJob) isOnlyToBeDeleted(fate recovery.Fate) bool {
+	return fate == recovery.EndsByLast && f.known.Complete
+}
+
+// wait lets the job be called in its turn: its intended call had not begun, or its record says that another call is to
+// follow.
+func (f *foundJob) wait() {
+	f.w.Unrecorded.AccountedFor(f.Job)
+	f.w.Update(func(*schedule.Schedule) {
+		notBefore := bucket.Micros(1)
+		if c := f.record; c != nil && c.Call >= f.Calls {
+			f.Lost, f.Flown, f.Calls, f.Attempts, f.Deaths, f.Failed = nil, nil, c.Call, c.Attempt, 0, c.Detail
+			f.Doubt.Recall(c.Billed, c.Idempotency)
+			f.AnsweredAt = cmp.Or(f.last.At, f.AnsweredAt)
+			notBefore = max(f.w.HeldAtMostLocked(c.NotBefore), 1)
+		}
+		f.Unseen = false
+		f.DropIntentsLocked()
+		f.w.RestLocked(f.Job, notBefore)
+	})
+}
+
+// endAgain ends a job whose end the ledger or a mark records. If it ended with a result, the result was stored
+// before the record. A letter is stored after the record or the mark and so may be missing: endAgain writes it again,
+// and its message id keeps the stream from storing it twice.
+func (f *foundJob) endAgain(ctx context.Context) {
+	switch f.last.Outcome {
+	case ledger.Done:
+		f.w.Finish(f.Job, ledger.Done)
+		return
+	case ledger.Asked: // its letter was stored, and either still exists or has ended since
+		f.w.Finish(f.Job, string(deadletter.Unknown))
+		return
+	}
+	if c := f.record; c != nil {
+		f.w.Mu.Lock()
+		f.Doubt.Recall(c.Billed, c.Idempotency)
+		f.w.Mu.Unlock()
+	}
+	f.AnsweredAt = cmp.Or(f.last.At, f.AnsweredAt)
+	f.w.BuryLetter(ctx, f.Job, f.w.Letter(f.Job, deadletter.Reason(f.last.Outcome), f.last.Detail, f.last.Status, f.Doubt.Known()))
+}
+
+// endAnswered settles a call that was answered, but whose process died before it had stored the outcome. It settles the
+// call as that process would have, from what the process noted. Everything has the ids that it would have had then, so
+// that the streams store nothing twice.
+func (f *foundJob) endAnswered(ctx context.Context) {
+	f.w.Env.Metrics.Recovered.WithLabelValues(f.w.Name, "answered").Inc()
+	a := f.Flown.Answer
+	r := lane.ResponseOf(a)
+	f.ChargeAgain(a)
+	f.Answered(r)
+	f.w.Conclude(ctx, f.Job, r, lane.OutcomeOf(a))
+}

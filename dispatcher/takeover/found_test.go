@@ -1,0 +1,82 @@
+package takeover
+
+import (
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/lease"
+	"weir/bucket/queue"
+	"weir/dispatcher/lane"
+	"weir/dispatcher/recovery"
+	"weir/dispatcher/schedule"
+)
+
+// TestEndedByAnEarlierCall checks a job whose first call one owner takes for lost, calls again and dies; then the first
+// call's final record arrives. The job has ended. The second call has no record: its key waits as after any call of
+// unknown pace, and limits count it.
+func TestEndedByAnEarlierCall(t *testing.T) {
+	d := newShared2(t)
+	q := payQueue2(t, d)
+	for _, c := range []struct {
+		intended int
+		unsure   bool
+		unlogged int
+	}{{1, false, 0}, {2, true, 1}} {
+		w, p := takingOver(t, d, q, true, new(lease.Membership))
+		key := &schedule.KeyQueue{Key: "a", Partition: &p.Partition, Limits: &w.Terms.API.Rules.Key}
+		f := &foundJob{Job: &lane.Job{Job: &schedule.Job{Seq: 1, Queue: key}, Part: p.Owned}, w: w.settler, known: recovery.Found{
+			Recorded: 1, Intended: c.intended, Ended: true, Complete: true, Result: true,
+		}}
+		fate := recovery.Judge(f.known)
+		if fate != recovery.EndsByLast {
+			t.Fatalf("%+v: fate %d", c, fate)
+		}
+		if f.known.Unrecorded() {
+			w.settler.Unrecorded.Await(f.Job)
+		}
+		if !f.followLocked(fate) || key.Unsure != c.unsure {
+			t.Errorf("%+v: its key is unsure: %v", c, key.Unsure)
+		}
+		if unlogged, all := w.settler.Unrecorded.Left(); unlogged != c.unlogged || !all {
+			t.Errorf("%+v: %d calls that nobody wrote down, all told: %v", c, unlogged, all)
+		}
+	}
+}
+
+// TestFoundJobGoesOnFromItsMark checks that a found job with only a retry mark waits for the time in the mark, and
+// keeps the mark's numbers of calls and attempts.
+func TestFoundJobGoesOnFromItsMark(t *testing.T) {
+	w, p := newSettling(t)
+	f := foundOf(w, p, 1, "k")
+	later := bucket.MicrosOf(time.Now().Add(time.Minute))
+	mark := queue.RetryMark{
+		Seq: 1, Calls: 3, Attempts: 2, Crashes: 1, Deaths: 4, NotBefore: later, Reason: "it failed", Status: 500, Answered: 7,
+		Billed: "unknown", Idempotency: "Other-Key@0",
+	}
+	w.Mu.Lock()
+	f.recallLocked(jobHistory{mark: &foundMark{mark, 9}})
+	w.Mu.Unlock()
+	j := f.Job
+	if j.NotBefore != later || j.Calls != 3 || j.Attempts != 2 || j.Crashes != 1 || j.Deaths != 4 || j.MarkSeq != 9 {
+		t.Errorf("not before %d, want %d; calls %d, attempts %d, crashes %d, deaths %d, mark %d",
+			j.NotBefore, later, j.Calls, j.Attempts, j.Crashes, j.Deaths, j.MarkSeq)
+	}
+	if j.Failed != "it failed" || j.Status != 500 || j.AnsweredAt != 7 || j.Doubt.Identity != "Other-Key@0" {
+		t.Errorf("failed %q, status %d, answered at %d, under %q", j.Failed, j.Status, j.AnsweredAt, j.Doubt.Identity)
+	}
+	w.Update(func(s *schedule.Schedule) { s.Finished(j.Job) })
+}
+
+// TestFoundJobKeepsItsCallsNumbers checks that an intent of a third call proves two earlier calls, even if no record of
+// them was read. The next call does not get the number, and the record's message id, of an earlier one.
+func TestFoundJobKeepsItsCallsNumbers(t *testing.T) {
+	w, p := newSettling(t)
+	f := foundOf(w, p, 1, "k")
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	f.recallLocked(jobHistory{intent: &lane.FoundIntent{Intent: queue.Intent{Seq: 1, Call: 3}, Mark: &lane.IntentMark{Seq: 5, Users: 1}}})
+	if f.Calls != 2 {
+		t.Errorf("%d calls were made, want 2", f.Calls)
+	}
+}

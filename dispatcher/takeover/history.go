@@ -1,0 +1,96 @@
+package takeover
+
+import (
+	"weir/bucket"
+	"weir/bucket/queue"
+	"weir/dispatcher/lane"
+	"weir/dispatcher/ledger"
+	"weir/dispatcher/recovery"
+)
+
+// found holds the markers of one sequence: those of the job there, and of other jobs that once had this sequence.
+type found struct {
+	intents []lane.FoundIntent
+	marks   []foundMark
+}
+
+// overrules reports whether a call may have been made after the decision in an end's mark: the intent comes after the
+// mark in the stream, or is of a later owner. A mark may arrive late: its owner had the right to send it, and lost the
+// right while its connection stalled. The next owner then did not know the mark.
+func overrules(i *lane.FoundIntent, end *foundMark) bool {
+	return i.Mark.Seq > end.seq || i.Epoch > end.Epoch
+}
+
+type foundMark struct {
+	queue.RetryMark
+	seq uint64
+}
+
+// jobHistory is what is known of a found job before anything is looked up. A job that was never near a call has the
+// zero value.
+type jobHistory struct {
+	intent *lane.FoundIntent
+	mark   *foundMark
+	last   *ledger.LastCall
+	result *ledger.StoredResult
+}
+
+// history removes the markers of a job's sequence from the replay. It returns what is known of the job, and separately
+// the markers that are outdated or of another job. A marker is of another job if a server lost its last writes during a
+// call, and then gave the called job's sequence to a new one.
+func (r *replay) history(e queue.Entry) (h jobHistory, outdated found) {
+	stored := bucket.MicrosOf(e.Time)
+	if f := r.found[e.Seq]; f != nil {
+		delete(r.found, e.Seq)
+		for i := range f.intents {
+			n := &f.intents[i]
+			if n.Accepted != stored || h.intent != nil && h.intent.Call > n.Call {
+				outdated.intents = append(outdated.intents, *n)
+				continue
+			}
+			if h.intent != nil {
+				outdated.intents = append(outdated.intents, *h.intent)
+			}
+			h.intent = n
+		}
+		for i := range f.marks {
+			n := &f.marks[i]
+			if n.Accepted != stored || h.mark != nil && n.Ends == "" && (h.mark.Ends != "" || h.mark.Calls >= n.Calls) {
+				outdated.marks = append(outdated.marks, *n)
+				continue
+			}
+			if h.mark != nil {
+				outdated.marks = append(outdated.marks, *h.mark)
+			}
+			h.mark = n
+		}
+	}
+	// A record or a result may be of another job here, too: if the stream was deleted, a new one counts from 1 again.
+	if c, ok := r.records[e.Seq]; ok && c.Of(e) {
+		h.last = &c
+	}
+	if s, ok := r.results[e.Seq]; ok && s.Of(e) {
+		h.result = &s
+	}
+	return h, outdated
+}
+
+// known returns what the history says, without what the flight recorder noted of the intended call.
+func (h *jobHistory) known() (f recovery.Found) {
+	if h.last != nil {
+		f.Recorded, f.Ended, f.Complete = h.last.Call, h.last.Final, isComplete(h.last)
+	}
+	if h.mark != nil {
+		f.Recorded, f.Ending = max(f.Recorded, h.mark.Calls), h.mark.Ends != ""
+	}
+	if h.intent != nil {
+		f.Intended, f.Overruled = h.intent.Call, h.mark != nil && overrules(h.intent, h.mark)
+	}
+	f.Result = h.result != nil
+	return f
+}
+
+// isComplete reports whether a job's newest record proves that the job's whole end is stored.
+func isComplete(last *ledger.LastCall) bool {
+	return last.Final && (last.Outcome == ledger.Done || last.Outcome == ledger.Asked)
+}

@@ -1,0 +1,133 @@
+package takeover
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/deadletter"
+	"weir/dispatcher/lane"
+	"weir/dispatcher/ledger"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// stockRig is a removalRig with a control bucket, and a stream whose first message has sequence 20.
+func stockRig(t *testing.T) (*Takeover, *[]lane.StreamChange) {
+	t.Helper()
+	w, p, told := removalRig(t)
+	js := w.Env.JS
+	var err error
+	if w.Env.Control, err = js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "control"}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := js.Stream(t.Context(), "WEIR_pay_0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Purge(t.Context(), jetstream.WithPurgeSequence(20)); err != nil {
+		t.Fatal(err)
+	}
+	return p, told
+}
+
+// note stores a note of the former owner, which stays until it is read.
+func (p *Takeover) note(t *testing.T, inv inventory) {
+	t.Helper()
+	inv.At, inv.Born, inv.Read = time.Now(), p.bucketBorn(), 19
+	data, err := json.Marshal(&inv)
+	if err == nil {
+		_, err = p.W.Env.Control.Put(t.Context(), inventoryKey("WEIR_pay_0"), data)
+	}
+	if err == nil {
+		err = p.stock.beginStocktaking(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (p *Takeover) bucketBorn() time.Time { born, _ := p.Bucket.ReadFrom(); return born }
+
+// TestStockKnowsWhatHasEnded checks that a job noted by the former owner is not reported as missing if the stream still
+// has it or it has ended since.
+func TestStockKnowsWhatHasEnded(t *testing.T) {
+	p, told := stockRig(t)
+	p.note(t, inventory{Count: 6, Jobs: map[string][]uint64{"k": {10, 1, 1, 1}, "l": {14, 1}}})
+	record, err := json.Marshal(ledger.Record{API: "pay", Key: "k", Stream: "WEIR_pay_0", Seq: 11, Final: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.W.Env.JS.Publish(t.Context(), (&ledger.Record{API: "pay", Key: "k"}).Subject(), record); err != nil {
+		t.Fatal(err)
+	}
+	l := &deadletter.Letter{API: "pay", Key: "k", Reason: deadletter.Cancelled, At: time.Now(), Origin: ledger.OriginOf("WEIR_pay_0", 12, bucket.MicrosOf(time.Now()))}
+	if err := p.W.Env.Letters.Bury(l); err != nil {
+		t.Fatal(err)
+	}
+	p.stock.former.met(14)
+	if err := p.stock.tellStock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var lost []string
+	for _, m := range storedLetters(t, p.W) {
+		if detail := m.Header.Get("Weir-Dead-Detail"); detail != "" {
+			lost = append(lost, m.Header.Get("Weir-Key")+" "+strings.Fields(detail)[2]+" "+m.Header.Get("Weir-Dead-Billed"))
+		}
+	}
+	slices.Sort(lost)
+	if !slices.Equal(lost, []string{"k 10 unknown", "k 13 unknown", "l 15 unknown"}) {
+		t.Errorf("the letters are of %q", lost)
+	}
+	if len(*told) != 1 || !strings.HasPrefix((*told)[0].What, "3 jobs that waited were deleted by hand while weir was stopped; each becomes") {
+		t.Errorf("told %+v", *told)
+	}
+}
+
+// TestStockThatCannotBeNamed checks that the number of missing jobs is reported if keys or sequences did not fit into
+// the note. The number is exact if the former owner had given the partition up.
+func TestStockThatCannotBeNamed(t *testing.T) {
+	for name, c := range map[string]struct {
+		inventory
+		met  uint64
+		want string
+	}{
+		"no keys":                 {inventory{Count: 3, Jobs: map[string][]uint64{"": {10, 1, 4}}}, 11, "2 jobs that waited were deleted by hand while weir was stopped; 0 become letters (unknown); 2 cannot be named"},
+		"a number":                {inventory{Count: 7, Closed: true}, 11, "6 jobs that waited were deleted by hand while weir was stopped; 0 become letters (unknown); 6 cannot be named"},
+		"a number before a kill":  {inventory{Count: 7}, 0, "7 jobs that waited were deleted by hand while weir was stopped; so many waited a few seconds before"},
+		"some have ended since":   {inventory{Count: 7}, 11, ""},
+		"all are there":           {inventory{Count: 1, Jobs: map[string][]uint64{"k": {10}}}, 10, ""},
+		"all are there, numbered": {inventory{Count: 1, Closed: true}, 10, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, told := stockRig(t)
+			p.note(t, c.inventory)
+			if c.met > 0 {
+				p.stock.former.met(c.met)
+			}
+			if err := p.stock.tellStock(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if text := fmt.Sprint(*told); c.want == "" && len(*told) > 0 || !strings.Contains(text, c.want) {
+				t.Errorf("told %s", text)
+			}
+		})
+	}
+}
+
+// TestInventoryFits checks that a note that is too long leaves out first keys and then sequences, but never the number.
+func TestInventoryFits(t *testing.T) {
+	for bytes, want := range map[int]string{1000: `"jobs":{"a":[5,4],"b":[7]}`, 150: `"jobs":{"":[5,2,2]}`, 10: `"count":3}`} {
+		inv := inventory{Count: 3, Jobs: map[string][]uint64{"a": {5, 4}, "b": {7}}}
+		if bytes == 150 {
+			inv.Jobs = map[string][]uint64{strings.Repeat("a", 200): {5, 4}, "b": {7}}
+		}
+		if data := string(inv.fit(bytes)); !strings.Contains(data, want) {
+			t.Errorf("in %d bytes: %s", bytes, data)
+		}
+	}
+}

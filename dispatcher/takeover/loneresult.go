@@ -1,0 +1,100 @@
+package takeover
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"weir/deadletter"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/ledger"
+	"weir/dispatcher/recorder"
+	"weir/dispatcher/recovery"
+	"weir/dispatcher/schedule"
+	"weir/dispatcher/settle"
+
+	"github.com/nats-io/nats.go"
+)
+
+// A call's record is stored after its result (dispatcher/settle/settle.go), so a worker may die between the two. The
+// job is then still in the stream and must not be called again. Recovery writes its record from the result, from the
+// call's intent, and from the charges and the pace that the flight recorder noted for the call.
+//
+// Only results stored since shortly before the ledger's newest record can lack a record: a record is stored within
+// seconds of its result, or else no more calls are made. If the ledger has no record at all, recovery looks at the last
+// 500,000 results.
+
+// endWithResult ends a job that was found with a result and no record of it. If the producer named a reply subject, it
+// gets the result there, perhaps a second time.
+func (f *foundJob) endWithResult(ctx context.Context) {
+	e := &f.w.Evidence
+	msg, ok := e.Result(ctx, e.Of(f.Job), f.result)
+	if !ok {
+		return
+	}
+	if msg == nil || msg.Subject == settle.FenceSubject {
+		f.endWithoutResult(ctx)
+		return
+	}
+	calls, _ := strconv.Atoi(msg.Header.Get(ledger.HeaderCalls)) // weir always sets its own headers
+	attempts, _ := strconv.Atoi(msg.Header.Get(ledger.HeaderAttempts))
+	f.w.Mu.Lock()
+	f.Calls, f.Attempts = max(f.Calls, calls), max(f.Attempts, attempts)
+	if f.Lost != nil {
+		// The result may have come late, from a call before the lost one. That call has a record already, with an
+		// unknown outcome. So only the lost call's record can say that the job has ended.
+		f.Calls = max(f.Calls, f.Lost.Call)
+	}
+	f.Doubt.Billed = f.Doubt.Billed.Worst(deadletter.BilledYes)
+	f.w.Mu.Unlock()
+	if f.Lost != nil && f.Lost.Call == calls && f.noted.State > recorder.Prepared {
+		f.Flown = &f.noted // the result came from the call that was noted, not from an earlier one
+	}
+	if f.Message.ReplyTo != "" {
+		f.w.Env.Reply(f.Message.ReplyTo, &nats.Msg{Header: msg.Header, Data: msg.Data})
+	}
+	if f.w.KeepRecord(ctx, f.Job, f.resultRecord(msg.Header)) {
+		f.w.TraceEnd(f.Job, nil)
+		f.w.Finish(f.Job, ledger.Done)
+	}
+}
+
+// endWithoutResult handles a job whose result was there when the results were read, and is gone now. It judges the job
+// by everything else that is known. A mark of an end does not prove that the job was not called.
+func (f *foundJob) endWithoutResult(ctx context.Context) {
+	f.result, f.known.Result, f.known.Noted, f.known.Overruled = 0, false, recorder.Untold, true
+	switch {
+	case f.known.Ended:
+		f.settle(ctx, recovery.EndsByLast)
+		return
+	case f.Lost != nil:
+		f.settle(ctx, recovery.Lost)
+		return
+	}
+	f.w.Unrecorded.Never(f.Job)
+	f.w.Update(func(*schedule.Schedule) {
+		f.Doubt.Recall(deadletter.BilledYes, "") // under an unknown key
+		f.w.RestLocked(f.Job, 1)
+	})
+}
+
+// resultRecord builds the ledger's record of a call that left only a result. It charges the call what its process
+// noted, or else what the call was estimated to cost.
+func (f *foundJob) resultRecord(result nats.Header) *ledger.Record {
+	status, _ := strconv.Atoi(result.Get(ledger.HeaderStatus)) // weir's own headers: always there
+	started, _ := time.Parse(time.RFC3339Nano, result.Get(ledger.HeaderCalledAt))
+	ended, _ := time.Parse(time.RFC3339Nano, result.Get(ledger.HeaderFinishedAt))
+	out := httpcall.Outcome{Verdict: httpcall.Delivered, Billed: deadletter.BilledYes, Detail: "the worker died after its result was stored"}
+	if f.Flown != nil && f.Flown.Answer != nil {
+		f.ChargeAgain(f.Flown.Answer)
+	} else {
+		f.Charge()
+	}
+	c := f.w.Record(f.Job, httpcall.Response{Sent: true, Status: status, Started: started, Ended: ended}, out)
+	if f.Flown == nil {
+		c.Planned = time.Time{}
+		f.AsIntended(c)
+	}
+	f.waitOut(c)
+	return c
+}

@@ -1,0 +1,230 @@
+package takeover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/fault"
+	"weir/dispatcher/lane"
+	"weir/dispatcher/ledger"
+	"weir/dispatcher/schedule"
+	"weir/ingest"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// A new owner derives the pace of each key from what former owners recorded.
+//
+// The ledger has a key's theoretical arrival time by the clock of the replica that made the call. If the store is in
+// Redis, all replicas use its clock. Otherwise the time is by another machine's wall clock, which is not compared with
+// ours. Two things are known without it: the bucket was in debt for TAT-Planned after the call's slot, and the record
+// was stored after the slot. So the debt ends at the latest that long after the ledger was read. It also ends that long
+// after the record was stored, by the servers' clock, which may differ a little between leaders.
+
+// Pace collects what is known of earlier calls of an api's keys: by former processes, by other replicas, before a
+// backup. It decides when a key may be called again.
+type Pace struct {
+	*lane.Lane
+	instance string
+	shared   bool // other replicas may have owned a key's partition meanwhile
+	tail     *ledger.Tail
+	js       jetstream.JetStream
+	restored *lane.Restoration
+	changed  func(lane.StreamChange) // see Options.Changed
+	// Stored returns the theoretical arrival time that the store knows of a key, 0 if none.
+	Stored func(key string) bucket.Micros
+
+	Since bucket.Micros // when the present terms came into force; the lane's lock guards it and what follows
+	// shortTold says that a warning was logged: the ledger begins too late for slow keys.
+	shortTold bool
+	// unreadableTold says that a warning was logged: a key's newest record cannot be read.
+	unreadableTold bool
+}
+
+// NewPace returns the pace of a lane's keys. stored returns what the store knows of one.
+func NewPace(l *lane.Lane, stored func(key string) bucket.Micros) *Pace {
+	e := l.Env
+	return &Pace{
+		Lane: l, instance: e.Instance, shared: e.Shared, tail: e.Tail, js: e.JS, restored: e.Restored, changed: e.Changed, Stored: stored, Since: l.Now(),
+	}
+}
+
+// goOnLocked lets a found queue continue at its key's pace. unsure says that one of its calls may have been running
+// when the former owner ended.
+func (p *Pace) goOnLocked(q *schedule.KeyQueue, unsure bool) {
+	if p.Clock == schedule.OtherClock {
+		q.Remind(max(p.tail.TAT(p.Name, q.Key), p.restoredLocked(q.Limits)))
+		return
+	}
+	q.GoOnFrom(p.floorLocked(q, unsure))
+}
+
+// floorLocked returns the earliest theoretical arrival time of a key that was found with jobs. A time from the ledger
+// is certain. If unsure, another call may have been running at the crash: then the key's whole burst counts as used
+// now, and its next call waits one interval.
+func (p *Pace) floorLocked(q *schedule.KeyQueue, unsure bool) bucket.Micros {
+	now := p.Now()
+	known := max(p.recordedLocked(q.Key, q.Limits), min(q.Noted, now.Add(p.Sched.Policy().DrainTime(q.Limits))))
+	if !unsure {
+		return known
+	}
+	return max(known, now.Add(p.Sched.Policy().DrainTime(q.Limits))) // a slot after the last that the ledger knows may have been used
+}
+
+// Recall returns the earliest time at which the key may be called, as far as calls from before the start say. For most
+// keys the ledger's tail, read at the start, is enough. A key whose debt may be longer than the tail reaches back is
+// looked up before its first call. This process's own knowledge is not enough if other replicas may have owned the
+// key's partition meanwhile. A store on another machine remembers everything itself.
+func (p *Pace) Recall(ctx context.Context, q *schedule.KeyQueue) (bucket.Micros, error) {
+	p.Mu.Lock()
+	known := max(q.TAT, p.KnownLocked(q.Key))
+	drain := p.Sched.Policy().DrainTime(q.Limits)
+	gap := p.tail.Gap(p.Name)
+	looked := q.LookedUp || known != 0 && !p.shared && p.restoredLocked(q.Limits) == 0 && !gap
+	p.Mu.Unlock()
+	if p.Clock == schedule.OtherClock || looked || !gap && p.tail.Covers(p.Name, p.Now().Add(-drain)) {
+		return 0, nil
+	}
+	tat, err := p.lastTAT(ctx, q.Key, known, drain)
+	if err != nil {
+		return 0, err
+	}
+	p.Mu.Lock()
+	defer p.Mu.Unlock()
+	q.LookedUp = true
+	bound := p.Since
+	if p.shared {
+		bound = p.Now()
+	}
+	tat = min(tat, bound.Add(drain)) // it may be recorded at another rate
+	if tat > q.TAT {
+		q.GoOnFrom(tat)
+	}
+	return p.Sched.Policy().NextSlot(q, p.Now()), nil
+}
+
+// notRecorded returns the earliest theoretical arrival time of a key without a record in the ledger. It is 0 if such a
+// key was never called or has no debt any more. Otherwise it is the time after a call made just before the ledger
+// begins.
+func (p *Pace) notRecorded(ctx context.Context, drain time.Duration) (bucket.Micros, error) {
+	reached, err := ledger.ExtentOf(ctx, p.js)
+	if err != nil || reached.Begins.IsZero() {
+		return 0, err
+	}
+	begun := p.Now().Add(ledger.ServerSkew - reached.Asked.Sub(reached.Begins))
+	if free := begun.Add(drain); free > p.Now() {
+		p.Mu.Lock()
+		told := p.shortTold
+		p.shortTold = true
+		p.Mu.Unlock()
+		if !told {
+			p.Log.Warn("the ledger begins so late that slow keys may have been called before it; such keys wait as if they had; "+
+				"with a larger store the ledger reaches further back", "begins", reached.Begins, "until", free.Time())
+		}
+		return free, nil
+	}
+	return 0, nil
+}
+
+// lastTAT returns the theoretical arrival time in the newest record of a key, however old, or 0 if the key was never
+// called. If the record is this replica's own, it returns known, this replica's own value, which is exact and the same
+// at each call. If the record is unreadable, the call counts as made just now. drain is how long the key's bucket takes
+// to empty.
+func (p *Pace) lastTAT(ctx context.Context, key string, known bucket.Micros, drain time.Duration) (bucket.Micros, error) {
+	ctx, cancel := context.WithTimeout(ctx, lane.LoadTimeout)
+	defer cancel()
+	c, err := ledger.Newest(ctx, p.js, p.Name, key)
+	if errors.Is(err, ledger.ErrUnreadable) {
+		p.Log.Error("cannot read when a key was last called: it waits as if it were called now", "key", key, "err", err)
+		p.tellUnreadable(key)
+		return p.Now().Add(drain), nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	if c == nil {
+		return p.notRecorded(ctx, drain)
+	}
+	switch {
+	case !p.shared:
+		return c.TAT, nil
+	case known != 0 && c.Instance == p.instance:
+		return known, nil
+	}
+	reached, err := ledger.ExtentOf(ctx, p.js)
+	if err != nil {
+		return 0, err
+	}
+	return p.Inherit(c, c.Stored, reached.Asked), nil
+}
+
+// tellUnreadable reports a key whose newest record is damaged, once for all keys.
+func (p *Pace) tellUnreadable(key string) {
+	p.Mu.Lock()
+	told := p.unreadableTold
+	p.unreadableTold = true
+	p.Mu.Unlock()
+	if told || p.changed == nil {
+		return
+	}
+	p.changed(lane.StreamChange{Stream: ledger.CallsStream, At: time.Now(), What: fmt.Sprintf("the record of the last call of %s/%s cannot be read, and others may not either: "+
+		"such a key waits until its bucket has drained, as if it had been called now; look at the disk", p.Name, ingest.Token(key))})
+}
+
+// Inherit converts a record's theoretical arrival time to the clock of this worker's store, never to an earlier time
+// than the record meant. began is the server's time, just before now.
+func (p *Pace) Inherit(c *ledger.Record, stored, began time.Time) bucket.Micros {
+	if p.Clock == schedule.OtherClock {
+		return c.TAT
+	}
+	slot := c.Planned
+	if slot.IsZero() {
+		slot = c.Started
+	}
+	debt := bucket.MicrosOf(slot).Until(c.TAT)
+	if debt <= 0 {
+		return 0
+	}
+	now := p.Now()
+	return min(now.Add(debt), now.Add(debt-began.Sub(stored)+ledger.ServerSkew))
+}
+
+// KnownLocked returns what the store or the ledger knows of a key's theoretical arrival time, 0 if nothing. Both may
+// know it in intervals of a former rate; see schedule.Schedule.Rebind.
+func (p *Pace) KnownLocked(key string) bucket.Micros {
+	if p.Clock == schedule.OtherClock {
+		return max(p.Stored(key), p.tail.TAT(p.Name, key), p.restoredLocked(p.Sched.Policy().LimitsOf(key)))
+	}
+	limits := p.Sched.Policy().LimitsOf(key)
+	tat := p.recordedLocked(key, limits)
+	if stored := p.Stored(key); stored > tat {
+		tat = max(tat, min(stored, p.Now().Add(schedule.LeastAhead+p.Sched.Policy().DrainTime(limits))))
+	}
+	return tat
+}
+
+// recordedLocked returns what the ledger of former runs knows of a key's theoretical arrival time.
+func (p *Pace) recordedLocked(key string, limits *bucket.KeyLimits) bucket.Micros {
+	tat := p.tail.TAT(p.Name, key)
+	if fault.Planted(fault.LimiterOpen) {
+		return 0
+	}
+	return max(min(tat, max(p.Since, p.tail.ReadAt(p.Name)).Add(p.Sched.Policy().DrainTime(limits))), p.restoredLocked(limits))
+}
+
+// restoredLocked returns the theoretical arrival time of a key that may have been called until the streams were
+// restored, 0 if that is past.
+func (p *Pace) restoredLocked(limits *bucket.KeyLimits) bucket.Micros {
+	r := p.restored
+	if r == nil || r.Counted && p.Clock == schedule.OtherClock {
+		return 0
+	}
+	tat := min(bucket.MicrosOf(r.At), p.Since).Add(p.Sched.Policy().DrainTime(limits)) // At may be by a clock that is behind
+	if tat <= p.Now() {
+		return 0
+	}
+	return tat
+}

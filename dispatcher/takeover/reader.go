@@ -1,0 +1,86 @@
+package takeover
+
+import (
+	"context"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/queue"
+	"weir/dispatcher/lane"
+	"weir/dispatcher/schedule"
+	"weir/dispatcher/settle"
+	"weir/ingest"
+)
+
+// reader queues the jobs of a partition as its stream returns them. During a takeover it resumes those with a history
+// first. Its methods belong to the goroutine that reads the stream.
+type reader struct {
+	*lane.Owned
+	settler *settle.Settler
+	notes   *settle.HoldNotes
+	pace    *Pace
+	stock   *stocktaking
+	Replay  *replay // nil once everything that was in the stream at the takeover has been read
+}
+
+// add queues or resumes a job that the reader has read.
+func (p *reader) add(ctx context.Context, e queue.Entry) {
+	if p.addOne(ctx, e) {
+		p.resumeKeys()
+	}
+}
+
+func (p *reader) addOne(ctx context.Context, e queue.Entry) (resume bool) {
+	p.W.Mu.Lock()
+	defer p.W.Mu.Unlock()
+	switch {
+	case p.Replay == nil:
+		if p.meetDuplicateLocked(ctx, e) {
+			return false
+		}
+		p.pushLocked(e)
+		p.W.WakeUp()
+	case !p.Closing: // otherwise the next owner reads it
+		p.stock.former.met(e.Seq)
+		q := p.pushLocked(e)
+		return p.takeFoundLocked(ctx, q, e)
+	}
+	return false
+}
+
+// pushLocked queues a job that was read, and keeps its message if the job may be called soon.
+func (p *reader) pushLocked(e queue.Entry) *schedule.KeyQueue {
+	p.expectLocked(e)
+	notBefore := bucket.Micros(0)
+	if at := ingest.NotBeforeOf(e.Header, e.Time); !at.IsZero() {
+		notBefore = bucket.MicrosOf(at)
+	}
+	if notBefore <= p.W.Now().Add(keepAhead) {
+		p.Cache.KeepLocked(e)
+	}
+	return p.W.Sched.PushEarly(e.Key, e.Seq, &p.Partition, bucket.MicrosOf(e.Time), notBefore)
+}
+
+// keepAhead is how far ahead a job's due time may be for its message to be kept. The room belongs to jobs that may be
+// called.
+const keepAhead = time.Minute
+
+// expectLocked notes the deadline of a job that was read, because it may pass while the job cannot be called and so is
+// not loaded. For a restored job that must not be called again, expectLocked notes a deadline in the past: such jobs
+// become letters, a few at a time, even during a hold.
+func (p *reader) expectLocked(e queue.Entry) {
+	if p.W.Terms.API.Idempotency == nil && p.MayBeCalled(e.Seq, ingest.NotBeforeOf(e.Header, e.Time)) {
+		p.Expect(e.Seq, 1)
+	} else if at := ingest.DeadlineOf(e.Header, e.Time); !at.IsZero() {
+		p.Expect(e.Seq, bucket.MicrosOf(at))
+	}
+}
+
+// begun returns the jobs with an intent that have not been read yet. It may be called during the replay.
+func (p *reader) begun() map[uint64]bool {
+	begun := map[uint64]bool{}
+	for seq, f := range p.Replay.found {
+		begun[seq] = len(f.intents) > 0
+	}
+	return begun
+}

@@ -1,0 +1,483 @@
+package takeover
+
+import (
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/queue"
+	"weir/deadletter"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/lane"
+	"weir/dispatcher/ledger"
+	"weir/dispatcher/recorder"
+	"weir/dispatcher/recovery"
+	"weir/ingest"
+)
+
+// recoveryModel is a partition, its streams, the api and the processes that own the partition one after the other, in
+// virtual time. Each write is a step of its own, and so is its acknowledgement. Between two steps a process may be
+// killed, the machine may lose its power, or an owner may lose the partition while its writes are on their way.
+type recoveryModel struct {
+	rnd *rand.Rand
+	api *httpcall.API
+	bug plantedMistake
+
+	clock  time.Duration
+	seq    uint64 // of the partition's stream
+	epoch  uint64 // the newest
+	stream []modelMessage
+	// unsynced are deletions that a power cut may undo: the disk has them after the next write to the stream.
+	unsynced []modelMessage
+
+	records  []*ledger.Record
+	known    map[string]bool // message ids of results, records and letters
+	jobs     []*modelJob
+	notes    map[uint64]*modelNote // of the flight recorder
+	entries  uint64
+	owners   []*modelOwner
+	onTheWay []*modelWrite
+	faults   int // kills, cuts and lost leases that may still come
+	often    int // one comes every so many steps
+	wrong    []string
+}
+
+// plantedMistake is a mistake that the simulation must find; "" for none.
+type plantedMistake string
+
+const (
+	intentsUnfenced        plantedMistake = "the stream takes intents of an earlier owner"
+	resultUnbarred         plantedMistake = "a letter unknown is stored without a bar against a late result"
+	barTakenForResult      plantedMistake = "a bar is taken for the result that has its id"
+	writesWithoutRight     plantedMistake = "an owner that has lost its right goes on writing"
+	deletesBeforeLetter    plantedMistake = "a job is deleted before its letter is stored"
+	deletesBeforeRecord    plantedMistake = "a job is deleted before its record is stored"
+	deletesInAnyOrder      plantedMistake = "markers are deleted before their job"
+	recordsBeforeResult    plantedMistake = "a record is stored before its result"
+	recordOfTheEarlierCall plantedMistake = "a late result's record is that of a call that has one"
+	buriesBeforeMark       plantedMistake = "a letter is stored before the mark of the job's end"
+	dropsIntentFirst       plantedMistake = "an intent is deleted before its call's record is stored"
+	calledWithoutIntent    plantedMistake = "a job is called without an intent"
+	repeatsWithoutKey      plantedMistake = "a lost call without a key is repeated"
+	ignoresIntents         plantedMistake = "recovery does not read intents"
+	ignoresRecords         plantedMistake = "recovery does not read records"
+	ignoresOverruling      plantedMistake = "the mark of an end holds after another owner's intent"
+	believesAfterCut       plantedMistake = "notes from before a power cut are believed"
+)
+
+// mistakes lists every planted mistake.
+var mistakes = []plantedMistake{
+	intentsUnfenced, resultUnbarred, barTakenForResult, writesWithoutRight, deletesBeforeLetter, deletesBeforeRecord,
+	deletesInAnyOrder, recordsBeforeResult, recordOfTheEarlierCall, buriesBeforeMark, dropsIntentFirst, calledWithoutIntent,
+	repeatsWithoutKey, ignoresIntents, ignoresRecords, ignoresOverruling, believesAfterCut,
+}
+
+// modelMessage is a message of the partition's stream: a job, an intent or a mark.
+type modelMessage struct {
+	seq    uint64
+	stored time.Duration
+	job    *modelJob // of a job's message
+	intent []queue.Intent
+	mark   *queue.RetryMark
+}
+
+// modelJob is a job as seen from outside weir.
+type modelJob struct {
+	seq       uint64
+	accepted  bucket.Micros
+	result    bool
+	resultOf  int // the call that the result is of
+	resultAt  time.Duration
+	letters   []deadletter.Reason
+	called    map[int]int // how often each call of it was sent, by number
+	processed int         // how often the api has processed it
+	unlogged  int         // calls that the code gives up on recording
+	// repeated says that a lost call was repeated under its key. The result of the lost call may then come late, and
+	// nothing keeps it out: there may be a letter for another reason too, and the ledger may lack its last record.
+	repeated bool
+}
+
+// modelNote is an entry of a flight recorder.
+type modelNote struct {
+	of    *modelOwner
+	state recorder.State
+	out   httpcall.Outcome
+}
+
+// modelOwner is a process while it owns the partition.
+type modelOwner struct {
+	m       *recoveryModel
+	epoch   uint64
+	right   bool // it may call and write
+	ended   bool // its process has ended
+	cut     bool // and its machine was restarted since
+	ways    []*jobsWay
+	began   time.Duration // when it took the partition over
+	started time.Duration // from when on it has read the ledger and the results
+}
+
+// modelWrite is a write on its way.
+type modelWrite struct {
+	of     *modelOwner
+	way    *jobsWay // that waits for the acknowledgement; nil: none does
+	arrive func()
+	intent *queue.Intent // of a write of an intent
+}
+
+// jobsWay is one job's way through an owner, a coroutine that stops at each of its writes.
+type jobsWay struct {
+	o       *modelOwner
+	mj      *modelJob
+	yield   func(*modelWrite) bool
+	next    func() (*modelWrite, bool)
+	stop    func()
+	waiting bool // for an acknowledgement
+	over    bool
+
+	// What follows has the meaning of the fields of job and foundJob.
+	calls, attempts, deaths int
+	doubt                   lane.Doubt
+	intents                 []*lane.IntentMark
+	entry, adopted          uint64 // of the flight recorder
+	marks                   []uint64
+	known                   recovery.Found
+	intent                  *lane.FoundIntent
+	last                    ledger.LastCall
+	mark                    foundMark
+	lost, flown             bool
+	look                    bool // what the newest intent's call may have left has to be looked up
+	refused                 bool // by the stream: the last intent
+}
+
+func newRecoveryModel(seed uint64, bug plantedMistake) *recoveryModel {
+	m := &recoveryModel{
+		rnd: rand.New(rand.NewPCG(seed, 23)), api: &httpcall.API{}, bug: bug, known: map[string]bool{},
+		notes: map[uint64]*modelNote{},
+	}
+	m.faults, m.often = m.rnd.IntN(7), []int{6, 20}[m.rnd.IntN(2)]
+	if m.rnd.IntN(2) == 0 {
+		m.api.Idempotency = &httpcall.Idempotency{Header: "Key"}
+	}
+	for range 1 + m.rnd.IntN(3) {
+		j := &modelJob{seq: m.store(modelMessage{}), called: map[int]int{}}
+		j.accepted = bucket.MicrosOf(m.at(m.clock))
+		m.stream[len(m.stream)-1].job = j
+		m.jobs = append(m.jobs, j)
+	}
+	return m
+}
+
+func (m *recoveryModel) at(d time.Duration) time.Time {
+	return time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC).Add(d)
+}
+
+// one reports true once in n times.
+func (m *recoveryModel) one(n int) bool { return m.rnd.IntN(n) == 0 }
+
+func (m *recoveryModel) fail(format string, args ...any) {
+	m.wrong = append(m.wrong, fmt.Sprintf("after %v: ", m.clock)+fmt.Sprintf(format, args...))
+}
+
+// store appends a message to the partition's stream. Earlier deletions are then on disk as well.
+func (m *recoveryModel) store(msg modelMessage) (seq uint64) {
+	m.seq++
+	m.clock += time.Second
+	m.unsynced = nil
+	msg.seq, msg.stored = m.seq, m.clock
+	m.stream = append(m.stream, msg)
+	return m.seq
+}
+
+// remove deletes a message of the partition's stream.
+func (m *recoveryModel) remove(seq uint64) {
+	i := slices.IndexFunc(m.stream, func(msg modelMessage) bool { return msg.seq == seq })
+	if i < 0 {
+		return
+	}
+	msg := m.stream[i]
+	m.stream = slices.Delete(m.stream, i, i+1)
+	m.unsynced = append(m.unsynced, msg)
+	if msg.job != nil {
+		m.checkEnd(msg.job)
+	}
+}
+
+// checkEnd checks that a job's end is stored completely when its message is deleted.
+func (m *recoveryModel) checkEnd(j *modelJob) {
+	last := m.newest(j, 0)
+	switch {
+	case !j.result && len(j.letters) == 0:
+		m.fail("job %d is deleted and has neither a result nor a letter", j.seq)
+	case j.result && !j.repeated && (last == nil || !last.Final):
+		m.fail("job %d is deleted, and no record says that its call succeeded", j.seq)
+	}
+}
+
+// newest returns a job's newest record that was stored since a time, nil for none.
+func (m *recoveryModel) newest(j *modelJob, since time.Duration) (newest *ledger.Record) {
+	for _, c := range m.records {
+		if c.Seq == j.seq && c.Stored.Sub(m.at(0)) >= since && (newest == nil || c.Call >= newest.Call) {
+			newest = c
+		}
+	}
+	return newest
+}
+
+// storeOnce treats a message id as a stream does: it stores the first message, and reports any other as a duplicate.
+func (m *recoveryModel) storeOnce(id string, store func()) (duplicate bool) {
+	m.clock += time.Second
+	if m.known[id] {
+		return true
+	}
+	m.known[id] = true
+	store()
+	return false
+}
+
+func (m *recoveryModel) storeResult(j *modelJob, call int) (duplicate bool) {
+	return m.storeOnce(fmt.Sprintf("result.%d", j.seq), func() {
+		j.result, j.resultOf, j.resultAt = true, call, m.clock
+		if len(j.letters) > 0 && !j.repeated {
+			m.fail("job %d has a letter %s, and now a result", j.seq, j.letters[0])
+		}
+		if j.processed == 0 {
+			m.fail("job %d has a result, and the api has not processed it", j.seq)
+		}
+	})
+}
+
+func (m *recoveryModel) storeRecord(j *modelJob, c ledger.Record) {
+	m.storeOnce(fmt.Sprintf("call.%d.%d", j.seq, c.Call), func() {
+		c.Key, c.Dedupe, c.Seq, c.Accepted, c.Stored = "k", "j", j.seq, j.accepted.Time(), m.at(m.clock)
+		m.records = append(m.records, &c)
+		if c.Outcome == ledger.Done && !j.result {
+			m.fail("the record of call %d of job %d says done, and there is no result", c.Call, j.seq)
+		}
+	})
+}
+
+func (m *recoveryModel) storeLetter(o *modelOwner, j *modelJob, reason deadletter.Reason) {
+	m.storeOnce(fmt.Sprintf("letter.%d", j.seq), func() {
+		j.letters = append(j.letters, reason)
+		if read := o.started <= j.resultAt && j.resultAt < o.began; j.result && (!j.repeated || read) {
+			m.fail("job %d has a result, and now a letter %s", j.seq, reason)
+		}
+		told := m.newest(j, 0) != nil
+		for _, msg := range m.stream {
+			told = told || msg.mark != nil && msg.mark.Seq == j.seq && msg.mark.Ends != ""
+		}
+		if !told {
+			m.fail("job %d has a letter %s, and neither a record nor a mark from which it could be written again", j.seq, reason)
+		}
+	})
+}
+
+// process is the api's part of a call. It knows a key of a job that it has processed, and answers as it did then.
+func (m *recoveryModel) process(j *modelJob, call int) httpcall.Outcome {
+	j.called[call]++
+	keyed := m.api.Idempotency != nil
+	if keyed && j.processed > 0 {
+		return httpcall.Outcome{Verdict: httpcall.Delivered, Billed: deadletter.BilledYes}
+	}
+	switch m.rnd.IntN(6) {
+	case 0:
+		return httpcall.Outcome{Verdict: httpcall.Dead, Billed: deadletter.NotBilled, Reason: deadletter.Rejected}
+	case 1:
+		return httpcall.Outcome{Verdict: httpcall.Pushback, Billed: deadletter.NotBilled}
+	case 2: // it failed, and may have processed the job
+		if m.one(2) {
+			j.processed++
+		}
+		if keyed {
+			return httpcall.Outcome{Verdict: httpcall.Again, Billed: deadletter.BilledUnknown}
+		}
+		return httpcall.Outcome{Verdict: httpcall.Dead, Billed: deadletter.BilledUnknown, Reason: deadletter.Unknown}
+	}
+	j.processed++
+	return httpcall.Outcome{Verdict: httpcall.Delivered, Billed: deadletter.BilledYes}
+}
+
+// takeOver makes a new process the partition's owner. It reads the ledger's end and the results, then the stream.
+func (m *recoveryModel) takeOver() {
+	o := &modelOwner{m: m, right: true}
+	o.epoch = m.store(modelMessage{})
+	m.stream = m.stream[:len(m.stream)-1] // the epoch itself
+	m.epoch, o.began = o.epoch, m.clock
+	m.owners = append(m.owners, o)
+	if m.one(4) {
+		o.started = time.Duration(m.rnd.Int64N(int64(m.clock)))
+	}
+	r := newReplay()
+	r.records = map[uint64]ledger.LastCall{}
+	results := map[uint64]bool{}
+	for _, j := range m.jobs {
+		if c := m.newest(j, o.started); c != nil && m.bug != ignoresRecords {
+			r.records[j.seq] = c.Last()
+		}
+		results[j.seq] = j.result && j.resultAt >= o.started
+	}
+	for _, msg := range m.stream {
+		mark := &lane.IntentMark{Seq: msg.seq, Users: len(msg.intent)}
+		for _, i := range msg.intent {
+			f := r.of(i.Seq)
+			f.intents = append(f.intents, lane.FoundIntent{Intent: i, Mark: mark, Stored: m.at(msg.stored)})
+		}
+		if msg.mark != nil {
+			f := r.of(msg.mark.Seq)
+			f.marks = append(f.marks, foundMark{*msg.mark, msg.seq})
+		}
+	}
+	for _, msg := range slices.Clone(m.stream) {
+		if msg.job == nil {
+			continue
+		}
+		h, outdated := r.history(queue.Entry{
+			Kind: queue.JobEntry, Seq: msg.seq, Key: "k", Time: msg.job.accepted.Time(),
+			Header: map[string][]string{ingest.HeaderMsgID: {ingest.StoredID("k", "j")}},
+		})
+		o.discard(&outdated)
+		if results[msg.seq] {
+			h.result = &ledger.StoredResult{}
+		}
+		o.begin(msg.job, h)
+	}
+	for _, f := range r.found { // their jobs are gone
+		o.discard(f)
+	}
+}
+
+// begin queues or resumes a job that is in the stream.
+func (o *modelOwner) begin(j *modelJob, h jobHistory) {
+	way := &jobsWay{o: o, mj: j}
+	way.next, way.stop = iter.Pull(func(yield func(*modelWrite) bool) {
+		way.yield = yield
+		if h == (jobHistory{}) {
+			way.live()
+		} else {
+			way.resume(h)
+		}
+	})
+	o.ways = append(o.ways, way)
+}
+
+// step lets a job's way continue to its next write.
+func (m *recoveryModel) step(way *jobsWay) {
+	write, more := way.next()
+	if !more {
+		way.over = true
+		return
+	}
+	write.of, write.way, way.waiting = way.o, way, true
+	m.onTheWay = append(m.onTheWay, write)
+}
+
+// land makes a write that is on its way arrive. Its acknowledgement comes when the job's way is stepped next.
+func (m *recoveryModel) land(i int) {
+	write := m.onTheWay[i]
+	m.onTheWay = slices.Delete(m.onTheWay, i, i+1)
+	if write.intent != nil {
+		m.landIntents(write)
+		return
+	}
+	write.arrive()
+	if write.way != nil {
+		write.way.waiting = false
+	}
+}
+
+// landIntents stores an intent, in one message with those of the owner's other jobs that want one.
+func (m *recoveryModel) landIntents(first *modelWrite) {
+	all := []*modelWrite{first}
+	for i := 0; i < len(m.onTheWay); {
+		if w := m.onTheWay[i]; w.intent != nil && w.of == first.of && m.one(2) {
+			all = append(all, w)
+			m.onTheWay = slices.Delete(m.onTheWay, i, i+1)
+		} else {
+			i++
+		}
+	}
+	stands := m.epoch == first.of.epoch || m.bug == intentsUnfenced
+	var mark *lane.IntentMark
+	if stands && m.bug != calledWithoutIntent {
+		msg := modelMessage{}
+		for _, w := range all {
+			msg.intent = append(msg.intent, *w.intent)
+		}
+		mark = &lane.IntentMark{Seq: m.store(msg), Users: len(all)}
+	}
+	for _, w := range all {
+		w.way.waiting = false
+		if w.way.refused = !stands; stands && mark != nil {
+			w.way.intents = append(w.way.intents, mark)
+		}
+	}
+}
+
+// discard deletes markers that no job needs.
+func (o *modelOwner) discard(f *found) {
+	for _, i := range f.intents {
+		if i.Mark.Users--; i.Mark.Users == 0 {
+			o.delete(i.Mark.Seq)
+		}
+	}
+	for _, n := range f.marks {
+		o.delete(n.seq)
+	}
+}
+
+// delete has a message of the partition's stream deleted at some time.
+func (o *modelOwner) delete(seq uint64) { o.deleteThen(seq, func() {}) }
+
+// deleteThen has a message deleted at some time, and then calls then, if its process has not ended.
+func (o *modelOwner) deleteThen(seq uint64, then func()) {
+	if !o.right {
+		return
+	}
+	o.m.onTheWay = append(o.m.onTheWay, &modelWrite{of: o, arrive: func() {
+		o.m.remove(seq)
+		if !o.ended {
+			then()
+		}
+	}})
+}
+
+// kill ends an owner's process. Writes that it has sent may still arrive.
+func (m *recoveryModel) kill(o *modelOwner) {
+	m.lose(o)
+	o.ended = true
+	for _, way := range o.ways {
+		way.stop()
+		way.over = true
+	}
+	o.ways = nil
+	m.onTheWay = slices.DeleteFunc(m.onTheWay, func(w *modelWrite) bool { return w.of == o && m.one(2) })
+	for _, w := range m.onTheWay {
+		if w.of == o {
+			w.way = &jobsWay{over: true}
+		}
+	}
+}
+
+// lose takes an owner's right away. Its process continues until it notices.
+func (m *recoveryModel) lose(o *modelOwner) { o.right = false }
+
+// cut ends every process and restarts the machine: the recorders do not count then, and deletions may be undone.
+func (m *recoveryModel) cut() {
+	for _, o := range m.owners {
+		m.kill(o)
+		o.cut = true
+	}
+	for id := range m.entries {
+		if n := m.notes[id+1]; m.one(2) {
+			n.state = recorder.Prepared // the disk has an earlier state of the file
+		}
+	}
+	m.onTheWay = nil
+	back := m.unsynced[m.rnd.IntN(len(m.unsynced)+1):]
+	m.unsynced = nil
+	m.stream = append(m.stream, back...)
+	slices.SortFunc(m.stream, func(a, b modelMessage) int { return int(a.seq) - int(b.seq) })
+}

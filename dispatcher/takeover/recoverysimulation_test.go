@@ -1,0 +1,522 @@
+package takeover
+
+import (
+	"fmt"
+	"testing"
+
+	"weir/bucket/queue"
+	"weir/deadletter"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/internal/seeds"
+	"weir/dispatcher/lane"
+	"weir/dispatcher/ledger"
+	"weir/dispatcher/recorder"
+	"weir/dispatcher/recovery"
+	"weir/dispatcher/schedule"
+)
+
+// A jobsWay copies the order of writes of the package settle, found.go, lostcall.go and loneresult.go. Every
+// decision is made by the real code: replay.history, jobHistory.known, recovery.Judge and Mend, and doubt.
+
+// persist sends a write, and returns when it is acknowledged. It reports false if the right to write is gone.
+func (w *jobsWay) persist(arrive func()) bool {
+	if !w.o.right && w.o.m.bug != writesWithoutRight {
+		return false
+	}
+	return w.yield(&modelWrite{arrive: arrive})
+}
+
+// live calls the job until it has ended.
+func (w *jobsWay) live() {
+	m := w.o.m
+	for {
+		if m.one(12) {
+			w.endWithout(deadletter.Expired)
+			return
+		}
+		if !w.intend() {
+			return // another owner has the partition
+		}
+		switch {
+		case m.one(8): // it was made ready too early
+			w.dropIntents()
+			continue
+		case m.one(12):
+			w.endWithout(deadletter.Expired)
+			return
+		}
+		out, made := w.call()
+		if !made || !w.conclude(out) {
+			return
+		}
+	}
+}
+
+// intend stores an intent of the next call. It reports false if the stream refuses it.
+func (w *jobsWay) intend() bool {
+	m := w.o.m
+	m.entries++
+	w.entry = m.entries
+	m.notes[w.entry] = &modelNote{of: w.o, state: recorder.Prepared}
+	i := queue.Intent{
+		Seq: w.mj.seq, Call: w.calls + 1, Deaths: w.deaths, Idempotency: m.api.KeyIdentity(), Accepted: w.mj.accepted,
+		Epoch: w.o.epoch, Entry: w.entry,
+	}
+	return w.yield(&modelWrite{intent: &i}) && !w.refused
+}
+
+// dropIntents deletes the intent messages that no other job needs.
+func (w *jobsWay) dropIntents() {
+	for _, mark := range w.intents {
+		if mark.Users--; mark.Users == 0 {
+			w.o.delete(mark.Seq)
+		}
+	}
+	w.intents = nil
+	w.settle(w.entry)
+}
+
+// settle notes in the flight recorder that an entry's call needs no notes any more.
+func (w *jobsWay) settle(entry uint64) {
+	if n := w.o.m.notes[entry]; n != nil && n.of == w.o {
+		n.state = recorder.Settled
+	}
+}
+
+// call makes the job's next call. It reports false if it was not made.
+func (w *jobsWay) call() (out httpcall.Outcome, made bool) {
+	m := w.o.m
+	if !w.o.right {
+		return out, false
+	}
+	w.calls++
+	w.settle(w.adopted)
+	note := m.notes[w.entry]
+	note.state = recorder.Begun
+	call := w.calls
+	if !w.yield(&modelWrite{arrive: func() { out = m.process(w.mj, call) }}) {
+		return out, false
+	}
+	note.state, note.out = recorder.Answered, out
+	return out, true
+}
+
+// conclude stores a call's outcome, and reports whether another call follows.
+func (w *jobsWay) conclude(out httpcall.Outcome) (again bool) {
+	const most = 4
+	m := w.o.m
+	w.attempts++
+	w.doubt.Add(out.Billed, m.api.KeyIdentity())
+	w.deaths = 0
+	if out.Verdict == httpcall.Again && w.attempts >= most {
+		out.Verdict, out.Reason = httpcall.Dead, deadletter.Exhausted
+	}
+	switch out.Verdict {
+	case httpcall.Delivered:
+		w.keepResult(out)
+	case httpcall.Dead:
+		w.bury(out.Reason, w.record(out))
+	default:
+		return w.again(w.record(out))
+	}
+	return false
+}
+
+func (w *jobsWay) record(out httpcall.Outcome) *ledger.Record {
+	return &ledger.Record{
+		Call: w.calls, Attempt: w.attempts, Outcome: out.Name(), Billed: out.Billed, Idempotency: w.o.m.api.KeyIdentity(),
+		Final: out.Verdict == httpcall.Delivered || out.Verdict == httpcall.Dead,
+	}
+}
+
+func (w *jobsWay) keepRecord(c *ledger.Record) bool {
+	return w.persist(func() { w.o.m.storeRecord(w.mj, *c) })
+}
+
+func (w *jobsWay) keepResult(out httpcall.Outcome) {
+	m, call := w.o.m, w.calls
+	if m.bug == recordsBeforeResult && !w.keepRecord(w.record(out)) {
+		return
+	}
+	duplicate := false
+	if !w.persist(func() { duplicate = m.storeResult(w.mj, call) }) {
+		return
+	}
+	if duplicate && !w.mj.result && m.bug != barTakenForResult {
+		w.bury(deadletter.Unknown, w.record(httpcall.Unknown(deadletter.BilledYes, "barred")))
+		return
+	}
+	if m.bug == deletesBeforeRecord {
+		w.finish()
+	}
+	if w.keepRecord(w.record(out)) {
+		w.finish()
+	}
+}
+
+func (w *jobsWay) bury(reason deadletter.Reason, c *ledger.Record) {
+	if w.keepRecord(c) {
+		w.buryLetter(reason)
+	}
+}
+
+func (w *jobsWay) buryLetter(reason deadletter.Reason) {
+	if w.o.m.bug == deletesBeforeLetter {
+		w.finish()
+	}
+	if w.persist(func() { w.o.m.storeLetter(w.o, w.mj, reason) }) {
+		w.finish()
+	}
+}
+
+// endWithout ends the job without a call.
+func (w *jobsWay) endWithout(reason deadletter.Reason) {
+	if w.o.m.bug != buriesBeforeMark && !w.keepMark(queue.RetryMark{Ends: string(reason)}) {
+		return
+	}
+	w.buryLetter(reason)
+}
+
+func (w *jobsWay) keepMark(mark queue.RetryMark) bool {
+	m := w.o.m
+	mark.Seq, mark.Accepted, mark.Epoch, mark.Calls, mark.Attempts = w.mj.seq, w.mj.accepted, w.o.epoch, w.calls, w.attempts
+	mark.Billed, mark.Idempotency, mark.Deaths = string(w.doubt.Billed), w.doubt.Identity, w.deaths
+	return w.persist(func() { w.marks = append(w.marks, m.store(modelMessage{mark: &mark})) })
+}
+
+func (w *jobsWay) again(c *ledger.Record) bool {
+	if w.o.m.bug == dropsIntentFirst {
+		w.dropIntents()
+	}
+	former := w.marks
+	if !w.keepRecord(c) || !w.keepMark(queue.RetryMark{}) {
+		return false
+	}
+	w.dropIntents()
+	for _, seq := range former {
+		w.o.delete(seq)
+	}
+	w.marks, w.lost, w.flown = w.marks[len(former):], false, false
+	return true
+}
+
+// finish has the job's message deleted, and then its markers.
+func (w *jobsWay) finish() {
+	markers := func() {
+		w.dropIntents()
+		for _, seq := range w.marks {
+			w.o.delete(seq)
+		}
+		w.marks = nil
+	}
+	w.settle(w.adopted)
+	if w.o.m.bug == deletesInAnyOrder {
+		w.o.delete(w.mj.seq)
+		markers()
+		return
+	}
+	w.o.deleteThen(w.mj.seq, markers)
+}
+
+// resume continues a job that was found with a history.
+func (w *jobsWay) resume(h jobHistory) {
+	m := w.o.m
+	w.recall(h)
+	fate := m.judge(w.known)
+	if w.known.Unrecorded() && fate == recovery.EndsByLast {
+		w.mj.unlogged++
+	}
+	if !w.follow(fate) {
+		w.live()
+		return
+	}
+	switch fate {
+	case recovery.Waits, recovery.Answered, recovery.Lost:
+		if w.look && w.lookUp() {
+			fate = m.judge(w.known)
+		}
+	default:
+	}
+	w.settleFound(fate)
+}
+
+// judge is recovery.Judge, with or without a mistake.
+func (m *recoveryModel) judge(f recovery.Found) recovery.Fate {
+	switch m.bug {
+	case ignoresIntents:
+		f.Intended = 0
+	case ignoresOverruling:
+		f.Overruled = false
+	default:
+	}
+	return recovery.Judge(f)
+}
+
+func (w *jobsWay) recall(h jobHistory) {
+	m := w.o.m
+	if h.last != nil {
+		w.last = *h.last
+	}
+	if h.mark != nil {
+		w.mark = *h.mark
+		w.marks = []uint64{w.mark.seq}
+	}
+	w.calls, w.attempts = max(w.mark.Calls, w.last.Call), max(w.mark.Attempts, w.last.Attempt)
+	w.doubt.Recall(deadletter.Billed(w.mark.Billed), w.mark.Idempotency)
+	w.doubt.Recall(w.last.Billed, w.last.Identity)
+	if w.mark.Calls >= w.last.Call {
+		w.deaths = w.mark.Deaths
+	}
+	w.known = h.known()
+	if w.intent = h.intent; w.intent == nil {
+		return
+	}
+	w.intents = []*lane.IntentMark{w.intent.Mark}
+	w.calls = max(w.calls, w.intent.Call-1)
+	w.look = w.o.started > 0 && w.intent.Stored.Sub(m.at(0)) < w.o.started
+	n := m.notes[w.intent.Entry]
+	if n.of.ended && (!n.of.cut || m.bug == believesAfterCut) && n.state != recorder.Settled {
+		w.known.Noted = n.state
+	}
+}
+
+func (w *jobsWay) follow(fate recovery.Fate) (more bool) {
+	m := w.o.m
+	switch fate {
+	case recovery.Waits:
+		if w.known.Intended <= w.known.Recorded {
+			return false
+		}
+		m.notes[w.intent.Entry].of = w.o // this process notes again that the call has not begun
+		w.adopted = w.intent.Entry
+		if !w.look {
+			w.dropIntents()
+			return false
+		}
+	case recovery.HasResult:
+		w.lost = w.known.Intended > w.known.Recorded
+	case recovery.EndsByMark:
+		w.last = ledger.LastCall{Outcome: w.mark.Ends}
+	case recovery.Answered:
+		w.lost, w.flown, w.calls = true, true, w.intent.Call
+	case recovery.Lost:
+		w.lost, w.calls, w.attempts = true, w.intent.Call, w.attempts+1
+		w.deaths = w.intent.Deaths + 1
+	default:
+	}
+	return true
+}
+
+// lookUp looks up what is stored of the job since its newest intent, and reports whether it found anything.
+func (w *jobsWay) lookUp() bool {
+	m := w.o.m
+	l := recovery.LookedUp{Result: w.mj.result}
+	if c := m.newest(w.mj, w.intent.Stored.Sub(m.at(0))); c != nil {
+		l.Recorded, l.Ended = c.Call, c.Final
+		w.last = c.Last()
+		l.Complete = isComplete(&w.last)
+		w.doubt.Recall(c.Billed, c.Idempotency)
+	}
+	w.known = w.known.With(l)
+	return l != recovery.LookedUp{}
+}
+
+func (w *jobsWay) settleFound(fate recovery.Fate) {
+	m := w.o.m
+	switch fate {
+	case recovery.Waits:
+		if w.last.Call >= w.calls {
+			w.lost, w.flown, w.calls, w.attempts, w.deaths = false, false, w.last.Call, w.last.Attempt, 0
+		}
+		w.dropIntents()
+		w.live()
+	case recovery.HasResult:
+		w.endWithResult()
+	case recovery.EndsByMark, recovery.EndsByLast:
+		if w.last.Outcome == ledger.Done {
+			w.finish()
+			return
+		}
+		w.buryLetter(deadletter.Reason(w.last.Outcome))
+	case recovery.Answered:
+		if out := m.notes[w.intent.Entry].out; w.conclude(out) {
+			w.live()
+		}
+	case recovery.Lost:
+		w.endLost()
+	default:
+		m.fail("fate %d", fate)
+	}
+}
+
+func (w *jobsWay) endWithResult() {
+	w.calls = max(w.calls, w.mj.resultOf)
+	if w.lost && w.o.m.bug != recordOfTheEarlierCall {
+		w.calls = max(w.calls, w.intent.Call)
+	}
+	c := w.record(httpcall.Outcome{Verdict: httpcall.Delivered, Billed: deadletter.BilledYes})
+	if w.keepRecord(c) {
+		w.finish()
+	}
+}
+
+func (w *jobsWay) endLost() {
+	m := w.o.m
+	w.doubt.Add(deadletter.BilledUnknown, w.intent.Idempotency)
+	remedy := recovery.Mend(recovery.Open{
+		Keyed: w.intent.Idempotency != "", Same: w.doubt.Allows(m.api), Poisonous: w.deaths >= schedule.MostDeaths,
+	})
+	if m.bug == repeatsWithoutKey {
+		remedy = recovery.Repeats
+	}
+	if remedy == recovery.Repeats {
+		w.mj.repeated = true
+		if w.again(w.record(httpcall.Outcome{Verdict: httpcall.Again, Billed: deadletter.BilledUnknown})) {
+			w.live()
+		}
+		return
+	}
+	if m.bug != resultUnbarred && !w.persist(func() { m.bar(w.mj) }) {
+		return
+	}
+	if w.mj.result {
+		w.endWithResult()
+		return
+	}
+	out := httpcall.Unknown(deadletter.BilledUnknown, "lost")
+	if remedy == recovery.GivesUp {
+		out.Reason = deadletter.Exhausted
+	}
+	w.bury(out.Reason, w.record(out))
+}
+
+// bar keeps a late result of a job out.
+func (m *recoveryModel) bar(j *modelJob) {
+	m.storeOnce(fmt.Sprintf("result.%d", j.seq), func() {})
+}
+
+// run lets events happen until every job has ended and no write is on its way.
+func (m *recoveryModel) run() {
+	const most = 3000
+	m.takeOver()
+	for range most {
+		owner := m.owners[len(m.owners)-1]
+		var ready []*jobsWay
+		for _, o := range m.owners {
+			for _, w := range o.ways {
+				if !w.waiting && !w.over {
+					ready = append(ready, w)
+				}
+			}
+		}
+		if len(ready)+len(m.onTheWay) == 0 {
+			if !m.goesOn(owner) {
+				return
+			}
+			continue
+		}
+		if m.faults > 0 && m.one(m.often) {
+			m.faults--
+			m.strike(owner)
+			continue
+		}
+		if !owner.right && m.one(6) {
+			m.takeOver()
+			continue
+		}
+		if n := m.rnd.IntN(len(ready) + len(m.onTheWay)); n < len(ready) {
+			m.step(ready[n])
+		} else {
+			m.land(n - len(ready))
+		}
+	}
+	m.fail("it does not come to an end")
+}
+
+// goesOn reports whether anything can still happen when nothing is under way: another takeover.
+func (m *recoveryModel) goesOn(owner *modelOwner) bool {
+	left := false
+	for _, msg := range m.stream {
+		left = left || msg.job != nil
+	}
+	if left && owner.right {
+		m.fail("a job stands in the stream, and its owner does nothing about it")
+		return false
+	}
+	if left || m.faults > 0 && m.one(2) {
+		m.faults = max(0, m.faults-1)
+		m.lose(owner)
+		m.takeOver()
+		return true
+	}
+	return false
+}
+
+// strike causes a fault.
+func (m *recoveryModel) strike(owner *modelOwner) {
+	switch m.rnd.IntN(5) {
+	case 0:
+		m.cut()
+	case 1, 2:
+		m.lose(owner)
+	default:
+		m.kill(owner)
+	}
+}
+
+// check checks what must hold when everything has ended.
+func (m *recoveryModel) check() {
+	for _, j := range m.jobs {
+		if n := len(j.letters); !j.result && n != 1 || j.result && n != 0 && !j.repeated {
+			m.fail("job %d has a result: %v, and %d letters", j.seq, j.result, n)
+		}
+		if m.api.Idempotency == nil && j.processed > 1 {
+			m.fail("job %d was processed %d times", j.seq, j.processed)
+		}
+		unrecorded := 0
+		for call := range j.called {
+			if !m.known[fmt.Sprintf("call.%d.%d", j.seq, call)] {
+				unrecorded++
+			}
+		}
+		if unrecorded > j.unlogged {
+			m.fail("%d calls of job %d have no record", unrecorded, j.seq)
+		}
+	}
+}
+
+// TestSimulationOfRecovery runs seeds of a partition whose owners die, lose power or lose their right between any two
+// writes, and whose late writes arrive afterwards. From one seed on: go test ./dispatcher -run SimulationOfRecovery
+// -args -seed 7.
+func TestSimulationOfRecovery(t *testing.T) {
+	for seed := range seeds.Of(100_000) {
+		m := newRecoveryModel(seed, "")
+		m.run()
+		m.check()
+		if len(m.wrong) > 0 {
+			t.Fatalf("seed %d: %v", seed, m.wrong)
+		}
+	}
+}
+
+// TestSimulationOfRecoveryFindsMistakes checks that the simulation finds each mistake that is planted. Some are found
+// by one seed in thousands.
+func TestSimulationOfRecoveryFindsMistakes(t *testing.T) {
+	const most = 100_000
+	for _, bug := range mistakes {
+		tried, found := 0, false
+		for seed := range seeds.Of(most) {
+			m := newRecoveryModel(seed, bug)
+			m.run()
+			m.check()
+			tried++
+			if found = len(m.wrong) > 0; found {
+				t.Logf("%s: seed %d, %s", bug, seed, m.wrong[0])
+				break
+			}
+		}
+		if !found && tried == most {
+			t.Errorf("not found: %s", bug)
+		}
+	}
+}

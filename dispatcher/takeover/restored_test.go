@@ -1,0 +1,40 @@
+package takeover
+
+import (
+	"testing"
+	"time"
+
+	"weir/bucket/queue"
+	"weir/deadletter"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/lane"
+	"weir/dispatcher/schedule"
+)
+
+// TestRestoredJobs checks that every job of a backup may have been called since, the last one too. It is called again
+// only under an idempotency key; if the api takes none, it ends at once. Jobs behind the backup are like any other.
+func TestRestoredJobs(t *testing.T) {
+	w, p := newSettling(t)
+	w.Env.Restored = &lane.Restoration{At: time.Now()}
+	p.Restored = 5
+	plain, keyed := w.Terms.API, *w.Terms.API
+	keyed.Idempotency = &httpcall.Idempotency{Header: "Idempotency-Key"}
+	for seq, restored := range map[uint64]bool{4: true, 5: true, 6: false} {
+		for _, api := range []*httpcall.API{plain, &keyed} {
+			w.Terms = w.Env.NewTerms(api, nil)
+			p.Reader.expectLocked(queue.Entry{Seq: seq, Time: time.Now().Add(-time.Minute)})
+			f := foundOf(w, p, seq, "k")
+			if ends := restored && api == plain; (f.Deadline != 0) != ends {
+				t.Errorf("job %d, under a key %t: it ends at %d", seq, api != plain, f.Deadline)
+			}
+			f.DoubtRestoredLocked()
+			if got := f.Doubt.Known() == deadletter.BilledUnknown; got != restored || p.IsRestored(seq) != restored {
+				t.Errorf("job %d: doubted %t, restored %t", seq, got, p.IsRestored(seq))
+			}
+			if got, want := f.Doubt.Allows(api), !restored || api != plain; got != want {
+				t.Errorf("job %d, under a key %t: may be called: %t", seq, api != plain, got)
+			}
+			w.Update(func(s *schedule.Schedule) { s.Finished(f.Job.Job) })
+		}
+	}
+}

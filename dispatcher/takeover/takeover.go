@@ -1,0 +1,75 @@
+package takeover
+
+import (
+	"context"
+
+	"weir/bucket/queue"
+	"weir/dispatcher/lane"
+	"weir/dispatcher/settle"
+)
+
+// Takeover is one tenure of a partition: it reads the partition's stream, resumes the jobs that it finds there, and
+// reports what is missing from the stream.
+type Takeover struct {
+	*lane.Owned
+	Reader   *reader
+	losses   losses
+	removals *removals
+	stock    *stocktaking
+}
+
+// Options are the settings of a Takeover. All are required.
+type Options struct {
+	Settler *settle.Settler
+	Notes   *settle.HoldNotes
+	Pace    *Pace
+	Dropped func(err error) // drops the partition, because another owner has taken it
+}
+
+// New returns a takeover that has read nothing.
+func New(p *lane.Owned, o Options) *Takeover {
+	stock := &stocktaking{Owned: p}
+	t := &Takeover{
+		Owned: p, stock: stock, losses: losses{p},
+		Reader:   &reader{Owned: p, settler: o.Settler, notes: o.Notes, pace: o.Pace, stock: stock, Replay: newReplay()},
+		removals: &removals{Owned: p, settler: o.Settler, notes: o.Notes, dropped: o.Dropped},
+	}
+	p.Intents.Refused = t.removals.examineFence
+	return t
+}
+
+// Begin fences the partition's earlier owner, and reads what that owner noted.
+func (t *Takeover) Begin(ctx context.Context) (err error) {
+	if t.Markers, err = t.Bucket.Own(ctx, t.W.Env.Instance); err != nil {
+		return err
+	}
+	if err = t.stock.beginStocktaking(ctx); err != nil {
+		return err
+	}
+	if t.Markers.Unreadable() {
+		t.TellChange("the note of the partition's owner cannot be read, the store is damaged: that owner counts as one that died, and every key that has jobs here " +
+			"waits as if its burst were used; look at the disk")
+	}
+	return nil
+}
+
+// Read reads the partition's stream, which it follows until reading ends. It calls caughtUp when everything that was
+// there at the takeover has been read. What it stores of jobs continues until hard ends.
+func (t *Takeover) Read(reading, hard context.Context, caughtUp func(), stalled func(err error)) error {
+	return t.Bucket.Read(reading, queue.ReadOptions{
+		Mark: func(e queue.Entry) { t.Reader.takeMarker(e) }, MarkersLoaded: func() { t.Reader.markersLoaded() }, Take: func(e queue.Entry) { t.Reader.add(hard, e) },
+		Bodies: func() bool { return t.Reader.Replay == nil || !t.Cache.Full }, CaughtUp: func() { t.Reader.open(reading); caughtUp() },
+		Stalled: stalled, Damaged: func() { t.losses.damaged(reading, t.Reader.begun()) },
+		Removed: func(r queue.Removal) { t.removals.removed(hard, r) },
+	})
+}
+
+// IsRead reports whether everything that was in the stream at the takeover has been read. Call it when Read has
+// returned.
+func (t *Takeover) IsRead() bool { return t.Reader.Replay == nil }
+
+// CloseInventory notes for the next owner which jobs wait. Call it when Read has returned.
+func (t *Takeover) CloseInventory(ctx context.Context) { t.stock.closeInventory(ctx) }
+
+// ForgetLocked drops what the takeover has read, when the tenure ends.
+func (t *Takeover) ForgetLocked() { t.Reader.Replay = nil }
