@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 	"strings"
@@ -25,7 +26,7 @@ type Config struct {
 
 	notes      []Problem
 	references []reference
-	texts      texts
+	text       []byte // of the file, for describe
 }
 
 // DeadLetters bounds the stream of dead letters. When it is full, the intake refuses jobs whose letters would not fit.
@@ -58,7 +59,7 @@ const (
 func Parse(data []byte, opts Options) (*Config, error) {
 	doc, c := &document{}, &Config{}
 	if root, ok := doc.open(data); ok {
-		c.texts, _ = c.section().read(root)
+		c.section().read(root)
 	}
 	file := opts.Name
 	if file == "" {
@@ -69,7 +70,7 @@ func Parse(data []byte, opts Options) (*Config, error) {
 		return nil, &Errors{File: file, Problems: doc.problems}
 	}
 	sortProblems(doc.warnings)
-	c.File, c.Warnings, c.notes, c.references = file, doc.warnings, doc.notes, doc.references
+	c.File, c.Warnings, c.notes, c.references, c.text = file, doc.warnings, doc.notes, doc.references, bytes.Clone(data)
 	return c, nil
 }
 

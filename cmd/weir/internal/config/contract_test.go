@@ -92,7 +92,7 @@ func TestContractExample(t *testing.T) {
 		Dedupe:      10 * time.Minute,
 		File:        "testdata/contract.yaml",
 	}
-	want.texts, want.notes, want.references = c.texts, c.notes, c.references
+	want.text, want.notes, want.references = c.text, c.notes, c.references
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("the example is\n%+v\nwant\n%+v", c, want)
 	}

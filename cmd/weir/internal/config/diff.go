@@ -29,17 +29,8 @@ func (c Change) String() string {
 // that is written out is no change, nor is another order of fields. An api, a shared limit or another mapping that only one
 // of them has is one change. A nil Config stands for none at all.
 func (c *Config) Diff(other *Config) []Change {
-	var before, after texts
-	if c != nil {
-		before = c.texts
-	}
-	if other != nil {
-		after = other.texts
-	}
+	before, after := c.describe(), other.describe()
 	paths := maps.Clone(before)
-	if paths == nil {
-		paths = texts{}
-	}
 	maps.Copy(paths, after)
 	var changes []Change
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
@@ -48,6 +39,18 @@ func (c *Config) Diff(other *Config) []Change {
 		}
 	}
 	return changes
+}
+
+// describe returns the values of the file as texts. It reads the file again: the texts of a large one take more memory
+// than its values do, and few configurations are ever compared.
+func (c *Config) describe() texts {
+	if c == nil {
+		return texts{}
+	}
+	doc := &document{describes: true}
+	root, _ := doc.open(c.text)
+	all, _ := new(Config).section().read(root)
+	return all
 }
 
 // toldOtherwise reports whether another line covers path: a mapping that only one side has is one line, and one that

@@ -28,6 +28,7 @@ type document struct {
 	notes      []Problem
 	references []reference
 	visits     int
+	describes  bool // values are returned as texts, too
 }
 
 // value is one place in a document: its node with aliases followed, the line to report and the path from the root. A

@@ -52,8 +52,8 @@ type fields struct {
 	before  int             // problems before the mapping was read
 }
 
-// read reads the mapping at v, and sets the default of each absent field. It returns the values as texts, and the line
-// that describes the whole.
+// read reads the mapping at v, and sets the default of each absent field. If the document describes, it returns the
+// values as texts, and the line that describes the whole.
 func (s section) read(v value) (all texts, whole string) {
 	f, ok := s.open(v)
 	for _, fd := range s.fields {
@@ -67,8 +67,9 @@ func (s section) read(v value) (all texts, whole string) {
 		before := len(v.doc.problems)
 		at, has := f.byName[fd.name]
 		if !has || fd.is.show != nil {
-			inner[i] = fd.is.read(f.absent(fd.name), fd.or)
-			usual[i] = fd.text()
+			if inner[i] = fd.is.read(f.absent(fd.name), fd.or); v.doc.describes {
+				usual[i] = fd.text()
+			}
 		}
 		switch {
 		case has:
@@ -81,7 +82,7 @@ func (s section) read(v value) (all texts, whole string) {
 	if s.check != nil && ok && v.node != nil {
 		s.check(f)
 	}
-	if len(v.doc.problems) > 0 {
+	if len(v.doc.problems) > 0 || !v.doc.describes {
 		return nil, ""
 	}
 	all = texts{}

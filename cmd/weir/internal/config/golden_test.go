@@ -70,8 +70,9 @@ func checkGolden(t *testing.T, file string, good bool) {
 // describeAll writes every value by its path, then the warnings.
 func describeAll(c *Config, file string) string {
 	var b strings.Builder
-	for _, path := range slices.Sorted(maps.Keys(c.texts)) {
-		fmt.Fprintf(&b, "%s: %s\n", path, c.texts[path].text)
+	d := c.describe()
+	for _, path := range slices.Sorted(maps.Keys(d)) {
+		fmt.Fprintf(&b, "%s: %s\n", path, d[path].text)
 	}
 	for _, w := range c.Warnings {
 		fmt.Fprintf(&b, "warning: %s\n", w.In(file))
