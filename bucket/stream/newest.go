@@ -32,7 +32,7 @@ type Reach struct {
 const (
 	firstSpan = 256  // sequences that are looked at first
 	mostBare  = 4096 // messages without bodies
-	mostWhole = 512  // messages with bodies
+	mostWhole = 2048 // messages with bodies
 	mostBytes = 8 << 20
 )
 
@@ -94,7 +94,7 @@ func (n Newest) Read(ctx context.Context, take func(msg jetstream.Msg, meta *jet
 		switch last = from - 1; {
 		case b.dropped:
 			last, span = b.kept[0].meta.Sequence.Stream-1, max(firstSpan, span/4)
-		case len(b.kept) < n.most()/4:
+		case len(b.kept) <= n.most()/4:
 			span = min(span*4, 1<<40)
 		}
 	}

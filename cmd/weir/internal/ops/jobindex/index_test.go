@@ -278,13 +278,13 @@ func TestIndexIsBuiltFromTheStreams(t *testing.T) {
 		t.Errorf("a new job is not listed at once: %v, %v", ids(&page)[:1], err)
 	}
 	traces := x.Traces(t.Context(), "twice")
-	if !traces.Whole || !slices.Equal(traces.Calls, []uint64{702, 701}) || len(traces.Letters) != 0 {
+	if traces.Doubtful || !traces.InCalls.All() || !traces.InLetters.All() || !slices.Equal(traces.Calls, []uint64{702, 701}) || len(traces.Letters) != 0 {
 		t.Errorf("the traces of a job with two calls are %+v", traces)
 	}
 	if traces = x.Traces(t.Context(), "died"); len(traces.Calls) != 1 || !slices.Equal(traces.Letters, []uint64{1}) {
 		t.Errorf("the traces of a dead job are %+v", traces)
 	}
-	if traces = x.Traces(t.Context(), "never"); !traces.Whole || len(traces.Calls) != 0 {
+	if traces = x.Traces(t.Context(), "never"); traces.Doubtful || !traces.InCalls.All() || !traces.InLetters.All() || len(traces.Calls) != 0 {
 		t.Errorf("the traces of no job are %+v", traces)
 	}
 	letters, err := s.js.Stream(t.Context(), deadletter.Stream)
@@ -319,7 +319,7 @@ func TestIndexDoesNotTrustDamage(t *testing.T) {
 	if page.Missing != 1 || len(page.Jobs) != 19 {
 		t.Errorf("%d jobs, %d missing", len(page.Jobs), page.Missing)
 	}
-	if traces := x.Traces(t.Context(), "old-6"); traces.Whole {
+	if traces := x.Traces(t.Context(), "old-6"); !traces.Doubtful {
 		t.Errorf("with a lost record the index claims to be whole: %+v", traces)
 	}
 	if err := s.js.DeleteStream(t.Context(), ledger.CallsStream); err != nil {

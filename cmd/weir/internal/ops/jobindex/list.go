@@ -237,11 +237,23 @@ func (x *Index) endedLocked(b *block, e *entry, place Place) Ended {
 
 // Traces are the places of what is stored of an id. Another id may have some of them: the index compares hashes.
 type Traces struct {
-	Calls   []uint64 `json:"calls"`   // records in the ledger
-	Letters []uint64 `json:"letters"` // letters
-	// Whole says that nothing else is kept of the id in the ledger and among the letters.
-	Whole bool `json:"whole"`
+	Calls   []uint64 `json:"calls"`   // records in the ledger, the newest first
+	Letters []uint64 `json:"letters"` // letters, the newest first
+	// InCalls and InLetters say how much of the ledger and of the letters the index has.
+	InCalls   Reach `json:"in_calls"`
+	InLetters Reach `json:"in_letters"`
+	// Doubtful says that the index may lack traces within its reach: records are missing, or not read yet.
+	Doubtful bool `json:"doubtful,omitempty"`
 }
+
+// Reach is how much of a stream the index has: its newest messages.
+type Reach struct {
+	Messages int       `json:"messages"`
+	Back     time.Time `json:"back,omitzero"` // to the oldest of them; zero if the stream has no older ones
+}
+
+// All reports whether the index has all of the stream.
+func (r *Reach) All() bool { return r.Back.IsZero() }
 
 // MostTraces bounds the places of one id.
 const MostTraces = 1000
@@ -251,26 +263,45 @@ const MostTraces = 1000
 func (x *Index) Traces(ctx context.Context, id string) Traces {
 	behind := x.awaitEnds(ctx, x.views(true, true))
 	t := x.tracesOf(id)
-	t.Whole = t.Whole && behind == 0
+	t.Doubtful = t.Doubtful || behind > 0
 	return t
 }
 
 func (x *Index) tracesOf(id string) Traces {
-	hash := maphash.String(x.seed, id)
-	t := Traces{Calls: []uint64{}, Letters: []uint64{}}
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	take := func(into *[]uint64) func(*block, *entry) bool {
-		return func(_ *block, e *entry) bool {
-			if e.hash == hash {
-				*into = append(*into, e.seq)
-			}
-			return len(*into) < MostTraces
+	hash := maphash.String(x.seed, id)
+	t := Traces{Calls: x.calls.find(hash), Letters: x.letters.find(hash), InCalls: x.calls.reach(), InLetters: x.letters.reach()}
+	t.Doubtful = x.calls.missing > 0 || len(t.Calls) == MostTraces || len(t.Letters) == MostTraces
+	return t
+}
+
+func (s *shelf) reach() (r Reach) {
+	for _, blocks := range [][]*block{s.newer, s.older} {
+		for _, b := range blocks {
+			r.Messages += len(b.entries)
 		}
 	}
-	x.calls.each(math.MaxInt64, take(&t.Calls))
-	x.letters.each(math.MaxInt64, take(&t.Letters))
-	sound := func(s *shelf) bool { return s.absent || s.whole && s.missing == 0 }
-	t.Whole = sound(&x.calls) && sound(&x.letters) && len(t.Calls) < MostTraces && len(t.Letters) < MostTraces
-	return t
+	r.Back = s.sinceTime()
+	return r
+}
+
+// find returns the messages of an id, the newest first, at most MostTraces of them.
+func (s *shelf) find(hash uint64) []uint64 {
+	found := []uint64{}
+	for _, b := range slices.Backward(s.newer) {
+		for i := len(b.entries) - 1; i >= 0 && len(found) < MostTraces; i-- {
+			if b.entries[i].hash == hash {
+				found = append(found, b.entries[i].seq)
+			}
+		}
+	}
+	for _, b := range s.older {
+		for i := 0; i < len(b.entries) && len(found) < MostTraces; i++ {
+			if b.entries[i].hash == hash {
+				found = append(found, b.entries[i].seq)
+			}
+		}
+	}
+	return found
 }

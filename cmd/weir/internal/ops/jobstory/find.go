@@ -221,6 +221,11 @@ func (s *search) calls(ctx context.Context) error {
 		return err
 	}
 	s.looked(ledger.CallsStream, reach)
+	return s.earlier(ctx, reach)
+}
+
+// earlier reads the records of the keys of known jobs that were accepted before the part of the ledger that was read.
+func (s *search) earlier(ctx context.Context, reach stream.Reach) error {
 	for _, j := range s.t.Jobs {
 		first := j.firstAccepted()
 		if reach.All || first.IsZero() || first.Add(-acceptLeeway).After(reach.From) {

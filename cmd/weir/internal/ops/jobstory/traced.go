@@ -7,28 +7,32 @@ import (
 
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/ops/jobindex"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// indexed asks the index of ended jobs for what is recorded of the id. It reports false if the index cannot answer, or
-// does not have all that is kept: then streams must be searched.
+// indexed asks the index of ended jobs for what is recorded of the id. It reports false if a search of the streams may
+// find more.
 func (s *search) indexed(ctx context.Context) bool {
 	if s.Search {
 		return false
 	}
 	t, err := control.TracesOf(ctx, s.c, s.Job)
-	if err != nil || !t.Whole {
+	if err != nil || t.Doubtful {
 		return false
 	}
-	if len(t.Calls)+len(t.Letters)+len(s.t.Jobs) == 0 {
-		return false // there may be events of a job whose letter was purged
+	for _, in := range []jobindex.Reach{t.InCalls, t.InLetters} {
+		if !in.All() && (s.Scan == 0 || in.Messages < s.Scan) && len(t.Calls)+len(t.Letters) == 0 {
+			return false
+		}
 	}
 	s.traces = t
 	s.t.Looked = []Looked{
-		{Stream: deadletter.Stream, Messages: len(t.Letters), All: true}, {Stream: ledger.CallsStream, Messages: len(t.Calls), All: true},
+		{Stream: deadletter.Stream, Messages: t.InLetters.Messages, Back: t.InLetters.Back, All: t.InLetters.All()},
+		{Stream: ledger.CallsStream, Messages: t.InCalls.Messages, Back: t.InCalls.Back, All: t.InCalls.All()},
 	}
 	return true
 }
@@ -61,8 +65,16 @@ func (s *search) tracedLetters(ctx context.Context) error {
 	return nil
 }
 
-// tracedCalls reads the records of the id's calls, and the results of those that have one.
+// tracedCalls reads the records of the id's calls, and the results of those that have one. For jobs that were accepted
+// before the part of the ledger that the index has, it also searches their keys' records.
 func (s *search) tracedCalls(ctx context.Context) error {
+	if err := s.tracedRecords(ctx); err != nil {
+		return err
+	}
+	return s.earlier(ctx, stream.Reach{From: s.traces.InCalls.Back, All: s.traces.InCalls.All()})
+}
+
+func (s *search) tracedRecords(ctx context.Context) error {
 	for _, seq := range s.traces.Calls {
 		c, err := ledger.At(ctx, s.c.JetStream, seq)
 		if errors.Is(err, ledger.ErrUnreadable) || err == nil && (c == nil || !s.chooses(c.API, c.Key, c.Job)) {
@@ -100,6 +112,9 @@ const (
 
 // tracedEvents reads the events of the jobs' ends, and those of their letters' bodies being read.
 func (s *search) tracedEvents(ctx context.Context) error {
+	if len(s.t.Jobs) == 0 {
+		return s.events(ctx) // there may be some of a job whose letter was purged
+	}
 	for _, j := range s.t.Jobs {
 		for _, step := range j.Steps {
 			switch {
