@@ -22,7 +22,7 @@ var askedPaths = map[string]string{
 	"/api/v1/results/{api}/{id}": "/api/v1/results/a/done?key=one", "/api/v1/dead/{seq}": "/api/v1/dead/1", "/api/v1/config/versions/{version}": "/api/v1/config/versions/1",
 	"/api/v1/config/diff": "/api/v1/config/diff?from=1&to=1", "/api/v1/history": "/api/v1/history?api=a", "/v1/jobs/{api}/{name}": "/v1/jobs/a/done?key=one",
 	"/api/v1/redrives/{name}": "", "/api/v1/stream": "", "/api/v1/dead/export": "",
-	"/api/v1/apis/{api}/key": "/api/v1/apis/a/key?key=k%2F2",
+	"/api/v1/apis/{api}/key": "/api/v1/apis/a/key?key=k%2F2", "/api/v1/apis/{api}/use": "/api/v1/apis/a/use",
 }
 
 // The operator's requests to the rig, in this order.
