@@ -29,7 +29,7 @@ func TestEndpointsDescribeThemselves(t *testing.T) {
 		}
 		return msg.Data
 	}
-	schemas := map[string]map[string]string{} // metadata by endpoint
+	schemas := map[string]map[string]string{} // metadata by service and endpoint
 	for _, service := range []string{"weir", "weir-operator"} {
 		var info micro.Info
 		if err := json.Unmarshal(ask(operator, "$SRV.INFO."+service), &info); err != nil {
@@ -42,23 +42,23 @@ func TestEndpointsDescribeThemselves(t *testing.T) {
 			if e.Metadata["weir.subject"] == "" {
 				t.Errorf("endpoint %s of %s says nothing of itself", e.Name, service)
 			}
-			schemas[e.Name] = e.Metadata
+			schemas[service+"/"+e.Name] = e.Metadata
 		}
 	}
 	r.Submit("weir.jobs.m.k", nil, nil) // is called at once, the next waits for an hour
 	r.Ended("m", "k", 1)
-	holdsTo(t, "a receipt", schemas["jobs"]["weir.schema.receipt"], ask(r.NC, "weir.jobs.m.k"))
+	holdsTo(t, "a receipt", schemas["weir/jobs"]["weir.schema.receipt"], ask(r.NC, "weir.jobs.m.k"))
 	for subject, of := range map[string][2]string{
 		"weir.operator.keys.m": {"keys", "weir.schema.response"}, "weir.operator.show.m.k": {"show", "weir.schema.response"},
 		"weir.operator.status": {"status", "weir.schema.response"}, "weir.operator.config": {"config", "weir.schema.response"},
 		"weir.operator.paused.m.k": {"paused", "weir.schema.response"}, "weir.operator.try.m": {"try", "weir.schema.response"},
 	} {
-		holdsTo(t, subject, schemas[of[0]][of[1]], ask(operator, subject))
+		holdsTo(t, subject, schemas["weir-operator/"+of[0]][of[1]], ask(operator, subject))
 	}
 	ask(r.NC, "weir.jobs.m.k")
-	holdsTo(t, "a refusal of a full bucket", schemas["jobs"]["weir.schema.refusal"], ask(r.NC, "weir.jobs.m.k"))
-	holdsTo(t, "a refusal", schemas["jobs"]["weir.schema.refusal"], ask(r.NC, "weir.jobs.nobody.k"))
-	if m := schemas["jobs"]; m["weir.subject"] != "weir.jobs.<api>.<key>" || !strings.Contains(m["weir.headers"], "Weir-Not-Before") {
+	holdsTo(t, "a refusal of a full bucket", schemas["weir/jobs"]["weir.schema.refusal"], ask(r.NC, "weir.jobs.m.k"))
+	holdsTo(t, "a refusal", schemas["weir/jobs"]["weir.schema.refusal"], ask(r.NC, "weir.jobs.nobody.k"))
+	if m := schemas["weir/jobs"]; m["weir.subject"] != "weir.jobs.<api>.<key>" || !strings.Contains(m["weir.headers"], "Weir-Not-Before") {
 		t.Errorf("jobs say %v", m)
 	}
 }
