@@ -1,6 +1,7 @@
 package console
 
 import (
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/internal/machine"
+	"weir/cmd/weir/internal/ops/doctor"
 	"weir/cmd/weir/internal/ops/status"
 	"weir/cmd/weir/weirtest"
 
@@ -98,4 +100,22 @@ apis:
 	b.wait("the day of the budget", `document.querySelector("[data-limit=spend] rect.reached") && document.querySelector("[data-limit=spend] figcaption").innerText.includes("0.20 of 0.20 used now")`)
 	b.open("/bucket?api=pay&key=a")
 	b.wait("what it gets", `/nothing until .*, then 20.s: its own rate/.test(document.querySelector("main .facts")?.innerText)`)
+}
+
+// TestConsoleGradesFindings: every grade of the doctor's findings has its mark in the console, and a word for a screen reader.
+func TestConsoleGradesFindings(t *testing.T) {
+	b := scripts(t)
+	findings, err := json.Marshal(map[string]any{"findings": []doctor.Finding{
+		{Grade: doctor.Fine, What: "it is fine"}, {Grade: doctor.Watch, What: "it needs a look"}, {Grade: doctor.Bad, What: "it is bad"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eval[any](b, `(window.fetch = ((real) => (path, ...more) => path.endsWith("/doctor") ? Promise.resolve(new Response(`+quote(string(findings))+`)) : real(path, ...more))(window.fetch), null)`)
+	b.visit("/doctor")
+	b.wait("the findings", `document.querySelectorAll(".findings .chip").length === 3`)
+	marks := eval[[]string](b, `[...document.querySelectorAll(".findings .chip")].map((e) => e.className + ": " + e.querySelector(".unseen").textContent)`)
+	if got, want := strings.Join(marks, ", "), "chip good: fine, chip held: warning, chip dead: to fix"; got != want {
+		t.Errorf("they are marked as %s, want %s", got, want)
+	}
 }

@@ -4,7 +4,7 @@ import { things } from "../format.js";
 import { said } from "../time.js";
 import { failed, waits, command } from "../said.js";
 
-const grades = { ok: ["✓", "good", "fine"], warning: ["!", "held", "warning"], bad: ["✗", "dead", "to fix"], error: ["✗", "dead", "to fix"], critical: ["✗", "dead", "to fix"] };
+const grades = { ok: ["✓", "good", "fine"], warning: ["!", "held", "warning"], problem: ["✗", "dead", "to fix"] };
 
 /** doctor shows findings that will cause trouble. */
 export const doctor = {

@@ -16,7 +16,7 @@ export const spend = {
     return [
       h("h1", {}, "Spend"),
       h("div.filters", {}, h("div.field", { class: "narrow" }, h("label", { for: "by" }, "By"), h("select", { id: "by", value: by, on: { change: (e) => change({ by: e.target.value }) } }, ["api", "key", "tenant", "day"].map((o) => h("option", { value: o, selected: o === by }, o)))),
-        choice("api", "Api", api, app.snapshot?.status.apis.map((x) => x.api) ?? []), filterField("since", "Since", since, { placeholder: "today; 2h, 30d", narrow: true })),
+        choice("api", "Api", api, app.snapshot?.status.apis.map((x) => x.api) ?? []), filterField("since", "Since", since, { placeholder: "2h, 30d", narrow: true })),
       asked.error && (asked.error.status === 404 ? empty("Nothing has been spent yet", "The ledger has no calls.") : failed(asked.error)),
       !a && !asked.error && waits("the ledger"),
       a && [
