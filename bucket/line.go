@@ -44,7 +44,7 @@ type Waiting struct {
 }
 
 // MostTenants bounds the tenants that a Line names.
-const MostTenants = 64
+const MostTenants = 32
 
 // mostReplicas bounds the replicas that take turns. Beyond it the one is forgotten that was last seen longest ago.
 const mostReplicas = 64

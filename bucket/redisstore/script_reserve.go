@@ -199,7 +199,7 @@ local function reserve(now, lease, far, memory, jitter, out)
   local asked, n, replica, more, tenants = load('asked'), num(), str(), 0, {}
   if replica ~= '' then
     more = num()
-    for i = 1, num() do tenants[i] = {str(), num()} end
+    for i = 1, 2 * num(), 2 do tenants[i], tenants[i + 1] = str(), num() end
   end
   for j = 1, n do
     local own = {p = num(), q = num(), burst = num(), window = num(), late = jitter}

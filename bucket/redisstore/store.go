@@ -8,7 +8,7 @@
 // the grants not yet settled (the in-flight permits, by end of lease), <tag>:log:<limit> a sliding quota's log and
 // <tag>:key:<key> the bucket of one key, which expires when it has been empty for the longest window of any key's rate.
 // What replicas said of what waits there (bucket/line.go) is one field of the state, empty while nothing waits, and of at
-// most 64 replicas with 64 tenants each. If it is lost, the next asks say it again.
+// most 64 replicas with 32 tenants each. If it is lost, the next asks say it again.
 //
 // # Time
 //

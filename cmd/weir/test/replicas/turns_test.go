@@ -10,31 +10,35 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestReplicasTakeTurns: two replicas with backlogs share a rate that is used up. Their calls mix as their keys would on
+// TestReplicasTakeTurns: replicas with 120 jobs each share a rate that is used up. Their calls mix as their keys would on
 // one machine: every key is called as often as any other while all of them wait.
 func TestReplicasTakeTurns(t *testing.T) {
-	t.Parallel()
-	const keys, each = 24, 10
-	redis := weirtest.StartRedis(t)
-	yaml := fmt.Sprintf(weirtest.ReplicaAPI, weirtest.NotIdempotent) + "    limits:\n      - {name: account, rate: 20/s}\n"
-	r := weirtest.NewReplicas(t, weirtest.OneServer(t), 2, yaml, "WEIR_REDIS_URL=redis://"+redis.Addr)
-	var jobs []*nats.Msg
-	for n := range each {
-		for key := range keys {
-			jobs = append(jobs, weirtest.JobFor("pay", fmt.Sprint("key-", key), fmt.Sprint(n)))
-		}
-	}
-	r.FillPaused(jobs)
-	r.AwaitEmpty()
-	r.CheckArrivals(weirtest.SharedRate("account", 20, 1))
+	for _, replicas := range []int{2, 3} {
+		t.Run(fmt.Sprint(replicas), func(t *testing.T) {
+			t.Parallel()
+			keys, each := 12*replicas, 10
+			redis := weirtest.StartRedis(t)
+			yaml := fmt.Sprintf(weirtest.ReplicaAPI, weirtest.NotIdempotent) + "    limits:\n      - {name: account, rate: 20/s}\n"
+			r := weirtest.NewReplicas(t, weirtest.OneServer(t), replicas, yaml, "WEIR_REDIS_URL=redis://"+redis.Addr)
+			var jobs []*nats.Msg
+			for n := range each {
+				for key := range keys {
+					jobs = append(jobs, weirtest.JobFor("pay", fmt.Sprint("key-", key), fmt.Sprint(n)))
+				}
+			}
+			r.FillPaused(jobs)
+			r.AwaitEmpty()
+			r.CheckArrivals(weirtest.SharedRate("account", 20, 1))
 
-	run, uneven := longestRun(r.Records()), mostUneven(r.Records())
-	t.Logf("calls by replica: %v; longest run of one replica while the other waits: %d; keys differ by up to %d calls", r.CallsBy(), run, uneven)
-	if run > keys/2 {
-		t.Errorf("one replica made %d calls in a row while the other waited", run)
-	}
-	if uneven > 3 {
-		t.Errorf("while all keys waited, one was called %d times more often than another", uneven)
+			run, uneven := longestRun(r.Records()), mostUneven(r.Records())
+			t.Logf("calls by replica: %v; longest run of one replica while another waits: %d; keys differ by up to %d calls", r.CallsBy(), run, uneven)
+			if run > 12 {
+				t.Errorf("one replica made %d calls in a row while another waited", run)
+			}
+			if uneven > 4 {
+				t.Errorf("while all keys waited, one was called %d times more often than another", uneven)
+			}
+		})
 	}
 }
 
