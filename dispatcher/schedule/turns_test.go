@@ -3,6 +3,7 @@ package schedule
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -326,5 +327,34 @@ func TestTurnsLendAndTakeBack(t *testing.T) {
 		if w.waiting() != 0 || len(w.tenants) != 0 || len(w.coming) != 0 {
 			t.Fatalf("seed %d: %d queues and %d tenants are left, of which %d wait", seed, w.waiting(), len(w.tenants), len(w.coming))
 		}
+	}
+}
+
+// TestEveryRoundSaysWhatWaits checks what a round of asks says of the keys that wait: how many of each tenant, with the
+// keys that ask, or only how many tenants if there are too many to name.
+func TestEveryRoundSaysWhatWaits(t *testing.T) {
+	said := func(keys ...string) *bucket.Line {
+		rules := hourly()
+		rules.TenantUntil = "."
+		s, p, now := inspected(rules)
+		s.Pipe.pace.Replica = "me"
+		for _, key := range keys[1:] {
+			s.turns.wait(s.Queue(key, p))
+		}
+		do := &step{Schedule: s, now: now}
+		do.fx.Asks, do.fx.asked = make([]bucket.Ask, 1), [][]*Job{{{Queue: s.Queue(keys[0], p)}}} // it asks without having waited
+		do.standInLine()
+		return do.fx.Asks[0].Line
+	}
+	line := said("a.1", "a.2", "b.1", "a.3")
+	if want := []bucket.Waiting{{Tenant: "a", Keys: 3}, {Tenant: "b", Keys: 1}}; !slices.Equal(line.Tenants, want) || line.More != 0 || line.Replica != "me" {
+		t.Errorf("%+v, want %v", line, want)
+	}
+	var many []string
+	for i := range bucket.MostTenants + 1 {
+		many = append(many, fmt.Sprintf("t%d.1", i), fmt.Sprintf("t%d.2", i))
+	}
+	if line := said(many...); len(line.Tenants) != 0 || line.More != bucket.MostTenants+1 {
+		t.Errorf("%+v of %d tenants", line, bucket.MostTenants+1)
 	}
 }
