@@ -50,7 +50,7 @@ func (w *Worker) openAPI(ctx context.Context, a *config.API, c *config.Config) (
 	return opened, nil
 }
 
-func (w *Worker) queueSettings(a *config.API, c *config.Config) queue.Settings {
+func (w *link) queueSettings(a *config.API, c *config.Config) queue.Settings {
 	return queue.Settings{
 		StreamSettings: queue.StreamSettings{Replicas: w.settings.Replicas, Dedupe: c.Dedupe, Log: w.log},
 		API:            a.Name, Partitions: w.settings.Partitions, Capacity: largestCapacity(a.Rules), MaxBody: a.MaxBody,

@@ -31,7 +31,7 @@ const (
 const ownInbox = "_INBOX.worker"
 
 // connect starts the embedded server, if there is to be one, and connects.
-func (w *Worker) connect(ctx context.Context, file *configFile) error {
+func (w *link) connect(ctx context.Context, file *configFile) error {
 	s := w.settings
 	url := s.NATSURL.Reveal()
 	opts := []nats.Option{
@@ -120,7 +120,7 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 
 // whyNotConnected logs why reconnecting fails, each reason once in a row. An expired certificate or refused credentials
 // need an operator.
-func (w *Worker) whyNotConnected() nats.ConnErrHandler {
+func (w *link) whyNotConnected() nats.ConnErrHandler {
 	var last atomic.Pointer[string] // shared, because all connections have the same options
 	return func(nc *nats.Conn, err error) {
 		why := connect.Explain(w.settings.NATSURL.String(), "the server", err).Error()
@@ -140,7 +140,7 @@ const clientBytes = 52 << 10
 
 // clients returns how many producers may be connected to the embedded server. The default takes at most a fourth of the
 // memory and a fourth of the files that the process may open. A configured number is granted as far as files allow.
-func (w *Worker) clients(s *config.Settings) int {
+func (w *link) clients(s *config.Settings) int {
 	most := int(openFiles() / 4)
 	if s.NATSConnections > most {
 		w.log.Warn("fewer producers may be connected than WEIR_NATS_CONNECTIONS says: the store needs files as well; raise the limit of open files (ulimit -n, LimitNOFILE)",
@@ -178,7 +178,7 @@ func serverAuth(a config.NATSAuth) embedded.Auth {
 
 // asOperator returns the connection to use with a server that may be embedded in another weir. If that weir
 // distinguishes producers from operators and runs on this machine, its data directory has the credentials.
-func (w *Worker) asOperator(ctx context.Context, nc *nats.Conn) *nats.Conn {
+func (w *link) asOperator(ctx context.Context, nc *nats.Conn) *nats.Conn {
 	inside := connect.AskInside(ctx, nc, &w.denied)
 	w.replyPrefix = inside.ReplyPrefix
 	own := connect.Found(w.settings, inside)
@@ -209,7 +209,7 @@ func (w *Worker) refuseForeign(ctx context.Context) error {
 }
 
 // whileDiskTakes ends the worker when the disk refuses writes: nothing may be answered any more.
-func (w *Worker) whileDiskTakes(disk *embedded.Disk) error {
+func (w *link) whileDiskTakes(disk *embedded.Disk) error {
 	select {
 	case err := <-disk.Broken():
 		return fmt.Errorf("%w: no job is taken any more, nor an api called: mend the disk, and start weir again", err)

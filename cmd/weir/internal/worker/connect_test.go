@@ -16,7 +16,7 @@ import (
 // TestWhyNotConnected: the worker's connections try to connect again at the same time, and a reason that they share is told once.
 func TestWhyNotConnected(t *testing.T) {
 	var log bytes.Buffer
-	w := &Worker{settings: &config.Settings{}, lifetime: &lifetime{log: slog.New(slog.NewTextHandler(&log, nil))}}
+	w := &link{settings: &config.Settings{}, lifetime: &lifetime{log: slog.New(slog.NewTextHandler(&log, nil))}}
 	tell := w.whyNotConnected()
 	var connections sync.WaitGroup
 	for range 8 {

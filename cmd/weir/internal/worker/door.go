@@ -59,7 +59,7 @@ func (f *follower) configuredAPI(name string) *config.API {
 }
 
 // connection returns the worker's own connection, for questions that commands ask too.
-func (w *Worker) connection() *connect.Connection {
+func (w *link) connection() *connect.Connection {
 	return &connect.Connection{Conn: w.nc, JetStream: w.js, At: w.nc.ConnectedUrlRedacted(), Denied: &w.denied}
 }
 
@@ -79,7 +79,7 @@ func (w *Worker) findQueued(ctx context.Context, api string, q control.JobInQueu
 	return control.FindSoon(w.connection(), api, q)
 }
 
-func (w *Worker) resultAt(ctx context.Context, seq uint64) (*jobstory.KeptResult, error) {
+func (w *link) resultAt(ctx context.Context, seq uint64) (*jobstory.KeptResult, error) {
 	r, err := ledger.ResultAt(ctx, w.js, seq)
 	if err != nil || r == nil {
 		return nil, err

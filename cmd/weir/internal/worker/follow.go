@@ -263,7 +263,7 @@ func (f *follower) change(ctx context.Context, a *config.API, next *config.Confi
 }
 
 // tellConfig publishes the event that this worker has applied its file.
-func (w *Worker) tellConfig(ctx context.Context, change control.ConfigChange) {
+func (w *link) tellConfig(ctx context.Context, change control.ConfigChange) {
 	w.log.Info("configuration applied", "version", change.NewVersion, "who", change.Who, "from", change.From, "changes", change.Changes)
 	if err := change.Event().Publish(ctx, w.js); err != nil {
 		w.log.Warn("could not store an event", "err", err)

@@ -148,7 +148,7 @@ func (on surroundings) total() int64 {
 
 // bound creates the holdings of the worker. If no limit was set, it finds one. The collector stays the concern of the
 // process that runs the worker.
-func (w *Worker) bound() error {
+func (w *bodies) bound() error {
 	if w.settings.Memory == 0 {
 		m, err := findMemory(0, surroundings{root: "/", goLimit: debug.SetMemoryLimit(-1)})
 		if err != nil {
@@ -178,7 +178,7 @@ func (w *Worker) fitsMemory() error {
 }
 
 // watchMemory checks the heap until ctx ends.
-func (w *Worker) watchMemory(ctx context.Context) error {
+func (w *bodies) watchMemory(ctx context.Context) error {
 	watch := memoryWatch{holdings: w.holdings, heap: softMemory(w.settings.Memory), log: w.log.With("component", "memory")}
 	return watch.run(ctx)
 }

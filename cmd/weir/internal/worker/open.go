@@ -101,13 +101,13 @@ func (w *Worker) dispatchOptions(c *config.Config) dispatcher.Options {
 	return dispatcher.Options{
 		Conn: w.nc, JetStream: w.js, Letters: w.letters, Control: w.control, Instance: w.settings.Instance, Version: cli.Version(), Now: w.clock.Now, Ahead: w.clock.Ahead,
 		Replicas: w.settings.Replicas, Dedupe: w.dedupe, ResultsAge: c.Results.MaxAge, LedgerAge: ledgerAge, MaxStore: w.maxStore(), Restored: w.restored,
-		Changed: w.streams.Note, Recorder: w.recorder, Tracer: w.traces.Tracer(), Registry: w.shares, MayBegin: w.mayBegin, SharedBy: w.sharedBy(), Log: w.log, Registerer: w.registry,
+		Changed: w.streams.Note, Recorder: w.recorder, Tracer: w.spans.Tracer(), Registry: w.shares, MayBegin: w.mayBegin, SharedBy: w.sharedBy(), Log: w.log, Registerer: w.registry,
 	}
 }
 
 // maxStore bounds what one stream may reserve of the store, 0 for no bound: the letters get twice as much, and the
 // queues the rest.
-func (w *Worker) maxStore() int64 {
+func (w *link) maxStore() int64 {
 	return w.room / 8
 }
 
@@ -132,7 +132,7 @@ func (w *Worker) share(ctx context.Context) error {
 
 // openRecorder begins to record the progress of calls, if there is a place for that. Without a record, a kill -9 leaves
 // more jobs whose outcome is unknown, and nothing worse: so its absence does not refuse a start.
-func (w *Worker) openRecorder() {
+func (w *records) openRecorder() {
 	switch {
 	case !w.settings.Has(config.RoleDispatch):
 		return
@@ -150,7 +150,7 @@ func (w *Worker) openRecorder() {
 }
 
 // sharedBy returns where this replica counts shared limits, for the other replicas.
-func (w *Worker) sharedBy() string {
+func (w *records) sharedBy() string {
 	if w.redis != nil {
 		return sharedByRedis
 	}

@@ -25,7 +25,7 @@ const (
 
 // refuseRestored refuses a start on a store that was restored from a backup, unless an operator has allowed it. In that
 // case it records the consequences before anything is called. Every later start follows that record.
-func (w *Worker) refuseRestored(ctx context.Context) error {
+func (w *records) refuseRestored(ctx context.Context) error {
 	k, err := w.openWitness()
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func (w *Worker) refuseRestored(ctx context.Context) error {
 
 // refuseLate refuses to continue with a store because of notes in a Redis that was unreachable at the start. No call
 // has been made: limits open after it.
-func (w *Worker) refuseLate(ctx context.Context, notes *limitstate.Notes, order *witness.Order) error {
+func (w *records) refuseLate(ctx context.Context, notes *limitstate.Notes, order *witness.Order) error {
 	found, err := w.witness.ExamineLate(ctx, notes)
 	switch {
 	case err != nil:
@@ -90,7 +90,7 @@ func (w *Worker) refuseLate(ctx context.Context, notes *limitstate.Notes, order 
 }
 
 // flushControl returns when writes to the control bucket are on disk, if the server is embedded.
-func (w *Worker) flushControl(ctx context.Context) error {
+func (w *records) flushControl(ctx context.Context) error {
 	if w.server == nil || w.server.Disk() == nil {
 		return nil
 	}
@@ -98,7 +98,7 @@ func (w *Worker) flushControl(ctx context.Context) error {
 }
 
 // openWitness finds the places that hold notes about the store outside of it.
-func (w *Worker) openWitness() (*witness.Keeper, error) {
+func (w *records) openWitness() (*witness.Keeper, error) {
 	o := witness.Options{Conn: w.nc, JetStream: w.js, Control: w.control, Synced: syncedOutside, Log: w.log.With("component", "witness")}
 	if w.server != nil {
 		o.DataDir, o.Synced = w.settings.DataDir, syncedInside
@@ -124,7 +124,7 @@ func (w *Worker) openWitness() (*witness.Keeper, error) {
 type patient struct {
 	witness.Place
 
-	w *Worker
+	w *records
 }
 
 // Read implements witness.Place.
@@ -154,7 +154,7 @@ func refusedStore(signs []string) error {
 }
 
 // orderRestored records that the store was restored, and logs what is lost.
-func (w *Worker) orderRestored(ctx context.Context, signs []string) (*witness.Order, error) {
+func (w *records) orderRestored(ctx context.Context, signs []string) (*witness.Order, error) {
 	order, err := witness.NewOrder(ctx, w.js, ledger.CallsStream, time.Now())
 	if err != nil {
 		return nil, err
@@ -176,7 +176,7 @@ func (w *Worker) orderRestored(ctx context.Context, signs []string) (*witness.Or
 }
 
 // goOnRestored makes the dispatcher follow an order.
-func (w *Worker) goOnRestored(ctx context.Context, order *witness.Order) error {
+func (w *records) goOnRestored(ctx context.Context, order *witness.Order) error {
 	if order == nil {
 		return nil
 	}

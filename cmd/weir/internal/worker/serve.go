@@ -92,7 +92,7 @@ func (w *Worker) throttled(api string) uint64 {
 	return 0
 }
 
-func (w *Worker) roles() (names []string) {
+func (w *link) roles() (names []string) {
 	for _, r := range w.settings.Roles {
 		names = append(names, string(r))
 	}
@@ -162,7 +162,7 @@ func (w *Worker) listenHTTP() (err error) {
 
 // httpAuth returns which users the HTTP side admits on a loopback address while there is no token. An external server
 // authenticates its own clients; its setting does not apply to HTTP.
-func (w *Worker) httpAuth() config.NATSAuth {
+func (w *link) httpAuth() config.NATSAuth {
 	if auth := w.settings.NATSAuth; w.settings.Embedded() || auth == config.AuthOpen {
 		return auth
 	}
@@ -195,7 +195,7 @@ func (w *Worker) answerHTTP() error {
 
 // connectAside opens another connection of this process for a part that reads much, so that its reading does not delay
 // what calls depend on.
-func (w *Worker) connectAside(part string, denied *connect.Denials) (*nats.Conn, jetstream.JetStream, error) {
+func (w *link) connectAside(part string, denied *connect.Denials) (*nats.Conn, jetstream.JetStream, error) {
 	opts := append(slices.Clone(w.natsOptions), nats.Name("weir "+w.settings.Instance+" "+part), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		w.log.Warn("nats", "component", part, "err", err)
 		denied.Note(err)
@@ -219,7 +219,7 @@ const (
 )
 
 // keepIndex begins to build the index of ended jobs.
-func (w *Worker) keepIndex() (*jobindex.Index, error) {
+func (w *link) keepIndex() (*jobindex.Index, error) {
 	_, js, err := w.connectAside("index", &connect.Denials{})
 	if err != nil {
 		return nil, err
@@ -246,7 +246,7 @@ func (w *Worker) remarks() (told []string) {
 }
 
 // limiter names where limits are counted.
-func (w *Worker) limiter() string {
+func (w *records) limiter() string {
 	if w.redis != nil {
 		return w.redis.String()
 	}
@@ -291,16 +291,16 @@ func (w *Worker) Ready(ctx context.Context) error {
 }
 
 // openTraces sends traces if the environment asks for them.
-func (w *Worker) openTraces(ctx context.Context) {
-	w.traces = otlp.Open(ctx, otlp.Options{Version: cli.Version(), Instance: w.settings.Instance, Log: w.log, Registerer: w.registry})
-	if w.traces != nil {
-		w.onStop("traces", w.traces.Close) // after the parts that write them have ended
+func (w *traces) openTraces(ctx context.Context) {
+	w.spans = otlp.Open(ctx, otlp.Options{Version: cli.Version(), Instance: w.settings.Instance, Log: w.log, Registerer: w.registry})
+	if w.spans != nil {
+		w.onStop("traces", w.spans.Close) // after the parts that write them have ended
 	}
 }
 
 // traceAnswers returns the function that writes the intake's spans; nil if none are written.
-func (w *Worker) traceAnswers() func(*ingest.Answered) {
-	if t := w.traces.Tracer(); t != nil {
+func (w *traces) traceAnswers() func(*ingest.Answered) {
+	if t := w.spans.Tracer(); t != nil {
 		return t.Answered
 	}
 	return nil
@@ -318,7 +318,7 @@ func newRegistry() *prometheus.Registry {
 }
 
 // makeSenders returns what posts events to destinations.
-func (w *Worker) makeSenders() *webhook.Senders {
+func (w *notices) makeSenders() *webhook.Senders {
 	return webhook.New(webhook.Options{
 		JetStream: w.js, Control: w.control, Instance: w.settings.Instance, Log: w.log, Registerer: w.registry,
 		Configured: w.destinations,
@@ -326,7 +326,7 @@ func (w *Worker) makeSenders() *webhook.Senders {
 }
 
 // destinations returns the destinations of the configuration in force.
-func (w *Worker) destinations() []*config.Destination {
+func (w *notices) destinations() []*config.Destination {
 	inForce := w.follower.inForce.Load().Notifications
 	all := make([]*config.Destination, len(inForce))
 	for i := range inForce {
@@ -336,7 +336,7 @@ func (w *Worker) destinations() []*config.Destination {
 }
 
 // tryDestinations posts a test message to the destination of a name, or to all if name is empty.
-func (w *Worker) tryDestinations(ctx context.Context, name, who string) []control.Notified {
+func (w *notices) tryDestinations(ctx context.Context, name, who string) []control.Notified {
 	var all []control.Notified
 	for _, to := range w.destinations() {
 		if name != "" && to.Name != name {
@@ -352,6 +352,6 @@ func (w *Worker) tryDestinations(ctx context.Context, name, who string) []contro
 }
 
 // postEvents begins to post events to the destinations of the configuration in force whose leases this replica gets.
-func (w *Worker) postEvents() {
+func (w *notices) postEvents() {
 	w.lowerGo(func() error { return w.senders.Run(w.soft) })
 }

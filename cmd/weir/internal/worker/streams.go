@@ -56,7 +56,7 @@ func (w *Worker) remakeStreams(ctx context.Context, firstSeq map[string]uint64) 
 }
 
 // tellUnread reports which values of the control bucket were damaged. A pause that cannot be read stays in force.
-func (w *Worker) tellUnread(ctx context.Context) error {
+func (w *records) tellUnread(ctx context.Context) error {
 	for _, key := range w.unread {
 		what := "its value cannot be read any more, the store is damaged: look at the disk"
 		switch {
@@ -83,7 +83,7 @@ const ledgerMade = "ledger.made"
 
 // findLedger checks whether the ledger was deleted while no weir ran. If so, it returns the sequence at which the new
 // one must begin.
-func (w *Worker) findLedger(ctx context.Context) (firstSeq map[string]uint64, err error) {
+func (w *records) findLedger(ctx context.Context) (firstSeq map[string]uint64, err error) {
 	_, err = w.control.Get(ctx, ledgerMade)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return nil, nil
@@ -101,7 +101,7 @@ func (w *Worker) findLedger(ctx context.Context) (firstSeq map[string]uint64, er
 }
 
 // noteLedger records that there is a ledger.
-func (w *Worker) noteLedger(ctx context.Context) error {
+func (w *records) noteLedger(ctx context.Context) error {
 	_, err := w.control.Create(ctx, ledgerMade, nil)
 	if err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
 		return fmt.Errorf("note that there is a ledger: %w", err)

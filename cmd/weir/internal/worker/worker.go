@@ -34,19 +34,14 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Worker is one running weir: everything `weir serve` starts, in one process.
-type Worker struct {
+// link is the worker's connection to NATS, with what the process runs by.
+type link struct {
 	*lifetime
 
 	settings *config.Settings
-	config   *config.Config // at the start; follower has the present one
-	past     []pastConfig   // what ran before that, the newest first
 	registry *prometheus.Registry
-	clock    *clock.Clock
-
 	server   *embedded.Server // nil with an external one
 	room     int64            // bytes the streams may take together, 0 if unknown
-	holdings *queue.Holdings  // of all apis
 	denied   connect.Denials
 	nc       *nats.Conn
 	// natsURL and natsOptions open further connections, as the same user as nc.
@@ -57,28 +52,72 @@ type Worker struct {
 	replyPrefix string
 	js          jetstream.JetStream
 	control     jetstream.KeyValue
-	unread      []string // keys of control whose values were damaged
-	letters     *deadletter.Writer
-	senders     *webhook.Senders
-	opened      []*apiParts // at the start
-	dispatch    *dispatcher.Dispatcher
-	dedupe      *queue.Dedupe
-	levels      limitstate.Levels // of the shared limits
-	follower    *follower
-	guard       *diskGuard
-	foreign     *foreign.Watch
-	streams     *streamwatch.Watch
-	pauses      *control.Pauses
-	redis       *limitstate.Redis              // nil if limits are counted in the process
-	limits      *limitstate.Options            // nil if this replica does not dispatch
-	recorder    *recorder.Recorder             // nil if no record is kept
-	shares      *lease.Registry                // if replicas share the partitions, with an external server
-	taking      atomic.Pointer[ingest.Service] // the intake, for other goroutines
-	http        *console.Server
-	traces      *otlp.Sender // nil: none are sent
-	reloads     chan func()  // requests for a reload, each called when it has ended
-	witness     *witness.Keeper
-	restored    *dispatcher.Restoration // nil: the store is as weir left it
+}
+
+// records are what the worker keeps beside jobs: notes of the ledger and the limits, the flight recorder, and what tells
+// a restored store from the one that weir left.
+type records struct {
+	*link
+
+	unread   []string // keys of control whose values were damaged
+	streams  *streamwatch.Watch
+	redis    *limitstate.Redis  // nil if limits are counted in the process
+	recorder *recorder.Recorder // nil if no record is kept
+	witness  *witness.Keeper
+	restored *dispatcher.Restoration // nil: the store is as weir left it
+}
+
+// notices posts events to their destinations.
+type notices struct {
+	*link
+
+	follower *follower
+	senders  *webhook.Senders
+}
+
+// bodies is the room in memory for the bodies of jobs.
+type bodies struct {
+	*link
+
+	holdings *queue.Holdings // of all apis
+}
+
+// Worker is one running weir: everything `weir serve` starts, in one process.
+type Worker struct {
+	*link
+	*records
+	*notices
+	*bodies
+	*traces
+
+	config *config.Config // at the start; follower has the present one
+	past   []pastConfig   // what ran before that, the newest first
+	clock  *clock.Clock
+
+	letters  *deadletter.Writer
+	opened   []*apiParts // at the start
+	dispatch *dispatcher.Dispatcher
+	dedupe   *queue.Dedupe
+	levels   limitstate.Levels // of the shared limits
+	guard    *diskGuard
+	foreign  *foreign.Watch
+	pauses   *control.Pauses
+	limits   *limitstate.Options            // nil if this replica does not dispatch
+	shares   *lease.Registry                // if replicas share the partitions, with an external server
+	taking   atomic.Pointer[ingest.Service] // the intake, for other goroutines
+	http     *console.Server
+	reloads  chan func() // requests for a reload, each called when it has ended
+}
+
+// traces sends the spans of jobs.
+type traces struct {
+	*link
+
+	spans *otlp.Sender // nil: none are sent
+}
+
+func newWorker(l *link) *Worker {
+	return &Worker{link: l, records: &records{link: l}, notices: &notices{link: l}, bodies: &bodies{link: l}, traces: &traces{link: l}}
 }
 
 // Start starts everything and returns when jobs are accepted and dispatched. On an error nothing is left running.
@@ -91,7 +130,8 @@ func Start(ctx context.Context, s *config.Settings, log *slog.Logger) (started *
 
 // StartAt is Start with a given clock.
 func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock.Clock) (started *Worker, err error) {
-	w := &Worker{settings: s, registry: newRegistry(), clock: c, reloads: make(chan func(), 1)}
+	w := newWorker(&link{settings: s, registry: newRegistry()})
+	w.clock, w.reloads = c, make(chan func(), 1)
 	defer func() {
 		w.denied.Tell(nil)
 		if err != nil {
@@ -269,7 +309,7 @@ func (w *Worker) Parts() Parts {
 }
 
 // NATSURL returns the address that producers connect to.
-func (w *Worker) NATSURL() string {
+func (w *link) NATSURL() string {
 	if w.server != nil {
 		return w.server.ClientURL()
 	}
