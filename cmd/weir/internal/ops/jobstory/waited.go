@@ -13,10 +13,11 @@ import (
 
 // Bounds of the search for what a job had waited for.
 const (
-	shortWait = 10 * time.Millisecond // shorter waits are not explained
-	mostAhead = 200                   // calls that are counted
-	skew      = 50 * time.Millisecond // by which a record may be stored before its job was, by two clocks
-	clocks    = 5 * time.Second       // by which the clocks of the streams' leaders and of the calling replica may differ
+	shortWait  = 10 * time.Millisecond // shorter waits are not explained
+	mostAhead  = 200                   // calls that are counted
+	mostBeside = 20                    // records behind the call's own that are read, for calls that began before it and ended later
+	skew       = 50 * time.Millisecond // by which a record may be stored before its job was, by two clocks
+	clocks     = 5 * time.Second       // by which the clocks of the streams' leaders and of the calling replica may differ
 )
 
 // waited adds to the first call of a job how long the job had waited for it, and how many calls of its key began
@@ -57,12 +58,16 @@ func (s *Step) held() (took, why string) {
 // ahead counts the calls of other jobs of a key that began between a job's acceptance and its call. It reads the key's
 // records of that time.
 func (s *search) ahead(ctx context.Context, j *Job, call *Step) (n int, err error) {
+	after := 0 // records behind that of the call
 	from, to := call.accepted.Add(-skew), call.At.Add(clocks)
 	err = ledger.RecordsNear(ctx, s.c.JetStream, ledger.Filter{API: j.API, Key: j.Key, Since: from}, to, 2*mostAhead, func(c *ledger.Record) error {
 		if c.Job != s.Job && c.Started.After(call.accepted) && c.Started.Before(call.At) {
 			n++
 		}
-		if n == mostAhead {
+		if after > 0 || c.Job == s.Job && c.Call == call.Call {
+			after++
+		}
+		if n == mostAhead || after > mostBeside {
 			return stream.ErrEnough
 		}
 		return nil
