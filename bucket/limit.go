@@ -3,6 +3,8 @@ package bucket
 import (
 	"strconv"
 	"time"
+
+	"weir/ingest"
 )
 
 // Micros is a point in time in microseconds since 1970-01-01 UTC. It is not in nanoseconds because the same arithmetic
@@ -95,21 +97,6 @@ const (
 	DeadLetter Exhausted = "dead_letter"
 )
 
-// CostSource says where the units one job takes from a limit come from. The zero value is one unit a call.
-type CostSource struct {
-	Constant int64  // when above zero
-	Header   string // a job header that holds a whole number
-	Pointer  string // a JSON pointer (RFC 6901) into the job's body
-
-	// SettleHeader and SettlePointer name the place in the response that has the units really used. The difference is
-	// charged or given back.
-	SettleHeader  string
-	SettlePointer string
-}
-
-// Settles reports whether answers say what their calls really used.
-func (c CostSource) Settles() bool { return c.SettleHeader != "" || c.SettlePointer != "" }
-
 // Kind says what a Limit counts. A switch over kinds must name every kind and have no default, so that the linter
 // (exhaustive) finds every switch that lacks a new kind.
 type Kind string
@@ -132,8 +119,8 @@ type Limit struct {
 	Quota    *Quota
 	InFlight int64
 	Budget   *Budget
-	Cost     CostSource
-	Shadow   bool // counts the calls that it would have held, and holds none
+	Cost     ingest.Cost // of a call; a budget has none: it takes the price
+	Shadow   bool        // counts the calls that it would have held, and holds none
 }
 
 // Kind returns the limit's kind, by the field that is set. It panics for a limit without any: Rules.Validate refuses

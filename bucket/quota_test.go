@@ -3,6 +3,8 @@ package bucket
 import (
 	"testing"
 	"time"
+
+	"weir/ingest"
 )
 
 func quota(name string, q Quota) Rules {
@@ -53,7 +55,7 @@ func TestRulesRefused(t *testing.T) {
 		"no unit":                 with(Limit{Name: "x", Quota: &Quota{Count: 1, Window: Calendar, Zone: time.UTC}}),
 		"no window":               with(Limit{Name: "x", Quota: &Quota{Count: 1}}),
 		"quota of nothing":        with(Limit{Name: "x", Quota: &Quota{Count: 0, Window: Sliding, Per: 1e9}}),
-		"cost above the quota":    with(Limit{Name: "x", Quota: &day, Cost: CostSource{Constant: 6}}),
+		"cost above the quota":    with(Limit{Name: "x", Quota: &day, Cost: ingest.Units(6)}),
 		"budget without a manner": with(Limit{Name: "x", Budget: &Budget{Quota: day}}),
 		"negative in flight":      with(Limit{Name: "x", InFlight: -1}),
 		"same name twice":         {Key: ok.Key, Shared: []Limit{{Name: "x", InFlight: 1}, {Name: "x", InFlight: 2}}},

@@ -231,10 +231,10 @@ func (r Rules) validateLimit(l Limit) error {
 		return fmt.Errorf("has %d of rate, quota, in_flight and budget; it needs exactly one", kinds)
 	case l.Name == "" || l.Name == OwnRate || l.Name == OwnCheckpoint:
 		return fmt.Errorf("needs a name other than %q, which weir uses itself when it says what a job waits for", l.Name)
-	case err == nil && l.Cost.Constant > r.Capacity(l):
-		return fmt.Errorf("cost %d can never pass: the limit holds %d at once", l.Cost.Constant, r.Capacity(l))
-	case l.Cost.Constant < 0:
-		return fmt.Errorf("cost %d is negative", l.Cost.Constant)
+	case err == nil && !l.Cost.Varies() && l.Cost.Usual() > r.Capacity(l):
+		return fmt.Errorf("cost %d can never pass: the limit holds %d at once", l.Cost.Usual(), r.Capacity(l))
+	case l.Cost.Usual() < 0:
+		return fmt.Errorf("cost %d is negative", l.Cost.Usual())
 	}
 	return err
 }
@@ -280,20 +280,32 @@ func (r Rules) Capacity(l Limit) int64 {
 	return 1 << 52
 }
 
-// CostBounds returns the bounds for the costs of jobs that come in: of the limits that take their cost from the job. A
-// shadow limit refuses nothing.
-func (r Rules) CostBounds() []ingest.CostBound {
+// CostBounds returns the bounds for the costs and prices of jobs that come in: of the limits that take their cost from
+// the job, and of the price if it depends on the job. A shadow limit refuses nothing.
+func (r Rules) CostBounds(price ingest.Cost) []ingest.CostBound {
 	var bounds []ingest.CostBound
+	if price.Varies() {
+		bounds = append(bounds, ingest.CostBound{From: price, Most: ingest.MostUnits})
+	}
 	for i := range r.Shared {
 		l := &r.Shared[i]
-		if from := l.Cost.FromJob(); !l.Shadow && l.Budget == nil && (from.Header != "" || from.Pointer != "") {
+		from := l.Cost
+		if l.Budget != nil {
+			from = price
+		}
+		if !l.Shadow && from.Varies() {
 			bounds = append(bounds, ingest.CostBound{Limit: l.Name, From: from, Most: r.Capacity(*l)})
 		}
 	}
 	return bounds
 }
 
-// FromJob returns the part of the source that is in the job itself and known before its call.
-func (c CostSource) FromJob() ingest.CostSource {
-	return ingest.CostSource{Constant: c.Constant, Header: c.Header, Pointer: c.Pointer}
+// Budgets returns the names of the budgets.
+func (r Rules) Budgets() (names []string) {
+	for i := range r.Shared {
+		if r.Shared[i].Budget != nil {
+			names = append(names, r.Shared[i].Name)
+		}
+	}
+	return names
 }

@@ -3,10 +3,10 @@ package deadletter
 import (
 	"fmt"
 	"math"
-	"strconv"
 	"time"
 
 	"weir/bucket"
+	"weir/ingest"
 )
 
 // Terms are the parts of an api's configuration that a redrive needs.
@@ -34,22 +34,12 @@ func (l *load) add(k *Kept, rules *bucket.Rules, place int) {
 	l.jobs++
 	l.keys[k.Key] = append(l.keys[k.Key], uint32(place)) // at most MaxRedrive
 	for i := range rules.Shared {
-		l.units[i] += units(k, &rules.Shared[i].Cost)
+		l.units[i] += units(k, rules.Shared[i].Cost)
 	}
 }
 
 // units returns how many units a letter's job takes from a limit. A cost that only the body contains counts as one.
-func units(k *Kept, cost *bucket.CostSource) float64 {
-	if cost.Constant > 0 {
-		return float64(cost.Constant)
-	}
-	if cost.Header != "" {
-		if n, err := strconv.ParseInt(k.Header.Get(cost.Header), 10, 64); err == nil && n > 0 {
-			return float64(n)
-		}
-	}
-	return 1
-}
+func units(k *Kept, cost ingest.Cost) float64 { return float64(cost.Guess(k.Header)) }
 
 // drain returns how long the api's limits need for the load after the jobs that wait already, and which limit needs
 // longest.

@@ -131,7 +131,7 @@ func TestDrain(t *testing.T) {
 	}{
 		{"two buckets side by side", nil, nil, 10 * time.Second, "the bucket of credit/a"},
 		{"behind others", nil, map[string]uint64{"b": 200}, 25 * time.Second, "the bucket of credit/b"},
-		{"a shared rate", []bucket.Limit{{Name: "account", Rate: &account, Cost: bucket.CostSource{Header: "Weir-Cost"}}}, nil, 15 * time.Second, "limit account of credit"},
+		{"a shared rate", []bucket.Limit{{Name: "account", Rate: &account, Cost: ingest.FromHeader("Weir-Cost")}}, nil, 15 * time.Second, "limit account of credit"},
 		{"a quota", []bucket.Limit{{Name: "daily", Quota: &bucket.Quota{Count: 50, Window: bucket.Calendar, Unit: bucket.Day}}}, nil, 48 * time.Hour, "limit daily of credit"},
 		{"a budget", []bucket.Limit{{Name: "spend", Budget: &bucket.Budget{Quota: bucket.Quota{Count: 75_000_000, Window: bucket.Sliding, Per: time.Hour}}}}, nil, time.Hour, "limit spend of credit"},
 	} {

@@ -193,9 +193,13 @@ func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, ma
 		return r, false
 	}
 	use := bucket.Use{Key: j.Queue.Key, Grant: j.Grant, Costs: j.Costs}
-	use.Actual, j.Unsettled = w.actual(j, r)
+	took := w.settleUnits(j, r)
+	use.Actual, j.Unsettled, j.Paid = took.actual, took.silent, took.price
 	if j.Taken = j.Costs; use.Actual != nil {
 		j.Taken = use.Actual
+	}
+	if j.Over() != nil {
+		w.Env.Metrics.Over.WithLabelValues(w.Name).Inc()
 	}
 	j.Land(flight, r)
 	w.sent(j)
@@ -227,11 +231,11 @@ func (w *caller) unstart(ctx context.Context, j *lane.Job) {
 // panic each time, and the job was not called.
 func (w *caller) read(j *lane.Job, e queue.Entry) (refusal *ingest.Refusal, err error) {
 	var job *ingest.Job
-	var costs []int64
+	var reserve lane.Toll
 	c := lane.Contained(func() {
 		job, refusal = ingest.Restore(ingest.Message{Key: j.Queue.Key, Header: e.Header, Body: e.Data}, j.Terms.API.Rule, e.Time)
 		if refusal == nil {
-			costs, err = j.Terms.Costs(job)
+			reserve, err = w.settlements.toll(j.Terms, job)
 		}
 	})
 	if c != nil {
@@ -241,7 +245,8 @@ func (w *caller) read(j *lane.Job, e queue.Entry) (refusal *ingest.Refusal, err 
 	}
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
-	j.Message, j.Accepted, j.Costs = job, bucket.MicrosOf(e.Time), costs
+	j.Message, j.Accepted, j.Costs = job, bucket.MicrosOf(e.Time), reserve.Costs
+	j.Reserved = reserve.Price
 	j.DoubtRestoredLocked()
 	if !job.Deadline.IsZero() {
 		j.Deadline = bucket.MicrosOf(job.Deadline)

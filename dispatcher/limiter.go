@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/httpcall"
 	"weir/dispatcher/lane"
 	"weir/dispatcher/schedule"
 	"weir/dispatcher/settle"
@@ -184,13 +185,28 @@ func (d *Dispatcher) HeardOfLevels(api string, levels []bucket.Level) {
 	}
 }
 
-// Price returns what one call of an api costs now, in millionths. It is 0 for an api that is not dispatched here.
+// Price returns what a usual call of an api costs now, in millionths. It is 0 for an api that is not dispatched here.
 func (d *Dispatcher) Price(api string) int64 {
-	w := d.worker(api)
-	if w == nil {
-		return 0
+	if of := d.presentAPI(api); of != nil {
+		return of.Price
 	}
-	w.Mu.Lock()
-	defer w.Mu.Unlock()
-	return w.Terms.API.Price
+	return 0
+}
+
+// FixedPrice returns what each call of an api costs now, in millionths. fixed is false if calls cost different amounts,
+// and for an api that is not dispatched here.
+func (d *Dispatcher) FixedPrice(api string) (price int64, fixed bool) {
+	of := d.presentAPI(api)
+	if of == nil || !of.PriceTerms().Fixed() {
+		return 0, false
+	}
+	return of.Price, true
+}
+
+// presentAPI returns an api's present configuration, nil for an api that is not dispatched here.
+func (d *Dispatcher) presentAPI(name string) *httpcall.API {
+	if w := d.worker(name); w != nil {
+		return w.Present()
+	}
+	return nil
 }

@@ -14,7 +14,7 @@ import (
 // TestSilentAnswers checks that a call whose answer should report its units and does not is charged the most that any
 // answer has reported.
 func TestSilentAnswers(t *testing.T) {
-	limit := bucket.Limit{Name: "tokens", Cost: bucket.CostSource{Constant: 1, SettlePointer: "/n"}}
+	limit := bucket.Limit{Name: "tokens", Cost: ingest.Units(1).SettledBy(ingest.Source{Pointer: "/n"})}
 	api := &httpcall.API{Name: "llm", Rules: bucket.Rules{Shared: []bucket.Limit{limit}}}
 	d := dispatcherOf(Options{})
 	d.env.Metrics = lane.NewMetrics(nil)
@@ -39,12 +39,12 @@ func TestSilentAnswers(t *testing.T) {
 		if c.told >= 0 {
 			r.Units["/n"] = c.told
 		}
-		actual, silent := w.caller.actual(job, r)
+		took := w.caller.settleUnits(job, r)
 		got := "as estimated"
-		if actual != nil {
-			got = fmt.Sprint(actual[0])
+		if took.actual != nil {
+			got = fmt.Sprint(took.actual[0])
 		}
-		if got = fmt.Sprint(got, " ", silent); got != c.want {
+		if got = fmt.Sprint(got, " ", took.silent); got != c.want {
 			t.Errorf("answer %d: %s, want %s", i, got, c.want)
 		}
 	}

@@ -14,28 +14,28 @@ func TestCost(t *testing.T) {
 		Header: nats.Header{"X-Units": {"9"}, "x-low": {"2"}, "X-Bad": {"many"}, "X-Zero": {"0"}, "X-Minus": {"-1"}, "X-Empty": {}},
 	}
 	for _, c := range []struct {
-		source ingest.CostSource
+		source ingest.Cost
 		want   int64 // 0: an error
 	}{
-		{ingest.CostSource{}, 1},
-		{ingest.CostSource{Constant: 5}, 5},
-		{ingest.CostSource{Header: "Weir-Cost"}, 7},
-		{ingest.CostSource{Header: "weir-cost"}, 7},
-		{ingest.CostSource{Header: "X-Units"}, 9},
-		{ingest.CostSource{Header: "X-Low"}, 2},
-		{ingest.CostSource{Header: "X-None"}, 1},
-		{ingest.CostSource{Header: "X-Empty"}, 1},
-		{ingest.CostSource{Header: "X-Bad"}, 0},
-		{ingest.CostSource{Header: "X-Zero"}, 0},
-		{ingest.CostSource{Header: "X-Minus"}, 0},
-		{ingest.CostSource{Pointer: "/n"}, 12},
-		{ingest.CostSource{Pointer: "/deep/0/n"}, 3},
-		{ingest.CostSource{Pointer: "/text"}, 0},
-		{ingest.CostSource{Pointer: "/zero"}, 0},
-		{ingest.CostSource{Pointer: "/half"}, 0},
-		{ingest.CostSource{Pointer: "/big"}, 0},
-		{ingest.CostSource{Pointer: "/e"}, 0},
-		{ingest.CostSource{Pointer: "/none"}, 0},
+		{nil, 1},
+		{ingest.Units(5), 5},
+		{ingest.FromHeader("Weir-Cost"), 7},
+		{ingest.FromHeader("weir-cost"), 7},
+		{ingest.FromHeader("X-Units"), 9},
+		{ingest.FromHeader("X-Low"), 2},
+		{ingest.FromHeader("X-None"), 1},
+		{ingest.FromHeader("X-Empty"), 1},
+		{ingest.FromHeader("X-Bad"), 0},
+		{ingest.FromHeader("X-Zero"), 0},
+		{ingest.FromHeader("X-Minus"), 0},
+		{ingest.FromPointer("/n"), 12},
+		{ingest.FromPointer("/deep/0/n"), 3},
+		{ingest.FromPointer("/text"), 0},
+		{ingest.FromPointer("/zero"), 0},
+		{ingest.FromPointer("/half"), 0},
+		{ingest.FromPointer("/big"), 0},
+		{ingest.FromPointer("/e"), 0},
+		{ingest.FromPointer("/none"), 0},
 	} {
 		got, err := c.source.Of(job)
 		if got != c.want || (err != nil) != (c.want == 0) {
@@ -44,14 +44,83 @@ func TestCost(t *testing.T) {
 	}
 }
 
+// weight returns num/den.
+func weight(t *testing.T, num, den int64) ingest.Weight {
+	t.Helper()
+	w, ok := ingest.Weight{}.Times(num, den)
+	if !ok {
+		t.Fatalf("%d/%d is no weight", num, den)
+	}
+	return w
+}
+
+// TestWeights checks that weights are exact, and that a term is rounded up to a whole unit.
+func TestWeights(t *testing.T) {
+	for _, c := range []struct{ num, den, n, want int64 }{
+		{5, 1, 7, 35},
+		{1, 3, 9, 3},
+		{1, 3, 10, 4},
+		{1_000_001, 1_000_000, 1, 2},
+		{1_000_001, 1_000_000, 1_000_000, 1_000_001},
+		{2_500_000, 1_000_000, 185_211, 463_028}, // 2.50 for a million: 463,027.5 millionths
+		{1, 1_000_000, 0, 0},
+		{1 << 50, 1, 1 << 50, ingest.MostUnits},
+	} {
+		if got := weight(t, c.num, c.den).Of(c.n); got != c.want {
+			t.Errorf("%d times %d/%d: %d, want %d", c.n, c.num, c.den, got, c.want)
+		}
+	}
+	if _, ok := weight(t, 1<<40, 1).Times(1<<40, 1); ok {
+		t.Error("a weight beyond all bounds is taken")
+	}
+}
+
+// TestSum checks sums of terms: their defaults, bounds and weights.
+func TestSum(t *testing.T) {
+	cost := ingest.Cost{
+		{From: ingest.Source{Number: 2000}},
+		{From: ingest.Source{Pointer: "/in"}, Default: 1000, Weight: weight(t, 5, 2)},
+		{From: ingest.Source{Header: "X-Out"}, NoDefault: true, Max: 500, Weight: weight(t, 10, 1)},
+	}
+	for _, c := range []struct {
+		body, out string
+		want      int64 // 0: an error
+	}{
+		{`{"in":3}`, "7", 2000 + 8 + 70},
+		{`{}`, "0", 2000 + 2500},
+		{`not JSON`, "1", 2000 + 2500 + 10},
+		{`{"in":null}`, "1", 2000 + 2500 + 10},
+		{`{"in":3}`, "500", 2000 + 8 + 5000},
+		{`{"in":3}`, "501", 0},
+		{`{"in":3}`, "", 0},
+		{`{"in":-3}`, "1", 0},
+		{`{"in":1.5}`, "1", 0},
+		{`{"in":"3"}`, "1", 0},
+	} {
+		job := &ingest.Job{Body: []byte(c.body), Header: nats.Header{}}
+		if c.out != "" {
+			job.Header.Set("X-Out", c.out)
+		}
+		if got, err := cost.Of(job); got != c.want || (err != nil) != (c.want == 0) {
+			t.Errorf("%s, %q: %d, %v, want %d", c.body, c.out, got, err, c.want)
+		}
+	}
+	if got := cost.Usual(); got != 2000+2500+10 {
+		t.Errorf("a usual job takes %d", got)
+	}
+	if got := cost.Guess(nats.Header{"X-Out": {"3"}}); got != 2000+2500+30 {
+		t.Errorf("a job of which the headers are known takes %d", got)
+	}
+}
+
 // TestCostsAreJudgedAtTheDoor checks that a job that a limit can never let pass is refused at the intake, wherever the
 // limit takes its cost from. A queued job is not judged again.
 func TestCostsAreJudgedAtTheDoor(t *testing.T) {
 	rule := plainRule
 	rule.Costs = []ingest.CostBound{
-		{Limit: "units", From: ingest.CostSource{Header: "X-Units"}, Most: 100},
-		{Limit: "weight", From: ingest.CostSource{Header: "Weir-Cost"}, Most: 7},
-		{Limit: "tokens", From: ingest.CostSource{Pointer: "/a/n"}, Most: 50},
+		{Limit: "units", From: ingest.FromHeader("X-Units"), Most: 100},
+		{Limit: "weight", From: ingest.FromHeader("Weir-Cost"), Most: 7},
+		{Limit: "tokens", From: ingest.FromPointer("/a/n"), Most: 50},
 	}
 	for _, c := range []struct {
 		units, body string

@@ -319,6 +319,6 @@ func firstOf(a, b string) string {
 // reads reports whether a job of the api carries its key or a cost in this header.
 func (r *Rule) reads(header string) bool {
 	return strings.EqualFold(r.Key.Header, header) || slices.ContainsFunc(r.Costs, func(c CostBound) bool {
-		return strings.EqualFold(c.From.Header, header)
+		return c.From.Reads(header)
 	})
 }

@@ -14,7 +14,7 @@ import (
 // plainRule is an api with everything a job may use.
 var plainRule = ingest.Rule{
 	API: "credit", Methods: []string{"POST", "PUT", "DELETE"}, ForwardHeaders: []string{"Content-Type", "X-Source"},
-	MaxBody: 64, ReplyTo: ingest.ReplySubjects{Open: []string{"_INBOX.>", "mine", "weird.>"}}, Costs: []ingest.CostBound{{Limit: "tokens", From: ingest.CostSource{Header: "Weir-Cost"}, Most: 4000}},
+	MaxBody: 64, ReplyTo: ingest.ReplySubjects{Open: []string{"_INBOX.>", "mine", "weird.>"}}, Costs: []ingest.CostBound{{Limit: "tokens", From: ingest.FromHeader("Weir-Cost"), Most: 4000}},
 }
 
 var someNow = time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)

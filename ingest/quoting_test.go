@@ -14,7 +14,7 @@ func TestRefusalsQuoteNoValue(t *testing.T) {
 	now := time.Date(2031, 1, 2, 15, 4, 5, 0, time.UTC)
 	rule := &Rule{
 		API: "pay", Methods: []string{"POST"}, MaxBody: 1000, ForwardHeaders: []string{"Content-Type", "X-Ok"},
-		Costs: []CostBound{{Limit: "tokens", From: CostSource{Pointer: "/tokens"}, Most: 10}, {Limit: "weight", From: CostSource{Header: HeaderCost}, Most: 10}},
+		Costs: []CostBound{{Limit: "tokens", From: FromPointer("/tokens"), Most: 10}, {Limit: "weight", From: FromHeader(HeaderCost), Most: 10}},
 	}
 	secrets := []string{"s3cr3t", "987654", "2029-", "2039-"}
 	for _, c := range []struct{ name, value, body string }{

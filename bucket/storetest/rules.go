@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/ingest"
 )
 
 var rulesTests = []test{
@@ -143,7 +144,7 @@ func raisedKeyBehindASlot(b *table) {
 func olderRateGivenBack(b *table) {
 	account := func(n int64) bucket.Rules {
 		l := sharedRate("account", n, time.Second, 2)
-		l.Cost.SettleHeader = "X-Cost"
+		l.Cost = l.Cost.SettledBy(ingest.Source{Header: "X-Cost"})
 		return only(l)
 	}
 	b.lay(account(10))

@@ -215,7 +215,7 @@ func (s *scene) start(g grant) {
 // settles reports whether limit i gives back what calls did not use: a rate only if it settles, a quota always.
 func (s *scene) settles(i int) bool {
 	l := s.rules.Shared[i]
-	return l.Rate == nil || l.Cost.SettleHeader != ""
+	return l.Rate == nil || l.Cost.Settles()
 }
 
 func (s *scene) settle(u bucket.Use) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/ingest"
 
 	"pgregory.net/rapid"
 )
@@ -149,7 +150,7 @@ func refundsPlan(t *rapid.T) plan {
 	}
 	for i := range rapid.IntRange(1, 2).Draw(t, "limits") {
 		r := bucket.Rate{Count: rapid.Int64Range(100, 400).Draw(t, "count"), Per: time.Second, Burst: rapid.Int64Range(10, 60).Draw(t, "burst")}
-		p.rules.Shared = append(p.rules.Shared, bucket.Limit{Name: fmt.Sprint("limit", i), Rate: &r, Cost: bucket.CostSource{SettleHeader: "X"}})
+		p.rules.Shared = append(p.rules.Shared, bucket.Limit{Name: fmt.Sprint("limit", i), Rate: &r, Cost: ingest.Cost(nil).SettledBy(ingest.Source{Header: "X"})})
 		p.costs = append(p.costs, r.Burst)
 	}
 	return p
@@ -184,7 +185,7 @@ func anyLimit(t *rapid.T, name string) bucket.Limit {
 		return bucket.Limit{Name: name, InFlight: rapid.Int64Range(1, 5).Draw(t, name+" in flight")}
 	case "settled":
 		r := anyRate(t, name)
-		return bucket.Limit{Name: name, Rate: &r, Cost: bucket.CostSource{SettleHeader: "X"}}
+		return bucket.Limit{Name: name, Rate: &r, Cost: ingest.Cost(nil).SettledBy(ingest.Source{Header: "X"})}
 	default:
 		r := anyRate(t, name)
 		return bucket.Limit{Name: name, Rate: &r}

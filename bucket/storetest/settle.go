@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/ingest"
 )
 
 var settleTests = []test{
@@ -86,7 +87,7 @@ func permits(b *table) {
 // tokens returns rules with a rate that settles; its interval is 10 s / 1000.
 func tokens() bucket.Rules {
 	l := sharedRate("tokens", 1099, 10*time.Second, 100)
-	l.Cost.SettleHeader = "X-Tokens"
+	l.Cost = l.Cost.SettledBy(ingest.Source{Header: "X-Tokens"})
 	return only(l)
 }
 

@@ -15,7 +15,8 @@ type API struct {
 	URL         *url.URL                             // scheme, host and base path; a job only adds a path below it
 	Headers     func() ([]ingest.HeaderField, error) // resolved for every call, so that secrets may rotate
 	Timeout     time.Duration
-	Price       int64 // of one call, in millionths
+	Price       int64       // of a usual call, in millionths
+	Prices      ingest.Cost // of a call, in millionths; nil: Price
 	Idempotency *Idempotency
 	Rule        *ingest.Rule
 	Rules       bucket.Rules
@@ -26,6 +27,14 @@ type API struct {
 	Inquiry     *Inquiry // nil: weir cannot ask the api about a call
 	Trust       Trust    // how an https api is trusted
 	MaxResult   int64    // bytes kept of an answer's body
+}
+
+// PriceTerms returns what a call costs, in millionths.
+func (a *API) PriceTerms() ingest.Cost {
+	if a.Prices == nil {
+		return ingest.Units(a.Price)
+	}
+	return a.Prices
 }
 
 // Idempotency says that the api processes a job once however often it is sent.

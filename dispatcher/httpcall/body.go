@@ -129,8 +129,12 @@ func at(in []level, path []string) bool {
 
 // settlePointers returns the JSON pointers of the units that a call used, in its answer's body.
 func (a *API) settlePointers() (pointers []string) {
+	settled := a.PriceTerms()
 	for i := range a.Rules.Shared {
-		if p := a.Rules.Shared[i].Cost.SettlePointer; p != "" && !slices.Contains(pointers, p) {
+		settled = append(settled[:len(settled):len(settled)], a.Rules.Shared[i].Cost...)
+	}
+	for i := range settled {
+		if p := settled[i].Settle.Pointer; p != "" && !slices.Contains(pointers, p) {
 			pointers = append(pointers, p)
 		}
 	}

@@ -70,7 +70,7 @@ func (j *Job) Land(f *Flight, r httpcall.Response) {
 		Verdict: uint8(slices.Index(Verdicts[:], out.Verdict)), Sent: r.Sent, Cut: r.Cut, More: r.More, Fault: out.Fault, HoldSpent: out.Hold.Spent,
 		Status: r.Status, Started: r.Started, Ended: r.Ended, After: out.After, HoldWait: out.Hold.Wait,
 		Billed: string(out.Billed), Reason: string(out.Reason), Detail: out.Detail, HoldHeader: out.Hold.Header, Mend: out.Mend,
-		ContentType: r.Header.Get("Content-Type"), Limits: j.Terms.Limits, Taken: j.Taken, Body: r.Body,
+		ContentType: r.Header.Get("Content-Type"), Limits: j.Terms.Limits, Taken: j.Taken, Paid: j.Paid, Body: r.Body,
 	}
 	if out.Verdict == httpcall.Delivered {
 		most := min(int64(len(a.Body)), j.Terms.API.MaxResult)
@@ -111,7 +111,7 @@ func (j *Job) ChargeAgain(a *recorder.Answer) {
 	if a.Limits != j.Terms.Limits {
 		return
 	}
-	j.Taken = a.Taken
+	j.Taken, j.Paid, j.Known = a.Taken, a.Paid, true
 	for i := range min(len(j.Terms.API.Rules.Shared), 64) {
 		if a.Unsettled&(1<<i) != 0 {
 			j.Unsettled = append(j.Unsettled, j.Terms.API.Rules.Shared[i].Name)
@@ -121,8 +121,11 @@ func (j *Job) ChargeAgain(a *recorder.Answer) {
 
 // Charge charges an ended process's call the units that its job is estimated to cost.
 func (j *Job) Charge() {
-	if c := Contained(func() { j.Taken, _ = j.Terms.Costs(j.Message) }); c != nil {
-		j.Taken = nil // its costs are unknown
+	j.Taken, j.Paid = nil, j.Terms.API.Price // unknown costs
+	var t Toll
+	var err error
+	if c := Contained(func() { t, err = j.Terms.Toll(j.Message) }); c == nil && err == nil {
+		j.Taken, j.Paid = t.Costs, t.Price
 	}
 }
 
@@ -168,10 +171,10 @@ func (j *Job) CalledUnder() string {
 
 // Price returns the price of a job's last call.
 func (j *Job) Price() int64 {
-	if j.Lost != nil {
+	if j.Lost != nil && !j.Known {
 		return j.Lost.Price
 	}
-	return j.Terms.API.Price
+	return j.Paid
 }
 
 // Lose notes that a job's last call, the one of intent i, is lost unless its result is found.

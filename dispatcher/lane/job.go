@@ -42,6 +42,9 @@ type Job struct {
 	Staged   bucket.Micros // when the worker began to make it ready
 	Missing  int           // how often its message was not found
 
+	Reserved  int64    // money that its next call is estimated to cost, in millionths
+	Paid      int64    // money that its last call cost, estimated unless the answer reported it
+	Known     bool     // another process noted what its call, which is lost, took
 	Taken     []int64  // units its last call took from each shared limit, estimated unless the answer reported them
 	Unsettled []string // limits whose units the answer should have reported, and did not
 	Attempts  int      // calls that count as attempts
@@ -86,6 +89,16 @@ func JobLocked(j *schedule.Job) *Job {
 
 // Origin returns the job's permanent name (ledger.OriginOf).
 func (j *Job) Origin() string { return ledger.OriginOf(j.Part.Bucket.Name(), j.Seq, j.Accepted) }
+
+// Over returns the units that the job's last call had reserved, nil if it took no more of any limit.
+func (j *Job) Over() []int64 {
+	for i := range min(len(j.Costs), len(j.Taken)) {
+		if j.Taken[i] > j.Costs[i] {
+			return j.Costs
+		}
+	}
+	return nil
+}
 
 // Charged returns the units that the job's last call took from each shared limit. For a call of another process these
 // are the units that it was estimated to take, unless more is known.

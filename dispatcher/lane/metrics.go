@@ -23,6 +23,7 @@ type Metrics struct {
 	Inquiries *prometheus.CounterVec
 	Spend     *spending
 	Unsettled *prometheus.CounterVec
+	Over      *prometheus.CounterVec
 	Recovered *prometheus.CounterVec
 	up        prometheus.Gauge
 }
@@ -51,6 +52,7 @@ func NewMetrics(r prometheus.Registerer, more ...prometheus.Collector) *Metrics 
 		Inquiries: counter("weir_inquiries_total", "Times that an api was asked what became of a call, by what it said: processed, not_processed or unknown.",
 			"api", "finding"),
 		Spend:     &spending{spent: map[string]ledger.Spending{}},
+		Over:      counter("weir_calls_over_reservation_total", "Calls that took more of a shared limit than they had reserved.", "api"),
 		Unsettled: counter("weir_calls_unsettled_total", "Calls whose answer was to tell what they used, and did not.", "api"),
 		Recovered: counter("weir_calls_recovered_total",
 			"Calls that had an intent and no outcome when a process was found to have ended, by what was noted of them: not_begun, answered or unknown.", "api", "noted"),
@@ -58,7 +60,7 @@ func NewMetrics(r prometheus.Registerer, more ...prometheus.Collector) *Metrics 
 	}
 	m.up.Set(1)
 	if r != nil {
-		r.MustRegister(m.finished, m.calls, m.duration, m.wait, m.late, m.Forfeited, m.Restarts, m.Damages, m.Inquiries, m.Spend, m.Unsettled, m.Recovered, m.up)
+		r.MustRegister(m.finished, m.calls, m.duration, m.wait, m.late, m.Forfeited, m.Restarts, m.Damages, m.Inquiries, m.Spend, m.Unsettled, m.Over, m.Recovered, m.up)
 		r.MustRegister(more...)
 	}
 	return m
@@ -150,6 +152,7 @@ func (m *Metrics) of(api string) *APIMetrics {
 	}
 	m.Spend.announce(api)
 	m.Unsettled.WithLabelValues(api)
+	m.Over.WithLabelValues(api)
 	for _, noted := range []string{"not_begun", "answered", "unknown"} {
 		m.Recovered.WithLabelValues(api, noted)
 	}

@@ -30,7 +30,7 @@ func (e *Env) NewTerms(api *httpcall.API, former *Terms) *Terms {
 func policyOf(api *httpcall.API) *schedule.Policy {
 	r := &api.Retry
 	return &schedule.Policy{
-		Rules: api.Rules, Price: api.Price, Breaker: api.Breaker,
+		Rules: api.Rules, Price: api.Price, Settles: api.PriceTerms().Settles(), Breaker: api.Breaker,
 		Retry: schedule.Retry{Attempts: r.Attempts, Min: r.Min, Max: r.Max, HoldAPI: r.HoldAPI, Adaptive: r.Adaptive},
 	}
 }
@@ -38,26 +38,47 @@ func policyOf(api *httpcall.API) *schedule.Policy {
 // Bind sets the terms of a job.
 func (j *Job) Bind(by *Terms) { j.Terms, j.Policy = by, by.Policy }
 
-// Costs returns the units that the job takes from each shared limit.
-func (c *Terms) Costs(j *ingest.Job) ([]int64, error) {
+// Toll is what a call takes: units from each shared limit, and money in millionths.
+type Toll struct {
+	Costs []int64
+	Price int64
+}
+
+// OfPrice stands for the price of a call where a limit's name would stand. No limit has this name.
+const OfPrice = ""
+
+// Toll returns what a job's call takes by the configured estimates.
+func (c *Terms) Toll(j *ingest.Job) (Toll, error) {
+	return c.TollBy(j, func(_ string, of ingest.Cost, numbers []int64) int64 { return of.Sum(numbers) })
+}
+
+// TollBy returns what a job's call takes. units returns the units of each cost from its estimated numbers.
+func (c *Terms) TollBy(j *ingest.Job, units func(limit string, of ingest.Cost, numbers []int64) int64) (t Toll, err error) {
+	prices := c.API.PriceTerms()
+	numbers, err := prices.Numbers(j)
+	if err != nil {
+		return t, fmt.Errorf("price: %w", err)
+	}
+	t.Price = units(OfPrice, prices, numbers)
 	shared := c.API.Rules.Shared
 	if len(shared) == 0 {
-		return nil, nil
+		return t, nil
 	}
-	costs := make([]int64, len(shared))
+	t.Costs = make([]int64, len(shared))
 	for i := range shared {
 		if shared[i].Budget != nil {
-			costs[i] = c.API.Price
+			t.Costs[i] = t.Price
 			continue
 		}
-		cost, err := shared[i].Cost.FromJob().Of(j)
-		if err != nil && shared[i].Shadow {
-			cost, err = 1, nil // a shadow limit refuses nothing
+		numbers, err := shared[i].Cost.Numbers(j)
+		switch {
+		case err != nil && shared[i].Shadow:
+			t.Costs[i] = 1 // a shadow limit refuses nothing
+		case err != nil:
+			return t, fmt.Errorf("limit %s: %w", shared[i].Name, err)
+		default:
+			t.Costs[i] = units(shared[i].Name, shared[i].Cost, numbers)
 		}
-		if err != nil {
-			return nil, fmt.Errorf("limit %s: %w", shared[i].Name, err)
-		}
-		costs[i] = cost
 	}
-	return costs, nil
+	return t, nil
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -101,6 +100,8 @@ type Record struct {
 	TAT    bucket.Micros `json:"tat"`              // of the key after this grant, by the store's clock, for a restart
 	Limits []string      `json:"limits,omitempty"` // limits shared by all keys at the time
 	Costs  []int64       `json:"costs,omitempty"`  // the units taken from each of them
+	// Reserved holds the units that were reserved from each of them, if the call took more of one.
+	Reserved []int64 `json:"reserved,omitempty"`
 	// Unsettled lists the limits whose units the answer should have reported, and did not. Such a limit is charged the
 	// larger of the estimate and the most that any answer has reported.
 	Unsettled []string `json:"unsettled,omitempty"`
@@ -139,11 +140,11 @@ func (c *Record) Units(limit *bucket.Limit) int64 {
 	if limit.Budget == nil {
 		return 1
 	}
-	price, err := strconv.ParseFloat(c.Price, 64)
-	if err != nil || c.Billed == deadletter.NotBilled {
+	price, ok := ParseMoney(c.Price)
+	if !ok || c.Billed == deadletter.NotBilled {
 		return 0
 	}
-	return int64(math.Ceil(price * 1e6))
+	return price
 }
 
 // CallsOf returns the subject of all records of an api.

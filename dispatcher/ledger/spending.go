@@ -14,7 +14,7 @@ type Spending struct{ Spent, InDoubt int64 }
 
 // Add adds a call by how it was billed. It ignores a price that cannot be read: weir writes no such price.
 func (s *Spending) Add(price string, billed deadletter.Billed) {
-	millionths, ok := parseMoney(price)
+	millionths, ok := ParseMoney(price)
 	if !ok {
 		return
 	}
@@ -30,8 +30,8 @@ func (s *Spending) Add(price string, billed deadletter.Billed) {
 // AddRecord adds a record's call.
 func (s *Spending) AddRecord(c *Record) { s.Add(c.Price, c.Billed) }
 
-// parseMoney reads what Money wrote, exactly.
-func parseMoney(text string) (millionths int64, ok bool) {
+// ParseMoney reads what Money wrote, exactly.
+func ParseMoney(text string) (millionths int64, ok bool) {
 	whole, fraction, _ := strings.Cut(text, ".")
 	if len(fraction) > 6 {
 		return 0, false

@@ -27,6 +27,7 @@ type Answer struct {
 
 	Limits    uint64  // identifies the limits that Taken is of
 	Taken     []int64 // what the call took of them; at most MaxTaken
+	Paid      int64   // what the call cost, in millionths
 	Unsettled uint64  // bits, one for each of the same limits
 	Body      []byte
 }
@@ -45,7 +46,7 @@ func (a *Answer) clone() *Answer {
 	return &c
 }
 
-const answerFixed = 1 + 1 + 2 + 8 + 8 + 8 + 8 + 8 + 8 + 2
+const answerFixed = 1 + 1 + 2 + 8 + 8 + 8 + 8 + 8 + 8 + 8 + 2
 
 func (a *Answer) texts() [6]*string {
 	return [...]*string{&a.Billed, &a.Reason, &a.Detail, &a.HoldHeader, &a.Mend, &a.ContentType}
@@ -129,7 +130,7 @@ func (a *Answer) write(p *pen, body int) {
 	p.number(uint64(a.Verdict), 1)
 	p.number(uint64(a.flags(body < len(a.Body))), 1)
 	p.number(uint64(a.Status), 2)
-	for _, n := range [...]int64{a.Started.UnixNano(), a.Ended.UnixNano(), int64(a.After), int64(a.HoldWait), int64(a.Limits), int64(a.Unsettled)} {
+	for _, n := range [...]int64{a.Started.UnixNano(), a.Ended.UnixNano(), int64(a.After), int64(a.HoldWait), int64(a.Limits), int64(a.Unsettled), a.Paid} {
 		p.number(uint64(n), 8)
 	}
 	taken := a.Taken[:min(len(a.Taken), MaxTaken)]
@@ -167,7 +168,7 @@ func readAnswer(b []byte) (*Answer, error) {
 	a.Status = int(number(2))
 	a.Started, a.Ended = time.Unix(0, int64(number(8))), time.Unix(0, int64(number(8)))
 	a.After, a.HoldWait = time.Duration(number(8)), time.Duration(number(8))
-	a.Limits, a.Unsettled = number(8), number(8)
+	a.Limits, a.Unsettled, a.Paid = number(8), number(8), int64(number(8))
 	n := int(number(2))
 	if n > MaxTaken {
 		return nil, errAnswer

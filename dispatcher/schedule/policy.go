@@ -12,7 +12,8 @@ import (
 // ready and has no slot, the new one makes the job ready again.
 type Policy struct {
 	Rules   bucket.Rules
-	Price   int64 // of one call, in millionths
+	Price   int64 // of a usual call, in millionths
+	Settles bool  // answers say what their calls cost
 	Retry   Retry
 	Breaker BreakerPolicy
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/ingest"
 )
 
 // tokenRules are rules with a rate in tokens, whose calls may tell that they took less than they had reserved.
@@ -13,7 +14,7 @@ func tokenRules() bucket.Rules {
 	rate := bucket.Rate{Count: 200_000, Per: time.Minute, Burst: 20_000}
 	return bucket.Rules{
 		Key:    bucket.KeyLimits{Rate: bucket.Rate{Count: 50, Per: time.Second, Burst: 1}, Capacity: 10_000, InFlight: 100},
-		Shared: []bucket.Limit{{Name: "tokens", Rate: &rate, Cost: bucket.CostSource{Header: "Weir-Cost", SettleHeader: "X-Tokens"}}},
+		Shared: []bucket.Limit{{Name: "tokens", Rate: &rate, Cost: ingest.FromHeader("Weir-Cost").SettledBy(ingest.Source{Header: "X-Tokens"})}},
 		Jitter: time.Millisecond,
 	}
 }

@@ -50,7 +50,7 @@ func newSharedLimits(p *Policy) SharedLimits {
 	for i := range limits {
 		l := &limits[i]
 		l.Limit, l.index = &p.Rules.Shared[i], i
-		l.firstly, l.settles = max(1, float64(l.Cost.Constant)), l.Cost.Settles()
+		l.firstly, l.settles = max(1, float64(l.Cost.Usual())), l.Cost.Settles()
 		switch l.Kind() {
 		case bucket.KindRate:
 			l.interval, l.burst = p.Rules.Interval(*l.Rate), p.Rules.Burst(*l.Rate)
@@ -59,6 +59,7 @@ func newSharedLimits(p *Policy) SharedLimits {
 			l.unit = float64(l.Quota.Length().Microseconds()) / float64(l.Quota.Count)
 		case bucket.KindBudget:
 			l.unit, l.firstly = float64(l.Budget.Length().Microseconds())/float64(l.Budget.Count), float64(p.Price)
+			l.settles = p.Settles
 		case bucket.KindInFlight: // a permit comes back, however large the call was
 			l.most = p.Rules.Lowered(l.InFlight)
 		}
@@ -239,7 +240,7 @@ func (limits SharedLimits) begin(j *Job, now bucket.Micros) {
 	}
 }
 
-// costOf returns the units of the limit that a job takes. It counts money as 0: every job of an api costs the same.
+// costOf returns the units of the limit that a job takes. It counts money as 0: no job is costly because of a budget.
 func (l *sharedLimit) costOf(j *Job) int64 {
 	if l.Budget == nil && l.index < len(j.Costs) {
 		return j.Costs[l.index]
@@ -249,7 +250,7 @@ func (l *sharedLimit) costOf(j *Job) int64 {
 
 // reserve returns what a call usually reserves of the limit.
 func (l *sharedLimit) reserve() float64 {
-	if l.reserves > 0 && l.Budget == nil {
+	if l.reserves > 0 {
 		return l.reserves
 	}
 	return l.firstly

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/ingest"
 )
 
 // simulation drives the schedule through virtual time: jobs arrive, loading and calls take their time, the loop
@@ -106,7 +107,7 @@ func newSimulation(t testing.TB, seed uint64) *simulation {
 	m.costs = []int64{1}
 	if m.rnd.IntN(4) == 0 {
 		rate := bucket.Rate{Count: 100 + m.rnd.Int64N(2000), Per: time.Second, Burst: 20 + m.rnd.Int64N(50)}
-		m.policy.Rules.Shared = append(m.policy.Rules.Shared, bucket.Limit{Name: "tokens", Rate: &rate, Cost: bucket.CostSource{Header: "Weir-Cost"}})
+		m.policy.Rules.Shared = append(m.policy.Rules.Shared, bucket.Limit{Name: "tokens", Rate: &rate, Cost: ingest.FromHeader("Weir-Cost")})
 		m.costs = []int64{1, 1, 1, 2, 5, 20}
 	}
 	if m.rnd.IntN(3) == 0 {
@@ -279,7 +280,7 @@ func (m *simulation) costsOf(seq uint64) []int64 {
 	costs := make([]int64, len(m.policy.Rules.Shared))
 	m.made[seq] = m.policy.Rules.Names()
 	for i := range costs {
-		if costs[i] = 1; m.policy.Rules.Shared[i].Cost.Header != "" {
+		if costs[i] = 1; m.policy.Rules.Shared[i].Cost.Varies() {
 			costs[i] = m.costs[seq%uint64(len(m.costs))]
 			if cost := m.priced[seq]; cost > 0 {
 				costs[i] = cost

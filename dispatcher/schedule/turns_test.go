@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/ingest"
 )
 
 // contended is a simulation in which keys with a high rate of their own share one limit.
@@ -22,7 +23,7 @@ func contended(t *testing.T, shared ...bucket.Limit) *simulation {
 
 func tokens(rate int64, burst int64) bucket.Limit {
 	return bucket.Limit{
-		Name: "tokens", Cost: bucket.CostSource{Header: "Weir-Cost"},
+		Name: "tokens", Cost: ingest.FromHeader("Weir-Cost"),
 		Rate: &bucket.Rate{Count: rate, Per: time.Second, Burst: burst},
 	}
 }
@@ -116,7 +117,7 @@ func TestCostlyJobIsNotStarved(t *testing.T) {
 // and that jobs that need less do not wait with it.
 func TestWhatAQuotaHasLeftIsUsed(t *testing.T) {
 	m := contended(t, bucket.Limit{
-		Name: "daily", Cost: bucket.CostSource{Header: "Weir-Cost"},
+		Name: "daily", Cost: ingest.FromHeader("Weir-Cost"),
 		Quota: &bucket.Quota{Count: 100, Window: bucket.Calendar, Unit: bucket.Day, Zone: time.UTC},
 	})
 	began := m.now

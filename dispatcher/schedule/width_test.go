@@ -9,6 +9,7 @@ import (
 
 	"weir/bucket"
 	"weir/dispatcher/internal/seeds"
+	"weir/ingest"
 )
 
 // owner is a process of a fleet: a schedule that shares a store with others, over a round trip each time.
@@ -95,7 +96,7 @@ func (c *crowd) step(o *owner) {
 	for _, j := range fx.Load {
 		j.Policy, j.Costs = o.s.policy, make([]int64, len(c.rules.Shared))
 		for i := range j.Costs {
-			j.Costs[i] = max(1, c.rules.Shared[i].Cost.Constant)
+			j.Costs[i] = max(1, c.rules.Shared[i].Cost.Usual())
 		}
 		c.after(c.load, func() { o.s.Pipe.LearnLead(c.load); o.s.Loaded(j) })
 	}
@@ -166,7 +167,7 @@ func (c *crowd) lets() int {
 		n := 0
 		switch l.Kind() {
 		case bucket.KindRate:
-			cost, tat := bucket.Micros(max(1, l.Cost.Constant)), bucket.Micros(0)
+			cost, tat := bucket.Micros(max(1, l.Cost.Usual())), bucket.Micros(0)
 			unit := bucket.Micros(c.rules.Interval(*l.Rate).Duration().Microseconds())
 			for _, at := range c.starts {
 				tat = max(tat, at) + cost*unit
@@ -215,7 +216,7 @@ func TestNoIntentBeyondTheLimits(t *testing.T) {
 				}
 				account := bucket.Limit{Name: "account", Rate: &rate}
 				if r.IntN(3) == 0 {
-					account.Cost.Constant = 1 + r.Int64N(rate.Burst)
+					account.Cost = ingest.Units(1 + r.Int64N(rate.Burst))
 				}
 				rules.Shared = append(rules.Shared, account)
 			}

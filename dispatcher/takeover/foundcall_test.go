@@ -68,7 +68,7 @@ func TestRecordOfALoneResult(t *testing.T) {
 	w, p := newSettling(t)
 	api := *w.Terms.API
 	api.Price = 900_000
-	api.Rules.Shared = []bucket.Limit{{Name: "tokens", Cost: bucket.CostSource{Constant: 3}}, {Name: "money", Budget: &bucket.Budget{}}}
+	api.Rules.Shared = []bucket.Limit{{Name: "tokens", Cost: ingest.Units(3)}, {Name: "money", Budget: &bucket.Budget{}}}
 	w.Terms = &lane.Terms{API: &api, Call: w.Terms.Call, Policy: w.Terms.Policy, Limits: 7}
 	answer := func(limits uint64) *recorder.Answer {
 		return &recorder.Answer{Status: 200, Limits: limits, Taken: []int64{5, 100_000}}

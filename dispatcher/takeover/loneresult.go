@@ -95,6 +95,9 @@ func (f *foundJob) resultRecord(result nats.Header) *ledger.Record {
 		c.Planned = time.Time{}
 		f.AsIntended(c)
 	}
+	if price, ok := ledger.ParseMoney(result.Get(ledger.HeaderPrice)); ok && f.Lost != nil && result.Get(ledger.HeaderCalls) == strconv.Itoa(f.Lost.Call) {
+		c.Price = ledger.Money(price) // the result is of this call, and says what it cost
+	}
 	f.waitOut(c)
 	return c
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/ingest"
 )
 
 // API is one paid downstream: how to call it and what it may be asked for.
@@ -18,8 +19,9 @@ type API struct {
 	Headers        []Header // sent with every call, applied last; in the order of the file
 	ForwardHeaders []string // what a job may add, in canonical form
 	Timeout        time.Duration
-	MaxBody        int64 // bytes of a job's body
-	Price          Money // of one call; 0 when unknown
+	MaxBody        int64       // bytes of a job's body
+	Price          Money       // of a usual call; 0 when unknown
+	Prices         ingest.Cost // of a call, in millionths
 	Idempotency    *Idempotency
 	Key            KeySource
 	Rules          bucket.Rules // the overrides are sorted, the most exact pattern first
@@ -76,7 +78,10 @@ func (a *API) section() section {
 				name: "max_body", is: one(&a.MaxBody, size(1, maxBody)), or: "256KiB",
 				means: "the largest body of a job; weir refuses a larger one with 413",
 			},
-			{name: "price", is: one(&a.Price, money()), or: "0", means: "the price of one call, for budgets and reports"},
+			{
+				name: "price", is: price(&a.Prices), or: "0",
+				means: "the price of one call, for budgets and reports. Of a list a call costs the sum ([costs](costs.md))",
+			},
 			{
 				name: "idempotency", is: optional(&a.Idempotency, func(i *Idempotency) section { return i.section(a) }), otherwise: "none",
 				means: "how the API recognizes a repeated call. Absent: it bills a repeated call again ([idempotency](idempotency.md))",
@@ -85,7 +90,7 @@ func (a *API) section() section {
 				name: "key", is: shorthand(a.Key.section), otherwise: "`subject`",
 				means: "what divides the API's jobs into buckets",
 			},
-		}, rules(r, &a.Price), []field{
+		}, rules(r, &a.Prices), []field{
 			{
 				name: "retry", is: mapping(func() section { return a.Retry.section(r) }),
 				means: "how weir repeats failed calls, and what pushback holds ([pushback](pushback.md))",
@@ -124,6 +129,7 @@ func (a *API) check(f fields) {
 			"write retry: {hold: api} to keep that, or {hold: key} if the api also answers 429 about one key alone, such as one phone number")
 	}
 	slices.SortFunc(a.Rules.Overrides, moreExact)
+	a.Price = Money(a.Prices.Usual())
 	a.Rules.TenantUntil = a.Key.TenantUntil
 	a.Rules.Lease = a.Timeout + a.Rules.Jitter + leaseMargin
 	if f.clean() {

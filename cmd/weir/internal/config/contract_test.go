@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/ingest"
 )
 
 func parseFile(t *testing.T, path string) *Config {
@@ -53,6 +54,7 @@ func TestContractExample(t *testing.T) {
 			Timeout:        30 * time.Second,
 			MaxBody:        256 << 10,
 			Price:          400_000,
+			Prices:         ingest.Units(400_000),
 			Idempotency:    &Idempotency{Header: "Idempotency-Key"},
 			Key:            KeySource{From: KeyFromSubject},
 			Rules: bucket.Rules{
@@ -69,7 +71,7 @@ func TestContractExample(t *testing.T) {
 					{Name: "three-hours", Quota: &bucket.Quota{Count: 300, Window: bucket.Sliding, Per: 3 * time.Hour}},
 					{
 						Name: "tokens", Rate: &bucket.Rate{Count: 90_000, Per: time.Minute, Burst: 4000},
-						Cost: bucket.CostSource{Header: "Weir-Cost"},
+						Cost: ingest.FromHeader("Weir-Cost"),
 					},
 					{Name: "concurrent", InFlight: 50},
 					{Name: "spend", Budget: &bucket.Budget{

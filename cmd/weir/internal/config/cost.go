@@ -5,72 +5,330 @@ import (
 	"strconv"
 	"strings"
 
-	"weir/bucket"
+	"weir/ingest"
 )
 
-const costFix = "write a whole number, header:NAME or json:/pointer"
+const (
+	costFix = "write a whole number, header:NAME or json:/pointer"
+	// mostTerms bounds the terms of a cost or a price: each call reads them all.
+	mostTerms = 16
+	// mostPer is the most units that a price can be for.
+	mostPer = 1_000_000_000
+	// mostTimes bounds a weight.
+	mostTimes = 1_000_000
+)
 
-// cost has the fields of what a job takes from a limit: a source, and the place in the response that tells what was
-// really used.
-func cost(c *bucket.CostSource) section {
-	from := of[bucket.CostSource]{
-		func(text string) (bucket.CostSource, error) {
-			got, err := parseCost(text)
-			got.SettleHeader, got.SettlePointer = c.SettleHeader, c.SettlePointer
-			return got, err
-		}, showCost, fmt.Sprintf("a whole number from 1 to %d, `header:NAME` or a pointer into the job's body", int64(mostQuota)),
-		object{"anyOf": []object{wholeSchema(1, mostQuota), pattern(sourcePattern)}},
-	}
-	settle := of[bucket.CostSource]{
-		func(text string) (bucket.CostSource, error) {
-			got, err := parseSettle(text)
-			c.SettleHeader, c.SettlePointer = got.SettleHeader, got.SettlePointer
-			return *c, err
-		}, showSettle, "`header:NAME` or a pointer into the answer's body", pattern(sourcePattern),
-	}
-	return section{fields: []field{
-		{name: "from", is: one(c, from), needs: costFix, means: "the expected cost of a job"},
-		{name: "settle", is: one(c, settle), otherwise: "none", means: "the actual cost, from the answer"},
-	}}
+// cost is what a job takes from a limit: a source alone, a term, or a list of terms. nil is one unit.
+func cost(at *ingest.Cost) kind {
+	t := source(1)
+	return terms(at, of[ingest.Cost]{
+		func(text string) (ingest.Cost, error) {
+			s, err := t.parse(text)
+			switch {
+			case err != nil:
+				return nil, err
+			case s.Header != "":
+				return ingest.FromHeader(s.Header), nil
+			case s.Pointer != "":
+				return ingest.FromPointer(s.Pointer), nil
+			}
+			return ingest.Units(s.Number), nil
+		},
+		formatCost, fmt.Sprintf("a whole number from 1 to %d, `header:NAME`, a pointer", int64(mostQuota)), t.schema,
+	}, unitsTerm)
 }
 
-func parseCost(text string) (bucket.CostSource, error) {
-	header, pointer, err := parseSource(text)
-	if err != nil || header != "" || pointer != "" {
-		return bucket.CostSource{Header: header, Pointer: pointer}, err
-	}
-	if text == "" || strings.Trim(text, "-0123456789") != "" {
-		return bucket.CostSource{}, refuse(costFix, "%s is no cost", quote(text))
-	}
-	n, err := wholeIn(1, mostQuota)(text)
-	return bucket.CostSource{Constant: n}, err
+// price is what a call costs: an amount of money, a term, or a list of terms.
+func price(at *ingest.Cost) kind {
+	return terms(at, of[ingest.Cost]{
+		func(text string) (ingest.Cost, error) {
+			amount, err := ParseMoney(text)
+			return ingest.Units(int64(amount)), err
+		},
+		formatPrice, "money", money().schema,
+	}, moneyTerm)
 }
 
-func parseSettle(text string) (bucket.CostSource, error) {
-	header, pointer, err := parseSource(text)
-	if err == nil && header == "" && pointer == "" {
-		err = refuse("write header:NAME or json:/pointer", "%s is no place in a response", quote(text))
+// terms is a single value, a term, or a list of terms of which a call takes the sum.
+func terms(at *ingest.Cost, short of[ingest.Cost], term func(*ingest.Term) section) kind {
+	alone := one(at, short)
+	k := kind{
+		words: short.words + fmt.Sprintf(", a term, or a list of at most %d terms, below", mostTerms),
+		inner: func() section { return term(new(ingest.Term)) },
+		shape: func(inner object) object {
+			return object{"anyOf": []object{short.schema, inner, list(inner, mostTerms)}}
+		},
+		parse: alone.parse, show: alone.show,
 	}
-	return bucket.CostSource{SettleHeader: header, SettlePointer: pointer}, err
+	k.read = func(v value, or string) texts {
+		*at = nil
+		if v.node == nil || v.isScalar() {
+			return alone.read(v, or)
+		}
+		items := []value{v}
+		if v.isList() {
+			items = v.list(mostTerms)
+		}
+		for _, item := range items {
+			var t ingest.Term
+			term(&t).read(item)
+			*at = append(*at, t)
+		}
+		return nil
+	}
+	return k
 }
 
-// showCost writes the source of a cost as the file does.
-func showCost(c bucket.CostSource) string {
+// termFields has the values of a term's fields until all are read.
+type termFields struct {
+	*ingest.Term
+	weight         ingest.Weight
+	otherwise, max *int64
+	learn          string
+	each           Money
+	per            int64
+}
+
+// unitsTerm has the fields of a term of a cost.
+func unitsTerm(t *ingest.Term) section {
+	at := &termFields{Term: t}
+	return section{fields: at.fields(), check: at.check}
+}
+
+// moneyTerm has the fields of a term of a price.
+func moneyTerm(t *ingest.Term) section {
+	at := &termFields{Term: t}
+	return section{
+		fields: append([]field{
+			{
+				name: "each", is: one(&at.each, money()), needs: "write each: 0.002, and per: 1000000 if that is the price of a million units",
+				means: "the price of `per` units",
+			},
+			{
+				name: "per", is: one(&at.per, whole[int64](1, mostPer)), or: "1",
+				means: "the units that `each` is the price of, as in `1000000` tokens",
+			},
+		}, at.fields()...),
+		check: func(f fields) {
+			at.check(f)
+			weight, exact := at.Weight.Times(int64(at.each), max(1, at.per))
+			if !exact {
+				f.place("each").fail("is too fine or too large with this per and times", "write fewer digits")
+			}
+			at.Weight = weight
+		},
+	}
+}
+
+// fields are those of both kinds of terms.
+func (t *termFields) fields() []field {
+	number := whole[int64](0, mostQuota).prefixed("a whole number from ")
+	return []field{
+		{name: "from", is: one(&t.From, source(0)), or: "1", means: "the number that is expected before the call"},
+		{name: "settle", is: one(&t.Settle, answerPlace()), otherwise: "none", means: "the actual number, from the answer"},
+		{
+			name: "times", is: one(&t.weight, weight()), or: "1",
+			means: "the weight of the number. The term is rounded up to a whole unit",
+		},
+		{
+			name: "default", is: maybe(&t.otherwise, number), otherwise: "none",
+			means: "the number for a job that has nothing at `from`. Without it weir refuses such a job with 400",
+		},
+		{
+			name: "max", is: maybe(&t.max, whole[int64](1, mostQuota).prefixed("a whole number from ")), otherwise: "none",
+			means: "the largest number that a job may have at `from`. weir refuses a job with more with 400",
+		},
+		{
+			name: "learn", is: one(&t.learn, word("p50", "p90", "p95", "p99")), otherwise: "none",
+			means: "this percentile of the last 256 numbers at `settle` replaces a larger expected number, once there are 16 ([costs](costs.md))",
+		},
+	}
+}
+
+// check reports what the fields of a term cause together.
+func (t *termFields) check(f fields) {
+	t.Weight, t.NoDefault = t.weight, t.otherwise == nil
+	if t.otherwise != nil {
+		t.Default = *t.otherwise
+	}
+	if strings.EqualFold(t.From.Header, ingest.HeaderCost) && t.NoDefault {
+		t.Default, t.NoDefault = 1, false // every job has a Weir-Cost
+	}
+	if t.max != nil {
+		t.Max = *t.max
+	}
+	if t.learn != "" {
+		t.Learn, _ = strconv.Atoi(t.learn[1:])
+	}
+	if !f.clean() {
+		return
+	}
+	const fix = "remove it, or write from: header:NAME or json:/pointer"
 	switch {
-	case c.Header != "":
-		return "header:" + c.Header
-	case c.Pointer != "":
-		return "json:" + c.Pointer
+	case !t.From.IsPlace() && f.has("default"):
+		f.place("default").fail("means nothing for a number in from", fix)
+	case !t.From.IsPlace() && f.has("max"):
+		f.place("max").fail("means nothing for a number in from", fix)
+	case t.Max > 0 && t.Default > t.Max:
+		f.place("default").fail("is more than max", "lower it to "+strconv.FormatInt(t.Max, 10)+" or less")
+	case t.Learn > 0 && !t.Settle.IsPlace():
+		f.place("learn").fail("has nothing to learn from", "write settle: json:/pointer or header:NAME of the answer")
 	}
-	return strconv.FormatInt(max(c.Constant, 1), 10)
 }
 
-func showSettle(c bucket.CostSource) string {
-	switch {
-	case c.SettleHeader != "":
-		return "header:" + c.SettleHeader
-	case c.SettlePointer != "":
-		return "json:" + c.SettlePointer
+// source is where a number comes from: itself, from least on, or a place in the job.
+func source(least int64) of[ingest.Source] {
+	return of[ingest.Source]{
+		func(text string) (ingest.Source, error) {
+			header, pointer, err := parseSource(text)
+			if err != nil || header != "" || pointer != "" {
+				return ingest.Source{Header: header, Pointer: pointer}, err
+			}
+			if text == "" || strings.Trim(text, "-0123456789") != "" {
+				return ingest.Source{}, refuse(costFix, "%s is no cost", quote(text))
+			}
+			n, err := wholeIn(least, mostQuota)(text)
+			return ingest.Source{Number: n}, err
+		},
+		formatSource, fmt.Sprintf("a whole number from %d to %d, `header:NAME` or a pointer into the job's body", least, int64(mostQuota)),
+		object{"anyOf": []object{wholeSchema(least, mostQuota), pattern(sourcePattern)}},
 	}
-	return ""
+}
+
+// answerPlace is a place in an answer.
+func answerPlace() of[ingest.Source] {
+	return of[ingest.Source]{
+		func(text string) (ingest.Source, error) {
+			header, pointer, err := parseSource(text)
+			if err == nil && header == "" && pointer == "" {
+				err = refuse("write header:NAME or json:/pointer", "%s is no place in a response", quote(text))
+			}
+			return ingest.Source{Header: header, Pointer: pointer}, err
+		},
+		func(s ingest.Source) string {
+			if !s.IsPlace() {
+				return ""
+			}
+			return formatSource(s)
+		}, "`header:NAME` or a pointer into the answer's body", pattern(sourcePattern),
+	}
+}
+
+// weight is what a term's number is multiplied by.
+func weight() of[ingest.Weight] {
+	return of[ingest.Weight]{
+		parseTimes, formatWeight,
+		fmt.Sprintf("a number above 0 and at most %d, with at most six digits after the point", mostTimes), orNumber(numberPattern),
+	}
+}
+
+// parseTimes reads a weight with up to six digits behind the point.
+func parseTimes(text string) (ingest.Weight, error) {
+	const fix = "write a number above 0 such as 5, 1.25 or 0.000001"
+	n, ok := parseDecimal(text)
+	times, exact := n.times(millionths)
+	switch {
+	case !ok || times == 0 && exact:
+		return ingest.Weight{}, refuse(fix, "%s is no weight", quote(text))
+	case !exact:
+		return ingest.Weight{}, refuse(fix, "%s is finer than a millionth", quote(text))
+	case times > mostTimes*millionths:
+		return ingest.Weight{}, refuse(fix, "%s is more than %d", quote(text), mostTimes)
+	}
+	if times == millionths {
+		return ingest.Weight{}, nil
+	}
+	w, _ := ingest.Weight{}.Times(times, millionths)
+	return w, nil
+}
+
+// formatCost writes a cost as the file does.
+func formatCost(c ingest.Cost) string {
+	if c == nil {
+		return ""
+	}
+	return formatTerms(c, func(t *ingest.Term) string {
+		if t.Weight == (ingest.Weight{}) {
+			return formatSource(t.From)
+		}
+		return formatSource(t.From) + " times " + formatWeight(t.Weight)
+	})
+}
+
+// formatPrice writes a price as the file does.
+func formatPrice(c ingest.Cost) string {
+	if c.Fixed() {
+		return Money(c.Usual()).String()
+	}
+	return formatTerms(c, func(t *ingest.Term) string {
+		w := t.Weight
+		if !t.From.IsPlace() && !t.Settle.IsPlace() {
+			return Money(w.Of(t.From.Number)).String()
+		}
+		return formatSource(t.From) + " at " + Money(w.Of(millionths)).String() + " a million"
+	})
+}
+
+func formatTerms(c ingest.Cost, number func(*ingest.Term) string) string {
+	parts := make([]string, len(c))
+	for i := range c {
+		t := &c[i]
+		text := number(t)
+		if t.From.IsPlace() && !t.NoDefault && t.Default != 1 {
+			text += " default " + strconv.FormatInt(t.Default, 10)
+		}
+		if t.Max > 0 {
+			text += " max " + strconv.FormatInt(t.Max, 10)
+		}
+		if t.Settle.IsPlace() {
+			text += " settled by " + formatSource(t.Settle)
+		}
+		if t.Learn > 0 {
+			text += " learned p" + strconv.Itoa(t.Learn)
+		}
+		parts[i] = text
+	}
+	return strings.Join(parts, " + ")
+}
+
+func formatSource(s ingest.Source) string {
+	switch {
+	case s.Header != "":
+		return "header:" + s.Header
+	case s.Pointer != "":
+		return "json:" + s.Pointer
+	}
+	return strconv.FormatInt(s.Number, 10)
+}
+
+func formatWeight(w ingest.Weight) string {
+	if w == (ingest.Weight{}) {
+		return "1"
+	}
+	if w.Num > mostTimes*millionths { // a weight of the file is not that large
+		return strconv.FormatInt(w.Num/max(w.Den, 1), 10)
+	}
+	text := Money(w.Num * (millionths / w.Den)).String()
+	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
+}
+
+// maybe is a single value that may be absent: nil then.
+func maybe[T any](at **T, t of[T]) kind {
+	held := new(T)
+	k := one(held, t)
+	read := k.read
+	k.show = func() string {
+		if *at == nil {
+			return ""
+		}
+		return t.show(**at)
+	}
+	k.read = func(v value, or string) texts {
+		read(v, or)
+		if *at = nil; v.node != nil {
+			*at = held
+		}
+		return nil
+	}
+	return k
 }

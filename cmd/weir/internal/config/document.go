@@ -251,6 +251,9 @@ func (v value) entries(most int) ([]entry, bool) {
 	return entries, true
 }
 
+// isList says whether v is a list.
+func (v value) isList() bool { return v.node != nil && v.node.Kind == yaml.SequenceNode }
+
 // isScalar says whether v is a single value and not null.
 func (v value) isScalar() bool {
 	return v.node != nil && v.node.Kind == yaml.ScalarNode && !isNull(v.node)

@@ -20,7 +20,7 @@ func (c *Config) warnOfIDs(f fields) {
 		for _, l := range a.Rules.Shared {
 			switch l.Kind() {
 			case bucket.KindRate:
-				all = min(all, c.endsOf(*l.Rate)/float64(max(1, l.Cost.Constant)))
+				all = min(all, c.endsOf(*l.Rate)/float64(max(1, l.Cost.Usual())))
 			case bucket.KindQuota, bucket.KindInFlight, bucket.KindBudget: // they do not bound the ends within dedupe
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/ingest"
 )
 
 // mostShared bounds the shared limits of an api: one reservation asks all of them.
@@ -16,7 +17,7 @@ const mostShared = 32
 // limit has the fields of a limit that all keys share. of are the rules that were read before it, price is what a call
 // costs. lines has the names of the limits before it. A limit without a name is called by its kind. A limit whose value
 // could not be read has its kind, so that the other checks of the file can continue.
-func limit(l *bucket.Limit, of *bucket.Rules, price *Money, lines map[string]int) section {
+func limit(l *bucket.Limit, of *bucket.Rules, price *ingest.Cost, lines map[string]int) section {
 	l.Rate, l.Quota, l.Budget = &bucket.Rate{}, &bucket.Quota{}, &bucket.Budget{}
 	at := &limitFields{Limit: l, rate: l.Rate, quota: l.Quota, budget: l.Budget, zone: time.UTC}
 	all := append([]field{
@@ -49,8 +50,8 @@ func limit(l *bucket.Limit, of *bucket.Rules, price *Money, lines map[string]int
 				means: "the time zone in which days and months begin, with the window `calendar`",
 			},
 			{
-				name: "cost", is: shorthand(func() section { return cost(&l.Cost) }), otherwise: "`1`",
-				means: "how much of a `rate` or `quota` a call takes",
+				name: "cost", is: cost(&l.Cost), otherwise: "`1`",
+				means: "how much of a `rate` or `quota` a call takes. Of a list it takes the sum ([costs](costs.md))",
 			},
 			{name: "in_flight", is: one(&l.InFlight, whole[int64](1, mostInFlight)), means: "how many calls may run at once"},
 			{
@@ -90,7 +91,7 @@ type limitFields struct {
 }
 
 // check leaves the limit the fields of its kind, and refuses a second limit with the same name.
-func (l *limitFields) check(f fields, of *bucket.Rules, price Money, lines map[string]int) {
+func (l *limitFields) check(f fields, of *bucket.Rules, price ingest.Cost, lines map[string]int) {
 	l.Rate, l.Quota, l.Budget = nil, nil, nil
 	kind, ok := limitKind(f)
 	if !ok {
@@ -175,37 +176,38 @@ func limitKind(f fields) (bucket.Kind, bool) {
 }
 
 // checkPassable refuses a limit that can never let a call through, and warns of a limit with a surprising effect.
-func checkPassable(f fields, l bucket.Limit, of bucket.Rules, price Money) {
+func checkPassable(f fields, l bucket.Limit, of bucket.Rules, price ingest.Cost) {
 	switch l.Kind() {
 	case bucket.KindRate:
 		checkRate(f, l, of.Key.Rate)
 	case bucket.KindQuota:
 		checkFixed(f, *l.Quota, of.Jitter)
 		left := afterHeadroom(l.Quota.Count, of.Headroom)
-		if cost := max(l.Cost.Constant, 1); cost > left {
+		if cost := max(l.Cost.Usual(), 1); !l.Cost.Varies() && cost > left {
 			f.place("quota").fail(fmt.Sprintf("a call costs %d and at most %d may be spent per period: none can ever pass",
 				cost, left), "raise the quota, or lower cost or headroom")
 		}
 	case bucket.KindInFlight: // at least one call may be under way, whatever the headroom
 	case bucket.KindBudget:
-		if price == 0 {
+		usual := Money(price.Usual())
+		if price.Fixed() && usual == 0 {
 			f.place("budget").fail("a budget needs to know what a call costs", "write price: 0.40 for the api")
 			return
 		}
 		checkFixed(f, l.Budget.Quota, of.Jitter)
 		left := afterHeadroom(l.Budget.Count, of.Headroom)
-		if int64(price) > left {
+		if !price.Varies() && int64(usual) > left {
 			f.place("budget").fail(fmt.Sprintf("a call costs %s and at most %s may be spent per period: none can ever pass",
-				price, Money(left)), "raise the budget, or lower price or headroom")
+				usual, Money(left)), "raise the budget, or lower price or headroom")
 		}
 	}
 }
 
 func checkRate(f fields, l bucket.Limit, own bucket.Rate) {
-	cost := max(l.Cost.Constant, 1)
-	weighted := l.Cost.Header != "" || l.Cost.Pointer != ""
+	cost := max(l.Cost.Usual(), 1)
+	weighted := l.Cost.Varies()
 	switch {
-	case cost > l.Rate.Burst:
+	case cost > l.Rate.Burst && !weighted:
 		f.place("cost").fail(fmt.Sprintf("a call costs %d, more than the burst of %d: none can ever pass", cost, l.Rate.Burst),
 			"write burst: "+strconv.FormatInt(cost, 10)+" or more")
 	case weighted && l.Rate.Burst == 1:

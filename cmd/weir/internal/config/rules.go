@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/ingest"
 )
 
 // Bounds of a bucket's fields; the contract of the file format.
@@ -27,7 +28,7 @@ const (
 )
 
 // rules are the fields of an api's limits. A call costs price.
-func rules(r *bucket.Rules, price *Money) []field {
+func rules(r *bucket.Rules, price *ingest.Cost) []field {
 	lines := map[string]int{} // of the names of shared limits
 	return []field{
 		{name: "headroom", is: one(&r.Headroom, percent(0, 99)), or: "0%", means: "how far weir stays below every limit"},

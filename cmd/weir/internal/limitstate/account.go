@@ -48,8 +48,8 @@ type accounts struct {
 	now       func() bucket.Micros
 	ahead     func() bucket.Micros
 	recovered func() (unlogged int, ok bool)
-	price     func() int64 // of a call
-	changed   func()       // reports that the limits count something else now
+	price     func() (price int64, fixed bool) // of every call, if all cost the same
+	changed   func()                           // reports that the limits count something else now
 	log       *slog.Logger
 	lost      func() int
 	damaged   func(ctx context.Context, d *ledger.Damage) error
@@ -83,7 +83,7 @@ func accountKey(api string) string { return "account." + api }
 func openAccounts(ctx context.Context, o *Options, api string, store *bucket.Memory, early time.Duration) (*accounts, error) {
 	a := &accounts{
 		api: api, store: store, js: o.JetStream, control: o.Control, instance: o.Instance, now: o.Clock.Now, ahead: o.Clock.Ahead,
-		recovered: func() (int, bool) { return o.Caller.Recovered(api) }, price: func() int64 { return o.Caller.Price(api) },
+		recovered: func() (int, bool) { return o.Caller.Recovered(api) }, price: func() (int64, bool) { return o.Caller.FixedPrice(api) },
 		quiet: func() bool { return o.Caller.Quiet(api) }, changed: func() {}, lost: o.Ledger.lost, damaged: o.Ledger.damaged, settled: make(chan struct{}), wake: make(chan struct{}, 1),
 		log: o.Log.With("component", "limits", "api", api),
 	}
@@ -390,8 +390,10 @@ func (a *accounts) addUnlogged(d *draft, now bucket.Micros) {
 		units := max(0, bound-of.UsedAt(now))
 		for i := range d.rules.Shared {
 			if l := &d.rules.Shared[i]; l.Name == name && l.Budget != nil {
-				units = min(units, int64(calls)*a.price())
-			} else if l.Name == name && l.Cost == (bucket.CostSource{}) {
+				if price, fixed := a.price(); fixed {
+					units = min(units, int64(calls)*price)
+				}
+			} else if l.Name == name && l.Cost == nil {
 				units = min(units, int64(calls))
 			}
 		}

@@ -40,7 +40,8 @@ type Caller interface {
 	Quiet(api string) bool                           // no call runs here or waits to be recorded
 	Beside() bool                                    // other replicas call too
 	Recovered(api string) (unlogged int, ok bool)    // former processes' calls have records, except unlogged
-	Price(api string) int64                          // of a call, in millionths
+	Price(api string) int64                          // of a usual call, in millionths
+	FixedPrice(api string) (price int64, fixed bool) // of every call, if all cost the same
 	HeardOfLevels(api string, levels []bucket.Level) // how much of the limits is used
 	HeardOfLimiter(api string, err error)            // whether the limits can be read
 	CalendarMoved(api string)                        // periods begin at other times than before

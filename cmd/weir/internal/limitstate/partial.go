@@ -152,8 +152,10 @@ func (a *accounts) unloggedUnits(l *bucket.Limit, calls int64) int64 {
 	case calls == 0:
 		return 0
 	case l.Budget != nil:
-		return calls * a.price()
-	case l.Cost == (bucket.CostSource{}):
+		if price, fixed := a.price(); fixed {
+			return calls * price
+		}
+	case l.Cost == nil:
 		return calls
 	}
 	return quotaOf(l).Count

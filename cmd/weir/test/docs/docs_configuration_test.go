@@ -51,6 +51,7 @@ var bases = map[string]object{
 	"apis.NAME.bucket":       {"rate": "10/s", "capacity": 5},
 	"apis.NAME.limits":       {"name": "one", "rate": "20/s"},
 	"apis.NAME.limits.cost":  {"from": 1},
+	"apis.NAME.price":        {"each": 1},
 	"apis.NAME.admit":        {"rate": "10/s"},
 	"apis.NAME.keys.PATTERN": {"in_flight": 1},
 	"apis.NAME.tls":          {"ca_file": "/ca.pem", "cert_file": "/own.pem"},

@@ -63,11 +63,11 @@ func isJobs(name string, api *config.API) bool {
 		return true
 	}
 	for _, l := range api.Rules.Shared {
-		if strings.EqualFold(name, l.Cost.Header) {
+		if l.Cost.Reads(name) {
 			return true
 		}
 	}
-	return false
+	return api.Prices.Reads(name)
 }
 
 // checkPointed reports a body whose key is another than the one named.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/ingest"
 
 	"pgregory.net/rapid"
 )
@@ -166,7 +167,7 @@ func TestPlanOfAllLimits(t *testing.T) {
 		at[i] = int64(i) * 1000
 	}
 	fast := bucket.KeyLimits{Rate: bucket.Rate{Count: 1000, Per: time.Second, Burst: 1}, Capacity: 100, InFlight: 4}
-	tokens := bucket.Limit{Name: "tokens", Rate: &bucket.Rate{Count: 100, Per: time.Second, Burst: 5}, Cost: bucket.CostSource{Header: "Weir-Cost"}}
+	tokens := bucket.Limit{Name: "tokens", Rate: &bucket.Rate{Count: 100, Per: time.Second, Burst: 5}, Cost: ingest.FromHeader("Weir-Cost")}
 	money := bucket.Limit{Name: "spend", Budget: &bucket.Budget{
 		Quota: bucket.Quota{Count: 10_000_000, Window: bucket.Calendar, Unit: bucket.Day, Zone: time.UTC}, OnExhausted: bucket.DeadLetter,
 	}}

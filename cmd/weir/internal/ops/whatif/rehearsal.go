@@ -141,10 +141,10 @@ func (r *rehearsal) cost(l *bucket.Limit, a *arrival) int64 {
 	switch {
 	case l.Budget != nil:
 		return r.policy.Price
-	case l.Cost.Header != "" || l.Cost.Pointer != "":
+	case l.Cost.Varies():
 		return a.cost
 	}
-	return max(1, l.Cost.Constant)
+	return max(1, l.Cost.Usual())
 }
 
 func (r *rehearsal) costs(a *arrival) []int64 {

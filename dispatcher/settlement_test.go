@@ -1,0 +1,132 @@
+package dispatcher
+
+import (
+	"fmt"
+	"testing"
+
+	"weir/bucket"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/lane"
+	"weir/dispatcher/schedule"
+	"weir/ingest"
+)
+
+// millionth returns the weight of a price for so many units.
+func millionth(each, per int64) ingest.Weight {
+	w, _ := ingest.Weight{}.Times(each, per)
+	return w
+}
+
+// modelAPI returns an api whose calls cost 0.002, 2.50 for a million input tokens and 10.00 for a million output tokens,
+// with limits in tokens and in money.
+func modelAPI() *httpcall.API {
+	in := ingest.Term{From: ingest.Source{Pointer: "/in"}, Default: 1000, Settle: ingest.Source{Pointer: "/usage/in"}}
+	out := ingest.Term{From: ingest.Source{Pointer: "/max"}, Default: 500, Settle: ingest.Source{Pointer: "/usage/out"}, Learn: 90}
+	five, each := out, in
+	five.Weight, each.Weight = millionth(5, 1), millionth(2_500_000, 1_000_000)
+	dear := out
+	dear.Weight = millionth(10_000_000, 1_000_000)
+	return &httpcall.API{
+		Name: "llm", Price: 2000, Prices: ingest.Cost{{From: ingest.Source{Number: 2000}}, each, dear},
+		Rules: bucket.Rules{Shared: []bucket.Limit{
+			{Name: "tokens", Rate: &bucket.Rate{}, Cost: ingest.Cost{in, five}},
+			{Name: "calls", Rate: &bucket.Rate{}},
+			{Name: "spend", Budget: &bucket.Budget{}},
+		}},
+	}
+}
+
+// TestTolls checks what calls reserve and what they are settled to, in units and in money.
+func TestTolls(t *testing.T) {
+	api := modelAPI()
+	w := bareCaller()
+	by := &lane.Terms{API: api}
+	for _, c := range []struct {
+		what, body string
+		response   httpcall.Response
+		reserved   string
+		took       string
+	}{
+		{"less than reserved", `{"in":400,"max":100}`, answered(200, 300, 20), "[900 1 4000] 4000", "[400 1 2950] 2950"},
+		{"more than reserved", `{"in":400,"max":100}`, answered(200, 401, 200), "[900 1 4000] 4000", "[1401 1 5003] 5003"},
+		{"by default", `{}`, answered(200, 1, 1), "[3500 1 9500] 9500", "[6 1 2013] 2013"},
+		{"silent: the most so far", `{"in":400,"max":100}`, httpcall.Response{Sent: true, Status: 200}, "[900 1 4000] 4000", "[1401 1 5003] 5003"},
+		{"silent: the estimate", `{"in":4000,"max":1000}`, httpcall.Response{Sent: true, Status: 200}, "[9000 1 22000] 22000", "as reserved 22000"},
+		{"not billed", `{"in":400,"max":100}`, httpcall.Response{Sent: true, Status: 429}, "[900 1 4000] 4000", "[900 1 0] 4000"},
+		{"broke off, less seen", `{"in":400,"max":100}`, cut(answered(200, 10, 20)), "[900 1 4000] 4000", "as reserved 4000"},
+		{"broke off, more seen", `{"in":400,"max":100}`, cut(answered(200, 10, 2000)), "[900 1 4000] 4000", "[10400 1 23000] 23000"},
+	} {
+		j := &lane.Job{Job: &schedule.Job{Queue: &schedule.KeyQueue{Key: "k"}}, Message: &ingest.Job{Body: []byte(c.body)}, Terms: by}
+		reserve, err := w.settlements.toll(by, j.Message)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(reserve.Costs, reserve.Price); got != c.reserved {
+			t.Errorf("%s: reserves %s, want %s", c.what, got, c.reserved)
+		}
+		j.Costs, j.Reserved = reserve.Costs, reserve.Price
+		s := w.settleUnits(j, c.response)
+		got := fmt.Sprint(s.actual, s.price)
+		if s.actual == nil {
+			got = fmt.Sprint("as reserved ", s.price)
+		}
+		if got != c.took {
+			t.Errorf("%s: took %s, want %s", c.what, got, c.took)
+		}
+	}
+}
+
+func answered(status int, in, out int64) httpcall.Response {
+	return httpcall.Response{Sent: true, Status: status, Units: map[string]int64{"/usage/in": in, "/usage/out": out}}
+}
+
+func cut(r httpcall.Response) httpcall.Response {
+	r.Cut = true
+	return r
+}
+
+// TestLearn checks that a term that learns reserves the percentile of what answers reported, never more than the job
+// asks for, and nothing of it before enough answers have come.
+func TestLearn(t *testing.T) {
+	w := bareCaller()
+	by := &lane.Terms{API: modelAPI()}
+	reserved := func(body string) int64 {
+		toll, err := w.settlements.toll(by, &ingest.Job{Body: []byte(body)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return toll.Costs[0]
+	}
+	answer := func(n int64) {
+		j := &lane.Job{Job: &schedule.Job{Queue: &schedule.KeyQueue{Key: "k"}, Costs: []int64{1, 1, 1}}, Message: &ingest.Job{Body: []byte(`{}`)}, Terms: by}
+		w.settleUnits(j, answered(200, 1000, n))
+	}
+	for n := range int64(leastTold - 1) {
+		answer(n + 1)
+	}
+	if got := reserved(`{"max":500}`); got != 1000+5*500 {
+		t.Errorf("a call reserves %d before enough answers have come", got)
+	}
+	for n := int64(leastTold); n <= 100; n++ {
+		answer(n)
+	}
+	if got := reserved(`{"max":500}`); got != 1000+5*90 {
+		t.Errorf("a call reserves %d, and nine of ten calls took at most 90", got-1000)
+	}
+	if got := reserved(`{"max":7}`); got != 1000+5*7 {
+		t.Errorf("a call that asks for 7 reserves %d", got-1000)
+	}
+	for range learnedFrom {
+		answer(3)
+	}
+	if got := reserved(`{"max":500}`); got != 1000+5*3 {
+		t.Errorf("a call reserves %d after as many answers of 3 as are kept", got-1000)
+	}
+}
+
+// bareCaller returns a caller that settles calls and makes none.
+func bareCaller() *caller {
+	d := dispatcherOf(Options{})
+	d.env.Metrics = lane.NewMetrics(nil)
+	return bareWorker(d, "llm").caller
+}
