@@ -15,8 +15,9 @@ type API struct {
 	URL         *url.URL                             // scheme, host and base path; a job only adds a path below it
 	Headers     func() ([]ingest.HeaderField, error) // resolved for every call, so that secrets may rotate
 	Timeout     time.Duration
-	Price       int64       // of a usual call, in millionths
-	Prices      ingest.Cost // of a call, in millionths; nil: Price
+	IdleTimeout time.Duration // without a byte of the answer; 0: no bound but Timeout
+	Price       int64         // of a usual call, in millionths
+	Prices      ingest.Cost   // of a call, in millionths; nil: Price
 	Idempotency *Idempotency
 	Rule        *ingest.Rule
 	Rules       bucket.Rules

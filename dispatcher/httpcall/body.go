@@ -23,7 +23,8 @@ type reading struct {
 	most int64
 	kept []byte
 	more bool  // there was more than is kept
-	err  error // why the body broke off before all that is kept was read
+	all  bool  // all of it counts, not only what is kept
+	err  error // why the body broke off before all that counts was read
 }
 
 func (r *reading) Read(p []byte) (int, error) {
@@ -31,17 +32,21 @@ func (r *reading) Read(p []byte) (int, error) {
 	room := min(int64(n), r.most-int64(len(r.kept)))
 	r.kept = append(r.kept, p[:room]...)
 	r.more = r.more || room < int64(n)
-	if err != nil && err != io.EOF && int64(len(r.kept)) < r.most {
+	if err != nil && err != io.EOF && (r.all || int64(len(r.kept)) < r.most) {
 		r.err = fmt.Errorf("the answer broke off: %w", ForLetters(err))
 	}
 	return n, err
 }
 
-// readBody reads an answer. It keeps no more than most bytes, and finds the units that the JSON pointers name.
-func readBody(body io.ReadCloser, most int64, pointers []string) (r *reading, told map[string]int64) {
+// readBody reads an answer of a form. It keeps no more than most bytes, and finds the units that the JSON pointers name.
+// A stream is read to its end, which may be the only place that has them.
+func readBody(body io.ReadCloser, of form, most int64, pointers []string) (r *reading, told map[string]int64) {
 	defer func() { _ = body.Close() }() // an error does not invalidate what was read
-	r = &reading{body: body, most: most}
-	if len(pointers) > 0 {
+	r = &reading{body: body, most: most, all: of != document}
+	switch {
+	case r.all:
+		return r, unitsOfEvents(r, of, pointers)
+	case len(pointers) > 0:
 		told = findUnits(io.LimitReader(r, maxTold), pointers)
 	}
 	for _, rest := range []int64{most - int64(len(r.kept)), maxDrain} {

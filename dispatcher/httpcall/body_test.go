@@ -91,7 +91,7 @@ func TestReadBody(t *testing.T) {
 		{"broken off in what is kept", broken(long[:40]), 50, 40, false, true, false},
 		{"broken off behind it", broken(long[:80]), 50, 50, true, false, false},
 	} {
-		r, told := readBody(io.NopCloser(c.body), c.most, []string{"/n"})
+		r, told := readBody(io.NopCloser(c.body), document, c.most, []string{"/n"})
 		if len(r.kept) != c.kept || r.more != c.more || (r.err != nil) != c.cut || (told["/n"] == 7) != c.told {
 			t.Errorf("%s: kept %d, more %v, told %v, %v", c.what, len(r.kept), r.more, told, r.err)
 		}

@@ -77,6 +77,7 @@ func NewClient(api *API, agent string, maxIdle int, former *Client) *Client {
 
 var (
 	errTimeout  = errors.New("the api did not answer in time")
+	errIdle     = fmt.Errorf("%w: no byte of the answer came within idle_timeout", errTimeout)
 	errSwitched = errors.New("the api switched to another protocol unasked")
 	errNotHTTP  = errors.New("the answer is not HTTP")
 	errNoStatus = errors.New("the answer has a status that HTTP does not have")
@@ -90,6 +91,8 @@ var (
 func (c *Client) Call(ctx context.Context, j *ingest.Job, h Hooks) Response {
 	ctx, cancel := withTimeout(ctx, c.API.Timeout)
 	defer cancel()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	w := wire{mayWrite: h.MayWrite, begins: h.Begins, left: h.Left}
 	defer w.done()
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
@@ -141,7 +144,14 @@ func (c *Client) Call(ctx context.Context, j *ingest.Job, h Hooks) Response {
 	if r.Status >= 300 {
 		most = max(most, deadletter.MaxAnswer) // a letter keeps that much
 	}
-	read, told := readBody(answer.Body, most, c.API.settlePointers())
+	body := answer.Body
+	if c.API.IdleTimeout > 0 {
+		body = newIdleBody(body, c.API.IdleTimeout, stop)
+	}
+	read, told := readBody(body, formOf(answer.Header), most, c.API.settlePointers())
+	if cause := context.Cause(ctx); read.err != nil && errors.Is(cause, errTimeout) {
+		read.err = fmt.Errorf("the answer broke off: %w", cause)
+	}
 	r.Body, r.More, r.Units, r.Err = read.kept, read.more, told, read.err
 	r.Cut = r.Err != nil
 	r.Ended = time.Now()

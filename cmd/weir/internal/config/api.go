@@ -19,9 +19,10 @@ type API struct {
 	Headers        []Header // sent with every call, applied last; in the order of the file
 	ForwardHeaders []string // what a job may add, in canonical form
 	Timeout        time.Duration
-	MaxBody        int64       // bytes of a job's body
-	Price          Money       // of a usual call; 0 when unknown
-	Prices         ingest.Cost // of a call, in millionths
+	IdleTimeout    time.Duration // without a byte of the answer; 0: no bound but Timeout
+	MaxBody        int64         // bytes of a job's body
+	Price          Money         // of a usual call; 0 when unknown
+	Prices         ingest.Cost   // of a call, in millionths
 	Idempotency    *Idempotency
 	Key            KeySource
 	Rules          bucket.Rules // the overrides are sorted, the most exact pattern first
@@ -75,6 +76,10 @@ func (a *API) section() section {
 				means: "the time limit of a call, to the end of its answer",
 			},
 			{
+				name: "idle_timeout", is: one(&a.IdleTimeout, idle()), otherwise: "none",
+				means: "the longest time without a byte of an answer that has begun. An answer that stops ends like a timeout",
+			},
+			{
 				name: "max_body", is: one(&a.MaxBody, size(1, maxBody)), or: "256KiB",
 				means: "the largest body of a job; weir refuses a larger one with 413",
 			},
@@ -108,6 +113,18 @@ func (a *API) section() section {
 		check: a.check,
 		whole: func() string { return a.URL.String() + " at " + FormatRate(r.Key.Rate) },
 	}
+}
+
+// idle is a duration that need not be there.
+func idle() of[time.Duration] {
+	t := duration(time.Millisecond, time.Hour)
+	t.show = func(d time.Duration) string {
+		if d == 0 {
+			return ""
+		}
+		return FormatDuration(d)
+	}
+	return t
 }
 
 // check reports what fields of the api cause together.

@@ -29,7 +29,7 @@ func ingestRule(a *config.API, c *config.Config) *ingest.Rule {
 // DispatchAPI returns what the dispatcher must know of an api.
 func DispatchAPI(a *config.API, c *config.Config) *httpcall.API {
 	api := &httpcall.API{
-		Name: a.Name, URL: a.URL, Timeout: a.Timeout, Price: int64(a.Price), Prices: a.Prices, Rule: ingestRule(a, c), Rules: a.CallRules(),
+		Name: a.Name, URL: a.URL, Timeout: a.Timeout, IdleTimeout: a.IdleTimeout, Price: int64(a.Price), Prices: a.Prices, Rule: ingestRule(a, c), Rules: a.CallRules(),
 		MaxResult: c.Results.MaxBody, Headers: func() ([]ingest.HeaderField, error) { return resolve(a.Headers) },
 		Credentials: credentials(a.Headers), Secrets: func() []string { return secrets(a.Headers) },
 		Retry: httpcall.Retry{

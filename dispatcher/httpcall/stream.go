@@ -1,0 +1,121 @@
+package httpcall
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"mime"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// form is how an answer's body is made.
+type form int8
+
+const (
+	document     form = iota // one text
+	serverEvents             // text/event-stream: the data of each event is a text
+	jsonLines                // application/x-ndjson: each line is a text
+)
+
+// formOf returns the form that an answer's headers name.
+func formOf(h http.Header) form {
+	kind, _, _ := mime.ParseMediaType(h.Get("Content-Type")) // without a type it is a document
+	switch kind {
+	case "text/event-stream":
+		return serverEvents
+	case "application/x-ndjson", "application/ndjson", "application/jsonl":
+		return jsonLines
+	}
+	return document
+}
+
+// maxEvent is the longest event of a stream that is looked at, so that a stream without ends of lines fills no memory.
+const maxEvent = 1 << 20
+
+// unitsOfEvents reads a stream to its end. Of each JSON pointer it finds the number in the last whole event that has
+// one.
+func unitsOfEvents(stream io.Reader, of form, pointers []string) map[string]int64 {
+	found := map[string]int64{}
+	var event []byte
+	take := func() {
+		if len(pointers) > 0 && len(event) > 0 && len(event) < maxEvent && json.Valid(event) {
+			maps.Copy(found, findUnits(bytes.NewReader(event), pointers))
+		}
+		event = event[:0]
+	}
+	for lines := bufio.NewReaderSize(stream, 32<<10); ; {
+		line, err := readLine(lines)
+		switch data, isData := bytes.CutPrefix(line, []byte("data:")); {
+		case of == jsonLines:
+			event = append(event, line...)
+			take()
+		case len(line) == 0:
+			take()
+		case isData && len(event) < maxEvent:
+			event = append(append(event, data...), '\n')
+		}
+		if err != nil {
+			take() // an event that broke off is no whole JSON text
+			return found
+		}
+	}
+}
+
+// readLine reads a line without its end. It returns at most about maxEvent bytes of a longer one.
+func readLine(r *bufio.Reader) (line []byte, err error) {
+	for {
+		part, err := r.ReadSlice('\n')
+		if len(line) < maxEvent {
+			line = append(line, part...)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return bytes.TrimRight(line, "\r\n"), err
+		}
+	}
+}
+
+// idleBody is an answer's body that ends its call if no byte comes for too long.
+type idleBody struct {
+	io.ReadCloser
+	most  time.Duration
+	due   atomic.Int64 // when the call ends, in nanoseconds since 1970
+	timer *time.Timer
+	stop  func(cause error)
+}
+
+func newIdleBody(body io.ReadCloser, most time.Duration, stop func(error)) *idleBody {
+	b := &idleBody{ReadCloser: body, most: most, stop: stop}
+	b.due.Store(time.Now().Add(most).UnixNano())
+	b.timer = time.AfterFunc(most, b.idle)
+	return b
+}
+
+func (b *idleBody) Read(p []byte) (n int, err error) {
+	if n, err = b.ReadCloser.Read(p); n > 0 {
+		b.due.Store(time.Now().Add(b.most).UnixNano())
+		b.timer.Reset(b.most)
+	}
+	return n, err
+}
+
+func (b *idleBody) Close() error {
+	b.timer.Stop()
+	return b.ReadCloser.Close()
+}
+
+// idle ends the call. If the process could not run when that was due, what is in the socket is read first (timeout.go).
+func (b *idleBody) idle() {
+	due := b.due.Load()
+	if time.Since(time.Unix(0, due)) > lateTimeout {
+		rest := time.NewTimer(readingTime)
+		<-rest.C
+	}
+	if b.due.Load() == due {
+		b.stop(errIdle)
+	}
+}
