@@ -194,6 +194,7 @@ func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, ma
 	}
 	use := bucket.Use{Key: j.Queue.Key, Grant: j.Grant, Costs: j.Costs}
 	took := w.settleUnits(j, r)
+	j.Usage = j.Terms.API.UsageOf(r)
 	use.Actual, j.Unsettled, j.Paid = took.actual, took.silent, took.price
 	if j.Taken = j.Costs; use.Actual != nil {
 		j.Taken = use.Actual

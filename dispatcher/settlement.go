@@ -2,8 +2,6 @@ package dispatcher
 
 import (
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -62,7 +60,7 @@ func (s *settlements) settle(limit string, of ingest.Cost, numbers []int64, r ht
 		if !of[i].Settle.IsPlace() {
 			continue
 		}
-		n, ok := reported(of[i].Settle, r)
+		n, ok := r.Number(of[i].Settle)
 		name := termName{limit, i}
 		t := s.told[name]
 		switch {
@@ -86,19 +84,6 @@ func (s *settlements) settle(limit string, of ingest.Cost, numbers []int64, r ht
 		}
 	}
 	return of.Sum(numbers), silent
-}
-
-// reported reads from an answer the number that a term is settled by. It reports false if it cannot read it.
-func reported(place ingest.Source, r httpcall.Response) (int64, bool) {
-	if r.Status == 0 {
-		return 0, false
-	}
-	if place.Header == "" {
-		n, ok := r.Units[place.Pointer]
-		return min(n, ingest.MostUnits), ok
-	}
-	n, err := strconv.ParseInt(strings.TrimSpace(r.Header.Get(place.Header)), 10, 64)
-	return min(n, ingest.MostUnits), err == nil && n >= 0
 }
 
 // toll returns what a job's call is to reserve.

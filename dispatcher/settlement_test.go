@@ -130,3 +130,18 @@ func bareCaller() *caller {
 	d.env.Metrics = lane.NewMetrics(nil)
 	return bareWorker(d, "llm").caller
 }
+
+// TestUsage checks which numbers of an answer are counted: of one that broke off, those that came.
+func TestUsage(t *testing.T) {
+	api := modelAPI()
+	api.Usage = []httpcall.UsageCounter{
+		{Name: "input", From: ingest.Source{Pointer: "/usage/in"}}, {Name: "output", From: ingest.Source{Pointer: "/usage/out"}},
+		{Name: "cached", From: ingest.Source{Header: "X-Cached"}},
+	}
+	r := answered(200, 7, 0)
+	r.Header = map[string][]string{"X-Cached": {"3"}}
+	if got := fmt.Sprint(api.UsageOf(r), api.UsageOf(cut(answered(200, 5, 2))), api.UsageOf(httpcall.Response{Status: 200})); got !=
+		"map[cached:3 input:7 output:0] map[input:5 output:2] map[]" {
+		t.Errorf("counted are %s", got)
+	}
+}

@@ -18,6 +18,7 @@ type API struct {
 	IdleTimeout time.Duration // without a byte of the answer; 0: no bound but Timeout
 	Price       int64         // of a usual call, in millionths
 	Prices      ingest.Cost   // of a call, in millionths; nil: Price
+	Usage       []UsageCounter
 	Idempotency *Idempotency
 	Rule        *ingest.Rule
 	Rules       bucket.Rules
@@ -28,6 +29,25 @@ type API struct {
 	Inquiry     *Inquiry // nil: weir cannot ask the api about a call
 	Trust       Trust    // how an https api is trusted
 	MaxResult   int64    // bytes kept of an answer's body
+}
+
+// UsageCounter is a number of an answer that is counted for reports.
+type UsageCounter struct {
+	Name string
+	From ingest.Source
+}
+
+// UsageOf returns the numbers of an answer that are counted, nil if it has none.
+func (a *API) UsageOf(r Response) (usage map[string]int64) {
+	for _, u := range a.Usage {
+		if n, ok := r.Number(u.From); ok {
+			if usage == nil {
+				usage = make(map[string]int64, len(a.Usage))
+			}
+			usage[u.Name] = n
+		}
+	}
+	return usage
 }
 
 // PriceTerms returns what a call costs, in millionths.

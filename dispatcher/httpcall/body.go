@@ -132,16 +132,22 @@ func at(in []level, path []string) bool {
 	})
 }
 
-// settlePointers returns the JSON pointers of the units that a call used, in its answer's body.
+// settlePointers returns the JSON pointers of the numbers that settle or count a call, in its answer's body.
 func (a *API) settlePointers() (pointers []string) {
 	settled := a.PriceTerms()
 	for i := range a.Rules.Shared {
 		settled = append(settled[:len(settled):len(settled)], a.Rules.Shared[i].Cost...)
 	}
-	for i := range settled {
-		if p := settled[i].Settle.Pointer; p != "" && !slices.Contains(pointers, p) {
-			pointers = append(pointers, p)
+	add := func(pointer string) {
+		if pointer != "" && !slices.Contains(pointers, pointer) {
+			pointers = append(pointers, pointer)
 		}
+	}
+	for i := range settled {
+		add(settled[i].Settle.Pointer)
+	}
+	for i := range a.Usage {
+		add(a.Usage[i].From.Pointer)
 	}
 	return pointers
 }

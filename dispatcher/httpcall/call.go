@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptrace"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,19 @@ type Response struct {
 	Started time.Time
 	Ended   time.Time
 	Wire    Wire // what is known of the connection
+}
+
+// Number reads a whole number from a place in the answer. It reports false if it cannot read one.
+func (r *Response) Number(at ingest.Source) (int64, bool) {
+	if r.Status == 0 {
+		return 0, false
+	}
+	if at.Header == "" {
+		n, ok := r.Units[at.Pointer]
+		return min(n, ingest.MostUnits), ok
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(r.Header.Get(at.Header)), 10, 64)
+	return min(n, ingest.MostUnits), err == nil && n >= 0
 }
 
 // Wire is what is known of the connection that a call was made on.

@@ -42,15 +42,16 @@ type Job struct {
 	Staged   bucket.Micros // when the worker began to make it ready
 	Missing  int           // how often its message was not found
 
-	Reserved  int64    // money that its next call is estimated to cost, in millionths
-	Paid      int64    // money that its last call cost, estimated unless the answer reported it
-	Known     bool     // another process noted what its call, which is lost, took
-	Taken     []int64  // units its last call took from each shared limit, estimated unless the answer reported them
-	Unsettled []string // limits whose units the answer should have reported, and did not
-	Attempts  int      // calls that count as attempts
-	Status    int      // of the api's last answer, 0 if there was none
-	Doubt     Doubt    // what its calls so far may have done
-	Crashes   int      // calls during which weir crashed
+	Reserved  int64            // money that its next call is estimated to cost, in millionths
+	Paid      int64            // money that its last call cost, estimated unless the answer reported it
+	Known     bool             // another process noted what its call, which is lost, took
+	Taken     []int64          // units its last call took from each shared limit, estimated unless the answer reported them
+	Usage     map[string]int64 // numbers of its last call's answer that are counted
+	Unsettled []string         // limits whose units the answer should have reported, and did not
+	Attempts  int              // calls that count as attempts
+	Status    int              // of the api's last answer, 0 if there was none
+	Doubt     Doubt            // what its calls so far may have done
+	Crashes   int              // calls during which weir crashed
 	// AnsweredAt is the ledger sequence of the record of the last call that the api answered, 0 for none.
 	AnsweredAt uint64
 

@@ -24,6 +24,7 @@ type Metrics struct {
 	Spend     *spending
 	Unsettled *prometheus.CounterVec
 	Over      *prometheus.CounterVec
+	Usage     *prometheus.CounterVec
 	Recovered *prometheus.CounterVec
 	up        prometheus.Gauge
 }
@@ -53,6 +54,7 @@ func NewMetrics(r prometheus.Registerer, more ...prometheus.Collector) *Metrics 
 			"api", "finding"),
 		Spend:     &spending{spent: map[string]ledger.Spending{}},
 		Over:      counter("weir_calls_over_reservation_total", "Calls that took more of a shared limit than they had reserved.", "api"),
+		Usage:     counter("weir_usage_total", "Numbers of answers that the api's usage counts, such as tokens.", "api", "name"),
 		Unsettled: counter("weir_calls_unsettled_total", "Calls whose answer was to tell what they used, and did not.", "api"),
 		Recovered: counter("weir_calls_recovered_total",
 			"Calls that had an intent and no outcome when a process was found to have ended, by what was noted of them: not_begun, answered or unknown.", "api", "noted"),
@@ -60,7 +62,7 @@ func NewMetrics(r prometheus.Registerer, more ...prometheus.Collector) *Metrics 
 	}
 	m.up.Set(1)
 	if r != nil {
-		r.MustRegister(m.finished, m.calls, m.duration, m.wait, m.late, m.Forfeited, m.Restarts, m.Damages, m.Inquiries, m.Spend, m.Unsettled, m.Over, m.Recovered, m.up)
+		r.MustRegister(m.finished, m.calls, m.duration, m.wait, m.late, m.Forfeited, m.Restarts, m.Damages, m.Inquiries, m.Spend, m.Unsettled, m.Over, m.Usage, m.Recovered, m.up)
 		r.MustRegister(more...)
 	}
 	return m

@@ -102,6 +102,8 @@ type Record struct {
 	Costs  []int64       `json:"costs,omitempty"`  // the units taken from each of them
 	// Reserved holds the units that were reserved from each of them, if the call took more of one.
 	Reserved []int64 `json:"reserved,omitempty"`
+	// Usage holds the numbers of the answer that the api's usage counts, by their names.
+	Usage map[string]int64 `json:"usage,omitempty"`
 	// Unsettled lists the limits whose units the answer should have reported, and did not. Such a limit is charged the
 	// larger of the estimate and the most that any answer has reported.
 	Unsettled []string `json:"unsettled,omitempty"`

@@ -68,6 +68,8 @@ func TestEncodingIsWhole(t *testing.T) {
 			field.Set(reflect.ValueOf([]string{"one", "two"}))
 		case []int64:
 			field.Set(reflect.ValueOf([]int64{1, 2}))
+		case map[string]int64:
+			field.Set(reflect.ValueOf(map[string]int64{"tokens": 7}))
 		default:
 			switch field.Kind() {
 			case reflect.String:

@@ -257,6 +257,9 @@ func (w *Settler) KeepRecord(ctx context.Context, j *lane.Job, c *ledger.Record)
 		return false
 	}
 	w.Env.Metrics.Spend.Add(c)
+	for name, n := range c.Usage {
+		w.Env.Metrics.Usage.WithLabelValues(c.API, name).Add(float64(n))
+	}
 	w.traceCall(j, c)
 	if c.Status != 0 {
 		j.AnsweredAt = seq

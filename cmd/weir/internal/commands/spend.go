@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -133,11 +134,18 @@ func printSpending(cmd *cobra.Command, a *spend.Account, by spend.By, limit int,
 	if by == spend.ByKey || by == spend.ByTenant {
 		head = "API/" + head
 	}
-	t.Row(head, "CALLS", "SPENT", "IN DOUBT")
-	for _, g := range a.Groups {
-		t.Row(groupName(g, by), strconv.FormatInt(g.Calls, 10), g.Spent, g.InDoubt)
+	names := slices.Sorted(maps.Keys(a.Usage))
+	row := func(usage map[string]int64, cells ...string) {
+		for _, name := range names {
+			cells = append(cells, strconv.FormatInt(usage[name], 10))
+		}
+		t.Row(cells...)
 	}
-	t.Row("all since "+a.Since.Format("2006-01-02T15:04Z"), "", a.Spent, a.InDoubt)
+	t.Row(append([]string{head, "CALLS", "SPENT", "IN DOUBT"}, upper(names)...)...)
+	for _, g := range a.Groups {
+		row(g.Usage, groupName(g, by), strconv.FormatInt(g.Calls, 10), g.Spent, g.InDoubt)
+	}
+	row(a.Usage, "all since "+a.Since.Format("2006-01-02T15:04Z"), "", a.Spent, a.InDoubt)
 	if err := t.Print(out); err != nil || len(a.Budgets) == 0 {
 		return err
 	}
@@ -149,6 +157,13 @@ func printSpending(cmd *cobra.Command, a *spend.Account, by spend.By, limit int,
 		t.Row(b.API+"/"+b.Limit, b.Spent, b.InDoubt, cmp.Or(b.Counted, "-"), budgetText(b), shortTime(b.From), shortTime(b.Until))
 	}
 	return t.Print(out)
+}
+
+func upper(names []string) (heads []string) {
+	for _, name := range names {
+		heads = append(heads, strings.ToUpper(name))
+	}
+	return heads
 }
 
 func budgetText(b *spend.Budget) string {

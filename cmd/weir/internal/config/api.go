@@ -23,6 +23,7 @@ type API struct {
 	MaxBody        int64         // bytes of a job's body
 	Price          Money         // of a usual call; 0 when unknown
 	Prices         ingest.Cost   // of a call, in millionths
+	Usage          []Usage       // numbers of answers that are counted
 	Idempotency    *Idempotency
 	Key            KeySource
 	Rules          bucket.Rules // the overrides are sorted, the most exact pattern first
@@ -86,6 +87,10 @@ func (a *API) section() section {
 			{
 				name: "price", is: price(&a.Prices), or: "0",
 				means: "the price of one call, for budgets and reports. Of a list a call costs the sum ([costs](costs.md))",
+			},
+			{
+				name: "usage", is: usage(&a.Usage), otherwise: "none",
+				means: "numbers of the answers that the ledger, `weir spend` and the metrics count, by a name of yours ([ledger](ledger.md))",
 			},
 			{
 				name: "idempotency", is: optional(&a.Idempotency, func(i *Idempotency) section { return i.section(a) }), otherwise: "none",

@@ -38,6 +38,9 @@ func DispatchAPI(a *config.API, c *config.Config) *httpcall.API {
 		},
 		Breaker: schedule.BreakerPolicy{Failures: a.Breaker.Failures, Min: a.Breaker.Min, Max: a.Breaker.Max},
 	}
+	for _, u := range a.Usage {
+		api.Usage = append(api.Usage, httpcall.UsageCounter{Name: u.Name, From: u.From})
+	}
 	if a.TLS != nil {
 		api.Trust = httpcall.Trust{Name: a.TLS.String(), Load: a.TLS.Source()}
 	}

@@ -51,6 +51,8 @@ type Group struct {
 	Calls   int64  `json:"calls"` // that were billed, or are in doubt
 	Spent   string `json:"spent"`
 	InDoubt string `json:"in_doubt"`
+	// Usage holds the sums of what the apis' usage counts, by its names.
+	Usage map[string]int64 `json:"usage,omitempty"`
 
 	money ledger.Spending
 }
@@ -78,8 +80,10 @@ type Account struct {
 	Since   time.Time `json:"since"`
 	Spent   string    `json:"spent"`
 	InDoubt string    `json:"in_doubt"`
-	Groups  []*Group  `json:"groups"`
-	Budgets []*Budget `json:"budgets"`
+	// Usage holds the sums of what the apis' usage counts, by its names.
+	Usage   map[string]int64 `json:"usage,omitempty"`
+	Groups  []*Group         `json:"groups"`
+	Budgets []*Budget        `json:"budgets"`
 	// Unreadable counts records that cannot be read: the cost of their calls is not included.
 	Unreadable int `json:"unreadable,omitempty"`
 	// Gone are parts of the ledger that were lost: the cost of their calls is not included.
@@ -116,7 +120,7 @@ func Of(ctx context.Context, c *connect.Connection, o Options) (*Account, error)
 }
 
 func read(ctx context.Context, c *connect.Connection, o Options) (*Account, error) {
-	a := &adder{Options: o, groups: map[Group]*Group{}, account: &Account{Since: o.Since.UTC(), Groups: []*Group{}, Budgets: []*Budget{}}}
+	a := &adder{Options: o, groups: map[groupName]*Group{}, account: &Account{Since: o.Since.UTC(), Groups: []*Group{}, Budgets: []*Budget{}}}
 	from := a.openBudgets()
 	extent, err := ledger.ExtentOf(ctx, c.JetStream)
 	if err == nil && extent.Begins.After(o.Since) {
@@ -142,7 +146,7 @@ func read(ctx context.Context, c *connect.Connection, o Options) (*Account, erro
 // adder adds calls up.
 type adder struct {
 	Options
-	groups  map[Group]*Group // by their names
+	groups  map[groupName]*Group
 	total   ledger.Spending
 	account *Account
 }
@@ -199,27 +203,42 @@ func (a *adder) add(r *ledger.Record) {
 		return
 	}
 	var of ledger.Spending
-	if of.AddRecord(r); of == (ledger.Spending{}) {
+	if of.AddRecord(r); of == (ledger.Spending{}) && len(r.Usage) == 0 {
 		return
 	}
 	a.total.Plus(of)
 	g := a.group(a.nameOf(r))
 	g.Calls++
 	g.money.Plus(of)
+	use(&g.Usage, r.Usage)
+	use(&a.account.Usage, r.Usage)
 }
 
-// nameOf returns the group of a call, with the names only.
-func (a *adder) nameOf(r *ledger.Record) Group {
+// use adds what a call used.
+func use(sum *map[string]int64, usage map[string]int64) {
+	for name, n := range usage {
+		if *sum == nil {
+			*sum = map[string]int64{}
+		}
+		(*sum)[name] += n
+	}
+}
+
+// groupName names a group.
+type groupName struct{ api, key, tenant, day string }
+
+// nameOf returns the name of a call's group.
+func (a *adder) nameOf(r *ledger.Record) groupName {
 	switch a.By {
 	case ByKey:
-		return Group{API: r.API, Key: r.Key}
+		return groupName{api: r.API, key: r.Key}
 	case ByTenant:
-		return Group{API: r.API, Tenant: a.tenant(r)}
+		return groupName{api: r.API, tenant: a.tenant(r)}
 	case ByDay:
-		return Group{Day: r.Started.UTC().Format(time.DateOnly)}
+		return groupName{day: r.Started.UTC().Format(time.DateOnly)}
 	case ByAPI:
 	}
-	return Group{API: r.API}
+	return groupName{api: r.API}
 }
 
 func (a *adder) tenant(r *ledger.Record) string {
@@ -232,14 +251,14 @@ func (a *adder) tenant(r *ledger.Record) string {
 	return tenant
 }
 
-func (a *adder) group(name Group) *Group {
+func (a *adder) group(name groupName) *Group {
 	g := a.groups[name]
 	if g == nil && len(a.groups) >= mostGroups {
-		name = Group{}
+		name = groupName{}
 		g = a.groups[name]
 	}
 	if g == nil {
-		g = &Group{API: name.API, Key: name.Key, Tenant: name.Tenant, Day: name.Day}
+		g = &Group{API: name.api, Key: name.key, Tenant: name.tenant, Day: name.day}
 		a.groups[name] = g
 	}
 	return g
