@@ -12,6 +12,7 @@ import (
 
 	"weir/deadletter"
 	"weir/ingest"
+	"weir/ingest/await"
 )
 
 // TestUnitsOfStreams checks that the units of a stream are those of the last whole event that has them, however long the
@@ -60,7 +61,7 @@ func TestUnitsOfStreams(t *testing.T) {
 // bytes keep coming does not, however long it takes in all.
 func TestIdleTimeout(t *testing.T) {
 	const head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
-	const idle = 500 * time.Millisecond
+	const idle = 3 * time.Second
 	for what, stops := range map[string]bool{"an answer that stops": true, "an answer that goes on": false} {
 		t.Run(what, func(t *testing.T) {
 			hold := make(chan struct{})
@@ -68,10 +69,10 @@ func TestIdleTimeout(t *testing.T) {
 			server := newRawServer(t, overTCP, func(conn net.Conn, _ int) {
 				say(conn, head+"data: {\"n\":4}\n\n")
 				if stops {
-					<-hold
+					await.Receive(t, "the end of the test", hold)
 					return
 				}
-				for range 8 {
+				for range 6 { // longer than idle in all
 					<-time.After(idle / 5)
 					say(conn, "data: {\"n\":9}\n\n")
 				}
