@@ -68,12 +68,17 @@ func (l *dirLock) holds(path string) bool {
 	return true
 }
 
-// Close releases the directory.
+// Close releases the directory. It unlocks before it closes: a child that this process is just starting has copies of
+// the descriptors, which would keep the locks until the child's exec.
 func (l *dirLock) Close() error {
-	if l.file == nil {
-		return l.dir.Close()
+	var failed error
+	for _, f := range []*os.File{l.file, l.dir} {
+		if f != nil {
+			_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN) // if there is no lock, closing is enough
+			failed = errors.Join(failed, f.Close())
+		}
 	}
-	return errors.Join(l.file.Close(), l.dir.Close())
+	return failed
 }
 
 func taken(path string) error {
