@@ -135,7 +135,8 @@ func bareCaller() *caller {
 func TestUsage(t *testing.T) {
 	api := modelAPI()
 	api.Usage = []httpcall.UsageCounter{
-		{Name: "input", From: ingest.Source{Pointer: "/usage/in"}}, {Name: "output", From: ingest.Source{Pointer: "/usage/out"}},
+		{Name: "input", From: ingest.Source{Pointer: "/usage/in"}},
+		{Name: "output", From: ingest.Source{Pointer: "/usage/out"}},
 		{Name: "cached", From: ingest.Source{Header: "X-Cached"}},
 	}
 	r := answered(200, 7, 0)

@@ -230,7 +230,7 @@ func (s *sender) send(ctx context.Context, l *lease.Lease) error {
 
 // postAll collects the events that are read into windows, and posts each window.
 func (s *sender) postAll(ctx context.Context, l *lease.Lease, position uint64, read <-chan jetstream.Msg) error {
-	open, noted, closing := window{last: position}, time.Time{}, time.NewTimer(0)
+	open, pending, noted, closing := window{last: position}, uint64(0), time.Time{}, time.NewTimer(0)
 	defer closing.Stop()
 	closing.Stop()
 	for {
@@ -242,7 +242,8 @@ func (s *sender) postAll(ctx context.Context, l *lease.Lease, position uint64, r
 				return errNotConfigured
 			}
 			began := open.empty()
-			if err := s.collect(&open, to, msg); err != nil {
+			var err error
+			if pending, err = s.collect(&open, to, msg); err != nil {
 				return err
 			}
 			if began && !open.empty() && to.Group > 0 {
@@ -267,17 +268,18 @@ func (s *sender) postAll(ctx context.Context, l *lease.Lease, position uint64, r
 			return err
 		}
 		open = window{last: open.last}
+		s.behind(pending)
 		if err := s.noteHeld(ctx, l, open.last); err != nil {
 			return err
 		}
 	}
 }
 
-// collect puts an event into the open window if the destination wants it.
-func (s *sender) collect(open *window, to *config.Destination, msg jetstream.Msg) error {
+// collect puts an event into the open window if the destination wants it. It returns how many later events are kept.
+func (s *sender) collect(open *window, to *config.Destination, msg jetstream.Msg) (pending uint64, err error) {
 	meta, err := msg.Metadata()
 	if err != nil {
-		return fmt.Errorf("events: %w", err)
+		return 0, fmt.Errorf("events: %w", err)
 	}
 	if lost := meta.Sequence.Stream - open.last - 1; lost > 0 {
 		s.count(dropped, int(lost))
@@ -288,7 +290,7 @@ func (s *sender) collect(open *window, to *config.Destination, msg jetstream.Msg
 		open.add(e)
 	}
 	s.behind(meta.NumPending + uint64(open.events))
-	return nil
+	return meta.NumPending, nil
 }
 
 // noteHeld notes the position, unless the lease was lost.

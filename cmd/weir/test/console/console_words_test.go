@@ -44,7 +44,7 @@ apis:
 	}
 	b.press("?")
 	b.wait("the help", `document.querySelector("dialog[open] dl")`)
-	if said := b.text("dialog dl"); strings.Contains(said, "=>") || !strings.Contains(said, "Find a job") || !strings.Contains(said, "Redrives") {
+	if said := b.text("dialog dl"); strings.Contains(said, "=>") || !strings.Contains(said, "find a job") || !strings.Contains(said, "Redrives") {
 		t.Errorf("the keyboard's help says\n%s", said)
 	}
 	b.open("/")
