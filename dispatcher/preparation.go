@@ -110,6 +110,7 @@ func (w *caller) unconnected(ctx context.Context, j *lane.Job, err error) {
 	w.noteHoldupLocked(j)
 	j.Calls++
 	j.Unseen = false
+	j.Paid, j.Usage = j.Reserved, nil // its record tells the price, and that nothing was billed
 	w.Mu.Unlock()
 	w.settler.Settle(ctx, j, httpcall.Response{Err: httpcall.ForLetters(err), Started: now, Ended: now})
 }
