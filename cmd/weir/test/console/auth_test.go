@@ -160,7 +160,11 @@ func TestServerInsideByDefault(t *testing.T) {
 // producers without any.
 func TestWorkerBesideServerInside(t *testing.T) {
 	t.Parallel()
-	r := weirtest.ReadyRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, "apis:\n  pay: {url: %s, bucket: {rate: 100/s, capacity: 9}}\n")
+	r := weirtest.ReadyRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, `
+apis:
+  pay: {url: %s, bucket: {rate: 100/s, capacity: 9}}
+dead_letters: {max_bytes: 64MiB} # the second weir does not know how small the store of the first one is
+`)
 	s := r.Settings()
 	s.Roles = []config.Role{config.RoleIngest}
 	first, err := worker.Start(await.Context(t, "a worker to start"), s, weirtest.TestLog(t))
