@@ -198,8 +198,6 @@ func (c Cost) Of(j *Job) (int64, error) {
 func (t *Term) estimate(j *Job) (int64, error) {
 	n, where := t.From.Number, "from"
 	switch {
-	case strings.EqualFold(t.From.Header, HeaderCost):
-		n, where = j.Cost, HeaderCost
 	case t.From.Header != "":
 		value, found := headerOf(j.Header, t.From.Header)
 		if !found {

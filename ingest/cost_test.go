@@ -11,7 +11,7 @@ import (
 func TestCost(t *testing.T) {
 	job := &ingest.Job{
 		Cost: 7, Body: []byte(`{"n":12,"deep":[{"n":3}],"text":"4","zero":0,"half":1.5,"big":99999999999999999999,"e":1e2}`),
-		Header: nats.Header{"X-Units": {"9"}, "x-low": {"2"}, "X-Bad": {"many"}, "X-Zero": {"0"}, "X-Minus": {"-1"}, "X-Empty": {}},
+		Header: nats.Header{"X-Units": {"9"}, "x-low": {"2"}, "X-Bad": {"many"}, "X-Zero": {"0"}, "X-Minus": {"-1"}, "X-Empty": {}, "Weir-Cost": {"7"}},
 	}
 	for _, c := range []struct {
 		source ingest.Cost
@@ -104,6 +104,10 @@ func TestSum(t *testing.T) {
 		if got, err := cost.Of(job); got != c.want || (err != nil) != (c.want == 0) {
 			t.Errorf("%s, %q: %d, %v, want %d", c.body, c.out, got, err, c.want)
 		}
+	}
+	unsaid := ingest.Cost{{From: ingest.Source{Header: ingest.HeaderCost}, Default: 500}}
+	if got, err := unsaid.Of(&ingest.Job{Cost: 1, Header: nats.Header{}}); got != 500 || err != nil {
+		t.Errorf("a job without %s takes %d, %v, want the default", ingest.HeaderCost, got, err)
 	}
 	if got := cost.Usual(); got != 2000+2500+10 {
 		t.Errorf("a usual job takes %d", got)

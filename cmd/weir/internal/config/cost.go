@@ -152,7 +152,7 @@ func (t *termFields) check(f fields) {
 		t.Default = *t.otherwise
 	}
 	if strings.EqualFold(t.From.Header, ingest.HeaderCost) && t.NoDefault {
-		t.Default, t.NoDefault = 1, false // every job has a Weir-Cost
+		t.Default, t.NoDefault = 1, false // as without a limit: a job that says nothing costs 1
 	}
 	if t.max != nil {
 		t.Max = *t.max
