@@ -233,10 +233,11 @@ func (w *caller) unstart(ctx context.Context, j *lane.Job) {
 func (w *caller) read(j *lane.Job, e queue.Entry) (refusal *ingest.Refusal, err error) {
 	var job *ingest.Job
 	var reserve lane.Toll
+	var price int64
 	c := lane.Contained(func() {
 		job, refusal = ingest.Restore(ingest.Message{Key: j.Queue.Key, Header: e.Header, Body: e.Data}, j.Terms.API.Rule, e.Time)
 		if refusal == nil {
-			reserve, err = w.settlements.toll(j.Terms, job)
+			reserve, price, err = w.settlements.toll(j.Terms, job)
 		}
 	})
 	if c != nil {
@@ -247,7 +248,7 @@ func (w *caller) read(j *lane.Job, e queue.Entry) (refusal *ingest.Refusal, err 
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	j.Message, j.Accepted, j.Costs = job, bucket.MicrosOf(e.Time), reserve.Costs
-	j.Reserved = reserve.Price
+	j.Reserved = price
 	j.DoubtRestoredLocked()
 	if !job.Deadline.IsZero() {
 		j.Deadline = bucket.MicrosOf(job.Deadline)

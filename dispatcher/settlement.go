@@ -11,20 +11,15 @@ import (
 	"weir/ingest"
 )
 
-// settlements remembers what the answers of an api reported of their calls. It is safe for concurrent use.
+// settlements remembers what the answers of an api reported, by the place where they report it. It is safe for
+// concurrent use.
 type settlements struct {
 	mu     sync.Mutex // guards what follows
-	told   map[termName]*told
+	told   map[ingest.Source]*told
 	silent bool // the last answer that should have reported the units did not
 }
 
-// termName names a term: the limit whose cost it is a part of, lane.OfPrice for the price, and its place there.
-type termName struct {
-	limit string
-	place int
-}
-
-// told holds what answers reported of one term. A call whose answer reports nothing is charged the most, because it may
+// told holds what answers reported at one place. A call whose answer reports nothing is charged the most, because it may
 // have used that much.
 type told struct {
 	most   int64
@@ -36,15 +31,48 @@ type told struct {
 const (
 	learnedFrom = 256
 	leastTold   = 16
+	// mostPlaces bounds the places that are remembered: more than a configuration has, since it may change.
+	mostPlaces = 1024
 )
 
+// hear notes what a billed answer reports, each place once.
+func (s *settlements) hear(api *httpcall.API, r httpcall.Response) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var heard []ingest.Source
+	for of := range api.Costs() {
+		for i := range of {
+			at := of[i].Settle
+			n, ok := r.Number(at)
+			if !at.IsPlace() || !ok || slices.Contains(heard, at) {
+				continue
+			}
+			heard = append(heard, at)
+			t := s.told[at]
+			if t == nil {
+				if t = new(told); len(s.told) >= mostPlaces {
+					s.told = nil
+				}
+				if s.told == nil {
+					s.told = map[ingest.Source]*told{}
+				}
+				s.told[at] = t
+			}
+			t.most, t.recent[t.n%learnedFrom] = max(t.most, n), n
+			t.n++
+		}
+	}
+}
+
 // learned lowers the estimated numbers of a cost to the percentiles of what answers reported lately.
-func (s *settlements) learned(limit string, of ingest.Cost, numbers []int64) {
+func (s *settlements) learned(of ingest.Cost, numbers []int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for i := range of {
 		if of[i].Learn == 0 {
 			continue
 		}
-		if t := s.told[termName{limit, i}]; t != nil && t.n >= leastTold {
+		if t := s.told[of[i].Settle]; t != nil && t.n >= leastTold {
 			recent := slices.Clone(t.recent[:min(t.n, learnedFrom)])
 			slices.Sort(recent)
 			numbers[i] = min(numbers[i], recent[(len(recent)*of[i].Learn+99)/100-1])
@@ -52,48 +80,70 @@ func (s *settlements) learned(limit string, of ingest.Cost, numbers []int64) {
 	}
 }
 
-// settle replaces the estimated numbers of a cost by those that an answer reports. If it does not report one, the call
-// is charged the largest of the estimate and the most that any answer has reported; if it broke off, the largest of the
-// estimate and what it had reported before. settle returns the units, and whether the answer was silent about some.
-func (s *settlements) settle(limit string, of ingest.Cost, numbers []int64, r httpcall.Response) (units int64, silent bool) {
+// most returns the most that answers reported at a place.
+func (s *settlements) most(at ingest.Source) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.told[at]; t != nil {
+		return t.most
+	}
+	return 0
+}
+
+// settle returns the units of a cost whose estimated numbers an answer replaces by those that it reports. If it does not
+// report one, the call is charged the largest of the estimate and the most that any answer has reported; if it broke
+// off, the largest of the estimate and what it had reported before. silent says that something is not reported.
+func (s *settlements) settle(of ingest.Cost, numbers []int64, r httpcall.Response) (units int64, silent bool) {
 	for i := range of {
 		if !of[i].Settle.IsPlace() {
 			continue
 		}
-		n, ok := r.Number(of[i].Settle)
-		name := termName{limit, i}
-		t := s.told[name]
-		switch {
+		switch n, ok := r.Number(of[i].Settle); {
 		case ok && !r.Cut:
-			if t == nil {
-				t = &told{}
-				if s.told == nil {
-					s.told = map[termName]*told{}
-				}
-				s.told[name] = t
-			}
-			t.most, t.recent[t.n%learnedFrom] = max(t.most, n), n
-			t.n++
 			numbers[i] = n
 		case ok:
 			numbers[i], silent = max(numbers[i], n), true
 		default:
-			if silent = true; t != nil {
-				numbers[i] = max(numbers[i], t.most)
-			}
+			numbers[i], silent = max(numbers[i], s.most(of[i].Settle)), true
 		}
 	}
 	return of.Sum(numbers), silent
 }
 
-// toll returns what a job's call is to reserve.
-func (s *settlements) toll(by *lane.Terms, j *ingest.Job) (lane.Toll, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return by.TollBy(j, func(limit string, of ingest.Cost, numbers []int64) int64 {
-		s.learned(limit, of, numbers)
-		return of.Sum(numbers)
+// settleFree is settle for a call that is not billed. What its answer does not report stays as reserved.
+func (s *settlements) settleFree(of ingest.Cost, numbers []int64, reserved int64, r httpcall.Response) int64 {
+	silent := false
+	for i := range of {
+		if !of[i].Settle.IsPlace() {
+			continue
+		}
+		n, ok := r.Number(of[i].Settle)
+		if numbers[i] = 0; ok {
+			numbers[i] = n
+		}
+		silent = silent || !ok || r.Cut
+	}
+	if silent {
+		return max(reserved, of.Sum(numbers))
+	}
+	return of.Sum(numbers)
+}
+
+// toll returns what a job's call is to reserve, and its price by the estimates alone. A call whose units only its answer
+// tells reserves at least one: a limit that is used up must not let it pass.
+func (s *settlements) toll(by *lane.Terms, j *ingest.Job) (reserve lane.Toll, price int64, err error) {
+	reserve, err = by.TollBy(j, func(limit int, of ingest.Cost, numbers []int64) int64 {
+		if limit == lane.OfPrice {
+			price = of.Sum(numbers)
+		}
+		s.learned(of, numbers)
+		units := of.Sum(numbers)
+		if of.Settles() {
+			units = max(1, units)
+		}
+		return units
 	})
+	return reserve, price, err
 }
 
 // settled is what a call took.
@@ -103,27 +153,31 @@ type settled struct {
 	silent []string // limits whose units the answer should have reported, and did not
 }
 
-// settle returns what a call really took: what the answer reports, 0 from a quota if nothing was sent, and 0 from a
-// budget if the call was not billed.
+// settleUnits returns what a call really took: what its answer reports, 0 from a quota if nothing was sent, and 0 from a
+// budget if the call was not billed. A rate that was reserved and not used stays used, since the time of the call is
+// over.
 func (w *caller) settleUnits(j *lane.Job, r httpcall.Response) (s settled) {
 	free := httpcall.Judge(j.Terms.API, r, time.Now()).Billed == deadletter.NotBilled
-	w.settlements.mu.Lock()
-	took, err := j.Terms.TollBy(j.Message, func(limit string, of ingest.Cost, numbers []int64) int64 {
-		if free && limit == lane.OfPrice {
-			return of.Sum(numbers)
-		}
-		before := slices.Clone(numbers)
-		units, silent := w.settlements.settle(limit, of, numbers, r)
+	if !free && !r.Cut {
+		w.settlements.hear(j.Terms.API, r)
+	}
+	took, err := j.Terms.TollBy(j.Message, func(limit int, of ingest.Cost, numbers []int64) int64 {
 		switch {
-		case silent && free:
-			return of.Sum(before)
+		case free && limit == lane.OfPrice:
+			return of.Sum(numbers)
+		case free && limit < len(j.Costs):
+			return w.settlements.settleFree(of, numbers, j.Costs[limit], r)
+		}
+		units, silent := w.settlements.settle(of, numbers, r)
+		switch {
 		case silent && limit == lane.OfPrice:
 			s.silent = append(s.silent, j.Terms.API.Rules.Budgets()...)
 		case silent:
-			s.silent = append(s.silent, limit)
+			s.silent = append(s.silent, j.Terms.API.Rules.Shared[limit].Name)
 		}
 		return units
 	})
+	w.settlements.mu.Lock()
 	news := len(s.silent) > 0 && !w.settlements.silent
 	w.settlements.silent = len(s.silent) > 0 || free && w.settlements.silent
 	w.settlements.mu.Unlock()

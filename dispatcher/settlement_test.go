@@ -57,7 +57,7 @@ func TestTolls(t *testing.T) {
 		{"broke off, more seen", `{"in":400,"max":100}`, cut(answered(200, 10, 2000)), "[900 1 4000] 4000", "[10400 1 23000] 23000"},
 	} {
 		j := &lane.Job{Job: &schedule.Job{Queue: &schedule.KeyQueue{Key: "k"}}, Message: &ingest.Job{Body: []byte(c.body)}, Terms: by}
-		reserve, err := w.settlements.toll(by, j.Message)
+		reserve, _, err := w.settlements.toll(by, j.Message)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func TestLearn(t *testing.T) {
 	w := bareCaller()
 	by := &lane.Terms{API: modelAPI()}
 	reserved := func(body string) int64 {
-		toll, err := w.settlements.toll(by, &ingest.Job{Body: []byte(body)})
+		toll, _, err := w.settlements.toll(by, &ingest.Job{Body: []byte(body)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,6 +121,76 @@ func TestLearn(t *testing.T) {
 	}
 	if got := reserved(`{"max":500}`); got != 1000+5*3 {
 		t.Errorf("a call reserves %d after as many answers of 3 as are kept", got-1000)
+	}
+}
+
+// tolled returns a job with what its call reserves.
+func tolled(t *testing.T, w *caller, by *lane.Terms, body string) *lane.Job {
+	t.Helper()
+	j := &lane.Job{
+		Job: &schedule.Job{Queue: &schedule.KeyQueue{Key: "k"}}, Message: &ingest.Job{Body: []byte(body)}, Terms: by,
+	}
+	reserve, price, err := w.settlements.toll(by, j.Message)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.Costs, j.Reserved = reserve.Costs, price
+	return j
+}
+
+// TestNothingReservesNothing checks that a call whose units only its answer tells reserves a unit, whatever the job
+// says: a limit that is used up must not let it pass.
+func TestNothingReservesNothing(t *testing.T) {
+	w, by := bareCaller(), &lane.Terms{API: modelAPI()}
+	if j := tolled(t, w, by, `{"in":0,"max":0}`); fmt.Sprint(j.Costs) != "[1 1 2000]" {
+		t.Errorf("a job that says 0 reserves %v", j.Costs)
+	}
+	api := modelAPI()
+	api.Prices = ingest.Cost{{Settle: ingest.Source{Pointer: "/cents"}}}
+	if j := tolled(t, w, &lane.Terms{API: api}, `{}`); j.Costs[2] != 1 {
+		t.Errorf("a call of a price that only its answer tells reserves %v", j.Costs)
+	}
+}
+
+// TestUnbilledCallsTeachNothing checks that answers of calls that are not billed change no later reservation, and that
+// such a call is charged what it had reserved, or more if its answer says so.
+func TestUnbilledCallsTeachNothing(t *testing.T) {
+	w, by := bareCaller(), &lane.Terms{API: modelAPI()}
+	for range 2 * leastTold {
+		w.settleUnits(tolled(t, w, by, `{"in":100,"max":4000}`), answered(200, 100, 60))
+	}
+	for range learnedFrom {
+		w.settleUnits(tolled(t, w, by, `{"in":100,"max":4000}`), answered(429, 0, 0))
+	}
+	j := tolled(t, w, by, `{"in":100,"max":4000}`)
+	if got := fmt.Sprint(j.Costs); got != "[400 1 2850]" {
+		t.Errorf("a call reserves %s after many answers 429", got)
+	}
+	if s := w.settleUnits(j, httpcall.Response{Sent: true, Status: 429}); fmt.Sprint(s.actual) != "[400 1 0]" {
+		t.Errorf("a silent 429 is charged %v, and it had reserved %v", s.actual, j.Costs)
+	}
+	part := httpcall.Response{Sent: true, Status: 429, Units: map[string]int64{"/usage/in": 5000}}
+	if s := w.settleUnits(j, part); fmt.Sprint(s.actual) != "[5000 1 0]" {
+		t.Errorf("a 429 that reports 5000 of one term is charged %v", s.actual)
+	}
+	if j.Reserved != 2000+250+40_000 {
+		t.Errorf("the intent of a call that learned a lower price holds %d", j.Reserved)
+	}
+}
+
+// TestTermsLearnByTheirPlace checks that what answers told stays with the place in the answer when a term before it is
+// added.
+func TestTermsLearnByTheirPlace(t *testing.T) {
+	w, by := bareCaller(), &lane.Terms{API: modelAPI()}
+	for range leastTold {
+		w.settleUnits(tolled(t, w, by, `{"in":100,"max":4000}`), answered(200, 20, 3000))
+	}
+	later := modelAPI()
+	cost := later.Rules.Shared[0].Cost
+	later.Rules.Shared[0].Cost = ingest.Cost{cost[1], cost[0]}
+	later.Rules.Shared[0].Cost[1].Learn = 90
+	if j := tolled(t, w, &lane.Terms{API: later}, `{"in":100,"max":4000}`); j.Costs[0] != 20+5*3000 {
+		t.Errorf("a call reserves %d by terms in another order", j.Costs[0])
 	}
 }
 

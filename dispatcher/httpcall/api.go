@@ -1,6 +1,7 @@
 package httpcall
 
 import (
+	"iter"
 	"net/url"
 	"time"
 
@@ -48,6 +49,20 @@ func (a *API) UsageOf(r Response) (usage map[string]int64) {
 		}
 	}
 	return usage
+}
+
+// Costs passes the api's price and the costs of its limits.
+func (a *API) Costs() iter.Seq[ingest.Cost] {
+	return func(yield func(ingest.Cost) bool) {
+		if !yield(a.PriceTerms()) {
+			return
+		}
+		for i := range a.Rules.Shared {
+			if !yield(a.Rules.Shared[i].Cost) {
+				return
+			}
+		}
+	}
 }
 
 // PriceTerms returns what a call costs, in millionths.

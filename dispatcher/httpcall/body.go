@@ -2,6 +2,7 @@ package httpcall
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -95,7 +96,8 @@ func findUnits(text io.Reader, pointers []string) map[string]int64 {
 			in = append(in, level{array: end == '[', index: -1})
 		} else if number, ok := token.(json.Number); ok {
 			for i, path := range paths {
-				if units, err := strconv.ParseInt(number.String(), 10, 64); err == nil && units >= 0 && at(in, path) {
+				units, err := strconv.ParseInt(number.String(), 10, 64) // beyond its range it is the largest of its sign
+				if (err == nil || errors.Is(err, strconv.ErrRange)) && units >= 0 && at(in, path) {
 					found[pointers[i]] = units
 				}
 			}

@@ -55,7 +55,7 @@ func TestFindUnits(t *testing.T) {
 			if value, err := ingest.Pointed(text, pointer); err == nil {
 				if number, ok := value.(json.Number); ok {
 					want, err = strconv.ParseInt(number.String(), 10, 64)
-					told = err == nil && want >= 0
+					told = (err == nil || errors.Is(err, strconv.ErrRange)) && want >= 0
 				}
 			}
 			if got, ok := found[pointer]; ok != told || told && got != want {

@@ -42,7 +42,7 @@ func (r *Response) Number(at ingest.Source) (int64, bool) {
 		return min(n, ingest.MostUnits), ok
 	}
 	n, err := strconv.ParseInt(strings.TrimSpace(r.Header.Get(at.Header)), 10, 64)
-	return min(n, ingest.MostUnits), err == nil && n >= 0
+	return min(n, ingest.MostUnits), (err == nil || errors.Is(err, strconv.ErrRange)) && n >= 0
 }
 
 // Wire is what is known of the connection that a call was made on.
@@ -162,7 +162,7 @@ func (c *Client) Call(ctx context.Context, j *ingest.Job, h Hooks) Response {
 	if c.API.IdleTimeout > 0 {
 		body = newIdleBody(body, c.API.IdleTimeout, stop)
 	}
-	read, told := readBody(body, formOf(answer.Header), most, c.API.settlePointers())
+	read, told := readBody(body, formOf(answer.StatusCode, answer.Header), most, c.API.settlePointers())
 	if cause := context.Cause(ctx); read.err != nil && errors.Is(cause, errTimeout) {
 		read.err = fmt.Errorf("the answer broke off: %w", cause)
 	}

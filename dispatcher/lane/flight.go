@@ -104,14 +104,15 @@ func OutcomeOf(a *recorder.Answer) httpcall.Outcome {
 	}
 }
 
-// ChargeAgain charges an ended process's call the units that the process noted. If the shared limits have changed
-// since, it charges the units that the call was estimated to cost.
+// ChargeAgain charges an ended process's call the price and the units that the process noted. If the shared limits have
+// changed since, it charges the units that the call was estimated to cost.
 func (j *Job) ChargeAgain(a *recorder.Answer) {
 	j.Charge()
+	j.Paid, j.Known = a.Paid, true
 	if a.Limits != j.Terms.Limits {
 		return
 	}
-	j.Taken, j.Paid, j.Known = a.Taken, a.Paid, true
+	j.Taken = a.Taken
 	for i := range min(len(j.Terms.API.Rules.Shared), 64) {
 		if a.Unsettled&(1<<i) != 0 {
 			j.Unsettled = append(j.Unsettled, j.Terms.API.Rules.Shared[i].Name)
@@ -183,17 +184,26 @@ func (j *Job) Lose(i *FoundIntent) {
 	j.LastCall = &deadletter.LastCall{Started: i.Stored, Bytes: -1, CutBy: deadletter.CutByDeath, Target: i.Target}
 }
 
-// AsIntended copies the price and the key's identity from a lost call's intent to the call's record. The price is also
-// what the call takes from each budget.
+// AsIntended copies the key's identity from a lost call's intent to the call's record, and the price, unless more is
+// known of it. The price is also what the call takes from each budget, if it was billed.
 func (j *Job) AsIntended(c *ledger.Record) {
 	if j.Lost == nil {
 		c.Idempotency = "" // unknown without an intent
 		return
 	}
-	c.Price, c.Idempotency, c.Costs = ledger.Money(j.Lost.Price), j.Lost.Idempotency, slices.Clone(c.Costs)
+	c.Idempotency = j.Lost.Idempotency
+	j.ChargeBudgets(c, j.Price())
+}
+
+// ChargeBudgets sets the price of a call's record, which is also what the call takes from each budget, if it was billed.
+func (j *Job) ChargeBudgets(c *ledger.Record, price int64) {
+	c.Price, c.Costs = ledger.Money(price), slices.Clone(c.Costs)
+	if c.Billed == deadletter.NotBilled {
+		price = 0
+	}
 	for i := range min(len(c.Costs), len(j.Terms.API.Rules.Shared)) {
 		if j.Terms.API.Rules.Shared[i].Budget != nil {
-			c.Costs[i] = j.Lost.Price
+			c.Costs[i] = price
 		}
 	}
 }

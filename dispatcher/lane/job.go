@@ -42,7 +42,7 @@ type Job struct {
 	Staged   bucket.Micros // when the worker began to make it ready
 	Missing  int           // how often its message was not found
 
-	Reserved  int64            // money that its next call is estimated to cost, in millionths
+	Reserved  int64            // money that its next call costs by the estimates, in millionths; with learn less is reserved
 	Paid      int64            // money that its last call cost, estimated unless the answer reported it
 	Known     bool             // another process noted what its call, which is lost, took
 	Taken     []int64          // units its last call took from each shared limit, estimated unless the answer reported them

@@ -44,16 +44,19 @@ type Toll struct {
 	Price int64
 }
 
-// OfPrice stands for the price of a call where a limit's name would stand. No limit has this name.
-const OfPrice = ""
+// OfPrice stands for the price of a call where a shared limit's index would stand.
+const OfPrice = -1
 
 // Toll returns what a job's call takes by the configured estimates.
 func (c *Terms) Toll(j *ingest.Job) (Toll, error) {
-	return c.TollBy(j, func(_ string, of ingest.Cost, numbers []int64) int64 { return of.Sum(numbers) })
+	return c.TollBy(j, func(_ int, of ingest.Cost, numbers []int64) int64 { return of.Sum(numbers) })
 }
 
-// TollBy returns what a job's call takes. units returns the units of each cost from its estimated numbers.
-func (c *Terms) TollBy(j *ingest.Job, units func(limit string, of ingest.Cost, numbers []int64) int64) (t Toll, err error) {
+// TollBy returns what a job's call takes. units returns the units of each cost from its estimated numbers, which it may
+// change; limit is the shared limit's index, or OfPrice.
+func (c *Terms) TollBy(
+	j *ingest.Job, units func(limit int, of ingest.Cost, numbers []int64) int64,
+) (t Toll, err error) {
 	prices := c.API.PriceTerms()
 	numbers, err := prices.Numbers(j)
 	if err != nil {
@@ -77,7 +80,7 @@ func (c *Terms) TollBy(j *ingest.Job, units func(limit string, of ingest.Cost, n
 		case err != nil:
 			return t, fmt.Errorf("limit %s: %w", shared[i].Name, err)
 		default:
-			t.Costs[i] = units(shared[i].Name, shared[i].Cost, numbers)
+			t.Costs[i] = units(i, shared[i].Cost, numbers)
 		}
 	}
 	return t, nil

@@ -3,6 +3,7 @@ package takeover
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,12 +72,12 @@ func TestRecordOfALoneResult(t *testing.T) {
 	api.Rules.Shared = []bucket.Limit{{Name: "tokens", Cost: ingest.Units(3)}, {Name: "money", Budget: &bucket.Budget{}}}
 	w.Terms = &lane.Terms{API: &api, Call: w.Terms.Call, Policy: w.Terms.Policy, Limits: 7}
 	answer := func(limits uint64) *recorder.Answer {
-		return &recorder.Answer{Status: 200, Limits: limits, Taken: []int64{5, 100_000}}
+		return &recorder.Answer{Status: 200, Limits: limits, Taken: []int64{5, 100_000}, Paid: 100_000}
 	}
 	const noted = bucket.Micros(42)
 	for i, c := range []struct {
 		what  string
-		calls string // that the result tells
+		calls string // that the result tells, and perhaps its price
 		lost  int    // the call that the intent is of, 0 for none
 		noted recorder.Found
 		costs []int64
@@ -85,8 +86,9 @@ func TestRecordOfALoneResult(t *testing.T) {
 	}{
 		{"no intent", "1", 0, recorder.Found{}, []int64{3, 900_000}, "0.90", 0},
 		{"an intent", "1", 1, recorder.Found{}, []int64{3, 250_000}, "0.25", 0},
-		{"a noted answer", "1", 1, recorder.Found{State: recorder.Answered, TAT: int64(noted), Answer: answer(7)}, []int64{5, 100_000}, "0.25", noted},
-		{"a noted answer under other limits", "1", 1, recorder.Found{State: recorder.Answered, TAT: int64(noted), Answer: answer(8)}, []int64{3, 250_000}, "0.25", noted},
+		{"a result that tells its price", "1 0.30", 1, recorder.Found{}, []int64{3, 300_000}, "0.30", 0},
+		{"a noted answer", "1", 1, recorder.Found{State: recorder.Answered, TAT: int64(noted), Answer: answer(7)}, []int64{5, 100_000}, "0.10", noted},
+		{"a noted answer under other limits", "1", 1, recorder.Found{State: recorder.Answered, TAT: int64(noted), Answer: answer(8)}, []int64{3, 100_000}, "0.10", noted},
 		{"a call that is noted as sent", "1", 1, recorder.Found{State: recorder.Left, TAT: int64(noted)}, []int64{3, 250_000}, "0.25", noted},
 		{"the result of a call before", "0", 1, recorder.Found{State: recorder.Answered, TAT: int64(noted), Answer: answer(7)}, []int64{3, 250_000}, "0.25", 0},
 		{"a late result of a call that has a record", "1", 2, recorder.Found{}, []int64{3, 250_000}, "0.25", 0},
@@ -94,8 +96,9 @@ func TestRecordOfALoneResult(t *testing.T) {
 		key := string(rune('a' + i))
 		f := foundOf(w, p, uint64(i+1), key)
 		of := w.settler.Evidence.Of(f.Job)
+		calls, price, _ := strings.Cut(c.calls, " ")
 		ack, err := w.Env.JS.PublishMsg(t.Context(), &nats.Msg{Subject: ledger.ResultSubject(of.API, of.Key), Header: nats.Header{
-			ingest.HeaderMsgID: {settle.ResultMsgID(f.Job)}, ingest.HeaderJobID: {of.ID}, ledger.HeaderStatus: {"200"}, ledger.HeaderCalls: {c.calls},
+			ingest.HeaderMsgID: {settle.ResultMsgID(f.Job)}, ingest.HeaderJobID: {of.ID}, ledger.HeaderStatus: {"200"}, ledger.HeaderCalls: {calls}, ledger.HeaderPrice: {price},
 		}})
 		if err != nil {
 			t.Fatal(err)

@@ -96,7 +96,7 @@ func (f *foundJob) resultRecord(result nats.Header) *ledger.Record {
 		f.AsIntended(c)
 	}
 	if price, ok := ledger.ParseMoney(result.Get(ledger.HeaderPrice)); ok && f.Lost != nil && result.Get(ledger.HeaderCalls) == strconv.Itoa(f.Lost.Call) {
-		c.Price = ledger.Money(price) // the result is of this call, and says what it cost
+		f.ChargeBudgets(c, price) // the result is of this call, and says what it cost
 	}
 	f.waitOut(c)
 	return c
