@@ -22,8 +22,12 @@ const (
 	jsonLines                // application/x-ndjson: each line is a text
 )
 
-// formOf returns the form that an answer's headers name.
-func formOf(h http.Header) form {
+// formOf returns the form of an answer. A failure is a document, whatever its headers name: a hold must not wait
+// for the end of a stream.
+func formOf(status int, h http.Header) form {
+	if status >= http.StatusMultipleChoices {
+		return document
+	}
 	kind, _, _ := mime.ParseMediaType(h.Get("Content-Type")) // without a type it is a document
 	switch kind {
 	case "text/event-stream":
@@ -41,15 +45,21 @@ const maxEvent = 1 << 20
 // one.
 func unitsOfEvents(stream io.Reader, of form, pointers []string) map[string]int64 {
 	found := map[string]int64{}
+	if len(pointers) == 0 {
+		_, _ = io.Copy(io.Discard, stream) // its error is in the reading
+		return found
+	}
 	var event []byte
 	take := func() {
-		if len(pointers) > 0 && len(event) > 0 && len(event) < maxEvent && json.Valid(event) {
+		if len(event) > 0 && len(event) < maxEvent && json.Valid(event) {
 			maps.Copy(found, findUnits(bytes.NewReader(event), pointers))
 		}
 		event = event[:0]
 	}
+	var line []byte
 	for lines := bufio.NewReaderSize(stream, 32<<10); ; {
-		line, err := readLine(lines)
+		var err error
+		line, err = readLine(lines, line[:0])
 		switch data, isData := bytes.CutPrefix(line, []byte("data:")); {
 		case of == jsonLines:
 			event = append(event, line...)
@@ -66,8 +76,8 @@ func unitsOfEvents(stream io.Reader, of form, pointers []string) map[string]int6
 	}
 }
 
-// readLine reads a line without its end. It returns at most about maxEvent bytes of a longer one.
-func readLine(r *bufio.Reader) (line []byte, err error) {
+// readLine appends a line without its end to a buffer. It appends at most about maxEvent bytes of a longer one.
+func readLine(r *bufio.Reader, line []byte) ([]byte, error) {
 	for {
 		part, err := r.ReadSlice('\n')
 		if len(line) < maxEvent {
@@ -83,21 +93,22 @@ func readLine(r *bufio.Reader) (line []byte, err error) {
 type idleBody struct {
 	io.ReadCloser
 	most  time.Duration
-	due   atomic.Int64 // when the call ends, in nanoseconds since 1970
+	start time.Time
+	due   atomic.Int64 // when the call ends, in nanoseconds since start
 	timer *time.Timer
 	stop  func(cause error)
 }
 
 func newIdleBody(body io.ReadCloser, most time.Duration, stop func(error)) *idleBody {
-	b := &idleBody{ReadCloser: body, most: most, stop: stop}
-	b.due.Store(time.Now().Add(most).UnixNano())
+	b := &idleBody{ReadCloser: body, most: most, start: time.Now(), stop: stop}
+	b.due.Store(int64(most))
 	b.timer = time.AfterFunc(most, b.idle)
 	return b
 }
 
 func (b *idleBody) Read(p []byte) (n int, err error) {
 	if n, err = b.ReadCloser.Read(p); n > 0 {
-		b.due.Store(time.Now().Add(b.most).UnixNano())
+		b.due.Store(int64(time.Since(b.start) + b.most))
 		b.timer.Reset(b.most)
 	}
 	return n, err
@@ -108,10 +119,15 @@ func (b *idleBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// idle ends the call. If the process could not run when that was due, what is in the socket is read first (timeout.go).
+// idle ends the call, unless a byte has come since the timer fired: Read has then set a later time. If the process could
+// not run when the end was due, what is in the socket is read first (timeout.go).
 func (b *idleBody) idle() {
 	due := b.due.Load()
-	if time.Since(time.Unix(0, due)) > lateTimeout {
+	late := time.Since(b.start) - time.Duration(due)
+	if late < 0 {
+		return
+	}
+	if late > lateTimeout {
 		rest := time.NewTimer(readingTime)
 		<-rest.C
 	}

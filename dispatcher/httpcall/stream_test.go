@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	"weir/deadletter"
@@ -57,48 +58,59 @@ func TestUnitsOfStreams(t *testing.T) {
 	}
 }
 
-// TestIdleTimeout checks that an answer that stops ends like a timeout, with what it told until then, and that one whose
-// bytes keep coming does not, however long it takes in all.
+// TestIdleTimeout checks that an answer that stops ends like a timeout, with what it told until then.
 func TestIdleTimeout(t *testing.T) {
 	const head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
-	const idle = 3 * time.Second
-	for what, stops := range map[string]bool{"an answer that stops": true, "an answer that goes on": false} {
-		t.Run(what, func(t *testing.T) {
-			hold := make(chan struct{})
-			defer close(hold)
-			server := newRawServer(t, overTCP, func(conn net.Conn, _ int) {
-				say(conn, head+"data: {\"n\":4}\n\n")
-				if stops {
-					await.Receive(t, "the end of the test", hold)
-					return
-				}
-				for range 6 { // longer than idle in all
-					<-time.After(idle / 5)
-					say(conn, "data: {\"n\":9}\n\n")
-				}
-				_ = conn.Close()
-			})
-			c := callerOf(t, "http://"+server.listener.Addr().String())
-			c.API.Timeout, c.API.IdleTimeout = time.Minute, idle
-			c.API.Prices = ingest.Units(1).SettledBy(ingest.Source{Pointer: "/n"})
-			r := c.claimed(t, &ingest.Job{Method: "POST", ID: "one"})
-			out := Judge(c.API, r, time.Now())
-			if !stops {
-				if r.Cut || r.Units["/n"] != 9 || out.Verdict != Delivered {
-					t.Errorf("%+v: %+v", r, out)
-				}
-				return
-			}
-			if !r.Cut || r.Units["/n"] != 4 || !errors.Is(r.Err, errTimeout) || cutBy(r.Err) != deadletter.CutByTimeout {
-				t.Errorf("%+v", r)
-			}
-			if out.Verdict != Dead || out.Reason != deadletter.Unknown {
-				t.Errorf("without an idempotency key: %+v", out)
-			}
-			c.API.Idempotency = &Idempotency{Header: "Idempotency-Key"}
-			if out := Judge(c.API, r, time.Now()); out.Verdict != Again {
-				t.Errorf("with an idempotency key: %+v", out)
-			}
-		})
+	hold := make(chan struct{})
+	defer close(hold)
+	server := newRawServer(t, overTCP, func(conn net.Conn, _ int) {
+		say(conn, head+"data: {\"n\":4}\n\n")
+		await.Receive(t, "the end of the test", hold)
+	})
+	c := callerOf(t, "http://"+server.listener.Addr().String())
+	c.API.Timeout, c.API.IdleTimeout = time.Minute, time.Second
+	c.API.Prices = ingest.Units(1).SettledBy(ingest.Source{Pointer: "/n"})
+	r := c.claimed(t, &ingest.Job{Method: "POST", ID: "one"})
+	if !r.Cut || r.Units["/n"] != 4 || !errors.Is(r.Err, errTimeout) || cutBy(r.Err) != deadletter.CutByTimeout {
+		t.Errorf("%+v", r)
 	}
+	if out := Judge(c.API, r, time.Now()); out.Verdict != Dead || out.Reason != deadletter.Unknown {
+		t.Errorf("without an idempotency key: %+v", out)
+	}
+	c.API.Idempotency = &Idempotency{Header: "Idempotency-Key"}
+	if out := Judge(c.API, r, time.Now()); out.Verdict != Again {
+		t.Errorf("with an idempotency key: %+v", out)
+	}
+}
+
+// TestIdleBody checks in virtual time that a body ends its call when no byte has come for idle_timeout, and not before,
+// however long it takes in all, also if a byte comes when the timer has fired.
+func TestIdleBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 3 * time.Second
+		from, to := io.Pipe()
+		begun := time.Now()
+		var ended []time.Duration
+		b := newIdleBody(from, most, func(error) { ended = append(ended, time.Since(begun)) })
+		go func() {
+			for range 6 {
+				time.Sleep(most - 1)
+				_, _ = to.Write([]byte("x"))
+			}
+		}()
+		for range 6 {
+			if _, err := b.Read(make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.idle() // a timer that had fired before the last byte came
+		if len(ended) != 0 {
+			t.Fatalf("the call was ended after %s", ended)
+		}
+		time.Sleep(most)
+		synctest.Wait()
+		if want := 6*(most-1) + most; len(ended) != 1 || ended[0] != want {
+			t.Errorf("the call was ended after %s, want once after %s", ended, want)
+		}
+	})
 }
