@@ -77,7 +77,7 @@ func (a *API) section() section {
 				means: "the time limit of a call, to the end of its answer",
 			},
 			{
-				name: "idle_timeout", is: one(&a.IdleTimeout, idle()), otherwise: "none",
+				name: "idle_timeout", is: one(&a.IdleTimeout, orEmpty(duration(time.Millisecond, time.Hour))), otherwise: "none",
 				means: "the longest time without a byte of an answer that has begun. An answer that stops ends like a timeout",
 			},
 			{
@@ -118,18 +118,6 @@ func (a *API) section() section {
 		check: a.check,
 		whole: func() string { return a.URL.String() + " at " + FormatRate(r.Key.Rate) },
 	}
-}
-
-// idle is a duration that need not be there.
-func idle() of[time.Duration] {
-	t := duration(time.Millisecond, time.Hour)
-	t.show = func(d time.Duration) string {
-		if d == 0 {
-			return ""
-		}
-		return FormatDuration(d)
-	}
-	return t
 }
 
 // check reports what fields of the api cause together.

@@ -58,7 +58,7 @@ func terms(at *ingest.Cost, short of[ingest.Cost], term func(*ingest.Term) secti
 		shape: func(inner object) object {
 			return object{"anyOf": []object{short.schema, inner, list(inner, mostTerms)}}
 		},
-		parse: alone.parse, show: alone.show,
+		show: alone.show,
 	}
 	k.read = func(v value, or string) texts {
 		*at = nil
@@ -242,7 +242,7 @@ func parseTimes(text string) (ingest.Weight, error) {
 	return w, nil
 }
 
-// formatCost writes a cost as the file does.
+// formatCost writes a cost in one line. Costs that differ in what they mean have different lines.
 func formatCost(c ingest.Cost) string {
 	if c == nil {
 		return ""
@@ -255,18 +255,25 @@ func formatCost(c ingest.Cost) string {
 	})
 }
 
-// formatPrice writes a price as the file does.
+// formatPrice writes a price in one line. Prices that differ in what they mean have different lines.
 func formatPrice(c ingest.Cost) string {
 	if c.Fixed() {
 		return Money(c.Usual()).String()
 	}
 	return formatTerms(c, func(t *ingest.Term) string {
-		w := t.Weight
 		if !t.From.IsPlace() && !t.Settle.IsPlace() {
-			return Money(w.Of(t.From.Number)).String()
+			return Money(t.Weight.Of(t.From.Number)).String()
 		}
-		return formatSource(t.From) + " at " + Money(w.Of(millionths)).String() + " a million"
+		return formatSource(t.From) + " at " + formatEach(t.Weight)
 	})
+}
+
+// formatEach writes the price of a million units, or of another number if it is exact only for that.
+func formatEach(w ingest.Weight) string {
+	if million, exact := w.Times(millionths, 1); exact && million.Den == 1 {
+		return Money(million.Num).String() + " a million"
+	}
+	return Money(w.Num).String() + " for " + strconv.FormatInt(w.Den, 10)
 }
 
 func formatTerms(c ingest.Cost, number func(*ingest.Term) string) string {
@@ -274,7 +281,7 @@ func formatTerms(c ingest.Cost, number func(*ingest.Term) string) string {
 	for i := range c {
 		t := &c[i]
 		text := number(t)
-		if t.From.IsPlace() && !t.NoDefault && t.Default != 1 {
+		if t.From.IsPlace() && !t.NoDefault {
 			text += " default " + strconv.FormatInt(t.Default, 10)
 		}
 		if t.Max > 0 {
@@ -301,12 +308,10 @@ func formatSource(s ingest.Source) string {
 	return strconv.FormatInt(s.Number, 10)
 }
 
+// formatWeight writes a weight that parseTimes read: its denominator divides a million.
 func formatWeight(w ingest.Weight) string {
 	if w == (ingest.Weight{}) {
 		return "1"
-	}
-	if w.Num > mostTimes*millionths { // a weight of the file is not that large
-		return strconv.FormatInt(w.Num/max(w.Den, 1), 10)
 	}
 	text := Money(w.Num * (millionths / w.Den)).String()
 	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")

@@ -67,7 +67,7 @@ apis.sms.keys.vip.in_flight: added 1
 apis.sms.limits.daily.tz: UTC -> Europe/Berlin
 apis.sms.limits.new: added rate 7/s
 apis.sms.limits.old: removed budget 5.00/month, on_exhausted dead_letter
-apis.sms.limits.wide: added quota 300/3h, window sliding, cost header:X-Cost, shadow true
+apis.sms.limits.wide: added quota 300/3h, window sliding, cost header:X-Cost default 1, shadow true
 dedupe: 10m -> 5m`
 	if got := diffText(before, after); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -80,39 +80,171 @@ dedupe: 10m -> 5m`
 	}
 }
 
-// TestEveryLineOfAFileShowsInTheDiff takes single values of the widest file away or changes them: whatever a file can
-// say must show in the difference.
-func TestEveryLineOfAFileShowsInTheDiff(t *testing.T) {
+// TestEveryFieldShowsInTheDiff takes values of the widest file away or changes them, at least one of each field: whatever
+// a file can say must show in the difference.
+func TestEveryFieldShowsInTheDiff(t *testing.T) {
 	data, err := os.ReadFile("testdata/good/everything.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := string(data)
-	whole := parseText(t, text)
-	for _, edit := range []string{
-		"2.5/s>5/s", "burst: 20>burst: 4", "capacity: 10000000>capacity: 9", "max_wait: 1ms>max_wait: 2ms",
-		"in_flight: 1}>in_flight: 2}", "1.5s>2s", "1MiB>2MiB", "0.000125>0.5", ", quoted: true>", "Idempotency-Key>X-Idem",
-		"json:/customer/id>json:/id", "[GET, POST, PATCH]>[POST, GET, PATCH]", "[content-type, Accept]>[Accept]",
-		"application/json>text/plain", "${env:LEFT}>${env:RIGHT}", "100000/month>100000/week", "50/week>51/week",
-		"Europe/Berlin>Europe/Paris", "on_exhausted: dead_letter>on_exhausted: hold", "90000/min>90000/h",
-		"burst: 4000>burst: 4001", "header:Weir-Cost>header:X-Cost", "json:/usage/total_tokens>json:/usage/all",
-		"cost: 100}>cost: 101}", "shadow: true>shadow: false", "window: fixed>window: sliding", "300/15m>300/16m",
-		"from: 10,>from: 11,", "header:X-Used>header:X-All", "1000/min>1001/min", "algorithm: token_bucket>algorithm: leaky_bucket", "burst: 60, counts: token_bucket>burst: 60",
-		"burst: 50,>burst: 51,", "elastic: true>elastic: false", "soft: 25%>soft: 26%", `"*": {in_flight: 2}>"*": {in_flight: 3}`,
-		"{burst: 3}>{burst: 4}", "{capacity: 7}>{capacity: 8}", "{max_wait: 1h}>{max_wait: 2h}", "{rate: 1/min}>{rate: 2/min}",
-		"attempts: 1>attempts: 2", "min: 100ms>min: 200ms", "max: 1d>max: 2h", "on: [409]>on: [408]", "reject: [403, 302]>reject: [403]", "hold: key>hold: api",
-		"headroom: 10%>headroom: 11%", "jitter: 0>jitter: 1ms", "max_age: 1w>max_age: 2w", "max_bytes: 5MB>max_bytes: 6MB",
-		"max_age: 12h>max_age: 13h", "max_body: 0>max_body: 1", "dedupe: 1h30m>dedupe: 1h",
+	whole, shown := parseText(t, text), map[string]bool{}
+	for _, c := range []struct{ field, edit string }{
+		{"apis.NAME.url", "https://zebra.example.com:8443/base/>https://zebra.example.com:8443/"},
+		{"apis.NAME.methods", "[GET, POST, PATCH]>[POST, GET, PATCH]"},
+		{"apis.NAME.headers", "application/json>text/plain"},
+		{"apis.NAME.headers", "${env:LEFT}>${env:RIGHT}"},
+		{"apis.NAME.forward_headers", "[content-type, Accept]>[Accept]"},
+		{"apis.NAME.timeout", "1.5s>2s"},
+		{"apis.NAME.idle_timeout", "idle_timeout: 20s>idle_timeout: 21s"},
+		{"apis.NAME.idle_timeout", "    idle_timeout: 20s\n>"},
+		{"apis.NAME.max_body", "1MiB>2MiB"},
+		{"apis.NAME.price", "0.000125>0.5"},
+		{"apis.NAME.price", "      - {each: 0.002}\n>"},
+		{"apis.NAME.price.each", "each: 0.002>each: 0.003"},
+		{"apis.NAME.price.each", "each: 7000,>each: 8000,"},
+		{"apis.NAME.price.each", "each: 0.333334, per: 1000000>each: 1, per: 3000000"},
+		{"apis.NAME.price.per", "each: 2.50, per: 1000000>each: 2.50, per: 1000"},
+		{"apis.NAME.price.per", "each: 0.333334, per: 1000000>each: 0.333334, per: 999999"},
+		{"apis.NAME.price.from", "json:/input_estimate>json:/input"},
+		{"apis.NAME.price.settle", "json:/usage/prompt_tokens>json:/usage/all"},
+		{"apis.NAME.price.times", "times: 1.1}>times: 1.100001}"},
+		{"apis.NAME.price.default", "default: 1000,>default: 1001,"},
+		{"apis.NAME.price.default", "default: 1,>"},
+		{"apis.NAME.price.max", "max: 5000>max: 5001"},
+		{"apis.NAME.price.learn", "learn: p99>learn: p95"},
+		{"apis.NAME.usage", `{out: "json:/usage/out"}>{out: "json:/usage/in"}`},
+		{"apis.NAME.usage", `{out: "json:/usage/out"}>{in: "json:/usage/out"}`},
+		{"apis.NAME.idempotency.header", "Idempotency-Key>X-Idem"},
+		{"apis.NAME.idempotency.quoted", ", quoted: true>"},
+		{"apis.NAME.key.from", "json:/customer/id>json:/id"},
+		{"apis.NAME.key.tenant_until", `tenant_until: ".">tenant_until: "-"`},
+		{"apis.NAME.headroom", "headroom: 10%>headroom: 11%"},
+		{"apis.NAME.jitter", "jitter: 0>jitter: 1ms"},
+		{"apis.NAME.bucket.rate", "2.5/s>5/s"},
+		{"apis.NAME.bucket.burst", "burst: 20>burst: 4"},
+		{"apis.NAME.bucket.counts", "burst: 2, counts: token_bucket>burst: 2"},
+		{"apis.NAME.bucket.capacity", "capacity: 10000000>capacity: 9"},
+		{"apis.NAME.bucket.max_wait", "max_wait: 1ms>max_wait: 2ms"},
+		{"apis.NAME.bucket.in_flight", "in_flight: 1}>in_flight: 2}"},
+		{"apis.NAME.limits.name", "name: jittery>name: steady"},
+		{"apis.NAME.limits.rate", "90000/min>90000/h"},
+		{"apis.NAME.limits.burst", "burst: 4000>burst: 4001"},
+		{"apis.NAME.limits.counts", "burst: 60, counts: token_bucket>burst: 60"},
+		{"apis.NAME.limits.quota", "100000/month>100000/week"},
+		{"apis.NAME.limits.quota", "300/15m>300/16m"},
+		{"apis.NAME.limits.window", "window: fixed>window: sliding"},
+		{"apis.NAME.limits.tz", "Europe/Berlin>Europe/Paris"},
+		{"apis.NAME.limits.cost", "cost: 100}>cost: 101}"},
+		{"apis.NAME.limits.cost", `cost: "json:/n">cost: {from: "json:/n", default: 1}`},
+		{"apis.NAME.limits.cost", `cost: "header:X-N">cost: {from: "header:X-N"}`},
+		{"apis.NAME.limits.cost.from", "header:Weir-Cost>header:X-Cost"},
+		{"apis.NAME.limits.cost.from", "from: 10,>from: 11,"},
+		{"apis.NAME.limits.cost.settle", "json:/usage/total_tokens>json:/usage/all"},
+		{"apis.NAME.limits.cost.settle", "header:X-Used>header:X-All"},
+		{"apis.NAME.limits.cost.times", "times: 1.25>times: 1.250001"},
+		{"apis.NAME.limits.cost.times", "times: 1.25>times: 1"},
+		{"apis.NAME.limits.cost.default", ", default: 9>"},
+		{"apis.NAME.limits.cost.default", ", default: 9>, default: 1"},
+		{"apis.NAME.limits.cost.max", "max: 99>max: 98"},
+		{"apis.NAME.limits.cost.learn", ", learn: p95>"},
+		{"apis.NAME.limits.in_flight", "in_flight: 5}>in_flight: 6}"},
+		{"apis.NAME.limits.budget", "50/week>51/week"},
+		{"apis.NAME.limits.on_exhausted", "on_exhausted: dead_letter>on_exhausted: hold"},
+		{"apis.NAME.limits.shadow", "shadow: true>shadow: false"},
+		{"apis.NAME.admit.rate", "1000/min>1001/min"},
+		{"apis.NAME.admit.algorithm", "algorithm: token_bucket>algorithm: leaky_bucket"},
+		{"apis.NAME.admit.burst", "burst: 50,>burst: 51,"},
+		{"apis.NAME.admit.soft", "soft: 25%>soft: 26%"},
+		{"apis.NAME.admit.elastic", "elastic: true>elastic: false"},
+		{"apis.NAME.keys.PATTERN.rate", "{rate: 1/min}>{rate: 2/min}"},
+		{"apis.NAME.keys.PATTERN.burst", "{burst: 3}>{burst: 4}"},
+		{"apis.NAME.keys.PATTERN.counts", "{burst: 2, rate: 5/s}>{burst: 2, rate: 5/s, counts: window}"},
+		{"apis.NAME.keys.PATTERN.capacity", "{capacity: 7}>{capacity: 8}"},
+		{"apis.NAME.keys.PATTERN.max_wait", "{max_wait: 1h}>{max_wait: 2h}"},
+		{"apis.NAME.keys.PATTERN.in_flight", `"*": {in_flight: 2}>"*": {in_flight: 3}`},
+		{"apis.NAME.retry.attempts", "attempts: 1>attempts: 2"},
+		{"apis.NAME.retry.min", "min: 100ms>min: 200ms"},
+		{"apis.NAME.retry.max", "max: 1d>max: 2h"},
+		{"apis.NAME.retry.on", "on: [409]>on: [408]"},
+		{"apis.NAME.retry.reject", "reject: [403, 302]>reject: [403]"},
+		{"apis.NAME.retry.hold", "hold: key>hold: api"},
+		{"apis.NAME.retry.headers", "headers: ignore>headers: obey"},
+		{"apis.NAME.retry.adaptive.floor", "floor: 25%>floor: 26%"},
+		{"apis.NAME.retry.adaptive.recover", "recover: 5m>recover: 6m"},
+		{"apis.NAME.breaker.failures", "failures: 0>failures: 1"},
+		{"apis.NAME.breaker.min", "min: 10m>min: 11m"},
+		{"apis.NAME.breaker.max", "{failures: 0, min: 10m}>{failures: 0, min: 10m, max: 20m}"},
+		{"apis.NAME.inquiry.method", "method: HEAD>method: GET"},
+		{"apis.NAME.inquiry.path", "/orders/{job}>/order/{job}"},
+		{"apis.NAME.inquiry.answers.status", "status: 410>status: 404"},
+		{"apis.NAME.inquiry.answers.json", "json: /data/0>json: /data/1"},
+		{"apis.NAME.inquiry.answers.values", "values: [paid, 7, true]>values: [paid, 7]"},
+		{"apis.NAME.inquiry.answers.means", "status: 404, means: not_processed>status: 404, means: processed"},
+		{"apis.NAME.inquiry.rate", "rate: 30/min>rate: 31/min"},
+		{"apis.NAME.inquiry.after", "after: 0s>after: 1s"},
+		{"apis.NAME.inquiry.auto", "method: HEAD>method: HEAD\n      auto: true"},
+		{"apis.NAME.inquiry.tries", "tries: 3>tries: 4"},
+		{"apis.NAME.tls.ca_file", "weir/ca.pem>weir/cas.pem"},
+		{"apis.NAME.tls.cert_file", "cert_file: /etc/weir/own.pem>cert_file: /etc/weir/other.pem"},
+		{"apis.NAME.tls.key_file", "key_file: /etc/weir/own.pem>key_file: /etc/weir/other.pem"},
+		{"dead_letters.max_age", "max_age: 1w>max_age: 2w"},
+		{"dead_letters.max_bytes", "max_bytes: 5MB>max_bytes: 6MB"},
+		{"results.max_age", "max_age: 12h>max_age: 13h"},
+		{"results.max_body", "max_body: 0>max_body: 1"},
+		{"http.tokens.NAME.role", "role: producer>role: viewer"},
+		{"http.tokens.NAME.token", "${env:SHOP_TOKEN}>${env:TOKEN}"},
+		{"http.hosts", "Weir.example.com, weir>weir"},
+		{"notifications.NAME.url", "${env:HOOK}>${env:OTHER}"},
+		{"notifications.NAME.secret", "${file:/run/secrets/hook}>${file:/run/secrets/other}"},
+		{"notifications.NAME.format", "format: standard>format: slack"},
+		{"notifications.NAME.group", "group: 1m>group: 2m"},
+		{"notifications.NAME.events", "[held, throttled]>[held]"},
+		{"notifications.NAME.rate", "throttled], rate: 5/s>throttled], rate: 6/s"},
+		{"reply_to", "reports.*.done>reports.*.end"},
+		{"dedupe", "dedupe: 1h30m>dedupe: 1h"},
 	} {
-		from, to, _ := strings.Cut(edit, ">")
+		shown[c.field] = true
+		from, to, _ := strings.Cut(c.edit, ">")
 		if !strings.Contains(text, from) {
 			t.Errorf("the file has no %q", from)
 			continue
 		}
-		if changes := whole.Diff(parseText(t, strings.Replace(text, from, to, 1))); len(changes) == 0 {
-			t.Errorf("%s -> %s shows no change", from, to)
+		changes := whole.Diff(parseText(t, strings.Replace(text, from, to, 1)))
+		if !slices.ContainsFunc(changes, func(change Change) bool { return tells(change.Path, c.field) }) {
+			t.Errorf("%s: %s -> %s shows as %v", c.field, from, to, changes)
 		}
 	}
+	for _, path := range singleFields(File()) {
+		if !shown[path] {
+			t.Errorf("no edit changes %s", path)
+		}
+	}
+}
+
+// tells reports whether a difference at path can be that of a field: it names the mapping that has the field.
+func tells(path, field string) bool {
+	names := strings.Split(field, ".")
+	for _, name := range names[:max(1, len(names)-1)] {
+		found := strings.Index(path, name)
+		if found < 0 && name != "NAME" && name != "PATTERN" {
+			return false
+		}
+		path = path[max(found, 0):]
+	}
+	return true
+}
+
+// singleFields returns the paths of the fields that have no mapping inside.
+func singleFields(s Section) (paths []string) {
+	for _, f := range s.Fields {
+		if f.Inner != nil {
+			paths = append(paths, singleFields(*f.Inner)...)
+		} else {
+			paths = append(paths, strings.Trim(s.Path+"."+f.Name, "."))
+		}
+	}
+	return paths
 }
 
 func TestOverridesStandMostExactFirst(t *testing.T) {
