@@ -43,14 +43,14 @@ steps = begun=$$(date +%s); for step in $(1); do \
 
 manifests: helm ## render deploy/k8s from the chart, after copying alerts and weir.yaml into it
 	@cp deploy/prometheus/alerts.yaml deploy/k8s/weir.yaml deploy/helm/weir/files/
-	@UPDATE_GOLDEN=1 $(GO) test ./cmd/weir/test/docs -run ChartSaysWhatTheManifestsSay >/dev/null
+	@UPDATE_GOLDEN=1 $(GO) test ./cmd/weir/test/docs -run ChartSaysWhatTheManifestsSay
 
 fields: ## write what comes from the registry of fields: tables of the help, JSON Schema, the reference's end, expected values
-	@UPDATE_GOLDEN=1 $(GO) test ./cmd/weir/internal/config -run 'TestGoldenFiles|TestReference' >/dev/null
-	@UPDATE_GOLDEN=1 $(GO) test ./cmd/weir/test/docs -run 'DocsOfConfiguration|DocsOfVariables$$|DocsSchemaFiles' >/dev/null
+	@UPDATE_GOLDEN=1 $(GO) test ./cmd/weir/internal/config -run 'TestGoldenFiles|TestReference'
+	@UPDATE_GOLDEN=1 $(GO) test ./cmd/weir/test/docs -run 'DocsOfConfiguration|DocsOfVariables$$|DocsSchemaFiles'
 
 rights: ## write the users and accounts of deploy/nats from the list of rights in cmd/weir/internal/gate/rights.go
-	@UPDATE_GOLDEN=1 $(GO) test ./cmd/weir/test/docs -run DocsOfRights >/dev/null
+	@UPDATE_GOLDEN=1 $(GO) test ./cmd/weir/test/docs -run DocsOfRights
 
 build: ## build bin/weir
 	$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/weir ./cmd/weir

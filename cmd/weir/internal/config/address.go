@@ -70,9 +70,11 @@ func listenAddress(text string) (string, error) {
 // IsLoopback reports whether only this machine can reach host:port. No host is every interface.
 func IsLoopback(listen string) bool {
 	host, _, err := net.SplitHostPort(listen)
-	if err != nil {
-		return false
-	}
+	return err == nil && onThisMachine(host)
+}
+
+// onThisMachine reports whether what is sent to a host never leaves this machine.
+func onThisMachine(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -149,10 +148,7 @@ func (a *API) check(f fields) {
 
 // warnOfPlainText warns of secrets that others on the network could read.
 func warnOfPlainText(f fields, a *API) {
-	if a.URL == nil || a.URL.Scheme != "http" || a.URL.Hostname() == "localhost" {
-		return
-	}
-	if ip, err := netip.ParseAddr(a.URL.Hostname()); err == nil && ip.IsLoopback() {
+	if a.URL == nil || a.URL.Scheme != "http" || onThisMachine(a.URL.Hostname()) {
 		return
 	}
 	if slices.ContainsFunc(a.Headers, func(h Header) bool { return h.Value.HasReference() }) {

@@ -75,13 +75,13 @@ func (d *Destination) section() section {
 	return section{
 		fields: []field{
 			{
-				name: "url", needs: "write url: https://host/path",
+				name: "url", needs: "write url: https://host/path, or ${env:NAME} for an address that is a secret",
 				is: secret(&d.URL, "an address like `https://host/path`, or `http`; no user, no fragment; `${env:NAME}` and `${file:/path}` "+
 					"stand for what is secret in it", webhookTarget, func() error {
 					_, err := d.Target()
 					return err
 				}),
-				means: "where weir posts events. It follows no redirect",
+				means: "where weir posts events. It follows no redirect. In the format `slack` at least a part of it is a reference",
 			},
 			{
 				name: "secret", otherwise: "none",
@@ -119,6 +119,13 @@ func (d *Destination) section() section {
 			if d.Format == StandardFormat && f.fine("format") && !f.has("secret") {
 				f.absent("secret").fail("is missing", "write secret: ${env:NAME} or ${file:/path}")
 			}
+			if d.Format == SlackFormat && f.fine("format", "url") && !d.URL.HasReference() {
+				f.place("url").fail("a chat accepts every post to its address: such a secret must not stand in the file",
+					"write ${env:NAME} or ${file:/path} for it, or for its secret part")
+			}
+			if d.URL.inPlainText() {
+				f.place("url").warn("a secret goes over the network in plain text", "write https")
+			}
 		},
 		relations: object{"anyOf": []object{
 			{"required": []string{"secret"}}, {"required": []string{"format"}, "properties": object{"format": object{"const": SlackFormat}}},
@@ -136,7 +143,7 @@ func webhookRate(text string) (bucket.Rate, error) {
 	return r, err
 }
 
-// webhookTarget reads an address. An address that is a secret itself, as those of chats, is written as a reference.
+// webhookTarget reads an address, in which references stand for what is secret.
 func webhookTarget(text string) (Template, error) {
 	t, err := ParseTemplate(text)
 	if err != nil || t.HasReference() {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -86,6 +87,17 @@ func (t Template) HasReference() bool {
 		}
 	}
 	return false
+}
+
+// inPlainText reports whether a secret is a part of an http address that begins with another host than this machine.
+func (t Template) inPlainText() bool {
+	if !t.HasReference() || t.parts[0].literal == "" {
+		return false
+	}
+	rest, plain := strings.CutPrefix(t.parts[0].literal, "http://")
+	host, _, _ := strings.Cut(rest, "/")
+	u, err := url.Parse("http://" + host)
+	return plain && (err != nil || !onThisMachine(u.Hostname()))
 }
 
 // Secrets returns the present values of the references, as far as they resolve: for code that must keep them out of

@@ -96,8 +96,12 @@ func TestDeployedVariablesExist(t *testing.T) {
 // that runs.
 func TestDashboardAndAlertsAskForWhatThereIs(t *testing.T) {
 	t.Parallel()
+	chat := filepath.Join(t.TempDir(), "chat")
+	if err := os.WriteFile(chat, []byte("http://127.0.0.1:1/"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	r := weirtest.NewRig(t, fakeapi.Options{}, "apis:\n  m:\n    url: %s\n    bucket: {rate: 1/s, capacity: 1}\n    limits: [{name: daily, quota: 1000/day}, {name: tried, quota: 500/day, shadow: true}]\n"+
-		"notifications: {chat: {url: \"http://127.0.0.1:1/\", format: slack}}\n")
+		"notifications: {chat: {url: \"${file:"+chat+"}\", format: slack}}\n")
 	r.Submit("weir.jobs.m.k", nil, nil)
 	r.Submit("weir.jobs.m.k", nil, nil)
 	r.AwaitCalls(1)

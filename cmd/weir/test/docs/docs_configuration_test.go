@@ -210,7 +210,7 @@ func holdToDefault(t *testing.T, s section, path, name, text string) {
 	case "apis.NAME.limits.window", "apis.NAME.limits.tz":
 		with = object{"rate": nil, "quota": "5/day"}
 	case "notifications.NAME.secret":
-		with = object{"format": "slack"}
+		with = object{"format": "slack", "url": "${env:CHAT_URL}"}
 	case "apis.NAME.limits.on_exhausted":
 		with = object{"rate": nil, "budget": "5.00/day"}
 	}
