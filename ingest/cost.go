@@ -45,6 +45,9 @@ type Weight struct{ Num, Den int64 }
 // MostUnits is the largest cost: exact in Lua, and far from overflowing a sum.
 const MostUnits = 1 << 52
 
+// MostPointers is how many places in an answer's body may settle or count the calls of an api.
+const MostPointers = 64
+
 // Of returns n times the weight, rounded up, and at most MostUnits. n must not be negative.
 func (w Weight) Of(n int64) int64 {
 	if w.Num == 0 && w.Den == 0 || w.Num == w.Den {

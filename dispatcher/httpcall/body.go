@@ -8,14 +8,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"weir/ingest"
 )
 
 // Bounds for reading an answer to find out which units its call used, independent of how much is kept as the result.
 const (
-	maxTold      = 16 << 20
-	mostNested   = 10_000
-	maxDrain     = 64 << 10 // a longer unwanted rest of an answer costs its connection
-	mostPointers = 64
+	maxTold    = 16 << 20
+	mostNested = 10_000
+	maxDrain   = 64 << 10 // a longer unwanted rest of an answer costs its connection
 )
 
 // reading is an answer's body while it is read: its beginning is kept.
@@ -71,7 +72,7 @@ type level struct {
 func findUnits(text io.Reader, pointers []string) map[string]int64 {
 	dec := json.NewDecoder(text)
 	dec.UseNumber()
-	paths := make([][]string, min(len(pointers), mostPointers))
+	paths := make([][]string, min(len(pointers), ingest.MostPointers))
 	unescape := strings.NewReplacer("~1", "/", "~0", "~")
 	for i := range paths {
 		if pointers[i] == "" {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -133,6 +134,10 @@ func (a *API) check(f fields) {
 		}
 	}
 	warnOfPlainText(f, a)
+	if n := a.answerPointers(); n > ingest.MostPointers {
+		f.fail(fmt.Sprintf("settle and usage name %d places in an answer's body, and weir looks for at most %d", n, ingest.MostPointers),
+			"write fewer, or let terms share a place")
+	}
 	if a.Retry.Hold == HoldAPI && !a.Retry.holdSet {
 		f.absent("retry").absent("hold").note("one 429 to a call of one key holds all keys of the api, as they share a limit",
 			"write retry: {hold: api} to keep that, or {hold: key} if the api also answers 429 about one key alone, such as one phone number")
@@ -144,6 +149,25 @@ func (a *API) check(f fields) {
 	if f.clean() {
 		checkRules(f.value, a.Rules)
 	}
+}
+
+// answerPointers returns how many places in an answer's body settle or count a call.
+func (a *API) answerPointers() int {
+	places := map[string]bool{}
+	add := func(of ingest.Cost) {
+		for i := range of {
+			places[of[i].Settle.Pointer] = true
+		}
+	}
+	add(a.Prices)
+	for i := range a.Rules.Shared {
+		add(a.Rules.Shared[i].Cost)
+	}
+	for i := range a.Usage {
+		places[a.Usage[i].From.Pointer] = true
+	}
+	delete(places, "")
+	return len(places)
 }
 
 // warnOfPlainText warns of secrets that others on the network could read.

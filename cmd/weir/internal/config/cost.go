@@ -67,7 +67,9 @@ func terms(at *ingest.Cost, short of[ingest.Cost], term func(*ingest.Term) secti
 		}
 		items := []value{v}
 		if v.isList() {
-			items = v.list(mostTerms)
+			if items = v.list(mostTerms); len(v.node.Content) == 0 {
+				v.fail("has no term", "write one, or remove the field")
+			}
 		}
 		for _, item := range items {
 			var t ingest.Term
@@ -165,6 +167,8 @@ func (t *termFields) check(f fields) {
 	}
 	const fix = "remove it, or write from: header:NAME or json:/pointer"
 	switch {
+	case !t.From.IsPlace() && t.From.Number == 0 && !t.Settle.IsPlace():
+		f.place("from").fail("takes nothing: a call would reserve 0, and nothing settles it", "write a number above 0, or settle: json:/pointer")
 	case !t.From.IsPlace() && f.has("default"):
 		f.place("default").fail("means nothing for a number in from", fix)
 	case !t.From.IsPlace() && f.has("max"):

@@ -120,6 +120,10 @@ func (l *limitFields) check(f fields, of *bucket.Rules, price ingest.Cost, lines
 		l.Budget = l.budget
 		layQuota(f, "budget", &l.budget.Quota, &l.window, l.zone)
 	}
+	if f.clean() && l.Cost.Usual() == 0 && !l.Cost.Settles() {
+		f.place("cost").fail("takes nothing for a job that lacks its numbers: such a call would reserve 0, and nothing settles it",
+			"write a default above 0, or settle: json:/pointer")
+	}
 	if f.clean() {
 		checkPassable(f, *l.Limit, *of, price)
 	}
