@@ -73,6 +73,7 @@ vet:
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "gofmt would change:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	@for module in $(MODULES); do (cd $$module && $(GO) mod tidy -diff) || { echo "$$module/go.mod is not tidy: make tidy"; exit 1; }; done
 	@for module in $(MODULES); do (cd $$module && $(GO) vet ./...) || exit 1; done
+	$(GO) run ./.ci/prose -judge
 
 # The torture, the tests in a browser, and the programs that weir is compared with are modules of their own, so that
 # go.mod has only weir's dependencies.

@@ -1,5 +1,6 @@
-// Command prose lists sentences in weir's comments that are hard to read: `make prose` runs it. It judges nothing, since
-// many of them are right as they are; read what it lists when you have changed a package.
+// Command prose lists sentences in weir's comments that are hard to read: `make prose` runs it. Many of them are right as
+// they are; read what it lists when you have changed a package. With -judge, as `make vet` runs it, it lists only comments
+// that are wrong, and fails if there are any.
 package main
 
 import (
@@ -37,11 +38,22 @@ var (
 	quoted   = regexp.MustCompile("`[^`]*`|\"[^\"]*\"|https?://\\S+|\\S*[/_]\\S*")
 )
 
+// judged are the kinds of which every finding is wrong.
+var judged = []string{startsElsewhere, unknownName, placeForTime}
+
+// foreign are names in comments that are not in the code: of products, and of other programs' code.
+var foreign = []string{
+	"OpenAPI", "OpenTelemetry", "JavaScript", "gRPC", "PubAcks", "WatchdogSec", "StreamManager", "KeyValueManager",
+	"TextMarshaler", "TextUnmarshaler", "GetCertificate", "GetTextMapPropagator", "HeaderCarrier", "GetTickCount64",
+	"ExportTraceServiceResponse",
+}
+
 type finding struct{ at, kind, text string }
 
 func main() {
 	log.SetFlags(0)
 	kind := flag.String("kind", "", "list findings of this `kind` only: a part of its name")
+	judge := flag.Bool("judge", false, "list only what is wrong, and fail if there is any")
 	flag.Parse()
 	roots := flag.Args()
 	if len(roots) == 0 {
@@ -49,6 +61,9 @@ func main() {
 	}
 	files := token.NewFileSet()
 	parsed, known := map[string]*ast.File{}, map[string]bool{}
+	for _, word := range foreign {
+		known[word] = true
+	}
 	each(".", func(path string) {
 		source, err := os.ReadFile(path)
 		if err != nil {
@@ -58,13 +73,22 @@ func main() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		parsed[filepath.Clean(path)] = file
+		parsed[absolute(path)] = file
 		known[filepath.Base(path)] = true
 		learn(files, path, source, known)
 	})
 	var all []finding
 	for _, root := range roots {
-		each(root, func(path string) { all = append(all, read(files, parsed[filepath.Clean(path)], known)...) })
+		each(root, func(path string) {
+			file := parsed[absolute(path)]
+			if file == nil {
+				log.Fatalf("%s is not below this directory", path)
+			}
+			all = append(all, read(files, file, known)...)
+		})
+	}
+	if *judge {
+		all = slices.DeleteFunc(all, func(f finding) bool { return !slices.Contains(judged, f.kind) })
 	}
 	counts := map[string]int{}
 	for _, f := range all {
@@ -76,6 +100,17 @@ func main() {
 	for _, kind := range slices.Sorted(maps.Keys(counts)) {
 		fmt.Printf("%5d %s\n", counts[kind], kind)
 	}
+	if *judge && len(all) > 0 {
+		os.Exit(1)
+	}
+}
+
+func absolute(path string) string {
+	full, err := filepath.Abs(path)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return full
 }
 
 // each calls do for every Go file below root that is weir's own.
@@ -124,7 +159,7 @@ func read(files *token.FileSet, file *ast.File, known map[string]bool) (all []fi
 		case *ast.FuncDecl:
 			documented[d.Doc] = d.Name.Name
 		case *ast.GenDecl:
-			if len(d.Specs) != 1 {
+			if len(d.Specs) != 1 || d.Lparen.IsValid() {
 				continue
 			}
 			switch spec := d.Specs[0].(type) {
@@ -140,7 +175,7 @@ func read(files *token.FileSet, file *ast.File, known map[string]bool) (all []fi
 		at := files.Position(group.Pos()).String()
 		text := strings.Join(strings.Fields(group.Text()), " ")
 		add := func(kind, text string) { all = append(all, finding{at, kind, text}) }
-		if id := documented[group]; id != "" && !test && !strings.HasPrefix(strings.TrimPrefix(text, "A "), id) {
+		if id := documented[group]; id != "" && text != "" && !test && !strings.HasPrefix(strings.TrimPrefix(text, "A "), id) {
 			add(startsElsewhere, id+": "+text[:min(len(text), 60)])
 		}
 		for _, word := range name.FindAllString(quoted.ReplaceAllString(text, ""), -1) {

@@ -237,8 +237,8 @@ func (k *KeysWanted) wants(p KeyPlace) bool {
 }
 
 // Keys returns the deepest buckets of an api, deepest first, at most limit of them and at most MaxInspected. It looks
-// at every key that has jobs. It releases the lock after every lookAtOnce keys, so that calls continue, and the answer
-// is not of one instant.
+// at every key that has jobs. It releases the lock after every lane.LookAtOnce keys, so that calls continue, and the
+// answer is not of one instant.
 func (d *Desk) Keys(api string, limit int) ([]schedule.KeyState, error) {
 	return d.KeysPage(api, KeysWanted{Limit: limit})
 }
@@ -325,8 +325,8 @@ func (w *API) shareOf(key string) schedule.Share {
 	return w.Sched.At(w.Now()).ShareOf(key, &demand)
 }
 
-// deepestKeys returns the deepest of the wanted keys. It releases the lock after every lookAtOnce queues. The map of
-// queues may change meanwhile: Go's range over a map allows that, and keys that came or went may be in the answer or
+// deepestKeys returns the deepest of the wanted keys. It releases the lock after every lane.LookAtOnce queues. The map
+// of queues may change meanwhile: Go's range over a map allows that, and keys that came or went may be in the answer or
 // not.
 func (w *API) deepestKeys(wanted KeysWanted) []KeyPlace {
 	var top []KeyPlace

@@ -12,7 +12,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 )
 
-// DeniedJobs is how many jobs each api of TestDenial has, over denialKeys keys.
+// DeniedJobs is how many jobs each api of TestDenial has, over DenialKeys keys.
 const (
 	DeniedJobs = 40
 	DenialKeys = 4

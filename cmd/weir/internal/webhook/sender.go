@@ -148,7 +148,7 @@ func (s *sender) behind(events uint64) {
 	s.metrics.behind.WithLabelValues(s.name).Set(float64(events))
 }
 
-// Keys of weir_control that hold the lease and the position.
+// leaseKey and positionKey return the keys of weir_control that hold the lease and the position.
 func (s *sender) leaseKey() string    { return "notify." + s.name + ".lease" }
 func (s *sender) positionKey() string { return "notify." + s.name + ".position" }
 
