@@ -50,7 +50,7 @@ fields: ## write what comes from the registry of fields: tables of the help, JSO
 	@UPDATE_GOLDEN=1 $(GO) test ./cmd/weir/test/docs -run 'DocsOfConfiguration|DocsOfVariables$$|DocsSchemaFiles'
 
 rights: ## write the users and accounts of deploy/nats from the list of rights in cmd/weir/internal/gate/rights.go
-	@UPDATE_GOLDEN=1 $(GO) test ./cmd/weir/test/docs -run DocsOfRights
+	@UPDATE_GOLDEN=1 $(GO) test ./cmd/weir/internal/gate -run RightsOfDeploy
 
 build: ## build bin/weir
 	$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/weir ./cmd/weir

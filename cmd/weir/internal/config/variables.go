@@ -216,8 +216,9 @@ func (v *variable) Decode(text string) error {
 	return nil
 }
 
-// decoded returns the variables of the environment. envconfig fills a struct that has one field for each of them, of the
-// type variable, which puts the value in its place in the settings.
+// decoded returns the variables of the environment. envconfig decodes each into a variable, which puts the value in its
+// place in the settings. It takes only a struct, with the names in its tags. This one is made from the registry, since a
+// declared struct would repeat every name, and could lack one.
 func (s *Settings) decoded() ([]*variable, error) {
 	var all []*variable
 	var types []reflect.StructField

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"weir/cmd/weir/internal/config"
+
+	"github.com/nats-io/nats-server/v2/server"
 )
 
 // TestRightsThatAreMissing: a right is given by what is allowed to all of it and denied to nothing of it.
@@ -44,5 +46,26 @@ func TestRightsByRole(t *testing.T) {
 	}
 	if slices.Contains(dispatch, "weir.jobs.>") || !slices.Contains(dispatch, "weir.operator.>") || !slices.Contains(dispatch, "_INBOX.w.>") {
 		t.Errorf("a dispatcher subscribes to %v", dispatch)
+	}
+}
+
+// TestRoleHasTheRights checks that the role worker of deploy/nats gives what a worker asks for, its gate included.
+func TestRoleHasTheRights(t *testing.T) {
+	for _, role := range []string{"PRODUCER", "WORKER", "OPERATOR", "VIEWER", "MOVER", "SYS"} {
+		t.Setenv("NATS_"+role+"_PASSWORD", role)
+	}
+	opts, err := server.ProcessConfigFile("../../../../deploy/nats/accounts.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(opts.Users, func(u *server.User) bool { return u.Username == "worker" })
+	if at < 0 {
+		t.Fatal("there is no user worker")
+	}
+	given := opts.Users[at].Permissions
+	may := permissions{Publish: &subjects{Allow: given.Publish.Allow}, Subscribe: &subjects{Allow: given.Subscribe.Allow}}
+	s := &config.Settings{Roles: []config.Role{config.RoleDispatch, config.RoleIngest}, NATSInbox: "_INBOX.worker"}
+	if missing := append(may.missing(workerRights(s)), may.missing(gateRights())...); len(missing) > 0 {
+		t.Errorf("the role worker may not %q", missing)
 	}
 }

@@ -119,28 +119,28 @@ func Passages(of Readers) []Passage {
 	return all
 }
 
-// Role is a kind of user of weir's account on an external server.
-type Role struct {
-	Name      string
-	Why       string
-	Publish   []Right
-	Subscribe []string
+// role is a kind of user of weir's account on an external server.
+type role struct {
+	name      string
+	why       string
+	publish   []right
+	subscribe []string
 }
 
-// Right is what a role may publish to, for one purpose.
-type Right struct {
-	Why      string
-	Subjects []string
+// right is what a role may publish to, for one purpose.
+type right struct {
+	why      string
+	subjects []string
 }
 
-// Roles returns the users of weir's account, with their rights there. The files of deploy/nats are made from them.
-func Roles() []Role {
-	may := func(why string, subjects ...string) Right { return Right{why, subjects} }
+// roles returns the users of weir's account, with their rights there. The files of deploy/nats are made from them.
+func roles() []role {
+	may := func(why string, subjects ...string) right { return right{why, subjects} }
 	consumers := may("", "$JS.API.CONSUMER.CREATE.>", "$JS.API.CONSUMER.INFO.*.*", "$JS.API.CONSUMER.MSG.NEXT.*.*", "$JS.API.CONSUMER.DELETE.*.*")
-	return []Role{
-		{Name: "producer", Publish: []Right{may("", "weir.jobs.>")}, Subscribe: []string{"_INBOX.producer.>"}},
+	return []role{
+		{name: "producer", publish: []right{may("", "weir.jobs.>")}, subscribe: []string{"_INBOX.producer.>"}},
 		{
-			Name: "worker", Publish: []Right{
+			name: "worker", publish: []right{
 				may("receipts, results to Weir-Reply-To, answers to operators", "_INBOX.>"),
 				may("answers to other accounts: the server makes these subjects", "_R_.>"),
 				may("the queues: jobs, intents, retry marks; epochs", "weir.q.>", "weir.o.>"),
@@ -155,10 +155,10 @@ func Roles() []Role {
 				may("its own rights, asked for at the start", "$SYS.REQ.USER.INFO"),
 				may("questions and commands over HTTP, as an operator, for the users of http.tokens", "weir.operator.>", "$SRV.>"),
 			},
-			Subscribe: []string{"_INBOX.worker.>", "weir.jobs.>", "weir.operator.>", "weir.gate.>", "$SRV.>"},
+			subscribe: []string{"_INBOX.worker.>", "weir.jobs.>", "weir.operator.>", "weir.gate.>", "$SRV.>"},
 		},
 		{
-			Name: "operator", Publish: []Right{
+			name: "operator", publish: []right{
 				may("questions and commands: pause, resume, cancel, redrive", "weir.operator.>"),
 				may("weir submit", "weir.jobs.>"),
 				may("events: applied, paused, resumed,", "weir.events.config.>", "weir.events.held.>", "weir.events.resumed.>"),
@@ -173,10 +173,10 @@ func Roles() []Role {
 				consumers,
 				may("", "$JS.FC.>", "$SRV.>"),
 			},
-			Subscribe: []string{"_INBOX.operator.>", "weir.events.>"},
+			subscribe: []string{"_INBOX.operator.>", "weir.events.>"},
 		},
 		{
-			Name: "mover", Why: "weir move, at both ends: remove the user when it is done", Publish: []Right{
+			name: "mover", why: "weir move, at both ends: remove the user when it is done", publish: []right{
 				may("", "$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST", "$JS.API.STREAM.INFO.*"),
 				may("", "$JS.API.STREAM.SNAPSHOT.*", "$JS.API.STREAM.RESTORE.*", "$JS.SNAPSHOT.>", "$JS.API.STREAM.DELETE.*", "$JS.API.STREAM.UPDATE.*"),
 				may("", "$JS.API.STREAM.CREATE.KV_weir_move", "$JS.API.DIRECT.GET.KV_weir_move.>"),
@@ -186,7 +186,7 @@ func Roles() []Role {
 				may("", "$JS.API.STREAM.MSG.GET.KV_weir_leases", "$KV.weir_leases.member.*"),
 				may("", "$JS.FC.>", "$SRV.PING"),
 			},
-			Subscribe: []string{"_INBOX.mover.>"},
+			subscribe: []string{"_INBOX.mover.>"},
 		},
 	}
 }

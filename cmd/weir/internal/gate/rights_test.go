@@ -1,4 +1,4 @@
-package docs
+package gate
 
 import (
 	"fmt"
@@ -6,24 +6,26 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"weir/cmd/weir/internal/gate"
-	"weir/cmd/weir/weirtest"
 )
 
-// TestDocsOfRights: the users and accounts of deploy/nats are those of the list of rights. UPDATE_GOLDEN=1 writes them into the files.
-func TestDocsOfRights(t *testing.T) {
+// TestRightsOfDeploy holds the users and accounts of deploy/nats to the list of rights. UPDATE_GOLDEN=1 writes them into the
+// files.
+func TestRightsOfDeploy(t *testing.T) {
 	t.Parallel()
-	holdToRights(t, "accounts.conf", "\naccounts {\n", "\n  SYS {\n", accountsOf(gate.Roles(), gate.Passages(gate.Viewers)))
-	holdToRights(t, "nsc.sh", "\nuser \"$ACCOUNT\" producer ", "\naccount \"$VIEWERS\"\n", usersOf(gate.Roles()))
-	holdToRights(t, "nsc.sh", "\ngive service ", "", giftsOf(gate.Passages(gate.Viewers)))
+	holdToRights(t, "accounts.conf", "\naccounts {\n", "\n  SYS {\n", accountsOf(roles(), Passages(Viewers)))
+	holdToRights(t, "nsc.sh", "\nuser \"$ACCOUNT\" producer ", "\naccount \"$VIEWERS\"\n", usersOf(roles()))
+	holdToRights(t, "nsc.sh", "\ngive service ", "", giftsOf(Passages(Viewers)))
 }
 
 // holdToRights compares the part of a file from begin to before end with what the rights make of it.
 func holdToRights(t *testing.T, file, begin, end, want string) {
 	t.Helper()
-	path := filepath.Join(weirtest.DeployDir, "nats", file)
-	text := weirtest.MustRead(t, path)
+	path := filepath.Join("../../../../deploy/nats", file)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(data)
 	from, to := strings.Index(text, begin)+1, len(text)
 	if end != "" {
 		to = strings.Index(text, end) + 1
@@ -48,18 +50,18 @@ func holdToRights(t *testing.T, file, begin, end, want string) {
 }
 
 // accountsOf returns the accounts of weir and of viewers, as a server's configuration.
-func accountsOf(roles []gate.Role, passages []gate.Passage) string {
+func accountsOf(roles []role, passages []Passage) string {
 	var b, imports strings.Builder
 	b.WriteString("accounts {\n  WEIR {\n    jetstream: enabled\n    exports: [\n")
-	viewer := gate.Role{Name: "viewer"}
+	viewer := role{name: "viewer"}
 	for _, p := range passages {
 		kind, to, more := "service", "", ""
 		switch {
 		case p.Heard:
 			kind = "stream"
-			viewer.Subscribe = append([]string{p.Asked}, viewer.Subscribe...)
+			viewer.subscribe = append([]string{p.Asked}, viewer.subscribe...)
 		default:
-			viewer.Publish = append(viewer.Publish, gate.Right{Subjects: []string{p.Asked}})
+			viewer.publish = append(viewer.publish, right{subjects: []string{p.Asked}})
 			if p.Several {
 				more = ", response_type: stream"
 			}
@@ -78,15 +80,15 @@ func accountsOf(roles []gate.Role, passages []gate.Passage) string {
 	return b.String()
 }
 
-func userOf(r gate.Role) string {
+func userOf(r role) string {
 	quoted := func(subjects []string) string { return `"` + strings.Join(subjects, `", "`) + `"` }
 	text := fmt.Sprintf("      {\n        user: %s, password: $NATS_%s_PASSWORD%s\n        permissions {\n          publish: [\n",
-		r.Name, strings.ToUpper(r.Name), comment(r.Why, 0))
-	for _, right := range r.Publish {
-		line := quoted(right.Subjects)
-		text += "            " + line + comment(right.Why, 30-len(line)) + "\n"
+		r.name, strings.ToUpper(r.name), comment(r.why, 0))
+	for _, given := range r.publish {
+		line := quoted(given.subjects)
+		text += "            " + line + comment(given.why, 30-len(line)) + "\n"
 	}
-	return text + "          ]\n          subscribe: [" + quoted(r.Subscribe) + "]\n        }\n      }\n"
+	return text + "          ]\n          subscribe: [" + quoted(r.subscribe) + "]\n        }\n      }\n"
 }
 
 func comment(why string, blanks int) string {
@@ -97,13 +99,13 @@ func comment(why string, blanks int) string {
 }
 
 // usersOf returns the commands that make the users of weir's account.
-func usersOf(roles []gate.Role) (text string) {
+func usersOf(roles []role) (text string) {
 	for _, r := range roles {
-		text += fmt.Sprintf("user \"$ACCOUNT\" %s", r.Name)
-		for _, right := range r.Publish {
-			text += allowed("pub", right.Subjects)
+		text += fmt.Sprintf("user \"$ACCOUNT\" %s", r.name)
+		for _, given := range r.publish {
+			text += allowed("pub", given.subjects)
 		}
-		text += allowed("sub", r.Subscribe) + "\n\n"
+		text += allowed("sub", r.subscribe) + "\n\n"
 	}
 	return text
 }
@@ -116,7 +118,7 @@ func allowed(what string, subjects []string) (text string) {
 }
 
 // giftsOf returns the commands that let viewers import the passages, and those that make the viewer.
-func giftsOf(passages []gate.Passage) (text string) {
+func giftsOf(passages []Passage) (text string) {
 	publish, subscribe := "", ""
 	for _, p := range passages {
 		if p.Heard {
