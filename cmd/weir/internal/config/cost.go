@@ -126,7 +126,7 @@ func moneyTerm(t *ingest.Term) section {
 func (t *termFields) fields() []field {
 	number := whole[int64](0, mostQuota).prefixed("a whole number from ")
 	return []field{
-		{name: "from", is: one(&t.From, source(0)), or: "1", means: "the number that is expected before the call"},
+		{name: "from", is: one(&t.From, source(0)), or: "1", means: "the number that is expected before the call. 0 needs `settle`"},
 		{name: "settle", is: one(&t.Settle, answerPlace()), otherwise: "none", means: "the actual number, from the answer"},
 		{
 			name: "times", is: one(&t.weight, weight()), or: "1",
@@ -134,7 +134,8 @@ func (t *termFields) fields() []field {
 		},
 		{
 			name: "default", is: maybe(&t.otherwise, number), otherwise: "none",
-			means: "the number for a job that has nothing at `from`. Without it weir refuses such a job with 400",
+			means: "the number for a job that has nothing at `from`. Without it weir refuses such a job with 400; with " +
+				"`header:Weir-Cost` it is 1",
 		},
 		{
 			name: "max", is: maybe(&t.max, whole[int64](1, mostQuota).prefixed("a whole number from ")), otherwise: "none",
