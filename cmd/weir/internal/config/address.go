@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -83,4 +84,13 @@ func onThisMachine(host string) bool {
 func isPort(text string, least int) bool {
 	n, err := strconv.Atoi(text)
 	return text == "" || err == nil && n >= least && n <= 65535
+}
+
+// inboxPrefix reads the beginning of the subjects on which answers arrive. NATS itself accepts no wildcard there.
+func inboxPrefix(text string) (string, error) {
+	if !regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`).MatchString(text) {
+		return "", refuse("write tokens of letters, digits, '-' and '_' with dots between, as in _INBOX.worker",
+			"%s is no prefix of subjects", quote(text))
+	}
+	return text, nil
 }

@@ -6,21 +6,25 @@
 //
 // Files:
 //
-//	field.go, kind.go           the registry of fields: what is known about one field, and how a mapping is read
-//	values.go, registry.go      types of single values; the registry for other packages
-//	config.go, api.go           a whole file; one api of it
+//	field.go, kind.go           the registry of fields, for this package and others; how a mapping is read
+//	values.go                   types of single values
+//	config.go, api.go           a whole file, with what is about all of it; one api of it
 //	rules.go, rate.go, key.go   an api's bucket and the exceptions for keys; rates; where a job's key stands
-//	limit.go, quota.go, cost.go, money.go   limits that keys share; periods; what a job takes from them; amounts and prices
+//	limit.go, quota.go          limits that keys share; periods
+//	cost.go                     what a job takes from limits and budgets, and numbers of answers
 //	admit.go                    limits on what comes in
-//	retry.go, breaker.go        what an answer means, and when all calls stop
-//	http.go                     which clients may use the HTTP side, and by which names
-//	header.go, template.go, token.go, secret.go   headers of calls, references to secrets, what must not be printed
-//	ids.go                      a warning that is about the whole file: more ids than fit into memory
-//	variables.go, settings.go, signin.go, address.go   the registry of variables; the environment, and addresses in it
+//	retry.go                    what an answer means, and when all calls stop
+//	inquiry.go, tls.go          how an api is asked about a call; how it is verified
+//	notifications.go            where events are posted
+//	http.go                     which clients may use the HTTP side, by which names, with which tokens
+//	header.go, template.go      headers of calls; texts with references to secrets
+//	secret.go                   which references may be used, what must not be printed
+//	variables.go, settings.go   the registry of variables; the environment
+//	signin.go, natscontext.go, address.go   how weir signs in, contexts of the nats command, addresses
 //	diff.go                     what two configurations differ in
 //	document.go                 the walk through YAML: values with their lines, mappings and lists
-//	problem.go, suggest.go      what is wrong and how to mend it; the name that was probably meant
-//	decimal.go, duration.go, percent.go, size.go   numbers and units as people write them
+//	problem.go                  what is wrong and how to mend it; the name that was probably meant
+//	number.go, duration.go      numbers, money, sizes and durations as people write them
 //
 // # To add a field
 //

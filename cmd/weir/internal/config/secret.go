@@ -3,7 +3,9 @@ package config
 import (
 	"encoding/json"
 	"log/slog"
+	"path/filepath"
 	"strconv"
+	"strings"
 )
 
 // Secret is a setting that must not be printed: a path of credentials, or an address that may carry a password. Only
@@ -36,3 +38,137 @@ func (s Secret) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) 
 
 // LogValue logs the same.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+// SecretScope says which references to secrets a configuration may resolve in this process. A configuration comes over
+// NATS from any user that may apply one, and the variables and files are readable for weir's user. Without this bound,
+// each such user could make weir send any of them to an address of the user's choice. A scope does not change after
+// NewSecretScope; a nil one allows every reference.
+type SecretScope struct {
+	env   map[string]bool
+	files map[string]bool
+	dirs  []string // with a slash at the end
+}
+
+// NewSecretScope allows the given names of variables and paths of directories or files, and every reference in own: the
+// file that the process was started with. own is nil if there is none.
+func NewSecretScope(allowed []string, own *Config) *SecretScope {
+	s := &SecretScope{env: map[string]bool{}, files: map[string]bool{}}
+	for _, text := range allowed {
+		if filepath.IsAbs(text) {
+			s.files[text] = true
+			s.dirs = append(s.dirs, strings.TrimSuffix(text, "/")+"/")
+		} else {
+			s.env[text] = true
+		}
+	}
+	if own == nil {
+		return s
+	}
+	for _, r := range own.references {
+		for _, p := range r.parts {
+			s.env[p.env], s.files[p.file] = true, true
+		}
+	}
+	return s
+}
+
+// reference is a place of a configuration that refers to secrets or files.
+type reference struct {
+	line    int
+	path    string
+	parts   []part
+	resolve bool         // each part is a secret that must resolve
+	check   func() error // tells whether weir can use what they refer to; nil: it can
+}
+
+// refer records that the configuration refers to secrets or files at v.
+func (v value) refer(r reference) {
+	r.line, r.path = v.line, v.path
+	v.doc.references = append(v.doc.references, r)
+}
+
+// secret is a text with references, which weir resolves when it needs the text. check tells whether the present text
+// can be used.
+func secret(at *Template, words string, parse func(string) (Template, error), check func() error) kind {
+	k := one(at, of[Template]{parse, Template.String, words, anyText})
+	read := k.read
+	k.read = func(v value, or string) texts {
+		if read(v, or); v.node != nil {
+			v.refer(reference{parts: at.parts, resolve: true, check: check})
+		}
+		return nil
+	}
+	return k
+}
+
+// MissingSecrets lists the references that do not resolve on this machine, now, or that scope does not allow: those are
+// not read.
+func (c *Config) MissingSecrets(scope *SecretScope) []Problem {
+	var problems []Problem
+	for _, r := range c.references {
+		problems = append(problems, r.missing(scope)...)
+	}
+	sortProblems(problems)
+	return problems
+}
+
+func (r reference) missing(scope *SecretScope) (problems []Problem) {
+	add := func(message, fix string) {
+		problems = append(problems, Problem{Line: r.line, Path: r.path, Message: message, Fix: fix})
+	}
+	for _, p := range r.parts {
+		if !scope.allows(p) {
+			add(Template{parts: []part{p}}.String()+" is allowed neither by the file that weir was started with nor by WEIR_SECRETS",
+				"name it in WEIR_SECRETS where weir serve runs, or in its own file")
+			continue
+		}
+		if !r.resolve {
+			continue
+		}
+		if _, err := p.resolve(); err != nil {
+			add(err.Error(), "provide it where weir serve runs")
+		}
+	}
+	if len(problems) == 0 && r.check != nil {
+		if err := r.check(); err != nil {
+			add(err.Error(), "provide it where weir serve runs")
+		}
+	}
+	return problems
+}
+
+// allows reports whether a part may be resolved. Paths are clean, so none climbs out of its directory.
+func (s *SecretScope) allows(p part) bool {
+	switch {
+	case s == nil || p.literal != "":
+		return true
+	case p.env != "":
+		return s.env[p.env]
+	case s.files[p.file]:
+		return true
+	}
+	for _, dir := range s.dirs {
+		if strings.HasPrefix(p.file, dir) {
+			return true
+		}
+	}
+	return false
+}
+
+// secretNames reads what WEIR_SECRETS allows.
+func secretNames(text string) ([]string, error) {
+	var names []string
+	for word := range strings.SplitSeq(text, ",") {
+		word = strings.TrimSpace(word)
+		switch {
+		case isVariable(word):
+		case filepath.IsAbs(word) && filepath.Clean(word) != "/" && !strings.ContainsAny(word, "\x00\r\n"):
+			word = filepath.Clean(word)
+		default:
+			return nil, refuse("write names of variables and full paths of directories or files, with commas between, as in CREDIT_TOKEN,/run/secrets",
+				"%s is neither a variable's name nor the full path of a directory or file", quote(word))
+		}
+		names = append(names, word)
+	}
+	return names, nil
+}

@@ -1,0 +1,210 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"strconv"
+	"strings"
+)
+
+// decimal is an exact number as people write it: digits / 10^scale, without trailing zeros behind the point.
+type decimal struct {
+	digits int64 // 0 to 10^15-1
+	scale  int   // 0 to 9
+}
+
+// parseDecimal reads 12, 0.5 or 12.50: digits with at most one point, no sign, exponent or separator. At most 15 digits,
+// 9 of them behind the point.
+func parseDecimal(text string) (decimal, bool) {
+	whole, fraction, point := strings.Cut(text, ".")
+	if whole == "" || point && fraction == "" {
+		return decimal{}, false
+	}
+	fraction = strings.TrimRight(fraction, "0")
+	whole = strings.TrimLeft(whole, "0")
+	if len(whole)+len(fraction) > 15 || len(fraction) > 9 {
+		return decimal{}, false
+	}
+	var digits int64
+	for _, c := range []byte(whole + fraction) {
+		if c < '0' || c > '9' {
+			return decimal{}, false
+		}
+		digits = digits*10 + int64(c-'0')
+	}
+	return decimal{digits: digits, scale: len(fraction)}, true
+}
+
+// times returns the number multiplied by unit, and whether that is a whole number an int64 can hold.
+func (d decimal) times(unit int64) (int64, bool) {
+	hi, lo := bits.Mul64(uint64(d.digits), uint64(unit))
+	divisor := uint64(powerOfTen(d.scale))
+	if hi >= divisor {
+		return 0, false
+	}
+	quotient, rest := bits.Div64(hi, lo, divisor)
+	if rest != 0 || quotient > math.MaxInt64 {
+		return 0, false
+	}
+	return int64(quotient), true
+}
+
+func powerOfTen(n int) int64 {
+	p := int64(1)
+	for range n {
+		p *= 10
+	}
+	return p
+}
+
+func greatestCommonDivisor(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// leadingNumber splits a text behind its digits and points: "300/3h" has the number "300".
+func leadingNumber(text string) (number, rest string) {
+	end := strings.IndexFunc(text, func(r rune) bool { return (r < '0' || r > '9') && r != '.' })
+	if end < 0 {
+		return text, ""
+	}
+	return text[:end], text[end:]
+}
+
+// Money is an amount in millionths of the currency unit, so that sums are exact. weir knows no currencies: price and
+// budgets of one file are in the same one.
+type Money int64
+
+const (
+	millionths = 1_000_000
+	// mostMoney is a thousand million units: 10^15 millionths, which a shared store's scripts still count exactly.
+	mostMoney Money = 1_000_000_000 * millionths
+)
+
+// ParseMoney reads an amount of 0 to 1,000,000,000 with at most six digits behind the point: 0.40, 200, 0.000125.
+func ParseMoney(text string) (Money, error) {
+	const fix = "write a plain amount such as 0.40"
+	if strings.HasPrefix(text, "-") {
+		return 0, refuse(fix, "%s is negative", quote(text))
+	}
+	n, ok := parseDecimal(text)
+	if !ok {
+		return 0, refuse(fix+", without currency or separators", "%s is not an amount of money", quote(text))
+	}
+	amount, ok := n.times(millionths)
+	if !ok {
+		return 0, refuse("write at most six digits behind the point", "%s is finer than a millionth", quote(text))
+	}
+	if Money(amount) > mostMoney {
+		return 0, refuse("write at most "+mostMoney.String(), "%s is too much", quote(text))
+	}
+	return Money(amount), nil
+}
+
+// String writes the amount with two digits behind the point, or as many as it needs: 0.40, 200.00, 0.000125.
+func (m Money) String() string {
+	text := fmt.Sprintf("%d.%06d", m/millionths, m%millionths)
+	for range 4 {
+		text = strings.TrimSuffix(text, "0")
+	}
+	return text
+}
+
+// percentIn reads a whole percentage from 0 to most: 10%. Only 0 needs no sign.
+func percentIn(most int64) func(string) (int64, error) {
+	return func(text string) (int64, error) {
+		fix := fmt.Sprintf("write a whole number from 0%% to %d%%", most)
+		if text == "0" {
+			return 0, nil
+		}
+		number, found := strings.CutSuffix(text, "%")
+		n, ok := parseDecimal(strings.TrimSpace(number))
+		switch {
+		case ok && !found:
+			return 0, refuse(fix, "%s has no %% sign", quote(text))
+		case !ok || n.scale > 0:
+			return 0, refuse(fix, "%s is not a whole percentage", quote(text))
+		case n.digits > most:
+			return 0, refuse(fix, "%s is out of range", quote(text))
+		}
+		return n.digits, nil
+	}
+}
+
+const sizeFix = "write 64KiB, 10GiB or a number of bytes"
+
+// sizeUnit returns the bytes of a unit by its name, 0 for no such unit.
+func sizeUnit(name string) int64 {
+	switch name {
+	case "", "B":
+		return 1
+	case "KiB":
+		return 1 << 10
+	case "MiB":
+		return 1 << 20
+	case "GiB":
+		return 1 << 30
+	case "TiB":
+		return 1 << 40
+	case "kB", "KB":
+		return 1e3
+	case "MB":
+		return 1e6
+	case "GB":
+		return 1e9
+	case "TB":
+		return 1e12
+	default:
+		return 0
+	}
+}
+
+// ParseSize reads a number of bytes: 512, 64KiB, 1.5MiB, 10GiB or, in thousands, KB, MB, GB.
+func ParseSize(text string) (int64, error) {
+	if strings.HasPrefix(text, "-") {
+		return 0, refuse(sizeFix, "%s is negative", quote(text))
+	}
+	number, unit := leadingNumber(text)
+	n, ok := parseDecimal(number)
+	if !ok {
+		return 0, refuse(sizeFix, "%s is not a size", quote(text))
+	}
+	length := sizeUnit(strings.TrimSpace(unit))
+	if length == 0 {
+		return 0, refuse("the units are B, KiB, MiB, GiB, TiB and KB, MB, GB, TB",
+			"%s has the unknown unit %s", quote(text), quote(unit))
+	}
+	size, ok := n.times(length)
+	if !ok {
+		return 0, refuse(sizeFix, "%s is too large or not a whole number of bytes", quote(text))
+	}
+	return size, nil
+}
+
+// FormatSize writes a size so that ParseSize reads it back: in the largest binary unit that divides it.
+func FormatSize(size int64) string {
+	for _, unit := range []string{"TiB", "GiB", "MiB", "KiB"} {
+		if length := sizeUnit(unit); size != 0 && size%length == 0 {
+			return strconv.FormatInt(size/length, 10) + unit
+		}
+	}
+	return strconv.FormatInt(size, 10) + "B"
+}
+
+// sizeIn is ParseSize within least and most bytes, both allowed.
+func sizeIn(least, most int64) func(string) (int64, error) {
+	return func(text string) (int64, error) {
+		size, err := ParseSize(text)
+		if err != nil {
+			return 0, err
+		}
+		if size < least || size > most {
+			return 0, refuse(fmt.Sprintf("write %s to %s", FormatSize(least), FormatSize(most)),
+				"%s is out of range", quote(text))
+		}
+		return size, nil
+	}
+}
