@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 )
 
 // Bounds of the input of commands. A longer job cannot be submitted: NATS carries messages of at most 64 MiB.
@@ -33,4 +34,23 @@ func ReadAll(r io.Reader, most int64) ([]byte, error) {
 		return nil, fmt.Errorf("more than %d bytes: is it the right file?", most)
 	}
 	return data, err
+}
+
+// ReadData returns the body that a flag --data gives: a text, @FILE, or - for stdin.
+func ReadData(data string, stdin io.Reader) ([]byte, error) {
+	switch {
+	case data == "-", data == "@-":
+		body, err := ReadAll(stdin, MostBody)
+		if err != nil {
+			return nil, fmt.Errorf("--data: %w", err)
+		}
+		return body, nil
+	case strings.HasPrefix(data, "@"):
+		body, err := ReadFile(data[1:], MostBody)
+		if err != nil {
+			return nil, fmt.Errorf("--data: %w", err)
+		}
+		return body, nil
+	}
+	return []byte(data), nil
 }

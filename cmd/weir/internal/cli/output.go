@@ -115,6 +115,12 @@ type Table struct {
 // Size returns the number of rows that are not yet printed.
 func (t *Table) Size() int { return len(t.rows) }
 
+// rowsAtOnce is how many rows of a long list are laid out together.
+const rowsAtOnce = 1000
+
+// Full reports whether the table has as many rows as are printed together.
+func (t *Table) Full() bool { return t.Size() >= rowsAtOnce }
+
 // Row adds a row.
 func (t *Table) Row(cells ...string) {
 	for i, c := range cells {

@@ -2,7 +2,6 @@ package commands
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"strconv"
 
@@ -117,8 +116,12 @@ func redrives(cmd *cobra.Command, args []string) (found []cobra.Completion) {
 	if len(args) > 0 {
 		return nil
 	}
-	_ = withTasks(cmd, func(ctx context.Context, tasks *deadview.Tasks) error {
-		all, err := tasks.List(ctx)
+	_ = connect.With(func(c *connect.Connection) error {
+		tasks, err := deadview.OpenTasks(cmd.Context(), c)
+		if err != nil {
+			return err
+		}
+		all, err := tasks.List(cmd.Context())
 		for i := range all {
 			told := deadview.TellTask(&all[i])
 			found = word(found, told.Name, string(told.State))

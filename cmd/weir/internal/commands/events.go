@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -81,5 +82,5 @@ func eventTypeNames() string {
 }
 
 func eventRow(e *deadletter.KeptEvent) []string {
-	return []string{cli.ClockTime(e.Stored), string(e.Type), orDash(e.API), orDash(e.Key), e.Text()}
+	return []string{cli.ClockTime(e.Stored), string(e.Type), cmp.Or(e.API, "-"), cmp.Or(e.Key, "-"), e.Text()}
 }

@@ -105,7 +105,7 @@ func printTimeline(cmd *cobra.Command, t *jobstory.Timeline, id string, as cli.F
 
 func printJob(out io.Writer, j *jobstory.Job) error {
 	t := &cli.Table{}
-	t.Row("job", cli.Visible(j.Job)+" of "+orDash(j.API)+"/"+orDash(cli.Visible(j.Key)))
+	t.Row("job", cli.Visible(j.Job)+" of "+cmp.Or(j.API, "-")+"/"+cmp.Or(cli.Visible(j.Key), "-"))
 	t.Row("state", j.Text())
 	if j.Queue != nil && j.Queue.Waits != nil {
 		t.Row("its bucket waits for", status.WaitingText(*j.Queue.Waits))

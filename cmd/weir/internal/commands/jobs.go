@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -96,7 +97,7 @@ func jobTable(jobs []joblist.Job, now time.Time) *cli.Table {
 		if j.Status > 0 {
 			status = strconv.Itoa(j.Status)
 		}
-		t.Row(orDash(cli.Visible(j.Job)), string(j.State), cli.Brief(max(0, now.Sub(j.At))), orDash(j.API), orDash(cli.Visible(j.Key)), strconv.Itoa(j.Calls), orDash(status), orDash(whyOf(j)))
+		t.Row(cmp.Or(cli.Visible(j.Job), "-"), string(j.State), cli.Brief(max(0, now.Sub(j.At))), cmp.Or(j.API, "-"), cmp.Or(cli.Visible(j.Key), "-"), strconv.Itoa(j.Calls), cmp.Or(status, "-"), cmp.Or(whyOf(j), "-"))
 	}
 	return t
 }

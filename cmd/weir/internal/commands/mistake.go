@@ -59,6 +59,14 @@ func meantOf(name string, names []string, before string, cmd *cobra.Command) str
 	return "; see " + cmd.CommandPath() + " --help"
 }
 
+// group is the action of a command that only has subcommands.
+func group(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return wrongCommand(cmd, args[0])
+	}
+	return cmd.Help()
+}
+
 // wrongCommand returns the error that a command has no subcommand of that name, and which one was probably meant.
 func wrongCommand(cmd *cobra.Command, name string) error {
 	var names []string

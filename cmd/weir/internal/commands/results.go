@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,7 +59,7 @@ func (f *resultFlags) filter(job string) (ledger.ResultFilter, error) {
 }
 
 func resultRow(r *ledger.Result, when string) []string {
-	return []string{strconv.FormatUint(r.Seq, 10), when, r.API, orDash(r.Key), r.Job, strconv.Itoa(r.Status), strconv.Itoa(r.Size)}
+	return []string{strconv.FormatUint(r.Seq, 10), when, r.API, cmp.Or(r.Key, "-"), r.Job, strconv.Itoa(r.Status), strconv.Itoa(r.Size)}
 }
 
 func resultsListCommand() *cobra.Command {
@@ -98,7 +99,7 @@ func listResults(c *connect.Connection, cmd *cobra.Command, filter ledger.Result
 			}
 		} else {
 			t.Row(resultRow(&r, cli.Brief(time.Since(r.Stored)))...)
-			if t.Size() >= rowsAtOnce {
+			if t.Full() {
 				if err := t.Print(out); err != nil {
 					return err
 				}

@@ -8,6 +8,8 @@ import (
 	"os"
 
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/commands/configuration"
+	"weir/cmd/weir/internal/commands/letters"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
@@ -68,8 +70,10 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found or empty, 4 refused, 5 th
 	}
 	addVersionFlag(root)
 	root.SetFlagErrorFunc(wrongFlag)
+	dead, configure := letters.Command(), configuration.Command()
+	dead.RunE, configure.RunE = group, group
 	root.AddCommand(demoCommand(), serveCommand(), statusCommand(), topCommand(), submitCommand(), keysCommand(), showCommand(), jobsCommand(), jobCommand(),
-		pauseCommand(), resumeCommand(), cancelCommand(), deadCommand(), resultsCommand(), eventsCommand(), notifyCommand(), configCommand(),
+		pauseCommand(), resumeCommand(), cancelCommand(), dead, resultsCommand(), eventsCommand(), notifyCommand(), configure,
 		spendCommand(), verifyCommand(), planCommand(), monitoringCommand(), doctorCommand(), healthCommand(), benchCommand(), moveCommand(),
 		versionCommand(), fakeAPICommand(), natsServerCommand())
 	addHelp(root)

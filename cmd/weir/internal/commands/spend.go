@@ -178,9 +178,9 @@ func groupName(g *spend.Group, by spend.By) string {
 	case spend.ByDay:
 		return cmp.Or(g.Day, "others")
 	case spend.ByKey:
-		return g.API + "/" + orDash(g.Key)
+		return g.API + "/" + cmp.Or(g.Key, "-")
 	case spend.ByTenant:
-		return g.API + "/" + orDash(g.Tenant)
+		return g.API + "/" + cmp.Or(g.Tenant, "-")
 	case spend.ByAPI:
 	}
 	return cmp.Or(g.API, "others")

@@ -126,7 +126,7 @@ func printStatus(out io.Writer, s *status.Status) error {
 func apisPart(t *cli.Table, s *status.Status) {
 	t.Row("API", "JOBS", "KEYS", "IN FLIGHT", "SPENT TODAY", "IN DOUBT", "PARTITIONS", "CALLED")
 	for _, a := range s.APIs {
-		t.Row(a.API, strconv.Itoa(a.Jobs), strconv.Itoa(a.Keys), strconv.Itoa(a.InFlight), orDash(a.Spent), orDash(a.InDoubt),
+		t.Row(a.API, strconv.Itoa(a.Jobs), strconv.Itoa(a.Keys), strconv.Itoa(a.InFlight), cmp.Or(a.Spent, "-"), cmp.Or(a.InDoubt, "-"),
 			fmt.Sprintf("%d/%d", a.Owned, a.Partitions), calledText(a))
 	}
 }
@@ -197,7 +197,7 @@ func limitsPart(t *cli.Table, s *status.Status) {
 func lettersPart(t *cli.Table, s *status.Status) {
 	t.Row("DEAD LETTERS", "REASON", "API")
 	for _, l := range s.Letters {
-		t.Row(strconv.FormatUint(l.Letters, 10), string(l.Reason), orDash(l.API))
+		t.Row(strconv.FormatUint(l.Letters, 10), string(l.Reason), cmp.Or(l.API, "-"))
 	}
 	if len(s.Letters) == 0 && s.LettersAll > 0 {
 		t.Row(strconv.FormatUint(s.LettersAll, 10), "`weir dead stats` tells them apart", "")

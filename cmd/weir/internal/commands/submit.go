@@ -181,27 +181,8 @@ func (f *submitFlags) submission(stdin io.Reader) (ingest.Submission, error) {
 		s.Header = append(s.Header, ingest.HeaderField{Name: name, Value: strings.TrimSpace(value)})
 	}
 	var err error
-	s.Body, err = readData(f.data, stdin)
+	s.Body, err = cli.ReadData(f.data, stdin)
 	return s, err
-}
-
-// readData returns the body that --data gives.
-func readData(data string, stdin io.Reader) ([]byte, error) {
-	switch {
-	case data == "-", data == "@-":
-		body, err := cli.ReadAll(stdin, cli.MostBody)
-		if err != nil {
-			return nil, fmt.Errorf("--data: %w", err)
-		}
-		return body, nil
-	case strings.HasPrefix(data, "@"):
-		body, err := cli.ReadFile(data[1:], cli.MostBody)
-		if err != nil {
-			return nil, fmt.Errorf("--data: %w", err)
-		}
-		return body, nil
-	}
-	return []byte(data), nil
 }
 
 // sendJob sends the job and prints the outcome.

@@ -88,6 +88,8 @@ var rooms = []struct{ room, imports string }{
 	{"cmd/weir/internal/otlp", "dispatcher/trace"},
 	{"cmd/weir/internal/streamwatch", "bucket/natstest deadletter dispatcher cmd/weir/internal/cli"},
 	{"cmd/weir/internal/worker", "cmd/weir/internal/streamwatch ingest bucket bucket/lease bucket/queue bucket/stream deadletter dispatcher/desk dispatcher/takeover dispatcher dispatcher/schedule dispatcher/httpcall dispatcher/ledger dispatcher/ownership dispatcher/recorder dispatcher/retell cmd/weir/internal/cli cmd/weir/internal/clock cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/console cmd/weir/internal/control cmd/weir/internal/embedded cmd/weir/internal/foreign cmd/weir/internal/gate cmd/weir/internal/limitstate cmd/weir/internal/ops/migrate cmd/weir/internal/witness bucket/redisstore cmd/weir/internal/api cmd/weir/internal/ops/flowsamples cmd/weir/internal/door cmd/weir/internal/ops/jobstory cmd/weir/internal/otlp cmd/weir/internal/webhook cmd/weir/internal/ops/jobindex"},
+	{"cmd/weir/internal/commands/letters", "bucket bucket/stream cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/control cmd/weir/internal/ops/deadview cmd/weir/internal/terminal cmd/weir/internal/worker deadletter dispatcher/inquiry ingest"},
+	{"cmd/weir/internal/commands/configuration", "cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/control cmd/weir/internal/proposal cmd/weir/internal/schema"},
 	{"cmd/weir/internal/commands", "*"},
 	{"cmd/weir", "cmd/weir/internal/commands"},
 	{"cmd/weir/weirtest", "*"},

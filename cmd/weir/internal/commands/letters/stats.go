@@ -1,6 +1,7 @@
-package commands
+package letters
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strconv"
@@ -83,7 +84,7 @@ func printCounts(out io.Writer, counts []*deadview.Count, as cli.Format, now tim
 		if n.Status > 0 {
 			status = strconv.Itoa(n.Status)
 		}
-		t.Row(strconv.Itoa(n.Letters), orDash(n.API), string(n.Reason), status, string(n.Billed),
+		t.Row(strconv.Itoa(n.Letters), cmp.Or(n.API, "-"), string(n.Reason), status, string(n.Billed),
 			cli.Brief(now.Sub(n.Oldest))+" ago", cli.Brief(now.Sub(n.Newest))+" ago")
 	}
 	if as == cli.AsJSON {

@@ -1,4 +1,4 @@
-package commands
+package letters
 
 import (
 	"context"
@@ -65,7 +65,7 @@ even if the api is idempotent.`,
 func (f *editFlags) read(cmd *cobra.Command) (*deadletter.Edit, error) {
 	e := &deadletter.Edit{Unset: f.unset, EditedBy: cli.User()}
 	if cmd.Flags().Changed("data") {
-		body, err := readData(f.data, cmd.InOrStdin())
+		body, err := cli.ReadData(f.data, cmd.InOrStdin())
 		if err != nil {
 			return nil, cli.Usage(err)
 		}

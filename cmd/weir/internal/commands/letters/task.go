@@ -1,6 +1,7 @@
-package commands
+package letters
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,7 +69,7 @@ func printTasks(cmd *cobra.Command, as cli.Format, all []deadletter.Task) error 
 			continue
 		}
 		t.Row(told.Name, string(told.State), strconv.Itoa(told.Done), strconv.Itoa(told.Total), strconv.Itoa(told.Overflowed), told.Rate,
-			cli.Brief(time.Since(told.Created))+" ago", told.By, orDash(told.Selection))
+			cli.Brief(time.Since(told.Created))+" ago", told.By, cmp.Or(told.Selection, "-"))
 	}
 	if as == cli.AsJSON {
 		return nil

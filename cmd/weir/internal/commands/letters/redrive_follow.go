@@ -1,4 +1,4 @@
-package commands
+package letters
 
 import (
 	"cmp"

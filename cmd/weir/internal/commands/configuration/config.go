@@ -1,4 +1,5 @@
-package commands
+// Package configuration has the commands of weir config: a file for each, with its flags, its help and what it prints.
+package configuration
 
 import (
 	"errors"
@@ -12,12 +13,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func configCommand() *cobra.Command {
+// Command returns the command config with its subcommands.
+func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "config",
 		Short:   "Check, compare, apply, show and roll back the configuration",
 		Example: "  weir config check -f weir.yaml\n  weir config apply -f weir.yaml\n  weir config rollback",
-		RunE:    group,
 	}
 	cmd.AddCommand(configCheckCommand(), configDiffCommand(), configApplyCommand(), configShowCommand(), configHistoryCommand(), configRollbackCommand(), configSchemaCommand())
 	return cmd

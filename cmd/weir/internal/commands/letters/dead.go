@@ -1,6 +1,8 @@
-package commands
+// Package letters has the commands of weir dead: a file for each, with its flags, its help and what it prints.
+package letters
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os/signal"
@@ -17,7 +19,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-func deadCommand() *cobra.Command {
+// Command returns the command dead with its subcommands.
+func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dead",
 		Short: "Look at the dead letters, redrive, purge or export them",
@@ -25,19 +28,10 @@ func deadCommand() *cobra.Command {
 again unless an operator redrives it. The commands read letters directly from the stream WEIR_DEAD, whether or not a
 weir runs; only a redrive needs a running weir.`,
 		Example: "  weir dead ls --api credit-check --since 2h\n  weir dead show 17\n  weir dead redrive --reason overflow --dry-run",
-		RunE:    group,
 	}
 	cmd.AddCommand(deadListCommand(), deadShowCommand(), deadStatsCommand(), deadTailCommand(), deadRedriveCommand(), deadEditCommand(), deadReconcileCommand(),
 		deadPurgeCommand(), deadExportCommand(), deadImportCommand(), deadTasksCommand(), deadTaskCommand(), deadStopCommand(), deadResumeCommand())
 	return cmd
-}
-
-// group is the action of a command that only has subcommands.
-func group(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return wrongCommand(cmd, args[0])
-	}
-	return cmd.Help()
 }
 
 // letterFlags are the flags that select letters.
@@ -104,12 +98,5 @@ func letterRow(k *deadletter.Kept, when string) []string {
 	if k.Status > 0 {
 		status = strconv.Itoa(k.Status)
 	}
-	return []string{strconv.FormatUint(k.Seq, 10), when, orDash(k.API), orDash(k.Key), string(k.Reason), status, string(k.Billed), k.Detail}
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
+	return []string{strconv.FormatUint(k.Seq, 10), when, cmp.Or(k.API, "-"), cmp.Or(k.Key, "-"), string(k.Reason), status, string(k.Billed), k.Detail}
 }

@@ -1,4 +1,4 @@
-package commands
+package configuration
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package commands
+package letters
 
 import (
 	"errors"
@@ -11,9 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 )
-
-// rowsAtOnce is how many rows of a long list are laid out together.
-const rowsAtOnce = 1000
 
 func deadListCommand() *cobra.Command {
 	flags, limit, as := letterFlags{}, 100, cli.ForPeople
@@ -55,7 +52,7 @@ func listLetters(c *connect.Connection, cmd *cobra.Command, filter deadletter.Fi
 			return cli.PrintJSON(out, deadview.Of(&k))
 		}
 		t.Row(letterRow(&k, cli.Brief(time.Since(k.Stored)))...)
-		if t.Size() >= rowsAtOnce {
+		if t.Full() {
 			return t.Print(out)
 		}
 		return nil

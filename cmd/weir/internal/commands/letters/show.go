@@ -1,6 +1,7 @@
-package commands
+package letters
 
 import (
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -72,12 +73,12 @@ const noBody = "it was too large, or was lost with the store of its queue"
 func printLetter(out io.Writer, k *deadletter.Kept, now time.Time) error {
 	t := &cli.Table{}
 	t.Row("letter", fmt.Sprintf("%d, stored %s (%s ago)", k.Seq, cli.ClockTime(k.Stored), cli.Brief(now.Sub(k.Stored))))
-	t.Row("api", orDash(k.API))
+	t.Row("api", cmp.Or(k.API, "-"))
 	if k.AskedAPI != "" {
 		t.Row("asked for", k.AskedAPI+", which was not configured")
 	}
-	t.Row("key", orDash(k.Key))
-	t.Row("job", orDash(k.JobID))
+	t.Row("key", cmp.Or(k.Key, "-"))
+	t.Row("job", cmp.Or(k.JobID, "-"))
 	t.Row("reason", string(k.Reason))
 	t.Row("detail", k.Detail)
 	status := strconv.Itoa(k.Status)
@@ -122,7 +123,7 @@ func printAnswer(out io.Writer, a *deadletter.Answer) error {
 		kept = "the first " + kept + ": the answer was longer"
 	}
 	t.Row("answer", strconv.Itoa(a.Status))
-	t.Row("content type", orDash(a.ContentType))
+	t.Row("content type", cmp.Or(a.ContentType, "-"))
 	t.Row("body", kept)
 	if _, err := fmt.Fprintln(out); err != nil {
 		return fmt.Errorf("write the letter: %w", err)
