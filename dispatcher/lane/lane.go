@@ -120,6 +120,7 @@ func (l *Lane) Update(do func(s *schedule.Schedule)) {
 func (l *Lane) EachLocked(all iter.Seq[*schedule.KeyQueue], do func(q *schedule.KeyQueue)) {
 	seen := 0
 	l.Mu.Lock()
+	defer l.Mu.Unlock()
 	for q := range all {
 		do(q)
 		if seen++; seen%LookAtOnce == 0 {
@@ -127,7 +128,6 @@ func (l *Lane) EachLocked(all iter.Seq[*schedule.KeyQueue], do func(q *schedule.
 			l.Mu.Lock()
 		}
 	}
-	l.Mu.Unlock()
 }
 
 // Present returns the api's present configuration.

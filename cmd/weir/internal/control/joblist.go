@@ -52,12 +52,12 @@ var oneAnswers = micro.WithEndpointQueueGroup("index")
 
 // unfinished answers with jobs in the queues that this replica owns.
 func (o operator) unfinished(req micro.Request) {
-	var q UnfinishedJobs
-	if err := json.Unmarshal(req.Data(), &q); err != nil {
-		respondError(req, fmt.Errorf("the question cannot be read: %w", err))
+	q, err := readUnfinished(req.Data())
+	if err != nil {
+		respondError(req, err)
 		return
 	}
-	o.aside(req, o.listing, busyListing, listTimeout, func(ctx context.Context) (any, error) {
+	o.aside(req, o.listing, busyListing, listTimeout, o.contained(func(ctx context.Context) (any, error) {
 		reply := unfinishedReply{APIs: []desk.APIState{}, Jobs: []desk.UnfinishedJob{}}
 		for _, api := range o.Dispatcher.Desk.APIs() {
 			if q.API != "" && q.API != api {
@@ -73,16 +73,25 @@ func (o operator) unfinished(req micro.Request) {
 			}
 			found, err := o.Dispatcher.Desk.Unfinished(ctx, api, q.wanted())
 			if err != nil {
-				reply.Err = err.Error()
-				continue
+				reply.Err = err.Error() // of some partitions; jobs of the others were found
 			}
 			reply.Jobs = append(reply.Jobs, found.Jobs...)
+			reply = reply.newest(q.Limit + 1) // not only at the end: memory does not grow with the number of apis
 			if found.Reached.After(reply.Reached) {
 				reply.Reached = found.Reached
 			}
 		}
-		return reply.fit(q.Limit+1, o.most), nil
-	})
+		return reply.fit(o.most), nil
+	}))
+}
+
+// readUnfinished reads a question, and bounds what it asks for.
+func readUnfinished(data []byte) (q UnfinishedJobs, err error) {
+	if err := json.Unmarshal(data, &q); err != nil {
+		return q, fmt.Errorf("the question cannot be read: %w", err)
+	}
+	q.Limit = min(max(q.Limit, 1), desk.MaxInspected)
+	return q, nil
 }
 
 const busyListing = "too many lists of jobs are being made at once: try again"
@@ -90,7 +99,8 @@ const busyListing = "too many lists of jobs are being made at once: try again"
 // wanted returns what a question asks of one api. One job more than a page has tells whether there is another page.
 func (q *UnfinishedJobs) wanted() desk.UnfinishedWanted {
 	wanted := desk.UnfinishedWanted{
-		Waiting: q.Waiting, Calling: q.Calling, Key: q.Key, Part: q.Part, Since: q.Since, Limit: min(q.Limit, desk.MaxInspected) + 1, Most: mostHeaders,
+		Waiting: q.Waiting, Calling: q.Calling, Key: q.Key, Part: q.Part, Since: q.Since,
+		Limit: q.Limit + 1, Most: mostHeaders,
 	}
 	if !q.Until.IsZero() {
 		wanted.UpTo = q.Until.Add(-time.Nanosecond)
@@ -104,10 +114,18 @@ func (q *UnfinishedJobs) wanted() desk.UnfinishedWanted {
 	return wanted
 }
 
-// fit leaves the newest jobs, as many as were asked for and as one message carries.
-func (r unfinishedReply) fit(jobs, bytes int) unfinishedReply {
+// newest leaves the newest jobs, the newest first.
+func (r unfinishedReply) newest(jobs int) unfinishedReply {
 	slices.SortFunc(r.Jobs, func(a, b desk.UnfinishedJob) int { return JobPlace(&a).Compare(JobPlace(&b)) })
-	r.Jobs = r.Jobs[:min(len(r.Jobs), jobs)]
+	if len(r.Jobs) > jobs {
+		clear(r.Jobs[jobs:])
+		r.Jobs = r.Jobs[:jobs]
+	}
+	return r
+}
+
+// fit leaves as many of the newest jobs as one message carries.
+func (r unfinishedReply) fit(bytes int) unfinishedReply {
 	for len(marshal(r)) > bytes && len(r.Jobs) > 1 {
 		r.Jobs = r.Jobs[:len(r.Jobs)/2]
 		if last := r.Jobs[len(r.Jobs)-1].At; last.After(r.Reached) {
@@ -173,13 +191,13 @@ func (o operator) ended(req micro.Request) {
 		return
 	}
 	q.Limit = min(max(q.Limit, 1), desk.MaxInspected)
-	o.aside(req, o.listing, busyListing, listTimeout, func(ctx context.Context) (any, error) {
+	o.aside(req, o.listing, busyListing, listTimeout, o.contained(func(ctx context.Context) (any, error) {
 		page, err := o.Index.List(ctx, q)
 		for err == nil && len(marshal(page)) > o.most && len(page.Jobs) > 1 {
 			page.Jobs, page.More = page.Jobs[:len(page.Jobs)/2], true
 		}
 		return page, err
-	})
+	}))
 }
 
 // EndedJobs returns jobs that have ended, from the index of one replica.
@@ -200,7 +218,9 @@ func (o operator) traces(req micro.Request) {
 		respondError(req, fmt.Errorf("the question cannot be read: %w", err))
 		return
 	}
-	o.aside(req, o.listing, busyListing, listTimeout, func(ctx context.Context) (any, error) { return o.Index.Traces(ctx, q.Job), nil })
+	o.aside(req, o.listing, busyListing, listTimeout, o.contained(func(ctx context.Context) (any, error) {
+		return o.Index.Traces(ctx, q.Job), nil
+	}))
 }
 
 // TracesOf returns what is recorded of an id, from the index of one replica.

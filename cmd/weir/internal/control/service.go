@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -38,6 +40,7 @@ type ServiceOptions struct {
 	Instance   string
 	Roles      []string
 	Notify     func(ctx context.Context, name, who string) []Notified // posts a test message to a destination, "" for all
+	Log        *slog.Logger
 }
 
 // errServiceEnds cancels the answers that are still being prepared.
@@ -218,6 +221,21 @@ func (o operator) aside(req micro.Request, slots chan struct{}, busy string, wit
 		}
 		_ = req.Respond(marshal(reply)) // on an error the asking process has gone
 	})
+}
+
+// contained returns an answer whose panic is its error. It is for answers that only read: every replica is asked, so a
+// question that ends one would end all of them, again and again. An answer that changes what jobs share must not be
+// contained.
+func (o operator) contained(answer func(ctx context.Context) (any, error)) func(ctx context.Context) (any, error) {
+	return func(ctx context.Context) (reply any, err error) {
+		defer func() {
+			if cause := recover(); cause != nil {
+				o.Log.Error("weir crashed over an operator's question", "err", cause, "stack", string(debug.Stack()))
+				reply, err = nil, fmt.Errorf("weir crashed over the question: %v", cause)
+			}
+		}()
+		return answer(ctx)
+	}
 }
 
 // readInquiry returns the question's limit, or 1 if it is not sensible.

@@ -58,7 +58,7 @@ func (w *Worker) answerOperators() error {
 	}
 	stop, err := control.StartService(control.ServiceOptions{
 		Conn: w.nc, Dispatcher: w.dispatch, Limits: w.levels.Shown, Refresh: w.levels.Refresh, Clock: w.levels.ClockProblem, Ledger: w.limits.Ledger.Problem, Throttled: w.throttled, History: w.keepHistory(), Index: index, Config: w.follower.state, Instance: w.settings.Instance,
-		Ready: w.Ready, Streams: w.streams.Changes, Roles: w.roles(), Notify: w.tryDestinations,
+		Ready: w.Ready, Streams: w.streams.Changes, Roles: w.roles(), Notify: w.tryDestinations, Log: w.log.With("component", "operators"),
 	})
 	if err == nil {
 		w.onStop("operators' service", stop)
