@@ -2,12 +2,18 @@ package deadletter_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"weir/bucket"
 	"weir/deadletter"
+	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // seqs walks through a scope and returns the letters' numbers.
@@ -93,6 +99,43 @@ func wholeScope(t *testing.T, b *deadletter.Browser) *deadletter.Scope {
 		t.Fatal(err)
 	}
 	return scope
+}
+
+// TestChunkOfLargeHeadersIsBounded: a chunk of letters without bodies holds no more bytes of headers than a chunk may.
+func TestChunkOfLargeHeadersIsBounded(t *testing.T) {
+	t.Parallel()
+	js := openStream(t)
+	const letters, large = 400, 30 << 10
+	for i := range letters {
+		l := &deadletter.Letter{
+			API: "most", Key: "k", JobID: fmt.Sprint("job-", i), Reason: deadletter.Rejected, At: time.Now(),
+			Header: nats.Header{"X-Large": {strings.Repeat("x", large)}},
+		}
+		if _, err := js.PublishMsgAsync(l.Message(), jetstream.WithStallWait(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await.Receive(t, "the letters to be stored", js.PublishAsyncComplete())
+	b, err := deadletter.OpenBrowser(t.Context(), js)
+	if err != nil {
+		t.Fatal(err)
+	}
+	walk, read := wholeScope(t, b).Walk(deadletter.HeadersOnly), 0
+	for {
+		chunk, err := walk.Chunk(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(chunk) == 0 {
+			break
+		}
+		if read += len(chunk); len(chunk)*large > 9<<20 {
+			t.Errorf("a chunk holds %d letters of %d bytes", len(chunk), large)
+		}
+	}
+	if read != letters {
+		t.Errorf("the chunks have %d letters of %d", read, letters)
+	}
 }
 
 // TestPurgeWithoutRight deletes nothing.

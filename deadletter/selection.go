@@ -102,8 +102,8 @@ func (s *Scope) Walk(parts Parts) *Walk { return &Walk{scope: s, parts: parts, n
 // Progress returns how many letters were read, and how many there are to read.
 func (w *Walk) Progress() (read, of uint64) { return w.read, w.of }
 
-// Chunk returns the next letters: at most 2048 letters and 8 MiB, or a single larger one. Without bodies it returns at
-// most 4096. It omits letters that are gone. At the end it is empty.
+// Chunk returns the next letters: at most 2048 letters and 8 MiB of headers and bodies, or a single larger one. Without
+// bodies it returns at most 4096. It omits letters that are gone. At the end it is empty.
 func (w *Walk) Chunk(ctx context.Context) ([]Kept, error) {
 	if w.scope.seqs != nil {
 		return w.named(ctx)
@@ -125,7 +125,7 @@ func (w *Walk) Chunk(ctx context.Context) ([]Kept, error) {
 	err := browser.read(ctx, filter, span{first: w.next, last: walk.last}, w.parts, ahead, func(k Kept) error {
 		read++
 		if filter.chooses(&k) {
-			chunk, size = append(chunk, k), size+len(k.Body)
+			chunk, size = append(chunk, k), size+len(k.Body)+stream.HeaderBytes(k.Header)
 		}
 		if len(chunk) == most || size >= chunkBytes {
 			next = k.Seq + 1
@@ -165,7 +165,7 @@ func (w *Walk) named(ctx context.Context) ([]Kept, error) {
 			return nil, err
 		}
 		w.read++
-		chunk, size = append(chunk, k), size+len(k.Body)
+		chunk, size = append(chunk, k), size+len(k.Body)+stream.HeaderBytes(k.Header)
 	}
 	return chunk, nil
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -117,8 +118,29 @@ type newestBlock struct {
 }
 
 type kept struct {
-	msg  jetstream.Msg
-	meta *jetstream.MsgMetadata
+	msg   jetstream.Msg
+	meta  *jetstream.MsgMetadata
+	bytes int
+}
+
+// HeaderBytes returns about how many bytes headers take. A message without its body may have large ones.
+func HeaderBytes(h nats.Header) (n int) {
+	for name, values := range h {
+		for _, value := range values {
+			n += len(name) + len(value)
+		}
+	}
+	return n
+}
+
+// add keeps a message, and drops the oldest ones beyond the bounds.
+func (b *newestBlock) add(k kept, most int) {
+	b.kept, b.bytes = append(b.kept, k), b.bytes+k.bytes
+	for len(b.kept) > most || b.bytes > mostBytes && len(b.kept) > 1 {
+		b.bytes -= b.kept[0].bytes
+		b.kept[0], b.dropped = kept{}, true
+		b.kept = b.kept[1:]
+	}
 }
 
 // block reads a part of the stream and keeps its newest messages.
@@ -128,12 +150,7 @@ func (n *Newest) block(ctx context.Context, source jetstream.Stream, from, last 
 		cfg.FilterSubjects = []string{n.Subject}
 	}
 	err = ReadUntil(ctx, Until{Conn: n.JetStream.Conn(), Stream: source, From: cfg, Last: last, Clear: true}, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
-		b.kept, b.bytes = append(b.kept, kept{msg, meta}), b.bytes+len(msg.Data())
-		for len(b.kept) > n.most() || b.bytes > mostBytes && len(b.kept) > 1 {
-			b.bytes -= len(b.kept[0].msg.Data())
-			b.kept[0], b.dropped = kept{}, true
-			b.kept = b.kept[1:]
-		}
+		b.add(kept{msg, meta, len(msg.Data()) + HeaderBytes(msg.Headers())}, n.most())
 		return nil
 	})
 	if err != nil {

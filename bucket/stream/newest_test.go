@@ -105,3 +105,30 @@ func TestNewest(t *testing.T) {
 		t.Errorf("without a stream: %v", err)
 	}
 }
+
+// TestBareBlockIsBounded: a block of messages without bodies holds no more bytes of headers than a block may.
+func TestBareBlockIsBounded(t *testing.T) {
+	t.Parallel()
+	js := natstest.JetStream(t)
+	source, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const messages, large = 400, 30 << 10
+	for range messages {
+		m := &nats.Msg{Subject: "s.a", Header: nats.Header{"Large": {strings.Repeat("x", large)}}}
+		if _, err := js.PublishMsgAsync(m, jetstream.WithStallWait(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await.Receive(t, "the messages to be stored", js.PublishAsyncComplete())
+	n := Newest{JetStream: js, Stream: "S", Bare: true}
+	b, err := n.block(t.Context(), source, 1, messages)
+	if err != nil || !b.dropped || len(b.kept) > mostBytes/large || len(b.kept) < mostBytes/large-10 {
+		t.Errorf("a block keeps %d messages of %d bytes: %v", len(b.kept), large, err)
+	}
+	reach, err := n.Read(t.Context(), func(jetstream.Msg, *jetstream.MsgMetadata) error { return nil })
+	if err != nil || reach.Read != messages || !reach.All {
+		t.Errorf("all blocks have %+v, %v", reach, err)
+	}
+}
