@@ -3,6 +3,7 @@ package desk
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -59,21 +60,41 @@ type Unfinished struct {
 const listedAtOnce = 4
 
 // Unfinished returns jobs of an api in the partitions owned here, in no order: from each partition the newest ones. It
-// looks at every key to find the jobs that are being called, and reads the headers of waiting jobs.
+// looks at every key to find the jobs that are being called, and reads the headers of waiting jobs. If some partitions
+// cannot be read, it returns the jobs of the others beside the error.
 func (d *Desk) Unfinished(ctx context.Context, api string, wanted UnfinishedWanted) (Unfinished, error) {
 	w := d.api(api)
 	if w == nil {
 		return Unfinished{}, lane.ErrNoAPI
 	}
 	var found Unfinished
+	var err error
+	if wanted.Waiting {
+		found, err = w.waiting(ctx, &wanted)
+	}
 	if wanted.Calling {
-		found.Jobs = w.beingCalled(&wanted)
+		found.add(w.beingCalled(&wanted)) // after the waiting ones: a call that begins meanwhile is in one of both
 	}
-	if !wanted.Waiting {
-		return found, nil
+	return found, err
+}
+
+// add adds jobs that are being called. They were waiting before.
+func (u *Unfinished) add(calling []UnfinishedJob) {
+	type place struct {
+		stream string
+		seq    uint64
 	}
+	began := make(map[place]bool, len(calling))
+	for i := range calling {
+		began[place{calling[i].Stream, calling[i].Seq}] = true
+	}
+	u.Jobs = append(slices.DeleteFunc(u.Jobs, func(j UnfinishedJob) bool { return began[place{j.Stream, j.Seq}] }), calling...)
+}
+
+// waiting returns jobs that wait.
+func (w *API) waiting(ctx context.Context, wanted *UnfinishedWanted) (found Unfinished, err error) {
 	var mu sync.Mutex // guards found
-	reading, ctx := errgroup.WithContext(ctx)
+	var reading errgroup.Group
 	reading.SetLimit(listedAtOnce)
 	for number := range w.Partitions {
 		p := w.OwnedPartition(number) // the caller asks the other replicas for their partitions
@@ -81,7 +102,7 @@ func (d *Desk) Unfinished(ctx context.Context, api string, wanted UnfinishedWant
 			continue
 		}
 		reading.Go(func() error {
-			jobs, reach, err := newest(ctx, p, &wanted)
+			jobs, reach, err := newest(ctx, p, wanted)
 			mu.Lock()
 			defer mu.Unlock()
 			found.Jobs = append(found.Jobs, jobs...)
@@ -91,7 +112,8 @@ func (d *Desk) Unfinished(ctx context.Context, api string, wanted UnfinishedWant
 			return err
 		})
 	}
-	return found, reading.Wait()
+	err = reading.Wait()
+	return found, err
 }
 
 // newest returns the partition's newest waiting jobs, at most wanted.Limit.
