@@ -23,15 +23,22 @@ func (x *Index) awaitEnds(ctx context.Context, asked []view) (behind uint64) {
 }
 
 func (x *Index) awaitEnd(ctx context.Context, v view) (behind uint64) {
+	had := x.lastOf(v.shelf)
 	js, err := x.opts.JetStream.Stream(ctx, v.name)
-	if err != nil {
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return 0
+	case err != nil:
+		return 1 // at least one may be: an answer must not claim to be whole
 	}
-	for info := js.CachedInfo(); ; {
+	info := js.CachedInfo()
+	x.mu.Lock()
+	if v.shelf.begun && !v.shelf.isOf(info, had) {
+		x.distrustLocked(v.shelf)
+	}
+	x.mu.Unlock()
+	for {
 		x.mu.Lock()
-		if v.shelf.begun && !v.shelf.isOf(info) {
-			x.distrustLocked(v.shelf)
-		}
 		behind = info.State.LastSeq - min(v.shelf.last, info.State.LastSeq)
 		if x.grown == nil {
 			x.grown = make(chan struct{})
@@ -49,6 +56,13 @@ func (x *Index) awaitEnd(ctx context.Context, v view) (behind uint64) {
 	}
 }
 
+// lastOf returns the last sequence that a shelf has. Ask it before the stream: meanwhile the shelf grows.
+func (x *Index) lastOf(s *shelf) uint64 {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return s.last
+}
+
 // distrustLocked empties a shelf, and makes it be built anew. Until it is, nothing is added to it.
 func (x *Index) distrustLocked(s *shelf) {
 	*s = shelf{}
@@ -58,9 +72,10 @@ func (x *Index) distrustLocked(s *shelf) {
 	}
 }
 
-// isOf reports whether a shelf was built from the stream that an information is of, and has not more than it.
-func (s *shelf) isOf(info *jetstream.StreamInfo) bool {
-	return s.begun && s.created.Equal(info.Created) && info.State.LastSeq >= s.last
+// isOf reports whether a shelf was built from the stream that an information is of. had is the last sequence that the
+// shelf had before the information was asked for: a stream with less has lost its end.
+func (s *shelf) isOf(info *jetstream.StreamInfo, had uint64) bool {
+	return s.begun && s.created.Equal(info.Created) && info.State.LastSeq >= had
 }
 
 // forgetDeleted forgets the letters that their stream no longer has.
@@ -76,7 +91,7 @@ func (x *Index) forgetDeleted(ctx context.Context) error {
 		return err
 	}
 	x.mu.RLock()
-	same := now.Gone == x.known.Gone && now.First == x.known.First && now.Created.Equal(x.known.Created)
+	same := !x.late && now.Gone == x.known.Gone && now.First == x.known.First && now.Created.Equal(x.known.Created)
 	x.mu.RUnlock()
 	if same {
 		return nil
@@ -86,8 +101,24 @@ func (x *Index) forgetDeleted(ctx context.Context) error {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.forgetDeletedLocked(now)
+	return nil
+}
+
+// forgetDeletedLocked forgets the letters that are not in their stream. If more letters were deleted than the server
+// lists, the shelf is built anew.
+func (x *Index) forgetDeletedLocked(now deadletter.Standing) {
 	if !now.Created.Equal(x.letters.created) {
-		return nil // the shelf is about to be emptied
+		return // the shelf is about to be emptied
+	}
+	before := x.known
+	x.known, x.late = now, false
+	x.known.Deleted = nil
+	if !now.Listable() {
+		if now.Gone != before.Gone || now.First != before.First {
+			x.distrustLocked(&x.letters)
+		}
+		return
 	}
 	x.letters.each(math.MaxInt64, func(_ *block, e *entry) bool {
 		if _, deleted := slices.BinarySearch(now.Deleted, e.seq); deleted || e.seq < now.First {
@@ -95,7 +126,4 @@ func (x *Index) forgetDeleted(ctx context.Context) error {
 		}
 		return true
 	})
-	x.known = now
-	x.known.Deleted = nil
-	return nil
 }

@@ -39,6 +39,7 @@ type Index struct {
 	places  map[string]int
 	grown   chan struct{}       // closed when a shelf has grown; nil: no question waits for that
 	known   deadletter.Standing // of the letters when deleted ones were last forgotten
+	late    bool                // letters were added since that were stored before: they may have been deleted before
 }
 
 // New returns an empty index. It knows nothing until Run runs.
@@ -191,9 +192,10 @@ func (x *Index) keepOnce(ctx context.Context, s *source) error {
 	return context.Cause(ctx)
 }
 
-// begin returns the last sequence that a shelf has. If the shelf was built from another stream, or not yet, it is emptied
-// and begins behind the stream's end.
+// begin returns the last sequence that a shelf has. If the shelf was built from another stream, or not yet, or if the
+// stream has removed all of it, it is emptied and begins behind the stream's end.
 func (x *Index) begin(ctx context.Context, s *source) (last uint64, err error) {
+	had := x.lastOf(s.shelf)
 	js, err := x.opts.JetStream.Stream(ctx, s.name)
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -205,7 +207,7 @@ func (x *Index) begin(ctx context.Context, s *source) (last uint64, err error) {
 	case err != nil:
 		return 0, err
 	}
-	if info := js.CachedInfo(); !s.shelf.isOf(info) {
+	if info := js.CachedInfo(); !s.shelf.isOf(info, had) || info.State.FirstSeq > s.shelf.last+1 {
 		*s.shelf = shelf{begun: true, created: info.Created, first: info.State.LastSeq + 1, last: info.State.LastSeq}
 	}
 	return s.shelf.last, nil
@@ -214,6 +216,7 @@ func (x *Index) begin(ctx context.Context, s *source) (last uint64, err error) {
 // check compares a shelf with its stream, and forgets what the stream has removed. If the shelf was built from another
 // stream, check empties it and fails with errOther.
 func (x *Index) check(ctx context.Context, s *source) error {
+	had := x.lastOf(s.shelf)
 	js, err := x.opts.JetStream.Stream(ctx, s.name)
 	if err != nil {
 		return err
@@ -221,7 +224,7 @@ func (x *Index) check(ctx context.Context, s *source) error {
 	info := js.CachedInfo()
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if !s.shelf.isOf(info) {
+	if !s.shelf.isOf(info, had) {
 		*s.shelf = shelf{}
 		return errOther
 	}
@@ -277,11 +280,12 @@ func (x *Index) addNewer(s *source, i *item) error {
 	return nil
 }
 
-// addOlder adds what was stored before the shelf began. It reports false if that does not fit.
+// addOlder adds what was stored before the shelf began. It reports false if that does not fit, or if the stream has
+// nothing before the shelf: it may have removed what was read already.
 func (x *Index) addOlder(s *source, i *item) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if !s.shelf.begun {
+	if !s.shelf.begun || s.shelf.full || s.shelf.whole {
 		return false
 	}
 	if s.whole && i.seq+1 < s.shelf.first {
@@ -297,6 +301,7 @@ func (x *Index) addLocked(s *shelf, end *[]*block, i *item) {
 		s.missing++
 		return
 	}
+	x.late = x.late || s == &x.letters && i.seq <= x.known.Last
 	e := entry{
 		hash: maphash.String(x.seed, i.job), seq: i.seq, stored: i.stored.UnixNano(), status: uint16(clamp(i.status, math.MaxUint16)), calls: uint16(clamp(i.calls, math.MaxUint16)), //nolint:gosec // clamped
 	}

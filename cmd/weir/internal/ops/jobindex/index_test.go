@@ -330,6 +330,106 @@ func TestIndexDoesNotTrustDamage(t *testing.T) {
 	s.await("the index of the new stream", x, q, func(p *Page) bool { return slices.Equal(ids(p), []string{"another"}) })
 }
 
+// TestIndexUnderLoad: a question does not take an index for one of another stream that grows while the question is asked.
+func TestIndexUnderLoad(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	s.call("first", 1, ledger.Done, true)
+	x := s.run(1 << 30)
+	q := Question{Done: true, Limit: 10}
+	s.await("the whole index", x, q, func(p *Page) bool { return !p.Building })
+	ctx, stop := context.WithCancel(t.Context())
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for ctx.Err() == nil {
+			s.call("next", 1, ledger.Done, true)
+		}
+	}()
+	for range 100 {
+		page, err := x.List(t.Context(), q)
+		if err != nil || page.Building {
+			t.Errorf("the index is built anew: %+v, %v", page, err)
+			break
+		}
+	}
+	stop()
+	await.Receive(t, "the end of the load", stopped)
+}
+
+// TestForgottenIsNotLost: what an index forgets while it reads older records does not count as lost.
+func TestForgottenIsNotLost(t *testing.T) {
+	t.Parallel()
+	for what, forget := range map[string]func(s *shelf){
+		"no room":       func(s *shelf) { s.forget() },
+		"stream's head": func(s *shelf) { s.forget(); s.whole, s.full = true, false },
+	} {
+		x := filled(t, 0, 0)
+		const n = 3 * perBlock
+		x.calls = shelf{begun: true, first: n + 1, last: n}
+		calls := &source{shelf: &x.calls, whole: true}
+		for i := n - 1; i >= perBlock/2; i-- {
+			if !x.addOlder(calls, doneJob(i)) {
+				t.Fatal("an older record does not fit")
+			}
+		}
+		forget(&x.calls)
+		if x.addOlder(calls, doneJob(perBlock/2-1)) || x.calls.missing != 0 {
+			t.Errorf("%s: %d records are missing", what, x.calls.missing)
+		}
+	}
+}
+
+// TestLateLetterIsForgotten: a letter that was deleted between its reading and its addition is not listed, nor is any
+// letter of an index whose stream has too many deleted letters to list.
+func TestLateLetterIsForgotten(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	for i := range 3 {
+		s.letter(fmt.Sprint("letter-", i), deadletter.Overflow)
+	}
+	letters, err := s.js.Stream(t.Context(), deadletter.Stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := New(Options{JetStream: s.js, Bytes: 1 << 30, Log: slog.New(slog.DiscardHandler)})
+	x.letters = shelf{begun: true, created: letters.CachedInfo().Created, first: 4, last: 3}
+	dead := &source{name: deadletter.Stream, shelf: &x.letters}
+	for seq := uint64(3); seq > 1; seq-- { // letter 2 is deleted while it is on its way
+		if seq == 2 {
+			if err := letters.DeleteMsg(t.Context(), 2); err != nil {
+				t.Fatal(err)
+			}
+			if err := x.forgetDeleted(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		i := deadJob(int(seq - 1)) //nolint:gosec // small
+		x.addOlder(dead, i)
+	}
+	page, err := x.List(t.Context(), Question{Dead: true, Limit: 10})
+	if err != nil || len(page.Jobs) != 1 || page.Jobs[0].Letter() != 3 {
+		t.Errorf("the dead jobs are %+v, %v", page.Jobs, err)
+	}
+	many := x.known
+	many.Gone += 2_000_000
+	if x.forgetDeletedLocked(many); x.letters.begun {
+		t.Error("with letters that are deleted and not listed, the index goes on")
+	}
+}
+
+// TestUnreadableEndIsDoubtful: an index that cannot ask for the end of its stream does not claim to be whole.
+func TestUnreadableEndIsDoubtful(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	x := New(Options{JetStream: s.js, Bytes: 1 << 30, Log: slog.New(slog.DiscardHandler)})
+	x.calls, x.letters = shelf{begun: true, whole: true}, shelf{begun: true, whole: true}
+	s.js.Conn().Close()
+	if traces := x.Traces(t.Context(), "any"); !traces.Doubtful {
+		t.Errorf("it claims %+v", traces)
+	}
+}
+
 // BenchmarkMillionJobs measures the slowest question, which looks at every entry.
 func BenchmarkMillionJobs(b *testing.B) {
 	x := filled(b, 1_000_000, 0)
