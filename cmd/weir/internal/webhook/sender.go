@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -90,6 +91,11 @@ func (s *Senders) Run(ctx context.Context) error {
 	sending, ended := map[string]bool{}, make(chan string)
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
+	running.Go(func() {
+		for err := s.forgetRemoved(ctx); err != nil && stream.Sleep(ctx, leaseRetry); err = s.forgetRemoved(ctx) {
+			s.Log.Warn("cannot delete the positions of removed destinations; trying again", "err", err)
+		}
+	})
 	for {
 		for _, d := range s.Configured() {
 			if sending[d.Name] {
@@ -441,6 +447,36 @@ func (s *sender) forget(ctx context.Context) error {
 	defer cancel()
 	if err := s.Control.Delete(ctx, s.positionKey()); err != nil {
 		return fmt.Errorf("the position of destination %s: %w", s.name, err)
+	}
+	return nil
+}
+
+// forgetRemoved deletes the positions of destinations that were removed from the configuration while no replica ran. It
+// takes their leases: a replica may already follow a configuration that names them.
+func (s *Senders) forgetRemoved(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, storeWait)
+	defer cancel()
+	keys, err := s.Control.ListKeysFiltered(ctx, (&sender{name: "*"}).positionKey())
+	if err != nil {
+		return fmt.Errorf("positions of destinations: %w", err)
+	}
+	defer func() { _ = keys.Stop() }()
+	for key := range keys.Keys() {
+		removed := &sender{Senders: s, name: strings.TrimSuffix(strings.TrimPrefix(key, "notify."), ".position")}
+		if removed.configured() != nil {
+			continue
+		}
+		l, err := lease.AcquireLease(ctx, s.Control, removed.leaseKey(), s.Instance)
+		if held := (*lease.HeldError)(nil); errors.As(err, &held) {
+			continue // a replica sends to it
+		} else if err != nil {
+			return err
+		}
+		release, done := context.WithCancel(ctx)
+		done()
+		if err := errors.Join(removed.forget(ctx), l.Keep(release)); err != nil {
+			return err
+		}
 	}
 	return nil
 }
