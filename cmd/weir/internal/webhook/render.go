@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"weir/cmd/weir/internal/config"
 	"weir/deadletter"
@@ -29,7 +30,7 @@ func render(to *config.Destination, groups []*group) message {
 	case to.Format == config.SlackFormat:
 		lines := make([]string, len(groups))
 		for i, g := range groups {
-			lines[i] = g.text(to.Group)
+			lines[i] = g.text(to.Group, time.Now())
 		}
 		m.kind, m.body = "application/json", slackText(strings.Join(lines, "\n"))
 	case first.events > 1:
@@ -66,29 +67,33 @@ func mustMarshal(v any) []byte {
 // mostText bounds what an event adds to a sentence.
 const mostText = 300
 
-// text says in one sentence what happened, for people.
-func (g *group) text(collected time.Duration) string {
-	e := &g.newest
+// text says in one sentence what happened, for people. What producers, APIs and operators wrote stands in backticks, so
+// that a chat shows it as it is: it cannot add a line, a link or a mention.
+func (g *group) text(collected time.Duration, now time.Time) string {
+	e, when := &g.newest, g.when(collected, now)
 	switch g.kind {
 	case deadletter.ThrottledEvent:
-		return things(g.events, "overflow") + g.about() + g.when(collected) + e.because("detail") + g.letter()
+		return things(g.events, "overflow") + g.of() + when + e.because("detail") + g.letter()
 	case deadletter.DeadEvent:
-		what := things(g.events, "dead letter") + g.about() + g.when(collected)
+		what := things(g.events, "dead letter") + g.of() + when
 		if !g.others {
-			what += ", " + e.reason()
+			what += ", " + e.word("reason")
 		}
 		return what + e.because("detail") + g.letter()
 	}
 	text := e.sentence()
-	if g.events > 1 {
-		text += fmt.Sprintf(" (the newest of %d%s)", g.events, g.when(collected))
+	switch {
+	case g.events > 1:
+		text += fmt.Sprintf(" (the newest of %d%s)", g.events, when)
+	case when != "":
+		text += " (" + strings.TrimSpace(when) + ")"
 	}
 	return text
 }
 
 // sentence says what happened in an event that is of no letter.
 func (e *event) sentence() string {
-	who := e.word("who")
+	who := e.quoted("who")
 	switch e.kind {
 	case deadletter.HeldEvent:
 		return e.name() + " is held" + e.until() + e.because("why")
@@ -126,11 +131,31 @@ func (e *event) word(name string) string {
 	if !ok || v == nil {
 		return ""
 	}
-	text := []rune(strings.Join(strings.Fields(fmt.Sprint(v)), " "))
-	if len(text) > mostText {
-		return string(text[:mostText]) + "…"
+	return line(fmt.Sprint(v))
+}
+
+// line returns a text as one bounded line of visible characters without backticks.
+func line(text string) string {
+	visible := []rune(strings.Map(func(r rune) rune {
+		if r == '`' || !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, strings.Join(strings.Fields(text), " ")))
+	if len(visible) > mostText {
+		return string(visible[:mostText]) + "…"
 	}
-	return string(text)
+	return string(visible)
+}
+
+// quoted returns a field of the data in backticks, "" if there is none.
+func (e *event) quoted(name string) string { return quote(e.word(name)) }
+
+func quote(line string) string {
+	if line == "" {
+		return ""
+	}
+	return "`" + line + "`"
 }
 
 func (e *event) name() string {
@@ -140,11 +165,11 @@ func (e *event) name() string {
 	case e.key == "":
 		return e.api
 	}
-	return e.api + "/" + e.key
+	return quote(line(e.api + "/" + e.key))
 }
 
 func (e *event) because(field string) string {
-	if why := e.word(field); why != "" {
+	if why := e.quoted(field); why != "" {
 		return ": " + why
 	}
 	return ""
@@ -158,29 +183,35 @@ func (e *event) until() string {
 }
 
 func (e *event) selection() string {
-	if s := e.word("selection"); s != "" {
+	if s := e.quoted("selection"); s != "" {
 		return s
 	}
 	return "all"
 }
 
-// about names what a group is about.
-func (g *group) about() string {
+// of names what a group is about.
+func (g *group) of() string {
 	if g.others {
 		return " of others"
 	}
 	return " of " + g.name()
 }
 
-// when says in which time the events of a group came, "" for a single one.
-func (g *group) when(collected time.Duration) string {
+// justNow is how long a post of events that were collected may be on its way. The events of a later one are old.
+const justNow = 15 * time.Second
+
+// when says in which time the events of a group came, "" for a single one that came just now.
+func (g *group) when(collected time.Duration, now time.Time) string {
 	first, last := g.at.UTC(), g.newest.at.UTC()
+	recent := now.Sub(first) <= collected+justNow
 	switch {
-	case g.events < 2:
+	case g.events < 2 && recent:
 		return ""
-	case last.Sub(first) <= collected && collected == time.Minute:
+	case g.events < 2:
+		return " at " + first.Format(time.RFC3339)
+	case recent && collected == time.Minute:
 		return " in the last minute"
-	case last.Sub(first) <= collected:
+	case recent:
 		return " in the last " + config.FormatDuration(collected)
 	}
 	return " between " + first.Format(time.RFC3339) + " and " + last.Format(time.RFC3339)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/cmd/weir/internal/config"
+	"weir/deadletter"
 )
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -16,7 +17,7 @@ var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 func cloudEvent(t *testing.T, seconds int, kind, api, key, data string) event {
 	t.Helper()
 	at := noon.Add(time.Duration(seconds) * time.Second).Format(time.RFC3339Nano)
-	e, ok := readEvent(fmt.Appendf(nil, `{"specversion":"1.0","id":"id.%d","source":"/weir/%s","type":"weir.%s.v1","subject":%q,"time":%q,"data":%s}`, seconds, api, kind, key, at, data))
+	e, ok := readEvent(fmt.Appendf(nil, `{"specversion":"1.0","id":"id.%d","source":"/weir/%s","type":"weir.%s.v1","subject":%s,"time":%q,"data":%s}`, seconds, api, kind, mustMarshal(key), at, data))
 	if !ok {
 		t.Fatalf("%s is no event", data)
 	}
@@ -48,7 +49,7 @@ func TestWindowGroups(t *testing.T) {
 	for _, g := range w.groups {
 		sum += g.events
 	}
-	if last := w.groups[len(w.groups)-1]; len(w.groups) > mostGroups+1 || sum != w.events || !last.others || !strings.Contains(last.text(time.Minute), "overflows of others") {
+	if last := w.groups[len(w.groups)-1]; len(w.groups) > mostGroups+1 || sum != w.events || !last.others || !strings.Contains(last.text(time.Minute, noon), "overflows of others") {
 		t.Errorf("%d groups of %d events, which have %d", len(w.groups), w.events, sum)
 	}
 }
@@ -58,24 +59,80 @@ func TestTexts(t *testing.T) {
 	for want, c := range map[string]struct {
 		events    []event
 		collected time.Duration
+		late      time.Duration // of the post
 	}{
-		"1 overflow of sms/+43999: bucket full: 5 of 5 (letter 101)":                                                               {events: []event{overflow(t, 1)}},
-		"3 overflows of sms/+43999 in the last minute: bucket full: 5 of 5 (newest letter 103)":                                    {[]event{overflow(t, 1), overflow(t, 2), overflow(t, 3)}, time.Minute},
-		"2 overflows of sms/+43999 between 2026-01-02T12:00:01Z and 2026-01-02T12:08:20Z: bucket full: 5 of 5 (newest letter 600)": {[]event{overflow(t, 1), overflow(t, 500)}, time.Minute},
-		"2 dead letters of pay/c in the last 30s, rejected: the api answered 400 (newest letter 7)":                                {[]event{cloudEvent(t, 1, "dead", "pay", "c", `{"reason":"rejected"}`), cloudEvent(t, 2, "dead", "pay", "c", `{"reason":"rejected","detail":"the api answered 400","dead_letter_seq":7}`)}, 30 * time.Second},
-		"pay is held until 2026-01-03T00:00:00Z: the budget spend is spent":                                                        {events: []event{cloudEvent(t, 1, "held", "pay", "", `{"until":"2026-01-03T00:00:00Z","why":"the budget spend is spent"}`)}},
-		"100 % of the budget spend of pay is used: 0.30 of 0.30 until 2026-01-03T00:00:00Z (the newest of 2 in the last minute)":   {[]event{cloudEvent(t, 1, "budget", "pay", "", `{}`), cloudEvent(t, 2, "budget", "pay", "", `{"limit":"spend","percent":100,"counted":"0.30","budget":"0.30","until":"2026-01-03T00:00:00Z"}`)}, time.Minute},
-		"ann put version 7 of the configuration in force: 3 changes":                                                               {events: []event{cloudEvent(t, 1, "config", "", "", `{"who":"ann","new_version":7,"changes":3}`)}},
-		"ann redrove 12 dead letters: api=pay":                                                                                     {events: []event{cloudEvent(t, 1, "redriven", "pay", "", `{"who":"ann","letters":12,"selection":"api=pay"}`)}},
-		"ann read the body of letter 56":                                                                                           {events: []event{cloudEvent(t, 1, "revealed", "pay", "c", `{"who":"ann","dead_letter_seq":56}`)}},
-		"weir-1 is not ready: the disk is full":                                                                                    {events: []event{cloudEvent(t, 1, "unhealthy", "", "", `{"instance":"weir-1","why":"the disk is full"}`)}},
+		"1 overflow of `sms/+43999`: `bucket full: 5 of 5` (letter 101)":                                                               {events: []event{overflow(t, 1)}},
+		"3 overflows of `sms/+43999` in the last minute: `bucket full: 5 of 5` (newest letter 103)":                                    {[]event{overflow(t, 1), overflow(t, 2), overflow(t, 3)}, time.Minute, 0},
+		"2 overflows of `sms/+43999` between 2026-01-02T12:00:01Z and 2026-01-02T12:08:20Z: `bucket full: 5 of 5` (newest letter 600)": {[]event{overflow(t, 1), overflow(t, 500)}, time.Minute, 0},
+		"2 dead letters of `pay/c` in the last 30s, rejected: `the api answered 400` (newest letter 7)":                                {[]event{cloudEvent(t, 1, "dead", "pay", "c", `{"reason":"rejected"}`), cloudEvent(t, 2, "dead", "pay", "c", `{"reason":"rejected","detail":"the api answered 400","dead_letter_seq":7}`)}, 30 * time.Second, 0},
+		"pay is held until 2026-01-03T00:00:00Z: `the budget spend is spent`":                                                          {events: []event{cloudEvent(t, 1, "held", "pay", "", `{"until":"2026-01-03T00:00:00Z","why":"the budget spend is spent"}`)}},
+		"100 % of the budget spend of pay is used: 0.30 of 0.30 until 2026-01-03T00:00:00Z (the newest of 2 in the last minute)":       {[]event{cloudEvent(t, 1, "budget", "pay", "", `{"limit":"spend"}`), cloudEvent(t, 2, "budget", "pay", "", `{"limit":"spend","percent":100,"counted":"0.30","budget":"0.30","until":"2026-01-03T00:00:00Z"}`)}, time.Minute, 0},
+		"`ann` put version 7 of the configuration in force: 3 changes":                                                                 {events: []event{cloudEvent(t, 1, "config", "", "", `{"who":"ann","new_version":7,"changes":3}`)}},
+		"`ann` redrove 12 dead letters: `api=pay`":                                                                                     {events: []event{cloudEvent(t, 1, "redriven", "pay", "", `{"who":"ann","letters":12,"selection":"api=pay"}`)}},
+		"`ann` read the body of letter 56":                                                                                             {events: []event{cloudEvent(t, 1, "revealed", "pay", "c", `{"who":"ann","dead_letter_seq":56}`)}},
+		"weir-1 is not ready: `the disk is full`":                                                                                      {events: []event{cloudEvent(t, 1, "unhealthy", "", "", `{"instance":"weir-1","why":"the disk is full"}`)}},
+		"3 overflows of `sms/+43999` between 2026-01-02T12:00:01Z and 2026-01-02T12:00:03Z: `bucket full: 5 of 5` (newest letter 103)": {[]event{overflow(t, 1), overflow(t, 2), overflow(t, 3)}, time.Minute, time.Hour},
+		"1 overflow of `sms/+43999` at 2026-01-02T12:00:01Z: `bucket full: 5 of 5` (letter 101)":                                       {[]event{overflow(t, 1)}, 0, time.Hour},
+		"pay is called again: `the budget spend is new` (at 2026-01-02T12:00:01Z)":                                                     {[]event{cloudEvent(t, 1, "resumed", "pay", "", `{"why":"the budget spend is new"}`)}, 0, time.Hour},
 	} {
 		var w window
 		for _, e := range c.events {
 			w.add(e)
 		}
-		if got := w.groups[0].text(c.collected); got != want {
+		if got := w.groups[0].text(c.collected, c.events[len(c.events)-1].at.Add(c.late)); got != want {
 			t.Errorf("it says\n%s, want\n%s", got, want)
+		}
+	}
+}
+
+// TestStateIsToldInOrder: a window tells the states of a subject in their order, and those of each instance, limit and
+// user apart.
+func TestStateIsToldInOrder(t *testing.T) {
+	var w window
+	for n, e := range []struct{ kind, api, data string }{
+		{"held", "pay", `{}`}, {"held", "pay", `{}`}, {"resumed", "pay", `{}`}, {"held", "pay", `{}`}, {"resumed", "sms", `{}`},
+		{"unhealthy", "", `{"instance":"i1"}`}, {"unhealthy", "", `{"instance":"i2"}`}, {"healthy", "", `{"instance":"i1"}`},
+		{"unhealthy", "", `{"instance":"i1"}`},
+		{"budget", "pay", `{"limit":"day"}`}, {"budget", "pay", `{"limit":"month"}`}, {"budget", "pay", `{"limit":"day"}`},
+		{"config", "", `{"who":"ann"}`}, {"config", "", `{"who":"bob"}`},
+	} {
+		w.add(cloudEvent(t, n, e.kind, e.api, "", e.data))
+	}
+	var got []string
+	for _, g := range w.groups {
+		got = append(got, fmt.Sprintf("%d %s %s", g.events, g.kind, g.api+g.about.instance+g.about.limit+g.about.who))
+	}
+	want := "2 held pay; 1 resumed pay; 1 held pay; 1 resumed sms; 1 unhealthy i1; 1 unhealthy i2; 1 healthy i1; 1 unhealthy i1; " +
+		"2 budget payday; 1 budget paymonth; 1 config ann; 1 config bob"
+	if told := strings.Join(got, "; "); told != want {
+		t.Errorf("it tells\n%s, want\n%s", told, want)
+	}
+}
+
+// TestForeignTextStaysText: no text of a producer, an api or an operator adds a line, a link or a mention to a chat.
+func TestForeignTextStaysText(t *testing.T) {
+	const foreign = "a` <!channel> @here\n[pay](http://evil.example) \u202ex\u001b[0m"
+	var w window
+	at := func(kind, data string) event {
+		return cloudEvent(t, 1, kind, "sms", foreign, data)
+	}
+	text, err := json.Marshal(foreign)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range deadletter.EventTypes() {
+		w.add(at(string(kind), fmt.Sprintf(`{"detail":%[1]s,"why":%[1]s,"who":%[1]s,"selection":%[1]s,"reason":"overflow"}`, text)))
+	}
+	for _, g := range w.groups {
+		said := g.text(time.Minute, noon)
+		outside := ""
+		for i, part := range strings.Split(said, "`") {
+			if i%2 == 0 {
+				outside += part
+			}
+		}
+		if strings.ContainsAny(said, "\n\u202e\u001b") || strings.ContainsAny(outside, "<>@[]") || strings.Contains(outside, "evil") || strings.Count(said, "`")%2 != 0 {
+			t.Errorf("of %s it says %q", g.kind, said)
 		}
 	}
 }
@@ -103,7 +160,7 @@ func TestFormats(t *testing.T) {
 	}
 	m = render(&config.Destination{Format: config.SlackFormat, Group: time.Minute}, w.groups)
 	var text struct{ Text string }
-	if err := json.Unmarshal(m.body, &text); err != nil || strings.Count(text.Text, "\n") != 1 || strings.Contains(text.Text, "<!") || !strings.Contains(text.Text, "sms/&lt;!channel&gt;") || m.kind != "application/json" {
+	if err := json.Unmarshal(m.body, &text); err != nil || strings.Count(text.Text, "\n") != 1 || strings.Contains(text.Text, "<!") || !strings.Contains(text.Text, "`sms/&lt;!channel&gt;`") || m.kind != "application/json" {
 		t.Errorf("it posts %s as %s: %v", m.body, m.kind, err)
 	}
 }

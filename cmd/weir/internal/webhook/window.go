@@ -3,6 +3,7 @@ package webhook
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,12 +48,35 @@ func (e *event) reason() string {
 	return reason
 }
 
-// group is the events of one type, API, key and reason within a window.
+// subject is what an event is about, besides its type. Events about different subjects are told apart.
+type subject struct{ api, key, reason, instance, limit, who string }
+
+func (e *event) subject() subject {
+	return subject{e.api, e.key, e.reason(), e.word("instance"), e.word("limit"), e.word("who")}
+}
+
+// opposite returns the type that takes an event of a type back, "" if there is none.
+func opposite(kind deadletter.EventType) deadletter.EventType {
+	switch kind {
+	case deadletter.HeldEvent:
+		return deadletter.ResumedEvent
+	case deadletter.ResumedEvent:
+		return deadletter.HeldEvent
+	case deadletter.UnhealthyEvent:
+		return deadletter.HealthyEvent
+	case deadletter.HealthyEvent:
+		return deadletter.UnhealthyEvent
+	}
+	return ""
+}
+
+// group is the events of one type and subject within a window.
 type group struct {
 	event  // of which id, kind, api, key and at are those of the first one
+	about  subject
 	newest event
 	events int
-	others bool // of several APIs, keys and reasons: the window has no room to tell them apart
+	others bool // of several subjects: the window has no room to tell them apart
 }
 
 // window is the events that are posted together.
@@ -64,14 +88,25 @@ type window struct {
 
 func (w *window) empty() bool { return w.events == 0 }
 
+// add counts an event in the group of its type and subject. An event that follows its opposite begins a new group, so
+// that the last group of a subject says how it stands.
 func (w *window) add(e event) {
 	w.events++
-	for _, g := range w.groups {
-		if g.kind == e.kind && (g.others || g.api == e.api && g.key == e.key && g.reason() == e.reason()) {
+	about := e.subject()
+	var rest *group
+	for _, g := range slices.Backward(w.groups) {
+		if g.others && g.kind == e.kind {
+			rest = g
+		} else if !g.others && g.about == about && g.kind == e.kind {
 			g.newest, g.events = e, g.events+1
 			return
+		} else if !g.others && g.about == about && g.kind == opposite(e.kind) {
+			break
 		}
 	}
-	others := len(w.groups) >= mostGroups
-	w.groups = append(w.groups, &group{event: e, newest: e, events: 1, others: others})
+	if rest != nil {
+		rest.newest, rest.events = e, rest.events+1
+		return
+	}
+	w.groups = append(w.groups, &group{event: e, about: about, newest: e, events: 1, others: len(w.groups) >= mostGroups})
 }

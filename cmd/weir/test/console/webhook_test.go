@@ -170,7 +170,7 @@ apis:
 		several = 0
 		for _, text := range said() {
 			n := 0
-			if _, err := fmt.Sscanf(text, "%d overflow", &n); err != nil || !strings.Contains(text, " of sms/+43999") {
+			if _, err := fmt.Sscanf(text, "%d overflow", &n); err != nil || !strings.Contains(text, " of `sms/+43999`") {
 				t.Fatalf("a text says %q", text)
 			}
 			if n > 1 {
