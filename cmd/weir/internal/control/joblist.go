@@ -43,9 +43,13 @@ func JobPlace(j *desk.UnfinishedJob) jobindex.Place {
 
 // Bounds of a list of jobs.
 const (
-	listTimeout = 10 * time.Second // of the replica itself
-	mostHeaders = 5000             // of waiting jobs that are read for one page, of each partition
+	unfinishedTimeout = 4 * time.Second  // of the owner itself, reading headers; less than the asking process waits
+	listTimeout       = 10 * time.Second // of the replica itself, reading its index
+	mostHeaders       = 5000             // of waiting jobs that are read for one page, of each partition
 )
+
+// unfinishedWaits suits owners that read headers for as long as they may, after another one has answered at once.
+var unfinishedWaits = answerWaits{firstAnswer, firstAnswer}
 
 // oneAnswers has one of the replicas answer.
 var oneAnswers = micro.WithEndpointQueueGroup("index")
@@ -57,7 +61,7 @@ func (o operator) unfinished(req micro.Request) {
 		respondError(req, err)
 		return
 	}
-	o.aside(req, o.listing, busyListing, listTimeout, o.contained(func(ctx context.Context) (any, error) {
+	o.aside(req, o.listing, busyListing, unfinishedTimeout, o.contained(func(ctx context.Context) (any, error) {
 		reply := unfinishedReply{APIs: []desk.APIState{}, Jobs: []desk.UnfinishedJob{}}
 		for _, api := range o.Dispatcher.Desk.APIs() {
 			if q.API != "" && q.API != api {
@@ -143,44 +147,62 @@ type Unfinished struct {
 	Silent  []string // whose jobs are missing, and why
 }
 
-// Unfinished returns jobs of all replicas that wait or are being called. It blocks as Keys does.
+// Unfinished returns jobs of all replicas that wait or are being called. It blocks for some seconds at most.
 func (q *UnfinishedJobs) Unfinished(c *connect.Connection) (Unfinished, error) {
-	var found Unfinished
-	owned, partitions := map[string]int{}, map[string]int{}
-	complete := func(api string) bool { return owned[api] >= partitions[api] }
-	err := askFor(c, jobsSubject, marshal(q), answerWaits{firstAnswer, nextAnswer}, func(data []byte, wrong *operatorError) bool {
-		var r unfinishedReply
-		switch {
-		case wrong != nil:
-			found.Silent = append(found.Silent, wrong.text)
+	g := gathering{api: q.API, owned: map[string]int{}, partitions: map[string]int{}}
+	err := askFor(c, jobsSubject, marshal(q), unfinishedWaits, g.take)
+	return g.found(), err
+}
+
+// gathering puts the answers of the replicas together.
+type gathering struct {
+	api               string // that was asked for; "": all
+	all               Unfinished
+	owned, partitions map[string]int // of each api
+}
+
+// take adds an answer. It reports whether the owners of all partitions have answered.
+func (g *gathering) take(data []byte, wrong *operatorError) (enough bool) {
+	var r unfinishedReply
+	switch {
+	case wrong != nil:
+		g.all.Silent = append(g.all.Silent, wrong.text)
+		return false
+	case json.Unmarshal(data, &r) != nil:
+		g.all.Silent = append(g.all.Silent, errUnreadable.Error())
+		return false
+	}
+	if r.Err != "" {
+		g.all.Silent = append(g.all.Silent, r.Err)
+	}
+	g.all.Jobs = append(g.all.Jobs, r.Jobs...)
+	if r.Reached.After(g.all.Reached) {
+		g.all.Reached = r.Reached
+	}
+	for i := range r.APIs {
+		api := &r.APIs[i]
+		g.owned[api.API], g.partitions[api.API] = g.owned[api.API]+api.Owned, api.Partitions
+	}
+	for api := range g.partitions {
+		if !g.complete(api) {
 			return false
-		case json.Unmarshal(data, &r) != nil:
-			found.Silent = append(found.Silent, errUnreadable.Error())
-			return false
-		}
-		if r.Err != "" {
-			found.Silent = append(found.Silent, r.Err)
-		}
-		found.Jobs = append(found.Jobs, r.Jobs...)
-		if r.Reached.After(found.Reached) {
-			found.Reached = r.Reached
-		}
-		all := true
-		for i := range r.APIs {
-			api := &r.APIs[i]
-			owned[api.API], partitions[api.API] = owned[api.API]+api.Owned, api.Partitions
-			all = all && complete(api.API)
-		}
-		return all
-	})
-	for api, n := range partitions {
-		if !complete(api) {
-			found.Silent = append(found.Silent, fmt.Sprintf("no replica answered for %d of the %d partitions of %s", n-owned[api], n, api))
 		}
 	}
-	slices.SortFunc(found.Jobs, func(a, b desk.UnfinishedJob) int { return JobPlace(&a).Compare(JobPlace(&b)) })
-	slices.SortFunc(found.Silent, strings.Compare)
-	return found, err
+	return g.api == "" || len(g.partitions) > 0 // a replica may not know the api yet
+}
+
+func (g *gathering) complete(api string) bool { return g.owned[api] >= g.partitions[api] }
+
+// found returns the jobs, the newest first, and what is missing.
+func (g *gathering) found() Unfinished {
+	for api, n := range g.partitions {
+		if !g.complete(api) {
+			g.all.Silent = append(g.all.Silent, fmt.Sprintf("no replica answered for %d of the %d partitions of %s", n-g.owned[api], n, api))
+		}
+	}
+	slices.SortFunc(g.all.Jobs, func(a, b desk.UnfinishedJob) int { return JobPlace(&a).Compare(JobPlace(&b)) })
+	slices.SortFunc(g.all.Silent, strings.Compare)
+	return g.all
 }
 
 // ended answers with jobs that have ended.
@@ -231,7 +253,7 @@ func TracesOf(ctx context.Context, c *connect.Connection, job string) (t jobinde
 
 // askIndex asks one of the replicas.
 func askIndex(ctx context.Context, c *connect.Connection, subject string, question, answer any) error {
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	ctx, cancel := context.WithTimeout(ctx, listTimeout+time.Second)
 	defer cancel()
 	msg, err := c.Conn.RequestWithContext(ctx, subject, marshal(question))
 	switch {

@@ -33,6 +33,35 @@ func TestLimitOfListIsBounded(t *testing.T) {
 	}
 }
 
+// TestListAwaitsOwners: a list is complete when the owners of all partitions have answered, not before.
+func TestListAwaitsOwners(t *testing.T) {
+	t.Parallel()
+	const none, half, rest = `{"apis":[]}`, `{"apis":[{"api":"pay","owned":1,"partitions":2}]}`, `{"apis":[{"api":"sms","owned":1,"partitions":1}]}`
+	for what, c := range map[string]struct {
+		api     string
+		answers []string
+		enough  bool
+		silent  int
+	}{
+		"a replica does not know the api yet": {"pay", []string{none}, false, 0},
+		"no api is configured":                {"", []string{none}, true, 0},
+		"half of the partitions":              {"pay", []string{none, half}, false, 1},
+		"all partitions":                      {"pay", []string{half, none, half}, true, 0},
+		"another api is complete":             {"", []string{half, rest}, false, 1},
+	} {
+		g, enough := gathering{api: c.api, owned: map[string]int{}, partitions: map[string]int{}}, false
+		for _, answer := range c.answers {
+			enough = g.take([]byte(answer), nil)
+		}
+		if found := g.found(); enough != c.enough || len(found.Silent) != c.silent {
+			t.Errorf("%s: enough is %t, silent %v", what, enough, found.Silent)
+		}
+	}
+	if unfinishedTimeout >= unfinishedWaits.first || unfinishedTimeout >= unfinishedWaits.next {
+		t.Error("an owner may take longer than the asking process waits")
+	}
+}
+
 // TestCrashOverQuestion: a panic over a question that only reads is the question's error.
 func TestCrashOverQuestion(t *testing.T) {
 	t.Parallel()
