@@ -8,16 +8,20 @@ export class Answers {
     this.all = new Map(); // by path
   }
 
-  /** use returns the newest answer to a path: {value, error, at}. It asks again after every milliseconds; 0 means never. */
-  use(path, every = 0) {
+  /**
+   * use returns the newest answer to a path: {value, error, at}. It asks again after every milliseconds; 0 means never. Of the answers with the
+   * same turn it asks for one at a time: weir answers few questions at once that read much.
+   */
+  use(path, every = 0, turn = "") {
     let one = this.all.get(path);
     if (!one) {
-      one = { value: undefined, error: null, at: 0, took: 0, asking: null };
+      one = { value: undefined, error: null, at: 0, took: 0, asking: null, turn };
       this.all.set(path, one);
     }
     one.needed = true;
     const old = one.at === 0 || (every > 0 && Date.now() - one.at >= Math.max(every, 5 * one.took)); // a slow question is asked less often
-    if (old && !one.asking && document.visibilityState !== "hidden") this.ask(path, one);
+    const others = turn !== "" && [...this.all.values()].some((o) => o.turn === turn && o.asking);
+    if (old && !one.asking && !others && document.visibilityState !== "hidden") this.ask(path, one);
     return one;
   }
 
