@@ -38,6 +38,7 @@ var (
 	listLimit = parameter{name: "limit", summary: "how many to list", kind: number, most: 1000, usual: 100}
 	ofAPI     = parameter{name: "api", summary: "only of this api", kind: text}
 	ofKey     = parameter{name: "key", summary: "only of this key; needs api", kind: text}
+	keyOfAny  = parameter{name: "key", summary: "only of this key, of the api or of every api", kind: text}
 	since     = parameter{name: "since", summary: "only from this RFC 3339 time on, or from this long ago, as in 2h or 1d", kind: instant}
 	before    = parameter{name: "before", summary: "next of the page before: only what was stored before this message", kind: text}
 	groupBy   = parameter{name: "by", summary: "what it is added up by", kind: text, words: []string{"api", "key", "tenant", "day"}}

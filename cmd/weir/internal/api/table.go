@@ -137,7 +137,7 @@ func (a *API) jobRoutes() []route {
 			summary: "Jobs, the newest first by when they came to their state: waiting, being called, done, dead (weir jobs). " +
 				"A page may have fewer jobs than its limit, or none, and yet a next",
 			query: []parameter{
-				ofAPI, ofKey, jobState(),
+				ofAPI, keyOfAny, jobState(),
 				{name: "status", summary: "only with this last answer, as in 503 or 5xx; 0 for dead letters without one", kind: text},
 				{name: "since", summary: "only that came to their state from this RFC 3339 time on, or from this long ago, as in 2h or 1d", kind: instant},
 				{name: "until", summary: "only before this time, or until this long ago", kind: instant},

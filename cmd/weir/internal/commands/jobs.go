@@ -38,7 +38,7 @@ holds, the command says back to when it lists those that have ended. Exit code 3
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&choice.API, "api", "", "only jobs of this api")
-	flags.StringVar(&choice.Key, "key", "", "only jobs of this key; needs --api")
+	flags.StringVar(&choice.Key, "key", "", "only jobs of this key, of --api or of every api")
 	flags.StringVar(&choice.State, "state", "", "only jobs that are waiting, calling, done or dead")
 	flags.StringVar(&choice.Status, "status", "", "only with this last answer: 503, or 5xx; 0 for dead letters without one")
 	flags.StringVar(&choice.Since, "since", "", "only from this RFC 3339 time on, or from this long ago, such as 2h or 1d")

@@ -43,7 +43,7 @@ func States() []State { return []State{Waiting, Calling, Done, Dead} }
 // Choice says which jobs to list, as users write it. The zero value of a field chooses all.
 type Choice struct {
 	API    string
-	Key    string // needs an API
+	Key    string // of this api, or of every api
 	State  string
 	Status string // of the last answer: 503, or 5xx; only jobs that have ended have one
 	Since  string // a time, or how long ago: when they came to their state
@@ -72,8 +72,6 @@ func (c *Choice) Read(now time.Time) (Question, error) {
 	}
 	q := Question{Filter: jobindex.Filter{API: c.API, Key: c.Key, Status: f.Status, Since: f.Since, Until: f.Until, Part: c.ID}, State: State(c.State), Limit: c.Limit}
 	switch {
-	case c.Key != "" && c.API == "":
-		return q, errors.New("key needs api: keys belong to apis")
 	case c.State != "" && !slices.Contains(States(), q.State):
 		return q, fmt.Errorf("state %q: it is one of waiting, calling, done, dead", c.State)
 	case c.Limit < 1 || c.Limit > MostListed:

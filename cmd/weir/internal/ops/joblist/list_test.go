@@ -43,12 +43,15 @@ func TestPageEnds(t *testing.T) {
 func TestChoiceIsChecked(t *testing.T) {
 	t.Parallel()
 	for want, c := range map[string]Choice{
-		"key needs api": {Key: "k", Limit: 1}, `state "gone"`: {State: "gone", Limit: 1}, "limit is 1": {}, "limit is 1 to": {Limit: MostListed + 1},
+		`state "gone"`: {State: "gone", Limit: 1}, "limit is 1": {}, "limit is 1 to": {Limit: MostListed + 1},
 		"after: ": {After: "x", Limit: 1}, "status ": {Status: "9xx", Limit: 1}, "since ": {Since: "soon", Limit: 1}, "id: ": {ID: strings.Repeat("x", 300), Limit: 1},
 	} {
 		if _, err := c.Read(time.Now()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", c, err, want)
 		}
+	}
+	if q, err := (&Choice{Key: "k", Limit: 1}).Read(time.Now()); err != nil || q.Key != "k" || q.API != "" {
+		t.Errorf("a key of every api: %+v, %v", q, err)
 	}
 	c := Choice{API: "pay", Key: "k", State: "dead", Status: "5xx", Since: "2h", ID: "17", After: "5.6.WEIR_pay_0", Limit: 10}
 	q, err := c.Read(time.Now())

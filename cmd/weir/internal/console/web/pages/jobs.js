@@ -49,7 +49,7 @@ function filters(app, picked) {
   const apis = app.snapshot?.status.apis.map((a) => a.api) ?? [];
   if (picked.api && !apis.includes(picked.api)) apis.push(picked.api);
   return h("div.filters", { key: "filters", role: "search", "aria-label": "Filter jobs" },
-    choice("api", "Api", picked.api ?? "", apis), picked.api && filterField("key", "Key", picked.key ?? ""),
+    choice("api", "Api", picked.api ?? "", apis), filterField("key", "Key", picked.key ?? ""),
     filterField("id", "Part of the id", picked.id ?? ""), filterField("status", "Status", picked.status ?? "", { placeholder: "503, 5xx", narrow: true }),
     filterField("since", "Since", picked.since ?? "", { placeholder: "2h, 1d, a time", narrow: true }), filterField("until", "Until", picked.until ?? "", { placeholder: "1h", narrow: true }),
     Object.keys(picked).length > 0 && h("button", { type: "button", on: { click: clear } }, "Clear"));
