@@ -86,3 +86,34 @@ func TestConsoleJobsForViewers(t *testing.T) {
 		}
 	}
 }
+
+// TestConsoleAsksForFewDays: the page of limits draws the last day of six APIs, and asks for one after the other: weir
+// adds up few at a time.
+func TestConsoleAsksForFewDays(t *testing.T) {
+	t.Parallel()
+	config := "apis:\n"
+	for i := range 6 {
+		config += fmt.Sprintf("  api-%d: {url: %%[1]s, bucket: {rate: 200/s, capacity: 100}, limits: [{name: day, quota: 100/day}]}\n", i)
+	}
+	r := weirtest.NewRig(t, fakeapi.Options{}, config)
+	r.Submit("weir.jobs.api-0.k", nil, nil)
+	r.Eventually("the job to be done", func() bool { return r.Messages("WEIR_CALLS") > 0 })
+	b := newBrowser(t, r.Worker.HTTPAddr())
+	b.open("/")
+	eval[bool](b, `(() => {
+		const asks = window.fetch
+		let under = 0
+		window.most = 0
+		window.fetch = async (path, ...rest) => {
+			if (!String(path).endsWith("/use")) return asks(path, ...rest)
+			window.most = Math.max(window.most, ++under)
+			try { await new Promise((go) => setTimeout(go, 20)); return await asks(path, ...rest) } finally { under-- }
+		}
+		return true
+	})()`)
+	b.press("gm")
+	b.wait("six days", `location.pathname === "/limits" && document.querySelectorAll("figure.day").length === 6`)
+	if most := eval[int](b, `window.most`); most != 1 {
+		t.Errorf("%d days were asked for at once", most)
+	}
+}
