@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -208,19 +209,25 @@ func (a *adder) add(r *ledger.Record) {
 	}
 	a.total.Plus(of)
 	g := a.group(a.nameOf(r))
-	g.Calls++
+	if of != (ledger.Spending{}) {
+		g.Calls++
+	}
 	g.money.Plus(of)
 	use(&g.Usage, r.Usage)
 	use(&a.account.Usage, r.Usage)
 }
 
-// use adds what a call used.
+// use adds what a call used. A sum that is too large stays at the largest number: an API reports what it likes.
 func use(sum *map[string]int64, usage map[string]int64) {
 	for name, n := range usage {
 		if *sum == nil {
 			*sum = map[string]int64{}
 		}
-		(*sum)[name] += n
+		if had := (*sum)[name]; n > math.MaxInt64-had {
+			(*sum)[name] = math.MaxInt64
+		} else {
+			(*sum)[name] = had + n
+		}
 	}
 }
 

@@ -25,8 +25,10 @@ type Use struct {
 	From   time.Time   `json:"from"` // of the first part
 	PartMS int64       `json:"part_ms"`
 	Limits []*LimitUse `json:"limits"`
-	// Begins is from when on the ledger is complete, if that is later than From.
+	// Begins is from when on the ledger is complete, if a period that the parts show began before.
 	Begins time.Time `json:"ledger_begins,omitzero"`
+	// Unreadable counts records that cannot be read: what their calls took is not included.
+	Unreadable int `json:"unreadable,omitempty"`
 }
 
 // LimitUse is the use of one limit shared by all keys.
@@ -44,24 +46,21 @@ type LimitUse struct {
 
 	limit *bucket.Limit
 	quota *bucket.Quota // of a quota or a budget
-	taken []taken       // within the periods that the parts show
-}
-
-// taken is what one part of a period used up.
-type taken struct {
-	at    bucket.Micros
-	units int64
+	// taken is what each part of the periods that the parts show used up, by its beginning. So memory is bounded by the
+	// periods and not by the calls.
+	taken map[bucket.Micros]int64
 }
 
 // UseOf adds up how an api's limits were used. It fails with ledger.ErrNoLedger, and blocks until the ledger is read
 // from the beginning of the first period. Limits on calls in flight are left out.
 func UseOf(ctx context.Context, c *connect.Connection, api *config.API, now time.Time) (*Use, error) {
 	u := newUse(api, now)
+	begin := u.begin()
 	extent, err := ledger.ExtentOf(ctx, c.JetStream)
-	if err == nil && extent.Begins.After(u.From) {
+	if err == nil && extent.Begins.After(begin) {
 		u.Begins = extent.Begins.UTC()
 	}
-	_, err = ledger.Read(ctx, c.JetStream, ledger.Filter{API: api.Name, Since: u.begin()}, func(r *ledger.Record, _, _ uint64) error {
+	u.Unreadable, err = ledger.Read(ctx, c.JetStream, ledger.Filter{API: api.Name, Since: begin}, func(r *ledger.Record, _, _ uint64) error {
 		u.add(r)
 		return nil
 	})
@@ -92,7 +91,7 @@ func newUse(api *config.API, now time.Time) *Use {
 			continue
 		}
 		if q := use.quota; q != nil {
-			use.Allowance, use.Period, use.Level = q.Count, true, make([]int64, useSpan/usePart)
+			use.Allowance, use.Period, use.Level, use.taken = q.Count, true, make([]int64, useSpan/usePart), map[bucket.Micros]int64{}
 			if q.Window == bucket.Sliding {
 				use.PeriodMS = q.Per.Milliseconds()
 			}
@@ -128,23 +127,19 @@ func (l *LimitUse) began(at time.Time) time.Time {
 func (u *Use) add(r *ledger.Record) {
 	at := limitstate.ChargedAt(r)
 	part := int(at.Time().Sub(u.From) / usePart)
+	if part >= int(useSpan/usePart) {
+		return // by a clock that is ahead
+	}
 	for _, l := range u.Limits {
 		units, in := r.Took(l.limit)
 		if !in || units == 0 {
 			continue
 		}
-		if !at.Time().Before(u.From) && part < len(l.Used) {
+		if !at.Time().Before(u.From) {
 			l.Used[part] += units
 		}
-		if l.quota == nil {
-			continue
-		}
-		// Calls of a part count together, so that memory is bounded by the periods and not by the calls.
-		slot := bucket.MicrosOf(at.Time().Truncate(usePart))
-		if n := len(l.taken); n > 0 && l.taken[n-1].at == slot {
-			l.taken[n-1].units += units
-		} else {
-			l.taken = append(l.taken, taken{slot, units})
+		if begin := l.began(u.From).Truncate(usePart); l.quota != nil && !at.Time().Before(begin) {
+			l.taken[bucket.MicrosOf(at.Time().Truncate(usePart))] += units
 		}
 	}
 }
@@ -155,9 +150,9 @@ func (u *Use) conclude() {
 		for i := range l.Level {
 			last := u.From.Add(time.Duration(i) * usePart) // the part's beginning: its calls count from there
 			from := bucket.MicrosOf(l.began(last.Add(usePart - time.Microsecond)).Truncate(usePart))
-			for _, t := range l.taken {
-				if t.at >= from && t.at <= bucket.MicrosOf(last) {
-					l.Level[i] += t.units
+			for at, units := range l.taken {
+				if at >= from && at <= bucket.MicrosOf(last) {
+					l.Level[i] += units
 				}
 			}
 		}

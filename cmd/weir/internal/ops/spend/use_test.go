@@ -2,6 +2,8 @@ package spend
 
 import (
 	"fmt"
+	"maps"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -59,5 +61,42 @@ apis:
 	}
 	if len(u.Limits) != 4 {
 		t.Errorf("%d limits are told", len(u.Limits))
+	}
+}
+
+// TestUseIsBounded: what is kept of the calls is bounded by the parts of the periods, in whichever order the calls ended,
+// and whatever times their records have.
+func TestUseIsBounded(t *testing.T) {
+	c, err := config.Parse([]byte(`
+apis:
+  pay: {url: https://a, bucket: {rate: 1/s, capacity: 1}, limits: [{name: slide, quota: 9/3h, window: sliding}]}
+`), config.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, _ := c.API("pay")
+	noon := time.Date(2026, 1, 2, 12, 7, 0, 0, time.UTC)
+	u := newUse(api, noon)
+	for range 100 {
+		for _, ago := range []time.Duration{5 * time.Hour, 6 * time.Hour, 200 * 24 * time.Hour, -30 * 24 * time.Hour} {
+			at := noon.Add(-ago)
+			u.add(&ledger.Record{API: "pay", Planned: at, Started: at, Sent: true, Limits: []string{"slide"}})
+		}
+	}
+	if u.conclude(); len(u.Limits[0].taken) != 2 || slices.Max(u.Limits[0].Level) != 200 {
+		t.Errorf("%d parts are kept, and at most %d units were taken", len(u.Limits[0].taken), slices.Max(u.Limits[0].Level))
+	}
+}
+
+// TestUsageIsAddedUp: usage adds up without an overflow, also of calls that are not billed. These are not counted.
+func TestUsageIsAddedUp(t *testing.T) {
+	a := &adder{Options: Options{By: ByAPI}, groups: map[groupName]*Group{}, account: &Account{}}
+	for _, billed := range []deadletter.Billed{deadletter.BilledYes, deadletter.NotBilled, deadletter.BilledYes} {
+		a.add(&ledger.Record{API: "pay", Price: "0.50", Billed: billed, Usage: map[string]int64{"tokens": 3, "huge": math.MaxInt64 - 1}})
+	}
+	a.conclude()
+	want := map[string]int64{"tokens": 9, "huge": math.MaxInt64}
+	if g := a.account.Groups[0]; g.Calls != 2 || g.Spent != "1.00" || !maps.Equal(g.Usage, want) || !maps.Equal(a.account.Usage, want) {
+		t.Errorf("%+v of %+v", g, a.account)
 	}
 }

@@ -14,7 +14,7 @@ const mostDays = 6; // apis whose last day is drawn: each is added up from the l
 function day(app, api) {
   const asked = app.answers.use(`apis/${encodeURIComponent(api)}/use`, 60_000, "use"), use = asked.value;
   return h("div.card", { key: api }, h("h3", {}, api),
-    use ? [use.ledger_begins && h("p.quiet", {}, "The ledger has calls since ", moment(use.ledger_begins, app.now()), "."), use.limits.map((l) => dayChart(use, l)), use.limits.length === 0 && h("p.quiet", {}, "Its limits count only calls in flight.")]
+    use ? [use.ledger_begins && h("p.quiet", {}, "The ledger has calls since ", moment(use.ledger_begins, app.now()), "."), use.unreadable > 0 && h("p.quiet", {}, `${things(use.unreadable, "record")} cannot be read: not counted.`), use.limits.map((l) => dayChart(use, l)), use.limits.length === 0 && h("p.quiet", {}, "Its limits count only calls in flight.")]
       : asked.error?.status === 404 ? h("p.quiet", {}, "The ledger has no calls yet.") : asked.error ? failed(asked.error) : waits("the ledger"));
 }
 
