@@ -87,7 +87,7 @@ func (s *search) show(ctx context.Context, j *Job) error {
 	if r == nil || j.State != Done {
 		return nil
 	}
-	bodies := s.Bodies && r.Size <= MostBody
+	bodies := s.shows(r)
 	if bodies && len(r.Body) < r.Size {
 		whole, err := ledger.ResultAt(ctx, s.c.JetStream, r.Seq)
 		if err != nil {
@@ -104,6 +104,9 @@ func (s *search) show(ctx context.Context, j *Job) error {
 	j.Result = &told
 	return nil
 }
+
+// shows reports whether a result is shown with its body.
+func (s *search) shows(r *ledger.Result) bool { return s.Bodies && r.Size <= MostBody }
 
 // Known returns the error that nothing is known of an id; nil if there is a job.
 func (t *Timeline) Known(id string) error {
@@ -206,6 +209,9 @@ func (s *search) answered(r ledger.Result) error {
 		Stream: ledger.ResultsStream, Seq: r.Seq, Status: r.Status, Outcome: ledger.Done,
 	})
 	if j.result == nil || j.result.Seq < r.Seq {
+		if !s.shows(&r) {
+			r.Body = nil // many jobs may have the id
+		}
 		j.result = &r
 	}
 	return nil

@@ -22,3 +22,19 @@ func TestCallTextNotBefore(t *testing.T) {
 		}
 	}
 }
+
+// TestStoryKeepsOnlyBodiesItShows: a search holds no body of a result that its caller does not get.
+func TestStoryKeepsOnlyBodiesItShows(t *testing.T) {
+	t.Parallel()
+	for bodies, want := range map[bool]map[int]int{false: {10: 0, MostBody: 0, MostBody + 1: 0}, true: {10: 10, MostBody: MostBody, MostBody + 1: 0}} {
+		for size, kept := range want {
+			s := &search{Options: Options{Job: "j", Bodies: bodies}, t: &Timeline{}}
+			if err := s.answered(ledger.Result{API: "pay", Key: "k", Job: "j", Seq: 1, Body: make([]byte, size), Size: size}); err != nil {
+				t.Fatal(err)
+			}
+			if r := s.t.Jobs[0].result; len(r.Body) != kept || r.Size != size {
+				t.Errorf("with bodies %t, of %d bytes %d are kept", bodies, r.Size, len(r.Body))
+			}
+		}
+	}
+}

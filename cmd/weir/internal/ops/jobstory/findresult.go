@@ -15,8 +15,10 @@ import (
 // newest results that the filter selects; 0 is no bound. Its errors have exit codes: there is no result, or the id
 // exists under several keys.
 func FindResult(ctx context.Context, c *connect.Connection, filter ledger.ResultFilter, scan int) (*ledger.Result, error) {
-	if r, err := newestResult(ctx, c, filter); err != nil || r != nil {
-		return r, err
+	if r, err := newestResult(ctx, c, filter); err != nil {
+		return nil, err
+	} else if r != nil {
+		return wholeResult(ctx, c, r.Seq)
 	}
 	var found []ledger.Result
 	reach, err := ledger.NewestResults(ctx, c.JetStream, filter, scan, func(r ledger.Result) error {
@@ -42,7 +44,12 @@ func FindResult(ctx context.Context, c *connect.Connection, filter ledger.Result
 		return nil, cli.Refused(fmt.Errorf("%d jobs of this id have results: name one by --api and --key (%s/%s, %s/%s)", len(found),
 			found[0].API, cli.Visible(found[0].Key), found[1].API, cli.Visible(found[1].Key)))
 	}
-	r, err := ledger.ResultAt(ctx, c.JetStream, found[0].Seq)
+	return wholeResult(ctx, c, found[0].Seq)
+}
+
+// wholeResult returns the result at a sequence, with its body.
+func wholeResult(ctx context.Context, c *connect.Connection, seq uint64) (*ledger.Result, error) {
+	r, err := ledger.ResultAt(ctx, c.JetStream, seq)
 	if err != nil {
 		return nil, c.Explain(err)
 	} else if r == nil {
@@ -51,8 +58,8 @@ func FindResult(ctx context.Context, c *connect.Connection, filter ledger.Result
 	return r, nil
 }
 
-// newestResult returns the newest result of the only job that a filter names, by the index of ended jobs; nil if the
-// index does not say which that is.
+// newestResult returns the newest result of the only job that a filter names, by the index of ended jobs and without its
+// body; nil if the index does not say which that is.
 func newestResult(ctx context.Context, c *connect.Connection, filter ledger.ResultFilter) (*ledger.Result, error) {
 	s := &search{Options: Options{Job: filter.Job, API: filter.API, Key: filter.Key}, c: c, t: &Timeline{}}
 	if !filter.Since.IsZero() || filter.Before != 0 || !s.indexed(ctx) {
