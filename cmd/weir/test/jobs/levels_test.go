@@ -81,7 +81,8 @@ func TestBudgetIsTold(t *testing.T) {
 	}
 }
 
-// TestShadowIsTold: what a limit would have held is a metric, and in show and verify.
+// TestShadowIsTold: what a limit would have held is a metric, and in show and verify. On a busy machine a call may miss
+// its slot: it asks for another one, and counts again.
 func TestShadowIsTold(t *testing.T) {
 	t.Parallel()
 	const yaml = `
@@ -98,8 +99,14 @@ apis:
 		r.Submit("weir.jobs.pay.k", nil, nil)
 	}
 	r.AwaitCalls(12)
+	atLeast := func(least int, text, before string) bool {
+		_, rest, _ := strings.Cut(text, before)
+		var held int
+		_, err := fmt.Sscan(rest, &held)
+		return err == nil && held >= least
+	}
 	r.Eventually("the metric", func() bool {
-		return strings.Contains(r.Get("/metrics"), `weir_shadow_holds_total{api="pay",limit="maybe"} 7`)
+		return atLeast(7, r.Get("/metrics"), `weir_shadow_holds_total{api="pay",limit="maybe"} `)
 	})
 	r.Eventually("the records of all calls", func() bool { return len(r.Ledger("pay", "k")) == 12 })
 	found, code := r.Verify()
@@ -114,7 +121,7 @@ apis:
 	var shown string
 	r.Eventually("what show says of the limits", func() bool {
 		shown, _ = r.Command("show", "pay", "slow")
-		return strings.Contains(shown, "would have held 8")
+		return atLeast(8, shown, "would have held ")
 	})
 	for _, want := range []string{"only watches: would have held", "of 100 used until"} {
 		if !strings.Contains(shown, want) {
