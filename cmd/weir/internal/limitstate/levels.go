@@ -254,10 +254,8 @@ type Levels struct {
 var (
 	usedDesc = prometheus.NewDesc("weir_limit_used_ratio", "How much of a quota or budget shared by all keys is used in its present window, 0 to 1.",
 		[]string{"api", "limit"}, nil)
-	shadowDesc = prometheus.NewDesc(
-		"weir_shadow_holds_total", "Calls that a limit with shadow: true would have held; one whose slot is asked for again counts again.",
-		[]string{"api", "limit"}, nil,
-	)
+	shadowDesc = prometheus.NewDesc("weir_shadow_holds_total", "Calls that a limit with shadow: true would have held; one that asks for its slot again counts again.",
+		[]string{"api", "limit"}, nil)
 )
 
 func (b *Levels) add(w *levelWatch) {

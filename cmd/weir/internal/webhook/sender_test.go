@@ -9,6 +9,7 @@ import (
 	"weir/bucket/lease"
 	"weir/bucket/natstest"
 	"weir/cmd/weir/internal/config"
+	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
@@ -43,7 +44,7 @@ func TestRemovedDestinationIsForgotten(t *testing.T) {
 		t.Error(err)
 	}
 	cancel()
-	if err := <-kept; err != nil {
+	if err := await.Receive(t, "the end of the lease", kept); err != nil {
 		t.Errorf("the other replica's lease: %v", err)
 	}
 	for name, forgotten := range map[string]bool{"removed": true, "configured": false, "elsewhere": false} {
