@@ -90,11 +90,20 @@ func TestTexts(t *testing.T) {
 func TestStateIsToldInOrder(t *testing.T) {
 	var w window
 	for n, e := range []struct{ kind, api, data string }{
-		{"held", "pay", `{}`}, {"held", "pay", `{}`}, {"resumed", "pay", `{}`}, {"held", "pay", `{}`}, {"resumed", "sms", `{}`},
-		{"unhealthy", "", `{"instance":"i1"}`}, {"unhealthy", "", `{"instance":"i2"}`}, {"healthy", "", `{"instance":"i1"}`},
+		{"held", "pay", `{}`},
+		{"held", "pay", `{}`},
+		{"resumed", "pay", `{}`},
+		{"held", "pay", `{}`},
+		{"resumed", "sms", `{}`},
 		{"unhealthy", "", `{"instance":"i1"}`},
-		{"budget", "pay", `{"limit":"day"}`}, {"budget", "pay", `{"limit":"month"}`}, {"budget", "pay", `{"limit":"day"}`},
-		{"config", "", `{"who":"ann"}`}, {"config", "", `{"who":"bob"}`},
+		{"unhealthy", "", `{"instance":"i2"}`},
+		{"healthy", "", `{"instance":"i1"}`},
+		{"unhealthy", "", `{"instance":"i1"}`},
+		{"budget", "pay", `{"limit":"day"}`},
+		{"budget", "pay", `{"limit":"month"}`},
+		{"budget", "pay", `{"limit":"day"}`},
+		{"config", "", `{"who":"ann"}`},
+		{"config", "", `{"who":"bob"}`},
 	} {
 		w.add(cloudEvent(t, n, e.kind, e.api, "", e.data))
 	}
