@@ -192,8 +192,8 @@ func (x *Index) keepOnce(ctx context.Context, s *source) error {
 	return context.Cause(ctx)
 }
 
-// begin returns the last sequence that a shelf has. If the shelf was built from another stream, or not yet, or if the
-// stream has removed all of it, it is emptied and begins behind the stream's end.
+// begin returns the last sequence that a shelf has. It empties a shelf that was not built from this stream, or of which
+// the stream has removed everything. Such a shelf begins behind the stream's end.
 func (x *Index) begin(ctx context.Context, s *source) (last uint64, err error) {
 	had := x.lastOf(s.shelf)
 	js, err := x.opts.JetStream.Stream(ctx, s.name)

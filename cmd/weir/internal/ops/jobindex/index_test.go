@@ -380,8 +380,8 @@ func TestForgottenIsNotLost(t *testing.T) {
 	}
 }
 
-// TestLateLetterIsForgotten: a letter that was deleted between its reading and its addition is not listed, nor is any
-// letter of an index whose stream has too many deleted letters to list.
+// TestLateLetterIsForgotten: an index does not list a letter that was deleted between its reading and its addition. It
+// is built anew if its stream has more deleted letters than the server lists.
 func TestLateLetterIsForgotten(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
