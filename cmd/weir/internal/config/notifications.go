@@ -99,8 +99,8 @@ func (d *Destination) section() section {
 			},
 			{
 				name: "group", is: one(&d.Group, orEmpty(duration(time.Second, time.Hour))), otherwise: "none",
-				means: "how long weir collects events and counts those of one type, API, key and reason together. Without it weir posts " +
-					"each event at once",
+				means: "how long weir collects events and counts those of one type, API, key, reason, instance, limit and " +
+					"user together. Without it weir posts each event at once",
 			},
 			{
 				name: "events", otherwise: "all", means: "which [events](events.md) weir posts",
