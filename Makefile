@@ -49,8 +49,8 @@ fields: ## write what comes from the registry of fields: tables of the help, JSO
 	@UPDATE_GOLDEN=1 $(GO) test ./cmd/weir/internal/config -run 'TestGoldenFiles|TestReference'
 	@UPDATE_GOLDEN=1 $(GO) test ./cmd/weir/test/docs -run 'DocsOfConfiguration|DocsOfVariables$$|DocsSchemaFiles'
 
-rights: ## write the users and accounts of deploy/nats from the list of rights in cmd/weir/internal/gate/rights.go
-	@UPDATE_GOLDEN=1 $(GO) test ./cmd/weir/internal/gate -run RightsOfDeploy
+rights: ## write the users and accounts of deploy/nats from the list of rights in cmd/weir/internal/nats/jsproxy/rights.go
+	@UPDATE_GOLDEN=1 $(GO) test ./cmd/weir/internal/nats/jsproxy -run RightsOfDeploy
 
 build: ## build bin/weir
 	$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/weir ./cmd/weir
@@ -175,7 +175,7 @@ $(TOOLS)/helm-$(HELM):
 
 # Every warning is an error there, so that generators and catalogues take the document as it is.
 openapi: $(TOOLS)/redocly-$(REDOCLY) ## validate the OpenAPI document with Redocly's linter, which needs npm
-	cd cmd/weir/internal/api && REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true $</node_modules/.bin/redocly lint --config redocly.yaml openapi.json
+	cd cmd/weir/internal/httpd/httpapi && REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true $</node_modules/.bin/redocly lint --config redocly.yaml openapi.json
 
 $(TOOLS)/redocly-$(REDOCLY):
 	rm -rf $@.new && npm install --prefix $@.new --no-audit --no-fund --ignore-scripts @redocly/cli@$(REDOCLY)

@@ -5,7 +5,7 @@ import (
 	"context"
 	"os"
 
-	"weir/cmd/weir/internal/commands"
+	"weir/cmd/weir/internal/cli/commands"
 )
 
 func main() { os.Exit(commands.Run(context.Background(), os.Args[1:])) }

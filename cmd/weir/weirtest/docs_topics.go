@@ -3,7 +3,7 @@ package weirtest
 import (
 	"testing"
 
-	"weir/cmd/weir/internal/help"
+	"weir/cmd/weir/internal/cli/help"
 )
 
 // The tests of the reference, which `weir help` shows. A topic must name everything that users meet by name, and the

@@ -7,7 +7,7 @@ import (
 
 	"weir/bucket"
 	"weir/bucket/queue"
-	"weir/cmd/weir/internal/clock"
+	"weir/cmd/weir/internal/serve/clock"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 

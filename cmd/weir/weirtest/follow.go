@@ -9,8 +9,8 @@ import (
 
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/nats/connect"
+	"weir/cmd/weir/internal/serve/admin"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -25,7 +25,7 @@ func (r *Rig) ApplyConfig(yaml string) uint64 {
 	if err != nil {
 		r.T.Fatal(err)
 	}
-	next := control.StoredConfig{YAML: fmt.Sprintf(yaml, r.API.URL()), From: "test", Who: "test", At: time.Now()}
+	next := admin.StoredConfig{YAML: fmt.Sprintf(yaml, r.API.URL()), From: "test", Who: "test", At: time.Now()}
 	current.Follow(&next)
 	version, err := store.Put(r.T.Context(), next, last)
 	if err != nil {
@@ -34,9 +34,9 @@ func (r *Rig) ApplyConfig(yaml string) uint64 {
 	return version
 }
 
-func (r *Rig) ConfigStore() control.ConfigStore {
+func (r *Rig) ConfigStore() admin.ConfigStore {
 	r.T.Helper()
-	store, err := control.FindConfigStore(r.T.Context(), r.Operators())
+	store, err := admin.FindConfigStore(r.T.Context(), r.Operators())
 	if err != nil {
 		r.T.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func EverySecond(n int64) bucket.Limit {
 }
 
 // ConfigEvents returns the config events so far.
-func (r *Rig) ConfigEvents() []control.ConfigChange {
+func (r *Rig) ConfigEvents() []admin.ConfigChange {
 	r.T.Helper()
 	ctx, cancel := context.WithTimeout(r.T.Context(), Patience)
 	defer cancel()
@@ -100,7 +100,7 @@ func (r *Rig) ConfigEvents() []control.ConfigChange {
 	if err != nil {
 		r.T.Fatal(err)
 	}
-	var told []control.ConfigChange
+	var told []admin.ConfigChange
 	for seq := uint64(1); seq <= stream.CachedInfo().State.LastSeq; seq++ {
 		msg, err := stream.GetMsg(ctx, seq)
 		if err != nil || !strings.HasPrefix(msg.Subject, "weir.events.config.") {
@@ -108,7 +108,7 @@ func (r *Rig) ConfigEvents() []control.ConfigChange {
 		}
 		var event struct {
 			Type, Source string
-			Data         control.ConfigChange
+			Data         admin.ConfigChange
 		}
 		if err := json.Unmarshal(msg.Data, &event); err != nil || event.Type != "weir.config.v1" {
 			r.T.Fatalf("%s: %v", msg.Data, err)

@@ -15,10 +15,10 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/internal/machine"
-	"weir/cmd/weir/internal/clock"
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/worker"
+	"weir/cmd/weir/internal/nats/connect"
+	"weir/cmd/weir/internal/serve/clock"
+	"weir/cmd/weir/internal/serve/worker"
 	"weir/ingest"
 	"weir/ingest/await"
 

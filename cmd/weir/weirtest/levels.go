@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/limitstate"
+	"weir/cmd/weir/internal/serve/limitstate"
 )
 
 // BudgetEvents returns the stored budget events of an api in order: limit, threshold, amount.

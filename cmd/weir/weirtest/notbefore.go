@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/serve/admin"
 	"weir/dispatcher/schedule"
 	"weir/ingest"
 )
@@ -66,7 +66,7 @@ func (r *Rig) FillNotBefore() {
 // SeeNotBefore checks what weir shows of a key whose jobs wait for their time.
 func (r *Rig) SeeNotBefore(due time.Time) {
 	r.T.Helper()
-	var shown control.KeyShown
+	var shown admin.KeyShown
 	said, code := r.Command("show", "pay", "k", "--json")
 	if err := json.Unmarshal([]byte(said), &shown); err != nil || code != 0 {
 		r.T.Fatalf("%d %s", code, said)

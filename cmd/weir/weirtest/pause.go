@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/serve/admin"
 	"weir/dispatcher/schedule"
 )
 
@@ -12,7 +12,7 @@ func (r *Rig) PutPause(key string) {
 	r.T.Helper()
 	word, err := json.Marshal(schedule.Pause{At: time.Now(), By: "test"})
 	if err == nil {
-		_, err = r.Control().Put(r.T.Context(), control.PauseEntry("pay", key), word)
+		_, err = r.Control().Put(r.T.Context(), admin.PauseEntry("pay", key), word)
 	}
 	if err != nil {
 		r.T.Fatal(err)
@@ -25,7 +25,7 @@ func (r *Rig) WhilePaused(what func()) {
 	r.T.Helper()
 	r.PutPause("")
 	what()
-	if err := r.Control().Delete(r.T.Context(), control.PauseEntry("pay", "")); err != nil {
+	if err := r.Control().Delete(r.T.Context(), admin.PauseEntry("pay", "")); err != nil {
 		r.T.Fatal(err)
 	}
 }

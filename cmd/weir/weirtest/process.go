@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"weir/cmd/internal/machine"
-	"weir/cmd/weir/internal/commands"
+	"weir/cmd/weir/internal/cli/commands"
 	"weir/cmd/weir/internal/config"
 
 	"github.com/rogpeppe/go-internal/testscript"

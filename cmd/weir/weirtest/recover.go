@@ -10,7 +10,7 @@ import (
 
 	"weir/bucket"
 	"weir/bucket/queue"
-	"weir/cmd/weir/internal/embedded"
+	"weir/cmd/weir/internal/serve/embedded"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
 	"weir/ingest"

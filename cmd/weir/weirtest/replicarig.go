@@ -16,7 +16,7 @@ import (
 	"weir/bucket"
 	"weir/bucket/stream"
 	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/embedded"
+	"weir/cmd/weir/internal/serve/embedded"
 	"weir/dispatcher/ledger"
 	"weir/ingest/await"
 

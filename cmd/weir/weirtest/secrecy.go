@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/worker"
+	"weir/cmd/weir/internal/serve/worker"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"

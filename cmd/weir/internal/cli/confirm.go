@@ -8,7 +8,7 @@ import (
 	"os"
 	"strings"
 
-	"weir/cmd/weir/internal/terminal"
+	"weir/cmd/weir/internal/cli/terminal"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"

@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/pflag"
-	"weir/cmd/weir/internal/terminal"
+	"weir/cmd/weir/internal/cli/terminal"
 )
 
 // Format is the output format of a command.

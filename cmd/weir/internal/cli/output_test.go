@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/cmd/weir/internal/terminal"
+	"weir/cmd/weir/internal/cli/terminal"
 )
 
 func TestBrief(t *testing.T) {

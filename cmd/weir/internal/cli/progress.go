@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"weir/cmd/weir/internal/terminal"
+	"weir/cmd/weir/internal/cli/terminal"
 )
 
 // The width of a progress bar, and how often it is drawn.

@@ -8,7 +8,7 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/commands"
+	"weir/cmd/weir/internal/cli/commands"
 	"weir/cmd/weir/weirtest"
 	"weir/ingest/await"
 )

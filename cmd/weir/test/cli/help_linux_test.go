@@ -12,7 +12,7 @@ import (
 
 	"weir/bucket/natstest"
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/commands"
+	"weir/cmd/weir/internal/cli/commands"
 	"weir/cmd/weir/weirtest"
 	"weir/ingest/await"
 

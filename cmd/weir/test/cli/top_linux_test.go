@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/commands"
-	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/top"
+	"weir/cmd/weir/internal/cli/commands"
+	"weir/cmd/weir/internal/cli/top"
+	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/weirtest"
 	"weir/ingest/await"
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/console"
+	"weir/cmd/weir/internal/httpd/console"
 	"weir/cmd/weir/weirtest"
 	"weir/ingest/await"
 )

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/serve/admin"
 	"weir/cmd/weir/weirtest"
 
 	"github.com/chromedp/cdproto/accessibility"
@@ -46,7 +46,7 @@ func TestConsoleProposesAConfiguration(t *testing.T) {
 	b.wait("the question", `document.querySelector("dialog[open] .diff")`)
 	b.click("dialog button.main")
 	b.wait("it in force", `document.querySelector("dialog") === null && document.querySelector("main pre")?.textContent.includes("capacity: 9")`)
-	if shown := ofJSON[control.KeyShown](r, "show", "pay", "a"); shown.Capacity != 9 {
+	if shown := ofJSON[admin.KeyShown](r, "show", "pay", "a"); shown.Capacity != 9 {
 		t.Errorf("the bucket's capacity is %d", shown.Capacity)
 	}
 	trace := filepath.Join(t.TempDir(), "trace.csv")

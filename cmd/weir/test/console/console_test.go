@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/ops/status"
+	"weir/cmd/weir/internal/serve/admin"
 	"weir/cmd/weir/weirtest"
 
 	"github.com/chromedp/chromedp/kb"
@@ -65,7 +65,7 @@ func TestConsoleSaysWhatCommandsSay(t *testing.T) {
 	}
 	b.open("/bucket?api=pay&key=a")
 	b.wait("the bucket", `document.querySelector("[data-field=depth]")`)
-	shown := ofJSON[control.KeyShown](r, "show", "pay", "a")
+	shown := ofJSON[admin.KeyShown](r, "show", "pay", "a")
 	if got := b.text("[data-field=depth]"); got != fmt.Sprint(shown.Depth) {
 		t.Errorf("the bucket's depth is %s on the page, and %d by the command", got, shown.Depth)
 	}

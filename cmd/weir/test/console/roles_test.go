@@ -11,7 +11,7 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/worker"
+	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
 	"weir/ingest/await"
 

@@ -18,8 +18,8 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/worker"
+	"weir/cmd/weir/internal/nats/connect"
+	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
 	"weir/ingest/await"
 

@@ -156,7 +156,7 @@ func tableOf(heading, first string, fields []config.Field) table {
 // holdToTables compares the tables of a topic with those that weir's code has. UPDATE_GOLDEN=1 writes them into the topic.
 func holdToTables(t *testing.T, topic string, tables []table) {
 	t.Helper()
-	path := filepath.Join(weirtest.Repository, "cmd/weir/internal/help", topic+".md")
+	path := filepath.Join(weirtest.Repository, "cmd/weir/internal/cli/help", topic+".md")
 	text := weirtest.MustRead(t, path)
 	wanted, end := text, 0
 	first, _, _ := strings.Cut(tables[0].text, " default")

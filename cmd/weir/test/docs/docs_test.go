@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"weir/cmd/weir/internal/help"
+	"weir/cmd/weir/internal/cli/help"
 	"weir/cmd/weir/weirtest"
 )
 
@@ -35,7 +35,7 @@ func docFiles(t *testing.T) map[string]string {
 		}
 	}
 	for _, topic := range help.Topics() {
-		docs["cmd/weir/internal/help/"+topic.Name+".md"] = topic.Text()
+		docs["cmd/weir/internal/cli/help/"+topic.Name+".md"] = topic.Text()
 	}
 	return docs
 }

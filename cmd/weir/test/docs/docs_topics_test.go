@@ -11,9 +11,9 @@ import (
 
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/commands"
+	"weir/cmd/weir/internal/cli/commands"
+	"weir/cmd/weir/internal/cli/help"
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/help"
 	"weir/cmd/weir/weirtest"
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
@@ -376,7 +376,7 @@ func TestDocsReadmeLeadsToEveryTopic(t *testing.T) {
 	t.Parallel()
 	readme := docFiles(t)["README.md"]
 	for _, topic := range help.Topics() {
-		if !strings.Contains(readme, "["+topic.Name+"](cmd/weir/internal/help/"+topic.Name+".md)") {
+		if !strings.Contains(readme, "["+topic.Name+"](cmd/weir/internal/cli/help/"+topic.Name+".md)") {
 			t.Errorf("README does not lead to the topic %s", topic.Name)
 		}
 	}

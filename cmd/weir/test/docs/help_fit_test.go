@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"weir/cmd/weir/internal/commands"
-	"weir/cmd/weir/internal/help"
-	"weir/cmd/weir/internal/terminal"
+	"weir/cmd/weir/internal/cli/commands"
+	"weir/cmd/weir/internal/cli/help"
+	"weir/cmd/weir/internal/cli/terminal"
 
 	"github.com/spf13/cobra"
 )

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/commands"
+	"weir/cmd/weir/internal/cli/commands"
 )
 
 // TestLongNamesAreUsageErrors: a command that is given a name that nothing can have says so before it asks a server.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"weir/cmd/weir/internal/commands"
-	"weir/cmd/weir/internal/help"
+	"weir/cmd/weir/internal/cli/commands"
+	"weir/cmd/weir/internal/cli/help"
 	"weir/cmd/weir/weirtest"
 
 	"github.com/spf13/cobra"

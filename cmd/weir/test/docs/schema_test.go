@@ -11,9 +11,9 @@ import (
 	"testing"
 
 	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/commands"
+	"weir/cmd/weir/internal/cli/commands"
+	"weir/cmd/weir/internal/cli/schema"
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/schema"
 	"weir/cmd/weir/weirtest"
 	"weir/ingest"
 

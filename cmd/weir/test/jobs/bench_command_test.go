@@ -8,7 +8,7 @@ import (
 
 	"weir/bucket/natstest"
 	"weir/cmd/internal/machine"
-	"weir/cmd/weir/internal/bench"
+	"weir/cmd/weir/internal/cli/bench"
 	"weir/cmd/weir/weirtest"
 
 	"github.com/nats-io/nats.go/jetstream"

@@ -9,7 +9,7 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/worker"
+	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
 	"weir/ingest/await"
 

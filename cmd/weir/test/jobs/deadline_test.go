@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/serve/admin"
 	"weir/cmd/weir/weirtest"
 	"weir/dispatcher/desk"
 	"weir/dispatcher/schedule"
@@ -45,7 +45,7 @@ func TestDeadlinePassesWhilePaused(t *testing.T) {
 	if n := len(r.Letters("pay", "k")); n != 1 {
 		t.Errorf("%d letters: a job behind another is judged when it is the first", n)
 	}
-	if err := r.Control().Delete(t.Context(), control.PauseEntry("pay", "")); err != nil {
+	if err := r.Control().Delete(t.Context(), admin.PauseEntry("pay", "")); err != nil {
 		t.Fatal(err)
 	}
 	r.Ended("pay", "k", 1)

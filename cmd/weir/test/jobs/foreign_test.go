@@ -12,9 +12,9 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/embedded"
-	"weir/cmd/weir/internal/foreign"
-	"weir/cmd/weir/internal/worker"
+	"weir/cmd/weir/internal/nats/foreign"
+	"weir/cmd/weir/internal/serve/embedded"
+	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
 	"weir/ingest/await"
 

@@ -13,8 +13,8 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/embedded"
-	"weir/cmd/weir/internal/worker"
+	"weir/cmd/weir/internal/serve/embedded"
+	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
 	"weir/ingest/await"
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/worker"
+	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
 	"weir/ingest/await"
 )

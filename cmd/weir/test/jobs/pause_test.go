@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/serve/admin"
 	"weir/cmd/weir/weirtest"
 	"weir/dispatcher/desk"
 	"weir/dispatcher/schedule"
@@ -53,7 +53,7 @@ func TestPauseSurvivesRestarts(t *testing.T) {
 		t.Fatalf("%d calls of the paused key started after the restart", n-calls)
 	}
 	r.PutPause("") // the api as well, and then the key's own word is taken back
-	if err := r.Control().Delete(t.Context(), control.PauseEntry("pay", "paused")); err != nil {
+	if err := r.Control().Delete(t.Context(), admin.PauseEntry("pay", "paused")); err != nil {
 		t.Fatal(err)
 	}
 	r.Stop()
@@ -61,7 +61,7 @@ func TestPauseSurvivesRestarts(t *testing.T) {
 	if _, ok := r.Worker.Parts().Dispatcher.Desk.Pauses("pay")["paused"]; ok || len(r.API.Arrivals("paused")) != calls {
 		t.Fatal("a pause that was taken back is in force, or a paused api was called")
 	}
-	if err := r.Control().Delete(t.Context(), control.PauseEntry("pay", "")); err != nil {
+	if err := r.Control().Delete(t.Context(), admin.PauseEntry("pay", "")); err != nil {
 		t.Fatal(err)
 	}
 	r.Eventually("all jobs to end", func() bool { return len(r.Results("pay", "paused")) == 60 })
@@ -84,13 +84,13 @@ func TestPauseEndsByItself(t *testing.T) {
 		said := time.Now()
 		word, err := json.Marshal(schedule.Pause{At: said, By: "test", ForMS: lasts.Milliseconds()})
 		if err == nil {
-			_, err = r.Control().Put(t.Context(), control.PauseEntry("pay", key), word)
+			_, err = r.Control().Put(t.Context(), admin.PauseEntry("pay", key), word)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		ends = said.Add(lasts)
-		switch entry, err := r.Control().Get(t.Context(), control.PauseEntry("pay", key)); {
+		switch entry, err := r.Control().Get(t.Context(), admin.PauseEntry("pay", key)); {
 		case err == nil:
 			ends = entry.Created().Add(lasts)
 		case !errors.Is(err, jetstream.ErrKeyNotFound) || time.Now().Before(ends): // a busy machine finds it over already
@@ -129,7 +129,7 @@ func TestPauseEndsByItself(t *testing.T) {
 	await.Until(t, "the end of the pause, while no weir runs", func() bool { return time.Now().After(away) })
 	r.Start()
 	calledAfter("away", away)
-	if _, err := r.Control().Get(t.Context(), control.PauseEntry("pay", "away")); !errors.Is(err, jetstream.ErrKeyNotFound) {
+	if _, err := r.Control().Get(t.Context(), admin.PauseEntry("pay", "away")); !errors.Is(err, jetstream.ErrKeyNotFound) {
 		t.Errorf("the entry of a pause that is over: %v", err)
 	}
 	over := 0

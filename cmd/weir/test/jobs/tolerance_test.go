@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/weirtest"
 	"weir/ingest/await"
 

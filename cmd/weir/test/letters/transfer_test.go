@@ -14,7 +14,7 @@ import (
 
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/ops/deadview"
 	"weir/cmd/weir/internal/ops/verify"
 	"weir/cmd/weir/internal/ops/whatif"

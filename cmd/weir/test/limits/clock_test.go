@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/clock"
+	"weir/cmd/weir/internal/serve/clock"
 	"weir/cmd/weir/weirtest"
 )
 

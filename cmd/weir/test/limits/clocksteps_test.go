@@ -7,7 +7,7 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/internal/machine"
-	"weir/cmd/weir/internal/clock"
+	"weir/cmd/weir/internal/serve/clock"
 	"weir/cmd/weir/weirtest"
 )
 

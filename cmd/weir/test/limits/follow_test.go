@@ -11,9 +11,9 @@ import (
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/internal/machine"
-	"weir/cmd/weir/internal/commands"
+	"weir/cmd/weir/internal/cli/commands"
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/serve/admin"
 	"weir/cmd/weir/weirtest"
 
 	"github.com/nats-io/nats.go"
@@ -175,7 +175,7 @@ func TestJobsOfARemovedAPI(t *testing.T) {
 
 	const says = "are called until weir restarts"
 	for of, text := range map[string]string{
-		"config apply --help": longHelp(t, "config", "apply"), "weir help configuration": weirtest.MustRead(t, weirtest.Repository+"/cmd/weir/internal/help/configuration.md"),
+		"config apply --help": longHelp(t, "config", "apply"), "weir help configuration": weirtest.MustRead(t, weirtest.Repository+"/cmd/weir/internal/cli/help/configuration.md"),
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(text), " "), says) {
 			t.Errorf("%s does not say that jobs of an api that is taken out %s", of, says)
@@ -233,7 +233,7 @@ func TestIdempotencySwitchedOff(t *testing.T) {
 	r.Stop() // the doubt outlives a restart
 	r.YAML = fmt.Sprintf(fmt.Sprintf(yaml, "1ms", ""), r.API.URL())
 	r.Start()
-	if err := r.Control().Delete(t.Context(), control.PauseEntry("pay", "")); err != nil {
+	if err := r.Control().Delete(t.Context(), admin.PauseEntry("pay", "")); err != nil {
 		t.Fatal(err)
 	}
 	r.SubmitMany("pay", "other", 1)
@@ -300,7 +300,7 @@ func TestRestartKeepsWhatWasApplied(t *testing.T) {
 	if last.OldVersion != 2 || last.NewVersion != 3 || last.Changes != 1 || last.Who == "" {
 		t.Errorf("the event of the file says %+v", last)
 	}
-	if _, err := r.ConfigStore().Put(t.Context(), control.StoredConfig{}, 2); !errors.Is(err, control.ErrLostRace) {
+	if _, err := r.ConfigStore().Put(t.Context(), admin.StoredConfig{}, 2); !errors.Is(err, admin.ErrLostRace) {
 		t.Errorf("a change of a version that is not the last one: %v", err)
 	}
 }

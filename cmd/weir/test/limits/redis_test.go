@@ -14,7 +14,7 @@ import (
 	"weir/bucket"
 	"weir/bucket/natstest"
 	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/worker"
+	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
 	"weir/ingest/await"
 

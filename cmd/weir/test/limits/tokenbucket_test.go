@@ -8,7 +8,7 @@ import (
 
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/serve/admin"
 	"weir/cmd/weir/weirtest"
 )
 
@@ -29,7 +29,7 @@ apis:
 			t.Fatalf("%+v", a.Error)
 		}
 	}
-	if err := r.Control().Delete(t.Context(), control.PauseEntry("pay", "")); err != nil {
+	if err := r.Control().Delete(t.Context(), admin.PauseEntry("pay", "")); err != nil {
 		t.Fatal(err)
 	}
 	all := r.AwaitCalls(60)

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/nats/connect"
+	"weir/cmd/weir/internal/serve/admin"
 	"weir/cmd/weir/weirtest"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
@@ -155,12 +155,12 @@ func TestWhatWasAnsweredIsSettledAfterAKill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := pauses.Put(t.Context(), control.PauseEntry("pay", "push"), []byte(`{"by": "test"}`)); err != nil {
+	if _, err := pauses.Put(t.Context(), admin.PauseEntry("pay", "push"), []byte(`{"by": "test"}`)); err != nil {
 		t.Fatal(err)
 	}
 	r.Start()
 	r.Proc.Kill()
-	if err := pauses.Delete(t.Context(), control.PauseEntry("pay", "push")); err != nil {
+	if err := pauses.Delete(t.Context(), admin.PauseEntry("pay", "push")); err != nil {
 		t.Fatal(err)
 	}
 	r.Start()

@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"weir/cmd/weir/internal/control"
-	"weir/cmd/weir/internal/worker"
+	"weir/cmd/weir/internal/serve/admin"
+	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
 	"weir/ingest/await"
 
@@ -59,7 +59,7 @@ func TestFullStoreDrains(t *testing.T) {
 	if taken < 100 || taken > 280 {
 		t.Fatalf("%d jobs of 100 KiB were taken by a store of 32 MiB", taken)
 	}
-	if err := r.Control().Delete(t.Context(), control.PauseEntry("pay", "")); err != nil {
+	if err := r.Control().Delete(t.Context(), admin.PauseEntry("pay", "")); err != nil {
 		t.Fatal(err)
 	}
 	r.Eventually("every job to end", func() bool { return r.Messages("WEIR_RESULTS") == taken })

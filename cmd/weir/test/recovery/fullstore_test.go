@@ -10,7 +10,7 @@ import (
 
 	"weir/bucket"
 	"weir/bucket/queue"
-	"weir/cmd/weir/internal/embedded"
+	"weir/cmd/weir/internal/serve/embedded"
 	"weir/cmd/weir/weirtest"
 	"weir/deadletter"
 	"weir/ingest"

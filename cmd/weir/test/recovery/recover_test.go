@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"weir/bucket/queue"
-	"weir/cmd/weir/internal/worker"
+	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
 	"weir/ingest/await"
 )

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/embedded"
+	"weir/cmd/weir/internal/serve/embedded"
 	"weir/cmd/weir/weirtest"
 	"weir/ingest/await"
 

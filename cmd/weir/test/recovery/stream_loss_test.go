@@ -12,9 +12,9 @@ import (
 	"weir/bucket"
 	"weir/bucket/queue"
 	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/embedded"
-	"weir/cmd/weir/internal/worker"
+	"weir/cmd/weir/internal/nats/connect"
+	"weir/cmd/weir/internal/serve/embedded"
+	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
 	"weir/ingest/await"
 

@@ -10,7 +10,7 @@ import (
 	"weir/bucket/queue"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/worker"
+	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
 	"weir/dispatcher/ledger"
 	"weir/ingest/await"

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"weir/cmd/weir/internal/control"
-	"weir/cmd/weir/internal/worker"
+	"weir/cmd/weir/internal/serve/admin"
+	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
 	"weir/ingest/await"
 
@@ -73,7 +73,7 @@ func TestMoveToACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.PutPause("k3") // its jobs wait for certain until they have been moved
-	if err := r.Control().Delete(t.Context(), control.PauseEntry("pay", "")); err != nil {
+	if err := r.Control().Delete(t.Context(), admin.PauseEntry("pay", "")); err != nil {
 		t.Fatal(err)
 	}
 	r.AwaitCalls(10)
@@ -111,7 +111,7 @@ func TestMoveToACluster(t *testing.T) {
 	if again := send("k1", "k1-0"); !again.Duplicate {
 		t.Errorf("a finished job's id is forgotten: %+v", again)
 	}
-	if err := r.Control().Delete(t.Context(), control.PauseEntry("pay", "k3")); err != nil {
+	if err := r.Control().Delete(t.Context(), admin.PauseEntry("pay", "k3")); err != nil {
 		t.Fatal(err)
 	}
 	r.Eventually("49 results", func() bool { return r.Messages("WEIR_RESULTS") == 49 })

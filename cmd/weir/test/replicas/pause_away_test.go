@@ -8,9 +8,9 @@ import (
 
 	"weir/bucket/natstest"
 	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/control"
-	"weir/cmd/weir/internal/worker"
+	"weir/cmd/weir/internal/nats/connect"
+	"weir/cmd/weir/internal/serve/admin"
+	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
 	"weir/ingest/await"
 
@@ -50,14 +50,14 @@ func TestPausesThatAreGoneWhenTheServerIsBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := kv.Delete(t.Context(), control.PauseEntry("pay", "deleted")); err != nil {
+	if err := kv.Delete(t.Context(), admin.PauseEntry("pay", "deleted")); err != nil {
 		t.Fatal(err)
 	}
 	bucket, err := js.Stream(t.Context(), "KV_"+connect.ControlBucket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := bucket.Purge(t.Context(), jetstream.WithPurgeSubject("$KV."+connect.ControlBucket+"."+control.PauseEntry("pay", "purged"))); err != nil {
+	if err := bucket.Purge(t.Context(), jetstream.WithPurgeSubject("$KV."+connect.ControlBucket+"."+admin.PauseEntry("pay", "purged"))); err != nil {
 		t.Fatal(err)
 	}
 	stop()

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"weir/cmd/weir/internal/worker"
+	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
 	"weir/ingest/await"
 

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"weir/cmd/internal/machine"
-	"weir/cmd/weir/internal/bench"
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/cli/bench"
 	"weir/cmd/weir/weirtest"
 )
 

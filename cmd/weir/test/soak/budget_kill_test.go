@@ -21,9 +21,9 @@ import (
 	"weir/bucket/stream"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/internal/machine"
-	"weir/cmd/weir/internal/control"
-	"weir/cmd/weir/internal/limitstate"
 	"weir/cmd/weir/internal/ops/verify"
+	"weir/cmd/weir/internal/serve/admin"
+	"weir/cmd/weir/internal/serve/limitstate"
 	"weir/cmd/weir/weirtest"
 	"weir/dispatcher/ledger"
 	"weir/ingest/await"
@@ -123,7 +123,7 @@ func (r *budgetRig) verified(limit string) int64 {
 // shown is what show says of a limit, by a key that has a job.
 func (r *budgetRig) shown(key, limit string) limitstate.LimitShown {
 	r.T.Helper()
-	var k control.KeyShown
+	var k admin.KeyShown
 	if err := json.Unmarshal(r.weir("show", "pay", key, "--json"), &k); err != nil {
 		r.T.Fatal(err)
 	}

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"weir/cmd/weir/internal/foreign"
-	"weir/cmd/weir/internal/worker"
+	"weir/cmd/weir/internal/nats/foreign"
+	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
 	"weir/ingest/await"
 )

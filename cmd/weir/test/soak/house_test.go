@@ -36,8 +36,8 @@ func TestDeadCodeIsLeftOut(t *testing.T) {
 			t.Fatalf("all exported methods are linked in, because of\n%s", way)
 		}
 	}
-	if lines < 10_000 || reached["weir/cmd/weir/internal/commands.Root"] == "" {
-		t.Errorf("the linker told of %d references, and not of weir/cmd/weir/internal/commands.Root: mend this test", lines)
+	if lines < 10_000 || reached["weir/cmd/weir/internal/cli/commands.Root"] == "" {
+		t.Errorf("the linker told of %d references, and not of weir/cmd/weir/internal/cli/commands.Root: mend this test", lines)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/weirtest"
 	"weir/ingest/await"
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/weirtest"
 	"weir/ingest/await"
 

@@ -8,7 +8,7 @@ import (
 
 	"weir/bucket/lease"
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/nats/connect"
 	"weir/deadletter"
 )
 

@@ -9,7 +9,7 @@ import (
 	"weir/bucket"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/nats/connect"
 	"weir/deadletter"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/ops/status"
 )
 

@@ -5,7 +5,7 @@ import (
 
 	"weir/bucket"
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/limitstate"
+	"weir/cmd/weir/internal/serve/limitstate"
 )
 
 // limits looks for contradictions between limits of the configuration.

@@ -11,7 +11,7 @@ import (
 
 	"weir/bucket/redisstore"
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/nats/connect"
 
 	"github.com/nats-io/nats.go/jetstream"
 )

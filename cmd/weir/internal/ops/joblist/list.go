@@ -16,10 +16,10 @@ import (
 	"time"
 
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/ops/deadview"
 	"weir/cmd/weir/internal/ops/jobindex"
+	"weir/cmd/weir/internal/serve/admin"
 	"weir/dispatcher/desk"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/schedule"
@@ -132,7 +132,7 @@ func List(ctx context.Context, c *connect.Connection, q *Question) (Page, error)
 	var all []placed
 	var end jobindex.Place // jobs behind it may be missing from all; zero: none are
 	if q.wants(Waiting) || q.wants(Calling) {
-		asked := control.UnfinishedJobs{Filter: q.Filter, Waiting: q.wants(Waiting), Calling: q.wants(Calling), Limit: q.Limit}
+		asked := admin.UnfinishedJobs{Filter: q.Filter, Waiting: q.wants(Waiting), Calling: q.wants(Calling), Limit: q.Limit}
 		found, err := asked.Unfinished(c)
 		if err != nil {
 			return page, err
@@ -146,7 +146,7 @@ func List(ctx context.Context, c *connect.Connection, q *Question) (Page, error)
 	}
 	if q.wants(Done) || q.wants(Dead) {
 		asked := jobindex.Question{Filter: q.Filter, Done: q.wants(Done), Dead: q.wants(Dead), Limit: q.Limit}
-		found, err := control.EndedJobs(ctx, c, &asked)
+		found, err := admin.EndedJobs(ctx, c, &asked)
 		if err != nil {
 			return page, err
 		}
@@ -190,7 +190,7 @@ func ofUnfinished(j *desk.UnfinishedJob) placed {
 	if j.Calling() {
 		state = Calling
 	}
-	return placed{Job{API: j.API, Key: j.Key, Job: j.Job, State: state, At: j.At.UTC(), Accepted: j.Accepted.UTC(), Calls: j.Calls, Phase: j.Phase}, control.JobPlace(j)}
+	return placed{Job{API: j.API, Key: j.Key, Job: j.Job, State: state, At: j.At.UTC(), Accepted: j.Accepted.UTC(), Calls: j.Calls, Phase: j.Phase}, admin.JobPlace(j)}
 }
 
 func ofEnded(e *jobindex.Ended) placed {

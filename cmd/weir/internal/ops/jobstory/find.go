@@ -10,9 +10,9 @@ import (
 
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/ops/jobindex"
+	"weir/cmd/weir/internal/serve/admin"
 	"weir/deadletter"
 	"weir/dispatcher/desk"
 	"weir/dispatcher/ledger"
@@ -32,7 +32,7 @@ type Options struct {
 	Search bool
 	Bodies bool // with the bodies of results, up to MostBody bytes each
 	// InQueue asks the owners of an api's queue for the jobs with the id; nil: control.Find does.
-	InQueue func(ctx context.Context, api string, q control.JobInQueue) ([]desk.QueuedJob, error)
+	InQueue func(ctx context.Context, api string, q admin.JobInQueue) ([]desk.QueuedJob, error)
 }
 
 // MostBody bounds the body of a result that a story shows, in bytes.
@@ -127,12 +127,12 @@ func (s *search) job(api, key string) *Job {
 func (s *search) askQueues(ctx context.Context) {
 	ask := s.InQueue
 	if ask == nil {
-		ask = func(_ context.Context, api string, q control.JobInQueue) ([]desk.QueuedJob, error) {
-			return control.Find(s.c, api, q)
+		ask = func(_ context.Context, api string, q admin.JobInQueue) ([]desk.QueuedJob, error) {
+			return admin.Find(s.c, api, q)
 		}
 	}
 	for _, api := range s.APIs {
-		found, err := ask(ctx, api, control.JobInQueue{Job: s.Job, Key: s.Key})
+		found, err := ask(ctx, api, admin.JobInQueue{Job: s.Job, Key: s.Key})
 		if err != nil {
 			s.t.Silent = append(s.t.Silent, api+": "+err.Error())
 		}

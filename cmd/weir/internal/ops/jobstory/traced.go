@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"weir/bucket/stream"
-	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/ops/jobindex"
+	"weir/cmd/weir/internal/serve/admin"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 
@@ -20,7 +20,7 @@ func (s *search) indexed(ctx context.Context) bool {
 	if s.Search {
 		return false
 	}
-	t, err := control.TracesOf(ctx, s.c, s.Job)
+	t, err := admin.TracesOf(ctx, s.c, s.Job)
 	if err != nil || t.Doubtful {
 		return false
 	}

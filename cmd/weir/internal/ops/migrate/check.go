@@ -14,8 +14,8 @@ import (
 	"weir/bucket/lease"
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/witness"
+	"weir/cmd/weir/internal/nats/connect"
+	"weir/cmd/weir/internal/serve/restoreguard"
 )
 
 // How long a move waits for changes to become visible.
@@ -50,7 +50,7 @@ func refuseCopied(f Options) error {
 	if f.Abandon {
 		return nil
 	}
-	found, _, err := witness.ExamineDirectory(f.From)
+	found, _, err := restoreguard.ExamineDirectory(f.From)
 	if err != nil || found == nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/stream"
-	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/nats/connect"
 )
 
 // Bounds of copying one stream. The receiving server abandons a restore that receives nothing for five seconds, and

@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/nats/connect"
 )
 
 // noteBucket is where both ends keep the notes of a move. It is never moved itself.

@@ -13,8 +13,8 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/embedded"
+	"weir/cmd/weir/internal/nats/connect"
+	"weir/cmd/weir/internal/serve/embedded"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"

@@ -13,8 +13,8 @@ import (
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/nats/connect"
+	"weir/cmd/weir/internal/serve/admin"
 )
 
 // check refuses what cannot be moved, before it changes anything. done is true if this move was completed before.
@@ -77,7 +77,7 @@ func (m *mover) checkTarget(ctx context.Context) error {
 	check := connect.Check{
 		Conn: m.to.Conn, JetStream: m.to.JetStream, Denied: m.to.Denied, Settings: &config.Settings{Replicas: m.replicas}, Log: slog.New(slog.DiscardHandler),
 	}
-	if v, err := control.CurrentVersion(ctx, m.from); err == nil {
+	if v, err := admin.CurrentVersion(ctx, m.from); err == nil {
 		check.Config = v.Config
 	}
 	if err := check.TakesCopies(ctx); err != nil {

@@ -8,8 +8,8 @@ import (
 	"weir/bucket"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/limitstate"
+	"weir/cmd/weir/internal/nats/connect"
+	"weir/cmd/weir/internal/serve/limitstate"
 	"weir/dispatcher/ledger"
 )
 

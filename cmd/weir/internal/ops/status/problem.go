@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/nats/connect"
 	"weir/dispatcher"
 )
 

@@ -9,10 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/control"
-	"weir/cmd/weir/internal/limitstate"
+	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/ops/spend"
+	"weir/cmd/weir/internal/serve/admin"
+	"weir/cmd/weir/internal/serve/limitstate"
 	"weir/deadletter"
 	"weir/dispatcher/desk"
 	"weir/dispatcher/schedule"
@@ -94,27 +94,27 @@ type Letters struct {
 // Gather asks all replicas, and counts the letters. It asks for at most limit paused and held keys of each api. It
 // stops waiting when complete reports that all have answered; if complete is nil, it waits for stragglers. A missing
 // dispatcher is a problem, not an error. It blocks for some seconds at most.
-func Gather(ctx context.Context, c *connect.Connection, limit int, complete control.Roster) (*Status, error) {
+func Gather(ctx context.Context, c *connect.Connection, limit int, complete admin.Roster) (*Status, error) {
 	s := &Status{At: time.Now().UTC(), Server: c.At, APIs: []*API{}, Replicas: []Replica{}, Letters: []Letters{}, Problems: []Problem{}, Warnings: []Problem{}}
-	var replicas []control.ReplicaStatus
+	var replicas []admin.ReplicaStatus
 	var err, intakesErr error
 	var asking sync.WaitGroup // two questions, each with a wait for stragglers
 	takeJobs := make(chan int, 1)
 	both, refused := context.WithCancel(ctx)
 	defer refused()
 	asking.Go(func() {
-		replicas, err = control.Status(c, limit, complete)
+		replicas, err = admin.Status(c, limit, complete)
 		if complete != nil {
 			takeJobs <- takingJobs(replicas)
 		}
-		if err != nil && !errors.Is(err, control.ErrNoDispatcher) {
+		if err != nil && !errors.Is(err, admin.ErrNoDispatcher) {
 			refused() // nothing more is reported
 		}
 	})
 	s.Intakes, intakesErr = intakes(both, c, takeJobs)
 	asking.Wait()
 	switch {
-	case errors.Is(err, control.ErrNoDispatcher):
+	case errors.Is(err, admin.ErrNoDispatcher):
 		s.problem("no replica dispatches: none with the role dispatch answers", "start `weir serve`, or look whether it is stopped or its machine overloaded")
 	case err != nil:
 		return nil, err
@@ -147,7 +147,7 @@ func (s *Status) AddSpent(sums map[string]spend.Sum) {
 }
 
 // add puts a replica's answer to the others'.
-func (s *Status) add(r *control.ReplicaStatus) {
+func (s *Status) add(r *admin.ReplicaStatus) {
 	owned := 0
 	for i := range r.APIs {
 		a := &r.APIs[i]
@@ -181,7 +181,7 @@ func (s *Status) api(name string) *API {
 	return a
 }
 
-func (a *API) add(r *control.APIStatus, instance string) {
+func (a *API) add(r *admin.APIStatus, instance string) {
 	a.Partitions = max(a.Partitions, r.Partitions)
 	a.Owners = append(a.Owners, make([]string, a.Partitions-len(a.Owners))...)
 	for _, number := range r.Owns {
@@ -244,7 +244,7 @@ const (
 )
 
 // takingJobs returns how many of the replicas accept jobs.
-func takingJobs(replicas []control.ReplicaStatus) (n int) {
+func takingJobs(replicas []admin.ReplicaStatus) (n int) {
 	for i := range replicas {
 		if replicas[i].TakesJobs() {
 			n++

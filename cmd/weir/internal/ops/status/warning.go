@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/limitstate"
+	"weir/cmd/weir/internal/serve/limitstate"
 	"weir/dispatcher/schedule"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/cmd/weir/internal/limitstate"
+	"weir/cmd/weir/internal/serve/limitstate"
 	"weir/dispatcher"
 	"weir/dispatcher/schedule"
 )

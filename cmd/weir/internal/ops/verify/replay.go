@@ -9,7 +9,7 @@ import (
 
 	"weir/bucket"
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/limitstate"
+	"weir/cmd/weir/internal/serve/limitstate"
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"

@@ -13,7 +13,7 @@ import (
 	"weir/bucket"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/limitstate"
+	"weir/cmd/weir/internal/serve/limitstate"
 )
 
 // Report holds the findings about one api, as --json prints them.

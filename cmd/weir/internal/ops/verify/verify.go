@@ -12,11 +12,11 @@ import (
 
 	"weir/bucket"
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/cli/terminal"
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/control"
-	"weir/cmd/weir/internal/limitstate"
-	"weir/cmd/weir/internal/terminal"
+	"weir/cmd/weir/internal/nats/connect"
+	"weir/cmd/weir/internal/serve/admin"
+	"weir/cmd/weir/internal/serve/limitstate"
 	"weir/dispatcher/ledger"
 )
 
@@ -112,20 +112,20 @@ const recordsShown = 10_000
 // unless Since says otherwise.
 func newReplays(ctx context.Context, c *connect.Connection, o *Options) (map[string]*replay, error) {
 	only, from := o.API, o.Since
-	current, err := control.CurrentVersion(ctx, c)
+	current, err := admin.CurrentVersion(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	if _, ok := current.Config.API(only); only != "" && !ok {
-		return nil, control.NoAPI(only, current.Config)
+		return nil, admin.NoAPI(only, current.Config)
 	}
-	entries, err := control.ConfigHistory(ctx, c)
+	entries, err := admin.ConfigHistory(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	var versions []*control.Version
+	var versions []*admin.Version
 	for _, entry := range slices.Backward(entries) {
-		if v, err := control.ReadVersion(entry); err == nil {
+		if v, err := admin.ReadVersion(entry); err == nil {
 			versions = append(versions, v)
 		}
 	}
@@ -153,7 +153,7 @@ func newReplays(ctx context.Context, c *connect.Connection, o *Options) (map[str
 
 // inForceSince returns when an api's present configuration came into force, and the one before it; zero if there was
 // none before. versions begin with the newest.
-func inForceSince(versions []*control.Version, api string) (was *config.API, since time.Time) {
+func inForceSince(versions []*admin.Version, api string) (was *config.API, since time.Time) {
 	for i, v := range versions[1:] {
 		if config.Concerns(v.Config.Diff(versions[0].Config), api) {
 			was, existed := v.Config.API(api)

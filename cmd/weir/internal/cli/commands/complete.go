@@ -1,0 +1,157 @@
+package commands
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/cli/top"
+	"weir/cmd/weir/internal/nats/connect"
+	"weir/cmd/weir/internal/ops/joblist"
+	"weir/cmd/weir/internal/ops/spend"
+	"weir/cmd/weir/internal/serve/admin"
+	"weir/deadletter"
+
+	"github.com/spf13/cobra"
+)
+
+// completedKeys bounds the keys that a shell is offered: those of the deepest buckets.
+const completedKeys = 100
+
+// completion returns the possible arguments of one place.
+type completion func(cmd *cobra.Command, args []string) []cobra.Completion
+
+// addCompletion adds completion for the arguments of every command, by their names in the command's usage, and for the
+// flags that choose apis, keys and reasons. It must be called last: it leaves a command alone that completes by itself.
+func addCompletion(cmd *cobra.Command) {
+	for _, child := range cmd.Commands() {
+		addCompletion(child)
+	}
+	if cmd.ValidArgsFunction == nil && !cmd.HasSubCommands() {
+		places := strings.Fields(cmd.Use)[1:]
+		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			at := len(args)
+			if last := len(places) - 1; last >= 0 && strings.Contains(places[last], "...") {
+				at = min(at, last)
+			}
+			if at >= len(places) {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return offered(completionOf(cmd, strings.Trim(places[at], "[].")), cmd, args, begun)
+		}
+	}
+	for name, place := range map[string]string{"api": "API", "key": "KEY", "reason": "REASON", "by": "BY", "sort": "SORT", "state": "STATE"} {
+		if cmd.Flags().Lookup(name) == nil {
+			continue
+		}
+		complete := completionOf(cmd, place)
+		err := cmd.RegisterFlagCompletionFunc(name, func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			if api := cmd.Flags().Lookup("api"); place == "KEY" && api != nil {
+				args = []string{api.Value.String()}
+			}
+			return offered(complete, cmd, args, begun)
+		})
+		if err != nil {
+			panic("a flag is completed twice: " + err.Error())
+		}
+	}
+}
+
+// completionOf returns the completion of a place with this name, nil if there is none.
+func completionOf(cmd *cobra.Command, place string) completion {
+	switch place {
+	case "BY":
+		return listed(spend.Groupings())
+	case "SORT":
+		return listed(top.Orders())
+	case "STATE":
+		return listed(joblist.States())
+	case "ID":
+		return newestJobs
+	case "JOB":
+		if cmd.Name() == "cancel" {
+			return queuedJobs
+		}
+		return keptResults
+	case "SEQ":
+		return keptLetters
+	case "NAME":
+		return redrives
+	case "API":
+		return apiNames
+	case "KEY":
+		return deepKeys
+	case "VERSION":
+		return keptVersions
+	case "REASON":
+		return listed(deadletter.Reasons())
+	}
+	return nil
+}
+
+// listed completes from a closed set of words.
+func listed[W ~string](words []W) completion {
+	return func(*cobra.Command, []string) (names []cobra.Completion) {
+		for _, w := range words {
+			names = append(names, cobra.Completion(w))
+		}
+		return names
+	}
+}
+
+// offered returns the completions that begin with what was typed. It offers no file names instead.
+func offered(complete completion, cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if complete == nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	found := slices.DeleteFunc(complete(cmd, args), func(c cobra.Completion) bool { return !strings.HasPrefix(c, begun) })
+	return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+}
+
+// apiNames returns the configured apis. If no server answers there are none: a shell cannot show an error.
+func apiNames(cmd *cobra.Command, _ []string) (names []cobra.Completion) {
+	_ = connect.With(func(c *connect.Connection) error {
+		if current, ok := admin.RunningConfig(cmd.Context(), c); ok {
+			names = current.Names()
+		}
+		return nil
+	})
+	return names
+}
+
+// deepKeys returns keys with jobs of the api in the argument before, the deepest bucket first.
+func deepKeys(_ *cobra.Command, args []string) (keys []cobra.Completion) {
+	if len(args) == 0 || args[0] == "" {
+		return nil
+	}
+	_ = connect.With(func(c *connect.Connection) error {
+		list, err := admin.Keys(c, args[0], completedKeys)
+		if err != nil {
+			return err
+		}
+		for i := range list.Buckets {
+			if key := list.Buckets[i].Key; cli.Visible(key) == key {
+				keys = append(keys, key)
+			}
+		}
+		return nil
+	})
+	return keys
+}
+
+// keptVersions returns the versions of the configuration to which a rollback is possible, the newest first.
+func keptVersions(cmd *cobra.Command, _ []string) (versions []cobra.Completion) {
+	_ = connect.With(func(c *connect.Connection) error {
+		entries, err := admin.ConfigHistory(cmd.Context(), c)
+		if err != nil {
+			return err
+		}
+		for _, entry := range slices.Backward(entries) {
+			h := admin.PastVersionOf(entry)
+			versions = append(versions, cobra.CompletionWithDesc(strconv.FormatUint(h.Version, 10), "from "+cli.Visible(h.From)))
+		}
+		return nil
+	})
+	return versions
+}

@@ -1,0 +1,96 @@
+package commands
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/cli/help"
+	"weir/cmd/weir/internal/cli/terminal"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// mostPassages is how many passages of the reference a search shows: some twenty screens.
+const mostPassages = 200
+
+// searchHelp writes the commands whose help contains word, and the passages of the reference that do. It returns
+// cli.NotFound if there are none. talk gets the number of passages that were left out.
+func searchHelp(root *cobra.Command, out, talk io.Writer, word string) error {
+	s := search{out: out, width: min(terminal.Width(out), widestHelp)}
+	s.commands(root, strings.ToLower(word))
+	found, all := help.Search(word, mostPassages)
+	for _, p := range found {
+		under := "weir help " + p.Topic + ": " + p.Section
+		s.passage(under, p.Plain())
+	}
+	if s.written == 0 {
+		return cli.NotFound(fmt.Errorf("neither a topic nor a command's help contains %q; weir help lists both", word))
+	}
+	if all > len(found) {
+		_, _ = fmt.Fprintf(talk, "%d more passages are not shown: search for a rarer word, or a phrase\n", all-len(found))
+	}
+	return s.err
+}
+
+// search writes what was found, each group of passages below the command that shows all of it.
+type search struct {
+	out     io.Writer
+	width   int // of a line in characters, 0 if out is no terminal
+	under   string
+	written int
+	err     error // the first error of a write
+}
+
+// passage writes a passage below its heading, which it writes only if it differs from the one before.
+func (s *search) passage(under, text string) {
+	if under != s.under {
+		heading := under + "\n"
+		if s.written > 0 {
+			heading = "\n" + heading
+		}
+		s.write(heading)
+		s.under = under
+	}
+	const margin = "  "
+	lines := []string{text}
+	if s.width > 0 {
+		lines = terminal.Wrap(text, max(20, s.width-len(margin)))
+	}
+	s.write(margin + strings.Join(lines, "\n"+margin) + "\n")
+	s.written++
+}
+
+func (s *search) write(text string) {
+	if s.err == nil {
+		if _, err := io.WriteString(s.out, text); err != nil {
+			s.err = fmt.Errorf("write what was found: %w", err)
+		}
+	}
+}
+
+// commands writes what the help of about and of the commands below it says of word, which is in lower case.
+func (s *search) commands(about *cobra.Command, word string) {
+	contains := func(text string) bool { return strings.Contains(strings.ToLower(text), word) }
+	if about.IsAvailableCommand() {
+		under := about.CommandPath() + " --help"
+		if contains(about.CommandPath()) || contains(about.Short) {
+			s.passage(under, about.Short)
+		}
+		for line := range strings.SplitSeq(about.Long, "\n") {
+			if contains(line) {
+				s.passage(under, strings.TrimSpace(line))
+			}
+		}
+		about.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden && (contains("--"+f.Name) || contains(f.Usage)) {
+				s.passage(under, "--"+f.Name+": "+f.Usage)
+			}
+		})
+	}
+	for _, c := range about.Commands() {
+		s.commands(c, word)
+	}
+}

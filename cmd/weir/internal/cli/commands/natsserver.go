@@ -1,0 +1,52 @@
+package commands
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/serve/embedded"
+
+	"github.com/spf13/cobra"
+)
+
+// natsServerCommand runs the embedded nats-server as its own process, for tests that kill it.
+func natsServerCommand() *cobra.Command {
+	o := embedded.Options{MaxPayload: 8 << 20, MaxStore: 100 << 30} // not what the disk has left: streams ask for more than a small one has
+	durability := ""
+	cmd := &cobra.Command{
+		Use:    "nats-server",
+		Short:  "Run a nats-server with JetStream, for tests",
+		Hidden: true,
+		Args:   cli.Takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			o.SyncAlways = config.Durability(durability) == config.DurabilityAlways
+			o.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+			server, err := embedded.Start(ctx, o)
+			if err != nil {
+				return err
+			}
+			defer server.Shutdown()
+			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "listening %s\n", server.ClientURL()); err != nil {
+				return err
+			}
+			<-ctx.Done()
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Listen, "listen", "127.0.0.1:4222", "address to listen on")
+	f.StringVar(&o.Dir, "dir", "nats-data", "directory of its store")
+	f.Int64Var(&o.MaxStore, "max-store", 0, "most bytes of its store (default: four fifths of the disk)")
+	f.StringVar(&o.Cluster.Name, "name", "", "name of this server in a cluster (default: no cluster)")
+	f.StringVar(&o.Cluster.Listen, "cluster-listen", "127.0.0.1:0", "address for the other servers of the cluster")
+	f.StringSliceVar(&o.Cluster.Routes, "routes", nil, "addresses of the other servers of the cluster")
+	f.StringVar(&durability, "durability", string(config.DurabilityAlways), "when it syncs: always or interval")
+	return cmd
+}

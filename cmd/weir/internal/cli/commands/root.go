@@ -1,0 +1,82 @@
+// Package commands is weir's command line: a file for each command, and Run, which is the program.
+package commands
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/cli/commands/configuration"
+	"weir/cmd/weir/internal/cli/commands/letters"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/nats/connect"
+	"weir/cmd/weir/internal/serve/admin"
+
+	"github.com/spf13/cobra"
+)
+
+// classify gives a configuration's errors their exit code.
+func classify(err error) error {
+	var wrong *config.Errors
+	if errors.As(err, &wrong) || errors.Is(err, admin.ErrNoConfig) {
+		return cli.Usage(err)
+	}
+	return err
+}
+
+// Run runs one command of weir with the process's streams and returns its exit code. It blocks until the command has ended.
+func Run(ctx context.Context, args []string) int {
+	root := Root()
+	root.SetArgs(args)
+	started := false
+	root.PersistentPreRun = func(*cobra.Command, []string) { started = true }
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	if !started {
+		err = unknownCommand(root, err)
+	}
+	if text := err.Error(); text != "" {
+		fmt.Fprintln(os.Stderr, "weir: "+text)
+	}
+	var e *cli.Exit
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	if !started {
+		return cli.ExitUsage // cobra found no such command, or did not like its arguments
+	}
+	return cli.ExitFailed
+}
+
+// Root returns the whole tree of commands. Completion and the manual are made from it too.
+func Root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "weir",
+		Short: "Call paid APIs never too fast, never too often, never twice",
+		Long: `weir accepts jobs for paid APIs from NATS, queues them, and makes the calls: never too fast, never too often,
+never twice.
+
+Commands that look at a running weir find its NATS server by WEIR_NATS_URL, or else by WEIR_NATS_LISTEN (default
+` + connect.DefaultURL + `), or by a context of the nats command that WEIR_NATS_CONTEXT names. "weir help environment"
+describes how to sign in. Commands print data on stdout and everything else on stderr.
+
+Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found or empty, 4 refused, 5 the server cannot be reached.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	addVersionFlag(root)
+	root.SetFlagErrorFunc(wrongFlag)
+	dead, configure := letters.Command(), configuration.Command()
+	dead.RunE, configure.RunE = group, group
+	root.AddCommand(demoCommand(), serveCommand(), statusCommand(), topCommand(), submitCommand(), keysCommand(), showCommand(), jobsCommand(), jobCommand(),
+		pauseCommand(), resumeCommand(), cancelCommand(), dead, resultsCommand(), eventsCommand(), notifyCommand(), configure,
+		spendCommand(), verifyCommand(), planCommand(), monitoringCommand(), doctorCommand(), healthCommand(), benchCommand(), moveCommand(),
+		versionCommand(), fakeAPICommand(), natsServerCommand())
+	addHelp(root)
+	addCompletion(root)
+	return root
+}

@@ -1,0 +1,194 @@
+package commands
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/cli/terminal"
+	"weir/cmd/weir/internal/nats/connect"
+	"weir/cmd/weir/internal/ops/deadview"
+	"weir/cmd/weir/internal/ops/spend"
+	"weir/cmd/weir/internal/serve/admin"
+
+	"github.com/spf13/cobra"
+)
+
+func spendCommand() *cobra.Command {
+	api, since, by, limit, as := "", "", string(spend.ByAPI), 100, cli.ForPeople
+	cmd := &cobra.Command{
+		Use:   "spend",
+		Short: "Show what was spent, from the ledger, and the use of the budgets",
+		Long: `Adds up the ledger (the stream WEIR_CALLS): what was billed, and apart from it what is in doubt because no
+answer said whether the api had processed the call. A call costs the price in its record, which is that of its time.
+Without --since the sum is for today in UTC, and with --by day for the last 31 days.
+
+Below that the command shows each budget in its present window: SPENT and IN DOUBT from the ledger, and COUNTED from the
+running weir, which is both plus what running calls may cost. A tenant is the part of a key before the api's
+tenant_until, or before the first dot if it has none.
+
+The command reads every record of the period and of the budgets' windows: about 100,000 a second. Exit code 3: there is
+no ledger.`,
+		Example: "  weir spend\n  weir spend --by key --api credit-check --since 30d\n  weir spend --by day --json",
+		Args:    cli.Takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !slices.Contains(spend.Groupings(), spend.By(by)) {
+				return cli.Usage(fmt.Errorf("--by %q is not api, key, tenant or day", by))
+			}
+			if limit < 0 {
+				return cli.Usage(errors.New("--limit is 0 for all, or how many to list"))
+			}
+			now := time.Now()
+			from, err := deadview.ReadTime(since, now)
+			if err != nil {
+				return cli.Usage(fmt.Errorf("--since %w", err))
+			}
+			return connect.With(func(c *connect.Connection) error {
+				if api != "" {
+					if err := checkAPI(c, cmd, api); err != nil {
+						return err
+					}
+				}
+				a, err := addUp(cmd.Context(), c, cmd.ErrOrStderr(), spend.Options{By: spend.By(by), API: api, Since: from, Now: now})
+				if err != nil {
+					return err
+				}
+				return printSpending(cmd, a, spend.By(by), limit, as)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&by, "by", by, "group by api, key, tenant or day")
+	cmd.Flags().StringVar(&api, "api", "", "only calls of this api")
+	cmd.Flags().StringVar(&since, "since", "", "only calls from this RFC 3339 time on, or from this long ago, such as 2h or 30d")
+	cmd.Flags().IntVar(&limit, "limit", limit, "how many lines to list, the most expensive first; 0 for all")
+	as.Add(cmd.Flags(), "one JSON object")
+	return cmd
+}
+
+// addUp adds up what was spent. If a running weir answers, it includes what that says of the budgets.
+func addUp(ctx context.Context, c *connect.Connection, talk io.Writer, o spend.Options) (*spend.Account, error) {
+	if current, ok := admin.RunningConfig(ctx, c); ok {
+		o.Config = current
+	}
+	shown := false
+	o.Read = func(n, of uint64) {
+		if terminal.Watched(talk) {
+			shown = true
+			_, _ = fmt.Fprintf(talk, "\r%d of %d calls", n, of)
+		}
+	}
+	var replicas []admin.ReplicaStatus
+	if upTo, err := spend.LedgerEnd(ctx, c.JetStream); err == nil && o.HasBudgets() {
+		o.UpTo = upTo                         // the moment in which the budgets are read
+		replicas, _ = admin.Status(c, 1, nil) // otherwise the ledger tells what it can
+	}
+	a, err := spend.Of(ctx, c, o)
+	if shown {
+		_, _ = fmt.Fprint(talk, "\r\x1b[K")
+	}
+	if err != nil {
+		return nil, err
+	}
+	hearBudgets(a, replicas)
+	return a, nil
+}
+
+func hearBudgets(a *spend.Account, replicas []admin.ReplicaStatus) {
+	for i := range replicas {
+		for k := range replicas[i].APIs {
+			a.Heard(replicas[i].APIs[k].API, replicas[i].APIs[k].Limits)
+		}
+	}
+}
+
+func printSpending(cmd *cobra.Command, a *spend.Account, by spend.By, limit int, as cli.Format) error {
+	out, talk := cmd.OutOrStdout(), cmd.ErrOrStderr()
+	if a.Unreadable > 0 {
+		_, _ = fmt.Fprintf(talk, "weir: %s that cannot be read: not counted\n", cli.Count(a.Unreadable, "record"))
+	}
+	for i := range a.Gone {
+		_, _ = fmt.Fprintf(talk, "weir: %s: not counted\n", a.Gone[i].Why())
+	}
+	if !a.Begins.IsZero() {
+		_, _ = fmt.Fprintf(talk, "weir: the ledger tells everything since %s only: older records have gone\n", cli.ClockTime(a.Begins))
+	}
+	if limit == 0 {
+		limit = len(a.Groups)
+	}
+	if all := a.Limit(limit); all > limit {
+		_, _ = fmt.Fprintf(talk, "weir: %d of %d lines; --limit lists more\n", limit, all)
+	}
+	if as == cli.AsJSON {
+		return cli.PrintJSON(out, a)
+	}
+	t := &cli.Table{}
+	head := strings.ToUpper(string(by))
+	if by == spend.ByKey || by == spend.ByTenant {
+		head = "API/" + head
+	}
+	names := slices.Sorted(maps.Keys(a.Usage))
+	row := func(usage map[string]int64, cells ...string) {
+		for _, name := range names {
+			cells = append(cells, strconv.FormatInt(usage[name], 10))
+		}
+		t.Row(cells...)
+	}
+	t.Row(append([]string{head, "CALLS", "SPENT", "IN DOUBT"}, upper(names)...)...)
+	for _, g := range a.Groups {
+		row(g.Usage, groupName(g, by), strconv.FormatInt(g.Calls, 10), g.Spent, g.InDoubt)
+	}
+	row(a.Usage, "all since "+a.Since.Format("2006-01-02T15:04Z"), "", a.Spent, a.InDoubt)
+	if err := t.Print(out); err != nil || len(a.Budgets) == 0 {
+		return err
+	}
+	if _, err := fmt.Fprintln(out); err != nil {
+		return fmt.Errorf("write what was spent: %w", err)
+	}
+	t.Row("BUDGET", "SPENT", "IN DOUBT", "COUNTED", "OF", "FROM", "UNTIL")
+	for _, b := range a.Budgets {
+		t.Row(b.API+"/"+b.Limit, b.Spent, b.InDoubt, cmp.Or(b.Counted, "-"), budgetText(b), shortTime(b.From), shortTime(b.Until))
+	}
+	return t.Print(out)
+}
+
+func upper(names []string) (heads []string) {
+	for _, name := range names {
+		heads = append(heads, strings.ToUpper(name))
+	}
+	return heads
+}
+
+func budgetText(b *spend.Budget) string {
+	if b.Shadow {
+		return b.Budget + " (only watches)"
+	}
+	return b.Budget
+}
+
+func groupName(g *spend.Group, by spend.By) string {
+	switch by {
+	case spend.ByDay:
+		return cmp.Or(g.Day, "others")
+	case spend.ByKey:
+		return g.API + "/" + cmp.Or(g.Key, "-")
+	case spend.ByTenant:
+		return g.API + "/" + cmp.Or(g.Tenant, "-")
+	case spend.ByAPI:
+	}
+	return cmp.Or(g.API, "others")
+}
+
+func shortTime(t time.Time) string {
+	if t.IsZero() {
+		return "now"
+	}
+	return t.UTC().Format("2006-01-02T15:04Z")
+}

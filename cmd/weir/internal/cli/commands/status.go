@@ -1,0 +1,250 @@
+package commands
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/nats/connect"
+	"weir/cmd/weir/internal/ops/spend"
+	"weir/cmd/weir/internal/ops/status"
+	"weir/cmd/weir/internal/serve/admin"
+
+	"github.com/spf13/cobra"
+)
+
+func statusCommand() *cobra.Command {
+	limit, as := 20, cli.ForPeople
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show on one screen whether weir is healthy, and what is wrong",
+		Long: `Shows on one screen whether weir is healthy, what is wrong and what to do. Then it lists the apis; what is
+paused or held and until when, including keys without jobs; how much of each limit is used; what was spent today by the
+ledger; how many dead letters there are of each cause; and the replicas that dispatch.
+
+It also shows pauses, apis that push back, and budgets that are used up, which are no problems. A budget or a quota that
+is used up while jobs wait is a warning. Exit code 0: healthy, maybe with warnings, 1: not healthy, 5: the server cannot
+be reached.`,
+		Example: "  weir status\n  weir status --json | jq .problems",
+		Args:    cli.Takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := admin.CheckLimit(limit); err != nil {
+				return err
+			}
+			return connect.With(func(c *connect.Connection) error {
+				s, err := gatherStatus(cmd.Context(), c, cmd.ErrOrStderr(), limit)
+				if err != nil {
+					return err
+				}
+				if as == cli.AsJSON {
+					err = cli.PrintJSON(cmd.OutOrStdout(), s)
+				} else {
+					err = printStatus(cmd.OutOrStdout(), s)
+				}
+				if err == nil && !s.Healthy {
+					err = &cli.Exit{Code: cli.ExitFailed} // everything is printed already
+				}
+				return err
+			})
+		},
+	}
+	cmd.Flags().IntVar(&limit, "limit", limit, "how many paused and held keys of each api to list")
+	as.Add(cmd.Flags(), "one JSON object")
+	return cmd
+}
+
+// spendWait bounds the reading of today's ledger.
+const spendWait = 20 * time.Second
+
+var errSpendLong = errors.New("reading the ledger took too long")
+
+// gatherStatus returns the status with what was spent today, as far as the ledger can be read in time. It reads the
+// ledger up to its end at the moment of asking for the budgets: the budgets count every call up to there, and the calls
+// under way.
+func gatherStatus(ctx context.Context, c *connect.Connection, talk io.Writer, limit int) (*status.Status, error) {
+	reading, cancel := context.WithTimeoutCause(ctx, spendWait, errSpendLong)
+	defer cancel()
+	now := time.Now()
+	upTo, unread := spend.LedgerEnd(reading, c.JetStream)
+	s, err := status.Gather(ctx, c, limit, nil)
+	if err != nil {
+		return nil, err
+	}
+	var today spend.Today
+	if unread == nil {
+		unread = today.Update(reading, c.JetStream, now, upTo)
+	}
+	if unread != nil {
+		_, _ = fmt.Fprintf(talk, "weir: what was spent today is not known: %v\n", unread)
+		return s, nil //nolint:nilerr // the rest is of use without
+	}
+	s.AddSpent(today.ByAPI())
+	return s, nil
+}
+
+func printStatus(out io.Writer, s *status.Status) error {
+	how := "healthy"
+	if !s.Healthy {
+		how = "NOT healthy: " + cli.Count(len(s.Problems), "problem")
+	}
+	if len(s.Warnings) > 0 {
+		how += ", with " + cli.Count(len(s.Warnings), "warning")
+	}
+	t := &cli.Table{}
+	t.Row(fmt.Sprintf("weir at %s is %s", s.Server, how))
+	for _, p := range slices.Concat(s.Problems, s.Warnings) {
+		t.Row("  ! " + p.What)
+		t.Row("    " + p.Fix)
+	}
+	if err := t.PrintWhole(out); err != nil {
+		return err
+	}
+	for _, part := range []func(*cli.Table, *status.Status){apisPart, stopsPart, limitsPart, lettersPart, replicasPart, ownersPart} {
+		part(t, s)
+		if t.Size() < 2 {
+			*t = cli.Table{}
+			continue
+		}
+		if _, err := fmt.Fprintln(out); err != nil {
+			return fmt.Errorf("write the status: %w", err)
+		}
+		if err := t.Print(out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func apisPart(t *cli.Table, s *status.Status) {
+	t.Row("API", "JOBS", "KEYS", "IN FLIGHT", "SPENT TODAY", "IN DOUBT", "PARTITIONS", "CALLED")
+	for _, a := range s.APIs {
+		t.Row(a.API, strconv.Itoa(a.Jobs), strconv.Itoa(a.Keys), strconv.Itoa(a.InFlight), cmp.Or(a.Spent, "-"), cmp.Or(a.InDoubt, "-"),
+			fmt.Sprintf("%d/%d", a.Owned, a.Partitions), calledText(a))
+	}
+}
+
+// calledText says whether an api is called.
+func calledText(a *status.API) string {
+	var parts []string
+	switch {
+	case a.Pause != nil:
+		parts = append(parts, "paused")
+	case len(a.Holds) > 0 && a.Holds[0].Key == "":
+		parts = append(parts, "held")
+	default:
+		parts = append(parts, "yes")
+	}
+	if a.PausedKeys > 0 {
+		parts = append(parts, cli.Count(a.PausedKeys, "key")+" paused")
+	}
+	if a.HeldKeys > 0 {
+		parts = append(parts, cli.Count(a.HeldKeys, "key")+" held")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// stopsPart adds pauses and holds.
+func stopsPart(t *cli.Table, s *status.Status) {
+	t.Row("NOT CALLED", "UNTIL", "WHY")
+	until := func(at time.Time) string {
+		if at.IsZero() {
+			return "`weir resume`"
+		}
+		return cli.ClockTime(at)
+	}
+	for _, a := range s.APIs {
+		if a.Pause != nil {
+			t.Row(a.API, until(a.Pause.Until), a.Pause.String())
+		}
+		for _, p := range a.Pauses {
+			t.Row(a.API+"/"+p.Key, until(p.Until), p.String())
+		}
+		if more := a.PausedKeys - len(a.Pauses); more > 0 {
+			t.Row(fmt.Sprintf("%s: %d more paused", a.API, more), "", "--limit lists more")
+		}
+		keys := 0
+		for _, h := range a.Holds {
+			if name := a.API; h.Key != "" {
+				keys++
+				t.Row(name+"/"+h.Key, until(h.Until), h.Why)
+			} else {
+				t.Row(name, until(h.Until), h.Why)
+			}
+		}
+		if more := a.HeldKeys - keys; more > 0 {
+			t.Row(fmt.Sprintf("%s: %d more held", a.API, more), "", "--limit lists more")
+		}
+	}
+}
+
+func limitsPart(t *cli.Table, s *status.Status) {
+	t.Row("LIMIT", "USE")
+	for _, a := range s.APIs {
+		for i := range a.Limits {
+			t.Row(a.API+"/"+a.Limits[i].Limit, a.Limits[i].Text())
+		}
+	}
+}
+
+func lettersPart(t *cli.Table, s *status.Status) {
+	t.Row("DEAD LETTERS", "REASON", "API")
+	for _, l := range s.Letters {
+		t.Row(strconv.FormatUint(l.Letters, 10), string(l.Reason), cmp.Or(l.API, "-"))
+	}
+	if len(s.Letters) == 0 && s.LettersAll > 0 {
+		t.Row(strconv.FormatUint(s.LettersAll, 10), "`weir dead stats` tells them apart", "")
+	}
+}
+
+func replicasPart(t *cli.Table, s *status.Status) {
+	t.Row("REPLICA", "VERSION", "READY", "PARTITIONS", "CONFIG", "UP", "ROLES")
+	for _, r := range s.Replicas {
+		ready := "yes"
+		if !r.Ready {
+			ready = "NO"
+		}
+		t.Row(r.Instance, r.Version, ready, strconv.Itoa(r.Owned), strconv.FormatUint(r.Config, 10), cli.Brief(s.At.Sub(r.Started)), strings.Join(r.Roles, ","))
+	}
+}
+
+// ownersPart adds which replicas own which partitions, if several share them or some have no owner.
+func ownersPart(t *cli.Table, s *status.Status) {
+	t.Row("PARTITIONS OF", "REPLICA", "NUMBERS")
+	for _, a := range s.APIs {
+		if len(s.Replicas) < 2 && a.Owned == a.Partitions {
+			continue
+		}
+		of := map[string][]int{}
+		for number, owner := range a.Owners {
+			of[owner] = append(of[owner], number)
+		}
+		for _, owner := range slices.Sorted(maps.Keys(of)) {
+			t.Row(a.API, cmp.Or(owner, "NOBODY"), ranges(of[owner]))
+		}
+	}
+}
+
+// ranges formats sorted numbers as in 0-3, 6.
+func ranges(numbers []int) string {
+	var parts []string
+	for i := 0; i < len(numbers); {
+		end := i
+		for end+1 < len(numbers) && numbers[end+1] == numbers[end]+1 {
+			end++
+		}
+		part := strconv.Itoa(numbers[i])
+		if end > i {
+			part += "-" + strconv.Itoa(numbers[end])
+		}
+		parts, i = append(parts, part), end+1
+	}
+	return strings.Join(parts, ", ")
+}

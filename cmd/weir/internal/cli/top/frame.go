@@ -1,0 +1,159 @@
+package top
+
+import (
+	"context"
+	"time"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/nats/connect"
+	"weir/cmd/weir/internal/ops/spend"
+	"weir/cmd/weir/internal/ops/status"
+	"weir/cmd/weir/internal/serve/admin"
+	"weir/dispatcher/schedule"
+)
+
+// Bounds of a frame.
+const (
+	mostBuckets = 200 // of each api
+	mostStops   = 20  // paused and held keys of each api
+)
+
+// Frame is the state of weir at one time.
+type Frame struct {
+	*status.Status
+	Buckets []Bucket `json:"buckets"` // the deepest of each api, and paused ones without jobs
+	Rates   []Rates  `json:"rates"`   // of each api, in the order of APIs; empty in the first frame
+}
+
+// Bucket is a key's bucket, with the fields of `weir keys`.
+type Bucket struct {
+	API string `json:"api"`
+	schedule.KeyState
+	ComePerS *float64 `json:"come_per_s,omitempty"` // jobs, since the frame before
+}
+
+// Rates counts what happened per second since the frame before.
+type Rates struct {
+	API      string  `json:"api"`
+	Come     float64 `json:"come_per_s"`
+	Called   float64 `json:"called_per_s"`
+	Throttle float64 `json:"throttled_per_s"`
+}
+
+// Source asks for frames. It is used by one goroutine.
+type Source struct {
+	c     *connect.Connection
+	api   string // only this API; "": all
+	today spend.Today
+	last  *Frame
+}
+
+// NewSource returns a source for one API, or with "" for all.
+func NewSource(c *connect.Connection, api string) *Source { return &Source{c: c, api: api} }
+
+// spendWait bounds how long a frame waits for the ledger: the first frame reads a whole day of it.
+const spendWait = 5 * time.Second
+
+// Next asks all replicas and blocks for a few seconds at most. It leaves out the spending if the ledger cannot be read
+// in time.
+func (s *Source) Next(ctx context.Context) (*Frame, error) {
+	upTo, unread := spend.LedgerEnd(ctx, s.c.JetStream) // so that spending and limits are of the same moment
+	all, err := status.Gather(ctx, s.c, mostStops, nil)
+	if err != nil {
+		return nil, err
+	}
+	f := &Frame{Status: all, Buckets: []Bucket{}, Rates: []Rates{}}
+	f.keepOnly(s.api)
+	if s.api != "" && len(f.APIs) == 0 && len(f.Replicas) > 0 {
+		return nil, cli.NotFound(errNoAPI(s.api))
+	}
+	spent := map[string]spend.Sum(nil)
+	if unread == nil {
+		spent = s.readSpent(ctx, f.At, upTo)
+	}
+	for _, a := range f.APIs {
+		if spent != nil {
+			a.Spent, a.InDoubt = spent[a.API].Text()
+		}
+		keys, err := admin.Keys(s.c, a.API, mostBuckets)
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range keys.Buckets {
+			f.Buckets = append(f.Buckets, Bucket{API: a.API, KeyState: k})
+		}
+		for _, k := range keys.Resting {
+			f.Buckets = append(f.Buckets, Bucket{API: a.API, KeyState: k})
+		}
+	}
+	f.since(s.last)
+	s.last = f
+	return f, nil
+}
+
+// readSpent returns the spending on each API, or nil if the ledger cannot be read in time. The next frame continues
+// reading.
+func (s *Source) readSpent(ctx context.Context, now time.Time, upTo uint64) map[string]spend.Sum {
+	ctx, cancel := context.WithTimeout(ctx, spendWait)
+	defer cancel()
+	if err := s.today.Update(ctx, s.c.JetStream, now, upTo); err != nil {
+		return nil
+	}
+	return s.today.ByAPI()
+}
+
+// keepOnly removes the data of other APIs.
+func (f *Frame) keepOnly(api string) {
+	if api == "" {
+		return
+	}
+	var apis []*status.API
+	for _, a := range f.APIs {
+		if a.API == api {
+			apis = append(apis, a)
+		}
+	}
+	var letters []status.Letters
+	for _, l := range f.Letters {
+		if l.API == api {
+			letters = append(letters, l)
+		}
+	}
+	f.APIs, f.Letters = apis, letters
+}
+
+// since computes the rates from the frame before.
+func (f *Frame) since(before *Frame) {
+	if before == nil {
+		return
+	}
+	seconds := f.At.Sub(before.At).Seconds()
+	if seconds <= 0 {
+		return
+	}
+	counted := map[string]*status.API{}
+	for _, a := range before.APIs {
+		counted[a.API] = a
+	}
+	for _, a := range f.APIs {
+		was := counted[a.API]
+		if was == nil {
+			was = a
+		}
+		f.Rates = append(f.Rates, Rates{a.API, grown(was.Accepted, a.Accepted) / seconds, grown(was.Called, a.Called) / seconds, grown(was.Throttled, a.Throttled) / seconds})
+	}
+	arrived := map[[2]string]uint64{}
+	for i := range before.Buckets {
+		arrived[[2]string{before.Buckets[i].API, before.Buckets[i].Key}] = before.Buckets[i].Arrived
+	}
+	for i := range f.Buckets {
+		b := &f.Buckets[i]
+		if was, ok := arrived[[2]string{b.API, b.Key}]; ok {
+			rate := grown(was, b.Arrived) / seconds
+			b.ComePerS = &rate
+		}
+	}
+}
+
+// grown returns the growth of a counter; 0 if the counter was reset meanwhile.
+func grown(was, is uint64) float64 { return float64(max(was, is) - was) }

@@ -1,0 +1,212 @@
+package httpapi
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/ops/doctor"
+	"weir/cmd/weir/internal/ops/spend"
+	"weir/cmd/weir/internal/ops/status"
+	"weir/cmd/weir/internal/serve/admin"
+	"weir/cmd/weir/internal/serve/limitstate"
+
+	"golang.org/x/sync/singleflight"
+)
+
+// apiList answers GET /apis.
+type apiList struct {
+	APIs []*status.API `json:"apis"`
+}
+
+// limitList answers GET /limits.
+type limitList struct {
+	Limits []limitOf `json:"limits"`
+}
+
+// limitOf is a limit that all keys of an api share, with its use.
+type limitOf struct {
+	API string `json:"api"`
+	limitstate.LimitShown
+}
+
+// replicaList answers GET /replicas.
+type replicaList struct {
+	Replicas []status.Replica `json:"replicas"`
+	Intakes  int              `json:"intakes"`
+}
+
+// findingList answers GET /doctor.
+type findingList struct {
+	Findings []doctor.Finding `json:"findings"`
+}
+
+// overview returns the state of weir, computed once for all clients that ask meanwhile.
+type overview struct {
+	*Options
+
+	once singleflight.Group
+
+	mu   sync.Mutex // guards what follows; calls soon after get the same answer
+	at   time.Time
+	last *snapshot
+
+	reading sync.Mutex // guards today; held while the ledger is read
+	today   spend.Today
+}
+
+// snapshot is the state of weir at one moment: what the limits count, and what the ledger says up to upTo.
+type snapshot struct {
+	*status.Status
+	upTo uint64 // the ledger's end; 0 if it is unknown
+}
+
+// tellStatus answers GET /status.
+func (o *overview) tellStatus(ctx context.Context, _ *request) (any, error) {
+	return o.now(ctx)
+}
+
+// apis answers GET /apis.
+func (o *overview) apis(ctx context.Context, _ *request) (any, error) {
+	s, err := o.now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return apiList{s.APIs}, nil
+}
+
+// limits answers GET /limits.
+func (o *overview) limits(ctx context.Context, _ *request) (any, error) {
+	s, err := o.now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list := limitList{[]limitOf{}}
+	for _, api := range s.APIs {
+		for i := range api.Limits {
+			list.Limits = append(list.Limits, limitOf{api.API, api.Limits[i]})
+		}
+	}
+	return list, nil
+}
+
+// replicas answers GET /replicas.
+func (o *overview) replicas(ctx context.Context, _ *request) (any, error) {
+	s, err := o.now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return replicaList{s.Replicas, s.Intakes}, nil
+}
+
+func (o *overview) examine(ctx context.Context, _ *request) (any, error) {
+	asked := doctor.Options{Settings: o.Settings, Connection: o.Connection, Config: o.Config()}
+	var err error
+	if asked.Status, err = o.now(ctx); err != nil {
+		return nil, err
+	}
+	return findingList{doctor.Examine(ctx, asked)}, nil
+}
+
+// version answers GET /version.
+func version(context.Context, *request) (any, error) { return cli.ThisBuild(), nil }
+
+// How long a status is reused, how long it may take to compute, and how many paused and held keys of each api it names.
+const (
+	statusHolds = snapshotEvery / 2
+	statusWait  = 15 * time.Second
+	statusKeys  = 100
+)
+
+// now returns the present state of weir, or the state a moment ago.
+func (o *overview) now(ctx context.Context) (*status.Status, error) {
+	s, err := o.snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.Status, nil
+}
+
+// snapshot is now with the end of the ledger at that moment. All calls share one computation.
+func (o *overview) snapshot(ctx context.Context) (*snapshot, error) {
+	o.mu.Lock()
+	last, at := o.last, o.at
+	o.mu.Unlock()
+	if last != nil && time.Since(at) < statusHolds {
+		return last, nil
+	}
+	waiting := o.once.DoChan("status", func() (any, error) {
+		working, cancel := context.WithTimeout(context.WithoutCancel(ctx), statusWait) // other calls wait for it too
+		defer cancel()
+		roster := o.roster(working)
+		upTo, unread := spend.LedgerEnd(working, o.Connection.JetStream) // the ledger's end when the limits are asked
+		s, err := status.Gather(working, o.Connection, statusKeys, roster)
+		if err != nil {
+			return nil, err
+		}
+		if unread == nil {
+			s.AddSpent(o.spentToday(working, upTo))
+		}
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.last, o.at = &snapshot{s, upTo}, time.Now()
+		return o.last, nil
+	})
+	select {
+	case done := <-waiting:
+		if done.Err != nil {
+			return nil, done.Err
+		}
+		s, _ := done.Val.(*snapshot)
+		return s, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// roster knows the dispatching replicas, so that the questions wait for no others.
+func (o *overview) roster(ctx context.Context) admin.Roster {
+	here := ""
+	if o.Settings.Embedded() && o.Settings.Has(config.RoleDispatch) {
+		here = o.Settings.Instance
+	}
+	return admin.MemberRoster(ctx, o.Connection, here)
+}
+
+// spentWait bounds how long a status waits for what was spent today. After a start the ledger of the whole day is read,
+// which continues in the background.
+const spentWait = 2 * time.Second
+
+// daySums is the result of reading the ledger up to a sequence.
+type daySums struct {
+	upTo uint64
+	sums map[string]spend.Sum
+}
+
+// spentToday returns what was spent today on each api, by the ledger up to a sequence. It returns nil if the ledger was
+// not read so far, or cannot be: the rest of a status is useful without it.
+func (o *overview) spentToday(ctx context.Context, upTo uint64) map[string]spend.Sum {
+	waiting := o.once.DoChan("spent", func() (any, error) {
+		reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), longRead)
+		defer cancel()
+		o.reading.Lock()
+		defer o.reading.Unlock()
+		if err := o.today.Update(reading, o.Connection.JetStream, time.Now(), upTo); err != nil {
+			return nil, err
+		}
+		return daySums{upTo, o.today.ByAPI()}, nil
+	})
+	timer := time.NewTimer(spentWait)
+	defer timer.Stop()
+	select {
+	case done := <-waiting:
+		if of, ok := done.Val.(daySums); ok && of.upTo == upTo {
+			return of.sums
+		}
+		return nil // a reading that an earlier status began
+	case <-timer.C:
+		return nil
+	}
+}

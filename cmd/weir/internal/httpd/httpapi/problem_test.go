@@ -1,0 +1,20 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+)
+
+// TestNoConnectionIsUnavailable: while NATS cannot be reached, or refuses weir's credentials, a question may be asked again later.
+func TestNoConnectionIsUnavailable(t *testing.T) {
+	for _, err := range []error{nats.ErrReconnectBufExceeded, nats.ErrDisconnected, nats.ErrConnectionClosed} {
+		p := problemOf(fmt.Errorf("read the ledger: %w", err))
+		if p.Status != http.StatusServiceUnavailable || p.RetryAfter != retryAfter || strings.Contains(p.Detail, "buffer") {
+			t.Errorf("%v is answered %+v", err, p)
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package httpintake
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"weir/cmd/weir/internal/httpd/console"
+	"weir/cmd/weir/internal/ops/jobstory"
+	"weir/ingest"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
+)
+
+// Options of a Door.
+type Options struct {
+	// Intake accepts the jobs; nil if this replica accepts none.
+	Intake *ingest.Service
+	// Bucket returns how many jobs of a key may wait, and the time between its calls; false for an api that is not
+	// configured. It is nil if Intake is.
+	Bucket func(api, key string) (Bucket, bool)
+	// Find gathers what is known of a job. key is empty if it is unknown.
+	Find func(ctx context.Context, api, key, job string) (*jobstory.Timeline, error)
+	// Result reads a stored result; nil if it is gone.
+	Result func(ctx context.Context, seq uint64) (*jobstory.KeptResult, error)
+
+	MaxPosts   int   // requests under way at once
+	MaxBodies  int64 // bytes of bodies that are read or wait to be stored
+	MaxLookups int   // lookups of jobs at a time
+	Log        *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Bucket is what a producer may know of a key's bucket.
+type Bucket struct {
+	Capacity int64
+	Interval time.Duration // between calls, widened as calls are
+	Drain    time.Duration // the time to empty a full bucket at the configured rate
+}
+
+// How long things may take.
+const (
+	bodyWait   = 10 * time.Second // until a body has arrived
+	answerWait = 20 * time.Second // for the intake, which waits for streams
+	sendWait   = 10 * time.Second // until a client has taken its answer
+	lookupWait = 15 * time.Second
+)
+
+// Door serves jobs over HTTP. It is safe for concurrent use.
+type Door struct {
+	Options
+	bodies  *semaphore.Weighted
+	lookups *semaphore.Weighted
+	answers *prometheus.CounterVec
+
+	bodyWait   time.Duration
+	answerWait time.Duration
+}
+
+// New returns a door.
+func New(o Options) *Door {
+	if o.Find == nil || o.Result == nil || o.Intake != nil && o.Bucket == nil || o.MaxPosts < 1 || o.MaxBodies < 1 || o.MaxLookups < 1 || o.Log == nil {
+		panic("door: New without Find, Result, Bucket, a bound or Log")
+	}
+	o.Log = o.Log.With("component", "door")
+	d := &Door{
+		Options: o, bodyWait: bodyWait, answerWait: answerWait, bodies: semaphore.NewWeighted(o.MaxBodies), lookups: semaphore.NewWeighted(int64(o.MaxLookups)),
+		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_http_posts_total", Help: "Jobs that were posted over HTTP, by the status that their producers were answered.",
+		}, []string{"code"}),
+	}
+	for _, code := range []int{
+		http.StatusAccepted, http.StatusBadRequest, http.StatusNotFound, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge,
+		http.StatusUnsupportedMediaType, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
+	} {
+		d.answers.WithLabelValues(strconv.Itoa(code))
+	}
+	if o.Registerer != nil {
+		o.Registerer.MustRegister(d.answers)
+	}
+	return d
+}
+
+// Routes returns the door's routes.
+func (d *Door) Routes() []console.Route {
+	post := console.Route{
+		Method: http.MethodPost, Path: "/v1/jobs/{api}/{key}", Role: console.Producer, Serve: d.post, MaxBody: math.MaxInt64, // each api has its own
+		Time: console.Endless, AtOnce: d.MaxPosts,
+	}
+	unkeyed := post
+	unkeyed.Path = "/v1/jobs/{api}" // for apis that find their keys elsewhere
+	get := console.Route{Method: http.MethodGet, Path: "/v1/jobs/{api}/{id}", Role: console.Producer, Serve: d.get}
+	return []console.Route{post, unkeyed, get}
+}

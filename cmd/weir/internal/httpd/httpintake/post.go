@@ -1,0 +1,103 @@
+package httpintake
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"weir/cmd/weir/internal/httpd/console"
+	"weir/ingest"
+)
+
+// post passes a job to the intake and returns the intake's answer.
+func (d *Door) post(w http.ResponseWriter, r *http.Request, _ console.Actor) {
+	code := d.answerPost(w, r)
+	if code != 0 {
+		d.answers.WithLabelValues(strconv.Itoa(code)).Inc()
+	}
+}
+
+// answerPost returns the status that was answered, 0 if the client has gone.
+func (d *Door) answerPost(w http.ResponseWriter, r *http.Request) int {
+	api, key := r.PathValue("api"), r.PathValue("key")
+	connection, now := http.NewResponseController(w), time.Now()
+	_ = connection.SetReadDeadline(now.Add(d.bodyWait)) // also bounds an unread rest of the body
+	_ = connection.SetWriteDeadline(now.Add(d.bodyWait + answerWait + sendWait))
+	w.Header().Set("Connection", "close") // until the body is read: what is left of it is no next request
+	if d.Intake == nil {
+		return unavailable("this replica takes no jobs (its WEIR_ROLES name no ingest), nothing was kept: post to one that does").write(w)
+	}
+	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+		return refuse(http.StatusUnsupportedMediaType,
+			"an encoded body would reach the api as it is, nothing was kept: send it plain, without Content-Encoding").write(w)
+	}
+	b, no := d.readBody(r, d.Intake.Largest(api))
+	if no != nil {
+		return no.write(w)
+	}
+	if b.oversize == 0 {
+		w.Header().Del("Connection")
+		_ = connection.SetReadDeadline(time.Time{}) // if it passed, net/http would take the client for gone
+	}
+	message := ingest.Message{Key: key, Header: d.jobHeader(api, r.Header), Body: b.data, Oversize: b.oversize, HTTP: true, NewID: ingest.NewID()}
+	id := cmp.Or(message.Header.Get(ingest.HeaderJobID), message.Header.Get(ingest.HeaderMsgID), message.NewID) // if the request has none
+	answers := make(chan ingest.Answer, 1)
+	d.Intake.Take(api, message, func(a ingest.Answer) {
+		d.bodies.Release(b.room)
+		answers <- a
+	})
+	ctx, cancel := context.WithTimeout(r.Context(), d.answerWait)
+	defer cancel()
+	select {
+	case a := <-answers:
+		return d.tell(w, api, key, &a)
+	case <-ctx.Done():
+		if r.Context().Err() != nil {
+			return 0 // the client has gone: the job is accepted or refused in any case, as on NATS
+		}
+		return tellUnsure(w, api, key, id)
+	}
+}
+
+// tellUnsure answers that it is unknown whether a job was stored, and where to ask.
+func tellUnsure(w http.ResponseWriter, api, key, job string) int {
+	w.Header().Set("Location", locationOf(api, key, job))
+	return unsure(job).write(w)
+}
+
+// locationOf returns the URL to ask for a job. key is empty if it is unknown.
+func locationOf(api, key, job string) string {
+	at := "/v1/jobs/" + url.PathEscape(api) + "/" + url.PathEscape(job)
+	if key != "" {
+		at += "?key=" + url.QueryEscape(key)
+	}
+	return at
+}
+
+// tell answers with the intake's answer.
+func (d *Door) tell(w http.ResponseWriter, api, key string, a *ingest.Answer) int {
+	switch {
+	case a.Data == nil:
+		return tellUnsure(w, api, key, a.Refusal.Job)
+	case a.Refusal != nil:
+		p := refused(a)
+		if a.Refusal.Code == ingest.Throttled {
+			if b, ok := d.Bucket(api, p.Key); ok {
+				limitHeaders(w.Header(), b, 0, p.RetryAfterMS)
+			}
+		}
+		return p.write(w)
+	}
+	h, receipt := w.Header(), a.Receipt
+	h.Set("Location", locationOf(api, receipt.Key, receipt.Job))
+	if b, ok := d.Bucket(api, receipt.Key); ok {
+		limitHeaders(h, b, max(0, b.Capacity-int64(receipt.Position)), int64(receipt.Position)*b.Interval.Milliseconds())
+	}
+	h.Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusAccepted)
+	_, _ = w.Write(append(a.Data, '\n')) // the client has gone
+	return http.StatusAccepted
+}

@@ -1,0 +1,38 @@
+package httpintake
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"time"
+)
+
+// limitHeaders describes a key's bucket in the headers of draft-ietf-httpapi-ratelimit-headers-10. The policy is the
+// configuration: how many jobs fit, and in how many seconds the configured rate drains a full bucket. The other header
+// is the present state: how many more jobs fit now, and the milliseconds after which it is worth coming back, or after
+// which the bucket is empty.
+func limitHeaders(h http.Header, b Bucket, remaining, afterMS int64) {
+	if b.Capacity < 1 {
+		return // unknown
+	}
+	policy := fmt.Sprintf(`"bucket";q=%d`, b.Capacity)
+	if b.Drain > 0 {
+		policy += fmt.Sprintf(";w=%d", max(1, int64((b.Drain+time.Second-1)/time.Second)))
+	}
+	h.Set("RateLimit-Policy", policy)
+	h.Set("RateLimit", fmt.Sprintf(`"bucket";r=%d;t=%d`, remaining, max(1, (afterMS+999)/1000)))
+}
+
+// longestDrain bounds the reported time of slow buckets: a year.
+const longestDrain = 366 * 24 * time.Hour
+
+// DrainOf returns how long a rate of count calls in per takes for a number of jobs.
+func DrainOf(jobs, count int64, per time.Duration) time.Duration {
+	if count < 1 || per <= 0 {
+		return 0
+	}
+	if seconds := float64(jobs) * per.Seconds() / float64(count); seconds < longestDrain.Seconds() {
+		return time.Duration(math.Ceil(seconds*1e6)) * time.Microsecond
+	}
+	return longestDrain
+}

@@ -1,0 +1,54 @@
+package admin
+
+import (
+	"encoding/json"
+
+	"weir/cmd/weir/internal/nats/connect"
+	"weir/dispatcher/desk"
+	"weir/ingest"
+)
+
+// ownersQuestion asks every replica about what it owns of an api.
+type ownersQuestion struct {
+	subject ingest.Subjects
+	api     string
+	body    any
+	waits   answerWaits
+	unknown error // what it means that a replica does not know the api; nil: skip it, another may know the api
+}
+
+// ownersHeard says which owners have answered.
+type ownersHeard struct {
+	owned, partitions int   // the owners of owned of the partitions answered; partitions is 1 until a replica tells it
+	failed            error // the last answer that was an error; nil if none was
+}
+
+// askOwners passes each answer to add, until the owners of all partitions have answered or no more answers come. add
+// returns the answer's state of the api, and an error that came with it. askOwners fails if it received no answer at
+// all.
+func askOwners[A any](c *connect.Connection, q ownersQuestion, add func(*A) (desk.APIState, error)) (ownersHeard, error) {
+	heard := ownersHeard{partitions: 1}
+	err := askFor(c, q.subject.Of(q.api), marshal(q.body), q.waits, func(data []byte, wrong *operatorError) bool {
+		var a A
+		switch {
+		case wrong != nil && wrong.code == codeNoAPI && q.unknown == nil:
+			return false
+		case wrong != nil && wrong.code == codeNoAPI:
+			heard.failed = q.unknown
+			return true
+		case wrong != nil:
+			heard.failed = wrong
+			return false
+		case json.Unmarshal(data, &a) != nil:
+			heard.failed = errUnreadable
+			return false
+		}
+		state, failed := add(&a)
+		if failed != nil {
+			heard.failed = failed
+		}
+		heard.owned, heard.partitions = heard.owned+state.Owned, state.Partitions
+		return heard.owned >= heard.partitions
+	})
+	return heard, err
+}

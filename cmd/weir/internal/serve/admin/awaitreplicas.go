@@ -1,0 +1,159 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/bucket/lease"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/nats/connect"
+)
+
+// awaitedReplicas asks all dispatching replicas until each has answered or may not call any more. A replica that is
+// stopped or cut off does not answer and may continue later. So awaitedReplicas waits until its lease has run out, as
+// the other replicas do, and ends it for good. Before that replica calls under another lease, it puts in force what was
+// commanded meanwhile (AwaitApplied, AwaitConfigApplied).
+type awaitedReplicas struct {
+	c        *connect.Connection
+	registry *lease.Registry   // nil if no replicas share a server
+	silent   map[string]silent // by session
+	over     map[string]string // instances by session: silent replicas whose lease has ended
+	waits    answerWaits
+}
+
+// silent is the lease of a replica that has not answered, as first seen at its present revision.
+type silent struct {
+	lease.Member
+	revision uint64
+	since    time.Time
+}
+
+// replica is one that has answered.
+type replica struct{ instance, session string }
+
+// againAnswer is how long each later question waits for its first answer, once a replica was silent.
+const againAnswer = time.Second
+
+// awaitReplicas prepares the questions. What they are about must be stored before the call.
+func awaitReplicas(ctx context.Context, c *connect.Connection) (*awaitedReplicas, error) {
+	m := &awaitedReplicas{c: c, silent: map[string]silent{}, over: map[string]string{}, waits: answerWaits{firstAnswer, nextAnswer}}
+	var err error
+	if m.registry, err = lease.FindRegistry(ctx, c.JetStream); err != nil {
+		return nil, c.Explain(err)
+	}
+	return m, m.look(ctx, nil)
+}
+
+// ask sends the question to all replicas once and passes each answer to take, which returns the replica it is from. It
+// fails with errSilent if no replica has answered and no leases say which replicas run.
+func (m *awaitedReplicas) ask(ctx context.Context, subject string, take func(data []byte) replica) error {
+	answered := map[replica]bool{}
+	err := askFor(m.c, subject, marshal(question{Limit: 1}), m.waits, func(data []byte, wrong *operatorError) bool {
+		if wrong == nil {
+			answered[take(data)] = true
+		}
+		return false
+	})
+	m.waits.first = againAnswer
+	if err != nil && !errors.Is(err, errNobody) && (m.registry == nil || !errors.Is(err, errSilent)) {
+		return err
+	}
+	return m.look(ctx, answered)
+}
+
+// look finds the replicas that have not answered, and ends the leases that were not renewed for their term and a
+// margin.
+func (m *awaitedReplicas) look(ctx context.Context, answered map[replica]bool) error {
+	if m.registry == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, connect.RequestTimeout)
+	defer cancel()
+	members, err := m.registry.Members(ctx)
+	if err != nil {
+		return m.c.Explain(err)
+	}
+	now, before := time.Now(), m.silent
+	m.silent = map[string]silent{}
+	for _, s := range members {
+		if answered[replica{s.Member.Instance, s.Session}] {
+			continue
+		}
+		if seen, ok := before[s.Session]; ok && seen.revision == s.Revision {
+			m.silent[s.Session] = seen
+		} else {
+			m.silent[s.Session] = silent{*s.Member, s.Revision, now}
+		}
+	}
+	for session, s := range m.silent {
+		if !lease.Lapsed(s.since, now) {
+			continue
+		}
+		ended, _, err := m.registry.Expel(ctx, session, s.revision)
+		if err != nil {
+			return m.c.Explain(err)
+		}
+		if ended {
+			delete(m.silent, session)
+			m.over[session] = s.Instance
+		}
+	}
+	m.noteEnded(before, answered, members)
+	return nil
+}
+
+// noteEnded records silent replicas whose leases were ended by another process.
+func (m *awaitedReplicas) noteEnded(before map[string]silent, answered map[replica]bool, members []lease.Sighting) {
+	if answered == nil {
+		return
+	}
+	for session, s := range before {
+		there := slices.ContainsFunc(members, func(m lease.Sighting) bool { return m.Session == session })
+		back := false
+		for who := range answered {
+			back = back || who.instance == s.Instance // under another lease
+		}
+		if !there && !back {
+			m.over[session] = s.Instance
+		}
+	}
+}
+
+// complete reports whether every replica that may call has answered.
+func (m *awaitedReplicas) complete() bool { return len(m.silent) == 0 }
+
+// missing names the replicas that have not answered and may still call.
+func (m *awaitedReplicas) missing() string {
+	var names []string
+	for _, s := range m.silent {
+		names = append(names, cli.Visible(s.Instance))
+	}
+	slices.Sort(names)
+	return fmt.Sprintf("%s %s not answered within %s and %s the right to call: %s", cli.Count(len(names), "dispatching replica"),
+		cli.Verb(len(names), "has", "have"), commandTimeout, cli.Verb(len(names), "keeps", "keep"), strings.Join(names, ", "))
+}
+
+// nobody returns the message for a command that no replica has answered, if none may call: when it is in force.
+func (m *awaitedReplicas) nobody() string {
+	if len(m.over) == 0 {
+		return "no dispatching weir runs, it is in force from its next start on"
+	}
+	return "no dispatching weir answers, it is in force for whichever calls next" + m.overdue()
+}
+
+// overdue names the replicas that did not answer and may not call any more; empty if all have answered.
+func (m *awaitedReplicas) overdue() string {
+	if len(m.over) == 0 {
+		return ""
+	}
+	names := slices.Sorted(maps.Values(m.over))
+	for i := range names {
+		names[i] = cli.Visible(names[i])
+	}
+	return fmt.Sprintf("; %s did not answer, and may call nothing before it has heard of it: %s", cli.Count(len(names), "replica"), strings.Join(names, ", "))
+}

@@ -1,0 +1,75 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"weir/bucket/stream"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/nats/connect"
+)
+
+// ConfigState is what one replica reports about the configuration.
+type ConfigState struct {
+	Instance string `json:"instance"`
+	Session  string `json:"session,omitempty"` // its lease
+	Seen     uint64 `json:"seen"`              // the newest version that it has considered
+	Version  uint64 `json:"version"`           // in force on it
+	Why      string `json:"why,omitempty"`     // why the newest is not in force
+}
+
+// ErrCannotFollow reports that a replica has considered a version and cannot run by it.
+var ErrCannotFollow = errors.New("cannot be followed")
+
+// AwaitFollowed returns when every replica that may call follows this version or a later one. It fails if a replica
+// does not.
+func AwaitFollowed(ctx context.Context, c *connect.Connection, talk io.Writer, version uint64) error {
+	command := ctx
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	m, err := awaitReplicas(ctx, c)
+	if err != nil {
+		return err
+	}
+	for {
+		follow, behind, cannot := 0, "", []string(nil)
+		err := m.ask(command, configSubject, func(data []byte) (who replica) {
+			var s ConfigState
+			switch {
+			case json.Unmarshal(data, &s) != nil:
+			case s.Seen < version:
+				behind = s.Instance
+			case s.Version < version:
+				cannot = append(cannot, cli.Visible(s.Instance)+" ("+cli.Visible(s.Why)+")")
+			default:
+				follow++
+			}
+			return replica{s.Instance, s.Session}
+		})
+		switch {
+		case errors.Is(err, errSilent):
+			return fmt.Errorf("version %d is stored, but a dispatching weir did not answer within %s: it may go on as before", version, firstAnswer)
+		case err != nil:
+			return err
+		case len(cannot) > 0:
+			return fmt.Errorf("version %d %w: %s %s on as before: %s",
+				version, ErrCannotFollow, cli.Count(len(cannot), "replica"), cli.Verb(len(cannot), "goes", "go"), strings.Join(cannot, "; "))
+		case behind == "" && m.complete():
+			if follow == 0 {
+				_, _ = fmt.Fprintf(talk, "weir: applied as version %d: %s\n", version, m.nobody())
+				return nil
+			}
+			_, _ = fmt.Fprintf(talk, "weir: applied as version %d: %s %s it%s\n", version, cli.Count(follow, "dispatching replica"), cli.Verb(follow, "follows", "follow"), m.overdue())
+			return nil
+		case ctx.Err() != nil && behind == "":
+			return fmt.Errorf("version %d is stored, but %s: it may go on as before", version, m.missing())
+		case ctx.Err() != nil:
+			return fmt.Errorf("version %d is stored, but instance %s has not put it in force within %s: look at its log", version, cli.Visible(behind), commandTimeout)
+		}
+		stream.Sleep(ctx, commandRetry)
+	}
+}

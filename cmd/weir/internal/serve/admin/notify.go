@@ -1,0 +1,67 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/nats/connect"
+
+	"github.com/nats-io/nats.go/micro"
+)
+
+// Notified is what became of a test message for one destination of events.
+type Notified struct {
+	Destination string `json:"destination"`
+	Error       string `json:"error,omitempty"` // why the receiver has not accepted it, "" if it has
+}
+
+// notifyQuestion names the destination to test.
+type notifyQuestion struct {
+	Name string `json:"name,omitempty"` // "" for all
+	Who  string `json:"who"`
+}
+
+// notifyTimeout bounds the posts of all destinations, of 15 seconds each.
+const notifyTimeout = 5 * time.Minute
+
+var notifyWaits = answerWaits{notifyTimeout + 10*time.Second, 0}
+
+// Notify makes a replica post a test message to the destination of a name, or to all if name is empty. A replica has
+// the secrets and the way to the receiver, a command may not.
+func Notify(c *connect.Connection, name, who string) ([]Notified, error) {
+	var all []Notified
+	var failed error
+	err := askFor(c, notifySubject, marshal(notifyQuestion{name, who}), notifyWaits, func(data []byte, wrong *operatorError) bool {
+		if failed = json.Unmarshal(data, &all); wrong != nil {
+			failed = wrong
+		}
+		return true
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case failed != nil:
+		return nil, failed
+	case len(all) == 0 && name != "":
+		return nil, cli.NotFound(fmt.Errorf("notifications has no destination %s", cli.Visible(name)))
+	case len(all) == 0:
+		return nil, cli.NotFound(errors.New("the configuration names no destination under notifications"))
+	}
+	return all, nil
+}
+
+// notify posts a test message.
+func (o operator) notify(req micro.Request) {
+	var q notifyQuestion
+	if err := json.Unmarshal(req.Data(), &q); err != nil {
+		respondError(req, fmt.Errorf("the question cannot be read: %w", err))
+		return
+	}
+	o.aside(req, o.notifying, "another test of destinations is running", notifyTimeout, func(ctx context.Context) (any, error) {
+		return o.Notify(ctx, q.Name, q.Who), nil
+	})
+}

@@ -1,0 +1,270 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"weir/bucket/stream"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/nats/connect"
+	"weir/deadletter"
+	"weir/dispatcher/schedule"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// OperatorCommand is an operator's command about an api or a key, and its outcome, as --json prints it.
+type OperatorCommand struct {
+	API      string    `json:"api"`
+	Key      string    `json:"key,omitempty"`
+	Paused   bool      `json:"paused"`
+	Changed  bool      `json:"changed"`           // it was not so before
+	Until    time.Time `json:"until,omitzero"`    // of a pause that ends by itself
+	Replicas int       `json:"replicas"`          // replicas that have put it in force
+	Overdue  int       `json:"overdue,omitempty"` // replicas that did not answer, and may not call any more
+	Trying   int       `json:"trying,omitempty"`  // replicas whose breaker was open, and that now make one call
+
+	who string // the operator
+	kv  jetstream.KeyValue
+}
+
+// NewOperatorCommand returns a command of the operator named by who, about an api or one of its keys.
+func NewOperatorCommand(ctx context.Context, c *connect.Connection, who, api, key string) (*OperatorCommand, error) {
+	kv, err := c.Control(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &OperatorCommand{API: api, Key: key, who: who, kv: kv}, nil
+}
+
+func (o *OperatorCommand) name() string {
+	if o.Key == "" {
+		return o.API
+	}
+	return o.API + "/" + cli.Visible(o.Key)
+}
+
+// Pausing is what an operator gives with a pause.
+type Pausing struct {
+	Why string
+	For time.Duration // after which the pause ends by itself; 0: it does not
+}
+
+// Bounds of a pause that ends by itself.
+const (
+	shortestPause = time.Second
+	longestPause  = 366 * 24 * time.Hour
+)
+
+// ReadLasting reads the duration of a pause; 0 for no text.
+func ReadLasting(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	lasts, err := config.ParseDuration(text)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a duration such as 90s, 2h or 1d", text)
+	}
+	if lasts < shortestPause || lasts > longestPause {
+		return 0, fmt.Errorf("%s is not within 1s to 366d", text)
+	}
+	return lasts, nil
+}
+
+// Pause stops the calls of the api or the key, and blocks until no replica may start one. An existing pause stays as it
+// is, unless one of the two ends by itself: then the new one replaces it. Pause writes progress to talk.
+func (o *OperatorCommand) Pause(ctx context.Context, c *connect.Connection, talk io.Writer, say Pausing) error {
+	p := schedule.Pause{At: time.Now().UTC().Truncate(time.Second), By: o.who, Why: say.Why, ForMS: say.For.Milliseconds()}
+	o.Paused = true
+	stands, err := o.storePause(ctx, p)
+	if err != nil {
+		return c.Explain(err)
+	}
+	if o.Until = stands.Until; o.Changed {
+		o.tell(ctx, c, talk, deadletter.HeldEvent, stands)
+	} else {
+		_, _ = fmt.Fprintf(talk, "weir: %s is paused already\n", o.name())
+	}
+	return o.awaitInForce(ctx, c, talk)
+}
+
+// storePause stores a pause, and returns the pause that is stored afterwards.
+func (o *OperatorCommand) storePause(ctx context.Context, p schedule.Pause) (schedule.Pause, error) {
+	name := PauseEntry(o.API, o.Key)
+	for range mostPauseRaces {
+		revision, err := o.kv.Create(ctx, name, marshal(p))
+		if errors.Is(err, jetstream.ErrKeyExists) {
+			there, gone := o.kv.Get(ctx, name)
+			if errors.Is(gone, jetstream.ErrKeyNotFound) {
+				continue // it was resumed just now
+			} else if gone != nil {
+				return p, gone
+			}
+			former := readPause(there)
+			if former.ForMS == 0 && p.ForMS == 0 {
+				return former, nil
+			}
+			if revision, err = o.kv.Update(ctx, name, marshal(p), there.Revision()); isWrongSequence(err) {
+				continue
+			}
+		}
+		if err != nil {
+			return p, err
+		}
+		o.Changed = true
+		if p.ForMS == 0 {
+			return p, nil
+		}
+		stored, err := o.kv.GetRevision(ctx, name, revision)
+		if err != nil { // another operator was quicker: that operator's command reports the event
+			p.Until = p.At.Add(time.Duration(p.ForMS) * time.Millisecond)
+			return p, nil //nolint:nilerr // the pause was stored
+		}
+		return readPause(stored), nil
+	}
+	return p, fmt.Errorf("%s: another command pauses or resumes it at the same time: try again", o.name())
+}
+
+// mostPauseRaces bounds how often other operators may pause or resume the same thing between two steps of a pause.
+const mostPauseRaces = 5
+
+// Resume ends a pause, and makes each replica with an open breaker call the api once at once. It blocks until every
+// replica that may call follows.
+func (o *OperatorCommand) Resume(ctx context.Context, c *connect.Connection, talk io.Writer) error {
+	entry, err := o.kv.Get(ctx, PauseEntry(o.API, o.Key))
+	switch {
+	case errors.Is(err, jetstream.ErrKeyNotFound):
+		err := o.tryNow(c, talk)
+		if err == nil && o.Trying == 0 {
+			err = cli.NotFound(fmt.Errorf("%s is not paused, and no breaker of it is open", o.name()))
+		}
+		return err
+	case err != nil:
+		return c.Explain(err)
+	}
+	if err := o.kv.Delete(ctx, entry.Key(), jetstream.LastRevision(entry.Revision())); err != nil {
+		return c.Explain(err)
+	}
+	o.Changed = true
+	o.tell(ctx, c, talk, deadletter.ResumedEvent, schedule.Pause{Why: "resumed by " + o.who})
+	if err := o.awaitInForce(ctx, c, talk); err != nil {
+		return err
+	}
+	return o.tryNow(c, talk)
+}
+
+// tryAnswer is one replica's answer to the request to try an api.
+type tryAnswer struct {
+	Instance string `json:"instance"`
+	Tries    bool   `json:"tries"`
+}
+
+// tryNow makes each replica whose breaker is open call the api at once: each replica has its own breaker.
+func (o *OperatorCommand) tryNow(c *connect.Connection, talk io.Writer) error {
+	if o.Key != "" {
+		return nil
+	}
+	err := ask(c, trySubject.Of(o.API), 1, func(data []byte, wrong *operatorError) bool {
+		var a tryAnswer
+		if wrong == nil && json.Unmarshal(data, &a) == nil && a.Tries {
+			o.Trying++
+		}
+		return false
+	})
+	if o.Trying > 0 {
+		_, _ = fmt.Fprintf(talk, "weir: %s kept failing or denied weir: it is called once now by %s, and by itself again when that is answered\n",
+			o.name(), cli.Count(o.Trying, "replica"))
+	}
+	if errors.Is(err, errNobody) || errors.Is(err, errSilent) {
+		return nil // a replica that begins to call later has no open breaker
+	}
+	return err
+}
+
+func (o *OperatorCommand) tell(ctx context.Context, c *connect.Connection, talk io.Writer, kind deadletter.EventType, p schedule.Pause) {
+	data := deadletter.HoldData{Why: p.Why}
+	if kind == deadletter.HeldEvent {
+		data.Why = p.String()
+	}
+	if !p.Until.IsZero() {
+		data.Until = &p.Until
+	}
+	e := deadletter.Event{Type: kind, API: o.API, Key: o.Key, Data: data}
+	if err := e.Publish(ctx, c.JetStream); err != nil {
+		_, _ = fmt.Fprintf(talk, "weir: done, but the notification could not be stored: %v\n", err)
+	}
+}
+
+// pausedAnswer is one replica's answer about a pause.
+type pausedAnswer struct {
+	Instance string    `json:"instance"`
+	Session  string    `json:"session,omitempty"` // its lease
+	Paused   bool      `json:"paused"`
+	Until    time.Time `json:"until,omitzero"` // when the pause ends by itself
+}
+
+// How long a command may take to be in force on every replica, and how often the command asks them.
+const (
+	commandTimeout = 20 * time.Second
+	commandRetry   = 100 * time.Millisecond
+)
+
+// awaitInForce returns when every replica that may call has put the command in force.
+func (o *OperatorCommand) awaitInForce(ctx context.Context, c *connect.Connection, talk io.Writer) error {
+	command := ctx
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	state := "is called again"
+	if o.Paused {
+		state = "is paused"
+	}
+	if !o.Until.IsZero() {
+		state += " until " + cli.ClockTime(o.Until)
+	}
+	word, still := "resume", "no call may start there yet"
+	if o.Paused {
+		word, still = "pause", "calls may still start there"
+	}
+	m, err := awaitReplicas(ctx, c)
+	if err != nil {
+		return err
+	}
+	for {
+		o.Replicas = 0
+		behind := ""
+		err := m.ask(command, pausedSubject.Of(o.API, o.Key), func(data []byte) (who replica) {
+			var a pausedAnswer
+			switch {
+			case json.Unmarshal(data, &a) != nil:
+			case a.Paused == o.Paused && (a.Until.Equal(o.Until) || !o.Changed):
+				o.Replicas++
+			default:
+				behind = a.Instance
+			}
+			return replica{a.Instance, a.Session}
+		})
+		o.Overdue = len(m.over)
+		switch {
+		case errors.Is(err, errSilent):
+			return fmt.Errorf("%s: the %s is stored, but a dispatching weir did not answer within %s: %s", o.name(), word, firstAnswer, still)
+		case err != nil:
+			return err
+		case behind == "" && m.complete() && o.Replicas == 0:
+			_, _ = fmt.Fprintf(talk, "weir: %s %s; %s\n", o.name(), state, m.nobody())
+			return nil
+		case behind == "" && m.complete():
+			_, _ = fmt.Fprintf(talk, "weir: %s %s: %s %s it in force%s\n", o.name(), state, cli.Count(o.Replicas, "dispatching replica"), cli.Verb(o.Replicas, "has", "have"), m.overdue())
+			return nil
+		case ctx.Err() != nil && behind == "":
+			return fmt.Errorf("%s: the %s is stored, but %s: %s", o.name(), word, m.missing(), still)
+		case ctx.Err() != nil:
+			return fmt.Errorf("%s is stored, but instance %s has not put it in force within %s: look at its log", o.name(), behind, commandTimeout)
+		}
+		stream.Sleep(ctx, commandRetry)
+	}
+}

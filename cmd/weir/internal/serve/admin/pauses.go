@@ -1,0 +1,287 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket/stream"
+	"weir/deadletter"
+	"weir/dispatcher"
+	"weir/dispatcher/schedule"
+	"weir/ingest"
+)
+
+// pausePrefix begins the entries of operators' pauses in the control bucket: pause.<api>, or pause.<api>.<key token>.
+// In the token, % is written as =, because keys of a key-value bucket cannot contain %.
+const pausePrefix = "pause."
+
+// PauseEntry returns the key of a pause in the control bucket. key is empty for a pause of the whole api.
+func PauseEntry(api, key string) string {
+	if key == "" {
+		return pausePrefix + entryToken(api)
+	}
+	return pausePrefix + entryToken(api) + "." + entryToken(key)
+}
+
+// entryToken returns the token of a name in a key of a key-value bucket. The token of an api's name is the name itself.
+func entryToken(name string) string { return strings.ReplaceAll(ingest.Token(name), "%", "=") }
+
+// IsPause reports whether a key of the control bucket is that of a pause.
+func IsPause(key string) bool { return strings.HasPrefix(key, pausePrefix) }
+
+// parsePauseEntry reads a key that PauseEntry returned.
+func parsePauseEntry(entry string) (api, key string, err error) {
+	api, token, of := strings.Cut(strings.TrimPrefix(entry, pausePrefix), ".")
+	if api, err = parseEntryToken(api); err != nil || !of {
+		return api, "", err
+	}
+	key, err = parseEntryToken(token)
+	return api, key, err
+}
+
+func parseEntryToken(token string) (string, error) {
+	return ingest.ParseToken(strings.ReplaceAll(token, "=", "%"))
+}
+
+// watchRetry is the time between the end of a watch and the next watch.
+const watchRetry = 2 * time.Second
+
+// Pauses makes a dispatching worker follow the pauses in NATS.
+type Pauses struct {
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	kv       jetstream.KeyValue
+	dispatch *dispatcher.Dispatcher
+	log      *slog.Logger
+	watcher  jetstream.KeyWatcher
+	applied  atomic.Uint64      // the revision of the newest entry that was taken
+	inForce  map[string]inForce // by entry
+}
+
+// inForce is a pause as its entry says.
+type inForce struct {
+	revision uint64
+	until    time.Time // zero: the pause does not end by itself
+}
+
+// OpenPauses puts the stored pauses in force. No call may start before it returns: a restart must not call what an
+// operator has paused. The watch ends with life.
+func OpenPauses(ctx, life context.Context, js jetstream.JetStream, kv jetstream.KeyValue, dispatch *dispatcher.Dispatcher, log *slog.Logger) (*Pauses, error) {
+	p := &Pauses{nc: js.Conn(), js: js, kv: kv, dispatch: dispatch, log: log.With("component", "pauses"), inForce: map[string]inForce{}}
+	if err := p.watch(life); err != nil {
+		return nil, err
+	}
+	if err := p.catchUp(ctx); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Pauses) watch(ctx context.Context) error {
+	watcher, err := p.kv.Watch(ctx, pausePrefix+">")
+	if err != nil {
+		return fmt.Errorf("watch the pauses: %w", err)
+	}
+	p.watcher = watcher
+	return nil
+}
+
+// catchUp takes all entries that exist when a watch begins. A pause in force without an entry was resumed meanwhile.
+func (p *Pauses) catchUp(ctx context.Context) error {
+	there := map[string]struct{}{}
+	for {
+		select {
+		case entry, open := <-p.watcher.Updates():
+			switch {
+			case !open:
+				return errors.New("the watch of the pauses has ended")
+			case entry == nil:
+				for gone := range p.inForce {
+					if _, ok := there[gone]; !ok {
+						p.resume(gone)
+					}
+				}
+				return nil
+			}
+			if entry.Operation() == jetstream.KeyValuePut {
+				there[entry.Key()] = struct{}{}
+			}
+			p.take(entry)
+		case <-ctx.Done():
+			return fmt.Errorf("read the pauses: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// Run follows the pauses until ctx ends.
+func (p *Pauses) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if err := p.follow(ctx); err == nil {
+			continue
+		} else if ctx.Err() == nil {
+			p.log.Warn("cannot watch the pauses; those in force stay; trying again", "err", err)
+		}
+		stream.Sleep(ctx, watchRetry)
+		if err := p.watch(ctx); err == nil {
+			err = p.catchUp(ctx)
+			if err == nil || ctx.Err() != nil {
+				continue
+			}
+		}
+	}
+	return nil
+}
+
+// appliedRevision returns the revision of the newest pause or resumption that is in force. It is safe for concurrent
+// use.
+func (p *Pauses) appliedRevision() uint64 { return p.applied.Load() }
+
+func (p *Pauses) follow(ctx context.Context) error {
+	for {
+		due, stop := p.nextEnd(time.Now())
+		select {
+		case <-due:
+			p.endOver(ctx, time.Now())
+		case entry, open := <-p.watcher.Updates():
+			if !open {
+				stop()
+				return errors.New("the watch of the pauses has ended")
+			}
+			if entry != nil {
+				p.take(entry)
+			}
+		case <-ctx.Done():
+			stop()
+			return context.Cause(ctx)
+		}
+		stop()
+	}
+}
+
+// endRetry is how long to wait before storing the end of a pause is tried again.
+const endRetry = time.Second
+
+// nextEnd returns a channel that fires when the next pause is over; it never fires if no pause ends by itself.
+func (p *Pauses) nextEnd(now time.Time) (due <-chan time.Time, stop func()) {
+	var first time.Time
+	for _, f := range p.inForce {
+		if !f.until.IsZero() && (first.IsZero() || f.until.Before(first)) {
+			first = f.until
+		}
+	}
+	if first.IsZero() {
+		return nil, func() {}
+	}
+	timer := time.NewTimer(max(first.Sub(now), 0))
+	return timer.C, func() { timer.Stop() }
+}
+
+// endOver ends the pauses whose time is over. It does so in NATS, so that all replicas learn of it as of an operator's
+// resumption. Every replica tries; the event has an id, so that it is stored once. A replica that was down meanwhile,
+// or starts later, finds the entry gone or ends it.
+func (p *Pauses) endOver(ctx context.Context, now time.Time) {
+	for entry, f := range p.inForce {
+		if f.until.IsZero() || f.until.After(now) {
+			continue
+		}
+		api, key, err := parsePauseEntry(entry)
+		if err == nil {
+			err = p.end(ctx, entry, f, deadletter.Event{
+				Type: deadletter.ResumedEvent, API: api, Key: key, ID: fmt.Sprintf("%s.%d.over", entry, f.revision),
+				Data: deadletter.HoldData{Why: "the pause is over"},
+			})
+		}
+		if err != nil && ctx.Err() == nil {
+			p.log.Warn("could not store the end of a pause; trying again", append(whatHolds(api, key), "err", err)...)
+			f.until = now.Add(endRetry)
+			p.inForce[entry] = f
+		}
+	}
+}
+
+// end ends one pause, unless another has replaced it.
+func (p *Pauses) end(ctx context.Context, entry string, f inForce, e deadletter.Event) error {
+	ctx, cancel := context.WithTimeout(ctx, endWait)
+	defer cancel()
+	err := p.kv.Delete(ctx, entry, jetstream.LastRevision(f.revision))
+	if isWrongSequence(err) {
+		p.inForce[entry] = inForce{revision: f.revision} // another was quicker: the watch reports it
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	p.inForce[entry] = inForce{revision: f.revision}
+	return e.Publish(ctx, p.js)
+}
+
+// endWait bounds the time to store the end of one pause.
+const endWait = 5 * time.Second
+
+// readPause reads an entry. An unreadable entry pauses too.
+func readPause(entry jetstream.KeyValueEntry) schedule.Pause {
+	var word schedule.Pause
+	if json.Unmarshal(entry.Value(), &word) != nil {
+		word = schedule.Pause{At: entry.Created()}
+	}
+	word.Until = time.Time{}
+	if word.ForMS > 0 { // by the server's clock, which is the same for all
+		word.Until = entry.Created().UTC().Add(time.Duration(word.ForMS) * time.Millisecond).Truncate(time.Millisecond)
+	}
+	return word
+}
+
+// take puts one entry in force.
+func (p *Pauses) take(entry jetstream.KeyValueEntry) {
+	defer func() { p.applied.Store(max(p.applied.Load(), entry.Revision())) }()
+	if entry.Operation() != jetstream.KeyValuePut {
+		p.resume(entry.Key())
+		return
+	}
+	api, key, err := parsePauseEntry(entry.Key())
+	if err != nil {
+		p.log.Error("a pause names a key that cannot be decoded; ignored", "entry", entry.Key(), "err", err)
+		return
+	}
+	if f, ok := p.inForce[entry.Key()]; ok && f.revision == entry.Revision() {
+		return // the watch has begun anew
+	}
+	word := readPause(entry)
+	if err := p.dispatch.Desk.Pause(api, key, word); err != nil {
+		p.log.Error("could not apply a pause", append(whatHolds(api, key), "err", err)...)
+		return
+	}
+	p.inForce[entry.Key()] = inForce{entry.Revision(), word.Until}
+	p.log.Info("paused", whatHolds(api, key, "by", word.By, "reason", word.Why)...)
+}
+
+func (p *Pauses) resume(entry string) {
+	if _, ok := p.inForce[entry]; !ok {
+		return
+	}
+	delete(p.inForce, entry)
+	if api, key, err := parsePauseEntry(entry); err == nil {
+		p.dispatch.Desk.Resume(api, key)
+		p.log.Info("resumed", whatHolds(api, key)...)
+	}
+}
+
+// whatHolds returns the attributes of a log line about an api or one of its keys, without empty ones.
+func whatHolds(api, key string, more ...string) []any {
+	attrs := []any{"api", api}
+	for pair := range slices.Chunk(append([]string{"key", key}, more...), 2) {
+		if pair[1] != "" {
+			attrs = append(attrs, pair[0], pair[1])
+		}
+	}
+	return attrs
+}

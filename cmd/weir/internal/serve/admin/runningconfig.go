@@ -1,0 +1,104 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/nats/connect"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// OpenConfigStore opens the bucket of the configuration. It fails with exit code 3 if there is none.
+func OpenConfigStore(ctx context.Context, c *connect.Connection) (ConfigStore, error) {
+	store, err := FindConfigStore(ctx, c.JetStream)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return ConfigStore{}, errNeverApplied
+	}
+	return store, c.Explain(err)
+}
+
+// errNeverApplied reports that there is no configuration in NATS.
+var errNeverApplied = cli.NotFound(errors.New("no configuration was ever applied on this server: start `weir serve` with a weir.yaml, or `weir config apply`"))
+
+// NeverApplied reports whether an error says that there is no configuration in NATS.
+func NeverApplied(err error) bool { return errors.Is(err, errNeverApplied) }
+
+// CurrentVersion reads the version in force: the newest that can be read.
+func CurrentVersion(ctx context.Context, c *connect.Connection) (*Version, error) {
+	store, err := OpenConfigStore(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	v, _, err := store.Newest(ctx)
+	if err != nil {
+		return nil, c.Explain(err)
+	}
+	if v == nil {
+		return nil, errNeverApplied
+	}
+	return v, nil
+}
+
+// MakeConfigStore opens the bucket of the configuration, and creates it if there is none, for a weir that starts later.
+func MakeConfigStore(ctx context.Context, c *connect.Connection) (ConfigStore, error) {
+	store, err := OpenConfigStore(ctx, c)
+	if !errors.Is(err, errNeverApplied) {
+		return store, err
+	}
+	settings, err := config.ReadSettings()
+	if err != nil {
+		return store, cli.Usage(err)
+	}
+	store, err = EnsureConfigStore(ctx, c.JetStream, settings.Replicas)
+	return store, c.Explain(err)
+}
+
+// ConfigHistory reads every version that is kept, the oldest first.
+func ConfigHistory(ctx context.Context, c *connect.Connection) ([]jetstream.KeyValueEntry, error) {
+	store, err := OpenConfigStore(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := store.History(ctx)
+	if err == nil && len(entries) == 0 {
+		return nil, errNeverApplied
+	}
+	return entries, c.Explain(err)
+}
+
+// RunningConfig reads the running configuration. ok is false if none can be read: weir never ran on this server, or
+// these credentials may not read it.
+func RunningConfig(ctx context.Context, c *connect.Connection) (current *config.Config, ok bool) {
+	ctx, done := c.Denied.Tolerate(ctx) // a producer need not be allowed to read it
+	defer done()
+	v, err := CurrentVersion(ctx, c)
+	if err != nil {
+		return nil, false
+	}
+	return v.Config, true
+}
+
+// NoAPI returns an error that an api is not configured; it names the configured ones.
+func NoAPI(name string, c *config.Config) error {
+	if len(c.APIs) == 0 {
+		return cli.NotFound(fmt.Errorf("there is no api %q: none is configured", name))
+	}
+	return cli.NotFound(fmt.Errorf("there is no api %q; the configured ones are %s", name, strings.Join(c.Names(), ", ")))
+}
+
+// ReadFile reads a configuration file. It fails with exit code 3 if there is none.
+func ReadFile(file string) ([]byte, error) {
+	text, err := cli.ReadFile(file, cli.MostConfig)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, cli.NotFound(fmt.Errorf("configuration: %w", err))
+	} else if err != nil {
+		return nil, cli.Usage(fmt.Errorf("configuration: %w", err))
+	}
+	return text, nil
+}

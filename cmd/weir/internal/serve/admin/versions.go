@@ -1,0 +1,288 @@
+package admin
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"weir/bucket/stream"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/nats/connect"
+	"weir/deadletter"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// currentKey is the key of the running configuration. Its revision is the version.
+const currentKey = "current"
+
+// fileKey is the key of a FoundFile that said what was in force already.
+const fileKey = "file"
+
+// KeptVersions is how many versions are kept: the most that a key-value bucket can.
+const KeptVersions = 64
+
+// StoredConfig is one version of the configuration, as kept in NATS. The text names secrets and does not contain them.
+type StoredConfig struct {
+	YAML    string    `json:"yaml"`
+	From    string    `json:"from"` // the file or command it came from
+	Who     string    `json:"who"`
+	At      time.Time `json:"at"`
+	Changes int       `json:"changes"` // compared with the version before
+	// File is the file that weir serve found last, in this version or an earlier one.
+	File FoundFile `json:"file,omitzero"`
+	// TakenBack holds checksums of the texts that rollbacks took out of force since then. A start or SIGHUP that finds
+	// one of them in the file does not put it in force again. The newest is last; there are at most KeptVersions.
+	TakenBack []string `json:"taken_back,omitempty"`
+}
+
+// FoundFile is a file that had its effect on the configuration. A file that says what is in force already adds no
+// version: it is recorded under fileKey.
+type FoundFile struct {
+	Sum   string `json:"sum"`   // the checksum of its text
+	After uint64 `json:"after"` // the revision of the version that was the last one then; 0 for none
+}
+
+// Checksum returns a text's checksum, by which texts of configurations are told apart.
+func Checksum(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text)) }
+
+// Knows reports whether a file with that checksum has had its effect: weir serve found it last, or a rollback has taken
+// it out of force since.
+func (s *StoredConfig) Knows(sum string) bool {
+	return s.File.Sum == sum || slices.Contains(s.TakenBack, sum)
+}
+
+// Follow prepares next to replace s by an explicit request. The request wants next's text now, whatever was taken back
+// before.
+func (s *StoredConfig) Follow(next *StoredConfig) {
+	wanted := Checksum([]byte(next.YAML))
+	next.File = s.File
+	next.TakenBack = slices.DeleteFunc(slices.Clone(s.TakenBack), func(sum string) bool { return sum == wanted })
+}
+
+// RollBack is Follow for a next that takes s out of force.
+func (s *StoredConfig) RollBack(next *StoredConfig) {
+	s.Follow(next)
+	next.TakenBack = append(next.TakenBack, Checksum([]byte(s.YAML)))
+	next.TakenBack = next.TakenBack[max(0, len(next.TakenBack)-KeptVersions):]
+}
+
+// ErrNoConfig reports that there is neither a file nor a version.
+var ErrNoConfig = errors.New("no api is configured: write weir.yaml (deploy/weir.example.yaml is a start) or set WEIR_CONFIG; `weir demo` needs none")
+
+// Version is a readable version. Its number is its revision.
+type Version struct {
+	StoredConfig
+	Number uint64
+	Config *config.Config
+}
+
+// ReadVersion reads one version.
+func ReadVersion(entry jetstream.KeyValueEntry) (*Version, error) {
+	v := &Version{Number: entry.Revision()}
+	if entry.Operation() != jetstream.KeyValuePut {
+		return nil, fmt.Errorf("version %d of the configuration is a deletion", v.Number)
+	}
+	if err := json.Unmarshal(entry.Value(), &v.StoredConfig); err != nil {
+		return nil, fmt.Errorf("version %d of the configuration (key %s in %s) cannot be read: %w", v.Number, currentKey, connect.ConfigBucket, err)
+	}
+	var err error
+	if v.Config, err = config.Parse([]byte(v.YAML), config.Options{Name: fmt.Sprintf("version %d from %s", v.Number, v.From)}); err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// ConfigStore is the key-value bucket of the configuration. The bucket's history is the configuration's history.
+type ConfigStore struct{ kv jetstream.KeyValue }
+
+// EnsureConfigStore creates the bucket if there is none.
+func EnsureConfigStore(ctx context.Context, js jetstream.JetStream, replicas int) (ConfigStore, error) {
+	kv, err := stream.EnsureBucket(ctx, js, jetstream.KeyValueConfig{
+		Bucket: connect.ConfigBucket, Description: "weir: the running configuration and its history", History: KeptVersions, Replicas: replicas,
+		MaxValueSize: 4 << 20,
+	}, nil)
+	if err != nil {
+		return ConfigStore{}, err
+	}
+	return ConfigStore{stream.Renewing(kv, js.Conn())}, nil
+}
+
+// FindConfigStore opens the bucket if there is one.
+func FindConfigStore(ctx context.Context, js jetstream.JetStream) (ConfigStore, error) {
+	kv, err := js.KeyValue(ctx, connect.ConfigBucket)
+	return ConfigStore{kv}, err
+}
+
+// History returns every version that is kept, the oldest first; none if no configuration was ever applied.
+func (s ConfigStore) History(ctx context.Context) ([]jetstream.KeyValueEntry, error) {
+	entries, err := s.kv.History(ctx, currentKey)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, nil
+	}
+	return entries, err
+}
+
+// Watch follows the versions that are stored. The first is the newest that exists.
+func (s ConfigStore) Watch(ctx context.Context) (jetstream.KeyWatcher, error) {
+	watcher, err := s.kv.Watch(ctx, currentKey)
+	if err != nil {
+		return nil, fmt.Errorf("watch the configuration: %w", err)
+	}
+	return watcher, nil
+}
+
+// Newest returns the newest readable version, nil if there is none, and the last revision of the key, whether readable
+// or not.
+func (s ConfigStore) Newest(ctx context.Context) (valid *Version, last uint64, err error) {
+	entries, err := s.History(ctx)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read the running configuration: %w", err)
+	}
+	for _, entry := range slices.Backward(entries) {
+		last = max(last, entry.Revision())
+		if v, err := ReadVersion(entry); err == nil {
+			return v, last, s.layFoundOver(ctx, v)
+		}
+	}
+	return nil, last, nil
+}
+
+// layFoundOver adds to a version the file that was recorded after the version's own. What rollbacks took back before
+// then may come back.
+func (s ConfigStore) layFoundOver(ctx context.Context, v *Version) error {
+	entry, err := s.kv.Get(ctx, fileKey)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("read which configuration file was found last: %w", err)
+	}
+	var found FoundFile
+	if err := json.Unmarshal(entry.Value(), &found); err != nil {
+		return fmt.Errorf("which configuration file was found last (key %s in %s) cannot be read: delete the key: %w", fileKey, connect.ConfigBucket, err)
+	}
+	if found.After > v.File.After {
+		v.File, v.TakenBack = found, nil
+	}
+	return nil
+}
+
+// Found records a file that says what is in force already.
+func (s ConfigStore) Found(ctx context.Context, file FoundFile) error {
+	value, err := json.Marshal(file)
+	if err == nil {
+		_, err = s.kv.Put(ctx, fileKey, value)
+	}
+	if err != nil {
+		return fmt.Errorf("note which configuration file was found last: %w", err)
+	}
+	return nil
+}
+
+// RefuseUnread fails if the newest version cannot be read, as may happen with one that a later weir stored. Without
+// this check, its limits would be ignored.
+func (s ConfigStore) RefuseUnread(ctx context.Context) error {
+	entries, err := s.History(ctx)
+	if err != nil {
+		return fmt.Errorf("read the running configuration: %w", err)
+	}
+	if len(entries) == 0 || entries[len(entries)-1].Operation() != jetstream.KeyValuePut {
+		return nil
+	}
+	if _, err := ReadVersion(entries[len(entries)-1]); err != nil {
+		return fmt.Errorf("the newest configuration in NATS, version %d, cannot be read by this version of weir: start the one that wrote it, or have it "+
+			"replaced by changing the file that WEIR_CONFIG names: %w", entries[len(entries)-1].Revision(), err)
+	}
+	return nil
+}
+
+// ErrLostRace reports that another process has changed the configuration meanwhile.
+var ErrLostRace = errors.New("another change of the configuration came first")
+
+// Put stores a version if the last one still has that revision, and fails with ErrLostRace otherwise.
+func (s ConfigStore) Put(ctx context.Context, next StoredConfig, last uint64) (version uint64, err error) {
+	value, err := json.Marshal(next)
+	if err != nil {
+		return 0, fmt.Errorf("apply the configuration: %w", err)
+	}
+	if last == 0 {
+		version, err = s.kv.Create(ctx, currentKey, value)
+	} else {
+		version, err = s.kv.Update(ctx, currentKey, value, last)
+	}
+	switch {
+	case errors.Is(err, jetstream.ErrKeyExists), isWrongSequence(err):
+		return 0, ErrLostRace
+	case err != nil:
+		return 0, fmt.Errorf("apply the configuration: %w", err)
+	}
+	return version, nil
+}
+
+// wrongSequenceInCluster is the error code that a clustered stream gives instead.
+const wrongSequenceInCluster = 10164
+
+func isWrongSequence(err error) bool {
+	var api *jetstream.APIError
+	return errors.As(err, &api) && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == wrongSequenceInCluster)
+}
+
+// ConfigChange is the data of a config event.
+type ConfigChange struct {
+	Who        string `json:"who"`
+	From       string `json:"from"`
+	OldVersion uint64 `json:"old_version"` // 0: there was none
+	NewVersion uint64 `json:"new_version"`
+	Changes    int    `json:"changes"`
+}
+
+// Event is the event of a change.
+func (d ConfigChange) Event() deadletter.Event {
+	return deadletter.Event{Type: deadletter.ConfigEvent, Data: d}
+}
+
+// EnsureControl creates the bucket of pauses and canaries if there is none.
+func EnsureControl(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.KeyValue, error) {
+	kv, err := stream.EnsureBucket(ctx, js, jetstream.KeyValueConfig{
+		Bucket: connect.ControlBucket, Description: "weir: operators' words, and canaries of readiness", History: 1, Replicas: replicas,
+	}, nil)
+	if err != nil {
+		return nil, err
+	}
+	return stream.Renewing(kv, js.Conn()), nil
+}
+
+// ShownVersion describes a version of the configuration with its text, in which secrets appear by reference only.
+type ShownVersion struct {
+	Version uint64    `json:"version"`
+	From    string    `json:"from"`
+	Who     string    `json:"who"`
+	At      time.Time `json:"at"`
+	YAML    string    `json:"yaml"`
+}
+
+// Shown describes a version.
+func (v *Version) Shown() ShownVersion { return ShownVersion{v.Number, v.From, v.Who, v.At, v.YAML} }
+
+// PastVersion describes a version of the history.
+type PastVersion struct {
+	Version uint64    `json:"version"`
+	At      time.Time `json:"at"`
+	Who     string    `json:"who"`
+	From    string    `json:"from"`
+	Changes int       `json:"changes"`         // compared with the version before
+	Error   string    `json:"error,omitempty"` // why it cannot be read, and is not followed
+}
+
+// PastVersionOf describes an entry of the history, readable or not.
+func PastVersionOf(entry jetstream.KeyValueEntry) PastVersion {
+	v, err := ReadVersion(entry)
+	if err != nil {
+		return PastVersion{Version: entry.Revision(), At: entry.Created(), Error: "not valid: no weir follows it"}
+	}
+	return PastVersion{Version: v.Number, At: v.At, Who: v.Who, From: v.From, Changes: v.Changes}
+}

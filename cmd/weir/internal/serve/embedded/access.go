@@ -1,0 +1,136 @@
+package embedded
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"weir/cmd/weir/internal/nats/connect"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+)
+
+// The files of the data directory that hold credentials, if a Server asks for them. Only weir's user may read them.
+const (
+	OperatorCreds = connect.OperatorCreds // may do everything
+	ProducerCreds = "producer.creds"      // may publish jobs, read and listen
+)
+
+// Auth says which clients a Server admits, and what they may do.
+type Auth int
+
+const (
+	// Open requires no credentials: every client may do everything.
+	Open Auth = iota
+	// Operators lets every client publish jobs, read and listen, and requires the operators' credentials for everything
+	// else.
+	Operators
+	// Required requires credentials of the data directory from every client.
+	Required
+)
+
+// admit makes the server's options authenticate clients by the credentials in dir, and creates missing ones. clients
+// bounds the connected producers.
+func (a Auth) admit(opts *server.Options, dir string, clients int, log *slog.Logger) error {
+	if a == Open {
+		return nil
+	}
+	operator, err := publicKey(filepath.Join(dir, OperatorCreds), log)
+	if err != nil {
+		return err
+	}
+	producer, err := publicKey(filepath.Join(dir, ProducerCreds), log)
+	if err != nil {
+		return err
+	}
+	both, producers, err := accounts(clients)
+	if err != nil {
+		return err
+	}
+	opts.Accounts = both
+	opts.Nkeys = []*server.NkeyUser{{Nkey: operator}, {Nkey: producer, Account: producers, Permissions: producerRights()}}
+	if a == Operators {
+		user := anyone(producers)
+		opts.Users, opts.NoAuthUser = []*server.User{user}, user.Username
+	}
+	return nil
+}
+
+// publicKey returns the user name of the credentials in a file. A file that others may read is no longer secret:
+// publicKey replaces it.
+func publicKey(path string, log *slog.Logger) (string, error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return makeCredentials(path)
+	case err != nil:
+		return "", fmt.Errorf("credentials: %w", err)
+	case info.Mode().Perm()&0o077 != 0:
+		log.Warn("other users could read these credentials; new ones replace them", "file", path, "mode", info.Mode().Perm().String())
+		return makeCredentials(path)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("credentials: %w", err)
+	}
+	pair, err := nkeys.ParseDecoratedNKey(text)
+	if err != nil {
+		return "", fmt.Errorf("%s holds no credentials: remove it, and weir makes new ones: %w", path, err)
+	}
+	defer pair.Wipe()
+	return pair.PublicKey()
+}
+
+// makeCredentials writes a new user's key, whole or not at all.
+func makeCredentials(path string) (string, error) {
+	pair, err := nkeys.CreateUser()
+	if err != nil {
+		return "", fmt.Errorf("credentials: %w", err)
+	}
+	defer pair.Wipe()
+	seed, err := pair.Seed()
+	if err != nil {
+		return "", fmt.Errorf("credentials: %w", err)
+	}
+	fresh := path + ".new"
+	if err := os.Remove(fresh); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", fmt.Errorf("credentials: %w", err)
+	}
+	text := fmt.Sprintf("-----BEGIN USER NKEY SEED-----\n%s\n------END USER NKEY SEED------\n", seed)
+	if err := writeSynced(fresh, []byte(text)); err != nil {
+		return "", fmt.Errorf("credentials: %w", err)
+	}
+	if err := os.Rename(fresh, path); err != nil {
+		return "", fmt.Errorf("credentials: %w", err)
+	}
+	return pair.PublicKey()
+}
+
+// writeSynced writes a file that only its user may read, and syncs it: otherwise a power cut would leave an empty file.
+func writeSynced(path string, data []byte) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	if err == nil {
+		err = file.Sync()
+	}
+	return errors.Join(err, file.Close())
+}
+
+// Access returns how this process connects: as an operator, if credentials are required.
+func (s *Server) Access() ([]nats.Option, error) {
+	if s.auth == Open {
+		return nil, nil
+	}
+	option, err := nats.NkeyOptionFromSeed(filepath.Join(s.dir, OperatorCreds))
+	if err != nil {
+		return nil, fmt.Errorf("credentials: %w", err)
+	}
+	return []nats.Option{option}, nil
+}

@@ -1,0 +1,510 @@
+package embedded
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/cmd/weir/internal/nats/jsproxy"
+	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// house is a server that tells producers from operators, with what weir keeps there.
+type house struct {
+	t         *testing.T
+	url       string
+	operator  *nats.Conn
+	operators jetstream.JetStream
+	anybody   *nats.Conn
+	js        jetstream.JetStream // of anybody
+}
+
+func newHouse(t *testing.T) *house {
+	t.Helper()
+	o := options(t, "127.0.0.1:0", t.TempDir())
+	o.Auth = Operators
+	s, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Shutdown)
+	access, err := s.Access()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &house{t: t, url: s.ClientURL()}
+	h.operator, h.operators = h.connect(access...)
+	h.anybody, h.js = h.connect()
+	for name, subject := range map[string]string{
+		"WEIR_RESULTS": "weir.results.>", "WEIR_DEAD": "weir.dead.>", "WEIR_EVENTS": "weir.events.>", "WEIR_pay_0": "weir.q.>", "OTHERS": "others.>",
+	} {
+		if _, err := h.operators.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subject}, AllowDirect: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := h.operators.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "weir_config"}); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func (h *house) connect(access ...nats.Option) (*nats.Conn, jetstream.JetStream) {
+	h.t.Helper()
+	nc, err := nats.Connect(h.url, append(access, nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return nc, js
+}
+
+// store puts n messages into a stream.
+func (h *house) store(prefix string, n int) {
+	h.t.Helper()
+	for i := range n {
+		if _, err := h.operators.Publish(h.t.Context(), fmt.Sprintf("%s.k%d", prefix, i), []byte("x")); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+}
+
+func (h *house) stream(js jetstream.JetStream, name string) jetstream.Stream {
+	h.t.Helper()
+	s, err := js.Stream(h.t.Context(), name)
+	if err != nil {
+		h.t.Fatalf("stream %s: %v", name, err)
+	}
+	return s
+}
+
+// TestAnybodyReads: without credentials streams and consumers are told, messages got, ordered, pulled, acknowledged, pushed and watched,
+// with the subjects that they were stored under.
+func TestAnybodyReads(t *testing.T) {
+	h := newHouse(t)
+	const n = 5
+	h.store("weir.results.pay", n)
+	if _, err := h.js.AccountInfo(t.Context()); err != nil {
+		t.Errorf("account: %v", err)
+	}
+	s := h.stream(h.js, "WEIR_RESULTS")
+	if m, err := s.GetMsg(t.Context(), 2); err != nil || m.Subject != "weir.results.pay.k1" {
+		t.Errorf("the second message: %v %v", m, err)
+	}
+	if m, err := s.GetLastMsgForSubject(t.Context(), "weir.results.pay.k3"); err != nil || m.Sequence != 4 {
+		t.Errorf("the last of k3: %v %v", m, err)
+	}
+	count := 0
+	for range h.js.StreamNames(t.Context()).Name() {
+		count++
+	}
+	if count != 6 {
+		t.Errorf("%d streams are told of", count)
+	}
+	ordered, err := s.OrderedConsumer(t.Context(), jetstream.OrderedConsumerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages, err := ordered.Messages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		m, err := messages.Next()
+		if err != nil || m.Subject() != fmt.Sprintf("weir.results.pay.k%d", i) {
+			t.Fatalf("message %d of an ordered consumer: %v %v", i, m, err)
+		}
+	}
+	messages.Stop()
+	if _, err := s.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Name: "seen"}); err != nil {
+		t.Fatal(err)
+	}
+	consumers, seen := s.ListConsumers(t.Context()), false
+	for info := range consumers.Info() {
+		seen = seen || info.Name == "seen"
+	}
+	if !seen || consumers.Err() != nil {
+		t.Errorf("the list of consumers lacks one of one's own: %v", consumers.Err())
+	}
+	for _, config := range []jetstream.ConsumerConfig{{AckPolicy: jetstream.AckExplicitPolicy}, {Durable: "mine", AckPolicy: jetstream.AckExplicitPolicy}} {
+		pull, err := s.CreateOrUpdateConsumer(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch, err := pull.Fetch(n, jetstream.FetchMaxWait(10*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		count := 0
+		for m := range batch.Messages() {
+			count++
+			if err := m.DoubleAck(t.Context()); err != nil {
+				t.Errorf("acknowledge %s: %v", m.Subject(), err)
+			}
+		}
+		if count != n || batch.Error() != nil {
+			t.Errorf("%d of %d messages were pulled: %v", count, n, batch.Error())
+		}
+		if info, err := pull.Info(t.Context()); err != nil || info.NumAckPending != 0 || info.AckFloor.Consumer != n {
+			t.Errorf("acknowledged: %+v %v", info, err)
+		}
+		if err := s.DeleteConsumer(t.Context(), pull.CachedInfo().Name); err != nil {
+			t.Errorf("a consumer of one's own is not deleted: %v", err)
+		}
+	}
+	pushed, err := h.anybody.JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []nats.SubOpt{nats.OrderedConsumer(), nats.AckExplicit()} {
+		sub, err := pushed.SubscribeSync("weir.results.>", nats.BindStream("WEIR_RESULTS"), kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range n {
+			if m, err := sub.NextMsg(10 * time.Second); err != nil || m.Subject != fmt.Sprintf("weir.results.pay.k%d", i) {
+				t.Fatalf("message %d that was pushed: %v %v", i, m, err)
+			}
+		}
+		if err := sub.Unsubscribe(); err != nil {
+			t.Error(err)
+		}
+	}
+	kv, err := h.js.KeyValue(t.Context(), "weir_config")
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch, err := kv.WatchAll(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	await.Receive(t, "what stands in the bucket, which is nothing", watch.Updates())
+	h.store("$KV.weir_config", 1)
+	if entry := await.Receive(t, "an entry", watch.Updates()); entry == nil || entry.Key() != "k0" {
+		t.Errorf("the watcher of a bucket saw %v", entry)
+	}
+}
+
+// TestAnybodyListens: events, results and what is told to producers are heard without credentials, and nothing else that goes on.
+func TestAnybodyListens(t *testing.T) {
+	h := newHouse(t)
+	inbox := nats.NewInbox()
+	heard, err := h.anybody.SubscribeSync(">")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.anybody.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for _, subject := range []string{"weir.q.pay.0.j.k", "$KV.weir_config.current", inbox, "orders.4", "weir.events.dead.pay.k", "weir.results.pay.k", jsproxy.ReplyPrefix + inbox, jsproxy.ReplyPrefix + "orders.done.4"} {
+		if err := h.operator.Publish(subject, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []string{"weir.events.dead.pay.k", "weir.results.pay.k", inbox, "orders.done.4"} {
+		if m, err := heard.NextMsg(10 * time.Second); err != nil || m.Subject != want {
+			t.Fatalf("heard %v, want %s: %v", m, want, err)
+		}
+	}
+}
+
+// TestAnybodySubmits: a job gets in and is answered, however a client of NATS sends it.
+func TestAnybodySubmits(t *testing.T) {
+	h := newHouse(t)
+	jobs := make(chan *nats.Msg, 8)
+	_, err := h.operator.QueueSubscribe("weir.jobs.>", "q", func(m *nats.Msg) {
+		if m.Reply != "" {
+			if err := m.Respond([]byte(`{"stream":"WEIR_pay_0","seq":7}`)); err != nil {
+				t.Error(err)
+			}
+		}
+		jobs <- m
+	})
+	if err == nil {
+		err = h.operator.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	const subject = "weir.jobs.pay.k"
+	if m, err := h.anybody.Request(subject, []byte("1"), 10*time.Second); err != nil || !strings.Contains(string(m.Data), `"seq":7`) {
+		t.Errorf("a request: %v %v", m, err)
+	}
+	if ack, err := h.js.Publish(t.Context(), subject, []byte("2"), jetstream.WithMsgID("id")); err != nil || ack.Sequence != 7 {
+		t.Errorf("a publish of JetStream: %v %v", ack, err)
+	}
+	future, err := h.js.PublishAsync(subject, []byte("3"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case ack := <-future.Ok():
+		if ack.Sequence != 7 {
+			t.Errorf("an asynchronous publish: %v", ack)
+		}
+	case err := <-future.Err():
+		t.Errorf("an asynchronous publish: %v", err)
+	}
+	if err := h.anybody.Publish(subject, []byte("4")); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 4 {
+		if m := await.Receive(t, "a job", jobs); string(m.Data) != fmt.Sprint(i+1) || m.Subject != subject || (i == 1) != (m.Header.Get("Nats-Msg-Id") == "id") {
+			t.Errorf("job %d came in as %s with %v", i, m.Data, m.Header)
+		}
+	}
+}
+
+// TestAnybodyMayNot: what is an operator's is refused, whichever way it is asked for.
+func TestAnybodyMayNot(t *testing.T) {
+	h := newHouse(t)
+	h.store("weir.results.pay", 3)
+	h.store("others", 3)
+	mayNot(t, h.anybody)
+	own, err := h.stream(h.operators, "WEIR_RESULTS").CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "billing", AckPolicy: jetstream.AckExplicitPolicy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine, err := h.stream(h.js, "WEIR_RESULTS").CreateConsumer(t.Context(), jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Whatever is asked, the answer goes to no stream.
+	for question, body := range map[string]string{
+		"$JS.API.DIRECT.GET.WEIR_RESULTS": `{"seq":2}`, "$JS.API.STREAM.MSG.GET.WEIR_RESULTS": `{"seq":2}`, "$JS.API.STREAM.INFO.WEIR_RESULTS": "",
+		"$JS.API.DIRECT.GET.WEIR_RESULTS.weir.results.pay.k0": "", "$JS.API.CONSUMER.MSG.NEXT.WEIR_RESULTS." + mine.CachedInfo().Name: "1",
+		"$JS.API.CONSUMER.CREATE.WEIR_RESULTS": `{"stream_name":"WEIR_RESULTS","config":{"ack_policy":"none"}}`, "weir.jobs.pay.k": "",
+		"$SRV.PING": "", "$JS.API.INFO": "", "$JS.ACK.WEIR_RESULTS." + mine.CachedInfo().Name + ".1.1.1.1.1": "+NXT",
+	} {
+		if err := h.anybody.PublishRequest(question, "$KV.weir_config.current", []byte(body)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Nor do the messages of a consumer.
+	_, err = h.stream(h.js, "WEIR_RESULTS").CreatePushConsumer(t.Context(), jetstream.ConsumerConfig{DeliverSubject: "$KV.weir_config.current"})
+	if err != nil {
+		t.Errorf("a push consumer: %v", err)
+	}
+	// Consumers of operators are theirs.
+	names := h.stream(h.js, "WEIR_RESULTS").ConsumerNames(t.Context())
+	for name := range names.Name() {
+		if name == "billing" {
+			t.Error("an operator's consumer is listed")
+		}
+	}
+	if err := names.Err(); err != nil {
+		t.Error(err)
+	}
+	if err := h.stream(h.js, "WEIR_RESULTS").DeleteConsumer(t.Context(), "billing"); err == nil {
+		t.Error("an operator's consumer was deleted")
+	}
+	_, err = h.stream(h.js, "WEIR_RESULTS").UpdateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "billing", AckPolicy: jetstream.AckExplicitPolicy, FilterSubject: "weir.results.none.>"})
+	if err == nil {
+		t.Error("an operator's consumer was changed")
+	}
+	batch, err := own.Fetch(1, jetstream.FetchMaxWait(10*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for m := range batch.Messages() {
+		if err := errors.Join(h.anybody.PublishRequest(m.Reply(), nats.NewInbox(), nil), h.anybody.Flush()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := h.stream(h.js, "OTHERS").CreateConsumer(t.Context(), jetstream.ConsumerConfig{}); err == nil {
+		t.Error("a consumer of a stream that is not weir's")
+	}
+	// The questions above have been dealt with: the gate takes one after the other, and so does JetStream.
+	if _, err := h.stream(h.js, "WEIR_EVENTS").CreateConsumer(t.Context(), jetstream.ConsumerConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	info, err := own.Info(t.Context())
+	if err != nil || info.NumAckPending != 1 || info.AckFloor.Stream != 0 {
+		t.Errorf("another client acknowledged an operator's message: %+v %v", info, err)
+	}
+	if n := h.stream(h.operators, "KV_weir_config").CachedInfo().State.Msgs; n != 0 {
+		t.Errorf("%d messages got into the configuration", n)
+	}
+}
+
+// TestNoSpellingPushesElsewhere: the server reads the members of a consumer's config in any case, and takes letters for one another that
+// fold to the same. A subject that the gate does not know of would be pushed to with the server's rights.
+func TestNoSpellingPushesElsewhere(t *testing.T) {
+	h := newHouse(t)
+	h.store("weir.results.pay", 1)
+	// The server pushes if a client listens on exactly that subject.
+	if _, err := h.operator.SubscribeSync("$KV.weir_config.current"); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.operator.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for i, config := range []string{
+		`"Deliver_Subject":"$KV.weir_config.current"`, `"DELIVER_SUBJECT":"$KV.weir_config.current"`,
+		`"deliver_ſubject":"$KV.weir_config.current"`, `"deliver_subject":"_INBOX.x","deliver_\u017fubject":"$KV.weir_config.current"`,
+		`"deliver_subject":"$KV.weir_config.current"`,
+	} {
+		request := fmt.Sprintf(`{"stream_name":"WEIR_RESULTS","config":{"ack_policy":"none","name":"c%d",%s}}`, i, config)
+		if _, err := h.anybody.Request(fmt.Sprintf("$JS.API.CONSUMER.CREATE.WEIR_RESULTS.c%d", i), []byte(request), 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if c, err := h.stream(h.operators, "WEIR_RESULTS").PushConsumer(t.Context(), fmt.Sprintf("c%d", i)); err == nil {
+			if to := c.CachedInfo().Config.DeliverSubject; !strings.HasPrefix(to, jsproxy.ReplyPrefix) {
+				t.Errorf("{%s} pushes to %s", config, to)
+			}
+		}
+	}
+	if n := h.stream(h.operators, "KV_weir_config").CachedInfo().State.Msgs; n != 0 {
+		t.Errorf("%d messages got into the configuration", n)
+	}
+}
+
+// TestAnybodyAsksBriefly: a consumer with thousands of filters would keep the server busy for minutes, and thousands with long metadata
+// would fill its memory.
+func TestAnybodyAsksBriefly(t *testing.T) {
+	h := newHouse(t)
+	filters := make([]string, 2000)
+	for i := range filters {
+		filters[i] = fmt.Sprintf("weir.results.pay.k%d", i)
+	}
+	for name, config := range map[string]jetstream.ConsumerConfig{
+		"filters": {FilterSubjects: filters}, "metadata": {Metadata: map[string]string{"x": strings.Repeat("a", jsproxy.MostAsked)}},
+	} {
+		if _, err := h.stream(h.js, "WEIR_RESULTS").CreateConsumer(t.Context(), config); err == nil || !strings.Contains(err.Error(), "at most") {
+			t.Errorf("a consumer with long %s: %v", name, err)
+		}
+	}
+	if _, err := h.stream(h.js, "WEIR_RESULTS").CreateConsumer(t.Context(), jetstream.ConsumerConfig{FilterSubjects: filters[:100]}); err != nil {
+		t.Errorf("a consumer with 100 filters: %v", err)
+	}
+}
+
+// TestAnybodyLeavesRoomForConsumers: a stream has room for so many consumers, and each costs memory. However many are there by whoever
+// shows no credentials, weir and its operators make theirs.
+func TestAnybodyLeavesRoomForConsumers(t *testing.T) {
+	h := newHouse(t)
+	makeThem := func(nc *nats.Conn, stream string, n int) (refused int) {
+		t.Helper()
+		answers, err := nc.SubscribeSync(nc.NewInbox())
+		if err != nil {
+			t.Fatal(err)
+		}
+		request := fmt.Appendf(nil, `{"stream_name":%q,"config":{"ack_policy":"none","mem_storage":true,"inactive_threshold":600000000000}}`, stream)
+		for made := 0; made < n; made += 100 {
+			for range min(100, n-made) {
+				if err := nc.PublishRequest("$JS.API.CONSUMER.CREATE."+stream, answers.Subject, request); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range min(100, n-made) {
+				answer, err := answers.NextMsg(20 * time.Second)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if bytes.Contains(answer.Data, []byte(`"error"`)) {
+					refused++
+				}
+			}
+		}
+		return refused
+	}
+	if refused := makeThem(h.anybody, "WEIR_RESULTS", jsproxy.MostConsumers+20); refused != 20 {
+		t.Errorf("of %d consumers beyond the bound %d were refused", 20, refused)
+	}
+	if refused := makeThem(h.operator, "WEIR_RESULTS", 100); refused != 0 {
+		t.Errorf("%d of an operator's consumers were refused", refused)
+	}
+	// The others have room each for themselves, and not all of them together.
+	makeThem(h.operator, "WEIR_DEAD", jsproxy.MostConsumers-100)
+	if refused := makeThem(h.anybody, "WEIR_EVENTS", 100); refused < 20 || refused == 100 {
+		t.Errorf("of 100 consumers about the bound of all streams %d were refused", refused)
+	}
+}
+
+// TestTheAnswerGoesWhereItIsAsked shows the hole that the accounts close: in the streams' own account a user who may only ask for a
+// message has the server publish it anywhere.
+func TestTheAnswerGoesWhereItIsAsked(t *testing.T) {
+	h := newHouse(t)
+	h.store("weir.results.pay", 1)
+	if err := errors.Join(h.operator.PublishRequest("$JS.API.DIRECT.GET.WEIR_RESULTS", "$KV.weir_config.current", []byte(`{"seq":1}`)), h.operator.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for h.stream(h.operators, "KV_weir_config").CachedInfo().State.Msgs == 0 {
+		select {
+		case <-ctx.Done():
+			t.Fatal("the server does not publish answers into streams any more: is the account of the producers still needed?")
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// mayNot checks that a client is not an operator.
+func mayNot(t *testing.T, nc *nats.Conn) {
+	t.Helper()
+	for subject, may := range map[string]bool{
+		"weir.jobs.pay.k": true, "weir.operator.redrive.pay.k": false, "weir.operator.cancel.pay": false, "weir.q.pay.0.j.k": false, "weir.q.pay.0.i.k": false,
+		"weir.o.pay.0": false, "weir.calls.pay.k": false, "weir.dead.pay.rejected.k": false, "weir.events.dead.pay.k": false,
+		"$KV.weir_config.current": false, "$JS.API.STREAM.DELETE.WEIR_DEAD": false, "$JS.API.STREAM.PURGE.WEIR_DEAD": false,
+		"$JS.API.STREAM.CREATE.X": false, "$JS.API.STREAM.UPDATE.WEIR_DEAD": false, "$JS.API.STREAM.MSG.DELETE.WEIR_DEAD": false,
+		"$JS.API.STREAM.SNAPSHOT.WEIR_DEAD": false, "$JS.API.CONSUMER.PAUSE.WEIR_DEAD.x": false, "_INBOX.somebody": false,
+		"weir.results.pay.k": false, "weir.gate.ack.WEIR_DEAD.x": false, "weir.reply.x": false, "orders.x": false,
+	} {
+		if err := errors.Join(nc.Publish(subject, nil), nc.Flush()); err != nil {
+			t.Fatal(err)
+		}
+		refused := nc.LastError() != nil && strings.Contains(nc.LastError().Error(), `"`+subject+`"`)
+		if refused == may {
+			t.Errorf("a client without rights publishes to %s: refused is %v", subject, refused)
+		}
+	}
+	for _, subject := range []string{"weir.jobs.>", "weir.operator.redrive.>", "$JS.API.>"} {
+		if _, err := nc.SubscribeSync(subject); err != nil {
+			t.Fatal(err)
+		}
+		if err := nc.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if err := nc.LastError(); err == nil || !strings.Contains(err.Error(), subject) {
+			t.Errorf("a client without rights hears %s: %v", subject, err)
+		}
+	}
+}
+
+// TestLongNamesLeaveTheGateOpen: what anybody asks with a name that just fits the server's bound of a control line does not fit it behind what
+// the gate puts before it. The gate refuses it, and answers the next question.
+func TestLongNamesLeaveTheGateOpen(t *testing.T) {
+	h := newHouse(t)
+	long := strings.Repeat("x", 4020)
+	for _, subject := range []string{
+		"$JS.API.CONSUMER.CREATE.WEIR_DEAD." + long, "$JS.API.CONSUMER.CREATE." + long, "$JS.API.CONSUMER.DURABLE.CREATE.WEIR_DEAD." + long,
+		"$JS.API.CONSUMER.DELETE.WEIR_DEAD." + long, "$JS.API.CONSUMER.LIST." + long, "$JS.API.CONSUMER.NAMES." + long, "$JS.ACK.WEIR_DEAD." + long + ".1.1.1.1.1",
+	} {
+		body := []byte(`{"stream_name":"WEIR_DEAD","config":{"name":"x"}}`)
+		if err := h.anybody.Publish(subject, body); err != nil {
+			t.Fatal(err)
+		}
+		msg, err := h.anybody.RequestWithContext(await.Context(t, subject[:40]), subject[:len(subject)-100], body)
+		if strings.HasPrefix(subject, "$JS.ACK.") {
+			continue // it has no answer
+		}
+		if err != nil || !strings.Contains(string(msg.Data), `"code":400`) {
+			t.Errorf("%.50s…: %v, %v", subject, msg, err)
+		}
+	}
+	h.store("weir.dead", 1)
+	if _, err := h.stream(h.js, "WEIR_DEAD").CreateConsumer(t.Context(), jetstream.ConsumerConfig{}); err != nil {
+		t.Errorf("the next consumer: %v", err)
+	}
+}

@@ -1,0 +1,231 @@
+package limitstate
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket"
+	"weir/bucket/fault"
+	"weir/bucket/stream"
+	"weir/cmd/weir/internal/serve/clock"
+	"weir/dispatcher/ledger"
+)
+
+// checkpointer stores what the shared limits of one api have used for the next start. A stored checkpoint claims ahead,
+// so that a crash makes weir count too much, never too little.
+type checkpointer struct {
+	api   string
+	store *bucket.Memory
+	clock *clock.Clock
+	nc    *nats.Conn
+	kv    jetstream.KeyValue
+	log   *slog.Logger
+	wake  chan struct{}
+
+	accounts *accounts // nil in tests of checkpoints alone
+
+	tried    map[[sha256.Size]byte]struct{} // stores attempted since the last success, which may still succeed
+	revision uint64                         // that the next one replaces; 0 for none
+	own      uint64                         // of the checkpoint that this process read or stored last
+	bare     bool                           // what is stored contains no limit
+	restored bucket.Snapshot                // what the former process left
+	early    time.Duration                  // by how much the former process's clock was ahead of this one's
+	ahead    bucket.Micros                  // by how much calendars were ahead when the limits were last told
+	moved    func(by time.Duration)         // calendars were set
+	news     news
+}
+
+// errCheckpointTaken reports that another process counts the limits now: this one must not overwrite its checkpoint.
+var errCheckpointTaken = errors.New("another process keeps the limits' state")
+
+// A checkpoint is stored every second and covers two seconds. If it cannot be stored, calls wait once it is used up.
+const (
+	checkpointEvery = time.Second
+	checkpointAhead = 2 * time.Second
+	checkpointWait  = 5 * time.Second
+)
+
+// mostTried bounds the checkpoints with an unknown fate: one hour of them.
+const mostTried = 4096
+
+// newCheckpointer restores what a former process left. No slot is granted before run has stored a checkpoint.
+func newCheckpointer(ctx context.Context, o *Options, api string, store *bucket.Memory) (*checkpointer, error) {
+	c := &checkpointer{
+		api: api, store: store, clock: o.Clock, nc: o.Conn, kv: o.Control, log: o.Log.With("component", "limits", "api", api), wake: make(chan struct{}, 1),
+		tried: map[[sha256.Size]byte]struct{}{}, ahead: o.Clock.Ahead(),
+	}
+	c.moved = func(by time.Duration) { c.news.calendarMoved(o, api, by) }
+	var s bucket.Snapshot
+	last, err := c.last(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("limits of the last run: %w", err)
+	}
+	c.revision, c.own = last.Seq, last.Seq
+	if last.Seq == 0 || json.Unmarshal(last.Data, &s) != nil {
+		if s, err = c.unknown(ctx, last.Seq > 0 || slices.Contains(o.Unread, c.key())); err != nil {
+			return nil, err
+		}
+	}
+	store.Ahead(c.ahead)
+	if c.early = store.Restore(s); c.early > clockNoise {
+		c.news.started(o, api, c.early)
+	}
+	c.restored, c.bare = s, len(s.Limit) == 0
+	return c, nil
+}
+
+// unknown returns what stands for a checkpoint that is not there: whatever the ledger says was called may have used
+// every rate up to the newest record. If the checkpoint was lost, every rate may have been used until now.
+func (c *checkpointer) unknown(ctx context.Context, lost bool) (s bucket.Snapshot, err error) {
+	called, _, err := stream.End(ctx, c.nc, ledger.CallsStream, ledger.CallsOf(c.api))
+	var none *jetstream.APIError
+	if errors.As(err, &none) && none.ErrorCode == jetstream.JSErrCodeStreamNotFound {
+		return s, nil // a test of checkpoints alone
+	} else if err != nil {
+		return s, fmt.Errorf("ledger: %w", err)
+	}
+	switch now := c.clock.Now(); {
+	case lost:
+		c.log.Error("what the limits had used cannot be read: a rate counts as used up until now, and quotas and budgets are added up from the ledger",
+			"key", c.key(), "bucket", c.kv.Bucket())
+		s.Until = now + c.ahead
+	case called.Seq > 0:
+		s.Until = min(now, bucket.MicrosOf(called.Time)) + c.ahead
+	}
+	return s, nil
+}
+
+func (c *checkpointer) key() string { return checkpointKey(c.api) }
+
+func checkpointKey(api string) string { return "limits." + api }
+
+// now requests a checkpoint at once. It does not block.
+func (c *checkpointer) now() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run stores checkpoints until ctx ends, and then a last one, which is exact.
+func (c *checkpointer) run(ctx context.Context) error {
+	var accounts sync.WaitGroup
+	defer accounts.Wait()
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	accounts.Go(func() { c.accounts.run(reading) })
+	tick := time.NewTicker(checkpointEvery)
+	defer tick.Stop()
+	for {
+		err := c.save(ctx, checkpointAhead)
+		if errors.Is(err, errCheckpointTaken) {
+			return err
+		}
+		if err != nil && ctx.Err() == nil {
+			c.log.Warn("could not store the state of the limits; calls wait until it is stored", "err", err)
+		}
+		c.accounts.lookForPartial()
+		select {
+		case <-tick.C:
+		case <-c.wake:
+		case <-ctx.Done():
+			return c.close(context.WithoutCancel(ctx))
+		}
+	}
+}
+
+// close stores the last checkpoint. An earlier attempt that was given up may still have succeeded: then the first try
+// only finds that out.
+func (c *checkpointer) close(ctx context.Context) (err error) {
+	for range 2 {
+		if err = c.save(ctx, 0); err == nil || errors.Is(err, errCheckpointTaken) {
+			break
+		}
+	}
+	return err
+}
+
+func (c *checkpointer) save(ctx context.Context, ahead time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, checkpointWait)
+	defer cancel()
+	c.follow()
+	s := c.store.Checkpoint(ahead)
+	if len(s.Limit) == 0 && c.bare { // no limit is shared at present
+		c.store.Saved(s)
+		return nil
+	}
+	data, err := json.Marshal(s)
+	if err != nil {
+		panic("a checkpoint that JSON cannot carry: " + err.Error())
+	}
+	if err := c.put(ctx, data); err != nil {
+		return err
+	}
+	fault.Pass(fault.LimitsStored)
+	c.bare = len(s.Limit) == 0
+	c.store.Saved(s)
+	return nil
+}
+
+// follow makes the calendars follow the wall clock.
+func (c *checkpointer) follow() {
+	ahead := c.clock.Ahead()
+	c.store.Ahead(ahead)
+	if by := c.ahead.Until(ahead); by.Abs() > clockNoise {
+		c.ahead = ahead
+		c.moved(by)
+	}
+}
+
+// put stores a checkpoint in place of the one before, and of no other. A stored checkpoint that is older than this
+// process's own was not stored by another process: the server was set back, or does not know yet that it no longer
+// leads.
+func (c *checkpointer) put(ctx context.Context, data []byte) error {
+	revision, err := c.kv.Update(ctx, c.key(), data, c.revision)
+	if err == nil {
+		c.stored(revision)
+		return nil
+	}
+	if len(c.tried) < mostTried {
+		c.tried[sha256.Sum256(data)] = struct{}{}
+	}
+	now, lost := c.last(ctx)
+	if lost != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	_, ours := c.tried[sha256.Sum256(now.Data)]
+	switch {
+	case bytes.Equal(now.Data, data):
+		c.stored(now.Seq) // only the answer was lost
+		return nil
+	case now.Seq > c.own && !ours:
+		return errCheckpointTaken
+	}
+	c.revision = now.Seq
+	return fmt.Errorf("checkpoint: %w", err)
+}
+
+func (c *checkpointer) stored(revision uint64) {
+	c.revision, c.own = revision, revision
+	clear(c.tried)
+}
+
+// last returns the stored checkpoint, with sequence 0 if there is none. It asks only the leader: from a lagging replica
+// a start would take an older checkpoint, and grant again what has been used since.
+func (c *checkpointer) last(ctx context.Context) (stream.LeaderMessage, error) {
+	m, err := stream.AskLeader(ctx, c.nc, "KV_"+c.kv.Bucket(), fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, c.kv.Bucket(), c.key()))
+	if err != nil || m == nil {
+		return stream.LeaderMessage{}, err
+	}
+	return *m, nil
+}

@@ -1,0 +1,42 @@
+package limitstate
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"weir/cmd/weir/internal/serve/clock"
+	"weir/cmd/weir/internal/serve/embedded"
+	"weir/dispatcher"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// serverForLimits runs a server with the stores of limits, and returns these. No caller uses them.
+func serverForLimits(t *testing.T) *Options {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	server, err := embedded.Start(t.Context(), embedded.Options{Listen: "127.0.0.1:0", Dir: t.TempDir(), MaxPayload: 1 << 20, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Shutdown)
+	nc, err := nats.Connect(server.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kv, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "control"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dispatcher.EnsureStreams(t.Context(), dispatcher.Options{JetStream: js, Replicas: 1, LedgerAge: 100 * 24 * time.Hour, Log: log}); err != nil {
+		t.Fatal(err)
+	}
+	return &Options{Conn: nc, JetStream: js, Control: kv, Log: log, Clock: clock.New(), Instance: "test"}
+}

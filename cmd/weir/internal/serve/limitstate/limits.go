@@ -1,0 +1,141 @@
+package limitstate
+
+import (
+	"context"
+	"log/slog"
+
+	"weir/bucket"
+	"weir/cmd/weir/internal/serve/clock"
+	"weir/deadletter"
+	"weir/dispatcher"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/recorder"
+	"weir/dispatcher/schedule"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Options are what the limits of all apis of one process need.
+type Options struct {
+	Conn      *nats.Conn
+	JetStream jetstream.JetStream
+	Control   jetstream.KeyValue // where marks, checkpoints and accounts are kept
+	Letters   *deadletter.Writer // for the events of budgets
+	Caller    Caller
+	Clock     *clock.Clock
+	Redis     *Redis  // nil if limits are counted in the process
+	Levels    *Levels // to which every api's levels are added
+	Ledger    *LedgerWatch
+	Recorder  *recorder.Recorder // knows the ledger's end at a kill; nil if there is none
+	Instance  string
+	Unread    []string // keys of Control whose values were damaged
+	Unsynced  bool     // writes that the server has acknowledged may be lost with the machine
+	Log       *slog.Logger
+}
+
+// Caller is what limits must know of the code that calls by them, and what they tell it. Its methods take the name of
+// an api. They are called at any time after the api's limits were opened, from several goroutines.
+type Caller interface {
+	Quiet(api string) bool                           // no call runs here or waits to be recorded
+	Beside() bool                                    // other replicas call too
+	Recovered(api string) (unlogged int, ok bool)    // former processes' calls have records, except unlogged
+	Price(api string) int64                          // of a usual call, in millionths
+	FixedPrice(api string) (price int64, fixed bool) // of every call, if all cost the same
+	HeardOfLevels(api string, levels []bucket.Level) // how much of the limits is used
+	HeardOfLimiter(api string, err error)            // whether the limits can be read
+	CalendarMoved(api string)                        // periods begin at other times than before
+}
+
+// Limits are the open limits of one api. In the process they grant nothing before Run.
+type Limits struct {
+	// Dispatch is what an api's worker needs of the limits. The caller adds the api and its queue.
+	Dispatch dispatcher.APIOptions
+
+	state   limitStore
+	watch   *levelWatch
+	settled <-chan struct{}
+}
+
+// limitStore keeps what one api's limits have counted for the next start.
+type limitStore interface {
+	run(ctx context.Context) error // until ctx ends
+}
+
+// Open opens an api's limits, in Redis or in the process, with what the last run left. former are the rules that were
+// in force before the api's. It blocks until everything is read and stored that the first slot requires.
+func Open(ctx context.Context, o *Options, api *httpcall.API, former []bucket.Former) (*Limits, error) {
+	if o.Redis != nil {
+		return openInRedis(ctx, o, api)
+	}
+	return openInProcess(ctx, o, api, former)
+}
+
+func openInRedis(ctx context.Context, o *Options, api *httpcall.API) (*Limits, error) {
+	shared, err := openSharedLimits(ctx, o, api)
+	if err != nil {
+		return nil, err
+	}
+	a := &Limits{state: shared, watch: newLevelWatch(o, api.Name, shared.levels), Dispatch: dispatcher.APIOptions{
+		Store: shared, Clock: schedule.OtherClock, TAT: func(string) bucket.Micros { return 0 }, Checkpoint: func() {},
+	}}
+	a.watch.unknown, a.watch.gap, a.watch.news = shared.unknown, shared.gaps.of, &shared.news
+	return a, nil
+}
+
+func openInProcess(ctx context.Context, o *Options, api *httpcall.API, former []bucket.Former) (*Limits, error) {
+	if err := takeOverFromRedis(ctx, o, api); err != nil {
+		return nil, err
+	}
+	store, err := bucket.NewMemory(api.Rules, o.Clock.Now)
+	if err != nil {
+		return nil, err
+	}
+	checkpoints, err := newCheckpointer(ctx, o, api.Name, store)
+	if err != nil {
+		return nil, err
+	}
+	store.Former(former)
+	called, err := hasCalls(ctx, o.JetStream, api.Name)
+	if err != nil {
+		return nil, err
+	}
+	store.ExpectSums(checkpoints.restored, called)
+	if checkpoints.accounts, err = openAccounts(ctx, o, api.Name, store, checkpoints.early); err != nil {
+		return nil, err
+	}
+	a := &Limits{state: checkpoints, settled: checkpoints.accounts.settled, Dispatch: dispatcher.APIOptions{
+		Store: store, Checkpoint: checkpoints.now, TAT: func(key string) bucket.Micros {
+			tat, _ := store.TAT(key)
+			return tat
+		},
+	}}
+	a.watch = newLevelWatch(o, api.Name, func(context.Context) ([]bucket.Level, error) { return store.Levels(), nil })
+	a.watch.gap, a.watch.news = checkpoints.accounts.gaps.of, &checkpoints.news
+	checkpoints.accounts.changed = func() {
+		checkpoints.now()
+		a.watch.now()
+	}
+	return a, nil
+}
+
+// Run keeps what the limits have counted until ctx ends. Its error ends the process: another process counts the limits
+// now.
+func (a *Limits) Run(ctx context.Context) error { return a.state.run(ctx) }
+
+// WatchLevels reads the use of the limits every second, until ctx ends.
+func (a *Limits) WatchLevels(ctx context.Context) error { return a.watch.run(ctx) }
+
+// AwaitExact waits until no limit counts a bound any more. It returns false if ctx ended first. Limits in Redis never
+// count a bound.
+func (a *Limits) AwaitExact(ctx context.Context) bool {
+	if a.settled == nil {
+		return true
+	}
+	select {
+	case <-a.settled:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

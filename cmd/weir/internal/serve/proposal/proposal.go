@@ -1,0 +1,187 @@
+package proposal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/nats/connect"
+	"weir/cmd/weir/internal/serve/admin"
+	"weir/cmd/weir/internal/serve/limitstate"
+)
+
+// Proposal is a configuration that shall replace the one in force.
+type Proposal struct {
+	Who    string // the proposing user
+	From   string // its origin: a file, or an earlier version
+	Text   string
+	Config *config.Config
+
+	current *admin.Version // nil for none
+	last    uint64         // the revision it was compared with
+	back    bool           // it takes current out of force
+}
+
+// Applied is what became of a proposal.
+type Applied struct {
+	Applied    bool            `json:"applied"` // false: nothing changes
+	OldVersion uint64          `json:"old_version"`
+	Version    uint64          `json:"version"` // the newest now
+	Changes    []config.Change `json:"changes"`
+	// Spent are changed quotas and budgets of which nothing is left under the new configuration.
+	Spent []limitstate.Spent `json:"spent,omitempty"`
+}
+
+// Difference is what a proposal would change.
+type Difference struct {
+	*Applied
+	Same   bool  // nothing would change, and nothing needs to be stored
+	Unread error // why Spent is not complete; nil if it is
+}
+
+// Apply puts a proposal in force, and returns when every dispatching replica follows. A proposal that a replica cannot
+// follow is taken back. agree sees before what would change: false or an error ends Apply with nothing changed. Apply
+// writes progress to talk. What it returns says what became of the proposal, also beside an error.
+func (p *Proposal) Apply(ctx context.Context, c *connect.Connection, talk io.Writer, agree func(Difference) (bool, error)) (*Applied, error) {
+	store, err := admin.OpenConfigStore(ctx, c)
+	never := err != nil && admin.NeverApplied(err)
+	if err == nil && !p.back {
+		p.current, p.last, err = store.Newest(ctx)
+	}
+	if err != nil && !never {
+		return nil, c.Explain(err)
+	}
+	d := p.differs()
+	if !d.Same {
+		d.Spent, d.Unread = limitstate.SpentAlready(ctx, c.JetStream, p.before(), p.Config, time.Now())
+		d.Unread = c.Explain(d.Unread)
+	}
+	if agreed, err := agree(d); err != nil || !agreed {
+		return d.Applied, err
+	}
+	if d.Same {
+		return d.Applied, admin.AwaitFollowed(ctx, c, talk, d.Version)
+	}
+	if never {
+		if store, err = admin.MakeConfigStore(ctx, c); err != nil {
+			return d.Applied, err
+		}
+	}
+	return d.Applied, p.put(ctx, c, store, talk, d.Applied)
+}
+
+// Earlier proposes an earlier version: the wanted one, 0 for the one before that in force.
+func Earlier(ctx context.Context, c *connect.Connection, who string, wanted uint64) (*Proposal, error) {
+	entries, err := admin.ConfigHistory(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	p := &Proposal{Who: who, back: true}
+	var target *admin.Version
+	for _, entry := range slices.Backward(entries) {
+		p.last = max(p.last, entry.Revision())
+		v, err := admin.ReadVersion(entry)
+		switch {
+		case err != nil && entry.Revision() == wanted:
+			return nil, fmt.Errorf("version %d cannot be applied: %w", wanted, err)
+		case err != nil:
+			continue
+		case p.current == nil:
+			p.current = v
+		case wanted == 0 && target == nil:
+			target = v
+		}
+		if v.Number == wanted {
+			target = v
+		}
+	}
+	switch {
+	case target == nil && wanted == 0:
+		return nil, cli.NotFound(errors.New("there is no version before the present one"))
+	case target == nil:
+		return nil, cli.NotFound(fmt.Errorf("version %d is not kept: `weir config history` lists those that are", wanted))
+	}
+	p.From, p.Text, p.Config = fmt.Sprintf("version %d", target.Number), target.YAML, target.Config
+	return p, nil
+}
+
+func (p *Proposal) before() *config.Config {
+	if p.current == nil {
+		return nil
+	}
+	return p.current.Config
+}
+
+// differs compares a proposal with what is in force. A last version that cannot be read is replaced, even by the text of
+// the one before it.
+func (p *Proposal) differs() Difference {
+	d := Difference{Applied: &Applied{Changes: p.before().Diff(p.Config)}}
+	if p.current != nil {
+		d.OldVersion, d.Version = p.current.Number, p.current.Number
+	}
+	if d.Changes == nil {
+		d.Changes = []config.Change{}
+	}
+	d.Same = len(d.Changes) == 0 && p.current != nil && p.last == p.current.Number
+	return d
+}
+
+// put stores a proposal and publishes the event. It returns when every dispatching replica follows.
+func (p *Proposal) put(ctx context.Context, c *connect.Connection, store admin.ConfigStore, talk io.Writer, told *Applied) error {
+	next := admin.StoredConfig{YAML: p.Text, From: p.From, Who: p.Who, At: time.Now().UTC(), Changes: len(told.Changes)}
+	switch {
+	case p.current == nil:
+	case p.back:
+		p.current.RollBack(&next)
+	default:
+		p.current.Follow(&next)
+	}
+	version, err := store.Put(ctx, next, p.last)
+	if errors.Is(err, admin.ErrLostRace) {
+		return fmt.Errorf("%w: nothing was applied; look at `weir config show` and apply again", err)
+	} else if err != nil {
+		return c.Explain(err)
+	}
+	told.Applied, told.Version = true, version
+	announce(ctx, c, talk, next, *told)
+	err = admin.AwaitFollowed(ctx, c, talk, version)
+	if errors.Is(err, admin.ErrCannotFollow) {
+		err = p.takeBack(ctx, c, store, talk, told, err)
+	}
+	return err
+}
+
+// announce publishes the event of a stored version.
+func announce(ctx context.Context, c *connect.Connection, talk io.Writer, next admin.StoredConfig, told Applied) {
+	data := admin.ConfigChange{Who: next.Who, From: next.From, OldVersion: told.OldVersion, NewVersion: told.Version, Changes: next.Changes}
+	if err := data.Event().Publish(ctx, c.JetStream); err != nil {
+		_, _ = fmt.Fprintf(talk, "weir: applied, but the notification could not be stored: %v\n", err)
+	}
+	_, _ = fmt.Fprintf(talk, "weir: stored as version %d\n", told.Version)
+}
+
+// takeBack stores the former configuration again after a version that a replica cannot follow, unless another client
+// has changed the configuration since. Otherwise show, pause and resume would use a version that no replica runs. It
+// always returns an error with why.
+func (p *Proposal) takeBack(ctx context.Context, c *connect.Connection, store admin.ConfigStore, talk io.Writer, told *Applied, why error) error {
+	if p.current == nil {
+		return fmt.Errorf("%w; it stays stored, because there was none before it: fix it, or apply another", why)
+	}
+	former := p.current.StoredConfig
+	former.From = fmt.Sprintf("version %d, since version %d cannot be followed", p.current.Number, told.Version)
+	former.Who, former.At, former.Changes = p.Who, time.Now().UTC(), len(told.Changes)
+	version, err := store.Put(ctx, former, told.Version)
+	if err != nil {
+		return fmt.Errorf("%w; it could not be rolled back: %w", why, err)
+	}
+	back := Applied{OldVersion: told.Version, Version: version}
+	told.Applied, told.Version = false, version
+	announce(ctx, c, talk, former, back)
+	why = fmt.Errorf("%w; it was rolled back: version %d is the same as version %d", why, version, p.current.Number)
+	return errors.Join(why, admin.AwaitFollowed(ctx, c, talk, version))
+}

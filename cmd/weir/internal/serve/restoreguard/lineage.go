@@ -1,0 +1,83 @@
+package restoreguard
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"weir/bucket/stream"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// lineageKey is the key in the control bucket that says which store it is, and how often weir was started on it.
+const lineageKey = "lineage"
+
+// lineage identifies a store and its generation.
+type lineage struct {
+	Store      string `json:"store"`
+	Generation uint64 `json:"generation"`
+}
+
+// readLineage reads the lineage with its revision; both are zero if no weir was ever started on the store.
+func readLineage(ctx context.Context, control jetstream.KeyValue, nc *nats.Conn) (l lineage, revision uint64, err error) {
+	m, err := newest(ctx, control, nc, lineageKey)
+	if err != nil || m == nil {
+		return lineage{}, 0, err
+	}
+	if err := json.Unmarshal(m.Data, &l); err != nil || l.Store == "" {
+		return lineage{}, 0, fmt.Errorf("the generation of the store (%s in %s) cannot be read: `nats kv del %s %s` makes weir begin a new one",
+			lineageKey, control.Bucket(), control.Bucket(), lineageKey)
+	}
+	return l, m.Seq, nil
+}
+
+// newest returns what the leader of a bucket has for a key, nil for nothing. A lagging replica would show an older
+// store, which is not a restored one.
+func newest(ctx context.Context, control jetstream.KeyValue, nc *nats.Conn, key string) (*stream.LeaderMessage, error) {
+	m, err := stream.AskLeader(ctx, nc, "KV_"+control.Bucket(), fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, control.Bucket(), key))
+	if err != nil {
+		return nil, fmt.Errorf("%s in %s: %w", key, control.Bucket(), err)
+	}
+	if m == nil || len(m.Data) == 0 { // deleted
+		return nil, nil //nolint:nilnil // none is no error
+	}
+	return m, nil
+}
+
+// mostRaces bounds how often a start counts again because others started at the same moment.
+const mostRaces = 32
+
+// advance counts this start, and returns the store's lineage from then on. If a noted generation is ahead of the
+// store's, counting continues from the note.
+func advance(ctx context.Context, control jetstream.KeyValue, nc *nats.Conn, least uint64) (lineage, error) {
+	for range mostRaces {
+		l, revision, err := readLineage(ctx, control, nc)
+		if err != nil {
+			return lineage{}, err
+		}
+		if l.Store == "" {
+			l.Store = rand.Text()
+		}
+		l.Generation = max(l.Generation, least) + 1
+		data, err := json.Marshal(l)
+		if err != nil {
+			panic("a generation that JSON cannot carry: " + err.Error())
+		}
+		if revision == 0 {
+			_, err = control.Create(ctx, lineageKey, data)
+		} else {
+			_, err = control.Update(ctx, lineageKey, data, revision)
+		}
+		if err == nil {
+			return l, nil
+		}
+		if !errors.Is(err, jetstream.ErrKeyExists) && !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+			return lineage{}, fmt.Errorf("count the generation of the store: %w", err)
+		}
+	}
+	return lineage{}, errors.New("count the generation of the store: other weirs start at the same moment: start again")
+}

@@ -1,0 +1,181 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"weir/bucket"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/serve/admin"
+)
+
+// configFile is a configuration as read from disk.
+type configFile struct {
+	path   string
+	text   []byte
+	sum    string
+	config *config.Config
+}
+
+// configured returns what the file says, nil if there is no file.
+func (f *configFile) configured() *config.Config {
+	if f == nil {
+		return nil
+	}
+	return f.config
+}
+
+func readConfigFile(path string) (*configFile, error) {
+	if path == "" {
+		return nil, nil //nolint:nilnil // no file is no error: the configuration may be in NATS
+	}
+	text, err := admin.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	c, err := config.Parse(text, config.Options{Name: path})
+	if err != nil {
+		return nil, err
+	}
+	return &configFile{path: path, text: text, sum: admin.Checksum(text), config: c}, nil
+}
+
+// adoption is the configuration that a start will run by. A file that must take effect is not in NATS before store:
+// every running weir follows what is in NATS, even if this start fails.
+type adoption struct {
+	present *admin.Version // its version is 0 until it is stored
+	former  *config.Config // in force until then; present's if nothing is to be stored, or nothing ran
+	home    admin.ConfigStore
+	file    *configFile // to be stored, nil for none
+	found   string      // the checksum of a new file that says what is in force already, "" for none
+	version uint64      // of former, 0 for none
+	last    uint64      // the revision that store expects
+}
+
+// adopt decides which configuration runs. It takes the file, unless it is the file applied last or a rollback has taken
+// its text out of force since. Otherwise it takes what NATS holds, so that a restart keeps what was applied. An
+// unreadable version in NATS counts as never applied. A file that changes nothing is recorded and adds no version.
+// adopt itself changes nothing.
+func adopt(ctx context.Context, home admin.ConfigStore, file *configFile) (*adoption, error) {
+	current, last, err := home.Newest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if file == nil || current != nil && current.Knows(file.sum) {
+		if err := home.RefuseUnread(ctx); err != nil {
+			return nil, err
+		}
+		if current == nil {
+			return nil, admin.ErrNoConfig
+		}
+		return &adoption{present: current, former: current.Config, home: home}, nil
+	}
+	if current != nil && current.Number == last && len(current.Config.Diff(file.config)) == 0 {
+		return &adoption{present: current, former: current.Config, home: home, found: file.sum}, nil
+	}
+	found := admin.FoundFile{Sum: file.sum, After: last}
+	a := &adoption{
+		present: &admin.Version{StoredConfig: admin.StoredConfig{YAML: string(file.text), From: file.path, Who: cli.User(), File: found}, Config: file.config},
+		former:  file.config, home: home, file: file, last: last,
+	}
+	if current != nil {
+		a.former, a.version = current.Config, current.Number
+	}
+	return a, nil
+}
+
+// past returns the configurations that ran before the adopted one, and until when, the newest first.
+func (a *adoption) past(ctx context.Context) ([]pastConfig, error) {
+	entries, err := a.home.History(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the configurations of before: %w", err)
+	}
+	var past []pastConfig
+	until := time.Now()
+	for _, entry := range slices.Backward(entries) {
+		v, err := admin.ReadVersion(entry)
+		if err != nil {
+			continue // it never ran
+		}
+		if a.present.Number == 0 || v.Number < a.present.Number {
+			past = append(past, pastConfig{v.Config, until})
+		}
+		until = v.At
+	}
+	return past, nil
+}
+
+// pastConfig is a configuration that is no longer in force.
+type pastConfig struct {
+	config *config.Config
+	until  time.Time
+}
+
+// formerRules returns the rules of an api in past configurations.
+func (w *Worker) formerRules(api string) (former []bucket.Former) {
+	for _, p := range w.past {
+		if a, ok := p.config.API(api); ok {
+			former = append(former, bucket.Former{Rules: a.CallRules(), Until: bucket.MicrosOf(p.until.Add(followGrace))})
+		}
+	}
+	return former
+}
+
+// followGrace is how long after a change calls may still follow the former configuration.
+const followGrace = 2 * time.Second
+
+// tellOverruled logs that a file is not put in force although it differs from what runs.
+func (a *adoption) tellOverruled(file *configFile, log *slog.Logger) {
+	if file == nil || a.file != nil || len(a.present.Config.Diff(file.config)) == 0 {
+		return
+	}
+	log.Info("the running configuration differs from the file: another was applied or rolled back to since; `weir config diff` shows the difference, `weir config apply` applies the file",
+		"file", file.path, "version", a.present.Number, "from", a.present.From)
+}
+
+// store puts the file in force on every weir of the server, and returns the change to report. It returns nil if there
+// was nothing to store, or if another replica that starts with the same file was first. It fails with
+// control.ErrLostRace if an operator has changed the configuration since adopt: that change is newer, and this start
+// does not know it.
+func (a *adoption) store(ctx context.Context) (*admin.ConfigChange, error) {
+	if a.found != "" {
+		return nil, a.home.Found(ctx, admin.FoundFile{Sum: a.found, After: a.present.Number})
+	}
+	if a.file == nil {
+		return nil, nil //nolint:nilnil // nothing is to be told
+	}
+	told := &admin.ConfigChange{Who: a.present.Who, From: a.present.From, OldVersion: a.version}
+	before := a.former
+	if a.version == 0 {
+		before = nil
+	}
+	told.Changes = len(before.Diff(a.file.config))
+	a.present.Changes = told.Changes
+	for {
+		var err error
+		a.present.At = time.Now().UTC()
+		if told.NewVersion, err = a.home.Put(ctx, a.present.StoredConfig, a.last); err == nil {
+			a.present.Number = told.NewVersion
+			return told, nil
+		} else if !errors.Is(err, admin.ErrLostRace) {
+			return nil, err
+		}
+		current, last, err := a.home.Newest(ctx)
+		switch {
+		case err != nil:
+			return nil, err
+		case current != nil && current.File.Sum == a.file.sum && len(current.Config.Diff(a.file.config)) == 0:
+			a.present = current
+			return nil, nil //nolint:nilnil // the process that stored it reports it
+		case current != nil && current.Number != a.version:
+			return nil, fmt.Errorf("%w, while weir started with %s: it stays as it is; look at `weir config show`, and start again to put the file in force",
+				admin.ErrLostRace, a.file.path)
+		}
+		a.last, a.present.File.After = last, last // the stored version cannot be read: it is replaced
+	}
+}

@@ -1,0 +1,102 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"weir/bucket/queue"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/ops/migrate"
+	"weir/cmd/weir/internal/serve/limitstate"
+	"weir/dispatcher"
+	"weir/dispatcher/takeover"
+)
+
+// apiParts holds the parts of one api before they run.
+type apiParts struct {
+	name  string
+	queue *queue.Queue
+	// If this replica dispatches:
+	dispatch dispatcher.APIOptions
+	limits   *limitstate.Limits
+}
+
+// openAPI creates an api's streams if they are missing, and reads what the last run left.
+func (w *Worker) openAPI(ctx context.Context, a *config.API, c *config.Config) (*apiParts, error) {
+	api := DispatchAPI(a, c)
+	settings := w.queueSettings(a, c)
+	var err error
+	if settings.FirstSeq, err = takeover.FirstSeqs(ctx, w.control, a.Name, settings.Partitions); err != nil {
+		return nil, fmt.Errorf("api %s: %w", a.Name, err)
+	}
+	queue, err := queue.OpenQueue(ctx, queue.Options{
+		Conn: w.nc, JetStream: w.js, Rules: api.Rules, Settings: settings, Dedupe: w.dedupe,
+		Others: w.server == nil, Holdings: w.holdings,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("api %s: %w", a.Name, err)
+	}
+	w.letters.Announce(a.Name)
+	opened := &apiParts{name: a.Name, queue: queue}
+	if w.dispatch == nil {
+		return opened, nil
+	}
+	if opened.limits, err = limitstate.Open(ctx, w.limits, api, w.formerRules(a.Name)); err != nil {
+		return nil, fmt.Errorf("api %s: %w", a.Name, err)
+	}
+	opened.dispatch = opened.limits.Dispatch
+	opened.dispatch.API, opened.dispatch.Queue = api, queue
+	return opened, nil
+}
+
+func (w *link) queueSettings(a *config.API, c *config.Config) queue.Settings {
+	return queue.Settings{
+		StreamSettings: queue.StreamSettings{Replicas: w.settings.Replicas, Dedupe: c.Dedupe, Log: w.log},
+		API:            a.Name, Partitions: w.settings.Partitions, Capacity: largestCapacity(a.Rules), MaxBody: a.MaxBody,
+	}
+}
+
+// runAPI starts the parts that an api's calls depend on. The dispatcher runs the api's worker.
+func (w *Worker) runAPI(a *apiParts) {
+	w.lowerGo(func() error { return a.queue.Run(w.base) })
+	if a.limits != nil {
+		w.lowerGo(func() error { return a.limits.Run(w.base) })
+		w.lowerGo(func() error { return a.limits.WatchLevels(w.soft) })
+	}
+}
+
+// accountsReady bounds how long a start waits for the accounts of its limits.
+const accountsReady = 2 * time.Second
+
+// awaitAccounts waits a bounded time until the use of the limits is known exactly. Without it, a reader of the limits
+// right after the start would see only an upper bound. Calls begin meanwhile.
+func (w *Worker) awaitAccounts(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, accountsReady)
+	defer cancel()
+	for _, a := range w.opened {
+		if !a.limits.AwaitExact(ctx) {
+			return
+		}
+	}
+}
+
+// rememberMoved makes queues, results and letters know the ids of messages that were moved here, as long as that
+// matters. A server that restores a stream has its messages and does not know their ids.
+func (w *Worker) rememberMoved(ctx context.Context) error {
+	arrived, err := migrate.ArrivedAt(ctx, w.js)
+	if err != nil || time.Since(arrived) > w.config.Dedupe+2*time.Hour {
+		return err
+	}
+	for _, a := range w.opened {
+		if err := a.queue.Remember(ctx); err != nil {
+			return fmt.Errorf("api %s: %w", a.name, err)
+		}
+	}
+	if w.dispatch != nil {
+		if err := w.dispatch.Remember(ctx); err != nil {
+			return err
+		}
+	}
+	return w.letters.Remember(ctx, w.js)
+}

@@ -1,0 +1,219 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket/stream"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/nats/connect"
+	"weir/cmd/weir/internal/nats/foreign"
+	"weir/cmd/weir/internal/nats/jsproxy"
+	"weir/cmd/weir/internal/ops/migrate"
+	"weir/cmd/weir/internal/serve/embedded"
+)
+
+// A server that vanishes silently, as behind a pulled cable, is noticed after three pings. Until then a connection
+// looks healthy, and no question sent over it is answered.
+const (
+	pingEvery = 5 * time.Second
+	mostPings = 2
+)
+
+// ownInbox is the prefix of weir's inboxes on the embedded server. Weir-Reply-To must not name it.
+const ownInbox = "_INBOX.worker"
+
+// connect starts the embedded server, if there is to be one, and connects.
+func (w *link) connect(ctx context.Context, file *configFile) error {
+	s := w.settings
+	url := s.NATSURL.Reveal()
+	opts := []nats.Option{
+		nats.Name("weir " + s.Instance), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond),
+		nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(mostPings),
+		nats.ReconnectBufSize(-1),   // a message that cannot be sent is an error, not a promise
+		nats.IgnoreAuthErrorAbort(), // refused credentials may be mended later
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+			subject := ""
+			if sub != nil {
+				subject = sub.Subject
+			}
+			w.log.Warn("nats", "subject", subject, "err", err)
+			w.denied.Note(err)
+		}),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				w.log.Warn("lost the connection to NATS; trying again", "err", err)
+			}
+		}),
+		nats.ReconnectHandler(func(*nats.Conn) { w.log.Info("connected to NATS again") }),
+		nats.ReconnectErrHandler(w.whyNotConnected()),
+	}
+	if s.Embedded() {
+		server, err := embedded.Start(ctx, embedded.Options{
+			Listen: s.NATSListen, Dir: s.DataDir, SyncAlways: s.Durability == config.DurabilityAlways, Flushes: true,
+			MaxPayload: connect.MaxPayload(file.configured()), MaxPending: softMemory(s.Memory) / 4, Log: w.log,
+			MaxClients: w.clients(s), Auth: serverAuth(s.NATSAuth),
+		})
+		if errors.Is(err, embedded.ErrNotHere) {
+			return cli.Usage(err)
+		} else if err != nil {
+			return err
+		}
+		w.server = server
+		w.onStop("embedded nats-server", func() error { server.Shutdown(); return nil })
+		url = server.ClientURL()
+		access, err := server.Access()
+		if err != nil {
+			return err
+		}
+		// Producers see the inboxes of weir's own acknowledgements, so no job may have its end reported there.
+		opts, w.replyPrefix = append(append(opts, access...), nats.CustomInboxPrefix(ownInbox)), server.ReplyPrefix()
+		w.log.Log(ctx, levelAlways, "listening", "what", "nats", "addr", server.Addr())
+	} else {
+		opts = append(opts, connect.Options(s)...)
+	}
+	nc, err := nats.Connect(url, opts...)
+	if err != nil {
+		return cli.Unreachable(connect.Explain(s.NATSURL.String(), "the server", err))
+	}
+	w.natsURL, w.natsOptions = url, opts
+	if w.server == nil {
+		nc = w.asOperator(ctx, nc)
+	}
+	w.nc = nc
+	w.onStop("nats connection", w.keepOpen(nc, "the connection of this replica"))
+	if w.js, err = jetstream.New(nc, jetstream.WithDefaultTimeout(15*time.Second)); err != nil {
+		return fmt.Errorf("JetStream: %w", err)
+	}
+	if w.server != nil {
+		if gate := w.server.Gate(); gate != nil {
+			w.keepOpen(gate, "the connection of the producers' gate")
+		}
+		w.lowerGo(func() error { return w.server.BoundBacklog(w.base, softMemory(s.Memory)/8, w.log, nc) })
+		if disk := w.server.Disk(); disk != nil {
+			w.js = stream.OnDisk(w.js, disk)
+			w.lowerGo(func() error { return w.whileDiskTakes(disk) })
+		}
+		w.room = w.server.MaxStore()
+		return migrate.RefuseElsewhere(ctx, w.js)
+	}
+	check := connect.Check{Conn: nc, JetStream: w.js, Denied: &w.denied, Settings: s, Config: file.configured(), Log: w.log}
+	if w.room, err = check.Run(ctx); err != nil {
+		return err
+	}
+	if check.MayGate() && w.replyPrefix == "" { // otherwise the weir that embeds the server answers
+		readers, err := jsproxy.Open(nc, "", w.log)
+		if err != nil {
+			return err
+		}
+		w.onStop("gate of the readers", readers.Close)
+	}
+	return migrate.RefuseElsewhere(ctx, w.js)
+}
+
+// whyNotConnected logs why reconnecting fails, each reason once in a row. An expired certificate or refused credentials
+// need an operator.
+func (w *link) whyNotConnected() nats.ConnErrHandler {
+	var last atomic.Pointer[string] // shared, because all connections have the same options
+	return func(nc *nats.Conn, err error) {
+		why := connect.Explain(w.settings.NATSURL.String(), "the server", err).Error()
+		if nc.IsConnected() {
+			return
+		}
+		if before := last.Swap(&why); before != nil && *before == why {
+			return
+		}
+		w.log.Error("still no connection to NATS: jobs wait, and nothing is called", "err", why)
+	}
+}
+
+// clientBytes is what an idle connection to the embedded server takes: two goroutines with their buffers, and the
+// socket's memory. 8,000 connections took 51 KiB each.
+const clientBytes = 52 << 10
+
+// clients returns how many producers may be connected to the embedded server. The default takes at most a fourth of the
+// memory and a fourth of the files that the process may open. A configured number is granted as far as files allow.
+func (w *link) clients(s *config.Settings) int {
+	most := int(openFiles() / 4)
+	if s.NATSConnections > most {
+		w.log.Warn("fewer producers may be connected than WEIR_NATS_CONNECTIONS says: the store needs files as well; raise the limit of open files (ulimit -n, LimitNOFILE)",
+			"asked", s.NATSConnections, "connections", most, "open_files", openFiles())
+	}
+	if s.NATSConnections > 0 {
+		return min(s.NATSConnections, most)
+	}
+	return min(int(min(max(softMemory(s.Memory)/4/clientBytes, 64), 64<<10)), most)
+}
+
+// mostFiles stands for no limit of open files.
+const mostFiles = 1 << 20
+
+// visitorBytes is what a waiting connection to the HTTP side takes: a goroutine, its buffers, and the socket's memory.
+const visitorBytes = 16 << 10
+
+// visitors returns how many connections the HTTP side may have. They take at most a sixteenth of the memory and a
+// fourth of the files that the process may open.
+func visitors(s *config.Settings) int {
+	return min(int(min(max(softMemory(s.Memory)/16/visitorBytes, 256), 16<<10)), int(openFiles()/4))
+}
+
+// serverAuth returns which clients the embedded server admits.
+func serverAuth(a config.NATSAuth) embedded.Auth {
+	switch a {
+	case config.AuthOpen:
+		return embedded.Open
+	case config.AuthRequired:
+		return embedded.Required
+	default:
+		return embedded.Operators
+	}
+}
+
+// asOperator returns the connection to use with a server that may be embedded in another weir. If that weir
+// distinguishes producers from operators and runs on this machine, its data directory has the credentials.
+func (w *link) asOperator(ctx context.Context, nc *nats.Conn) *nats.Conn {
+	inside := connect.AskInside(ctx, nc, &w.denied)
+	w.replyPrefix = inside.ReplyPrefix
+	own := connect.Found(w.settings, inside)
+	if own == nil {
+		return nc
+	}
+	opts := append(slices.Clone(w.natsOptions), own)
+	operator, err := nats.Connect(w.natsURL, opts...)
+	if err != nil {
+		w.log.Warn("the operators' credentials of the server do not work", "file", inside.OperatorCreds, "err", err)
+		return nc
+	}
+	nc.Close()
+	w.natsOptions = opts
+	return operator
+}
+
+// refuseForeign refuses to start beside a foreign stream that takes jobs. The embedded server stops with weir, so the
+// error says how to reach such a stream.
+func (w *Worker) refuseForeign(ctx context.Context) error {
+	w.foreign = foreign.NewWatch(w.js, w.settings.Instance, w.registry, w.log)
+	err := w.foreign.Refuse(ctx, &w.denied)
+	if err == nil || w.server == nil || ctx.Err() != nil {
+		return err
+	}
+	return fmt.Errorf("%w. The stream is in weir's own store: run `weir nats-server --dir %s`, change or remove the stream there, stop that server, and start weir again",
+		err, w.settings.DataDir)
+}
+
+// whileDiskTakes ends the worker when the disk refuses writes: nothing may be answered any more.
+func (w *link) whileDiskTakes(disk *embedded.Disk) error {
+	select {
+	case err := <-disk.Broken():
+		return fmt.Errorf("%w: no job is taken any more, nor an api called: mend the disk, and start weir again", err)
+	case <-w.base.Done():
+		return nil
+	}
+}

@@ -1,0 +1,321 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/queue"
+	"weir/bucket/stream"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/nats/connect"
+	"weir/cmd/weir/internal/nats/foreign"
+	"weir/cmd/weir/internal/serve/admin"
+	"weir/dispatcher"
+	"weir/ingest"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// follower makes a running worker follow the configuration in NATS. It first checks a new version, then does all that
+// can fail, and only then changes anything. An invalid version changes nothing. Only run writes the fields; atomic
+// fields may be read from any goroutine.
+//
+// When an api is removed, the intake refuses its jobs from then on. Its worker continues with its last configuration,
+// so that the jobs in its queue still end. After a restart they wait there until the api is configured again.
+type follower struct {
+	followerOptions
+
+	seen    atomic.Uint64 // the newest version that was considered
+	version atomic.Uint64 // in force
+	refused atomic.Pointer[refusedConfig]
+	config  *config.Config // in force
+	queues  map[string]*queue.Queue
+	apis    atomic.Pointer[map[string]*ingest.API] // that accept jobs
+	takers  atomic.Pointer[map[string]*queue.Queue]
+	scope   atomic.Pointer[config.SecretScope] // of the references in versions from NATS
+	inForce atomic.Pointer[config.Config]      // config, for other goroutines
+}
+
+// Bounds of following.
+const (
+	followTimeout = 30 * time.Second // to put one version in force
+	followRetry   = 2 * time.Second  // until a version is tried again that NATS kept us from putting in force
+)
+
+// followerOptions are what a follower needs to put a configuration in force.
+type followerOptions struct {
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	store    admin.ConfigStore
+	host     apiHost
+	dispatch *dispatcher.Dispatcher // nil if this replica does not dispatch
+	dedupe   *queue.Dedupe
+	guard    *diskGuard
+	inbox    string                     // prefix of this weir's own inboxes
+	guarded  func(*config.Config) error // refuses a configuration that leaves HTTP open to others
+	log      *slog.Logger
+}
+
+// apiHost opens and runs the apis of a configuration, and maintains the streams that they share.
+type apiHost interface {
+	ensureStreams(ctx context.Context, from, to *config.Config) error
+	openAPI(ctx context.Context, a *config.API, c *config.Config) (*apiParts, error)
+	runAPI(a *apiParts)
+	queueSettings(a *config.API, c *config.Config) queue.Settings
+}
+
+func newFollower(o followerOptions, scope *config.SecretScope, opened []*apiParts, present *admin.Version) *follower {
+	o.log = o.log.With("component", "config")
+	f := &follower{followerOptions: o, config: present.Config, queues: map[string]*queue.Queue{}}
+	f.scope.Store(scope)
+	f.inForce.Store(present.Config)
+	f.seen.Store(present.Number)
+	f.version.Store(present.Number)
+	for _, a := range opened {
+		f.queues[a.name] = a.queue
+	}
+	f.takeJobsOf(present.Config)
+	return f
+}
+
+// intake returns the apis that accept jobs now.
+func (f *follower) intake() map[string]*ingest.API { return *f.apis.Load() }
+
+func (f *follower) takeJobsOf(c *config.Config) {
+	apis := map[string]*ingest.API{}
+	for i := range c.APIs {
+		a := &c.APIs[i]
+		rule := ingestRule(a, c)
+		rule.ReplyTo.Inbox = f.inbox
+		apis[a.Name] = &ingest.API{Rule: rule, Queue: f.guard.before(f.queues[a.Name])}
+	}
+	f.apis.Store(&apis)
+	takers := maps.Clone(f.queues)
+	f.takers.Store(&takers)
+}
+
+// recall tells a queue about a job that has ended, here or in another replica.
+func (f *follower) recall(api string, job queue.Finished) {
+	if q := (*f.takers.Load())[api]; q != nil {
+		q.AddFinished([]queue.Finished{job})
+	}
+}
+
+// run follows until ctx ends.
+func (f *follower) run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if err := f.watch(ctx); err != nil && ctx.Err() == nil {
+			f.log.Warn("cannot watch the configuration; trying again", "err", err)
+			stream.Sleep(ctx, followRetry)
+		}
+	}
+	return nil
+}
+
+// watch puts every new version in force, until ctx ends or the watch breaks.
+func (f *follower) watch(ctx context.Context) error {
+	watcher, err := f.store.Watch(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = watcher.Stop() }() // it ended with ctx, or is not needed any more
+	for {
+		select {
+		case entry, open := <-watcher.Updates():
+			if !open {
+				return errors.New("the watch of the configuration has ended")
+			}
+			if entry == nil || entry.Revision() <= f.seen.Load() {
+				continue // the existing versions are read, or this one is in force already
+			}
+			if err := f.take(ctx, entry); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// take puts one version in force, or logs why not. It returns an error only if another try may succeed.
+func (f *follower) take(ctx context.Context, entry jetstream.KeyValueEntry) error {
+	v, err := admin.ReadVersion(entry)
+	if err == nil {
+		f.dedupe.Changing(v.Config.Dedupe, entry.Created()) // other replicas may follow it, whatever this one does
+		err = f.check(v.Config, f.scope.Load())
+	}
+	if err != nil {
+		f.log.Error("a new configuration is not valid on this replica; the former one stays in force", "version", entry.Revision(), "err", err)
+		f.refused.Store(&refusedConfig{entry.Revision(), err.Error()})
+		f.seen.Store(entry.Revision())
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, followTimeout)
+	defer cancel()
+	changes := f.config.Diff(v.Config)
+	if err := f.apply(ctx, v.Config, changes); err != nil {
+		return fmt.Errorf("put version %d in force: %w", v.Number, connect.ExplainStreams(foreign.ExplainOverlap(f.js, err)))
+	}
+	dedupeChanged(ctx, f.js, f.dedupe, f.log)
+	f.config = v.Config
+	f.inForce.Store(v.Config)
+	f.seen.Store(v.Number)
+	f.version.Store(v.Number)
+	LogWarnings(f.log, v.Config.File, v.Config.Warnings)
+	f.log.Info("configuration applied", "version", v.Number, "who", v.Who, "from", v.From, "changes", len(changes))
+	tellLeftovers(ctx, f.js, v.Config, leftRunning, f.log)
+	return nil
+}
+
+// check returns why this worker cannot run by a configuration whose references scope bounds.
+func (f *follower) check(c *config.Config, scope *config.SecretScope) error {
+	if err := refuseUnsupported(c, scope); err != nil {
+		return err
+	}
+	if f.guarded != nil {
+		if err := f.guarded(c); err != nil {
+			return err
+		}
+	}
+	rules := map[string]bucket.Rules{}
+	for i := range c.APIs {
+		a := &c.APIs[i]
+		rules[a.Name] = DispatchAPI(a, c).Rules
+		if err := rules[a.Name].Validate(); err != nil {
+			return fmt.Errorf("api %s: %w", a.Name, err)
+		}
+	}
+	if err := connect.FitsPayload(c, f.nc); err != nil {
+		return fmt.Errorf("%w; or restart weir, if the server is its own", err)
+	}
+	if f.dispatch == nil {
+		return nil
+	}
+	return f.dispatch.CheckShared(rules)
+}
+
+// apply changes the running worker. It does what can fail first. If a step fails, the steps done until then only admit
+// more than the former configuration does, and every step can be repeated.
+func (f *follower) apply(ctx context.Context, next *config.Config, changes []config.Change) error {
+	if err := f.host.ensureStreams(ctx, f.config, next); err != nil {
+		return err
+	}
+	var added []*apiParts
+	var changed []*config.API
+	for i := range next.APIs {
+		a := &next.APIs[i]
+		q, known := f.queues[a.Name]
+		switch {
+		case !known:
+			opened, err := f.host.openAPI(ctx, a, next)
+			if err != nil {
+				return err
+			}
+			added = append(added, opened)
+		case config.Concerns(changes, a.Name):
+			if err := q.Raise(ctx, f.host.queueSettings(a, next)); err != nil {
+				return fmt.Errorf("api %s: %w", a.Name, err)
+			}
+			changed = append(changed, a)
+		}
+	}
+	for _, a := range added {
+		if err := f.start(ctx, a); err != nil {
+			return err
+		}
+	}
+	for _, a := range changed {
+		if err := f.change(ctx, a, next); err != nil {
+			return err
+		}
+	}
+	f.takeJobsOf(next)
+	return nil
+}
+
+func (f *follower) start(ctx context.Context, a *apiParts) error {
+	f.host.runAPI(a)
+	f.queues[a.name] = a.queue
+	if f.dispatch == nil {
+		return nil
+	}
+	return f.dispatch.StartAPI(ctx, a.dispatch)
+}
+
+func (f *follower) change(ctx context.Context, a *config.API, next *config.Config) error {
+	api := DispatchAPI(a, next)
+	if err := f.queues[a.Name].SetRules(api.Rules); err != nil {
+		return fmt.Errorf("api %s: %w", a.Name, err)
+	}
+	if f.dispatch == nil {
+		return nil
+	}
+	return f.dispatch.Apply(ctx, api)
+}
+
+// tellConfig publishes the event that this worker has applied its file.
+func (w *link) tellConfig(ctx context.Context, change admin.ConfigChange) {
+	w.log.Info("configuration applied", "version", change.NewVersion, "who", change.Who, "from", change.From, "changes", change.Changes)
+	if err := change.Event().Publish(ctx, w.js); err != nil {
+		w.log.Warn("could not store an event", "err", err)
+	}
+}
+
+// refuseUnsupported refuses to call an api if that would break a limit or lack a secret: calls without a requested
+// limit are worse than no calls.
+func refuseUnsupported(c *config.Config, scope *config.SecretScope) error {
+	var errs []error
+	for _, p := range c.MissingSecrets(scope) {
+		errs = append(errs, errors.New(p.In(c.File)))
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return cli.Usage(errors.Join(errs...))
+}
+
+// Log messages about jobs left of an api which is not configured: at a start, and when the api is removed from a
+// running weir.
+const (
+	leftAtStart = "jobs wait of an api that is not configured: configure it again to have them called"
+	leftRunning = "jobs are left of an api that is not configured: they are called until weir restarts, and wait then until the api is configured again"
+)
+
+// tellLeftovers warns of waiting jobs of apis that are not configured.
+func tellLeftovers(ctx context.Context, js jetstream.JetStream, c *config.Config, what string, log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(ctx, followTimeout)
+	defer cancel()
+	found, err := admin.JobsLeft(ctx, js, c)
+	if err != nil {
+		log.Warn("cannot tell whether jobs of unconfigured apis are waiting", "err", err)
+		return
+	}
+	for _, api := range slices.Sorted(maps.Keys(found)) {
+		log.Warn(what, "api", api, "jobs", found[api])
+	}
+}
+
+// refusedConfig is a version that a follower cannot put in force, and why.
+type refusedConfig struct {
+	version uint64
+	why     string
+}
+
+// state returns what operators are told, except the replica's name, which the answering service adds. It is safe to
+// call from any goroutine.
+func (f *follower) state() admin.ConfigState {
+	s := admin.ConfigState{Seen: f.seen.Load(), Version: f.version.Load()}
+	if r := f.refused.Load(); r != nil && r.version == s.Seen {
+		s.Why = r.why
+	}
+	return s
+}

@@ -1,0 +1,179 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/lease"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/ops/migrate"
+	"weir/cmd/weir/internal/serve/admin"
+	"weir/cmd/weir/internal/serve/limitstate"
+	"weir/deadletter"
+	"weir/dispatcher"
+	"weir/dispatcher/ownership"
+	"weir/dispatcher/recorder"
+)
+
+// open creates missing streams and builds the parts. Streams that all apis share stay as former has them.
+func (w *Worker) open(ctx context.Context, former *config.Config) (err error) {
+	if w.letters, err = deadletter.Open(ctx, w.letterOptions(former)); err != nil {
+		return err
+	}
+	if w.settings.Has(config.RoleDispatch) {
+		opts := w.dispatchOptions(w.config)
+		opts.ResultsAge = former.Results.MaxAge
+		if opts.FirstSeq, err = w.findLedger(ctx); err != nil {
+			return err
+		}
+		if w.dispatch, err = dispatcher.Open(ctx, opts); err != nil {
+			return err
+		}
+		if err := w.noteLedger(ctx); err != nil {
+			return err
+		}
+		if w.pauses, err = admin.OpenPauses(ctx, w.base, w.js, w.control, w.dispatch, w.log); err != nil {
+			return err
+		}
+		w.registry.MustRegister(&w.levels)
+		w.limits = &limitstate.Options{
+			Conn: w.nc, JetStream: w.js, Control: w.control, Letters: w.letters, Caller: w.dispatch, Clock: w.clock, Redis: w.redis, Levels: &w.levels,
+			Recorder: w.recorder, Instance: w.settings.Instance, Unread: w.unread, Unsynced: w.server != nil && w.settings.Durability != config.DurabilityAlways, Log: w.log,
+		}
+		if w.limits.Ledger, err = limitstate.OpenLedgerWatch(ctx, w.limits); err != nil {
+			return err
+		}
+	}
+	for i := range w.config.APIs {
+		a, err := w.openAPI(ctx, &w.config.APIs[i], w.config)
+		if err != nil {
+			return err
+		}
+		w.opened = append(w.opened, a)
+		if w.dispatch != nil {
+			w.dispatch.AddAPI(a.dispatch)
+		}
+	}
+	if err := w.fitsMemory(); err != nil {
+		return err
+	}
+	return w.rememberMoved(ctx)
+}
+
+// putInForce puts the worker's first configuration in force: the last step before calls begin.
+func (w *Worker) putInForce(ctx context.Context, a *adoption) error {
+	told, err := a.store(ctx)
+	if err != nil {
+		return err
+	}
+	dedupeChanged(ctx, w.js, w.dedupe, w.log)
+	if told != nil {
+		w.tellConfig(ctx, *told)
+	}
+	return w.ensureStreams(ctx, a.former, w.config)
+}
+
+// ensureStreams changes the ages and sizes of the shared streams from one configuration to another.
+func (w *Worker) ensureStreams(ctx context.Context, from, to *config.Config) error {
+	if to.DeadLetters != from.DeadLetters {
+		if err := deadletter.EnsureStreams(ctx, w.letterOptions(to)); err != nil {
+			return err
+		}
+	}
+	if to.Results.MaxAge != from.Results.MaxAge && w.dispatch != nil {
+		return dispatcher.EnsureStreams(ctx, w.dispatchOptions(to))
+	}
+	return nil
+}
+
+func (w *Worker) letterOptions(c *config.Config) deadletter.Options {
+	return deadletter.Options{
+		Conn: w.nc, JetStream: w.js, Replicas: w.settings.Replicas, MaxAge: c.DeadLetters.MaxAge, MaxBytes: c.DeadLetters.MaxBytes,
+		MaxStore: 2 * w.maxStore(), MaxWaiting: w.holdings.IntakeBytes(), Dedupe: w.dedupe.Known, ReplyPrefix: w.replyPrefix,
+		Log: w.log, Registerer: w.registry,
+	}
+}
+
+func (w *Worker) dispatchOptions(c *config.Config) dispatcher.Options {
+	return dispatcher.Options{
+		Conn: w.nc, JetStream: w.js, Letters: w.letters, Control: w.control, Instance: w.settings.Instance, Version: cli.Version(), Now: w.clock.Now, Ahead: w.clock.Ahead,
+		Replicas: w.settings.Replicas, Dedupe: w.dedupe, ResultsAge: c.Results.MaxAge, LedgerAge: ledgerAge, MaxStore: w.maxStore(), Restored: w.restored,
+		Changed: w.streams.Note, Recorder: w.recorder, Tracer: w.spans.Tracer(), Registry: w.shares, MayBegin: w.mayBegin, SharedBy: w.sharedBy(), Log: w.log, Registerer: w.registry,
+	}
+}
+
+// maxStore bounds what one stream may reserve of the store, 0 for no bound: the letters get twice as much, and the
+// queues the rest.
+func (w *link) maxStore() int64 {
+	return w.room / 8
+}
+
+// share finds the other replicas on an external server, and makes sure that this one may dispatch beside them. On the
+// embedded server no other replica dispatches: its leases stay empty.
+func (w *Worker) share(ctx context.Context) error {
+	if !w.settings.Has(config.RoleDispatch) {
+		return nil
+	}
+	shares, err := lease.OpenRegistry(ctx, w.js, w.settings.Replicas)
+	if err != nil || w.server != nil {
+		return err
+	}
+	shares.Show(w.recorder)
+	w.shares = shares
+	rules := map[string]bucket.Rules{}
+	for i := range w.config.APIs {
+		rules[w.config.APIs[i].Name] = w.config.APIs[i].Rules
+	}
+	return ownership.AwaitNoRival(ctx, w.shares, w.sharedBy(), rules)
+}
+
+// openRecorder begins to record the progress of calls, if there is a place for that. Without a record, a kill -9 leaves
+// more jobs whose outcome is unknown, and nothing worse: so its absence does not refuse a start.
+func (w *records) openRecorder() {
+	switch {
+	case !w.settings.Has(config.RoleDispatch):
+		return
+	case w.settings.StateDir == "":
+		w.log.Info("no flight recorder is kept: after a kill -9 every call that had an intent and no outcome is unknown; set WEIR_STATE_DIR to a directory on a local disk")
+		return
+	}
+	r, err := recorder.Open(recorder.Options{Dir: w.settings.StateDir, Log: w.log})
+	if err != nil {
+		w.log.Warn("no flight recorder is kept: after a kill -9 every call that had an intent and no outcome is unknown", "path", w.settings.StateDir, "err", err)
+		return
+	}
+	w.recorder = r
+	w.onStop("flight recorder", r.Close)
+}
+
+// sharedBy returns where this replica counts shared limits, for the other replicas.
+func (w *records) sharedBy() string {
+	if w.redis != nil {
+		return sharedByRedis
+	}
+	return ""
+}
+
+// sharedByRedis says that a replica counts limits in Redis.
+const sharedByRedis = "redis"
+
+// ledgerAge is how long call records are kept: long enough to check a monthly invoice against them.
+const ledgerAge = 62 * 24 * time.Hour
+
+// mayBegin is called when a lease has begun, before any call under it. A replica that was stopped or cut off continues
+// here: pauses and configurations that are in force on all other replicas by then must be in force on this one too.
+func (w *Worker) mayBegin(ctx context.Context) error {
+	if err := migrate.CheckStillHere(ctx, w.nc); err != nil {
+		return err
+	}
+	if err := w.pauses.AwaitApplied(ctx); err != nil {
+		return fmt.Errorf("the pauses: %w", err)
+	}
+	if err := admin.AwaitConfigApplied(ctx, w.nc, w.follower.seen.Load); err != nil {
+		return fmt.Errorf("the configuration: %w", err)
+	}
+	return nil
+}

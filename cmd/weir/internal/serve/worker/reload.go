@@ -1,0 +1,88 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/serve/admin"
+)
+
+// Reload reads the configuration file anew and puts it in force as a start would, unless it is the file applied last.
+// It does not wait. It logs the outcome and then calls done. While one reload waits to begin, further ones are merged
+// with it.
+func (w *Worker) Reload(done func()) {
+	select {
+	case w.reloads <- done:
+	default:
+		done()
+	}
+}
+
+// reloading performs the reloads until ctx ends.
+func (w *Worker) reloading(ctx context.Context) error {
+	for {
+		select {
+		case done := <-w.reloads:
+			if err := w.ReloadNow(ctx); err != nil && ctx.Err() == nil {
+				w.log.Error("the configuration file was not applied; the present configuration stays", "file", w.settings.Config, "err", err)
+			}
+			done()
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// ReloadNow reloads, waits, and returns what was wrong. Before it stores anything it checks the file, its secrets, and
+// whether this worker can run by it. Every weir follows what it stores, including this one.
+func (w *Worker) ReloadNow(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, followTimeout)
+	defer cancel()
+	if w.settings.Config == "" {
+		w.log.Warn("SIGHUP: there is no configuration file to read: weir started without one (WEIR_CONFIG) and follows what `weir config apply` stores")
+		return nil
+	}
+	file, err := readConfigFile(w.settings.Config)
+	if err != nil {
+		return err
+	}
+	a, err := adopt(ctx, w.follower.store, file)
+	if err != nil {
+		return err
+	}
+	scope := config.NewSecretScope(w.settings.Secrets, file.config)
+	if err := w.follower.check(a.present.Config, scope); err != nil {
+		return err
+	}
+	w.follower.scope.Store(scope)
+	if w.dispatch != nil {
+		defer w.dispatch.Desk.TryDenied() // a secret may have been rotated, which no file shows
+	}
+	if a.file == nil {
+		if _, err := a.store(ctx); err != nil {
+			return err
+		}
+		w.log.Info("the configuration file has no changes; secrets are read again for every call, "+
+			"and apis that denied weir are tried with them", "file", file.path, "version", a.present.Number)
+		a.tellOverruled(file, w.log)
+		return nil
+	}
+	LogWarnings(w.log, file.path, file.config.Warnings)
+	told, err := a.store(ctx)
+	switch {
+	case errors.Is(err, admin.ErrLostRace):
+		return fmt.Errorf("%w: look at `weir config show`, and send SIGHUP again to put the file in force", admin.ErrLostRace)
+	case err != nil:
+		return err
+	case told == nil:
+		w.log.Info("another replica has applied the same file", "file", file.path, "version", a.present.Number)
+		return nil
+	}
+	w.log.Info("the configuration file was stored; every replica follows it", "file", file.path, "version", told.NewVersion, "changes", told.Changes)
+	if err := told.Event().Publish(ctx, w.js); err != nil {
+		w.log.Warn("could not store an event", "err", err)
+	}
+	return nil
+}

@@ -1,0 +1,357 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/httpd/console"
+	"weir/cmd/weir/internal/httpd/httpapi"
+	"weir/cmd/weir/internal/httpd/webhook"
+	"weir/cmd/weir/internal/nats/connect"
+	"weir/cmd/weir/internal/ops/flowsamples"
+	"weir/cmd/weir/internal/ops/jobindex"
+	"weir/cmd/weir/internal/serve/admin"
+	"weir/cmd/weir/internal/serve/otlp"
+	"weir/deadletter"
+	"weir/dispatcher/ledger"
+	"weir/dispatcher/retell"
+	"weir/ingest"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+)
+
+// awaitDispatch waits until the queues have been read, or reading them failed.
+func (w *Worker) awaitDispatch(ctx context.Context) error {
+	failed := make(chan error, 1)
+	go func() { failed <- w.upper.Wait() }()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ready := make(chan error, 1)
+	go func() { ready <- w.dispatch.Ready(ctx) }()
+	select {
+	case err := <-ready:
+		return err
+	case err := <-failed:
+		if err == nil {
+			err = errStopped
+		}
+		return err
+	}
+}
+
+// answerOperators begins to answer operators' questions.
+func (w *Worker) answerOperators() error {
+	if w.dispatch == nil {
+		return nil
+	}
+	index, err := w.keepIndex()
+	if err != nil {
+		return err
+	}
+	stop, err := admin.StartService(admin.ServiceOptions{
+		Conn: w.nc, Dispatcher: w.dispatch, Limits: w.levels.Shown, Refresh: w.levels.Refresh, Clock: w.levels.ClockProblem, Ledger: w.limits.Ledger.Problem, Throttled: w.throttled, History: w.keepHistory(), Index: index, Config: w.follower.state, Instance: w.settings.Instance,
+		Ready: w.Ready, Streams: w.streams.Changes, Roles: w.roles(), Notify: w.tryDestinations, Log: w.log.With("component", "operators"),
+	})
+	if err == nil {
+		w.onStop("operators' service", stop)
+	}
+	return err
+}
+
+// Bounds of the history that the console draws: the last 15 minutes in steps of 5 seconds, of each api and of the
+// deepest buckets. A bucket takes 7 KB, so all take 2 MB at most.
+const (
+	historySpan  = 15 * time.Minute
+	historyEvery = 5 * time.Second
+	historyKeys  = 30
+	historyLines = 256
+)
+
+// keepHistory begins to record what flows in and out.
+func (w *Worker) keepHistory() *flowsamples.Keeper {
+	k := flowsamples.New(flowsamples.Options{
+		Source: w.dispatch.Desk, Throttled: w.throttled, Span: historySpan, Every: historyEvery, Keys: historyKeys, Lines: historyLines,
+	})
+	w.lowerGo(func() error { return k.Run(w.soft) })
+	return k
+}
+
+// throttled returns how many jobs of an api this process's intake has refused since it started.
+func (w *Worker) throttled(api string) uint64 {
+	if intake := w.taking.Load(); intake != nil {
+		return intake.Throttled(api)
+	}
+	return 0
+}
+
+func (w *link) roles() (names []string) {
+	for _, r := range w.settings.Roles {
+		names = append(names, string(r))
+	}
+	return names
+}
+
+// workRedrives works the redrives stored in NATS. They wait while no replica's NATS user may submit letters.
+func (w *Worker) workRedrives(ctx context.Context) {
+	if w.dispatch == nil {
+		return
+	}
+	if w.server == nil && !connect.MayPublish(ctx, w.nc, &w.denied, ingest.RedrivePrefix+">") {
+		w.log.Warn("this replica runs no redrives: its NATS user may not publish to " + ingest.RedrivePrefix + ">: give it the role worker of deploy/nats")
+		return
+	}
+	tasks := deadletter.NewTaskWorker(deadletter.TaskWorkerOptions{
+		Conn: w.nc, JetStream: w.js, Control: w.control, Terms: w.dispatch.RedriveTerms, Calls: w.dispatch.CallsSince, Instance: w.settings.Instance,
+		Log: w.log,
+	})
+	w.lowerGo(func() error { return tasks.Run(w.soft) })
+}
+
+// takeJobs starts the intake.
+func (w *Worker) takeJobs() error {
+	if !w.settings.Has(config.RoleIngest) {
+		return nil
+	}
+	if w.server == nil { // otherwise the server's memory ends with this process
+		ends := ledger.Follower{JetStream: w.js, Dedupe: w.dedupe, Tell: w.follower.recall, Log: w.log}
+		w.lowerGo(func() error { return ends.Run(w.soft) })
+	}
+	again := retell.New(retell.Options{JetStream: w.js, Reply: w.letters.Reply, Notes: w.control, Log: w.log})
+	w.lowerGo(func() error { return again.Run(w.soft) })
+	var err error
+	w.intake, err = ingest.Start(ingest.Options{
+		Conn: w.nc, Version: cli.Version(), APIs: w.follower.intake,
+		Bury: w.letters.BuryRefused, MaxWaiting: w.holdings.IntakeBytes(), Log: w.log, Registerer: w.registry,
+		Answered: w.traceAnswers(), Again: func(j *ingest.Job, r ingest.Receipt) {
+			again.Tell(retell.Duplicate{API: j.API, Key: j.Key, Job: j.ID, ReplyTo: j.ReplyTo, Stream: r.Stream, Seq: r.Seq})
+		},
+	})
+	if err != nil {
+		return err
+	}
+	w.taking.Store(w.intake)
+	if err := w.nc.FlushTimeout(connect.Timeout); err != nil { // until then the server does not know of the intake
+		return fmt.Errorf("start the intake: %w", err)
+	}
+	return nil
+}
+
+// listenHTTP opens the address of the HTTP side, or returns why it cannot.
+func (w *Worker) listenHTTP() (err error) {
+	if w.settings.HTTPListen == "" {
+		return nil
+	}
+	w.http, err = console.Listen(console.Options{
+		Listen: w.settings.HTTPListen, Token: w.settings.HTTPToken.Reveal(), Gatherer: w.registry, Version: cli.Version(), Ready: w.Ready, Alive: w.Alive, Remarks: w.remarks,
+		Connections: visitors(w.settings), HeaderBytes: softMemory(w.settings.Memory) / 48, Log: w.log.With("component", "http"),
+		Named: w.configuredHTTP, Auth: w.httpAuth(),
+	})
+	if err == nil {
+		w.onStop("http listener", w.http.Close)
+	}
+	return err
+}
+
+// httpAuth returns which users the HTTP side admits on a loopback address while there is no token. An external server
+// authenticates its own clients; its setting does not apply to HTTP.
+func (w *link) httpAuth() config.NATSAuth {
+	if auth := w.settings.NATSAuth; w.settings.Embedded() || auth == config.AuthOpen {
+		return auth
+	}
+	return config.AuthOperators
+}
+
+// answerHTTP adds the API with a connection of its own: reading over HTTP must not delay what calls depend on.
+func (w *Worker) answerHTTP() error {
+	if w.http == nil {
+		return nil
+	}
+	denied := &connect.Denials{}
+	nc, js, err := w.connectAside("http", denied)
+	if err != nil {
+		return err
+	}
+	at := w.settings.NATSURL.String()
+	if w.server != nil {
+		at = w.server.ClientURL()
+	}
+	asked := httpapi.New(httpapi.Options{
+		Connection: &connect.Connection{Conn: nc, JetStream: js, At: at, Denied: denied},
+		Config:     w.follower.inForce.Load, Scope: w.follower.scope.Load,
+		Terms: func() func(string) (deadletter.Terms, bool) { return RedriveTerms(w.follower.inForce.Load()) }, Settings: w.settings, Log: w.log.With("component", "api"),
+	})
+	w.onStop("api", asked.Close)
+	w.http.Add(asked.Routes()...)
+	return nil
+}
+
+// connectAside opens another connection of this process for a part that reads much, so that its reading does not delay
+// what calls depend on.
+func (w *link) connectAside(part string, denied *connect.Denials) (*nats.Conn, jetstream.JetStream, error) {
+	opts := append(slices.Clone(w.natsOptions), nats.Name("weir "+w.settings.Instance+" "+part), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		w.log.Warn("nats", "component", part, "err", err)
+		denied.Note(err)
+	}))
+	nc, err := nats.Connect(w.natsURL, opts...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect the %s side: %w", part, err)
+	}
+	w.onStop("nats connection of the "+part+" side", w.keepOpen(nc, "the connection of the "+part+" side"))
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(connect.RequestTimeout))
+	if err != nil {
+		return nil, nil, fmt.Errorf("JetStream: %w", err)
+	}
+	return nc, js, nil
+}
+
+// Bounds of the index of ended jobs: a part of the heap, and no more than two and a half million jobs take.
+const (
+	indexShare = 16
+	mostIndex  = 256 << 20
+)
+
+// keepIndex begins to build the index of ended jobs.
+func (w *link) keepIndex() (*jobindex.Index, error) {
+	_, js, err := w.connectAside("index", &connect.Denials{})
+	if err != nil {
+		return nil, err
+	}
+	x := jobindex.New(jobindex.Options{
+		JetStream: js, Bytes: int(min(softMemory(w.settings.Memory)/indexShare, mostIndex)), Log: w.log.With("component", "index"),
+	})
+	w.lowerGo(func() error { return x.Run(w.soft) })
+	return x, nil
+}
+
+// remarks returns what an operator should know of a ready weir: changes made by hand to weir's streams in the last
+// hour, and calls that wait because their limits do not answer. It must not be called before weir serves.
+func (w *Worker) remarks() (told []string) {
+	if w.dispatch != nil {
+		for _, api := range w.dispatch.LimitersDown() {
+			told = append(told, "api "+api+": calls hold until "+w.limiter()+" answers")
+		}
+	}
+	for _, c := range w.streams.Changes() {
+		told = append(told, c.Stream+": "+c.What)
+	}
+	return told
+}
+
+// limiter names where limits are counted.
+func (w *records) limiter() string {
+	if w.redis != nil {
+		return w.redis.String()
+	}
+	return "the store of its limits"
+}
+
+// configuredHTTP returns the HTTP side's configuration in force. It must not be called before the follower has a
+// configuration.
+func (w *Worker) configuredHTTP() *config.HTTP { return &w.follower.inForce.Load().HTTP }
+
+// serveHTTP begins to answer over HTTP.
+func (w *Worker) serveHTTP() {
+	if w.http == nil {
+		return
+	}
+	w.http.Serve()
+	w.onStop("http", w.http.Close) // before the parts that it asks
+	w.log.Log(w.base, levelAlways, "listening", "what", "http", "addr", w.http.Addr())
+}
+
+// Ready reports whether a job could be accepted and dispatched now. It does not ping: it makes a write that the store
+// must acknowledge.
+func (w *Worker) Ready(ctx context.Context) error {
+	if w.soft.Err() != nil {
+		return errStopped
+	}
+	if err := w.streams.Err(); err != nil {
+		return err
+	}
+	if w.dispatch != nil {
+		if err := w.dispatch.Ready(ctx); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(w.guard.err(), w.foreign.Err()); err != nil {
+		return err
+	}
+	if _, err := w.control.Put(ctx, "canary."+w.settings.Instance, []byte(time.Now().UTC().Format(time.RFC3339Nano))); err != nil {
+		return fmt.Errorf("JetStream does not store: %w", err)
+	}
+	return nil
+}
+
+// openTraces sends traces if the environment asks for them.
+func (w *traces) openTraces(ctx context.Context) {
+	w.spans = otlp.Open(ctx, otlp.Options{Version: cli.Version(), Instance: w.settings.Instance, Log: w.log, Registerer: w.registry})
+	if w.spans != nil {
+		w.onStop("traces", w.spans.Close) // after the parts that write them have ended
+	}
+}
+
+// traceAnswers returns the function that writes the intake's spans; nil if none are written.
+func (w *traces) traceAnswers() func(*ingest.Answered) {
+	if t := w.spans.Tracer(); t != nil {
+		return t.Answered
+	}
+	return nil
+}
+
+// newRegistry returns the registry in which every part registers its metrics.
+func newRegistry() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "weir_build_info", Help: "1, with the version as a label.", ConstLabels: prometheus.Labels{"version": cli.Version()},
+	})
+	info.Set(1)
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), info)
+	return r
+}
+
+// makeSenders returns what posts events to destinations.
+func (w *notices) makeSenders() *webhook.Senders {
+	return webhook.New(webhook.Options{
+		JetStream: w.js, Control: w.control, Instance: w.settings.Instance, Log: w.log, Registerer: w.registry,
+		Configured: w.destinations,
+	})
+}
+
+// destinations returns the destinations of the configuration in force.
+func (w *notices) destinations() []*config.Destination {
+	inForce := w.follower.inForce.Load().Notifications
+	all := make([]*config.Destination, len(inForce))
+	for i := range inForce {
+		all[i] = &inForce[i]
+	}
+	return all
+}
+
+// tryDestinations posts a test message to the destination of a name, or to all if name is empty.
+func (w *notices) tryDestinations(ctx context.Context, name, who string) []admin.Notified {
+	var all []admin.Notified
+	for _, to := range w.destinations() {
+		if name != "" && to.Name != name {
+			continue
+		}
+		n := admin.Notified{Destination: to.Name}
+		if err := w.senders.Test(ctx, to, who); err != nil {
+			n.Error = err.Error()
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
+// postEvents begins to post events to the destinations of the configuration in force whose leases this replica gets.
+func (w *notices) postEvents() {
+	w.lowerGo(func() error { return w.senders.Run(w.soft) })
+}

@@ -1,0 +1,110 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/nats/connect"
+	"weir/cmd/weir/internal/serve/admin"
+	"weir/cmd/weir/internal/serve/streamwatch"
+	"weir/deadletter"
+	"weir/dispatcher"
+	"weir/dispatcher/ledger"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// watchStreams creates the watch over weir's streams.
+func (w *Worker) watchStreams() {
+	o := streamwatch.Options{
+		JetStream: w.js, Instance: w.settings.Instance, Log: w.log, Queues: w.queueStreams, Remake: w.remakeStreams,
+		Remade:  []string{deadletter.Stream, deadletter.EventsStream},
+		Buckets: []string{"KV_" + connect.ControlBucket, "KV_" + connect.ConfigBucket},
+	}
+	if w.settings.Has(config.RoleDispatch) {
+		o.Remade = append(o.Remade, ledger.CallsStream, ledger.ResultsStream)
+		o.Buckets = append(o.Buckets, "KV_"+connect.LeasesBucket)
+	}
+	w.streams = streamwatch.New(o)
+}
+
+// queueStreams returns the streams of all queues.
+func (w *Worker) queueStreams() (names []string) {
+	for _, q := range *w.follower.takers.Load() {
+		for _, p := range q.Partitions() {
+			names = append(names, p.Name())
+		}
+	}
+	return names
+}
+
+// remakeStreams creates deleted streams that all apis share again.
+func (w *Worker) remakeStreams(ctx context.Context, firstSeq map[string]uint64) error {
+	letters := w.letterOptions(w.follower.inForce.Load())
+	letters.FirstSeq = firstSeq
+	err := deadletter.EnsureStreams(ctx, letters)
+	if w.dispatch != nil {
+		o := w.dispatchOptions(w.follower.inForce.Load())
+		o.FirstSeq = firstSeq
+		err = errors.Join(err, dispatcher.EnsureStreams(ctx, o))
+	}
+	return err
+}
+
+// tellUnread reports which values of the control bucket were damaged. A pause that cannot be read stays in force.
+func (w *records) tellUnread(ctx context.Context) error {
+	for _, key := range w.unread {
+		what := "its value cannot be read any more, the store is damaged: look at the disk"
+		switch {
+		case strings.HasPrefix(key, "limits.") || strings.HasPrefix(key, "account."):
+			what += ". The limits count as used what may have been called, and open when that is older than their periods; `weir show` says until when"
+		case admin.IsPause(key):
+			if _, err := w.control.Put(ctx, key, nil); err != nil {
+				return fmt.Errorf("pause again what was paused: %w", err)
+			}
+			what += ". What was paused stays paused: `weir status` lists it, `weir resume` ends it"
+		default:
+			what += ". Repeat orders that are missing in `weir status`"
+		}
+		what = "the value of " + key + " was lost: " + what
+		w.log.Error("a value of the control bucket is damaged", "key", key, "what", what)
+		w.streams.Note(dispatcher.StreamChange{Stream: "KV_" + connect.ControlBucket, What: what, At: time.Now()})
+	}
+	return nil
+}
+
+// ledgerMade is the key in the control bucket which says that this store once had a ledger. If the ledger is missing
+// then, it was deleted.
+const ledgerMade = "ledger.made"
+
+// findLedger checks whether the ledger was deleted while no weir ran. If so, it returns the sequence at which the new
+// one must begin.
+func (w *records) findLedger(ctx context.Context) (firstSeq map[string]uint64, err error) {
+	_, err = w.control.Get(ctx, ledgerMade)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("look whether there was a ledger: %w", err)
+	}
+	_, err = w.js.Stream(ctx, ledger.CallsStream)
+	if !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, err
+	}
+	const what = "the ledger was deleted by hand while weir was stopped, and is made again, empty: what keys were called lately counts as called now"
+	w.log.Error("a stream was changed by hand", "stream", ledger.CallsStream, "what", what)
+	w.streams.Note(dispatcher.StreamChange{Stream: ledger.CallsStream, What: what, At: time.Now()})
+	return map[string]uint64{ledger.CallsStream: 2}, nil
+}
+
+// noteLedger records that there is a ledger.
+func (w *records) noteLedger(ctx context.Context) error {
+	_, err := w.control.Create(ctx, ledgerMade, nil)
+	if err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
+		return fmt.Errorf("note that there is a ledger: %w", err)
+	}
+	return nil
+}

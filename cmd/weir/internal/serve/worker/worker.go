@@ -1,0 +1,325 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+
+	"weir/bucket/lease"
+	"weir/bucket/queue"
+	"weir/bucket/stream"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/httpd/console"
+	"weir/cmd/weir/internal/httpd/webhook"
+	"weir/cmd/weir/internal/nats/connect"
+	"weir/cmd/weir/internal/nats/foreign"
+	"weir/cmd/weir/internal/ops/migrate"
+	"weir/cmd/weir/internal/serve/admin"
+	"weir/cmd/weir/internal/serve/clock"
+	"weir/cmd/weir/internal/serve/embedded"
+	"weir/cmd/weir/internal/serve/limitstate"
+	"weir/cmd/weir/internal/serve/otlp"
+	"weir/cmd/weir/internal/serve/restoreguard"
+	"weir/cmd/weir/internal/serve/streamwatch"
+	"weir/deadletter"
+	"weir/dispatcher"
+	"weir/dispatcher/recorder"
+	"weir/ingest"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+)
+
+// link is the worker's connection to NATS, with what the process runs by.
+type link struct {
+	*lifetime
+
+	settings *config.Settings
+	registry *prometheus.Registry
+	server   *embedded.Server // nil with an external one
+	room     int64            // bytes the streams may take together, 0 if unknown
+	denied   connect.Denials
+	nc       *nats.Conn
+	// natsURL and natsOptions open further connections, as the same user as nc.
+	natsURL     string
+	natsOptions []nats.Option
+	// replyPrefix is the subject prefix under which producers of a separate account receive replies; empty: there is
+	// none.
+	replyPrefix string
+	js          jetstream.JetStream
+	control     jetstream.KeyValue
+}
+
+// records are what the worker keeps beside jobs: notes of the ledger and the limits, the flight recorder, and what tells
+// a restored store from the one that weir left.
+type records struct {
+	*link
+
+	unread   []string // keys of control whose values were damaged
+	streams  *streamwatch.Watch
+	redis    *limitstate.Redis  // nil if limits are counted in the process
+	recorder *recorder.Recorder // nil if no record is kept
+	witness  *restoreguard.Keeper
+	restored *dispatcher.Restoration // nil: the store is as weir left it
+}
+
+// notices posts events to their destinations.
+type notices struct {
+	*link
+
+	follower *follower
+	senders  *webhook.Senders
+}
+
+// bodies is the room in memory for the bodies of jobs.
+type bodies struct {
+	*link
+
+	holdings *queue.Holdings // of all apis
+}
+
+// Worker is one running weir: everything `weir serve` starts, in one process.
+type Worker struct {
+	*link
+	*records
+	*notices
+	*bodies
+	*traces
+
+	config *config.Config // at the start; follower has the present one
+	past   []pastConfig   // what ran before that, the newest first
+	clock  *clock.Clock
+
+	letters  *deadletter.Writer
+	opened   []*apiParts // at the start
+	dispatch *dispatcher.Dispatcher
+	dedupe   *queue.Dedupe
+	levels   limitstate.Levels // of the shared limits
+	guard    *diskGuard
+	foreign  *foreign.Watch
+	pauses   *admin.Pauses
+	limits   *limitstate.Options            // nil if this replica does not dispatch
+	shares   *lease.Registry                // if replicas share the partitions, with an external server
+	taking   atomic.Pointer[ingest.Service] // the intake, for other goroutines
+	http     *console.Server
+	reloads  chan func() // requests for a reload, each called when it has ended
+}
+
+// traces sends the spans of jobs.
+type traces struct {
+	*link
+
+	spans *otlp.Sender // nil: none are sent
+}
+
+func newWorker(l *link) *Worker {
+	return &Worker{link: l, records: &records{link: l}, notices: &notices{link: l}, bodies: &bodies{link: l}, traces: &traces{link: l}}
+}
+
+// Start starts everything and returns when jobs are accepted and dispatched. On an error nothing is left running.
+//
+// It is one straight line, because nearly every step needs the result of an earlier one. After an error, running calls
+// may continue for the shutdown timeout.
+func Start(ctx context.Context, s *config.Settings, log *slog.Logger) (started *Worker, err error) {
+	return StartAt(ctx, s, log, clock.New())
+}
+
+// StartAt is Start with a given clock.
+func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock.Clock) (started *Worker, err error) {
+	w := newWorker(&link{settings: s, registry: newRegistry()})
+	w.clock, w.reloads = c, make(chan func(), 1)
+	defer func() {
+		w.denied.Tell(nil)
+		if err != nil {
+			err = errors.Join(w.denied.Explain(connect.ExplainStreams(foreign.ExplainOverlap(w.js, err))), w.undo())
+		}
+	}()
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	w.denied.Tell(giveUp) // a user without the rights that a start needs need not wait for an answer
+	w.lifetime = newLifetime(ctx, s.ShutdownTimeout, log)
+
+	// What can refuse the start comes before the first change that other processes see, and before the first call.
+	file, err := readConfigFile(s.Config)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.bound(); err != nil {
+		return nil, err
+	}
+	if err := w.listenHTTP(); err != nil {
+		return nil, err
+	}
+	w.openTraces(ctx)
+	if err := w.connect(ctx, file); err != nil {
+		return nil, err
+	}
+	if err := w.refuseForeign(ctx); err != nil {
+		return nil, err
+	}
+	if w.server != nil { // beside other replicas nothing may be made anew
+		if w.unread, err = stream.MendBucket(ctx, w.js, connect.ControlBucket); err != nil {
+			return nil, err
+		}
+	}
+	if w.control, err = admin.EnsureControl(ctx, w.js, s.Replicas); err != nil {
+		return nil, err
+	}
+	store, err := admin.EnsureConfigStore(ctx, w.js, s.Replicas)
+	if err != nil {
+		return nil, err
+	}
+	adopted, err := adopt(ctx, store, file)
+	if err != nil {
+		return nil, err
+	}
+	adopted.tellOverruled(file, log)
+	w.config = adopted.present.Config
+	if w.past, err = adopted.past(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.Guarded(w.config); err != nil {
+		return nil, cli.Usage(err)
+	}
+	if w.dedupe, err = adopted.dedupe(ctx); err != nil {
+		return nil, err
+	}
+	scope := config.NewSecretScope(s.Secrets, file.configured())
+	if err := refuseUnsupported(w.config, scope); err != nil {
+		return nil, err
+	}
+	if w.server == nil {
+		if err := connect.FitsPayload(w.config, w.nc); err != nil {
+			return nil, err
+		}
+	}
+	if w.redis, err = limitstate.DialRedis(ctx, s, w.registry, log); err != nil {
+		return nil, err
+	}
+	if w.redis != nil {
+		w.onStop("redis connection", w.redis.Close)
+	}
+	if err := w.refuseRestored(ctx); err != nil {
+		return nil, err
+	}
+	w.openRecorder()
+	w.watchStreams()
+	if err := w.tellUnread(ctx); err != nil {
+		return nil, err
+	}
+	if err := w.share(ctx); err != nil {
+		return nil, err
+	}
+	if err := w.open(ctx, adopted.former); err != nil {
+		return nil, err
+	}
+	if err := w.putInForce(ctx, adopted); err != nil {
+		return nil, err
+	}
+	w.lowerGo(func() error { return w.letters.Run(w.base) })
+	for _, a := range w.opened {
+		w.runAPI(a)
+	}
+	w.guard = newDiskGuard(w.js, w.room, w.log)
+	w.registry.MustRegister(&storeMetrics{js: w.js, guard: w.guard})
+	w.follower = newFollower(followerOptions{
+		nc: w.nc, js: w.js, store: store, host: w, dispatch: w.dispatch, dedupe: w.dedupe, guard: w.guard, inbox: w.settings.NATSInbox,
+		guarded: s.Guarded,
+		log:     w.log,
+	}, scope, w.opened, adopted.present)
+	if w.dispatch != nil {
+		w.upper = &errgroup.Group{}
+		w.upper.Go(func() error { return w.dispatch.Run(w.soft, w.hard) })
+		w.lowerGo(func() error { return w.pauses.Run(w.soft) })
+		w.lowerGo(func() error { return w.limits.Ledger.Run(w.soft) })
+	}
+	w.lowerGo(func() error { return w.follower.run(w.soft) }) // no lease counts before it has seen the newest
+	if w.server != nil {
+		w.lowerGo(func() error { return w.server.AwaitFrozen(w.soft) })
+	} else {
+		w.lowerGo(func() error { return migrate.Watch(w.soft, w.nc) })
+		watch := nodeWatch{nc: w.nc, js: w.js, silent: nodeSilent, log: log}
+		w.lowerGo(func() error { return watch.run(w.soft) })
+	}
+	w.onStop("dispatch and storage", w.wait)
+	if w.dispatch != nil {
+		if err := w.awaitDispatch(ctx); err != nil {
+			return nil, err
+		}
+		w.awaitAccounts(ctx)
+	}
+	w.guard.look(ctx)
+	w.lowerGo(func() error { return w.guard.run(w.base) })
+	w.lowerGo(func() error { return w.foreign.Run(w.soft) })
+	w.lowerGo(func() error { return w.streams.Run(w.soft) })
+	w.lowerGo(func() error { return w.witness.Run(w.soft) })
+	w.lowerGo(func() error { return w.watchMemory(w.base) })
+	w.lowerGo(func() error { w.clock.Watch(w.base, w.log); return nil })
+	w.workRedrives(ctx)
+	w.senders = w.makeSenders()
+	if err := w.answerOperators(); err != nil {
+		return nil, err
+	}
+	if err := w.answerHTTP(); err != nil {
+		return nil, err
+	}
+	if err := w.takeJobs(); err != nil {
+		return nil, err
+	}
+	tellLeftovers(ctx, w.js, w.config, leftAtStart, w.log)
+	w.lowerGo(func() error { return w.reloading(w.soft) })
+	w.postEvents()
+	w.openDoor()
+	w.serveHTTP()
+	go w.watch()
+	return w, nil
+}
+
+// Config returns the configuration that the worker started with.
+func (w *Worker) Config() *config.Config { return w.config }
+
+// ConfigState returns which version of the configuration the worker has considered, and which is in force. It is safe
+// for concurrent use.
+func (w *Worker) ConfigState() admin.ConfigState { return w.follower.state() }
+
+// Parts exposes the parts of a running worker to tests of the whole. They may be queried; none may be closed.
+type Parts struct {
+	Dispatcher *dispatcher.Dispatcher // nil if the worker does not dispatch
+	Queues     []*queue.Queue         // of the apis at the start
+	Levels     *limitstate.Levels
+	Foreign    *foreign.Watch
+	Denied     *connect.Denials // what the server refused
+	Routes     []console.Route  // the routes over HTTP
+}
+
+// Parts returns the worker's parts.
+func (w *Worker) Parts() Parts {
+	p := Parts{Dispatcher: w.dispatch, Levels: &w.levels, Foreign: w.foreign, Denied: &w.denied}
+	if w.http != nil {
+		p.Routes = w.http.Routes()
+	}
+	for _, a := range w.opened {
+		p.Queues = append(p.Queues, a.queue)
+	}
+	return p
+}
+
+// NATSURL returns the address that producers connect to.
+func (w *link) NATSURL() string {
+	if w.server != nil {
+		return w.server.ClientURL()
+	}
+	return w.nc.ConnectedUrl()
+}
+
+// HTTPAddr returns the address of metrics and health, "" if they are not served.
+func (w *Worker) HTTPAddr() string {
+	if w.http == nil {
+		return ""
+	}
+	return w.http.Addr()
+}
