@@ -98,7 +98,8 @@
 // on one screen what follows from each:
 //
 //	Waits       never called, or its last call is stored and another one follows: it is called in its turn
-//	HasResult   its result is stored and no record says so: the record is written, and the job ends as done
+//	HasResult   its result is stored and no record says so: the record is written, unless every call has one, and the
+//	            job ends as done
 //	EndsByLast  the ledger has its final record: its letter is written again if it has one, and the job ends
 //	EndsByMark  a mark says that it ends without another call: its letter is written again, and the job ends
 //	Answered    nothing is stored, but its ended process noted the answer: the outcome is stored as by that process
@@ -119,8 +120,9 @@
 //	a job                   nothing else                                   waiting, in its place
 //	a job                   a final record in the ledger                   finished: its letter, if it has one, is
 //	                                                                         written again, then the job is deleted
-//	a job                   a result, and no record that says done         finished: its record is written, then the
-//	                                                                         job is deleted
+//	a job                   a result, and no record that says done         finished: its record is written, unless
+//	                                                                         every call has one, then the job is
+//	                                                                         deleted
 //	a job, a retry mark     nothing else                                   waiting for its time, with its attempts
 //	a job, the mark of its  nothing else                                   the letter that was being written: expired,
 //	  end                                                                    invalid, cancelled, over budget

@@ -43,8 +43,9 @@ func (f Found) Unrecorded() bool {
 }
 
 // Judge decides what becomes of a job that was found. A stored result prevails over any other end: the producer may have
-// it already, and no letter may say the opposite. Beside a result, a record of a failure came late: from an owner whose
-// call a later owner had taken for lost and repeated under the same idempotency key.
+// it already, and no further letter may say the opposite. Beside a result, a record of a failure is of another call of
+// the job, which an owner repeated under the same idempotency key because it took the earlier call for lost. Whichever
+// of the two calls the result is of, it or the record came late.
 func Judge(f Found) Fate {
 	switch {
 	case f.Complete:

@@ -73,7 +73,10 @@ func (f *foundJob) settle(ctx context.Context, fate recovery.Fate) {
 		f.wait()
 	case recovery.HasResult:
 		f.endWithResult(ctx)
-	case recovery.EndsByMark, recovery.EndsByLast:
+	case recovery.EndsByMark:
+		f.endAgain(ctx)
+	case recovery.EndsByLast:
+		f.passUnrecorded()
 		f.endAgain(ctx)
 	case recovery.Answered:
 		f.endAnswered(ctx)
@@ -156,9 +159,8 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 		f.last = ledger.LastCall{Outcome: f.mark.Ends, Detail: f.mark.Reason, Status: f.Status}
 	case recovery.EndsByLast:
 		if f.known.Unrecorded() {
-			// Its record came late: another owner had taken the call for lost, begun a second one and died.
 			f.Queue.Unsure = true
-			f.w.Unrecorded.Never(f.Job)
+			f.passUnrecorded()
 		}
 	case recovery.Answered:
 		f.Queue.Noted = max(f.Queue.Noted, bucket.Micros(f.noted.TAT))
@@ -182,6 +184,14 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 		panic("dispatcher: unknown fate") // recovery.Judge has a bug
 	}
 	return true
+}
+
+// passUnrecorded counts a call without a record that was made before an earlier call's final record came late: another
+// owner had taken the earlier call for lost, begun this one and died.
+func (f *foundJob) passUnrecorded() {
+	if f.known.Unrecorded() {
+		f.w.Unrecorded.Never(f.Job)
+	}
 }
 
 // takeBackLocked withdraws a job's intended call, which had not begun, and reports whether the job continues at once.

@@ -53,7 +53,8 @@ func (f *foundJob) endWithResult(ctx context.Context) {
 	if f.Message.ReplyTo != "" {
 		f.w.Env.Reply(f.Message.ReplyTo, &nats.Msg{Header: msg.Header, Data: msg.Data})
 	}
-	if f.w.KeepRecord(ctx, f.Job, f.resultRecord(msg.Header)) {
+	recorded := f.Lost == nil && f.known.Ended && calls <= f.known.Recorded // both this call and the one that ended the job
+	if recorded || f.w.KeepRecord(ctx, f.Job, f.resultRecord(msg.Header)) {
 		f.w.TraceEnd(f.Job, nil)
 		f.w.Finish(f.Job, ledger.Done)
 	}
@@ -64,11 +65,11 @@ func (f *foundJob) endWithResult(ctx context.Context) {
 func (f *foundJob) endWithoutResult(ctx context.Context) {
 	f.result, f.known.Result, f.known.Noted, f.known.Overruled = 0, false, recorder.Untold, true
 	switch {
+	case f.Lost != nil: // before Ended, which an earlier call's record may say
+		f.settle(ctx, recovery.Lost)
+		return
 	case f.known.Ended:
 		f.settle(ctx, recovery.EndsByLast)
-		return
-	case f.Lost != nil:
-		f.settle(ctx, recovery.Lost)
 		return
 	}
 	f.w.Unrecorded.Never(f.Job)
