@@ -219,14 +219,20 @@ func (w *Settler) BuryLetter(ctx context.Context, j *lane.Job, letter *deadlette
 	}
 }
 
-// Again stores the ledger's record and the retry mark, and then lets the job wait.
+// Again stores the ledger's record and the retry mark, and then lets the job wait until notBefore.
 func (w *Settler) Again(ctx context.Context, j *lane.Job, c *ledger.Record, notBefore bucket.Micros) {
 	c.NotBefore = notBefore
-	if !w.KeepRecord(ctx, j, c) {
-		return
+	if w.KeepRecord(ctx, j, c) {
+		j.Rested = w.Now()
+		w.Rest(ctx, j, c)
 	}
+}
+
+// Rest stores the retry mark of a job whose last call has the record c, and then lets the job wait. It deletes the
+// call's intent and the former mark.
+func (w *Settler) Rest(ctx context.Context, j *lane.Job, c *ledger.Record) {
 	seq, ok := w.keepMark(ctx, "retry mark", j, queue.RetryMark{
-		Seq: j.Seq, Calls: j.Calls, Attempts: j.Attempts, NotBefore: notBefore, Reason: c.Detail, Pushback: c.Outcome == ledger.PushedBack,
+		Seq: j.Seq, Calls: j.Calls, Attempts: j.Attempts, NotBefore: c.NotBefore, Reason: c.Detail, Pushback: c.Outcome == ledger.PushedBack,
 		Billed: string(j.Doubt.Billed), Idempotency: j.Doubt.Identity, Unseen: j.Unseen, Crashes: j.Crashes, Deaths: j.Deaths, Status: j.Status,
 		Answered: j.AnsweredAt, Accepted: j.Accepted, KeySum: queue.KeySum(j.Queue.Key),
 	})
@@ -235,7 +241,6 @@ func (w *Settler) Again(ctx context.Context, j *lane.Job, c *ledger.Record, notB
 	}
 	fault.Pass(fault.RetryStored)
 	w.traceRest(j, c)
-	j.Rested = w.Now()
 	w.Update(func(s *schedule.Schedule) {
 		j.DropIntentsLocked()
 		if j.MarkSeq != 0 {
@@ -243,7 +248,7 @@ func (w *Settler) Again(ctx context.Context, j *lane.Job, c *ledger.Record, notB
 		}
 		j.MarkSeq = seq
 		j.Failed, j.Lost, j.Flown = c.Detail, nil, nil
-		w.RestLocked(j, notBefore)
+		w.RestLocked(j, c.NotBefore)
 	})
 }
 

@@ -70,7 +70,7 @@ func (f *foundJob) settle(ctx context.Context, fate recovery.Fate) {
 	}
 	switch fate {
 	case recovery.Waits:
-		f.wait()
+		f.wait(ctx)
 	case recovery.HasResult:
 		f.endWithResult(ctx)
 	case recovery.EndsByMark:
@@ -145,7 +145,8 @@ func (f *foundJob) recallLocked(h jobHistory) {
 func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 	switch fate {
 	case recovery.Waits:
-		return f.known.Intended > f.known.Recorded && !f.takeBackLocked()
+		goesOn := f.known.Intended <= f.known.Recorded || f.takeBackLocked()
+		return !goesOn || f.isUnmarked()
 	case recovery.HasResult:
 		if f.known.Intended > f.known.Recorded {
 			f.Lose(f.intent)
@@ -203,7 +204,9 @@ func (f *foundJob) takeBackLocked() (goesOn bool) {
 	// begun.
 	f.Adopted = w.Env.Recorder.Adopt(i.Entry, f.Part.CallOf(&i.Intent, i.Epoch))
 	if w.Evidence.IsRead(i.Stored) {
-		f.DropIntentsLocked()
+		if !f.isUnmarked() {
+			f.DropIntentsLocked()
+		}
 		return true
 	}
 	f.Unseen = f.First() // the jobs behind it wait
@@ -265,22 +268,34 @@ func (f *foundJob) isOnlyToBeDeleted(fate recovery.Fate) bool {
 	return fate == recovery.EndsByLast && f.known.Complete
 }
 
+// isUnmarked reports whether only the ledger says that another call follows the job's last one: its process died before
+// it stored the retry mark.
+func (f *foundJob) isUnmarked() bool {
+	return f.mark == nil && f.last.Call > 0 || f.mark != nil && f.last.Call > f.mark.Calls
+}
+
 // wait lets the job be called in its turn: its intended call had not begun, or its record says that another call is to
-// follow.
-func (f *foundJob) wait() {
+// follow. It stores a missing retry mark before it drops the intent: a later owner may not read the ledger as far back
+// as the record, and would take the job for one that was never called.
+func (f *foundJob) wait(ctx context.Context) {
 	f.w.Unrecorded.AccountedFor(f.Job)
 	f.w.Update(func(*schedule.Schedule) {
-		notBefore := bucket.Micros(1)
 		if c := f.record; c != nil && c.Call >= f.Calls {
 			f.Lost, f.Flown, f.Calls, f.Attempts, f.Deaths, f.Failed = nil, nil, c.Call, c.Attempt, 0, c.Detail
 			f.Doubt.Recall(c.Billed, c.Idempotency)
 			f.AnsweredAt = cmp.Or(f.last.At, f.AnsweredAt)
-			notBefore = max(f.w.HeldAtMostLocked(c.NotBefore), 1)
+			f.NotBefore = f.w.HeldAtMostLocked(c.NotBefore)
 		}
+		f.NotBefore = max(f.NotBefore, 1)
 		f.Unseen = false
-		f.DropIntentsLocked()
-		f.w.RestLocked(f.Job, notBefore)
+		if !f.isUnmarked() {
+			f.DropIntentsLocked()
+			f.w.RestLocked(f.Job, f.NotBefore)
+		}
 	})
+	if f.isUnmarked() {
+		f.w.Rest(ctx, f.Job, &ledger.Record{Outcome: f.last.Outcome, Detail: f.last.Detail, NotBefore: f.NotBefore})
+	}
 }
 
 // endAgain ends a job whose end the ledger or a mark records. If it ended with a result, the result was stored

@@ -54,7 +54,7 @@ func TestLookedUpRecordBindsTheNextCall(t *testing.T) {
 	f := foundOf(w, p, 1, "k")
 	f.Lose(&lane.FoundIntent{Intent: queue.Intent{Call: 1, Deaths: 2}, Stored: time.Now()})
 	f.record = &ledger.Record{Call: 1, Attempt: 1, Detail: "it failed", Billed: deadletter.BilledUnknown, Idempotency: "Other-Key@0"}
-	f.wait()
+	f.wait(t.Context())
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	if f.Doubt.Identity != "Other-Key@0" || f.Doubt.Known() != deadletter.BilledUnknown || f.Attempts != 1 || f.Deaths != 0 || f.Lost != nil || !f.Rests() {

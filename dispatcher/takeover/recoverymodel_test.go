@@ -34,7 +34,8 @@ type recoveryModel struct {
 	unsynced []modelMessage
 
 	records  []*ledger.Record
-	known    map[string]bool // message ids of results, records and letters
+	known    map[string]bool // message ids of results, records and letters, until the streams forget them
+	forgot   time.Duration   // when they last did
 	jobs     []*modelJob
 	notes    map[uint64]*modelNote // of the flight recorder
 	entries  uint64
@@ -65,6 +66,7 @@ const (
 	ignoresIntents         plantedMistake = "recovery does not read intents"
 	ignoresRecords         plantedMistake = "recovery does not read records"
 	ignoresOverruling      plantedMistake = "the mark of an end holds after another owner's intent"
+	waitsUnmarked          plantedMistake = "a found job waits again, and only an old record tells of its last call"
 	believesAfterCut       plantedMistake = "notes from before a power cut are believed"
 )
 
@@ -72,7 +74,7 @@ const (
 var mistakes = []plantedMistake{
 	intentsUnfenced, resultUnbarred, barTakenForResult, writesWithoutRight, deletesBeforeLetter, deletesBeforeRecord,
 	deletesInAnyOrder, recordsBeforeResult, recordOfTheEarlierCall, buriesBeforeMark, dropsIntentFirst, calledWithoutIntent,
-	repeatsWithoutKey, ignoresIntents, ignoresRecords, ignoresOverruling, believesAfterCut,
+	repeatsWithoutKey, ignoresIntents, ignoresRecords, ignoresOverruling, waitsUnmarked, believesAfterCut,
 }
 
 // modelMessage is a message of the partition's stream: a job, an intent or a mark.
@@ -98,6 +100,10 @@ type modelJob struct {
 	// repeated says that a lost call was repeated under its key. The result of the lost call may then come late, and
 	// nothing keeps it out: there may be a letter for another reason too, and the ledger may lack its last record.
 	repeated bool
+	// untraced says that a write of an earlier owner came late and removed what the code relies on: a deletion of an
+	// intent whose call a later owner had taken for lost, or a record that has the id of the one that ends the job. If
+	// the later owner then dies before it has deleted the job, and minutes pass, the job is called again.
+	untraced bool
 }
 
 // modelNote is an entry of a flight recorder.
@@ -237,10 +243,12 @@ func (m *recoveryModel) storeOnce(id string, store func()) (duplicate bool) {
 	return false
 }
 
+func resultID(j *modelJob) string { return fmt.Sprintf("result.%d", j.seq) }
+
 func (m *recoveryModel) storeResult(j *modelJob, call int) (duplicate bool) {
-	return m.storeOnce(fmt.Sprintf("result.%d", j.seq), func() {
+	return m.storeOnce(resultID(j), func() {
 		j.result, j.resultOf, j.resultAt = true, call, m.clock
-		if len(j.letters) > 0 && !j.repeated {
+		if len(j.letters) > 0 && !j.repeated && !j.untraced {
 			m.fail("job %d has a letter %s, and now a result", j.seq, j.letters[0])
 		}
 		if j.processed == 0 {
@@ -249,20 +257,36 @@ func (m *recoveryModel) storeResult(j *modelJob, call int) (duplicate bool) {
 	})
 }
 
-func (m *recoveryModel) storeRecord(j *modelJob, c ledger.Record) {
-	m.storeOnce(fmt.Sprintf("call.%d.%d", j.seq, c.Call), func() {
+// recordOf returns the first record of a call, nil for none.
+func (m *recoveryModel) recordOf(j *modelJob, call int) *ledger.Record {
+	i := slices.IndexFunc(m.records, func(c *ledger.Record) bool { return c.Seq == j.seq && c.Call == call })
+	if i < 0 {
+		return nil
+	}
+	return m.records[i]
+}
+
+// storeRecord stores a record. An owner must not give it the number of a call whose final record it has read.
+func (m *recoveryModel) storeRecord(o *modelOwner, j *modelJob, c ledger.Record) {
+	if r := m.recordOf(j, c.Call); r != nil && r.Final && o.reads(r.Stored.Sub(m.at(0))) {
+		m.fail("the record of call %d of job %d says %s, and the one that its owner has read says %s", c.Call, j.seq, c.Outcome, r.Outcome)
+	}
+	duplicate := m.storeOnce(fmt.Sprintf("call.%d.%d", j.seq, c.Call), func() {
 		c.Key, c.Dedupe, c.Seq, c.Accepted, c.Stored = "k", "j", j.seq, j.accepted.Time(), m.at(m.clock)
 		m.records = append(m.records, &c)
 		if c.Outcome == ledger.Done && !j.result {
 			m.fail("the record of call %d of job %d says done, and there is no result", c.Call, j.seq)
 		}
 	})
+	if r := m.recordOf(j, c.Call); duplicate && c.Final && !r.Final {
+		j.untraced = true
+	}
 }
 
 func (m *recoveryModel) storeLetter(o *modelOwner, j *modelJob, reason deadletter.Reason) {
 	m.storeOnce(fmt.Sprintf("letter.%d", j.seq), func() {
 		j.letters = append(j.letters, reason)
-		if read := o.started <= j.resultAt && j.resultAt < o.began; j.result && (!j.repeated || read) {
+		if j.result && (!j.repeated || o.reads(j.resultAt)) {
 			m.fail("job %d has a result, and now a letter %s", j.seq, reason)
 		}
 		told := m.newest(j, 0) != nil
@@ -279,7 +303,7 @@ func (m *recoveryModel) storeLetter(o *modelOwner, j *modelJob, reason deadlette
 func (m *recoveryModel) process(j *modelJob, call int) httpcall.Outcome {
 	j.called[call]++
 	keyed := m.api.Idempotency != nil
-	if keyed && j.processed > 0 {
+	if keyed && j.processed > 0 && !m.one(6) { // else the api fails before it knows the key
 		return httpcall.Outcome{Verdict: httpcall.Delivered, Billed: deadletter.BilledYes}
 	}
 	switch m.rnd.IntN(6) {
@@ -307,8 +331,8 @@ func (m *recoveryModel) takeOver() {
 	m.stream = m.stream[:len(m.stream)-1] // the epoch itself
 	m.epoch, o.began = o.epoch, m.clock
 	m.owners = append(m.owners, o)
-	if m.one(4) {
-		o.started = time.Duration(m.rnd.Int64N(int64(m.clock)))
+	if m.forgot > 0 && m.one(2) {
+		o.started = time.Duration(m.rnd.Int64N(int64(m.forgot)))
 	}
 	r := newReplay()
 	r.records = map[uint64]ledger.LastCall{}
@@ -348,6 +372,9 @@ func (m *recoveryModel) takeOver() {
 		o.discard(f)
 	}
 }
+
+// reads reports whether the owner has read what was stored at a time.
+func (o *modelOwner) reads(stored time.Duration) bool { return o.started <= stored && stored < o.began }
 
 // begin queues or resumes a job that is in the stream.
 func (o *modelOwner) begin(j *modelJob, h jobHistory) {
@@ -436,48 +463,16 @@ func (o *modelOwner) deleteThen(seq uint64, then func()) {
 	if !o.right {
 		return
 	}
-	o.m.onTheWay = append(o.m.onTheWay, &modelWrite{of: o, arrive: func() {
-		o.m.remove(seq)
+	m := o.m
+	m.onTheWay = append(m.onTheWay, &modelWrite{of: o, arrive: func() {
+		if i := slices.IndexFunc(m.stream, func(msg modelMessage) bool { return msg.seq == seq }); i >= 0 && m.epoch != o.epoch {
+			for _, intent := range m.stream[i].intent {
+				m.jobs[intent.Seq-1].untraced = true
+			}
+		}
+		m.remove(seq)
 		if !o.ended {
 			then()
 		}
 	}})
-}
-
-// kill ends an owner's process. Writes that it has sent may still arrive.
-func (m *recoveryModel) kill(o *modelOwner) {
-	m.lose(o)
-	o.ended = true
-	for _, way := range o.ways {
-		way.stop()
-		way.over = true
-	}
-	o.ways = nil
-	m.onTheWay = slices.DeleteFunc(m.onTheWay, func(w *modelWrite) bool { return w.of == o && m.one(2) })
-	for _, w := range m.onTheWay {
-		if w.of == o {
-			w.way = &jobsWay{over: true}
-		}
-	}
-}
-
-// lose takes an owner's right away. Its process continues until it notices.
-func (m *recoveryModel) lose(o *modelOwner) { o.right = false }
-
-// cut ends every process and restarts the machine: the recorders do not count then, and deletions may be undone.
-func (m *recoveryModel) cut() {
-	for _, o := range m.owners {
-		m.kill(o)
-		o.cut = true
-	}
-	for id := range m.entries {
-		if n := m.notes[id+1]; m.one(2) {
-			n.state = recorder.Prepared // the disk has an earlier state of the file
-		}
-	}
-	m.onTheWay = nil
-	back := m.unsynced[m.rnd.IntN(len(m.unsynced)+1):]
-	m.unsynced = nil
-	m.stream = append(m.stream, back...)
-	slices.SortFunc(m.stream, func(a, b modelMessage) int { return int(a.seq) - int(b.seq) })
 }

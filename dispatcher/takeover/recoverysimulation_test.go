@@ -1,13 +1,9 @@
 package takeover
 
 import (
-	"fmt"
-	"testing"
-
 	"weir/bucket/queue"
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
-	"weir/dispatcher/internal/seeds"
 	"weir/dispatcher/lane"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/recorder"
@@ -94,6 +90,9 @@ func (w *jobsWay) call() (out httpcall.Outcome, made bool) {
 	note := m.notes[w.entry]
 	note.state = recorder.Begun
 	call := w.calls
+	if r := m.recordOf(w.mj, call); r != nil && r.Stored.Before(m.at(w.o.began)) && w.mj.called[call] > 0 && !w.mj.untraced {
+		m.fail("call %d of job %d is made again, and had a record before its owner took over", call, w.mj.seq)
+	}
 	if !w.yield(&modelWrite{arrive: func() { out = m.process(w.mj, call) }}) {
 		return out, false
 	}
@@ -130,7 +129,7 @@ func (w *jobsWay) record(out httpcall.Outcome) *ledger.Record {
 }
 
 func (w *jobsWay) keepRecord(c *ledger.Record) bool {
-	return w.persist(func() { w.o.m.storeRecord(w.mj, *c) })
+	return w.persist(func() { w.o.m.storeRecord(w.o, w.mj, *c) })
 }
 
 func (w *jobsWay) keepResult(out httpcall.Outcome) {
@@ -188,8 +187,13 @@ func (w *jobsWay) again(c *ledger.Record) bool {
 	if w.o.m.bug == dropsIntentFirst {
 		w.dropIntents()
 	}
+	return w.keepRecord(c) && w.keepRetry()
+}
+
+// keepRetry stores the mark of the job's last call, and then deletes the call's intent and the former marks.
+func (w *jobsWay) keepRetry() bool {
 	former := w.marks
-	if !w.keepRecord(c) || !w.keepMark(queue.RetryMark{}) {
+	if !w.keepMark(queue.RetryMark{}) {
 		return false
 	}
 	w.dropIntents()
@@ -284,12 +288,13 @@ func (w *jobsWay) follow(fate recovery.Fate) (more bool) {
 	m := w.o.m
 	switch fate {
 	case recovery.Waits:
+		unmarked := w.last.Call > w.mark.Calls && m.bug != waitsUnmarked
 		if w.known.Intended <= w.known.Recorded {
-			return false
+			return unmarked
 		}
 		m.notes[w.intent.Entry].of = w.o // this process notes again that the call has not begun
 		w.adopted = w.intent.Entry
-		if !w.look {
+		if !w.look && !unmarked {
 			w.dropIntents()
 			return false
 		}
@@ -328,7 +333,13 @@ func (w *jobsWay) settleFound(fate recovery.Fate) {
 		if w.last.Call >= w.calls {
 			w.lost, w.flown, w.calls, w.attempts, w.deaths = false, false, w.last.Call, w.last.Attempt, 0
 		}
-		w.dropIntents()
+		if w.last.Call > w.mark.Calls && m.bug != waitsUnmarked {
+			if !w.keepRetry() {
+				return
+			}
+		} else {
+			w.dropIntents()
+		}
 		w.live()
 	case recovery.HasResult:
 		w.endWithResult()
@@ -354,8 +365,9 @@ func (w *jobsWay) endWithResult() {
 	if w.lost && w.o.m.bug != recordOfTheEarlierCall {
 		w.calls = max(w.calls, w.intent.Call)
 	}
+	recorded := !w.lost && w.known.Ended && w.mj.resultOf <= w.known.Recorded
 	c := w.record(httpcall.Outcome{Verdict: httpcall.Delivered, Billed: deadletter.BilledYes})
-	if w.keepRecord(c) {
+	if recorded || w.keepRecord(c) {
 		w.finish()
 	}
 }
@@ -392,131 +404,5 @@ func (w *jobsWay) endLost() {
 
 // bar keeps a late result of a job out.
 func (m *recoveryModel) bar(j *modelJob) {
-	m.storeOnce(fmt.Sprintf("result.%d", j.seq), func() {})
-}
-
-// run lets events happen until every job has ended and no write is on its way.
-func (m *recoveryModel) run() {
-	const most = 3000
-	m.takeOver()
-	for range most {
-		owner := m.owners[len(m.owners)-1]
-		var ready []*jobsWay
-		for _, o := range m.owners {
-			for _, w := range o.ways {
-				if !w.waiting && !w.over {
-					ready = append(ready, w)
-				}
-			}
-		}
-		if len(ready)+len(m.onTheWay) == 0 {
-			if !m.goesOn(owner) {
-				return
-			}
-			continue
-		}
-		if m.faults > 0 && m.one(m.often) {
-			m.faults--
-			m.strike(owner)
-			continue
-		}
-		if !owner.right && m.one(6) {
-			m.takeOver()
-			continue
-		}
-		if n := m.rnd.IntN(len(ready) + len(m.onTheWay)); n < len(ready) {
-			m.step(ready[n])
-		} else {
-			m.land(n - len(ready))
-		}
-	}
-	m.fail("it does not come to an end")
-}
-
-// goesOn reports whether anything can still happen when nothing is under way: another takeover.
-func (m *recoveryModel) goesOn(owner *modelOwner) bool {
-	left := false
-	for _, msg := range m.stream {
-		left = left || msg.job != nil
-	}
-	if left && owner.right {
-		m.fail("a job stands in the stream, and its owner does nothing about it")
-		return false
-	}
-	if left || m.faults > 0 && m.one(2) {
-		m.faults = max(0, m.faults-1)
-		m.lose(owner)
-		m.takeOver()
-		return true
-	}
-	return false
-}
-
-// strike causes a fault.
-func (m *recoveryModel) strike(owner *modelOwner) {
-	switch m.rnd.IntN(5) {
-	case 0:
-		m.cut()
-	case 1, 2:
-		m.lose(owner)
-	default:
-		m.kill(owner)
-	}
-}
-
-// check checks what must hold when everything has ended.
-func (m *recoveryModel) check() {
-	for _, j := range m.jobs {
-		if n := len(j.letters); !j.result && n != 1 || j.result && n != 0 && !j.repeated {
-			m.fail("job %d has a result: %v, and %d letters", j.seq, j.result, n)
-		}
-		if m.api.Idempotency == nil && j.processed > 1 {
-			m.fail("job %d was processed %d times", j.seq, j.processed)
-		}
-		unrecorded := 0
-		for call := range j.called {
-			if !m.known[fmt.Sprintf("call.%d.%d", j.seq, call)] {
-				unrecorded++
-			}
-		}
-		if unrecorded > j.unlogged {
-			m.fail("%d calls of job %d have no record", unrecorded, j.seq)
-		}
-	}
-}
-
-// TestSimulationOfRecovery runs seeds of a partition whose owners die, lose power or lose their right between any two
-// writes, and whose late writes arrive afterwards. From one seed on:
-// go test ./dispatcher/takeover -run TestSimulationOfRecovery -args -seed 7.
-func TestSimulationOfRecovery(t *testing.T) {
-	for seed := range seeds.Of(100_000) {
-		m := newRecoveryModel(seed, "")
-		m.run()
-		m.check()
-		if len(m.wrong) > 0 {
-			t.Fatalf("seed %d: %v", seed, m.wrong)
-		}
-	}
-}
-
-// TestSimulationOfRecoveryFindsMistakes checks that the simulation finds each mistake that is planted. Some are found
-// by one seed in thousands.
-func TestSimulationOfRecoveryFindsMistakes(t *testing.T) {
-	const most = 100_000
-	for _, bug := range mistakes {
-		tried, found := 0, false
-		for seed := range seeds.Of(most) {
-			m := newRecoveryModel(seed, bug)
-			m.run()
-			m.check()
-			tried++
-			if found = len(m.wrong) > 0; found {
-				t.Logf("%s: seed %d, %s", bug, seed, m.wrong[0])
-				break
-			}
-		}
-		if !found && tried == most {
-			t.Errorf("not found: %s", bug)
-		}
-	}
+	m.storeOnce(resultID(j), func() {})
 }

@@ -19,6 +19,7 @@ import (
 	"weir/ingest"
 	"weir/ingest/await"
 
+	"golang.org/x/sync/errgroup"
 	"pgregory.net/rapid"
 )
 
@@ -107,6 +108,10 @@ func TestCallsStartWhileTheQueueIsRead(t *testing.T) {
 	q := payQueue2(t, d)
 	rapid.Check(t, func(rt *rapid.T) {
 		w, p := takingOver(t, d, q, false, nil)
+		writing, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+		var markers errgroup.Group
+		markers.Go(func() error { return p.Markers.Run(writing) })
+		defer func() { stop(); _ = await.Result(t, "the end of the markers", markers.Wait) }()
 		w.Terms.API.Retry.HoldAPI = true
 		keyed := w.Terms.API.KeyIdentity()
 		jobs := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}), 1, 40).Draw(rt, "jobs")
