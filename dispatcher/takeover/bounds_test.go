@@ -8,6 +8,7 @@ import (
 	"weir/bucket/queue"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/schedule"
+	"weir/ingest/await"
 )
 
 // TestWhatIsReadBackIsBounded checks that damaged or forged marks and records that hold for centuries hold for a day at
@@ -36,10 +37,13 @@ func TestWhatIsReadBackIsBounded(t *testing.T) {
 		},
 	} {
 		w, p := takingOver(t, d, q, false, nil)
+		stop := storeMarkers(t, p)
 		plant(w, p)
 		p.Reader.markersLoaded()
 		p.Reader.add(t.Context(), jobEntry("a", 1))
 		p.Reader.open(t.Context())
+		await.Return(t, "the job's rest", w.Running.Wait)
+		stop()
 		var until time.Time
 		if wait := w.Sched.At(w.Now()).Inspect(w.Sched.Find("a")).Waits; wait.Until != nil {
 			until = *wait.Until

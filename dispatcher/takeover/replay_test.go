@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -48,6 +49,15 @@ func takingOver(t *testing.T, d *lane.Env, q *queue.Queue, died bool, lease *lea
 		t.Cleanup(func() { _ = p.Markers.GiveUp(t.Context()) })
 	}
 	return w, p
+}
+
+// storeMarkers stores the takeover's markers until stop.
+func storeMarkers(t *testing.T, p *Takeover) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running errgroup.Group
+	running.Go(func() error { return p.Markers.Run(ctx) })
+	return func() { cancel(); _ = await.Result(t, "the end of the markers", running.Wait) }
 }
 
 // noMore returns a context that has ended, so that nothing comes of jobs that are read with it.
@@ -108,10 +118,7 @@ func TestCallsStartWhileTheQueueIsRead(t *testing.T) {
 	q := payQueue2(t, d)
 	rapid.Check(t, func(rt *rapid.T) {
 		w, p := takingOver(t, d, q, false, nil)
-		writing, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-		var markers errgroup.Group
-		markers.Go(func() error { return p.Markers.Run(writing) })
-		defer func() { stop(); _ = await.Result(t, "the end of the markers", markers.Wait) }()
+		defer storeMarkers(t, p)()
 		w.Terms.API.Retry.HoldAPI = true
 		keyed := w.Terms.API.KeyIdentity()
 		jobs := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}), 1, 40).Draw(rt, "jobs")
@@ -228,4 +235,18 @@ func TestWaitingJobsOfOneKeyCostBytes(t *testing.T) {
 	if w.Sched.At(w.Now()).Unfinished() != jobs {
 		t.Errorf("%d jobs wait", w.Sched.At(w.Now()).Unfinished())
 	}
+}
+
+// TestIsReadDuringTheReplay checks that IsRead may be called while the reader ends the replay.
+func TestIsReadDuringTheReplay(t *testing.T) {
+	d := newShared2(t)
+	_, p := takingOver(t, d, payQueue2(t, d), false, nil)
+	p.Reader.markersLoaded()
+	if p.IsRead() {
+		t.Error("a partition is read before its replay has ended")
+	}
+	var reading sync.WaitGroup
+	reading.Go(func() { p.Reader.open(t.Context()) })
+	await.Until(t, "the end of the replay", p.IsRead)
+	reading.Wait()
 }

@@ -64,9 +64,12 @@ func (t *Takeover) Read(reading, hard context.Context, caughtUp func(), stalled 
 	})
 }
 
-// IsRead reports whether everything that was in the stream at the takeover has been read. Call it when Read has
-// returned.
-func (t *Takeover) IsRead() bool { return t.Reader.Replay == nil }
+// IsRead reports whether everything that was in the stream at the takeover has been read.
+func (t *Takeover) IsRead() bool {
+	t.W.Mu.Lock()
+	defer t.W.Mu.Unlock()
+	return !t.Reading
+}
 
 // CloseInventory notes for the next owner which jobs wait. Call it when Read has returned.
 func (t *Takeover) CloseInventory(ctx context.Context) { t.stock.closeInventory(ctx) }
