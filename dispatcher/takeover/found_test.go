@@ -8,26 +8,28 @@ import (
 	"weir/bucket/lease"
 	"weir/bucket/queue"
 	"weir/dispatcher/lane"
+	"weir/dispatcher/recorder"
 	"weir/dispatcher/recovery"
 	"weir/dispatcher/schedule"
 )
 
 // TestEndedByAnEarlierCall checks a job whose first call one owner takes for lost, calls again and dies; then the first
-// call's final record arrives. The job has ended. The second call has no record: its key waits as after any call of
-// unknown pace, and limits count it.
+// call's final record arrives. The job has ended. The second call has no record, unless it had not begun: its key waits
+// as after any call of unknown pace, and limits count it.
 func TestEndedByAnEarlierCall(t *testing.T) {
 	d := newShared2(t)
 	q := payQueue2(t, d)
+	done := recovery.Found{Recorded: 1, Intended: 1, Ended: true, Complete: true, Result: true}
+	again, unbegun := done, done
+	again.Intended, unbegun.Intended, unbegun.Noted = 2, 2, recorder.Prepared
 	for _, c := range []struct {
-		intended int
+		found    recovery.Found
 		unsure   bool
 		unlogged int
-	}{{1, false, 0}, {2, true, 1}} {
+	}{{done, false, 0}, {again, true, 1}, {unbegun, false, 0}, {recovery.Found{Recorded: 1, Intended: 2, Ended: true}, true, 1}} {
 		w, p := takingOver(t, d, q, true, new(lease.Membership))
 		key := &schedule.KeyQueue{Key: "a", Partition: &p.Partition, Limits: &w.Terms.API.Rules.Key}
-		f := &foundJob{Job: &lane.Job{Job: &schedule.Job{Seq: 1, Queue: key}, Part: p.Owned}, w: w.settler, known: recovery.Found{
-			Recorded: 1, Intended: c.intended, Ended: true, Complete: true, Result: true,
-		}}
+		f := &foundJob{Job: &lane.Job{Job: &schedule.Job{Seq: 1, Queue: key}, Part: p.Owned}, w: w.settler, known: c.found}
 		fate := recovery.Judge(f.known)
 		if fate != recovery.EndsByLast {
 			t.Fatalf("%+v: fate %d", c, fate)
@@ -39,7 +41,7 @@ func TestEndedByAnEarlierCall(t *testing.T) {
 			t.Errorf("%+v: its key is unsure: %v", c, key.Unsure)
 		}
 		if unlogged, all := w.settler.Unrecorded.Left(); unlogged != c.unlogged || !all {
-			t.Errorf("%+v: %d calls that nobody wrote down, all told: %v", c, unlogged, all)
+			t.Errorf("%+v: %d calls are unlogged, all others recorded: %v", c, unlogged, all)
 		}
 	}
 }
