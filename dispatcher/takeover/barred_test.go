@@ -40,7 +40,7 @@ func newSettling(t *testing.T) (*rig, *Takeover) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	w := newRig(d, payQueue2(t, d), &httpcall.API{
+	w := newRig(d, payQueue(t, d), &httpcall.API{
 		Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Timeout: time.Minute, MaxResult: 1 << 10, Rule: &ingest.Rule{API: "pay", Methods: []string{"POST"}},
 		Rules: bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, InFlight: 4}},
 	})

@@ -14,8 +14,8 @@ import (
 // TestWhatIsReadBackIsBounded checks that damaged or forged marks and records that hold for centuries hold for a day at
 // most.
 func TestWhatIsReadBackIsBounded(t *testing.T) {
-	d := newShared2(t)
-	q := payQueue2(t, d)
+	d := newEnv(t)
+	q := payQueue(t, d)
 	forged := bucket.MicrosOf(time.Date(2255, 1, 1, 0, 0, 0, 0, time.UTC))
 	for what, plant := range map[string]func(w *rig, p *Takeover){
 		"a hold of the api": func(w *rig, p *Takeover) {

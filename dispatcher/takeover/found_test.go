@@ -17,8 +17,8 @@ import (
 // call's final record arrives. The job has ended. The second call has no record, unless it had not begun: its key waits
 // as after any call of unknown pace, and limits count it.
 func TestEndedByAnEarlierCall(t *testing.T) {
-	d := newShared2(t)
-	q := payQueue2(t, d)
+	d := newEnv(t)
+	q := payQueue(t, d)
 	done := recovery.Found{Recorded: 1, Intended: 1, Ended: true, Complete: true, Result: true}
 	again, unbegun := done, done
 	again.Intended, unbegun.Intended, unbegun.Noted = 2, 2, recorder.Prepared

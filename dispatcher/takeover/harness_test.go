@@ -30,14 +30,14 @@ type rig struct {
 	pace    *Pace
 }
 
-// newShared2 returns what lanes share on a server of its own, as if other replicas may own partitions.
-func newShared2(t *testing.T) *lane.Env {
+// newEnv returns what lanes share on a server of its own, as if other replicas may own partitions.
+func newEnv(t *testing.T) *lane.Env {
 	t.Helper()
-	return newShared2On(t, natstest.JetStream(t))
+	return newEnvOn(t, natstest.JetStream(t))
 }
 
-// newShared2On is newShared2 on a given server.
-func newShared2On(t *testing.T, js jetstream.JetStream) *lane.Env {
+// newEnvOn is newEnv on a given server.
+func newEnvOn(t *testing.T, js jetstream.JetStream) *lane.Env {
 	t.Helper()
 	if err := settle.CreateStreams(t.Context(), settle.StreamOptions{JetStream: js, Replicas: 1}); err != nil {
 		t.Fatal(err)
@@ -48,7 +48,7 @@ func newShared2On(t *testing.T, js jetstream.JetStream) *lane.Env {
 	}
 }
 
-func payQueue2(t *testing.T, e *lane.Env) *queue.Queue {
+func payQueue(t *testing.T, e *lane.Env) *queue.Queue {
 	t.Helper()
 	q, err := queue.OpenQueue(t.Context(), queue.Options{Conn: e.Conn, JetStream: e.JS, Settings: queue.Settings{
 		StreamSettings: queue.StreamSettings{Replicas: 1, Dedupe: time.Minute}, API: "pay", Partitions: 1, Capacity: 1000, MaxBody: 1 << 10,
@@ -87,7 +87,7 @@ func (w *rig) opened(t ownership.Tenure) *Takeover {
 // owning returns what lanes share, with a writer of results, and the lease of a partition that other replicas may own.
 func owning(t *testing.T) (*lane.Env, *lease.Membership) {
 	t.Helper()
-	d := newShared2(t)
+	d := newEnv(t)
 	registry, err := lease.OpenRegistry(t.Context(), d.JS, 1)
 	if err != nil {
 		t.Fatal(err)

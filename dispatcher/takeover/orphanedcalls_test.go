@@ -26,8 +26,8 @@ func TestLeftUnderWay(t *testing.T) {
 // TestLeftCallsRunByTheirOwnTimeout checks that calls of a lost owner count for the timeout under which they began,
 // even if the api's timeout is shorter now.
 func TestLeftCallsRunByTheirOwnTimeout(t *testing.T) {
-	d := newShared2(t)
-	q := payQueue2(t, d)
+	d := newEnv(t)
+	q := payQueue(t, d)
 	for _, ended := range []bool{false, true} {
 		w, p := takingOver(t, d, q, true, new(lease.Membership))
 		w.Terms.API.Timeout, p.Ended = time.Second-2*ledger.ServerSkew, ended
@@ -42,8 +42,8 @@ func TestLeftCallsRunByTheirOwnTimeout(t *testing.T) {
 // TestCallsOfAProcessThatEnded checks that an owner whose process has ended leaves no call, unless it may have counted
 // calls of its predecessor, or may only have been cut off.
 func TestCallsOfAProcessThatEnded(t *testing.T) {
-	d := newShared2(t)
-	q := payQueue2(t, d)
+	d := newEnv(t)
+	q := payQueue(t, d)
 	for _, c := range []struct {
 		ended   bool
 		timeout time.Duration
@@ -68,9 +68,9 @@ func TestUnreadableEpochMakesKeysWait(t *testing.T) {
 	ns := natstest.Start(t, dir, 0)
 	open := func(died bool) (*rig, *Takeover) {
 		js := natstest.Connect(t, ns)
-		d := newShared2On(t, js)
+		d := newEnvOn(t, js)
 		d.Shared = false
-		return takingOver(t, d, payQueue2(t, d), died, nil)
+		return takingOver(t, d, payQueue(t, d), died, nil)
 	}
 	waits := func(w *rig, p *Takeover) bool {
 		line := w.Sched.Push("a", 1, &p.Partition)

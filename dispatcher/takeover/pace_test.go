@@ -21,13 +21,13 @@ import (
 // the other replica's calls, even if this replica's store still knows the key. This replica's own calls cost the key
 // nothing more.
 func TestPaceOfAPartitionThatComesBack(t *testing.T) {
-	d := newShared2(t)
+	d := newEnv(t)
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Hour, Burst: 4}, InFlight: 4}}
 	store, err := bucket.NewMemory(rules, d.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newRig(d, payQueue2(t, d), &httpcall.API{Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "pay"}, Rules: rules})
+	w := newRig(d, payQueue(t, d), &httpcall.API{Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "pay"}, Rules: rules})
 	w.pace = NewPace(w.Lane, func(key string) bucket.Micros { tat, _ := store.TAT(key); return tat })
 	w.Sched = schedule.New(&schedule.Policy{Rules: rules}, schedule.Pace{}, w.pace.KnownLocked)
 	got, err := store.Reserve(t.Context(), []bucket.Ask{{Key: "k", Limits: rules.Key, Want: 3, Horizon: time.Second}})
@@ -68,12 +68,12 @@ func TestPaceOfAPartitionThatComesBack(t *testing.T) {
 // made just now, and is then called.
 func TestPaceWhereTheNewestRecordIsTorn(t *testing.T) {
 	for _, others := range []bool{true, false} {
-		d := newShared2(t)
+		d := newEnv(t)
 		if !others {
 			d.Shared = false
 		}
 		rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Hour, Burst: 4}, InFlight: 4}}
-		w := newRig(d, payQueue2(t, d), &httpcall.API{Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "pay"}, Rules: rules})
+		w := newRig(d, payQueue(t, d), &httpcall.API{Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "pay"}, Rules: rules})
 		w.pace = NewPace(w.Lane, func(string) bucket.Micros { return 0 })
 		w.Sched = schedule.New(&schedule.Policy{Rules: rules}, schedule.Pace{}, w.pace.KnownLocked)
 		if _, err := d.JS.Publish(t.Context(), (&ledger.Record{API: "pay", Key: "k"}).Subject(), []byte("{")); err != nil {
@@ -97,7 +97,7 @@ func TestPaceBehindAGap(t *testing.T) {
 	ns := natstest.Start(t, dir, 0)
 	open := func() *lane.Env {
 		js := natstest.Connect(t, ns)
-		d := newShared2On(t, js)
+		d := newEnvOn(t, js)
 		d.Shared = false
 		return d
 	}
@@ -122,7 +122,7 @@ func TestPaceBehindAGap(t *testing.T) {
 	var told []lane.StreamChange
 	d.Changed = func(c lane.StreamChange) { told = append(told, c) }
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: 5 * time.Minute, Burst: 1}, InFlight: 4}}
-	w := newRig(d, payQueue2(t, d), &httpcall.API{Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "pay"}, Rules: rules})
+	w := newRig(d, payQueue(t, d), &httpcall.API{Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "pay"}, Rules: rules})
 	if _, err := d.Tail.Read(t.Context(), ledger.TailOptions{
 		JetStream: d.JS, Dedupe: time.Hour, APIs: []string{"pay"}, Now: d.Now, Wants: func(string, string) bool { return true },
 		Ended: func(string, []queue.Finished) {}, TATOf: func(c *ledger.Record, _, _ time.Time) bucket.Micros { return c.TAT },

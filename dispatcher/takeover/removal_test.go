@@ -25,7 +25,7 @@ import (
 // removalRig is a worker with a partition, whose letters are stored until the test ends.
 func removalRig(t *testing.T) (w *rig, p *Takeover, told *[]lane.StreamChange) {
 	t.Helper()
-	d := newShared2(t)
+	d := newEnv(t)
 	d.Shared = false
 	told = &[]lane.StreamChange{}
 	d.Changed = func(c lane.StreamChange) { *told = append(*told, c) }
@@ -37,7 +37,7 @@ func removalRig(t *testing.T) (w *rig, p *Takeover, told *[]lane.StreamChange) {
 		t.Fatal(err)
 	}
 	d.Letters = letters
-	q := payQueue2(t, d)
+	q := payQueue(t, d)
 	markers, err := q.Partitions()[0].Own(t.Context(), "me")
 	if err != nil {
 		t.Fatal(err)

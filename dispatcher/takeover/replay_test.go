@@ -114,8 +114,8 @@ func readLedger(t interface{ Fatal(...any) }, d *lane.Env, records []ledger.Reco
 // TestCallsStartWhileTheQueueIsRead checks that a key is called as soon as all of its jobs with a history have been
 // read, and no sooner. No key is called before the last job that may hold every key was read.
 func TestCallsStartWhileTheQueueIsRead(t *testing.T) {
-	d := newShared2(t)
-	q := payQueue2(t, d)
+	d := newEnv(t)
+	q := payQueue(t, d)
 	rapid.Check(t, func(rt *rapid.T) {
 		w, p := takingOver(t, d, q, false, nil)
 		defer storeMarkers(t, p)()
@@ -189,9 +189,9 @@ func TestCallsStartWhileTheQueueIsRead(t *testing.T) {
 // TestWhatIsNotReadIsLeft checks that an owner that stops before it has read everything leaves the markers of unread
 // jobs to the next owner.
 func TestWhatIsNotReadIsLeft(t *testing.T) {
-	d := newShared2(t)
+	d := newEnv(t)
 	for _, stops := range []bool{true, false} {
-		_, p := takingOver(t, d, payQueue2(t, d), false, nil)
+		_, p := takingOver(t, d, payQueue(t, d), false, nil)
 		sum := queue.KeySum("a")
 		before := p.Bucket.Unswept()
 		p.Reader.takeMarker(markerEntry(t, queue.IntentEntry, 11, []queue.Intent{{Seq: 1, Call: 1, KeySum: sum, Accepted: bucket.MicrosOf(stored(1))}, {Seq: 2, Call: 1, KeySum: sum, Accepted: bucket.MicrosOf(stored(2))}}))
@@ -214,8 +214,8 @@ func TestWhatIsNotReadIsLeft(t *testing.T) {
 // TestWaitingJobsOfOneKeyCostBytes checks that only the sequence is kept of a job that waits behind others, also during
 // a takeover.
 func TestWaitingJobsOfOneKeyCostBytes(t *testing.T) {
-	d := newShared2(t)
-	w, p := takingOver(t, d, payQueue2(t, d), false, nil)
+	d := newEnv(t)
+	w, p := takingOver(t, d, payQueue(t, d), false, nil)
 	p.Reader.markersLoaded()
 	const jobs = 200_000
 	entry := jobEntry("a", 1)
@@ -239,8 +239,8 @@ func TestWaitingJobsOfOneKeyCostBytes(t *testing.T) {
 
 // TestIsReadDuringTheReplay checks that IsRead may be called while the reader ends the replay.
 func TestIsReadDuringTheReplay(t *testing.T) {
-	d := newShared2(t)
-	_, p := takingOver(t, d, payQueue2(t, d), false, nil)
+	d := newEnv(t)
+	_, p := takingOver(t, d, payQueue(t, d), false, nil)
 	p.Reader.markersLoaded()
 	if p.IsRead() {
 		t.Error("a partition is read before its replay has ended")
