@@ -12,8 +12,6 @@ import (
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/schedule"
 	"weir/ingest"
-
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // A new owner derives the pace of each key from what former owners recorded.
@@ -28,12 +26,6 @@ import (
 // backup. It decides when a key may be called again.
 type Pace struct {
 	*lane.Lane
-	instance string
-	shared   bool // other replicas may have owned a key's partition meanwhile
-	tail     *ledger.Tail
-	js       jetstream.JetStream
-	restored *lane.Restoration
-	changed  func(lane.StreamChange) // see Options.Changed
 	// Stored returns the theoretical arrival time that the store knows of a key, 0 if none.
 	Stored func(key string) bucket.Micros
 
@@ -46,17 +38,14 @@ type Pace struct {
 
 // NewPace returns the pace of a lane's keys. stored returns what the store knows of one.
 func NewPace(l *lane.Lane, stored func(key string) bucket.Micros) *Pace {
-	e := l.Env
-	return &Pace{
-		Lane: l, instance: e.Instance, shared: e.Shared, tail: e.Tail, js: e.JS, restored: e.Restored, changed: e.Changed, Stored: stored, Since: l.Now(),
-	}
+	return &Pace{Lane: l, Stored: stored, Since: l.Now()}
 }
 
 // goOnLocked lets a found queue continue at its key's pace. unsure says that one of its calls may have been running
 // when the former owner ended.
 func (p *Pace) goOnLocked(q *schedule.KeyQueue, unsure bool) {
 	if p.Clock == schedule.OtherClock {
-		q.Remind(max(p.tail.TAT(p.Name, q.Key), p.restoredLocked(q.Limits)))
+		q.Remind(max(p.Env.Tail.TAT(p.Name, q.Key), p.restoredLocked(q.Limits)))
 		return
 	}
 	q.GoOnFrom(p.floorLocked(q, unsure))
@@ -82,10 +71,10 @@ func (p *Pace) Recall(ctx context.Context, q *schedule.KeyQueue) (bucket.Micros,
 	p.Mu.Lock()
 	known := max(q.TAT, p.KnownLocked(q.Key))
 	drain := p.Sched.Policy().DrainTime(q.Limits)
-	gap := p.tail.Gap(p.Name)
-	looked := q.LookedUp || known != 0 && !p.shared && p.restoredLocked(q.Limits) == 0 && !gap
+	gap := p.Env.Tail.Gap(p.Name)
+	looked := q.LookedUp || known != 0 && !p.Env.Shared && p.restoredLocked(q.Limits) == 0 && !gap
 	p.Mu.Unlock()
-	if p.Clock == schedule.OtherClock || looked || !gap && p.tail.Covers(p.Name, p.Now().Add(-drain)) {
+	if p.Clock == schedule.OtherClock || looked || !gap && p.Env.Tail.Covers(p.Name, p.Now().Add(-drain)) {
 		return 0, nil
 	}
 	tat, err := p.lastTAT(ctx, q.Key, known, drain)
@@ -96,7 +85,7 @@ func (p *Pace) Recall(ctx context.Context, q *schedule.KeyQueue) (bucket.Micros,
 	defer p.Mu.Unlock()
 	q.LookedUp = true
 	bound := p.Since
-	if p.shared {
+	if p.Env.Shared {
 		bound = p.Now()
 	}
 	tat = min(tat, bound.Add(drain)) // it may be recorded at another rate
@@ -110,7 +99,7 @@ func (p *Pace) Recall(ctx context.Context, q *schedule.KeyQueue) (bucket.Micros,
 // key was never called or has no debt any more. Otherwise it is the time after a call made just before the ledger
 // begins.
 func (p *Pace) notRecorded(ctx context.Context, drain time.Duration) (bucket.Micros, error) {
-	reached, err := ledger.ExtentOf(ctx, p.js)
+	reached, err := ledger.ExtentOf(ctx, p.Env.JS)
 	if err != nil || reached.Begins.IsZero() {
 		return 0, err
 	}
@@ -136,7 +125,7 @@ func (p *Pace) notRecorded(ctx context.Context, drain time.Duration) (bucket.Mic
 func (p *Pace) lastTAT(ctx context.Context, key string, known bucket.Micros, drain time.Duration) (bucket.Micros, error) {
 	ctx, cancel := context.WithTimeout(ctx, lane.LoadTimeout)
 	defer cancel()
-	c, err := ledger.Newest(ctx, p.js, p.Name, key)
+	c, err := ledger.Newest(ctx, p.Env.JS, p.Name, key)
 	if errors.Is(err, ledger.ErrUnreadable) {
 		p.Log.Error("cannot read when a key was last called: it waits as if it were called now", "key", key, "err", err)
 		p.tellUnreadable(key)
@@ -149,12 +138,12 @@ func (p *Pace) lastTAT(ctx context.Context, key string, known bucket.Micros, dra
 		return p.notRecorded(ctx, drain)
 	}
 	switch {
-	case !p.shared:
+	case !p.Env.Shared:
 		return c.TAT, nil
-	case known != 0 && c.Instance == p.instance:
+	case known != 0 && c.Instance == p.Env.Instance:
 		return known, nil
 	}
-	reached, err := ledger.ExtentOf(ctx, p.js)
+	reached, err := ledger.ExtentOf(ctx, p.Env.JS)
 	if err != nil {
 		return 0, err
 	}
@@ -167,10 +156,10 @@ func (p *Pace) tellUnreadable(key string) {
 	told := p.unreadableTold
 	p.unreadableTold = true
 	p.Mu.Unlock()
-	if told || p.changed == nil {
+	if told || p.Env.Changed == nil {
 		return
 	}
-	p.changed(lane.StreamChange{Stream: ledger.CallsStream, At: time.Now(), What: fmt.Sprintf("the record of the last call of %s/%s cannot be read, and others may not either: "+
+	p.Env.Changed(lane.StreamChange{Stream: ledger.CallsStream, At: time.Now(), What: fmt.Sprintf("the record of the last call of %s/%s cannot be read, and others may not either: "+
 		"such a key waits until its bucket has drained, as if it had been called now; look at the disk", p.Name, ingest.Token(key))})
 }
 
@@ -196,7 +185,7 @@ func (p *Pace) Inherit(c *ledger.Record, stored, began time.Time) bucket.Micros 
 // know it in intervals of a former rate; see schedule.Schedule.Rebind.
 func (p *Pace) KnownLocked(key string) bucket.Micros {
 	if p.Clock == schedule.OtherClock {
-		return max(p.Stored(key), p.tail.TAT(p.Name, key), p.restoredLocked(p.Sched.Policy().LimitsOf(key)))
+		return max(p.Stored(key), p.Env.Tail.TAT(p.Name, key), p.restoredLocked(p.Sched.Policy().LimitsOf(key)))
 	}
 	limits := p.Sched.Policy().LimitsOf(key)
 	tat := p.recordedLocked(key, limits)
@@ -208,17 +197,17 @@ func (p *Pace) KnownLocked(key string) bucket.Micros {
 
 // recordedLocked returns what the ledger of former runs knows of a key's theoretical arrival time.
 func (p *Pace) recordedLocked(key string, limits *bucket.KeyLimits) bucket.Micros {
-	tat := p.tail.TAT(p.Name, key)
+	tat := p.Env.Tail.TAT(p.Name, key)
 	if fault.Planted(fault.LimiterOpen) {
 		return 0
 	}
-	return max(min(tat, max(p.Since, p.tail.ReadAt(p.Name)).Add(p.Sched.Policy().DrainTime(limits))), p.restoredLocked(limits))
+	return max(min(tat, max(p.Since, p.Env.Tail.ReadAt(p.Name)).Add(p.Sched.Policy().DrainTime(limits))), p.restoredLocked(limits))
 }
 
 // restoredLocked returns the theoretical arrival time of a key that may have been called until the streams were
 // restored, 0 if that is past.
 func (p *Pace) restoredLocked(limits *bucket.KeyLimits) bucket.Micros {
-	r := p.restored
+	r := p.Env.Restored
 	if r == nil || r.Counted && p.Clock == schedule.OtherClock {
 		return 0
 	}
