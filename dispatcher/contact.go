@@ -18,7 +18,7 @@ import (
 // each time that the replica soon has to leave again: an open connection does not prove that calls are answered, and
 // partitions must not move back and forth.
 
-// contact is what this replica knows of its contact with one api. It is a plain value; the worker's lock guards it.
+// contact is what this replica knows of its contact with one api. It is a plain value; the lane's lock guards it.
 type contact struct {
 	answered  time.Time // when a call was last answered
 	opened    time.Time // when a connection was last opened to find out
@@ -118,7 +118,7 @@ func (h host) Contact(others func(api string) ownership.Others) (told ownership.
 	return told
 }
 
-// tellContact logs that the replica leaves or comes back. The caller must hold the worker's lock.
+// tellContact logs that the replica leaves or comes back. The caller must hold the lane's lock.
 func (w *apiWorker) tellContact(cutOff bool) {
 	if cutOff {
 		w.Log.Warn("this replica cannot reach the api or its limiter, and another replica can: it gives up the api's partitions")

@@ -36,7 +36,7 @@
 // again from the record or the mark. After a crash between two writes, recovery repeats the missing ones. Message ids
 // keep the streams from storing one twice.
 //
-// The worker's lock guards its schedule, its partitions, and the part of a job by which the schedule decides
+// The lane's lock guards its schedule, its partitions, and the part of a job by which the schedule decides
 // (schedule.Job). The worker never waits for anything while it holds the lock. The rest of a job belongs to the job's
 // goroutine (job.go).
 //
@@ -72,7 +72,7 @@
 // (Options.Registry), the package ownership decides which replica takes which. Its doc.go shows why no two replicas
 // start calls of one partition at the same time. An ownership.Manager drives a Dispatcher through host.go.
 //
-// The struct partition is one tenure: a replica that takes the same partition over again makes a new value. Partitions
+// A lane.Owned is one tenure: a replica that takes the same partition over again makes a new value. Partitions
 // are opened and closed while the worker runs (takeover.go). Closing a partition lets its calls end and stores their
 // outcomes, so that the next owner finds no call with an unknown outcome. If the replica loses the partition instead,
 // it stores nothing more about it.

@@ -7,7 +7,6 @@ import (
 
 	"weir/bucket"
 	"weir/bucket/natstest"
-	"weir/bucket/queue"
 	"weir/dispatcher/lane"
 	"weir/dispatcher/ownership"
 	"weir/dispatcher/settle"
@@ -33,8 +32,8 @@ func bareWorker(d *Dispatcher, api string) *apiWorker {
 // opened returns a tenancy of the worker's first partition, whose queue has been read.
 func (w *apiWorker) opened(t ownership.Tenure) *tenancy {
 	p := w.newTenancy(0, t)
-	p.Reading, p.Reader.Replay = false, nil
-	p.Cache = lane.NewReadAhead(queue.NewHoldings(1 << 30))
+	p.Reading = false
+	p.ForgetLocked()
 	return p
 }
 

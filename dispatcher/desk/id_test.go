@@ -1,19 +1,30 @@
 package desk
 
 import (
+	"log/slog"
 	"testing"
+	"time"
 
 	"weir/bucket"
+	"weir/bucket/natstest"
 	"weir/bucket/queue"
 	"weir/dispatcher/lane"
+	"weir/dispatcher/ownership"
 	"weir/dispatcher/schedule"
 	"weir/ingest"
 )
 
 // TestIDOfAJobInMemory checks that a job's id comes from the message that is kept ahead, or from the job near its call.
 func TestIDOfAJobInMemory(t *testing.T) {
-	p := &lane.Owned{Cache: lane.NewReadAhead(queue.NewHoldings(1 << 20))}
-	p.Of = p
+	js := natstest.JetStream(t)
+	jobs, err := queue.OpenQueue(t.Context(), queue.Options{Conn: js.Conn(), JetStream: js, Settings: queue.Settings{
+		StreamSettings: queue.StreamSettings{Replicas: 1, Dedupe: time.Minute}, API: "pay", Partitions: 1, Capacity: 10,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &lane.Env{Log: slog.New(slog.DiscardHandler), Metrics: lane.NewMetrics(nil)}
+	p := lane.NewOwned(lane.New(e, "pay", jobs, schedule.OwnClock), 0, ownership.Tenure{})
 	s := schedule.New(&schedule.Policy{}, schedule.Pace{}, func(string) bucket.Micros { return 0 })
 	q := s.Push("k", 3, &p.Partition)
 	s.Push("k", 5, &p.Partition)

@@ -8,8 +8,8 @@ import (
 	"weir/dispatcher/httpcall"
 )
 
-// MostCrashes is how often the handling of one job may crash before it is parked.
-const MostCrashes = 2
+// mostCrashes is how often the handling of one job may crash before it is parked.
+const mostCrashes = 2
 
 // Crash is a panic while one job was handled. It affects only that job.
 type Crash struct {
@@ -33,7 +33,7 @@ func Contained(what func()) (c *Crash) {
 
 // Crashed turns a retry into the job's end if weir has crashed over the job too often.
 func (j *Job) Crashed(o httpcall.Outcome) httpcall.Outcome {
-	if o.Verdict == httpcall.Again && j.Crashes >= MostCrashes {
+	if o.Verdict == httpcall.Again && j.Crashes >= mostCrashes {
 		o.Verdict, o.Reason = httpcall.Dead, deadletter.Exhausted
 		o.Detail = fmt.Sprintf("given up as poison after %d crashes, the last: %s", j.Crashes, o.Detail)
 	}

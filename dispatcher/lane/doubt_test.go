@@ -23,7 +23,7 @@ func TestDoubt(t *testing.T) {
 		{"in doubt", func(d *Doubt) { d.Add(deadletter.BilledUnknown, keyed.KeyIdentity()) }, true, false, false},
 		{"charged", func(d *Doubt) { d.Add(deadletter.BilledYes, keyed.KeyIdentity()) }, true, false, false},
 		{"in doubt without a key", func(d *Doubt) { d.Add(deadletter.BilledUnknown, "") }, false, false, false},
-		{"in doubt, nobody knows under which key", func(d *Doubt) { d.Recall(deadletter.BilledUnknown, "") }, true, true, false},
+		{"in doubt, under an unknown key", func(d *Doubt) { d.Recall(deadletter.BilledUnknown, "") }, true, true, false},
 		{"in doubt, then pushed back under another key", func(d *Doubt) {
 			d.Add(deadletter.BilledUnknown, keyed.KeyIdentity())
 			d.Add(deadletter.NotBilled, other.KeyIdentity())

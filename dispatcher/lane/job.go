@@ -28,7 +28,7 @@ const (
 )
 
 // Job is one job from when it is first made ready, found with a history, or ended without a call. Before that, the
-// schedule keeps only its sequence. The worker's lock guards the embedded schedule.Job and every other field that is
+// schedule keeps only its sequence. The lane's lock guards the embedded schedule.Job and every other field that is
 // read under the lock. The other fields belong to the job's goroutine, of which there is one at a time.
 type Job struct {
 	*schedule.Job
@@ -117,7 +117,7 @@ func (j *Job) Answered(r httpcall.Response) {
 	}
 }
 
-// Unload releases a job's message and its space. The schedule calls it, under the worker's lock.
+// Unload releases a job's message and its space. The schedule calls it, under the lane's lock.
 func (j *Job) Unload() {
 	if j.Message != nil {
 		j.ID, j.Message = j.Message.ID, nil

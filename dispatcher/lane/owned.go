@@ -42,7 +42,7 @@ type Owned struct {
 func NewOwned(l *Lane, number int, t ownership.Tenure) *Owned {
 	p := &Owned{W: l, Number: number, Tenure: t, Bucket: l.Queue.Partitions()[number]}
 	p.Of, p.name, p.Reading = p, recorder.QueueOf(p.Bucket.Name()), true
-	p.Cache = NewReadAhead(l.Queue.Holdings())
+	p.Cache = newReadAhead(l.Queue.Holdings())
 	p.Intents.part, p.Told.part = p, p
 	if r := l.Env.Restored; r != nil {
 		p.Restored = r.Until[p.Bucket.Name()]
@@ -109,7 +109,7 @@ type StreamChange struct {
 	Gone   bool      `json:"gone,omitempty"` // the stream does not exist
 }
 
-// TellChange reports a change by hand of the partition's stream: in the log, by a metric and by Options.Changed.
+// TellChange reports a change by hand of the partition's stream: in the log, by a metric and by Env.Changed.
 func (p *Owned) TellChange(text string) {
 	p.W.Log.Error("a queue's stream was changed by hand", "stream", p.Bucket.Name(), "what", text)
 	p.W.Env.Metrics.Damages.WithLabelValues(p.W.Name).Inc()

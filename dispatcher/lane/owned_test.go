@@ -6,7 +6,7 @@ import "testing"
 func TestLostPartitionMayCallNothing(t *testing.T) {
 	p := &Owned{}
 	if !p.MayCall() {
-		t.Fatal("a partition that nobody else can own may not be called")
+		t.Fatal("a partition that no other replica can own may not be called")
 	}
 	p.Lost.Store(true)
 	if p.MayCall() {

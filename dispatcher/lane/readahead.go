@@ -73,8 +73,8 @@ type ReadAhead struct {
 	holdings *queue.Holdings
 }
 
-// NewReadAhead returns one without messages.
-func NewReadAhead(h *queue.Holdings) ReadAhead {
+// newReadAhead returns one without messages.
+func newReadAhead(h *queue.Holdings) ReadAhead {
 	return ReadAhead{Messages: map[uint64]kept{}, holdings: h}
 }
 

@@ -36,7 +36,7 @@ func TestKept(t *testing.T) {
 // TestKeptRoom counts what a partition keeps, and gives all of it back however its jobs end.
 func TestKeptRoom(t *testing.T) {
 	h := queue.NewHoldings(1 << 30)
-	a := NewReadAhead(h)
+	a := newReadAhead(h)
 	held := func() int64 { _, kept, _, _ := h.Held(); return kept }
 	body := make([]byte, 1<<20)
 	seq := uint64(0)

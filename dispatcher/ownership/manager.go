@@ -421,7 +421,7 @@ func (m *Manager) execute(ctx, hard context.Context, membership *lease.Membershi
 	case actionLose:
 		m.opts.Host.Lose(d.part)
 	default:
-		panic(fmt.Sprintf("dispatcher: unknown action %d", d.do))
+		panic(fmt.Sprintf("ownership: unknown action %d", d.do))
 	}
 }
 

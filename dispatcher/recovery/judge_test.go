@@ -127,7 +127,7 @@ func TestNothingThatMayHaveBeenCalledWaits(t *testing.T) {
 				case got == recovery.Waits && (f.Unrecorded() || intended > recorded && f.Noted != recorder.Prepared):
 					t.Errorf("%+v waits to be called again, and may have been called", f)
 				case got == recovery.Answered && (f.Noted != recorder.Answered || intended <= recorded):
-					t.Errorf("%+v ends by an answer that nobody noted", f)
+					t.Errorf("%+v ends by an answer that was not noted", f)
 				case f.Result && got != recovery.HasResult && !f.Complete, f.Complete && got != recovery.EndsByLast:
 					t.Errorf("%+v has a result, and is %d", f, got)
 				case f.Ended && got != recovery.EndsByLast && got != recovery.EndsByMark && got != recovery.HasResult:

@@ -48,6 +48,6 @@ func newSettlingRig(e *lane.Env, q *queue.Queue, api *httpcall.API) *settling {
 // opened returns a tenure of the rig's first partition, whose queue has been read.
 func (w *settling) opened(t ownership.Tenure) *lane.Owned {
 	p := lane.NewOwned(w.Lane, 0, t)
-	p.Reading, p.Cache = false, lane.NewReadAhead(queue.NewHoldings(1<<30))
+	p.Reading = false
 	return p
 }

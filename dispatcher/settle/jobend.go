@@ -18,14 +18,14 @@ import (
 // This file builds the messages that are stored at a job's end: its result, the ledger's record of its call, its
 // letter. Add a new header for these here.
 
-// ResultMsgID returns the message id of a job's result.
-func ResultMsgID(j *lane.Job) string { return "result." + j.Origin() }
+// resultMsgID returns the message id of a job's result.
+func resultMsgID(j *lane.Job) string { return "result." + j.Origin() }
 
 // result builds the message of a successful job's result.
 func (w *Settler) result(j *lane.Job, r httpcall.Response) *nats.Msg {
 	m := j.Message
 	fields := [...]struct{ name, value string }{
-		{ingest.HeaderMsgID, ResultMsgID(j)},
+		{ingest.HeaderMsgID, resultMsgID(j)},
 		{ingest.HeaderJobID, m.ID},
 		{ingest.HeaderAPI, m.API},
 		{ingest.HeaderKey, ingest.HeaderText(m.Key)},

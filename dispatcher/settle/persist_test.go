@@ -42,7 +42,7 @@ func TestPersistEnds(t *testing.T) {
 		w, j, write = unstored(failed, failed)
 		j.Part.Lost.Store(true)
 		if w.persist(t.Context(), "result", j, write) || w.Sched.At(w.Now()).Unfinished() != 0 {
-			t.Error("an outcome was stored, or its job kept, of a partition that is somebody else's")
+			t.Error("an outcome was stored, or its job kept, of a partition that another replica owns")
 		}
 		w, j, write = unstored(failed, failed)
 		ctx, cancel := context.WithCancel(t.Context())

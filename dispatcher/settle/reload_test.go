@@ -66,7 +66,7 @@ func TestReloadEnds(t *testing.T) {
 			t.Errorf("lost %t: %d jobs are left when the message was missing %d times, want none after %d", lost, w.Sched.At(w.Now()).Unfinished(), j.Missing, want)
 		}
 		if want := map[bool]int{true: 0, false: 1}[lost]; w.settler.Unrecorded.unlogged != want || len(w.settler.Unrecorded.jobs) != 0 {
-			t.Errorf("lost %t: %d calls count that nobody will record, want %d; %d records are awaited", lost, w.settler.Unrecorded.unlogged, want, len(w.settler.Unrecorded.jobs))
+			t.Errorf("lost %t: %d calls are unlogged, want %d; %d records are awaited", lost, w.settler.Unrecorded.unlogged, want, len(w.settler.Unrecorded.jobs))
 		}
 		await.Return(t, "what the worker runs", w.Running.Wait)
 	}
@@ -87,7 +87,6 @@ func TestReloadTakesRoomOnce(t *testing.T) {
 	}
 	w := newSettlingRig(d, q, &httpcall.API{Name: "once", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "once", Methods: []string{"POST"}}, Rules: rules})
 	p := w.opened(ownership.Tenure{})
-	p.Cache = lane.NewReadAhead(holdings)
 	j := lane.JobLocked(w.Sched.Extract(w.Sched.Push("k", 7, &p.Partition), 7))
 	j.Settle()
 	p.Cache.KeepLocked(queue.Entry{Seq: 7, Key: "k", Header: map[string][]string{ingest.HeaderJobID: {"j"}}, Data: []byte("{}"), Time: time.Now()})

@@ -38,7 +38,7 @@ func (b resultBar) set(ctx context.Context) (at uint64, ok bool) {
 	if b.j.Part.Lease == nil {
 		return 0, true
 	}
-	msg := &nats.Msg{Subject: FenceSubject, Header: nats.Header{ingest.HeaderMsgID: {ResultMsgID(b.j)}}}
+	msg := &nats.Msg{Subject: FenceSubject, Header: nats.Header{ingest.HeaderMsgID: {resultMsgID(b.j)}}}
 	if !b.w.persist(ctx, "bar against a late result", b.j, func() error {
 		a := b.w.Env.Results.WriteWhile(b.j.Part.MayCall, msg)
 		at = a.Seq

@@ -74,7 +74,7 @@ func TestNoResultAfterItsLetter(t *testing.T) {
 	}
 	store := func(seq uint64) *jetstream.PubAck {
 		ack, err := d.JS.PublishMsg(t.Context(), &nats.Msg{Subject: ledger.ResultSubject("pay", "k"), Header: nats.Header{
-			ingest.HeaderMsgID: {ResultMsgID(of(seq))}, ingest.HeaderJobID: {"j"},
+			ingest.HeaderMsgID: {resultMsgID(of(seq))}, ingest.HeaderJobID: {"j"},
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -83,7 +83,7 @@ func TestNoResultAfterItsLetter(t *testing.T) {
 	}
 	for range 2 { // a second owner's after the first's
 		if at := bar(1); at != 0 {
-			t.Errorf("a result of which nobody knows stands at %d", at)
+			t.Errorf("an unknown result stands at %d", at)
 		}
 	}
 	if ack := store(1); !ack.Duplicate {

@@ -95,7 +95,7 @@ func (w *Settler) Conclude(ctx context.Context, j *lane.Job, r httpcall.Response
 	case httpcall.Pushback, httpcall.Denied:
 		w.Again(ctx, j, w.Record(j, r, out), f.NotBefore)
 	default:
-		panic(fmt.Sprintf("dispatcher: unknown verdict %d", out.Verdict)) // judge has a bug
+		panic(fmt.Sprintf("settle: unknown verdict %d", out.Verdict)) // httpcall.Judge has a bug
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 // processes used only as a bound.
 
 // unrecordedCalls tracks the calls of former processes that are not in the ledger yet. It is safe for concurrent use,
-// also under the worker's lock.
+// also under the lane's lock.
 type unrecordedCalls struct {
 	mu   sync.Mutex             // guards what follows
 	jobs map[*lane.Job]struct{} // whose last call is unrecorded; bounded, as the calls under way at a death were
@@ -55,7 +55,7 @@ func (u *unrecordedCalls) Left() (unlogged int, all bool) {
 }
 
 // settlingLocked reports whether a call is about to get its record. Resting jobs do not count: they wait for their
-// limits, to be called again. The caller must hold the worker's lock.
+// limits, to be called again. The caller must hold the lane's lock.
 func (u *unrecordedCalls) settlingLocked() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

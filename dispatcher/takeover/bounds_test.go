@@ -19,16 +19,16 @@ func TestWhatIsReadBackIsBounded(t *testing.T) {
 	forged := bucket.MicrosOf(time.Date(2255, 1, 1, 0, 0, 0, 0, time.UTC))
 	for what, plant := range map[string]func(w *rig, p *Takeover){
 		"a hold of the api": func(w *rig, p *Takeover) {
-			p.Reader.takeMarker(markerEntry(t, queue.RetryEntry, 9, queue.RetryMark{NotBefore: forged, Pushback: true}))
+			p.reader.takeMarker(markerEntry(t, queue.RetryEntry, 9, queue.RetryMark{NotBefore: forged, Pushback: true}))
 		},
 		"a hold of the key": func(w *rig, p *Takeover) {
-			p.Reader.takeMarker(markerEntry(t, queue.RetryEntry, 9, queue.RetryMark{Key: "a", NotBefore: forged, Pushback: true}))
+			p.reader.takeMarker(markerEntry(t, queue.RetryEntry, 9, queue.RetryMark{Key: "a", NotBefore: forged, Pushback: true}))
 		},
 		"a denial": func(w *rig, p *Takeover) {
-			p.Reader.takeMarker(markerEntry(t, queue.RetryEntry, 9, queue.RetryMark{NotBefore: forged, Pushback: true, Denied: true}))
+			p.reader.takeMarker(markerEntry(t, queue.RetryEntry, 9, queue.RetryMark{NotBefore: forged, Pushback: true, Denied: true}))
 		},
 		"a retry mark": func(w *rig, p *Takeover) {
-			p.Reader.takeMarker(markerEntry(t, queue.RetryEntry, 9, queue.RetryMark{Seq: 1, Calls: 1, NotBefore: forged, Pushback: true, Accepted: bucket.MicrosOf(stored(1))}))
+			p.reader.takeMarker(markerEntry(t, queue.RetryEntry, 9, queue.RetryMark{Seq: 1, Calls: 1, NotBefore: forged, Pushback: true, Accepted: bucket.MicrosOf(stored(1))}))
 		},
 		"a record": func(w *rig, p *Takeover) {
 			readLedger(t, w.Env, []ledger.Record{{
@@ -39,9 +39,9 @@ func TestWhatIsReadBackIsBounded(t *testing.T) {
 		w, p := takingOver(t, d, q, false, nil)
 		stop := storeMarkers(t, p)
 		plant(w, p)
-		p.Reader.markersLoaded()
-		p.Reader.add(t.Context(), jobEntry("a", 1))
-		p.Reader.open(t.Context())
+		p.reader.markersLoaded()
+		p.reader.add(t.Context(), jobEntry("a", 1))
+		p.reader.open(t.Context())
 		await.Return(t, "the job's rest", w.Running.Wait)
 		stop()
 		var until time.Time

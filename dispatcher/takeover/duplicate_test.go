@@ -43,12 +43,12 @@ func TestCopyOfAnEndedJob(t *testing.T) {
 		for _, found := range []bool{false, true} {
 			seq++
 			key, want := fmt.Sprint("k", seq), c.live
-			if p.Reader.Replay = nil; found {
-				p.Reader.Replay, want = newReplay(), c.found
+			if p.reader.replay = nil; found {
+				p.reader.replay, want = newReplay(), c.found
 			}
 			q.Ended(queue.Finished{Key: key, DedupeID: "one", Seq: seq - 100, Accepted: ago(c.accepted)})
 			unswept := p.Bucket.Unswept()
-			p.Reader.add(t.Context(), queue.Entry{Seq: seq, Key: key, Time: ago(c.came), Header: map[string][]string{
+			p.reader.add(t.Context(), queue.Entry{Seq: seq, Key: key, Time: ago(c.came), Header: map[string][]string{
 				ingest.HeaderMsgID: {ingest.StoredID(key, "one")}, ingest.HeaderJobID: {"one"},
 			}})
 			await.Return(t, "what the worker runs", w.Running.Wait)

@@ -83,7 +83,7 @@ func (f *foundJob) settle(ctx context.Context, fate recovery.Fate) {
 	case recovery.Lost:
 		f.endLost(ctx)
 	default:
-		panic("dispatcher: unknown fate") // recovery.Judge has a bug
+		panic("takeover: unknown fate") // recovery.Judge has a bug
 	}
 }
 
@@ -182,7 +182,7 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 		f.Unseen = f.intent.Idempotency != "" && f.First() // else it becomes a letter, which no job waits for
 		f.Calls, f.Attempts = f.intent.Call, f.Attempts+1
 	default:
-		panic("dispatcher: unknown fate") // recovery.Judge has a bug
+		panic("takeover: unknown fate") // recovery.Judge has a bug
 	}
 	return true
 }

@@ -16,7 +16,6 @@ import (
 	"weir/dispatcher/recorder"
 	"weir/dispatcher/recovery"
 	"weir/dispatcher/schedule"
-	"weir/dispatcher/settle"
 	"weir/ingest"
 	"weir/ingest/await"
 
@@ -39,7 +38,7 @@ func TestFoundCallIsAwaited(t *testing.T) {
 	w, p := newSettling(t)
 	w.Mu.Lock()
 	q := w.Sched.Push("k", 1, &p.Partition)
-	p.Reader.resumeLocked(noMore(t), q, 1, jobHistory{intent: &lane.FoundIntent{Intent: queue.Intent{Seq: 1, Call: 1}, Mark: &lane.IntentMark{Users: 1}, Stored: time.Now()}})
+	p.reader.resumeLocked(noMore(t), q, 1, jobHistory{intent: &lane.FoundIntent{Intent: queue.Intent{Seq: 1, Call: 1}, Mark: &lane.IntentMark{Users: 1}, Stored: time.Now()}})
 	w.Mu.Unlock()
 	await.Return(t, "what the worker runs", w.Running.Wait) // it has stopped before it could store anything
 	if unlogged, all := w.settler.Unrecorded.Left(); unlogged != 0 || all {
@@ -98,7 +97,8 @@ func TestRecordOfALoneResult(t *testing.T) {
 		of := w.settler.Evidence.Of(f.Job)
 		calls, price, _ := strings.Cut(c.calls, " ")
 		ack, err := w.Env.JS.PublishMsg(t.Context(), &nats.Msg{Subject: ledger.ResultSubject(of.API, of.Key), Header: nats.Header{
-			ingest.HeaderMsgID: {settle.ResultMsgID(f.Job)}, ingest.HeaderJobID: {of.ID}, ledger.HeaderStatus: {"200"}, ledger.HeaderCalls: {calls}, ledger.HeaderPrice: {price},
+			ingest.HeaderMsgID: {"result." + f.Origin()}, ingest.HeaderJobID: {of.ID}, ledger.HeaderStatus: {"200"},
+			ledger.HeaderCalls: {calls}, ledger.HeaderPrice: {price},
 		}})
 		if err != nil {
 			t.Fatal(err)

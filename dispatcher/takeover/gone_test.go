@@ -9,7 +9,6 @@ import (
 	"weir/dispatcher/lane"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/recovery"
-	"weir/dispatcher/settle"
 	"weir/ingest"
 	"weir/ingest/await"
 
@@ -75,7 +74,7 @@ func TestLateResultBehindAFailure(t *testing.T) {
 	f := foundOf(w, p, 1, "k")
 	of := w.settler.Evidence.Of(f.Job)
 	ack, err := w.Env.JS.PublishMsg(t.Context(), &nats.Msg{Subject: ledger.ResultSubject(of.API, of.Key), Header: nats.Header{
-		ingest.HeaderMsgID: {settle.ResultMsgID(f.Job)}, ingest.HeaderJobID: {of.ID}, ledger.HeaderStatus: {"200"}, ledger.HeaderCalls: {"1"},
+		ingest.HeaderMsgID: {"result." + f.Origin()}, ingest.HeaderJobID: {of.ID}, ledger.HeaderStatus: {"200"}, ledger.HeaderCalls: {"1"},
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -73,14 +73,13 @@ func newRig(e *lane.Env, q *queue.Queue, api *httpcall.API) *rig {
 // takeover returns a takeover of the rig's first partition.
 func (w *rig) takeover(t ownership.Tenure) *Takeover {
 	p := lane.NewOwned(w.Lane, 0, t)
-	p.Cache = lane.NewReadAhead(queue.NewHoldings(1 << 30))
 	return New(p, Options{Settler: w.settler, Notes: w.notes, Pace: w.pace, Dropped: func(error) {}})
 }
 
 // opened returns a takeover of the rig's first partition, whose queue has been read.
 func (w *rig) opened(t ownership.Tenure) *Takeover {
 	p := w.takeover(t)
-	p.Reading, p.Reader.Replay = false, nil
+	p.Reading, p.reader.replay = false, nil
 	return p
 }
 

@@ -359,7 +359,7 @@ func (inv *inventory) fit(bytes int) []byte {
 	encoded := func() []byte {
 		data, err := json.Marshal(inv)
 		if err != nil {
-			panic("dispatcher: an inventory that JSON cannot carry: " + err.Error())
+			panic("takeover: an inventory that JSON cannot carry: " + err.Error())
 		}
 		return data
 	}

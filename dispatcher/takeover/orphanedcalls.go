@@ -19,7 +19,7 @@ import (
 // partition for as long as a call may take.
 func (p *reader) leftUntilLocked() bucket.Micros {
 	timeout := p.W.Terms.API.Timeout
-	for _, f := range p.Replay.found {
+	for _, f := range p.replay.found {
 		for i := range f.intents {
 			timeout = max(timeout, f.intents[i].Timeout)
 		}

@@ -31,9 +31,9 @@ func TestLeftCallsRunByTheirOwnTimeout(t *testing.T) {
 	for _, ended := range []bool{false, true} {
 		w, p := takingOver(t, d, q, true, new(lease.Membership))
 		w.Terms.API.Timeout, p.Ended = time.Second-2*ledger.ServerSkew, ended
-		p.Reader.takeMarker(markerEntry(t, queue.IntentEntry, 11, []queue.Intent{{Seq: 1, Call: 1, KeySum: queue.KeySum("a"), Timeout: time.Minute}}))
+		p.reader.takeMarker(markerEntry(t, queue.IntentEntry, 11, []queue.Intent{{Seq: 1, Call: 1, KeySum: queue.KeySum("a"), Timeout: time.Minute}}))
 		before := w.Now()
-		if p.Reader.markersLoaded(); before.Until(p.Leftover) < time.Minute {
+		if p.reader.markersLoaded(); before.Until(p.Leftover) < time.Minute {
 			t.Errorf("ended %v: calls that may run for a minute are left for %s", ended, before.Until(p.Leftover))
 		}
 	}
@@ -51,12 +51,12 @@ func TestCallsOfAProcessThatEnded(t *testing.T) {
 	}{{true, -2 * ledger.ServerSkew, false}, {true, time.Minute, true}, {false, -2 * ledger.ServerSkew, true}} {
 		w, p := takingOver(t, d, q, true, new(lease.Membership))
 		w.Terms.API.Timeout, p.Ended = c.timeout, c.ended // before it was taken over, by the clock of the servers
-		if until := p.Reader.leftUntilLocked(); (until != 0) != c.left {
+		if until := p.reader.leftUntilLocked(); (until != 0) != c.left {
 			t.Errorf("%+v: calls are left until %v", c, until)
 		}
 	}
 	_, p := takingOver(t, d, q, true, nil)
-	if until := p.Reader.leftUntilLocked(); until != 0 {
+	if until := p.reader.leftUntilLocked(); until != 0 {
 		t.Errorf("where no other can have owned the partition calls are left until %v", until)
 	}
 }
@@ -74,7 +74,7 @@ func TestUnreadableEpochMakesKeysWait(t *testing.T) {
 	}
 	waits := func(w *rig, p *Takeover) bool {
 		line := w.Sched.Push("a", 1, &p.Partition)
-		return w.pace.floorLocked(line, p.Reader.unsureLocked(line)) > w.Now()
+		return w.pace.floorLocked(line, p.reader.unsureLocked(line)) > w.Now()
 	}
 	if waits(open(true)) {
 		t.Error("after an owner that died a key without an intent waits")

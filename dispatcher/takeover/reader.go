@@ -20,7 +20,7 @@ type reader struct {
 	notes   *settle.HoldNotes
 	pace    *Pace
 	stock   *stocktaking
-	Replay  *replay // nil once everything that was in the stream at the takeover has been read
+	replay  *replay // nil once everything that was in the stream at the takeover has been read
 }
 
 // add queues or resumes a job that the reader has read.
@@ -34,7 +34,7 @@ func (p *reader) addOne(ctx context.Context, e queue.Entry) (resume bool) {
 	p.W.Mu.Lock()
 	defer p.W.Mu.Unlock()
 	switch {
-	case p.Replay == nil:
+	case p.replay == nil:
 		if p.meetDuplicateLocked(ctx, e) {
 			return false
 		}
@@ -79,7 +79,7 @@ func (p *reader) expectLocked(e queue.Entry) {
 // begun returns the jobs with an intent that have not been read yet. It may be called during the replay.
 func (p *reader) begun() map[uint64]bool {
 	begun := map[uint64]bool{}
-	for seq, f := range p.Replay.found {
+	for seq, f := range p.replay.found {
 		begun[seq] = len(f.intents) > 0
 	}
 	return begun

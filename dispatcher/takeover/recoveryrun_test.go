@@ -159,10 +159,10 @@ func (m *recoveryModel) kill(o *modelOwner) {
 // lose takes an owner's right away. Its process continues until it notices.
 func (m *recoveryModel) lose(o *modelOwner) { o.right = false }
 
-// rest leaves the partition without an owner for minutes. All writes that are on their way arrive. Then the streams have
-// forgotten the ids of records, and perhaps those of results: they know an id for two minutes. A takeover reads records
-// of the last ten minutes, so a record that it does not read has an id that its stream has forgotten. Letters' ids are
-// known for an hour.
+// rest leaves the partition without an owner for minutes. All writes that are on their way arrive. Then the streams
+// have forgotten the ids of records, and perhaps those of results: they know an id for two minutes. A takeover reads
+// records of the last ten minutes, so a record that it does not read has an id that its stream has forgotten. Letters'
+// ids are known for an hour.
 func (m *recoveryModel) rest() {
 	for _, o := range m.owners {
 		m.kill(o)

@@ -75,9 +75,9 @@ func (p *reader) replayIntent(e queue.Entry) {
 	}
 	mark := &lane.IntentMark{Seq: e.Seq, Users: len(intents)}
 	for _, i := range intents {
-		f := p.Replay.of(i.Seq)
+		f := p.replay.of(i.Seq)
 		f.intents = append(f.intents, lane.FoundIntent{Intent: i, Mark: mark, Stored: e.Time})
-		p.Replay.await(i.Seq, i.KeySum, false)
+		p.replay.await(i.Seq, i.KeySum, false)
 	}
 	if mark.Users == 0 {
 		p.Bucket.Discard(e.Seq)
@@ -100,19 +100,19 @@ func (p *reader) replayMark(e queue.Entry) {
 	}
 	if mark.Seq == 0 {
 		if q := p.notes.ReplayHoldLocked(p.Owned, mark, e.Seq); q != nil {
-			p.Replay.held = append(p.Replay.held, q)
+			p.replay.held = append(p.replay.held, q)
 		}
 		return
 	}
-	f := p.Replay.of(mark.Seq)
+	f := p.replay.of(mark.Seq)
 	f.marks = append(f.marks, foundMark{mark, e.Seq})
-	p.Replay.await(mark.Seq, mark.KeySum, mark.Pushback && p.W.Terms.API.Retry.HoldAPI)
+	p.replay.await(mark.Seq, mark.KeySum, mark.Pushback && p.W.Terms.API.Retry.HoldAPI)
 }
 
 // markersLoaded lets calls of a partition start, key by key as its jobs are read. The reader calls it once, when it has
 // read all markers.
 func (p *reader) markersLoaded() {
-	r := p.Replay
+	r := p.replay
 	r.records, r.results = p.W.Env.Tail.Detach(p.Bucket.Name())
 	p.W.Mu.Lock()
 	if p.Markers.AfterDeath() {
@@ -138,8 +138,8 @@ func (p *reader) markersLoaded() {
 
 // resumeKeys lets calls of a partition start, because no unread job is left that may hold every key.
 func (p *reader) resumeKeys() {
-	early := p.Replay.early
-	p.Replay.blind, p.Replay.early = 0, nil
+	early := p.replay.early
+	p.replay.blind, p.replay.early = 0, nil
 	p.W.EachLocked(slices.Values(early), func(q *schedule.KeyQueue) {
 		q.Met = false
 		p.admitKeyLocked(q)
@@ -157,7 +157,7 @@ func (p *reader) admitKeyLocked(q *schedule.KeyQueue) {
 		return
 	}
 	q.Met, q.Unread = true, true
-	r, sum := p.Replay, queue.KeySum(q.Key)
+	r, sum := p.replay, queue.KeySum(q.Key)
 	_, known := r.until[sum]
 	switch {
 	case r.blind != 0:
@@ -173,7 +173,7 @@ func (p *reader) admitKeyLocked(q *schedule.KeyQueue) {
 // it may continue now; the caller must then call resumeKeys.
 func (p *reader) takeFoundLocked(ctx context.Context, q *schedule.KeyQueue, e queue.Entry) (resume bool) {
 	p.admitKeyLocked(q)
-	h, outdated := p.Replay.history(e)
+	h, outdated := p.replay.history(e)
 	p.discardLocked(&outdated)
 	if h == (jobHistory{}) {
 		p.resumeDuplicateLocked(ctx, q, e)
@@ -186,7 +186,7 @@ func (p *reader) takeFoundLocked(ctx context.Context, q *schedule.KeyQueue, e qu
 // passedLocked resumes the keys that waited for jobs up to a sequence. It reports whether that was the last job that
 // may hold every key.
 func (p *reader) passedLocked(seq uint64) (all bool) {
-	r := p.Replay
+	r := p.replay
 	for len(r.queue) > 0 && r.queue[0].seq <= seq {
 		sum := r.queue[0].sum
 		for _, q := range r.waiting[sum] {
@@ -214,7 +214,7 @@ func (p *reader) resumeKeyLocked(q *schedule.KeyQueue) {
 // open ends a partition's replay, when everything that was in its stream at the takeover has been read. It deletes
 // markers whose jobs are gone, and resumes every key that still waits.
 func (p *reader) open(ctx context.Context) {
-	r := p.Replay
+	r := p.replay
 	p.W.Mu.Lock()
 	if p.Closing || p.Lost.Load() {
 		p.W.Mu.Unlock()
@@ -232,7 +232,7 @@ func (p *reader) open(ctx context.Context) {
 		p.W.EachLocked(slices.Values(queues), p.resumeKeyLocked)
 	}
 	p.W.Mu.Lock()
-	p.Replay, p.Reading = nil, false
+	p.replay, p.Reading = nil, false
 	p.W.Mu.Unlock()
 	p.W.EachLocked(p.W.Sched.Queues(), func(q *schedule.KeyQueue) {
 		if q.Partition == &p.Partition && q.Delays() {

@@ -136,32 +136,32 @@ func TestCallsStartWhileTheQueueIsRead(t *testing.T) {
 			marker++
 			switch what {
 			case "intent":
-				p.Reader.takeMarker(markerEntry(rt, queue.IntentEntry, marker, []queue.Intent{{Seq: seq, Call: 1, Idempotency: keyed, KeySum: sum, Accepted: accepted}}))
+				p.reader.takeMarker(markerEntry(rt, queue.IntentEntry, marker, []queue.Intent{{Seq: seq, Call: 1, Idempotency: keyed, KeySum: sum, Accepted: accepted}}))
 				intents[key]++
 			case "hold": // of every key, by a job whose call the api pushed back
-				p.Reader.takeMarker(markerEntry(rt, queue.RetryEntry, marker, queue.RetryMark{Seq: seq, Calls: 1, KeySum: sum, Accepted: accepted, Pushback: true}))
+				p.reader.takeMarker(markerEntry(rt, queue.RetryEntry, marker, queue.RetryMark{Seq: seq, Calls: 1, KeySum: sum, Accepted: accepted, Pushback: true}))
 				blind = seq
 			case "mark":
-				p.Reader.takeMarker(markerEntry(rt, queue.RetryEntry, marker, queue.RetryMark{Seq: seq, Calls: 1, KeySum: sum, Accepted: accepted}))
+				p.reader.takeMarker(markerEntry(rt, queue.RetryEntry, marker, queue.RetryMark{Seq: seq, Calls: 1, KeySum: sum, Accepted: accepted}))
 			case "record":
 				records = append(records, ledger.Record{
 					API: "other", Key: key, Stream: p.Bucket.Name(), Seq: seq, Call: 1, Outcome: "retry", Dedupe: fmt.Sprint(seq), Accepted: stored(seq),
 				})
 			case "gone": // of a job that has been deleted
-				p.Reader.takeMarker(markerEntry(rt, queue.RetryEntry, marker, queue.RetryMark{Seq: seq, Calls: 1, KeySum: sum}))
+				p.reader.takeMarker(markerEntry(rt, queue.RetryEntry, marker, queue.RetryMark{Seq: seq, Calls: 1, KeySum: sum}))
 				jobs[i] = ""
 			case "other": // of a job that had the sequence before
-				p.Reader.takeMarker(markerEntry(rt, queue.IntentEntry, marker, []queue.Intent{{Seq: seq, Call: 1, KeySum: sum, Accepted: accepted - 1}}))
+				p.reader.takeMarker(markerEntry(rt, queue.IntentEntry, marker, []queue.Intent{{Seq: seq, Call: 1, KeySum: sum, Accepted: accepted - 1}}))
 			}
 		}
 		readLedger(rt, d, records)
-		p.Reader.markersLoaded()
+		p.reader.markersLoaded()
 		check := func(read uint64, whole bool) {
 			for line := range w.Sched.Queues() {
 				key := line.Key
 				want := whole || blind <= read && until[key] <= read
 				if may := p.Open && !line.Unread; may != want {
-					rt.Fatalf("read up to %d: key %s may be called: %v, want %v (known up to %d, of nobody knows whom up to %d)",
+					rt.Fatalf("read up to %d: key %s may be called: %v, want %v (known up to %d, unknown keys up to %d)",
 						read, key, may, want, until[key], blind)
 				}
 				if waits := line.TAT > w.Now(); want && waits != (intents[key] > 0) {
@@ -173,14 +173,14 @@ func TestCallsStartWhileTheQueueIsRead(t *testing.T) {
 		last := 0
 		for i, key := range jobs {
 			if key != "" {
-				p.Reader.add(noMore(t), jobEntry(key, uint64(i+1)))
+				p.reader.add(noMore(t), jobEntry(key, uint64(i+1)))
 				check(uint64(i+1), false)
 				last++
 			}
 		}
-		p.Reader.open(t.Context())
+		p.reader.open(t.Context())
 		check(uint64(len(jobs)), true)
-		if await.Return(t, "the jobs of the worker", w.Running.Wait); w.Sched.At(w.Now()).Unfinished() != last || p.Reader.Replay != nil {
+		if await.Return(t, "the jobs of the worker", w.Running.Wait); w.Sched.At(w.Now()).Unfinished() != last || p.reader.replay != nil {
 			rt.Fatalf("%d jobs, %d were read", w.Sched.At(w.Now()).Unfinished(), last)
 		}
 	})
@@ -194,17 +194,17 @@ func TestWhatIsNotReadIsLeft(t *testing.T) {
 		_, p := takingOver(t, d, payQueue(t, d), false, nil)
 		sum := queue.KeySum("a")
 		before := p.Bucket.Unswept()
-		p.Reader.takeMarker(markerEntry(t, queue.IntentEntry, 11, []queue.Intent{{Seq: 1, Call: 1, KeySum: sum, Accepted: bucket.MicrosOf(stored(1))}, {Seq: 2, Call: 1, KeySum: sum, Accepted: bucket.MicrosOf(stored(2))}}))
-		p.Reader.takeMarker(markerEntry(t, queue.RetryEntry, 12, queue.RetryMark{Seq: 2, Calls: 1, KeySum: sum}))
-		p.Reader.markersLoaded()
-		p.Reader.add(noMore(t), jobEntry("a", 1))
+		p.reader.takeMarker(markerEntry(t, queue.IntentEntry, 11, []queue.Intent{{Seq: 1, Call: 1, KeySum: sum, Accepted: bucket.MicrosOf(stored(1))}, {Seq: 2, Call: 1, KeySum: sum, Accepted: bucket.MicrosOf(stored(2))}}))
+		p.reader.takeMarker(markerEntry(t, queue.RetryEntry, 12, queue.RetryMark{Seq: 2, Calls: 1, KeySum: sum}))
+		p.reader.markersLoaded()
+		p.reader.add(noMore(t), jobEntry("a", 1))
 		want := 1 // the mark: of the intent's jobs the first needs it still
 		if stops {
 			want = 0
 			p.Closing = true
-			p.Reader.add(noMore(t), jobEntry("a", 2))
+			p.reader.add(noMore(t), jobEntry("a", 2))
 		}
-		p.Reader.open(t.Context())
+		p.reader.open(t.Context())
 		if got := p.Bucket.Unswept() - before; got != want {
 			t.Errorf("stops: %v, %d markers are to be deleted, want %d", stops, got, want)
 		}
@@ -216,7 +216,7 @@ func TestWhatIsNotReadIsLeft(t *testing.T) {
 func TestWaitingJobsOfOneKeyCostBytes(t *testing.T) {
 	d := newEnv(t)
 	w, p := takingOver(t, d, payQueue(t, d), false, nil)
-	p.Reader.markersLoaded()
+	p.reader.markersLoaded()
 	const jobs = 200_000
 	entry := jobEntry("a", 1)
 	entry.Bare = true
@@ -225,7 +225,7 @@ func TestWaitingJobsOfOneKeyCostBytes(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	for seq := range uint64(jobs) {
 		entry.Seq = seq + 1
-		p.Reader.add(t.Context(), entry)
+		p.reader.add(t.Context(), entry)
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)
@@ -241,12 +241,12 @@ func TestWaitingJobsOfOneKeyCostBytes(t *testing.T) {
 func TestIsReadDuringTheReplay(t *testing.T) {
 	d := newEnv(t)
 	_, p := takingOver(t, d, payQueue(t, d), false, nil)
-	p.Reader.markersLoaded()
+	p.reader.markersLoaded()
 	if p.IsRead() {
 		t.Error("a partition is read before its replay has ended")
 	}
 	var reading sync.WaitGroup
-	reading.Go(func() { p.Reader.open(t.Context()) })
+	reading.Go(func() { p.reader.open(t.Context()) })
 	await.Until(t, "the end of the replay", p.IsRead)
 	reading.Wait()
 }

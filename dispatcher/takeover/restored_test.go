@@ -22,7 +22,7 @@ func TestRestoredJobs(t *testing.T) {
 	for seq, restored := range map[uint64]bool{4: true, 5: true, 6: false} {
 		for _, api := range []*httpcall.API{plain, &keyed} {
 			w.Terms = w.Env.NewTerms(api, nil)
-			p.Reader.expectLocked(queue.Entry{Seq: seq, Time: time.Now().Add(-time.Minute)})
+			p.reader.expectLocked(queue.Entry{Seq: seq, Time: time.Now().Add(-time.Minute)})
 			f := foundOf(w, p, seq, "k")
 			if ends := restored && api == plain; (f.Deadline != 0) != ends {
 				t.Errorf("job %d, under a key %t: it ends at %d", seq, api != plain, f.Deadline)

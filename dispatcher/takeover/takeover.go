@@ -12,7 +12,7 @@ import (
 // reports what is missing from the stream.
 type Takeover struct {
 	*lane.Owned
-	Reader   *reader
+	reader   *reader
 	losses   losses
 	removals *removals
 	stock    *stocktaking
@@ -31,7 +31,7 @@ func New(p *lane.Owned, o Options) *Takeover {
 	stock := &stocktaking{Owned: p}
 	t := &Takeover{
 		Owned: p, stock: stock, losses: losses{p},
-		Reader:   &reader{Owned: p, settler: o.Settler, notes: o.Notes, pace: o.Pace, stock: stock, Replay: newReplay()},
+		reader:   &reader{Owned: p, settler: o.Settler, notes: o.Notes, pace: o.Pace, stock: stock, replay: newReplay()},
 		removals: &removals{Owned: p, settler: o.Settler, notes: o.Notes, dropped: o.Dropped},
 	}
 	p.Intents.Refused = t.removals.examineFence
@@ -57,9 +57,9 @@ func (t *Takeover) Begin(ctx context.Context) (err error) {
 // there at the takeover has been read. What it stores of jobs continues until hard ends.
 func (t *Takeover) Read(reading, hard context.Context, caughtUp func(), stalled func(err error)) error {
 	return t.Bucket.Read(reading, queue.ReadOptions{
-		Mark: func(e queue.Entry) { t.Reader.takeMarker(e) }, MarkersLoaded: func() { t.Reader.markersLoaded() }, Take: func(e queue.Entry) { t.Reader.add(hard, e) },
-		Bodies: func() bool { return t.Reader.Replay == nil || !t.Cache.Full }, CaughtUp: func() { t.Reader.open(reading); caughtUp() },
-		Stalled: stalled, Damaged: func() { t.losses.damaged(reading, t.Reader.begun()) },
+		Mark: func(e queue.Entry) { t.reader.takeMarker(e) }, MarkersLoaded: func() { t.reader.markersLoaded() }, Take: func(e queue.Entry) { t.reader.add(hard, e) },
+		Bodies: func() bool { return t.reader.replay == nil || !t.Cache.Full }, CaughtUp: func() { t.reader.open(reading); caughtUp() },
+		Stalled: stalled, Damaged: func() { t.losses.damaged(reading, t.reader.begun()) },
 		Removed: func(r queue.Removal) { t.removals.removed(hard, r) },
 	})
 }
@@ -75,4 +75,4 @@ func (t *Takeover) IsRead() bool {
 func (t *Takeover) CloseInventory(ctx context.Context) { t.stock.closeInventory(ctx) }
 
 // ForgetLocked drops what the takeover has read, when the tenure ends.
-func (t *Takeover) ForgetLocked() { t.Reader.Replay = nil }
+func (t *Takeover) ForgetLocked() { t.reader.replay = nil }

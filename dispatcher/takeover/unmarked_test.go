@@ -14,8 +14,8 @@ import (
 	"weir/ingest/await"
 )
 
-// TestFoundJobWithoutItsMark checks a job whose process died after it had stored the record of a failed call, and before
-// the retry mark. The job gets the mark before it waits: a later owner may not read the ledger that far back.
+// TestFoundJobWithoutItsMark checks a job whose process died after it had stored the record of a failed call, and
+// before the retry mark. The job gets the mark before it waits: a later owner may not read the ledger that far back.
 func TestFoundJobWithoutItsMark(t *testing.T) {
 	w, p := newSettling(t)
 	s, err := w.Env.JS.Stream(t.Context(), p.Bucket.Name())
