@@ -28,7 +28,8 @@
 // Step 4 stores the following, depending on the outcome. Each write starts only when the one before it is durable:
 //
 //	the call succeeded           result, reply to the producer, the ledger's record, deletion of the message
-//	the call ended the job       the ledger's record, letter, deletion
+//	the call ended the job       the ledger's record, letter, deletion; before the letter also the mark of the job's
+//	                               end, if the ledger had a record of the call already
 //	another call is to follow    the ledger's record, retry mark; the message stays
 //	the job ends without a call  the mark of its end, letter, deletion
 //

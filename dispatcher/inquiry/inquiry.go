@@ -149,7 +149,7 @@ func (l *askedLetter) inquire(ctx context.Context) (httpcall.Response, error) {
 	l.finding, l.detail = l.terms.API.Inquiry.Read(r)
 	l.w.Env.Metrics.Inquiries.WithLabelValues(l.w.Name, string(l.finding)).Inc()
 	l.heedPushback(r)
-	if _, err = l.w.Env.Record(l.part.MayCall, l.inquiryRecord(r, use)); err != nil {
+	if err = l.w.Env.Record(l.part.MayCall, l.inquiryRecord(r, use)).Err; err != nil {
 		return r, fmt.Errorf("the record of the inquiry could not be stored: %w", err)
 	}
 	return r, nil

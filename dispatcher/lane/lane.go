@@ -46,12 +46,12 @@ type Env struct {
 }
 
 // Record writes a record to the ledger if may allows it, and notes in the flight recorder that the record is stored.
-func (e *Env) Record(may func() bool, c *ledger.Record) (seq uint64, err error) {
+func (e *Env) Record(may func() bool, c *ledger.Record) stream.Answer {
 	stored := e.Calls.WriteWhile(may, c.Message())
 	if stored.Err == nil {
 		e.Recorder.Recorded(stored.Seq)
 	}
-	return stored.Seq, stored.Err
+	return stored
 }
 
 // Reply sends a result to the reply subject that its job named.

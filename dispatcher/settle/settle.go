@@ -154,7 +154,9 @@ func (w *Settler) storeResult(ctx context.Context, j *lane.Job, msg *nats.Msg) (
 
 // Bury stores the ledger's record c, then the letter with its event, and has the job deleted. If there was no call, c
 // is nil and bury stores the mark of the job's end instead. The record or the mark comes first because the letter can
-// be written again from it and the job: after a crash between the two it is known whether the call was made.
+// be written again from it and the job: after a crash between the two it is known whether the call was made. If the
+// ledger has a record of the call already, Bury stores the mark as well: the record may be an earlier owner's that came
+// late, and may say that another call follows.
 func (w *Settler) Bury(ctx context.Context, j *lane.Job, reason deadletter.Reason, detail string, c *ledger.Record) {
 	status, detail := j.Status, ledger.Clip(detail, ledger.MaxDetail)
 	var answer *deadletter.Answer
@@ -165,15 +167,17 @@ func (w *Settler) Bury(ctx context.Context, j *lane.Job, reason deadletter.Reaso
 	letter.Answer = answer
 	w.Trace(j)
 	w.LogOf(j).Info("job buried", "reason", letter.Reason, "detail", letter.Detail, "billed", letter.Billed)
-	var noted bool
-	if c == nil {
-		noted = w.keepEnd(ctx, j, letter)
-	} else {
-		noted = w.KeepRecord(ctx, j, c)
+	var stored stream.Answer
+	if c != nil {
+		var ok bool
+		if stored, ok = w.storeRecord(ctx, j, c); !ok {
+			return
+		}
 	}
-	if noted {
-		w.BuryLetter(ctx, j, letter)
+	if (c == nil || stored.Duplicate) && !w.keepEnd(ctx, j, letter) {
+		return
 	}
+	w.BuryLetter(ctx, j, letter)
 }
 
 // keepEnd stores the mark that a job becomes a letter without a call, and reports whether the mark is stored. Without
@@ -254,12 +258,18 @@ func (w *Settler) Rest(ctx context.Context, j *lane.Job, c *ledger.Record) {
 
 // KeepRecord stores a call's record in the ledger, and reports whether it succeeded.
 func (w *Settler) KeepRecord(ctx context.Context, j *lane.Job, c *ledger.Record) bool {
-	var seq uint64
-	if !w.persist(ctx, "ledger record", j, func() (err error) {
-		seq, err = w.Env.Record(j.Part.MayCall, c)
-		return err
+	_, ok := w.storeRecord(ctx, j, c)
+	return ok
+}
+
+// storeRecord stores a call's record in the ledger and returns the stream's answer; ok is false if persist gave the job
+// up.
+func (w *Settler) storeRecord(ctx context.Context, j *lane.Job, c *ledger.Record) (stored stream.Answer, ok bool) {
+	if !w.persist(ctx, "ledger record", j, func() error {
+		stored = w.Env.Record(j.Part.MayCall, c)
+		return stored.Err
 	}) {
-		return false
+		return stored, false
 	}
 	w.Env.Metrics.Spend.Add(c)
 	for name, n := range c.Usage {
@@ -267,11 +277,11 @@ func (w *Settler) KeepRecord(ctx context.Context, j *lane.Job, c *ledger.Record)
 	}
 	w.traceCall(j, c)
 	if c.Status != 0 {
-		j.AnsweredAt = seq
+		j.AnsweredAt = stored.Seq
 	}
 	fault.Pass(fault.RecordStored)
 	w.Unrecorded.AccountedFor(j)
-	return true
+	return stored, true
 }
 
 // persist retries a write until it succeeds, and reports whether it did. Meanwhile the job stays where it is and is not

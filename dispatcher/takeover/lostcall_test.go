@@ -79,3 +79,22 @@ func TestLostCallsInARow(t *testing.T) {
 		}
 	}
 }
+
+// TestLostCallBehindALateRecord checks a lost call whose own process's record came late, so that the stream drops the
+// one that ends the job. The late record says that another call follows: a mark says that the job ends.
+func TestLostCallBehindALateRecord(t *testing.T) {
+	w, p := newSettling(t)
+	f := foundOf(w, p, 1, "k")
+	late := ledger.Record{
+		API: "pay", Key: "k", Job: "k", Stream: p.Bucket.Name(), Seq: 1, Call: 1, Accepted: f.Accepted.Time(), Outcome: ledger.PushedBack,
+		Billed: deadletter.NotBilled,
+	}
+	if _, err := w.Env.JS.PublishMsg(t.Context(), late.Message()); err != nil {
+		t.Fatal(err)
+	}
+	f.Lose(&lane.FoundIntent{Intent: queue.Intent{Call: 1, Accepted: f.Accepted}, Stored: time.Now()})
+	await.Return(t, "the job's end", func() { f.endLost(t.Context()) })
+	if letters := lettersOf(t, w.Env.JS, "k"); len(letters) != 1 || len(f.Ends) != 1 {
+		t.Errorf("%d marks of its end, its letters say %q", len(f.Ends), letters)
+	}
+}

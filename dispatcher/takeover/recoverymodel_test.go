@@ -100,9 +100,8 @@ type modelJob struct {
 	// repeated says that a lost call was repeated under its key. The result of the lost call may then come late, and
 	// nothing keeps it out: there may be a letter for another reason too, and the ledger may lack its last record.
 	repeated bool
-	// untraced says that a write of an earlier owner came late and removed what the code relies on: a deletion of an
-	// intent whose call a later owner had taken for lost, or a record that has the id of the one that ends the job. If
-	// the later owner then dies before it has deleted the job, and minutes pass, the job is called again.
+	// untraced says that an earlier owner's deletion of an intent came late, when a later owner had taken the intent's
+	// call for lost. If the later owner then dies before it has deleted the job, and minutes pass, the job is called again.
 	untraced bool
 }
 
@@ -267,20 +266,17 @@ func (m *recoveryModel) recordOf(j *modelJob, call int) *ledger.Record {
 }
 
 // storeRecord stores a record. An owner must not give it the number of a call whose final record it has read.
-func (m *recoveryModel) storeRecord(o *modelOwner, j *modelJob, c ledger.Record) {
+func (m *recoveryModel) storeRecord(o *modelOwner, j *modelJob, c ledger.Record) (duplicate bool) {
 	if r := m.recordOf(j, c.Call); r != nil && r.Final && o.reads(r.Stored.Sub(m.at(0))) {
 		m.fail("the record of call %d of job %d says %s, and the one that its owner has read says %s", c.Call, j.seq, c.Outcome, r.Outcome)
 	}
-	duplicate := m.storeOnce(fmt.Sprintf("call.%d.%d", j.seq, c.Call), func() {
+	return m.storeOnce(fmt.Sprintf("call.%d.%d", j.seq, c.Call), func() {
 		c.Key, c.Dedupe, c.Seq, c.Accepted, c.Stored = "k", "j", j.seq, j.accepted.Time(), m.at(m.clock)
 		m.records = append(m.records, &c)
 		if c.Outcome == ledger.Done && !j.result {
 			m.fail("the record of call %d of job %d says done, and there is no result", c.Call, j.seq)
 		}
 	})
-	if r := m.recordOf(j, c.Call); duplicate && c.Final && !r.Final {
-		j.untraced = true
-	}
 }
 
 func (m *recoveryModel) storeLetter(o *modelOwner, j *modelJob, reason deadletter.Reason) {

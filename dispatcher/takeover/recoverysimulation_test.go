@@ -154,7 +154,11 @@ func (w *jobsWay) keepResult(out httpcall.Outcome) {
 }
 
 func (w *jobsWay) bury(reason deadletter.Reason, c *ledger.Record) {
-	if w.keepRecord(c) {
+	duplicate := false
+	if !w.persist(func() { duplicate = w.o.m.storeRecord(w.o, w.mj, *c) }) {
+		return
+	}
+	if !duplicate || w.keepMark(queue.RetryMark{Ends: string(reason)}) {
 		w.buryLetter(reason)
 	}
 }
