@@ -427,6 +427,7 @@ func (l *sharedLimit) inherit(now, arrived Micros, old *sharedLimit, asked int64
 			to.adopt(now, from.period, from.used)
 		case *slidingMeter:
 			from.advance(now)
+			to.gone = from.gone
 			for _, e := range from.entries[:from.former] {
 				to.take(e.end, e.units, 0)
 			}

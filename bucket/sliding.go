@@ -23,6 +23,7 @@ type slidingMeter struct {
 	entries []entry
 	former  int // the first entries, which former processes may have used, until Correct
 	sum     int64
+	gone    Micros // the latest end of an entry that no longer counts
 }
 
 // entry is units granted between start and end.
@@ -53,7 +54,7 @@ func (r Rules) SlidingBounds(q Quota) (life, grain Micros) {
 func (m *slidingMeter) advance(now Micros) {
 	i := 0
 	for i < len(m.entries) && m.entries[i].end+m.life <= now {
-		m.sum -= m.entries[i].units
+		m.sum, m.gone = m.sum-m.entries[i].units, max(m.gone, m.entries[i].end)
 		i++
 	}
 	m.entries, m.former = m.entries[i:], max(0, m.former-i)
@@ -85,8 +86,12 @@ func (m *slidingMeter) take(at Micros, cost, _ int64) {
 }
 
 // giveBack takes units out of the first entry that ends at or after their slot. That is the entry they were put into,
-// or an older one. Taking from an older one leaves the rest recorded later than it was, which is safe.
+// or an older one. Taking from an older one leaves the rest recorded later than it was, which is safe. If the units may
+// no longer count, it takes nothing: the first entry then holds other calls' units.
 func (m *slidingMeter) giveBack(at Micros, cost, _ int64) {
+	if at <= m.gone {
+		return
+	}
 	own := m.entries[min(m.former, len(m.entries)):]
 	i := sort.Search(len(own), func(i int) bool { return own[i].end >= at })
 	if i < len(own) {
@@ -106,8 +111,9 @@ func (m *slidingMeter) correct(now, at Micros, cost, actual, serial int64) {
 }
 
 // adopt counts the units that a quota of the same name had used in its period. When in the period is unknown, so now is
-// assumed.
+// assumed. What was used before the period is not among them.
 func (m *slidingMeter) adopt(now Micros, period span, used int64) {
+	m.gone = max(m.gone, period.start-1)
 	if used > 0 && now < period.end+m.life {
 		m.take(min(now, period.end), used, 0)
 	}

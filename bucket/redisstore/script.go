@@ -20,7 +20,8 @@ import "github.com/redis/go-redis/v9"
 //	                      that it has not counted (c), marks of what may be refunded (m), the asks of the state it
 //	                      knows of (rn) and whether it only watched (y)
 //	i  calls in flight    burst is how many there may be; they are counted by the open grants of KEYS[2]
-//	s  a sliding quota    per is its length, grain that of an entry of its log (KEYS), sum the units in the log (sum)
+//	s  a sliding quota    per is its length, grain that of an entry of its log (KEYS), sum the units in the log (sum),
+//	                      gone the latest end of an entry that no longer counts (g)
 //	f  a fixed quota      per is the length of its periods; s and e the period, u the units used in it (s, e, u), final
 //	                      its latest slot (z), others the other counted periods (o): bucket/turnback.go
 //	q  a calendar quota   bounds are where periods begin, since Redis knows no time zones, and per the least length;

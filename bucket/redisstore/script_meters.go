@@ -161,11 +161,14 @@ M.s = {}
 function M.s.advance(l, now)
   while true do
     local head = redis.call('LINDEX', l.log, 0)
-    if not head then l.sum = 0 return end
+    if not head then
+      if l.sum > 0 then l.sum, l.gone = 0, load('arrived') end -- the log expired
+      return
+    end
     local _, e, units = entry(head)
     if e + l.per > now then return end
     redis.call('LPOP', l.log)
-    l.sum = l.sum - units
+    l.sum, l.gone = l.sum - units, max(l.gone, e)
   end
 end
 function M.s.earliest(l, at, cost)
@@ -193,6 +196,7 @@ function M.s.take(l, at, cost)
   redis.call('RPUSH', l.log, write(at, at, cost))
 end
 function M.s.give_back(l, at, cost)
+  if at <= l.gone then return end
   -- the first entry that ends at or after the slot lies from first on, and before last
   local first, last = 0, redis.call('LLEN', l.log)
   local size = last

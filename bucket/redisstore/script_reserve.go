@@ -10,7 +10,9 @@ local function reconcile(l, now)
   if st[f .. 'k'] == form then return end
   save(f .. 'k', form)
   local from, till, used = load(f .. 's') + behind, load(f .. 'e') + behind, load(f .. 'u')
-  if form == 'q' then
+  if form == 's' then
+    l.gone = max(l.gone, from - 1)
+  else
     local s, e = period(l, max(now, l.s))
     if not s then return end
     if s ~= l.s or e ~= l.e then begin(l, s, e) end
@@ -53,7 +55,7 @@ local function load_limits(now)
         l.last, l.marks = 0, kept
       end
     elseif l.kind == 's' then
-      l.sum = load(f .. 'sum')
+      l.sum, l.gone = load(f .. 'sum'), load(f .. 'g')
     elseif l.kind ~= 'i' then
       l.s, l.e, l.u, l.final, l.others = load(f .. 's'), load(f .. 'e'), load(f .. 'u'), load(f .. 'z'), {}
       l.same = st[f .. 'd'] == l.sign
@@ -94,7 +96,7 @@ local function save_limits()
         save(f .. 'm', table.concat(m, ','))
       end
     elseif l.kind == 's' then
-      save(f .. 'sum', dec(l.sum))
+      save(f .. 'sum', dec(l.sum)) save(f .. 'g', dec(l.gone))
     elseif l.kind ~= 'i' then
       local shift, others = l.e > 0 and behind or 0, {}
       for i, o in ipairs(l.others) do others[i] = dec(o[1] - behind) .. ':' .. dec(o[2] - behind) .. ':' .. dec(o[3]) .. ':' .. dec(o[4]) end

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"testing"
+	"time"
 
 	"weir/bucket"
 	"weir/bucket/storetest"
@@ -36,4 +37,25 @@ func TestAgreesWithMemory(t *testing.T) {
 		}
 		return m
 	}, opener(startServer(t)), 12)
+}
+
+// TestRefundAfterTheLogExpired checks that a call that outlives the log of its quota takes nothing off later calls' units.
+func TestRefundAfterTheLogExpired(t *testing.T) {
+	s, now, ctx := startServer(t), start, context.Background()
+	r := newReplica(t, s, names(), Fresh, bucket.Rules{
+		Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1000, Per: time.Second, Burst: 1000}}, Lease: time.Hour,
+		Shared: []bucket.Limit{{Name: "minute", Quota: &bucket.Quota{Count: 3, Window: bucket.Sliding, Per: time.Minute}}},
+	}, &now)
+	early := r.left("k", 1)[0]
+	now = now.Add(30 * time.Minute)
+	if err := s.client().Del(ctx, r.prefix+"log:minute").Err(); err != nil { // as Redis does in time
+		t.Fatal(err)
+	}
+	later := r.left("k", 5)
+	if err := r.Settle(ctx, []bucket.Use{{Key: "k", Grant: early, Actual: []int64{0}}}); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(later) + len(r.left("k", 5)); n != 3 {
+		t.Errorf("%d units within a minute, want 3", n)
+	}
 }

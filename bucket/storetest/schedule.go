@@ -145,12 +145,19 @@ func refundsPlan(t *rapid.T) plan {
 	p := plan{
 		rules: bucket.Rules{Key: fast}, keys: rapid.IntRange(1, 3).Draw(t, "keys"), want: rapid.IntRange(1, 3).Draw(t, "want"),
 		horizon: time.Duration(rapid.SampledFrom([]int{0, 50}).Draw(t, "horizon ms")) * time.Millisecond,
-		service: time.Duration(rapid.SampledFrom([]int{0, 100, 1000}).Draw(t, "service ms")) * time.Millisecond, length: 10 * time.Second,
+		service: time.Duration(rapid.SampledFrom([]int{0, 100, 1000, 4000}).Draw(t, "service ms")) * time.Millisecond, length: 10 * time.Second,
 		adverse: adversity{misestimates: 70, pauses: rapid.IntRange(0, 30).Draw(t, "pauses"), misses: rapid.IntRange(0, 10).Draw(t, "misses")},
 	}
 	for i := range rapid.IntRange(1, 2).Draw(t, "limits") {
+		name := fmt.Sprint("limit", i)
+		if rapid.IntRange(0, 2).Draw(t, name) == 0 { // of which calls may outlive a window
+			count := rapid.Int64Range(10, 60).Draw(t, "count")
+			p.rules.Shared = append(p.rules.Shared, quota(name, bucket.Quota{Count: count, Window: bucket.Sliding, Per: time.Second}))
+			p.costs = append(p.costs, count/2)
+			continue
+		}
 		r := bucket.Rate{Count: rapid.Int64Range(100, 400).Draw(t, "count"), Per: time.Second, Burst: rapid.Int64Range(10, 60).Draw(t, "burst")}
-		p.rules.Shared = append(p.rules.Shared, bucket.Limit{Name: fmt.Sprint("limit", i), Rate: &r, Cost: ingest.Cost(nil).SettledBy(ingest.Source{Header: "X"})})
+		p.rules.Shared = append(p.rules.Shared, bucket.Limit{Name: name, Rate: &r, Cost: ingest.Cost(nil).SettledBy(ingest.Source{Header: "X"})})
 		p.costs = append(p.costs, r.Burst)
 	}
 	return p

@@ -18,6 +18,7 @@ var settleTests = []test{
 	{"a refund after the bucket drained mints nothing", lateRefund},
 	{"refunds while others wait", refundsInTurn},
 	{"refunds of many running calls of a sliding quota", refundsOfMany},
+	{"a call that outlives its sliding window gives nothing back", refundAfterWindow},
 	{"an overage of a day that is over counts today", overageOfYesterday},
 }
 
@@ -173,5 +174,29 @@ func refundsOfMany(b *table) {
 	}
 	if n := len(b.ask(bucket.Ask{Costs: []int64{900 * calls}}).Grants); n != 1 {
 		b.Errorf("%d calls took a tenth of what they had reserved, and the rest did not come back", calls)
+	}
+}
+
+// refundAfterWindow checks that the refund of a call whose units no longer count takes nothing off a later call's units.
+func refundAfterWindow(b *table) {
+	window := func(per time.Duration) bucket.Rules {
+		r := only(quota("tokens", bucket.Quota{Count: 10, Window: bucket.Sliding, Per: per}))
+		r.Lease = time.Hour
+		return r
+	}
+	for _, per := range []time.Duration{time.Minute, 10 * time.Minute} { // as before, and a longer window from then on
+		b.lay(window(time.Minute))
+		g := b.ask(bucket.Ask{Costs: []int64{5}}).Grants[0]
+		b.clock.now += 61_000_000
+		later := b.ask(bucket.Ask{Costs: []int64{10}}).Grants
+		b.apply(window(per))
+		b.settle(used(g, 5, 0))
+		if n := len(b.ask(bucket.Ask{Want: 5}).Grants); n != 0 || len(later) != 1 {
+			b.Errorf("%d units beyond the ten of a window of %s", n, per)
+		}
+		b.settle(used(later[0], 10, 4)) // this call's units still count
+		if n := len(b.ask(bucket.Ask{Want: 10}).Grants); n != 6 {
+			b.Errorf("%d of 6 units came back to a window of %s", n, per)
+		}
 	}
 }
