@@ -35,6 +35,8 @@ type Line struct {
 	// MostTenants, each once.
 	Tenants []Waiting
 	More    int // tenants beside these of which keys wait; each is taken for one that no other replica has
+	// Held says that the replica itself is what keeps its other keys from asking in this round. No slot is kept for them.
+	Held bool
 }
 
 // Waiting is how many of a tenant's keys wait at a replica.
@@ -69,6 +71,7 @@ type lines struct {
 
 	due  Micros // when the replica that asks comes again; 0: it does not wait
 	kept kept
+	held bool // as it said
 }
 
 // kept is what is kept for a replica in its turn even before it is expected.
@@ -109,7 +112,7 @@ func (l *lines) begin(now Micros, line *Line, horizon Micros) {
 		own.taken = max(own.taken, l.clock)
 	}
 	own.seen, own.due, own.horizon, own.tenants, own.more = now, now, horizon, line.Tenants, line.More
-	l.own, l.due, l.kept = own, 0, keptNothing
+	l.own, l.due, l.kept, l.held = own, 0, keptNothing, line.Held
 	l.weigh()
 }
 
@@ -216,7 +219,7 @@ func (l *lines) wait(until Micros, k kept) { l.due, l.kept = until, k }
 // end ends a round of asks.
 func (l *lines) end(now Micros, asks int) {
 	own := l.own
-	if own.due, own.kept = l.due, l.kept; own.due == 0 && own.keys > int64(asks) {
+	if own.due, own.kept = l.due, l.kept; own.due == 0 && own.keys > int64(asks) && !l.held {
 		own.due = now // it had no room for all of them in one round
 	}
 	l.own = nil

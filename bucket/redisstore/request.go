@@ -126,6 +126,7 @@ func (r *request) line(l *bucket.Line) {
 	}
 	r.str(short(l.Replica))
 	r.num(int64(l.More))
+	r.flag(l.Held)
 	r.num(int64(len(l.Tenants)))
 	for i := range l.Tenants {
 		r.str(short(l.Tenants[i].Tenant))

@@ -23,7 +23,7 @@ local function line_weigh()
   end
   lines.keys, lines.calls, lines.weights = keys, calls, weights
 end
-local function line_begin(now, replica, horizon, more, tenants)
+local function line_begin(now, replica, horizon, more, held, tenants)
   local all, own = {}, nil
   if (st.lines or '') ~= '' then
     local known = cmsgpack.unpack(st.lines)
@@ -46,7 +46,7 @@ local function line_begin(now, replica, horizon, more, tenants)
   end
   if own.due == 0 then own.taken = max(own.taken, lines.clock) end
   own.seen, own.due, own.horizon, own.tenants, own.more = now, now, horizon, tenants, more
-  lines.all, lines.own, lines.due, lines.kept = all, own, 0, 0
+  lines.all, lines.own, lines.due, lines.kept, lines.held = all, own, 0, 0, held
   line_weigh()
 end
 local function line_elsewhere(tenant)
@@ -82,7 +82,7 @@ end
 local function line_end(now, asks)
   local own, waits = lines.own, false
   own.due, own.kept = lines.due, lines.kept
-  if own.due == 0 and own.keys > asks then own.due = now end
+  if own.due == 0 and own.keys > asks and not lines.held then own.due = now end
   local all = {lines.clock}
   for i, s in ipairs(lines.all) do
     waits = waits or s.due ~= 0

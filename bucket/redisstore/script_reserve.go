@@ -198,9 +198,9 @@ local function commit(at, serial, k, a, lease, jitter)
   end
 end
 local function reserve(now, lease, far, memory, jitter, out)
-  local asked, n, replica, more, tenants = load('asked'), num(), str(), 0, {}
+  local asked, n, replica, more, held, tenants = load('asked'), num(), str(), 0, false, {}
   if replica ~= '' then
-    more = num()
+    more, held = num(), num() == 1
     for i = 1, 2 * num(), 2 do tenants[i], tenants[i + 1] = str(), num() end
   end
   for j = 1, n do
@@ -208,7 +208,7 @@ local function reserve(now, lease, far, memory, jitter, out)
     local a = {burst = own.burst, horizon = num(), want = num(), costs = {}}
     local floor, tenant = num(), num()
     a.service = num()
-    if j == 1 and replica ~= '' then line_begin(now, replica, a.horizon, more, tenants) end
+    if j == 1 and replica ~= '' then line_begin(now, replica, a.horizon, more, held, tenants) end
     for i = 1, n_limits do a.costs[i] = num() end
     local name, lost, blind = KEYS[2 + n_limits + j], 0, 0
     if st.cold then

@@ -149,7 +149,7 @@ func (s *scene) line(key int) *bucket.Line {
 	for k := key % s.replicas; k < s.keys; k += s.replicas {
 		keys[tenantOf(k)]++
 	}
-	l := &bucket.Line{Replica: fmt.Sprint("replica", key%s.replicas), More: key % 2}
+	l := &bucket.Line{Replica: fmt.Sprint("replica", key%s.replicas), More: key % 2, Held: s.chance(20)}
 	for _, tenant := range slices.Sorted(maps.Keys(keys)) {
 		l.Tenants = append(l.Tenants, bucket.Waiting{Tenant: tenant, Keys: keys[tenant]})
 	}

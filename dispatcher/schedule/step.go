@@ -44,7 +44,7 @@ func (s *step) run() {
 
 // standInLine lets the asks say what waits here, so that the store can give each process its turn.
 func (s *step) standInLine() {
-	line := &bucket.Line{Replica: s.Pipe.pace.Replica}
+	line := &bucket.Line{Replica: s.Pipe.pace.Replica, Held: s.holds.governor.slows()}
 	keys := map[string]int{}
 	for of := range s.turns.coming {
 		keys[of.name] = of.coming

@@ -1,0 +1,42 @@
+package schedule
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"weir/dispatcher/internal/seeds"
+)
+
+// TestSlowedReplicasHoldNoOther plays six replicas, of which pushback has slowed five. The sixth must get what they leave
+// of the limit.
+func TestSlowedReplicasHoldNoOther(t *testing.T) {
+	for seed := range seeds.Of(12) {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			f := newFleet(t, seed)
+			f.rules.Shared[0].Rate.Count = 200
+			c := crew{replicas: 6, jobs: 200}
+			for i := range 60 {
+				c.keys = append(c.keys, fleetKey{name: fmt.Sprint("k", i), replica: i % 6})
+			}
+			f.man(c)
+			for _, r := range f.replicas[1:] {
+				r.s.policy.Retry.Adaptive = &Adaptive{Floor: 1, Recover: 1000 * time.Hour}
+				g := &r.s.holds.governor
+				g.ceiling, g.grown = whole/16, f.local(r)
+			}
+			begin, end := f.now.Add(time.Second), f.now.Add(8*time.Second)
+			f.run(end)
+			calls := map[bool]int{}
+			for _, g := range f.grants {
+				if g.at >= begin && g.at < end {
+					calls[f.keys[g.key].replica > 0]++
+				}
+			}
+			allowed := int(begin.Until(end) / f.rules.Interval(*f.rules.Shared[0].Rate).Duration())
+			if n := calls[true] + calls[false]; n < allowed*99/100 || calls[true] < 300 {
+				t.Errorf("the slowed replicas made %d calls and the other %d, of %d that the limit allows", calls[true], calls[false], allowed)
+			}
+		})
+	}
+}
