@@ -57,7 +57,7 @@ type Job struct {
 	asked     bucket.Micros // when its slot was asked for
 	base      bucket.Micros // offset.base when at and last were computed
 	Costs     []int64
-	reserved  *sharedLimit  // the first of the limits that count its costs as reserved; nil: none do
+	reserved  *grants       // among which it is counted; nil: none
 	began     bucket.Micros // when its last call started
 	Deadline  bucket.Micros // 0: none
 	NotBefore bucket.Micros // time of a retry, or as its producer asked

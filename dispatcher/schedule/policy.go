@@ -80,7 +80,8 @@ func (s *Schedule) Adopt(next *Policy) {
 	if next.Breaker.Failures == 0 && !s.holds.breaker.denied {
 		s.holds.breaker = breaker{}
 	}
-	s.Shared = newSharedLimits(s.policy)
+	s.grants = s.grants.under()
+	s.Shared = newSharedLimits(s.policy, s.grants)
 	s.turns.reset()
 }
 

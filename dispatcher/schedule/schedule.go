@@ -32,6 +32,7 @@ type Schedule struct {
 	turns    turns        // which queue is next at what keys share
 	gate     gate         // when the store may be asked for it again
 	Shared   SharedLimits // the state of the limits that keys share
+	grants   *grants      // the calls that they count
 	store    storeLink    // the way to the store of slots
 	Pipe     Pipeline     // the jobs on their way through a call
 	holds    holds        // holds, pauses, breaker and slow starts
@@ -47,8 +48,9 @@ type Schedule struct {
 func New(policy *Policy, p Pace, tatOf func(key string) bucket.Micros) *Schedule {
 	s := &Schedule{
 		policy: policy, byKey: map[string]*KeyQueue{}, store: storeLink{clock: p.Clock, tatOf: tatOf}, holds: newHolds(),
-		Pipe: Pipeline{pace: p, callTime: time.Second}, causes: firstCauses(), Shared: newSharedLimits(policy),
+		Pipe: Pipeline{pace: p, callTime: time.Second}, causes: firstCauses(), grants: &grants{others: p.Replica != ""},
 	}
+	s.Shared = newSharedLimits(policy, s.grants)
 	s.turns.reset()
 	return s
 }

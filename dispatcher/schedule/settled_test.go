@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -137,5 +138,45 @@ func TestSoonest(t *testing.T) {
 	f.run(time.Second)
 	if soonest := f.now.Until(f.s.At(f.now).Soonest(p)); soonest < 60*time.Second || soonest > 70*time.Second {
 		t.Errorf("220000 tokens at 200000 a minute are settled, and a job could start in %s at best", soonest)
+	}
+}
+
+// TestSoonestIsTheSoonest checks that units which calls hold that these limits have not counted may come back: calls of
+// other processes, and calls granted before a reload.
+func TestSoonestIsTheSoonest(t *testing.T) {
+	rules := tokenRules()
+	budget := bucket.Quota{Count: 20_000, Per: time.Hour, Window: bucket.Fixed}
+	rules.Shared = append(rules.Shared, bucket.Limit{Name: "hourly", Quota: &budget, Cost: rules.Shared[0].Cost})
+	for name, hold := range map[string]func(f *foreseen){
+		"another process": func(f *foreseen) {
+			f.s.grants.others = true
+			if _, err := f.store.Reserve(context.Background(), []bucket.Ask{{Key: "elsewhere", Limits: f.s.policy.Rules.Key, Costs: []int64{20_000, 20_000}, Want: 1}}); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"a reload": func(f *foreseen) {
+			f.submit("running")
+			f.run(100 * time.Millisecond)
+			f.s.Adopt(&Policy{Rules: f.s.policy.Rules})
+			for q := range f.s.Queues() {
+				f.s.Rebind(q, f.now)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := foresee(t, time.Minute, rules)
+			f.estimate, f.actual = 20_000, 0
+			hold(f)
+			f.submit("waiting")
+			f.run(100 * time.Millisecond)
+			v, p := f.s.At(f.now), Place{Key: "new", Position: 1, Others: 2, Keys: 2}
+			if eta, soonest := f.now.Until(v.ETA(p)), f.now.Until(v.Soonest(p)); eta < 5*time.Second || soonest > 100*time.Millisecond {
+				t.Errorf("a call may settle for nothing: a job is said to start in %s, and in %s at best", eta, soonest)
+			}
+			f.run(2 * time.Minute)
+			if f.s.grants.hidden() != f.s.grants.others {
+				t.Error("a call that is settled still counts as one of former rules")
+			}
+		})
 	}
 }

@@ -22,6 +22,7 @@ type sharedLimit struct {
 	reserves float64         // what calls reserved lately; 0 until one was granted a slot
 	took     float64         // what calls took lately, as they were settled; 0 until one was
 	open     int64           // reserved by calls that are granted and not settled
+	grants   *grants         // those calls, and those whose units open does not count
 	booked   bucket.Micros   // of a rate: the theoretical arrival time by the grants of this process
 	emptied  bucket.Micros   // of a rate: the last slot at which nothing was owed: nothing taken before comes back
 	started  rateUse         // of a rate: units of the calls that started
@@ -39,17 +40,17 @@ type outlook int8
 
 const (
 	likely   outlook = iota // calls take what they took lately
-	bestCase                // calls that are not settled yet take nothing
+	bestCase                // calls that are not settled yet take nothing, wherever they run
 )
 
 // SharedLimits are those of a policy, in the order of its rules.
 type SharedLimits []sharedLimit
 
-func newSharedLimits(p *Policy) SharedLimits {
+func newSharedLimits(p *Policy, g *grants) SharedLimits {
 	limits := make(SharedLimits, len(p.Rules.Shared))
 	for i := range limits {
 		l := &limits[i]
-		l.Limit, l.index = &p.Rules.Shared[i], i
+		l.Limit, l.index, l.grants = &p.Rules.Shared[i], i, g
 		l.firstly, l.settles = max(1, float64(l.Cost.Usual())), l.Cost.Settles()
 		switch l.Kind() {
 		case bucket.KindRate:
@@ -123,7 +124,8 @@ func (limits SharedLimits) interval(costs []int64) (most time.Duration) {
 func (limits SharedLimits) granted(j *Job, at bucket.Micros) {
 	costs := j.Costs
 	if len(limits) > 0 {
-		j.reserved = &limits[0]
+		j.reserved = limits[0].grants
+		j.reserved.open++
 	}
 	for i := range limits.of(costs) {
 		l, cost := &limits[i], float64(costs[i])
@@ -153,19 +155,6 @@ func drift(average, next float64) float64 {
 		return next
 	}
 	return average + (next-average)/8
-}
-
-// release ends what a granted job had reserved, and reports whether these limits had counted it.
-func (limits SharedLimits) release(j *Job) (counted bool) {
-	counted = len(limits) > 0 && j.reserved == &limits[0]
-	j.reserved = nil
-	if !counted {
-		return false
-	}
-	for i := range limits.of(j.Costs) {
-		limits[i].open -= j.Costs[i]
-	}
-	return true
 }
 
 // settled notes what a job's call took. actual is nil if that is what the call had reserved.
@@ -286,6 +275,19 @@ func (l *sharedLimit) comingBack(o outlook) float64 {
 // reopens returns when the limit, which the store has refused until shut, should let a call pass if running calls give
 // back what they did not take. took is how long a call takes.
 func (l *sharedLimit) reopens(shut, from bucket.Micros, took time.Duration, o outlook) bucket.Micros {
+	if l.mayAllComeBack(o) {
+		return min(shut, from)
+	}
+	return l.givenBack(shut, from, took, o)
+}
+
+// mayAllComeBack reports whether all that the store counts may come back, for all that is known here.
+func (l *sharedLimit) mayAllComeBack(o outlook) bool {
+	return o == bestCase && l.settles && l.grants.hidden()
+}
+
+// givenBack returns what reopens does if no calls give back but those whose reservations are known.
+func (l *sharedLimit) givenBack(shut, from bucket.Micros, took time.Duration, o outlook) bucket.Micros {
 	back := l.comingBack(o)
 	if back <= 0 || shut <= from {
 		return shut
@@ -372,7 +374,7 @@ func (l *sharedLimit) after(ahead float64, from, shut bucket.Micros, calls int, 
 	shut = l.reopens(shut, from, took, o)
 	switch l.Kind() {
 	case bucket.KindRate:
-		booked := l.reopens(l.booked, from, took, o)
+		booked := l.givenBack(l.booked, from, took, o)
 		at = max(shut, later(max(from, booked), ahead*each/l.unit+last-float64(l.Rate.Burst), l.unit))
 		if shut != 0 {
 			at = max(at, later(shut, ahead, each))
@@ -386,7 +388,9 @@ func (l *sharedLimit) after(ahead float64, from, shut bucket.Micros, calls int, 
 			at = later(from, waves, float64(took.Microseconds()))
 		}
 	case bucket.KindQuota, bucket.KindBudget:
-		at = max(shut, l.afterPeriod(ahead*usual+last-l.comingBack(o), from))
+		if at = shut; !l.mayAllComeBack(o) {
+			at = max(shut, l.afterPeriod(ahead*usual+last-l.comingBack(o), from))
+		}
 	}
 	return at
 }

@@ -12,7 +12,7 @@ import (
 func TestSharedLimitsOfFormerRules(t *testing.T) {
 	rate, now := bucket.Rate{Count: 10, Per: time.Second, Burst: 1}, someTime
 	p := &Policy{Rules: bucket.Rules{Shared: []bucket.Limit{{Name: "account", Rate: &rate}, {Name: "concurrent", InFlight: 3}}}}
-	limits := newSharedLimits(p)
+	limits := newSharedLimits(p, &grants{})
 	for _, costs := range [][]int64{nil, {2}, {2, 1, 7}} {
 		limits.granted(&Job{Costs: costs}, now)
 		limits.begin(&Job{Costs: costs}, now)
@@ -23,7 +23,7 @@ func TestSharedLimitsOfFormerRules(t *testing.T) {
 	if limits.named("tokens") != nil || limits.named("") != nil {
 		t.Error("a limit that the rules do not have was found")
 	}
-	if l := newSharedLimits(p).named("account"); l.known || l.tat != 0 || l.usual() != 1 {
+	if l := newSharedLimits(p, &grants{}).named("account"); l.known || l.tat != 0 || l.usual() != 1 {
 		t.Errorf("of a new policy's limit is known: %+v", l)
 	}
 }
@@ -31,7 +31,7 @@ func TestSharedLimitsOfFormerRules(t *testing.T) {
 // TestSharedLimitLevels checks that the store's levels say how much of a quota is left, and that grants take from it.
 func TestSharedLimitLevels(t *testing.T) {
 	quota := bucket.Quota{Count: 100, Per: time.Hour, Window: bucket.Fixed}
-	limits := newSharedLimits(&Policy{Rules: bucket.Rules{Shared: []bucket.Limit{{Name: "hourly", Quota: &quota}}}})
+	limits := newSharedLimits(&Policy{Rules: bucket.Rules{Shared: []bucket.Limit{{Name: "hourly", Quota: &quota}}}}, &grants{})
 	near := func() (n float64, known bool) { n, known, _ = limits.near(someTime, 0, time.Second); return n, known }
 	if n, known := near(); known || n != MaxStaged {
 		t.Errorf("a quota whose level is not known lets %v calls start, known %t", n, known)

@@ -1,0 +1,39 @@
+package schedule
+
+// grants counts the calls that were granted a slot under one policy and are not settled.
+type grants struct {
+	open   int
+	others bool    // other processes use the store too
+	former *grants // of the policy before that has such calls
+}
+
+// under returns the grants of a new policy.
+func (g *grants) under() *grants { return &grants{others: g.others, former: g.unsettled()} }
+
+// unsettled returns the newest of these and the former grants that are not all settled, nil if all are.
+func (g *grants) unsettled() *grants {
+	for g != nil && g.open == 0 {
+		g = g.former
+	}
+	return g
+}
+
+// hidden reports whether calls may give units back of which this policy's limits have not counted what they reserved.
+func (g *grants) hidden() bool { return g.others || g.former.unsettled() != nil }
+
+// release ends what a granted job had reserved, and reports whether these limits had counted it.
+func (limits SharedLimits) release(j *Job) (counted bool) {
+	if j.reserved == nil {
+		return false
+	}
+	j.reserved.open--
+	counted = len(limits) > 0 && j.reserved == limits[0].grants
+	j.reserved = nil
+	if !counted {
+		return false
+	}
+	for i := range limits.of(j.Costs) {
+		limits[i].open -= j.Costs[i]
+	}
+	return true
+}
