@@ -164,7 +164,7 @@ func (e *engine) inTurn(now, at Micros, a *Ask, wait *Wait) {
 		if b.until != 0 {
 			if scarce := e.scarce(now, now+horizon, a, b.dear); scarce >= 0 {
 				*wait = Wait{Limit: e.shared[scarce].Name, Until: b.until}
-				e.lines.wait(b.until, keptNothing)
+				e.lines.wait(b.until, keptNothing, "")
 				return
 			}
 		}
@@ -183,28 +183,29 @@ func (e *engine) inTurn(now, at Micros, a *Ask, wait *Wait) {
 		if b := e.lines.before(now, wait.Until+horizon, wait.Until, service); b.until > wait.Until {
 			wait.Until, keep = b.until, keptNothing
 		}
-		e.lines.wait(wait.Until, keep)
+		e.lines.wait(wait.Until, keep, wait.Limit)
 	}
 }
 
-// scarce returns the first limit that has no room by reach for a call of every key that waits, like this one; -1 if there
-// is none. one says that the first limit of which the call takes something is enough.
-func (e *engine) scarce(now, reach Micros, a *Ask, one bool) int {
+// scarce returns the first limit that has no room by reach for a call of every key that waits, like this one, or of
+// which units are kept for dear calls; -1 if there is none.
+func (e *engine) scarce(now, reach Micros, a *Ask, dear []string) int {
 	for i := range e.shared {
 		l := &e.shared[i]
 		cost := a.cost(i)
 		units := cost * min(e.lines.calls, maxCost/max(1, cost))
 		switch m := l.meter.(type) {
 		case nil:
-			if !l.Shadow && (one || e.open(now)+e.lines.calls > l.inFlight) {
+			if !l.Shadow && e.open(now)+e.lines.calls > l.inFlight {
 				return i
 			}
 		case *rateMeter:
-			if !l.Shadow && cost > 0 && (one || float64(max(m.tat, now))+float64(units-m.burst)*float64(m.interval.P)/float64(m.interval.Q) > float64(reach)) {
+			drained := float64(max(m.tat, now)) + float64(units-m.burst)*float64(m.interval.P)/float64(m.interval.Q)
+			if !l.Shadow && cost > 0 && (drained > float64(reach) || slices.Contains(dear, l.Name)) {
 				return i
 			}
 		default:
-			if !l.Shadow && cost > 0 && (one || units > l.capacity || m.earliest(now, units) > reach) {
+			if !l.Shadow && cost > 0 && (units > l.capacity || m.earliest(now, units) > reach) {
 				return i
 			}
 		}

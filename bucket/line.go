@@ -17,10 +17,10 @@ import (
 //
 // A Store is asked, and does not ask. So a replica that may not have a slot is told when to come again, and the slot is
 // kept for those before it only if they are expected before the slot's time, or wait for a call that is too dear for
-// what is left. One that does not come by then, late
-// included, lets the next one pass, and keeps at most one call of its turn. What a replica said of itself is forgotten
-// a second after it was expected. So turns never hold a slot for a dead replica for longer than lateBy and the horizon
-// with which it asked, and no slot is held if nobody is behind.
+// what is left. One that does not come by then, late included, lets the next one pass, and keeps at most one call of
+// its turn. What a replica said of itself is forgotten a second after it was expected. So turns never hold a slot for a
+// dead replica for longer than lateBy and the horizon with which it asked, and for a second if it waited for a dear
+// call. No slot is held if no replica is behind.
 //
 // A slot is kept only while the calls of all waiting keys do not fit within the horizon. A replica may be ahead of its
 // turn by as much as its horizon lets it ask ahead, and by at most half a call of each of its keys. Otherwise fast
@@ -55,7 +55,8 @@ const (
 	goneAfter = Micros(time.Second / time.Microsecond)            // that a replica is forgotten, after it should have come
 	lateBy    = Micros(5 * time.Millisecond / time.Microsecond)   // how much later than told a replica may come, beside its horizon
 	turnPoll  = Micros(100 * time.Microsecond / time.Microsecond) // the shortest wait for a turn
-	dearPoll  = goneAfter / 2                                     // the longest wait for a dear call while other replicas wait
+	// dearPoll is the longest wait for a dear call while other replicas wait. It is short enough for its job to stay ready.
+	dearPoll = goneAfter / 5
 )
 
 // lines is what the replicas of an api said of themselves lately. It is empty while none of them waits.
@@ -69,9 +70,10 @@ type lines struct {
 	calls   int64          // one of each key
 	weights float64
 
-	due  Micros // when the replica that asks comes again; 0: it does not wait
-	kept kept
-	held bool // as it said
+	due   Micros // when the replica that asks comes again; 0: it does not wait
+	kept  kept
+	limit string // of which units are kept
+	held  bool   // as it said
 }
 
 // kept is what is kept for a replica in its turn even before it is expected.
@@ -90,6 +92,7 @@ type standing struct {
 	seen    Micros
 	due     Micros // when it asks again; 0: nothing waits there
 	kept    kept
+	limit   string // of which units are kept
 	horizon Micros
 	tenants []Waiting
 	more    int
@@ -166,7 +169,16 @@ func (l *lines) elsewhere(tenant string) int {
 
 // competes reports whether a replica is expected to ask in time for a slot, or what the slot takes is kept for it.
 func (s *standing) competes(now, slot Micros) bool {
-	return s.due != 0 && now <= s.late() && (s.kept != keptNothing || s.due <= slot)
+	return s.due != 0 && now <= s.until(slot) && (s.kept != keptNothing || s.due <= slot)
+}
+
+// until returns until when a replica competes for a slot. What is kept for one that is not expected in time is kept for
+// as long as it would be remembered.
+func (s *standing) until(slot Micros) Micros {
+	if s.due <= slot {
+		return s.late()
+	}
+	return min(s.late(), s.seen+goneAfter)
 }
 
 // late returns until when a replica may come that was told to.
@@ -174,8 +186,8 @@ func (s *standing) late() Micros { return s.due + s.horizon + lateBy }
 
 // behind is why a replica may not have a slot: others come before it.
 type behind struct {
-	until Micros // when it may ask again; 0: none comes before it
-	dear  bool   // one of those waits for a dear call
+	until Micros   // when it may ask again; 0: none comes before it
+	dear  []string // the limits of which units are kept for dear calls of those
 }
 
 // before returns who comes before the replica that asks for a slot, which it could have from a time on. service is what
@@ -191,7 +203,10 @@ func (l *lines) before(now, slot, from Micros, service float64) (b behind) {
 		}
 		if lead := own.taken - slack - s.taken; lead > each/1024 {
 			ahead += lead * s.weight
-			first, last, b.dear = min(first, s.due), max(last, s.late()+1), b.dear || s.kept == keptUnits
+			first, last = min(first, s.due), max(last, s.until(slot)+1)
+			if s.kept == keptUnits {
+				b.dear = append(b.dear, s.limit)
+			}
 		}
 	}
 	if last > 0 {
@@ -213,13 +228,13 @@ func (l *lines) serve(now, slot Micros, service float64) {
 	own.taken += service / own.weight
 }
 
-// wait notes when the replica that asks was told to ask again, and what is kept for it meanwhile.
-func (l *lines) wait(until Micros, k kept) { l.due, l.kept = until, k }
+// wait notes when the replica that asks was told to ask again, what is kept for it meanwhile, and of which limit.
+func (l *lines) wait(until Micros, k kept, limit string) { l.due, l.kept, l.limit = until, k, limit }
 
 // end ends a round of asks.
 func (l *lines) end(now Micros, asks int) {
 	own := l.own
-	if own.due, own.kept = l.due, l.kept; own.due == 0 && own.keys > int64(asks) && !l.held {
+	if own.due, own.kept, own.limit = l.due, l.kept, l.limit; own.due == 0 && own.keys > int64(asks) && !l.held {
 		own.due = now // it had no room for all of them in one round
 	}
 	l.own = nil

@@ -2,9 +2,9 @@ package redisstore
 
 // luaLine is bucket's line.go. What the replicas said is one field of the state, lines, packed by cmsgpack, which reads it
 // ten times as fast as Lua would: their clock, and then for each replica its name, virtual time, seen, due, kept,
-// horizon, more, and each tenant with its number of keys. It is empty while no replica waits.
+// horizon, more, each tenant with its number of keys, and the limit of which units are kept. It is empty while no replica waits.
 const luaLine = `
-local LINE = {REPLICAS = 64, GONE = 1000000, LATE = 5000, POLL = 100, DEAR = 500000}
+local LINE = {REPLICAS = 64, GONE = 1000000, LATE = 5000, POLL = 100, DEAR = 200000}
 local lines = {clock = 0, all = {}, calls = 0, weights = 0, due = 0}
 local function line_late(s) return s.due + s.horizon + LINE.LATE end
 local function line_weigh()
@@ -30,7 +30,7 @@ local function line_begin(now, replica, horizon, more, held, tenants)
     lines.clock = known[1]
     for i = 2, #known do
       local w = known[i]
-      local s = {replica = w[1], taken = w[2], seen = w[3], due = w[4], kept = w[5], horizon = w[6], more = w[7], tenants = w[8]}
+      local s = {replica = w[1], taken = w[2], seen = w[3], due = w[4], kept = w[5], horizon = w[6], more = w[7], tenants = w[8], limit = w[9] or ''}
       if now <= max(s.seen, s.due) + LINE.GONE then all[#all + 1] = s end
       if s == all[#all] and s.replica == replica then own = s end
     end
@@ -46,7 +46,7 @@ local function line_begin(now, replica, horizon, more, held, tenants)
   end
   if own.due == 0 then own.taken = max(own.taken, lines.clock) end
   own.seen, own.due, own.horizon, own.tenants, own.more = now, now, horizon, tenants, more
-  lines.all, lines.own, lines.due, lines.kept, lines.held = all, own, 0, 0, held
+  lines.all, lines.own, lines.due, lines.kept, lines.limit, lines.held = all, own, 0, 0, '', held
   line_weigh()
 end
 local function line_elsewhere(tenant)
@@ -54,9 +54,15 @@ local function line_elsewhere(tenant)
   local t = lines.own.tenants
   return lines.keys[t[2 * tenant - 1]] - t[2 * tenant]
 end
-local function line_competes(s, now, slot) return s.due ~= 0 and now <= line_late(s) and (s.kept > 0 or s.due <= slot) end
+local function line_until(s, slot)
+  if s.due <= slot then return line_late(s) end
+  return min(line_late(s), s.seen + LINE.GONE)
+end
+local function line_competes(s, now, slot)
+  return s.due ~= 0 and now <= line_until(s, slot) and (s.kept > 0 or s.due <= slot)
+end
 local function line_before(now, slot, from, service)
-  local own, ahead, first, last, dear = lines.own, 0, MAX, 0, false
+  local own, ahead, first, last, dear = lines.own, 0, MAX, 0, {}
   local each = service / own.weight
   local slack = min(own.horizon / lines.weights, (own.keys - 1) / 2 * each)
   for _, s in ipairs(lines.all) do
@@ -64,11 +70,12 @@ local function line_before(now, slot, from, service)
       local lead = own.taken - slack - s.taken
       if lead > each / 1024 then
         ahead = ahead + lead * s.weight
-        first, last, dear = min(first, s.due), max(last, line_late(s) + 1), dear or s.kept == 2
+        first, last = min(first, s.due), max(last, line_until(s, slot) + 1)
+        if s.kept == 2 then dear[s.limit] = true end
       end
     end
   end
-  if last == 0 then return 0, false end
+  if last == 0 then return 0 end
   return max(now + LINE.POLL, min(max(from, first) + math.ceil(min(ahead, 2 ^ 50)), last)), dear
 end
 local function line_serve(now, slot, service)
@@ -81,26 +88,25 @@ local function line_serve(now, slot, service)
 end
 local function line_end(now, asks)
   local own, waits = lines.own, false
-  own.due, own.kept = lines.due, lines.kept
+  own.due, own.kept, own.limit = lines.due, lines.kept, lines.limit
   if own.due == 0 and own.keys > asks and not lines.held then own.due = now end
   local all = {lines.clock}
   for i, s in ipairs(lines.all) do
     waits = waits or s.due ~= 0
-    all[i + 1] = {s.replica, s.taken, s.seen, s.due, s.kept, s.horizon, s.more, s.tenants}
+    all[i + 1] = {s.replica, s.taken, s.seen, s.due, s.kept, s.horizon, s.more, s.tenants, s.limit}
   end
   if waits then save('lines', cmsgpack.pack(all)) elseif (st.lines or '') ~= '' then save('lines', '') end
 end
-local function line_scarce(now, reach, a, one)
+local function line_scarce(now, reach, a, dear)
   for i, l in ipairs(L) do
     local cost = a.costs[i]
     local units = cost * min(lines.calls, math.floor(2 ^ 52 / max(1, cost)))
     if l.shadow then
     elseif l.kind == 'i' then
-      if one or open + lines.calls > l.burst then return i end
+      if open + lines.calls > l.burst then return i end
     elseif cost > 0 then
-      if one then return i end
       if l.kind == 'r' then
-        if max(l.t, now) + (units - l.burst) * l.p / l.q > reach then return i end
+        if dear[l.name] or max(l.t, now) + (units - l.burst) * l.p / l.q > reach then return i end
       elseif units > l.cap or l.meter.earliest(l, now, units) > reach then
         return i
       end
@@ -113,7 +119,7 @@ local function in_turn(now, at, b, u, nv, a)
     local till, dear = line_before(now, at, max(now, at - a.horizon), a.service)
     local scarce = till ~= 0 and line_scarce(now, now + a.horizon, a, dear)
     if scarce then
-      lines.due, lines.kept = till, 0
+      lines.due, lines.kept, lines.limit = till, 0, ''
       return nil, scarce, till, 3
     end
     line_serve(now, at, a.service)
@@ -129,7 +135,7 @@ local function in_turn(now, at, b, u, nv, a)
   end
   local till = line_before(now, u + a.horizon, u, a.service)
   if till > u then u, keep = till, 0 end
-  lines.due, lines.kept = u, keep
+  lines.due, lines.kept, lines.limit = u, keep, l.name
   return nil, b, u, nv
 end
 `

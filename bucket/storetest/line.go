@@ -16,6 +16,8 @@ var lineTests = []test{
 	{"a replica that dies gives up its turn within a second", diesInTurn},
 	{"what is free is kept for no other replica", freeForAll},
 	{"a dear call waits for no cheap ones of other replicas", dearFirst},
+	{"what a dear call waits for is named", dearIsNamed},
+	{"what a dear call waits for is not kept for a replica that is gone", dearIsGone},
 	{"permits go round", permitsGoRound},
 	{"an ask without a line waits for no turn", outOfTurn},
 	{"hundreds of replicas that come and go hold nothing up", manyReplicas},
@@ -173,6 +175,40 @@ func dearFirst(b *table) {
 	if units := 20 * len(dear.got); len(dear.got) < 5 || len(cheap.got) < 8*units*9/10 || len(cheap.got)+units < 1100 {
 		b.Errorf("%d calls of the whole burst were granted beside %d of one unit", len(dear.got), len(cheap.got))
 	}
+}
+
+// dearIsNamed makes a replica wait for the units that another's dear call needs: not for a permit, and not if its call
+// takes none of them.
+func dearIsNamed(b *table) {
+	b.lay(only(bucket.Limit{Name: "calls", InFlight: 100}, sharedRate("tokens", 100, time.Second, 50)))
+	dear, cheap := replicaOf("dear", waiting("", 1)), replicaOf("cheap", waiting("", 1))
+	dear.cost = 50
+	for range 50 {
+		b.take(cheap)
+	}
+	b.take(dear)
+	b.clock.now += 200_000
+	b.take(cheap) // the last before the dear call's turn
+	if a := b.take(cheap); len(a.Grants) > 0 || a.Wait.Limit != "tokens" {
+		b.Errorf("%+v", a)
+	}
+	cheap.cost = 0
+	if a := b.take(cheap); len(a.Grants) != 1 {
+		b.Errorf("a call without tokens waits: %+v", a)
+	}
+}
+
+// dearIsGone has a replica ask for a dear call that has to wait for ten minutes, while no other takes turns, and die.
+func dearIsGone(b *table) {
+	b.lay(only(sharedRate("tokens", 6599, time.Minute, 6000)))
+	dear, cheap := replicaOf("dear", waiting("", 1)), replicaOf("cheap", waiting("", 1))
+	dear.cost = 6000
+	b.take(dear)
+	if a := b.take(dear); a.Wait.Until < b.clock.now.Add(time.Minute) {
+		b.Fatalf("%+v", a)
+	}
+	b.play(20*time.Second, cheap)
+	b.expectCalls(cheap, 185, 201)
 }
 
 func permitsGoRound(b *table) {

@@ -35,6 +35,8 @@ type fleet struct {
 	grants   []fleetGrant
 	arrivals []bucket.Arrival
 	calls    int
+	costs    map[string]int64 // of keys whose calls take more than one unit
+	loads    map[string]int   // how often a job of a key was made ready
 	plant    mistake
 }
 
@@ -77,7 +79,7 @@ const (
 
 func newFleet(t testing.TB, seed uint64) *fleet {
 	f := &fleet{
-		t: t, rnd: rand.New(rand.NewPCG(seed, 27)), now: 1_700_000_000_000_000, keys: map[string]*fleetKey{},
+		t: t, rnd: rand.New(rand.NewPCG(seed, 27)), now: 1_700_000_000_000_000, keys: map[string]*fleetKey{}, loads: map[string]int{},
 		way: time.Duration(50+seed%4*700) * time.Microsecond, call: 20 * time.Millisecond,
 	}
 	rate := bucket.Rate{Count: []int64{20, 5, 60, 200}[f.rnd.IntN(4)], Per: time.Second, Burst: 1}
@@ -216,7 +218,8 @@ func (f *fleet) step(r *replica) {
 		f.settle(r, fx.Unused)
 	}
 	for _, j := range fx.Load {
-		j.Policy, j.Costs = r.s.policy, []int64{1}
+		f.loads[j.Queue.Key]++
+		j.Policy, j.Costs = r.s.policy, []int64{max(1, f.costs[j.Queue.Key])}
 		f.then(f.upTo(2*time.Millisecond), r, func() { r.s.Pipe.LearnLead(2 * time.Millisecond); r.s.Loaded(j) })
 	}
 	for _, j := range fx.Start {

@@ -5,11 +5,12 @@ import (
 	"testing"
 	"time"
 
+	"weir/bucket"
 	"weir/dispatcher/internal/seeds"
 )
 
-// TestSlowedReplicasHoldNoOther plays six replicas, of which pushback has slowed five. The sixth must get what they leave
-// of the limit.
+// TestSlowedReplicasHoldNoOther plays six replicas, of which pushback has slowed five. The sixth must get what they
+// leave of the limit.
 func TestSlowedReplicasHoldNoOther(t *testing.T) {
 	for seed := range seeds.Of(12) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -35,8 +36,26 @@ func TestSlowedReplicasHoldNoOther(t *testing.T) {
 			}
 			allowed := int(begin.Until(end) / f.rules.Interval(*f.rules.Shared[0].Rate).Duration())
 			if n := calls[true] + calls[false]; n < allowed*99/100 || calls[true] < 300 {
-				t.Errorf("the slowed replicas made %d calls and the other %d, of %d that the limit allows", calls[true], calls[false], allowed)
+				t.Errorf("the slowed replicas made %d calls, the other %d, and the limit allows %d", calls[true], calls[false], allowed)
 			}
 		})
+	}
+}
+
+// TestDearCallStaysReady plays a replica with dear calls beside one with cheap calls. While other replicas' calls come
+// first, the dear call is kept ready: each time that it is made ready its intent is stored.
+func TestDearCallStaysReady(t *testing.T) {
+	f := newFleet(t, 1)
+	f.rules.TenantUntil, f.costs = "", map[string]int64{"dear": 100}
+	f.rules.Shared[0].Rate = &bucket.Rate{Count: 120, Per: time.Second, Burst: 100}
+	c := crew{replicas: 2, jobs: 60}
+	for i, key := range []string{"dear", "a", "b", "c", "d", "e", "f", "g"} {
+		c.keys = append(c.keys, fleetKey{name: key, replica: min(1, i)})
+	}
+	f.man(c)
+	f.run(f.now.Add(20 * time.Second))
+	granted := c.jobs - f.keys["dear"].left
+	if granted < 2 || f.loads["dear"] > granted+3 {
+		t.Errorf("jobs were made ready %d times for %d dear calls", f.loads["dear"], granted)
 	}
 }
