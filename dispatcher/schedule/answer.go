@@ -154,8 +154,15 @@ func (s *answering) wait(q *KeyQueue, first, refused *Job, w *bucket.Wait) {
 	default:
 		s.gate.shut(w.Limit, w.Until)
 		if q.seat.refuse(cost); cost <= 1 || w.Until <= s.now.Add(LongWait) {
-			s.turns.wait(q)
+			s.waitInLine(q)
 		}
+	}
+}
+
+// waitInLine makes a queue wait for its turn at the shared limits, unless its partition was lost while it asked.
+func (s *answering) waitInLine(q *KeyQueue) {
+	if s.byKey[q.Key] == q {
+		s.turns.wait(q)
 	}
 }
 
@@ -187,7 +194,7 @@ func (s *answering) unanswered(fx *Effects) {
 		}
 		s.turns.book(q, 0)
 		q.refused(storeDown, 0)
-		s.turns.wait(q)
+		s.waitInLine(q)
 		s.Touch(q)
 	}
 	if s.now >= s.store.downAt.Add(LongWait) {

@@ -50,7 +50,7 @@
 //
 // A missed slot is given back, or lost for every key: it is never used late. Under a shared limit tenants take
 // turns, one call each, and so do the queues of one tenant (turns.go). They take turns for staging room in
-// the same way (roundRobin). If the store is on another machine and no shared limit has refused anything for a
+// the same way (room.go). If the store is on another machine and no shared limit has refused anything for a
 // second, a turn asks for more than one call. All queues that ask then share as many calls as a round trip
 // takes.
 //

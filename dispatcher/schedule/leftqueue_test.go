@@ -32,3 +32,58 @@ func TestLineThatIsGoneIsTouched(t *testing.T) {
 		t.Error("a line without jobs waits for its turn")
 	}
 }
+
+// TestLostQueueWaitsForNoTurn loses a partition while a slot is asked for a job of it, and then hears that the slot is
+// refused, or nothing. What waits here for a turn, as other processes are told, is nothing.
+func TestLostQueueWaitsForNoTurn(t *testing.T) {
+	rules := bucket.Rules{
+		Key:    bucket.KeyLimits{Rate: bucket.Rate{Count: 1000, Per: time.Second, Burst: 1}, InFlight: 1, Capacity: 10},
+		Shared: []bucket.Limit{{Name: "account", Rate: &bucket.Rate{Count: 1, Per: time.Second, Burst: 1}}},
+	}
+	now := bucket.Micros(1_000_000_000)
+	for name, reply := range map[string]Reply{
+		"refused":    {Answers: []bucket.Answer{{Now: now, Wait: bucket.Wait{Limit: "account", Until: now.Add(100 * time.Millisecond)}}}},
+		"unanswered": {Err: errLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pace := Pace{MaxStaged: MaxStaged, MaxCalls: MaxCalls, PrepareLead: LeastLead, ReserveAhead: LeastAhead, Replica: "r", Clock: OtherClock}
+			s, p := New(&Policy{Rules: rules}, pace, func(string) bucket.Micros { return 0 }), &Partition{Open: true}
+			q := s.Push("k", 1, p)
+			fx := s.Step(now)
+			fx.Load[0].Policy, fx.Load[0].Costs = s.policy, []int64{1}
+			s.Loaded(fx.Load[0])
+			if fx = s.Step(now); len(fx.Asks) != 1 {
+				t.Fatalf("%+v", fx)
+			}
+			p.Open = false
+			var lost Effects
+			s.Unwind([]*KeyQueue{q}, now, &lost)
+			s.Forget(q)
+			s.ForgetWaiting(p)
+			reply.Sent, reply.Came = now, now
+			s.Answer(&fx, reply)
+			for range 5 {
+				s.Step(now)
+				now = now.Add(time.Second)
+			}
+			if len(s.turns.coming) > 0 || s.turns.waiting() > 0 {
+				t.Errorf("%d tenants are said to have keys that wait, and %d queues wait", len(s.turns.coming), s.turns.waiting())
+			}
+		})
+	}
+}
+
+// TestLostQueueIsPutBack puts the queues in line back, as an answer does, between the steps in which a partition is lost.
+func TestLostQueueIsPutBack(t *testing.T) {
+	s, p := New(&Policy{}, Pace{}, func(string) bucket.Micros { return 0 }), &Partition{}
+	q := s.Queue("k", p)
+	s.turns.push(q, askLine)
+	s.Forget(q)
+	for _, waiting := range s.turns.takeAll() {
+		s.turns.push(waiting, askLine)
+	}
+	s.ForgetWaiting(p)
+	if len(s.turns.coming) > 0 || s.turns.waiting() > 0 {
+		t.Errorf("%d tenants are said to have keys that wait, and %d queues wait", len(s.turns.coming), s.turns.waiting())
+	}
+}

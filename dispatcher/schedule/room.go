@@ -1,0 +1,40 @@
+package schedule
+
+// roundRobin holds the queues that wait for room to make a job ready. Tenants take turns, one job each, and so
+// do the queues of a tenant.
+type roundRobin struct {
+	tenants []*tenant
+	size    int
+}
+
+// push makes a queue wait for room, unless it already waits.
+func (r *roundRobin) push(q *KeyQueue) {
+	if q.seat.queued {
+		return
+	}
+	q.seat.queued = true
+	t := q.seat.tenant
+	if len(t.queued) == 0 {
+		r.tenants = append(r.tenants, t)
+	}
+	t.queued = append(t.queued, q)
+	r.size++
+}
+
+// pop takes the queue whose turn it is. At least one queue must wait.
+func (r *roundRobin) pop() *KeyQueue {
+	t := r.tenants[0]
+	r.tenants[0] = nil
+	r.tenants = r.tenants[1:]
+	q := t.queued[0]
+	t.queued[0] = nil
+	t.queued = t.queued[1:]
+	if len(t.queued) > 0 {
+		r.tenants = append(r.tenants, t)
+	} else {
+		t.queued = nil
+	}
+	r.size--
+	q.seat.queued = false
+	return q
+}
