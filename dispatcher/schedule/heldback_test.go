@@ -12,7 +12,7 @@ import (
 // TestSlowedReplicasHoldNoOther plays six replicas, of which pushback has slowed five. The sixth must get what they
 // leave of the limit.
 func TestSlowedReplicasHoldNoOther(t *testing.T) {
-	for seed := range seeds.Of(12) {
+	for seed := range seeds.Of(20) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			f := newFleet(t, seed)
 			f.rules.Shared[0].Rate.Count = 200
