@@ -151,12 +151,22 @@ function M.q.correct(l, now, at, cost, actual)
 end
 M.f = M.q
 
--- sliding: the log is a list of start:end:units
+-- sliding: the log is a list of start:end:units. Of as many of its first entries as were read since it was changed last,
+-- ends has the ends, and sums the units of each and all before it. A round of asks that are refused reads the log once.
 local function entry(s)
   local a, b, c = string.match(s, '(%d+):(%d+):(%d+)')
   return tonumber(a), tonumber(b), tonumber(c)
 end
 local function write(s, e, units) return dec(s) .. ':' .. dec(e) .. ':' .. dec(units) end
+local function changed(l) l.ends, l.sums = {}, {} end
+local function read(l)
+  local n = #l.ends
+  for i, v in ipairs(redis.call('LRANGE', l.log, n, n + 63)) do
+    local _, e, units = entry(v)
+    l.ends[n + i], l.sums[n + i] = e, (l.sums[n + i - 1] or 0) + units
+  end
+  return #l.ends > n
+end
 M.s = {}
 function M.s.advance(l, now)
   while true do
@@ -172,18 +182,21 @@ function M.s.advance(l, now)
   end
 end
 function M.s.earliest(l, at, cost)
-  local free, i = l.cap - l.sum, 0
-  while free < cost do
-    local v = redis.call('LINDEX', l.log, i)
-    if not v then return at + l.per end -- the log was lost without its sum: wait it out
-    local _, e, units = entry(v)
-    at = max(at, e + l.per)
-    free, i = free + units, i + 1
+  local short = cost - (l.cap - l.sum)
+  if short <= 0 then return at end
+  while (l.sums[#l.sums] or 0) < short do
+    if not read(l) then return at + l.per end -- the log was lost without its sum: wait it out
   end
-  return at
+  local first, last = 1, #l.sums
+  while first < last do
+    local middle = math.floor((first + last) / 2)
+    if l.sums[middle] >= short then last = middle else first = middle + 1 end
+  end
+  return max(at, l.ends[first] + l.per)
 end
 function M.s.take(l, at, cost)
   l.sum = l.sum + cost
+  changed(l)
   local newest = redis.call('LINDEX', l.log, -1)
   if newest then
     local s, e, units = entry(newest)
@@ -208,6 +221,7 @@ function M.s.give_back(l, at, cost)
   if first == size then return end
   local s, e, units = entry(redis.call('LINDEX', l.log, first))
   cost = min(cost, units)
+  changed(l)
   redis.call('LSET', l.log, first, write(s, e, units - cost))
   l.sum = l.sum - cost
 end

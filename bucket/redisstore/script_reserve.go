@@ -55,7 +55,7 @@ local function load_limits(now)
         l.last, l.marks = 0, kept
       end
     elseif l.kind == 's' then
-      l.sum, l.gone = load(f .. 'sum'), load(f .. 'g')
+      l.sum, l.gone, l.ends, l.sums = load(f .. 'sum'), load(f .. 'g'), {}, {}
     elseif l.kind ~= 'i' then
       l.s, l.e, l.u, l.final, l.others = load(f .. 's'), load(f .. 'e'), load(f .. 'u'), load(f .. 'z'), {}
       l.same = st[f .. 'd'] == l.sign

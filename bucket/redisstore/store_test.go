@@ -2,6 +2,8 @@ package redisstore
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,5 +59,43 @@ func TestRefundAfterTheLogExpired(t *testing.T) {
 	}
 	if n := len(later) + len(r.left("k", 5)); n != 3 {
 		t.Errorf("%d units within a minute, want 3", n)
+	}
+}
+
+// TestRefusedRoundReadsTheLogOnce checks that a round of dear asks that a sliding quota refuses reads its log once, not
+// once for each: Redis serves nothing else meanwhile.
+func TestRefusedRoundReadsTheLogOnce(t *testing.T) {
+	const entries = 500
+	s, now, ctx := startServer(t), start, context.Background()
+	r := newReplica(t, s, names(), Fresh, bucket.Rules{
+		Key:    bucket.KeyLimits{Rate: bucket.Rate{Count: 1000, Per: time.Second, Burst: 1000}},
+		Shared: []bucket.Limit{{Name: "hourly", Quota: &bucket.Quota{Count: entries, Window: bucket.Sliding, Per: time.Hour}}},
+	}, &now)
+	for range entries {
+		now = now.Add(time.Second)
+		r.left("k", 1)
+	}
+	if err := s.client().ConfigResetStat(ctx).Err(); err != nil {
+		t.Fatal(err)
+	}
+	asks := make([]bucket.Ask, 64)
+	for i := range asks {
+		asks[i] = bucket.Ask{Key: fmt.Sprint("k", i), Limits: r.rules.Key, Want: 1, Costs: []int64{entries}}
+	}
+	got, err := r.Reserve(ctx, asks)
+	if err != nil || got[63].Wait.Until != now.Add(time.Hour) {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	stats, err := s.client().Info(ctx, "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range strings.Fields(stats) {
+		var reads int
+		if _, counts, ok := strings.Cut(line, "cmdstat_l"); ok {
+			if _, err := fmt.Sscanf(counts[strings.Index(counts, ":")+1:], "calls=%d", &reads); err != nil || reads > entries/10 {
+				t.Errorf("%s (%v)", line, err)
+			}
+		}
 	}
 }
