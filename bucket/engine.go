@@ -183,7 +183,11 @@ func (e *engine) inTurn(now, at Micros, a *Ask, wait *Wait) {
 		if b := e.lines.before(now, wait.Until+horizon, wait.Until, service); b.until > wait.Until {
 			wait.Until, keep = b.until, keptNothing
 		}
-		e.lines.wait(wait.Until, keep, wait.Limit)
+		if _, periodic := e.shared[i].meter.(*quotaMeter); periodic {
+			e.lines.waitForPeriod(wait.Until)
+		} else {
+			e.lines.wait(wait.Until, keep, wait.Limit)
+		}
 	}
 }
 

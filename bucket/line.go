@@ -73,6 +73,7 @@ type lines struct {
 	due   Micros // when the replica that asks comes again; 0: it does not wait
 	kept  kept
 	limit string // of which units are kept
+	later bool   // it waits for a quota's next period
 	held  bool   // as it said
 }
 
@@ -93,6 +94,7 @@ type standing struct {
 	due     Micros // when it asks again; 0: nothing waits there
 	kept    kept
 	limit   string // of which units are kept
+	later   bool   // it waits for a quota's next period
 	horizon Micros
 	tenants []Waiting
 	more    int
@@ -114,9 +116,9 @@ func (l *lines) begin(now Micros, line *Line, horizon Micros) {
 	if own.due == 0 {
 		own.taken = max(own.taken, l.clock)
 	}
-	own.seen, own.due, own.horizon, own.tenants, own.more = now, now, horizon, line.Tenants, line.More
-	l.own, l.due, l.kept, l.held = own, 0, keptNothing, line.Held
-	l.weigh()
+	own.seen, own.due, own.later, own.horizon, own.tenants, own.more = now, now, false, horizon, line.Tenants, line.More
+	l.own, l.due, l.kept, l.later, l.held = own, 0, keptNothing, false, line.Held
+	l.weigh(now)
 }
 
 func (l *lines) forgetOldest() {
@@ -129,11 +131,14 @@ func (l *lines) forgetOldest() {
 	l.all = slices.Delete(l.all, oldest, oldest+1)
 }
 
-// weigh computes the weights of all replicas that wait.
-func (l *lines) weigh() {
+// rests reports whether a replica waits for a period that does not begin soon. Until then none of its keys can be called.
+func (s *standing) rests(now Micros) bool { return s.later && s.due > now+goneAfter }
+
+// weigh computes the weights of all replicas that wait. Keys of those that rest do not count.
+func (l *lines) weigh(now Micros) {
 	l.keys, l.calls, l.weights = map[string]int{}, 0, 0
 	for _, s := range l.all {
-		if s.due == 0 {
+		if s.due == 0 || s.rests(now) {
 			continue
 		}
 		for _, t := range s.tenants {
@@ -147,13 +152,19 @@ func (l *lines) weigh() {
 		s.keys, s.weight = int64(s.more), float64(s.more)
 		for _, t := range s.tenants {
 			s.keys += int64(t.Keys)
-			s.weight += float64(t.Keys) / float64(l.keys[t.Tenant])
+			all := l.keys[t.Tenant]
+			if s.rests(now) {
+				all += t.Keys
+			}
+			s.weight += float64(t.Keys) / float64(all)
 		}
 		if s.keys == 0 {
 			s.keys, s.weight = 1, 1
 		}
-		l.calls += s.keys
-		l.weights += s.weight
+		if !s.rests(now) {
+			l.calls += s.keys
+			l.weights += s.weight
+		}
 	}
 }
 
@@ -229,13 +240,24 @@ func (l *lines) serve(now, slot Micros, service float64) {
 }
 
 // wait notes when the replica that asks was told to ask again, what is kept for it meanwhile, and of which limit.
-func (l *lines) wait(until Micros, k kept, limit string) { l.due, l.kept, l.limit = until, k, limit }
+func (l *lines) wait(until Micros, k kept, limit string) {
+	l.due, l.kept, l.limit, l.later = until, k, limit, false
+}
+
+// waitForPeriod notes the same of a replica that waits for a quota's next period. If it waits for something else too,
+// that comes first.
+func (l *lines) waitForPeriod(begins Micros) {
+	if l.due == 0 {
+		l.due, l.later = begins, true
+	}
+}
 
 // end ends a round of asks.
 func (l *lines) end(now Micros, asks int) {
 	own := l.own
-	if own.due, own.kept, own.limit = l.due, l.kept, l.limit; own.due == 0 && own.keys > int64(asks) && !l.held {
-		own.due = now // it had no room for all of them in one round
+	own.due, own.kept, own.limit, own.later = l.due, l.kept, l.limit, l.later
+	if (own.due == 0 || own.later) && own.keys > int64(asks) && !l.held {
+		own.due, own.later = now, false // it had no room for all of them in one round
 	}
 	l.own = nil
 	if !slices.ContainsFunc(l.all, func(s *standing) bool { return s.due != 0 }) {

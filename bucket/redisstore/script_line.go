@@ -2,23 +2,30 @@ package redisstore
 
 // luaLine is bucket's line.go. What the replicas said is one field of the state, lines, packed by cmsgpack, which reads it
 // ten times as fast as Lua would: their clock, and then for each replica its name, virtual time, seen, due, kept,
-// horizon, more, each tenant with its number of keys, and the limit of which units are kept. It is empty while no replica waits.
+// horizon, more, each tenant with its number of keys, the limit of which units are kept, and later. It is empty while no
+// replica waits.
 const luaLine = `
 local LINE = {REPLICAS = 64, GONE = 1000000, LATE = 5000, POLL = 100, DEAR = 200000}
 local lines = {clock = 0, all = {}, calls = 0, weights = 0, due = 0}
 local function line_late(s) return s.due + s.horizon + LINE.LATE end
-local function line_weigh()
+local function line_rests(s, now) return s.later and s.due > now + LINE.GONE end
+local function line_weigh(now)
   local keys, calls, weights = {}, 0, 0
   for _, s in ipairs(lines.all) do
     local t = s.tenants
-    for i = 1, s.due ~= 0 and #t or 0, 2 do keys[t[i]] = (keys[t[i]] or 0) + t[i + 1] end
+    for i = 1, s.due ~= 0 and not line_rests(s, now) and #t or 0, 2 do keys[t[i]] = (keys[t[i]] or 0) + t[i + 1] end
   end
   for _, s in ipairs(lines.all) do
     if s.due ~= 0 then
-      local t, n, weight = s.tenants, s.more, s.more
-      for i = 1, #t, 2 do n, weight = n + t[i + 1], weight + t[i + 1] / keys[t[i]] end
+      local t, n, weight, rests = s.tenants, s.more, s.more, line_rests(s, now)
+      for i = 1, #t, 2 do
+        local all = keys[t[i]] or 0
+        if rests then all = all + t[i + 1] end
+        n, weight = n + t[i + 1], weight + t[i + 1] / all
+      end
       if n == 0 then n, weight = 1, 1 end
-      s.keys, s.weight, calls, weights = n, weight, calls + n, weights + weight
+      s.keys, s.weight = n, weight
+      if not rests then calls, weights = calls + n, weights + weight end
     end
   end
   lines.keys, lines.calls, lines.weights = keys, calls, weights
@@ -30,7 +37,7 @@ local function line_begin(now, replica, horizon, more, held, tenants)
     lines.clock = known[1]
     for i = 2, #known do
       local w = known[i]
-      local s = {replica = w[1], taken = w[2], seen = w[3], due = w[4], kept = w[5], horizon = w[6], more = w[7], tenants = w[8], limit = w[9] or ''}
+      local s = {replica = w[1], taken = w[2], seen = w[3], due = w[4], kept = w[5], horizon = w[6], more = w[7], tenants = w[8], limit = w[9] or '', later = w[10]}
       if now <= max(s.seen, s.due) + LINE.GONE then all[#all + 1] = s end
       if s == all[#all] and s.replica == replica then own = s end
     end
@@ -45,9 +52,10 @@ local function line_begin(now, replica, horizon, more, held, tenants)
     all[#all + 1] = own
   end
   if own.due == 0 then own.taken = max(own.taken, lines.clock) end
+  own.later = false
   own.seen, own.due, own.horizon, own.tenants, own.more = now, now, horizon, tenants, more
-  lines.all, lines.own, lines.due, lines.kept, lines.limit, lines.held = all, own, 0, 0, '', held
-  line_weigh()
+  lines.all, lines.own, lines.due, lines.kept, lines.limit, lines.later, lines.held = all, own, 0, 0, '', false, held
+  line_weigh(now)
 end
 local function line_elsewhere(tenant)
   if not lines.own or tenant == 0 then return 0 end
@@ -88,12 +96,12 @@ local function line_serve(now, slot, service)
 end
 local function line_end(now, asks)
   local own, waits = lines.own, false
-  own.due, own.kept, own.limit = lines.due, lines.kept, lines.limit
-  if own.due == 0 and own.keys > asks and not lines.held then own.due = now end
+  own.due, own.kept, own.limit, own.later = lines.due, lines.kept, lines.limit, lines.later
+  if (own.due == 0 or own.later) and own.keys > asks and not lines.held then own.due, own.later = now, false end
   local all = {lines.clock}
   for i, s in ipairs(lines.all) do
     waits = waits or s.due ~= 0
-    all[i + 1] = {s.replica, s.taken, s.seen, s.due, s.kept, s.horizon, s.more, s.tenants, s.limit}
+    all[i + 1] = {s.replica, s.taken, s.seen, s.due, s.kept, s.horizon, s.more, s.tenants, s.limit, s.later}
   end
   if waits then save('lines', cmsgpack.pack(all)) elseif (st.lines or '') ~= '' then save('lines', '') end
 end
@@ -119,7 +127,7 @@ local function in_turn(now, at, b, u, nv, a)
     local till, dear = line_before(now, at, max(now, at - a.horizon), a.service)
     local scarce = till ~= 0 and line_scarce(now, now + a.horizon, a, dear)
     if scarce then
-      lines.due, lines.kept, lines.limit = till, 0, ''
+      lines.due, lines.kept, lines.limit, lines.later = till, 0, '', false
       return nil, scarce, till, 3
     end
     line_serve(now, at, a.service)
@@ -135,7 +143,11 @@ local function in_turn(now, at, b, u, nv, a)
   end
   local till = line_before(now, u + a.horizon, u, a.service)
   if till > u then u, keep = till, 0 end
-  lines.due, lines.kept, lines.limit = u, keep, l.name
+  if l.kind == 'q' or l.kind == 'f' then
+    if lines.due == 0 then lines.due, lines.later = u, true end
+  else
+    lines.due, lines.kept, lines.limit, lines.later = u, keep, l.name, false
+  end
   return nil, b, u, nv
 end
 `

@@ -151,8 +151,8 @@ function M.q.correct(l, now, at, cost, actual)
 end
 M.f = M.q
 
--- sliding: the log is a list of start:end:units. Of as many of its first entries as were read since it was changed last,
--- ends has the ends, and sums the units of each and all before it. A round of asks that are refused reads the log once.
+-- sliding: the log is a list of start:end:units. Of as many of its first entries as were read since it was changed,
+-- ends has the ends, and sums the units of each and all before it. A round of asks that are refused reads it once.
 local function entry(s)
   local a, b, c = string.match(s, '(%d+):(%d+):(%d+)')
   return tonumber(a), tonumber(b), tonumber(c)

@@ -41,7 +41,8 @@ func TestAgreesWithMemory(t *testing.T) {
 	}, opener(startServer(t)), 12)
 }
 
-// TestRefundAfterTheLogExpired checks that a call that outlives the log of its quota takes nothing off later calls' units.
+// TestRefundAfterTheLogExpired checks that a call that outlives the log of its quota takes nothing off later calls'
+// units.
 func TestRefundAfterTheLogExpired(t *testing.T) {
 	s, now, ctx := startServer(t), start, context.Background()
 	r := newReplica(t, s, names(), Fresh, bucket.Rules{

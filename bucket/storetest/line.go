@@ -18,6 +18,7 @@ var lineTests = []test{
 	{"a dear call waits for no cheap ones of other replicas", dearFirst},
 	{"what a dear call waits for is named", dearIsNamed},
 	{"what a dear call waits for is not kept for a replica that is gone", dearIsGone},
+	{"keys that wait for a new day have no part of today's turns", waitForTheDay},
 	{"permits go round", permitsGoRound},
 	{"an ask without a line waits for no turn", outOfTurn},
 	{"hundreds of replicas that come and go hold nothing up", manyReplicas},
@@ -209,6 +210,25 @@ func dearIsGone(b *table) {
 	}
 	b.play(20*time.Second, cheap)
 	b.expectCalls(cheap, 185, 201)
+}
+
+// waitForTheDay has a replica whose calls cost more than is left today. Until the next day its keys do not count among
+// those of their tenant that wait; then they do.
+func waitForTheDay(b *table) {
+	b.lay(only(quota("daily", bucket.Quota{Count: 20, Window: bucket.Calendar, Unit: bucket.Day, Zone: time.UTC})))
+	dear, cheap := replicaOf("dear", waiting("x", 1)), replicaOf("cheap", waiting("x", 1))
+	dear.cost = 15
+	b.take(dear)
+	midnight := b.take(dear).Wait.Until
+	for _, c := range []struct {
+		at   bucket.Micros
+		keys int
+	}{{b.clock.now + 10_000_000, 0}, {midnight, 1}} {
+		b.clock.now = c.at
+		if a := b.take(cheap); len(a.Grants) != 1 || a.Elsewhere != c.keys {
+			b.Errorf("%d s before midnight: %+v, want %d keys elsewhere", (midnight-c.at)/1_000_000, a, c.keys)
+		}
+	}
 }
 
 func permitsGoRound(b *table) {
