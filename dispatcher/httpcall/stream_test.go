@@ -94,7 +94,7 @@ func TestIdleBody(t *testing.T) {
 		b := newIdleBody(from, most, func(error) { ended = append(ended, time.Since(begun)) })
 		go func() {
 			for range 6 {
-				time.Sleep(most - 1)
+				<-time.After(most - 1)
 				_, _ = to.Write([]byte("x"))
 			}
 		}()
@@ -107,7 +107,7 @@ func TestIdleBody(t *testing.T) {
 		if len(ended) != 0 {
 			t.Fatalf("the call was ended after %s", ended)
 		}
-		time.Sleep(most)
+		<-time.After(most)
 		synctest.Wait()
 		if want := 6*(most-1) + most; len(ended) != 1 || ended[0] != want {
 			t.Errorf("the call was ended after %s, want once after %s", ended, want)

@@ -28,7 +28,7 @@ func (s *step) stage(q *KeyQueue) (again bucket.Micros) {
 			}
 			return Never
 		}
-		if !s.Pipe.hasRoom(&s.holds.breaker) || j != nil && s.holds.breaker.yields(j) {
+		if !s.Pipe.hasRoom(&s.holds.breaker) || s.holds.breaker.yields(j) || s.holds.breaker.hasTried(j) && q.seat.queued {
 			s.turns.room.push(q)
 			return Never
 		}
