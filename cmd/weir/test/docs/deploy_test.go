@@ -100,12 +100,18 @@ func TestDashboardAndAlertsAskForWhatThereIs(t *testing.T) {
 	if err := os.WriteFile(chat, []byte("http://127.0.0.1:1/"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := weirtest.NewRig(t, fakeapi.Options{}, "apis:\n  m:\n    url: %s\n    bucket: {rate: 1/s, capacity: 1}\n    limits: [{name: daily, quota: 1000/day}, {name: tried, quota: 500/day, shadow: true}]\n"+
+	r := weirtest.NewRig(t, fakeapi.Options{}, "apis:\n  m:\n    url: %s\n    bucket: {rate: 1/h, capacity: 1}\n    limits: [{name: daily, quota: 1000/day}, {name: tried, quota: 500/day, shadow: true}]\n"+
 		"notifications: {chat: {url: \"${file:"+chat+"}\", format: slack}}\n")
 	r.Submit("weir.jobs.m.k", nil, nil)
-	r.Submit("weir.jobs.m.k", nil, nil)
 	r.AwaitCalls(1)
-	labels := exported(t, r)
+	for range 2 { // one waits, one is refused
+		r.Submit("weir.jobs.m.k", nil, nil)
+	}
+	var labels map[string]map[string]bool
+	r.Eventually("the letter's series", func() bool {
+		labels = exported(t, r)
+		return labels["weir_dead_letters_kept"] != nil
+	})
 	expressions := append(dashboardExpressions(t), alertExpressions(t)...)
 	autoscale := documents(t, "autoscale.yaml", weirtest.MustRead(t, filepath.Join(weirtest.DeployDir, "k8s", "autoscale.yaml")))[0]
 	for _, trigger := range at(autoscale, "spec", "triggers").([]any) {
