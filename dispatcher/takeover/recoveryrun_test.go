@@ -13,7 +13,7 @@ import (
 
 // TestSimulationOfRecovery runs seeds of a partition whose owners die, lose power or lose their right between any two
 // writes, whose late writes arrive afterwards, and which may have no owner for minutes. From one seed on:
-// go test ./dispatcher/takeover -run SimulationOfRecovery -args -seed 7.
+// go test ./dispatcher/takeover -run TestSimulationOfRecovery -args -seed 7.
 func TestSimulationOfRecovery(t *testing.T) {
 	for seed := range seeds.Of(100_000) {
 		m := newRecoveryModel(seed, "")
