@@ -249,14 +249,15 @@ func (c *cable) pull(cut bool) {
 // TestDoAfterAReconnect checks, with a real weir, that an end that was reported while the connection was away is found
 // in the stream. An end that was reported to an earlier process is found too, since its job is known.
 func TestDoAfterAReconnect(t *testing.T) {
+	url := weirURL() // before the context: building weir takes long
 	ctx := await.Context(t, "the end")
 	line := &cable{}
-	nc, err := nats.Connect(weirURL(), nats.SetCustomDialer(line), nats.ReconnectWait(10*time.Millisecond), nats.MaxReconnects(-1))
+	nc, err := nats.Connect(url, nats.SetCustomDialer(line), nats.ReconnectWait(10*time.Millisecond), nats.MaxReconnects(-1))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	watching, err := nats.Connect(weirURL())
+	watching, err := nats.Connect(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,8 +297,9 @@ func TestDoAfterAReconnect(t *testing.T) {
 
 // TestEndsOfLetters checks that Await finds a dead letter as it finds a result.
 func TestEndsOfLetters(t *testing.T) {
+	url := weirURL()
 	ctx := await.Context(t, "the end")
-	nc, err := nats.Connect(weirURL())
+	nc, err := nats.Connect(url)
 	if err != nil {
 		t.Fatal(err)
 	}
