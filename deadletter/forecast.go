@@ -105,7 +105,7 @@ func period(q *bucket.Quota) time.Duration {
 	return 31 * day
 }
 
-// durationOf converts seconds. It returns the longest Duration for what does not fit in one.
+// durationOf converts seconds. It returns the longest Duration if there are too many, and 0 if they are negative.
 func durationOf(seconds float64) time.Duration {
 	if seconds >= math.MaxInt64/1e9 {
 		return math.MaxInt64

@@ -7,7 +7,7 @@ import (
 	"weir/ingest"
 )
 
-// admissions holds what one job counted against the admission limits, all of which let it in.
+// admissions holds what one job counted against its admission limits. All of them let the job in.
 type admissions struct {
 	job       *ingest.Job
 	admitters []*bucket.Admitter

@@ -14,7 +14,8 @@ func (s *Store) Unknown(ctx context.Context) ([]string, error) {
 	return append(lost, missed...), err
 }
 
-// Missed returns those of Unknown that have lost no count: they were not in the rules of every ask.
+// Missed returns those of Unknown whose count was not lost, but may lack calls: the rules of some ask did not have
+// them.
 func (s *Store) Missed(ctx context.Context) ([]string, error) {
 	_, missed, err := s.unseeded(ctx)
 	return missed, err

@@ -17,13 +17,13 @@
 //
 // # What must hold
 //
-//   - A call is sent at most once. net/http sends a request again by itself if a connection breaks that it had used
-//     before. So once a byte has left, every other connection is shut before it can be written to.
-//   - Sent is false only if certainly no byte has left.
-//   - Bytes that came before the call's first byte was written are never its answer. Bytes that a former call left on a
-//     connection belong to no call. A socket's bytes are noted in one step with receiving them, below TLS: they are in
-//     the socket or noted, never in between.
-//   - A process that was stopped between its last look at its lease and the call must not make the call when it goes
-//     on. So it checks the right once more when only the first byte is left to be sent.
+//   - A call is sent at most once. If a connection that net/http has used before breaks, net/http sends the request
+//     again by itself. So once a byte has left, every other connection is shut before it can be written to.
+//   - Sent is false only if it is certain that no byte has left.
+//   - Bytes that came before the call's first byte was written are never its answer. Bytes that an earlier call left on
+//     a connection belong to no call. Below TLS, bytes are received and noted in one step: each byte is either still in
+//     the socket or noted.
+//   - A process that is suspended after it has checked its lease must not make the call when it resumes. So it checks
+//     its lease once more immediately before it sends the first byte.
 //   - No redirect is followed, and no error names an address, a url or a part of an answer.
 package httpcall

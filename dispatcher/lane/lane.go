@@ -67,8 +67,8 @@ func (e *Env) Reply(subject string, result *nats.Msg) {
 	}
 }
 
-// Lane is what the parts of an api's worker share: the api's schedule and the partitions that this process owns. mu
-// guards both. Nothing may wait while it holds mu.
+// Lane is what the parts of an api's worker share: the api's schedule and the partitions that this process owns. Mu
+// guards both. A goroutine that holds Mu must not wait.
 type Lane struct {
 	Env     *Env
 	Name    string // of the api

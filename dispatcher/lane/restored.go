@@ -59,8 +59,8 @@ func (j *Job) InDoubt() string {
 	return doubtDetail
 }
 
-// Hold returns until when an api must be held so that no present period of a limit of all keys contains a call that the
-// ledger does not know, and why. held is false if no hold is needed.
+// Hold returns until when an api must be held, and why. Until then the present period of some shared limit may contain
+// a call that the ledger does not know. held is false if no hold is needed.
 func (r *Restoration) Hold(rules *bucket.Rules, now bucket.Micros) (h schedule.HoldChange, held bool) {
 	if r == nil || r.Counted {
 		return h, false

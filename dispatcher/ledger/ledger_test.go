@@ -91,7 +91,8 @@ func (b *book) purge(stream string, below uint64) {
 	}
 }
 
-// call is a record of a job of pay's, with the job's number as its sequence.
+// call returns the record of a call that was not the job's last. seq is the job's sequence and part of its ids; number
+// is the number of the call.
 func call(key string, seq uint64, number int) Record {
 	return Record{
 		API: "pay", Key: key, Job: fmt.Sprint("job-", seq), Dedupe: fmt.Sprint("id-", seq), Stream: "Q", Seq: seq, Call: number, Attempt: number,

@@ -74,8 +74,8 @@ const (
 // tags make the sum of the same entry differ by state.
 var tags = [...]uint64{Untold: 0, Prepared: 0x9ae16a3b2f90404f, Begun: 0xc3a5c85c97cb3127, Left: 0xb492b66fbe98f273, Answered: 0x2545f4914f6cdd1d, Settled: 0xff51afd7ed558ccd}
 
-// sumOf returns the first word of an entry that says s. Every step is one to one, so no change of a single word
-// keeps the sum.
+// sumOf returns the first word of an entry in state s: a sum over its other words. Every step is one to one, so the sum
+// differs if a single word does.
 func sumOf(entry []uint64, name uint64, s State) uint64 {
 	sum := name ^ tags[s]
 	for _, word := range entry[1:entryWords] {

@@ -92,7 +92,8 @@ func (b *backlog) pass(p place) {
 	}
 }
 
-// take removes a sequence, from either list. notBefore is when it may be called, 0 if it asked for no time.
+// take removes a job, given its sequence, from the list that holds it. notBefore is the time that the job asked for, 0
+// for none.
 func (b *backlog) take(seq uint64) (p place, notBefore bucket.Micros, was taken) {
 	p = place{after: seq, seq: seq}
 	if b.first == seq {

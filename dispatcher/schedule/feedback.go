@@ -39,7 +39,7 @@ type HoldChange struct {
 	Why   string
 }
 
-// Hold keeps a queue, or the whole api if q is nil, from calling before until. It never shortens a hold.
+// Hold lets a queue, or the whole api if q is nil, start no call before the time until. It never shortens a hold.
 func (s *Schedule) Hold(q *KeyQueue, until bucket.Micros, why string) {
 	s.holds.hold(q, until, why)
 	if q != nil {

@@ -411,7 +411,7 @@ func (m *recoveryModel) land(i int) {
 	}
 }
 
-// landIntents stores an intent, in one message with those of the owner's other jobs that want one.
+// landIntents stores a job's intent. The same message may hold intents that the owner's other jobs wait for.
 func (m *recoveryModel) landIntents(first *modelWrite) {
 	all := []*modelWrite{first}
 	for i := 0; i < len(m.onTheWay); {

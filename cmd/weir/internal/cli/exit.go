@@ -33,11 +33,11 @@ func Usage(err error) error { return &Exit{ExitUsage, err} }
 // Misconfigured marks an error of a server's configuration or environment, which a restart does not fix.
 func Misconfigured(err error) error { return &Exit{ExitConfig, err} }
 
-// NotFound marks the error that the named thing does not exist, or that there is nothing to print.
+// NotFound marks an error as meaning that the named thing does not exist, or that there is nothing to print.
 func NotFound(err error) error { return &Exit{ExitNotFound, err} }
 
-// Refused marks the error that the present state does not allow the operation, or that the user answered no.
+// Refused marks an error as meaning that the present state does not allow the operation, or that the user answered no.
 func Refused(err error) error { return &Exit{ExitRefused, err} }
 
-// Unreachable marks the error that the server, or a replica that must answer, cannot be reached.
+// Unreachable marks an error as meaning that the server, or a replica that must answer, cannot be reached.
 func Unreachable(err error) error { return &Exit{ExitUnreachable, err} }

@@ -22,7 +22,7 @@ func (s Secret) Reveal() string { return s.text }
 // IsSet reports whether there is a setting.
 func (s Secret) IsSet() bool { return s.text != "" }
 
-// String shows an address without its credentials, *** for anything else that is set.
+// String returns an address without its credentials, *** for any other setting, and nothing if there is no setting.
 func (s Secret) String() string {
 	if s.text != "" && s.shown == "" {
 		return "***"

@@ -87,8 +87,8 @@ func TestWebhook(t *testing.T) {
 	}
 }
 
-// TestWebhookMended: a receiver that asks to be left alone for an hour is, and no call waits for it; a webhook that is configured anew is tried
-// at once.
+// TestWebhookMended: weir leaves a receiver alone for the hour that it asks for, and no call waits meanwhile. A webhook
+// that is configured anew is tried at once.
 func TestWebhookMended(t *testing.T) {
 	hook := weirtest.NewHookReceiver(t)
 	t.Setenv("HOOK_SECRET", weirtest.HookSecret)

@@ -88,8 +88,8 @@ func description(l string) int {
 	return len(l) - len(strings.TrimLeft(l, " ")) + 2
 }
 
-// hung wraps a line, whose first columns stay as they are; the lines below it are indented by as many. Where that leaves a description too
-// little it begins on a line of its own.
+// hung wraps a line. Its first indent columns stay as they are, and the lines below are indented by as many. If that
+// leaves too little room for a description, the description begins on a line of its own.
 func hung(l string, indent, width int) []string {
 	if terminal.Columns(l) <= width {
 		return []string{l}

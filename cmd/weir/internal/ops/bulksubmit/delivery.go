@@ -43,8 +43,8 @@ type Options struct {
 	ReportFull bool
 	// Told receives the outcome of every line, in any order. An error ends the delivery.
 	Told func(Outcome) error
-	// Progress receives now and then how many lines have ended and how many jobs wait to be sent. An error ends the
-	// delivery.
+	// Progress is called now and then with how many lines have an outcome and how many jobs wait to be sent. An error
+	// ends the delivery.
 	Progress func(ended, waiting int) error
 }
 

@@ -13,7 +13,7 @@ import (
 	"weir/ingest"
 )
 
-// maxNamed bounds the lines that are given a name, some 50 bytes each.
+// maxNamed bounds how many lines without an id get a name. Each takes some 50 bytes of memory.
 const maxNamed = 2_000_000
 
 // names are how many lines were named after what they say, by that.

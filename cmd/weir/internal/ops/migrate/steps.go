@@ -180,9 +180,9 @@ func (m *mover) verify(ctx context.Context) error {
 	return nil
 }
 
-// seal makes the source refuse late messages. An intake that was stopped or cut off continues there until it looks for
-// the note, and answers its producers 503. seal comes last because it cannot be undone. It fails and names
-// the messages that arrived after their stream was copied.
+// seal makes the source refuse late messages. An intake that was suspended or cut off during the move continues at the
+// source until it reads the note of the move. With the seal it answers its producers 503 until then. seal comes last
+// because it cannot be undone. If messages arrived after their stream was copied, seal fails and names them.
 func (m *mover) seal(ctx context.Context) error {
 	if m.inside {
 		return nil // no other process uses its data

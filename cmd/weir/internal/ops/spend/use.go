@@ -101,7 +101,7 @@ func newUse(api *config.API, now time.Time) *Use {
 	return u
 }
 
-// begin returns from when on calls count in a period that a part shows.
+// begin returns the start of the earliest period that u shows. Calls count from then on.
 func (u *Use) begin() time.Time {
 	begin := u.From
 	for _, l := range u.Limits {

@@ -149,7 +149,8 @@ func (r *replay) charge(c *ledger.Record) {
 	}
 }
 
-// used returns how much of a limit is used now, by the ledger; nil if that is unknown, or if nothing is.
+// used returns how much of a limit is used now, by the ledger. It returns nil if that is unknown, if the limit is of a
+// kind that has no account, or if it is a shadow.
 func (r *replay) used(l *bucket.Limit, now time.Time) *int64 {
 	of := r.account.Of(l.Name)
 	if of == nil || l.Shadow {

@@ -1,14 +1,16 @@
 // Package streamwatch notices streams that operators delete or purge while weir runs, and reports them.
 //
-// A Watch looks every few seconds. A stream that is missing in two looks is reported by name until it is back: in the
-// log, by an event, in `weir status` and by readiness. The owner of a partition reports the messages that it finds
-// missing in its queue (dispatcher.StreamChange) in the same places.
+// A Watch looks every few seconds. If a stream is missing in two looks in a row, the Watch reports its name until it is
+// back: in the log, by an event, in `weir status` and by readiness. The owner of a partition reports the messages that
+// it finds missing in its queue (dispatcher.StreamChange) in the same places.
 //
 //	removed                           what weir does
 //	WEIR_<api>_<partition>            Its owner makes it again, and writes letters of the jobs that it knows.
-//	WEIR_CALLS                        Made again, beginning behind its old end. Keys and limits see that records are missing, and
-//	                                  count calls that may have been made. Calls hold until records can be stored.
-//	WEIR_RESULTS                      Made again likewise. A job that may have had a result there is parked as unknown.
+//	WEIR_CALLS                        Made again, beginning behind its old end. weir notices the missing records:
+//	                                  keys and limits count calls that may have been made. Calls wait until records
+//	                                  can be stored.
+//	WEIR_RESULTS                      Made again in the same way. A job that may have had a result there is parked as
+//	                                  unknown.
 //	WEIR_DEAD, WEIR_EVENTS            Made again; their numbers continue.
 //	KV_weir_control, KV_weir_config,  Not made again while weir runs: operators' commands are then in memory only, and an
 //	KV_weir_leases                    empty bucket would say that there were none. The next start makes them.
