@@ -72,7 +72,8 @@ func TestCheckVectors(t *testing.T) {
 	}
 }
 
-// TestCheckAgainstAllPairs compares Check with the definition, in exact rationals over every pair of arrivals.
+// TestCheckAgainstAllPairs compares Check with the definition of a rate, computed in exact rationals for every pair of
+// arrivals.
 func TestCheckAgainstAllPairs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 30).Draw(t, "n")

@@ -51,8 +51,8 @@ func (g *gcra) untake(t Interval, cost int64) {
 	g.tat, g.rem = g.tat+Micros(quo), rem
 }
 
-// idle reports whether the bucket is empty at now and may be forgotten without a change. A bucket that became empty
-// within the last microsecond may not: it has a fraction from which take continues.
+// idle reports whether the bucket is empty at now and can be forgotten without changing a later slot. A bucket that
+// became empty within the last microsecond cannot: take continues from its fraction of a microsecond.
 func (g gcra) idle(now Micros) bool { return g.end() < now || g.tat == now && g.rem == 0 }
 
 // end returns the TAT rounded up to a whole microsecond: what a caller may hand back as Ask.Floor.

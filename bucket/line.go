@@ -31,10 +31,10 @@ import (
 // Line says what waits at one replica for the limits that keys share, when the replica asks for slots.
 type Line struct {
 	Replica string // names the replica, for as long as it runs
-	// Tenants are those of which keys wait, with how many. They include the keys that ask. There are at most
-	// MostTenants, each once.
+	// Tenants lists each tenant that has waiting keys, with their number. Keys that ask now count as waiting. There
+	// are at most MostTenants.
 	Tenants []Waiting
-	More    int // tenants beside these of which keys wait; each is taken for one that no other replica has
+	More    int // further tenants that have waiting keys; each counts as one that no other replica has
 	// Held says that the replica itself is what keeps its other keys from asking in this round. No slot is kept for them.
 	Held bool
 }
@@ -48,11 +48,12 @@ type Waiting struct {
 // MostTenants bounds the tenants that a Line names.
 const MostTenants = 32
 
-// mostReplicas bounds the replicas that take turns. Beyond it the one is forgotten that was last seen longest ago.
+// mostReplicas bounds the replicas that take turns. If one more asks, the Store forgets the replica that has not asked
+// for the longest time.
 const mostReplicas = 64
 
 const (
-	goneAfter = Micros(time.Second / time.Microsecond)            // that a replica is forgotten, after it should have come
+	goneAfter = Micros(time.Second / time.Microsecond)            // how long after its time a replica is forgotten
 	lateBy    = Micros(5 * time.Millisecond / time.Microsecond)   // how much later than told a replica may come, beside its horizon
 	turnPoll  = Micros(100 * time.Microsecond / time.Microsecond) // the shortest wait for a turn
 	// dearPoll is the longest wait for a dear call while other replicas wait. It is short enough for its job to stay ready.

@@ -87,8 +87,9 @@ type Wait struct {
 type Answer struct {
 	Grants []Grant
 	Wait   Wait
-	// Now is the store's time when it answered. Its clock may be another machine's, so wait At-Now (or Until-Now) on a
-	// monotonic clock from the moment the answer came. That is never early, and late by less than the way back.
+	// Now is the store's time when it answered. The store's clock may be another machine's. So wait for At-Now (or
+	// Until-Now) on a monotonic clock, from the moment the answer arrives. Such a wait never ends early. It ends late
+	// by less than the time that the answer was on its way.
 	Now Micros
 	// Elsewhere is how many keys of the ask's tenant wait at other replicas, as far as their Lines said lately.
 	Elsewhere int

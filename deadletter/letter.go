@@ -191,7 +191,7 @@ func (l *Letter) msgID() string {
 
 const letterIDPrefix = "letter."
 
-// neverTaken reports whether no queue has ever taken the job: it was refused, and this was not a redrive.
+// neverTaken reports whether no queue has ever taken the job: weir refused it when its producer submitted it.
 func (l *Letter) neverTaken() bool {
 	return l.Origin == "" && l.Redrives == 0 && (l.Reason == Overflow || l.Reason == Invalid)
 }

@@ -16,8 +16,8 @@ import (
 	"weir/ingest"
 )
 
-// TestCallAsksForTheRight checks that a call is made in its slot only with the right to its partition. call checks the
-// right when the slot comes, before it counts or prepares anything, and once more before the first byte is sent.
+// TestCallAsksForTheRight checks that a call is made only while weir has the right to call jobs of its partition. call
+// checks the right when the slot comes, before it counts or prepares anything, and again before the first byte is sent.
 func TestCallAsksForTheRight(t *testing.T) {
 	w := newLedgerLane(t, ledger.Bounds{}, bucket.Rate{Count: 1, Per: time.Second, Burst: 1})
 	w.pace.Stored = func(string) bucket.Micros { return 0 }

@@ -7,7 +7,7 @@ import "strings"
 // makes a subject longer than a control line of NATS, at which the server would close the connection.
 type Subjects string
 
-// usualSubject is the length in bytes up to which a subject needs only one allocation.
+// usualSubject is the longest subject, in bytes, that Of builds with only one allocation.
 const usualSubject = 64
 
 // Of returns the subject below s for the given names, of which there may be none.

@@ -27,7 +27,7 @@ const (
 	Right        = 3 * time.Second
 	memberMargin = 2 * time.Second
 	Term         = Right + memberMargin
-	// renewWait is how long Keep waits for one renewal before it tries again: twice before Right has passed.
+	// renewWait is how long Keep waits for one renewal before it tries again. Two tries fit before Right has passed.
 	renewWait = MemberRenew
 )
 

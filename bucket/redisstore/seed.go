@@ -52,10 +52,11 @@ func (s *Store) unseeded(ctx context.Context) (lost, missed []string, err error)
 	return lost, missed, nil
 }
 
-// Seed sets, from the ledger, what was used of lost quotas and budgets: of calendar and fixed ones in the present
-// period, of sliding ones in the last period. Calls with an unknown outcome must count too. If several replicas seed a
-// limit, the first one counts. Seed skips a limit that was not lost, so a late or repeated Seed does no harm. A limit
-// whose period only begins within the Horizon stays unknown: seed it when the period has begun.
+// Seed sets the use of lost quotas and budgets to the units in used, which the caller adds up from the ledger: for a
+// calendar or fixed limit over the present period, for a sliding limit over one period up to now. Calls with an unknown
+// outcome must count too. If several replicas seed a limit, the first one counts. Seed skips a limit that was not lost,
+// so a late or repeated Seed does no harm. A limit stays unknown if its period has not begun and begins within the
+// Horizon: seed it when the period has begun.
 func (s *Store) Seed(ctx context.Context, used map[string]int64) error {
 	s.rulesMu.RLock()
 	defer s.rulesMu.RUnlock()

@@ -110,7 +110,7 @@ func (j *Job) Charged() []int64 {
 	return j.Taken
 }
 
-// Answered resizes a called job's space to what its message and answer take.
+// Answered resizes the Space of a called job to the bytes of its message and of the answer r.
 func (j *Job) Answered(r httpcall.Response) {
 	if j.Message != nil {
 		j.Space.Resize(jobSize(j.Message) + int64(len(r.Body)))

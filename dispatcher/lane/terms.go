@@ -52,8 +52,8 @@ func (c *Terms) Toll(j *ingest.Job) (Toll, error) {
 	return c.TollBy(j, func(_ int, of ingest.Cost, numbers []int64) int64 { return of.Sum(numbers) })
 }
 
-// TollBy returns what a job's call takes. units returns the units of each cost from its estimated numbers, which it may
-// change; limit is the shared limit's index, or OfPrice.
+// TollBy returns what a job's call takes. It calls units for each cost, to make units of the cost's estimated
+// numbers. limit is the index of the cost's shared limit, or OfPrice. units may change numbers.
 func (c *Terms) TollBy(
 	j *ingest.Job, units func(limit int, of ingest.Cost, numbers []int64) int64,
 ) (t Toll, err error) {

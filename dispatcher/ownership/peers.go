@@ -121,7 +121,7 @@ func (o *state) others(api string) (all Others) {
 	return all
 }
 
-// expelDead returns the expulsions of members that have not renewed for too long, or whose process is known to
+// expelDead returns the actions that expel members that have not renewed for too long, or whose process is known to
 // have ended.
 func (o *state) expelDead(now time.Time) []action {
 	if now.Sub(o.renewed) > mostGap {

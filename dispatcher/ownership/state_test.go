@@ -363,7 +363,8 @@ func TestLeftToOthers(t *testing.T) {
 	}
 }
 
-// TestOthers checks that only members that stay and dispatch the api count in what the others tell.
+// TestOthers checks what others makes of one other member's report. A member that leaves, or does not dispatch the api,
+// does not count. A member that is cut off from the api counts only if it seeks a replica that reaches the api.
 func TestOthers(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	tell := func(m lease.Member) Others {

@@ -29,8 +29,8 @@ func (h *holds) onDenial(j *Job, e CallEnd, present *Policy, f *Feedback) (chang
 	return changed
 }
 
-// patientDenials is how many denials a job may get and keep its place before the others. Without this bound, a single
-// job that the api always denies would keep the api closed forever.
+// patientDenials is how many of a job's calls the api may deny before other jobs are tried first. Without this bound, a
+// single job that the api always denies would keep the api closed forever.
 const patientDenials = 2
 
 // deny opens the breaker, or opens it again, because the api denies weir.

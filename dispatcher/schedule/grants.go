@@ -18,7 +18,8 @@ func (g *grants) unsettled() *grants {
 	return g
 }
 
-// hidden reports whether calls may give units back of which this policy's limits have not counted what they reserved.
+// hidden reports whether units may come back that this policy's limits did not count when they were reserved: those of
+// other processes' calls, or of calls that were granted under a former policy.
 func (g *grants) hidden() bool { return g.others || g.former.unsettled() != nil }
 
 // release ends what a granted job had reserved, and reports whether these limits had counted it.

@@ -92,8 +92,8 @@ func (q *KeyQueue) waitingSeqs() []uint64 {
 // milliseconds.
 type booking struct{ came, notBefore int64 }
 
-// callsOf adds jobs, the n-th with sequence n, and returns the order of their calls and when each started, in
-// milliseconds.
+// callsOf adds jobs, the n-th with sequence n. It returns the sequences in the order of the calls, and the millisecond
+// in which each call started.
 func callsOf(t *testing.T, limits bucket.KeyLimits, jobs ...booking) (order []uint64, at map[uint64]int64) {
 	d := newDesk(limits)
 	d.spacing = limits.Rate.Per / time.Duration(limits.Rate.Count)

@@ -23,8 +23,8 @@ func (s *Schedule) Unwind(queues []*KeyQueue, now bucket.Micros, fx *Effects) (b
 	return busy
 }
 
-// Forget drops a queue whose partition this process does not own any more. Its jobs that are still on their way
-// end outside the schedule's queues; the key may have another queue by then.
+// Forget drops a queue whose partition this process no longer owns. Jobs that are past resting stay in q until they
+// end. The schedule may have another queue of the key by then.
 func (s *Schedule) Forget(q *KeyQueue) {
 	s.census.unfinished -= q.waits.size()
 	s.census.early -= q.waits.notDue()

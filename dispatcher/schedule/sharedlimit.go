@@ -253,8 +253,9 @@ func (l *sharedLimit) usual() float64 {
 	return l.reserve()
 }
 
-// each returns the time between two usual calls at a rate, in µs, if each takes that long. A call that runs holds what
-// it has reserved: so if calls are long and reserve much more than they take, the reservations bind.
+// each returns the time in µs from one usual call to the next under a rate, if every call lasts took. A running call
+// holds the units that it has reserved. So if calls last long and reserve much more than they take, it is the reserved
+// units that set this time.
 func (l *sharedLimit) each(took time.Duration) float64 {
 	held, run := l.reserve(), float64(took.Microseconds())
 	return max(l.usual(), held*run/(max(float64(l.burst), held)*l.unit+run)) * l.unit

@@ -59,10 +59,10 @@ func (w *Settler) result(j *lane.Job, r httpcall.Response) *nats.Msg {
 // Record builds the ledger's record of a job's last call.
 func (w *Settler) Record(j *lane.Job, r httpcall.Response, out httpcall.Outcome) *ledger.Record {
 	w.Mu.Lock()
-	// Calls of a key end in any order; its newest record must cover all of them.
+	// Calls of a key end in any order. The TAT in the key's newest record must cover all of them.
 	tat := max(j.Grant.TAT, w.Sched.Floor(j.Queue))
 	w.Mu.Unlock()
-	ahead := w.Env.Ahead() // records are in calendar time, by which a later process starts
+	ahead := w.Env.Ahead() // a later process starts from the records: they are in calendar time
 	if tat != 0 {
 		tat += ahead
 	}

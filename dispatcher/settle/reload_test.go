@@ -72,8 +72,8 @@ func TestReloadEnds(t *testing.T) {
 	}
 }
 
-// TestReloadTakesRoomOnce checks that a job in its end takes room in memory once, though several steps need its
-// message. A second room would never be given back, and if none were left the job would wait for itself.
+// TestReloadTakesRoomOnce checks that a job that is being settled takes room in memory only once, though several steps
+// load its message. It would never give a second piece of room back. If no room were left, it would wait for its own.
 func TestReloadTakesRoomOnce(t *testing.T) {
 	d := newEnvOnServer(t)
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, InFlight: 4}}

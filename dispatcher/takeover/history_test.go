@@ -13,8 +13,8 @@ import (
 	"weir/ingest"
 )
 
-// TestHistory checks that only the newest markers and records of the present job count among all that the stream and
-// the ledger hold about a sequence. The other markers are discarded, each once.
+// TestHistory checks which markers and records count of those that the stream and the ledger have for a sequence: only
+// the newest ones of the present job. The other markers are discarded, each once.
 func TestHistory(t *testing.T) {
 	at := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	mine, other := bucket.MicrosOf(at), bucket.MicrosOf(at.Add(-time.Hour))

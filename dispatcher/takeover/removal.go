@@ -216,7 +216,7 @@ func letterOfRemoved(p *lane.Owned, key string, seq uint64) *deadletter.Letter {
 	}
 }
 
-// buryTakenOut makes letters of some removed jobs, and blocks until they are stored.
+// buryTakenOut makes letters of some jobs that were deleted by hand. It blocks until the letters are stored.
 func (p *removals) buryTakenOut(ctx context.Context, some []waitingJob) {
 	w := p.W
 	var storing sync.WaitGroup

@@ -42,10 +42,10 @@ const (
 	IgnoreHeaders Obedience = "ignore"
 )
 
-// Adaptive says how the rate follows pushback: each halves it, and it grows back by the clock.
+// Adaptive says how pushback changes the rate: each pushback halves it, and it grows back evenly with time.
 type Adaptive struct {
-	Floor   int64         // percent of the configured rate that stay at least: 1 to 99
-	Recover time.Duration // from nothing back to the configured rate: 1s to 24h
+	Floor   int64         // the least rate, in percent of the configured one: 1 to 99
+	Recover time.Duration // how long the rate takes to grow from zero to the configured one: 1s to 24h
 }
 
 // section has the fields of an adaptive rate.

@@ -76,9 +76,9 @@ func (a NATSAuth) lets() string {
 type Durability string
 
 const (
-	// DurabilityAlways means on disk before the receipt.
+	// DurabilityAlways means that a job is on disk before its receipt is sent.
 	DurabilityAlways Durability = "always"
-	// DurabilityInterval means on disk every second: a power cut may lose that second.
+	// DurabilityInterval means that the server syncs the disk once a second: a power cut may lose the last second.
 	DurabilityInterval Durability = "interval"
 )
 

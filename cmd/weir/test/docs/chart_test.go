@@ -217,7 +217,8 @@ func sameValues(t *testing.T, path string, values, schema object) {
 	}
 }
 
-// checkChartPod holds that a pod has its volumes and ports, and that weir knows its variables and needs no more.
+// checkChartPod checks that a pod has the volumes that it mounts, that weir knows its variables, that its probes ask
+// weir's port, and that its container has no right that weir does not need.
 func checkChartPod(t *testing.T, values []string, pods object) {
 	t.Helper()
 	pod := at(pods, "spec", "template", "spec").(object)

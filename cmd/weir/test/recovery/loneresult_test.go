@@ -80,8 +80,8 @@ func TestResultWithoutItsRecord(t *testing.T) {
 	}
 }
 
-// TestRecordWaitsForItsResult: the record of a call proves that its result is stored, and that its producer was told. So it is not stored while
-// the result is not.
+// TestRecordWaitsForItsResult checks that weir stores the record of a call only after its result. The record proves
+// that the result is stored, and that the job's producer was told.
 func TestRecordWaitsForItsResult(t *testing.T) {
 	t.Parallel()
 	r := newFlightRig(t)

@@ -26,8 +26,9 @@ func (s supervisor) reloading() {
 	s.tell(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec())
 }
 
-// watch reports until ctx ends that the process still runs, if WatchdogSec asks for that: systemd restarts a process
-// that hangs. A queue that does not move is reported by readiness instead: a restart would not cure it.
+// watch tells systemd until ctx ends that the process still runs, if the unit sets WatchdogSec: then systemd restarts a
+// process that hangs. watch does not look at the queues. Readiness reports a queue that does not move, since a restart
+// would not cure it.
 func (s supervisor) watch(ctx context.Context) {
 	every, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {

@@ -77,7 +77,7 @@ func (v *View) All(f *Frame) []string {
 	return text
 }
 
-// style is the look of a line on a terminal with colours: the text between ESC[ and m.
+// style says how a terminal with colours shows a line: it is the text between ESC[ and m.
 type style string
 
 const (

@@ -16,7 +16,7 @@ type Candidate struct {
 	CallTime time.Duration // of every call
 }
 
-// rehearsal is one run of a candidate: weir's schedule and slots in virtual time.
+// rehearsal is one run of a trace under a candidate's rules, with weir's own schedule and store, in virtual time.
 type rehearsal struct {
 	trace  *Trace
 	policy *schedule.Policy
