@@ -95,7 +95,7 @@ func (e *engine) pace(r Rate) (pace, error) {
 	return p, nil
 }
 
-// reserveAll answers the asks of one round, which must have passed check.
+// reserveAll answers the asks of one round. Each ask must have passed check.
 func (e *engine) reserveAll(now Micros, asks []Ask) []Answer {
 	if len(asks) > 0 && asks[0].Line != nil {
 		e.lines.begin(e.tick(now), asks[0].Line, Micros(ceilMicros(asks[0].Horizon)))

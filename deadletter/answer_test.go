@@ -55,7 +55,7 @@ func TestAnswerProperty(t *testing.T) {
 	})
 }
 
-// FuzzReadAnswer reads what any client may have published as a letter.
+// FuzzReadAnswer gives readAnswer headers of every kind, since any client may have published the letter.
 func FuzzReadAnswer(f *testing.F) {
 	f.Add("422", "aGVsbG8=", "")
 	f.Add("", "", "")

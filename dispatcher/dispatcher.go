@@ -94,7 +94,7 @@ type APIOptions struct {
 	// Clock says by which clock the store counts. If that is not this process's clock, the worker asks the store in the
 	// background.
 	Clock schedule.StoreClock
-	// TAT returns the theoretical arrival time that the store knows of a key, 0 if none.
+	// TAT returns the theoretical arrival time that the store has for a key, 0 if it has none.
 	TAT func(key string) bucket.Micros
 	// Checkpoint makes the store save its state at once. It does not block.
 	Checkpoint func()

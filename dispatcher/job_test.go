@@ -6,8 +6,8 @@ import (
 	"weir/dispatcher/lane"
 )
 
-// TestOrderBeforeTheStop checks that a slot that came before the worker stops is used. Otherwise the job's intent would
-// stay behind, and a restart would take the job for called.
+// TestOrderBeforeTheStop checks that a job uses a slot that it was granted before the worker stopped. Otherwise the
+// job's intent would stay behind, and a restart would treat the job as called.
 func TestOrderBeforeTheStop(t *testing.T) {
 	for range 200 {
 		w := bareWorker(dispatcherOf(Options{}), "")

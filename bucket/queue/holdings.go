@@ -8,18 +8,18 @@ import (
 	"sync/atomic"
 )
 
-// Holdings bound the memory that one process uses for jobs, over all apis and partitions, in bytes that are really
-// held. Each stage on the way of a job has a room of its own, so that no stage can starve another:
+// Holdings bound the memory that one process uses for the jobs of all apis and partitions. They count the bytes that it
+// really holds. Each stage on the way of a job has a room of its own, so that no stage can starve another:
 //
 //	intake  jobs on their way into their streams; one more is refused with 503
 //	kept    messages read ahead of their calls; one more is left in its stream, and loaded when it is needed
 //	near    jobs near their call, with their answers; one more waits
 //
-// Two more rooms bound what servers may be sending to this process: large messages that are read ahead, and large
-// messages that are loaded.
+// Two more rooms bound the large messages on their way from servers to this process: those that are read ahead, and
+// those that are loaded.
 //
-// Every waiting key takes memory too. So the keys themselves are counted, and a job of a new key is refused with 503
-// when as many keys wait as fit. Holdings are safe for concurrent use.
+// Every waiting key takes memory too, so Holdings also count keys. When no more keys fit, a job of a new key is refused
+// with 503. Holdings are safe for concurrent use.
 type Holdings struct {
 	memory             int64
 	intake, kept, near room

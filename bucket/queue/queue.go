@@ -334,5 +334,5 @@ func (q *Queue) known(key string, seq uint64) Place {
 	return p
 }
 
-// isFull reports whether err says that a stream holds as many messages of a subject as it may.
+// isFull reports whether err says that a stream already holds the most messages that it allows for one subject.
 func isFull(err error) bool { return errors.Is(err, stream.ErrFull) }

@@ -14,9 +14,9 @@ import (
 // those that this process has stored itself, and those that the server reports behind a message. Jobs that other
 // replicas store are not known, so the first of them behind such an end may wait for the heartbeats.
 
-// How long a consumer may deliver no expected message before it is replaced. A busy machine may need longer, so each
-// next consumer gets twice as long, until a message comes. A leader that does not answer doubles the time too. After
-// mostSilence the client notices by itself.
+// Bounds of how long a reader waits for an expected message before it replaces its consumer. A busy machine may need
+// longer, so each next consumer gets twice as long, until a message comes. The time also doubles if the stream's leader
+// does not answer. After mostSilence nats.go notices by itself.
 const (
 	leastSilence = 250 * time.Millisecond
 	mostSilence  = 2 * readHeartbeat

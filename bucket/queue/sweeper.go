@@ -57,7 +57,8 @@ func newSweeper(p *Partition) (*sweeper, error) {
 	}, nil
 }
 
-// Finish marks a job of the key as finished: its outcome is durable elsewhere, and its message may be deleted.
+// Finish marks the job of a key and sequence as finished: its outcome is durable elsewhere, so its message may be
+// deleted.
 func (p *Partition) Finish(key string, seq uint64) { p.sweeper.finish(key, seq) }
 
 // Discard marks a marker as no longer needed.

@@ -80,8 +80,8 @@ func (c *Client) Inquire(ctx context.Context, about Asked, h Hooks) Response {
 	return asking.Call(ctx, &ingest.Job{Method: q.Method, Path: path, Query: query}, h)
 }
 
-// expand puts the job's values into a path. It escapes each, so that no value adds a part to the path or the
-// query.
+// expand puts the job's values into a path. It escapes each value, so that none adds a segment to the path or a
+// parameter to the query.
 func expand(path string, about Asked) (string, error) {
 	var b strings.Builder
 	for {

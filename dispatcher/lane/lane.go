@@ -89,7 +89,7 @@ type Lane struct {
 	Stopped  chan struct{}  // closed when no slot is granted any more; jobs must then not wait for one
 }
 
-// New returns a lane without a schedule and terms, which the caller sets.
+// New returns a lane whose Sched and Terms are nil. The caller must set both.
 func New(e *Env, api string, q *queue.Queue, clock schedule.StoreClock) *Lane {
 	return &Lane{
 		Env: e, Name: api, Log: e.Log.With("api", api), Metrics: e.Metrics.of(api), Queue: q, Clock: clock, Now: e.Now,

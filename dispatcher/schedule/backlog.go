@@ -171,7 +171,7 @@ func (b *backlog) seqs(yield func(seq uint64) bool) {
 	}
 }
 
-// due returns a copy from which the jobs that may be called can be passed one after the other; b stays as it is.
+// due returns a copy that holds only the jobs that may be called. Passing the copy's jobs does not change b.
 func (b *backlog) due() backlog {
 	due := backlog{first: b.first, more: b.more}
 	if b.early != nil {

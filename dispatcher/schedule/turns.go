@@ -111,7 +111,8 @@ func (t *turns) join(q *KeyQueue, name string) {
 	q.seat.tenant.queues++
 }
 
-// rejoin gives a queue to its tenant after a reset; it has taken nothing then.
+// rejoin gives a queue to its tenant, once after each reset. The queue keeps its turns. What its calls have taken is
+// forgotten.
 func (t *turns) rejoin(q *KeyQueue, name string) {
 	if of := q.seat.tenant; of == nil || t.tenants[of.name] != of {
 		t.comes(q, 0)

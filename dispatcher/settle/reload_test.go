@@ -20,8 +20,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// TestReloadEnds checks that a job in its end is abandoned if its message is gone: at once if the partition is lost,
-// since the new owner has deleted the message, and otherwise when the stream's leader has confirmed it.
+// TestReloadEnds checks that the worker abandons a settling job whose message is gone. If the partition is lost,
+// it does so at once, since the new owner has deleted the message. Otherwise it first has the stream's leader confirm
+// that the message is gone.
 func TestReloadEnds(t *testing.T) {
 	d := newEnvOnServer(t)
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, InFlight: 4}}

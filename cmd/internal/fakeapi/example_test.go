@@ -8,7 +8,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 )
 
-// An api that fails the second call of every key, charges 0.40 a call, and is asked afterwards what reached it.
+// Starts an api that fails the second call of every key and charges 0.40 a call. Then it reads which calls arrived.
 func Example() {
 	script, err := fakeapi.Steps(fakeapi.Step{Path: "/charge/*", First: 2, Last: 2, Do: "status=503; retry-after=1"})
 	if err != nil {

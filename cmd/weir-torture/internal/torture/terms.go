@@ -46,7 +46,8 @@ const (
 	largeQuota  = 10_000_000
 )
 
-// noon is a time zone in which no month ends during a run: spending is compared with all calls of the run.
+// noon is a time zone in which it is about noon, so that no month ends during a run: the run compares what a month's
+// budget counts with all of its calls.
 var noon = machine.Noon()
 
 // mostJitter is the largest jitter that a change sets.

@@ -68,7 +68,7 @@ func listenAddress(text string) (string, error) {
 	return text, nil
 }
 
-// IsLoopback reports whether only this machine can reach host:port. No host is every interface.
+// IsLoopback reports whether only this machine can reach host:port. An empty host stands for every interface.
 func IsLoopback(listen string) bool {
 	host, _, err := net.SplitHostPort(listen)
 	return err == nil && onThisMachine(host)

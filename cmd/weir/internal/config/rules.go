@@ -166,7 +166,7 @@ func warnOfPace(f fields, r bucket.Rate, pace bucket.Rules) {
 	}
 }
 
-// override has the fields of what single keys have instead of the Key of the rules.
+// override has the fields of o, which replace those of the rules' Key for the keys that o.Pattern matches.
 func override(o *bucket.Override, of *bucket.Rules) section {
 	k := of.Key
 	s := keyLimits(&k, of)

@@ -87,8 +87,8 @@ func TestWebhook(t *testing.T) {
 	}
 }
 
-// TestWebhookMended: weir leaves a receiver alone for the hour that it asks for, and no call waits meanwhile. A webhook
-// that is configured anew is tried at once.
+// TestWebhookMended: weir posts nothing more to a receiver that answers 503 with a Retry-After of an hour, and no call
+// waits for it. When the webhook's configuration has changed, weir tries at once.
 func TestWebhookMended(t *testing.T) {
 	hook := weirtest.NewHookReceiver(t)
 	t.Setenv("HOOK_SECRET", weirtest.HookSecret)

@@ -68,7 +68,8 @@ func withoutTabs(dir string) error {
 	return err
 }
 
-// topicPage is a page of section 7 that shows a topic as a terminal does: tables, lists and paragraphs are laid out already.
+// topicPage returns a manual page of section 7 that shows a topic as a terminal does. Its tables, lists and paragraphs
+// are laid out already.
 func topicPage(topic help.Topic) string {
 	_, text, _ := strings.Cut(help.Render(topic.Text(), help.Style{Width: 78}), "\n")
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "\n.", "\n\\&.").Replace(strings.ReplaceAll(text, "\t", "    "))

@@ -96,7 +96,8 @@ func TestTraceContextIsTold(t *testing.T) {
 	r.CheckExemplars()
 }
 
-// TestRefusedAgainInAnotherSpan: producers that try again at once have a new span for each try, and still leave one letter for a job.
+// TestRefusedAgainInAnotherSpan: a job that is refused repeatedly leaves one letter, although its producer submits it
+// in a new span each time.
 func TestRefusedAgainInAnotherSpan(t *testing.T) {
 	t.Parallel()
 	api := weirtest.StartOrdered(t, nil)

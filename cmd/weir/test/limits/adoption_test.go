@@ -114,7 +114,7 @@ func TestRefusedStartChangesNothing(t *testing.T) {
 	}
 }
 
-// TestRefusedStartCallsNobody: not even for jobs that wait since the last run.
+// TestRefusedStartCallsNobody: a refused start makes no call, not even for jobs that have waited since the last run.
 func TestRefusedStartCallsNobody(t *testing.T) {
 	t.Parallel()
 	const limit = "    limits: [{name: all, rate: 1/24h}]\n"

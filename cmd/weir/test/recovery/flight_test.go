@@ -221,8 +221,8 @@ func TestWhatWasAnsweredIsSettledAfterAKill(t *testing.T) {
 	}
 }
 
-// TestWithoutARecorderAnAnswerIsUnknown: without a flight recorder, or if it was lost with the machine, every call of
-// which nothing was stored is unknown, and none is called again.
+// TestWithoutARecorderAnAnswerIsUnknown: without a flight recorder, or if it was lost with the machine, every call
+// whose outcome was not stored is unknown, and no call is made again.
 func TestWithoutARecorderAnAnswerIsUnknown(t *testing.T) {
 	t.Parallel()
 	r := newFlightRig(t)

@@ -63,8 +63,8 @@ func (q *slowQueue) stream(ctx context.Context) jetstream.Stream {
 	return s
 }
 
-// TestUnsureSaysWhereToLook: a store that does not answer in time has the producer told 504, the job's id, also of one that had none, and
-// where it can be asked for. The job is there, and sent again under that id it is the same one.
+// TestUnsureSaysWhereToLook: if the store does not answer in time, the producer gets 504 with the job's id, even if it
+// chose none, and the place to ask for the job. The job is stored: sent again under that id, it is a duplicate.
 func TestUnsureSaysWhereToLook(t *testing.T) {
 	js := natstest.JetStream(t)
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "WEIR_pay_0", Subjects: []string{"q.pay.>"}}); err != nil {

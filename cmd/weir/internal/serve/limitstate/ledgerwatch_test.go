@@ -161,8 +161,8 @@ func TestDamageIsTold(t *testing.T) {
 	}
 }
 
-// TestEndLostAfterTheNote: records that were stored after the last note, and lost with a kill, are noticed by the flight recorder's word,
-// once. The limits then count the most that may have been called.
+// TestEndLostAfterTheNote: a start reports records that were stored after the ledger's last note and lost with a kill.
+// The flight recorder knows of them. They are reported once. The limits then count as many calls as may have been made.
 func TestEndLostAfterTheNote(t *testing.T) {
 	for _, stored := range []uint64{5, 9} {
 		r := newAccountRig(t)

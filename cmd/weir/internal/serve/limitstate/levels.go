@@ -59,8 +59,8 @@ type budgetTold struct {
 type BudgetData struct {
 	Limit   string `json:"limit"`
 	Percent int    `json:"percent"` // the threshold; 100: the rest buys no further call
-	// Counted is what the budget counts. It includes calls under way, and after a crash those that may have been under
-	// way.
+	// Counted is how much of the budget is used. It includes calls in flight, and after a crash the calls that may have
+	// been in flight.
 	Counted     string           `json:"counted"`
 	Budget      string           `json:"budget"`
 	From        time.Time        `json:"from"`

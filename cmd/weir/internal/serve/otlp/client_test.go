@@ -14,7 +14,8 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 )
 
-// upload sends one span to a receiver that answers each request as told, and then well. It returns how many requests there were.
+// upload sends one span to a receiver that gives these answers to its first requests, and 200 to every later one. It
+// returns the number of requests and of refused spans.
 func upload(t *testing.T, answers ...http.HandlerFunc) (requests int, refused int, err error) {
 	t.Helper()
 	var n atomic.Int32
