@@ -248,5 +248,5 @@ func TestIsReadDuringTheReplay(t *testing.T) {
 	var reading sync.WaitGroup
 	reading.Go(func() { p.reader.open(t.Context()) })
 	await.Until(t, "the end of the replay", p.IsRead)
-	reading.Wait()
+	await.Return(t, "the reading", reading.Wait)
 }
