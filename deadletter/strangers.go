@@ -86,15 +86,16 @@ func (o *Writer) watchStrangers(ctx context.Context) error {
 			if !look {
 				continue
 			}
-			if err := o.lookAtStrangers(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
+			if err := o.lookAtStrangers(ctx, lookEvery); err != nil && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
 				o.log.Debug("cannot read how full the dead-letter stream is", "err", err)
 			}
 		}
 	}
 }
 
-func (o *Writer) lookAtStrangers(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, lookEvery)
+// lookAtStrangers reads how full the stream is, within a time.
+func (o *Writer) lookAtStrangers(ctx context.Context, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	stream, err := o.js.Stream(ctx, Stream)
 	if err != nil {
