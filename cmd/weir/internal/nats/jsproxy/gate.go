@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -301,7 +300,11 @@ func (g *Gate) listConsumers(msg *nats.Msg) {
 
 func (g *Gate) nameConsumers(msg *nats.Msg) {
 	g.tellConsumers(msg, Names, "io.nats.jetstream.api.v1.consumer_names_response", func(_ json.RawMessage, name string) json.RawMessage {
-		return json.RawMessage(strconv.Quote(name))
+		quoted, err := json.Marshal(name)
+		if err != nil {
+			panic("a string that JSON cannot carry: " + err.Error())
+		}
+		return quoted
 	})
 }
 
@@ -344,7 +347,8 @@ func (g *Gate) tellConsumers(msg *nats.Msg, from, kind string, told func(info js
 	}
 	data, err := json.Marshal(page)
 	if err != nil {
-		panic("a list of consumers that JSON cannot carry: " + err.Error())
+		g.refuse(msg, 500, "the list of consumers: "+err.Error())
+		return
 	}
 	g.respond(msg, data)
 }
