@@ -216,7 +216,7 @@ func (r *consumerRequest) restrict() (pushedTo string, err error) {
 			}
 		}
 	}
-	if idle > longestIdle || idle == 0 && isDurable != "" {
+	if idle > longestIdle || idle <= 0 && isDurable != "" { // the server takes a negative threshold for 0
 		r.set("inactive_threshold", longestIdle)
 	}
 	if pushedTo != "" {
