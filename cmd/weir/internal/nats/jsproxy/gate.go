@@ -41,8 +41,13 @@ const (
 	longestIdle   = 24 * time.Hour   // of a producer's consumer, which is then deleted
 )
 
-// ackPrefix begins the subjects of acknowledgements.
-const ackPrefix = "$JS.ACK."
+// An acknowledgement's subject is ackPrefix and ackTokens tokens, of which the first two are the stream and the consumer.
+// The server also takes a longer form, which begins with the domain and the account. Messages of the embedded server ask
+// for the shorter form.
+const (
+	ackPrefix = "$JS.ACK."
+	ackTokens = 7
+)
 
 // theirs marks a producer's consumer, in its metadata.
 const theirs = "weir.producers"
@@ -252,7 +257,8 @@ func withPushedTo(answer []byte, pushedTo string) []byte {
 // dropConsumer deletes a producer's consumer.
 func (g *Gate) dropConsumer(msg *nats.Msg) {
 	address := strings.TrimPrefix(msg.Subject, Drop)
-	if err := g.isTheirs(address); err != nil {
+	// JetStream's own error says better that there is no such consumer.
+	if err := g.isTheirs(address); err != nil && !errors.Is(err, errNoConsumer) {
 		g.refuse(msg, 403, err.Error())
 		return
 	}
@@ -265,11 +271,11 @@ func (g *Gate) dropConsumer(msg *nats.Msg) {
 	g.respond(msg, answer.Data)
 }
 
-// acknowledge passes an acknowledgement on to a producer's consumer.
+// acknowledge passes an acknowledgement on to a producer's consumer. It drops subjects in the longer form.
 func (g *Gate) acknowledge(msg *nats.Msg) {
 	rest := strings.TrimPrefix(msg.Subject, Ack)
-	tokens := strings.SplitN(rest, ".", 3)
-	if len(tokens) < 3 || bytes.HasPrefix(msg.Data, []byte("+NXT")) || g.isTheirs(tokens[0]+"."+tokens[1]) != nil {
+	tokens := strings.Split(rest, ".")
+	if len(tokens) != ackTokens || bytes.HasPrefix(msg.Data, []byte("+NXT")) || g.isTheirs(tokens[0]+"."+tokens[1]) != nil {
 		return // as JetStream passes over what acknowledges nothing
 	}
 	if msg.Reply == "" {
@@ -362,6 +368,9 @@ type consumerInfo struct {
 	Error *apiError `json:"error"`
 }
 
+// errNoConsumer is isTheirs' error if the consumer does not exist.
+var errNoConsumer = errors.New("there is no such consumer")
+
 // isTheirs refuses a consumer that no producer has created.
 func (g *Gate) isTheirs(address string) error {
 	g.mu.Lock()
@@ -379,7 +388,7 @@ func (g *Gate) isTheirs(address string) error {
 		return fmt.Errorf("consumer %s: %w", address, err)
 	}
 	if info.Error != nil && info.Error.Code == 404 {
-		return nil // there is none: JetStream's own error says so better
+		return fmt.Errorf("consumer %s: %w", address, errNoConsumer)
 	}
 	if info.Error != nil {
 		return fmt.Errorf("consumer %s: %s", address, info.Error.Description)
