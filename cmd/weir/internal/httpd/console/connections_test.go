@@ -2,6 +2,7 @@ package console
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -124,6 +125,20 @@ func TestUnreadBodiesHoldNoConnection(t *testing.T) {
 		_ = c.SetReadDeadline(time.Now().Add(usualTime / 2))
 		if text, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 ") {
 			t.Errorf("%s, of whose body nothing comes, is answered %.40q, %v", path, text, err)
+		}
+	}
+}
+
+// TestReadinessOutlivesTheClient: the answer of one check goes to all clients, so a client that has gone does not fail it.
+func TestReadinessOutlivesTheClient(t *testing.T) {
+	s := &Server{opts: Options{Ready: func(ctx context.Context) error { return ctx.Err() }}}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	for _, ctx := range []context.Context{gone, t.Context()} {
+		res := httptest.NewRecorder()
+		s.readyz(res, httptest.NewRequestWithContext(ctx, "GET", "/readyz", nil), Actor{Role: Viewer})
+		if res.Code != http.StatusOK {
+			t.Errorf("a client is told %d %s", res.Code, res.Body)
 		}
 	}
 }

@@ -174,13 +174,14 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request, who Actor) {
 	answer(w, http.StatusOK, strings.Join(told, "\n"))
 }
 
+// ready checks at most once in readyCache. All clients share the answer, so a client that goes does not end the check.
 func (s *Server) ready(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if time.Since(s.checked) < readyCache {
 		return s.answer
 	}
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyTimeout)
 	defer cancel()
 	s.answer, s.checked = s.opts.Ready(ctx), time.Now()
 	return s.answer
