@@ -18,16 +18,17 @@ const (
 	lettersSubject = "weir.dead."
 )
 
-// lookAgain is how often Do checks whether its connection was lost meanwhile.
+// lookAgain is how often Do checks whether its connection was lost meanwhile, and how long it waits while weir is away.
 const lookAgain = time.Second
 
 // Do submits one job and waits for its end, which weir sends to Weir-Reply-To. Do overwrites the ReplyTo of s. Give ctx
 // a deadline that leaves the job time for its turn. A refusal is a *Refusal; a dead letter is an End, not an error.
 //
 // If no answer comes, Do sends the job again under the same ID; for a job that it knows already, weir sends the end
-// once more. After a reconnect Do also reads the streams, as Await does; a producer that may not read them keeps
-// waiting. When ctx ends, the job continues: Do finds its end under the same ID within dedupe, and Await as long as the
-// end is kept.
+// once more. From then on Do also waits while weir is away or answers 503, and an error also wraps ErrNoAnswer: the job
+// may have been accepted. After a reconnect Do also reads the streams, as Await does; a producer that may not read them
+// keeps waiting. When ctx ends, the job continues: Do finds its end under the same ID within dedupe, and Await as long
+// as the end is kept.
 func (c *Client) Do(ctx context.Context, s Submission) (End, error) {
 	s = s.Named()
 	s.ReplyTo = EndsInbox(c.nc.NewInbox())
@@ -72,14 +73,28 @@ func (c *Client) Do(ctx context.Context, s Submission) (End, error) {
 	}
 }
 
-// submitUntilAnswered sends a job again until an answer comes or ctx ends.
+// submitUntilAnswered sends a job again until an answer comes or ctx ends. A try without an answer may have stored the
+// job, and only a receipt can tell. After such a try, 503 and "no responders" are no answer, and every error wraps
+// ErrNoAnswer.
 func (c *Client) submitUntilAnswered(ctx context.Context, s Submission) (Receipt, error) {
-	for {
+	for unsure := false; ; {
 		once, cancel := context.WithTimeoutCause(ctx, c.opts.AnswerWithin, ErrNoAnswer)
 		receipt, err := c.Submit(once, s)
 		cancel()
-		if !errors.Is(err, ErrNoAnswer) || ctx.Err() != nil {
+		var refusal *Refusal
+		switch away := errors.Is(err, nats.ErrNoResponders) || errors.As(err, &refusal) && refusal.Code == Unavailable; {
+		case errors.Is(err, ErrNoAnswer) && ctx.Err() == nil:
+			unsure = true
+			continue
+		case err == nil || !unsure:
 			return receipt, err
+		case !away:
+			return Receipt{}, fmt.Errorf("%w (an earlier try: %w)", err, ErrNoAnswer)
+		}
+		select {
+		case <-time.After(min(c.opts.AnswerWithin, lookAgain)):
+		case <-ctx.Done():
+			return Receipt{}, fmt.Errorf("submit to %s: %w: %w", s.API, context.Cause(ctx), ErrNoAnswer)
 		}
 	}
 }

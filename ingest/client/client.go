@@ -59,9 +59,9 @@ func New(nc *nats.Conn, o Options) *Client {
 // Submit submits one job and waits until it is stored or refused, or ctx ends.
 //
 // A refusal is a *Refusal. A *ForeignAnswer means that a stream answered in weir's place. After nats.ErrNoResponders
-// the job was not accepted. After a *ForeignAnswer or any other error it is unknown whether the job was accepted:
-// submit it again under the same ID. For that, set an ID or call Named first: without an ID a second try is a second
-// job.
+// this submission was not accepted. After a *ForeignAnswer or any other error it is unknown whether the job was
+// accepted: submit it again under the same ID. For that, set an ID or call Named first: without an ID a second try is a
+// second job.
 func (c *Client) Submit(ctx context.Context, s Submission) (Receipt, error) {
 	msg, err := c.message(ctx, s)
 	if err != nil {

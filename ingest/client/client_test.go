@@ -45,6 +45,7 @@ func TestNothingOfAServer(t *testing.T) {
 type somebody struct {
 	nc   *nats.Conn
 	jobs chan *nats.Msg
+	sub  *nats.Subscription
 }
 
 func newSomebody(t *testing.T) *somebody {
@@ -64,7 +65,7 @@ func newSomebody(t *testing.T) *somebody {
 	}
 	t.Cleanup(nc.Close)
 	s := &somebody{nc: nc, jobs: make(chan *nats.Msg, 100)}
-	if _, err := nc.ChanSubscribe("weir.jobs.>", s.jobs); err != nil {
+	if s.sub, err = nc.ChanSubscribe("weir.jobs.>", s.jobs); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -72,6 +73,18 @@ func newSomebody(t *testing.T) *somebody {
 
 func accept(msg *nats.Msg) error {
 	return msg.Respond(fmt.Appendf(nil, `{"stream":"WEIR_a_0","seq":1,"job":%q,"key":"k","position":1}`, msg.Header.Get("Nats-Msg-Id")))
+}
+
+// acceptAll accepts every job until the test ends.
+func (s *somebody) acceptAll(t *testing.T) {
+	for {
+		select {
+		case msg := <-s.jobs:
+			_ = accept(msg)
+		case <-t.Context().Done():
+			return
+		}
+	}
 }
 
 // TestAsyncIsBounded checks that SubmitAsync sends jobs in the order of its calls, and that no more jobs than allowed
@@ -193,16 +206,7 @@ func TestDoSendsAgain(t *testing.T) {
 		!strings.HasPrefix(again.Header.Get("Traceparent"), "00-0af7") {
 		t.Errorf("sent again as %v", again.Header)
 	}
-	go func() { // until an answer is in time
-		for {
-			select {
-			case msg := <-s.jobs:
-				_ = accept(msg)
-			case <-t.Context().Done():
-				return
-			}
-		}
-	}()
+	go s.acceptAll(t) // until an answer is in time
 	told := nats.NewMsg(again.Header.Get("Weir-Reply-To"))
 	for name, value := range map[string]string{
 		"Weir-Job-Id": "x", "Weir-Api": "a", "Weir-Outcome": "rejected", "Weir-Dead-Reason": "rejected", "Weir-Dead-Status": "422", "Weir-Dead-Billed": "yes",
@@ -214,6 +218,79 @@ func TestDoSendsAgain(t *testing.T) {
 	}
 	if e := await.Receive(t, "the end", end); e.Done() || e.Outcome != "rejected" || e.Status != 422 || e.Billed != "yes" || e.Key != "k" {
 		t.Errorf("ended as %+v", e)
+	}
+}
+
+// TestDoOutlastsUnavailable checks that Do does not believe a 503 after a try without an answer: that try may have
+// stored the job.
+func TestDoOutlastsUnavailable(t *testing.T) {
+	t.Parallel()
+	s := newSomebody(t)
+	c := client.New(s.nc, client.Options{AnswerWithin: 20 * time.Millisecond})
+	end := make(chan client.End, 1)
+	go func() {
+		e, err := c.Do(await.Context(t, "the end"), client.Submission{API: "a", Key: "k"})
+		if err != nil {
+			t.Error(err)
+		}
+		end <- e
+	}()
+	first := await.Receive(t, "the job", s.jobs)
+	stopping := client.Refusal{Code: client.Unavailable, Description: "weir is stopping: try again"}
+	if err := await.Receive(t, "the job once more", s.jobs).Respond(stopping.Answer("", "", "", 0)); err != nil {
+		t.Fatal(err)
+	}
+	go s.acceptAll(t)
+	told := nats.NewMsg(first.Header.Get("Weir-Reply-To"))
+	told.Header = nats.Header{"Weir-Job-Id": {first.Header.Get("Nats-Msg-Id")}, "Weir-Outcome": {"done"}}
+	if err := s.nc.PublishMsg(told); err != nil {
+		t.Fatal(err)
+	}
+	if e := await.Receive(t, "the end", end); !e.Done() {
+		t.Errorf("ended as %+v", e)
+	}
+}
+
+// TestDoIsUnsureAfterSilence checks the error of Do if a try had no answer and no later answer decides what became of
+// it.
+func TestDoIsUnsureAfterSilence(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		within  time.Duration
+		later   func(*testing.T, *somebody)
+		refused bool
+	}{
+		{"no weir", 500 * time.Millisecond, func(t *testing.T, s *somebody) {
+			if err := errors.Join(s.sub.Unsubscribe(), s.nc.Flush()); err != nil {
+				t.Fatal(err)
+			}
+		}, false},
+		{"refused", await.Patience, func(t *testing.T, s *somebody) {
+			full := client.Refusal{Code: client.Throttled, Description: "bucket full"}
+			if err := await.Receive(t, "the job once more", s.jobs).Respond(full.Answer("", "", "", 0)); err != nil {
+				t.Fatal(err)
+			}
+		}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := newSomebody(t)
+			ctx, cancel := context.WithTimeout(t.Context(), c.within)
+			defer cancel()
+			ended := make(chan error, 1)
+			go func() {
+				_, err := client.New(s.nc, client.Options{AnswerWithin: 100 * time.Millisecond}).Do(ctx, client.Submission{API: "a", Key: "k"})
+				ended <- err
+			}()
+			await.Receive(t, "the job", s.jobs)
+			c.later(t, s)
+			err := await.Receive(t, "the error", ended)
+			var refusal *client.Refusal
+			if !errors.Is(err, client.ErrNoAnswer) || errors.As(err, &refusal) != c.refused {
+				t.Errorf("ended with %v", err)
+			}
+		})
 	}
 }
 
