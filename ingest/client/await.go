@@ -21,6 +21,12 @@ const (
 // lookAgain is how often Do checks whether its connection was lost meanwhile, and how long it waits while weir is away.
 const lookAgain = time.Second
 
+// mostTold bounds the messages that wait to be read from an inbox of Do: one end, and notices of refused tries.
+const mostTold = 16
+
+// overflow is the outcome of a submission that was refused with Throttled. No accepted job ends so.
+const overflow = "overflow"
+
 // Do submits one job and waits for its end, which weir sends to Weir-Reply-To. Do overwrites the ReplyTo of s. Give ctx
 // a deadline that leaves the job time for its turn. A refusal is a *Refusal; a dead letter is an End, not an error.
 //
@@ -32,7 +38,7 @@ const lookAgain = time.Second
 func (c *Client) Do(ctx context.Context, s Submission) (End, error) {
 	s = s.Named()
 	s.ReplyTo = EndsInbox(c.nc.NewInbox())
-	told := make(chan *nats.Msg, 1)
+	told := make(chan *nats.Msg, mostTold)
 	sub, err := c.nc.ChanSubscribe(s.ReplyTo, told)
 	if err != nil {
 		return End{}, fmt.Errorf("listen for the end of job %s: %w", s.ID, err)
@@ -52,14 +58,14 @@ func (c *Client) Do(ctx context.Context, s Submission) (End, error) {
 		if missed && found == nil {
 			found = make(chan End, 1)
 			go func() {
-				if end, err := c.Await(ctx, s.API, receipt.Key, receipt.Job, time.Time{}); err == nil {
+				if end, err := c.await(ctx, s.API, receipt.Key, receipt.Job, time.Time{}, receipt.endsAs); err == nil {
 					found <- end
 				}
 			}()
 		}
 		select {
 		case msg := <-told:
-			if end, ok := ParseEnd(msg.Header, msg.Data); ok {
+			if end, ok := ParseEnd(msg.Header, msg.Data); ok && end.Outcome != overflow {
 				end.Key = receipt.Key
 				return end, nil
 			}
@@ -106,6 +112,11 @@ func (c *Client) submitUntilAnswered(ctx context.Context, s Submission) (Receipt
 // A job that was refused first and accepted when it was sent again has a letter of its refusal: pass a since after that
 // letter.
 func (c *Client) Await(ctx context.Context, api, key, job string, since time.Time) (End, error) {
+	return c.await(ctx, api, key, job, since, func(End) bool { return true })
+}
+
+// await is Await for the ends that wanted reports true of.
+func (c *Client) await(ctx context.Context, api, key, job string, since time.Time, wanted func(End) bool) (End, error) {
 	js, err := jetstream.New(c.nc)
 	if err != nil {
 		return End{}, fmt.Errorf("await job %s: %w", job, err)
@@ -125,7 +136,7 @@ func (c *Client) Await(ctx context.Context, api, key, job string, since time.Tim
 			return End{}, fmt.Errorf("await job %s in %s: %w", job, stream, err)
 		}
 		reading, err := consumer.Consume(func(msg jetstream.Msg) {
-			if end, ok := ParseEnd(msg.Headers(), msg.Data()); ok && end.Job == job {
+			if end, ok := ParseEnd(msg.Headers(), msg.Data()); ok && end.Job == job && wanted(end) {
 				end.API, end.Key = api, key
 				select {
 				case ends <- end:

@@ -16,6 +16,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // TestNothingOfAServer checks that a producer links the NATS client and ids, and no package that only a server needs.
@@ -50,12 +51,14 @@ type somebody struct {
 
 func newSomebody(t *testing.T) *somebody {
 	t.Helper()
-	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true})
+	ns, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ns.Start()
-	t.Cleanup(ns.Shutdown)
+	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
 	if !ns.ReadyForConnections(await.Patience) {
 		t.Fatal("the nats-server did not start")
 	}
@@ -71,16 +74,16 @@ func newSomebody(t *testing.T) *somebody {
 	return s
 }
 
-func accept(msg *nats.Msg) error {
-	return msg.Respond(fmt.Appendf(nil, `{"stream":"WEIR_a_0","seq":1,"job":%q,"key":"k","position":1}`, msg.Header.Get("Nats-Msg-Id")))
+func acceptAt(msg *nats.Msg, seq int) error {
+	return msg.Respond(fmt.Appendf(nil, `{"stream":"WEIR_a_0","seq":%d,"job":%q,"key":"k","position":1}`, seq, msg.Header.Get("Nats-Msg-Id")))
 }
 
-// acceptAll accepts every job until the test ends.
-func (s *somebody) acceptAll(t *testing.T) {
+// acceptAll accepts every job, at one sequence, until the test ends.
+func (s *somebody) acceptAll(t *testing.T, seq int) {
 	for {
 		select {
 		case msg := <-s.jobs:
-			_ = accept(msg)
+			_ = acceptAt(msg, seq)
 		case <-t.Context().Done():
 			return
 		}
@@ -114,7 +117,7 @@ func TestAsyncIsBounded(t *testing.T) {
 		if id := msg.Header.Get("Nats-Msg-Id"); id != fmt.Sprint("job-", n) {
 			t.Errorf("%s came as number %d", id, n)
 		}
-		if err := accept(msg); err != nil {
+		if err := acceptAt(msg, 1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -206,8 +209,12 @@ func TestDoSendsAgain(t *testing.T) {
 		!strings.HasPrefix(again.Header.Get("Traceparent"), "00-0af7") {
 		t.Errorf("sent again as %v", again.Header)
 	}
-	go s.acceptAll(t) // until an answer is in time
+	go s.acceptAll(t, 1) // until an answer is in time
 	told := nats.NewMsg(again.Header.Get("Weir-Reply-To"))
+	told.Header = nats.Header{"Weir-Job-Id": {"x"}, "Weir-Outcome": {"overflow"}, "Weir-Dead-Reason": {"overflow"}}
+	if err := s.nc.PublishMsg(told); err != nil { // the first try was refused, and its answer lost
+		t.Fatal(err)
+	}
 	for name, value := range map[string]string{
 		"Weir-Job-Id": "x", "Weir-Api": "a", "Weir-Outcome": "rejected", "Weir-Dead-Reason": "rejected", "Weir-Dead-Status": "422", "Weir-Dead-Billed": "yes",
 	} {
@@ -240,7 +247,7 @@ func TestDoOutlastsUnavailable(t *testing.T) {
 	if err := await.Receive(t, "the job once more", s.jobs).Respond(stopping.Answer("", "", "", 0)); err != nil {
 		t.Fatal(err)
 	}
-	go s.acceptAll(t)
+	go s.acceptAll(t, 1)
 	told := nats.NewMsg(first.Header.Get("Weir-Reply-To"))
 	told.Header = nats.Header{"Weir-Job-Id": {first.Header.Get("Nats-Msg-Id")}, "Weir-Outcome": {"done"}}
 	if err := s.nc.PublishMsg(told); err != nil {
@@ -320,6 +327,70 @@ func (c *cable) pull(cut bool) {
 			_ = conn.Close()
 		}
 		c.open = nil
+	}
+}
+
+// TestDoTellsLivesApart checks that Do, after a reconnect, does not take an older end under the job's id for the end of
+// the job: the letter of a submission that was refused, or the end of an earlier life.
+func TestDoTellsLivesApart(t *testing.T) {
+	t.Parallel()
+	ctx := await.Context(t, "the end")
+	s := newSomebody(t)
+	js, err := jetstream.New(s.nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	streams := map[string]jetstream.Stream{}
+	for name, subject := range map[string]string{"WEIR_RESULTS": "weir.results.>", "WEIR_DEAD": "weir.dead.>"} {
+		if streams[name], err = js.CreateStream(ctx, jetstream.StreamConfig{Name: name, Subjects: []string{subject}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	store := func(subject, id string, h nats.Header) {
+		h.Set("Nats-Msg-Id", id)
+		h.Set("Weir-Job-Id", "order-9")
+		if _, err := js.PublishMsg(ctx, &nats.Msg{Subject: subject, Header: h}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	store("weir.dead.a.overflow.k", "letter.x", nats.Header{"Weir-Dead-Reason": {"overflow"}})
+	store("weir.dead.a.rejected.k", "letter.WEIR_a_0.6.1", nats.Header{"Weir-Dead-Reason": {"rejected"}})
+	store("weir.results.a.k", "result.WEIR_a_0.5.1", nats.Header{"Weir-Outcome": {"done"}})
+	line := &cable{}
+	nc, err := nats.Connect(s.nc.ConnectedUrl(), nats.SetCustomDialer(line), nats.ReconnectWait(10*time.Millisecond), nats.MaxReconnects(-1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	done := make(chan client.End, 1)
+	go func() {
+		end, err := client.New(nc, client.Options{AnswerWithin: time.Second}).Do(ctx, client.Submission{API: "a", Key: "k", ID: "order-9"})
+		if err != nil {
+			t.Error(err)
+		}
+		done <- end
+	}()
+	if err := acceptAt(await.Receive(t, "the job", s.jobs), 7); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	go s.acceptAll(t, 7) // if the receipt is lost
+	line.pull(true)
+	line.pull(false)
+	for name, stream := range streams {
+		await.Until(t, "reading of "+name, func() bool {
+			read := len(done) > 0
+			for c := range stream.ListConsumers(ctx).Info() {
+				read = read || c.NumPending == 0
+			}
+			return read
+		})
+	}
+	store("weir.results.a.k", "found.WEIR_a_0.8.1", nats.Header{"Weir-Outcome": {"done"}, "Weir-Status": {"201"}}) // after a redrive
+	if end := await.Receive(t, "the end", done); end.Status != 201 {
+		t.Errorf("ended as %+v", end)
 	}
 }
 

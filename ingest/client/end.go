@@ -81,6 +81,22 @@ func ParseEnd(h nats.Header, body []byte) (End, bool) {
 	return e, e.Outcome != "" && e.Job != ""
 }
 
+// endsAs reports whether a stored end is that of the job with this receipt. Its message id names the place where the
+// ended job was queued: that of the receipt, or one behind it after a redrive. An earlier life of the id was queued
+// before it, and a refused submission nowhere.
+func (r Receipt) endsAs(e End) bool {
+	id := e.Header.Get(HeaderMsgID)
+	if _, imported, ok := strings.Cut(e.Header.Get("Weir-Dead-Imported"), " "); ok {
+		id = imported
+	}
+	place := strings.Split(id, ".") // result, found or letter; the stream; the sequence; when it was stored
+	if len(place) != 4 {
+		return false
+	}
+	seq, err := strconv.ParseUint(place[2], 10, 64)
+	return err == nil && (r.Seq == 0 || place[1] == r.Stream && seq >= r.Seq)
+}
+
 // EndsOnly comes before the last token of an inbox that receives only the ends of jobs.
 const EndsOnly = "ends."
 
