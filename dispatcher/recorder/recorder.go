@@ -56,7 +56,7 @@ type slot struct {
 	id         uint64 // 0: free
 	prev, next uint32 // while parked; the number of slots: none
 	parked     bool
-	begun      bool
+	begun      bool // the call began, or ended before it began
 	chunks     int8 // number of its chunks
 }
 
@@ -345,7 +345,7 @@ func (e Entry) Left() {
 	}
 }
 
-// Answer notes the outcome of a call that began. It reports whether all of the body is kept.
+// Answer notes the outcome of a call, which may have failed before it began. It reports whether all of the body is kept.
 func (e Entry) Answer(a *Answer) (whole bool) {
 	if e.r == nil || e.r.broken.Load() || !e.owns() {
 		return false
@@ -363,7 +363,8 @@ func (e Entry) Answer(a *Answer) (whole bool) {
 	left := len(e.r.chunks) - n
 	copy(numbers[:], e.r.chunks[left:])
 	e.r.chunks = e.r.chunks[:left]
-	e.r.slots[e.slot].chunks = int8(n)
+	s := &e.r.slots[e.slot]
+	s.begun, s.chunks = true, int8(n) // an entry with an outcome is settled, not parked
 	e.r.mu.Unlock()
 	body := min(len(a.Body), n*chunkBytes-room)
 	if body < 0 {

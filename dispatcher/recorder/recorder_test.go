@@ -315,6 +315,17 @@ func TestEntriesAreNotLostFromSight(t *testing.T) {
 	}
 }
 
+// TestAnUnsentCallGivesItsChunksBack checks that a call that failed before its first byte keeps no chunk of its outcome.
+func TestAnUnsentCallGivesItsChunksBack(t *testing.T) {
+	r := open(t, t.TempDir(), small)
+	e := r.Prepare(callOf(1), Entry{})
+	e.Answer(answerFor(1))
+	e.LetGo()
+	if len(r.chunks) != small.Chunks || len(r.free) != small.Entries || r.parked.size != 0 {
+		t.Errorf("%d chunks and %d entries are free, %d are parked", len(r.chunks), len(r.free), r.parked.size)
+	}
+}
+
 // TestBodiesAreCut checks that the beginning of an answer that is too long is kept, and marked as cut.
 func TestBodiesAreCut(t *testing.T) {
 	for _, c := range []struct{ chunks, body, kept int }{
