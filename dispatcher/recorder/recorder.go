@@ -57,7 +57,7 @@ type slot struct {
 	prev, next uint32 // while parked; the number of slots: none
 	parked     bool
 	begun      bool // the call began, or ended before it began
-	chunks     int8 // number of its chunks
+	chunks     int8 // number of its chunks; 0 until the outcome is noted
 }
 
 // Options of a Recorder. Dir and Log are required.
@@ -292,14 +292,6 @@ func (e Entry) LetGo() {
 	}
 }
 
-// owns reports whether the entry still belongs to its call.
-func (e Entry) owns() bool {
-	e.r.mu.Lock()
-	defer e.r.mu.Unlock()
-	s := &e.r.slots[e.slot]
-	return s.id == e.id && !s.parked
-}
-
 // begins notes in memory that the call begins. If the entry belongs to another call by now, it reports true only
 // if the recorder was given up and its file removed.
 func (e Entry) begins() bool {
@@ -338,16 +330,22 @@ func (e Entry) Begin(at time.Time, tat int64) bool {
 	return e.turn(Begun, func(entry []uint64) { entry[wordBegun], entry[wordTAT] = uint64(at.UnixMicro()), uint64(tat) }) || !e.r.stuck.Load()
 }
 
-// Left notes that the first bytes of a call have left.
+// Left notes that the first bytes of a call have left, unless its outcome is noted already: the goroutine that sent them
+// may be behind the one that read the answer.
 func (e Entry) Left() {
-	if e.r != nil && e.owns() {
+	if e.r == nil {
+		return
+	}
+	e.r.mu.Lock()
+	defer e.r.mu.Unlock()
+	if s := &e.r.slots[e.slot]; s.id == e.id && !s.parked && s.chunks == 0 {
 		e.turn(Left, nil)
 	}
 }
 
 // Answer notes the outcome of a call, which may have failed before it began. It reports whether all of the body is kept.
 func (e Entry) Answer(a *Answer) (whole bool) {
-	if e.r == nil || e.r.broken.Load() || !e.owns() {
+	if e.r == nil || e.r.broken.Load() {
 		return false
 	}
 	if fault.Planted(fault.RecordMixed) {
@@ -359,11 +357,15 @@ func (e Entry) Answer(a *Answer) (whole bool) {
 	var numbers [mostChunks]uint16
 	want := min((room+len(a.Body)+chunkBytes-1)/chunkBytes, mostChunks)
 	e.r.mu.Lock()
+	s := &e.r.slots[e.slot]
+	if s.id != e.id || s.parked {
+		e.r.mu.Unlock()
+		return false // it belongs to another call by now
+	}
 	n := min(want, len(e.r.chunks))
 	left := len(e.r.chunks) - n
 	copy(numbers[:], e.r.chunks[left:])
 	e.r.chunks = e.r.chunks[:left]
-	s := &e.r.slots[e.slot]
 	s.begun, s.chunks = true, int8(n) // an entry with an outcome is settled, not parked
 	e.r.mu.Unlock()
 	body := min(len(a.Body), n*chunkBytes-room)

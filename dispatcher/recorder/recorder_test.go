@@ -326,6 +326,21 @@ func TestAnUnsentCallGivesItsChunksBack(t *testing.T) {
 	}
 }
 
+// TestAnAnswerStaysAnswered checks that an answer that comes before the report that its request left stays noted.
+func TestAnAnswerStaysAnswered(t *testing.T) {
+	r := open(t, t.TempDir(), small)
+	e := r.Prepare(callOf(1), Entry{})
+	e.Begin(time.Now(), 1)
+	e.Answer(answerFor(1))
+	e.Left()
+	r.die(t)
+	f := open(t, r.dir, small).Find(e.ID(), callOf(1))
+	if f.State != Answered {
+		t.Fatalf("the call is %d, want %d", f.State, Answered)
+	}
+	sameAnswer(t, f.Answer, answerFor(1))
+}
+
 // TestBodiesAreCut checks that the beginning of an answer that is too long is kept, and marked as cut.
 func TestBodiesAreCut(t *testing.T) {
 	for _, c := range []struct{ chunks, body, kept int }{
