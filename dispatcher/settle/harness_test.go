@@ -1,6 +1,7 @@
 package settle
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 	"time"
@@ -8,11 +9,16 @@ import (
 	"weir/bucket"
 	"weir/bucket/natstest"
 	"weir/bucket/queue"
+	"weir/deadletter"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/lane"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/ownership"
 	"weir/dispatcher/schedule"
+	"weir/ingest/await"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 )
 
 // settling is a lane with what brings its jobs to their ends.
@@ -43,6 +49,29 @@ func newSettlingRig(e *lane.Env, q *queue.Queue, api *httpcall.API) *settling {
 	w.Terms = e.NewTerms(api, nil)
 	w.Sched = schedule.New(w.Terms.Policy, schedule.Pace{MaxStaged: schedule.MaxStaged, MaxCalls: schedule.MaxCalls}, func(string) bucket.Micros { return 0 })
 	return w
+}
+
+// writing returns the markers of the queue's first partition. They and the letters are written until the test ends.
+func writing(t *testing.T, e *lane.Env, q *queue.Queue) *queue.Markers {
+	t.Helper()
+	letters, err := deadletter.Open(t.Context(), deadletter.Options{
+		Conn: e.Conn, JetStream: e.JS, Replicas: 1, MaxAge: time.Hour, MaxBytes: 1 << 20, MaxWaiting: 1 << 20, Log: e.Log,
+		Registerer: prometheus.NewRegistry(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Letters = letters
+	markers, err := q.Partitions()[0].Own(t.Context(), "me")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var writers errgroup.Group
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	writers.Go(func() error { return letters.Run(ctx) })
+	writers.Go(func() error { return markers.Run(ctx) })
+	t.Cleanup(func() { stop(); _ = await.Result(t, "the end of the writers", writers.Wait) })
+	return markers
 }
 
 // opened returns a tenure of the rig's first partition, whose queue has been read.

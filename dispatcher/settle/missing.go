@@ -60,15 +60,22 @@ func (w *Settler) BuryMissing(ctx context.Context, j *lane.Job, a queue.Absence)
 	w.Mu.Unlock()
 	ingest.TraceOf(l.Header).Log(w.Log).Log(ctx, level, "an accepted job's message is gone from its queue; it becomes a letter", "outcome", outcome, "key", l.Key, "seq", j.Seq,
 		"job_id", l.JobID, "billed", l.Billed)
-	if w.persist(ctx, "dead letter", j, func() error { return w.Env.Letters.Bury(l) }) {
-		if a == queue.LostByStore { // its stream still counts the message
-			if err := j.Part.Told.NoteTold(ctx, j.Queue.Key, func(n int) int { return n + 1 }); err != nil {
-				return // the partition is lost: the next owner finds the job
-			}
-		}
-		w.Unrecorded.Never(j)
-		w.Finish(j, outcome)
+	if !w.persist(ctx, "dead letter", j, func() error { return w.Env.Letters.Bury(l) }) {
+		return
 	}
+	if a == queue.LostByStore && !w.noteLost(ctx, j) {
+		return
+	}
+	w.Unrecorded.Never(j)
+	w.Finish(j, outcome)
+}
+
+// noteLost stores that a job's loss was reported, since its stream still counts the message. It reports false if persist
+// gave the job up.
+func (w *Settler) noteLost(ctx context.Context, j *lane.Job) bool {
+	return w.persist(ctx, "note of a lost job", j, func() error {
+		return j.Part.Told.NoteTold(ctx, j.Queue.Key, func(n int) int { return n + 1 })
+	})
 }
 
 // DeletedDetail returns what a letter says of a job whose message was deleted by hand.

@@ -8,16 +8,12 @@ import (
 
 	"weir/bucket"
 	"weir/bucket/queue"
-	"weir/deadletter"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/lane"
 	"weir/dispatcher/ownership"
 	"weir/dispatcher/schedule"
 	"weir/ingest"
 	"weir/ingest/await"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/errgroup"
 )
 
 // TestReloadEnds checks that the worker abandons a settling job whose message is gone. If the partition is lost,
@@ -33,23 +29,7 @@ func TestReloadEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	letters, err := deadletter.Open(t.Context(), deadletter.Options{
-		Conn: d.Conn, JetStream: d.JS, Replicas: 1, MaxAge: time.Hour, MaxBytes: 1 << 20, MaxWaiting: 1 << 20, Log: d.Log,
-		Registerer: prometheus.NewRegistry(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.Letters = letters
-	markers, err := q.Partitions()[0].Own(t.Context(), "me")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var writers errgroup.Group
-	writing, stop := context.WithCancel(t.Context())
-	writers.Go(func() error { return letters.Run(writing) })
-	writers.Go(func() error { return markers.Run(writing) })
-	defer func() { stop(); _ = await.Result(t, "the end of the writers", writers.Wait) }()
+	markers := writing(t, d, q)
 	for _, lost := range []bool{true, false} {
 		w := newSettlingRig(d, q, &httpcall.API{Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "pay"}, Rules: rules})
 		p := w.opened(ownership.Tenure{})
