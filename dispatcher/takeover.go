@@ -28,6 +28,7 @@ type tenancy struct {
 	fail     func(err error)            // ends the dispatcher
 	released func(id lease.PartitionID) // another replica may take the partition
 
+	hard                     <-chan struct{} // closed when running calls must have ended
 	stopReading, stopMarkers context.CancelFunc
 	reading, writing         errgroup.Group
 }
@@ -46,6 +47,7 @@ func (w *apiWorker) newTenancy(number int, t ownership.Tenure) *tenancy {
 // the partition.
 func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t ownership.Tenure) error {
 	p := w.newTenancy(number, t)
+	p.hard = hard.Done()
 	err := p.Begin(ctx)
 	if err != nil {
 		return fmt.Errorf("api %s: %w", w.Name, err)
@@ -184,13 +186,23 @@ func (p *tenancy) lose() {
 	p.remove()
 	p.stopMarkers()
 	p.W.Running.Go(func() {
-		tick := time.NewTicker(closeCheck)
-		defer tick.Stop()
-		for busy = p.unwind(busy); len(busy) > 0; busy = p.unwind(busy) {
-			<-tick.C // each of them will end: a call's timeout bounds it
-		}
+		p.drain(busy)
 		_ = p.writing.Wait() // the new owner finds what could not be stored
 	})
+}
+
+// drain blocks until the jobs under way have ended, which the timeout of a call bounds. It gives up when running calls
+// must have ended: nothing ends a job whose outcome could not be stored until then.
+func (p *tenancy) drain(busy []*schedule.KeyQueue) {
+	tick := time.NewTicker(closeCheck)
+	defer tick.Stop()
+	for busy = p.unwind(busy); len(busy) > 0; busy = p.unwind(busy) {
+		select {
+		case <-tick.C:
+		case <-p.hard:
+			return
+		}
+	}
 }
 
 // shut stops calls of the partition from starting, and returns the queues that have jobs near their call.
