@@ -162,5 +162,24 @@ func TestABrokenFileIsGivenUp(t *testing.T) {
 	}
 }
 
+// TestNoCallBeginsBeforeABrokenFileIsGone checks that a call does not begin as long as a file that cannot be written
+// still says that it has not begun.
+func TestNoCallBeginsBeforeABrokenFileIsGone(t *testing.T) {
+	r := open(t, t.TempDir(), small)
+	first, second := r.Prepare(callOf(1), Entry{}), r.Prepare(callOf(2), Entry{})
+	r.unlink = func(path string) error {
+		if second.Begin(time.Now(), 1) {
+			t.Error("a call begins, and the file says that it has not begun")
+		}
+		return os.Remove(path)
+	}
+	if err := r.file.Truncate(0); err != nil {
+		t.Fatal(err)
+	}
+	if !first.Begin(time.Now(), 1) || !second.Begin(time.Now(), 1) {
+		t.Error("a call does not begin although the file is gone")
+	}
+}
+
 // header are the words of the header.
 func (r *Recorder) header() []uint64 { return r.words[:headerBytes/8] }

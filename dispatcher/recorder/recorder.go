@@ -32,8 +32,9 @@ type Recorder struct {
 
 	mixed atomic.Pointer[Answer] // used by a planted bug
 
-	broken atomic.Bool // the mapping cannot be written: the recorder notes nothing any more
-	stuck  atomic.Bool // its file cannot be removed: a call must not begin if the file says that it has not begun
+	unlink func(path string) error // removes the file of a recorder that was given up
+	broken atomic.Bool             // the mapping cannot be written: the recorder notes nothing any more
+	gone   atomic.Bool             // the file was removed after that: calls may begin that it says have not begun
 	missed atomic.Int64
 
 	mu     sync.Mutex // guards what follows
@@ -94,7 +95,9 @@ func Open(o Options) (*Recorder, error) {
 	if o.Size == (Size{}) {
 		o.Size = Usual
 	}
-	r := &Recorder{dir: o.Dir, size: o.Size, log: o.Log.With("component", "recorder"), nextID: rand.Uint64() &^ (1 << 63), former: newFormer()}
+	r := &Recorder{
+		dir: o.Dir, size: o.Size, log: o.Log.With("component", "recorder"), nextID: rand.Uint64() &^ (1 << 63), former: newFormer(), unlink: os.Remove,
+	}
 	for r.name == 0 {
 		r.name = rand.Uint64()
 	}
@@ -185,14 +188,14 @@ func (r *Recorder) written(do func()) (ok bool) {
 	return true
 }
 
-// fail gives up the recorder and removes its file: calls may now begin although the file says that they have not.
+// fail gives up the recorder and removes its file. Once the file is gone, calls may begin that are not noted.
 func (r *Recorder) fail(cause any) {
 	if r.broken.Swap(true) {
 		return
 	}
-	err := os.Remove(r.path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		r.stuck.Store(true)
+	err := r.unlink(r.path)
+	if err == nil || errors.Is(err, os.ErrNotExist) {
+		r.gone.Store(true)
 	}
 	r.log.Error("cannot write the flight recorder's file and stopped recording: after a kill -9 more jobs will be unknown; check the disk and restart",
 		"path", r.path, "cause", fmt.Sprint(cause), "err", err)
@@ -299,7 +302,7 @@ func (e Entry) begins() bool {
 	defer e.r.mu.Unlock()
 	s := &e.r.slots[e.slot]
 	if s.id != e.id || s.parked {
-		return e.r.broken.Load() && !e.r.stuck.Load()
+		return e.r.gone.Load()
 	}
 	s.begun = true
 	return true
@@ -327,7 +330,7 @@ func (e Entry) Begin(at time.Time, tat int64) bool {
 	if !e.begins() {
 		return false // it belongs to another call by now, which is a bug: nothing must be sent
 	}
-	return e.turn(Begun, func(entry []uint64) { entry[wordBegun], entry[wordTAT] = uint64(at.UnixMicro()), uint64(tat) }) || !e.r.stuck.Load()
+	return e.turn(Begun, func(entry []uint64) { entry[wordBegun], entry[wordTAT] = uint64(at.UnixMicro()), uint64(tat) }) || e.r.gone.Load()
 }
 
 // Left notes that the first bytes of a call have left, unless its outcome is noted already: the goroutine that sent them
