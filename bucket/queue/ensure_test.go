@@ -2,10 +2,12 @@ package queue
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -75,6 +77,51 @@ func TestStreamIsOnlyAddedTo(t *testing.T) {
 	}
 	if !strings.Contains(said.String(), "a stream was changed") {
 		t.Errorf("no word of the change: %s", &said)
+	}
+}
+
+// raisedMeanwhile simulates another replica that raises a stream just after this one has looked at it.
+type raisedMeanwhile struct {
+	jetstream.JetStream
+	t  *testing.T
+	to jetstream.StreamConfig
+}
+
+// Stream implements jetstream.JetStream.
+func (r raisedMeanwhile) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	s, err := r.JetStream.Stream(ctx, name)
+	if _, err := r.UpdateStream(ctx, r.to); err != nil {
+		r.t.Error(err)
+	}
+	return s, err
+}
+
+// TestStreamRaisedMeanwhileStaysRaised checks that a stream is not lowered to what this replica asks for if another has
+// raised it further since this one looked: the server would delete the oldest jobs.
+func TestStreamRaisedMeanwhileStaysRaised(t *testing.T) {
+	js := natstest.JetStream(t)
+	cfg := jetstream.StreamConfig{
+		Name: "S", Subjects: []string{"s"}, Storage: jetstream.FileStorage,
+		Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, MaxMsgsPerSubject: 10, MaxMsgSize: 1 << 10,
+	}
+	if _, err := js.CreateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	higher := cfg
+	higher.MaxMsgsPerSubject, higher.Subjects = 100, []string{"s", "s.higher"}
+	cfg.MaxMsgsPerSubject, cfg.MaxMsgSize = 20, 2<<10
+	told, err := stream.EnsureStream(t.Context(), raisedMeanwhile{js, t, higher}, stream.Options{Config: cfg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, err := js.Stream(t.Context(), "S")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []jetstream.StreamConfig{now.CachedInfo().Config, *told} {
+		if c.MaxMsgsPerSubject != 100 || c.MaxMsgSize != 2<<10 || !slices.Equal(c.Subjects, higher.Subjects) {
+			t.Errorf("it has %d messages of a subject, of %d bytes, and the subjects %q", c.MaxMsgsPerSubject, c.MaxMsgSize, c.Subjects)
+		}
 	}
 }
 

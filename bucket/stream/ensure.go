@@ -88,11 +88,14 @@ func (o *Options) ensure(ctx context.Context, js jetstream.JetStream) (*jetstrea
 	if err != nil {
 		return nil, err
 	}
-	have := stream.CachedInfo().Config
-	if n, err := strconv.Atoi(have.Metadata[MetaSchema]); err == nil && n > Schema {
-		return nil, errNewer(have.Metadata[MetaSchema])
+	next := stream.CachedInfo().Config
+	changes, err := o.raise(&next)
+	if err == nil && len(changes) > 0 {
+		changes, err = o.patch(ctx, js, &next)
 	}
-	next := o.raised(have)
+	if err != nil {
+		return nil, err
+	}
 	log := o.Log
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -100,15 +103,21 @@ func (o *Options) ensure(ctx context.Context, js jetstream.JetStream) (*jetstrea
 	if more := o.beyond(next); len(more) > 0 {
 		log.Info("a stream has more replicas or room than this start asks for; it keeps them", "stream", name, "has", more)
 	}
-	changes := differences(have, next)
-	if len(changes) == 0 {
-		return &have, nil
+	if len(changes) > 0 {
+		log.Info("a stream was changed", "stream", name, "to", changes)
 	}
-	if err := patchStream(ctx, js, have, next); err != nil {
-		return nil, fmt.Errorf("update: %w", err)
-	}
-	log.Info("a stream was changed", "stream", name, "to", changes)
 	return &next, nil
+}
+
+// raise changes the configuration of a stream to the one that it must get, and returns the fields that differ. It fails
+// for a stream in a format that this version cannot read.
+func (o *Options) raise(c *jetstream.StreamConfig) (changes []string, err error) {
+	if n, err := strconv.Atoi(c.Metadata[MetaSchema]); err == nil && n > Schema {
+		return nil, errNewer(c.Metadata[MetaSchema])
+	}
+	have := *c
+	*c = o.raised(have)
+	return differences(have, *c), nil
 }
 
 // EnsureBucket is EnsureStream for a key-value bucket. It opens the bucket.
@@ -291,19 +300,20 @@ func fieldsOf(c jetstream.StreamConfig) map[string]json.RawMessage {
 	return fields
 }
 
-// patchStream changes the fields of a stream in which next differs from have. It keeps the fields that this version of
-// the client does not know.
-func patchStream(ctx context.Context, js jetstream.JetStream, have, next jetstream.StreamConfig) error {
+// patch raises a stream, sets next to the configuration that it gets, and returns the fields that it changes. It keeps
+// the fields that this version of the client does not know. It reads the stream's configuration again just before:
+// another replica may have raised it since, and the server deletes messages of a stream whose bounds are lowered.
+func (o *Options) patch(ctx context.Context, js jetstream.JetStream, next *jetstream.StreamConfig) (changes []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, AnswerWait)
 	defer cancel()
-	ask := func(what string, question []byte) (map[string]json.RawMessage, error) {
-		msg, err := js.Conn().RequestWithContext(ctx, "$JS.API.STREAM."+what+"."+next.Name, question)
+	ask := func(what string, question []byte) (json.RawMessage, error) {
+		msg, err := js.Conn().RequestWithContext(ctx, "$JS.API.STREAM."+what+"."+o.Config.Name, question)
 		if err != nil {
 			return nil, err
 		}
 		var answer struct {
-			Error  *jetstream.APIError        `json:"error"`
-			Config map[string]json.RawMessage `json:"config"`
+			Error  *jetstream.APIError `json:"error"`
+			Config json.RawMessage     `json:"config"`
 		}
 		switch err := json.Unmarshal(msg.Data, &answer); {
 		case err != nil:
@@ -313,11 +323,20 @@ func patchStream(ctx context.Context, js jetstream.JetStream, have, next jetstre
 		}
 		return answer.Config, nil
 	}
-	config, err := ask("INFO", nil)
+	live, err := ask("INFO", nil)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("update: %w", err)
 	}
-	before, after := fieldsOf(have), fieldsOf(next)
+	var have jetstream.StreamConfig
+	config := map[string]json.RawMessage{}
+	if err := errors.Join(json.Unmarshal(live, &have), json.Unmarshal(live, &config)); err != nil {
+		return nil, fmt.Errorf("update: the configuration cannot be read: %w", err)
+	}
+	*next = have
+	if changes, err = o.raise(next); err != nil || len(changes) == 0 {
+		return nil, err
+	}
+	before, after := fieldsOf(have), fieldsOf(*next)
 	for name := range before {
 		if _, still := after[name]; !still {
 			delete(config, name)
@@ -329,9 +348,11 @@ func patchStream(ctx context.Context, js jetstream.JetStream, have, next jetstre
 		}
 	}
 	data, err := json.Marshal(config)
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = ask("UPDATE", data)
 	}
-	_, err = ask("UPDATE", data)
-	return err
+	if err != nil {
+		return nil, fmt.Errorf("update: %w", err)
+	}
+	return changes, nil
 }
