@@ -88,26 +88,27 @@ func (w *Watch) Run(ctx context.Context) error {
 func (w *Watch) Look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lookWait)
 	defer cancel()
-	missing := map[string]bool{}
+	missing, there := map[string]bool{}, map[string]bool{} // a stream that could not be looked at is in neither
+	queues := w.Queues()
 	for _, name := range append(slices.Clone(w.Remade), w.Buckets...) {
 		s, err := w.JetStream.Stream(ctx, name)
 		switch {
 		case errors.Is(err, jetstream.ErrStreamNotFound):
 			missing[name] = true
 		case err == nil:
+			there[name] = true
 			w.compare(name, s.CachedInfo())
 		}
 	}
-	w.lookForQueues(ctx, missing)
-	w.judge(ctx, missing)
+	w.lookForQueues(ctx, queues, missing, there)
+	w.forget(queues)
+	w.judge(ctx, missing, there)
 	w.storeEvents(ctx)
 }
 
-// lookForQueues notes which queues' streams are missing.
-func (w *Watch) lookForQueues(ctx context.Context, missing map[string]bool) {
-	queues := w.Queues()
+// lookForQueues notes which queues' streams are missing, and which are there.
+func (w *Watch) lookForQueues(ctx context.Context, queues []string, missing, there map[string]bool) {
 	lister := w.JetStream.StreamNames(ctx, jetstream.WithStreamListSubject("weir.q.>"))
-	there := map[string]bool{}
 	for name := range lister.Name() {
 		there[name] = true
 	}
@@ -145,10 +146,22 @@ func (s seen) lacks(was seen, now time.Time) string {
 	return ""
 }
 
-// judge reports the streams that are gone or back, and makes those again that may be.
-func (w *Watch) judge(ctx context.Context, missing map[string]bool) {
+// forget drops streams of queues that do not exist any more.
+func (w *Watch) forget(queues []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for name := range w.absent {
-		if !missing[name] {
+		if !slices.Contains(w.Remade, name) && !slices.Contains(w.Buckets, name) && !slices.Contains(queues, name) {
+			delete(w.absent, name)
+			delete(w.gone, name)
+		}
+	}
+}
+
+// judge reports the streams that are gone or back, and makes those again that may be.
+func (w *Watch) judge(ctx context.Context, missing, there map[string]bool) {
+	for name := range w.absent {
+		if there[name] {
 			delete(w.absent, name)
 			w.back(name)
 		}

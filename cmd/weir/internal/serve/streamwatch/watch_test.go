@@ -144,6 +144,28 @@ func TestDeletedBucketIsNotMadeAgain(t *testing.T) {
 	s.requireTold("KV_weir_control: the stream was deleted; ", "WEIR_a_0: the stream was deleted by hand and is there again")
 }
 
+// TestFailedLookReportsNothingBack checks that a missing stream is not reported as back by a look that the server does
+// not answer, and that the stream of a queue that does not exist any more is not reported at all.
+func TestFailedLookReportsNothingBack(t *testing.T) {
+	s := newScene(t)
+	s.remove("KV_weir_control")
+	s.remove("WEIR_a_0")
+	s.Look(t.Context())
+	s.Look(t.Context())
+	gone := []string{"KV_weir_control: the stream was deleted; ", "WEIR_a_0: the stream was deleted; "}
+	s.requireTold(gone...)
+	unanswered, cancel := context.WithCancel(t.Context())
+	cancel()
+	s.Look(unanswered)
+	s.requireTold(gone...)
+	if s.Err() == nil {
+		t.Error("ready")
+	}
+	s.Queues = func() []string { return nil }
+	s.Look(t.Context())
+	s.requireTold(gone[0])
+}
+
 // TestPurgesAreTold: a purge is told, and so is a stream that another made between two looks; what age takes is not, nor what operators purge
 // of the letters.
 func TestPurgesAreTold(t *testing.T) {
