@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -64,6 +65,10 @@ func (q *Queue) lookUpCeiling(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("ceiling of api %s: %w", q.api, err)
 	}
-	q.ceiling.raise(stream.CachedInfo().Config.MaxMsgsPerSubject, asked)
+	jobs := stream.CachedInfo().Config.MaxMsgsPerSubject
+	if jobs <= 0 { // no bound
+		jobs = math.MaxInt64
+	}
+	q.ceiling.raise(jobs, asked)
 	return nil
 }

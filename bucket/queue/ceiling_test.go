@@ -62,6 +62,44 @@ func TestCeilingRaisedByOthers(t *testing.T) {
 	}
 }
 
+// TestKeysOfAnUnboundedStreamAreCounted takes the bound from a queue's streams by hand. The queue must still hold its
+// keys to their capacity: one that opens after that, and one that looks again.
+func TestKeysOfAnUnboundedStreamAreCounted(t *testing.T) {
+	nc, err := nats.Connect(natstest.Start(t, t.TempDir(), 0).ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	before := openBeside(t, nc, 2)
+	for p := range before.partitions {
+		made, err := before.js.Stream(t.Context(), StreamName("pay", p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := made.CachedInfo().Config
+		cfg.MaxMsgsPerSubject, cfg.DiscardNewPerSubject = -1, false
+		if _, err := before.js.UpdateStream(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := before.lookUpCeiling(t.Context()); err != nil || !before.above(1000) {
+		t.Errorf("a key that holds 1000 is not counted: %v", err)
+	}
+	q := openBeside(t, nc, 2)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- q.Run(ctx) }()
+	for i := range 3 {
+		if refusal := q.take(t, i); (refusal == nil) != (i < 2) {
+			t.Errorf("job %d of a key that holds 2: %v", i+1, refusal)
+		}
+	}
+	stop()
+	if err := await.Receive(t, "the end of the queue", ended); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestOthersJobsCount checks that a replica counts what others have stored even before it has read it.
 func TestOthersJobsCount(t *testing.T) {
 	nc, err := nats.Connect(natstest.Start(t, t.TempDir(), 0).ClientURL())

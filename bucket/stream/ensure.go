@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -194,6 +195,9 @@ func (o *Options) raised(have jetstream.StreamConfig) jetstream.StreamConfig {
 	next.Metadata = o.metadata(next)
 	next.Discard, next.DiscardNewPerSubject = want.Discard, want.DiscardNewPerSubject
 	next.MaxMsgsPerSubject = larger(have.MaxMsgsPerSubject, want.MaxMsgsPerSubject)
+	if next.DiscardNewPerSubject && next.MaxMsgsPerSubject <= 0 {
+		next.MaxMsgsPerSubject = math.MaxInt64 // the server insists on a bound; a lower one would delete messages
+	}
 	next.MaxMsgSize = larger(have.MaxMsgSize, want.MaxMsgSize)
 	next.MaxAge, next.MaxBytes = larger(have.MaxAge, want.MaxAge), larger(have.MaxBytes, want.MaxBytes)
 	if o.Configured&AgeBound != 0 {
