@@ -99,7 +99,7 @@ func (x *Exchange) Do(ctx context.Context, msgs []*nats.Msg, wants func(i int) b
 		select {
 		case msg := <-x.replies:
 			index, ok := strings.CutPrefix(msg.Subject, prefix)
-			if i, err := strconv.Atoi(index); ok && err == nil && i < len(replies) && replies[i].Msg == nil {
+			if i, err := strconv.Atoi(index); ok && err == nil && i >= 0 && i < len(replies) && replies[i].Msg == nil {
 				replies[i] = Reply{Msg: msg}
 				missing--
 			}

@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -151,6 +152,35 @@ func TestLateReply(t *testing.T) {
 	}
 	if got := x.Do(t.Context(), message(), Every)[0]; got.Msg == nil || string(got.Msg.Data) != "next" {
 		t.Errorf("the next message got: %+v", got)
+	}
+	if err := x.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestReplyToNoMessage checks that a reply to a message that was not sent is ignored: any client that may publish to
+// the inbox can send one.
+func TestReplyToNoMessage(t *testing.T) {
+	nc, err := nats.Connect(natstest.Start(t, t.TempDir(), 0).ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	x, err := NewExchange(nc, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = nc.Subscribe("stream", func(m *nats.Msg) {
+		for _, index := range []string{"-1", "1", "x"} {
+			_ = nc.Publish(strings.TrimSuffix(m.Reply, "0")+index, []byte("stray"))
+		}
+		_ = m.Respond([]byte("answer"))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := x.Do(t.Context(), []*nats.Msg{{Subject: "stream"}}, Every)[0]; got.Msg == nil || string(got.Msg.Data) != "answer" {
+		t.Errorf("the message got: %+v", got)
 	}
 	if err := x.Close(); err != nil {
 		t.Error(err)
