@@ -30,7 +30,9 @@ import (
 //
 // The stream itself joins the refusals of several replicas, and those before and after a restart: the letter's message
 // id is made from the job, so for one hour the stream answers the second letter with the first one's number. Each
-// replica counts its own refusals, and continues from the count in the letter.
+// replica counts its own refusals, and continues from the count in the letter. A letter whose event could not be stored
+// stays, because another replica may have stored the event and named the letter to the producer. If none has, the next
+// refusal finds the letter and stores the event.
 
 // Bounds of what is remembered about refusals.
 const (

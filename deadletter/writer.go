@@ -179,7 +179,6 @@ func (o *Writer) buryRefused(r ingest.Refused, done func(seq uint64, err error))
 			return
 		}
 	}
-	done = o.orTakenBack(done)
 	event := func(seq uint64, refusals int) Event { return o.deadEvent(l, seq, refusals) }
 	if r.Refusal.Code == ingest.Throttled {
 		l.Reason = Overflow
@@ -193,10 +192,10 @@ func (o *Writer) buryRefused(r ingest.Refused, done func(seq uint64, err error))
 	if id, ok := identifyRefusal(&r); ok && o.refuseOnce(l, id, refusalWaiting{l, event, done}) {
 		return
 	}
-	o.bury(l, func(seq uint64) Event { return event(seq, 0) }, done)
+	o.bury(l, func(seq uint64) Event { return event(seq, 0) }, o.orTakenBack(done))
 }
 
-// orTakenBack deletes the letter of a refused job if its event could not be stored: the producer gets a 503, and tries
+// orTakenBack deletes the letter of one refusal if its event could not be stored: the producer gets a 503, and tries
 // again.
 func (o *Writer) orTakenBack(done func(seq uint64, err error)) func(seq uint64, err error) {
 	return func(seq uint64, err error) {

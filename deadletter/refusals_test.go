@@ -1,0 +1,94 @@
+package deadletter
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"weir/bucket/natstest"
+	"weir/ingest"
+	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// openWriter returns a Writer that does not run yet.
+func openWriter(t *testing.T, js jetstream.JetStream) *Writer {
+	t.Helper()
+	w, err := Open(t.Context(), Options{
+		Conn: js.Conn(), JetStream: js, Replicas: 1, MaxAge: time.Hour, MaxBytes: 1 << 30, MaxWaiting: 1 << 20, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// during runs part of a Writer until the test ends or stop is called.
+func during(t *testing.T, run func(ctx context.Context) error) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx) }()
+	stop = func() {
+		if ctx.Err() != nil {
+			return
+		}
+		cancel()
+		if err := await.Receive(t, "the writer's end", ended); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// refusal is the answer to a producer.
+type refusal struct {
+	letter uint64
+	err    error
+}
+
+// refuse hands a Writer the same overflowed job each time.
+func refuse(w *Writer, body []byte) <-chan refusal {
+	answered := make(chan refusal, 1)
+	w.BuryRefused(ingest.Refused{
+		API: "pay", Key: "k", JobID: "j", Header: nats.Header{ingest.HeaderMsgID: {"j"}}, Body: body, Refusal: &ingest.Refusal{Code: ingest.Throttled},
+	}, func(seq uint64, err error) { answered <- refusal{seq, err} })
+	return answered
+}
+
+// TestSharedLetterStays checks that a replica whose event is not stored leaves the letter, because another replica may
+// have named it to the producer.
+func TestSharedLetterStays(t *testing.T) {
+	t.Parallel()
+	js := natstest.JetStream(t)
+	first, second := openWriter(t, js), openWriter(t, js)
+	during(t, first.letters.Run)
+	waits := refuse(first, nil)
+	b, err := OpenBrowser(t.Context(), js)
+	if err != nil {
+		t.Fatal(err)
+	}
+	await.Until(t, "the letter of the first replica", func() bool { _, err := b.Get(t.Context(), 1); return err == nil })
+	during(t, second.Run)
+	if told := await.Receive(t, "the answer of the second replica", refuse(second, nil)); told.letter != 1 || told.err != nil {
+		t.Fatalf("the second replica names letter %d, %v", told.letter, told.err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := first.events.Run(ended); err != nil {
+		t.Fatal(err)
+	}
+	if told := await.Receive(t, "the answer of the first replica", waits); told.err == nil {
+		t.Fatalf("the first replica names letter %d, whose event it did not store", told.letter)
+	}
+	if err := js.Conn().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if k, err := b.Get(t.Context(), 1); err != nil || k.JobID != "j" {
+		t.Errorf("the letter that the producer was told of: %v", err)
+	}
+}
