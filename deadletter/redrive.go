@@ -227,10 +227,14 @@ func (x *run) settled(ctx context.Context, k *Kept) (done bool, err error) {
 	f, newest := x.fate(k)
 	if f == superseded {
 		other, err := x.opts.Browser.Get(ctx, newest)
-		if err != nil && !errors.Is(err, ErrNoLetter) {
+		refused := err == nil && refusedEdit(k, &other)
+		switch {
+		case err != nil && !errors.Is(err, ErrNoLetter):
 			return false, err
-		}
-		if err != nil || !k.sameRequest(&other.Letter) && !editedFrom(other.Header, k.Seq) {
+		case refused && x.opts.Edit != nil:
+			x.delete(ctx, newest, func(t *Tally) { t.Refused++ })
+			return true, &letterError{k.Seq, fmt.Errorf("%w: %s", ErrEdit, other.Detail)}
+		case err != nil, refused, !k.sameRequest(&other.Letter) && !editedFrom(other.Header, k.Seq):
 			x.skip(SkipSameID)
 			return true, nil
 		}
@@ -244,6 +248,12 @@ func (x *run) settled(ctx context.Context, k *Kept) (done bool, err error) {
 		return true, nil
 	}
 	return false, nil
+}
+
+// refusedEdit reports whether a letter is of an edit of k that was refused for good. A replica that dies before it
+// deletes that letter leaves both.
+func refusedEdit(k, other *Kept) bool {
+	return other.Origin == "" && other.Reason == Invalid && other.Redrives == k.Redrives+1 && editedFrom(other.Header, k.Seq)
 }
 
 func (x *run) skip(why Skip) { x.note(func(t *Tally) { t.Skipped[why]++; x.stayed[why]++ }) }

@@ -1,0 +1,126 @@
+package deadletter_test
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/deadletter"
+	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// taskRig is a server with letters, on which a replica works tasks. Nothing answers as the intake, and nothing was
+// called.
+type taskRig struct {
+	t     *testing.T
+	js    jetstream.JetStream
+	b     *deadletter.Browser
+	tasks *deadletter.Tasks
+}
+
+func newTaskRig(t *testing.T) *taskRig {
+	t.Helper()
+	js := openStream(t)
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: "WEIR_pay_0", Subjects: []string{"weir.q.pay.0.>"}, Metadata: map[string]string{"weir.partitions": "1"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	kv, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "weir_control"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := deadletter.OpenBrowser(t.Context(), js)
+	if err != nil {
+		t.Fatal(err)
+	}
+	worker := deadletter.NewTaskWorker(deadletter.TaskWorkerOptions{
+		Conn: js.Conn(), JetStream: js, Control: kv, Instance: "me", Log: slog.New(slog.DiscardHandler),
+		Terms: func(string) (deadletter.Terms, bool) { return deadletter.Terms{KeyInSubject: true}, true },
+		Calls: func(context.Context, deadletter.CallsQuery, func(deadletter.Trace)) (uint64, error) { return 0, nil },
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- worker.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := await.Receive(t, "the worker's end", ended); err != nil {
+			t.Error(err)
+		}
+	})
+	return &taskRig{t: t, js: js, b: b, tasks: deadletter.NewTasks(kv)}
+}
+
+// bury stores a letter of job j.
+func (r *taskRig) bury(l deadletter.Letter) {
+	r.t.Helper()
+	l.API, l.Key, l.JobID, l.At = "pay", "k", "j", time.Now()
+	if _, err := r.js.PublishMsg(r.t.Context(), l.Message()); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// work starts a redrive and returns it once it has ended.
+func (r *taskRig) work(s deadletter.Selection, o deadletter.TaskOrder) deadletter.Task {
+	r.t.Helper()
+	scope, err := r.b.Scope(r.t.Context(), s)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	o.RateCount, o.RatePer = 100, int64(time.Second)
+	task, err := r.tasks.Start(r.t.Context(), scope, o)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	await.Until(r.t, "the end of the redrive", func() bool {
+		if task, err = r.tasks.Get(r.t.Context(), task.Name); err != nil {
+			r.t.Fatal(err)
+		}
+		return task.State().Ended()
+	})
+	return task
+}
+
+// TestRefusedEditLeavesTheLetter checks that the original letter stays if the letter of its refused edit was not
+// deleted, because the replica died before that.
+func TestRefusedEditLeavesTheLetter(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		what string
+		edit *deadletter.Edit
+		left []uint64
+		did  func(*deadletter.Task) bool
+	}{
+		{
+			"the edit, continued", &deadletter.Edit{SetBody: true, Body: []byte("edited")}, []uint64{1},
+			func(task *deadletter.Task) bool {
+				return task.State() == deadletter.TaskFailed && strings.Contains(task.Progress.Why, deadletter.ErrEdit.Error()) && task.Progress.Tally.Refused == 1
+			},
+		},
+		{"a redrive of the original", nil, []uint64{1, 2}, func(task *deadletter.Task) bool { return task.Progress.Tally.Skipped[deadletter.SkipSameID] == 1 }},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			t.Parallel()
+			r := newTaskRig(t)
+			r.bury(deadletter.Letter{Reason: deadletter.Rejected, Billed: deadletter.NotBilled, Body: []byte("body"), Origin: "WEIR_pay_0.1.100"})
+			r.bury(deadletter.Letter{
+				Reason: deadletter.Invalid, Billed: deadletter.NotBilled, Body: []byte("edited"), Redrives: 1,
+				Header: nats.Header{deadletter.HeaderEdited: {"1 body"}},
+			})
+			task := r.work(deadletter.Selection{Seqs: []uint64{1}}, deadletter.TaskOrder{Edit: c.edit})
+			var left []uint64
+			if err := r.b.Each(t.Context(), deadletter.Filter{}, func(k deadletter.Kept, _, _ uint64) error { left = append(left, k.Seq); return nil }); err != nil {
+				t.Fatal(err)
+			}
+			if !c.did(&task) || !slices.Equal(left, c.left) {
+				t.Errorf("letters %v are left, want %v; the redrive: %+v", left, c.left, task.Progress)
+			}
+		})
+	}
+}
