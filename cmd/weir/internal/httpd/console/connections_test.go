@@ -129,6 +129,30 @@ func TestUnreadBodiesHoldNoConnection(t *testing.T) {
 	}
 }
 
+// TestAnswersHoldNoConnection: a body that is not read because its route is busy, or because its handler has answered
+// before it came, holds its connection no longer than any other unread body.
+func TestAnswersHoldNoConnection(t *testing.T) {
+	s, _ := start(t, "127.0.0.1:0", "")
+	inside, leave := make(chan bool, 1), make(chan bool)
+	hold := func(http.ResponseWriter, *http.Request, Actor) { inside <- true; <-leave }
+	careless := func(w http.ResponseWriter, _ *http.Request, _ Actor) { w.WriteHeader(http.StatusTeapot) }
+	s.Add(
+		Route{Method: "POST", Path: "/dear", Role: Viewer, MaxBody: 1 << 20, AtOnce: 1, Serve: hold},
+		Route{Method: "POST", Path: "/careless", Role: Viewer, MaxBody: 1 << 20, Time: time.Hour, Serve: careless},
+	)
+	defer close(leave)
+	_, _ = io.WriteString(dialRaw(t, s), "POST /dear HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+	await.Receive(t, "the first is being answered", inside)
+	for path, want := range map[string]string{"/dear": "HTTP/1.1 503 ", "/careless": "HTTP/1.1 418 "} {
+		c := dialRaw(t, s)
+		_, _ = fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 200000\r\n\r\n", path)
+		_ = c.SetReadDeadline(time.Now().Add(usualTime / 2))
+		if text, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(text), want) {
+			t.Errorf("%s is answered %.40q, %v", path, text, err)
+		}
+	}
+}
+
 // TestReadinessOutlivesTheClient: the answer of one check goes to all clients, so a client that has gone does not fail it.
 func TestReadinessOutlivesTheClient(t *testing.T) {
 	s := &Server{opts: Options{Ready: func(ctx context.Context) error { return ctx.Err() }}}

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -31,7 +32,7 @@ const (
 	maxHeaders = 64 << 10
 	busyAgain  = time.Second // Retry-After of a request that found too many others
 	writeGrace = 2 * time.Second
-	unreadTime = time.Second // for the rest of a body that no handler reads
+	unreadTime = time.Second // for what no handler reads of a body
 )
 
 // handler wraps the route in every check that a request must pass.
@@ -61,18 +62,36 @@ func (s *Server) handler(r Route) http.Handler {
 			default:
 				busy := NewProblem(http.StatusServiceUnavailable, "%d requests of this kind are being answered: try again", r.AtOnce)
 				busy.RetryAfter = busyAgain
+				unread(w, q)
 				busy.Write(w)
 				return
 			}
 		}
-		q.Body = http.MaxBytesReader(w, q.Body, r.MaxBody)
+		body := &requestBody{ReadCloser: http.MaxBytesReader(w, q.Body, r.MaxBody)}
+		q.Body = body
 		q, done := timed(w, q, r.Time)
 		defer done()
 		if r.MaxBody == 0 {
 			unread(w, q)
 		}
 		r.Serve(w, q, who)
+		if q.ContentLength != 0 && !body.ended {
+			boundRest(w)
+		}
 	})
+}
+
+// requestBody notes whether a request's body was read to its end.
+type requestBody struct {
+	io.ReadCloser
+	ended bool
+}
+
+// Read implements io.Reader.
+func (b *requestBody) Read(into []byte) (int, error) {
+	n, err := b.ReadCloser.Read(into)
+	b.ended = b.ended || err == io.EOF
+	return n, err
 }
 
 // routed returns the mux, with its own errors turned into problems.
@@ -136,6 +155,12 @@ func unread(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	w.Header().Set("Connection", "close") // so the answer does not wait for the body
+	boundRest(w)
+}
+
+// boundRest bounds the time for which net/http waits for what is left of a body. After a whole body the deadline could
+// end the connection's next request.
+func boundRest(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadTime))
 }
 

@@ -21,8 +21,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// TestPostsAreBounded: beside as many posts as may be under way, whose bodies do not come, the next is told 503 and when to come again. When
-// one of them ends jobs are taken again, and what was told 503 is not kept.
+// TestPostsAreBounded: beside as many posts as may be under way, whose bodies do not come, the next is told 503 and when to come again,
+// whichever way it is posted. When one of them ends jobs are taken again, and what was told 503 is not kept.
 func TestPostsAreBounded(t *testing.T) {
 	const most = 3
 	js := natstest.JetStream(t)
@@ -55,8 +55,8 @@ func TestPostsAreBounded(t *testing.T) {
 	server.Add(d.Routes()...)
 	server.Serve()
 	t.Cleanup(func() { _ = server.Close() })
-	post := func(key string, body io.Reader) (status int, retry string, err error) {
-		q, err := http.NewRequestWithContext(await.Context(t, "an answer to "+key), http.MethodPost, fmt.Sprintf("http://%s/v1/jobs/pay/%s", server.Addr(), key), body)
+	post := func(path string, body io.Reader) (status int, retry string, err error) {
+		q, err := http.NewRequestWithContext(await.Context(t, "an answer to "+path), http.MethodPost, fmt.Sprintf("http://%s/v1/jobs/%s", server.Addr(), path), body)
 		if err != nil {
 			return 0, "", err
 		}
@@ -77,7 +77,7 @@ func TestPostsAreBounded(t *testing.T) {
 		body, late := io.Pipe()
 		bodies = append(bodies, late)
 		go func() {
-			status, _, err := post(fmt.Sprint("slow", k), body)
+			status, _, err := post(fmt.Sprint("pay/slow", k), body)
 			answers <- answer{status, err}
 		}()
 	}
@@ -89,8 +89,10 @@ func TestPostsAreBounded(t *testing.T) {
 		d.bodies.Release(room + 1)
 		return false
 	})
-	if status, retry, err := post("many", strings.NewReader("x")); err != nil || status != http.StatusServiceUnavailable || retry == "" {
-		t.Errorf("a post too many is answered %d, to come again after %q: %v", status, retry, err)
+	for _, path := range []string{"pay/many", "pay"} {
+		if status, retry, err := post(path, strings.NewReader("x")); err != nil || status != http.StatusServiceUnavailable || retry == "" {
+			t.Errorf("a post too many to %s is answered %d, to come again after %q: %v", path, status, retry, err)
+		}
 	}
 	for _, late := range bodies {
 		if _, err := late.Write([]byte("x")); err != nil {
@@ -104,7 +106,7 @@ func TestPostsAreBounded(t *testing.T) {
 		}
 	}
 	await.Until(t, "a job to be taken again", func() bool {
-		status, _, err := post("after", strings.NewReader("x"))
+		status, _, err := post("pay/after", strings.NewReader("x"))
 		return err == nil && status == http.StatusAccepted
 	})
 	if _, err := queue.stream(t.Context()).GetLastMsgForSubject(t.Context(), "q.pay.many"); err == nil {

@@ -28,7 +28,7 @@ type Options struct {
 	// Result reads a stored result; nil if it is gone.
 	Result func(ctx context.Context, seq uint64) (*jobstory.KeptResult, error)
 
-	MaxPosts   int   // requests under way at once
+	MaxPosts   int   // posts under way at once, to all routes; the next is answered 503
 	MaxBodies  int64 // bytes of bodies that are read or wait to be stored
 	MaxLookups int   // lookups of jobs at a time
 	Log        *slog.Logger
@@ -53,6 +53,7 @@ const (
 // Door serves jobs over HTTP. It is safe for concurrent use.
 type Door struct {
 	Options
+	posts   *semaphore.Weighted
 	bodies  *semaphore.Weighted
 	lookups *semaphore.Weighted
 	answers *prometheus.CounterVec
@@ -68,7 +69,9 @@ func New(o Options) *Door {
 	}
 	o.Log = o.Log.With("component", "door")
 	d := &Door{
-		Options: o, bodyWait: bodyWait, answerWait: answerWait, bodies: semaphore.NewWeighted(o.MaxBodies), lookups: semaphore.NewWeighted(int64(o.MaxLookups)),
+		Options: o, bodyWait: bodyWait, answerWait: answerWait,
+		posts:  semaphore.NewWeighted(int64(o.MaxPosts)),
+		bodies: semaphore.NewWeighted(o.MaxBodies), lookups: semaphore.NewWeighted(int64(o.MaxLookups)),
 		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_http_posts_total", Help: "Jobs that were posted over HTTP, by the status that their producers were answered.",
 		}, []string{"code"}),
@@ -89,7 +92,7 @@ func New(o Options) *Door {
 func (d *Door) Routes() []console.Route {
 	post := console.Route{
 		Method: http.MethodPost, Path: "/v1/jobs/{api}/{key}", Role: console.Producer, Serve: d.post, MaxBody: math.MaxInt64, // each api has its own
-		Time: console.Endless, AtOnce: d.MaxPosts,
+		Time: console.Endless,
 	}
 	unkeyed := post
 	unkeyed.Path = "/v1/jobs/{api}" // for apis that find their keys elsewhere

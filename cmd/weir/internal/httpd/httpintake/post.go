@@ -24,9 +24,13 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, _ console.Actor) {
 func (d *Door) answerPost(w http.ResponseWriter, r *http.Request) int {
 	api, key := r.PathValue("api"), r.PathValue("key")
 	connection, now := http.NewResponseController(w), time.Now()
-	_ = connection.SetReadDeadline(now.Add(d.bodyWait)) // also bounds an unread rest of the body
+	_ = connection.SetReadDeadline(now.Add(d.bodyWait))
 	_ = connection.SetWriteDeadline(now.Add(d.bodyWait + answerWait + sendWait))
 	w.Header().Set("Connection", "close") // until the body is read: what is left of it is no next request
+	if !d.posts.TryAcquire(1) {
+		return unavailable("as many other jobs are being posted as may, nothing was kept: try again").write(w)
+	}
+	defer d.posts.Release(1)
 	if d.Intake == nil {
 		return unavailable("this replica takes no jobs (its WEIR_ROLES name no ingest), nothing was kept: post to one that does").write(w)
 	}

@@ -18,6 +18,15 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
+// TestPostsLeaveConnections: jobs that are being posted leave half of the connections to probes and operators.
+func TestPostsLeaveConnections(t *testing.T) {
+	for connections, want := range map[int]int{2: 1, 8: 4, 256: 128, 16 << 10: mostPosts} {
+		if got := posts(connections); got != want {
+			t.Errorf("of %d connections %d may post", connections, got)
+		}
+	}
+}
+
 // TestAClosedConnectionEndsTheWorker: where the server ends a connection for good, by a control line over its bound, the worker says that
 // it is no longer alive and ends with an error, whichever of its connections that is.
 func TestAClosedConnectionEndsTheWorker(t *testing.T) {

@@ -15,11 +15,15 @@ import (
 
 // Bounds of jobs over HTTP.
 const (
-	mostPosts   = 1024    // under way at once
+	mostPosts   = 1024    // under way at once, and at most half of the connections
 	mostLookups = 4       // of jobs, at once
 	doorScan    = 100_000 // messages of a stream searched for a job whose key is not named
 	doorShare   = 4       // the part of the bytes waiting to be stored that bodies may take while they are read
 )
+
+// posts returns how many jobs may be posted at a time. Each holds a connection until its body has come and the job is
+// stored; the others are for probes and operators.
+func posts(connections int) int { return min(mostPosts, max(1, connections/2)) }
 
 // openDoor accepts jobs over HTTP, and answers what became of them.
 func (w *Worker) openDoor() {
@@ -28,7 +32,8 @@ func (w *Worker) openDoor() {
 	}
 	d := httpintake.New(httpintake.Options{
 		Intake: w.intake, Bucket: w.follower.bucketOf, Find: w.findJob, Result: w.resultAt,
-		MaxPosts: mostPosts, MaxBodies: w.holdings.IntakeBytes() / doorShare, MaxLookups: mostLookups, Log: w.log, Registerer: w.registry,
+		MaxPosts: posts(visitors(w.settings)), MaxBodies: w.holdings.IntakeBytes() / doorShare, MaxLookups: mostLookups, Log: w.log,
+		Registerer: w.registry,
 	})
 	w.http.Add(d.Routes()...)
 }
