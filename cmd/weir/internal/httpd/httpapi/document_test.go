@@ -54,6 +54,9 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 		if r.role == console.Anybody || r.method != http.MethodGet && r.role != console.Operator && r.name != "checkConfig" {
 			t.Errorf("%s %s is allowed for the role %s", r.method, r.path, r.role)
 		}
+		if r.mostBody() > jsonBody && r.atOnce == 0 {
+			t.Errorf("%s %s takes large bodies, and any number of them at a time", r.method, r.path)
+		}
 	}
 }
 
