@@ -10,7 +10,8 @@
 // handle never waits: Put and Bury call back, and the callback sends the answer. So a slow job does not delay another
 // one. The answer to an accepted job is a JetStream PubAck with more members; the answer to a refused one is a
 // JetStream error. So any NATS client can publish to weir.jobs as it publishes to a stream. The intake answers only
-// after the stream has answered. It answers 429 only after the letter and then the event are stored.
+// after the stream has answered. It answers 429 only after the letter and then the event are stored, unless the
+// producer keeps the job (Weir-On-Throttled: retry): then there is neither.
 //
 // Redrives come in on weir.operator.redrive.<api>.<key> and take the same path. Only there may a job say that it is a
 // redrive.
@@ -23,7 +24,8 @@
 // # What must hold
 //
 //   - A receipt's seq is a message that the stream has acknowledged.
-//   - Every refusal except 503 is stored as a letter before the producer gets its answer.
+//   - Every refusal is stored as a letter before the producer gets its answer, except 503, and 429 of a job that its
+//     producer keeps.
 //   - Parse accepts only request lines and headers that HTTP can carry. No job chooses a host, and no job sets a header that
 //     its api's configuration does not name.
 //   - A queued job restores to what was accepted: Restore(Message(j)) is j.

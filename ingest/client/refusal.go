@@ -11,8 +11,10 @@ import (
 // Code is the code of a refusal and the err_code of its answer. Its last three digits follow HTTP.
 type Code int
 
-// The codes of refusals. Every refusal leaves a dead letter, except Unavailable and Unsure. Unsure means that the job
-// may be stored: the intake must not answer, so that the producer sends the job again under the same id.
+// The codes of refusals. Every refusal leaves a dead letter, except Unavailable, Unsure, and Throttled of a job with
+// HeaderThrottled. Unavailable says that this submission stored nothing; an earlier one under the same id may have.
+// Unsure means that the job may be stored: the intake must not answer, so that the producer sends the job again under
+// the same id.
 const (
 	Unsure      Code = 0
 	Invalid     Code = 20400
