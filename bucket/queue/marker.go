@@ -64,7 +64,7 @@ type RetryMark struct {
 	Calls     int           `json:"calls"`             // made so far
 	Attempts  int           `json:"attempts"`          // of them, those that count against the retry budget
 	Crashes   int           `json:"crashes,omitempty"` // of them, those over which weir crashed
-	NotBefore bucket.Micros `json:"not_before"`
+	NotBefore bucket.Micros `json:"not_before"`        // by the wall clock
 	Reason    string        `json:"reason"`
 	Billed    string        `json:"billed,omitempty"`   // what is known of the charges so far
 	Status    int           `json:"status,omitempty"`   // the api's last answer

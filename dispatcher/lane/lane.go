@@ -171,9 +171,14 @@ func (l *Lane) LogOf(j *Job) *slog.Logger {
 	return j.Message.Trace.Log(log)
 }
 
-// HeldAtMostLocked limits the end of a hold that was read from a stream: counted from now, to the longest hold that
-// this worker would write. A mark or record with a later end is damaged, or was not written by weir.
-func (l *Lane) HeldAtMostLocked(until bucket.Micros) bucket.Micros {
+// WallTime returns the wall clock's time when the lane's clock says at. Times that a later process reads are stored so.
+func (l *Lane) WallTime(at bucket.Micros) bucket.Micros { return at + l.Env.Ahead() }
+
+// HeldAtMostLocked returns the lane's time of the end of a hold that was read from a stream. It limits the hold to the
+// longest one that this worker would write, counted from now. A mark or record with a later end is damaged, or was not
+// written by weir.
+func (l *Lane) HeldAtMostLocked(stored bucket.Micros) bucket.Micros {
+	until := stored - l.Env.Ahead()
 	most := l.Now().Add(max(schedule.MostHold, l.Terms.Policy.Retry.Max))
 	if until <= most {
 		return until

@@ -95,7 +95,7 @@ type Record struct {
 	// identity for one call.
 	Idempotency string `json:"idempotency,omitempty"`
 
-	NotBefore bucket.Micros `json:"not_before,omitempty"` // of the next call, if there will be one
+	NotBefore bucket.Micros `json:"not_before,omitempty"` // of the next call, if there will be one, by the wall clock
 
 	TAT    bucket.Micros `json:"tat"`              // of the key after this grant, by the store's clock, for a restart
 	Limits []string      `json:"limits,omitempty"` // limits shared by all keys at the time

@@ -38,7 +38,7 @@ func (w *HoldNotes) keepHold(p *lane.Owned, n schedule.HoldChange) {
 	w.Marks[key] = lane.HoldMark{Part: p, Until: n.Until}
 	w.Mu.Unlock()
 	w.Running.Add(1)
-	p.Markers.Hold(key, n.Until, n.Why, func(seq uint64, err error) {
+	p.Markers.Hold(key, w.WallTime(n.Until), n.Why, func(seq uint64, err error) {
 		defer w.Running.Done()
 		if err != nil {
 			w.Log.Warn("could not store a hold: a restart would forget it", "key", key, "until", n.Until.Time(), "err", err)
@@ -100,7 +100,7 @@ func (w *HoldNotes) keepDenial(until bucket.Micros, why string) {
 			continue // the stored mark says as much
 		}
 		w.Running.Add(1)
-		p.Markers.Deny(until, why, func(seq uint64, err error) {
+		p.Markers.Deny(w.WallTime(until), why, func(seq uint64, err error) {
 			defer w.Running.Done()
 			if err != nil {
 				w.Log.Warn("could not store that the api denies weir's access: a restart would forget it", "stream", p.Bucket.Name(), "err", err)

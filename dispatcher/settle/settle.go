@@ -223,20 +223,20 @@ func (w *Settler) BuryLetter(ctx context.Context, j *lane.Job, letter *deadlette
 	}
 }
 
-// Again stores the ledger's record and the retry mark, and then lets the job wait until notBefore.
+// Again stores the ledger's record and the retry mark, and then lets the job wait until notBefore, in the lane's time.
 func (w *Settler) Again(ctx context.Context, j *lane.Job, c *ledger.Record, notBefore bucket.Micros) {
-	c.NotBefore = notBefore
+	c.NotBefore = w.WallTime(notBefore)
 	if w.KeepRecord(ctx, j, c) {
 		j.Rested = w.Now()
-		w.Rest(ctx, j, c)
+		w.Rest(ctx, j, c, notBefore)
 	}
 }
 
-// Rest stores the retry mark of a job whose last call has the record c, and then lets the job wait. It deletes the
-// call's intent and the former mark.
-func (w *Settler) Rest(ctx context.Context, j *lane.Job, c *ledger.Record) {
+// Rest stores the retry mark of a job whose last call has the record c, and then lets the job wait until notBefore. It
+// deletes the call's intent and the former mark.
+func (w *Settler) Rest(ctx context.Context, j *lane.Job, c *ledger.Record, notBefore bucket.Micros) {
 	seq, ok := w.keepMark(ctx, "retry mark", j, queue.RetryMark{
-		Seq: j.Seq, Calls: j.Calls, Attempts: j.Attempts, NotBefore: c.NotBefore, Reason: c.Detail, Pushback: c.Outcome == ledger.PushedBack,
+		Seq: j.Seq, Calls: j.Calls, Attempts: j.Attempts, NotBefore: w.WallTime(notBefore), Reason: c.Detail, Pushback: c.Outcome == ledger.PushedBack,
 		Billed: string(j.Doubt.Billed), Idempotency: j.Doubt.Identity, Unseen: j.Unseen, Crashes: j.Crashes, Deaths: j.Deaths, Status: j.Status,
 		Answered: j.AnsweredAt, Accepted: j.Accepted, KeySum: queue.KeySum(j.Queue.Key),
 	})
@@ -252,7 +252,7 @@ func (w *Settler) Rest(ctx context.Context, j *lane.Job, c *ledger.Record) {
 		}
 		j.MarkSeq = seq
 		j.Failed, j.Lost, j.Flown = c.Detail, nil, nil
-		w.RestLocked(j, c.NotBefore)
+		w.RestLocked(j, notBefore)
 	})
 }
 

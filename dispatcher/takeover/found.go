@@ -294,7 +294,7 @@ func (f *foundJob) wait(ctx context.Context) {
 		}
 	})
 	if f.isUnmarked() {
-		f.w.Rest(ctx, f.Job, &ledger.Record{Outcome: f.last.Outcome, Detail: f.last.Detail, NotBefore: f.NotBefore})
+		f.w.Rest(ctx, f.Job, &ledger.Record{Outcome: f.last.Outcome, Detail: f.last.Detail}, f.NotBefore)
 	}
 }
 
