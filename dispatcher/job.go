@@ -231,18 +231,15 @@ func (w *caller) unstart(ctx context.Context, j *lane.Job) {
 // read parses a job's message, and computes what its call costs. If parsing panics, the job is parked at once: it would
 // panic each time, and the job was not called.
 func (w *caller) read(j *lane.Job, e queue.Entry) (refusal *ingest.Refusal, err error) {
-	var job *ingest.Job
 	var reserve lane.Toll
 	var price int64
-	c := lane.Contained(func() {
-		job, refusal = ingest.Restore(ingest.Message{Key: j.Queue.Key, Header: e.Header, Body: e.Data}, j.Terms.API.Rule, e.Time)
-		if refusal == nil {
-			reserve, price, err = w.settlements.toll(j.Terms, job)
+	job, refusal, c := w.Restore(j, e, j.Terms.API.Rule)
+	if c == nil && refusal == nil {
+		if c = lane.Contained(func() { reserve, price, err = w.settlements.toll(j.Terms, job) }); c != nil {
+			w.TellCrash(j, c)
 		}
-	})
+	}
 	if c != nil {
-		w.TellCrash(j, c)
-		job = &ingest.Job{API: w.Name, Key: j.Queue.Key, ID: e.Header.Get(ingest.HeaderJobID), Header: e.Header, Body: e.Data, Trace: ingest.TraceOf(e.Header)}
 		err = c
 	}
 	w.Mu.Lock()

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"weir/bucket/queue"
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
+	"weir/ingest"
 )
 
 // mostCrashes is how often the handling of one job may crash before it is parked.
@@ -29,6 +31,21 @@ func Contained(what func()) (c *Crash) {
 	}()
 	what()
 	return nil
+}
+
+// Restore reads a job's message by a rule. If reading panics, Restore returns the panic, and a job with what its letter
+// needs.
+func (l *Lane) Restore(j *Job, e queue.Entry, rule *ingest.Rule) (job *ingest.Job, refusal *ingest.Refusal, c *Crash) {
+	c = Contained(func() {
+		job, refusal = ingest.Restore(ingest.Message{Key: j.Queue.Key, Header: e.Header, Body: e.Data}, rule, e.Time)
+	})
+	if c != nil {
+		l.TellCrash(j, c)
+		job = &ingest.Job{
+			API: l.Name, Key: j.Queue.Key, ID: e.Header.Get(ingest.HeaderJobID), Header: e.Header, Body: e.Data, Trace: ingest.TraceOf(e.Header),
+		}
+	}
+	return job, refusal, c
 }
 
 // Crashed turns a retry into the job's end if weir has crashed over the job too often.

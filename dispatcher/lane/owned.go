@@ -13,7 +13,6 @@ import (
 	"weir/dispatcher/ownership"
 	"weir/dispatcher/recorder"
 	"weir/dispatcher/schedule"
-	"weir/ingest"
 )
 
 // Owned is one tenure: a partition of an api's queue for as long as this process owns it. Each takeover makes a new
@@ -73,7 +72,7 @@ func (p *Owned) RecallKeptLocked(j *Job) {
 	if !kept {
 		return
 	}
-	j.Message, _ = ingest.Restore(ingest.Message{Key: j.Queue.Key, Header: e.Header, Body: e.Data}, j.Terms.API.Rule, e.Time)
+	j.Message, _, _ = p.W.Restore(j, e, j.Terms.API.Rule)
 	j.Accepted = bucket.MicrosOf(e.Time)
 }
 

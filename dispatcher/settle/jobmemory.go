@@ -9,7 +9,6 @@ import (
 	"weir/bucket/stream"
 	"weir/dispatcher/lane"
 	"weir/dispatcher/schedule"
-	"weir/ingest"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -153,16 +152,21 @@ func (w *Settler) Reload(ctx context.Context, j *lane.Job) bool {
 			return false
 		}
 	}
+	w.restore(j, entry)
+	return true
+}
+
+// restore gives a job its loaded message. A message that weir crashes over is read again, and parked, before a call.
+func (w *Settler) restore(j *lane.Job, e queue.Entry) {
 	w.Mu.Lock()
 	if j.Terms == nil {
 		j.Bind(w.Terms)
 	}
 	rule := j.Terms.API.Rule
 	w.Mu.Unlock()
-	job, _ := ingest.Restore(ingest.Message{Key: j.Queue.Key, Header: entry.Header, Body: entry.Data}, rule, entry.Time)
+	job, _, _ := w.Restore(j, e, rule)
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
-	j.Message, j.Accepted = job, bucket.MicrosOf(entry.Time)
+	j.Message, j.Accepted = job, bucket.MicrosOf(e.Time)
 	j.DoubtRestoredLocked()
-	return true
 }

@@ -2,6 +2,7 @@ package settle
 
 import (
 	"context"
+	"log/slog"
 	"net/url"
 	"testing"
 	"time"
@@ -83,4 +84,21 @@ func TestReloadTakesRoomOnce(t *testing.T) {
 		t.Errorf("%d bytes of room are left taken", near)
 	}
 	await.Return(t, "what the worker runs", w.Running.Wait)
+}
+
+// TestReloadContainsACrash checks that a message that weir crashes over ends no process: its job keeps its id and body for
+// its letter.
+func TestReloadContainsACrash(t *testing.T) {
+	l := &lane.Lane{Env: &lane.Env{}, Log: slog.New(slog.DiscardHandler), Now: func() bucket.Micros { return 1 }, Wake: make(chan struct{}, 1)}
+	api := &httpcall.API{Name: "pay", Rule: &ingest.Rule{API: "pay"}} // reading fails without a method
+	l.Terms, l.Sched = &lane.Terms{API: api}, schedule.New(&schedule.Policy{}, schedule.Pace{}, func(string) bucket.Micros { return 0 })
+	p := &lane.Owned{W: l}
+	p.Of = p
+	j := lane.JobLocked(l.Sched.Extract(l.Sched.Push("k", 1, &p.Partition), 1))
+	j.Settle()
+	w := &Settler{Lane: l}
+	w.restore(j, queue.Entry{Seq: 1, Key: "k", Header: map[string][]string{ingest.HeaderJobID: {"j"}}, Data: []byte("body"), Time: time.Now()})
+	if j.Message == nil || j.Message.ID != "j" || string(j.Message.Body) != "body" {
+		t.Errorf("the job came to %+v", j.Message)
+	}
 }
