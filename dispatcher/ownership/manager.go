@@ -372,7 +372,9 @@ func (m *Manager) do(ctx, hard context.Context, membership *lease.Membership, d 
 // drain runs the actions of one partition until none is left.
 func (m *Manager) drain(ctx, each, hard context.Context, membership *lease.Membership, e *actionQueue) {
 	for {
+		m.mu.Lock()
 		d := e.actions[0]
+		m.mu.Unlock()
 		m.room <- struct{}{}
 		m.execute(each, hard, membership, d)
 		<-m.room
