@@ -186,17 +186,19 @@ func (m *Manager) serve(soft, hard context.Context) error {
 	if err != nil {
 		m.lease.Store(nil)
 	}
-	if err != nil && !errors.Is(err, lease.ErrLeaseLost) {
-		err = errors.Join(err, membership.End(ctx))
-	}
 	cancel(err)
 	parts.Wait()
 	m.doing.Wait()
 	m.mu.Lock()
+	called := m.o.hasOpened()
 	m.o = nil
 	m.mu.Unlock()
-	if err != nil {
-		m.opts.Host.LoseAll(membership)
+	if err == nil {
+		return nil
+	}
+	m.opts.Host.LoseAll(membership)
+	if !called && !errors.Is(err, lease.ErrLeaseLost) { // the lease must not end while calls run: it lapses instead
+		err = errors.Join(err, membership.End(context.WithoutCancel(ctx)))
 	}
 	return err
 }

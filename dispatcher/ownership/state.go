@@ -339,6 +339,16 @@ func (o *state) empty() bool {
 	return true
 }
 
+// hasOpened reports whether this replica opened a partition at any time: its calls may still run.
+func (o *state) hasOpened() bool {
+	for _, h := range o.held {
+		if h.tenure > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // unready returns why a job might not be dispatched now, "" if it would be: every partition is open here, or
 // with a member that has renewed while this replica watched, or on its way from one to the other.
 func (o *state) unready() string {
