@@ -108,8 +108,14 @@ func (m *Manager) Beside() bool {
 // dead, and AwaitNoRival ends its membership. It fails if a conflicting replica is alive. The caller must call it
 // before it does anything that could disturb such a replica. Run detects a replica that comes at the same time.
 func AwaitNoRival(ctx context.Context, r *lease.Registry, sharedBy string, rules map[string]bucket.Rules) error {
-	if conflict(sharedBy, lease.Member{SharedBy: sharedBy}, rules) == nil {
-		return nil // these rules conflict with no replica
+	if conflict(sharedBy, lease.Member{SharedBy: sharedBy}, rules) == nil { // only a replica that counts elsewhere conflicts
+		members, err := r.Members(ctx)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(members, func(m lease.Sighting) bool { return conflict(sharedBy, *m.Member, rules) != nil }) {
+			return nil
+		}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	seen, watched := make(chan lease.Sighting), make(chan error, 1)

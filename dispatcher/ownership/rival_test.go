@@ -1,6 +1,7 @@
 package ownership
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -31,5 +32,30 @@ func TestDeadRivalIsWaitedForOnce(t *testing.T) {
 	members, err := r.Members(t.Context())
 	if err != nil || len(members) != 0 {
 		t.Errorf("%d members are left, %v", len(members), err)
+	}
+}
+
+// TestRivalThatCountsElsewhereIsFound checks that a start that counts in Redis is refused beside a live replica that
+// counts in its process, and not beside one that counts in Redis.
+func TestRivalThatCountsElsewhereIsFound(t *testing.T) {
+	t.Parallel()
+	for _, sharedBy := range []string{"", "redis"} {
+		t.Run("beside="+sharedBy, func(t *testing.T) {
+			r, err := lease.OpenRegistry(t.Context(), natstest.JetStream(t), 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			other, err := r.Join(t.Context(), lease.Member{Instance: "other", SharedBy: sharedBy})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			go func() { _ = other.Keep(ctx, func(*lease.Member) {}, func() {}) }()
+			err = AwaitNoRival(ctx, r, "redis", nil)
+			if (err == nil) != (sharedBy == "redis") {
+				t.Errorf("it is told %v", err)
+			}
+		})
 	}
 }
