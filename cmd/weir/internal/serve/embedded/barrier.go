@@ -16,8 +16,8 @@ import (
 
 // A server that does not sync by itself rewrites a block that has lost half its messages, and renames the new file into
 // place without a sync. After a power cut the old file or the whole new one must be there. ext4 promises that with its
-// option auto_da_alloc, which is on by default: a file that replaces another is written before the rename is. XFS does
-// not promise it, and for others it is unknown.
+// option auto_da_alloc, which is on by default: a file that replaces another is written before the rename is. With
+// data=writeback it does not wait for that write. XFS does not promise it, and for others it is unknown.
 
 // renameIsBarrier reports whether the file system of a directory keeps a replaced file until the new one is on disk. It
 // reads that from the system's list of mounts. why is the reason for a no.
@@ -38,7 +38,7 @@ func renameIsBarrier(dir, mounts string) (yes bool, why string) {
 	}
 	for option := range strings.SplitSeq(options, ",") {
 		switch option {
-		case "noauto_da_alloc", "nobarrier", "barrier=0":
+		case "noauto_da_alloc", "nobarrier", "barrier=0", "data=writeback":
 			return false, "the file system is mounted with " + option
 		}
 	}

@@ -396,6 +396,7 @@ func TestRenameIsBarrier(t *testing.T) {
 	dir := t.TempDir()
 	for options, want := range map[string]bool{
 		"ext4 /dev/a rw": true, "ext4 /dev/a rw,noauto_da_alloc": false, "ext4 /dev/a rw,nobarrier": false, "ext4 /dev/a rw,barrier=0": false,
+		"ext4 /dev/a rw,data=writeback": false, "ext4 /dev/a rw,data=journal": true,
 		"xfs /dev/a rw": false, "overlay overlay rw": false, "ext3 /dev/a rw": false, "btrfs /dev/a rw": false, "tmpfs tmpfs rw": false,
 	} {
 		if yes, why := renameIsBarrier(dir, "22 1 254:0 / / rw - "+options+"\n"); yes != want || yes == (why != "") {
