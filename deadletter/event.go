@@ -83,7 +83,8 @@ type OperationData struct {
 	Letters    int    `json:"letters"`   // redriven or purged
 	Overflowed int    `json:"overflowed,omitempty"`
 	Refused    int    `json:"refused,omitempty"`
-	Task       string `json:"task,omitempty"` // the name of the redrive
+	Settled    int    `json:"settled,omitempty"` // letters only deleted, because their jobs had gone on
+	Task       string `json:"task,omitempty"`    // the name of the redrive
 }
 
 // RevealData is the data of revealed events: of one letter whose body a user read, or of letters that were exported.

@@ -2,6 +2,7 @@ package deadletter_test
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"slices"
 	"strings"
@@ -122,5 +123,30 @@ func TestRefusedEditLeavesTheLetter(t *testing.T) {
 				t.Errorf("letters %v are left, want %v; the redrive: %+v", left, c.left, task.Progress)
 			}
 		})
+	}
+}
+
+// TestEventOfSettledLetters checks that a redrive sends its event also if it only deleted letters whose jobs had gone
+// on.
+func TestEventOfSettledLetters(t *testing.T) {
+	t.Parallel()
+	r := newTaskRig(t)
+	for redrives, origin := range []string{"WEIR_pay_0.1.100", "WEIR_pay_0.2.200"} {
+		r.bury(deadletter.Letter{Reason: deadletter.Rejected, Billed: deadletter.NotBilled, Body: []byte("body"), Origin: origin, Redrives: redrives})
+	}
+	if task := r.work(deadletter.Selection{Seqs: []uint64{1}}, deadletter.TaskOrder{By: "ann"}); task.Progress.Tally.Settled != 1 {
+		t.Fatalf("the redrive of a letter with a later one: %+v", task.Progress)
+	}
+	events, err := r.js.Stream(t.Context(), deadletter.EventsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg, err := events.GetLastMsgForSubject(t.Context(), "weir.events.redriven.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var event struct{ Data deadletter.OperationData }
+	if err := json.Unmarshal(msg.Data, &event); err != nil || event.Data.Who != "ann" || event.Data.Settled != 1 || event.Data.Letters != 0 {
+		t.Errorf("the event is %s, %v", msg.Data, err)
 	}
 }

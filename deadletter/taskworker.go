@@ -331,11 +331,12 @@ func passing(err error) bool {
 // tell publishes the event of a run that has ended.
 func (w *TaskWorker) tell(ctx context.Context, t *Task) {
 	did := &t.Progress.Tally
-	if did.Redriven+did.Known+did.Overflowed+did.Refused == 0 {
+	if did.Redriven+did.Known+did.Overflowed+did.Refused+did.Settled == 0 {
 		return
 	}
 	e := Event{Type: RedrivenEvent, API: t.Filter.API, Key: t.Filter.Key, ID: fmt.Sprintf("task.%s.%d", t.Name, t.Run), Data: OperationData{
-		Who: t.By, Selection: t.Said, Letters: did.Redriven + did.Known, Overflowed: did.Overflowed, Refused: did.Refused, Task: t.Name,
+		Who: t.By, Selection: t.Said, Letters: did.Redriven + did.Known, Overflowed: did.Overflowed, Refused: did.Refused,
+		Settled: did.Settled, Task: t.Name,
 	}}
 	if err := e.Publish(ctx, w.JetStream); err != nil {
 		w.Log.Warn("a redrive has ended, but could not store its event", "task", t.Name, "err", err)

@@ -105,7 +105,11 @@ func (e *event) sentence() string {
 		return fmt.Sprintf("%s put version %s of the configuration in force: %s changes", who, e.word("new_version"), e.word("changes"))
 	case deadletter.RedrivenEvent, deadletter.PurgedEvent:
 		did := map[deadletter.EventType]string{deadletter.RedrivenEvent: "redrove", deadletter.PurgedEvent: "deleted"}[e.kind]
-		return fmt.Sprintf("%s %s %s dead letters: %s", who, did, e.word("letters"), e.selection())
+		gone := ""
+		if n := e.word("settled"); n != "" {
+			gone = ", and deleted " + n + " whose jobs had gone on"
+		}
+		return fmt.Sprintf("%s %s %s dead letters%s: %s", who, did, e.word("letters"), gone, e.selection())
 	case deadletter.RevealedEvent:
 		if seq := e.word("dead_letter_seq"); seq != "" {
 			return who + " read the body of letter " + seq
