@@ -404,7 +404,7 @@ func (o *Writer) buryAgain(j *refusedJob) {
 	w := j.waiting[0]
 	j.waiting = slices.Delete(j.waiting, 0, 1)
 	x.waiting--
-	j.count, j.first = 1+len(j.waiting), time.Now()
+	j.count, j.written, j.first = 1+len(j.waiting), 0, time.Now()
 	if j.seq, j.life = 0, j.life+1; j.life > mostLives {
 		j.life = int(time.Now().UnixMilli()) // an id that no other letter has
 	}

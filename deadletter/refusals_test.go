@@ -3,6 +3,7 @@ package deadletter
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,5 +91,47 @@ func TestSharedLetterStays(t *testing.T) {
 	}
 	if k, err := b.Get(t.Context(), 1); err != nil || k.JobID != "j" {
 		t.Errorf("the letter that the producer was told of: %v", err)
+	}
+}
+
+// TestEventOfAnotherReplicasLetter checks that a replica whose own letter was purged sends the event of the next
+// letter, which another replica has stored without its event.
+func TestEventOfAnotherReplicasLetter(t *testing.T) {
+	t.Parallel()
+	js := natstest.JetStream(t)
+	w := openWriter(t, js)
+	during(t, w.Run)
+	if told := await.Receive(t, "the first answer", refuse(w, nil)); told.letter != 1 || told.err != nil {
+		t.Fatalf("the first answer names letter %d, %v", told.letter, told.err)
+	}
+	b, err := OpenBrowser(t.Context(), js)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := b.Get(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Delete(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	next := k.Letter
+	next.refusedID = strings.TrimSuffix(k.Header.Get(ingest.HeaderMsgID), "-0") + "-2"
+	if _, err := js.PublishMsg(t.Context(), next.Message()); err != nil {
+		t.Fatal(err)
+	}
+	if told := await.Receive(t, "the second answer", refuse(w, nil)); told.letter != 2 || told.err != nil {
+		t.Fatalf("the second answer names letter %d, %v", told.letter, told.err)
+	}
+	events, err := js.Stream(t.Context(), EventsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg, err := events.GetLastMsgForSubject(t.Context(), "weir.events.throttled.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(msg.Data), `"dead_letter_seq":2`) {
+		t.Errorf("the newest event is %s", msg.Data)
 	}
 }
