@@ -253,7 +253,8 @@ func (x *run) settled(ctx context.Context, k *Kept) (done bool, err error) {
 // refusedEdit reports whether a letter is of an edit of k that was refused for good. A replica that dies before it
 // deletes that letter leaves both.
 func refusedEdit(k, other *Kept) bool {
-	return other.Origin == "" && other.Reason == Invalid && other.Redrives == k.Redrives+1 && editedFrom(other.Header, k.Seq)
+	return other.Origin == "" && other.Reason == Invalid && other.Redrives == k.Redrives+1 &&
+		editedFrom(other.Header, k.Seq)
 }
 
 func (x *run) skip(why Skip) { x.note(func(t *Tally) { t.Skipped[why]++; x.stayed[why]++ }) }

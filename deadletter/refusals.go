@@ -2,17 +2,12 @@ package deadletter
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"weir/bucket/stream"
 	"weir/ingest"
 )
@@ -44,65 +39,6 @@ const (
 	lookBackLetters = 20_000 // that a start examines for letters that were left twice
 )
 
-// refusalID identifies a refused job and the reason: a hash.
-type refusalID [16]byte
-
-// identifyRefusal returns the id of a refusal. It reports false if the job cannot be distinguished from other jobs.
-func identifyRefusal(r *ingest.Refused) (id refusalID, ok bool) {
-	if r.Redrives > 0 || !namedByProducer(r) {
-		return id, false
-	}
-	h := sha256.New()
-	part := func(text string) { _, _ = fmt.Fprintf(h, "%d:%s", len(text), text) } // a hash never fails
-	part(r.API)
-	part(r.Key)
-	part(r.JobID)
-	part(strconv.Itoa(int(r.Refusal.Code)))
-	if r.Refusal.Code != ingest.Throttled {
-		part(r.Refusal.Description) // a different mistake
-	}
-	names := make([]string, 0, len(r.Header))
-	for name := range r.Header {
-		if !strings.EqualFold(name, ingest.HeaderTrace) && !strings.EqualFold(name, ingest.HeaderTraceState) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		part(name)
-		for _, value := range r.Header[name] {
-			part(value)
-		}
-	}
-	part("") // ends the headers
-	_, _ = h.Write(r.Body)
-	copy(id[:], h.Sum(nil))
-	return id, true
-}
-
-// namedByProducer reports whether the producer chose the id of a refused job.
-func namedByProducer(r *ingest.Refused) bool {
-	for name, values := range r.Header {
-		if (strings.EqualFold(name, ingest.HeaderMsgID) || strings.EqualFold(name, ingest.HeaderJobID)) && slices.Contains(values, r.JobID) {
-			return r.JobID != ""
-		}
-	}
-	return false
-}
-
-// refusedPrefix begins the message ids of letters that count refusals, after letterIDPrefix.
-const refusedPrefix = "refused-"
-
-// msgID returns the message id of the letter in the given life.
-func (id refusalID) msgID(life int) string {
-	return letterIDPrefix + refusedPrefix + hex.EncodeToString(id[:]) + "-" + strconv.Itoa(life)
-}
-
-// of reports whether a stored letter is of this refusal.
-func (id refusalID) of(h nats.Header) bool {
-	return strings.HasPrefix(h.Get(ingest.HeaderMsgID), letterIDPrefix+refusedPrefix+hex.EncodeToString(id[:])+"-")
-}
-
 // refusedJob is a job that was refused, and its letter. The lock of refusals guards it.
 type refusedJob struct {
 	id      refusalID
@@ -120,57 +56,89 @@ type refusalWaiting struct {
 	letter *Letter
 	event  func(seq uint64, refusals int) Event
 	done   func(seq uint64, err error)
+	bytes  int // of the job
 }
 
 // refusals holds the jobs that were refused recently. It is safe for concurrent use.
 type refusals struct {
-	known  func() time.Duration
-	checks chan *refusedJob
+	known    func() time.Duration
+	checks   chan *refusedJob
+	maxBytes int // of the waiting refusals
 
 	mu      sync.Mutex // guards what follows
 	jobs    map[refusalID]*refusedJob
 	order   []*refusedJob // by their first refusal
 	waiting int           // waiting refusals
+	bytes   int           // that these hold
 	ended   bool
 }
 
-func newRefusals(known func() time.Duration) *refusals {
+func newRefusals(known func() time.Duration, maxBytes int) *refusals {
 	if known == nil {
 		known = func() time.Duration { return refusalsKnown }
 	}
-	return &refusals{known: known, checks: make(chan *refusedJob, waitingChecks), jobs: map[refusalID]*refusedJob{}}
+	return &refusals{
+		known: known, checks: make(chan *refusedJob, waitingChecks), maxBytes: maxBytes, jobs: map[refusalID]*refusedJob{},
+	}
 }
 
-// enter adds a refusal. If first, its job has no letter yet, and the caller must store it. If taken, the refusal is
-// answered after the check of its job's letter. If neither, the refusal must get a letter of its own.
-func (x *refusals) enter(id refusalID, w refusalWaiting, now time.Time) (j *refusedJob, first, taken bool) {
+// refusalStep is what must happen to a refusal next.
+type refusalStep int
+
+const (
+	storeOwn   refusalStep = iota // the caller must store a letter of this refusal alone
+	storeFirst                    // the caller must store the job's letter
+	waitCheck                     // nothing: the refusal is answered after the check of its job's letter
+	turnAway                      // the caller must fail it: too many refusals, or bytes of them, wait
+)
+
+// enter adds a refusal. The job is nil unless the caller must store its letter.
+func (x *refusals) enter(id refusalID, w refusalWaiting, now time.Time) (*refusedJob, refusalStep) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.forgetLocked(now)
-	if x.ended || x.waiting >= maxWaiting {
-		return nil, false, false
-	}
-	j = x.jobs[id]
-	if j == nil && len(x.jobs) >= mostRefusals {
-		return nil, false, false
-	}
-	if j == nil {
+	j := x.jobs[id]
+	switch {
+	case x.ended, j == nil && len(x.jobs) >= mostRefusals:
+		return nil, storeOwn
+	case j == nil:
 		j = &refusedJob{id: id, first: now, count: 1, busy: true}
 		x.jobs[id], x.order = j, append(x.order, j)
-		return j, true, false
+		return j, storeFirst
+	case x.waiting >= maxWaiting, x.bytes > 0 && x.bytes+w.bytes > x.maxBytes:
+		return nil, turnAway
 	}
 	if !j.busy {
 		select {
 		case x.checks <- j:
 			j.busy = true
 		default:
-			return nil, false, false
+			return nil, storeOwn
 		}
 	}
 	j.count++
-	j.waiting = append(j.waiting, w)
+	x.waitLocked(j, len(j.waiting), w)
+	return nil, waitCheck
+}
+
+// waitLocked inserts a refusal among those that wait for a job's letter.
+func (x *refusals) waitLocked(j *refusedJob, at int, w refusalWaiting) {
+	j.waiting = slices.Insert(j.waiting, at, w)
 	x.waiting++
-	return j, false, true
+	x.bytes += w.bytes
+}
+
+// takeLocked removes and returns the first n refusals that wait for a job's letter.
+func (x *refusals) takeLocked(j *refusedJob, n int) []refusalWaiting {
+	taken := slices.Clone(j.waiting[:n])
+	if j.waiting = slices.Delete(j.waiting, 0, n); len(j.waiting) == 0 {
+		j.waiting = nil
+	}
+	x.waiting -= n
+	for i := range taken {
+		x.bytes -= taken[i].bytes
+	}
+	return taken
 }
 
 // forgetLocked drops jobs whose ids are no longer known. It keeps a job that is being checked until later.
@@ -188,9 +156,8 @@ func (x *refusals) forgetLocked(now time.Time) {
 // stood notes a job's letter and answers all refusals that wait for it. After an error it drops the job.
 func (x *refusals) stood(j *refusedJob, seq uint64, err error) {
 	x.mu.Lock()
-	waiting := j.waiting
-	j.waiting, j.busy, j.seq = nil, false, seq
-	x.waiting -= len(waiting)
+	waiting := x.takeLocked(j, len(j.waiting))
+	j.busy, j.seq = false, seq
 	if err != nil && x.jobs[j.id] == j {
 		delete(x.jobs, j.id)
 		x.order = slices.DeleteFunc(x.order, func(other *refusedJob) bool { return other == j })
@@ -201,13 +168,18 @@ func (x *refusals) stood(j *refusedJob, seq uint64, err error) {
 	}
 }
 
-// refuseOnce stores the letter of a refused job, or counts the refusal in the existing letter.
+// refuseOnce stores the letter of a refused job, or counts the refusal in the existing letter. It reports false if the
+// refusal must get a letter of its own.
 func (o *Writer) refuseOnce(l *Letter, id refusalID, w refusalWaiting) bool {
-	j, first, taken := o.refusals.enter(id, w, time.Now())
-	if first {
+	j, step := o.refusals.enter(id, w, time.Now())
+	switch step {
+	case storeFirst:
 		o.storeRefused(j, l, w)
+	case turnAway:
+		w.done(0, fmt.Errorf("dead letter: %w", stream.ErrWriterFull))
+	case waitCheck, storeOwn:
 	}
-	return first || taken
+	return step != storeOwn
 }
 
 // storeRefused stores a job's letter under its next message id.
@@ -256,8 +228,7 @@ func (x *refusals) lookAgain(j *refusedJob, seq uint64) bool {
 func (x *refusals) adopt(j *refusedJob, seq uint64, w refusalWaiting) {
 	x.mu.Lock()
 	j.seq = seq
-	j.waiting = append([]refusalWaiting{w}, j.waiting...)
-	x.waiting++
+	x.waitLocked(j, 0, w)
 	ended := x.ended
 	x.mu.Unlock()
 	if ended {
@@ -383,9 +354,7 @@ func (o *Writer) answerAsked(j *refusedJob, seq uint64, asked int) {
 		x.stood(j, seq, nil)
 		return
 	}
-	answered := slices.Clone(j.waiting[:asked])
-	j.waiting = slices.Delete(j.waiting, 0, asked)
-	x.waiting -= asked
+	answered := x.takeLocked(j, asked)
 	x.mu.Unlock()
 	for _, w := range answered {
 		w.done(seq, nil)
@@ -401,9 +370,7 @@ func (o *Writer) answerAsked(j *refusedJob, seq uint64, asked int) {
 func (o *Writer) buryAgain(j *refusedJob) {
 	x := o.refusals
 	x.mu.Lock()
-	w := j.waiting[0]
-	j.waiting = slices.Delete(j.waiting, 0, 1)
-	x.waiting--
+	w := x.takeLocked(j, 1)[0]
 	j.count, j.written, j.first = 1+len(j.waiting), 0, time.Now()
 	if j.seq, j.life = 0, j.life+1; j.life > mostLives {
 		j.life = int(time.Now().UnixMilli()) // an id that no other letter has
@@ -470,23 +437,6 @@ func (o *Writer) healReplaced(ctx context.Context) error {
 		o.log.Warn("did not check all letters for duplicates", "count", looked, "err", err)
 	}
 	return nil
-}
-
-// sameRefusal reports whether two letters are of the same refused job.
-func sameRefusal(a, b nats.Header) bool {
-	first, second := a.Get(ingest.HeaderMsgID), b.Get(ingest.HeaderMsgID)
-	cut := strings.LastIndexByte(first, '-')
-	return strings.HasPrefix(first, letterIDPrefix+refusedPrefix) && cut > 0 && strings.HasPrefix(second, first[:cut+1])
-}
-
-// lifeOf returns the life number of a refused job's letter.
-func lifeOf(h nats.Header) int {
-	id := h.Get(ingest.HeaderMsgID)
-	n, err := strconv.Atoi(id[strings.LastIndexByte(id, '-')+1:])
-	if err != nil {
-		return 0
-	}
-	return n
 }
 
 // tens returns how often a count has grown tenfold.

@@ -2,12 +2,14 @@ package deadletter
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"weir/bucket/natstest"
+	"weir/bucket/stream"
 	"weir/ingest"
 	"weir/ingest/await"
 
@@ -15,11 +17,15 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
+// writerBytes are the bytes that may wait in a Writer of these tests.
+const writerBytes = 1 << 20
+
 // openWriter returns a Writer that does not run yet.
 func openWriter(t *testing.T, js jetstream.JetStream) *Writer {
 	t.Helper()
 	w, err := Open(t.Context(), Options{
-		Conn: js.Conn(), JetStream: js, Replicas: 1, MaxAge: time.Hour, MaxBytes: 1 << 30, MaxWaiting: 1 << 20, Log: slog.New(slog.DiscardHandler),
+		Conn: js.Conn(), JetStream: js, Replicas: 1, MaxAge: time.Hour, MaxBytes: 1 << 30, MaxWaiting: writerBytes,
+		Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +62,8 @@ type refusal struct {
 func refuse(w *Writer, body []byte) <-chan refusal {
 	answered := make(chan refusal, 1)
 	w.BuryRefused(ingest.Refused{
-		API: "pay", Key: "k", JobID: "j", Header: nats.Header{ingest.HeaderMsgID: {"j"}}, Body: body, Refusal: &ingest.Refusal{Code: ingest.Throttled},
+		API: "pay", Key: "k", JobID: "j", Header: nats.Header{ingest.HeaderMsgID: {"j"}}, Body: body,
+		Refusal: &ingest.Refusal{Code: ingest.Throttled},
 	}, func(seq uint64, err error) { answered <- refusal{seq, err} })
 	return answered
 }
@@ -75,7 +82,8 @@ func TestSharedLetterStays(t *testing.T) {
 	}
 	await.Until(t, "the letter of the first replica", func() bool { _, err := b.Get(t.Context(), 1); return err == nil })
 	during(t, second.Run)
-	if told := await.Receive(t, "the answer of the second replica", refuse(second, nil)); told.letter != 1 || told.err != nil {
+	told := await.Receive(t, "the answer of the second replica", refuse(second, nil))
+	if told.letter != 1 || told.err != nil {
 		t.Fatalf("the second replica names letter %d, %v", told.letter, told.err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
@@ -133,5 +141,26 @@ func TestEventOfAnotherReplicasLetter(t *testing.T) {
 	}
 	if !strings.Contains(string(msg.Data), `"dead_letter_seq":2`) {
 		t.Errorf("the newest event is %s", msg.Data)
+	}
+}
+
+// TestWaitingRefusalsAreBounded checks that the refusals that wait for one letter hold no more bytes than a Writer may.
+func TestWaitingRefusalsAreBounded(t *testing.T) {
+	t.Parallel()
+	w := openWriter(t, natstest.JetStream(t)) // stores nothing
+	const size, tries = 100 << 10, 100
+	held := 0
+	for range tries {
+		select {
+		case told := <-refuse(w, make([]byte, size)):
+			if !errors.Is(told.err, stream.ErrWriterFull) {
+				t.Fatalf("told of letter %d, %v", told.letter, told.err)
+			}
+		default:
+			held++
+		}
+	}
+	if held < 2 || held*size > 2*writerBytes {
+		t.Errorf("%d of %d refusals of %d bytes wait, where %d bytes may", held, tries, size, writerBytes)
 	}
 }

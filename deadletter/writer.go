@@ -47,7 +47,8 @@ type Options struct {
 	MaxStore int64
 	// FirstSeq is the first sequence of each new stream, by name. Streams that it does not name begin at 1.
 	FirstSeq map[string]uint64
-	// MaxWaiting bounds the bytes that wait to be stored. Zero means maxWaitingBytes.
+	// MaxWaiting bounds the bytes that wait to be stored, and those of refusals that wait for a letter. Zero means
+	// maxWaitingBytes.
 	MaxWaiting int64
 	// Dedupe returns how long a job's id is known: refusals of the same job within that time share one letter. Nil
 	// means ten minutes.
@@ -91,7 +92,7 @@ func Open(ctx context.Context, o Options) (*Writer, error) {
 	}
 	writer := &Writer{
 		nc: o.Conn, js: o.JetStream, replyPrefix: o.ReplyPrefix, log: o.Log.With("component", "deadletter"), letters: letters, events: events,
-		refusals: newRefusals(o.Dedupe),
+		refusals: newRefusals(o.Dedupe, bytes),
 		buried: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_dead_letters_total", Help: "Jobs that became dead letters.",
 		}, []string{"api", "reason"}),
@@ -189,8 +190,11 @@ func (o *Writer) buryRefused(r ingest.Refused, done func(seq uint64, err error))
 			}}
 		}
 	}
-	if id, ok := identifyRefusal(&r); ok && o.refuseOnce(l, id, refusalWaiting{l, event, done}) {
-		return
+	if id, ok := identifyRefusal(&r); ok {
+		bytes := (&nats.Msg{Header: r.Header, Data: r.Body}).Size()
+		if o.refuseOnce(l, id, refusalWaiting{l, event, done, bytes}) {
+			return
+		}
 	}
 	o.bury(l, func(seq uint64) Event { return event(seq, 0) }, o.orTakenBack(done))
 }
