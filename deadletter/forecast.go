@@ -17,6 +17,8 @@ type Terms struct {
 	Idempotent   bool
 	Keyed        string // how its calls carry idempotency keys, as written in a letter
 	KeyInSubject bool   // its jobs name their key in the subject, not in a header or the body
+	// Known is how long its queue knows a job's id, and how far the clocks of the servers may be apart.
+	Known time.Duration
 }
 
 // load is what a redrive will publish to one api.

@@ -22,6 +22,10 @@ import (
 //
 // The time stamps of the servers decide what came before a letter and what came after it, not the clocks of the
 // replicas. A call that was made before the letter, in the same life of the job, names the same origin as the letter.
+//
+// The letter of a refused job ended no life: the job may have been taken before, and its producer has sent it again. The
+// queue does not see that if the job was refused as invalid, or if the servers' clocks differ. So a call of a life that
+// began while the queue knew the id counts, too.
 
 // identity identifies a job by its api, key and id: a hash, so that a million of them fit in memory.
 type identity [16]byte
@@ -37,6 +41,7 @@ type jobHistory struct {
 	seq      uint64 // its newest letter
 	redrives int    // of that letter
 	stored   int64  // of that letter, in nanoseconds since 1970
+	known    int64  // a life of the id that began then or later is of the same job
 	origin   uint64 // of that letter, hashed
 	since    progress
 }
@@ -55,6 +60,7 @@ type Trace struct {
 	Key, Job string
 	Redrives int
 	Origin   string    // of the life of the job in which it was made, as in a letter
+	Accepted time.Time // when that life began, by the server
 	Stored   time.Time // by the server
 }
 
@@ -71,20 +77,29 @@ type historyScope map[string]*apiScope
 type apiScope struct {
 	keys  map[string]struct{} // nil: all, because there are more than maxScopeKeys
 	since time.Time           // when the first letter was stored
+	calls time.Time           // no call before it can matter
+	known time.Duration       // how long the queue knows an id
 }
 
 // maxScopeKeys is how many keys are looked up by name. With more keys the whole api is read.
 const maxScopeKeys = 16
 
-// add adds the key of a letter.
-func (p historyScope) add(k *Kept) {
+// add adds the key of a letter. known is how long the queue of its api knows an id.
+func (p historyScope) add(k *Kept, known time.Duration) {
 	at := p[k.API]
 	if at == nil {
-		at = &apiScope{keys: map[string]struct{}{}, since: k.FirstStored()}
+		at = &apiScope{keys: map[string]struct{}{}, since: k.FirstStored(), known: known}
 		p[k.API] = at
 	}
-	if first := k.FirstStored(); first.Before(at.since) {
+	first := k.FirstStored()
+	if first.Before(at.since) {
 		at.since = first
+	}
+	if k.neverTaken() {
+		first = first.Add(-known)
+	}
+	if at.calls.IsZero() || first.Before(at.calls) {
+		at.calls = first
 	}
 	if at.keys != nil {
 		at.keys[k.Key] = struct{}{}
@@ -94,19 +109,25 @@ func (p historyScope) add(k *Kept) {
 	}
 }
 
-// add adds a letter that may be redriven, or may be superseded by another.
-func (r *histories) add(k *Kept) {
+// add adds a letter that may be redriven, or may be superseded by another. known is how long the queue knows an id.
+func (r *histories) add(k *Kept, known time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.addLetterLocked(identify(k.API, k.Key, k.JobID), k)
+	r.addLetterLocked(identify(k.API, k.Key, k.JobID), k, known)
 }
 
 // addLetterLocked stores a letter unless a later life of the job, or a later refusal, has one already.
-func (r *histories) addLetterLocked(id identity, k *Kept) {
-	s, known := r.jobs[id]
-	if !known || k.Redrives > s.redrives || k.Redrives == s.redrives && k.Seq > s.seq {
-		r.jobs[id] = jobHistory{seq: k.Seq, redrives: k.Redrives, stored: k.FirstStored().UnixNano(), origin: hashed(k.Origin), since: s.since}
+func (r *histories) addLetterLocked(id identity, k *Kept, known time.Duration) {
+	s, met := r.jobs[id]
+	if met && k.Redrives <= s.redrives && (k.Redrives != s.redrives || k.Seq <= s.seq) {
+		return
 	}
+	stored := k.FirstStored().UnixNano()
+	s = jobHistory{seq: k.Seq, redrives: k.Redrives, stored: stored, known: stored, origin: hashed(k.Origin), since: s.since}
+	if k.neverTaken() {
+		s.known -= int64(known)
+	}
+	r.jobs[id] = s
 }
 
 // of returns what is known about a letter's job.
@@ -122,7 +143,8 @@ func (r *histories) addCall(api string, t Trace) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s, known := r.jobs[identify(api, t.Key, t.Job)]
-	if !known || t.Stored.UnixNano() <= s.stored || t.Origin != "" && hashed(t.Origin) == s.origin {
+	later := t.Stored.UnixNano() > s.stored || t.Accepted.UnixNano() >= s.known
+	if !known || !later || t.Origin != "" && hashed(t.Origin) == s.origin {
 		return // the life that the letter ended, or an earlier one
 	}
 	r.addProgressLocked(identify(api, t.Key, t.Job), t.Redrives)
@@ -137,11 +159,11 @@ func (r *histories) knows(id identity) bool {
 }
 
 // addLater adds a letter of a job that has a selected one.
-func (r *histories) addLater(id identity, k *Kept) {
+func (r *histories) addLater(id identity, k *Kept, known time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, known := r.jobs[id]; known {
-		r.addLetterLocked(id, k)
+	if _, met := r.jobs[id]; met {
+		r.addLetterLocked(id, k, known)
 	}
 }
 
@@ -174,7 +196,7 @@ func hashed(origin string) uint64 {
 func (r *histories) trace(ctx context.Context, b *Browser, calls CallsReader, where historyScope) (map[string]*look, error) {
 	looks := map[string]*look{}
 	for api, at := range where {
-		l := &look{found: r, browser: b, calls: calls, api: api, keys: at.named(), since: at.since}
+		l := &look{found: r, browser: b, calls: calls, api: api, keys: at.named(), since: at.since, from: at.calls, known: at.known}
 		if err := l.look(ctx); err != nil {
 			return nil, err
 		}

@@ -20,11 +20,44 @@ func TestMet(t *testing.T) {
 		{"redriven", Trace{Origin: "WEIR_pay_0.9.200", Redrives: 2, Stored: diedAt.Add(time.Second)}, redriven},
 	} {
 		r := histories{jobs: map[identity]jobHistory{}}
-		r.add(letter)
+		r.add(letter, time.Minute)
 		c.trace.Key, c.trace.Job = "k", "j"
 		r.addCall("pay", c.trace)
 		if s, _ := r.of(letter); s.since != c.want {
 			t.Errorf("%s: %d, want %d", c.what, s.since, c.want)
+		}
+	}
+}
+
+// TestMetByARefusedJob checks that the letter of a refused job, which ended no life, does not hide a call of the same
+// job that was recorded before the letter.
+func TestMetByARefusedJob(t *testing.T) {
+	t.Parallel()
+	const known = time.Minute
+	for _, c := range []struct {
+		what     string
+		letter   Letter
+		accepted time.Duration // before the letter
+		want     progress
+	}{
+		{"taken, and sent again with a deadline that had passed", Letter{Reason: Invalid}, time.Second, resubmitted},
+		{"refused, and taken under a ledger whose clock is behind", Letter{Reason: Overflow}, 2 * time.Second, resubmitted},
+		{"the id of a job that was forgotten", Letter{Reason: Overflow}, known + time.Second, nothing},
+		{"refused when it was redriven", Letter{Reason: Overflow, Redrives: 1}, time.Second, nothing},
+		{"ended by the letter of another life", Letter{Reason: Rejected, Origin: "WEIR_pay_0.9.200"}, time.Second, nothing},
+	} {
+		c.letter.API, c.letter.Key, c.letter.JobID = "pay", "k", "j"
+		letter := &Kept{Letter: c.letter, Seq: 5, Stored: diedAt}
+		accepted := diedAt.Add(-c.accepted)
+		r, where := histories{jobs: map[identity]jobHistory{}}, historyScope{}
+		r.add(letter, known)
+		where.add(letter, known)
+		r.addCall("pay", Trace{Key: "k", Job: "j", Origin: "WEIR_pay_0.7.100", Accepted: accepted, Stored: accepted.Add(time.Second / 2)})
+		if s, _ := r.of(letter); s.since != c.want {
+			t.Errorf("%s: %d, want %d", c.what, s.since, c.want)
+		}
+		if c.want == resubmitted && where["pay"].calls.After(accepted) {
+			t.Errorf("%s: the ledger is read from %s on", c.what, where["pay"].calls)
 		}
 	}
 }

@@ -26,8 +26,10 @@ type look struct {
 	browser *Browser
 	calls   CallsReader
 	api     string
-	keys    []string  // nil: all
-	since   time.Time // when the first letter was stored: no trace is older
+	keys    []string      // nil: all
+	since   time.Time     // when the first letter was stored
+	from    time.Time     // no call before it can matter
+	known   time.Duration // how long the queue knows an id
 
 	mu      sync.Mutex // guards what follows; held during a look
 	at      time.Time  // when the last look began
@@ -75,7 +77,7 @@ func (l *look) lookLocked(ctx context.Context) error {
 	}
 	q := CallsQuery{API: l.api, Keys: l.keys, After: l.ledger}
 	if l.ledger == 0 {
-		q.Since = l.since
+		q.Since = l.from
 	}
 	ledger, err := l.calls(ctx, q, func(t Trace) { l.found.addCall(l.api, t) })
 	if err != nil {
@@ -114,7 +116,7 @@ func (l *look) laterLetters(ctx context.Context) (upTo uint64, err error) {
 	read := stream.Until{Conn: b.js.Conn(), Stream: b.stream, From: from, Last: last, Clear: true}
 	err = stream.ReadUntil(ctx, read, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) error {
 		if k, ok := ReadKept(msg); ok {
-			l.found.addLater(identify(l.api, k.Key, k.JobID), &k)
+			l.found.addLater(identify(l.api, k.Key, k.JobID), &k, l.known)
 		}
 		return nil
 	})

@@ -22,7 +22,7 @@ const (
 	SkipUnknown     Skip = "unknown"      // its call may have been processed, and another one would be billed again
 	SkipCancelled   Skip = "cancelled"    // an operator cancelled its job, and none has named the letter
 	SkipDeadline    Skip = "deadline"     // its deadline has passed
-	SkipResubmitted Skip = "resubmitted"  // its producer has sent the same job again
+	SkipResubmitted Skip = "resubmitted"  // its producer has sent the same job more than once, and a queue took it
 	SkipSameID      Skip = "same_id"      // another job with the same id came later, and has a letter too
 	SkipNoBody      Skip = "no_body"      // it was too large to store
 	SkipNoAPI       Skip = "no_api"       // its api is not configured
@@ -204,15 +204,16 @@ func (r *Redrive) gather(ctx context.Context, from uint64, most int) (all bool, 
 	r.agreed = map[string]*Terms{}
 	r.found, r.looks, all, r.known = histories{jobs: map[identity]jobHistory{}}, nil, true, maxSeq
 	err = r.eachHeader(ctx, from, func(k *Kept) (more bool) {
-		if _, skip := r.exclude(k, now); skip != "" {
+		terms, skip := r.exclude(k, now)
+		if skip != "" {
 			return true
 		}
 		if len(r.found.jobs) >= most {
 			all, r.known = false, k.Seq
 			return false
 		}
-		r.found.add(k)
-		where.add(k)
+		r.found.add(k, terms.Known)
+		where.add(k, terms.Known)
 		return true
 	})
 	if err != nil || len(where) == 0 {
@@ -278,7 +279,8 @@ func (r *Redrive) sameTerms(api string) error {
 	if api != "" {
 		now, configured = r.opts.Terms(api)
 	}
-	if known != configured || known && (then.Idempotent != now.Idempotent || then.Keyed != now.Keyed || then.KeyInSubject != now.KeyInSubject) {
+	same := then.Idempotent == now.Idempotent && then.Keyed == now.Keyed && then.KeyInSubject == now.KeyInSubject && then.Known == now.Known
+	if known != configured || known && !same {
 		return ErrTerms
 	}
 	return nil
@@ -338,7 +340,7 @@ const (
 	publish    fate = iota
 	settled         // its job was redriven already: delete the letter
 	superseded      // the same, if the newest letter with its id is of the same request
-	leave           // its producer has sent the job again
+	leave           // its producer has sent the job more than once, and a queue took it
 )
 
 func (r *Redrive) fate(k *Kept) (f fate, newest uint64) {

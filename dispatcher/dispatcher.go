@@ -344,7 +344,7 @@ func (d *Dispatcher) RedriveTerms(api string) (deadletter.Terms, bool) {
 	w.Mu.Unlock()
 	return deadletter.Terms{
 		Rules: of.Rules, MaxBody: of.Rule.MaxBody, Price: of.Price, Idempotent: of.Idempotency != nil, Keyed: of.KeyIdentity(),
-		KeyInSubject: of.Rule.Key == (ingest.KeySource{}),
+		KeyInSubject: of.Rule.Key == (ingest.KeySource{}), Known: d.opts.Dedupe.Known() + ledger.ServerSkew,
 	}, true
 }
 

@@ -332,6 +332,36 @@ apis:
 	}
 }
 
+// TestRedriveOfARefusedRepeat: a job was taken and called, and its producer sends it again in a form that is refused.
+// The letter of that refusal is not redriven, although the queue has forgotten the id by then.
+func TestRedriveOfARefusedRepeat(t *testing.T) {
+	t.Parallel()
+	r := weirtest.NewRig(t, fakeapi.Options{KeepBody: 64}, "dedupe: 2s\napis:\n  pay: {url: %s, bucket: {rate: 100/s, capacity: 20}}\n")
+	send := func(id, deadline string) weirtest.Answer {
+		header := map[string]string{"Nats-Msg-Id": id}
+		if deadline != "" {
+			header["Weir-Deadline"] = deadline
+		}
+		return r.Submit("weir.jobs.pay.k", []byte(id), header)
+	}
+	send("paid", "1h")
+	r.Eventually("its call and its record", func() bool { return r.Waiting("pay") == 0 && r.PerBody()["paid"] == 1 })
+	refused := send("paid", "2026-01-02T15:04:05Z")
+	if refused.Letter == 0 {
+		t.Fatalf("a deadline that has passed: %+v", refused)
+	}
+	send("later", "")
+	r.Eventually("the ids to be forgotten", func() bool { return !send("later", "").Duplicate })
+	did, code := r.Redrive(strconv.FormatUint(refused.Letter, 10), "--drop-deadline")
+	if code != cli.ExitRefused || did.Skipped[deadletter.SkipResubmitted] != 1 {
+		t.Errorf("exit code %d, %+v", code, did)
+	}
+	r.Eventually("an empty queue", func() bool { return r.Waiting("pay") == 0 })
+	if calls := r.PerBody(); calls["paid"] != 1 {
+		t.Errorf("calls %v", calls)
+	}
+}
+
 // TestRedriveLooksAgain: what a producer sends while a redrive is under way is seen by it.
 func TestRedriveLooksAgain(t *testing.T) {
 	t.Parallel()

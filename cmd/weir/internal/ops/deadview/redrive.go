@@ -172,7 +172,7 @@ func SkipText(skip deadletter.Skip) string {
 	case deadletter.SkipDeadline:
 		return "whose deadline has passed: --drop-deadline redrives them"
 	case deadletter.SkipResubmitted:
-		return "whose producer has sent the job again since: purge them"
+		return "whose producer has sent the job more than once, and weir took it: purge them"
 	case deadletter.SkipSameID:
 		return "whose id another job has got since: redrive that one first"
 	case deadletter.SkipNoBody:

@@ -7,6 +7,7 @@ import (
 	"weir/cmd/weir/internal/config"
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
+	"weir/dispatcher/ledger"
 	"weir/dispatcher/schedule"
 	"weir/ingest"
 )
@@ -112,6 +113,7 @@ func RedriveTerms(current *config.Config) func(api string) (deadletter.Terms, bo
 		return deadletter.Terms{
 			Rules: api.Rules, MaxBody: api.MaxBody, Price: int64(api.Price), Idempotent: api.Idempotency != nil,
 			Keyed: DispatchAPI(api, current).KeyIdentity(), KeyInSubject: api.Key.From == config.KeyFromSubject,
+			Known: current.Dedupe + ledger.ServerSkew,
 		}, true
 	}
 }

@@ -23,7 +23,7 @@ const skips = {
   unknown: "with an unknown outcome: tick the box below to redrive them too; the API may bill them twice",
   cancelled: "that were cancelled: choose the reason cancelled to redrive them",
   deadline: "whose deadline has passed: tick the box below to redrive them without a deadline",
-  resubmitted: "whose producer has submitted the job again since: purge them",
+  resubmitted: "whose producer has submitted the job more than once, and weir took it: purge them",
   same_id: "whose id another job has now: redrive that one first",
   no_body: "whose body was too large to keep: their producer must submit them again",
   no_api: "of APIs that are not configured: configure the API again, or purge them",
