@@ -1,6 +1,7 @@
 package deadletter
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"hash/fnv"
@@ -43,6 +44,7 @@ type jobHistory struct {
 	stored   int64  // of that letter, in nanoseconds since 1970
 	known    int64  // a life of the id that began then or later is of the same job
 	origin   uint64 // of that letter, hashed
+	first    uint64 // the letter that its job was first redriven from, or that letter itself
 	since    progress
 }
 
@@ -55,10 +57,17 @@ const (
 	redriven             // an operator has redriven it
 )
 
+// life is a submission of a job, which waits or was called.
+type life struct {
+	redrives int
+	from     uint64 // the letter that it was first redriven from; 0: none, or unknown
+}
+
 // Trace is what the ledger records of a call.
 type Trace struct {
 	Key, Job string
 	Redrives int
+	From     uint64    // the letter that the job was first redriven from; 0: none, or unknown
 	Origin   string    // of the life of the job in which it was made, as in a letter
 	Accepted time.Time // when that life began, by the server
 	Stored   time.Time // by the server
@@ -123,7 +132,7 @@ func (r *histories) addLetterLocked(id identity, k *Kept, known time.Duration) {
 		return
 	}
 	stored := k.FirstStored().UnixNano()
-	s = jobHistory{seq: k.Seq, redrives: k.Redrives, stored: stored, known: stored, origin: hashed(k.Origin), since: s.since}
+	s = jobHistory{seq: k.Seq, redrives: k.Redrives, stored: stored, known: stored, origin: hashed(k.Origin), first: k.firstLetter(), since: s.since}
 	if k.neverTaken() {
 		s.known -= int64(known)
 	}
@@ -147,7 +156,7 @@ func (r *histories) addCall(api string, t Trace) {
 	if !known || !later || t.Origin != "" && hashed(t.Origin) == s.origin {
 		return // the life that the letter ended, or an earlier one
 	}
-	r.addProgressLocked(identify(api, t.Key, t.Job), t.Redrives)
+	r.addProgressLocked(identify(api, t.Key, t.Job), life{t.Redrives, t.From})
 }
 
 // knows reports whether a job has a selected letter.
@@ -168,23 +177,28 @@ func (r *histories) addLater(id identity, k *Kept, known time.Duration) {
 }
 
 // addProgress is addProgressLocked.
-func (r *histories) addProgress(id identity, redrives int) {
+func (r *histories) addProgress(id identity, l life) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.addProgressLocked(id, redrives)
+	r.addProgressLocked(id, l)
 }
 
-// addProgressLocked records that a job waits or was called since its letter.
-func (r *histories) addProgressLocked(id identity, redrives int) {
+// addProgressLocked records that a job waits or was called since its letter. Another job may have got the id since. Its
+// redrives name another letter. If they name none, the first life of the id since the letter decides.
+func (r *histories) addProgressLocked(id identity, l life) {
 	s, known := r.jobs[id]
 	if !known {
 		return
 	}
-	if s.since = max(s.since, resubmitted); redrives > s.redrives {
+	own := l.from == s.first || l.from == 0 && s.since == nothing
+	if s.since = max(s.since, resubmitted); own && l.redrives > s.redrives {
 		s.since = redriven
 	}
 	r.jobs[id] = s
 }
+
+// firstLetter returns the number of the letter that a letter's job was first redriven from, or its own.
+func (k *Kept) firstLetter() uint64 { return cmp.Or(RedrivenFrom(k.Header, k.Redrives), k.Seq) }
 
 func hashed(origin string) uint64 {
 	h := fnv.New64a()

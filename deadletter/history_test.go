@@ -61,3 +61,35 @@ func TestMetByARefusedJob(t *testing.T) {
 		}
 	}
 }
+
+// TestMetWithAnotherJob checks that a redrive of another job, which got the id of a letter's job since, does not settle
+// the letter.
+func TestMetWithAnotherJob(t *testing.T) {
+	t.Parallel()
+	letter := &Kept{Letter: Letter{API: "pay", Key: "k", JobID: "j", Reason: Overflow}, Seq: 17, Stored: diedAt}
+	for _, c := range []struct {
+		what  string
+		since []life
+		want  progress
+	}{
+		{"called, has a letter, and is redriven", []life{{}, {redrives: 1, from: 30}}, resubmitted},
+		{"the same, by a version that names no letter", []life{{}, {redrives: 1}}, resubmitted},
+		{"refused, and redriven", []life{{redrives: 1, from: 30}, {redrives: 2, from: 30}}, resubmitted},
+		{"refused, and redriven like the letter's own job", []life{{redrives: 1, from: 30}, {redrives: 1, from: 17}}, redriven},
+		{"none", []life{{redrives: 1, from: 17}, {redrives: 2, from: 17}}, redriven},
+		{"none, of a version that names no letter", []life{{redrives: 1}}, redriven},
+	} {
+		waits, called := histories{jobs: map[identity]jobHistory{}}, histories{jobs: map[identity]jobHistory{}}
+		waits.add(letter, 0)
+		called.add(letter, 0)
+		for i, l := range c.since {
+			waits.addProgress(identify("pay", "k", "j"), l)
+			called.addCall("pay", Trace{Key: "k", Job: "j", Redrives: l.redrives, From: l.from, Stored: diedAt.Add(time.Duration(i+1) * time.Second)})
+		}
+		for where, r := range map[string]*histories{"waits": &waits, "called": &called} {
+			if s, _ := r.of(letter); s.since != c.want {
+				t.Errorf("%s, %s: %d, want %d", c.what, where, s.since, c.want)
+			}
+		}
+	}
+}

@@ -67,6 +67,7 @@ const (
 	HeaderKeyed    = "Weir-Dead-Idempotency" // how the api recognises repeated calls; absent: it does not
 	HeaderRefusals = "Weir-Dead-Refusals"    // how often the job was refused when the letter was written; absent: once
 	HeaderReplaces = "Weir-Dead-Replaces"    // the number of the letter that this one replaces, with fewer refusals
+	HeaderFrom     = "Weir-Dead-From"        // the number of the letter that the job was first redriven from
 	HeaderOutcome  = "Weir-Outcome"
 )
 
@@ -148,6 +149,9 @@ func (l *Letter) facts() map[string]string {
 	l.Call.facts(facts)
 	if edited := l.Header.Get(HeaderEdited); edited != "" && l.Redrives > 0 {
 		facts[HeaderEdited] = edited
+	}
+	if from := RedrivenFrom(l.Header, l.Redrives); from > 0 {
+		facts[HeaderFrom] = strconv.FormatUint(from, 10)
 	}
 	if l.BodyLeftOut {
 		facts[HeaderBody] = bodyLeftOut
@@ -261,6 +265,16 @@ func OriginIn(h nats.Header) string {
 		return ""
 	}
 	return origin
+}
+
+// RedrivenFrom returns the number of the letter that a job was first redriven from, or 0 if that is unknown. Only weir
+// redrives a job, so the header of a job that was never redriven says nothing.
+func RedrivenFrom(h nats.Header, redrives int) uint64 {
+	from, err := strconv.ParseUint(h.Get(HeaderFrom), 10, 64)
+	if err != nil || redrives == 0 {
+		return 0
+	}
+	return from
 }
 
 func cleanDetail(s string) string {

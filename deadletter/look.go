@@ -59,13 +59,19 @@ func (l *look) look(ctx context.Context) error {
 // its record is stored, so the look misses none that moves meanwhile.
 func (l *look) lookLocked(ctx context.Context) error {
 	began := time.Now()
-	waiting, mu := map[identity]int{}, sync.Mutex{}
+	type arrival struct {
+		id identity
+		life
+	}
+	var waiting []arrival
+	mu := sync.Mutex{}
 	place, err := queue.Arrivals(ctx, l.browser.js, queue.Asked{API: l.api, Keys: l.keys, After: l.queue}, func(key string, h nats.Header) {
 		id := identify(l.api, key, h.Get(ingest.HeaderJobID))
 		if l.found.knows(id) {
 			mu.Lock()
 			defer mu.Unlock()
-			waiting[id] = max(waiting[id], redrivesIn(h))
+			n := redrivesIn(h)
+			waiting = append(waiting, arrival{id, life{n, RedrivenFrom(h, n)}})
 		}
 	})
 	if err != nil {
@@ -83,8 +89,8 @@ func (l *look) lookLocked(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look for later traces of the jobs of api %s: %w", l.api, err)
 	}
-	for id, redrives := range waiting {
-		l.found.addProgress(id, redrives)
+	for _, a := range waiting {
+		l.found.addProgress(a.id, a.life)
 	}
 	l.at, l.queue, l.letters, l.ledger = began, place, letters, ledger
 	return nil

@@ -44,7 +44,7 @@ func (l *Letter) timeIn(header string, parse func(value string, from time.Time) 
 // and the time before which it must not be called are written as absolute times; with dropped, the deadline is omitted.
 // The job's own headers that begin with Nats- stay renamed: what they asked of JetStream was refused or has been done.
 // The headers of the bill are copied, so that the next letter still has them.
-func (l *Letter) resubmission(terms Terms, deadline DeadlinePolicy) *nats.Msg {
+func (l *Kept) resubmission(terms Terms, deadline DeadlinePolicy) *nats.Msg {
 	subject := ingest.Subjects(ingest.RedrivePrefix).Of(l.API)
 	if terms.KeyInSubject {
 		subject = ingest.Subjects(ingest.RedrivePrefix).Of(l.API, l.Key)
@@ -70,6 +70,7 @@ func (l *Letter) resubmission(terms Terms, deadline DeadlinePolicy) *nats.Msg {
 	}
 	h[ingest.HeaderJobID] = []string{l.JobID}
 	h[ingest.HeaderRedrives] = []string{strconv.Itoa(n)}
+	h[HeaderFrom] = []string{strconv.FormatUint(l.firstLetter(), 10)}
 	if l.Billed == BilledYes || l.Billed == BilledUnknown {
 		h[HeaderBilled] = []string{string(l.Billed)}
 	}

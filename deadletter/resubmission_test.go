@@ -31,9 +31,10 @@ func TestResubmission(t *testing.T) {
 			"X-Own": {"1", "2"}, "Weir-Header-X-Source": {"a", "b"}, "weir-path": {"/p"}, "Weir-Redrives": {"1"}, "Weir-Dead-Reason": {"forged"},
 		},
 	})
+	k.Seq = 17
 	want := nats.Header{
 		"Nats-Msg-Id": {"job-1.r2"}, "Weir-Job-Id": {"job-1"}, "Weir-Redrives": {"2"}, "Weir-Job-Nats-TTL": {"1h"}, "Weir-Reply-To": {"mine"},
-		"X-Own": {"1", "2"}, "Weir-Header-X-Source": {"a", "b"}, "weir-path": {"/p"}, "Weir-Dead-Billed": {"yes"},
+		"X-Own": {"1", "2"}, "Weir-Header-X-Source": {"a", "b"}, "weir-path": {"/p"}, "Weir-Dead-Billed": {"yes"}, "Weir-Dead-From": {"17"},
 		"Weir-Deadline": {"2026-01-02T15:05:05Z"}, "Weir-Not-Before": {"2026-01-02T15:04:35Z"}, // durations count from when the job came in
 	}
 	msg := k.resubmission(Terms{KeyInSubject: true}, KeepDeadline)
@@ -50,7 +51,7 @@ func TestResubmission(t *testing.T) {
 		t.Fatalf("the intake reads %+v, %v", j, refusal)
 	}
 	again := readBack(&Letter{API: "credit", Key: "a b", JobID: j.ID, Reason: Overflow, Header: j.Header, Redrives: j.Redrives, Billed: NotBilled})
-	if again.Billed != BilledYes || again.Redrives != 2 {
+	if again.Billed != BilledYes || again.Redrives != 2 || again.firstLetter() != 17 {
 		t.Errorf("the next letter has forgotten the bill: %+v", again)
 	}
 	if id := again.resubmission(Terms{}, KeepDeadline).Header.Get("Nats-Msg-Id"); id != "job-1.r3" {

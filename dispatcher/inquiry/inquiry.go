@@ -175,7 +175,7 @@ func (l *askedLetter) inquiryRecord(r httpcall.Response, use bucket.Use) *ledger
 	ahead := l.w.Env.Ahead()
 	c := &ledger.Record{
 		API: l.w.Name, Key: l.Key, Job: l.JobID, Dedupe: l.JobID, Stream: l.queued, Seq: l.at, Call: l.calls(), Attempt: l.Attempts, Redrives: l.Redrives,
-		Trace:    ingest.TraceOf(l.Header).Parent,
+		From: deadletter.RedrivenFrom(l.Header, l.Redrives), Trace: ingest.TraceOf(l.Header).Parent,
 		Accepted: l.taken.Time().UTC(), Planned: (use.Grant.At + ahead).Time(), Started: r.Started.UTC(), Ended: r.Ended.UTC(), Sent: true, Status: r.Status,
 		Outcome: ledger.Asked, Inquiry: string(l.finding), Final: true, Detail: ledger.Clip(l.detail, ledger.MaxDetail),
 		Price: ledger.Money(0), Billed: billedBy(l.finding), TAT: tat + ahead, Limits: l.terms.API.Rules.Names(), Costs: use.Costs,

@@ -252,7 +252,7 @@ func ReadSince(ctx context.Context, js jetstream.JetStream, q deadletter.CallsQu
 	}
 	err = stream.ReadUntil(ctx, stream.Until{Conn: js.Conn(), Stream: source, From: from, Last: last, Clear: true}, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		if c, err := readRecord(msg, meta); err == nil {
-			take(deadletter.Trace{Key: c.Key, Job: c.Job, Redrives: c.Redrives, Origin: c.Origin(), Accepted: c.Accepted, Stored: c.Stored})
+			take(deadletter.Trace{Key: c.Key, Job: c.Job, Redrives: c.Redrives, From: c.From, Origin: c.Origin(), Accepted: c.Accepted, Stored: c.Stored})
 		}
 		return nil
 	})

@@ -76,6 +76,8 @@ type Record struct {
 	Call     int `json:"call"`    // number of this call of the job, from 1
 	Attempt  int `json:"attempt"` // calls so far that counted
 	Redrives int `json:"redrives,omitempty"`
+	// From is the number of the letter that the job was first redriven from.
+	From uint64 `json:"redriven_from,omitempty"`
 	// Trace is the job's traceparent, as its producer sent it.
 	Trace string `json:"traceparent,omitempty"`
 

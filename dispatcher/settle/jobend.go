@@ -68,7 +68,8 @@ func (w *Settler) Record(j *lane.Job, r httpcall.Response, out httpcall.Outcome)
 	}
 	c := &ledger.Record{
 		API: j.Message.API, Key: j.Message.Key, Job: j.Message.ID, Dedupe: j.Message.DedupeID, Stream: j.Part.Bucket.Name(), Seq: j.Seq,
-		Call: j.Calls, Attempt: j.Attempts, Redrives: j.Message.Redrives, Trace: j.Message.Trace.Parent,
+		Call: j.Calls, Attempt: j.Attempts, Redrives: j.Message.Redrives,
+		From: deadletter.RedrivenFrom(j.Message.Header, j.Message.Redrives), Trace: j.Message.Trace.Parent,
 		Accepted: j.Accepted.Time().UTC(), Planned: (j.At + ahead).Time(), Started: r.Started.UTC(), Ended: r.Ended.UTC(), Sent: r.Sent, Status: r.Status,
 		Outcome: out.Name(), Final: out.Verdict == httpcall.Delivered || out.Verdict == httpcall.Dead, Detail: ledger.Clip(out.Detail, ledger.MaxDetail),
 		Price: ledger.Money(j.Price()), Billed: out.Billed, Idempotency: j.Terms.API.KeyIdentity(), TAT: tat,

@@ -362,6 +362,33 @@ func TestRedriveOfARefusedRepeat(t *testing.T) {
 	}
 }
 
+// TestRedriveOfTwoJobsOfOneID: two refused jobs have the same id, and the newer one is redriven first, as weir advises.
+// The letter of the older one stays, because its job was never called.
+func TestRedriveOfTwoJobsOfOneID(t *testing.T) {
+	t.Parallel()
+	r := weirtest.NewRig(t, fakeapi.Options{KeepBody: 64}, "apis:\n  pay: {url: %s, bucket: {rate: 100/s, capacity: 1}}\n")
+	var older, newer uint64
+	r.WhilePaused(func() {
+		r.Submit("weir.jobs.pay.k", []byte("before"), nil)
+		older = r.Submit("weir.jobs.pay.k", []byte("older"), map[string]string{"Nats-Msg-Id": "same"}).Letter
+		newer = r.Submit("weir.jobs.pay.k", []byte("newer"), map[string]string{"Nats-Msg-Id": "same"}).Letter
+	})
+	r.Eventually("room", func() bool { return r.Waiting("pay") == 0 })
+	if older == 0 || newer <= older {
+		t.Fatalf("the letters are %d and %d", older, newer)
+	}
+	if did, _ := r.Redrive(); did.Redriven != 1 || did.Skipped[deadletter.SkipSameID] != 1 {
+		t.Fatalf("both: %+v", did)
+	}
+	r.Eventually("the call of the newer", func() bool { return r.Waiting("pay") == 0 && r.PerBody()["newer"] == 1 })
+	if did, code := r.Redrive(); code != cli.ExitRefused || did.Skipped[deadletter.SkipResubmitted] != 1 {
+		t.Errorf("the older: exit code %d, %+v", code, did)
+	}
+	if left := r.Letters("pay", "k"); len(left) != 1 || left[0].Sequence != older || r.PerBody()["older"] != 0 {
+		t.Errorf("%d letters are left, calls %v", len(left), r.PerBody())
+	}
+}
+
 // TestRedriveLooksAgain: what a producer sends while a redrive is under way is seen by it.
 func TestRedriveLooksAgain(t *testing.T) {
 	t.Parallel()
