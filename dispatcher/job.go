@@ -157,10 +157,14 @@ func (w *caller) sent(j *lane.Job) {
 	}
 }
 
-// call makes a granted call, and reports whether it was made. If the right to the partition is missing, call gives the
-// job's slot back instead.
+// call makes a granted call, and reports whether it was made. If the right to the partition is missing, or the slot was
+// missed, call gives the job's slot back instead.
 func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, made bool) {
-	if !j.Part.MayCall() {
+	w.Mu.Lock()
+	latest := w.Sched.Latest(j.Job)
+	w.Mu.Unlock()
+	inTime := func() bool { return w.Now() <= latest }
+	if !j.Part.MayCall() || !inTime() {
 		w.unstart(ctx, j)
 		return r, false
 	}
@@ -174,23 +178,28 @@ func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, ma
 	tat := max(j.Grant.TAT, w.Sched.Floor(j.Queue))
 	w.Mu.Unlock()
 	w.settler.Trace(j)
-	late := j.At.Until(w.Now())
-	lane.Observe(w.Metrics.Late, late.Seconds(), j)
-	if first {
-		lane.Observe(w.Metrics.Wait, since.Until(w.Now()).Seconds(), j)
-	}
+	late, measured := j.At.Until(w.Now()), time.Now()
+	waited := since.Until(w.Now())
 	fault.Pass(fault.CallNext)
 	flight := j.TakeOff(tat+w.Env.Ahead(), late)
 	r = w.send(ctx, j, w.outgoing(j), httpcall.Hooks{
-		Wrote: func() { fault.Pass(fault.CallSent); w.sent(j) }, MayWrite: j.Part.MayCall, Begins: flight.Begins, Left: flight.Left,
+		Wrote:    func() { fault.Pass(fault.CallSent); w.sent(j) },
+		MayWrite: func() bool { return j.Part.MayCall() && inTime() }, Begins: flight.Begins, Left: flight.Left,
 	})
 	if r.Barred && !r.Sent {
 		w.Mu.Lock()
 		j.Calls--
 		j.Unseen = unseen
 		w.Mu.Unlock()
+		if j.Part.MayCall() { // the call lost its slot, and its connection by that
+			_ = j.Terms.Call.Conns.Replace(ctx) // without one the next slot's call dials
+		}
 		w.unstart(ctx, j)
 		return r, false
+	}
+	lane.Observe(w.Metrics.Late, (late + r.Started.Sub(measured)).Seconds(), j)
+	if first {
+		lane.Observe(w.Metrics.Wait, waited.Seconds(), j)
 	}
 	use := bucket.Use{Key: j.Queue.Key, Grant: j.Grant, Costs: j.Costs}
 	took := w.settleUnits(j, r)
@@ -219,12 +228,13 @@ func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, ma
 	return r, true
 }
 
-// unstart takes back a call that this process no longer had the right to make in its slot.
+// unstart takes back a call that this process had no right to make any more, or could not make in its slot.
 func (w *caller) unstart(ctx context.Context, j *lane.Job) {
 	w.Mu.Lock()
-	use := w.Sched.Unstart(j.Job)
+	unused := w.Sched.Unstart(j.Job)
 	w.Mu.Unlock()
-	w.grants.settle(ctx, []bucket.Use{use})
+	w.Env.Metrics.Forfeited.WithLabelValues(w.Name).Add(float64(len(unused)))
+	w.grants.settle(ctx, unused)
 	w.WakeUp()
 }
 

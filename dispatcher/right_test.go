@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,11 +14,43 @@ import (
 	"weir/dispatcher/lane"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/ownership"
+	"weir/dispatcher/schedule"
 	"weir/ingest"
 )
 
-// TestCallAsksForTheRight checks that a call is made only while weir has the right to call jobs of its partition. call
-// checks the right when the slot comes, before it counts or prepares anything, and again before the first byte is sent.
+// granted returns a job whose call starts in its slot, at which the worker's clock stands.
+func (w *apiWorker) granted(t *testing.T, p *tenancy, key string, seq uint64) *lane.Job {
+	t.Helper()
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	p.Open = true
+	q, now := w.Sched.Push(key, seq, &p.Partition), w.Now()
+	for range 10 {
+		fx := w.Sched.Step(now)
+		for _, j := range fx.Load {
+			lane.JobLocked(j).Bind(w.Terms)
+			w.Sched.Loaded(j)
+		}
+		if len(fx.Asks) > 0 {
+			answers, err := w.slots.store.Reserve(t.Context(), fx.Asks)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.Sched.Answer(&fx, schedule.Reply{Sent: now, Came: now, Answers: answers})
+			now = q.Job(seq).At
+		}
+		for _, j := range fx.Start {
+			w.Now = func() bucket.Micros { return now }
+			return lane.JobLocked(j)
+		}
+	}
+	t.Fatalf("no slot was granted to job %d", seq)
+	return nil
+}
+
+// TestCallAsksForTheRight checks that a call is made only while weir has the right to call jobs of its partition, and
+// only in its slot. call checks both when the slot comes, before it counts or prepares anything, and again before the
+// first byte is sent.
 func TestCallAsksForTheRight(t *testing.T) {
 	w := newLedgerLane(t, ledger.Bounds{}, bucket.Rate{Count: 1, Per: time.Second, Burst: 1})
 	w.pace.Stored = func(string) bucket.Micros { return 0 }
@@ -30,32 +63,43 @@ func TestCallAsksForTheRight(t *testing.T) {
 	}
 	p := w.opened(ownership.Tenure{})
 	for i, c := range []struct {
-		what                 string
-		lostFirst, lostLater bool
-		made                 bool
-		requests             int32 // that were prepared
+		what                     string
+		lostFirst, lostLater     bool
+		missedFirst, missedLater bool
+		made                     bool
+		requests                 int32 // that were prepared
 	}{
 		{what: "with the right", made: true, requests: 1},
 		{what: "without it", lostFirst: true},
 		{what: "without it when the first byte is about to be sent", lostLater: true, requests: 1},
+		{what: "when the slot has passed", missedFirst: true},
+		{what: "when the slot has passed before the first byte is sent", missedLater: true, requests: 1},
 	} {
+		key := strconv.Itoa(i)
+		j := w.granted(t, p, key, uint64(i+1))
+		slot, late := w.Now(), schedule.Lateness(&w.Sched.Policy().Rules)+time.Microsecond
+		var passed atomic.Int64 // since the slot
+		w.Now = func() bucket.Micros { return slot.Add(time.Duration(passed.Load())) }
+		if c.missedFirst {
+			passed.Store(int64(late))
+		}
 		var requests atomic.Int32
 		api := &httpcall.API{
 			Name: "pay", URL: to, Timeout: time.Minute, MaxResult: 1 << 10, Rule: &ingest.Rule{API: "pay", Methods: []string{"POST"}},
 			Headers: func() ([]ingest.HeaderField, error) { // asked while the request is prepared
 				requests.Add(1)
 				p.Lost.Store(c.lostFirst || c.lostLater)
+				if c.missedLater {
+					passed.Store(int64(late))
+				}
 				return nil, nil
 			},
 		}
-		w.Mu.Lock()
-		j := lane.JobLocked(w.Sched.Extract(w.Sched.Push("k", uint64(i+1), &p.Partition), uint64(i+1)))
-		w.Mu.Unlock()
 		j.Terms = &lane.Terms{API: api, Call: httpcall.NewClient(api, "", 1, nil)}
 		if err := j.Terms.Call.Conns.Acquire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		j.Message = &ingest.Job{API: "pay", Key: "k", ID: "j", Method: "POST"}
+		j.Message = &ingest.Job{API: "pay", Key: key, ID: "j", Method: "POST"}
 		came.Store(0)
 		p.Lost.Store(c.lostFirst)
 		_, made := w.caller.call(t.Context(), j)
@@ -66,6 +110,10 @@ func TestCallAsksForTheRight(t *testing.T) {
 		if made != c.made || came.Load() != sent || requests.Load() != c.requests || j.Calls != int(sent) {
 			t.Errorf("%s: made %v, %d calls came, %d requests were prepared, %d calls are counted", c.what, made, came.Load(), requests.Load(), j.Calls)
 		}
+		if c.missedLater && !made && w.Sched.Find(key).TAT != slot {
+			t.Errorf("%s: the slot was not given back", c.what)
+		}
 		j.Terms.Call.Conns.Close()
+		w.Now = w.Env.Now
 	}
 }

@@ -19,7 +19,7 @@ import (
 // Response is the result of one call.
 type Response struct {
 	Sent    bool // at least one byte may have left
-	Barred  bool // there was a connection, but the call was no longer allowed
+	Barred  bool // there was a connection, but the call was no longer allowed: nothing was sent
 	Status  int  // 0: no answer
 	Header  http.Header
 	Body    []byte           // at most the api's MaxResult
@@ -27,7 +27,7 @@ type Response struct {
 	Units   map[string]int64 // units by JSON pointer, if the body settles limits
 	Cut     bool             // the answer broke off before its end
 	Err     error            // why there is no answer, or why it is cut
-	Started time.Time
+	Started time.Time        // when its first byte was about to be sent, or the call failed before
 	Ended   time.Time
 	Wire    Wire // what is known of the connection
 }
@@ -56,7 +56,8 @@ type Wire struct {
 // and none may block.
 type Hooks struct {
 	Wrote func() // the request has been handed to the network; called from another goroutine
-	// MayWrite is called when only the first byte is left to be sent. If it returns false, nothing is sent.
+	// MayWrite is called when only the first byte is left to be sent, maybe more than once and from another goroutine. If
+	// it returns false, nothing is sent.
 	MayWrite func() bool
 	// Begins is called when the first byte is about to be handed to the network, and Left after the first bytes
 	// were; from another goroutine. If Begins returns false, nothing is sent. Both are called again if nothing
@@ -98,6 +99,7 @@ var (
 	errLongHead = fmt.Errorf("the answer's headers have no end within %d KiB and %d lines", maxHeadBytes>>10, 1<<10)
 
 	errNoRequest = errors.New("the request could not be made")
+	errBarred    = errors.New("the call was no longer allowed when its first byte could be sent")
 )
 
 // Call makes one HTTP request and reads its answer. It blocks for at most the api's timeout, and for one second
@@ -107,7 +109,7 @@ func (c *Client) Call(ctx context.Context, j *ingest.Job, h Hooks) Response {
 	defer cancel()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	w := wire{mayWrite: h.MayWrite, begins: h.Begins, left: h.Left}
+	w := wire{mayWrite: h.MayWrite, begins: h.Begins, left: h.Left, stop: stop}
 	defer w.done()
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) { w.got(ctx, info) }, WroteRequest: func(info httptrace.WroteRequestInfo) {
@@ -142,6 +144,9 @@ func (c *Client) Call(ctx context.Context, j *ingest.Job, h Hooks) Response {
 		w.headed()
 	}
 	r.Sent, r.Barred, r.Wire = w.sent(), w.barred.Load(), w.told()
+	if at := w.began.Load(); at != nil {
+		r.Started = *at
+	}
 	if refused := w.refused(); err != nil && refused != nil {
 		r.Sent, r.Err, r.Ended = false, refused, time.Now() // the server closed it without reading
 		return r
@@ -181,8 +186,10 @@ type wire struct {
 	mayWrite func() bool // nil: always
 	begins   func() bool // nil: always
 	left     func()      // nil: no report
+	stop     func(error) // ends the call
 	barred   atomic.Bool
 	kept     bool // the connection had carried a call before
+	began    atomic.Pointer[time.Time]
 	wrote    atomic.Pointer[time.Time]
 }
 
@@ -198,15 +205,25 @@ func (w *wire) told() Wire {
 	return told
 }
 
-// begin reports whether the connection may write the first byte.
+// begin reports whether the connection may write the first byte. The wait for a quiet connection may be long, so it asks
+// for the right before, and again after it. A call that lost the right ends: another connection does not give it back.
 func (w *wire) begin(c *countedConn) bool {
-	if w.begins == nil || w.begins() {
+	switch {
+	case !w.may() || w.begins != nil && !w.begins():
+	case !c.turns.ask(w):
+		c.shut.Store(true)
+		return false
+	case w.may():
+		w.began.Store(new(time.Now()))
 		return true
 	}
 	c.shut.Store(true)
 	w.barred.Store(true)
+	w.stop(errBarred)
 	return false
 }
+
+func (w *wire) may() bool { return w.mayWrite == nil || w.mayWrite() }
 
 // done releases the connection for other calls.
 func (w *wire) done() {
@@ -230,11 +247,6 @@ func (w *wire) got(ctx context.Context, info httptrace.GotConnInfo) {
 	}
 	if w.sent() {
 		next.shut.Store(true)
-		return
-	}
-	if w.mayWrite != nil && !w.mayWrite() {
-		next.shut.Store(true)
-		w.barred.Store(true)
 		return
 	}
 	w.conn, w.before, w.kept = next, next.written.Load(), next.written.Load() > 0

@@ -84,9 +84,20 @@ func NewConnections(base *url.URL, trust Trust, idle time.Duration, maxIdle int)
 // Acquire makes sure that there is a connection for one more call, and dials if there is none. It blocks for at
 // most the dial's bound. Release gives the connection up.
 func (c *Connections) Acquire(ctx context.Context) error {
-	c.dropStale()
 	c.mu.Lock()
 	c.acquired++
+	c.mu.Unlock()
+	err := c.Replace(ctx)
+	if err != nil {
+		c.Release()
+	}
+	return err
+}
+
+// Replace dials if a connection that was acquired is gone. It blocks as Acquire does. A failure releases nothing.
+func (c *Connections) Replace(ctx context.Context) error {
+	c.dropStale()
+	c.mu.Lock()
 	enough := c.alive >= c.acquired
 	if !enough {
 		c.alive++ // counted while it is dialled, so that two calls do not wait for one connection
@@ -97,7 +108,6 @@ func (c *Connections) Acquire(ctx context.Context) error {
 	}
 	conn, err := c.dial(ctx)
 	if err != nil {
-		c.Release()
 		return err
 	}
 	c.mu.Lock()
@@ -236,10 +246,6 @@ func (c *countedConn) Write(p []byte) (int, error) {
 	}
 	first := c.call.Load()
 	if first != nil && !first.begin(c) {
-		return 0, errShut
-	}
-	if first != nil && !c.turns.ask(first) {
-		c.shut.Store(true)
 		return 0, errShut
 	}
 	c.written.Add(int64(len(p))) // before: the answer may be here before Write returns

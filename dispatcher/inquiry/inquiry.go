@@ -78,9 +78,9 @@ func (l *askedLetter) closed() error {
 	return &noSlotError{why: "calls are held", until: time.Now().Add(now.Until(until))}
 }
 
-// awaitSlot waits for a slot of the letter's key, and returns at the slot's time. It fails with a *noSlotError if the
-// limits leave no room within slotWait.
-func (l *askedLetter) awaitSlot(ctx context.Context) (bucket.Use, error) {
+// awaitSlot waits for a slot of the letter's key, and returns at the slot's time, with the time until which the inquiry
+// may leave. It fails with a *noSlotError if the limits leave no room within slotWait.
+func (l *askedLetter) awaitSlot(ctx context.Context) (use bucket.Use, latest time.Time, err error) {
 	w, t, key := l.w, l.terms, l.Key
 	ctx, cancel := context.WithTimeout(ctx, slotWait)
 	defer cancel()
@@ -92,14 +92,14 @@ func (l *askedLetter) awaitSlot(ctx context.Context) (bucket.Use, error) {
 	}
 	for {
 		if err := l.closed(); err != nil {
-			return bucket.Use{}, err
+			return use, latest, err
 		}
 		w.Mu.Lock()
 		ask := bucket.Ask{Key: key, Limits: *w.Sched.Policy().LimitsOf(key), Costs: costs, Want: 1, Horizon: slotAhead, Floor: w.known(key)}
 		w.Mu.Unlock()
 		answers, err := w.store.Reserve(ctx, []bucket.Ask{ask})
 		if err != nil {
-			return bucket.Use{}, fmt.Errorf("no slot is available: %w", err)
+			return use, latest, fmt.Errorf("no slot is available: %w", err)
 		}
 		came, a := time.Now(), answers[0]
 		if len(a.Grants) == 0 {
@@ -108,22 +108,23 @@ func (l *askedLetter) awaitSlot(ctx context.Context) (bucket.Use, error) {
 			}
 			wait := max(leastAskWait, a.Now.Until(a.Wait.Until))
 			if far := came.Add(wait); wait > slotWait || a.Wait.Never {
-				return bucket.Use{}, &noSlotError{fmt.Sprintf("limit %s has no room for it", a.Wait.Limit), far}
+				return use, latest, &noSlotError{fmt.Sprintf("limit %s has no room for it", a.Wait.Limit), far}
 			}
 			if !stream.Sleep(ctx, wait) {
-				return bucket.Use{}, &noSlotError{why: fmt.Sprintf("limit %s had no room for it within %s", a.Wait.Limit, slotWait)}
+				return use, latest, &noSlotError{why: fmt.Sprintf("limit %s had no room for it within %s", a.Wait.Limit, slotWait)}
 			}
 			continue
 		}
-		use := bucket.Use{Key: key, Grant: a.Grants[0], Costs: costs}
+		use = bucket.Use{Key: key, Grant: a.Grants[0], Costs: costs}
 		at := came.Add(max(0, a.Now.Until(use.Grant.At)))
-		if stream.Sleep(ctx, time.Until(at)) && time.Since(at) <= schedule.Lateness(&t.API.Rules) {
-			return use, nil
+		latest = at.Add(schedule.Lateness(&t.API.Rules))
+		if stream.Sleep(ctx, time.Until(at)) && !time.Now().After(latest) {
+			return use, latest, nil
 		}
 		use.Returned = true
 		w.settle(context.WithoutCancel(ctx), []bucket.Use{use})
 		if ctx.Err() != nil {
-			return bucket.Use{}, &noSlotError{why: "no slot came in time"}
+			return use, latest, &noSlotError{why: "no slot came in time"}
 		}
 	}
 }
@@ -134,12 +135,12 @@ func (l *askedLetter) inquire(ctx context.Context) (httpcall.Response, error) {
 	if err := l.terms.Call.Conns.Acquire(ctx); err != nil {
 		return httpcall.Response{}, fmt.Errorf("the api could not be reached: %w", httpcall.ForLetters(err))
 	}
-	use, err := l.awaitSlot(ctx)
+	use, latest, err := l.awaitSlot(ctx)
 	if err != nil {
 		l.terms.Call.Conns.Release()
 		return httpcall.Response{}, err
 	}
-	r := l.terms.Call.Inquire(ctx, l.about(), httpcall.Hooks{MayWrite: l.mayEnd})
+	r := l.terms.Call.Inquire(ctx, l.about(), httpcall.Hooks{MayWrite: func() bool { return l.mayEnd() && !time.Now().After(latest) }})
 	l.terms.Call.Conns.Release()
 	use.Returned = !r.Sent
 	l.w.settle(context.WithoutCancel(ctx), []bucket.Use{use})

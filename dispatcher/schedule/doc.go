@@ -42,7 +42,8 @@
 //
 // # What always holds
 //
-//	S1  A job starts only from a grant, not before the grant's time and at most GrantTTL after it.
+//	S1  A job starts only from a grant, not before the grant's time and at most GrantTTL after it. The dispatcher asks
+//	    for Latest again before the first byte, and takes a later call back.
 //	S2  A queue's jobs are granted in the order in which they came. A delayed job is ordered by its due time.
 //	    Retries may be overtaken.
 //	S3  A queue has at most in_flight jobs that are asking, granted or calling.

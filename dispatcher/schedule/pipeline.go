@@ -67,7 +67,7 @@ func (p *Pipeline) start(j *Job) {
 
 // unstart takes back a call that was due and has not started.
 func (p *Pipeline) unstart(j *Job) {
-	j.Phase = ready
+	j.Phase = granted
 	p.calls--
 	p.staged++
 }

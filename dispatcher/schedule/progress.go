@@ -8,6 +8,9 @@ func (s *Schedule) Loaded(j *Job) {
 	s.Touch(j.Queue)
 }
 
+// Latest returns the time until which the first byte of a granted job's call may leave.
+func (s *Schedule) Latest(j *Job) bucket.Micros { return s.store.latest(j) }
+
 // Sent reports that a job's request has left at now. The following calls must not come too close to it: if it
 // left later than a slot allows, the queue's later slots are given back and the queue continues from it.
 func (s *Schedule) Sent(j *Job, now bucket.Micros) {

@@ -55,12 +55,14 @@ func (s *Schedule) ForgetWaiting(p *Partition) {
 	s.turns.forget(p)
 }
 
-// Unstart takes back a call that was due and has not started: its slot is given back, and its job is ready again.
-func (s *Schedule) Unstart(j *Job) bucket.Use {
+// Unstart takes back a call that was due and has not started: its job is ready again. It returns the call's slot and
+// the queue's later ones, which must be given back.
+func (s *Schedule) Unstart(j *Job) (unused []bucket.Use) {
 	s.Pipe.unstart(j)
-	s.Shared.release(j)
 	j.Unsent = false
+	back := step{Schedule: s}
+	back.giveBack(j.Queue, j)
 	s.Touch(j.Queue)
 	s.PermitFreed()
-	return bucket.Use{Key: j.Queue.Key, Grant: j.Grant, Costs: j.Costs, Returned: true}
+	return back.fx.Unused
 }

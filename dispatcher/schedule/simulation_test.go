@@ -335,18 +335,28 @@ func (m *simulation) start(j *Job) {
 	m.after(m.upTo(m.busy), func() { m.leave(j, started) })
 }
 
-// leave is the moment when a call's request has left, late on a busy machine. A key's own calls make up for
-// that; calls of other keys under a shared limit do not.
+// leave is the moment when a call's first byte can leave, late on a busy machine. A call that has missed its slot by
+// then is taken back. The last of the request leaves later.
 func (m *simulation) leave(j *Job, started bucket.Micros) {
 	key := j.Queue.Key
-	m.s.Sent(j, m.now)
+	if m.now > m.s.Latest(j) {
+		j.Calls--
+		m.calling[key]--
+		m.inFlight--
+		if m.probing == j {
+			m.probing = nil
+		}
+		m.tell(m.s.Unstart(j))
+		return
+	}
+	m.after(m.upTo(m.busy), func() { m.s.Sent(j, m.now) })
 	m.mayLeave(j)
 	at := int64(m.now) * 1000
 	m.starts[key] = append(m.starts[key], bucket.Arrival{At: at})
 	for i, name := range m.made[j.Seq] {
 		m.shared[name] = append(m.shared[name], bucket.Arrival{At: at, Cost: j.Costs[i]})
 	}
-	m.after(m.upTo(40*time.Millisecond), func() { m.end(j, started) })
+	m.after(m.busy+m.upTo(40*time.Millisecond), func() { m.end(j, started) })
 }
 
 func (m *simulation) end(j *Job, started bucket.Micros) {
@@ -358,13 +368,9 @@ func (m *simulation) end(j *Job, started bucket.Micros) {
 	m.heard(j, m.fate(j, started))
 }
 
-// claim is what a shared limit must keep. It allows for calls that leave late beyond the jitter: a key's own
-// calls make up for that, calls of other keys under a shared limit do not.
+// claim is what a shared limit must keep.
 func (m *simulation) claim(l bucket.Limit) bucket.Expectation {
-	rate := *l.Rate
-	rate.Per -= max(0, m.s.Pipe.pace.GrantTTL+m.busy-m.policy.Rules.Jitter)
-	l.Rate = &rate
-	return bucket.Expectation{Limit: l, Jitter: m.policy.Rules.Jitter + m.busy}
+	return bucket.Expectation{Limit: l, Jitter: m.policy.Rules.Jitter}
 }
 
 func (m *simulation) check() {
