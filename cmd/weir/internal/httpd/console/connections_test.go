@@ -153,6 +153,28 @@ func TestAnswersHoldNoConnection(t *testing.T) {
 	}
 }
 
+// TestLoginsLeaveConnections: clients whose logins do not come keep no probe out, though they need no token.
+func TestLoginsLeaveConnections(t *testing.T) {
+	s, _ := start(t, "127.0.0.1:0", token)
+	for range s.opts.Connections {
+		c := dialRaw(t, s)
+		_, _ = io.WriteString(c, "POST /api/v1/login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99\r\nExpect: 100-continue\r\n\r\n")
+		if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 ") {
+			t.Fatalf("%q, %v", line, err)
+		}
+	}
+	held := time.Now()
+	await.Until(t, "a probe to be answered", func() bool {
+		fresh := dialRaw(t, s)
+		_, _ = io.WriteString(fresh, "GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+		text, err := io.ReadAll(fresh)
+		return err == nil && strings.HasPrefix(string(text), "HTTP/1.1 200")
+	})
+	if waited := time.Since(held); waited > usualTime/2 {
+		t.Errorf("a probe was answered after %v", waited)
+	}
+}
+
 // TestReadinessOutlivesTheClient: the answer of one check goes to all clients, so a client that has gone does not fail it.
 func TestReadinessOutlivesTheClient(t *testing.T) {
 	s := &Server{opts: Options{Ready: func(ctx context.Context) error { return ctx.Err() }}}

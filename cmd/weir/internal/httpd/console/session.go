@@ -83,8 +83,11 @@ type Login struct {
 	Token string `json:"token"`
 }
 
-// maxLogin bounds the size of a login, in bytes.
-const maxLogin = 4 << 10
+// Bounds of logins, which need no token: their bytes, and how many may be under way, each for headerTime at most.
+const (
+	maxLogin   = 4 << 10
+	mostLogins = 32
+)
 
 // SessionRoutes returns the routes by which browsers log in and out.
 func SessionRoutes(a *Access) []Route {
@@ -92,7 +95,7 @@ func SessionRoutes(a *Access) []Route {
 		return func(w http.ResponseWriter, r *http.Request, _ Actor) { serve(w, r) }
 	}
 	return []Route{
-		{Method: "POST", Path: "/api/v1/login", Role: Anybody, MaxBody: maxLogin, Serve: bare(a.login)},
+		{Method: "POST", Path: "/api/v1/login", Role: Anybody, MaxBody: maxLogin, Time: headerTime, AtOnce: mostLogins, Serve: bare(a.login)},
 		{Method: "POST", Path: "/api/v1/logout", Role: Anybody, MaxBody: maxLogin, Serve: bare(a.logout)},
 		{Method: "GET", Path: "/api/v1/session", Role: Anybody, Serve: bare(a.whoami)},
 	}

@@ -43,6 +43,11 @@ func TestPostsAreBounded(t *testing.T) {
 		Result:   func(context.Context, uint64) (*jobstory.KeptResult, error) { return nil, nil },
 		MaxPosts: most, MaxBodies: 1 << 10, MaxLookups: 1, Log: slog.New(slog.DiscardHandler),
 	})
+	for _, r := range d.Routes() {
+		if r.Method == http.MethodGet && (r.AtOnce < 1 || r.AtOnce > most/2) {
+			t.Errorf("%d lookups hold a connection at a time, beside %d posts", r.AtOnce, most)
+		}
+	}
 	d.bodyWait = time.Hour
 	server, err := console.Listen(console.Options{
 		Listen: "127.0.0.1:0", Auth: config.AuthOperators, Named: func() *config.HTTP { return nil }, Gatherer: prometheus.NewRegistry(), Version: "1",

@@ -30,7 +30,7 @@ type Options struct {
 
 	MaxPosts   int   // posts under way at once, to all routes; the next is answered 503
 	MaxBodies  int64 // bytes of bodies that are read or wait to be stored
-	MaxLookups int   // lookups of jobs at a time
+	MaxLookups int   // lookups of jobs at a time; half of MaxPosts at most may be under way or wait for their turn
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
 }
@@ -96,6 +96,6 @@ func (d *Door) Routes() []console.Route {
 	}
 	unkeyed := post
 	unkeyed.Path = "/v1/jobs/{api}" // for apis that find their keys elsewhere
-	get := console.Route{Method: http.MethodGet, Path: "/v1/jobs/{api}/{id}", Role: console.Producer, Serve: d.get}
+	get := console.Route{Method: http.MethodGet, Path: "/v1/jobs/{api}/{id}", Role: console.Producer, Serve: d.get, AtOnce: max(1, d.MaxPosts/2)}
 	return []console.Route{post, unkeyed, get}
 }
