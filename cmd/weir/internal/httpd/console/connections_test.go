@@ -134,7 +134,13 @@ func TestUnreadBodiesHoldNoConnection(t *testing.T) {
 func TestAnswersHoldNoConnection(t *testing.T) {
 	s, _ := start(t, "127.0.0.1:0", "")
 	inside, leave := make(chan bool, 1), make(chan bool)
-	hold := func(http.ResponseWriter, *http.Request, Actor) { inside <- true; <-leave }
+	hold := func(_ http.ResponseWriter, r *http.Request, _ Actor) {
+		inside <- true
+		select {
+		case <-leave:
+		case <-r.Context().Done():
+		}
+	}
 	careless := func(w http.ResponseWriter, _ *http.Request, _ Actor) { w.WriteHeader(http.StatusTeapot) }
 	s.Add(
 		Route{Method: "POST", Path: "/dear", Role: Viewer, MaxBody: 1 << 20, AtOnce: 1, Serve: hold},
@@ -158,7 +164,8 @@ func TestLoginsLeaveConnections(t *testing.T) {
 	s, _ := start(t, "127.0.0.1:0", token)
 	for range s.opts.Connections {
 		c := dialRaw(t, s)
-		_, _ = io.WriteString(c, "POST /api/v1/login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99\r\nExpect: 100-continue\r\n\r\n")
+		_, _ = io.WriteString(c, "POST /api/v1/login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99\r\n"+
+			"Expect: 100-continue\r\n\r\n")
 		if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 ") {
 			t.Fatalf("%q, %v", line, err)
 		}
@@ -175,7 +182,8 @@ func TestLoginsLeaveConnections(t *testing.T) {
 	}
 }
 
-// TestReadinessOutlivesTheClient: the answer of one check goes to all clients, so a client that has gone does not fail it.
+// TestReadinessOutlivesTheClient: the answer of one check goes to all clients, so a client that has gone does not fail
+// it.
 func TestReadinessOutlivesTheClient(t *testing.T) {
 	s := &Server{opts: Options{Ready: func(ctx context.Context) error { return ctx.Err() }}}
 	gone, leave := context.WithCancel(t.Context())

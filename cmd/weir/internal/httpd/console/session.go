@@ -95,7 +95,10 @@ func SessionRoutes(a *Access) []Route {
 		return func(w http.ResponseWriter, r *http.Request, _ Actor) { serve(w, r) }
 	}
 	return []Route{
-		{Method: "POST", Path: "/api/v1/login", Role: Anybody, MaxBody: maxLogin, Time: headerTime, AtOnce: mostLogins, Serve: bare(a.login)},
+		{
+			Method: "POST", Path: "/api/v1/login", Role: Anybody, MaxBody: maxLogin, Time: headerTime, AtOnce: mostLogins,
+			Serve: bare(a.login),
+		},
 		{Method: "POST", Path: "/api/v1/logout", Role: Anybody, MaxBody: maxLogin, Serve: bare(a.logout)},
 		{Method: "GET", Path: "/api/v1/session", Role: Anybody, Serve: bare(a.whoami)},
 	}

@@ -288,7 +288,8 @@ func (a *API) configRoutes() []route {
 			serve:   a.versions.compare,
 		},
 		{
-			method: "POST", path: "/config/check", name: "checkConfig", role: console.Viewer, body: configCheck{}, maxBody: configBody, answer: proposal.Verdict{}, atOnce: 2,
+			method: "POST", path: "/config/check", name: "checkConfig", role: console.Viewer, body: configCheck{}, maxBody: configBody,
+			answer: proposal.Verdict{}, atOnce: 2,
 			summary: "Find everything that is wrong with a configuration (weir config check). It changes nothing", serve: a.proposals.check,
 		},
 		{

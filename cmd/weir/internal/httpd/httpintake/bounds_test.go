@@ -21,8 +21,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// TestPostsAreBounded: beside as many posts as may be under way, whose bodies do not come, the next is told 503 and when to come again,
-// whichever way it is posted. When one of them ends jobs are taken again, and what was told 503 is not kept.
+// TestPostsAreBounded: beside as many posts as may be under way, whose bodies do not come, the next is told 503 and when
+// to come again, to whichever route it is posted. When one of them ends jobs are taken again, and what was told 503 is not kept.
 func TestPostsAreBounded(t *testing.T) {
 	const most = 3
 	js := natstest.JetStream(t)
@@ -61,7 +61,8 @@ func TestPostsAreBounded(t *testing.T) {
 	server.Serve()
 	t.Cleanup(func() { _ = server.Close() })
 	post := func(path string, body io.Reader) (status int, retry string, err error) {
-		q, err := http.NewRequestWithContext(await.Context(t, "an answer to "+path), http.MethodPost, fmt.Sprintf("http://%s/v1/jobs/%s", server.Addr(), path), body)
+		url := fmt.Sprintf("http://%s/v1/jobs/%s", server.Addr(), path)
+		q, err := http.NewRequestWithContext(await.Context(t, "an answer to "+path), http.MethodPost, url, body)
 		if err != nil {
 			return 0, "", err
 		}
@@ -95,7 +96,8 @@ func TestPostsAreBounded(t *testing.T) {
 		return false
 	})
 	for _, path := range []string{"pay/many", "pay"} {
-		if status, retry, err := post(path, strings.NewReader("x")); err != nil || status != http.StatusServiceUnavailable || retry == "" {
+		status, retry, err := post(path, strings.NewReader("x"))
+		if err != nil || status != http.StatusServiceUnavailable || retry == "" {
 			t.Errorf("a post too many to %s is answered %d, to come again after %q: %v", path, status, retry, err)
 		}
 	}

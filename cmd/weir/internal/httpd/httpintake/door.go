@@ -96,6 +96,9 @@ func (d *Door) Routes() []console.Route {
 	}
 	unkeyed := post
 	unkeyed.Path = "/v1/jobs/{api}" // for apis that find their keys elsewhere
-	get := console.Route{Method: http.MethodGet, Path: "/v1/jobs/{api}/{id}", Role: console.Producer, Serve: d.get, AtOnce: max(1, d.MaxPosts/2)}
+	get := console.Route{
+		Method: http.MethodGet, Path: "/v1/jobs/{api}/{id}", Role: console.Producer, Serve: d.get,
+		AtOnce: max(1, d.MaxPosts/2),
+	}
 	return []console.Route{post, unkeyed, get}
 }

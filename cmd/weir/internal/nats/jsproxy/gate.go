@@ -275,7 +275,8 @@ func (g *Gate) dropConsumer(msg *nats.Msg) {
 func (g *Gate) acknowledge(msg *nats.Msg) {
 	rest := strings.TrimPrefix(msg.Subject, Ack)
 	tokens := strings.Split(rest, ".")
-	if len(tokens) != ackTokens || bytes.HasPrefix(msg.Data, []byte("+NXT")) || g.isTheirs(tokens[0]+"."+tokens[1]) != nil {
+	if len(tokens) != ackTokens || bytes.HasPrefix(msg.Data, []byte("+NXT")) ||
+		g.isTheirs(tokens[0]+"."+tokens[1]) != nil {
 		return // as JetStream passes over what acknowledges nothing
 	}
 	if msg.Reply == "" {

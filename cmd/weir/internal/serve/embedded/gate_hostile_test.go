@@ -24,7 +24,8 @@ func TestNamesOfConsumersAreJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := h.anybody.RequestWithContext(await.Context(t, "the consumer"), "$JS.API.CONSUMER.CREATE.WEIR_DEAD."+name, config)
+	subject := "$JS.API.CONSUMER.CREATE.WEIR_DEAD." + name
+	made, err := h.anybody.RequestWithContext(await.Context(t, "the consumer"), subject, config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,8 +32,8 @@ func (w *Worker) openDoor() {
 	}
 	d := httpintake.New(httpintake.Options{
 		Intake: w.intake, Bucket: w.follower.bucketOf, Find: w.findJob, Result: w.resultAt,
-		MaxPosts: posts(visitors(w.settings)), MaxBodies: w.holdings.IntakeBytes() / doorShare, MaxLookups: mostLookups, Log: w.log,
-		Registerer: w.registry,
+		MaxPosts: posts(visitors(w.settings)), MaxBodies: w.holdings.IntakeBytes() / doorShare, MaxLookups: mostLookups,
+		Log: w.log, Registerer: w.registry,
 	})
 	w.http.Add(d.Routes()...)
 }
