@@ -37,7 +37,8 @@ type follower struct {
 	seen    atomic.Uint64 // the newest version that was considered
 	version atomic.Uint64 // in force
 	refused atomic.Pointer[refusedConfig]
-	config  *config.Config // in force
+	config  *config.Config            // in force
+	tried   map[uint64]*config.Config // by version, those that failed since config came in force
 	queues  map[string]*queue.Queue
 	apis    atomic.Pointer[map[string]*ingest.API] // that accept jobs
 	takers  atomic.Pointer[map[string]*queue.Queue]
@@ -75,7 +76,7 @@ type apiHost interface {
 
 func newFollower(o followerOptions, scope *config.SecretScope, opened []*apiParts, present *admin.Version) *follower {
 	o.log = o.log.With("component", "config")
-	f := &follower{followerOptions: o, config: present.Config, queues: map[string]*queue.Queue{}}
+	f := &follower{followerOptions: o, config: present.Config, tried: map[uint64]*config.Config{}, queues: map[string]*queue.Queue{}}
 	f.scope.Store(scope)
 	f.inForce.Store(present.Config)
 	f.seen.Store(present.Number)
@@ -161,12 +162,15 @@ func (f *follower) take(ctx context.Context, entry jetstream.KeyValueEntry) erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()
-	changes := f.config.Diff(v.Config)
-	if err := f.apply(ctx, v.Config, changes); err != nil {
+	formers := append(slices.Collect(maps.Values(f.tried)), f.config)
+	f.tried[v.Number] = v.Config
+	if err := f.apply(ctx, v.Config, formers); err != nil {
 		return fmt.Errorf("put version %d in force: %w", v.Number, connect.ExplainStreams(foreign.ExplainOverlap(f.js, err)))
 	}
 	dedupeChanged(ctx, f.js, f.dedupe, f.log)
+	changes := f.config.Diff(v.Config)
 	f.config = v.Config
+	clear(f.tried)
 	f.inForce.Store(v.Config)
 	f.seen.Store(v.Number)
 	f.version.Store(v.Number)
@@ -203,11 +207,16 @@ func (f *follower) check(c *config.Config, scope *config.SecretScope) error {
 	return f.dispatch.CheckShared(rules)
 }
 
-// apply changes the running worker. It does what can fail first. If a step fails, the steps done until then only admit
-// more than the former configuration does, and every step can be repeated.
-func (f *follower) apply(ctx context.Context, next *config.Config, changes []config.Change) error {
-	if err := f.host.ensureStreams(ctx, f.config, next); err != nil {
-		return err
+// apply changes the running worker. It does first what usually fails, and every step can be repeated. If a step fails,
+// some apis and streams have next already, and a change that timed out may still come. So formers are the configuration
+// in force and those that failed since: what differs from any of them is changed.
+func (f *follower) apply(ctx context.Context, next *config.Config, formers []*config.Config) error {
+	var changes []config.Change
+	for _, former := range formers {
+		if err := f.host.ensureStreams(ctx, former, next); err != nil {
+			return err
+		}
+		changes = append(changes, former.Diff(next)...)
 	}
 	var added []*apiParts
 	var changed []*config.API

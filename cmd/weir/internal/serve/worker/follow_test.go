@@ -1,9 +1,19 @@
 package worker
 
 import (
+	"context"
+	"log/slog"
+	"strings"
 	"testing"
+	"time"
 
+	"weir/bucket"
+	"weir/bucket/natstest"
+	"weir/bucket/queue"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/serve/admin"
+	"weir/dispatcher"
+	"weir/ingest/await"
 )
 
 // TestMissingSecretNamesFileAndLine: what serve refuses is told as config check tells it.
@@ -16,5 +26,132 @@ func TestMissingSecretNamesFileAndLine(t *testing.T) {
 	const want = "deploy/my.yaml:4: apis.a.headers.X: environment variable NO_SUCH_SECRET_HERE is not set: provide it where weir serve runs"
 	if err := refuseUnsupported(c, nil); err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+}
+
+// heldStore is a store that reports new rules, and adopts them when the test lets it.
+type heldStore struct {
+	*bucket.Memory
+	adopting chan bucket.Rate
+	free     chan struct{}
+}
+
+func (s heldStore) Apply(rules bucket.Rules) error {
+	s.adopting <- rules.Key.Rate
+	<-s.free
+	return s.Memory.Apply(rules)
+}
+
+// openedHost is the host of a follower that adds no api.
+type openedHost struct{ apiHost }
+
+func (openedHost) ensureStreams(context.Context, *config.Config, *config.Config) error { return nil }
+
+func (openedHost) queueSettings(a *config.API, c *config.Config) queue.Settings {
+	return queue.Settings{
+		StreamSettings: queue.StreamSettings{Replicas: 1, Dedupe: c.Dedupe}, API: a.Name, Partitions: 1, Capacity: 100, MaxBody: a.MaxBody,
+	}
+}
+
+// TestRollbackOfHalfAVersion checks that a version which changed some apis before it failed is taken back in all of
+// them, also in one that adopts it late.
+func TestRollbackOfHalfAVersion(t *testing.T) {
+	const before, tried = "1/s", "2/s"
+	ctx := await.Context(t, "the rollback")
+	js := natstest.JetStream(t)
+	home, err := admin.EnsureConfigStore(ctx, js, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(rate string) *admin.Version {
+		t.Helper()
+		text := "apis:\n"
+		for _, api := range []string{"a", "b"} {
+			text += strings.ReplaceAll(strings.TrimPrefix(textAt(rate), "apis:\n"), "pay", api)
+		}
+		_, last, err := home.Newest(ctx)
+		if err == nil {
+			_, err = home.Put(ctx, admin.StoredConfig{YAML: text, From: "test", Who: "test"}, last)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, _, err := home.Newest(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	present := put(before)
+	now := func() bucket.Micros { return bucket.MicrosOf(time.Now()) }
+	dedupe, log := queue.NewDedupe(time.Hour), slog.New(slog.DiscardHandler)
+	dispatch, err := dispatcher.Open(ctx, dispatcher.Options{
+		Conn: js.Conn(), JetStream: js, Instance: "weir-0", Now: now, Replicas: 1, Dedupe: dedupe, ResultsAge: time.Hour, LedgerAge: time.Hour, Log: log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stores, opened := map[string]heldStore{}, []*apiParts(nil)
+	for i := range present.Config.APIs {
+		api := DispatchAPI(&present.Config.APIs[i], present.Config)
+		q, err := queue.OpenQueue(ctx, queue.Options{
+			Conn: js.Conn(), JetStream: js, Rules: api.Rules, Settings: openedHost{}.queueSettings(&present.Config.APIs[i], present.Config), Dedupe: dedupe,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		memory, err := bucket.NewMemory(api.Rules, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stores[api.Name] = heldStore{memory, make(chan bucket.Rate, 8), make(chan struct{})}
+		opened = append(opened, &apiParts{name: api.Name, queue: q})
+		dispatch.AddAPI(dispatcher.APIOptions{
+			API: api, Queue: q, Store: stores[api.Name], Checkpoint: func() {}, TAT: func(string) bucket.Micros { return 0 },
+		})
+	}
+	running, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- dispatch.Run(running, running) }()
+	f := newFollower(followerOptions{
+		nc: js.Conn(), js: js, store: home, host: openedHost{}, dispatch: dispatch, dedupe: dedupe, guard: newDiskGuard(js, 0, log), log: log,
+	}, nil, opened, present)
+	follow := func(ctx context.Context) <-chan error {
+		entries, err := home.History(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		taken := make(chan error, 1)
+		go func() { taken <- f.take(ctx, entries[len(entries)-1]) }()
+		return taken
+	}
+	adopts := func(api, rate string) {
+		t.Helper()
+		if got := config.FormatRate(await.Receive(t, "rules of "+api, stores[api].adopting)); got != rate {
+			t.Errorf("%s adopts %s, want %s", api, got, rate)
+		}
+	}
+
+	put(tried)
+	hasty, cancel := context.WithCancel(ctx)
+	taken := follow(hasty)
+	adopts("a", tried)
+	close(stores["a"].free)
+	adopts("b", tried)
+	cancel()
+	if err := await.Receive(t, "the end of the try", taken); err == nil {
+		t.Fatal("the version was put in force although it was given up")
+	}
+	close(stores["b"].free)
+	back := put(before)
+	taken = follow(ctx)
+	adopts("a", before)
+	adopts("b", before)
+	if err := await.Receive(t, "the rollback", taken); err != nil || f.version.Load() != back.Number {
+		t.Errorf("version %d is in force, want %d: %v", f.version.Load(), back.Number, err)
+	}
+	stop()
+	if err := await.Receive(t, "the end", ended); err != nil {
+		t.Error(err)
 	}
 }
