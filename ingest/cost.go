@@ -202,12 +202,14 @@ func (t *Term) estimate(j *Job) (int64, error) {
 	n, where := t.From.Number, "from"
 	switch {
 	case t.From.Header != "":
-		value, found := headerOf(j.Header, t.From.Header)
+		value, found, err := headerValue(j.Header, t.From.Header)
+		if err != nil {
+			return 0, err
+		}
 		if !found {
 			return t.missing("the job has no header " + t.From.Header)
 		}
 		where = "header " + t.From.Header
-		var err error
 		if n, err = t.whole(value, where); err != nil {
 			return 0, err
 		}
@@ -256,16 +258,6 @@ func (t *Term) whole(text, where string) (int64, error) {
 	return n, nil
 }
 
-// headerOf returns the first value of a header, whatever the case of its name.
-func headerOf(h nats.Header, name string) (value string, found bool) {
-	for n, values := range h {
-		if strings.EqualFold(n, name) && len(values) > 0 {
-			return values[0], true
-		}
-	}
-	return "", false
-}
-
 // Guess returns the units of a job of which only the headers are known.
 func (c Cost) Guess(h nats.Header) int64 {
 	if c == nil {
@@ -281,7 +273,7 @@ func (c Cost) Guess(h nats.Header) int64 {
 		if numbers[i] = t.Default; t.NoDefault {
 			numbers[i] = 1
 		}
-		if value, found := headerOf(h, t.From.Header); found {
+		if value, found, err := headerValue(h, t.From.Header); found && err == nil {
 			if n, err := strconv.ParseInt(value, 10, 64); err == nil && n >= 0 {
 				numbers[i] = n
 			}

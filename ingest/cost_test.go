@@ -44,6 +44,29 @@ func TestCost(t *testing.T) {
 	}
 }
 
+// TestCostStandsOnce checks that a job with two values of a header that holds its cost or its key is refused, in one
+// spelling of the name or in two: the api gets both.
+func TestCostStandsOnce(t *testing.T) {
+	rule := plainRule
+	rule.ForwardHeaders = []string{"X-Units"}
+	costs, key := rule, rule
+	costs.Costs = []ingest.CostBound{{Limit: "units", From: ingest.FromHeader("Weir-Header-X-Units"), Most: 1000}}
+	key.Key.Header = "Weir-Header-X-Units"
+	for _, h := range []nats.Header{
+		{"Weir-Header-X-Units": {"1", "500"}}, {"Weir-Header-X-Units": {"1"}, "weir-header-x-units": {"500"}},
+	} {
+		for of, rule := range map[string]*ingest.Rule{"cost": &costs, "key": &key} {
+			m := ingest.Message{Header: h, Body: []byte("x")}
+			if of == "cost" {
+				m.Key = "k"
+			}
+			if _, refusal := ingest.Parse(m, rule, someNow); refusal == nil || refusal.Code != ingest.Invalid {
+				t.Errorf("%s in %v: %v", of, h, refusal)
+			}
+		}
+	}
+}
+
 // weight returns num/den.
 func weight(t *testing.T, num, den int64) ingest.Weight {
 	t.Helper()

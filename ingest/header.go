@@ -288,25 +288,31 @@ func forwards(rule *Rule, name string) bool {
 	return slices.ContainsFunc(rule.ForwardHeaders, func(allowed string) bool { return strings.EqualFold(allowed, name) })
 }
 
-// headerValue finds a header in any case of its letters.
-func headerValue(h nats.Header, name string) (string, error) {
+// headerValue returns the value of a header that has one meaning, and an error if it has more than one value over all
+// spellings of its name.
+func headerValue(h nats.Header, name string) (value string, found bool, err error) {
 	switch values := headerValues(h, name); len(values) {
 	case 0:
-		return "", fmt.Errorf("the job has no header %s", name)
+		return "", false, nil
 	case 1:
-		return values[0], nil
+		return values[0], true, nil
 	default:
-		return "", fmt.Errorf("header %s stands %d times", name, len(values))
+		return "", false, fmt.Errorf("header %s stands %d times", name, len(values))
 	}
 }
 
-func headerValues(h nats.Header, name string) []string {
+// headerValues returns the values of a header over all spellings of its name.
+func headerValues(h nats.Header, name string) (all []string) {
 	for n, values := range h {
-		if strings.EqualFold(n, name) && len(values) > 0 {
-			return values
+		if len(n) == len(name) && strings.EqualFold(n, name) {
+			if all == nil {
+				all = values
+			} else {
+				all = append(slices.Clip(all), values...)
+			}
 		}
 	}
-	return nil
+	return all
 }
 
 func firstOf(a, b string) string {

@@ -223,7 +223,10 @@ func (j *Job) readKey(m Message, rule *Rule) *Refusal {
 	var err error
 	switch {
 	case rule.Key.Header != "":
-		j.Key, err = headerValue(m.Header, rule.Key.Header)
+		var found bool
+		if j.Key, found, err = headerValue(m.Header, rule.Key.Header); err == nil && !found {
+			err = fmt.Errorf("the job has no header %s", rule.Key.Header)
+		}
 	case rule.Key.Pointer != "":
 		j.Key, err = pointedString(m.Body, rule.Key.Pointer)
 	case m.Key == "":
