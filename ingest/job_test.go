@@ -126,7 +126,7 @@ func TestPointedIndex(t *testing.T) {
 			t.Errorf("/a/%s points to %v", index, value)
 		}
 	}
-	if value, err := ingest.Pointed(body, ""); err != nil || reflect.ValueOf(value).Kind() != reflect.Map {
+	if value, err := ingest.Pointed(body, ""); err != nil || reflect.ValueOf(value).Kind() != reflect.Slice {
 		t.Errorf("the empty pointer points to %v (%v)", value, err)
 	}
 }

@@ -10,8 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// Pointed returns the value that a JSON pointer (RFC 6901) names in body, with numbers as json.Number. If a member
-// occurs twice, the last one counts, as for most JSON readers. Only the value itself is decoded into memory.
+// Pointed returns the value that a JSON pointer (RFC 6901) names in body: a number as json.Number, an object or an array
+// as the json.RawMessage that is part of body. If a member occurs twice, the last one counts, as for most JSON readers.
+// Only a scalar is decoded: the values of a large array would take many times its bytes.
 func Pointed(body []byte, pointer string) (any, error) {
 	if !json.Valid(body) {
 		return nil, errors.New("the body is not JSON, or more than one value")
@@ -26,6 +27,9 @@ func Pointed(body []byte, pointer string) (any, error) {
 			}
 			at = value
 		}
+	}
+	if at[0] == '{' || at[0] == '[' {
+		return json.RawMessage(at), nil
 	}
 	dec := json.NewDecoder(bytes.NewReader(at))
 	dec.UseNumber()

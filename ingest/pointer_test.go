@@ -117,8 +117,37 @@ func TestPointedIsTheWholeTree(t *testing.T) {
 		}
 		want, wantErr := wholePointed([]byte(body), pointer)
 		got, err := ingest.Pointed([]byte(body), pointer)
+		if raw, ok := got.(json.RawMessage); ok {
+			if got, err = wholePointed(raw, ""); err != nil {
+				t.Fatalf("%s at %q: %s: %v", body, pointer, raw, err)
+			}
+		}
 		if (err != nil) != (wantErr != nil) || !reflect.DeepEqual(got, want) {
 			t.Fatalf("%s at %q: %v, %v, want %v, %v", body, pointer, got, err, want, wantErr)
 		}
 	})
+}
+
+// TestPointedDecodesNoContainer checks that a large array where a key or a cost must be takes no memory.
+func TestPointedDecodesNoContainer(t *testing.T) {
+	const most = 64 // allocations for the job and its refusal
+	body := []byte(`{"k":[0` + strings.Repeat(",0", 10_000) + `]}`)
+	rule := plainRule
+	rule.MaxBody = 1 << 20
+	key, cost := rule, rule
+	key.Key.Pointer = "/k"
+	cost.Costs = []ingest.CostBound{{Limit: "tokens", From: ingest.FromPointer("/k"), Most: 50}}
+	for _, c := range []struct {
+		rule *ingest.Rule
+		key  string
+	}{{&key, ""}, {&cost, "k"}} {
+		taken := testing.AllocsPerRun(10, func() {
+			if _, refusal := ingest.Parse(ingest.Message{Key: c.key, Body: body}, c.rule, someNow); refusal == nil || refusal.Code != ingest.Invalid {
+				t.Errorf("an array is taken: %v", refusal)
+			}
+		})
+		if taken > most {
+			t.Errorf("%.0f allocations, want at most %d", taken, most)
+		}
+	}
 }
