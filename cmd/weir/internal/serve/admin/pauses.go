@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/stream"
+	"weir/cmd/weir/internal/nats/connect"
 	"weir/deadletter"
 	"weir/dispatcher"
 	"weir/dispatcher/schedule"
@@ -70,7 +71,8 @@ type Pauses struct {
 // inForce is a pause as its entry says.
 type inForce struct {
 	revision uint64
-	until    time.Time // zero: the pause does not end by itself
+	until    time.Time // by the server's clock; zero: the pause does not end by itself
+	due      time.Time // by this clock: when to look whether it is over
 }
 
 // OpenPauses puts the stored pauses in force. No call may start before it returns: a restart must not call what an
@@ -170,12 +172,12 @@ func (p *Pauses) follow(ctx context.Context) error {
 // endRetry is how long to wait before storing the end of a pause is tried again.
 const endRetry = time.Second
 
-// nextEnd returns a channel that fires when the next pause is over; it never fires if no pause ends by itself.
+// nextEnd returns a channel that fires when the next pause may be over; it never fires if no pause ends by itself.
 func (p *Pauses) nextEnd(now time.Time) (due <-chan time.Time, stop func()) {
 	var first time.Time
 	for _, f := range p.inForce {
-		if !f.until.IsZero() && (first.IsZero() || f.until.Before(first)) {
-			first = f.until
+		if !f.due.IsZero() && (first.IsZero() || f.due.Before(first)) {
+			first = f.due
 		}
 	}
 	if first.IsZero() {
@@ -185,34 +187,44 @@ func (p *Pauses) nextEnd(now time.Time) (due <-chan time.Time, stop func()) {
 	return timer.C, func() { timer.Stop() }
 }
 
-// endOver ends the pauses whose time is over. It does so in NATS, so that all replicas learn of it as of an operator's
+// endOver ends the pauses whose time is over by the server's clock. It does so in NATS, so that all replicas learn of it as of an operator's
 // resumption. Every replica tries; the event has an id, so that it is stored once. A replica that was down meanwhile,
 // or starts later, finds the entry gone or ends it.
 func (p *Pauses) endOver(ctx context.Context, now time.Time) {
 	for entry, f := range p.inForce {
-		if f.until.IsZero() || f.until.After(now) {
+		if f.due.IsZero() || f.due.After(now) {
 			continue
 		}
 		api, key, err := parsePauseEntry(entry)
 		if err == nil {
-			err = p.end(ctx, entry, f, deadletter.Event{
+			err = p.end(ctx, entry, f, now, deadletter.Event{
 				Type: deadletter.ResumedEvent, API: api, Key: key, ID: fmt.Sprintf("%s.%d.over", entry, f.revision),
 				Data: deadletter.HoldData{Why: "the pause is over"},
 			})
 		}
 		if err != nil && ctx.Err() == nil {
 			p.log.Warn("could not store the end of a pause; trying again", append(whatHolds(api, key), "err", err)...)
-			f.until = now.Add(endRetry)
+			f.due = now.Add(endRetry)
 			p.inForce[entry] = f
 		}
 	}
 }
 
-// end ends one pause, unless another has replaced it.
-func (p *Pauses) end(ctx context.Context, entry string, f inForce, e deadletter.Event) error {
+// end ends one pause, unless another has replaced it, or it is not over by the server's clock: a replica whose clock is
+// ahead would end it for all replicas.
+func (p *Pauses) end(ctx context.Context, entry string, f inForce, now time.Time, e deadletter.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, endWait)
 	defer cancel()
-	err := p.kv.Delete(ctx, entry, jetstream.LastRevision(f.revision))
+	s, err := p.js.Stream(ctx, "KV_"+connect.ControlBucket)
+	if err != nil {
+		return fmt.Errorf("ask the server for its time: %w", err)
+	}
+	if left := f.until.Sub(s.CachedInfo().TimeStamp); left > 0 {
+		f.due = now.Add(left)
+		p.inForce[entry] = f
+		return nil
+	}
+	err = p.kv.Delete(ctx, entry, jetstream.LastRevision(f.revision))
 	if isWrongSequence(err) {
 		p.inForce[entry] = inForce{revision: f.revision} // another was quicker: the watch reports it
 		return nil
@@ -260,7 +272,7 @@ func (p *Pauses) take(entry jetstream.KeyValueEntry) {
 		p.log.Error("could not apply a pause", append(whatHolds(api, key), "err", err)...)
 		return
 	}
-	p.inForce[entry.Key()] = inForce{entry.Revision(), word.Until}
+	p.inForce[entry.Key()] = inForce{entry.Revision(), word.Until, word.Until}
 	p.log.Info("paused", whatHolds(api, key, "by", word.By, "reason", word.Why)...)
 }
 
