@@ -123,13 +123,16 @@ func (w *apiWorker) openAll(ctx, hard context.Context) error {
 	return err
 }
 
+// wallCheck is the longest time between two steps: no event tells that the wall clock was set.
+const wallCheck = 10 * time.Second
+
 // loop steps the schedule whenever something has happened or a time has come.
 func (w *apiWorker) loop(ctx, hard context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		next := w.pump(ctx, hard)
-		wait := time.Hour
+		wait := wallCheck
 		if next != schedule.Never {
 			wait = min(wait, max(0, w.Now().Until(next)))
 		}
@@ -150,6 +153,7 @@ func (w *apiWorker) pump(ctx, hard context.Context) bucket.Micros {
 	for {
 		w.adoptChange()
 		w.Mu.Lock()
+		w.Sched.FollowWall(w.Env.Ahead())
 		w.Sched.Allow(w.d.owner == nil || w.d.owner.Valid())
 		forfeited := w.Sched.Forfeited
 		fx := w.Sched.Step(w.Now())
@@ -217,18 +221,28 @@ func (w *apiWorker) stop(hard context.Context) {
 	w.Running.Wait()
 }
 
+// wallLocked returns the wall clock's time of a forecast, 0 if there is none.
+func (w *apiWorker) wallLocked(at bucket.Micros) bucket.Micros {
+	if at == 0 {
+		return 0
+	}
+	return w.Sched.Wall(at)
+}
+
 // ETA implements queue.Forecaster.
 func (w *apiWorker) ETA(p queue.Place) bucket.Micros {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
-	return w.Sched.At(w.Now()).ETA(schedule.Place(p))
+	p.NotBefore = w.Sched.Own(p.NotBefore)
+	return w.wallLocked(w.Sched.At(w.Now()).ETA(schedule.Place(p)))
 }
 
 // Soonest implements queue.Forecaster.
 func (w *apiWorker) Soonest(p queue.Place) bucket.Micros {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
-	return w.Sched.At(w.Now()).Soonest(schedule.Place(p))
+	p.NotBefore = w.Sched.Own(p.NotBefore)
+	return w.wallLocked(w.Sched.At(w.Now()).Soonest(schedule.Place(p)))
 }
 
 // NextFree implements queue.Forecaster.
@@ -238,10 +252,10 @@ func (w *apiWorker) NextFree(key string, appointments []queue.Appointment) bucke
 	unread, p := schedule.Unread{First: schedule.Never}, w.Partitions[w.Queue.Partition(key).Number()]
 	for _, a := range appointments {
 		if p != nil && !p.Has(a.Seq) {
-			unread.Jobs, unread.First = unread.Jobs+1, min(unread.First, a.NotBefore)
+			unread.Jobs, unread.First = unread.Jobs+1, min(unread.First, w.Sched.Own(a.NotBefore))
 		}
 	}
-	return w.Sched.At(w.Now()).PlaceFree(key, unread)
+	return w.wallLocked(w.Sched.At(w.Now()).PlaceFree(key, unread))
 }
 
 // Position implements queue.Forecaster.
@@ -249,9 +263,9 @@ func (w *apiWorker) Position(key string, seq uint64) (position int, notBefore bu
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	if q := w.Sched.Find(key); q != nil {
-		return q.Rank(seq)
+		position, notBefore = q.Rank(seq)
 	}
-	return 0, 0
+	return position, w.wallLocked(notBefore)
 }
 
 // Early implements queue.Forecaster.
@@ -259,7 +273,7 @@ func (w *apiWorker) Early(key string, at bucket.Micros) int {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	if q := w.Sched.Find(key); q != nil {
-		return q.Early(max(at, w.Now()))
+		return q.Early(max(w.Sched.Own(at), w.Now()))
 	}
 	return 0
 }

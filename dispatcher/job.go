@@ -258,7 +258,7 @@ func (w *caller) read(j *lane.Job, e queue.Entry) (refusal *ingest.Refusal, err 
 	j.Reserved = price
 	j.DoubtRestoredLocked()
 	if !job.Deadline.IsZero() {
-		j.Deadline = bucket.MicrosOf(job.Deadline)
+		j.Deadline = w.Sched.Own(bucket.MicrosOf(job.Deadline))
 	}
 	// The job was redriven: its calls before that carried this key.
 	if keyed := job.Header.Get(deadletter.HeaderKeyed); keyed != "" && job.Redrives > 0 {

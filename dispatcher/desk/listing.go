@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/bucket"
 	"weir/bucket/queue"
 	"weir/bucket/stream"
 	"weir/dispatcher/lane"
@@ -150,7 +151,7 @@ func phaseOf(p *lane.Owned, e *queue.Entry, known bool) (schedule.JobPhase, int)
 		}
 	}
 	switch notBefore := ingest.NotBeforeOf(e.Header, e.Time); {
-	case notBefore.After(p.W.Now().Time()) && (q != nil || !known || p.Reading):
+	case p.W.Sched.Own(bucket.MicrosOf(notBefore)) > p.W.Now() && (q != nil || !known || p.Reading):
 		return schedule.JobNotBefore, 0
 	case !known || p.Reading:
 		return schedule.JobWaits, 0

@@ -23,9 +23,10 @@ type Pace struct {
 // Schedule decides which call may start when. It is a plain value: time comes in as now, and what must be done comes
 // out as Effects. Its owner locks it. Each of its parts owns one noun, for the api and for each queue (doc.go).
 type Schedule struct {
-	policy *Policy // the policy that makes jobs ready
-	drain  bool    // nothing new may start
-	barred bool    // this process may not call now
+	policy *Policy       // the policy that makes jobs ready
+	drain  bool          // nothing new may start
+	barred bool          // this process may not call now
+	ahead  bucket.Micros // how far the wall clock is ahead of now, as far as it was followed
 	byKey  map[string]*KeyQueue
 
 	agenda   agenda       // which queue is looked at when

@@ -51,14 +51,14 @@ func (p *reader) addOne(ctx context.Context, e queue.Entry) (resume bool) {
 // pushLocked queues a job that was read, and keeps its message if the job may be called soon.
 func (p *reader) pushLocked(e queue.Entry) *schedule.KeyQueue {
 	p.expectLocked(e)
-	notBefore := bucket.Micros(0)
+	notBefore, own := bucket.Micros(0), p.W.Sched.Own
 	if at := ingest.NotBeforeOf(e.Header, e.Time); !at.IsZero() {
-		notBefore = bucket.MicrosOf(at)
+		notBefore = own(bucket.MicrosOf(at))
 	}
 	if notBefore <= p.W.Now().Add(keepAhead) {
 		p.Cache.KeepLocked(e)
 	}
-	return p.W.Sched.PushEarly(e.Key, e.Seq, &p.Partition, bucket.MicrosOf(e.Time), notBefore)
+	return p.W.Sched.PushEarly(e.Key, e.Seq, &p.Partition, own(bucket.MicrosOf(e.Time)), notBefore)
 }
 
 // keepAhead is how far ahead a job's due time may be for its message to be kept. The room belongs to jobs that may be
@@ -72,7 +72,7 @@ func (p *reader) expectLocked(e queue.Entry) {
 	if p.W.Terms.API.Idempotency == nil && p.MayBeCalled(e.Seq, ingest.NotBeforeOf(e.Header, e.Time)) {
 		p.Expect(e.Seq, 1)
 	} else if at := ingest.DeadlineOf(e.Header, e.Time); !at.IsZero() {
-		p.Expect(e.Seq, bucket.MicrosOf(at))
+		p.Expect(e.Seq, p.W.Sched.Own(bucket.MicrosOf(at)))
 	}
 }
 

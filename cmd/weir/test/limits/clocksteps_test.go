@@ -51,3 +51,39 @@ func TestStartWithASlowClock(t *testing.T) {
 		t.Errorf("status ends with %d: %s", code, out)
 	}
 }
+
+// TestDeadlinesGoByTheWallClock: a process that started by a wrong clock ends and calls jobs by the clock that was set right.
+func TestDeadlinesGoByTheWallClock(t *testing.T) {
+	t.Parallel()
+	const config = "apis:\n  pay:\n    url: %s\n    bucket: {rate: 100/s, capacity: 5}\n"
+	t.Run("ahead", func(t *testing.T) {
+		t.Parallel()
+		r := weirtest.ReadyRig(t, fakeapi.Options{}, config)
+		t.Cleanup(r.Stop)
+		r.Clock = clock.StartingAt(time.Now().Add(time.Hour))
+		r.Start()
+		due := time.Now().Add(5 * time.Second)
+		if a := r.SendNotBefore("k", "later", due.UTC().Format(time.RFC3339Nano)); a.Error != nil {
+			t.Fatalf("%+v", a.Error)
+		}
+		if a := r.Submit("weir.jobs.pay.l", nil, map[string]string{"Nats-Msg-Id": "soon", "Weir-Deadline": "1m"}); a.Error != nil {
+			t.Fatalf("a job that can be called in time is refused: %+v", a.Error)
+		}
+		r.AwaitCalls(2)
+		if left := time.Until(due); left > 0 {
+			t.Errorf("a job was called %v before its time", left)
+		}
+	})
+	t.Run("behind", func(t *testing.T) {
+		t.Parallel()
+		r := weirtest.ReadyRig(t, fakeapi.Options{}, config)
+		t.Cleanup(r.Stop)
+		r.Clock = clock.StartingAt(time.Now().Add(-time.Hour))
+		r.Start()
+		r.Must("pause", "pay")
+		if a := r.Submit("weir.jobs.pay.k", nil, map[string]string{"Nats-Msg-Id": "late", "Weir-Deadline": "1s"}); a.Error != nil {
+			t.Fatalf("%+v", a.Error)
+		}
+		r.Eventually("the letter", func() bool { return len(r.Letters("pay", "k")) == 1 })
+	})
+}

@@ -1,0 +1,63 @@
+package schedule
+
+import (
+	"time"
+
+	"weir/bucket"
+)
+
+// Deadlines, and the times before which jobs must not be called, are times of the wall clock. The schedule keeps them by
+// its own clock, which cannot be set, and moves all of them when the wall clock was set. Their order stays the same.
+
+// wallStep is by how much the wall clock must have been set for the times to move. A wall clock that is slewed moves them
+// rarely: that takes time for every waiting job.
+const wallStep = time.Second
+
+// FollowWall tells the schedule how far the wall clock is ahead of its own.
+func (s *Schedule) FollowWall(ahead bucket.Micros) {
+	if s.ahead.Until(ahead).Abs() < wallStep {
+		return
+	}
+	by := s.ahead - ahead
+	s.ahead = ahead
+	parts := map[*Partition]struct{}{}
+	for _, q := range s.byKey {
+		parts[q.Partition] = struct{}{}
+		q.waits.move(by)
+		for _, j := range q.Jobs {
+			if j.Deadline != 0 {
+				j.Deadline += by
+			}
+			if j.place.due != 0 {
+				j.place.due += by
+			}
+		}
+		s.Touch(q)
+	}
+	for p := range parts {
+		for seq := range p.deadlines {
+			p.deadlines[seq] += by
+		}
+	}
+}
+
+// Own returns the schedule's time when the wall clock says at.
+func (s *Schedule) Own(at bucket.Micros) bucket.Micros { return at - s.ahead }
+
+// Wall returns the wall clock's time when the schedule's says at.
+func (s *Schedule) Wall(at bucket.Micros) bucket.Micros { return at + s.ahead }
+
+// move moves the times of the jobs that asked not to be called before one.
+func (b *backlog) move(by bucket.Micros) {
+	if b.early == nil {
+		return
+	}
+	for _, run := range b.early.runs {
+		for i := range run {
+			run[i].at += by
+		}
+	}
+	for i := range b.early.due {
+		b.early.due[i].due += by
+	}
+}
