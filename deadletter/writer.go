@@ -115,7 +115,8 @@ func (o *Writer) Announce(api string) {
 // Remember adds the letters of a restored stream to those that the Writer knows, because such a stream has forgotten
 // their message ids. It must be called before Run.
 func (o *Writer) Remember(ctx context.Context, js jetstream.JetStream) error {
-	if err := o.letters.Remember(ctx, js, Stream, time.Now().Add(-lettersKnown)); err != nil {
+	since := time.Now().Add(-lettersKnown)
+	if err := o.letters.Remember(ctx, stream.Newest{JetStream: js, Stream: Stream, Since: since}, o.log); err != nil {
 		return fmt.Errorf("dead letters: %w", err)
 	}
 	return nil

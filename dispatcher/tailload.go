@@ -12,6 +12,7 @@ import (
 	"weir/bucket"
 	"weir/bucket/lease"
 	"weir/bucket/queue"
+	"weir/bucket/stream"
 	"weir/dispatcher/lane"
 	"weir/dispatcher/ledger"
 )
@@ -147,10 +148,12 @@ func (d *Dispatcher) loadTails(ctx context.Context) error {
 // Remember reads the newest results and records of streams that were restored, because such streams have forgotten the
 // message ids. It must be called before Run.
 func (d *Dispatcher) Remember(ctx context.Context) error {
-	since := time.Now().Add(-ledger.TailAge)
+	newest := func(name string) stream.Newest {
+		return stream.Newest{JetStream: d.opts.JetStream, Stream: name, Since: time.Now().Add(-ledger.TailAge)}
+	}
 	err := errors.Join(
-		d.env.Results.Remember(ctx, d.opts.JetStream, ledger.ResultsStream, since),
-		d.env.Calls.Remember(ctx, d.opts.JetStream, ledger.CallsStream, since))
+		d.env.Results.Remember(ctx, newest(ledger.ResultsStream), d.opts.Log),
+		d.env.Calls.Remember(ctx, newest(ledger.CallsStream), d.opts.Log))
 	if err != nil {
 		return fmt.Errorf("results and ledger: %w", err)
 	}

@@ -132,7 +132,7 @@ func (x *finishedIDs) turn(since bucket.Micros) {
 func (q *Queue) Remember(ctx context.Context) error {
 	now := time.Now()
 	for _, p := range q.partitions {
-		found, err := stream.Remember(ctx, q.js, p.name, now.Add(-q.dedupe.Reach(now)))
+		found, err := stream.Remember(ctx, stream.Newest{JetStream: q.js, Stream: p.name, Since: now.Add(-q.dedupe.Reach(now))}, q.log)
 		if err != nil {
 			return err
 		}

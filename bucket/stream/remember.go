@@ -1,9 +1,11 @@
 package stream
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -21,39 +23,33 @@ type Remembered struct {
 	At      time.Time
 }
 
-var errMostIDs = errors.New("the maximum number of ids was read from the stream")
-
-// Remember reads the ids of the messages that a stream stored since a time and still has, at most MostIDs. A stream
+// Remember reads the ids of the messages that n describes, the oldest first; n.Most is MostIDs if it is 0. A stream
 // that was restored from a snapshot has its messages but does not know their ids: it would accept a second message with
-// the same id as a new one. Remember blocks until the ids are read, or ctx ends.
-func Remember(ctx context.Context, js jetstream.JetStream, name string, since time.Time) ([]Remembered, error) {
-	source, err := js.Stream(ctx, name)
-	if err != nil {
-		return nil, fmt.Errorf("ids of %s: %w", name, err)
-	}
-	state := source.CachedInfo().State
-	if state.Msgs == 0 || state.LastTime.Before(since) {
-		return nil, nil
-	}
+// the same id as a new one. If there are more messages, Remember leaves out the oldest and logs that, unless log is
+// nil. It blocks until the ids are read, or ctx ends.
+func Remember(ctx context.Context, n Newest, log *slog.Logger) ([]Remembered, error) {
+	n.Most, n.Bare = cmp.Or(n.Most, MostIDs), true
 	var found []Remembered
-	from := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &since, HeadersOnly: true}
-	err = ReadUntil(ctx, Until{Conn: js.Conn(), Stream: source, From: from, Last: state.LastSeq}, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	reach, err := n.Read(ctx, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		found = append(found, Remembered{msg.Subject(), msg.Headers().Get(ingest.HeaderMsgID), meta.Sequence.Stream, meta.Timestamp})
-		if len(found) == MostIDs {
-			return errMostIDs
-		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, errMostIDs) {
-		return nil, fmt.Errorf("ids of %s: %w", name, err)
+	if err != nil {
+		return nil, fmt.Errorf("ids of %s: %w", n.Stream, err)
 	}
+	if !reach.All && log != nil {
+		log.Warn("a restored stream holds more messages than weir remembers ids of: "+
+			"a message that comes again with the id of an older one is stored twice",
+			"stream", n.Stream, "ids", reach.Read, "since", reach.From)
+	}
+	slices.Reverse(found)
 	return found, nil
 }
 
-// Remember adds the ids of the messages that a restored stream stored since a time to those that the writer knows,
-// because the stream has forgotten them. It must be called before Run.
-func (w *Writer) Remember(ctx context.Context, js jetstream.JetStream, name string, since time.Time) error {
-	found, err := Remember(ctx, js, name, since)
+// Remember adds the ids of the messages of a restored stream to those that the writer knows, because the stream has
+// forgotten them: see Remember. It must be called before Run.
+func (w *Writer) Remember(ctx context.Context, n Newest, log *slog.Logger) error {
+	found, err := Remember(ctx, n, log)
 	if err != nil {
 		return err
 	}

@@ -1,10 +1,13 @@
 package stream
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,7 +49,7 @@ func put(t *testing.T, js jetstream.JetStream, n int) {
 // that was stored before.
 func TestRemember(t *testing.T) {
 	js, source := newSource(t)
-	found, err := Remember(t.Context(), js, "S", time.Now().Add(-time.Hour))
+	found, err := Remember(t.Context(), Newest{JetStream: js, Stream: "S", Since: time.Now().Add(-time.Hour)}, nil)
 	if err != nil || len(found) != 3 {
 		t.Fatalf("%+v, %v", found, err)
 	}
@@ -55,17 +58,39 @@ func TestRemember(t *testing.T) {
 			t.Errorf("message %d is remembered as %+v", seq, m)
 		}
 	}
-	if found, err = Remember(t.Context(), js, "S", time.Now().Add(time.Hour)); err != nil || len(found) != 0 {
+	if found, err = Remember(t.Context(), Newest{JetStream: js, Stream: "S", Since: time.Now().Add(time.Hour)}, nil); err != nil || len(found) != 0 {
 		t.Errorf("of the future %+v, %v", found, err)
 	}
 	if err := source.Purge(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if found, err = Remember(t.Context(), js, "S", time.Now().Add(-time.Hour)); err != nil || len(found) != 0 {
+	if found, err = Remember(t.Context(), Newest{JetStream: js, Stream: "S", Since: time.Now().Add(-time.Hour)}, nil); err != nil || len(found) != 0 {
 		t.Errorf("of an empty stream %+v, %v", found, err)
 	}
-	if _, err := Remember(t.Context(), js, "NONE", time.Now()); !errors.Is(err, jetstream.ErrStreamNotFound) {
+	if _, err := Remember(t.Context(), Newest{JetStream: js, Stream: "NONE", Since: time.Now()}, nil); !errors.Is(err, jetstream.ErrStreamNotFound) {
 		t.Errorf("of a stream that is not there: %v", err)
+	}
+}
+
+// TestRememberIsBounded checks that the oldest ids are left out beyond the bound, and that this is logged.
+func TestRememberIsBounded(t *testing.T) {
+	js, _ := newSource(t)
+	var logged bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&logged, nil))
+	since := time.Now().Add(-time.Hour)
+	for most, want := range map[int][]uint64{2: {2, 4}, 3: {1, 2, 4}} {
+		logged.Reset()
+		found, err := Remember(t.Context(), Newest{JetStream: js, Stream: "S", Since: since, Most: most}, log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var seqs []uint64
+		for _, m := range found {
+			seqs = append(seqs, m.Seq)
+		}
+		if !slices.Equal(seqs, want) || strings.Contains(logged.String(), "stream=S ids=2") != (most == 2) {
+			t.Errorf("of at most %d it remembers %v, and logs %q", most, seqs, &logged)
+		}
 	}
 }
 
