@@ -60,7 +60,8 @@ type PurgeOptions struct {
 // Purge deletes the letters of a scope permanently. It returns how many it deleted, also if it fails. If the server
 // itself can select the letters, it deletes them all at once; otherwise Purge deletes one by one, the oldest first.
 func (s *Scope) Purge(ctx context.Context, o PurgeOptions) (int, error) {
-	if s.seqs == nil && o.Rate == nil && s.filter.Status == (StatusRange{}) && s.filter.Since.IsZero() {
+	f := &s.filter
+	if s.seqs == nil && o.Rate == nil && f.Job == "" && f.Status == (StatusRange{}) && f.Since.IsZero() {
 		return s.purgeAtOnce(ctx, o)
 	}
 	turn := pace{}

@@ -56,6 +56,7 @@ func TestScope(t *testing.T) {
 		rate *bucket.Rate
 	}{
 		{"three by number", deadletter.Selection{Seqs: []uint64{9, 7, 8, 9}}, nil},
+		{"a job", deadletter.Selection{Filter: deadletter.Filter{API: "most", Job: "job-11"}}, nil},
 		{"a status", deadletter.Selection{Filter: deadletter.Filter{API: "most", Status: deadletter.StatusRange{From: 404, To: 404}}}, nil},
 		{"since", deadletter.Selection{Filter: deadletter.Filter{Key: "k.3", Since: half}}, nil},
 		{"until", deadletter.Selection{Filter: deadletter.Filter{Key: "k.3", Until: half}}, nil},
