@@ -33,7 +33,7 @@ func newTaskRig(t *testing.T) *taskRig {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	kv, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "weir_control"})
+	kv, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "weir_control", LimitMarkerTTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

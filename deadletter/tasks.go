@@ -25,6 +25,10 @@ const (
 	editedBodyPrefix = "edited."
 )
 
+// MarkerAge is how long the control bucket keeps the marker of a deleted entry. Watches learn from it that a task is
+// gone.
+const MarkerAge = time.Hour
+
 // The errors of tasks.
 var (
 	ErrNoTask    = errors.New("there is no such task")
@@ -100,7 +104,7 @@ func (t *Tasks) dropBody(ctx context.Context, o *TaskOrder) error {
 	if o.EditedBody == "" {
 		return nil
 	}
-	return t.kv.Purge(ctx, o.EditedBody)
+	return t.kv.Purge(ctx, o.EditedBody, jetstream.PurgeTTL(MarkerAge))
 }
 
 // prune makes room for one more task.
@@ -118,7 +122,7 @@ func (t *Tasks) prune(ctx context.Context) error {
 			continue
 		}
 		for _, suffix := range []string{orderSuffix, progressSuffix} {
-			if err := t.kv.Purge(ctx, taskPrefix+all[i].Name+suffix); err != nil {
+			if err := t.kv.Purge(ctx, taskPrefix+all[i].Name+suffix, jetstream.PurgeTTL(MarkerAge)); err != nil {
 				return fmt.Errorf("forget task %s: %w", all[i].Name, err)
 			}
 		}
@@ -228,6 +232,9 @@ func (b taskBook) take(entry jetstream.KeyValueEntry) {
 			progress = TaskProgress{}
 		}
 		task.Progress, task.progressRevision = progress, entry.Revision()
+	}
+	if gone && task.Name == "" && task.Progress.State == "" {
+		delete(b, name)
 	}
 }
 

@@ -44,7 +44,7 @@ func TestTasks(t *testing.T) {
 	js := openStream(t)
 	bury(t, js, 0, 20, 10)
 	ctx := t.Context()
-	kv, err := js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: "weir_control"})
+	kv, err := js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: "weir_control", LimitMarkerTTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,5 +109,15 @@ func TestTasks(t *testing.T) {
 	all, err := tasks.List(ctx)
 	if err != nil || len(all) != 200 || slices.ContainsFunc(all, func(t deadletter.Task) bool { return t.Name == "one" }) {
 		t.Errorf("%d tasks are kept, %v", len(all), err)
+	}
+	bucket, err := js.Stream(ctx, "KV_weir_control")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range []string{"order", "progress"} {
+		mark, err := bucket.GetLastMsgForSubject(ctx, "$KV.weir_control.task.one."+entry)
+		if err != nil || mark.Header.Get("KV-Operation") != "PURGE" || mark.Header.Get("Nats-TTL") == "" {
+			t.Errorf("the mark of the deleted %s does not expire: %+v, %v", entry, mark, err)
+		}
 	}
 }

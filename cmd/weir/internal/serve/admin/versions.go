@@ -249,6 +249,7 @@ func (d ConfigChange) Event() deadletter.Event {
 func EnsureControl(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.KeyValue, error) {
 	kv, err := stream.EnsureBucket(ctx, js, jetstream.KeyValueConfig{
 		Bucket: connect.ControlBucket, Description: "weir: operators' words, and canaries of readiness", History: 1, Replicas: replicas,
+		LimitMarkerTTL: deadletter.MarkerAge,
 	}, nil)
 	if err != nil {
 		return nil, err

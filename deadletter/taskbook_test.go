@@ -1,0 +1,47 @@
+package deadletter
+
+import (
+	"testing"
+
+	"weir/bucket/natstest"
+	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// TestTaskBookForgets checks that a watch keeps nothing of a task whose entries were deleted.
+func TestTaskBookForgets(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	kv, err := natstest.JetStream(t).CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: "weir_control"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	watcher, err := kv.Watch(ctx, taskPrefix+">")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = watcher.Stop() }()
+	await.Receive(t, "the end of the stored entries", watcher.Updates())
+	book := taskBook{}
+	order, progress := taskPrefix+"one"+orderSuffix, taskPrefix+"one"+progressSuffix
+	for _, c := range []struct {
+		what  string
+		do    func() error
+		tasks int
+		held  int
+	}{
+		{"ordered", func() error { _, err := kv.Put(ctx, order, marshalTask(TaskOrder{Name: "one"})); return err }, 1, 1},
+		{"done", func() error { _, err := kv.Put(ctx, progress, marshalTask(TaskProgress{State: TaskDone})); return err }, 1, 1},
+		{"half deleted", func() error { return kv.Purge(ctx, order) }, 0, 1},
+		{"deleted", func() error { return kv.Purge(ctx, progress) }, 0, 0},
+	} {
+		if err := c.do(); err != nil {
+			t.Fatal(err)
+		}
+		book.take(await.Receive(t, "an entry", watcher.Updates()))
+		if n := len(book.list()); n != c.tasks || len(book) != c.held {
+			t.Errorf("%s: the book lists %d tasks and holds %d", c.what, n, len(book))
+		}
+	}
+}
