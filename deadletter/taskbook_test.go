@@ -1,9 +1,11 @@
 package deadletter
 
 import (
+	"errors"
 	"testing"
 
 	"weir/bucket/natstest"
+	"weir/bucket/stream"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -43,5 +45,27 @@ func TestTaskBookForgets(t *testing.T) {
 		if n := len(book.list()); n != c.tasks || len(book) != c.held {
 			t.Errorf("%s: the book lists %d tasks and holds %d", c.what, n, len(book))
 		}
+	}
+}
+
+// TestNameIsUsedAgain checks that a task can have the name of a forgotten one: its progress is stored.
+func TestNameIsUsedAgain(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	kv, err := natstest.JetStream(t).CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: "weir_control"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := kv.Purge(ctx, taskPrefix+"one"+progressSuffix); err != nil {
+		t.Fatal(err)
+	}
+	task := &Task{TaskOrder: TaskOrder{Name: "one"}}
+	for range 2 {
+		if err := NewTasks(kv).note(ctx, task); err != nil {
+			t.Errorf("the progress cannot be stored: %v", err)
+		}
+	}
+	if err := NewTasks(kv).note(ctx, &Task{TaskOrder: TaskOrder{Name: "one"}}); !errors.Is(err, stream.ErrStale) {
+		t.Errorf("another replica has stored progress: %v", err)
 	}
 }

@@ -306,6 +306,9 @@ func (t *Tasks) note(ctx context.Context, task *Task) error {
 	task.Progress.Updated = time.Now().UTC().Truncate(time.Millisecond)
 	key, data := taskPrefix+task.Name+progressSuffix, marshalTask(task.Progress)
 	revision, err := t.kv.Update(ctx, key, data, task.progressRevision)
+	if staleEntry(err) && task.progressRevision == 0 {
+		revision, err = t.kv.Create(ctx, key, data) // a forgotten task of this name may have left a marker
+	}
 	switch {
 	case err == nil:
 		task.progressRevision = revision
