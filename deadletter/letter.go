@@ -223,7 +223,7 @@ func readLetter(subject string, h nats.Header) Kept {
 	l := Letter{
 		JobID: h.Get(ingest.HeaderJobID), Detail: h.Get(HeaderDetail), Header: h, Billed: Billed(h.Get(HeaderBilled)), Keyed: h.Get(HeaderKeyed),
 		Attempts: number(HeaderAttempts), Status: number(HeaderStatus), Redrives: number(ingest.HeaderRedrives),
-		ReplyTo: h.Get(ingest.HeaderReplyTo), BodyLeftOut: h.Get(HeaderBody) == bodyLeftOut, Answer: readAnswer(h), Call: readLastCall(h),
+		ReplyTo: valueOf(h, ingest.HeaderReplyTo), BodyLeftOut: h.Get(HeaderBody) == bodyLeftOut, Answer: readAnswer(h), Call: readLastCall(h),
 	}
 	l.Origin, l.Refusals = OriginIn(h), number(HeaderRefusals)
 	if seq, err := strconv.ParseUint(h.Get(HeaderReplaces), 10, 64); err == nil {

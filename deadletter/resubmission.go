@@ -3,6 +3,8 @@ package deadletter
 import (
 	"bytes"
 	"cmp"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,18 +24,34 @@ func (l *Letter) NotBefore() time.Time {
 
 // timeIn returns the time that one of the job's headers names, or zero if there is none that can be read.
 func (l *Letter) timeIn(header string, parse func(value string, from time.Time) (time.Time, error)) time.Time {
-	for name, values := range l.Header {
-		if strings.EqualFold(name, header) && len(values) == 1 {
-			from := l.Accepted
-			if from.IsZero() {
-				from = l.At
-			}
-			if at, err := parse(values[0], from); err == nil {
-				return at
-			}
+	from := l.Accepted
+	if from.IsZero() {
+		from = l.At
+	}
+	if values := valuesOf(l.Header, header); len(values) == 1 {
+		if at, err := parse(values[0], from); err == nil {
+			return at
 		}
 	}
 	return time.Time{}
+}
+
+// valuesOf returns the values of a job's own header. Producers choose the case of its name.
+func valuesOf(h nats.Header, name string) []string {
+	for n, values := range h {
+		if strings.EqualFold(n, name) {
+			return values
+		}
+	}
+	return nil
+}
+
+// valueOf returns the first value of a job's own header, or "" if it has none.
+func valueOf(h nats.Header, name string) string {
+	if values := valuesOf(h, name); len(values) > 0 {
+		return values[0]
+	}
+	return ""
 }
 
 // resubmission returns the message that publishes the letter's job again, on the subject of redrives: its own headers
@@ -66,7 +84,7 @@ func (l *Kept) resubmission(terms Terms, deadline DeadlinePolicy) *nats.Msg {
 	n := l.Redrives + 1
 	h[ingest.HeaderMsgID] = []string{ingest.RedriveID(l.JobID, n)}
 	if l.neverTaken() {
-		h[ingest.HeaderMsgID] = []string{cmp.Or(l.Header.Get(ingest.HeaderJobNats+"Msg-Id"), l.JobID)}
+		h[ingest.HeaderMsgID] = []string{cmp.Or(valueOf(l.Header, ingest.HeaderJobNats+"Msg-Id"), l.JobID)}
 	}
 	h[ingest.HeaderJobID] = []string{l.JobID}
 	h[ingest.HeaderRedrives] = []string{strconv.Itoa(n)}
@@ -86,10 +104,23 @@ func (l *Kept) resubmission(terms Terms, deadline DeadlinePolicy) *nats.Msg {
 // sameRequest reports whether two letters are of one request to the api. Another job may have got the same id long
 // after the first was forgotten.
 func (l *Letter) sameRequest(other *Letter) bool {
-	for _, name := range []string{ingest.HeaderMethod, ingest.HeaderPath, ingest.HeaderQuery} {
-		if l.Header.Get(name) != other.Header.Get(name) {
-			return false
+	return bytes.Equal(l.Body, other.Body) && maps.EqualFunc(l.requestHeaders(), other.requestHeaders(), slices.Equal)
+}
+
+// requestHeaders returns the values of the job's headers that are part of the request to the api, by their names in
+// lower case. It leaves out those of traces, which differ with each submission of a job.
+func (l *Letter) requestHeaders() map[string][]string {
+	parts := map[string][]string{}
+	for _, name := range slices.Sorted(maps.Keys(l.Header)) {
+		lower := strings.ToLower(name)
+		forwarded, forwards := strings.CutPrefix(lower, "weir-header-")
+		switch {
+		case forwarded == "content-type":
+			parts[forwarded] = l.Header[name]
+		case forwarded == ingest.HeaderTrace, forwarded == ingest.HeaderTraceState:
+		case forwards, lower == "weir-method", lower == "weir-path", lower == "weir-query":
+			parts[lower] = append(parts[lower], l.Header[name]...)
 		}
 	}
-	return bytes.Equal(l.Body, other.Body)
+	return parts
 }

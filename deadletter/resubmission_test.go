@@ -73,6 +73,37 @@ func TestResubmission(t *testing.T) {
 	}
 }
 
+// TestHeadersInAnyCase checks that a letter reads the job's own headers as the intake does, whatever the case of their
+// names.
+func TestHeadersInAnyCase(t *testing.T) {
+	t.Parallel()
+	refused := readBack(&Letter{
+		API: "credit", Key: "k", JobID: "job-1", Reason: Overflow,
+		Header: nats.Header{"nats-msg-id": {"sent-1"}, "weir-job-id": {"job-1"}, "weir-reply-to": {"mine"}},
+	})
+	if id := refused.resubmission(Terms{}, KeepDeadline).Header.Get("Nats-Msg-Id"); id != "sent-1" {
+		t.Errorf("a job that was never taken goes as %q, not as it came", id)
+	}
+	if refused.ReplyTo != "mine" {
+		t.Errorf("the reply subject is %q", refused.ReplyTo)
+	}
+	one := Letter{Header: nats.Header{"Weir-Path": {"/a"}, "Weir-Header-X-Source": {"1", "2"}, "Content-Type": {"text/csv"}, "Weir-Header-traceparent": {"1"}}}
+	for _, c := range []struct {
+		what   string
+		header nats.Header
+		same   bool
+	}{
+		{"other cases", nats.Header{"weir-path": {"/a"}, "weir-header-x-source": {"1", "2"}, "Weir-Header-Content-Type": {"text/csv"}, "X-Own": {"1"}}, true},
+		{"another path", nats.Header{"weir-path": {"/b"}, "Weir-Header-X-Source": {"1", "2"}, "Content-Type": {"text/csv"}}, false},
+		{"another forwarded header", nats.Header{"Weir-Path": {"/a"}, "Weir-Header-X-Source": {"1", "3"}, "Content-Type": {"text/csv"}}, false},
+		{"another content type", nats.Header{"Weir-Path": {"/a"}, "Weir-Header-X-Source": {"1", "2"}, "content-type": {"text/xml"}}, false},
+	} {
+		if got := one.sameRequest(&Letter{Header: c.header}); got != c.same {
+			t.Errorf("%s: the same request: %v", c.what, got)
+		}
+	}
+}
+
 // TestExclude checks which letters a redrive skips, and by which option it includes them.
 func TestExclude(t *testing.T) {
 	now := diedAt.Add(time.Hour)
