@@ -321,13 +321,18 @@ func (r *Redrive) termsFor(terms *Terms) *Terms {
 
 // unsafeToRepeat reports whether a call of the job may have been processed and another one may be billed again. A
 // letter unknown reports a call that carried no idempotency key, or whose key the api would not have recognised,
-// whatever the configuration says now. Other letters say how their calls carried the key, if that is known. The
+// whatever the configuration says now. Other letters say how their calls carried the key, if that is known. A redriven
+// job that says nothing may have been a letter unknown: the operator agreed to repeat its call once, not again. The
 // exception is a job that was charged for and rejected: its call is over, and the operator asks for another.
 func unsafeToRepeat(k *Kept, terms *Terms) bool {
+	recognised := k.Keyed == terms.Keyed
+	if k.Keyed == "" {
+		recognised = k.Redrives == 0
+	}
 	switch {
 	case k.Reason == Unknown:
 		return true
-	case terms.Idempotent && (k.Keyed == "" || k.Keyed == terms.Keyed), k.Reason == Rejected && k.Billed == BilledYes:
+	case terms.Idempotent && recognised, k.Reason == Rejected && k.Billed == BilledYes:
 		return false
 	}
 	return k.Billed == BilledUnknown || k.Billed == BilledYes

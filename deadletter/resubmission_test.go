@@ -124,6 +124,8 @@ func TestExclude(t *testing.T) {
 		{"exhausted before the api was no longer idempotent", Letter{Reason: Exhausted, Billed: BilledUnknown}, false, SkipUnknown, ""},
 		{"exhausted under the api's present key", Letter{Reason: Exhausted, Billed: BilledUnknown, Keyed: "Key@a"}, true, "", ""},
 		{"exhausted under another key", Letter{Reason: Exhausted, Billed: BilledUnknown, Keyed: "Key@b"}, true, SkipUnknown, ""},
+		{"repeated by consent, and refused by a full bucket", Letter{Reason: Overflow, Billed: BilledUnknown, Redrives: 1}, true, SkipUnknown, ""},
+		{"the same, called under the api's present key", Letter{Reason: Overflow, Billed: BilledUnknown, Redrives: 1, Keyed: "Key@a"}, true, "", ""},
 		{"too large", Letter{Reason: Invalid, BodyLeftOut: true}, false, SkipNoBody, SkipNoBody},
 		{"cancelled", Letter{Reason: Cancelled}, false, SkipCancelled, ""},
 		{"a deadline that has passed", Letter{Reason: Expired, Header: nats.Header{"Weir-Deadline": {"30s"}}}, false, SkipDeadline, ""},
