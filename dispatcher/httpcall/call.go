@@ -99,6 +99,7 @@ var (
 	errLongHead = fmt.Errorf("the answer's headers have no end within %d KiB and %d lines", maxHeadBytes>>10, 1<<10)
 
 	errNoRequest = errors.New("the request could not be made")
+	errNoHeaders = errors.New("the configured headers cannot be read")
 	errBarred    = errors.New("the call was no longer allowed when its first byte could be sent")
 )
 
@@ -295,7 +296,7 @@ func (c *Client) request(ctx context.Context, j *ingest.Job) (*http.Request, err
 	}
 	headers, err := c.API.Headers()
 	if err != nil {
-		return nil, fmt.Errorf("configured headers: %w", err)
+		return nil, fmt.Errorf("%w: %w", errNoHeaders, err)
 	}
 	for _, f := range headers {
 		req.Header.Del(f.Name)

@@ -14,7 +14,8 @@ import (
 
 // DeniedCall is the outcome of a call whose answer is about weir and not about the job: its credentials, its
 // account, or its url. Nothing was done, nothing is charged, and every other call would be answered the same. So
-// the whole api is held, whatever the scope of pushback, and one call tries again.
+// the whole api is held, whatever the scope of pushback, and one call tries again. A call without its configured headers
+// is not sent, and ends in the same way.
 const DeniedCall = "denied"
 
 // longestHost is the longest host of a redirect that is reported.
@@ -38,6 +39,14 @@ func denial(api *API, r Response) Outcome {
 	return Outcome{
 		Verdict: Denied, Billed: deadletter.NotBilled, Detail: fmt.Sprintf("the api answered %d: %s", r.Status, denialOf(r)),
 		Mend: mending(api, r),
+	}
+}
+
+// unreadable returns the outcome of a call that was not sent because its configured headers cannot be read.
+func unreadable(api *API, r Response) Outcome {
+	return Outcome{
+		Verdict: Denied, Billed: deadletter.NotBilled, Detail: fmt.Sprintf("nothing was sent: %v", r.Err),
+		Mend: fmt.Sprintf("restore the secrets of api %s; weir then continues by itself, or at once after weir resume %s", api.Name, api.Name),
 	}
 }
 

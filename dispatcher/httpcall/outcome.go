@@ -21,7 +21,7 @@ const (
 	Again                    // call it again later; this one counts
 	Pushback                 // the api said "not now": hold, and call it again; this one does not count
 	Dead                     // bury it
-	Denied                   // the api denies weir: hold the whole api, and call this again; this one does not count
+	Denied                   // weir has no access to the api: hold it, and call this again; this one does not count
 )
 
 // Outcome is the whole judgement of one call.
@@ -77,6 +77,8 @@ func Judge(api *API, r Response, now time.Time) Outcome {
 func classify(api *API, r Response) Outcome {
 	idempotent := api.Idempotency != nil
 	switch {
+	case errors.Is(r.Err, errNoHeaders):
+		return unreadable(api, r)
 	case !r.Sent:
 		return Outcome{Verdict: Again, Billed: deadletter.NotBilled, Detail: fmt.Sprintf("nothing was sent: %v", r.Err)}
 	case r.Status == 0 && idempotent:

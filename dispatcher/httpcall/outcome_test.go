@@ -2,6 +2,7 @@ package httpcall
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"testing"
@@ -51,6 +52,7 @@ func TestJudge(t *testing.T) {
 		{"999", Response{Sent: true, Status: 999}, retried, uncertain},
 		{"200, cut", Response{Sent: true, Status: 200, Cut: true, Err: broke}, judgement{"retry", "yes"}, judgement{"unknown", "yes"}},
 		{"no answer", Response{Sent: true, Err: broke}, retried, uncertain},
+		{"not sent, for want of a secret", Response{Err: fmt.Errorf("%w: %w", errNoRequest, errNoHeaders)}, denial, denial},
 		{"not sent", Response{Err: broke}, judgement{"retry", "no"}, judgement{"retry", "no"}},
 	} {
 		api := &API{Retry: Retry{On: []int{409, 502}, Reject: []int{403, 301}}}

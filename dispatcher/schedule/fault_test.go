@@ -28,9 +28,33 @@ func TestFirstFailureIsTold(t *testing.T) {
 	}
 	s.holds.breaker.close(now)
 	hear(700, failed)
-	hear(701, CallEnd{})
+	hear(701, CallEnd{Sent: true})
 	if f := hear(702, failed); !f.First {
 		t.Error("the first failure after a call that worked is not told")
+	}
+}
+
+// TestUnsentCallSaysNothing checks that a call that could not be made because of its job, so that nothing was sent,
+// neither ends a row of failures nor closes the breaker.
+func TestUnsentCallSaysNothing(t *testing.T) {
+	s, p, now := inspected(hourly())
+	policy := &Policy{Breaker: BreakerPolicy{Failures: 2, Min: time.Second, Max: time.Second}, Retry: Retry{Attempts: 5}}
+	q := s.Push("k", 500, p)
+	hear := func(j *Job, e CallEnd) Feedback {
+		j.Queue, j.Policy, e.Started, e.Now = q, policy, now, now
+		return s.OnCallEnd(j, e)
+	}
+	unsent, failed := CallEnd{Again: true, Detail: "its path does not stay below the url"}, CallEnd{Again: true, Fault: true}
+	hear(&Job{Seq: 600}, failed)
+	hear(&Job{Seq: 601}, unsent)
+	if f := hear(&Job{Seq: 602}, failed); f.First || s.holds.breaker.closed() {
+		t.Error("a call that was not sent ended a row of failures")
+	}
+	now = s.holds.breaker.until
+	probe := &Job{Seq: 603}
+	s.holds.breaker.try(probe)
+	if f := hear(probe, unsent); len(f.News) > 0 || s.holds.breaker.closed() || s.holds.breaker.probe != nil {
+		t.Errorf("a probe that was not sent: %+v, the probe is %v", f, s.holds.breaker.probe)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 type CallEnd struct {
 	Again        bool          // the job may be called again: the call failed
 	PushedBack   bool          // the api says "not now"
-	Denied       bool          // the api denies weir itself, whatever the job
+	Denied       bool          // weir has no access to the api, whatever the job
 	Fault        bool          // the api did not answer, or answered with a fault of its own
 	Sent         bool          // at least one byte of the request was sent
 	After        time.Duration // the least wait before the job's next call, because the api asks for it
@@ -48,7 +48,7 @@ func (s *Schedule) Hold(q *KeyQueue, until bucket.Micros, why string) {
 }
 
 // OnCallEnd decides what the end of a job's call means for later calls. It only ever slows them, except that the
-// probe's answer closes the breaker.
+// probe's answer closes the breaker. A call that the job itself kept from being sent says nothing about the api.
 func (s *Schedule) OnCallEnd(j *Job, e CallEnd) Feedback {
 	f := Feedback{NotBefore: e.Now.Add(e.After)}
 	j.judged = e.Now
@@ -56,6 +56,10 @@ func (s *Schedule) OnCallEnd(j *Job, e CallEnd) Feedback {
 		if s.holds.onDenial(j, e, s.policy, &f) {
 			s.agenda.touchAll(s.byKey)
 		}
+		return f
+	}
+	if !e.Sent && !e.Fault {
+		s.holds.breaker.letGo(j)
 		return f
 	}
 	if s.holds.onFault(j, e, &f) {

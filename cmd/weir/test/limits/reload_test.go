@@ -145,3 +145,28 @@ func TestReloadTriesWhoDeniedWeir(t *testing.T) {
 		t.Errorf("%d calls were made, want two that were denied and one", n)
 	}
 }
+
+// TestLostSecretHoldsTheAPI checks that jobs whose api's secret cannot be read wait, and none becomes a letter. They are
+// called once the secret is back.
+func TestLostSecretHoldsTheAPI(t *testing.T) {
+	t.Parallel()
+	secret := filepath.Join(t.TempDir(), "secret")
+	weirtest.WriteFile(t, secret, "first")
+	r := weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}},
+		fmt.Sprintf(oneAPI, "100/s")+"    headers: {X-Secret: \"${file:"+secret+"}\"}\n    retry: {attempts: 1, min: 10ms, max: 20ms}\n")
+	weirtest.WriteFile(t, secret, "")
+	r.SubmitMany("pay", "k", 3)
+	r.Eventually("a call that was not sent", func() bool { return len(r.Ledger("pay", "k")) > 0 })
+	if c := r.Ledger("pay", "k")[0]; c.Outcome != "denied" || c.Sent || !strings.Contains(c.Detail, secret) {
+		t.Errorf("without its secret a call ended as %s, sent %v: %s", c.Outcome, c.Sent, c.Detail)
+	}
+	weirtest.WriteFile(t, secret, "second")
+	for _, call := range r.AwaitCalls(3) {
+		if got := call.Header("X-Secret"); got != "second" {
+			t.Errorf("a call has the secret %q", got)
+		}
+	}
+	if n := len(r.Letters("pay", "k")); n != 0 {
+		t.Errorf("%d jobs became letters", n)
+	}
+}
