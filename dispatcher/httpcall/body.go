@@ -34,8 +34,12 @@ func (r *reading) Read(p []byte) (int, error) {
 	room := min(int64(n), r.most-int64(len(r.kept)))
 	r.kept = append(r.kept, p[:room]...)
 	r.more = r.more || room < int64(n)
-	if err != nil && err != io.EOF && (r.all || int64(len(r.kept)) < r.most) {
+	switch {
+	case err == nil || err == io.EOF:
+	case r.all || int64(len(r.kept)) < r.most:
 		r.err = fmt.Errorf("the answer broke off: %w", ForLetters(err))
+	default:
+		r.more = true // the answer had not ended
 	}
 	return n, err
 }

@@ -90,6 +90,7 @@ func TestReadBody(t *testing.T) {
 		{"more than is read", strings.NewReader(huge), 50, 50, true, false, false},
 		{"broken off in what is kept", broken(long[:40]), 50, 40, false, true, false},
 		{"broken off behind it", broken(long[:80]), 50, 50, true, false, false},
+		{"broken off exactly at its end", broken(long[:50]), 50, 50, true, false, false},
 	} {
 		r, told := readBody(io.NopCloser(c.body), document, c.most, []string{"/n"})
 		if len(r.kept) != c.kept || r.more != c.more || (r.err != nil) != c.cut || (told["/n"] == 7) != c.told {
