@@ -15,6 +15,7 @@ import (
 // Bounds for reading an answer to find out which units its call used, independent of how much is kept as the result.
 const (
 	maxTold    = 16 << 20
+	maxToken   = 1 << 10 // characters of a string, number or word beyond the longest pointer
 	mostNested = 10_000
 	maxDrain   = 64 << 10 // a longer unwanted rest of an answer costs its connection
 )
@@ -71,10 +72,14 @@ type level struct {
 	named bool   // its value comes next
 }
 
-// findUnits looks for whole numbers in a JSON text without keeping the text. In a text that breaks off it finds
-// those before the break.
+// findUnits looks for whole numbers in a JSON text without keeping the text, nor a long string of it. In a text that
+// breaks off it finds those before the break.
 func findUnits(text io.Reader, pointers []string) map[string]int64 {
-	dec := json.NewDecoder(text)
+	longest := 0
+	for _, pointer := range pointers {
+		longest = max(longest, len(pointer))
+	}
+	dec := json.NewDecoder(&condensed{text: text, most: maxToken + longest}) // a name that is cut is longer than any in a pointer
 	dec.UseNumber()
 	paths := make([][]string, min(len(pointers), ingest.MostPointers))
 	unescape := strings.NewReplacer("~1", "/", "~0", "~")

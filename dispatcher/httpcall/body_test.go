@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -65,6 +66,22 @@ func TestFindUnits(t *testing.T) {
 	})
 }
 
+// TestLongStrings checks that a search finds what stands behind long strings and behind names that are nearly named,
+// wherever an escape sequence falls.
+func TestLongStrings(t *testing.T) {
+	name := strings.Repeat("n", 40)
+	for size := maxToken - 20; size < maxToken+len(name)+20; size++ {
+		for _, char := range []string{"x", `\"`, `\\`, `\u0022`, "€"} {
+			long := strings.Repeat("y", size) + strings.Repeat(char, 20)
+			text := `{"` + long + `":1, "` + strings.Repeat(`\u006e`, len(name)) + `":  {"a":"` + long + `","b":7}}`
+			got := findUnits(strings.NewReader(text), []string{"/" + name + "/b", "/y"})
+			if len(got) != 1 || got["/"+name+"/b"] != 7 {
+				t.Fatalf("behind %d bytes and %q: %v", size, char, got)
+			}
+		}
+	}
+}
+
 // TestReadBody checks what is kept, whether there was more, which units behind it are found, and whether the
 // answer counts as broken off.
 func TestReadBody(t *testing.T) {
@@ -95,6 +112,16 @@ func TestReadBody(t *testing.T) {
 		r, told := readBody(io.NopCloser(c.body), document, c.most, []string{"/n"})
 		if len(r.kept) != c.kept || r.more != c.more || (r.err != nil) != c.cut || (told["/n"] == 7) != c.told {
 			t.Errorf("%s: kept %d, more %v, told %v, %v", c.what, len(r.kept), r.more, told, r.err)
+		}
+	}
+	const bound = 1 << 20 // bytes
+	for what, text := range map[string]string{"a long string": huge, "long space": strings.Repeat(" ", maxTold), "a long number": strings.Repeat("7", maxTold)} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, _ = readBody(io.NopCloser(strings.NewReader(text)), document, 50, []string{"/n"})
+		runtime.ReadMemStats(&after)
+		if used := after.TotalAlloc - before.TotalAlloc; used > bound {
+			t.Errorf("%s: reading %d bytes took %d bytes of memory", what, len(text), used)
 		}
 	}
 	deep := findUnits(strings.NewReader(strings.Repeat("[", 1<<20)), []string{"/0"})

@@ -10,6 +10,7 @@
 //	outcome.go, denied.go       the verdict
 //	pushback.go, window.go      Retry-After and what headers say of a vendor's windows
 //	body.go, answer.go          what is kept of an answer, and the units that it reports
+//	condensed.go                reads JSON without its long strings
 //	cause.go                    errors fit for letters and logs
 //
 // The package knows nothing of queues, slots, schedules or of how the ledger is kept. It stores nothing and
