@@ -99,7 +99,8 @@ func TestRefusedEditLeavesTheLetter(t *testing.T) {
 		did  func(*deadletter.Task) bool
 	}{
 		{
-			"the edit, continued", &deadletter.Edit{SetBody: true, Body: []byte("edited")}, []uint64{1},
+			"the edit, continued", &deadletter.Edit{SetBody: true, Body: []byte("edited")},
+			[]uint64{1},
 			func(task *deadletter.Task) bool {
 				p := &task.Progress
 				return p.State == deadletter.TaskFailed && strings.Contains(p.Why, deadletter.ErrEdit.Error()) && p.Tally.Refused == 1
