@@ -40,6 +40,23 @@ func (e *Edit) Check() error {
 	return nil
 }
 
+// CheckKey refuses an edit that gives a letter's job another key. A job without a key may get one.
+func (e *Edit) CheckKey(k *Kept, terms Terms) error {
+	if terms.keyInSubject() || k.Key == "" {
+		return nil
+	}
+	msg := k.resubmission(terms, KeepDeadline)
+	e.apply(msg, k.Seq)
+	key, err := terms.Key.Read(msg.Header, msg.Data)
+	if err != nil {
+		return fmt.Errorf("the edited job names no key: %w", err)
+	}
+	if key != k.Key {
+		return fmt.Errorf("the edited job has the key %q (%s), and the letter has %q: an edit cannot change the key", key, terms.Key, k.Key)
+	}
+	return nil
+}
+
 // apply changes the message of a redriven job and adds HeaderEdited.
 func (e *Edit) apply(msg *nats.Msg, seq uint64) {
 	var what []string

@@ -11,15 +11,18 @@ import (
 
 // Terms are the parts of an api's configuration that a redrive needs.
 type Terms struct {
-	Rules        bucket.Rules
-	MaxBody      int64 // of a job, in bytes
-	Price        int64 // of a call, in millionths of the currency unit
-	Idempotent   bool
-	Keyed        string // how its calls carry idempotency keys, as written in a letter
-	KeyInSubject bool   // its jobs name their key in the subject, not in a header or the body
+	Rules      bucket.Rules
+	MaxBody    int64 // of a job, in bytes
+	Price      int64 // of a call, in millionths of the currency unit
+	Idempotent bool
+	Keyed      string           // how its calls carry idempotency keys, as written in a letter
+	Key        ingest.KeySource // where its jobs name their key
 	// Known is how long its queue knows a job's id, and how far the clocks of the servers may be apart.
 	Known time.Duration
 }
+
+// keyInSubject reports whether the api's jobs name their key in the subject, not in a header or the body.
+func (t *Terms) keyInSubject() bool { return t.Key == ingest.KeySource{} }
 
 // load is what a redrive will publish to one api.
 type load struct {

@@ -61,7 +61,7 @@ func TestManyLetters(t *testing.T) {
 	r := deadletter.NewRedrive(scope, deadletter.RedriveOptions{
 		Conn: nc, Browser: b, Rate: bucket.Rate{Count: 1000, Per: time.Second, Burst: 1},
 		Terms: func(string) (deadletter.Terms, bool) {
-			return deadletter.Terms{KeyInSubject: true, Rules: bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, Capacity: count}}}, true
+			return deadletter.Terms{Rules: bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, Capacity: count}}}, true
 		},
 		Calls: func(context.Context, deadletter.CallsQuery, func(deadletter.Trace)) (uint64, error) { return 0, nil }, // nothing was ever called
 		Valid: func() bool { return false }, Told: func(*deadletter.Tally) {},

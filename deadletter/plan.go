@@ -279,7 +279,7 @@ func (r *Redrive) sameTerms(api string) error {
 	if api != "" {
 		now, configured = r.opts.Terms(api)
 	}
-	same := then.Idempotent == now.Idempotent && then.Keyed == now.Keyed && then.KeyInSubject == now.KeyInSubject && then.Known == now.Known
+	same := then.Idempotent == now.Idempotent && then.Keyed == now.Keyed && then.Key == now.Key && then.Known == now.Known
 	if known != configured || known && !same {
 		return ErrTerms
 	}
@@ -296,7 +296,7 @@ func (r *Redrive) exclude(k *Kept, now time.Time) (Terms, Skip) {
 		return terms, SkipNoBody
 	case !configured:
 		return terms, SkipNoAPI
-	case terms.KeyInSubject && k.Key == "":
+	case terms.keyInSubject() && k.Key == "":
 		return terms, SkipNoKey
 	case r.opts.Cancelled == SkipCancelleds && k.Reason == Cancelled:
 		return terms, SkipCancelled

@@ -209,6 +209,9 @@ func (x *run) letter(ctx context.Context, k *Kept) error {
 	}
 	msg := k.resubmission(terms, x.opts.Deadline)
 	if x.opts.Edit != nil {
+		if err := x.opts.Edit.CheckKey(k, terms); err != nil {
+			return &letterError{k.Seq, fmt.Errorf("%w: %w", ErrEdit, err)}
+		}
 		x.opts.Edit.apply(msg, k.Seq)
 	}
 	answer, err := x.publish(ctx, k.Seq, msg)

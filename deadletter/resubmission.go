@@ -64,7 +64,7 @@ func valueOf(h nats.Header, name string) string {
 // The headers of the bill are copied, so that the next letter still has them.
 func (l *Kept) resubmission(terms Terms, deadline DeadlinePolicy) *nats.Msg {
 	subject := ingest.Subjects(ingest.RedrivePrefix).Of(l.API)
-	if terms.KeyInSubject {
+	if terms.keyInSubject() {
 		subject = ingest.Subjects(ingest.RedrivePrefix).Of(l.API, l.Key)
 	}
 	h := make(nats.Header, len(l.Header))

@@ -37,12 +37,12 @@ func TestResubmission(t *testing.T) {
 		"X-Own": {"1", "2"}, "Weir-Header-X-Source": {"a", "b"}, "weir-path": {"/p"}, "Weir-Dead-Billed": {"yes"}, "Weir-Dead-From": {"17"},
 		"Weir-Deadline": {"2026-01-02T15:05:05Z"}, "Weir-Not-Before": {"2026-01-02T15:04:35Z"}, // durations count from when the job came in
 	}
-	msg := k.resubmission(Terms{KeyInSubject: true}, KeepDeadline)
+	msg := k.resubmission(Terms{}, KeepDeadline)
 	if msg.Subject != "weir.operator.redrive.credit.a%20b" || !reflect.DeepEqual(msg.Header, want) || string(msg.Data) != "a\x00" {
 		t.Errorf("%s %v %q\nwant %v", msg.Subject, msg.Header, msg.Data, want)
 	}
 	delete(want, "Weir-Deadline")
-	if msg := k.resubmission(Terms{}, DropDeadline); msg.Subject != "weir.operator.redrive.credit" || !reflect.DeepEqual(msg.Header, want) {
+	if msg := k.resubmission(Terms{Key: ingest.KeySource{Header: "X-Own"}}, DropDeadline); msg.Subject != "weir.operator.redrive.credit" || !reflect.DeepEqual(msg.Header, want) {
 		t.Errorf("%s %v\nwant %v", msg.Subject, msg.Header, want)
 	}
 	rule := &ingest.Rule{API: "credit", Methods: []string{"POST"}, ForwardHeaders: []string{"X-Source"}, MaxBody: 10, ReplyTo: ingest.ReplySubjects{Open: []string{"mine"}}}
@@ -140,7 +140,7 @@ func TestExclude(t *testing.T) {
 			c.letter.API = ""
 		}
 		r := &Redrive{agreed: map[string]*Terms{}, opts: RedriveOptions{Terms: func(api string) (Terms, bool) {
-			return Terms{Idempotent: c.idempotent, Keyed: "Key@a", KeyInSubject: true}, api == "credit"
+			return Terms{Idempotent: c.idempotent, Keyed: "Key@a"}, api == "credit"
 		}}}
 		if _, got := r.exclude(readBack(&c.letter), now); got != c.want {
 			t.Errorf("%s: %q, want %q", c.what, got, c.want)

@@ -26,7 +26,6 @@ import (
 	"weir/dispatcher/schedule"
 	"weir/dispatcher/settle"
 	"weir/dispatcher/trace"
-	"weir/ingest"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -344,7 +343,7 @@ func (d *Dispatcher) RedriveTerms(api string) (deadletter.Terms, bool) {
 	w.Mu.Unlock()
 	return deadletter.Terms{
 		Rules: of.Rules, MaxBody: of.Rule.MaxBody, Price: of.Price, Idempotent: of.Idempotency != nil, Keyed: of.KeyIdentity(),
-		KeyInSubject: of.Rule.Key == (ingest.KeySource{}), Known: d.opts.Dedupe.Known() + ledger.ServerSkew,
+		Key: of.Rule.Key, Known: d.opts.Dedupe.Known() + ledger.ServerSkew,
 	}, true
 }
 

@@ -222,19 +222,14 @@ func Restore(m Message, rule *Rule, storedAt time.Time) (*Job, *Refusal) {
 func (j *Job) readKey(m Message, rule *Rule) *Refusal {
 	var err error
 	switch {
-	case rule.Key.Header != "":
-		var found bool
-		if j.Key, found, err = headerValue(m.Header, rule.Key.Header); err == nil && !found {
-			err = fmt.Errorf("the job has no header %s", rule.Key.Header)
-		}
-	case rule.Key.Pointer != "":
-		j.Key, err = pointedString(m.Body, rule.Key.Pointer)
+	case rule.Key != (KeySource{}):
+		j.Key, err = rule.Key.Read(m.Header, m.Body)
 	case m.Key == "":
 		err = errors.New(m.address(rule.API, true))
 	default:
 		j.Key = m.Key
 	}
-	if err == nil && m.Key != "" && (rule.Key.Header != "" || rule.Key.Pointer != "") {
+	if err == nil && m.Key != "" && rule.Key != (KeySource{}) {
 		err = fmt.Errorf("api %s takes the key from %s: %s", rule.API, rule.Key, m.address(rule.API, false))
 	}
 	if err == nil {
@@ -245,6 +240,19 @@ func (j *Job) readKey(m Message, rule *Rule) *Refusal {
 		return refuse(Invalid, "key: %v", err)
 	}
 	return nil
+}
+
+// Read returns the key in a job's header or body. It fails if the job names no key there, or if the source is the
+// subject.
+func (s KeySource) Read(h nats.Header, body []byte) (string, error) {
+	if s.Header != "" {
+		key, found, err := headerValue(h, s.Header)
+		if err == nil && !found {
+			err = fmt.Errorf("the job has no header %s", s.Header)
+		}
+		return key, err
+	}
+	return pointedString(body, s.Pointer)
 }
 
 func (s KeySource) String() string {

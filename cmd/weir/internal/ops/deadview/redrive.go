@@ -97,7 +97,8 @@ func (s *Store) PlanRedrive(ctx context.Context, asked Redrive, terms func(api s
 	return p, nil
 }
 
-// checkEdit refuses an edit of several letters, and of a letter whose api does not take the edited body.
+// checkEdit refuses an edit of several letters, and of a letter whose api does not take the edited body
+// or finds another key in the edited job.
 func (s *Store) checkEdit(ctx context.Context, asked *Redrive, terms func(api string) (deadletter.Terms, bool)) error {
 	if len(asked.Letters.Seqs) != 1 {
 		return cli.Usage(errors.New("edit: name the one letter to edit by its number"))
@@ -107,8 +108,15 @@ func (s *Store) checkEdit(ctx context.Context, asked *Redrive, terms func(api st
 		return err
 	}
 	api, size := cmp.Or(k.API, k.AskedAPI), int64(len(asked.Edit.Body))
-	if of, ok := terms(api); ok && size > of.MaxBody {
+	of, ok := terms(api)
+	if !ok {
+		return nil
+	}
+	if size > of.MaxBody {
 		return cli.Refused(fmt.Errorf("the body has %d bytes; api %s takes at most %d (max_body)", size, api, of.MaxBody))
+	}
+	if err := asked.Edit.CheckKey(k, of); err != nil {
+		return cli.Refused(err)
 	}
 	return nil
 }

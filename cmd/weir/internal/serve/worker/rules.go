@@ -112,7 +112,7 @@ func RedriveTerms(current *config.Config) func(api string) (deadletter.Terms, bo
 		}
 		return deadletter.Terms{
 			Rules: api.Rules, MaxBody: api.MaxBody, Price: int64(api.Price), Idempotent: api.Idempotency != nil,
-			Keyed: DispatchAPI(api, current).KeyIdentity(), KeyInSubject: api.Key.From == config.KeyFromSubject,
+			Keyed: DispatchAPI(api, current).KeyIdentity(), Key: ingestRule(api, current).Key,
 			Known: current.Dedupe + ledger.ServerSkew,
 		}, true
 	}
