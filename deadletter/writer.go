@@ -101,7 +101,7 @@ func Open(ctx context.Context, o Options) (*Writer, error) {
 		o.Registerer.MustRegister(writer.buried, &kept{js: o.JetStream})
 	}
 	writer.buried.WithLabelValues(ingest.Token(""), string(Invalid)) // of apis that are not configured
-	return writer, writer.lookAtStrangers(ctx, stream.AnswerWait) // an election may be under way
+	return writer, writer.lookAtStrangers(ctx, stream.AnswerWait)    // an election may be under way
 }
 
 // Announce creates the series of an api's letters before there are any. A series that began with its first letter would
