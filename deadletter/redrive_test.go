@@ -43,7 +43,7 @@ func newTaskRig(t *testing.T) *taskRig {
 	}
 	worker := deadletter.NewTaskWorker(deadletter.TaskWorkerOptions{
 		Conn: js.Conn(), JetStream: js, Control: kv, Instance: "me", Log: slog.New(slog.DiscardHandler),
-		Terms: func(string) (deadletter.Terms, bool) { return deadletter.Terms{KeyInSubject: true}, true },
+		Terms: func(string) (deadletter.Terms, bool) { return deadletter.Terms{}, true },
 		Calls: func(context.Context, deadletter.CallsQuery, func(deadletter.Trace)) (uint64, error) { return 0, nil },
 	})
 	ctx, cancel := context.WithCancel(t.Context())
