@@ -158,7 +158,14 @@ func (l *Membership) End(ctx context.Context) error {
 	l.ended.Store(true)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, err := l.registry.remove(ctx, memberKey(l.session), l.revision); err != nil {
+	_, err := l.registry.remove(ctx, memberKey(l.session), l.revision)
+	if errors.Is(err, stream.ErrStale) { // a renewal may have succeeded without an answer
+		var now keyState
+		if now, err = l.registry.last(ctx, memberKey(l.session)); err == nil && now.value != nil {
+			_, err = l.registry.remove(ctx, memberKey(l.session), now.revision)
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("give up the lease: %w", err)
 	}
 	return nil
