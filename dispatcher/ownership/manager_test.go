@@ -47,9 +47,9 @@ func TestActionComesWhileOneWaits(t *testing.T) {
 	m.do(t.Context(), t.Context(), nil, lose)
 	m.do(t.Context(), t.Context(), nil, lose)
 	for range maxActions {
-		<-m.room
+		await.Receive(t, "a slot that was taken", m.room)
 	}
-	m.doing.Wait()
+	await.Return(t, "the actions", m.doing.Wait)
 	if n := host.lost.Load(); n != 2 {
 		t.Errorf("%d of 2 actions ran", n)
 	}

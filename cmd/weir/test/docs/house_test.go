@@ -43,7 +43,7 @@ var rooms = []struct{ room, imports string }{
 	{"dispatcher/recovery", "dispatcher/recorder"},
 	{"dispatcher/trace", "ingest"},
 	{"dispatcher/lane", "ingest bucket bucket/fault bucket/stream bucket/queue deadletter dispatcher/httpcall dispatcher/ledger dispatcher/schedule dispatcher/ownership dispatcher/recorder dispatcher/trace"},
-	{"dispatcher/desk", "ingest bucket/queue bucket/stream deadletter dispatcher/schedule dispatcher/lane"},
+	{"dispatcher/desk", "ingest bucket bucket/queue bucket/stream deadletter dispatcher/schedule dispatcher/lane"},
 	{"dispatcher/inquiry", "ingest bucket bucket/fault bucket/lease bucket/stream deadletter dispatcher/httpcall dispatcher/ledger dispatcher/schedule dispatcher/lane"},
 	{"dispatcher/settle", "ingest bucket bucket/fault bucket/stream bucket/queue deadletter dispatcher/httpcall dispatcher/ledger dispatcher/schedule dispatcher/trace dispatcher/lane"},
 	{"dispatcher/takeover", "ingest bucket bucket/fault bucket/stream bucket/queue deadletter dispatcher/httpcall dispatcher/ledger dispatcher/schedule dispatcher/recorder dispatcher/recovery dispatcher/lane dispatcher/settle"},

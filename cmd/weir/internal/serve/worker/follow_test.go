@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -38,7 +39,11 @@ type heldStore struct {
 
 func (s heldStore) Apply(rules bucket.Rules) error {
 	s.adopting <- rules.Key.Rate
-	<-s.free
+	select {
+	case <-s.free:
+	case <-time.After(await.Patience):
+		return errors.New("the test does not go on")
+	}
 	return s.Memory.Apply(rules)
 }
 
