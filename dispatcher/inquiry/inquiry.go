@@ -129,22 +129,36 @@ func (l *askedLetter) awaitSlot(ctx context.Context) (use bucket.Use, latest tim
 	}
 }
 
+// ask asks in a slot. If the inquiry is too late for it, or nothing is sent for another reason, the slot is given back.
+func (l *askedLetter) ask(ctx context.Context) (r httpcall.Response, use bucket.Use, err error) {
+	if err := l.terms.Call.Conns.Acquire(ctx); err != nil {
+		return r, use, fmt.Errorf("the api could not be reached: %w", httpcall.ForLetters(err))
+	}
+	defer l.terms.Call.Conns.Release()
+	use, latest, err := l.awaitSlot(ctx)
+	if err != nil {
+		return r, use, err
+	}
+	r = l.terms.Call.Inquire(ctx, l.about(), httpcall.Hooks{MayWrite: func() bool { return l.mayEnd() && !time.Now().After(latest) }})
+	use.Returned = !r.Sent
+	l.w.settle(context.WithoutCancel(ctx), []bucket.Use{use})
+	return r, use, nil
+}
+
+// lateTries bounds how often an inquiry takes another slot because it was too late for its own.
+const lateTries = 20
+
 // inquire asks about a letter's job in a slot, and stores the inquiry's record in the ledger. It blocks until the
 // record is stored.
 func (l *askedLetter) inquire(ctx context.Context) (httpcall.Response, error) {
-	if err := l.terms.Call.Conns.Acquire(ctx); err != nil {
-		return httpcall.Response{}, fmt.Errorf("the api could not be reached: %w", httpcall.ForLetters(err))
+	r, use, err := l.ask(ctx)
+	for try := 1; err == nil && r.Barred && l.mayEnd() && try < lateTries; try++ {
+		r, use, err = l.ask(ctx)
 	}
-	use, latest, err := l.awaitSlot(ctx)
-	if err != nil {
-		l.terms.Call.Conns.Release()
+	switch {
+	case err != nil:
 		return httpcall.Response{}, err
-	}
-	r := l.terms.Call.Inquire(ctx, l.about(), httpcall.Hooks{MayWrite: func() bool { return l.mayEnd() && !time.Now().After(latest) }})
-	l.terms.Call.Conns.Release()
-	use.Returned = !r.Sent
-	l.w.settle(context.WithoutCancel(ctx), []bucket.Use{use})
-	if !r.Sent {
+	case !r.Sent:
 		return r, fmt.Errorf("the api could not be asked: %w", r.Err)
 	}
 	l.finding, l.detail = l.terms.API.Inquiry.Read(r)
