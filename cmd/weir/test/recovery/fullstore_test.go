@@ -216,13 +216,17 @@ func TestFullDeadLetters(t *testing.T) {
 	}
 }
 
-// TestEventCannotBeStored: if its event cannot be stored, a refused job leaves no letter, since its producer is told to
-// try again.
+// TestEventCannotBeStored checks that a refused job whose event cannot be stored is answered 503, and that the next try
+// of the job gets the letter that stands, with its event.
 func TestEventCannotBeStored(t *testing.T) {
 	t.Parallel()
 	d := openDoor(t, doorOptions{store: 256 << 20, letters: 1 << 20, capacity: 1})
 	if a := d.submit("k", "fits", nil); a.Error != nil {
 		t.Fatalf("%+v", a.Error)
+	}
+	events, err := d.js.Stream(t.Context(), "WEIR_EVENTS")
+	if err != nil {
+		t.Fatal(err)
 	}
 	if err := d.js.DeleteStream(t.Context(), "WEIR_EVENTS"); err != nil {
 		t.Fatal(err)
@@ -230,8 +234,15 @@ func TestEventCannotBeStored(t *testing.T) {
 	if a := d.submit("k", "over", nil); a.Error == nil || a.Error.ErrCode != 20503 {
 		t.Errorf("answered %+v", a)
 	}
-	r := weirtest.Rig{T: t}
-	r.Eventually("an empty letter box", func() bool { return d.holds("WEIR_DEAD").Msgs == 0 })
+	if events, err = d.js.CreateStream(t.Context(), events.CachedInfo().Config); err != nil {
+		t.Fatal(err)
+	}
+	if a := d.submit("k", "over", nil); a.Error == nil || a.Error.ErrCode != 20429 || a.Letter != 1 {
+		t.Errorf("the next try is answered %+v", a)
+	}
+	if info, err := events.Info(t.Context()); err != nil || info.State.Msgs != 1 || d.holds("WEIR_DEAD").Msgs != 1 {
+		t.Errorf("%+v, %v, and the letters are %+v", info, err, d.holds("WEIR_DEAD"))
+	}
 }
 
 // TestIntakeAlone: a replica that stores jobs and reads no queue still keeps capacities exactly, and its forecasts do
