@@ -90,8 +90,8 @@ func TestIdleBody(t *testing.T) {
 		const most = 3 * time.Second
 		from, to := io.Pipe()
 		begun := time.Now()
-		var ended []time.Duration
-		b := newIdleBody(from, most, func(error) { ended = append(ended, time.Since(begun)) })
+		ended := make(chan time.Duration, 2)
+		b := newIdleBody(from, most, func(error) { ended <- time.Since(begun) })
 		go func() {
 			for range 6 {
 				<-time.After(most - 1)
@@ -105,12 +105,14 @@ func TestIdleBody(t *testing.T) {
 		}
 		b.idle() // a timer that had fired before the last byte came
 		if len(ended) != 0 {
-			t.Fatalf("the call was ended after %s", ended)
+			t.Fatalf("the call was ended after %s", <-ended)
 		}
 		<-time.After(most)
 		synctest.Wait()
-		if want := 6*(most-1) + most; len(ended) != 1 || ended[0] != want {
-			t.Errorf("the call was ended after %s, want once after %s", ended, want)
+		if want := 6*(most-1) + most; len(ended) != 1 {
+			t.Errorf("the call was ended %d times, want once", len(ended))
+		} else if got := <-ended; got != want {
+			t.Errorf("the call was ended after %s, want %s", got, want)
 		}
 	})
 }
