@@ -202,8 +202,8 @@ type behind struct {
 	dear  []string // the limits of which units are kept for dear calls of those
 }
 
-// before returns who comes before the replica that asks for a slot, which it could have from a time on. service is what
-// its call takes.
+// before returns which replicas come before the one that asks for a slot. Without them it could have the slot from the
+// time from on. service is what its call takes.
 func (l *lines) before(now, slot, from Micros, service float64) (b behind) {
 	own := l.own
 	each := service / own.weight

@@ -60,7 +60,7 @@ const (
 // life is a submission of a job, which waits or was called.
 type life struct {
 	redrives int
-	from     uint64 // the letter that it was first redriven from; 0: none, or unknown
+	from     uint64 // the letter that it was first redriven from; 0: none
 }
 
 // Trace is what the ledger records of a call.
@@ -183,14 +183,14 @@ func (r *histories) addProgress(id identity, l life) {
 	r.addProgressLocked(id, l)
 }
 
-// addProgressLocked records that a job waits or was called since its letter. Another job may have got the id since. Its
-// redrives name another letter. If they name none, the first life of the id since the letter decides.
+// addProgressLocked records that a job waits or was called since its letter. Another job may have got the id since: its
+// redrives name another letter.
 func (r *histories) addProgressLocked(id identity, l life) {
 	s, known := r.jobs[id]
 	if !known {
 		return
 	}
-	own := l.from == s.first || l.from == 0 && s.since == nothing
+	own := l.from == s.first
 	if s.since = max(s.since, resubmitted); own && l.redrives > s.redrives {
 		s.since = redriven
 	}

@@ -17,7 +17,7 @@ func TestMet(t *testing.T) {
 		{"the life it ended, by a stream whose clock is ahead", Trace{Origin: "WEIR_pay_0.7.100", Redrives: 1, Stored: diedAt.Add(time.Second)}, nothing},
 		{"an earlier life", Trace{Origin: "WEIR_pay_0.3.50", Stored: diedAt.Add(-time.Second)}, nothing},
 		{"sent again, while the letter's replica was an hour ahead", Trace{Origin: "WEIR_pay_0.9.200", Stored: diedAt.Add(time.Second)}, resubmitted},
-		{"redriven", Trace{Origin: "WEIR_pay_0.9.200", Redrives: 2, Stored: diedAt.Add(time.Second)}, redriven},
+		{"redriven", Trace{Origin: "WEIR_pay_0.9.200", Redrives: 2, From: 5, Stored: diedAt.Add(time.Second)}, redriven},
 	} {
 		r := histories{jobs: map[identity]jobHistory{}}
 		r.add(letter, time.Minute)
@@ -73,11 +73,9 @@ func TestMetWithAnotherJob(t *testing.T) {
 		want  progress
 	}{
 		{"called, has a letter, and is redriven", []life{{}, {redrives: 1, from: 30}}, resubmitted},
-		{"the same, by a version that names no letter", []life{{}, {redrives: 1}}, resubmitted},
 		{"refused, and redriven", []life{{redrives: 1, from: 30}, {redrives: 2, from: 30}}, resubmitted},
 		{"refused, and redriven like the letter's own job", []life{{redrives: 1, from: 30}, {redrives: 1, from: 17}}, redriven},
 		{"none", []life{{redrives: 1, from: 17}, {redrives: 2, from: 17}}, redriven},
-		{"none, of a version that names no letter", []life{{redrives: 1}}, redriven},
 	} {
 		waits, called := histories{jobs: map[identity]jobHistory{}}, histories{jobs: map[identity]jobHistory{}}
 		waits.add(letter, 0)

@@ -28,7 +28,7 @@ func (l *Letter) timeIn(header string, parse func(value string, from time.Time) 
 	if from.IsZero() {
 		from = l.At
 	}
-	if values := valuesOf(l.Header, header); len(values) == 1 {
+	if values := ingest.HeaderValues(l.Header, header); len(values) == 1 {
 		if at, err := parse(values[0], from); err == nil {
 			return at
 		}
@@ -36,19 +36,9 @@ func (l *Letter) timeIn(header string, parse func(value string, from time.Time) 
 	return time.Time{}
 }
 
-// valuesOf returns the values of a job's own header. Producers choose the case of its name.
-func valuesOf(h nats.Header, name string) []string {
-	for n, values := range h {
-		if strings.EqualFold(n, name) {
-			return values
-		}
-	}
-	return nil
-}
-
 // valueOf returns the first value of a job's own header, or "" if it has none.
 func valueOf(h nats.Header, name string) string {
-	if values := valuesOf(h, name); len(values) > 0 {
+	if values := ingest.HeaderValues(h, name); len(values) > 0 {
 		return values[0]
 	}
 	return ""

@@ -291,7 +291,7 @@ func forwards(rule *Rule, name string) bool {
 // headerValue returns the value of a header that has one meaning, and an error if it has more than one value over all
 // spellings of its name.
 func headerValue(h nats.Header, name string) (value string, found bool, err error) {
-	switch values := headerValues(h, name); len(values) {
+	switch values := HeaderValues(h, name); len(values) {
 	case 0:
 		return "", false, nil
 	case 1:
@@ -301,8 +301,8 @@ func headerValue(h nats.Header, name string) (value string, found bool, err erro
 	}
 }
 
-// headerValues returns the values of a header over all spellings of its name.
-func headerValues(h nats.Header, name string) (all []string) {
+// HeaderValues returns the values of a header over all spellings of its name: producers choose the case of its letters.
+func HeaderValues(h nats.Header, name string) (all []string) {
 	for n, values := range h {
 		if len(n) == len(name) && strings.EqualFold(n, name) {
 			if all == nil {

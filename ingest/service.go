@@ -257,7 +257,7 @@ func (in *submission) checkPromises() *Refusal {
 	if in.fastBatch {
 		return refuse(Invalid, "weir takes single publishes, not JetStream's fast batches")
 	}
-	if expected := headerValues(in.header, headerExpectedStream); len(expected) == 1 && expected[0] != in.stream {
+	if expected := HeaderValues(in.header, headerExpectedStream); len(expected) == 1 && expected[0] != in.stream {
 		return refuse(Invalid, "header %s: it names another stream than the job would go to, %s", headerExpectedStream, in.stream)
 	}
 	return nil

@@ -44,8 +44,8 @@ func (f Found) Unrecorded() bool {
 
 // Judge decides what becomes of a job that was found. A stored result prevails over any other end: the producer may have
 // it already, and no further letter may say the opposite. Beside a result, a record of a failure is of another call of
-// the job, which an owner repeated under the same idempotency key because it took the earlier call for lost. Whichever
-// of the two calls the result is of, it or the record came late.
+// the job, which an owner repeated under the same idempotency key because it took the earlier call for lost. The result
+// may be of either call.
 func Judge(f Found) Fate {
 	switch {
 	case f.Complete:

@@ -2,6 +2,7 @@ package letters
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -171,8 +172,15 @@ apis:
 
 // resubmission is what a redrive publishes for a letter: a test publishes it in its place, and so is a redrive that was
 // killed before it deleted the letter.
-func resubmission(job string, n int) map[string]string {
-	return map[string]string{"Nats-Msg-Id": ingest.RedriveID(job, n), "Weir-Job-Id": job, "Weir-Redrives": strconv.Itoa(n)}
+func resubmission(r *weirtest.Rig, key, job string, n int) map[string]string {
+	h := map[string]string{"Nats-Msg-Id": ingest.RedriveID(job, n), "Weir-Job-Id": job, "Weir-Redrives": strconv.Itoa(n)}
+	for _, letter := range r.Letters("pay", key) {
+		if letter.Header.Get("Weir-Job-Id") == job {
+			h["Weir-Dead-From"] = cmp.Or(letter.Header.Get("Weir-Dead-From"), strconv.FormatUint(letter.Sequence, 10))
+			break
+		}
+	}
+	return h
 }
 
 // TestRedriveGoesOnAfterAKill: whatever became of a job whose redrive was killed between the receipt and the deletion,
@@ -199,11 +207,11 @@ apis:
 	r.Submit("weir.jobs.pay.full", []byte("again"), map[string]string{"Nats-Msg-Id": "again"})
 
 	for _, key := range []string{"waits", "called", "died"} {
-		header := resubmission(key, 1)
+		header := resubmission(r, key, key, 1)
 		header["Weir-Path"] = "/" + key
 		r.Submit(ingest.RedrivePrefix+"pay."+key, []byte(key), header)
 	}
-	r.Submit(ingest.RedrivePrefix+"pay.full", []byte("again"), resubmission("again", 1)) // overflows again
+	r.Submit(ingest.RedrivePrefix+"pay.full", []byte("again"), resubmission(r, "full", "again", 1)) // overflows again
 	r.Submit("weir.jobs.pay.probe", []byte("probe"), map[string]string{"Nats-Msg-Id": "probe"})
 	r.Ended("pay", "called", 2)
 	r.Ended("pay", "died", 2)
@@ -468,7 +476,7 @@ func TestProducersForgeNoRedrive(t *testing.T) {
 	forged := 0
 	for _, key := range []string{"ended", "victim"} {
 		for n := range 2 {
-			header := resubmission(key, n+1)
+			header := resubmission(r, key, key, n+1)
 			header["Weir-Path"] = "/" + key
 			a := r.Submit("weir.jobs.pay."+key, []byte(key), header)
 			if a.Error == nil || a.Error.Code != 400 || a.Error.ErrCode != 20400 || a.Job == key || !strings.Contains(a.Error.Description, "Weir-Redrives") {
