@@ -105,14 +105,13 @@ func TestIdleBody(t *testing.T) {
 		}
 		b.idle() // a timer that had fired before the last byte came
 		if len(ended) != 0 {
-			t.Fatalf("the call was ended after %s", <-ended)
+			t.Fatal("the call was ended too early")
 		}
 		<-time.After(most)
 		synctest.Wait()
-		if want := 6*(most-1) + most; len(ended) != 1 {
-			t.Errorf("the call was ended %d times, want once", len(ended))
-		} else if got := <-ended; got != want {
-			t.Errorf("the call was ended after %s, want %s", got, want)
+		want := 6*(most-1) + most
+		if got := await.Receive(t, "the end of the call", ended); got != want || len(ended) != 0 {
+			t.Errorf("the call was ended after %s, and %d times again, want once after %s", got, len(ended), want)
 		}
 	})
 }
