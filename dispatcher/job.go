@@ -144,7 +144,8 @@ func (w *caller) endLocked(j *lane.Job, o lane.Order, end func()) {
 	w.Running.Go(end)
 }
 
-// sent reports to the schedule that a call was sent, or ended without being sent.
+// sent reports to the schedule that a call's first bytes have left, or that it ended without them. Until then the key's
+// next call does not start: a call that loses its slot before must not be overtaken.
 func (w *caller) sent(j *lane.Job) {
 	w.Mu.Lock()
 	waited := j.Unsent
@@ -165,7 +166,7 @@ func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, ma
 	w.Mu.Unlock()
 	inTime := func() bool { return w.Now() <= latest }
 	if !j.Part.MayCall() || !inTime() {
-		w.unstart(ctx, j)
+		w.unstart(j)
 		return r, false
 	}
 	w.Mu.Lock()
@@ -183,8 +184,8 @@ func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, ma
 	fault.Pass(fault.CallNext)
 	flight := j.TakeOff(tat+w.Env.Ahead(), late)
 	r = w.send(ctx, j, w.outgoing(j), httpcall.Hooks{
-		Wrote:    func() { fault.Pass(fault.CallSent); w.sent(j) },
-		MayWrite: func() bool { return j.Part.MayCall() && inTime() }, Begins: flight.Begins, Left: flight.Left,
+		MayWrite: func() bool { return j.Part.MayCall() && inTime() }, Begins: flight.Begins,
+		Left: func() { flight.Left(); fault.Pass(fault.CallSent); w.sent(j) },
 	})
 	if r.Barred && !r.Sent {
 		w.Mu.Lock()
@@ -194,7 +195,7 @@ func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, ma
 		if j.Part.MayCall() { // the call lost its slot, and its connection by that
 			_ = j.Terms.Call.Conns.Replace(ctx) // without one the next slot's call dials
 		}
-		w.unstart(ctx, j)
+		w.unstart(j)
 		return r, false
 	}
 	lane.Observe(w.Metrics.Late, (late + r.Started.Sub(measured)).Seconds(), j)
@@ -229,12 +230,10 @@ func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, ma
 }
 
 // unstart takes back a call that this process had no right to make any more, or could not make in its slot.
-func (w *caller) unstart(ctx context.Context, j *lane.Job) {
+func (w *caller) unstart(j *lane.Job) {
 	w.Mu.Lock()
-	unused := w.Sched.Unstart(j.Job)
+	w.Sched.Unstart(j.Job)
 	w.Mu.Unlock()
-	w.Env.Metrics.Forfeited.WithLabelValues(w.Name).Add(float64(len(unused)))
-	w.grants.settle(ctx, unused)
 	w.WakeUp()
 }
 

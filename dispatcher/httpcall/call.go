@@ -55,7 +55,6 @@ type Wire struct {
 // Hooks are the functions that a call uses to report its progress and to ask for the right to begin. Each may be nil,
 // and none may block.
 type Hooks struct {
-	Wrote func() // the request has been handed to the network; called from another goroutine
 	// MayWrite is called when only the first byte is left to be sent, maybe more than once and from another goroutine. If
 	// it returns false, nothing is sent.
 	MayWrite func() bool
@@ -116,9 +115,6 @@ func (c *Client) Call(ctx context.Context, j *ingest.Job, h Hooks) Response {
 		GotConn: func(info httptrace.GotConnInfo) { w.got(ctx, info) }, WroteRequest: func(info httptrace.WroteRequestInfo) {
 			if info.Err == nil {
 				w.wrote.Store(new(time.Now()))
-			}
-			if h.Wrote != nil {
-				h.Wrote()
 			}
 		},
 	})

@@ -55,14 +55,11 @@ func (s *Schedule) ForgetWaiting(p *Partition) {
 	s.turns.forget(p)
 }
 
-// Unstart takes back a call that was due and has not started: its job is ready again. It returns the call's slot and
-// the queue's later ones, which must be given back.
-func (s *Schedule) Unstart(j *Job) (unused []bucket.Use) {
+// Unstart takes back a call that was due and has not started. The next step gives back its slot and the queue's later
+// ones, before it asks for others: a store can take back only the newest.
+func (s *Schedule) Unstart(j *Job) {
 	s.Pipe.unstart(j)
-	j.Unsent = false
-	back := step{Schedule: s}
-	back.giveBack(j.Queue, j)
+	j.Unsent, j.missed = false, true
 	s.Touch(j.Queue)
 	s.PermitFreed()
-	return back.fx.Unused
 }

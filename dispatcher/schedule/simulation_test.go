@@ -346,7 +346,7 @@ func (m *simulation) leave(j *Job, started bucket.Micros) {
 		if m.probing == j {
 			m.probing = nil
 		}
-		m.tell(m.s.Unstart(j))
+		m.s.Unstart(j)
 		return
 	}
 	m.after(m.upTo(m.busy), func() { m.s.Sent(j, m.now) })

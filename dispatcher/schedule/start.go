@@ -23,7 +23,7 @@ func (s *step) startDue(q *KeyQueue) {
 		if j.Phase != granted || j.At > s.now {
 			continue
 		}
-		if s.drain || s.barred || j.cancelled || s.now > s.store.latest(j) || s.holds.of(q) > s.now || !s.holds.breaker.mayCall(j) || s.holds.outdated(j) {
+		if s.drain || s.barred || j.cancelled || j.missed || s.now > s.store.latest(j) || s.holds.of(q) > s.now || !s.holds.breaker.mayCall(j) || s.holds.outdated(j) {
 			s.giveBack(q, j)
 			return
 		}
@@ -65,7 +65,7 @@ func (s *step) giveBack(q *KeyQueue, first *Job) {
 		}
 		s.fx.Unused = append(s.fx.Unused, bucket.Use{Key: q.Key, Grant: j.Grant, Costs: j.Costs, Returned: true})
 		s.Shared.release(j)
-		j.Phase = ready
+		j.Phase, j.missed = ready, false
 		s.Forfeited++
 		q.TAT = j.At
 	}
