@@ -38,6 +38,7 @@ const ManyJobsYAML = `
 apis:
   credit:
     url: %s
+    jitter: 250ms
     bucket: {rate: 5000/s, capacity: 100000, in_flight: 8}
 `
 
