@@ -148,12 +148,9 @@ func (w *caller) endLocked(j *lane.Job, o lane.Order, end func()) {
 // next call does not start: a call that loses its slot before must not be overtaken.
 func (w *caller) sent(j *lane.Job) {
 	w.Mu.Lock()
-	waited := j.Unsent
-	if waited {
-		w.Sched.Sent(j.Job, w.Now())
-	}
+	more := w.Sched.Sent(j.Job, w.Now())
 	w.Mu.Unlock()
-	if waited {
+	if more {
 		w.WakeUp()
 	}
 }

@@ -59,6 +59,7 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 				in.grant(j, a.Grants[k], shift, unsure)
 				continue
 			}
+			s.Pipe.exit.leave(j)
 			in.refuse(j, &a.Wait)
 		}
 		if q.passed {
@@ -86,6 +87,9 @@ func (s *answering) grant(j *Job, g bucket.Grant, shift, unsure bucket.Micros) {
 	j.last = at.Add(s.Pipe.pace.GrantTTL) - unsure
 	at = max(at, q.lastGranted()) // the shift is not the same each time: a later slot must not look earlier
 	j.Phase, j.Grant, j.At, j.base = granted, g, at, s.store.offset.base
+	if s.now > s.store.latest(j) {
+		s.Pipe.exit.leave(j) // the store's answer came too late: that says nothing of this process
+	}
 	q.told(g.TAT + shift)
 	s.paced(j)
 	s.Shared.granted(j, at)
@@ -191,6 +195,7 @@ func (s *answering) unanswered(fx *Effects) {
 		q := jobs[0].Queue
 		for _, j := range jobs {
 			j.Phase = ready
+			s.Pipe.exit.leave(j)
 		}
 		s.turns.book(q, 0)
 		q.refused(storeDown, 0)

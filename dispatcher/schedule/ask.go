@@ -68,6 +68,7 @@ func (s *step) ask(q *KeyQueue) bucket.Micros {
 	jobs = jobs[:s.turn(q, jobs)]
 	for _, j := range jobs {
 		j.Phase = asking
+		s.Pipe.exit.enter(j)
 	}
 	s.turns.take(q, s.Shared.serviceTime(jobs[0].Costs), len(jobs))
 	ask := bucket.Ask{
@@ -95,7 +96,7 @@ func (s *step) turn(q *KeyQueue, jobs []*Job) int {
 	case s.holds.slow(q):
 		return 1
 	case len(s.Shared) == 0:
-		return len(jobs)
+		return min(len(jobs), max(1, int(s.Pipe.exit.most)-s.Pipe.exit.leaving))
 	case s.store.clock == OwnClock || !s.gate.isPlenty(s.now):
 		return 1
 	}

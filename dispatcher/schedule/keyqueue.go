@@ -76,6 +76,7 @@ type Job struct {
 	Cramped   bool // it is being made ready and waits for memory
 	Unsent    bool // its call has started and the request has not left yet
 	missed    bool // its call did not start in its slot
+	leaving   bool // it counts in exit.leaving
 	called    bool // its call has ended, and its outcome is being stored
 	cancelled bool // an operator cancelled it
 	lapsed    bool // its deadline passed while it waited: it counts in agenda.ending

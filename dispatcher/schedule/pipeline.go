@@ -21,6 +21,7 @@ type Pipeline struct {
 	callTime time.Duration // usual duration of a call; a second until it is known
 	lasted   time.Duration // the same; 0 until a call has ended
 	lately   lately        // jobs that were granted a slot, or ended for want of one
+	exit     exit
 }
 
 // lately counts what this process was granted in about the last LongWait; older grants weigh less and less.
@@ -40,10 +41,10 @@ func (p *Pipeline) hasRoom(b *breaker) bool {
 	return p.staged < p.pace.MaxStaged
 }
 
-// isFull reports whether the bound of running calls, or of outcomes that are not stored yet, is reached. So while
-// outcomes cannot be stored, no more calls are paid for.
+// isFull reports whether the bound of running calls, of calls about to leave, or of outcomes that are not stored yet, is
+// reached. So while outcomes cannot be stored, no more calls are paid for.
 func (p *Pipeline) isFull() bool {
-	return p.calls >= p.pace.MaxCalls || p.settling >= min(maxSettling, p.pace.MaxCalls)
+	return p.exit.isFull() || p.calls >= p.pace.MaxCalls || p.settling >= min(maxSettling, p.pace.MaxCalls)
 }
 
 // stage begins to make a job ready.
@@ -54,6 +55,7 @@ func (p *Pipeline) stage(j *Job) {
 
 // unstage takes a job back, between staging and granted, to a phase outside these.
 func (p *Pipeline) unstage(j *Job, to Phase) {
+	p.exit.leave(j)
 	j.Phase = to
 	p.staged--
 }
@@ -74,6 +76,7 @@ func (p *Pipeline) unstart(j *Job) {
 
 // end ends a call. Its outcome must be stored then.
 func (p *Pipeline) end(j *Job) {
+	p.exit.leave(j)
 	j.Phase, j.called = settling, true
 	p.ended++
 	p.calls--

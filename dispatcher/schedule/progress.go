@@ -11,14 +11,27 @@ func (s *Schedule) Loaded(j *Job) {
 // Latest returns the time until which the first byte of a granted job's call may leave.
 func (s *Schedule) Latest(j *Job) bucket.Micros { return s.store.latest(j) }
 
-// Sent reports that a job's request has left at now. The following calls must not come too close to it: if it
-// left later than a slot allows, the queue's later slots are given back and the queue continues from it.
-func (s *Schedule) Sent(j *Job, now bucket.Micros) {
-	j.Unsent = false
+// Sent reports that a job's request has left at now, or that its call has ended without leaving. The following calls
+// must not come too close to it: if it left later than a slot allows, the queue's later slots are given back and the
+// queue continues from it. Sent does nothing if it was called for the job's slot before. more is false if nothing waited
+// for the call to leave.
+func (s *Schedule) Sent(j *Job, now bucket.Micros) (more bool) {
+	if !j.leaving {
+		return false
+	}
+	more = s.Pipe.exit.isFull() && s.turns.asking() > 0
+	s.Pipe.exit.leave(j)
 	if now > s.store.latest(j) {
 		j.Queue.slip(j.Grant, now)
+		s.Touch(j.Queue)
+	} else {
+		s.Pipe.exit.inTime(s.Pipe.pace.MaxCalls)
 	}
-	s.Touch(j.Queue)
+	if j.Unsent {
+		more, j.Unsent = true, false
+		s.Touch(j.Queue)
+	}
+	return more
 }
 
 // Unstage removes a staging job from the pipeline, so that it is settled without a call.

@@ -49,7 +49,7 @@ type Schedule struct {
 func New(policy *Policy, p Pace, tatOf func(key string) bucket.Micros) *Schedule {
 	s := &Schedule{
 		policy: policy, byKey: map[string]*KeyQueue{}, store: storeLink{clock: p.Clock, tatOf: tatOf}, holds: newHolds(),
-		Pipe: Pipeline{pace: p, callTime: time.Second}, causes: firstCauses(), grants: &grants{others: p.Replica != ""},
+		Pipe: Pipeline{pace: p, callTime: time.Second, exit: newExit()}, causes: firstCauses(), grants: &grants{others: p.Replica != ""},
 	}
 	s.Shared = newSharedLimits(policy, s.grants)
 	s.turns.reset()

@@ -23,6 +23,9 @@ func (s *step) startDue(q *KeyQueue) {
 		if j.Phase != granted || j.At > s.now {
 			continue
 		}
+		if j.leaving && s.now > s.store.latest(j) {
+			s.Pipe.exit.missed(j.At, s.now)
+		}
 		if s.drain || s.barred || j.cancelled || j.missed || s.now > s.store.latest(j) || s.holds.of(q) > s.now || !s.holds.breaker.mayCall(j) || s.holds.outdated(j) {
 			s.giveBack(q, j)
 			return
@@ -65,6 +68,7 @@ func (s *step) giveBack(q *KeyQueue, first *Job) {
 		}
 		s.fx.Unused = append(s.fx.Unused, bucket.Use{Key: q.Key, Grant: j.Grant, Costs: j.Costs, Returned: true})
 		s.Shared.release(j)
+		s.Pipe.exit.leave(j)
 		j.Phase, j.missed = ready, false
 		s.Forfeited++
 		q.TAT = j.At

@@ -1,0 +1,55 @@
+package schedule
+
+import "weir/bucket"
+
+// exit bounds the jobs that ask for a slot or have one, and whose calls have not left. A job that gets its slot while the
+// process is busy with too many others misses it, after most of a call's work. If it then asked again together with all
+// of the others, they would miss their slots again: a busy machine would give up hundreds of slots for each call. So the
+// bound follows from what was missed, as the window of a connection follows from lost packets: it is halved by a missed
+// slot, and grows by the calls that leave in time.
+type exit struct {
+	leaving int     // jobs on their way
+	most    float64 // the bound, at least 1
+	half    float64 // below it the bound grows by one with each call that leaves, above it with each round of calls
+	cut     bucket.Micros
+}
+
+// firstExit is the bound before the first slot was missed.
+const firstExit = 256
+
+func newExit() exit { return exit{most: firstExit, half: firstExit} }
+
+// isFull reports whether no other job may ask for a slot.
+func (e *exit) isFull() bool { return e.leaving >= int(e.most) }
+
+// enter counts a job that asks for a slot.
+func (e *exit) enter(j *Job) {
+	j.leaving = true
+	e.leaving++
+}
+
+// leave counts out a job, if it is counted: its call has left, or it has no slot any more.
+func (e *exit) leave(j *Job) {
+	if j.leaving {
+		j.leaving = false
+		e.leaving--
+	}
+}
+
+// inTime learns from a call that left in its slot.
+func (e *exit) inTime(most int) {
+	by := 1.0
+	if e.most >= e.half {
+		by = 1 / e.most
+	}
+	e.most = min(e.most+by, float64(max(most, 1)))
+}
+
+// missed learns from a slot that was missed. Slots that were planned before the bound was last halved teach nothing new.
+func (e *exit) missed(slot, now bucket.Micros) {
+	if slot < e.cut {
+		return
+	}
+	e.cut, e.half = now, max(1, e.most/2)
+	e.most = e.half
+}
