@@ -319,13 +319,13 @@ func EnsureStreams(ctx context.Context, o Options) error {
 // roomForLetters returns want, or the stream's present bound if its letters need more than want. A stream that gets
 // less room than it uses drops its oldest messages, whatever its policy for new ones.
 func roomForLetters(ctx context.Context, o Options, want int64) (int64, error) {
-	stream, err := o.JetStream.Stream(ctx, Stream)
+	letters, err := stream.Look(ctx, o.JetStream, Stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return want, nil
 	} else if err != nil {
 		return 0, fmt.Errorf("stream %s: %w", Stream, err)
 	}
-	info := stream.CachedInfo()
+	info := letters.CachedInfo()
 	if used := info.State.Bytes; used > uint64(want) {
 		o.Log.Warn("the dead letters exceed their new bound; the former bound stays until they fit", "component", "deadletter",
 			"used_bytes", used, "wanted_bytes", want)

@@ -110,12 +110,12 @@ func OpenQueue(ctx context.Context, o Options) (*Queue, error) {
 		return nil, err
 	}
 	for p := range partitions {
-		stream, err := o.JetStream.Stream(ctx, StreamName(q.api, p))
+		source, err := stream.Look(ctx, o.JetStream, StreamName(q.api, p))
 		if err != nil {
 			return nil, fmt.Errorf("open stream %s: %w", StreamName(q.api, p), err)
 		}
-		q.enlarge(int64(stream.CachedInfo().Config.MaxMsgSize))
-		partition, err := newPartition(q, o.Conn, stream, p)
+		q.enlarge(int64(source.CachedInfo().Config.MaxMsgSize))
+		partition, err := newPartition(q, o.Conn, source, p)
 		if err != nil {
 			return nil, err
 		}

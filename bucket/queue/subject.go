@@ -96,7 +96,7 @@ const maxHeaderBytes = 64 << 10
 // oldest messages of every key that is deeper.
 func ensureQueue(ctx context.Context, js jetstream.JetStream, s Settings) (partitions int, highest int64, err error) {
 	partitions = s.Partitions
-	if first, err := js.Stream(ctx, StreamName(s.API, 0)); err == nil {
+	if first, err := stream.Look(ctx, js, StreamName(s.API, 0)); err == nil {
 		if n, err := strconv.Atoi(first.CachedInfo().Config.Metadata[metaPartitions]); err == nil && n > 0 {
 			partitions = n
 		}

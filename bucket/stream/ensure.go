@@ -147,6 +147,26 @@ func EnsureBucket(ctx context.Context, js jetstream.JetStream, cfg jetstream.Key
 	return kv, nil
 }
 
+// Look returns a stream. It asks again if no server answers, as in a cluster that elects a leader: a start must not fail
+// by one lost request. It blocks for at most a minute, or until ctx ends. If there is no such stream, the error is
+// jetstream.ErrStreamNotFound.
+func Look(ctx context.Context, js jetstream.JetStream, name string) (jetstream.Stream, error) {
+	found, err := establish(ctx, func(ctx context.Context) (jetstream.Stream, error) {
+		s, err := js.Stream(ctx, name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			return nil, nil
+		}
+		return s, err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case found == nil:
+		return nil, jetstream.ErrStreamNotFound
+	}
+	return found, nil
+}
+
 // Two replicas that start together on a new cluster ask for the same streams at the same moment. nats-server 2.15 may
 // then answer neither, although it creates the streams. So an attempt waits only briefly, and each attempt looks for
 // the stream first.

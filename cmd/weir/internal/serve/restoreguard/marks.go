@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"weir/bucket/stream"
+
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -22,7 +24,7 @@ type Mark struct {
 func marksOf(ctx context.Context, js jetstream.JetStream, names []string) (map[string]Mark, error) {
 	marks := make(map[string]Mark, len(names))
 	for _, name := range names {
-		s, err := js.Stream(ctx, name)
+		s, err := stream.Look(ctx, js, name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			continue
 		} else if err != nil {

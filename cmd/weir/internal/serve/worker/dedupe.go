@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/queue"
+	"weir/bucket/stream"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/serve/admin"
 )
@@ -44,7 +45,7 @@ func (a *adoption) dedupe(ctx context.Context) (*queue.Dedupe, error) {
 // the servers' time, so the server is asked for the time. Until it answers, no decision is made about jobs for which
 // the old and the new configuration differ.
 func dedupeChanged(ctx context.Context, js jetstream.JetStream, dedupe *queue.Dedupe, log *slog.Logger) {
-	s, err := js.Stream(ctx, "KV_"+connect.ConfigBucket)
+	s, err := stream.Look(ctx, js, "KV_"+connect.ConfigBucket)
 	if err != nil {
 		log.Warn("the server does not report its time: resubmitted jobs may become letters unknown", "err", err)
 		return

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/bucket/stream"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/serve/admin"
@@ -90,7 +91,7 @@ func (w *records) findLedger(ctx context.Context) (firstSeq map[string]uint64, e
 	} else if err != nil {
 		return nil, fmt.Errorf("look whether there was a ledger: %w", err)
 	}
-	_, err = w.js.Stream(ctx, ledger.CallsStream)
+	_, err = stream.Look(ctx, w.js, ledger.CallsStream)
 	if !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, err
 	}

@@ -1,0 +1,47 @@
+package stream
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"weir/bucket/natstest"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// TestLookAsksAgain checks that a lookup survives a request that no server answers, and that a missing stream is an
+// answer. The requests go to a real server through a subject of their own, where the first one of each stream is lost.
+func TestLookAsksAgain(t *testing.T) {
+	js := natstest.JetStream(t)
+	nc := js.Conn()
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "there", Subjects: []string{"there"}}); err != nil {
+		t.Fatal(err)
+	}
+	var lost atomic.Int32
+	asked := map[string]bool{}
+	if _, err := nc.Subscribe("lossy.STREAM.INFO.*", func(m *nats.Msg) {
+		if !asked[m.Subject] {
+			asked[m.Subject] = true
+			lost.Add(1)
+			return
+		}
+		_ = nc.PublishRequest("$JS.API"+m.Subject[len("lossy"):], m.Reply, m.Data) // the lookup fails without an answer
+	}); err != nil {
+		t.Fatal(err)
+	}
+	lossy, err := jetstream.NewWithAPIPrefix(nc, "lossy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := Look(t.Context(), lossy, "there"); err != nil || s.CachedInfo().Config.Name != "there" {
+		t.Errorf("%v", err)
+	}
+	if _, err := Look(t.Context(), lossy, "missing"); !errors.Is(err, jetstream.ErrStreamNotFound) {
+		t.Errorf("a missing stream: %v", err)
+	}
+	if n := lost.Load(); n != 2 {
+		t.Errorf("%d requests were lost", n)
+	}
+}
