@@ -79,6 +79,9 @@
 //
 // # What slows it
 //
+// A busy machine misses slots, and a call that misses its slot has done most of its work. So missed slots bound how many
+// jobs ask for a slot or have one before their calls leave (exit.go).
+//
 // OnCallEnd decides what the end of a call means for later calls. Pushback and headers hold a key or the api. A hold
 // ends in a slow start (governor.go, holds.go). Failures in a row open the api's breaker (breaker.go), and so does an
 // answer about weir's own access rather than about the job (denial.go). All of these only keep calls from being asked
