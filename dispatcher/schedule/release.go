@@ -59,6 +59,7 @@ func (s *Schedule) ForgetWaiting(p *Partition) {
 // ones, before it asks for others: a store can take back only the newest.
 func (s *Schedule) Unstart(j *Job) {
 	s.Pipe.unstart(j)
+	s.Shared.unbegin(j)
 	j.Unsent, j.missed = false, true
 	s.Touch(j.Queue)
 	s.PermitFreed()

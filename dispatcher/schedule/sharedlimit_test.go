@@ -49,3 +49,26 @@ func TestSharedLimitLevels(t *testing.T) {
 		t.Errorf("after a refusal %q lets %v calls start beside one", by, n)
 	}
 }
+
+// TestMissedCallUsesNothing checks that a call that was taken back counts in no limit's use.
+func TestMissedCallUsesNothing(t *testing.T) {
+	d := newDesk(fast(4), bucket.Limit{Name: "account", Rate: &bucket.Rate{Count: 100, Per: time.Minute, Burst: 10}})
+	d.add("a")
+	for range 5 {
+		fx := d.turn()
+		if len(fx.Asks) > 0 {
+			d.Answer(&fx, Reply{Sent: d.now, Came: d.now, Answers: []bucket.Answer{{Grants: []bucket.Grant{{At: d.now, TAT: d.now.Add(d.spacing)}}}}})
+		}
+		for _, j := range fx.Start {
+			if used := d.At(d.now).Uses()[0].Used; used != 1 {
+				t.Errorf("%d units are used by a call", used)
+			}
+			d.Unstart(j)
+			if used := d.At(d.now).Uses()[0].Used; used != 0 {
+				t.Errorf("%d units are used by a call that was taken back", used)
+			}
+			return
+		}
+	}
+	t.Error("no call started")
+}
