@@ -96,7 +96,7 @@ func (s *step) turn(q *KeyQueue, jobs []*Job) int {
 	case s.holds.slow(q):
 		return 1
 	case len(s.Shared) == 0:
-		return min(len(jobs), max(1, int(s.Pipe.exit.most)-s.Pipe.exit.leaving))
+		return min(len(jobs), s.Pipe.exit.room())
 	case s.store.clock == OwnClock || !s.gate.isPlenty(s.now):
 		return 1
 	}
@@ -104,7 +104,7 @@ func (s *step) turn(q *KeyQueue, jobs []*Job) int {
 	for _, asked := range s.fx.asked {
 		left -= len(asked)
 	}
-	most := min(len(jobs), left/(s.turns.waiting()+len(s.agenda.active)+1))
+	most := min(len(jobs), s.Pipe.exit.room(), left/(s.turns.waiting()+len(s.agenda.active)+1))
 	n := 1
 	for n < most && slices.Equal(jobs[n].Costs, jobs[0].Costs) {
 		n++

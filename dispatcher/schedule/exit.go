@@ -1,6 +1,10 @@
 package schedule
 
-import "weir/bucket"
+import (
+	"math"
+
+	"weir/bucket"
+)
 
 // exit bounds the jobs that ask for a slot or have one, and whose calls have not left. A job that gets its slot while the
 // process is busy with too many others misses it, after most of a call's work. If it then asked again together with all
@@ -8,24 +12,29 @@ import "weir/bucket"
 // bound follows from what was missed, as the window of a connection follows from lost packets: it is halved by a missed
 // slot, and grows by the calls that leave in time.
 type exit struct {
-	leaving int     // jobs on their way
-	most    float64 // the bound, at least 1
-	half    float64 // below it the bound grows by one with each call that leaves, above it with each round of calls
-	cut     bucket.Micros
+	leaving int           // jobs on their way
+	most    float64       // the bound, at least 1
+	half    float64       // below it the bound grows by one with each call that leaves, above it with each round of calls
+	cut     bucket.Micros // when the bound was halved last
 }
 
-// firstExit is the bound before the first slot was missed.
+// firstExit is the bound at the start. It grows by one with each call that leaves, until a slot is missed.
 const firstExit = 256
 
-func newExit() exit { return exit{most: firstExit, half: firstExit} }
+func newExit() exit { return exit{most: firstExit, half: math.MaxInt32} }
 
 // isFull reports whether no other job may ask for a slot.
-func (e *exit) isFull() bool { return e.leaving >= int(e.most) }
+func (e *exit) isFull() bool { return e.room() <= 0 }
 
-// enter counts a job that asks for a slot.
+// room returns how many other jobs may ask for a slot.
+func (e *exit) room() int { return int(e.most) - e.leaving }
+
+// enter counts a job on its way, once.
 func (e *exit) enter(j *Job) {
-	j.leaving = true
-	e.leaving++
+	if !j.leaving {
+		j.leaving = true
+		e.leaving++
+	}
 }
 
 // leave counts out a job, if it is counted: its call has left, or it has no slot any more.

@@ -38,3 +38,15 @@ func (limits SharedLimits) release(j *Job) (counted bool) {
 	}
 	return true
 }
+
+// unbegin takes back a call that was counted as started and has not left.
+func (limits SharedLimits) unbegin(j *Job) {
+	if len(limits) == 0 || j.reserved != limits[0].grants {
+		return // its costs belong to former rules
+	}
+	for i := range limits.of(j.Costs) {
+		if l := &limits[i]; l.Rate != nil {
+			l.started.correct(l.Rate, j.began, j.began, -j.Costs[i])
+		}
+	}
+}

@@ -62,6 +62,7 @@ func (p *Pipeline) unstage(j *Job, to Phase) {
 
 // start starts the call of a granted job.
 func (p *Pipeline) start(j *Job) {
+	p.exit.enter(j)
 	j.Phase = calling
 	p.staged--
 	p.calls++

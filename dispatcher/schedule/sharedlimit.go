@@ -229,18 +229,6 @@ func (limits SharedLimits) begin(j *Job, now bucket.Micros) {
 	}
 }
 
-// unbegin takes back a call that was counted as started and has not left.
-func (limits SharedLimits) unbegin(j *Job) {
-	if len(limits) == 0 || j.reserved != limits[0].grants {
-		return // its costs belong to former rules
-	}
-	for i := range limits.of(j.Costs) {
-		if l := &limits[i]; l.Rate != nil {
-			l.started.correct(l.Rate, j.began, j.began, -j.Costs[i])
-		}
-	}
-}
-
 // costOf returns the units of the limit that a job takes. It counts money as 0: no job is costly because of a budget.
 func (l *sharedLimit) costOf(j *Job) int64 {
 	if l.Budget == nil && l.index < len(j.Costs) {

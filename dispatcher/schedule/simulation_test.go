@@ -391,8 +391,8 @@ func (m *simulation) check() {
 			m.t.Fatalf("limit %s: %s", l.Name, v)
 		}
 	}
-	if n := len(m.s.byKey) + len(m.s.turns.tenants) + m.s.turns.waiting() + m.s.turns.room.size + m.s.census.unfinished + m.s.census.early + m.s.census.kept + m.s.Pipe.staged + m.s.Pipe.calls; n != 0 {
-		m.t.Fatalf("something is left of finished jobs: %d queues, %d blocked, %d queued, %d jobs, %d kept queues, %d staged, %d calls",
-			len(m.s.byKey), m.s.turns.waiting(), m.s.turns.room.size, m.s.census.unfinished, m.s.census.kept, m.s.Pipe.staged, m.s.Pipe.calls)
+	if n := len(m.s.byKey) + len(m.s.turns.tenants) + m.s.turns.waiting() + m.s.turns.room.size + m.s.census.unfinished + m.s.census.early + m.s.census.kept + m.s.Pipe.staged + m.s.Pipe.calls + m.s.Pipe.exit.leaving; n != 0 {
+		m.t.Fatalf("something is left of finished jobs: %d queues, %d blocked, %d queued, %d jobs, %d kept queues, %d staged, %d calls, %d leaving",
+			len(m.s.byKey), m.s.turns.waiting(), m.s.turns.room.size, m.s.census.unfinished, m.s.census.kept, m.s.Pipe.staged, m.s.Pipe.calls, m.s.Pipe.exit.leaving)
 	}
 }

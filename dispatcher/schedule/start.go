@@ -26,7 +26,8 @@ func (s *step) startDue(q *KeyQueue) {
 		if j.leaving && s.now > s.store.latest(j) {
 			s.Pipe.exit.missed(j.At, s.now)
 		}
-		if s.drain || s.barred || j.cancelled || j.missed || s.now > s.store.latest(j) || s.holds.of(q) > s.now || !s.holds.breaker.mayCall(j) || s.holds.outdated(j) {
+		if s.drain || s.barred || j.cancelled || j.missed || s.now > s.store.latest(j) ||
+			s.holds.of(q) > s.now || !s.holds.breaker.mayCall(j) || s.holds.outdated(j) {
 			s.giveBack(q, j)
 			return
 		}

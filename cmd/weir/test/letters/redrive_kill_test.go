@@ -1,7 +1,9 @@
 package letters
 
 import (
+	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -9,6 +11,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/weirtest"
 	"weir/deadletter"
+	"weir/ingest"
 )
 
 // TestOneRedriveAtOnce: while a redrive is under way a second one waits, and a purge is refused.
@@ -44,4 +47,17 @@ apis:
 	if _, code := r.Command("dead", "purge", "--yes"); code != 0 || r.LetterCount() != 0 {
 		t.Errorf("a purge behind it: exit code %d, %d letters are left", code, r.LetterCount())
 	}
+}
+
+// resubmission is what a redrive publishes for a letter: a test publishes it in its place, and so is a redrive that was
+// killed before it deleted the letter.
+func resubmission(r *weirtest.Rig, key, job string, n int) map[string]string {
+	h := map[string]string{"Nats-Msg-Id": ingest.RedriveID(job, n), "Weir-Job-Id": job, "Weir-Redrives": strconv.Itoa(n)}
+	for _, letter := range r.Letters("pay", key) {
+		if letter.Header.Get("Weir-Job-Id") == job {
+			h["Weir-Dead-From"] = cmp.Or(letter.Header.Get("Weir-Dead-From"), strconv.FormatUint(letter.Sequence, 10))
+			break
+		}
+	}
+	return h
 }

@@ -2,7 +2,6 @@ package letters
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -168,19 +167,6 @@ apis:
 	if depth := r.Depth("pay", "k"); depth != 3 {
 		t.Errorf("%d jobs wait", depth)
 	}
-}
-
-// resubmission is what a redrive publishes for a letter: a test publishes it in its place, and so is a redrive that was
-// killed before it deleted the letter.
-func resubmission(r *weirtest.Rig, key, job string, n int) map[string]string {
-	h := map[string]string{"Nats-Msg-Id": ingest.RedriveID(job, n), "Weir-Job-Id": job, "Weir-Redrives": strconv.Itoa(n)}
-	for _, letter := range r.Letters("pay", key) {
-		if letter.Header.Get("Weir-Job-Id") == job {
-			h["Weir-Dead-From"] = cmp.Or(letter.Header.Get("Weir-Dead-From"), strconv.FormatUint(letter.Sequence, 10))
-			break
-		}
-	}
-	return h
 }
 
 // TestRedriveGoesOnAfterAKill: whatever became of a job whose redrive was killed between the receipt and the deletion,
