@@ -63,7 +63,7 @@ func (r renewing) begin(ctx context.Context, watch func(context.Context) (jetstr
 		b = <-began
 	}
 	if b.err == nil && ctx.Err() != nil {
-		b.err = b.watcher.Stop()
+		b.err = stopWatch(b.watcher)
 	}
 	if cause := context.Cause(ctx); cause != nil || b.err != nil {
 		end(nil)
@@ -119,8 +119,17 @@ func (w *renewingWatcher) run(ctx context.Context, back <-chan nats.Status) {
 // Updates implements jetstream.KeyWatcher.
 func (w *renewingWatcher) Updates() <-chan jetstream.KeyValueEntry { return w.updates }
 
-// Stop implements jetstream.KeyWatcher.
+// Stop implements jetstream.KeyWatcher. It returns nil if the watch has ended before.
 func (w *renewingWatcher) Stop() error {
-	w.end(nil)
-	return w.KeyWatcher.Stop()
+	defer w.end(nil)
+	return stopWatch(w.KeyWatcher)
+}
+
+// stopWatch stops a watch that may have ended: the client unsubscribes it when its context ends or its connection
+// closes, and then refuses to stop it.
+func stopWatch(w jetstream.KeyWatcher) error {
+	if err := w.Stop(); err != nil && !errors.Is(err, nats.ErrBadSubscription) {
+		return err
+	}
+	return nil
 }

@@ -58,6 +58,9 @@ func TestWatchEndsWithItsServer(t *testing.T) {
 		t.Error(err)
 	}
 	await.Receive(t, "the end of a watch that was stopped", next.Updates())
+	if err := next.Stop(); err != nil {
+		t.Errorf("a watch that has ended is stopped: %v", err)
+	}
 }
 
 // untilRead returns the keys that a watch finds at its beginning.
