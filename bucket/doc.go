@@ -9,6 +9,7 @@
 //	pace.go                     how a rate becomes an interval that no window of arrivals can break
 //	carry.go                    what a changed rate takes over
 //	quota.go, sliding.go        windows, quotas and money
+//	left.go                     what the vendor says is left, with its proof
 //	engine.go, keys.go          one reservation over all limits; the table of keys in debt
 //	line.go                     turns of the processes that share a store
 //	snapshot.go                 how a restart continues and never counts too little
@@ -23,4 +24,5 @@
 //   - A granted slot is within every limit, in any window, whatever was granted before.
 //   - Every error path grants less, never more.
 //   - A change of the rules never loosens a limit for what was granted before it.
+//   - What the vendor says is left only ever holds calls longer (left.go has the rule).
 package bucket

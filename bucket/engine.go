@@ -16,6 +16,7 @@ type engine struct {
 	asked     int64   // asks so far; each has room for MaxWant serials
 	claims    *claims // nil if no checkpoints are kept
 	sums      bool    // FillIn will set what new limits have missed
+	heeds     bool    // answers say what is left of a limit
 	applied   int64   // changes of rules so far
 	keys      keyTable
 	turning   turning
@@ -37,6 +38,8 @@ type sharedLimit struct {
 	bound    bool  // it knows only a bound of what former processes used
 	partial  bool  // it has missed calls, and grants nothing until FillIn has added them
 	since    int64 // engine.applied when it began to miss them
+	spare    int64 // units that the vendor allows and weir never uses
+	excess   excess
 }
 
 // microsPerAsk is the average time that one ask must take at least for serials never to repeat after a restart: 32 µs.
@@ -143,7 +146,7 @@ func (e *engine) reserve(now Micros, a *Ask) Answer {
 		if ans.Grants == nil {
 			ans.Grants = make([]Grant, 0, a.Want)
 		}
-		ans.Grants = append(ans.Grants, Grant{At: at, TAT: key.end(), Serial: serial})
+		ans.Grants = append(ans.Grants, Grant{At: at, TAT: key.end(), Serial: serial, Counts: e.counts()})
 	}
 	e.keys.store(place, key)
 	if e.lines.own != nil {
@@ -171,11 +174,13 @@ func (e *engine) inTurn(now, at Micros, a *Ask, wait *Wait) {
 		e.lines.serve(now, at, service)
 	default:
 		i := slices.IndexFunc(e.shared, func(l sharedLimit) bool { return l.Name == wait.Limit })
-		keep := keptNothing
-		switch l := &e.shared[i]; {
+		l, keep := &e.shared[i], keptNothing
+		_, periodic := l.meter.(*quotaMeter)
+		periodic = periodic || l.excess.ends(now, wait.Until+horizon)
+		switch {
 		case l.meter == nil:
 			keep = keptPermit
-		case l.Rate != nil && a.cost(i) > 1:
+		case l.Rate != nil && a.cost(i) > 1 && !periodic:
 			if keep = keptUnits; len(e.lines.all) > 1 {
 				wait.Until = min(wait.Until, now+dearPoll)
 			}
@@ -183,7 +188,7 @@ func (e *engine) inTurn(now, at Micros, a *Ask, wait *Wait) {
 		if b := e.lines.before(now, wait.Until+horizon, wait.Until, service); b.until > wait.Until {
 			wait.Until, keep = b.until, keptNothing
 		}
-		if _, periodic := e.shared[i].meter.(*quotaMeter); periodic {
+		if periodic {
 			e.lines.waitForPeriod(wait.Until)
 		} else {
 			e.lines.wait(wait.Until, keep, wait.Limit)
@@ -205,11 +210,11 @@ func (e *engine) scarce(now, reach Micros, a *Ask, dear []string) int {
 			}
 		case *rateMeter:
 			drained := float64(max(m.tat, now)) + float64(units-m.burst)*float64(m.interval.P)/float64(m.interval.Q)
-			if !l.Shadow && cost > 0 && (drained > float64(reach) || slices.Contains(dear, l.Name)) {
+			if !l.Shadow && cost > 0 && (drained > float64(reach) || slices.Contains(dear, l.Name) || l.excess.short(now, reach, units)) {
 				return i
 			}
 		default:
-			if !l.Shadow && cost > 0 && (units > l.capacity || m.earliest(now, units) > reach) {
+			if !l.Shadow && cost > 0 && (units > l.capacity || l.earliest(now, units) > reach) {
 				return i
 			}
 		}
@@ -242,7 +247,7 @@ func (e *engine) slot(now Micros, key *keyState, burst int64, a *Ask) (Micros, W
 			if l.meter == nil || l.Shadow || cost == 0 {
 				continue
 			}
-			if s := l.meter.earliest(at, cost); s > at {
+			if s := l.earliest(at, cost); s > at {
 				before, at, binding, moved = at, s, i, true
 			}
 		}
@@ -282,6 +287,7 @@ func (e *engine) commit(at Micros, serial int64, key *keyState, a *Ask) {
 		}
 		if l.meter != nil && cost > 0 {
 			l.meter.take(at, cost, serial)
+			l.excess.take(at, cost)
 			l.taken += cost
 		}
 	}
@@ -324,9 +330,15 @@ func (e *engine) settle(now Micros, u *Use) {
 		switch {
 		case u.Returned && open == wasOpen:
 			l.meter.giveBack(u.Grant.At, cost, u.Grant.Serial)
+			l.excess.giveBack(&u.Grant, cost)
 		case u.Returned || at >= len(u.Actual):
 		case u.Actual[at] > cost || open == wasOpen:
-			l.meter.correct(now, u.Grant.At, cost, min(maxCost, max(0, u.Actual[at])), u.Grant.Serial)
+			actual := min(maxCost, max(0, u.Actual[at]))
+			l.meter.correct(now, u.Grant.At, cost, actual, u.Grant.Serial)
+			l.excess.giveBack(&u.Grant, cost-actual)
+		}
+		if open == wasOpen && !u.Returned && at < len(u.Left) && at < len(u.Grant.Counts) {
+			l.heed(now, &u.Grant, u.Left[at], u.Grant.Counts[at])
 		}
 	}
 }
@@ -350,6 +362,7 @@ func (e *engine) apply(now Micros, rules Rules) error {
 			if old := &e.shared[j]; old.Name == l.Name {
 				next[i].holds, next[i].taken, next[i].top = old.holds, old.taken, old.top
 				next[i].inherit(now, e.arrived, old, e.asked)
+				next[i].inheritExcess(old)
 				if old.accounted() {
 					next[i].partial, next[i].since = old.partial && l.accounted(), old.since
 				}
@@ -364,12 +377,13 @@ func (e *engine) apply(now Micros, rules Rules) error {
 	e.noteDropped(rules)
 	e.orders.Change((e.asked+1)*MaxWant, e.rules.Shared)
 	e.rules, e.shared, e.intervals, e.rate = rules, next, map[Rate]pace{}, Rate{}
+	e.heeds = slices.ContainsFunc(rules.Shared, func(l Limit) bool { return l.ReadsLeft() })
 	return nil
 }
 
 // newSharedLimit returns the idle state of a validated limit.
 func newSharedLimit(r Rules, l Limit, ahead Micros) sharedLimit {
-	s := sharedLimit{Limit: l, capacity: r.Capacity(l)}
+	s := sharedLimit{Limit: l, capacity: r.Capacity(l), spare: r.Spare(l)}
 	switch l.Kind() {
 	case KindRate:
 		s.meter = &rateMeter{tally: tally{pace: r.pace(*l.Rate)}, settles: l.Cost.Settles()}

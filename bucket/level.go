@@ -17,6 +17,10 @@ type Level struct {
 	Unknown bool
 	// Bound says that Used is an upper bound: the units of calls before this process started are still being added up.
 	Bound bool
+	// Excess is how many units the vendor counts until ExcessUntil that weir does not, by what an answer said was left. Used
+	// contains them. Both are 0 if there are none.
+	Excess      int64
+	ExcessUntil Micros // by the calendar
 }
 
 // Percent returns how much of it is used, rounded down, 0 to 100.
@@ -47,7 +51,7 @@ func (l *Level) Window(now Micros) (start, end Micros) {
 }
 
 // Levels returns how much of the shared limits is used, in their order. It leaves out limits that have neither a count
-// nor a shadow.
+// nor a shadow nor an excess.
 func (m *Memory) Levels() []Level {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -59,10 +63,14 @@ func (e *engine) levels(now Micros) []Level {
 	var levels []Level
 	for i := range e.shared {
 		l := &e.shared[i]
-		if l.Quota == nil && l.Budget == nil && !l.Shadow {
+		more := now < l.excess.until
+		if l.Quota == nil && l.Budget == nil && !l.Shadow && !more {
 			continue
 		}
 		level := Level{Limit: l.Limit, Held: l.holds, Bound: l.bound}
+		if more {
+			level.Excess, level.ExcessUntil = l.excess.units, l.excess.until+e.ahead
+		}
 		switch m := l.meter.(type) {
 		case *quotaMeter:
 			p := m.at(now)
@@ -72,6 +80,9 @@ func (e *engine) levels(now Micros) []Level {
 		case *slidingMeter:
 			m.advance(now)
 			level.Used, level.Count = m.sum, m.count
+		}
+		if level.Count > 0 {
+			level.Used = min(level.Used+level.Excess, max(level.Used, level.Count))
 		}
 		if l.partial && l.counted() {
 			level.Used, level.Unknown, level.Bound = level.Count, true, false

@@ -121,6 +121,9 @@ type Limit struct {
 	Budget   *Budget
 	Cost     ingest.Cost // of a call; a budget has none: it takes the price
 	Shadow   bool        // counts the calls that it would have held, and holds none
+	// Left is the header of an answer that says how much the vendor has left of a rate or quota, and LeftUntil the one
+	// that says until when. Both are optional (left.go).
+	Left, LeftUntil ingest.Source
 }
 
 // Kind returns the limit's kind, by the field that is set. It panics for a limit without any: Rules.Validate refuses

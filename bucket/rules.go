@@ -235,6 +235,8 @@ func (r Rules) validateLimit(l Limit) error {
 		return fmt.Errorf("cost %d can never pass: the limit holds %d at once", l.Cost.Usual(), r.Capacity(l))
 	case l.Cost.Usual() < 0:
 		return fmt.Errorf("cost %d is negative", l.Cost.Usual())
+	case l.Left.IsPlace() && l.Rate == nil && l.Quota == nil:
+		return errors.New("left is of a rate or a quota: no answer says how much money or how many running calls are left")
 	}
 	return err
 }

@@ -71,6 +71,8 @@ type LimitSnapshot struct {
 	// Partial says that calls are missing in it: the limit came into force after them, and FillIn has not added them
 	// yet.
 	Partial bool `json:"partial,omitempty"`
+	// Excess is what the vendor counts and the limit does not.
+	Excess *ExcessSnapshot `json:"excess,omitempty"`
 
 	top int64 // what the limit may have taken in all once this is stored
 }
@@ -178,6 +180,9 @@ func (s Snapshot) moved(by Micros) Snapshot {
 		for j := range l.Log {
 			l.Log[j][0] += int64(by)
 		}
+		if x := l.Excess; x != nil {
+			l.Excess = &ExcessSnapshot{Units: x.Units, Until: x.Until + by, Room: x.Room}
+		}
 	}
 	return s
 }
@@ -200,6 +205,7 @@ func (l *sharedLimit) share(now, part Micros) int64 {
 // snapshot returns the limit's state with units more taken by until. units is 0 for an exact one.
 func (l *sharedLimit) snapshot(now, until Micros, units int64) LimitSnapshot {
 	s := LimitSnapshot{Name: l.Name, top: l.taken + units, Exact: units == 0 && !l.bound, Partial: l.partial, Shadow: l.Shadow}
+	s.Excess = l.snapshotExcess(now, until, units)
 	switch m := l.meter.(type) {
 	case *rateMeter:
 		s.TAT, s.P, s.Q, s.Burst, s.Window, s.Late, s.Since = m.end(), m.interval.P, m.interval.Q, m.burst, m.window, m.late, m.since
@@ -275,6 +281,7 @@ func (e *engine) restore(now Micros, s Snapshot) time.Duration {
 func (l *sharedLimit) restore(now, arrived Micros, s LimitSnapshot, ahead Micros) {
 	l.bound = l.counted() && !s.Exact
 	l.partial = s.Partial && l.accounted()
+	l.restoreExcess(&s, ahead)
 	switch m := l.meter.(type) {
 	case *rateMeter:
 		if s.P == 0 || s.Q == 0 || s.Shadow && !l.Shadow {

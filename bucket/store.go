@@ -68,6 +68,9 @@ type Grant struct {
 	// Serial numbers the store's grants, rising: MaxWant times the ask's number, plus the slot's place in its ask.
 	// Settle recognizes a grant by it, so that settling a grant twice (a retried round trip) gives nothing back twice.
 	Serial int64
+	// Counts are what the store had counted of each of Rules.Shared by then, for Settle. They are nil if no answer says
+	// what is left of a limit.
+	Counts []Count
 }
 
 // MaxWant is the most slots one Ask may want.
@@ -104,6 +107,7 @@ type Use struct {
 	Costs    []int64 // as asked
 	Returned bool
 	Actual   []int64 // nil: as asked
+	Left     []Left  // what the answer says is left of each limit, in the order of Costs; nil: nothing
 }
 
 // Store reserves slots under the limits of one api: all of them or none, in one atomic step. Every error path
