@@ -159,7 +159,7 @@ func (l *sharedLimit) heed(now Micros, g *Grant, left Left, count Count) {
 		until = present.end
 	}
 	if left.Until != 0 {
-		until = min(left.Until, now+period)
+		until = min(left.Until, max(until, now+period))
 	}
 	x.serial = g.Serial
 	if until <= now {

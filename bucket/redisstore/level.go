@@ -9,9 +9,12 @@ import (
 	"weir/bucket"
 )
 
+// levelFields is how many fields of the state Levels reads of a limit.
+const levelFields = 8
+
 // Levels returns how much of the shared limits is used, over all replicas, as bucket.Memory does.
 func (s *Store) Levels(ctx context.Context) ([]bucket.Level, error) {
-	now, err := s.Touch(ctx) // drops units that no longer count
+	now, behind, err := s.touch(ctx) // drops units that no longer count
 	if err != nil {
 		return nil, err
 	}
@@ -19,7 +22,7 @@ func (s *Store) Levels(ctx context.Context) ([]bucket.Level, error) {
 	defer s.rulesMu.RUnlock()
 	var fields []string
 	for _, l := range s.rules.Shared {
-		for _, f := range []string{":u", ":s", ":e", ":sum", ":h", ":x"} {
+		for _, f := range []string{":u", ":s", ":e", ":sum", ":h", ":x", ":xu", ":xt"} {
 			fields = append(fields, l.Name+f)
 		}
 	}
@@ -31,7 +34,7 @@ func (s *Store) Levels(ctx context.Context) ([]bucket.Level, error) {
 		return nil, fmt.Errorf("read the limits in redis: %w", err)
 	}
 	number := func(limit, field int) int64 {
-		text, _ := values[6*limit+field].(string)
+		text, _ := values[levelFields*limit+field].(string)
 		n, _ := strconv.ParseInt(text, 10, 64) // nil if nothing was counted
 		return n
 	}
@@ -41,10 +44,13 @@ func (s *Store) Levels(ctx context.Context) ([]bucket.Level, error) {
 		if l.Budget != nil {
 			quota = &l.Budget.Quota
 		}
-		if quota == nil && !l.Shadow {
+		level := bucket.Level{Limit: l, Held: number(i, 4), Unknown: number(i, 5) != 0}
+		if until := bucket.Micros(number(i, 7)) - behind; l.ReadsLeft() && now < until {
+			level.Excess, level.ExcessUntil = number(i, 6), until
+		}
+		if quota == nil && !l.Shadow && level.Excess == 0 {
 			continue
 		}
-		level := bucket.Level{Limit: l, Held: number(i, 4), Unknown: number(i, 5) != 0}
 		switch {
 		case quota == nil:
 		case quota.Window == bucket.Sliding:
@@ -55,6 +61,9 @@ func (s *Store) Levels(ctx context.Context) ([]bucket.Level, error) {
 			if number(i, 1) <= int64(now) && int64(now) < number(i, 2) { // longer than the calendar's after TIME was set back
 				level.Used = number(i, 0)
 			}
+		}
+		if level.Count > 0 {
+			level.Used = min(level.Used+level.Excess, max(level.Used, level.Count))
 		}
 		levels = append(levels, level)
 	}

@@ -100,6 +100,7 @@ func (s *Store) limitLocked(r *request, l *bucket.Limit) {
 	r.num(jitterOf(&s.rules))
 	r.num(per)
 	r.num(grain)
+	r.num(leftPeriod(l))
 	r.str(sign)
 	r.num(t.P)
 	r.num(t.Q)
@@ -107,6 +108,14 @@ func (s *Store) limitLocked(r *request, l *bucket.Limit) {
 	for _, b := range bounds {
 		r.num(int64(b))
 	}
+}
+
+// leftPeriod returns a limit's period in microseconds, 0 if no answer says what is left of it.
+func leftPeriod(l *bucket.Limit) int64 {
+	if !l.ReadsLeft() {
+		return 0
+	}
+	return int64(bucket.Micros(0).Add(l.Period() + 999))
 }
 
 // bounds returns the beginnings of four periods, from the one before the present one on, and the end of the last.
@@ -171,7 +180,8 @@ func tenantOf(a *bucket.Ask) int64 {
 	return 1 + int64(slices.IndexFunc(a.Line.Tenants, func(t bucket.Waiting) bool { return t.Tenant == a.Tenant }))
 }
 
-// useLocked writes the end of one grant. It writes -1 for a cost that the grant's rules did not have.
+// useLocked writes the end of one grant. It writes -1 for a cost that the grant's rules did not have, and for what its
+// answer does not say.
 func (s *Store) useLocked(r *request, u *bucket.Use) {
 	r.keys = append(r.keys, s.prefix+"key:"+u.Key)
 	r.num(u.Grant.Serial)
@@ -179,6 +189,7 @@ func (s *Store) useLocked(r *request, u *bucket.Use) {
 	r.flag(u.Returned)
 	for i, l := range s.rules.Shared {
 		cost, actual := int64(-1), int64(-1)
+		left, count := bucket.Left{Units: -1}, bucket.Count{}
 		if at, ok := s.orders.Place(u, l.Name, i); ok {
 			cost = 1
 			if u.Costs != nil {
@@ -187,9 +198,20 @@ func (s *Store) useLocked(r *request, u *bucket.Use) {
 			if at < len(u.Actual) {
 				actual = min(1<<52, max(0, u.Actual[at]))
 			}
+			if at < len(u.Left) && at < len(u.Grant.Counts) && u.Left[at].Told {
+				left, count = u.Left[at], u.Grant.Counts[at]
+				left.Units = max(0, left.Units-s.rules.Spare(l))
+			}
 		}
 		r.num(cost)
 		r.num(actual)
+		if l.ReadsLeft() {
+			r.num(left.Units)
+			r.num(int64(left.Until))
+			r.num(int64(left.Least))
+			r.num(count.Taken)
+			r.num(count.Window)
+		}
 	}
 }
 
@@ -248,7 +270,17 @@ func (s *Store) answerLocked(r *reader) (a bucket.Answer) {
 		if a.Grants == nil {
 			a.Grants = make([]bucket.Grant, 0, n)
 		}
-		a.Grants = append(a.Grants, bucket.Grant{At: bucket.Micros(r.num()), TAT: bucket.Micros(r.num()), Serial: r.num()})
+		g := bucket.Grant{At: bucket.Micros(r.num()), TAT: bucket.Micros(r.num()), Serial: r.num()}
+		for i := range s.rules.Shared {
+			if !s.rules.Shared[i].ReadsLeft() {
+				continue
+			}
+			if g.Counts == nil {
+				g.Counts = make([]bucket.Count, len(s.rules.Shared))
+			}
+			g.Counts[i] = bucket.Count{Taken: r.num(), Window: r.num()}
+		}
+		a.Grants = append(a.Grants, g)
 	}
 	binding, until, never := r.num(), r.num(), r.num()
 	a.Elsewhere = int(r.num())

@@ -12,7 +12,7 @@ import "github.com/redis/go-redis/v9"
 // loses its fraction, and one that becomes a string may gain an exponent.
 //
 // A shared limit comes as a kind of one letter. cap is the largest cost that can pass. Every limit also has shadow,
-// held and settles. The fields l.… hold its state. They are kept in the hash of KEYS[1] as the limit's name, ":" and
+// held, settles and left (script_left.go). The fields l.… hold its state. They are kept in the hash of KEYS[1] as the limit's name, ":" and
 // the letters in brackets:
 //
 //	r  a rate             burst, p/q the interval, per the window and guard the jitter; t and r the TAT (t, r), the
@@ -39,7 +39,7 @@ import "github.com/redis/go-redis/v9"
 // the latest time at which the call with the latest slot arrives.
 //
 // Numbers are doubles. Every product stays below 2^53, which bucket.Rules.Validate guarantees, so all of this is exact.
-var script = redis.NewScript(luaCore + luaMeters + luaLine + luaReserve + luaSettle + luaMain)
+var script = redis.NewScript(luaCore + luaMeters + luaLeft + luaLine + luaReserve + luaSettle + luaMain)
 
 const luaCore = `
 local MAX, WANT = 9007199254740991, 64

@@ -114,8 +114,8 @@ local function line_scarce(now, reach, a, dear)
       if open + lines.calls > l.burst then return i end
     elseif cost > 0 then
       if l.kind == 'r' then
-        if dear[l.name] or max(l.t, now) + (units - l.burst) * l.p / l.q > reach then return i end
-      elseif units > l.cap or l.meter.earliest(l, now, units) > reach then
+        if dear[l.name] or max(l.t, now) + (units - l.burst) * l.p / l.q > reach or x_short(l, now, reach, units) then return i end
+      elseif units > l.cap or earliest(l, now, units) > reach then
         return i
       end
     end
@@ -135,15 +135,16 @@ local function in_turn(now, at, b, u, nv, a)
   end
   if b == 0 or nv == 1 then return nil, b, u, nv end
   local l, keep = L[b], 0
+  local periodic = l.kind == 'q' or l.kind == 'f' or x_ends(l, now, u + a.horizon)
   if l.kind == 'i' then
     keep = 1
-  elseif l.kind == 'r' and a.costs[b] > 1 then
+  elseif l.kind == 'r' and a.costs[b] > 1 and not periodic then
     keep = 2
     if #lines.all > 1 then u = min(u, now + LINE.DEAR) end
   end
   local till = line_before(now, u + a.horizon, u, a.service)
   if till > u then u, keep = till, 0 end
-  if l.kind == 'q' or l.kind == 'f' then
+  if periodic then
     if lines.due == 0 then lines.due, lines.later = u, true end
   else
     lines.due, lines.kept, lines.limit, lines.later = u, keep, l.name, false

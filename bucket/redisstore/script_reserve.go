@@ -33,11 +33,12 @@ local function load_limits(now)
   n_limits = num()
   for i = 1, n_limits do
     local l = {name = str(), kind = str(), shadow = num() == 1, cap = num(), burst = num(), settles = num() == 1,
-      guard = num(), per = num(), grain = num(), sign = str(), bounds = {}, log = KEYS[2 + i]}
+      guard = num(), per = num(), grain = num(), left = num(), sign = str(), bounds = {}, log = KEYS[2 + i]}
     local p, q = num(), num()
     for b = 1, num() do l.bounds[b] = num() end
     local f = l.name .. ':'
     l.meter = M[l.kind]
+    x_load(l)
     if l.kind == 'r' then
       l.t, l.r, l.last, l.since, l.marks = load(f .. 't'), load(f .. 'r'), load(f .. 'l'), load(f .. 'c'), {}
       l.p, l.q, l.window, l.late = p, q, l.per, l.guard
@@ -103,6 +104,7 @@ local function save_limits()
       save(f .. 's', dec(l.s - shift)) save(f .. 'e', dec(l.e - shift)) save(f .. 'u', dec(l.u)) save(f .. 'd', l.sign)
       save(f .. 'z', dec(l.final)) save(f .. 'o', table.concat(others, ','))
     end
+    x_save(l)
     if l.shadow then save(f .. 'h', dec(l.held)) end
   end
 end
@@ -163,7 +165,7 @@ local function slot(now, k, a, blind)
     moved = false
     for i, l in ipairs(L) do
       if l.kind ~= 'i' and not l.shadow and a.costs[i] > 0 then
-        local s = l.meter.earliest(l, at, a.costs[i])
+        local s = earliest(l, at, a.costs[i])
         if s > at then before_it, at, binding, moved = at, s, i, true end
       end
     end
@@ -188,6 +190,8 @@ local function commit(at, serial, k, a, lease, jitter)
       l.held = l.held + 1
     elseif l.kind ~= 'i' and cost > 0 then
       l.meter.take(l, at, cost, serial)
+      x_take(l, at, cost)
+      l.taken = l.taken + cost
     end
   end
   if n_limits > 0 then
@@ -231,6 +235,9 @@ local function reserve(now, lease, far, memory, jitter, out)
       commit(at, serial, k, a, lease, jitter)
       out[count_at] = dec(i + 1)
       out[#out + 1] = dec(at) out[#out + 1] = dec(g_end(k)) out[#out + 1] = dec(serial)
+      for _, l in ipairs(L) do
+        if l.left > 0 then out[#out + 1] = dec(l.taken) out[#out + 1] = dec(l.kind == 's' and l.sum or 0) end
+      end
     end
     -- 2: what stands in the way counts as full because nobody knows
     if sums and binding > 0 and never ~= 1 and load(L[binding].name .. ':x') > 0 then never = 2 end
@@ -259,12 +266,19 @@ local function settle(now)
     local was_open = n_limits > 0 and redis.call('ZREM', KEYS[2], dec(serial)) == 1
     for i = 1, n_limits do
       local l, cost, actual = L[i], num(), num() -- -1: not placed, not known
+      local left, till, least, taken, window = -1, 0, 0, 0, 0
+      if l.left > 0 then left, till, least, taken, window = num(), num(), num(), num(), num() end
       if l.kind ~= 'i' and not l.shadow and cost >= 0 then
         if returned then
-          if was_open then l.meter.give_back(l, at, cost, serial) end
+          if was_open then
+            l.meter.give_back(l, at, cost, serial)
+            x_give_back(l, serial, at, cost)
+          end
         elseif actual >= 0 and (actual > cost or was_open) then
           l.meter.correct(l, now, at, cost, actual, serial)
+          x_give_back(l, serial, at, cost - actual)
         end
+        if left >= 0 and was_open and not returned then x_heed(l, now, serial, at, left, till, least, taken, window) end
       end
     end
   end

@@ -256,6 +256,12 @@ func (s *Store) Mark() (epoch string, asked int64) {
 
 // Touch creates the state, or finds out that it was lost, without reserving anything. It returns the server's time.
 func (s *Store) Touch(ctx context.Context) (bucket.Micros, error) {
+	now, _, err := s.touch(ctx)
+	return now, err
+}
+
+// touch does what Touch does. behind is by how much the server's time is behind the clock of the slots.
+func (s *Store) touch(ctx context.Context) (now, behind bucket.Micros, err error) {
 	s.rulesMu.RLock()
 	defer s.rulesMu.RUnlock()
 	r, err := s.run(ctx, func() *request {
@@ -264,9 +270,9 @@ func (s *Store) Touch(ctx context.Context) (bucket.Micros, error) {
 		return r
 	})
 	if err != nil {
-		return 0, fmt.Errorf("reach the limits in redis: %w", err)
+		return 0, 0, fmt.Errorf("reach the limits in redis: %w", err)
 	}
-	return r.now - r.behind, nil
+	return r.now - r.behind, r.behind, nil
 }
 
 // ShadowHolds returns for every shadow limit how many calls it would have held so far, over all replicas; nil if Redis

@@ -46,6 +46,7 @@ func Run(t *testing.T, open Open, scenes int) {
 		{"settle", settleTests},
 		{"rules", rulesTests},
 		{"mistakes of others", mistakeTests},
+		{"what the vendor says is left", leftTests},
 		{"turns", lineTests},
 	} {
 		t.Run(group.name, func(t *testing.T) {
