@@ -39,6 +39,7 @@ type sharedLimit struct {
 	partial  bool  // it has missed calls, and grants nothing until FillIn has added them
 	since    int64 // engine.applied when it began to miss them
 	spare    int64 // units that the vendor allows and weir never uses
+	slack    int64 // and how much less than weir has left no excess explains
 	excess   excess
 }
 
@@ -383,7 +384,8 @@ func (e *engine) apply(now Micros, rules Rules) error {
 
 // newSharedLimit returns the idle state of a validated limit.
 func newSharedLimit(r Rules, l Limit, ahead Micros) sharedLimit {
-	s := sharedLimit{Limit: l, capacity: r.Capacity(l), spare: r.Spare(l)}
+	s := sharedLimit{Limit: l, capacity: r.Capacity(l)}
+	s.spare, s.slack = r.Spare(l)
 	switch l.Kind() {
 	case KindRate:
 		s.meter = &rateMeter{tally: tally{pace: r.pace(*l.Rate)}, settles: l.Cost.Settles()}

@@ -18,6 +18,7 @@ import "time"
 //   - Calls count at the vendor in the order of their grants: L contains the calls that were granted before c, and none
 //     that was granted after it.
 //   - An excess begins only if F > L: even if L contains every call that was granted so far, less is left than weir has.
+//     Of a token bucket L may be lower by the tokens that come back while a call may be late.
 //   - It is F + S - L units, and before U at most L - S more units are granted. A sliding quota gets its own old units back
 //     meanwhile, as at the vendor: it counts F + S - L units more as used.
 //   - The answer of the call that was granted last decides. It replaces the former excess. The excess ends if F + S <= L, or
@@ -79,19 +80,23 @@ func (l *Limit) Period() time.Duration {
 	return 0
 }
 
-// Spare returns how many of the units that the vendor allows weir leaves unused, because of headroom and jitter.
-func (r Rules) Spare(l Limit) int64 {
+// Spare returns how many of the units that the vendor allows weir leaves unused because of headroom. slack is how much
+// less than weir has left an answer may say although only weir uses the account: tokens that a full bucket did not get
+// while a call was late.
+func (r Rules) Spare(l Limit) (spare, slack int64) {
 	switch l.Kind() {
 	case KindRate:
-		if l.Rate.Counted() == ByTokens {
-			return l.Rate.Burst - r.Burst(*l.Rate)
+		rate := *l.Rate
+		if rate.Counted() == ByTokens {
+			spare = rate.Burst - r.Lowered(rate.Burst)
+			return spare, max(0, int64(ceil(r.late(rate)))-(rate.Burst-spare-r.Burst(rate)))
 		}
-		return max(0, l.Rate.Count-max(r.Lowered(l.Rate.Count), l.Rate.Burst))
+		spare = max(0, rate.Count-max(r.Lowered(rate.Count), rate.Burst))
 	case KindQuota:
-		return l.Quota.Count - r.Lowered(l.Quota.Count)
+		spare = l.Quota.Count - r.Lowered(l.Quota.Count)
 	case KindBudget, KindInFlight: // no answer says what is left of them
 	}
-	return 0
+	return spare, 0
 }
 
 // excess is what the vendor counts of a limit and weir does not. The zero value is none.
@@ -167,7 +172,7 @@ func (l *sharedLimit) heed(now Micros, g *Grant, left Left, count Count) {
 		return
 	}
 	units, free := max(0, left.Units-l.spare), l.free(now, g, left, count)
-	if free <= units && (now >= x.until || free+since <= units) {
+	if counts := units + l.slack; free <= counts && (now >= x.until || free+since <= counts) {
 		x.end()
 		return
 	}

@@ -101,6 +101,8 @@ func (s *Store) limitLocked(r *request, l *bucket.Limit) {
 	r.num(per)
 	r.num(grain)
 	r.num(leftPeriod(l))
+	_, slack := s.rules.Spare(*l)
+	r.num(slack)
 	r.str(sign)
 	r.num(t.P)
 	r.num(t.Q)
@@ -200,7 +202,8 @@ func (s *Store) useLocked(r *request, u *bucket.Use) {
 			}
 			if at < len(u.Left) && at < len(u.Grant.Counts) && u.Left[at].Told {
 				left, count = u.Left[at], u.Grant.Counts[at]
-				left.Units = max(0, left.Units-s.rules.Spare(l))
+				spare, _ := s.rules.Spare(l)
+				left.Units = max(0, left.Units-spare)
 			}
 		}
 		r.num(cost)

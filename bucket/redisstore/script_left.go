@@ -3,7 +3,7 @@ package redisstore
 // luaLeft is bucket's left.go. Every limit has taken, the units of all grants so far, and its excess x: units, till when,
 // room and serial. They are kept as xn, xu, xt, xr and xs, and xk says whether the limit was a rate, a sliding quota or
 // one with periods. left is the limit's period if answers say what is left of it, and 0 if none does: such a limit has no
-// excess and counts no grants.
+// excess and counts no grants. slack is how much less than counted may be left without any.
 const luaLeft = `
 local function x_kind(l) return l.kind == 'f' and 'q' or l.kind end
 local function x_load(l)
@@ -60,7 +60,7 @@ local function x_heed(l, now, serial, at, units, till, least, taken, window)
   if till > 0 then ends = min(till, last) end
   x.serial = serial
   local free = ends > now and x_free(l, now, at, s, till, least, since, window) or 0
-  if ends <= now or free <= units and (now >= x.till or free + since <= units) then
+  if ends <= now or free <= units + l.slack and (now >= x.till or free + since <= units + l.slack) then
     x.units, x.till, x.room = 0, 0, 0
     return
   end

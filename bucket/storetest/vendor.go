@@ -1,0 +1,229 @@
+package storetest
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"weir/bucket"
+
+	"pgregory.net/rapid"
+)
+
+// vendors drives the store with calls to a vendor that says what is left, and whose account other programs may use too.
+// Answers come late and in any order.
+func vendors(t *testing.T, open Open, scenes int) {
+	played := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		if played++; played > scenes && !rt.Failed() {
+			return
+		}
+		p := anyAccount(rt)
+		alone := p
+		alone.others = 0
+		without := alone
+		without.limit.Left, without.limit.LeftUntil = unread.Left, unread.LeftUntil
+		said, unsaid := playAccount(t, open, alone), playAccount(t, open, without)
+		if !slices.Equal(said.slots, unsaid.slots) {
+			rt.Fatalf("answers changed the slots of the only program: %v, want %v\n%+v", said.slots, unsaid.slots, p)
+		}
+		if p.limit.Quota != nil && p.limit.Quota.Window == bucket.Sliding || p.limit.Rate != nil && p.limit.Rate.Counts == bucket.ByTokens {
+			return // they get units back all the time, and other programs may take them first
+		}
+		if s := playAccount(t, open, p); s.refused > s.underWay {
+			rt.Fatalf("the vendor refused %d calls in one of its periods, and no more than %d were under way\n%+v", s.refused, s.underWay, p)
+		}
+	})
+}
+
+var unread bucket.Limit
+
+// account is a vendor's account and the programs that use it.
+type account struct {
+	limit  bucket.Limit
+	count  int64         // that the vendor allows
+	per    bucket.Micros // in that time
+	others int64         // units that other programs take at the beginning of each period, in percent
+	told   bool          // answers say until when
+	flight bucket.Micros // how long a call takes at most
+	calls  int           // of weir, that wait for slots at once
+	seed   uint64
+}
+
+func anyAccount(t *rapid.T) account {
+	p := account{
+		count: rapid.Int64Range(10, 60).Draw(t, "count"), per: bucket.Micros(rapid.SampledFrom([]int64{20, 60}).Draw(t, "seconds")) * second,
+		others: rapid.Int64Range(0, 100).Draw(t, "others"), told: rapid.Bool().Draw(t, "told"),
+		flight: bucket.Micros(rapid.SampledFrom([]int64{1, 200_000, 3_000_000}).Draw(t, "flight")),
+		calls:  rapid.IntRange(1, 8).Draw(t, "calls"), seed: rapid.Uint64().Draw(t, "seed"),
+	}
+	per := time.Duration(p.per) * time.Microsecond
+	switch rapid.SampledFrom([]string{"rate", "tokens", "fixed", "sliding"}).Draw(t, "kind") {
+	case "rate":
+		p.limit = sharedRate("account", p.count, per, rapid.Int64Range(1, p.count/2).Draw(t, "burst"))
+		p.told = true // else nothing follows from an answer but what may start at once
+	case "tokens":
+		p.limit = bucket.Limit{Name: "account", Rate: &bucket.Rate{Count: p.count, Per: per, Burst: p.count, Counts: bucket.ByTokens}}
+	case "fixed":
+		p.limit = quota("account", bucket.Quota{Count: p.count, Window: bucket.Fixed, Per: per})
+	default:
+		p.limit = quota("account", bucket.Quota{Count: p.count, Window: bucket.Sliding, Per: per})
+	}
+	p.limit = reading(p.limit)
+	return p
+}
+
+// session is an account while it is used.
+type session struct {
+	account
+	t       testing.TB
+	store   Store
+	clock   Clock
+	rng     *rand.Rand
+	events  events
+	period  bucket.Micros   // of a vendor with periods: when the present one began
+	used    int64           // in it, or of a token bucket the tokens that are missing
+	filled  bucket.Micros   // when used was last computed, of a token bucket
+	counted []bucket.Micros // of a sliding vendor
+	open    int
+	inOne   int // calls refused in the present period
+	most    int // calls under way at once in it
+
+	slots    []bucket.Micros
+	refused  int // of the period in which the vendor refused the most beyond what was under way
+	underWay int
+}
+
+// playAccount lets weir call for four periods. A call is granted, counted by the vendor some time later, and answered
+// some time after that.
+func playAccount(t testing.TB, open Open, p account) *session {
+	s := &session{account: p, t: t, rng: rand.New(rand.NewPCG(p.seed, 3)), period: -1}
+	s.clock.now = Start
+	rules := only(p.limit)
+	rules.Jitter = time.Duration(p.flight) * time.Microsecond
+	s.store = open(t, rules, &s.clock)
+	for k := range p.calls {
+		s.at(Start, func() { s.ask(k) })
+	}
+	end := Start + 4*p.per
+	for len(s.events) > 0 {
+		e := heap.Pop(&s.events).(event)
+		if e.at > end {
+			break
+		}
+		s.clock.now = max(s.clock.now, e.at)
+		s.roll()
+		e.do()
+	}
+	s.closePeriod()
+	return s
+}
+
+func (s *session) at(when bucket.Micros, do func()) { heap.Push(&s.events, event{when, do}) }
+
+func (s *session) ask(k int) {
+	got, err := s.store.Reserve(context.Background(), []bucket.Ask{{Key: fmt.Sprint("k", k), Limits: fast, Want: 1}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, g := range got[0].Grants {
+		s.slots = append(s.slots, g.At)
+		s.open++
+		s.most = max(s.most, s.open)
+		sent, back := s.rng.Int64N(int64(s.flight)), s.rng.Int64N(int64(s.flight))
+		s.at(g.At+bucket.Micros(sent), func() {
+			use := s.arrive(g)
+			s.at(s.clock.now+bucket.Micros(back), func() {
+				s.open--
+				if err := s.store.Settle(context.Background(), []bucket.Use{use}); err != nil {
+					s.t.Fatal(err)
+				}
+			})
+		})
+		s.at(max(g.At, s.clock.now+1), func() { s.ask(k) })
+	}
+	if w := got[0].Wait; w.Until != 0 {
+		// An answer may end an excess: so the wait is not slept through.
+		s.at(max(s.clock.now+1, min(w.Until, s.clock.now+second)), func() { s.ask(k) })
+	}
+}
+
+// arrive counts a call as the vendor does, and returns what its answer says.
+func (s *session) arrive(g bucket.Grant) bucket.Use {
+	s.roll()
+	switch l := s.left(); {
+	case l > 0 && s.slides():
+		s.counted = append(s.counted, s.clock.now)
+	case l > 0:
+		s.used += s.unit()
+	default:
+		s.inOne++
+	}
+	left := bucket.Left{Told: true, Units: s.left()}
+	if s.told {
+		left.Until = s.period + s.per
+		switch {
+		case s.slides() && len(s.counted) > 0:
+			left.Until = s.counted[0] + s.per
+		case s.tokens():
+			left.Until = s.clock.now + bucket.Micros(s.used)
+		}
+		left.Until = max(left.Until, s.clock.now+1)
+		left.Least = left.Until
+	}
+	return bucket.Use{Key: "k", Grant: g, Left: []bucket.Left{left}}
+}
+
+func (s *session) slides() bool {
+	return s.limit.Quota != nil && s.limit.Quota.Window == bucket.Sliding
+}
+
+func (s *session) tokens() bool { return s.limit.Rate != nil && s.limit.Rate.Counts == bucket.ByTokens }
+
+// unit is what one call adds to used: one, or the time in which a token comes back.
+func (s *session) unit() int64 {
+	if s.tokens() {
+		return int64(s.per) / s.count
+	}
+	return 1
+}
+
+// left returns what the vendor has left.
+func (s *session) left() int64 {
+	if s.slides() {
+		return s.count - int64(len(s.counted))
+	}
+	if s.tokens() {
+		return s.count - (s.used+s.unit()-1)/s.unit()
+	}
+	return s.count - s.used
+}
+
+// roll brings the vendor's count to the present: it begins its next period, in which other programs take their part at
+// once, or gets units back.
+func (s *session) roll() {
+	now := s.clock.now
+	switch {
+	case s.slides():
+		s.counted = slices.DeleteFunc(s.counted, func(at bucket.Micros) bool { return at+s.per <= now })
+	case s.tokens():
+		s.used, s.filled = max(0, s.used-int64(now-max(s.filled, Start))), now
+	default:
+		if at := Start + (now-Start)/s.per*s.per; at != s.period {
+			s.closePeriod()
+			s.period, s.used = at, s.count*s.others/100
+		}
+	}
+}
+
+// closePeriod keeps the period in which the vendor refused the most.
+func (s *session) closePeriod() {
+	if s.inOne-s.most > s.refused-s.underWay || s.refused == 0 {
+		s.refused, s.underWay = s.inOne, s.most
+	}
+	s.inOne, s.most = 0, s.open
+}
