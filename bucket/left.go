@@ -24,8 +24,8 @@ import "time"
 //   - The answer of the call that was granted last decides. It replaces the former excess. The excess ends if F + S <= L, or
 //     at U. Answers of earlier grants are ignored, in whatever order they arrive.
 //
-// U is at most one period of the limit away. If no answer says U, it is the end of the present period of a calendar or
-// fixed quota, and one period away for other limits.
+// U is at most one period of the limit away. If the answer does not say U, it is the end of the present period of a
+// calendar or fixed quota, and for other limits one period after c's slot.
 //
 // # What holds
 //
@@ -155,7 +155,7 @@ func (l *sharedLimit) heed(now Micros, g *Grant, left Left, count Count) {
 		return
 	}
 	period := Micros(ceilMicros(l.Period()))
-	until := now + period
+	until := g.At + period
 	if m, ok := l.meter.(*quotaMeter); ok {
 		present := m.at(now)
 		if !present.holds(g.At) {

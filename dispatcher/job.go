@@ -203,6 +203,7 @@ func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, ma
 	took := w.settleUnits(j, r)
 	j.Usage = j.Terms.API.UsageOf(r)
 	use.Actual, j.Unsettled, j.Paid = took.actual, took.silent, took.price
+	use.Left = w.leftOf(j, r)
 	if j.Taken = j.Costs; use.Actual != nil {
 		j.Taken = use.Actual
 	}

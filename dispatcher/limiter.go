@@ -89,7 +89,7 @@ func (w *slots) round(hard context.Context, fx *schedule.Effects) {
 
 // heardOfEnds resumes calls that waited for grants to end, now that the store knows of the ends.
 func (w *slots) heardOfEnds(uses []bucket.Use) {
-	back := slices.ContainsFunc(uses, func(u bucket.Use) bool { return u.Returned || u.Actual != nil })
+	back := slices.ContainsFunc(uses, func(u bucket.Use) bool { return u.Returned || u.Actual != nil || u.Left != nil })
 	if w.Clock == schedule.OwnClock && !back {
 		return // a store in this process is asked again within milliseconds while permits are missing
 	}

@@ -51,7 +51,7 @@ end
 local function x_heed(l, now, serial, at, units, till, least, taken, window)
   local x, since = l.x, l.taken - taken
   if serial <= x.serial or since < 0 then return end
-  local s, ends, last = 0, now + l.left, now + l.left
+  local s, ends, last = 0, at + l.left, max(now, at) + l.left
   if l.kind == 'q' or l.kind == 'f' then
     s, ends = period(l, now)
     if not s or at < s or at >= ends then return end

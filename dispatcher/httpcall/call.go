@@ -28,6 +28,7 @@ type Response struct {
 	Cut     bool             // the answer broke off before its end
 	Err     error            // why there is no answer, or why it is cut
 	Started time.Time        // when its first byte was about to be sent, or the call failed before
+	Headed  time.Time        // when the answer's headers had come; zero without an answer
 	Ended   time.Time
 	Wire    Wire // what is known of the connection
 }
@@ -155,7 +156,7 @@ func (c *Client) Call(ctx context.Context, j *ingest.Job, h Hooks) Response {
 		r.Err, r.Ended = ForLetters(err), time.Now()
 		return r
 	}
-	r.Sent, r.Status, r.Header = true, answer.StatusCode, answer.Header
+	r.Sent, r.Status, r.Header, r.Headed = true, answer.StatusCode, answer.Header, time.Now()
 	most := c.API.MaxResult
 	if r.Status >= 300 {
 		most = max(most, deadletter.MaxAnswer) // a letter keeps that much

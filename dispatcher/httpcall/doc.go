@@ -9,6 +9,7 @@
 //	unasked.go, heard.go        bytes that belong to no call
 //	outcome.go, denied.go       the verdict
 //	pushback.go, window.go      Retry-After and what headers say of a vendor's windows
+//	left.go                     what headers say is left of a limit
 //	body.go, answer.go          what is kept of an answer, and the units that it reports
 //	condensed.go                reads JSON without its long strings
 //	cause.go                    errors fit for letters and logs

@@ -108,17 +108,20 @@ const (
 	noTime      = 1e20
 )
 
-// readWait reads how long to wait, counted from now. It accepts seconds, with or without decimals; a time since
-// 1970 in seconds, milliseconds, microseconds or nanoseconds; a Go duration; an HTTP date; a time as in RFC
-// 3339. The wait is from 0 to mostHold. ok is false for what cannot be read and for negative values.
-func readWait(value string, now time.Time) (wait time.Duration, ok bool) {
+// readWait reads how long to wait, counted from now, as readTime does. The wait is from 0 to mostHold.
+func readWait(value string, now time.Time) (wait time.Duration, ok bool) { return readTime(value, now, mostHold) }
+
+// readTime reads how long it takes from now to a time. It accepts seconds, with or without decimals; a time since 1970
+// in seconds, milliseconds, microseconds or nanoseconds; a Go duration; an HTTP date; a time as in RFC 3339. The wait is
+// from 0 to most. ok is false for what cannot be read and for negative values.
+func readTime(value string, now time.Time, most time.Duration) (wait time.Duration, ok bool) {
 	value = strings.TrimSpace(value)
 	if seconds, ok := readNumber(value); ok {
 		switch {
 		case seconds < fromSeconds:
-			return bounded(seconds), true
+			return bounded(seconds, most), true
 		case seconds >= noTime:
-			return mostHold, true
+			return most, true
 		case seconds >= fromNanos:
 			seconds /= 1e9
 		case seconds >= fromMicros:
@@ -126,10 +129,10 @@ func readWait(value string, now time.Time) (wait time.Duration, ok bool) {
 		case seconds >= fromMillis:
 			seconds /= 1e3
 		}
-		return bounded(seconds - float64(now.UnixMicro())/1e6), true
+		return bounded(seconds-float64(now.UnixMicro())/1e6, most), true
 	}
 	if d, err := time.ParseDuration(value); err == nil {
-		return min(max(0, d), mostHold), d >= 0
+		return min(max(0, d), most), d >= 0
 	}
 	at, err := http.ParseTime(value)
 	if err != nil {
@@ -138,16 +141,16 @@ func readWait(value string, now time.Time) (wait time.Duration, ok bool) {
 	if err != nil {
 		return 0, false
 	}
-	return min(max(0, at.Sub(now)), mostHold), true
+	return min(max(0, at.Sub(now)), most), true
 }
 
-// bounded returns a number of seconds as a wait, rounded up to whole microseconds.
-func bounded(seconds float64) time.Duration {
+// bounded returns a number of seconds as a wait of at most most, rounded up to whole microseconds.
+func bounded(seconds float64, most time.Duration) time.Duration {
 	switch {
 	case seconds <= 0:
 		return 0
-	case seconds > mostHold.Seconds():
-		return mostHold
+	case seconds >= most.Seconds():
+		return most
 	}
 	micros := time.Duration(seconds * 1e6)
 	if float64(micros) < seconds*1e6 {

@@ -23,6 +23,7 @@ type Metrics struct {
 	Inquiries *prometheus.CounterVec
 	Spend     *spending
 	Unsettled *prometheus.CounterVec
+	Garbled   *prometheus.CounterVec
 	Over      *prometheus.CounterVec
 	Usage     *prometheus.CounterVec
 	Recovered *prometheus.CounterVec
@@ -56,13 +57,14 @@ func NewMetrics(r prometheus.Registerer, more ...prometheus.Collector) *Metrics 
 		Over:      counter("weir_calls_over_reservation_total", "Calls that took more of a shared limit than they had reserved.", "api"),
 		Usage:     counter("weir_usage_total", "Numbers of answers that the api's usage counts, such as tokens.", "api", "name"),
 		Unsettled: counter("weir_calls_unsettled_total", "Calls whose answer was to tell what they used, and did not.", "api"),
+		Garbled:   counter("weir_left_unreadable_total", "Answers whose headers left or left_until of a limit could not be read.", "api", "limit"),
 		Recovered: counter("weir_calls_recovered_total",
 			"Calls that had an intent and no outcome when a process was found to have ended, by what was noted of them: not_begun, answered or unknown.", "api", "noted"),
 		up: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_limiter_up", Help: "1 while slots can be asked for, 0 while calls hold because they cannot."}),
 	}
 	m.up.Set(1)
 	if r != nil {
-		r.MustRegister(m.finished, m.calls, m.duration, m.wait, m.late, m.Forfeited, m.Restarts, m.Damages, m.Inquiries, m.Spend, m.Unsettled, m.Over, m.Usage, m.Recovered, m.up)
+		r.MustRegister(m.finished, m.calls, m.duration, m.wait, m.late, m.Forfeited, m.Restarts, m.Damages, m.Inquiries, m.Spend, m.Unsettled, m.Garbled, m.Over, m.Usage, m.Recovered, m.up)
 		r.MustRegister(more...)
 	}
 	return m

@@ -1,0 +1,130 @@
+package httpcall
+
+import (
+	"math"
+	"net/http"
+	"strings"
+	"time"
+
+	"weir/bucket"
+)
+
+// Remainder is what an answer says is left of one limit.
+type Remainder struct {
+	Told  bool  // Units is valid
+	Units int64 // that were left when the vendor counted the call
+	Timed bool  // Wait and Early are valid
+	// Wait is how long after the answer the vendor's count begins anew at the latest, and Early how much sooner that may be,
+	// since times come in whole seconds.
+	Wait, Early time.Duration
+	Garbled     bool // a header is there and cannot be read
+}
+
+// mostPeriods is how many periods of a limit away its vendor's count may begin anew. A later time is not one of this
+// limit, and is not used.
+const mostPeriods = 2
+
+// Remainders returns what an answer says is left of each shared limit, nil if no limit reads that or there is no answer.
+// An answer from a cache says nothing: its counts were another client's, a while ago.
+func (a *API) Remainders(r Response) []Remainder {
+	var told []Remainder
+	if age := r.Header.Get("Age"); r.Status == 0 || age != "" && age != "0" {
+		return nil
+	}
+	for i := range a.Rules.Shared {
+		l := &a.Rules.Shared[i]
+		if !l.ReadsLeft() {
+			continue
+		}
+		if told == nil {
+			told = make([]Remainder, len(a.Rules.Shared))
+		}
+		told[i] = remainderOf(l, r.Header, r.Headed)
+	}
+	return told
+}
+
+// remainderOf reads the headers of one limit. headed is when they came. A time that cannot be read counts as none.
+func remainderOf(l *bucket.Limit, h http.Header, headed time.Time) (m Remainder) {
+	values := h.Values(l.Left.Header)
+	m.Units, m.Told = leastLeft(values)
+	m.Garbled = len(values) > 0 && !m.Told
+	if !m.Told || l.LeftUntil.Header == "" {
+		return m
+	}
+	values = h.Values(l.LeftUntil.Header)
+	m.Wait, m.Early, m.Timed = latestEnd(values, l.LeftUntil.Header, serverNow(h, headed))
+	if m.Wait > mostPeriods*l.Period() {
+		m.Timed = false
+	}
+	m.Garbled = len(values) > 0 && !m.Timed
+	return m
+}
+
+// leastLeft returns the least number that the values of a header say is left. A value is a number, a pair of used and
+// allowed units such as 32/40, or the draft's field RateLimit.
+func leastLeft(values []string) (least int64, told bool) {
+	for _, value := range values {
+		if len(value) > longestField {
+			continue
+		}
+		read := windows{now: time.Now}
+		if n, ok := readWhole(firstOf(value)); ok {
+			read.all = []window{{remaining: n, counted: true}}
+		} else if strings.Contains(value, "/") {
+			read.readPair("", value)
+		} else {
+			read.readField("", value)
+		}
+		for i := range read.all {
+			if w := &read.all[i]; w.counted && (!told || w.remaining < least) {
+				least, told = w.remaining, true
+			}
+		}
+	}
+	return least, told
+}
+
+// latestEnd returns the longest wait that the values of a header say, and how much of it may be rounding. A value is a
+// time as readTime accepts it, or the draft's field RateLimit.
+func latestEnd(values []string, name string, now time.Time) (wait, early time.Duration, ok bool) {
+	for _, value := range values {
+		if len(value) > longestField {
+			continue
+		}
+		first := firstOf(value)
+		if n, number := readNumber(first); number && n < fromMillis && strings.HasSuffix(strings.ToLower(name), "-ms") {
+			first += "ms"
+		}
+		w, read := readTime(first, now, math.MaxInt64)
+		if !read {
+			w, read = fieldEnd(value, now)
+		}
+		if read && (!ok || w > wait) {
+			wait, early, ok = w, roundingOf(first), true
+		}
+	}
+	return wait, early, ok
+}
+
+// fieldEnd returns the longest reset of the draft's field RateLimit.
+func fieldEnd(value string, now time.Time) (wait time.Duration, ok bool) {
+	read := windows{now: func() time.Time { return now }}
+	read.readField("", value)
+	for i := range read.all {
+		if w := &read.all[i]; w.timed {
+			wait, ok = max(wait, w.reset), true
+		}
+	}
+	return wait, ok
+}
+
+// roundingOf returns by how much a value may be rounded: nothing for a duration below a second or with a fraction of one.
+// Other waits are in whole seconds, and times count from the api's clock, which an answer has in whole seconds.
+func roundingOf(value string) time.Duration {
+	d, err := time.ParseDuration(value)
+	if n, number := readNumber(value); number && n < fromSeconds && n != math.Trunc(n) || err == nil && d%time.Second != 0 {
+		return 0
+	}
+	return time.Second
+}

@@ -1,0 +1,34 @@
+package dispatcher
+
+import (
+	"time"
+
+	"weir/bucket"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/lane"
+)
+
+// leftOf returns what an answer says is left of each shared limit, nil if it says nothing. Its times are by the store's
+// clock: the job's slot is known by that clock and by the lane's.
+func (w *caller) leftOf(j *lane.Job, r httpcall.Response) (left []bucket.Left) {
+	remainders := j.Terms.API.Remainders(r)
+	for i := range remainders {
+		m := &remainders[i]
+		if m.Garbled {
+			w.Env.Metrics.Garbled.WithLabelValues(w.Name, j.Terms.API.Rules.Shared[i].Name).Inc()
+		}
+		if !m.Told {
+			continue
+		}
+		if left == nil {
+			left = make([]bucket.Left, len(remainders))
+		}
+		left[i] = bucket.Left{Told: true, Units: m.Units}
+		if m.Timed {
+			headed := w.Now().Add(-time.Since(r.Headed)) - j.At + j.Grant.At
+			left[i].Until = headed.Add(m.Wait)
+			left[i].Least = left[i].Until.Add(-m.Early - r.Headed.Sub(r.Started)) // the vendor may have counted the call when it was sent
+		}
+	}
+	return left
+}
