@@ -219,6 +219,21 @@ func answerPlace() of[ingest.Source] {
 	}
 }
 
+// answerHeader is a header of an answer.
+func answerHeader() of[ingest.Source] {
+	const fix = "write header:NAME, the name of a header of the answer"
+	place := answerPlace()
+	return of[ingest.Source]{
+		func(text string) (ingest.Source, error) {
+			s, err := place.parse(text)
+			if err != nil || s.Header == "" {
+				return ingest.Source{}, refuse(fix, "%s is no header of an answer", quote(text))
+			}
+			return s, nil
+		}, place.show, "`header:NAME`", pattern("header:.+"),
+	}
+}
+
 // weight is what a term's number is multiplied by.
 func weight() of[ingest.Weight] {
 	return of[ingest.Weight]{

@@ -53,6 +53,16 @@ func limit(l *bucket.Limit, of *bucket.Rules, price *ingest.Cost, lines map[stri
 				name: "cost", is: cost(&l.Cost), otherwise: "`1`",
 				means: "how much of a `rate` or `quota` a call takes. Of a list it takes the sum ([costs](costs.md))",
 			},
+			{
+				name: "left", is: one(&l.Left, answerHeader()), otherwise: "none",
+				means: "the header of an answer that says how much the vendor has left of a `rate` or `quota`. If that is less than " +
+					"weir counts, weir counts the difference as used ([limits](limits.md))",
+			},
+			{
+				name: "left_until", is: one(&l.LeftUntil, answerHeader()), otherwise: "none",
+				means: "the header that says when the vendor's count begins anew: seconds, a time since 1970, a date, or a duration " +
+					"such as `6m0s`. Needs `left`. Without it: one period of the limit",
+			},
 			{name: "in_flight", is: one(&l.InFlight, whole[int64](1, mostInFlight)), means: "how many calls may run at once"},
 			{
 				name: "budget", means: "how much calls may cost, by `price`",
@@ -73,6 +83,7 @@ func limit(l *bucket.Limit, of *bucket.Rules, price *ingest.Cost, lines map[stri
 				"window": object{"anyOf": []object{required("quota"), required("budget")}},
 				"tz":     object{"anyOf": []object{required("quota"), required("budget")}},
 				"cost":   object{"anyOf": []object{required("rate"), required("quota")}},
+				"left":   object{"anyOf": []object{required("rate"), required("quota")}}, "left_until": []string{"left"},
 			},
 		},
 	}
@@ -115,10 +126,18 @@ func (l *limitFields) check(f fields, of *bucket.Rules, price ingest.Cost, lines
 		layQuota(f, "quota", l.quota, &l.window, l.zone)
 	case bucket.KindInFlight:
 		f.ignored("to in_flight", "burst", "counts", "window", "tz", "cost", "on_exhausted")
+		f.ignored("to in_flight: an answer comes when its call has ended", "left", "left_until")
 	case bucket.KindBudget:
 		f.ignored("to a budget: every call costs the api's price", "burst", "counts", "cost")
+		f.ignored("to a budget: no vendor says how much money is left of it", "left", "left_until")
 		l.Budget = l.budget
 		layQuota(f, "budget", &l.budget.Quota, &l.window, l.zone)
+	}
+	switch {
+	case f.has("left_until") && !f.has("left"):
+		f.place("left_until").fail("says until when, and nothing says how much is left", "write left: header:NAME too")
+	case f.has("left") && l.Shadow && f.clean():
+		f.place("left").warn("has no effect while the limit only watches", "remove shadow: true, or left")
 	}
 	if f.clean() && l.Cost.Usual() == 0 && !l.Cost.Settles() {
 		f.place("cost").fail("takes nothing for a job that lacks its numbers: such a call would reserve 0, and nothing settles it",
