@@ -30,13 +30,14 @@ const (
 	RevealedEvent  EventType = "revealed"  // a user has read bodies of letters over HTTP
 	LedgerEvent    EventType = "ledger"    // records of calls are missing
 	ClockEvent     EventType = "clock"     // the clock of the limits was set, or is behind the one they were counted by
+	ExcessEvent    EventType = "excess"    // the vendor counts more of a limit than weir, or no more again
 )
 
 // EventTypes returns all event types.
 func EventTypes() []EventType {
 	return []EventType{
 		ThrottledEvent, DeadEvent, HeldEvent, ResumedEvent, BudgetEvent, ConfigEvent, RedrivenEvent, PurgedEvent, UnhealthyEvent, HealthyEvent,
-		RevealedEvent, ClockEvent, LedgerEvent,
+		RevealedEvent, ClockEvent, LedgerEvent, ExcessEvent,
 	}
 }
 

@@ -123,6 +123,11 @@ func (e *event) sentence() string {
 		return "records of calls are missing" + e.because("why")
 	case deadletter.ClockEvent:
 		return "the clock of the limits of " + e.name() + " has jumped" + e.because("why")
+	case deadletter.ExcessEvent:
+		if e.word("units") == "0" {
+			return "the vendor counts no more of the limit " + e.word("limit") + " of " + e.name() + " than weir again"
+		}
+		return fmt.Sprintf("the vendor counts %s more of the limit %s of %s than weir%s", e.word("units"), e.word("limit"), e.name(), e.until())
 	case testEvent:
 		return "A test of weir by " + who + ": what weir reports to " + e.word("destination") + " arrives here"
 	}

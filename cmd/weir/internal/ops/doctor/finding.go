@@ -64,6 +64,7 @@ func Examine(ctx context.Context, o Options) []Finding {
 	e.redis(ctx)
 	e.timers(ctx)
 	e.limits()
+	e.excesses()
 	e.ways(ctx)
 	return e.findings
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/serve/limitstate"
 )
@@ -49,6 +50,21 @@ func (e *examination) limitsOf(a *config.API) {
 				e.watch("raise the budget", "api %s: budget %s of %s buys %d calls", a.Name, l.Name, limitstate.Amount(l.Budget.Count, limitstate.InMoney), l.Budget.Count/int64(a.Price))
 			}
 		case bucket.KindQuota:
+		}
+	}
+}
+
+// excesses adds the limits of which their vendors count more than weir.
+func (e *examination) excesses() {
+	if e.Status == nil {
+		return
+	}
+	for _, a := range e.Status.APIs {
+		for i := range a.Limits {
+			if l := &a.Limits[i]; l.ExcessText() != "" {
+				e.watch("find out what else uses the account, or lower the limit in the configuration to what the vendor allows",
+					"api %s: limit %s: %s", a.API, cli.Visible(l.Limit), l.ExcessText())
+			}
 		}
 	}
 }

@@ -223,6 +223,9 @@ func (a *API) addLimit(l limitstate.LimitShown) {
 			continue
 		case l.Unit == limitstate.InCalls, l.PerMS > 0:
 			have.Used += l.Used
+			if l.Excess > have.Excess {
+				have.Excess, have.ExcessUntil = l.Excess, l.ExcessUntil
+			}
 		case have.Unknown && !l.Unknown:
 			*have = l
 		}

@@ -37,7 +37,8 @@ type levelWatch struct {
 	asked   chan chan<- struct{} // requests to read at once; each is closed afterwards
 	ended   chan struct{}        // closed when it reads no more
 
-	told map[string]budgetTold // by limit; nil until the earlier events are read
+	told   map[string]budgetTold // by limit; nil until the earlier events are read
+	excess map[string]time.Time  // by limit: when the vendor was last seen to count more than weir
 
 	mu     sync.Mutex // of latest
 	latest []bucket.Level
@@ -146,6 +147,7 @@ func (w *levelWatch) look(ctx context.Context) {
 		return
 	}
 	w.used(levels)
+	w.tellExcess(levels, time.Now())
 	if err := w.tellSpent(ctx, levels); err != nil && ctx.Err() == nil {
 		w.log.Warn("could not report how much of a budget is spent; trying again", "err", err)
 	}
@@ -254,6 +256,8 @@ type Levels struct {
 var (
 	usedDesc = prometheus.NewDesc("weir_limit_used_ratio", "How much of a quota or budget shared by all keys is used in its present window, 0 to 1.",
 		[]string{"api", "limit"}, nil)
+	excessDesc = prometheus.NewDesc("weir_limit_vendor_excess_units", "Units of a limit that its vendor counts at present and weir does not, by what answers say is left.",
+		[]string{"api", "limit"}, nil)
 	shadowDesc = prometheus.NewDesc("weir_shadow_holds_total", "Calls that a limit with shadow: true would have held; one that asks for its slot again counts again.",
 		[]string{"api", "limit"}, nil)
 )
@@ -298,6 +302,7 @@ func (b *Levels) Of(api string) []bucket.Level {
 // Describe implements prometheus.Collector.
 func (b *Levels) Describe(ch chan<- *prometheus.Desc) {
 	ch <- usedDesc
+	ch <- excessDesc
 	ch <- shadowDesc
 }
 
@@ -311,6 +316,9 @@ func (b *Levels) Collect(ch chan<- prometheus.Metric) {
 		for _, l := range w.levels() {
 			if l.Count > 0 && !l.Bound {
 				ch <- prometheus.MustNewConstMetric(usedDesc, prometheus.GaugeValue, float64(l.Used)/float64(l.Count), w.api, l.Limit.Name)
+			}
+			if l.Excess > 0 {
+				ch <- prometheus.MustNewConstMetric(excessDesc, prometheus.GaugeValue, float64(l.Excess), w.api, l.Limit.Name)
 			}
 			if l.Limit.Shadow {
 				ch <- prometheus.MustNewConstMetric(shadowDesc, prometheus.CounterValue, float64(l.Held), w.api, l.Limit.Name)

@@ -25,6 +25,10 @@ type LimitShown struct {
 	Why     string     `json:"why,omitempty"`     // why that is not possible yet, and what to do
 	PerMS   int64      `json:"per_ms,omitempty"`  // of a rate: used counts calls started within it
 	Bound   bool       `json:"bound,omitempty"`   // used is an upper bound until calls before the start are added up
+	// Excess is how many units the vendor counts and weir does not, by what an answer said was left. Of a quota, used
+	// contains them.
+	Excess      int64      `json:"excess,omitempty"`
+	ExcessUntil *time.Time `json:"excess_until,omitempty"`
 }
 
 // Shown returns an api's levels for operators.
@@ -41,6 +45,10 @@ func (b *Levels) Shown(api string) (limits []LimitShown) {
 			until := l.End.Time()
 			s.Until = &until
 		}
+		if l.Excess > 0 {
+			until := l.ExcessUntil.Time()
+			s.Excess, s.ExcessUntil = l.Excess, &until
+		}
 		limits = append(limits, s)
 	}
 	return limits
@@ -54,7 +62,7 @@ func WithUses(limits []LimitShown, uses []schedule.LimitUse) []LimitShown {
 			s.Unit = InCalls
 		}
 		if i := slices.IndexFunc(limits, func(l LimitShown) bool { return l.Limit == u.Limit }); i >= 0 {
-			s.Shadow, s.Held = limits[i].Shadow, limits[i].Held
+			s.Shadow, s.Held, s.Excess, s.ExcessUntil = limits[i].Shadow, limits[i].Held, limits[i].Excess, limits[i].ExcessUntil
 			limits[i] = s
 			continue
 		}
@@ -116,6 +124,12 @@ func (l *LimitShown) Text() string {
 	if l.Why != "" && !l.Unknown {
 		text += ": " + l.Why
 	}
+	if more := l.ExcessText(); more != "" {
+		if text != "" {
+			text += "; "
+		}
+		text += more
+	}
 	if l.Shadow {
 		if text != "" {
 			text += ", "
@@ -123,6 +137,14 @@ func (l *LimitShown) Text() string {
 		text += "only watches: would have held " + strconv.FormatInt(l.Held, 10) + " calls"
 	}
 	return text
+}
+
+// ExcessText says how much more the vendor counts than weir, "" if it does not.
+func (l *LimitShown) ExcessText() string {
+	if l.Excess <= 0 || l.ExcessUntil == nil {
+		return ""
+	}
+	return fmt.Sprintf("the vendor counts %d more than weir until %s", l.Excess, cli.ClockTime(*l.ExcessUntil))
 }
 
 // Unit is what a limit counts.

@@ -14,6 +14,7 @@ export function usedText(l) {
   else if (l.count > 0) text.push(`${l.bound ? "at most " : ""}${amount(l.used)} of ${amount(l.count)} used`, l.until && [" until ", moment(l.until)]);
   if (l.bound) text.push(": what was called before the start is being added up");
   if (l.why && !l.unknown) text.push(": ", said(l.why));
+  if (l.excess > 0) text.push(`${text.length > 0 ? "; " : ""}the vendor counts ${l.excess} more than weir until `, moment(l.excess_until));
   if (l.shadow) text.push(`${text.length > 0 ? ", " : ""}only watches: would have held ${l.held ?? 0} calls`);
   return text;
 }

@@ -1,0 +1,69 @@
+package limitstate
+
+import (
+	"fmt"
+	"time"
+
+	"weir/bucket"
+	"weir/deadletter"
+)
+
+// ExcessData is the data of an excess event.
+type ExcessData struct {
+	Limit string     `json:"limit"`
+	Units int64      `json:"units"`           // that the vendor counts and weir does not; 0: it counts no more than weir again
+	Until *time.Time `json:"until,omitempty"` // when the vendor's count begins anew
+}
+
+// quietFor returns how long a limit must be without an excess until the excess counts as over: while another program
+// uses the account, there is one in each of the vendor's periods.
+func quietFor(l *bucket.Limit) time.Duration { return max(time.Minute, l.Period()) }
+
+// tellExcess logs and reports that the vendor counts more of a limit than weir, once when it begins and once when it has
+// been over for a while. The event's id is the same for all replicas that notice it at about the same time.
+func (w *levelWatch) tellExcess(levels []bucket.Level, now time.Time) {
+	for i := range levels {
+		l := &levels[i]
+		last, before := w.excess[l.Limit.Name]
+		switch {
+		case l.Excess > 0:
+			if w.excess == nil {
+				w.excess = map[string]time.Time{}
+			}
+			w.excess[l.Limit.Name] = now
+			if before {
+				continue
+			}
+			until := l.ExcessUntil.Time()
+			w.log.Warn("the vendor counts more of a limit than weir: another program may use the account, or the vendor may allow less than is configured",
+				"limit", l.Limit.Name, "units", l.Excess, "until", until)
+			w.sendExcess(&l.Limit, ExcessData{Limit: l.Limit.Name, Units: l.Excess, Until: &until}, now)
+		case before && now.Sub(last) >= quietFor(&l.Limit):
+			w.excessEnded(&l.Limit, now)
+		}
+	}
+}
+
+// excessEnded reports that the vendor counts no more than weir again.
+func (w *levelWatch) excessEnded(l *bucket.Limit, now time.Time) {
+	delete(w.excess, l.Name)
+	w.log.Info("the vendor counts no more of a limit than weir again", "limit", l.Name)
+	w.sendExcess(l, ExcessData{Limit: l.Name}, now)
+}
+
+// sendExcess stores the event.
+func (w *levelWatch) sendExcess(l *bucket.Limit, data ExcessData, now time.Time) {
+	if w.letters == nil {
+		return // a test of levels alone
+	}
+	what := "begin"
+	if data.Units == 0 {
+		what = "end"
+	}
+	id := fmt.Sprintf("excess.%s.%s.%s.%d", w.api, l.Name, what, now.Truncate(quietFor(l)).Unix())
+	w.letters.Send(deadletter.Event{Type: deadletter.ExcessEvent, API: w.api, ID: id, Data: data}, func(err error) {
+		if err != nil {
+			w.log.Warn("could not store the event that the vendor counts more than weir", "limit", l.Name, "err", err)
+		}
+	})
+}
