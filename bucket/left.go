@@ -17,12 +17,12 @@ import "time"
 //
 //   - Calls count at the vendor in the order of their grants: L contains the calls that were granted before c, and none
 //     that was granted after it.
-//   - An excess begins only if F > L: even if L contains every call that was granted so far, less is left than weir has.
-//     Of a token bucket L may be lower by the tokens that come back while a call may be late.
-//   - It is F + S - L units, and before U at most L - S more units are granted. A sliding quota gets its own old units back
-//     meanwhile, as at the vendor: it counts F + S - L units more as used.
-//   - The answer of the call that was granted last decides. It replaces the former excess. The excess ends if F + S <= L, or
-//     at U. Answers of earlier grants are ignored, in whatever order they arrive.
+//   - An excess begins only if F > L: even if L contains every call that was granted so far, less is left than weir
+//     has. Of a token bucket L may be lower by the tokens that come back while a call may be late.
+//   - It is F + S - L units, and before U at most L - S more units are granted. A sliding quota gets its own old units
+//     back meanwhile, as at the vendor: it counts F + S - L units more as used.
+//   - The answer of the call that was granted last decides. It replaces the former excess. The excess ends if F + S <=
+//     L, or at U. Answers of earlier grants are ignored, in whatever order they arrive.
 //
 // U is at most one period of the limit away. If the answer does not say U, it is the end of the present period of a
 // calendar or fixed quota, and for other limits one period after c's slot.
@@ -34,20 +34,20 @@ import "time"
 //  3. It does not drift: the excess is computed from one answer, and from no former excess.
 //  4. If only weir uses the account, there is none. Every unit that the vendor counts was granted by now, and with what
 //     was granted in the vendor's period, F is within the limit: so F <= L. Of a rate with a known U the period is the
-//     window that ends at U, in which slots and F together are at most the limit's (pace.go). There F ends at the earliest
-//     time that U may be, since answers say it in whole seconds, and some time before they arrive. Otherwise F is what a
-//     rate would let start at c's slot, with all later grants charged. Of a sliding quota F counts what counted at c's
-//     slot, so units that are too old since then do not look like another program's.
-//  5. The vendor refuses weir no more than was under way. Let v be when it counted c. From v to U weir's calls take S of
-//     grants before the answer, and at most L - S of grants after it, and the calls that were granted before c and that
-//     the vendor counts after v. Those were under way at v. Beyond that a call is refused only for what other programs
-//     take after v, and for calls under way when the first answer comes that says so. Of a rate with a known U that answer
-//     must say less than F by more than the rate lets start while U is uncertain.
-//  6. What it withholds too much is at most the units of calls that were granted after c and counted before it. They were
-//     under way too, and the answer of the call that was granted last ends that.
+//     window that ends at U, in which slots and F together are at most the limit's (pace.go). Answers say U in whole
+//     seconds, and some time before they arrive: until there is an excess, F ends at the earliest time that U may be.
+//     Otherwise F is what a rate would let start at c's slot, with all later grants charged. Of a sliding quota F
+//     counts what counted at c's slot, so units that are too old since then do not look like another program's.
+//  5. The vendor refuses weir no more than was under way. Let v be when it counted c. From v to U weir's calls take S
+//     of grants before the answer, and at most L - S of grants after it, and the calls that were granted before c and
+//     that the vendor counts after v. Those were under way at v. Beyond that a call is refused only for what other
+//     programs take after v, and for calls under way when the first answer comes that says so. Of a rate with a known U
+//     that answer must say less than F by more than the rate lets start while U is uncertain.
+//  6. What it withholds too much is at most the units of calls that were granted after c and counted before it. They
+//     were under way too, and the answer of the call that was granted last ends that.
 //
-// For a rate whose U no answer says, and for a token bucket, F is only what may start at once: they get units back all the
-// time, and from an answer that says 0 nothing follows for later.
+// For a rate whose U no answer says, and for a token bucket, F is only what may start at once: they get units back all
+// the time, and from an answer that says 0 nothing follows for later.
 
 // Left is what the answer to a call says of one limit.
 type Left struct {
@@ -171,8 +171,12 @@ func (l *sharedLimit) heed(now Micros, g *Grant, left Left, count Count) {
 		x.end()
 		return
 	}
+	begun := now < x.until
+	if !begun {
+		left.Until = min(left.Until, left.Least)
+	}
 	units, free := max(0, left.Units-l.spare), l.free(now, g, left, count)
-	if counts := units + l.slack; free <= counts && (now >= x.until || free+since <= counts) {
+	if counts := units + l.slack; free <= counts && (!begun || free+since <= counts) {
 		x.end()
 		return
 	}
@@ -184,7 +188,7 @@ func (l *sharedLimit) free(now Micros, g *Grant, left Left, count Count) int64 {
 	switch m := l.meter.(type) {
 	case *rateMeter:
 		if left.Until != 0 && m.window > 0 {
-			return m.startsBefore(now, min(left.Least, left.Until, now+Micros(ceilMicros(l.Period()))))
+			return m.startsBefore(now, min(left.Until, now+Micros(ceilMicros(l.Period()))))
 		}
 		return m.startAt(g.At)
 	case *quotaMeter:

@@ -38,12 +38,12 @@ local function earliest(l, at, cost)
   end
   return x.till
 end
-local function x_free(l, now, at, s, till, least, since, window)
+local function x_free(l, now, at, s, till, since, window)
   if l.kind == 's' then return max(0, l.cap - window - since) end
   if l.kind ~= 'r' then return max(0, l.cap - used_in(l, s)) end
   local each = l.p / l.q
   if till > 0 and l.window > 0 then
-    local n = (min(min(least, till), now + l.left) - max(now, l.t)) / each - 1e-6
+    local n = (min(till, now + l.left) - max(now, l.t)) / each - 1e-6
     return max(0, l.burst + math.ceil(max(-2 ^ 52, n)) - 1)
   end
   return max(0, l.burst - math.ceil(min(2 ^ 52, max(0, l.t - at) / each - 1e-6)))
@@ -59,8 +59,10 @@ local function x_heed(l, now, serial, at, units, till, least, taken, window)
   end
   if till > 0 then ends = min(till, last) end
   x.serial = serial
-  local free = ends > now and x_free(l, now, at, s, till, least, since, window) or 0
-  if ends <= now or free <= units + l.slack and (now >= x.till or free + since <= units + l.slack) then
+  local begun = now < x.till
+  if not begun then till = min(till, least) end
+  local free = ends > now and x_free(l, now, at, s, till, since, window) or 0
+  if ends <= now or free <= units + l.slack and (not begun or free + since <= units + l.slack) then
     x.units, x.till, x.room = 0, 0, 0
     return
   end

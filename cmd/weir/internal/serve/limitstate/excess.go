@@ -19,36 +19,39 @@ type ExcessData struct {
 // uses the account, there is one in each of the vendor's periods.
 func quietFor(l *bucket.Limit) time.Duration { return max(time.Minute, l.Period()) }
 
+// excessSeen is a limit of which the vendor counted more than weir, and when that was seen last.
+type excessSeen struct {
+	limit bucket.Limit
+	last  time.Time
+}
+
 // tellExcess logs and reports that the vendor counts more of a limit than weir, once when it begins and once when it has
 // been over for a while. The event's id is the same for all replicas that notice it at about the same time.
 func (w *levelWatch) tellExcess(levels []bucket.Level, now time.Time) {
 	for i := range levels {
 		l := &levels[i]
-		last, before := w.excess[l.Limit.Name]
-		switch {
-		case l.Excess > 0:
-			if w.excess == nil {
-				w.excess = map[string]time.Time{}
-			}
-			w.excess[l.Limit.Name] = now
-			if before {
-				continue
-			}
-			until := l.ExcessUntil.Time()
-			w.log.Warn("the vendor counts more of a limit than weir: another program may use the account, or the vendor may allow less than is configured",
-				"limit", l.Limit.Name, "units", l.Excess, "until", until)
-			w.sendExcess(&l.Limit, ExcessData{Limit: l.Limit.Name, Units: l.Excess, Until: &until}, now)
-		case before && now.Sub(last) >= quietFor(&l.Limit):
-			w.excessEnded(&l.Limit, now)
+		if l.Excess == 0 {
+			continue
+		}
+		_, before := w.excess[l.Limit.Name]
+		if w.excess == nil {
+			w.excess = map[string]excessSeen{}
+		}
+		if w.excess[l.Limit.Name] = (excessSeen{l.Limit, now}); before {
+			continue
+		}
+		until := l.ExcessUntil.Time()
+		w.log.Warn("the vendor counts more of a limit than weir: another program may use the account, or the vendor may allow less than is configured",
+			"limit", l.Limit.Name, "units", l.Excess, "until", until)
+		w.sendExcess(&l.Limit, ExcessData{Limit: l.Limit.Name, Units: l.Excess, Until: &until}, now)
+	}
+	for name, seen := range w.excess {
+		if now.Sub(seen.last) >= quietFor(&seen.limit) {
+			delete(w.excess, name)
+			w.log.Info("the vendor counts no more of a limit than weir again", "limit", name)
+			w.sendExcess(&seen.limit, ExcessData{Limit: name}, now)
 		}
 	}
-}
-
-// excessEnded reports that the vendor counts no more than weir again.
-func (w *levelWatch) excessEnded(l *bucket.Limit, now time.Time) {
-	delete(w.excess, l.Name)
-	w.log.Info("the vendor counts no more of a limit than weir again", "limit", l.Name)
-	w.sendExcess(l, ExcessData{Limit: l.Name}, now)
 }
 
 // sendExcess stores the event.

@@ -38,7 +38,7 @@ type levelWatch struct {
 	ended   chan struct{}        // closed when it reads no more
 
 	told   map[string]budgetTold // by limit; nil until the earlier events are read
-	excess map[string]time.Time  // by limit: when the vendor was last seen to count more than weir
+	excess map[string]excessSeen // by limit
 
 	mu     sync.Mutex // of latest
 	latest []bucket.Level
