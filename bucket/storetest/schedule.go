@@ -64,7 +64,7 @@ type plan struct {
 
 // adversity is what can go wrong, in percent of the occasions.
 type adversity struct {
-	pauses, misses, unsettled, misestimates, clockBack int
+	pauses, misses, unsettled, misestimates, clockBack, told int
 }
 
 func anyPlan(t *rapid.T) plan {
@@ -84,6 +84,9 @@ func anyPlan(t *rapid.T) plan {
 	for i := range rapid.IntRange(0, 3).Draw(t, "limits") {
 		l := anyLimit(t, fmt.Sprint("limit", i))
 		l.Shadow = rapid.IntRange(0, 7).Draw(t, "shadow") == 7
+		if l.InFlight == 0 && rapid.IntRange(0, 2).Draw(t, "left") == 0 {
+			l = reading(l)
+		}
 		p.rules.Shared = append(p.rules.Shared, l)
 		cost := int64(1)
 		switch {
@@ -105,6 +108,7 @@ func anyPlan(t *rapid.T) plan {
 			misses:       rapid.IntRange(0, 30).Draw(t, "misses"),
 			unsettled:    rapid.IntRange(0, 10).Draw(t, "unsettled"),
 			misestimates: rapid.IntRange(0, 50).Draw(t, "misestimates"),
+			told:         rapid.IntRange(0, 50).Draw(t, "told"),
 		}
 		if !hasPeriods(p.rules.Shared) { // periods by a wrong clock are wrong
 			p.adverse.clockBack = rapid.IntRange(0, 3).Draw(t, "clock back")

@@ -109,7 +109,9 @@ const (
 )
 
 // readWait reads how long to wait, counted from now, as readTime does. The wait is from 0 to mostHold.
-func readWait(value string, now time.Time) (wait time.Duration, ok bool) { return readTime(value, now, mostHold) }
+func readWait(value string, now time.Time) (wait time.Duration, ok bool) {
+	return readTime(value, now, mostHold)
+}
 
 // readTime reads how long it takes from now to a time. It accepts seconds, with or without decimals; a time since 1970
 // in seconds, milliseconds, microseconds or nanoseconds; a Go duration; an HTTP date; a time as in RFC 3339. The wait is

@@ -1,0 +1,179 @@
+package bucket
+
+import (
+	"testing"
+	"time"
+
+	"weir/ingest"
+
+	"pgregory.net/rapid"
+)
+
+// heeding returns a limit of which answers say what is left.
+func heeding(l Limit) Limit {
+	l.Left, l.LeftUntil = ingest.Source{Header: "X-Left"}, ingest.Source{Header: "X-Left-Until"}
+	return l
+}
+
+// heedingLimits are one limit of each kind of which answers say what is left.
+var heedingLimits = []Limit{
+	{Name: "window", Rate: &Rate{Count: 60, Per: time.Minute, Burst: 7}},
+	{Name: "tokens", Rate: &Rate{Count: 60, Per: time.Minute, Burst: 20, Counts: ByTokens}},
+	{Name: "sliding", Quota: &Quota{Count: 50, Window: Sliding, Per: time.Minute}},
+	{Name: "fixed", Quota: &Quota{Count: 50, Window: Fixed, Per: time.Minute}},
+	{Name: "calendar", Quota: &Quota{Count: 50, Window: Calendar, Unit: Hour, Zone: time.UTC}},
+}
+
+// TestExcessOfAnyAnswer gives answers with any numbers, in any order and more than once. An excess is never negative and
+// never lasts longer than a period, and what it leaves until then is never more than any answer in force has said.
+func TestExcessOfAnyAnswer(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := heeding(rapid.SampledFrom(heedingLimits).Draw(t, "limit"))
+		rules := Rules{Key: fast, Shared: []Limit{limit}, Headroom: rapid.SampledFrom([]int64{0, 20}).Draw(t, "headroom")}
+		now := t0
+		m, err := NewMemory(rules, func() Micros { return now })
+		if err != nil {
+			t.Fatal(err)
+		}
+		var open []Use
+		l, said := &m.engine.shared[0], int64(0)
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			now += Micros(rapid.Int64Range(0, 5_000_000).Draw(t, "step"))
+			if rapid.Bool().Draw(t, "ask") {
+				before := l.excess
+				got, err := m.Reserve(t.Context(), []Ask{{Key: "k", Limits: fast, Want: 3, Horizon: time.Second}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, g := range got[0].Grants {
+					open = append(open, Use{Key: "k", Grant: g})
+					if before.until > g.At && limit.Name != "sliding" {
+						if said--; said < 0 {
+							t.Fatalf("granted at %d what the vendor has not left until %d", g.At-t0, before.until-t0)
+						}
+					}
+				}
+				continue
+			}
+			if len(open) == 0 {
+				continue
+			}
+			u := rapid.SampledFrom(open).Draw(t, "answered")
+			left := Left{Told: rapid.IntRange(0, 5).Draw(t, "told") > 0, Units: rapid.Int64Range(0, 70).Draw(t, "left")}
+			if rapid.Bool().Draw(t, "timed") {
+				left.Until = now + Micros(rapid.OneOf(rapid.Int64Range(-1e7, 1e8), rapid.Int64()).Draw(t, "until")>>1)
+				left.Least = left.Until - Micros(rapid.Int64Range(0, 2_000_000).Draw(t, "early"))
+			}
+			u.Left = []Left{left}
+			if err := m.Settle(t.Context(), []Use{u}); err != nil {
+				t.Fatal(err)
+			}
+			x := l.excess
+			end := now + Micros(limit.Period()/time.Microsecond)
+			if now < x.until && (x.units <= 0 || x.until > max(end, u.Grant.At+end-now)) || x.units < 0 {
+				t.Fatalf("%+v by %+v at %d", x, left, now-t0)
+			}
+			said = max(0, x.room)
+		}
+	})
+}
+
+// TestExcessOutlivesTheProcess checks that a restart holds what the vendor said before, less what the process may have
+// granted since its last snapshot, until the vendor's count begins anew.
+func TestExcessOutlivesTheProcess(t *testing.T) {
+	for _, limit := range heedingLimits {
+		b := newTable(t, Rules{Key: fast, Shared: []Limit{heeding(limit)}})
+		b.Restore(Snapshot{})
+		b.Saved(b.Checkpoint(time.Second))
+		g := b.ask(Ask{}).Grants[0]
+		until := t0 + 40_000_000
+		if err := b.Settle(t.Context(), []Use{{Key: "k", Grant: g, Left: []Left{{Told: true, Units: 0, Until: until, Least: until}}}}); err != nil {
+			t.Fatal(err)
+		}
+		for _, ahead := range []time.Duration{time.Second, 0} {
+			next := newTable(t, b.rules)
+			next.clock = t0 + 20_000_000
+			next.Restore(thereAndBack(t, b.Checkpoint(ahead)))
+			next.Saved(next.Checkpoint(time.Second))
+			if got := next.ask(Ask{}); len(got.Grants) != 0 {
+				t.Errorf("%s: %d granted although the vendor has nothing left", limit.Name, len(got.Grants))
+			}
+			if l := next.Levels(); len(l) != 1 || l[0].Excess <= 0 || l[0].ExcessUntil != until || l[0].Used > l[0].Count {
+				t.Errorf("%s: the level after a restart is %+v", limit.Name, l)
+			}
+			next.clock = until
+			next.Saved(next.Checkpoint(time.Second))
+			if got := next.ask(Ask{}); len(got.Grants) != 1 {
+				t.Errorf("%s: nothing granted when the vendor's count has begun anew: %+v", limit.Name, got.Wait)
+			}
+		}
+	}
+}
+
+// TestCrashGrantsNothingTwice checks that units granted after the last snapshot are not granted again from what the vendor
+// had left.
+func TestCrashGrantsNothingTwice(t *testing.T) {
+	limit := heeding(Limit{Name: "account", Rate: &Rate{Count: 60, Per: time.Minute, Burst: 5}})
+	b := newTable(t, Rules{Key: fast, Shared: []Limit{limit}})
+	b.Restore(Snapshot{})
+	b.Saved(b.Checkpoint(2 * time.Second))
+	g := b.ask(Ask{}).Grants[0]
+	until := t0 + 30_000_000
+	if err := b.Settle(t.Context(), []Use{{Key: "k", Grant: g, Left: []Left{{Told: true, Units: 7, Until: until, Least: until}}}}); err != nil {
+		t.Fatal(err)
+	}
+	s := b.Checkpoint(2 * time.Second)
+	b.Saved(s)
+	granted := len(b.ask(Ask{Want: 9, Horizon: 2 * time.Second}).Grants)
+	next := newTable(t, b.rules)
+	next.clock = t0 + 3_000_000
+	next.Restore(thereAndBack(t, s))
+	for next.clock < until {
+		next.Saved(next.Checkpoint(2 * time.Second))
+		granted += len(next.ask(Ask{Want: 9}).Grants)
+		next.clock += 500_000
+	}
+	if granted == 0 || granted > 7 {
+		t.Errorf("%d granted over a crash of the 7 that were left", granted)
+	}
+}
+
+// TestExcessNeedsTheSameKind checks that a limit that counts another way does not take the excess over.
+func TestExcessNeedsTheSameKind(t *testing.T) {
+	for i, limit := range heedingLimits {
+		for j, other := range heedingLimits {
+			limit.Name, other.Name = "account", "account"
+			b := newTable(t, Rules{Key: fast, Shared: []Limit{heeding(limit)}})
+			b.Restore(Snapshot{})
+			b.Saved(b.Checkpoint(time.Second))
+			g := b.ask(Ask{}).Grants[0]
+			until := t0 + 40_000_000
+			if err := b.Settle(t.Context(), []Use{{Key: "k", Grant: g, Left: []Left{{Told: true, Until: until, Least: until}}}}); err != nil {
+				t.Fatal(err)
+			}
+			s := thereAndBack(t, b.Checkpoint(0))
+			turned := newTable(t, Rules{Key: fast, Shared: []Limit{heeding(other)}})
+			turned.Restore(s)
+			if err := b.Apply(turned.rules); err != nil {
+				t.Fatal(err)
+			}
+			same := limit.Kind() == other.Kind() && slide(limit) == slide(other)
+			if live, stored := b.engine.shared[0].excess.until, turned.engine.shared[0].excess.until; (live == until) != same || (stored == until) != same {
+				t.Errorf("limit %d turned to %d: the excess lasts until %d, and after a restart until %d", i, j, live, stored)
+			}
+		}
+	}
+}
+
+func slide(l Limit) bool { return l.Quota != nil && l.Quota.Window == Sliding }
+
+func TestValidateLeft(t *testing.T) {
+	for _, l := range []Limit{
+		{Name: "calls", InFlight: 5},
+		{Name: "spend", Budget: &Budget{Quota: Quota{Count: 5, Window: Calendar, Unit: Day, Zone: time.UTC}, OnExhausted: Hold}},
+	} {
+		if err := (Rules{Key: fast, Shared: []Limit{heeding(l)}}).Validate(); err == nil {
+			t.Errorf("%s may say what is left", l.Name)
+		}
+	}
+}
