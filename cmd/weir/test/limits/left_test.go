@@ -1,0 +1,177 @@
+package limits
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"weir/bucket/stream"
+	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/nats/connect"
+	"weir/cmd/weir/weirtest"
+	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+)
+
+// account is a vendor's account that another program uses too: it takes its part when a period of the vendor begins.
+type account struct {
+	count, others int
+	per           time.Duration
+	once          bool // the other program uses only the first period
+
+	mu      sync.Mutex // guards what follows
+	began   time.Time  // of the present period; the first begins with the first call
+	used    int
+	refused int
+	calls   int
+}
+
+// Answer is the script of the account's api. No header has a name by which weir holds calls without being told to.
+func (a *account) Answer(context.Context, *fakeapi.Request) fakeapi.Behaviour {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	if a.began.IsZero() {
+		a.began, a.used = now, a.others
+	}
+	if since := now.Sub(a.began); since >= a.per {
+		if a.began, a.used = a.began.Add(since.Truncate(a.per)), a.others; a.once {
+			a.used = 0
+		}
+	}
+	a.calls++
+	status := http.StatusOK
+	if a.used < a.count {
+		a.used++
+	} else {
+		status = http.StatusTooManyRequests
+		a.refused++
+	}
+	return fakeapi.Behaviour{Status: status, Header: []fakeapi.Field{
+		{Name: "X-Left", Value: fmt.Sprint(a.count - a.used)},
+		{Name: "X-Resets", Value: fmt.Sprintf("%.6f", a.began.Add(a.per).Sub(now).Seconds())},
+	}}
+}
+
+// counted returns how many calls the vendor refused, and how many came.
+func (a *account) counted() (refused, calls int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.refused, a.calls
+}
+
+// accountYAML calls one key's jobs one after the other, by a limit that is the vendor's.
+const accountYAML = `
+apis:
+  pay:
+    url: %%s
+    bucket: {rate: 100/s, capacity: 500, in_flight: 1}
+    retry: {min: 50ms, max: 100ms}
+    limits: [{name: account, rate: 30/3s%s}]
+`
+
+const readsLeft = ", left: header:X-Left, left_until: header:X-Resets"
+
+// TestAnotherProgramUsesTheAccount: if half of the account is another program's, the vendor refuses calls. If weir reads
+// what is left, the vendor refuses none; weir says why its calls wait, and goes on when the vendor's count begins anew.
+func TestAnotherProgramUsesTheAccount(t *testing.T) {
+	t.Parallel()
+	const jobs = 40
+	lay := map[string]func(*testing.T, *account, string) *weirtest.Rig{
+		"process": func(t *testing.T, a *account, yaml string) *weirtest.Rig {
+			t.Helper()
+			return weirtest.NewRig(t, fakeapi.Options{Script: a.Answer}, yaml)
+		},
+		"redis": func(t *testing.T, a *account, yaml string) *weirtest.Rig {
+			t.Helper()
+			return weirtest.NewRedisRig(t, fakeapi.Options{Script: a.Answer}, yaml).Rig
+		},
+	}
+	for where, rig := range lay {
+		t.Run(where, func(t *testing.T) {
+			t.Parallel()
+			t.Run("unread", func(t *testing.T) {
+				t.Parallel()
+				a := &account{count: 30, others: 15, per: 3 * time.Second}
+				r := rig(t, a, fmt.Sprintf(accountYAML, ""))
+				submitMany(r, jobs)
+				r.Eventually("a refused call", func() bool { refused, _ := a.counted(); return refused > 0 })
+			})
+			t.Run("read", func(t *testing.T) {
+				t.Parallel()
+				a := &account{count: 30, others: 15, per: 3 * time.Second}
+				r := rig(t, a, fmt.Sprintf(accountYAML, readsLeft))
+				submitMany(r, jobs)
+				for _, command := range [][]string{{"status"}, {"show", "pay", "k"}, {"doctor"}} {
+					r.Eventually(strings.Join(command, " ")+" to say what the vendor counts", func() bool {
+						said, _ := r.Command(command...)
+						return strings.Contains(said, "the vendor counts ") && strings.Contains(said, " more than weir until ")
+					})
+				}
+				r.Eventually("the metric", func() bool {
+					return strings.Contains(r.Get("/metrics"), `weir_limit_vendor_excess_units{api="pay",limit="account"} `)
+				})
+				r.Eventually("the event", func() bool { return len(r.Stored("WEIR_EVENTS", "weir.events.excess.pay._")) == 1 })
+				r.Ended("pay", "k", jobs)
+				if refused, calls := a.counted(); refused > 0 || calls != jobs {
+					t.Errorf("%d calls for %d jobs, of which the vendor refused %d", calls, jobs, refused)
+				}
+				if n := len(r.Stored("WEIR_EVENTS", "weir.events.excess.pay._")); n != 1 {
+					t.Errorf("%d events of one change", n)
+				}
+			})
+		})
+	}
+}
+
+// submitMany submits n jobs of one key, and expects a receipt for each.
+func submitMany(r *weirtest.Rig, n int) {
+	r.T.Helper()
+	jobs := make([]*nats.Msg, n)
+	for i := range jobs {
+		jobs[i] = weirtest.JobFor("pay", "k", fmt.Sprint("job ", i))
+	}
+	weirtest.FillTaken(r.T, r.NC, jobs)
+}
+
+// TestLeftOutlivesAKill: a weir that is killed and started again waits for the vendor's next period, and then goes on.
+func TestLeftOutlivesAKill(t *testing.T) {
+	t.Parallel()
+	const jobs = 5
+	a := &account{count: 60, others: 59, per: 12 * time.Second, once: true}
+	r := weirtest.NewKillRig(t, fakeapi.Options{Script: a.Answer}, `
+apis:
+  pay:
+    url: %s
+    bucket: {rate: 100/s, capacity: 500, in_flight: 1}
+    limits: [{name: account, rate: 60/12s`+readsLeft+`}]
+`)
+	ctx := await.Context(t, "a kill while the vendor has nothing left")
+	r.Publish(ctx, "weir.jobs.pay.k", "first", nil)
+	r.AwaitEmpty()
+	control, err := weirtest.OperatorsAt(t, r.NC).KeyValue(ctx, connect.ControlBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for stored := false; !stored; {
+		entry, err := control.Get(ctx, "limits.pay")
+		stored = err == nil && strings.Contains(string(entry.Value()), `"excess"`)
+		if !stored && !stream.Sleep(ctx, 50*time.Millisecond) {
+			t.Fatalf("no checkpoint has what the vendor said: %v", context.Cause(ctx))
+		}
+	}
+	for i := range jobs - 1 {
+		r.Publish(ctx, "weir.jobs.pay.k", fmt.Sprint("job", i), nil)
+	}
+	r.Proc.Kill()
+	r.Start()
+	r.AwaitEmpty()
+	if refused, calls := a.counted(); refused > 0 || calls != jobs {
+		t.Errorf("%d calls for %d jobs, of which the vendor refused %d", calls, jobs, refused)
+	}
+}
