@@ -23,6 +23,8 @@ import (
 //	             there burst × interval later. For a slow rate that is hours: 1 per 6 h grants nothing for 6 h
 //	in-flight    one lease
 //	a quota      for a moment at most a 64th, or one call, or eight times ahead's worth: until Correct (former.go)
+//	an excess    what may be granted until the next snapshot counts as granted. One that an answer reported after the
+//	             snapshot is gone until the next answer (left.go)
 //
 // Checkpoint(0) is the last one of an orderly stop: it is exact, and nothing is granted after it.
 //
