@@ -14,21 +14,19 @@ import (
 
 // LimitShown is a limit's level as operators see it.
 type LimitShown struct {
-	Limit   string     `json:"limit"`
-	Used    int64      `json:"used"`
-	Count   int64      `json:"count"`
-	Unit    Unit       `json:"unit"`
-	Until   *time.Time `json:"until,omitempty"`   // of the period
-	Shadow  bool       `json:"shadow,omitempty"`  // the limit only watches
-	Held    int64      `json:"held,omitempty"`    // calls that it would have held
-	Unknown bool       `json:"unknown,omitempty"` // counts as used up until the ledger is added up
-	Why     string     `json:"why,omitempty"`     // why that is not possible yet, and what to do
-	PerMS   int64      `json:"per_ms,omitempty"`  // of a rate: used counts calls started within it
-	Bound   bool       `json:"bound,omitempty"`   // used is an upper bound until calls before the start are added up
-	// Excess is how many units the vendor counts and weir does not, by what an answer said was left. Of a quota, used
-	// contains them.
-	Excess      int64      `json:"excess,omitempty"`
-	ExcessUntil *time.Time `json:"excess_until,omitempty"`
+	Limit       string     `json:"limit"`
+	Used        int64      `json:"used"`
+	Count       int64      `json:"count"`
+	Unit        Unit       `json:"unit"`
+	Until       *time.Time `json:"until,omitempty"`        // of the period
+	Shadow      bool       `json:"shadow,omitempty"`       // the limit only watches
+	Held        int64      `json:"held,omitempty"`         // calls that it would have held
+	Unknown     bool       `json:"unknown,omitempty"`      // counts as used up until the ledger is added up
+	Why         string     `json:"why,omitempty"`          // why that is not possible yet, and what to do
+	PerMS       int64      `json:"per_ms,omitempty"`       // of a rate: used counts calls started within it
+	Bound       bool       `json:"bound,omitempty"`        // used is an upper bound until calls before the start are added up
+	Excess      int64      `json:"excess,omitempty"`       // units that the vendor counts and weir does not; used of a quota has them
+	ExcessUntil *time.Time `json:"excess_until,omitempty"` // when the vendor's count begins anew
 }
 
 // Shown returns an api's levels for operators.
