@@ -30,7 +30,8 @@ import "time"
 // # What holds
 //
 //  1. It never grants more: a slot is within the meter and within the excess.
-//  2. It is never negative: it begins with F + S - L >= F - L > 0, and stays only while F + S - L > 0.
+//  2. It is never negative: it begins with F + S - L >= F - L > 0, and stays only while F + S - L > 0. It is at most what
+//     the vendor allows, less what is left, less what was granted up to c: every call that was answered when c was sent.
 //  3. It does not drift: the excess is computed from one answer, and from no former excess.
 //  4. If only weir uses the account, there is none. Every unit that the vendor counts was granted by now, and with what
 //     was granted in the vendor's period, F is within the limit: so F <= L. Of a rate with a known U the period is the
@@ -166,11 +167,10 @@ func (l *sharedLimit) heed(now Micros, g *Grant, left Left, count Count) {
 	if left.Until != 0 {
 		until = min(left.Until, max(until, now+period))
 	}
-	x.serial = g.Serial
 	if until <= now {
-		x.end()
-		return
+		return // it was about a period that is over
 	}
+	x.serial = g.Serial
 	begun := now < x.until
 	if !begun {
 		left.Until = min(left.Until, left.Least)

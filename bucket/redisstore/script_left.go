@@ -58,11 +58,12 @@ local function x_heed(l, now, serial, at, units, till, least, taken, window)
     last = max(last, ends)
   end
   if till > 0 then ends = min(till, last) end
+  if ends <= now then return end
   x.serial = serial
   local begun = now < x.till
   if not begun then till = min(till, least) end
-  local free = ends > now and x_free(l, now, at, s, till, since, window) or 0
-  if ends <= now or free <= units + l.slack and (not begun or free + since <= units + l.slack) then
+  local free = x_free(l, now, at, s, till, since, window)
+  if free <= units + l.slack and (not begun or free + since <= units + l.slack) then
     x.units, x.till, x.room = 0, 0, 0
     return
   end

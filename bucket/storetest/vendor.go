@@ -50,7 +50,8 @@ type account struct {
 	others int64         // units that other programs take at the beginning of each period, in percent
 	told   bool          // answers say until when
 	flight bucket.Micros // how long a call takes at most
-	calls  int           // of weir, that wait for slots at once
+	calls  int           // keys of weir that always have a job
+	eager  bool          // a key's next call does not wait for the answer to its last
 	seed   uint64
 }
 
@@ -59,7 +60,7 @@ func anyAccount(t *rapid.T) account {
 		count: rapid.Int64Range(10, 60).Draw(t, "count"), per: bucket.Micros(rapid.SampledFrom([]int64{20, 60}).Draw(t, "seconds")) * second,
 		others: rapid.Int64Range(0, 100).Draw(t, "others"), told: rapid.Bool().Draw(t, "told"),
 		flight: bucket.Micros(rapid.SampledFrom([]int64{1, 200_000, 3_000_000}).Draw(t, "flight")),
-		calls:  rapid.IntRange(1, 8).Draw(t, "calls"), seed: rapid.Uint64().Draw(t, "seed"),
+		calls:  rapid.IntRange(1, 8).Draw(t, "calls"), eager: rapid.IntRange(0, 3).Draw(t, "eager") == 0, seed: rapid.Uint64().Draw(t, "seed"),
 	}
 	per := time.Duration(p.per) * time.Microsecond
 	switch rapid.SampledFrom([]string{"rate", "tokens", "fixed", "sliding"}).Draw(t, "kind") {
@@ -142,9 +143,14 @@ func (s *session) ask(k int) {
 				if err := s.store.Settle(context.Background(), []bucket.Use{use}); err != nil {
 					s.t.Fatal(err)
 				}
+				if !s.eager {
+					s.ask(k)
+				}
 			})
 		})
-		s.at(max(g.At, s.clock.now+1), func() { s.ask(k) })
+		if s.eager {
+			s.at(s.clock.now+1, func() { s.ask(k) })
+		}
 	}
 	if w := got[0].Wait; w.Until != 0 {
 		// An answer may end an excess: so the wait is not slept through.
