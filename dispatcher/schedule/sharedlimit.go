@@ -274,9 +274,9 @@ func (l *sharedLimit) comingBack(o outlook) float64 {
 }
 
 // reopens returns when the limit, which the store has refused until shut, should let a call pass if running calls give
-// back what they did not take. took is how long a call takes.
+// back what they did not take. took is how long a call takes. At best the next answer says that enough is left.
 func (l *sharedLimit) reopens(shut, from bucket.Micros, took time.Duration, o outlook) bucket.Micros {
-	if l.mayAllComeBack(o) {
+	if l.mayAllComeBack(o) || o == bestCase && l.ReadsLeft() {
 		return min(shut, from)
 	}
 	return l.givenBack(shut, from, took, o)
@@ -390,15 +390,16 @@ func (l *sharedLimit) after(ahead float64, from, shut bucket.Micros, calls int, 
 		}
 	case bucket.KindQuota, bucket.KindBudget:
 		if at = shut; !l.mayAllComeBack(o) {
-			at = max(shut, l.afterPeriod(ahead*usual+last-l.comingBack(o), from))
+			at = max(shut, l.afterPeriod(ahead*usual+last-l.comingBack(o), from, o))
 		}
 	}
 	return at
 }
 
 // afterPeriod returns when a quota or budget has room for that many units, by how much of it was used when the
-// schedule last learned its level; 0 if it has room now, or if that is not known.
-func (l *sharedLimit) afterPeriod(need float64, from bucket.Micros) bucket.Micros {
+// schedule last learned its level; 0 if it has room now, or if that is not known. What only the vendor counts is used
+// until the vendor's count begins anew, and at best not at all.
+func (l *sharedLimit) afterPeriod(need float64, from bucket.Micros, o outlook) bucket.Micros {
 	quota, level := l.Quota, l.level
 	if l.Budget != nil {
 		quota = &l.Budget.Quota
@@ -409,9 +410,12 @@ func (l *sharedLimit) afterPeriod(need float64, from bucket.Micros) bucket.Micro
 	if level == nil || level.Unknown || level.Bound || level.End <= from || level.Count <= 0 {
 		return 0
 	}
-	short := need - float64(level.Count-level.Used)
-	if short <= 0 {
+	short, excess := need-float64(level.Count-level.Used), float64(level.Excess)
+	switch {
+	case short <= 0 || o == bestCase && short <= excess:
 		return 0
+	case short <= excess && level.ExcessUntil < level.End:
+		return level.ExcessUntil
 	}
 	return later(level.End, math.Ceil(short/float64(level.Count))-1, float64(quota.Length().Microseconds()))
 }

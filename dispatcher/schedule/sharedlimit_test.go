@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/ingest"
 )
 
 // TestSharedLimitsOfFormerRules checks that costs of a job made ready under rules with more limits, or fewer, are
@@ -71,4 +72,29 @@ func TestMissedCallUsesNothing(t *testing.T) {
 		}
 	}
 	t.Error("no call started")
+}
+
+// TestForecastOfWhatIsLeft checks that units which only the vendor counts are used until the vendor's count begins anew,
+// and at best not at all, since the next answer may say that enough is left.
+func TestForecastOfWhatIsLeft(t *testing.T) {
+	quota := bucket.Quota{Count: 100, Per: time.Hour, Window: bucket.Fixed}
+	limit := bucket.Limit{Name: "hourly", Quota: &quota, Left: ingest.Source{Header: "X-Left"}}
+	limits := newSharedLimits(&Policy{Rules: bucket.Rules{Shared: []bucket.Limit{limit}}}, &grants{})
+	soon, end := someTime.Add(time.Minute), someTime.Add(30*time.Minute)
+	limits.Learn([]bucket.Level{{Limit: limit, Used: 100, Count: 100, End: end, Excess: 40, ExcessUntil: soon}})
+	l := &limits[0]
+	for _, c := range []struct {
+		ahead        float64
+		shut         bucket.Micros
+		likely, best bucket.Micros
+	}{
+		{0, 0, soon, 0}, {39, 0, soon, 0}, {40, 0, end, end}, {0, soon, soon, someTime}, {40, soon, end, end},
+	} {
+		if at := l.after(c.ahead, someTime, c.shut, 0, time.Second, likely); at != c.likely {
+			t.Errorf("behind %v: in %s, want %s", c.ahead, someTime.Until(at), someTime.Until(c.likely))
+		}
+		if at := l.after(c.ahead, someTime, c.shut, 0, time.Second, bestCase); at != c.best {
+			t.Errorf("behind %v at best: in %s, want %s", c.ahead, someTime.Until(at), someTime.Until(c.best))
+		}
+	}
 }
