@@ -211,7 +211,8 @@ func (e *engine) scarce(now, reach Micros, a *Ask, dear []string) int {
 			}
 		case *rateMeter:
 			drained := float64(max(m.tat, now)) + float64(units-m.burst)*float64(m.interval.P)/float64(m.interval.Q)
-			if !l.Shadow && cost > 0 && (drained > float64(reach) || slices.Contains(dear, l.Name) || l.excess.short(now, reach, units)) {
+			short := drained > float64(reach) || l.excess.short(now, reach, units)
+			if !l.Shadow && cost > 0 && (short || slices.Contains(dear, l.Name)) {
 				return i
 			}
 		default:

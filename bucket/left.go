@@ -30,8 +30,9 @@ import "time"
 // # What holds
 //
 //  1. It never grants more: a slot is within the meter and within the excess.
-//  2. It is never negative: it begins with F + S - L >= F - L > 0, and stays only while F + S - L > 0. It is at most what
-//     the vendor allows, less what is left, less what was granted up to c: every call that was answered when c was sent.
+//  2. It is never negative: it begins with F + S - L >= F - L > 0, and stays only while F + S - L > 0. It is at most
+//     what the vendor allows, less what is left, less what was granted up to c, which has every call that was answered
+//     when c was sent.
 //  3. It does not drift: the excess is computed from one answer, and from no former excess.
 //  4. If only weir uses the account, there is none. Every unit that the vendor counts was granted by now, and with what
 //     was granted in the vendor's period, F is within the limit: so F <= L. Of a rate with a known U the period is the
@@ -52,10 +53,11 @@ import "time"
 
 // Left is what the answer to a call says of one limit.
 type Left struct {
-	Told  bool   // the rest is valid
-	Units int64  // left when the vendor counted the call
-	Until Micros // when the vendor's count begins anew at the latest, by the store's clock; 0 if the answer does not say
-	Least Micros // when it begins anew at the earliest
+	Told  bool  // the rest is valid
+	Units int64 // left when the vendor counted the call
+	// Until is when the vendor's count begins anew at the latest, and Least when it does at the earliest, by the store's
+	// clock. Both are 0 if the answer does not say.
+	Until, Least Micros
 }
 
 // Count is how much a store had counted of one limit by a grant, the grant included.

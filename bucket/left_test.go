@@ -1,6 +1,7 @@
 package bucket
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -24,12 +25,13 @@ var heedingLimits = []Limit{
 	{Name: "calendar", Quota: &Quota{Count: 50, Window: Calendar, Unit: Hour, Zone: time.UTC}},
 }
 
-// TestExcessOfAnyAnswer gives answers with any numbers, in any order and more than once. An excess is never negative and
-// never lasts longer than a period, and what it leaves until then is never more than any answer in force has said.
+// TestExcessOfAnyAnswer gives answers with any numbers, in any order and more than once. An excess is never negative
+// and never lasts longer than a period, and what it leaves until then is never more than the answer in force has said.
 func TestExcessOfAnyAnswer(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := heeding(rapid.SampledFrom(heedingLimits).Draw(t, "limit"))
-		rules := Rules{Key: fast, Shared: []Limit{limit}, Headroom: rapid.SampledFrom([]int64{0, 20}).Draw(t, "headroom")}
+		rules := Rules{Key: fast, Shared: []Limit{limit}}
+		rules.Headroom = rapid.SampledFrom([]int64{0, 20}).Draw(t, "headroom")
 		now := t0
 		m, err := NewMemory(rules, func() Micros { return now })
 		if err != nil {
@@ -85,11 +87,8 @@ func TestExcessOutlivesTheProcess(t *testing.T) {
 		b := newTable(t, Rules{Key: fast, Shared: []Limit{heeding(limit)}})
 		b.Restore(Snapshot{})
 		b.Saved(b.Checkpoint(time.Second))
-		g := b.ask(Ask{}).Grants[0]
 		until := t0 + 40_000_000
-		if err := b.Settle(t.Context(), []Use{{Key: "k", Grant: g, Left: []Left{{Told: true, Units: 0, Until: until, Least: until}}}}); err != nil {
-			t.Fatal(err)
-		}
+		b.answer(b.ask(Ask{}).Grants[0], 0, until)
 		for _, ahead := range []time.Duration{time.Second, 0} {
 			next := newTable(t, b.rules)
 			next.clock = t0 + 20_000_000
@@ -98,7 +97,8 @@ func TestExcessOutlivesTheProcess(t *testing.T) {
 			if got := next.ask(Ask{}); len(got.Grants) != 0 {
 				t.Errorf("%s: %d granted although the vendor has nothing left", limit.Name, len(got.Grants))
 			}
-			if l := next.Levels(); len(l) != 1 || l[0].Excess <= 0 || l[0].ExcessUntil != until || l[0].Used > l[0].Count {
+			l := next.Levels()
+			if len(l) != 1 || l[0].Excess <= 0 || l[0].ExcessUntil != until || l[0].Used > l[0].Count {
 				t.Errorf("%s: the level after a restart is %+v", limit.Name, l)
 			}
 			next.clock = until
@@ -110,18 +110,15 @@ func TestExcessOutlivesTheProcess(t *testing.T) {
 	}
 }
 
-// TestCrashGrantsNothingTwice checks that units granted after the last snapshot are not granted again from what the vendor
-// had left.
+// TestCrashGrantsNothingTwice checks that units granted after the last snapshot are not granted again from what the
+// vendor had left.
 func TestCrashGrantsNothingTwice(t *testing.T) {
 	limit := heeding(Limit{Name: "account", Rate: &Rate{Count: 60, Per: time.Minute, Burst: 5}})
 	b := newTable(t, Rules{Key: fast, Shared: []Limit{limit}})
 	b.Restore(Snapshot{})
 	b.Saved(b.Checkpoint(2 * time.Second))
-	g := b.ask(Ask{}).Grants[0]
 	until := t0 + 30_000_000
-	if err := b.Settle(t.Context(), []Use{{Key: "k", Grant: g, Left: []Left{{Told: true, Units: 7, Until: until, Least: until}}}}); err != nil {
-		t.Fatal(err)
-	}
+	b.answer(b.ask(Ask{}).Grants[0], 7, until)
 	s := b.Checkpoint(2 * time.Second)
 	b.Saved(s)
 	granted := len(b.ask(Ask{Want: 9, Horizon: 2 * time.Second}).Grants)
@@ -146,11 +143,8 @@ func TestExcessNeedsTheSameKind(t *testing.T) {
 			b := newTable(t, Rules{Key: fast, Shared: []Limit{heeding(limit)}})
 			b.Restore(Snapshot{})
 			b.Saved(b.Checkpoint(time.Second))
-			g := b.ask(Ask{}).Grants[0]
 			until := t0 + 40_000_000
-			if err := b.Settle(t.Context(), []Use{{Key: "k", Grant: g, Left: []Left{{Told: true, Until: until, Least: until}}}}); err != nil {
-				t.Fatal(err)
-			}
+			b.answer(b.ask(Ask{}).Grants[0], 0, until)
 			s := thereAndBack(t, b.Checkpoint(0))
 			turned := newTable(t, Rules{Key: fast, Shared: []Limit{heeding(other)}})
 			turned.Restore(s)
@@ -158,10 +152,20 @@ func TestExcessNeedsTheSameKind(t *testing.T) {
 				t.Fatal(err)
 			}
 			same := limit.Kind() == other.Kind() && slide(limit) == slide(other)
-			if live, stored := b.engine.shared[0].excess.until, turned.engine.shared[0].excess.until; (live == until) != same || (stored == until) != same {
-				t.Errorf("limit %d turned to %d: the excess lasts until %d, and after a restart until %d", i, j, live, stored)
+			live, stored := b.engine.shared[0].excess.until, turned.engine.shared[0].excess.until
+			if (live == until) != same || (stored == until) != same {
+				t.Errorf("%d turned to %d: the excess lasts until %d, and after a restart until %d", i, j, live, stored)
 			}
 		}
+	}
+}
+
+// answer settles a call whose answer says what is left until a time.
+func (b *table) answer(g Grant, units int64, until Micros) {
+	b.t.Helper()
+	left := []Left{{Told: true, Units: units, Until: until, Least: until}}
+	if err := b.Settle(context.Background(), []Use{{Key: "k", Grant: g, Left: left}}); err != nil {
+		b.t.Fatal(err)
 	}
 }
 
@@ -170,7 +174,7 @@ func slide(l Limit) bool { return l.Quota != nil && l.Quota.Window == Sliding }
 func TestValidateLeft(t *testing.T) {
 	for _, l := range []Limit{
 		{Name: "calls", InFlight: 5},
-		{Name: "spend", Budget: &Budget{Quota: Quota{Count: 5, Window: Calendar, Unit: Day, Zone: time.UTC}, OnExhausted: Hold}},
+		{Name: "spend", Budget: &Budget{Quota: *heedingLimits[4].Quota, OnExhausted: Hold}},
 	} {
 		if err := (Rules{Key: fast, Shared: []Limit{heeding(l)}}).Validate(); err == nil {
 			t.Errorf("%s may say what is left", l.Name)

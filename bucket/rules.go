@@ -236,7 +236,7 @@ func (r Rules) validateLimit(l Limit) error {
 	case l.Cost.Usual() < 0:
 		return fmt.Errorf("cost %d is negative", l.Cost.Usual())
 	case l.Left.IsPlace() && l.Rate == nil && l.Quota == nil:
-		return errors.New("left is of a rate or a quota: no answer says how much money or how many running calls are left")
+		return errors.New("left is of a rate or a quota: no answer says how much money, or how many calls, are left")
 	}
 	return err
 }

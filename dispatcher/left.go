@@ -27,7 +27,8 @@ func (w *caller) leftOf(j *lane.Job, r httpcall.Response) (left []bucket.Left) {
 		if m.Timed {
 			headed := w.Now().Add(-time.Since(r.Headed)) - j.At + j.Grant.At
 			left[i].Until = headed.Add(m.Wait)
-			left[i].Least = left[i].Until.Add(-m.Early - r.Headed.Sub(r.Started)) // the vendor may have counted the call when it was sent
+			// The vendor may have counted the call as soon as it was sent.
+			left[i].Least = left[i].Until.Add(-m.Early - r.Headed.Sub(r.Started))
 		}
 	}
 	return left

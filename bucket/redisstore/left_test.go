@@ -13,7 +13,8 @@ func leftRules() bucket.Rules {
 	return bucket.Rules{
 		Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1_000_000, Per: time.Second, Burst: 2_000_000}},
 		Shared: []bucket.Limit{{
-			Name: "account", Rate: &bucket.Rate{Count: 600, Per: time.Minute, Burst: 60}, Left: ingest.Source{Header: "X-Left"},
+			Name: "account", Left: ingest.Source{Header: "X-Left"},
+			Rate: &bucket.Rate{Count: 600, Per: time.Minute, Burst: 60},
 		}},
 	}
 }
@@ -28,8 +29,8 @@ func (r replica) answer(g bucket.Grant, units int64) {
 	}
 }
 
-// TestReplicasShareWhatIsLeft checks that an answer to one replica holds the calls of all, that the newest call's answer
-// decides whichever replica has it, and that a replica that starts later is held too.
+// TestReplicasShareWhatIsLeft checks that an answer to one replica holds the calls of all, that the newest call's
+// answer decides whichever replica has it, and that a replica that starts later is held too.
 func TestReplicasShareWhatIsLeft(t *testing.T) {
 	s, now, api := startServer(t), start, names()
 	one, two := newReplica(t, s, api, Fresh, leftRules(), &now), newReplica(t, s, api, Fresh, leftRules(), &now)

@@ -1,24 +1,25 @@
 package redisstore
 
-// luaLeft is bucket's left.go. Every limit has taken, the units of all grants so far, and its excess x: units, till when,
-// room and serial. They are kept as xn, xu, xt, xr and xs, and xk says whether the limit was a rate, a sliding quota or
-// one with periods. left is the limit's period if answers say what is left of it, and 0 if none does: such a limit has no
-// excess and counts no grants. slack is how much less than counted may be left without any.
+// luaLeft is bucket's left.go. Every limit has taken, the units of all grants so far, and its excess x: units, till
+// when, room and serial. They are kept as xn, xu, xt, xr and xs, and xk says whether the limit was a rate, a sliding
+// quota or one with periods. left is the limit's period if answers say what is left of it, and 0 if none does: such a
+// limit has no excess and counts no grants. slack is how much less than counted may be left without any.
 const luaLeft = `
 local function x_kind(l) return l.kind == 'f' and 'q' or l.kind end
 local function x_load(l)
   local f = l.name .. ':'
   l.taken, l.x = 0, {units = 0, till = 0, room = 0, serial = 0}
-  if l.left > 0 then
-    l.taken, l.x = load(f .. 'xn'), {units = load(f .. 'xu'), till = load(f .. 'xt'), room = load(f .. 'xr'), serial = load(f .. 'xs')}
-    if st[f .. 'xk'] ~= x_kind(l) then l.x = {units = 0, till = 0, room = 0, serial = l.x.serial} end
+  if l.left == 0 then return end
+  l.taken, l.x.serial = load(f .. 'xn'), load(f .. 'xs')
+  if st[f .. 'xk'] == x_kind(l) then
+    l.x.units, l.x.till, l.x.room = load(f .. 'xu'), load(f .. 'xt'), load(f .. 'xr')
   end
 end
 local function x_save(l)
   local f = l.name .. ':'
   if l.left == 0 then return end
-  save(f .. 'xn', dec(l.taken)) save(f .. 'xu', dec(l.x.units)) save(f .. 'xt', dec(l.x.till)) save(f .. 'xr', dec(l.x.room))
-  save(f .. 'xs', dec(l.x.serial)) save(f .. 'xk', x_kind(l))
+  save(f .. 'xn', dec(l.taken)) save(f .. 'xs', dec(l.x.serial)) save(f .. 'xk', x_kind(l))
+  save(f .. 'xu', dec(l.x.units)) save(f .. 'xt', dec(l.x.till)) save(f .. 'xr', dec(l.x.room))
 end
 local function x_take(l, at, units)
   if at < l.x.till then l.x.room = l.x.room - units end

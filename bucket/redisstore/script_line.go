@@ -114,7 +114,8 @@ local function line_scarce(now, reach, a, dear)
       if open + lines.calls > l.burst then return i end
     elseif cost > 0 then
       if l.kind == 'r' then
-        if dear[l.name] or max(l.t, now) + (units - l.burst) * l.p / l.q > reach or x_short(l, now, reach, units) then return i end
+        local drained = max(l.t, now) + (units - l.burst) * l.p / l.q
+        if dear[l.name] or drained > reach or x_short(l, now, reach, units) then return i end
       elseif units > l.cap or earliest(l, now, units) > reach then
         return i
       end

@@ -33,7 +33,8 @@ local function load_limits(now)
   n_limits = num()
   for i = 1, n_limits do
     local l = {name = str(), kind = str(), shadow = num() == 1, cap = num(), burst = num(), settles = num() == 1,
-      guard = num(), per = num(), grain = num(), left = num(), slack = num(), sign = str(), bounds = {}, log = KEYS[2 + i]}
+      guard = num(), per = num(), grain = num(), left = num(), slack = num(), sign = str(), bounds = {},
+      log = KEYS[2 + i]}
     local p, q = num(), num()
     for b = 1, num() do l.bounds[b] = num() end
     local f = l.name .. ':'

@@ -33,7 +33,8 @@ func reading(l bucket.Limit) bucket.Limit {
 	return l
 }
 
-// perSecond returns rules with a shared rate of one call a second, counted in a minute, of which answers say what is left.
+// perSecond returns rules with a shared rate of one call a second, counted in a minute, of which answers say what is
+// left.
 func perSecond() bucket.Rules { return only(reading(sharedRate("account", 60, time.Minute, 1))) }
 
 const second = bucket.Micros(1_000_000)
@@ -86,8 +87,8 @@ func leftEnough(b *table) {
 			}
 			got := b.ask(bucket.Ask{Want: 54, Horizon: far})
 			for i, g := range got.Grants {
-				if g.At != want.Grants[10+i].At {
-					b.Errorf("%+v until %d: slot %d at %d, want %d", l, until, i, g.At-Start, want.Grants[10+i].At-Start)
+				if at := want.Grants[10+i].At; g.At != at {
+					b.Errorf("%+v until %d: slot %d at %d, want %d", l, until, i, g.At-Start, at-Start)
 					break
 				}
 			}
@@ -129,7 +130,8 @@ func leftReplaced(b *table) {
 
 func leftOfPeriod(b *table) {
 	for _, q := range []bucket.Quota{
-		{Count: 10, Window: bucket.Fixed, Per: time.Hour}, {Count: 10, Window: bucket.Calendar, Unit: bucket.Hour, Zone: time.UTC},
+		{Count: 10, Window: bucket.Fixed, Per: time.Hour},
+		{Count: 10, Window: bucket.Calendar, Unit: bucket.Hour, Zone: time.UTC},
 	} {
 		b.lay(only(reading(quota("q", q))))
 		b.settle(answered(b.ask(bucket.Ask{}).Grants[0], 4, 0))
@@ -154,7 +156,8 @@ func leftSliding(b *table) {
 }
 
 func leftTokens(b *table) {
-	b.lay(only(reading(bucket.Limit{Name: "account", Rate: &bucket.Rate{Count: 60, Per: time.Minute, Burst: 10, Counts: bucket.ByTokens}})))
+	r := bucket.Rate{Count: 60, Per: time.Minute, Burst: 10, Counts: bucket.ByTokens}
+	b.lay(only(reading(bucket.Limit{Name: "account", Rate: &r})))
 	b.settle(answered(b.ask(bucket.Ask{}).Grants[0], 3, 30*second))
 	b.seconds(b.ask(bucket.Ask{Want: 5, Horizon: far}), 0, 0, 0, 30, 30)
 }

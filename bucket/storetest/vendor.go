@@ -31,11 +31,11 @@ func vendors(t *testing.T, open Open, scenes int) {
 		if !slices.Equal(said.slots, unsaid.slots) {
 			rt.Fatalf("answers changed the slots of the only program: %v, want %v\n%+v", said.slots, unsaid.slots, p)
 		}
-		if p.limit.Quota != nil && p.limit.Quota.Window == bucket.Sliding || p.limit.Rate != nil && p.limit.Rate.Counts == bucket.ByTokens {
+		if p.slides() || p.tokens() {
 			return // they get units back all the time, and other programs may take them first
 		}
 		if s := playAccount(t, open, p); s.refused > s.underWay {
-			rt.Fatalf("the vendor refused %d calls in one of its periods, and no more than %d were under way\n%+v", s.refused, s.underWay, p)
+			rt.Fatalf("the vendor refused %d calls of a period, and no more than %d were under way\n%+v", s.refused, s.underWay, p)
 		}
 	})
 }
@@ -57,10 +57,12 @@ type account struct {
 
 func anyAccount(t *rapid.T) account {
 	p := account{
-		count: rapid.Int64Range(10, 60).Draw(t, "count"), per: bucket.Micros(rapid.SampledFrom([]int64{20, 60}).Draw(t, "seconds")) * second,
+		count:  rapid.Int64Range(10, 60).Draw(t, "count"),
+		per:    bucket.Micros(rapid.SampledFrom([]int64{20, 60}).Draw(t, "seconds")) * second,
 		others: rapid.Int64Range(0, 100).Draw(t, "others"), told: rapid.Bool().Draw(t, "told"),
 		flight: bucket.Micros(rapid.SampledFrom([]int64{1, 200_000, 3_000_000}).Draw(t, "flight")),
-		calls:  rapid.IntRange(1, 8).Draw(t, "calls"), eager: rapid.IntRange(0, 3).Draw(t, "eager") == 0, seed: rapid.Uint64().Draw(t, "seed"),
+		calls:  rapid.IntRange(1, 8).Draw(t, "calls"), eager: rapid.IntRange(0, 3).Draw(t, "eager") == 0,
+		seed: rapid.Uint64().Draw(t, "seed"),
 	}
 	per := time.Duration(p.per) * time.Microsecond
 	switch rapid.SampledFrom([]string{"rate", "tokens", "fixed", "sliding"}).Draw(t, "kind") {
@@ -68,7 +70,8 @@ func anyAccount(t *rapid.T) account {
 		p.limit = sharedRate("account", p.count, per, rapid.Int64Range(1, p.count/2).Draw(t, "burst"))
 		p.told = true // else nothing follows from an answer but what may start at once
 	case "tokens":
-		p.limit = bucket.Limit{Name: "account", Rate: &bucket.Rate{Count: p.count, Per: per, Burst: p.count, Counts: bucket.ByTokens}}
+		r := bucket.Rate{Count: p.count, Per: per, Burst: p.count, Counts: bucket.ByTokens}
+		p.limit = bucket.Limit{Name: "account", Rate: &r}
 	case "fixed":
 		p.limit = quota("account", bucket.Quota{Count: p.count, Window: bucket.Fixed, Per: per})
 	default:
@@ -184,11 +187,9 @@ func (s *session) arrive(g bucket.Grant) bucket.Use {
 	return bucket.Use{Key: "k", Grant: g, Left: []bucket.Left{left}}
 }
 
-func (s *session) slides() bool {
-	return s.limit.Quota != nil && s.limit.Quota.Window == bucket.Sliding
-}
+func (p *account) slides() bool { return p.limit.Quota != nil && p.limit.Quota.Window == bucket.Sliding }
 
-func (s *session) tokens() bool { return s.limit.Rate != nil && s.limit.Rate.Counts == bucket.ByTokens }
+func (p *account) tokens() bool { return p.limit.Rate != nil && p.limit.Rate.Counts == bucket.ByTokens }
 
 // unit is what one call adds to used: one, or the time in which a token comes back.
 func (s *session) unit() int64 {

@@ -14,8 +14,8 @@ type Remainder struct {
 	Told  bool  // Units is valid
 	Units int64 // that were left when the vendor counted the call
 	Timed bool  // Wait and Early are valid
-	// Wait is how long after the answer the vendor's count begins anew at the latest, and Early how much sooner that may be,
-	// since times come in whole seconds.
+	// Wait is how long after the answer the vendor's count begins anew at the latest, and Early how much sooner that may
+	// be, since times come in whole seconds.
 	Wait, Early time.Duration
 	Garbled     bool // a header is there and cannot be read
 }
@@ -24,8 +24,8 @@ type Remainder struct {
 // limit, and is not used.
 const mostPeriods = 2
 
-// Remainders returns what an answer says is left of each shared limit, nil if no limit reads that or there is no answer.
-// An answer from a cache says nothing: its counts were another client's, a while ago.
+// Remainders returns what an answer says is left of each shared limit, nil if no limit reads that or there is no
+// answer. An answer from a cache says nothing: its counts were another client's, a while ago.
 func (a *API) Remainders(r Response) []Remainder {
 	var told []Remainder
 	if age := r.Header.Get("Age"); r.Status == 0 || age != "" && age != "0" {
@@ -119,11 +119,13 @@ func fieldEnd(value string, now time.Time) (wait time.Duration, ok bool) {
 	return wait, ok
 }
 
-// roundingOf returns by how much a value may be rounded: nothing for a duration below a second or with a fraction of one.
-// Other waits are in whole seconds, and times count from the api's clock, which an answer has in whole seconds.
+// roundingOf returns by how much a value may be rounded: nothing for a duration with a fraction of a second. Other waits
+// are in whole seconds, and times count from the api's clock, which an answer has in whole seconds.
 func roundingOf(value string) time.Duration {
-	d, err := time.ParseDuration(value)
-	if n, number := readNumber(value); number && n < fromSeconds && n != math.Trunc(n) || err == nil && d%time.Second != 0 {
+	if d, err := time.ParseDuration(value); err == nil && d%time.Second != 0 {
+		return 0
+	}
+	if n, ok := readNumber(value); ok && n < fromSeconds && n != math.Trunc(n) {
 		return 0
 	}
 	return time.Second

@@ -114,8 +114,8 @@ func readWait(value string, now time.Time) (wait time.Duration, ok bool) {
 }
 
 // readTime reads how long it takes from now to a time. It accepts seconds, with or without decimals; a time since 1970
-// in seconds, milliseconds, microseconds or nanoseconds; a Go duration; an HTTP date; a time as in RFC 3339. The wait is
-// from 0 to most. ok is false for what cannot be read and for negative values.
+// in seconds, milliseconds, microseconds or nanoseconds; a Go duration; an HTTP date; a time as in RFC 3339. The wait
+// is from 0 to most. ok is false for what cannot be read and for negative values.
 func readTime(value string, now time.Time, most time.Duration) (wait time.Duration, ok bool) {
 	value = strings.TrimSpace(value)
 	if seconds, ok := readNumber(value); ok {

@@ -55,13 +55,13 @@ func limit(l *bucket.Limit, of *bucket.Rules, price *ingest.Cost, lines map[stri
 			},
 			{
 				name: "left", is: one(&l.Left, answerHeader()), otherwise: "none",
-				means: "the header of an answer that says how much the vendor has left of a `rate` or `quota`. If that is less than " +
-					"weir counts, weir counts the difference as used ([limits](limits.md))",
+				means: "the header of an answer that says how much the vendor has left of a `rate` or `quota`. If that is less " +
+					"than weir counts, weir counts the difference as used ([limits](limits.md))",
 			},
 			{
 				name: "left_until", is: one(&l.LeftUntil, answerHeader()), otherwise: "none",
-				means: "the header that says when the vendor's count begins anew: seconds, a time since 1970, a date, or a duration " +
-					"such as `6m0s`. Needs `left`. Without it: one period of the limit",
+				means: "the header that says when the vendor's count begins anew: seconds, a time since 1970, a date, or a " +
+					"duration such as `6m0s`. Needs `left`. Without it: one period of the limit",
 			},
 			{name: "in_flight", is: one(&l.InFlight, whole[int64](1, mostInFlight)), means: "how many calls may run at once"},
 			{
@@ -83,7 +83,9 @@ func limit(l *bucket.Limit, of *bucket.Rules, price *ingest.Cost, lines map[stri
 				"window": object{"anyOf": []object{required("quota"), required("budget")}},
 				"tz":     object{"anyOf": []object{required("quota"), required("budget")}},
 				"cost":   object{"anyOf": []object{required("rate"), required("quota")}},
-				"left":   object{"anyOf": []object{required("rate"), required("quota")}}, "left_until": []string{"left"},
+				"left":   object{"anyOf": []object{required("rate"), required("quota")}},
+
+				"left_until": []string{"left"},
 			},
 		},
 	}

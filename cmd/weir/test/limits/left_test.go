@@ -77,8 +77,9 @@ apis:
 
 const readsLeft = ", left: header:X-Left, left_until: header:X-Resets"
 
-// TestAnotherProgramUsesTheAccount: if half of the account is another program's, the vendor refuses calls. If weir reads
-// what is left, the vendor refuses none; weir says why its calls wait, and goes on when the vendor's count begins anew.
+// TestAnotherProgramUsesTheAccount: if half of the account is another program's, the vendor refuses calls. If weir
+// reads what is left, the vendor refuses none; weir says why its calls wait, and goes on when the vendor's count begins
+// anew.
 func TestAnotherProgramUsesTheAccount(t *testing.T) {
 	t.Parallel()
 	const jobs = 40
@@ -110,18 +111,20 @@ func TestAnotherProgramUsesTheAccount(t *testing.T) {
 				for _, command := range [][]string{{"status"}, {"show", "pay", "k"}, {"doctor"}} {
 					r.Eventually(strings.Join(command, " ")+" to say what the vendor counts", func() bool {
 						said, _ := r.Command(command...)
-						return strings.Contains(said, "the vendor counts ") && strings.Contains(said, " more than weir until ")
+						_, after, found := strings.Cut(said, "the vendor counts ")
+						return found && strings.Contains(after, " more than weir until ")
 					})
 				}
 				r.Eventually("the metric", func() bool {
 					return strings.Contains(r.Get("/metrics"), `weir_limit_vendor_excess_units{api="pay",limit="account"} `)
 				})
-				r.Eventually("the event", func() bool { return len(r.Stored("WEIR_EVENTS", "weir.events.excess.pay._")) == 1 })
+				events := func() int { return len(r.Stored("WEIR_EVENTS", "weir.events.excess.pay._")) }
+				r.Eventually("the event", func() bool { return events() == 1 })
 				r.Ended("pay", "k", jobs)
 				if refused, calls := a.counted(); refused > 0 || calls != jobs {
 					t.Errorf("%d calls for %d jobs, of which the vendor refused %d", calls, jobs, refused)
 				}
-				if n := len(r.Stored("WEIR_EVENTS", "weir.events.excess.pay._")); n != 1 {
+				if n := events(); n != 1 {
 					t.Errorf("%d events of one change", n)
 				}
 			})

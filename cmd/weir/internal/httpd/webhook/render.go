@@ -124,10 +124,11 @@ func (e *event) sentence() string {
 	case deadletter.ClockEvent:
 		return "the clock of the limits of " + e.name() + " has jumped" + e.because("why")
 	case deadletter.ExcessEvent:
+		limit := e.word("limit") + " of " + e.name()
 		if e.word("units") == "0" {
-			return "the vendor counts no more of the limit " + e.word("limit") + " of " + e.name() + " than weir again"
+			return "the vendor counts no more of the limit " + limit + " than weir again"
 		}
-		return fmt.Sprintf("the vendor counts %s more of the limit %s of %s than weir%s", e.word("units"), e.word("limit"), e.name(), e.until())
+		return "the vendor counts " + e.word("units") + " more of the limit " + limit + " than weir" + e.until()
 	case testEvent:
 		return "A test of weir by " + who + ": what weir reports to " + e.word("destination") + " arrives here"
 	}

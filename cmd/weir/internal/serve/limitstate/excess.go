@@ -11,7 +11,7 @@ import (
 // ExcessData is the data of an excess event.
 type ExcessData struct {
 	Limit string     `json:"limit"`
-	Units int64      `json:"units"`           // that the vendor counts and weir does not; 0: it counts no more than weir again
+	Units int64      `json:"units"`           // that the vendor counts and weir does not; 0: it does no more
 	Until *time.Time `json:"until,omitempty"` // when the vendor's count begins anew
 }
 
@@ -25,8 +25,8 @@ type excessSeen struct {
 	last  time.Time
 }
 
-// tellExcess logs and reports that the vendor counts more of a limit than weir, once when it begins and once when it has
-// been over for a while. The event's id is the same for all replicas that notice it at about the same time.
+// tellExcess logs and reports that the vendor counts more of a limit than weir, once when it begins and once when it
+// has been over for a while. The event's id is the same for all replicas that notice it at about the same time.
 func (w *levelWatch) tellExcess(levels []bucket.Level, now time.Time) {
 	for i := range levels {
 		l := &levels[i]
@@ -41,8 +41,8 @@ func (w *levelWatch) tellExcess(levels []bucket.Level, now time.Time) {
 			continue
 		}
 		until := l.ExcessUntil.Time()
-		w.log.Warn("the vendor counts more of a limit than weir: another program may use the account, or the vendor may allow less than is configured",
-			"limit", l.Limit.Name, "units", l.Excess, "until", until)
+		w.log.Warn("the vendor counts more of a limit than weir: another program may use the account, or the vendor may "+
+			"allow less than is configured", "limit", l.Limit.Name, "units", l.Excess, "until", until)
 		w.sendExcess(&l.Limit, ExcessData{Limit: l.Limit.Name, Units: l.Excess, Until: &until}, now)
 	}
 	for name, seen := range w.excess {

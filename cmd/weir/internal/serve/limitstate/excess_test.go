@@ -50,11 +50,15 @@ func TestExcessShown(t *testing.T) {
 	levels.add(&levelWatch{api: "pay", gap: func(string) string { return "" }, latest: []bucket.Level{
 		{Limit: quota, Used: 63, Count: 100, Excess: 37, ExcessUntil: at}, {Limit: rate, Excess: 5, ExcessUntil: at},
 	}})
-	shown := WithUses(levels.Shown("pay"), []schedule.LimitUse{{Limit: "account", Used: 12, Count: 60, Per: time.Minute}})
+	uses := []schedule.LimitUse{{Limit: "account", Used: 12, Count: 60, Per: time.Minute}}
+	shown := WithUses(levels.Shown("pay"), uses)
 	if len(shown) != 2 {
 		t.Fatalf("%+v", shown)
 	}
-	for i, want := range []string{"63 of 100 used; the vendor counts 37 more than weir until ", "12 of 60 used in the last 1m; the vendor counts 5 more than weir until "} {
+	for i, want := range []string{
+		"63 of 100 used; the vendor counts 37 more than weir until ",
+		"12 of 60 used in the last 1m; the vendor counts 5 more than weir until ",
+	} {
 		if text := shown[i].Text(); !strings.HasPrefix(text, want) {
 			t.Errorf("%q, want %q", text, want)
 		}

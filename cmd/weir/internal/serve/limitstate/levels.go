@@ -256,7 +256,8 @@ type Levels struct {
 var (
 	usedDesc = prometheus.NewDesc("weir_limit_used_ratio", "How much of a quota or budget shared by all keys is used in its present window, 0 to 1.",
 		[]string{"api", "limit"}, nil)
-	excessDesc = prometheus.NewDesc("weir_limit_vendor_excess_units", "Units of a limit that its vendor counts at present and weir does not, by what answers say is left.",
+	excessDesc = prometheus.NewDesc("weir_limit_vendor_excess_units",
+		"Units of a limit that its vendor counts at present and weir does not, by what answers say is left.",
 		[]string{"api", "limit"}, nil)
 	shadowDesc = prometheus.NewDesc("weir_shadow_holds_total", "Calls that a limit with shadow: true would have held; one that asks for its slot again counts again.",
 		[]string{"api", "limit"}, nil)
@@ -318,7 +319,8 @@ func (b *Levels) Collect(ch chan<- prometheus.Metric) {
 				ch <- prometheus.MustNewConstMetric(usedDesc, prometheus.GaugeValue, float64(l.Used)/float64(l.Count), w.api, l.Limit.Name)
 			}
 			if l.Excess > 0 {
-				ch <- prometheus.MustNewConstMetric(excessDesc, prometheus.GaugeValue, float64(l.Excess), w.api, l.Limit.Name)
+				more := float64(l.Excess)
+				ch <- prometheus.MustNewConstMetric(excessDesc, prometheus.GaugeValue, more, w.api, l.Limit.Name)
 			}
 			if l.Limit.Shadow {
 				ch <- prometheus.MustNewConstMetric(shadowDesc, prometheus.CounterValue, float64(l.Held), w.api, l.Limit.Name)

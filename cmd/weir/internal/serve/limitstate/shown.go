@@ -60,7 +60,8 @@ func WithUses(limits []LimitShown, uses []schedule.LimitUse) []LimitShown {
 			s.Unit = InCalls
 		}
 		if i := slices.IndexFunc(limits, func(l LimitShown) bool { return l.Limit == u.Limit }); i >= 0 {
-			s.Shadow, s.Held, s.Excess, s.ExcessUntil = limits[i].Shadow, limits[i].Held, limits[i].Excess, limits[i].ExcessUntil
+			s.Shadow, s.Held = limits[i].Shadow, limits[i].Held
+			s.Excess, s.ExcessUntil = limits[i].Excess, limits[i].ExcessUntil
 			limits[i] = s
 			continue
 		}
