@@ -187,7 +187,9 @@ func (s *session) arrive(g bucket.Grant) bucket.Use {
 	return bucket.Use{Key: "k", Grant: g, Left: []bucket.Left{left}}
 }
 
-func (p *account) slides() bool { return p.limit.Quota != nil && p.limit.Quota.Window == bucket.Sliding }
+func (p *account) slides() bool {
+	return p.limit.Quota != nil && p.limit.Quota.Window == bucket.Sliding
+}
 
 func (p *account) tokens() bool { return p.limit.Rate != nil && p.limit.Rate.Counts == bucket.ByTokens }
 
