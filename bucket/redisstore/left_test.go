@@ -6,16 +6,14 @@ import (
 	"time"
 
 	"weir/bucket"
-	"weir/ingest"
 )
 
 func leftRules() bucket.Rules {
+	account := bucket.Limit{Name: "account", Rate: &bucket.Rate{Count: 600, Per: time.Minute, Burst: 60}}
+	account.Left.Header = "X-Left"
 	return bucket.Rules{
-		Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1_000_000, Per: time.Second, Burst: 2_000_000}},
-		Shared: []bucket.Limit{{
-			Name: "account", Left: ingest.Source{Header: "X-Left"},
-			Rate: &bucket.Rate{Count: 600, Per: time.Minute, Burst: 60},
-		}},
+		Key:    bucket.KeyLimits{Rate: bucket.Rate{Count: 1_000_000, Per: time.Second, Burst: 2_000_000}},
+		Shared: []bucket.Limit{account},
 	}
 }
 

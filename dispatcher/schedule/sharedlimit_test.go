@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"weir/bucket"
-	"weir/ingest"
 )
 
 // TestSharedLimitsOfFormerRules checks that costs of a job made ready under rules with more limits, or fewer, are
@@ -78,7 +77,8 @@ func TestMissedCallUsesNothing(t *testing.T) {
 // and at best not at all, since the next answer may say that enough is left.
 func TestForecastOfWhatIsLeft(t *testing.T) {
 	quota := bucket.Quota{Count: 100, Per: time.Hour, Window: bucket.Fixed}
-	limit := bucket.Limit{Name: "hourly", Quota: &quota, Left: ingest.Source{Header: "X-Left"}}
+	limit := bucket.Limit{Name: "hourly", Quota: &quota}
+	limit.Left.Header = "X-Left"
 	limits := newSharedLimits(&Policy{Rules: bucket.Rules{Shared: []bucket.Limit{limit}}}, &grants{})
 	soon, end := someTime.Add(time.Minute), someTime.Add(30*time.Minute)
 	limits.Learn([]bucket.Level{{Limit: limit, Used: 100, Count: 100, End: end, Excess: 40, ExcessUntil: soon}})
