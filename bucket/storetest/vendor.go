@@ -102,7 +102,7 @@ type session struct {
 	underWay int
 }
 
-// playAccount lets weir call for four periods. A call is granted, counted by the vendor some time later, and answered
+// playAccount lets weir call for three periods. A call is granted, counted by the vendor some time later, and answered
 // some time after that.
 func playAccount(t testing.TB, open Open, p account) *session {
 	s := &session{account: p, t: t, rng: rand.New(rand.NewPCG(p.seed, 3)), period: -1}
@@ -113,7 +113,7 @@ func playAccount(t testing.TB, open Open, p account) *session {
 	for k := range p.calls {
 		s.at(Start, func() { s.ask(k) })
 	}
-	end := Start + 4*p.per
+	end := Start + 3*p.per
 	for len(s.events) > 0 {
 		e := heap.Pop(&s.events).(event)
 		if e.at > end {
@@ -157,7 +157,7 @@ func (s *session) ask(k int) {
 	}
 	if w := got[0].Wait; w.Until != 0 {
 		// An answer may end an excess: so the wait is not slept through.
-		s.at(max(s.clock.now+1, min(w.Until, s.clock.now+second)), func() { s.ask(k) })
+		s.at(max(s.clock.now+1, min(w.Until, s.clock.now+s.per/10)), func() { s.ask(k) })
 	}
 }
 
