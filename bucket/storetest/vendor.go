@@ -34,6 +34,7 @@ func vendors(t *testing.T, open Open, scenes int) {
 		if p.slides() || p.tokens() {
 			return // they get units back all the time, and other programs may take them first
 		}
+		p.blur = 0
 		if s := playAccount(t, open, p); s.refused > s.underWay {
 			rt.Fatalf("the vendor refused %d calls of a period, and no more than %d were under way\n%+v", s.refused, s.underWay, p)
 		}
@@ -49,6 +50,7 @@ type account struct {
 	per    bucket.Micros // in that time
 	others int64         // units that other programs take at the beginning of each period, in percent
 	told   bool          // answers say until when
+	blur   bucket.Micros // and up to how much later than it is
 	flight bucket.Micros // how long a call takes at most
 	calls  int           // keys of weir that always have a job
 	eager  bool          // a key's next call does not wait for the answer to its last
@@ -62,6 +64,7 @@ func anyAccount(t *rapid.T) account {
 		others: rapid.Int64Range(0, 100).Draw(t, "others"), told: rapid.Bool().Draw(t, "told"),
 		flight: bucket.Micros(rapid.SampledFrom([]int64{1, 200_000, 3_000_000}).Draw(t, "flight")),
 		calls:  rapid.IntRange(1, 8).Draw(t, "calls"), eager: rapid.IntRange(0, 3).Draw(t, "eager") == 0,
+		blur: bucket.Micros(rapid.SampledFrom([]int64{0, 0, 2_000_000}).Draw(t, "blur")),
 		seed: rapid.Uint64().Draw(t, "seed"),
 	}
 	per := time.Duration(p.per) * time.Microsecond
@@ -181,8 +184,8 @@ func (s *session) arrive(g bucket.Grant) bucket.Use {
 		case s.tokens():
 			left.Until = s.clock.now + bucket.Micros(s.used)
 		}
-		left.Until = max(left.Until, s.clock.now+1)
-		left.Least = left.Until
+		left.Until = max(left.Until, s.clock.now+1) + bucket.Micros(s.rng.Int64N(int64(s.blur)+1))
+		left.Least = left.Until - s.blur
 	}
 	return bucket.Use{Key: "k", Grant: g, Left: []bucket.Left{left}}
 }
