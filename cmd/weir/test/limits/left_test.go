@@ -78,8 +78,7 @@ apis:
 const readsLeft = ", left: header:X-Left, left_until: header:X-Resets"
 
 // TestAnotherProgramUsesTheAccount: if half of the account is another program's, the vendor refuses calls. If weir
-// reads what is left, the vendor refuses none; weir says why its calls wait, and goes on when the vendor's count begins
-// anew.
+// reads what is left, the vendor refuses none, and calls go on when the vendor's count begins anew.
 func TestAnotherProgramUsesTheAccount(t *testing.T) {
 	t.Parallel()
 	const jobs = 40
@@ -108,27 +107,45 @@ func TestAnotherProgramUsesTheAccount(t *testing.T) {
 				a := &account{count: 30, others: 15, per: 3 * time.Second}
 				r := rig(t, a, fmt.Sprintf(accountYAML, readsLeft))
 				submitMany(r, jobs)
-				for _, command := range [][]string{{"status"}, {"show", "pay", "k"}, {"doctor"}} {
-					r.Eventually(strings.Join(command, " ")+" to say what the vendor counts", func() bool {
-						said, _ := r.Command(command...)
-						_, after, found := strings.Cut(said, "the vendor counts ")
-						return found && strings.Contains(after, " more than weir until ")
-					})
-				}
-				r.Eventually("the metric", func() bool {
-					return strings.Contains(r.Get("/metrics"), `weir_limit_vendor_excess_units{api="pay",limit="account"} `)
-				})
-				events := func() int { return len(r.Stored("WEIR_EVENTS", "weir.events.excess.pay._")) }
-				r.Eventually("the event", func() bool { return events() == 1 })
 				r.Ended("pay", "k", jobs)
 				if refused, calls := a.counted(); refused > 0 || calls != jobs {
 					t.Errorf("%d calls for %d jobs, of which the vendor refused %d", calls, jobs, refused)
 				}
-				if n := events(); n != 1 {
-					t.Errorf("%d events of one change", n)
-				}
 			})
 		})
+	}
+}
+
+// TestExcessIsShown: while the vendor counts more than weir, commands, a metric and one event say so.
+func TestExcessIsShown(t *testing.T) {
+	t.Parallel()
+	a := &account{count: 600, others: 595, per: 10 * time.Minute}
+	r := weirtest.NewRig(t, fakeapi.Options{Script: a.Answer}, `
+apis:
+  pay:
+    url: %s
+    bucket: {rate: 100/s, capacity: 500, in_flight: 1}
+    limits: [{name: account, rate: 600/10m, burst: 20`+readsLeft+`}]
+`)
+	submitMany(r, 9)
+	r.Eventually("the calls that are left", func() bool { _, calls := a.counted(); return calls == 5 })
+	for _, command := range [][]string{{"status"}, {"show", "pay", "k"}, {"doctor"}} {
+		r.Eventually(strings.Join(command, " ")+" to say what the vendor counts", func() bool {
+			said, _ := r.Command(command...)
+			_, after, found := strings.Cut(said, "the vendor counts ")
+			return found && strings.Contains(after, " more than weir until ")
+		})
+	}
+	r.Eventually("the metric", func() bool {
+		return strings.Contains(r.Get("/metrics"), `weir_limit_vendor_excess_units{api="pay",limit="account"} `)
+	})
+	events := func() int { return len(r.Stored("WEIR_EVENTS", "weir.events.excess.pay._")) }
+	r.Eventually("the event", func() bool { return events() == 1 })
+	if refused, calls := a.counted(); refused > 0 || calls != 5 {
+		t.Errorf("%d calls where five are left, of which the vendor refused %d", calls, refused)
+	}
+	if n := events(); n != 1 {
+		t.Errorf("%d events of one change", n)
 	}
 }
 
