@@ -55,7 +55,7 @@ func remainderOf(l *bucket.Limit, h http.Header, headed time.Time) (m Remainder)
 	values = h.Values(l.LeftUntil.Header)
 	m.Wait, m.Early, m.Timed = latestEnd(values, l.LeftUntil.Header, serverNow(h, headed))
 	if m.Wait > mostPeriods*l.Period() {
-		m.Timed = false
+		m.Wait, m.Early, m.Timed = 0, 0, false
 	}
 	m.Garbled = len(values) > 0 && !m.Timed
 	return m

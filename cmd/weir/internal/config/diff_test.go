@@ -135,6 +135,8 @@ func TestEveryFieldShowsInTheDiff(t *testing.T) {
 		{"apis.NAME.limits.quota", "300/15m>300/16m"},
 		{"apis.NAME.limits.window", "window: fixed>window: sliding"},
 		{"apis.NAME.limits.tz", "Europe/Berlin>Europe/Paris"},
+		{"apis.NAME.limits.left", "left: header:X-Left,>left: header:X-Remaining,"},
+		{"apis.NAME.limits.left_until", "header:X-Left-Until>header:X-Reset"},
 		{"apis.NAME.limits.cost", "cost: 100}>cost: 101}"},
 		{"apis.NAME.limits.cost", `cost: "json:/n">cost: {from: "json:/n", default: 1}`},
 		{"apis.NAME.limits.cost", `cost: "header:X-N">cost: {from: "header:X-N"}`},
