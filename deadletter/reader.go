@@ -44,17 +44,13 @@ func (b *Browser) read(ctx context.Context, f Filter, part span, parts Parts, ah
 // count returns about how many letters the server chooses by the filter from a place on. The replica that counts may
 // lag.
 func (b *Browser) count(ctx context.Context, f Filter, from func(*jetstream.ConsumerConfig)) (uint64, error) {
-	cfg := jetstream.ConsumerConfig{
-		Description: "weir: a count of dead letters", FilterSubject: f.filtered(), AckPolicy: jetstream.AckNonePolicy,
-		HeadersOnly: true, MemoryStorage: true, Replicas: 1, InactiveThreshold: stream.ReadIdle,
-	}
+	cfg := jetstream.ConsumerConfig{Description: "weir: a count of dead letters", FilterSubject: f.filtered()}
 	from(&cfg)
-	consumer, err := b.stream.CreateConsumer(ctx, cfg)
+	n, err := stream.Count(ctx, b.stream, cfg)
 	if err != nil {
 		return 0, fmt.Errorf("count the dead letters: %w", err)
 	}
-	_ = b.stream.DeleteConsumer(ctx, consumer.CachedInfo().Name) // else the server does, later
-	return consumer.CachedInfo().NumPending, nil
+	return n, nil
 }
 
 // countFrom returns about how many letters the server chooses by the filter from a sequence on.

@@ -149,11 +149,18 @@ const followAhead = 1000
 // Follow passes the messages of a stream to take, in order: those that are there and those that come. It blocks until
 // take fails, the stream can no longer be read, or ctx ends; then it returns the cause of ctx.
 func Follow(ctx context.Context, source jetstream.Stream, from jetstream.OrderedConsumerConfig, take func(jetstream.Msg) error) error {
+	return FollowClosely(ctx, source, from, followAhead, take)
+}
+
+// FollowClosely is Follow for a take that may block for long: no more than ahead messages wait for it in memory.
+func FollowClosely(
+	ctx context.Context, source jetstream.Stream, from jetstream.OrderedConsumerConfig, ahead int, take func(jetstream.Msg) error,
+) error {
 	consumer, err := source.OrderedConsumer(ctx, from)
 	if err != nil {
 		return err
 	}
-	msgs, err := consumer.Messages(jetstream.PullMaxMessages(followAhead), jetstream.PullHeartbeat(time.Second))
+	msgs, err := consumer.Messages(jetstream.PullMaxMessages(ahead), jetstream.PullHeartbeat(time.Second))
 	if err != nil {
 		return err
 	}
