@@ -30,6 +30,7 @@ type API struct {
 	Retry          Retry
 	Breaker        Breaker
 	Inquiry        *Inquiry
+	Callback       *Callback
 	TLS            *TLS // nil: the machine's authorities
 }
 
@@ -109,6 +110,10 @@ func (a *API) section() section {
 			{
 				name: "inquiry", is: optional(&a.Inquiry, (*Inquiry).section),
 				means: "how weir asks the API about a call with an unknown outcome",
+			},
+			{
+				name: "callback", is: optional(&a.Callback, (*Callback).section), otherwise: "none",
+				means: "where weir posts each end of the API's jobs ([callbacks](callbacks.md))",
 			},
 			{
 				name: "tls", is: optional(&a.TLS, func(t *TLS) section { return t.section(a) }),

@@ -112,6 +112,7 @@ func (c *Config) section() section {
 			}
 			if f.clean() {
 				c.warnOfIDs(f)
+				c.warnOfCallbacks(f)
 			}
 		},
 	}

@@ -16,6 +16,7 @@
 //	retry.go                    what an answer means, and when all calls stop
 //	inquiry.go, tls.go          how an api is asked about a call; how it is verified
 //	notifications.go            where events are posted
+//	callback.go, receiver.go    where ends of jobs are posted; addresses that take posts, and how these are signed
 //	http.go                     which clients may use the HTTP side, by which names, with which tokens
 //	header.go, template.go      headers of calls; texts with references to secrets
 //	secret.go                   which references may be used, what must not be printed

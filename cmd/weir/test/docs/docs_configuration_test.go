@@ -55,6 +55,7 @@ var bases = map[string]object{
 	"apis.NAME.admit":        {"rate": "10/s"},
 	"apis.NAME.keys.PATTERN": {"in_flight": 1},
 	"apis.NAME.tls":          {"ca_file": "/ca.pem", "cert_file": "/own.pem"},
+	"apis.NAME.callback":     {"url": "https://127.0.0.1", "secret": "${env:SOME}"},
 	"apis.NAME.inquiry": {
 		"path": "/{job}", "auto": true, "answers": []any{object{"status": 404, "means": "not_processed"}},
 	},
