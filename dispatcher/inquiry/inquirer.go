@@ -340,6 +340,9 @@ func (l *askedLetter) foundResult(r httpcall.Response) *nats.Msg {
 		ledger.HeaderAttempts: {strconv.Itoa(l.Attempts)}, ledger.HeaderCalls: {strconv.Itoa(l.calls())}, ledger.HeaderPrice: {price},
 		ledger.HeaderAcceptedAt: {ledger.Stamp(l.taken.Time())}, ledger.HeaderFinishedAt: {ledger.Stamp(r.Ended)},
 	}
+	if l.Redrives > 0 {
+		h[ingest.HeaderRedrives] = []string{strconv.Itoa(l.Redrives)}
+	}
 	ingest.TraceOf(l.Header).AddTo(h)
 	if !called.IsZero() {
 		h[ledger.HeaderCalledAt] = []string{ledger.Stamp(called)}

@@ -44,6 +44,9 @@ func (w *Settler) result(j *lane.Job, r httpcall.Response) *nats.Msg {
 		values[i] = f.value
 		h[f.name] = values[i : i+1 : i+1]
 	}
+	if m.Redrives > 0 {
+		h[ingest.HeaderRedrives] = []string{strconv.Itoa(m.Redrives)}
+	}
 	m.Trace.AddTo(h)
 	if v := ledger.Clip(r.Header.Get("Content-Type"), ledger.MaxContentType); v != "" {
 		h["Content-Type"] = []string{v}
