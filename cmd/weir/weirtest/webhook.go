@@ -81,6 +81,15 @@ func (r *HookReceiver) Took(text string) (ids []string, with int) {
 	return slices.Clone(r.IDs), with
 }
 
+// Each passes the accepted posts to take, in order.
+func (r *HookReceiver) Each(take func(id, body string)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, id := range r.IDs {
+		take(id, r.Bodies[i])
+	}
+}
+
 func (r *HookReceiver) Tried() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

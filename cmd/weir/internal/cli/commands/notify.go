@@ -13,9 +13,10 @@ import (
 func notifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "notify",
-		Short: "Test the destinations of events",
-		Long: `Tests the addresses under notifications in the configuration, to which weir posts events.
-` + "`weir help events`" + ` describes the posts.`,
+		Short: "Test the receivers of events and of callbacks",
+		Long: `Tests the addresses to which weir posts: those under notifications in the configuration, for events, and
+those of the callbacks of apis, for the ends of jobs. ` + "`weir help events` and `weir help callbacks`" + `
+describe the posts.`,
 		Example: "  weir notify test\n  weir notify test chat",
 		RunE:    group,
 	}
@@ -27,11 +28,12 @@ func notifyTestCommand() *cobra.Command {
 	as := cli.ForPeople
 	cmd := &cobra.Command{
 		Use:   "test [NAME]",
-		Short: "Post a test message to all destinations, or to one",
-		Long: `Makes a replica post a message to the destination NAME, or to every destination, in its format and with its
-secret. The message names you, is no event, and is posted once. The command says what each receiver answered. Exit code
-1: a receiver has not accepted the message; 3: there is no such destination.`,
-		Example: "  weir notify test\n  weir notify test chat --json",
+		Short: "Post a test message to all receivers, or to one",
+		Long: `Makes a replica post a message to the destination NAME, to the callback of an api, which is API/callback, or to
+all of them, each in its format and with its secret. The message names you, is no event and no end, and is posted once.
+The command says what each receiver answered. Exit code 1: a receiver has not accepted the message; 3: there is no such
+receiver.`,
+		Example: "  weir notify test\n  weir notify test chat --json\n  weir notify test credit-check/callback",
 		Args:    cli.Takes("[NAME]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := ""
@@ -53,7 +55,7 @@ secret. The message names you, is no event, and is posted once. The command says
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return offered(destinations, cmd, args, begun)
+		return offered(receivers, cmd, args, begun)
 	}
 	as.Add(cmd.Flags(), "one JSON object per destination")
 	return cmd
@@ -78,17 +80,22 @@ func printNotified(cmd *cobra.Command, all []admin.Notified, as cli.Format) erro
 		}
 	}
 	if failed > 0 {
-		return fmt.Errorf("%d of %s did not accept the message", failed, cli.Count(len(all), "destination"))
+		return fmt.Errorf("%d of %s did not accept the message", failed, cli.Count(len(all), "receiver"))
 	}
 	return nil
 }
 
-// destinations returns the names of the configured destinations of events.
-func destinations(cmd *cobra.Command, _ []string) (names []cobra.Completion) {
+// receivers returns the names of the configured destinations of events and callbacks.
+func receivers(cmd *cobra.Command, _ []string) (names []cobra.Completion) {
 	_ = connect.With(func(c *connect.Connection) error {
 		if current, ok := admin.RunningConfig(cmd.Context(), c); ok {
 			for _, d := range current.Notifications {
 				names = append(names, d.Name)
+			}
+			for i := range current.APIs {
+				if current.APIs[i].Callback != nil {
+					names = append(names, admin.CallbackName(current.APIs[i].Name))
+				}
 			}
 		}
 		return nil

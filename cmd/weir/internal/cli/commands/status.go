@@ -28,11 +28,11 @@ func statusCommand() *cobra.Command {
 		Short: "Show on one screen whether weir is healthy, and what is wrong",
 		Long: `Shows on one screen whether weir is healthy, what is wrong and what to do. Then it lists the apis; what is
 paused or held and until when, including keys without jobs; how much of each limit is used; what was spent today by the
-ledger; how many dead letters there are of each cause; and the replicas that dispatch.
+ledger; how many dead letters there are of each cause; how far callbacks are behind; and the replicas that dispatch.
 
 It also shows pauses, apis that push back, and budgets that are used up, which are no problems. A budget or a quota that
-is used up while jobs wait is a warning. Exit code 0: healthy, maybe with warnings, 1: not healthy, 5: the server cannot
-be reached.`,
+is used up while jobs wait is a warning, and so is a callback whose receiver accepts no post. Exit code 0: healthy,
+maybe with warnings, 1: not healthy, 5: the server cannot be reached.`,
 		Example: "  weir status\n  weir status --json | jq .problems",
 		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -107,7 +107,9 @@ func printStatus(out io.Writer, s *status.Status) error {
 	if err := t.PrintWhole(out); err != nil {
 		return err
 	}
-	for _, part := range []func(*cli.Table, *status.Status){apisPart, stopsPart, limitsPart, lettersPart, replicasPart, ownersPart} {
+	for _, part := range []func(*cli.Table, *status.Status){
+		apisPart, stopsPart, limitsPart, lettersPart, callbacksPart, replicasPart, ownersPart,
+	} {
 		part(t, s)
 		if t.Size() < 2 {
 			*t = cli.Table{}
@@ -201,6 +203,24 @@ func lettersPart(t *cli.Table, s *status.Status) {
 	}
 	if len(s.Letters) == 0 && s.LettersAll > 0 {
 		t.Row(strconv.FormatUint(s.LettersAll, 10), "`weir dead stats` tells them apart", "")
+	}
+}
+
+func callbacksPart(t *cli.Table, s *status.Status) {
+	t.Row("CALLBACK OF", "NOT POSTED", "OLDEST", "GIVEN UP", "RECEIVER")
+	for _, a := range s.APIs {
+		c := a.Callback
+		if c == nil {
+			continue
+		}
+		oldest, receiver := "-", "accepts posts"
+		if !c.Oldest.IsZero() {
+			oldest = cli.Brief(s.At.Sub(c.Oldest))
+		}
+		if !c.Failing.IsZero() {
+			receiver = "fails since " + cli.ClockTime(c.Failing) + ": " + cli.Visible(c.Why)
+		}
+		t.Row(a.API, strconv.FormatUint(c.Behind, 10), oldest, strconv.FormatUint(c.GivenUp, 10), receiver)
 	}
 }
 

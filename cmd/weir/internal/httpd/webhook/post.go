@@ -21,15 +21,18 @@ const (
 	postTimeout = 15 * time.Second
 	mostAnswer  = 64 << 10 // bytes of an answer that are read, so that the connection can be reused
 	mostWait    = time.Hour
+	mostIdle    = 32 // connections to a host that are kept open between posts
 )
 
-// newClient returns the client of all posts.
-func newClient() *http.Client {
+// newClient returns a client for posts, of which most may be under way to a host; 0: as many as senders make. A receiver
+// that hangs must not hold up another one on its host.
+func newClient(most int) *http.Client {
 	return &http.Client{
 		Timeout:       postTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, MaxConnsPerHost: 2, MaxIdleConns: 2, IdleConnTimeout: time.Minute,
+			Proxy:           http.ProxyFromEnvironment,
+			MaxConnsPerHost: most, MaxIdleConnsPerHost: mostIdle, MaxIdleConns: 2 * mostIdle, IdleConnTimeout: time.Minute,
 			TLSHandshakeTimeout: postTimeout, ResponseHeaderTimeout: postTimeout, MaxResponseHeaderBytes: 64 << 10,
 		},
 	}
@@ -55,8 +58,8 @@ func (f *failure) refuses() bool {
 	return f.status >= 400 && f.status < 500
 }
 
-// post sends a message once. It is signed if the destination has a secret.
-func post(ctx context.Context, client *http.Client, to *config.Destination, m message) *failure {
+// post sends a message once. It is signed if the receiver has a secret.
+func post(ctx context.Context, client *http.Client, to *config.Receiver, m message) *failure {
 	target, err := to.Target()
 	if err != nil {
 		return &failure{why: err.Error()}
@@ -67,7 +70,7 @@ func post(ctx context.Context, client *http.Client, to *config.Destination, m me
 	}
 	q, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(m.body))
 	if err != nil {
-		return &failure{why: "the destination's url cannot be asked"}
+		return &failure{why: "the receiver's url cannot be asked"}
 	}
 	now := time.Now()
 	q.Header.Set("Content-Type", m.kind)
@@ -88,7 +91,11 @@ func post(ctx context.Context, client *http.Client, to *config.Destination, m me
 	if res.StatusCode >= 200 && res.StatusCode < 300 {
 		return nil
 	}
-	return &failure{why: "answered " + strconv.Itoa(res.StatusCode), status: res.StatusCode, retryAfter: retryAfter(res.Header.Get("Retry-After"), now)}
+	why := "answered " + strconv.Itoa(res.StatusCode)
+	if res.StatusCode >= 300 && res.StatusCode < 400 {
+		why += ", a redirect, which weir does not follow"
+	}
+	return &failure{why: why, status: res.StatusCode, retryAfter: retryAfter(res.Header.Get("Retry-After"), now)}
 }
 
 // plain says why there was no answer, without what errors quote: urls, hosts, addresses, and parts of an answer.

@@ -13,15 +13,15 @@ import (
 	"weir/ingest/await"
 )
 
-// hookAt is a webhook as a configuration has it.
-func hookAt(t *testing.T, url string) *config.Destination {
+// hookAt is a receiver as a configuration has it.
+func hookAt(t *testing.T, url string) *config.Receiver {
 	t.Helper()
 	t.Setenv("HOOK_SECRET", "whsec_c3dvcmRmaXNoLXN3b3JkZmlzaC1zd29yZGZpc2g=")
 	c, err := config.Parse(fmt.Appendf(nil, "notifications: {ops: {url: %q, secret: \"${env:HOOK_SECRET}\"}}\n", url), config.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &c.Notifications[0]
+	return &c.Notifications[0].Receiver
 }
 
 // TestPost: whatever the receiver does, the post ends, says why without the address, and contacts no other host.
@@ -68,7 +68,7 @@ func TestPost(t *testing.T) {
 	}))
 	defer receiver.Close()
 	defer close(end)
-	client := newClient()
+	client := newClient(2)
 	for path, want := range map[string]failure{
 		"/taken/swordfish": {}, "/endless/swordfish": {}, "/redirect/swordfish": {status: 307}, "/hang/swordfish": {}, "/cut/swordfish": {},
 		"/switch/swordfish": {status: 101}, "/gibberish/swordfish": {},

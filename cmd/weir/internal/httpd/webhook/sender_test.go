@@ -25,7 +25,7 @@ func TestRemovedDestinationIsForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"removed", "configured", "elsewhere"} {
-		if _, err := kv.Put(t.Context(), "notify."+name+".position", []byte("7")); err != nil {
+		if _, err := kv.Put(t.Context(), "notify."+name+".position", []byte(`{"seq":7}`)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -37,7 +37,9 @@ func TestRemovedDestinationIsForgotten(t *testing.T) {
 	kept := make(chan error, 1)
 	go func() { kept <- l.Keep(ctx) }()
 	s := New(Options{
-		JetStream: js, Control: kv, Configured: func() []*config.Destination { return []*config.Destination{{Name: "configured"}} },
+		JetStream: js, Control: kv, Configured: func() *config.Config {
+			return &config.Config{Notifications: []config.Destination{{Name: "configured"}}}
+		},
 		Instance: "this", Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	})
 	if err := s.forgetRemoved(t.Context()); err != nil {

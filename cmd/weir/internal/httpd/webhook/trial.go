@@ -21,7 +21,17 @@ func (s *Senders) Test(ctx context.Context, to *config.Destination, who string) 
 		"specversion": "1.0", "id": id, "source": "/weir/", "type": "weir.test.v1", "time": now.Format(time.RFC3339Nano),
 		"datacontenttype": "application/json", "data": e.data,
 	})
-	if no := post(ctx, s.client, to, render(to, []*group{{event: e, newest: e, events: 1}})); no != nil {
+	if no := post(ctx, s.client, &to.Receiver, render(to, []*group{{event: e, newest: e, events: 1}})); no != nil {
+		return no
+	}
+	return nil
+}
+
+// TestCallback posts a message to an api's callback once. It returns why the receiver has not accepted it.
+func (s *Senders) TestCallback(ctx context.Context, api string, to *config.Callback, who string) error {
+	body := mustMarshal(envelope{"test", time.Now().UTC(), map[string]string{"api": api, "who": who}})
+	m := message{id: uuid.Must(uuid.NewV7()).String(), kind: "application/json", body: body}
+	if no := post(ctx, s.callbacks, &to.Receiver, m); no != nil {
 		return no
 	}
 	return nil

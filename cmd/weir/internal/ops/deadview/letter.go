@@ -68,14 +68,14 @@ func Of(k *deadletter.Kept) Letter {
 // Whole returns a letter with all that is kept of it.
 func Whole(k *deadletter.Kept) Letter {
 	l := Of(k)
-	l.Headers, l.Body, l.Answer, l.Call = JobHeaders(k.Header), jobstory.BodyOf(k.Body), answerOf(k.Answer), callOf(k.Call)
+	l.Headers, l.Body, l.Answer, l.Call = JobHeaders(k.Header), jobstory.BodyOf(k.Body), AnswerOf(k.Answer), callOf(k.Call)
 	return l
 }
 
 // Covered returns a letter without the content of its job and of the api's answer: no body, and no value of a header.
 func Covered(k *deadletter.Kept) Letter {
 	l := Of(k)
-	l.Answer, l.Call = answerOf(k.Answer), callOf(k.Call)
+	l.Answer, l.Call = AnswerOf(k.Answer), callOf(k.Call)
 	if l.Answer != nil {
 		l.Answer.Body = ""
 	}
@@ -99,7 +99,8 @@ func JobHeaders(h nats.Header) map[string][]string {
 	return own
 }
 
-func answerOf(a *deadletter.Answer) *Answer {
+// AnswerOf returns an api's answer as JSON, nil for none.
+func AnswerOf(a *deadletter.Answer) *Answer {
 	if a == nil {
 		return nil
 	}

@@ -48,6 +48,7 @@ func (s *Status) judge() {
 	for _, a := range s.APIs {
 		a.judge(s)
 		s.Warnings = append(s.Warnings, a.warnings()...)
+		s.Warnings = append(s.Warnings, a.callbackWarnings(s.At)...)
 	}
 	s.Healthy = len(s.Problems) == 0
 }

@@ -27,7 +27,7 @@ import (
 type Status struct {
 	Healthy  bool      `json:"healthy"`
 	Problems []Problem `json:"problems"`
-	Warnings []Problem `json:"warnings"` // what is as configured, and keeps jobs waiting
+	Warnings []Problem `json:"warnings"` // what is as configured and keeps jobs waiting, and callbacks that are behind
 	At       time.Time `json:"at"`
 	Server   string    `json:"server"`
 	Config   uint64    `json:"config"` // the newest version that a replica follows
@@ -64,6 +64,8 @@ type API struct {
 	HeldKeys   int                     `json:"held_keys"`
 	Holds      []schedule.HoldState    `json:"holds,omitempty"`
 	Limits     []limitstate.LimitShown `json:"limits,omitempty"`
+	// Callback is how far the callback is behind; nil if the api has none.
+	Callback *admin.CallbackStatus `json:"callback,omitempty"`
 	// Spent and InDoubt are today's, by the ledger; "" if it was not read.
 	Spent   string `json:"spent_today,omitempty"`
 	InDoubt string `json:"in_doubt_today,omitempty"`
@@ -208,6 +210,7 @@ func (a *API) add(r *admin.APIStatus, instance string) {
 	a.Holds = append(a.Holds, r.Holds...)
 	a.limiterDown = a.limiterDown || r.LimiterDown
 	a.clock = cmp.Or(a.clock, r.Clock)
+	a.Callback = cmp.Or(a.Callback, r.Callback) // each replica reports what all know
 	for i := range r.Limits {
 		a.addLimit(r.Limits[i])
 	}

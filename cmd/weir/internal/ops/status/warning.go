@@ -3,8 +3,10 @@ package status
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/serve/admin"
 	"weir/cmd/weir/internal/serve/limitstate"
 	"weir/dispatcher/schedule"
 )
@@ -35,4 +37,47 @@ func (a *API) warnings() (found []Problem) {
 		})
 	}
 	return found
+}
+
+// When a callback is a warning: its receiver has accepted no post for callbackFails, its oldest end is older than
+// callbackLate although its receiver accepts posts, or it gave an end up within callbackTold.
+const (
+	callbackFails = time.Minute
+	callbackLate  = 15 * time.Minute
+	callbackTold  = time.Hour
+)
+
+// callbackWarnings returns whether the callback is behind, since its receiver accepts no post or is posted to slowly,
+// and whether it has given ends up.
+func (a *API) callbackWarnings(now time.Time) (found []Problem) {
+	c := a.Callback
+	if c == nil {
+		return nil
+	}
+	if c.GivenUp > 0 && now.Sub(c.GivenUpAt) < callbackTold {
+		found = append(found, Problem{
+			What: fmt.Sprintf("api %s: its callback has given up %s, the last at %s: %s",
+				a.API, cli.Count(c.GivenUp, "end"), cli.ClockTime(c.GivenUpAt), cli.Visible(c.GivenUpWhy)),
+			Fix: "look at weir's log for their jobs, and at the receiver; results and letters are kept; this is shown for an hour",
+		})
+	}
+	switch {
+	case !c.Failing.IsZero() && now.Sub(c.Failing) >= callbackFails:
+		found = append(found, Problem{
+			What: fmt.Sprintf("api %s: its callback's receiver has accepted no post since %s: %s; %s",
+				a.API, cli.ClockTime(c.Failing), cli.Visible(c.Why), notPosted(c)),
+			Fix: fmt.Sprintf("mend the receiver, or change its address with `weir config apply`; `weir notify test %s` tries it",
+				admin.CallbackName(a.API)),
+		})
+	case !c.Oldest.IsZero() && now.Sub(c.Oldest) >= callbackLate:
+		found = append(found, Problem{
+			What: fmt.Sprintf("api %s: its callback is %s behind: %s", a.API, cli.Brief(now.Sub(c.Oldest)), notPosted(c)),
+			Fix:  fmt.Sprintf("raise apis.%s.callback.rate, or look why the receiver is slow", a.API),
+		})
+	}
+	return found
+}
+
+func notPosted(c *admin.CallbackStatus) string {
+	return fmt.Sprintf("%s %s", cli.Count(c.Behind, "end"), cli.Verb(int(c.Behind), "waits", "wait"))
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/cmd/weir/internal/serve/admin"
 	"weir/cmd/weir/internal/serve/limitstate"
 	"weir/dispatcher"
 	"weir/dispatcher/schedule"
@@ -49,6 +50,43 @@ func TestWarnings(t *testing.T) {
 		}
 		if worst := Worst(s.Checks(Thresholds{})); fmt.Sprint(worst) != map[bool]string{true: "OK", false: "WARNING"}[c.want == ""] {
 			t.Errorf("%s: the checks come to %s", name, worst)
+		}
+	}
+}
+
+// TestCallbackWarnings: a callback is a warning and no problem while its receiver accepts no post, while it is far behind,
+// and for an hour after it gave an end up. A moment of either is none.
+func TestCallbackWarnings(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	for name, c := range map[string]struct {
+		callback *admin.CallbackStatus
+		want     string
+	}{
+		"there is none":      {nil, ""},
+		"it is up to date":   {&admin.CallbackStatus{}, ""},
+		"it has just failed": {&admin.CallbackStatus{Behind: 3, Failing: ago(time.Second), Why: "answered 503"}, ""},
+		"it fails": {
+			&admin.CallbackStatus{Behind: 3, Oldest: ago(time.Hour), Failing: ago(time.Hour), Why: "answered 503"},
+			"api pay: its callback's receiver has accepted no post since 2030-01-02T11:00:00.000Z: answered 503; 3 ends wait",
+		},
+		"it is slow":             {&admin.CallbackStatus{Behind: 1, Oldest: ago(20 * time.Minute)}, "api pay: its callback is 20m behind: 1 end waits"},
+		"it has posts under way": {&admin.CallbackStatus{Behind: 1, Oldest: ago(time.Minute)}, ""},
+		"it gave some up": {
+			&admin.CallbackStatus{GivenUp: 2, GivenUpAt: ago(30 * time.Minute), GivenUpWhy: "answered 422"},
+			"api pay: its callback has given up 2 ends, the last at 2030-01-02T11:30:00.000Z: answered 422",
+		},
+		"it gave some up long ago": {&admin.CallbackStatus{GivenUp: 2, GivenUpAt: ago(2 * time.Hour), GivenUpWhy: "answered 422"}, ""},
+	} {
+		s := &Status{Intakes: 1, At: now, APIs: []*API{{API: "pay", Callback: c.callback}}}
+		s.judge()
+		told := ""
+		for _, w := range s.Warnings {
+			told += w.What
+		}
+		if told != c.want || !s.Healthy {
+			t.Errorf("%s: told is %q, healthy %v", name, told, s.Healthy)
 		}
 	}
 }

@@ -13,25 +13,25 @@ import (
 	"github.com/nats-io/nats.go/micro"
 )
 
-// Notified is what became of a test message for one destination of events.
+// Notified is what became of a test message for one receiver: a destination of events, or a callback.
 type Notified struct {
-	Destination string `json:"destination"`
+	Destination string `json:"destination"`     // a name, or API/callback
 	Error       string `json:"error,omitempty"` // why the receiver has not accepted it, "" if it has
 }
 
-// notifyQuestion names the destination to test.
+// notifyQuestion names the receiver to test.
 type notifyQuestion struct {
 	Name string `json:"name,omitempty"` // "" for all
 	Who  string `json:"who"`
 }
 
-// notifyTimeout bounds the posts of all destinations, of 15 seconds each.
+// notifyTimeout bounds the posts to all receivers, of 15 seconds each, several at once.
 const notifyTimeout = 5 * time.Minute
 
 var notifyWaits = answerWaits{notifyTimeout + 10*time.Second, 0}
 
-// Notify makes a replica post a test message to the destination of a name, or to all if name is empty. A replica has
-// the secrets and the way to the receiver, a command may not.
+// Notify makes a replica post a test message to the destination of a name or to a callback, or to all if name is empty.
+// A replica has the secrets and the way to the receiver, a command may not.
 func Notify(c *connect.Connection, name, who string) ([]Notified, error) {
 	var all []Notified
 	var failed error
@@ -47,9 +47,10 @@ func Notify(c *connect.Connection, name, who string) ([]Notified, error) {
 	case failed != nil:
 		return nil, failed
 	case len(all) == 0 && name != "":
-		return nil, cli.NotFound(fmt.Errorf("notifications has no destination %s", cli.Visible(name)))
+		return nil, cli.NotFound(fmt.Errorf("%s is neither a destination under notifications nor the callback of an api: write NAME or API/callback",
+			cli.Visible(name)))
 	case len(all) == 0:
-		return nil, cli.NotFound(errors.New("the configuration names no destination under notifications"))
+		return nil, cli.NotFound(errors.New("the configuration names no destination under notifications, and no api has a callback"))
 	}
 	return all, nil
 }
@@ -61,7 +62,7 @@ func (o operator) notify(req micro.Request) {
 		respondError(req, fmt.Errorf("the question cannot be read: %w", err))
 		return
 	}
-	o.aside(req, o.notifying, "another test of destinations is running", notifyTimeout, func(ctx context.Context) (any, error) {
+	o.aside(req, o.notifying, "another test of receivers is running", notifyTimeout, func(ctx context.Context) (any, error) {
 		return o.Notify(ctx, q.Name, q.Who), nil
 	})
 }

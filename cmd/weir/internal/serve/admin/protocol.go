@@ -13,7 +13,7 @@ import (
 
 // Operators' questions to the running dispatchers. Every replica answers every question for what it owns, so there is
 // no queue group. The asking process gathers the answers. Only questions to the index of ended jobs have one, because
-// each replica has all of it, and tests of destinations, which one replica makes.
+// each replica has all of it, and tests of receivers, which one replica makes.
 const (
 	operatorService = "weir-operator"
 	configSubject   = "weir.operator.config"

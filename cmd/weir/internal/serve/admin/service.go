@@ -39,7 +39,8 @@ type ServiceOptions struct {
 	Streams    func() []dispatcher.StreamChange // recent changes to streams by hand
 	Instance   string
 	Roles      []string
-	Notify     func(ctx context.Context, name, who string) []Notified // posts a test message to a destination, "" for all
+	Callback   func(api string) *CallbackStatus                       // how far an api's callback is behind, nil if it has none
+	Notify     func(ctx context.Context, name, who string) []Notified // posts a test message to a receiver, "" for all
 	Log        *slog.Logger
 }
 
@@ -101,7 +102,7 @@ const mostSearches = 4
 // mostListings bounds the lists of jobs that are made at a time.
 const mostListings = 8
 
-// mostTests bounds the tests of destinations at a time.
+// mostTests bounds the tests of receivers at a time.
 const mostTests = 1
 
 // mostInquiries bounds the inquiries about letters at a time.

@@ -51,7 +51,24 @@ type APIStatus struct {
 	Limits []limitstate.LimitShown `json:"limits,omitempty"`
 	// Clock says that the limits go by a clock that is behind the one that they were counted by.
 	Clock string `json:"clock,omitempty"`
+
+	Callback *CallbackStatus `json:"callback,omitempty"` // nil: the api has none
 }
+
+// CallbackStatus is how far an api's callback is behind, whichever replica posts the ends.
+type CallbackStatus struct {
+	Behind  uint64    `json:"behind"`                 // ends that are kept and not posted yet
+	Oldest  time.Time `json:"oldest,omitzero"`        // when the oldest of them was stored, if that is known
+	Failing time.Time `json:"failing_since,omitzero"` // since when the receiver has accepted no post; absent if it does
+	Why     string    `json:"why,omitempty"`          // what it answered last, if it fails
+
+	GivenUp    uint64    `json:"given_up"`               // ends that were given up, since the callback was configured
+	GivenUpAt  time.Time `json:"given_up_at,omitzero"`   // when the last of them was
+	GivenUpWhy string    `json:"given_up_why,omitempty"` // why the last of them was
+}
+
+// CallbackName returns the name by which the callback of an api is tested. No destination has a slash in its name.
+func CallbackName(api string) string { return api + "/callback" }
 
 // Bounds of one check of readiness, and how long its answer holds: questions must not load the store.
 const (
@@ -96,7 +113,8 @@ func (o operator) status(req micro.Request) {
 		s.APIs = nil
 		for _, api := range o.Dispatcher.Desk.APIs() {
 			if detail, err := o.Dispatcher.Desk.Detail(api, limit); err == nil { // otherwise the api was removed meanwhile
-				s.APIs = append(s.APIs, APIStatus{detail, o.Throttled(api), limitstate.WithUses(o.Limits(api), detail.Uses), o.Clock(api)})
+				limits := limitstate.WithUses(o.Limits(api), detail.Uses)
+				s.APIs = append(s.APIs, APIStatus{detail, o.Throttled(api), limits, o.Clock(api), o.Callback(api)})
 			}
 		}
 		if whole := marshal(s); len(whole) <= o.most {

@@ -9,6 +9,7 @@ import (
 	"weir/bucket/lease"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/httpd/webhook"
 	"weir/cmd/weir/internal/ops/migrate"
 	"weir/cmd/weir/internal/serve/admin"
 	"weir/cmd/weir/internal/serve/limitstate"
@@ -76,7 +77,8 @@ func (w *Worker) putInForce(ctx context.Context, a *adoption) error {
 	return w.ensureStreams(ctx, a.former, w.config)
 }
 
-// ensureStreams changes the ages and sizes of the shared streams from one configuration to another.
+// ensureStreams changes the ages and sizes of the shared streams from one configuration to another, and notes where new
+// callbacks begin. No call by the other configuration may begin before it returns.
 func (w *Worker) ensureStreams(ctx context.Context, from, to *config.Config) error {
 	if to.DeadLetters != from.DeadLetters {
 		if err := deadletter.EnsureStreams(ctx, w.letterOptions(to)); err != nil {
@@ -84,9 +86,11 @@ func (w *Worker) ensureStreams(ctx context.Context, from, to *config.Config) err
 		}
 	}
 	if to.Results.MaxAge != from.Results.MaxAge && w.dispatch != nil {
-		return dispatcher.EnsureStreams(ctx, w.dispatchOptions(to))
+		if err := dispatcher.EnsureStreams(ctx, w.dispatchOptions(to)); err != nil {
+			return err
+		}
 	}
-	return nil
+	return webhook.Begin(ctx, w.js, w.control, to)
 }
 
 func (w *Worker) letterOptions(c *config.Config) deadletter.Options {

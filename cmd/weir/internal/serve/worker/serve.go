@@ -11,7 +11,6 @@ import (
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/httpd/console"
 	"weir/cmd/weir/internal/httpd/httpapi"
-	"weir/cmd/weir/internal/httpd/webhook"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/ops/flowsamples"
 	"weir/cmd/weir/internal/ops/jobindex"
@@ -58,7 +57,7 @@ func (w *Worker) answerOperators() error {
 	}
 	stop, err := admin.StartService(admin.ServiceOptions{
 		Conn: w.nc, Dispatcher: w.dispatch, Limits: w.levels.Shown, Refresh: w.levels.Refresh, Clock: w.levels.ClockProblem, Ledger: w.limits.Ledger.Problem, Throttled: w.throttled, History: w.keepHistory(), Index: index, Config: w.follower.state, Instance: w.settings.Instance,
-		Ready: w.Ready, Streams: w.streams.Changes, Roles: w.roles(), Notify: w.tryDestinations, Log: w.log.With("component", "operators"),
+		Ready: w.Ready, Streams: w.streams.Changes, Roles: w.roles(), Callback: w.callbackLag, Notify: w.tryReceivers, Log: w.log.With("component", "operators"),
 	})
 	if err == nil {
 		w.onStop("operators' service", stop)
@@ -315,43 +314,4 @@ func newRegistry() *prometheus.Registry {
 	info.Set(1)
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), info)
 	return r
-}
-
-// makeSenders returns what posts events to destinations.
-func (w *notices) makeSenders() *webhook.Senders {
-	return webhook.New(webhook.Options{
-		JetStream: w.js, Control: w.control, Instance: w.settings.Instance, Log: w.log, Registerer: w.registry,
-		Configured: w.destinations,
-	})
-}
-
-// destinations returns the destinations of the configuration in force.
-func (w *notices) destinations() []*config.Destination {
-	inForce := w.follower.inForce.Load().Notifications
-	all := make([]*config.Destination, len(inForce))
-	for i := range inForce {
-		all[i] = &inForce[i]
-	}
-	return all
-}
-
-// tryDestinations posts a test message to the destination of a name, or to all if name is empty.
-func (w *notices) tryDestinations(ctx context.Context, name, who string) []admin.Notified {
-	var all []admin.Notified
-	for _, to := range w.destinations() {
-		if name != "" && to.Name != name {
-			continue
-		}
-		n := admin.Notified{Destination: to.Name}
-		if err := w.senders.Test(ctx, to, who); err != nil {
-			n.Error = err.Error()
-		}
-		all = append(all, n)
-	}
-	return all
-}
-
-// postEvents begins to post events to the destinations of the configuration in force whose leases this replica gets.
-func (w *notices) postEvents() {
-	w.lowerGo(func() error { return w.senders.Run(w.soft) })
 }

@@ -67,7 +67,7 @@ type records struct {
 	restored *dispatcher.Restoration // nil: the store is as weir left it
 }
 
-// notices posts events to their destinations.
+// notices posts events to their destinations, and ends of jobs to the callbacks of their apis.
 type notices struct {
 	*link
 
@@ -272,7 +272,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	}
 	tellLeftovers(ctx, w.js, w.config, leftAtStart, w.log)
 	w.lowerGo(func() error { return w.reloading(w.soft) })
-	w.postEvents()
+	w.post()
 	w.openDoor()
 	w.serveHTTP()
 	go w.watch()

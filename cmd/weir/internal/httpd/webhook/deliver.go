@@ -1,0 +1,266 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"weir/bucket/lease"
+	"weir/bucket/stream"
+	"weir/cmd/weir/internal/config"
+)
+
+// Tries of a post.
+const (
+	firstWait  = time.Second // after a failure; doubled after each further one
+	longestTry = 5 * time.Minute
+	refusedMax = 5           // tries of a post that the receiver refuses
+	wakeAfter  = time.Minute // of failures: the next success has all posts tried again
+)
+
+// parcel is what one post carries. It is tried until the receiver accepts it, or it is given up.
+type parcel interface {
+	// render returns the message for a try. It fails with a *givenUp if there is none to send any more, with
+	// errNotConfigured and with errOtherFormat. After any other error it is called again.
+	render(ctx context.Context, try int) (message, error)
+	// until returns the time after which there is no further try, zero if there is none. It is called after render.
+	until() time.Time
+	size() int    // how many events or ends it stands for
+	named() []any // what names it in the log
+}
+
+// givenUp says why a parcel is not posted any more.
+type givenUp struct{ outcome, why string }
+
+// Error implements error.
+func (g *givenUp) Error() string { return g.why }
+
+// deliver posts a parcel, first at a time, until the receiver has accepted it or it is given up.
+func (s *sending) deliver(ctx context.Context, p parcel, at time.Time) error {
+	wait, refusals := firstWait, 0
+	for try := 1; ; try++ {
+		to, err := s.turn(ctx, at)
+		if err != nil {
+			return err
+		}
+		m, err := p.render(ctx, try)
+		var gone *givenUp
+		switch until := p.until(); {
+		case errors.As(err, &gone):
+		case errors.Is(err, errNotConfigured), errors.Is(err, errOtherFormat):
+			return err
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case !until.IsZero() && !time.Now().Before(until):
+			gone = &givenUp{dropped, "it is older than it may be"}
+		}
+		if gone != nil {
+			s.count(gone.outcome, p.size())
+			s.drops.add(gone, p)
+			if gone.outcome != removed {
+				s.health.gaveUp(time.Now(), p.size(), gone.why)
+			}
+			return nil
+		}
+		no := &failure{why: "cannot be read"}
+		if err == nil {
+			no = post(ctx, s.client, to, m)
+		} else {
+			s.log.Warn("cannot read what is to be posted; trying again", "err", err)
+		}
+		if no == nil {
+			s.count(sent, p.size())
+			if s.health.accepted(time.Now()) {
+				s.log.Info("the receiver accepts posts again", "tries", try)
+			}
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		s.failed.Inc()
+		if !no.refuses() {
+			if s.health.failed(time.Now(), no.why) {
+				s.log.Warn("the receiver does not accept posts; trying again until they are too old", "err", no)
+			}
+		} else if refusals++; refusals >= refusedMax {
+			s.count(refused, p.size())
+			s.health.gaveUp(time.Now(), p.size(), no.why)
+			s.log.With(p.named()...).Warn("the receiver refused a post; it is not posted again", "tries", try, "err", no)
+			return nil
+		}
+		if s.rest(ctx, to, p.until(), max(wait, no.retryAfter), no.retryAfter == 0) {
+			wait = firstWait
+		} else {
+			wait = min(2*wait, longestTry)
+		}
+		at = s.pace.reserve(time.Now(), to)
+	}
+}
+
+// turn waits until a time, and returns where to post then. If the rate was changed meanwhile, it waits no longer than
+// the new one says.
+func (s *sending) turn(ctx context.Context, at time.Time) (*config.Receiver, error) {
+	for to := s.receiver(); ; {
+		switch {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case to == nil:
+			return nil, errNotConfigured
+		case !s.valid():
+			return nil, lease.ErrLeaseLost
+		case !time.Now().Before(at):
+			return to, nil
+		}
+		stream.Sleep(ctx, min(lookEvery, time.Until(at)))
+		next := s.receiver()
+		if next != nil && next.Rate != to.Rate {
+			at = s.pace.reserve(time.Now(), next)
+		}
+		to = next
+	}
+}
+
+// rest waits until the next try of a post. It ends at once if the configuration changes, which may mend the cause, and
+// reports that. It also ends when the post is too old, and, if wakes, when the receiver accepts others again.
+func (s *sending) rest(ctx context.Context, to *config.Receiver, until time.Time, d time.Duration, wakes bool) (changed bool) {
+	end, woken := time.Now().Add(d), s.health.wakes()
+	if !until.IsZero() && until.Before(end) {
+		end = until
+	}
+	for time.Now().Before(end) {
+		if changed = s.receiver() != to; changed || wakes && s.health.wakes() != woken {
+			return changed
+		}
+		if !stream.Sleep(ctx, min(lookEvery, time.Until(end))) {
+			return false
+		}
+	}
+	return s.receiver() != to
+}
+
+// pace spaces the tries of all posts of a feed. It is safe for concurrent use.
+type pace struct {
+	mu    sync.Mutex // guards what follows
+	next  time.Time
+	every time.Duration
+}
+
+// reserve returns when the next try may be. After a change of the rate what was reserved before does not count.
+func (p *pace) reserve(now time.Time, to *config.Receiver) time.Time {
+	if to == nil {
+		return now // the try finds that out too
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	every := to.Rate.Per / time.Duration(to.Rate.Count)
+	if every != p.every || p.next.Before(now) {
+		p.next, p.every = now, every
+	}
+	at := p.next
+	p.next = at.Add(every)
+	return at
+}
+
+// health is whether a receiver accepts posts. It is safe for concurrent use.
+type health struct {
+	mu    sync.Mutex // guards what follows
+	since time.Time  // of the first failure without a success after it; zero: the last post was accepted
+	why   string
+	woken int // how often the receiver has come back after a long time
+	given given
+}
+
+// given is how many messages were given up, without those that were redriven or purged.
+type given struct {
+	Count uint64    `json:"count"`
+	At    time.Time `json:"at"` // the last
+	Why   string    `json:"why"`
+}
+
+// gaveUp notes that messages were given up.
+func (h *health) gaveUp(now time.Time, n int, why string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.given = given{h.given.Count + uint64(n), now.UTC().Truncate(time.Second), why}
+}
+
+// forget notes that no post waits: nothing tells any more whether the receiver would accept one.
+func (h *health) forget() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.since, h.why = time.Time{}, ""
+}
+
+// failed notes a failure, and reports whether it is the first since a success.
+func (h *health) failed(now time.Time, why string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	first := h.since.IsZero()
+	if h.why = why; first {
+		h.since = now
+	}
+	return first
+}
+
+// accepted notes a success, and reports whether it is the first since a failure.
+func (h *health) accepted(now time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	first := !h.since.IsZero()
+	if first && now.Sub(h.since) >= wakeAfter {
+		h.woken++
+	}
+	h.since, h.why = time.Time{}, ""
+	return first
+}
+
+// state returns since when the receiver fails, and why, zero if it does not; and what was given up.
+func (h *health) state() (since time.Time, why string, g given) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.since, h.why, h.given
+}
+
+// wakes returns a number that grows when posts that wait are to be tried at once.
+func (h *health) wakes() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.woken
+}
+
+// drops are the parcels that were given up since the log told of them. So many may be given up at once that the log
+// names the first one only. It is safe for concurrent use.
+type drops struct {
+	mu    sync.Mutex // guards what follows
+	count map[givenUp]int
+	first map[givenUp][]any
+}
+
+func (d *drops) add(g *givenUp, p parcel) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.count == nil {
+		d.count, d.first = map[givenUp]int{}, map[givenUp][]any{}
+	}
+	if d.count[*g] == 0 {
+		d.first[*g] = p.named()
+	}
+	d.count[*g] += p.size()
+}
+
+// tell logs what was given up.
+func (d *drops) tell(log *slog.Logger) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for g, n := range d.count {
+		level := slog.LevelWarn
+		if g.outcome == removed {
+			level = slog.LevelInfo
+		}
+		log.With(d.first[g]...).Log(context.Background(), level, "given up before the receiver accepted it", "count", n, "why", g.why)
+	}
+	clear(d.count)
+}

@@ -1,0 +1,168 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"weir/deadletter"
+	"weir/dispatcher/ledger"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// endKind tells the two ends of jobs apart: done and dead.
+type endKind string
+
+// The kinds of ends: a job has a result, or a dead letter.
+const (
+	done endKind = "done"
+	dead endKind = "dead"
+)
+
+func endKinds() []endKind { return []endKind{done, dead} }
+
+// stream returns the stream that keeps the ends of the kind, one message for each.
+func (k endKind) stream() string {
+	if k == dead {
+		return deadletter.Stream
+	}
+	return ledger.ResultsStream
+}
+
+// subject returns the subjects of an api's ends.
+func (k endKind) subject(api string) string {
+	if k == dead {
+		return deadletter.Subjects.Below(api)
+	}
+	return ledger.ResultSubjects.Below(api)
+}
+
+// is reports whether a message of the stream is an end of an api's jobs. An imported letter is none: its job ended
+// before, perhaps elsewhere.
+func (k endKind) is(api string, msg jetstream.Msg) bool {
+	if k == dead {
+		letter, ok := deadletter.ReadKept(msg)
+		return ok && letter.API == api && letter.Imported.IsZero()
+	}
+	result, ok := ledger.ParseResult(msg.Subject(), msg.Headers())
+	return ok && result.API == api && result.Job != "" && result.Header.Get(ledger.HeaderOutcome) == ledger.Done
+}
+
+// ends is the feed of one kind of ends for an api's callback. Each load is one end.
+type ends struct {
+	*sending
+	api  string
+	kind endKind
+}
+
+// collect implements feed.
+func (e *ends) collect(msg jetstream.Msg, meta *jetstream.MsgMetadata) (c collected) {
+	if e.kind.is(e.api, msg) {
+		c = collected{held: true, begins: true, full: &endParcel{ends: e, seq: meta.Sequence.Stream, stored: meta.Timestamp}}
+	}
+	return c
+}
+
+// complete implements feed. An end is complete at once.
+func (e *ends) complete() load { return nil }
+
+// resume implements feed.
+func (e *ends) resume(seq uint64) load { return &endParcel{ends: e, seq: seq} }
+
+// lost implements feed.
+func (e *ends) lost(n uint64) {
+	if e.kind == dead {
+		e.count(removed, int(n))
+		e.log.Info("letters were redriven or purged, or were too old, before the callback's receiver accepted them", "count", n)
+		return
+	}
+	e.count(dropped, int(n))
+	e.health.gaveUp(time.Now(), int(n), "results were removed before they could be posted")
+	e.log.Warn("results were removed before the callback's receiver accepted them: it was down for longer than results are kept", "count", n)
+}
+
+// endParcel is one end. Only its place is in memory: each try reads it anew, so that a letter that was redriven or
+// purged meanwhile is not posted, and a receiver that is down costs no memory for bodies.
+type endParcel struct {
+	*ends
+	seq    uint64
+	stored time.Time // zero: not known until it is read
+	read   *keptEnd  // by the last try, without its body
+}
+
+// deliver implements load.
+func (p *endParcel) deliver(ctx context.Context, at time.Time) error {
+	return p.sending.deliver(ctx, p, at)
+}
+
+// render implements parcel.
+func (p *endParcel) render(ctx context.Context, _ int) (message, error) {
+	kept, err := p.fetch(ctx)
+	switch {
+	case err != nil:
+		return message{}, err
+	case kept == nil && p.kind == dead:
+		return message{}, &givenUp{removed, "its letter was redriven or purged, or was too old"}
+	case kept == nil:
+		return message{}, &givenUp{dropped, "its result was removed: results are not kept longer"}
+	}
+	p.read, p.stored = kept, kept.stored
+	m := message{id: messageID(kept.id), kind: "application/json", body: kept.post}
+	kept.post = nil
+	return m, nil
+}
+
+// until implements parcel.
+func (p *endParcel) until() time.Time {
+	if to := p.configuredCallback(p.api); to != nil && !p.stored.IsZero() {
+		return p.stored.Add(to.For)
+	}
+	return time.Time{}
+}
+
+// size implements parcel.
+func (p *endParcel) size() int { return 1 }
+
+// named implements parcel.
+func (p *endParcel) named() []any {
+	if p.read == nil {
+		return []any{"seq", p.seq}
+	}
+	return []any{"key", p.read.key, "job_id", p.read.job, "seq", p.seq}
+}
+
+// fetch reads the end as the stream's leader has it; nil if it is gone.
+func (p *endParcel) fetch(ctx context.Context) (*keptEnd, error) {
+	select {
+	case p.reads <- struct{}{}:
+		defer func() { <-p.reads }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeWait)
+	defer cancel()
+	if p.kind == dead {
+		b, err := deadletter.OpenBrowser(ctx, p.JetStream)
+		if err != nil {
+			return nil, err
+		}
+		k, err := b.Get(ctx, p.seq)
+		switch {
+		case errors.Is(err, deadletter.ErrNoLetter), err == nil && k.API != p.api:
+			return nil, nil //nolint:nilnil // it is gone
+		case err != nil:
+			return nil, err
+		}
+		return endOfLetter(&k), nil
+	}
+	r, err := ledger.ResultAt(ctx, p.JetStream, p.seq)
+	if err != nil {
+		return nil, fmt.Errorf("result %d: %w", p.seq, err)
+	}
+	if r == nil || r.API != p.api {
+		return nil, nil //nolint:nilnil // it is gone
+	}
+	return endOfResult(r), nil
+}

@@ -1,0 +1,455 @@
+package webhook
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"weir/bucket/natstest"
+	"weir/cmd/weir/internal/config"
+	"weir/deadletter"
+	"weir/dispatcher/ledger"
+	"weir/ingest"
+	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+)
+
+const testSecret = "whsec_c3dvcmRmaXNoLXN3b3JkZmlzaC1zd29yZGZpc2g="
+
+// posted is a post as its receiver reads it.
+type posted struct {
+	Type      string
+	Timestamp time.Time
+	Data      struct {
+		API, Key, Job, Outcome, Body, Detail, Billed, Price string
+		Base64                                              string `json:"body_base64"`
+		ContentType                                         string `json:"content_type"`
+		FinishedAt                                          string `json:"finished_at"`
+		Seq                                                 uint64
+		Status, Attempts, Calls, Redrives                   int
+		Cut                                                 bool
+		Answer                                              *struct{ Body string }
+	}
+	id string
+}
+
+// receiver is the receiver of the callbacks of two apis.
+type receiver struct {
+	*httptest.Server
+
+	mu     sync.Mutex // guards what follows
+	answer func(p posted) int
+	tried  map[string]int // by id
+	taken  []posted
+}
+
+func newReceiver(t *testing.T) *receiver {
+	t.Helper()
+	verifier, err := standardwebhooks.NewWebhook(testSecret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &receiver{answer: func(posted) int { return http.StatusOK }, tried: map[string]int{}}
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		p := posted{id: q.Header.Get("webhook-id")}
+		body, err := io.ReadAll(q.Body)
+		if err == nil {
+			err = verifier.Verify(body, q.Header)
+		}
+		if err == nil {
+			err = json.Unmarshal(body, &p)
+		}
+		if err != nil || q.Header.Get("Content-Type") != "application/json" || strings.Contains(p.id, ".") {
+			t.Errorf("a post with %v: %v: %.200s", q.Header, err, body)
+		}
+		r.mu.Lock()
+		r.tried[p.id]++
+		answer := r.answer
+		r.mu.Unlock()
+		status := answer(p)
+		if status == http.StatusOK {
+			r.mu.Lock()
+			r.taken = append(r.taken, p)
+			r.mu.Unlock()
+		}
+		w.WriteHeader(status)
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+// answers has the receiver answer as a function says.
+func (r *receiver) answers(how func(p posted) int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answer = how
+}
+
+// took returns the posts of an api that were accepted, by job.
+func (r *receiver) took(api string) map[string]posted {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	jobs := map[string]posted{}
+	for _, p := range r.taken {
+		if p.Data.API == api {
+			jobs[p.Data.Job] = p
+		}
+	}
+	return jobs
+}
+
+// tries returns how often each id was posted.
+func (r *receiver) tries() map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.tried)
+}
+
+// endsRig has the streams of ends, and a sender for the callbacks of the apis pay and sms.
+type endsRig struct {
+	*receiver
+	t        *testing.T
+	js       jetstream.JetStream
+	kv       jetstream.KeyValue
+	config   *config.Config
+	registry *prometheus.Registry
+	senders  *Senders
+}
+
+func newEndsRig(t *testing.T) *endsRig {
+	t.Helper()
+	t.Setenv("HOOK_SECRET", testSecret)
+	r := &endsRig{receiver: newReceiver(t), t: t, js: natstest.JetStream(t)}
+	for name, subjects := range map[string]string{ledger.ResultsStream: "weir.results.>", deadletter.Stream: "weir.dead.>"} {
+		if _, err := r.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subjects}, AllowDirect: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var err error
+	if r.kv, err = r.js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "control"}); err != nil {
+		t.Fatal(err)
+	}
+	const api = "  %s:\n    url: http://127.0.0.1:9/\n    callback: {url: %q, secret: \"${env:HOOK_SECRET}\", rate: 1000/s}\n    bucket: {rate: 1/s, capacity: 1}\n"
+	text := "apis:\n" + fmt.Sprintf(api, "pay", r.URL) + fmt.Sprintf(api, "sms", r.URL)
+	if r.config, err = config.Parse([]byte(text), config.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// start sends until the test or the returned function ends it.
+func (r *endsRig) start() (stop func()) {
+	r.t.Helper()
+	if err := Begin(r.t.Context(), r.js, r.kv, r.config); err != nil {
+		r.t.Fatal(err)
+	}
+	r.registry = prometheus.NewRegistry()
+	r.senders = New(Options{
+		JetStream: r.js, Control: r.kv, Configured: func() *config.Config { return r.config }, Instance: "this", Log: slog.New(slog.DiscardHandler),
+		Registerer: r.registry,
+	})
+	ctx, cancel := context.WithCancel(r.t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.senders.Run(ctx) }()
+	var once sync.Once
+	stop = func() {
+		once.Do(func() {
+			cancel()
+			if err := await.Receive(r.t, "the end of the senders", ended); err != nil {
+				r.t.Error(err)
+			}
+		})
+	}
+	r.t.Cleanup(stop)
+	return stop
+}
+
+// result stores the result of a job, and returns its sequence.
+func (r *endsRig) result(api, job string, body []byte) uint64 {
+	r.t.Helper()
+	return r.put(&nats.Msg{Subject: ledger.ResultSubject(api, "k"), Data: body, Header: nats.Header{
+		ingest.HeaderMsgID: {"result.WEIR_" + api + "_0." + job + ".17"}, ingest.HeaderJobID: {job}, ledger.HeaderOutcome: {ledger.Done},
+		ledger.HeaderStatus: {"200"}, ledger.HeaderAttempts: {"1"}, ledger.HeaderCalls: {"2"}, ledger.HeaderPrice: {"0.10"},
+		ledger.HeaderFinishedAt: {"2026-01-02T15:04:05Z"}, ingest.HeaderRedrives: {"3"}, "Content-Type": {"text/plain"},
+	}})
+}
+
+// letter stores the letter of a job, and returns its sequence.
+func (r *endsRig) letter(api, job string) uint64 {
+	r.t.Helper()
+	l := deadletter.Letter{
+		API: api, Key: "k", JobID: job, Origin: "WEIR_" + api + "_0." + job + ".17", Reason: deadletter.Rejected, Detail: "the api answered 400",
+		Body: []byte("the job's own"), At: time.Now(), Attempts: 1, Status: 400, Billed: deadletter.NotBilled,
+		Answer: &deadletter.Answer{Status: 400, Body: []byte("no such customer")},
+	}
+	return r.put(l.Message())
+}
+
+func (r *endsRig) put(msg *nats.Msg) uint64 {
+	r.t.Helper()
+	ack, err := r.js.PublishMsg(r.t.Context(), msg)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return ack.Sequence
+}
+
+// position stores where a feed goes on.
+func (r *endsRig) position(feed string, e entry) {
+	r.t.Helper()
+	if _, err := r.kv.Put(r.t.Context(), "callback."+feed+".position", mustMarshal(e)); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// TestEndsArePosted: every end is posted once, signed, under an id that its job's origin makes, with the fields that
+// results and letters have elsewhere. A body that is no UTF-8 is base64, a long one is cut, and what is no end is left
+// out.
+func TestEndsArePosted(t *testing.T) {
+	r := newEndsRig(t)
+	r.result("pay", "before", nil)
+	r.start()
+	binary, long := []byte{0xff, 0xfe, 0}, strings.Repeat("ä", mostBody)
+	r.result("pay", "text", []byte("it is <done>"))
+	r.result("pay", "binary", binary)
+	r.result("pay", "long", []byte(long))
+	r.result("sms", "other", nil)
+	r.put(&nats.Msg{Subject: ledger.ResultSubject("pay", "k"), Data: []byte("of other software")})
+	imported := (&deadletter.Letter{API: "pay", Key: "k", JobID: "imported", Reason: deadletter.Rejected, At: time.Now()}).Message()
+	imported.Header[ingest.HeaderMsgID], imported.Header[deadletter.HeaderImported] = []string{"import.1"}, []string{"2026-01-02T15:04:05Z letter.x"}
+	r.put(imported)
+	r.letter("pay", "dead")
+	r.result("pay", "last", nil)
+	await.Until(t, "the last posts", func() bool { return len(r.took("pay")) == 5 && len(r.took("sms")) == 1 })
+	took := r.took("pay")
+	for _, job := range []string{"before", "imported"} {
+		if _, ok := took[job]; ok {
+			t.Errorf("%s was posted", job)
+		}
+	}
+	if p := took["text"]; p.id != "result_WEIR_pay_0_text_17" || p.Type != "job.done" || p.Timestamp.IsZero() || p.Data.Key != "k" || p.Data.Outcome != "done" ||
+		p.Data.Body != "it is <done>" || p.Data.Status != 200 || p.Data.Attempts != 1 || p.Data.Calls != 2 || p.Data.Price != "0.10" || p.Data.Redrives != 3 ||
+		p.Data.ContentType != "text/plain" || p.Data.FinishedAt != "2026-01-02T15:04:05Z" || p.Data.Cut || p.Data.Seq == 0 {
+		t.Errorf("a done job is posted as %+v", p)
+	}
+	if p := took["binary"]; p.Data.Base64 != base64.StdEncoding.EncodeToString(binary) || p.Data.Body != "" {
+		t.Errorf("a body that is no text is posted as %+v", p.Data)
+	}
+	if p := took["long"]; !p.Data.Cut || p.Data.Body != long[:mostBody] {
+		t.Errorf("of a body of %d bytes %d are posted, cut %v", len(long), len(p.Data.Body), p.Data.Cut)
+	}
+	if p := took["dead"]; p.id != "letter_WEIR_pay_0_dead_17" || p.Type != "job.dead" || p.Data.Outcome != "rejected" || p.Data.Detail != "the api answered 400" ||
+		p.Data.Billed != "no" || p.Data.Status != 400 || p.Data.Body != "" || p.Data.Answer == nil || p.Data.Answer.Body != "no such customer" || p.Data.FinishedAt == "" {
+		t.Errorf("a dead job is posted as %+v", p)
+	}
+	for id, n := range r.tries() {
+		if n != 1 {
+			t.Errorf("%s was posted %d times", id, n)
+		}
+	}
+}
+
+// TestEndsGoOn: a sender goes on behind the position, and with those that its predecessor left under way. After an
+// orderly stop nothing is posted again.
+func TestEndsGoOn(t *testing.T) {
+	r := newEndsRig(t)
+	var seqs []uint64
+	for i := range 5 {
+		seqs = append(seqs, r.result("pay", fmt.Sprint(i), nil))
+	}
+	r.position("pay.done", entry{Seq: seqs[2], Open: []uint64{seqs[1]}})
+	stop := r.start()
+	await.Until(t, "the rest", func() bool { return len(r.took("pay")) == 3 })
+	stop()
+	if took := slices.Sorted(maps.Keys(r.took("pay"))); !slices.Equal(took, []string{"1", "3", "4"}) {
+		t.Errorf("posted are %v", took)
+	}
+	r.result("pay", "next", nil)
+	r.start()
+	await.Until(t, "the next", func() bool { _, ok := r.took("pay")["next"]; return ok })
+	for id, n := range r.tries() {
+		if n != 1 {
+			t.Errorf("%s was posted %d times", id, n)
+		}
+	}
+}
+
+// TestEndsOfReceiverThatIsDown: while an api's receiver is down, few ends are read and tried, the others are counted,
+// and no other callback waits.
+func TestEndsOfReceiverThatIsDown(t *testing.T) {
+	r := newEndsRig(t)
+	r.answers(func(p posted) int {
+		if p.Data.API == "pay" {
+			return http.StatusInternalServerError
+		}
+		return http.StatusOK
+	})
+	r.start()
+	const ended = 3 * mostUnderWay
+	for i := range ended {
+		r.result("pay", fmt.Sprint(i), nil)
+		r.result("sms", fmt.Sprint(i), nil)
+	}
+	await.Until(t, "the ends of the other api", func() bool { return len(r.took("sms")) == ended })
+	await.Until(t, "a count of what waits", func() bool {
+		lag, ok := r.senders.Lag("pay")
+		return ok && lag.Behind == ended && lag.Why == "answered 500" && !lag.Failing.IsZero() && !lag.Oldest.IsZero()
+	})
+	tried := 0
+	for id := range r.tries() {
+		if strings.Contains(id, "_pay_") {
+			tried++
+		}
+	}
+	if tried == 0 || tried > mostUnderWay {
+		t.Errorf("%d of %d were tried", tried, ended)
+	}
+	if n := total(t, r.registry, "weir_callback_behind", "pay"); n != ended {
+		t.Errorf("the metric says %v", n)
+	}
+	r.answers(func(posted) int { return http.StatusOK })
+	await.Until(t, "the ends of the api", func() bool { return len(r.took("pay")) == ended })
+	await.Until(t, "nothing to be behind", func() bool {
+		lag, _ := r.senders.Lag("pay")
+		return lag == Lag{}
+	})
+}
+
+// TestLetterPurgedMeanwhile: a letter that is redriven or purged before the receiver accepted it is not posted.
+func TestLetterPurgedMeanwhile(t *testing.T) {
+	r := newEndsRig(t)
+	r.answers(func(posted) int { return http.StatusInternalServerError })
+	r.start()
+	seq := r.letter("pay", "purged")
+	r.letter("pay", "kept")
+	await.Until(t, "a try of both", func() bool { return len(r.tries()) == 2 })
+	b, err := deadletter.OpenBrowser(t.Context(), r.js)
+	if err == nil {
+		err = b.Delete(t.Context(), seq)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.answers(func(posted) int { return http.StatusOK })
+	await.Until(t, "the one that is kept", func() bool { _, ok := r.took("pay")["kept"]; return ok })
+	await.Until(t, "the other to be given up", func() bool { return total(t, r.registry, "weir_callback_ends_total", "removed") == 1 })
+	if _, ok := r.took("pay")["purged"]; ok {
+		t.Error("a letter that was purged was posted")
+	}
+}
+
+// TestEndsTooOld: an end is given up when its time is over, and holds up no later one.
+func TestEndsTooOld(t *testing.T) {
+	r := newEndsRig(t)
+	pay, _ := r.config.API("pay")
+	pay.Callback.For = time.Nanosecond
+	r.start()
+	r.result("pay", "old", nil)
+	await.Until(t, "it to be given up", func() bool { return total(t, r.registry, "weir_callback_ends_total", "dropped") == 1 })
+	if n := len(r.tries()); n != 0 {
+		t.Errorf("%d were posted", n)
+	}
+}
+
+// TestResultsRemovedUnposted: results that their stream removes while no sender runs are counted. A gap of sequences
+// that others used is no loss.
+func TestResultsRemovedUnposted(t *testing.T) {
+	r := newEndsRig(t)
+	var seqs []uint64
+	for i := range 5 {
+		r.result("sms", fmt.Sprint(i), nil)
+		seqs = append(seqs, r.result("pay", fmt.Sprint(i), nil))
+	}
+	r.position("pay.done", entry{Seq: 0, Unread: 5, Sure: 5, UpTo: seqs[4]})
+	s, err := r.js.Stream(t.Context(), ledger.ResultsStream)
+	if err == nil {
+		err = s.Purge(t.Context(), jetstream.WithPurgeSequence(seqs[3]))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.result("pay", "later", nil)
+	r.start()
+	await.Until(t, "the rest", func() bool { return len(r.took("pay")) == 3 })
+	if took := slices.Sorted(maps.Keys(r.took("pay"))); !slices.Equal(took, []string{"3", "4", "later"}) {
+		t.Errorf("posted are %v", took)
+	}
+	if n := total(t, r.registry, "weir_callback_ends_total", "dropped"); n != 3 {
+		t.Errorf("%v are counted as dropped", n)
+	}
+}
+
+// TestBegin: a new callback begins at the ends of the streams, and a known one where it is. What is noted of a callback
+// that is not configured is deleted.
+func TestBegin(t *testing.T) {
+	r := newEndsRig(t)
+	last := r.result("pay", "1", nil)
+	r.position("pay.done", entry{Seq: 0})
+	r.position("gone.done", entry{Seq: 7})
+	for range 2 {
+		if err := Begin(t.Context(), r.js, r.kv, r.config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.senders = New(Options{
+		JetStream: r.js, Control: r.kv, Configured: func() *config.Config { return r.config }, Log: slog.New(slog.DiscardHandler),
+		Registerer: prometheus.NewRegistry(),
+	})
+	if err := r.senders.forgetCallbacks(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	noted, err := positions(t.Context(), r.kv, "callback.", "*.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if names := slices.Sorted(maps.Keys(noted)); !slices.Equal(names, []string{"pay.dead", "pay.done", "sms.dead", "sms.done"}) {
+		t.Errorf("noted are %v", names)
+	}
+	for feed, want := range map[string]uint64{"pay.done": 0, "sms.done": last, "pay.dead": 0} {
+		stored, err := r.kv.Get(t.Context(), "callback."+feed+".position")
+		var e entry
+		if err != nil || json.Unmarshal(stored.Value(), &e) != nil || e.Seq != want {
+			t.Errorf("%s begins behind %d, want %d: %v", feed, e.Seq, want, err)
+		}
+	}
+}
+
+// TestCutBody: a body that is cut keeps whole characters, and a body that is whole stays as it is.
+func TestCutBody(t *testing.T) {
+	t.Parallel()
+	euros := strings.Repeat("€", mostBody/3+1) // a character of three bytes does not end at the bound
+	for name, c := range map[string]struct {
+		body string
+		was  bool
+		want int
+		cut  bool
+	}{
+		"short":                      {"ä", false, 2, false},
+		"cut when it was stored":     {"ä\xc3", true, 2, true},
+		"cut between characters":     {"ä", true, 2, true},
+		"longer than posts have":     {euros, false, mostBody / 3 * 3, true},
+		"no text, and cut":           {"\xff\xfe\xff\xfe\xff", true, 5, true},
+		"no text, and whole":         {"\xff", false, 1, false},
+		"as long as posts may have":  {strings.Repeat("x", mostBody), false, mostBody, false},
+		"cut, of a single character": {"\xe2\x82", true, 0, true},
+	} {
+		if body, cut := cutBody([]byte(c.body), c.was); len(body) != c.want || cut != c.cut {
+			t.Errorf("%s: %d bytes, cut %v", name, len(body), cut)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"weir/bucket/stream"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Lag is how far an api's callback is behind, as the replica that posts has noted it.
+type Lag struct {
+	Behind  uint64    // ends that are kept and not posted yet
+	Oldest  time.Time // when the oldest of them was stored; zero if that is not known
+	Failing time.Time // since when the receiver accepts no post; zero: it does
+	Why     string    // what it answered last, if it fails
+
+	GivenUp    uint64 // ends that were given up, since the callback was configured
+	GivenUpAt  time.Time
+	GivenUpWhy string // of the last
+}
+
+// Lag returns how far an api's callback is behind. ok is false if the api has none. It is safe for concurrent use.
+func (s *Senders) Lag(api string) (lag Lag, ok bool) {
+	if s.configuredCallback(api) == nil {
+		return lag, false
+	}
+	for _, kind := range endKinds() {
+		lag.add(s.lags.of(api + "." + string(kind)))
+	}
+	return lag, true
+}
+
+// add adds what is noted of one feed.
+func (l *Lag) add(e entry) {
+	l.Behind += uint64(len(e.Open)) + e.Unread
+	if !e.Oldest.IsZero() && (l.Oldest.IsZero() || e.Oldest.Before(l.Oldest)) {
+		l.Oldest = e.Oldest
+	}
+	l.GivenUp += e.GivenUp.Count
+	if e.GivenUp.At.After(l.GivenUpAt) {
+		l.GivenUpAt, l.GivenUpWhy = e.GivenUp.At, e.GivenUp.Why
+	}
+	if !e.Failing.IsZero() && (l.Failing.IsZero() || e.Failing.Before(l.Failing)) {
+		l.Failing, l.Why = e.Failing, e.Why
+	}
+}
+
+// lags holds what is noted of the callbacks' feeds, whichever replica posts them.
+type lags struct {
+	mu    sync.Mutex // guards noted
+	noted map[string]entry
+}
+
+func (l *lags) of(feed string) entry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.noted[feed]
+}
+
+// follow keeps them up to date until ctx ends.
+func (l *lags) follow(ctx context.Context, kv jetstream.KeyValue, log *slog.Logger) {
+	for ctx.Err() == nil {
+		if err := l.watch(ctx, kv); err != nil && ctx.Err() == nil {
+			log.Warn("cannot watch how far callbacks are behind; trying again", "err", err)
+		}
+		stream.Sleep(ctx, leaseRetry)
+	}
+}
+
+// watch takes the entries that are there and those that come, until ctx ends or the watch does.
+func (l *lags) watch(ctx context.Context, kv jetstream.KeyValue) error {
+	watcher, err := kv.Watch(ctx, callbackPrefix+".*.*"+positionSuffix)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = watcher.Stop() }() // it ended with ctx, or is not needed any more
+	for {
+		select {
+		case stored, open := <-watcher.Updates():
+			if !open {
+				return errors.New("the watch has ended")
+			}
+			if stored != nil {
+				l.take(stored)
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (l *lags) take(stored jetstream.KeyValueEntry) {
+	name := strings.TrimSuffix(strings.TrimPrefix(stored.Key(), callbackPrefix+"."), positionSuffix)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.noted == nil {
+		l.noted = map[string]entry{}
+	}
+	var e entry
+	if stored.Operation() != jetstream.KeyValuePut || json.Unmarshal(stored.Value(), &e) != nil {
+		delete(l.noted, name)
+		return
+	}
+	l.noted[name] = e
+}

@@ -1,0 +1,69 @@
+package worker
+
+import (
+	"context"
+	"sync"
+
+	"weir/cmd/weir/internal/httpd/webhook"
+	"weir/cmd/weir/internal/serve/admin"
+)
+
+// makeSenders returns what posts events to destinations, and ends of jobs to callbacks.
+func (w *notices) makeSenders() *webhook.Senders {
+	return webhook.New(webhook.Options{
+		JetStream: w.js, Control: w.control, Configured: w.follower.inForce.Load, Instance: w.settings.Instance, Log: w.log,
+		Registerer: w.registry,
+	})
+}
+
+// post begins to post what the configuration in force wants posted, if this replica gets the leases.
+func (w *notices) post() {
+	w.lowerGo(func() error { return w.senders.Run(w.soft) })
+}
+
+// callbackLag returns how far the callback of an api is behind, nil if it has none.
+func (w *notices) callbackLag(api string) *admin.CallbackStatus {
+	lag, ok := w.senders.Lag(api)
+	if !ok {
+		return nil
+	}
+	return new(admin.CallbackStatus(lag))
+}
+
+// testsAtOnce bounds the receivers that are tested at once.
+const testsAtOnce = 16
+
+// tryReceivers posts a test message to the receiver of a name, or to all if name is empty. A destination has its own
+// name, and the callback of an api is API/callback.
+func (w *notices) tryReceivers(ctx context.Context, name, who string) []admin.Notified {
+	c := w.follower.inForce.Load()
+	var all []admin.Notified
+	var tests []func() error
+	add := func(of string, test func() error) {
+		if name == "" || name == of {
+			all, tests = append(all, admin.Notified{Destination: of}), append(tests, test)
+		}
+	}
+	for i := range c.Notifications {
+		to := &c.Notifications[i]
+		add(to.Name, func() error { return w.senders.Test(ctx, to, who) })
+	}
+	for i := range c.APIs {
+		if a := &c.APIs[i]; a.Callback != nil {
+			add(admin.CallbackName(a.Name), func() error { return w.senders.TestCallback(ctx, a.Name, a.Callback, who) })
+		}
+	}
+	var running sync.WaitGroup
+	slots := make(chan struct{}, testsAtOnce)
+	for i, test := range tests {
+		slots <- struct{}{}
+		running.Go(func() {
+			defer func() { <-slots }()
+			if err := test(); err != nil {
+				all[i].Error = err.Error()
+			}
+		})
+	}
+	running.Wait()
+	return all
+}
