@@ -289,6 +289,20 @@ func TestEndsGoOn(t *testing.T) {
 	}
 }
 
+// TestEndsWithoutPlace: if the position is damaged, or is of messages that there are not, every end that is kept is posted
+// again rather than none.
+func TestEndsWithoutPlace(t *testing.T) {
+	r := newEndsRig(t)
+	r.result("pay", "1", nil)
+	r.result("sms", "1", nil)
+	r.position("sms.done", entry{Seq: 1000})
+	if _, err := r.kv.Put(t.Context(), "callback.pay.done.position", nil); err != nil || !IsCallbackPosition("callback.pay.done.position") {
+		t.Fatal(err)
+	}
+	r.start()
+	await.Until(t, "both ends", func() bool { return len(r.took("pay")) == 1 && len(r.took("sms")) == 1 })
+}
+
 // TestEndsOfReceiverThatIsDown: while an api's receiver is down, few ends are read and tried, the others are counted,
 // and no other callback waits.
 func TestEndsOfReceiverThatIsDown(t *testing.T) {

@@ -61,12 +61,21 @@ func (s *sending) begin(ctx context.Context) (jetstream.Stream, error) {
 		if json.Unmarshal(stored.Value(), &e) == nil && e.Seq <= last {
 			s.goOn(e)
 			return source, nil
-		} // a restored store has reused the numbers
+		}
+		if s.resumes { // every end is to arrive, and a receiver knows those that it has
+			last = 0
+		} // otherwise events from before that a restored store has under other numbers are not told again
 	} else if !errors.Is(err, jetstream.ErrKeyNotFound) {
 		return nil, fmt.Errorf("the position of %s: %w", s.key, err)
 	}
 	s.taken = last
 	return source, s.note(ctx)
+}
+
+// IsCallbackPosition reports whether a key of the control bucket is that of a callback's position. A value that says
+// nothing has the callback post again what is kept.
+func IsCallbackPosition(key string) bool {
+	return strings.HasPrefix(key, callbackPrefix+".") && strings.HasSuffix(key, positionSuffix)
 }
 
 // goOn continues where an earlier sender ended.

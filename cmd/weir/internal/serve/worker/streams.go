@@ -9,6 +9,7 @@ import (
 
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/httpd/webhook"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/serve/admin"
 	"weir/cmd/weir/internal/serve/streamwatch"
@@ -68,6 +69,11 @@ func (w *records) tellUnread(ctx context.Context) error {
 				return fmt.Errorf("pause again what was paused: %w", err)
 			}
 			what += ". What was paused stays paused: `weir status` lists it, `weir resume` ends it"
+		case webhook.IsCallbackPosition(key):
+			if _, err := w.control.Put(ctx, key, nil); err != nil {
+				return fmt.Errorf("begin a callback again: %w", err)
+			}
+			what += ". The callback posts every end again that is kept"
 		default:
 			what += ". Repeat orders that are missing in `weir status`"
 		}
