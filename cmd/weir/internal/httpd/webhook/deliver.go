@@ -54,7 +54,7 @@ func (s *sending) deliver(ctx context.Context, p parcel, at time.Time) error {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case !until.IsZero() && !time.Now().Before(until):
-			gone = &givenUp{dropped, "it is older than it may be"}
+			gone = &givenUp{dropped, "it is older than the callback's for"}
 		}
 		if gone != nil {
 			s.count(gone.outcome, p.size())

@@ -54,22 +54,23 @@ func (s *sending) begin(ctx context.Context) (jetstream.Stream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.stream, err)
 	}
-	last := source.CachedInfo().State.LastSeq
+	s.taken = source.CachedInfo().State.LastSeq
+	var e entry
 	stored, err := s.Control.Get(ctx, s.positionKey())
-	if err == nil {
-		var e entry
-		if json.Unmarshal(stored.Value(), &e) == nil && e.Seq <= last {
-			s.goOn(e)
-			return source, nil
-		}
-		if s.resumes { // every end is to arrive, and a receiver knows those that it has
-			last = 0
-		} // otherwise events from before that a restored store has under other numbers are not told again
-	} else if !errors.Is(err, jetstream.ErrKeyNotFound) {
+	switch {
+	case errors.Is(err, jetstream.ErrKeyNotFound):
+		// The replica that answered may lag: an entry that there is must not be overwritten.
+		_, err = s.Control.Create(ctx, s.positionKey(), mustMarshal(entry{Seq: s.taken}))
+	case err == nil && json.Unmarshal(stored.Value(), &e) == nil && e.Seq <= s.taken:
+		s.goOn(e)
+	case err == nil && s.resumes: // every end is to arrive, and a receiver knows those that it has
+		s.taken = 0
+	case err == nil: // a restored store has reused the numbers: what is before is not told again
+	}
+	if err != nil {
 		return nil, fmt.Errorf("the position of %s: %w", s.key, err)
 	}
-	s.taken = last
-	return source, s.note(ctx)
+	return source, nil
 }
 
 // IsCallbackPosition reports whether a key of the control bucket is that of a callback's position. A value that says
