@@ -110,8 +110,7 @@ func TestCallback(t *testing.T) {
 	}
 
 	// Taken out of the configuration and put back it does not hear of what ended meanwhile, but of all that ends then.
-	without := fmt.Sprintf("apis: {pay: {url: %q, bucket: {rate: 500/s, capacity: 1000}}}\n", r.API.URL())
-	r.Follow(without)
+	r.Follow("apis: {pay: {url: \"%s\", bucket: {rate: 500/s, capacity: 1000}}}\n")
 	r.Eventually("the end of the sender", func() bool {
 		_, done := r.Control().Get(t.Context(), "callback.pay.done.position")
 		_, dead := r.Control().Get(t.Context(), "callback.pay.dead.position")
@@ -119,7 +118,7 @@ func TestCallback(t *testing.T) {
 	})
 	submit("unheard", "")
 	r.Eventually("its end", func() bool { return len(r.Results("pay", "unheard")) == 1 })
-	r.Follow(r.YAML)
+	r.Follow(callbackYAML)
 	submit("heard", "")
 	took("the next end", `"job":"heard"`, 1)
 	if _, n := hook.Took(`"job":"unheard"`); n != 0 {
