@@ -146,6 +146,9 @@ func TestCallbackRestart(t *testing.T) {
 	}
 	await.Until(t, "the others", func() bool { _, n := hook.Took(""); return n == 3 })
 	await.Until(t, "a try of the one that fails", func() bool { return len(hook.Tried()) >= 4 })
+	r.Eventually("weir to have read the answers", func() bool {
+		return strings.Contains(r.Get("/metrics"), `weir_callback_ends_total{api="pay",end="done",outcome="sent"} 3`)
+	})
 	r.Stop()
 	hook.Answers(func(int, string) int { return http.StatusOK })
 	r.Start()
