@@ -3,6 +3,7 @@ package ingest
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
 	"math"
 	"math/bits"
 	"strconv"
@@ -29,15 +30,32 @@ type Term struct {
 	Learn     int   // percentile of recent settled numbers that replaces a larger estimate; 0: none
 }
 
-// Source is where a number is found: a header, a JSON pointer (RFC 6901) into a body, or else Number itself.
+// Source is where a number is found: a header, a JSON pointer (RFC 6901) into a body, or else Number itself. In an
+// answer, the places in Or follow: the first place that has a number counts. A Source is comparable.
 type Source struct {
 	Number  int64
 	Header  string
 	Pointer string
+	Or      [MostPlaces - 1]Place // the zero Place ends them
 }
+
+// Place is a header, or a JSON pointer into a body.
+type Place struct{ Header, Pointer string }
+
+// MostPlaces bounds the places where an answer may have one number.
+const MostPlaces = 4
 
 // IsPlace reports whether the source is a header or a place in a body.
 func (s Source) IsPlace() bool { return s.Header != "" || s.Pointer != "" }
+
+// Places passes the source's places in their order, none for a number.
+func (s Source) Places() iter.Seq[Place] {
+	return func(yield func(Place) bool) {
+		for at, i := (Place{s.Header, s.Pointer}), 0; at != (Place{}) && yield(at) && i < len(s.Or); i++ {
+			at = s.Or[i]
+		}
+	}
+}
 
 // Weight is a fraction that a number is multiplied by. The zero value is one.
 type Weight struct{ Num, Den int64 }

@@ -150,16 +150,18 @@ func (a *API) settlePointers() (pointers []string) {
 	for i := range a.Rules.Shared {
 		settled = append(settled[:len(settled):len(settled)], a.Rules.Shared[i].Cost...)
 	}
-	add := func(pointer string) {
-		if pointer != "" && !slices.Contains(pointers, pointer) {
-			pointers = append(pointers, pointer)
+	add := func(at ingest.Source) {
+		for place := range at.Places() {
+			if place.Pointer != "" && !slices.Contains(pointers, place.Pointer) {
+				pointers = append(pointers, place.Pointer)
+			}
 		}
 	}
 	for i := range settled {
-		add(settled[i].Settle.Pointer)
+		add(settled[i].Settle)
 	}
 	for i := range a.Usage {
-		add(a.Usage[i].From.Pointer)
+		add(a.Usage[i].From)
 	}
 	return pointers
 }

@@ -38,12 +38,21 @@ func (r *Response) Number(at ingest.Source) (int64, bool) {
 	if r.Status == 0 {
 		return 0, false
 	}
+	for place := range at.Places() {
+		if n, ok := r.numberAt(place); ok {
+			return min(n, ingest.MostUnits), true
+		}
+	}
+	return 0, false
+}
+
+func (r *Response) numberAt(at ingest.Place) (int64, bool) {
 	if at.Header == "" {
 		n, ok := r.Units[at.Pointer]
-		return min(n, ingest.MostUnits), ok
+		return n, ok
 	}
 	n, err := strconv.ParseInt(strings.TrimSpace(r.Header.Get(at.Header)), 10, 64)
-	return min(n, ingest.MostUnits), (err == nil || errors.Is(err, strconv.ErrRange)) && n >= 0
+	return n, (err == nil || errors.Is(err, strconv.ErrRange)) && n >= 0
 }
 
 // Wire is what is known of the connection that a call was made on.

@@ -14,6 +14,7 @@ import (
 // API is one paid downstream: how to call it and what it may be asked for.
 type API struct {
 	Name           string
+	Vendor         Vendor
 	URL            *url.URL // scheme, host and base path, without a slash at its end
 	Methods        []string // what a job may ask for, at least one; the first is the default
 	Headers        []Header // sent with every call, applied last; in the order of the file
@@ -52,7 +53,12 @@ func (a *API) Forwards(header string) bool {
 func (a *API) section() section {
 	r := &a.Rules
 	return section{
+		fill: func(v value) value { return v.doc.filled(v) },
 		fields: slices.Concat([]field{
+			{
+				name: "vendor", is: shorthand(a.Vendor.section), otherwise: "none",
+				means: "whose API it is. What that vendor documents is then the default of other fields ([vendors](vendors.md))",
+			},
 			{
 				name: "url", needs: "write url: https://api.example.com/v2",
 				is:    one(&a.URL, address("scheme, host and base path; `http` or `https`; no user, query or fragment", parseURL)),
@@ -86,12 +92,12 @@ func (a *API) section() section {
 				means: "the largest body of a job; weir refuses a larger one with 413",
 			},
 			{
-				name: "price", is: price(&a.Prices), or: "0",
-				means: "the price of one call, for budgets and reports. Of a list a call costs the sum ([costs](costs.md))",
-			},
-			{
 				name: "usage", is: usage(&a.Usage), otherwise: "none",
 				means: "numbers of the answers that the ledger, `weir spend` and the metrics count, by a name of yours ([ledger](ledger.md))",
+			},
+			{
+				name: "price", is: price(&a.Prices, &a.Usage), or: "0",
+				means: "the price of one call, for budgets and reports. Of a list a call costs the sum ([costs](costs.md))",
 			},
 			{
 				name: "idempotency", is: optional(&a.Idempotency, func(i *Idempotency) section { return i.section(a) }), otherwise: "none",
@@ -101,7 +107,7 @@ func (a *API) section() section {
 				name: "key", is: shorthand(a.Key.section), otherwise: "`subject`",
 				means: "what divides the API's jobs into buckets",
 			},
-		}, rules(r, &a.Prices), []field{
+		}, rules(r, &a.Prices, &a.Usage), []field{
 			{
 				name: "retry", is: mapping(func() section { return a.Retry.section(r) }),
 				means: "how weir repeats failed calls, and what pushback holds ([pushback](pushback.md))",
@@ -159,17 +165,20 @@ func (a *API) check(f fields) {
 // answerPointers returns how many places in an answer's body settle or count a call.
 func (a *API) answerPointers() int {
 	places := map[string]bool{}
-	add := func(of ingest.Cost) {
-		for i := range of {
-			places[of[i].Settle.Pointer] = true
+	add := func(at ingest.Source) {
+		for place := range at.Places() {
+			places[place.Pointer] = true
 		}
 	}
-	add(a.Prices)
+	costs := a.Prices
 	for i := range a.Rules.Shared {
-		add(a.Rules.Shared[i].Cost)
+		costs = append(costs[:len(costs):len(costs)], a.Rules.Shared[i].Cost...)
+	}
+	for i := range costs {
+		add(costs[i].Settle)
 	}
 	for i := range a.Usage {
-		places[a.Usage[i].From.Pointer] = true
+		add(a.Usage[i].From)
 	}
 	delete(places, "")
 	return len(places)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -18,8 +19,9 @@ const (
 	mostTimes = 1_000_000
 )
 
-// cost is what a job takes from a limit: a source alone, a term, or a list of terms. nil is one unit.
-func cost(at *ingest.Cost) kind {
+// cost is what a job takes from a limit: a source alone, a term, or a list of terms. nil is one unit. Terms may name the
+// usage counters.
+func cost(at *ingest.Cost, usage *[]Usage) kind {
 	t := source(1)
 	return terms(at, of[ingest.Cost]{
 		func(text string) (ingest.Cost, error) {
@@ -35,18 +37,18 @@ func cost(at *ingest.Cost) kind {
 			return ingest.Units(s.Number), nil
 		},
 		formatCost, fmt.Sprintf("a whole number from 1 to %d, `header:NAME`, a pointer", int64(mostQuota)), t.schema,
-	}, unitsTerm)
+	}, func(t *ingest.Term) section { return unitsTerm(t, usage) })
 }
 
-// price is what a call costs: an amount of money, a term, or a list of terms.
-func price(at *ingest.Cost) kind {
+// price is what a call costs: an amount of money, a term, or a list of terms, which may name the usage counters.
+func price(at *ingest.Cost, usage *[]Usage) kind {
 	return terms(at, of[ingest.Cost]{
 		func(text string) (ingest.Cost, error) {
 			amount, err := ParseMoney(text)
 			return ingest.Units(int64(amount)), err
 		},
 		formatPrice, "money", money().schema,
-	}, moneyTerm)
+	}, func(t *ingest.Term) section { return moneyTerm(t, usage) })
 }
 
 // terms is a single value, a term, or a list of terms of which a call takes the sum.
@@ -84,6 +86,7 @@ func terms(at *ingest.Cost, short of[ingest.Cost], term func(*ingest.Term) secti
 // termFields has the values of a term's fields until all are read.
 type termFields struct {
 	*ingest.Term
+	usage          *[]Usage
 	weight         ingest.Weight
 	otherwise, max *int64
 	learn          string
@@ -92,14 +95,14 @@ type termFields struct {
 }
 
 // unitsTerm has the fields of a term of a cost.
-func unitsTerm(t *ingest.Term) section {
-	at := &termFields{Term: t}
+func unitsTerm(t *ingest.Term, usage *[]Usage) section {
+	at := &termFields{Term: t, usage: usage}
 	return section{fields: at.fields(), check: at.check}
 }
 
 // moneyTerm has the fields of a term of a price.
-func moneyTerm(t *ingest.Term) section {
-	at := &termFields{Term: t}
+func moneyTerm(t *ingest.Term, usage *[]Usage) section {
+	at := &termFields{Term: t, usage: usage}
 	return section{
 		fields: append([]field{
 			{
@@ -127,7 +130,10 @@ func (t *termFields) fields() []field {
 	number := whole[int64](0, mostQuota).prefixed("a whole number from ")
 	return []field{
 		{name: "from", is: one(&t.From, source(0)), or: "1", means: "the number that is expected before the call. 0 needs `settle`"},
-		{name: "settle", is: one(&t.Settle, answerPlace()), otherwise: "none", means: "the actual number, from the answer"},
+		{
+			name: "settle", is: settled(&t.Settle, t.usage), otherwise: "none",
+			means: "the actual number, from the answer. Of several places the first that the answer has counts",
+		},
 		{
 			name: "times", is: one(&t.weight, weight()), or: "1",
 			means: "the weight of the number. The term is rounded up to a whole unit",
@@ -197,25 +203,6 @@ func source(least int64) of[ingest.Source] {
 		},
 		formatSource, fmt.Sprintf("a whole number from %d to %d, `header:NAME` or a pointer into the job's body", least, int64(mostQuota)),
 		object{"anyOf": []object{wholeSchema(least, mostQuota), pattern(sourcePattern)}},
-	}
-}
-
-// answerPlace is a place in an answer.
-func answerPlace() of[ingest.Source] {
-	return of[ingest.Source]{
-		func(text string) (ingest.Source, error) {
-			header, pointer, err := parseSource(text)
-			if err == nil && header == "" && pointer == "" {
-				err = refuse("write header:NAME or json:/pointer", "%s is no place in a response", quote(text))
-			}
-			return ingest.Source{Header: header, Pointer: pointer}, err
-		},
-		func(s ingest.Source) string {
-			if !s.IsPlace() {
-				return ""
-			}
-			return formatSource(s)
-		}, "`header:NAME` or a pointer into the answer's body", pattern(sourcePattern),
 	}
 }
 
@@ -319,13 +306,15 @@ func formatTerms(c ingest.Cost, number func(*ingest.Term) string) string {
 }
 
 func formatSource(s ingest.Source) string {
-	switch {
-	case s.Header != "":
-		return "header:" + s.Header
-	case s.Pointer != "":
-		return "json:" + s.Pointer
+	var places []string
+	for at := range s.Places() {
+		if at.Header != "" {
+			places = append(places, "header:"+at.Header)
+		} else {
+			places = append(places, "json:"+at.Pointer)
+		}
 	}
-	return strconv.FormatInt(s.Number, 10)
+	return cmp.Or(strings.Join(places, " or "), strconv.FormatInt(s.Number, 10))
 }
 
 // formatWeight writes a weight that parseTimes read: its denominator divides a million.
@@ -356,48 +345,4 @@ func maybe[T any](at **T, t of[T]) kind {
 		return nil
 	}
 	return k
-}
-
-// mostUsage bounds the numbers of an answer that are counted: each is a series of metrics.
-const mostUsage = 16
-
-// Usage is a number of an api's answers that is counted for reports.
-type Usage struct {
-	Name string
-	From ingest.Source // a place in the answer
-}
-
-// usage is a mapping of names that the user chooses to places in the answer.
-func usage(at *[]Usage) kind {
-	place := answerPlace()
-	return kind{
-		words: fmt.Sprintf("a mapping of names to `header:NAME` or pointers into the answer's body, at most %d", mostUsage),
-		shape: func(object) object {
-			return object{
-				"type": []string{"object", "null"}, "patternProperties": object{namePattern: place.schema},
-				"additionalProperties": false, "maxProperties": mostUsage,
-			}
-		},
-		read: func(v value, _ string) texts {
-			*at = nil
-			all := texts{}
-			entries, _ := v.entries(mostUsage)
-			for _, e := range entries {
-				if _, err := parseName(e.name); err != nil {
-					e.failWith(err)
-					continue
-				}
-				if written, ok := e.scalar(); ok {
-					from, err := place.parse(written)
-					if err != nil {
-						e.failWith(err)
-						continue
-					}
-					*at = append(*at, Usage{e.name, from})
-					all[joinPath("", e.name)] = text{text: formatSource(from)}
-				}
-			}
-			return all
-		},
-	}
 }

@@ -28,7 +28,8 @@ type document struct {
 	notes      []Problem
 	references []reference
 	visits     int
-	describes  bool // values are returned as texts, too
+	describes  bool                    // values are returned as texts, too
+	facts      map[*yaml.Node]*sourced // the nodes that come from vendors' profiles
 }
 
 // value is one place in a document: its node with aliases followed, the line to report and the path from the root. A

@@ -41,6 +41,8 @@ type section struct {
 	relations object
 	// short allows to write a mapping as the value of its first field alone.
 	short bool
+	// fill returns the mapping with the values that the file leaves to something else, such as a vendor's profile.
+	fill func(value) value
 }
 
 // fields is a mapping that was read.
@@ -55,6 +57,9 @@ type fields struct {
 // read reads the mapping at v, and sets the default of each absent field. If the document describes, it returns the
 // values as texts, and the line that describes the whole.
 func (s section) read(v value) (all texts, whole string) {
+	if s.fill != nil {
+		v = s.fill(v)
+	}
 	f, ok := s.open(v)
 	for _, fd := range s.fields {
 		if fd.needs != "" && ok && v.node != nil && !f.has(fd.name) {
@@ -92,7 +97,7 @@ func (s section) read(v value) (all texts, whole string) {
 			continue
 		}
 		if shown := fd.text(); shown != "" {
-			inner[i] = texts{"": {text: shown, usual: !f.has(fd.name) || shown == usual[i]}}
+			inner[i] = texts{"": {text: shown, usual: !f.has(fd.name) || shown == usual[i], from: f.byName[fd.name].origin()}}
 		}
 		path := joinPath("", fd.name)
 		for _, rest := range slices.Sorted(maps.Keys(inner[i])) {
@@ -194,6 +199,7 @@ type text struct {
 	text  string
 	whole bool // it describes a mapping whose fields have texts of their own
 	usual bool // it is the default
+	from  origin
 }
 
 // texts describe a configuration by path, with defaults written out. Two configurations differ exactly if their texts

@@ -92,7 +92,7 @@ func headers(at *[]Header) kind {
 			entries, _ := v.entries(mostHeaders)
 			for _, e := range entries {
 				if h, ok := readHeader(e, paths); ok {
-					all[joinPath("", h.Name)] = text{text: cmp.Or(h.Value.String(), `""`)}
+					all[joinPath("", h.Name)] = text{text: cmp.Or(h.Value.String(), `""`), from: e.origin()}
 					*at = append(*at, h)
 				}
 			}

@@ -15,9 +15,9 @@ import (
 const mostShared = 32
 
 // limit has the fields of a limit that all keys share. of are the rules that were read before it, price is what a call
-// costs. lines has the names of the limits before it. A limit without a name is called by its kind. A limit whose value
-// could not be read has its kind, so that the other checks of the file can continue.
-func limit(l *bucket.Limit, of *bucket.Rules, price *ingest.Cost, lines map[string]int) section {
+// costs, and usage are the usage counters. lines has the names of the limits before it. A limit without a name is called
+// by its kind. A limit whose value could not be read has its kind, so that the other checks of the file can continue.
+func limit(l *bucket.Limit, of *bucket.Rules, price *ingest.Cost, usage *[]Usage, lines map[string]int) section {
 	l.Rate, l.Quota, l.Budget = &bucket.Rate{}, &bucket.Quota{}, &bucket.Budget{}
 	at := &limitFields{Limit: l, rate: l.Rate, quota: l.Quota, budget: l.Budget, zone: time.UTC}
 	all := append([]field{
@@ -50,7 +50,7 @@ func limit(l *bucket.Limit, of *bucket.Rules, price *ingest.Cost, lines map[stri
 				means: "the time zone in which days and months begin, with the window `calendar`",
 			},
 			{
-				name: "cost", is: cost(&l.Cost), otherwise: "`1`",
+				name: "cost", is: cost(&l.Cost, usage), otherwise: "`1`",
 				means: "how much of a `rate` or `quota` a call takes. Of a list it takes the sum ([costs](costs.md))",
 			},
 			{

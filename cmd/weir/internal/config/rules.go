@@ -27,8 +27,8 @@ const (
 	leaseMargin = 5 * time.Second
 )
 
-// rules are the fields of an api's limits. A call costs price.
-func rules(r *bucket.Rules, price *ingest.Cost) []field {
+// rules are the fields of an api's limits. A call costs price. usage are the api's usage counters.
+func rules(r *bucket.Rules, price *ingest.Cost, usage *[]Usage) []field {
 	lines := map[string]int{} // of the names of shared limits
 	return []field{
 		{name: "headroom", is: one(&r.Headroom, percent(0, 99)), or: "0%", means: "how far weir stays below every limit"},
@@ -43,7 +43,7 @@ func rules(r *bucket.Rules, price *ingest.Cost) []field {
 		},
 		{
 			name: "limits", otherwise: "none",
-			is:    items(&r.Shared, mostShared, func(l *bucket.Limit) section { return limit(l, r, price, lines) }),
+			is:    items(&r.Shared, mostShared, func(l *bucket.Limit) section { return limit(l, r, price, usage, lines) }),
 			means: "limits that all keys share; a call must be within all of them",
 		},
 		{name: "admit", is: items(&r.Admit, mostAdmit, admission), otherwise: "none", means: "limits for each key on accepted jobs"},

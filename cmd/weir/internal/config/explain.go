@@ -1,0 +1,61 @@
+package config
+
+import (
+	"maps"
+	"slices"
+)
+
+// Explained is a value in force, with where it comes from.
+type Explained struct {
+	Path  string `json:"path"` // as in apis.sms.retry.on
+	Value string `json:"value"`
+	// Line is the file's line that has the value, 0 if the file does not have it.
+	Line int `json:"line,omitempty"`
+	// Vendor, Page and Date say whose profile the value is from, and what it rests on. Without a line and a vendor, the
+	// value is weir's default.
+	Vendor string `json:"vendor,omitempty"`
+	Says   string `json:"says,omitempty"`
+	Page   string `json:"page,omitempty"`
+	Date   string `json:"date,omitempty"`
+}
+
+// Explain returns every value in force, sorted by path. Secrets appear by reference only.
+func (c *Config) Explain() []Explained {
+	all := c.describe()
+	var values []Explained
+	for _, path := range slices.Sorted(maps.Keys(all)) {
+		t := all[path]
+		if t.whole {
+			continue
+		}
+		s := Explained{Path: path, Value: t.text, Line: t.from.line}
+		if f := t.from.fact; f != nil {
+			s.Vendor, s.Says, s.Page, s.Date = f.vendor, f.Says, f.Page, f.Date
+		}
+		values = append(values, s)
+	}
+	return values
+}
+
+// sourced is a fact with the name of its vendor.
+type sourced struct {
+	vendor string
+	*Fact
+}
+
+// origin is where a value in force comes from: a fact, or a line of the file. The zero value is weir's own default.
+type origin struct {
+	line int
+	fact *sourced
+}
+
+// origin returns where the value comes from.
+func (v value) origin() origin {
+	switch {
+	case v.node == nil:
+		return origin{}
+	case v.doc.facts[v.node] != nil:
+		return origin{fact: v.doc.facts[v.node]}
+	}
+	return origin{line: v.line}
+}

@@ -1,0 +1,173 @@
+package config
+
+// Profiles returns what the known vendors document, by name. A fact that a vendor does not document is in no profile,
+// however likely it is: least of all that a call may be repeated, or is not billed.
+//
+// A new fact is a line here, and make fields. The headers that say what is left of a limit, for example, are values of
+// fields of limits.NAME. A changed value gets the date of the page that it was read from: it takes effect with the new
+// weir, and the date tells operators.
+func Profiles() []Profile {
+	return []Profile{anthropic(), bedrock(), github(), openai(), shopify(), stripe(), twilio()}
+}
+
+func anthropic() Profile {
+	const (
+		limits    = "https://platform.claude.com/docs/en/api/rate-limits"
+		errors    = "https://platform.claude.com/docs/en/api/errors"
+		streaming = "https://platform.claude.com/docs/en/build-with-claude/streaming"
+		messages  = "https://platform.claude.com/docs/en/api/messages"
+		counts    = "limits count as a token bucket, which fills continuously up to the limit"
+	)
+	return Profile{"anthropic", []Fact{
+		{
+			"headers.anthropic-version", `"2023-06-01"`, "every request must name the version of the API",
+			"https://platform.claude.com/docs/en/api/versioning", "2026-10-04",
+		},
+		{
+			"timeout", "10m", "a request that may take longer should be a stream or a batch; the vendor's own clients wait 10 minutes", errors, "2026-10-04",
+		},
+		{
+			"retry.on", "[429, 503, 529]", "529 means that the API is overloaded. Failed requests are not charged (" +
+				"https://support.claude.com/en/articles/8114526-how-will-i-be-billed-for-claude-api-use)", errors, "2026-10-04",
+		},
+		{"retry.hold", "api", "limits are set for the organization", limits, "2026-10-04"},
+		{
+			"usage.input_tokens", "[json:/usage/input_tokens, json:/message/usage/input_tokens]",
+			"in a stream the event message_start has them, and message_delta has the sum so far if it differs", streaming, "2026-10-04",
+		},
+		{
+			"usage.output_tokens", "[json:/usage/output_tokens, json:/message/usage/output_tokens]",
+			"in a stream the event message_delta has the sum so far", streaming, "2026-10-04",
+		},
+		{
+			"usage.cache_creation_input_tokens",
+			"[json:/usage/cache_creation_input_tokens, json:/message/usage/cache_creation_input_tokens]",
+			"input tokens written to the cache are counted apart", messages, "2026-10-04",
+		},
+		{
+			"usage.cache_read_input_tokens", "[json:/usage/cache_read_input_tokens, json:/message/usage/cache_read_input_tokens]",
+			"input tokens read from the cache are counted apart", messages, "2026-10-04",
+		},
+		{"limits.requests.counts", "token_bucket", counts, limits, "2026-10-04"},
+		{"limits.input_tokens.counts", "token_bucket", counts, limits, "2026-10-04"},
+		{"limits.output_tokens.counts", "token_bucket", counts, limits, "2026-10-04"},
+		{
+			"limits.input_tokens.cost", "[{from: header:Weir-Cost, settle: [json:/usage/input_tokens, json:/message/usage/input_tokens]}, " +
+				"{from: 0, settle: [json:/usage/cache_creation_input_tokens, json:/message/usage/cache_creation_input_tokens]}]",
+			"input_tokens and cache_creation_input_tokens count, and for most models cache_read_input_tokens do not", limits, "2026-10-04",
+		},
+		{
+			"limits.output_tokens.cost",
+			"{from: json:/max_tokens, default: 0, settle: [json:/usage/output_tokens, json:/message/usage/output_tokens]}",
+			"the tokens that were generated count, which are at most max_tokens", limits, "2026-10-04",
+		},
+	}}
+}
+
+func bedrock() Profile {
+	const (
+		usage    = "https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_TokenUsage.html"
+		messages = "https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-anthropic-claude-messages-request-response.html"
+	)
+	return Profile{"bedrock", []Fact{
+		{
+			"retry.hold", "api", "ThrottlingException (429) means that the quotas of the account are exceeded",
+			"https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStreamOutput.html", "2026-11-26",
+		},
+		{
+			"usage.input_tokens", "[json:/usage/inputTokens, json:/usage/input_tokens]",
+			"Converse answers have inputTokens, and InvokeModel answers of Claude input_tokens (" + messages + ")", usage, "2026-11-26",
+		},
+		{
+			"usage.output_tokens", "[json:/usage/outputTokens, json:/usage/output_tokens]",
+			"Converse answers have outputTokens, and InvokeModel answers of Claude output_tokens (" + messages + ")", usage, "2026-11-26",
+		},
+		{"usage.cache_read_input_tokens", "json:/usage/cacheReadInputTokens", "input tokens read from the cache are counted apart", usage, "2026-11-26"},
+		{"usage.cache_write_input_tokens", "json:/usage/cacheWriteInputTokens", "input tokens written to the cache are counted apart", usage, "2026-11-26"},
+	}}
+}
+
+func github() Profile {
+	const limits = "https://docs.github.com/en/rest/using-the-rest-api/rate-limits-for-the-rest-api"
+	return Profile{"github", []Fact{
+		{"retry.hold", "api", "all requests of a user or an installation count together", limits, "2026-11-26"},
+		{
+			"retry.min", "1m", "a request over a secondary limit, whose answer names no time, waits at least a minute, and longer each time",
+			limits, "2026-11-26",
+		},
+	}}
+}
+
+func openai() Profile {
+	const (
+		limits  = "https://developers.openai.com/api/docs/guides/rate-limits"
+		objects = "https://platform.openai.com/docs/api-reference/chat/object"
+		stream  = "; in a stream of chat completions the last event has them, if the request has stream_options.include_usage; in a stream of responses " +
+			"the event response.completed has them"
+	)
+	return Profile{"openai", []Fact{
+		{
+			"timeout", "10m", "the vendor's own clients wait 10 minutes",
+			"https://developers.openai.com/api/docs/guides/flex-processing", "2026-10-04",
+		},
+		{"retry.hold", "api", "limits are set for the organization and the project, not for a user", limits, "2026-10-04"},
+		{
+			"usage.input_tokens", "[json:/usage/prompt_tokens, json:/usage/input_tokens, json:/response/usage/input_tokens]",
+			"chat completions have prompt_tokens, responses input_tokens" + stream, objects, "2026-11-26",
+		},
+		{
+			"usage.output_tokens", "[json:/usage/completion_tokens, json:/usage/output_tokens, json:/response/usage/output_tokens]",
+			"chat completions have completion_tokens, responses output_tokens" + stream, objects, "2026-11-26",
+		},
+		{
+			"usage.cached_tokens", "[json:/usage/prompt_tokens_details/cached_tokens, json:/usage/input_tokens_details/cached_tokens, " +
+				"json:/response/usage/input_tokens_details/cached_tokens]",
+			"input tokens read from the cache, which the input tokens include" + stream, objects, "2026-11-26",
+		},
+		{
+			"usage.total_tokens", "[json:/usage/total_tokens, json:/response/usage/total_tokens]",
+			"input and output tokens together" + stream, objects, "2026-11-26",
+		},
+	}}
+}
+
+func shopify() Profile {
+	const (
+		rest    = "https://shopify.dev/docs/api/admin-rest/usage/rate-limits"
+		graphql = "https://shopify.dev/docs/apps/build/apis/graphql-admin/rate-limits"
+		bucket  = "a limit is a leaky bucket that drains continuously, so that short bursts pass"
+	)
+	return Profile{"shopify", []Fact{
+		{"retry.hold", "api", "limits are those of an app and a store together", graphql, "2026-11-26"},
+		{"usage.points", "json:/extensions/cost/actualQueryCost", "the answer of a GraphQL query says what it cost", graphql, "2026-11-26"},
+		{"limits.requests.counts", "token_bucket", bucket, rest, "2026-11-26"},
+		{"limits.points.counts", "token_bucket", bucket, graphql, "2026-11-26"},
+		{
+			"limits.points.cost", "{from: header:Weir-Cost, settle: json:/extensions/cost/actualQueryCost}",
+			"a query must fit with the cost that it requests; what it does not use is given back", graphql, "2026-11-26",
+		},
+	}}
+}
+
+func stripe() Profile {
+	const idempotency = "https://docs.stripe.com/api/idempotent_requests"
+	return Profile{"stripe", []Fact{
+		{
+			"idempotency.header", "Idempotency-Key", "all POST requests accept it, for at least 24 hours; GET and DELETE are idempotent without it",
+			idempotency, "2026-09-30",
+		},
+		{
+			"retry.on", "[429, 503, 409]", "409 means that the request conflicts with another one, perhaps with the same key (" +
+				"https://docs.stripe.com/api/errors). Such a request was not carried out and may be repeated", idempotency, "2026-09-30",
+		},
+	}}
+}
+
+func twilio() Profile {
+	return Profile{"twilio", []Fact{
+		{
+			"retry.on", "[429, 503]", "a request that is answered with 429 was not processed, and is safe to repeat",
+			"https://www.twilio.com/docs/api/errors/20429", "2026-03-11",
+		},
+	}}
+}

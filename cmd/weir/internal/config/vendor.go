@@ -1,0 +1,278 @@
+package config
+
+import (
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Profile is what a vendor documents about its API, as values of an api's fields that a file leaves out.
+type Profile struct {
+	Name  string
+	Facts []Fact
+}
+
+// Fact is the value of one field of an api, by a vendor's documents.
+type Fact struct {
+	// Field is the field's path below the api. limits.NAME.FIELD is about the limit of that name in the file, if the
+	// field may stand there: a profile adds no limit.
+	Field string
+	Value string // as a file writes it
+	Says  string // what the vendor says
+	Page  string // where it says so
+	Date  string // of the page that was read
+}
+
+// Revision returns the date of the newest fact. A value is never changed without a newer date.
+func (p *Profile) Revision() (date string) {
+	for i := range p.Facts {
+		date = max(date, p.Facts[i].Date)
+	}
+	return date
+}
+
+// Vendor names the profile of an api. The zero value names none.
+type Vendor struct {
+	Name    string
+	Without []string // paths of fields that the profile leaves as they are without it
+}
+
+// mostWithout bounds the fields that a profile leaves out.
+const mostWithout = 64
+
+func (o *Vendor) section() section {
+	var names []string
+	for _, p := range Profiles() {
+		names = append(names, p.Name)
+	}
+	return section{
+		fields: []field{
+			{
+				name: "name", is: one(&o.Name, orEmpty(word(names...))), otherwise: "none",
+				means: "the vendor. A value that the file has always counts",
+			},
+			{
+				name: "without", otherwise: "none",
+				is: many(&o.Without, mostWithout, free("at most 64 paths of fields of the profile, as in `retry.hold`", func(text string) (string, error) {
+					return o.without(text)
+				})),
+				means: "fields that keep the default that they have without a vendor, each with all below it",
+			},
+		},
+		check: func(f fields) {
+			if f.fine("name") && o.Name == "" {
+				f.fail("names no vendor", "write one of "+strings.Join(names, ", "))
+			}
+		},
+	}
+}
+
+// without reads the path of a field that the vendor's profile has, or of a mapping with such a field.
+func (o *Vendor) without(text string) (string, error) {
+	p := profileOf(o.Name)
+	if p == nil {
+		return text, nil // the name is missing or unknown, and reported
+	}
+	var paths []string
+	for i := range p.Facts {
+		if field := p.Facts[i].Field; within(field, text) {
+			return text, nil
+		} else if !slices.Contains(paths, field) {
+			paths = append(paths, field)
+		}
+	}
+	return "", refuse(meant(text, paths), "the profile of %s has no field %s", o.Name, quote(text))
+}
+
+// within reports whether a path is another one, or below it.
+func within(path, above string) bool { return path == above || strings.HasPrefix(path, above+".") }
+
+// profileOf returns the profile of that name, or nil.
+func profileOf(name string) *Profile {
+	all := Profiles()
+	if i := slices.IndexFunc(all, func(p Profile) bool { return p.Name == name }); i >= 0 {
+		return &all[i]
+	}
+	return nil
+}
+
+// filled returns an api's mapping with the values of its vendor's profile where the file has none. It changes no node
+// of the file: an alias may stand for the same nodes elsewhere. The values stand on the line that names the vendor, so
+// that problems with them show there.
+func (d *document) filled(v value) value {
+	if v.node == nil || v.node.Kind != yaml.MappingNode {
+		return v
+	}
+	name, without := vendorIn(v)
+	p := profileOf(name.node.Value)
+	if p == nil {
+		return v
+	}
+	f := filling{doc: d, vendor: p.Name, line: name.line, own: map[*yaml.Node]bool{}}
+	v.node = f.copied(v.node)
+	for i := range p.Facts {
+		fact := &p.Facts[i]
+		if slices.ContainsFunc(without, func(above string) bool { return within(fact.Field, above) }) {
+			continue
+		}
+		path := strings.Split(fact.Field, ".")
+		if path[0] == "limits" {
+			f.fillLimits(v.node, path[1], path[2:], fact)
+		} else {
+			f.fill(v.node, path, fact)
+		}
+	}
+	return v
+}
+
+// vendorIn returns the name of the vendor that an api's mapping names, and the fields that it shall leave out.
+func vendorIn(v value) (name value, without []string) {
+	name = v.at(&yaml.Node{}, v.line, v.path)
+	at, ok := v.entry("vendor")
+	switch {
+	case !ok:
+	case at.node.Kind == yaml.ScalarNode:
+		name = at
+	case at.node.Kind == yaml.MappingNode:
+		if of, ok := at.entry("name"); ok && of.node.Kind == yaml.ScalarNode {
+			name = of
+		}
+		if list, ok := at.entry("without"); ok && list.node.Kind == yaml.SequenceNode {
+			for _, item := range list.node.Content[:min(len(list.node.Content), mostWithout)] {
+				without = append(without, list.at(item, list.line, list.path).node.Value)
+			}
+		}
+	}
+	return name, without
+}
+
+// entry returns the value of a key of a mapping, without a report of problems.
+func (v value) entry(name string) (value, bool) {
+	for i := 0; i+1 < len(v.node.Content); i += 2 {
+		if key := v.node.Content[i]; key.Kind == yaml.ScalarNode && key.Value == name {
+			return v.at(v.node.Content[i+1], max(key.Line, 1), joinPath(v.path, name)), true
+		}
+	}
+	return value{}, false
+}
+
+// filling puts facts into copies of the nodes of one api.
+type filling struct {
+	doc    *document
+	vendor string
+	line   int                 // of the vendor's name
+	own    map[*yaml.Node]bool // copies, which may be changed
+}
+
+// copied returns a node that may be changed, with the content of another.
+func (f *filling) copied(node *yaml.Node) *yaml.Node {
+	if f.own[node] {
+		return node
+	}
+	own := *node
+	own.Content = slices.Clone(node.Content)
+	f.own[&own] = true
+	return &own
+}
+
+// inner returns the value at a position of own as a node that may be changed, if it is of a kind.
+func (f *filling) inner(own *yaml.Node, at int, kind yaml.Kind) (*yaml.Node, bool) {
+	node := own.Content[at]
+	if node.Kind == yaml.AliasNode && node.Alias != nil {
+		node = node.Alias
+	}
+	if node.Kind != kind {
+		return nil, false
+	}
+	own.Content[at] = f.copied(node)
+	return own.Content[at], true
+}
+
+// fill puts a fact at a path below a mapping, unless the file has a value there, or on the way to it.
+func (f *filling) fill(mapping *yaml.Node, path []string, fact *Fact) {
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		if mapping.Content[i].Value != path[0] {
+			continue
+		}
+		if len(path) == 1 {
+			return
+		}
+		if inner, ok := f.inner(mapping, i+1, yaml.MappingNode); ok {
+			f.fill(inner, path[1:], fact)
+		}
+		return
+	}
+	key := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: path[0], Line: f.line}
+	var node *yaml.Node
+	if len(path) == 1 {
+		node = f.written(fact)
+	} else {
+		node = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: f.line}
+		f.own[node] = true
+		f.fill(node, path[1:], fact)
+	}
+	mapping.Content = append(mapping.Content, key, node)
+}
+
+// fillLimits puts a fact into each limit of that name.
+func (f *filling) fillLimits(api *yaml.Node, name string, path []string, fact *Fact) {
+	for i := 0; i+1 < len(api.Content); i += 2 {
+		if api.Content[i].Value != "limits" {
+			continue
+		}
+		limits, ok := f.inner(api, i+1, yaml.SequenceNode)
+		if !ok {
+			return
+		}
+		for at := range limits.Content {
+			limit, ok := f.inner(limits, at, yaml.MappingNode)
+			if !ok {
+				continue
+			}
+			of := value{doc: f.doc, node: limit}
+			if named, ok := of.entry("name"); ok && named.node.Value == name && suits(path[0], of) {
+				f.fill(limit, path, fact)
+			}
+		}
+	}
+}
+
+// suits reports whether a field may stand in a limit of its kind.
+func suits(field string, limit value) bool {
+	_, rate := limit.entry("rate")
+	_, quota := limit.entry("quota")
+	return rate || quota && field != "counts"
+}
+
+// written returns a fact's value as nodes that the document knows as the vendor's.
+func (f *filling) written(fact *Fact) *yaml.Node {
+	var text yaml.Node
+	if err := yaml.Unmarshal([]byte(fact.Value), &text); err != nil {
+		panic("config: the value of " + fact.Field + " of vendor " + f.vendor + " is no YAML: " + err.Error())
+	}
+	if f.doc.facts == nil {
+		f.doc.facts = map[*yaml.Node]*sourced{}
+	}
+	from := &sourced{f.vendor, fact}
+	var mark func(node *yaml.Node)
+	mark = func(node *yaml.Node) {
+		node.Line, f.doc.facts[node] = f.line, from
+		for _, inner := range node.Content {
+			mark(inner)
+		}
+	}
+	mark(text.Content[0])
+	return text.Content[0]
+}
+
+// Vendors returns the revisions of the profiles that the apis name, by vendor.
+func (c *Config) Vendors() map[string]string {
+	named := map[string]string{}
+	for i := range c.APIs {
+		if p := profileOf(c.APIs[i].Vendor.Name); p != nil {
+			named[p.Name] = p.Revision()
+		}
+	}
+	return named
+}
