@@ -272,6 +272,11 @@ func (a *API) configRoutes() []route {
 			serve:   a.versions.current,
 		},
 		{
+			method: "GET", path: "/config/explain", name: "explainConfig", role: console.Viewer, answer: explanation{},
+			summary: "Every value in force, with the line, the vendor's page or the default that it comes from (weir config show --explain)",
+			serve:   a.versions.explain,
+		},
+		{
 			method: "GET", path: "/config/history", name: "listVersions", role: console.Viewer, answer: versionList{},
 			summary: "The versions of the configuration that are kept, the newest first (weir config history)",
 			serve:   a.versions.list,

@@ -24,6 +24,12 @@ type difference struct {
 	Changes []config.Change `json:"changes"`
 }
 
+// explanation answers GET /config/explain.
+type explanation struct {
+	Version uint64             `json:"version"`
+	Values  []config.Explained `json:"values"`
+}
+
 // versions answers with versions of the configuration: the one in force, earlier ones, and comparisons.
 type versions struct{ *Options }
 
@@ -34,6 +40,15 @@ func (v *versions) current(ctx context.Context, _ *request) (any, error) {
 		return nil, err
 	}
 	return inForce.Shown(), nil
+}
+
+// explain answers GET /config/explain.
+func (v *versions) explain(ctx context.Context, _ *request) (any, error) {
+	inForce, err := admin.CurrentVersion(ctx, v.Connection)
+	if err != nil {
+		return nil, err
+	}
+	return explanation{inForce.Number, inForce.Config.Explain()}, nil
 }
 
 // list answers GET /config/history.

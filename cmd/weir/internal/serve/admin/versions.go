@@ -33,6 +33,8 @@ type StoredConfig struct {
 	Who     string    `json:"who"`
 	At      time.Time `json:"at"`
 	Changes int       `json:"changes"` // compared with the version before
+	// Vendors are the revisions of the vendors' profiles that set defaults when it was stored.
+	Vendors map[string]string `json:"vendors,omitempty"`
 	// File is the file that weir serve found last, in this version or an earlier one.
 	File FoundFile `json:"file,omitzero"`
 	// TakenBack holds checksums of the texts that rollbacks took out of force since then. A start or SIGHUP that finds

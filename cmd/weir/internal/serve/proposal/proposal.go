@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
@@ -118,7 +119,8 @@ func (p *Proposal) before() *config.Config {
 }
 
 // differs compares a proposal with what is in force. A last version that cannot be read is replaced, even by the text of
-// the one before it.
+// the one before it. A version that was stored with other vendors' profiles is replaced, too: the new one notes the
+// profiles that the operator has seen.
 func (p *Proposal) differs() Difference {
 	d := Difference{Applied: &Applied{Changes: p.before().Diff(p.Config)}}
 	if p.current != nil {
@@ -127,13 +129,15 @@ func (p *Proposal) differs() Difference {
 	if d.Changes == nil {
 		d.Changes = []config.Change{}
 	}
-	d.Same = len(d.Changes) == 0 && p.current != nil && p.last == p.current.Number
+	d.Same = len(d.Changes) == 0 && p.current != nil && p.last == p.current.Number && maps.Equal(p.current.Vendors, p.Config.Vendors())
 	return d
 }
 
 // put stores a proposal and publishes the event. It returns when every dispatching replica follows.
 func (p *Proposal) put(ctx context.Context, c *connect.Connection, store admin.ConfigStore, talk io.Writer, told *Applied) error {
-	next := admin.StoredConfig{YAML: p.Text, From: p.From, Who: p.Who, At: time.Now().UTC(), Changes: len(told.Changes)}
+	next := admin.StoredConfig{
+		YAML: p.Text, From: p.From, Who: p.Who, At: time.Now().UTC(), Changes: len(told.Changes), Vendors: p.Config.Vendors(),
+	}
 	switch {
 	case p.current == nil:
 	case p.back:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -80,8 +81,10 @@ func adopt(ctx context.Context, home admin.ConfigStore, file *configFile) (*adop
 	}
 	found := admin.FoundFile{Sum: file.sum, After: last}
 	a := &adoption{
-		present: &admin.Version{StoredConfig: admin.StoredConfig{YAML: string(file.text), From: file.path, Who: cli.User(), File: found}, Config: file.config},
-		former:  file.config, home: home, file: file, last: last,
+		present: &admin.Version{Config: file.config, StoredConfig: admin.StoredConfig{
+			YAML: string(file.text), From: file.path, Who: cli.User(), File: found, Vendors: file.config.Vendors(),
+		}},
+		former: file.config, home: home, file: file, last: last,
 	}
 	if current != nil {
 		a.former, a.version = current.Config, current.Number
@@ -136,6 +139,18 @@ func (a *adoption) tellOverruled(file *configFile, log *slog.Logger) {
 	}
 	log.Info("the running configuration differs from the file: another was applied or rolled back to since; `weir config diff` shows the difference, `weir config apply` applies the file",
 		"file", file.path, "version", a.present.Number, "from", a.present.From)
+}
+
+// tellProfiles logs that this weir's profile of a vendor is another than that of the weir that stored the version: values
+// may differ although the text is the same.
+func (a *adoption) tellProfiles(log *slog.Logger) {
+	now := a.present.Config.Vendors()
+	for _, vendor := range slices.Sorted(maps.Keys(now)) {
+		if then := a.present.Vendors[vendor]; then != now[vendor] {
+			log.Warn("the profile of a vendor has changed since the configuration was applied: `weir config show --explain` shows the values in force, "+
+				"`weir config apply` confirms them", "vendor", vendor, "version", a.present.Number, "then", then, "now", now[vendor])
+		}
+	}
 }
 
 // store puts the file in force on every weir of the server, and returns the change to report. It returns nil if there

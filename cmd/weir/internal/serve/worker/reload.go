@@ -67,6 +67,7 @@ func (w *Worker) ReloadNow(ctx context.Context) error {
 		w.log.Info("the configuration file has no changes; secrets are read again for every call, "+
 			"and apis that denied weir are tried with them", "file", file.path, "version", a.present.Number)
 		a.tellOverruled(file, w.log)
+		a.tellProfiles(w.log)
 		return nil
 	}
 	LogWarnings(w.log, file.path, file.config.Warnings)

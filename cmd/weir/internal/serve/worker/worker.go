@@ -178,6 +178,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 		return nil, err
 	}
 	adopted.tellOverruled(file, log)
+	adopted.tellProfiles(log)
 	w.config = adopted.present.Config
 	if w.past, err = adopted.past(ctx); err != nil {
 		return nil, err
