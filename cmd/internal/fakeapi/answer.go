@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // fillChunk is how much of a long answer is written at a time.
@@ -25,6 +26,7 @@ type Echo struct {
 // send settles the outcome and answers. number is the call the answer speaks of: another than this one's if it is a replay.
 func (c *call) send(b Behaviour, number int64, out outcome) {
 	body := c.bodyOf(b, number)
+	b.Header = append(b.Header[:len(b.Header):len(b.Header)], c.api.opts.Vendor.limits(c.api.opts.Limit, c.left, time.Now())...)
 	if err := c.settle(out); err != nil {
 		b, body = Behaviour{Status: http.StatusInternalServerError}, []byte(err.Error()+"\n")
 	}

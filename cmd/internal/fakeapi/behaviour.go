@@ -56,6 +56,8 @@ type Behaviour struct {
 	Fault Fault
 	// Bill overrides what is billed.
 	Bill Bill
+	// Charge, when above zero, replaces Options.Price if the call is billed.
+	Charge int64
 
 	// Answer says what the body is.
 	Answer Answer
@@ -113,6 +115,8 @@ func (b *Behaviour) validate() error {
 		return fmt.Errorf("status %d is not from 200 to 999", s)
 	case b.Delay < 0 || b.Delay > MaxDelay || b.Drip < 0 || b.Drip > MaxDelay:
 		return fmt.Errorf("delay %v or drip %v is not from 0 to %v", b.Delay, b.Drip, MaxDelay)
+	case b.Charge < 0:
+		return fmt.Errorf("charge %d is negative", b.Charge)
 	case b.Size < 0 || b.Size > MaxAnswer || b.DripSize < 0:
 		return fmt.Errorf("size %d or drip size %d is not from 0 to %d", b.Size, b.DripSize, MaxAnswer)
 	}

@@ -41,6 +41,7 @@ type waiter struct {
 // safe for concurrent use. Only the book may change an arrival that it was given.
 type book struct {
 	limit   VendorLimit
+	tells   bool // each answer says what the limit leaves
 	keep    int
 	maxKeys int
 
@@ -55,7 +56,7 @@ type book struct {
 
 func newBook(opts Options) *book {
 	return &book{
-		limit: opts.Limit, keep: opts.KeepArrivals, maxKeys: opts.MaxKeys,
+		limit: opts.Limit, tells: opts.Vendor != "", keep: opts.KeepArrivals, maxKeys: opts.MaxKeys,
 		keys: make(map[string]*keyBook), totals: Totals{ByStatus: make(map[int]int64)},
 	}
 }
@@ -64,6 +65,7 @@ func newBook(opts Options) *book {
 type entered struct {
 	keyCall int64         // which call of its key it is, from 1; 0 if there are too many keys
 	wait    time.Duration // above zero: over the vendor limit by that much
+	left    allowance     // of the vendor limit
 	err     error         // errTooManyKeys; the arrival is entered nevertheless
 }
 
@@ -96,12 +98,15 @@ func (b *book) add(arr *Arrival) entered {
 	}
 	kb.calls++
 	in := entered{keyCall: kb.calls}
-	switch {
-	case b.limit.Count == 0:
-	case b.limit.Scope == AllKeys:
-		in.wait = b.all.admit(arr.At, b.limit)
-	default:
-		in.wait = kb.log.admit(arr.At, b.limit)
+	if b.limit.Count == 0 {
+		return in
+	}
+	log := &kb.log
+	if b.limit.Scope == AllKeys {
+		log = &b.all
+	}
+	if in.wait = log.admit(arr.At, b.limit); b.tells {
+		in.left = log.left(arr.At, b.limit)
 	}
 	return in
 }

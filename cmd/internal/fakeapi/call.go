@@ -2,6 +2,7 @@ package fakeapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -30,7 +31,8 @@ type call struct {
 	scratch *scratch
 	read    bodyState
 	hash    string
-	seen    bool // the idempotency key
+	seen    bool      // the idempotency key
+	left    allowance // of the vendor limit
 }
 
 // bodyState says how far reading the request's body has come.
@@ -49,6 +51,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{api: a, w: w, r: r, arr: a.arrivalOf(r, at), scratch: a.scratch.Get().(*scratch)}
 	defer c.giveBack()
 	in := a.book.enter(c.arr)
+	c.left = in.left
 	c.scratch.line = appendArrival(c.scratch.line[:0], c.arr)
 	if err := a.ledger.write(c.scratch.line); err != nil {
 		c.refuse(http.StatusInternalServerError, err)
@@ -126,7 +129,7 @@ func (c *call) workReleasing(behaviour Behaviour, release func(number int64)) {
 	}
 	out := outcome{ending: Answered, status: behaviour.status(), release: release}
 	if behaviour.bills() {
-		out.bill = billed
+		out.bill, out.charge = billed, cmp.Or(behaviour.Charge, c.api.opts.Price)
 	}
 	if pause(c.r.Context(), behaviour.Delay+c.api.opts.Latency.of(c.arr.Number)) != nil {
 		out.ending, out.status = Gone, 0
@@ -151,10 +154,8 @@ func (c *call) limited(wait time.Duration) {
 	if c.readBody() == bodyCut {
 		c.leave(outcome{ending: Cut})
 	}
-	behaviour := Behaviour{
-		Status:     http.StatusTooManyRequests,
-		RetryAfter: c.api.opts.Limit.retryAfter(wait, time.Now()),
-	}
+	behaviour := c.api.opts.Vendor.limited(c.api.opts.Limit)
+	behaviour.RetryAfter = c.api.opts.Limit.retryAfter(wait, time.Now())
 	c.send(behaviour, c.arr.Number, outcome{ending: Limited, status: behaviour.Status})
 }
 
@@ -202,6 +203,7 @@ type outcome struct {
 	ending  Ending
 	status  int
 	bill    bill
+	charge  int64
 	release func(number int64) // of the idempotency key; nil if none is held
 }
 
@@ -210,7 +212,7 @@ type outcome struct {
 func (c *call) settle(out outcome) error {
 	s := settlement{end: c.api.clock.now(), ending: out.ending, status: out.status, seen: c.seen}
 	if out.bill == billed {
-		s.billed, s.charge = true, c.api.opts.Price
+		s.billed, s.charge = true, out.charge
 	}
 	if c.read != bodyUnread {
 		body := c.scratch.body.Bytes()

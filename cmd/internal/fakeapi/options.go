@@ -44,6 +44,9 @@ type Options struct {
 	MaxKeys int
 	// Limit is the vendor's own limit. Zero value: none.
 	Limit VendorLimit
+	// Vendor is whose answers, refusals and limit headers the api has, by the vendor's documents. Empty: its own short
+	// ones. It does not set Limit or Idempotency.
+	Vendor Vendor
 	// Idempotency says what happens to a repeated idempotency key. Zero value: it is noted, carried out and billed
 	// again.
 	Idempotency Idempotency
@@ -82,7 +85,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.MaxKeys = 1 << 20
 	}
 	if o.Script == nil {
-		o.Script = succeed
+		o.Script = o.Vendor.script()
 	}
 	var wrong []error
 	if o.KeepArrivals < 0 || o.KeepBody < 0 || o.MaxBody < 0 || o.MaxKeys < 0 || o.Price < 0 {
@@ -91,7 +94,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.KeepBody > MaxKeepBody {
 		wrong = append(wrong, fmt.Errorf("KeepBody must be at most %d", MaxKeepBody))
 	}
-	wrong = append(wrong, o.Key.validate(), o.Limit.validate(), o.Idempotency.validate(), o.Latency.validate())
+	wrong = append(wrong, o.Key.validate(), o.Limit.validate(), o.Idempotency.validate(), o.Latency.validate(), o.Vendor.validate())
 	if err := errors.Join(wrong...); err != nil {
 		return o, fmt.Errorf("fakeapi: options: %w", err)
 	}

@@ -54,9 +54,7 @@ func (o *Vendor) section() section {
 			},
 			{
 				name: "without", otherwise: "none",
-				is: many(&o.Without, mostWithout, free("at most 64 paths of fields of the profile, as in `retry.hold`", func(text string) (string, error) {
-					return o.without(text)
-				})),
+				is:    many(&o.Without, mostWithout, free("at most 64 paths of fields of the profile, as in `retry.hold`", o.without)),
 				means: "fields that keep the default that they have without a vendor, each with all below it",
 			},
 		},
@@ -101,7 +99,7 @@ func profileOf(name string) *Profile {
 // of the file: an alias may stand for the same nodes elsewhere. The values stand on the line that names the vendor, so
 // that problems with them show there.
 func (d *document) filled(v value) value {
-	if v.node == nil || v.node.Kind != yaml.MappingNode {
+	if v.node == nil || v.node.Kind != yaml.MappingNode || d.visits >= maxVisits {
 		return v
 	}
 	name, without := vendorIn(v)
@@ -222,7 +220,7 @@ func (f *filling) fillLimits(api *yaml.Node, name string, path []string, fact *F
 			continue
 		}
 		limits, ok := f.inner(api, i+1, yaml.SequenceNode)
-		if !ok {
+		if !ok || len(limits.Content) > mostShared {
 			return
 		}
 		for at := range limits.Content {

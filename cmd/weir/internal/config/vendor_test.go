@@ -1,0 +1,206 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// vendored is a file with one api of a vendor, which has a rate of each name that the vendor's facts are about, and more
+// fields of the api.
+func vendored(p *Profile, more string) string {
+	var limits []string
+	for _, fact := range p.Facts {
+		if parts := strings.Split(fact.Field, "."); parts[0] == "limits" {
+			limit := "{name: " + parts[1] + ", rate: 1000/min, burst: 100}"
+			if !slices.Contains(limits, limit) {
+				limits = append(limits, limit)
+			}
+		}
+	}
+	return fmt.Sprintf("apis:\n  a:\n    url: https://api.example.com\n    vendor: %s\n    bucket: {rate: 1/s, capacity: 1}\n    limits: [%s]\n%s",
+		p.Name, strings.Join(limits, ", "), more)
+}
+
+// explained returns the values in force by their paths below the api.
+func explained(t *testing.T, text string) map[string]Explained {
+	t.Helper()
+	values := map[string]Explained{}
+	for _, v := range parseText(t, text).Explain() {
+		values[strings.TrimPrefix(v.Path, "apis.a.")] = v
+	}
+	return values
+}
+
+// TestProfiles checks that each profile can be used with nothing but what no vendor documents, that each of its facts is
+// then in force and says where it is from, and that nothing else claims to be the vendor's.
+func TestProfiles(t *testing.T) {
+	var before string
+	for _, p := range Profiles() {
+		t.Run(p.Name, func(t *testing.T) {
+			seen := map[string]bool{}
+			c := parseText(t, vendored(&p, ""))
+			if len(c.Warnings) > 0 {
+				t.Errorf("warnings: %v", c.Warnings)
+			}
+			values := explained(t, vendored(&p, ""))
+			for _, fact := range p.Facts {
+				if seen[fact.Field] {
+					t.Errorf("%s stands twice", fact.Field)
+				}
+				seen[fact.Field] = true
+				v, ok := values[strings.ReplaceAll(fact.Field, ".anthropic-version", ".Anthropic-Version")]
+				if !ok || v.Vendor != p.Name || v.Page != fact.Page || v.Date != fact.Date || v.Says != fact.Says || v.Line != 0 {
+					t.Errorf("%s is %+v", fact.Field, v)
+				}
+				if day, err := time.Parse(time.DateOnly, fact.Date); err != nil || day.After(time.Now()) {
+					t.Errorf("%s has the date %q", fact.Field, fact.Date)
+				}
+				if !strings.HasPrefix(fact.Page, "https://") || fact.Says == "" || strings.Contains(fact.Value, "${") {
+					t.Errorf("%s says %q on %s: a fact has words and a page, and no secret", fact.Field, fact.Says, fact.Page)
+				}
+			}
+			for path, v := range values {
+				if v.Vendor != "" && !slices.ContainsFunc(p.Facts, func(f Fact) bool { return strings.EqualFold(f.Field, path) }) {
+					t.Errorf("%s claims to be the vendor's", path)
+				}
+			}
+			if p.Name <= before {
+				t.Errorf("%s stands after %s", p.Name, before)
+			}
+			before = p.Name
+		})
+	}
+}
+
+// TestProfilesPromise holds what a profile must never do: only a vendor that documents idempotency keys gets a header
+// for them, and only statuses that the vendor says were not processed or not billed are repeated without a bill.
+func TestProfilesPromise(t *testing.T) {
+	headers := map[string]string{"stripe": "Idempotency-Key"}
+	statuses := map[string][]int{"anthropic": {429, 503, 529}, "stripe": {429, 503, 409}}
+	for _, p := range Profiles() {
+		a := parseText(t, vendored(&p, "")).APIs[0]
+		header := ""
+		if a.Idempotency != nil {
+			header = a.Idempotency.Header
+		}
+		if header != headers[p.Name] {
+			t.Errorf("%s: the header is %q", p.Name, header)
+		}
+		want := statuses[p.Name]
+		if want == nil {
+			want = []int{429, 503}
+		}
+		if !slices.Equal(a.Retry.On, want) || len(a.Retry.Reject) > 0 {
+			t.Errorf("%s: on %v, reject %v", p.Name, a.Retry.On, a.Retry.Reject)
+		}
+	}
+}
+
+// TestFileBeforeProfile checks that a value of the file counts before the vendor's, in every mapping and for every limit,
+// and that the fields beside it keep the vendor's.
+func TestFileBeforeProfile(t *testing.T) {
+	values := explained(t, `
+apis:
+  a:
+    url: https://api.example.com
+    vendor: {name: anthropic, without: [timeout, usage.cache_read_input_tokens]}
+    headers: {anthropic-version: "2099-01-01", X-Api-Key: "${env:KEY}"}
+    bucket: {rate: 1/s, capacity: 1}
+    usage: {input_tokens: json:/mine}
+    retry: {on: [500]}
+    limits:
+      - {name: input_tokens, rate: 1000/min, burst: 100, cost: 7}
+      - {name: output_tokens, quota: 1000/day}
+      - {name: requests, in_flight: 3}
+      - {name: mine, rate: 5/s}
+`)
+	for path, want := range map[string]Explained{
+		"timeout":                       {Value: "30s"},
+		"headers.Anthropic-Version":     {Value: "2099-01-01", Line: 6},
+		"usage.input_tokens":            {Value: "json:/mine", Line: 8},
+		"usage.output_tokens":           {Value: "json:/usage/output_tokens or json:/message/usage/output_tokens", Vendor: "anthropic"},
+		"retry.on":                      {Value: "500", Line: 9},
+		"retry.hold":                    {Value: "api", Vendor: "anthropic"},
+		"retry.attempts":                {Value: "5"},
+		"limits.input_tokens.cost":      {Value: "7", Line: 11},
+		"limits.input_tokens.counts":    {Value: "token_bucket", Vendor: "anthropic"},
+		"limits.requests.in_flight":     {Value: "3", Line: 13},
+		"limits.mine.counts":            {Value: "window"},
+		"vendor":                        {Value: "anthropic", Line: 5},
+		"vendor.without":                {Value: "timeout, usage.cache_read_input_tokens", Line: 5},
+		"usage.cache_read_input_tokens": {},
+		"limits.output_tokens.counts":   {},
+		"limits.requests.counts":        {},
+		"limits.requests.cost":          {},
+		"limits.output_tokens.quota":    {Value: "1000/day", Line: 12},
+		"limits.output_tokens.cost":     {Value: "json:/max_tokens default 0 settled by json:/usage/output_tokens or json:/message/usage/output_tokens", Vendor: "anthropic"},
+		"usage.cache_creation_input_tokens": {
+			Value: "json:/usage/cache_creation_input_tokens or json:/message/usage/cache_creation_input_tokens", Vendor: "anthropic",
+		},
+	} {
+		got := values[path]
+		if got.Value != want.Value || got.Line != want.Line || got.Vendor != want.Vendor {
+			t.Errorf("%s is %+v, want %+v", path, got, want)
+		}
+	}
+}
+
+// TestProfileOfAlias checks that what a vendor fills in for one api stays out of another that shares its fields.
+func TestProfileOfAlias(t *testing.T) {
+	c := parseText(t, `
+apis:
+  a: {url: 'https://a.example.com', vendor: github, bucket: {rate: 1/s, capacity: 1}, retry: &r {attempts: 2}, limits: &l [{name: requests, rate: 5/s}]}
+  b: {url: 'https://b.example.com', bucket: {rate: 1/s, capacity: 1}, retry: *r, limits: *l}
+  c: {url: 'https://c.example.com', vendor: anthropic, bucket: {rate: 1/s, capacity: 1}, retry: *r, limits: *l}
+`)
+	for i, want := range []time.Duration{time.Minute, time.Second, time.Second} {
+		if a := c.APIs[i]; a.Retry.Min != want || a.Retry.Attempts != 2 {
+			t.Errorf("api %s: %+v", a.Name, a.Retry)
+		}
+	}
+	if a, b := c.APIs[2].Rules.Shared[0].Rate, c.APIs[1].Rules.Shared[0].Rate; a.Counts != "token_bucket" || b.Counts != "" {
+		t.Errorf("the limits count %q and %q", a.Counts, b.Counts)
+	}
+}
+
+// TestDiffOfProfile checks that a difference is one of values in force: a vendor's value that a file writes out is none.
+func TestDiffOfProfile(t *testing.T) {
+	const without = "apis: {a: {url: 'https://a.example.com', bucket: {rate: 1/s, capacity: 1}, %s}}"
+	before, after := parseText(t, fmt.Sprintf(without, "timeout: 30s")), parseText(t, fmt.Sprintf(without, "vendor: stripe"))
+	const want = `apis.a.idempotency: added header Idempotency-Key
+apis.a.retry.on: 429, 503 -> 429, 503, 409
+apis.a.vendor: added stripe`
+	if got := diffText(before, after); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	written := parseText(t, fmt.Sprintf(without, "idempotency: {header: Idempotency-Key}, retry: {on: [429, 503, 409]}"))
+	if got := diffText(written, after); got != "apis.a.vendor: added stripe" {
+		t.Errorf("written out, the difference is %s", got)
+	}
+	if got := after.Vendors(); len(got) != 1 || got["stripe"] == "" {
+		t.Errorf("the vendors are %v", got)
+	}
+}
+
+// TestProfileProblems checks that what is wrong with a vendor, or with one of its values in this file, is told where the
+// file names the vendor.
+func TestProfileProblems(t *testing.T) {
+	for more, want := range map[string]string{
+		"vendor: antropic": `line 4: apis.a.vendor: "antropic" is unknown: did you mean "anthropic"?`,
+		"vendor: {without: [usage]}": "line 4: apis.a.vendor: names no vendor: " +
+			"write one of anthropic, bedrock, github, openai, shopify, stripe, twilio",
+		"vendor: {name: openai, without: [retry.hod]}": `line 4: apis.a.vendor.without[0]: the profile of openai has no field "retry.hod": did you mean "retry.hold"?`,
+		"vendor: stripe\n    forward_headers: [idempotency-key]": "line 4: apis.a.idempotency.header: Idempotency-Key stands in forward_headers too: " +
+			"a job could replace its id: remove it there",
+		"vendor: openai\n    price: {each: 1, settle: usage:output_token}": `line 5: apis.a.price.settle: there is no usage counter "output_token": ` +
+			`did you mean "output_tokens"?`,
+	} {
+		_, err := Parse([]byte("apis:\n  a:\n    url: https://api.example.com\n    "+more+"\n    bucket: {rate: 1/s, capacity: 1}\n"), Options{})
+		if err == nil || err.Error() != "weir.yaml:"+strings.TrimPrefix(want, "line ") {
+			t.Errorf("%s\n got %v\nwant %s", more, err, want)
+		}
+	}
+}
