@@ -201,6 +201,31 @@ func bareCaller() *caller {
 	return bareWorker(d, "llm").caller
 }
 
+// TestPlacesOfNumber checks that of several places the first that the answer has counts, whatever their order in it, and
+// that a number which a stream reports at its end replaces one of its beginning.
+func TestPlacesOfNumber(t *testing.T) {
+	at := ingest.Source{Pointer: "/usage/in", Or: [3]ingest.Place{{Pointer: "/message/usage/in"}, {Header: "X-In"}}}
+	header := map[string][]string{"X-In": {"3"}}
+	for _, c := range []struct {
+		units map[string]int64
+		want  string
+	}{
+		{map[string]int64{"/message/usage/in": 5, "/usage/in": 7}, "7 true"},
+		{map[string]int64{"/message/usage/in": 5}, "5 true"},
+		{map[string]int64{"": 9}, "3 true"},
+	} {
+		r := httpcall.Response{Status: 200, Header: header, Units: c.units}
+		n, ok := r.Number(at)
+		if got := fmt.Sprint(n, ok); got != c.want {
+			t.Errorf("in %v there is %s, want %s", c.units, got, c.want)
+		}
+	}
+	silent := httpcall.Response{Status: 200}
+	if n, ok := silent.Number(at); ok {
+		t.Errorf("an answer without any of the places has %d", n)
+	}
+}
+
 // TestUsage checks which numbers of an answer are counted: of one that broke off, those that came.
 func TestUsage(t *testing.T) {
 	api := modelAPI()

@@ -154,7 +154,7 @@ func (c *call) limited(wait time.Duration) {
 	if c.readBody() == bodyCut {
 		c.leave(outcome{ending: Cut})
 	}
-	behaviour := c.api.opts.Vendor.limited(c.api.opts.Limit)
+	behaviour := c.api.opts.Vendor.Limited(c.api.opts.Limit.Form)
 	behaviour.RetryAfter = c.api.opts.Limit.retryAfter(wait, time.Now())
 	c.send(behaviour, c.arr.Number, outcome{ending: Limited, status: behaviour.Status})
 }

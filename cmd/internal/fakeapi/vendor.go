@@ -160,8 +160,9 @@ func (v Vendor) Overloaded() Behaviour {
 	return refusal(http.StatusServiceUnavailable, `{"message":"Service Unavailable"}`)
 }
 
-// limited returns the answer to a call over the limit, without the header Retry-After.
-func (v Vendor) limited(limit VendorLimit) Behaviour {
+// Limited returns the answer to a call over a limit, but for its headers: Retry-After, which it has in the form, and those
+// of the limit.
+func (v Vendor) Limited(form RetryAfterForm) Behaviour {
 	switch v {
 	case Anthropic:
 		return refusal(http.StatusTooManyRequests, `{"type":"error","error":{"type":"rate_limit_error",`+
@@ -172,7 +173,7 @@ func (v Vendor) limited(limit VendorLimit) Behaviour {
 		b.Header = append(b.Header, Field{"X-Amzn-Errortype", "ThrottlingException"})
 		return b
 	case GitHub:
-		if limit.Form == Absent { // the primary limit, which only x-ratelimit-reset dates
+		if form == Absent { // the primary limit, which only x-ratelimit-reset dates
 			return refusal(http.StatusForbidden, `{"message":"API rate limit exceeded for user ID 1.",`+
 				`"documentation_url":"https://docs.github.com/rest"}`)
 		}
