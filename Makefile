@@ -47,7 +47,7 @@ manifests: helm ## render deploy/k8s from the chart, after copying alerts and we
 
 fields: ## write what comes from the registry of fields: tables of the help, JSON Schema, the reference's end, expected values
 	@UPDATE_GOLDEN=1 $(GO) test ./cmd/weir/internal/config -run 'TestGoldenFiles|TestReference'
-	@UPDATE_GOLDEN=1 $(GO) test ./cmd/weir/test/docs -run 'DocsOfConfiguration|DocsOfVariables$$|DocsSchemaFiles'
+	@UPDATE_GOLDEN=1 $(GO) test ./cmd/weir/test/docs -run 'DocsOfConfiguration|DocsOfVariables$$|DocsOfVendors|DocsSchemaFiles'
 
 rights: ## write the users and accounts of deploy/nats from the list of rights in cmd/weir/internal/nats/jsproxy/rights.go
 	@UPDATE_GOLDEN=1 $(GO) test ./cmd/weir/internal/nats/jsproxy -run RightsOfDeploy

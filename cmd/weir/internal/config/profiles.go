@@ -102,8 +102,7 @@ func openai() Profile {
 	const (
 		limits  = "https://developers.openai.com/api/docs/guides/rate-limits"
 		objects = "https://platform.openai.com/docs/api-reference/chat/object"
-		stream  = "; in a stream of chat completions the last event has them, if the request has stream_options.include_usage; in a stream of responses " +
-			"the event response.completed has them"
+		streams = ", and streams have them in their last event"
 	)
 	return Profile{"openai", []Fact{
 		{
@@ -113,20 +112,20 @@ func openai() Profile {
 		{"retry.hold", "api", "limits are set for the organization and the project, not for a user", limits, "2026-10-04"},
 		{
 			"usage.input_tokens", "[json:/usage/prompt_tokens, json:/usage/input_tokens, json:/response/usage/input_tokens]",
-			"chat completions have prompt_tokens, responses input_tokens" + stream, objects, "2026-11-26",
+			"chat completions have prompt_tokens, responses input_tokens" + streams, objects, "2026-11-26",
 		},
 		{
 			"usage.output_tokens", "[json:/usage/completion_tokens, json:/usage/output_tokens, json:/response/usage/output_tokens]",
-			"chat completions have completion_tokens, responses output_tokens" + stream, objects, "2026-11-26",
+			"chat completions have completion_tokens, responses output_tokens" + streams, objects, "2026-11-26",
 		},
 		{
 			"usage.cached_tokens", "[json:/usage/prompt_tokens_details/cached_tokens, json:/usage/input_tokens_details/cached_tokens, " +
 				"json:/response/usage/input_tokens_details/cached_tokens]",
-			"input tokens read from the cache, which the input tokens include" + stream, objects, "2026-11-26",
+			"the input tokens that were read from the cache", objects, "2026-11-26",
 		},
 		{
 			"usage.total_tokens", "[json:/usage/total_tokens, json:/response/usage/total_tokens]",
-			"input and output tokens together" + stream, objects, "2026-11-26",
+			"input and output tokens together", objects, "2026-11-26",
 		},
 	}}
 }

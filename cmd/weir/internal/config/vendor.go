@@ -49,7 +49,7 @@ func (o *Vendor) section() section {
 	return section{
 		fields: []field{
 			{
-				name: "name", is: one(&o.Name, orEmpty(word(names...))), otherwise: "none",
+				name: "name", is: one(&o.Name, orEmpty(word(names...))), needs: "write one of " + strings.Join(names, ", "),
 				means: "the vendor. A value that the file has always counts",
 			},
 			{
@@ -57,11 +57,6 @@ func (o *Vendor) section() section {
 				is:    many(&o.Without, mostWithout, free("at most 64 paths of fields of the profile, as in `retry.hold`", o.without)),
 				means: "fields that keep the default that they have without a vendor, each with all below it",
 			},
-		},
-		check: func(f fields) {
-			if f.fine("name") && o.Name == "" {
-				f.fail("names no vendor", "write one of "+strings.Join(names, ", "))
-			}
 		},
 	}
 }

@@ -190,7 +190,7 @@ apis.a.vendor: added stripe`
 func TestProfileProblems(t *testing.T) {
 	for more, want := range map[string]string{
 		"vendor: antropic": `line 4: apis.a.vendor: "antropic" is unknown: did you mean "anthropic"?`,
-		"vendor: {without: [usage]}": "line 4: apis.a.vendor: names no vendor: " +
+		"vendor: {without: [usage]}": "line 4: apis.a.vendor.name: is missing: " +
 			"write one of anthropic, bedrock, github, openai, shopify, stripe, twilio",
 		"vendor: {name: openai, without: [retry.hod]}": `line 4: apis.a.vendor.without[0]: the profile of openai has no field "retry.hod": did you mean "retry.hold"?`,
 		"vendor: stripe\n    forward_headers: [idempotency-key]": "line 4: apis.a.idempotency.header: Idempotency-Key stands in forward_headers too: " +

@@ -46,6 +46,7 @@ func (s section) below(field, name, at string, base object, wrap func(inner obje
 // bases are what the sections cannot be without.
 var bases = map[string]object{
 	"apis.NAME":              {"url": "https://127.0.0.1", "bucket": object{"rate": "10/s", "capacity": 5}},
+	"apis.NAME.vendor":       {"name": "openai"},
 	"apis.NAME.idempotency":  {"header": "Idempotency-Key"},
 	"apis.NAME.key":          {"from": "subject"},
 	"apis.NAME.bucket":       {"rate": "10/s", "capacity": 5},
