@@ -26,6 +26,9 @@
 //   - With RepeatReplayed, what is billed is saved, and what is saved is never billed again: a repeated idempotency key is
 //     answered from it. An unbilled answer (an ordered 500, a 429) is not saved, so the repeat is carried out.
 //
+// With Options.Vendor the api answers as a vendor's documents say: vendor.go has each vendor's limit headers, refusals,
+// reports of use and streams. What a fake language model reports is what it charges.
+//
 // What is bounded: the newest Options.KeepArrivals arrivals are kept in memory (the file keeps all, and Totals counts
 // all). Options.MaxKeys keys and as many idempotency keys are told apart. A request's header is at most 64 KiB and its
 // body at most Options.MaxBody. An answer is at most MaxAnswer.

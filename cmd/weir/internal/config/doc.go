@@ -11,7 +11,7 @@
 //	config.go, api.go           a whole file, with what is about all of it; one api of it
 //	rules.go, rate.go, key.go   an api's bucket and the exceptions for keys; rates; where a job's key stands
 //	limit.go, quota.go          limits that keys share; periods
-//	cost.go                     what a job takes from limits and budgets, and numbers of answers
+//	cost.go, answer.go          what a job takes from limits and budgets; numbers of answers
 //	admit.go                    limits on what comes in
 //	retry.go                    what an answer means, and when all calls stop
 //	inquiry.go, tls.go          how an api is asked about a call; how it is verified
@@ -22,7 +22,8 @@
 //	secret.go                   which references may be used, what must not be printed
 //	variables.go, settings.go   the registry of variables; the environment
 //	signin.go, natscontext.go, address.go   how weir signs in, contexts of the nats command, addresses
-//	diff.go                     what two configurations differ in
+//	vendor.go, profiles.go      how a vendor's documents fill in an api; what each vendor documents
+//	diff.go, explain.go         what two configurations differ in; where each value comes from
 //	document.go                 the walk through YAML: values with their lines, mappings and lists
 //	problem.go                  what is wrong and how to mend it; the name that was probably meant
 //	number.go, duration.go      numbers, money, sizes and durations as people write them

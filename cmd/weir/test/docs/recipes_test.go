@@ -33,11 +33,11 @@ func recipes(t *testing.T) []recipe {
 
 var (
 	secretOf = regexp.MustCompile(`\$\{env:([A-Z_]+)\}`)
-	hostOf   = regexp.MustCompile(`(url: )https://[a-z.]+\.example\.com`)
+	hostOf   = regexp.MustCompile(`(url: )https://([a-z.]+\.example\.com|api\.(openai|anthropic)\.com)`)
 )
 
 // TestRecipes checks that each recipe is valid without a warning, and that a weir that runs it brings a job to its
-// result.
+// result. An API of a vendor answers as that vendor does, and weir must count what its answers report.
 func TestRecipes(t *testing.T) {
 	all := recipes(t)
 	if len(all) < 6 {
@@ -64,13 +64,21 @@ func TestRecipes(t *testing.T) {
 			if others != "" {
 				yaml += "\nnotifications:" + others
 			}
-			rig := weirtest.ReadyRig(t, fakeapi.Options{}, yaml)
+			vendor := fakeapi.Vendor(c.APIs[0].Vendor.Name)
+			rig := weirtest.ReadyRig(t, fakeapi.Options{Vendor: vendor}, yaml)
 			rig.Start()
 			t.Cleanup(rig.Stop)
 			api := c.APIs[0].Name
 			rig.Must("submit", api, "customer-17", "--data", `{"n":1}`, "--id", "one", "--wait")
 			if calls := rig.AwaitCalls(1); len(calls) != 1 || calls[0].Status != http.StatusOK {
 				t.Errorf("the API saw %+v, want one call", calls)
+			}
+			if vendor == "" {
+				return
+			}
+			rig.Eventually("the record of the call", func() bool { return len(rig.Ledger(api, "customer-17")) == 1 })
+			if used := rig.Ledger(api, "customer-17")[0].Usage; used["input_tokens"] == 0 || used["output_tokens"] == 0 {
+				t.Errorf("the ledger has the usage %v", used)
 			}
 		})
 	}
