@@ -3,8 +3,10 @@ package worker
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"weir/bucket/natstest"
@@ -226,4 +228,21 @@ func fileAt(t *testing.T, rate string) *configFile {
 		t.Fatal(err)
 	}
 	return f
+}
+
+// TestAdoptionTellsProfiles: a start names each vendor whose profile is not that of the version in force, and no other.
+func TestAdoptionTellsProfiles(t *testing.T) {
+	c, err := config.Parse([]byte("apis: {a: {url: 'http://127.0.0.1:1', vendor: stripe, bucket: {rate: 1/s, capacity: 1}}, "+
+		"b: {url: 'http://127.0.0.1:1', vendor: github, bucket: {rate: 1/s, capacity: 1}}}"), config.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := c.Vendors()
+	stored["github"] = "2001-01-01"
+	told := &strings.Builder{}
+	a := &adoption{present: &admin.Version{StoredConfig: admin.StoredConfig{Vendors: stored}, Number: 7, Config: c}}
+	a.tellProfiles(slog.New(slog.NewTextHandler(told, nil)))
+	if text := told.String(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, "vendor=github version=7 then=2001-01-01 now="+c.Vendors()["github"]) {
+		t.Errorf("the log has %s", text)
+	}
 }
