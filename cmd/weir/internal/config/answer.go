@@ -79,9 +79,12 @@ func readPlaces(v value) (s ingest.Source, ok bool) {
 func settled(at *ingest.Source, usage *[]Usage) kind {
 	place := answerPlace()
 	return kind{
-		words: fmt.Sprintf("`header:NAME`, a pointer into the answer's body, `usage:NAME`, or a list of at most %d places", ingest.MostPlaces),
+		words: fmt.Sprintf("`header:NAME`, a pointer into the answer's body, `usage:NAME`, or a list of at most %d places",
+			ingest.MostPlaces),
 		shape: func(object) object {
-			return object{"anyOf": []object{pattern(sourcePattern + `|usage:.+`), list(place.schema, ingest.MostPlaces)}}
+			return object{"anyOf": []object{
+				pattern(sourcePattern + `|usage:.+`), list(place.schema, ingest.MostPlaces),
+			}}
 		},
 		show: func() string { return place.show(*at) },
 		read: func(v value, _ string) texts {
@@ -117,12 +120,14 @@ func settled(at *ingest.Source, usage *[]Usage) kind {
 func usage(at *[]Usage) kind {
 	place := answerPlace()
 	return kind{
-		words: fmt.Sprintf("a mapping of at most %d names to `header:NAME`, a pointer into the answer's body, or a list of at most %d of them",
-			mostUsage, ingest.MostPlaces),
+		words: fmt.Sprintf("a mapping of at most %d names to `header:NAME`, a pointer into the answer's body, "+
+			"or a list of at most %d of them", mostUsage, ingest.MostPlaces),
 		shape: func(object) object {
 			return object{
 				"type": []string{"object", "null"}, "maxProperties": mostUsage, "additionalProperties": false,
-				"patternProperties": object{namePattern: object{"anyOf": []object{place.schema, list(place.schema, ingest.MostPlaces)}}},
+				"patternProperties": object{namePattern: object{"anyOf": []object{
+					place.schema, list(place.schema, ingest.MostPlaces),
+				}}},
 			}
 		},
 		read: func(v value, _ string) texts {

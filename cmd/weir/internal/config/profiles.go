@@ -12,53 +12,65 @@ func Profiles() []Profile {
 
 func anthropic() Profile {
 	const (
-		limits    = "https://platform.claude.com/docs/en/api/rate-limits"
-		errors    = "https://platform.claude.com/docs/en/api/errors"
-		streaming = "https://platform.claude.com/docs/en/build-with-claude/streaming"
-		messages  = "https://platform.claude.com/docs/en/api/messages"
-		counts    = "limits count as a token bucket, which fills continuously up to the limit"
+		limits  = "https://platform.claude.com/docs/en/api/rate-limits"
+		errors  = "https://platform.claude.com/docs/en/api/errors"
+		answers = "https://github.com/anthropics/anthropic-sdk-python/blob/main/src/anthropic/types/usage.py"
+		deltas  = "https://github.com/anthropics/anthropic-sdk-python/blob/main/src/anthropic/types/" +
+			"message_delta_usage.py"
+		counts = "limits count as a token bucket, which fills continuously up to the limit"
 	)
 	return Profile{"anthropic", []Fact{
 		{
-			"headers.anthropic-version", `"2023-06-01"`, "every request must name the version of the API",
-			"https://platform.claude.com/docs/en/api/versioning", "2026-10-04",
+			"headers.anthropic-version", `"2023-06-01"`,
+			"every request must name a version of the API. A newer one, 2026-10-21, refuses some requests",
+			"https://platform.claude.com/docs/en/api/versioning", "2026-11-26",
 		},
 		{
-			"timeout", "10m", "a request that may take longer should be a stream or a batch; the vendor's own clients wait 10 minutes", errors, "2026-10-04",
+			"timeout", "10m",
+			"a request that may take longer should be a stream or a batch; the vendor's own clients wait 10 minutes",
+			errors, "2026-10-04",
 		},
 		{
-			"retry.on", "[429, 503, 529]", "529 means that the API is overloaded. Failed requests are not charged (" +
-				"https://support.claude.com/en/articles/8114526-how-will-i-be-billed-for-claude-api-use)", errors, "2026-10-04",
+			"retry.on", "[429, 503, 529]",
+			"529 means that the API is overloaded. Failed requests are not charged " +
+				"(https://support.claude.com/en/articles/8114526-how-will-i-be-billed-for-claude-api-use)",
+			errors, "2026-10-04",
 		},
 		{"retry.hold", "api", "limits are set for the organization", limits, "2026-10-04"},
 		{
 			"usage.input_tokens", "[json:/usage/input_tokens, json:/message/usage/input_tokens]",
-			"in a stream the event message_start has them, and message_delta has the sum so far if it differs", streaming, "2026-10-04",
+			"in a stream the event message_start has them, and message_delta may have the sum so far", deltas,
+			"2026-11-26",
 		},
 		{
 			"usage.output_tokens", "[json:/usage/output_tokens, json:/message/usage/output_tokens]",
-			"in a stream the event message_delta has the sum so far", streaming, "2026-10-04",
+			"in a stream the event message_delta has the sum so far", deltas, "2026-11-26",
 		},
 		{
 			"usage.cache_creation_input_tokens",
 			"[json:/usage/cache_creation_input_tokens, json:/message/usage/cache_creation_input_tokens]",
-			"input tokens written to the cache are counted apart", messages, "2026-10-04",
+			"input tokens written to the cache are counted apart", answers, "2026-11-26",
 		},
 		{
-			"usage.cache_read_input_tokens", "[json:/usage/cache_read_input_tokens, json:/message/usage/cache_read_input_tokens]",
-			"input tokens read from the cache are counted apart", messages, "2026-10-04",
+			"usage.cache_read_input_tokens",
+			"[json:/usage/cache_read_input_tokens, json:/message/usage/cache_read_input_tokens]",
+			"input tokens read from the cache are counted apart", answers, "2026-11-26",
 		},
 		{"limits.requests.counts", "token_bucket", counts, limits, "2026-10-04"},
 		{"limits.input_tokens.counts", "token_bucket", counts, limits, "2026-10-04"},
 		{"limits.output_tokens.counts", "token_bucket", counts, limits, "2026-10-04"},
 		{
-			"limits.input_tokens.cost", "[{from: header:Weir-Cost, settle: [json:/usage/input_tokens, json:/message/usage/input_tokens]}, " +
-				"{from: 0, settle: [json:/usage/cache_creation_input_tokens, json:/message/usage/cache_creation_input_tokens]}]",
-			"input_tokens and cache_creation_input_tokens count, and for most models cache_read_input_tokens do not", limits, "2026-10-04",
+			"limits.input_tokens.cost",
+			"[{from: header:Weir-Cost, settle: [json:/usage/input_tokens, json:/message/usage/input_tokens]}, " +
+				"{from: 0, settle: [json:/usage/cache_creation_input_tokens, " +
+				"json:/message/usage/cache_creation_input_tokens]}]",
+			"input_tokens and cache_creation_input_tokens count, and for most models cache_read_input_tokens do not",
+			limits, "2026-10-04",
 		},
 		{
 			"limits.output_tokens.cost",
-			"{from: json:/max_tokens, default: 0, settle: [json:/usage/output_tokens, json:/message/usage/output_tokens]}",
+			"{from: json:/max_tokens, default: 0, settle: [json:/usage/output_tokens, " +
+				"json:/message/usage/output_tokens]}",
 			"the tokens that were generated count, which are at most max_tokens", limits, "2026-10-04",
 		},
 	}}
@@ -67,23 +79,35 @@ func anthropic() Profile {
 func bedrock() Profile {
 	const (
 		usage    = "https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_TokenUsage.html"
-		messages = "https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-anthropic-claude-messages-request-response.html"
+		messages = "https://docs.aws.amazon.com/bedrock/latest/userguide/inference-messages-api.html"
 	)
 	return Profile{"bedrock", []Fact{
 		{
 			"retry.hold", "api", "ThrottlingException (429) means that the quotas of the account are exceeded",
-			"https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStreamOutput.html", "2026-11-26",
+			"https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStreamOutput.html",
+			"2026-11-26",
 		},
 		{
-			"usage.input_tokens", "[json:/usage/inputTokens, json:/usage/input_tokens]",
-			"Converse answers have inputTokens, and InvokeModel answers of Claude input_tokens (" + messages + ")", usage, "2026-11-26",
+			"usage.input_tokens",
+			"[json:/usage/inputTokens, json:/usage/input_tokens, json:/message/usage/input_tokens]",
+			"Converse answers have inputTokens, and those of the Messages API the fields of Anthropic " +
+				"(" + messages + ")",
+			usage, "2026-11-26",
 		},
 		{
-			"usage.output_tokens", "[json:/usage/outputTokens, json:/usage/output_tokens]",
-			"Converse answers have outputTokens, and InvokeModel answers of Claude output_tokens (" + messages + ")", usage, "2026-11-26",
+			"usage.output_tokens",
+			"[json:/usage/outputTokens, json:/usage/output_tokens, json:/message/usage/output_tokens]",
+			"Converse answers have outputTokens, and those of the Messages API the fields of Anthropic", usage,
+			"2026-11-26",
 		},
-		{"usage.cache_read_input_tokens", "json:/usage/cacheReadInputTokens", "input tokens read from the cache are counted apart", usage, "2026-11-26"},
-		{"usage.cache_write_input_tokens", "json:/usage/cacheWriteInputTokens", "input tokens written to the cache are counted apart", usage, "2026-11-26"},
+		{
+			"usage.cache_read_input_tokens", "json:/usage/cacheReadInputTokens",
+			"input tokens read from the cache are counted apart", usage, "2026-11-26",
+		},
+		{
+			"usage.cache_write_input_tokens", "json:/usage/cacheWriteInputTokens",
+			"input tokens written to the cache are counted apart", usage, "2026-11-26",
+		},
 	}}
 }
 
@@ -92,7 +116,9 @@ func github() Profile {
 	return Profile{"github", []Fact{
 		{"retry.hold", "api", "all requests of a user or an installation count together", limits, "2026-11-26"},
 		{
-			"retry.min", "1m", "a request over a secondary limit, whose answer names no time, waits at least a minute, and longer each time",
+			"retry.min", "1m",
+			"a request over a secondary limit, whose answer names no time, waits at least a minute, and longer " +
+				"each time",
 			limits, "2026-11-26",
 		},
 	}}
@@ -101,7 +127,8 @@ func github() Profile {
 func openai() Profile {
 	const (
 		limits  = "https://developers.openai.com/api/docs/guides/rate-limits"
-		objects = "https://platform.openai.com/docs/api-reference/chat/object"
+		chats   = "https://github.com/openai/openai-python/blob/main/src/openai/types/completion_usage.py"
+		answers = "https://github.com/openai/openai-python/blob/main/src/openai/types/responses/response_usage.py"
 		streams = ", and streams have them in their last event"
 	)
 	return Profile{"openai", []Fact{
@@ -109,23 +136,29 @@ func openai() Profile {
 			"timeout", "10m", "the vendor's own clients wait 10 minutes",
 			"https://developers.openai.com/api/docs/guides/flex-processing", "2026-10-04",
 		},
-		{"retry.hold", "api", "limits are set for the organization and the project, not for a user", limits, "2026-10-04"},
 		{
-			"usage.input_tokens", "[json:/usage/prompt_tokens, json:/usage/input_tokens, json:/response/usage/input_tokens]",
-			"chat completions have prompt_tokens, responses input_tokens" + streams, objects, "2026-11-26",
+			"retry.hold", "api", "limits are set for the organization and the project, not for a user", limits,
+			"2026-10-04",
 		},
 		{
-			"usage.output_tokens", "[json:/usage/completion_tokens, json:/usage/output_tokens, json:/response/usage/output_tokens]",
-			"chat completions have completion_tokens, responses output_tokens" + streams, objects, "2026-11-26",
+			"usage.input_tokens",
+			"[json:/usage/prompt_tokens, json:/usage/input_tokens, json:/response/usage/input_tokens]",
+			"chat completions have prompt_tokens, responses input_tokens" + streams, answers, "2026-11-26",
 		},
 		{
-			"usage.cached_tokens", "[json:/usage/prompt_tokens_details/cached_tokens, json:/usage/input_tokens_details/cached_tokens, " +
+			"usage.output_tokens",
+			"[json:/usage/completion_tokens, json:/usage/output_tokens, json:/response/usage/output_tokens]",
+			"chat completions have completion_tokens, responses output_tokens" + streams, answers, "2026-11-26",
+		},
+		{
+			"usage.cached_tokens",
+			"[json:/usage/prompt_tokens_details/cached_tokens, json:/usage/input_tokens_details/cached_tokens, " +
 				"json:/response/usage/input_tokens_details/cached_tokens]",
-			"the input tokens that were read from the cache", objects, "2026-11-26",
+			"the input tokens that were read from the cache", answers, "2026-11-26",
 		},
 		{
 			"usage.total_tokens", "[json:/usage/total_tokens, json:/response/usage/total_tokens]",
-			"input and output tokens together", objects, "2026-11-26",
+			"input and output tokens together", chats, "2026-11-26",
 		},
 	}}
 }
@@ -138,12 +171,16 @@ func shopify() Profile {
 	)
 	return Profile{"shopify", []Fact{
 		{"retry.hold", "api", "limits are those of an app and a store together", graphql, "2026-11-26"},
-		{"usage.points", "json:/extensions/cost/actualQueryCost", "the answer of a GraphQL query says what it cost", graphql, "2026-11-26"},
+		{
+			"usage.points", "json:/extensions/cost/actualQueryCost",
+			"the answer of a GraphQL query says what it cost", graphql, "2026-11-26",
+		},
 		{"limits.requests.counts", "token_bucket", bucket, rest, "2026-11-26"},
 		{"limits.points.counts", "token_bucket", bucket, graphql, "2026-11-26"},
 		{
 			"limits.points.cost", "{from: header:Weir-Cost, settle: json:/extensions/cost/actualQueryCost}",
-			"a query must fit with the cost that it requests; what it does not use is given back", graphql, "2026-11-26",
+			"a query must fit with the cost that it requests; what it does not use is given back", graphql,
+			"2026-11-26",
 		},
 	}}
 }
@@ -152,12 +189,15 @@ func stripe() Profile {
 	const idempotency = "https://docs.stripe.com/api/idempotent_requests"
 	return Profile{"stripe", []Fact{
 		{
-			"idempotency.header", "Idempotency-Key", "all POST requests accept it, for at least 24 hours; GET and DELETE are idempotent without it",
+			"idempotency.header", "Idempotency-Key",
+			"all POST requests accept it, for at least 24 hours; GET and DELETE are idempotent without it",
 			idempotency, "2026-09-30",
 		},
 		{
-			"retry.on", "[429, 503, 409]", "409 means that the request conflicts with another one, perhaps with the same key (" +
-				"https://docs.stripe.com/api/errors). Such a request was not carried out and may be repeated", idempotency, "2026-09-30",
+			"retry.on", "[429, 503, 409]",
+			"409 means that the request conflicts with another one, perhaps with the same key " +
+				"(https://docs.stripe.com/api/errors). Such a request was not carried out and may be repeated",
+			idempotency, "2026-09-30",
 		},
 	}}
 }

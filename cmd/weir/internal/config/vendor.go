@@ -49,12 +49,14 @@ func (o *Vendor) section() section {
 	return section{
 		fields: []field{
 			{
-				name: "name", is: one(&o.Name, orEmpty(word(names...))), needs: "write one of " + strings.Join(names, ", "),
+				name: "name", is: one(&o.Name, orEmpty(word(names...))),
+				needs: "write one of " + strings.Join(names, ", "),
 				means: "the vendor. A value that the file has always counts",
 			},
 			{
 				name: "without", otherwise: "none",
-				is:    many(&o.Without, mostWithout, free("at most 64 paths of fields of the profile, as in `retry.hold`", o.without)),
+				is: many(&o.Without, mostWithout,
+					free("at most 64 paths of fields of the profile, as in `retry.hold`", o.without)),
 				means: "fields that keep the default that they have without a vendor, each with all below it",
 			},
 		},
