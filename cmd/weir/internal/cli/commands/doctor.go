@@ -37,7 +37,11 @@ cannot be reached; the other findings are printed all the same.`,
 			if unreachable == nil {
 				defer c.Close()
 				o.Connection = c
-				o.Config, _ = admin.RunningConfig(cmd.Context(), c)
+				ctx, done := c.Denied.Tolerate(cmd.Context()) // a viewer need not be allowed to read it
+				if v, err := admin.CurrentVersion(ctx, c); err == nil {
+					o.Config, o.Confirmed = v.Config, v.Vendors
+				}
+				done()
 				if o.Status, err = status.Gather(cmd.Context(), c, 1, nil); err != nil {
 					return err
 				}

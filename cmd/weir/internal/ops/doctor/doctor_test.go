@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/nats/connect"
 )
 
 // examine looks at a configuration on this machine, with no server to ask.
@@ -26,6 +27,20 @@ func examine(t *testing.T, s *config.Settings, yaml string) []Finding {
 
 func (f Finding) says(grade Grade, text string) bool {
 	return f.Grade == grade && strings.Contains(f.What+": "+f.Fix, text)
+}
+
+// TestChangedProfiles: a vendor whose profile is not that of the applied configuration is named, and no other.
+func TestChangedProfiles(t *testing.T) {
+	c, err := config.Parse([]byte("apis: {a: {url: 'https://a.example.com', vendor: stripe, bucket: {rate: 1/s, capacity: 1}}, "+
+		"b: {url: 'https://b.example.com', vendor: github, bucket: {rate: 1/s, capacity: 1}}}"), config.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &examination{Options: Options{Config: c, Connection: &connect.Connection{}, Confirmed: map[string]string{"stripe": c.Vendors()["stripe"]}}}
+	e.profiles()
+	if len(e.findings) != 1 || !e.findings[0].says(Watch, "the profile of vendor github is of "+c.Vendors()["github"]) {
+		t.Errorf("found %v", e.findings)
+	}
 }
 
 // TestFindings: what is wrong is found, each with its fix, and what is right is not complained of. No api is called.

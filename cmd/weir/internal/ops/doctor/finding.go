@@ -32,6 +32,7 @@ type Options struct {
 	Settings   *config.Settings
 	Connection *connect.Connection // nil if the server cannot be reached
 	Config     *config.Config
+	Confirmed  map[string]string // revisions of the vendors' profiles when the running configuration was applied
 	Status     *status.Status
 }
 
@@ -65,6 +66,7 @@ func Examine(ctx context.Context, o Options) []Finding {
 	e.timers(ctx)
 	e.limits()
 	e.excesses()
+	e.profiles()
 	e.ways(ctx)
 	return e.findings
 }

@@ -1,6 +1,9 @@
 package doctor
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"time"
 
 	"weir/bucket"
@@ -23,6 +26,21 @@ func (e *examination) limits() {
 	}
 	if len(e.findings) == before {
 		e.fine("no limit contradicts another")
+	}
+}
+
+// profiles looks for vendors whose profile has changed since the running configuration was applied.
+func (e *examination) profiles() {
+	if e.Config == nil || e.Connection == nil {
+		return
+	}
+	now := e.Config.Vendors()
+	for _, vendor := range slices.Sorted(maps.Keys(now)) {
+		if then := e.Confirmed[vendor]; then != now[vendor] {
+			e.watch("look at `weir config show --explain`, and run `weir config apply` to confirm the values",
+				"the profile of vendor %s is of %s, and the configuration was applied with that of %s", vendor, now[vendor],
+				cmp.Or(then, "no date"))
+		}
 	}
 }
 
