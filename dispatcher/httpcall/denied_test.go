@@ -63,5 +63,8 @@ func TestDenialWaits(t *testing.T) {
 		if out.Hold.Wait != c.want || out.Hold.Spent {
 			t.Errorf("%s: %s waits %v", c.name, c.value, out.Hold.Wait)
 		}
+		if told := strings.Contains(out.Detail, "its header "+strings.ToLower(c.name)); told != (c.want > 0) {
+			t.Errorf("%s: %s is told as %s", c.name, c.value, out.Detail)
+		}
 	}
 }

@@ -61,7 +61,9 @@ func Judge(api *API, r Response, now time.Time) Outcome {
 	case out.Verdict == Pushback:
 		out.Hold = askedToWait(r.Header, now)
 	case out.Verdict == Denied:
-		out.Hold = toldToWait(r.Header, now)
+		if out.Hold = toldToWait(r.Header, now); out.Hold.Wait > 0 {
+			out.Detail += ", or it is called too often: its header " + out.Hold.Header + " asks weir to wait"
+		}
 	case api.Retry.Obey:
 		out.Hold = usedUp(r.Header, now)
 	}

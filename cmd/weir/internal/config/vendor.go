@@ -184,10 +184,11 @@ func (f *filling) inner(own *yaml.Node, at int, kind yaml.Kind) (*yaml.Node, boo
 	return own.Content[at], true
 }
 
-// fill puts a fact at a path below a mapping, unless the file has a value there, or on the way to it.
+// fill puts a fact at a path below a mapping, unless the file has a value there, or on the way to it. The case of a name
+// is of no account, as in headers; any other name of another case is a problem anyway.
 func (f *filling) fill(mapping *yaml.Node, path []string, fact *Fact) {
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
-		if mapping.Content[i].Value != path[0] {
+		if !strings.EqualFold(mapping.Content[i].Value, path[0]) {
 			continue
 		}
 		if len(path) == 1 {

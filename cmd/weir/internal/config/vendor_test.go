@@ -107,7 +107,7 @@ apis:
   a:
     url: https://api.example.com
     vendor: {name: anthropic, without: [timeout, usage.cache_read_input_tokens]}
-    headers: {anthropic-version: "2099-01-01", X-Api-Key: "${env:KEY}"}
+    headers: {Anthropic-Version: "2099-01-01", X-Api-Key: "${env:KEY}"}
     bucket: {rate: 1/s, capacity: 1}
     usage: {input_tokens: json:/mine}
     retry: {on: [500]}
