@@ -5,18 +5,16 @@ import (
 	"slices"
 )
 
-// Explained is a value in force, with where it comes from.
+// Explained is a value in force, with where it comes from: a line of the file, a vendor's profile, or else weir's own
+// default.
 type Explained struct {
-	Path  string `json:"path"` // as in apis.sms.retry.on
-	Value string `json:"value"`
-	// Line is the file's line that has the value, 0 if the file does not have it.
-	Line int `json:"line,omitempty"`
-	// Vendor, Page and Date say whose profile the value is from, and what it rests on. Without a line and a vendor, the
-	// value is weir's default.
-	Vendor string `json:"vendor,omitempty"`
-	Says   string `json:"says,omitempty"`
-	Page   string `json:"page,omitempty"`
-	Date   string `json:"date,omitempty"`
+	Path   string `json:"path"` // as in apis.sms.retry.on
+	Value  string `json:"value"`
+	Line   int    `json:"line,omitempty"`   // of the file
+	Vendor string `json:"vendor,omitempty"` // whose profile has the value
+	Says   string `json:"says,omitempty"`   // what the vendor documents
+	Page   string `json:"page,omitempty"`   // where it says so
+	Date   string `json:"date,omitempty"`   // of the page that was read
 }
 
 // Explain returns every value in force, sorted by path. Secrets appear by reference only.
