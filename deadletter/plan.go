@@ -300,7 +300,7 @@ func (r *Redrive) exclude(k *Kept, now time.Time) (Terms, Skip) {
 		return terms, SkipNoKey
 	case r.opts.Cancelled == SkipCancelleds && k.Reason == Cancelled:
 		return terms, SkipCancelled
-	case r.opts.Unknown == SkipUnknowns && unsafeToRepeat(k, r.termsFor(&terms)):
+	case r.opts.Unknown == SkipUnknowns && unsafeToRepeat(k, r.termsFor(&terms), now):
 		return terms, SkipUnknown
 	case r.opts.Deadline == KeepDeadline && !k.Deadline().IsZero() && !k.Deadline().After(now):
 		return terms, SkipDeadline
@@ -320,12 +320,12 @@ func (r *Redrive) termsFor(terms *Terms) *Terms {
 }
 
 // unsafeToRepeat reports whether a call of the job may have been processed and another one may be billed again. A
-// letter unknown reports a call that carried no idempotency key, or whose key the api would not have recognised,
-// whatever the configuration says now. Other letters say how their calls carried the key, if that is known. A redriven
+// letter unknown reports a call that carried no idempotency key, or whose key the api would not have recognised or may
+// have forgotten, whatever the configuration says now. Other letters say how their calls carried the key, if that is known. A redriven
 // job that says nothing may have been a letter unknown: the operator agreed to repeat its call once, not again. The
 // exception is a job that was charged for and rejected: its call is over, and the operator asks for another.
-func unsafeToRepeat(k *Kept, terms *Terms) bool {
-	recognised := k.Keyed == terms.Keyed
+func unsafeToRepeat(k *Kept, terms *Terms, now time.Time) bool {
+	recognised := SameKey(k.Keyed, terms.Keyed) && !KeyForgotten(k.Keyed, now)
 	if k.Keyed == "" {
 		recognised = k.Redrives == 0
 	}

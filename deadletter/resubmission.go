@@ -85,7 +85,7 @@ func (l *Kept) resubmission(terms Terms, deadline DeadlinePolicy) *nats.Msg {
 	if edited := l.Header.Get(HeaderEdited); edited != "" {
 		h[HeaderEdited] = []string{edited}
 	}
-	if l.Keyed != "" && l.Keyed == terms.Keyed {
+	if l.Keyed != "" && SameKey(l.Keyed, terms.Keyed) && !KeyForgotten(l.Keyed, time.Now()) {
 		h[HeaderKeyed] = []string{l.Keyed} // repeating is safe only as long as the api recognises calls by this
 	}
 	return &nats.Msg{Subject: subject, Header: h, Data: l.Body}

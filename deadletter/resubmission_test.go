@@ -124,6 +124,12 @@ func TestExclude(t *testing.T) {
 		{"exhausted before the api was no longer idempotent", Letter{Reason: Exhausted, Billed: BilledUnknown}, false, SkipUnknown, ""},
 		{"exhausted under the api's present key", Letter{Reason: Exhausted, Billed: BilledUnknown, Keyed: "Key@a"}, true, "", ""},
 		{"exhausted under another key", Letter{Reason: Exhausted, Billed: BilledUnknown, Keyed: "Key@b"}, true, SkipUnknown, ""},
+		{"exhausted, and the api knows its key", Letter{
+			Reason: Exhausted, Billed: BilledUnknown, Keyed: KeyedUntil("Key@a", now.Add(time.Hour)),
+		}, true, "", ""},
+		{"exhausted, and the api has forgotten its key", Letter{
+			Reason: Exhausted, Billed: BilledUnknown, Keyed: KeyedUntil("Key@a", now),
+		}, true, SkipUnknown, ""},
 		{"repeated by consent, and refused by a full bucket", Letter{Reason: Overflow, Billed: BilledUnknown, Redrives: 1}, true, SkipUnknown, ""},
 		{"the same, called under the api's present key", Letter{Reason: Overflow, Billed: BilledUnknown, Redrives: 1, Keyed: "Key@a"}, true, "", ""},
 		{"too large", Letter{Reason: Invalid, BodyLeftOut: true}, false, SkipNoBody, SkipNoBody},

@@ -66,8 +66,8 @@ func (w *caller) prepare(ctx context.Context, j *lane.Job) bool {
 func (w *caller) examine(j *lane.Job, e queue.Entry) (reason deadletter.Reason, detail string) {
 	refusal, err := w.read(j, e)
 	switch {
-	case !j.Doubt.Allows(j.Terms.API):
-		return deadletter.Unknown, j.InDoubt()
+	case !j.Doubt.Allows(j.Terms.API, time.Now()):
+		return deadletter.Unknown, j.InDoubt(j.Terms.API)
 	case refusal != nil:
 		return deadletter.Invalid, refusal.Description
 	case err != nil:

@@ -76,7 +76,8 @@ func (a *API) PriceTerms() ingest.Cost {
 // Idempotency says that the api processes a job once however often it is sent.
 type Idempotency struct {
 	Header string
-	Quoted bool // as a structured-field string
+	Quoted bool          // as a structured-field string
+	For    time.Duration // how long the api remembers a key; 0: always
 }
 
 // Retry holds the rules for jobs whose call failed.

@@ -4,12 +4,25 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"strconv"
+	"time"
+
+	"weir/deadletter"
 )
 
 // An api takes two calls of a job for one only if both carry the same idempotency key to the same place. The
 // configuration when a call began decides that, not the present one. So intents, retry marks, the ledger's records and
 // letters store the key's identity. One rule uses it: if a call of a job may have been processed, the job is called
-// again under the same identity, or not at all.
+// again under the same identity while the api knows the key, or not at all.
+
+// CallIdentity returns the identity of a call that begins at a time: KeyIdentity and, if the api forgets keys, until when
+// it knows this one.
+func (a *API) CallIdentity(begins time.Time) string {
+	identity := a.KeyIdentity()
+	if identity == "" || a.Idempotency.For == 0 {
+		return identity
+	}
+	return deadletter.KeyedUntil(identity, begins.Add(a.Idempotency.For))
+}
 
 // KeyIdentity identifies how an api's calls carry their idempotency keys, and to which place; "" if they carry none. To
 // the api, calls of one job under one identity are one call. Another header, form, place or default method makes

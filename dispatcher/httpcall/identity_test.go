@@ -3,7 +3,9 @@ package httpcall
 import (
 	"net/url"
 	"testing"
+	"time"
 
+	"weir/deadletter"
 	"weir/ingest"
 )
 
@@ -32,5 +34,21 @@ func TestKeyIdentity(t *testing.T) {
 	}
 	if id := (&API{URL: first.URL}).KeyIdentity(); id != "" {
 		t.Errorf("an api without keys has %q", id)
+	}
+}
+
+// TestCallIdentity checks that the identity of a call says until when the api knows its key, and only if the api forgets.
+func TestCallIdentity(t *testing.T) {
+	api, begins := &API{Idempotency: &Idempotency{Header: "Key"}}, time.Unix(1_800_000_000, 0)
+	if got := api.CallIdentity(begins); got != api.KeyIdentity() {
+		t.Errorf("with an api that forgets nothing it is %q", got)
+	}
+	api.Idempotency.For = time.Hour
+	got := api.CallIdentity(begins)
+	if !deadletter.SameKey(got, api.KeyIdentity()) || deadletter.KeyForgotten(got, begins.Add(58*time.Minute)) || !deadletter.KeyForgotten(got, begins.Add(time.Hour)) {
+		t.Errorf("with an api that forgets after an hour it is %q", got)
+	}
+	if got := new(API).CallIdentity(begins); got != "" {
+		t.Errorf("without a key it is %q", got)
 	}
 }

@@ -1,7 +1,7 @@
 package lane
 
 import (
-	"cmp"
+	"time"
 
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
@@ -10,7 +10,7 @@ import (
 // Doubt describes those calls of a job that the api may have processed.
 type Doubt struct {
 	Billed   deadletter.Billed // what is known of the charges of its calls so far
-	Identity string            // of the keys that they carried; "" if no call is in doubt, or it is unknown
+	Identity string            // of the key of the first of them; "" if no call is in doubt, or it is unknown
 	never    bool              // a call carried no key, or calls carried different ones, so that no call may follow
 }
 
@@ -25,8 +25,8 @@ func (d *Doubt) Recall(billed deadletter.Billed, identity string) {
 	if d.Billed = d.Billed.Worst(billed); billed.Worst(deadletter.NotBilled) == deadletter.NotBilled {
 		return
 	}
-	d.never = d.never || d.Identity != "" && identity != "" && d.Identity != identity
-	d.Identity = cmp.Or(d.Identity, identity)
+	d.never = d.never || d.Identity != "" && identity != "" && !deadletter.SameKey(d.Identity, identity)
+	d.Identity = deadletter.EarlierKey(d.Identity, identity)
 }
 
 // Known returns whether a call may have been processed, and whether it was charged.
@@ -41,12 +41,26 @@ func (d *Doubt) Keyed() string {
 	return d.Identity
 }
 
-// Allows reports whether the job's earlier calls permit another one by an api's present terms.
-func (d *Doubt) Allows(api *httpcall.API) bool {
-	if d.Known() == deadletter.NotBilled {
+// Allows reports whether the job's earlier calls permit another one now, by an api's present terms. An api that
+// forgets keys may have forgotten that of a call whose time is unknown.
+func (d *Doubt) Allows(api *httpcall.API, now time.Time) bool {
+	switch {
+	case d.Known() == deadletter.NotBilled:
 		return true
+	case d.never || api.Idempotency == nil:
+		return false
+	case d.Identity == "":
+		return api.Idempotency.For == 0
 	}
-	return !d.never && api.Idempotency != nil && (d.Identity == "" || d.Identity == api.KeyIdentity())
+	return deadletter.SameKey(d.Identity, api.KeyIdentity()) && !deadletter.KeyForgotten(d.Identity, now)
 }
 
-const doubtDetail = "an earlier call may have been processed, and the api would take another one for a new one: how calls carry their idempotency keys has changed since"
+// WhyNot says why the api may take another call of a job in doubt for a new one.
+func (d *Doubt) WhyNot(api *httpcall.API) string {
+	if !d.never && api.Idempotency != nil && deadletter.SameKey(d.Identity, api.KeyIdentity()) {
+		return "the api may have forgotten the idempotency key of the first call"
+	}
+	return "how calls carry their idempotency keys has changed since"
+}
+
+const doubtDetail = "an earlier call may have been processed, and the api would take another one for a new one: "

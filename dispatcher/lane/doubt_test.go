@@ -2,6 +2,7 @@ package lane
 
 import (
 	"testing"
+	"time"
 
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
@@ -12,7 +13,7 @@ import (
 func TestDoubt(t *testing.T) {
 	keyed := &httpcall.API{Idempotency: &httpcall.Idempotency{Header: "Key"}}
 	other := &httpcall.API{Idempotency: &httpcall.Idempotency{Header: "Other"}}
-	none := &httpcall.API{}
+	none, now := &httpcall.API{}, time.Unix(1_800_000_000, 0)
 	for _, c := range []struct {
 		what               string
 		history            func(d *Doubt)
@@ -35,8 +36,50 @@ func TestDoubt(t *testing.T) {
 	} {
 		var d Doubt
 		c.history(&d)
-		if d.Allows(keyed) != c.keyed || d.Allows(other) != c.other || d.Allows(none) != c.none {
-			t.Errorf("%s: under its key %v, under another %v, under none %v", c.what, d.Allows(keyed), d.Allows(other), d.Allows(none))
+		if d.Allows(keyed, now) != c.keyed || d.Allows(other, now) != c.other || d.Allows(none, now) != c.none {
+			t.Errorf("%s: under its key %v, under another %v, under none %v", c.what, d.Allows(keyed, now), d.Allows(other, now), d.Allows(none, now))
+		}
+	}
+}
+
+// TestDoubtOfForgottenKey checks that a job is called again under its key only while the api knows the key of its first
+// call that may have been processed, whatever calls came after it, and not at all if that call's time is unknown.
+func TestDoubtOfForgottenKey(t *testing.T) {
+	const day = 24 * time.Hour
+	api := &httpcall.API{Idempotency: &httpcall.Idempotency{Header: "Key", For: day}}
+	other := &httpcall.API{Idempotency: &httpcall.Idempotency{Header: "Other", For: day}}
+	first := time.Unix(1_800_000_000, 0)
+	for _, c := range []struct {
+		what    string
+		history func(d *Doubt)
+		lasts   time.Duration // after first; below zero: not at all
+	}{
+		{"one call", func(d *Doubt) { d.Add(deadletter.BilledUnknown, api.CallIdentity(first)) }, day - time.Minute},
+		{"a second call", func(d *Doubt) {
+			d.Add(deadletter.BilledUnknown, api.CallIdentity(first))
+			d.Add(deadletter.BilledUnknown, api.CallIdentity(first.Add(day/2)))
+		}, day - time.Minute},
+		{"the same, read in another order", func(d *Doubt) {
+			d.Recall(deadletter.BilledUnknown, api.CallIdentity(first.Add(day/2)))
+			d.Recall(deadletter.BilledUnknown, api.CallIdentity(first))
+		}, day - time.Minute},
+		{"a call that was pushed back before", func(d *Doubt) {
+			d.Add(deadletter.NotBilled, api.CallIdentity(first.Add(-day)))
+			d.Add(deadletter.BilledUnknown, api.CallIdentity(first))
+		}, day - time.Minute},
+		{"an unknown key", func(d *Doubt) { d.Recall(deadletter.BilledUnknown, "") }, -1},
+		{"another key", func(d *Doubt) { d.Add(deadletter.BilledUnknown, other.CallIdentity(first)) }, -1},
+	} {
+		var d Doubt
+		c.history(&d)
+		if got := d.Allows(api, first); got != (c.lasts >= 0) {
+			t.Errorf("%s: it may be called at once: %v", c.what, got)
+		}
+		if c.lasts < 0 {
+			continue
+		}
+		if before, after := d.Allows(api, first.Add(c.lasts-time.Second)), d.Allows(api, first.Add(c.lasts)); !before || after {
+			t.Errorf("%s: it may be called just before %s: %v, and then: %v", c.what, c.lasts, before, after)
 		}
 	}
 }

@@ -162,12 +162,12 @@ func (j *Job) LastCallOf(r httpcall.Response) *deadletter.LastCall {
 	return c
 }
 
-// CalledUnder returns the identity of the key that a job's last call carried, "" for none.
-func (j *Job) CalledUnder() string {
+// CalledUnder returns the identity of the key that a job's last call carried, "" for none. The call began at a time.
+func (j *Job) CalledUnder(began time.Time) string {
 	if j.Lost != nil {
 		return j.Lost.Idempotency
 	}
-	return j.Terms.API.KeyIdentity()
+	return j.Terms.API.CallIdentity(began)
 }
 
 // Price returns the price of a job's last call.

@@ -104,7 +104,7 @@ func (j *Job) Intent(call int) queue.Intent {
 	api := j.Terms.API
 	return queue.Intent{
 		Seq: j.Seq, Call: call, Deaths: j.Deaths,
-		Idempotency: api.KeyIdentity(), Timeout: api.Timeout, Price: j.Reserved, Target: api.Target(),
+		Idempotency: api.CallIdentity(time.Now()), Timeout: api.Timeout, Price: j.Reserved, Target: api.Target(),
 		Accepted: j.Accepted, KeySum: queue.KeySum(j.Queue.Key), Entry: j.Entry.ID(),
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"weir/bucket"
 	"weir/deadletter"
+	"weir/dispatcher/httpcall"
 	"weir/dispatcher/schedule"
 )
 
@@ -51,12 +52,12 @@ func (j *Job) DoubtRestoredLocked() {
 	}
 }
 
-// InDoubt returns the detail for a letter of a job whose outcome is unknown.
-func (j *Job) InDoubt() string {
+// InDoubt returns the detail for a letter of a job whose outcome is unknown. api has the present terms.
+func (j *Job) InDoubt(api *httpcall.API) string {
 	if j.Part.IsRestored(j.Seq) {
 		return j.Part.W.Env.Restored.Detail()
 	}
-	return doubtDetail
+	return doubtDetail + j.Doubt.WhyNot(api)
 }
 
 // Hold returns until when an api must be held, and why. Until then the present period of some shared limit may contain

@@ -75,7 +75,7 @@ func (w *Settler) Record(j *lane.Job, r httpcall.Response, out httpcall.Outcome)
 		From: deadletter.RedrivenFrom(j.Message.Header, j.Message.Redrives), Trace: j.Message.Trace.Parent,
 		Accepted: j.Accepted.Time().UTC(), Planned: (j.At + ahead).Time(), Started: r.Started.UTC(), Ended: r.Ended.UTC(), Sent: r.Sent, Status: r.Status,
 		Outcome: out.Name(), Final: out.Verdict == httpcall.Delivered || out.Verdict == httpcall.Dead, Detail: ledger.Clip(out.Detail, ledger.MaxDetail),
-		Price: ledger.Money(j.Price()), Billed: out.Billed, Idempotency: j.Terms.API.KeyIdentity(), TAT: tat,
+		Price: ledger.Money(j.Price()), Billed: out.Billed, Idempotency: j.Terms.API.CallIdentity(r.Started), TAT: tat,
 		Limits: j.Terms.API.Rules.Names(), Costs: j.Charged(), Reserved: j.Over(), Usage: j.Usage, Unsettled: j.Unsettled, Instance: w.Env.Instance,
 	}
 	if out.Verdict != httpcall.Delivered && out.Verdict != httpcall.Pushback {
@@ -111,13 +111,13 @@ func (w *Settler) Expire(ctx context.Context, j *lane.Job) {
 	if !w.Reload(ctx, j) {
 		return
 	}
-	if !j.Doubt.Allows(w.Present()) {
-		w.Bury(ctx, j, deadletter.Unknown, j.InDoubt(), nil)
+	if !j.Doubt.Allows(w.Present(), time.Now()) {
+		w.Bury(ctx, j, deadletter.Unknown, j.InDoubt(w.Present()), nil)
 		return
 	}
 	// A restored job may come here before its deadline: the api took no keys when the job was read, and takes keys now.
 	if j.Part.IsRestored(j.Seq) && (j.Message.Deadline.IsZero() || time.Now().Before(j.Message.Deadline)) {
-		w.Bury(ctx, j, deadletter.Unknown, j.InDoubt(), nil)
+		w.Bury(ctx, j, deadletter.Unknown, j.InDoubt(w.Present()), nil)
 		return
 	}
 	w.Bury(ctx, j, deadletter.Expired, LateDetail+w.Waited(j), nil)

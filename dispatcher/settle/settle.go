@@ -63,7 +63,7 @@ func (w *Settler) Conclude(ctx context.Context, j *lane.Job, r httpcall.Response
 	if out.Counts() && !f.Free {
 		j.Attempts++
 	}
-	j.Doubt.Add(out.Billed, j.CalledUnder())
+	j.Doubt.Add(out.Billed, j.CalledUnder(r.Started))
 	j.Deaths, j.Status, j.LastCall = 0, cmp.Or(r.Status, j.Status), cmp.Or(j.LastCallOf(r), j.LastCall)
 	exhausted := out.Verdict == httpcall.Again && j.Attempts >= api.Retry.Attempts
 	w.Mu.Unlock()

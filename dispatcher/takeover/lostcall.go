@@ -26,7 +26,7 @@ func (f *foundJob) endLost(ctx context.Context) {
 	f.Doubt.Add(deadletter.BilledUnknown, f.Lost.Idempotency)
 	keyed := f.Lost.Idempotency != ""
 	remedy := recovery.Mend(recovery.Open{
-		Keyed: keyed, Same: f.Doubt.Allows(f.w.Terms.API), Poisonous: f.Deaths >= schedule.MostDeaths,
+		Keyed: keyed, Same: f.Doubt.Allows(f.w.Terms.API, time.Now()), Poisonous: f.Deaths >= schedule.MostDeaths,
 	})
 	f.w.Mu.Unlock()
 	if remedy == recovery.Repeats {
@@ -48,7 +48,7 @@ func (f *foundJob) endLost(ctx context.Context) {
 		out.Reason = deadletter.Exhausted
 		out.Detail = fmt.Sprintf("given up as poison: %d workers died while they called it, one after the other", f.Deaths)
 	case keyed:
-		out.Detail += "; how calls carry their idempotency keys has changed since"
+		out.Detail += "; " + f.Doubt.WhyNot(f.w.Terms.API)
 	}
 	f.w.Bury(ctx, f.Job, out.Reason, out.Detail, f.lostRecord(out))
 }

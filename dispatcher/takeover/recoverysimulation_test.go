@@ -1,6 +1,8 @@
 package takeover
 
 import (
+	"time"
+
 	"weir/bucket/queue"
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
@@ -380,7 +382,7 @@ func (w *jobsWay) endLost() {
 	m := w.o.m
 	w.doubt.Add(deadletter.BilledUnknown, w.intent.Idempotency)
 	remedy := recovery.Mend(recovery.Open{
-		Keyed: w.intent.Idempotency != "", Same: w.doubt.Allows(m.api), Poisonous: w.deaths >= schedule.MostDeaths,
+		Keyed: w.intent.Idempotency != "", Same: w.doubt.Allows(m.api, time.Now()), Poisonous: w.deaths >= schedule.MostDeaths,
 	})
 	if m.bug == repeatsWithoutKey {
 		remedy = recovery.Repeats

@@ -37,8 +37,9 @@ type API struct {
 
 // Idempotency says that the api processes a job once however often it is sent. A nil *Idempotency says it does not.
 type Idempotency struct {
-	Header string // gets the job's id, in canonical form
-	Quoted bool   // the id is sent as a structured-field string: in double quotes
+	Header string        // gets the job's id, in canonical form
+	Quoted bool          // the id is sent as a structured-field string: in double quotes
+	For    time.Duration // how long the api remembers a key; 0: always
 }
 
 // Allows reports whether a job may ask for a method.
@@ -231,6 +232,11 @@ func (i *Idempotency) section(a *API) section {
 			{
 				name: "quoted", is: one(&i.Quoted, yes()), or: "false",
 				means: "`true`: weir sends the id in double quotes, as the draft standard says",
+			},
+			{
+				name: "for", is: one(&i.For, orEmpty(duration(10*time.Minute, longAge))), otherwise: "no bound",
+				means: "how long the API remembers a key. A job whose first call may have been processed is not called again after that " +
+					"time, but becomes a letter `unknown`",
 			},
 		},
 		check: func(f fields) {

@@ -194,6 +194,10 @@ func stripe() Profile {
 			idempotency, "2026-09-30",
 		},
 		{
+			"idempotency.for", "24h", "a key may be removed when it is 24 hours old, and is then taken for a new one",
+			idempotency, "2026-09-30",
+		},
+		{
 			"retry.on", "[429, 503, 409]",
 			"409 means that the request conflicts with another one, perhaps with the same key " +
 				"(https://docs.stripe.com/api/errors). Such a request was not carried out and may be repeated",

@@ -170,13 +170,13 @@ apis:
 func TestDiffOfProfile(t *testing.T) {
 	const without = "apis: {a: {url: 'https://a.example.com', bucket: {rate: 1/s, capacity: 1}, %s}}"
 	before, after := parseText(t, fmt.Sprintf(without, "timeout: 30s")), parseText(t, fmt.Sprintf(without, "vendor: stripe"))
-	const want = `apis.a.idempotency: added header Idempotency-Key
+	const want = `apis.a.idempotency: added header Idempotency-Key, for 1d
 apis.a.retry.on: 429, 503 -> 429, 503, 409
 apis.a.vendor: added stripe`
 	if got := diffText(before, after); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	written := parseText(t, fmt.Sprintf(without, "idempotency: {header: Idempotency-Key}, retry: {on: [429, 503, 409]}"))
+	written := parseText(t, fmt.Sprintf(without, "idempotency: {header: Idempotency-Key, for: 24h}, retry: {on: [429, 503, 409]}"))
 	if got := diffText(written, after); got != "apis.a.vendor: added stripe" {
 		t.Errorf("written out, the difference is %s", got)
 	}

@@ -181,7 +181,7 @@ func (r *replay) count(c *ledger.Record) {
 	before, known := r.jobs.last[id]
 	if known && before.doubtful && c.Sent {
 		r.Repeats++
-		if !sameCall(before.identity, c.Idempotency) {
+		if !sameCall(before.identity, c.Idempotency, c.Started) {
 			if r.Unkeyed++; len(r.repeated) < mostRepeats {
 				r.repeated = append(r.repeated, SecondCall{c.Job, c.Key, c.Call, c.Started, before.outcome})
 			}
@@ -189,12 +189,18 @@ func (r *replay) count(c *ledger.Record) {
 	}
 	// Another call is no second one only if nothing was sent, or if the answer said "not now" or denied weir access.
 	doubtful := c.Sent && c.Outcome != ledger.PushedBack && c.Outcome != httpcall.DeniedCall
-	r.jobs.note(id, jobSeen{outcome: c.Outcome, doubtful: doubtful || before.doubtful, identity: cmp.Or(c.Idempotency, before.identity)})
+	identity := cmp.Or(c.Idempotency, before.identity)
+	if before.doubtful && deadletter.SameKey(identity, before.identity) {
+		identity = deadletter.EarlierKey(before.identity, identity)
+	}
+	r.jobs.note(id, jobSeen{outcome: c.Outcome, doubtful: doubtful || before.doubtful, identity: identity})
 }
 
 // sameCall reports whether the api took a call of a job for its earlier call, by the idempotency keys of both, if they
-// had any.
-func sameCall(before, now string) bool { return before != "" && before == now }
+// had any, and if it still knew the key when the later one began.
+func sameCall(before, now string, began time.Time) bool {
+	return before != "" && deadletter.SameKey(before, now) && !deadletter.KeyForgotten(before, began.Add(-time.Minute))
+}
 
 // arrival returns a call as the limits count it.
 func (r *replay) arrival(c *ledger.Record) keyedArrival {

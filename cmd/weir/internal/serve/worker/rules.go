@@ -57,7 +57,7 @@ func DispatchAPI(a *config.API, c *config.Config) *httpcall.API {
 		}
 	}
 	if a.Idempotency != nil {
-		api.Idempotency = &httpcall.Idempotency{Header: a.Idempotency.Header, Quoted: a.Idempotency.Quoted}
+		api.Idempotency = &httpcall.Idempotency{Header: a.Idempotency.Header, Quoted: a.Idempotency.Quoted, For: a.Idempotency.For}
 	}
 	return api
 }
