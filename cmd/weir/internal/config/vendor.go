@@ -77,7 +77,11 @@ func (o *Vendor) without(text string) (string, error) {
 			paths = append(paths, field)
 		}
 	}
-	return "", refuse(meant(text, paths), "the profile of %s has no field %s", o.Name, quote(text))
+	fix := "look at the table of " + o.Name + " in weir help vendors"
+	if Closest(text, paths) != "" {
+		fix = meant(text, paths)
+	}
+	return "", refuse(fix, "the profile of %s has no field %s", o.Name, quote(text))
 }
 
 // within reports whether a path is another one, or below it.
