@@ -162,7 +162,8 @@ func (w *writer) table(lines []string) {
 	}
 }
 
-// widths are those of a table's columns where those in the middle have at most middle; nil where the last one would have too little.
+// widths are those of a table's columns where those in the middle have at most middle; nil if the last one would have too
+// little, for a line or for its longest word, such as an address.
 func (w *writer) widths(rows [][]string, middle int) []int {
 	last := len(rows[0]) - 1
 	widths := make([]int, last+1)
@@ -179,7 +180,13 @@ func (w *writer) widths(rows [][]string, middle int) []int {
 		}
 		widths[last] -= widths[c] + tableGap
 	}
-	if widths[last] < leastLast {
+	least := leastLast
+	for _, row := range rows {
+		for word := range strings.FieldsSeq(row[last]) {
+			least = max(least, width(word))
+		}
+	}
+	if widths[last] < least {
 		return nil
 	}
 	return widths
