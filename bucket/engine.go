@@ -309,6 +309,12 @@ func (l *sharedLimit) wouldHold(at Micros, cost, open int64) bool {
 // settle ends one grant.
 func (e *engine) settle(now Micros, u *Use) {
 	now = e.tick(now)
+	if u.Hold > 0 {
+		if len(e.shared) > 0 {
+			e.permits.hold(u.Grant.Serial, now+Micros(ceilMicros(u.Hold)))
+		}
+		return
+	}
 	if u.Returned && u.Grant.Serial > 0 {
 		e.keys.update(u.Key, func(key *keyState) {
 			if key.last == u.Grant.Serial {

@@ -9,10 +9,15 @@ import "sort"
 // Leases end in the order of grants: a grant for a late slot makes the following ones at least as long. So the list is
 // sorted by serial and by end, finding is a binary search, and expiry looks at the front only. It holds at most the
 // calls granted within one lease, and is packed when more than half of it is settled.
+//
+// A held permit belongs to an operation that goes on after its call. It has a negative serial, which its holder chooses,
+// and an end of its own.
 type permits struct {
 	list   []permit
 	done   int    // settled ones still in the list
 	latest Micros // the last lease's end
+	held   map[int64]Micros
+	over   Micros // when the first held permit ends, or earlier
 }
 
 type permit struct {
@@ -22,7 +27,18 @@ type permit struct {
 }
 
 // open returns the number of calls under way.
-func (p *permits) open() int64 { return int64(len(p.list) - p.done) }
+func (p *permits) open() int64 { return int64(len(p.list) - p.done + len(p.held)) }
+
+// hold opens a permit under a serial of the holder's choice, or gives an open one another end.
+func (p *permits) hold(serial int64, end Micros) {
+	if p.held == nil {
+		p.held = map[int64]Micros{}
+	}
+	if len(p.held) == 0 || end < p.over {
+		p.over = end
+	}
+	p.held[serial] = end
+}
 
 // take opens a permit for a grant. Serials must rise.
 func (p *permits) take(serial int64, end Micros) {
@@ -32,6 +48,10 @@ func (p *permits) take(serial int64, end Micros) {
 
 // settle closes the permit of a grant, and reports whether it was open.
 func (p *permits) settle(serial int64) settled {
+	if _, held := p.held[serial]; held {
+		delete(p.held, serial)
+		return wasOpen
+	}
 	i := sort.Search(len(p.list), func(i int) bool { return p.list[i].number >= serial })
 	if serial <= 0 || i == len(p.list) || p.list[i].serial != serial {
 		return notOpen
@@ -62,6 +82,17 @@ func (p *permits) expire(now Micros) {
 		i++
 	}
 	p.list = p.list[i:]
+	if len(p.held) == 0 || now < p.over {
+		return
+	}
+	p.over = maxMicros
+	for serial, end := range p.held {
+		if end <= now {
+			delete(p.held, serial)
+		} else {
+			p.over = min(p.over, end)
+		}
+	}
 }
 
 // pack drops the settled ones, in place.

@@ -108,6 +108,10 @@ type Use struct {
 	Returned bool
 	Actual   []int64 // nil: as asked
 	Left     []Left  // what the answer says is left of each limit, in the order of Costs; nil: nothing
+	// Hold is set for an operation that goes on after its call. Settle then ends no grant: it takes a permit of every
+	// limit of calls in flight for that long, whether there is one or not, or keeps the permit that the operation has.
+	// Grant.Serial must be a negative number of the operation's own. A Use with this serial and no Hold ends the permit.
+	Hold time.Duration
 }
 
 // Store reserves slots under the limits of one api: all of them or none, in one atomic step. Every error path

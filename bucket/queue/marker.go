@@ -58,6 +58,18 @@ type Intent struct {
 	Entry uint64 `json:"entry,omitempty"`
 }
 
+// Operation is what an api goes on doing after it has accepted a call. weir polls it until it has ended, and never submits
+// its job again. The job's mark, the ledger and the job's letter store it.
+type Operation struct {
+	Address string        `json:"address"`          // where it is polled: a whole url
+	Cancel  string        `json:"cancel,omitempty"` // where the api is told to cancel it; "": it cannot be told
+	Started time.Time     `json:"started"`          // the call that began it
+	Until   bucket.Micros `json:"until"`            // when weir stops polling, by the wall clock
+	Price   int64         `json:"price,omitempty"`  // of the call, in millionths
+	Target  string        `json:"target"`           // as in Intent
+	Holds   bool          `json:"holds,omitempty"`  // it counts as a call in flight until it has ended
+}
+
 // RetryMark is what a restart must know of a job that was called and is to be called again.
 type RetryMark struct {
 	Seq       uint64        `json:"seq"`
@@ -77,6 +89,9 @@ type RetryMark struct {
 	Deaths int `json:"deaths,omitempty"`
 	// Ends says that the job is not called again: it becomes a letter with this reason, and Reason is the detail.
 	Ends string `json:"ends,omitempty"`
+	// Operation says that the api accepted the last call: the job is not called again, and NotBefore is the time of its
+	// next poll.
+	Operation *Operation `json:"operation,omitempty"`
 
 	// Accepted and KeySum are the job's, see Intent.
 	Accepted bucket.Micros `json:"accepted,omitempty"`
@@ -232,12 +247,27 @@ func (m *Markers) Intend(intents []Intent, done func(seq uint64, err error)) {
 	})
 }
 
+// IntendEnd stores that the end of a job's operation may be stored from now on, and returns the intent's sequence. It
+// blocks until the intent is stored or refused, as Intend refuses one.
+func (m *Markers) IntendEnd(i Intent) (seq uint64, err error) {
+	done := make(chan struct{})
+	m.Intend([]Intent{i}, func(at uint64, storeErr error) {
+		seq, err = at, storeErr
+		close(done)
+	})
+	<-done
+	return seq, err
+}
+
 // Retry stores a retry mark and returns its sequence. It blocks until the mark is stored or refused.
 func (m *Markers) Retry(mark RetryMark) (seq uint64, err error) {
 	mark.Epoch = m.Epoch()
 	name := fmt.Sprintf("%d-%d", mark.Seq, mark.Calls)
-	if mark.Ends != "" {
+	switch {
+	case mark.Ends != "":
 		name += "-end" // beside the mark of the last call
+	case mark.Operation != nil:
+		name += "-op" // another owner may have stored that the same call failed
 	}
 	a := m.w.Write(m.message(mark, name))
 	return a.Seq, a.Err

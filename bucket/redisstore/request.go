@@ -189,6 +189,7 @@ func (s *Store) useLocked(r *request, u *bucket.Use) {
 	r.num(u.Grant.Serial)
 	r.num(int64(u.Grant.At))
 	r.flag(u.Returned)
+	r.num(int64(bucket.Micros(0).Add(u.Hold + 999)))
 	for i, l := range s.rules.Shared {
 		cost, actual := int64(-1), int64(-1)
 		left, count := bucket.Left{Units: -1}, bucket.Count{}

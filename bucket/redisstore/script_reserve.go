@@ -254,7 +254,7 @@ end
 const luaSettle = `
 local function settle(now)
   for j = 1, num() do
-    local serial, at, returned = num(), num(), num() == 1
+    local serial, at, returned, hold = num(), num(), num() == 1, num()
     local name = KEYS[2 + n_limits + j]
     if returned and redis.call('EXISTS', name) == 1 then
       local k = load_key(name, 0)
@@ -265,6 +265,7 @@ local function settle(now)
       end
     end
     local was_open = n_limits > 0 and redis.call('ZREM', KEYS[2], dec(serial)) == 1
+    if hold > 0 and n_limits > 0 then redis.call('ZADD', KEYS[2], dec(now + hold), dec(serial)) end
     for i = 1, n_limits do
       local l, cost, actual = L[i], num(), num() -- -1: not placed, not known
       local left, till, least, taken, window = -1, 0, 0, 0, 0

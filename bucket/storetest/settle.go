@@ -13,6 +13,7 @@ var settleTests = []test{
 	{"a slow key gets its slot back although others went on", returnedAmongOthers},
 	{"a returned unit of a quota", returnedQuota},
 	{"permits", permits},
+	{"a permit that is held", heldPermit},
 	{"an overage is charged", overage},
 	{"a refund is given back", refund},
 	{"a refund after the bucket drained mints nothing", lateRefund},
@@ -83,6 +84,30 @@ func permits(b *table) {
 	b.expectSlots(b.ask(bucket.Ask{Want: 3}), 60_000_000, 60_000_000)
 	b.settle(bucket.Use{Key: "k", Grant: got.Grants[1]}) // its lease has run out: no other call's permit becomes free
 	b.expectSlots(b.ask(bucket.Ask{}))
+}
+
+// heldPermit checks that a held permit counts until its holder ends it or its time is over, also if the store learns of
+// it when no permit is free, as after a restart, and that holding it twice holds one.
+func heldPermit(b *table) {
+	r := only(bucket.Limit{Name: "concurrent", InFlight: 2})
+	r.Lease = time.Minute
+	b.lay(r)
+	hold := func(serial int64, d time.Duration) {
+		b.settle(bucket.Use{Key: "k", Grant: bucket.Grant{Serial: serial}, Hold: d})
+	}
+	call := b.ask(bucket.Ask{}).Grants[0]
+	hold(-7, time.Hour)
+	b.settle(bucket.Use{Key: "k", Grant: call})
+	hold(-7, time.Hour)
+	b.expectSlots(b.ask(bucket.Ask{Want: 3}), 0)
+	b.clock.now += 61_000_000 // that call's lease is over, and the operation goes on
+	hold(-9, time.Minute)
+	b.expectSlots(b.ask(bucket.Ask{}))
+	hold(-11, time.Minute)
+	b.settle(bucket.Use{Key: "k", Grant: bucket.Grant{Serial: -7}}, bucket.Use{Key: "k", Grant: bucket.Grant{Serial: -7}})
+	b.expectSlots(b.ask(bucket.Ask{}))
+	b.clock.now += 60_000_000
+	b.expectSlots(b.ask(bucket.Ask{Want: 3}), 121_000_000, 121_000_000)
 }
 
 // tokens returns rules with a rate that settles; its interval is 10 s / 1000.

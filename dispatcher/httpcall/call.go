@@ -169,6 +169,8 @@ func (c *Client) Call(ctx context.Context, j *ingest.Job, h Hooks) Response {
 	most := c.API.MaxResult
 	if r.Status >= 300 {
 		most = max(most, deadletter.MaxAnswer) // a letter keeps that much
+	} else if c.API.accepts(r.Status) {
+		most = max(most, maxAccepted)
 	}
 	body := answer.Body
 	if c.API.IdleTimeout > 0 {

@@ -20,7 +20,7 @@ import (
 type Inquiry struct {
 	Method  string
 	Path    string // below the api's url, maybe with a query; {job}, {key} and {json:/pointer} stand for the job's
-	Answers []InquiryAnswer
+	Answers Answers
 	Rate    bucket.Rate   // of inquiries
 	After   time.Duration // from the letter until NotProcessed is believed
 	Auto    bool
@@ -35,7 +35,11 @@ type InquiryAnswer struct {
 	Means  Finding
 }
 
-// Finding is the result of an inquiry about a call: a closed set.
+// Answers say what answers to a question about a call, or to a poll of its operation, mean. The first that matches
+// decides.
+type Answers []InquiryAnswer
+
+// Finding is the result of an inquiry about a call, or of a poll of its operation: a closed set.
 type Finding string
 
 // The findings.
@@ -80,9 +84,30 @@ func (c *Client) Inquire(ctx context.Context, about Asked, h Hooks) Response {
 	return asking.Call(ctx, &ingest.Job{Method: q.Method, Path: path, Query: query}, h)
 }
 
-// expand puts the job's values into a path. It escapes each value, so that none adds a segment to the path or a
-// parameter to the query.
+// expand puts the job's values into a path.
 func expand(path string, about Asked) (string, error) {
+	return fill(path, func(name string) (string, error) {
+		switch pointer, isJSON := strings.CutPrefix(name, "json:"); {
+		case isJSON:
+			found, err := ingest.Pointed(about.Body, pointer)
+			if err != nil {
+				return "", err
+			}
+			value := scalar(found)
+			if value == "" {
+				return "", fmt.Errorf("the body has no text and no number at %s", pointer)
+			}
+			return value, nil
+		case name == "job":
+			return about.Job, nil
+		}
+		return about.Key, nil
+	})
+}
+
+// fill replaces each placeholder of a path by the value that it stands for. It escapes the values, so that none adds a
+// segment to the path or a parameter to the query.
+func fill(path string, of func(name string) (string, error)) (string, error) {
 	var b strings.Builder
 	for {
 		before, after, found := strings.Cut(path, "{")
@@ -91,23 +116,12 @@ func expand(path string, about Asked) (string, error) {
 			return b.String(), nil
 		}
 		name, rest, _ := strings.Cut(after, "}") // the configuration was checked
-		value := ""
-		switch pointer, isJSON := strings.CutPrefix(name, "json:"); {
-		case isJSON:
-			found, err := ingest.Pointed(about.Body, pointer)
-			if err != nil {
-				return "", err
-			}
-			if value = scalar(found); value == "" {
-				return "", fmt.Errorf("the body has no text and no number at %s", pointer)
-			}
-		case name == "job":
-			value = about.Job
-		default:
-			value = about.Key
+		value, err := of(name)
+		if err != nil {
+			return "", err
 		}
 		if value == "" || value == "." || value == ".." {
-			return "", fmt.Errorf("{%s} stands for %q, which names nothing in a path", name, value)
+			return "", fmt.Errorf("{%s} stands for %q, which names nothing in a path", name, clipped(value))
 		}
 		b.WriteString(strings.ReplaceAll(url.QueryEscape(value), "+", "%20"))
 		path = rest
@@ -128,7 +142,7 @@ func scalar(value any) string {
 }
 
 // Read returns what an answer says, and describes it in words. An incomplete answer says nothing.
-func (q *Inquiry) Read(r Response) (Finding, string) {
+func (all Answers) Read(r Response) (Finding, string) {
 	switch {
 	case r.Status == 0 && !r.Sent:
 		return StillUnknown, fmt.Sprintf("the api could not be asked: %v", r.Err)
@@ -137,7 +151,7 @@ func (q *Inquiry) Read(r Response) (Finding, string) {
 	case r.Cut:
 		return StillUnknown, fmt.Sprintf("asked, and the answer with status %d broke off", r.Status)
 	}
-	for _, a := range q.Answers {
+	for _, a := range all {
 		if a.Status != r.Status {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"weir/bucket/queue"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/schedule"
@@ -22,6 +23,7 @@ const (
 	Pushback                 // the api said "not now": hold, and call it again; this one does not count
 	Dead                     // bury it
 	Denied                   // weir has no access to the api: hold it, and call this again; this one does not count
+	Submitted                // the api has begun an operation: poll it
 )
 
 // Outcome is the whole judgement of one call.
@@ -34,6 +36,8 @@ type Outcome struct {
 	After   time.Duration   // the least wait before the job's next call, because the api asks for it
 	Hold    schedule.Advice // what the api says about all calls to come
 	Mend    string          // what an operator must do, if denied
+	// Operation is what the api has begun, if submitted. Accept sets it.
+	Operation *queue.Operation
 }
 
 // Name returns the outcome's name in the ledger and the metrics: a closed set.
@@ -47,6 +51,8 @@ func (o Outcome) Name() string {
 		return ledger.PushedBack
 	case Denied:
 		return DeniedCall
+	case Submitted:
+		return ledger.Submitted
 	}
 	return string(o.Reason)
 }
@@ -93,6 +99,8 @@ func classify(api *API, r Response) Outcome {
 		return rejection(r)
 	case denies(r.Status):
 		return denial(api, r)
+	case api.accepts(r.Status):
+		return Outcome{Verdict: Submitted, Billed: deadletter.BilledYes, Detail: fmt.Sprintf("the api accepted it with %d", r.Status)}
 	case r.Status < 400 && !r.Cut:
 		return Outcome{Verdict: Delivered, Billed: deadletter.BilledYes}
 	case r.Status < 400 && idempotent:

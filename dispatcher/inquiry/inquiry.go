@@ -161,7 +161,7 @@ func (l *askedLetter) inquire(ctx context.Context) (httpcall.Response, error) {
 	case !r.Sent:
 		return r, fmt.Errorf("the api could not be asked: %w", r.Err)
 	}
-	l.finding, l.detail = l.terms.API.Inquiry.Read(r)
+	l.finding, l.detail = l.terms.API.Inquiry.Answers.Read(r)
 	l.w.Env.Metrics.Inquiries.WithLabelValues(l.w.Name, string(l.finding)).Inc()
 	l.heedPushback(r)
 	if err = l.w.Env.Record(l.part.MayCall, l.inquiryRecord(r, use)).Err; err != nil {

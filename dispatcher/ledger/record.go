@@ -64,6 +64,9 @@ const Done = "done"
 // PushedBack is the outcome of a call that the api answered with "not now".
 const PushedBack = "pushback"
 
+// Submitted is the outcome of a call with which the api has begun an operation.
+const Submitted = "submitted"
+
 // Record is one line of the ledger: one call, whatever came of it. Times are RFC 3339 with nanoseconds.
 type Record struct {
 	API    string `json:"api"`
@@ -88,7 +91,7 @@ type Record struct {
 
 	Sent    bool              `json:"sent"`
 	Status  int               `json:"status"`
-	Outcome string            `json:"outcome"` // done, retry, pushback, denied, a dead letter's reason, or inquiry
+	Outcome string            `json:"outcome"` // done, retry, pushback, denied, submitted, a dead letter's reason, or inquiry
 	Final   bool              `json:"final"`   // the job has ended
 	Detail  string            `json:"detail,omitempty"`
 	Price   string            `json:"price"`
@@ -114,6 +117,11 @@ type Record struct {
 	// record describes the inquiry, which took its units from the limits and cost nothing. Billed is what is known of
 	// the call since then. "": the record is of a call.
 	Inquiry string `json:"inquiry,omitempty"`
+	// Operation is what the api began when it accepted the call, if the outcome is submitted.
+	Operation *queue.Operation `json:"operation,omitempty"`
+	// Polled says that the record is of the end of the job's operation, and not of a call. It took only what the
+	// final answer says beyond what the call was charged.
+	Polled bool `json:"polled,omitempty"`
 	// HeldFor is the cause that kept the job waiting longest between its last call, or its acceptance, and this call.
 	// Its key's rate and the jobs before it do not count. HeldMS is for how long. Both are left out if no such cause
 	// took a tenth of the wait. HeldLimit names the limit if HeldFor is "limit".
@@ -140,6 +148,9 @@ func (c *Record) Units(limit *bucket.Limit) int64 {
 	}
 	if i := slices.Index(c.Limits, limit.Name); i >= 0 && i < len(c.Costs) {
 		return c.Costs[i]
+	}
+	if c.Polled {
+		return 0
 	}
 	if limit.Budget == nil {
 		return 1
@@ -168,7 +179,10 @@ func (c *Record) Message() *nats.Msg {
 		panic("ledger: a record that JSON cannot carry: " + err.Error()) // a time beyond the year 9999
 	}
 	id := "call." + c.Origin() + "." + strconv.Itoa(c.Call)
-	if c.Inquiry != "" {
+	switch {
+	case c.Polled:
+		id = "end." + c.Origin()
+	case c.Inquiry != "":
 		id = fmt.Sprintf("inquiry.%s.%d", c.Origin(), c.Started.UnixMicro())
 	}
 	return &nats.Msg{Subject: c.Subject(), Data: data, Header: nats.Header{ingest.HeaderMsgID: {id}}}

@@ -63,9 +63,10 @@ type LastCall struct {
 	Final         bool
 	NotBefore     bucket.Micros
 	KeySum        uint64
-	At            uint64        // its sequence in the ledger, if the api answered the call
-	id            string        // message id under which the job was stored
-	accepted      bucket.Micros // when the stream took the job
+	At            uint64           // its sequence in the ledger, if the api answered the call
+	Operation     *queue.Operation // that the call began, nil for none
+	id            string           // message id under which the job was stored
+	accepted      bucket.Micros    // when the stream took the job
 }
 
 // Last returns what a Tail keeps of the record.
@@ -77,6 +78,7 @@ func (c *Record) Last() LastCall {
 	last := LastCall{
 		Call: c.Call, Attempt: c.Attempt, Outcome: c.Outcome, Detail: c.Detail, Status: c.Status, Billed: c.Billed, Final: c.Final,
 		NotBefore: c.NotBefore, KeySum: queue.KeySum(c.Key), At: at, id: ingest.StoredID(c.Key, c.Dedupe), accepted: bucket.MicrosOf(c.Accepted),
+		Operation: c.Operation,
 	}
 	if !c.Final && c.Billed != deadletter.NotBilled {
 		last.Identity = c.Idempotency // few need it, and half a million records are kept

@@ -37,7 +37,7 @@ var rooms = []struct{ room, imports string }{
 	{"dispatcher/schedule", "bucket"},
 	{"dispatcher/ledger", "ingest bucket bucket/stream bucket/queue deadletter"},
 	{"dispatcher/retell", "ingest bucket bucket/stream deadletter dispatcher/ledger"},
-	{"dispatcher/httpcall", "ingest bucket deadletter dispatcher/schedule dispatcher/ledger"},
+	{"dispatcher/httpcall", "ingest bucket bucket/queue deadletter dispatcher/schedule dispatcher/ledger"},
 	{"dispatcher/ownership", "bucket bucket/stream bucket/lease bucket/queue"},
 	{"dispatcher/recorder", "bucket/fault"},
 	{"dispatcher/recovery", "dispatcher/recorder"},
