@@ -68,7 +68,9 @@ const (
 	HeaderRefusals = "Weir-Dead-Refusals"    // how often the job was refused when the letter was written; absent: once
 	HeaderReplaces = "Weir-Dead-Replaces"    // the number of the letter that this one replaces, with fewer refusals
 	HeaderFrom     = "Weir-Dead-From"        // the number of the letter that the job was first redriven from
-	HeaderOutcome  = "Weir-Outcome"
+	// HeaderOperation is where the api is asked about the operation that the last call began; absent: it began none.
+	HeaderOperation = "Weir-Dead-Operation"
+	HeaderOutcome   = "Weir-Outcome"
 )
 
 // bodyLeftOut marks a letter whose body was too large to store.
@@ -100,6 +102,7 @@ type Letter struct {
 	ReplyTo         string
 	Answer          *Answer   // the api's last; nil if it gave none
 	Call            *LastCall // what is known of the job's last call; nil: nothing
+	Operation       string    // the address of the operation that the last call began; "": it began none
 	Refusals        int       // how often the job was refused, as far as counted; 0 and 1: once
 	Replaces        uint64    // the number of the same letter with fewer refusals; 0: none
 
@@ -139,6 +142,9 @@ func (l *Letter) facts() map[string]string {
 	}
 	if keyed := l.keyed(); keyed != "" {
 		facts[HeaderKeyed] = keyed
+	}
+	if l.Operation != "" {
+		facts[HeaderOperation] = l.Operation
 	}
 	if l.Refusals > 1 {
 		facts[HeaderRefusals] = strconv.Itoa(l.Refusals)
@@ -224,6 +230,7 @@ func readLetter(subject string, h nats.Header) Kept {
 		JobID: h.Get(ingest.HeaderJobID), Detail: h.Get(HeaderDetail), Header: h, Billed: Billed(h.Get(HeaderBilled)), Keyed: h.Get(HeaderKeyed),
 		Attempts: number(HeaderAttempts), Status: number(HeaderStatus), Redrives: number(ingest.HeaderRedrives),
 		ReplyTo: valueOf(h, ingest.HeaderReplyTo), BodyLeftOut: h.Get(HeaderBody) == bodyLeftOut, Answer: readAnswer(h), Call: readLastCall(h),
+		Operation: h.Get(HeaderOperation),
 	}
 	l.Origin, l.Refusals = OriginIn(h), number(HeaderRefusals)
 	if seq, err := strconv.ParseUint(h.Get(HeaderReplaces), 10, 64); err == nil {

@@ -68,6 +68,9 @@ type Operation struct {
 	Price   int64         `json:"price,omitempty"`  // of the call, in millionths
 	Target  string        `json:"target"`           // as in Intent
 	Holds   bool          `json:"holds,omitempty"`  // it counts as a call in flight until it has ended
+	// Costs are the units that the call was charged of the limits that all keys share, and Limits identifies these.
+	Costs  []int64 `json:"costs,omitempty"`
+	Limits uint64  `json:"limits,omitempty"`
 }
 
 // RetryMark is what a restart must know of a job that was called and is to be called again.

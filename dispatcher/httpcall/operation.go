@@ -210,7 +210,7 @@ func (o *Operations) client(u *url.URL) *Client {
 	}
 	api := *o.api
 	api.URL = &url.URL{Scheme: u.Scheme, Host: u.Host}
-	api.Idempotency, api.Rules.Shared, api.Prices, api.Usage, api.Operation = nil, nil, nil, nil, nil
+	api.Idempotency, api.Operation = nil, nil
 	api.MaxResult, api.Timeout = max(api.MaxResult, maxInquired), min(api.Timeout, longestInquiry)
 	if !o.api.isOwn(u) {
 		headers := o.api.Headers

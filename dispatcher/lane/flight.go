@@ -65,12 +65,16 @@ func (j *Job) Land(f *Flight, r httpcall.Response) {
 	if fault.Planted(fault.RecordLate) {
 		f.begin()
 	}
-	out := j.Crashed(httpcall.Judge(j.Terms.API, r, time.Now()))
+	out := j.Judge(r)
 	a := recorder.Answer{
 		Verdict: uint8(slices.Index(Verdicts[:], out.Verdict)), Sent: r.Sent, Cut: r.Cut, More: r.More, Fault: out.Fault, HoldSpent: out.Hold.Spent,
 		Status: r.Status, Started: r.Started, Ended: r.Ended, After: out.After, HoldWait: out.Hold.Wait,
 		Billed: string(out.Billed), Reason: string(out.Reason), Detail: out.Detail, HoldHeader: out.Hold.Header, Mend: out.Mend,
 		ContentType: r.Header.Get("Content-Type"), Limits: j.Terms.Limits, Taken: j.Taken, Paid: j.Paid, Body: r.Body,
+	}
+	if op := out.Operation; op != nil {
+		a.Operation, a.Cancel, a.Holds = op.Address, op.Cancel, op.Holds
+		a.Body = nil // the operation's answer is the result
 	}
 	if out.Verdict == httpcall.Delivered {
 		most := min(int64(len(a.Body)), j.Terms.API.MaxResult)
@@ -84,8 +88,17 @@ func (j *Job) Land(f *Flight, r httpcall.Response) {
 	f.entry.Answer(&a)
 }
 
+// Judge judges a call of the job by the terms under which it was made.
+func (j *Job) Judge(r httpcall.Response) httpcall.Outcome {
+	out := httpcall.Judge(j.Terms.API, r, time.Now())
+	if out.Verdict == httpcall.Submitted {
+		out = j.Terms.API.Accept(out, r, j.Message)
+	}
+	return j.Crashed(out)
+}
+
 // Verdicts gives the verdicts their numbers in files. Append new ones.
-var Verdicts = [...]httpcall.Verdict{httpcall.Delivered, httpcall.Again, httpcall.Pushback, httpcall.Dead, httpcall.Denied}
+var Verdicts = [...]httpcall.Verdict{httpcall.Delivered, httpcall.Again, httpcall.Pushback, httpcall.Dead, httpcall.Denied, httpcall.Submitted}
 
 // sumOfLimits returns a hash of the names of the limits that an api's keys share, which identifies this set of limits.
 func sumOfLimits(api *httpcall.API) uint64 {
@@ -98,10 +111,14 @@ func sumOfLimits(api *httpcall.API) uint64 {
 
 // OutcomeOf returns the outcome that an ended process judged from a call's answer.
 func OutcomeOf(a *recorder.Answer) httpcall.Outcome {
-	return httpcall.Outcome{
+	out := httpcall.Outcome{
 		Verdict: Verdicts[a.Verdict], Reason: deadletter.Reason(a.Reason), Detail: a.Detail, Billed: deadletter.Billed(a.Billed), Fault: a.Fault,
 		After: a.After, Hold: schedule.Advice{Wait: a.HoldWait, Header: a.HoldHeader, Spent: a.HoldSpent}, Mend: a.Mend,
 	}
+	if out.Verdict == httpcall.Submitted {
+		out.Operation = &queue.Operation{Address: a.Operation, Cancel: a.Cancel, Started: a.Started.UTC(), Holds: a.Holds}
+	}
+	return out
 }
 
 // ChargeAgain charges an ended process's call the price and the units that the process noted. If the shared limits have

@@ -70,6 +70,9 @@ type Job struct {
 	MarkSeq    uint64   // sequence of its retry mark, 0 for none
 	Ends       []uint64 // sequences of the marks of its end
 
+	Operation *queue.Operation // that the api has begun with its last call; nil for none
+	Granted   *bucket.Use      // the end of its last call's grant, while its operation is to hold the slot
+
 	Traced  *trace.Job    // its spans; nil until the first one is needed after the job was loaded
 	Settled time.Time     // when the worker began to store the outcome of its last call
 	Rested  bucket.Micros // since when it waits for its next call; 0 if it does not, or that is unknown

@@ -14,8 +14,9 @@ import (
 type Terms struct {
 	API    *httpcall.API
 	Call   *httpcall.Client
-	Policy *schedule.Policy // the schedule's part of it
-	Limits uint64           // hash of the shared limits' names
+	Policy *schedule.Policy     // the schedule's part of it
+	Polls  *httpcall.Operations // nil: the configuration has no operation
+	Limits uint64               // hash of the shared limits' names
 }
 
 // NewTerms returns the terms of a configuration. They take over the connections of the former terms if they can.
@@ -24,7 +25,11 @@ func (e *Env) NewTerms(api *httpcall.API, former *Terms) *Terms {
 	if former != nil {
 		before = former.Call
 	}
-	return &Terms{api, httpcall.NewClient(api, "weir/"+e.Version, schedule.MaxCalls, before), policyOf(api), sumOfLimits(api)}
+	t := &Terms{API: api, Call: httpcall.NewClient(api, "weir/"+e.Version, schedule.MaxCalls, before), Policy: policyOf(api), Limits: sumOfLimits(api)}
+	if api.Operation != nil {
+		t.Polls = httpcall.NewOperations(api, "weir/"+e.Version)
+	}
+	return t
 }
 
 func policyOf(api *httpcall.API) *schedule.Policy {

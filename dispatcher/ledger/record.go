@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/bucket/queue"
 	"weir/deadletter"
 	"weir/ingest"
 

@@ -17,6 +17,7 @@ type Answer struct {
 	More      bool  // its body was longer than what is kept or than the room for it
 	Fault     bool
 	HoldSpent bool
+	Holds     bool // the operation holds its slot
 	Status    int
 	Started   time.Time
 	Ended     time.Time
@@ -24,6 +25,7 @@ type Answer struct {
 	HoldWait  time.Duration
 
 	Billed, Reason, Detail, HoldHeader, Mend, ContentType string // each at most MaxText
+	Operation, Cancel                                     string // addresses of the operation that the call began
 
 	Limits    uint64  // identifies the limits that Taken is of
 	Taken     []int64 // what the call took of them; at most MaxTaken
@@ -34,7 +36,7 @@ type Answer struct {
 
 // Bounds of a noted answer. The body gets the rest of MaxBody.
 const (
-	MaxText  = 1 << 10
+	MaxText  = 2 << 10
 	MaxTaken = 64
 	MaxBody  = mostChunks * chunkBytes
 )
@@ -48,8 +50,8 @@ func (a *Answer) clone() *Answer {
 
 const answerFixed = 1 + 1 + 2 + 8 + 8 + 8 + 8 + 8 + 8 + 8 + 2
 
-func (a *Answer) texts() [6]*string {
-	return [...]*string{&a.Billed, &a.Reason, &a.Detail, &a.HoldHeader, &a.Mend, &a.ContentType}
+func (a *Answer) texts() [8]*string {
+	return [...]*string{&a.Billed, &a.Reason, &a.Detail, &a.HoldHeader, &a.Mend, &a.ContentType, &a.Operation, &a.Cancel}
 }
 
 // room returns the bytes that the answer takes without its body.
@@ -63,7 +65,7 @@ func (a *Answer) room() int {
 
 // flags packs the answer's booleans into bits, in the order in which readAnswer reads them.
 func (a *Answer) flags(more bool) (f byte) {
-	for i, is := range [...]bool{a.Sent, a.Cut, a.More || more, a.Fault, a.HoldSpent} {
+	for i, is := range [...]bool{a.Sent, a.Cut, a.More || more, a.Fault, a.HoldSpent, a.Holds} {
 		if is {
 			f |= 1 << i
 		}
@@ -162,7 +164,7 @@ func readAnswer(b []byte) (*Answer, error) {
 	}
 	a := &Answer{Verdict: uint8(number(1))}
 	flags := number(1)
-	for i, is := range [...]*bool{&a.Sent, &a.Cut, &a.More, &a.Fault, &a.HoldSpent} {
+	for i, is := range [...]*bool{&a.Sent, &a.Cut, &a.More, &a.Fault, &a.HoldSpent, &a.Holds} {
 		*is = flags&(1<<i) != 0
 	}
 	a.Status = int(number(2))

@@ -2,7 +2,7 @@ package recorder
 
 import "encoding/binary"
 
-// The file, version 2, in words of eight bytes in this machine's byte order:
+// The file, version 3, in words of eight bytes in this machine's byte order:
 //
 //	a page     the header
 //	entries    of entryWords each
@@ -11,7 +11,7 @@ import "encoding/binary"
 // A later version has another number, and this one ignores it.
 const (
 	magic   = 0x7265636f72643031 // "record01"
-	version = 2
+	version = 3
 
 	headerBytes = 4096
 	entryWords  = 24

@@ -47,7 +47,7 @@ func answerFor(seq uint64) *Answer {
 	return &Answer{
 		Verdict: 3, Sent: true, Fault: true, Status: 200 + int(seq), Started: time.Unix(0, 1_700_000_000_123_456_789), Ended: time.Unix(0, 1_700_000_001_000_000_001),
 		After: time.Second, HoldWait: time.Minute, Billed: "yes", Reason: "rejected", Detail: "the api answered", HoldHeader: "retry-after",
-		Mend: "mend it", ContentType: "application/json", Limits: 5, Taken: []int64{1, -2, 1 << 40}, Unsettled: 2,
+		Mend: "mend it", ContentType: "application/json", Operation: "https://api.example.com/operations/1", Cancel: "https://api.example.com/c", Holds: true, Limits: 5, Taken: []int64{1, -2, 1 << 40}, Unsettled: 2,
 		Body: bytes.Repeat([]byte{byte(seq), 'x', '\n'}, 3000),
 	}
 }

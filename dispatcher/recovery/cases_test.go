@@ -22,8 +22,16 @@ func TestCases(t *testing.T) {
 		want recovery.Fate
 	}{
 		{"a job and nothing else", func(f recovery.Found) bool { return called(f) && f.Intended == 0 && f.Recorded == 0 }, recovery.Waits},
-		{"a record or a retry mark, and no later intent", func(f recovery.Found) bool { return called(f) && !open(f) && f.Recorded > 0 }, recovery.Waits},
-		{"an intent whose call had not begun", func(f recovery.Found) bool { return called(f) && prepared(f) }, recovery.Waits},
+		{"a record or a retry mark, and no later intent", func(f recovery.Found) bool { return called(f) && !open(f) && f.Recorded > 0 && !f.Submitted }, recovery.Waits},
+		{"an intent whose call had not begun", func(f recovery.Found) bool { return called(f) && prepared(f) && !f.Submitted }, recovery.Waits},
+		{
+			"a record or a mark of a call that the api accepted, and no later intent",
+			func(f recovery.Found) bool { return called(f) && !open(f) && f.Submitted }, recovery.Polls,
+		},
+		{
+			"an accepted call, and the intent of another one that had not begun",
+			func(f recovery.Found) bool { return called(f) && prepared(f) && f.Submitted }, recovery.Polls,
+		},
 		{
 			"an intent whose call was answered, and nothing stored of it",
 			func(f recovery.Found) bool { return called(f) && open(f) && f.Noted == recorder.Answered }, recovery.Answered,
@@ -42,13 +50,17 @@ func TestCases(t *testing.T) {
 	}
 	met := make([]int, len(cases))
 	bit := func(n, i int) bool { return n>>i&1 == 1 }
-	for n := range 1 << 5 {
+	for n := range 1 << 6 {
 		for recorded := range 3 {
 			for intended := range 4 {
 				for noted := recorder.Untold; noted <= recorder.Settled; noted++ {
 					f := recovery.Found{
 						Recorded: recorded, Intended: intended, Noted: noted,
 						Ended: bit(n, 0), Result: bit(n, 1), Ending: bit(n, 2), Overruled: bit(n, 3), Complete: bit(n, 4),
+						Submitted: bit(n, 5),
+					}
+					if f.Submitted && recorded == 0 {
+						continue // a record or a mark says so
 					}
 					if f.Complete && !f.Ended {
 						continue // only a final record says done

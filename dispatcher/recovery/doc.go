@@ -10,6 +10,8 @@
 //   - If a job may have been called and no outcome of that call is recorded, its fate is never Waits. Only a note of
 //     the call's own process proves that a call with an intent was not made.
 //   - A job with a result is not called again.
+//   - A job that the api has accepted is not called again, unless another owner has taken its call for lost and has begun
+//     another one under the same idempotency key.
 //   - A record that says done proves that the result is stored: it is written after the result.
 //   - An end that a marker or a record contains is final, unless a call may have begun after it.
 package recovery

@@ -20,6 +20,8 @@ type Found struct {
 	Noted recorder.State
 	// Ending says that a mark announces the job's end without a call.
 	Ending bool
+	// Submitted says that the newest record, or the newest mark, is of a call with which the api has begun an operation.
+	Submitted bool
 	// Overruled says that the newest intent is later than that mark, so that a call may have begun after it.
 	Overruled bool
 }
@@ -35,6 +37,7 @@ const (
 	EndsByLast             // its last call ended it: its letter, if it has one, is stored, perhaps a second time
 	Lost                   // a call of it may have been made, and its outcome is unknown
 	Answered               // its last call was answered, and the outcome is not stored: it is stored now
+	Polls                  // the api has accepted it: it is polled, and never called again
 )
 
 // Unrecorded reports whether a call of the job may have been made that has no record.
@@ -57,6 +60,9 @@ func Judge(f Found) Fate {
 	case f.Ended:
 		return EndsByLast
 	case f.Intended <= f.Recorded, f.Noted == recorder.Prepared:
+		if f.Submitted {
+			return Polls
+		}
 		return Waits
 	case f.Noted == recorder.Answered:
 		return Answered
@@ -69,12 +75,18 @@ type LookedUp struct {
 	Recorded int  // as in Found, 0 if no record was found
 	Ended    bool // as in Found
 	Complete bool // as in Found
-	Result   bool // its result was found
-	Asked    bool // the api was asked about its letter, which says that the call's result is unknown: the job had ended
+	// Submitted is as in Found, of the record that was found.
+	Submitted bool
+	Result    bool // its result was found
+	Asked     bool // the api was asked about its letter, which says that the call's result is unknown: the job had ended
 }
 
 // With returns what is known of a job once it has been looked up.
 func (f Found) With(l LookedUp) Found {
+	if l.Recorded > f.Recorded {
+		f.Submitted = false // by another call
+	}
+	f.Submitted = f.Submitted || l.Submitted
 	f.Recorded, f.Result = max(f.Recorded, l.Recorded), f.Result || l.Result
 	f.Ended, f.Complete = f.Ended || l.Ended || l.Asked, f.Complete || l.Complete || l.Asked
 	return f

@@ -41,6 +41,14 @@ func TestJudge(t *testing.T) {
 		{"its call is noted as settled, and nothing is stored", recovery.Found{Intended: 1, Noted: recorder.Settled}, recovery.Lost},
 		{"a later owner's intent is noted as not begun", recovery.Found{Intended: 1, Ending: true, Overruled: true, Noted: recorder.Prepared}, recovery.EndsByMark},
 		{"a later owner's call is noted as answered", recovery.Found{Intended: 1, Ending: true, Overruled: true, Noted: recorder.Answered}, recovery.Answered},
+		{"the api accepted it", recovery.Found{Recorded: 1, Submitted: true}, recovery.Polls},
+		{"the api accepted it, and its intent is left", recovery.Found{Recorded: 1, Intended: 1, Submitted: true}, recovery.Polls},
+		{"the api accepted it, and its process noted the answer", recovery.Found{Recorded: 1, Intended: 1, Submitted: true, Noted: recorder.Answered}, recovery.Polls},
+		{"the api accepted it, and another owner had begun a call by then", recovery.Found{Recorded: 1, Intended: 2, Submitted: true}, recovery.Lost},
+		{"its operation has a result", recovery.Found{Recorded: 1, Submitted: true, Result: true}, recovery.HasResult},
+		{"its operation has ended", recovery.Found{Recorded: 1, Submitted: true, Ended: true, Complete: true, Result: true}, recovery.EndsByLast},
+		{"its operation has failed", recovery.Found{Recorded: 1, Submitted: true, Ended: true}, recovery.EndsByLast},
+		{"its operation was given up", recovery.Found{Recorded: 1, Submitted: true, Ending: true}, recovery.EndsByMark},
 		{"a later owner's call is recorded", recovery.Found{Recorded: 1, Intended: 1, Ending: true, Overruled: true}, recovery.Waits},
 	} {
 		if got := recovery.Judge(c.found); got != c.want {
@@ -68,6 +76,12 @@ func TestLookedUp(t *testing.T) {
 		{"its last record", lost, recovery.LookedUp{Recorded: 2, Ended: true}, recovery.EndsByLast},
 		{"its last record and its result", answered, recovery.LookedUp{Recorded: 1, Ended: true, Complete: true, Result: true}, recovery.EndsByLast},
 		{"its result, and the late failure of the call before", lost, recovery.LookedUp{Recorded: 1, Ended: true, Result: true}, recovery.HasResult},
+		{"the record of its acceptance", lost, recovery.LookedUp{Recorded: 2, Submitted: true}, recovery.Polls},
+		{"the same of a call that is noted as answered", answered, recovery.LookedUp{Recorded: 1, Submitted: true}, recovery.Polls},
+		{"the record of the call before, which was accepted", lost, recovery.LookedUp{Recorded: 1, Submitted: true}, recovery.Lost},
+		{"the end of its operation", recovery.Found{Recorded: 1, Intended: 1, Submitted: true}, recovery.LookedUp{Recorded: 1, Ended: true}, recovery.EndsByLast},
+		{"the result of its operation", recovery.Found{Recorded: 1, Intended: 1, Submitted: true}, recovery.LookedUp{Recorded: 1, Submitted: true, Result: true}, recovery.HasResult},
+		{"another call's failure, after one that was accepted", recovery.Found{Recorded: 1, Intended: 2, Submitted: true}, recovery.LookedUp{Recorded: 2}, recovery.Waits},
 		{"a result alone", lost, recovery.LookedUp{Result: true}, recovery.HasResult},
 		{"a result and the record of the call before", lost, recovery.LookedUp{Recorded: 1, Result: true}, recovery.HasResult},
 		{"an inquiry about its letter", lost, recovery.LookedUp{Asked: true}, recovery.EndsByLast},
@@ -84,19 +98,21 @@ func TestLookedUp(t *testing.T) {
 // TestNothingIsUnlearned checks that a lookup never makes a job be called as if nothing had happened, unless it
 // found the record of its call, and never makes it be called at all if it found its end.
 func TestNothingIsUnlearned(t *testing.T) {
-	for n := range 1 << 3 {
-		l := recovery.LookedUp{Ended: n&1 != 0, Result: n&2 != 0, Asked: n&4 != 0}
+	for n := range 1 << 4 {
+		l := recovery.LookedUp{Ended: n&1 != 0, Result: n&2 != 0, Asked: n&4 != 0, Submitted: n&8 != 0}
 		for l.Recorded = range 4 {
 			for i := range 3 * 4 * (int(recorder.Settled) + 1) {
 				before := recovery.Found{Recorded: i % 3, Intended: i / 3 % 4, Noted: recorder.State(i / 12)}
 				fate := recovery.Judge(before)
-				if fate != recovery.Waits && fate != recovery.Lost && fate != recovery.Answered {
+				if fate != recovery.Waits && fate != recovery.Lost && fate != recovery.Answered && fate != recovery.Polls {
 					continue // nothing is looked up
 				}
 				got := recovery.Judge(before.With(l))
 				switch {
 				case got == recovery.Waits && fate != recovery.Waits && l.Recorded < before.Intended:
 					t.Errorf("%+v with %+v waits to be called again, and may have been called", before, l)
+				case l.Submitted && l.Recorded >= before.Intended && l.Recorded > 0 && got == recovery.Waits:
+					t.Errorf("%+v with %+v waits to be called again, and the api has accepted it", before, l)
 				case got != fate && (got == recovery.Lost || got == recovery.Answered):
 					t.Errorf("%+v with %+v is %d, and was %d", before, l, got, fate)
 				case (l.Asked || l.Result || l.Ended) && (got == recovery.Waits || got == recovery.Lost || got == recovery.Answered):
@@ -111,13 +127,13 @@ func TestNothingIsUnlearned(t *testing.T) {
 // never called as if nothing had happened, and one with a result is never called.
 func TestNothingThatMayHaveBeenCalledWaits(t *testing.T) {
 	bit := func(n, i int) bool { return n>>i&1 == 1 }
-	for n := range 1 << 5 {
+	for n := range 1 << 6 {
 		for recorded := range 4 {
 			for i := range 5 * (int(recorder.Settled) + 1) {
 				intended := i % 5
 				f := recovery.Found{
 					Recorded: recorded, Intended: intended, Ended: bit(n, 0), Result: bit(n, 1), Ending: bit(n, 2), Overruled: bit(n, 3),
-					Complete: bit(n, 4), Noted: recorder.State(i / 5),
+					Complete: bit(n, 4), Submitted: bit(n, 5), Noted: recorder.State(i / 5),
 				}
 				if f.Complete && !f.Ended {
 					continue // only a final record says done
@@ -126,6 +142,10 @@ func TestNothingThatMayHaveBeenCalledWaits(t *testing.T) {
 				switch {
 				case got == recovery.Waits && (f.Unrecorded() || intended > recorded && f.Noted != recorder.Prepared):
 					t.Errorf("%+v waits to be called again, and may have been called", f)
+				case f.Submitted && got == recovery.Waits:
+					t.Errorf("%+v waits to be called again, and the api has accepted it", f)
+				case got == recovery.Polls && (!f.Submitted || f.Unrecorded()):
+					t.Errorf("%+v is polled", f)
 				case got == recovery.Answered && (f.Noted != recorder.Answered || intended <= recorded):
 					t.Errorf("%+v ends by an answer that was not noted", f)
 				case f.Result && got != recovery.HasResult && !f.Complete, f.Complete && got != recovery.EndsByLast:

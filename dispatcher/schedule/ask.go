@@ -55,7 +55,7 @@ func (s *step) ask(q *KeyQueue) bucket.Micros {
 	if again, may := s.mayAsk(q); !may {
 		return again
 	}
-	if s.Pipe.isFull() || s.gate.isShut(now) || s.store.isAsked() || s.turns.asking() > 0 && !q.seat.called {
+	if s.isFull() || s.gate.isShut(now) || s.store.isAsked() || s.turns.asking() > 0 && !q.seat.called {
 		s.turns.wait(q)
 		return Never
 	}

@@ -22,6 +22,7 @@
 //	gate          when the store may be asked again
 //	SharedLimits  the state of the limits that keys share
 //	Pipeline      the jobs on their way through a call
+//	polling       jobs whose operations go on at the api
 //	suspects      jobs that may have killed their owners
 //	causes        why jobs waited                              holdups
 //	census        numbers of jobs and queues
@@ -38,7 +39,10 @@
 //
 //	waits ──▶ staging ──▶ ready ──▶ asking ──▶ granted ──▶ calling ──▶ settling ──▶ gone
 //	            ▲                                                         │
-//	            └───────────────────────── resting ◀──────────────────────┘
+//	            └───────────────────────── resting ◀──────────────────────┤
+//	                                       polled ◀───────────────────────┘
+//
+// A polled job is never called again. It returns to settling when its operation has ended (operation.go).
 //
 // # What always holds
 //

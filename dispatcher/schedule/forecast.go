@@ -123,6 +123,7 @@ func (v View) afterFlight(q *KeyQueue, most int64, n int, from bucket.Micros) bu
 	flying, first := int64(0), Never
 	if q != nil {
 		flying, first = q.flying(v.s.Pipe.lasted)
+		most -= min(int64(q.held), most-1) // nothing tells when an operation ends
 	}
 	place := flying + int64(n)
 	if place <= most {
@@ -152,12 +153,12 @@ func (v View) turnsBefore(q *KeyQueue, p Place) int {
 	of, keys, tenants, own := v.s.turns.tenants[v.s.policy.Rules.Tenant(p.Key)], max(len(v.s.byKey), p.Keys), max(1, len(v.s.turns.tenants)), 0
 	early := v.s.census.early // jobs of other keys that are not due yet: no job waits behind them
 	if q != nil {
-		own = q.Depth() - q.count(granted, calling, settling)
+		own = q.uncalled() - q.count(granted, calling, settling)
 		early -= q.waits.notDue()
 	} else {
 		keys++
 	}
-	called := v.s.Pipe.calls + v.s.Pipe.settling
+	called := v.s.Pipe.calls + v.s.Pipe.settling + v.s.polling.jobs
 	unread := max(0, p.Others-(v.s.census.unfinished-own))
 	// Calls before the key's own next one: of jobs not read yet, of jobs being made ready, and of some that wait.
 	first := unread + max(0, min(v.s.Pipe.staged, len(v.s.byKey))-v.s.turns.asking())

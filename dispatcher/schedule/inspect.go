@@ -31,6 +31,7 @@ type KeyState struct {
 	Depth       int       `json:"depth"` // unfinished jobs, including the ones being called
 	Capacity    int64     `json:"capacity"`
 	InFlight    int       `json:"in_flight"`
+	Polled      int       `json:"polled,omitempty"` // operations that go on at the api
 	MaxInFlight int64     `json:"max_in_flight"`
 	Rate        RateState `json:"rate"`
 	WaitMS      int64     `json:"wait_ms"` // until a job that came now would be called; -1 if unknown
@@ -60,19 +61,23 @@ const (
 	JobNotBefore JobPhase = "not_before" // must not be called yet, as its producer asked
 	JobNext      JobPhase = "next"       // is made ready, or has its slot
 	JobCalling   JobPhase = "calling"
-	JobEnding    JobPhase = "ending" // its call has ended; its outcome is being stored
+	JobEnding    JobPhase = "ending"  // its call has ended; its outcome is being stored
+	JobPolling   JobPhase = "polling" // the api has accepted it, and weir polls its operation
 )
 
 // Depth returns the number of the queue's unfinished jobs.
-func (q *KeyQueue) Depth() int { return q.waits.size() + len(q.Jobs) }
+func (q *KeyQueue) Depth() int { return q.uncalled() + len(q.polled) }
+
+// uncalled returns the number of the queue's unfinished jobs that are not polled.
+func (q *KeyQueue) uncalled() int { return q.waits.size() + len(q.Jobs) }
 
 // Inspect returns a queue's state.
 func (v View) Inspect(q *KeyQueue) KeyState {
 	return KeyState{
 		Key: q.Key, Depth: q.Depth(), Capacity: q.Limits.Capacity, Arrived: q.arrived,
-		InFlight: q.count(calling), MaxInFlight: q.Limits.InFlight,
+		InFlight: q.count(calling), Polled: len(q.polled), MaxInFlight: q.Limits.InFlight,
 		Rate:   v.rateState(q.Limits.Rate),
-		WaitMS: waitMS(v.now, v.ofQueue(q, q.Depth()+1-q.Early(v.now)-q.count(granted, calling, settling), appointment{})),
+		WaitMS: waitMS(v.now, v.ofQueue(q, q.uncalled()+1-q.Early(v.now)-q.count(granted, calling, settling), appointment{})),
 		Waits:  v.waits(q),
 	}
 }
@@ -117,6 +122,11 @@ func (v View) FirstJobs(q *KeyQueue, limit int) []JobState {
 		}
 		jobs = append(jobs, state)
 		return len(jobs) < limit
+	}
+	for _, j := range q.listPolled(limit) {
+		if !list(JobState{Seq: j.Seq, Calls: j.Calls, Phase: JobPolling}, Never) {
+			return jobs
+		}
 	}
 	for p, j := range q.inOrder {
 		if j == nil {
@@ -205,6 +215,8 @@ func (state *Job) inspect() JobPhase {
 		return JobCalling
 	case settling:
 		return JobEnding
+	case polled:
+		return JobPolling
 	}
 	return JobNext
 }
@@ -212,18 +224,19 @@ func (state *Job) inspect() JobPhase {
 // Counts is how much work a schedule has.
 type Counts struct {
 	Queued, Keys, Calling, Held int
+	Polled                      int    // operations that go on at the api
 	Arrived, Called             uint64 // jobs that came, and calls that have ended, since the schedule began
 }
 
 // Count counts a schedule's work. ours reports whether this process owns a key's partition.
 func (v View) Count(ours func(key string) bool) Counts {
-	return Counts{Queued: v.s.census.unfinished - v.s.Pipe.calls, Keys: len(v.s.byKey) - v.s.census.kept, Calling: v.s.Pipe.calls, Held: v.s.holds.count(ours, v.now), Arrived: v.s.census.arrived, Called: v.s.Pipe.ended}
+	return Counts{Queued: v.s.census.unfinished - v.s.Pipe.calls - v.s.polling.jobs, Polled: v.s.polling.jobs, Keys: len(v.s.byKey) - v.s.census.kept, Calling: v.s.Pipe.calls, Held: v.s.holds.count(ours, v.now), Arrived: v.s.census.arrived, Called: v.s.Pipe.ended}
 }
 
 // Uses returns how much of the shared rates and calls in flight is used here.
 func (v View) Uses() (uses []LimitUse) {
 	for i := range v.s.Shared {
-		if u, counted := v.s.Shared[i].use(&v.s.policy.Rules, v.now, v.s.Pipe.calls); counted {
+		if u, counted := v.s.Shared[i].use(&v.s.policy.Rules, v.now, v.running()); counted {
 			uses = append(uses, u)
 		}
 	}
@@ -246,8 +259,11 @@ func (v View) LimiterDown() bool { return v.s.store.isDown() }
 // near returns how many calls the shared limits let start within LongWait, less one, whether that is known, and which
 // limit lets the fewest start.
 func (v View) near() (n float64, known bool, by string) {
-	return v.s.Shared.near(v.now, v.s.Pipe.calls, v.s.Pipe.callTime)
+	return v.s.Shared.near(v.now, v.s.Pipe.calls, v.s.polling.held, v.s.Pipe.callTime)
 }
+
+// running returns how many calls limits of calls in flight count here.
+func (v View) running() int { return v.s.Pipe.calls + v.s.polling.held }
 
 // width returns how many jobs may be staging, ready or granted: as many as every shared limit lets start within
 // LongWait, and at least one. A crash makes each of them unknown. If that number is not known, or other processes use

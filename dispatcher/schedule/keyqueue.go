@@ -22,6 +22,9 @@ type KeyQueue struct {
 	entry   entry
 	holdups holdups // what kept it from being called lately
 
+	polled map[uint64]*Job // by sequence: jobs whose operations go on at the api
+	held   int             // of its operations, those that hold their slots
+
 	arrived  uint64 // jobs that came since the queue was created, without those that a takeover found
 	Orphaned int32  // calls of the previous owner that may still run: see Partition.Leftover
 	cancels  bool   // some of its jobs may be cancelled and not have ended yet
@@ -41,6 +44,7 @@ const (
 	granted               // waits for its slot
 	calling               // its call is running
 	settling              // its outcome is being stored
+	polled                // the api has accepted it, and is polled
 )
 
 // Job is what the schedule knows of one job that is near its call, or past it. Of a job that waits it knows only
@@ -79,6 +83,7 @@ type Job struct {
 	leaving   bool // it counts in exit.leaving
 	called    bool // its call has ended, and its outcome is being stored
 	cancelled bool // an operator cancelled it
+	holds     bool // its operation holds its slot
 	lapsed    bool // its deadline passed while it waited: it counts in agenda.ending
 }
 
@@ -118,9 +123,14 @@ func (s *Schedule) Extract(q *KeyQueue, seq uint64) *Job {
 // begin makes a Job of a sequence that was removed from the waiting ones.
 func (q *KeyQueue) begin(p place) *Job {
 	j := &Job{Queue: q, Seq: p.seq, place: p, Deadline: q.Partition.takeDeadline(p.seq)}
-	i, _ := slices.BinarySearchFunc(q.Jobs, p, func(j *Job, p place) int { return j.place.compare(p) })
-	q.Jobs = slices.Insert(q.Jobs, i, j)
+	q.insert(j)
 	return j
+}
+
+// insert lists a job among those near their call, at its place.
+func (q *KeyQueue) insert(j *Job) {
+	i, _ := slices.BinarySearchFunc(q.Jobs, j.place, func(j *Job, p place) int { return j.place.compare(p) })
+	q.Jobs = slices.Insert(q.Jobs, i, j)
 }
 
 // Job returns the Job of a sequence, nil if the sequence waits or is not there.
@@ -130,7 +140,7 @@ func (q *KeyQueue) Job(seq uint64) *Job {
 			return j
 		}
 	}
-	return nil
+	return q.polled[seq]
 }
 
 func (q *KeyQueue) remove(j *Job) {
@@ -157,8 +167,12 @@ func (q *KeyQueue) count(phases ...Phase) int {
 func (q *KeyQueue) ungranted() int { return q.count(staging, ready, asking) }
 
 // Rank returns the position of a sequence among the queue's jobs, 0 if it is not there, and the earliest time of its
-// call, 0 for at once. A job that is not due yet comes behind all jobs that may be called before it.
+// call, 0 for at once. A job that is not due yet comes behind all jobs that may be called before it. A polled job is the
+// first: no job is called before it.
 func (q *KeyQueue) Rank(seq uint64) (n int, notBefore bucket.Micros) {
+	if q.polled[seq] != nil {
+		return 1, 0
+	}
 	for i, j := range q.Jobs {
 		if j.Seq == seq {
 			return i + 1 + q.waits.before(j.place), j.NotBefore
@@ -176,7 +190,7 @@ func (q *KeyQueue) Rank(seq uint64) (n int, notBefore bucket.Micros) {
 	}
 	for l := range q.waits.early.all {
 		if l.seq == seq {
-			return q.Depth() - q.waits.notDue() + q.waits.early.before(l) + 1, l.at
+			return q.uncalled() - q.waits.notDue() + q.waits.early.before(l) + 1, l.at
 		}
 	}
 	return 0, 0
@@ -198,11 +212,16 @@ func (q *KeyQueue) Seqs(yield func(seq uint64) bool) {
 			return
 		}
 	}
+	for seq := range q.polled {
+		if !yield(seq) {
+			return
+		}
+	}
 	q.waits.seqs(yield)
 }
 
 // Empty reports whether the key has no unfinished jobs.
-func (q *KeyQueue) Empty() bool { return q.waits.isEmpty() && len(q.Jobs) == 0 }
+func (q *KeyQueue) Empty() bool { return q.waits.isEmpty() && len(q.Jobs)+len(q.polled) == 0 }
 
 // First reports whether the job's next call may be the first that the api sees of it. The jobs behind it wait
 // for that call.
@@ -222,7 +241,7 @@ func (q *KeyQueue) crowded() bucket.Micros {
 
 // free returns how many more calls the queue may ask for or have under way, and when that may change by itself.
 func (q *KeyQueue) free(now bucket.Micros) (n int64, again bucket.Micros) {
-	n, again = q.Limits.InFlight-int64(q.count(asking, granted, calling)), Never
+	n, again = q.Limits.InFlight-int64(q.held+q.count(asking, granted, calling)), Never
 	if q.Orphaned > 0 && q.Partition.Leftover > now {
 		n, again = n-int64(q.Orphaned), q.Partition.Leftover
 	}

@@ -75,6 +75,7 @@ func (s *Schedule) Finished(j *Job) {
 	s.Pipe.settled(j)
 	s.suspects.clear(j, &s.agenda)
 	s.agenda.ended(j)
+	s.polling.letGo(j)
 	j.unload()
 	j.Queue.remove(j)
 	s.census.unfinished--
@@ -99,7 +100,8 @@ const (
 	CancelGone    Cancelled = "gone"      // there is no such job, or it has ended
 )
 
-// Cancel ends a job that is not being called: it never takes a slot again, and becomes a letter.
+// Cancel ends a job that is not being called: it never takes a slot again, and becomes a letter. A polled job is first
+// asked about once more, and may end with a result.
 func (s *Schedule) Cancel(key string, seq uint64) (*Job, Cancelled) {
 	q := s.byKey[key]
 	switch {
@@ -116,6 +118,11 @@ func (s *Schedule) Cancel(key string, seq uint64) (*Job, Cancelled) {
 	case j.Phase == calling || j.Phase == settling:
 		return nil, CancelCalling
 	case j.cancelled:
+		return j, CancelTaken
+	case j.Phase == polled:
+		j.cancelled = true
+		s.polling.cancelled = append(s.polling.cancelled, j)
+		s.Touch(q)
 		return j, CancelTaken
 	}
 	j.cancelled, q.cancels = true, true

@@ -26,7 +26,7 @@ func (s *Schedule) Unwind(queues []*KeyQueue, now bucket.Micros, fx *Effects) (b
 // Forget drops a queue whose partition this process no longer owns. Jobs that are past resting stay in q until they
 // end. The schedule may have another queue of the key by then.
 func (s *Schedule) Forget(q *KeyQueue) {
-	s.census.unfinished -= q.waits.size()
+	s.census.unfinished -= q.waits.size() + s.polling.forget(q)
 	s.census.early -= q.waits.notDue()
 	q.waits, q.cold = backlog{}, false
 	kept := q.Jobs[:0]

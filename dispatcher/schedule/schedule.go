@@ -37,6 +37,7 @@ type Schedule struct {
 	store    storeLink    // the way to the store of slots
 	Pipe     Pipeline     // the jobs on their way through a call
 	holds    holds        // holds, pauses, breaker and slow starts
+	polling  polling      // the operations that go on at the api
 	suspects suspects     // jobs that may have killed their owners
 	causes   causes       // for which queues have waited
 
@@ -62,6 +63,7 @@ type Effects struct {
 	Start   []*Job      // call now
 	Expire  []*Job      // their deadline has passed
 	Cancel  []*Job      // an operator cancelled them
+	Recall  []*Job      // an operator cancelled them while they were polled
 	Resumed []*KeyQueue // their hold is over; nil stands for the api
 	Stale   []*Job      // made ready in vain: they rest, and become ready again later
 	Unused  []bucket.Use
@@ -115,11 +117,11 @@ func (s *Schedule) Step(now bucket.Micros) Effects {
 
 // Next returns the next time at which Step has something to do, if nothing else happens before.
 func (s *Schedule) Next(now bucket.Micros) bucket.Micros {
-	if len(s.agenda.active) > 0 || s.turns.room.size > 0 && s.Pipe.hasRoom(&s.holds.breaker) || s.agenda.canLapse() {
+	if len(s.agenda.active) > 0 || len(s.polling.cancelled) > 0 || s.turns.room.size > 0 && s.Pipe.hasRoom(&s.holds.breaker) || s.agenda.canLapse() {
 		return now
 	}
 	next := min(s.agenda.timers.next(), s.holds.next())
-	if s.turns.asking() > 0 && !s.Pipe.isFull() && !s.store.isAsked() {
+	if s.turns.asking() > 0 && !s.isFull() && !s.store.isAsked() {
 		next = min(next, s.gate.opens)
 	}
 	if v := s.At(now); s.turns.preparing() > 0 && s.Pipe.staged < v.width() {
@@ -127,6 +129,9 @@ func (s *Schedule) Next(now bucket.Micros) bucket.Micros {
 	}
 	return next
 }
+
+// isFull reports whether no more calls may start in this process, whatever the limits allow.
+func (s *Schedule) isFull() bool { return s.Pipe.isFull() || s.polling.isFull() }
 
 // Queues yields the queues of all keys that have jobs or whose state must be remembered. If the caller releases the
 // lock between two of them, a queue that came or went meanwhile may be yielded or not.

@@ -304,8 +304,8 @@ func (l *sharedLimit) givenBack(shut, from bucket.Micros, took time.Duration, o 
 }
 
 // near returns how many calls the limit lets start within LongWait, less one, and whether that is known. calls run
-// now, and last callTime.
-func (l *sharedLimit) near(now bucket.Micros, calls int, callTime time.Duration) (n float64, known bool) {
+// now, and last callTime, and held operations hold their slots.
+func (l *sharedLimit) near(now bucket.Micros, calls, held int, callTime time.Duration) (n float64, known bool) {
 	unit, cost, soon := max(1, l.unit), max(1, l.reserve()), now.Add(LongWait)
 	switch l.Kind() {
 	case bucket.KindRate:
@@ -313,7 +313,8 @@ func (l *sharedLimit) near(now bucket.Micros, calls int, callTime time.Duration)
 		near := saved + float64(max(l.tat, now).Until(soon).Microseconds())/(unit*cost)
 		return near, l.known || l.sure != 0 && l.sure <= now
 	case bucket.KindInFlight:
-		return float64(l.most-int64(calls)) + float64(l.most)*float64(LongWait)/float64(max(1, callTime)), true
+		most := max(0, l.most-int64(held)) // operations hold their slots for long
+		return float64(most-int64(calls)) + float64(most)*float64(LongWait)/float64(max(1, callTime)), true
 	case bucket.KindQuota, bucket.KindBudget:
 		left := float64(l.left)
 		switch {
@@ -333,14 +334,14 @@ func (l *sharedLimit) near(now bucket.Micros, calls int, callTime time.Duration)
 
 // near returns how many calls the limits let start within LongWait, less one, whether that is known of all of them,
 // and which lets the fewest start, "" if none binds.
-func (limits SharedLimits) near(now bucket.Micros, calls int, callTime time.Duration) (n float64, known bool, by string) {
+func (limits SharedLimits) near(now bucket.Micros, calls, held int, callTime time.Duration) (n float64, known bool, by string) {
 	n, known = MaxStaged, true
 	for i := range limits {
 		l := &limits[i]
 		if l.Shadow {
 			continue
 		}
-		near, sure := l.near(now, calls, callTime)
+		near, sure := l.near(now, calls, held, callTime)
 		if near < n {
 			n, by = near, l.Name
 		}

@@ -32,7 +32,10 @@ func TestSharedLimitsOfFormerRules(t *testing.T) {
 func TestSharedLimitLevels(t *testing.T) {
 	quota := bucket.Quota{Count: 100, Per: time.Hour, Window: bucket.Fixed}
 	limits := newSharedLimits(&Policy{Rules: bucket.Rules{Shared: []bucket.Limit{{Name: "hourly", Quota: &quota}}}}, &grants{})
-	near := func() (n float64, known bool) { n, known, _ = limits.near(someTime, 0, time.Second); return n, known }
+	near := func() (n float64, known bool) {
+		n, known, _ = limits.near(someTime, 0, 0, time.Second)
+		return n, known
+	}
 	if n, known := near(); known || n != MaxStaged {
 		t.Errorf("a quota whose level is not known lets %v calls start, known %t", n, known)
 	}
@@ -45,7 +48,7 @@ func TestSharedLimitLevels(t *testing.T) {
 		t.Errorf("6 units are left for calls of 4: %v calls beside one", n)
 	}
 	limits[0].refused(&Job{}, someTime.Add(time.Minute))
-	if n, _, by := limits.near(someTime, 0, time.Second); n != 0 || by != "hourly" {
+	if n, _, by := limits.near(someTime, 0, 0, time.Second); n != 0 || by != "hourly" {
 		t.Errorf("after a refusal %q lets %v calls start beside one", by, n)
 	}
 }

@@ -22,6 +22,7 @@ func (s *step) run() {
 	for range s.holds.end(s.now) {
 		s.fx.Resumed = append(s.fx.Resumed, nil)
 	}
+	s.fx.Recall, s.polling.cancelled = s.polling.cancelled, nil
 	s.unblock()
 	for s.agenda.canLapse() {
 		s.advance(s.agenda.nextLapsing())
@@ -69,7 +70,7 @@ func (s *step) standInLine() {
 // number of keys that wait for it. A queue that was refused because of its call's cost ends its round: cheaper calls
 // asked for behind it would forever take the units for which it waits.
 func (s *step) unblock() {
-	if s.Pipe.isFull() || s.gate.isShut(s.now) || s.store.isAsked() {
+	if s.isFull() || s.gate.isShut(s.now) || s.store.isAsked() {
 		return
 	}
 	most := maxAsks

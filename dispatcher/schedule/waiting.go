@@ -64,7 +64,7 @@ type keeping struct {
 
 // keeps returns the cause that keeps a queue waiting at now. It allocates nothing, because advance calls it each time.
 func (v View) keeps(q *KeyQueue) keeping {
-	running := q.count(calling, settling)
+	running := q.count(calling, settling) + len(q.polled)
 	switch {
 	case v.s.drain:
 		return keeping{what: WaitStop, until: Never}
@@ -90,7 +90,7 @@ func (v View) keeps(q *KeyQueue) keeping {
 		return keeping{what: WaitInFlight, until: q.crowded(), why: "calls of the replica that had its partition before may still run"}
 	case q.count(granted) > 0:
 		return keeping{what: WaitRate, until: q.nextStart()}
-	case int64(q.count(calling)) >= q.Limits.InFlight:
+	case int64(q.count(calling)+q.held) >= q.Limits.InFlight:
 		return keeping{what: WaitInFlight, until: Never}
 	}
 	slot := v.s.policy.slot(q.Limits, q.TAT, v.now, 1)
@@ -98,7 +98,7 @@ func (v View) keeps(q *KeyQueue) keeping {
 		return keeping{what: WaitSlowed, until: at}
 	}
 	switch {
-	case q.seat.queued, q.seat.blocked && v.s.Pipe.isFull():
+	case q.seat.queued, q.seat.blocked && v.s.isFull():
 		return keeping{what: WaitRoom, until: Never}
 	case q.seat.blocked && v.s.gate.by == storeDown:
 		return keeping{what: WaitLimiter, until: Never}

@@ -3,6 +3,7 @@
 //
 //	settle.go      the order of the writes
 //	jobend.go      the messages that are stored
+//	operation.go   jobs that the api has accepted, and the ends of their operations
 //	resultbar.go   keeps a late result out
 //	evidence.go    looks up what the servers stored of earlier calls
 //	jobmemory.go   gives jobs room in memory, and loads their messages

@@ -23,7 +23,10 @@ func resultMsgID(j *lane.Job) string { return "result." + j.Origin() }
 
 // result builds the message of a successful job's result.
 func (w *Settler) result(j *lane.Job, r httpcall.Response) *nats.Msg {
-	m := j.Message
+	m, called := j.Message, r.Started
+	if j.Operation != nil {
+		called = j.Operation.Started
+	}
 	fields := [...]struct{ name, value string }{
 		{ingest.HeaderMsgID, resultMsgID(j)},
 		{ingest.HeaderJobID, m.ID},
@@ -35,7 +38,7 @@ func (w *Settler) result(j *lane.Job, r httpcall.Response) *nats.Msg {
 		{ledger.HeaderCalls, strconv.Itoa(j.Calls)},
 		{ledger.HeaderPrice, ledger.Money(j.Price())},
 		{ledger.HeaderAcceptedAt, ledger.Stamp(j.Accepted.Time())},
-		{ledger.HeaderCalledAt, ledger.Stamp(r.Started)},
+		{ledger.HeaderCalledAt, ledger.Stamp(called)},
 		{ledger.HeaderFinishedAt, ledger.Stamp(r.Ended)},
 	}
 	values := make([]string, len(fields)) // one array for all of them, since each call makes a result
@@ -96,10 +99,14 @@ func (w *Settler) Letter(j *lane.Job, reason deadletter.Reason, detail string, s
 	if j.Accepted != 0 {
 		accepted = j.Accepted.Time()
 	}
+	operation := ""
+	if j.Operation != nil {
+		operation = j.Operation.Address
+	}
 	return &deadletter.Letter{
 		API: w.Name, Key: j.Queue.Key, JobID: m.ID, Origin: j.Origin(), Reason: reason, Detail: detail,
 		Header: m.Header, Body: m.Body, At: time.Now(), Attempts: j.Attempts, Status: status, Billed: billed, Keyed: j.Doubt.Keyed(),
-		Redrives: m.Redrives, ReplyTo: m.ReplyTo, Accepted: accepted, Call: j.LastCall,
+		Redrives: m.Redrives, ReplyTo: m.ReplyTo, Accepted: accepted, Call: j.LastCall, Operation: operation,
 	}
 }
 

@@ -44,6 +44,9 @@ func (w *Settler) BuryMissing(ctx context.Context, j *lane.Job, a queue.Absence)
 	if len(j.Intents) > 0 || j.Lost != nil || j.Part.IsRestored(j.Seq) {
 		l.Billed = deadletter.BilledUnknown
 	}
+	if j.Operation != nil {
+		l.Operation = j.Operation.Address
+	}
 	if m := j.Message; m != nil {
 		l.Body, l.BodyLeftOut = m.Body, false
 		l.JobID, l.Header, l.Redrives, l.ReplyTo, l.Accepted = m.ID, m.Header, m.Redrives, m.ReplyTo, j.Accepted.Time()

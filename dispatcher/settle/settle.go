@@ -35,6 +35,7 @@ type Settler struct {
 	Evidence   evidence
 	Unrecorded unrecordedCalls
 	called     func(answered bool) // called under the lock when a call has ended
+	operations operations
 }
 
 // New returns a settler of a lane's jobs. It calls called under the lock when a call has ended.
@@ -45,7 +46,7 @@ func New(l *lane.Lane, notes *HoldNotes, called func(answered bool)) *Settler {
 // Settle brings a called job to exactly one of: done, buried, or waiting for its next call. It stores what is known of
 // the call before it deletes the job or lets it wait.
 func (w *Settler) Settle(ctx context.Context, j *lane.Job, r httpcall.Response) {
-	w.Conclude(ctx, j, r, j.Crashed(httpcall.Judge(j.Terms.API, r, time.Now())))
+	w.Conclude(ctx, j, r, j.Judge(r))
 }
 
 // Conclude settles a called job by an outcome that is already judged.
@@ -86,7 +87,9 @@ func (w *Settler) Conclude(ctx context.Context, j *lane.Job, r httpcall.Response
 
 	switch out.Verdict {
 	case httpcall.Delivered:
-		w.keepResult(ctx, j, r, out)
+		w.keepResult(ctx, j, r, func(out httpcall.Outcome) *ledger.Record { return w.Record(j, r, out) }, out)
+	case httpcall.Submitted:
+		w.submit(ctx, j, r, out)
 	case httpcall.Dead:
 		w.Bury(ctx, j, out.Reason, out.Detail, w.Record(j, r, out))
 	case httpcall.Again:
@@ -102,8 +105,8 @@ func (w *Settler) Conclude(ctx context.Context, j *lane.Job, r httpcall.Response
 // keepResult stores the result, sends it to the producer's reply subject, stores the ledger's record, and has the job
 // deleted. Each step starts only when the one before it is durable, so that the record proves that the result is stored
 // and the reply was sent. After a crash before the record, recovery finds the result and writes the record
-// (dispatcher/takeover/loneresult.go).
-func (w *Settler) keepResult(ctx context.Context, j *lane.Job, r httpcall.Response, out httpcall.Outcome) {
+// (dispatcher/takeover/loneresult.go). record builds the record of an outcome.
+func (w *Settler) keepResult(ctx context.Context, j *lane.Job, r httpcall.Response, record func(httpcall.Outcome) *ledger.Record, out httpcall.Outcome) {
 	if fault.Planted(fault.DeleteFirst) {
 		j.Part.Bucket.Finish(j.Queue.Key, j.Seq)
 		<-time.After(100 * time.Millisecond)
@@ -120,7 +123,7 @@ func (w *Settler) keepResult(ctx context.Context, j *lane.Job, r httpcall.Respon
 			return
 		case !open:
 			out := barred(r.Status)
-			w.Bury(ctx, j, out.Reason, out.Detail, w.Record(j, r, out))
+			w.Bury(ctx, j, out.Reason, out.Detail, record(out))
 			return
 		}
 	}
@@ -128,7 +131,7 @@ func (w *Settler) keepResult(ctx context.Context, j *lane.Job, r httpcall.Respon
 	if j.Message.ReplyTo != "" {
 		w.Env.Reply(j.Message.ReplyTo, msg)
 	}
-	if w.KeepRecord(ctx, j, w.Record(j, r, out)) {
+	if w.KeepRecord(ctx, j, record(out)) {
 		w.TraceEnd(j, nil)
 		w.Finish(j, ledger.Done)
 	}
@@ -275,7 +278,9 @@ func (w *Settler) storeRecord(ctx context.Context, j *lane.Job, c *ledger.Record
 	for name, n := range c.Usage {
 		w.Env.Metrics.Usage.WithLabelValues(c.API, name).Add(float64(n))
 	}
-	w.traceCall(j, c)
+	if !c.Polled {
+		w.traceCall(j, c)
+	}
 	if c.Status != 0 {
 		j.AnsweredAt = stored.Seq
 	}
@@ -348,6 +353,7 @@ func (w *Settler) Finish(j *lane.Job, outcome string) {
 			time.AfterFunc(time.Second, func() { w.unstall(p) })
 		}
 	})
+	w.letSlotGo(j)
 }
 
 // unstall opens a stalled partition again once at most half of queue.MaxUnswept finished jobs are left to delete. Until

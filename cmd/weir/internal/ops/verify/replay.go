@@ -101,6 +101,9 @@ func (r *replay) limit() {
 func (r *replay) take(c *ledger.Record) {
 	r.charge(c)
 	r.spend(c)
+	if c.Polled {
+		return // the end of an operation, and not a call
+	}
 	unplaced := c.Planned.IsZero() && c.Billed == deadletter.BilledUnknown
 	if c.Started.Before(r.since) {
 		if c.Sent && !unplaced && r.former.matters(c.Started) {

@@ -1,0 +1,106 @@
+package schedule
+
+import (
+	"maps"
+	"slices"
+)
+
+// A job whose call the api has accepted, and whose operation goes on there, is polled. The schedule calls it never again.
+// It keeps such jobs apart from those near their call: there may be many, and no step looks at them. An operation may
+// hold its slot: then it counts as a call in flight of its key until it has ended.
+
+// MaxPolled bounds the operations under way. While there are as many, no call starts, since it might begin another one.
+const MaxPolled = 1 << 16
+
+// polling counts the operations of a schedule.
+type polling struct {
+	jobs      int
+	held      int    // of them, those that hold their slot, and jobs whose end is being stored
+	cancelled []*Job // by an operator since the last step
+}
+
+// isFull reports whether no more operations may begin.
+func (p *polling) isFull() bool { return p.jobs >= MaxPolled }
+
+// Submit lets a settling or a found job be polled. holds says that its operation holds its slot.
+func (s *Schedule) Submit(j *Job, holds bool) {
+	q := j.Queue
+	s.holds.breaker.letGo(j)
+	s.suspects.clear(j, &s.agenda)
+	s.Pipe.settled(j)
+	if i := slices.Index(q.Jobs, j); i >= 0 {
+		q.Jobs = slices.Delete(q.Jobs, i, i+1)
+	}
+	if q.polled == nil {
+		q.polled = map[uint64]*Job{}
+	}
+	q.polled[j.Seq] = j
+	j.Phase, j.cancelled = polled, false
+	s.polling.jobs++
+	if holds && !j.holds {
+		j.holds = true
+		q.held++
+		s.polling.held++
+	}
+	j.unload()
+	s.Touch(q)
+}
+
+// EndPolled marks a polled job as settling, because its operation ends. It reports false if the job is not polled any
+// more: it ends already, or its partition was lost.
+func (s *Schedule) EndPolled(j *Job) bool {
+	q := j.Queue
+	if q.polled[j.Seq] != j {
+		return false
+	}
+	delete(q.polled, j.Seq)
+	s.polling.jobs--
+	j.Phase = settling
+	q.insert(j)
+	s.Touch(q)
+	return true
+}
+
+// letGo takes a job's operation out of those that hold their slots.
+func (p *polling) letGo(j *Job) {
+	if j.holds {
+		j.holds = false
+		j.Queue.held--
+		p.held--
+	}
+}
+
+// forget drops the polled jobs of a queue whose partition this process no longer owns, and returns how many there were.
+func (p *polling) forget(q *KeyQueue) int {
+	n := len(q.polled)
+	for _, j := range q.polled {
+		p.letGo(j)
+	}
+	p.jobs -= n
+	q.polled = nil
+	return n
+}
+
+// IsPolled reports whether the api has accepted the job and its operation has not ended.
+func (j *Job) IsPolled() bool { return j.Phase == polled }
+
+// IsCancelled reports whether an operator has cancelled the job, and it has not ended.
+func (j *Job) IsCancelled() bool { return j.cancelled }
+
+// Polled yields the queue's polled jobs, in no order.
+func (q *KeyQueue) Polled(yield func(*Job) bool) {
+	for _, j := range q.polled {
+		if !yield(j) {
+			return
+		}
+	}
+}
+
+// listPolled lists the queue's first polled jobs by their sequences.
+func (q *KeyQueue) listPolled(most int) (jobs []*Job) {
+	seqs := slices.Sorted(maps.Keys(q.polled))
+	for _, seq := range seqs[:min(len(seqs), max(0, most))] {
+		jobs = append(jobs, q.polled[seq])
+	}
+	return jobs
+}

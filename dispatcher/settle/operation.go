@@ -1,0 +1,216 @@
+package settle
+
+import (
+	"context"
+	"errors"
+	"hash/fnv"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/fault"
+	"weir/bucket/queue"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/lane"
+	"weir/dispatcher/ledger"
+	"weir/dispatcher/schedule"
+)
+
+// An api may accept a call and go on working on it. weir then polls the operation, and never calls the job again. What is
+// stored, each when the one before is durable:
+//
+//	the call was accepted      the ledger's record, with the operation's address; the mark of the operation; the call's
+//	                           intent is deleted
+//	the operation has ended    an intent, which says that its end may be stored from now on; then as for a call: result,
+//	                           reply, record and deletion, or record, letter and deletion
+//
+// Record and mark hold the same, so either suffices to go on polling. The intent of the end has the number of the call. It
+// tells a later owner from when on it must look for an end that is older than what it has read. The stream refuses it if
+// another owner has the partition. Before a letter is stored, the result is barred, as for a lost call: an earlier owner
+// may have seen the operation succeed.
+
+// operations are what the settler needs for jobs that are polled.
+type operations struct {
+	begin func(j *lane.Job)                             // polls a job; called under the lock
+	slots func(ctx context.Context, uses []bucket.Use)  // reports ends of grants to the store
+	over  func(j *lane.Job, r httpcall.Response) Beyond // returns what an operation took beyond what its call was charged
+}
+
+// Beyond is what an operation took, by its final answer, beyond what its call was charged.
+type Beyond struct {
+	Price int64
+	Units []int64 // of the limits that all keys share; nil: nothing
+}
+
+// UsePolls sets what the settler needs for jobs that are polled. begin is called under the lock; slots reports ends of
+// grants; over returns what an operation took beyond what its call was charged.
+func (w *Settler) UsePolls(
+	begin func(*lane.Job), slots func(context.Context, []bucket.Use), over func(*lane.Job, httpcall.Response) Beyond,
+) {
+	w.operations = operations{begin: begin, slots: slots, over: over}
+}
+
+// longestPolled is how long an operation is polled if its api's configuration says nothing about operations any more.
+const longestPolled = 24 * time.Hour
+
+// submit stores that the api has accepted a call, and lets the job be polled.
+func (w *Settler) submit(ctx context.Context, j *lane.Job, r httpcall.Response, out httpcall.Outcome) {
+	fault.Pass(fault.CallAnswered)
+	op := *out.Operation
+	wait := longestPolled
+	if o := j.Terms.API.Operation; o != nil {
+		wait = o.For
+	}
+	op.Until = w.WallTime(w.Now()).Add(wait - max(0, time.Since(r.Ended)))
+	op.Price, op.Costs, op.Limits = j.Price(), j.Charged(), j.Terms.Limits
+	if j.Lost != nil {
+		op.Target = j.Lost.Target
+	}
+	j.Operation = &op
+	c := w.Record(j, r, out)
+	c.Operation = &op
+	if w.KeepRecord(ctx, j, c) {
+		w.KeepOperation(ctx, j, c)
+	}
+}
+
+// KeepOperation stores the mark of a job whose last call, with the record c, was accepted, and then lets the job be
+// polled. It deletes the call's intent and the former mark.
+func (w *Settler) KeepOperation(ctx context.Context, j *lane.Job, c *ledger.Record) {
+	seq, ok := w.keepMark(ctx, "mark of an operation", j, queue.RetryMark{
+		Seq: j.Seq, Calls: j.Calls, Attempts: j.Attempts, NotBefore: w.WallTime(w.Now()), Reason: c.Detail, Billed: string(j.Doubt.Billed),
+		Idempotency: j.Doubt.Identity, Crashes: j.Crashes, Status: j.Status, Answered: j.AnsweredAt, Accepted: j.Accepted,
+		KeySum: queue.KeySum(j.Queue.Key), Operation: j.Operation,
+	})
+	if !ok {
+		return
+	}
+	fault.Pass(fault.RetryStored)
+	w.traceRest(j, c)
+	w.HoldSlot(j)
+	w.Update(func(*schedule.Schedule) {
+		if j.MarkSeq != 0 {
+			j.Part.Bucket.Discard(j.MarkSeq)
+		}
+		j.MarkSeq = seq
+		j.Lost, j.Flown = nil, nil
+		w.PollLocked(j)
+	})
+}
+
+// PollLocked lets a job be polled whose mark is stored. It deletes the call's intent.
+func (w *Settler) PollLocked(j *lane.Job) {
+	j.DropIntentsLocked()
+	j.Orders, j.Failed = nil, ""
+	w.Sched.Submit(j.Job, j.Operation.Holds)
+	w.operations.begin(j)
+}
+
+// slotMargin is how much longer than an operation is polled its slot is held, so that the slot is not free while its end
+// is being stored.
+const slotMargin = time.Minute
+
+// HoldSlot makes an operation hold its slot of the limits of calls in flight, if it is to. The call's own grant ends
+// then. If the process dies before, the grant's lease ends it.
+func (w *Settler) HoldSlot(j *lane.Job) {
+	if !j.Operation.Holds || j.Terms == nil || len(j.Terms.API.Rules.Shared) == 0 {
+		return
+	}
+	left := max(0, w.WallTime(w.Now()).Until(j.Operation.Until)) + slotMargin
+	uses := []bucket.Use{{Key: j.Queue.Key, Grant: bucket.Grant{Serial: slotOf(j)}, Hold: left}}
+	if j.Granted != nil {
+		uses = append(uses, *j.Granted)
+		j.Granted = nil
+	}
+	w.operations.slots(context.Background(), uses)
+}
+
+// letSlotGo ends the slot that a job's operation has held.
+func (w *Settler) letSlotGo(j *lane.Job) {
+	if j.Operation == nil || !j.Operation.Holds || j.Terms == nil || len(j.Terms.API.Rules.Shared) == 0 {
+		return
+	}
+	w.operations.slots(context.Background(), []bucket.Use{{Key: j.Queue.Key, Grant: bucket.Grant{Serial: slotOf(j)}}})
+}
+
+// slotOf returns the serial of the slot that a job's operation holds. It is the same for every owner.
+func slotOf(j *lane.Job) int64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(j.Origin())) // a hash never fails
+	return -1 - int64(h.Sum64()>>12)
+}
+
+// EndOperation ends a job whose operation has ended, or is given up: r is the last answer to a poll, and out what it means
+// for the job. The schedule must have the job as settling. EndOperation blocks until the end is stored, or the worker
+// stops.
+func (w *Settler) EndOperation(ctx context.Context, j *lane.Job, r httpcall.Response, out httpcall.Outcome) {
+	if !w.Reload(ctx, j) {
+		return
+	}
+	j.Answered(r)
+	fault.Pass(fault.CallAnswered)
+	if !w.intendEnd(ctx, j) {
+		return
+	}
+	record := func(out httpcall.Outcome) *ledger.Record { return w.EndRecord(j, r, out) }
+	if out.Verdict == httpcall.Delivered {
+		w.keepResult(ctx, j, r, record, out)
+		return
+	}
+	switch at, ok := w.Bar(ctx, j); {
+	case !ok:
+	case at != 0: // an earlier owner has stored its result
+		if w.KeepRecord(ctx, j, record(httpcall.Outcome{Verdict: httpcall.Delivered, Billed: out.Billed})) {
+			w.TraceEnd(j, nil)
+			w.Finish(j, ledger.Done)
+		}
+	default:
+		w.Mu.Lock()
+		j.Status = r.Status
+		w.Mu.Unlock()
+		w.Bury(ctx, j, out.Reason, out.Detail, record(out))
+	}
+}
+
+// intendEnd stores that the end of a job's operation may be stored from now on, and reports whether it is stored.
+func (w *Settler) intendEnd(ctx context.Context, j *lane.Job) bool {
+	i := j.Intent(j.Calls)
+	i.Entry = 0
+	var seq uint64
+	ok := w.persist(ctx, "intent of an operation's end", j, func() (err error) {
+		if seq, err = j.Part.Markers.IntendEnd(i); errors.Is(err, queue.ErrFenced) {
+			j.Part.Intents.Refused()
+		}
+		return err
+	})
+	if ok {
+		fault.Pass(fault.IntentStored)
+		w.Mu.Lock()
+		j.Intents = append(j.Intents, &lane.IntentMark{Seq: seq, Users: 1})
+		w.Mu.Unlock()
+	}
+	return ok
+}
+
+// EndRecord builds the ledger's record of the end of a job's operation. The record is of no call: it charges only what
+// the operation took beyond what the call was charged.
+func (w *Settler) EndRecord(j *lane.Job, r httpcall.Response, out httpcall.Outcome) *ledger.Record {
+	var more Beyond
+	j.Usage, j.Holdup = nil, schedule.Holdup{}
+	if out.Verdict == httpcall.Delivered {
+		j.Usage = j.Terms.API.UsageOf(r)
+		more = w.operations.over(j, r)
+	}
+	c := w.Record(j, r, out)
+	w.Mu.Lock()
+	tat := max(w.Sched.At(w.Now()).KnownTAT(j.Queue.Key), w.Sched.Floor(j.Queue))
+	w.Mu.Unlock()
+	if c.TAT = 0; tat != 0 {
+		c.TAT = tat + w.Env.Ahead()
+	}
+	c.Operation, c.Polled, c.Planned, c.Final = j.Operation, true, r.Ended.UTC(), true
+	c.Price, c.Costs, c.Reserved, c.Unsettled = ledger.Money(more.Price), more.Units, nil, nil
+	if c.Costs == nil {
+		c.Costs = make([]int64, len(c.Limits))
+	}
+	return c
+}
