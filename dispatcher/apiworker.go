@@ -12,6 +12,7 @@ import (
 	"weir/dispatcher/inquiry"
 	"weir/dispatcher/lane"
 	"weir/dispatcher/ownership"
+	"weir/dispatcher/polling"
 	"weir/dispatcher/schedule"
 	"weir/dispatcher/settle"
 	"weir/dispatcher/takeover"
@@ -31,6 +32,7 @@ type apiWorker struct {
 	notes    *settle.HoldNotes
 	pace     *takeover.Pace
 	inquirer *inquiry.Inquirer
+	poller   *polling.Poller
 
 	inventories *takeover.Inventories
 	tenancies   []*tenancy // by number, nil if this process does not own the partition; the lane's lock guards it
@@ -39,6 +41,7 @@ type apiWorker struct {
 	probes  atomic.Bool       // set while the dispatcher must find out whether the api can be reached
 	contact contact           // with the api and its limits; the lane's lock guards it
 
+	slotsKnown bool          // every slot that an operation holds is known; the lane's lock guards it
 	tailLoaded bool          // the ledger was read for this worker before it ran
 	ready      chan struct{} // closed when every partition is open, if this process owns them all
 }
@@ -57,6 +60,8 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 	w.slots = newSlots(l, &o, &d.down, w.notes, func(err error) { w.contact.limits(err, time.Now()) })
 	w.caller = newCaller(l, w.settler, w.pace, w.slots.grants)
 	w.slots.caller = w.caller
+	w.poller = polling.New(l, w.settler)
+	w.settler.UsePolls(w.poller.BeginLocked, w.slots.grants.settle, w.caller.beyond)
 	w.inquirer = inquiry.New(l, inquiry.Options{
 		Store: o.Store, Checkpoint: o.Checkpoint, Settle: w.slots.grants.settle, Known: w.pace.KnownLocked, Terms: d.RedriveTerms,
 	})
@@ -95,6 +100,7 @@ func (w *apiWorker) run(soft, hard context.Context) error {
 	}
 	var asking sync.WaitGroup
 	asking.Go(func() { w.inquirer.InquireByItself(ctx) })
+	asking.Go(func() { w.poller.Run(ctx, hard) })
 	asking.Go(func() { w.inventories.KeepInventories(ctx) })
 	w.loop(ctx, hard)
 	asking.Wait()
@@ -105,6 +111,7 @@ func (w *apiWorker) run(soft, hard context.Context) error {
 	last := w.Terms
 	w.Mu.Unlock()
 	last.Call.Conns.Close()
+	last.Polls.Close()
 	return err
 }
 
@@ -154,7 +161,7 @@ func (w *apiWorker) pump(ctx, hard context.Context) bucket.Micros {
 		w.adoptChange()
 		w.Mu.Lock()
 		w.Sched.FollowWall(w.Env.Ahead())
-		w.Sched.Allow(w.d.owner == nil || w.d.owner.Valid())
+		w.Sched.Allow((w.d.owner == nil || w.d.owner.Valid()) && !w.slotsUnknownLocked())
 		forfeited := w.Sched.Forfeited
 		fx := w.Sched.Step(w.Now())
 		forfeited = w.Sched.Forfeited - forfeited
@@ -182,6 +189,22 @@ func (w *apiWorker) pump(ctx, hard context.Context) bucket.Micros {
 	}
 }
 
+// slotsUnknownLocked reports whether operations may hold slots that this process, which counts the slots itself, does not
+// know yet: its partitions have not all been read far enough.
+func (w *apiWorker) slotsUnknownLocked() bool {
+	o := w.Terms.API.Operation
+	if o == nil || !o.HoldSlot || w.Clock != schedule.OwnClock || w.d.owner != nil || w.slotsKnown {
+		return false
+	}
+	for _, p := range w.Partitions {
+		if p == nil || p.Reading && !p.Open {
+			return true
+		}
+	}
+	w.slotsKnown = true
+	return false
+}
+
 // orderAll carries out what a step of the schedule decided about single jobs.
 func (w *apiWorker) orderAll(hard context.Context, fx *schedule.Effects) {
 	w.Mu.Lock()
@@ -195,6 +218,9 @@ func (w *apiWorker) orderAll(hard context.Context, fx *schedule.Effects) {
 	for _, t := range fx.Cancel {
 		j := lane.JobLocked(t)
 		w.caller.endLocked(j, lane.ToCancel, func() { w.settler.BuryCancelled(hard, j) })
+	}
+	for _, t := range fx.Recall {
+		w.poller.RecallLocked(lane.JobLocked(t))
 	}
 	for _, t := range fx.Expire {
 		j := lane.JobLocked(t)

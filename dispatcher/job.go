@@ -219,7 +219,11 @@ func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, ma
 			"each call has a connection of its own for an hour")
 	}
 	lane.Observe(w.Metrics.Duration, r.Ended.Sub(r.Started).Seconds(), j)
-	w.grants.settle(ctx, []bucket.Use{use})
+	if out := j.Judge(r); out.Operation != nil && out.Operation.Holds {
+		j.Granted = &use // it ends when the operation's own slot is held
+	} else {
+		w.grants.settle(ctx, []bucket.Use{use})
+	}
 	w.Update(func(s *schedule.Schedule) {
 		s.Pipe.LearnCall(r.Ended.Sub(r.Started))
 		s.Ended(j.Job, use.Actual, w.Now())

@@ -1,13 +1,16 @@
 package dispatcher
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"time"
 
+	"weir/bucket"
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/lane"
+	"weir/dispatcher/settle"
 	"weir/ingest"
 )
 
@@ -157,7 +160,11 @@ type settled struct {
 // budget if the call was not billed. A rate that was reserved and not used stays used, since the time of the call is
 // over.
 func (w *caller) settleUnits(j *lane.Job, r httpcall.Response) (s settled) {
-	free := httpcall.Judge(j.Terms.API, r, time.Now()).Billed == deadletter.NotBilled
+	out := httpcall.Judge(j.Terms.API, r, time.Now())
+	if out.Verdict == httpcall.Submitted { // only the end of its operation tells more
+		return settled{price: j.Reserved}
+	}
+	free := out.Billed == deadletter.NotBilled
 	if !free && !r.Cut {
 		w.settlements.hear(j.Terms.API, r)
 	}
@@ -202,3 +209,39 @@ func (w *caller) settleUnits(j *lane.Job, r httpcall.Response) (s settled) {
 	}
 	return s
 }
+
+// beyond returns what a job's operation took beyond what its call was charged, by its final answer, and charges it to the
+// limits that all keys share. What the operation took less is not given back: the time of the call is over, and what
+// budgets and quotas granted since relies on it. If the limits have changed since the call, only money is charged.
+func (w *caller) beyond(j *lane.Job, r httpcall.Response) (b settle.Beyond) {
+	op := j.Operation
+	took, err := j.Terms.TollBy(j.Message, func(_ int, of ingest.Cost, numbers []int64) int64 {
+		units, _ := w.settlements.settle(of, numbers, r)
+		return units
+	})
+	if err != nil {
+		return b // it was read before the call, so this does not happen
+	}
+	if !r.Cut {
+		w.settlements.hear(j.Terms.API, r)
+	}
+	b.Price = max(0, took.Price-op.Price)
+	if op.Limits != j.Terms.Limits || len(op.Costs) != len(took.Costs) {
+		return b
+	}
+	b.Units = make([]int64, len(took.Costs))
+	actual, more := slices.Clone(op.Costs), false
+	for i := range actual {
+		if b.Units[i] = max(0, took.Costs[i]-op.Costs[i]); b.Units[i] > 0 {
+			actual[i], more = took.Costs[i], true
+		}
+	}
+	if more {
+		now := bucket.Grant{At: w.Now(), Serial: noGrant}
+		w.grants.settle(context.Background(), []bucket.Use{{Key: j.Queue.Key, Grant: now, Costs: op.Costs, Actual: actual}})
+	}
+	return b
+}
+
+// noGrant is a serial that no grant has: a use with it charges the present limits, and ends nothing.
+const noGrant = 1 << 52

@@ -77,6 +77,7 @@ func (w *apiWorker) adopt(api *httpcall.API) error {
 	if former.Call.Conns != next.Call.Conns {
 		former.Call.Conns.Close()
 	}
+	former.Polls.Close()
 	return nil
 }
 

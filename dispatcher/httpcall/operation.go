@@ -258,8 +258,11 @@ func (o *Operations) isClosed() bool {
 	return o.closed
 }
 
-// Close closes the connections when requests under way have ended.
+// Close closes the connections when requests under way have ended. It does nothing for nil.
 func (o *Operations) Close() {
+	if o == nil {
+		return
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.closed = true

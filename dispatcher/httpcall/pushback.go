@@ -174,6 +174,15 @@ func readNumber(text string) (n float64, ok bool) {
 	return n, true
 }
 
+// AskedToWait returns how long the headers of an answer ask weir to wait before the next request, 0 if they do not.
+func AskedToWait(r Response, now time.Time) time.Duration {
+	if r.Status == 0 {
+		return 0
+	}
+	a, _ := retryAfter(r.Header, now)
+	return min(a.Wait, schedule.MostHold)
+}
+
 // PushedBackFor returns how long an api that pushed back a request must not be called; 0 if it did not push back.
 func PushedBackFor(r Response, now time.Time) time.Duration {
 	if r.Status != 429 && r.Status != 503 {

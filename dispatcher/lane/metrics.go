@@ -21,6 +21,7 @@ type Metrics struct {
 	Restarts  *prometheus.CounterVec
 	Damages   *prometheus.CounterVec
 	Inquiries *prometheus.CounterVec
+	Polls     *prometheus.CounterVec
 	Spend     *spending
 	Unsettled *prometheus.CounterVec
 	Garbled   *prometheus.CounterVec
@@ -40,7 +41,7 @@ func NewMetrics(r prometheus.Registerer, more ...prometheus.Collector) *Metrics 
 	}
 	m := &Metrics{
 		finished: counter("weir_jobs_finished_total", "Jobs that ended, by outcome: done, a dead letter's reason, duplicate, deleted or lost.", "api", "outcome"),
-		calls:    counter("weir_calls_total", "Calls made, by outcome: done, retry, pushback, denied or a dead letter's reason.", "api", "outcome"),
+		calls:    counter("weir_calls_total", "Calls made, by outcome: done, submitted, retry, pushback, denied or a dead letter's reason.", "api", "outcome"),
 		duration: histogram("weir_call_duration_seconds", "How long calls took.", callBounds()),
 		wait: histogram("weir_queue_wait_seconds", "How long jobs waited from acceptance to their first call.",
 			waitBounds()),
@@ -53,6 +54,9 @@ func NewMetrics(r prometheus.Registerer, more ...prometheus.Collector) *Metrics 
 			"Times that a queue's store was found to have lost messages without a name: messages that its server discarded, or marks of calls.", "api"),
 		Inquiries: counter("weir_inquiries_total", "Times that an api was asked what became of a call, by what it said: processed, not_processed or unknown.",
 			"api", "finding"),
+		Polls: counter("weir_operation_polls_total",
+			"Requests about operations that an api has begun, by what came of them: running, done, failed, unclear, no_answer, or cancel for a request to cancel one.",
+			"api", "outcome"),
 		Spend:     &spending{spent: map[string]ledger.Spending{}},
 		Over:      counter("weir_calls_over_reservation_total", "Calls that took more of a shared limit than they had reserved.", "api"),
 		Usage:     counter("weir_usage_total", "Numbers of answers that the api's usage counts, such as tokens.", "api", "name"),
@@ -65,7 +69,7 @@ func NewMetrics(r prometheus.Registerer, more ...prometheus.Collector) *Metrics 
 	}
 	m.up.Set(1)
 	if r != nil {
-		r.MustRegister(m.finished, m.calls, m.duration, m.wait, m.late, m.Forfeited, m.Restarts, m.Damages, m.Inquiries, m.Spend, m.Unsettled, m.Garbled, m.Over, m.Usage, m.Recovered, m.up)
+		r.MustRegister(m.finished, m.calls, m.duration, m.wait, m.late, m.Forfeited, m.Restarts, m.Damages, m.Inquiries, m.Polls, m.Spend, m.Unsettled, m.Garbled, m.Over, m.Usage, m.Recovered, m.up)
 		r.MustRegister(more...)
 	}
 	return m
@@ -155,6 +159,9 @@ func (m *Metrics) of(api string) *APIMetrics {
 	for _, finding := range []httpcall.Finding{httpcall.Processed, httpcall.NotProcessed, httpcall.StillUnknown} {
 		m.Inquiries.WithLabelValues(api, string(finding))
 	}
+	for _, outcome := range []string{"running", "done", "failed", "unclear", "no_answer", "cancel"} {
+		m.Polls.WithLabelValues(api, outcome)
+	}
 	m.Spend.announce(api)
 	m.Unsettled.WithLabelValues(api)
 	m.Over.WithLabelValues(api)
@@ -164,7 +171,7 @@ func (m *Metrics) of(api string) *APIMetrics {
 	return &APIMetrics{
 		Duration: m.duration.WithLabelValues(api), Wait: m.wait.WithLabelValues(api), Late: m.late.WithLabelValues(api),
 		Finished: outcomesOf(m.finished, api, slices.Concat(ends, []string{Lost, Duplicate})...),
-		Calls:    outcomesOf(m.calls, api, slices.Concat(ends, []string{"retry", ledger.PushedBack, httpcall.DeniedCall})...),
+		Calls:    outcomesOf(m.calls, api, slices.Concat(ends, []string{"retry", ledger.Submitted, ledger.PushedBack, httpcall.DeniedCall})...),
 	}
 }
 

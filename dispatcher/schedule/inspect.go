@@ -249,6 +249,9 @@ func (v View) ClosedUntil(key string) bucket.Micros {
 	return v.s.holds.closedUntil(key, v.s.byKey[key], v.now)
 }
 
+// IsPaused reports whether an operator has paused a key, or the api.
+func (v View) IsPaused(key string) bool { return v.s.holds.paused.of(key) != nil }
+
 // Holds lists the holds in force now: first the api's hold, then at most limit of the keys' holds, by when they end.
 // keys is the number of all held keys.
 func (v View) Holds(limit int) (holds []HoldState, keys int) { return v.s.holds.list(limit, v.now) }

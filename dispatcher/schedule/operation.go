@@ -50,7 +50,7 @@ func (s *Schedule) Submit(j *Job, holds bool) {
 // more: it ends already, or its partition was lost.
 func (s *Schedule) EndPolled(j *Job) bool {
 	q := j.Queue
-	if q.polled[j.Seq] != j {
+	if !j.IsPolled() {
 		return false
 	}
 	delete(q.polled, j.Seq)
@@ -81,8 +81,9 @@ func (p *polling) forget(q *KeyQueue) int {
 	return n
 }
 
-// IsPolled reports whether the api has accepted the job and its operation has not ended.
-func (j *Job) IsPolled() bool { return j.Phase == polled }
+// IsPolled reports whether the api has accepted the job, its operation has not ended, and this process still owns its
+// partition.
+func (j *Job) IsPolled() bool { return j.Queue.polled[j.Seq] == j }
 
 // IsCancelled reports whether an operator has cancelled the job, and it has not ended.
 func (j *Job) IsCancelled() bool { return j.cancelled }

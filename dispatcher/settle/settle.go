@@ -190,6 +190,7 @@ func (w *Settler) keepEnd(ctx context.Context, j *lane.Job, letter *deadletter.L
 	mark := queue.RetryMark{
 		Seq: j.Seq, Calls: j.Calls, Attempts: j.Attempts, Billed: string(j.Doubt.Billed), Ends: string(letter.Reason), Reason: letter.Detail,
 		Idempotency: j.Doubt.Identity, Status: j.Status, Answered: j.AnsweredAt, Accepted: j.Accepted, KeySum: queue.KeySum(j.Queue.Key),
+		Operation: j.Operation,
 	}
 	seq, ok := w.keepMark(ctx, "end", j, mark)
 	if ok {

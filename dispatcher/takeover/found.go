@@ -7,6 +7,7 @@ import (
 
 	"weir/bucket"
 	"weir/bucket/fault"
+	"weir/bucket/queue"
 	"weir/deadletter"
 	"weir/dispatcher/lane"
 	"weir/dispatcher/ledger"
@@ -14,6 +15,7 @@ import (
 	"weir/dispatcher/recovery"
 	"weir/dispatcher/schedule"
 	"weir/dispatcher/settle"
+	"weir/ingest"
 )
 
 // foundJob is a job that a takeover found in the stream with a history: markers, records or a result. It exists until
@@ -33,8 +35,9 @@ type foundJob struct {
 }
 
 // resumeLocked resumes a found job with a history. The job waits, or continues in a goroutine of its own.
-func (p *reader) resumeLocked(ctx context.Context, q *schedule.KeyQueue, seq uint64, h jobHistory) {
-	f := &foundJob{Job: lane.JobLocked(p.W.Sched.Extract(q, seq)), w: p.settler}
+func (p *reader) resumeLocked(ctx context.Context, q *schedule.KeyQueue, e queue.Entry, h jobHistory) {
+	f := &foundJob{Job: lane.JobLocked(p.W.Sched.Extract(q, e.Seq)), w: p.settler}
+	f.ID, f.Accepted = e.Header.Get(ingest.HeaderJobID), bucket.MicrosOf(e.Time)
 	f.recallLocked(h)
 	fate := recovery.Judge(f.known)
 	if f.known.Unrecorded() {
@@ -58,7 +61,7 @@ func (f *foundJob) settle(ctx context.Context, fate recovery.Fate) {
 		return
 	}
 	switch fate {
-	case recovery.Waits, recovery.Answered, recovery.Lost:
+	case recovery.Waits, recovery.Answered, recovery.Lost, recovery.Polls:
 		found, ok := f.lookUp(ctx)
 		if !ok {
 			return
@@ -82,6 +85,8 @@ func (f *foundJob) settle(ctx context.Context, fate recovery.Fate) {
 		f.endAnswered(ctx)
 	case recovery.Lost:
 		f.endLost(ctx)
+	case recovery.Polls:
+		f.poll(ctx)
 	default:
 		panic("takeover: unknown fate") // recovery.Judge has a bug
 	}
@@ -138,12 +143,37 @@ func (f *foundJob) recallLocked(h jobHistory) {
 	}
 	f.known = h.known()
 	f.known.Noted = f.noted.State
+	if last.Call == f.known.Recorded {
+		f.recallOperation(last.Operation)
+	}
+	if mark.Calls == f.known.Recorded && f.Operation == nil {
+		f.recallOperation(mark.Operation)
+	}
+}
+
+// recallOperation restores what is known of the operation that a job's last call began, if it began one.
+func (f *foundJob) recallOperation(op *queue.Operation) {
+	if op == nil {
+		return
+	}
+	f.Operation, f.Paid = op, op.Price
+	f.LastCall = &deadletter.LastCall{Started: op.Started, Bytes: -1, Target: op.Target}
 }
 
 // followLocked updates the job and its queue by the job's fate. It reports whether more is to be done; if not, the job
 // waits.
 func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 	switch fate {
+	case recovery.Polls:
+		if f.intent != nil {
+			f.IntendedAt = f.intent.Stored
+		}
+		if f.isUnmarked() || f.intent != nil && !f.w.Evidence.IsRead(f.IntendedAt) {
+			return true
+		}
+		f.w.HoldSlot(f.Job)
+		f.w.PollLocked(f.Job)
+		return false
 	case recovery.Waits:
 		goesOn := f.known.Intended <= f.known.Recorded || f.takeBackLocked()
 		return !goesOn || f.isUnmarked()
@@ -154,7 +184,7 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 		if f.Lost != nil && f.noted.State > recorder.Prepared {
 			f.Queue.Noted = max(f.Queue.Noted, bucket.Micros(f.noted.TAT))
 		} else {
-			f.Queue.Unsure = true
+			f.Queue.Unsure = f.Queue.Unsure || !f.known.Submitted // an operation's result is not its call's
 		}
 	case recovery.EndsByMark:
 		f.last = ledger.LastCall{Outcome: f.mark.Ends, Detail: f.mark.Reason, Status: f.Status}
@@ -166,7 +196,7 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 	case recovery.Answered:
 		f.Queue.Noted = max(f.Queue.Noted, bucket.Micros(f.noted.TAT))
 		f.Lose(f.intent)
-		f.Flown = &f.noted
+		f.Flown, f.Operation = &f.noted, nil
 		f.Unseen = false
 		f.Calls = f.intent.Call
 	case recovery.Lost:
@@ -176,6 +206,7 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 		}
 		f.Queue.Noted = max(f.Queue.Noted, bucket.Micros(f.noted.TAT))
 		f.Lose(f.intent)
+		f.Operation = nil // of an earlier call
 		if f.Flown = &f.noted; !f.noted.Begun.IsZero() {
 			f.LastCall.Started = f.noted.Begun
 		}
@@ -253,6 +284,8 @@ func (f *foundJob) lookUp(ctx context.Context) (found, ok bool) {
 	l := recovery.LookedUp{Asked: t.Inquiries > 0, Result: t.Result != 0}
 	if f.result, f.record = t.Result, t.Record; t.Record != nil {
 		l.Recorded, l.Ended = t.Record.Call, t.Record.Final
+		l.Submitted = t.Record.Operation != nil && !t.Record.Final
+		f.recallOperation(t.Record.Operation)
 		f.last = t.Record.Last()
 		l.Complete = isComplete(&f.last)
 	}
@@ -271,6 +304,9 @@ func (f *foundJob) isOnlyToBeDeleted(fate recovery.Fate) bool {
 // isUnmarked reports whether only the ledger says that another call follows the job's last one: its process died before
 // it stored the retry mark.
 func (f *foundJob) isUnmarked() bool {
+	if f.known.Submitted && (f.mark == nil || f.mark.Operation == nil) {
+		return true
+	}
 	return f.mark == nil && f.last.Call > 0 || f.mark != nil && f.last.Call > f.mark.Calls
 }
 
@@ -296,6 +332,27 @@ func (f *foundJob) wait(ctx context.Context) {
 	if f.isUnmarked() {
 		f.w.Rest(ctx, f.Job, &ledger.Record{Outcome: f.last.Outcome, Detail: f.last.Detail}, f.NotBefore)
 	}
+}
+
+// poll lets a job be polled whose last call the api has accepted. It stores a missing mark of the operation first, as wait
+// does.
+func (f *foundJob) poll(ctx context.Context) {
+	f.w.Unrecorded.AccountedFor(f.Job)
+	detail := f.last.Detail
+	f.w.Update(func(*schedule.Schedule) {
+		if c := f.record; c != nil && c.Call >= f.Calls {
+			f.Lost, f.Flown, f.Calls, f.Attempts, f.Deaths = nil, nil, c.Call, c.Attempt, 0
+			f.Doubt.Recall(c.Billed, c.Idempotency)
+			f.AnsweredAt, detail = cmp.Or(f.last.At, f.AnsweredAt), c.Detail
+		}
+		f.Unseen = false
+	})
+	if f.isUnmarked() {
+		f.w.KeepOperation(ctx, f.Job, &ledger.Record{Call: f.Calls, Outcome: ledger.Submitted, Detail: detail})
+		return
+	}
+	f.w.HoldSlot(f.Job)
+	f.w.Update(func(*schedule.Schedule) { f.w.PollLocked(f.Job) })
 }
 
 // endAgain ends a job whose end the ledger or a mark records. If it ended with a result, the result was stored

@@ -83,6 +83,8 @@ func (h *jobHistory) known() (f recovery.Found) {
 	if h.mark != nil {
 		f.Recorded, f.Ending = max(f.Recorded, h.mark.Calls), h.mark.Ends != ""
 	}
+	f.Submitted = h.last != nil && h.last.Call == f.Recorded && h.last.Operation != nil && !h.last.Final ||
+		h.mark != nil && h.mark.Calls == f.Recorded && h.mark.Operation != nil
 	if h.intent != nil {
 		f.Intended, f.Overruled = h.intent.Call, h.mark != nil && overrules(h.intent, h.mark)
 	}

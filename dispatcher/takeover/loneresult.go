@@ -54,10 +54,29 @@ func (f *foundJob) endWithResult(ctx context.Context) {
 		f.w.Env.Reply(f.Message.ReplyTo, &nats.Msg{Header: msg.Header, Data: msg.Data})
 	}
 	recorded := f.Lost == nil && f.known.Ended && calls <= f.known.Recorded // both this call and the one that ended the job
-	if recorded || f.w.KeepRecord(ctx, f.Job, f.resultRecord(msg.Header)) {
+	if recorded || f.w.KeepRecord(ctx, f.Job, f.recordOf(msg)) {
 		f.w.TraceEnd(f.Job, nil)
 		f.w.Finish(f.Job, ledger.Done)
 	}
+}
+
+// recordOf builds the record that a result lacks: of the call, or of the end of its operation.
+func (f *foundJob) recordOf(result *nats.Msg) *ledger.Record {
+	if f.Operation == nil || f.Lost != nil {
+		return f.resultRecord(result.Header)
+	}
+	r, out := storedResponse(result.Header)
+	r.Body = result.Data
+	return f.w.EndRecord(f.Job, r, out)
+}
+
+// storedResponse returns what a stored result says of the answer that it is of.
+func storedResponse(result nats.Header) (httpcall.Response, httpcall.Outcome) {
+	status, _ := strconv.Atoi(result.Get(ledger.HeaderStatus)) // weir's own headers: always there
+	started, _ := time.Parse(time.RFC3339Nano, result.Get(ledger.HeaderCalledAt))
+	ended, _ := time.Parse(time.RFC3339Nano, result.Get(ledger.HeaderFinishedAt))
+	return httpcall.Response{Sent: true, Status: status, Started: started, Ended: ended},
+		httpcall.Outcome{Verdict: httpcall.Delivered, Billed: deadletter.BilledYes, Detail: "the worker died after its result was stored"}
 }
 
 // endWithoutResult handles a job whose result was there when the results were read, and is gone now. It judges the job
@@ -71,6 +90,9 @@ func (f *foundJob) endWithoutResult(ctx context.Context) {
 	case f.known.Ended:
 		f.settle(ctx, recovery.EndsByLast)
 		return
+	case f.known.Submitted:
+		f.settle(ctx, recovery.Polls)
+		return
 	}
 	f.w.Unrecorded.Never(f.Job)
 	f.w.Update(func(*schedule.Schedule) {
@@ -82,16 +104,13 @@ func (f *foundJob) endWithoutResult(ctx context.Context) {
 // resultRecord builds the ledger's record of a call that left only a result. It charges the call what its process
 // noted, or else what the call was estimated to cost.
 func (f *foundJob) resultRecord(result nats.Header) *ledger.Record {
-	status, _ := strconv.Atoi(result.Get(ledger.HeaderStatus)) // weir's own headers: always there
-	started, _ := time.Parse(time.RFC3339Nano, result.Get(ledger.HeaderCalledAt))
-	ended, _ := time.Parse(time.RFC3339Nano, result.Get(ledger.HeaderFinishedAt))
-	out := httpcall.Outcome{Verdict: httpcall.Delivered, Billed: deadletter.BilledYes, Detail: "the worker died after its result was stored"}
+	r, out := storedResponse(result)
 	if f.Flown != nil && f.Flown.Answer != nil {
 		f.ChargeAgain(f.Flown.Answer)
 	} else {
 		f.Charge()
 	}
-	c := f.w.Record(f.Job, httpcall.Response{Sent: true, Status: status, Started: started, Ended: ended}, out)
+	c := f.w.Record(f.Job, r, out)
 	if f.Flown == nil {
 		c.Planned = time.Time{}
 		f.AsIntended(c)

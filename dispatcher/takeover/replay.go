@@ -106,8 +106,12 @@ func (p *reader) replayMark(e queue.Entry) {
 	}
 	f := p.replay.of(mark.Seq)
 	f.marks = append(f.marks, foundMark{mark, e.Seq})
-	p.replay.await(mark.Seq, mark.KeySum, mark.Pushback && p.W.Terms.API.Retry.HoldAPI)
+	p.replay.await(mark.Seq, mark.KeySum, mark.Pushback && p.W.Terms.API.Retry.HoldAPI || holdsSlot(mark.Operation))
 }
+
+// holdsSlot reports whether an operation holds a slot of limits that all keys share, so that no key is called before its
+// job has been read.
+func holdsSlot(op *queue.Operation) bool { return op != nil && op.Holds }
 
 // markersLoaded lets calls of a partition start, key by key as its jobs are read. The reader calls it once, when it has
 // read all markers.
@@ -121,7 +125,7 @@ func (p *reader) markersLoaded() {
 	holdsAPI := p.W.Terms.API.Retry.HoldAPI
 	p.W.Mu.Unlock()
 	for seq, c := range r.records {
-		r.await(seq, c.KeySum, c.PushedBack() && holdsAPI)
+		r.await(seq, c.KeySum, c.PushedBack() && holdsAPI || holdsSlot(c.Operation))
 	}
 	for seq, result := range r.results {
 		r.await(seq, result.KeySum, false)
@@ -178,7 +182,7 @@ func (p *reader) takeFoundLocked(ctx context.Context, q *schedule.KeyQueue, e qu
 	if h == (jobHistory{}) {
 		p.resumeDuplicateLocked(ctx, q, e)
 	} else {
-		p.resumeLocked(ctx, q, e.Seq, h)
+		p.resumeLocked(ctx, q, e, h)
 	}
 	return p.passedLocked(e.Seq)
 }

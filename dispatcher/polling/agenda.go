@@ -1,0 +1,145 @@
+package polling
+
+import (
+	"container/heap"
+	"time"
+
+	"weir/bucket"
+	"weir/dispatcher/lane"
+	"weir/dispatcher/schedule"
+)
+
+// mostUnderWay bounds the polls of an api that are under way.
+const mostUnderWay = 32
+
+// agenda knows which operation is polled when. It is a plain value: its owner locks it and passes the time.
+type agenda struct {
+	waiting  polls
+	underWay int
+	next     bucket.Micros // when the rate lets the next poll begin
+	held     bucket.Micros // until when the api's answers keep all polls back
+	denials  int           // in a row
+	// heard is when an answer was last understood, or polls began. It is 0 while there is nothing to poll.
+	heard bucket.Micros
+}
+
+// poll is an operation that waits for its next poll.
+type poll struct {
+	job      *lane.Job
+	due      bucket.Micros
+	failures int    // polls in a row that said nothing
+	why      string // the last of them
+	recalled bool   // an operator has cancelled its job: it is polled as soon as the rate allows
+}
+
+// add adds an operation that is to be polled from a time on.
+func (a *agenda) add(p *poll, due, now bucket.Micros) {
+	if a.heard == 0 {
+		a.heard = now
+	}
+	p.due = due
+	heap.Push(&a.waiting, p)
+}
+
+// take removes and returns the operation that is due longest, nil if none may be polled now, and when to ask again.
+// every is the time between two polls of the api.
+func (a *agenda) take(now bucket.Micros, every time.Duration) (p *poll, again bucket.Micros) {
+	for len(a.waiting) > 0 && !a.waiting[0].job.IsPolled() {
+		heap.Pop(&a.waiting) // it has ended, or another replica polls it
+	}
+	if len(a.waiting) == 0 {
+		if a.underWay == 0 {
+			a.heard = 0
+		}
+		return nil, schedule.Never
+	}
+	if a.underWay >= mostUnderWay {
+		return nil, schedule.Never // the end of a poll asks again
+	}
+	if at := max(a.waiting[0].due, a.next, a.held); at > now {
+		return nil, at
+	}
+	a.underWay++
+	a.next = max(a.next, now).Add(every)
+	return heap.Pop(&a.waiting).(*poll), now
+}
+
+// ended notes that a poll has ended.
+func (a *agenda) ended() { a.underWay-- }
+
+// understood notes that an answer to a poll says how an operation stands.
+func (a *agenda) understood(p *poll, now bucket.Micros) {
+	a.heard, a.denials = now, 0
+	p.failures, p.why = 0, ""
+}
+
+// Waits after polls that say nothing.
+const (
+	longestRest = 5 * time.Minute
+	deniedRest  = 10 * time.Second
+)
+
+// failed notes that a poll said nothing, and returns how long its operation rests: every, and twice as long after each
+// further one.
+func (p *poll) failed(why string, every time.Duration) time.Duration {
+	p.failures++
+	p.why = why
+	rest := every
+	for range min(p.failures-1, 20) {
+		rest = min(2*rest, max(longestRest, every))
+	}
+	return rest
+}
+
+// denied holds all polls because the api denies weir's access, longer after each denial in a row. It returns until when,
+// and whether the denial is the first.
+func (a *agenda) denied(now bucket.Micros) (until bucket.Micros, first bool) {
+	a.denials++
+	rest := deniedRest
+	for range min(a.denials-1, 20) {
+		rest = min(2*rest, longestRest)
+	}
+	a.held = max(a.held, now.Add(rest))
+	return a.held, a.denials == 1
+}
+
+// hold holds all polls until a time that the api named.
+func (a *agenda) hold(until bucket.Micros) { a.held = max(a.held, until) }
+
+// hurry makes an operation due at once.
+func (a *agenda) hurry(j *lane.Job, now bucket.Micros) {
+	for i, p := range a.waiting {
+		if p.job == j {
+			p.due, p.recalled = 0, true
+			heap.Fix(&a.waiting, i)
+			return
+		}
+	}
+}
+
+// silent returns for how long no answer was understood, 0 if there is nothing to poll.
+func (a *agenda) silent(now bucket.Micros) time.Duration {
+	if a.heard == 0 {
+		return 0
+	}
+	return max(0, a.heard.Until(now))
+}
+
+// polls is a heap of operations by when they are due.
+type polls []*poll
+
+func (p polls) Len() int           { return len(p) }
+func (p polls) Less(i, j int) bool { return p[i].due < p[j].due }
+func (p polls) Swap(i, j int)      { p[i], p[j] = p[j], p[i] }
+
+// Push implements heap.Interface.
+func (p *polls) Push(x any) { *p = append(*p, x.(*poll)) }
+
+// Pop implements heap.Interface.
+func (p *polls) Pop() any {
+	all := *p
+	last := all[len(all)-1]
+	all[len(all)-1] = nil
+	*p = all[:len(all)-1]
+	return last
+}

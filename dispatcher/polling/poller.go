@@ -1,0 +1,286 @@
+package polling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"weir/bucket"
+	"weir/deadletter"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/lane"
+	"weir/dispatcher/schedule"
+	"weir/dispatcher/settle"
+)
+
+// Poller polls the operations of an api's jobs. Its agenda is guarded by the lane's lock.
+type Poller struct {
+	*lane.Lane
+	settler *settle.Settler
+	agenda  agenda
+	wake    chan struct{}
+}
+
+// New returns a poller of a lane's jobs.
+func New(l *lane.Lane, s *settle.Settler) *Poller {
+	return &Poller{Lane: l, settler: s, wake: make(chan struct{}, 1)}
+}
+
+// BeginLocked polls a job's operation from now on. The schedule must have the job as polled. The first poll comes when the
+// job's interval has passed since its call, or at once after that.
+func (w *Poller) BeginLocked(j *lane.Job) {
+	now := w.Now()
+	due := now
+	if o := w.Terms.API.Operation; o != nil {
+		due = max(now, w.Sched.Own(bucket.MicrosOf(j.Operation.Started)).Add(o.Every))
+		due = min(due, now.Add(o.Every)) // the wall clock may have been set
+	}
+	w.agenda.add(&poll{job: j}, due, now)
+	w.wakeUp()
+}
+
+// RecallLocked polls a job at once because an operator has cancelled it.
+func (w *Poller) RecallLocked(j *lane.Job) {
+	w.agenda.hurry(j, w.Now())
+	w.wakeUp()
+}
+
+func (w *Poller) wakeUp() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// idleCheck is the longest time between two looks at the agenda: no event tells that the terms have changed.
+const idleCheck = 5 * time.Second
+
+// Run polls until ctx ends. What it stores of jobs continues until hard ends.
+func (w *Poller) Run(ctx, hard context.Context) {
+	timer := time.NewTimer(idleCheck)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		again := w.begin(ctx, hard)
+		wait := idleCheck
+		if again < schedule.Never-1 {
+			wait = min(wait, max(0, w.Now().Until(again)))
+		}
+		timer.Reset(wait)
+		select {
+		case <-timer.C:
+		case <-w.wake:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// begin begins every poll that may begin now, and returns when there may be another one.
+func (w *Poller) begin(ctx, hard context.Context) (again bucket.Micros) {
+	for ctx.Err() == nil {
+		w.Mu.Lock()
+		every := time.Duration(0)
+		if o := w.Terms.API.Operation; o != nil {
+			every = o.Rate.Per / time.Duration(max(1, o.Rate.Count))
+		}
+		terms := w.Terms
+		p, at := w.agenda.take(w.Now(), every)
+		w.Mu.Unlock()
+		if p == nil {
+			return at
+		}
+		w.Running.Go(func() {
+			w.poll(ctx, hard, p, terms)
+			w.Mu.Lock()
+			w.agenda.ended()
+			w.Mu.Unlock()
+			w.wakeUp()
+		})
+	}
+	return schedule.Never
+}
+
+// leaseRest is how long an operation rests that this replica may not poll now.
+const leaseRest = time.Second
+
+// errNoOperation says that the api's configuration has no operation any more.
+var errNoOperation = errors.New("the api's configuration has no operation any more: put it back, or cancel the job")
+
+// poll polls one operation, and ends its job or lets it wait for its next poll.
+func (w *Poller) poll(ctx, hard context.Context, p *poll, terms *lane.Terms) {
+	j := p.job
+	w.Mu.Lock()
+	removed, recalled := j.Part.IsRemovedLocked(j.Seq), j.IsCancelled()
+	closed := w.Sched.At(w.Now()).IsPaused(j.Queue.Key) && !recalled
+	wall, until := w.WallTime(w.Now()), j.Operation.Until
+	w.Mu.Unlock()
+	rest := leaseRest
+	if terms.API.Operation != nil {
+		rest = terms.API.Operation.Every
+	}
+	switch {
+	case removed:
+		w.endMissing(hard, j)
+	case !j.Part.MayCall():
+		w.again(p, leaseRest)
+	case closed && wall < until:
+		w.again(p, rest)
+	case recalled:
+		w.recall(ctx, hard, p, terms)
+	case terms.Polls == nil && wall < until:
+		w.fail(p, errNoOperation.Error(), time.Minute)
+	case terms.Polls == nil:
+		w.giveUp(hard, p, httpcall.Response{Started: time.Now(), Ended: time.Now()}, errNoOperation.Error())
+	default:
+		r, means, detail := terms.Polls.Poll(ctx, j.Operation.Address, httpcall.Hooks{MayWrite: j.Part.MayCall})
+		w.heed(ctx, hard, p, terms, answer{r, means, detail})
+	}
+}
+
+// answer is the answer to a poll.
+type answer struct {
+	r      httpcall.Response
+	means  httpcall.Finding
+	detail string
+}
+
+// heed does what an answer means.
+func (w *Poller) heed(ctx, hard context.Context, p *poll, terms *lane.Terms, a answer) {
+	if ctx.Err() != nil {
+		return // the next start polls it
+	}
+	every := terms.API.Operation.Every
+	w.count(a)
+	w.Mu.Lock()
+	now := w.Now()
+	over := w.WallTime(now) >= p.job.Operation.Until
+	if a.means != httpcall.StillUnknown {
+		w.agenda.understood(p, now)
+	}
+	w.Mu.Unlock()
+	switch {
+	case a.means == httpcall.OperationDone:
+		w.done(hard, p.job, terms, a)
+	case a.means == httpcall.OperationFailed:
+		w.end(hard, p.job, a.r, deadletter.Rejected, "the operation failed: "+a.detail)
+	case over:
+		w.giveUp(hard, p, a.r, a.detail)
+	case a.means == httpcall.OperationRunning:
+		w.again(p, max(every, w.heldBack(a.r)))
+	case a.r.IsRefusedAccess():
+		w.deny(p, a)
+		w.fail(p, a.detail, every)
+	default:
+		w.fail(p, a.detail, max(every, w.heldBack(a.r)))
+	}
+}
+
+// count counts a poll.
+func (w *Poller) count(a answer) {
+	outcome := string(a.means)
+	if a.means == httpcall.StillUnknown {
+		if outcome = "unclear"; a.r.Status == 0 {
+			outcome = "no_answer"
+		}
+	}
+	w.Env.Metrics.Polls.WithLabelValues(w.Name, outcome).Inc()
+}
+
+// heldBack returns how long an answer asks weir to wait. If the api pushed the poll back, no operation is polled before.
+func (w *Poller) heldBack(r httpcall.Response) time.Duration {
+	if wait := httpcall.PushedBackFor(r, time.Now()); wait > 0 {
+		w.Mu.Lock()
+		defer w.Mu.Unlock()
+		w.agenda.hold(w.Now().Add(wait))
+		return wait
+	}
+	return httpcall.AskedToWait(r, time.Now())
+}
+
+// deny holds all polls of the api, because it denies weir's access.
+func (w *Poller) deny(p *poll, a answer) {
+	w.Mu.Lock()
+	until, first := w.agenda.denied(w.Now())
+	w.Mu.Unlock()
+	if first {
+		w.LogOf(p.job).Warn("the api denies weir the polls of its operations; they wait: look at the api's headers in the configuration",
+			"status", a.r.Status, "until", until.Time())
+	}
+}
+
+// again lets an operation wait for its next poll. A store of slots on another machine may have lost the slot that the
+// operation holds, so the slot is held again.
+func (w *Poller) again(p *poll, rest time.Duration) {
+	if w.Clock == schedule.OtherClock {
+		w.settler.HoldSlot(p.job)
+	}
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	now := w.Now()
+	due := now.Add(rest)
+	if p.job.IsCancelled() && !p.recalled { // during the poll
+		due, p.recalled = now, true
+	}
+	w.agenda.add(p, due, now)
+}
+
+// fail lets an operation rest whose poll said nothing.
+func (w *Poller) fail(p *poll, why string, every time.Duration) {
+	rest := p.failed(why, every)
+	if p.failures == failuresTold {
+		w.LogOf(p.job).Warn("an operation cannot be polled; weir goes on trying", "failures", p.failures, "reason", why, "wait", rest)
+	}
+	w.again(p, rest)
+}
+
+// failuresTold is after how many failed polls in a row an operation is logged.
+const failuresTold = 10
+
+// done ends a job with the result of its operation.
+func (w *Poller) done(ctx context.Context, j *lane.Job, terms *lane.Terms, a answer) {
+	if w.take(j) {
+		r := terms.API.Operation.ResultOf(a.r)
+		w.settler.EndOperation(ctx, j, r, httpcall.Outcome{Verdict: httpcall.Delivered, Billed: deadletter.BilledYes})
+	}
+}
+
+// giveUp ends a job whose operation has not ended in time.
+func (w *Poller) giveUp(ctx context.Context, p *poll, r httpcall.Response, last string) {
+	op := p.job.Operation
+	detail := fmt.Sprintf("its operation has not ended within %s; the last poll: %s", bucket.MicrosOf(op.Started).Until(op.Until).Round(time.Second), last)
+	w.end(ctx, p.job, r, deadletter.Unknown, detail)
+}
+
+// end ends a job by a letter. Its call was accepted, so it counts as billed.
+func (w *Poller) end(ctx context.Context, j *lane.Job, r httpcall.Response, reason deadletter.Reason, detail string) {
+	if w.take(j) {
+		w.settler.EndOperation(ctx, j, r, httpcall.Outcome{Verdict: httpcall.Dead, Reason: reason, Detail: detail, Billed: deadletter.BilledYes})
+	}
+}
+
+// take takes a job out of those that are polled, to end it. It reports false if the job has ended already, or belongs to
+// the next owner.
+func (w *Poller) take(j *lane.Job) bool {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	return !j.Part.Closing && !j.Part.Lost.Load() && w.Sched.EndPolled(j.Job)
+}
+
+// State is how an api's polls stand.
+type State struct {
+	Silent time.Duration // for how long no answer was understood, 0 if there is nothing to poll
+	Oldest time.Time     // when the oldest operation's call was made; zero if there is none
+}
+
+// State returns how the polls stand. It looks at every operation.
+func (w *Poller) State() (s State) {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	s.Silent = w.agenda.silent(w.Now())
+	for _, p := range w.agenda.waiting {
+		if at := p.job.Operation.Started; p.job.IsPolled() && (s.Oldest.IsZero() || at.Before(s.Oldest)) {
+			s.Oldest = at
+		}
+	}
+	return s
+}
