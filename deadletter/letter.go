@@ -201,6 +201,12 @@ func (l *Letter) msgID() string {
 
 const letterIDPrefix = "letter."
 
+// CanBeAsked reports whether the api may be able to say what became of the letter's job: its call's outcome is unknown,
+// or its operation was cancelled and may have gone on.
+func (l *Letter) CanBeAsked() bool {
+	return l.Reason == Unknown || l.Reason == Cancelled && l.Operation != ""
+}
+
 // neverTaken reports whether no queue has ever taken the job: weir refused it when its producer submitted it.
 func (l *Letter) neverTaken() bool {
 	return l.Origin == "" && l.Redrives == 0 && (l.Reason == Overflow || l.Reason == Invalid)

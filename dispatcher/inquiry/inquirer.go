@@ -155,7 +155,7 @@ func (w *Inquirer) reconcile(ctx context.Context, seq uint64, who asker) (Reconc
 	if err := l.closed(); err != nil {
 		return out.stays(err)
 	}
-	if err := w.asking.wait(ctx, l.terms.API.Inquiry.Rate); err != nil {
+	if err := w.asking.wait(ctx, l.rate()); err != nil {
 		return out.stays(err)
 	}
 	if l.right, err = deadletter.TakeRight(ctx, w.Env.Control, deadletter.Inquirer(w.Env.Instance)); err != nil {
@@ -200,8 +200,8 @@ func (w *Inquirer) readAsked(ctx context.Context, b *deadletter.Browser, seq uin
 		return nil, out, nil
 	case err != nil:
 		return nil, out, err
-	case k.API != w.Name || k.Reason != deadletter.Unknown:
-		out.End, out.Why = EndedStays, "it is no letter unknown of this api"
+	case k.API != w.Name || !k.CanBeAsked():
+		out.End, out.Why = EndedStays, "it is no letter unknown of this api, nor of a cancelled operation"
 		return nil, out, nil
 	}
 	out.Key, out.Job = k.Key, k.JobID
@@ -220,10 +220,14 @@ func (w *Inquirer) readAsked(ctx context.Context, b *deadletter.Browser, seq uin
 	}
 	w.Mu.Unlock()
 	switch {
-	case l.terms.API.Inquiry == nil:
+	case l.Operation == "" && l.terms.API.Inquiry == nil:
 		return nil, out, ErrNoInquiry
+	case l.Operation != "" && l.terms.Polls == nil:
+		return nil, out, ErrNoOperation
 	case l.part == nil:
 		return nil, out, lane.ErrNotOwner
+	case l.Operation != "":
+		return l, out, nil
 	case k.Call != nil && k.Call.Target != "" && k.Call.Target != l.terms.API.Target():
 		out.End, out.Why = EndedStays, "the api's url is another than when it was called"
 		return nil, out, nil
@@ -249,6 +253,10 @@ func (l *askedLetter) notYet(who asker, out *Reconciled) (early bool, due time.T
 	n := l.traces.Inquiries
 	if who == anOperator || l.traces.Result != 0 {
 		return false, due
+	}
+	if l.Operation != "" {
+		out.Why = "its operation was polled until it was given up: an operator may ask about it"
+		return true, due
 	}
 	if l.Call == nil || l.Call.Target == "" {
 		out.Why = "it does not say where it was called: an operator may ask about it"
@@ -289,7 +297,7 @@ func (l *askedLetter) end(ctx context.Context, out Reconciled) (Reconciled, erro
 	case l.finding == httpcall.Processed:
 		out.End = EndedDone
 		err = l.keepFound(ctx, r)
-	case l.finding == httpcall.StillUnknown:
+	case l.finding == httpcall.OperationFailed || l.finding == httpcall.OperationRunning || l.finding == httpcall.StillUnknown:
 		out.End = EndedStays
 	case age < l.terms.API.Inquiry.After:
 		out.End, out.Why = EndedStays, fmt.Sprintf("%s; that is not believed before the letter is %s old: the api may process late",
@@ -326,11 +334,18 @@ func (l *askedLetter) keepFound(ctx context.Context, r httpcall.Response) error 
 
 // foundResult builds the result of a job that was found processed. Its body is the api's answer to the inquiry.
 func (l *askedLetter) foundResult(r httpcall.Response) *nats.Msg {
+	if l.Operation != "" {
+		r = l.terms.API.Operation.ResultOf(r)
+	}
 	price, called := ledger.Money(l.terms.API.Price), time.Time{}
 	if l.Call != nil {
 		called = l.Call.Started
 	}
-	if c := l.traces.Record; c != nil {
+	switch c := l.traces.Record; {
+	case c == nil:
+	case c.Operation != nil:
+		price, called = ledger.Money(c.Operation.Price), c.Operation.Started
+	default:
 		price, called = c.Price, c.Started
 	}
 	h := nats.Header{

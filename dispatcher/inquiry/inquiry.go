@@ -151,6 +151,9 @@ const lateTries = 20
 // inquire asks about a letter's job in a slot, and stores the inquiry's record in the ledger. It blocks until the
 // record is stored.
 func (l *askedLetter) inquire(ctx context.Context) (httpcall.Response, error) {
+	if l.Operation != "" {
+		return l.inquireOperation(ctx)
+	}
 	r, use, err := l.ask(ctx)
 	for try := 1; err == nil && r.Barred && l.mayEnd() && try < lateTries; try++ {
 		r, use, err = l.ask(ctx)
@@ -168,6 +171,45 @@ func (l *askedLetter) inquire(ctx context.Context) (httpcall.Response, error) {
 		return r, fmt.Errorf("the record of the inquiry could not be stored: %w", err)
 	}
 	return r, nil
+}
+
+// inquireOperation asks about the operation that the call of a letter's job began. As any poll it takes no slot. It
+// stores a record of the inquiry in the ledger, and blocks until that is stored.
+func (l *askedLetter) inquireOperation(ctx context.Context) (r httpcall.Response, err error) {
+	r, l.finding, l.detail = l.terms.Polls.Poll(ctx, l.Operation, httpcall.Hooks{MayWrite: l.mayEnd})
+	if !r.Sent {
+		return r, fmt.Errorf("the api could not be asked: %w", r.Err)
+	}
+	if l.finding == httpcall.OperationDone {
+		l.finding = httpcall.Processed // the record and the end are those of a call that was processed
+	}
+	l.w.Env.Metrics.Polls.WithLabelValues(l.w.Name, l.pollOutcome(r)).Inc()
+	use := bucket.Use{Grant: bucket.Grant{At: l.w.Now()}, Costs: make([]int64, len(l.terms.API.Rules.Shared))}
+	if err := l.w.Env.Record(l.part.MayCall, l.inquiryRecord(r, use)).Err; err != nil {
+		return r, fmt.Errorf("the record of the inquiry could not be stored: %w", err)
+	}
+	return r, nil
+}
+
+// pollOutcome returns what came of a poll, as the metrics name it.
+func (l *askedLetter) pollOutcome(r httpcall.Response) string {
+	switch {
+	case l.finding == httpcall.Processed:
+		return string(httpcall.OperationDone)
+	case l.finding != httpcall.StillUnknown:
+		return string(l.finding)
+	case r.Status == 0:
+		return "no_answer"
+	}
+	return "unclear"
+}
+
+// rate returns how fast the api may be asked about such letters.
+func (l *askedLetter) rate() bucket.Rate {
+	if l.Operation != "" {
+		return l.terms.API.Operation.Rate
+	}
+	return l.terms.API.Inquiry.Rate
 }
 
 // heedPushback holds calls, too, if the api pushed an inquiry back.
@@ -211,10 +253,15 @@ func billedBy(f httpcall.Finding) deadletter.Billed {
 		return deadletter.BilledYes
 	case httpcall.NotProcessed:
 		return deadletter.NotBilled
+	case httpcall.OperationFailed, httpcall.OperationRunning, httpcall.OperationDone:
+		return deadletter.BilledYes // the call was accepted
 	case httpcall.StillUnknown:
 	}
 	return deadletter.BilledUnknown
 }
+
+// ErrNoOperation says that an api's configuration has no operation any more.
+var ErrNoOperation = errors.New("the api's configuration does not say how to poll its operations any more: put operation back")
 
 // ErrNoInquiry says that an api's configuration has no inquiry.
 var ErrNoInquiry = errors.New("the api's configuration does not say how to ask the api about a call: see inquiry")

@@ -32,7 +32,8 @@ type API struct {
 	Breaker        Breaker
 	Inquiry        *Inquiry
 	Callback       *Callback
-	TLS            *TLS // nil: the machine's authorities
+	Operation      *Operation // nil: an answer ends the work
+	TLS            *TLS       // nil: the machine's authorities
 }
 
 // Idempotency says that the api processes a job once however often it is sent. A nil *Idempotency says it does not.
@@ -121,6 +122,10 @@ func (a *API) section() section {
 			{
 				name: "callback", is: optional(&a.Callback, (*Callback).section), otherwise: "none",
 				means: "where weir posts each end of the API's jobs ([callbacks](callbacks.md))",
+			},
+			{
+				name: "operation", is: optional(&a.Operation, func(o *Operation) section { return o.section(a) }),
+				means: "how weir polls the API if that accepts a call and goes on working ([operations](operations.md))",
 			},
 			{
 				name: "tls", is: optional(&a.TLS, func(t *TLS) section { return t.section(a) }),

@@ -15,6 +15,7 @@
 //	admit.go                    limits on what comes in
 //	retry.go                    what an answer means, and when all calls stop
 //	inquiry.go, tls.go          how an api is asked about a call; how it is verified
+//	operation.go                how an api is polled that accepts a call and goes on working
 //	notifications.go            where events are posted
 //	callback.go, receiver.go    where ends of jobs are posted; addresses that take posts, and how these are signed
 //	http.go                     which clients may use the HTTP side, by which names, with which tokens

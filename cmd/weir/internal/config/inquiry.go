@@ -90,6 +90,11 @@ func (q *Inquiry) section() section {
 
 // section has the fields of what an answer to q means.
 func (a *InquiryAnswer) section(q *Inquiry) section {
+	return a.sectionOf(q.Method, Processed, NotProcessed)
+}
+
+// sectionOf has the fields of what an answer to a request with a method means: one of a few findings.
+func (a *InquiryAnswer) sectionOf(method string, findings ...Finding) section {
 	telling := whole(200, 499).but("200 to 499, but for 3xx, 401, 402, 403, 407 and 429", tellingStatus)
 	return section{
 		fields: []field{
@@ -105,8 +110,8 @@ func (a *InquiryAnswer) section(q *Inquiry) section {
 				means: "with `json`: the value must be one of these",
 			},
 			{
-				name: "means", is: one(&a.Means, word(Processed, NotProcessed)), needs: "write means: processed or means: not_processed",
-				means: "the outcome of the call",
+				name: "means", is: one(&a.Means, word(findings...)), needs: "write means: " + string(findings[0]) + " or means: " + string(findings[1]),
+				means: "what such an answer says of the call, or of its operation",
 			},
 		},
 		check: func(f fields) {
@@ -115,7 +120,7 @@ func (a *InquiryAnswer) section(q *Inquiry) section {
 				f.place("values").fail("says nothing without json", "write json: /field too: where in the answer one of the values stands")
 			case f.has("values") && len(a.Values) == 0:
 				f.place("values").fail("holds no value", "write one, or remove the field for any value")
-			case f.has("json") && q.Method == "HEAD":
+			case f.has("json") && method == "HEAD":
 				f.place("json").fail("means nothing for HEAD, whose answers have no body", "write method: GET")
 			}
 		},
@@ -138,15 +143,32 @@ func tellingStatus(text string) (int, error) {
 // parseInquiryPath reads a path below the api's url, with placeholders for the letter's values in braces.
 func parseInquiryPath(text string) (string, error) {
 	const fix = "write a path such as /payments/{job} or /search?reference={json:/order/id}"
+	return parseTemplatePath(text, fix, func(name string) (names bool, err error) {
+		if pointer, ok := strings.CutPrefix(name, "json:"); ok {
+			_, err := parsePointer(pointer)
+			return true, err
+		}
+		if name != "job" && name != "key" {
+			return false, refuse("write {job}, {key} or {json:/pointer}", "{%s} stands for nothing", name)
+		}
+		return name != "key", nil
+	})
+}
+
+// parseTemplatePath reads a path below an api's url, with placeholders in braces. known checks a placeholder's name, and
+// reports whether its value differs from job to job. A path may be a single placeholder for a whole address, if that
+// begins with answer.
+func parseTemplatePath(text, fix string, known func(name string) (names bool, err error)) (string, error) {
+	whole := strings.HasPrefix(text, "{answer") && strings.HasSuffix(text, "}") && strings.Count(text, "{") == 1
 	switch {
-	case !strings.HasPrefix(text, "/") || strings.HasPrefix(text, "//"):
+	case !whole && (!strings.HasPrefix(text, "/") || strings.HasPrefix(text, "//")):
 		return "", refuse(fix, "%s does not begin with a single /", quote(text))
 	case len(text) > longestInquiryPath:
 		return "", refuse(fix, "is longer than %d bytes", longestInquiryPath)
 	case strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '#' }):
 		return "", refuse(fix, "%s has a letter that no url has", quote(text))
 	}
-	names, rest := 0, text
+	differs, rest := false, text
 	for {
 		before, after, found := strings.Cut(rest, "{")
 		if strings.Contains(before, "}") {
@@ -159,19 +181,13 @@ func parseInquiryPath(text string) (string, error) {
 		if !closed {
 			return "", refuse(fix, "%s has a { without its }", quote(text))
 		}
-		if pointer, ok := strings.CutPrefix(name, "json:"); ok {
-			if _, err := parsePointer(pointer); err != nil {
-				return "", err
-			}
-		} else if name != "job" && name != "key" {
-			return "", refuse("write {job}, {key} or {json:/pointer}", "{%s} stands for nothing", name)
+		names, err := known(name)
+		if err != nil {
+			return "", err
 		}
-		if name != "key" {
-			names++
-		}
-		rest = tail
+		differs, rest = differs || names, tail
 	}
-	if names == 0 {
+	if !differs {
 		return "", refuse(fix, "%s asks about the same whatever the job", quote(text))
 	}
 	path, _, _ := strings.Cut(text, "?")

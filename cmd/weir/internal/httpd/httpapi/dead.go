@@ -125,9 +125,11 @@ func (l *deadLetters) reconcile(ctx context.Context, r *request) (any, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case k.Reason != deadletter.Unknown:
+	case !k.CanBeAsked():
 		return nil, cli.Refused(fmt.Errorf("letter %d has the reason %s: inquiries are only for letters with the reason unknown", k.Seq, k.Reason))
-	case api.Inquiry == nil:
+	case k.Operation != "" && api.Operation == nil:
+		return nil, cli.Refused(fmt.Errorf("api %s has no operation in its configuration any more", api.Name))
+	case k.Operation == "" && api.Inquiry == nil:
 		return nil, cli.Refused(fmt.Errorf("api %s has no inquiry in its configuration", api.Name))
 	}
 	return admin.Reconcile(l.Connection, api.Name, k.Seq)

@@ -257,7 +257,7 @@ func respondError(req micro.Request, err error) {
 		code = codeNoKey
 	case errors.Is(err, dispatcher.ErrNotOwner):
 		code = codeNotOur
-	case errors.Is(err, inquiry.ErrNoInquiry):
+	case errors.Is(err, inquiry.ErrNoInquiry), errors.Is(err, inquiry.ErrNoOperation):
 		code = codeNoInquiry
 	case heldBy(err):
 		code = codeHeld

@@ -50,16 +50,29 @@ func DispatchAPI(a *config.API, c *config.Config) *httpcall.API {
 	}
 	if q := a.Inquiry; q != nil {
 		api.Inquiry = &httpcall.Inquiry{Method: q.Method, Path: q.Path, Rate: q.Rate, After: max(q.After, a.Timeout), Auto: q.Auto, Tries: q.Tries}
-		for _, answer := range q.Answers {
-			api.Inquiry.Answers = append(api.Inquiry.Answers, httpcall.InquiryAnswer{
-				Status: answer.Status, JSON: answer.JSON, Values: answer.Values, Means: httpcall.Finding(answer.Means),
-			})
+		api.Inquiry.Answers = answers(q.Answers)
+	}
+	if o := a.Operation; o != nil {
+		api.Operation = &httpcall.Operation{
+			Accepted: o.Accepted, Path: o.Poll.Path, Hosts: o.Poll.Hosts, Every: o.Poll.Every, Rate: o.Poll.Rate, For: o.Poll.For,
+			Answers: answers(o.Answers), Result: o.Result, HoldSlot: o.HoldSlot,
+		}
+		if o.Cancel != nil {
+			api.Operation.Cancel = &httpcall.Cancellation{Method: o.Cancel.Method, Path: o.Cancel.Path}
 		}
 	}
 	if a.Idempotency != nil {
 		api.Idempotency = &httpcall.Idempotency{Header: a.Idempotency.Header, Quoted: a.Idempotency.Quoted, For: a.Idempotency.For}
 	}
 	return api
+}
+
+// answers returns what the dispatcher must know of answers to questions about calls.
+func answers(configured []config.InquiryAnswer) (all httpcall.Answers) {
+	for _, a := range configured {
+		all = append(all, httpcall.InquiryAnswer{Status: a.Status, JSON: a.JSON, Values: a.Values, Means: httpcall.Finding(a.Means)})
+	}
+	return all
 }
 
 // credentials returns the names of the headers that carry a secret.

@@ -32,7 +32,8 @@ func deadReconcileCommand() *cobra.Command {
 		Short: "Ask the api about letters with an unknown outcome",
 		Long: `Asks the api about the calls of letters 'unknown', by the inquiry in its configuration. A job that was
 processed gets its result. A job that was not processed is submitted again, as by dead redrive. Otherwise the letter
-stays.
+stays. If the call began an operation, its address is asked instead: a job whose operation is done gets its result.
+Letters of cancelled operations can be asked about by their numbers.
 
 A running weir asks, at the inquiry's rate and within the api's limits. It believes "not processed" only if the letter
 is older than the inquiry's after. You may interrupt the command at any time and start it again, or run two. It waits
@@ -76,6 +77,7 @@ const (
 	notUnknown  = "not unknown"
 	noAPI       = "of apis that are not configured"
 	noInquiry   = "of apis without an inquiry in their configuration"
+	noOperation = "of apis whose configuration has no operation any more"
 	mostLetters = 100_000
 )
 
@@ -103,17 +105,23 @@ func (f *reconcileFlags) plan(ctx context.Context, c *connect.Connection, store 
 			k := &chunk[i]
 			api, configured := current.API(k.API)
 			switch {
-			case k.Reason != deadletter.Unknown:
+			case !k.CanBeAsked():
 				p.skipped[notUnknown]++
 			case !configured:
 				p.skipped[noAPI]++
-			case api.Inquiry == nil:
+			case k.Operation == "" && api.Inquiry == nil:
 				p.skipped[noInquiry]++
+			case k.Operation != "" && api.Operation == nil:
+				p.skipped[noOperation]++
 			case len(p.letters) == mostLetters:
 				return nil, cli.Usage(fmt.Errorf("more than %d letters match: choose fewer, by --key, --since or --until", mostLetters))
 			default:
 				p.letters = append(p.letters, askedAbout{k.API, k.Seq})
-				each[k.API] += interval(api.Inquiry.Rate)
+				if k.Operation != "" {
+					each[k.API] += interval(api.Operation.Poll.Rate)
+				} else {
+					each[k.API] += interval(api.Inquiry.Rate)
+				}
 			}
 		}
 	}
