@@ -36,10 +36,16 @@ const ReplicaAPI = "apis:\n  pay:\n    url: %%s/v1\n    price: 0.40\n    %s\n   
 // NewReplicas starts n replicas on a server, each with extra environment.
 func NewReplicas(t *testing.T, url string, n int, yaml string, env ...string) *Replicas {
 	t.Helper()
-	api, err := fakeapi.Start(fakeapi.Options{
+	return NewReplicasOf(t, url, n, fakeapi.Options{
 		KeepBody: 64, Key: fakeapi.KeyFrom{Segment: -1},
 		Latency: fakeapi.Latency{Shape: fakeapi.Uniform, Min: time.Millisecond, Mean: 40 * time.Millisecond, Seed: 1},
-	})
+	}, yaml, env...)
+}
+
+// NewReplicasOf is NewReplicas with another api.
+func NewReplicasOf(t *testing.T, url string, n int, o fakeapi.Options, yaml string, env ...string) *Replicas {
+	t.Helper()
+	api, err := fakeapi.Start(o)
 	if err != nil {
 		t.Fatal(err)
 	}

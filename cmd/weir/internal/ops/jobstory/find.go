@@ -260,6 +260,9 @@ func (s *search) called(c *ledger.Record) error {
 		return stream.ErrEnough
 	}
 	call := c.Origin() + "." + strconv.Itoa(c.Call)
+	if c.Polled {
+		call = c.Origin() + ".operation"
+	}
 	if j.calls[call] {
 		return nil
 	}
@@ -276,6 +279,9 @@ func (s *search) called(c *ledger.Record) error {
 // callText describes the outcome of a call.
 func callText(c *ledger.Record) string {
 	text := fmt.Sprintf("call %d", c.Call)
+	if c.Polled {
+		text = fmt.Sprintf("the operation of call %d was polled and", c.Call)
+	}
 	switch {
 	case c.Status != 0:
 		text += fmt.Sprintf(" answered %d", c.Status)
@@ -293,6 +299,12 @@ func callText(c *ledger.Record) string {
 	}
 	if next := c.NotBefore.Time(); !c.Final && next.After(c.Ended) {
 		text += "; again not before " + cli.ClockTime(next)
+	}
+	if op := c.Operation; op != nil && !c.Final {
+		text += "; polled until " + cli.ClockTime(op.Until.Time())
+	}
+	if c.Polled && c.Price == ledger.Money(0) {
+		return text // its call was billed
 	}
 	switch c.Billed {
 	case deadletter.BilledYes:

@@ -1,0 +1,121 @@
+package fakeapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+)
+
+// Operations is an api that accepts calls and goes on working. Its Script answers a POST with 202 and a Location, where a
+// GET asks how the operation stands: {"state":"running"} as often as Polls says, then the state that Ends names, with
+// {"output":…}. A DELETE there cancels it. An operation is named by the last segment of the path of its POST; a second POST
+// of the same name counts, and begins it anew. The zero value ends every operation as done at its first poll. It is safe
+// for concurrent use.
+type Operations struct {
+	// Polls is how many polls of each operation find it running.
+	Polls int
+	// Ends returns the state of an operation that has ended. Nil: done.
+	Ends func(name string) string
+	// Answer replaces the answer to a poll, if it returns true. Nil: it never does.
+	Answer func(name string, poll int) (Behaviour, bool)
+	// Location returns the header Location of an operation. Nil: a path on this host.
+	Location func(name string) string
+
+	mu  sync.Mutex // guards what follows
+	all map[string]*operation
+}
+
+// operation is what the api knows of one operation.
+type operation struct {
+	submitted, polled, cancelled int
+	held                         bool // until Finish: it is running
+}
+
+// operationPath is where the operations are, at the root of the host.
+const operationPath = "/operations/"
+
+func (o *Operations) of(name string) *operation {
+	op := o.all[name]
+	if op == nil {
+		if op = new(operation); o.all == nil {
+			o.all = map[string]*operation{}
+		}
+		o.all[name] = op
+	}
+	return op
+}
+
+// Script decides what the api does with a request.
+func (o *Operations) Script(_ context.Context, r *Request) Behaviour {
+	name := r.Path[strings.LastIndexByte(r.Path, '/')+1:]
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case r.Method == http.MethodPost:
+		o.of(name).submitted++
+		o.of(name).polled = 0
+		at := operationPath + name
+		if o.Location != nil {
+			at = o.Location(name)
+		}
+		return Behaviour{Status: http.StatusAccepted, Location: at, Answer: AnswerText, Text: fmt.Sprintf(`{"id":%q}`, name)}
+	case o.all[name] == nil:
+		return Behaviour{Status: http.StatusNotFound, Bill: BillNever}
+	case r.Method == http.MethodDelete:
+		o.all[name].cancelled++
+		return Behaviour{Status: http.StatusNoContent, Bill: BillNever}
+	}
+	op := o.all[name]
+	op.polled++
+	if o.Answer != nil {
+		if b, replaced := o.Answer(name, op.polled); replaced {
+			b.Bill = BillNever
+			return b
+		}
+	}
+	state := "running"
+	if op.polled > o.Polls && !op.held {
+		if state = "done"; o.Ends != nil {
+			state = o.Ends(name)
+		}
+	}
+	text := fmt.Sprintf(`{"state":%q,"output":{"of":%q}}`, state, name)
+	return Behaviour{Answer: AnswerText, Text: text, Bill: BillNever}
+}
+
+// Hold lets an operation run until Finish.
+func (o *Operations) Hold(name string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.of(name).held = true
+}
+
+// Finish lets an operation end that Hold keeps running.
+func (o *Operations) Finish(name string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.of(name).held = false
+}
+
+// Submitted returns how often an operation was submitted.
+func (o *Operations) Submitted(name string) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.of(name).submitted
+}
+
+// Polled returns how often an operation was polled since it was submitted last.
+func (o *Operations) Polled(name string) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.of(name).polled
+}
+
+// Cancelled returns how often an operation was cancelled.
+func (o *Operations) Cancelled(name string) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.of(name).cancelled
+}

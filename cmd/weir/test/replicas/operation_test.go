@@ -1,0 +1,66 @@
+package replicas
+
+import (
+	"fmt"
+	"testing"
+
+	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/weirtest"
+	"weir/dispatcher/ledger"
+	"weir/ingest/await"
+)
+
+const operationAPI = `
+apis:
+  pay:
+    url: %s/v1
+    price: 0.40
+    bucket: {rate: 50/s, capacity: 100, in_flight: 4}
+    operation:
+      poll: {path: "{answer-header:Location}", every: 1s, rate: 100/s}
+      answers:
+        - {status: 200, json: /state, values: [done], means: done}
+        - {status: 200, means: running}
+`
+
+// TestReplicaKilledWhilePolling: the operations of a replica that is killed are polled by the others, and nothing is
+// submitted again. So are those of a replica that gives its partitions up in order.
+func TestReplicaKilledWhilePolling(t *testing.T) {
+	t.Parallel()
+	o := &fakeapi.Operations{}
+	r := weirtest.NewReplicasOf(t, weirtest.OneServer(t), 3, fakeapi.Options{KeepBody: 64, Key: fakeapi.KeyFrom{Segment: -1}, Script: o.Script}, operationAPI)
+	var names []string
+	for i := range 12 {
+		names = append(names, fmt.Sprintf("o%d", i))
+		o.Hold(names[i])
+		r.Publish(t.Context(), "weir.jobs.pay."+names[i], "job-"+names[i], []byte("job-"+names[i]))
+	}
+	polled := func(more map[string]int) func() bool {
+		return func() bool {
+			for _, name := range names {
+				if o.Polled(name) <= more[name] {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	await.Until(t, "a poll of each", polled(nil))
+	r.Procs[0].Kill()
+	r.StopOne(1)
+	before := map[string]int{}
+	for _, name := range names {
+		before[name] = o.Polled(name)
+	}
+	await.Until(t, "a poll of each by the replica that is left", polled(before))
+	for _, name := range names {
+		o.Finish(name)
+	}
+	r.AwaitEmpty()
+	ends := r.Outcomes()
+	for _, name := range names {
+		if got := ends["job-"+name]; len(got) != 1 || got[0] != ledger.Done || o.Submitted(name) != 1 {
+			t.Errorf("%s ended as %v, submitted %d times", name, got, o.Submitted(name))
+		}
+	}
+}
