@@ -88,6 +88,7 @@ func (w *Settler) KeepOperation(ctx context.Context, j *lane.Job, c *ledger.Reco
 	w.traceRest(j, c)
 	w.HoldSlot(j)
 	w.Update(func(*schedule.Schedule) {
+		j.DropIntentsLocked()
 		if j.MarkSeq != 0 {
 			j.Part.Bucket.Discard(j.MarkSeq)
 		}
@@ -97,9 +98,9 @@ func (w *Settler) KeepOperation(ctx context.Context, j *lane.Job, c *ledger.Reco
 	})
 }
 
-// PollLocked lets a job be polled whose mark is stored. It deletes the call's intent.
+// PollLocked lets a job be polled whose mark is stored. Intents that an earlier owner stored stay until the job has ended:
+// that owner may have sent the end of the operation, and it may still arrive.
 func (w *Settler) PollLocked(j *lane.Job) {
-	j.DropIntentsLocked()
 	j.Orders, j.Failed = nil, ""
 	w.Sched.Submit(j.Job, j.Operation.Holds)
 	w.operations.begin(j)

@@ -38,7 +38,7 @@ func TestFoundCallIsAwaited(t *testing.T) {
 	w, p := newSettling(t)
 	w.Mu.Lock()
 	q := w.Sched.Push("k", 1, &p.Partition)
-	p.reader.resumeLocked(noMore(t), q, 1, jobHistory{intent: &lane.FoundIntent{Intent: queue.Intent{Seq: 1, Call: 1}, Mark: &lane.IntentMark{Users: 1}, Stored: time.Now()}})
+	p.reader.resumeLocked(noMore(t), q, queue.Entry{Seq: 1, Time: time.Now()}, jobHistory{intent: &lane.FoundIntent{Intent: queue.Intent{Seq: 1, Call: 1}, Mark: &lane.IntentMark{Users: 1}, Stored: time.Now()}})
 	w.Mu.Unlock()
 	await.Return(t, "what the worker runs", w.Running.Wait) // it has stopped before it could store anything
 	if unlogged, all := w.settler.Unrecorded.Left(); unlogged != 0 || all {

@@ -24,7 +24,9 @@ import (
 type recoveryModel struct {
 	rnd *rand.Rand
 	api *httpcall.API
-	bug plantedMistake
+	// operates says that the api accepts some calls and goes on working.
+	operates bool
+	bug      plantedMistake
 
 	clock  time.Duration
 	seq    uint64 // of the partition's stream
@@ -68,13 +70,17 @@ const (
 	ignoresOverruling      plantedMistake = "the mark of an end holds after another owner's intent"
 	waitsUnmarked          plantedMistake = "a found job waits again, and only an old record tells of its last call"
 	believesAfterCut       plantedMistake = "notes from before a power cut are believed"
+	submitsAgain           plantedMistake = "a job that the api has accepted is called again"
+	endsWithoutIntent      plantedMistake = "an operation ends without an intent"
+	operationUnbarred      plantedMistake = "a letter of an operation is stored without a bar against a late result"
 )
 
 // mistakes lists every planted mistake.
 var mistakes = []plantedMistake{
 	intentsUnfenced, resultUnbarred, barTakenForResult, writesWithoutRight, deletesBeforeLetter, deletesBeforeRecord,
 	deletesInAnyOrder, recordsBeforeResult, recordOfTheEarlierCall, buriesBeforeMark, dropsIntentFirst, calledWithoutIntent,
-	repeatsWithoutKey, ignoresIntents, ignoresRecords, ignoresOverruling, waitsUnmarked, believesAfterCut,
+	repeatsWithoutKey, ignoresIntents, ignoresRecords, ignoresOverruling, waitsUnmarked, believesAfterCut, submitsAgain, endsWithoutIntent,
+	operationUnbarred,
 }
 
 // modelMessage is a message of the partition's stream: a job, an intent or a mark.
@@ -96,6 +102,8 @@ type modelJob struct {
 	letters   []deadletter.Reason
 	called    map[int]int // how often each call of it was sent, by number
 	processed int         // how often the api has processed it
+	operation bool        // the api has accepted it, and goes on working on it
+	operated  string      // how its operation has ended: done or failed; "": it runs
 	unlogged  int         // calls that the code gives up on recording
 	// repeated says that a lost call was repeated under its key. The result of the lost call may then come late, and
 	// nothing keeps it out: there may be a letter for another reason too, and the ledger may lack its last record.
@@ -153,8 +161,9 @@ type jobsWay struct {
 	last                    ledger.LastCall
 	mark                    foundMark
 	lost, flown             bool
-	look                    bool // what the newest intent's call may have left has to be looked up
-	refused                 bool // by the stream: the last intent
+	operation               *queue.Operation // that the job's last call has begun
+	look                    bool             // what the newest intent's call may have left has to be looked up
+	refused                 bool             // by the stream: the last intent
 }
 
 func newRecoveryModel(seed uint64, bug plantedMistake) *recoveryModel {
@@ -166,6 +175,7 @@ func newRecoveryModel(seed uint64, bug plantedMistake) *recoveryModel {
 	if m.rnd.IntN(2) == 0 {
 		m.api.Idempotency = &httpcall.Idempotency{Header: "Key"}
 	}
+	m.operates = m.rnd.IntN(2) == 0
 	for range 1 + m.rnd.IntN(3) {
 		j := &modelJob{seq: m.store(modelMessage{}), called: map[int]int{}}
 		j.accepted = bucket.MicrosOf(m.at(m.clock))
@@ -246,6 +256,9 @@ func resultID(j *modelJob) string { return fmt.Sprintf("result.%d", j.seq) }
 
 func (m *recoveryModel) storeResult(j *modelJob, call int) (duplicate bool) {
 	return m.storeOnce(resultID(j), func() {
+		if j.result && j.operation {
+			m.fail("job %d, which the api has accepted, has two results", j.seq)
+		}
 		j.result, j.resultOf, j.resultAt = true, call, m.clock
 		if len(j.letters) > 0 && !j.repeated && !j.untraced {
 			m.fail("job %d has a letter %s, and now a result", j.seq, j.letters[0])
@@ -270,7 +283,11 @@ func (m *recoveryModel) storeRecord(o *modelOwner, j *modelJob, c ledger.Record)
 	if r := m.recordOf(j, c.Call); r != nil && r.Final && o.reads(r.Stored.Sub(m.at(0))) {
 		m.fail("the record of call %d of job %d says %s, and the one that its owner has read says %s", c.Call, j.seq, c.Outcome, r.Outcome)
 	}
-	return m.storeOnce(fmt.Sprintf("call.%d.%d", j.seq, c.Call), func() {
+	id := fmt.Sprintf("call.%d.%d", j.seq, c.Call)
+	if c.Polled {
+		id = fmt.Sprintf("end.%d", j.seq)
+	}
+	return m.storeOnce(id, func() {
 		c.Key, c.Dedupe, c.Seq, c.Accepted, c.Stored = "k", "j", j.seq, j.accepted.Time(), m.at(m.clock)
 		m.records = append(m.records, &c)
 		if c.Outcome == ledger.Done && !j.result {
@@ -299,6 +316,9 @@ func (m *recoveryModel) storeLetter(o *modelOwner, j *modelJob, reason deadlette
 func (m *recoveryModel) process(j *modelJob, call int) httpcall.Outcome {
 	j.called[call]++
 	keyed := m.api.Idempotency != nil
+	if keyed && j.operation && !m.one(6) {
+		return submitted
+	}
 	if keyed && j.processed > 0 && !m.one(6) { // else the api fails before it knows the key
 		return httpcall.Outcome{Verdict: httpcall.Delivered, Billed: deadletter.BilledYes}
 	}
@@ -316,8 +336,30 @@ func (m *recoveryModel) process(j *modelJob, call int) httpcall.Outcome {
 		}
 		return httpcall.Outcome{Verdict: httpcall.Dead, Billed: deadletter.BilledUnknown, Reason: deadletter.Unknown}
 	}
+	if m.operates && (j.operation || j.processed == 0 && m.one(2)) {
+		if !j.operation || !keyed {
+			j.processed++
+		}
+		j.operation = true
+		return submitted
+	}
 	j.processed++
 	return httpcall.Outcome{Verdict: httpcall.Delivered, Billed: deadletter.BilledYes}
+}
+
+// submitted is the outcome of a call that the api has accepted.
+var submitted = httpcall.Outcome{Verdict: httpcall.Submitted, Billed: deadletter.BilledYes, Operation: &queue.Operation{Address: "https://api/1"}}
+
+// poll is the api's part of a poll: it returns how the operation has ended, "" while it runs.
+func (m *recoveryModel) poll(j *modelJob) string {
+	switch {
+	case j.operated != "":
+	case m.one(4):
+		j.operated = ledger.Done
+	case m.one(8):
+		j.operated = string(deadletter.Rejected)
+	}
+	return j.operated
 }
 
 // takeOver makes a new process the partition's owner. It reads the ledger's end and the results, then the stream.

@@ -117,15 +117,93 @@ func (w *jobsWay) conclude(out httpcall.Outcome) (again bool) {
 		w.keepResult(out)
 	case httpcall.Dead:
 		w.bury(out.Reason, w.record(out))
+	case httpcall.Submitted:
+		w.operation = out.Operation
+		if w.keepRecord(w.record(out)) && w.keepOperation() {
+			w.polls()
+		}
 	default:
 		return w.again(w.record(out))
 	}
 	return false
 }
 
+// keepOperation stores the mark of the job's operation, and then deletes the call's intent and the former marks.
+func (w *jobsWay) keepOperation() bool {
+	former := w.marks
+	if !w.keepMark(queue.RetryMark{Operation: w.operation}) {
+		return false
+	}
+	w.dropIntents()
+	for _, seq := range former {
+		w.o.delete(seq)
+	}
+	w.marks, w.lost, w.flown = w.marks[len(former):], false, false
+	return true
+}
+
+// polls polls the job's operation until it has ended, or is given up.
+func (w *jobsWay) polls() {
+	m := w.o.m
+	for {
+		end := ""
+		if !w.o.right || !w.yield(&modelWrite{arrive: func() { end = m.poll(w.mj) }}) || !w.o.right {
+			return
+		}
+		if end == "" && m.one(12) {
+			end = string(deadletter.Cancelled)
+		}
+		if end != "" {
+			w.endOperation(end)
+			return
+		}
+	}
+}
+
+// endOperation ends the job as its operation has ended.
+func (w *jobsWay) endOperation(end string) {
+	m := w.o.m
+	if m.bug != endsWithoutIntent {
+		i := queue.Intent{Seq: w.mj.seq, Call: w.calls, Accepted: w.mj.accepted, Epoch: w.o.epoch}
+		if !w.yield(&modelWrite{intent: &i}) || w.refused {
+			return // another owner has the partition
+		}
+	}
+	if end == ledger.Done {
+		duplicate := false
+		if !w.persist(func() { duplicate = m.storeResult(w.mj, w.calls) }) {
+			return
+		}
+		if duplicate && !w.mj.result {
+			w.bury(deadletter.Unknown, w.endRecord(string(deadletter.Unknown)))
+			return
+		}
+	} else {
+		if m.bug != operationUnbarred && !w.persist(func() { m.bar(w.mj) }) {
+			return
+		}
+		if !w.mj.result {
+			w.bury(deadletter.Reason(end), w.endRecord(end))
+			return
+		}
+		end = ledger.Done // an earlier owner has stored its result
+	}
+	if w.keepRecord(w.endRecord(end)) {
+		w.finish()
+	}
+}
+
+// endRecord is the record of the end of the job's operation.
+func (w *jobsWay) endRecord(end string) *ledger.Record {
+	return &ledger.Record{
+		Call: w.calls, Attempt: w.attempts, Outcome: end, Billed: deadletter.BilledYes, Operation: w.operation, Polled: true, Final: true,
+	}
+}
+
 func (w *jobsWay) record(out httpcall.Outcome) *ledger.Record {
 	return &ledger.Record{
-		Call: w.calls, Attempt: w.attempts, Outcome: out.Name(), Billed: out.Billed, Idempotency: w.o.m.api.KeyIdentity(),
+		Operation: out.Operation,
+		Call:      w.calls, Attempt: w.attempts, Outcome: out.Name(), Billed: out.Billed, Idempotency: w.o.m.api.KeyIdentity(),
 		Final: out.Verdict == httpcall.Delivered || out.Verdict == httpcall.Dead,
 	}
 }
@@ -237,11 +315,15 @@ func (w *jobsWay) resume(h jobHistory) {
 		w.mj.unlogged++
 	}
 	if !w.follow(fate) {
+		if fate == recovery.Polls {
+			w.polls()
+			return
+		}
 		w.live()
 		return
 	}
 	switch fate {
-	case recovery.Waits, recovery.Answered, recovery.Lost:
+	case recovery.Waits, recovery.Answered, recovery.Lost, recovery.Polls:
 		if w.look && w.lookUp() {
 			fate = m.judge(w.known)
 		}
@@ -257,6 +339,8 @@ func (m *recoveryModel) judge(f recovery.Found) recovery.Fate {
 		f.Intended = 0
 	case ignoresOverruling:
 		f.Overruled = false
+	case submitsAgain:
+		f.Submitted = false
 	default:
 	}
 	return recovery.Judge(f)
@@ -278,6 +362,12 @@ func (w *jobsWay) recall(h jobHistory) {
 		w.deaths = w.mark.Deaths
 	}
 	w.known = h.known()
+	if w.last.Call == w.known.Recorded {
+		w.operation = w.last.Operation
+	}
+	if w.mark.Calls == w.known.Recorded && w.operation == nil {
+		w.operation = w.mark.Operation
+	}
 	if w.intent = h.intent; w.intent == nil {
 		return
 	}
@@ -304,13 +394,17 @@ func (w *jobsWay) follow(fate recovery.Fate) (more bool) {
 			w.dropIntents()
 			return false
 		}
+	case recovery.Polls:
+		return w.mark.Operation == nil || w.look
 	case recovery.HasResult:
 		w.lost = w.known.Intended > w.known.Recorded
 	case recovery.EndsByMark:
 		w.last = ledger.LastCall{Outcome: w.mark.Ends}
 	case recovery.Answered:
+		w.operation = nil
 		w.lost, w.flown, w.calls = true, true, w.intent.Call
 	case recovery.Lost:
+		w.operation = nil
 		w.lost, w.calls, w.attempts = true, w.intent.Call, w.attempts+1
 		w.deaths = w.intent.Deaths + 1
 	default:
@@ -324,6 +418,9 @@ func (w *jobsWay) lookUp() bool {
 	l := recovery.LookedUp{Result: w.mj.result}
 	if c := m.newest(w.mj, w.intent.Stored.Sub(m.at(0))); c != nil {
 		l.Recorded, l.Ended = c.Call, c.Final
+		if l.Submitted = c.Operation != nil && !c.Final; c.Operation != nil {
+			w.operation = c.Operation
+		}
 		w.last = c.Last()
 		l.Complete = isComplete(&w.last)
 		w.doubt.Recall(c.Billed, c.Idempotency)
@@ -347,6 +444,14 @@ func (w *jobsWay) settleFound(fate recovery.Fate) {
 			w.dropIntents()
 		}
 		w.live()
+	case recovery.Polls:
+		if w.last.Call >= w.calls && w.lost {
+			w.lost, w.flown, w.calls, w.attempts, w.deaths = false, false, w.last.Call, w.last.Attempt, 0
+		}
+		if w.mark.Operation == nil && !w.keepOperation() {
+			return
+		}
+		w.polls()
 	case recovery.HasResult:
 		w.endWithResult()
 	case recovery.EndsByMark, recovery.EndsByLast:
@@ -372,6 +477,12 @@ func (w *jobsWay) endWithResult() {
 		w.calls = max(w.calls, w.intent.Call)
 	}
 	recorded := !w.lost && w.known.Ended && w.mj.resultOf <= w.known.Recorded
+	if w.operation != nil && !w.lost {
+		if recorded || w.keepRecord(w.endRecord(ledger.Done)) {
+			w.finish()
+		}
+		return
+	}
 	c := w.record(httpcall.Outcome{Verdict: httpcall.Delivered, Billed: deadletter.BilledYes})
 	if recorded || w.keepRecord(c) {
 		w.finish()
