@@ -1,0 +1,177 @@
+package schedule
+
+import (
+	"testing"
+	"time"
+
+	"weir/bucket"
+)
+
+// polledSchedule returns a schedule with a key of two calls in flight, and a function that lets it call for a while. The
+// function returns the jobs whose calls it started.
+func polledSchedule(t *testing.T) (s *Schedule, p *Partition, run func() []*Job) {
+	t.Helper()
+	now := bucket.Micros(1_700_000_000_000_000)
+	rules := bucket.Rules{Jitter: 5 * time.Millisecond, Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 100, Per: time.Second, Burst: 100}, Capacity: 1000, InFlight: 2}}
+	store, err := bucket.NewMemory(rules, func() bucket.Micros { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = New(&Policy{Rules: rules}, Pace{PrepareLead: 24 * time.Millisecond, ReserveAhead: LeastAhead, GrantTTL: 4 * time.Millisecond, MaxStaged: MaxStaged, MaxCalls: MaxCalls}, func(string) bucket.Micros { return 0 })
+	p = &Partition{Open: true}
+	return s, p, func() (began []*Job) {
+		for until := now.Add(time.Second); now < until; now = now.Add(time.Millisecond) {
+			for {
+				fx := s.Step(now)
+				for _, j := range fx.Load {
+					j.Policy = s.policy
+					s.Loaded(j)
+				}
+				for _, j := range fx.Start {
+					j.Calls++
+					began = append(began, j)
+					s.Sent(j, now)
+				}
+				if len(fx.Asks) > 0 {
+					a, err := store.Reserve(t.Context(), fx.Asks)
+					s.Answer(&fx, Reply{Sent: now, Came: now, Answers: a, Err: err})
+				}
+				if s.Next(now) > now {
+					break
+				}
+			}
+		}
+		return began
+	}
+}
+
+// accept ends a call, and lets its job be polled.
+func accept(s *Schedule, j *Job, holds bool) {
+	s.Ended(j, nil, 0)
+	s.Submit(j, holds)
+}
+
+// TestPolledJobIsNotCalled checks that a polled job is never called again, counts as unfinished until it has ended, and
+// does not keep the jobs behind it from being called.
+func TestPolledJobIsNotCalled(t *testing.T) {
+	s, p, run := polledSchedule(t)
+	for seq := range uint64(3) {
+		s.Push("k", seq+1, p)
+	}
+	called := map[uint64]int{}
+	for range 4 {
+		for _, j := range run() {
+			called[j.Seq]++
+			accept(s, j, false)
+		}
+	}
+	q := s.Find("k")
+	if len(called) != 3 || called[1]+called[2]+called[3] != 3 {
+		t.Fatalf("called %v", called)
+	}
+	if q.Empty() || q.Depth() != 3 || s.At(0).Unfinished() != 3 || s.At(0).Count(func(string) bool { return true }).Polled != 3 {
+		t.Errorf("depth %d, %d unfinished", q.Depth(), s.At(0).Unfinished())
+	}
+	if phase, calls := q.PhaseOf(2); phase != JobPolling || calls != 1 || !q.has(2) || q.Waits(2) {
+		t.Errorf("phase %s after %d calls", phase, calls)
+	}
+	if jobs := s.At(0).FirstJobs(q, 2); len(jobs) != 2 || jobs[0].Phase != JobPolling || jobs[0].Seq != 1 {
+		t.Errorf("%+v", jobs)
+	}
+	var seqs []uint64
+	for seq := range q.Seqs {
+		seqs = append(seqs, seq)
+	}
+	if len(seqs) != 3 {
+		t.Errorf("%v", seqs)
+	}
+	for seq := range uint64(3) {
+		j := q.Job(seq + 1)
+		if !s.EndPolled(j) || s.EndPolled(j) {
+			t.Error("one end, once")
+		}
+		s.Finished(j)
+	}
+	if run(); !q.Empty() || s.Find("k") != nil || s.At(0).Unfinished() != 0 || s.polling.jobs != 0 {
+		t.Errorf("depth %d, %d unfinished, %d polled", q.Depth(), s.At(0).Unfinished(), s.polling.jobs)
+	}
+}
+
+// TestHeldSlots checks that an operation that holds its slot counts as a call in flight of its key until its end is stored.
+func TestHeldSlots(t *testing.T) {
+	s, p, run := polledSchedule(t)
+	for seq := range uint64(4) {
+		s.Push("k", seq+1, p)
+	}
+	first := run()
+	if len(first) != 2 {
+		t.Fatalf("%d calls run", len(first))
+	}
+	for _, j := range first {
+		accept(s, j, true)
+	}
+	if n := len(run()); n != 0 {
+		t.Errorf("%d calls beside two operations that hold the key's slots", n)
+	}
+	if w := s.At(0).waits(s.Find("k")); w.For != WaitInFlight {
+		t.Errorf("the key waits for %+v", w)
+	}
+	if s.EndPolled(first[0]); len(run()) != 0 {
+		t.Error("a call while the end is being stored")
+	}
+	s.Finished(first[0])
+	if more := run(); len(more) != 1 || more[0].Seq != 3 {
+		t.Errorf("%d calls when one has ended", len(more))
+	}
+	s.Forget(s.Find("k"))
+	if s.polling != (polling{}) {
+		t.Errorf("%+v", s.polling)
+	}
+}
+
+// TestCancelPolled checks that the cancellation of a polled job is handed out once, and that the job has one end.
+func TestCancelPolled(t *testing.T) {
+	s, p, run := polledSchedule(t)
+	s.Push("k", 1, p)
+	j := run()[0]
+	if _, verdict := s.Cancel("k", 1); verdict != CancelCalling {
+		t.Errorf("during the call: %s", verdict)
+	}
+	accept(s, j, false)
+	for range 2 {
+		if of, verdict := s.Cancel("k", 1); of != j || verdict != CancelTaken || !j.IsCancelled() {
+			t.Errorf("%v, %s", of, verdict)
+		}
+	}
+	if s.Next(1) != 1 {
+		t.Error("the step is not due")
+	}
+	if fx := s.Step(1); len(fx.Recall) != 1 || fx.Recall[0] != j || len(fx.Cancel) != 0 {
+		t.Errorf("%+v", fx)
+	}
+	if fx := s.Step(2); len(fx.Recall) != 0 {
+		t.Errorf("%+v", fx)
+	}
+	s.EndPolled(j)
+	if _, verdict := s.Cancel("k", 1); verdict != CancelCalling {
+		t.Errorf("while its end is being stored: %s", verdict)
+	}
+	s.Finished(j)
+	if _, verdict := s.Cancel("k", 1); verdict != CancelGone {
+		t.Errorf("after its end: %s", verdict)
+	}
+}
+
+// TestManyOperations checks that no call starts while as many operations are under way as may be.
+func TestManyOperations(t *testing.T) {
+	s, p, run := polledSchedule(t)
+	s.Push("k", 1, p)
+	s.polling.jobs = MaxPolled
+	if n := len(run()); n != 0 {
+		t.Errorf("%d calls", n)
+	}
+	s.polling.jobs--
+	if n := len(run()); n != 1 {
+		t.Errorf("%d calls", n)
+	}
+}

@@ -1,0 +1,147 @@
+package takeover
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/queue"
+	"weir/deadletter"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/lane"
+	"weir/dispatcher/ledger"
+	"weir/dispatcher/recovery"
+	"weir/dispatcher/settle"
+	"weir/ingest"
+	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+)
+
+// polledBy notes the jobs that are polled.
+func polledBy(w *rig) *[]*lane.Job {
+	var polled []*lane.Job
+	w.settler.UsePolls(
+		func(j *lane.Job) { polled = append(polled, j) }, func(context.Context, []bucket.Use) {},
+		func(*lane.Job, httpcall.Response) settle.Beyond { return settle.Beyond{} },
+	)
+	return &polled
+}
+
+var operation = &queue.Operation{
+	Address: "https://api.example.com/operations/1", Started: time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC), Until: bucket.MicrosOf(time.Now().Add(time.Hour)),
+	Price: 250_000, Target: "there",
+}
+
+// TestFoundOperation checks that a job goes on being polled by its mark alone, and by its record alone. From the record it
+// gets its mark first: a later owner may not read the ledger that far back.
+func TestFoundOperation(t *testing.T) {
+	w, p := newSettling(t)
+	polled := polledBy(w)
+	for i, c := range []struct {
+		what   string
+		record bool
+		mark   bool
+		intent bool
+		lost   bool // the ledger is not read that far back
+	}{
+		{"the mark", false, true, false, false},
+		{"the record", true, false, true, false},
+		{"both, and the intent", true, true, true, false},
+		{"the mark, and the intent of an end that did not come", false, true, true, true},
+		{"an intent, whose call has a record that must be looked up", true, false, true, true},
+	} {
+		f := foundOf(w, p, uint64(i+1), string(rune('a'+i)))
+		record := &ledger.Record{
+			API: "pay", Key: f.Queue.Key, Job: f.Queue.Key, Stream: p.Bucket.Name(), Seq: f.Seq, Call: 1, Attempt: 1, Accepted: f.Accepted.Time(), Status: 202,
+			Outcome: ledger.Submitted, Billed: deadletter.BilledYes, Operation: operation,
+		}
+		h := jobHistory{}
+		if c.record {
+			if _, err := w.Env.JS.PublishMsg(t.Context(), record.Message()); err != nil {
+				t.Fatal(err)
+			}
+			if last := record.Last(); !c.lost {
+				h.last = &last
+			}
+		}
+		if c.mark {
+			h.mark = &foundMark{queue.RetryMark{Seq: f.Seq, Calls: 1, Attempts: 1, Billed: "yes", Operation: operation}, 900}
+		}
+		if c.intent {
+			h.intent = &lane.FoundIntent{Intent: queue.Intent{Seq: f.Seq, Call: 1}, Mark: &lane.IntentMark{Users: 2}, Stored: time.Now()}
+		}
+		w.Mu.Lock()
+		f.recallLocked(h)
+		fate := recovery.Judge(f.known)
+		more := f.followLocked(fate)
+		w.Mu.Unlock()
+		if more {
+			await.Return(t, "the job's way", func() { f.settle(t.Context(), fate) })
+		}
+		w.Mu.Lock()
+		if len(*polled) != i+1 || (*polled)[i] != f.Job || !f.IsPolled() || f.Calls != 1 || f.Attempts != 1 || f.Doubt.Known() != deadletter.BilledYes {
+			t.Errorf("%s: fate %d, polled %v, %d calls, %d attempts, billed %s", c.what, fate, f.IsPolled(), f.Calls, f.Attempts, f.Doubt.Known())
+		}
+		if op := f.Operation; op == nil || op.Address != operation.Address || f.Price() != 250_000 {
+			t.Errorf("%s: %+v, price %d", c.what, op, f.Price())
+		}
+		w.Mu.Unlock()
+		if c.mark {
+			continue
+		}
+		s, err := w.Env.JS.Stream(t.Context(), p.Bucket.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		msg, err := s.GetMsg(t.Context(), f.MarkSeq)
+		if err != nil {
+			t.Fatalf("%s: mark %d: %v", c.what, f.MarkSeq, err)
+		}
+		if mark, err := (queue.Entry{Data: msg.Data}).RetryMark(); err != nil || mark.Operation == nil || mark.Operation.Address != operation.Address || mark.Calls != 1 {
+			t.Errorf("%s: the mark %+v, %v", c.what, mark, err)
+		}
+	}
+}
+
+// TestResultOfAnOperationWithoutItsRecord checks that a result of an operation without a record gets the record of the
+// operation's end: it costs nothing, and the record of the call stays as it is.
+func TestResultOfAnOperationWithoutItsRecord(t *testing.T) {
+	w, p := newSettling(t)
+	polledBy(w)
+	f := foundOf(w, p, 1, "k")
+	of := w.settler.Evidence.Of(f.Job)
+	submitted := &ledger.Record{
+		API: "pay", Key: "k", Job: "k", Stream: p.Bucket.Name(), Seq: 1, Call: 1, Attempt: 1, Accepted: f.Accepted.Time(), Status: 202, Price: "0.25",
+		Outcome: ledger.Submitted, Billed: deadletter.BilledYes, Operation: operation,
+	}
+	if _, err := w.Env.JS.PublishMsg(t.Context(), submitted.Message()); err != nil {
+		t.Fatal(err)
+	}
+	ack, err := w.Env.JS.PublishMsg(t.Context(), &nats.Msg{Subject: ledger.ResultSubject(of.API, of.Key), Header: nats.Header{
+		ingest.HeaderMsgID: {"result." + f.Origin()}, ingest.HeaderJobID: {of.ID}, ledger.HeaderStatus: {"200"}, ledger.HeaderCalls: {"1"},
+		ledger.HeaderFinishedAt: {ledger.Stamp(time.Now())},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := submitted.Last()
+	w.Mu.Lock()
+	f.recallLocked(jobHistory{last: &last, result: &ledger.StoredResult{At: ack.Sequence}})
+	fate := recovery.Judge(f.known)
+	f.followLocked(fate)
+	unsure := f.Queue.Unsure
+	w.Mu.Unlock()
+	if fate != recovery.HasResult || unsure {
+		t.Errorf("fate %d, the key's pace is unsure: %v", fate, unsure)
+	}
+	await.Return(t, "the job's end", func() { f.settle(t.Context(), fate) })
+	found, err := ledger.LookUp(t.Context(), w.Env.JS, of, time.Unix(0, 0))
+	if err != nil || found.Record == nil {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	if c := found.Record; !c.Polled || !c.Final || c.Outcome != ledger.Done || c.Price != "0.00" || c.Call != 1 || c.Operation == nil {
+		t.Errorf("%+v", c)
+	}
+}
