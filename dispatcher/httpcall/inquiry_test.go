@@ -36,7 +36,7 @@ func TestInquiryReads(t *testing.T) {
 		{"no answer", Response{Sent: true, Err: errTimeout}, StillUnknown},
 	} {
 		c.r.Sent, c.r.Header = true, http.Header{}
-		if got, detail := q.Read(c.r); got != c.want || detail == "" {
+		if got, detail := q.Answers.Read(c.r); got != c.want || detail == "" {
 			t.Errorf("%s: %s (%s), want %s", c.what, got, detail, c.want)
 		}
 	}

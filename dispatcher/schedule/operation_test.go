@@ -124,7 +124,7 @@ func TestHeldSlots(t *testing.T) {
 		t.Errorf("%d calls when one has ended", len(more))
 	}
 	s.Forget(s.Find("k"))
-	if s.polling != (polling{}) {
+	if s.polling.jobs != 0 || s.polling.held != 0 {
 		t.Errorf("%+v", s.polling)
 	}
 }
