@@ -45,11 +45,18 @@ type API struct {
 	*lane.Lane
 	since time.Time   // when this replica began to dispatch it
 	down  func() bool // whether the store of its limits does not answer; called under the lane's lock
+	polls func() Polls
+}
+
+// Polls is how the polls of an api's operations stand.
+type Polls struct {
+	Silent time.Duration // for how long no answer has said how an operation stands; 0 while nothing is polled
+	Oldest time.Time     // when the call of the oldest operation was made; zero if there is none
 }
 
 // NewAPI returns an api that this replica begins to dispatch now.
-func NewAPI(l *lane.Lane, down func() bool) *API {
-	return &API{Lane: l, since: time.Now().UTC(), down: down}
+func NewAPI(l *lane.Lane, down func() bool, polls func() Polls) *API {
+	return &API{Lane: l, since: time.Now().UTC(), down: down, polls: polls}
 }
 
 // Add adds an api whose worker does not run yet. Pauses that were made before are in force from the start.
@@ -106,8 +113,18 @@ type APIDetail struct {
 	Uses     []schedule.LimitUse  `json:"-"` // of shared rates and calls in flight, by this replica
 	// Owns are the partitions that this replica dispatches, by their numbers.
 	Owns []int `json:"owns,omitempty"`
+	// Operations are what the api goes on working on; nil if there are none.
+	Operations *Operations `json:"operations,omitempty"`
 	// LimiterDown says that the store of the limits does not answer, so that calls hold.
 	LimiterDown bool `json:"limiter_down,omitempty"`
+}
+
+// Operations are the operations that an api has begun and not ended. weir polls them.
+type Operations struct {
+	UnderWay int       `json:"under_way"`
+	Oldest   time.Time `json:"oldest,omitzero"` // when the call of the oldest was made
+	// SilentMS is for how long no answer to a poll has said how an operation stands, in milliseconds.
+	SilentMS int64 `json:"silent_ms"`
 }
 
 // KeyPause is a key that an operator has paused, whether it has jobs or not.
@@ -135,7 +152,7 @@ func (d *Desk) State(api string) (APIState, error) {
 	n := w.Counts()
 	state := APIState{
 		API: api, Instance: d.instance, Partitions: len(w.Queue.Partitions()), Owned: n.Owned,
-		Keys: n.Keys, Jobs: n.Queued + n.Calling, InFlight: n.Calling,
+		Keys: n.Keys, Jobs: n.Queued + n.Calling + n.Polled, InFlight: n.Calling,
 		Arrived: n.Arrived, Called: n.Called, Since: w.since,
 	}
 	pauses := d.Pauses(api)
@@ -164,6 +181,10 @@ func (d *Desk) Detail(api string, limit int) (APIDetail, error) {
 		return APIDetail{}, lane.ErrNoAPI
 	}
 	detail := APIDetail{APIState: state}
+	if n := w.Counts().Polled; n > 0 {
+		polls := w.polls()
+		detail.Operations = &Operations{UnderWay: n, Oldest: polls.Oldest, SilentMS: polls.Silent.Milliseconds()}
+	}
 	for key, p := range d.Pauses(api) {
 		if key != "" {
 			detail.Pauses = append(detail.Pauses, KeyPause{key, p})

@@ -20,7 +20,7 @@ func TestDeepest(t *testing.T) {
 	const keys, limit = 50_000, 100
 	now := bucket.MicrosOf(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC))
 	s, p := schedule.New(&schedule.Policy{}, schedule.Pace{}, func(string) bucket.Micros { return 0 }), &schedule.Partition{Open: true}
-	w := NewAPI(&lane.Lane{Sched: s, Now: func() bucket.Micros { return now }}, nil)
+	w := NewAPI(&lane.Lane{Sched: s, Now: func() bucket.Micros { return now }}, nil, nil)
 	rnd := rand.New(rand.NewPCG(3, 4))
 	var want []KeyPlace
 	seq := uint64(0)

@@ -70,7 +70,11 @@ func (a *API) Accept(out Outcome, r Response, job *ingest.Job) Outcome {
 		}
 	}
 	if err != nil {
-		return Unknown(deadletter.BilledYes, "the api accepted it with %d, but its operation cannot be polled: %v", r.Status, err)
+		out = Unknown(deadletter.BilledYes, "the api accepted it with %d, but its operation cannot be polled: %v", r.Status, err)
+		if !errors.Is(err, errOtherHost) {
+			return out
+		}
+		op.Cancel, op.Holds = "", false // an operator may allow the host, and ask about the letter
 	}
 	out.Operation = op
 	return out
@@ -103,12 +107,15 @@ func (a *API) address(path string, r Response, job *ingest.Job) (string, error) 
 		text += below
 	}
 	u, err := a.mayAsk(text)
-	if err != nil {
+	if u == nil {
 		return "", err
 	}
 	u.Fragment = ""
-	return u.String(), nil
+	return u.String(), err
 }
+
+// errOtherHost says that an operation is on a host that the configuration does not name.
+var errOtherHost = errors.New("its address is on a host that is not the api's host; operation.poll.hosts can allow it")
 
 // onlyPlaceholder returns the name in a path that is a single placeholder.
 func onlyPlaceholder(path string) (name string, only bool) {
@@ -145,7 +152,7 @@ func accepted(name string, r Response, job *ingest.Job) (string, error) {
 }
 
 // mayAsk parses an operation's address, and returns an error unless it leads to the api's own host or to a configured
-// one. The error does not quote the address.
+// one. The error does not quote the address. It is errOtherHost if only the host is wrong.
 func (a *API) mayAsk(address string) (*url.URL, error) {
 	if len(address) > MaxAddress {
 		return nil, fmt.Errorf("its address is longer than %d bytes", MaxAddress)
@@ -161,7 +168,7 @@ func (a *API) mayAsk(address string) (*url.URL, error) {
 	case a.Operation != nil && slices.Contains(a.Operation.Hosts, placeOf(u)):
 		return u, nil
 	}
-	return nil, fmt.Errorf("its address is on %s, which is not the api's host; allow it with operation.poll.hosts", placeOf(u))
+	return u, errOtherHost
 }
 
 func (a *API) isOwn(u *url.URL) bool { return placeOf(a.URL) == placeOf(u) }

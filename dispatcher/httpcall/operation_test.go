@@ -56,7 +56,7 @@ func TestAddresses(t *testing.T) {
 		{path: location, location: "https://API.example.com/o/1", want: "https://API.example.com/o/1"},
 		{path: location, location: "https://other.example.com/o/1", want: "https://other.example.com/o/1"},
 		{path: location, location: "http://api.example.com/o/1", wrong: "not the api's host"},
-		{path: location, location: "//evil.example.com/o/1", wrong: "https://evil.example.com, which is not the api's host"},
+		{path: location, location: "//evil.example.com/o/1", wrong: "not the api's host"},
 		{path: location, location: "https://api.example.com.evil.com/", wrong: "not the api's host"},
 		{path: location, location: "https://api.example.com@evil.com/", wrong: "a user or a password"},
 		{path: location, location: "https://user:secret@api.example.com/", wrong: "a user or a password"},
@@ -76,7 +76,8 @@ func TestAddresses(t *testing.T) {
 		out := accept(a, r)
 		switch {
 		case c.wrong != "":
-			if out.Verdict != Dead || out.Reason != deadletter.Unknown || out.Billed != deadletter.BilledYes || !strings.Contains(out.Detail, c.wrong) || strings.Contains(out.Detail, "secret") {
+			if out.Verdict != Dead || out.Reason != deadletter.Unknown || out.Billed != deadletter.BilledYes || !strings.Contains(out.Detail, c.wrong) || strings.Contains(out.Detail, "secret") ||
+				(out.Operation != nil) != (c.wrong == "not the api's host") {
 				t.Errorf("%s, %q, %s: %+v", c.path, c.location, c.body, out)
 			}
 		case out.Verdict != Submitted || out.Operation.Address != c.want || out.Billed != deadletter.BilledYes || out.Name() != "submitted":

@@ -36,7 +36,7 @@ type Outcome struct {
 	After   time.Duration   // the least wait before the job's next call, because the api asks for it
 	Hold    schedule.Advice // what the api says about all calls to come
 	Mend    string          // what an operator must do, if denied
-	// Operation is what the api has begun, if submitted. Accept sets it.
+	// Operation is what the api has begun, if submitted, or if dead because weir must not ask where it is. Accept sets it.
 	Operation *queue.Operation
 }
 

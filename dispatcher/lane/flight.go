@@ -72,7 +72,7 @@ func (j *Job) Land(f *Flight, r httpcall.Response) {
 		Billed: string(out.Billed), Reason: string(out.Reason), Detail: out.Detail, HoldHeader: out.Hold.Header, Mend: out.Mend,
 		ContentType: r.Header.Get("Content-Type"), Limits: j.Terms.Limits, Taken: j.Taken, Paid: j.Paid, Body: r.Body,
 	}
-	if op := out.Operation; op != nil {
+	if op := out.Operation; out.Verdict == httpcall.Submitted {
 		a.Operation, a.Cancel, a.Holds = op.Address, op.Cancel, op.Holds
 		a.Body = nil // the operation's answer is the result
 	}

@@ -8,6 +8,7 @@ import (
 
 	"weir/bucket"
 	"weir/deadletter"
+	"weir/dispatcher/desk"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/lane"
 	"weir/dispatcher/schedule"
@@ -266,14 +267,8 @@ func (w *Poller) take(j *lane.Job) bool {
 	return !j.Part.Closing && !j.Part.Lost.Load() && w.Sched.EndPolled(j.Job)
 }
 
-// State is how an api's polls stand.
-type State struct {
-	Silent time.Duration // for how long no answer was understood, 0 if there is nothing to poll
-	Oldest time.Time     // when the oldest operation's call was made; zero if there is none
-}
-
 // State returns how the polls stand. It looks at every operation.
-func (w *Poller) State() (s State) {
+func (w *Poller) State() (s desk.Polls) {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	s.Silent = w.agenda.silent(w.Now())

@@ -91,7 +91,9 @@ func (w *Settler) Conclude(ctx context.Context, j *lane.Job, r httpcall.Response
 	case httpcall.Submitted:
 		w.submit(ctx, j, r, out)
 	case httpcall.Dead:
-		w.Bury(ctx, j, out.Reason, out.Detail, w.Record(j, r, out))
+		c := w.Record(j, r, out)
+		j.Operation, c.Operation = out.Operation, out.Operation
+		w.Bury(ctx, j, out.Reason, out.Detail, c)
 	case httpcall.Again:
 		wait := schedule.Backoff(api.Retry.Min, api.Retry.Max, max(j.Attempts, 1), rand.Float64())
 		w.Again(ctx, j, w.Record(j, r, out), max(w.Now().Add(wait), f.NotBefore))

@@ -125,7 +125,7 @@ func (a *API) section() section {
 			},
 			{
 				name: "operation", is: optional(&a.Operation, func(o *Operation) section { return o.section(a) }),
-				means: "how weir polls the API if that accepts a call and goes on working ([operations](operations.md))",
+				means: "how weir polls the API if that accepts a call and goes on working ([polling](polling.md))",
 			},
 			{
 				name: "tls", is: optional(&a.TLS, func(t *TLS) section { return t.section(a) }),

@@ -46,7 +46,7 @@ var rooms = []struct{ room, imports string }{
 	{"dispatcher/desk", "ingest bucket bucket/queue bucket/stream deadletter dispatcher/schedule dispatcher/lane"},
 	{"dispatcher/inquiry", "ingest bucket bucket/fault bucket/lease bucket/stream deadletter dispatcher/httpcall dispatcher/ledger dispatcher/schedule dispatcher/lane"},
 	{"dispatcher/settle", "ingest bucket bucket/fault bucket/stream bucket/queue deadletter dispatcher/httpcall dispatcher/ledger dispatcher/schedule dispatcher/trace dispatcher/lane"},
-	{"dispatcher/polling", "bucket bucket/queue deadletter dispatcher/httpcall dispatcher/schedule dispatcher/lane dispatcher/settle"},
+	{"dispatcher/polling", "bucket bucket/queue deadletter dispatcher/httpcall dispatcher/schedule dispatcher/lane dispatcher/desk dispatcher/settle"},
 	{"dispatcher/takeover", "ingest bucket bucket/fault bucket/stream bucket/queue deadletter dispatcher/httpcall dispatcher/ledger dispatcher/schedule dispatcher/recorder dispatcher/recovery dispatcher/lane dispatcher/settle"},
 	{"dispatcher", "ingest bucket bucket/fault bucket/stream bucket/lease bucket/queue deadletter dispatcher/schedule dispatcher/ledger dispatcher/httpcall dispatcher/ownership dispatcher/recorder dispatcher/trace dispatcher/lane dispatcher/desk dispatcher/inquiry dispatcher/settle dispatcher/polling dispatcher/takeover"},
 	{"cmd/internal/fakeapi", ""},

@@ -60,6 +60,9 @@ func printBucket(out io.Writer, d *admin.KeyShown, now time.Time) error {
 	t.Row("bucket", d.API+"/"+cli.Visible(d.Key)+" in "+d.Stream)
 	t.Row("depth", fmt.Sprintf("%d of %d", d.Depth, d.Capacity))
 	t.Row("in flight", fmt.Sprintf("%d of %d", d.InFlight, d.MaxInFlight))
+	if d.Polled > 0 {
+		t.Row("operations", fmt.Sprintf("%d go on at the api, and are polled", d.Polled))
+	}
 	t.Row("rate", rateText(d.Rate)+", a call every "+preciseInterval(d.Rate)+burstText(d.Rate))
 	if d.Gets != nil {
 		t.Row("gets", getsText(d.Gets, d.Waits))

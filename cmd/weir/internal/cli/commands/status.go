@@ -108,7 +108,7 @@ func printStatus(out io.Writer, s *status.Status) error {
 		return err
 	}
 	for _, part := range []func(*cli.Table, *status.Status){
-		apisPart, stopsPart, limitsPart, lettersPart, callbacksPart, replicasPart, ownersPart,
+		apisPart, operationsPart, stopsPart, limitsPart, lettersPart, callbacksPart, replicasPart, ownersPart,
 	} {
 		part(t, s)
 		if t.Size() < 2 {
@@ -130,6 +130,22 @@ func apisPart(t *cli.Table, s *status.Status) {
 	for _, a := range s.APIs {
 		t.Row(a.API, strconv.Itoa(a.Jobs), strconv.Itoa(a.Keys), strconv.Itoa(a.InFlight), cmp.Or(a.Spent, "-"), cmp.Or(a.InDoubt, "-"),
 			fmt.Sprintf("%d/%d", a.Owned, a.Partitions), calledText(a))
+	}
+}
+
+// operationsPart adds what the apis go on working on.
+func operationsPart(t *cli.Table, s *status.Status) {
+	t.Row("OPERATIONS", "UNDER WAY", "OLDEST", "LAST ANSWER")
+	for _, a := range s.APIs {
+		o := a.Operations
+		if o == nil {
+			continue
+		}
+		oldest := "-"
+		if !o.Oldest.IsZero() {
+			oldest = cli.Brief(s.At.Sub(o.Oldest))
+		}
+		t.Row(a.API, strconv.Itoa(o.UnderWay), oldest, cli.Brief(time.Duration(o.SilentMS)*time.Millisecond)+" ago")
 	}
 }
 

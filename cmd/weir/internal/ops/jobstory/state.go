@@ -65,6 +65,9 @@ func (q *Queue) text() string {
 	if q.State.Phase == schedule.JobCalling || q.State.Phase == schedule.JobEnding {
 		return fmt.Sprintf("%s: call %d", q.State.Phase, q.State.Calls)
 	}
+	if q.State.Phase == schedule.JobPolling {
+		return "polling: the api has accepted it and goes on working"
+	}
 	text := fmt.Sprintf("%s, at place %d of %d", q.State.Phase, q.State.Position, q.Depth)
 	if q.State.ETA != nil {
 		text += ", to be called at " + cli.ClockTime(*q.State.ETA)

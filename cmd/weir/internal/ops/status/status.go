@@ -69,6 +69,8 @@ type API struct {
 	// Spent and InDoubt are today's, by the ledger; "" if it was not read.
 	Spent   string `json:"spent_today,omitempty"`
 	InDoubt string `json:"in_doubt_today,omitempty"`
+	// Operations are what the api goes on working on; nil if there are none.
+	Operations *desk.Operations `json:"operations,omitempty"`
 
 	limiterDown bool
 	clock       string // why its limits go by a clock that is behind
@@ -208,6 +210,7 @@ func (a *API) add(r *admin.APIStatus, instance string) {
 	}
 	a.HeldKeys += r.HeldKeys
 	a.Holds = append(a.Holds, r.Holds...)
+	a.addOperations(r.Operations)
 	a.limiterDown = a.limiterDown || r.LimiterDown
 	a.clock = cmp.Or(a.clock, r.Clock)
 	a.Callback = cmp.Or(a.Callback, r.Callback) // each replica reports what all know
@@ -334,4 +337,18 @@ func (s *Status) countLetters(ctx context.Context, c *connect.Connection) error 
 		return strings.Compare(a.API+" "+string(a.Reason), b.API+" "+string(b.Reason))
 	})
 	return nil
+}
+
+func (a *API) addOperations(more *desk.Operations) {
+	switch o := a.Operations; {
+	case more == nil:
+	case o == nil:
+		first := *more
+		a.Operations = &first
+	default:
+		o.UnderWay, o.SilentMS = o.UnderWay+more.UnderWay, max(o.SilentMS, more.SilentMS)
+		if o.Oldest.IsZero() || !more.Oldest.IsZero() && more.Oldest.Before(o.Oldest) {
+			o.Oldest = more.Oldest
+		}
+	}
 }

@@ -11,11 +11,25 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// warnings returns the budgets and quotas that are used up while jobs wait for them.
+// longSilence is for how long polls may say nothing before that is a warning.
+const longSilence = 10 * time.Minute
+
+// warnings returns the budgets and quotas that are used up while jobs wait for them, and operations whose polls say
+// nothing.
 func (a *API) warnings() (found []Problem) {
 	waiting := a.Jobs - a.InFlight
+	if o := a.Operations; o != nil {
+		waiting -= o.UnderWay
+		if silent := time.Duration(o.SilentMS) * time.Millisecond; silent >= longSilence {
+			found = append(found, Problem{
+				What: fmt.Sprintf("api %s: no poll has said for %s how its %s", a.API, cli.Brief(silent), cli.Count(o.UnderWay, "operation")+" "+cli.Verb(o.UnderWay, "stands", "stand")),
+				Fix: fmt.Sprintf("look at the log of the replicas, and at apis.%s.operation in the configuration: its answers must explain what the api says; "+
+					"the jobs become letters unknown when operation.poll.for has passed", a.API),
+			})
+		}
+	}
 	if waiting <= 0 {
-		return nil
+		return found
 	}
 	for i := range a.Limits {
 		l := &a.Limits[i]

@@ -81,7 +81,7 @@ function jobs(app, api, key, shown) {
     h("tbody", {}, shown.next.map((j) => h("tr", { key: String(j.seq) },
       h("td.n.fit", { "data-name": "Place" }, j.position),
       h("td.code", { "data-name": "Job" }, j.job ? h("a", { href: link("/job", { id: j.job }) }, j.job) : "–"),
-      h("td", { "data-name": "State" }, h("span.chip", { class: j.phase === "calling" ? "good" : j.phase === "retry" ? "held" : "calm" }, j.phase.replace("_", " "))),
+      h("td", { "data-name": "State" }, h("span.chip", { class: j.phase === "calling" || j.phase === "polling" ? "good" : j.phase === "retry" ? "held" : "calm" }, j.phase.replace("_", " "))),
       h("td.n.fit", { "data-name": "Calls" }, j.calls),
       h("td.nowrap", { "data-name": "Called at" }, j.eta ? h("span", {}, moment(j.eta, app.now()), h("span.quiet", {}, ` in ${brief(Date.parse(j.eta) - app.now())}`)) : "–"),
       h("td.fit", {}, app.operator() && j.job && j.phase !== "calling" && j.phase !== "ending" && cancelButton(app, api, j.job)))))),

@@ -73,7 +73,7 @@ function steps(app, j) {
   if (j.state === "queued" && q) {
     const state = q.state;
     all.push(h("li.later", { key: "now" }, h("div", {}, h("time", {}, "now")),
-      h("p", {}, state ? (state.phase === "calling" ? h("b", {}, `call ${state.calls} runs`) : h("b", {}, `waits at place ${state.position} of ${q.depth}`)) : h("b", {}, `waits in a bucket of ${q.depth}`), " ", q.waits && h("span.chip", { class: shade(q.waits) }, short(q.waits))),
+      h("p", {}, state ? (state.phase === "calling" ? h("b", {}, `call ${state.calls} runs`) : state.phase === "polling" ? h("b", {}, "the API goes on working; weir polls it") : h("b", {}, `waits at place ${state.position} of ${q.depth}`)) : h("b", {}, `waits in a bucket of ${q.depth}`), " ", q.waits && h("span.chip", { class: shade(q.waits) }, short(q.waits))),
       q.waits && h("p.quiet", {}, "The bucket's next job waits for ", waiting(q.waits))));
     if (state?.eta) all.push(h("li.later", { key: "eta" }, h("div", {}, exact(state.eta), h("span.gap", {}, "in " + brief(Date.parse(state.eta) - now))), h("p", {}, "to be called")));
   }
@@ -108,6 +108,6 @@ const titles = { accepted: "accepted", call: "called", result: "answered", lette
 function shadeOf(s) {
   if (s.what === "letter") return "dead";
   if (s.what === "result") return "good";
-  if (s.what === "call") return s.outcome === "done" ? "good" : ["retry", "pushback", "denied"].includes(s.outcome) ? "held" : "dead";
+  if (s.what === "call") return ["done", "submitted"].includes(s.outcome) ? "good" : ["retry", "pushback", "denied"].includes(s.outcome) ? "held" : "dead";
   return "";
 }
