@@ -31,6 +31,8 @@
 //	the call ended the job       the ledger's record, letter, deletion; before the letter also the mark of the job's
 //	                               end, if the ledger had a record of the call already
 //	another call is to follow    the ledger's record, retry mark; the message stays
+//	the api goes on working      the ledger's record, the mark of its operation; the message stays until that has
+//	                               ended (settle/operation.go)
 //	the job ends without a call  the mark of its end, letter, deletion
 //
 // So a success in the ledger proves that the result is stored and the reply was sent. A missing letter can be written
@@ -41,7 +43,7 @@
 // (schedule.Job). The worker never waits for anything while it holds the lock. The rest of a job belongs to the job's
 // goroutine (job.go).
 //
-// httpcall.Judge decides whether a call's outcome is done, retry, pushback, denied or dead. Schedule.OnCallEnd then
+// httpcall.Judge decides whether a call's outcome is done, submitted, retry, pushback, denied or dead. Schedule.OnCallEnd then
 // decides what this outcome means for later calls. A time in a header is compared with the answer's Date. The size of a
 // number in a header decides its meaning: seconds to wait, or an epoch in s, ms, µs or ns. A hold that no job's retry
 // mark records has a mark of its own in the partition (lane/mark.go).
@@ -56,6 +58,7 @@
 //	lane       what the parts of an api's worker share: the schedule under its lock, partitions, jobs near their call
 //	settle     brings jobs to their ends: stores outcomes, results, records, marks and letters
 //	takeover   reads the stream of a partition taken over, and resumes the jobs that it finds there
+//	polling    polls the operations of calls that the api has accepted, and ends their jobs
 //	inquiry    asks an api what became of a call, and ends letters by the answer
 //	desk       answers requests of operators: inspect, cancel, pause
 //
@@ -95,7 +98,7 @@
 // while the rest of a long queue is still being read (takeover/replay.go).
 //
 // Every call has an intent, which is deleted only after the call's outcome is stored. So a job with neither an intent
-// nor an outcome was never called. recovery.Judge gives every found job one of six fates, and takeover/found.go shows
+// nor an outcome was never called. recovery.Judge gives every found job one of seven fates, and takeover/found.go shows
 // on one screen what follows from each:
 //
 //	Waits       never called, or its last call is stored and another one follows: it is called in its turn
@@ -105,6 +108,7 @@
 //	EndsByMark  a mark says that it ends without another call: its letter is written again, and the job ends
 //	Answered    nothing is stored, but its ended process noted the answer: the outcome is stored as by that process
 //	Lost        a call may have been made, and nothing says what came of it
+//	Polls       the api has accepted its last call: it is polled, and never called again
 //
 // A lost call gets a record first, which says that the call may have been made (takeover/lostcall.go). If the call
 // carried an idempotency key and the api takes keys as it did then, the job is called again with the same key.
@@ -125,6 +129,12 @@
 //	                                                                         every call has one, then the job is
 //	                                                                         deleted
 //	a job, a retry mark     nothing else                                   waiting for its time, with its attempts
+//	a job, the mark of an   nothing else, or the intent of an end that     polled by what the mark says
+//	  operation               has not come
+//	                        a result, or a final record                    finished, as above: an end that is older than
+//	                                                                         what was read is looked up if there is an intent
+//	a job, a record that    nothing else                                   polled, when its mark is stored
+//	  says submitted
 //	a job, the mark of its  nothing else                                   the letter that was being written: expired,
 //	  end                                                                    invalid, cancelled, over budget
 //	                        an intent behind the mark, or of a later       as with an intent alone: the mark was late
@@ -186,6 +196,7 @@
 //	retry.attempts, min, max, breaker   decide only when a job is called again, if it may be
 //	headers       credentials may change at any time and are no part of a key's identity. Drain the api before you move to
 //	              another account of it
+//	operation   polls follow the present terms; without any the job waits for them, until the time stored with it
 //	methods, forward_headers   a waiting job that they now forbid becomes a letter invalid when it is made ready
 //	max_body      binds only at the door: jobs that wait are called. results.max_body binds from the next answer on
 //	dedupe        see takeover/duplicate.go: a copy in doubt becomes a letter, also on an idempotent api

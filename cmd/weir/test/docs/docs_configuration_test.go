@@ -61,6 +61,11 @@ var bases = map[string]object{
 		"path": "/{job}", "auto": true, "answers": []any{object{"status": 404, "means": "not_processed"}},
 	},
 	"apis.NAME.inquiry.answers": {"status": 404, "means": "not_processed"},
+	"apis.NAME.operation": {
+		"poll": object{"path": "/{job}"}, "answers": []any{object{"status": 200, "means": "done"}},
+	},
+	"apis.NAME.operation.poll":    {"path": "/{job}"},
+	"apis.NAME.operation.answers": {"status": 200, "means": "done"},
 	"http.tokens.NAME":          {"role": "viewer", "token": "${env:SOME}"},
 	"notifications.NAME":        {"url": "https://127.0.0.1", "secret": "${env:SOME}"},
 }
