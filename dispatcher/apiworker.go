@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"crypto/rand"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -193,7 +194,8 @@ func (w *apiWorker) pump(ctx, hard context.Context) bucket.Micros {
 // know yet: its partitions have not all been read far enough.
 func (w *apiWorker) slotsUnknownLocked() bool {
 	o := w.Terms.API.Operation
-	if o == nil || !o.HoldSlot || w.Clock != schedule.OwnClock || w.d.owner != nil || w.slotsKnown {
+	inFlight := func(l bucket.Limit) bool { return l.InFlight > 0 }
+	if o == nil || !o.HoldSlot || !slices.ContainsFunc(w.Terms.API.Rules.Shared, inFlight) || w.Clock != schedule.OwnClock || w.d.owner != nil || w.slotsKnown {
 		return false
 	}
 	for _, p := range w.Partitions {

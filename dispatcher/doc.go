@@ -43,10 +43,10 @@
 // (schedule.Job). The worker never waits for anything while it holds the lock. The rest of a job belongs to the job's
 // goroutine (job.go).
 //
-// httpcall.Judge decides whether a call's outcome is done, submitted, retry, pushback, denied or dead. Schedule.OnCallEnd then
-// decides what this outcome means for later calls. A time in a header is compared with the answer's Date. The size of a
-// number in a header decides its meaning: seconds to wait, or an epoch in s, ms, µs or ns. A hold that no job's retry
-// mark records has a mark of its own in the partition (lane/mark.go).
+// httpcall.Judge decides whether a call's outcome is done, submitted, retry, pushback, denied or dead.
+// Schedule.OnCallEnd then decides what this outcome means for later calls. A time in a header is compared with the
+// answer's Date. The size of a number in a header decides its meaning: seconds to wait, or an epoch in s, ms, µs or ns.
+// A hold that no job's retry mark records has a mark of its own in the partition (lane/mark.go).
 //
 // If the store of slots is on another machine, the worker asks it in the background, one round at a time, while calls
 // start. It repeats the ends of grants until the store has acknowledged them (grantends.go).
@@ -131,8 +131,9 @@
 //	a job, a retry mark     nothing else                                   waiting for its time, with its attempts
 //	a job, the mark of an   nothing else, or the intent of an end that     polled by what the mark says
 //	  operation               has not come
-//	                        a result, or a final record                    finished, as above: an end that is older than
-//	                                                                         what was read is looked up if there is an intent
+//	                        a result, or a final record                    finished, as above; if there is an intent,
+//	                                                                         an end older than what was read is
+//	                                                                         looked up
 //	a job, a record that    nothing else                                   polled, when its mark is stored
 //	  says submitted
 //	a job, the mark of its  nothing else                                   the letter that was being written: expired,

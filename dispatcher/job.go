@@ -219,7 +219,7 @@ func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, ma
 			"each call has a connection of its own for an hour")
 	}
 	lane.Observe(w.Metrics.Duration, r.Ended.Sub(r.Started).Seconds(), j)
-	if out := j.Judge(r); out.Verdict == httpcall.Submitted && out.Operation.Holds {
+	if o := j.Terms.API.Operation; o != nil && o.HoldSlot && j.Judge(r).Verdict == httpcall.Submitted {
 		j.Granted = &use // it ends when the operation's own slot is held
 	} else {
 		w.grants.settle(ctx, []bucket.Use{use})

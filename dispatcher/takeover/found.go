@@ -165,10 +165,15 @@ func (f *foundJob) recallOperation(op *queue.Operation) {
 func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 	switch fate {
 	case recovery.Polls:
-		if f.intent != nil {
+		switch {
+		case f.known.Intended > f.known.Recorded: // another owner had intended another call, which had not begun
+			if !f.takeBackLocked() || f.isUnmarked() {
+				return true
+			}
+		case f.intent != nil:
 			f.IntendedAt = f.intent.Stored
 		}
-		if f.isUnmarked() || f.intent != nil && !f.w.Evidence.IsRead(f.IntendedAt) {
+		if f.isUnmarked() || f.intent != nil && !f.w.Evidence.IsRead(f.intent.Stored) {
 			return true
 		}
 		f.w.HoldSlot(f.Job)
@@ -352,7 +357,12 @@ func (f *foundJob) poll(ctx context.Context) {
 		return
 	}
 	f.w.HoldSlot(f.Job)
-	f.w.Update(func(*schedule.Schedule) { f.w.PollLocked(f.Job) })
+	f.w.Update(func(*schedule.Schedule) {
+		if f.known.Intended > f.known.Recorded {
+			f.DropIntentsLocked()
+		}
+		f.w.PollLocked(f.Job)
+	})
 }
 
 // endAgain ends a job whose end the ledger or a mark records. If it ended with a result, the result was stored

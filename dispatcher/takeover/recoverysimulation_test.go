@@ -395,6 +395,12 @@ func (w *jobsWay) follow(fate recovery.Fate) (more bool) {
 			return false
 		}
 	case recovery.Polls:
+		if w.known.Intended > w.known.Recorded {
+			m.notes[w.intent.Entry].of = w.o // this process notes again that the call has not begun
+			if w.adopted = w.intent.Entry; !w.look && w.mark.Operation != nil {
+				w.dropIntents()
+			}
+		}
 		return w.mark.Operation == nil || w.look
 	case recovery.HasResult:
 		w.lost = w.known.Intended > w.known.Recorded
@@ -450,6 +456,9 @@ func (w *jobsWay) settleFound(fate recovery.Fate) {
 		}
 		if w.mark.Operation == nil && !w.keepOperation() {
 			return
+		}
+		if w.known.Intended > w.known.Recorded {
+			w.dropIntents()
 		}
 		w.polls()
 	case recovery.HasResult:

@@ -35,6 +35,8 @@ type Letter struct {
 	Headers     map[string][]string `json:"headers,omitempty"`
 	Answer      *Answer             `json:"answer,omitempty"`
 	Call        *Call               `json:"call,omitempty"` // the job's last call that was sent
+	// Operation is where the api is asked about the operation that the last call began.
+	Operation string `json:"operation,omitempty"`
 	jobstory.Body
 }
 
@@ -69,6 +71,7 @@ func Of(k *deadletter.Kept) Letter {
 func Whole(k *deadletter.Kept) Letter {
 	l := Of(k)
 	l.Headers, l.Body, l.Answer, l.Call = JobHeaders(k.Header), jobstory.BodyOf(k.Body), AnswerOf(k.Answer), callOf(k.Call)
+	l.Operation = k.Operation
 	return l
 }
 

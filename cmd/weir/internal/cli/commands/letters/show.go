@@ -93,6 +93,9 @@ func printLetter(out io.Writer, k *deadletter.Kept, now time.Time) error {
 		t.Row("refusals", fmt.Sprintf("%d when the letter was written: its producer tries again and again", k.Refusals))
 	}
 	addCall(t, k.Call)
+	if k.Operation != "" {
+		t.Row("operation", cli.Visible(k.Operation))
+	}
 	headers := deadview.JobHeaders(k.Header)
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		for _, value := range headers[name] {
