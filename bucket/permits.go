@@ -10,8 +10,8 @@ import "sort"
 // sorted by serial and by end, finding is a binary search, and expiry looks at the front only. It holds at most the
 // calls granted within one lease, and is packed when more than half of it is settled.
 //
-// A held permit belongs to an operation that goes on after its call. It has a negative serial, which its holder chooses,
-// and an end of its own.
+// A held permit belongs to an operation that goes on after its call. It has a negative serial, which its holder
+// chooses, and an end of its own.
 type permits struct {
 	list   []permit
 	done   int    // settled ones still in the list

@@ -190,8 +190,8 @@ func (w *apiWorker) pump(ctx, hard context.Context) bucket.Micros {
 	}
 }
 
-// slotsUnknownLocked reports whether operations may hold slots that this process, which counts the slots itself, does not
-// know yet: its partitions have not all been read far enough.
+// slotsUnknownLocked reports whether operations may hold slots that this process, which counts the slots itself, does
+// not know yet: its partitions have not all been read far enough.
 func (w *apiWorker) slotsUnknownLocked() bool {
 	o := w.Terms.API.Operation
 	inFlight := func(l bucket.Limit) bool { return l.InFlight > 0 }

@@ -210,9 +210,9 @@ func (w *caller) settleUnits(j *lane.Job, r httpcall.Response) (s settled) {
 	return s
 }
 
-// beyond returns what a job's operation took beyond what its call was charged, by its final answer, and charges it to the
-// limits that all keys share. What the operation took less is not given back: the time of the call is over, and what
-// budgets and quotas granted since relies on it. If the limits have changed since the call, only money is charged.
+// beyond returns what a job's operation took beyond what its call was charged, by its final answer, and charges it to
+// the limits that all keys share. What the operation took less is not given back: the time of the call is over, and
+// what budgets and quotas granted since relies on it. If the limits have changed since the call, only money is charged.
 func (w *caller) beyond(j *lane.Job, r httpcall.Response) (b settle.Beyond) {
 	op := j.Operation
 	took, err := j.Terms.TollBy(j.Message, func(_ int, of ingest.Cost, numbers []int64) int64 {

@@ -58,8 +58,8 @@ type Intent struct {
 	Entry uint64 `json:"entry,omitempty"`
 }
 
-// Operation is what an api goes on doing after it has accepted a call. weir polls it until it has ended, and never submits
-// its job again. The job's mark, the ledger and the job's letter store it.
+// Operation is what an api goes on doing after it has accepted a call. weir polls it until it has ended, and never
+// submits its job again. The job's mark, the ledger and the job's letter store it.
 type Operation struct {
 	Address string        `json:"address"`          // where it is polled: a whole url
 	Cancel  string        `json:"cancel,omitempty"` // where the api is told to cancel it; "": it cannot be told

@@ -286,8 +286,8 @@ func (o *Operations) Poll(ctx context.Context, address string, h Hooks) (r Respo
 	return r, means, detail
 }
 
-// ResultOf returns a final answer with the result in place of its body, as the configuration says. It returns the answer
-// as it is if the body has nothing there.
+// ResultOf returns a final answer with the result in place of its body, as the configuration says. It returns the
+// answer as it is if the body has nothing there.
 func (o *Operation) ResultOf(r Response) Response {
 	if o.Result == "" || r.More || r.Cut {
 		return r

@@ -106,8 +106,8 @@ func TestCancelAddress(t *testing.T) {
 	}
 }
 
-// TestPolls checks that only allowed hosts are asked, that a host that is not the api's own gets no header with a secret,
-// and what the answers mean.
+// TestPolls checks that only allowed hosts are asked, that a host that is not the api's own gets no header with a
+// secret, and what the answers mean.
 func TestPolls(t *testing.T) {
 	var seen sync.Map
 	header := func(of, name string) string {

@@ -91,8 +91,8 @@ func (p *poll) failed(why string, every time.Duration) time.Duration {
 	return rest
 }
 
-// denied holds all polls because the api denies weir's access, longer after each denial in a row. It returns until when,
-// and whether the denial is the first.
+// denied holds all polls because the api denies weir's access, longer after each denial in a row. It returns until
+// when, and whether the denial is the first.
 func (a *agenda) denied(now bucket.Micros) (until bucket.Micros, first bool) {
 	a.denials++
 	rest := deniedRest

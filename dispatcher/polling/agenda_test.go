@@ -154,7 +154,8 @@ func TestAgendaHolds(t *testing.T) {
 	}
 }
 
-// TestFailedPolls checks that an operation whose polls say nothing is polled ever more rarely, until one says something.
+// TestFailedPolls checks that an operation whose polls say nothing is polled ever more rarely, until one says
+// something.
 func TestFailedPolls(t *testing.T) {
 	var a agenda
 	var p poll

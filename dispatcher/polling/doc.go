@@ -1,9 +1,9 @@
 // Package polling polls the operations that an api has begun, and ends their jobs.
 //
-// A job whose call the api has accepted (httpcall.Submitted) is never called again. The owner of its partition polls its
-// operation: at the rate that the api's configuration sets for polls, over all jobs of the partitions that it owns, each
-// job at most once in every interval, the one that is due longest first. Polls take no slot, limit or budget and are not
-// in the ledger.
+// A job whose call the api has accepted (httpcall.Submitted) is never called again. The owner of its partition polls
+// its operation: at the rate that the api's configuration sets for polls, over all jobs of the partitions that it owns,
+// each job at most once in every interval, the one that is due longest first. Polls take no slot, limit or budget and
+// are not in the ledger.
 //
 //	agenda.go  which operation is polled when: a plain value, with the time as an argument
 //	poller.go  the polls, and what their answers mean
@@ -17,10 +17,11 @@
 //	the rest  it is polled again, after longer waits: no answer, a status that the configuration does not explain, an
 //	          address that the configuration does not allow any more, or no operation in the configuration at all
 //
-// If the api denies weir's access (401, 403), no operation of it is polled for a while. If it pushes a poll back, none is
-// polled before the time that it names. Calls go on: the api may limit polls by themselves. After the time for which
-// operations are polled, counted from the call, the job becomes a letter unknown with the operation's address. The letter
-// is not redriven unless an operator insists, because the operation may still succeed; dead reconcile asks the address.
+// If the api denies weir's access (401, 403), no operation of it is polled for a while. If it pushes a poll back, none
+// is polled before the time that it names. Calls go on: the api may limit polls by themselves. After the time for which
+// operations are polled, counted from the call, the job becomes a letter unknown with the operation's address. The
+// letter is not redriven unless an operator insists, because the operation may still succeed; dead reconcile asks the
+// address.
 //
 // A pause by an operator stops polls, too. Holds of calls and a missing slot do not.
 //

@@ -28,8 +28,8 @@ func New(l *lane.Lane, s *settle.Settler) *Poller {
 	return &Poller{Lane: l, settler: s, wake: make(chan struct{}, 1)}
 }
 
-// BeginLocked polls a job's operation from now on. The schedule must have the job as polled. The first poll comes when the
-// job's interval has passed since its call, or at once after that.
+// BeginLocked polls a job's operation from now on. The schedule must have the job as polled. The first poll comes when
+// the job's interval has passed since its call, or at once after that.
 func (w *Poller) BeginLocked(j *lane.Job) {
 	now := w.Now()
 	due := now
@@ -187,7 +187,8 @@ func (w *Poller) count(a answer) {
 	w.Env.Metrics.Polls.WithLabelValues(w.Name, outcome).Inc()
 }
 
-// heldBack returns how long an answer asks weir to wait. If the api pushed the poll back, no operation is polled before.
+// heldBack returns how long an answer asks weir to wait. If the api pushed the poll back, no operation is polled
+// before.
 func (w *Poller) heldBack(r httpcall.Response) time.Duration {
 	if wait := httpcall.PushedBackFor(r, time.Now()); wait > 0 {
 		w.Mu.Lock()
@@ -259,8 +260,8 @@ func (w *Poller) end(ctx context.Context, j *lane.Job, r httpcall.Response, reas
 	}
 }
 
-// take takes a job out of those that are polled, to end it. It reports false if the job has ended already, or belongs to
-// the next owner.
+// take takes a job out of those that are polled, to end it. It reports false if the job has ended already, or belongs
+// to the next owner.
 func (w *Poller) take(j *lane.Job) bool {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()

@@ -11,9 +11,9 @@ import (
 	"weir/dispatcher/lane"
 )
 
-// An operator may cancel a job whose operation goes on. weir tells the api, if the configuration says how, and then polls
-// once more. An operation that has ended by then ends its job as ever: done wins over the cancellation. Otherwise the job
-// becomes a letter cancelled, which says whether the api was told. Its call stays billed.
+// An operator may cancel a job whose operation goes on. weir tells the api, if the configuration says how, and then
+// polls once more. An operation that has ended by then ends its job as ever: done wins over the cancellation. Otherwise
+// the job becomes a letter cancelled, which says whether the api was told. Its call stays billed.
 
 // recall ends a cancelled job.
 func (w *Poller) recall(ctx, hard context.Context, p *poll, terms *lane.Terms) {

@@ -167,8 +167,8 @@ func (q *KeyQueue) count(phases ...Phase) int {
 func (q *KeyQueue) ungranted() int { return q.count(staging, ready, asking) }
 
 // Rank returns the position of a sequence among the queue's jobs, 0 if it is not there, and the earliest time of its
-// call, 0 for at once. A job that is not due yet comes behind all jobs that may be called before it. A polled job is the
-// first: no job is called before it.
+// call, 0 for at once. A job that is not due yet comes behind all jobs that may be called before it. A polled job is
+// the first: no job is called before it.
 func (q *KeyQueue) Rank(seq uint64) (n int, notBefore bucket.Micros) {
 	if q.polled[seq] != nil {
 		return 1, 0

@@ -7,8 +7,8 @@ import (
 	"weir/bucket"
 )
 
-// polledSchedule returns a schedule with a key of two calls in flight, and a function that lets it call for a while. The
-// function returns the jobs whose calls it started.
+// polledSchedule returns a schedule with a key of two calls in flight, and a function that lets it call for a while.
+// The function returns the jobs whose calls it started.
 func polledSchedule(t *testing.T) (s *Schedule, p *Partition, run func() []*Job) {
 	t.Helper()
 	now := bucket.Micros(1_700_000_000_000_000)
@@ -97,7 +97,8 @@ func TestPolledJobIsNotCalled(t *testing.T) {
 	}
 }
 
-// TestHeldSlots checks that an operation that holds its slot counts as a call in flight of its key until its end is stored.
+// TestHeldSlots checks that an operation that holds its slot counts as a call in flight of its key until its end is
+// stored.
 func TestHeldSlots(t *testing.T) {
 	s, p, run := polledSchedule(t)
 	for seq := range uint64(4) {

@@ -15,18 +15,18 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// An api may accept a call and go on working on it. weir then polls the operation, and never calls the job again. What is
-// stored, each when the one before is durable:
+// An api may accept a call and go on working on it. weir then polls the operation, and never calls the job again. What
+// is stored, each when the one before is durable:
 //
 //	the call was accepted      the ledger's record, with the operation's address; the mark of the operation; the call's
 //	                           intent is deleted
 //	the operation has ended    an intent, which says that its end may be stored from now on; then as for a call: result,
 //	                           reply, record and deletion, or record, letter and deletion
 //
-// Record and mark hold the same, so either suffices to go on polling. The intent of the end has the number of the call. It
-// tells a later owner from when on it must look for an end that is older than what it has read. The stream refuses it if
-// another owner has the partition. Before a letter is stored, the result is barred, as for a lost call: an earlier owner
-// may have seen the operation succeed.
+// Record and mark hold the same, so either suffices to go on polling. The intent of the end has the number of the call.
+// It tells a later owner from when on it must look for an end that is older than what it has read. The stream refuses
+// it if another owner has the partition. Before a letter is stored, the result is barred, as for a lost call: an
+// earlier owner may have seen the operation succeed.
 
 // operations are what the settler needs for jobs that are polled.
 type operations struct {
@@ -98,16 +98,16 @@ func (w *Settler) KeepOperation(ctx context.Context, j *lane.Job, c *ledger.Reco
 	})
 }
 
-// PollLocked lets a job be polled whose mark is stored. Intents that an earlier owner stored stay until the job has ended:
-// that owner may have sent the end of the operation, and it may still arrive.
+// PollLocked lets a job be polled whose mark is stored. Intents that an earlier owner stored stay until the job has
+// ended: that owner may have sent the end of the operation, and it may still arrive.
 func (w *Settler) PollLocked(j *lane.Job) {
 	j.Orders, j.Failed = nil, ""
 	w.Sched.Submit(j.Job, j.Operation.Holds)
 	w.operations.begin(j)
 }
 
-// slotMargin is how much longer than an operation is polled its slot is held, so that the slot is not free while its end
-// is being stored.
+// slotMargin is how much longer than an operation is polled its slot is held, so that the slot is not free while its
+// end is being stored.
 const slotMargin = time.Minute
 
 // HoldSlot makes an operation hold its slot of the limits of calls in flight, if it is to. The call's own grant ends
@@ -140,9 +140,9 @@ func slotOf(j *lane.Job) int64 {
 	return -1 - int64(h.Sum64()>>12)
 }
 
-// EndOperation ends a job whose operation has ended, or is given up: r is the last answer to a poll, and out what it means
-// for the job. The schedule must have the job as settling. EndOperation blocks until the end is stored, or the worker
-// stops.
+// EndOperation ends a job whose operation has ended, or is given up: r is the last answer to a poll, and out what it
+// means for the job. The schedule must have the job as settling. EndOperation blocks until the end is stored, or the
+// worker stops.
 func (w *Settler) EndOperation(ctx context.Context, j *lane.Job, r httpcall.Response, out httpcall.Outcome) {
 	if !w.Reload(ctx, j) {
 		return

@@ -339,8 +339,8 @@ func (f *foundJob) wait(ctx context.Context) {
 	}
 }
 
-// poll lets a job be polled whose last call the api has accepted. It stores a missing mark of the operation first, as wait
-// does.
+// poll lets a job be polled whose last call the api has accepted. It stores a missing mark of the operation first, as
+// wait does.
 func (f *foundJob) poll(ctx context.Context) {
 	f.w.Unrecorded.AccountedFor(f.Job)
 	detail := f.last.Detail

@@ -34,8 +34,8 @@ var operation = &queue.Operation{
 	Price: 250_000, Target: "there",
 }
 
-// TestFoundOperation checks that a job goes on being polled by its mark alone, and by its record alone. From the record it
-// gets its mark first: a later owner may not read the ledger that far back.
+// TestFoundOperation checks that a job goes on being polled by its mark alone, and by its record alone. From the record
+// it gets its mark first: a later owner may not read the ledger that far back.
 func TestFoundOperation(t *testing.T) {
 	w, p := newSettling(t)
 	polled := polledBy(w)

@@ -109,8 +109,8 @@ func (p *reader) replayMark(e queue.Entry) {
 	p.replay.await(mark.Seq, mark.KeySum, mark.Pushback && p.W.Terms.API.Retry.HoldAPI || holdsSlot(mark.Operation))
 }
 
-// holdsSlot reports whether an operation holds a slot of limits that all keys share, so that no key is called before its
-// job has been read.
+// holdsSlot reports whether an operation holds a slot of limits that all keys share, so that no key is called before
+// its job has been read.
 func holdsSlot(op *queue.Operation) bool { return op != nil && op.Holds }
 
 // markersLoaded lets calls of a partition start, key by key as its jobs are read. The reader calls it once, when it has

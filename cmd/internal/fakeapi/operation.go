@@ -8,11 +8,11 @@ import (
 	"sync"
 )
 
-// Operations is an api that accepts calls and goes on working. Its Script answers a POST with 202 and a Location, where a
-// GET asks how the operation stands: {"state":"running"} as often as Polls says, then the state that Ends names, with
-// {"output":…}. A DELETE there cancels it. An operation is named by the last segment of the path of its POST; a second POST
-// of the same name counts, and begins it anew. The zero value ends every operation as done at its first poll. It is safe
-// for concurrent use.
+// Operations is an api that accepts calls and goes on working. Its Script answers a POST with 202 and a Location, where
+// a GET asks how the operation stands: {"state":"running"} as often as Polls says, then the state that Ends names, with
+// {"output":…}. A DELETE there cancels it. An operation is named by the last segment of the path of its POST; a second
+// POST of the same name counts, and begins it anew. The zero value ends every operation as done at its first poll. It
+// is safe for concurrent use.
 type Operations struct {
 	// Polls is how many polls of each operation find it running.
 	Polls int

@@ -155,9 +155,9 @@ func parseInquiryPath(text string) (string, error) {
 	})
 }
 
-// parseTemplatePath reads a path below an api's url, with placeholders in braces. known checks a placeholder's name, and
-// reports whether its value differs from job to job. A path may be a single placeholder for a whole address, if that
-// begins with answer.
+// parseTemplatePath reads a path below an api's url, with placeholders in braces. known checks a placeholder's name,
+// and reports whether its value differs from job to job. A path may be a single placeholder for a whole address, if
+// that begins with answer.
 func parseTemplatePath(text, fix string, known func(name string) (names bool, err error)) (string, error) {
 	whole := strings.HasPrefix(text, "{answer") && strings.HasSuffix(text, "}") && strings.Count(text, "{") == 1
 	switch {

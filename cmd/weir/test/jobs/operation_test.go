@@ -156,8 +156,8 @@ func TestOperationUnclear(t *testing.T) {
 	}
 }
 
-// TestOperationTakesTooLong: an operation that does not end in time makes a letter unknown with its address. The address
-// is asked by dead reconcile, also after the operation has ended.
+// TestOperationTakesTooLong: an operation that does not end in time makes a letter unknown with its address. The
+// address is asked by dead reconcile, also after the operation has ended.
 func TestOperationTakesTooLong(t *testing.T) {
 	t.Parallel()
 	o := &fakeapi.Operations{}
@@ -189,8 +189,8 @@ func TestOperationTakesTooLong(t *testing.T) {
 	}
 }
 
-// TestOperationCancelled: an operator may cancel a job that is polled. The api is told if the configuration says how. An
-// operation that is done by then ends its job with a result.
+// TestOperationCancelled: an operator may cancel a job that is polled. The api is told if the configuration says how.
+// An operation that is done by then ends its job with a result.
 func TestOperationCancelled(t *testing.T) {
 	t.Parallel()
 	for more, told := range map[string]bool{"cancel: {method: DELETE}": true, "hold_slot: false": false} {
@@ -227,8 +227,8 @@ func TestOperationCancelled(t *testing.T) {
 	}
 }
 
-// TestOperationElsewhere: nothing is sent to a host that the configuration does not name. The job becomes a letter, and is
-// not called again.
+// TestOperationElsewhere: nothing is sent to a host that the configuration does not name. The job becomes a letter, and
+// is not called again.
 func TestOperationElsewhere(t *testing.T) {
 	t.Parallel()
 	other, err := fakeapi.Start(fakeapi.Options{})
@@ -284,8 +284,8 @@ func TestOperationOfFormerConfiguration(t *testing.T) {
 	}
 }
 
-// TestOperationHoldsItsSlot: an operation that holds its slot keeps other keys from being called until it has ended, also
-// after a restart.
+// TestOperationHoldsItsSlot: an operation that holds its slot keeps other keys from being called until it has ended,
+// also after a restart.
 func TestOperationHoldsItsSlot(t *testing.T) {
 	t.Parallel()
 	o := &fakeapi.Operations{}

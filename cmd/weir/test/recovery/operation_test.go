@@ -47,8 +47,8 @@ func checkOperations(r *weirtest.KillRig, o *fakeapi.Operations, names ...string
 	}
 }
 
-// TestKilledWhilePolling: weir is killed while operations go on, and once more right after its start. It goes on polling,
-// and submits nothing again.
+// TestKilledWhilePolling: weir is killed while operations go on, and once more right after its start. It goes on
+// polling, and submits nothing again.
 func TestKilledWhilePolling(t *testing.T) {
 	t.Parallel()
 	o := &fakeapi.Operations{}
@@ -88,8 +88,8 @@ func TestKilledWhilePolling(t *testing.T) {
 	}
 }
 
-// TestKilledBeforeTheFirstPoll: weir is killed when a call is recorded as accepted and its operation was never polled. The
-// next start polls it, and does not submit it again.
+// TestKilledBeforeTheFirstPoll: weir is killed when a call is recorded as accepted and its operation was never polled.
+// The next start polls it, and does not submit it again.
 func TestKilledBeforeTheFirstPoll(t *testing.T) {
 	t.Parallel()
 	o := &fakeapi.Operations{}
@@ -107,8 +107,8 @@ func TestKilledBeforeTheFirstPoll(t *testing.T) {
 	checkOperations(r, o, "one")
 }
 
-// TestKilledDuringTheSubmission: weir is killed while a call is under way whose answer would have begun an operation. As any
-// lost call it is unknown, and is not made again.
+// TestKilledDuringTheSubmission: weir is killed while a call is under way whose answer would have begun an operation.
+// As any lost call it is unknown, and is not made again.
 func TestKilledDuringTheSubmission(t *testing.T) {
 	t.Parallel()
 	o := &fakeapi.Operations{}
