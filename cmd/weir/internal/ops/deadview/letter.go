@@ -35,6 +35,8 @@ type Letter struct {
 	Headers     map[string][]string `json:"headers,omitempty"`
 	Answer      *Answer             `json:"answer,omitempty"`
 	Call        *Call               `json:"call,omitempty"` // the job's last call that was sent
+	// HasOperation says that the last call began an operation, which the api can be asked about.
+	HasOperation bool `json:"has_operation,omitempty"`
 	// Operation is where the api is asked about the operation that the last call began.
 	Operation string `json:"operation,omitempty"`
 	jobstory.Body
@@ -64,6 +66,7 @@ func Of(k *deadletter.Kept) Letter {
 	return Letter{
 		Seq: k.Seq, Stored: k.Stored.UTC(), API: k.API, AskedAPI: k.AskedAPI, Key: k.Key, Job: k.JobID, Reason: k.Reason, Detail: k.Detail,
 		Status: k.Status, Billed: k.Billed, Attempts: k.Attempts, Redrives: k.Redrives, Refusals: k.Refusals, Size: k.Size, BodyLeftOut: k.BodyLeftOut,
+		HasOperation: k.Operation != "",
 	}
 }
 

@@ -50,7 +50,7 @@ export function reconcileButton(app, picked, total) {
 }
 
 /** reconcileOne is the same for one letter. */
-export const reconcileOne = (app, l) => l.reason === "unknown" && h("button", { key: "reconcile", type: "button", on: { click: () => reconcile(app, { seqs: [l.seq] }, 1) } }, "Ask the api …");
+export const reconcileOne = (app, l) => (l.reason === "unknown" || l.reason === "cancelled" && l.has_operation) && h("button", { key: "reconcile", type: "button", on: { click: () => reconcile(app, { seqs: [l.seq] }, 1) } }, "Ask the api …");
 
 async function reconcile(app, picked, total) {
   const n = Math.min(total, most), state = { asked: 0, ends: {}, why: "", draw: () => {}, stopped: false };

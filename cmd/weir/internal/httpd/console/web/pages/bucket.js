@@ -48,6 +48,7 @@ export const bucket = {
           fact("rate", [rate(shown.rate), ", a call every ", brief(shown.rate.interval_us / 1000), shown.rate.burst > 1 && `, ${shown.rate.burst} together after idling${shown.rate.counts === "token_bucket" ? " (a token bucket)" : ""}`]),
           shown.gets && fact("gets", gets(shown.gets, shown.waits, app.now())),
           fact("in flight", `${shown.in_flight} of ${shown.max_in_flight}`),
+          shown.polled > 0 && fact("operations", `${count(shown.polled)} go on at the API and are polled`),
           fact("wait", shown.wait_ms < 0 ? "unknown" : `${brief(shown.wait_ms)} for a job that arrives now`),
           fact("stored in", h("code", {}, shown.stream)),
           fact("dispatched by", shown.instance)),

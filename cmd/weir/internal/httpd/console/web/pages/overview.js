@@ -1,7 +1,7 @@
 import { h, textOf } from "../dom.js";
 import { link } from "../route.js";
 import { count, things, price, perSecond } from "../format.js";
-import { moment, said } from "../time.js";
+import { brief, moment, said } from "../time.js";
 import { slots, pace } from "../past.js";
 import { flow, legend } from "../flow.js";
 import { limitLine, nearest } from "../limit.js";
@@ -74,6 +74,7 @@ function apiCard(app, s, a) {
       figure("waiting", a.jobs, `${count(a.keys)} ${a.keys === 1 ? "bucket" : "buckets"}`, "jobs"),
       figure("in flight", a.in_flight, null, "in_flight"),
       a.callback && figure("ends not posted", a.callback.behind, callbackText(a.callback, now), "callback"),
+      a.operations && figure("operations", a.operations.under_way, a.operations.oldest && `oldest ${brief(now - Date.parse(a.operations.oldest))}`, "operations"),
       figure("spent today", null, a.in_doubt_today && Number(a.in_doubt_today) > 0 && `${price(a.in_doubt_today)} in doubt`, "spent_today", price(a.spent_today))),
     h("p.since.quiet", {}, s.replicas.length > 1 ? "Counted since its replicas started, the first at " : "Counted since its replica started at ", moment(a.counted_since, now, { "data-field": "since" })),
     flow(slots(line, now), { of: a.api, height: 60 }), legend(line, now, refused),
