@@ -62,7 +62,7 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 	w.caller = newCaller(l, w.settler, w.pace, w.slots.grants)
 	w.slots.caller = w.caller
 	w.poller = polling.New(l, w.settler)
-	w.settler.UsePolls(w.poller.BeginLocked, w.slots.grants.settle, w.caller.beyond)
+	w.settler.Operations.Use(w.poller.BeginLocked, w.slots.grants.settle, w.caller.beyond)
 	w.inquirer = inquiry.New(l, inquiry.Options{
 		Store: o.Store, Checkpoint: o.Checkpoint, Settle: w.slots.grants.settle, Known: w.pace.KnownLocked, Terms: d.RedriveTerms,
 	})

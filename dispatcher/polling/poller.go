@@ -214,7 +214,7 @@ func (w *Poller) deny(p *poll, a answer) {
 // operation holds, so the slot is held again.
 func (w *Poller) again(p *poll, rest time.Duration) {
 	if w.Clock == schedule.OtherClock {
-		w.settler.HoldSlot(p.job)
+		w.settler.Operations.HoldSlot(p.job)
 	}
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
@@ -242,7 +242,7 @@ const failuresTold = 10
 func (w *Poller) done(ctx context.Context, j *lane.Job, terms *lane.Terms, a answer) {
 	if w.take(j) {
 		r := terms.API.Operation.ResultOf(a.r)
-		w.settler.EndOperation(ctx, j, r, httpcall.Outcome{Verdict: httpcall.Delivered, Billed: deadletter.BilledYes})
+		w.settler.Operations.End(ctx, j, r, httpcall.Outcome{Verdict: httpcall.Delivered, Billed: deadletter.BilledYes})
 	}
 }
 
@@ -256,7 +256,7 @@ func (w *Poller) giveUp(ctx context.Context, p *poll, r httpcall.Response, last 
 // end ends a job by a letter. Its call was accepted, so it counts as billed.
 func (w *Poller) end(ctx context.Context, j *lane.Job, r httpcall.Response, reason deadletter.Reason, detail string) {
 	if w.take(j) {
-		w.settler.EndOperation(ctx, j, r, httpcall.Outcome{Verdict: httpcall.Dead, Reason: reason, Detail: detail, Billed: deadletter.BilledYes})
+		w.settler.Operations.End(ctx, j, r, httpcall.Outcome{Verdict: httpcall.Dead, Reason: reason, Detail: detail, Billed: deadletter.BilledYes})
 	}
 }
 

@@ -28,8 +28,9 @@ import (
 // it if another owner has the partition. Before a letter is stored, the result is barred, as for a lost call: an
 // earlier owner may have seen the operation succeed.
 
-// operations are what the settler needs for jobs that are polled.
-type operations struct {
+// Operations keeps the jobs that an api has accepted, and ends them when their operations have ended.
+type Operations struct {
+	*Settler
 	begin func(j *lane.Job)                             // polls a job; called under the lock
 	slots func(ctx context.Context, uses []bucket.Use)  // reports ends of grants to the store
 	over  func(j *lane.Job, r httpcall.Response) Beyond // returns what an operation took beyond what its call was charged
@@ -41,19 +42,19 @@ type Beyond struct {
 	Units []int64 // of the limits that all keys share; nil: nothing
 }
 
-// UsePolls sets what the settler needs for jobs that are polled. begin is called under the lock; slots reports ends of
-// grants; over returns what an operation took beyond what its call was charged.
-func (w *Settler) UsePolls(
+// Use sets the functions that poll jobs, report ends of grants, and say what an operation took beyond what its call was
+// charged. begin is called under the lock.
+func (w *Operations) Use(
 	begin func(*lane.Job), slots func(context.Context, []bucket.Use), over func(*lane.Job, httpcall.Response) Beyond,
 ) {
-	w.operations = operations{begin: begin, slots: slots, over: over}
+	w.begin, w.slots, w.over = begin, slots, over
 }
 
 // longestPolled is how long an operation is polled if its api's configuration says nothing about operations any more.
 const longestPolled = 24 * time.Hour
 
 // submit stores that the api has accepted a call, and lets the job be polled.
-func (w *Settler) submit(ctx context.Context, j *lane.Job, r httpcall.Response, out httpcall.Outcome) {
+func (w *Operations) submit(ctx context.Context, j *lane.Job, r httpcall.Response, out httpcall.Outcome) {
 	fault.Pass(fault.CallAnswered)
 	op := *out.Operation
 	wait := longestPolled
@@ -69,13 +70,13 @@ func (w *Settler) submit(ctx context.Context, j *lane.Job, r httpcall.Response, 
 	c := w.Record(j, r, out)
 	c.Operation = &op
 	if w.KeepRecord(ctx, j, c) {
-		w.KeepOperation(ctx, j, c)
+		w.Keep(ctx, j, c)
 	}
 }
 
-// KeepOperation stores the mark of a job whose last call, with the record c, was accepted, and then lets the job be
+// Keep stores the mark of a job whose last call, with the record c, was accepted, and then lets the job be
 // polled. It deletes the call's intent and the former mark.
-func (w *Settler) KeepOperation(ctx context.Context, j *lane.Job, c *ledger.Record) {
+func (w *Operations) Keep(ctx context.Context, j *lane.Job, c *ledger.Record) {
 	seq, ok := w.keepMark(ctx, "mark of an operation", j, queue.RetryMark{
 		Seq: j.Seq, Calls: j.Calls, Attempts: j.Attempts, NotBefore: w.WallTime(w.Now()), Reason: c.Detail, Billed: string(j.Doubt.Billed),
 		Idempotency: j.Doubt.Identity, Crashes: j.Crashes, Status: j.Status, Answered: j.AnsweredAt, Accepted: j.Accepted,
@@ -100,10 +101,10 @@ func (w *Settler) KeepOperation(ctx context.Context, j *lane.Job, c *ledger.Reco
 
 // PollLocked lets a job be polled whose mark is stored. Intents that an earlier owner stored stay until the job has
 // ended: that owner may have sent the end of the operation, and it may still arrive.
-func (w *Settler) PollLocked(j *lane.Job) {
+func (w *Operations) PollLocked(j *lane.Job) {
 	j.Orders, j.Failed = nil, ""
 	w.Sched.Submit(j.Job, j.Operation.Holds)
-	w.operations.begin(j)
+	w.begin(j)
 }
 
 // slotMargin is how much longer than an operation is polled its slot is held, so that the slot is not free while its
@@ -112,7 +113,7 @@ const slotMargin = time.Minute
 
 // HoldSlot makes an operation hold its slot of the limits of calls in flight, if it is to. The call's own grant ends
 // then. If the process dies before, the grant's lease ends it.
-func (w *Settler) HoldSlot(j *lane.Job) {
+func (w *Operations) HoldSlot(j *lane.Job) {
 	if !j.Operation.Holds || j.Terms == nil || len(j.Terms.API.Rules.Shared) == 0 {
 		return
 	}
@@ -122,15 +123,15 @@ func (w *Settler) HoldSlot(j *lane.Job) {
 		uses = append(uses, *j.Granted)
 		j.Granted = nil
 	}
-	w.operations.slots(context.Background(), uses)
+	w.slots(context.Background(), uses)
 }
 
 // letSlotGo ends the slot that a job's operation has held.
-func (w *Settler) letSlotGo(j *lane.Job) {
+func (w *Operations) letSlotGo(j *lane.Job) {
 	if j.Operation == nil || !j.Operation.Holds || j.Terms == nil || len(j.Terms.API.Rules.Shared) == 0 {
 		return
 	}
-	w.operations.slots(context.Background(), []bucket.Use{{Key: j.Queue.Key, Grant: bucket.Grant{Serial: slotOf(j)}}})
+	w.slots(context.Background(), []bucket.Use{{Key: j.Queue.Key, Grant: bucket.Grant{Serial: slotOf(j)}}})
 }
 
 // slotOf returns the serial of the slot that a job's operation holds. It is the same for every owner.
@@ -140,10 +141,10 @@ func slotOf(j *lane.Job) int64 {
 	return -1 - int64(h.Sum64()>>12)
 }
 
-// EndOperation ends a job whose operation has ended, or is given up: r is the last answer to a poll, and out what it
-// means for the job. The schedule must have the job as settling. EndOperation blocks until the end is stored, or the
+// End ends a job whose operation has ended, or is given up: r is the last answer to a poll, and out what it
+// means for the job. The schedule must have the job as settling. End blocks until the end is stored, or the
 // worker stops.
-func (w *Settler) EndOperation(ctx context.Context, j *lane.Job, r httpcall.Response, out httpcall.Outcome) {
+func (w *Operations) End(ctx context.Context, j *lane.Job, r httpcall.Response, out httpcall.Outcome) {
 	if !w.Reload(ctx, j) {
 		return
 	}
@@ -173,7 +174,7 @@ func (w *Settler) EndOperation(ctx context.Context, j *lane.Job, r httpcall.Resp
 }
 
 // intendEnd stores that the end of a job's operation may be stored from now on, and reports whether it is stored.
-func (w *Settler) intendEnd(ctx context.Context, j *lane.Job) bool {
+func (w *Operations) intendEnd(ctx context.Context, j *lane.Job) bool {
 	i := j.Intent(j.Calls)
 	i.Entry = 0
 	var seq uint64
@@ -194,12 +195,12 @@ func (w *Settler) intendEnd(ctx context.Context, j *lane.Job) bool {
 
 // EndRecord builds the ledger's record of the end of a job's operation. The record is of no call: it charges only what
 // the operation took beyond what the call was charged.
-func (w *Settler) EndRecord(j *lane.Job, r httpcall.Response, out httpcall.Outcome) *ledger.Record {
+func (w *Operations) EndRecord(j *lane.Job, r httpcall.Response, out httpcall.Outcome) *ledger.Record {
 	var more Beyond
 	j.Usage, j.Holdup = nil, schedule.Holdup{}
 	if out.Verdict == httpcall.Delivered {
 		j.Usage = j.Terms.API.UsageOf(r)
-		more = w.operations.over(j, r)
+		more = w.over(j, r)
 	}
 	c := w.Record(j, r, out)
 	w.Mu.Lock()

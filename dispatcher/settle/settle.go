@@ -35,12 +35,14 @@ type Settler struct {
 	Evidence   evidence
 	Unrecorded unrecordedCalls
 	called     func(answered bool) // called under the lock when a call has ended
-	operations operations
+	Operations *Operations
 }
 
 // New returns a settler of a lane's jobs. It calls called under the lock when a call has ended.
 func New(l *lane.Lane, notes *HoldNotes, called func(answered bool)) *Settler {
-	return &Settler{Lane: l, Memory: &Memory{l}, notes: notes, Evidence: evidenceOf(l.Env, l.Name, l.Log), called: called}
+	w := &Settler{Lane: l, Memory: &Memory{l}, notes: notes, Evidence: evidenceOf(l.Env, l.Name, l.Log), called: called}
+	w.Operations = &Operations{Settler: w}
+	return w
 }
 
 // Settle brings a called job to exactly one of: done, buried, or waiting for its next call. It stores what is known of
@@ -89,7 +91,7 @@ func (w *Settler) Conclude(ctx context.Context, j *lane.Job, r httpcall.Response
 	case httpcall.Delivered:
 		w.keepResult(ctx, j, r, func(out httpcall.Outcome) *ledger.Record { return w.Record(j, r, out) }, out)
 	case httpcall.Submitted:
-		w.submit(ctx, j, r, out)
+		w.Operations.submit(ctx, j, r, out)
 	case httpcall.Dead:
 		c := w.Record(j, r, out)
 		j.Operation, c.Operation = out.Operation, out.Operation
@@ -356,7 +358,7 @@ func (w *Settler) Finish(j *lane.Job, outcome string) {
 			time.AfterFunc(time.Second, func() { w.unstall(p) })
 		}
 	})
-	w.letSlotGo(j)
+	w.Operations.letSlotGo(j)
 }
 
 // unstall opens a stalled partition again once at most half of queue.MaxUnswept finished jobs are left to delete. Until

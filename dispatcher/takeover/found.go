@@ -176,8 +176,8 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 		if f.isUnmarked() || f.intent != nil && !f.w.Evidence.IsRead(f.intent.Stored) {
 			return true
 		}
-		f.w.HoldSlot(f.Job)
-		f.w.PollLocked(f.Job)
+		f.w.Operations.HoldSlot(f.Job)
+		f.w.Operations.PollLocked(f.Job)
 		return false
 	case recovery.Waits:
 		goesOn := f.known.Intended <= f.known.Recorded || f.takeBackLocked()
@@ -353,15 +353,15 @@ func (f *foundJob) poll(ctx context.Context) {
 		f.Unseen = false
 	})
 	if f.isUnmarked() {
-		f.w.KeepOperation(ctx, f.Job, &ledger.Record{Call: f.Calls, Outcome: ledger.Submitted, Detail: detail})
+		f.w.Operations.Keep(ctx, f.Job, &ledger.Record{Call: f.Calls, Outcome: ledger.Submitted, Detail: detail})
 		return
 	}
-	f.w.HoldSlot(f.Job)
+	f.w.Operations.HoldSlot(f.Job)
 	f.w.Update(func(*schedule.Schedule) {
 		if f.known.Intended > f.known.Recorded {
 			f.DropIntentsLocked()
 		}
-		f.w.PollLocked(f.Job)
+		f.w.Operations.PollLocked(f.Job)
 	})
 }
 

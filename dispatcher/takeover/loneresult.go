@@ -67,7 +67,7 @@ func (f *foundJob) recordOf(result *nats.Msg) *ledger.Record {
 	}
 	r, out := storedResponse(result.Header)
 	r.Body = result.Data
-	return f.w.EndRecord(f.Job, r, out)
+	return f.w.Operations.EndRecord(f.Job, r, out)
 }
 
 // storedResponse returns what a stored result says of the answer that it is of.

@@ -22,7 +22,7 @@ import (
 // polledBy notes the jobs that are polled.
 func polledBy(w *rig) *[]*lane.Job {
 	var polled []*lane.Job
-	w.settler.UsePolls(
+	w.settler.Operations.Use(
 		func(j *lane.Job) { polled = append(polled, j) }, func(context.Context, []bucket.Use) {},
 		func(*lane.Job, httpcall.Response) settle.Beyond { return settle.Beyond{} },
 	)

@@ -1,7 +1,7 @@
 import { h, textOf } from "../dom.js";
 import { link } from "../route.js";
-import { count, things, price, perSecond } from "../format.js";
-import { brief, moment, said } from "../time.js";
+import { brief, count, things, price, perSecond } from "../format.js";
+import { moment, said } from "../time.js";
 import { slots, pace } from "../past.js";
 import { flow, legend } from "../flow.js";
 import { limitLine, nearest } from "../limit.js";
