@@ -185,7 +185,9 @@ func (l *askedLetter) inquireOperation(ctx context.Context) (r httpcall.Response
 	}
 	l.w.Env.Metrics.Polls.WithLabelValues(l.w.Name, l.pollOutcome(r)).Inc()
 	use := bucket.Use{Grant: bucket.Grant{At: l.w.Now()}, Costs: make([]int64, len(l.terms.API.Rules.Shared))}
-	if err := l.w.Env.Record(l.part.MayCall, l.inquiryRecord(r, use)).Err; err != nil {
+	c := l.inquiryRecord(r, use)
+	c.Polled = true
+	if err := l.w.Env.Record(l.part.MayCall, c).Err; err != nil {
 		return r, fmt.Errorf("the record of the inquiry could not be stored: %w", err)
 	}
 	return r, nil

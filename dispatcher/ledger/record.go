@@ -120,8 +120,8 @@ type Record struct {
 	Inquiry string `json:"inquiry,omitempty"`
 	// Operation is what the api began when it accepted the call, if the outcome is submitted.
 	Operation *queue.Operation `json:"operation,omitempty"`
-	// Polled says that the record is of the end of the job's operation, and not of a call. It took only what the
-	// final answer says beyond what the call was charged.
+	// Polled says that the record is of the end of the job's operation, or of an inquiry about the operation, and not of
+	// a call: it took no slot. The end took what the final answer says beyond what the call was charged.
 	Polled bool `json:"polled,omitempty"`
 	// HeldFor is the cause that kept the job waiting longest between its last call, or its acceptance, and this call.
 	// Its key's rate and the jobs before it do not count. HeldMS is for how long. Both are left out if no such cause
@@ -181,10 +181,10 @@ func (c *Record) Message() *nats.Msg {
 	}
 	id := "call." + c.Origin() + "." + strconv.Itoa(c.Call)
 	switch {
-	case c.Polled:
-		id = "end." + c.Origin()
 	case c.Inquiry != "":
 		id = fmt.Sprintf("inquiry.%s.%d", c.Origin(), c.Started.UnixMicro())
+	case c.Polled:
+		id = "end." + c.Origin()
 	}
 	return &nats.Msg{Subject: c.Subject(), Data: data, Header: nats.Header{ingest.HeaderMsgID: {id}}}
 }

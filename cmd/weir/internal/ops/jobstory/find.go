@@ -260,7 +260,7 @@ func (s *search) called(c *ledger.Record) error {
 		return stream.ErrEnough
 	}
 	call := c.Origin() + "." + strconv.Itoa(c.Call)
-	if c.Polled {
+	if c.Polled && c.Inquiry == "" {
 		call = c.Origin() + ".operation"
 	}
 	if j.calls[call] {
