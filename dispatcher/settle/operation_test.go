@@ -1,0 +1,177 @@
+package settle
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/queue"
+	"weir/bucket/stream"
+	"weir/deadletter"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/lane"
+	"weir/dispatcher/ledger"
+	"weir/ingest"
+	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+)
+
+// operating returns a worker whose api accepts calls and goes on working, with a job whose call was made. polled gets the
+// jobs that are to be polled, and uses what is reported to the store of slots.
+func operating(t *testing.T) (w *settling, j *lane.Job, polled *[]*lane.Job, uses *[]bucket.Use) {
+	t.Helper()
+	w, p := newOwned(t)
+	var err error
+	if w.Env.Calls, err = stream.NewWriter(w.Env.Conn, nil, 10, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- w.Env.Calls.Run(ctx) }()
+	t.Cleanup(func() { cancel(); _ = await.Receive(t, "the end of the calls", ended) })
+	p.Markers = writing(t, w.Env, w.Queue)
+	api := *w.Terms.API
+	api.Rule = &ingest.Rule{API: "pay", Methods: []string{"POST"}}
+	api.Price, api.MaxResult = 250_000, 1<<10
+	api.Rules.Shared = []bucket.Limit{{Name: "one", InFlight: 1}}
+	api.Operation = &httpcall.Operation{Accepted: []int{202}, Path: "{answer-header:Location}", For: time.Hour, HoldSlot: true}
+	w.Terms = w.Env.NewTerms(&api, nil)
+	polled, uses = new([]*lane.Job), new([]bucket.Use)
+	w.settler.Operations.Use(
+		func(j *lane.Job) { *polled = append(*polled, j) }, func(_ context.Context, all []bucket.Use) { *uses = append(*uses, all...) },
+		func(*lane.Job, httpcall.Response) Beyond { return Beyond{Price: 50_000, Units: []int64{0}} },
+	)
+	j = lane.JobLocked(w.Sched.Extract(w.Sched.Push("k", 1, &p.Partition), 1))
+	j.Settle()
+	j.Bind(w.Terms)
+	j.Message, j.Accepted, j.Calls = &ingest.Job{API: "pay", Key: "k", ID: "j"}, bucket.MicrosOf(time.Now()), 1
+	j.Paid, j.Costs, j.Granted = 250_000, []int64{1}, &bucket.Use{Key: "k", Grant: bucket.Grant{Serial: 64}}
+	return w, j, polled, uses
+}
+
+// accepted is the answer of an api that accepts a call.
+func accepted() httpcall.Response {
+	now := time.Now()
+	return httpcall.Response{Sent: true, Status: http.StatusAccepted, Header: http.Header{"Location": {"/operations/1"}}, Started: now, Ended: now}
+}
+
+// loadAgain lets the job's message be loaded again.
+func loadAgain(w *settling, j *lane.Job) {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	j.Part.Cache.KeepLocked(queue.Entry{
+		Seq: 1, Key: "k", Header: map[string][]string{ingest.HeaderJobID: {"j"}}, Data: []byte("{}"), Time: j.Accepted.Time(),
+	})
+}
+
+// recordsOf returns the records of the key.
+func recordsOf(t *testing.T, w *settling) (records []ledger.Record) {
+	t.Helper()
+	if _, err := ledger.Read(t.Context(), w.Env.JS, ledger.Filter{API: "pay"}, func(c *ledger.Record, _, _ uint64) error {
+		records = append(records, *c)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return records
+}
+
+// TestAcceptedCall checks what is stored of a call that the api has accepted, and of the end of its operation: one record
+// each, which together tell the price once.
+func TestAcceptedCall(t *testing.T) {
+	w, j, polled, uses := operating(t)
+	await.Return(t, "the outcome", func() { w.settler.Settle(t.Context(), j, accepted()) })
+	if len(*polled) != 1 || !j.IsPolled() || j.Message != nil || j.MarkSeq == 0 || len(j.Intents) != 0 {
+		t.Fatalf("polled %v, %+v", *polled, j)
+	}
+	if op := j.Operation; op.Address != "http://127.0.0.1:1/operations/1" || !op.Holds || op.Price != 250_000 || time.Until(op.Until.Time()) > time.Hour || time.Until(op.Until.Time()) < 50*time.Minute {
+		t.Errorf("%+v", op)
+	}
+	// The operation's own slot is held before the call's ends.
+	if len(*uses) != 2 || (*uses)[0].Hold < time.Hour || (*uses)[0].Grant.Serial >= 0 || (*uses)[1].Grant.Serial != 64 || (*uses)[1].Hold != 0 {
+		t.Errorf("the store was told %+v", *uses)
+	}
+	w.Mu.Lock()
+	taken := w.Sched.EndPolled(j.Job)
+	w.Mu.Unlock()
+	loadAgain(w, j)
+	now := time.Now()
+	r := httpcall.Response{Sent: true, Status: 200, Header: http.Header{}, Body: []byte(`{"state":"done"}`), Started: now, Ended: now}
+	await.Return(t, "the end", func() {
+		w.settler.Operations.End(t.Context(), j, r, httpcall.Outcome{Verdict: httpcall.Delivered, Billed: deadletter.BilledYes})
+	})
+	records := recordsOf(t, w)
+	if !taken || len(records) != 2 {
+		t.Fatalf("taken %v, %+v", taken, records)
+	}
+	if c := records[0]; c.Outcome != ledger.Submitted || c.Final || c.Price != "0.25" || c.Operation == nil || c.Polled {
+		t.Errorf("%+v", c)
+	}
+	if c := records[1]; c.Outcome != ledger.Done || !c.Final || c.Price != "0.05" || !c.Polled || c.Call != 1 || c.Costs[0] != 0 {
+		t.Errorf("%+v", c)
+	}
+	if last := (*uses)[len(*uses)-1]; len(*uses) != 3 || last.Grant.Serial != (*uses)[0].Grant.Serial || last.Hold != 0 {
+		t.Errorf("the store was told %+v", *uses)
+	}
+	found, err := ledger.LookUp(t.Context(), w.Env.JS, w.settler.Evidence.Of(&lane.Job{Job: j.Job, Part: j.Part, Message: &ingest.Job{ID: "j"}, Accepted: j.Accepted}), now.Add(-time.Minute))
+	if err != nil || found.Result == 0 {
+		t.Errorf("%+v, %v", found, err)
+	}
+}
+
+// TestEarlierOwnersResult checks that an operation that is given up ends with the result that an earlier owner has stored.
+func TestEarlierOwnersResult(t *testing.T) {
+	w, j, _, _ := operating(t)
+	await.Return(t, "the outcome", func() { w.settler.Settle(t.Context(), j, accepted()) })
+	if _, err := w.Env.JS.PublishMsg(t.Context(), &nats.Msg{Subject: ledger.ResultSubject("pay", "k"), Header: nats.Header{
+		ingest.HeaderMsgID: {resultMsgID(j)}, ingest.HeaderJobID: {"j"},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	w.Mu.Lock()
+	w.Sched.EndPolled(j.Job)
+	w.Mu.Unlock()
+	loadAgain(w, j)
+	await.Return(t, "the end", func() {
+		w.settler.Operations.End(t.Context(), j, httpcall.Response{Ended: time.Now()}, httpcall.Outcome{
+			Verdict: httpcall.Dead, Reason: deadletter.Unknown, Detail: "given up", Billed: deadletter.BilledYes,
+		})
+	})
+	if records := recordsOf(t, w); len(records) != 2 || records[1].Outcome != ledger.Done {
+		t.Errorf("%+v", records)
+	}
+	if info, err := w.Env.JS.Stream(t.Context(), deadletter.Stream); err != nil || info.CachedInfo().State.Msgs != 0 {
+		t.Errorf("a letter is stored beside the result, %v", err)
+	}
+}
+
+// TestReplacedOwnerEndsNothing checks that an owner that was replaced cannot begin to store the end of an operation, even
+// before it knows that it was.
+func TestReplacedOwnerEndsNothing(t *testing.T) {
+	w, j, _, _ := operating(t)
+	await.Return(t, "the outcome", func() { w.settler.Settle(t.Context(), j, accepted()) })
+	if _, err := w.Queue.Partitions()[0].Own(t.Context(), "another"); err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	j.Part.Intents.Refused = func() {
+		refused++
+		j.Part.Lost.Store(true)
+	}
+	w.Mu.Lock()
+	w.Sched.EndPolled(j.Job)
+	w.Mu.Unlock()
+	loadAgain(w, j)
+	await.Return(t, "the end", func() {
+		w.settler.Operations.End(t.Context(), j, httpcall.Response{Sent: true, Status: 200, Header: http.Header{}, Ended: time.Now()}, httpcall.Outcome{Verdict: httpcall.Delivered, Billed: deadletter.BilledYes})
+	})
+	if records := recordsOf(t, w); refused != 1 || len(records) != 1 {
+		t.Errorf("refused %d times, and the records are %+v", refused, records)
+	}
+	if info, err := w.Env.JS.Stream(t.Context(), ledger.ResultsStream); err != nil || info.CachedInfo().State.Msgs != 0 {
+		t.Errorf("a result is stored by an owner that was replaced, %v", err)
+	}
+}
