@@ -43,7 +43,7 @@ func (v View) expect(p Place, o outlook) bucket.Micros {
 	q, tat := v.s.byKey[p.Key], v.KnownTAT(p.Key)
 	if q != nil {
 		tat = max(tat, q.TAT)
-		if p.Position -= q.count(granted, calling, settling); p.Position < 1 && p.NotBefore <= v.now {
+		if p.Position -= len(q.polled) + q.count(granted, calling, settling); p.Position < 1 && p.NotBefore <= v.now {
 			return max(v.now, q.lastGranted()) // it has its slot, or is past it
 		}
 		p.Position = max(1, p.Position)
@@ -199,6 +199,9 @@ func (v View) PlaceFree(key string, unread Unread) bucket.Micros {
 		}
 		if n, first := q.flying(took); n > 0 {
 			return max(v.now, first)
+		}
+		if q.uncalled() == 0 && len(q.polled) > 0 {
+			return 0 // nothing tells when an operation ends
 		}
 	}
 	at := v.ETA(Place{Key: key, Position: 1})

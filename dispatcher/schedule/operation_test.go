@@ -78,6 +78,10 @@ func TestPolledJobIsNotCalled(t *testing.T) {
 	if jobs := s.At(0).FirstJobs(q, 2); len(jobs) != 2 || jobs[0].Phase != JobPolling || jobs[0].Seq != 1 {
 		t.Errorf("%+v", jobs)
 	}
+	// The intake counts them among the key's jobs: they do not put off the job that comes next.
+	if eta := s.At(1_700_000_010_000_000).ETA(Place{Key: "k", Position: 4}); eta > bucket.Micros(1_700_000_010_000_000).Add(time.Second) {
+		t.Errorf("the next job is called at %v", eta.Time())
+	}
 	var seqs []uint64
 	for seq := range q.Seqs {
 		seqs = append(seqs, seq)
