@@ -1,6 +1,8 @@
 package takeover
 
 import (
+	"time"
+
 	"weir/bucket"
 	"weir/bucket/queue"
 	"weir/dispatcher/lane"
@@ -40,6 +42,7 @@ type jobHistory struct {
 // call, and then gave the called job's sequence to a new one.
 func (r *replay) history(e queue.Entry) (h jobHistory, outdated found) {
 	stored := bucket.MicrosOf(e.Time)
+	var ending time.Time // since when an owner may have stored the end of the operation that the newest call began
 	if f := r.found[e.Seq]; f != nil {
 		delete(r.found, e.Seq)
 		for i := range f.intents {
@@ -50,6 +53,9 @@ func (r *replay) history(e queue.Entry) (h jobHistory, outdated found) {
 			}
 			if h.intent != nil {
 				outdated.intents = append(outdated.intents, *h.intent)
+			}
+			if h.intent == nil || h.intent.Call < n.Call {
+				ending = n.Stored
 			}
 			h.intent = n
 		}
@@ -71,6 +77,9 @@ func (r *replay) history(e queue.Entry) (h jobHistory, outdated found) {
 	}
 	if s, ok := r.results[e.Seq]; ok && s.Of(e) {
 		h.result = &s
+	}
+	if h.intent != nil && h.known().Submitted && ending.Before(h.intent.Stored) {
+		h.intent.Stored = ending
 	}
 	return h, outdated
 }

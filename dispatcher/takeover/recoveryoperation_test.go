@@ -25,7 +25,7 @@ func (w *jobsWay) polls() {
 	m := w.o.m
 	for {
 		end := ""
-		if !w.o.right || !w.yield(&modelWrite{arrive: func() { end = m.poll(w.mj) }}) || !w.o.right {
+		if !w.o.right || !w.yield(&modelWrite{arrive: func() { end = m.poll(w.mj) }}) {
 			return
 		}
 		if end == "" && m.one(12) {

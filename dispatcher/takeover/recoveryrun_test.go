@@ -172,7 +172,7 @@ func (m *recoveryModel) rest() {
 	}
 	m.clock += 10 * time.Minute
 	m.forgot = m.clock
-	maps.DeleteFunc(m.known, func(id string, _ bool) bool { return strings.HasPrefix(id, "call.") })
+	maps.DeleteFunc(m.known, func(id string, _ bool) bool { return strings.HasPrefix(id, "call.") || strings.HasPrefix(id, "end.") })
 	for _, j := range m.jobs {
 		if m.one(2) {
 			delete(m.known, resultID(j))

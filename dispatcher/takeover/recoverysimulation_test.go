@@ -191,6 +191,9 @@ func (w *jobsWay) endWithout(reason deadletter.Reason) {
 func (w *jobsWay) keepMark(mark queue.RetryMark) bool {
 	m := w.o.m
 	mark.Seq, mark.Accepted, mark.Epoch, mark.Calls, mark.Attempts = w.mj.seq, w.mj.accepted, w.o.epoch, w.calls, w.attempts
+	if mark.Ends != "" {
+		mark.Operation = w.operation
+	}
 	mark.Billed, mark.Idempotency, mark.Deaths = string(w.doubt.Billed), w.doubt.Identity, w.deaths
 	return w.persist(func() { w.marks = append(w.marks, m.store(modelMessage{mark: &mark})) })
 }
@@ -303,7 +306,7 @@ func (w *jobsWay) recall(h jobHistory) {
 	w.calls = max(w.calls, w.intent.Call-1)
 	w.look = w.o.started > 0 && w.intent.Stored.Sub(m.at(0)) < w.o.started
 	n := m.notes[w.intent.Entry]
-	if n.of.ended && (!n.of.cut || m.bug == believesAfterCut) && n.state != recorder.Settled {
+	if n != nil && n.of.ended && (!n.of.cut || m.bug == believesAfterCut) && n.state != recorder.Settled {
 		w.known.Noted = n.state
 	}
 }
