@@ -51,6 +51,6 @@ var (
 	expiryDesc   = prometheus.NewDesc("weir_certificate_expiry_timestamp_seconds", "When the first certificate of the newest connection to an https api ends, the api's, an authority's or weir's own, in seconds since 1970; +Inf where there is none.", []string{"api"}, nil)
 	polledDesc   = prometheus.NewDesc("weir_operations", "Operations that the api has begun and not ended: weir polls them.", []string{"api"}, nil)
 	oldestDesc   = prometheus.NewDesc("weir_operation_oldest_seconds", "How long ago the call of the oldest of these operations was made; 0 where there is none.", []string{"api"}, nil)
-	silentDesc   = prometheus.NewDesc("weir_operation_silent_seconds", "For how long no answer to a poll has said how an operation stands; 0 while nothing is polled.", []string{"api"}, nil)
+	silentDesc   = prometheus.NewDesc("weir_operation_silent_seconds", "For how long no poll has said how an operation stands, since the first that failed; 0 if the last one did.", []string{"api"}, nil)
 	ownedDesc    = prometheus.NewDesc("weir_partitions_owned", "Partitions this replica dispatches.", []string{"api"}, nil)
 )

@@ -50,7 +50,7 @@ type API struct {
 
 // Polls is how the polls of an api's operations stand.
 type Polls struct {
-	Silent time.Duration // for how long no answer has said how an operation stands; 0 while nothing is polled
+	Silent time.Duration // for how long no poll has said how an operation stands; 0 if the last one did
 	Oldest time.Time     // when the call of the oldest operation was made; zero if there is none
 }
 
@@ -123,7 +123,7 @@ type APIDetail struct {
 type Operations struct {
 	UnderWay int       `json:"under_way"`
 	Oldest   time.Time `json:"oldest,omitzero"` // when the call of the oldest was made
-	// SilentMS is for how long no answer to a poll has said how an operation stands, in milliseconds.
+	// SilentMS is for how long no poll has said how an operation stands, in milliseconds; 0 if the last one did.
 	SilentMS int64 `json:"silent_ms"`
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // mostUnderWay bounds the polls of an api that are under way.
-const mostUnderWay = 32
+const mostUnderWay = 16
 
 // agenda knows which operation is polled when. It is a plain value: its owner locks it and passes the time.
 type agenda struct {
@@ -19,8 +19,9 @@ type agenda struct {
 	next     bucket.Micros // when the rate lets the next poll begin
 	held     bucket.Micros // until when the api's answers keep all polls back
 	denials  int           // in a row
-	// heard is when an answer was last understood, or polls began. It is 0 while there is nothing to poll.
-	heard bucket.Micros
+	// silent is since when no poll has said how an operation stands: the first that failed after the last that did. It is
+	// 0 if the last one did, and while there is nothing to poll.
+	silent bucket.Micros
 }
 
 // poll is an operation that waits for its next poll.
@@ -33,10 +34,7 @@ type poll struct {
 }
 
 // add adds an operation that is to be polled from a time on.
-func (a *agenda) add(p *poll, due, now bucket.Micros) {
-	if a.heard == 0 {
-		a.heard = now
-	}
+func (a *agenda) add(p *poll, due bucket.Micros) {
 	p.due = due
 	heap.Push(&a.waiting, p)
 }
@@ -49,7 +47,7 @@ func (a *agenda) take(now bucket.Micros, every time.Duration) (p *poll, again bu
 	}
 	if len(a.waiting) == 0 {
 		if a.underWay == 0 {
-			a.heard = 0
+			a.silent = 0
 		}
 		return nil, schedule.Never
 	}
@@ -68,8 +66,8 @@ func (a *agenda) take(now bucket.Micros, every time.Duration) (p *poll, again bu
 func (a *agenda) ended() { a.underWay-- }
 
 // understood notes that an answer to a poll says how an operation stands.
-func (a *agenda) understood(p *poll, now bucket.Micros) {
-	a.heard, a.denials = now, 0
+func (a *agenda) understood(p *poll) {
+	a.silent, a.denials = 0, 0
 	p.failures, p.why = 0, ""
 }
 
@@ -81,7 +79,10 @@ const (
 
 // failed notes that a poll said nothing, and returns how long its operation rests: every, and twice as long after each
 // further one.
-func (p *poll) failed(why string, every time.Duration) time.Duration {
+func (a *agenda) failed(p *poll, why string, every time.Duration, now bucket.Micros) time.Duration {
+	if a.silent == 0 {
+		a.silent = now
+	}
 	p.failures++
 	p.why = why
 	rest := every
@@ -117,12 +118,12 @@ func (a *agenda) hurry(j *lane.Job, now bucket.Micros) {
 	}
 }
 
-// silent returns for how long no answer was understood, 0 if there is nothing to poll.
-func (a *agenda) silent(now bucket.Micros) time.Duration {
-	if a.heard == 0 {
+// silence returns for how long no poll has said how an operation stands, 0 if the last one did.
+func (a *agenda) silence(now bucket.Micros) time.Duration {
+	if a.silent == 0 {
 		return 0
 	}
-	return max(0, a.heard.Until(now))
+	return max(0, a.silent.Until(now))
 }
 
 // polls is a heap of operations by when they are due.

@@ -30,7 +30,7 @@ func TestAgenda(t *testing.T) {
 	_, jobs := polledJobs(3)
 	var a agenda
 	for i, j := range jobs {
-		a.add(&poll{job: j}, start.Add(-time.Duration(i)*time.Second), start)
+		a.add(&poll{job: j}, start.Add(-time.Duration(i)*time.Second))
 	}
 	now := start
 	for i := range 3 {
@@ -53,7 +53,7 @@ func TestAgendaSavesNothing(t *testing.T) {
 	_, jobs := polledJobs(4)
 	var a agenda
 	for _, j := range jobs {
-		a.add(&poll{job: j}, start, start)
+		a.add(&poll{job: j}, start)
 	}
 	polls := 0
 	for now := start.Add(time.Hour); now < start.Add(time.Hour+time.Second); now = now.Add(time.Millisecond) {
@@ -71,7 +71,7 @@ func TestAgendaBounds(t *testing.T) {
 	_, jobs := polledJobs(mostUnderWay + 2)
 	var a agenda
 	for _, j := range jobs {
-		a.add(&poll{job: j}, start, start)
+		a.add(&poll{job: j}, start)
 	}
 	taken := 0
 	for p, _ := a.take(start, 0); p != nil; p, _ = a.take(start, 0) {
@@ -90,8 +90,9 @@ func TestAgendaBounds(t *testing.T) {
 func TestAgendaForgets(t *testing.T) {
 	s, jobs := polledJobs(3)
 	var a agenda
+	a.failed(&poll{job: jobs[0]}, "no answer", time.Second, start)
 	for _, j := range jobs {
-		a.add(&poll{job: j}, start, start)
+		a.add(&poll{job: j}, start)
 	}
 	s.EndPolled(jobs[0].Job)
 	if p, _ := a.take(start, time.Second); p == nil || p.job == jobs[0] {
@@ -102,7 +103,7 @@ func TestAgendaForgets(t *testing.T) {
 	if p, again := a.take(start.Add(time.Minute), time.Second); p != nil || again != schedule.Never || len(a.waiting) != 0 {
 		t.Errorf("polled %+v of another replica", p)
 	}
-	if a.silent(start.Add(time.Hour)) != 0 {
+	if a.silence(start.Add(time.Hour)) != 0 {
 		t.Error("it is silent, and nothing is polled")
 	}
 }
@@ -111,8 +112,8 @@ func TestAgendaForgets(t *testing.T) {
 func TestAgendaHurries(t *testing.T) {
 	_, jobs := polledJobs(2)
 	var a agenda
-	a.add(&poll{job: jobs[0]}, start, start)
-	a.add(&poll{job: jobs[1]}, start.Add(time.Hour), start)
+	a.add(&poll{job: jobs[0]}, start)
+	a.add(&poll{job: jobs[1]}, start.Add(time.Hour))
 	a.hurry(jobs[1], start)
 	if p, _ := a.take(start, time.Second); p == nil || p.job != jobs[1] || !p.recalled {
 		t.Errorf("%+v is polled", p)
@@ -127,7 +128,7 @@ func TestAgendaHolds(t *testing.T) {
 	_, jobs := polledJobs(1)
 	var a agenda
 	p := &poll{job: jobs[0]}
-	a.add(p, start, start)
+	a.add(p, start)
 	a.hold(start.Add(time.Minute))
 	a.hold(start.Add(time.Second)) // it shortens nothing
 	if _, again := a.take(start, 0); again != start.Add(time.Minute) {
@@ -145,12 +146,17 @@ func TestAgendaHolds(t *testing.T) {
 	if rests[0] != 10*time.Second || rests[1] != 20*time.Second || rests[7] != longestRest {
 		t.Errorf("the api denied access, and polls wait %v", rests)
 	}
-	if a.silent(now) != start.Until(now) {
-		t.Errorf("silent for %v", a.silent(now))
+	if a.silence(now) != 0 {
+		t.Errorf("silent for %v before a poll has failed", a.silence(now))
 	}
-	a.understood(p, now)
-	if a.silent(now) != 0 || a.denials != 0 {
-		t.Errorf("silent for %v, %d denials", a.silent(now), a.denials)
+	a.failed(p, "no answer", time.Second, now)
+	a.failed(p, "no answer", time.Second, now.Add(time.Minute))
+	if d := a.silence(now.Add(time.Hour)); d != time.Hour {
+		t.Errorf("silent for %v", d)
+	}
+	a.understood(p)
+	if a.silence(now) != 0 || a.denials != 0 {
+		t.Errorf("silent for %v, %d denials", a.silence(now), a.denials)
 	}
 }
 
@@ -161,13 +167,13 @@ func TestFailedPolls(t *testing.T) {
 	var p poll
 	var rests []time.Duration
 	for range 9 {
-		rests = append(rests, p.failed("no answer", 5*time.Second))
+		rests = append(rests, a.failed(&p, "no answer", 5*time.Second, start))
 	}
 	if rests[0] != 5*time.Second || rests[1] != 10*time.Second || rests[8] != longestRest || p.failures != 9 {
 		t.Errorf("%v", rests)
 	}
-	a.understood(&p, start)
-	if rest := p.failed("", time.Hour); rest != time.Hour || p.failed("", time.Hour) != time.Hour {
+	a.understood(&p)
+	if rest := a.failed(&p, "", time.Hour, start); rest != time.Hour || a.failed(&p, "", time.Hour, start) != time.Hour {
 		t.Errorf("an operation that is polled every hour rests %v", rest)
 	}
 }

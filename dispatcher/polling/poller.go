@@ -37,7 +37,7 @@ func (w *Poller) BeginLocked(j *lane.Job) {
 		due = max(now, w.Sched.Own(bucket.MicrosOf(j.Operation.Started)).Add(o.Every))
 		due = min(due, now.Add(o.Every)) // the wall clock may have been set
 	}
-	w.agenda.add(&poll{job: j}, due, now)
+	w.agenda.add(&poll{job: j}, due)
 	w.wakeUp()
 }
 
@@ -156,7 +156,7 @@ func (w *Poller) heed(ctx, hard context.Context, p *poll, terms *lane.Terms, a a
 	now := w.Now()
 	over := w.WallTime(now) >= p.job.Operation.Until
 	if a.means != httpcall.StillUnknown {
-		w.agenda.understood(p, now)
+		w.agenda.understood(p)
 	}
 	w.Mu.Unlock()
 	switch {
@@ -223,12 +223,14 @@ func (w *Poller) again(p *poll, rest time.Duration) {
 	if p.job.IsCancelled() && !p.recalled { // during the poll
 		due, p.recalled = now, true
 	}
-	w.agenda.add(p, due, now)
+	w.agenda.add(p, due)
 }
 
 // fail lets an operation rest whose poll said nothing.
 func (w *Poller) fail(p *poll, why string, every time.Duration) {
-	rest := p.failed(why, every)
+	w.Mu.Lock()
+	rest := w.agenda.failed(p, why, every, w.Now())
+	w.Mu.Unlock()
 	if p.failures == failuresTold {
 		w.LogOf(p.job).Warn("an operation cannot be polled; weir goes on trying", "failures", p.failures, "reason", why, "wait", rest)
 	}
@@ -272,7 +274,7 @@ func (w *Poller) take(j *lane.Job) bool {
 func (w *Poller) State() (s desk.Polls) {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
-	s.Silent = w.agenda.silent(w.Now())
+	s.Silent = w.agenda.silence(w.Now())
 	for _, p := range w.agenda.waiting {
 		if at := p.job.Operation.Started; p.job.IsPolled() && (s.Oldest.IsZero() || at.Before(s.Oldest)) {
 			s.Oldest = at

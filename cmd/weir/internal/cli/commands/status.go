@@ -135,7 +135,7 @@ func apisPart(t *cli.Table, s *status.Status) {
 
 // operationsPart adds what the apis go on working on.
 func operationsPart(t *cli.Table, s *status.Status) {
-	t.Row("OPERATIONS", "UNDER WAY", "OLDEST", "LAST ANSWER")
+	t.Row("OPERATIONS", "UNDER WAY", "OLDEST", "POLLS")
 	for _, a := range s.APIs {
 		o := a.Operations
 		if o == nil {
@@ -145,7 +145,11 @@ func operationsPart(t *cli.Table, s *status.Status) {
 		if !o.Oldest.IsZero() {
 			oldest = cli.Brief(s.At.Sub(o.Oldest))
 		}
-		t.Row(a.API, strconv.Itoa(o.UnderWay), oldest, cli.Brief(time.Duration(o.SilentMS)*time.Millisecond)+" ago")
+		polls := "answered"
+		if o.SilentMS > 0 {
+			polls = "say nothing for " + cli.Brief(time.Duration(o.SilentMS)*time.Millisecond)
+		}
+		t.Row(a.API, strconv.Itoa(o.UnderWay), oldest, polls)
 	}
 }
 
