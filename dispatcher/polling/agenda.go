@@ -28,9 +28,8 @@ type agenda struct {
 type poll struct {
 	job      *lane.Job
 	due      bucket.Micros
-	failures int    // polls in a row that said nothing
-	why      string // the last of them
-	recalled bool   // an operator has cancelled its job: it is polled as soon as the rate allows
+	failures int  // polls in a row that said nothing
+	recalled bool // an operator has cancelled its job: it is polled as soon as the rate allows
 }
 
 // add adds an operation that is to be polled from a time on.
@@ -68,7 +67,7 @@ func (a *agenda) ended() { a.underWay-- }
 // understood notes that an answer to a poll says how an operation stands.
 func (a *agenda) understood(p *poll) {
 	a.silent, a.denials = 0, 0
-	p.failures, p.why = 0, ""
+	p.failures = 0
 }
 
 // Waits after polls that say nothing.
@@ -79,12 +78,11 @@ const (
 
 // failed notes that a poll said nothing, and returns how long its operation rests: every, and twice as long after each
 // further one.
-func (a *agenda) failed(p *poll, why string, every time.Duration, now bucket.Micros) time.Duration {
+func (a *agenda) failed(p *poll, every time.Duration, now bucket.Micros) time.Duration {
 	if a.silent == 0 {
 		a.silent = now
 	}
 	p.failures++
-	p.why = why
 	rest := every
 	for range min(p.failures-1, 20) {
 		rest = min(2*rest, max(longestRest, every))

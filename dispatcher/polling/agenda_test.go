@@ -90,7 +90,7 @@ func TestAgendaBounds(t *testing.T) {
 func TestAgendaForgets(t *testing.T) {
 	s, jobs := polledJobs(3)
 	var a agenda
-	a.failed(&poll{job: jobs[0]}, "no answer", time.Second, start)
+	a.failed(&poll{job: jobs[0]}, time.Second, start)
 	for _, j := range jobs {
 		a.add(&poll{job: j}, start)
 	}
@@ -149,8 +149,8 @@ func TestAgendaHolds(t *testing.T) {
 	if a.silence(now) != 0 {
 		t.Errorf("silent for %v before a poll has failed", a.silence(now))
 	}
-	a.failed(p, "no answer", time.Second, now)
-	a.failed(p, "no answer", time.Second, now.Add(time.Minute))
+	a.failed(p, time.Second, now)
+	a.failed(p, time.Second, now.Add(time.Minute))
 	if d := a.silence(now.Add(time.Hour)); d != time.Hour {
 		t.Errorf("silent for %v", d)
 	}
@@ -167,13 +167,13 @@ func TestFailedPolls(t *testing.T) {
 	var p poll
 	var rests []time.Duration
 	for range 9 {
-		rests = append(rests, a.failed(&p, "no answer", 5*time.Second, start))
+		rests = append(rests, a.failed(&p, 5*time.Second, start))
 	}
 	if rests[0] != 5*time.Second || rests[1] != 10*time.Second || rests[8] != longestRest || p.failures != 9 {
 		t.Errorf("%v", rests)
 	}
 	a.understood(&p)
-	if rest := a.failed(&p, "", time.Hour, start); rest != time.Hour || a.failed(&p, "", time.Hour, start) != time.Hour {
+	if rest := a.failed(&p, time.Hour, start); rest != time.Hour || a.failed(&p, time.Hour, start) != time.Hour {
 		t.Errorf("an operation that is polled every hour rests %v", rest)
 	}
 }

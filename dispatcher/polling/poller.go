@@ -229,7 +229,7 @@ func (w *Poller) again(p *poll, rest time.Duration) {
 // fail lets an operation rest whose poll said nothing.
 func (w *Poller) fail(p *poll, why string, every time.Duration) {
 	w.Mu.Lock()
-	rest := w.agenda.failed(p, why, every, w.Now())
+	rest := w.agenda.failed(p, every, w.Now())
 	w.Mu.Unlock()
 	if p.failures == failuresTold {
 		w.LogOf(p.job).Warn("an operation cannot be polled; weir goes on trying", "failures", p.failures, "reason", why, "wait", rest)
