@@ -65,7 +65,7 @@ func (o *Operations) Script(_ context.Context, r *Request) Behaviour {
 		return Behaviour{Status: http.StatusNotFound, Bill: BillNever}
 	case r.Method == http.MethodDelete:
 		o.all[name].cancelled++
-		return Behaviour{Status: http.StatusNoContent, Bill: BillNever}
+		return Behaviour{Answer: AnswerText, Text: `{"state":"cancelled"}`, Bill: BillNever}
 	}
 	op := o.all[name]
 	op.polled++

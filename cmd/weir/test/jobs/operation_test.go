@@ -215,7 +215,7 @@ func TestOperationCancelled(t *testing.T) {
 		}
 		h, says := letters[0].Header, "goes on"
 		if told {
-			says = "was told to cancel its operation, and answered 204"
+			says = "was told to cancel its operation, and answered 200"
 		}
 		if h.Get("Weir-Job-Id") != "running" || h.Get("Weir-Dead-Reason") != "cancelled" || h.Get("Weir-Dead-Billed") != "yes" ||
 			!strings.Contains(h.Get("Weir-Dead-Detail"), says) || (o.Cancelled("running") == 1) != told {

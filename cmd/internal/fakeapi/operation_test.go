@@ -1,0 +1,49 @@
+package fakeapi_test
+
+import (
+	"io"
+	"net/http"
+	"testing"
+
+	"weir/cmd/internal/fakeapi"
+)
+
+// TestOperations checks an operation from its submission to its end, and that each step is counted.
+func TestOperations(t *testing.T) {
+	o := &fakeapi.Operations{Polls: 1}
+	api, err := fakeapi.Start(fakeapi.Options{Script: o.Script})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = api.Close() }) // the test is over
+	ask := func(method, url string, status int, body string) *http.Response {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = answer.Body.Close() }() // it was read
+		text, err := io.ReadAll(answer.Body)
+		if err != nil || answer.StatusCode != status || string(text) != body {
+			t.Fatalf("%s %s: %d %s, %v", method, url, answer.StatusCode, text, err)
+		}
+		return answer
+	}
+	at := api.URL() + ask("POST", api.URL()+"/v1/one", 202, `{"id":"one"}`).Header.Get("Location")
+	ask("GET", at, 200, `{"state":"running","output":{"of":"one"}}`)
+	o.Hold("one")
+	ask("GET", at, 200, `{"state":"running","output":{"of":"one"}}`)
+	o.Finish("one")
+	ask("GET", at, 200, `{"state":"done","output":{"of":"one"}}`)
+	ask("DELETE", at, 200, `{"state":"cancelled"}`)
+	if o.Submitted("one") != 1 || o.Polled("one") != 3 || o.Cancelled("one") != 1 {
+		t.Errorf("submitted %d times, polled %d times, cancelled %d times", o.Submitted("one"), o.Polled("one"), o.Cancelled("one"))
+	}
+	if sum := api.Totals(); sum.Billed != 1 {
+		t.Errorf("%d requests are billed", sum.Billed)
+	}
+}
