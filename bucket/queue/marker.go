@@ -92,8 +92,7 @@ type RetryMark struct {
 	Deaths int `json:"deaths,omitempty"`
 	// Ends says that the job is not called again: it becomes a letter with this reason, and Reason is the detail.
 	Ends string `json:"ends,omitempty"`
-	// Operation says that the api accepted the last call: the job is not called again, and NotBefore is the time of its
-	// next poll.
+	// Operation says that the api accepted the last call: the job is polled, and not called again.
 	Operation *Operation `json:"operation,omitempty"`
 
 	// Accepted and KeySum are the job's, see Intent.
@@ -273,6 +272,14 @@ func (m *Markers) Retry(mark RetryMark) (seq uint64, err error) {
 		name += "-op" // another owner may have stored that the same call failed
 	}
 	a := m.w.Write(m.message(mark, name))
+	return a.Seq, a.Err
+}
+
+// Again stores a mark of an operation again that was deleted by hand, and returns its sequence. It blocks until the mark
+// is stored or refused.
+func (m *Markers) Again(mark RetryMark) (seq uint64, err error) {
+	mark.Epoch = m.Epoch()
+	a := m.w.Write(m.message(mark, fmt.Sprintf("%d-%d-op-%s", mark.Seq, mark.Calls, nuid.Next()))) // the stream knows the former id
 	return a.Seq, a.Err
 }
 

@@ -77,11 +77,7 @@ func (w *Operations) submit(ctx context.Context, j *lane.Job, r httpcall.Respons
 // Keep stores the mark of a job whose last call, with the record c, was accepted, and then lets the job be
 // polled. It deletes the call's intent and the former mark.
 func (w *Operations) Keep(ctx context.Context, j *lane.Job, c *ledger.Record) {
-	seq, ok := w.keepMark(ctx, "mark of an operation", j, queue.RetryMark{
-		Seq: j.Seq, Calls: j.Calls, Attempts: j.Attempts, NotBefore: w.WallTime(w.Now()), Reason: c.Detail, Billed: string(j.Doubt.Billed),
-		Idempotency: j.Doubt.Identity, Crashes: j.Crashes, Status: j.Status, Answered: j.AnsweredAt, Accepted: j.Accepted,
-		KeySum: queue.KeySum(j.Queue.Key), Operation: j.Operation,
-	})
+	seq, ok := w.keepMark(ctx, "mark of an operation", j, MarkOf(j))
 	if !ok {
 		return
 	}
@@ -97,6 +93,14 @@ func (w *Operations) Keep(ctx context.Context, j *lane.Job, c *ledger.Record) {
 		j.Lost, j.Flown = nil, nil
 		w.PollLocked(j)
 	})
+}
+
+// MarkOf returns the mark of a job's operation.
+func MarkOf(j *lane.Job) queue.RetryMark {
+	return queue.RetryMark{
+		Seq: j.Seq, Calls: j.Calls, Attempts: j.Attempts, Billed: string(j.Doubt.Billed), Idempotency: j.Doubt.Identity, Crashes: j.Crashes,
+		Status: j.Status, Answered: j.AnsweredAt, Accepted: j.Accepted, KeySum: queue.KeySum(j.Queue.Key), Operation: j.Operation,
+	}
 }
 
 // PollLocked lets a job be polled whose mark is stored. Intents that an earlier owner stored stay until the job has

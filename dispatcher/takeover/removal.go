@@ -28,7 +28,8 @@ import (
 //   - The owner's epoch is stored again if the right to the partition is valid. Until then the stream refuses every
 //     intent, so that no new call starts.
 //   - Intents of running calls whose jobs are still there are stored again, and so are holds. Retry marks are not: the
-//     ledger has what they say of calls, and the count of attempts begins again after a restart.
+//     ledger has what they say of calls, and the count of attempts begins again after a restart. Marks of operations are,
+//     because the ledger's records of their calls may be older than what a restart reads.
 //   - Everything stays in memory: what keys and limits have used, pauses, holds, ids of ended jobs. If the stream was
 //     deleted and made again, it does not know the ids of jobs whose calls are under way, and the owner notes these ids
 //     as ended.
@@ -74,6 +75,7 @@ func (p *removals) removed(ctx context.Context, r queue.Removal) {
 		waiting, flying := p.takenOut(&r)
 		p.tellRemoved(&r, len(waiting)+len(r.Unread), flying)
 		p.keepMarkersAgain(&r)
+		p.keepOperationsAgain(ctx, &r)
 		p.buryUnread(ctx, &r)
 		for some := range slices.Chunk(waiting, buriedAtOnce) {
 			p.buryTakenOut(ctx, some)
@@ -255,6 +257,43 @@ func (p *removals) buryTakenOut(ctx context.Context, some []waitingJob) {
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// keepOperationsAgain stores again the marks of operations that were removed and whose jobs are still there. It blocks
+// until they are stored, the partition is lost, or ctx ends.
+func (p *removals) keepOperationsAgain(ctx context.Context, r *queue.Removal) {
+	gone := func(seq uint64) bool { _, in := slices.BinarySearch(r.Seqs, seq); return in }
+	var unmarked []*lane.Job
+	p.W.EachLocked(p.W.Sched.Queues(), func(q *schedule.KeyQueue) {
+		if q.Partition != &p.Partition {
+			return
+		}
+		for t := range q.Polled {
+			if j := lane.JobLocked(t); gone(j.MarkSeq) && !gone(j.Seq) {
+				unmarked = append(unmarked, j)
+			}
+		}
+	})
+	for _, j := range unmarked {
+		p.W.Mu.Lock()
+		mark := settle.MarkOf(j)
+		p.W.Mu.Unlock()
+		var seq uint64
+		err := p.PersistOf(ctx, func() (err error) {
+			seq, err = p.Markers.Again(mark)
+			return err
+		})
+		if err != nil {
+			p.W.Log.Error("could not store the mark of an operation again that was deleted by hand: if the ledger has forgotten its call, a restart calls the job again",
+				"stream", p.Bucket.Name(), "key", j.Queue.Key, "seq", j.Seq, "err", err)
+			continue
+		}
+		p.W.Mu.Lock()
+		if j.IsPolled() {
+			j.MarkSeq = seq
+		}
+		p.W.Mu.Unlock()
 	}
 }
 
