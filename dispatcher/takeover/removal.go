@@ -292,6 +292,8 @@ func (p *removals) keepOperationsAgain(ctx context.Context, r *queue.Removal) {
 		p.W.Mu.Lock()
 		if j.IsPolled() {
 			j.MarkSeq = seq
+		} else {
+			p.Bucket.Discard(seq) // it ends
 		}
 		p.W.Mu.Unlock()
 	}
