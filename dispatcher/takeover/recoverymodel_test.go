@@ -319,7 +319,7 @@ func (m *recoveryModel) process(j *modelJob, call int) httpcall.Outcome {
 	if keyed && j.operation && !m.one(6) {
 		return submitted
 	}
-	if keyed && j.processed > 0 && !m.one(6) { // else the api fails before it knows the key
+	if keyed && j.processed > 0 && !j.operation && !m.one(6) { // else the api fails before it knows the key
 		return httpcall.Outcome{Verdict: httpcall.Delivered, Billed: deadletter.BilledYes}
 	}
 	switch m.rnd.IntN(6) {
@@ -350,9 +350,12 @@ func (m *recoveryModel) process(j *modelJob, call int) httpcall.Outcome {
 // submitted is the outcome of a call that the api has accepted.
 var submitted = httpcall.Outcome{Verdict: httpcall.Submitted, Billed: deadletter.BilledYes, Operation: &queue.Operation{Address: "https://api/1"}}
 
-// poll is the api's part of a poll: it returns how the operation has ended, "" while it runs.
+// poll is the api's part of a poll: it returns how the operation has ended, "" while it runs and if the api does not
+// answer.
 func (m *recoveryModel) poll(j *modelJob) string {
 	switch {
+	case m.one(4):
+		return ""
 	case j.operated != "":
 	case m.one(4):
 		j.operated = ledger.Done
