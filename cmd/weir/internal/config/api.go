@@ -124,7 +124,7 @@ func (a *API) section() section {
 				means: "where weir posts each end of the API's jobs ([callbacks](callbacks.md))",
 			},
 			{
-				name: "operation", is: optional(&a.Operation, func(o *Operation) section { return o.section(a) }),
+				name: "operation", is: optional(&a.Operation, (*Operation).section),
 				means: "how weir polls the API if that accepts a call and goes on working ([polling](polling.md))",
 			},
 			{

@@ -48,8 +48,7 @@ const (
 	longestPolled = 31 * day
 )
 
-// section has the fields of an operation of a.
-func (o *Operation) section(a *API) section {
+func (o *Operation) section() section {
 	accepting := whole(200, 299)
 	pointer := free("a JSON pointer", func(text string) (string, error) { return parsePointer(strings.TrimPrefix(text, "json:")) })
 	pointer.show = func(at string) string {
@@ -64,7 +63,10 @@ func (o *Operation) section(a *API) section {
 				name: "accepted", is: many(&o.Accepted, mostAccepted, accepting), or: "[202]",
 				means: "the statuses by which the API accepts a call and goes on working",
 			},
-			{name: "poll", is: mapping(o.Poll.section), means: "how weir polls an operation"},
+			{
+				name: "poll", is: mapping(o.Poll.section), needs: `write poll: {path: "{answer-header:Location}"}`,
+				means: "how weir polls an operation",
+			},
 			{
 				name: "answers", is: items(&o.Answers, mostInquiryAnswers, func(n *InquiryAnswer) section {
 					return n.sectionOf("GET", OperationDone, OperationFailed, OperationRunning)
@@ -94,11 +96,6 @@ func (o *Operation) section(a *API) section {
 			}
 			if o.Poll.For > 0 && o.Poll.Every > o.Poll.For {
 				f.place("poll").fail("every is longer than for: no operation would be polled", "write a shorter every")
-			}
-			for _, on := range a.Retry.On {
-				if slices.Contains(o.Accepted, on) {
-					f.place("accepted").fail("stands in retry.on too, which says that nothing was processed", "remove it from one of them")
-				}
 			}
 		},
 	}
