@@ -66,8 +66,8 @@ var bases = map[string]object{
 	},
 	"apis.NAME.operation.poll":    {"path": "/{job}"},
 	"apis.NAME.operation.answers": {"status": 200, "means": "done"},
-	"http.tokens.NAME":          {"role": "viewer", "token": "${env:SOME}"},
-	"notifications.NAME":        {"url": "https://127.0.0.1", "secret": "${env:SOME}"},
+	"http.tokens.NAME":            {"role": "viewer", "token": "${env:SOME}"},
+	"notifications.NAME":          {"url": "https://127.0.0.1", "secret": "${env:SOME}"},
 }
 
 // parsed is what is wrong with a file.
