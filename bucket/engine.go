@@ -32,7 +32,8 @@ type sharedLimit struct {
 	meter    meter // nil for an in-flight limit, which is counted by the permits
 	inFlight int64
 	holds    int64 // how many calls a shadow limit would have held
-	taken    int64 // units taken so far
+	taken    int64 // units of all grants so far
+	freed    int64 // units that count no more: given back, or too old for a sliding quota
 	top      int64 // units that the last stored snapshot covers, if checkpoints are kept
 	largest  int64 // the largest cost that waited for a snapshot
 	bound    bool  // it knows only a bound of what former processes used
@@ -117,9 +118,7 @@ func (e *engine) reserve(now Micros, a *Ask) Answer {
 	now = e.tick(now)
 	e.permits.expire(now)
 	for i := range e.shared {
-		if m := e.shared[i].meter; m != nil {
-			m.advance(now)
-		}
+		e.shared[i].advance(now)
 	}
 	own, err := e.pace(a.Limits.Rate)
 	if err != nil {
@@ -177,7 +176,7 @@ func (e *engine) inTurn(now, at Micros, a *Ask, wait *Wait) {
 		i := slices.IndexFunc(e.shared, func(l sharedLimit) bool { return l.Name == wait.Limit })
 		l, keep := &e.shared[i], keptNothing
 		_, periodic := l.meter.(*quotaMeter)
-		periodic = periodic || l.excess.ends(now, wait.Until+horizon)
+		periodic = periodic || wait.Excess > 0
 		switch {
 		case l.meter == nil:
 			keep = keptPermit
@@ -257,7 +256,8 @@ func (e *engine) slot(now Micros, key *keyState, burst int64, a *Ask) (Micros, W
 	if at > reach {
 		w := Wait{Limit: OwnRate, Until: max(now+1, at-(reach-now))}
 		if binding >= 0 {
-			w.Limit, w.Exhausted = e.shared[binding].Name, e.shared[binding].exhausted(before, at, a.cost(binding))
+			l := &e.shared[binding]
+			w.Limit, w.Exhausted, w.Excess = l.Name, l.exhausted(before, at, a.cost(binding)), l.excess.holds(now, at)
 		}
 		if binding >= 0 && e.shared[binding].bound { // perhaps the calls behind the bound were never made
 			w = Wait{Limit: OwnCheckpoint, Until: min(w.Until, now+boundPoll)}
@@ -334,16 +334,17 @@ func (e *engine) settle(now Micros, u *Use) {
 		if l.meter == nil || l.Shadow || !ok {
 			continue
 		}
+		l.advance(now)
 		cost := costAt(u.Costs, at)
 		switch {
 		case u.Returned && open == wasOpen:
 			l.meter.giveBack(u.Grant.At, cost, u.Grant.Serial)
-			l.excess.giveBack(&u.Grant, cost)
+			l.gaveBack(&u.Grant, cost)
 		case u.Returned || at >= len(u.Actual):
 		case u.Actual[at] > cost || open == wasOpen:
 			actual := min(maxCost, max(0, u.Actual[at]))
 			l.meter.correct(now, u.Grant.At, cost, actual, u.Grant.Serial)
-			l.excess.giveBack(&u.Grant, cost-actual)
+			l.gaveBack(&u.Grant, cost-actual)
 		}
 		if open == wasOpen && !u.Returned && at < len(u.Left) && at < len(u.Grant.Counts) {
 			l.heed(now, &u.Grant, u.Left[at], u.Grant.Counts[at])
@@ -366,6 +367,7 @@ func (e *engine) apply(now Micros, rules Rules) error {
 		next[i] = newSharedLimit(rules, l, e.ahead)
 		next[i].partial, next[i].since = e.sums && l.accounted(), e.applied
 		next[i].owe(now, e.arrived, e.asked)
+		next[i].excess.serial = (e.asked+1)*MaxWant - 1 // earlier calls were made under other rules
 		for j := range e.shared {
 			if old := &e.shared[j]; old.Name == l.Name {
 				next[i].holds, next[i].taken, next[i].top = old.holds, old.taken, old.top
@@ -454,7 +456,7 @@ func (l *sharedLimit) inherit(now, arrived Micros, old *sharedLimit, asked int64
 		case *quotaMeter:
 			to.adopt(now, from.period, from.used)
 		case *slidingMeter:
-			from.advance(now)
+			old.advance(now)
 			to.gone = from.gone
 			for _, e := range from.entries[:from.former] {
 				to.take(e.end, e.units, 0)

@@ -1,55 +1,72 @@
 package bucket
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // What the vendor says is left.
 //
-// An answer may say how many units of a limit were left when the vendor counted its call, and when the vendor's count
-// begins anew. If that is less than weir has left, other programs use the account too, or the vendor allows less than
-// is configured. The limit then has an excess: units that the vendor counts and weir does not. It counts as used until
-// the vendor's count begins anew.
+// An answer may say how many units of a limit the vendor has left, and when the vendor's count begins anew. If that is
+// less than weir's own count would grant until then, other programs use the account, or the vendor allows less than is
+// configured. The limit then has an excess: the units that the vendor counts and weir does not. Until the vendor's
+// count begins anew, weir grants no more than the vendor has left.
 //
 // # The rule
 //
-// Let c be the call, L the units that its answer says are left, less the headroom, and U when the vendor's count begins
-// anew. Let F be what weir would still grant until U, after everything that was granted so far, and S the units that
-// were granted after c.
+// An answer is late: other calls were granted, and some have ended, since the vendor counted its call. Let
 //
-//   - Calls count at the vendor in the order of their grants: L contains the calls that were granted before c, and none
-//     that was granted after it.
-//   - An excess begins only if F > L: even if L contains every call that was granted so far, less is left than weir
-//     has. Of a token bucket L may be lower by the tokens that come back while a call may be late.
-//   - It is F + S - L units, and before U at most L - S more units are granted. A sliding quota gets its own old units
-//     back meanwhile, as at the vendor: it counts F + S - L units more as used.
-//   - The answer of the call that was granted last decides. It replaces the former excess. The excess ends if F + S <=
-//     L, or at U. Answers of earlier grants are ignored, in whatever order they arrive.
+//	c      be the call that was answered
+//	left   the units that the answer says are left, less what weir leaves unused because of headroom
+//	until  when the vendor's count begins anew
+//	since  the units granted after c
+//	free   the units that weir's own count would still grant before until
 //
-// U is at most one period of the limit away. If the answer does not say U, it is the end of the present period of a
-// calendar or fixed quota, and for other limits one period after c's slot.
+// The rule takes it that the vendor counts calls in the order of their grants: c and the calls granted before it are
+// taken off left, and those granted after it are not.
+//
+//	an excess begins       if free > left
+//	it has                 free + since - left units
+//	before until it lets   left - since more units pass
+//	it ends                at until, or by an answer with free + since <= left
+//
+// For example, weir has used 10 of 60 a minute, and the answer to the tenth call says that 30 are left for 40 s. If
+// nothing was granted after it, free is 50: the excess is 20, and 30 more pass within 40 s. If three calls were granted
+// after it, free is 47: the excess is still 20, and 27 pass.
+//
+//   - An excess begins only if free > left. Then too few are left even if the vendor had already counted all calls
+//     granted so far: calls under way are no reason.
+//   - The call that was granted last decides. Its answer replaces the former excess. Answers of earlier grants are
+//     ignored, in whatever order they come.
+//   - What weir's count lost after c's grant is not in free: units given back, and those too old for a sliding quota.
+//     The vendor may have counted them still.
+//   - A sliding quota gets its own old units back meanwhile, as at the vendor. So instead of counting down what may
+//     pass, it counts the excess as used.
+//   - A full token bucket gets no tokens while a call is late. left may be lower by these without an excess.
+//   - Until the limit has an excess, free ends at the earliest time that until may be: times come in whole seconds, and
+//     the vendor counted the call some time before its answer came.
+//   - until is at most one period of the limit away. If no answer says it, it is the end of the present period of a
+//     calendar or fixed quota, and else one period after c's slot.
+//   - If no answer says until, and for a token bucket, free is what a rate lets start at once: it gets units back all
+//     the time, and a figure of 0 says nothing of later.
+//   - If the limit is configured anew, its excess ends, and answers to calls granted before are ignored.
 //
 // # What holds
 //
 //  1. It never grants more: a slot is within the meter and within the excess.
-//  2. It is never negative: it begins with F + S - L >= F - L > 0, and stays only while F + S - L > 0. It is at most
-//     what the vendor allows, less what is left, less what was granted up to c, which has every call that was answered
-//     when c was sent.
-//  3. It does not drift: the excess is computed from one answer, and from no former excess.
-//  4. If only weir uses the account, there is none. Every unit that the vendor counts was granted by now, and with what
-//     was granted in the vendor's period, F is within the limit: so F <= L. Of a rate with a known U the period is the
-//     window that ends at U, in which slots and F together are at most the limit's (pace.go). Answers say U in whole
-//     seconds, and some time before they arrive: until there is an excess, F ends at the earliest time that U may be.
-//     Otherwise F is what a rate would let start at c's slot, with all later grants charged. Of a sliding quota F
-//     counts what counted at c's slot, so units that are too old since then do not look like another program's.
-//  5. The vendor refuses weir no more than was under way. Let v be when it counted c. From v to U weir's calls take S
-//     of grants before the answer, and at most L - S of grants after it, and the calls that were granted before c and
-//     that the vendor counts after v. Those were under way at v. Beyond that a call is refused only for what other
-//     programs take after v, and for calls under way when the first answer comes that says so. Of a rate with a known U
-//     that answer must say less than F by more than the rate lets start while U is uncertain.
-//  6. What it withholds too much is at most the units of calls that were granted after c and counted before it. They
-//     were under way too, and the answer of the call that was granted last ends that.
-//
-// For a rate whose U no answer says, and for a token bucket, F is only what may start at once: they get units back all
-// the time, and from an answer that says 0 nothing follows for later.
+//  2. An excess has at least one unit. It begins with free > left, and goes on only with free + since > left.
+//  3. Nothing adds up: an excess is computed from one answer, and from no former excess.
+//  4. If only weir uses the account, no excess begins. The vendor then counts only units that weir's count had at c's
+//     grant or took later, and free is what the limit leaves beside all of those. Of a rate with a known until, the
+//     vendor counts in the window that ends at until: what was granted in it and free are together at most the
+//     limit's (pace.go).
+//  5. After an excess has begun, the vendor refuses only calls that were under way when it counted c, and what other
+//     programs take afterwards. Before, it may refuse the calls that were granted until the first answer said so. If a
+//     vendor rounds its time down, it may also refuse calls in the second after until.
+//  6. It withholds too much by at most the units of calls that were granted after c and counted before it. Their own
+//     answers end that.
+//  7. A wrong figure holds calls no longer than until. If it leaves nothing, no call is made whose answer could correct
+//     it: then only a change of the limit's configuration ends it sooner.
 
 // Left is what the answer to a call says of one limit.
 type Left struct {
@@ -62,12 +79,29 @@ type Left struct {
 
 // Count is how much a store had counted of one limit by a grant, the grant included.
 type Count struct {
-	Taken  int64 // of all grants so far
-	Window int64 // of a sliding quota: what counted at the grant
+	Taken int64 // units of all grants
+	Freed int64 // units that count no more: given back, or too old for a sliding quota
 }
 
 // ReadsLeft reports whether answers say what is left of the limit. A shadow limit does not ask.
 func (l *Limit) ReadsLeft() bool { return l.Left.IsPlace() && !l.Shadow }
+
+// LeftSign identifies all that an excess of the limit depends on: the excess ends when it changes. It is "" if no
+// answer says what is left.
+func (l *Limit) LeftSign() string {
+	if !l.ReadsLeft() {
+		return ""
+	}
+	sign := l.Left.Header + "/" + l.LeftUntil.Header
+	switch l.Kind() {
+	case KindRate:
+		sign += fmt.Sprintf("/%d/%s/%d/%s", l.Rate.Count, l.Rate.Per, l.Rate.Burst, l.Rate.Counted())
+	case KindQuota:
+		sign += fmt.Sprintf("/%d/%s", l.Quota.Count, l.Quota.by())
+	case KindBudget, KindInFlight: // no answer says what is left of them
+	}
+	return sign
+}
 
 // Period returns the time in which a limit's units count: 28 days for a month, 0 for calls in flight.
 func (l *Limit) Period() time.Duration {
@@ -107,10 +141,10 @@ type excess struct {
 	units  int64  // that count as used
 	until  Micros // slots from then on are not concerned
 	room   int64  // units that may be granted before until; unused for a sliding quota
-	serial int64  // of the call whose answer decided last
+	serial int64  // answers to calls granted up to this one are ignored
 }
 
-// end ends the excess. Answers of earlier grants stay ignored.
+// end ends the excess.
 func (x *excess) end() { *x = excess{serial: x.serial} }
 
 // take counts units granted at a slot.
@@ -120,20 +154,18 @@ func (x *excess) take(at Micros, units int64) {
 	}
 }
 
-// giveBack counts units less for a grant that was not in the vendor's figure; units is negative for an overage.
-func (x *excess) giveBack(g *Grant, units int64) {
-	if g.Serial > x.serial {
-		x.take(g.At, -units)
-	}
-}
-
 // short reports whether the excess leaves less than units before a time.
 func (x *excess) short(now, reach Micros, units int64) bool {
 	return now < x.until && reach < x.until && units > x.room
 }
 
-// ends reports whether a call waits for the end of the excess: at is the slot that it would get.
-func (x *excess) ends(now, at Micros) bool { return now < x.until && at == x.until }
+// holds returns the units of the excess if a call that gets the slot at waits for its end, and else 0.
+func (x *excess) holds(now, at Micros) int64 {
+	if now < x.until && at == x.until {
+		return x.units
+	}
+	return 0
+}
 
 // earliest returns the first time, not before at, at which cost units fit by weir's count and by the vendor's.
 func (l *sharedLimit) earliest(at Micros, cost int64) Micros {
@@ -151,10 +183,27 @@ func (l *sharedLimit) earliest(at Micros, cost int64) Micros {
 	return x.until
 }
 
+// advance drops units of a sliding quota that no longer count.
+func (l *sharedLimit) advance(now Micros) {
+	if m, ok := l.meter.(*slidingMeter); ok {
+		had := m.sum
+		m.advance(now)
+		l.freed += had - m.sum
+	}
+}
+
+// gaveBack notes that units of a grant count no more. units is negative for an overage.
+func (l *sharedLimit) gaveBack(g *Grant, units int64) {
+	l.freed += max(0, units)
+	if g.Serial > l.excess.serial { // else the grant was in the vendor's figure
+		l.excess.take(g.At, -units)
+	}
+}
+
 // heed takes in what the answer to the call g says is left. It must come after the call's own correction.
 func (l *sharedLimit) heed(now Micros, g *Grant, left Left, count Count) {
-	x, since := &l.excess, l.taken-count.Taken
-	if !left.Told || g.Serial <= x.serial || since < 0 || !l.ReadsLeft() {
+	x, since, freed := &l.excess, l.taken-count.Taken, l.freed-count.Freed
+	if !left.Told || g.Serial <= x.serial || since < 0 || freed < 0 || !l.ReadsLeft() {
 		return
 	}
 	period := Micros(ceilMicros(l.Period()))
@@ -174,29 +223,35 @@ func (l *sharedLimit) heed(now Micros, g *Grant, left Left, count Count) {
 	}
 	x.serial = g.Serial
 	begun := now < x.until
+	told := min(left.Until, until) // 0 if the answer does not say
 	if !begun {
-		left.Until = min(left.Until, left.Least)
+		told = min(told, left.Least)
 	}
-	units, free := max(0, left.Units-l.spare), l.free(now, g, left, count)
-	if counts := units + l.slack; free <= counts && (!begun || free+since <= counts) {
+	units, free := max(0, left.Units-l.spare), max(0, l.free(now, g.At, told)-freed)
+	over := free
+	if begun {
+		over += since
+	}
+	if over <= units+l.slack {
 		x.end()
 		return
 	}
 	x.units, x.until, x.room = free+since-units, until, units-since
 }
 
-// free returns what weir's own count would still grant: F at the head of this file.
-func (l *sharedLimit) free(now Micros, g *Grant, left Left, count Count) int64 {
+// free returns what weir's own count would still grant of a quota, or of a rate before until. If until is 0, it is what
+// a rate would let start at the slot at, if all that was granted since counted by then.
+func (l *sharedLimit) free(now, at, until Micros) int64 {
 	switch m := l.meter.(type) {
 	case *rateMeter:
-		if left.Until != 0 && m.window > 0 {
-			return m.startsBefore(now, min(left.Until, now+Micros(ceilMicros(l.Period()))))
+		if until != 0 && m.window > 0 {
+			return m.startsBefore(now, until)
 		}
-		return m.startAt(g.At)
+		return m.startAt(at)
 	case *quotaMeter:
-		return max(0, m.count-m.usedIn(m.at(now)))
+		return m.count - m.usedIn(m.at(now))
 	case *slidingMeter:
-		return max(0, m.count-count.Window-(l.taken-count.Taken))
+		return m.count - m.sum
 	}
 	return 0
 }
@@ -206,6 +261,9 @@ const hair = 1e-6
 
 // startsBefore returns how many units the rate grants at slots before until.
 func (m *rateMeter) startsBefore(now, until Micros) int64 {
+	if until <= now {
+		return 0
+	}
 	n := float64(until-max(now, m.tat))/m.interval.micros() - hair
 	return max(0, m.burst+int64(ceil(max(-maxCost, n)))-1)
 }
@@ -223,32 +281,24 @@ func (e *engine) counts() []Count {
 	}
 	counts := make([]Count, len(e.shared))
 	for i := range e.shared {
-		l := &e.shared[i]
-		if !l.ReadsLeft() {
-			continue
-		}
-		counts[i].Taken = l.taken
-		if m, ok := l.meter.(*slidingMeter); ok {
-			counts[i].Window = m.sum
+		if l := &e.shared[i]; l.ReadsLeft() {
+			counts[i] = Count{l.taken, l.freed}
 		}
 	}
 	return counts
 }
 
-// inheritExcess takes over the excess of the limit of the same name, if both count the same way.
+// inheritExcess takes over the excess of the limit of the same name if the excess depends on nothing that has changed.
 func (l *sharedLimit) inheritExcess(old *sharedLimit) {
-	if l.ReadsLeft() && l.Kind() == old.Kind() && l.slides() == old.slides() {
+	l.freed = old.freed
+	if l.LeftSign() == old.LeftSign() {
 		l.excess = old.excess
 	}
 }
 
-func (l *sharedLimit) slides() bool {
-	_, slides := l.meter.(*slidingMeter)
-	return slides
-}
-
 // ExcessSnapshot is the excess of a limit in a Snapshot.
 type ExcessSnapshot struct {
+	Of    string `json:"of"` // Limit.LeftSign
 	Units int64  `json:"units"`
 	Until Micros `json:"until"`
 	Room  int64  `json:"room"`
@@ -263,14 +313,12 @@ func (l *sharedLimit) snapshotExcess(now, until Micros, units int64) *ExcessSnap
 	if m, ok := l.meter.(*rateMeter); ok && units > 0 {
 		units = m.startsBefore(now, until+1)
 	}
-	return &ExcessSnapshot{Units: x.units, Until: x.until, Room: x.room - units}
+	return &ExcessSnapshot{Of: l.LeftSign(), Units: x.units, Until: x.until, Room: x.room - units}
 }
 
 // restoreExcess restores the excess of a snapshot whose clock was ahead of this one by ahead.
-func (l *sharedLimit) restoreExcess(s *LimitSnapshot, ahead Micros) {
-	slid, rate := s.By == "", s.P > 0 // a rate has a pace, and a quota with periods names them
-	if s.Excess == nil || !l.ReadsLeft() || rate != (l.Rate != nil) || !rate && slid != l.slides() {
-		return
+func (l *sharedLimit) restoreExcess(s *ExcessSnapshot, ahead Micros) {
+	if s != nil && s.Of == l.LeftSign() {
+		l.excess.units, l.excess.until, l.excess.room = s.Units, s.Until-ahead, s.Room
 	}
-	l.excess = excess{units: s.Excess.Units, until: s.Excess.Until - ahead, room: s.Excess.Room}
 }

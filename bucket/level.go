@@ -78,7 +78,7 @@ func (e *engine) levels(now Micros) []Level {
 			p = p.moved(e.ahead)
 			level.Start, level.End = p.start, p.end
 		case *slidingMeter:
-			m.advance(now)
+			l.advance(now)
 			level.Used, level.Count = m.sum, m.count
 		}
 		if level.Count > 0 {

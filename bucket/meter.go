@@ -3,8 +3,6 @@ package bucket
 // meter is the state of one shared limit that is counted over time. Its methods are pure: times are passed in, and the
 // caller must never let them run backwards.
 type meter interface {
-	// advance drops units that no longer count at now.
-	advance(now Micros)
 	// earliest returns the first time, at or after at, at which cost units fit. cost is at most the limit's capacity.
 	earliest(at Micros, cost int64) Micros
 	// take charges cost units at slot at to the grant serial; earliest(at, cost) must have been at.
@@ -44,8 +42,6 @@ type mark struct {
 }
 
 const maxMarks = 16
-
-func (m *rateMeter) advance(Micros) {}
 
 func (m *rateMeter) earliest(at Micros, cost int64) Micros {
 	return m.slot(at, m.interval, m.burst, cost)

@@ -51,8 +51,6 @@ func (m *quotaMeter) at(t Micros) span {
 	return m.near
 }
 
-func (m *quotaMeter) advance(Micros) {}
-
 func (m *quotaMeter) earliest(at Micros, cost int64) Micros {
 	at = max(at, m.period.start)
 	for {

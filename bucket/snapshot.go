@@ -183,7 +183,9 @@ func (s Snapshot) moved(by Micros) Snapshot {
 			l.Log[j][0] += int64(by)
 		}
 		if x := l.Excess; x != nil {
-			l.Excess = &ExcessSnapshot{Units: x.Units, Until: x.Until + by, Room: x.Room}
+			moved := *x
+			moved.Until += by
+			l.Excess = &moved
 		}
 	}
 	return s
@@ -228,7 +230,7 @@ func (l *sharedLimit) snapshot(now, until Micros, units int64) LimitSnapshot {
 			s.Others = append(s.Others, OtherSnapshot{o.start, o.end, o.used, o.last})
 		}
 	case *slidingMeter:
-		m.advance(now)
+		l.advance(now)
 		part := len(m.entries)/logParts + 1
 		for i, e := range m.entries {
 			if i%part == 0 {
@@ -283,7 +285,7 @@ func (e *engine) restore(now Micros, s Snapshot) time.Duration {
 func (l *sharedLimit) restore(now, arrived Micros, s LimitSnapshot, ahead Micros) {
 	l.bound = l.counted() && !s.Exact
 	l.partial = s.Partial && l.accounted()
-	l.restoreExcess(&s, ahead)
+	l.restoreExcess(s.Excess, ahead)
 	switch m := l.meter.(type) {
 	case *rateMeter:
 		if s.P == 0 || s.Q == 0 || s.Shadow && !l.Shadow {

@@ -84,6 +84,9 @@ type Wait struct {
 	Never bool
 	// Exhausted is set if Limit is a budget that is spent until Until. It is the configured treatment of the job.
 	Exhausted Exhausted
+	// Excess is set if the limit opens when the vendor's count begins anew, or when an answer says that enough is left.
+	// It is how many units only the vendor counts (left.go).
+	Excess int64
 }
 
 // Answer is the result of an Ask: the granted slots in order and, if they are fewer than wanted, why.

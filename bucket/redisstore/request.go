@@ -101,6 +101,7 @@ func (s *Store) limitLocked(r *request, l *bucket.Limit) {
 	r.num(per)
 	r.num(grain)
 	r.num(leftPeriod(l))
+	r.str(l.LeftSign())
 	_, slack := s.rules.Spare(*l)
 	r.num(slack)
 	r.str(sign)
@@ -214,7 +215,7 @@ func (s *Store) useLocked(r *request, u *bucket.Use) {
 			r.num(int64(left.Until))
 			r.num(int64(left.Least))
 			r.num(count.Taken)
-			r.num(count.Window)
+			r.num(count.Freed)
 		}
 	}
 }
@@ -282,11 +283,11 @@ func (s *Store) answerLocked(r *reader) (a bucket.Answer) {
 			if g.Counts == nil {
 				g.Counts = make([]bucket.Count, len(s.rules.Shared))
 			}
-			g.Counts[i] = bucket.Count{Taken: r.num(), Window: r.num()}
+			g.Counts[i] = bucket.Count{Taken: r.num(), Freed: r.num()}
 		}
 		a.Grants = append(a.Grants, g)
 	}
-	binding, until, never := r.num(), r.num(), r.num()
+	binding, until, never, excess := r.num(), r.num(), r.num(), r.num()
 	a.Elsewhere = int(r.num())
 	switch {
 	case r.err != nil || binding < 0:
@@ -296,7 +297,7 @@ func (s *Store) answerLocked(r *reader) (a bucket.Answer) {
 		r.err = fmt.Errorf("the script names limit %d of %d", binding, len(s.rules.Shared))
 	default:
 		l := s.rules.Shared[binding-1]
-		a.Wait = bucket.Wait{Limit: l.Name, Until: bucket.Micros(until), Never: never == 1}
+		a.Wait = bucket.Wait{Limit: l.Name, Until: bucket.Micros(until), Never: never == 1, Excess: excess}
 		if never == uncertain {
 			a.Wait.Until = min(a.Wait.Until, a.Now.Add(uncertainPoll))
 		} else if l.Budget != nil && never != edge {

@@ -1,34 +1,37 @@
 package redisstore
 
-// luaLeft is bucket's left.go. Every limit has taken, the units of all grants so far, and its excess x: units, till
-// when, room and serial. They are kept as xn, xu, xt, xr and xs, and xk says whether the limit was a rate, a sliding
-// quota or one with periods. left is the limit's period if answers say what is left of it, and 0 if none does: such a
-// limit has no excess and counts no grants. slack is how much less than counted may be left without any.
+// luaLeft is bucket's left.go. Every limit has taken and freed, which count units of grants, and its excess x: units,
+// till when, room and serial. They are kept as xn, xf, xu, xt, xr and xs, and of as xk. of is bucket.Limit.LeftSign: if
+// it is not the one of the last time, the excess has ended. left is the limit's period, and 0 if no answer says what is
+// left of it: then of is '', and nothing is kept. slack is how much less than counted may be left without an excess.
 const luaLeft = `
-local function x_kind(l) return l.kind == 'f' and 'q' or l.kind end
 local function x_load(l)
   local f = l.name .. ':'
-  l.taken, l.x = 0, {units = 0, till = 0, room = 0, serial = 0}
-  if l.left == 0 then return end
-  l.taken, l.x.serial = load(f .. 'xn'), load(f .. 'xs')
-  if st[f .. 'xk'] == x_kind(l) then
-    l.x.units, l.x.till, l.x.room = load(f .. 'xu'), load(f .. 'xt'), load(f .. 'xr')
+  l.taken, l.freed = load(f .. 'xn'), load(f .. 'xf')
+  l.x = {units = 0, till = 0, room = 0, serial = load('asked') * WANT + WANT - 1}
+  if l.left > 0 and st[f .. 'xk'] == l.of then
+    l.x = {units = load(f .. 'xu'), till = load(f .. 'xt'), room = load(f .. 'xr'), serial = load(f .. 'xs')}
   end
 end
 local function x_save(l)
   local f = l.name .. ':'
+  if (st[f .. 'xk'] or '') ~= l.of then save(f .. 'xk', l.of) end
   if l.left == 0 then return end
-  save(f .. 'xn', dec(l.taken)) save(f .. 'xs', dec(l.x.serial)) save(f .. 'xk', x_kind(l))
+  save(f .. 'xn', dec(l.taken)) save(f .. 'xf', dec(l.freed)) save(f .. 'xs', dec(l.x.serial))
   save(f .. 'xu', dec(l.x.units)) save(f .. 'xt', dec(l.x.till)) save(f .. 'xr', dec(l.x.room))
 end
 local function x_take(l, at, units)
   if at < l.x.till then l.x.room = l.x.room - units end
 end
-local function x_give_back(l, serial, at, units)
+local function x_gave_back(l, serial, at, units)
+  l.freed = l.freed + max(0, units)
   if serial > l.x.serial then x_take(l, at, -units) end
 end
 local function x_short(l, now, reach, units) return now < l.x.till and reach < l.x.till and units > l.x.room end
-local function x_ends(l, now, at) return now < l.x.till and at == l.x.till end
+local function x_holds(l, now, at)
+  if now < l.x.till and at == l.x.till then return l.x.units end
+  return 0
+end
 local function earliest(l, at, cost)
   local s, x = l.meter.earliest(l, at, cost), l.x
   if s >= x.till then return s end
@@ -39,32 +42,34 @@ local function earliest(l, at, cost)
   end
   return x.till
 end
-local function x_free(l, now, at, s, till, since, window)
-  if l.kind == 's' then return max(0, l.cap - window - since) end
-  if l.kind ~= 'r' then return max(0, l.cap - used_in(l, s)) end
+local function x_free(l, now, at, s, till)
+  if l.kind == 's' then return l.cap - l.sum end
+  if l.kind ~= 'r' then return l.cap - used_in(l, s) end
   local each = l.p / l.q
-  if till > 0 and l.window > 0 then
-    local n = (min(till, now + l.left) - max(now, l.t)) / each - 1e-6
+  if till ~= 0 and l.window > 0 then
+    if till <= now then return 0 end
+    local n = (till - max(now, l.t)) / each - 1e-6
     return max(0, l.burst + math.ceil(max(-2 ^ 52, n)) - 1)
   end
   return max(0, l.burst - math.ceil(min(2 ^ 52, max(0, l.t - at) / each - 1e-6)))
 end
-local function x_heed(l, now, serial, at, units, till, least, taken, window)
-  local x, since = l.x, l.taken - taken
-  if serial <= x.serial or since < 0 then return end
-  local s, ends, last = 0, at + l.left, max(now, at) + l.left
+local function x_heed(l, now, serial, at, units, till, least, taken, freed)
+  local x, since, gone = l.x, l.taken - taken, l.freed - freed
+  if serial <= x.serial or since < 0 or gone < 0 then return end
+  local s, ends = 0, at + l.left
   if l.kind == 'q' or l.kind == 'f' then
     s, ends = period(l, now)
     if not s or at < s or at >= ends then return end
-    last = max(last, ends)
   end
-  if till > 0 then ends = min(till, last) end
+  if till ~= 0 then ends = min(till, max(ends, now + l.left)) end
   if ends <= now then return end
   x.serial = serial
-  local begun = now < x.till
-  if not begun then till = min(till, least) end
-  local free = x_free(l, now, at, s, till, since, window)
-  if free <= units + l.slack and (not begun or free + since <= units + l.slack) then
+  local begun, told = now < x.till, min(till, ends)
+  if not begun then told = min(told, least) end
+  local free = max(0, x_free(l, now, at, s, told) - gone)
+  local over = free
+  if begun then over = over + since end
+  if over <= units + l.slack then
     x.units, x.till, x.room = 0, 0, 0
     return
   end

@@ -123,7 +123,7 @@ local function line_scarce(now, reach, a, dear)
   end
 end
 -- makes an ask wait if other replicas come before it for the slot at, or for what refused it one; returns what slot returns
-local function in_turn(now, at, b, u, nv, a)
+local function in_turn(now, at, b, u, nv, x, a)
   if at then
     local till, dear = line_before(now, at, max(now, at - a.horizon), a.service)
     local scarce = till ~= 0 and line_scarce(now, now + a.horizon, a, dear)
@@ -134,9 +134,9 @@ local function in_turn(now, at, b, u, nv, a)
     line_serve(now, at, a.service)
     return at
   end
-  if b == 0 or nv == 1 then return nil, b, u, nv end
+  if b == 0 or nv == 1 then return nil, b, u, nv, x end
   local l, keep = L[b], 0
-  local periodic = l.kind == 'q' or l.kind == 'f' or x_ends(l, now, u + a.horizon)
+  local periodic = l.kind == 'q' or l.kind == 'f' or (x or 0) > 0
   if l.kind == 'i' then
     keep = 1
   elseif l.kind == 'r' and a.costs[b] > 1 and not periodic then
@@ -150,6 +150,6 @@ local function in_turn(now, at, b, u, nv, a)
   else
     lines.due, lines.kept, lines.limit, lines.later = u, keep, l.name, false
   end
-  return nil, b, u, nv
+  return nil, b, u, nv, x
 end
 `

@@ -172,13 +172,13 @@ function M.s.advance(l, now)
   while true do
     local head = redis.call('LINDEX', l.log, 0)
     if not head then
-      if l.sum > 0 then l.sum, l.gone = 0, load('arrived') end -- the log expired
+      if l.sum > 0 then l.freed, l.sum, l.gone = l.freed + l.sum, 0, load('arrived') end -- the log expired
       return
     end
     local _, e, units = entry(head)
     if e + l.per > now then return end
     redis.call('LPOP', l.log)
-    l.sum, l.gone = l.sum - units, max(l.gone, e)
+    l.freed, l.sum, l.gone = l.freed + units, l.sum - units, max(l.gone, e)
   end
 end
 function M.s.earliest(l, at, cost)

@@ -33,8 +33,8 @@ local function load_limits(now)
   n_limits = num()
   for i = 1, n_limits do
     local l = {name = str(), kind = str(), shadow = num() == 1, cap = num(), burst = num(), settles = num() == 1,
-      guard = num(), per = num(), grain = num(), left = num(), slack = num(), sign = str(), bounds = {},
-      log = KEYS[2 + i]}
+      guard = num(), per = num(), grain = num(), left = num(), of = str(), slack = num(), sign = str(),
+      bounds = {}, log = KEYS[2 + i]}
     local p, q = num(), num()
     for b = 1, num() do l.bounds[b] = num() end
     local f = l.name .. ':'
@@ -152,7 +152,8 @@ local function would_hold(l, at, cost)
   if l.kind == 'i' then return open >= l.burst end
   return cost > l.cap or cost > 0 and l.meter.earliest(l, at, cost) > at
 end
--- returns the slot, or nil, the number of the binding limit (0: the key's own), until, and 1 for never, 3 for the edge of a period
+-- returns the slot, or nil, the number of the binding limit (0: the key's own), until, 1 for never or 3 for the edge of a period,
+-- and the units of the excess whose end is waited for
 local function slot(now, k, a, blind)
   for i, l in ipairs(L) do
     if a.costs[i] > l.cap and not l.shadow then return nil, i, 0, 1 end
@@ -172,9 +173,10 @@ local function slot(now, k, a, blind)
     end
   end
   if at > reach then
-    local l, why = L[binding], 0
+    local l, why, excess = L[binding], 0, 0
     if l and l.meter.spent and not l.meter.spent(l, before_it, at, a.costs[binding]) then why = 3 end
-    return nil, binding, max(now + 1, at - a.horizon), why
+    if l then excess = x_holds(l, now, at) end
+    return nil, binding, max(now + 1, at - a.horizon), why, excess
   end
   for i, l in ipairs(L) do
     if l.kind == 'i' and not l.shadow and (open >= l.burst or now < blind) then return nil, i, now + 5000, 0 end
@@ -227,22 +229,23 @@ local function reserve(now, lease, far, memory, jitter, out)
     asked = asked + 1
     local count_at = #out + 1
     out[count_at] = '0'
-    local binding, till, never = -1, 0, 0
+    local binding, till, never, excess = -1, 0, 0, 0
     for i = 0, a.want - 1 do
-      local at, b, u, nv = slot(now, k, a, blind)
-      if lines.own then at, b, u, nv = in_turn(now, at, b, u, nv, a) end
-      if not at then binding, till, never = b, u, nv break end
+      local at, b, u, nv, x = slot(now, k, a, blind)
+      if lines.own then at, b, u, nv, x = in_turn(now, at, b, u, nv, x, a) end
+      if not at then binding, till, never, excess = b, u, nv, x or 0 break end
       local serial = asked * WANT + i
       commit(at, serial, k, a, lease, jitter)
       out[count_at] = dec(i + 1)
       out[#out + 1] = dec(at) out[#out + 1] = dec(g_end(k)) out[#out + 1] = dec(serial)
       for _, l in ipairs(L) do
-        if l.left > 0 then out[#out + 1] = dec(l.taken) out[#out + 1] = dec(l.kind == 's' and l.sum or 0) end
+        if l.left > 0 then out[#out + 1] = dec(l.taken) out[#out + 1] = dec(l.freed) end
       end
     end
     -- 2: what stands in the way counts as full because nobody knows
     if sums and binding > 0 and never ~= 1 and load(L[binding].name .. ':x') > 0 then never = 2 end
-    out[#out + 1] = dec(binding) out[#out + 1] = dec(till) out[#out + 1] = dec(never) out[#out + 1] = dec(line_elsewhere(tenant))
+    out[#out + 1] = dec(binding) out[#out + 1] = dec(till) out[#out + 1] = dec(never) out[#out + 1] = dec(excess)
+    out[#out + 1] = dec(line_elsewhere(tenant))
     save_key(name, k, now, memory)
   end
   if lines.own then line_end(now, n) end
@@ -268,19 +271,19 @@ local function settle(now)
     if hold > 0 and n_limits > 0 then redis.call('ZADD', KEYS[2], dec(now + hold), dec(serial)) end
     for i = 1, n_limits do
       local l, cost, actual = L[i], num(), num() -- -1: not placed, not known
-      local left, till, least, taken, window = -1, 0, 0, 0, 0
-      if l.left > 0 then left, till, least, taken, window = num(), num(), num(), num(), num() end
+      local left, till, least, taken, freed = -1, 0, 0, 0, 0
+      if l.left > 0 then left, till, least, taken, freed = num(), num(), num(), num(), num() end
       if l.kind ~= 'i' and not l.shadow and cost >= 0 then
         if returned then
           if was_open then
             l.meter.give_back(l, at, cost, serial)
-            x_give_back(l, serial, at, cost)
+            x_gave_back(l, serial, at, cost)
           end
         elseif actual >= 0 and (actual > cost or was_open) then
           l.meter.correct(l, now, at, cost, actual, serial)
-          x_give_back(l, serial, at, cost - actual)
+          x_gave_back(l, serial, at, cost - actual)
         end
-        if left >= 0 and was_open and not returned then x_heed(l, now, serial, at, left, till, least, taken, window) end
+        if left >= 0 and was_open and not returned then x_heed(l, now, serial, at, left, till, least, taken, freed) end
       end
     end
   end

@@ -22,7 +22,11 @@ var leftTests = []test{
 	{"headroom stays free of what the vendor has left", leftHeadroom},
 	{"a slot that is returned may be granted again", leftReturned},
 	{"an overage takes from what is left", leftOverage},
-	{"a change of the rules keeps it, and taking the header away ends it", leftApplied},
+	{"a change of other limits keeps it, and any change of its own limit ends it", leftApplied},
+	{"taking the header away and putting it back ends it", leftTakenAway},
+	{"an answer that is later than the earliest end begins nothing", leftLate},
+	{"what calls under way gave back is no other program's", leftRefunded},
+	{"what a call took beyond its estimate is no other program's", leftOverdrawn},
 	{"a day's answer says nothing about the next day", leftOfYesterday},
 	{"a call that costs more than is left waits", leftCosts},
 }
@@ -63,7 +67,7 @@ func leftUntil(b *table) {
 	b.seconds(b.ask(bucket.Ask{Want: 8, Horizon: far}), 1, 2, 3, 4, 5, 30, 31, 32)
 	b.lay(perSecond())
 	b.settle(answered(b.ask(bucket.Ask{}).Grants[0], 0, 30*second))
-	b.expectWait(b.ask(bucket.Ask{}), bucket.Wait{Limit: "account", Until: Start + 30*second})
+	b.expectWait(b.ask(bucket.Ask{}), bucket.Wait{Limit: "account", Until: Start + 30*second, Excess: 29})
 	b.clock.now = Start + 30*second - 1
 	b.seconds(b.ask(bucket.Ask{}))
 	b.clock.now = Start + 30*second
@@ -214,17 +218,104 @@ func leftOverage(b *table) {
 	b.seconds(b.ask(bucket.Ask{Want: 10}), 0, 0, 0, 0)
 }
 
+// granted returns how many of some slots are granted within 20 s.
+func (b *table) granted(want int) int {
+	b.Helper()
+	return len(b.ask(bucket.Ask{Want: want, Horizon: 20 * time.Second}).Grants)
+}
+
 func leftApplied(b *table) {
 	b.lay(perSecond())
-	g := b.ask(bucket.Ask{}).Grants[0]
-	b.settle(answered(g, 1, 30*second))
-	b.apply(only(reading(sharedRate("account", 90, time.Minute, 1))))
-	if n := len(b.ask(bucket.Ask{Want: 5, Horizon: 20 * time.Second}).Grants); n != 1 {
-		b.Errorf("%d slots after a change of the rate, want the one that is left", n)
+	got := b.ask(bucket.Ask{Want: 2, Horizon: far}).Grants
+	b.settle(answered(got[1], 1, 30*second))
+	b.apply(only(perSecond().Shared[0], sharedRate("other", 1000, time.Second, 100)))
+	if n := b.granted(5); n != 1 {
+		b.Errorf("%d slots after a change of another limit, want the one that is left", n)
 	}
-	b.apply(only(sharedRate("account", 90, time.Minute, 1)))
-	if n := len(b.ask(bucket.Ask{Want: 5, Horizon: 20 * time.Second}).Grants); n != 5 {
-		b.Errorf("%d slots of a limit of which no answer says any more what is left, want 5", n)
+	faster := reading(sharedRate("account", 90, time.Minute, 1))
+	b.apply(only(faster))
+	if n := b.granted(5); n != 5 {
+		b.Errorf("%d slots after a change of the rate, want 5", n)
+	}
+	b.settle(answered(got[0], 0, 30*second)) // it was granted before
+	if n := b.granted(3); n != 3 {
+		b.Errorf("%d slots after an answer about the former rate, want 3", n)
+	}
+	b.settle(answered(b.ask(bucket.Ask{Horizon: far}).Grants[0], 0, 30*second))
+	other := faster
+	other.Left.Header = "X-Other"
+	b.apply(only(other))
+	if n := b.granted(3); n != 3 {
+		b.Errorf("%d slots after another header is read, want 3", n)
+	}
+}
+
+func leftTakenAway(b *table) {
+	b.lay(perSecond())
+	b.settle(answered(b.ask(bucket.Ask{}).Grants[0], 0, 30*second))
+	late := sharedRate("account", 60, time.Minute, 1)
+	b.apply(only(late))
+	if n := b.granted(2); n != 2 {
+		b.Errorf("%d slots of a limit of which no answer says any more what is left, want 2", n)
+	}
+	b.apply(perSecond())
+	if n := b.granted(2); n != 2 {
+		b.Errorf("%d slots after the header is read again, want 2", n)
+	}
+}
+
+func leftLate(b *table) {
+	b.lay(only(reading(sharedRate("account", 60, time.Minute, 20))))
+	u := answered(b.ask(bucket.Ask{}).Grants[0], 3, 41*second)
+	u.Left[0].Least = Start + 39*second
+	b.clock.now += 40 * second // the figure may be of the vendor's former period
+	b.settle(u)
+	if n := len(b.ask(bucket.Ask{Want: 20}).Grants); n != 20 {
+		b.Errorf("%d slots of a bucket that is full, want 20", n)
+	}
+}
+
+// settling are limits of 600 units of which answers say what is left and what calls took.
+func settling() []bucket.Limit {
+	limits := []bucket.Limit{
+		sharedRate("account", 600, time.Minute, 100),
+		quota("account", bucket.Quota{Count: 600, Window: bucket.Fixed, Per: time.Hour}),
+		quota("account", bucket.Quota{Count: 600, Window: bucket.Sliding, Per: time.Hour}),
+		quota("account", bucket.Quota{Count: 600, Window: bucket.Calendar, Unit: bucket.Hour, Zone: time.UTC}),
+	}
+	for i := range limits {
+		limits[i] = reading(limits[i])
+		limits[i].Cost = limits[i].Cost.SettledBy(ingest.Source{Header: "X-Cost"})
+	}
+	return limits
+}
+
+func leftRefunded(b *table) {
+	for _, l := range settling() {
+		b.lay(only(l))
+		before := b.ask(bucket.Ask{Costs: []int64{50}}).Grants[0]
+		c := answered(b.ask(bucket.Ask{Costs: []int64{1}}).Grants[0], 549, 60*second)
+		c.Costs = []int64{1}
+		b.settle(used(before, 50, 5))
+		b.settle(c) // the vendor counted it while it still counted all 50
+		b.seconds(b.ask(bucket.Ask{Costs: []int64{94}}), 0)
+		if w := b.ask(bucket.Ask{Costs: []int64{100}, Want: 6}).Wait; w.Excess != 0 {
+			b.Errorf("%+v: %+v", l, w)
+		}
+	}
+}
+
+func leftOverdrawn(b *table) {
+	for _, l := range settling() {
+		b.lay(only(l))
+		before := b.ask(bucket.Ask{Costs: []int64{1}}).Grants[0]
+		c := answered(b.ask(bucket.Ask{Costs: []int64{1}}).Grants[0], 530, 60*second)
+		c.Costs, c.Actual = []int64{1}, []int64{30}
+		b.settle(used(before, 1, 40))
+		b.settle(c)
+		if w := b.ask(bucket.Ask{Costs: []int64{100}, Want: 6}).Wait; w.Excess != 0 {
+			b.Errorf("%+v: %+v", l, w)
+		}
 	}
 }
 
@@ -244,7 +335,7 @@ func leftCosts(b *table) {
 	u := answered(g, 30, 30*second)
 	u.Costs = []int64{10}
 	b.settle(u)
-	b.expectWait(b.ask(bucket.Ask{Costs: []int64{31}}), bucket.Wait{Limit: "account", Until: Start + 30*second})
+	b.expectWait(b.ask(bucket.Ask{Costs: []int64{31}}), bucket.Wait{Limit: "account", Until: Start + 30*second, Excess: 310})
 	b.seconds(b.ask(bucket.Ask{Costs: []int64{30}}), 0)
-	b.expectWait(b.ask(bucket.Ask{Costs: []int64{1}}), bucket.Wait{Limit: "account", Until: Start + 30*second})
+	b.expectWait(b.ask(bucket.Ask{Costs: []int64{1}}), bucket.Wait{Limit: "account", Until: Start + 30*second, Excess: 310})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/ingest"
 
 	"pgregory.net/rapid"
 )
@@ -31,8 +32,8 @@ func vendors(t *testing.T, open Open, scenes int) {
 		if !slices.Equal(said.slots, unsaid.slots) {
 			rt.Fatalf("answers changed the slots of the only program: %v, want %v\n%+v", said.slots, unsaid.slots, p)
 		}
-		if p.slides() || p.tokens() {
-			return // they get units back all the time, and other programs may take them first
+		if p.slides() || p.tokens() || p.most > 1 {
+			return // units come back all the time, and other programs may take them first
 		}
 		p.blur = 0
 		if s := playAccount(t, open, p); s.refused > s.underWay {
@@ -54,6 +55,7 @@ type account struct {
 	flight bucket.Micros // how long a call takes at most
 	calls  int           // keys of weir that always have a job
 	eager  bool          // a key's next call does not wait for the answer to its last
+	most   int64         // the most that a call reserves; if it is above 1, a call may give back all but one when it ends
 	seed   uint64
 }
 
@@ -65,12 +67,13 @@ func anyAccount(t *rapid.T) account {
 		flight: bucket.Micros(rapid.SampledFrom([]int64{1, 200_000, 3_000_000}).Draw(t, "flight")),
 		calls:  rapid.IntRange(1, 8).Draw(t, "calls"), eager: rapid.IntRange(0, 3).Draw(t, "eager") == 0,
 		blur: bucket.Micros(rapid.SampledFrom([]int64{0, 0, 2_000_000}).Draw(t, "blur")),
-		seed: rapid.Uint64().Draw(t, "seed"),
+		most: rapid.SampledFrom([]int64{1, 1, 5}).Draw(t, "most"), seed: rapid.Uint64().Draw(t, "seed"),
 	}
 	per := time.Duration(p.per) * time.Microsecond
 	switch rapid.SampledFrom([]string{"rate", "tokens", "fixed", "sliding"}).Draw(t, "kind") {
 	case "rate":
 		p.limit = sharedRate("account", p.count, per, rapid.Int64Range(1, p.count/2).Draw(t, "burst"))
+		p.most = min(p.most, p.limit.Rate.Burst)
 		p.told = true // else nothing follows from an answer but what may start at once
 	case "tokens":
 		r := bucket.Rate{Count: p.count, Per: per, Burst: p.count, Counts: bucket.ByTokens}
@@ -81,6 +84,9 @@ func anyAccount(t *rapid.T) account {
 		p.limit = quota("account", bucket.Quota{Count: p.count, Window: bucket.Sliding, Per: per})
 	}
 	p.limit = reading(p.limit)
+	if p.most > 1 {
+		p.limit.Cost = p.limit.Cost.SettledBy(ingest.Source{Header: "X-Cost"})
+	}
 	return p
 }
 
@@ -133,7 +139,9 @@ func playAccount(t testing.TB, open Open, p account) *session {
 func (s *session) at(when bucket.Micros, do func()) { heap.Push(&s.events, event{when, do}) }
 
 func (s *session) ask(k int) {
-	got, err := s.store.Reserve(context.Background(), []bucket.Ask{{Key: fmt.Sprint("k", k), Limits: fast, Want: 1}})
+	cost := 1 + s.rng.Int64N(s.most)
+	ask := bucket.Ask{Key: fmt.Sprint("k", k), Limits: fast, Want: 1, Costs: []int64{cost}}
+	got, err := s.store.Reserve(context.Background(), []bucket.Ask{ask})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -143,9 +151,10 @@ func (s *session) ask(k int) {
 		s.most = max(s.most, s.open)
 		sent, back := s.rng.Int64N(int64(s.flight)), s.rng.Int64N(int64(s.flight))
 		s.at(g.At+bucket.Micros(sent), func() {
-			use := s.arrive(g)
+			use, giveBack := s.arrive(g, cost)
 			s.at(s.clock.now+bucket.Micros(back), func() {
 				s.open--
+				giveBack()
 				if err := s.store.Settle(context.Background(), []bucket.Use{use}); err != nil {
 					s.t.Fatal(err)
 				}
@@ -164,14 +173,29 @@ func (s *session) ask(k int) {
 	}
 }
 
-// arrive counts a call as the vendor does, and returns what its answer says.
-func (s *session) arrive(g bucket.Grant) bucket.Use {
+// arrive counts a call as the vendor does, and returns what its answer says. The vendor counts what the call has reserved
+// until giveBack.
+func (s *session) arrive(g bucket.Grant, cost int64) (use bucket.Use, giveBack func()) {
 	s.roll()
-	switch l := s.left(); {
-	case l > 0 && s.slides():
-		s.counted = append(s.counted, s.clock.now)
-	case l > 0:
-		s.used += s.unit()
+	took, arrived, period := 1+s.rng.Int64N(cost), s.clock.now, s.period
+	giveBack = func() {}
+	switch enough := s.left() >= cost; {
+	case enough && s.slides():
+		s.counted = append(s.counted, slices.Repeat([]bucket.Micros{arrived}, int(cost))...)
+		giveBack = func() {
+			for n := cost; n > took; n-- {
+				if i := slices.Index(s.counted, arrived); i >= 0 {
+					s.counted = slices.Delete(s.counted, i, i+1)
+				}
+			}
+		}
+	case enough:
+		s.used += cost * s.unit()
+		giveBack = func() {
+			if s.roll(); s.period == period {
+				s.used = max(0, s.used-(cost-took)*s.unit())
+			}
+		}
 	default:
 		s.inOne++
 	}
@@ -187,7 +211,11 @@ func (s *session) arrive(g bucket.Grant) bucket.Use {
 		left.Until = max(left.Until, s.clock.now+1) + bucket.Micros(s.rng.Int64N(int64(s.blur)+1))
 		left.Least = left.Until - s.blur
 	}
-	return bucket.Use{Key: "k", Grant: g, Left: []bucket.Left{left}}
+	use = bucket.Use{Key: "k", Grant: g, Costs: []int64{cost}, Left: []bucket.Left{left}}
+	if s.most > 1 {
+		use.Actual = []int64{took}
+	}
+	return use, giveBack
 }
 
 func (p *account) slides() bool {
