@@ -25,12 +25,15 @@ type Remainder struct {
 const mostPeriods = 2
 
 // Remainders returns what an answer says is left of each shared limit, nil if no limit reads that or there is no
-// answer. An answer from a cache says nothing: its counts were another client's, a while ago.
+// answer. Some answers say it of another client: one from a cache, a while ago, and one that does not accept weir's
+// credentials, of all clients without any.
 func (a *API) Remainders(r Response) []Remainder {
-	var told []Remainder
-	if age := r.Header.Get("Age"); r.Status == 0 || age != "" && age != "0" {
+	age := r.Header.Get("Age")
+	switch {
+	case r.Status == 0, r.Status == http.StatusUnauthorized, r.Status == http.StatusProxyAuthRequired, age != "" && age != "0":
 		return nil
 	}
+	var told []Remainder
 	for i := range a.Rules.Shared {
 		l := &a.Rules.Shared[i]
 		if !l.ReadsLeft() {

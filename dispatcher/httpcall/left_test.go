@@ -84,6 +84,12 @@ func TestRemainders(t *testing.T) {
 	if got := remaining("X-Left", "").Remainders(Response{Header: headers("X-Left: 3")}); got != nil {
 		t.Errorf("a call without an answer says %+v", got)
 	}
+	for status, said := range map[int]bool{200: true, 401: false, 403: true, 407: false, 429: true, 500: true} {
+		got := remaining("X-Left", "").Remainders(Response{Status: status, Header: headers("X-Left: 3")})
+		if (got != nil) != said {
+			t.Errorf("an answer with %d says %+v", status, got)
+		}
+	}
 	if got := (&API{}).Remainders(Response{Status: 200, Header: headers("X-Left: 3")}); got != nil {
 		t.Errorf("an api without limits reads %+v", got)
 	}
