@@ -89,7 +89,7 @@ func (w *slots) round(hard context.Context, fx *schedule.Effects) {
 
 // heardOfEnds resumes calls that waited for grants to end, now that the store knows of the ends.
 func (w *slots) heardOfEnds(uses []bucket.Use) {
-	back := slices.ContainsFunc(uses, func(u bucket.Use) bool { return u.Returned || u.Actual != nil || u.Left != nil })
+	back := slices.ContainsFunc(uses, func(u bucket.Use) bool { return u.Returned || u.Actual != nil })
 	if w.Clock == schedule.OwnClock && !back {
 		return // a store in this process is asked again within milliseconds while permits are missing
 	}
@@ -175,13 +175,18 @@ func (d *Dispatcher) CalendarMoved(api string) {
 	}
 }
 
-// HeardOfLevels gives the api's forecasts how much of its shared limits is used. The caller must not change levels
-// afterwards.
+// HeardOfLevels gives the api's forecasts how much of its shared limits is used. If a vendor has more left than it said
+// before, jobs that wait for that limit ask again. The caller must not change levels afterwards.
 func (d *Dispatcher) HeardOfLevels(api string, levels []bucket.Level) {
-	if w := d.worker(api); w != nil {
-		w.Mu.Lock()
-		w.Sched.Shared.Learn(levels)
-		w.Mu.Unlock()
+	w := d.worker(api)
+	if w == nil {
+		return
+	}
+	w.Mu.Lock()
+	putOff := w.Sched.Shared.Learn(levels) && w.Sched.UnitsCameBack(w.Now())
+	w.Mu.Unlock()
+	if putOff {
+		w.slots.askAgain()
 	}
 }
 

@@ -145,6 +145,7 @@ func (s *answering) wait(q *KeyQueue, first, refused *Job, w *bucket.Wait) {
 		s.gate.scarce = s.now
 		if l := s.Shared.named(w.Limit); l != nil {
 			l.refused(refused, w.Until)
+			l.excess = max(l.excess, w.Excess)
 		}
 	}
 	if w.Never || w.Exhausted == bucket.DeadLetter {
@@ -178,12 +179,13 @@ func (s *answering) costOf(j *Job, limit string) int64 {
 	return 0
 }
 
-// comesBackWhole reports whether a job that a limit refused because of its cost waits alone: the limit's whole count
-// comes back at once. Until then cheaper jobs of other keys may use what is left. If the count came back bit by bit,
-// they would leave this job nothing.
+// comesBackWhole reports whether a job that a limit refused because of its cost waits alone: the limit's whole count, or
+// the vendor's, comes back at once. Until then cheaper jobs of other keys may use what is left. If the count came back
+// bit by bit, they would leave this job nothing.
 func (s *answering) comesBackWhole(w *bucket.Wait) bool {
 	l := s.Shared.named(w.Limit)
-	return w.Until > s.now.Add(LongWait) && l != nil && l.Quota != nil && l.Quota.Window != bucket.Sliding
+	whole := w.Excess > 0 || l != nil && l.Quota != nil && l.Quota.Window != bucket.Sliding
+	return w.Until > s.now.Add(LongWait) && whole
 }
 
 // unanswered makes every queue that asked in vain wait. While a store stays away, one queue at a time asks, less

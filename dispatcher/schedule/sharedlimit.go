@@ -27,6 +27,7 @@ type sharedLimit struct {
 	emptied  bucket.Micros   // of a rate: the last slot at which nothing was owed: nothing taken before comes back
 	started  rateUse         // of a rate: units of the calls that started
 	level    *bucket.Level   // as the store last reported it; nil for none
+	excess   int64           // units that only the vendor counts, as the store last said
 
 	// How soon it lets calls start: see near.
 	known bool
@@ -208,15 +209,20 @@ func (l *sharedLimit) refused(j *Job, until bucket.Micros) {
 	}
 }
 
-// Learn stores how much of the limits is used; a level is valid until the next one. The caller must not change levels
-// afterwards.
-func (limits SharedLimits) Learn(levels []bucket.Level) {
-	for i := range levels {
-		level := &levels[i]
-		if l := limits.named(level.Limit.Name); l != nil && l.Rate == nil {
-			l.level, l.known, l.left = level, !level.Unknown, max(0, level.Count-level.Used)
+// Learn stores how much of the limits is used; a level is valid until the next one. eased says that an answer, perhaps to
+// a call of another process, has left more of a limit than before. The caller must not change levels afterwards.
+func (limits SharedLimits) Learn(levels []bucket.Level) (eased bool) {
+	for i := range limits {
+		l, excess := &limits[i], int64(0)
+		if at := slices.IndexFunc(levels, func(level bucket.Level) bool { return level.Limit.Name == l.Name }); at >= 0 {
+			level := &levels[at]
+			if excess = level.Excess; l.Rate == nil {
+				l.level, l.known, l.left = level, !level.Unknown, max(0, level.Count-level.Used)
+			}
 		}
+		eased, l.excess = eased || excess < l.excess, excess
 	}
+	return eased
 }
 
 // begin counts a call that starts.
@@ -276,7 +282,7 @@ func (l *sharedLimit) comingBack(o outlook) float64 {
 // reopens returns when the limit, which the store has refused until shut, should let a call pass if running calls give
 // back what they did not take. took is how long a call takes. At best the next answer says that enough is left.
 func (l *sharedLimit) reopens(shut, from bucket.Micros, took time.Duration, o outlook) bucket.Micros {
-	if l.mayAllComeBack(o) || o == bestCase && l.ReadsLeft() {
+	if l.mayAllComeBack(o) || o == bestCase && l.excess > 0 {
 		return min(shut, from)
 	}
 	return l.givenBack(shut, from, took, o)
@@ -397,9 +403,8 @@ func (l *sharedLimit) after(ahead float64, from, shut bucket.Micros, calls int, 
 	return at
 }
 
-// afterPeriod returns when a quota or budget has room for that many units, by how much of it was used when the
-// schedule last learned its level; 0 if it has room now, or if that is not known. What only the vendor counts is used
-// until the vendor's count begins anew, and at best not at all.
+// afterPeriod returns when a quota or budget has room for that many units, by its last level; 0 if it has room now, or
+// if that is not known. What only the vendor counts is used until the vendor's count begins anew, and at best not at all.
 func (l *sharedLimit) afterPeriod(need float64, from bucket.Micros, o outlook) bucket.Micros {
 	quota, level := l.Quota, l.level
 	if l.Budget != nil {
