@@ -80,7 +80,8 @@ func (e *examination) excesses() {
 	for _, a := range e.Status.APIs {
 		for i := range a.Limits {
 			if l := &a.Limits[i]; l.ExcessText() != "" {
-				e.watch("find out what else uses the account, or lower the limit to what the vendor allows",
+				e.watch("find out what else uses the account, or lower the limit to what the vendor allows; if the figure is wrong, "+
+					"take left out of the limit",
 					"api %s: limit %s: %s", a.API, cli.Visible(l.Limit), l.ExcessText())
 			}
 		}
