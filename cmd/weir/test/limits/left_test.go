@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -194,4 +195,54 @@ apis:
 	if refused, calls := a.counted(); refused > 0 || calls != jobs {
 		t.Errorf("%d calls for %d jobs, of which the vendor refused %d", calls, jobs, refused)
 	}
+}
+
+// slowCalls is an api that answers its first two calls when the test says so: that nothing is left, and that much is.
+type slowCalls struct {
+	calls  atomic.Int32
+	answer [2]chan struct{}
+}
+
+// Answer is the script.
+func (s *slowCalls) Answer(ctx context.Context, r *fakeapi.Request) fakeapi.Behaviour {
+	r.Body() // else the end of ctx is not noticed
+	n, left := s.calls.Add(1), "80"
+	if n <= 2 {
+		left = []string{"0", "90"}[n-1]
+		select {
+		case <-s.answer[n-1]:
+		case <-ctx.Done():
+		}
+	}
+	return fakeapi.Behaviour{Header: []fakeapi.Field{{Name: "X-Left", Value: left}}}
+}
+
+// TestCallsGoOnWhenMoreIsLeft: a job of another key that waits for the vendor's next period is called as soon as the
+// answer to a later call says that enough is left.
+func TestCallsGoOnWhenMoreIsLeft(t *testing.T) {
+	t.Parallel()
+	s := &slowCalls{answer: [2]chan struct{}{make(chan struct{}), make(chan struct{})}}
+	r := weirtest.NewRig(t, fakeapi.Options{Script: s.Answer}, `
+apis:
+  pay:
+    url: %s
+    bucket: {rate: 100/s, capacity: 500, in_flight: 1}
+    limits: [{name: account, quota: 100/30d, window: fixed, left: header:X-Left}]
+`)
+	for n, key := range []string{"a", "b"} {
+		weirtest.FillTaken(t, r.NC, []*nats.Msg{weirtest.JobFor("pay", key, "job")})
+		r.Eventually("its call", func() bool { return int(s.calls.Load()) == n+1 })
+	}
+	close(s.answer[0])
+	r.Ended("pay", "a", 1)
+	weirtest.FillTaken(t, r.NC, []*nats.Msg{weirtest.JobFor("pay", "c", "job")})
+	r.Eventually("the job to wait for the vendor", func() bool {
+		said, _ := r.Command("show", "pay", "c")
+		return strings.Contains(said, "limit account until")
+	})
+	if n := s.calls.Load(); n != 2 {
+		t.Fatalf("%d calls where nothing is left", n)
+	}
+	close(s.answer[1])
+	r.Eventually("the call", func() bool { return s.calls.Load() == 3 })
 }
