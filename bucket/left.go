@@ -30,16 +30,16 @@ import (
 //	before until it lets   left - since more units pass
 //	it ends                at until, or by an answer with free + since <= left
 //
-// For example, weir has used 10 of 60 a minute, and the answer to the tenth call says that 30 are left for 40 s. If
-// nothing was granted after it, free is 50: the excess is 20, and 30 more pass within 40 s. If three calls were granted
-// after it, free is 47: the excess is still 20, and 27 pass.
+// For example, weir has used 10 of a quota of 60 a minute, and the answer to the tenth call says that 30 are left for
+// 40 s. If nothing was granted after it, free is 50: the excess is 20, and 30 more pass within 40 s. If three calls were
+// granted after it, free is 47: the excess is still 20, and 27 pass.
 //
 //   - An excess begins only if free > left. Then too few are left even if the vendor had already counted all calls
 //     granted so far: calls under way are no reason.
 //   - The call that was granted last decides. Its answer replaces the former excess. Answers of earlier grants are
 //     ignored, in whatever order they come.
-//   - What weir's count lost after c's grant is not in free: units given back, and those too old for a sliding quota.
-//     The vendor may have counted them still.
+//   - What weir's count has lost since c's grant is not in free: units given back, and those too old for a sliding
+//     quota. The vendor may have counted them still.
 //   - A sliding quota gets its own old units back meanwhile, as at the vendor. So instead of counting down what may
 //     pass, it counts the excess as used.
 //   - A full token bucket gets no tokens while a call is late. left may be lower by these without an excess.
@@ -56,10 +56,10 @@ import (
 //  1. It never grants more: a slot is within the meter and within the excess.
 //  2. An excess has at least one unit. It begins with free > left, and goes on only with free + since > left.
 //  3. Nothing adds up: an excess is computed from one answer, and from no former excess.
-//  4. If only weir uses the account, no excess begins. The vendor then counts only units that weir's count had at c's
-//     grant or took later, and free is what the limit leaves beside all of those. Of a rate with a known until, the
-//     vendor counts in the window that ends at until: what was granted in it and free are together at most the
-//     limit's (pace.go).
+//  4. No excess begins if only weir uses the account, and no call takes more than it has reserved. The vendor then
+//     counts only units that weir's count had at c's grant or took later, and free is what the limit leaves beside all
+//     of those. Of a rate with a known until, the vendor counts in the window that ends at until: what was granted in
+//     it and free are together at most the limit's (pace.go).
 //  5. After an excess has begun, the vendor refuses only calls that were under way when it counted c, and what other
 //     programs take afterwards. Before, it may refuse the calls that were granted until the first answer said so. If a
 //     vendor rounds its time down, it may also refuse calls in the second after until.
