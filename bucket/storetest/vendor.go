@@ -32,7 +32,7 @@ func vendors(t *testing.T, open Open, scenes int) {
 		if !slices.Equal(said.slots, unsaid.slots) {
 			rt.Fatalf("answers changed the slots of the only program: %v, want %v\n%+v", said.slots, unsaid.slots, p)
 		}
-		if p.slides() || p.tokens() || p.most > 1 {
+		if p.slides() || p.tokens() || p.cost > 1 {
 			return // units come back all the time, and other programs may take them first
 		}
 		p.blur = 0
@@ -55,7 +55,7 @@ type account struct {
 	flight bucket.Micros // how long a call takes at most
 	calls  int           // keys of weir that always have a job
 	eager  bool          // a key's next call does not wait for the answer to its last
-	most   int64         // the most that a call reserves; if it is above 1, a call may give back all but one when it ends
+	cost   int64         // the most that a call reserves; if it is above 1, a call may give back all but one when it ends
 	seed   uint64
 }
 
@@ -67,13 +67,13 @@ func anyAccount(t *rapid.T) account {
 		flight: bucket.Micros(rapid.SampledFrom([]int64{1, 200_000, 3_000_000}).Draw(t, "flight")),
 		calls:  rapid.IntRange(1, 8).Draw(t, "calls"), eager: rapid.IntRange(0, 3).Draw(t, "eager") == 0,
 		blur: bucket.Micros(rapid.SampledFrom([]int64{0, 0, 2_000_000}).Draw(t, "blur")),
-		most: rapid.SampledFrom([]int64{1, 1, 5}).Draw(t, "most"), seed: rapid.Uint64().Draw(t, "seed"),
+		cost: rapid.SampledFrom([]int64{1, 1, 5}).Draw(t, "cost"), seed: rapid.Uint64().Draw(t, "seed"),
 	}
 	per := time.Duration(p.per) * time.Microsecond
 	switch rapid.SampledFrom([]string{"rate", "tokens", "fixed", "sliding"}).Draw(t, "kind") {
 	case "rate":
 		p.limit = sharedRate("account", p.count, per, rapid.Int64Range(1, p.count/2).Draw(t, "burst"))
-		p.most = min(p.most, p.limit.Rate.Burst)
+		p.cost = min(p.cost, p.limit.Rate.Burst)
 		p.told = true // else nothing follows from an answer but what may start at once
 	case "tokens":
 		r := bucket.Rate{Count: p.count, Per: per, Burst: p.count, Counts: bucket.ByTokens}
@@ -84,7 +84,7 @@ func anyAccount(t *rapid.T) account {
 		p.limit = quota("account", bucket.Quota{Count: p.count, Window: bucket.Sliding, Per: per})
 	}
 	p.limit = reading(p.limit)
-	if p.most > 1 {
+	if p.cost > 1 {
 		p.limit.Cost = p.limit.Cost.SettledBy(ingest.Source{Header: "X-Cost"})
 	}
 	return p
@@ -139,7 +139,7 @@ func playAccount(t testing.TB, open Open, p account) *session {
 func (s *session) at(when bucket.Micros, do func()) { heap.Push(&s.events, event{when, do}) }
 
 func (s *session) ask(k int) {
-	cost := 1 + s.rng.Int64N(s.most)
+	cost := 1 + s.rng.Int64N(s.cost)
 	ask := bucket.Ask{Key: fmt.Sprint("k", k), Limits: fast, Want: 1, Costs: []int64{cost}}
 	got, err := s.store.Reserve(context.Background(), []bucket.Ask{ask})
 	if err != nil {
@@ -212,7 +212,7 @@ func (s *session) arrive(g bucket.Grant, cost int64) (use bucket.Use, giveBack f
 		left.Least = left.Until - s.blur
 	}
 	use = bucket.Use{Key: "k", Grant: g, Costs: []int64{cost}, Left: []bucket.Left{left}}
-	if s.most > 1 {
+	if s.cost > 1 {
 		use.Actual = []int64{took}
 	}
 	return use, giveBack
