@@ -47,7 +47,9 @@ func (a *API) Remainders(r Response) []Remainder {
 	return told
 }
 
-// remainderOf reads the headers of one limit. headed is when they came. A time that cannot be read counts as none.
+// remainderOf reads the headers of one limit. headed is when they came. What is left of a rate is compared with what the
+// rate lets start until the vendor's count begins anew: if an answer is to say that time and does not, it says nothing.
+// A quota's own period stands in for such a time.
 func remainderOf(l *bucket.Limit, h http.Header, headed time.Time) (m Remainder) {
 	values := h.Values(l.Left.Header)
 	m.Units, m.Told = leastLeft(values)
@@ -60,7 +62,12 @@ func remainderOf(l *bucket.Limit, h http.Header, headed time.Time) (m Remainder)
 	if m.Wait > mostPeriods*l.Period() {
 		m.Wait, m.Early, m.Timed = 0, 0, false
 	}
-	m.Garbled = len(values) > 0 && !m.Timed
+	if m.Timed {
+		return m
+	}
+	if m.Garbled = len(values) > 0; l.Rate != nil {
+		m.Told, m.Units = false, 0
+	}
 	return m
 }
 

@@ -36,7 +36,7 @@ func TestRemainders(t *testing.T) {
 	}{
 		{"nothing", "", "X-Left", "X-Reset", Remainder{}},
 		{"a number", "X-Left: 17", "x-left", "", told(17)},
-		{"until is not there", "X-Left: 17", "X-Left", "X-Reset", told(17)},
+		{"until is not there", "X-Left: 17", "X-Left", "X-Reset", Remainder{}},
 		{"seconds", "X-Left: 0\nX-Reset: 90", "X-Left", "X-Reset", until(0, 90*time.Second, whole)},
 		{"part of a second", "X-Left: 3\nX-Reset: 58.37", "X-Left", "X-Reset", until(3, 58370*time.Millisecond, exact)},
 		{"an epoch", "X-Left: 3\nX-Reset: 1772366520", "X-Left", "X-Reset", until(3, 2*time.Minute, whole)},
@@ -61,15 +61,15 @@ func TestRemainders(t *testing.T) {
 		{"from a cache", "Age: 20\nX-Left: 3", "X-Left", "", Remainder{}},
 		{"fresh", "Age: 0\nX-Left: 3", "X-Left", "", told(3)},
 
-		{"further away than two periods", "X-Left: 3\nX-Reset: 7201", "X-Left", "X-Reset", garbled(told(3))},
-		{"the year 9999", "X-Left: 3\nX-Reset: Fri, 31 Dec 9999 23:59:59 GMT", "X-Left", "X-Reset", garbled(told(3))},
+		{"further away than two periods", "X-Left: 3\nX-Reset: 7201", "X-Left", "X-Reset", garbled(Remainder{})},
+		{"the year 9999", "X-Left: 3\nX-Reset: Fri, 31 Dec 9999 23:59:59 GMT", "X-Left", "X-Reset", garbled(Remainder{})},
 		{"no word of left", "X-Left: plenty\nX-Reset: 5", "X-Left", "X-Reset", garbled(Remainder{})},
 		{"negative", "X-Left: -1", "X-Left", "", garbled(Remainder{})},
 		{"empty", "X-Left:", "X-Left", "", garbled(Remainder{})},
-		{"negative until", "X-Left: 3\nX-Reset: -5", "X-Left", "X-Reset", garbled(told(3))},
+		{"negative until", "X-Left: 3\nX-Reset: -5", "X-Left", "X-Reset", garbled(Remainder{})},
 		{"NaN", "X-Left: NaN\nX-Reset: NaN", "X-Left", "X-Reset", garbled(Remainder{})},
-		{"NaN until", "X-Left: 3\nX-Reset: NaN", "X-Left", "X-Reset", garbled(told(3))},
-		{"huge", "X-Left: 1e999\nX-Reset: 1e999", "X-Left", "X-Reset", garbled(told(1e15))},
+		{"NaN until", "X-Left: 3\nX-Reset: NaN", "X-Left", "X-Reset", garbled(Remainder{})},
+		{"huge", "X-Left: 1e999\nX-Reset: 1e999", "X-Left", "X-Reset", garbled(Remainder{})},
 		{"hexadecimal", "X-Left: 0x10", "X-Left", "", garbled(Remainder{})},
 		{"long", "X-Left: " + strings.Repeat("1", longestField+1), "X-Left", "", garbled(Remainder{})},
 	} {
@@ -83,6 +83,15 @@ func TestRemainders(t *testing.T) {
 	}
 	if got := remaining("X-Left", "").Remainders(Response{Header: headers("X-Left: 3")}); got != nil {
 		t.Errorf("a call without an answer says %+v", got)
+	}
+	for header, want := range map[string]Remainder{
+		"X-Left: 3": told(3), "X-Left: 3\nX-Reset: soon": garbled(told(3)), "X-Left: 1e999\nX-Reset: 30": until(1e15, 30*time.Second, whole),
+	} {
+		a := remaining("X-Left", "X-Reset")
+		a.Rules.Shared[1].Rate, a.Rules.Shared[1].Quota = nil, &bucket.Quota{Count: 500, Window: bucket.Fixed, Per: time.Hour}
+		if got := a.Remainders(Response{Status: 200, Header: headers(header), Headed: noon}); got[1] != want {
+			t.Errorf("of a quota %q says %+v, want %+v", header, got[1], want)
+		}
 	}
 	for status, said := range map[int]bool{200: true, 401: false, 403: true, 407: false, 429: true, 500: true} {
 		got := remaining("X-Left", "").Remainders(Response{Status: status, Header: headers("X-Left: 3")})
