@@ -39,7 +39,7 @@ func (g *givenUp) Error() string { return g.why }
 
 // deliver posts a parcel, first at a time, until the receiver has accepted it or it is given up.
 func (s *sending) deliver(ctx context.Context, p parcel, at time.Time) error {
-	wait, refusals := firstWait, refusals{}
+	wait, r := firstWait, refusals{}
 	for try := 1; ; try++ {
 		to, err := s.turn(ctx, at)
 		if err != nil {
@@ -67,7 +67,7 @@ func (s *sending) deliver(ctx context.Context, p parcel, at time.Time) error {
 		} else if no, err = s.try(ctx, to, m, p.size()); no == nil {
 			return err
 		}
-		if no.refuses() && s.makesRoom(&refusals) {
+		if no.refuses() && s.makesRoom(&r) {
 			s.count(refused, p.size())
 			s.health.gaveUp(time.Now(), p.size(), no.why)
 			s.log.With(p.named()...).Warn("the receiver refused a post; it is not posted again", "tries", try, "err", no)
