@@ -82,8 +82,8 @@ func (s *sending) deliver(ctx context.Context, p parcel, at time.Time) error {
 	}
 }
 
-// try posts a message once. It returns why the receiver has not accepted it, or an error if the sending must end. If ctx
-// ends meanwhile, the post has a little time more: its receiver may have taken it already.
+// try posts a message once. It returns why the receiver has not accepted it, or an error if the sending must end. If
+// ctx ends meanwhile, the post has a little time more: its receiver may have taken it already.
 func (s *sending) try(ctx context.Context, to *config.Receiver, m message, size int) (*failure, error) {
 	if !s.valid() { // it was when the message was to be read
 		return nil, errInDoubt
@@ -124,9 +124,9 @@ type refusals struct {
 	others uint64 // posts that were accepted before the first
 }
 
-// makesRoom notes a refusal, and reports whether the post is given up so that it holds up no other. If several posts may
-// be under way, it must take the place of one that waits, and the receiver must have accepted others since the first
-// refusal: a receiver that refuses all of them may have the wrong secret.
+// makesRoom notes a refusal, and reports whether the post is given up so that it holds up no other. If several posts
+// may be under way, it must take the place of one that waits, and the receiver must have accepted others since the
+// first refusal: a receiver that refuses all of them may have the wrong secret.
 func (s *sending) makesRoom(r *refusals) bool {
 	if r.count++; r.count == 1 {
 		r.others = s.health.taken()

@@ -204,8 +204,8 @@ func TestRecovery(t *testing.T) {
 	})
 }
 
-// TestRefusals: a post that is refused again and again is given up only when it holds up others: a further one waits for
-// its place, and the receiver accepts others. A receiver that refuses all of them loses none of them.
+// TestRefusals: a post that is refused again and again is given up only when it holds up others: a further one waits
+// for its place, and the receiver accepts others. A receiver that refuses all of them loses none of them.
 func TestRefusals(t *testing.T) {
 	for name, c := range map[string]struct {
 		most    int
@@ -265,8 +265,11 @@ func TestUnreadable(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if sent, failures := total(t, registry, "weir_callback_ends_total", sent), total(t, registry, "weir_callback_failures_total", "pay"); sent != 1 || failures != 0 {
-		t.Errorf("%v were sent, with %v failures", sent, failures)
+	if n := total(t, registry, "weir_callback_ends_total", sent); n != 1 {
+		t.Errorf("%v were sent", n)
+	}
+	if n := total(t, registry, "weir_callback_failures_total", "pay"); n != 0 {
+		t.Errorf("%v failures of the receiver are counted", n)
 	}
 }
 

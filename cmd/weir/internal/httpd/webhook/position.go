@@ -41,7 +41,7 @@ type entry struct {
 	Failing time.Time  `json:"failing_since,omitzero"` // the receiver, without a success since
 	Why     string     `json:"why,omitempty"`
 	GivenUp given      `json:"given_up,omitzero"` // since the position was noted first
-	Begun   uint64     `json:"begun,omitempty"`   // the newest version of the configuration that is known to have the callback
+	Begun   uint64     `json:"begun,omitempty"`   // the newest known version of the configuration with the callback
 }
 
 // oldest returns when the oldest message was stored that is read and to be posted, zero for none.
@@ -145,8 +145,8 @@ func (s *sending) entry() (e entry) {
 	return e
 }
 
-// reread takes over what another replica has changed in the position: a newer configuration has the callback too. A note
-// that was stored without an answer looks the same.
+// reread takes over what another replica has changed in the position: a newer configuration has the callback too. A
+// note that was stored without an answer looks the same.
 func (s *sending) reread(ctx context.Context) error {
 	stored, err := s.Control.Get(ctx, s.positionKey())
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -164,8 +164,8 @@ func (s *sending) reread(ctx context.Context) error {
 }
 
 // forget deletes the position, so that a receiver that is configured again does not get what happened meanwhile. It
-// returns how many messages waited. A position stays that a newer configuration goes on with, which this replica does not
-// follow yet.
+// returns how many messages waited. A position stays that a newer configuration goes on with, which this replica does
+// not follow yet.
 func (s *sender) forget(ctx context.Context) (waited uint64, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeWait)
 	defer cancel()
@@ -264,15 +264,16 @@ func positions(ctx context.Context, kv jetstream.KeyValue, prefix, names string)
 			case stored == nil: // these are all
 				return all, nil
 			}
-			all[strings.TrimSuffix(strings.TrimPrefix(stored.Key(), prefix), positionSuffix)] = noted{stored.Value(), stored.Revision()}
+			name := strings.TrimSuffix(strings.TrimPrefix(stored.Key(), prefix), positionSuffix)
+			all[name] = noted{stored.Value(), stored.Revision()}
 		case <-ctx.Done():
 			return nil, fmt.Errorf("the positions of receivers: %w", context.Cause(ctx))
 		}
 	}
 }
 
-// Begin notes where the callbacks of a configuration begin that have no position yet: at the ends of the streams. In the
-// other positions it notes the version of the configuration, so that no replica deletes them that still follows an
+// Begin notes where the callbacks of a configuration begin that have no position yet: at the ends of the streams. In
+// the other positions it notes the version of the configuration, so that no replica deletes them that still follows an
 // earlier one. It must return before a job ends under that configuration, or the callback misses that end.
 func Begin(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue, c *config.Config, version uint64) error {
 	feeds := (&Senders{Options: Options{Configured: func() *config.Config { return c }}}).feeds()

@@ -113,7 +113,8 @@ func TestOrderlyStopReadsAnswers(t *testing.T) {
 }
 
 // TestPositionOfLaterConfiguration: a replica that still follows an earlier configuration, without a callback, leaves
-// the callback's position. One that follows a later configuration without it deletes the position, and logs what waited.
+// the callback's position. One that follows a later configuration without it deletes the position, and logs what
+// waited.
 func TestPositionOfLaterConfiguration(t *testing.T) {
 	r := newEndsRig(t)
 	if err := Begin(t.Context(), r.js, r.kv, r.config, 2); err != nil {

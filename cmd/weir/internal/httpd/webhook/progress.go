@@ -83,8 +83,8 @@ type backlog struct {
 	gone   uint64 // those up to here that were not read by the last count are counted as removed
 }
 
-// take notes a message that was read, and how many the server had behind it when it delivered the message. While nothing
-// is read, messages wait in memory: then a count made since says more.
+// take notes a message that was read, and how many the server had behind it when it delivered the message. While
+// nothing is read, messages wait in memory: then a count made since says more.
 func (b *backlog) take(seq, pending uint64) {
 	if seq > b.upTo {
 		b.unread = pending
