@@ -69,8 +69,9 @@ func (s *sending) begin(ctx context.Context) (jetstream.Stream, error) {
 	switch {
 	case errors.Is(err, jetstream.ErrKeyNotFound):
 		// The replica that answered may lag: an entry that there is must not be overwritten.
-		if s.resumes {
+		if s.resumes { // Begin had noted one
 			s.begun = s.Version()
+			s.log.Warn("the position of the callback is not there any more: ends before now are not posted", "seq", s.taken)
 		}
 		s.revision, err = s.Control.Create(ctx, s.positionKey(), mustMarshal(entry{Seq: s.taken, Begun: s.begun}))
 	case err == nil:
@@ -292,7 +293,7 @@ func Begin(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue, c
 			return fmt.Errorf("where callbacks begin: %w", err)
 		}
 	}
-	for {
+	for try := 1; ; try++ {
 		all, err := positions(ctx, kv, callbackPrefix+".", "*.*")
 		if err != nil {
 			return err
@@ -317,12 +318,15 @@ func Begin(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue, c
 				return fmt.Errorf("the position of callback %s: %w", name, err)
 			}
 		}
-		if !again {
+		if !again || try == mostBegins { // each has a position
 			return nil
 		}
 		stream.Sleep(ctx, beginAgain)
 	}
 }
 
-// beginAgain is after which time a position is read again that changed meanwhile.
-const beginAgain = 20 * time.Millisecond
+// Bounds of Begin when positions change meanwhile, or the replica that lists them lags.
+const (
+	mostBegins = 20
+	beginAgain = 50 * time.Millisecond // until they are read again
+)
