@@ -39,7 +39,7 @@ func callbackOf(t *testing.T, r *weirtest.Rig) (s status.Status, pay status.API)
 }
 
 // TestCallback: every end of an api's jobs is posted, signed and under an id of its own, from the first job on. While
-// the receiver is down or redirects, calls go on, the status says since when it fails and how many ends wait, and each
+// the receiver is down, redirects or refuses all, calls go on, the status says since when it fails and how many ends wait, and each
 // of them arrives once when it is back. Neither the secret nor the address is in the log.
 func TestCallback(t *testing.T) {
 	hook := weirtest.NewHookReceiver(t)
@@ -67,7 +67,9 @@ func TestCallback(t *testing.T) {
 		t.Errorf("the dead job is posted as %s", hook.Bodies)
 	}
 
-	hook.Answers(func(n int, _ string) int { return []int{http.StatusFound, http.StatusInternalServerError}[n%2] })
+	hook.Answers(func(n int, _ string) int {
+		return []int{http.StatusFound, http.StatusInternalServerError, http.StatusBadRequest}[n%3]
+	})
 	const ended = 100
 	for i := range ended {
 		submit(fmt.Sprintf("down-%d", i), "")

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"weir/bucket/lease"
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/config"
 )
@@ -16,8 +15,9 @@ import (
 const (
 	firstWait  = time.Second // after a failure; doubled after each further one
 	longestTry = 5 * time.Minute
-	refusedMax = 5           // tries of a post that the receiver refuses
-	wakeAfter  = time.Minute // of failures: the next success has all posts tried again
+	refusedMax = 5               // refusals after which a post makes room for others
+	wakeAfter  = time.Minute     // of failures: the next success has all posts tried again
+	lingers    = 2 * time.Second // how long a post may go on when the sending ends
 )
 
 // parcel is what one post carries. It is tried until the receiver accepts it, or it is given up.
@@ -39,7 +39,7 @@ func (g *givenUp) Error() string { return g.why }
 
 // deliver posts a parcel, first at a time, until the receiver has accepted it or it is given up.
 func (s *sending) deliver(ctx context.Context, p parcel, at time.Time) error {
-	wait, refusals := firstWait, 0
+	wait, r := firstWait, refusals{}
 	for try := 1; ; try++ {
 		to, err := s.turn(ctx, at)
 		if err != nil {
@@ -57,35 +57,17 @@ func (s *sending) deliver(ctx context.Context, p parcel, at time.Time) error {
 			gone = &givenUp{dropped, "it is older than the callback's for"}
 		}
 		if gone != nil {
-			s.count(gone.outcome, p.size())
-			s.drops.add(gone, p)
-			if gone.outcome != removed {
-				s.health.gaveUp(time.Now(), p.size(), gone.why)
-			}
+			s.giveUp(gone, p)
 			return nil
 		}
-		no := &failure{why: "cannot be read"}
-		if err == nil {
-			no = post(ctx, s.client, to, m)
-		} else {
+		var no *failure
+		if err != nil {
 			s.log.Warn("cannot read what is to be posted; trying again", "err", err)
+			no = &failure{}
+		} else if no, err = s.try(ctx, to, m, p.size()); no == nil {
+			return err
 		}
-		if no == nil {
-			s.count(sent, p.size())
-			if s.health.accepted(time.Now()) {
-				s.log.Info("the receiver accepts posts again", "tries", try)
-			}
-			return nil
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		s.failed.Inc()
-		if !no.refuses() {
-			if s.health.failed(time.Now(), no.why) {
-				s.log.Warn("the receiver does not accept posts; trying again until they are too old", "err", no)
-			}
-		} else if refusals++; refusals >= refusedMax {
+		if no.refuses() && s.makesRoom(&r) {
 			s.count(refused, p.size())
 			s.health.gaveUp(time.Now(), p.size(), no.why)
 			s.log.With(p.named()...).Warn("the receiver refused a post; it is not posted again", "tries", try, "err", no)
@@ -100,6 +82,58 @@ func (s *sending) deliver(ctx context.Context, p parcel, at time.Time) error {
 	}
 }
 
+// try posts a message once. It returns why the receiver has not accepted it, or an error if the sending must end. If
+// ctx ends meanwhile, the post has a little time more: its receiver may have taken it already.
+func (s *sending) try(ctx context.Context, to *config.Receiver, m message, size int) (*failure, error) {
+	if !s.valid() { // it was when the message was to be read
+		return nil, errInDoubt
+	}
+	call, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(lingers, cancel) })()
+	no := post(call, s.client, to, m)
+	switch {
+	case no == nil:
+		s.count(sent, size)
+		if s.health.accepted(time.Now()) {
+			s.log.Info("the receiver accepts posts again")
+		}
+		return nil, nil //nolint:nilnil // it is accepted
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	}
+	s.failed.Inc()
+	if s.health.failed(time.Now(), no.why) {
+		s.log.Warn("the receiver does not accept posts; trying again until they are too old", "err", no)
+	}
+	return no, nil
+}
+
+// giveUp notes that a parcel is not posted.
+func (s *sending) giveUp(gone *givenUp, p parcel) {
+	s.count(gone.outcome, p.size())
+	s.drops.add(gone, p)
+	if gone.outcome != removed {
+		s.health.gaveUp(time.Now(), p.size(), gone.why)
+	}
+}
+
+// refusals are those of one post.
+type refusals struct {
+	count  int
+	others uint64 // posts that were accepted before the first
+}
+
+// makesRoom notes a refusal, and reports whether the post is given up so that it holds up no other. If several posts
+// may be under way, it must take the place of one that waits, and the receiver must have accepted others since the
+// first refusal: a receiver that refuses all of them may have the wrong secret.
+func (s *sending) makesRoom(r *refusals) bool {
+	if r.count++; r.count == 1 {
+		r.others = s.health.taken()
+	}
+	return r.count >= refusedMax && (s.most == 1 || s.full.Load() && s.health.taken() > r.others)
+}
+
 // turn waits until a time, and returns where to post then. If the rate was changed meanwhile, it waits no longer than
 // the new one says.
 func (s *sending) turn(ctx context.Context, at time.Time) (*config.Receiver, error) {
@@ -110,7 +144,7 @@ func (s *sending) turn(ctx context.Context, at time.Time) (*config.Receiver, err
 		case to == nil:
 			return nil, errNotConfigured
 		case !s.valid():
-			return nil, lease.ErrLeaseLost
+			return nil, errInDoubt
 		case !time.Now().Before(at):
 			return to, nil
 		}
@@ -169,7 +203,8 @@ type health struct {
 	mu    sync.Mutex // guards what follows
 	since time.Time  // of the first failure without a success after it; zero: the last post was accepted
 	why   string
-	woken int // how often the receiver has come back after a long time
+	woken int    // how often the receiver has come back after a long time
+	posts uint64 // that were accepted
 	given given
 }
 
@@ -214,7 +249,15 @@ func (h *health) accepted(now time.Time) bool {
 		h.woken++
 	}
 	h.since, h.why = time.Time{}, ""
+	h.posts++
 	return first
+}
+
+// taken returns how many posts were accepted.
+func (h *health) taken() uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.posts
 }
 
 // state returns since when the receiver fails, and why, zero if it does not; and what was given up.

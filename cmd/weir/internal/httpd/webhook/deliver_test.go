@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/config"
+	"weir/ingest/await"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -58,7 +60,9 @@ func postsOf(t *testing.T, answer tripper) (*sending, *prometheus.Registry) {
 		t.Fatal(err)
 	}
 	registry := prometheus.NewRegistry()
-	s := New(Options{Configured: func() *config.Config { return c }, Log: slog.New(slog.DiscardHandler), Registerer: registry})
+	s := New(Options{
+		Configured: func() *config.Config { return c }, Version: func() uint64 { return 1 }, Log: slog.New(slog.DiscardHandler), Registerer: registry,
+	})
 	s.callbacks.Transport = answer
 	return &sending{sender: s.callback("pay.done"), valid: func() bool { return true }}, registry
 }
@@ -85,8 +89,7 @@ func total(t *testing.T, registry *prometheus.Registry, name, label string) (sum
 	return sum
 }
 
-// TestTries: a post is tried again after waits that double, or as the receiver asks. It is given up after five
-// refusals, or when it is too old.
+// TestTries: a post is tried again after waits that double, or as the receiver asks, until it is too old.
 func TestTries(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer  func(try int) *http.Response
@@ -96,12 +99,12 @@ func TestTries(t *testing.T) {
 		outcome string
 	}{
 		"it fails three times": {func(try int) *http.Response { return answered([]int{500, 302, 401, 204}[try], nil) }, 0, 7 * time.Second, 4, sent},
-		"it is refused":        {func(int) *http.Response { return answered(422, nil) }, 0, 15 * time.Second, 5, refused},
 		"it asks for a time": {func(try int) *http.Response {
 			return answered([]int{503, 200}[try], http.Header{"Retry-After": {"600"}})
 		}, 0, 10 * time.Minute, 2, sent},
 		"it fails for too long":       {func(int) *http.Response { return answered(500, nil) }, 10 * time.Second, 10 * time.Second, 4, dropped},
 		"it fails for days":           {func(int) *http.Response { return answered(500, nil) }, 72 * time.Hour, 72 * time.Hour, 872, dropped},
+		"it is refused for days":      {func(int) *http.Response { return answered(400, nil) }, 72 * time.Hour, 72 * time.Hour, 872, dropped},
 		"it was too old at the start": {func(int) *http.Response { return answered(200, nil) }, -time.Second, 0, 0, dropped},
 	} {
 		tries := 0
@@ -201,11 +204,126 @@ func TestRecovery(t *testing.T) {
 	})
 }
 
-// TestLostLease: a sender that has lost its lease posts nothing more.
+// TestRefusals: a post that is refused again and again is given up only when it holds up others: a further one waits
+// for its place, and the receiver accepts others. A receiver that refuses all of them loses none of them.
+func TestRefusals(t *testing.T) {
+	for name, c := range map[string]struct {
+		most    int
+		full    bool
+		accepts bool // others, from the third try on
+		outcome string
+		tries   int
+	}{
+		"there is room":                     {mostUnderWay, false, true, dropped, 14},
+		"the receiver refuses all of them":  {mostUnderWay, true, false, dropped, 14},
+		"it holds up others":                {mostUnderWay, true, true, refused, refusedMax},
+		"no other post may be under way":    {1, false, false, refused, refusedMax},
+		"no other, and it has its own turn": {1, true, true, refused, refusedMax},
+	} {
+		var s *sending
+		tries := 0
+		s, registry := postsOf(t, func(*http.Request) *http.Response {
+			if tries++; tries == 3 && c.accepts {
+				s.health.accepted(time.Now())
+			}
+			return answered(422, nil)
+		})
+		s.most = c.most
+		s.full.Store(c.full)
+		synctest.Test(t, func(t *testing.T) {
+			if err := s.deliver(t.Context(), parcelUntil{time.Now().Add(30 * time.Minute)}, time.Now()); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+		if n := total(t, registry, "weir_callback_ends_total", c.outcome); n != 1 || tries != c.tries {
+			t.Errorf("%s: after %d tries %v are %s, want %d tries", name, tries, n, c.outcome, c.tries)
+		}
+	}
+}
+
+// unreadable is a parcel that can be read from its third try on.
+type unreadable struct{ parcelUntil }
+
+func (u unreadable) render(ctx context.Context, try int) (message, error) {
+	if try < 3 {
+		return message{}, errors.New("the store does not answer")
+	}
+	return u.parcelUntil.render(ctx, try)
+}
+
+// TestUnreadable: what cannot be read is read again, and does not count as a failure of the receiver.
+func TestUnreadable(t *testing.T) {
+	var s *sending
+	s, registry := postsOf(t, func(*http.Request) *http.Response {
+		if since, why, _ := s.health.state(); !since.IsZero() {
+			t.Errorf("the receiver fails since %s: %s", since, why)
+		}
+		return answered(200, nil)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		if err := s.deliver(t.Context(), unreadable{}, time.Now()); err != nil {
+			t.Error(err)
+		}
+	})
+	if n := total(t, registry, "weir_callback_ends_total", sent); n != 1 {
+		t.Errorf("%v were sent", n)
+	}
+	if n := total(t, registry, "weir_callback_failures_total", "pay"); n != 0 {
+		t.Errorf("%v failures of the receiver are counted", n)
+	}
+}
+
+// slowlyRead is a parcel during whose reading something happens.
+type slowlyRead struct {
+	parcelUntil
+	meanwhile func()
+}
+
+func (r slowlyRead) render(ctx context.Context, try int) (message, error) {
+	r.meanwhile()
+	return r.parcelUntil.render(ctx, try)
+}
+
+// TestLostLease: a sender that has lost its lease posts nothing more, also if it lost the lease while it read what it
+// was to post.
 func TestLostLease(t *testing.T) {
 	s, _ := postsOf(t, func(*http.Request) *http.Response { t.Error("it posted"); return answered(200, nil) })
-	s.valid = func() bool { return false }
-	if err := s.deliver(t.Context(), parcelUntil{}, time.Now()); err == nil {
-		t.Error("it goes on without the lease")
+	valid := false
+	s.valid = func() bool { return valid }
+	if err := s.deliver(t.Context(), parcelUntil{}, time.Now()); !errors.Is(err, errInDoubt) {
+		t.Errorf("it goes on without the lease: %v", err)
 	}
+	valid = true
+	if err := s.deliver(t.Context(), slowlyRead{meanwhile: func() { valid = false }}, time.Now()); !errors.Is(err, errInDoubt) {
+		t.Errorf("it goes on after it has lost the lease: %v", err)
+	}
+}
+
+// TestLeaseInDoubt: while the lease cannot be renewed, the feeds of callbacks wait at rest, and end with the lease.
+func TestLeaseInDoubt(t *testing.T) {
+	s, _ := postsOf(t, func(*http.Request) *http.Response { t.Error("it posted"); return answered(200, nil) })
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		const seconds, feeds = 60, 2
+		var asked atomic.Int64
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			s.each(ctx, s.feeds, func(ctx context.Context, name string) {
+				s.callback(name).sendOn(ctx, func() bool {
+					if asked.Add(1) > 100*seconds {
+						cancel() // it spins: in virtual time that would not end
+					}
+					return false
+				})
+			})
+		}()
+		stream.Sleep(ctx, seconds*time.Second)
+		if n := asked.Load(); n < seconds || n > (seconds+1)*feeds {
+			t.Errorf("within %d s two feeds looked %d times whether they may post", seconds, n)
+		}
+		cancel()
+		await.Receive(t, "the end of the feeds", ended)
+	})
 }

@@ -23,10 +23,10 @@
 // window, so a kill between a post and its note posts that window again.
 //
 // Any answer but 2xx, and no answer within 15 seconds, is a failure. The post is tried again after waits that double
-// up to five minutes, or as Retry-After says. A receiver may refuse a post with a 4xx status, except 401, 403, 404,
-// 408, 410, 425 and 429, which concern the receiver. After five refusals the post is dropped, so that an unreadable
-// event does not hold up all others. After other failures it is tried for as long as the stream keeps its events; an
-// end also no longer than the callback says.
+// up to five minutes, or as Retry-After says, for as long as the stream keeps its messages; an end also no longer than
+// the callback says. A receiver may refuse a post with a 4xx status, except 401, 403, 404, 408, 410, 425 and 429, which
+// concern the receiver. After five refusals an event is dropped, so that an unreadable one does not hold up all others;
+// an end is dropped then only if a further one waits for its place, and the receiver has accepted others.
 //
 // # What must hold
 //
@@ -36,8 +36,9 @@
 //   - No redirect is followed, no answer's body is kept, and neither secret nor address reaches a log: addresses of
 //     chats are secrets.
 //   - A message is behind the position, and not among those under way there, only after a 2xx or when it was given up.
-//     A replica that has lost the lease posts and notes nothing.
+//     A replica that has lost the lease posts and notes nothing, and notes that it has on their way are refused.
 //   - A receiver that is configured again does not get what happened meanwhile: the position of one that is not
-//     configured is deleted, also if it was removed while no replica ran. The position of a new callback is noted
-//     before its configuration is in force.
+//     configured is deleted, also if it was removed while no replica ran.
+//   - The position of a new callback is noted before its configuration is in force on any replica. It names the newest
+//     version of the configuration that has the callback: a replica that follows an earlier one does not delete it.
 package webhook

@@ -69,7 +69,9 @@ func (e *ends) collect(msg jetstream.Msg, meta *jetstream.MsgMetadata) (c collec
 func (e *ends) complete() load { return nil }
 
 // resume implements feed.
-func (e *ends) resume(seq uint64) load { return &endParcel{ends: e, seq: seq} }
+func (e *ends) resume(open underWay) load {
+	return &endParcel{ends: e, seq: open.Seq, stored: open.At}
+}
 
 // lost implements feed.
 func (e *ends) lost(n uint64) {
@@ -88,8 +90,8 @@ func (e *ends) lost(n uint64) {
 type endParcel struct {
 	*ends
 	seq    uint64
-	stored time.Time // zero: not known until it is read
-	read   *keptEnd  // by the last try, without its body
+	stored time.Time
+	read   *keptEnd // by the last try, without its body
 }
 
 // deliver implements load.
@@ -116,7 +118,7 @@ func (p *endParcel) render(ctx context.Context, _ int) (message, error) {
 
 // until implements parcel.
 func (p *endParcel) until() time.Time {
-	if to := p.configuredCallback(p.api); to != nil && !p.stored.IsZero() {
+	if to := p.configuredCallback(p.api); to != nil {
 		return p.stored.Add(to.For)
 	}
 	return time.Time{}

@@ -129,6 +129,7 @@ type endsRig struct {
 	config   *config.Config
 	registry *prometheus.Registry
 	senders  *Senders
+	running  context.Context // of the senders
 }
 
 func newEndsRig(t *testing.T) *endsRig {
@@ -155,15 +156,12 @@ func newEndsRig(t *testing.T) *endsRig {
 // start sends until the test or the returned function ends it.
 func (r *endsRig) start() (stop func()) {
 	r.t.Helper()
-	if err := Begin(r.t.Context(), r.js, r.kv, r.config); err != nil {
+	if err := Begin(r.t.Context(), r.js, r.kv, r.config, 1); err != nil {
 		r.t.Fatal(err)
 	}
-	r.registry = prometheus.NewRegistry()
-	r.senders = New(Options{
-		JetStream: r.js, Control: r.kv, Configured: func() *config.Config { return r.config }, Instance: "this", Log: slog.New(slog.DiscardHandler),
-		Registerer: r.registry,
-	})
+	r.senders = r.newSenders(r.config, 1, slog.DiscardHandler)
 	ctx, cancel := context.WithCancel(r.t.Context())
+	r.running = ctx
 	ended := make(chan error, 1)
 	go func() { ended <- r.senders.Run(ctx) }()
 	var once sync.Once
@@ -177,6 +175,15 @@ func (r *endsRig) start() (stop func()) {
 	}
 	r.t.Cleanup(stop)
 	return stop
+}
+
+// newSenders returns the senders of a replica that follows a version of the configuration.
+func (r *endsRig) newSenders(c *config.Config, version uint64, log slog.Handler) *Senders {
+	r.registry = prometheus.NewRegistry()
+	return New(Options{
+		JetStream: r.js, Control: r.kv, Configured: func() *config.Config { return c }, Version: func() uint64 { return version }, Instance: "this",
+		Log: slog.New(log), Registerer: r.registry,
+	})
 }
 
 // result stores the result of a job, and returns its sequence.
@@ -207,6 +214,19 @@ func (r *endsRig) put(msg *nats.Msg) uint64 {
 		r.t.Fatal(err)
 	}
 	return ack.Sequence
+}
+
+// noted returns the position of a feed.
+func (r *endsRig) noted(feed string) (e entry) {
+	r.t.Helper()
+	stored, err := r.kv.Get(r.t.Context(), "callback."+feed+".position")
+	if err == nil {
+		err = json.Unmarshal(stored.Value(), &e)
+	}
+	if err != nil {
+		r.t.Fatalf("the position of %s: %v", feed, err)
+	}
+	return e
 }
 
 // position stores where a feed goes on.
@@ -272,7 +292,7 @@ func TestEndsGoOn(t *testing.T) {
 	for i := range 5 {
 		seqs = append(seqs, r.result("pay", fmt.Sprint(i), nil))
 	}
-	r.position("pay.done", entry{Seq: seqs[2], Open: []uint64{seqs[1]}})
+	r.position("pay.done", entry{Seq: seqs[2], Open: []underWay{{seqs[1], time.Now()}}})
 	stop := r.start()
 	await.Until(t, "the rest", func() bool { return len(r.took("pay")) == 3 })
 	stop()
@@ -416,29 +436,23 @@ func TestBegin(t *testing.T) {
 	r.position("pay.done", entry{Seq: 0})
 	r.position("gone.done", entry{Seq: 7})
 	for range 2 {
-		if err := Begin(t.Context(), r.js, r.kv, r.config); err != nil {
+		if err := Begin(t.Context(), r.js, r.kv, r.config, 1); err != nil {
 			t.Fatal(err)
 		}
 	}
-	r.senders = New(Options{
-		JetStream: r.js, Control: r.kv, Configured: func() *config.Config { return r.config }, Log: slog.New(slog.DiscardHandler),
-		Registerer: prometheus.NewRegistry(),
-	})
-	if err := r.senders.forgetCallbacks(t.Context()); err != nil {
+	if err := r.newSenders(r.config, 1, slog.DiscardHandler).forgetCallbacks(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	noted, err := positions(t.Context(), r.kv, "callback.", "*.*")
+	all, err := positions(t.Context(), r.kv, "callback.", "*.*")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if names := slices.Sorted(maps.Keys(noted)); !slices.Equal(names, []string{"pay.dead", "pay.done", "sms.dead", "sms.done"}) {
+	if names := slices.Sorted(maps.Keys(all)); !slices.Equal(names, []string{"pay.dead", "pay.done", "sms.dead", "sms.done"}) {
 		t.Errorf("noted are %v", names)
 	}
 	for feed, want := range map[string]uint64{"pay.done": 0, "sms.done": last, "pay.dead": 0} {
-		stored, err := r.kv.Get(t.Context(), "callback."+feed+".position")
-		var e entry
-		if err != nil || json.Unmarshal(stored.Value(), &e) != nil || e.Seq != want {
-			t.Errorf("%s begins behind %d, want %d: %v", feed, e.Seq, want, err)
+		if e := r.noted(feed); e.Seq != want {
+			t.Errorf("%s begins behind %d, want %d", feed, e.Seq, want)
 		}
 	}
 }

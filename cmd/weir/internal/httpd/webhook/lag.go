@@ -40,8 +40,8 @@ func (s *Senders) Lag(api string) (lag Lag, ok bool) {
 // add adds what is noted of one feed.
 func (l *Lag) add(e entry) {
 	l.Behind += uint64(len(e.Open)) + e.Unread
-	if !e.Oldest.IsZero() && (l.Oldest.IsZero() || e.Oldest.Before(l.Oldest)) {
-		l.Oldest = e.Oldest
+	if at := e.oldest(); !at.IsZero() && (l.Oldest.IsZero() || at.Before(l.Oldest)) {
+		l.Oldest = at
 	}
 	l.GivenUp += e.GivenUp.Count
 	if e.GivenUp.At.After(l.GivenUpAt) {

@@ -50,7 +50,7 @@ func (n *notices) complete() load {
 }
 
 // resume implements feed. A window is read again instead.
-func (n *notices) resume(uint64) load { panic("webhook: single events are not resumed") }
+func (n *notices) resume(underWay) load { panic("webhook: single events are not resumed") }
 
 // lost implements feed.
 func (n *notices) lost(events uint64) {

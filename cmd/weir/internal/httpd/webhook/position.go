@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/bucket/lease"
+	"weir/bucket/stream"
 	"weir/cmd/weir/internal/config"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -32,15 +33,23 @@ func parseFeed(name string) (api string, kind endKind) {
 // entry is how far a feed has come, as weir_control has it. Of a feed that cannot resume single messages it has only
 // Seq.
 type entry struct {
-	Seq     uint64    `json:"seq"`            // the newest message that need not be read again
-	Open    []uint64  `json:"open,omitempty"` // messages at or before Seq that are neither accepted nor given up
-	Unread  uint64    `json:"unread,omitempty"`
-	Sure    uint64    `json:"sure,omitempty"` // see backlog
-	UpTo    uint64    `json:"up_to,omitempty"`
-	Oldest  time.Time `json:"oldest,omitzero"`        // when the oldest message was stored that is to be posted
-	Failing time.Time `json:"failing_since,omitzero"` // the receiver, without a success since
-	Why     string    `json:"why,omitempty"`
-	GivenUp given     `json:"given_up,omitzero"` // since the position was noted first
+	Seq     uint64     `json:"seq"`            // the newest message that need not be read again
+	Open    []underWay `json:"open,omitempty"` // messages at or before Seq that are neither accepted nor given up
+	Unread  uint64     `json:"unread,omitempty"`
+	Sure    uint64     `json:"sure,omitempty"` // see backlog
+	UpTo    uint64     `json:"up_to,omitempty"`
+	Failing time.Time  `json:"failing_since,omitzero"` // the receiver, without a success since
+	Why     string     `json:"why,omitempty"`
+	GivenUp given      `json:"given_up,omitzero"` // since the position was noted first
+	Begun   uint64     `json:"begun,omitempty"`   // the newest known version of the configuration with the callback
+}
+
+// oldest returns when the oldest message was stored that is read and to be posted, zero for none.
+func (e *entry) oldest() time.Time {
+	if len(e.Open) == 0 {
+		return time.Time{}
+	}
+	return e.Open[0].At
 }
 
 func (s *sender) positionKey() string { return s.key + positionSuffix }
@@ -60,12 +69,20 @@ func (s *sending) begin(ctx context.Context) (jetstream.Stream, error) {
 	switch {
 	case errors.Is(err, jetstream.ErrKeyNotFound):
 		// The replica that answered may lag: an entry that there is must not be overwritten.
-		_, err = s.Control.Create(ctx, s.positionKey(), mustMarshal(entry{Seq: s.taken}))
-	case err == nil && json.Unmarshal(stored.Value(), &e) == nil && e.Seq <= s.taken:
-		s.goOn(e)
-	case err == nil && s.resumes: // every end is to arrive, and a receiver knows those that it has
-		s.taken = 0
-	case err == nil: // a restored store has reused the numbers: what is before is not told again
+		if s.resumes { // Begin had noted one
+			s.begun = s.Version()
+			s.log.Warn("the position of the callback is not there any more: ends before now are not posted", "seq", s.taken)
+		}
+		s.revision, err = s.Control.Create(ctx, s.positionKey(), mustMarshal(entry{Seq: s.taken, Begun: s.begun}))
+	case err == nil:
+		s.revision = stored.Revision()
+		switch readable := json.Unmarshal(stored.Value(), &e) == nil; {
+		case readable && e.Seq <= s.taken:
+			s.goOn(e)
+		case s.resumes: // every end is to arrive, and a receiver knows those that it has
+			s.taken, s.begun = 0, e.Begun
+		default: // a restored store has reused the numbers: what is before is not told again
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the position of %s: %w", s.key, err)
@@ -81,57 +98,102 @@ func IsCallbackPosition(key string) bool {
 
 // goOn continues where an earlier sender ended.
 func (s *sending) goOn(e entry) {
-	s.taken, s.resuming = e.Seq, e.Open
-	for _, seq := range e.Open {
-		s.progress.open = append(s.progress.open, mark{seq, e.Oldest, 1})
+	s.taken, s.resuming, s.begun = e.Seq, e.Open, e.Begun
+	for _, o := range e.Open {
+		s.progress.open = append(s.progress.open, mark{o.Seq, o.At, 1})
 	}
 	s.unread, s.sure, s.upTo = e.Unread, e.Sure, e.UpTo
 	s.health.since, s.health.why, s.health.given = e.Failing, e.Why, e.GivenUp
 }
 
-// note stores how far the feed has come, unless that is stored or the lease was lost.
+// note stores how far the feed has come, unless that is stored or the lease was lost. What a sender that has lost the
+// lease still has on its way is refused: it is of an earlier revision.
 func (s *sending) note(ctx context.Context) error {
-	if !s.valid() {
-		return lease.ErrLeaseLost
-	}
-	var e entry
-	if e.Seq, e.Open = s.place(s.resumes); s.resumes {
-		since, why, given := s.health.state()
-		e.GivenUp = given
-		e.Unread, e.Sure, e.UpTo, e.Oldest = s.unread, s.sure, s.upTo, s.oldestAt().UTC()
-		e.Failing, e.Why = since.UTC().Truncate(time.Second), why
-	}
-	value := mustMarshal(e)
-	if string(value) == s.noted {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeWait)
 	defer cancel()
-	if _, err := s.Control.Put(ctx, s.positionKey(), value); err != nil {
-		return fmt.Errorf("the position of %s: %w", s.key, err)
+	for try := 1; ; try++ {
+		if !s.valid() {
+			return errInDoubt
+		}
+		value := mustMarshal(s.entry())
+		if string(value) == s.noted {
+			return nil
+		}
+		revision, err := s.Control.Update(ctx, s.positionKey(), value, s.revision)
+		switch {
+		case err == nil:
+			s.revision, s.noted = revision, string(value)
+			return nil
+		case try < mostNotes && errors.Is(err, jetstream.ErrKeyRevisionMismatch):
+			err = s.reread(ctx)
+		}
+		if err != nil {
+			return fmt.Errorf("the position of %s: %w", s.key, err)
+		}
 	}
-	s.noted = string(value)
+}
+
+// mostNotes bounds the tries to note a position that changes meanwhile.
+const mostNotes = 3
+
+// entry returns how far the feed has come.
+func (s *sending) entry() (e entry) {
+	if e.Seq, e.Open = s.place(s.resumes); s.resumes {
+		since, why, given := s.health.state()
+		e.Unread, e.Sure, e.UpTo, e.GivenUp, e.Begun = s.unread, s.sure, s.upTo, given, s.begun
+		e.Failing, e.Why = since.UTC().Truncate(time.Second), why
+	}
+	return e
+}
+
+// reread takes over what another replica has changed in the position: a newer configuration has the callback too. A
+// note that was stored without an answer looks the same.
+func (s *sending) reread(ctx context.Context) error {
+	stored, err := s.Control.Get(ctx, s.positionKey())
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		s.revision, err = s.Control.Create(ctx, s.positionKey(), mustMarshal(s.entry()))
+		return err
+	} else if err != nil {
+		return err
+	}
+	var e entry
+	if json.Unmarshal(stored.Value(), &e) == nil {
+		s.begun = max(s.begun, e.Begun)
+	}
+	s.revision = stored.Revision()
 	return nil
 }
 
-// forget deletes the position: a receiver that is configured again does not get what happened meanwhile.
-func (s *sender) forget(ctx context.Context) error {
+// forget deletes the position, so that a receiver that is configured again does not get what happened meanwhile. It
+// returns how many messages waited. A position stays that a newer configuration goes on with, which this replica does
+// not follow yet.
+func (s *sender) forget(ctx context.Context) (waited uint64, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeWait)
 	defer cancel()
-	if err := s.Control.Delete(ctx, s.positionKey()); err != nil {
-		return fmt.Errorf("the position of %s: %w", s.key, err)
+	var e entry
+	stored, err := s.Control.Get(ctx, s.positionKey())
+	switch {
+	case errors.Is(err, jetstream.ErrKeyNotFound):
+		return 0, nil
+	case err == nil && json.Unmarshal(stored.Value(), &e) == nil && e.Begun >= s.Version():
+		return 0, nil
+	case err == nil:
+		err = s.Control.Delete(ctx, s.positionKey(), jetstream.LastRevision(stored.Revision()))
 	}
-	return nil
+	if err != nil {
+		return 0, fmt.Errorf("the position of %s: %w", s.key, err)
+	}
+	return uint64(len(e.Open)) + e.Unread, nil
 }
 
 // forgetRemoved deletes the positions of destinations that were removed from the configuration while no replica ran. It
 // takes their leases: a replica may already follow a configuration that names them.
 func (s *Senders) forgetRemoved(ctx context.Context) error {
-	names, err := positions(ctx, s.Control, destinationPrefix, "*")
+	all, err := positions(ctx, s.Control, destinationPrefix, "*")
 	if err != nil {
 		return err
 	}
-	for name := range names {
+	for name := range all {
 		if s.configuredDestination(name) != nil {
 			continue
 		}
@@ -144,7 +206,8 @@ func (s *Senders) forgetRemoved(ctx context.Context) error {
 		}
 		release, done := context.WithCancel(ctx)
 		done()
-		if err := errors.Join(removed.forget(ctx), l.Keep(release)); err != nil {
+		_, err = removed.forget(ctx)
+		if err := errors.Join(err, l.Keep(release)); err != nil {
 			return err
 		}
 	}
@@ -153,13 +216,14 @@ func (s *Senders) forgetRemoved(ctx context.Context) error {
 
 // forgetCallbacks deletes the positions of callbacks that are not configured. The caller holds the lease of callbacks.
 func (s *Senders) forgetCallbacks(ctx context.Context) error {
-	names, err := positions(ctx, s.Control, callbackPrefix+".", "*.*")
+	all, err := positions(ctx, s.Control, callbackPrefix+".", "*.*")
 	if err != nil {
 		return err
 	}
-	for name := range names {
-		if api, _ := parseFeed(name); s.configuredCallback(api) == nil {
-			if err := (&sender{Senders: s, key: callbackPrefix + "." + name}).forget(ctx); err != nil {
+	for name := range all {
+		if api, kind := parseFeed(name); s.configuredCallback(api) == nil {
+			d := &sender{Senders: s, key: callbackPrefix + "." + name, log: s.Log.With("api", api, "end", string(kind))}
+			if err := d.forgetFeed(ctx); err != nil {
 				return err
 			}
 		}
@@ -167,32 +231,55 @@ func (s *Senders) forgetCallbacks(ctx context.Context) error {
 	return nil
 }
 
-// positions returns the names for which positions are noted.
-func positions(ctx context.Context, kv jetstream.KeyValue, prefix, names string) (map[string]bool, error) {
+// forgetFeed deletes the position of a callback's feed, and logs how many ends waited.
+func (s *sender) forgetFeed(ctx context.Context) error {
+	waited, err := s.forget(ctx)
+	if waited > 0 {
+		s.log.Warn("the callback was removed from the configuration: ends that waited for it are not posted", "count", waited)
+	}
+	return err
+}
+
+// noted is the value of a position.
+type noted struct {
+	value    []byte
+	revision uint64
+}
+
+// positions returns the positions that are noted, by name.
+func positions(ctx context.Context, kv jetstream.KeyValue, prefix, names string) (map[string]noted, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeWait)
 	defer cancel()
-	keys, err := kv.ListKeysFiltered(ctx, prefix+names+positionSuffix)
+	watcher, err := kv.Watch(ctx, prefix+names+positionSuffix, jetstream.IgnoreDeletes())
 	if err != nil {
 		return nil, fmt.Errorf("the positions of receivers: %w", err)
 	}
-	defer func() { _ = keys.Stop() }()
-	noted := map[string]bool{}
-	for key := range keys.Keys() {
-		noted[strings.TrimSuffix(strings.TrimPrefix(key, prefix), positionSuffix)] = true
+	defer func() { _ = watcher.Stop() }() // it has told all
+	all := map[string]noted{}
+	for {
+		select {
+		case stored, open := <-watcher.Updates():
+			switch {
+			case !open:
+				return nil, errors.New("the positions of receivers: the watch has ended")
+			case stored == nil: // these are all
+				return all, nil
+			}
+			name := strings.TrimSuffix(strings.TrimPrefix(stored.Key(), prefix), positionSuffix)
+			all[name] = noted{stored.Value(), stored.Revision()}
+		case <-ctx.Done():
+			return nil, fmt.Errorf("the positions of receivers: %w", context.Cause(ctx))
+		}
 	}
-	return noted, ctx.Err()
 }
 
-// Begin notes where the callbacks of a configuration begin that have no position yet: at the ends of the streams. It
-// must return before a job ends under that configuration, or the callback misses that end.
-func Begin(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue, c *config.Config) error {
+// Begin notes where the callbacks of a configuration begin that have no position yet: at the ends of the streams. In
+// the other positions it notes the version of the configuration, so that no replica deletes them that still follows an
+// earlier one. It must return before a job ends under that configuration, or the callback misses that end.
+func Begin(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue, c *config.Config, version uint64) error {
 	feeds := (&Senders{Options: Options{Configured: func() *config.Config { return c }}}).feeds()
 	if len(feeds) == 0 {
 		return nil
-	}
-	noted, err := positions(ctx, kv, callbackPrefix+".", "*.*")
-	if err != nil {
-		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, storeWait)
 	defer cancel()
@@ -206,15 +293,40 @@ func Begin(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue, c
 			return fmt.Errorf("where callbacks begin: %w", err)
 		}
 	}
-	for _, name := range feeds {
-		if noted[name] {
-			continue
+	for try := 1; ; try++ {
+		all, err := positions(ctx, kv, callbackPrefix+".", "*.*")
+		if err != nil {
+			return err
 		}
-		_, kind := parseFeed(name)
-		_, err := kv.Create(ctx, callbackPrefix+"."+name+positionSuffix, mustMarshal(entry{Seq: last[kind.stream()]}))
-		if err != nil && !errors.Is(err, jetstream.ErrKeyExists) { // another replica was first
-			return fmt.Errorf("the position of callback %s: %w", name, err)
+		again := false
+		for _, name := range feeds {
+			_, kind := parseFeed(name)
+			key, e := callbackPrefix+"."+name+positionSuffix, entry{Seq: last[kind.stream()]}
+			present, ok := all[name]
+			if ok && (json.Unmarshal(present.value, &e) != nil || e.Begun >= version) {
+				continue
+			}
+			if e.Begun = version; ok {
+				_, err = kv.Update(ctx, key, mustMarshal(e), present.revision)
+			} else {
+				_, err = kv.Create(ctx, key, mustMarshal(e))
+			}
+			switch {
+			case errors.Is(err, jetstream.ErrKeyRevisionMismatch), errors.Is(err, jetstream.ErrKeyExists):
+				again = true // it has changed meanwhile
+			case err != nil:
+				return fmt.Errorf("the position of callback %s: %w", name, err)
+			}
 		}
+		if !again || try == mostBegins { // each has a position
+			return nil
+		}
+		stream.Sleep(ctx, beginAgain)
 	}
-	return nil
 }
+
+// Bounds of Begin when positions change meanwhile, or the replica that lists them lags.
+const (
+	mostBegins = 20
+	beginAgain = 50 * time.Millisecond // until they are read again
+)

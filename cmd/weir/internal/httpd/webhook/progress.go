@@ -54,9 +54,15 @@ func (p *progress) oldestAt() time.Time {
 	return p.open[0].at
 }
 
+// underWay is a message that is neither accepted nor given up, as a position has it.
+type underWay struct {
+	Seq uint64    `json:"seq"`
+	At  time.Time `json:"at"` // when it was stored
+}
+
 // place returns where a later sender goes on: behind seq, and with the messages at or before seq that are under way. If
 // the later sender cannot resume single messages, it reads the oldest of them again.
-func (p *progress) place(resumes bool) (seq uint64, underWay []uint64) {
+func (p *progress) place(resumes bool) (seq uint64, open []underWay) {
 	if len(p.open) == 0 {
 		return p.taken, nil
 	}
@@ -64,9 +70,9 @@ func (p *progress) place(resumes bool) (seq uint64, underWay []uint64) {
 		return p.open[0].first - 1, nil
 	}
 	for _, m := range p.open {
-		underWay = append(underWay, m.first)
+		open = append(open, underWay{m.first, m.at.UTC().Truncate(time.Second)})
 	}
-	return p.taken, underWay
+	return p.taken, open
 }
 
 // backlog is how many messages wait to be read.
@@ -74,14 +80,18 @@ type backlog struct {
 	unread uint64 // as far as known
 	sure   uint64 // of those behind the newest message read and up to upTo, at least so many were there
 	upTo   uint64
+	gone   uint64 // those up to here that were not read by the last count are counted as removed
 }
 
-// take notes a message that was read, and how many the server had behind it.
+// take notes a message that was read, and how many the server had behind it when it delivered the message. While
+// nothing is read, messages wait in memory: then a count made since says more.
 func (b *backlog) take(seq, pending uint64) {
-	b.unread = pending
-	if seq <= b.upTo && b.sure > 0 {
-		b.sure--
+	if seq > b.upTo {
+		b.unread = pending
+		return
 	}
+	b.unread -= min(1, b.unread)
+	b.sure -= min(1, b.sure)
 }
 
 // counted notes a count of what waits to be read, up to a sequence.

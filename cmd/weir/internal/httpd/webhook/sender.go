@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"weir/bucket/lease"
@@ -54,7 +55,7 @@ type feed interface {
 	// complete returns the load that was being collected, nil for none.
 	complete() load
 	// resume returns the load of a message that was under way when an earlier sender ended.
-	resume(seq uint64) load
+	resume(open underWay) load
 	// lost tells that messages were removed from the stream before they were read.
 	lost(messages uint64)
 }
@@ -79,23 +80,38 @@ func (s *sender) configured() bool { return s.receiver() != nil }
 
 func (s *sender) count(outcome string, n int) { s.outcomes.WithLabelValues(outcome).Add(float64(n)) }
 
-// sendOn sends under a lease that others use too, until ctx ends, the lease is lost or the feed is not configured.
-func (s *sender) sendOn(ctx context.Context, l *lease.Lease) {
-	for ctx.Err() == nil && l.Valid() && s.configured() {
-		if err := s.send(ctx, l); err != nil && ctx.Err() == nil {
-			s.log.Warn("cannot post; trying again", "err", err)
+// sendOn sends under a lease that others use too, until ctx ends, or the feed is not configured; then it deletes the
+// position. While the lease is in doubt it waits: the lease is renewed, or ctx ends.
+func (s *sender) sendOn(ctx context.Context, valid func() bool) {
+	for ctx.Err() == nil {
+		wait := lookEvery
+		switch configured := s.configured(); {
+		case !valid():
+		case configured:
+			if err := s.send(ctx, valid); !errors.Is(err, errNotConfigured) && ctx.Err() == nil {
+				s.log.Warn("cannot post; trying again", "err", err)
+				wait = leaseRetry
+			}
+		default:
+			err := s.forgetFeed(ctx)
+			if err == nil {
+				return
+			}
+			s.log.Warn("cannot delete the position of a callback that was removed; trying again", "err", err)
 		}
-		for end := time.Now().Add(leaseRetry); s.configured() && time.Now().Before(end) && stream.Sleep(ctx, lookEvery); {
-		}
+		stream.Sleep(ctx, wait)
 	}
 }
 
-// errNotConfigured ends a sending whose receiver was taken out of the configuration.
-var errNotConfigured = errors.New("the receiver is not configured any more")
+// Reasons to end a sending.
+var (
+	errNotConfigured = errors.New("the receiver is not configured any more")
+	errInDoubt       = errors.New("the lease was not renewed in time, so another replica may post")
+)
 
-// send posts from the position on until ctx ends, or the feed is not configured.
-func (s *sender) send(ctx context.Context, l *lease.Lease) error {
-	run := &sending{sender: s, valid: l.Valid}
+// send posts from the position on until ctx ends, the lease is in doubt, or it fails with errNotConfigured.
+func (s *sender) send(ctx context.Context, valid func() bool) error {
+	run := &sending{sender: s, valid: valid}
 	defer run.tell(time.Time{})
 	source, err := run.begin(ctx)
 	if err != nil {
@@ -128,10 +144,7 @@ func (s *sender) send(ctx context.Context, l *lease.Lease) error {
 	defer running.Wait()
 	defer cancel(nil)
 	err = run.postAll(ctx, read)
-	switch {
-	case errors.Is(err, errNotConfigured):
-		return s.forget(ctx)
-	case errors.Is(err, lease.ErrLeaseLost):
+	if errors.Is(err, lease.ErrLeaseLost) || errors.Is(err, errInDoubt) {
 		return err
 	}
 	return errors.Join(err, run.note(ctx))
@@ -144,12 +157,15 @@ type sending struct {
 	backlog
 
 	valid    func() bool // whether the lease is held
-	resuming []uint64    // messages that an earlier sender left under way
+	resuming []underWay  // messages that an earlier sender left under way
 	running  int         // loads under way
 	ended    chan delivered
 	noted    string // the entry that is stored
+	revision uint64 // of the position, as this sender noted or read it
+	begun    uint64 // see entry
 	counted  time.Time
 
+	full   atomic.Bool // all loads are under way: a further message waits for the end of one
 	pace   pace
 	health health
 	drops  drops
@@ -172,7 +188,7 @@ func (s *sending) postAll(ctx context.Context, read <-chan jetstream.Msg) error 
 		posting.Go(func() { s.ended <- delivered{first, full.deliver(ctx, at)} })
 	})
 	cancel(err)
-	posting.Wait()
+	posting.Wait() // for posts that are answered soon, too
 	for ; s.running > 0; s.running-- {
 		if d := <-s.ended; d.err == nil {
 			s.end(d.first)
@@ -193,29 +209,34 @@ func (s *sending) collectAll(ctx context.Context, read <-chan jetstream.Msg, sta
 			return err
 		}
 	}
-	for _, seq := range s.resuming {
-		start(seq, feed.resume(seq))
+	for _, open := range s.resuming {
+		start(open.Seq, feed.resume(open))
 	}
 	for {
 		reading, closes := read, closing.C
-		if s.running >= s.most {
+		full := s.running >= s.most
+		if s.full.Store(full); full {
 			reading, closes = nil, nil
 		}
-		var full load
+		var complete load
 		select {
 		case msg := <-reading:
 			meta, err := msg.Metadata()
 			if err != nil {
 				return fmt.Errorf("%s: %w", s.stream, err)
 			}
+			if meta.Sequence.Stream <= s.gone { // it was delivered before it was removed
+				s.progress.take(meta.Sequence.Stream, meta.Timestamp, collected{})
+				break
+			}
 			c := feed.collect(msg, meta)
 			s.progress.take(meta.Sequence.Stream, meta.Timestamp, c)
 			s.backlog.take(meta.Sequence.Stream, meta.NumPending)
-			if full = c.full; c.begins && full == nil {
+			if complete = c.full; c.begins && complete == nil {
 				closing.Reset(c.within)
 			}
 		case <-closes:
-			full = feed.complete()
+			complete = feed.complete()
 		case d := <-s.ended:
 			s.running--
 			if d.err != nil {
@@ -233,20 +254,21 @@ func (s *sending) collectAll(ctx context.Context, read <-chan jetstream.Msg, sta
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		if full != nil {
-			start(s.newest(), full)
+		if complete != nil {
+			start(s.newest(), complete)
 		}
 		s.tell(time.Now())
 	}
 }
 
-// look notes what has changed, and counts what waits while nothing is read.
+// look notes what has changed. While messages wait to be read, it counts them: what waits may be removed unread, and
+// then no further message says that nothing waits.
 func (s *sending) look(ctx context.Context, feed feed, now time.Time) error {
 	s.drops.tell(s.log)
 	if s.behind() == 0 {
 		s.health.forget()
 	}
-	if s.running >= s.most && now.Sub(s.counted) >= countEvery {
+	if (s.running >= s.most || s.unread > 0) && now.Sub(s.counted) >= countEvery {
 		s.counted = now
 		if err := s.recount(ctx, feed); err != nil {
 			s.log.Warn("cannot count what waits to be posted", "err", err)
@@ -287,6 +309,7 @@ func (s *sending) recount(ctx context.Context, feed feed) error {
 	if checks {
 		if lost := s.missing(n - min(n, beyond)); lost > 0 {
 			feed.lost(lost)
+			s.gone = min(s.upTo, state.FirstSeq-1)
 		}
 	}
 	if source, err = s.JetStream.Stream(ctx, s.stream); err != nil { // after the count, so that it covers no more

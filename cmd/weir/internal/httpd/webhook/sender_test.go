@@ -40,7 +40,7 @@ func TestRemovedDestinationIsForgotten(t *testing.T) {
 		JetStream: js, Control: kv, Configured: func() *config.Config {
 			return &config.Config{Notifications: []config.Destination{{Name: "configured"}}}
 		},
-		Instance: "this", Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+		Version: func() uint64 { return 1 }, Instance: "this", Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	})
 	if err := s.forgetRemoved(t.Context()); err != nil {
 		t.Error(err)

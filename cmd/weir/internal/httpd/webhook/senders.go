@@ -28,8 +28,10 @@ const (
 type Options struct {
 	JetStream jetstream.JetStream
 	Control   jetstream.KeyValue
-	// Configured returns the configuration in force. It is called often.
+	// Configured returns the configuration in force, and Version its version, or an earlier one for a moment after a
+	// change. Configured is called often.
 	Configured func() *config.Config
+	Version    func() uint64
 	Instance   string
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
@@ -141,7 +143,13 @@ func (s *Senders) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		s.each(ctx, s.destinations, func(ctx context.Context, name string) {
 			d := s.destination(name)
-			s.underLease(ctx, d.key+leaseSuffix, d.log, d.configured, d.send)
+			s.underLease(ctx, d.key+leaseSuffix, d.log, d.configured, func(ctx context.Context, l *lease.Lease) error {
+				err := d.send(ctx, l.Valid)
+				if errors.Is(err, errNotConfigured) {
+					_, err = d.forget(ctx)
+				}
+				return err
+			})
 		})
 		stream.Sleep(ctx, lookEvery)
 	}
@@ -158,7 +166,7 @@ func (s *Senders) runCallbacks(ctx context.Context) {
 				return err
 			}
 			tidy = false
-			s.each(ctx, s.feeds, func(ctx context.Context, name string) { s.callback(name).sendOn(ctx, l) })
+			s.each(ctx, s.feeds, func(ctx context.Context, name string) { s.callback(name).sendOn(ctx, l.Valid) })
 			return context.Cause(ctx)
 		})
 		stream.Sleep(ctx, lookEvery)

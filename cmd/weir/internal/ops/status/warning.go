@@ -72,7 +72,7 @@ func (a *API) callbackWarnings(now time.Time) (found []Problem) {
 		found = append(found, Problem{
 			What: fmt.Sprintf("api %s: its callback has given up %s, the last at %s: %s",
 				a.API, cli.Count(c.GivenUp, "end"), cli.ClockTime(c.GivenUpAt), cli.Visible(c.GivenUpWhy)),
-			Fix: "look at weir's log for their jobs, and at the receiver; results and letters are kept; this is shown for an hour",
+			Fix: "look at weir's log for the first of them, and at the receiver; `weir results ls` and `weir dead ls` list what is still kept; this is shown for an hour",
 		})
 	}
 	switch {

@@ -69,6 +69,7 @@ type followerOptions struct {
 // apiHost opens and runs the apis of a configuration, and maintains the streams that they share.
 type apiHost interface {
 	ensureStreams(ctx context.Context, from, to *config.Config) error
+	beginCallbacks(ctx context.Context, c *config.Config, version uint64) error
 	openAPI(ctx context.Context, a *config.API, c *config.Config) (*apiParts, error)
 	runAPI(a *apiParts)
 	queueSettings(a *config.API, c *config.Config) queue.Settings
@@ -164,7 +165,7 @@ func (f *follower) take(ctx context.Context, entry jetstream.KeyValueEntry) erro
 	defer cancel()
 	formers := append(slices.Collect(maps.Values(f.tried)), f.config)
 	f.tried[v.Number] = v.Config
-	if err := f.apply(ctx, v.Config, formers); err != nil {
+	if err := f.apply(ctx, v, formers); err != nil {
 		return fmt.Errorf("put version %d in force: %w", v.Number, connect.ExplainStreams(foreign.ExplainOverlap(f.js, err)))
 	}
 	dedupeChanged(ctx, f.js, f.dedupe, f.log)
@@ -210,13 +211,17 @@ func (f *follower) check(c *config.Config, scope *config.SecretScope) error {
 // apply changes the running worker. It does first what usually fails, and every step can be repeated. If a step fails,
 // some apis and streams have next already, and a change that timed out may still come. So formers are the configuration
 // in force and those that failed since: what differs from any of them is changed.
-func (f *follower) apply(ctx context.Context, next *config.Config, formers []*config.Config) error {
+func (f *follower) apply(ctx context.Context, v *admin.Version, formers []*config.Config) error {
+	next := v.Config
 	var changes []config.Change
 	for _, former := range formers {
 		if err := f.host.ensureStreams(ctx, former, next); err != nil {
 			return err
 		}
 		changes = append(changes, former.Diff(next)...)
+	}
+	if err := f.host.beginCallbacks(ctx, next, v.Number); err != nil {
+		return err
 	}
 	var added []*apiParts
 	var changed []*config.API

@@ -11,8 +11,8 @@ import (
 // makeSenders returns what posts events to destinations, and ends of jobs to callbacks.
 func (w *notices) makeSenders() *webhook.Senders {
 	return webhook.New(webhook.Options{
-		JetStream: w.js, Control: w.control, Configured: w.follower.inForce.Load, Instance: w.settings.Instance, Log: w.log,
-		Registerer: w.registry,
+		JetStream: w.js, Control: w.control, Configured: w.follower.inForce.Load, Version: w.follower.version.Load,
+		Instance: w.settings.Instance, Log: w.log, Registerer: w.registry,
 	})
 }
 

@@ -74,11 +74,18 @@ func (w *Worker) putInForce(ctx context.Context, a *adoption) error {
 	if told != nil {
 		w.tellConfig(ctx, *told)
 	}
-	return w.ensureStreams(ctx, a.former, w.config)
+	if err := w.ensureStreams(ctx, a.former, w.config); err != nil {
+		return err
+	}
+	return w.beginCallbacks(ctx, w.config, a.present.Number)
 }
 
-// ensureStreams changes the ages and sizes of the shared streams from one configuration to another, and notes where new
-// callbacks begin. No call by the other configuration may begin before it returns.
+// beginCallbacks notes where new callbacks of a configuration begin. No call by it may begin before that.
+func (w *Worker) beginCallbacks(ctx context.Context, c *config.Config, version uint64) error {
+	return webhook.Begin(ctx, w.js, w.control, c, version)
+}
+
+// ensureStreams changes the ages and sizes of the shared streams from one configuration to another.
 func (w *Worker) ensureStreams(ctx context.Context, from, to *config.Config) error {
 	if to.DeadLetters != from.DeadLetters {
 		if err := deadletter.EnsureStreams(ctx, w.letterOptions(to)); err != nil {
@@ -86,11 +93,9 @@ func (w *Worker) ensureStreams(ctx context.Context, from, to *config.Config) err
 		}
 	}
 	if to.Results.MaxAge != from.Results.MaxAge && w.dispatch != nil {
-		if err := dispatcher.EnsureStreams(ctx, w.dispatchOptions(to)); err != nil {
-			return err
-		}
+		return dispatcher.EnsureStreams(ctx, w.dispatchOptions(to))
 	}
-	return webhook.Begin(ctx, w.js, w.control, to)
+	return nil
 }
 
 func (w *Worker) letterOptions(c *config.Config) deadletter.Options {
