@@ -11,7 +11,8 @@ import (
 // from then on. How long it knows them is a term of the present configuration and no part of the identity: an operator
 // who corrects it corrects it for the calls that were made before, too.
 
-// KeyMargin is how long before an api forgets a key weir no longer repeats a call under it: the call must arrive in time.
+// KeyMargin is how long before an api forgets a key weir no longer repeats a call under it: the call must arrive in
+// time.
 const KeyMargin = time.Minute
 
 // KeyedSince returns the identity of a call that began at a time.

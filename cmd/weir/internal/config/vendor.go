@@ -31,8 +31,8 @@ type Fact struct {
 	Date  string // of the page that was read
 }
 
-// Revision returns the date of the newest fact, with a checksum of all values: a fact that was added, changed or removed
-// makes another revision, whatever the date of its page.
+// Revision returns the date of the newest fact, with a checksum of all values: a fact that was added, changed or
+// removed makes another revision, whatever the date of its page.
 func (p *Profile) Revision() string {
 	date, sum := "", sha256.New()
 	_, _ = fmt.Fprintln(sum, p.Period) // a hash never fails
@@ -235,8 +235,8 @@ func (f *filling) fill(mapping *yaml.Node, path []string, fact *Fact) {
 	mapping.Content = append(mapping.Content, key, node)
 }
 
-// companion returns the field beside another one without which that means nothing: a file or vendor.without may leave it
-// out.
+// companion returns the field beside another one without which that means nothing: a file or vendor.without may leave
+// it out.
 func companion(field string) string {
 	switch field {
 	case "left_until":
