@@ -135,11 +135,15 @@ func (v value) visit() bool {
 	return true
 }
 
-// problem returns a problem at v. If v is not in the file, but in the profile of the api's vendor, it says so: the line
-// is the one that names the vendor.
+// problem returns a problem at v. If v is not in the file, but in the profile of the api's vendor, it says so, and how to
+// leave it out: the line is the one that names the vendor.
 func (v value) problem(message, fix string) Problem {
 	if f := v.doc.facts[v.node]; f != nil {
 		message += " (from the profile of vendor " + f.vendor + ")"
+		if fix != "" {
+			fix += ", or "
+		}
+		fix += "write vendor: {name: " + f.vendor + ", without: [" + f.Field + "]}"
 	}
 	return Problem{Line: v.line, Path: v.path, Message: message, Fix: fix}
 }

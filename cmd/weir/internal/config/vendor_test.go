@@ -275,7 +275,10 @@ func TestProfileProblems(t *testing.T) {
 			"write one of anthropic, bedrock, github, openai, shopify, stripe, twilio",
 		"vendor: {name: openai, without: [retry.hod]}": `line 4: apis.a.vendor.without[0]: the profile of openai has no field "retry.hod": did you mean "retry.hold"?`,
 		"vendor: stripe\n    forward_headers: [idempotency-key]": "line 4: apis.a.idempotency.header: Idempotency-Key stands in forward_headers too: " +
-			"a job could replace its id (from the profile of vendor stripe): remove it there",
+			"a job could replace its id (from the profile of vendor stripe): remove it there, " +
+			"or write vendor: {name: stripe, without: [idempotency.header]}",
+		"vendor: stripe\n    retry: {on: [402]}": "line 4: apis.a.retry.reject[0]: 402 stands under on too, where it means that the job was not processed " +
+			"(from the profile of vendor stripe): remove it from one of them, or write vendor: {name: stripe, without: [retry.reject]}",
 		"vendor: openai\n    usage: {a1: json:/1, a2: json:/1, a3: json:/1, a4: json:/1, a5: json:/1, a6: json:/1, a7: json:/1, a8: json:/1, " +
 			"a9: json:/1, b1: json:/1, b2: json:/1, b3: json:/1, b4: json:/1}": "line 5: apis.a.usage: has 17 entries, " +
 			"4 of them from the profile of the api's vendor: write at most 16, or leave some of those out: vendor: {name: …, without: […]}",
