@@ -47,7 +47,7 @@ func TestAnswerProperty(t *testing.T) {
 		if strings.ContainsAny(got.ContentType, "\r\n\x00") || len(got.ContentType) > maxAnswerContentType {
 			t.Fatalf("the content type is %q", got.ContentType)
 		}
-		for name := range (&Kept{Letter: *l}).resubmission(Terms{}, KeepDeadline).Header {
+		for name := range (&Kept{Letter: *l}).resubmission(Terms{}, KeepDeadline, diedAt).Header {
 			if OfAnswer(name) {
 				t.Fatalf("a redrive takes %s along", name)
 			}

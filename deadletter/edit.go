@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -45,7 +46,7 @@ func (e *Edit) CheckKey(k *Kept, terms Terms) error {
 	if terms.keyInSubject() || k.Key == "" {
 		return nil
 	}
-	msg := k.resubmission(terms, KeepDeadline)
+	msg := k.resubmission(terms, KeepDeadline, time.Now())
 	e.apply(msg, k.Seq)
 	key, err := terms.Key.Read(msg.Header, msg.Data)
 	if err != nil {

@@ -15,7 +15,8 @@ type Terms struct {
 	MaxBody    int64 // of a job, in bytes
 	Price      int64 // of a call, in millionths of the currency unit
 	Idempotent bool
-	Keyed      string           // how its calls carry idempotency keys, as written in a letter
+	Keyed      string           // how its calls carry idempotency keys, as written in a letter, without a time
+	KnowsKeys  time.Duration    // how long it knows a key; 0: always
 	Key        ingest.KeySource // where its jobs name their key
 	// Known is how long its queue knows a job's id, and how far the clocks of the servers may be apart.
 	Known time.Duration

@@ -6,53 +6,59 @@ import (
 	"time"
 )
 
-// A keyed call is one that carried an idempotency key. Its identity says how it carried the key, and to which place. If
-// the api forgets keys, the identity ends in the second until which the api surely knows this one: NAME@PLACE~SECOND.
+// A keyed call is one that carried an idempotency key. Its identity says how it carried the key, to which place, and in
+// which second it began: NAME@PLACE~SECOND. From then on the api may know the key, and an api that forgets keys counts
+// from then on. How long it knows them is a term of the present configuration and no part of the identity: an operator
+// who corrects it corrects it for the calls that were made before, too.
 
-// KeyedUntil returns the identity of a call whose key the api knows until a time.
-func KeyedUntil(identity string, until time.Time) string {
-	return identity + "~" + strconv.FormatInt(until.Unix(), 10)
+// KeyMargin is how long before an api forgets a key weir no longer repeats a call under it: the call must arrive in
+// time.
+const KeyMargin = time.Minute
+
+// KeyedSince returns the identity of a call that began at a time.
+func KeyedSince(identity string, began time.Time) string {
+	return identity + "~" + strconv.FormatInt(began.Unix(), 10)
 }
 
-// knownUntil separates an identity from the time until which the api knows the key. forgets is false if it always does.
-func knownUntil(identity string) (key string, until time.Time, forgets bool) {
+// keyedSince separates an identity from the time at which its call began, which is zero if the identity does not say.
+func keyedSince(identity string) (key string, began time.Time) {
 	at := strings.LastIndexByte(identity, '~')
 	if at < strings.LastIndexByte(identity, '@') {
-		return identity, until, false // the name of a header may have the letter, too
+		return identity, began // the name of a header may have the letter, too
 	}
 	seconds, err := strconv.ParseInt(identity[at+1:], 10, 64)
 	if err != nil {
-		return identity, until, false
+		return identity, began
 	}
-	return identity[:at], time.Unix(seconds, 0), true
+	return identity[:at], time.Unix(seconds, 0)
 }
 
-// SameKey reports whether two calls of a job carried the same key to the same place, whether or not the api still knows
-// it.
-func SameKey(a, b string) bool {
-	a, _, _ = knownUntil(a)
-	b, _, _ = knownUntil(b)
-	return a == b
+// UntimedKey returns an identity without the time of its call.
+func UntimedKey(identity string) string {
+	key, _ := keyedSince(identity)
+	return key
 }
 
-// EarlierKey returns that of two identities of the same key which the api forgets first, or the one that is known.
+// SameKey reports whether two calls of a job carried the same key to the same place, whenever they began.
+func SameKey(a, b string) bool { return UntimedKey(a) == UntimedKey(b) }
+
+// EarlierKey returns that of two identities of the same key whose call began first, or the one that is known. A call
+// whose time is unknown counts as the first.
 func EarlierKey(a, b string) string {
-	if a == "" {
-		return b
-	}
-	_, untilA, forgetsA := knownUntil(a)
-	_, untilB, forgetsB := knownUntil(b)
-	if forgetsB && (!forgetsA || untilB.Before(untilA)) {
+	_, beganA := keyedSince(a)
+	_, beganB := keyedSince(b)
+	if a == "" || b != "" && beganB.Before(beganA) {
 		return b
 	}
 	return a
 }
 
-// keyMargin is how long before an api forgets a key weir no longer repeats a call under it: the call must arrive in time.
-const keyMargin = time.Minute
-
-// KeyForgotten reports whether the api may have forgotten the key of a call when another one of its job would arrive.
-func KeyForgotten(identity string, now time.Time) bool {
-	_, until, forgets := knownUntil(identity)
-	return forgets && !now.Add(keyMargin).Before(until)
+// KeyForgotten reports whether an api that knows a key for a time, 0 for always, may have forgotten the key of a call
+// when another call of its job arrives.
+func KeyForgotten(identity string, knows time.Duration, arrives time.Time) bool {
+	if knows == 0 {
+		return false
+	}
+	_, began := keyedSince(identity)
+	return began.IsZero() || !arrives.Before(began.Add(knows))
 }

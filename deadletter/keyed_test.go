@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// TestKeyed checks what is the same key, which of two the api forgets first, and from when it counts as forgotten.
+// TestKeyed checks what is the same key, and which of two calls under it began first.
 func TestKeyed(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	early, late := KeyedUntil("Key@ab", now.Add(2*time.Minute)), KeyedUntil("Key@ab", now.Add(time.Hour))
+	early, late := KeyedSince("Key@ab", now), KeyedSince("Key@ab", now.Add(time.Hour))
 	for _, c := range []struct {
 		a, b    string
 		same    bool
@@ -16,24 +16,49 @@ func TestKeyed(t *testing.T) {
 	}{
 		{early, late, true, early},
 		{late, early, true, early},
-		{"Key@ab", late, true, late},
-		{late, "Key@ab", true, late},
+		{"Key@ab", late, true, "Key@ab"},
+		{late, "Key@ab", true, "Key@ab"},
 		{"", late, false, late},
 		{late, "", false, late},
+		{"", "", true, ""},
 		{"Key@ab", "Key@cd", false, "Key@ab"},
-		{early, KeyedUntil("Key@cd", now), false, KeyedUntil("Key@cd", now)},
-		{"X~1@ab", KeyedUntil("X~1@ab", now), true, KeyedUntil("X~1@ab", now)},
+		{early, KeyedSince("Key@cd", now), false, early},
+		{"X~1@ab", KeyedSince("X~1@ab", now), true, "X~1@ab"},
+		{"Key@ab~", early, false, "Key@ab~"},
 	} {
 		if got := SameKey(c.a, c.b); got != c.same {
 			t.Errorf("%s and %s are the same: %v", c.a, c.b, got)
 		}
 		if got := EarlierKey(c.a, c.b); got != c.earlier {
-			t.Errorf("of %q and %q the api forgets %q first, want %q", c.a, c.b, got, c.earlier)
+			t.Errorf("of %q and %q the first is %q, want %q", c.a, c.b, got, c.earlier)
 		}
 	}
-	for identity, want := range map[string][2]bool{early: {false, true}, late: {false, false}, "Key@ab": {false, false}, "": {false, false}} {
-		if got := [2]bool{KeyForgotten(identity, now), KeyForgotten(identity, now.Add(time.Minute))}; got != want {
-			t.Errorf("%q is forgotten now and a minute later: %v, want %v", identity, got, want)
+	if got := UntimedKey(KeyedSince("X~1@ab", now)); got != "X~1@ab" {
+		t.Errorf("without its time the key is %q", got)
+	}
+}
+
+// TestKeyForgotten checks from when a key counts as forgotten, by what the api is said to know at that moment: always,
+// for a time from the second in which the call began, and not at all if that is unknown.
+func TestKeyForgotten(t *testing.T) {
+	began := time.Unix(1_800_000_000, 999_999_999)
+	for _, c := range []struct {
+		identity string
+		knows    time.Duration
+		after    time.Duration // the call began
+		want     bool
+	}{
+		{KeyedSince("Key@ab", began), 0, 1000 * time.Hour, false},
+		{KeyedSince("Key@ab", began), time.Hour, 59 * time.Minute, false},
+		{KeyedSince("Key@ab", began), time.Hour, time.Hour - time.Second, false},
+		{KeyedSince("Key@ab", began), time.Hour, time.Hour - time.Second + time.Nanosecond, true},
+		{KeyedSince("Key@ab", began), 24 * time.Hour, time.Hour, false},
+		{"Key@ab", 0, 0, false},
+		{"Key@ab", 24 * time.Hour, 0, true},
+		{"", 24 * time.Hour, 0, true},
+	} {
+		if got := KeyForgotten(c.identity, c.knows, began.Add(c.after)); got != c.want {
+			t.Errorf("%q, known for %s, is forgotten after %s: %v", c.identity, c.knows, c.after, got)
 		}
 	}
 }

@@ -64,7 +64,7 @@ const (
 	HeaderAccepted = "Weir-Dead-Accepted-At" // when its producer submitted the job, if known
 	HeaderBody     = "Weir-Dead-Body"        // bodyLeftOut, or absent
 	HeaderAskedAPI = "Weir-Dead-Asked-Api"   // the unknown api that its producer named; as a token
-	HeaderKeyed    = "Weir-Dead-Idempotency" // how the api recognises repeated calls; absent: it does not
+	HeaderKeyed    = "Weir-Dead-Idempotency" // how the api recognises repeated calls, and since when; absent: it does not
 	HeaderRefusals = "Weir-Dead-Refusals"    // how often the job was refused when the letter was written; absent: once
 	HeaderReplaces = "Weir-Dead-Replaces"    // the number of the letter that this one replaces, with fewer refusals
 	HeaderFrom     = "Weir-Dead-From"        // the number of the letter that the job was first redriven from
@@ -97,7 +97,7 @@ type Letter struct {
 	Attempts        int
 	Status          int // of the last answer, 0 for none
 	Billed          Billed
-	Keyed           string // how calls that may have been processed carried idempotency keys; "": none did, or unknown
+	Keyed           string // identity of the first call that may have been processed; "": it carried no key, or unknown
 	Redrives        int
 	ReplyTo         string
 	Answer          *Answer   // the api's last; nil if it gave none
@@ -179,12 +179,12 @@ func (l *Letter) billed() Billed {
 	return l.Billed.Worst(Billed(l.Header.Get(HeaderBilled)))
 }
 
-// keyed returns Keyed for all calls of the job, as billed does.
+// keyed returns Keyed for all calls of the job, as billed does: that of the first.
 func (l *Letter) keyed() string {
-	if l.Keyed == "" && l.Redrives > 0 {
-		return l.Header.Get(HeaderKeyed)
+	if l.Redrives == 0 {
+		return l.Keyed
 	}
-	return l.Keyed
+	return EarlierKey(l.Keyed, l.Header.Get(HeaderKeyed))
 }
 
 // msgID returns the letter's message id. It is the same after a crash between storing the letter and deleting the job,

@@ -279,7 +279,8 @@ func (r *Redrive) sameTerms(api string) error {
 	if api != "" {
 		now, configured = r.opts.Terms(api)
 	}
-	same := then.Idempotent == now.Idempotent && then.Keyed == now.Keyed && then.Key == now.Key && then.Known == now.Known
+	same := then.Idempotent == now.Idempotent && then.Keyed == now.Keyed && then.KnowsKeys == now.KnowsKeys &&
+		then.Key == now.Key && then.Known == now.Known
 	if known != configured || known && !same {
 		return ErrTerms
 	}
@@ -321,14 +322,16 @@ func (r *Redrive) termsFor(terms *Terms) *Terms {
 
 // unsafeToRepeat reports whether a call of the job may have been processed and another one may be billed again. A
 // letter unknown reports a call that carried no idempotency key, or whose key the api would not have recognised or may
-// have forgotten, whatever the configuration says now. Other letters say how their calls carried the key, if that is known. A redriven
-// job that says nothing may have been a letter unknown: the operator agreed to repeat its call once, not again. The
-// exception is a job that was charged for and rejected: its call is over, and the operator asks for another.
+// have forgotten, whatever the configuration says now. Other letters say how and since when their calls carried the
+// key, if that is known. If it is not, an api that forgets keys may have forgotten this one. A redriven job that says
+// nothing may have been a letter unknown: the operator agreed to repeat its call once, not again. The exception is a
+// job that was charged for and rejected: its call is over, and the operator asks for another.
 func unsafeToRepeat(k *Kept, terms *Terms, now time.Time) bool {
-	recognised := SameKey(k.Keyed, terms.Keyed) && !KeyForgotten(k.Keyed, now)
+	recognised := SameKey(k.Keyed, terms.Keyed)
 	if k.Keyed == "" {
 		recognised = k.Redrives == 0
 	}
+	recognised = recognised && !KeyForgotten(k.Keyed, terms.KnowsKeys, now.Add(KeyMargin))
 	switch {
 	case k.Reason == Unknown:
 		return true

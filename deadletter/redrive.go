@@ -204,10 +204,15 @@ func (x *run) letter(ctx context.Context, k *Kept) error {
 	if done, err := x.settled(ctx, k); done || err != nil {
 		return err
 	}
+	now := time.Now() // the letter may have waited long for its turn
+	if _, skip := x.exclude(k, now); skip != "" {
+		x.skip(skip)
+		return nil
+	}
 	if x.opts.Unknown == FoundUnprocessed {
 		k.Billed, k.Keyed = NotBilled, ""
 	}
-	msg := k.resubmission(terms, x.opts.Deadline)
+	msg := k.resubmission(terms, x.opts.Deadline, now)
 	if x.opts.Edit != nil {
 		if err := x.opts.Edit.CheckKey(k, terms); err != nil {
 			return &letterError{k.Seq, fmt.Errorf("%w: %w", ErrEdit, err)}

@@ -51,8 +51,9 @@ func valueOf(h nats.Header, name string) string {
 // if its producer or another redrive submits it too, before or after, the queue answers that it is known. The deadline
 // and the time before which it must not be called are written as absolute times; with dropped, the deadline is omitted.
 // The job's own headers that begin with Nats- stay renamed: what they asked of JetStream was refused or has been done.
-// The headers of the bill are copied, so that the next letter still has them.
-func (l *Kept) resubmission(terms Terms, deadline DeadlinePolicy) *nats.Msg {
+// The headers of the bill are copied, so that the next letter still has them. now must be the time at which the letter
+// was judged: the key that made a repeat safe then must go along, or the job would be called again long after that.
+func (l *Kept) resubmission(terms Terms, deadline DeadlinePolicy, now time.Time) *nats.Msg {
 	subject := ingest.Subjects(ingest.RedrivePrefix).Of(l.API)
 	if terms.keyInSubject() {
 		subject = ingest.Subjects(ingest.RedrivePrefix).Of(l.API, l.Key)
@@ -85,7 +86,7 @@ func (l *Kept) resubmission(terms Terms, deadline DeadlinePolicy) *nats.Msg {
 	if edited := l.Header.Get(HeaderEdited); edited != "" {
 		h[HeaderEdited] = []string{edited}
 	}
-	if l.Keyed != "" && SameKey(l.Keyed, terms.Keyed) && !KeyForgotten(l.Keyed, time.Now()) {
+	if l.Keyed != "" && SameKey(l.Keyed, terms.Keyed) && !KeyForgotten(l.Keyed, terms.KnowsKeys, now.Add(KeyMargin)) {
 		h[HeaderKeyed] = []string{l.Keyed} // repeating is safe only as long as the api recognises calls by this
 	}
 	return &nats.Msg{Subject: subject, Header: h, Data: l.Body}

@@ -37,12 +37,12 @@ func TestResubmission(t *testing.T) {
 		"X-Own": {"1", "2"}, "Weir-Header-X-Source": {"a", "b"}, "weir-path": {"/p"}, "Weir-Dead-Billed": {"yes"}, "Weir-Dead-From": {"17"},
 		"Weir-Deadline": {"2026-01-02T15:05:05Z"}, "Weir-Not-Before": {"2026-01-02T15:04:35Z"}, // durations count from when the job came in
 	}
-	msg := k.resubmission(Terms{}, KeepDeadline)
+	msg := k.resubmission(Terms{}, KeepDeadline, diedAt)
 	if msg.Subject != "weir.operator.redrive.credit.a%20b" || !reflect.DeepEqual(msg.Header, want) || string(msg.Data) != "a\x00" {
 		t.Errorf("%s %v %q\nwant %v", msg.Subject, msg.Header, msg.Data, want)
 	}
 	delete(want, "Weir-Deadline")
-	if msg := k.resubmission(Terms{Key: ingest.KeySource{Header: "X-Own"}}, DropDeadline); msg.Subject != "weir.operator.redrive.credit" || !reflect.DeepEqual(msg.Header, want) {
+	if msg := k.resubmission(Terms{Key: ingest.KeySource{Header: "X-Own"}}, DropDeadline, diedAt); msg.Subject != "weir.operator.redrive.credit" || !reflect.DeepEqual(msg.Header, want) {
 		t.Errorf("%s %v\nwant %v", msg.Subject, msg.Header, want)
 	}
 	rule := &ingest.Rule{API: "credit", Methods: []string{"POST"}, ForwardHeaders: []string{"X-Source"}, MaxBody: 10, ReplyTo: ingest.ReplySubjects{Open: []string{"mine"}}}
@@ -54,16 +54,16 @@ func TestResubmission(t *testing.T) {
 	if again.Billed != BilledYes || again.Redrives != 2 || again.firstLetter() != 17 {
 		t.Errorf("the next letter has forgotten the bill: %+v", again)
 	}
-	if id := again.resubmission(Terms{}, KeepDeadline).Header.Get("Nats-Msg-Id"); id != "job-1.r3" {
+	if id := again.resubmission(Terms{}, KeepDeadline, diedAt).Header.Get("Nats-Msg-Id"); id != "job-1.r3" {
 		t.Errorf("a job that was redriven before goes as %q", id)
 	}
 	refused := Letter{API: "credit", Key: "k", JobID: "job-1", Reason: Overflow, Header: nats.Header{"Nats-Msg-Id": {"sent-1"}}}
-	if id := readBack(&refused).resubmission(Terms{}, KeepDeadline).Header.Get("Nats-Msg-Id"); id != "sent-1" {
+	if id := readBack(&refused).resubmission(Terms{}, KeepDeadline, diedAt).Header.Get("Nats-Msg-Id"); id != "sent-1" {
 		t.Errorf("a job that was never taken goes as %q, not as it came", id)
 	}
 	for billed, want := range map[Billed]string{BilledYes: "yes", BilledUnknown: "unknown", NotBilled: ""} {
 		l := readBack(&Letter{API: "credit", JobID: "job-1", Origin: "WEIR_credit_3.17", Reason: Unknown, Header: nats.Header{}, Billed: billed})
-		if got := l.resubmission(Terms{}, KeepDeadline).Header.Get("Weir-Dead-Billed"); got != want {
+		if got := l.resubmission(Terms{}, KeepDeadline, diedAt).Header.Get("Weir-Dead-Billed"); got != want {
 			t.Errorf("of a letter that says %q of the bill goes along %q", billed, got)
 		}
 	}
@@ -81,7 +81,7 @@ func TestHeadersInAnyCase(t *testing.T) {
 		API: "credit", Key: "k", JobID: "job-1", Reason: Overflow,
 		Header: nats.Header{"nats-msg-id": {"sent-1"}, "weir-job-id": {"job-1"}, "weir-reply-to": {"mine"}},
 	})
-	if id := refused.resubmission(Terms{}, KeepDeadline).Header.Get("Nats-Msg-Id"); id != "sent-1" {
+	if id := refused.resubmission(Terms{}, KeepDeadline, diedAt).Header.Get("Nats-Msg-Id"); id != "sent-1" {
 		t.Errorf("a job that was never taken goes as %q, not as it came", id)
 	}
 	if refused.ReplyTo != "mine" {
@@ -124,12 +124,7 @@ func TestExclude(t *testing.T) {
 		{"exhausted before the api was no longer idempotent", Letter{Reason: Exhausted, Billed: BilledUnknown}, false, SkipUnknown, ""},
 		{"exhausted under the api's present key", Letter{Reason: Exhausted, Billed: BilledUnknown, Keyed: "Key@a"}, true, "", ""},
 		{"exhausted under another key", Letter{Reason: Exhausted, Billed: BilledUnknown, Keyed: "Key@b"}, true, SkipUnknown, ""},
-		{"exhausted, and the api knows its key", Letter{
-			Reason: Exhausted, Billed: BilledUnknown, Keyed: KeyedUntil("Key@a", now.Add(time.Hour)),
-		}, true, "", ""},
-		{"exhausted, and the api has forgotten its key", Letter{
-			Reason: Exhausted, Billed: BilledUnknown, Keyed: KeyedUntil("Key@a", now),
-		}, true, SkipUnknown, ""},
+		{"exhausted, however long ago", Letter{Reason: Exhausted, Billed: BilledUnknown, Keyed: KeyedSince("Key@a", now.AddDate(-1, 0, 0))}, true, "", ""},
 		{"repeated by consent, and refused by a full bucket", Letter{Reason: Overflow, Billed: BilledUnknown, Redrives: 1}, true, SkipUnknown, ""},
 		{"the same, called under the api's present key", Letter{Reason: Overflow, Billed: BilledUnknown, Redrives: 1, Keyed: "Key@a"}, true, "", ""},
 		{"too large", Letter{Reason: Invalid, BodyLeftOut: true}, false, SkipNoBody, SkipNoBody},
@@ -154,6 +149,47 @@ func TestExclude(t *testing.T) {
 		r.opts.Unknown, r.opts.Cancelled, r.opts.Deadline = IncludeUnknowns, IncludeCancelleds, DropDeadline
 		if _, got := r.exclude(readBack(&c.letter), now); got != c.included {
 			t.Errorf("%s, with every word said: %q, want %q", c.what, got, c.included)
+		}
+	}
+}
+
+// TestForgottenKeys checks that a redrive repeats a call under its key only while the api surely knows the key, by what
+// is configured now, and that the key then goes along, so that the job is judged again before its call. With consent the
+// job goes without a key that is forgotten: it would be parked again otherwise.
+func TestForgottenKeys(t *testing.T) {
+	const day = 24 * time.Hour
+	for _, c := range []struct {
+		what    string
+		letter  Letter
+		knows   time.Duration
+		skipped Skip
+		carries bool // its key, if it is redriven
+	}{
+		{"known", Letter{Reason: Exhausted, Keyed: KeyedSince("Key@a", diedAt.Add(-day+2*time.Minute))}, day, "", true},
+		{"forgotten before the call arrives", Letter{Reason: Exhausted, Keyed: KeyedSince("Key@a", diedAt.Add(-day+KeyMargin))}, day, SkipUnknown, false},
+		{"forgotten", Letter{Reason: Exhausted, Keyed: KeyedSince("Key@a", diedAt.Add(-day))}, day, SkipUnknown, false},
+		{"forgotten, by a time that was corrected", Letter{Reason: Exhausted, Keyed: KeyedSince("Key@a", diedAt.Add(-time.Hour))}, time.Hour, SkipUnknown, false},
+		{"never forgotten", Letter{Reason: Exhausted, Keyed: KeyedSince("Key@a", diedAt.Add(-1000*day))}, 0, "", true},
+		{"of an unknown time", Letter{Reason: Exhausted, Keyed: "Key@a"}, day, SkipUnknown, false},
+		{"of an unknown key", Letter{Reason: Exhausted}, day, SkipUnknown, false},
+		{"of an unknown key that is never forgotten", Letter{Reason: Exhausted}, 0, "", false},
+		{"unknown", Letter{Reason: Unknown, Keyed: KeyedSince("Key@a", diedAt)}, day, SkipUnknown, true},
+		{"redriven under a key that is forgotten since", Letter{
+			Reason: Exhausted, Redrives: 1, Keyed: KeyedSince("Key@a", diedAt.Add(-time.Hour)), Header: nats.Header{HeaderKeyed: {KeyedSince("Key@a", diedAt.Add(-day))}},
+		}, day, SkipUnknown, false},
+	} {
+		c.letter.API, c.letter.Key, c.letter.JobID, c.letter.At, c.letter.Accepted, c.letter.Billed = "credit", "k", "job", diedAt, diedAt, BilledUnknown
+		terms := Terms{Idempotent: true, Keyed: "Key@a", KnowsKeys: c.knows}
+		r := &Redrive{agreed: map[string]*Terms{}, opts: RedriveOptions{Terms: func(string) (Terms, bool) { return terms, true }}}
+		k := readBack(&c.letter)
+		_, skipped := r.exclude(k, diedAt)
+		carries := k.resubmission(terms, KeepDeadline, diedAt).Header.Get(HeaderKeyed) != ""
+		if skipped != c.skipped || carries != c.carries {
+			t.Errorf("%s: left alone %q, carries its key %v", c.what, skipped, carries)
+		}
+		r.opts.Unknown = IncludeUnknowns
+		if _, skipped = r.exclude(k, diedAt); skipped != "" {
+			t.Errorf("%s: left alone as %q in spite of consent", c.what, skipped)
 		}
 	}
 }

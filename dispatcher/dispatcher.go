@@ -343,7 +343,7 @@ func (d *Dispatcher) RedriveTerms(api string) (deadletter.Terms, bool) {
 	w.Mu.Unlock()
 	return deadletter.Terms{
 		Rules: of.Rules, MaxBody: of.Rule.MaxBody, Price: of.Price, Idempotent: of.Idempotency != nil, Keyed: of.KeyIdentity(),
-		Key: of.Rule.Key, Known: d.opts.Dedupe.Known() + ledger.ServerSkew,
+		KnowsKeys: of.KnowsKeys(), Key: of.Rule.Key, Known: d.opts.Dedupe.Known() + ledger.ServerSkew,
 	}, true
 }
 

@@ -111,8 +111,8 @@
 //	Polls       the api has accepted its last call: it is polled, and never called again
 //
 // A lost call gets a record first, which says that the call may have been made (takeover/lostcall.go). If the call
-// carried an idempotency key and the api takes keys as it did then, the job is called again with the same key.
-// Otherwise it becomes a letter unknown.
+// carried an idempotency key, the api takes keys as it did then, and surely still knows this one, the job is called again
+// with the same key. Otherwise it becomes a letter unknown.
 //
 // A key continues at the pace that the ledger recorded. After a lost call, or a call with a result and no record, the
 // key first waits as if its whole burst were used, unless the process that made the call noted the pace.
@@ -177,9 +177,9 @@
 // A call is judged by the terms under which it was made, even if the terms change while it runs, at the next start or
 // with the next owner. An intent therefore stores these terms of its call:
 //
-//	idempotency   the identity of its key (httpcall/identity.go): header, form, place. Retry marks, records and letters
-//	              store it, too. If a call of a job may have been processed, the job is called again only under the same
-//	              identity.
+//	idempotency   the identity of its key (httpcall/identity.go): header, form, place, and when the call began. Retry
+//	              marks, records and letters store it, too. If a call of a job may have been processed, the job is called
+//	              again only under the same header, form and place.
 //	timeout       how long calls of a lost owner may run (takeover/orphanedcalls.go)
 //	price         what a lost call cost, for the ledger
 //
@@ -195,6 +195,8 @@
 //	retry.hold    a former pushback may now hold the key instead of the api, or the reverse. The api then pushes back once
 //	              more, which charges nothing
 //	retry.attempts, min, max, breaker   decide only when a job is called again, if it may be
+//	idempotency.for   counts from the first call that may have been processed, whatever was configured then. It is asked
+//	              when a job is made ready, when its slot comes, and when a letter is redriven
 //	headers       credentials may change at any time and are no part of a key's identity. Drain the api before you move to
 //	              another account of it
 //	operation   polls follow the present terms; without any the job waits for them, until the time stored with it

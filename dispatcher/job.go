@@ -166,6 +166,11 @@ func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, ma
 		w.unstart(j)
 		return r, false
 	}
+	if !j.Doubt.Allows(j.Terms.API, w.WallNow()) { // it did when the job was made ready
+		w.Update(func(*schedule.Schedule) { j.Forgotten, j.Deadline = true, w.Now() })
+		w.unstart(j) // it expires, which parks it
+		return r, false
+	}
 	w.Mu.Lock()
 	since := j.Since()
 	w.noteHoldupLocked(j)
@@ -257,13 +262,9 @@ func (w *caller) read(j *lane.Job, e queue.Entry) (refusal *ingest.Refusal, err 
 	defer w.Mu.Unlock()
 	j.Message, j.Accepted, j.Costs = job, bucket.MicrosOf(e.Time), reserve.Costs
 	j.Reserved = price
-	j.DoubtRestoredLocked()
+	j.RecallLocked()
 	if !job.Deadline.IsZero() {
 		j.Deadline = w.Sched.Own(bucket.MicrosOf(job.Deadline))
-	}
-	// The job was redriven: its calls before that carried this key.
-	if keyed := job.Header.Get(deadletter.HeaderKeyed); keyed != "" && job.Redrives > 0 {
-		j.Doubt.Recall(deadletter.Billed(job.Header.Get(deadletter.HeaderBilled)), keyed)
 	}
 	return refusal, err
 }

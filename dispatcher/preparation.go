@@ -66,7 +66,7 @@ func (w *caller) prepare(ctx context.Context, j *lane.Job) bool {
 func (w *caller) examine(j *lane.Job, e queue.Entry) (reason deadletter.Reason, detail string) {
 	refusal, err := w.read(j, e)
 	switch {
-	case !j.Doubt.Allows(j.Terms.API, time.Now()):
+	case !j.Doubt.Allows(j.Terms.API, w.WallNow()):
 		return deadletter.Unknown, j.InDoubt(j.Terms.API)
 	case refusal != nil:
 		return deadletter.Invalid, refusal.Description

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/deadletter"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/lane"
 	"weir/dispatcher/ledger"
@@ -59,7 +60,7 @@ func (w *apiWorker) startLocked(t *testing.T, q *schedule.KeyQueue, seq uint64) 
 
 // TestCallAsksForTheRight checks that a call is made only while weir has the right to call jobs of its partition, and
 // only in its slot. call checks both when the slot comes, before it counts or prepares anything, and again before the
-// first byte is sent.
+// first byte is sent. If the api may have forgotten the job's key by then, the job expires.
 func TestCallAsksForTheRight(t *testing.T) {
 	w := newLedgerLane(t, ledger.Bounds{}, bucket.Rate{Count: 1, Per: time.Second, Burst: 1})
 	w.pace.Stored = func(string) bucket.Micros { return 0 }
@@ -75,6 +76,7 @@ func TestCallAsksForTheRight(t *testing.T) {
 		what                     string
 		lostFirst, lostLater     bool
 		missedFirst, missedLater bool
+		forgotten                bool
 		made                     bool
 		requests                 int32 // that were prepared
 	}{
@@ -83,6 +85,7 @@ func TestCallAsksForTheRight(t *testing.T) {
 		{what: "without it when the first byte is about to be sent", lostLater: true, requests: 1},
 		{what: "when the slot has passed", missedFirst: true},
 		{what: "when the slot has passed before the first byte is sent", missedLater: true, requests: 1},
+		{what: "when the api may have forgotten its key", forgotten: true},
 	} {
 		key := strconv.Itoa(i)
 		j := w.granted(t, p, key, uint64(i+1))
@@ -95,6 +98,7 @@ func TestCallAsksForTheRight(t *testing.T) {
 		var requests atomic.Int32
 		api := &httpcall.API{
 			Name: "pay", URL: to, Timeout: time.Minute, MaxResult: 1 << 10, Rule: &ingest.Rule{API: "pay", Methods: []string{"POST"}},
+			Idempotency: &httpcall.Idempotency{Header: "Idempotency-Key", For: time.Hour},
 			Headers: func() ([]ingest.HeaderField, error) { // asked while the request is prepared
 				requests.Add(1)
 				p.Lost.Store(c.lostFirst || c.lostLater)
@@ -109,6 +113,11 @@ func TestCallAsksForTheRight(t *testing.T) {
 			t.Fatal(err)
 		}
 		j.Message = &ingest.Job{API: "pay", Key: key, ID: "j", Method: "POST"}
+		began := slot.Time().Add(-58 * time.Minute)
+		if c.forgotten {
+			began = began.Add(-time.Minute)
+		}
+		j.Doubt.Add(deadletter.BilledUnknown, api.CallIdentity(began))
 		came.Store(0)
 		p.Lost.Store(c.lostFirst)
 		_, made := w.caller.call(t.Context(), j)
@@ -118,6 +127,9 @@ func TestCallAsksForTheRight(t *testing.T) {
 		}
 		if made != c.made || came.Load() != sent || requests.Load() != c.requests || j.Calls != int(sent) {
 			t.Errorf("%s: made %v, %d calls came, %d requests were prepared, %d calls are counted", c.what, made, came.Load(), requests.Load(), j.Calls)
+		}
+		if j.Forgotten != c.forgotten || j.Past(w.Now()) != c.forgotten {
+			t.Errorf("%s: its key is forgotten: %v, it expires: %v", c.what, j.Forgotten, j.Past(w.Now()))
 		}
 		if c.missedLater && !made {
 			w.Mu.Lock()

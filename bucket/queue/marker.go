@@ -38,9 +38,9 @@ const (
 type Intent struct {
 	Seq  uint64 `json:"seq"`
 	Call int    `json:"call"`
-	// Idempotency says what the call's idempotency key looks like and where it goes; "" if the call carries none. A
-	// call with another idempotency key is another call to the api. It is stored because the api's configuration may
-	// have changed when the intent is read. The same holds for the fields down to Target.
+	// Idempotency says what the call's idempotency key looks like, where it goes, and since when the api may know it; ""
+	// if the call carries none. A call with another idempotency key is another call to the api. It is stored because the
+	// api's configuration may have changed when the intent is read. The same holds for the fields down to Target.
 	Idempotency string        `json:"idempotency,omitempty"`
 	Timeout     time.Duration `json:"timeout"`         // how long the call may run
 	Price       int64         `json:"price,omitempty"` // of the call, in millionths

@@ -14,14 +14,20 @@ import (
 // letters store the key's identity. One rule uses it: if a call of a job may have been processed, the job is called
 // again under the same identity while the api knows the key, or not at all.
 
-// CallIdentity returns the identity of a call that begins at a time: KeyIdentity and, if the api forgets keys, until when
-// it knows this one.
+// CallIdentity returns the identity of a call that begins at a time: KeyIdentity, and that time.
 func (a *API) CallIdentity(begins time.Time) string {
-	identity := a.KeyIdentity()
-	if identity == "" || a.Idempotency.For == 0 {
-		return identity
+	if a.Idempotency == nil {
+		return ""
 	}
-	return deadletter.KeyedUntil(identity, begins.Add(a.Idempotency.For))
+	return deadletter.KeyedSince(a.KeyIdentity(), begins)
+}
+
+// KnowsKeys returns how long the api knows an idempotency key, 0 for always.
+func (a *API) KnowsKeys() time.Duration {
+	if a.Idempotency == nil {
+		return 0
+	}
+	return a.Idempotency.For
 }
 
 // KeyIdentity identifies how an api's calls carry their idempotency keys, and to which place; "" if they carry none. To

@@ -22,8 +22,12 @@ func (d *Doubt) Add(billed deadletter.Billed, identity string) {
 
 // Recall adds what is known of earlier calls. If identity is "", the key that they were made under is unknown.
 func (d *Doubt) Recall(billed deadletter.Billed, identity string) {
+	first := d.Known() == deadletter.NotBilled
 	if d.Billed = d.Billed.Worst(billed); billed.Worst(deadletter.NotBilled) == deadletter.NotBilled {
 		return
+	}
+	if !first && d.Identity == "" {
+		identity = deadletter.UntimedKey(identity) // when the first call began is unknown
 	}
 	d.never = d.never || d.Identity != "" && identity != "" && !deadletter.SameKey(d.Identity, identity)
 	d.Identity = deadletter.EarlierKey(d.Identity, identity)
@@ -41,23 +45,23 @@ func (d *Doubt) Keyed() string {
 	return d.Identity
 }
 
-// Allows reports whether the job's earlier calls permit another one now, by an api's present terms. An api that
-// forgets keys may have forgotten that of a call whose time is unknown.
+// Allows reports whether the job's earlier calls permit another one now, by the wall clock and an api's present terms. An
+// api that forgets keys may have forgotten that of a call whose time is unknown.
 func (d *Doubt) Allows(api *httpcall.API, now time.Time) bool {
 	switch {
 	case d.Known() == deadletter.NotBilled:
 		return true
 	case d.never || api.Idempotency == nil:
 		return false
-	case d.Identity == "":
-		return api.Idempotency.For == 0
+	case d.Identity != "" && !deadletter.SameKey(d.Identity, api.KeyIdentity()):
+		return false
 	}
-	return deadletter.SameKey(d.Identity, api.KeyIdentity()) && !deadletter.KeyForgotten(d.Identity, now)
+	return !deadletter.KeyForgotten(d.Identity, api.KnowsKeys(), now.Add(deadletter.KeyMargin))
 }
 
 // WhyNot says why the api may take another call of a job in doubt for a new one.
 func (d *Doubt) WhyNot(api *httpcall.API) string {
-	if !d.never && api.Idempotency != nil && deadletter.SameKey(d.Identity, api.KeyIdentity()) {
+	if !d.never && api.Idempotency != nil && (d.Identity == "" || deadletter.SameKey(d.Identity, api.KeyIdentity())) {
 		return "the api may have forgotten the idempotency key of the first call"
 	}
 	return "how calls carry their idempotency keys has changed since"

@@ -48,6 +48,7 @@ func TestDoubtOfForgottenKey(t *testing.T) {
 	const day = 24 * time.Hour
 	api := &httpcall.API{Idempotency: &httpcall.Idempotency{Header: "Key", For: day}}
 	other := &httpcall.API{Idempotency: &httpcall.Idempotency{Header: "Other", For: day}}
+	always := &httpcall.API{Idempotency: &httpcall.Idempotency{Header: "Key"}}
 	first := time.Unix(1_800_000_000, 0)
 	for _, c := range []struct {
 		what    string
@@ -68,12 +69,28 @@ func TestDoubtOfForgottenKey(t *testing.T) {
 			d.Add(deadletter.BilledUnknown, api.CallIdentity(first))
 		}, day - time.Minute},
 		{"an unknown key", func(d *Doubt) { d.Recall(deadletter.BilledUnknown, "") }, -1},
+		{"a call at an unknown time, and one that is known", func(d *Doubt) {
+			d.Recall(deadletter.BilledUnknown, "")
+			d.Add(deadletter.BilledUnknown, api.CallIdentity(first))
+		}, -1},
+		{"a known call, and a later one under an unknown key", func(d *Doubt) {
+			d.Add(deadletter.BilledUnknown, api.CallIdentity(first))
+			d.Recall(deadletter.BilledUnknown, "")
+		}, day - time.Minute},
+		{"a call before it was known how long the api knows keys", func(d *Doubt) { d.Add(deadletter.BilledUnknown, always.CallIdentity(first)) }, day - time.Minute},
+		{"a call when the api was thought to know keys for longer", func(d *Doubt) {
+			longer := &httpcall.API{Idempotency: &httpcall.Idempotency{Header: "Key", For: 7 * day}}
+			d.Add(deadletter.BilledUnknown, longer.CallIdentity(first))
+		}, day - time.Minute},
 		{"another key", func(d *Doubt) { d.Add(deadletter.BilledUnknown, other.CallIdentity(first)) }, -1},
 	} {
 		var d Doubt
 		c.history(&d)
 		if got := d.Allows(api, first); got != (c.lasts >= 0) {
 			t.Errorf("%s: it may be called at once: %v", c.what, got)
+		}
+		if got := d.Allows(always, first.Add(1000*day)); got != deadletter.SameKey(d.Identity, always.KeyIdentity()) && d.Identity != "" {
+			t.Errorf("%s: by an api that forgets nothing it may be called again: %v", c.what, got)
 		}
 		if c.lasts < 0 {
 			continue

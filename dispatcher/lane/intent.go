@@ -78,7 +78,7 @@ func (b *IntentBatch) storeIntents() {
 			mark := &IntentMark{Seq: seq, Users: len(wanted)}
 			for i, one := range wanted {
 				if j := one.t; err == nil {
-					j.Intended, j.IntendedBy = intents[i].Call, j.Terms
+					j.Intended, j.IntendedBy, j.IntendedAs = intents[i].Call, j.Terms, intents[i].Idempotency
 					j.Intents = append(j.Intents, mark)
 					w.MadeLocked(j)
 				} else {
@@ -99,12 +99,17 @@ func (b *IntentBatch) storeIntents() {
 	})
 }
 
-// Intent returns the intent of one call of the job.
+// Intent returns the intent of one call of the job. An intent that is stored again says the same of its call as before,
+// which may have begun long ago.
 func (j *Job) Intent(call int) queue.Intent {
 	api := j.Terms.API
+	identity := j.IntendedAs
+	if j.Intended != call {
+		identity = api.CallIdentity(j.Part.W.WallNow())
+	}
 	return queue.Intent{
 		Seq: j.Seq, Call: call, Deaths: j.Deaths,
-		Idempotency: api.CallIdentity(time.Now()), Timeout: api.Timeout, Price: j.Reserved, Target: api.Target(),
+		Idempotency: identity, Timeout: api.Timeout, Price: j.Reserved, Target: api.Target(),
 		Accepted: j.Accepted, KeySum: queue.KeySum(j.Queue.Key), Entry: j.Entry.ID(),
 	}
 }
@@ -126,6 +131,6 @@ func (j *Job) DropIntentsLocked() {
 			j.Part.Bucket.Discard(mark.Seq)
 		}
 	}
-	j.Intents, j.Intended, j.IntendedBy = nil, 0, nil
+	j.Intents, j.Intended, j.IntendedBy, j.IntendedAs = nil, 0, nil, ""
 	j.Entry.LetGo()
 }

@@ -51,6 +51,7 @@ type Job struct {
 	Attempts  int              // calls that count as attempts
 	Status    int              // of the api's last answer, 0 if there was none
 	Doubt     Doubt            // what its calls so far may have done
+	Forgotten bool             // the api may have forgotten its key while it waited for its slot: it is to be parked
 	Crashes   int              // calls during which weir crashed
 	// AnsweredAt is the ledger sequence of the record of the last call that the api answered, 0 for none.
 	AnsweredAt uint64
@@ -62,8 +63,9 @@ type Job struct {
 	Adopted  recorder.Entry       // the entry of a call that an earlier process intended and did not begin
 	Intents  []*IntentMark
 	Intended int // the number of the call that its newest intent announces, 0 for none
-	// IntendedBy holds the terms stored in that intent.
+	// IntendedBy holds the terms stored in that intent, and IntendedAs the identity of the key that its call carries.
 	IntendedBy *Terms
+	IntendedAs string
 	// IntendedAt is when the server stored that intent. It is zero once recovery has looked up what the call may have
 	// left.
 	IntendedAt time.Time

@@ -174,6 +174,9 @@ func (l *Lane) LogOf(j *Job) *slog.Logger {
 // WallTime returns the wall clock's time when the lane's clock says at. Times that a later process reads are stored so.
 func (l *Lane) WallTime(at bucket.Micros) bucket.Micros { return at + l.Env.Ahead() }
 
+// WallNow returns the wall clock's time.
+func (l *Lane) WallNow() time.Time { return l.WallTime(l.Now()).Time() }
+
 // HeldAtMostLocked returns the lane's time of the end of a hold that was read from a stream. It limits the hold to the
 // longest one that this worker would write, counted from now. A mark or record with a later end is damaged, or was not
 // written by weir.

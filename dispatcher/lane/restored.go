@@ -45,10 +45,15 @@ func (p *Owned) MayBeCalled(seq uint64, notBefore time.Time) bool {
 	return p.IsRestored(seq) && !notBefore.After(p.W.Env.Restored.At)
 }
 
-// DoubtRestoredLocked marks a restored job as possibly called.
-func (j *Job) DoubtRestoredLocked() {
-	if j.Part.MayBeCalled(j.Seq, j.Message.NotBefore) {
+// RecallLocked notes what the job's message says of calls before this life of the job: a restored job may have been called
+// after its backup, and the calls of a redriven job carried the key that its message names.
+func (j *Job) RecallLocked() {
+	m := j.Message
+	if j.Part.MayBeCalled(j.Seq, m.NotBefore) {
 		j.Doubt.Recall(deadletter.BilledUnknown, "")
+	}
+	if keyed := m.Header.Get(deadletter.HeaderKeyed); keyed != "" && m.Redrives > 0 {
+		j.Doubt.Recall(deadletter.Billed(m.Header.Get(deadletter.HeaderBilled)), keyed)
 	}
 }
 

@@ -97,8 +97,8 @@ type Record struct {
 	Detail  string            `json:"detail,omitempty"`
 	Price   string            `json:"price"`
 	Billed  deadletter.Billed `json:"billed"`
-	// Idempotency is the KeyIdentity under which the call was made: the api takes calls of a job under one
-	// identity for one call.
+	// Idempotency is the CallIdentity under which the call was made: the api takes calls of a job under one KeyIdentity
+	// for one call, as long as it knows the key.
 	Idempotency string `json:"idempotency,omitempty"`
 
 	NotBefore bucket.Micros `json:"not_before,omitempty"` // of the next call, if there will be one, by the wall clock

@@ -59,7 +59,7 @@ type LastCall struct {
 	Detail        string
 	Status        int
 	Billed        deadletter.Billed
-	Identity      string // KeyIdentity, if the call may have been processed and another may follow
+	Identity      string // CallIdentity, if the call may have been processed and another may follow
 	Final         bool
 	NotBefore     bucket.Micros
 	KeySum        uint64

@@ -118,7 +118,7 @@ func (w *Settler) Expire(ctx context.Context, j *lane.Job) {
 	if !w.Reload(ctx, j) {
 		return
 	}
-	if !j.Doubt.Allows(w.Present(), time.Now()) {
+	if j.Forgotten || !j.Doubt.Allows(w.Present(), w.WallNow()) {
 		w.Bury(ctx, j, deadletter.Unknown, j.InDoubt(w.Present()), nil)
 		return
 	}

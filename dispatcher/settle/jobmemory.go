@@ -168,5 +168,5 @@ func (w *Settler) restore(j *lane.Job, e queue.Entry) {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	j.Message, j.Accepted = job, bucket.MicrosOf(e.Time)
-	j.DoubtRestoredLocked()
+	j.RecallLocked()
 }

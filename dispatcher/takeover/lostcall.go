@@ -26,7 +26,7 @@ func (f *foundJob) endLost(ctx context.Context) {
 	f.Doubt.Add(deadletter.BilledUnknown, f.Lost.Idempotency)
 	keyed := f.Lost.Idempotency != ""
 	remedy := recovery.Mend(recovery.Open{
-		Keyed: keyed, Same: f.Doubt.Allows(f.w.Terms.API, time.Now()), Poisonous: f.Deaths >= schedule.MostDeaths,
+		Keyed: keyed, Same: f.Doubt.Allows(f.w.Terms.API, f.w.WallNow()), Poisonous: f.Deaths >= schedule.MostDeaths,
 	})
 	f.w.Mu.Unlock()
 	if remedy == recovery.Repeats {

@@ -12,6 +12,8 @@ import (
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/schedule"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
 )
 
 // TestLostCallsInARow checks that a job with a lost call is called again under the same idempotency key, until
@@ -77,6 +79,57 @@ func TestLostCallsInARow(t *testing.T) {
 		if next := f.Intent(2); next.Deaths != c.deaths+1 {
 			t.Errorf("%s: the intent of the next call counts %d deaths", c.what, next.Deaths)
 		}
+	}
+}
+
+// TestLostCallUnderAForgottenKey checks that a lost call is repeated only while the api knows the key of the job's first
+// call that may have been processed: the lost one, one that a mark tells of, or one before the job was redriven.
+func TestLostCallUnderAForgottenKey(t *testing.T) {
+	const day = 24 * time.Hour
+	w, p := newSettling(t)
+	api := w.Terms.API
+	api.Idempotency = &httpcall.Idempotency{Header: "Idempotency-Key", For: day}
+	ago := func(age time.Duration) string { return api.CallIdentity(time.Now().Add(-age)) }
+	for i, c := range []struct {
+		what, lost, marked, redriven string // identities
+		parked                       bool
+	}{
+		{"known", ago(23 * time.Hour), "", "", false},
+		{"forgotten", ago(day), "", "", true},
+		{"of an unknown time", api.KeyIdentity(), "", "", true},
+		{"after a call whose key is forgotten", ago(time.Hour), ago(day), "", true},
+		{"after a call whose key is known", ago(time.Hour), ago(2 * time.Hour), "", false},
+		{"after a redrive whose key is forgotten", ago(time.Hour), "", ago(day), true},
+	} {
+		key := string(rune('a' + i))
+		f := foundOf(w, p, uint64(i+1), key)
+		if c.redriven != "" {
+			f.Message.Redrives, f.Message.Header = 1, nats.Header{deadletter.HeaderKeyed: {c.redriven}, deadletter.HeaderBilled: {string(deadletter.BilledUnknown)}}
+			f.RecallLocked()
+		}
+		if c.marked != "" {
+			f.Doubt.Recall(deadletter.BilledUnknown, c.marked)
+		}
+		f.Lose(&lane.FoundIntent{Intent: queue.Intent{Call: 1, Accepted: f.Accepted, Idempotency: c.lost}, Stored: time.Now()})
+		await.Return(t, "what becomes of a call "+c.what, func() { f.endLost(t.Context()) })
+		letters := lettersOf(t, w.Env.JS, key)
+		if parked := len(letters) == 1 && strings.Contains(letters[0], "may have forgotten the idempotency key"); parked != c.parked || f.Rests() == c.parked {
+			t.Errorf("%s: it rests: %v, letters %q", c.what, f.Rests(), letters)
+		}
+	}
+}
+
+// TestForgottenJobIsParked checks that a job whose key may be forgotten since it was made ready becomes a letter unknown,
+// whatever is configured by then.
+func TestForgottenJobIsParked(t *testing.T) {
+	w, p := newSettling(t)
+	w.Terms.API.Idempotency = &httpcall.Idempotency{Header: "Idempotency-Key"}
+	f := foundOf(w, p, 1, "k")
+	f.Doubt.Add(deadletter.BilledUnknown, w.Terms.API.CallIdentity(time.Now()))
+	f.Forgotten = true
+	await.Return(t, "the job's end", func() { w.settler.Expire(t.Context(), f.Job) })
+	if letters := lettersOf(t, w.Env.JS, "k"); len(letters) != 1 || !strings.Contains(letters[0], "may have forgotten the idempotency key") {
+		t.Errorf("its letters say %q", letters)
 	}
 }
 

@@ -158,7 +158,7 @@ func TestMarkersTakenOutAreStoredAgain(t *testing.T) {
 		}
 		return len(intents) > 0 && held.Key != ""
 	})
-	if len(intents) != 1 || intents[0].Seq != 10 || intents[0].Call != 1 || intents[0].Epoch != p.Markers.Epoch() || p.Markers.Epoch() < 2 {
+	if len(intents) != 1 || intents[0].Seq != 10 || intents[0].Call != 1 || intents[0].Idempotency != "Key@0~1" || intents[0].Epoch != p.Markers.Epoch() || p.Markers.Epoch() < 2 {
 		t.Errorf("the intents are %+v, the epoch %d", intents, p.Markers.Epoch())
 	}
 	if held.Key != "held" || held.NotBefore != until {
@@ -168,5 +168,5 @@ func TestMarkersTakenOutAreStoredAgain(t *testing.T) {
 
 // intends notes an intent as stored.
 func intends(j *lane.Job, seq uint64, call int) {
-	j.Intents, j.Intended, j.IntendedBy = []*lane.IntentMark{{Seq: seq, Users: 1}}, call, j.Terms
+	j.Intents, j.Intended, j.IntendedBy, j.IntendedAs = []*lane.IntentMark{{Seq: seq, Users: 1}}, call, j.Terms, "Key@0~1"
 }

@@ -27,7 +27,7 @@ func TestRestoredJobs(t *testing.T) {
 			if ends := restored && api == plain; (f.Deadline != 0) != ends {
 				t.Errorf("job %d, under a key %t: it ends at %d", seq, api != plain, f.Deadline)
 			}
-			f.DoubtRestoredLocked()
+			f.RecallLocked()
 			if got := f.Doubt.Known() == deadletter.BilledUnknown; got != restored || p.IsRestored(seq) != restored {
 				t.Errorf("job %d: doubted %t, restored %t", seq, got, p.IsRestored(seq))
 			}

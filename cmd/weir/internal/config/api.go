@@ -132,6 +132,9 @@ func (a *API) section() section {
 				means: "the authorities that weir trusts for an `https` API, and weir's own certificate",
 			},
 		}),
+		relations: object{"anyOf": []object{
+			required("vendor"), {"properties": object{"idempotency": required("header")}},
+		}},
 		check: a.check,
 		whole: func() string { return a.URL.String() + " at " + FormatRate(r.Key.Rate) },
 	}

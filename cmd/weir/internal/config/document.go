@@ -135,9 +135,22 @@ func (v value) visit() bool {
 	return true
 }
 
+// problem returns a problem at v. If v is not in the file, but in the profile of the api's vendor, it says so, and how to
+// leave it out: the line is the one that names the vendor.
+func (v value) problem(message, fix string) Problem {
+	if f := v.doc.facts[v.node]; f != nil {
+		message += " (from the profile of vendor " + f.vendor + ")"
+		if fix != "" {
+			fix += ", or "
+		}
+		fix += "write vendor: {name: " + f.vendor + ", without: [" + f.Field + "]}"
+	}
+	return Problem{Line: v.line, Path: v.path, Message: message, Fix: fix}
+}
+
 // fail reports a problem at v.
 func (v value) fail(message, fix string) {
-	switch p := (Problem{Line: v.line, Path: v.path, Message: message, Fix: fix}); {
+	switch p := v.problem(message, fix); {
 	case len(v.doc.problems) < mostProblems:
 		v.doc.problems = append(v.doc.problems, p)
 	case len(v.doc.problems) == mostProblems:
@@ -154,12 +167,12 @@ func (v value) failWith(err error) {
 
 // warn reports at v a setting that is allowed and probably not meant.
 func (v value) warn(message, fix string) {
-	v.doc.warnings = append(v.doc.warnings, Problem{Line: v.line, Path: v.path, Message: message, Fix: fix})
+	v.doc.warnings = append(v.doc.warnings, v.problem(message, fix))
 }
 
 // note records at v what a reader should know although it is neither wrong nor doubtful.
 func (v value) note(message, fix string) {
-	v.doc.notes = append(v.doc.notes, Problem{Line: v.line, Path: v.path, Message: message, Fix: fix})
+	v.doc.notes = append(v.doc.notes, v.problem(message, fix))
 }
 
 // scalar returns the text of a single value as written, quotes aside.
@@ -223,8 +236,13 @@ func (v value) entries(most int) ([]entry, bool) {
 		v.fail("is "+kindName(v.node), "write fields: name: value")
 		return nil, false
 	}
-	if len(v.node.Content)/2 > most {
-		v.fail("has "+strconv.Itoa(len(v.node.Content)/2)+" entries", "write at most "+strconv.Itoa(most))
+	if n := len(v.node.Content) / 2; n > most {
+		message, fix := "has "+strconv.Itoa(n)+" entries", "write at most "+strconv.Itoa(most)
+		if facts := v.inProfile(); facts > 0 {
+			message += ", " + strconv.Itoa(facts) + " of them from the profile of the api's vendor"
+			fix += ", or leave some of those out: vendor: {name: …, without: […]}"
+		}
+		v.fail(message, fix)
 		return nil, false
 	}
 	first := make(map[string]int, len(v.node.Content)/2)
@@ -250,6 +268,16 @@ func (v value) entries(most int) ([]entry, bool) {
 		entries = append(entries, entry{name: name, key: key.line, value: place})
 	}
 	return entries, true
+}
+
+// inProfile returns how many values of a mapping are not in the file, but in a vendor's profile.
+func (v value) inProfile() (n int) {
+	for i := 1; i < len(v.node.Content); i += 2 {
+		if v.doc.facts[v.node.Content[i]] != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // isList says whether v is a list.

@@ -245,6 +245,7 @@ type Field struct {
 	Values   string
 	Meaning  string
 	Required bool
+	Lent     bool     // a vendor's profile has it, so that an api of that vendor need not
 	Inner    *Section // the mapping in it, or in each of its entries
 	// Shape returns its JSON Schema, given that of Inner.
 	Shape func(inner map[string]any) map[string]any
@@ -257,7 +258,8 @@ func described(path string, s section) Section {
 	d := Section{Path: path, Relations: s.relations}
 	for _, fd := range s.fields {
 		f := Field{
-			Name: fd.name, Default: fd.otherwise, Values: fd.is.words, Meaning: fd.means, Required: fd.needs != "", Shape: fd.is.shape,
+			Name: fd.name, Default: fd.otherwise, Values: fd.is.words, Meaning: fd.means, Required: fd.needs != "",
+			Lent: isLent(under(path, fd.name)), Shape: fd.is.shape,
 		}
 		switch {
 		case f.Required:

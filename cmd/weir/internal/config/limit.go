@@ -84,8 +84,6 @@ func limit(l *bucket.Limit, of *bucket.Rules, price *ingest.Cost, usage *[]Usage
 				"tz":     object{"anyOf": []object{required("quota"), required("budget")}},
 				"cost":   object{"anyOf": []object{required("rate"), required("quota")}},
 				"left":   object{"anyOf": []object{required("rate"), required("quota")}},
-
-				"left_until": []string{"left"},
 			},
 		},
 	}

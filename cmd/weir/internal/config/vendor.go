@@ -1,16 +1,23 @@
 package config
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 )
 
 // Profile is what a vendor documents about its API, as values of an api's fields that a file leaves out.
 type Profile struct {
-	Name  string
-	Facts []Fact
+	Name string
+	// Period is that of the limits of which the vendor's answers say what is left. They say nothing of a limit with
+	// another period, which begins anew at other times.
+	Period time.Duration
+	Facts  []Fact
 }
 
 // Fact is the value of one field of an api, by a vendor's documents.
@@ -24,12 +31,17 @@ type Fact struct {
 	Date  string // of the page that was read
 }
 
-// Revision returns the date of the newest fact. A value is never changed without a newer date.
-func (p *Profile) Revision() (date string) {
+// Revision returns the date of the newest fact, with a checksum of all values: a fact that was added, changed or
+// removed makes another revision, whatever the date of its page.
+func (p *Profile) Revision() string {
+	date, sum := "", sha256.New()
+	_, _ = fmt.Fprintln(sum, p.Period) // a hash never fails
 	for i := range p.Facts {
-		date = max(date, p.Facts[i].Date)
+		f := &p.Facts[i]
+		_, _ = fmt.Fprintln(sum, f.Field, f.Value)
+		date = max(date, f.Date)
 	}
-	return date
+	return date + "/" + hex.EncodeToString(sum.Sum(nil)[:4])
 }
 
 // Vendor names the profile of an api. The zero value names none.
@@ -108,7 +120,7 @@ func (d *document) filled(v value) value {
 	if p == nil {
 		return v
 	}
-	f := filling{doc: d, vendor: p.Name, line: name.line, own: map[*yaml.Node]bool{}}
+	f := filling{doc: d, vendor: p.Name, period: p.Period, line: name.line, own: map[*yaml.Node]bool{}}
 	v.node = f.copied(v.node)
 	for i := range p.Facts {
 		fact := &p.Facts[i]
@@ -160,6 +172,7 @@ func (v value) entry(name string) (value, bool) {
 type filling struct {
 	doc    *document
 	vendor string
+	period time.Duration       // of the limits of which answers say what is left
 	line   int                 // of the vendor's name
 	own    map[*yaml.Node]bool // copies, which may be changed
 }
@@ -175,11 +188,15 @@ func (f *filling) copied(node *yaml.Node) *yaml.Node {
 	return &own
 }
 
-// inner returns the value at a position of own as a node that may be changed, if it is of a kind.
+// inner returns the value at a position of own as a node that may be changed, if it is of a kind. A null is an empty
+// mapping.
 func (f *filling) inner(own *yaml.Node, at int, kind yaml.Kind) (*yaml.Node, bool) {
 	node := own.Content[at]
 	if node.Kind == yaml.AliasNode && node.Alias != nil {
 		node = node.Alias
+	}
+	if kind == yaml.MappingNode && isNull(node) {
+		node = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: node.Line}
 	}
 	if node.Kind != kind {
 		return nil, false
@@ -203,6 +220,9 @@ func (f *filling) fill(mapping *yaml.Node, path []string, fact *Fact) {
 		}
 		return
 	}
+	if beside := companion(path[len(path)-1]); beside != "" && (len(path) > 1 || !has(mapping, beside)) {
+		return
+	}
 	key := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: path[0], Line: f.line}
 	var node *yaml.Node
 	if len(path) == 1 {
@@ -213,6 +233,18 @@ func (f *filling) fill(mapping *yaml.Node, path []string, fact *Fact) {
 		f.fill(node, path[1:], fact)
 	}
 	mapping.Content = append(mapping.Content, key, node)
+}
+
+// companion returns the field beside another one without which that means nothing: a file or vendor.without may leave
+// it out.
+func companion(field string) string {
+	switch field {
+	case "left_until":
+		return "left"
+	case "for": // idempotency.for
+		return "header"
+	}
+	return ""
 }
 
 // fillLimits puts a fact into each limit of that name.
@@ -231,18 +263,36 @@ func (f *filling) fillLimits(api *yaml.Node, name string, path []string, fact *F
 				continue
 			}
 			of := value{doc: f.doc, node: limit}
-			if named, ok := of.entry("name"); ok && named.node.Value == name && suits(path[0], of) {
+			if named, ok := of.entry("name"); ok && named.node.Value == name && f.suits(path[0], of) {
 				f.fill(limit, path, fact)
 			}
 		}
 	}
 }
 
-// suits reports whether a field may stand in a limit of its kind.
-func suits(field string, limit value) bool {
-	_, rate := limit.entry("rate")
-	_, quota := limit.entry("quota")
-	return rate || quota && field != "counts"
+// suits reports whether a field may stand in a limit of its kind, and is about it.
+func (f *filling) suits(field string, limit value) bool {
+	rate, isRate := limit.entry("rate")
+	quota, isQuota := limit.entry("quota")
+	shadow, watches := limit.entry("shadow")
+	if field != "left" && field != "left_until" {
+		return isRate || isQuota && field != "counts"
+	}
+	var per time.Duration
+	if isRate {
+		r, _ := ParseRate(rate.node.Value) // what cannot be read is reported when it is read, and has no period
+		per = r.Per
+	} else if isQuota {
+		q, _ := parseQuota(quota.node.Value, quotaCount)
+		per = q.Per
+	}
+	return per == f.period && (!watches || shadow.node.Value != "true")
+}
+
+// has reports whether a mapping has a key.
+func has(mapping *yaml.Node, name string) bool {
+	_, ok := value{node: mapping}.entry(name)
+	return ok
 }
 
 // written returns a fact's value as nodes that the document knows as the vendor's.
@@ -264,6 +314,14 @@ func (f *filling) written(fact *Fact) *yaml.Node {
 	}
 	mark(text.Content[0])
 	return text.Content[0]
+}
+
+// isLent reports whether a vendor's profile has the field with that path in descriptions of the file.
+func isLent(path string) bool {
+	field, ofAPI := strings.CutPrefix(path, "apis.NAME.")
+	return ofAPI && slices.ContainsFunc(Profiles(), func(p Profile) bool {
+		return slices.ContainsFunc(p.Facts, func(f Fact) bool { return f.Field == field })
+	})
 }
 
 // Vendors returns the revisions of the profiles that the apis name, by vendor.

@@ -12,9 +12,13 @@ import (
 // fields of the api.
 func vendored(p *Profile, more string) string {
 	var limits []string
+	rate := "10000/min"
+	if p.Period == time.Hour {
+		rate = "10000/h"
+	}
 	for _, fact := range p.Facts {
 		if parts := strings.Split(fact.Field, "."); parts[0] == "limits" {
-			limit := "{name: " + parts[1] + ", rate: 1000/min, burst: 100}"
+			limit := "{name: " + parts[1] + ", rate: " + rate + ", burst: 100}"
 			if !slices.Contains(limits, limit) {
 				limits = append(limits, limit)
 			}
@@ -80,6 +84,7 @@ func TestProfiles(t *testing.T) {
 func TestProfilesPromise(t *testing.T) {
 	headers := map[string]string{"stripe": "Idempotency-Key"}
 	statuses := map[string][]int{"anthropic": {429, 503, 529}, "stripe": {429, 503, 409}}
+	rejected := map[string][]int{"stripe": {402}} // never repeated
 	for _, p := range Profiles() {
 		a := parseText(t, vendored(&p, "")).APIs[0]
 		header := ""
@@ -93,7 +98,7 @@ func TestProfilesPromise(t *testing.T) {
 		if want == nil {
 			want = []int{429, 503}
 		}
-		if !slices.Equal(a.Retry.On, want) || len(a.Retry.Reject) > 0 {
+		if !slices.Equal(a.Retry.On, want) || !slices.Equal(a.Retry.Reject, rejected[p.Name]) {
 			t.Errorf("%s: on %v, reject %v", p.Name, a.Retry.On, a.Retry.Reject)
 		}
 	}
@@ -148,6 +153,57 @@ apis:
 	}
 }
 
+// TestProfileOfLeft checks in which limits the vendor's headers say what is left: in those of the vendor's own period that do
+// more than watch. A field that means nothing without another one is left out with that.
+func TestProfileOfLeft(t *testing.T) {
+	const until = "header:x-ratelimit-reset-requests"
+	for limit, want := range map[string][2]string{
+		"rate: 500/min":  {"header:x-ratelimit-remaining-requests", until},
+		"rate: 500/60s":  {"header:x-ratelimit-remaining-requests", until},
+		"quota: 500/min": {"header:x-ratelimit-remaining-requests", until},
+		"quota: 500/min, window: fixed, shadow: false": {"header:x-ratelimit-remaining-requests", until},
+		"rate: 500/min, left: header:X-Mine":           {"header:X-Mine", until},
+		"rate: 500/min, left_until: header:X-Mine":     {"header:x-ratelimit-remaining-requests", "header:X-Mine"},
+		"rate: 8/s":                   {},
+		"quota: 10000/day":            {},
+		"quota: 10000/month":          {},
+		"rate: 500/min, shadow: true": {},
+		"in_flight: 5":                {},
+	} {
+		values := explained(t, "apis: {a: {url: 'https://a.example.com', vendor: openai, bucket: {rate: 1/s, capacity: 1}, limits: [{name: requests, "+limit+"}]}}")
+		if got := [2]string{values["limits.requests.left"].Value, values["limits.requests.left_until"].Value}; got != want {
+			t.Errorf("%s: left is read from %q, want %q", limit, got, want)
+		}
+	}
+	values := explained(t, "apis: {a: {url: 'https://a.example.com', vendor: {name: openai, without: [limits.requests.left]}, "+
+		"bucket: {rate: 1/s, capacity: 1}, limits: [{name: requests, rate: 500/min}]}}")
+	if got := values["limits.requests.left_until"]; got.Value != "" {
+		t.Errorf("without left there is %+v", got)
+	}
+	values = explained(t, "apis: {a: {url: 'https://a.example.com', vendor: {name: stripe, without: [idempotency.header]}, bucket: {rate: 1/s, capacity: 1}}}")
+	for path, v := range values {
+		if strings.HasPrefix(path, "idempotency") {
+			t.Errorf("without its header the idempotency has %+v", v)
+		}
+	}
+}
+
+// TestEmptyMappings checks that a mapping without a value, as one that has only comments, keeps the vendor's values.
+func TestEmptyMappings(t *testing.T) {
+	for _, empty := range []string{"", " {}", " null", " ~"} {
+		values := explained(t, "apis:\n  a:\n    url: https://a.example.com\n    vendor: anthropic\n    bucket: {rate: 1/s, capacity: 1}\n"+
+			"    retry:"+empty+"\n    usage:"+empty+"\n    headers:"+empty+"\n")
+		for path, want := range map[string]string{
+			"retry.on": "429, 503, 529", "usage.cache_read_input_tokens": "json:/usage/cache_read_input_tokens or json:/message/usage/cache_read_input_tokens",
+			"headers.Anthropic-Version": "2023-06-01",
+		} {
+			if got := values[path]; got.Value != want || got.Vendor != "anthropic" {
+				t.Errorf("with %q %s is %+v", empty, path, got)
+			}
+		}
+	}
+}
+
 // TestProfileOfAlias checks that what a vendor fills in for one api stays out of another that shares its fields.
 func TestProfileOfAlias(t *testing.T) {
 	c := parseText(t, `
@@ -172,16 +228,41 @@ func TestDiffOfProfile(t *testing.T) {
 	before, after := parseText(t, fmt.Sprintf(without, "timeout: 30s")), parseText(t, fmt.Sprintf(without, "vendor: stripe"))
 	const want = `apis.a.idempotency: added header Idempotency-Key, for 1d
 apis.a.retry.on: 429, 503 -> 429, 503, 409
+apis.a.retry.reject: added 402
 apis.a.vendor: added stripe`
 	if got := diffText(before, after); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	written := parseText(t, fmt.Sprintf(without, "idempotency: {header: Idempotency-Key, for: 24h}, retry: {on: [429, 503, 409]}"))
+	written := parseText(t, fmt.Sprintf(without, "idempotency: {header: Idempotency-Key, for: 24h}, retry: {on: [429, 503, 409], reject: [402]}"))
 	if got := diffText(written, after); got != "apis.a.vendor: added stripe" {
 		t.Errorf("written out, the difference is %s", got)
 	}
 	if got := after.Vendors(); len(got) != 1 || got["stripe"] == "" {
 		t.Errorf("the vendors are %v", got)
+	}
+}
+
+// TestRevisions checks that each change of a profile's values is another revision, and one of its words is not.
+func TestRevisions(t *testing.T) {
+	of := func(change func(p *Profile)) string {
+		p := stripe()
+		change(&p)
+		return p.Revision()
+	}
+	same := of(func(*Profile) {})
+	for what, change := range map[string]func(p *Profile){
+		"a value":             func(p *Profile) { p.Facts[0].Value = "X-Key" },
+		"a new fact":          func(p *Profile) { p.Facts = append(p.Facts, Fact{Field: "timeout", Value: "80s", Date: "2001-01-01"}) },
+		"a fact that is gone": func(p *Profile) { p.Facts = p.Facts[1:] },
+		"a date":              func(p *Profile) { p.Facts[0].Date = "2999-01-01" },
+		"the period":          func(p *Profile) { p.Period = time.Hour },
+	} {
+		if of(change) == same {
+			t.Errorf("with %s changed it is %s, too", what, same)
+		}
+	}
+	if got := of(func(p *Profile) { p.Facts[0].Says += "." }); got != same {
+		t.Errorf("in other words it is %s, not %s", got, same)
 	}
 }
 
@@ -194,7 +275,13 @@ func TestProfileProblems(t *testing.T) {
 			"write one of anthropic, bedrock, github, openai, shopify, stripe, twilio",
 		"vendor: {name: openai, without: [retry.hod]}": `line 4: apis.a.vendor.without[0]: the profile of openai has no field "retry.hod": did you mean "retry.hold"?`,
 		"vendor: stripe\n    forward_headers: [idempotency-key]": "line 4: apis.a.idempotency.header: Idempotency-Key stands in forward_headers too: " +
-			"a job could replace its id: remove it there",
+			"a job could replace its id (from the profile of vendor stripe): remove it there, " +
+			"or write vendor: {name: stripe, without: [idempotency.header]}",
+		"vendor: stripe\n    retry: {on: [402]}": "line 4: apis.a.retry.reject[0]: 402 stands under on too, where it means that the job was not processed " +
+			"(from the profile of vendor stripe): remove it from one of them, or write vendor: {name: stripe, without: [retry.reject]}",
+		"vendor: openai\n    usage: {a1: json:/1, a2: json:/1, a3: json:/1, a4: json:/1, a5: json:/1, a6: json:/1, a7: json:/1, a8: json:/1, " +
+			"a9: json:/1, b1: json:/1, b2: json:/1, b3: json:/1, b4: json:/1}": "line 5: apis.a.usage: has 17 entries, " +
+			"4 of them from the profile of the api's vendor: write at most 16, or leave some of those out: vendor: {name: …, without: […]}",
 		"vendor: openai\n    price: {each: 1, settle: usage:output_token}": `line 5: apis.a.price.settle: there is no usage counter "output_token": ` +
 			`did you mean "output_tokens"?`,
 	} {

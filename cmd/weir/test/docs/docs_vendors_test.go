@@ -31,7 +31,7 @@ func fieldOf(fact config.Fact) string {
 	switch first {
 	case "limits":
 		name, field, _ := strings.Cut(rest, ".")
-		return "`" + field + "` of the limit `" + name + "`"
+		return "`limits`: `" + name + "`: `" + field + "`"
 	case "usage", "headers":
 		return "`" + first + "`: `" + rest + "`"
 	}

@@ -311,3 +311,68 @@ func TestVendorsLimits(t *testing.T) {
 		}
 	}
 }
+
+// TestVendorsLeft lets another program use most of an account: the headers of each vendor that says what is left are read in the
+// form that it documents, so that weir makes the calls that are left and the vendor refuses none.
+func TestVendorsLeft(t *testing.T) {
+	t.Parallel()
+	const count, others = 60, 55
+	for vendor, per := range map[fakeapi.Vendor]time.Duration{fakeapi.Anthropic: time.Minute, fakeapi.GitHub: time.Hour, fakeapi.OpenAI: time.Minute} {
+		t.Run(string(vendor), func(t *testing.T) {
+			t.Parallel()
+			r := weirtest.NewRig(t, fakeapi.Options{
+				Vendor: vendor, Key: fakeapi.KeyFrom{Segment: -1}, Limit: fakeapi.VendorLimit{Count: count, Per: per, Scope: fakeapi.AllKeys},
+			}, fmt.Sprintf(`
+apis:
+  pay:
+    url: %%s
+    vendor: %s
+    bucket: {rate: 1000/s, capacity: 50, in_flight: 1}
+    limits: [{name: requests, rate: %d/%s, burst: 20}]
+    retry: {headers: ignore}
+`, vendor, count, config.FormatDuration(per)))
+			for range others {
+				request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.API.URL()+"/other", strings.NewReader("{}"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				answer, err := http.DefaultClient.Do(request)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = answer.Body.Close()
+			}
+			for i := range 12 {
+				r.Pay("k", strconv.Itoa(i))
+			}
+			r.Eventually("status to say what the vendor counts", func() bool {
+				said, _ := r.Command("status")
+				return strings.Contains(said, "the vendor counts ")
+			})
+			r.Eventually("the calls that are left", func() bool { return len(r.Results("pay", "k")) >= count-others })
+			if calls, totals := r.API.Arrivals("k"), r.API.Totals(); len(calls) != count-others || totals.ByStatus[http.StatusTooManyRequests] > 0 || totals.ByStatus[http.StatusForbidden] > 0 {
+				t.Errorf("%d calls where %d are left: %+v", len(calls), count-others, totals)
+			}
+			if metrics := r.Get("/metrics"); strings.Contains(metrics, `weir_left_unreadable_total{api="pay"`) {
+				t.Error("a header could not be read")
+			}
+		})
+	}
+}
+
+// TestVendorsReject lets Stripe decline a card: that concerns the job alone, which is never called again, and no other job waits.
+func TestVendorsReject(t *testing.T) {
+	t.Parallel()
+	declined := fakeapi.Behaviour{Status: http.StatusPaymentRequired, Bill: fakeapi.BillNever}
+	r := weirtest.NewRig(t, ordered(fakeapi.Stripe, declined), vendorYAML(fakeapi.Stripe))
+	r.Pay("declined", "declined")
+	r.Ended("pay", "declined", 1)
+	r.Pay("other", "other")
+	r.Ended("pay", "other", 1)
+	if letters := r.Letters("pay", "declined"); len(letters) != 1 || letters[0].Header.Get(deadletter.HeaderReason) != "rejected" || letters[0].Header.Get(deadletter.HeaderBilled) != "no" {
+		t.Errorf("the letters are %v", letters)
+	}
+	if n := len(r.Results("pay", "other")); n != 1 || len(r.API.Arrivals("declined")) != 1 || len(r.Stored("WEIR_EVENTS", "weir.events.held.pay._")) > 0 {
+		t.Errorf("%d results of another job, %d calls of the declined one", n, len(r.API.Arrivals("declined")))
+	}
+}

@@ -39,7 +39,7 @@ func encode(v any) []byte {
 func mapping(of config.Section) object {
 	properties, required := object{}, []string{}
 	for _, f := range of.Fields {
-		if properties[f.Name] = field(f); f.Required {
+		if properties[f.Name] = field(f); f.Required && !f.Lent {
 			required = append(required, f.Name)
 		}
 	}

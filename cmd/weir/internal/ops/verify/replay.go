@@ -184,7 +184,7 @@ func (r *replay) count(c *ledger.Record) {
 	before, known := r.jobs.last[id]
 	if known && before.doubtful && c.Sent {
 		r.Repeats++
-		if !sameCall(before.identity, c.Idempotency, c.Started) {
+		if !r.sameCall(before.identity, c) {
 			if r.Unkeyed++; len(r.repeated) < mostRepeats {
 				r.repeated = append(r.repeated, SecondCall{c.Job, c.Key, c.Call, c.Started, before.outcome})
 			}
@@ -200,9 +200,13 @@ func (r *replay) count(c *ledger.Record) {
 }
 
 // sameCall reports whether the api took a call of a job for its earlier call, by the idempotency keys of both, if they
-// had any, and if it still knew the key when the later one began.
-func sameCall(before, now string, began time.Time) bool {
-	return before != "" && deadletter.SameKey(before, now) && !deadletter.KeyForgotten(before, began.Add(-time.Minute))
+// had any, and if it still knew the key when the later one began, by what is configured now.
+func (r *replay) sameCall(before string, c *ledger.Record) bool {
+	knows := time.Duration(0)
+	if i := r.api.Idempotency; i != nil {
+		knows = i.For
+	}
+	return before != "" && deadletter.SameKey(before, c.Idempotency) && !deadletter.KeyForgotten(before, knows, c.Started)
 }
 
 // arrival returns a call as the limits count it.

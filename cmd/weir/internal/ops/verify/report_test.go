@@ -35,6 +35,40 @@ func TestSaysWhyItFailed(t *testing.T) {
 	}
 }
 
+// TestVerdictsOfForgottenKeys: a call under a key that the api had forgotten since the job's first call is a second one, even if
+// another call was made in between.
+func TestVerdictsOfForgottenKeys(t *testing.T) {
+	c, err := config.Parse(fmt.Appendf(nil, changing, "1/s", 1, "a", "1000/s", 1), config.Options{Name: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, _ := c.API("pay")
+	api.Idempotency.For = time.Hour
+	begun := time.Date(2027, 1, 15, 8, 0, 0, 0, time.UTC)
+	for what, of := range map[string]struct {
+		calls []time.Duration // when they began
+		want  bucket.Outcome
+	}{
+		"known":                       {[]time.Duration{0, 59 * time.Minute}, bucket.Pass},
+		"forgotten":                   {[]time.Duration{0, time.Hour}, bucket.Fail},
+		"forgotten since the first":   {[]time.Duration{0, 40 * time.Minute, 80 * time.Minute}, bucket.Fail},
+		"known since the first again": {[]time.Duration{0, 20 * time.Minute, 40 * time.Minute}, bucket.Pass},
+	} {
+		r := newReplay(api, time.Time{}, Bounds{})
+		for i, after := range of.calls {
+			at := begun.Add(after)
+			r.take(&ledger.Record{
+				API: "pay", Key: "k", Job: "1", Seq: 1, Call: i + 1, Sent: true, Planned: at, Started: at, Ended: at, Outcome: "retry",
+				Billed: deadletter.BilledUnknown, Idempotency: deadletter.KeyedSince("Idempotency-Key@0", at),
+			})
+		}
+		r.check(math.MaxInt64)
+		if v := r.verdict(); v.Verdict != of.want {
+			t.Errorf("%s: %s, want %s: %+v", what, v.Verdict, of.want, v.Limits)
+		}
+	}
+}
+
 // TestVerdicts: calls count from when they started, not from when they ended; a second call that the api could not
 // take for the first fails, and calls that were recorded too late to be checked prove nothing.
 func TestVerdicts(t *testing.T) {

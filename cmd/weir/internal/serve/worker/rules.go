@@ -123,9 +123,10 @@ func RedriveTerms(current *config.Config) func(api string) (deadletter.Terms, bo
 		if !ok {
 			return deadletter.Terms{}, false
 		}
+		of := DispatchAPI(api, current)
 		return deadletter.Terms{
 			Rules: api.Rules, MaxBody: api.MaxBody, Price: int64(api.Price), Idempotent: api.Idempotency != nil,
-			Keyed: DispatchAPI(api, current).KeyIdentity(), Key: ingestRule(api, current).Key,
+			Keyed: of.KeyIdentity(), KnowsKeys: of.KnowsKeys(), Key: ingestRule(api, current).Key,
 			Known: current.Dedupe + ledger.ServerSkew,
 		}, true
 	}
