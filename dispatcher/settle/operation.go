@@ -63,9 +63,6 @@ func (w *Operations) submit(ctx context.Context, j *lane.Job, r httpcall.Respons
 	}
 	op.Until = w.WallTime(w.Now()).Add(wait - max(0, time.Since(r.Ended)))
 	op.Price, op.Costs, op.Limits = j.Price(), j.Charged(), j.Terms.Limits
-	if j.Lost != nil {
-		op.Target = j.Lost.Target
-	}
 	j.Operation = &op
 	c := w.Record(j, r, out)
 	c.Operation = &op

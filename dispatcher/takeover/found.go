@@ -395,5 +395,9 @@ func (f *foundJob) endAnswered(ctx context.Context) {
 	r := lane.ResponseOf(a)
 	f.ChargeAgain(a)
 	f.Answered(r)
-	f.w.Conclude(ctx, f.Job, r, lane.OutcomeOf(a))
+	out := lane.OutcomeOf(a)
+	if out.Operation != nil {
+		out.Operation.Target = f.Lost.Target
+	}
+	f.w.Conclude(ctx, f.Job, r, out)
 }
