@@ -177,7 +177,7 @@ func (w *Operations) End(ctx context.Context, j *lane.Job, r httpcall.Response, 
 // intendEnd stores that the end of a job's operation may be stored from now on, and reports whether it is stored.
 func (w *Operations) intendEnd(ctx context.Context, j *lane.Job) bool {
 	i := j.Intent(j.Calls)
-	i.Entry = 0
+	i.Entry, i.Idempotency = 0, j.Doubt.Keyed() // the key is that of the call, which the api may have forgotten since
 	var seq uint64
 	ok := w.persist(ctx, "intent of an operation's end", j, func() (err error) {
 		if seq, err = j.Part.Markers.IntendEnd(i); errors.Is(err, queue.ErrFenced) {

@@ -175,3 +175,27 @@ func TestReplacedOwnerEndsNothing(t *testing.T) {
 		t.Errorf("a result is stored by an owner that was replaced, %v", err)
 	}
 }
+
+// TestIntentOfAnEnd checks that the intent of an operation's end names the call, and the key under which that was made: if
+// the operation's mark is lost, the job must not be called again under a key that the api has forgotten.
+func TestIntentOfAnEnd(t *testing.T) {
+	w, j, _, _ := operating(t)
+	await.Return(t, "the outcome", func() { w.settler.Settle(t.Context(), j, accepted()) })
+	j.Doubt = lane.Doubt{Billed: deadletter.BilledYes, Identity: "Idempotency-Key@1700000000"}
+	await.Return(t, "the intent", func() {
+		if !w.settler.Operations.intendEnd(t.Context(), j) || len(j.Intents) != 1 {
+			t.Errorf("%d intents are stored", len(j.Intents))
+		}
+	})
+	s, err := w.Env.JS.Stream(t.Context(), j.Part.Bucket.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg, err := s.GetMsg(t.Context(), j.Intents[0].Seq)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all, err := (queue.Entry{Data: msg.Data}).Intents(); err != nil || len(all) != 1 || all[0].Call != 1 || all[0].Idempotency != j.Doubt.Identity || all[0].Entry != 0 {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
