@@ -39,7 +39,7 @@ type Operations struct {
 // Beyond is what an operation took, by its final answer, beyond what its call was charged.
 type Beyond struct {
 	Price int64
-	Units []int64 // of the limits that all keys share; nil: nothing
+	Units []int64 // of the limits that all keys share; nil: nothing but money
 }
 
 // Use sets the functions that poll jobs, report ends of grants, and say what an operation took beyond what its call was
@@ -154,8 +154,12 @@ func (w *Operations) End(ctx context.Context, j *lane.Job, r httpcall.Response, 
 	if !w.intendEnd(ctx, j) {
 		return
 	}
-	record := func(out httpcall.Outcome) *ledger.Record { return w.EndRecord(j, r, out) }
+	var more Beyond
+	j.Usage, j.Holdup = nil, schedule.Holdup{}
+	record := func(out httpcall.Outcome) *ledger.Record { return w.EndRecord(j, r, out, more) }
 	if out.Verdict == httpcall.Delivered {
+		more = w.over(j, r)
+		j.Usage, j.Paid = j.Terms.API.UsageOf(r), j.Operation.Price+more.Price // the result names the price of the whole job
 		w.keepResult(ctx, j, r, record, out)
 		return
 	}
@@ -196,13 +200,7 @@ func (w *Operations) intendEnd(ctx context.Context, j *lane.Job) bool {
 
 // EndRecord builds the ledger's record of the end of a job's operation. The record is of no call: it charges only what
 // the operation took beyond what the call was charged.
-func (w *Operations) EndRecord(j *lane.Job, r httpcall.Response, out httpcall.Outcome) *ledger.Record {
-	var more Beyond
-	j.Usage, j.Holdup = nil, schedule.Holdup{}
-	if out.Verdict == httpcall.Delivered {
-		j.Usage = j.Terms.API.UsageOf(r)
-		more = w.over(j, r)
-	}
+func (w *Operations) EndRecord(j *lane.Job, r httpcall.Response, out httpcall.Outcome, more Beyond) *ledger.Record {
 	c := w.Record(j, r, out)
 	w.Mu.Lock()
 	tat := max(w.Sched.At(w.Now()).KnownTAT(j.Queue.Key), w.Sched.Floor(j.Queue))
@@ -214,6 +212,7 @@ func (w *Operations) EndRecord(j *lane.Job, r httpcall.Response, out httpcall.Ou
 	c.Price, c.Costs, c.Reserved, c.Unsettled = ledger.Money(more.Price), more.Units, nil, nil
 	if c.Costs == nil {
 		c.Costs = make([]int64, len(c.Limits))
+		j.ChargeBudgets(c, more.Price)
 	}
 	return c
 }

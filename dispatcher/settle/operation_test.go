@@ -118,7 +118,11 @@ func TestAcceptedCall(t *testing.T) {
 	}
 	found, err := ledger.LookUp(t.Context(), w.Env.JS, w.settler.Evidence.Of(&lane.Job{Job: j.Job, Part: j.Part, Message: &ingest.Job{ID: "j"}, Accepted: j.Accepted}), now.Add(-time.Minute))
 	if err != nil || found.Result == 0 {
-		t.Errorf("%+v, %v", found, err)
+		t.Fatalf("%+v, %v", found, err)
+	}
+	result, _ := w.settler.Evidence.Result(t.Context(), ledger.Job{ID: "j"}, found.Result)
+	if result == nil || result.Header.Get(ledger.HeaderPrice) != "0.30" {
+		t.Errorf("the result does not name the price of call and operation: %+v", result)
 	}
 }
 

@@ -106,7 +106,7 @@ func TestFoundOperation(t *testing.T) {
 }
 
 // TestResultOfAnOperationWithoutItsRecord checks that a result of an operation without a record gets the record of the
-// operation's end: it costs nothing, and the record of the call stays as it is.
+// operation's end: it costs what the result costs beyond the call, and the record of the call stays as it is.
 func TestResultOfAnOperationWithoutItsRecord(t *testing.T) {
 	w, p := newSettling(t)
 	polledBy(w)
@@ -121,7 +121,7 @@ func TestResultOfAnOperationWithoutItsRecord(t *testing.T) {
 	}
 	ack, err := w.Env.JS.PublishMsg(t.Context(), &nats.Msg{Subject: ledger.ResultSubject(of.API, of.Key), Header: nats.Header{
 		ingest.HeaderMsgID: {"result." + f.Origin()}, ingest.HeaderJobID: {of.ID}, ledger.HeaderStatus: {"200"}, ledger.HeaderCalls: {"1"},
-		ledger.HeaderFinishedAt: {ledger.Stamp(time.Now())},
+		ledger.HeaderFinishedAt: {ledger.Stamp(time.Now())}, ledger.HeaderCalledAt: {ledger.Stamp(operation.Started)}, ledger.HeaderPrice: {"0.30"},
 	}})
 	if err != nil {
 		t.Fatal(err)
