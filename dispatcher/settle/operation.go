@@ -112,6 +112,15 @@ func (w *Operations) PollLocked(j *lane.Job) {
 // end is being stored.
 const slotMargin = time.Minute
 
+// HoldLocked makes the operation of a found job hold its slot at once, if it is to: calls of other jobs may start before
+// the job is polled.
+func (w *Operations) HoldLocked(j *lane.Job) {
+	if j.Operation.Holds {
+		w.Sched.KeepSlot(j.Job)
+		w.HoldSlot(j)
+	}
+}
+
 // HoldSlot makes an operation hold its slot of the limits of calls in flight, if it is to. The call's own grant ends
 // then. If the process dies before, the grant's lease ends it.
 func (w *Operations) HoldSlot(j *lane.Job) {
@@ -125,6 +134,12 @@ func (w *Operations) HoldSlot(j *lane.Job) {
 		j.Granted = nil
 	}
 	w.slots(context.Background(), uses)
+}
+
+// Forget drops the operation of an earlier call of a found job that is called again.
+func (w *Operations) Forget(j *lane.Job) {
+	w.letSlotGo(j)
+	j.Operation = nil
 }
 
 // letSlotGo ends the slot that a job's operation has held.
