@@ -210,17 +210,25 @@ func (w *Poller) deny(p *poll, a answer) {
 	}
 }
 
-// again lets an operation wait for its next poll. A store of slots on another machine may have lost the slot that the
-// operation holds, so the slot is held again.
+// again lets an operation wait for its next poll, which comes when the time of the operation is over if not before. A
+// store of slots on another machine may have lost the slot that the operation holds, so the slot is held again. That is
+// the owner's to do: the next owner may have ended the operation, and its slot.
 func (w *Poller) again(p *poll, rest time.Duration) {
-	if w.Clock == schedule.OtherClock {
-		w.settler.Operations.HoldSlot(p.job)
-	}
+	j := p.job
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
+	if !j.IsPolled() {
+		return // another replica polls it
+	}
+	if w.Clock == schedule.OtherClock && j.Part.MayCall() {
+		w.settler.Operations.HoldSlot(j)
+	}
 	now := w.Now()
 	due := now.Add(rest)
-	if p.job.IsCancelled() && !p.recalled { // during the poll
+	if over := w.Sched.Own(j.Operation.Until); over > now {
+		due = min(due, over)
+	}
+	if j.IsCancelled() && !p.recalled { // during the poll
 		due, p.recalled = now, true
 	}
 	w.agenda.add(p, due)
