@@ -27,6 +27,9 @@ type grantEnds struct {
 
 	mu    sync.Mutex   // guards what follows
 	ended []bucket.Use // to be reported to a store on another machine
+	// held has the serials of operations of which ended says that they hold their slots. Each poll says so again, and
+	// once is enough while the store does not answer.
+	held map[int64]struct{}
 }
 
 // settle reports the ends of grants to the store: at once, or in the background if the store is on another machine.
@@ -43,7 +46,7 @@ func (g *grantEnds) settle(ctx context.Context, uses []bucket.Use) {
 		return
 	}
 	g.mu.Lock()
-	g.ended = append(g.ended, uses...)
+	g.addLocked(uses)
 	g.mu.Unlock()
 	select {
 	case g.tell <- struct{}{}:
@@ -51,9 +54,25 @@ func (g *grantEnds) settle(ctx context.Context, uses []bucket.Use) {
 	}
 }
 
+// addLocked lets ends wait to be reported.
+func (g *grantEnds) addLocked(uses []bucket.Use) {
+	if g.held == nil {
+		g.held = map[int64]struct{}{}
+	}
+	for _, u := range uses {
+		if _, waits := g.held[u.Grant.Serial]; waits && u.Hold > 0 {
+			continue
+		}
+		if delete(g.held, u.Grant.Serial); u.Hold > 0 {
+			g.held[u.Grant.Serial] = struct{}{}
+		}
+		g.ended = append(g.ended, u)
+	}
+}
+
 // run starts reporting the ends of grants to a store on another machine, many at a time. It repeats each report until
 // the store has acknowledged it: a permit that is not given back stays taken until its lease ends. At most as many ends
-// wait here as a worker has calls. The returned function ends the reporting.
+// wait here as a worker has calls and operations. The returned function ends the reporting.
 func (g *grantEnds) run(hard context.Context) (end func()) {
 	if g.clock == schedule.OwnClock {
 		return func() {}
@@ -104,6 +123,9 @@ func (g *grantEnds) tellEnded(ctx context.Context) {
 		wait = schedule.StoreRetry
 		g.mu.Lock()
 		g.ended = g.ended[n:]
+		for _, u := range uses {
+			delete(g.held, u.Grant.Serial)
+		}
 		if len(g.ended) == 0 {
 			g.ended = nil
 		}

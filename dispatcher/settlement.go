@@ -216,6 +216,9 @@ func (w *caller) settleUnits(j *lane.Job, r httpcall.Response) (s settled) {
 func (w *caller) beyond(j *lane.Job, r httpcall.Response) (b settle.Beyond) {
 	op := j.Operation
 	took, err := j.Terms.TollBy(j.Message, func(_ int, of ingest.Cost, numbers []int64) int64 {
+		if !of.Settles() {
+			return 0 // no answer tells more; a price that has changed since the call is not the call's
+		}
 		units, _ := w.settlements.settle(of, numbers, r)
 		return units
 	})

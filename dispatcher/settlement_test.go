@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"weir/bucket"
+	"weir/bucket/queue"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/lane"
 	"weir/dispatcher/schedule"
@@ -239,5 +240,40 @@ func TestUsage(t *testing.T) {
 	if got := fmt.Sprint(api.UsageOf(r), api.UsageOf(cut(answered(200, 5, 2))), api.UsageOf(httpcall.Response{Status: 200})); got !=
 		"map[cached:3 input:7 output:0] map[input:5 output:2] map[]" {
 		t.Errorf("counted are %s", got)
+	}
+}
+
+// TestBeyond checks what the end of an operation is charged beyond its call: what the final answer reports more, and
+// nothing because the configuration has another price by then.
+func TestBeyond(t *testing.T) {
+	fixed := modelAPI()
+	fixed.Price, fixed.Prices = 700_000, nil
+	fixed.Rules.Shared[0].Cost = ingest.Units(9)
+	for _, c := range []struct {
+		what     string
+		api      *httpcall.API
+		op       queue.Operation
+		response httpcall.Response
+		want     string
+	}{
+		{"more", modelAPI(), queue.Operation{Price: 4000, Costs: []int64{900, 1, 4000}}, answered(200, 401, 200), "1003 [501 0 1003]"},
+		{"less", modelAPI(), queue.Operation{Price: 4000, Costs: []int64{900, 1, 4000}}, answered(200, 1, 1), "0 [0 0 0]"},
+		{"other limits", modelAPI(), queue.Operation{Price: 4000, Costs: []int64{900}}, answered(200, 401, 200), "1003 []"},
+		{"a fixed price that has changed", fixed, queue.Operation{Price: 500_000, Costs: []int64{1, 1, 500_000}}, answered(200, 401, 200), "0 [0 0 0]"},
+	} {
+		w := bareCaller()
+		w.grants = &grantEnds{clock: schedule.OtherClock, tell: make(chan struct{}, 1)}
+		w.Now = func() bucket.Micros { return 1 }
+		j := &lane.Job{
+			Job: &schedule.Job{Queue: &schedule.KeyQueue{Key: "k"}}, Message: &ingest.Job{Body: []byte(`{"in":400,"max":100}`)},
+			Terms: &lane.Terms{API: c.api}, Operation: &c.op,
+		}
+		b := w.beyond(j, c.response)
+		if got := fmt.Sprint(b.Price, " ", b.Units); got != c.want {
+			t.Errorf("%s: %s, want %s", c.what, got, c.want)
+		}
+		if more := c.what == "more"; (len(w.grants.ended) == 1) != more {
+			t.Errorf("%s: the store is told %+v", c.what, w.grants.ended)
+		}
 	}
 }

@@ -138,7 +138,7 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 	_, ofStream := stream.EnsureStream(t.Context(), js, stream.Options{Config: jetstream.StreamConfig{Name: "KV_b", Subjects: []string{"s"}}})
 	_, ofBucket := stream.EnsureBucket(t.Context(), js, jetstream.KeyValueConfig{Bucket: "b", History: 8}, nil)
 	for _, err := range []error{ofStream, ofBucket} {
-		if err == nil || !strings.Contains(err.Error(), "KV_b: a later version of weir has written it (weir.schema 2, this one reads 1)") {
+		if err == nil || !strings.Contains(err.Error(), "KV_b: a later version of weir has written it (weir.schema 3, this one reads 2)") {
 			t.Errorf("refused with %v", err)
 		}
 	}

@@ -38,8 +38,9 @@ const (
 )
 
 // Schema is the number of the format in which this version stores everything. It must be raised if the version before
-// cannot read the new format: that version refuses a store with a higher number.
-const Schema = 1
+// cannot read the new format: that version refuses a store with a higher number. Since 2 there are marks of operations:
+// a version that does not know them would call their jobs again.
+const Schema = 2
 
 // errNewer refuses a stream that a later version of weir has written.
 func errNewer(schema string) error {

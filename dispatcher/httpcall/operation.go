@@ -69,6 +69,10 @@ func (a *API) Accept(out Outcome, r Response, job *ingest.Job) Outcome {
 			op.Cancel, err = a.address(o.Cancel.Path, r, job)
 		}
 	}
+	if err != nil && r.Cut && a.Idempotency != nil { // as any other answer that broke off
+		out.Verdict, out.Detail = Again, fmt.Sprintf("status %d, but %v", r.Status, r.Err)
+		return out
+	}
 	if err != nil {
 		out = Unknown(deadletter.BilledYes, "the api accepted it with %d, but its operation cannot be polled: %v", r.Status, err)
 		if !errors.Is(err, errOtherHost) {
@@ -207,7 +211,8 @@ const idlePolls = 4
 // errElsewhere says that an operation must not be asked about at its address.
 var errElsewhere = errors.New("it cannot be asked there")
 
-// client returns the client of a host. A host that is not the api's own never gets a header with a secret.
+// client returns the client of a host. A host that is not the api's own never gets a header with a secret, nor weir's
+// certificate.
 func (o *Operations) client(u *url.URL) *Client {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -225,6 +230,7 @@ func (o *Operations) client(u *url.URL) *Client {
 			all, err := headers()
 			return slices.DeleteFunc(all, func(f ingest.HeaderField) bool { return slices.Contains(o.api.Credentials, f.Name) }), err
 		}
+		api.Trust = api.Trust.anonymous()
 	}
 	c := NewClient(&api, o.agent, idlePolls, nil)
 	if !o.closed { // else it is closed by the end of its request

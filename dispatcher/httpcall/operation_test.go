@@ -1,14 +1,17 @@
 package httpcall
 
 import (
+	"crypto/tls"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"weir/bucket/certtest"
 	"weir/deadletter"
 	"weir/ingest"
 )
@@ -92,6 +95,49 @@ func TestAcceptedAnswerThatBrokeOff(t *testing.T) {
 		if out := accept(operated(t, "https://api.example.com/v1", path), Response{Header: http.Header{}, Body: []byte(`{"id":"1"}`), Cut: true}); out.Verdict != want {
 			t.Errorf("%s: %+v", path, out)
 		}
+	}
+	keyed := operated(t, "https://api.example.com/v1", "/operations/{answer:/id}")
+	keyed.Idempotency = &Idempotency{Header: "Key"}
+	if out := accept(keyed, Response{Header: http.Header{}, Body: []byte(`{"id`), Cut: true}); out.Verdict != Again || out.Billed != deadletter.BilledYes || out.Operation != nil {
+		t.Errorf("the call is not repeated under its key: %+v", out)
+	}
+	if out := accept(keyed, Response{Header: http.Header{}, Body: []byte(`{}`)}); out.Verdict != Dead || out.Reason != deadletter.Unknown {
+		t.Errorf("a whole answer without an address: %+v", out)
+	}
+}
+
+// TestCertificateForOwnHostAlone checks that weir shows its certificate to the api's own host, and to no other one of the
+// configuration.
+func TestCertificateForOwnHostAlone(t *testing.T) {
+	authority := certtest.New(t)
+	serve := func() (at string, shown *atomic.Int64) {
+		shown = new(atomic.Int64)
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			shown.Store(int64(len(r.TLS.PeerCertificates)))
+			_, _ = w.Write([]byte("{}")) // the test sees what arrives
+		}))
+		s.TLS = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{authority.Sign(time.Now().Add(time.Hour))}, ClientAuth: tls.RequestClientCert}
+		s.StartTLS()
+		t.Cleanup(s.Close)
+		return s.URL, shown
+	}
+	own, toOwn := serve()
+	listed, toListed := serve()
+	a := operated(t, own, "/o/{job}")
+	a.Operation.Hosts = []string{listed}
+	mine := authority.Sign(time.Now().Add(time.Hour))
+	a.Trust = Trust{Load: func() (*tls.Config, error) {
+		return &tls.Config{RootCAs: authority.Pool(), Certificates: []tls.Certificate{mine}, MinVersion: tls.VersionTLS12}, nil
+	}}
+	o := NewOperations(a, "weir/1")
+	t.Cleanup(o.Close)
+	for _, at := range []string{own, listed} {
+		if _, means, detail := o.Poll(t.Context(), at+"/1", Hooks{}); means != OperationRunning {
+			t.Fatalf("%s: %s", at, detail)
+		}
+	}
+	if toOwn.Load() == 0 || toListed.Load() != 0 {
+		t.Errorf("the api saw %d certificates of weir, the other host %d", toOwn.Load(), toListed.Load())
 	}
 }
 

@@ -37,6 +37,24 @@ func (t Trust) settings(host string, now time.Time) (*tls.Config, error) {
 	return s, nil
 }
 
+// anonymous returns the trust for a host to which weir shows no certificate.
+func (t Trust) anonymous() Trust {
+	load := t.Load
+	if load == nil {
+		return t
+	}
+	t.Load = func() (*tls.Config, error) {
+		s, err := load()
+		if err != nil {
+			return nil, err
+		}
+		s = s.Clone()
+		s.Certificates = nil
+		return s, nil
+	}
+	return t
+}
+
 // earliestEnd returns when the first certificate of a connection expires; the zero time if there are none.
 func earliestEnd(theirs []*x509.Certificate, own []tls.Certificate) time.Time {
 	var ends time.Time

@@ -464,6 +464,8 @@ func (w *Inquirer) askDue(ctx context.Context, before map[uint64]time.Time) (map
 			return after, askErr
 		case errors.Is(askErr, lane.ErrNotOwner), errors.As(askErr, &held):
 			// Next time this replica may own the partition, or the right may be free.
+		case errors.Is(askErr, ErrNoOperation):
+			after[seq] = time.Time{} // until the terms change
 		case askErr != nil:
 			err = askErr
 		case out.End == EndedStays && out.Finding == "":

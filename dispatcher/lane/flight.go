@@ -66,16 +66,8 @@ func (j *Job) Land(f *Flight, r httpcall.Response) {
 		f.begin()
 	}
 	out := j.Judge(r)
-	a := recorder.Answer{
-		Verdict: uint8(slices.Index(Verdicts[:], out.Verdict)), Sent: r.Sent, Cut: r.Cut, More: r.More, Fault: out.Fault, HoldSpent: out.Hold.Spent,
-		Status: r.Status, Started: r.Started, Ended: r.Ended, After: out.After, HoldWait: out.Hold.Wait,
-		Billed: string(out.Billed), Reason: string(out.Reason), Detail: out.Detail, HoldHeader: out.Hold.Header, Mend: out.Mend,
-		ContentType: r.Header.Get("Content-Type"), Limits: j.Terms.Limits, Taken: j.Taken, Paid: j.Paid, Body: r.Body,
-	}
-	if op := out.Operation; out.Verdict == httpcall.Submitted {
-		a.Operation, a.Cancel, a.Holds = op.Address, op.Cancel, op.Holds
-		a.Body = nil // the operation's answer is the result
-	}
+	a := noted(r, out)
+	a.Limits, a.Taken, a.Paid = j.Terms.Limits, j.Taken, j.Paid
 	if out.Verdict == httpcall.Delivered {
 		most := min(int64(len(a.Body)), j.Terms.API.MaxResult)
 		a.Body, a.More = a.Body[:most], a.More || most < int64(len(a.Body))
@@ -86,6 +78,23 @@ func (j *Job) Land(f *Flight, r httpcall.Response) {
 		}
 	}
 	f.entry.Answer(&a)
+}
+
+// noted returns what is noted of a call's answer and its outcome.
+func noted(r httpcall.Response, out httpcall.Outcome) recorder.Answer {
+	a := recorder.Answer{
+		Verdict: uint8(slices.Index(Verdicts[:], out.Verdict)), Sent: r.Sent, Cut: r.Cut, More: r.More, Fault: out.Fault, HoldSpent: out.Hold.Spent,
+		Status: r.Status, Started: r.Started, Ended: r.Ended, After: out.After, HoldWait: out.Hold.Wait,
+		Billed: string(out.Billed), Reason: string(out.Reason), Detail: out.Detail, HoldHeader: out.Hold.Header, Mend: out.Mend,
+		ContentType: r.Header.Get("Content-Type"), Body: r.Body,
+	}
+	if op := out.Operation; op != nil {
+		a.Operation, a.Cancel, a.Holds = op.Address, op.Cancel, op.Holds
+	}
+	if out.Verdict == httpcall.Submitted {
+		a.Body = nil // the operation's answer is the result
+	}
+	return a
 }
 
 // Judge judges a call of the job by the terms under which it was made.
@@ -115,7 +124,7 @@ func OutcomeOf(a *recorder.Answer) httpcall.Outcome {
 		Verdict: Verdicts[a.Verdict], Reason: deadletter.Reason(a.Reason), Detail: a.Detail, Billed: deadletter.Billed(a.Billed), Fault: a.Fault,
 		After: a.After, Hold: schedule.Advice{Wait: a.HoldWait, Header: a.HoldHeader, Spent: a.HoldSpent}, Mend: a.Mend,
 	}
-	if out.Verdict == httpcall.Submitted {
+	if a.Operation != "" {
 		out.Operation = &queue.Operation{Address: a.Operation, Cancel: a.Cancel, Started: a.Started.UTC(), Holds: a.Holds}
 	}
 	return out

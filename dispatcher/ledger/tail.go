@@ -64,7 +64,7 @@ type LastCall struct {
 	NotBefore     bucket.Micros
 	KeySum        uint64
 	At            uint64           // its sequence in the ledger, if the api answered the call
-	Operation     *queue.Operation // that the call began, nil for none
+	Operation     *queue.Operation // that the call began; nil for none, and of a job that is done
 	id            string           // message id under which the job was stored
 	accepted      bucket.Micros    // when the stream took the job
 }
@@ -78,10 +78,13 @@ func (c *Record) Last() LastCall {
 	last := LastCall{
 		Call: c.Call, Attempt: c.Attempt, Outcome: c.Outcome, Detail: c.Detail, Status: c.Status, Billed: c.Billed, Final: c.Final,
 		NotBefore: c.NotBefore, KeySum: queue.KeySum(c.Key), At: at, id: ingest.StoredID(c.Key, c.Dedupe), accepted: bucket.MicrosOf(c.Accepted),
-		Operation: c.Operation,
+	}
+	// Few need the rest, and half a million records are kept.
+	if !c.Final || c.Outcome != Done {
+		last.Operation = c.Operation
 	}
 	if !c.Final && c.Billed != deadletter.NotBilled {
-		last.Identity = c.Idempotency // few need it, and half a million records are kept
+		last.Identity = c.Idempotency
 	}
 	return last
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/httpcall"
 	"weir/dispatcher/lane"
 	"weir/dispatcher/schedule"
 )
@@ -88,6 +89,15 @@ func (a *agenda) failed(p *poll, every time.Duration, now bucket.Micros) time.Du
 		rest = min(2*rest, max(longestRest, every))
 	}
 	return rest
+}
+
+// lastTries is how many polls in a row must have said nothing before an operation whose time is over is given up. weir may
+// just have been started, and not reach the api yet.
+const lastTries = 3
+
+// isGivenUp reports whether an operation whose time is over is given up by the answer to a poll.
+func (p *poll) isGivenUp(means httpcall.Finding) bool {
+	return means == httpcall.OperationRunning || p.failures+1 >= lastTries
 }
 
 // denied holds all polls because the api denies weir's access, longer after each denial in a row. It returns until

@@ -19,17 +19,18 @@
 //
 // If the api denies weir's access (401, 403), no operation of it is polled for a while. If it pushes a poll back, none
 // is polled before the time that it names. Calls go on: the api may limit polls by themselves. After the time for which
-// operations are polled, counted from the call, the job becomes a letter unknown with the operation's address. The
-// letter is not redriven unless an operator insists, because the operation may still succeed; dead reconcile asks the
-// address.
+// operations are polled, counted from the call, the job becomes a letter unknown with the operation's address: at the next
+// answer that says running, or after lastTries polls that say nothing. The letter is not redriven unless an operator
+// insists, because the operation may still succeed; dead reconcile asks the address.
 //
-// A pause by an operator stops polls, too. Holds of calls and a missing slot do not.
+// A pause by an operator stops polls, too, and no operation is given up meanwhile. Holds of calls and a missing slot stop
+// no polls.
 //
 // # What must hold
 //
 //   - A job has one end. The schedule gives its operation to one goroutine (Schedule.EndPolled), which stores the end.
-//   - Nothing is sent to a host that the configuration does not allow, and no credentials to another than the api's own
-//     (httpcall.Operations).
+//   - Nothing is sent to a host that the configuration does not allow, and no header with a secret and no certificate to
+//     another than the api's own (httpcall.Operations).
 //   - An operation is polled by the terms in force. Without any it waits: the terms may come back.
 //   - At most mostUnderWay polls are under way. Operations under way are bounded by schedule.MaxPolled.
 package polling

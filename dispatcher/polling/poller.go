@@ -112,8 +112,8 @@ func (w *Poller) poll(ctx, hard context.Context, p *poll, terms *lane.Terms) {
 	j := p.job
 	w.Mu.Lock()
 	removed, recalled := j.Part.IsRemovedLocked(j.Seq), j.IsCancelled()
-	closed := w.Sched.At(w.Now()).IsPaused(j.Queue.Key) && !recalled
-	wall, until := w.WallTime(w.Now()), j.Operation.Until
+	paused := w.Sched.At(w.Now()).IsPaused(j.Queue.Key)
+	over := w.isOverLocked(j)
 	w.Mu.Unlock()
 	rest := leaseRest
 	if terms.API.Operation != nil {
@@ -124,19 +124,22 @@ func (w *Poller) poll(ctx, hard context.Context, p *poll, terms *lane.Terms) {
 		w.endMissing(hard, j)
 	case !j.Part.MayCall():
 		w.again(p, leaseRest)
-	case closed && wall < until:
-		w.again(p, rest)
 	case recalled:
 		w.recall(ctx, hard, p, terms)
-	case terms.Polls == nil && wall < until:
-		w.fail(p, errNoOperation.Error(), time.Minute)
-	case terms.Polls == nil:
+	case paused:
+		w.again(p, rest)
+	case terms.Polls == nil && over:
 		w.giveUp(hard, p, httpcall.Response{Started: time.Now(), Ended: time.Now()}, errNoOperation.Error())
+	case terms.Polls == nil:
+		w.fail(p, errNoOperation.Error(), time.Minute)
 	default:
 		r, means, detail := terms.Polls.Poll(ctx, j.Operation.Address, httpcall.Hooks{MayWrite: j.Part.MayCall})
 		w.heed(ctx, hard, p, terms, answer{r, means, detail})
 	}
 }
+
+// isOverLocked reports whether the time is over for which a job's operation is polled.
+func (w *Poller) isOverLocked(j *lane.Job) bool { return w.WallTime(w.Now()) >= j.Operation.Until }
 
 // answer is the answer to a poll.
 type answer struct {
@@ -150,21 +153,23 @@ func (w *Poller) heed(ctx, hard context.Context, p *poll, terms *lane.Terms, a a
 	if ctx.Err() != nil {
 		return // the next start polls it
 	}
-	every := terms.API.Operation.Every
 	w.count(a)
 	w.Mu.Lock()
-	now := w.Now()
-	over := w.WallTime(now) >= p.job.Operation.Until
+	over := w.isOverLocked(p.job)
 	if a.means != httpcall.StillUnknown {
 		w.agenda.understood(p)
 	}
 	w.Mu.Unlock()
+	every := terms.API.Operation.Every
+	if over {
+		every = min(every, longestRest)
+	}
 	switch {
 	case a.means == httpcall.OperationDone:
 		w.done(hard, p.job, terms, a)
 	case a.means == httpcall.OperationFailed:
 		w.end(hard, p.job, a.r, deadletter.Rejected, "the operation failed: "+a.detail)
-	case over:
+	case over && p.isGivenUp(a.means):
 		w.giveUp(hard, p, a.r, a.detail)
 	case a.means == httpcall.OperationRunning:
 		w.again(p, max(every, w.heldBack(a.r)))
@@ -210,17 +215,25 @@ func (w *Poller) deny(p *poll, a answer) {
 	}
 }
 
-// again lets an operation wait for its next poll. A store of slots on another machine may have lost the slot that the
-// operation holds, so the slot is held again.
+// again lets an operation wait for its next poll, which comes when the time of the operation is over if not before. A
+// store of slots on another machine may have lost the slot that the operation holds, so the slot is held again. That is
+// the owner's to do: the next owner may have ended the operation, and its slot.
 func (w *Poller) again(p *poll, rest time.Duration) {
-	if w.Clock == schedule.OtherClock {
-		w.settler.Operations.HoldSlot(p.job)
-	}
+	j := p.job
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
+	if !j.IsPolled() {
+		return // another replica polls it
+	}
+	if w.Clock == schedule.OtherClock && j.Part.MayCall() {
+		w.settler.Operations.HoldSlot(j)
+	}
 	now := w.Now()
 	due := now.Add(rest)
-	if p.job.IsCancelled() && !p.recalled { // during the poll
+	if over := w.Sched.Own(j.Operation.Until); over > now {
+		due = min(due, over)
+	}
+	if j.IsCancelled() && !p.recalled { // during the poll
 		due, p.recalled = now, true
 	}
 	w.agenda.add(p, due)

@@ -18,7 +18,7 @@ import (
 // recall ends a cancelled job.
 func (w *Poller) recall(ctx, hard context.Context, p *poll, terms *lane.Terms) {
 	j := p.job
-	told := "its operation goes on: operation.cancel does not say how to cancel it"
+	told := "its operation goes on: operation.cancel did not say how to cancel it when it began"
 	if o := terms.API.Operation; o != nil && o.Cancel != nil && j.Operation.Cancel != "" {
 		r := terms.Polls.Ask(ctx, o.Cancel.Method, j.Operation.Cancel, httpcall.Hooks{MayWrite: j.Part.MayCall})
 		switch {

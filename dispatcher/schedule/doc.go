@@ -50,7 +50,7 @@
 //	    for Latest again before the first byte, and takes a later call back.
 //	S2  A queue's jobs are granted in the order in which they came. A delayed job is ordered by its due time.
 //	    Retries may be overtaken.
-//	S3  A queue has at most in_flight jobs that are asking, granted or calling.
+//	S3  A queue has at most in_flight jobs that are asking, granted or calling, or whose operations hold their slots.
 //	S4  Every queue with something to do has a timer, or is in turn, or waits for an answer that touches it.
 //
 // A missed slot is given back, or lost for every key: it is never used late. Under a shared limit tenants take

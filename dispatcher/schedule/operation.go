@@ -37,13 +37,20 @@ func (s *Schedule) Submit(j *Job, holds bool) {
 	q.polled[j.Seq] = j
 	j.Phase, j.cancelled = polled, false
 	s.polling.jobs++
-	if holds && !j.holds {
-		j.holds = true
-		q.held++
-		s.polling.held++
+	if holds {
+		s.KeepSlot(j)
 	}
 	j.unload()
 	s.Touch(q)
+}
+
+// KeepSlot lets the operation of a settling or a found job hold its slot, until the job has ended or rests again.
+func (s *Schedule) KeepSlot(j *Job) {
+	if !j.holds {
+		j.holds = true
+		j.Queue.held++
+		s.polling.held++
+	}
 }
 
 // EndPolled marks a polled job as settling, because its operation ends. It reports false if the job is not polled any

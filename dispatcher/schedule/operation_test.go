@@ -134,6 +134,27 @@ func TestHeldSlots(t *testing.T) {
 	}
 }
 
+// TestKeptSlot checks that a found job whose operation holds its slot counts as a call in flight before it is polled, and
+// no more if it is called again.
+func TestKeptSlot(t *testing.T) {
+	s, p, run := polledSchedule(t)
+	for seq := range uint64(3) {
+		s.Push("k", seq+1, p)
+	}
+	first := run()
+	s.Ended(first[0], nil, 0)
+	for range 2 {
+		s.KeepSlot(first[0])
+	}
+	if n := len(run()); n != 0 || s.polling.held != 1 {
+		t.Errorf("%d calls beside an operation that holds its slot, %d held", n, s.polling.held)
+	}
+	s.Rest(first[0], bucket.Micros(1_700_003_600_000_000))
+	if n := len(run()); n != 1 || s.polling.held != 0 {
+		t.Errorf("%d calls when it is called again, %d held", n, s.polling.held)
+	}
+}
+
 // TestCancelPolled checks that the cancellation of a polled job is handed out once, and that the job has one end.
 func TestCancelPolled(t *testing.T) {
 	s, p, run := polledSchedule(t)

@@ -65,6 +65,7 @@ func (s *Schedule) Rest(j *Job, notBefore bucket.Micros) {
 	s.holds.breaker.letGo(j)
 	s.suspects.clear(j, &s.agenda)
 	s.Pipe.settled(j)
+	s.polling.letGo(j)
 	j.Phase, j.NotBefore = resting, s.holds.restAt(j, notBefore)
 	j.unload()
 	s.Touch(j.Queue)

@@ -39,7 +39,7 @@ type Operations struct {
 // Beyond is what an operation took, by its final answer, beyond what its call was charged.
 type Beyond struct {
 	Price int64
-	Units []int64 // of the limits that all keys share; nil: nothing
+	Units []int64 // of the limits that all keys share; nil: nothing but money
 }
 
 // Use sets the functions that poll jobs, report ends of grants, and say what an operation took beyond what its call was
@@ -63,9 +63,6 @@ func (w *Operations) submit(ctx context.Context, j *lane.Job, r httpcall.Respons
 	}
 	op.Until = w.WallTime(w.Now()).Add(wait - max(0, time.Since(r.Ended)))
 	op.Price, op.Costs, op.Limits = j.Price(), j.Charged(), j.Terms.Limits
-	if j.Lost != nil {
-		op.Target = j.Lost.Target
-	}
 	j.Operation = &op
 	c := w.Record(j, r, out)
 	c.Operation = &op
@@ -115,6 +112,15 @@ func (w *Operations) PollLocked(j *lane.Job) {
 // end is being stored.
 const slotMargin = time.Minute
 
+// HoldLocked makes the operation of a found job hold its slot at once, if it is to: calls of other jobs may start before
+// the job is polled.
+func (w *Operations) HoldLocked(j *lane.Job) {
+	if j.Operation.Holds {
+		w.Sched.KeepSlot(j.Job)
+		w.HoldSlot(j)
+	}
+}
+
 // HoldSlot makes an operation hold its slot of the limits of calls in flight, if it is to. The call's own grant ends
 // then. If the process dies before, the grant's lease ends it.
 func (w *Operations) HoldSlot(j *lane.Job) {
@@ -128,6 +134,12 @@ func (w *Operations) HoldSlot(j *lane.Job) {
 		j.Granted = nil
 	}
 	w.slots(context.Background(), uses)
+}
+
+// Forget drops the operation of an earlier call of a found job that is called again.
+func (w *Operations) Forget(j *lane.Job) {
+	w.letSlotGo(j)
+	j.Operation = nil
 }
 
 // letSlotGo ends the slot that a job's operation has held.
@@ -157,8 +169,12 @@ func (w *Operations) End(ctx context.Context, j *lane.Job, r httpcall.Response, 
 	if !w.intendEnd(ctx, j) {
 		return
 	}
-	record := func(out httpcall.Outcome) *ledger.Record { return w.EndRecord(j, r, out) }
+	var more Beyond
+	j.Usage, j.Holdup = nil, schedule.Holdup{}
+	record := func(out httpcall.Outcome) *ledger.Record { return w.EndRecord(j, r, out, more) }
 	if out.Verdict == httpcall.Delivered {
+		more = w.over(j, r)
+		j.Usage, j.Paid = j.Terms.API.UsageOf(r), j.Operation.Price+more.Price // the result names the price of the whole job
 		w.keepResult(ctx, j, r, record, out)
 		return
 	}
@@ -180,7 +196,7 @@ func (w *Operations) End(ctx context.Context, j *lane.Job, r httpcall.Response, 
 // intendEnd stores that the end of a job's operation may be stored from now on, and reports whether it is stored.
 func (w *Operations) intendEnd(ctx context.Context, j *lane.Job) bool {
 	i := j.Intent(j.Calls)
-	i.Entry = 0
+	i.Entry, i.Idempotency = 0, j.Doubt.Keyed() // the key is that of the call, which the api may have forgotten since
 	var seq uint64
 	ok := w.persist(ctx, "intent of an operation's end", j, func() (err error) {
 		if seq, err = j.Part.Markers.IntendEnd(i); errors.Is(err, queue.ErrFenced) {
@@ -199,13 +215,7 @@ func (w *Operations) intendEnd(ctx context.Context, j *lane.Job) bool {
 
 // EndRecord builds the ledger's record of the end of a job's operation. The record is of no call: it charges only what
 // the operation took beyond what the call was charged.
-func (w *Operations) EndRecord(j *lane.Job, r httpcall.Response, out httpcall.Outcome) *ledger.Record {
-	var more Beyond
-	j.Usage, j.Holdup = nil, schedule.Holdup{}
-	if out.Verdict == httpcall.Delivered {
-		j.Usage = j.Terms.API.UsageOf(r)
-		more = w.over(j, r)
-	}
+func (w *Operations) EndRecord(j *lane.Job, r httpcall.Response, out httpcall.Outcome, more Beyond) *ledger.Record {
 	c := w.Record(j, r, out)
 	w.Mu.Lock()
 	tat := max(w.Sched.At(w.Now()).KnownTAT(j.Queue.Key), w.Sched.Floor(j.Queue))
@@ -217,6 +227,7 @@ func (w *Operations) EndRecord(j *lane.Job, r httpcall.Response, out httpcall.Ou
 	c.Price, c.Costs, c.Reserved, c.Unsettled = ledger.Money(more.Price), more.Units, nil, nil
 	if c.Costs == nil {
 		c.Costs = make([]int64, len(c.Limits))
+		j.ChargeBudgets(c, more.Price)
 	}
 	return c
 }

@@ -118,7 +118,11 @@ func TestAcceptedCall(t *testing.T) {
 	}
 	found, err := ledger.LookUp(t.Context(), w.Env.JS, w.settler.Evidence.Of(&lane.Job{Job: j.Job, Part: j.Part, Message: &ingest.Job{ID: "j"}, Accepted: j.Accepted}), now.Add(-time.Minute))
 	if err != nil || found.Result == 0 {
-		t.Errorf("%+v, %v", found, err)
+		t.Fatalf("%+v, %v", found, err)
+	}
+	result, _ := w.settler.Evidence.Result(t.Context(), ledger.Job{ID: "j"}, found.Result)
+	if result == nil || result.Header.Get(ledger.HeaderPrice) != "0.30" {
+		t.Errorf("the result does not name the price of call and operation: %+v", result)
 	}
 }
 
@@ -173,5 +177,29 @@ func TestReplacedOwnerEndsNothing(t *testing.T) {
 	}
 	if info, err := w.Env.JS.Stream(t.Context(), ledger.ResultsStream); err != nil || info.CachedInfo().State.Msgs != 0 {
 		t.Errorf("a result is stored by an owner that was replaced, %v", err)
+	}
+}
+
+// TestIntentOfAnEnd checks that the intent of an operation's end names the call, and the key under which that was made: if
+// the operation's mark is lost, the job must not be called again under a key that the api has forgotten.
+func TestIntentOfAnEnd(t *testing.T) {
+	w, j, _, _ := operating(t)
+	await.Return(t, "the outcome", func() { w.settler.Settle(t.Context(), j, accepted()) })
+	j.Doubt = lane.Doubt{Billed: deadletter.BilledYes, Identity: "Idempotency-Key@1700000000"}
+	await.Return(t, "the intent", func() {
+		if !w.settler.Operations.intendEnd(t.Context(), j) || len(j.Intents) != 1 {
+			t.Errorf("%d intents are stored", len(j.Intents))
+		}
+	})
+	s, err := w.Env.JS.Stream(t.Context(), j.Part.Bucket.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg, err := s.GetMsg(t.Context(), j.Intents[0].Seq)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all, err := (queue.Entry{Data: msg.Data}).Intents(); err != nil || len(all) != 1 || all[0].Call != 1 || all[0].Idempotency != j.Doubt.Identity || all[0].Entry != 0 {
+		t.Errorf("%+v, %v", all, err)
 	}
 }

@@ -165,6 +165,7 @@ func (f *foundJob) recallOperation(op *queue.Operation) {
 func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 	switch fate {
 	case recovery.Polls:
+		f.w.Operations.HoldLocked(f.Job)
 		switch {
 		case f.known.Intended > f.known.Recorded: // another owner had intended another call, which had not begun
 			if !f.takeBackLocked() || f.isUnmarked() {
@@ -176,7 +177,6 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 		if f.isUnmarked() || f.intent != nil && !f.w.Evidence.IsRead(f.intent.Stored) {
 			return true
 		}
-		f.w.Operations.HoldSlot(f.Job)
 		f.w.Operations.PollLocked(f.Job)
 		return false
 	case recovery.Waits:
@@ -201,7 +201,10 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 	case recovery.Answered:
 		f.Queue.Noted = max(f.Queue.Noted, bucket.Micros(f.noted.TAT))
 		f.Lose(f.intent)
-		f.Flown, f.Operation = &f.noted, nil
+		f.Flown, f.Operation = &f.noted, lane.OutcomeOf(f.noted.Answer).Operation
+		if f.Operation != nil {
+			f.w.Operations.HoldLocked(f.Job)
+		}
 		f.Unseen = false
 		f.Calls = f.intent.Call
 	case recovery.Lost:
@@ -320,6 +323,7 @@ func (f *foundJob) isUnmarked() bool {
 // as the record, and would take the job for one that was never called.
 func (f *foundJob) wait(ctx context.Context) {
 	f.w.Unrecorded.AccountedFor(f.Job)
+	f.w.Operations.Forget(f.Job)
 	f.w.Update(func(*schedule.Schedule) {
 		if c := f.record; c != nil && c.Call >= f.Calls {
 			f.Lost, f.Flown, f.Calls, f.Attempts, f.Deaths, f.Failed = nil, nil, c.Call, c.Attempt, 0, c.Detail
@@ -356,7 +360,6 @@ func (f *foundJob) poll(ctx context.Context) {
 		f.w.Operations.Keep(ctx, f.Job, &ledger.Record{Call: f.Calls, Outcome: ledger.Submitted, Detail: detail})
 		return
 	}
-	f.w.Operations.HoldSlot(f.Job)
 	f.w.Update(func(*schedule.Schedule) {
 		if f.known.Intended > f.known.Recorded {
 			f.DropIntentsLocked()
@@ -395,5 +398,9 @@ func (f *foundJob) endAnswered(ctx context.Context) {
 	r := lane.ResponseOf(a)
 	f.ChargeAgain(a)
 	f.Answered(r)
-	f.w.Conclude(ctx, f.Job, r, lane.OutcomeOf(a))
+	out := lane.OutcomeOf(a)
+	if out.Operation != nil {
+		out.Operation.Target = f.Lost.Target
+	}
+	f.w.Conclude(ctx, f.Job, r, out)
 }

@@ -66,8 +66,9 @@ func (f *foundJob) recordOf(result *nats.Msg) *ledger.Record {
 		return f.resultRecord(result.Header)
 	}
 	r, out := storedResponse(result.Header)
-	r.Body = result.Data
-	return f.w.Operations.EndRecord(f.Job, r, out)
+	r.Started = r.Ended                                                  // the result names the start of the call
+	price, _ := ledger.ParseMoney(result.Header.Get(ledger.HeaderPrice)) // weir's own header: always there
+	return f.w.Operations.EndRecord(f.Job, r, out, settle.Beyond{Price: max(0, price-f.Operation.Price)})
 }
 
 // storedResponse returns what a stored result says of the answer that it is of.

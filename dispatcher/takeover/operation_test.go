@@ -2,6 +2,7 @@ package takeover
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/lane"
 	"weir/dispatcher/ledger"
+	"weir/dispatcher/recorder"
 	"weir/dispatcher/recovery"
 	"weir/dispatcher/settle"
 	"weir/ingest"
@@ -106,7 +108,7 @@ func TestFoundOperation(t *testing.T) {
 }
 
 // TestResultOfAnOperationWithoutItsRecord checks that a result of an operation without a record gets the record of the
-// operation's end: it costs nothing, and the record of the call stays as it is.
+// operation's end: it costs what the result costs beyond the call, and the record of the call stays as it is.
 func TestResultOfAnOperationWithoutItsRecord(t *testing.T) {
 	w, p := newSettling(t)
 	polledBy(w)
@@ -121,7 +123,7 @@ func TestResultOfAnOperationWithoutItsRecord(t *testing.T) {
 	}
 	ack, err := w.Env.JS.PublishMsg(t.Context(), &nats.Msg{Subject: ledger.ResultSubject(of.API, of.Key), Header: nats.Header{
 		ingest.HeaderMsgID: {"result." + f.Origin()}, ingest.HeaderJobID: {of.ID}, ledger.HeaderStatus: {"200"}, ledger.HeaderCalls: {"1"},
-		ledger.HeaderFinishedAt: {ledger.Stamp(time.Now())},
+		ledger.HeaderFinishedAt: {ledger.Stamp(time.Now())}, ledger.HeaderCalledAt: {ledger.Stamp(operation.Started)}, ledger.HeaderPrice: {"0.30"},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -141,7 +143,53 @@ func TestResultOfAnOperationWithoutItsRecord(t *testing.T) {
 	if err != nil || found.Record == nil {
 		t.Fatalf("%+v, %v", found, err)
 	}
-	if c := found.Record; !c.Polled || !c.Final || c.Outcome != ledger.Done || c.Price != "0.00" || c.Call != 1 || c.Operation == nil {
+	if c := found.Record; !c.Polled || !c.Final || c.Outcome != ledger.Done || c.Price != "0.05" || c.Call != 1 || c.Operation == nil || c.Started.Before(operation.Started.Add(time.Second)) {
 		t.Errorf("%+v", c)
+	}
+}
+
+// TestFoundOperationHoldsItsSlotAtOnce checks that an operation holds its slot before anything about it is looked up or
+// stored: calls of other jobs may start meanwhile. A job that another owner has called again since lets it go.
+func TestFoundOperationHoldsItsSlotAtOnce(t *testing.T) {
+	w, p := newSettling(t)
+	var uses []bucket.Use
+	w.settler.Operations.Use(
+		func(*lane.Job) {}, func(_ context.Context, all []bucket.Use) { uses = append(uses, all...) },
+		func(*lane.Job, httpcall.Response) settle.Beyond { return settle.Beyond{} },
+	)
+	api := *w.Terms.API
+	api.Rules.Shared = []bucket.Limit{{Name: "one", InFlight: 1}}
+	w.Terms = w.Env.NewTerms(&api, nil)
+	held := *operation
+	held.Holds = true
+	last := (&ledger.Record{Call: 1, Outcome: ledger.Submitted, Operation: &held}).Last()
+	answer := &recorder.Answer{Verdict: uint8(slices.Index(lane.Verdicts[:], httpcall.Submitted)), Status: 202, Operation: held.Address, Holds: true}
+	intent := &lane.FoundIntent{Intent: queue.Intent{Call: 1}, Mark: &lane.IntentMark{Users: 2}, Stored: time.Now()}
+	for i, c := range []struct {
+		what  string
+		h     jobHistory
+		noted recorder.Found
+		want  recovery.Fate
+	}{
+		{"a record without a mark", jobHistory{last: &last}, recorder.Found{}, recovery.Polls},
+		{"the noted answer of a call", jobHistory{intent: intent}, recorder.Found{State: recorder.Answered, Answer: answer}, recovery.Answered},
+	} {
+		f := foundOf(w, p, uint64(i+1), string(rune('a'+i)))
+		w.Mu.Lock()
+		f.recallLocked(c.h)
+		f.noted, f.known.Noted = c.noted, c.noted.State
+		fate := recovery.Judge(f.known)
+		more := f.followLocked(fate)
+		w.Mu.Unlock()
+		if fate != c.want || !more || len(uses) != i+1 || uses[i].Hold == 0 || uses[i].Grant.Serial >= 0 {
+			t.Errorf("%s: fate %d, and the store is told %+v", c.what, fate, uses)
+		}
+		w.settler.Unrecorded.AccountedFor(f.Job)
+	}
+	f := foundOf(w, p, 9, "z")
+	f.Operation = &held
+	await.Return(t, "its way back to its queue", func() { f.wait(t.Context()) })
+	if end := uses[len(uses)-1]; len(uses) != 3 || end.Hold != 0 || f.Operation != nil || !f.Rests() {
+		t.Errorf("the store is told %+v, the job rests %v with %+v", uses, f.Rests(), f.Operation)
 	}
 }

@@ -70,18 +70,14 @@ const (
 	ignoresOverruling      plantedMistake = "the mark of an end holds after another owner's intent"
 	waitsUnmarked          plantedMistake = "a found job waits again, and only an old record tells of its last call"
 	believesAfterCut       plantedMistake = "notes from before a power cut are believed"
-	submitsAgain           plantedMistake = "a job that the api has accepted is called again"
-	endsWithoutIntent      plantedMistake = "an operation ends without an intent"
-	operationUnbarred      plantedMistake = "a letter of an operation is stored without a bar against a late result"
 )
 
 // mistakes lists every planted mistake.
-var mistakes = []plantedMistake{
+var mistakes = slices.Concat([]plantedMistake{
 	intentsUnfenced, resultUnbarred, barTakenForResult, writesWithoutRight, deletesBeforeLetter, deletesBeforeRecord,
 	deletesInAnyOrder, recordsBeforeResult, recordOfTheEarlierCall, buriesBeforeMark, dropsIntentFirst, calledWithoutIntent,
-	repeatsWithoutKey, ignoresIntents, ignoresRecords, ignoresOverruling, waitsUnmarked, believesAfterCut, submitsAgain, endsWithoutIntent,
-	operationUnbarred,
-}
+	repeatsWithoutKey, ignoresIntents, ignoresRecords, ignoresOverruling, waitsUnmarked, believesAfterCut,
+}, operationMistakes)
 
 // modelMessage is a message of the partition's stream: a job, an intent or a mark.
 type modelMessage struct {
@@ -284,7 +280,7 @@ func (m *recoveryModel) storeRecord(o *modelOwner, j *modelJob, c ledger.Record)
 		m.fail("the record of call %d of job %d says %s, and the one that its owner has read says %s", c.Call, j.seq, c.Outcome, r.Outcome)
 	}
 	id := fmt.Sprintf("call.%d.%d", j.seq, c.Call)
-	if c.Polled {
+	if c.Polled && m.bug != endsAsTheCall {
 		id = fmt.Sprintf("end.%d", j.seq)
 	}
 	return m.storeOnce(id, func() {
@@ -404,6 +400,9 @@ func (m *recoveryModel) takeOver() {
 			Header: map[string][]string{ingest.HeaderMsgID: {ingest.StoredID("k", "j")}},
 		})
 		o.discard(&outdated)
+		if m.bug == looksSinceNewest && h.intent != nil {
+			h.intent.Stored = m.newestIntent(msg.seq)
+		}
 		if results[msg.seq] {
 			h.result = &ledger.StoredResult{}
 		}

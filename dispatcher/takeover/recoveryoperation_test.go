@@ -1,10 +1,41 @@
 package takeover
 
 import (
+	"time"
+
 	"weir/bucket/queue"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 )
+
+// Mistakes about operations.
+const (
+	submitsAgain        plantedMistake = "a job that the api has accepted is called again"
+	endsWithoutIntent   plantedMistake = "an operation ends without an intent"
+	operationUnbarred   plantedMistake = "a letter of an operation is stored without a bar against a late result"
+	pollsUnmarked       plantedMistake = "a found job is polled, and only an old record tells of its operation"
+	dropsIntentUnmarked plantedMistake = "an accepted call's intent is deleted before its record and the operation's mark are stored"
+	endsAsTheCall       plantedMistake = "the record of an operation's end has the id of its call's"
+	endNotLookedUp      plantedMistake = "a found job is polled without a look for an end that is older than what was read"
+	looksSinceNewest    plantedMistake = "the end of an operation is looked for since the newest intent, and not since the first"
+)
+
+var operationMistakes = []plantedMistake{
+	submitsAgain, endsWithoutIntent, operationUnbarred, pollsUnmarked, dropsIntentUnmarked, endsAsTheCall, endNotLookedUp,
+	looksSinceNewest,
+}
+
+// newestIntent returns when the newest intent of a job was stored.
+func (m *recoveryModel) newestIntent(seq uint64) (at time.Time) {
+	for _, msg := range m.stream {
+		for _, i := range msg.intent {
+			if i.Seq == seq {
+				at = m.at(msg.stored)
+			}
+		}
+	}
+	return at
+}
 
 // keepOperation stores the mark of the job's operation, and then deletes the call's intent and the former marks.
 func (w *jobsWay) keepOperation() bool {

@@ -118,7 +118,9 @@ func (w *jobsWay) conclude(out httpcall.Outcome) (again bool) {
 	case httpcall.Dead:
 		w.bury(out.Reason, w.record(out))
 	case httpcall.Submitted:
-		w.operation = out.Operation
+		if w.operation = out.Operation; m.bug == dropsIntentUnmarked {
+			w.dropIntents()
+		}
 		if w.keepRecord(w.record(out)) && w.keepOperation() {
 			w.polls()
 		}
@@ -332,7 +334,11 @@ func (w *jobsWay) follow(fate recovery.Fate) (more bool) {
 				w.dropIntents()
 			}
 		}
-		return w.mark.Operation == nil || w.look
+		if w.mark.Operation == nil && m.bug == pollsUnmarked {
+			w.dropIntents()
+			return w.look
+		}
+		return w.mark.Operation == nil || w.look && m.bug != endNotLookedUp
 	case recovery.HasResult:
 		w.lost = w.known.Intended > w.known.Recorded
 	case recovery.EndsByMark:
@@ -385,7 +391,7 @@ func (w *jobsWay) settleFound(fate recovery.Fate) {
 		if w.last.Call >= w.calls && w.lost {
 			w.lost, w.flown, w.calls, w.attempts, w.deaths = false, false, w.last.Call, w.last.Attempt, 0
 		}
-		if w.mark.Operation == nil && !w.keepOperation() {
+		if w.mark.Operation == nil && m.bug != pollsUnmarked && !w.keepOperation() {
 			return
 		}
 		if w.known.Intended > w.known.Recorded {

@@ -77,7 +77,8 @@ func (p *reader) replayIntent(e queue.Entry) {
 	for _, i := range intents {
 		f := p.replay.of(i.Seq)
 		f.intents = append(f.intents, lane.FoundIntent{Intent: i, Mark: mark, Stored: e.Time})
-		p.replay.await(i.Seq, i.KeySum, false)
+		a := p.W.Env.Recorder.Find(i.Entry, p.CallOf(&i, i.Epoch)).Answer
+		p.replay.await(i.Seq, i.KeySum, a != nil && a.Holds)
 	}
 	if mark.Users == 0 {
 		p.Bucket.Discard(e.Seq)

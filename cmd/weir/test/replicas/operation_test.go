@@ -64,3 +64,34 @@ func TestReplicaKilledWhilePolling(t *testing.T) {
 		}
 	}
 }
+
+// TestReplicasShareHeldSlots: the slot that an operation holds in Redis outlives the replica that made its call, and is
+// free when the operation has ended, whichever replica has polled it.
+func TestReplicasShareHeldSlots(t *testing.T) {
+	t.Parallel()
+	redis := weirtest.StartRedis(t)
+	o := &fakeapi.Operations{}
+	o.Hold("first")
+	r := weirtest.NewReplicasOf(t, weirtest.OneServer(t), 2, fakeapi.Options{KeepBody: 64, Key: fakeapi.KeyFrom{Segment: -1}, Script: o.Script},
+		operationAPI+"      hold_slot: true\n    limits: [{name: one, in_flight: 1}]\n", "WEIR_REDIS_URL=redis://"+redis.Addr)
+	r.Publish(t.Context(), "weir.jobs.pay.first", "job-first", []byte("job-first"))
+	await.Until(t, "a poll", func() bool { return o.Polled("first") > 0 })
+	r.Publish(t.Context(), "weir.jobs.pay.second", "job-second", []byte("job-second"))
+	for i := range r.Procs {
+		r.Procs[i].Kill()
+		polls := o.Polled("first")
+		await.Until(t, "two polls by the replica that is left", func() bool { return o.Polled("first") > polls+1 })
+		if n := o.Submitted("second"); n != 0 {
+			t.Fatalf("the second job was called %d times beside an operation that holds the only slot", n)
+		}
+		r.StartOne(i)
+	}
+	o.Finish("first")
+	r.AwaitEmpty()
+	ends := r.Outcomes()
+	for _, name := range []string{"first", "second"} {
+		if got := ends["job-"+name]; len(got) != 1 || got[0] != ledger.Done || o.Submitted(name) != 1 {
+			t.Errorf("%s ended as %v, submitted %d times", name, got, o.Submitted(name))
+		}
+	}
+}

@@ -209,7 +209,7 @@ func (a *adder) add(r *ledger.Record) {
 	}
 	a.total.Plus(of)
 	g := a.group(a.nameOf(r))
-	if of != (ledger.Spending{}) {
+	if of != (ledger.Spending{}) && !r.Polled { // the end of an operation is no call
 		g.Calls++
 	}
 	g.money.Plus(of)
