@@ -30,7 +30,7 @@ var (
 // slack of all calls after i, and takes that much from each of them. marks keeps those suffix minima, with rising
 // serials and rising slacks. It has at most maxMarks of them and merges the oldest in the safe direction.
 //
-// The last grant has no calls after it. It is given back whole, and then the one before it (before).
+// No call comes after the last grant, so the rate gets all of it back. The grant before it is then the last one.
 type rateMeter struct {
 	tally
 	last  int64 // serial of the last grant, 0 if it is not known

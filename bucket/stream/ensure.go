@@ -167,8 +167,8 @@ func Look(ctx context.Context, js jetstream.JetStream, name string) (jetstream.S
 	return found, nil
 }
 
-// Open returns a stream that exists. It asks again if a server does not know of it: in a cluster that server may be behind
-// the one that created the stream. It blocks for at most a minute, or until ctx ends.
+// Open returns a stream that exists. It asks again if a server does not know of the stream: in a cluster that server may
+// be behind the one that created it. Open blocks for about a minute at most, or until ctx ends.
 func Open(ctx context.Context, js jetstream.JetStream, name string) (jetstream.Stream, error) {
 	s, err := establish(ctx, func(ctx context.Context) (jetstream.Stream, error) { return js.Stream(ctx, name) })
 	if err != nil {
