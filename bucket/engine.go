@@ -397,7 +397,7 @@ func newSharedLimit(r Rules, l Limit, ahead Micros) sharedLimit {
 	s.spare, s.slack = r.Spare(l)
 	switch l.Kind() {
 	case KindRate:
-		s.meter = &rateMeter{tally: tally{pace: r.pace(*l.Rate)}, settles: l.Cost.Settles()}
+		s.meter = &rateMeter{tally: tally{pace: r.pace(*l.Rate)}}
 	case KindQuota:
 		s.meter = newWindowMeter(r, *l.Quota, ahead)
 	case KindBudget:
@@ -432,9 +432,7 @@ func (l *sharedLimit) inherit(now, arrived Micros, old *sharedLimit, asked int64
 			return
 		}
 		if from.pace == to.pace {
-			settles := to.settles
 			*to = *from
-			to.settles = settles
 			return
 		}
 		pace := to.pace

@@ -26,13 +26,13 @@ var (
 // create units. For a later call j, slack(j) = TAT before it - its slot is what the bucket still held: lowering the
 // earlier debt by r lowers j's own debt by r only while r <= slack(j). So the refund of call i is at most the least
 // slack of all calls after i, and takes that much from each of them. marks keeps those suffix minima, with rising
-// serials and rising slacks. It has at most maxMarks of them and merges the oldest in the safe direction. Only limits
-// that settle keep marks.
+// serials and rising slacks. It has at most maxMarks of them and merges the oldest in the safe direction.
+//
+// No call comes after the last grant, so the rate gets all of it back. The grant before it is then the last one.
 type rateMeter struct {
 	tally
-	last    int64 // serial of the last grant, 0 if it cannot be given back
-	settles bool
-	marks   []mark
+	last  int64 // serial of the last grant, 0 if it is not known
+	marks []mark
 }
 
 // mark says that at most slack microseconds of the calls up to serial-1 may be refunded.
@@ -48,28 +48,25 @@ func (m *rateMeter) earliest(at Micros, cost int64) Micros {
 }
 
 func (m *rateMeter) take(at Micros, cost, serial int64) {
-	if m.settles {
-		m.mark(serial, max(0, m.tat-at))
-	}
+	m.mark(serial, max(0, m.tat-at))
 	m.gcra.take(at, m.interval, cost)
 	m.last = serial
 }
 
 func (m *rateMeter) giveBack(_ Micros, cost, serial int64) {
-	switch {
-	case m.settles:
+	if m.last != serial {
 		m.refund(serial, cost)
-	case m.last == serial:
-		m.untake(m.interval, cost)
-		m.last = before(serial)
+		return
 	}
+	m.untake(m.interval, cost)
+	m.last = before(serial)
 }
 
 func (m *rateMeter) correct(now, _ Micros, cost, actual, serial int64) {
 	switch {
 	case actual > cost:
 		m.charge(now, actual-cost)
-	case actual < cost && m.settles:
+	case actual < cost:
 		m.refund(serial, cost-actual)
 	}
 }
@@ -91,7 +88,7 @@ func (m *rateMeter) refund(serial, units int64) {
 			break
 		}
 	}
-	m.tat, m.last = m.tat-r, 0
+	m.tat -= r
 	least, keep := maxMicros, len(m.marks)
 	for i := len(m.marks) - 1; i >= 0; i-- {
 		k := m.marks[i]

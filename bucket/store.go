@@ -101,9 +101,10 @@ type Answer struct {
 	Elsewhere int
 }
 
-// Use reports the end of a grant to the store. A grant may be Returned unused: it is given back to every limit whose
-// last grant it still is, and forfeited for the other limits. Or a call used it and has ended: its shared in-flight
-// permit becomes free, and its Actual costs replace the estimate if they are known.
+// Use reports the end of a grant to the store. A grant may be Returned unused. The key gets it back if it is still the
+// key's last grant, and a shared limit as far as no later grant relies on it. The rest is forfeited. Or a call used the
+// grant and has ended: its shared in-flight permit becomes free, and its Actual costs replace the estimate if they are
+// known.
 type Use struct {
 	Key      string
 	Grant    Grant

@@ -110,9 +110,9 @@ func OpenQueue(ctx context.Context, o Options) (*Queue, error) {
 		return nil, err
 	}
 	for p := range partitions {
-		source, err := stream.Look(ctx, o.JetStream, StreamName(q.api, p))
+		source, err := stream.Open(ctx, o.JetStream, StreamName(q.api, p))
 		if err != nil {
-			return nil, fmt.Errorf("open stream %s: %w", StreamName(q.api, p), err)
+			return nil, err
 		}
 		q.enlarge(int64(source.CachedInfo().Config.MaxMsgSize))
 		partition, err := newPartition(q, o.Conn, source, p)

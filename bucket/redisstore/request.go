@@ -96,7 +96,6 @@ func (s *Store) limitLocked(r *request, l *bucket.Limit) {
 	r.flag(l.Shadow)
 	r.num(s.rules.Capacity(*l))
 	r.num(burst)
-	r.flag(l.Cost.Settles())
 	r.num(jitterOf(&s.rules))
 	r.num(per)
 	r.num(grain)

@@ -12,8 +12,8 @@ import "github.com/redis/go-redis/v9"
 // loses its fraction, and one that becomes a string may gain an exponent.
 //
 // A shared limit comes as a kind of one letter. cap is the largest cost that can pass. Every limit also has shadow,
-// held, settles, left and of (script_left.go). The fields l.… hold its state. They are kept in the hash of KEYS[1] as
-// the limit's name, ":" and the letters in brackets:
+// held, left and of (script_left.go). The fields l.… hold its state. They are kept in the hash of KEYS[1] as the
+// limit's name, ":" and the letters in brackets:
 //
 //	r  a rate             burst, p/q the interval, per the window and guard the jitter; t and r the TAT (t, r), the
 //	                      last serial (l), the pace counted in (p, q, b, w, j), until when calls may have arrived

@@ -11,12 +11,10 @@ local M = {}
 M.r = {}
 function M.r.earliest(l, at, cost) return g_slot(l, at, l.burst, cost) end
 function M.r.take(l, at, cost, serial)
-  if l.settles then
-    local slack, m = max(0, l.t - at), l.marks
-    while #m > 0 and m[#m][2] >= slack do m[#m] = nil end
-    m[#m + 1] = {serial, slack}
-    if #m > KEEP.MARKS then m[2][2] = m[1][2]; table.remove(m, 1) end
-  end
+  local slack, m = max(0, l.t - at), l.marks
+  while #m > 0 and m[#m][2] >= slack do m[#m] = nil end
+  m[#m + 1] = {serial, slack}
+  if #m > KEEP.MARKS then m[2][2] = m[1][2]; table.remove(m, 1) end
   g_take(l, at, cost)
   l.last = serial
 end
@@ -25,7 +23,7 @@ local function refund(l, serial, units)
   for _, k in ipairs(l.marks) do
     if k[1] > serial then r = min(r, k[2]) break end
   end
-  l.t, l.last = l.t - r, 0
+  l.t = l.t - r
   local least, kept = MAX, {}
   for i = #l.marks, 1, -1 do
     local k = l.marks[i]
@@ -35,18 +33,15 @@ local function refund(l, serial, units)
   l.marks = kept
 end
 function M.r.give_back(l, at, cost, serial)
-  if l.settles then
-    refund(l, serial, cost)
-  elseif l.last == serial then
-    g_untake(l, cost)
-    l.last = before(serial)
-  end
+  if l.last ~= serial then return refund(l, serial, cost) end
+  g_untake(l, cost)
+  l.last = before(serial)
 end
 function M.r.correct(l, now, at, cost, actual, serial)
   if actual > cost then
     local extra = math.ceil(min(MAX, (actual - cost) * (l.p / l.q))) + 1
     l.t, l.last = min(MAX, max(now, l.t) + extra), 0
-  elseif actual < cost and l.settles then
+  elseif actual < cost then
     refund(l, serial, cost - actual)
   end
 end

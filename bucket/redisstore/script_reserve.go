@@ -32,7 +32,7 @@ end
 local function load_limits(now)
   n_limits = num()
   for i = 1, n_limits do
-    local l = {name = str(), kind = str(), shadow = num() == 1, cap = num(), burst = num(), settles = num() == 1,
+    local l = {name = str(), kind = str(), shadow = num() == 1, cap = num(), burst = num(),
       guard = num(), per = num(), grain = num(), left = num(), of = str(), slack = num(), sign = str(),
       bounds = {}, log = KEYS[2 + i]}
     local p, q = num(), num()
@@ -92,11 +92,9 @@ local function save_limits()
       save(f .. 't', dec(l.t)) save(f .. 'r', dec(l.r)) save(f .. 'l', dec(l.last))
       save(f .. 'p', dec(l.p)) save(f .. 'q', dec(l.q)) save(f .. 'b', dec(l.burst)) save(f .. 'w', dec(l.window)) save(f .. 'j', dec(l.late))
       save(f .. 'c', dec(l.since)) save(f .. 'rn', st.asked) save(f .. 'y', l.shadow and '1' or '0')
-      if l.settles then
-        local m = {}
-        for i, k in ipairs(l.marks) do m[i] = dec(k[1]) .. ':' .. dec(k[2]) end
-        save(f .. 'm', table.concat(m, ','))
-      end
+      local m = {}
+      for i, k in ipairs(l.marks) do m[i] = dec(k[1]) .. ':' .. dec(k[2]) end
+      save(f .. 'm', table.concat(m, ','))
     elseif l.kind == 's' then
       save(f .. 'sum', dec(l.sum)) save(f .. 'g', dec(l.gone))
     elseif l.kind ~= 'i' then

@@ -168,14 +168,24 @@ func Look(ctx context.Context, js jetstream.JetStream, name string) (jetstream.S
 	return found, nil
 }
 
+// Open returns a stream that exists. It asks again if a server does not know of the stream: in a cluster that server may
+// be behind the one that created it. Open blocks for about a minute at most, or until ctx ends.
+func Open(ctx context.Context, js jetstream.JetStream, name string) (jetstream.Stream, error) {
+	s, err := establish(ctx, func(ctx context.Context) (jetstream.Stream, error) { return js.Stream(ctx, name) })
+	if err != nil {
+		return nil, fmt.Errorf("open stream %s: %w", name, err)
+	}
+	return s, nil
+}
+
 // Two replicas that start together on a new cluster ask for the same streams at the same moment. nats-server 2.15 may
 // then answer neither, although it creates the streams. So an attempt waits only briefly, and each attempt looks for
 // the stream first.
 const (
-	firstAttempt  = 2 * time.Second // twice as long for every next one: a busy cluster is slow to agree
-	mostAttempts  = 5               // 62 seconds
-	attemptPause  = 100 * time.Millisecond
-	codeNoCluster = 10008 // JetStream system temporarily unavailable
+	firstAttempt  = 2 * time.Second        // twice as long for every next one: a busy cluster is slow to agree
+	mostAttempts  = 5                      // 62 seconds
+	attemptPause  = 100 * time.Millisecond // also twice as long for every next one
+	codeNoCluster = 10008                  // JetStream system temporarily unavailable
 )
 
 // establish repeats try until it succeeds, a server refuses with a reason, or no attempt is left.
@@ -187,7 +197,7 @@ func establish[T any](ctx context.Context, try func(context.Context) (T, error))
 		if err == nil || ctx.Err() != nil || !unanswered(err) {
 			return got, err
 		}
-		if !Sleep(ctx, attemptPause+rand.N(attemptPause)) { // not in step with the other replica
+		if !Sleep(ctx, (attemptPause+rand.N(attemptPause))<<n) { // not in step with the other replica
 			return got, err
 		}
 	}

@@ -45,3 +45,32 @@ func TestLookAsksAgain(t *testing.T) {
 		t.Errorf("%d requests were lost", n)
 	}
 }
+
+// TestOpenAsksAgain checks that a stream is opened although the first server that is asked does not know of it yet. The
+// first request for each stream is answered by the real server, about a stream that it does not have.
+func TestOpenAsksAgain(t *testing.T) {
+	js := natstest.JetStream(t)
+	nc := js.Conn()
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "there", Subjects: []string{"there"}}); err != nil {
+		t.Fatal(err)
+	}
+	const info = "$JS.API.STREAM.INFO."
+	asked := false
+	if _, err := nc.Subscribe("behind.STREAM.INFO.there", func(m *nats.Msg) {
+		name := "there"
+		if !asked {
+			name = "missing"
+		}
+		asked = true
+		_ = nc.PublishRequest(info+name, m.Reply, m.Data) // the lookup fails without an answer
+	}); err != nil {
+		t.Fatal(err)
+	}
+	behind, err := jetstream.NewWithAPIPrefix(nc, "behind")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := Open(t.Context(), behind, "there"); err != nil || s.CachedInfo().Config.Name != "there" {
+		t.Errorf("%v", err)
+	}
+}

@@ -125,8 +125,8 @@ func (w *renewingWatcher) Stop() error {
 	return stopWatch(w.KeyWatcher)
 }
 
-// stopWatch stops a watch that may have ended: the client unsubscribes it when its context ends or its connection
-// closes, and then refuses to stop it.
+// stopWatch stops a watch that may have ended. The client ends a watch when its context ends or its connection closes,
+// and then refuses to stop the watch.
 func stopWatch(w jetstream.KeyWatcher) error {
 	if err := w.Stop(); err != nil && !errors.Is(err, nats.ErrBadSubscription) {
 		return err
