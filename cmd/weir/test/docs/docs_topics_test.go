@@ -281,7 +281,7 @@ func TestDocsOfRecords(t *testing.T) {
 		return inBackticks(rows[max(i, 0)].cells[1])
 	}
 	sameNames(t, "ledger (answer)", fieldsOfType(t, "Answer", "deadletter"), inRow("answer"))
-	sameNames(t, "ledger (outcome)", []string{ledger.Done, "retry", ledger.PushedBack, httpcall.DeniedCall, ledger.Asked}, inRow("outcome"))
+	sameNames(t, "ledger (outcome)", []string{ledger.Done, "retry", ledger.PushedBack, httpcall.DeniedCall, ledger.Submitted, ledger.Asked}, inRow("outcome"))
 	sameNames(t, "ledger (inquiry)", valuesOf(t, "Finding", "dispatcher/httpcall"), inRow("inquiry"))
 	sameNames(t, "ledger (billed)", valuesOf(t, "Billed", "deadletter"), inRow("billed"))
 	holdups := slices.DeleteFunc(valuesOf(t, "WaitFor", "dispatcher/schedule"), func(w string) bool {
@@ -319,7 +319,7 @@ func TestDocsOfMetrics(t *testing.T) {
 		}
 	}
 	for metric, values := range map[string][]string{
-		"`weir_jobs_finished_total`": outcomes, "`weir_calls_total`": {ledger.Done, "retry", ledger.PushedBack, httpcall.DeniedCall},
+		"`weir_jobs_finished_total`": outcomes, "`weir_calls_total`": {ledger.Done, "retry", ledger.PushedBack, httpcall.DeniedCall, ledger.Submitted},
 	} {
 		i := slices.IndexFunc(rows, func(r row) bool { return r.cells[0] == metric })
 		sameNames(t, "metrics ("+metric+")", values, inBackticks(rows[max(i, 0)].cell("says")))
