@@ -51,16 +51,17 @@ func (w *jobsWay) keepOperation() bool {
 	return true
 }
 
-// polls polls the job's operation until it has ended, or is given up.
+// polls polls the job's operation until it has ended, or an operator cancels it.
 func (w *jobsWay) polls() {
 	m := w.o.m
 	for {
+		if m.one(4) { // an operator cancels it
+			w.endOperation(string(deadletter.Cancelled))
+			return
+		}
 		end := ""
 		if !w.o.right || !w.yield(&modelWrite{arrive: func() { end = m.poll(w.mj) }}) {
 			return
-		}
-		if end == "" && m.one(12) {
-			end = string(deadletter.Cancelled)
 		}
 		if end != "" {
 			w.endOperation(end)
