@@ -405,9 +405,6 @@ func (m *recoveryModel) takeOver() {
 			Header: map[string][]string{ingest.HeaderMsgID: {ingest.StoredID("k", "j")}},
 		})
 		o.discard(&outdated)
-		if m.bug == looksSinceNewest && h.intent != nil {
-			h.intent.Stored = m.newestIntent(msg.seq)
-		}
 		if results[msg.seq] {
 			h.result = &ledger.StoredResult{}
 		}

@@ -101,6 +101,10 @@ func TestDashboardAndAlertsAskForWhatThereIs(t *testing.T) {
 	if err := os.WriteFile(chat, []byte("http://127.0.0.1:1/"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("whsec_c3dvcmRmaXNoLXN3b3JkZmlzaC1zd29yZGZpc2g="), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	left := func(context.Context, *fakeapi.Request) fakeapi.Behaviour {
 		return fakeapi.Behaviour{Header: []fakeapi.Field{{Name: "X-Left", Value: "3"}, {Name: "X-Garbled", Value: "some"}}}
 	}
@@ -113,7 +117,7 @@ apis:
       - {name: daily, quota: 1000/day, left: "header:X-Left"}
       - {name: hourly, quota: 900/h, left: "header:X-Garbled"}
       - {name: tried, quota: 500/day, shadow: true}
-    callback: {url: "${file:`+chat+`}"}
+    callback: {url: "${file:`+chat+`}", secret: "${file:`+secret+`}"}
 notifications: {chat: {url: "${file:`+chat+`}", format: slack}}
 `)
 	r.Submit("weir.jobs.m.k", nil, nil)
