@@ -58,7 +58,7 @@ func newPolling(t *testing.T, until time.Duration) *polling {
 		func(*lane.Job) {}, func(_ context.Context, uses []bucket.Use) { w.uses = append(w.uses, uses...) },
 		func(*lane.Job, httpcall.Response) settle.Beyond { return settle.Beyond{} },
 	)
-	part := &lane.Owned{W: l}
+	part := &lane.Owned{W: l, Bucket: &queue.Partition{}}
 	part.Of = part
 	w.Poller = New(l, settler)
 	w.job = lane.JobLocked(l.Sched.Extract(l.Sched.Push("k", 1, &part.Partition), 1))

@@ -28,7 +28,7 @@ type recoveryModel struct {
 	operates bool
 	// late says that most writes of former owners arrive late.
 	late bool
-	bug      plantedMistake
+	bug  plantedMistake
 
 	clock  time.Duration
 	seq    uint64 // of the partition's stream
