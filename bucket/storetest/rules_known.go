@@ -20,8 +20,8 @@ func changedTwice(b *table) {
 	}
 }
 
-// begunAfterItsCalls checks a rate that replaces a quota whose calls its own window no longer holds, that is perhaps
-// raised, and that is then changed to a rate whose window does.
+// begunAfterItsCalls replaces a quota by a rate when the calls are no longer in the quota's window. It then changes
+// the rate to one whose window still has the calls; in one case it raises the rate in between.
 func begunAfterItsCalls(b *table) {
 	for _, raised := range []int64{0, 4} {
 		b.lay(only(quota("a", bucket.Quota{Count: 30, Window: bucket.Sliding, Per: 2 * time.Second})))

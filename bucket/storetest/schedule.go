@@ -163,7 +163,7 @@ func refundsPlan(t *rapid.T) plan {
 	return p
 }
 
-// span returns the time in which a rate shows what it allows: some periods, and its burst drained several times.
+// span returns how long a rate must be used to show what it allows: one period, and twice the time to drain its burst.
 func span(r bucket.Rate) time.Duration {
 	return r.Per + 2*time.Duration(r.Burst)*r.Per/time.Duration(r.Count)
 }

@@ -139,7 +139,7 @@ func (t *termFields) fields() []field {
 		},
 		{
 			name: "max", is: maybe(&t.max, whole[int64](1, mostQuota).prefixed("a whole number from ")), otherwise: "none",
-			means: "the largest number that a job may have at `from`. weir refuses a job with more with 400",
+			means: "the largest number that a job may have at `from`. weir refuses a larger number with 400",
 		},
 		{
 			name: "learn", is: one(&t.learn, word("p50", "p90", "p95", "p99")), otherwise: "none",

@@ -81,7 +81,7 @@ func (d *Destination) section() section {
 					_, err := d.Target()
 					return err
 				}),
-				means: "where weir posts events. It follows no redirect. In the format `slack` at least a part of it is a reference",
+				means: "where weir posts events. weir follows no redirect. In the format `slack` at least a part of the address must be a reference",
 			},
 			{
 				name: "secret", otherwise: "none",

@@ -114,7 +114,7 @@ func (a Address) with(option nats.Option) Address {
 	return a
 }
 
-// Open connects. It blocks until the server answers, for Timeout at most.
+// Open connects to a server. It blocks until the server answers, for at most the constant Timeout.
 func Open(to Address) (*Connection, error) {
 	denied := &Denials{}
 	opts := append(Patience(), nats.Name(to.Name), nats.MaxReconnects(-1),

@@ -73,11 +73,11 @@ func (c *Choice) Read(now time.Time) (Question, error) {
 	q := Question{Filter: jobindex.Filter{API: c.API, Key: c.Key, Status: f.Status, Since: f.Since, Until: f.Until, Part: c.ID}, State: State(c.State), Limit: c.Limit}
 	switch {
 	case c.State != "" && !slices.Contains(States(), q.State):
-		return q, fmt.Errorf("state %q: it is one of waiting, calling, done, dead", c.State)
+		return q, fmt.Errorf("state %q: must be one of waiting, calling, done, dead", c.State)
 	case c.Limit < 1 || c.Limit > MostListed:
 		return q, fmt.Errorf("limit is 1 to %d", MostListed)
 	case len(c.ID) > ingest.MaxIDBytes:
-		return q, fmt.Errorf("id: no id has more than %d bytes", ingest.MaxIDBytes)
+		return q, fmt.Errorf("id: must have at most %d bytes", ingest.MaxIDBytes)
 	}
 	if err := q.After.UnmarshalText([]byte(c.After)); err != nil {
 		return q, fmt.Errorf("after: %w", err)
