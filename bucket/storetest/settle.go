@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"time"
 
 	"weir/bucket"
@@ -9,6 +10,7 @@ import (
 
 var settleTests = []test{
 	{"a returned slot is given back to its last only", returned},
+	{"slots of several asks are given back newest first", returnedNewestFirst},
 	{"returning twice gives back once", returnedTwice},
 	{"a slow key and a slow limit get a slot back although others went on", returnedAmongOthers},
 	{"a returned unit of a quota", returnedQuota},
@@ -28,6 +30,22 @@ func returned(b *table) {
 	b.settle(bucket.Use{Key: "k", Grant: all[0], Returned: true}) // later grants stand behind it: forfeited
 	b.settle(bucket.Use{Key: "k", Grant: all[3], Returned: true}, bucket.Use{Key: "k", Grant: all[2], Returned: true})
 	b.expectSlots(b.ask(bucket.Ask{Want: 2, Horizon: far}), 2_000_000, 3_000_000)
+}
+
+func returnedNewestFirst(b *table) {
+	b.lay(bucket.Rules{Key: keyRate(10, time.Hour, 10)})
+	uses := make([]bucket.Use, 0, 10)
+	for range 10 {
+		uses = append(uses, bucket.Use{Key: "k", Grant: b.ask(bucket.Ask{}).Grants[0], Returned: true})
+	}
+	slices.Reverse(uses)
+	b.settle(uses[:7]...)
+	b.settle(uses[:7]...) // as a retried round trip does
+	if n := len(b.ask(bucket.Ask{Want: 10}).Grants); n != 7 {
+		b.Errorf("%d of the burst are left, want 7", n)
+	}
+	b.settle(uses[:7]...)
+	b.expectSlots(b.ask(bucket.Ask{}))
 }
 
 func returnedTwice(b *table) {
