@@ -19,7 +19,7 @@ func Agree(t *testing.T, one, other Open, scenes int) {
 	for _, c := range []struct {
 		name string
 		plan func(*rapid.T) plan
-	}{{"any", anyPlan}, {"returns", returnsPlan}, {"refunds", refundsPlan}} {
+	}{{"any", anyPlan}, {"returns", returnsPlan}, {"refunds", refundsPlan}, {"overages", overagesPlan}} {
 		t.Run(c.name, func(t *testing.T) {
 			played := 0
 			rapid.Check(t, func(rt *rapid.T) {

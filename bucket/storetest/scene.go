@@ -26,6 +26,7 @@ type scene struct {
 	seen   bucket.Micros // the latest time that the store has read
 	events events
 	calls  []call
+	over   []charge
 	eras   []era // of the rules, the first from the start
 	given  int   // grants so far
 }
@@ -36,6 +37,14 @@ type call struct {
 	end   int64
 	costs []int64 // what it really took
 	grant
+}
+
+// charge is what a call took of a limit beyond its estimate.
+type charge struct {
+	at     bucket.Micros // when the store heard of it
+	limit  int
+	units  int64
+	number int // in the order of granting: after the grants that the store had given
 }
 
 // grant is a slot that a caller holds.
@@ -195,12 +204,15 @@ func (s *scene) start(g grant) {
 	c := call{at: int64(s.true)*1000 + late, costs: g.costs, grant: g}
 	c.end = c.at + s.rng.Int64N(int64(s.service)+1)
 	if s.chance(s.adverse.misestimates) {
-		// Fewer units than estimated: more would exceed the limits whatever a store does.
+		// Mostly fewer units than estimated: more exceed the limits whatever a store does.
 		c.costs, use.Actual = make([]int64, len(g.costs)), make([]int64, len(g.costs))
 		for i, cost := range g.costs {
 			c.costs[i] = cost
 			if s.settles(i) {
 				c.costs[i] = s.rng.Int64N(cost + 1)
+			}
+			if s.adverse.overages > 0 && s.chance(s.adverse.overages) {
+				c.costs[i] = cost + 1 + s.rng.Int64N(2*cost)
 			}
 			use.Actual[i] = c.costs[i]
 		}
@@ -220,6 +232,12 @@ func (s *scene) settles(i int) bool {
 
 func (s *scene) settle(u bucket.Use) {
 	s.seen = max(s.seen, s.clock.now)
+	for i, actual := range u.Actual {
+		if more := actual - u.Costs[i]; more > 0 {
+			s.over = append(s.over, charge{s.seen, i, more, s.given})
+			s.given++
+		}
+	}
 	if err := s.store.Settle(context.Background(), []bucket.Use{u}); err != nil {
 		s.t.Fatal(err)
 	}

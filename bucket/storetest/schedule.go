@@ -22,6 +22,7 @@ func schedules(t *testing.T, open Open, scenes int) {
 		{"never over", anyPlan, []check{(*scene).neverOver}},
 		{"never over by returns", returnsPlan, []check{(*scene).neverOver}},
 		{"never over by refunds", refundsPlan, []check{(*scene).neverOver}},
+		{"never over after overages", overagesPlan, []check{(*scene).afterOverages}},
 		{"never idle", busyPlan, []check{(*scene).neverOver, (*scene).neverIdle}},
 		{"never over under changing rules", turningPlan, []check{(*scene).neverOverInForce}},
 		{"never idle under changing rules", busyTurningPlan, []check{(*scene).neverOverInForce, (*scene).neverIdleInForce}},
@@ -64,7 +65,7 @@ type plan struct {
 
 // adversity is what can go wrong, in percent of the occasions.
 type adversity struct {
-	pauses, misses, unsettled, misestimates, clockBack int
+	pauses, misses, unsettled, misestimates, overages, clockBack int
 }
 
 func anyPlan(t *rapid.T) plan {
@@ -160,6 +161,13 @@ func refundsPlan(t *rapid.T) plan {
 		p.rules.Shared = append(p.rules.Shared, bucket.Limit{Name: name, Rate: &r, Cost: ingest.Cost(nil).SettledBy(ingest.Source{Header: "X"})})
 		p.costs = append(p.costs, r.Burst)
 	}
+	return p
+}
+
+// overagesPlan also has calls that cost up to three times what was estimated.
+func overagesPlan(t *rapid.T) plan {
+	p := refundsPlan(t)
+	p.adverse.overages = rapid.IntRange(5, 50).Draw(t, "overages")
 	return p
 }
 

@@ -16,6 +16,7 @@ var settleTests = []test{
 	{"a returned unit of a quota", returnedQuota},
 	{"permits", permits},
 	{"an overage is charged", overage},
+	{"a refund after the bucket drained cancels no overage", overageStays},
 	{"a refund is given back", refund},
 	{"a refund after the bucket drained mints nothing", lateRefund},
 	{"refunds while others wait", refundsInTurn},
@@ -118,6 +119,32 @@ func overage(b *table) {
 	b.lay(tokens())
 	b.settle(used(b.ask(bucket.Ask{Costs: []int64{100}}).Grants[0], 100, 300))
 	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{100}, Horizon: far}), 3_000_001)
+}
+
+// overageStays checks that an overage is not paid with units that had drained before it became known. An overage settled
+// while the units of both calls still count leaves them all to be given back.
+func overageStays(b *table) {
+	for _, c := range []struct{ settled, next int64 }{{5_000_000, 6_000_001}, {500_000, 1_500_001}} {
+		for _, returned := range []bool{false, true} {
+			b.lay(tokens())
+			one := b.ask(bucket.Ask{Costs: []int64{50}}).Grants[0]
+			two := b.ask(bucket.Ask{Costs: []int64{50}}).Grants[0]
+			b.clock.now += bucket.Micros(c.settled)
+			b.settle(used(two, 50, 150))
+			use := used(one, 50, 0)
+			use.Returned = returned
+			b.settle(use)
+			b.expectSlots(b.ask(bucket.Ask{Costs: []int64{100}, Horizon: far}), c.next)
+		}
+	}
+	// The last grant is no exception, nor is a second overage.
+	b.lay(tokens())
+	one := b.ask(bucket.Ask{Costs: []int64{50}}).Grants[0]
+	two := b.ask(bucket.Ask{Costs: []int64{50}}).Grants[0]
+	b.clock.now += 5_000_000
+	b.settle(used(one, 50, 100))
+	b.settle(used(two, 50, 0))
+	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{100}, Horizon: far}), 5_500_001)
 }
 
 func refund(b *table) {
