@@ -26,6 +26,7 @@ type scene struct {
 	seen   bucket.Micros // the latest time that the store has read
 	events events
 	calls  []call
+	held   [][]grant // by key, in the order of granting
 	over   []charge
 	eras   []era // of the rules, the first from the start
 	given  int   // grants so far
@@ -56,6 +57,10 @@ type grant struct {
 	era    int     // in which it was given
 }
 
+func (g *grant) use() bucket.Use {
+	return bucket.Use{Key: fmt.Sprint("key", g.key), Grant: g.Grant, Costs: g.costs}
+}
+
 // event is something that happens at a true time.
 type event struct {
 	at bucket.Micros
@@ -78,7 +83,7 @@ func newScene(t testing.TB, open Open, p plan, seed uint64) *scene {
 	s := &scene{plan: p, t: t, true: Start, rng: rand.New(rand.NewPCG(seed, 1))}
 	s.clock.now = Start
 	s.store = open(t, p.rules, &s.clock)
-	s.eras = []era{{p.rules, Start}}
+	s.eras, s.held = []era{{p.rules, Start}}, make([][]grant, p.keys)
 	return s
 }
 
@@ -136,9 +141,13 @@ func (s *scene) ask(k int) {
 		last = max(last, s.wall(g.At))
 		held := grant{g, k, costs, s.given, len(s.eras) - 1}
 		s.given++
+		s.held[k] = append(s.held[k], held)
 		s.at(s.wall(g.At), func() { s.start(held) })
 	}
 	next := last
+	if s.chance(s.adverse.eager) {
+		next = s.true + 1
+	}
 	if w := got[0].Wait; w.Until > 0 {
 		next = max(s.wall(w.Until), s.true+1)
 	} else if w.Never || len(got[0].Grants) == 0 {
@@ -184,19 +193,32 @@ func (s *scene) later(k int, when bucket.Micros) {
 	})
 }
 
-// start uses a grant, unless its slot was missed: then the grant is returned, or its owner has died.
+// start uses a grant, unless its slot was missed: then the grant is returned, sometimes with all behind it, newest first.
 func (s *scene) start(g grant) {
-	use := bucket.Use{Key: fmt.Sprint("key", g.key), Grant: g.Grant, Costs: g.costs}
+	i := slices.IndexFunc(s.held[g.key], func(h grant) bool { return h.number == g.number })
+	if i < 0 {
+		return // it was returned
+	}
+	use := g.use()
 	now := s.true + s.step
 	if now < g.At { // the clock was set back: sleep on
 		s.at(s.wall(g.At), func() { s.start(g) })
 		return
 	}
 	if s.chance(s.adverse.misses) || now > g.At.Add(s.rules.Jitter) {
-		use.Returned = true
-		s.settle(use)
+		from := i + 1
+		if s.chance(50) {
+			from = len(s.held[g.key])
+		}
+		for _, h := range slices.Backward(s.held[g.key][i:from]) {
+			use = h.use()
+			use.Returned = true
+			s.settle(use)
+		}
+		s.held[g.key] = slices.Delete(s.held[g.key], i, from)
 		return
 	}
+	s.held[g.key] = slices.Delete(s.held[g.key], i, i+1)
 	late := s.rng.Int64N(int64(s.rules.Jitter)+1) * s.rng.Int64N(2)
 	if s.chance(30) {
 		late = int64(s.rules.Jitter)

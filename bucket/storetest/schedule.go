@@ -66,6 +66,7 @@ type plan struct {
 // adversity is what can go wrong, in percent of the occasions.
 type adversity struct {
 	pauses, misses, unsettled, misestimates, overages, clockBack int
+	eager                                                        int // ask again at once after a grant
 }
 
 func anyPlan(t *rapid.T) plan {
@@ -126,13 +127,16 @@ func busyPlan(t *rapid.T) plan {
 	return p
 }
 
-// returnsPlan takes several slots ahead and returns many of them.
+// returnsPlan takes several slots ahead, of one ask or of several, and returns many of them.
 func returnsPlan(t *rapid.T) plan {
 	r := bucket.Rate{Count: rapid.Int64Range(20, 200).Draw(t, "count"), Per: time.Second, Burst: rapid.Int64Range(1, 5).Draw(t, "burst")}
 	p := plan{
 		rules: bucket.Rules{Key: bucket.KeyLimits{Rate: r}}, keys: rapid.IntRange(1, 3).Draw(t, "keys"),
-		want: rapid.IntRange(2, 6).Draw(t, "want"), horizon: 500 * time.Millisecond, length: 4 * time.Second,
-		adverse: adversity{misses: rapid.IntRange(5, 60).Draw(t, "misses"), pauses: rapid.IntRange(0, 2).Draw(t, "pauses")},
+		want: rapid.IntRange(1, 6).Draw(t, "want"), horizon: 500 * time.Millisecond, length: 4 * time.Second,
+		adverse: adversity{
+			misses: rapid.IntRange(5, 60).Draw(t, "misses"), pauses: rapid.IntRange(0, 2).Draw(t, "pauses"),
+			eager: rapid.IntRange(0, 90).Draw(t, "eager"),
+		},
 	}
 	for i := range rapid.IntRange(0, 2).Draw(t, "limits") {
 		p.rules.Shared = append(p.rules.Shared, anyLimit(t, fmt.Sprint("limit", i)))
