@@ -78,7 +78,7 @@ func (a *API) section() section {
 			},
 			{
 				name: "idle_timeout", is: one(&a.IdleTimeout, orEmpty(duration(time.Millisecond, time.Hour))), otherwise: "none",
-				means: "the longest time without a byte of an answer that has begun. An answer that stops ends like a timeout",
+				means: "the longest time without a byte of an answer that has begun. An answer that stops counts as a timeout",
 			},
 			{
 				name: "max_body", is: one(&a.MaxBody, size(1, maxBody)), or: "256KiB",

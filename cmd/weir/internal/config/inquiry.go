@@ -90,7 +90,7 @@ func (q *Inquiry) section() section {
 
 // section has the fields of what an answer to q means.
 func (a *InquiryAnswer) section(q *Inquiry) section {
-	telling := whole(200, 499).but("200 to 499, but for 3xx, 401, 402, 403, 407 and 429", tellingStatus)
+	telling := whole(200, 499).but("200 to 499, except 3xx, 401, 402, 403, 407 and 429", tellingStatus)
 	return section{
 		fields: []field{
 			{name: "status", is: one(&a.Status, telling), needs: "write status: 200", means: "the status of the answer"},

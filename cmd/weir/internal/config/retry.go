@@ -52,7 +52,7 @@ type Adaptive struct {
 func (a *Adaptive) section() section {
 	return section{fields: []field{
 		{
-			name: "floor", or: "10%", means: "the least share of the configured rate",
+			name: "floor", or: "10%", means: "the smallest share of the configured rate to which pushback lowers it",
 			is: one(&a.Floor, percent(1, 99).but("1% to 99%", func(text string) (int64, error) {
 				n, err := percentIn(99)(text)
 				if err == nil && n == 0 {
