@@ -3,7 +3,6 @@ package commands
 import (
 	"fmt"
 
-	"weir/cmd/internal/machine"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/cli/bench"
 
@@ -61,11 +60,16 @@ consumer, each on its own server: one that syncs every write, one that does not.
 	} {
 		cmd.AddCommand(oneBenchCommand(b.name, b.short, b.long, b.o))
 	}
+	cmd.AddCommand(&cobra.Command{
+		Use: "role NAME SETTINGS", Short: "Play a part in a measurement, for the measurement", Hidden: true, Args: cli.Takes("NAME", "SETTINGS"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return bench.Play(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), args[0], args[1])
+		},
+	})
 	return cmd
 }
 
 func oneBenchCommand(name, short, long string, o bench.Options) *cobra.Command {
-	o.Attributes = machine.ChildAttributes
 	if o.Seconds == 0 {
 		o.Seconds = 10
 	}

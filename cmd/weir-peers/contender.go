@@ -5,6 +5,8 @@ package main
 import (
 	"context"
 	"errors"
+
+	"weir/cmd/internal/contest"
 )
 
 // contender is one that takes jobs and calls the api.
@@ -16,26 +18,27 @@ type contender struct {
 	path       string // of its calls
 	busy       string // the queue that its workers look into
 	callsOnly  bool   // it takes jobs as another does
-	producer   *process
-	workers    []*process // none: the store calls
-	stores     []*process
+	producer   *contest.Role
+	workers    []*contest.Role // none: the store calls
+	store      int             // its process
 	// pace gives one that keeps a rate by the limiter that it has, with a queue of its own; nil: it is not asked.
 	pace func(ctx context.Context, rate int) (*contender, error)
 }
 
-// waiting is the queue that no worker looks into.
-const waiting = "waiting"
-
 // counted are the processes whose CPU is the contender's.
-func (c *contender) counted() []*process {
-	return append(append([]*process{}, c.workers...), c.stores...)
+func (c *contender) counted() []int {
+	pids := []int{c.store}
+	for _, w := range c.workers {
+		pids = append(pids, w.PID())
+	}
+	return pids
 }
 
 // all have the workers do something.
 func (c *contender) all(ctx context.Context, do string) error {
 	var err error
 	for _, w := range c.workers {
-		_, e := w.order(ctx, order{Do: do})
+		_, e := w.Order(ctx, contest.Order{Do: do})
 		err = errors.Join(err, e)
 	}
 	return err
@@ -59,28 +62,25 @@ var peers = []peer{
 }
 
 func weirPeer(ctx context.Context, s *stage) (all []*contender, err error) {
-	synced, err := startWeir(ctx, s, "always", "always")
+	start := func(durability string) (store int, producer *contest.Role, err error) {
+		w, err := startWeir(ctx, s, durability)
+		if err != nil {
+			return 0, nil, err
+		}
+		producer, err = s.Role(ctx, "nats", contest.Settings{Store: "nats://" + w.NATS, Queue: "weir.jobs"})
+		return w.PID(), producer, err
+	}
+	synced, producer, err := start("always")
 	if err != nil {
 		return nil, err
 	}
-	loose, err := startWeir(ctx, s, "interval", "interval")
-	if err != nil {
-		return nil, err
-	}
-	produce := func(w weirServer) (*process, error) {
-		return s.role(ctx, "nats", settings{Store: w.nats, Queue: "weir.jobs", AtOnce: s.o.AtOnce})
-	}
-	producer, err := produce(synced)
-	if err != nil {
-		return nil, err
-	}
-	looseProducer, err := produce(loose)
+	loose, looseProducer, err := start("interval")
 	if err != nil {
 		return nil, err
 	}
 	first := &contender{
 		name: "weir", durability: "synced before the receipt; so are results and records of calls", durable: true,
-		path: "/weir-idempotent-always", busy: "idempotent", producer: producer, stores: []*process{synced.process},
+		path: "/weir-idempotent-always", busy: "idempotent", producer: producer, store: synced,
 	}
 	first.pace = func(_ context.Context, rate int) (*contender, error) {
 		paced := *first
@@ -91,11 +91,11 @@ func weirPeer(ctx context.Context, s *stage) (all []*contender, err error) {
 		first,
 		{
 			name: "weir, api not idempotent", durability: "the same, and an intent before each call", durable: true,
-			path: "/weir-once-always", busy: "once", callsOnly: true, producer: producer, stores: []*process{synced.process},
+			path: "/weir-once-always", busy: "once", callsOnly: true, producer: producer, store: synced,
 		},
 		{
 			name: "weir, interval", durability: "within 1 s",
-			path: "/weir-idempotent-interval", busy: "idempotent", producer: looseProducer, stores: []*process{loose.process},
+			path: "/weir-idempotent-interval", busy: "idempotent", producer: looseProducer, store: loose,
 		},
 	}, nil
 }
@@ -108,12 +108,12 @@ func barePeer(ctx context.Context, s *stage) (all []*contender, err error) {
 		{"bare NATS, every write synced", "always", "synced before the acknowledgement", true},
 		{"bare NATS", "interval", "within 2 min by default, here 1 s", false},
 	} {
-		server, url, err := startBare(ctx, s, kind.durability)
+		url, server, err := s.Server(ctx, "nats-"+kind.durability, kind.durability)
 		if err != nil {
 			return nil, err
 		}
-		c := &contender{name: kind.name, durability: kind.text, durable: kind.durable, path: "/bare-" + kind.durability, busy: "busy", stores: []*process{server}}
-		at := settings{Store: url, Queue: bareSubject, AtOnce: s.o.AtOnce}
+		c := &contender{name: kind.name, durability: kind.text, durable: kind.durable, path: "/bare-" + kind.durability, busy: contest.Busy, store: server.PID()}
+		at := contest.Settings{Store: url, Queue: contest.BareSubject, AtOnce: s.o.AtOnce}
 		if err := c.staff(ctx, s, "nats", at); err != nil {
 			return nil, err
 		}
@@ -123,15 +123,15 @@ func barePeer(ctx context.Context, s *stage) (all []*contender, err error) {
 }
 
 // staff starts a worker and a producer that are roles of this program.
-func (c *contender) staff(ctx context.Context, s *stage, role string, at settings) error {
+func (c *contender) staff(ctx context.Context, s *stage, role string, at contest.Settings) error {
 	work := at
-	work.Worker, work.API = true, s.judge.url+c.path
-	w, err := s.role(ctx, role, work)
+	work.Worker, work.API = true, s.judge.URL+c.path
+	w, err := s.Role(ctx, role, work)
 	if err != nil {
 		return err
 	}
-	c.workers = []*process{w}
-	c.producer, err = s.role(ctx, role, at)
+	c.workers = []*contest.Role{w}
+	c.producer, err = s.Role(ctx, role, at)
 	return err
 }
 
@@ -147,8 +147,8 @@ func riverPeer(ctx context.Context, s *stage) (all []*contender, err error) {
 		if err != nil {
 			return nil, err
 		}
-		c := &contender{name: kind.name, durability: kind.text, durable: kind.durable, path: "/river-" + kind.commit, busy: "busy", stores: []*process{server}}
-		if err := c.staff(ctx, s, "river", settings{Store: url + "&pool_max_conns=10", Queue: c.busy, AtOnce: s.o.AtOnce}); err != nil {
+		c := &contender{name: kind.name, durability: kind.text, durable: kind.durable, path: "/river-" + kind.commit, busy: contest.Busy, store: server.PID()}
+		if err := c.staff(ctx, s, "river", contest.Settings{Store: url + "&pool_max_conns=10", Queue: c.busy, AtOnce: s.o.AtOnce}); err != nil {
 			return nil, err
 		}
 		all = append(all, c)
@@ -172,10 +172,10 @@ func asynqPeer(ctx context.Context, s *stage) (all []*contender, err error) {
 			return nil, err
 		}
 		c := &contender{
-			name: "Asynq, appendfsync " + kind.sync, durability: kind.text, durable: kind.durable, path: "/asynq-" + kind.sync, busy: "busy",
-			stores: []*process{server},
+			name: "Asynq, appendfsync " + kind.sync, durability: kind.text, durable: kind.durable, path: "/asynq-" + kind.sync, busy: contest.Busy,
+			store: server.PID(),
 		}
-		at := settings{Store: addr, Queue: c.busy, AtOnce: s.o.AtOnce}
+		at := contest.Settings{Store: addr, Queue: c.busy, AtOnce: s.o.AtOnce}
 		if err := c.staff(ctx, s, "asynq", at); err != nil {
 			return nil, err
 		}
@@ -204,10 +204,10 @@ func bullPeer(ctx context.Context, s *stage) (all []*contender, err error) {
 			return nil, err
 		}
 		c := &contender{
-			name: "BullMQ, appendfsync " + kind.sync, durability: kind.text, durable: kind.durable, path: "/bullmq-" + kind.sync, busy: "busy",
-			stores: []*process{server},
+			name: "BullMQ, appendfsync " + kind.sync, durability: kind.text, durable: kind.durable, path: "/bullmq-" + kind.sync, busy: contest.Busy,
+			store: server.PID(),
 		}
-		at := settings{Store: addr, Queue: c.busy}
+		at := contest.Settings{Store: addr, Queue: c.busy}
 		if c.producer, err = s.bull(ctx, program, at); err != nil {
 			return nil, err
 		}
@@ -233,8 +233,8 @@ func bullPeer(ctx context.Context, s *stage) (all []*contender, err error) {
 const bullWorkers = 1
 
 // staffBull starts BullMQ's workers.
-func (c *contender) staffBull(ctx context.Context, s *stage, program string, at settings) error {
-	at.Worker, at.API, at.AtOnce = true, s.judge.url+c.path, max(1, s.o.AtOnce/s.o.BullWorkers)
+func (c *contender) staffBull(ctx context.Context, s *stage, program string, at contest.Settings) error {
+	at.Worker, at.API, at.AtOnce = true, s.judge.URL+c.path, max(1, s.o.AtOnce/s.o.BullWorkers)
 	c.workers = nil
 	for range s.o.BullWorkers {
 		w, err := s.bull(ctx, program, at)
@@ -247,10 +247,6 @@ func (c *contender) staffBull(ctx context.Context, s *stage, program string, at 
 }
 
 // bull starts a role of BullMQ's.
-func (s *stage) bull(ctx context.Context, program string, at settings) (*process, error) {
-	what, err := bullCommand(program, at)
-	if err != nil {
-		return nil, err
-	}
-	return s.there(ctx, what)
+func (s *stage) bull(ctx context.Context, program string, at contest.Settings) (*contest.Role, error) {
+	return s.Play(ctx, "BullMQ", at, "node", program)
 }

@@ -9,40 +9,39 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"strconv"
 	"time"
+
+	"weir/cmd/internal/child"
+	"weir/cmd/internal/machine"
 )
 
 // startRedis starts a redis-server that syncs its log always or everysec, and returns its address. redis-server is installed where it is
 // missing.
-func startRedis(ctx context.Context, s *stage, name, sync string) (server *process, addr string, err error) {
+func startRedis(ctx context.Context, s *stage, name, sync string) (server *child.Process, addr string, err error) {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		if err := apt(ctx, "redis-server"); err != nil {
 			return nil, "", err
 		}
 	}
-	dir := s.path(name)
+	dir := s.Path(name)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, "", fmt.Errorf("a directory for Redis: %w", err)
 	}
-	port, err := freePort()
-	if err != nil {
+	if addr, err = machine.FreeAddr(); err != nil {
 		return nil, "", err
 	}
-	server, err = s.start(command{
-		name: "redis-server", path: "redis-server", dir: dir,
-		args: []string{
-			"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--appendonly", "yes", "--appendfsync", sync,
+	_, port, _ := net.SplitHostPort(addr)
+	server, err = s.Start(child.Options{
+		Name: "redis-server", Path: "redis-server", Dir: dir,
+		Args: []string{
+			"--port", port, "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--appendonly", "yes", "--appendfsync", sync,
 			"--maxmemory-policy", "noeviction",
 		},
 	})
 	if err != nil {
 		return nil, "", err
 	}
-	addr = fmt.Sprintf("127.0.0.1:%d", port)
-	ctx, cancel := context.WithTimeoutCause(ctx, startWithin, fmt.Errorf("redis-server did not come up within %v", startWithin))
-	defer cancel()
-	return server, addr, until(ctx, server, func() bool { return pong(addr) })
+	return server, addr, until(ctx, "redis-server", server, func() bool { return pong(addr) })
 }
 
 // pong reports whether a Redis answers.

@@ -14,9 +14,10 @@ import (
 	"slices"
 	"strconv"
 	"syscall"
-	"time"
 
 	"github.com/jackc/pgx/v5"
+	"weir/cmd/internal/child"
+	"weir/cmd/internal/machine"
 )
 
 // postgresBin is the directory of PostgreSQL's programs, of the newest version; it is installed where it is missing.
@@ -55,7 +56,7 @@ func apt(ctx context.Context, name string) error {
 	defer cancel()
 	env := []string{"DEBIAN_FRONTEND=noninteractive"}
 	for _, args := range [][]string{{"update"}, {"install", "-y", "--no-install-recommends", name}} {
-		if _, err := done(ctx, command{name: "apt-get " + args[0], path: "apt-get", args: args, env: env}); err != nil {
+		if _, err := done(ctx, child.Options{Name: "apt-get " + args[0], Path: "apt-get", Args: args, Env: env}); err != nil {
 			return err
 		}
 	}
@@ -63,44 +64,44 @@ func apt(ctx context.Context, name string) error {
 }
 
 // startPostgres makes a cluster with these settings, starts it, and returns its address.
-func startPostgres(ctx context.Context, s *stage, name string, set ...string) (server *process, url string, err error) {
+func startPostgres(ctx context.Context, s *stage, name string, set ...string) (server *child.Process, url string, err error) {
 	bin, err := postgresBin(ctx)
 	if err != nil {
 		return nil, "", err
 	}
-	dir := s.path(name)
+	dir := s.Path(name)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, "", fmt.Errorf("a directory for PostgreSQL: %w", err)
 	}
-	var as *syscall.Credential
+	as := machine.ChildAttributes
 	if os.Geteuid() == 0 { // as whom it refuses to run
 		if as, err = give(dir, "postgres"); err != nil {
 			return nil, "", err
 		}
 	}
-	_, err = done(ctx, command{
-		name: "initdb", path: filepath.Join(bin, "initdb"), dir: dir, as: as,
-		args: []string{"--pgdata", dir, "--auth", "trust", "--username", "river", "--encoding", "UTF8", "--locale", "C"},
+	_, err = done(ctx, child.Options{
+		Name: "initdb", Path: filepath.Join(bin, "initdb"), Dir: dir, Attributes: as,
+		Args: []string{"--pgdata", dir, "--auth", "trust", "--username", "river", "--encoding", "UTF8", "--locale", "C"},
 	})
 	if err != nil {
 		return nil, "", err
 	}
-	port, err := freePort()
+	addr, err := machine.FreeAddr()
 	if err != nil {
 		return nil, "", err
 	}
+	_, port, _ := net.SplitHostPort(addr)
 	// A quarter of a small machine's memory, and no checkpoint for the sake of space within the run: what PostgreSQL's manual has one raise first.
-	args := []string{"-D", dir, "-p", strconv.Itoa(port), "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "shared_buffers=1GB", "-c", "max_wal_size=4GB"}
+	args := []string{"-D", dir, "-p", port, "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "shared_buffers=1GB", "-c", "max_wal_size=4GB"}
 	for _, setting := range set {
 		args = append(args, "-c", setting)
 	}
-	if server, err = s.startLike(command{name: "postgres", path: filepath.Join(bin, "postgres"), args: args, dir: dir, as: as}, syscall.SIGINT); err != nil {
+	if server, err = s.Start(child.Options{Name: "postgres", Path: filepath.Join(bin, "postgres"), Args: args, Dir: dir, Attributes: as}); err != nil {
 		return nil, "", err
 	}
-	url = fmt.Sprintf("postgres://river@127.0.0.1:%d/postgres?sslmode=disable", port)
-	ctx, cancel := context.WithTimeoutCause(ctx, startWithin, fmt.Errorf("PostgreSQL did not come up within %v", startWithin))
-	defer cancel()
-	return server, url, until(ctx, server, func() bool {
+	s.Later(func() error { server.Signal(syscall.SIGINT); return nil }) // or it waits until its clients are gone
+	url = "postgres://river@" + addr + "/postgres?sslmode=disable"
+	return server, url, until(ctx, "postgres", server, func() bool {
 		conn, err := pgx.Connect(ctx, url)
 		if err != nil {
 			return false
@@ -109,8 +110,8 @@ func startPostgres(ctx context.Context, s *stage, name string, set ...string) (s
 	})
 }
 
-// give hands a directory to a user, and says how to be that user.
-func give(dir, name string) (*syscall.Credential, error) {
+// give hands a directory to a user, and returns the attributes of a child that is that user.
+func give(dir, name string) (as func() *syscall.SysProcAttr, err error) {
 	u, err := user.Lookup(name)
 	if err != nil {
 		return nil, fmt.Errorf("the user that PostgreSQL runs as: %w", err)
@@ -120,30 +121,9 @@ func give(dir, name string) (*syscall.Credential, error) {
 	if err := errors.Join(err1, err2, os.Chown(dir, int(uid), int(gid)), os.Chmod(filepath.Dir(dir), 0o711)); err != nil {
 		return nil, fmt.Errorf("hand %s to %s: %w", dir, name, err)
 	}
-	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
-}
-
-// freePort is a port that nobody listens on.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
-}
-
-// until waits until a process is what is wanted.
-func until(ctx context.Context, p *process, is func() bool) error {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for !is() {
-		select {
-		case <-tick.C:
-		case <-p.exited:
-			return fmt.Errorf("%s ended: %s\n%s", p.name, p.cmd.ProcessState, p.tail.String())
-		case <-ctx.Done():
-			return fmt.Errorf("%w\n%s", context.Cause(ctx), p.tail.String())
-		}
-	}
-	return nil
+	return func() *syscall.SysProcAttr {
+		attributes := machine.ChildAttributes()
+		attributes.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+		return attributes
+	}, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hibiken/asynq"
 	"golang.org/x/time/rate"
+	"weir/cmd/internal/contest"
 )
 
 // asynqLook is how often a worker looks whether an empty queue has something, which is 1 s by itself: it rests between its turns, so
@@ -22,13 +23,13 @@ const asynqLook = 50 * time.Millisecond
 // asynqBurst is the burst of the limiter in Asynq's documentation ("Rate Limiting" in its wiki), by the rate: 30 at 10/s.
 const asynqBurst = 3
 
-func asynqRole(s settings) (role, error) {
+func asynqRole(_ context.Context, s contest.Settings) (contest.Do, error) {
 	at := asynq.RedisClientOpt{Addr: s.Store, PoolSize: s.AtOnce}
 	if !s.Worker {
 		client := asynq.NewClient(at)
-		return func(ctx context.Context, o order) error { return enqueueAsynq(ctx, client, s.AtOnce, o) }, nil
+		return func(ctx context.Context, o contest.Order) error { return enqueueAsynq(ctx, client, s.AtOnce, o) }, nil
 	}
-	w := &asynqWorker{at: at, s: s, caller: newCaller(s)}
+	w := &asynqWorker{at: at, s: s, caller: contest.NewCaller(s.API, s.AtOnce)}
 	if s.Rate > 0 {
 		w.limiter = rate.NewLimiter(rate.Limit(s.Rate), asynqBurst*s.Rate)
 	}
@@ -36,7 +37,7 @@ func asynqRole(s settings) (role, error) {
 }
 
 // enqueueAsynq enqueues jobs singly, many at once: Asynq has nothing for many together.
-func enqueueAsynq(ctx context.Context, client *asynq.Client, atOnce int, o order) error {
+func enqueueAsynq(ctx context.Context, client *asynq.Client, atOnce int, o contest.Order) error {
 	var next atomic.Int64
 	var running sync.WaitGroup
 	failed := make(chan error, atOnce)
@@ -47,7 +48,7 @@ func enqueueAsynq(ctx context.Context, client *asynq.Client, atOnce int, o order
 				if job >= o.Jobs {
 					return
 				}
-				if _, err := client.EnqueueContext(ctx, asynq.NewTask("call", bodyOf(job, o.Body)), asynq.Queue(o.Queue)); err != nil {
+				if _, err := client.EnqueueContext(ctx, asynq.NewTask("call", contest.Body(job, o.Body)), asynq.Queue(o.Queue)); err != nil {
 					failed <- fmt.Errorf("enqueue job %d: %w", job, err)
 					return
 				}
@@ -66,13 +67,13 @@ func enqueueAsynq(ctx context.Context, client *asynq.Client, atOnce int, o order
 // asynqWorker is a server of Asynq's, which is made anew for each turn.
 type asynqWorker struct {
 	at      asynq.RedisClientOpt
-	s       settings
-	caller  caller
+	s       contest.Settings
+	caller  contest.Caller
 	limiter *rate.Limiter // nil: none
 	server  *asynq.Server
 }
 
-func (w *asynqWorker) do(_ context.Context, o order) error {
+func (w *asynqWorker) do(_ context.Context, o contest.Order) error {
 	if o.Do == "rest" {
 		w.server.Shutdown()
 		return nil
@@ -92,7 +93,7 @@ func (w *asynqWorker) do(_ context.Context, o order) error {
 		if w.limiter != nil && !w.limiter.Allow() {
 			return errLimited
 		}
-		return w.caller.call(ctx, t.Payload())
+		return w.caller.Call(ctx, t.Payload())
 	}))
 }
 

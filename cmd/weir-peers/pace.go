@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"weir/cmd/internal/contest"
+	"weir/cmd/internal/machine"
 )
 
 // paceWithin bounds a round of a rate, by how long it takes at the rate.
@@ -30,25 +33,22 @@ func (s *stage) keep(ctx context.Context, all []*contender, r *Report) error {
 			order, names = append(order, paced), append(names, c.name)
 			found[c.name] = &Pace{Name: c.name, Rate: rate}
 		}
-		for round := range s.o.Rounds {
-			for t := range order {
-				i := (round + t) % len(order)
-				p := found[names[i]]
-				if p == nil {
-					continue
-				}
-				if err := s.paced(ctx, order[i], p); err != nil {
-					if ctx.Err() != nil {
-						return err
-					}
-					delete(found, names[i])
-					r.leaveOut(fmt.Sprintf("%s, %d/s", names[i], rate), err)
-					s.o.say("rate: %s at %d/s is out: %v", names[i], rate, err)
-					continue
-				}
-				s.o.say("rate: %d/s, round %d of %d: %s: used %.1f %%, %d in the fullest second", rate, round+1, s.o.Rounds, names[i],
-					100*p.Use.Each[len(p.Use.Each)-1], p.Fullest)
+		for round, i := range contest.Turns(s.o.Rounds, len(order)) {
+			p := found[names[i]]
+			if p == nil {
+				continue
 			}
+			if err := s.paced(ctx, order[i], p); err != nil {
+				if ctx.Err() != nil {
+					return err
+				}
+				delete(found, names[i])
+				r.leaveOut(fmt.Sprintf("%s, %d/s", names[i], rate), err)
+				s.o.say("rate: %s at %d/s is out: %v", names[i], rate, err)
+				continue
+			}
+			s.o.say("rate: %d/s, round %d of %d: %s: used %.1f %%, %d in the fullest second", rate, round+1, s.o.Rounds, names[i],
+				100*p.Use.Each[len(p.Use.Each)-1], p.Fullest)
 		}
 		for _, name := range names {
 			if p := found[name]; p != nil {
@@ -65,43 +65,25 @@ func (s *stage) paced(ctx context.Context, c *contender, p *Pace) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, length+roundWithin, fmt.Errorf("a round did not end within %v", length+roundWithin))
 	defer cancel()
 	jobs := p.Rate * s.o.Seconds
-	held := measurePauses()
-	defer held.end()
-	if err := s.judge.begin(ctx, c.path, jobs); err != nil {
-		return err
-	}
+	held := machine.MeasureHeldUp()
+	defer held.Stop()
 	if err := c.all(ctx, "work"); err != nil {
 		return err
 	}
-	if _, err := c.producer.order(ctx, order{Do: "publish", Jobs: jobs, Keys: 1, Body: s.o.Body, Queue: c.busy}); err != nil {
-		return err
-	}
-	called, err := s.judge.end(ctx, jobs, length)
+	called, err := s.called(ctx, c, jobs, 1, length)
 	if err != nil {
 		return err
 	}
-	pause := held.end()
+	pause := held.Worst()
 	if err := c.all(ctx, "rest"); err != nil {
 		return err
 	}
 	slices.Sort(called.Times)
-	first, last := called.Times[0], called.Times[jobs-1]
-	p.Use.add(persecond(jobs-1, last-first) / float64(p.Rate))
-	p.Fullest = max(p.Fullest, fullest(called.Times, time.Second))
-	p.Excused = max(p.Excused, fullest(called.Times, time.Second-pause))
+	first, last := called.FirstAndLast()
+	p.Use.add(contest.PerSecond(jobs-1, last-first) / float64(p.Rate))
+	p.Fullest = max(p.Fullest, contest.Fullest(called.Times, time.Second))
+	p.Excused = max(p.Excused, contest.Fullest(called.Times, time.Second-pause))
 	p.Pause = max(p.Pause, float64(pause)/float64(time.Millisecond))
 	p.Repeated += called.Repeated
 	return nil
-}
-
-// fullest is the most calls within any window of this length.
-func fullest(sorted []int64, window time.Duration) (most int) {
-	first := 0
-	for last := range sorted {
-		for sorted[last]-sorted[first] >= int64(window) && first < last {
-			first++
-		}
-		most = max(most, last-first+1)
-	}
-	return most
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"weir/cmd/internal/contest"
 )
 
 // Report is what a run found.
@@ -30,6 +32,20 @@ type Report struct {
 	Unlimited []LeftOut         `json:"without_a_limiter,omitempty"`
 	LeftOut   []LeftOut         `json:"left_out,omitempty"`
 	Took      float64           `json:"took_s"`
+}
+
+// Machine is what the run was on: a contest.Machine.
+type Machine struct {
+	OS    string  `json:"-"`
+	Cores int     `json:"cores"`
+	CPU   string  `json:"cpu"`
+	Load  string  `json:"load_at_the_start"`
+	Sync  float64 `json:"fsync_us"`
+}
+
+// String is the machine in one line.
+func (m Machine) String() string {
+	return fmt.Sprintf("%d cores, %s, an fsync takes %s µs, load %s at the start", m.Cores, m.CPU, short(m.Sync), m.Load)
 }
 
 // LeftOut is what was not measured, and why.
@@ -81,25 +97,13 @@ type Pace struct {
 
 // Figures are those of the rounds.
 type Figures struct {
-	Median float64   `json:"median"`
-	Least  float64   `json:"least"`
-	Most   float64   `json:"most"`
-	Each   []float64 `json:"each_round"`
+	contest.Spread
+	Each []float64 `json:"each_round"`
 }
 
 func (f *Figures) add(x float64) { f.Each = append(f.Each, x) }
 
-func (f *Figures) sum() {
-	if len(f.Each) == 0 {
-		return
-	}
-	sorted := slices.Sorted(slices.Values(f.Each))
-	f.Median = sorted[len(sorted)/2]
-	if len(sorted)%2 == 0 {
-		f.Median = (f.Median + sorted[len(sorted)/2-1]) / 2
-	}
-	f.Least, f.Most = sorted[0], sorted[len(sorted)-1]
-}
+func (f *Figures) sum() { f.Spread = contest.SpreadOf(f.Each) }
 
 // compare holds weir against each, round by round: a machine that was slow for both in one round changes nothing.
 func compare(all []*Found) {
@@ -108,9 +112,7 @@ func compare(all []*Found) {
 		return
 	}
 	for _, f := range all {
-		for i, jobs := range f.Jobs.Each {
-			f.Weir.add(all[weir].Jobs.Each[i] / jobs)
-		}
+		f.Weir.Each = contest.Ratios(all[weir].Jobs.Each, f.Jobs.Each)
 		f.Weir.sum()
 	}
 }

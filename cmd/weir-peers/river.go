@@ -14,6 +14,7 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
+	"weir/cmd/internal/contest"
 )
 
 // What River's own benchmark (`river bench`) sets: workers that wait for a job, pauses between fetches, jobs of an insert. It says that its
@@ -35,14 +36,14 @@ func (riverJob) Kind() string { return "call" }
 // riverWorker makes a job's call.
 type riverWorker struct {
 	river.WorkerDefaults[riverJob]
-	caller caller
+	caller contest.Caller
 }
 
 func (w *riverWorker) Work(ctx context.Context, job *river.Job[riverJob]) error {
-	return w.caller.call(ctx, []byte(job.Args.Body))
+	return w.caller.Call(ctx, []byte(job.Args.Body))
 }
 
-func riverRole(ctx context.Context, s settings) (role, error) {
+func riverRole(ctx context.Context, s contest.Settings) (contest.Do, error) {
 	pool, err := pgxpool.New(ctx, s.Store)
 	if err != nil {
 		return nil, fmt.Errorf("connect to PostgreSQL: %w", err)
@@ -54,7 +55,7 @@ func riverRole(ctx context.Context, s settings) (role, error) {
 		if err != nil {
 			return nil, fmt.Errorf("make a client of River: %w", err)
 		}
-		return func(ctx context.Context, o order) error { return insertRiver(ctx, client, o) }, nil
+		return func(ctx context.Context, o contest.Order) error { return insertRiver(ctx, client, o) }, nil
 	}
 	migrator, err := rivermigrate.New(driver, &rivermigrate.Config{Logger: log})
 	if err != nil {
@@ -64,7 +65,7 @@ func riverRole(ctx context.Context, s settings) (role, error) {
 		return nil, fmt.Errorf("make River's tables: %w", err)
 	}
 	workers := river.NewWorkers()
-	river.AddWorker(workers, &riverWorker{caller: newCaller(s)})
+	river.AddWorker(workers, &riverWorker{caller: contest.NewCaller(s.API, s.AtOnce)})
 	client, err := river.NewClient(driver, &river.Config{
 		FetchCooldown: riverCooldown, FetchPollInterval: riverPoll, Logger: log, Workers: workers,
 		Queues: map[string]river.QueueConfig{s.Queue: {MaxWorkers: riverWorkers}},
@@ -72,7 +73,7 @@ func riverRole(ctx context.Context, s settings) (role, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client of River: %w", err)
 	}
-	return func(ctx context.Context, o order) error {
+	return func(ctx context.Context, o contest.Order) error {
 		if o.Do == "rest" {
 			return client.Stop(ctx)
 		}
@@ -81,11 +82,11 @@ func riverRole(ctx context.Context, s settings) (role, error) {
 }
 
 // insertRiver inserts in batches by COPY, which is the fastest that River has.
-func insertRiver(ctx context.Context, client *river.Client[pgx.Tx], o order) error {
+func insertRiver(ctx context.Context, client *river.Client[pgx.Tx], o contest.Order) error {
 	batch := make([]river.InsertManyParams, 0, min(riverBatch, o.Jobs))
 	opts := &river.InsertOpts{Queue: o.Queue}
 	for job := range o.Jobs {
-		batch = append(batch, river.InsertManyParams{Args: riverJob{Body: string(bodyOf(job, o.Body))}, InsertOpts: opts})
+		batch = append(batch, river.InsertManyParams{Args: riverJob{Body: string(contest.Body(job, o.Body))}, InsertOpts: opts})
 		if len(batch) < cap(batch) && job < o.Jobs-1 {
 			continue
 		}

@@ -1,9 +1,9 @@
 //go:build linux
 
-// Command peers measures weir beside what others would use in its place, in alternating rounds of one run: a bare NATS work queue, River on
+// Command weir-peers measures weir beside what others would use in its place, in alternating rounds of one run: a bare NATS work queue, River on
 // PostgreSQL, Asynq and BullMQ on Redis. It runs on Linux, since it reads CPU from /proc.
 //
-//	cd deploy/bench && go run ./peers --help
+//	cd cmd/weir-peers && go run . --help
 //
 //	this process ──orders──▶ a producer of each   (a process; its CPU is told apart)
 //	             ──orders──▶ a worker of each     (a process, or several) ──calls──▶ the api (a process)

@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"weir/cmd/internal/contest"
 )
 
 // roundWithin bounds one round.
@@ -39,18 +41,15 @@ func (s *stage) contest(ctx context.Context, what string, all []*contender, do m
 			return nil, err
 		}
 	}
-	for round := range s.o.Rounds {
-		for t := range all {
-			i := (round + t) % len(all)
-			if out[i] {
-				continue
-			}
-			if err := turn(i, s.o.Jobs, found[i]); err != nil {
-				return nil, err
-			}
-			if !out[i] {
-				s.o.say("%s: round %d of %d: %s: %s", what, round+1, s.o.Rounds, all[i].name, found[i].last())
-			}
+	for round, i := range contest.Turns(s.o.Rounds, len(all)) {
+		if out[i] {
+			continue
+		}
+		if err := turn(i, s.o.Jobs, found[i]); err != nil {
+			return nil, err
+		}
+		if !out[i] {
+			s.o.say("%s: round %d of %d: %s: %s", what, round+1, s.o.Rounds, all[i].name, found[i].last())
 		}
 	}
 	var left []*Found
@@ -63,21 +62,14 @@ func (s *stage) contest(ctx context.Context, what string, all []*contender, do m
 	return left, nil
 }
 
-// brought publishes jobs to the workers and waits until the api has had them all.
+// brought measures jobs from the producer to the api.
 func brought(ctx context.Context, s *stage, c *contender, jobs int, found *Found) (err error) {
 	if err := c.all(ctx, "work"); err != nil {
 		return err
 	}
 	settle(ctx, c.counted())
-	if err := s.judge.begin(ctx, c.path, jobs); err != nil {
-		return err
-	}
-	before, producing := cpuOf(c.counted()), cpuOf([]*process{c.producer})
-	published, err := c.producer.order(ctx, order{Do: "publish", Jobs: jobs, Keys: s.o.Keys, Body: s.o.Body, Queue: c.busy})
-	if err != nil {
-		return err
-	}
-	called, err := s.judge.end(ctx, jobs, roundWithin/2)
+	before, producing := cpuOf(c.counted()...), cpuOf(c.producer.PID())
+	called, err := s.called(ctx, c, jobs, s.o.Keys, roundWithin/2)
 	if err != nil {
 		return err
 	}
@@ -85,31 +77,32 @@ func brought(ctx context.Context, s *stage, c *contender, jobs int, found *Found
 	if err := c.all(ctx, "rest"); err != nil {
 		return err
 	}
-	if called.Strays > 0 {
-		return fmt.Errorf("%d calls came that were not of this round", called.Strays)
-	}
-	first, last := called.Times[0], called.Times[jobs-1]
-	found.Jobs.add(persecond(jobs, last-published.Began))
-	found.Calls.add(persecond(jobs-1, last-first))
+	first, last := called.FirstAndLast()
+	found.Jobs.add(contest.PerSecond(jobs, last-called.Began))
+	found.Calls.add(contest.PerSecond(jobs-1, last-first))
 	found.CPU.add(float64((after - before).Microseconds()) / float64(jobs))
-	found.ProducerCPU.add(float64((cpuOf([]*process{c.producer}) - producing).Microseconds()) / float64(jobs))
+	found.ProducerCPU.add(float64((cpuOf(c.producer.PID()) - producing).Microseconds()) / float64(jobs))
 	found.Repeated += called.Repeated
 	return nil
 }
 
+// called publishes jobs to the workers and waits until the api has had them all.
+func (s *stage) called(ctx context.Context, c *contender, jobs, keys int, within time.Duration) (contest.Calls, error) {
+	return s.judge.Round(ctx, c.path, jobs, within, func(ctx context.Context) (int64, error) {
+		published, err := c.producer.Order(ctx, contest.Order{Do: "publish", Jobs: jobs, Keys: keys, Body: s.o.Body, Queue: c.busy})
+		return published.Began, err
+	})
+}
+
 // taken publishes jobs to where nobody works.
 func taken(ctx context.Context, s *stage, c *contender, jobs int, found *Found) error {
-	before, producing := settle(ctx, c.counted()), cpuOf([]*process{c.producer})
-	published, err := c.producer.order(ctx, order{Do: "publish", Jobs: jobs, Keys: s.o.Keys, Body: s.o.Body, Queue: waiting})
+	before, producing := settle(ctx, c.counted()), cpuOf(c.producer.PID())
+	published, err := c.producer.Order(ctx, contest.Order{Do: "publish", Jobs: jobs, Keys: s.o.Keys, Body: s.o.Body, Queue: contest.Waiting})
 	if err != nil {
 		return err
 	}
-	found.Jobs.add(persecond(jobs, published.Took))
+	found.Jobs.add(contest.PerSecond(jobs, published.Took))
 	found.CPU.add(float64((settle(ctx, c.counted()) - before).Microseconds()) / float64(jobs))
-	found.ProducerCPU.add(float64((cpuOf([]*process{c.producer}) - producing).Microseconds()) / float64(jobs))
+	found.ProducerCPU.add(float64((cpuOf(c.producer.PID()) - producing).Microseconds()) / float64(jobs))
 	return nil
-}
-
-func persecond(n int, took int64) float64 {
-	return float64(n) / max(1e-9, time.Duration(took).Seconds())
 }

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -16,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"weir/cmd/internal/contest"
 )
 
 // options of a run.
@@ -49,7 +50,7 @@ const (
 )
 
 func parse(args []string) (o options, err error) {
-	f := flag.NewFlagSet("peers", flag.ContinueOnError)
+	f := flag.NewFlagSet("weir-peers", flag.ContinueOnError)
 	f.Usage = func() {
 		_, _ = fmt.Fprint(f.Output(), "Measures weir beside bare NATS, River, Asynq and BullMQ, in alternating rounds of one run.\nMissing peers are installed by apt-get "+
 			"(as root) and npm, or left out, and the report says so.\n\n")
@@ -102,7 +103,7 @@ func parse(args []string) (o options, err error) {
 		{"rounds", o.Rounds, 1, mostRounds},
 		{"jobs", o.Jobs, 10, mostJobs},
 		{"keys", o.Keys, 1, mostKeys},
-		{"body", o.Body, 16, mostSize},
+		{"body", o.Body, contest.LeastBody, mostSize},
 		{"at-once", o.AtOnce, 1, mostAtOnce},
 		{"seconds", o.Seconds, 2, mostSeconds},
 		{"bullmq-workers", o.BullWorkers, 1, mostWorkers},
@@ -127,21 +128,14 @@ func main() {
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 	case err != nil:
-		_, _ = fmt.Fprintln(os.Stderr, "peers:", err)
+		_, _ = fmt.Fprintln(os.Stderr, "weir-peers:", err)
 		os.Exit(1)
 	}
 }
 
 func run(ctx context.Context, args []string) error {
-	switch {
-	case len(args) == 1 && args[0] == "api":
-		return serveAPI(ctx)
-	case len(args) == 3 && args[0] == "role":
-		var s settings
-		if err := json.Unmarshal([]byte(args[2]), &s); err != nil {
-			return fmt.Errorf("the settings of a role: %w", err)
-		}
-		return play(ctx, args[1], s)
+	if len(args) == 3 && args[0] == "role" {
+		return contest.Play(ctx, os.Stdin, os.Stdout, map[string]contest.Make{"river": riverRole, "asynq": asynqRole}, args[1], args[2])
 	}
 	o, err := parse(args)
 	if err != nil {
@@ -153,7 +147,7 @@ func run(ctx context.Context, args []string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, longest, fmt.Errorf("the run did not end within %v", longest))
 	defer cancel()
 	r := &Report{
-		Command: strings.TrimSpace("go run ./peers " + strings.Join(args, " ")), Rounds: o.Rounds, Jobs: o.Jobs, Keys: o.Keys, AtOnce: o.AtOnce,
+		Command: strings.TrimSpace("weir-peers " + strings.Join(args, " ")), Rounds: o.Rounds, Jobs: o.Jobs, Keys: o.Keys, AtOnce: o.AtOnce,
 		Body: o.Body, Seconds: o.Seconds,
 	}
 	if err := r.fill(ctx, o); err != nil {
@@ -169,13 +163,15 @@ func run(ctx context.Context, args []string) error {
 func (r *Report) fill(ctx context.Context, o options) (err error) {
 	began := time.Now()
 	s, err := newStage(ctx, o)
-	defer func() { err = errors.Join(err, s.close()) }()
+	defer func() { err = errors.Join(err, s.Close()) }()
 	if err != nil {
 		return err
 	}
-	if r.Machine, err = lookAt(s.dir); err != nil {
+	m, err := contest.Look(s.Dir)
+	if err != nil {
 		return err
 	}
+	r.Machine = Machine(m)
 	var all []*contender
 	var started []string
 	for _, p := range peers {

@@ -11,14 +11,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
 
 // TestMain lets the test's binary play the roles, as the program's own does.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && (os.Args[1] == "api" || os.Args[1] == "role") {
+	if len(os.Args) > 1 && os.Args[1] == "role" {
 		main()
 		return
 	}
@@ -107,32 +106,6 @@ func TestAPeerThatFailsIsLeftOut(t *testing.T) {
 	}
 }
 
-// TestFullest finds the fullest window wherever it begins.
-func TestFullest(t *testing.T) {
-	at := func(ms ...int64) (times []int64) {
-		for _, m := range ms {
-			times = append(times, m*int64(time.Millisecond))
-		}
-		return times
-	}
-	for _, c := range []struct {
-		name   string
-		times  []int64
-		window time.Duration
-		want   int
-	}{
-		{"even", at(0, 500, 1000, 1500, 2000), time.Second, 2},
-		{"in the middle", at(0, 700, 1000, 1699, 2000), time.Second, 3},
-		{"the machine was slow", at(0, 700, 1000, 1699, 2000), 900 * time.Millisecond, 2},
-		{"no window at all", at(0, 0, 1), 0, 1},
-		{"none", nil, time.Second, 0},
-	} {
-		if got := fullest(c.times, c.window); got != c.want {
-			t.Errorf("%s: %d, not %d", c.name, got, c.want)
-		}
-	}
-}
-
 // TestCompareIsOfTheSameRound: a machine that was slow for both in one round changes no ratio.
 func TestCompareIsOfTheSameRound(t *testing.T) {
 	all := []*Found{{Name: "other"}, {Name: "weir"}}
@@ -189,24 +162,5 @@ func TestParse(t *testing.T) {
 	}
 	if o, err := parse(nil); err != nil || !slices.Equal(o.Rates, []int{10, 100, 1000}) || len(o.Measures) != 3 {
 		t.Errorf("%+v, %v", o, err)
-	}
-}
-
-// TestCPUCountsChildren: also those that have ended and been waited for.
-func TestCPUCountsChildren(t *testing.T) {
-	p, err := start(command{name: "sh", path: "sh", args: []string{"-c", `(i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done); echo done; read x`}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if _, err := p.await(ctx, func(line string) bool { return line == "done" }); err != nil {
-		t.Fatal(err)
-	}
-	if used := cpuOf([]*process{p}); used < tick {
-		t.Errorf("a loop of a child that has ended took %v", used)
-	}
-	if err := p.end(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
 	}
 }

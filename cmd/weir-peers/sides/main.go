@@ -8,6 +8,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -16,18 +17,19 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/internal/contest"
+	"weir/cmd/internal/machine"
+	"weir/cmd/internal/serving"
 )
 
 const config = `apis:
@@ -107,51 +109,14 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // side is one build of weir, running.
 type side struct {
-	name, binary, dir, config string
-	nats, http                string
-	cmd                       *exec.Cmd
-	nc                        *nats.Conn
-	js                        jetstream.JetStream
-}
-
-func freeAddress() string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
-func (s *side) start() error {
-	out, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer out.Close()
-	s.cmd = exec.Command(s.binary, "serve")
-	s.cmd.Dir, s.cmd.Stdout, s.cmd.Stderr = s.dir, out, out
-	s.cmd.Env = append(os.Environ(), "WEIR_CONFIG="+s.config, "WEIR_DATA_DIR="+filepath.Join(s.dir, "data"),
-		"WEIR_INSTANCE=side", "WEIR_NATS_AUTH=open", "WEIR_NATS_LISTEN="+s.nats, "WEIR_HTTP_LISTEN="+s.http)
-	s.cmd.Env = append(s.cmd.Env, strings.Fields(*environment)...)
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	return s.cmd.Start()
-}
-
-func (s *side) await() error {
-	for until := time.Now().Add(2 * time.Minute); time.Now().Before(until); <-time.After(20 * time.Millisecond) {
-		if res, err := http.Get("http://" + s.http + "/readyz"); err == nil {
-			res.Body.Close()
-			if res.StatusCode == http.StatusOK {
-				return nil
-			}
-		}
-	}
-	return fmt.Errorf("%s is not ready: see %s/log", s.name, s.dir)
+	name string
+	weir *serving.Worker
+	nc   *nats.Conn
+	js   jetstream.JetStream
 }
 
 func (s *side) connect() (err error) {
-	s.nc, err = nats.Connect("nats://"+s.nats, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	s.nc, err = nats.Connect("nats://"+s.weir.NATS, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
 	if err != nil {
 		return err
 	}
@@ -168,12 +133,8 @@ type used struct {
 }
 
 func (s *side) used() (u used) {
-	pid := s.cmd.Process.Pid
-	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	fields := strings.Fields(string(stat[strings.LastIndex(string(stat), ") ")+2:]))
-	user, _ := strconv.Atoi(fields[11])
-	system, _ := strconv.Atoi(fields[12])
-	u.cpu = time.Duration(user+system) * 10 * time.Millisecond
+	pid := s.weir.PID()
+	u.cpu, _ = contest.CPU(pid)
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
 	for line := range strings.Lines(string(text)) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
@@ -308,26 +269,22 @@ func (s *side) kill(ctx context.Context, a *api, jobs int) (map[string]float64, 
 		return nil, err
 	}
 	<-time.After(200 * time.Millisecond)
-	_ = s.cmd.Process.Kill()
-	_ = s.cmd.Wait()
+	s.weir.Kill()
 	<-time.After(200 * time.Millisecond)
 	first := make(chan time.Time, 1)
 	a.first.Store(&first)
 	start := time.Now()
-	if err := s.start(); err != nil {
-		return nil, err
+	if err := s.weir.Start(ctx); err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, s.weir.Tail())
 	}
+	ready := time.Since(start)
+	cpu := s.used().cpu
 	var at time.Time
 	select {
 	case at = <-first:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if err := s.await(); err != nil {
-		return nil, err
-	}
-	ready := time.Since(start)
-	cpu := s.used().cpu
 	left, since := uint64(0), time.Now()
 	for { // until its queue is empty, or nothing has left it for a while: a marker may stay until the next start
 		n, err := s.queued(ctx)
@@ -358,14 +315,6 @@ func (s *side) queued(ctx context.Context) (n uint64, err error) {
 	return n - min(n, 8), nil // each has its owner's epoch
 }
 
-func median(xs []float64) float64 {
-	if len(xs) == 0 {
-		return 0
-	}
-	xs = slices.Sorted(slices.Values(xs))
-	return (xs[(len(xs)-1)/2] + xs[len(xs)/2]) / 2
-}
-
 const usualScenes = "small,once,large,largeonce,again,dead,reply,replylarge"
 
 var (
@@ -391,39 +340,33 @@ func run() (err error) {
 	if err != nil {
 		return err
 	}
-	root, err := os.MkdirTemp(*dir, "weir-sides-")
+	stage, err := contest.NewStage(*dir, "weir-sides-")
+	defer func() { err = errors.Join(err, stage.Close()) }()
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err == nil && os.Getenv("KEEP") == "" {
-			os.RemoveAll(root)
-		}
-	}()
+	config := stage.Path("weir.yaml")
+	if err := os.WriteFile(config, []byte(configFor(a.url)), 0o600); err != nil {
+		return err
+	}
 	var sides []*side
-	defer func() {
-		for _, s := range sides {
-			_ = s.cmd.Process.Kill()
-			_ = s.cmd.Wait()
-		}
-	}()
 	for _, arg := range flag.Args() {
 		name, binary, _ := strings.Cut(arg, "=")
-		s := &side{name: name, binary: binary, dir: filepath.Join(root, name), nats: freeAddress(), http: freeAddress()}
-		if err := os.Mkdir(s.dir, 0o700); err != nil {
+		if binary, err = filepath.Abs(binary); err != nil {
 			return err
 		}
-		s.config = filepath.Join(s.dir, "weir.yaml")
-		if err := os.WriteFile(s.config, []byte(configFor(a.url)), 0o600); err != nil {
-			return err
-		}
-		if err := s.start(); err != nil {
-			return err
+		s := &side{name: name, weir: &serving.Worker{
+			Path: binary, Dir: stage.Dir, NATS: "127.0.0.1:0", HTTP: "127.0.0.1:0", Attributes: machine.ChildAttributes,
+			Env: append([]string{
+				"WEIR_CONFIG=" + config, "WEIR_DATA_DIR=" + stage.Path(name), "WEIR_INSTANCE=side", "WEIR_NATS_AUTH=open",
+			}, strings.Fields(*environment)...),
+			Fail: func(err error) { log.Printf("%s: %v", name, err) }, // its round fails
+		}}
+		stage.Later(s.weir.Stop)
+		if err := s.weir.Start(ctx); err != nil {
+			return fmt.Errorf("%s: %w\n%s", name, err, s.weir.Tail())
 		}
 		sides = append(sides, s)
-		if err := s.await(); err != nil {
-			return err
-		}
 		if err := s.connect(); err != nil {
 			return err
 		}
@@ -493,18 +436,13 @@ func report(values map[string]map[string][]float64, sides []*side) {
 		base := values[k][sides[0].name]
 		for i, s := range sides {
 			v := values[k][s.name]
-			fmt.Fprintf(os.Stdout, " %s %10.2f", s.name, median(v))
+			fmt.Fprintf(os.Stdout, " %s %10.2f", s.name, contest.SpreadOf(v).Median)
 			if i > 0 {
-				var ratios []float64
-				for r := range v {
-					if base[r] > 0 {
-						ratios = append(ratios, v[r]/base[r])
-					}
-				}
+				ratios := contest.Ratios(v, base)
 				slices.Sort(ratios)
 				n := len(ratios)
 				if n > 0 {
-					fmt.Fprintf(os.Stdout, "  ratio %.3f (quartiles %.3f to %.3f)", median(ratios), ratios[n/4], ratios[n*3/4])
+					fmt.Fprintf(os.Stdout, "  ratio %.3f (quartiles %.3f to %.3f)", contest.SpreadOf(ratios).Median, ratios[n/4], ratios[n*3/4])
 				}
 			}
 		}

@@ -6,12 +6,13 @@ import (
 	"bytes"
 	"context"
 	_ "embed" // of the program in JavaScript
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"time"
+
+	"weir/cmd/internal/child"
 )
 
 // What runs BullMQ: its role, and what npm installs for it.
@@ -56,15 +57,6 @@ func bullProgram(ctx context.Context) (string, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, installWithin, fmt.Errorf("npm did not end within %v", installWithin))
 	defer cancel()
-	_, err = done(ctx, command{name: "npm install", path: "npm", args: []string{"install", "--no-package-lock", "--no-audit", "--no-fund"}, dir: dir})
+	_, err = done(ctx, child.Options{Name: "npm install", Path: "npm", Args: []string{"install", "--no-package-lock", "--no-audit", "--no-fund"}, Dir: dir})
 	return role, err
-}
-
-// bullCommand starts a role of BullMQ's.
-func bullCommand(role string, s settings) (command, error) {
-	text, err := json.Marshal(s)
-	if err != nil {
-		return command{}, fmt.Errorf("the settings of BullMQ: %w", err)
-	}
-	return command{name: "BullMQ", path: "node", args: []string{role, string(text)}, dir: filepath.Dir(role)}, nil
 }
