@@ -96,7 +96,7 @@ func oneBenchCommand(name, short, long string, o bench.Options) *cobra.Command {
 		f.StringVar(&o.Redis, "redis", "", "the URL of a Redis: also measure limits in Redis beside limits in the process")
 	}
 	f.IntVar(&o.Keys, "keys", o.Keys, "number of keys, at most 1000000")
-	f.IntVar(&o.Body, "body", 256, "bytes of a job's body, at most 262144")
+	f.IntVar(&o.Body, "body", 256, "bytes of a job's body, from 16 to 262144")
 	f.StringVar(&o.Durability, "durability", "always", "the server's durability: always or interval")
 	f.StringVar(&o.Server, "server", bench.Inside, "where the server runs: inside weir, beside it, or the URL of one without weir's streams")
 	f.StringVar(&o.Dir, "dir", "", "directory for the temporary stores (default: the system's directory for temporary files)")
