@@ -87,8 +87,8 @@ func forgottenTwoChangesAgo(b *table) {
 	}
 }
 
-// newAmongForgotten does the same, and asks for a key that was never called: it does not wait for what an earlier change
-// has forgotten.
+// newAmongForgotten changes the rules twice as well, but asks for a key that was never called. The key need not wait:
+// the calls that the store may have forgotten at the first change are more than a window old.
 func newAmongForgotten(b *table) {
 	b.lay(bucket.Rules{Key: windowed(5, 1, 5)})
 	b.ask(bucket.Ask{})

@@ -81,7 +81,7 @@ func riverRole(ctx context.Context, s contest.Settings) (contest.Do, error) {
 	}, nil
 }
 
-// insertRiver inserts in batches by COPY, which is the fastest that River has.
+// insertRiver inserts in batches with COPY, the fastest way that River offers.
 func insertRiver(ctx context.Context, client *river.Client[pgx.Tx], o contest.Order) error {
 	batch := make([]river.InsertManyParams, 0, min(riverBatch, o.Jobs))
 	opts := &river.InsertOpts{Queue: o.Queue}

@@ -223,8 +223,8 @@ func checkRate(f fields, l bucket.Limit, own bucket.Rate) {
 	}
 }
 
-// SlowLimitFix says what to do about a limit of an api that is slower than the rate of one key. Many calls in a long
-// time are probably meant as a quota: as a rate 20000/day lets one call pass every 4.32 s.
+// SlowLimitFix says what to do about an api's limit that is slower than the rate of one key. Many calls in a long time
+// are probably meant as a quota: the rate 20000/day lets one call pass every 4.32 s.
 func SlowLimitFix(r bucket.Rate) string {
 	if r.Per >= time.Hour && r.Count > 1 {
 		return "write quota: " + FormatRate(r) + " if they may be used at any time of the period: a rate spreads them over it"

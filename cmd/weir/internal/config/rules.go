@@ -219,7 +219,7 @@ func moreExact(a, b bucket.Override) int {
 // leastJitter is the smallest jitter, even if the operator allows none: timers of an operating system are not finer.
 const leastJitter = time.Millisecond
 
-// CallRules returns the rules that an api's calls are made by: the api's own, with at least leastJitter.
+// CallRules returns the rules for an api's calls: its own, with a jitter of at least leastJitter.
 func (a *API) CallRules() bucket.Rules {
 	rules := a.Rules
 	rules.Jitter = max(rules.Jitter, leastJitter)

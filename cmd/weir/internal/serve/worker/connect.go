@@ -72,7 +72,7 @@ func (w *link) connect(ctx context.Context, file *configFile) error {
 		if err != nil {
 			return err
 		}
-		// Producers see the inboxes of weir's own acknowledgements, so no job may have its end reported there.
+		// Producers can see the inboxes where weir receives acknowledgements, so no job may name one in Weir-Reply-To.
 		opts, w.replyPrefix = append(append(opts, access...), nats.CustomInboxPrefix(ownInbox)), server.ReplyPrefix()
 		w.log.Log(ctx, levelAlways, "listening", "what", "nats", "addr", server.Addr())
 	} else {
