@@ -187,6 +187,7 @@ func tenantOf(a *bucket.Ask) int64 {
 func (s *Store) useLocked(r *request, u *bucket.Use) {
 	r.keys = append(r.keys, s.prefix+"key:"+u.Key)
 	r.num(u.Grant.Serial)
+	r.num(u.Grant.Before)
 	r.num(int64(u.Grant.At))
 	r.flag(u.Returned)
 	r.num(int64(bucket.Micros(0).Add(u.Hold + 999)))
@@ -274,7 +275,7 @@ func (s *Store) answerLocked(r *reader) (a bucket.Answer) {
 		if a.Grants == nil {
 			a.Grants = make([]bucket.Grant, 0, n)
 		}
-		g := bucket.Grant{At: bucket.Micros(r.num()), TAT: bucket.Micros(r.num()), Serial: r.num()}
+		g := bucket.Grant{At: bucket.Micros(r.num()), TAT: bucket.Micros(r.num()), Serial: r.num(), Before: r.num()}
 		for i := range s.rules.Shared {
 			if !s.rules.Shared[i].ReadsLeft() {
 				continue

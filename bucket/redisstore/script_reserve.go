@@ -233,10 +233,10 @@ local function reserve(now, lease, far, memory, jitter, out)
       local at, b, u, nv, x = slot(now, k, a, blind)
       if lines.own then at, b, u, nv, x = in_turn(now, at, b, u, nv, x, a) end
       if not at then binding, till, never, excess = b, u, nv, x or 0 break end
-      local serial = asked * WANT + i
+      local serial, former = asked * WANT + i, k.last
       commit(at, serial, k, a, lease, jitter)
       out[count_at] = dec(i + 1)
-      out[#out + 1] = dec(at) out[#out + 1] = dec(g_end(k)) out[#out + 1] = dec(serial)
+      out[#out + 1] = dec(at) out[#out + 1] = dec(g_end(k)) out[#out + 1] = dec(serial) out[#out + 1] = dec(former)
       for _, l in ipairs(L) do
         if l.left > 0 then out[#out + 1] = dec(l.taken) out[#out + 1] = dec(l.freed) end
       end
@@ -256,13 +256,13 @@ end
 const luaSettle = `
 local function settle(now)
   for j = 1, num() do
-    local serial, at, returned, hold = num(), num(), num() == 1, num()
+    local serial, former, at, returned, hold = num(), num(), num(), num() == 1, num()
     local name = KEYS[2 + n_limits + j]
     if returned and redis.call('EXISTS', name) == 1 then
       local k = load_key(name, 0)
       if serial > 0 and k.last == serial then
         g_untake(k, 1)
-        k.last = before(serial)
+        k.last = former
         redis.call('SET', name, packed(k), 'KEEPTTL')
       end
     end

@@ -19,7 +19,7 @@ func (c *Callback) section() section {
 			{
 				name: "url", is: c.address(),
 				needs: "write url: https://host/path, or ${env:NAME} for an address that is a secret",
-				means: "where weir posts the ends. It follows no redirect",
+				means: "where weir posts the ends. weir follows no redirect",
 			},
 			{
 				name: "secret", needs: "write secret: ${env:NAME} or ${file:/path}", is: c.key(),

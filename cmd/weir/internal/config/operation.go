@@ -106,7 +106,7 @@ func (p *Poll) section() section {
 	return section{
 		fields: []field{
 			{
-				name: "path", is: one(&p.Path, free("a path, with a query perhaps", parseOperationPath)), needs: "write path: \"{answer-header:Location}\"",
+				name: "path", is: one(&p.Path, free("a path, optionally with a query", parseOperationPath)), needs: "write path: \"{answer-header:Location}\"",
 				means: "where an operation is polled, with GET. weir replaces `{job}` by the job's id, `{answer:/pointer}` by a value of the " +
 					"answer that accepted the call, and `{answer-header:Name}` by a header of it. One of the last two alone may be a whole address",
 			},
@@ -129,7 +129,7 @@ func (c *OperationCancel) section() section {
 		fields: []field{
 			{name: "method", is: one(&c.Method, word("DELETE", "POST", "PUT", "PATCH")), or: "DELETE", means: "the method of the request"},
 			{
-				name: "path", is: one(&c.Path, free("a path, with a query perhaps", parseOperationPath)), otherwise: "where the operation is polled",
+				name: "path", is: one(&c.Path, free("a path, optionally with a query", parseOperationPath)), otherwise: "where the operation is polled",
 				means: "the path of the request, with the same placeholders as `poll.path`",
 			},
 		},
