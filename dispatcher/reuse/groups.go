@@ -1,0 +1,113 @@
+package reuse
+
+// Groups holds the jobs that ask the same thing now, by their Sum: the one that is called for all, and those that have
+// not started. J names a job. The zero value is empty; the caller must lock it.
+type Groups[J comparable] struct {
+	by map[Sum]*group[J]
+	of map[J]*group[J]
+}
+
+// group holds the jobs of one Sum.
+type group[J comparable] struct {
+	sum     Sum
+	leads   bool // there is a leader
+	leader  J
+	waiting map[J]struct{}
+}
+
+// Leader returns the job that is called for a request.
+func (g *Groups[J]) Leader(s Sum) (leader J, leads bool) {
+	if of := g.by[s]; of != nil {
+		return of.leader, of.leads
+	}
+	return leader, false
+}
+
+// SumOf returns the Sum under which a job is held.
+func (g *Groups[J]) SumOf(j J) (s Sum, held bool) {
+	if of := g.of[j]; of != nil {
+		return of.sum, true
+	}
+	return s, false
+}
+
+// Lead makes a job the one that is called for its request, unless another one is. It reports whether the job leads.
+func (g *Groups[J]) Lead(j J, s Sum) bool {
+	if leader, leads := g.Leader(s); leads {
+		return leader == j
+	}
+	of := g.enter(j, s)
+	delete(of.waiting, j)
+	of.leader, of.leads = j, true
+	return true
+}
+
+// Wait holds a job that has not started. It wakes up when the leader of its request has ended.
+func (g *Groups[J]) Wait(j J, s Sum) {
+	of := g.enter(j, s)
+	if of.waiting == nil {
+		of.waiting = map[J]struct{}{}
+	}
+	of.waiting[j] = struct{}{}
+}
+
+// Leave drops a job. If it led, Leave returns the jobs that waited for it; they stay held.
+func (g *Groups[J]) Leave(j J) (waited []J) {
+	of := g.of[j]
+	if of == nil {
+		return nil
+	}
+	delete(g.of, j)
+	if of.leads && of.leader == j {
+		var none J
+		of.leader, of.leads = none, false
+		for w := range of.waiting {
+			waited = append(waited, w)
+		}
+	}
+	delete(of.waiting, j)
+	g.drop(of)
+	return waited
+}
+
+// All returns every held job.
+func (g *Groups[J]) All() []J {
+	all := make([]J, 0, len(g.of))
+	for j := range g.of {
+		all = append(all, j)
+	}
+	return all
+}
+
+// Waiting returns how many of the held jobs do not lead.
+func (g *Groups[J]) Waiting() (n int) {
+	for _, of := range g.by {
+		n += len(of.waiting)
+	}
+	return n
+}
+
+// enter returns the group of a Sum, to which the job belongs from now on.
+func (g *Groups[J]) enter(j J, s Sum) *group[J] {
+	if had := g.of[j]; had != nil && had.sum == s {
+		return had
+	} else if had != nil {
+		panic("reuse: a job is held under another request") // its caller has to let it leave first
+	}
+	if g.by == nil {
+		g.by, g.of = map[Sum]*group[J]{}, map[J]*group[J]{}
+	}
+	of := g.by[s]
+	if of == nil {
+		of = &group[J]{sum: s}
+		g.by[s] = of
+	}
+	g.of[j] = of
+	return of
+}
+
+func (g *Groups[J]) drop(of *group[J]) {
+	if !of.leads && len(of.waiting) == 0 {
+		delete(g.by, of.sum)
+	}
+}
