@@ -78,6 +78,9 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 	})
 	select {
 	case <-caughtUp:
+		if p.Lease != nil {
+			w.answers.recall() // of the owner before
+		}
 		return nil
 	case err = <-ended:
 	case <-ctx.Done():
@@ -290,6 +293,7 @@ func (p *tenancy) forgetLocked(q *schedule.KeyQueue) {
 		if j, begun := t.Of.(*lane.Job); begun && t.Rests() {
 			j.Entry.LetGo()
 			j.Adopted.LetGo()
+			p.W.LeaveLocked(j)
 		}
 	}
 	p.W.Sched.Forget(q)

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"weir/bucket"
@@ -14,6 +15,7 @@ import (
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/recorder"
+	"weir/dispatcher/reuse"
 	"weir/dispatcher/schedule"
 	"weir/dispatcher/trace"
 
@@ -81,8 +83,11 @@ type Lane struct {
 	Mu         sync.Mutex // guards what follows, down to wake
 	Sched      *schedule.Schedule
 	Terms      *Terms   // in force
+	Equals     *Equals  // nil if every job is called
 	Partitions []*Owned // by number, nil if this process does not own it
 	Wake       chan struct{}
+
+	Comparing atomic.Pointer[reuse.Rule] // of Equals, for readers without the lock
 
 	Running  sync.WaitGroup // goroutines of jobs
 	Stopping chan struct{}  // closed when nothing new starts; jobs must then not wait for room in memory
@@ -147,6 +152,9 @@ func (l *Lane) OwnedPartition(number int) *Owned {
 // RestLocked lets a job wait until notBefore, without a goroutine.
 func (l *Lane) RestLocked(j *Job, notBefore bucket.Micros) {
 	j.Orders = nil
+	if j.Calls == 0 {
+		l.LeaveLocked(j)
+	}
 	l.Sched.Rest(j.Job, notBefore)
 }
 

@@ -61,13 +61,21 @@ func (g *Groups[J]) Leave(j J) (waited []J) {
 	if of.leads && of.leader == j {
 		var none J
 		of.leader, of.leads = none, false
-		for w := range of.waiting {
-			waited = append(waited, w)
-		}
+		waited = g.Waiters(of.sum)
 	}
 	delete(of.waiting, j)
 	g.drop(of)
 	return waited
+}
+
+// Waiters returns the jobs that ask the same thing and have not started.
+func (g *Groups[J]) Waiters(s Sum) (waiters []J) {
+	if of := g.by[s]; of != nil {
+		for j := range of.waiting {
+			waiters = append(waiters, j)
+		}
+	}
+	return waiters
 }
 
 // All returns every held job.

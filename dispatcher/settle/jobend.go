@@ -42,7 +42,7 @@ func (w *Settler) result(j *lane.Job, r httpcall.Response) *nats.Msg {
 		{ledger.HeaderFinishedAt, ledger.Stamp(r.Ended)},
 	}
 	values := make([]string, len(fields)) // one array for all of them, since each call makes a result
-	h := make(nats.Header, len(fields)+3)
+	h := make(nats.Header, len(fields)+4)
 	for i, f := range fields {
 		values[i] = f.value
 		h[f.name] = values[i : i+1 : i+1]

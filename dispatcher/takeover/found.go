@@ -183,6 +183,9 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 		goesOn := f.known.Intended <= f.known.Recorded || f.takeBackLocked()
 		return !goesOn || f.isUnmarked()
 	case recovery.HasResult:
+		if f.known.Uncalled() {
+			break // no call took anything
+		}
 		if f.known.Intended > f.known.Recorded {
 			f.Lose(f.intent)
 		}
@@ -286,7 +289,7 @@ func (f *foundJob) lookUp(ctx context.Context) (found, ok bool) {
 		return false, false
 	}
 	f.IntendedAt = time.Time{}
-	l := recovery.LookedUp{Asked: t.Inquiries > 0, Result: t.Result != 0}
+	l := recovery.LookedUp{Asked: t.Inquiries > 0, Result: t.Result != 0, Reused: t.Reused}
 	if f.result, f.record = t.Result, t.Record; t.Record != nil {
 		l.Recorded, l.Ended = t.Record.Call, t.Record.Final
 		l.Submitted = t.Record.Operation != nil && !t.Record.Final
@@ -370,8 +373,8 @@ func (f *foundJob) poll(ctx context.Context) {
 // and its message id keeps the stream from storing it twice.
 func (f *foundJob) endAgain(ctx context.Context) {
 	switch f.last.Outcome {
-	case ledger.Done:
-		f.w.Finish(f.Job, ledger.Done)
+	case ledger.Done, ledger.Reused:
+		f.w.Finish(f.Job, f.last.Outcome)
 		return
 	case ledger.Asked: // its letter was stored, and either still exists or has ended since
 		f.w.Finish(f.Job, string(deadletter.Unknown))

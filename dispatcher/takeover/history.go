@@ -98,10 +98,11 @@ func (h *jobHistory) known() (f recovery.Found) {
 		f.Intended, f.Overruled = h.intent.Call, h.mark != nil && overrules(h.intent, h.mark)
 	}
 	f.Result = h.result != nil
+	f.Reused = f.Result && h.result.Reused
 	return f
 }
 
 // isComplete reports whether a job's newest record proves that the job's whole end is stored.
 func isComplete(last *ledger.LastCall) bool {
-	return last.Final && (last.Outcome == ledger.Done || last.Outcome == ledger.Asked)
+	return last.Final && (last.Outcome == ledger.Done || last.Outcome == ledger.Reused || last.Outcome == ledger.Asked)
 }

@@ -1,0 +1,104 @@
+package settle
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"weir/bucket/fault"
+	"weir/deadletter"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/lane"
+	"weir/dispatcher/ledger"
+	"weir/dispatcher/reuse"
+	"weir/ingest"
+
+	"github.com/nats-io/nats.go"
+)
+
+// A job that asks what another one asked may end with that one's answer (dispatcher/comparison.go). It then gets a result
+// of its own, a reply and a record, in the order of a call's, so that a crash between two of them leaves the same: a
+// result with Weir-Reused and no record gets its record from recovery (dispatcher/takeover/loneresult.go).
+
+// Answer reads a result whose answer may be given again. It returns nil if the result is gone, or is not what a says: the
+// stream may be another one by now. It blocks until the results' leader has answered.
+func (w *Settler) Answer(ctx context.Context, j *lane.Job, a reuse.Answer) (*ledger.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, lane.LoadTimeout)
+	defer cancel()
+	r, err := ledger.ResultAt(ctx, w.Env.JS, a.Seq)
+	if err != nil || r == nil {
+		return nil, err
+	}
+	h := r.Header
+	if r.API != w.Name || h.Get(ledger.HeaderRequest) != a.Sum.String() || h.Get(ledger.HeaderReused) != "" || h.Get(ledger.HeaderBody) != "" ||
+		h.Get(ledger.HeaderFoundBy) != "" || int64(len(r.Body)) > j.Terms.API.MaxResult {
+		return nil, nil //nolint:nilnil // it is another one
+	}
+	return r, nil
+}
+
+// EndReused ends a job with the answer of another one. It blocks until the end is stored or persist gives the job up.
+func (w *Settler) EndReused(ctx context.Context, j *lane.Job, of *ledger.Result) {
+	msg := w.reusedResult(j, of, time.Now())
+	stored, ok := w.storeResult(ctx, j, msg)
+	if !ok {
+		return
+	}
+	if stored.Duplicate {
+		switch open, ok := (resultBar{w, j}).isOpen(ctx, stored.Seq); {
+		case !ok:
+			return
+		case !open: // an owner in between took a call of the job for lost
+			w.Bury(ctx, j, deadletter.Unknown, "another replica had barred the job's result before it ended with the answer of another job", nil)
+			return
+		}
+	}
+	fault.Pass(fault.ResultStored)
+	if j.Message.ReplyTo != "" {
+		w.Env.Reply(j.Message.ReplyTo, msg)
+	}
+	if w.KeepRecord(ctx, j, w.ReusedRecord(j, msg.Header)) {
+		w.TraceEnd(j, nil)
+		w.Finish(j, ledger.Reused)
+	}
+}
+
+// reusedResult builds the message of the result of a job that ends with the answer of another one.
+func (w *Settler) reusedResult(j *lane.Job, of *ledger.Result, at time.Time) *nats.Msg {
+	m := j.Message
+	h := nats.Header{
+		ingest.HeaderMsgID: {resultMsgID(j)}, ingest.HeaderJobID: {m.ID}, ingest.HeaderAPI: {m.API}, ingest.HeaderKey: {ingest.HeaderText(m.Key)},
+		ledger.HeaderOutcome: {ledger.Done}, ledger.HeaderStatus: {strconv.Itoa(of.Status)}, ledger.HeaderAttempts: {"0"}, ledger.HeaderCalls: {"0"},
+		ledger.HeaderPrice: {ledger.Money(0)}, ledger.HeaderAcceptedAt: {ledger.Stamp(j.Accepted.Time())}, ledger.HeaderFinishedAt: {ledger.Stamp(at)},
+		ledger.HeaderReused: {of.Job},
+	}
+	for _, name := range []string{ledger.HeaderCalledAt, "Content-Type"} {
+		if values := of.Header[name]; len(values) > 0 {
+			h[name] = values
+		}
+	}
+	m.Trace.AddTo(h)
+	return &nats.Msg{Subject: ledger.ResultSubject(m.API, m.Key), Header: h, Data: of.Body}
+}
+
+// ReusedRecord builds the ledger's record of a job that ended with the answer of another one, from its result. It takes
+// nothing from any limit, but carries the key's pace: it may be the key's newest record.
+func (w *Settler) ReusedRecord(j *lane.Job, result nats.Header) *ledger.Record {
+	status, _ := strconv.Atoi(result.Get(ledger.HeaderStatus)) // weir's own headers: always there
+	at, _ := time.Parse(time.RFC3339Nano, result.Get(ledger.HeaderFinishedAt))
+	from := result.Get(ledger.HeaderReused)
+	c := w.Record(j, httpcall.Response{Status: status, Started: at, Ended: at}, httpcall.Outcome{
+		Verdict: httpcall.Delivered, Billed: deadletter.NotBilled, Detail: "the answer of job " + from,
+	})
+	c.Outcome, c.ReusedFrom, c.Call, c.Attempt, c.Planned = ledger.Reused, from, 0, 0, time.Time{}
+	c.Price, c.Idempotency, c.Limits, c.Costs, c.Reserved, c.Usage, c.Unsettled = ledger.Money(0), "", nil, nil, nil, nil, nil
+	c.HeldFor, c.HeldLimit, c.HeldMS = "", "", 0
+	if !j.Terms.API.PriceTerms().Settles() {
+		var t lane.Toll
+		var err error
+		if crash := lane.Contained(func() { t, err = j.Terms.Toll(j.Message) }); crash == nil && err == nil {
+			c.Saved = ledger.Money(t.Price)
+		}
+	}
+	return c
+}
