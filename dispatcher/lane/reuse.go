@@ -62,6 +62,9 @@ func (l *Lane) CompareLocked(j *Job, s reuse.Sum) (c Comparison) {
 // mayForgo reports whether a job may end without a call of its own. A job that was called must be called again, also if
 // that was in an earlier life: its call may have done something.
 func (j *Job) mayForgo() bool {
+	if j.MustCall {
+		return false
+	}
 	before := deadletter.NotBilled
 	if j.Message.Redrives > 0 {
 		before = before.Worst(deadletter.Billed(j.Message.Header.Get(deadletter.HeaderBilled)))

@@ -141,16 +141,18 @@ func ReadRequests(ctx context.Context, js jetstream.JetStream, o Requests, take 
 // taken by a bar (dispatcher/settle/resultbar.go).
 const FoundPrefix = "found."
 
+// ReusedPrefix begins the message ids of results that are the answers of other jobs. A bar against one that comes late
+// must not keep out the result of a call that follows.
+const ReusedPrefix = "reused."
+
 // ParseResultID reads the message id of a result.
 func ParseResultID(id string) (results string, seq uint64, accepted bucket.Micros, ok bool) {
-	origin, ok := strings.CutPrefix(id, "result.")
-	if !ok {
-		origin, ok = strings.CutPrefix(id, FoundPrefix)
+	for _, prefix := range [...]string{"result.", FoundPrefix, ReusedPrefix} {
+		if origin, ok := strings.CutPrefix(id, prefix); ok {
+			return ParseOrigin(origin)
+		}
 	}
-	if !ok {
-		return "", 0, 0, false
-	}
-	return ParseOrigin(origin)
+	return "", 0, 0, false
 }
 
 // ParseOrigin parses what OriginOf returned.

@@ -6,19 +6,21 @@ import (
 	"time"
 
 	"weir/bucket/fault"
+	"weir/bucket/queue"
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/lane"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/reuse"
+	"weir/dispatcher/schedule"
 	"weir/ingest"
 
 	"github.com/nats-io/nats.go"
 )
 
-// A job that asks what another one asked may end with that one's answer (dispatcher/comparison.go). It then gets a result
-// of its own, a reply and a record, in the order of a call's, so that a crash between two of them leaves the same: a
-// result with Weir-Reused and no record gets its record from recovery (dispatcher/takeover/loneresult.go).
+// A job that asks what another one asked may end with that one's answer (dispatcher/comparison.go). It then gets a mark of
+// its end, a result of its own, a reply and a record. After a crash the mark says that the result may be stored, or on
+// its way: recovery ends the job with the result, or keeps it out and lets the job wait (dispatcher/takeover/loneresult.go).
 
 // Answer reads a result whose answer may be given again. It returns nil if the result is gone, or is not what a says: the
 // stream may be another one by now. It blocks until the results' leader has answered.
@@ -39,17 +41,29 @@ func (w *Settler) Answer(ctx context.Context, j *lane.Job, a reuse.Answer) (*led
 
 // EndReused ends a job with the answer of another one. It blocks until the end is stored or persist gives the job up.
 func (w *Settler) EndReused(ctx context.Context, j *lane.Job, of *ledger.Result) {
+	seq, ok := w.keepMark(ctx, "end", j, queue.RetryMark{
+		Seq: j.Seq, Ends: queue.EndsReused, Reason: reusedDetail(of.Job), Accepted: j.Accepted, KeySum: queue.KeySum(j.Queue.Key),
+	})
+	if !ok {
+		return
+	}
+	w.Mu.Lock()
+	j.Ends = append(j.Ends, seq)
+	w.Mu.Unlock()
 	msg := w.reusedResult(j, of, time.Now())
 	stored, ok := w.storeResult(ctx, j, msg)
 	if !ok {
 		return
 	}
 	if stored.Duplicate {
-		switch open, ok := (resultBar{w, j}).isOpen(ctx, stored.Seq); {
+		switch open, ok := (resultBar{w, j, reusedMsgID(j)}).isOpen(ctx, stored.Seq); {
 		case !ok:
 			return
-		case !open: // an owner in between took a call of the job for lost
-			w.Bury(ctx, j, deadletter.Unknown, "another replica had barred the job's result before it ended with the answer of another job", nil)
+		case !open: // it was barred by this or another owner, which found an earlier mark
+			w.Update(func(*schedule.Schedule) {
+				j.MustCall = true
+				w.RestLocked(j, 1)
+			})
 			return
 		}
 	}
@@ -67,7 +81,7 @@ func (w *Settler) EndReused(ctx context.Context, j *lane.Job, of *ledger.Result)
 func (w *Settler) reusedResult(j *lane.Job, of *ledger.Result, at time.Time) *nats.Msg {
 	m := j.Message
 	h := nats.Header{
-		ingest.HeaderMsgID: {resultMsgID(j)}, ingest.HeaderJobID: {m.ID}, ingest.HeaderAPI: {m.API}, ingest.HeaderKey: {ingest.HeaderText(m.Key)},
+		ingest.HeaderMsgID: {reusedMsgID(j)}, ingest.HeaderJobID: {m.ID}, ingest.HeaderAPI: {m.API}, ingest.HeaderKey: {ingest.HeaderText(m.Key)},
 		ledger.HeaderOutcome: {ledger.Done}, ledger.HeaderStatus: {strconv.Itoa(of.Status)}, ledger.HeaderAttempts: {"0"}, ledger.HeaderCalls: {"0"},
 		ledger.HeaderPrice: {ledger.Money(0)}, ledger.HeaderAcceptedAt: {ledger.Stamp(j.Accepted.Time())}, ledger.HeaderFinishedAt: {ledger.Stamp(at)},
 		ledger.HeaderReused: {of.Job},
@@ -81,6 +95,8 @@ func (w *Settler) reusedResult(j *lane.Job, of *ledger.Result, at time.Time) *na
 	return &nats.Msg{Subject: ledger.ResultSubject(m.API, m.Key), Header: h, Data: of.Body}
 }
 
+func reusedDetail(job string) string { return "the answer of job " + job }
+
 // ReusedRecord builds the ledger's record of a job that ended with the answer of another one, from its result. It takes
 // nothing from any limit, but carries the key's pace: it may be the key's newest record.
 func (w *Settler) ReusedRecord(j *lane.Job, result nats.Header) *ledger.Record {
@@ -88,7 +104,7 @@ func (w *Settler) ReusedRecord(j *lane.Job, result nats.Header) *ledger.Record {
 	at, _ := time.Parse(time.RFC3339Nano, result.Get(ledger.HeaderFinishedAt))
 	from := result.Get(ledger.HeaderReused)
 	c := w.Record(j, httpcall.Response{Status: status, Started: at, Ended: at}, httpcall.Outcome{
-		Verdict: httpcall.Delivered, Billed: deadletter.NotBilled, Detail: "the answer of job " + from,
+		Verdict: httpcall.Delivered, Billed: deadletter.NotBilled, Detail: reusedDetail(from),
 	})
 	c.Outcome, c.ReusedFrom, c.Call, c.Attempt, c.Planned = ledger.Reused, from, 0, 0, time.Time{}
 	c.Price, c.Idempotency, c.Limits, c.Costs, c.Reserved, c.Usage, c.Unsettled = ledger.Money(0), "", nil, nil, nil, nil, nil

@@ -126,7 +126,7 @@ func (w *Settler) keepResult(ctx context.Context, j *lane.Job, r httpcall.Respon
 		return
 	}
 	if stored.Duplicate {
-		switch open, ok := (resultBar{w, j}).isOpen(ctx, stored.Seq); {
+		switch open, ok := (resultBar{w, j, resultMsgID(j)}).isOpen(ctx, stored.Seq); {
 		case !ok:
 			return
 		case !open:

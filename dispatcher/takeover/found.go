@@ -61,7 +61,7 @@ func (f *foundJob) settle(ctx context.Context, fate recovery.Fate) {
 		return
 	}
 	switch fate {
-	case recovery.Waits, recovery.Answered, recovery.Lost, recovery.Polls:
+	case recovery.Waits, recovery.Answered, recovery.Lost, recovery.Polls, recovery.Forgoes:
 		found, ok := f.lookUp(ctx)
 		if !ok {
 			return
@@ -87,6 +87,8 @@ func (f *foundJob) settle(ctx context.Context, fate recovery.Fate) {
 		f.endLost(ctx)
 	case recovery.Polls:
 		f.poll(ctx)
+	case recovery.Forgoes:
+		f.endForgone(ctx)
 	default:
 		panic("takeover: unknown fate") // recovery.Judge has a bug
 	}
@@ -196,6 +198,8 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 		}
 	case recovery.EndsByMark:
 		f.last = ledger.LastCall{Outcome: f.mark.Ends, Detail: f.mark.Reason, Status: f.Status}
+	case recovery.Forgoes:
+		f.IntendedAt = f.mark.stored
 	case recovery.EndsByLast:
 		if f.known.Unrecorded() {
 			f.Queue.Unsure = true

@@ -25,8 +25,12 @@ func overrules(i *lane.FoundIntent, end *foundMark) bool {
 
 type foundMark struct {
 	queue.RetryMark
-	seq uint64
+	seq    uint64
+	stored time.Time
 }
+
+// isFinal reports whether no call follows the mark: the end that it announces does not depend on what else is stored.
+func (m *foundMark) isFinal() bool { return m.Ends != "" && m.Ends != queue.EndsReused }
 
 // jobHistory is what is known of a found job before anything is looked up. A job that was never near a call has the
 // zero value.
@@ -61,7 +65,7 @@ func (r *replay) history(e queue.Entry) (h jobHistory, outdated found) {
 		}
 		for i := range f.marks {
 			n := &f.marks[i]
-			if n.Accepted != stored || h.mark != nil && n.Ends == "" && (h.mark.Ends != "" || h.mark.Calls >= n.Calls) {
+			if n.Accepted != stored || h.mark != nil && n.Ends == "" && (h.mark.isFinal() || h.mark.Calls >= n.Calls) {
 				outdated.marks = append(outdated.marks, *n)
 				continue
 			}
@@ -90,7 +94,7 @@ func (h *jobHistory) known() (f recovery.Found) {
 		f.Recorded, f.Ended, f.Complete = h.last.Call, h.last.Final, isComplete(h.last)
 	}
 	if h.mark != nil {
-		f.Recorded, f.Ending = max(f.Recorded, h.mark.Calls), h.mark.Ends != ""
+		f.Recorded, f.Ending, f.Forgoing = max(f.Recorded, h.mark.Calls), h.mark.Ends != "", h.mark.Ends == queue.EndsReused
 	}
 	f.Submitted = h.last != nil && h.last.Call == f.Recorded && h.last.Operation != nil && !h.last.Final ||
 		h.mark != nil && h.mark.Calls == f.Recorded && h.mark.Operation != nil

@@ -22,7 +22,7 @@ func TestHistory(t *testing.T) {
 		return lane.FoundIntent{Intent: queue.Intent{Seq: 7, Call: call, Accepted: accepted, Epoch: 1}, Mark: &lane.IntentMark{Seq: seq, Users: 1}, Stored: at}
 	}
 	mark := func(seq uint64, calls int, accepted bucket.Micros) foundMark {
-		return foundMark{queue.RetryMark{Seq: 7, Calls: calls, Accepted: accepted, Epoch: 1}, seq}
+		return foundMark{RetryMark: queue.RetryMark{Seq: 7, Calls: calls, Accepted: accepted, Epoch: 1}, seq: seq}
 	}
 	end := func(seq uint64, calls int) foundMark {
 		m := mark(seq, calls, mine)

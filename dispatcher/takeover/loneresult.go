@@ -102,6 +102,22 @@ func (f *foundJob) endUncalled(ctx context.Context, msg *nats.Msg) {
 	}
 }
 
+// endForgone ends a job that its former owner was ending with another job's answer, if the result is stored. Else it keeps
+// that owner's result out, and lets the job wait: it was never called.
+func (f *foundJob) endForgone(ctx context.Context) {
+	at, ok := f.w.BarReused(ctx, f.Job)
+	if !ok {
+		return
+	}
+	if at == 0 {
+		f.MustCall = f.Part.Lease != nil // the bar keeps out another such result, too
+		f.wait(ctx)
+		return
+	}
+	f.result, f.known.Result, f.known.Reused = at, true, true
+	f.endWithResult(ctx)
+}
+
 // endWithoutResult handles a job whose result was there when the results were read, and is gone now. It judges the job
 // by everything else that is known. A mark of an end does not prove that the job was not called.
 func (f *foundJob) endWithoutResult(ctx context.Context) {

@@ -73,6 +73,8 @@ const (
 	submitsAgain           plantedMistake = "a job that the api has accepted is called again"
 	endsWithoutIntent      plantedMistake = "an operation ends without an intent"
 	operationUnbarred      plantedMistake = "a letter of an operation is stored without a bar against a late result"
+	reusesUnmarked         plantedMistake = "another job's answer is stored without a mark of the end"
+	reuseUnbarred          plantedMistake = "a job whose late answer is not barred waits again"
 )
 
 // mistakes lists every planted mistake.
@@ -80,7 +82,7 @@ var mistakes = []plantedMistake{
 	intentsUnfenced, resultUnbarred, barTakenForResult, writesWithoutRight, deletesBeforeLetter, deletesBeforeRecord,
 	deletesInAnyOrder, recordsBeforeResult, recordOfTheEarlierCall, buriesBeforeMark, dropsIntentFirst, calledWithoutIntent,
 	repeatsWithoutKey, ignoresIntents, ignoresRecords, ignoresOverruling, waitsUnmarked, believesAfterCut, submitsAgain, endsWithoutIntent,
-	operationUnbarred,
+	operationUnbarred, reusesUnmarked, reuseUnbarred,
 }
 
 // modelMessage is a message of the partition's stream: a job, an intent or a mark.
@@ -97,7 +99,7 @@ type modelJob struct {
 	seq       uint64
 	accepted  bucket.Micros
 	result    bool
-	resultOf  int // the call that the result is of
+	resultOf  int // the call that the result is of; 0: it is another job's answer
 	resultAt  time.Duration
 	letters   []deadletter.Reason
 	called    map[int]int // how often each call of it was sent, by number
@@ -162,8 +164,9 @@ type jobsWay struct {
 	mark                    foundMark
 	lost, flown             bool
 	operation               *queue.Operation // that the job's last call has begun
-	look                    bool             // what the newest intent's call may have left has to be looked up
-	refused                 bool             // by the stream: the last intent
+	mustCall                bool
+	look                    bool // what the newest intent's call may have left has to be looked up
+	refused                 bool // by the stream: the last intent
 }
 
 func newRecoveryModel(seed uint64, bug plantedMistake) *recoveryModel {
@@ -254,10 +257,28 @@ func (m *recoveryModel) storeOnce(id string, store func()) (duplicate bool) {
 
 func resultID(j *modelJob) string { return fmt.Sprintf("result.%d", j.seq) }
 
+func reusedID(j *modelJob) string { return fmt.Sprintf("reused.%d", j.seq) }
+
+// storeReused stores another job's answer as the job's result.
+func (m *recoveryModel) storeReused(j *modelJob) (duplicate bool) {
+	return m.storeOnce(reusedID(j), func() {
+		if j.result || len(j.letters) > 0 {
+			m.fail("job %d has ended, and now gets another job's answer", j.seq)
+		}
+		if len(j.called) > 0 {
+			m.fail("job %d was called, and now gets another job's answer", j.seq)
+		}
+		j.result, j.resultOf, j.resultAt = true, 0, m.clock
+	})
+}
+
 func (m *recoveryModel) storeResult(j *modelJob, call int) (duplicate bool) {
 	return m.storeOnce(resultID(j), func() {
 		if j.result && j.operation {
 			m.fail("job %d, which the api has accepted, has two results", j.seq)
+		}
+		if j.result && j.resultOf == 0 {
+			m.fail("job %d has another job's answer, and now a result", j.seq)
 		}
 		j.result, j.resultOf, j.resultAt = true, call, m.clock
 		if len(j.letters) > 0 && !j.repeated && !j.untraced {
@@ -290,7 +311,7 @@ func (m *recoveryModel) storeRecord(o *modelOwner, j *modelJob, c ledger.Record)
 	return m.storeOnce(id, func() {
 		c.Key, c.Dedupe, c.Seq, c.Accepted, c.Stored = "k", "j", j.seq, j.accepted.Time(), m.at(m.clock)
 		m.records = append(m.records, &c)
-		if c.Outcome == ledger.Done && !j.result {
+		if (c.Outcome == ledger.Done || c.Outcome == ledger.Reused) && !j.result {
 			m.fail("the record of call %d of job %d says done, and there is no result", c.Call, j.seq)
 		}
 	})
@@ -392,7 +413,7 @@ func (m *recoveryModel) takeOver() {
 		}
 		if msg.mark != nil {
 			f := r.of(msg.mark.Seq)
-			f.marks = append(f.marks, foundMark{*msg.mark, msg.seq})
+			f.marks = append(f.marks, foundMark{*msg.mark, msg.seq, m.at(msg.stored)})
 		}
 	}
 	for _, msg := range slices.Clone(m.stream) {
@@ -405,7 +426,7 @@ func (m *recoveryModel) takeOver() {
 		})
 		o.discard(&outdated)
 		if results[msg.seq] {
-			h.result = &ledger.StoredResult{}
+			h.result = &ledger.StoredResult{Reused: msg.job.resultOf == 0}
 		}
 		o.begin(msg.job, h)
 	}
