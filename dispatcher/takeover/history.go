@@ -29,8 +29,17 @@ type foundMark struct {
 	stored time.Time
 }
 
-// isFinal reports whether no call follows the mark: the end that it announces does not depend on what else is stored.
-func (m *foundMark) isFinal() bool { return m.Ends != "" && m.Ends != queue.EndsReused }
+// outdatedBy reports whether a mark before m in the stream says more. No call follows the mark of an end; but an end with
+// another job's answer was announced before every call, however late the mark comes.
+func (m *foundMark) outdatedBy(before *foundMark) bool {
+	switch m.Ends {
+	case "":
+		return before.Ends != "" && before.Ends != queue.EndsReused || before.Calls >= m.Calls
+	case queue.EndsReused:
+		return before.Calls > 0
+	}
+	return false
+}
 
 // jobHistory is what is known of a found job before anything is looked up. A job that was never near a call has the
 // zero value.
@@ -65,7 +74,7 @@ func (r *replay) history(e queue.Entry) (h jobHistory, outdated found) {
 		}
 		for i := range f.marks {
 			n := &f.marks[i]
-			if n.Accepted != stored || h.mark != nil && n.Ends == "" && (h.mark.isFinal() || h.mark.Calls >= n.Calls) {
+			if n.Accepted != stored || h.mark != nil && n.outdatedBy(h.mark) {
 				outdated.marks = append(outdated.marks, *n)
 				continue
 			}

@@ -176,6 +176,7 @@ func (m *recoveryModel) rest() {
 	for _, j := range m.jobs {
 		if m.one(2) {
 			delete(m.known, resultID(j))
+			delete(m.known, reusedID(j))
 		}
 	}
 }

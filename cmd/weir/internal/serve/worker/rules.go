@@ -2,12 +2,15 @@ package worker
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"weir/bucket"
 	"weir/cmd/weir/internal/config"
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
+	"weir/dispatcher/reuse"
 	"weir/dispatcher/schedule"
 	"weir/ingest"
 )
@@ -61,6 +64,9 @@ func DispatchAPI(a *config.API, c *config.Config) *httpcall.API {
 			api.Operation.Cancel = &httpcall.Cancellation{Method: o.Cancel.Method, Path: o.Cancel.Path}
 		}
 	}
+	if a.Reuse != nil {
+		api.Reuse = reuseRule(a.Reuse, api.Target())
+	}
 	if a.Idempotency != nil {
 		api.Idempotency = &httpcall.Idempotency{Header: a.Idempotency.Header, Quoted: a.Idempotency.Quoted, For: a.Idempotency.For}
 	}
@@ -73,6 +79,28 @@ func answers(configured []config.InquiryAnswer) (all httpcall.Answers) {
 		all = append(all, httpcall.InquiryAnswer{Status: a.Status, JSON: a.JSON, Values: a.Values, Means: httpcall.Finding(a.Means)})
 	}
 	return all
+}
+
+// reuseRule returns when answers of the api at a place are given again.
+func reuseRule(r *config.Reuse, target string) *reuse.Rule {
+	rule := &reuse.Rule{For: r.For, AcrossKeys: r.AcrossKeys, Bytes: r.Bytes, Target: target}
+	p := &rule.Parts
+	for _, part := range r.Of {
+		switch part {
+		case "method":
+			p.Method = true
+		case "path":
+			p.Path = true
+		case "query":
+			p.Query = true
+		case "body":
+			p.Body = true
+		default:
+			p.Headers = append(p.Headers, strings.TrimPrefix(part, "header:"))
+		}
+	}
+	slices.Sort(p.Headers)
+	return rule
 }
 
 // credentials returns the names of the headers that carry a secret.
