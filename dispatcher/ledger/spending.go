@@ -27,6 +27,14 @@ func (s *Savings) AddRecord(c *Record) {
 	}
 }
 
+// Text returns the number of the jobs, and the money as records write it; "" if there are none.
+func (s *Savings) Text() (jobs int64, saved string) {
+	if s.Jobs == 0 {
+		return 0, ""
+	}
+	return s.Jobs, Money(s.Saved)
+}
+
 // Plus adds other savings.
 func (s *Savings) Plus(other Savings) { s.Jobs, s.Saved = s.Jobs+other.Jobs, s.Saved+other.Saved }
 
