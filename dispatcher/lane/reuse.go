@@ -136,7 +136,7 @@ func (l *Lane) LearnLocked(s reuse.Sum, seq uint64, done bucket.Micros) {
 type EqualsState struct {
 	Answers int   `json:"answers"` // that are remembered
 	Bytes   int64 `json:"bytes"`   // that they take in memory
-	Waiting int   `json:"waiting"` // jobs that wait for an equal one's answer, or for their slots
+	Waiting int   `json:"waiting"` // jobs that wait for an equal one's answer
 }
 
 // EqualsStateLocked returns it, nil if every job is called.

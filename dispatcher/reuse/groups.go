@@ -87,10 +87,12 @@ func (g *Groups[J]) All() []J {
 	return all
 }
 
-// Waiting returns how many of the held jobs do not lead.
+// Waiting returns how many jobs wait for the answer of a leader.
 func (g *Groups[J]) Waiting() (n int) {
 	for _, of := range g.by {
-		n += len(of.waiting)
+		if of.leads {
+			n += len(of.waiting)
+		}
 	}
 	return n
 }

@@ -91,8 +91,8 @@ type Account struct {
 	// Reused and Saved are the sums of the groups'.
 	Reused  int64     `json:"reused,omitempty"`
 	Saved   string    `json:"saved,omitempty"`
-	Groups  []*Group         `json:"groups"`
-	Budgets []*Budget        `json:"budgets"`
+	Groups  []*Group  `json:"groups"`
+	Budgets []*Budget `json:"budgets"`
 	// Unreadable counts records that cannot be read: the cost of their calls is not included.
 	Unreadable int `json:"unreadable,omitempty"`
 	// Gone are parts of the ledger that were lost: the cost of their calls is not included.
