@@ -34,7 +34,7 @@ type Left struct {
 	before  bool // all of it is of a job that had the sequence before the server lost its last writes
 	taken   bool // as before, with a result, a record and a letter, and the streams know their ids
 	result  bool
-	reused  bool // the result is the answer of another job
+	reused  bool          // the result is the answer of another job
 	late    bool          // its deadline has passed
 	wait    time.Duration // NotBefore of the mark or the record, counted from when it is written
 	Orders  []string      // of the api after the restart

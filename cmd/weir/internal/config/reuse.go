@@ -96,7 +96,7 @@ func (c *Config) checkReuse(f fields) {
 		switch {
 		case a.Reuse == nil:
 		case a.Reuse.For > c.Results.MaxAge:
-			f.place("apis").fail(fmt.Sprintf("api %s gives answers again for %s, and results are kept for %s", a.Name, FormatDuration(a.Reuse.For), FormatDuration(c.Results.MaxAge)),
+			f.place("apis").warn(fmt.Sprintf("api %s gives answers again for %s, and results are kept for %s: older answers are gone, and their jobs are called", a.Name, FormatDuration(a.Reuse.For), FormatDuration(c.Results.MaxAge)),
 				"write a shorter reuse.for, or a longer results.max_age")
 		case c.Results.MaxBody == 0:
 			f.place("results").warn(fmt.Sprintf("no answer of api %s is given again: results keep nothing of their bodies", a.Name), "write results: {max_body: 64KiB}")
