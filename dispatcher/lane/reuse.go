@@ -78,6 +78,7 @@ func (l *Lane) oldestLocked() bucket.Micros { return l.Now().Add(-l.Equals.Rule.
 // AwaitLocked lets a job wait for its leader's answer.
 func (l *Lane) AwaitLocked(j *Job, s reuse.Sum, leader *Job) {
 	l.Equals.jobs.Wait(j, s)
+	j.DropIntentsLocked()
 	j.Orders = nil
 	l.Sched.Await(j.Job, leader.nameFor(j))
 }

@@ -93,14 +93,14 @@ func TestGroupsHoldEachOnce(t *testing.T) {
 				t.Fatalf("job %d left %v, want %d", j, got, want)
 			}
 		}
-		led := 0
+		joined := 0
 		for _, of := range waits {
 			if _, leads := leader[of]; leads {
-				led++
+				joined++
 			}
 		}
-		if g.Waiting() != led || len(g.of) != len(waits)+len(leader) {
-			t.Fatalf("%d wait and %d are held, want %d, and %d with %d leaders", g.Waiting(), len(g.of), led, len(waits), len(leader))
+		if g.Waiting() != joined || len(g.of) != len(waits)+len(leader) {
+			t.Fatalf("%d wait and %d are held, want %d, and %d with %d leaders", g.Waiting(), len(g.of), joined, len(waits), len(leader))
 		}
 	}
 }

@@ -199,7 +199,7 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 	case recovery.EndsByMark:
 		f.last = ledger.LastCall{Outcome: f.mark.Ends, Detail: f.mark.Reason, Status: f.Status}
 	case recovery.Forgoes:
-		f.IntendedAt = f.mark.stored
+		f.IntendedAt, f.Failed = f.mark.stored, ""
 	case recovery.EndsByLast:
 		if f.known.Unrecorded() {
 			f.Queue.Unsure = true

@@ -36,7 +36,7 @@ apis:
     retry: {attempts: 3, min: 5ms, max: 20ms}
     reuse: {for: 1h}
   open: {url: %[1]s/v1, bucket: {rate: 200/s, capacity: 500}, reuse: {for: 1h, across_keys: true}}
-  brief: {url: %[1]s/v1, bucket: {rate: 200/s, capacity: 500}, reuse: {for: 1s}}
+  brief: {url: %[1]s/v1, bucket: {rate: 200/s, capacity: 500}, reuse: {for: 3s}}
   bodies: {url: %[1]s/v1, bucket: {rate: 200/s, capacity: 500}, reuse: {for: 1h, of: [body]}}
   accepts: {url: %[1]s/v1, forward_headers: [Accept], bucket: {rate: 200/s, capacity: 500}, reuse: {for: 1h, of: [path, body, "header:Accept"]}}
 results: {max_body: 1KiB}
