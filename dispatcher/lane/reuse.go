@@ -121,6 +121,19 @@ func (l *Lane) LeaveLocked(j *Job) {
 	}
 }
 
+// LeavePausedLocked lets no job wait for one of a key that an operator has paused.
+func (l *Lane) LeavePausedLocked(key string) {
+	q := l.Sched.Find(key)
+	if q == nil || l.Equals == nil {
+		return
+	}
+	for _, t := range q.Jobs {
+		if j, begun := t.Of.(*Job); begun && t.Rests() && l.Equals.jobs.Leads(j) {
+			l.LeaveLocked(j)
+		}
+	}
+}
+
 // LearnLocked remembers an answer, and lets the jobs that ask the same thing look for it.
 func (l *Lane) LearnLocked(s reuse.Sum, seq uint64, done bucket.Micros) {
 	e := l.Equals

@@ -57,8 +57,9 @@ func (g *Groups[J]) Leave(j J) (waited []J) {
 	if of == nil {
 		return nil
 	}
+	leads := g.Leads(j)
 	delete(g.of, j)
-	if of.leads && of.leader == j {
+	if leads {
 		var none J
 		of.leader, of.leads = none, false
 		waited = g.Waiters(of.sum)
@@ -66,6 +67,12 @@ func (g *Groups[J]) Leave(j J) (waited []J) {
 	delete(of.waiting, j)
 	g.drop(of)
 	return waited
+}
+
+// Leads reports whether a job is the one that is called for its request.
+func (g *Groups[J]) Leads(j J) bool {
+	of := g.of[j]
+	return of != nil && of.leads && of.leader == j
 }
 
 // Waiters returns the jobs that ask the same thing and have not started.

@@ -20,6 +20,9 @@ func TestGroups(t *testing.T) {
 	if !g.Lead("first", s) || g.Lead("second", s) {
 		t.Error("there is one leader")
 	}
+	if !g.Leads("first") || g.Leads("second") || g.Leads("early") || g.Leads("unknown") {
+		t.Error("the first leads, and no other")
+	}
 	if !g.Lead("first", s) {
 		t.Error("a leader that is made ready again leads no more")
 	}

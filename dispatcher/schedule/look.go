@@ -73,7 +73,7 @@ func (l *looks) leave(j *Job) {
 
 // look lets the dispatcher look at the queue's next job, unless it has been looked at already.
 func (s *step) look(q *KeyQueue) {
-	if !s.policy.Reuse || q.brake.paused || s.holds.paused.api != nil {
+	if !s.policy.Reuse || s.IsPaused(q) {
 		return
 	}
 	j := q.nextFirst()
