@@ -12,8 +12,8 @@ import (
 // If an api gives answers again, each job is compared with those that were answered and those that are being called:
 // when the schedule says so, before its slot (look), and again when it is made ready.
 
-// look compares a job whose turn has come and whose slot has not. The job ends, waits for another one's answer, or waits
-// for its slot.
+// look compares a job whose turn has come and whose slot has not. The job ends, waits for another one's answer, or
+// waits for its slot.
 func (w *caller) look(ctx context.Context, j *lane.Job) {
 	if !w.open(ctx, j) {
 		return

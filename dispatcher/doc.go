@@ -111,8 +111,8 @@
 //	EndsByLast  the ledger has its final record: its letter is written again if it has one, and the job ends
 //	EndsByMark  a mark says that it ends without another call: its letter is written again, and the job ends
 //	Answered    nothing is stored, but its ended process noted the answer: the outcome is stored as by that process
-//	Forgoes     it was about to end with an equal job's answer: it does if the result is stored, else that result is barred
-//	            and the job waits
+//	Forgoes     it was about to end with an equal job's answer: it does if the result is stored, else that result is
+//	            barred and the job waits
 //	Lost        a call may have been made, and nothing says what came of it
 //	Polls       the api has accepted its last call: it is polled, and never called again
 //
@@ -148,8 +148,8 @@
 //	                          owner
 //	a job, the mark of its  the result, and no record                      finished: its record, which costs nothing, is
 //	  end with an equal                                                      written, then the job is deleted
-//	  job's answer          no result                                      waiting: the result, which may be on its way, is
-//	                                                                         barred
+//	  job's answer          no result                                      waiting: the result, which may be on its way,
+//	                                                                         is barred
 //	                        an intent behind the mark, or of a later       as with an intent alone
 //	                          owner
 //	a job, an intent        a result, and no record that says done         finished, as above

@@ -90,8 +90,8 @@ type RetryMark struct {
 	Idempotency string `json:"idempotency,omitempty"`
 	// Deaths is how many owners have died, one after the other, with a call of this job under way.
 	Deaths int `json:"deaths,omitempty"`
-	// Ends says that the job is not called again: it becomes a letter with this reason, and Reason is the detail. EndsReused
-	// says that it was about to end with another job's answer.
+	// Ends says that the job is not called again: it becomes a letter with this reason, and Reason is the detail.
+	// EndsReused says that it was about to end with another job's answer.
 	Ends string `json:"ends,omitempty"`
 	// Operation says that the api accepted the last call: the job is polled, and not called again.
 	Operation *Operation `json:"operation,omitempty"`

@@ -125,8 +125,8 @@ func (b *idleBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// idle ends the call, unless a byte has come since the timer fired: Read has then set a later time. If the process could
-// not run when the end was due, what is in the socket is read first (timeout.go).
+// idle ends the call, unless a byte has come since the timer fired: Read has then set a later time. If the process
+// could not run when the end was due, what is in the socket is read first (timeout.go).
 func (b *idleBody) idle() {
 	due := b.due.Load()
 	late := time.Since(b.start) - time.Duration(due)

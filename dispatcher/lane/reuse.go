@@ -162,8 +162,8 @@ func (l *Lane) EqualsStateLocked() *EqualsState {
 	return &EqualsState{Answers: e.Answers.Len(), Bytes: e.Answers.Bytes(), Waiting: e.jobs.Waiting()}
 }
 
-// RequestOf returns the sum of an answered job's request, by the present rule. ok is false if the answer may not be given
-// again.
+// RequestOf returns the sum of an answered job's request, by the present rule. ok is false if the answer may not be
+// given again.
 func (l *Lane) RequestOf(j *Job, r *httpcall.Response) (s reuse.Sum, ok bool) {
 	rule := l.Comparing.Load()
 	if rule == nil || !r.IsReusable() || rule.Target != j.Terms.API.Target() {

@@ -73,8 +73,8 @@ const PushedBack = "pushback"
 // Submitted is the outcome of a call with which the api has begun an operation.
 const Submitted = "submitted"
 
-// Record is one line of the ledger: one call, whatever came of it. An inquiry about a call and a job that ended with the
-// answer of another have a record, too. Times are RFC 3339 with nanoseconds.
+// Record is one line of the ledger: one call, whatever came of it. An inquiry about a call and a job that ended with
+// the answer of another have a record, too. Times are RFC 3339 with nanoseconds.
 type Record struct {
 	API    string `json:"api"`
 	Key    string `json:"key"`
@@ -129,7 +129,8 @@ type Record struct {
 	// Polled says that the record is of the end of the job's operation, or of an inquiry about the operation, and not of
 	// a call: it took no slot. The end took what the final answer says beyond what the call was charged.
 	Polled bool `json:"polled,omitempty"`
-	// ReusedFrom is the job whose answer the job got without a call, of a record whose outcome is Reused. Call is 0 then.
+	// ReusedFrom is the job whose answer the job got without a call, of a record whose outcome is Reused. Call is 0
+	// then.
 	ReusedFrom string `json:"reused_from,omitempty"`
 	// Saved is what the call that was not made would have cost, as far as the job alone says that.
 	Saved string `json:"saved,omitempty"`

@@ -99,8 +99,8 @@ func readResult(msg jetstream.Msg, meta *jetstream.MsgMetadata) (source string, 
 	}, ok
 }
 
-// Requests chooses results of an api whose answers may be given again: those that were stored since a time, or behind the
-// sequence After if that is not 0. Only results within the newest Most messages of the stream are read.
+// Requests chooses results of an api whose answers may be given again: those that were stored since a time, or behind
+// the sequence After if that is not 0. Only results within the newest Most messages of the stream are read.
 type Requests struct {
 	API   string
 	Since time.Time

@@ -59,11 +59,11 @@ func (f Found) mayHaveBegun() bool {
 	return f.Intended > f.Recorded && f.Noted != recorder.Prepared && (!f.Forgoing || f.Overruled)
 }
 
-// Judge decides what becomes of a job that was found. A stored result prevails over any other end: the producer may have
-// it already, and no further letter may say the opposite. Beside a result, a record of a failure is of another call of
-// the job, which an owner repeated under the same idempotency key because it took the earlier call for lost. The result
-// may be of either call. The answer of another job prevails in the same way: it is given only to a job that was never
-// called, but a later owner that does not know of it may have begun a call.
+// Judge decides what becomes of a job that was found. A stored result prevails over any other end: the producer may
+// have it already, and no further letter may say the opposite. Beside a result, a record of a failure is of another
+// call of the job, which an owner repeated under the same idempotency key because it took the earlier call for lost.
+// The result may be of either call. The answer of another job prevails in the same way: it is given only to a job that
+// was never called, but a later owner that does not know of it may have begun a call.
 func Judge(f Found) Fate {
 	ends := f.Ending && (f.Intended == 0 || !f.Overruled || f.Noted == recorder.Prepared && f.Intended > f.Recorded)
 	switch {

@@ -9,8 +9,8 @@
 //
 // # What must hold
 //
-//   - Two jobs have one Sum only if everything that the rule compares is equal, byte by byte. What names a single job is
-//     never compared: its id, its deadline, its reply subject.
+//   - Two jobs have one Sum only if everything that the rule compares is equal, byte by byte. What names a single job
+//     is never compared: its id, its deadline, its reply subject.
 //   - A job leads for the jobs that ask the same thing from when it is made ready until it has ended, or is put back
 //     without a call. There is one leader for each Sum, and a leader waits for no other job.
 //   - Work for each job does not grow with the number of remembered answers.

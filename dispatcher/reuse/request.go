@@ -63,8 +63,8 @@ func (r *Rule) Of(j *ingest.Job) (s Sum) {
 }
 
 // write writes all that is compared of a job. Every text stands behind its length and every list behind its number of
-// texts, so that two jobs that differ in what is compared never write the same. The names of the parts are written, too:
-// rules that compare different parts give different sums.
+// texts, so that two jobs that differ in what is compared never write the same. The names of the parts are written,
+// too: rules that compare different parts give different sums.
 func (r *Rule) write(to io.Writer, j *ingest.Job) {
 	w := writer{to: to}
 	w.part("request", "1", r.Target, j.API)

@@ -8,10 +8,11 @@
 //
 // # What it holds
 //
-// A KeyQueue holds one key's unfinished jobs; a key without jobs has no queue. It keeps most jobs only as a sequence
-// in its backlog, for some with the time before which the job must not be called (backlog.go, notbefore.go). That time and
+// A KeyQueue holds one key's unfinished jobs; a key without jobs has no queue. It keeps most jobs only as a sequence in
+// its backlog, for some with the time before which the job must not be called (backlog.go, notbefore.go). That time and
 // deadlines follow the wall clock (wallclock.go). A Job is one that is near its call, or past it. A Policy holds the
-// configured rules; it is replaced as a whole. A Partition holds what the schedule must know of one tenure of a partition.
+// configured rules; it is replaced as a whole. A Partition holds what the schedule must know of one tenure of a
+// partition.
 //
 // Each part of a Schedule owns one noun, for the api and, in the type on the right, for each queue:
 //

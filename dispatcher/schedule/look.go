@@ -1,9 +1,9 @@
 package schedule
 
-// An api may give equal jobs one answer (Policy.Reuse). The dispatcher knows which jobs are equal and which answers there
-// are; this file decides when a job is looked at for that. A job that is made ready is looked at on the way. If a queue's
-// next job has to wait for its slot, it is looked at before: it may end without one. It keeps its place either way: only
-// the first of a queue's jobs that were never called is looked at, and no job overtakes it meanwhile.
+// An api may give equal jobs one answer (Policy.Reuse). The dispatcher knows which jobs are equal and which answers
+// there are; this file decides when a job is looked at for that. A job that is made ready is looked at on the way. If a
+// queue's next job has to wait for its slot, it is looked at before: it may end without one. It keeps its place either
+// way: only the first of a queue's jobs that were never called is looked at, and no job overtakes it meanwhile.
 //
 // A job whose equal is being called waits for that answer. It keeps its place, too, and takes no slot and no room.
 
@@ -132,8 +132,8 @@ func (s *Schedule) Waken(j *Job, again bool) {
 	s.Touch(j.Queue)
 }
 
-// Forgo reports whether a job that was looked at, or was being made ready, may end with an earlier answer. If so, its end
-// is being stored from now on. If not, an operator has cancelled it, and the caller must let it rest.
+// Forgo reports whether a job that was looked at, or was being made ready, may end with an earlier answer. If so, its
+// end is being stored from now on. If not, an operator has cancelled it, and the caller must let it rest.
 func (s *Schedule) Forgo(j *Job) bool {
 	if j.cancelled {
 		return false

@@ -267,8 +267,8 @@ func TestAwaitingKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// TestWakingLooksAgain: a job that waited for an equal one, and one that was looked at in vain, are looked at when there
-// is an answer.
+// TestWakingLooksAgain: a job that waited for an equal one, and one that was looked at in vain, are looked at when
+// there is an answer.
 func TestWakingLooksAgain(t *testing.T) {
 	d := looker(onceAnHour())
 	d.add("a", "b")

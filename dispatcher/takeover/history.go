@@ -29,8 +29,8 @@ type foundMark struct {
 	stored time.Time
 }
 
-// outdatedBy reports whether a mark before m in the stream says more. No call follows the mark of an end; but an end with
-// another job's answer was announced before every call, however late the mark comes.
+// outdatedBy reports whether a mark before m in the stream says more. No call follows the mark of an end; but an end
+// with another job's answer was announced before every call, however late the mark comes.
 func (m *foundMark) outdatedBy(before *foundMark) bool {
 	switch m.Ends {
 	case "":

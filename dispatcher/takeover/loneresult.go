@@ -83,8 +83,8 @@ func storedResponse(result nats.Header) (httpcall.Response, httpcall.Outcome) {
 		httpcall.Outcome{Verdict: httpcall.Delivered, Billed: deadletter.BilledYes, Detail: "the worker died after its result was stored"}
 }
 
-// endUncalled ends a job that was found with the answer of another job as its result, as its former owner would have: no
-// call of it was made.
+// endUncalled ends a job that was found with the answer of another job as its result, as its former owner would have:
+// no call of it was made.
 func (f *foundJob) endUncalled(ctx context.Context, msg *nats.Msg) {
 	if f.Message.ReplyTo != "" {
 		f.w.Env.Reply(f.Message.ReplyTo, &nats.Msg{Header: msg.Header, Data: msg.Data})
@@ -102,8 +102,8 @@ func (f *foundJob) endUncalled(ctx context.Context, msg *nats.Msg) {
 	}
 }
 
-// endForgone ends a job that its former owner was ending with another job's answer, if the result is stored. Else it keeps
-// that owner's result out, and lets the job wait: it was never called.
+// endForgone ends a job that its former owner was ending with another job's answer, if the result is stored. Else it
+// keeps that owner's result out, and lets the job wait: it was never called.
 func (f *foundJob) endForgone(ctx context.Context) {
 	at, ok := f.w.BarReused(ctx, f.Job)
 	if !ok {

@@ -195,8 +195,8 @@ func TestEqualJobsShareOneCall(t *testing.T) {
 	}
 }
 
-// TestAnswersNeedNoSlotOfTheirKey: equal jobs of a key that may be called once an hour end at once, in their order, up to
-// the first that asks something else.
+// TestAnswersNeedNoSlotOfTheirKey: equal jobs of a key that may be called once an hour end at once, in their order, up
+// to the first that asks something else.
 func TestAnswersNeedNoSlotOfTheirKey(t *testing.T) {
 	t.Parallel()
 	r := newReuseRig(t, nil)
@@ -285,8 +285,8 @@ func TestWhatMustBeEqual(t *testing.T) {
 	}
 }
 
-// TestAnswersExpire: an answer is not given when it is older than the rule says, and one that was given again becomes no
-// younger.
+// TestAnswersExpire: an answer is not given when it is older than the rule says, and one that was given again becomes
+// no younger.
 func TestAnswersExpire(t *testing.T) {
 	t.Parallel()
 	r := newReuseRig(t, nil)
@@ -332,8 +332,8 @@ func TestNextIsCalledIfTheLeaderFails(t *testing.T) {
 	}
 }
 
-// TestSomeAnswersAreNotGivenAgain: a stream, an answer that is longer than results may be, and one that is not 2xx are the
-// answers of their own job only.
+// TestSomeAnswersAreNotGivenAgain: a stream, an answer that is longer than results may be, and one that is not 2xx are
+// the answers of their own job only.
 func TestSomeAnswersAreNotGivenAgain(t *testing.T) {
 	t.Parallel()
 	of := map[string]string{
@@ -356,8 +356,8 @@ func TestSomeAnswersAreNotGivenAgain(t *testing.T) {
 	}
 }
 
-// TestWaitingJobsEndAsOthersDo: a job that waits for an equal one's answer can be cancelled, ends at its deadline, and is
-// called when the answers of its api are no longer shared.
+// TestWaitingJobsEndAsOthersDo: a job that waits for an equal one's answer can be cancelled, ends at its deadline, and
+// is called when the answers of its api are no longer shared.
 func TestWaitingJobsEndAsOthersDo(t *testing.T) {
 	t.Parallel()
 	r := newReuseRig(t, nil)
@@ -409,7 +409,8 @@ func TestPausedJobsGetNoAnswer(t *testing.T) {
 	}
 }
 
-// TestNoJobWaitsForAPausedKey: if the key of a job that waits for its retry is paused, jobs of other keys do not wait for it.
+// TestNoJobWaitsForAPausedKey: if the key of a job that waits for its retry is paused, jobs of other keys do not wait
+// for it.
 func TestNoJobWaitsForAPausedKey(t *testing.T) {
 	t.Parallel()
 	r := newReuseRig(t, map[string][]string{"busy": {"status=503;retry-after=3600"}})

@@ -49,8 +49,8 @@ func resultsOf(t *testing.T, js jetstream.JetStream) map[string]int {
 	return n
 }
 
-// TestKilledWithAnotherJobsAnswer: weir is killed when a job has the answer of another one as its result, and no record.
-// It ends with that result: it is not called, and its record costs nothing. A second kill changes nothing.
+// TestKilledWithAnotherJobsAnswer: weir is killed when a job has the answer of another one as its result, and no
+// record. It ends with that result: it is not called, and its record costs nothing. A second kill changes nothing.
 func TestKilledWithAnotherJobsAnswer(t *testing.T) {
 	t.Parallel()
 	r, js := answeredOnce(t)
@@ -80,8 +80,8 @@ func TestKilledWithAnotherJobsAnswer(t *testing.T) {
 	}
 }
 
-// TestKilledBeforeAnotherJobsAnswer: weir is killed when it has decided that a job ends with the answer of another one, and
-// the result is not stored. The job waits again, and ends once.
+// TestKilledBeforeAnotherJobsAnswer: weir is killed when it has decided that a job ends with the answer of another one,
+// and the result is not stored. The job waits again, and ends once.
 func TestKilledBeforeAnotherJobsAnswer(t *testing.T) {
 	t.Parallel()
 	r, js := answeredOnce(t)

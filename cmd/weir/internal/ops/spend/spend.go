@@ -54,8 +54,8 @@ type Group struct {
 	InDoubt string `json:"in_doubt"`
 	// Usage holds the sums of what the apis' usage counts, by its names.
 	Usage map[string]int64 `json:"usage,omitempty"`
-	// Reused counts jobs that got the answers of equal ones without a call. Saved is what their calls would have cost, as
-	// far as prices are fixed; absent if there are none.
+	// Reused counts jobs that got the answers of equal ones without a call. Saved is what their calls would have cost,
+	// as far as prices are fixed; absent if there are none.
 	Reused int64  `json:"reused,omitempty"`
 	Saved  string `json:"saved,omitempty"`
 

@@ -71,8 +71,8 @@ type API struct {
 	InDoubt string `json:"in_doubt_today,omitempty"`
 	// Operations are what the api goes on working on; nil if there are none.
 	Operations *desk.Operations `json:"operations,omitempty"`
-	// ReusedToday counts jobs that got the answers of equal ones, and SavedToday is what their calls would have cost, by the
-	// ledger.
+	// ReusedToday counts jobs that got the answers of equal ones, and SavedToday is what their calls would have cost,
+	// by the ledger.
 	ReusedToday int64  `json:"reused_today,omitempty"`
 	SavedToday  string `json:"saved_today,omitempty"`
 	// Reuse says which answers the replicas may give again; absent if every job is called.
