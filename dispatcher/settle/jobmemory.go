@@ -103,7 +103,7 @@ func (w *Settler) GivenUp(ctx context.Context, j *lane.Job, err error) bool {
 		return false
 	}
 	w.Update(func(s *schedule.Schedule) {
-		if j.IsStaged() {
+		if j.IsStaged() || j.LooksAhead() {
 			s.Unstage(j.Job)
 		}
 	})
