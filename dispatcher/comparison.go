@@ -70,7 +70,7 @@ func (w *caller) compare(ctx context.Context, j *lane.Job) (gone bool) {
 }
 
 // endReused ends a job with an earlier answer. It reports false if the answer is gone, which is forgotten then. If the
-// answer cannot be read now, or the job was cancelled meanwhile, the job rests.
+// answer cannot be read now, the job was cancelled meanwhile, or jobs before it have not begun, the job rests.
 func (w *caller) endReused(ctx context.Context, j *lane.Job, a reuse.Answer) (gone bool) {
 	of, err := w.settler.Answer(ctx, j, a)
 	if err == nil && of == nil {
@@ -93,7 +93,7 @@ func (w *caller) endReused(ctx context.Context, j *lane.Job, a reuse.Answer) (go
 	w.Update(func(s *schedule.Schedule) {
 		j.Orders = nil
 		if ends = s.Forgo(j.Job); !ends {
-			s.Looked(j.Job)
+			s.AwaitTurn(j.Job)
 		}
 	})
 	if ends {

@@ -86,6 +86,7 @@ type Job struct {
 	cancelled bool   // an operator cancelled it
 	holds     bool   // its operation holds its slot
 	looked    bool   // an earlier answer was looked for, or is
+	answered  bool   // an earlier answer was found before its turn: it is looked at again then
 	ahead     bool   // it was looked at before its slot and waits for it: it counts in looks.ahead
 	awaits    string // names the equal job for whose answer it waits; "": it waits for none
 	lapsed    bool   // its deadline passed while it waited: it counts in agenda.ending

@@ -45,7 +45,7 @@ func (l *looks) pop() *KeyQueue {
 
 // begin begins a look at a job.
 func (l *looks) begin(j *Job) {
-	j.Phase, j.looked = looking, true
+	j.Phase, j.looked, j.answered = looking, true, false
 	l.running++
 	if !j.ahead {
 		j.ahead = true
@@ -82,7 +82,7 @@ func (s *step) look(q *KeyQueue) {
 		return
 	case j != nil && (j.Phase != resting || j.looked || j.cancelled || j.Calls > 0 || !j.limited && j.NotBefore > s.now):
 		return
-	case s.looks.ahead >= maxAhead:
+	case s.looks.ahead >= maxAhead && (j == nil || !j.answered):
 		return // it is looked at when it is made ready
 	case !s.looks.hasRoom(&s.Pipe):
 		s.looks.push(q)
@@ -96,10 +96,10 @@ func (s *step) look(q *KeyQueue) {
 }
 
 // nextFirst returns the first of the queue's jobs near their calls whose first call has not begun, nil if it is among
-// those that wait, or if there is none.
+// those that wait, or if there is none. A call that has started and not left may still be taken back.
 func (q *KeyQueue) nextFirst() *Job {
 	for _, j := range q.Jobs {
-		if j.First() && (j.Phase < calling || j.Phase == settling && j.Unseen) {
+		if j.First() && j.Phase < calling || j.Phase == calling && j.Unsent || j.Phase == settling && j.Unseen {
 			return j
 		}
 	}
@@ -126,6 +126,17 @@ func (s *Schedule) Await(j *Job, what string) {
 	j.awaits, j.looked = what, true
 }
 
+// AwaitTurn lets a job for which there is an answer, and which must not end now, wait until it is its queue's next job.
+func (s *Schedule) AwaitTurn(j *Job) {
+	s.Looked(j)
+	j.looked, j.answered = false, true
+}
+
+// waitsForAnswer reports whether a resting job is not to be made ready: it is to end with an answer.
+func (s *Schedule) waitsForAnswer(j *Job) bool {
+	return j.Phase == resting && (j.awaits != "" || j.answered && s.policy.Reuse)
+}
+
 // Waken ends a job's wait for an equal job's answer. If again, the job is looked at again: there is an answer.
 func (s *Schedule) Waken(j *Job, again bool) {
 	j.awaits, j.looked = "", j.looked && !again
@@ -133,9 +144,10 @@ func (s *Schedule) Waken(j *Job, again bool) {
 }
 
 // Forgo reports whether a job that was looked at, or was being made ready, may end with an earlier answer. If so, its
-// end is being stored from now on. If not, an operator has cancelled it, and the caller must let it rest.
+// end is being stored from now on. If not, an operator has cancelled it, or a job before it has not begun its first
+// call: it must await its turn.
 func (s *Schedule) Forgo(j *Job) bool {
-	if j.cancelled {
+	if j.cancelled || j.Queue.nextFirst() != j {
 		return false
 	}
 	s.Unstage(j)

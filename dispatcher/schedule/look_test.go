@@ -46,7 +46,7 @@ func (m *simulation) compare(j *Job, ready func()) {
 		if m.s.Forgo(j) {
 			m.forgone(j)
 		} else {
-			m.s.Looked(j)
+			m.s.AwaitTurn(j)
 		}
 	case j.Calls == 0 && leader != nil && leader != j:
 		e.wait(j, request)
@@ -231,7 +231,7 @@ func TestAwaitingKeepsItsPlace(t *testing.T) {
 		t.Fatal("no job of a is made ready")
 	}
 	called := map[string]int{}
-	for range 100 {
+	for range 500 {
 		fx := d.turn()
 		for _, j := range append(fx.Look, fx.Load...) {
 			if j.Queue.Key == "a" {
@@ -245,7 +245,7 @@ func TestAwaitingKeepsItsPlace(t *testing.T) {
 		if len(fx.Asks) > 0 {
 			d.Answer(&fx, Reply{Sent: d.now, Came: d.now, Answers: []bucket.Answer{{Grants: []bucket.Grant{{At: d.now, TAT: d.now.Add(d.spacing)}}}}})
 		}
-		d.now = d.now.Add(10 * time.Millisecond)
+		d.now = d.now.Add(time.Millisecond)
 	}
 	if called["a"] != 0 || called["b"] != 1 {
 		t.Fatalf("called: %v", called)
@@ -258,9 +258,9 @@ func TestAwaitingKeepsItsPlace(t *testing.T) {
 		t.Errorf("its jobs are %+v", jobs)
 	}
 	d.Waken(first, false)
-	for range 100 {
+	for range 500 {
 		d.grant()
-		d.now = d.now.Add(10 * time.Millisecond)
+		d.now = d.now.Add(time.Millisecond)
 	}
 	if first.Phase != calling || q.count(calling) != 2 {
 		t.Errorf("job 1 is in phase %d, and %d jobs of its key are called", first.Phase, q.count(calling))
@@ -317,6 +317,46 @@ func TestCancelledWhileItWaits(t *testing.T) {
 	if fx := d.turn(); len(fx.Cancel) != 1 || fx.Cancel[0] != looked[1] {
 		t.Errorf("cancelled after the look: %v", fx.Cancel)
 	}
+}
+
+// TestAnswersWaitForTheirTurn: a job for which there is an answer does not end before a job before it that is being made
+// ready. It is not made ready again either, and it is looked at when the other one is called.
+func TestAnswersWaitForTheirTurn(t *testing.T) {
+	d := looker(bucket.KeyLimits{Rate: bucket.Rate{Count: 1000, Per: time.Second, Burst: 1}, Capacity: 1000, InFlight: 4})
+	d.add("a", "a")
+	var loading []*Job
+	for range 5 {
+		loading = append(loading, d.Step(d.now).Load...)
+	}
+	if len(loading) != 2 {
+		t.Fatalf("%d jobs are made ready at once", len(loading))
+	}
+	if d.Forgo(loading[1]) {
+		t.Fatal("the second job ends before the first has begun")
+	}
+	d.AwaitTurn(loading[1])
+	if fx := d.Step(d.now); len(fx.Load)+len(fx.Look) != 0 {
+		t.Error("the second job is made ready again, or looked at")
+	}
+	loading[0].Policy = d.policy
+	d.Loaded(loading[0])
+	for range 50 {
+		fx := d.Step(d.now)
+		if len(fx.Load) > 0 {
+			t.Fatal("a job that has an answer is made ready")
+		}
+		if len(fx.Look) > 0 {
+			if loading[0].Phase != calling || fx.Look[0] != loading[1] || !d.Forgo(fx.Look[0]) {
+				t.Errorf("job %d is looked at, in phase %d of the first job", fx.Look[0].Seq, loading[0].Phase)
+			}
+			return
+		}
+		if len(fx.Asks) > 0 {
+			d.Answer(&fx, Reply{Sent: d.now, Came: d.now, Answers: []bucket.Answer{{Grants: []bucket.Grant{{At: d.now, TAT: d.now.Add(d.spacing)}}}}})
+		}
+		d.now = d.now.Add(time.Millisecond)
+	}
+	t.Error("the second job is never looked at")
 }
 
 // TestLooksAreBounded: only so many jobs are looked at at once, and none while too many outcomes wait to be stored.

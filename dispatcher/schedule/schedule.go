@@ -61,7 +61,7 @@ func New(policy *Policy, p Pace, tatOf func(key string) bucket.Micros) *Schedule
 // Effects are what the dispatcher must do after a step.
 type Effects struct {
 	Load    []*Job      // load their messages, store their intents, then call Loaded
-	Look    []*Job      // look whether an earlier answer does: then call Looked, Await or Forgo, or Unstage if they end
+	Look    []*Job      // look whether an earlier answer does: then call Looked, Await, AwaitTurn or Forgo, or Unstage if they end
 	Start   []*Job      // call now
 	Expire  []*Job      // their deadline has passed
 	Cancel  []*Job      // an operator cancelled them

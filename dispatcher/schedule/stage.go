@@ -60,7 +60,7 @@ func (s *step) candidate(q *KeyQueue, by bucket.Micros) (j *Job, at bucket.Micro
 			passable = false // the dispatcher is finding out what became of its call
 			break
 		}
-		if rest.Phase == looking || rest.Phase == resting && rest.awaits != "" {
+		if rest.Phase == looking || s.waitsForAnswer(rest) {
 			passable = false
 			break
 		}
