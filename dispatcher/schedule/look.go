@@ -80,7 +80,7 @@ func (s *step) look(q *KeyQueue) {
 	switch {
 	case j == nil && !q.waits.hasNext():
 		return
-	case j != nil && (j.Phase != resting || j.looked || j.cancelled || j.Calls > 0 || !j.limited && j.NotBefore > s.now):
+	case j != nil && (j.Phase != resting || j.looked || j.cancelled || j.Calls > 0 || !j.limited && !j.answered && j.NotBefore > s.now):
 		return
 	case s.looks.ahead >= maxAhead && (j == nil || !j.answered):
 		return // it is looked at when it is made ready

@@ -121,7 +121,7 @@ func (m *simulation) follow() {
 
 // TestSimulationOfReuse runs seeds in which equal jobs share an answer: no job is lost, overtaken or called too early.
 func TestSimulationOfReuse(t *testing.T) {
-	given := 0
+	given, ran := 0, 0
 	for seed := range seeds.Of(10_000) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			m := newSimulation(t, seed).sharing()
@@ -131,13 +131,13 @@ func TestSimulationOfReuse(t *testing.T) {
 			m.run(1+m.rnd.IntN(12), 1+m.rnd.IntN(120))
 			m.rest()
 			m.check()
-			given += m.equals.given
+			given, ran = given+m.equals.given, ran+1
 			if l := &m.s.looks; l.running+l.ahead+len(l.waiting) != 0 {
 				t.Fatalf("something is left of looks: %+v", *l)
 			}
 		})
 	}
-	if given == 0 {
+	if given == 0 && ran > 100 {
 		t.Error("no answer was given again")
 	}
 }
@@ -147,6 +147,23 @@ func looker(limits bucket.KeyLimits) *desk {
 	d := newDesk(limits)
 	d.policy.Reuse = true
 	return d
+}
+
+// goOn is a turn in which every ask gets a slot and every call leaves, and a millisecond.
+func (d *desk) goOn() Effects {
+	fx := d.turn()
+	for _, j := range fx.Start {
+		d.Sent(j, d.now)
+	}
+	if len(fx.Asks) > 0 {
+		r := Reply{Sent: d.now, Came: d.now}
+		for range fx.Asks {
+			r.Answers = append(r.Answers, bucket.Answer{Grants: []bucket.Grant{{At: d.now, TAT: d.now.Add(d.spacing)}}})
+		}
+		d.Answer(&fx, r)
+	}
+	d.now = d.now.Add(time.Millisecond)
+	return fx
 }
 
 func onceAnHour() bucket.KeyLimits {
@@ -232,7 +249,7 @@ func TestAwaitingKeepsItsPlace(t *testing.T) {
 	}
 	called := map[string]int{}
 	for range 500 {
-		fx := d.turn()
+		fx := d.goOn()
 		for _, j := range append(fx.Look, fx.Load...) {
 			if j.Queue.Key == "a" {
 				t.Fatalf("job %d overtakes", j.Seq)
@@ -240,12 +257,7 @@ func TestAwaitingKeepsItsPlace(t *testing.T) {
 		}
 		for _, j := range fx.Start {
 			called[j.Queue.Key]++
-			d.Sent(j, d.now)
 		}
-		if len(fx.Asks) > 0 {
-			d.Answer(&fx, Reply{Sent: d.now, Came: d.now, Answers: []bucket.Answer{{Grants: []bucket.Grant{{At: d.now, TAT: d.now.Add(d.spacing)}}}}})
-		}
-		d.now = d.now.Add(time.Millisecond)
 	}
 	if called["a"] != 0 || called["b"] != 1 {
 		t.Fatalf("called: %v", called)
@@ -259,8 +271,9 @@ func TestAwaitingKeepsItsPlace(t *testing.T) {
 	}
 	d.Waken(first, false)
 	for range 500 {
-		d.grant()
-		d.now = d.now.Add(time.Millisecond)
+		for _, j := range d.goOn().Look {
+			d.Looked(j)
+		}
 	}
 	if first.Phase != calling || q.count(calling) != 2 {
 		t.Errorf("job 1 is in phase %d, and %d jobs of its key are called", first.Phase, q.count(calling))
@@ -341,7 +354,7 @@ func TestAnswersWaitForTheirTurn(t *testing.T) {
 	loading[0].Policy = d.policy
 	d.Loaded(loading[0])
 	for range 50 {
-		fx := d.Step(d.now)
+		fx := d.goOn()
 		if len(fx.Load) > 0 {
 			t.Fatal("a job that has an answer is made ready")
 		}
@@ -351,10 +364,6 @@ func TestAnswersWaitForTheirTurn(t *testing.T) {
 			}
 			return
 		}
-		if len(fx.Asks) > 0 {
-			d.Answer(&fx, Reply{Sent: d.now, Came: d.now, Answers: []bucket.Answer{{Grants: []bucket.Grant{{At: d.now, TAT: d.now.Add(d.spacing)}}}}})
-		}
-		d.now = d.now.Add(time.Millisecond)
 	}
 	t.Error("the second job is never looked at")
 }
