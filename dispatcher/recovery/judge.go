@@ -56,7 +56,7 @@ func (f Found) Uncalled() bool { return f.Result && f.Reused && !f.mayHaveBegun(
 // mayHaveBegun reports whether the newest intended call may have begun and has no record. An owner that was ending the
 // job with another job's answer had begun none.
 func (f Found) mayHaveBegun() bool {
-	return f.Intended > f.Recorded && f.Noted != recorder.Prepared && (!f.Forgoing || f.Overruled)
+	return f.Intended > f.Recorded && f.Noted != recorder.Prepared && (!f.Forgoing || f.Overruled || f.Recorded > 0)
 }
 
 // Judge decides what becomes of a job that was found. A stored result prevails over any other end: the producer may
