@@ -35,10 +35,10 @@ func (m *foundMark) outdatedBy(before *foundMark) bool {
 	switch m.Ends {
 	case "":
 		return before.Ends != "" && before.Ends != queue.EndsReused || before.Calls >= m.Calls
-	case queue.EndsReused:
-		return before.Calls > 0
+	case queue.EndsReused: // of an earlier owner, if the end is of the same or a later one
+		return before.Calls > 0 || before.Ends != "" && before.Ends != queue.EndsReused && before.Epoch >= m.Epoch
 	}
-	return false
+	return before.Ends == queue.EndsReused && before.Epoch > m.Epoch
 }
 
 // jobHistory is what is known of a found job before anything is looked up. A job that was never near a call has the

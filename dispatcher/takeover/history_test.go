@@ -34,6 +34,10 @@ func TestHistory(t *testing.T) {
 		m.Ends = queue.EndsReused
 		return m
 	}
+	ofLater := func(m foundMark) foundMark {
+		m.Epoch = 2
+		return m
+	}
 	record := func(accepted time.Time, final bool) ledger.LastCall {
 		return (&ledger.Record{Key: "k", Dedupe: "j", Call: 3, Accepted: accepted, Final: final}).Last()
 	}
@@ -104,8 +108,16 @@ func TestHistory(t *testing.T) {
 			want: recovery.Found{Ending: true}, outdated: []uint64{11},
 		},
 		{
-			what: "the same behind another end, which came late", found: found{marks: []foundMark{end(11, 0), reused(12)}},
+			what: "the same behind another end", found: found{marks: []foundMark{end(11, 0), reused(12)}},
+			want: recovery.Found{Ending: true}, outdated: []uint64{12},
+		},
+		{
+			what: "the same by a later owner, behind another end, which came late", found: found{marks: []foundMark{end(11, 0), ofLater(reused(12))}},
 			want: recovery.Found{Ending: true, Forgoing: true}, outdated: []uint64{11},
+		},
+		{
+			what: "the same by a later owner, and another end, which came late", found: found{marks: []foundMark{ofLater(reused(11)), end(12, 0)}},
+			want: recovery.Found{Ending: true, Forgoing: true}, outdated: []uint64{12},
 		},
 		{
 			what: "an end, and an intent behind it", found: found{intents: []lane.FoundIntent{intent(12, 2, mine)}, marks: []foundMark{end(11, 1)}},
