@@ -225,6 +225,16 @@ func (q *KeyQueue) Seqs(yield func(seq uint64) bool) {
 	q.waits.seqs(yield)
 }
 
+// Idle yields the queue's jobs that rest, and those that are polled.
+func (q *KeyQueue) Idle(yield func(*Job) bool) {
+	for _, j := range q.Jobs {
+		if j.Phase == resting && !yield(j) {
+			return
+		}
+	}
+	q.Polled(yield)
+}
+
 // Empty reports whether the key has no unfinished jobs.
 func (q *KeyQueue) Empty() bool { return q.waits.isEmpty() && len(q.Jobs)+len(q.polled) == 0 }
 
