@@ -25,9 +25,6 @@ func newAnswers(l *lane.Lane) *answers { return &answers{Lane: l, wanted: make(c
 
 // recall lets the answers be read that are not known yet. It does not block.
 func (a *answers) recall() {
-	if a.Comparing.Load() == nil {
-		return
-	}
 	select {
 	case a.wanted <- struct{}{}:
 	default:

@@ -26,44 +26,26 @@ func (w *caller) look(ctx context.Context, j *lane.Job) {
 // compare looks for an answer to a job whose message is loaded. It reports whether the job ended with one, or waits for
 // one or for its slot. If not, the job is to be called, and other jobs that ask the same thing wait for its answer.
 func (w *caller) compare(ctx context.Context, j *lane.Job) (gone bool) {
+	rule := j.Terms.API.Reuse // by these terms its message was read
+	var sum reuse.Sum
+	if rule != nil {
+		sum = rule.Of(j.Message) // without the lock, as bodies are large
+	}
 	for {
-		rule := w.Comparing.Load()
-		var sum reuse.Sum
-		if rule != nil {
-			sum = rule.Of(j.Message) // without the lock, as bodies are large
-		}
+		var a *reuse.Answer
 		w.Mu.Lock()
-		ahead := j.LooksAhead()
-		switch {
-		case w.Equals == nil:
-			if ahead {
-				w.Sched.Looked(j.Job)
-			}
-			w.Mu.Unlock()
-			w.WakeUp()
-			return ahead
-		case !w.Equals.Rule.CompareAlike(rule):
-			w.Mu.Unlock()
-			continue // the rule has just been replaced
-		}
-		c := w.CompareLocked(j, sum)
-		switch {
-		case c.Answer != nil:
-		case c.Leader != nil:
-			w.AwaitLocked(j, sum, c.Leader)
-			gone = true
-		case ahead:
-			w.LookedLocked(j, sum)
-			gone = true
-		default:
-			w.LeadLocked(j, sum)
+		if w.Equals != nil && w.Equals.Rule.CompareAlike(rule) {
+			a, gone = w.CompareLocked(j, sum)
+		} else if gone = j.LooksAhead(); gone { // other terms have just come, by which it is looked at or made ready again
+			w.Sched.Looked(j.Job)
+			w.Sched.Waken(j.Job, true)
 		}
 		w.Mu.Unlock()
-		if c.Answer == nil {
+		if a == nil {
 			w.WakeUp()
 			return gone
 		}
-		if w.endReused(ctx, j, *c.Answer) {
+		if w.endReused(ctx, j, *a) {
 			return true
 		}
 	}
@@ -91,6 +73,7 @@ func (w *caller) endReused(ctx context.Context, j *lane.Job, a reuse.Answer) (go
 	}
 	ends := false
 	w.Update(func(s *schedule.Schedule) {
+		j.DropIntentsLocked()
 		j.Orders = nil
 		if ends = s.Forgo(j.Job); !ends {
 			s.AwaitTurn(j.Job)

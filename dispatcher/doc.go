@@ -102,7 +102,7 @@
 // while the rest of a long queue is still being read (takeover/replay.go).
 //
 // Every call has an intent, which is deleted only after the call's outcome is stored. So a job with neither an intent
-// nor an outcome was never called. recovery.Judge gives every found job one of seven fates, and takeover/found.go shows
+// nor an outcome was never called. recovery.Judge gives every found job one of eight fates, and takeover/found.go shows
 // on one screen what follows from each:
 //
 //	Waits       never called, or its last call is stored and another one follows: it is called in its turn
@@ -212,7 +212,7 @@
 //	operation   polls follow the present terms; without any the job waits for them, until the time stored with it
 //	methods, forward_headers   a waiting job that they now forbid becomes a letter invalid when it is made ready
 //	max_body      binds only at the door: jobs that wait are called. results.max_body binds from the next answer on
-//	reuse         an answer may be given again if it may by the terms in force when it is judged; see lane/reuse.go
+//	reuse         an answer is given again only while the terms compare requests, and call the api, as they did at its call
 //	dedupe        see takeover/duplicate.go: a copy in doubt becomes a letter, also on an idempotent api
 //
 // # What must hold

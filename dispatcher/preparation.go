@@ -20,7 +20,7 @@ import (
 // is ready. If not, the job rests or has ended.
 func (w *caller) prepare(ctx context.Context, j *lane.Job) bool {
 	j.Staged = w.Now()
-	if !w.open(ctx, j) || w.Comparing.Load() != nil && w.compare(ctx, j) {
+	if !w.open(ctx, j) || j.Terms.API.Reuse != nil && w.compare(ctx, j) {
 		return false
 	}
 	if slot, err := w.pace.Recall(ctx, j.Queue); err != nil {

@@ -39,9 +39,10 @@ func formOf(status int, h http.Header) form {
 }
 
 // IsReusable reports whether a call's answer may be given to other jobs: a whole one of status 2xx that is no stream.
-// Whether a stream has all its events, only its reader knows; and other statuses speak of headers of their request.
+// Whether a stream has all its events, only its reader knows.
 func (r *Response) IsReusable() bool {
-	return r.Status >= http.StatusOK && r.Status < http.StatusMultipleChoices && !r.Cut && !r.More && formOf(r.Status, r.Header) == document
+	return r.Status >= http.StatusOK && r.Status < http.StatusMultipleChoices && r.Status != http.StatusPartialContent &&
+		!r.Cut && !r.More && formOf(r.Status, r.Header) == document
 }
 
 // maxEvent is the longest event of a stream that is looked at, so that a stream without ends of lines fills no memory.

@@ -5,7 +5,6 @@ import (
 	"iter"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"weir/bucket"
@@ -15,7 +14,6 @@ import (
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/recorder"
-	"weir/dispatcher/reuse"
 	"weir/dispatcher/schedule"
 	"weir/dispatcher/trace"
 
@@ -86,8 +84,6 @@ type Lane struct {
 	Equals     *Equals  // nil if every job is called
 	Partitions []*Owned // by number, nil if this process does not own it
 	Wake       chan struct{}
-
-	Comparing atomic.Pointer[reuse.Rule] // of Equals, for readers without the lock
 
 	Running  sync.WaitGroup // goroutines of jobs
 	Stopping chan struct{}  // closed when nothing new starts; jobs must then not wait for room in memory

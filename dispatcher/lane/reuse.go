@@ -17,12 +17,6 @@ type Equals struct {
 	jobs    reuse.Groups[*Job]
 }
 
-// Comparison says what is known of equal jobs of a job. At most one of its fields is set.
-type Comparison struct {
-	Answer *reuse.Answer // there is one
-	Leader *Job          // it is being called, or waits for its next call
-}
-
 // AdoptReuseLocked follows the present terms. If what is compared has changed, the jobs that waited for each other are
 // looked at again.
 func (l *Lane) AdoptReuseLocked() {
@@ -34,7 +28,6 @@ func (l *Lane) AdoptReuseLocked() {
 		}
 		l.Equals = nil
 	}
-	l.Comparing.Store(next)
 	switch {
 	case next == nil:
 	case l.Equals == nil:
@@ -45,18 +38,34 @@ func (l *Lane) AdoptReuseLocked() {
 	}
 }
 
-// CompareLocked returns what is known of jobs that ask the same thing as a job whose message is loaded.
-func (l *Lane) CompareLocked(j *Job, s reuse.Sum) (c Comparison) {
-	e := l.Equals
-	if !j.mayForgo() {
-		return c
+// CompareLocked compares a job whose message is loaded with those that ask the same thing. It returns an answer with
+// which the job may end. If there is none, gone says that the job waits: for the answer of the job that is being called
+// for all, or for its slot. If neither is so, the job is to be called, and others wait for its answer.
+func (l *Lane) CompareLocked(j *Job, s reuse.Sum) (a *reuse.Answer, gone bool) {
+	e, may, ahead := l.Equals, j.mayForgo(), j.LooksAhead()
+	if had, _, held := e.jobs.Held(j); held && had != s { // the api gets other headers of the job than it did
+		l.LeaveLocked(j)
 	}
-	if a, found := e.Answers.Find(s, l.oldestLocked()); found {
-		c.Answer = &a
-	} else if leader, leads := e.jobs.Leader(s); leads && leader != j {
-		c.Leader = leader
+	if may {
+		if found, ok := e.Answers.Find(s, l.oldestLocked()); ok {
+			return &found, false
+		}
+		if leader, leads := e.jobs.Leader(s); leads && leader != j && e.jobs.Wait(j, s) {
+			j.DropIntentsLocked()
+			j.Orders = nil
+			l.Sched.Await(j.Job, leader.nameFor(j))
+			return nil, true
+		}
+		if ahead {
+			e.jobs.Wait(j, s) // it is looked at again if there is an answer
+		}
 	}
-	return c
+	if ahead {
+		l.Sched.Looked(j.Job)
+	} else if !e.jobs.Lead(j, s) {
+		e.jobs.Leave(j)
+	}
+	return nil, ahead
 }
 
 // mayForgo reports whether a job may end without a call of its own. A job that was called must be called again, also if
@@ -75,14 +84,6 @@ func (j *Job) mayForgo() bool {
 // oldestLocked returns since when an answer must have been given to be given again.
 func (l *Lane) oldestLocked() bucket.Micros { return l.Now().Add(-l.Equals.Rule.For) }
 
-// AwaitLocked lets a job wait for its leader's answer.
-func (l *Lane) AwaitLocked(j *Job, s reuse.Sum, leader *Job) {
-	l.Equals.jobs.Wait(j, s)
-	j.DropIntentsLocked()
-	j.Orders = nil
-	l.Sched.Await(j.Job, leader.nameFor(j))
-}
-
 // nameFor names the job in what another one says that it waits for.
 func (j *Job) nameFor(other *Job) string {
 	name := j.ID
@@ -93,21 +94,6 @@ func (j *Job) nameFor(other *Job) string {
 		return fmt.Sprintf("job %s of key %s asks the same", name, ingest.Token(j.Queue.Key))
 	}
 	return fmt.Sprintf("job %s asks the same", name)
-}
-
-// LookedLocked lets a job wait for its slot, for which no answer was found. It is looked at again if there is one.
-func (l *Lane) LookedLocked(j *Job, s reuse.Sum) {
-	if j.mayForgo() {
-		l.Equals.jobs.Wait(j, s)
-	}
-	l.Sched.Looked(j.Job)
-}
-
-// LeadLocked makes a job the one that is called for those that ask the same thing, unless another one is.
-func (l *Lane) LeadLocked(j *Job, s reuse.Sum) {
-	if !l.Equals.jobs.Lead(j, s) {
-		l.Equals.jobs.Leave(j)
-	}
 }
 
 // LeaveLocked ends a job's part among equal ones: it has ended, or was put back without a call. If it was to be called
@@ -121,15 +107,18 @@ func (l *Lane) LeaveLocked(j *Job) {
 	}
 }
 
-// LeavePausedLocked lets no job wait for one of a key that an operator has paused.
+// LeavePausedLocked lets no job wait for one of a key that an operator has paused: that is not called, and its
+// operation is not polled.
 func (l *Lane) LeavePausedLocked(key string) {
 	q := l.Sched.Find(key)
 	if q == nil || l.Equals == nil {
 		return
 	}
-	for _, t := range q.Jobs {
-		if j, begun := t.Of.(*Job); begun && t.Rests() && l.Equals.jobs.Leads(j) {
-			l.LeaveLocked(j)
+	for t := range q.Idle {
+		if j, begun := t.Of.(*Job); begun {
+			if _, leads, _ := l.Equals.jobs.Held(j); leads {
+				l.LeaveLocked(j)
+			}
 		}
 	}
 }
@@ -162,12 +151,18 @@ func (l *Lane) EqualsStateLocked() *EqualsState {
 	return &EqualsState{Answers: e.Answers.Len(), Bytes: e.Answers.Bytes(), Waiting: e.jobs.Waiting()}
 }
 
-// RequestOf returns the sum of an answered job's request, by the present rule. ok is false if the answer may not be
-// given again.
+// RequestOf returns the sum of the request of a job that was called for others, if its answer may be given to them. The
+// sum is that of the configuration under which the job was made ready: once that has changed, the job is called for no
+// other. So it is with a job that an earlier process has called.
 func (l *Lane) RequestOf(j *Job, r *httpcall.Response) (s reuse.Sum, ok bool) {
-	rule := l.Comparing.Load()
-	if rule == nil || !r.IsReusable() || rule.Target != j.Terms.API.Target() {
+	if j.Terms.API.Reuse == nil || !r.IsReusable() {
 		return s, false
 	}
-	return rule.Of(j.Message), true
+	l.Mu.Lock()
+	defer l.Mu.Unlock()
+	if l.Equals == nil {
+		return s, false
+	}
+	s, leads, _ := l.Equals.jobs.Held(j)
+	return s, leads
 }

@@ -1,9 +1,12 @@
 package lane
 
 import (
+	"net/http"
 	"testing"
 
 	"weir/deadletter"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/reuse"
 	"weir/dispatcher/schedule"
 	"weir/ingest"
 
@@ -37,6 +40,42 @@ func TestWhoMayForgo(t *testing.T) {
 		j := &Job{Job: &schedule.Job{}, Message: &ingest.Job{}}
 		if c.change(j); j.mayForgo() != c.may {
 			t.Errorf("%s may end with another job's answer: %v", c.what, !c.may)
+		}
+	}
+}
+
+// TestWhoseAnswersAreGivenAgain: only whole answers of 2xx that are no streams, and only those of a job that is called
+// for others by the rule in force.
+func TestWhoseAnswersAreGivenAgain(t *testing.T) {
+	t.Parallel()
+	rule := &reuse.Rule{}
+	sum := rule.Of(&ingest.Job{})
+	for _, c := range []struct {
+		what   string
+		change func(l *Lane, j *Job, r *httpcall.Response)
+		ok     bool
+	}{
+		{"its leader's", func(*Lane, *Job, *httpcall.Response) {}, true},
+		{"a job's that does not lead", func(l *Lane, j *Job, _ *httpcall.Response) { l.Equals.jobs.Leave(j) }, false},
+		{"a job's that waits", func(l *Lane, j *Job, _ *httpcall.Response) { l.Equals.jobs.Leave(j); l.Equals.jobs.Wait(j, sum) }, false},
+		{"by a rule that has been replaced", func(l *Lane, _ *Job, _ *httpcall.Response) { l.Equals = &Equals{Rule: rule} }, false},
+		{"without a rule", func(l *Lane, _ *Job, _ *httpcall.Response) { l.Equals = nil }, false},
+		{"without a rule at its call", func(_ *Lane, j *Job, _ *httpcall.Response) { j.Terms.API.Reuse = nil }, false},
+		{"broken off", func(_ *Lane, _ *Job, r *httpcall.Response) { r.Cut = true }, false},
+		{"longer than what is kept", func(_ *Lane, _ *Job, r *httpcall.Response) { r.More = true }, false},
+		{"a part", func(_ *Lane, _ *Job, r *httpcall.Response) { r.Status = 206 }, false},
+		{"unchanged", func(_ *Lane, _ *Job, r *httpcall.Response) { r.Status = 304 }, false},
+		{"an error", func(_ *Lane, _ *Job, r *httpcall.Response) { r.Status = 404 }, false},
+		{"none", func(_ *Lane, _ *Job, r *httpcall.Response) { r.Status = 0 }, false},
+		{"a stream", func(_ *Lane, _ *Job, r *httpcall.Response) { r.Header.Set("Content-Type", "text/event-stream") }, false},
+	} {
+		l := &Lane{Equals: &Equals{Rule: rule}}
+		j := &Job{Job: &schedule.Job{}, Terms: &Terms{API: &httpcall.API{Reuse: rule}}}
+		r := &httpcall.Response{Status: 200, Header: http.Header{}}
+		l.Equals.jobs.Lead(j, sum)
+		c.change(l, j, r)
+		if got, ok := l.RequestOf(j, r); ok != c.ok || ok && got != sum {
+			t.Errorf("the answer, %s: given again %v, as %s", c.what, ok, got)
 		}
 	}
 }

@@ -148,9 +148,6 @@ type Record struct {
 	At     uint64    `json:"-"` // its sequence there
 }
 
-// IsCall reports whether the record is of a call: not of an inquiry, nor of a job that ended without one.
-func (c *Record) IsCall() bool { return c.Inquiry == "" && c.Outcome != Reused }
-
 // Origin names the job's life in which the call was made.
 func (c *Record) Origin() string { return OriginOf(c.Stream, c.Seq, bucket.MicrosOf(c.Accepted)) }
 

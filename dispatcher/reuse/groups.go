@@ -1,5 +1,8 @@
 package reuse
 
+// mostHeld bounds the jobs that are held. A job beyond that is called, and no other job gets its answer.
+const mostHeld = 1 << 16
+
 // Groups holds the jobs that ask the same thing now, by their Sum: the one that is called for all, and those that have
 // not started. J names a job. The zero value is empty; the caller must lock it.
 type Groups[J comparable] struct {
@@ -23,32 +26,41 @@ func (g *Groups[J]) Leader(s Sum) (leader J, leads bool) {
 	return leader, false
 }
 
-// SumOf returns the Sum under which a job is held.
-func (g *Groups[J]) SumOf(j J) (s Sum, held bool) {
+// Held returns the Sum under which a job is held, and whether the job is the one that is called for it.
+func (g *Groups[J]) Held(j J) (s Sum, leads, held bool) {
 	if of := g.of[j]; of != nil {
-		return of.sum, true
+		return of.sum, of.leads && of.leader == j, true
 	}
-	return s, false
+	return s, false, false
 }
 
-// Lead makes a job the one that is called for its request, unless another one is. It reports whether the job leads.
+// Lead makes a job the one that is called for its request, unless another one is, or there are too many jobs. It
+// reports whether the job leads.
 func (g *Groups[J]) Lead(j J, s Sum) bool {
 	if leader, leads := g.Leader(s); leads {
 		return leader == j
 	}
 	of := g.enter(j, s)
+	if of == nil {
+		return false
+	}
 	delete(of.waiting, j)
 	of.leader, of.leads = j, true
 	return true
 }
 
-// Wait holds a job that has not started. It wakes up when the leader of its request has ended.
-func (g *Groups[J]) Wait(j J, s Sum) {
+// Wait holds a job that has not started. It wakes up when the leader of its request has ended. Wait reports false, and
+// does not hold the job, if there are too many.
+func (g *Groups[J]) Wait(j J, s Sum) bool {
 	of := g.enter(j, s)
+	if of == nil {
+		return false
+	}
 	if of.waiting == nil {
 		of.waiting = map[J]struct{}{}
 	}
 	of.waiting[j] = struct{}{}
+	return true
 }
 
 // Leave drops a job. If it led, Leave returns the jobs that waited for it; they stay held.
@@ -57,7 +69,7 @@ func (g *Groups[J]) Leave(j J) (waited []J) {
 	if of == nil {
 		return nil
 	}
-	leads := g.Leads(j)
+	_, leads, _ := g.Held(j)
 	delete(g.of, j)
 	if leads {
 		var none J
@@ -67,12 +79,6 @@ func (g *Groups[J]) Leave(j J) (waited []J) {
 	delete(of.waiting, j)
 	g.drop(of)
 	return waited
-}
-
-// Leads reports whether a job is the one that is called for its request.
-func (g *Groups[J]) Leads(j J) bool {
-	of := g.of[j]
-	return of != nil && of.leads && of.leader == j
 }
 
 // Waiters returns the jobs that ask the same thing and have not started.
@@ -104,12 +110,15 @@ func (g *Groups[J]) Waiting() (n int) {
 	return n
 }
 
-// enter returns the group of a Sum, to which the job belongs from now on.
+// enter returns the group of a Sum, to which the job belongs from now on; nil if there are too many jobs.
 func (g *Groups[J]) enter(j J, s Sum) *group[J] {
 	if had := g.of[j]; had != nil && had.sum == s {
 		return had
 	} else if had != nil {
 		panic("reuse: a job is held under another request") // its caller has to let it leave first
+	}
+	if len(g.of) >= mostHeld {
+		return nil
 	}
 	if g.by == nil {
 		g.by, g.of = map[Sum]*group[J]{}, map[J]*group[J]{}

@@ -6,6 +6,11 @@ import (
 	"testing"
 )
 
+func leads(g *Groups[string], j string) bool {
+	_, leads, _ := g.Held(j)
+	return leads
+}
+
 func TestGroups(t *testing.T) {
 	t.Parallel()
 	var g Groups[string]
@@ -20,7 +25,7 @@ func TestGroups(t *testing.T) {
 	if !g.Lead("first", s) || g.Lead("second", s) {
 		t.Error("there is one leader")
 	}
-	if !g.Leads("first") || g.Leads("second") || g.Leads("early") || g.Leads("unknown") {
+	if !leads(&g, "first") || leads(&g, "second") || leads(&g, "early") || leads(&g, "unknown") {
 		t.Error("the first leads, and no other")
 	}
 	if !g.Lead("first", s) {
@@ -37,7 +42,7 @@ func TestGroups(t *testing.T) {
 	if !slices.Equal(waited, []string{"early", "second"}) {
 		t.Errorf("%v waited", waited)
 	}
-	if of, held := g.SumOf("second"); !held || of != s || g.Waiting() != 0 {
+	if of, leads, held := g.Held("second"); !held || leads || of != s || g.Waiting() != 0 {
 		t.Errorf("those that waited are held: %v, %d wait for a leader", held, g.Waiting())
 	}
 	if !g.Lead("second", s) || g.Waiting() != 1 {
@@ -105,5 +110,25 @@ func TestGroupsHoldEachOnce(t *testing.T) {
 		if g.Waiting() != joined || len(g.of) != len(waits)+len(leader) {
 			t.Fatalf("%d wait and %d are held, want %d, and %d with %d leaders", g.Waiting(), len(g.of), joined, len(waits), len(leader))
 		}
+	}
+}
+
+// TestGroupsAreBounded: a job beyond the bound neither leads nor waits.
+func TestGroupsAreBounded(t *testing.T) {
+	t.Parallel()
+	var g Groups[int]
+	for i := range mostHeld {
+		if !g.Wait(i, sum(i%100)) {
+			t.Fatalf("job %d is not held", i)
+		}
+	}
+	if g.Wait(mostHeld, sum(1)) || g.Lead(mostHeld, sum(1)) || len(g.of) != mostHeld {
+		t.Errorf("%d jobs are held", len(g.of))
+	}
+	if !g.Lead(1, sum(1)) || !g.Wait(2, sum(2)) {
+		t.Error("a job that is held must be able to lead, and to wait on")
+	}
+	if g.Leave(3); !g.Lead(mostHeld, sum(3)) {
+		t.Error("there is room again")
 	}
 }

@@ -6,27 +6,23 @@ import (
 	"encoding/binary"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
+	"weir/bucket"
 	"weir/ingest"
-
-	"github.com/nats-io/nats.go"
 )
 
-// Rule says when an api's answers are given again. It is immutable.
+// Rule says when an api's answers are given again, and what two requests must have in common for that. The method
+// always counts: the answer to a GET must never stand for a DELETE. A Rule is immutable.
 type Rule struct {
-	For        time.Duration // how old an answer may be
-	Parts      Parts         // of a request that are compared
-	AcrossKeys bool          // jobs of different keys may ask the same thing
-	Bytes      int64         // bounds the memory for answers that are remembered
-	Target     string        // names the address of the api: another one gives other answers
-}
-
-// Parts are the parts of a request that are compared.
-type Parts struct {
-	Method, Path, Query, Body bool
-	Headers                   []string // names in canonical form, sorted
+	For         time.Duration // how old an answer may be
+	Path, Body  bool          // compared; the path with its query
+	Headers     []string      // compared, of those that the api gets from the job: names in canonical form, sorted
+	AcrossKeys  bool          // jobs of different keys of a tenant may ask the same thing
+	TenantUntil string        // ends the tenant's part of a key, as in bucket.Rules; "": all keys are of one tenant
+	Bytes       int64         // bounds the memory for answers that are remembered
+	// Target names all of the api's configuration on which its answers depend: another one gives other answers.
+	Target string
 }
 
 // CompareAlike reports whether two rules, either of which may be nil, give every job the same Sum.
@@ -34,9 +30,8 @@ func (r *Rule) CompareAlike(other *Rule) bool {
 	if r == nil || other == nil {
 		return r == other
 	}
-	p, o := &r.Parts, &other.Parts
-	return r.AcrossKeys == other.AcrossKeys && r.Target == other.Target && p.Method == o.Method && p.Path == o.Path && p.Query == o.Query &&
-		p.Body == o.Body && slices.Equal(p.Headers, o.Headers)
+	return r.Path == other.Path && r.Body == other.Body && slices.Equal(r.Headers, other.Headers) && r.AcrossKeys == other.AcrossKeys &&
+		r.TenantUntil == other.TenantUntil && r.Target == other.Target
 }
 
 // Sum stands for all that is compared of a job's request.
@@ -67,44 +62,30 @@ func (r *Rule) Of(j *ingest.Job) (s Sum) {
 // too: rules that compare different parts give different sums.
 func (r *Rule) write(to io.Writer, j *ingest.Job) {
 	w := writer{to: to}
-	w.part("request", "1", r.Target, j.API)
-	if !r.AcrossKeys {
+	w.part("request", r.Target, j.API, j.Method)
+	if r.AcrossKeys {
+		w.part("tenant", r.TenantUntil, bucket.Rules{TenantUntil: r.TenantUntil}.Tenant(j.Key))
+	} else {
 		w.part("key", j.Key)
 	}
-	if r.Parts.Method {
-		w.part("method", j.Method)
+	if r.Path {
+		w.part("path", j.Path, j.Query)
 	}
-	if r.Parts.Path {
-		w.part("path", j.Path)
-	}
-	if r.Parts.Query {
-		w.part("query", j.Query)
-	}
-	for _, name := range r.Parts.Headers {
+	for _, name := range r.Headers {
+		var values []string
+		for _, f := range j.Forward {
+			if f.Name == name {
+				values = append(values, f.Value)
+			}
+		}
 		w.part("header", name)
-		w.part("own", valuesOf(j.Header, name)...)
-		w.part("forwarded", valuesOf(j.Header, ingest.HeaderForward+name)...)
+		w.part("values", values...)
 	}
-	if r.Parts.Body {
+	if r.Body {
 		w.part("body")
 		w.length(len(j.Body))
 		_, _ = to.Write(j.Body) // a hash never fails
 	}
-}
-
-// valuesOf returns the values of a header over all spellings of its name, always in the same order.
-func valuesOf(h nats.Header, name string) (values []string) {
-	var spelled []string
-	for n := range h {
-		if len(n) == len(name) && strings.EqualFold(n, name) {
-			spelled = append(spelled, n)
-		}
-	}
-	slices.Sort(spelled)
-	for _, n := range spelled {
-		values = append(values, h[n]...)
-	}
-	return values
 }
 
 // writer writes texts so that they can be told apart.

@@ -13,7 +13,7 @@ import (
 )
 
 func whole() *Rule {
-	return &Rule{For: time.Minute, Parts: Parts{Method: true, Path: true, Query: true, Body: true}}
+	return &Rule{For: time.Minute, Path: true, Body: true, Headers: []string{"Accept"}}
 }
 
 func job(change func(j *ingest.Job)) *ingest.Job {
@@ -24,56 +24,73 @@ func job(change func(j *ingest.Job)) *ingest.Job {
 	return j
 }
 
+func forward(j *ingest.Job, name string, values ...string) {
+	for _, v := range values {
+		j.Forward = append(j.Forward, ingest.HeaderField{Name: name, Value: v})
+	}
+}
+
 // TestWhatIsCompared changes one thing of a job at a time.
 func TestWhatIsCompared(t *testing.T) {
 	t.Parallel()
-	all := Parts{Method: true, Path: true, Query: true, Body: true, Headers: []string{"Accept"}}
 	for _, c := range []struct {
 		what   string
 		change func(j *ingest.Job)
-		part   func(p *Parts) // leaves out what was changed; nil if it is always compared or never
-		ever   bool           // it makes another request
+		part   func(r *Rule) // leaves out what was changed; nil if it is always compared or never
+		ever   bool          // it makes another request
 	}{
 		{"the api", func(j *ingest.Job) { j.API = "b" }, nil, true},
-		{"the method", func(j *ingest.Job) { j.Method = "PUT" }, func(p *Parts) { p.Method = false }, true},
-		{"the path", func(j *ingest.Job) { j.Path = "/X" }, func(p *Parts) { p.Path = false }, true},
-		{"the query", func(j *ingest.Job) { j.Query = "" }, func(p *Parts) { p.Query = false }, true},
-		{"the body", func(j *ingest.Job) { j.Body = []byte("body ") }, func(p *Parts) { p.Body = false }, true},
-		{"no body", func(j *ingest.Job) { j.Body = nil }, func(p *Parts) { p.Body = false }, true},
-		{"a header", func(j *ingest.Job) { j.Header.Set("accept", "text/plain") }, func(p *Parts) { p.Headers = nil }, true},
-		{"a forwarded header", func(j *ingest.Job) { j.Header.Set("Weir-Header-Accept", "text/plain") }, func(p *Parts) { p.Headers = nil }, true},
-		{"another header", func(j *ingest.Job) { j.Header.Set("X-Other", "text/plain") }, nil, false},
+		{"the method", func(j *ingest.Job) { j.Method = "DELETE" }, nil, true},
+		{"the path", func(j *ingest.Job) { j.Path = "/X" }, func(r *Rule) { r.Path = false }, true},
+		{"the query", func(j *ingest.Job) { j.Query = "" }, func(r *Rule) { r.Path = false }, true},
+		{"the body", func(j *ingest.Job) { j.Body = []byte("body ") }, func(r *Rule) { r.Body = false }, true},
+		{"no body", func(j *ingest.Job) { j.Body = nil }, func(r *Rule) { r.Body = false }, true},
+		{"a header", func(j *ingest.Job) { forward(j, "Accept", "text/plain") }, func(r *Rule) { r.Headers = nil }, true},
+		{"an empty header", func(j *ingest.Job) { forward(j, "Accept", "") }, func(r *Rule) { r.Headers = nil }, true},
+		{"another header", func(j *ingest.Job) { forward(j, "X-Other", "text/plain") }, nil, false},
 		{"its id", func(j *ingest.Job) { j.ID, j.DedupeID = "2", "3"; j.Header.Set(ingest.HeaderJobID, "2") }, nil, false},
 		{"its deadline", func(j *ingest.Job) { j.Deadline = time.Unix(1, 0) }, nil, false},
 		{"its reply subject", func(j *ingest.Job) { j.ReplyTo = "_INBOX.x" }, nil, false},
 	} {
-		r := &Rule{Parts: all}
-		if got := r.Of(job(nil)) != r.Of(job(c.change)); got != c.ever {
+		if got := whole().Of(job(nil)) != whole().Of(job(c.change)); got != c.ever {
 			t.Errorf("%s: another request: %v, want %v", c.what, got, c.ever)
 		}
 		if c.part == nil {
 			continue
 		}
-		less := &Rule{Parts: all}
-		if c.part(&less.Parts); less.Of(job(nil)) != less.Of(job(c.change)) {
+		less := whole()
+		if c.part(less); less.Of(job(nil)) != less.Of(job(c.change)) {
 			t.Errorf("%s: not compared, and yet another request", c.what)
 		}
 	}
 }
 
-// TestKeysAreApart: jobs of different keys ask the same thing only if the rule says so.
+// TestKeysAreApart: jobs of different keys ask the same thing only if the rule says so, and those of different tenants
+// never do.
 func TestKeysAreApart(t *testing.T) {
 	t.Parallel()
-	other := job(func(j *ingest.Job) { j.Key = "other" })
-	if r := whole(); r.Of(job(nil)) == r.Of(other) {
-		t.Error("two keys share an answer")
-	}
-	across := whole()
+	of := func(r Rule, key string) Sum { return r.Of(job(func(j *ingest.Job) { j.Key = key })) }
+	own, across, tenants := *whole(), *whole(), *whole()
 	across.AcrossKeys = true
-	if across.Of(job(nil)) != across.Of(other) {
-		t.Error("across keys, and yet two keys do not share an answer")
+	tenants.AcrossKeys, tenants.TenantUntil = true, "."
+	for _, c := range []struct {
+		what  string
+		rule  Rule
+		a, b  string
+		share bool
+	}{
+		{"two keys", own, "k", "other", false},
+		{"two keys, across keys", across, "k", "other", true},
+		{"two keys of a tenant, without across keys", Rule{TenantUntil: "."}, "acme.1", "acme.2", false},
+		{"two keys of a tenant", tenants, "acme.1", "acme.2", true},
+		{"a tenant's own key", tenants, "acme", "acme.2", true},
+		{"keys of two tenants", tenants, "acme.1", "other.1", false},
+	} {
+		if got := of(c.rule, c.a) == of(c.rule, c.b); got != c.share {
+			t.Errorf("%s share an answer: %v", c.what, got)
+		}
 	}
-	if across.Of(job(nil)) == whole().Of(job(nil)) {
+	if of(own, "k") == of(across, "k") {
 		t.Error("an answer that one key was given is shared by all since the rule changed")
 	}
 }
@@ -83,8 +100,8 @@ func TestRulesApart(t *testing.T) {
 	t.Parallel()
 	empty := &ingest.Job{API: "a"}
 	rules := []*Rule{
-		{}, {Target: "there"}, {AcrossKeys: true}, {Parts: Parts{Method: true}}, {Parts: Parts{Path: true}}, {Parts: Parts{Query: true}},
-		{Parts: Parts{Body: true}}, {Parts: Parts{Headers: []string{"A"}}}, {Parts: Parts{Headers: []string{"B"}}}, {Parts: Parts{Path: true, Query: true}},
+		{}, {Target: "there"}, {AcrossKeys: true}, {AcrossKeys: true, TenantUntil: "."}, {Path: true}, {Body: true}, {Path: true, Body: true},
+		{Headers: []string{"A"}}, {Headers: []string{"B"}}, {Headers: []string{"A", "B"}},
 	}
 	for i, a := range rules {
 		for k, b := range rules {
@@ -104,32 +121,18 @@ func FuzzRequestsApart(f *testing.F) {
 	f.Add("GET", "/a", "", "v", "", []byte{}, "GET", "/a", "", "", "v", []byte{})
 	f.Add("", "\x01", "\x00", "", "", []byte{1, 0}, "", "\x01\x00", "", "", "", []byte{1, 0})
 	f.Fuzz(func(t *testing.T, m1, p1, q1, h1, g1 string, b1 []byte, m2, p2, q2, h2, g2 string, b2 []byte) {
-		r := &Rule{Parts: Parts{Method: true, Path: true, Query: true, Body: true, Headers: []string{"Accept"}}}
-		a := &ingest.Job{API: "a", Key: "k", Method: m1, Path: p1, Query: q1, Body: b1, Header: nats.Header{"Accept": {h1}, "Weir-Header-Accept": {g1}}}
-		b := &ingest.Job{API: "a", Key: "k", Method: m2, Path: p2, Query: q2, Body: b2, Header: nats.Header{"Accept": {h2}, "Weir-Header-Accept": {g2}}}
+		a := &ingest.Job{API: "a", Key: "k", Method: m1, Path: p1, Query: q1, Body: b1}
+		b := &ingest.Job{API: "a", Key: "k", Method: m2, Path: p2, Query: q2, Body: b2}
+		forward(a, "Accept", h1, g1)
+		forward(b, "Accept", h2, g2)
 		var x, y bytes.Buffer
-		r.write(&x, a)
-		r.write(&y, b)
+		whole().write(&x, a)
+		whole().write(&y, b)
 		same := m1 == m2 && p1 == p2 && q1 == q2 && h1 == h2 && g1 == g2 && bytes.Equal(b1, b2)
-		if bytes.Equal(x.Bytes(), y.Bytes()) != same || (r.Of(a) == r.Of(b)) != same {
+		if bytes.Equal(x.Bytes(), y.Bytes()) != same || (whole().Of(a) == whole().Of(b)) != same {
 			t.Errorf("%q and %q are written the same: %v", x.Bytes(), y.Bytes(), !same)
 		}
 	})
-}
-
-// TestHeadersInAnyCase: the values of a header over all spellings of its name are compared, always in one order.
-func TestHeadersInAnyCase(t *testing.T) {
-	t.Parallel()
-	r := &Rule{Parts: Parts{Headers: []string{"Accept"}}}
-	want := r.Of(job(func(j *ingest.Job) { j.Header = nats.Header{"ACCEPT": {"a"}, "Accept": {"b"}, "accept": {"c"}} }))
-	for range 50 {
-		if r.Of(job(func(j *ingest.Job) { j.Header = nats.Header{"accept": {"c"}, "ACCEPT": {"a"}, "Accept": {"b"}} })) != want {
-			t.Fatal("the same headers give another sum")
-		}
-	}
-	if r.Of(job(func(j *ingest.Job) { j.Header = nats.Header{"Accept": {"a", "b"}} })) == r.Of(job(func(j *ingest.Job) { j.Header = nats.Header{"Accept": {"b", "a"}} })) {
-		t.Error("the order of a header's values is not compared")
-	}
 }
 
 func TestSumAsText(t *testing.T) {

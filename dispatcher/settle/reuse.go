@@ -2,6 +2,7 @@ package settle
 
 import (
 	"context"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -80,20 +81,11 @@ func (w *Settler) EndReused(ctx context.Context, j *lane.Job, of *ledger.Result)
 
 // reusedResult builds the message of the result of a job that ends with the answer of another one.
 func (w *Settler) reusedResult(j *lane.Job, of *ledger.Result, at time.Time) *nats.Msg {
-	m := j.Message
-	h := nats.Header{
-		ingest.HeaderMsgID: {reusedMsgID(j)}, ingest.HeaderJobID: {m.ID}, ingest.HeaderAPI: {m.API}, ingest.HeaderKey: {ingest.HeaderText(m.Key)},
-		ledger.HeaderOutcome: {ledger.Done}, ledger.HeaderStatus: {strconv.Itoa(of.Status)}, ledger.HeaderAttempts: {"0"}, ledger.HeaderCalls: {"0"},
-		ledger.HeaderPrice: {ledger.Money(0)}, ledger.HeaderAcceptedAt: {ledger.Stamp(j.Accepted.Time())}, ledger.HeaderFinishedAt: {ledger.Stamp(at)},
-		ledger.HeaderReused: {of.Job},
-	}
-	for _, name := range []string{ledger.HeaderCalledAt, "Content-Type"} {
-		if values := of.Header[name]; len(values) > 0 {
-			h[name] = values
-		}
-	}
-	m.Trace.AddTo(h)
-	return &nats.Msg{Subject: ledger.ResultSubject(m.API, m.Key), Header: h, Data: of.Body}
+	called, _ := time.Parse(time.RFC3339Nano, of.Header.Get(ledger.HeaderCalledAt)) // weir's own header: always there
+	msg := w.result(j, httpcall.Response{Status: of.Status, Header: http.Header(of.Header), Body: of.Body, Started: called, Ended: at})
+	h := msg.Header
+	h[ingest.HeaderMsgID], h[ledger.HeaderPrice], h[ledger.HeaderReused] = []string{reusedMsgID(j)}, []string{ledger.Money(0)}, []string{of.Job}
+	return msg
 }
 
 func reusedDetail(job string) string { return "the answer of job " + job }

@@ -37,7 +37,7 @@ func (w *Settler) traceCall(j *lane.Job, c *ledger.Record) {
 		return
 	}
 	t.Wait(j.WaitedSince(), c.Started, c.Call)
-	if !c.IsCall() {
+	if c.Outcome == ledger.Reused {
 		j.Settled = c.Ended
 		return
 	}

@@ -2,26 +2,25 @@ package config
 
 import (
 	"fmt"
-	"net/textproto"
 	"slices"
 	"strings"
 	"time"
+
+	"weir/ingest"
 )
 
 // Reuse says when a job gets the answer of an equal job without a call. A nil *Reuse says never.
 type Reuse struct {
 	For        time.Duration // how old the answer may be
-	Of         []string      // what is compared: method, path, query, body, header:NAME
-	AcrossKeys bool          // jobs of different keys may be equal
+	Of         []string      // what is compared besides the method: path, body, header:NAME; nil: the whole request
+	AcrossKeys bool          // jobs of different keys of a tenant may be equal
 	Bytes      int64         // of memory for the places of answers
 }
 
-// The parts of a request that are compared, besides headers.
+// The parts of a request that are compared, besides headers. The query belongs to the path.
 const (
-	reuseMethod = "method"
-	reusePath   = "path"
-	reuseQuery  = "query"
-	reuseBody   = "body"
+	ReusePath = "path"
+	ReuseBody = "body"
 
 	reuseHeader     = "header:"
 	mostReuseParts  = 32
@@ -29,6 +28,26 @@ const (
 	leastReuseBytes = 4 << 10
 	mostReuseBytes  = 1 << 30
 )
+
+// Compares reports whether a part of a request is compared.
+func (r *Reuse) Compares(part string) bool { return r.Of == nil || slices.Contains(r.Of, part) }
+
+// ComparedHeaders returns the names of the headers that are compared, of those that jobs may add, sorted. Headers of a
+// trace are compared only if they are named: each job has its own.
+func (a *API) ComparedHeaders() (names []string) {
+	for _, name := range a.ForwardHeaders {
+		if a.Reuse.Compares(reuseHeader+name) && (a.Reuse.Of != nil || !isOfTrace(name)) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// isOfTrace reports whether a header names one job's trace.
+func isOfTrace(name string) bool {
+	return slices.Contains([]string{ingest.HeaderTrace, ingest.HeaderTraceState, ingest.HeaderBaggage}, strings.ToLower(name))
+}
 
 func (r *Reuse) section(a *API) section {
 	return section{
@@ -38,16 +57,17 @@ func (r *Reuse) section(a *API) section {
 				means: "how old the answer may be. Not longer than `results.max_age`",
 			},
 			{
-				name: "of", or: "[method, path, query, body]",
+				name: "of", otherwise: "path, body and every header that jobs may add",
 				is: many(&r.Of, mostReuseParts, of[string]{
-					comparedPart, same, "a list of `method`, `path`, `query`, `body` and `header:NAME`, at most 32",
-					object{"type": "string", "pattern": "^(method|path|query|body|header:.+)$"},
+					comparedPart, same, "a list of `path`, `body` and `header:NAME`, at most 32",
+					object{"type": "string", "pattern": "^(path|body|header:.+)$"},
 				}),
-				means: "what two jobs must have in common, byte by byte. A header counts only if it is named",
+				means: "what two jobs must have in common besides the method, byte by byte. The query belongs to the path",
 			},
 			{
 				name: "across_keys", is: one(&r.AcrossKeys, yes()), or: "false",
-				means: "`true`: jobs of different keys share answers. With several replicas only those whose keys one replica has",
+				means: "`true`: jobs of different keys share answers, with `tenant_until` those of one tenant. With several replicas only " +
+					"those whose keys one replica has",
 			},
 			{
 				name: "bytes", is: one(&r.Bytes, size(leastReuseBytes, mostReuseBytes)), or: "16MiB",
@@ -55,15 +75,18 @@ func (r *Reuse) section(a *API) section {
 			},
 		},
 		check: func(f fields) {
-			if f.fine("of") && len(r.Of) == 0 {
+			if f.fine("of") && r.Of != nil && len(r.Of) == 0 {
 				f.place("of").fail("compares nothing, so that every job would get the same answer", "name what must be equal, or remove the field for all")
 			}
-			if i := a.Idempotency; f.clean() && i != nil && slices.Contains(r.Of, reuseHeader+i.Header) {
-				f.place("of").fail(i.Header+" carries the job's id, in which no two jobs are equal", "remove it")
+			for _, part := range r.Of {
+				name, isHeader := strings.CutPrefix(part, reuseHeader)
+				if f.clean() && isHeader && !slices.Contains(a.ForwardHeaders, name) {
+					f.place("of").fail("no job sends header "+name+" to the api", "name it in forward_headers, or remove it")
+				}
 			}
 			for _, name := range a.ForwardHeaders {
-				if f.clean() && !slices.Contains(r.Of, reuseHeader+name) {
-					f.note("jobs that differ only in header "+name+" get the same answer", "write of: [method, path, query, body, header:"+name+"] if that header changes it")
+				if f.clean() && !r.Compares(reuseHeader+name) && !isOfTrace(name) {
+					f.note("jobs that differ only in header "+name+" get the same answer", "add header:"+name+" to of if that header changes it")
 				}
 			}
 		},
@@ -74,19 +97,10 @@ func (r *Reuse) section(a *API) section {
 func comparedPart(text string) (string, error) {
 	name, isHeader := strings.CutPrefix(text, reuseHeader)
 	if !isHeader {
-		return oneOf(reuseMethod, reusePath, reuseQuery, reuseBody, reuseHeader+"NAME")(text)
+		return oneOf(ReusePath, ReuseBody, reuseHeader+"NAME")(text)
 	}
-	if _, err := headerName(name); err != nil {
-		return "", err
-	}
-	name = textproto.CanonicalMIMEHeaderKey(name)
-	switch {
-	case strings.HasPrefix(name, "Weir-") || strings.HasPrefix(name, "Nats-"):
-		return "", refuse("write the name without Weir-Header-, of a header that goes to the api", "%s speaks to weir or NATS, about one job", quote(name))
-	case name == "Traceparent" || name == "Tracestate" || name == "Baggage":
-		return "", refuse("remove it", "%s names one job's trace", quote(name))
-	}
-	return reuseHeader + name, nil
+	name, err := forwardedHeader(name)
+	return reuseHeader + name, err
 }
 
 // checkReuse reports an api whose answers are to be given again for longer than they are kept.

@@ -38,7 +38,7 @@ apis:
   open: {url: %[1]s/v1, bucket: {rate: 200/s, capacity: 500}, reuse: {for: 1h, across_keys: true}}
   brief: {url: %[1]s/v1, bucket: {rate: 200/s, capacity: 500}, reuse: {for: 3s}}
   bodies: {url: %[1]s/v1, bucket: {rate: 200/s, capacity: 500}, reuse: {for: 1h, of: [body]}}
-  accepts: {url: %[1]s/v1, forward_headers: [Accept], bucket: {rate: 200/s, capacity: 500}, reuse: {for: 1h, of: [path, body, "header:Accept"]}}
+  paths: {url: %[1]s/v1, forward_headers: [Accept, X-Kind], bucket: {rate: 200/s, capacity: 500}, reuse: {for: 1h, of: [path, "header:X-Kind"]}}
 results: {max_body: 1KiB}
 `
 
@@ -257,7 +257,7 @@ func TestKeysShareOnlyIfTheyMay(t *testing.T) {
 	}
 }
 
-// TestWhatMustBeEqual: only what `of` names is compared.
+// TestWhatMustBeEqual: the whole request is compared, or what `of` names of it.
 func TestWhatMustBeEqual(t *testing.T) {
 	t.Parallel()
 	r := newReuseRig(t, nil)
@@ -267,7 +267,7 @@ func TestWhatMustBeEqual(t *testing.T) {
 	r.ask("pay", "a", "4", "/p1", "Weir-Query", "q=1")
 	r.ask("pay", "a", "5", "/p1", "Weir-Header-Accept", "text/plain")
 	got := r.ends("pay", "a", 5)
-	for id, want := range map[string]string{"1": "", "2": "", "3": "", "4": "", "5": "1"} {
+	for id, want := range map[string]string{"1": "", "2": "", "3": "", "4": "", "5": ""} {
 		if from(got[id]) != want {
 			t.Errorf("job %s got the answer of %q, want %q", id, from(got[id]), want)
 		}
@@ -277,10 +277,10 @@ func TestWhatMustBeEqual(t *testing.T) {
 	if got := r.ends("bodies", "a", 2); from(got["b2"]) != "b1" {
 		t.Errorf("equal bodies: the answer of %q", from(got["b2"]))
 	}
-	r.ask("accepts", "a", "h1", "/h", "Weir-Header-Accept", "text/plain")
-	r.ask("accepts", "a", "h2", "/h", "Weir-Header-Accept", "text/html")
-	r.ask("accepts", "a", "h3", "/h", "Weir-Header-Accept", "text/plain")
-	if got := r.ends("accepts", "a", 3); from(got["h2"]) != "" || from(got["h3"]) != "h1" {
+	r.ask("paths", "a", "h1", "/h", "Weir-Header-X-Kind", "one", "Weir-Header-Accept", "text/plain")
+	r.ask("paths", "a", "h2", "/h", "Weir-Header-X-Kind", "two")
+	r.ask("paths", "a", "h3", "/h", "Weir-Header-X-Kind", "one", "Weir-Header-Accept", "text/html")
+	if got := r.ends("paths", "a", 3); from(got["h2"]) != "" || from(got["h3"]) != "h1" {
 		t.Errorf("headers: the answers of %q and %q", from(got["h2"]), from(got["h3"]))
 	}
 }
@@ -332,12 +332,12 @@ func TestNextIsCalledIfTheLeaderFails(t *testing.T) {
 	}
 }
 
-// TestSomeAnswersAreNotGivenAgain: a stream, an answer that is longer than results may be, and one that is not 2xx are
-// the answers of their own job only.
+// TestSomeAnswersAreNotGivenAgain: a stream, a part, an answer that is longer than results may be, and one that is not
+// 2xx are the answers of their own job only.
 func TestSomeAnswersAreNotGivenAgain(t *testing.T) {
 	t.Parallel()
 	of := map[string]string{
-		"stream": "header=Content-Type:text/event-stream", "long": "size=5000", "unchanged": "status=304", "other": "status=303",
+		"stream": "header=Content-Type:text/event-stream", "long": "size=5000", "unchanged": "status=304", "part": "status=206",
 	}
 	orders := map[string][]string{}
 	for key, order := range of {

@@ -2,8 +2,6 @@ package worker
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
 	"weir/bucket"
 	"weir/cmd/weir/internal/config"
@@ -65,7 +63,7 @@ func DispatchAPI(a *config.API, c *config.Config) *httpcall.API {
 		}
 	}
 	if a.Reuse != nil {
-		api.Reuse = reuseRule(a.Reuse, api.Target())
+		api.Reuse = reuseRule(a, api.Target())
 	}
 	if a.Idempotency != nil {
 		api.Idempotency = &httpcall.Idempotency{Header: a.Idempotency.Header, Quoted: a.Idempotency.Quoted, For: a.Idempotency.For}
@@ -81,26 +79,19 @@ func answers(configured []config.InquiryAnswer) (all httpcall.Answers) {
 	return all
 }
 
-// reuseRule returns when answers of the api at a place are given again.
-func reuseRule(r *config.Reuse, target string) *reuse.Rule {
-	rule := &reuse.Rule{For: r.For, AcrossKeys: r.AcrossKeys, Bytes: r.Bytes, Target: target}
-	p := &rule.Parts
-	for _, part := range r.Of {
-		switch part {
-		case "method":
-			p.Method = true
-		case "path":
-			p.Path = true
-		case "query":
-			p.Query = true
-		case "body":
-			p.Body = true
-		default:
-			p.Headers = append(p.Headers, strings.TrimPrefix(part, "header:"))
-		}
+// reuseRule returns when answers of an api that is called at a place are given again.
+func reuseRule(a *config.API, target string) *reuse.Rule {
+	r := a.Reuse
+	for _, h := range a.Headers {
+		target += "\n" + h.Name + ": " + h.Value.String() // with references instead of secrets: they may change
 	}
-	slices.Sort(p.Headers)
-	return rule
+	if target += "\n" + a.TLS.String(); a.Operation != nil {
+		target += "\n" + a.Operation.Result
+	}
+	return &reuse.Rule{
+		For: r.For, Path: r.Compares(config.ReusePath), Body: r.Compares(config.ReuseBody), Headers: a.ComparedHeaders(),
+		AcrossKeys: r.AcrossKeys, TenantUntil: a.Rules.TenantUntil, Bytes: r.Bytes, Target: target,
+	}
 }
 
 // credentials returns the names of the headers that carry a secret.
