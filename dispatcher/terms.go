@@ -99,8 +99,6 @@ func (w *caller) restAll(stale []*schedule.Job) {
 func (w *caller) restOrderedLocked(t *schedule.Job) {
 	j := lane.JobLocked(t)
 	j.DropIntentsLocked()
-	if j.Calls == 0 {
-		w.LeaveLocked(j)
-	}
+	w.LeadRestedLocked(j)
 	w.orderLocked(j, lane.ToRest)
 }

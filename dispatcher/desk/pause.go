@@ -32,7 +32,7 @@ func (d *Desk) Pause(api, key string, p schedule.Pause) error {
 		if w.Name == api {
 			w.Update(func(s *schedule.Schedule) {
 				s.Pause(key, p)
-				w.LeavePausedLocked(key)
+				w.LeaveIdleLocked(s.Find(key))
 			})
 		}
 	}

@@ -148,10 +148,8 @@ func (l *Lane) OwnedPartition(number int) *Owned {
 // RestLocked lets a job wait until notBefore, without a goroutine.
 func (l *Lane) RestLocked(j *Job, notBefore bucket.Micros) {
 	j.Orders = nil
-	if j.Calls == 0 || l.Sched.IsPaused(j.Queue) {
-		l.LeaveLocked(j)
-	}
 	l.Sched.Rest(j.Job, notBefore)
+	l.LeadRestedLocked(j)
 }
 
 // MadeLocked marks a job as ready.

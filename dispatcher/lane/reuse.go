@@ -2,11 +2,13 @@ package lane
 
 import (
 	"fmt"
+	"time"
 
 	"weir/bucket"
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/reuse"
+	"weir/dispatcher/schedule"
 	"weir/ingest"
 )
 
@@ -96,8 +98,8 @@ func (j *Job) nameFor(other *Job) string {
 	return fmt.Sprintf("job %s asks the same", name)
 }
 
-// LeaveLocked ends a job's part among equal ones: it has ended, or was put back without a call. If it was to be called
-// for others, the first of them that comes to its turn is called.
+// LeaveLocked ends a job's part among equal ones: it has ended, or will not be called soon. If it was to be called for
+// others, the first of them that comes to its turn is called.
 func (l *Lane) LeaveLocked(j *Job) {
 	if l.Equals == nil {
 		return
@@ -107,10 +109,24 @@ func (l *Lane) LeaveLocked(j *Job) {
 	}
 }
 
-// LeavePausedLocked lets no job wait for one of a key that an operator has paused: that is not called, and its
-// operation is not polled.
-func (l *Lane) LeavePausedLocked(key string) {
-	q := l.Sched.Find(key)
+// retryAwaited is the longest wait for a retry that jobs wait for, too. A key may be held for a day, and with it all
+// keys whose next jobs ask the same.
+const retryAwaited = 10 * time.Second
+
+// LeadRestedLocked decides whether jobs wait for one that rests: only if it has been called, and soon is again. If its
+// key is held for long, they wait for none of the key.
+func (l *Lane) LeadRestedLocked(j *Job) {
+	if j.Calls == 0 {
+		l.LeaveLocked(j)
+	}
+	if j.NotBefore > l.Now().Add(retryAwaited) || l.Sched.IsPaused(j.Queue) {
+		l.LeaveIdleLocked(j.Queue)
+	}
+}
+
+// LeaveIdleLocked lets no job wait for one of a key that an operator has paused, or that is held: jobs of the key are
+// not called, and while it is paused, their operations are not polled.
+func (l *Lane) LeaveIdleLocked(q *schedule.KeyQueue) {
 	if q == nil || l.Equals == nil {
 		return
 	}

@@ -409,21 +409,30 @@ func TestPausedJobsGetNoAnswer(t *testing.T) {
 	}
 }
 
-// TestNoJobWaitsForAPausedKey: if the key of a job that waits for its retry is paused, jobs of other keys do not wait
-// for it.
-func TestNoJobWaitsForAPausedKey(t *testing.T) {
+// TestNoJobWaitsForAKeyThatIsNotCalled: jobs of other keys do not wait for a job that waits for its retry if its key is
+// paused, or is held for long.
+func TestNoJobWaitsForAKeyThatIsNotCalled(t *testing.T) {
 	t.Parallel()
-	r := newReuseRig(t, map[string][]string{"busy": {"status=503;retry-after=3600"}})
-	r.ask("open", "x", "x", "/busy")
-	r.Eventually("the pushback", func() bool { return len(r.Ledger("open", "x")) == 1 })
-	r.ask("open", "y", "y", "/busy")
-	r.waitsForAnswer("open", "y", "x")
-	r.Must("pause", "open", "x")
-	if got := r.ends("open", "y", 1); from(got["y"]) != "" || r.calls("busy") != 2 {
-		t.Errorf("%d calls; the answer of %q", r.calls("busy"), from(got["y"]))
+	for name, c := range map[string]struct {
+		order string
+		pause bool
+	}{"paused": {"status=503;retry-after=8", true}, "held": {"status=503;retry-after=3600", false}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newReuseRig(t, map[string][]string{"busy": {c.order}})
+			r.ask("open", "x", "x", "/busy")
+			r.Eventually("the pushback", func() bool { return len(r.Ledger("open", "x")) == 1 })
+			r.ask("open", "y", "y", "/busy")
+			if c.pause {
+				r.waitsForAnswer("open", "y", "x")
+				r.Must("pause", "open", "x")
+			}
+			if got := r.ends("open", "y", 1); from(got["y"]) != "" || r.calls("busy") != 2 {
+				t.Errorf("%d calls; the answer of %q", r.calls("busy"), from(got["y"]))
+			}
+			r.Must("cancel", "open", "x")
+		})
 	}
-	r.Must("resume", "open", "x")
-	r.Must("cancel", "open", "x")
 }
 
 // TestAnswersSurviveARestart: a weir that starts reads from the results which answers may be given again.
