@@ -48,43 +48,6 @@ type recoveryModel struct {
 	wrong    []string
 }
 
-// plantedMistake is a mistake that the simulation must find; "" for none.
-type plantedMistake string
-
-const (
-	intentsUnfenced        plantedMistake = "the stream takes intents of an earlier owner"
-	resultUnbarred         plantedMistake = "a letter unknown is stored without a bar against a late result"
-	barTakenForResult      plantedMistake = "a bar is taken for the result that has its id"
-	writesWithoutRight     plantedMistake = "an owner that has lost its right goes on writing"
-	deletesBeforeLetter    plantedMistake = "a job is deleted before its letter is stored"
-	deletesBeforeRecord    plantedMistake = "a job is deleted before its record is stored"
-	deletesInAnyOrder      plantedMistake = "markers are deleted before their job"
-	recordsBeforeResult    plantedMistake = "a record is stored before its result"
-	recordOfTheEarlierCall plantedMistake = "a late result's record is that of a call that has one"
-	buriesBeforeMark       plantedMistake = "a letter is stored before the mark of the job's end"
-	dropsIntentFirst       plantedMistake = "an intent is deleted before its call's record is stored"
-	calledWithoutIntent    plantedMistake = "a job is called without an intent"
-	repeatsWithoutKey      plantedMistake = "a lost call without a key is repeated"
-	ignoresIntents         plantedMistake = "recovery does not read intents"
-	ignoresRecords         plantedMistake = "recovery does not read records"
-	ignoresOverruling      plantedMistake = "the mark of an end holds after another owner's intent"
-	waitsUnmarked          plantedMistake = "a found job waits again, and only an old record tells of its last call"
-	believesAfterCut       plantedMistake = "notes from before a power cut are believed"
-	submitsAgain           plantedMistake = "a job that the api has accepted is called again"
-	endsWithoutIntent      plantedMistake = "an operation ends without an intent"
-	operationUnbarred      plantedMistake = "a letter of an operation is stored without a bar against a late result"
-	reusesUnmarked         plantedMistake = "another job's answer is stored without a mark of the end"
-	reuseUnbarred          plantedMistake = "a job whose late answer is not barred waits again"
-)
-
-// mistakes lists every planted mistake.
-var mistakes = []plantedMistake{
-	intentsUnfenced, resultUnbarred, barTakenForResult, writesWithoutRight, deletesBeforeLetter, deletesBeforeRecord,
-	deletesInAnyOrder, recordsBeforeResult, recordOfTheEarlierCall, buriesBeforeMark, dropsIntentFirst, calledWithoutIntent,
-	repeatsWithoutKey, ignoresIntents, ignoresRecords, ignoresOverruling, waitsUnmarked, believesAfterCut, submitsAgain, endsWithoutIntent,
-	operationUnbarred, reusesUnmarked, reuseUnbarred,
-}
-
 // modelMessage is a message of the partition's stream: a job, an intent or a mark.
 type modelMessage struct {
 	seq    uint64
@@ -256,21 +219,6 @@ func (m *recoveryModel) storeOnce(id string, store func()) (duplicate bool) {
 }
 
 func resultID(j *modelJob) string { return fmt.Sprintf("result.%d", j.seq) }
-
-func reusedID(j *modelJob) string { return fmt.Sprintf("reused.%d", j.seq) }
-
-// storeReused stores another job's answer as the job's result.
-func (m *recoveryModel) storeReused(j *modelJob) (duplicate bool) {
-	return m.storeOnce(reusedID(j), func() {
-		if j.result || len(j.letters) > 0 {
-			m.fail("job %d has ended, and now gets another job's answer", j.seq)
-		}
-		if len(j.called) > 0 {
-			m.fail("job %d was called, and now gets another job's answer", j.seq)
-		}
-		j.result, j.resultOf, j.resultAt = true, 0, m.clock
-	})
-}
 
 func (m *recoveryModel) storeResult(j *modelJob, call int) (duplicate bool) {
 	return m.storeOnce(resultID(j), func() {

@@ -165,30 +165,6 @@ func (w *jobsWay) keepResult(out httpcall.Outcome) {
 	}
 }
 
-// reuse ends the job with another job's answer.
-func (w *jobsWay) reuse() {
-	m := w.o.m
-	if m.bug != reusesUnmarked && !w.keepMark(queue.RetryMark{Ends: queue.EndsReused}) {
-		return
-	}
-	duplicate := false
-	if !w.persist(func() { duplicate = m.storeReused(w.mj) }) {
-		return
-	}
-	if duplicate && !w.mj.result {
-		w.mustCall = true
-		w.live()
-		return
-	}
-	if w.keepRecord(reusedRecord()) {
-		w.finish()
-	}
-}
-
-func reusedRecord() *ledger.Record {
-	return &ledger.Record{Outcome: ledger.Reused, Billed: deadletter.NotBilled, Final: true}
-}
-
 func (w *jobsWay) bury(reason deadletter.Reason, c *ledger.Record) {
 	duplicate := false
 	if !w.persist(func() { duplicate = w.o.m.storeRecord(w.o, w.mj, *c) }) {
