@@ -2,8 +2,11 @@ package lane
 
 import (
 	"net/http"
+	"slices"
 	"testing"
+	"time"
 
+	"weir/bucket"
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/reuse"
@@ -76,6 +79,58 @@ func TestWhoseAnswersAreGivenAgain(t *testing.T) {
 		c.change(l, j, r)
 		if got, ok := l.RequestOf(j, r); ok != c.ok || ok && got != sum {
 			t.Errorf("the answer, %s: given again %v, as %s", c.what, ok, got)
+		}
+	}
+}
+
+// TestWhatJobsWaitFor: a job waits for one of another key that asks the same, until that has ended, or will not be
+// called soon.
+func TestWhatJobsWaitFor(t *testing.T) {
+	t.Parallel()
+	const now = bucket.Micros(1_800_000_000_000_000)
+	for _, c := range []struct {
+		what  string
+		after func(l *Lane, leader *Job)
+		waits bool
+	}{
+		{"is being called", func(*Lane, *Job) {}, true},
+		{"has ended", (*Lane).LeaveLocked, false},
+		{"was put back without a call", func(l *Lane, j *Job) { j.Calls = 0; l.RestLocked(j, now) }, false},
+		{"is soon called again", func(l *Lane, j *Job) { l.RestLocked(j, now.Add(time.Second)) }, true},
+		{"is called again in an hour", func(l *Lane, j *Job) { l.RestLocked(j, now.Add(time.Hour)) }, false},
+		{"is polled", func(l *Lane, j *Job) { l.Sched.Submit(j.Job, false) }, true},
+		{"is polled by a key that is paused", func(l *Lane, j *Job) { l.Sched.Submit(j.Job, false); l.LeaveIdleLocked(j.Queue) }, false},
+		{"is called by a key that is paused", func(l *Lane, j *Job) { l.LeaveIdleLocked(j.Queue) }, true},
+		{"asks something else now", func(l *Lane, j *Job) { l.CompareLocked(j, reuse.Sum{1}) }, false},
+	} {
+		rule := &reuse.Rule{For: time.Hour}
+		l := &Lane{Equals: &Equals{Rule: rule, Answers: reuse.NewAnswers(1 << 10)}, Now: func() bucket.Micros { return now }}
+		limits := bucket.KeyLimits{Rate: bucket.Rate{Count: 100, Per: time.Second, Burst: 1}, Capacity: 10, InFlight: 1}
+		l.Sched = schedule.New(&schedule.Policy{Rules: bucket.Rules{Key: limits}, Reuse: true}, schedule.Pace{
+			PrepareLead: schedule.LeastLead, ReserveAhead: schedule.LeastAhead, GrantTTL: time.Second, MaxStaged: schedule.MaxStaged, MaxCalls: schedule.MaxCalls,
+		}, func(string) bucket.Micros { return 0 })
+		p := &Owned{W: l}
+		p.Of, p.Open = p, true
+		l.Sched.Push("a", 1, &p.Partition)
+		l.Sched.Push("b", 2, &p.Partition)
+		staged := l.Sched.Step(now).Load
+		if len(staged) != 2 {
+			t.Fatalf("%d jobs are made ready", len(staged))
+		}
+		for i, gone := range []bool{false, true} {
+			j := JobLocked(staged[i])
+			j.Message = &ingest.Job{ID: j.Queue.Key}
+			if a, got := l.CompareLocked(j, reuse.Sum{}); a != nil || got != gone {
+				t.Fatalf("the job of key %s waits: %v", j.Queue.Key, got)
+			}
+		}
+		leader := JobLocked(staged[0])
+		leader.Calls = 1
+		l.Sched.Unstage(leader.Job)
+		c.after(l, leader)
+		woken := slices.ContainsFunc(l.Sched.Step(now).Load, func(t *schedule.Job) bool { return t.Queue.Key == "b" })
+		if woken == c.waits {
+			t.Errorf("a job waits for one that %s: %v", c.what, !woken)
 		}
 	}
 }
