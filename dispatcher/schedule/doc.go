@@ -8,14 +8,16 @@
 //
 // # What it holds
 //
-// A KeyQueue holds one key's unfinished jobs; a key without jobs has no queue. It keeps most jobs only as a sequence
-// in its backlog, for some with the time before which the job must not be called (backlog.go, notbefore.go). That time and
+// A KeyQueue holds one key's unfinished jobs; a key without jobs has no queue. It keeps most jobs only as a sequence in
+// its backlog, for some with the time before which the job must not be called (backlog.go, notbefore.go). That time and
 // deadlines follow the wall clock (wallclock.go). A Job is one that is near its call, or past it. A Policy holds the
-// configured rules; it is replaced as a whole. A Partition holds what the schedule must know of one tenure of a partition.
+// configured rules; it is replaced as a whole. A Partition holds what the schedule must know of one tenure of a
+// partition.
 //
 // Each part of a Schedule owns one noun, for the api and, in the type on the right, for each queue:
 //
 //	agenda        which queue is looked at, and when           entry
+//	looks         which jobs are looked at for an answer       entry
 //	turns         which queue is next at what keys share       seat
 //	holds         holds, pauses, breaker, slow starts          brake
 //	storeLink     the way to the store of slots                keyPace
@@ -43,6 +45,9 @@
 //	                                       polled ◀───────────────────────┘
 //
 // A polled job is never called again. It returns to settling when its operation has ended (operation.go).
+//
+// If equal jobs share an answer, a job may end on its way, before it is ready, with an answer that was given before, or
+// wait there for one that is on its way (look.go). It keeps its place, and takes no slot.
 //
 // # What always holds
 //
