@@ -72,8 +72,12 @@ func (m *rateMeter) correct(now, _ Micros, cost, actual, serial int64) {
 }
 
 // charge adds units whose use became known only after the call: the bucket goes into debt, which may exceed its burst.
-// The call has been made, so only later calls can wait. charge rounds up and saturates.
+// The call has been made, so only later calls can wait. charge rounds up and saturates. Like a call, the debt relies on
+// what the calls before have left of the bucket.
 func (m *rateMeter) charge(now Micros, units int64) {
+	if n := len(m.marks); n > 0 {
+		m.mark(m.marks[n-1].serial+1, max(0, m.tat-now))
+	}
 	extra := ceil(min(float64(maxMicros), float64(units)*(float64(m.interval.P)/float64(m.interval.Q)))) + 1
 	m.tat = Micros(min(float64(maxMicros), float64(max(now, m.tat))+extra))
 	m.last = 0
@@ -107,7 +111,7 @@ func (m *rateMeter) refund(serial, units int64) {
 // keepRefunds refuses refunds of all earlier grants: they were counted by another pace.
 func (m *rateMeter) keepRefunds(asked int64) { m.marks = []mark{{serial: (asked + 1) * MaxWant}} }
 
-// mark notes the slack that the call serial found.
+// mark notes the slack that the call serial found. The last mark is always that of the last grant, or of a debt since.
 func (m *rateMeter) mark(serial int64, slack Micros) {
 	n := len(m.marks)
 	for n > 0 && m.marks[n-1].slack >= slack {

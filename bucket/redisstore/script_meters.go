@@ -10,11 +10,14 @@ local function save(field, v) dirty[#dirty + 1] = field; dirty[#dirty + 1] = v e
 local M = {}
 M.r = {}
 function M.r.earliest(l, at, cost) return g_slot(l, at, l.burst, cost) end
-function M.r.take(l, at, cost, serial)
+local function mark(l, serial, at)
   local slack, m = max(0, l.t - at), l.marks
   while #m > 0 and m[#m][2] >= slack do m[#m] = nil end
   m[#m + 1] = {serial, slack}
   if #m > KEEP.MARKS then m[2][2] = m[1][2]; table.remove(m, 1) end
+end
+function M.r.take(l, at, cost, serial)
+  mark(l, serial, at)
   g_take(l, at, cost)
   l.last = serial
 end
@@ -40,6 +43,7 @@ end
 function M.r.correct(l, now, at, cost, actual, serial)
   if actual > cost then
     local extra = math.ceil(min(MAX, (actual - cost) * (l.p / l.q))) + 1
+    if #l.marks > 0 then mark(l, l.marks[#l.marks][1] + 1, now) end
     l.t, l.last = min(MAX, max(now, l.t) + extra), 0
   elseif actual < cost then
     refund(l, serial, cost - actual)

@@ -15,6 +15,7 @@ var settleTests = []test{
 	{"permits", permits},
 	{"a permit that is held", heldPermit},
 	{"an overage is charged", overage},
+	{"a refund cancels no overage of later", refundAfterOverage},
 	{"a refund is given back", refund},
 	{"a refund after the bucket drained mints nothing", lateRefund},
 	{"refunds while others wait", refundsInTurn},
@@ -125,6 +126,16 @@ func overage(b *table) {
 	b.lay(tokens())
 	b.settle(used(b.ask(bucket.Ask{Costs: []int64{100}}).Grants[0], 100, 300))
 	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{100}, Horizon: far}), 3_000_001)
+}
+
+// refundAfterOverage checks that a refund does not lower a debt that was made after the refunded units had drained.
+func refundAfterOverage(b *table) {
+	b.lay(tokens())
+	all := b.ask(bucket.Ask{Want: 2, Costs: []int64{50}}).Grants
+	b.clock.now += 5_000_000
+	b.settle(used(all[1], 50, 150))
+	b.settle(used(all[0], 50, 0))
+	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{100}, Horizon: far}), 6_000_001)
 }
 
 func refund(b *table) {

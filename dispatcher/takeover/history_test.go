@@ -13,6 +13,30 @@ import (
 	"weir/ingest"
 )
 
+// TestEndIsLookedForSinceTheFirstIntent: several owners may have intended the end of an operation, and the first of
+// them may have stored it. Of a call that was not accepted only the newest intent counts.
+func TestEndIsLookedForSinceTheFirstIntent(t *testing.T) {
+	at := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	e := queue.Entry{Kind: queue.JobEntry, Seq: 7, Key: "k", Time: at, Header: map[string][]string{ingest.HeaderMsgID: {ingest.StoredID("k", "j")}}}
+	for _, c := range []struct {
+		operation *queue.Operation
+		since     time.Time
+	}{{&queue.Operation{}, at.Add(2 * time.Minute)}, {nil, at.Add(3 * time.Minute)}} {
+		r := newReplay()
+		f := r.of(7)
+		for n, call := range []int{1, 2, 2} {
+			f.intents = append(f.intents, lane.FoundIntent{
+				Intent: queue.Intent{Seq: 7, Call: call, Accepted: bucket.MicrosOf(at)},
+				Mark:   &lane.IntentMark{Seq: uint64(11 + n), Users: 1}, Stored: at.Add(time.Duration(n+1) * time.Minute),
+			})
+		}
+		f.marks = append(f.marks, foundMark{queue.RetryMark{Seq: 7, Calls: 2, Accepted: bucket.MicrosOf(at), Operation: c.operation}, 14})
+		if h, _ := r.history(e); h.intent == nil || h.intent.Mark.Seq != 13 || !h.intent.Stored.Equal(c.since) {
+			t.Errorf("an operation: %v: the intent is %+v", c.operation != nil, h.intent)
+		}
+	}
+}
+
 // TestHistory checks which markers and records count of those that the stream and the ledger have for a sequence: only
 // the newest ones of the present job. The other markers are discarded, each once.
 func TestHistory(t *testing.T) {

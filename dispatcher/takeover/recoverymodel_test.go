@@ -26,6 +26,8 @@ type recoveryModel struct {
 	api *httpcall.API
 	// operates says that the api accepts some calls and goes on working.
 	operates bool
+	// late says that most writes of former owners arrive late.
+	late bool
 	bug      plantedMistake
 
 	clock  time.Duration
@@ -141,7 +143,7 @@ func newRecoveryModel(seed uint64, bug plantedMistake) *recoveryModel {
 	if m.rnd.IntN(2) == 0 {
 		m.api.Idempotency = &httpcall.Idempotency{Header: "Key"}
 	}
-	m.operates = m.rnd.IntN(2) == 0
+	m.operates, m.late = m.rnd.IntN(2) == 0, m.rnd.IntN(2) == 0
 	for range 1 + m.rnd.IntN(3) {
 		j := &modelJob{seq: m.store(modelMessage{}), called: map[int]int{}}
 		j.accepted = bucket.MicrosOf(m.at(m.clock))
@@ -258,6 +260,9 @@ func (m *recoveryModel) storeRecord(o *modelOwner, j *modelJob, c ledger.Record)
 	}
 	return m.storeOnce(id, func() {
 		c.Key, c.Dedupe, c.Seq, c.Accepted, c.Stored = "k", "j", j.seq, j.accepted.Time(), m.at(m.clock)
+		if r := m.newest(j, 0); c.Polled && r != nil && r.Polled && r.Outcome != c.Outcome {
+			m.fail("the operation of job %d has ended as %s, and now as %s", j.seq, r.Outcome, c.Outcome)
+		}
 		m.records = append(m.records, &c)
 		if (c.Outcome == ledger.Done || c.Outcome == ledger.Reused) && !j.result {
 			m.fail("the record of call %d of job %d says done, and there is no result", c.Call, j.seq)
@@ -373,9 +378,6 @@ func (m *recoveryModel) takeOver() {
 			Header: map[string][]string{ingest.HeaderMsgID: {ingest.StoredID("k", "j")}},
 		})
 		o.discard(&outdated)
-		if m.bug == looksSinceNewest && h.intent != nil {
-			h.intent.Stored = m.newestIntent(msg.seq)
-		}
 		if results[msg.seq] {
 			h.result = &ledger.StoredResult{Reused: msg.job.resultOf == 0}
 		}

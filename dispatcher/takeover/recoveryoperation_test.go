@@ -1,8 +1,6 @@
 package takeover
 
 import (
-	"time"
-
 	"weir/bucket/queue"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
@@ -17,24 +15,10 @@ const (
 	dropsIntentUnmarked plantedMistake = "an accepted call's intent is deleted before its record and the operation's mark are stored"
 	endsAsTheCall       plantedMistake = "the record of an operation's end has the id of its call's"
 	endNotLookedUp      plantedMistake = "a found job is polled without a look for an end that is older than what was read"
-	looksSinceNewest    plantedMistake = "the end of an operation is looked for since the newest intent, and not since the first"
 )
 
 var operationMistakes = []plantedMistake{
 	submitsAgain, endsWithoutIntent, operationUnbarred, pollsUnmarked, dropsIntentUnmarked, endsAsTheCall, endNotLookedUp,
-	looksSinceNewest,
-}
-
-// newestIntent returns when the newest intent of a job was stored.
-func (m *recoveryModel) newestIntent(seq uint64) (at time.Time) {
-	for _, msg := range m.stream {
-		for _, i := range msg.intent {
-			if i.Seq == seq {
-				at = m.at(msg.stored)
-			}
-		}
-	}
-	return at
 }
 
 // keepOperation stores the mark of the job's operation, and then deletes the call's intent and the former marks.
@@ -51,16 +35,17 @@ func (w *jobsWay) keepOperation() bool {
 	return true
 }
 
-// polls polls the job's operation until it has ended, or is given up.
+// polls polls the job's operation until it has ended, or an operator cancels it.
 func (w *jobsWay) polls() {
 	m := w.o.m
 	for {
+		if m.one(4) { // an operator cancels it
+			w.endOperation(string(deadletter.Cancelled))
+			return
+		}
 		end := ""
 		if !w.o.right || !w.yield(&modelWrite{arrive: func() { end = m.poll(w.mj) }}) {
 			return
-		}
-		if end == "" && m.one(12) {
-			end = string(deadletter.Cancelled)
 		}
 		if end != "" {
 			w.endOperation(end)

@@ -106,13 +106,13 @@ func (m *recoveryModel) run() {
 			m.strike(owner)
 			continue
 		}
-		if !owner.right && m.one(6) {
+		if !owner.right && m.one(3) {
 			m.takeOver()
 			continue
 		}
 		if n := m.rnd.IntN(len(ready) + len(m.onTheWay)); n < len(ready) {
 			m.step(ready[n])
-		} else {
+		} else if !m.late || m.onTheWay[n-len(ready)].of == owner || m.one(5) {
 			m.land(n - len(ready))
 		}
 	}

@@ -2,6 +2,7 @@ package docs
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -100,17 +101,34 @@ func TestDashboardAndAlertsAskForWhatThereIs(t *testing.T) {
 	if err := os.WriteFile(chat, []byte("http://127.0.0.1:1/"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := weirtest.NewRig(t, fakeapi.Options{}, "apis:\n  m:\n    url: %s\n    bucket: {rate: 1/h, capacity: 1}\n    limits: [{name: daily, quota: 1000/day}, {name: tried, quota: 500/day, shadow: true}]\n"+
-		"notifications: {chat: {url: \"${file:"+chat+"}\", format: slack}}\n")
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("whsec_c3dvcmRmaXNoLXN3b3JkZmlzaC1zd29yZGZpc2g="), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	left := func(context.Context, *fakeapi.Request) fakeapi.Behaviour {
+		return fakeapi.Behaviour{Header: []fakeapi.Field{{Name: "X-Left", Value: "3"}, {Name: "X-Garbled", Value: "some"}}}
+	}
+	r := weirtest.NewRig(t, fakeapi.Options{Script: left}, `
+apis:
+  m:
+    url: %s
+    bucket: {rate: 1/h, capacity: 1}
+    limits:
+      - {name: daily, quota: 1000/day, left: "header:X-Left"}
+      - {name: hourly, quota: 900/h, left: "header:X-Garbled"}
+      - {name: tried, quota: 500/day, shadow: true}
+    callback: {url: "${file:`+chat+`}", secret: "${file:`+secret+`}"}
+notifications: {chat: {url: "${file:`+chat+`}", format: slack}}
+`)
 	r.Submit("weir.jobs.m.k", nil, nil)
 	r.AwaitCalls(1)
 	for range 2 { // one waits, one is refused
 		r.Submit("weir.jobs.m.k", nil, nil)
 	}
 	var labels map[string]map[string]bool
-	r.Eventually("the letter's series", func() bool {
+	r.Eventually("the series of the letter and of the excess", func() bool {
 		labels = exported(t, r)
-		return labels["weir_dead_letters_kept"] != nil
+		return labels["weir_dead_letters_kept"] != nil && labels["weir_limit_vendor_excess_units"] != nil
 	})
 	expressions := append(dashboardExpressions(t), alertExpressions(t)...)
 	autoscale := documents(t, "autoscale.yaml", weirtest.MustRead(t, filepath.Join(weirtest.DeployDir, "k8s", "autoscale.yaml")))[0]

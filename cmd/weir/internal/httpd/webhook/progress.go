@@ -84,18 +84,23 @@ type backlog struct {
 }
 
 // take notes a message that was read, and how many the server had behind it when it delivered the message. While
-// nothing is read, messages wait in memory: then a count made since says more.
-func (b *backlog) take(seq, pending uint64) {
+// nothing is read, messages wait in memory: then a count made since says more. take returns how many of those that were
+// counted are gone: messages are read in order, so those before one that came after the count are not there any more.
+func (b *backlog) take(seq, pending uint64) (lost uint64) {
 	if seq > b.upTo {
-		b.unread = pending
-		return
+		lost, b.sure, b.unread = b.sure, 0, pending
+		return lost
 	}
 	b.unread -= min(1, b.unread)
 	b.sure -= min(1, b.sure)
+	return 0
 }
 
 // counted notes a count of what waits to be read, up to a sequence.
 func (b *backlog) counted(n, upTo uint64) { b.unread, b.sure, b.upTo = n, n, upTo }
+
+// estimated notes how many wait to be read at most: some of them may not be there.
+func (b *backlog) estimated(n uint64) { b.unread, b.sure, b.upTo = n, 0, 0 }
 
 // missing returns how many messages are gone without having been read, if present ones are left up to upTo. A gap of
 // sequences says nothing of that: other feeds use the stream too.

@@ -87,11 +87,18 @@ func TestBacklogTellsLosses(t *testing.T) {
 	if n := b.missing(2); n != 4 {
 		t.Errorf("%d of 6 are missing, and 2 are there", n)
 	}
-	b.take(101, 5) // it came after the count
+	if n := b.take(101, 5); n != 6 { // it came after the count
+		t.Errorf("%d of 6 are lost, and a later one was read", n)
+	}
 	if n := b.missing(6); n != 0 {
 		t.Errorf("%d are missing after a later one was read", n)
 	}
+	b.counted(5, 200)
 	if n := b.missing(9); n != 0 {
 		t.Errorf("%d are missing of more than were counted", n)
+	}
+	b.estimated(5)
+	if n := b.take(201, 0); n != 0 {
+		t.Errorf("%d are lost of an estimated number", n)
 	}
 }

@@ -231,7 +231,9 @@ func (s *sending) collectAll(ctx context.Context, read <-chan jetstream.Msg, sta
 			}
 			c := feed.collect(msg, meta)
 			s.progress.take(meta.Sequence.Stream, meta.Timestamp, c)
-			s.backlog.take(meta.Sequence.Stream, meta.NumPending)
+			if lost := s.backlog.take(meta.Sequence.Stream, meta.NumPending); lost > 0 {
+				feed.lost(lost)
+			}
 			if complete = c.full; c.begins && complete == nil {
 				closing.Reset(c.within)
 			}
@@ -287,7 +289,7 @@ func (s *sending) recount(ctx context.Context, feed feed) error {
 	}
 	state := source.CachedInfo().State
 	if s.subject == "" { // every message is one of the feed's
-		s.backlog.counted(state.LastSeq-min(state.LastSeq, max(s.taken, state.FirstSeq-min(1, state.FirstSeq))), 0)
+		s.backlog.estimated(state.LastSeq - min(state.LastSeq, max(s.taken, state.FirstSeq-min(1, state.FirstSeq))))
 		return nil
 	}
 	from := func(seq uint64) (uint64, error) {
