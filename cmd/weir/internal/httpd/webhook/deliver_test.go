@@ -23,7 +23,7 @@ import (
 // tripper answers posts in memory.
 type tripper func(q *http.Request) *http.Response
 
-// RoundTrip implements http.RoundTripper.
+// RoundTrip answers one post.
 func (f tripper) RoundTrip(q *http.Request) (*http.Response, error) { return f(q), nil }
 
 func answered(status int, header http.Header) *http.Response {
