@@ -34,6 +34,7 @@ type apiWorker struct {
 	pace     *takeover.Pace
 	inquirer *inquiry.Inquirer
 	poller   *polling.Poller
+	answers  *answers
 
 	inventories *takeover.Inventories
 	tenancies   []*tenancy // by number, nil if this process does not own the partition; the lane's lock guards it
@@ -56,6 +57,9 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 		PrepareLead: 4 * schedule.LeastLead, ReserveAhead: schedule.LeastAhead, GrantTTL: schedule.Lateness(&o.API.Rules), MaxStaged: schedule.MaxStaged, MaxCalls: schedule.MaxCalls,
 		Clock: o.Clock, Replica: replicaAt(o.Clock),
 	}, w.pace.KnownLocked)
+	w.AdoptReuseLocked()
+	w.answers = newAnswers(l)
+	w.answers.recall()
 	w.notes = settle.NewHoldNotes(l)
 	w.settler = settle.New(l, w.notes, func(answered bool) { w.contact.called(answered, time.Now()) })
 	w.slots = newSlots(l, &o, &d.down, w.notes, func(err error) { w.contact.limits(err, time.Now()) })
@@ -103,6 +107,7 @@ func (w *apiWorker) run(soft, hard context.Context) error {
 	asking.Go(func() { w.inquirer.InquireByItself(ctx) })
 	asking.Go(func() { w.poller.Run(ctx, hard) })
 	asking.Go(func() { w.inventories.KeepInventories(ctx) })
+	asking.Go(func() { w.answers.keep(ctx) })
 	w.loop(ctx, hard)
 	asking.Wait()
 	err := opening.Wait()
@@ -213,6 +218,10 @@ func (w *apiWorker) orderAll(hard context.Context, fx *schedule.Effects) {
 	defer w.Mu.Unlock()
 	for _, t := range fx.Start {
 		w.caller.orderLocked(lane.JobLocked(t), lane.ToCall)
+	}
+	for _, t := range fx.Look {
+		j := lane.JobLocked(t)
+		w.Running.Go(func() { w.caller.look(hard, j) })
 	}
 	for _, t := range fx.Load {
 		w.caller.beginLocked(hard, lane.JobLocked(t))

@@ -6,6 +6,7 @@
 //	ledger     reads the records of calls
 //	recorder   notes how far each call has come, in a file that outlives the process
 //	recovery   decides what becomes of a job that a new owner finds
+//	reuse      compares requests, and remembers which answers may be given again
 //	ownership  decides which replica owns which partition
 //	retell     reports ends to producers that submitted a job twice
 //	trace      writes the spans of jobs
@@ -34,6 +35,8 @@
 //	the api goes on working      the ledger's record, the mark of its operation; the message stays until that has
 //	                               ended (settle/operation.go)
 //	the job ends without a call  the mark of its end, letter, deletion
+//	it gets an equal job's       the mark of its end, result, reply to the producer, the ledger's record, deletion
+//	  answer
 //
 // So a success in the ledger proves that the result is stored and the reply was sent. A missing letter can be written
 // again from the record or the mark. After a crash between two writes, recovery repeats the missing ones. Message ids
@@ -66,7 +69,8 @@
 //
 //	the dispatcher           dispatcher.go, host.go, contact.go, tailload.go, recorders.go, gauges.go
 //	the worker of an api     apiworker.go, terms.go
-//	  its calls              job.go (the caller), preparation.go, settlement.go
+//	  its calls              job.go (the caller), comparison.go, preparation.go, settlement.go
+//	  its answers            answers.go
 //	  its slots              limiter.go, grantends.go
 //	  its partitions         takeover.go
 //
@@ -98,7 +102,7 @@
 // while the rest of a long queue is still being read (takeover/replay.go).
 //
 // Every call has an intent, which is deleted only after the call's outcome is stored. So a job with neither an intent
-// nor an outcome was never called. recovery.Judge gives every found job one of seven fates, and takeover/found.go shows
+// nor an outcome was never called. recovery.Judge gives every found job one of eight fates, and takeover/found.go shows
 // on one screen what follows from each:
 //
 //	Waits       never called, or its last call is stored and another one follows: it is called in its turn
@@ -107,6 +111,8 @@
 //	EndsByLast  the ledger has its final record: its letter is written again if it has one, and the job ends
 //	EndsByMark  a mark says that it ends without another call: its letter is written again, and the job ends
 //	Answered    nothing is stored, but its ended process noted the answer: the outcome is stored as by that process
+//	Forgoes     it was about to end with an equal job's answer: it does if the result is stored, else that result is
+//	            barred and the job waits
 //	Lost        a call may have been made, and nothing says what came of it
 //	Polls       the api has accepted its last call: it is polled, and never called again
 //
@@ -139,6 +145,12 @@
 //	a job, the mark of its  nothing else                                   the letter that was being written: expired,
 //	  end                                                                    invalid, cancelled, over budget
 //	                        an intent behind the mark, or of a later       as with an intent alone: the mark was late
+//	                          owner
+//	a job, the mark of its  the result, and no record                      finished: its record, which costs nothing, is
+//	  end with an equal                                                      written, then the job is deleted
+//	  job's answer          no result                                      waiting: the result, which may be on its way,
+//	                                                                         is barred
+//	                        an intent behind the mark, or of a later       as with an intent alone
 //	                          owner
 //	a job, an intent        a result, and no record that says done         finished, as above
 //	                        no outcome; its process has ended, and noted   waiting, as if there were no intent
@@ -202,6 +214,7 @@
 //	operation   polls follow the present terms; without any the job waits for them, until the time stored with it
 //	methods, forward_headers   a waiting job that they now forbid becomes a letter invalid when it is made ready
 //	max_body      binds only at the door: jobs that wait are called. results.max_body binds from the next answer on
+//	reuse         an answer is given again only while the terms compare requests, and call the api, as they did at its call
 //	dedupe        see takeover/duplicate.go: a copy in doubt becomes a letter, also on an idempotent api
 //
 // # What must hold
@@ -213,6 +226,7 @@
 //	I5  calls, staged jobs, cached messages and finished jobs not yet deleted are bounded
 //	I6  while no slots are available, calls hold and the intake continues
 //	I7  Run returns only when every goroutine it started has returned
+//	I8  a job ends with another one's answer only if it was never called, in its turn, and that answer was judged done
 //
 // Calls use HTTP/1.1 only, one at a time on a connection. It is then certain what was sent. httpcall/call.go and
 // httpcall/connections.go keep net/http from sending a request again by itself.

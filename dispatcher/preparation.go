@@ -20,33 +20,14 @@ import (
 // is ready. If not, the job rests or has ended.
 func (w *caller) prepare(ctx context.Context, j *lane.Job) bool {
 	j.Staged = w.Now()
-	w.Mu.Lock()
-	j.Bind(w.Terms)
-	removed := j.Part.IsRemovedLocked(j.Seq)
-	if removed {
-		j.Part.RecallKeptLocked(j)
-	}
-	w.Mu.Unlock()
-	if removed {
-		w.Unstage(j)
-		w.settler.BuryMissing(ctx, j, queue.DeletedByOthers)
-		return false
-	}
-	entry, err := w.memory.Load(ctx, j)
-	if err != nil {
-		w.unprepared(ctx, j, err)
-		return false
-	}
-	if reason, detail := w.examine(j, entry); reason != "" {
-		w.Unstage(j)
-		w.settler.Bury(ctx, j, reason, detail, nil)
+	if !w.open(ctx, j) || j.Terms.API.Reuse != nil && w.compare(ctx, j) {
 		return false
 	}
 	if slot, err := w.pace.Recall(ctx, j.Queue); err != nil {
 		w.unprepared(ctx, j, err)
 		return false
 	} else if slot > w.Now().Add(schedule.LongWait) {
-		w.Update(func(s *schedule.Schedule) { j.Orders = nil; s.Postpone(j.Job, slot) })
+		w.Update(func(s *schedule.Schedule) { j.Orders = nil; w.LeaveLocked(j); s.Postpone(j.Job, slot) })
 		return false
 	}
 	if err := j.Terms.Call.Conns.Acquire(ctx); err != nil {

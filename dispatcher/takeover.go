@@ -78,6 +78,9 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 	})
 	select {
 	case <-caughtUp:
+		if p.Lease != nil {
+			w.answers.recall() // of the owner before
+		}
 		return nil
 	case err = <-ended:
 	case <-ctx.Done():
@@ -285,11 +288,13 @@ func (p *tenancy) stopReader() {
 }
 
 // forgetLocked forgets the jobs of a queue that are not being called, and frees their entries in the flight recorder.
+// Jobs of other partitions do not wait for their answers any more.
 func (p *tenancy) forgetLocked(q *schedule.KeyQueue) {
-	for _, t := range q.Jobs {
-		if j, begun := t.Of.(*lane.Job); begun && t.Rests() {
+	for t := range q.Idle {
+		if j, begun := t.Of.(*lane.Job); begun {
 			j.Entry.LetGo()
 			j.Adopted.LetGo()
+			p.W.LeaveLocked(j)
 		}
 	}
 	p.W.Sched.Forget(q)

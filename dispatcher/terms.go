@@ -65,6 +65,7 @@ func (w *apiWorker) adopt(api *httpcall.API) error {
 	w.pace.Since = now
 	w.Terms = next
 	w.Sched.Adopt(next.Policy)
+	w.AdoptReuseLocked()
 	if w.Sched.At(now).Denied() {
 		w.Sched.TryNow(now)
 	}
@@ -74,6 +75,7 @@ func (w *apiWorker) adopt(api *httpcall.API) error {
 	queues := slices.Collect(w.Sched.Queues())
 	w.Mu.Unlock()
 	w.EachLocked(slices.Values(queues), func(q *schedule.KeyQueue) { w.Sched.Rebind(q, now) })
+	w.answers.recall()
 	if former.Call.Conns != next.Call.Conns {
 		former.Call.Conns.Close()
 	}
@@ -97,5 +99,6 @@ func (w *caller) restAll(stale []*schedule.Job) {
 func (w *caller) restOrderedLocked(t *schedule.Job) {
 	j := lane.JobLocked(t)
 	j.DropIntentsLocked()
+	w.LeadRestedLocked(j)
 	w.orderLocked(j, lane.ToRest)
 }

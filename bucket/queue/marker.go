@@ -91,6 +91,7 @@ type RetryMark struct {
 	// Deaths is how many owners have died, one after the other, with a call of this job under way.
 	Deaths int `json:"deaths,omitempty"`
 	// Ends says that the job is not called again: it becomes a letter with this reason, and Reason is the detail.
+	// EndsReused says that it was about to end with another job's answer.
 	Ends string `json:"ends,omitempty"`
 	// Operation says that the api accepted the last call: the job is polled, and not called again.
 	Operation *Operation `json:"operation,omitempty"`
@@ -266,6 +267,8 @@ func (m *Markers) Retry(mark RetryMark) (seq uint64, err error) {
 	mark.Epoch = m.Epoch()
 	name := fmt.Sprintf("%d-%d", mark.Seq, mark.Calls)
 	switch {
+	case mark.Ends == EndsReused: // a later owner may have to store another one, or another end
+		name += fmt.Sprintf("-reused-%d", mark.Epoch)
 	case mark.Ends != "":
 		name += "-end" // beside the mark of the last call
 	case mark.Operation != nil:
@@ -305,6 +308,9 @@ func (m *Markers) Hold(key string, until bucket.Micros, why string, done func(se
 func (m *Markers) Deny(until bucket.Micros, why string, done func(seq uint64, err error)) {
 	m.hold(RetryMark{NotBefore: until, Reason: why, Pushback: true, Denied: true}, done)
 }
+
+// EndsReused is the value of Ends for a job that ends with another job's answer. Such a job was never called.
+const EndsReused = "reused"
 
 // ToldLost is the value of Ends in a note of NoteLost.
 const ToldLost = "told lost"

@@ -115,6 +115,8 @@ type APIDetail struct {
 	Owns []int `json:"owns,omitempty"`
 	// Operations are what the api goes on working on; nil if there are none.
 	Operations *Operations `json:"operations,omitempty"`
+	// Reuse says which answers this replica may give again; nil if every job is called.
+	Reuse *ReuseState `json:"reuse,omitempty"`
 	// LimiterDown says that the store of the limits does not answer, so that calls hold.
 	LimiterDown bool `json:"limiter_down,omitempty"`
 }
@@ -126,6 +128,9 @@ type Operations struct {
 	// SilentMS is for how long no poll has said how an operation stands, in milliseconds; 0 if the last one did.
 	SilentMS int64 `json:"silent_ms"`
 }
+
+// ReuseState says which answers of an api a replica may give again.
+type ReuseState = lane.EqualsState
 
 // KeyPause is a key that an operator has paused, whether it has jobs or not.
 type KeyPause struct {
@@ -196,6 +201,7 @@ func (d *Desk) Detail(api string, limit int) (APIDetail, error) {
 	defer w.Mu.Unlock()
 	s := w.Sched.At(w.Now())
 	detail.Holds, detail.HeldKeys = s.Holds(limit)
+	detail.Reuse = w.EqualsStateLocked()
 	detail.Uses, detail.LimiterDown = s.Uses(), s.LimiterDown() || w.down()
 	for number, p := range w.Partitions {
 		if p != nil && p.Open {

@@ -30,7 +30,10 @@ func (d *Desk) Pause(api, key string, p schedule.Pause) error {
 	of[key] = p
 	for _, w := range d.apis {
 		if w.Name == api {
-			w.Update(func(s *schedule.Schedule) { s.Pause(key, p) })
+			w.Update(func(s *schedule.Schedule) {
+				s.Pause(key, p)
+				w.LeaveIdleLocked(s.Find(key))
+			})
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/reuse"
 	"weir/dispatcher/schedule"
 	"weir/ingest"
 )
@@ -27,10 +28,11 @@ type API struct {
 	Secrets     func() []string // their values, which are removed from kept answers; nil for none
 	Retry       Retry
 	Breaker     schedule.BreakerPolicy
-	Inquiry     *Inquiry   // nil: weir cannot ask the api about a call
-	Operation   *Operation // nil: the api answers a call when it has done the work
-	Trust       Trust      // how an https api is trusted
-	MaxResult   int64      // bytes kept of an answer's body
+	Inquiry     *Inquiry    // nil: weir cannot ask the api about a call
+	Operation   *Operation  // nil: the api answers a call when it has done the work
+	Trust       Trust       // how an https api is trusted
+	MaxResult   int64       // bytes kept of an answer's body
+	Reuse       *reuse.Rule // nil: every job is called
 }
 
 // UsageCounter is a number of an answer that is counted for reports.

@@ -38,6 +38,13 @@ func formOf(status int, h http.Header) form {
 	return document
 }
 
+// IsReusable reports whether a call's answer may be given to other jobs: a whole one of status 2xx that is no stream.
+// Whether a stream has all its events, only its reader knows.
+func (r *Response) IsReusable() bool {
+	return r.Status >= http.StatusOK && r.Status < http.StatusMultipleChoices && r.Status != http.StatusPartialContent &&
+		!r.Cut && !r.More && formOf(r.Status, r.Header) == document
+}
+
 // maxEvent is the longest event of a stream that is looked at, so that a stream without ends of lines fills no memory.
 const maxEvent = 1 << 20
 
@@ -119,8 +126,8 @@ func (b *idleBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// idle ends the call, unless a byte has come since the timer fired: Read has then set a later time. If the process could
-// not run when the end was due, what is in the socket is read first (timeout.go).
+// idle ends the call, unless a byte has come since the timer fired: Read has then set a later time. If the process
+// could not run when the end was due, what is in the socket is read first (timeout.go).
 func (b *idleBody) idle() {
 	due := b.due.Load()
 	late := time.Since(b.start) - time.Duration(due)

@@ -69,6 +69,7 @@ type Job struct {
 	// IntendedAt is when the server stored that intent. It is zero once recovery has looked up what the call may have
 	// left.
 	IntendedAt time.Time
+	MustCall   bool     // it cannot end with another job's answer
 	MarkSeq    uint64   // sequence of its retry mark, 0 for none
 	Ends       []uint64 // sequences of the marks of its end
 

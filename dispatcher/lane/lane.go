@@ -81,6 +81,7 @@ type Lane struct {
 	Mu         sync.Mutex // guards what follows, down to wake
 	Sched      *schedule.Schedule
 	Terms      *Terms   // in force
+	Equals     *Equals  // nil if every job is called
 	Partitions []*Owned // by number, nil if this process does not own it
 	Wake       chan struct{}
 
@@ -148,6 +149,7 @@ func (l *Lane) OwnedPartition(number int) *Owned {
 func (l *Lane) RestLocked(j *Job, notBefore bucket.Micros) {
 	j.Orders = nil
 	l.Sched.Rest(j.Job, notBefore)
+	l.LeadRestedLocked(j)
 }
 
 // MadeLocked marks a job as ready.

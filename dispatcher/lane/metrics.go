@@ -40,7 +40,7 @@ func NewMetrics(r prometheus.Registerer, more ...prometheus.Collector) *Metrics 
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, []string{"api"})
 	}
 	m := &Metrics{
-		finished: counter("weir_jobs_finished_total", "Jobs that ended, by outcome: done, a dead letter's reason, duplicate, deleted or lost.", "api", "outcome"),
+		finished: counter("weir_jobs_finished_total", "Jobs that ended, by outcome: done, reused, a dead letter's reason, duplicate, deleted or lost.", "api", "outcome"),
 		calls:    counter("weir_calls_total", "Calls made, by outcome: done, submitted, retry, pushback, denied or a dead letter's reason.", "api", "outcome"),
 		duration: histogram("weir_call_duration_seconds", "How long calls took.", callBounds()),
 		wait: histogram("weir_queue_wait_seconds", "How long jobs waited from acceptance to their first call.",
@@ -57,7 +57,7 @@ func NewMetrics(r prometheus.Registerer, more ...prometheus.Collector) *Metrics 
 		Polls: counter("weir_operation_polls_total",
 			"Requests about operations that an api has begun, by what came of them: running, done, failed, unclear, no_answer, or cancel for a request to cancel one.",
 			"api", "outcome"),
-		Spend:     &spending{spent: map[string]ledger.Spending{}},
+		Spend:     &spending{spent: map[string]ledger.Spending{}, saved: map[string]ledger.Savings{}},
 		Over:      counter("weir_calls_over_reservation_total", "Calls that took more of a shared limit than they had reserved.", "api"),
 		Usage:     counter("weir_usage_total", "Numbers of answers that the api's usage counts, such as tokens.", "api", "name"),
 		Unsettled: counter("weir_calls_unsettled_total", "Calls whose answer was to tell what they used, and did not.", "api"),
@@ -149,7 +149,7 @@ func (o Outcomes) Count(name string) {
 
 // of creates an api's series, so that they exist before anything has happened.
 func (m *Metrics) of(api string) *APIMetrics {
-	ends := []string{ledger.Done}
+	ends := []string{ledger.Done} // of calls, too
 	for _, reason := range deadletter.Reasons() {
 		ends = append(ends, string(reason))
 	}
@@ -170,7 +170,7 @@ func (m *Metrics) of(api string) *APIMetrics {
 	}
 	return &APIMetrics{
 		Duration: m.duration.WithLabelValues(api), Wait: m.wait.WithLabelValues(api), Late: m.late.WithLabelValues(api),
-		Finished: outcomesOf(m.finished, api, slices.Concat(ends, []string{Lost, Duplicate})...),
+		Finished: outcomesOf(m.finished, api, slices.Concat(ends, []string{ledger.Reused, Lost, Duplicate})...),
 		Calls:    outcomesOf(m.calls, api, slices.Concat(ends, []string{"retry", ledger.Submitted, ledger.PushedBack, httpcall.DeniedCall})...),
 	}
 }

@@ -94,11 +94,17 @@ func (a *ReadAhead) KeepLocked(e queue.Entry) {
 
 // TakeKept returns a kept message and drops it from the cache.
 func (a *ReadAhead) TakeKept(key string, seq uint64) (queue.Entry, bool) {
+	e, ok := a.Peek(key, seq)
+	a.DropKept(seq)
+	return e, ok
+}
+
+// Peek returns a kept message, and keeps it.
+func (a *ReadAhead) Peek(key string, seq uint64) (queue.Entry, bool) {
 	k, ok := a.Messages[seq]
 	if !ok {
 		return queue.Entry{}, false
 	}
-	a.DropKept(seq)
 	return k.entry(key, seq), true
 }
 

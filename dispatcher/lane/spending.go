@@ -18,11 +18,13 @@ import (
 type spending struct {
 	mu    sync.Mutex // guards what follows
 	spent map[string]ledger.Spending
+	saved map[string]ledger.Savings
 }
 
 var (
 	spendDesc = prometheus.NewDesc("weir_spend_total", "Money spent on calls that were billed, as the ledger has them.", []string{"api"}, nil)
 	doubtDesc = prometheus.NewDesc("weir_spend_in_doubt_total", "Money for calls that may have been billed, as the ledger has them.", []string{"api"}, nil)
+	savedDesc = prometheus.NewDesc("weir_spend_saved_total", "Money that calls would have cost that were not made, because their jobs got the answers of equal ones, as far as prices are fixed.", []string{"api"}, nil)
 )
 
 // announce creates an api's series, so that they exist before anything is spent.
@@ -30,7 +32,7 @@ func (s *spending) announce(api string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, known := s.spent[api]; !known {
-		s.spent[api] = ledger.Spending{}
+		s.spent[api], s.saved[api] = ledger.Spending{}, ledger.Savings{}
 	}
 }
 
@@ -41,12 +43,16 @@ func (s *spending) Add(c *ledger.Record) {
 	of := s.spent[c.API]
 	of.AddRecord(c)
 	s.spent[c.API] = of
+	saved := s.saved[c.API]
+	saved.AddRecord(c)
+	s.saved[c.API] = saved
 }
 
 // Describe implements prometheus.Collector.
 func (s *spending) Describe(ch chan<- *prometheus.Desc) {
 	ch <- spendDesc
 	ch <- doubtDesc
+	ch <- savedDesc
 }
 
 // Collect implements prometheus.Collector.
@@ -56,5 +62,6 @@ func (s *spending) Collect(ch chan<- prometheus.Metric) {
 	for api, of := range s.spent {
 		ch <- prometheus.MustNewConstMetric(spendDesc, prometheus.CounterValue, float64(of.Spent)/1e6, api)
 		ch <- prometheus.MustNewConstMetric(doubtDesc, prometheus.CounterValue, float64(of.InDoubt)/1e6, api)
+		ch <- prometheus.MustNewConstMetric(savedDesc, prometheus.CounterValue, float64(s.saved[api].Saved)/1e6, api)
 	}
 }

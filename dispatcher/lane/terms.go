@@ -35,7 +35,7 @@ func (e *Env) NewTerms(api *httpcall.API, former *Terms) *Terms {
 func policyOf(api *httpcall.API) *schedule.Policy {
 	r := &api.Retry
 	return &schedule.Policy{
-		Rules: api.Rules, Price: api.Price, Settles: api.PriceTerms().Settles(), Breaker: api.Breaker,
+		Rules: api.Rules, Price: api.Price, Settles: api.PriceTerms().Settles(), Breaker: api.Breaker, Reuse: api.Reuse != nil,
 		Retry: schedule.Retry{Attempts: r.Attempts, Min: r.Min, Max: r.Max, HoldAPI: r.HoldAPI, Adaptive: r.Adaptive},
 	}
 }

@@ -23,6 +23,7 @@ type Job struct {
 type Traces struct {
 	Record    *Record // the newest, nil for none
 	Result    uint64  // sequence of its result, 0 for none
+	Reused    bool    // that is the answer of another job
 	Inquiries int     // how often the api was asked about it
 }
 
@@ -47,26 +48,27 @@ func LookUp(ctx context.Context, js jetstream.JetStream, j Job, since time.Time)
 	if err != nil {
 		return found, fmt.Errorf("ledger: %w", err)
 	}
-	found.Result, err = resultOf(ctx, js, j, since)
+	result, err := resultOf(ctx, js, j, since)
+	found.Result, found.Reused = result.At, result.Reused
 	return found, err
 }
 
-// resultOf returns the sequence of the job's result that was stored since a time, 0 for none. It reads the
+// resultOf returns the place of the job's result that was stored since a time; its sequence is 0 for none. It reads the
 // results of the job's key without their bodies. It blocks until it has, for at most one minute, or until ctx
 // ends.
-func resultOf(ctx context.Context, js jetstream.JetStream, j Job, since time.Time) (at uint64, err error) {
+func resultOf(ctx context.Context, js jetstream.JetStream, j Job, since time.Time) (of StoredResult, err error) {
 	results := portion{stream: ResultsStream, subject: ResultSubject(j.API, j.Key), since: since, bare: true}
 	err = results.lookThrough(ctx, js, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		source, seq, r, ok := readResult(msg, meta)
 		if ok && source == j.Stream && seq == j.Seq && r.is(j.ID, j.Accepted) {
-			at = r.At
+			of = r
 		}
 		return nil
 	})
 	if err != nil {
-		return 0, fmt.Errorf("results: %w", err)
+		return StoredResult{}, fmt.Errorf("results: %w", err)
 	}
-	return at, nil
+	return of, nil
 }
 
 func (p *portion) lookThrough(ctx context.Context, js jetstream.JetStream, take func(jetstream.Msg, *jetstream.MsgMetadata) error) error {

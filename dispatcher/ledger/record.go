@@ -39,6 +39,8 @@ const (
 	HeaderCalledAt   = "Weir-Called-At"
 	HeaderFinishedAt = "Weir-Finished-At"
 	HeaderFoundBy    = "Weir-Found-By" // FoundByInquiry if the result is not the call's answer
+	HeaderReused     = "Weir-Reused"   // the job whose answer this is, if the result is not of a call of its own job
+	HeaderRequest    = "Weir-Request"  // the reuse.Sum of the request, if the answer may be given again
 )
 
 // BodyCut says that an answer's body was longer than results may be.
@@ -62,13 +64,17 @@ const Asked = "inquiry"
 // Done is the outcome of a job that has a result.
 const Done = "done"
 
+// Reused is the outcome in the record of a job that has the answer of an equal job, and was not called.
+const Reused = "reused"
+
 // PushedBack is the outcome of a call that the api answered with "not now".
 const PushedBack = "pushback"
 
 // Submitted is the outcome of a call with which the api has begun an operation.
 const Submitted = "submitted"
 
-// Record is one line of the ledger: one call, whatever came of it. Times are RFC 3339 with nanoseconds.
+// Record is one line of the ledger: one call, whatever came of it. An inquiry about a call and a job that ended with
+// the answer of another have a record, too. Times are RFC 3339 with nanoseconds.
 type Record struct {
 	API    string `json:"api"`
 	Key    string `json:"key"`
@@ -92,7 +98,7 @@ type Record struct {
 
 	Sent    bool              `json:"sent"`
 	Status  int               `json:"status"`
-	Outcome string            `json:"outcome"` // done, retry, pushback, denied, submitted, a dead letter's reason, or inquiry
+	Outcome string            `json:"outcome"` // done, retry, pushback, denied, submitted, a dead letter's reason, inquiry, or reused
 	Final   bool              `json:"final"`   // the job has ended
 	Detail  string            `json:"detail,omitempty"`
 	Price   string            `json:"price"`
@@ -123,6 +129,11 @@ type Record struct {
 	// Polled says that the record is of the end of the job's operation, or of an inquiry about the operation, and not of
 	// a call: it took no slot. The end took what the final answer says beyond what the call was charged.
 	Polled bool `json:"polled,omitempty"`
+	// ReusedFrom is the job whose answer the job got without a call, of a record whose outcome is Reused. Call is 0
+	// then.
+	ReusedFrom string `json:"reused_from,omitempty"`
+	// Saved is what the call that was not made would have cost, as far as the job alone says that.
+	Saved string `json:"saved,omitempty"`
 	// HeldFor is the cause that kept the job waiting longest between its last call, or its acceptance, and this call.
 	// Its key's rate and the jobs before it do not count. HeldMS is for how long. Both are left out if no such cause
 	// took a tenth of the wait. HeldLimit names the limit if HeldFor is "limit".

@@ -75,6 +75,7 @@ func (r *reading) takeResult(msg jetstream.Msg, meta *jetstream.MsgMetadata) {
 type StoredResult struct {
 	At       uint64
 	KeySum   uint64
+	Reused   bool          // it is the answer of another job: no call of this one was made
 	accepted bucket.Micros // when the stream took the job
 	job      string
 }
@@ -91,24 +92,67 @@ func (r StoredResult) is(job string, accepted bucket.Micros) bool {
 // readResult reads the place of a result and the job that it belongs to, without the key. The message may lack its
 // body.
 func readResult(msg jetstream.Msg, meta *jetstream.MsgMetadata) (source string, seq uint64, r StoredResult, ok bool) {
-	source, seq, accepted, ok := ParseResultID(msg.Headers().Get(ingest.HeaderMsgID))
-	return source, seq, StoredResult{At: meta.Sequence.Stream, accepted: accepted, job: msg.Headers().Get(ingest.HeaderJobID)}, ok
+	h := msg.Headers()
+	source, seq, accepted, ok := ParseResultID(h.Get(ingest.HeaderMsgID))
+	return source, seq, StoredResult{
+		At: meta.Sequence.Stream, Reused: h.Get(HeaderReused) != "", accepted: accepted, job: h.Get(ingest.HeaderJobID),
+	}, ok
+}
+
+// Requests chooses results of an api whose answers may be given again: those that were stored since a time, or behind
+// the sequence After if that is not 0. Only results within the newest Most messages of the stream are read.
+type Requests struct {
+	API   string
+	Since time.Time
+	After uint64
+	Most  uint64
+}
+
+// ReadRequests passes what results carry of their requests to take, in order, each with the result's place and time. It
+// returns the last sequence of the api's results. It blocks until all are read, or ctx ends.
+func ReadRequests(ctx context.Context, js jetstream.JetStream, o Requests, take func(request string, seq uint64, stored time.Time)) (last uint64, err error) {
+	p := portion{stream: ResultsStream, subject: ResultSubjects.Below(o.API), after: o.After, bare: true}
+	if last, err = stream.LastOf(ctx, js.Conn(), p.stream, p.subject); err != nil || last == 0 {
+		return 0, err
+	}
+	if o.After == 0 || o.After > last {
+		first, err := stream.FirstSince(ctx, js.Conn(), p.stream, p.subject, o.Since)
+		if err != nil || first == nil {
+			return last, err
+		}
+		p.after = first.Seq - 1
+	}
+	if last > o.Most {
+		p.after = max(p.after, last-o.Most)
+	}
+	err = p.read(ctx, js, last, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		if request := msg.Headers().Get(HeaderRequest); request != "" {
+			take(request, meta.Sequence.Stream, meta.Timestamp)
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("results: %w", err)
+	}
+	return last, nil
 }
 
 // FoundPrefix begins the message ids of results that were found by an inquiry: the id of the call's own result may be
 // taken by a bar (dispatcher/settle/resultbar.go).
 const FoundPrefix = "found."
 
+// ReusedPrefix begins the message ids of results that are the answers of other jobs. A bar against one that comes late
+// must not keep out the result of a call that follows.
+const ReusedPrefix = "reused."
+
 // ParseResultID reads the message id of a result.
 func ParseResultID(id string) (results string, seq uint64, accepted bucket.Micros, ok bool) {
-	origin, ok := strings.CutPrefix(id, "result.")
-	if !ok {
-		origin, ok = strings.CutPrefix(id, FoundPrefix)
+	for _, prefix := range [...]string{"result.", FoundPrefix, ReusedPrefix} {
+		if origin, ok := strings.CutPrefix(id, prefix); ok {
+			return ParseOrigin(origin)
+		}
 	}
-	if !ok {
-		return "", 0, 0, false
-	}
-	return ParseOrigin(origin)
+	return "", 0, 0, false
 }
 
 // ParseOrigin parses what OriginOf returned.

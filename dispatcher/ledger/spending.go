@@ -12,6 +12,32 @@ import (
 // and what running calls may cost.
 type Spending struct{ Spent, InDoubt int64 }
 
+// Savings are jobs that ended with the answers of others, and the money in millionths that their calls would have cost,
+// as far as that is known.
+type Savings struct{ Jobs, Saved int64 }
+
+// AddRecord adds a record, if it is of such a job.
+func (s *Savings) AddRecord(c *Record) {
+	if c.Outcome != Reused {
+		return
+	}
+	s.Jobs++
+	if millionths, ok := ParseMoney(c.Saved); ok {
+		s.Saved += millionths
+	}
+}
+
+// Text returns the number of the jobs, and the money as records write it; "" if there are none.
+func (s *Savings) Text() (jobs int64, saved string) {
+	if s.Jobs == 0 {
+		return 0, ""
+	}
+	return s.Jobs, Money(s.Saved)
+}
+
+// Plus adds other savings.
+func (s *Savings) Plus(other Savings) { s.Jobs, s.Saved = s.Jobs+other.Jobs, s.Saved+other.Saved }
+
 // Add adds a call by how it was billed. It ignores a price that cannot be read: weir writes no such price.
 func (s *Spending) Add(price string, billed deadletter.Billed) {
 	millionths, ok := ParseMoney(price)

@@ -15,7 +15,8 @@ func TestCases(t *testing.T) {
 	ends := func(f recovery.Found) bool { // by a mark that no later intent overrules
 		return f.Ending && !f.Complete && !f.Result && (f.Intended == 0 || !f.Overruled || prepared(f))
 	}
-	called := func(f recovery.Found) bool { return !f.Ended && !f.Result && !ends(f) }
+	forgoes := func(f recovery.Found) bool { return ends(f) && f.Forgoing && !f.Ended && f.Recorded == 0 }
+	called := func(f recovery.Found) bool { return !f.Ended && !f.Result && (!ends(f) || f.Forgoing) && !forgoes(f) }
 	cases := []struct {
 		what string
 		is   func(recovery.Found) bool
@@ -44,23 +45,30 @@ func TestCases(t *testing.T) {
 		{"a record that says done", func(f recovery.Found) bool { return f.Complete }, recovery.EndsByLast},
 		{"a result, and nothing final", func(f recovery.Found) bool { return f.Result && !f.Ended }, recovery.HasResult},
 		{"a result, and the late record of another call's failure", func(f recovery.Found) bool { return f.Result && f.Ended && !f.Complete }, recovery.HasResult},
-		{"the record of a failure", func(f recovery.Found) bool { return f.Ended && !f.Complete && !f.Result && !ends(f) }, recovery.EndsByLast},
-		{"the mark of an end", func(f recovery.Found) bool { return ends(f) && !f.Ended }, recovery.EndsByMark},
-		{"the mark of an end, and a final record", func(f recovery.Found) bool { return ends(f) && f.Ended }, recovery.EndsByMark},
+		{
+			"the record of a failure",
+			func(f recovery.Found) bool { return f.Ended && !f.Complete && !f.Result && (!ends(f) || f.Forgoing) }, recovery.EndsByLast,
+		},
+		{"the mark of an end", func(f recovery.Found) bool { return ends(f) && !f.Ended && !f.Forgoing }, recovery.EndsByMark},
+		{"the mark of an end, and a final record", func(f recovery.Found) bool { return ends(f) && f.Ended && !f.Forgoing }, recovery.EndsByMark},
+		{"the mark of an end with another job's answer, and no result", forgoes, recovery.Forgoes},
 	}
 	met := make([]int, len(cases))
 	bit := func(n, i int) bool { return n>>i&1 == 1 }
-	for n := range 1 << 6 {
+	for n := range 1 << 8 {
 		for recorded := range 3 {
 			for intended := range 4 {
 				for noted := recorder.Untold; noted <= recorder.Settled; noted++ {
 					f := recovery.Found{
 						Recorded: recorded, Intended: intended, Noted: noted,
 						Ended: bit(n, 0), Result: bit(n, 1), Ending: bit(n, 2), Overruled: bit(n, 3), Complete: bit(n, 4),
-						Submitted: bit(n, 5),
+						Submitted: bit(n, 5), Forgoing: bit(n, 6), Reused: bit(n, 7),
 					}
 					if f.Submitted && recorded == 0 {
 						continue // a record or a mark says so
+					}
+					if f.Forgoing && !f.Ending || f.Reused && !f.Result {
+						continue // a kind of end, and a kind of result
 					}
 					if f.Complete && !f.Ended {
 						continue // only a final record says done

@@ -13,6 +13,8 @@ type Found struct {
 	Complete bool
 	// Result says that a result of the job is stored.
 	Result bool
+	// Reused says that this result is the answer of another job: no call of the job was stored before it.
+	Reused bool
 	// Intended is the number of the call that the newest intent announces, 0 for none.
 	Intended int
 	// Noted is what the process that wrote the newest intent noted of its call, if that process is known to have
@@ -22,6 +24,8 @@ type Found struct {
 	Ending bool
 	// Submitted says that the newest record, or the newest mark, is of a call with which the api has begun an operation.
 	Submitted bool
+	// Forgoing says that this end is the answer of another job: the mark is stored before the result, and not instead.
+	Forgoing bool
 	// Overruled says that the newest intent is later than that mark, so that a call may have begun after it.
 	Overruled bool
 }
@@ -38,27 +42,41 @@ const (
 	Lost                   // a call of it may have been made, and its outcome is unknown
 	Answered               // its last call was answered, and the outcome is not stored: it is stored now
 	Polls                  // the api has accepted it: it is polled, and never called again
+	Forgoes                // it was to end with another job's answer: it does if its result is stored, else it waits
 )
 
 // Unrecorded reports whether a call of the job may have been made that has no record.
 func (f Found) Unrecorded() bool {
-	return f.Intended > f.Recorded && f.Noted != recorder.Prepared || f.Result && !f.Complete
+	return f.mayHaveBegun() || f.Result && !f.Complete && !f.Reused
 }
 
-// Judge decides what becomes of a job that was found. A stored result prevails over any other end: the producer may have
-// it already, and no further letter may say the opposite. Beside a result, a record of a failure is of another call of
-// the job, which an owner repeated under the same idempotency key because it took the earlier call for lost. The result
-// may be of either call.
+// Uncalled reports whether the job ended with the answer of another one, and no call of it can lack a record.
+func (f Found) Uncalled() bool { return f.Result && f.Reused && !f.mayHaveBegun() }
+
+// mayHaveBegun reports whether the newest intended call may have begun and has no record. An owner that was ending the
+// job with another job's answer had begun none.
+func (f Found) mayHaveBegun() bool {
+	return f.Intended > f.Recorded && f.Noted != recorder.Prepared && (!f.Forgoing || f.Overruled || f.Recorded > 0)
+}
+
+// Judge decides what becomes of a job that was found. A stored result prevails over any other end: the producer may
+// have it already, and no further letter may say the opposite. Beside a result, a record of a failure is of another
+// call of the job, which an owner repeated under the same idempotency key because it took the earlier call for lost.
+// The result may be of either call. The answer of another job prevails in the same way: it is given only to a job that
+// was never called, but a later owner that does not know of it may have begun a call.
 func Judge(f Found) Fate {
+	ends := f.Ending && (f.Intended == 0 || !f.Overruled || f.Noted == recorder.Prepared && f.Intended > f.Recorded)
 	switch {
 	case f.Complete:
 		return EndsByLast
 	case f.Result:
 		return HasResult
-	case f.Ending && (f.Intended == 0 || !f.Overruled || f.Noted == recorder.Prepared && f.Intended > f.Recorded):
+	case ends && !f.Forgoing:
 		return EndsByMark
 	case f.Ended:
 		return EndsByLast
+	case ends && f.Recorded == 0:
+		return Forgoes
 	case f.Intended <= f.Recorded, f.Noted == recorder.Prepared:
 		if f.Submitted {
 			return Polls
@@ -78,6 +96,7 @@ type LookedUp struct {
 	// Submitted is as in Found, of the record that was found.
 	Submitted bool
 	Result    bool // its result was found
+	Reused    bool // as in Found
 	Asked     bool // the api was asked about its letter, which says that the call's result is unknown: the job had ended
 }
 
@@ -87,7 +106,7 @@ func (f Found) With(l LookedUp) Found {
 		f.Submitted = false // by another call
 	}
 	f.Submitted = f.Submitted || l.Submitted
-	f.Recorded, f.Result = max(f.Recorded, l.Recorded), f.Result || l.Result
+	f.Recorded, f.Result, f.Reused = max(f.Recorded, l.Recorded), f.Result || l.Result, f.Reused || l.Reused
 	f.Ended, f.Complete = f.Ended || l.Ended || l.Asked, f.Complete || l.Complete || l.Asked
 	return f
 }

@@ -49,10 +49,49 @@ func TestJudge(t *testing.T) {
 		{"its operation has ended", recovery.Found{Recorded: 1, Submitted: true, Ended: true, Complete: true, Result: true}, recovery.EndsByLast},
 		{"its operation has failed", recovery.Found{Recorded: 1, Submitted: true, Ended: true}, recovery.EndsByLast},
 		{"its operation was given up", recovery.Found{Recorded: 1, Submitted: true, Ending: true}, recovery.EndsByMark},
+		{"another job's answer without its record", recovery.Found{Result: true, Reused: true}, recovery.HasResult},
+		{"another job's answer, its mark and no record", recovery.Found{Result: true, Reused: true, Ending: true, Forgoing: true}, recovery.HasResult},
+		{"another job's answer and its record", recovery.Found{Result: true, Reused: true, Ended: true, Complete: true}, recovery.EndsByLast},
+		{"it was to end with another job's answer", recovery.Found{Ending: true, Forgoing: true}, recovery.Forgoes},
+		{"the same, with an intent that no call followed", recovery.Found{Intended: 1, Ending: true, Forgoing: true}, recovery.Forgoes},
+		{"the same, and a later owner intended a call", recovery.Found{Intended: 1, Ending: true, Forgoing: true, Overruled: true}, recovery.Lost},
+		{
+			"the same, and that call is noted as not begun",
+			recovery.Found{Intended: 1, Ending: true, Forgoing: true, Overruled: true, Noted: recorder.Prepared}, recovery.Forgoes,
+		},
+		{"the same, and that call is recorded", recovery.Found{Recorded: 1, Intended: 1, Ending: true, Forgoing: true, Overruled: true}, recovery.Waits},
+		{"the same, and that call ended the job", recovery.Found{Recorded: 1, Ended: true, Ending: true, Forgoing: true}, recovery.EndsByLast},
 		{"a later owner's call is recorded", recovery.Found{Recorded: 1, Intended: 1, Ending: true, Overruled: true}, recovery.Waits},
 	} {
 		if got := recovery.Judge(c.found); got != c.want {
 			t.Errorf("%s: %+v is %d, want %d", c.what, c.found, got, c.want)
+		}
+	}
+}
+
+// TestUncalled: a job that has another job's answer was not called, unless a later owner may have begun a call.
+func TestUncalled(t *testing.T) {
+	for _, c := range []struct {
+		what                 string
+		found                recovery.Found
+		uncalled, unrecorded bool
+	}{
+		{"its result is of its own call", recovery.Found{Result: true}, false, true},
+		{"another job's answer", recovery.Found{Result: true, Reused: true}, true, false},
+		{"the same, and an intent", recovery.Found{Result: true, Reused: true, Intended: 1}, false, true},
+		{"the same, and its call is noted as not begun", recovery.Found{Result: true, Reused: true, Intended: 1, Noted: recorder.Prepared}, true, false},
+		{"the same, and the intent was there before", recovery.Found{Result: true, Reused: true, Intended: 1, Ending: true, Forgoing: true}, true, false},
+		{
+			"the same, and the intent is of a later owner",
+			recovery.Found{Result: true, Reused: true, Intended: 1, Ending: true, Forgoing: true, Overruled: true}, false, true,
+		},
+		{"no result yet", recovery.Found{Ending: true, Forgoing: true}, false, false},
+	} {
+		if got := c.found.Uncalled(); got != c.uncalled {
+			t.Errorf("%s: uncalled is %v", c.what, got)
+		}
+		if got := c.found.Unrecorded(); got != c.unrecorded {
+			t.Errorf("%s: unrecorded is %v", c.what, got)
 		}
 	}
 }
@@ -127,13 +166,16 @@ func TestNothingIsUnlearned(t *testing.T) {
 // never called as if nothing had happened, and one with a result is never called.
 func TestNothingThatMayHaveBeenCalledWaits(t *testing.T) {
 	bit := func(n, i int) bool { return n>>i&1 == 1 }
-	for n := range 1 << 6 {
+	for n := range 1 << 8 {
 		for recorded := range 4 {
 			for i := range 5 * (int(recorder.Settled) + 1) {
 				intended := i % 5
 				f := recovery.Found{
 					Recorded: recorded, Intended: intended, Ended: bit(n, 0), Result: bit(n, 1), Ending: bit(n, 2), Overruled: bit(n, 3),
-					Complete: bit(n, 4), Submitted: bit(n, 5), Noted: recorder.State(i / 5),
+					Complete: bit(n, 4), Submitted: bit(n, 5), Forgoing: bit(n, 6), Reused: bit(n, 7), Noted: recorder.State(i / 5),
+				}
+				if f.Forgoing && !f.Ending || f.Reused && !f.Result {
+					continue // a kind of end, and a kind of result
 				}
 				if f.Complete && !f.Ended {
 					continue // only a final record says done

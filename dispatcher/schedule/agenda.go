@@ -30,11 +30,12 @@ type entry struct {
 	place   int32         // in the timers, notTimed when it has none
 	active  bool
 	lapsing bool
+	looks   bool // in the list of looks
 	dropped bool // the queue is dropped: it is never listed again, even if something else still refers to it
 }
 
 // isIdle reports whether the queue is listed nowhere but in the timers.
-func (e *entry) isIdle() bool { return !e.active && !e.lapsing }
+func (e *entry) isIdle() bool { return !e.active && !e.lapsing && !e.looks }
 
 // touch lists a queue to be looked at once.
 func (a *agenda) touch(q *KeyQueue) {

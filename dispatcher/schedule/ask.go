@@ -24,7 +24,7 @@ func (s *step) ask(q *KeyQueue) bucket.Micros {
 		if j.Phase == staging && !j.First() {
 			continue // a retry may be overtaken; it may wait for memory that jobs behind it hold
 		}
-		if j.Phase == staging || j.Phase == asking || j.First() && (j.Phase == resting || j.Phase == settling || j.NotBefore > now) {
+		if j.Phase == looking || j.Phase == staging || j.Phase == asking || j.First() && (j.Phase == resting || j.Phase == settling || j.NotBefore > now) {
 			if j.Phase == ready {
 				again = min(again, j.NotBefore)
 			}

@@ -17,6 +17,7 @@
 // Each part of a Schedule keeps one thing for the api. The type on the right keeps the same for each queue:
 //
 //	agenda        which queue is looked at, and when           entry
+//	looks         which jobs are looked at for an answer       entry
 //	turns         which queue has the next turn                seat
 //	holds         holds, pauses, breaker, slow starts          brake
 //	storeLink     the way to the store of slots                keyPace
@@ -44,6 +45,9 @@
 //	                                       polled ◀───────────────────────┘
 //
 // A polled job is never called again. It returns to settling when its operation has ended (operation.go).
+//
+// If equal jobs share an answer, a job may end on its way, before it is ready, with an answer that was given before, or
+// wait there for one that is on its way (look.go). It keeps its place, and takes no slot.
 //
 // # What always holds
 //

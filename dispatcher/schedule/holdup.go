@@ -42,6 +42,8 @@ func (h Holdup) String() string {
 		return "slowed, since the api had pushed back"
 	case WaitPaused:
 		return "while an operator had paused it"
+	case WaitAnswer:
+		return "for the answer to an equal job"
 	case WaitRetry:
 		return "for a retry"
 	case WaitLimiter:
@@ -98,7 +100,7 @@ func (c *causes) of(k keeping) cause {
 	switch k.what {
 	case WaitNothing, WaitRate, WaitNotBefore, WaitStop:
 		return noCause
-	case WaitInFlight, WaitLimit, WaitHeld, WaitAPIHeld, WaitSlowed, WaitPaused, WaitRetry, WaitLimiter, WaitRoom, WaitReading, WaitClearing:
+	case WaitInFlight, WaitLimit, WaitHeld, WaitAPIHeld, WaitSlowed, WaitPaused, WaitAnswer, WaitRetry, WaitLimiter, WaitRoom, WaitReading, WaitClearing:
 	}
 	h := Holdup{For: k.what, Limit: k.limit}
 	i := slices.Index(*c, h)

@@ -49,6 +49,8 @@ type JobState struct {
 	Phase    JobPhase   `json:"phase"`
 	Calls    int        `json:"calls"` // made so far
 	ETA      *time.Time `json:"eta,omitempty"`
+	// Awaits names the equal job for whose answer the job waits; absent if it waits for none.
+	Awaits string `json:"awaits,omitempty"`
 }
 
 // JobPhase is how far a job has come: a closed set.
@@ -142,10 +144,11 @@ func (v View) FirstJobs(q *KeyQueue, limit int) []JobState {
 		case granted:
 			eta = j.At
 		default:
-			without++
-			eta = max(j.NotBefore, v.ofQueue(q, without, appointment{}))
+			if without++; j.awaits == "" {
+				eta = max(j.NotBefore, v.ofQueue(q, without, appointment{}))
+			}
 		}
-		if !list(JobState{Seq: j.Seq, Calls: j.Calls, Phase: j.inspect()}, eta) {
+		if !list(JobState{Seq: j.Seq, Calls: j.Calls, Phase: j.inspect(), Awaits: j.awaits}, eta) {
 			return jobs
 		}
 	}
@@ -206,6 +209,8 @@ func (q *KeyQueue) inOrder(yield func(place, *Job) bool) {
 
 func (state *Job) inspect() JobPhase {
 	switch state.Phase {
+	case looking:
+		return JobWaits
 	case resting:
 		if state.Calls > 0 {
 			return JobRetries

@@ -38,6 +38,7 @@ type Phase int8
 
 const (
 	resting  Phase = iota // waits for its retry
+	looking               // an earlier answer is being looked for
 	staging               // its message is being loaded, its intent being written
 	ready                 // may be granted a slot
 	asking                // a slot is being asked for
@@ -77,14 +78,18 @@ type Job struct {
 	// Unseen says that its only call so far was lost: the api may not have seen it, and no job of the key
 	// overtakes it.
 	Unseen    bool
-	Cramped   bool // it is being made ready and waits for memory
-	Unsent    bool // its call has started and the request has not left yet
-	missed    bool // its call did not start in its slot
-	leaving   bool // it counts in exit.leaving
-	called    bool // its call has ended, and its outcome is being stored
-	cancelled bool // an operator cancelled it
-	holds     bool // its operation holds its slot
-	lapsed    bool // its deadline passed while it waited: it counts in agenda.ending
+	Cramped   bool   // it is being made ready and waits for memory
+	Unsent    bool   // its call has started and the request has not left yet
+	missed    bool   // its call did not start in its slot
+	leaving   bool   // it counts in exit.leaving
+	called    bool   // its call has ended, and its outcome is being stored
+	cancelled bool   // an operator cancelled it
+	holds     bool   // its operation holds its slot
+	looked    bool   // an earlier answer was looked for, or is
+	answered  bool   // an earlier answer was found before its turn: it is looked at again then
+	ahead     bool   // it was looked at before its slot and waits for it: it counts in looks.ahead
+	awaits    string // names the equal job for whose answer it waits; "": it waits for none
+	lapsed    bool   // its deadline passed while it waited: it counts in agenda.ending
 }
 
 // Payload is the dispatcher's data of a job. Unload frees what it holds in memory, when the job is not near its
@@ -218,6 +223,16 @@ func (q *KeyQueue) Seqs(yield func(seq uint64) bool) {
 		}
 	}
 	q.waits.seqs(yield)
+}
+
+// Idle yields the queue's jobs that rest, and those that are polled.
+func (q *KeyQueue) Idle(yield func(*Job) bool) {
+	for _, j := range q.Jobs {
+		if j.Phase == resting && !yield(j) {
+			return
+		}
+	}
+	q.Polled(yield)
 }
 
 // Empty reports whether the key has no unfinished jobs.

@@ -75,6 +75,9 @@ func (s *Schedule) Pause(key string, p Pause) {
 	}
 }
 
+// IsPaused reports whether an operator keeps a queue from being called.
+func (s *Schedule) IsPaused(q *KeyQueue) bool { return q.brake.paused || s.holds.paused.api != nil }
+
 // Resume ends a pause. Holds by the api or a limit stay in force.
 func (s *Schedule) Resume(key string, now bucket.Micros) {
 	if key == "" {

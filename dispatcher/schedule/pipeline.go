@@ -44,7 +44,7 @@ func (p *Pipeline) hasRoom(b *breaker) bool {
 // isFull reports whether the bound of running calls, of calls about to leave, or of outcomes that are not stored yet, is
 // reached. So while outcomes cannot be stored, no more calls are paid for.
 func (p *Pipeline) isFull() bool {
-	return p.exit.isFull() || p.calls >= p.pace.MaxCalls || p.settling >= min(maxSettling, p.pace.MaxCalls)
+	return p.exit.isFull() || p.calls >= p.pace.MaxCalls || p.settlesMany()
 }
 
 // stage begins to make a job ready.
@@ -83,6 +83,15 @@ func (p *Pipeline) end(j *Job) {
 	p.calls--
 	p.settling++
 }
+
+// forgo lets a job end without a call. Its outcome must be stored then.
+func (p *Pipeline) forgo(j *Job) {
+	j.Phase, j.called = settling, true
+	p.settling++
+}
+
+// settlesMany reports whether as many jobs wait for their outcomes to be stored as may.
+func (p *Pipeline) settlesMany() bool { return p.settling >= min(maxSettling, p.pace.MaxCalls) }
 
 // settled counts out a call whose outcome is stored.
 func (p *Pipeline) settled(j *Job) {

@@ -16,6 +16,7 @@ type Policy struct {
 	Settles bool  // answers say what their calls cost
 	Retry   Retry
 	Breaker BreakerPolicy
+	Reuse   bool // jobs may end with the answer of an equal job (look.go)
 }
 
 // LimitsOf returns a key's limits. All keys without an override share one value.

@@ -34,8 +34,13 @@ func (s *Schedule) Sent(j *Job, now bucket.Micros) (more bool) {
 	return more
 }
 
-// Unstage removes a staging job from the pipeline, so that it is settled without a call.
+// Unstage removes a staging job from the pipeline, so that it is settled without a call. So it does with a job that is
+// looked at.
 func (s *Schedule) Unstage(j *Job) {
+	if s.looks.end(j) {
+		s.Touch(j.Queue)
+		return
+	}
 	s.holds.breaker.letGo(j)
 	s.Pipe.unstage(j, settling)
 	s.Touch(j.Queue)
@@ -77,6 +82,7 @@ func (s *Schedule) Finished(j *Job) {
 	s.suspects.clear(j, &s.agenda)
 	s.agenda.ended(j)
 	s.polling.letGo(j)
+	s.looks.leave(j)
 	j.unload()
 	j.Queue.remove(j)
 	s.census.unfinished--

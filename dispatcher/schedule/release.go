@@ -15,7 +15,7 @@ func (s *Schedule) Unwind(queues []*KeyQueue, now bucket.Micros, fx *Effects) (b
 		if q.count(asking) > 0 {
 			q.passed = true // a grant that comes now is given back at once
 		}
-		if q.count(staging, ready, asking, granted, calling, settling) > 0 {
+		if q.count(looking, staging, ready, asking, granted, calling, settling) > 0 {
 			busy = append(busy, q)
 		}
 	}
@@ -32,6 +32,7 @@ func (s *Schedule) Forget(q *KeyQueue) {
 	kept := q.Jobs[:0]
 	for _, j := range q.Jobs {
 		if j.Phase == resting {
+			s.looks.leave(j)
 			s.census.unfinished--
 			continue
 		}

@@ -30,6 +30,7 @@ type Schedule struct {
 	byKey  map[string]*KeyQueue
 
 	agenda   agenda       // which queue is looked at when
+	looks    looks        // which jobs are looked at for an earlier answer
 	turns    turns        // which queue is next at what keys share
 	gate     gate         // when the store may be asked for it again
 	Shared   SharedLimits // the state of the limits that keys share
@@ -60,6 +61,7 @@ func New(policy *Policy, p Pace, tatOf func(key string) bucket.Micros) *Schedule
 // Effects are what the dispatcher must do after a step.
 type Effects struct {
 	Load    []*Job      // load their messages, store their intents, then call Loaded
+	Look    []*Job      // look whether an earlier answer does: then call Looked, Await, AwaitTurn or Forgo, or Unstage if they end
 	Start   []*Job      // call now
 	Expire  []*Job      // their deadline has passed
 	Cancel  []*Job      // an operator cancelled them
@@ -117,7 +119,8 @@ func (s *Schedule) Step(now bucket.Micros) Effects {
 
 // Next returns the next time at which Step has something to do, if nothing else happens before.
 func (s *Schedule) Next(now bucket.Micros) bucket.Micros {
-	if len(s.agenda.active) > 0 || len(s.polling.cancelled) > 0 || s.turns.room.size > 0 && s.Pipe.hasRoom(&s.holds.breaker) || s.agenda.canLapse() {
+	if len(s.agenda.active) > 0 || len(s.polling.cancelled) > 0 || s.turns.room.size > 0 && s.Pipe.hasRoom(&s.holds.breaker) ||
+		s.agenda.canLapse() || s.looks.canGoOn(&s.Pipe) {
 		return now
 	}
 	next := min(s.agenda.timers.next(), s.holds.next())

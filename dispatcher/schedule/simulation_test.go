@@ -45,6 +45,7 @@ type simulation struct {
 	life         int // of the process: it grows with every crash
 	deadlines    deadlines
 	appointments appointments
+	equals       equals
 	maxInAPI     int
 	steps        int
 
@@ -240,6 +241,7 @@ func (m *simulation) rest() {
 }
 
 func (m *simulation) step() {
+	m.follow()
 	fx := m.s.Step(m.now)
 	if len(fx.Unused) > 0 {
 		m.tell(fx.Unused)
@@ -258,7 +260,13 @@ func (m *simulation) step() {
 				m.unconnected(j)
 				return
 			}
-			m.s.Loaded(j)
+			m.compare(j, func() { m.s.Loaded(j) })
+		})
+	}
+	for _, j := range fx.Look {
+		m.after(m.upTo(3*time.Millisecond), func() {
+			j.Deadline = m.deadlines.of[j.Seq]
+			m.compare(j, func() { m.t.Fatalf("job %d became ready at a look", j.Seq) })
 		})
 	}
 	for _, q := range fx.Resumed {

@@ -36,6 +36,7 @@ func (s *step) stage(q *KeyQueue) (again bucket.Micros) {
 			j = q.dequeue()
 		}
 		j.limited = false
+		s.looks.leave(j)
 		s.Pipe.stage(j)
 		s.holds.breaker.try(j)
 		s.suspects.call(j)
@@ -57,6 +58,10 @@ func (s *step) candidate(q *KeyQueue, by bucket.Micros) (j *Job, at bucket.Micro
 	for _, rest := range q.Jobs {
 		if rest.Phase == settling && rest.Unseen {
 			passable = false // the dispatcher is finding out what became of its call
+			break
+		}
+		if rest.Phase == looking || s.waitsForAnswer(rest) {
+			passable = false
 			break
 		}
 		if rest.Phase != resting {
@@ -119,7 +124,7 @@ func (s *step) unready(q *KeyQueue) {
 			s.Touch(q)
 			s.fx.Stale = append(s.fx.Stale, j)
 		}
-		gap = gap || j.First() && (j.Phase == resting || j.Phase == staging && j.Cramped)
+		gap = gap || j.First() && (j.Phase <= looking || j.Phase == staging && j.Cramped)
 	}
 }
 

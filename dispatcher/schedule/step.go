@@ -27,6 +27,9 @@ func (s *step) run() {
 	for s.agenda.canLapse() {
 		s.advance(s.agenda.nextLapsing())
 	}
+	for s.looks.canGoOn(&s.Pipe) {
+		s.advance(s.looks.pop())
+	}
 	room := &s.turns.room
 	for n := room.size; n > 0 && room.size > 0 && s.Pipe.hasRoom(&s.holds.breaker) && len(s.fx.Asks) < maxAsks; n-- { // take a queue that yields only once
 		s.advance(room.pop())
@@ -158,6 +161,7 @@ func (s *step) prepare(q *KeyQueue) (due bucket.Micros) {
 	default:
 		due = min(s.stage(q), s.ask(q))
 	}
+	s.look(q)
 	return min(due, s.lapse(q)) // another job may be the first now
 }
 

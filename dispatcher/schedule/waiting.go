@@ -19,6 +19,7 @@ const (
 	WaitAPIHeld   WaitFor = "api_held"   // the api is held
 	WaitSlowed    WaitFor = "slowed"     // a slow start after a hold, or a rate that pushback has lowered
 	WaitPaused    WaitFor = "paused"     // an operator must resume the key, or the api
+	WaitAnswer    WaitFor = "answer"     // its next job ends with the answer of an equal job, which is being called
 	WaitNotBefore WaitFor = "not_before" // none of its jobs may be called yet, as their producers asked
 	WaitRetry     WaitFor = "retry"      // its failed jobs wait for their retries
 	WaitLimiter   WaitFor = "limiter"    // the store of the limits does not answer
@@ -78,6 +79,8 @@ func (v View) keeps(q *KeyQueue) keeping {
 		return keeping{what: WaitPaused, until: Never}
 	case q.waits.early != nil && q.Depth()-q.waits.notDue() == running:
 		return keeping{what: WaitNotBefore, until: q.waits.early.next()}
+	case v.s.policy.Reuse && q.awaiting() != nil:
+		return keeping{what: WaitAnswer, until: Never, why: q.awaiting().awaits}
 	case !v.s.holds.breaker.closed() && v.s.holds.breaker.probe != nil && v.s.holds.breaker.halfOpen(v.now):
 		return keeping{what: WaitAPIHeld, until: Never, byBreaker: true}
 	case v.s.holds.breaker.until > max(v.now, q.brake.held, v.s.holds.held):
@@ -139,7 +142,7 @@ func (q *KeyQueue) nextRetry() (next *Job) {
 			if next == nil || j.NotBefore < next.NotBefore {
 				next = j
 			}
-		case staging, ready, asking, granted:
+		case looking, staging, ready, asking, granted:
 			return nil
 		}
 	}

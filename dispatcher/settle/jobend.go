@@ -21,6 +21,9 @@ import (
 // resultMsgID returns the message id of a job's result.
 func resultMsgID(j *lane.Job) string { return "result." + j.Origin() }
 
+// reusedMsgID returns the message id of a job's result that is the answer of another one.
+func reusedMsgID(j *lane.Job) string { return ledger.ReusedPrefix + j.Origin() }
+
 // result builds the message of a successful job's result.
 func (w *Settler) result(j *lane.Job, r httpcall.Response) *nats.Msg {
 	m, called := j.Message, r.Started
@@ -42,7 +45,7 @@ func (w *Settler) result(j *lane.Job, r httpcall.Response) *nats.Msg {
 		{ledger.HeaderFinishedAt, ledger.Stamp(r.Ended)},
 	}
 	values := make([]string, len(fields)) // one array for all of them, since each call makes a result
-	h := make(nats.Header, len(fields)+3)
+	h := make(nats.Header, len(fields)+4)
 	for i, f := range fields {
 		values[i] = f.value
 		h[f.name] = values[i : i+1 : i+1]

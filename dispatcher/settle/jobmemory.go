@@ -48,7 +48,11 @@ func (w *Memory) Load(ctx context.Context, j *lane.Job) (queue.Entry, error) {
 		return queue.Entry{}, err
 	}
 	w.Mu.Lock()
-	entry, ok := p.Cache.TakeKept(j.Queue.Key, j.Seq)
+	take := p.Cache.TakeKept
+	if j.LooksAhead() {
+		take = p.Cache.Peek // it is loaded again for its slot
+	}
+	entry, ok := take(j.Queue.Key, j.Seq)
 	j.Space, j.Staged = space, w.Now() // the time to make a job ready must not include its wait for room
 	w.Mu.Unlock()
 	if ok {
@@ -99,7 +103,7 @@ func (w *Settler) GivenUp(ctx context.Context, j *lane.Job, err error) bool {
 		return false
 	}
 	w.Update(func(s *schedule.Schedule) {
-		if j.IsStaged() {
+		if j.IsStaged() || j.LooksAhead() {
 			s.Unstage(j.Job)
 		}
 	})

@@ -105,6 +105,9 @@ func MarkOf(j *lane.Job) queue.RetryMark {
 func (w *Operations) PollLocked(j *lane.Job) {
 	j.Orders, j.Failed = nil, ""
 	w.Sched.Submit(j.Job, j.Operation.Holds)
+	if w.Sched.IsPaused(j.Queue) {
+		w.LeaveLocked(j)
+	}
 	w.begin(j)
 }
 

@@ -18,8 +18,9 @@ import (
 // stalled. The bar is a message with the result's id. The stream takes an id only once within two minutes, and so
 // refuses the result.
 type resultBar struct {
-	w *Settler
-	j *lane.Job
+	w  *Settler
+	j  *lane.Job
+	id string // of the result
 }
 
 // FenceSubject is the subject of bars in the stream of results. No result has it, so that readers of results do not
@@ -29,7 +30,12 @@ const FenceSubject = "weir.o.results"
 // Bar bars a job's result. It returns the sequence of a result that was stored before, 0 for none; ok is false if the
 // job was given up.
 func (w *Settler) Bar(ctx context.Context, j *lane.Job) (at uint64, ok bool) {
-	return resultBar{w, j}.set(ctx)
+	return resultBar{w, j, resultMsgID(j)}.set(ctx)
+}
+
+// BarReused is Bar for a result that is the answer of another job.
+func (w *Settler) BarReused(ctx context.Context, j *lane.Job) (at uint64, ok bool) {
+	return resultBar{w, j, reusedMsgID(j)}.set(ctx)
 }
 
 // set bars the result. It returns the sequence of a result that was stored before, 0 for none; ok is false if persist
@@ -38,7 +44,7 @@ func (b resultBar) set(ctx context.Context) (at uint64, ok bool) {
 	if b.j.Part.Lease == nil {
 		return 0, true
 	}
-	msg := &nats.Msg{Subject: FenceSubject, Header: nats.Header{ingest.HeaderMsgID: {resultMsgID(b.j)}}}
+	msg := &nats.Msg{Subject: FenceSubject, Header: nats.Header{ingest.HeaderMsgID: {b.id}}}
 	if !b.w.persist(ctx, "bar against a late result", b.j, func() error {
 		a := b.w.Env.Results.WriteWhile(b.j.Part.MayCall, msg)
 		at = a.Seq

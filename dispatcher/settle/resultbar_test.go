@@ -65,7 +65,8 @@ func TestNoResultAfterItsLetter(t *testing.T) {
 	}
 	bar := func(seq uint64) uint64 {
 		return await.Result(t, "the bar", func() uint64 {
-			at, ok := resultBar{w.settler, of(seq)}.set(t.Context())
+			j := of(seq)
+			at, ok := resultBar{w.settler, j, resultMsgID(j)}.set(t.Context())
 			if !ok {
 				t.Error("the job was let go of")
 			}

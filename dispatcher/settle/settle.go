@@ -117,12 +117,16 @@ func (w *Settler) keepResult(ctx context.Context, j *lane.Job, r httpcall.Respon
 	}
 	fault.Pass(fault.CallAnswered)
 	msg := w.result(j, r)
+	request, reusable := w.RequestOf(j, &r)
+	if reusable {
+		msg.Header[ledger.HeaderRequest] = []string{request.String()}
+	}
 	stored, ok := w.storeResult(ctx, j, msg)
 	if !ok {
 		return
 	}
 	if stored.Duplicate {
-		switch open, ok := (resultBar{w, j}).isOpen(ctx, stored.Seq); {
+		switch open, ok := (resultBar{w, j, resultMsgID(j)}).isOpen(ctx, stored.Seq); {
 		case !ok:
 			return
 		case !open:
@@ -132,6 +136,9 @@ func (w *Settler) keepResult(ctx context.Context, j *lane.Job, r httpcall.Respon
 		}
 	}
 	fault.Pass(fault.ResultStored)
+	if reusable && msg.Header[ledger.HeaderBody] == nil {
+		w.Update(func(*schedule.Schedule) { w.LearnLocked(request, stored.Seq, w.Now()) })
+	}
 	if j.Message.ReplyTo != "" {
 		w.Env.Reply(j.Message.ReplyTo, msg)
 	}
@@ -348,6 +355,7 @@ func (w *Settler) Finish(j *lane.Job, outcome string) {
 		for _, seq := range j.Ends {
 			p.Bucket.Discard(seq)
 		}
+		w.LeaveLocked(j)
 		s.Finished(j.Job)
 		if j.Ended != nil {
 			j.Outcome = outcome
@@ -381,5 +389,8 @@ func (w *Settler) abandon(j *lane.Job) {
 	w.Unrecorded.AccountedFor(j)
 	j.Entry.LetGo()
 	j.Adopted.LetGo()
-	w.Update(func(s *schedule.Schedule) { s.Finished(j.Job) })
+	w.Update(func(s *schedule.Schedule) {
+		w.LeaveLocked(j)
+		s.Finished(j.Job)
+	})
 }

@@ -37,6 +37,10 @@ func (w *Settler) traceCall(j *lane.Job, c *ledger.Record) {
 		return
 	}
 	t.Wait(j.WaitedSince(), c.Started, c.Call)
+	if c.Outcome == ledger.Reused {
+		j.Settled = c.Ended
+		return
+	}
 	place := j.Terms.API.URL
 	t.Call(trace.Call{
 		Number: c.Call, Attempt: c.Attempt, Method: j.Message.Method, Scheme: place.Scheme, Host: place.Hostname(), Port: portOf(place),

@@ -61,7 +61,7 @@ func (f *foundJob) settle(ctx context.Context, fate recovery.Fate) {
 		return
 	}
 	switch fate {
-	case recovery.Waits, recovery.Answered, recovery.Lost, recovery.Polls:
+	case recovery.Waits, recovery.Answered, recovery.Lost, recovery.Polls, recovery.Forgoes:
 		found, ok := f.lookUp(ctx)
 		if !ok {
 			return
@@ -87,6 +87,8 @@ func (f *foundJob) settle(ctx context.Context, fate recovery.Fate) {
 		f.endLost(ctx)
 	case recovery.Polls:
 		f.poll(ctx)
+	case recovery.Forgoes:
+		f.endForgone(ctx)
 	default:
 		panic("takeover: unknown fate") // recovery.Judge has a bug
 	}
@@ -183,6 +185,9 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 		goesOn := f.known.Intended <= f.known.Recorded || f.takeBackLocked()
 		return !goesOn || f.isUnmarked()
 	case recovery.HasResult:
+		if f.known.Uncalled() {
+			break // no call took anything
+		}
 		if f.known.Intended > f.known.Recorded {
 			f.Lose(f.intent)
 		}
@@ -193,6 +198,8 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 		}
 	case recovery.EndsByMark:
 		f.last = ledger.LastCall{Outcome: f.mark.Ends, Detail: f.mark.Reason, Status: f.Status}
+	case recovery.Forgoes:
+		f.IntendedAt, f.Failed = f.mark.stored, ""
 	case recovery.EndsByLast:
 		if f.known.Unrecorded() {
 			f.Queue.Unsure = true
@@ -289,7 +296,7 @@ func (f *foundJob) lookUp(ctx context.Context) (found, ok bool) {
 		return false, false
 	}
 	f.IntendedAt = time.Time{}
-	l := recovery.LookedUp{Asked: t.Inquiries > 0, Result: t.Result != 0}
+	l := recovery.LookedUp{Asked: t.Inquiries > 0, Result: t.Result != 0, Reused: t.Reused}
 	if f.result, f.record = t.Result, t.Record; t.Record != nil {
 		l.Recorded, l.Ended = t.Record.Call, t.Record.Final
 		l.Submitted = t.Record.Operation != nil && !t.Record.Final
@@ -373,8 +380,8 @@ func (f *foundJob) poll(ctx context.Context) {
 // and its message id keeps the stream from storing it twice.
 func (f *foundJob) endAgain(ctx context.Context) {
 	switch f.last.Outcome {
-	case ledger.Done:
-		f.w.Finish(f.Job, ledger.Done)
+	case ledger.Done, ledger.Reused:
+		f.w.Finish(f.Job, f.last.Outcome)
 		return
 	case ledger.Asked: // its letter was stored, and either still exists or has ended since
 		f.w.Finish(f.Job, string(deadletter.Unknown))

@@ -57,7 +57,7 @@ func TestFoundJobGoesOnFromItsMark(t *testing.T) {
 		Billed: "unknown", Idempotency: "Other-Key@0",
 	}
 	w.Mu.Lock()
-	f.recallLocked(jobHistory{mark: &foundMark{mark, 9}})
+	f.recallLocked(jobHistory{mark: &foundMark{RetryMark: mark, seq: 9}})
 	w.Mu.Unlock()
 	j := f.Job
 	if j.NotBefore != later || j.Calls != 3 || j.Attempts != 2 || j.Crashes != 1 || j.Deaths != 4 || j.MarkSeq != 9 {

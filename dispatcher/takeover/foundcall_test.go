@@ -145,7 +145,7 @@ func TestGoneResultBesideAnEndMark(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.intent = &lane.FoundIntent{Intent: queue.Intent{Seq: 1, Call: 2}, Stored: time.Now()}
-	f.mark = &foundMark{queue.RetryMark{Seq: 1, Ends: "expired", Reason: "it was late"}, 9}
+	f.mark = &foundMark{RetryMark: queue.RetryMark{Seq: 1, Ends: "expired", Reason: "it was late"}, seq: 9}
 	f.known = recovery.Found{Intended: 2, Ending: true, Result: true}
 	f.result = 1 << 40
 	if fate := recovery.Judge(f.known); fate != recovery.HasResult || !f.followLocked(fate) {

@@ -25,7 +25,20 @@ func overrules(i *lane.FoundIntent, end *foundMark) bool {
 
 type foundMark struct {
 	queue.RetryMark
-	seq uint64
+	seq    uint64
+	stored time.Time
+}
+
+// outdatedBy reports whether a mark before m in the stream says more. No call follows the mark of an end; but an end
+// with another job's answer was announced before every call, however late the mark comes.
+func (m *foundMark) outdatedBy(before *foundMark) bool {
+	switch m.Ends {
+	case "":
+		return before.Ends != "" && before.Ends != queue.EndsReused || before.Calls >= m.Calls
+	case queue.EndsReused: // of an earlier owner, if the end is of the same or a later one
+		return before.Calls > 0 || before.Ends != "" && before.Ends != queue.EndsReused && before.Epoch >= m.Epoch
+	}
+	return before.Ends == queue.EndsReused && before.Epoch > m.Epoch
 }
 
 // jobHistory is what is known of a found job before anything is looked up. A job that was never near a call has the
@@ -61,7 +74,7 @@ func (r *replay) history(e queue.Entry) (h jobHistory, outdated found) {
 		}
 		for i := range f.marks {
 			n := &f.marks[i]
-			if n.Accepted != stored || h.mark != nil && n.Ends == "" && (h.mark.Ends != "" || h.mark.Calls >= n.Calls) {
+			if n.Accepted != stored || h.mark != nil && n.outdatedBy(h.mark) {
 				outdated.marks = append(outdated.marks, *n)
 				continue
 			}
@@ -90,7 +103,7 @@ func (h *jobHistory) known() (f recovery.Found) {
 		f.Recorded, f.Ended, f.Complete = h.last.Call, h.last.Final, isComplete(h.last)
 	}
 	if h.mark != nil {
-		f.Recorded, f.Ending = max(f.Recorded, h.mark.Calls), h.mark.Ends != ""
+		f.Recorded, f.Ending, f.Forgoing = max(f.Recorded, h.mark.Calls), h.mark.Ends != "", h.mark.Ends == queue.EndsReused
 	}
 	f.Submitted = h.last != nil && h.last.Call == f.Recorded && h.last.Operation != nil && !h.last.Final ||
 		h.mark != nil && h.mark.Calls == f.Recorded && h.mark.Operation != nil
@@ -98,10 +111,11 @@ func (h *jobHistory) known() (f recovery.Found) {
 		f.Intended, f.Overruled = h.intent.Call, h.mark != nil && overrules(h.intent, h.mark)
 	}
 	f.Result = h.result != nil
+	f.Reused = f.Result && h.result.Reused
 	return f
 }
 
 // isComplete reports whether a job's newest record proves that the job's whole end is stored.
 func isComplete(last *ledger.LastCall) bool {
-	return last.Final && (last.Outcome == ledger.Done || last.Outcome == ledger.Asked)
+	return last.Final && (last.Outcome == ledger.Done || last.Outcome == ledger.Reused || last.Outcome == ledger.Asked)
 }

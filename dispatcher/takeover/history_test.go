@@ -46,11 +46,20 @@ func TestHistory(t *testing.T) {
 		return lane.FoundIntent{Intent: queue.Intent{Seq: 7, Call: call, Accepted: accepted, Epoch: 1}, Mark: &lane.IntentMark{Seq: seq, Users: 1}, Stored: at}
 	}
 	mark := func(seq uint64, calls int, accepted bucket.Micros) foundMark {
-		return foundMark{queue.RetryMark{Seq: 7, Calls: calls, Accepted: accepted, Epoch: 1}, seq}
+		return foundMark{RetryMark: queue.RetryMark{Seq: 7, Calls: calls, Accepted: accepted, Epoch: 1}, seq: seq}
 	}
 	end := func(seq uint64, calls int) foundMark {
 		m := mark(seq, calls, mine)
 		m.Ends = "expired"
+		return m
+	}
+	reused := func(seq uint64) foundMark {
+		m := mark(seq, 0, mine)
+		m.Ends = queue.EndsReused
+		return m
+	}
+	ofLater := func(m foundMark) foundMark {
+		m.Epoch = 2
 		return m
 	}
 	record := func(accepted time.Time, final bool) ledger.LastCall {
@@ -105,6 +114,34 @@ func TestHistory(t *testing.T) {
 		{
 			what: "an end that was stored again", found: found{marks: []foundMark{end(11, 1), end(12, 1)}},
 			want: recovery.Found{Recorded: 1, Ending: true}, outdated: []uint64{11},
+		},
+		{
+			what: "an end with another job's answer", found: found{marks: []foundMark{reused(11)}},
+			want: recovery.Found{Ending: true, Forgoing: true},
+		},
+		{
+			what: "the same, and a retry mark behind it", found: found{marks: []foundMark{reused(11), mark(12, 1, mine)}},
+			want: recovery.Found{Recorded: 1}, outdated: []uint64{11},
+		},
+		{
+			what: "the same, stored late", found: found{marks: []foundMark{mark(11, 1, mine), reused(12)}},
+			want: recovery.Found{Recorded: 1}, outdated: []uint64{12},
+		},
+		{
+			what: "the same, and another end behind it", found: found{marks: []foundMark{reused(11), end(12, 0)}},
+			want: recovery.Found{Ending: true}, outdated: []uint64{11},
+		},
+		{
+			what: "the same behind another end", found: found{marks: []foundMark{end(11, 0), reused(12)}},
+			want: recovery.Found{Ending: true}, outdated: []uint64{12},
+		},
+		{
+			what: "the same by a later owner, behind another end, which came late", found: found{marks: []foundMark{end(11, 0), ofLater(reused(12))}},
+			want: recovery.Found{Ending: true, Forgoing: true}, outdated: []uint64{11},
+		},
+		{
+			what: "the same by a later owner, and another end, which came late", found: found{marks: []foundMark{ofLater(reused(11)), end(12, 0)}},
+			want: recovery.Found{Ending: true, Forgoing: true}, outdated: []uint64{12},
 		},
 		{
 			what: "an end, and an intent behind it", found: found{intents: []lane.FoundIntent{intent(12, 2, mine)}, marks: []foundMark{end(11, 1)}},

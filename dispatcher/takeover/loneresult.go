@@ -36,6 +36,10 @@ func (f *foundJob) endWithResult(ctx context.Context) {
 		f.endWithoutResult(ctx)
 		return
 	}
+	if f.known.Uncalled() && msg.Header.Get(ledger.HeaderReused) != "" {
+		f.endUncalled(ctx, msg)
+		return
+	}
 	calls, _ := strconv.Atoi(msg.Header.Get(ledger.HeaderCalls)) // weir always sets its own headers
 	attempts, _ := strconv.Atoi(msg.Header.Get(ledger.HeaderAttempts))
 	f.w.Mu.Lock()
@@ -80,9 +84,45 @@ func storedResponse(result nats.Header) (httpcall.Response, httpcall.Outcome) {
 		httpcall.Outcome{Verdict: httpcall.Delivered, Billed: deadletter.BilledYes, Detail: "the worker died after its result was stored"}
 }
 
+// endUncalled ends a job that was found with the answer of another job as its result, as its former owner would have:
+// no call of it was made.
+func (f *foundJob) endUncalled(ctx context.Context, msg *nats.Msg) {
+	if f.Message.ReplyTo != "" {
+		f.w.Env.Reply(f.Message.ReplyTo, &nats.Msg{Header: msg.Header, Data: msg.Data})
+	}
+	c := f.w.ReusedRecord(f.Job, msg.Header)
+	f.w.Mu.Lock()
+	drain := f.w.Sched.Policy().DrainTime(f.Queue.Limits)
+	f.w.Mu.Unlock()
+	if !f.w.Env.Tail.Covers(f.w.Name, f.w.Now().Add(-drain)) {
+		f.waitOut(c) // it becomes the newest record of a key whose pace was not read
+	}
+	if f.w.KeepRecord(ctx, f.Job, c) {
+		f.w.TraceEnd(f.Job, nil)
+		f.w.Finish(f.Job, ledger.Reused)
+	}
+}
+
+// endForgone ends a job that its former owner was ending with another job's answer, if the result is stored. Else it
+// keeps that owner's result out, and lets the job wait: it was never called.
+func (f *foundJob) endForgone(ctx context.Context) {
+	at, ok := f.w.BarReused(ctx, f.Job)
+	if !ok {
+		return
+	}
+	if at == 0 {
+		f.MustCall = f.Part.Lease != nil // the bar keeps out another such result, too
+		f.wait(ctx)
+		return
+	}
+	f.result, f.known.Result, f.known.Reused = at, true, true
+	f.endWithResult(ctx)
+}
+
 // endWithoutResult handles a job whose result was there when the results were read, and is gone now. It judges the job
 // by everything else that is known. A mark of an end does not prove that the job was not called.
 func (f *foundJob) endWithoutResult(ctx context.Context) {
+	uncalled := f.known.Uncalled()
 	f.result, f.known.Result, f.known.Noted, f.known.Overruled = 0, false, recorder.Untold, true
 	switch {
 	case f.Lost != nil: // before Ended, which an earlier call's record may say
@@ -93,6 +133,9 @@ func (f *foundJob) endWithoutResult(ctx context.Context) {
 		return
 	case f.known.Submitted:
 		f.settle(ctx, recovery.Polls)
+		return
+	case uncalled:
+		f.wait(ctx)
 		return
 	}
 	f.w.Unrecorded.Never(f.Job)
@@ -110,6 +153,9 @@ func (f *foundJob) resultRecord(result nats.Header) *ledger.Record {
 		f.ChargeAgain(f.Flown.Answer)
 	} else {
 		f.Charge()
+	}
+	if result.Get(ledger.HeaderReused) != "" && f.Lost != nil { // a call that may have begun, of which the result says nothing
+		r.Started, r.Ended = f.Lost.Stored, f.Lost.Stored
 	}
 	c := f.w.Record(f.Job, r, out)
 	if f.Flown == nil {

@@ -69,7 +69,7 @@ func TestFoundOperation(t *testing.T) {
 			}
 		}
 		if c.mark {
-			h.mark = &foundMark{queue.RetryMark{Seq: f.Seq, Calls: 1, Attempts: 1, Billed: "yes", Operation: operation}, 900}
+			h.mark = &foundMark{RetryMark: queue.RetryMark{Seq: f.Seq, Calls: 1, Attempts: 1, Billed: "yes", Operation: operation}, seq: 900}
 		}
 		if c.intent {
 			h.intent = &lane.FoundIntent{Intent: queue.Intent{Seq: f.Seq, Call: 1}, Mark: &lane.IntentMark{Users: 2}, Stored: time.Now()}

@@ -50,37 +50,6 @@ type recoveryModel struct {
 	wrong    []string
 }
 
-// plantedMistake is a mistake that the simulation must find; "" for none.
-type plantedMistake string
-
-const (
-	intentsUnfenced        plantedMistake = "the stream takes intents of an earlier owner"
-	resultUnbarred         plantedMistake = "a letter unknown is stored without a bar against a late result"
-	barTakenForResult      plantedMistake = "a bar is taken for the result that has its id"
-	writesWithoutRight     plantedMistake = "an owner that has lost its right goes on writing"
-	deletesBeforeLetter    plantedMistake = "a job is deleted before its letter is stored"
-	deletesBeforeRecord    plantedMistake = "a job is deleted before its record is stored"
-	deletesInAnyOrder      plantedMistake = "markers are deleted before their job"
-	recordsBeforeResult    plantedMistake = "a record is stored before its result"
-	recordOfTheEarlierCall plantedMistake = "a late result's record is that of a call that has one"
-	buriesBeforeMark       plantedMistake = "a letter is stored before the mark of the job's end"
-	dropsIntentFirst       plantedMistake = "an intent is deleted before its call's record is stored"
-	calledWithoutIntent    plantedMistake = "a job is called without an intent"
-	repeatsWithoutKey      plantedMistake = "a lost call without a key is repeated"
-	ignoresIntents         plantedMistake = "recovery does not read intents"
-	ignoresRecords         plantedMistake = "recovery does not read records"
-	ignoresOverruling      plantedMistake = "the mark of an end holds after another owner's intent"
-	waitsUnmarked          plantedMistake = "a found job waits again, and only an old record tells of its last call"
-	believesAfterCut       plantedMistake = "notes from before a power cut are believed"
-)
-
-// mistakes lists every planted mistake.
-var mistakes = slices.Concat([]plantedMistake{
-	intentsUnfenced, resultUnbarred, barTakenForResult, writesWithoutRight, deletesBeforeLetter, deletesBeforeRecord,
-	deletesInAnyOrder, recordsBeforeResult, recordOfTheEarlierCall, buriesBeforeMark, dropsIntentFirst, calledWithoutIntent,
-	repeatsWithoutKey, ignoresIntents, ignoresRecords, ignoresOverruling, waitsUnmarked, believesAfterCut,
-}, operationMistakes)
-
 // modelMessage is a message of the partition's stream: a job, an intent or a mark.
 type modelMessage struct {
 	seq    uint64
@@ -95,7 +64,7 @@ type modelJob struct {
 	seq       uint64
 	accepted  bucket.Micros
 	result    bool
-	resultOf  int // the call that the result is of
+	resultOf  int // the call that the result is of; 0: it is another job's answer
 	resultAt  time.Duration
 	letters   []deadletter.Reason
 	called    map[int]int // how often each call of it was sent, by number
@@ -160,8 +129,9 @@ type jobsWay struct {
 	mark                    foundMark
 	lost, flown             bool
 	operation               *queue.Operation // that the job's last call has begun
-	look                    bool             // what the newest intent's call may have left has to be looked up
-	refused                 bool             // by the stream: the last intent
+	mustCall                bool
+	look                    bool // what the newest intent's call may have left has to be looked up
+	refused                 bool // by the stream: the last intent
 }
 
 func newRecoveryModel(seed uint64, bug plantedMistake) *recoveryModel {
@@ -257,6 +227,9 @@ func (m *recoveryModel) storeResult(j *modelJob, call int) (duplicate bool) {
 		if j.result && j.operation {
 			m.fail("job %d, which the api has accepted, has two results", j.seq)
 		}
+		if j.result && j.resultOf == 0 {
+			m.fail("job %d has another job's answer, and now a result", j.seq)
+		}
 		j.result, j.resultOf, j.resultAt = true, call, m.clock
 		if len(j.letters) > 0 && !j.repeated && !j.untraced {
 			m.fail("job %d has a letter %s, and now a result", j.seq, j.letters[0])
@@ -291,7 +264,7 @@ func (m *recoveryModel) storeRecord(o *modelOwner, j *modelJob, c ledger.Record)
 			m.fail("the operation of job %d has ended as %s, and now as %s", j.seq, r.Outcome, c.Outcome)
 		}
 		m.records = append(m.records, &c)
-		if c.Outcome == ledger.Done && !j.result {
+		if (c.Outcome == ledger.Done || c.Outcome == ledger.Reused) && !j.result {
 			m.fail("the record of call %d of job %d says done, and there is no result", c.Call, j.seq)
 		}
 	})
@@ -393,7 +366,7 @@ func (m *recoveryModel) takeOver() {
 		}
 		if msg.mark != nil {
 			f := r.of(msg.mark.Seq)
-			f.marks = append(f.marks, foundMark{*msg.mark, msg.seq})
+			f.marks = append(f.marks, foundMark{*msg.mark, msg.seq, m.at(msg.stored)})
 		}
 	}
 	for _, msg := range slices.Clone(m.stream) {
@@ -406,7 +379,7 @@ func (m *recoveryModel) takeOver() {
 		})
 		o.discard(&outdated)
 		if results[msg.seq] {
-			h.result = &ledger.StoredResult{}
+			h.result = &ledger.StoredResult{Reused: msg.job.resultOf == 0}
 		}
 		o.begin(msg.job, h)
 	}

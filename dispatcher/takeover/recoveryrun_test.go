@@ -11,6 +11,40 @@ import (
 	"weir/dispatcher/recorder"
 )
 
+// plantedMistake is a mistake that the simulation must find; "" for none.
+type plantedMistake string
+
+const (
+	intentsUnfenced        plantedMistake = "the stream takes intents of an earlier owner"
+	resultUnbarred         plantedMistake = "a letter unknown is stored without a bar against a late result"
+	barTakenForResult      plantedMistake = "a bar is taken for the result that has its id"
+	writesWithoutRight     plantedMistake = "an owner that has lost its right goes on writing"
+	deletesBeforeLetter    plantedMistake = "a job is deleted before its letter is stored"
+	deletesBeforeRecord    plantedMistake = "a job is deleted before its record is stored"
+	deletesInAnyOrder      plantedMistake = "markers are deleted before their job"
+	recordsBeforeResult    plantedMistake = "a record is stored before its result"
+	recordOfTheEarlierCall plantedMistake = "a late result's record is that of a call that has one"
+	buriesBeforeMark       plantedMistake = "a letter is stored before the mark of the job's end"
+	dropsIntentFirst       plantedMistake = "an intent is deleted before its call's record is stored"
+	calledWithoutIntent    plantedMistake = "a job is called without an intent"
+	repeatsWithoutKey      plantedMistake = "a lost call without a key is repeated"
+	ignoresIntents         plantedMistake = "recovery does not read intents"
+	ignoresRecords         plantedMistake = "recovery does not read records"
+	ignoresOverruling      plantedMistake = "the mark of an end holds after another owner's intent"
+	waitsUnmarked          plantedMistake = "a found job waits again, and only an old record tells of its last call"
+	believesAfterCut       plantedMistake = "notes from before a power cut are believed"
+	reusesUnmarked         plantedMistake = "another job's answer is stored without a mark of the end"
+	reuseUnbarred          plantedMistake = "a job whose late answer is not barred waits again"
+)
+
+// mistakes lists every planted mistake.
+var mistakes = slices.Concat([]plantedMistake{
+	intentsUnfenced, resultUnbarred, barTakenForResult, writesWithoutRight, deletesBeforeLetter, deletesBeforeRecord,
+	deletesInAnyOrder, recordsBeforeResult, recordOfTheEarlierCall, buriesBeforeMark, dropsIntentFirst, calledWithoutIntent,
+	repeatsWithoutKey, ignoresIntents, ignoresRecords, ignoresOverruling, waitsUnmarked, believesAfterCut, reusesUnmarked,
+	reuseUnbarred,
+}, operationMistakes)
+
 // TestSimulationOfRecovery runs seeds of a partition whose owners die, lose power or lose their right between any two
 // writes, whose late writes arrive afterwards, and which may have no owner for minutes. From one seed on:
 // go test ./dispatcher/takeover -run TestSimulationOfRecovery -args -seed 7.
@@ -176,6 +210,7 @@ func (m *recoveryModel) rest() {
 	for _, j := range m.jobs {
 		if m.one(2) {
 			delete(m.known, resultID(j))
+			delete(m.known, reusedID(j))
 		}
 	}
 }

@@ -32,6 +32,10 @@ func (w *jobsWay) live() {
 			w.endWithout(deadletter.Expired)
 			return
 		}
+		if m.one(4) && w.calls == 0 && !w.mustCall && w.doubt.Known() == deadletter.NotBilled {
+			w.reuse()
+			return
+		}
 		if !w.intend() {
 			return // another owner has the partition
 		}
@@ -256,8 +260,12 @@ func (w *jobsWay) resume(h jobHistory) {
 		return
 	}
 	switch fate {
+	case recovery.Forgoes:
+		if w.o.started > 0 && w.mark.stored.Sub(m.at(0)) < w.o.started && w.lookUp(w.mark.stored) {
+			fate = m.judge(w.known)
+		}
 	case recovery.Waits, recovery.Answered, recovery.Lost, recovery.Polls:
-		if w.look && w.lookUp() {
+		if w.look && w.lookUp(w.intent.Stored) {
 			fate = m.judge(w.known)
 		}
 	default:
@@ -340,7 +348,7 @@ func (w *jobsWay) follow(fate recovery.Fate) (more bool) {
 		}
 		return w.mark.Operation == nil || w.look && m.bug != endNotLookedUp
 	case recovery.HasResult:
-		w.lost = w.known.Intended > w.known.Recorded
+		w.lost = !w.known.Uncalled() && w.known.Intended > w.known.Recorded
 	case recovery.EndsByMark:
 		w.last = ledger.LastCall{Outcome: w.mark.Ends}
 	case recovery.Answered:
@@ -355,11 +363,11 @@ func (w *jobsWay) follow(fate recovery.Fate) (more bool) {
 	return true
 }
 
-// lookUp looks up what is stored of the job since its newest intent, and reports whether it found anything.
-func (w *jobsWay) lookUp() bool {
+// lookUp looks up what is stored of the job since its newest intent, or its mark, and reports whether it found anything.
+func (w *jobsWay) lookUp(since time.Time) bool {
 	m := w.o.m
-	l := recovery.LookedUp{Result: w.mj.result}
-	if c := m.newest(w.mj, w.intent.Stored.Sub(m.at(0))); c != nil {
+	l := recovery.LookedUp{Result: w.mj.result, Reused: w.mj.result && w.mj.resultOf == 0}
+	if c := m.newest(w.mj, since.Sub(m.at(0))); c != nil {
 		l.Recorded, l.Ended = c.Call, c.Final
 		if l.Submitted = c.Operation != nil && !c.Final; c.Operation != nil {
 			w.operation = c.Operation
@@ -401,7 +409,7 @@ func (w *jobsWay) settleFound(fate recovery.Fate) {
 	case recovery.HasResult:
 		w.endWithResult()
 	case recovery.EndsByMark, recovery.EndsByLast:
-		if w.last.Outcome == ledger.Done {
+		if w.last.Outcome == ledger.Done || w.last.Outcome == ledger.Reused {
 			w.finish()
 			return
 		}
@@ -412,12 +420,29 @@ func (w *jobsWay) settleFound(fate recovery.Fate) {
 		}
 	case recovery.Lost:
 		w.endLost()
+	case recovery.Forgoes:
+		if m.bug != reuseUnbarred && !w.persist(func() { m.storeOnce(reusedID(w.mj), func() {}) }) {
+			return
+		}
+		if w.mj.result {
+			w.endWithResult()
+			return
+		}
+		w.mustCall = true
+		w.dropIntents()
+		w.live()
 	default:
 		m.fail("fate %d", fate)
 	}
 }
 
 func (w *jobsWay) endWithResult() {
+	if w.known.Uncalled() || w.known.Forgoing && w.mj.resultOf == 0 && !w.lost {
+		if w.keepRecord(reusedRecord()) {
+			w.finish()
+		}
+		return
+	}
 	w.calls = max(w.calls, w.mj.resultOf)
 	if w.lost && w.o.m.bug != recordOfTheEarlierCall {
 		w.calls = max(w.calls, w.intent.Call)

@@ -106,7 +106,7 @@ func (p *reader) replayMark(e queue.Entry) {
 		return
 	}
 	f := p.replay.of(mark.Seq)
-	f.marks = append(f.marks, foundMark{mark, e.Seq})
+	f.marks = append(f.marks, foundMark{mark, e.Seq, e.Time})
 	p.replay.await(mark.Seq, mark.KeySum, mark.Pushback && p.W.Terms.API.Retry.HoldAPI || holdsSlot(mark.Operation))
 }
 

@@ -25,6 +25,7 @@ type End struct {
 	Finished      time.Time
 	Body          []byte // of a result: the api's answer
 	Cut           bool   // the answer was longer than weir keeps
+	Reused        string // of a result: the job whose answer it is, which was called at Called; "": the job's own
 	ContentType   string // of the answer, as the api sent it
 	Detail        string // of a letter: what happened
 	Billed        string // of a letter: whether the api charged: no, yes or unknown
@@ -49,7 +50,7 @@ const (
 func ParseEnd(h nats.Header, body []byte) (End, bool) {
 	e := End{
 		API: h.Get(HeaderAPI), Key: h.Get(HeaderKey), Job: h.Get(HeaderJobID), Outcome: h.Get(outcomeHeader), Price: h.Get("Weir-Price"),
-		Cut: h.Get("Weir-Body") == "cut", Detail: h.Get(detailHeader), Billed: h.Get(billedHeader), Header: h,
+		Cut: h.Get("Weir-Body") == "cut", Detail: h.Get(detailHeader), Billed: h.Get(billedHeader), Reused: h.Get("Weir-Reused"), Header: h,
 	}
 	reason := h.Get(reasonHeader)
 	if e.Outcome == "" {
@@ -89,7 +90,7 @@ func (r Receipt) endsAs(e End) bool {
 	if _, imported, ok := strings.Cut(e.Header.Get("Weir-Dead-Imported"), " "); ok {
 		id = imported
 	}
-	place := strings.Split(id, ".") // result, found or letter; the stream; the sequence; when it was stored
+	place := strings.Split(id, ".") // result, found, reused or letter; the stream; the sequence; when it was stored
 	if len(place) != 4 {
 		return false
 	}

@@ -34,6 +34,7 @@ type Left struct {
 	before  bool // all of it is of a job that had the sequence before the server lost its last writes
 	taken   bool // as before, with a result, a record and a letter, and the streams know their ids
 	result  bool
+	reused  bool          // the result is the answer of another job
 	late    bool          // its deadline has passed
 	wait    time.Duration // NotBefore of the mark or the record, counted from when it is written
 	Orders  []string      // of the api after the restart
@@ -61,6 +62,11 @@ func parked(attempts int, ledger ...string) OutcomeOf {
 
 // uncalled returns the letter of a job that was never called.
 func uncalled(reason string) OutcomeOf { return OutcomeOf{End: End{As: reason, Billed: "no"}} }
+
+// forgone returns the end of a job that has the answer of another one.
+func forgone() OutcomeOf {
+	return OutcomeOf{End: End{As: "done", Status: 201, Ledger: []string{"reused"}}, results: 1}
+}
 
 // poisoned returns the end of a job that killed too many workers.
 func poisoned() OutcomeOf {
@@ -160,6 +166,25 @@ var Leftovers = []Left{
 	{
 		what: "ends of the job before, and the mark of an end", taken: true, mark: &queue.RetryMark{Ends: "cancelled", Reason: "cancelled by an operator"},
 		safe: uncalled("cancelled"), once: uncalled("cancelled"),
+	},
+	{what: "the mark of an end with another job's answer", mark: &queue.RetryMark{Ends: queue.EndsReused}, safe: called(1, "done"), once: called(1, "done")},
+	{
+		what: "an intent and the mark of an end with another job's answer", Intents: []int{1}, mark: &queue.RetryMark{Ends: queue.EndsReused},
+		safe: called(1, "done"), once: called(1, "done"),
+	},
+	{
+		what: "the mark of an end with another job's answer, and an intent", Intents: []int{1}, behind: true, mark: &queue.RetryMark{Ends: queue.EndsReused},
+		safe: called(2, "retry", "done"), once: parked(1, "unknown"),
+	},
+	{what: "another job's answer", mark: &queue.RetryMark{Ends: queue.EndsReused}, result: true, reused: true, safe: forgone(), once: forgone()},
+	{what: "another job's answer, and no mark", result: true, reused: true, safe: forgone(), once: forgone()},
+	{
+		what: "an intent and another job's answer", Intents: []int{1}, mark: &queue.RetryMark{Ends: queue.EndsReused}, result: true, reused: true,
+		safe: forgone(), once: forgone(),
+	},
+	{
+		what: "another job's answer and its record", mark: &queue.RetryMark{Ends: queue.EndsReused}, result: true, reused: true,
+		Record: &ledger.Record{Outcome: "reused", Final: true}, safe: pastEnd(1), once: pastEnd(1),
 	},
 	{what: "one intent of two jobs", jobs: 2, Intents: []int{1}, safe: OutcomeOf{calls: 2, results: 2}, once: OutcomeOf{}},
 }
@@ -309,10 +334,16 @@ func (o *Offline) Leave(api, key string, c Left) time.Time {
 		o.Put(record.Subject(), "", record, nil)
 	}
 	if c.result {
-		o.Put(ledger.ResultSubject(api, key), "result."+ledger.OriginOf(stream, seqs[0], bucket.MicrosOf(accepted)), "kept", nats.Header{
+		h := nats.Header{
 			"Weir-Job-Id": {key + "-job-0"}, "Weir-Outcome": {"done"}, "Weir-Status": {"201"}, "Weir-Attempts": {"1"}, "Weir-Calls": {"1"},
 			"Weir-Called-At": {until.Format(time.RFC3339Nano)}, "Weir-Finished-At": {until.Format(time.RFC3339Nano)},
-		})
+		}
+		prefix := "result."
+		if c.reused {
+			prefix = ledger.ReusedPrefix
+			h["Weir-Attempts"], h["Weir-Calls"], h[ledger.HeaderReused] = []string{"0"}, []string{"0"}, []string{"another"}
+		}
+		o.Put(ledger.ResultSubject(api, key), prefix+ledger.OriginOf(stream, seqs[0], bucket.MicrosOf(accepted)), "kept", h)
 	}
 	return until
 }

@@ -33,6 +33,7 @@ type API struct {
 	Inquiry        *Inquiry
 	Callback       *Callback
 	Operation      *Operation // nil: an answer ends the work
+	Reuse          *Reuse     // nil: every job is called
 	TLS            *TLS       // nil: the machine's authorities
 }
 
@@ -126,6 +127,10 @@ func (a *API) section() section {
 			{
 				name: "operation", is: optional(&a.Operation, (*Operation).section),
 				means: "how weir polls the API if that accepts a call and goes on working ([polling](polling.md))",
+			},
+			{
+				name: "reuse", is: optional(&a.Reuse, func(r *Reuse) section { return r.section(a) }), otherwise: "none",
+				means: "when a job gets the answer of an equal job without a call ([reuse](reuse.md))",
 			},
 			{
 				name: "tls", is: optional(&a.TLS, func(t *TLS) section { return t.section(a) }),

@@ -113,6 +113,7 @@ func (c *Config) section() section {
 			if f.clean() {
 				c.warnOfIDs(f)
 				c.warnOfCallbacks(f)
+				c.checkReuse(f)
 			}
 		},
 	}

@@ -14,6 +14,7 @@
 //	cost.go, answer.go          what a job takes from limits and budgets; numbers of answers
 //	admit.go                    limits on what comes in
 //	retry.go                    what an answer means, and when all calls stop
+//	reuse.go                    when a job gets the answer of an equal one
 //	inquiry.go, tls.go          how an api is asked about a call; how it is verified
 //	operation.go                how an api is polled that accepts a call and goes on working
 //	notifications.go            where events are posted

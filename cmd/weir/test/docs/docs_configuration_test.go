@@ -60,6 +60,7 @@ var bases = map[string]object{
 	"apis.NAME.inquiry": {
 		"path": "/{job}", "auto": true, "answers": []any{object{"status": 404, "means": "not_processed"}},
 	},
+	"apis.NAME.reuse":           {"for": "10m"},
 	"apis.NAME.inquiry.answers": {"status": 404, "means": "not_processed"},
 	"apis.NAME.operation": {
 		"poll": object{"path": "/{job}"}, "answers": []any{object{"status": 200, "means": "done"}},

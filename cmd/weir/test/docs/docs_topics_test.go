@@ -281,7 +281,8 @@ func TestDocsOfRecords(t *testing.T) {
 		return inBackticks(rows[max(i, 0)].cells[1])
 	}
 	sameNames(t, "ledger (answer)", fieldsOfType(t, "Answer", "deadletter"), inRow("answer"))
-	sameNames(t, "ledger (outcome)", []string{ledger.Done, "retry", ledger.PushedBack, httpcall.DeniedCall, ledger.Submitted, ledger.Asked}, inRow("outcome"))
+	outcomes := []string{ledger.Done, "retry", ledger.PushedBack, httpcall.DeniedCall, ledger.Submitted, ledger.Asked, ledger.Reused}
+	sameNames(t, "ledger (outcome)", outcomes, inRow("outcome"))
 	inquiries := slices.DeleteFunc(valuesOf(t, "Finding", "dispatcher/httpcall"), func(f string) bool {
 		return slices.Contains([]httpcall.Finding{httpcall.OperationDone, httpcall.OperationFailed, httpcall.OperationRunning}, httpcall.Finding(f))
 	})
@@ -315,7 +316,7 @@ func TestDocsOfMetrics(t *testing.T) {
 	}
 	rows := tableRows(t, "metrics", "metric")
 	sameNames(t, "metrics", code, namedIn(rows))
-	outcomes := []string{ledger.Done, lane.Duplicate, lane.Deleted, lane.Lost}
+	outcomes := []string{ledger.Done, ledger.Reused, lane.Duplicate, lane.Deleted, lane.Lost}
 	for _, reason := range deadletter.Reasons() {
 		if reason != deadletter.Overflow { // a job that overflows was never queued
 			outcomes = append(outcomes, string(reason))

@@ -45,6 +45,12 @@ var answers = map[string]fakeapi.Behaviour{
 
 func newFlightRig(t *testing.T, env ...string) *flightRig {
 	t.Helper()
+	return flightRigOf(t, "", env...)
+}
+
+// flightRigOf is newFlightRig with further lines in its api's configuration.
+func flightRigOf(t *testing.T, more string, env ...string) *flightRig {
+	t.Helper()
 	dir, addr, http := t.TempDir(), weirtest.FreePort(t), weirtest.FreePort(t)
 	r := &flightRig{KillRig: &weirtest.KillRig{T: t, Acks: map[string]bool{}}, http: http, answer: make(chan struct{})}
 	var err error
@@ -77,7 +83,7 @@ func newFlightRig(t *testing.T, env ...string) *flightRig {
 	t.Cleanup(r.NC.Close)
 	await.Until(t, "the server", r.NC.IsConnected)
 	file := filepath.Join(dir, "weir.yaml")
-	weirtest.WriteFile(t, file, fmt.Sprintf("apis:\n  pay:\n    url: %s/v1\n    price: 0.40\n    timeout: 1m\n    bucket: {rate: 50/s, capacity: 100, in_flight: 4}\n", r.API.URL()))
+	weirtest.WriteFile(t, file, fmt.Sprintf("apis:\n  pay:\n    url: %s/v1\n    price: 0.40\n    timeout: 1m\n    bucket: {rate: 50/s, capacity: 100, in_flight: 4}\n%s", r.API.URL(), more))
 	r.Env = append([]string{
 		"WEIR_CONFIG=" + file, "WEIR_NATS_URL=nats://" + addr, "WEIR_REPLICAS=1", "WEIR_STATE_DIR=" + filepath.Join(dir, "state"),
 		"WEIR_HTTP_LISTEN=" + http, "WEIR_PARTITIONS=4", "WEIR_SHUTDOWN_TIMEOUT=10s",

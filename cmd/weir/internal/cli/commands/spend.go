@@ -135,17 +135,24 @@ func printSpending(cmd *cobra.Command, a *spend.Account, by spend.By, limit int,
 		head = "API/" + head
 	}
 	names := slices.Sorted(maps.Keys(a.Usage))
-	row := func(usage map[string]int64, cells ...string) {
+	heads := []string{head, "CALLS", "SPENT", "IN DOUBT"}
+	if a.Reused > 0 {
+		heads = append(heads, "REUSED", "SAVED")
+	}
+	row := func(usage map[string]int64, reused int64, saved string, cells ...string) {
+		if a.Reused > 0 {
+			cells = append(cells, strconv.FormatInt(reused, 10), cmp.Or(saved, "-"))
+		}
 		for _, name := range names {
 			cells = append(cells, strconv.FormatInt(usage[name], 10))
 		}
 		t.Row(cells...)
 	}
-	t.Row(append([]string{head, "CALLS", "SPENT", "IN DOUBT"}, upper(names)...)...)
+	t.Row(append(heads, upper(names)...)...)
 	for _, g := range a.Groups {
-		row(g.Usage, groupName(g, by), strconv.FormatInt(g.Calls, 10), g.Spent, g.InDoubt)
+		row(g.Usage, g.Reused, g.Saved, groupName(g, by), strconv.FormatInt(g.Calls, 10), g.Spent, g.InDoubt)
 	}
-	row(a.Usage, "all since "+a.Since.Format("2006-01-02T15:04Z"), "", a.Spent, a.InDoubt)
+	row(a.Usage, a.Reused, a.Saved, "all since "+a.Since.Format("2006-01-02T15:04Z"), "", a.Spent, a.InDoubt)
 	if err := t.Print(out); err != nil || len(a.Budgets) == 0 {
 		return err
 	}

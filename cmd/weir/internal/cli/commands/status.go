@@ -108,7 +108,7 @@ func printStatus(out io.Writer, s *status.Status) error {
 		return err
 	}
 	for _, part := range []func(*cli.Table, *status.Status){
-		apisPart, operationsPart, stopsPart, limitsPart, lettersPart, callbacksPart, replicasPart, ownersPart,
+		apisPart, operationsPart, stopsPart, reusePart, limitsPart, lettersPart, callbacksPart, replicasPart, ownersPart,
 	} {
 		part(t, s)
 		if t.Size() < 2 {
@@ -204,6 +204,21 @@ func stopsPart(t *cli.Table, s *status.Status) {
 		if more := a.HeldKeys - keys; more > 0 {
 			t.Row(fmt.Sprintf("%s: %d more held", a.API, more), "", "--limit lists more")
 		}
+	}
+}
+
+// reusePart adds which answers are given again.
+func reusePart(t *cli.Table, s *status.Status) {
+	t.Row("ANSWERS OF", "REUSED TODAY", "SAVED TODAY", "REMEMBERED", "JOBS THAT WAIT FOR ONE")
+	for _, a := range s.APIs {
+		if a.Reuse == nil && a.ReusedToday == 0 {
+			continue
+		}
+		remembered, waiting := "-", "-"
+		if a.Reuse != nil {
+			remembered, waiting = strconv.Itoa(a.Reuse.Answers), strconv.Itoa(a.Reuse.Waiting)
+		}
+		t.Row(a.API, strconv.FormatInt(a.ReusedToday, 10), cmp.Or(a.SavedToday, "-"), remembered, waiting)
 	}
 }
 

@@ -61,6 +61,11 @@ func tookText(h nats.Header) string {
 		return t
 	}
 	called := at(ledger.HeaderCalledAt)
+	if of := h.Get(ledger.HeaderReused); of != "" {
+		finished := at(ledger.HeaderFinishedAt)
+		return fmt.Sprintf("no call, waited %s for the answer of job %s, which is %s old", cli.Brief(finished.Sub(at(ledger.HeaderAcceptedAt))),
+			cli.Visible(of), cli.Brief(finished.Sub(called)))
+	}
 	calls := h.Get(ledger.HeaderCalls) + " calls"
 	if calls == "1 calls" {
 		calls = "1 call"

@@ -105,7 +105,7 @@ func (x *Index) ledger() *source {
 // ofGlance returns a record as an item. Of final records only those of done jobs end a job: the others have a letter.
 func ofGlance(g *ledger.Glance, ok bool) item {
 	i := item{seq: g.Seq, stored: g.Stored, ok: ok, api: g.API, key: g.Key, job: g.Job, accepted: g.Accepted, status: g.Status, calls: g.Call}
-	if g.Final && (g.Outcome == ledger.Done || g.Inquiry == string(httpcall.Processed)) {
+	if g.Final && (g.Outcome == ledger.Done || g.Outcome == ledger.Reused || g.Inquiry == string(httpcall.Processed)) {
 		i.outcome = ledger.Done
 	}
 	return i

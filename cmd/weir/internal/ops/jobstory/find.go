@@ -268,6 +268,13 @@ func (s *search) called(c *ledger.Record) error {
 	}
 	j.calls[call] = true
 	j.accepted(c.Accepted, c.Stream, c.Seq)
+	if c.Outcome == ledger.Reused {
+		j.Steps = append(j.Steps, Step{
+			At: c.Started.UTC(), What: Forgone, Text: "not called: it got " + c.Detail, Stream: ledger.CallsStream, Seq: c.At, Status: c.Status,
+			Outcome: c.Outcome, Ended: c.Ended.UTC(), Price: c.Price, Billed: c.Billed, accepted: c.Accepted, final: true,
+		})
+		return nil
+	}
 	j.Steps = append(j.Steps, Step{
 		At: c.Started.UTC(), What: Called, Text: callText(c), Stream: ledger.CallsStream, Seq: c.At, Call: c.Call, Status: c.Status, Outcome: c.Outcome,
 		Ended: c.Ended.UTC(), Price: c.Price, Billed: c.Billed, HeldFor: schedule.WaitFor(c.HeldFor), HeldLimit: c.HeldLimit, HeldMS: c.HeldMS,

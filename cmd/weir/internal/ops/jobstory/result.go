@@ -40,6 +40,7 @@ type End struct {
 	CalledAt    string `json:"called_at,omitempty"`
 	FinishedAt  string `json:"finished_at,omitempty"`
 	ContentType string `json:"content_type,omitempty"`
+	Reused      string `json:"reused,omitempty"` // the job whose answer it is, if this one was not called
 	Detail      string `json:"detail,omitempty"` // of a letter
 	Billed      string `json:"billed,omitempty"` // of a letter
 	Body
@@ -78,7 +79,7 @@ func EndOf(msg *nats.Msg) End {
 		Job: h.Get(ingest.HeaderJobID), Outcome: h.Get(ledger.HeaderOutcome), Status: number(ledger.HeaderStatus),
 		Attempts: number(ledger.HeaderAttempts), Calls: number(ledger.HeaderCalls), Price: h.Get(ledger.HeaderPrice),
 		AcceptedAt: h.Get(ledger.HeaderAcceptedAt), CalledAt: h.Get(ledger.HeaderCalledAt),
-		FinishedAt: h.Get(ledger.HeaderFinishedAt), ContentType: h.Get("Content-Type"),
+		FinishedAt: h.Get(ledger.HeaderFinishedAt), ContentType: h.Get("Content-Type"), Reused: h.Get(ledger.HeaderReused),
 	}
 	if end.Outcome == ledger.Done {
 		end.Body = BodyOf(msg.Data)

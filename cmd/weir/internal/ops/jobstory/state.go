@@ -19,7 +19,7 @@ func (j *Job) conclude() {
 		if s.What == Called {
 			spent.Add(s.Price, s.Billed)
 		}
-		ends := s.What == Result || s.What == Buried || s.What == Called && s.Outcome == ledger.Done
+		ends := s.What == Result || s.What == Buried || s.What == Forgone || s.What == Called && s.Outcome == ledger.Done
 		if ends && (last == nil || s.At.After(last.At)) {
 			last = s
 		}
@@ -69,6 +69,9 @@ func (q *Queue) text() string {
 		return "polling: the api has accepted it and goes on working"
 	}
 	text := fmt.Sprintf("%s, at place %d of %d", q.State.Phase, q.State.Position, q.Depth)
+	if q.State.Awaits != "" {
+		text += ", waits for an answer: " + q.State.Awaits
+	}
 	if q.State.ETA != nil {
 		text += ", to be called at " + cli.ClockTime(*q.State.ETA)
 	}

@@ -77,6 +77,7 @@ type StepKind string
 const (
 	Accepted StepKind = "accepted"
 	Called   StepKind = "call"
+	Forgone  StepKind = "reused" // it got the answer of another job instead of a call
 	Result   StepKind = "result"
 	Buried   StepKind = "letter"
 	Told     StepKind = "event"
@@ -116,7 +117,7 @@ type Step struct {
 
 // order sorts the steps by time, and steps of the same moment by cause and effect.
 func (j *Job) order() {
-	rank := map[StepKind]int{Accepted: 0, Called: 1, Result: 2, Buried: 3, Told: 4}
+	rank := map[StepKind]int{Accepted: 0, Called: 1, Forgone: 1, Result: 2, Buried: 3, Told: 4}
 	slices.SortStableFunc(j.Steps, func(a, b Step) int {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(rank[a.What], rank[b.What]), cmp.Compare(a.Seq, b.Seq))
 	})

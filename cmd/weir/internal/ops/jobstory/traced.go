@@ -93,7 +93,7 @@ func (s *search) tracedRecords(ctx context.Context) error {
 }
 
 func (s *search) resultOf(ctx context.Context, c *ledger.Record) error {
-	if !c.Final || c.Outcome != ledger.Done && c.Inquiry == "" {
+	if !c.Final || c.Outcome != ledger.Done && c.Outcome != ledger.Reused && c.Inquiry == "" {
 		return nil
 	}
 	r, err := ledger.ResultFor(ctx, s.c.JetStream, c)

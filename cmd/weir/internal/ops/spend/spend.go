@@ -54,8 +54,13 @@ type Group struct {
 	InDoubt string `json:"in_doubt"`
 	// Usage holds the sums of what the apis' usage counts, by its names.
 	Usage map[string]int64 `json:"usage,omitempty"`
+	// Reused counts jobs that got the answers of equal ones without a call. Saved is what their calls would have cost,
+	// as far as prices are fixed; absent if there are none.
+	Reused int64  `json:"reused,omitempty"`
+	Saved  string `json:"saved,omitempty"`
 
-	money ledger.Spending
+	money  ledger.Spending
+	saving ledger.Savings
 }
 
 // Budget is the state of a budget in its present window, by the ledger.
@@ -82,9 +87,12 @@ type Account struct {
 	Spent   string    `json:"spent"`
 	InDoubt string    `json:"in_doubt"`
 	// Usage holds the sums of what the apis' usage counts, by its names.
-	Usage   map[string]int64 `json:"usage,omitempty"`
-	Groups  []*Group         `json:"groups"`
-	Budgets []*Budget        `json:"budgets"`
+	Usage map[string]int64 `json:"usage,omitempty"`
+	// Reused and Saved are the sums of the groups'.
+	Reused  int64     `json:"reused,omitempty"`
+	Saved   string    `json:"saved,omitempty"`
+	Groups  []*Group  `json:"groups"`
+	Budgets []*Budget `json:"budgets"`
 	// Unreadable counts records that cannot be read: the cost of their calls is not included.
 	Unreadable int `json:"unreadable,omitempty"`
 	// Gone are parts of the ledger that were lost: the cost of their calls is not included.
@@ -149,6 +157,7 @@ type adder struct {
 	Options
 	groups  map[groupName]*Group
 	total   ledger.Spending
+	saved   ledger.Savings
 	account *Account
 }
 
@@ -204,15 +213,19 @@ func (a *adder) add(r *ledger.Record) {
 		return
 	}
 	var of ledger.Spending
-	if of.AddRecord(r); of == (ledger.Spending{}) && len(r.Usage) == 0 {
+	var saving ledger.Savings
+	of.AddRecord(r)
+	if saving.AddRecord(r); of == (ledger.Spending{}) && saving == (ledger.Savings{}) && len(r.Usage) == 0 {
 		return
 	}
 	a.total.Plus(of)
+	a.saved.Plus(saving)
 	g := a.group(a.nameOf(r))
 	if of != (ledger.Spending{}) && !r.Polled { // the end of an operation is no call
 		g.Calls++
 	}
 	g.money.Plus(of)
+	g.saving.Plus(saving)
 	use(&g.Usage, r.Usage)
 	use(&a.account.Usage, r.Usage)
 }
@@ -275,8 +288,10 @@ func (a *adder) group(name groupName) *Group {
 func (a *adder) conclude() {
 	out := a.account
 	out.Spent, out.InDoubt = a.total.Text()
+	out.Reused, out.Saved = a.saved.Text()
 	for _, g := range a.groups {
 		g.Spent, g.InDoubt = g.money.Text()
+		g.Reused, g.Saved = g.saving.Text()
 		out.Groups = append(out.Groups, g)
 	}
 	slices.SortFunc(out.Groups, func(x, y *Group) int {

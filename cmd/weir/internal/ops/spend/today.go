@@ -10,8 +10,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Sum is money that was spent, and what is in doubt.
-type Sum struct{ ledger.Spending }
+// Sum is money that was spent, and what is in doubt; and what was saved.
+type Sum struct {
+	ledger.Spending
+	Savings ledger.Savings
+}
 
 // Text formats both as the ledger does.
 func (s Sum) Text() (spent, inDoubt string) { return s.Spending.Text() }
@@ -48,6 +51,7 @@ func (t *Today) Update(ctx context.Context, js jetstream.JetStream, now time.Tim
 		}
 		sum := t.sums[r.API]
 		sum.AddRecord(r)
+		sum.Savings.AddRecord(r)
 		t.sums[r.API] = sum
 	})
 }

@@ -71,6 +71,12 @@ type API struct {
 	InDoubt string `json:"in_doubt_today,omitempty"`
 	// Operations are what the api goes on working on; nil if there are none.
 	Operations *desk.Operations `json:"operations,omitempty"`
+	// ReusedToday counts jobs that got the answers of equal ones, and SavedToday is what their calls would have cost,
+	// by the ledger.
+	ReusedToday int64  `json:"reused_today,omitempty"`
+	SavedToday  string `json:"saved_today,omitempty"`
+	// Reuse says which answers the replicas may give again; absent if every job is called.
+	Reuse *desk.ReuseState `json:"reuse,omitempty"`
 
 	limiterDown bool
 	clock       string // why its limits go by a clock that is behind
@@ -146,7 +152,9 @@ func (s *Status) AddSpent(sums map[string]spend.Sum) {
 		return
 	}
 	for _, api := range s.APIs {
-		api.Spent, api.InDoubt = sums[api.API].Text()
+		sum := sums[api.API]
+		api.Spent, api.InDoubt = sum.Text()
+		api.ReusedToday, api.SavedToday = sum.Savings.Text()
 	}
 }
 
@@ -211,6 +219,12 @@ func (a *API) add(r *admin.APIStatus, instance string) {
 	a.HeldKeys += r.HeldKeys
 	a.Holds = append(a.Holds, r.Holds...)
 	a.addOperations(r.Operations)
+	if r.Reuse != nil {
+		if a.Reuse == nil {
+			a.Reuse = &desk.ReuseState{}
+		}
+		a.Reuse.Answers, a.Reuse.Bytes, a.Reuse.Waiting = a.Reuse.Answers+r.Reuse.Answers, a.Reuse.Bytes+r.Reuse.Bytes, a.Reuse.Waiting+r.Reuse.Waiting
+	}
 	a.limiterDown = a.limiterDown || r.LimiterDown
 	a.clock = cmp.Or(a.clock, r.Clock)
 	a.Callback = cmp.Or(a.Callback, r.Callback) // each replica reports what all know

@@ -42,6 +42,8 @@ func WaitingText(w schedule.Waiting) string {
 		return "room: as many calls run as the process may make"
 	case schedule.WaitReading:
 		return "the queue to be read after a start"
+	case schedule.WaitAnswer:
+		return "the answer to an equal job: " + cli.Visible(w.Why)
 	case schedule.WaitClearing:
 		return "finished jobs to be deleted"
 	case schedule.WaitStop:

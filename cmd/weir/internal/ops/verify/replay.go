@@ -48,6 +48,7 @@ type replay struct {
 type Counts struct {
 	Calls    int `json:"calls"`    // that were sent
 	Unsent   int `json:"unsent"`   // attempts that sent nothing
+	Reused   int `json:"reused"`   // jobs that got the answers of others, without a call
 	Unplaced int `json:"unplaced"` // may have been sent before a crash, in an unknown slot
 	Late     int `json:"late"`     // recorded too late to be checked
 	Repeats  int `json:"repeats"`  // calls of a job whose earlier call may have been processed
@@ -99,6 +100,10 @@ func (r *replay) limit() {
 
 // take processes one record.
 func (r *replay) take(c *ledger.Record) {
+	if c.Outcome == ledger.Reused {
+		r.forgo(c)
+		return
+	}
 	r.charge(c)
 	r.spend(c)
 	if c.Polled {
@@ -128,6 +133,15 @@ func (r *replay) take(c *ledger.Record) {
 		r.Last = c.Started
 	}
 	r.push(c)
+}
+
+// forgo takes a job that got the answer of another one. A call of it would be a second one.
+func (r *replay) forgo(c *ledger.Record) {
+	if c.Started.Before(r.since) {
+		return
+	}
+	r.Reused++
+	r.jobs.note(jobID{c.Stream, c.Seq}, jobSeen{outcome: c.Outcome, doubtful: true})
 }
 
 // push adds a call that limits count.

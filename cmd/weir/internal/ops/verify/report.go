@@ -164,6 +164,7 @@ func tellTotals(w io.Writer, found []Report) error {
 			noun, text string
 		}{
 			{v.Unsent, "attempt", "of which nothing was sent"},
+			{v.Reused, "job", "that got the answer of an equal one without a call"},
 			{v.Unplaced, "call", "that may have been made before a crash, in an unknown slot: not held against limits"},
 			{v.Late, "call", "recorded too late to be held against limits"},
 			{v.Repeats, "call", "after one of the same job that may have been processed"},

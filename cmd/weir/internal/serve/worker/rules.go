@@ -8,6 +8,7 @@ import (
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
+	"weir/dispatcher/reuse"
 	"weir/dispatcher/schedule"
 	"weir/ingest"
 )
@@ -61,6 +62,9 @@ func DispatchAPI(a *config.API, c *config.Config) *httpcall.API {
 			api.Operation.Cancel = &httpcall.Cancellation{Method: o.Cancel.Method, Path: o.Cancel.Path}
 		}
 	}
+	if a.Reuse != nil {
+		api.Reuse = reuseRule(a, api.Target())
+	}
 	if a.Idempotency != nil {
 		api.Idempotency = &httpcall.Idempotency{Header: a.Idempotency.Header, Quoted: a.Idempotency.Quoted, For: a.Idempotency.For}
 	}
@@ -73,6 +77,21 @@ func answers(configured []config.InquiryAnswer) (all httpcall.Answers) {
 		all = append(all, httpcall.InquiryAnswer{Status: a.Status, JSON: a.JSON, Values: a.Values, Means: httpcall.Finding(a.Means)})
 	}
 	return all
+}
+
+// reuseRule returns when answers of an api that is called at a place are given again.
+func reuseRule(a *config.API, target string) *reuse.Rule {
+	r := a.Reuse
+	for _, h := range a.Headers {
+		target += "\n" + h.Name + ": " + h.Value.String() // with references instead of secrets: they may change
+	}
+	if target += "\n" + a.TLS.String(); a.Operation != nil {
+		target += "\n" + a.Operation.Result
+	}
+	return &reuse.Rule{
+		For: r.For, Path: r.Compares(config.ReusePath), Body: r.Compares(config.ReuseBody), Headers: a.ComparedHeaders(),
+		AcrossKeys: r.AcrossKeys, TenantUntil: a.Rules.TenantUntil, Bytes: r.Bytes, Target: target,
+	}
 }
 
 // credentials returns the names of the headers that carry a secret.

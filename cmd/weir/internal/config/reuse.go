@@ -1,0 +1,119 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/ingest"
+)
+
+// Reuse says when a job gets the answer of an equal job without a call. A nil *Reuse says never.
+type Reuse struct {
+	For        time.Duration // how old the answer may be
+	Of         []string      // what is compared besides the method: path, body, header:NAME; nil: the whole request
+	AcrossKeys bool          // jobs of different keys of a tenant may be equal
+	Bytes      int64         // of memory for the places of answers
+}
+
+// The parts of a request that are compared, besides headers. The query belongs to the path.
+const (
+	ReusePath = "path"
+	ReuseBody = "body"
+
+	reuseHeader     = "header:"
+	mostReuseParts  = 32
+	longestReuse    = 30 * day
+	leastReuseBytes = 4 << 10
+	mostReuseBytes  = 1 << 30
+)
+
+// Compares reports whether a part of a request is compared.
+func (r *Reuse) Compares(part string) bool { return r.Of == nil || slices.Contains(r.Of, part) }
+
+// ComparedHeaders returns the names of the headers that are compared, of those that jobs may add, sorted. Headers of a
+// trace are compared only if they are named: each job has its own.
+func (a *API) ComparedHeaders() (names []string) {
+	for _, name := range a.ForwardHeaders {
+		if a.Reuse.Compares(reuseHeader+name) && (a.Reuse.Of != nil || !isOfTrace(name)) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// isOfTrace reports whether a header names one job's trace.
+func isOfTrace(name string) bool {
+	return slices.Contains([]string{ingest.HeaderTrace, ingest.HeaderTraceState, ingest.HeaderBaggage}, strings.ToLower(name))
+}
+
+func (r *Reuse) section(a *API) section {
+	return section{
+		fields: []field{
+			{
+				name: "for", is: one(&r.For, duration(time.Second, longestReuse)), needs: "write for: 10m",
+				means: "how old the answer may be. Not longer than `results.max_age`",
+			},
+			{
+				name: "of", otherwise: "path, body and every header that jobs may add",
+				is: many(&r.Of, mostReuseParts, of[string]{
+					comparedPart, same, "a list of `path`, `body` and `header:NAME`, at most 32",
+					object{"type": "string", "pattern": "^(path|body|header:.+)$"},
+				}),
+				means: "what two jobs must have in common besides the method, byte by byte. The query belongs to the path",
+			},
+			{
+				name: "across_keys", is: one(&r.AcrossKeys, yes()), or: "false",
+				means: "`true`: jobs of different keys share answers, with `tenant_until` those of one tenant. With several replicas only " +
+					"those whose keys one replica has",
+			},
+			{
+				name: "bytes", is: one(&r.Bytes, size(leastReuseBytes, mostReuseBytes)), or: "16MiB",
+				means: "the memory of each replica for the places of answers, about 224 bytes each. The oldest go first",
+			},
+		},
+		check: func(f fields) {
+			if f.fine("of") && r.Of != nil && len(r.Of) == 0 {
+				f.place("of").fail("compares nothing, so that every job would get the same answer", "name what must be equal, or remove the field for all")
+			}
+			for _, part := range r.Of {
+				name, isHeader := strings.CutPrefix(part, reuseHeader)
+				if f.clean() && isHeader && !slices.Contains(a.ForwardHeaders, name) {
+					f.place("of").fail("no job sends header "+name+" to the api", "name it in forward_headers, or remove it")
+				}
+			}
+			for _, name := range a.ForwardHeaders {
+				if f.clean() && !r.Compares(reuseHeader+name) && !isOfTrace(name) {
+					f.note("jobs that differ only in header "+name+" get the same answer", "add header:"+name+" to of if that header changes it")
+				}
+			}
+		},
+	}
+}
+
+// comparedPart reads a part of a request that is compared.
+func comparedPart(text string) (string, error) {
+	name, isHeader := strings.CutPrefix(text, reuseHeader)
+	if !isHeader {
+		return oneOf(ReusePath, ReuseBody, reuseHeader+"NAME")(text)
+	}
+	name, err := forwardedHeader(name)
+	return reuseHeader + name, err
+}
+
+// checkReuse reports an api whose answers are to be given again for longer than they are kept.
+func (c *Config) checkReuse(f fields) {
+	for i := range c.APIs {
+		a := &c.APIs[i]
+		switch {
+		case a.Reuse == nil:
+		case a.Reuse.For > c.Results.MaxAge:
+			f.place("apis").warn(fmt.Sprintf("api %s gives answers again for %s, and results are kept for %s: older answers are gone, and their jobs are called", a.Name, FormatDuration(a.Reuse.For), FormatDuration(c.Results.MaxAge)),
+				"write a shorter reuse.for, or a longer results.max_age")
+		case c.Results.MaxBody == 0:
+			f.place("results").warn(fmt.Sprintf("no answer of api %s is given again: results keep nothing of their bodies", a.Name), "write results: {max_body: 64KiB}")
+		}
+	}
+}

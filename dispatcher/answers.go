@@ -1,0 +1,89 @@
+package dispatcher
+
+import (
+	"context"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/stream"
+	"weir/dispatcher/lane"
+	"weir/dispatcher/ledger"
+	"weir/dispatcher/reuse"
+	"weir/dispatcher/schedule"
+)
+
+// answers reads the results whose answers may be given again: at the start, when a rule begins to apply, and when
+// partitions of other replicas were taken over. A job that is compared before it is done is called.
+type answers struct {
+	*lane.Lane
+	wanted chan struct{} // they are to be read
+	of     *lane.Equals  // that the last reading taught; only the reader uses it and read
+	read   uint64        // the last result that was read
+}
+
+func newAnswers(l *lane.Lane) *answers { return &answers{Lane: l, wanted: make(chan struct{}, 1)} }
+
+// recall lets the answers be read that are not known yet. It does not block.
+func (a *answers) recall() {
+	select {
+	case a.wanted <- struct{}{}:
+	default:
+	}
+}
+
+// Bounds of one reading of answers.
+const (
+	mostRecalled  = 200_000 // results
+	recallWithin  = 30 * time.Second
+	recallRetries = 3
+)
+
+// keep reads answers whenever they are wanted, until ctx ends.
+func (a *answers) keep(ctx context.Context) {
+	for {
+		select {
+		case <-a.wanted:
+		case <-ctx.Done():
+			return
+		}
+		for try := range recallRetries {
+			err := a.readOnce(ctx)
+			if err == nil || ctx.Err() != nil {
+				break
+			}
+			a.Log.Warn("cannot read which answers may be given again; their jobs are called", "err", err, "try", try+1, "of", recallRetries)
+			stream.Sleep(ctx, lane.LoadRetry)
+		}
+	}
+}
+
+func (a *answers) readOnce(ctx context.Context) error {
+	a.Mu.Lock()
+	of, oldest := a.Equals, time.Now()
+	if of != nil {
+		oldest = oldest.Add(-of.Rule.For)
+	}
+	a.Mu.Unlock()
+	if of == nil {
+		return nil
+	}
+	if of != a.of {
+		a.of, a.read = of, 0
+	}
+	ctx, cancel := context.WithTimeout(ctx, recallWithin)
+	defer cancel()
+	o := ledger.Requests{API: a.Name, Since: oldest, After: a.read, Most: mostRecalled}
+	last, err := ledger.ReadRequests(ctx, a.Env.JS, o, func(request string, seq uint64, stored time.Time) {
+		sum, ok := reuse.ParseSum(request)
+		if !ok {
+			return
+		}
+		a.Update(func(s *schedule.Schedule) {
+			a.LearnLocked(sum, seq, min(s.Own(bucket.MicrosOf(stored)), a.Now()))
+		})
+	})
+	if err == nil {
+		a.read = max(a.read, last)
+	}
+	return err
+}

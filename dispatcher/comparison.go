@@ -1,0 +1,113 @@
+package dispatcher
+
+import (
+	"context"
+
+	"weir/bucket/queue"
+	"weir/dispatcher/lane"
+	"weir/dispatcher/reuse"
+	"weir/dispatcher/schedule"
+)
+
+// If an api gives answers again, each job is compared with those that were answered and those that are being called:
+// when the schedule says so, before its slot (look), and again when it is made ready.
+
+// look compares a job whose turn has come and whose slot has not. The job ends, waits for another one's answer, or
+// waits for its slot.
+func (w *caller) look(ctx context.Context, j *lane.Job) {
+	if !w.open(ctx, j) {
+		return
+	}
+	if !w.compare(ctx, j) {
+		panic("dispatcher: a job that was looked at is to be called") // compare was given one that has no slot
+	}
+}
+
+// compare looks for an answer to a job whose message is loaded. It reports whether the job ended with one, or waits for
+// one or for its slot. If not, the job is to be called, and other jobs that ask the same thing wait for its answer.
+func (w *caller) compare(ctx context.Context, j *lane.Job) (gone bool) {
+	rule := j.Terms.API.Reuse // by these terms its message was read
+	var sum reuse.Sum
+	if rule != nil {
+		sum = rule.Of(j.Message) // without the lock, as bodies are large
+	}
+	for {
+		var a *reuse.Answer
+		w.Mu.Lock()
+		if w.Equals != nil && w.Equals.Rule.CompareAlike(rule) {
+			a, gone = w.CompareLocked(j, sum)
+		} else if gone = j.LooksAhead(); gone { // other terms have just come, by which it is looked at or made ready again
+			w.Sched.Looked(j.Job)
+			w.Sched.Waken(j.Job, true)
+		}
+		w.Mu.Unlock()
+		if a == nil {
+			w.WakeUp()
+			return gone
+		}
+		if w.endReused(ctx, j, *a) {
+			return true
+		}
+	}
+}
+
+// endReused ends a job with an earlier answer. It reports false if the answer is gone, which is forgotten then. If the
+// answer cannot be read now, the job was cancelled meanwhile, or jobs before it have not begun, the job rests.
+func (w *caller) endReused(ctx context.Context, j *lane.Job, a reuse.Answer) (gone bool) {
+	of, err := w.settler.Answer(ctx, j, a)
+	if err == nil && of == nil {
+		w.Mu.Lock()
+		if w.Equals != nil {
+			w.Equals.Answers.Forget(a)
+		}
+		w.Mu.Unlock()
+		return false
+	}
+	if err == nil {
+		// Its record will be the newest of its key, from which a later process takes the pace.
+		_, err = w.pace.Recall(ctx, j.Queue)
+	}
+	if err != nil {
+		w.unprepared(ctx, j, err)
+		return true
+	}
+	ends := false
+	w.Update(func(s *schedule.Schedule) {
+		j.DropIntentsLocked()
+		j.Orders = nil
+		if ends = s.Forgo(j.Job); !ends {
+			s.AwaitTurn(j.Job)
+		}
+	})
+	if ends {
+		w.settler.EndReused(ctx, j, of)
+	}
+	return true
+}
+
+// open loads and reads a job's message, and reports whether the job may go on. If not, it rests or has ended.
+func (w *caller) open(ctx context.Context, j *lane.Job) bool {
+	w.Mu.Lock()
+	j.Bind(w.Terms)
+	removed := j.Part.IsRemovedLocked(j.Seq)
+	if removed {
+		j.Part.RecallKeptLocked(j)
+	}
+	w.Mu.Unlock()
+	if removed {
+		w.Unstage(j)
+		w.settler.BuryMissing(ctx, j, queue.DeletedByOthers)
+		return false
+	}
+	entry, err := w.memory.Load(ctx, j)
+	if err != nil {
+		w.unprepared(ctx, j, err)
+		return false
+	}
+	if reason, detail := w.examine(j, entry); reason != "" {
+		w.Unstage(j)
+		w.settler.Bury(ctx, j, reason, detail, nil)
+		return false
+	}
+	return true
+}

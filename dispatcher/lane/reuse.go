@@ -1,0 +1,184 @@
+package lane
+
+import (
+	"fmt"
+	"time"
+
+	"weir/bucket"
+	"weir/deadletter"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/reuse"
+	"weir/dispatcher/schedule"
+	"weir/ingest"
+)
+
+// Equals is what a lane knows of equal jobs, if its api gives answers again. The lane's lock guards it.
+type Equals struct {
+	Rule    *reuse.Rule // the present one
+	Answers *reuse.Answers
+	jobs    reuse.Groups[*Job]
+}
+
+// AdoptReuseLocked follows the present terms. If what is compared has changed, the jobs that waited for each other are
+// looked at again.
+func (l *Lane) AdoptReuseLocked() {
+	next, e := l.Terms.API.Reuse, l.Equals
+	if e != nil && !e.Rule.CompareAlike(next) {
+		for _, j := range e.jobs.All() {
+			e.jobs.Leave(j)
+			l.Sched.Waken(j.Job, true)
+		}
+		l.Equals = nil
+	}
+	switch {
+	case next == nil:
+	case l.Equals == nil:
+		l.Equals = &Equals{Rule: next, Answers: reuse.NewAnswers(next.Bytes)}
+	default:
+		e.Rule = next
+		e.Answers.Bound(next.Bytes)
+	}
+}
+
+// CompareLocked compares a job whose message is loaded with those that ask the same thing. It returns an answer with
+// which the job may end. If there is none, gone says that the job waits: for the answer of the job that is being called
+// for all, or for its slot. If neither is so, the job is to be called, and others wait for its answer.
+func (l *Lane) CompareLocked(j *Job, s reuse.Sum) (a *reuse.Answer, gone bool) {
+	e, may, ahead := l.Equals, j.mayForgo(), j.LooksAhead()
+	if had, _, held := e.jobs.Held(j); held && had != s { // the api gets other headers of the job than it did
+		l.LeaveLocked(j)
+	}
+	if may {
+		if found, ok := e.Answers.Find(s, l.oldestLocked()); ok {
+			return &found, false
+		}
+		if leader, leads := e.jobs.Leader(s); leads && leader != j && e.jobs.Wait(j, s) {
+			j.DropIntentsLocked()
+			j.Orders = nil
+			l.Sched.Await(j.Job, leader.nameFor(j))
+			return nil, true
+		}
+		if ahead {
+			e.jobs.Wait(j, s) // it is looked at again if there is an answer
+		}
+	}
+	if ahead {
+		l.Sched.Looked(j.Job)
+	} else if !e.jobs.Lead(j, s) {
+		e.jobs.Leave(j)
+	}
+	return nil, ahead
+}
+
+// mayForgo reports whether a job may end without a call of its own. A job that was called must be called again, also if
+// that was in an earlier life: its call may have done something.
+func (j *Job) mayForgo() bool {
+	if j.MustCall {
+		return false
+	}
+	before := deadletter.NotBilled
+	if j.Message.Redrives > 0 {
+		before = before.Worst(deadletter.Billed(j.Message.Header.Get(deadletter.HeaderBilled)))
+	}
+	return j.Calls == 0 && before.Worst(j.Doubt.Known()) == deadletter.NotBilled
+}
+
+// oldestLocked returns since when an answer must have been given to be given again.
+func (l *Lane) oldestLocked() bucket.Micros { return l.Now().Add(-l.Equals.Rule.For) }
+
+// nameFor names the job in what another one says that it waits for.
+func (j *Job) nameFor(other *Job) string {
+	name := j.ID
+	if j.Message != nil {
+		name = j.Message.ID
+	}
+	if j.Queue.Key != other.Queue.Key {
+		return fmt.Sprintf("job %s of key %s asks the same", name, ingest.Token(j.Queue.Key))
+	}
+	return fmt.Sprintf("job %s asks the same", name)
+}
+
+// LeaveLocked ends a job's part among equal ones: it has ended, or will not be called soon. If it was to be called for
+// others, the first of them that comes to its turn is called.
+func (l *Lane) LeaveLocked(j *Job) {
+	if l.Equals == nil {
+		return
+	}
+	for _, waited := range l.Equals.jobs.Leave(j) {
+		l.Sched.Waken(waited.Job, false)
+	}
+}
+
+// retryAwaited is the longest wait for a retry that jobs wait for, too. A key may be held for a day, and with it all
+// keys whose next jobs ask the same.
+const retryAwaited = 10 * time.Second
+
+// LeadRestedLocked decides whether jobs wait for one that rests: only if it has been called, and soon is again. If its
+// key is held for long, they wait for none of the key.
+func (l *Lane) LeadRestedLocked(j *Job) {
+	if j.Calls == 0 {
+		l.LeaveLocked(j)
+	}
+	if j.NotBefore > l.Now().Add(retryAwaited) || l.Sched.IsPaused(j.Queue) {
+		l.LeaveIdleLocked(j.Queue)
+	}
+}
+
+// LeaveIdleLocked lets no job wait for one of a key that an operator has paused, or that is held: jobs of the key are
+// not called, and while it is paused, their operations are not polled.
+func (l *Lane) LeaveIdleLocked(q *schedule.KeyQueue) {
+	if q == nil || l.Equals == nil {
+		return
+	}
+	for t := range q.Idle {
+		if j, begun := t.Of.(*Job); begun {
+			if _, leads, _ := l.Equals.jobs.Held(j); leads {
+				l.LeaveLocked(j)
+			}
+		}
+	}
+}
+
+// LearnLocked remembers an answer, and lets the jobs that ask the same thing look for it.
+func (l *Lane) LearnLocked(s reuse.Sum, seq uint64, done bucket.Micros) {
+	e := l.Equals
+	if e == nil {
+		return
+	}
+	e.Answers.Learn(reuse.Answer{Sum: s, Seq: seq, Done: done}, l.oldestLocked())
+	for _, j := range e.jobs.Waiters(s) {
+		l.Sched.Waken(j.Job, true)
+	}
+}
+
+// EqualsState says how an api's answers are given again, as far as this process knows.
+type EqualsState struct {
+	Answers int   `json:"answers"` // that are remembered
+	Bytes   int64 `json:"bytes"`   // that they take in memory
+	Waiting int   `json:"waiting"` // jobs that wait for an equal one's answer
+}
+
+// EqualsStateLocked returns it, nil if every job is called.
+func (l *Lane) EqualsStateLocked() *EqualsState {
+	e := l.Equals
+	if e == nil {
+		return nil
+	}
+	return &EqualsState{Answers: e.Answers.Len(), Bytes: e.Answers.Bytes(), Waiting: e.jobs.Waiting()}
+}
+
+// RequestOf returns the sum of the request of a job that was called for others, if its answer may be given to them. The
+// sum is that of the configuration under which the job was made ready: once that has changed, the job is called for no
+// other. So it is with a job that an earlier process has called.
+func (l *Lane) RequestOf(j *Job, r *httpcall.Response) (s reuse.Sum, ok bool) {
+	if j.Terms.API.Reuse == nil || !r.IsReusable() {
+		return s, false
+	}
+	l.Mu.Lock()
+	defer l.Mu.Unlock()
+	if l.Equals == nil {
+		return s, false
+	}
+	s, leads, _ := l.Equals.jobs.Held(j)
+	return s, leads
+}

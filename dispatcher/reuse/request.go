@@ -1,0 +1,112 @@
+package reuse
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"io"
+	"slices"
+	"time"
+
+	"weir/bucket"
+	"weir/ingest"
+)
+
+// Rule says when an api's answers are given again, and what two requests must have in common for that. The method
+// always counts: the answer to a GET must never stand for a DELETE. A Rule is immutable.
+type Rule struct {
+	For         time.Duration // how old an answer may be
+	Path, Body  bool          // compared; the path with its query
+	Headers     []string      // compared, of those that the api gets from the job: names in canonical form, sorted
+	AcrossKeys  bool          // jobs of different keys of a tenant may ask the same thing
+	TenantUntil string        // ends the tenant's part of a key, as in bucket.Rules; "": all keys are of one tenant
+	Bytes       int64         // bounds the memory for answers that are remembered
+	// Target names all of the api's configuration on which its answers depend: another one gives other answers.
+	Target string
+}
+
+// CompareAlike reports whether two rules, either of which may be nil, give every job the same Sum.
+func (r *Rule) CompareAlike(other *Rule) bool {
+	if r == nil || other == nil {
+		return r == other
+	}
+	return r.Path == other.Path && r.Body == other.Body && slices.Equal(r.Headers, other.Headers) && r.AcrossKeys == other.AcrossKeys &&
+		r.TenantUntil == other.TenantUntil && r.Target == other.Target
+}
+
+// Sum stands for all that is compared of a job's request.
+type Sum [sha256.Size]byte
+
+// String returns the sum as results carry it.
+func (s Sum) String() string { return base64.RawURLEncoding.EncodeToString(s[:]) }
+
+// ParseSum reads what String returned.
+func ParseSum(text string) (s Sum, ok bool) {
+	data, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil || len(data) != len(s) {
+		return Sum{}, false
+	}
+	return Sum(data), true
+}
+
+// Of returns the sum of a job's request.
+func (r *Rule) Of(j *ingest.Job) (s Sum) {
+	h := sha256.New()
+	r.write(h, j)
+	h.Sum(s[:0])
+	return s
+}
+
+// write writes all that is compared of a job. Every text stands behind its length and every list behind its number of
+// texts, so that two jobs that differ in what is compared never write the same. The names of the parts are written,
+// too: rules that compare different parts give different sums.
+func (r *Rule) write(to io.Writer, j *ingest.Job) {
+	w := writer{to: to}
+	w.part("request", r.Target, j.API, j.Method)
+	if r.AcrossKeys {
+		w.part("tenant", r.TenantUntil, bucket.Rules{TenantUntil: r.TenantUntil}.Tenant(j.Key))
+	} else {
+		w.part("key", j.Key)
+	}
+	if r.Path {
+		w.part("path", j.Path, j.Query)
+	}
+	for _, name := range r.Headers {
+		var values []string
+		for _, f := range j.Forward {
+			if f.Name == name {
+				values = append(values, f.Value)
+			}
+		}
+		w.part("header", name)
+		w.part("values", values...)
+	}
+	if r.Body {
+		w.part("body")
+		w.length(len(j.Body))
+		_, _ = to.Write(j.Body) // a hash never fails
+	}
+}
+
+// writer writes texts so that they can be told apart.
+type writer struct {
+	to    io.Writer
+	space [binary.MaxVarintLen64]byte
+}
+
+func (w *writer) part(name string, values ...string) {
+	w.text(name)
+	w.length(len(values))
+	for _, v := range values {
+		w.text(v)
+	}
+}
+
+func (w *writer) text(s string) {
+	w.length(len(s))
+	_, _ = io.WriteString(w.to, s)
+}
+
+func (w *writer) length(n int) {
+	_, _ = w.to.Write(binary.AppendUvarint(w.space[:0], uint64(n))) //nolint:gosec // a length
+}

@@ -1,0 +1,159 @@
+package schedule
+
+// An api may give equal jobs one answer (Policy.Reuse). The dispatcher knows which jobs are equal and which answers
+// there are; this file decides when a job is looked at for that. A job that is made ready is looked at on the way. If a
+// queue's next job has to wait for its slot, it is looked at before: it may end without one. It keeps its place either
+// way: only the first of a queue's jobs that were never called is looked at, and no job overtakes it meanwhile.
+//
+// A job whose equal is being called waits for that answer. It keeps its place, too, and takes no slot and no room.
+
+// Bounds of looks.
+const (
+	maxLooking = 64     // at once: the dispatcher loads each job
+	maxAhead   = 16_384 // jobs that were looked at before their slot and wait for it: a kilobyte each
+)
+
+// looks says which queues' next jobs are being looked at, and which queues wait for that. Each is listed once.
+type looks struct {
+	waiting []*KeyQueue
+	running int
+	ahead   int // jobs that were looked at and wait for their slots
+}
+
+// hasRoom reports whether another job may be looked at.
+func (l *looks) hasRoom(p *Pipeline) bool { return l.running < maxLooking && !p.settlesMany() }
+
+// canGoOn reports whether a queue that waited for a look may have one.
+func (l *looks) canGoOn(p *Pipeline) bool { return len(l.waiting) > 0 && l.hasRoom(p) }
+
+// push makes a queue wait for a look.
+func (l *looks) push(q *KeyQueue) {
+	if !q.entry.looks {
+		q.entry.looks = true
+		l.waiting = append(l.waiting, q)
+	}
+}
+
+// pop takes the queue that has waited longest. There must be one.
+func (l *looks) pop() *KeyQueue {
+	q := l.waiting[0]
+	l.waiting[0] = nil
+	l.waiting = l.waiting[1:]
+	q.entry.looks = false
+	return q
+}
+
+// begin begins a look at a job.
+func (l *looks) begin(j *Job) {
+	j.Phase, j.looked, j.answered = looking, true, false
+	l.running++
+	if !j.ahead {
+		j.ahead = true
+		l.ahead++
+	}
+}
+
+// end ends a look, and reports whether the job was being looked at.
+func (l *looks) end(j *Job) bool {
+	if j.Phase != looking {
+		return false
+	}
+	j.Phase = settling
+	l.running--
+	return true
+}
+
+// leave counts out a job that waits no more.
+func (l *looks) leave(j *Job) {
+	if j.ahead {
+		j.ahead = false
+		l.ahead--
+	}
+}
+
+// look lets the dispatcher look at the queue's next job, unless it has been looked at already.
+func (s *step) look(q *KeyQueue) {
+	if !s.policy.Reuse || s.IsPaused(q) {
+		return
+	}
+	j := q.nextFirst()
+	switch {
+	case j == nil && !q.waits.hasNext():
+		return
+	case j != nil && (j.Phase != resting || j.looked || j.cancelled || j.Calls > 0 || !j.limited && !j.answered && j.NotBefore > s.now):
+		return
+	case s.looks.ahead >= maxAhead && (j == nil || !j.answered):
+		return // it is looked at when it is made ready
+	case !s.looks.hasRoom(&s.Pipe):
+		s.looks.push(q)
+		return
+	}
+	if j == nil {
+		j = q.dequeue()
+	}
+	s.looks.begin(j)
+	s.fx.Look = append(s.fx.Look, j)
+}
+
+// nextFirst returns the first of the queue's jobs near their calls whose first call has not begun, nil if it is among
+// those that wait, or if there is none. A call that has started and not left may still be taken back.
+func (q *KeyQueue) nextFirst() *Job {
+	for _, j := range q.Jobs {
+		if j.First() && j.Phase < calling || j.Phase == calling && j.Unsent || j.Phase == settling && j.Unseen {
+			return j
+		}
+	}
+	return nil
+}
+
+// awaiting returns the queue's next job if it waits for an equal job's answer, else nil.
+func (q *KeyQueue) awaiting() *Job {
+	if j := q.nextFirst(); j != nil && j.Phase == resting && j.awaits != "" {
+		return j
+	}
+	return nil
+}
+
+// Looked reports that no answer was found for a job: it waits for its slot.
+func (s *Schedule) Looked(j *Job) {
+	s.Unstage(j)
+	s.Rest(j, j.NotBefore)
+}
+
+// Await lets a job that was looked at, or was being made ready, wait for an equal job's answer. what names that job.
+func (s *Schedule) Await(j *Job, what string) {
+	s.Looked(j)
+	j.awaits, j.looked = what, true
+}
+
+// AwaitTurn lets a job for which there is an answer, and which must not end now, wait until it is its queue's next job.
+func (s *Schedule) AwaitTurn(j *Job) {
+	s.Looked(j)
+	j.looked, j.answered = false, true
+}
+
+// waitsForAnswer reports whether a resting job is not to be made ready: it is to end with an answer.
+func (s *Schedule) waitsForAnswer(j *Job) bool {
+	return j.Phase == resting && (j.awaits != "" || j.answered && s.policy.Reuse)
+}
+
+// Waken ends a job's wait for an equal job's answer. If again, the job is looked at again: there is an answer.
+func (s *Schedule) Waken(j *Job, again bool) {
+	j.awaits, j.looked = "", j.looked && !again
+	s.Touch(j.Queue)
+}
+
+// Forgo reports whether a job that was looked at, or was being made ready, may end with an earlier answer. If so, its
+// end is being stored from now on. If not, an operator has cancelled it, or a job before it has not begun its first
+// call: it must await its turn.
+func (s *Schedule) Forgo(j *Job) bool {
+	if j.cancelled || j.Queue.nextFirst() != j {
+		return false
+	}
+	s.Unstage(j)
+	s.Pipe.forgo(j)
+	return true
+}
+
+// LooksAhead reports whether a job is looked at before its slot is near, not on its way to a call.
+func (j *Job) LooksAhead() bool { return j.Phase == looking }

@@ -1,0 +1,417 @@
+package schedule
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/dispatcher/internal/seeds"
+)
+
+// equals plays a dispatcher that gives equal jobs one answer. Jobs with the same remainder ask the same thing. The zero
+// value plays none.
+type equals struct {
+	requests uint64 // different ones; 0: none is compared
+	until    map[uint64]bucket.Micros
+	leader   map[uint64]*Job
+	waiting  map[uint64]map[*Job]bool
+	given    int // answers that were given again
+}
+
+func (m *simulation) sharing() *simulation {
+	m.equals = equals{
+		requests: 1 + m.rnd.Uint64N(12), until: map[uint64]bucket.Micros{}, leader: map[uint64]*Job{}, waiting: map[uint64]map[*Job]bool{},
+	}
+	m.policy.Reuse = true
+	return m
+}
+
+// compare decides about a job whose message was loaded, as the dispatcher does. ready makes it ready.
+func (m *simulation) compare(j *Job, ready func()) {
+	e := &m.equals
+	if e.requests == 0 {
+		ready()
+		return
+	}
+	if j.Past(m.now) {
+		m.s.Unstage(j)
+		m.expire([]*Job{j})
+		return
+	}
+	request := j.Seq % e.requests
+	leader := e.leader[request]
+	switch {
+	case j.Calls == 0 && e.until[request] > m.now:
+		if m.s.Forgo(j) {
+			m.forgone(j)
+		} else {
+			m.s.AwaitTurn(j)
+		}
+	case j.Calls == 0 && leader != nil && leader != j:
+		e.wait(j, request)
+		m.s.Await(j, fmt.Sprint(leader.Seq))
+	case j.LooksAhead():
+		e.wait(j, request)
+		m.s.Looked(j)
+	default:
+		if leader == nil {
+			delete(e.waiting[request], j)
+			e.leader[request] = j
+		}
+		ready()
+	}
+}
+
+func (e *equals) wait(j *Job, request uint64) {
+	if e.waiting[request] == nil {
+		e.waiting[request] = map[*Job]bool{}
+	}
+	e.waiting[request][j] = true
+}
+
+// forgone ends a job without a call, and checks that it came to its turn.
+func (m *simulation) forgone(j *Job) {
+	key := j.Queue.Key
+	if last := m.firsts[key]; last != 0 && m.appointments.compare(j.Seq, last) < 0 {
+		m.t.Fatalf("S2: job %d of %s ended after job %d had begun", j.Seq, key, last)
+	}
+	m.firsts[key] = j.Seq
+	m.checkAppointment(j)
+	if m.cancelled[j.Seq] {
+		m.t.Fatalf("job %d ended with an answer after it was cancelled", j.Seq)
+	}
+	m.equals.given++
+	m.after(m.upTo(5*time.Millisecond), func() { m.s.Finished(j); m.finished++ })
+}
+
+// follow wakes the jobs whose leader has ended, or was put back without a call. Two of three answers may be given again
+// for a while.
+func (m *simulation) follow() {
+	e := &m.equals
+	if e.requests == 0 {
+		return
+	}
+	for request, j := range e.leader {
+		ended := j.Queue.Job(j.Seq) != j
+		if !ended && (j.Phase != resting || j.Calls > 0) {
+			continue
+		}
+		delete(e.leader, request)
+		good := ended && request%3 != 0
+		if good {
+			e.until[request] = m.now.Add(100 * time.Millisecond)
+		}
+		for w := range e.waiting[request] {
+			if w.Queue.Job(w.Seq) != w || good {
+				delete(e.waiting[request], w)
+			}
+			m.s.Waken(w, good)
+		}
+	}
+	for _, q := range m.s.byKey {
+		if n := q.count(looking); n > 1 {
+			m.t.Fatalf("%d jobs of %s are looked at at once", n, q.Key)
+		}
+	}
+	if m.s.looks.running > maxLooking {
+		m.t.Fatalf("%d jobs are looked at at once", m.s.looks.running)
+	}
+}
+
+// TestSimulationOfReuse runs seeds in which equal jobs share an answer: no job is lost, overtaken or called too early.
+func TestSimulationOfReuse(t *testing.T) {
+	given, ran := 0, 0
+	for seed := range seeds.Of(10_000) {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			m := newSimulation(t, seed).sharing()
+			if seed%4 == 3 {
+				m.sendAway()
+			}
+			m.run(1+m.rnd.IntN(12), 1+m.rnd.IntN(120))
+			m.rest()
+			m.check()
+			given, ran = given+m.equals.given, ran+1
+			if l := &m.s.looks; l.running+l.ahead+len(l.waiting) != 0 {
+				t.Fatalf("something is left of looks: %+v", *l)
+			}
+		})
+	}
+	if given == 0 && ran > 100 {
+		t.Error("no answer was given again")
+	}
+}
+
+// looker is a desk whose dispatcher compares nothing by itself.
+func looker(limits bucket.KeyLimits) *desk {
+	d := newDesk(limits)
+	d.policy.Reuse = true
+	return d
+}
+
+// goOn is a turn in which every ask gets a slot and every call leaves, and a millisecond.
+func (d *desk) goOn() Effects {
+	fx := d.turn()
+	for _, j := range fx.Start {
+		d.Sent(j, d.now)
+	}
+	if len(fx.Asks) > 0 {
+		r := Reply{Sent: d.now, Came: d.now}
+		for range fx.Asks {
+			r.Answers = append(r.Answers, bucket.Answer{Grants: []bucket.Grant{{At: d.now, TAT: d.now.Add(d.spacing)}}})
+		}
+		d.Answer(&fx, r)
+	}
+	d.now = d.now.Add(time.Millisecond)
+	return fx
+}
+
+func onceAnHour() bucket.KeyLimits {
+	return bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Hour, Burst: 1}, Capacity: 1000, InFlight: 4}
+}
+
+// TestAnswersNeedNoSlot: the jobs of a key that waits an hour for its next slot are looked at one after the other, and
+// end if there is an answer. The first without one stops the row.
+func TestAnswersNeedNoSlot(t *testing.T) {
+	for name, stop := range map[string]func(d *desk){
+		"own rate": func(d *desk) { d.byKey["a"].TAT = d.now.Add(time.Hour) },
+		"api held": func(d *desk) { d.Hold(nil, d.now.Add(time.Hour), "429") },
+		"key held": func(d *desk) { d.Hold(d.byKey["a"], d.now.Add(time.Hour), "429") },
+		"breaker": func(d *desk) {
+			d.holds.breaker.open(BreakerPolicy{Failures: 1, Min: time.Hour, Max: time.Hour}, d.now, 0)
+		},
+		"far limit":  func(d *desk) { d.gate.shut("q", d.now.Add(time.Hour)) },
+		"store down": func(d *desk) { d.store.failures, d.gate = 1, gate{by: storeDown, opens: d.now.Add(time.Hour)} },
+	} {
+		d := looker(onceAnHour())
+		d.add("a", "a", "a", "a")
+		stop(d)
+		ended, looks, made := 0, 0, 0
+		for range 20 {
+			fx := d.turn()
+			made += len(fx.Load) + len(fx.Asks)
+			for _, j := range fx.Look {
+				if looks++; j.Seq == 3 {
+					d.Looked(j)
+					continue
+				}
+				if !d.Forgo(j) {
+					t.Fatalf("%s: job %d may not end", name, j.Seq)
+				}
+				d.Finished(j)
+				ended++
+			}
+		}
+		if ended != 2 || looks != 3 || made != 0 || d.census.unfinished != 2 {
+			t.Errorf("%s: %d jobs ended after %d looks, %d were made ready, %d are left", name, ended, looks, made, d.census.unfinished)
+		}
+		if d.Pipe.settling != 0 || d.looks.running != 0 || d.looks.ahead != 1 {
+			t.Errorf("%s: %d settle, looks %+v", name, d.Pipe.settling, d.looks)
+		}
+	}
+}
+
+// TestPausedKeysEndNoJob: while a key or the api is paused, no job of it ends with an answer.
+func TestPausedKeysEndNoJob(t *testing.T) {
+	for _, key := range []string{"", "a"} {
+		d := looker(onceAnHour())
+		d.add("a")
+		d.Pause(key, Pause{})
+		if fx := d.turn(); len(fx.Look)+len(fx.Load) != 0 {
+			t.Errorf("key %q is paused, and %d jobs are looked at", key, len(fx.Look)+len(fx.Load))
+		}
+		d.byKey["a"].TAT = d.now.Add(time.Hour)
+		d.Resume(key, d.now)
+		if fx := d.turn(); len(fx.Look) != 1 {
+			t.Errorf("key %q is resumed, and %d jobs are looked at", key, len(fx.Look))
+		}
+	}
+}
+
+// TestAwaitingKeepsItsPlace: a job that waits for an equal one is not overtaken by jobs of its key, keeps no other key
+// waiting, and is called when the wait is over.
+func TestAwaitingKeepsItsPlace(t *testing.T) {
+	d := looker(fast(4))
+	d.add("a", "a", "b")
+	fx := d.Step(d.now)
+	var first *Job
+	for _, j := range fx.Load {
+		if j.Queue.Key == "a" {
+			first = j
+			d.Await(j, "job x")
+			continue
+		}
+		j.Policy = d.policy
+		d.Loaded(j)
+	}
+	if first == nil {
+		t.Fatal("no job of a is made ready")
+	}
+	called := map[string]int{}
+	for range 500 {
+		fx := d.goOn()
+		for _, j := range append(fx.Look, fx.Load...) {
+			if j.Queue.Key == "a" {
+				t.Fatalf("job %d overtakes", j.Seq)
+			}
+		}
+		for _, j := range fx.Start {
+			called[j.Queue.Key]++
+		}
+	}
+	if called["a"] != 0 || called["b"] != 1 {
+		t.Fatalf("called: %v", called)
+	}
+	q := d.byKey["a"]
+	if w := d.At(d.now).waits(q); w.For != WaitAnswer || w.Why != "job x" || w.Until != nil {
+		t.Errorf("it waits for %+v", w)
+	}
+	if jobs := d.At(d.now).FirstJobs(q, 2); jobs[0].Awaits != "job x" || jobs[0].ETA != nil || jobs[0].Phase != JobWaits || jobs[1].Awaits != "" {
+		t.Errorf("its jobs are %+v", jobs)
+	}
+	d.Waken(first, false)
+	for range 500 {
+		for _, j := range d.goOn().Look {
+			d.Looked(j)
+		}
+	}
+	if first.Phase != calling || q.count(calling) != 2 {
+		t.Errorf("job 1 is in phase %d, and %d jobs of its key are called", first.Phase, q.count(calling))
+	}
+}
+
+// TestWakingLooksAgain: a job that waited for an equal one, and one that was looked at in vain, are looked at when
+// there is an answer.
+func TestWakingLooksAgain(t *testing.T) {
+	d := looker(onceAnHour())
+	d.add("a", "b")
+	for _, key := range []string{"a", "b"} {
+		d.byKey[key].TAT = d.now.Add(time.Hour)
+	}
+	looked := d.turn().Look
+	if len(looked) != 2 {
+		t.Fatalf("%d jobs are looked at", len(looked))
+	}
+	d.Await(looked[0], "x")
+	d.Looked(looked[1])
+	if fx := d.turn(); len(fx.Look) != 0 {
+		t.Fatalf("%d jobs are looked at again", len(fx.Look))
+	}
+	for _, j := range looked {
+		d.Waken(j, true)
+	}
+	if fx := d.turn(); len(fx.Look) != 2 {
+		t.Errorf("%d jobs are looked at when there is an answer", len(fx.Look))
+	}
+}
+
+// TestCancelledWhileItWaits: an operator's word ends a job that waits for an equal one, and one that is looked at does
+// not end with an answer any more.
+func TestCancelledWhileItWaits(t *testing.T) {
+	d := looker(onceAnHour())
+	d.add("a", "b")
+	for _, key := range []string{"a", "b"} {
+		d.byKey[key].TAT = d.now.Add(time.Hour)
+	}
+	looked := d.turn().Look
+	d.Await(looked[0], "x")
+	for _, j := range looked {
+		if _, c := d.Cancel(j.Queue.Key, j.Seq); c != CancelTaken {
+			t.Fatalf("job %d: %s", j.Seq, c)
+		}
+	}
+	if fx := d.turn(); len(fx.Cancel) != 1 || fx.Cancel[0] != looked[0] {
+		t.Errorf("cancelled: %v", fx.Cancel)
+	}
+	if d.Forgo(looked[1]) {
+		t.Error("a cancelled job ends with an answer")
+	}
+	d.Looked(looked[1])
+	if fx := d.turn(); len(fx.Cancel) != 1 || fx.Cancel[0] != looked[1] {
+		t.Errorf("cancelled after the look: %v", fx.Cancel)
+	}
+}
+
+// TestAnswersWaitForTheirTurn: a job for which there is an answer does not end before a job before it that is being made
+// ready. It is not made ready again either, and it is looked at when the other one is called.
+func TestAnswersWaitForTheirTurn(t *testing.T) {
+	d := looker(bucket.KeyLimits{Rate: bucket.Rate{Count: 1000, Per: time.Second, Burst: 1}, Capacity: 1000, InFlight: 4})
+	d.add("a", "a")
+	var loading []*Job
+	for range 5 {
+		loading = append(loading, d.Step(d.now).Load...)
+	}
+	if len(loading) != 2 {
+		t.Fatalf("%d jobs are made ready at once", len(loading))
+	}
+	if d.Forgo(loading[1]) {
+		t.Fatal("the second job ends before the first has begun")
+	}
+	d.AwaitTurn(loading[1])
+	if fx := d.Step(d.now); len(fx.Load)+len(fx.Look) != 0 {
+		t.Error("the second job is made ready again, or looked at")
+	}
+	loading[0].Policy = d.policy
+	d.Loaded(loading[0])
+	for range 50 {
+		fx := d.goOn()
+		if len(fx.Load) > 0 {
+			t.Fatal("a job that has an answer is made ready")
+		}
+		if len(fx.Look) > 0 {
+			if loading[0].Phase != calling || fx.Look[0] != loading[1] || !d.Forgo(fx.Look[0]) {
+				t.Errorf("job %d is looked at, in phase %d of the first job", fx.Look[0].Seq, loading[0].Phase)
+			}
+			return
+		}
+	}
+	t.Error("the second job is never looked at")
+}
+
+// TestLooksAreBounded: only so many jobs are looked at at once, and none while too many outcomes wait to be stored.
+func TestLooksAreBounded(t *testing.T) {
+	d := looker(onceAnHour())
+	keys := names("k", 3*maxLooking)
+	d.add(keys...)
+	d.Hold(nil, d.now.Add(time.Hour), "429")
+	looked, left := d.turn().Look, len(keys)
+	for left > 0 {
+		if len(looked) > maxLooking || len(looked) == 0 {
+			t.Fatalf("%d jobs are looked at at once, %d are left", len(looked), left)
+		}
+		d.Looked(looked[0])
+		left--
+		looked = append(looked[1:], d.turn().Look...)
+		if left == len(looked) {
+			break
+		}
+	}
+	for _, j := range looked {
+		d.Looked(j)
+	}
+	if d.looks.ahead != len(keys) || d.looks.running != 0 || d.Next(d.now) <= d.now && len(d.Step(d.now).Look) > 0 {
+		t.Errorf("looks: %d wait for their slots, %d run", d.looks.ahead, d.looks.running)
+	}
+	d.Pipe.settling = maxSettling
+	d.add("late")
+	if fx := d.turn(); len(fx.Look) != 0 {
+		t.Error("a job is looked at while too many outcomes wait to be stored")
+	}
+	if d.Next(d.now) <= d.now {
+		t.Error("the schedule spins while too many outcomes wait to be stored")
+	}
+	d.Pipe.settling--
+	if d.Next(d.now) > d.now || len(d.turn().Look) != 1 {
+		t.Error("no job is looked at when there is room again")
+	}
+}
+
+// TestNoReuseNoLook: without a policy that shares answers, no job is looked at.
+func TestNoReuseNoLook(t *testing.T) {
+	d := newDesk(onceAnHour())
+	d.add("a")
+	d.byKey["a"].TAT = d.now.Add(time.Hour)
+	if fx := d.turn(); len(fx.Look) != 0 || len(d.byKey["a"].Jobs) != 0 {
+		t.Errorf("%d jobs are looked at", len(fx.Look))
+	}
+}

@@ -1,0 +1,113 @@
+package settle
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"weir/bucket/fault"
+	"weir/bucket/queue"
+	"weir/deadletter"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/lane"
+	"weir/dispatcher/ledger"
+	"weir/dispatcher/reuse"
+	"weir/dispatcher/schedule"
+	"weir/ingest"
+
+	"github.com/nats-io/nats.go"
+)
+
+// A job that asks what another one asked may end with that one's answer (dispatcher/comparison.go). It then gets a mark
+// of its end, a result of its own, a reply and a record. After a crash the mark says that the result may be stored, or
+// on its way: recovery ends the job with the result, or keeps it out and lets the job wait
+// (dispatcher/takeover/loneresult.go).
+
+// Answer reads a result whose answer may be given again. It returns nil if the result is gone, or is not what a says:
+// the stream may be another one by now. It blocks until the results' leader has answered.
+func (w *Settler) Answer(ctx context.Context, j *lane.Job, a reuse.Answer) (*ledger.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, lane.LoadTimeout)
+	defer cancel()
+	r, err := ledger.ResultAt(ctx, w.Env.JS, a.Seq)
+	if err != nil || r == nil {
+		return nil, err
+	}
+	h := r.Header
+	if r.API != w.Name || h.Get(ledger.HeaderRequest) != a.Sum.String() || h.Get(ledger.HeaderReused) != "" || h.Get(ledger.HeaderBody) != "" ||
+		h.Get(ledger.HeaderFoundBy) != "" || int64(len(r.Body)) > j.Terms.API.MaxResult {
+		return nil, nil //nolint:nilnil // it is another one
+	}
+	return r, nil
+}
+
+// EndReused ends a job with the answer of another one. It blocks until the end is stored or persist gives the job up.
+func (w *Settler) EndReused(ctx context.Context, j *lane.Job, of *ledger.Result) {
+	seq, ok := w.keepMark(ctx, "end", j, queue.RetryMark{
+		Seq: j.Seq, Ends: queue.EndsReused, Reason: reusedDetail(of.Job), Accepted: j.Accepted, KeySum: queue.KeySum(j.Queue.Key),
+	})
+	if !ok {
+		return
+	}
+	w.Mu.Lock()
+	j.Ends = append(j.Ends, seq)
+	w.Mu.Unlock()
+	msg := w.reusedResult(j, of, time.Now())
+	stored, ok := w.storeResult(ctx, j, msg)
+	if !ok {
+		return
+	}
+	if stored.Duplicate {
+		switch open, ok := (resultBar{w, j, reusedMsgID(j)}).isOpen(ctx, stored.Seq); {
+		case !ok:
+			return
+		case !open: // it was barred by this or another owner, which found an earlier mark
+			w.Update(func(*schedule.Schedule) {
+				j.MustCall = true
+				w.RestLocked(j, 1)
+			})
+			return
+		}
+	}
+	fault.Pass(fault.ResultStored)
+	if j.Message.ReplyTo != "" {
+		w.Env.Reply(j.Message.ReplyTo, msg)
+	}
+	if w.KeepRecord(ctx, j, w.ReusedRecord(j, msg.Header)) {
+		w.TraceEnd(j, nil)
+		w.Finish(j, ledger.Reused)
+	}
+}
+
+// reusedResult builds the message of the result of a job that ends with the answer of another one.
+func (w *Settler) reusedResult(j *lane.Job, of *ledger.Result, at time.Time) *nats.Msg {
+	called, _ := time.Parse(time.RFC3339Nano, of.Header.Get(ledger.HeaderCalledAt)) // weir's own header: always there
+	msg := w.result(j, httpcall.Response{Status: of.Status, Header: http.Header(of.Header), Body: of.Body, Started: called, Ended: at})
+	h := msg.Header
+	h[ingest.HeaderMsgID], h[ledger.HeaderPrice], h[ledger.HeaderReused] = []string{reusedMsgID(j)}, []string{ledger.Money(0)}, []string{of.Job}
+	return msg
+}
+
+func reusedDetail(job string) string { return "the answer of job " + job }
+
+// ReusedRecord builds the ledger's record of a job that ended with the answer of another one, from its result. It takes
+// nothing from any limit, but carries the key's pace: it may be the key's newest record.
+func (w *Settler) ReusedRecord(j *lane.Job, result nats.Header) *ledger.Record {
+	status, _ := strconv.Atoi(result.Get(ledger.HeaderStatus)) // weir's own headers: always there
+	at, _ := time.Parse(time.RFC3339Nano, result.Get(ledger.HeaderFinishedAt))
+	from := result.Get(ledger.HeaderReused)
+	c := w.Record(j, httpcall.Response{Status: status, Started: at, Ended: at}, httpcall.Outcome{
+		Verdict: httpcall.Delivered, Billed: deadletter.NotBilled, Detail: reusedDetail(from),
+	})
+	c.Outcome, c.ReusedFrom, c.Call, c.Attempt, c.Planned = ledger.Reused, from, 0, 0, time.Time{}
+	c.Price, c.Idempotency, c.Limits, c.Costs, c.Reserved, c.Usage, c.Unsettled = ledger.Money(0), "", nil, nil, nil, nil, nil
+	c.HeldFor, c.HeldLimit, c.HeldMS = "", "", 0
+	if !j.Terms.API.PriceTerms().Settles() {
+		var t lane.Toll
+		var err error
+		if crash := lane.Contained(func() { t, err = j.Terms.Toll(j.Message) }); crash == nil && err == nil {
+			c.Saved = ledger.Money(t.Price)
+		}
+	}
+	return c
+}
