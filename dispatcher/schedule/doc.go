@@ -4,19 +4,21 @@
 // out: make these jobs ready, ask for these slots, start these calls. The dispatcher owns the Schedule: it locks it,
 // carries out the effects and reports their results. The Schedule knows nothing of NATS, HTTP or the ledger, and it
 // never blocks. The tests run it through thousands of seeds of virtual time on real stores of slots
-// (simulation_test.go), with crashes, outages, changes of rules and clocks that drift.
+// (simulation_test.go, classes_test.go), with crashes, outages, changes of rules and clocks that drift.
 //
 // # What it holds
 //
-// A KeyQueue holds one key's unfinished jobs; a key without jobs has no queue. It keeps most jobs only as a sequence
-// in its backlog, for some with the time before which the job must not be called (backlog.go, notbefore.go). That time and
+// A KeyQueue holds one key's unfinished jobs; a key without jobs has no queue. It keeps most jobs only as a sequence in
+// its backlog, for some with the time before which the job must not be called (backlog.go, notbefore.go). That time and
 // deadlines follow the wall clock (wallclock.go). A Job is one that is near its call, or past it. A Policy holds the
-// configured rules; it is replaced as a whole. A Partition holds what the schedule must know of one tenure of a partition.
+// configured rules; it is replaced as a whole. A Partition holds what the schedule must know of one tenure of a
+// partition.
 //
 // Each part of a Schedule owns one noun, for the api and, in the type on the right, for each queue:
 //
 //	agenda        which queue is looked at, and when           entry
 //	turns         which queue is next at what keys share       seat
+//	Weights       parts of the priorities                      classes
 //	holds         holds, pauses, breaker, slow starts          brake
 //	storeLink     the way to the store of slots                keyPace
 //	gate          when the store may be asked again
@@ -48,20 +50,23 @@
 //
 //	S1  A job starts only from a grant, not before the grant's time and at most GrantTTL after it. The dispatcher asks
 //	    for Latest again before the first byte, and takes a later call back.
-//	S2  A queue's jobs are granted in the order in which they came. A delayed job is ordered by its due time.
-//	    Retries may be overtaken.
+//	S2  A queue's jobs of one priority are granted in the order in which they came. A delayed job is ordered by its due
+//	    time. Retries may be overtaken.
 //	S3  A queue has at most in_flight jobs that are asking, granted or calling.
 //	S4  Every queue with something to do has a timer, or is in turn, or waits for an answer that touches it.
+//	S5  While jobs of all priorities wait for the same and are ready in time, their calls start in the parts of the
+//	    weights, each within one call, in any span. So the weights bound the wait of every job (turns.go has the proof).
 //
 // A missed slot is given back, or lost for every key: it is never used late. Under a shared limit tenants take
-// turns, one call each, and so do the queues of one tenant (turns.go). They take turns for staging room in
-// the same way (room.go). If the store is on another machine and no shared limit has refused anything for a
-// second, a turn asks for more than one call. All queues that ask then share as many calls as a round trip
-// takes.
+// turns, one call each, and so do the queues of one tenant (order.go). Priorities share the turns by weight (turns.go),
+// and so they do in a queue (classes.go). They take turns for staging room in the same way (room.go). If the store is
+// on another machine and no shared limit has refused anything for a second, a turn asks for more than one call. All
+// queues that ask then share as many calls as a round trip takes.
 //
 // Processes that share a store take turns there (bucket/line.go). Every round of asks says how many keys of which
-// tenants wait here, and each answer how many keys of the tenant wait elsewhere. A tenant's turns here are the fewer,
-// the more of its keys are there. fleet_test.go plays 2 to 20 processes.
+// tenants wait here with jobs of which priority, and each answer how many keys of the tenant wait elsewhere, and how
+// much of the priority. A tenant's turns here are the fewer, the more of its keys are there. fleet_test.go plays 2 to
+// 20 processes.
 //
 // # What is made ready
 //
@@ -83,8 +88,8 @@
 //
 // # What slows it
 //
-// A busy machine misses slots, and a call that misses its slot has done most of its work. So missed slots bound how many
-// jobs ask for a slot or have one before their calls leave (exit.go).
+// A busy machine misses slots, and a call that misses its slot has done most of its work. So missed slots bound how
+// many jobs ask for a slot or have one before their calls leave (exit.go).
 //
 // OnCallEnd decides what the end of a call means for later calls. Pushback and headers hold a key or the api. A hold
 // ends in a slow start (governor.go, holds.go). Failures in a row open the api's breaker (breaker.go), and so does an
