@@ -150,7 +150,7 @@ func (e *engine) reserve(now Micros, a *Ask) Answer {
 	}
 	e.keys.store(place, key)
 	if e.lines.own != nil {
-		ans.Elsewhere = e.lines.elsewhere(a.Tenant)
+		ans.Elsewhere, ans.Whole = e.lines.elsewhere(a.Tenant, a.Priority), e.lines.whole(a.Priority)
 	}
 	return ans
 }

@@ -198,6 +198,7 @@ type Rules struct {
 	// TenantUntil ends the part of a key that names its tenant: keys of one tenant share a turn at the shared limits.
 	// If it is "", every key takes turns by itself.
 	TenantUntil string
+	Weights     Weights       // of the priorities
 	Headroom    int64         // percent to stay below every limit, 0 to 99
 	Jitter      time.Duration // how much later than planned a call may arrive
 	// Lease is how long a call may stay unsettled before its shared in-flight permit is taken back: the api's timeout

@@ -11,7 +11,8 @@ import (
 // gets what it would get if one process called them all.
 //
 // The order is start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996) over the replicas. Every tenant of which
-// keys wait weighs one. A replica weighs, of each tenant, the part of the tenant's waiting keys that it has. A call
+// keys wait weighs one. If jobs of several priorities wait, their weights divide the turns, and the tenants of each
+// divide its part evenly. A replica weighs, of each tenant, the part of the tenant's waiting keys that it has. A call
 // advances its replica's virtual time by what it takes of the limits, divided by the replica's weight. A slot goes to
 // the replica with the least virtual time; one that was away gets no credit for it.
 //
@@ -31,21 +32,28 @@ import (
 // Line says what waits at one replica for the limits that keys share, when the replica asks for slots.
 type Line struct {
 	Replica string // names the replica, for as long as it runs
-	// Tenants lists each tenant that has waiting keys, with their number. Keys that ask now count as waiting. There
-	// are at most MostTenants.
+	// Tenants lists each tenant that has waiting keys with jobs of a priority, with their number, once for each such
+	// priority. Keys that ask now count as waiting. There are at most MostTenants entries.
 	Tenants []Waiting
 	More    int // further tenants that have waiting keys; each counts as one that no other replica has
+	// Keys is how many keys wait, if some wait with jobs of several priorities. 0: as many as Tenants and More say.
+	Keys    int
+	Weights Weights // of the priorities
 	// Held says that the replica itself is what keeps its other keys from asking in this round. No slot is kept for them.
 	Held bool
 }
 
-// Waiting is how many of a tenant's keys wait at a replica.
+// Waiting is how many of a tenant's keys wait at a replica with jobs of a priority.
 type Waiting struct {
-	Tenant string
-	Keys   int
+	Tenant   string
+	Priority Priority
+	Keys     int
 }
 
-// MostTenants bounds the tenants that a Line names.
+// whose returns what is the same at all replicas.
+func (w Waiting) whose() Waiting { return Waiting{Tenant: w.Tenant, Priority: w.Priority} }
+
+// MostTenants bounds the entries of a Line.
 const MostTenants = 32
 
 // mostReplicas bounds the replicas that take turns. If one more asks, the Store forgets the replica that has not asked
@@ -56,7 +64,8 @@ const (
 	goneAfter = Micros(time.Second / time.Microsecond)            // how long after its time a replica is forgotten
 	lateBy    = Micros(5 * time.Millisecond / time.Microsecond)   // how much later than told a replica may come, beside its horizon
 	turnPoll  = Micros(100 * time.Microsecond / time.Microsecond) // the shortest wait for a turn
-	// dearPoll is the longest wait for a dear call while other replicas wait. It is short enough for its job to stay ready.
+	// dearPoll is the longest wait for a dear call while other replicas wait. It is short enough for its job to stay
+	// ready.
 	dearPoll = goneAfter / 5
 )
 
@@ -67,15 +76,17 @@ type lines struct {
 	own   *standing   // of the replica that asks now; nil if the asks have no Line
 
 	// Of the replicas that wait, with the one that asks.
-	keys    map[string]int // of each tenant
-	calls   int64          // one of each key
+	keys    map[Waiting]int      // of each tenant and priority
+	tenants [len(Priorities)]int // of each priority
+	calls   int64                // one of each key
 	weights float64
 
 	due   Micros // when the replica that asks comes again; 0: it does not wait
 	kept  kept
-	limit string // of which units are kept
-	later bool   // it waits for a quota's next period
-	held  bool   // as it said
+	limit string  // of which units are kept
+	later bool    // it waits for a quota's next period
+	held  bool    // as it said
+	parts Weights // of the priorities, as it said
 }
 
 // kept is what is kept for a replica in its turn even before it is expected.
@@ -99,6 +110,7 @@ type standing struct {
 	horizon Micros
 	tenants []Waiting
 	more    int
+	waits   int // keys, as it said
 	keys    int64
 	weight  float64
 }
@@ -118,7 +130,8 @@ func (l *lines) begin(now Micros, line *Line, horizon Micros) {
 		own.taken = max(own.taken, l.clock)
 	}
 	own.seen, own.due, own.later, own.horizon, own.tenants, own.more = now, now, false, horizon, line.Tenants, line.More
-	l.own, l.due, l.kept, l.later, l.held = own, 0, keptNothing, false, line.Held
+	own.waits = line.Keys
+	l.own, l.due, l.kept, l.later, l.held, l.parts = own, 0, keptNothing, false, line.Held, line.Weights
 	l.weigh(now)
 }
 
@@ -132,35 +145,44 @@ func (l *lines) forgetOldest() {
 	l.all = slices.Delete(l.all, oldest, oldest+1)
 }
 
-// rests reports whether a replica waits for a period that does not begin soon. Until then none of its keys can be called.
+// rests reports whether a replica waits for a period that does not begin soon. Until then none of its keys can be
+// called.
 func (s *standing) rests(now Micros) bool { return s.later && s.due > now+goneAfter }
 
 // weigh computes the weights of all replicas that wait. Keys of those that rest do not count.
 func (l *lines) weigh(now Micros) {
-	l.keys, l.calls, l.weights = map[string]int{}, 0, 0
+	l.keys, l.tenants, l.calls, l.weights = map[Waiting]int{}, [len(Priorities)]int{}, 0, 0
 	for _, s := range l.all {
 		if s.due == 0 || s.rests(now) {
 			continue
 		}
+		l.tenants[Normal-High] += s.more
 		for _, t := range s.tenants {
-			l.keys[t.Tenant] += t.Keys
+			if _, known := l.keys[t.whose()]; !known {
+				l.tenants[t.Priority-High]++
+			}
+			l.keys[t.whose()] += t.Keys
 		}
 	}
+	each := l.each()
 	for _, s := range l.all {
 		if s.due == 0 {
 			continue
 		}
-		s.keys, s.weight = int64(s.more), float64(s.more)
+		s.keys, s.weight = int64(s.more), float64(float64(s.more)*each[Normal-High]) // rounded here, as in the script
 		for _, t := range s.tenants {
 			s.keys += int64(t.Keys)
-			all := l.keys[t.Tenant]
+			all := l.keys[t.whose()]
 			if s.rests(now) {
 				all += t.Keys
 			}
-			s.weight += float64(t.Keys) / float64(all)
+			s.weight += float64(float64(t.Keys) / float64(all) * each[t.Priority-High])
 		}
 		if s.keys == 0 {
 			s.keys, s.weight = 1, 1
+		}
+		if s.waits > 0 {
+			s.keys = int64(s.waits)
 		}
 		if !s.rests(now) {
 			l.calls += s.keys
@@ -169,14 +191,51 @@ func (l *lines) weigh(now Micros) {
 	}
 }
 
-// elsewhere returns how many keys of a tenant wait at other replicas.
-func (l *lines) elsewhere(tenant string) int {
+// each returns what a tenant of each priority weighs: one, if all are of one priority.
+func (l *lines) each() (each [len(Priorities)]float64) {
+	kinds, sum, all := 0, int64(0), 0
+	for i, p := range Priorities {
+		if each[i] = 1; l.tenants[i] > 0 {
+			kinds, sum, all = kinds+1, sum+l.parts.Of(p), all+l.tenants[i]
+		}
+	}
+	if kinds < 2 {
+		return each
+	}
+	for i, p := range Priorities {
+		if n := l.tenants[i]; n > 0 {
+			each[i] = float64(l.parts.Of(p)*int64(all)) / float64(sum*int64(n))
+		}
+	}
+	return each
+}
+
+// elsewhere returns how many keys of a tenant with jobs of a priority wait at other replicas.
+func (l *lines) elsewhere(tenant string, p Priority) int {
 	for _, t := range l.own.tenants {
-		if t.Tenant == tenant {
-			return l.keys[tenant] - t.Keys
+		if t.Tenant == tenant && t.Priority == p {
+			return l.keys[t.whose()] - t.Keys
 		}
 	}
 	return 0
+}
+
+// whole returns what all replicas have of a priority, in thousandths of what the replica has that asks; 0 if it has
+// none.
+func (l *lines) whole(p Priority) int {
+	part := 0.0
+	if p == Normal {
+		part = float64(l.own.more)
+	}
+	for _, t := range l.own.tenants {
+		if t.Priority == p {
+			part += float64(t.Keys) / float64(l.keys[t.whose()])
+		}
+	}
+	if part == 0 {
+		return 0
+	}
+	return int(math.Floor(float64(1000*l.tenants[p-High])/part + 0.5))
 }
 
 // competes reports whether a replica is expected to ask in time for a slot, or what the slot takes is kept for it.
@@ -227,8 +286,8 @@ func (l *lines) before(now, slot, from Micros, service float64) (b behind) {
 	return b
 }
 
-// serve charges the replica that asks for the call that got a slot. Those that were before it and missed their turn keep
-// one call of it.
+// serve charges the replica that asks for the call that got a slot. Those that were before it and missed their turn
+// keep one call of it.
 func (l *lines) serve(now, slot Micros, service float64) {
 	own := l.own
 	for _, s := range l.all {

@@ -124,6 +124,9 @@ func (r Rules) Validate() error {
 			errs = append(errs, fmt.Errorf("keys %q: %w", o.Pattern, err))
 		}
 	}
+	if err := r.Weights.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("priorities: %w", err))
+	}
 	names := map[string]int{}
 	for _, l := range r.Shared {
 		names[l.Name]++

@@ -25,9 +25,10 @@ type Ask struct {
 
 	// Line says what waits where the ask comes from: the same Line for all asks of a round. It is nil if no other
 	// process uses the Store, or if the ask is made out of turn.
-	Line    *Line
-	Tenant  string // of the key, one of the Line's
-	Service Micros // for how long the call uses up the limit that it burdens most; at least 1
+	Line     *Line
+	Tenant   string   // of the key, one of the Line's
+	Priority Priority // of the job
+	Service  Micros   // for how long the call uses up the limit that it burdens most; at least 1
 }
 
 // Validate returns what is wrong with an ask under rules. A Store refuses such an ask.
@@ -45,8 +46,13 @@ func (a *Ask) validate(shared int) error {
 	if a.Costs != nil && len(a.Costs) != shared {
 		return fmt.Errorf("names %d costs for %d shared limits", len(a.Costs), shared)
 	}
-	if l := a.Line; l != nil && (l.Replica == "" || l.More < 0 || len(l.Tenants) > MostTenants) {
+	if l := a.Line; l != nil && (l.Replica == "" || l.More < 0 || l.Keys < 0 || len(l.Tenants) > MostTenants) {
 		return fmt.Errorf("has a line of replica %q with %d tenants and %d more", l.Replica, len(l.Tenants), l.More)
+	}
+	if a.Line != nil {
+		if err := a.Line.Weights.Validate(); err != nil {
+			return err
+		}
 	}
 	for _, c := range a.Costs {
 		if c < 0 || c > maxCost {
@@ -102,6 +108,9 @@ type Answer struct {
 	Now Micros
 	// Elsewhere is how many keys of the ask's tenant wait at other replicas, as far as their Lines said lately.
 	Elsewhere int
+	// Whole is what all replicas have of the ask's priority, in thousandths of what the asking replica has: 1000 if no
+	// other has any, and 0 if the ask has no Line.
+	Whole int
 }
 
 // Use reports the end of a grant to the store. A grant may be Returned unused. The key gets it back if all later grants

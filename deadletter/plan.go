@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"weir/bucket"
 	"weir/bucket/queue"
+	"weir/ingest"
 )
 
 // MaxRedrive is the maximum number of letters in one redrive, which keeps about 40 bytes of each in memory.
@@ -76,7 +77,8 @@ type Passed struct {
 	Tally Tally
 }
 
-// RedriveOptions configure a redrive. All are required except the policies, Edit, Before, NotBefore and Passed.
+// RedriveOptions configure a redrive. All are required except the policies, Priority, Edit, Before, NotBefore and
+// Passed.
 type RedriveOptions struct {
 	Conn    *nats.Conn
 	Browser *Browser
@@ -87,6 +89,8 @@ type RedriveOptions struct {
 	Cancelled CancelledPolicy
 	// Deadline says what to do with deadlines that have passed.
 	Deadline DeadlinePolicy
+	// Priority is that of the redriven jobs. Nil: each keeps its own.
+	Priority *ingest.Priority
 	Rate     bucket.Rate // of publishing; its burst is not used
 	// Edit changes the one letter that is redriven. Nil means no change.
 	Edit *Edit
@@ -163,6 +167,9 @@ func (r *Redrive) Scope() *Scope { return r.scope }
 func (r *Redrive) Order(o TaskOrder) TaskOrder {
 	o.IncludeUnknown, o.IncludeCancelled = r.opts.Unknown == IncludeUnknowns, r.opts.Cancelled == IncludeCancelleds
 	o.DropDeadline, o.Edit = r.opts.Deadline == DropDeadline, r.opts.Edit
+	if r.opts.Priority != nil {
+		o.Priority = r.opts.Priority.String()
+	}
 	return o
 }
 

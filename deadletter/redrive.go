@@ -213,6 +213,9 @@ func (x *run) letter(ctx context.Context, k *Kept) error {
 		k.Billed, k.Keyed = NotBilled, ""
 	}
 	msg := k.resubmission(terms, x.opts.Deadline, now)
+	if x.opts.Priority != nil {
+		setPriority(msg.Header, *x.opts.Priority)
+	}
 	if x.opts.Edit != nil {
 		if err := x.opts.Edit.CheckKey(k, terms); err != nil {
 			return &letterError{k.Seq, fmt.Errorf("%w: %w", ErrEdit, err)}

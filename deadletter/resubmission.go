@@ -92,6 +92,18 @@ func (l *Kept) resubmission(terms Terms, deadline DeadlinePolicy, now time.Time)
 	return &nats.Msg{Subject: subject, Header: h, Data: l.Body}
 }
 
+// setPriority gives the job of a message another priority.
+func setPriority(h nats.Header, p ingest.Priority) {
+	for name := range h {
+		if strings.EqualFold(name, ingest.HeaderPriority) {
+			delete(h, name)
+		}
+	}
+	if p != ingest.Normal {
+		h[ingest.HeaderPriority] = []string{p.String()}
+	}
+}
+
 // sameRequest reports whether two letters are of one request to the api. Another job may have got the same id long
 // after the first was forgotten.
 func (l *Letter) sameRequest(other *Letter) bool {

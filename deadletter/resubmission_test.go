@@ -2,6 +2,7 @@ package deadletter
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -226,5 +227,25 @@ func TestDrain(t *testing.T) {
 		if n := l.overflow(terms, map[string]uint64{"b": 30}); n != 40+20 {
 			t.Errorf("%d find no room, want 60", n)
 		}
+	}
+}
+
+// TestPriorityOfARedrive checks that a redriven job has the priority of the redrive and no other, however its producer
+// wrote the header's name.
+func TestPriorityOfARedrive(t *testing.T) {
+	for p, want := range map[ingest.Priority][]string{ingest.Low: {"low"}, ingest.High: {"high"}, ingest.Normal: nil} {
+		h := nats.Header{"weir-priority": {"high"}, "X-Own": {"1"}}
+		setPriority(h, p)
+		if got := ingest.HeaderValues(h, ingest.HeaderPriority); !slices.Equal(got, want) || len(h.Values("X-Own")) != 1 {
+			t.Errorf("%s: %v", p, h)
+		}
+	}
+	order := TaskOrder{}
+	if o := order.options(RedriveOptions{}); *o.Priority != ingest.Low {
+		t.Errorf("a task that says none gives priority %s", *o.Priority)
+	}
+	order.Priority = "normal"
+	if o := order.options(RedriveOptions{}); *o.Priority != ingest.Normal {
+		t.Errorf("a task that says normal gives priority %s", *o.Priority)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/ingest"
 )
 
 // A task is a redrive that is stored in NATS, so that it outlives the process that started it and the replica that
@@ -39,6 +40,10 @@ const (
 	maxTaskOrder = 48 << 10 // bytes of an order: servers accept messages of at least 64 KiB
 )
 
+// RedrivePriority is the priority of redriven jobs unless the operator says otherwise: they must not delay the jobs
+// that come.
+const RedrivePriority = ingest.Low
+
 // TaskOrder is what a task must do. The letters it means never change; Stopped, StoppedBy and Run do.
 type TaskOrder struct {
 	Name    string    `json:"name"`
@@ -53,10 +58,12 @@ type TaskOrder struct {
 	RateCount int64   `json:"rate_count"`
 	RatePer   int64   `json:"rate_per_ns"`
 
-	IncludeUnknown   bool  `json:"include_unknown,omitempty"`
-	IncludeCancelled bool  `json:"include_cancelled,omitempty"`
-	DropDeadline     bool  `json:"drop_deadline,omitempty"`
-	Edit             *Edit `json:"edit,omitempty"` // of the one letter
+	IncludeUnknown   bool `json:"include_unknown,omitempty"`
+	IncludeCancelled bool `json:"include_cancelled,omitempty"`
+	DropDeadline     bool `json:"drop_deadline,omitempty"`
+	// Priority is that of the redriven jobs; "": RedrivePriority.
+	Priority string `json:"priority,omitempty"`
+	Edit     *Edit  `json:"edit,omitempty"` // of the one letter
 
 	EditedBody string `json:"edited_body,omitempty"` // the entry with the body of Edit
 
@@ -85,6 +92,10 @@ func (o *TaskOrder) options(to RedriveOptions) RedriveOptions {
 	}
 	if o.DropDeadline {
 		to.Deadline = DropDeadline
+	}
+	to.Priority = new(RedrivePriority)
+	if p, err := ingest.ParsePriority(o.Priority); err == nil {
+		to.Priority = &p
 	}
 	return to
 }

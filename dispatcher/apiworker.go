@@ -17,6 +17,7 @@ import (
 	"weir/dispatcher/schedule"
 	"weir/dispatcher/settle"
 	"weir/dispatcher/takeover"
+	"weir/ingest"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -305,14 +306,19 @@ func (w *apiWorker) Position(key string, seq uint64) (position int, notBefore bu
 	return position, w.wallLocked(notBefore)
 }
 
-// Early implements queue.Forecaster.
-func (w *apiWorker) Early(key string, at bucket.Micros) int {
+// Behind implements queue.Forecaster. Jobs that this worker has not read are called before the job, as far as it knows,
+// unless the job is urgent: most are not, and an urgent job must not be refused because of them.
+func (w *apiWorker) Behind(key string, upTo int, at bucket.Micros, p ingest.Priority) int {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
+	behind, known := w.Sched.At(w.Now()).Behind(key, w.Sched.Own(at), p), 0
 	if q := w.Sched.Find(key); q != nil {
-		return q.Early(max(w.Sched.Own(at), w.Now()))
+		known = q.Depth()
 	}
-	return 0
+	if p == ingest.High && upTo > known {
+		behind += upTo - known
+	}
+	return behind
 }
 
 var _ queue.Forecaster = (*apiWorker)(nil)

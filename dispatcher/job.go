@@ -203,6 +203,9 @@ func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, ma
 	lane.Observe(w.Metrics.Late, (late + r.Started.Sub(measured)).Seconds(), j)
 	if first {
 		lane.Observe(w.Metrics.Wait, waited.Seconds(), j)
+		if j.Priority != ingest.Normal {
+			lane.Observe(w.Env.Metrics.PriorityWait.WithLabelValues(w.Name, j.Priority.String()), waited.Seconds(), j)
+		}
 	}
 	use := bucket.Use{Key: j.Queue.Key, Grant: j.Grant, Costs: j.Costs}
 	took := w.settleUnits(j, r)

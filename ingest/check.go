@@ -137,7 +137,7 @@ func ParseDeadline(value string, now time.Time) (time.Time, error) {
 // DeadlineOf returns the deadline that a job's headers name, or zero if they name none that can be read. A duration
 // counts from storedAt.
 func DeadlineOf(h nats.Header, storedAt time.Time) time.Time {
-	value := timeHeader(h, HeaderDeadline)
+	value := firstValue(h, HeaderDeadline)
 	if value == "" {
 		return time.Time{}
 	}
@@ -145,8 +145,9 @@ func DeadlineOf(h nats.Header, storedAt time.Time) time.Time {
 	return at
 }
 
-// timeHeader returns the value of a header that names a time, or "" if there is none. It ignores the case of the name.
-func timeHeader(h nats.Header, header string) string {
+// firstValue returns the value of a header that has one meaning, or "" if there is none. It ignores the case of the
+// name.
+func firstValue(h nats.Header, header string) string {
 	for name, values := range h {
 		if len(name) == len(header) && len(values) > 0 && strings.EqualFold(name, header) {
 			return values[0]

@@ -88,6 +88,9 @@ func (j *Job) readOne(name string, values []string, rule *Rule, now time.Time, m
 	case "weir-not-before":
 		at, bad := ParseNotBefore(value, now)
 		err = set(&j.NotBefore, at, bad)
+	case "weir-priority":
+		p, bad := client.ParsePriority(value)
+		err = set(&j.Priority, p, bad)
 	case "weir-cost":
 		cost, bad := parseCost(value)
 		err = set(&j.Cost, cost, bad)
@@ -141,8 +144,8 @@ func (j *Job) readOther(name string, values []string, rule *Rule, from source) e
 		return j.forward(http.CanonicalHeaderKey(forwarded), values)
 	}
 	if strings.HasPrefix(lower, "weir-") && !carriedByLetters(lower) && from == fromProducer {
-		return fmt.Errorf("no such header; weir knows %s %s %s %s<Name> %s %s %s %s %s %s", HeaderMethod, HeaderPath,
-			HeaderQuery, HeaderForward, HeaderDeadline, HeaderNotBefore, HeaderCost, HeaderReplyTo, HeaderThrottled, HeaderJobID)
+		return fmt.Errorf("no such header; weir knows %s %s %s %s<Name> %s %s %s %s %s %s %s", HeaderMethod, HeaderPath,
+			HeaderQuery, HeaderForward, HeaderDeadline, HeaderNotBefore, HeaderPriority, HeaderCost, HeaderReplyTo, HeaderThrottled, HeaderJobID)
 	}
 	if unhonoured(lower) {
 		return errors.New("weir cannot honour this JetStream header: leave it out")

@@ -25,6 +25,7 @@ const (
 	HeaderForward    = client.HeaderForward
 	HeaderDeadline   = client.HeaderDeadline
 	HeaderNotBefore  = client.HeaderNotBefore
+	HeaderPriority   = client.HeaderPriority
 	HeaderCost       = client.HeaderCost
 	HeaderReplyTo    = client.HeaderReplyTo
 	HeaderThrottled  = client.HeaderThrottled
@@ -57,6 +58,7 @@ type Job struct {
 
 	Deadline  time.Time // zero: none
 	NotBefore time.Time // no call before it; zero, or in the past: at once
+	Priority  Priority  // Normal when absent
 	Cost      int64     // from Weir-Cost, 1 when absent
 	ReplyTo   string
 	Retries   bool  // its producer submits it again if it is throttled

@@ -73,7 +73,7 @@ func endpointMetadata(prefix string) map[string]string {
 		"weir.subject": prefix + "<api>.<key>",
 		"weir.request": "the body of the call, as it is",
 		"weir.headers": strings.Join([]string{
-			HeaderMsgID, HeaderMethod, HeaderPath, HeaderQuery, HeaderForward + "<Name>", headerContentType, HeaderDeadline, HeaderNotBefore, HeaderCost, HeaderReplyTo, HeaderThrottled, HeaderTrace, HeaderBaggage,
+			HeaderMsgID, HeaderMethod, HeaderPath, HeaderQuery, HeaderForward + "<Name>", headerContentType, HeaderDeadline, HeaderNotBefore, HeaderPriority, HeaderCost, HeaderReplyTo, HeaderThrottled, HeaderTrace, HeaderBaggage,
 		}, " "),
 		"weir.schema.receipt": Schema(receipt), "weir.schema.refusal": Schema(refusal),
 	}

@@ -53,7 +53,7 @@ func (j *Job) checkNotBefore(now time.Time) *Refusal {
 // none that can be read. A duration counts from storedAt. It returns at most storedAt plus MostNotBefore, even if a
 // header is damaged or forged.
 func NotBeforeOf(h nats.Header, storedAt time.Time) time.Time {
-	value := timeHeader(h, HeaderNotBefore)
+	value := firstValue(h, HeaderNotBefore)
 	if value == "" {
 		return time.Time{}
 	}

@@ -14,10 +14,10 @@ import (
 // asked is a Forecaster that notes what it is asked about full buckets.
 type asked chan []Appointment
 
-func (asked) ETA(p Place) bucket.Micros                    { return p.NotBefore }
-func (asked) Soonest(p Place) bucket.Micros                { return p.NotBefore }
-func (asked) Position(string, uint64) (int, bucket.Micros) { return 0, 0 }
-func (asked) Early(string, bucket.Micros) int              { return 0 }
+func (asked) ETA(p Place) bucket.Micros                              { return p.NotBefore }
+func (asked) Soonest(p Place) bucket.Micros                          { return p.NotBefore }
+func (asked) Position(string, uint64) (int, bucket.Micros)           { return 0, 0 }
+func (asked) Behind(string, int, bucket.Micros, ingest.Priority) int { return 0 }
 
 // NextFree implements Forecaster.
 func (a asked) NextFree(_ string, unread []Appointment) bucket.Micros {

@@ -33,13 +33,15 @@ type Forecaster interface {
 	// Position returns the rank of the unfinished job with this sequence among the key's, or 0 if it is finished.
 	// notBefore is the time before which it must not be called, 0 for none.
 	Position(key string, seq uint64) (position int, notBefore bucket.Micros)
-	// Early returns how many unfinished jobs of the key must be called neither now nor before at.
-	Early(key string, at bucket.Micros) int
+	// Behind returns how many of upTo unfinished jobs of the key are called after a job of a priority that comes now and
+	// must not be called before at; 0 for at once.
+	Behind(key string, upTo int, at bucket.Micros, p ingest.Priority) int
 }
 
 // Place is a job's position among those of its key; the first is 1.
 type Place struct {
 	Key      string
+	Priority ingest.Priority
 	Position int
 	// Others is how many jobs of other keys there are, and Keys how many keys have any, as far as the intake knows;
 	// those on their way to the streams count too. Both may be too low.
@@ -271,18 +273,18 @@ func (q *Queue) expect(limits bucket.KeyLimits, place Place, own int, ask func(F
 // placeOf returns the place of a job if its key has upTo unfinished jobs up to and including it. Jobs that must be
 // called later than this one do not count.
 func (q *Queue) placeOf(j *ingest.Job, upTo int) Place {
-	p := Place{Key: j.Key, Position: upTo, NotBefore: notBefore(j)}
+	p := Place{Key: j.Key, Priority: j.Priority, Position: upTo, NotBefore: notBefore(j)}
 	if o := q.forecaster.Load(); o != nil && upTo > 1 {
-		p.Position = max(1, upTo-(*o).Early(j.Key, p.NotBefore))
+		p.Position = max(1, upTo-(*o).Behind(j.Key, upTo-1, p.NotBefore, j.Priority))
 	}
 	return p
 }
 
-// stored returns the place of a job that was just stored. If the job must not be called yet and its owner has read it
-// by now, the owner's place is used: only the owner knows which jobs of the key are called later.
+// stored returns the place of a job that was just stored. If the job must not be called yet, or is not normal, and its
+// owner has read it by now, the owner's place is used: only the owner knows which jobs of the key are called later.
 func (q *Queue) stored(j *ingest.Job, seq uint64, upTo int) Place {
-	if notBefore(j) != 0 {
-		if p := q.known(j.Key, seq); p.Position > 0 {
+	if notBefore(j) != 0 || j.Priority != ingest.Normal {
+		if p := q.known(j.Key, seq, j.Priority); p.Position > 0 {
 			return p
 		}
 	}
@@ -326,8 +328,8 @@ func (q *Queue) nextFree(limits bucket.KeyLimits, key string) time.Duration {
 const leastRetry = time.Millisecond
 
 // known returns the place of a job that is in the queue already.
-func (q *Queue) known(key string, seq uint64) Place {
-	p := Place{Key: key}
+func (q *Queue) known(key string, seq uint64, of ingest.Priority) Place {
+	p := Place{Key: key, Priority: of}
 	if o := q.forecaster.Load(); o != nil {
 		p.Position, p.NotBefore = (*o).Position(key, seq)
 	}

@@ -138,12 +138,19 @@ func (r *request) line(l *bucket.Line) {
 	r.str(short(l.Replica))
 	r.num(int64(l.More))
 	r.flag(l.Held)
+	r.num(int64(l.Keys))
+	for _, p := range bucket.Priorities {
+		r.num(l.Weights.Of(p))
+	}
 	r.num(int64(len(l.Tenants)))
 	for i := range l.Tenants {
-		r.str(short(l.Tenants[i].Tenant))
+		r.str(marks[l.Tenants[i].Priority] + short(l.Tenants[i].Tenant))
 		r.num(int64(l.Tenants[i].Keys))
 	}
 }
+
+// marks begin the word of a tenant that has keys with jobs of a priority.
+var marks = map[bucket.Priority]string{bucket.High: "h:", bucket.Normal: "", bucket.Low: "l:"}
 
 // short returns a short word for a name: two names have the same once in billions of pairs.
 func short(name string) string {
@@ -164,6 +171,7 @@ func (s *Store) askLocked(r *request, a *bucket.Ask) {
 	r.num(int64(a.Want))
 	r.num(int64(a.Floor))
 	r.num(tenantOf(a))
+	r.num(1 + int64(a.Priority-bucket.High))
 	r.num(int64(max(1, a.Service)))
 	for i := range s.rules.Shared {
 		if a.Costs == nil {
@@ -179,7 +187,7 @@ func tenantOf(a *bucket.Ask) int64 {
 	if a.Line == nil {
 		return 0
 	}
-	return 1 + int64(slices.IndexFunc(a.Line.Tenants, func(t bucket.Waiting) bool { return t.Tenant == a.Tenant }))
+	return 1 + int64(slices.IndexFunc(a.Line.Tenants, func(t bucket.Waiting) bool { return t.Tenant == a.Tenant && t.Priority == a.Priority }))
 }
 
 // useLocked writes the end of one grant. It writes -1 for a cost that the grant's rules did not have, and for what its
@@ -288,7 +296,7 @@ func (s *Store) answerLocked(r *reader) (a bucket.Answer) {
 		a.Grants = append(a.Grants, g)
 	}
 	binding, until, never, excess := r.num(), r.num(), r.num(), r.num()
-	a.Elsewhere = int(r.num())
+	a.Elsewhere, a.Whole = int(r.num()), int(r.num())
 	switch {
 	case r.err != nil || binding < 0:
 	case binding == 0:

@@ -1,43 +1,66 @@
 package redisstore
 
-// luaLine is bucket's line.go. What the replicas said is one field of the state, lines, packed by cmsgpack, which reads it
-// ten times as fast as Lua would: their clock, and then for each replica its name, virtual time, seen, due, kept,
-// horizon, more, each tenant with its number of keys, the limit of which units are kept, and later. It is empty while no
-// replica waits.
+// luaLine is bucket's line.go. What the replicas said is one field of the state, lines, packed by cmsgpack, which reads
+// it ten times as fast as Lua would: their clock, and then for each replica its name, virtual time, seen, due, kept,
+// horizon, more, each tenant with its number of keys, the limit of which units are kept, later, and waits. It is empty
+// while no replica waits. The word of a tenant begins with h: or l: if the jobs of these keys have that priority.
 const luaLine = `
 local LINE = {REPLICAS = 64, GONE = 1000000, LATE = 5000, POLL = 100, DEAR = 200000}
 local lines = {clock = 0, all = {}, calls = 0, weights = 0, due = 0}
+local CLASS = {['h:'] = 1, ['l:'] = 3}
+local function line_class(tenant) return CLASS[string.sub(tenant, 1, 2)] or 2 end
 local function line_late(s) return s.due + s.horizon + LINE.LATE end
 local function line_rests(s, now) return s.later and s.due > now + LINE.GONE end
+local function line_each(count)
+  local kinds, sum, all, each, w = 0, 0, 0, {1, 1, 1}, lines.parts
+  for c = 1, 3 do
+    if count[c] > 0 then kinds, sum, all = kinds + 1, sum + w[c], all + count[c] end
+  end
+  for c = 1, kinds > 1 and 3 or 0 do
+    if count[c] > 0 then each[c] = w[c] * all / (sum * count[c]) end
+  end
+  return each
+end
 local function line_weigh(now)
-  local keys, calls, weights = {}, 0, 0
+  local keys, count, calls, weights = {}, {0, 0, 0}, 0, 0
   for _, s in ipairs(lines.all) do
     local t = s.tenants
-    for i = 1, s.due ~= 0 and not line_rests(s, now) and #t or 0, 2 do keys[t[i]] = (keys[t[i]] or 0) + t[i + 1] end
+    if s.due ~= 0 and not line_rests(s, now) then
+      count[2] = count[2] + s.more
+      for i = 1, #t, 2 do
+        if not keys[t[i]] then
+          local c = line_class(t[i])
+          count[c] = count[c] + 1
+        end
+        keys[t[i]] = (keys[t[i]] or 0) + t[i + 1]
+      end
+    end
   end
+  local each = line_each(count)
   for _, s in ipairs(lines.all) do
     if s.due ~= 0 then
-      local t, n, weight, rests = s.tenants, s.more, s.more, line_rests(s, now)
+      local t, n, weight, rests = s.tenants, s.more, s.more * each[2], line_rests(s, now)
       for i = 1, #t, 2 do
         local all = keys[t[i]] or 0
         if rests then all = all + t[i + 1] end
-        n, weight = n + t[i + 1], weight + t[i + 1] / all
+        n, weight = n + t[i + 1], weight + t[i + 1] / all * each[line_class(t[i])]
       end
       if n == 0 then n, weight = 1, 1 end
+      if s.waits > 0 then n = s.waits end
       s.keys, s.weight = n, weight
       if not rests then calls, weights = calls + n, weights + weight end
     end
   end
-  lines.keys, lines.calls, lines.weights = keys, calls, weights
+  lines.keys, lines.count, lines.calls, lines.weights = keys, count, calls, weights
 end
-local function line_begin(now, replica, horizon, more, held, tenants)
+local function line_begin(now, replica, horizon, more, held, waits, parts, tenants)
   local all, own = {}, nil
   if (st.lines or '') ~= '' then
     local known = cmsgpack.unpack(st.lines)
     lines.clock = known[1]
     for i = 2, #known do
       local w = known[i]
-      local s = {replica = w[1], taken = w[2], seen = w[3], due = w[4], kept = w[5], horizon = w[6], more = w[7], tenants = w[8], limit = w[9] or '', later = w[10]}
+      local s = {replica = w[1], taken = w[2], seen = w[3], due = w[4], kept = w[5], horizon = w[6], more = w[7], tenants = w[8], limit = w[9] or '', later = w[10], waits = w[11] or 0}
       if now <= max(s.seen, s.due) + LINE.GONE then all[#all + 1] = s end
       if s == all[#all] and s.replica == replica then own = s end
     end
@@ -53,7 +76,8 @@ local function line_begin(now, replica, horizon, more, held, tenants)
   end
   if own.due == 0 then own.taken = max(own.taken, lines.clock) end
   own.later = false
-  own.seen, own.due, own.horizon, own.tenants, own.more = now, now, horizon, tenants, more
+  own.seen, own.due, own.horizon, own.tenants, own.more, own.waits = now, now, horizon, tenants, more, waits
+  lines.parts = parts
   lines.all, lines.own, lines.due, lines.kept, lines.limit, lines.later, lines.held = all, own, 0, 0, '', false, held
   line_weigh(now)
 end
@@ -61,6 +85,15 @@ local function line_elsewhere(tenant)
   if not lines.own or tenant == 0 then return 0 end
   local t = lines.own.tenants
   return lines.keys[t[2 * tenant - 1]] - t[2 * tenant]
+end
+local function line_whole(class)
+  if not lines.own then return 0 end
+  local t, part = lines.own.tenants, class == 2 and lines.own.more or 0
+  for i = 1, #t, 2 do
+    if line_class(t[i]) == class then part = part + t[i + 1] / lines.keys[t[i]] end
+  end
+  if part == 0 then return 0 end
+  return math.floor(1000 * lines.count[class] / part + 0.5)
 end
 local function line_until(s, slot)
   if s.due <= slot then return line_late(s) end
@@ -101,7 +134,7 @@ local function line_end(now, asks)
   local all = {lines.clock}
   for i, s in ipairs(lines.all) do
     waits = waits or s.due ~= 0
-    all[i + 1] = {s.replica, s.taken, s.seen, s.due, s.kept, s.horizon, s.more, s.tenants, s.limit, s.later}
+    all[i + 1] = {s.replica, s.taken, s.seen, s.due, s.kept, s.horizon, s.more, s.tenants, s.limit, s.later, s.waits}
   end
   if waits then save('lines', cmsgpack.pack(all)) elseif (st.lines or '') ~= '' then save('lines', '') end
 end

@@ -204,17 +204,18 @@ local function commit(at, serial, k, a, lease, jitter)
   end
 end
 local function reserve(now, lease, far, memory, jitter, out)
-  local asked, n, replica, more, held, tenants = load('asked'), num(), str(), 0, false, {}
+  local asked, n, replica, more, held, waits, weights, tenants = load('asked'), num(), str(), 0, false, 0, {}, {}
   if replica ~= '' then
-    more, held = num(), num() == 1
+    more, held, waits = num(), num() == 1, num()
+    for c = 1, 3 do weights[c] = num() end
     for i = 1, 2 * num(), 2 do tenants[i], tenants[i + 1] = str(), num() end
   end
   for j = 1, n do
     local own = {p = num(), q = num(), burst = num(), window = num(), late = jitter}
     local a = {burst = own.burst, horizon = num(), want = num(), costs = {}}
-    local floor, tenant = num(), num()
+    local floor, tenant, class = num(), num(), num()
     a.service = num()
-    if j == 1 and replica ~= '' then line_begin(now, replica, a.horizon, more, held, tenants) end
+    if j == 1 and replica ~= '' then line_begin(now, replica, a.horizon, more, held, waits, weights, tenants) end
     for i = 1, n_limits do a.costs[i] = num() end
     local name, lost, blind = KEYS[2 + n_limits + j], 0, 0
     if st.cold then
@@ -244,7 +245,7 @@ local function reserve(now, lease, far, memory, jitter, out)
     -- 2: what stands in the way counts as full because nobody knows
     if sums and binding > 0 and never ~= 1 and load(L[binding].name .. ':x') > 0 then never = 2 end
     out[#out + 1] = dec(binding) out[#out + 1] = dec(till) out[#out + 1] = dec(never) out[#out + 1] = dec(excess)
-    out[#out + 1] = dec(line_elsewhere(tenant))
+    out[#out + 1] = dec(line_elsewhere(tenant)) out[#out + 1] = dec(line_whole(class))
     save_key(name, k, now, memory)
   end
   if lines.own then line_end(now, n) end

@@ -13,6 +13,8 @@ var lineTests = []test{
 	{"two replicas alternate", alternate},
 	{"a replica gets as much as it has keys", byKeys},
 	{"a replica gets as much as it has of each tenant", byTenants},
+	{"a replica gets as much as its priorities weigh", byPriorities},
+	{"a priority gets no more by having more tenants", byPrioritiesOfTenants},
 	{"a replica that dies gives up its turn within a second", diesInTurn},
 	{"what is free is kept for no other replica", freeForAll},
 	{"a dear call waits for no cheap ones of other replicas", dearFirst},
@@ -42,6 +44,10 @@ func waiting(tenant string, keys int) bucket.Waiting {
 	return bucket.Waiting{Tenant: tenant, Keys: keys}
 }
 
+func waitingAs(p bucket.Priority, tenant string, keys int) bucket.Waiting {
+	return bucket.Waiting{Tenant: tenant, Priority: p, Keys: keys}
+}
+
 // take makes a replica ask for one slot now.
 func (b *table) take(r *asker) bucket.Answer {
 	r.next++
@@ -50,7 +56,7 @@ func (b *table) take(r *asker) bucket.Answer {
 		Costs: make([]int64, len(b.rules.Shared)),
 	}
 	if len(r.line.Tenants) > 0 {
-		ask.Tenant = r.line.Tenants[0].Tenant
+		ask.Tenant, ask.Priority = r.line.Tenants[0].Tenant, r.line.Tenants[0].Priority
 	}
 	for i := range ask.Costs {
 		ask.Costs[i] = r.cost
@@ -131,6 +137,35 @@ func byTenants(b *table) {
 	if a := b.take(first); a.Elsewhere != 0 {
 		b.Errorf("%d keys of t wait at a replica that is dead", a.Elsewhere)
 	}
+}
+
+// byPriorities has high jobs at one replica only, and low ones at both. With the default weights 16 of 17 calls are of
+// high jobs, and the rest is divided by the keys with low ones.
+func byPriorities(b *table) {
+	b.lay(only(tenth()))
+	urgent := replicaOf("urgent", waitingAs(bucket.High, "", 1), waitingAs(bucket.Low, "", 1))
+	urgent.line.Keys = 1 // one key has both
+	bulk := replicaOf("bulk", waitingAs(bucket.Low, "", 3))
+	b.play(85*time.Second, urgent, bulk)
+	b.expectCalls(urgent, 805, 818) // 16/17, and a quarter of 1/17
+	b.expectCalls(bulk, 34, 43)
+	if a := b.take(urgent); a.Whole != 1000 {
+		b.Errorf("all have %d thousandths of the high jobs that the only replica with any has", a.Whole)
+	}
+	if a := b.take(bulk); a.Whole != 1333 || a.Elsewhere != 1 {
+		b.Errorf("all have %d thousandths of the low jobs that the replica with three of four keys has, and %d keys are elsewhere", a.Whole, a.Elsewhere)
+	}
+}
+
+// byPrioritiesOfTenants has normal jobs of one tenant at a replica, and low ones of three tenants at another.
+func byPrioritiesOfTenants(b *table) {
+	b.lay(only(tenth()))
+	one := replicaOf("one", waitingAs(bucket.Normal, "a", 1))
+	other := replicaOf("other", waitingAs(bucket.Low, "a", 1), waitingAs(bucket.Low, "b", 1), waitingAs(bucket.Low, "c", 1))
+	one.line.Weights, other.line.Weights = bucket.Weights{Normal: 3, Low: 2}, bucket.Weights{Normal: 3, Low: 2}
+	b.play(50*time.Second, one, other)
+	b.expectCalls(one, 297, 304)
+	b.expectCalls(other, 197, 204)
 }
 
 func diesInTurn(b *table) {

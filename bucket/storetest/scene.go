@@ -1,10 +1,10 @@
 package storetest
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -130,7 +130,7 @@ func (s *scene) ask(k int) {
 	s.seen = max(s.seen, s.clock.now)
 	ask := bucket.Ask{Key: fmt.Sprint("key", k), Limits: s.rules.Key, Costs: costs, Want: s.want, Horizon: s.horizon}
 	if s.replicas > 0 {
-		ask.Line, ask.Tenant, ask.Service = s.line(k), tenantOf(k), bucket.Micros(1+s.rng.Int64N(2000))
+		ask.Line, ask.Tenant, ask.Priority, ask.Service = s.line(k), tenantOf(k), s.priorityOf(k), bucket.Micros(1+s.rng.Int64N(2000))
 	}
 	got, err := s.store.Reserve(context.Background(), []bucket.Ask{ask})
 	if err != nil {
@@ -163,15 +163,31 @@ func (s *scene) ask(k int) {
 
 // line returns what waits at the replica that has a key: all its keys.
 func (s *scene) line(key int) *bucket.Line {
-	keys := map[string]int{}
+	keys, all := map[bucket.Waiting]int{}, 0
 	for k := key % s.replicas; k < s.keys; k += s.replicas {
-		keys[tenantOf(k)]++
+		keys[bucket.Waiting{Tenant: tenantOf(k), Priority: s.priorityOf(k)}]++
+		all++
 	}
 	l := &bucket.Line{Replica: fmt.Sprint("replica", key%s.replicas), More: key % 2, Held: s.chance(20)}
-	for _, tenant := range slices.Sorted(maps.Keys(keys)) {
-		l.Tenants = append(l.Tenants, bucket.Waiting{Tenant: tenant, Keys: keys[tenant]})
+	for of, n := range keys {
+		of.Keys = n
+		l.Tenants = append(l.Tenants, of)
+	}
+	slices.SortFunc(l.Tenants, func(a, b bucket.Waiting) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Tenant, b.Tenant))
+	})
+	if s.prioritized {
+		l.Keys, l.Weights = all, bucket.Weights{High: 5, Normal: 3, Low: 1}
 	}
 	return l
+}
+
+// priorityOf returns the priority of a key's jobs.
+func (s *scene) priorityOf(key int) bucket.Priority {
+	if !s.prioritized {
+		return bucket.Normal
+	}
+	return bucket.Priorities[key%len(bucket.Priorities)]
 }
 
 func tenantOf(key int) string { return fmt.Sprint("tenant", key%3/2) }

@@ -61,6 +61,8 @@ type plan struct {
 	turns   []turn // changes of rules, in order
 	// replicas is among how many processes the keys are divided, which take turns; 0 if one process has them all.
 	replicas int
+	// prioritized says that the jobs of different keys have different priorities.
+	prioritized bool
 }
 
 // adversity is what can go wrong, in percent of the occasions.
@@ -77,6 +79,7 @@ func anyPlan(t *rapid.T) plan {
 		service: time.Duration(rapid.SampledFrom([]int{0, 5, 300}).Draw(t, "service ms")) * time.Millisecond,
 	}
 	p.replicas = rapid.SampledFrom([]int{0, 0, 1, 2, 3}).Draw(t, "replicas")
+	p.prioritized = rapid.Bool().Draw(t, "prioritized")
 	p.rules = bucket.Rules{
 		Key:      bucket.KeyLimits{Rate: anyRate(t, "key")},
 		Jitter:   time.Duration(rapid.SampledFrom([]int{0, 1, 5}).Draw(t, "jitter ms")) * time.Millisecond,

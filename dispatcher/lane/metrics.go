@@ -12,23 +12,25 @@ import (
 
 // Metrics are the dispatcher's metrics. Their label is the api; a key is never a label.
 type Metrics struct {
-	finished  *prometheus.CounterVec
-	calls     *prometheus.CounterVec
-	duration  *prometheus.HistogramVec
-	wait      *prometheus.HistogramVec
-	late      *prometheus.HistogramVec
-	Forfeited *prometheus.CounterVec
-	Restarts  *prometheus.CounterVec
-	Damages   *prometheus.CounterVec
-	Inquiries *prometheus.CounterVec
-	Polls     *prometheus.CounterVec
-	Spend     *spending
-	Unsettled *prometheus.CounterVec
-	Garbled   *prometheus.CounterVec
-	Over      *prometheus.CounterVec
-	Usage     *prometheus.CounterVec
-	Recovered *prometheus.CounterVec
-	up        prometheus.Gauge
+	finished *prometheus.CounterVec
+	calls    *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	wait     *prometheus.HistogramVec
+	late     *prometheus.HistogramVec
+	// PriorityWait is wait of the jobs that are not normal: apis without such jobs have no series in it.
+	PriorityWait *prometheus.HistogramVec
+	Forfeited    *prometheus.CounterVec
+	Restarts     *prometheus.CounterVec
+	Damages      *prometheus.CounterVec
+	Inquiries    *prometheus.CounterVec
+	Polls        *prometheus.CounterVec
+	Spend        *spending
+	Unsettled    *prometheus.CounterVec
+	Garbled      *prometheus.CounterVec
+	Over         *prometheus.CounterVec
+	Usage        *prometheus.CounterVec
+	Recovered    *prometheus.CounterVec
+	up           prometheus.Gauge
 }
 
 // NewMetrics returns the metrics, which r collects together with more.
@@ -47,6 +49,9 @@ func NewMetrics(r prometheus.Registerer, more ...prometheus.Collector) *Metrics 
 			waitBounds()),
 		late: histogram("weir_dispatch_late_seconds", "How much later than its slot a call started.",
 			lateBounds()),
+		PriorityWait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "weir_priority_wait_seconds", Help: "How long jobs with priority high or low waited from acceptance to their first call.", Buckets: waitBounds(),
+		}, []string{"api", "priority"}),
 		Forfeited: counter("weir_slots_forfeited_total", "Slots that were missed and given up.", "api"),
 		Restarts: counter("weir_reader_restarts_total",
 			"Readers of a partition that were set up anew because they broke or had gone quiet before messages that were there.", "api"),
@@ -69,7 +74,7 @@ func NewMetrics(r prometheus.Registerer, more ...prometheus.Collector) *Metrics 
 	}
 	m.up.Set(1)
 	if r != nil {
-		r.MustRegister(m.finished, m.calls, m.duration, m.wait, m.late, m.Forfeited, m.Restarts, m.Damages, m.Inquiries, m.Polls, m.Spend, m.Unsettled, m.Garbled, m.Over, m.Usage, m.Recovered, m.up)
+		r.MustRegister(m.finished, m.calls, m.duration, m.wait, m.PriorityWait, m.late, m.Forfeited, m.Restarts, m.Damages, m.Inquiries, m.Polls, m.Spend, m.Unsettled, m.Garbled, m.Over, m.Usage, m.Recovered, m.up)
 		r.MustRegister(more...)
 	}
 	return m

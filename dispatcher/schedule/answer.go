@@ -66,13 +66,15 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 			in.giveBack(q, jobs[0])
 			q.TAT, q.cold = former.TAT, former.cold
 		}
-		q.seat.tenant.elsewhere = a.Elsewhere
-		s.turns.book(q, len(a.Grants))
-		q.seat.refuse(0)
+		own := jobs[0].seat()
+		own.tenant.elsewhere = a.Elsewhere
+		s.turns.of(jobs[0].Priority).merit.whole = a.Whole
+		s.turns.of(jobs[0].turn).book(q, len(a.Grants))
+		own.refuse(0)
 		q.refused("", 0)
 		s.Touch(q)
 		if len(a.Grants) < len(jobs) {
-			in.wait(q, jobs[0], jobs[len(a.Grants)], &a.Wait)
+			in.wait(q, jobs[0], jobs[len(a.Grants)], jobs[0].turn, &a.Wait)
 		}
 	}
 	in.withdrawBlocked()
@@ -94,6 +96,7 @@ func (s *answering) grant(j *Job, g bucket.Grant, shift, unsure bucket.Micros) {
 	s.paced(j)
 	s.Shared.granted(j, at)
 	s.Pipe.granted(s.now)
+	s.Pipe.without(j, -1)
 }
 
 // paced reports to the governors that a job has its slot. The api's pace is that of the shared rate that binds a job
@@ -139,8 +142,8 @@ func (s *answering) end(j *Job) {
 }
 
 // wait makes a queue wait for the limit that refused it. The queue asked for its jobs from first on; the limit refused
-// the job refused and those behind it.
-func (s *answering) wait(q *KeyQueue, first, refused *Job, w *bucket.Wait) {
+// the job refused and those behind it. It waits for a turn like the one that it had.
+func (s *answering) wait(q *KeyQueue, first, refused *Job, turn bucket.Priority, w *bucket.Wait) {
 	if w.Limit != ownRate {
 		s.gate.scarce = s.now
 		if l := s.Shared.named(w.Limit); l != nil {
@@ -158,16 +161,16 @@ func (s *answering) wait(q *KeyQueue, first, refused *Job, w *bucket.Wait) {
 	case cost > 1 && s.comesBackWhole(w):
 	default:
 		s.gate.shut(w.Limit, w.Until)
-		if q.seat.refuse(cost); cost <= 1 || w.Until <= s.now.Add(LongWait) {
-			s.waitInLine(q)
+		if first.seat().refuse(cost); cost <= 1 || w.Until <= s.now.Add(LongWait) {
+			s.waitInLine(q, turn)
 		}
 	}
 }
 
 // waitInLine makes a queue wait for its turn at the shared limits, unless its partition was lost while it asked.
-func (s *answering) waitInLine(q *KeyQueue) {
+func (s *answering) waitInLine(q *KeyQueue, of bucket.Priority) {
 	if s.byKey[q.Key] == q {
-		s.turns.wait(q)
+		s.turns.of(of).wait(q)
 	}
 }
 
@@ -199,9 +202,9 @@ func (s *answering) unanswered(fx *Effects) {
 			j.Phase = ready
 			s.Pipe.exit.leave(j)
 		}
-		s.turns.book(q, 0)
+		s.turns.of(jobs[0].turn).book(q, 0)
 		q.refused(storeDown, 0)
-		s.waitInLine(q)
+		s.waitInLine(q, jobs[0].turn)
 		s.Touch(q)
 	}
 	if s.now >= s.store.downAt.Add(LongWait) {
@@ -228,28 +231,28 @@ func (s *answering) withdrawBeyond(most int) {
 		return
 	}
 	waiting, count := s.turns.takeAll(), 0
-	for _, q := range waiting {
-		count += q.count(ready)
+	for _, w := range waiting {
+		count += w.ready()
 	}
 	for kept := 1; kept >= 0; kept-- {
-		for _, q := range slices.Backward(waiting) {
-			if q.seat.costly && most > 0 {
+		for _, w := range slices.Backward(waiting) {
+			if w.order.seat(w.queue).costly && most > 0 {
 				continue
 			}
-			n := min(q.count(ready)-kept, count-most)
+			n := min(w.ready()-kept, count-most)
 			count -= max(n, 0)
-			s.withdrawNewest(q, n)
+			s.withdrawNewest(w, n)
 		}
 	}
-	for _, q := range waiting {
-		s.turns.putBack(q)
+	for _, w := range waiting {
+		w.order.putBack(w.queue)
 	}
 }
 
-// withdrawNewest withdraws a queue's n newest ready jobs.
-func (s *answering) withdrawNewest(q *KeyQueue, n int) {
-	for _, j := range slices.Backward(q.Jobs) {
-		if n > 0 && j.Phase == ready {
+// withdrawNewest withdraws the n newest ready jobs of a queue in a line.
+func (s *answering) withdrawNewest(w taking, n int) {
+	for _, j := range slices.Backward(w.queue.Jobs) {
+		if n > 0 && j.Phase == ready && j.Priority == w.order.priority {
 			n--
 			s.withdraw(j, s.gate.opens)
 			s.out.Withdrawn = append(s.out.Withdrawn, j)

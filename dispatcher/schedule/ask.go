@@ -10,8 +10,8 @@ import (
 // maxAsks bounds the asks of one round trip to a store.
 const maxAsks = 64
 
-// ask asks for slots for the queue's ready jobs and returns when to look again.
-func (s *step) ask(q *KeyQueue) bucket.Micros {
+// ask asks for slots for the queue's ready jobs of priorities that may go, and returns when to look again.
+func (s *step) ask(q *KeyQueue, may classSet) bucket.Micros {
 	s.unready(q)
 	s.unstick(q)
 	now := s.now
@@ -20,7 +20,14 @@ func (s *step) ask(q *KeyQueue) bucket.Micros {
 		again = min(again, q.newest().Add(LongWait))
 	}
 	var jobs []*Job
+	slow, over := s.isSlow(q, free), allClasses&^may // over: the priorities of which no further job can be asked for
+	if slow {
+		over = 0
+	}
 	for _, j := range q.Jobs {
+		if over.has(j.Priority) {
+			continue
+		}
 		if j.Phase == staging && !j.First() {
 			continue // a retry may be overtaken; it may wait for memory that jobs behind it hold
 		}
@@ -28,7 +35,10 @@ func (s *step) ask(q *KeyQueue) bucket.Micros {
 			if j.Phase == ready {
 				again = min(again, j.NotBefore)
 			}
-			break // order: no job behind it may overtake
+			if over = over.with(j.Priority); over == allClasses {
+				break
+			}
+			continue // order: no job of its priority behind it may overtake
 		}
 		if j.Phase != ready {
 			continue
@@ -41,24 +51,25 @@ func (s *step) ask(q *KeyQueue) bucket.Micros {
 			s.expire(j)
 			continue
 		}
-		if int64(len(jobs)) >= min(free, maxAsks) {
+		if q.waits.classes == nil && int64(len(jobs)) >= min(free, maxAsks) {
 			break
 		}
 		jobs = append(jobs, j)
 	}
-	if len(jobs) == 0 {
+	if len(jobs) == 0 || free <= 0 {
 		return again
 	}
 	if hold := s.holds.of(q); hold > now {
 		return hold // a slot before that could not be used
 	}
-	if again, may := s.mayAsk(q); !may {
+	if again, may := s.mayAsk(q, jobs); !may {
 		return again
 	}
-	if s.isFull() || s.gate.isShut(now) || s.store.isAsked() || s.turns.asking() > 0 && !q.seat.called {
-		s.turns.wait(q)
+	jobs, turn := s.inTurn(q, jobs, slow)
+	if len(jobs) == 0 {
 		return Never
 	}
+	jobs = jobs[:min(int64(len(jobs)), free, maxAsks)]
 	if q.askAt > now {
 		return q.askAt
 	}
@@ -70,10 +81,12 @@ func (s *step) ask(q *KeyQueue) bucket.Micros {
 		j.Phase = asking
 		s.Pipe.exit.enter(j)
 	}
-	s.turns.take(q, s.Shared.serviceTime(jobs[0].Costs), len(jobs))
+	jobs[0].turn = turn
+	own := q.seatOf(turn)
+	s.turns.of(turn).take(q, s.Shared.serviceTime(jobs[0].Costs), len(jobs))
 	ask := bucket.Ask{
 		Key: q.Key, Limits: *q.Limits, Costs: jobs[0].Costs, Want: len(jobs), Horizon: s.Pipe.pace.ReserveAhead,
-		Tenant: q.seat.tenant.name, Service: bucket.Micros(q.seat.lastService),
+		Tenant: own.tenant.name, Priority: jobs[0].Priority, Service: bucket.Micros(own.lastService),
 	}
 	if q.cold {
 		ask.Floor = s.Floor(q)
@@ -83,6 +96,60 @@ func (s *step) ask(q *KeyQueue) bucket.Micros {
 	return Never // the answer touches the queue
 }
 
+// isSlow reports whether a key's own limits let only one call go now, and it has jobs of several priorities. Then its
+// own order decides which of its ready jobs is called, whosever turn it has at what keys share. Else these turns would
+// divide the calls of a slow key: where other keys have only high jobs, all of them would be those of its low jobs.
+func (s *step) isSlow(q *KeyQueue, free int64) bool {
+	return q.waits.classes != nil && (free <= 1 || s.policy.slot(q.Limits, q.TAT, s.now, 2) > s.now.Add(s.Pipe.pace.ReserveAhead))
+}
+
+// inTurn returns those of a queue's ready jobs, all of one priority, for which it may ask now, and whose turn it has.
+// While queues wait, it needs the turn of a priority of which it has jobs. Without one it waits for a turn of each.
+func (s *step) inTurn(q *KeyQueue, jobs []*Job, slow bool) (now []*Job, turn bucket.Priority) {
+	several := q.waits.classes != nil
+	may := !s.isFull() && !s.gate.isShut(s.now) && !s.store.isAsked()
+	for rest := jobs; len(rest) > 0; rest = without(rest, turn) {
+		next := rest[0]
+		if several {
+			if i := slices.IndexFunc(rest, func(j *Job) bool { return j.seat().called }); i >= 0 {
+				next = rest[i]
+			}
+		}
+		turn = next.Priority
+		if may && (s.turns.asking() == 0 || next.seat().called) {
+			switch {
+			case slow:
+				return jobs[:1], turn
+			case s.turns.inRow(q, turn) > 0:
+				return only(jobs, turn), turn
+			}
+			return run(jobs[slices.Index(jobs, next):]), turn
+		}
+		if s.turns.of(turn).wait(q); !several {
+			break
+		}
+	}
+	return nil, turn
+}
+
+// run returns the first of some jobs and those behind it, up to one of another priority: that one has its slot before
+// the rest.
+func run(jobs []*Job) []*Job {
+	if i := slices.IndexFunc(jobs, func(j *Job) bool { return j.Priority != jobs[0].Priority }); i >= 0 {
+		return jobs[:i]
+	}
+	return jobs
+}
+
+// only returns the jobs of a priority, and without all others.
+func only(jobs []*Job, of bucket.Priority) []*Job {
+	return slices.DeleteFunc(slices.Clone(jobs), func(j *Job) bool { return j.Priority != of })
+}
+
+func without(jobs []*Job, of bucket.Priority) []*Job {
+	return slices.DeleteFunc(slices.Clone(jobs), func(j *Job) bool { return j.Priority == of })
+}
+
 // plentyAfter is how long every shared limit must have gone without a refusal before a turn may be more than one
 // call.
 const plentyAfter = time.Second
@@ -90,21 +157,27 @@ const plentyAfter = time.Second
 // turn returns for how many of its ready jobs a queue asks at once. Under a shared limit keys take turns of one call
 // each. A store on another machine would then give a key one call a round trip, however much of the limit is free. So
 // if no limit has refused anything lately, the queues that ask or wait divide the asks of a whole round trip among
-// themselves.
+// themselves. While several priorities wait, a queue asks for as many calls as its priority has before the next one's:
+// a round that is granted more than one call would otherwise divide them evenly.
 func (s *step) turn(q *KeyQueue, jobs []*Job) int {
+	most, row := min(len(jobs), s.Pipe.exit.room()), s.turns.inRow(q, jobs[0].Priority)
+	if row > 0 {
+		most = min(most, row)
+	}
 	switch {
 	case s.holds.slow(q):
 		return 1
 	case len(s.Shared) == 0:
-		return min(len(jobs), s.Pipe.exit.room())
-	case s.store.clock == OwnClock || !s.gate.isPlenty(s.now):
+		return most
+	case s.store.clock == OtherClock && s.gate.isPlenty(s.now):
+		left := maxAsks
+		for _, asked := range s.fx.asked {
+			left -= len(asked)
+		}
+		most = min(most, left/(s.turns.waiting()+len(s.agenda.active)+1))
+	case row == 0:
 		return 1
 	}
-	left := maxAsks
-	for _, asked := range s.fx.asked {
-		left -= len(asked)
-	}
-	most := min(len(jobs), s.Pipe.exit.room(), left/(s.turns.waiting()+len(s.agenda.active)+1))
 	n := 1
 	for n < most && slices.Equal(jobs[n].Costs, jobs[0].Costs) {
 		n++
@@ -112,9 +185,9 @@ func (s *step) turn(q *KeyQueue, jobs []*Job) int {
 	return n
 }
 
-// mayAsk reports whether the governors let a queue ask for a slot. If not, the queue is blocked, or the schedule looks
-// at it when again has come.
-func (s *step) mayAsk(q *KeyQueue) (again bucket.Micros, may bool) {
+// mayAsk reports whether the governors let a queue ask for slots for jobs. If not, the queue is blocked, or the
+// schedule looks at it when again has come.
+func (s *step) mayAsk(q *KeyQueue, jobs []*Job) (again bucket.Micros, may bool) {
 	s.holds.relax(q, s.policy.Retry.Adaptive, s.now)
 	if q.brake.governor != nil {
 		if q.count(asking, granted) > 0 {
@@ -131,7 +204,9 @@ func (s *step) mayAsk(q *KeyQueue) (again bucket.Micros, may bool) {
 		s.gate.shut(slowed, max(s.gate.opens, at))
 	}
 	if s.gate.isShut(s.now) || len(s.fx.Asks) > 0 {
-		s.turns.wait(q)
+		for _, j := range jobs {
+			s.turns.of(j.Priority).wait(q)
+		}
 		return Never, false
 	}
 	return 0, true

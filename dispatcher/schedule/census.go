@@ -1,11 +1,14 @@
 package schedule
 
+import "weir/bucket"
+
 // census counts the jobs and the queues of a schedule.
 type census struct {
-	unfinished int    // jobs that have not ended
-	early      int    // of the unfinished, jobs that must not be called yet
-	kept       int    // queues without jobs, kept for what they remember of their key
-	arrived    uint64 // jobs that came since the schedule began, without those that a takeover found
+	unfinished int                         // jobs that have not ended
+	early      int                         // of the unfinished, jobs that must not be called yet
+	callable   [len(bucket.Priorities)]int // jobs of each priority that may be called, and are not near their call yet
+	kept       int                         // queues without jobs, kept for what they remember of their key
+	arrived    uint64                      // jobs that came since the schedule began, without those that a takeover found
 }
 
 // came counts a job that came to a queue. A job found while its partition is read does not count as arrived.

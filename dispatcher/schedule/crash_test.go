@@ -187,8 +187,7 @@ func (m *simulation) reopen() {
 				m.after(m.upTo(3*time.Millisecond), func() { m.s.Finished(j); m.finished++ })
 			case parks:
 				m.crashes.parked[r.seq] = true
-				j.Phase = staging
-				m.s.Pipe.staged++
+				m.s.Pipe.stage(j)
 				m.after(m.upTo(3*time.Millisecond), func() { m.s.Unstage(j) })
 				m.after(4*time.Millisecond, func() { m.keepRecord(j); m.s.Finished(j); m.finished++ })
 			}

@@ -31,7 +31,7 @@ func (m *simulation) push(key string, seq uint64) {
 	if at := d.of[seq]; at != 0 {
 		m.part.Expect(seq, at)
 	}
-	m.s.PushEarly(key, seq, m.part, m.appointments.cameAt(seq, m.now), m.appointments.notBefore(seq, m.now))
+	m.s.PushEarly(key, seq, m.part, m.priorities.priority(seq), m.appointments.cameAt(seq, m.now), m.appointments.notBefore(seq, m.now))
 }
 
 // expire makes letters of jobs whose deadlines have passed, and checks that the schedule expires no other.
@@ -51,11 +51,13 @@ func (m *simulation) checkLapsed() {
 		return
 	}
 	for _, q := range m.s.byKey {
-		p, _ := q.waits.next()
-		if at := m.deadlines.of[p.seq]; at != 0 && at <= m.now {
-			m.t.Fatalf("job %d still waits %s after its deadline", p.seq, at.Until(m.now))
+		for _, of := range q.waits.priorities() {
+			p, _ := q.waits.of(of).next()
+			if at := m.deadlines.of[p.seq]; at != 0 && at <= m.now {
+				m.t.Fatalf("job %d still waits %s after its deadline", p.seq, at.Until(m.now))
+			}
 		}
-		for l := range q.waits.early.all {
+		for l := range q.waits.allEarly {
 			if at := m.deadlines.of[l.seq]; at != 0 && at <= m.now {
 				m.t.Fatalf("job %d is not to be called yet and still waits %s after its deadline", l.seq, at.Until(m.now))
 			}

@@ -4,7 +4,7 @@
 // out: make these jobs ready, ask for these slots, start these calls. The dispatcher owns the Schedule: it locks it,
 // carries out the effects and reports their results. The Schedule knows nothing of NATS, HTTP or the ledger, and it
 // never blocks. The tests simulate it in virtual time, with thousands of seeds and real stores of slots
-// (simulation_test.go), with crashes, outages, changes of rules and clocks that drift.
+// (simulation_test.go, classes_test.go), with crashes, outages, changes of rules and clocks that drift.
 //
 // # What it holds
 //
@@ -19,6 +19,7 @@
 //	agenda        which queue is looked at, and when           entry
 //	looks         which jobs are looked at for an answer       entry
 //	turns         which queue has the next turn                seat
+//	Weights       parts of the priorities                      classes
 //	holds         holds, pauses, breaker, slow starts          brake
 //	storeLink     the way to the store of slots                keyPace
 //	gate          when the store may be asked again
@@ -53,20 +54,23 @@
 //
 //	S1  A job starts only from a grant, not before the grant's time and at most GrantTTL after it. The dispatcher checks
 //	    Latest again before the first byte, and gives the slot back if the call would be later.
-//	S2  A queue's jobs are granted in the order in which they came. A delayed job is ordered by its due time.
-//	    Retries may be overtaken.
+//	S2  A queue's jobs of one priority are granted in the order in which they came. A delayed job is ordered by its due
+//	    time. Retries may be overtaken.
 //	S3  A queue has at most in_flight jobs that are asking, granted or calling, or whose operations hold their slots.
 //	S4  Every queue with something to do has a timer, waits for its turn, or waits for an answer that touches it.
+//	S5  While jobs of all priorities wait for the same and are ready in time, their calls start in the parts of the
+//	    weights, each within one call, in any span. So the weights bound the wait of every job (turns.go has the proof).
 //
 // A missed slot is given back, or lost for every key: it is never used late. Under a shared limit tenants take
-// turns, one call each, and so do the queues of one tenant (turns.go). They take turns for staging room in
-// the same way (room.go). If the store is on another machine and no shared limit has refused anything for a
-// second, a turn asks for more than one call. The queues that ask or wait then share the calls that one round of asks
-// may ask for.
+// turns, one call each, and so do the queues of one tenant (order.go). Priorities share the turns by weight (turns.go),
+// and so they do in a queue (classes.go). They take turns for staging room in the same way (room.go). If the store is
+// on another machine and no shared limit has refused anything for a second, a turn asks for more than one call. The
+// queues that ask or wait then share the calls that one round of asks may ask for.
 //
 // Processes that share a store take turns there (bucket/line.go). Every round of asks says how many keys of each
-// tenant wait here. Each answer says how many keys of its tenant wait elsewhere. The more wait elsewhere, the fewer
-// turns the tenant has here. fleet_test.go simulates 2 to 20 processes.
+// tenant wait here with jobs of each priority. Each answer says how many keys of its tenant wait elsewhere, and how
+// much of its priority. The more wait elsewhere, the fewer turns the tenant has here. fleet_test.go simulates 2 to 20
+// processes.
 //
 // # What is made ready
 //

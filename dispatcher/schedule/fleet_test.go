@@ -58,7 +58,8 @@ type fleetKey struct {
 	name    string
 	replica int
 	tenant  string
-	left    int // jobs that were not granted a slot yet
+	of      bucket.Priority // of its jobs
+	left    int             // jobs that were not granted a slot yet
 }
 
 // fleetGrant is a slot that the store gave.
@@ -71,11 +72,13 @@ type fleetGrant struct {
 type mistake int
 
 const (
-	noMistake  mistake = iota
-	noLines            // replicas do not say what waits
-	evenLines          // every replica says that one key waits
-	ownTenants         // a replica does not learn of its tenants' keys elsewhere
-	sameNames          // replicas have the same name
+	noMistake     mistake = iota
+	noLines               // replicas do not say what waits
+	evenLines             // every replica says that one key waits
+	ownTenants            // a replica does not learn of its tenants' keys elsewhere
+	sameNames             // replicas have the same name
+	sameLines             // replicas do not say which priorities wait
+	ownPriorities         // a replica does not learn how much of its priorities is elsewhere
 )
 
 func newFleet(t testing.TB, seed uint64) *fleet {
@@ -145,7 +148,7 @@ func (f *fleet) man(c crew) {
 		f.keys[key.name] = &key
 		for range c.jobs {
 			f.seq++
-			r.s.Push(key.name, f.seq, r.part)
+			r.s.pushAs(key.name, f.seq, r.part, key.of)
 		}
 	}
 	for _, r := range f.replicas {
@@ -302,7 +305,9 @@ func (f *fleet) spoil(asks []bucket.Ask) {
 			asks[i].Line = nil
 		case evenLines:
 			asks[i].Line = &bucket.Line{Replica: asks[i].Line.Replica, Tenants: []bucket.Waiting{{Tenant: "", Keys: 1}}}
-		case noMistake, ownTenants, sameNames:
+		case sameLines:
+			asks[i].Line, asks[i].Priority = plain(asks[i].Line), bucket.Normal
+		case noMistake, ownTenants, sameNames, ownPriorities:
 		}
 	}
 }
@@ -310,6 +315,9 @@ func (f *fleet) spoil(asks []bucket.Ask) {
 func (f *fleet) spoilAnswer(a *bucket.Answer) {
 	if f.plant == ownTenants {
 		a.Elsewhere = 0
+	}
+	if f.plant == ownPriorities {
+		a.Whole = 1000
 	}
 }
 

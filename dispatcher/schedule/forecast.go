@@ -17,6 +17,7 @@ import (
 // Place is a job's place in its queue, as far as the intake knows.
 type Place struct {
 	Key      string
+	Priority bucket.Priority
 	Position int // among the unfinished jobs of its key, from 1 on
 	// Others is the number of jobs of other keys, and Keys the number of keys with jobs. Both may be too low.
 	Others, Keys int
@@ -69,8 +70,8 @@ func (v View) forecast(q *KeyQueue, p Place, tat bucket.Micros, own appointment,
 	}
 	if q != nil {
 		limits = q.Limits
-		from = max(from, q.brake.held, q.crowded(), q.brake.earliest(), v.headRests(q, from, o))
-		if q.seat.blocked {
+		from = max(from, q.brake.held, q.crowded(), q.brake.earliest(), v.headRests(q, p.Priority, from, o))
+		if blocked, _ := q.waitsForTurn(); blocked {
 			from = max(from, v.reopens(v.s.gate.by, v.s.gate.opens, from, o))
 		}
 	}
@@ -87,17 +88,17 @@ func (v View) forecast(q *KeyQueue, p Place, tat bucket.Micros, own appointment,
 		}
 		at = max(at, l.after(ahead, from, shut, v.s.Pipe.calls, v.s.Pipe.lasted, o))
 	}
-	if at = max(at, own.at); own.at != 0 && q != nil && q.waits.early != nil {
+	if at = max(at, own.at); own.at != 0 && q != nil && q.waits.hasEarly() {
 		return v.afterEarlier(q, own, at)
 	}
 	return at
 }
 
-// headRests returns until when the queue's first job without a slot rests: the jobs behind it do not overtake
-// it.
-func (v View) headRests(q *KeyQueue, from bucket.Micros, o outlook) bucket.Micros {
+// headRests returns until when the queue's first job of a priority without a slot rests: the jobs of that priority
+// behind it do not overtake it.
+func (v View) headRests(q *KeyQueue, of bucket.Priority, from bucket.Micros, o outlook) bucket.Micros {
 	for _, j := range q.Jobs {
-		if j.Phase == resting && j.First() && j.NotBefore < Never-1 {
+		if j.Priority == of && j.Phase == resting && j.First() && j.NotBefore < Never-1 {
 			if j.limited {
 				return v.reopens(q.binds, j.NotBefore, from, o)
 			}
@@ -147,10 +148,19 @@ func (q *KeyQueue) flying(took time.Duration) (n int64, first bucket.Micros) {
 	return n, first
 }
 
-// turnsBefore returns how many calls of the api are made before the one at a place. Tenants take turns at what
-// is shared, and so do the keys of one. There cannot be more such calls than jobs that wait.
+// turnsBefore returns how many calls of the api are made before the one at a place. Priorities take turns at what is
+// shared by their weights, so do the tenants of one, and the keys of a tenant. There cannot be more such calls than
+// jobs that wait.
 func (v View) turnsBefore(q *KeyQueue, p Place) int {
-	of, keys, tenants, own := v.s.turns.tenants[v.s.policy.Rules.Tenant(p.Key)], max(len(v.s.byKey), p.Keys), max(1, len(v.s.turns.tenants)), 0
+	if v.s.turns.shares.several || p.Priority != bucket.Normal {
+		return v.turnsOfAll(q, p)
+	}
+	return v.turnsWithin(q, p, v.s.turns.normal())
+}
+
+// turnsWithin is turnsBefore as if there were no jobs of other priorities than that of the order.
+func (v View) turnsWithin(q *KeyQueue, p Place, o *order) int {
+	of, keys, tenants, own := o.tenants[v.s.policy.Rules.Tenant(p.Key)], max(len(v.s.byKey), p.Keys), max(1, len(o.tenants)), 0
 	early := v.s.census.early // jobs of other keys that are not due yet: no job waits behind them
 	if q != nil {
 		own = q.uncalled() - q.count(granted, calling, settling)
@@ -161,14 +171,16 @@ func (v View) turnsBefore(q *KeyQueue, p Place) int {
 	called := v.s.Pipe.calls + v.s.Pipe.settling + v.s.polling.jobs
 	unread := max(0, p.Others-(v.s.census.unfinished-own))
 	// Calls before the key's own next one: of jobs not read yet, of jobs being made ready, and of some that wait.
-	first := unread + max(0, min(v.s.Pipe.staged, len(v.s.byKey))-v.s.turns.asking())
+	first := unread + max(0, min(v.s.Pipe.staged, len(v.s.byKey))-o.asking())
 	switch {
+	case of != nil && q != nil && q.waits.hasClass(o.priority):
+		first += of.ahead(q, q.seatOf(o.priority))
 	case of != nil:
-		first += of.ahead(q)
+		first += of.ahead(nil, nil)
 	default:
 		tenants++
 	}
-	if tenants > 1 {
+	if tenants > 1 || v.s.turns.shares.several {
 		keys = 1
 		if of != nil {
 			keys = of.queues
@@ -176,6 +188,44 @@ func (v View) turnsBefore(q *KeyQueue, p Place) int {
 	}
 	others := max(v.s.census.unfinished-early-called-own+unread, 0)
 	return min((first+(p.Position-1)*keys)*tenants, others+p.Position-1)
+}
+
+// turnsOfAll is turnsBefore while there are, or were, jobs of several priorities. While the calls before the place are
+// made that have its priority, other priorities that have jobs are called as their weights say. Of jobs that the
+// schedule has not received it is not known that they come before an urgent one.
+func (v View) turnsOfAll(q *KeyQueue, p Place) int {
+	w, depth, waiting, sum, all := v.s.policy.Rules.Weights, 0, 0, v.s.policy.Rules.Weights.Of(p.Priority), 0
+	var others [len(bucket.Priorities)]int // jobs of other keys that wait and are due
+	for i, of := range bucket.Priorities {
+		own := 0
+		if q != nil && q.waits.hasClass(of) {
+			own = q.waits.of(of).size() - q.waits.of(of).notDue() + q.ungrantedOf(of)
+		}
+		others[i] = max(0, v.s.census.callable[i]+v.s.Pipe.onWay[i]-own)
+		if all += others[i]; of != p.Priority && own > 0 {
+			waiting, sum = waiting+own, sum+w.Of(of)
+		}
+	}
+	if q != nil {
+		depth = q.uncalled()
+	}
+	place, unread := p, max(0, p.Others-(v.s.census.unfinished-depth))
+	if p.Priority == bucket.High {
+		place.Others, unread = 0, 0
+	}
+	// Its position among the key's jobs of its priority follows from the weights.
+	place.Position = max(1, p.Position-waiting, int((int64(p.Position)*w.Of(p.Priority)+sum-1)/sum))
+	same := others[p.Priority-bucket.High] + unread + place.Position - 1
+	if o := v.s.turns.all[p.Priority-bucket.High]; o != nil {
+		same = min(same, v.turnsWithin(q, place, o))
+	}
+	before := same + p.Position - place.Position
+	for i, of := range bucket.Priorities {
+		if of != p.Priority {
+			before += min(others[i], int((int64(same)*w.Of(of)+w.Of(p.Priority)-1)/w.Of(p.Priority)))
+		}
+	}
+	return min(before, all+unread+p.Position-1)
 }
 
 // Unread are jobs of a key that must not be called before a time, and that the intake has stored and the schedule has
@@ -212,8 +262,8 @@ func (v View) PlaceFree(key string, unread Unread) bucket.Micros {
 	if early > 0 {
 		first = unread.First
 	}
-	if q != nil && q.waits.early != nil {
-		early, first = early+q.waits.notDue(), min(first, q.waits.early.next())
+	if q != nil && q.waits.hasEarly() {
+		early, first = early+q.waits.notDue(), min(first, q.waits.firstDue())
 	}
 	if early > 0 && int64(early) >= v.s.policy.LimitsOf(key).Capacity {
 		at = max(at, first) // none of its jobs may be called sooner

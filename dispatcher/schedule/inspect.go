@@ -39,6 +39,26 @@ type KeyState struct {
 	// Arrived counts the jobs that came since the bucket was last created: when it had been empty, or when its
 	// partition was read.
 	Arrived uint64 `json:"arrived"`
+	// Jobs counts the unfinished jobs of each priority. It is empty if all are normal.
+	Jobs map[string]int `json:"jobs,omitempty"`
+}
+
+// byPriority returns the number of the queue's unfinished jobs of each priority that has any, nil if all are normal.
+func (q *KeyQueue) byPriority() map[string]int {
+	depths := q.uncalledOf()
+	for _, j := range q.polled {
+		depths[j.Priority-bucket.High]++
+	}
+	if depths[bucket.Normal-bucket.High] == q.Depth() {
+		return nil
+	}
+	jobs := map[string]int{}
+	for i, p := range bucket.Priorities {
+		if depths[i] > 0 {
+			jobs[p.String()] = depths[i]
+		}
+	}
+	return jobs
 }
 
 // JobState is one unfinished job of a key.
@@ -49,8 +69,17 @@ type JobState struct {
 	Phase    JobPhase   `json:"phase"`
 	Calls    int        `json:"calls"` // made so far
 	ETA      *time.Time `json:"eta,omitempty"`
+	Priority string     `json:"priority,omitempty"` // "" for normal
 	// Awaits names the equal job for whose answer the job waits; absent if it waits for none.
 	Awaits string `json:"awaits,omitempty"`
+}
+
+// PriorityName returns what a report says of a priority: "" for Normal.
+func PriorityName(p bucket.Priority) string {
+	if p == bucket.Normal {
+		return ""
+	}
+	return p.String()
 }
 
 // JobPhase is how far a job has come: a closed set.
@@ -73,14 +102,26 @@ func (q *KeyQueue) Depth() int { return q.uncalled() + len(q.polled) }
 // uncalled returns the number of the queue's unfinished jobs that are not polled.
 func (q *KeyQueue) uncalled() int { return q.waits.size() + len(q.Jobs) }
 
+// uncalledOf is uncalled for each priority, in the order of bucket.Priorities.
+func (q *KeyQueue) uncalledOf() (of [len(bucket.Priorities)]int) {
+	for _, p := range q.waits.priorities() {
+		of[p-bucket.High] = q.waits.of(p).size()
+	}
+	for _, j := range q.Jobs {
+		of[j.Priority-bucket.High]++
+	}
+	return of
+}
+
 // Inspect returns a queue's state.
 func (v View) Inspect(q *KeyQueue) KeyState {
 	return KeyState{
 		Key: q.Key, Depth: q.Depth(), Capacity: q.Limits.Capacity, Arrived: q.arrived,
 		InFlight: q.count(calling), Polled: len(q.polled), MaxInFlight: q.Limits.InFlight,
 		Rate:   v.rateState(q.Limits.Rate),
-		WaitMS: waitMS(v.now, v.ofQueue(q, q.uncalled()+1-q.Early(v.now)-q.count(granted, calling, settling), appointment{})),
+		WaitMS: waitMS(v.now, v.ofQueue(q, bucket.Normal, q.uncalled()+1-v.Behind(q.Key, 0, bucket.Normal)-q.count(granted, calling, settling), appointment{})),
 		Waits:  v.waits(q),
+		Jobs:   q.byPriority(),
 	}
 }
 
@@ -133,7 +174,7 @@ func (v View) FirstJobs(q *KeyQueue, limit int) []JobState {
 	for p, j := range q.inOrder {
 		if j == nil {
 			without++
-			if !list(JobState{Seq: p.seq, Phase: JobWaits}, v.ofQueue(q, without, appointment{})) {
+			if !list(JobState{Seq: p.seq, Phase: JobWaits, Priority: PriorityName(p.of)}, v.ofQueue(q, p.of, without, appointment{})) {
 				return jobs
 			}
 			continue
@@ -145,16 +186,16 @@ func (v View) FirstJobs(q *KeyQueue, limit int) []JobState {
 			eta = j.At
 		default:
 			if without++; j.awaits == "" {
-				eta = max(j.NotBefore, v.ofQueue(q, without, appointment{}))
+				eta = max(j.NotBefore, v.ofQueue(q, j.Priority, without, appointment{}))
 			}
 		}
-		if !list(JobState{Seq: j.Seq, Calls: j.Calls, Phase: j.inspect(), Awaits: j.awaits}, eta) {
+		if !list(JobState{Seq: j.Seq, Calls: j.Calls, Phase: j.inspect(), Priority: PriorityName(j.Priority), Awaits: j.awaits}, eta) {
 			return jobs
 		}
 	}
-	for l := range q.waits.early.all {
+	for l, of := range q.waits.allEarly {
 		without++
-		if !list(JobState{Seq: l.seq, Phase: JobNotBefore}, v.ofQueue(q, without, l)) {
+		if !list(JobState{Seq: l.seq, Phase: JobNotBefore, Priority: PriorityName(of)}, v.ofQueue(q, of, without, l)) {
 			return jobs
 		}
 	}
@@ -164,7 +205,7 @@ func (v View) FirstJobs(q *KeyQueue, limit int) []JobState {
 // Running yields a queue's jobs whose calls run, or whose outcomes are being stored, with the times of their slots.
 func (q *KeyQueue) Running(yield func(j JobState, began bucket.Micros) bool) {
 	for _, j := range q.Jobs {
-		if (j.Phase == calling || j.Phase == settling) && !yield(JobState{Seq: j.Seq, Phase: j.inspect(), Calls: j.Calls}, j.At) {
+		if (j.Phase == calling || j.Phase == settling) && !yield(JobState{Seq: j.Seq, Phase: j.inspect(), Calls: j.Calls, Priority: PriorityName(j.Priority)}, j.At) {
 			return
 		}
 	}
@@ -176,26 +217,28 @@ func (q *KeyQueue) PhaseOf(seq uint64) (phase JobPhase, calls int) {
 	if j := q.Job(seq); j != nil {
 		return j.inspect(), j.Calls
 	}
-	if _, waits := q.waits.placeOf(seq); waits {
-		return JobWaits, 0
+	for _, p := range q.waits.priorities() {
+		if _, waits := q.waits.of(p).placeOf(seq); waits {
+			return JobWaits, 0
+		}
 	}
 	return "", 0
 }
 
-// ofQueue forecasts the queue's n-th call without a slot, counted from 1.
-func (v View) ofQueue(q *KeyQueue, n int, own appointment) bucket.Micros {
-	return v.forecast(q, Place{Key: q.Key, Position: n}, q.TAT, own, likely)
+// ofQueue forecasts the queue's n-th call without a slot, counted from 1, of a job of a priority.
+func (v View) ofQueue(q *KeyQueue, of bucket.Priority, n int, own appointment) bucket.Micros {
+	return v.forecast(q, Place{Key: q.Key, Priority: of, Position: n}, q.TAT, own, likely)
 }
 
 // inOrder yields the queue's jobs that are called or may be called, in order. The Job is nil for one that waits.
-func (q *KeyQueue) inOrder(yield func(place, *Job) bool) {
-	waiting, jobs := q.waits.due(), q.Jobs
+func (q *KeyQueue) inOrder(yield func(spot, *Job) bool) {
+	waiting, jobs := q.waits.callable(), q.Jobs
 	for {
 		p, waits := waiting.next()
 		var j *Job
 		switch {
-		case len(jobs) > 0 && (!waits || jobs[0].place.compare(p) < 0):
-			p, j, jobs = jobs[0].place, jobs[0], jobs[1:]
+		case len(jobs) > 0 && (!waits || jobs[0].spot().compare(p) < 0):
+			p, j, jobs = jobs[0].spot(), jobs[0], jobs[1:]
 		case waits:
 			waiting.pass(p)
 		default:

@@ -24,7 +24,7 @@ func hourly() bucket.Rules {
 func TestWaits(t *testing.T) {
 	task := func(q *KeyQueue, p Phase) *Job {
 		seq := uint64(100 + len(q.Jobs))
-		j := q.begin(place{after: seq, seq: seq})
+		j := q.begin(spot{place: place{after: seq, seq: seq}})
 		j.Phase = p
 		return j
 	}
@@ -141,11 +141,11 @@ func TestArrivals(t *testing.T) {
 	s, p, now := inspected(hourly())
 	p.Reading = true
 	s.Push("a", 1, p)
-	s.PushEarly("a", 2, p, now, now+1000)
+	s.PushEarly("a", 2, p, bucket.Normal, now, now+1000)
 	p.Reading = false
 	s.Push("a", 3, p)
-	s.PushEarly("a", 4, p, now, 0)
-	s.PushEarly("b", 5, p, now, now+1000)
+	s.PushEarly("a", 4, p, bucket.Normal, now, 0)
+	s.PushEarly("b", 5, p, bucket.Normal, now, now+1000)
 	for key, want := range map[string]uint64{"a": 2, "b": 1} {
 		if got := s.At(now).Inspect(s.Find(key)).Arrived; got != want {
 			t.Errorf("%d jobs of %s have arrived, want %d", got, key, want)

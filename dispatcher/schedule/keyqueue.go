@@ -13,9 +13,9 @@ type KeyQueue struct {
 	Key       string
 	Partition *Partition
 	Limits    *bucket.KeyLimits
-	Jobs      []*Job // jobs near their call or past it, by their places
+	Jobs      []*Job // jobs near their call or past it, in the order of their calls
 
-	waits backlog
+	waits waits
 	keyPace
 	seat    seat
 	brake   brake
@@ -55,6 +55,9 @@ type Job struct {
 	Queue     *KeyQueue
 	Seq       uint64
 	place     place
+	tag       tag // 0: its key had only normal jobs
+	Priority  bucket.Priority
+	turn      bucket.Priority // whose turn at what keys share it asked in last, the first of those asked for together
 	Phase     Phase
 	Policy    *Policy       // the policy by which it was last made ready
 	Grant     bucket.Grant  // by the store's clock
@@ -103,39 +106,58 @@ func (j *Job) unload() {
 	}
 }
 
-// dequeue takes the waiting job whose turn it is. There must be one.
-func (q *KeyQueue) dequeue() *Job {
-	p, _ := q.waits.next()
-	q.waits.pass(p)
-	return q.begin(p)
+// dequeue takes the waiting job of a priority whose turn it is. There must be one.
+func (q *KeyQueue) dequeue(p bucket.Priority) *Job {
+	j := q.drop(p)
+	if q.waits.classes != nil {
+		q.waits.classes.took(p)
+	}
+	return j
+}
+
+// takeAhead takes the waiting job of a priority whose turn it is, before its slot is near. The job counts as a call
+// when it is made ready.
+func (q *KeyQueue) takeAhead(p bucket.Priority) *Job {
+	j := q.drop(p)
+	if q.waits.classes != nil {
+		q.waits.classes.follow(p)
+	}
+	return j
+}
+
+// drop takes the waiting job of a priority whose turn it is, but does not count that as a call. There must be one.
+func (q *KeyQueue) drop(p bucket.Priority) *Job {
+	b := q.waits.of(p)
+	at, _ := b.next()
+	b.pass(at)
+	return q.begin(q.waits.spotOf(p, at, 0))
 }
 
 // Extract removes a sequence from the waiting ones, at any place, and makes a Job of it. The sequence must wait.
 func (s *Schedule) Extract(q *KeyQueue, seq uint64) *Job {
-	p, notBefore, was := q.waits.take(seq)
-	switch was {
-	case notThere:
-		panic("schedule: a job that does not wait is to leave the waiting ones")
-	case wasEarly:
-		s.census.early--
-	case wasDue:
+	for _, of := range q.waits.priorities() {
+		b := q.waits.of(of)
+		p, notBefore, was := b.take(seq)
+		switch was {
+		case notThere:
+			continue
+		case wasEarly:
+			s.census.early--
+		case wasDue:
+			s.census.callable[of-bucket.High]--
+		}
+		j := q.begin(q.waits.spotOf(of, p, b.before(p)))
+		j.NotBefore = notBefore
+		return j
 	}
-	j := q.begin(p)
-	j.NotBefore = notBefore
-	return j
+	panic("schedule: a job that does not wait is to leave the waiting ones")
 }
 
 // begin makes a Job of a sequence that was removed from the waiting ones.
-func (q *KeyQueue) begin(p place) *Job {
-	j := &Job{Queue: q, Seq: p.seq, place: p, Deadline: q.Partition.takeDeadline(p.seq)}
+func (q *KeyQueue) begin(s spot) *Job {
+	j := &Job{Queue: q, Seq: s.seq, place: s.place, Priority: s.of, tag: s.at, Deadline: q.Partition.takeDeadline(s.seq)}
 	q.insert(j)
 	return j
-}
-
-// insert lists a job among those near their call, at its place.
-func (q *KeyQueue) insert(j *Job) {
-	i, _ := slices.BinarySearchFunc(q.Jobs, j.place, func(j *Job, p place) int { return j.place.compare(p) })
-	q.Jobs = slices.Insert(q.Jobs, i, j)
 }
 
 // Job returns the Job of a sequence, nil if the sequence waits or is not there.
@@ -148,6 +170,9 @@ func (q *KeyQueue) Job(seq uint64) *Job {
 	return q.polled[seq]
 }
 
+// seat returns the job's queue's place in the turns of the job's priority.
+func (j *Job) seat() *seat { return j.Queue.seatOf(j.Priority) }
+
 func (q *KeyQueue) remove(j *Job) {
 	j.cancelled = false
 	if i := slices.Index(q.Jobs, j); i >= 0 {
@@ -156,20 +181,30 @@ func (q *KeyQueue) remove(j *Job) {
 }
 
 // count returns the number of jobs in any of these phases.
-func (q *KeyQueue) count(phases ...Phase) int {
+func (q *KeyQueue) count(phases ...Phase) int { return q.countOf(allClasses, phases...) }
+
+// countOf is count for the jobs of some priorities.
+func (q *KeyQueue) countOf(some classSet, phases ...Phase) int {
 	var wanted uint // a bit for each
 	for _, p := range phases {
 		wanted |= 1 << p
 	}
 	n := 0
 	for _, j := range q.Jobs {
-		n += int(wanted >> j.Phase & 1)
+		if some.has(j.Priority) {
+			n += int(wanted >> j.Phase & 1)
+		}
 	}
 	return n
 }
 
-// ungranted returns the number of jobs that are on their way to a slot and have none.
+// ungranted returns the number of jobs that are on their way to a slot and have none, and ungrantedOf those of one
+// priority.
 func (q *KeyQueue) ungranted() int { return q.count(staging, ready, asking) }
+
+func (q *KeyQueue) ungrantedOf(p bucket.Priority) int {
+	return q.countOf(classSet(0).with(p), staging, ready, asking)
+}
 
 // Rank returns the position of a sequence among the queue's jobs, 0 if it is not there, and the earliest time of its
 // call, 0 for at once. A job that is not due yet comes behind all jobs that may be called before it. A polled job is
@@ -180,22 +215,25 @@ func (q *KeyQueue) Rank(seq uint64) (n int, notBefore bucket.Micros) {
 	}
 	for i, j := range q.Jobs {
 		if j.Seq == seq {
-			return i + 1 + q.waits.before(j.place), j.NotBefore
+			return i + 1 + q.waits.before(j.spot()), j.NotBefore
 		}
 	}
-	p, ok := q.waits.placeOf(seq)
-	if ok {
-		n := 1 + q.waits.before(p)
-		for _, j := range q.Jobs {
-			if j.place.compare(p) < 0 {
-				n++
+	for _, of := range q.waits.priorities() {
+		b := q.waits.of(of)
+		if p, ok := b.placeOf(seq); ok {
+			s := q.waits.spotOf(of, p, b.before(p))
+			n := 1 + q.waits.before(s)
+			for _, j := range q.Jobs {
+				if j.spot().compare(s) < 0 {
+					n++
+				}
 			}
+			return n, 0
 		}
-		return n, 0
-	}
-	for l := range q.waits.early.all {
-		if l.seq == seq {
-			return q.uncalled() - q.waits.notDue() + q.waits.early.before(l) + 1, l.at
+		for l := range b.early.all {
+			if l.seq == seq {
+				return q.uncalled() - q.waits.notDue() + q.waits.earlyBefore(l) + 1, l.at
+			}
 		}
 	}
 	return 0, 0
@@ -222,7 +260,16 @@ func (q *KeyQueue) Seqs(yield func(seq uint64) bool) {
 			return
 		}
 	}
-	q.waits.seqs(yield)
+	for _, p := range q.waits.priorities() {
+		more := true
+		q.waits.of(p).seqs(func(seq uint64) bool {
+			more = yield(seq)
+			return more
+		})
+		if !more {
+			return
+		}
+	}
 }
 
 // Idle yields the queue's jobs that rest, and those that are polled.
@@ -236,7 +283,7 @@ func (q *KeyQueue) Idle(yield func(*Job) bool) {
 }
 
 // Empty reports whether the key has no unfinished jobs.
-func (q *KeyQueue) Empty() bool { return q.waits.isEmpty() && len(q.Jobs)+len(q.polled) == 0 }
+func (q *KeyQueue) Empty() bool { return q.Depth() == 0 }
 
 // First reports whether the job's next call may be the first that the api sees of it. The jobs behind it wait
 // for that call.

@@ -66,8 +66,8 @@ func TestLostQueueWaitsForNoTurn(t *testing.T) {
 				s.Step(now)
 				now = now.Add(time.Second)
 			}
-			if len(s.turns.coming) > 0 || s.turns.waiting() > 0 {
-				t.Errorf("%d tenants are said to have keys that wait, and %d queues wait", len(s.turns.coming), s.turns.waiting())
+			if len(s.turns.normal().coming) > 0 || s.turns.waiting() > 0 {
+				t.Errorf("%d tenants are said to have keys that wait, and %d queues wait", len(s.turns.normal().coming), s.turns.waiting())
 			}
 		})
 	}
@@ -77,13 +77,13 @@ func TestLostQueueWaitsForNoTurn(t *testing.T) {
 func TestLostQueueIsPutBack(t *testing.T) {
 	s, p := New(&Policy{}, Pace{}, func(string) bucket.Micros { return 0 }), &Partition{}
 	q := s.Queue("k", p)
-	s.turns.push(q, askLine)
+	s.turns.normal().push(q, askLine)
 	s.Forget(q)
 	for _, waiting := range s.turns.takeAll() {
-		s.turns.push(waiting, askLine)
+		waiting.order.push(waiting.queue, askLine)
 	}
 	s.ForgetWaiting(p)
-	if len(s.turns.coming) > 0 || s.turns.waiting() > 0 {
-		t.Errorf("%d tenants are said to have keys that wait, and %d queues wait", len(s.turns.coming), s.turns.waiting())
+	if len(s.turns.normal().coming) > 0 || s.turns.waiting() > 0 {
+		t.Errorf("%d tenants are said to have keys that wait, and %d queues wait", len(s.turns.normal().coming), s.turns.waiting())
 	}
 }

@@ -1,9 +1,12 @@
 package schedule
 
+import "weir/bucket"
+
 // An api may give equal jobs one answer (Policy.Reuse). The dispatcher knows which jobs are equal and which answers
 // there are; this file decides when a job is looked at for that. A job that is made ready is looked at on the way. If a
 // queue's next job has to wait for its slot, it is looked at before: it may end without one. It keeps its place either
-// way: only the first of a queue's jobs that were never called is looked at, and no job overtakes it meanwhile.
+// way: only the first of a queue's jobs of one priority that were never called is looked at, and no job of that priority
+// overtakes it meanwhile.
 //
 // A job whose equal is being called waits for that answer. It keeps its place, too, and takes no slot and no room.
 
@@ -71,14 +74,20 @@ func (l *looks) leave(j *Job) {
 	}
 }
 
-// look lets the dispatcher look at the queue's next job, unless it has been looked at already.
+// look lets the dispatcher look at the queue's next job of each priority, unless it has been looked at already.
 func (s *step) look(q *KeyQueue) {
 	if !s.policy.Reuse || s.IsPaused(q) {
 		return
 	}
-	j := q.nextFirst()
+	for _, p := range q.waits.priorities() {
+		s.lookOf(q, p)
+	}
+}
+
+func (s *step) lookOf(q *KeyQueue, of bucket.Priority) {
+	j := q.nextFirst(of)
 	switch {
-	case j == nil && !q.waits.hasNext():
+	case j == nil && !q.waits.of(of).hasNext():
 		return
 	case j != nil && (j.Phase != resting || j.looked || j.cancelled || j.Calls > 0 || !j.limited && !j.answered && j.NotBefore > s.now):
 		return
@@ -89,16 +98,20 @@ func (s *step) look(q *KeyQueue) {
 		return
 	}
 	if j == nil {
-		j = q.dequeue()
+		j = q.takeAhead(of)
+		s.census.callable[of-bucket.High]--
 	}
 	s.looks.begin(j)
 	s.fx.Look = append(s.fx.Look, j)
 }
 
-// nextFirst returns the first of the queue's jobs near their calls whose first call has not begun, nil if it is among
-// those that wait, or if there is none. A call that has started and not left may still be taken back.
-func (q *KeyQueue) nextFirst() *Job {
+// nextFirst returns the first of the queue's jobs of a priority near their calls whose first call has not begun, nil if
+// it is among those that wait, or if there is none. A call that has started and not left may still be taken back.
+func (q *KeyQueue) nextFirst(of bucket.Priority) *Job {
 	for _, j := range q.Jobs {
+		if j.Priority != of {
+			continue
+		}
 		if j.First() && j.Phase < calling || j.Phase == calling && j.Unsent || j.Phase == settling && j.Unseen {
 			return j
 		}
@@ -106,12 +119,19 @@ func (q *KeyQueue) nextFirst() *Job {
 	return nil
 }
 
-// awaiting returns the queue's next job if it waits for an equal job's answer, else nil.
-func (q *KeyQueue) awaiting() *Job {
-	if j := q.nextFirst(); j != nil && j.Phase == resting && j.awaits != "" {
-		return j
+// awaiting returns the queue's next job if it waits for an equal job's answer, and so do the next jobs of all other
+// priorities; else nil.
+func (q *KeyQueue) awaiting() (first *Job) {
+	for _, p := range q.waits.priorities() {
+		switch j := q.nextFirst(p); {
+		case j == nil && !q.waits.of(p).hasNext():
+		case j == nil || j.Phase != resting || j.awaits == "":
+			return nil
+		case first == nil || j.spot().compare(first.spot()) < 0:
+			first = j
+		}
 	}
-	return nil
+	return first
 }
 
 // Looked reports that no answer was found for a job: it waits for its slot.
@@ -144,14 +164,17 @@ func (s *Schedule) Waken(j *Job, again bool) {
 }
 
 // Forgo reports whether a job that was looked at, or was being made ready, may end with an earlier answer. If so, its
-// end is being stored from now on. If not, an operator has cancelled it, or a job before it has not begun its first
-// call: it must await its turn.
+// end is being stored from now on. If not, an operator has cancelled it, or a job of its priority before it has not begun
+// its first call: it must await its turn.
 func (s *Schedule) Forgo(j *Job) bool {
-	if j.cancelled || j.Queue.nextFirst() != j {
+	if j.cancelled || j.Queue.nextFirst(j.Priority) != j {
 		return false
 	}
 	s.Unstage(j)
 	s.Pipe.forgo(j)
+	if c := j.Queue.waits.classes; c != nil && j.tag != 0 {
+		c.forgone(j.Priority)
+	}
 	return true
 }
 

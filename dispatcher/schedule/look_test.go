@@ -72,11 +72,11 @@ func (e *equals) wait(j *Job, request uint64) {
 
 // forgone ends a job without a call, and checks that it came to its turn.
 func (m *simulation) forgone(j *Job) {
-	key := j.Queue.Key
-	if last := m.firsts[key]; last != 0 && m.appointments.compare(j.Seq, last) < 0 {
-		m.t.Fatalf("S2: job %d of %s ended after job %d had begun", j.Seq, key, last)
+	own := lane{j.Queue.Key, j.Priority}
+	if last := m.firsts[own]; last != 0 && m.appointments.compare(j.Seq, last) < 0 {
+		m.t.Fatalf("S2: %s job %d of %s ended after job %d had begun", j.Priority, j.Seq, own.key, last)
 	}
-	m.firsts[key] = j.Seq
+	m.firsts[own] = j.Seq
 	m.checkAppointment(j)
 	if m.cancelled[j.Seq] {
 		m.t.Fatalf("job %d ended with an answer after it was cancelled", j.Seq)
@@ -110,8 +110,10 @@ func (m *simulation) follow() {
 		}
 	}
 	for _, q := range m.s.byKey {
-		if n := q.count(looking); n > 1 {
-			m.t.Fatalf("%d jobs of %s are looked at at once", n, q.Key)
+		for _, p := range q.waits.priorities() {
+			if n := q.countOf(classSet(0).with(p), looking); n > 1 {
+				m.t.Fatalf("%d %s jobs of %s are looked at at once", n, p, q.Key)
+			}
 		}
 	}
 	if m.s.looks.running > maxLooking {

@@ -147,24 +147,26 @@ func (e *early) all(yield func(appointment) bool) {
 
 // Early returns how many of a queue's jobs are not due at now.
 func (q *KeyQueue) Early(now bucket.Micros) int {
-	return q.waits.notDue() - q.waits.early.before(appointment{now, maxSeq})
+	return q.waits.notDue() - q.waits.earlyBefore(appointment{now, maxSeq})
 }
 
 const maxSeq = ^uint64(0)
 
-// PushEarly adds a job that came at came and must not be called before notBefore; 0 for one that may be called at once.
-func (s *Schedule) PushEarly(key string, seq uint64, p *Partition, came, notBefore bucket.Micros) *KeyQueue {
+// PushEarly adds a job of a priority that came at came and must not be called before notBefore; 0 for one that may be
+// called at once.
+func (s *Schedule) PushEarly(key string, seq uint64, p *Partition, of bucket.Priority, came, notBefore bucket.Micros) *KeyQueue {
 	if notBefore <= came {
 		q := s.Queue(key, p)
-		s.census.early -= q.waits.release(came, seq-1) // they were due when this one came
-		return s.Push(key, seq, p)
+		s.release(q, came, seq-1) // they were due when this one came
+		return s.pushAs(key, seq, p, of)
 	}
 	if end := p.deadlines[seq]; end != 0 && end < notBefore {
 		notBefore = end // the intake accepts no such job; it ends when its deadline passes
 	}
 	p.newest = max(p.newest, seq)
 	q := s.Queue(key, p)
-	q.waits.addEarly(appointment{notBefore, seq})
+	s.classify(q, of)
+	q.waits.of(of).addEarly(appointment{notBefore, seq})
 	s.census.came(q)
 	s.census.early++
 	s.census.keep(q, q.Empty() && s.byKey[q.Key] == q)
@@ -172,24 +174,36 @@ func (s *Schedule) PushEarly(key string, seq uint64, p *Partition, came, notBefo
 	return q
 }
 
+// release gives the queue's jobs that are due at now their places behind the sequence after.
+func (s *Schedule) release(q *KeyQueue, now bucket.Micros, after uint64) {
+	for _, p := range q.waits.priorities() {
+		if b := q.waits.of(p); b.early.next() <= now {
+			q.waits.comes(p)
+			n := b.release(now, after)
+			s.census.early -= n
+			s.comes(p, n)
+		}
+	}
+}
+
 // Delays reports whether jobs of the queue asked not to be called before a time. Once all of its partition is read, the
 // schedule must look at the queue: such jobs may be due although no later job has come to release them.
-func (q *KeyQueue) Delays() bool { return q.waits.early != nil }
+func (q *KeyQueue) Delays() bool { return q.waits.hasEarly() }
 
 // nextDue returns when a queue's first early job is due, Never while the partition is still being read.
 func (q *KeyQueue) nextDue() bucket.Micros {
 	if q.Partition.Reading {
 		return Never
 	}
-	return q.waits.early.next()
+	return q.waits.firstDue()
 }
 
 // afterEarlier returns when a queue's job that is not due yet should be called. Without the jobs due before it, that
 // would be at eta. Those are called one after the other at the key's own pace. The latest of them decide, so
 // afterEarlier looks only at these, at most mostAppointments.
 func (v View) afterEarlier(q *KeyQueue, own appointment, eta bucket.Micros) bucket.Micros {
-	most, ahead := q.waits.early.before(own), 1
-	for l := range q.waits.early.backward(own) {
+	most, ahead := q.waits.earlyBefore(own), 1
+	for l := range q.waits.earlyBackward(own) {
 		ahead++
 		eta = max(eta, v.s.policy.slot(q.Limits, 0, l.at, ahead))
 		if ahead > mostAppointments || v.s.policy.slot(q.Limits, 0, l.at, most+1) <= eta {

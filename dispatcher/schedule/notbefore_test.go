@@ -73,16 +73,8 @@ func (m *simulation) checkAppointment(j *Job) {
 // waitingSeqs returns the sequences of a queue that have no Job, rising.
 func (q *KeyQueue) waitingSeqs() []uint64 {
 	var seqs []uint64
-	if q.waits.first != 0 {
-		seqs = append(append(seqs, q.waits.first), q.waits.more...)
-	}
-	if q.waits.early != nil {
-		for _, p := range q.waits.early.due {
-			seqs = append(seqs, p.seq)
-		}
-	}
-	for l := range q.waits.early.all {
-		seqs = append(seqs, l.seq)
+	for _, p := range q.waits.priorities() {
+		seqs = slices.AppendSeq(seqs, q.waits.of(p).seqs)
 	}
 	slices.Sort(seqs)
 	return seqs
@@ -106,7 +98,7 @@ func callsOf(t *testing.T, limits bucket.KeyLimits, jobs ...booking) (order []ui
 			if n := jobs[next].notBefore; n > 0 {
 				due = began.Add(time.Duration(n) * time.Millisecond)
 			}
-			d.PushEarly("k", uint64(next+1), d.part, d.now, due)
+			d.PushEarly("k", uint64(next+1), d.part, bucket.Normal, d.now, due)
 		}
 		d.grant()
 		for _, q := range []*KeyQueue{d.byKey["k"]} {
@@ -169,17 +161,17 @@ func TestEarlyJobsAreRead(t *testing.T) {
 	d := newDesk(fast(1))
 	d.part.Reading = true
 	ms := func(n int) bucket.Micros { return d.now.Add(time.Duration(n-1000) * time.Millisecond) }
-	d.PushEarly("k", 1, d.part, ms(0), ms(500))
-	d.PushEarly("k", 2, d.part, ms(100), 0)
-	d.PushEarly("k", 3, d.part, ms(200), ms(400))
+	d.PushEarly("k", 1, d.part, bucket.Normal, ms(0), ms(500))
+	d.PushEarly("k", 2, d.part, bucket.Normal, ms(100), 0)
+	d.PushEarly("k", 3, d.part, bucket.Normal, ms(200), ms(400))
 	d.turn()
 	q := d.byKey["k"]
 	if p, _ := q.waits.next(); p.seq != 2 && q.Job(2) == nil || q.waits.early.size != 2 {
 		t.Fatalf("job %d is next, %d are early", p.seq, q.waits.early.size)
 	}
-	d.PushEarly("k", 4, d.part, ms(450), 0)
-	d.PushEarly("k", 5, d.part, ms(600), ms(601))
-	d.PushEarly("k", 6, d.part, ms(700), 0)
+	d.PushEarly("k", 4, d.part, bucket.Normal, ms(450), 0)
+	d.PushEarly("k", 5, d.part, bucket.Normal, ms(600), ms(601))
+	d.PushEarly("k", 6, d.part, bucket.Normal, ms(700), 0)
 	var order []uint64
 	for p, j := range q.inOrder {
 		if j != nil {
@@ -192,7 +184,7 @@ func TestEarlyJobsAreRead(t *testing.T) {
 	}
 	e := newDesk(fast(1))
 	e.part.Reading = true
-	e.PushEarly("k", 1, e.part, e.now.Add(-2*time.Second), e.now.Add(-time.Second))
+	e.PushEarly("k", 1, e.part, bucket.Normal, e.now.Add(-2*time.Second), e.now.Add(-time.Second))
 	if fx := e.turn(); len(fx.Load) != 0 || e.Next(e.now) <= e.now {
 		t.Error("a job was made ready before it is known what came before it, or its queue is looked at for ever")
 	}
@@ -212,7 +204,7 @@ func TestEarlyJobsAreRead(t *testing.T) {
 func TestEarlyJobIsCancelledAndForgotten(t *testing.T) {
 	d := newDesk(fast(1))
 	for seq := uint64(1); seq <= 3; seq++ {
-		d.PushEarly("k", seq, d.part, d.now, d.now.Add(time.Hour))
+		d.PushEarly("k", seq, d.part, bucket.Normal, d.now, d.now.Add(time.Hour))
 	}
 	d.turn()
 	if j, c := d.Cancel("k", 2); c != CancelTaken || j.Seq != 2 {
@@ -241,15 +233,15 @@ func TestEarlyJobIsCancelledAndForgotten(t *testing.T) {
 func TestEarlyJobIsShown(t *testing.T) {
 	d := newDesk(bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, Capacity: 100, InFlight: 4})
 	hour := d.now.Add(time.Hour)
-	d.PushEarly("k", 1, d.part, d.now, hour)
-	d.PushEarly("k", 2, d.part, d.now, hour.Add(-time.Minute))
-	d.PushEarly("k", 3, d.part, d.now, hour)
+	d.PushEarly("k", 1, d.part, bucket.Normal, d.now, hour)
+	d.PushEarly("k", 2, d.part, bucket.Normal, d.now, hour.Add(-time.Minute))
+	d.PushEarly("k", 3, d.part, bucket.Normal, d.now, hour)
 	d.turn()
 	q := d.byKey["k"]
 	if s := d.At(d.now).Inspect(q); s.Waits.For != WaitNotBefore || !s.Waits.Until.Equal(hour.Add(-time.Minute).Time()) || s.WaitMS != 0 || s.Depth != 3 {
 		t.Errorf("%+v", s)
 	}
-	d.PushEarly("k", 4, d.part, d.now, 0)
+	d.PushEarly("k", 4, d.part, bucket.Normal, d.now, 0)
 	if s := d.At(d.now).Inspect(q); s.Waits.For == WaitNotBefore || s.WaitMS != 1000 {
 		t.Errorf("with a job that may be called: %+v", s)
 	}
@@ -285,7 +277,7 @@ func TestForecastOfEarlyJobs(t *testing.T) {
 		t.Errorf("the first: in %s", got)
 	}
 	for seq := range uint64(1000) {
-		d.PushEarly("k", seq+1, d.part, d.now, hour)
+		d.PushEarly("k", seq+1, d.part, bucket.Normal, d.now, hour)
 	}
 	d.turn()
 	if got := eta(1001, hour); got != time.Hour+1000*time.Second {
@@ -328,10 +320,10 @@ func TestPlaceOfEarlyJobs(t *testing.T) {
 	} {
 		d := newDesk(bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, Capacity: capacity, InFlight: 4})
 		for i := range c.early {
-			d.PushEarly("k", uint64(i+1), d.part, d.now, hour(d).Add(time.Duration(i)*time.Minute))
+			d.PushEarly("k", uint64(i+1), d.part, bucket.Normal, d.now, hour(d).Add(time.Duration(i)*time.Minute))
 		}
 		for i := range c.others {
-			d.PushEarly("k", uint64(c.early+i+1), d.part, d.now, 0)
+			d.PushEarly("k", uint64(c.early+i+1), d.part, bucket.Normal, d.now, 0)
 		}
 		d.turn()
 		want, free := time.Hour, d.now.Until(d.At(d.now).PlaceFree("k", Unread{c.unread, hour(d)}))
@@ -349,7 +341,7 @@ func TestForecastBesideEarlyJobs(t *testing.T) {
 	account := bucket.Limit{Name: "account", Rate: &bucket.Rate{Count: 1, Per: time.Second, Burst: 1}}
 	d := newDesk(fast(4), account)
 	for i := range 500 {
-		d.PushEarly(fmt.Sprint("k", i%50), uint64(i+1), d.part, d.now, d.now.Add(time.Hour))
+		d.PushEarly(fmt.Sprint("k", i%50), uint64(i+1), d.part, bucket.Normal, d.now, d.now.Add(time.Hour))
 	}
 	d.turn()
 	d.gate.shut("account", d.now.Add(time.Second))

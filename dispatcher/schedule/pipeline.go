@@ -15,7 +15,8 @@ type Pipeline struct {
 	staged   int
 	calls    int
 	settling int
-	ended    uint64 // calls that have ended
+	onWay    [len(bucket.Priorities)]int // jobs of each priority that are on their way to a slot and have none
+	ended    uint64                      // calls that have ended
 
 	took     time.Duration // to make a job ready
 	callTime time.Duration // usual duration of a call; a second until it is known
@@ -51,14 +52,19 @@ func (p *Pipeline) isFull() bool {
 func (p *Pipeline) stage(j *Job) {
 	j.Phase = staging
 	p.staged++
+	p.without(j, 1)
 }
 
-// unstage takes a job back, between staging and granted, to a phase outside these.
+// unstage takes a job without a slot back to a phase outside these.
 func (p *Pipeline) unstage(j *Job, to Phase) {
 	p.exit.leave(j)
 	j.Phase = to
 	p.staged--
+	p.without(j, -1)
 }
+
+// without counts a job among those that have no slot, or no longer.
+func (p *Pipeline) without(j *Job, n int) { p.onWay[j.Priority-bucket.High] += n }
 
 // start starts the call of a granted job.
 func (p *Pipeline) start(j *Job) {

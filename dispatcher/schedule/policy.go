@@ -83,7 +83,7 @@ func (s *Schedule) Adopt(next *Policy) {
 	}
 	s.grants = s.grants.under()
 	s.Shared = newSharedLimits(s.policy, s.grants)
-	s.turns.reset()
+	s.turns.reset(next.Rules.Weights)
 }
 
 // Rebind gives a queue the present rules. The queue knows its bucket's state in intervals of the former rate;
@@ -94,6 +94,9 @@ func (s *Schedule) Rebind(q *KeyQueue, now bucket.Micros) {
 	}
 	q.Limits = s.policy.LimitsOf(q.Key)
 	s.turns.rejoin(q, s.policy.Rules.Tenant(q.Key))
+	if q.waits.classes != nil {
+		q.waits.classes.weigh(s.policy.Rules.Weights)
+	}
 	full := now.Add(s.policy.DrainTime(q.Limits))
 	q.lower(full, s.store.offset.theirs(full))
 	q.rouse(now)

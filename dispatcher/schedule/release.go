@@ -11,7 +11,7 @@ func (s *Schedule) Unwind(queues []*KeyQueue, now bucket.Micros, fx *Effects) (b
 		if first := firstGranted(q); first != nil {
 			back.giveBack(q, first)
 		}
-		back.recall(q)
+		back.recall(q, allClasses)
 		if q.count(asking) > 0 {
 			q.passed = true // a grant that comes now is given back at once
 		}
@@ -28,7 +28,12 @@ func (s *Schedule) Unwind(queues []*KeyQueue, now bucket.Micros, fx *Effects) (b
 func (s *Schedule) Forget(q *KeyQueue) {
 	s.census.unfinished -= q.waits.size() + s.polling.forget(q)
 	s.census.early -= q.waits.notDue()
-	q.waits, q.cold = backlog{}, false
+	for _, p := range q.waits.priorities() {
+		b := q.waits.of(p)
+		s.census.callable[p-bucket.High] -= b.size() - b.notDue()
+		*b = backlog{}
+	}
+	q.cold = false
 	kept := q.Jobs[:0]
 	for _, j := range q.Jobs {
 		if j.Phase == resting {
@@ -46,7 +51,9 @@ func (s *Schedule) Forget(q *KeyQueue) {
 		delete(s.byKey, q.Key)
 		s.turns.leave(q)
 		s.census.keep(q, q.Empty() && s.byKey[q.Key] == q)
-		q.seat.tenant = &tenant{} // its own: its jobs that are still on their way take no other's turn
+		for _, p := range q.waits.priorities() {
+			q.seatOf(p).tenant = &tenant{} // its own: its jobs that are still on their way take no other's turn
+		}
 	}
 }
 

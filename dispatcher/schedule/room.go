@@ -1,5 +1,7 @@
 package schedule
 
+import "weir/bucket"
+
 // roundRobin holds the queues that wait for room to make a job ready. Tenants take turns, one job each, and so
 // do the queues of a tenant.
 type roundRobin struct {
@@ -7,13 +9,14 @@ type roundRobin struct {
 	size    int
 }
 
-// push makes a queue wait for room, unless it already waits.
-func (r *roundRobin) push(q *KeyQueue) {
-	if q.seat.queued {
+// push makes a queue wait for room for a job of a priority, unless it already waits.
+func (r *roundRobin) push(q *KeyQueue, p bucket.Priority) {
+	own := q.seatOf(p)
+	if own.queued {
 		return
 	}
-	q.seat.queued = true
-	t := q.seat.tenant
+	own.queued = true
+	t := own.tenant
 	if len(t.queued) == 0 {
 		r.tenants = append(r.tenants, t)
 	}
@@ -22,7 +25,7 @@ func (r *roundRobin) push(q *KeyQueue) {
 }
 
 // pop takes the queue whose turn it is. At least one queue must wait.
-func (r *roundRobin) pop() *KeyQueue {
+func (r *roundRobin) pop(p bucket.Priority) *KeyQueue {
 	t := r.tenants[0]
 	r.tenants[0] = nil
 	r.tenants = r.tenants[1:]
@@ -35,6 +38,6 @@ func (r *roundRobin) pop() *KeyQueue {
 		t.queued = nil
 	}
 	r.size--
-	q.seat.queued = false
+	q.seatOf(p).queued = false
 	return q
 }

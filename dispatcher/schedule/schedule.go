@@ -54,7 +54,8 @@ func New(policy *Policy, p Pace, tatOf func(key string) bucket.Micros) *Schedule
 		Pipe: Pipeline{pace: p, callTime: time.Second, exit: newExit()}, causes: firstCauses(), grants: &grants{others: p.Replica != ""},
 	}
 	s.Shared = newSharedLimits(policy, s.grants)
-	s.turns.reset()
+	s.turns.shares.onWay = &s.Pipe.onWay
+	s.turns.reset(policy.Rules.Weights)
 	return s
 }
 
@@ -80,7 +81,7 @@ func (s *Schedule) Queue(key string, p *Partition) *KeyQueue {
 		q = &KeyQueue{Key: key, Partition: p, entry: entry{place: notTimed}, Limits: s.policy.LimitsOf(key), keyPace: keyPace{TAT: s.store.known(key)}}
 		q.cold = q.TAT != 0 // it may come from the ledger of a former process, whose slots the store does not know
 		_, q.brake.paused = s.holds.paused.keys[key]
-		s.turns.join(q, s.policy.Rules.Tenant(key))
+		s.turns.join(q, bucket.Normal, s.policy.Rules.Tenant(key))
 		s.byKey[key] = q
 	}
 	return q
@@ -89,11 +90,32 @@ func (s *Schedule) Queue(key string, p *Partition) *KeyQueue {
 // Touch makes the next step look at a queue.
 func (s *Schedule) Touch(q *KeyQueue) { s.agenda.touch(q) }
 
-// Push adds a job that may be called at once. If its key has jobs that may not, the caller must use PushEarly.
+// Push adds a normal job that may be called at once. If its key has jobs that may not, the caller must use PushEarly.
 func (s *Schedule) Push(key string, seq uint64, p *Partition) *KeyQueue {
+	return s.pushAs(key, seq, p, bucket.Normal)
+}
+
+// comes counts jobs of a priority that may be called from now on.
+func (s *Schedule) comes(of bucket.Priority, n int) {
+	s.wake(of)
+	s.census.callable[of-bucket.High] += n
+}
+
+// wake must be called before a job of a priority becomes the first that waits.
+func (s *Schedule) wake(of bucket.Priority) {
+	if s.census.callable[of-bucket.High]+s.Pipe.onWay[of-bucket.High] == 0 {
+		s.turns.wake(of)
+	}
+}
+
+// pushAs is Push for a job of any priority.
+func (s *Schedule) pushAs(key string, seq uint64, p *Partition, of bucket.Priority) *KeyQueue {
 	p.newest = max(p.newest, seq)
 	q := s.Queue(key, p)
-	q.waits.add(seq)
+	s.classify(q, of)
+	q.waits.comes(of)
+	s.comes(of, 1)
+	q.waits.of(of).add(seq)
 	s.census.came(q)
 	s.census.keep(q, q.Empty() && s.byKey[q.Key] == q)
 	s.Touch(q)
@@ -119,7 +141,7 @@ func (s *Schedule) Step(now bucket.Micros) Effects {
 
 // Next returns the next time at which Step has something to do, if nothing else happens before.
 func (s *Schedule) Next(now bucket.Micros) bucket.Micros {
-	if len(s.agenda.active) > 0 || len(s.polling.cancelled) > 0 || s.turns.room.size > 0 && s.Pipe.hasRoom(&s.holds.breaker) ||
+	if len(s.agenda.active) > 0 || len(s.polling.cancelled) > 0 || s.turns.roomWaiting() > 0 && s.Pipe.hasRoom(&s.holds.breaker) ||
 		s.agenda.canLapse() || s.looks.canGoOn(&s.Pipe) {
 		return now
 	}

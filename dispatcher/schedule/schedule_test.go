@@ -203,8 +203,8 @@ func TestPartGoesWhileRulesChange(t *testing.T) {
 	for _, q := range gone {
 		d.Rebind(q, d.now)
 	}
-	if len(d.turns.tenants) != 1 || d.turns.tenants["a"] != kept.seat.tenant || len(d.byKey) != 1 {
-		t.Errorf("%d tenants and %d queues are left of one", len(d.turns.tenants), len(d.byKey))
+	if len(d.turns.normal().tenants) != 1 || d.turns.normal().tenants["a"] != kept.seat.tenant || len(d.byKey) != 1 {
+		t.Errorf("%d tenants and %d queues are left of one", len(d.turns.normal().tenants), len(d.byKey))
 	}
 }
 
@@ -261,7 +261,7 @@ func TestJobsKeepTheirPlaces(t *testing.T) {
 	for _, seq := range []uint64{3, 1} {
 		s.Extract(q, seq)
 	}
-	q.dequeue() // 2
+	q.dequeue(bucket.Normal) // 2
 	for i, j := range q.Jobs {
 		if j.Seq != uint64(i+1) {
 			t.Errorf("job %d stands in place %d", j.Seq, i+1)

@@ -30,7 +30,7 @@ type simulation struct {
 	made         map[uint64][]string         // the limits that a job has costs for
 	priced       map[uint64]int64            // jobs with a cost of their own
 	cancelled    map[uint64]bool
-	firsts       map[string]uint64 // the newest first call of a key
+	firsts       map[lane]uint64 // the newest first call of each priority of a key
 	calling      map[string]int
 	inFlight     int
 	finished     int
@@ -46,6 +46,7 @@ type simulation struct {
 	deadlines    deadlines
 	appointments appointments
 	equals       equals
+	priorities   priorities
 	maxInAPI     int
 	steps        int
 
@@ -88,7 +89,7 @@ func newSimulation(t testing.TB, seed uint64) *simulation {
 	m := &simulation{
 		policy: &Policy{},
 		t:      t, rnd: rand.New(rand.NewPCG(seed, 1)), now: 1_700_000_000_000_000, accepted: map[string][]uint64{},
-		starts: map[string][]bucket.Arrival{}, firsts: map[string]uint64{}, calling: map[string]int{},
+		starts: map[string][]bucket.Arrival{}, firsts: map[lane]uint64{}, calling: map[string]int{},
 		part: &Partition{Open: true}, shared: map[string][]bucket.Arrival{}, cancelled: map[uint64]bool{}, made: map[uint64][]string{}, priced: map[uint64]int64{},
 	}
 	m.policy.Rules = bucket.Rules{Jitter: 5 * time.Millisecond, Key: bucket.KeyLimits{
@@ -119,6 +120,8 @@ func newSimulation(t testing.TB, seed uint64) *simulation {
 	m.openStore()
 	m.deadlines = newDeadlines(seed)
 	m.appointments = newAppointments(seed)
+	m.priorities = newPriorities(seed)
+	m.policy.Rules.Weights = m.priorities.weights
 	m.late = []time.Duration{0, 500 * time.Microsecond, 2 * time.Millisecond, 30 * time.Millisecond}[m.rnd.IntN(4)]
 	m.busy = m.late / 4
 	m.outcome = []int{0, 20, 5}[m.rnd.IntN(3)]
@@ -212,7 +215,7 @@ func (m *simulation) drain(jobs int) {
 	for m.jobs = jobs; m.finished < m.jobs; m.steps++ {
 		if m.steps > 80_000 {
 			m.t.Fatalf("stuck at %s: %d of %d finished, %d staged, %d calling, turns %d, queue %d, blocked %d, until +%s",
-				m.now.Time(), m.finished, m.jobs, m.s.Pipe.staged, m.s.Pipe.calls, len(m.s.agenda.active), m.s.turns.room.size, m.s.turns.waiting(), m.now.Until(m.s.gate.opens))
+				m.now.Time(), m.finished, m.jobs, m.s.Pipe.staged, m.s.Pipe.calls, len(m.s.agenda.active), m.s.turns.roomWaiting(), m.s.turns.waiting(), m.now.Until(m.s.gate.opens))
 		}
 		m.step()
 		wake := m.s.Next(m.now)
@@ -318,10 +321,12 @@ func (m *simulation) start(j *Job) {
 		m.t.Fatalf("a call started %s before its hold ends", m.now.Until(hold))
 	}
 	if j.Calls == 0 {
-		if last := m.firsts[key]; last != 0 && m.appointments.compare(j.Seq, last) < 0 {
-			m.t.Fatalf("S2: job %d of %s was first called after job %d", j.Seq, key, last)
+		own := lane{key, j.Priority}
+		if last := m.firsts[own]; last != 0 && m.appointments.compare(j.Seq, last) < 0 {
+			m.t.Fatalf("S2: the %s job %d of %s was first called after job %d", j.Priority, j.Seq, key, last)
 		}
-		m.firsts[key] = j.Seq
+		m.firsts[own] = j.Seq
+		m.priorities.start(j)
 		came := m.appointments.came[j.Seq]
 		if h := m.s.At(m.now).HoldupOf(j, came); came != 0 && h.Took > came.Until(m.now) || (h.For == "") != (h.String() == "") {
 			m.t.Fatalf("of job %d, which waited %s, %+v is told", j.Seq, came.Until(m.now), h)
@@ -399,8 +404,13 @@ func (m *simulation) check() {
 			m.t.Fatalf("limit %s: %s", l.Name, v)
 		}
 	}
-	if n := len(m.s.byKey) + len(m.s.turns.tenants) + m.s.turns.waiting() + m.s.turns.room.size + m.s.census.unfinished + m.s.census.early + m.s.census.kept + m.s.Pipe.staged + m.s.Pipe.calls + m.s.Pipe.exit.leaving; n != 0 {
+	for o := range m.s.turns.orders {
+		if i := o.priority - bucket.High; len(o.tenants)+len(o.coming)+o.merit.asked+m.s.Pipe.onWay[i]+m.s.census.callable[i] != 0 {
+			m.t.Fatalf("of %s jobs %d tenants, %d turns, %d jobs on their way to a slot and %d that wait are left", o.priority, len(o.tenants), o.merit.asked, m.s.Pipe.onWay[i], m.s.census.callable[i])
+		}
+	}
+	if n := len(m.s.byKey) + m.s.turns.waiting() + m.s.turns.roomWaiting() + m.s.census.unfinished + m.s.census.early + m.s.census.kept + m.s.Pipe.staged + m.s.Pipe.calls + m.s.Pipe.exit.leaving; n != 0 {
 		m.t.Fatalf("something is left of finished jobs: %d queues, %d blocked, %d queued, %d jobs, %d kept queues, %d staged, %d calls, %d leaving",
-			len(m.s.byKey), m.s.turns.waiting(), m.s.turns.room.size, m.s.census.unfinished, m.s.census.kept, m.s.Pipe.staged, m.s.Pipe.calls, m.s.Pipe.exit.leaving)
+			len(m.s.byKey), m.s.turns.waiting(), m.s.turns.roomWaiting(), m.s.census.unfinished, m.s.census.kept, m.s.Pipe.staged, m.s.Pipe.calls, m.s.Pipe.exit.leaving)
 	}
 }

@@ -6,12 +6,13 @@ import (
 	"weir/bucket"
 )
 
-// stage makes jobs ready whose slots are near, and returns when to look again.
-func (s *step) stage(q *KeyQueue) (again bucket.Micros) {
+// stage makes jobs ready of priorities that may go, whose slots are near, and returns when to look again. Jobs that
+// wait for the turn of another priority take no slot of the key from them.
+func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 	soon := s.now.Add(s.Pipe.pace.PrepareLead)
-	ungranted := int64(q.ungranted())
+	ungranted := int64(q.countOf(may, staging, ready) + q.count(asking))
 	for {
-		j, at := s.candidate(q, soon)
+		j, of, at := s.candidate(q, soon, may)
 		if j == nil && at == Never {
 			return Never
 		}
@@ -22,18 +23,27 @@ func (s *step) stage(q *KeyQueue) (again bucket.Micros) {
 		if ungranted+s.ahead(q) >= q.atOnce() {
 			return Never // the end of a call of this queue touches it
 		}
-		if !s.invites(q, ungranted) {
-			if ungranted == 0 {
-				s.turns.wait(q)
+		if own := q.ungrantedOf(of); !s.invites(q.seatOf(of), int64(own)) {
+			if own == 0 {
+				s.turns.of(of).wait(q)
 			}
-			return Never
+			if may = may.without(of); may == 0 {
+				return Never
+			}
+			continue
 		}
-		if !s.Pipe.hasRoom(&s.holds.breaker) || s.holds.breaker.yields(j) || s.holds.breaker.hasTried(j) && q.seat.queued {
-			s.turns.room.push(q)
+		if !s.Pipe.hasRoom(&s.holds.breaker) || s.holds.breaker.yields(j) || s.holds.breaker.hasTried(j) && q.seatOf(of).queued {
+			s.turns.awaitRoom(q, of)
 			return Never
 		}
 		if j == nil {
-			j = q.dequeue()
+			j = q.dequeue(of)
+			s.census.callable[of-bucket.High]--
+		} else {
+			s.wake(of)
+			if q.waits.classes != nil {
+				q.waits.classes.reach(j.tag)
+			}
 		}
 		j.limited = false
 		s.looks.leave(j)
@@ -42,20 +52,52 @@ func (s *step) stage(q *KeyQueue) (again bucket.Micros) {
 		s.suspects.call(j)
 		ungranted++
 		s.fx.Load = append(s.fx.Load, j)
-		if s.turns.room.size > 0 {
-			s.turns.room.push(q) // a job a turn
+		if s.turns.roomWaiting() > 0 {
+			s.turns.awaitRoom(q, of) // a job a turn
 			return Never
 		}
 	}
 }
 
-// candidate returns the next job to make ready: a resting job, or nil for the oldest waiting job. at is the
-// earliest time of its call, as far as the job itself goes; Never if there is no job. Retries may be overtaken;
-// a job that the api may not have seen yet may not.
-func (s *step) candidate(q *KeyQueue, by bucket.Micros) (j *Job, at bucket.Micros) {
+// candidate returns the next job to make ready of the priorities that may go: a resting job, or nil for the oldest
+// waiting job of the priority of. at is the earliest time of its call, as far as the job itself goes; Never if there is
+// no job.
+func (s *step) candidate(q *KeyQueue, by bucket.Micros, may classSet) (j *Job, of bucket.Priority, at bucket.Micros) {
+	if q.waits.classes == nil {
+		j, at = s.candidateOf(q, bucket.Normal, by)
+		return j, bucket.Normal, at
+	}
+	at = Never
+	var first tag
+	for _, p := range bucket.Priorities {
+		if !may.has(p) {
+			continue
+		}
+		next, when := s.candidateOf(q, p, by)
+		tagged := q.waits.classes.class(p).next
+		if next != nil {
+			tagged = next.tag
+		}
+		sooner := when < at
+		if when <= by && at <= by {
+			sooner = tagged < first
+		}
+		if sooner {
+			j, of, at, first = next, p, when, tagged
+		}
+	}
+	return j, of, at
+}
+
+// candidateOf is candidate for one priority. Retries may be overtaken; a job that the api may not have seen yet may
+// not.
+func (s *step) candidateOf(q *KeyQueue, of bucket.Priority, by bucket.Micros) (j *Job, at bucket.Micros) {
 	at = Never
 	passable := true
 	for _, rest := range q.Jobs {
+		if rest.Priority != of {
+			continue
+		}
 		if rest.Phase == settling && rest.Unseen {
 			passable = false // the dispatcher is finding out what became of its call
 			break
@@ -75,7 +117,7 @@ func (s *step) candidate(q *KeyQueue, by bucket.Micros) (j *Job, at bucket.Micro
 			break
 		}
 	}
-	if passable && q.waits.hasNext() && (at > by || s.holds.breaker.hasTried(j)) {
+	if passable && q.waits.of(of).hasNext() && (at > by || s.holds.breaker.hasTried(j)) {
 		return nil, 0
 	}
 	return j, at
@@ -96,14 +138,14 @@ func (s *step) ahead(q *KeyQueue) int64 {
 	return int64(n)
 }
 
-// invites reports whether a queue may make a job ready now, beside the ready jobs that it has without a slot. The queue
-// that has the turn may, and so may any queue while no other waits for a turn. A costly queue may always have one ready
-// job: the units for which it waits are kept from other queues.
-func (s *step) invites(q *KeyQueue, ungranted int64) bool {
-	if q.seat.costly && ungranted == 0 || !s.holds.breaker.closed() {
+// invites reports whether a queue may make a job of a priority ready now, beside the ready jobs of that priority that
+// it has without a slot. The queue that has the turn may, and so may any queue while no other waits for a turn. A
+// costly queue may always have one ready job: the units for which it waits are kept from other queues.
+func (s *step) invites(own *seat, ungranted int64) bool {
+	if own.costly && ungranted == 0 || !s.holds.breaker.closed() {
 		return true
 	}
-	if s.turns.preparing() > 0 && !q.seat.invited && !q.seat.called {
+	if s.turns.preparing() > 0 && !own.invited && !own.called {
 		return false
 	}
 	width := s.At(s.now).width()
@@ -115,16 +157,19 @@ func (s *step) invites(q *KeyQueue, ungranted int64) bool {
 }
 
 // unready withdraws ready jobs that cannot be called next: those that a former policy made ready, and those behind a
-// job that was never called and rests or waits for memory. They would take the room that this job needs.
+// job of their priority that was never called and rests or waits for memory. They would take the room that this job
+// needs.
 func (s *step) unready(q *KeyQueue) {
-	gap := false
+	var gap classSet // the priorities of which no further job can be called next
 	for _, j := range q.Jobs {
-		if j.Phase == ready && (gap || j.Policy != s.policy || !s.holds.breaker.mayCall(j)) {
+		if j.Phase == ready && (gap.has(j.Priority) || j.Policy != s.policy || !s.holds.breaker.mayCall(j)) {
 			s.withdraw(j, s.now)
 			s.Touch(q)
 			s.fx.Stale = append(s.fx.Stale, j)
 		}
-		gap = gap || j.First() && (j.Phase <= looking || j.Phase == staging && j.Cramped)
+		if j.First() && (j.Phase <= looking || j.Phase == staging && j.Cramped) {
+			gap = gap.with(j.Priority)
+		}
 	}
 }
 
@@ -135,6 +180,6 @@ func (s *step) unstick(q *KeyQueue) {
 		return
 	}
 	if free, _ := q.free(s.now); free <= 0 {
-		s.recall(q)
+		s.recall(q, allClasses)
 	}
 }

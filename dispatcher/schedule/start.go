@@ -1,6 +1,8 @@
 package schedule
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"weir/bucket"
@@ -19,7 +21,7 @@ func (s *step) startDue(q *KeyQueue) {
 	if q.sending() {
 		return
 	}
-	for _, j := range q.Jobs {
+	for _, j := range q.inSlots() {
 		if j.Phase != granted || j.At > s.now {
 			continue
 		}
@@ -60,16 +62,17 @@ func (q *KeyQueue) sending() bool {
 	return false
 }
 
-// giveBack returns the grants of the queue's jobs from first on.
+// giveBack returns the grants of the queue's jobs from first on, the last first.
 func (s *step) giveBack(q *KeyQueue, first *Job) {
-	for i := len(q.Jobs) - 1; i >= 0; i-- {
-		j := q.Jobs[i]
-		if j.Phase != granted || j.place.compare(first.place) < 0 {
+	slots := q.inSlots()
+	for _, j := range slices.Backward(slots[slices.Index(slots, first):]) {
+		if j.Phase != granted {
 			continue
 		}
 		s.fx.Unused = append(s.fx.Unused, bucket.Use{Key: q.Key, Grant: j.Grant, Costs: j.Costs, Returned: true})
 		s.Shared.release(j)
 		s.Pipe.exit.leave(j)
+		s.Pipe.without(j, 1)
 		j.Phase, j.missed = ready, false
 		s.Forfeited++
 		q.TAT = j.At
@@ -91,8 +94,20 @@ func (q *KeyQueue) nextStart() bucket.Micros {
 	return next
 }
 
+// inSlots returns the queue's jobs in the order of their slots, those that have one. Priorities are granted slots in
+// any order; the jobs of one are granted them in theirs.
+func (q *KeyQueue) inSlots() []*Job {
+	if q.waits.classes == nil {
+		return q.Jobs
+	}
+	jobs := slices.Clone(q.Jobs)
+	slices.SortStableFunc(jobs, func(a, b *Job) int { return cmp.Compare(a.At, b.At) })
+	return jobs
+}
+
+// firstGranted returns the job of a queue that has the first slot, nil if none has one.
 func firstGranted(q *KeyQueue) *Job {
-	for _, j := range q.Jobs {
+	for _, j := range q.inSlots() {
 		if j.Phase == granted {
 			return j
 		}

@@ -1,8 +1,9 @@
 package schedule
 
 import (
-	"maps"
+	"cmp"
 	"slices"
+	"strings"
 
 	"weir/bucket"
 )
@@ -23,20 +24,19 @@ func (s *step) run() {
 		s.fx.Resumed = append(s.fx.Resumed, nil)
 	}
 	s.fx.Recall, s.polling.cancelled = s.polling.cancelled, nil
-	s.unblock()
 	for s.agenda.canLapse() {
 		s.advance(s.agenda.nextLapsing())
 	}
 	for s.looks.canGoOn(&s.Pipe) {
 		s.advance(s.looks.pop())
 	}
-	room := &s.turns.room
-	for n := room.size; n > 0 && room.size > 0 && s.Pipe.hasRoom(&s.holds.breaker) && len(s.fx.Asks) < maxAsks; n-- { // take a queue that yields only once
-		s.advance(room.pop())
+	for n := s.turns.roomWaiting(); n > 0 && s.turns.roomWaiting() > 0 && s.Pipe.hasRoom(&s.holds.breaker) && len(s.fx.Asks) < maxAsks; n-- { // take a queue that yields only once
+		s.advance(s.turns.toRoom())
 	}
 	for n := len(s.agenda.active); n > 0 && len(s.fx.Asks) < maxAsks; n-- {
 		s.advance(s.agenda.next())
 	}
+	s.unblock()
 	s.invite()
 	if len(s.fx.Asks) > 0 {
 		s.store.ask()
@@ -48,52 +48,66 @@ func (s *step) run() {
 
 // standInLine lets the asks say what waits here, so that the store can give each process its turn.
 func (s *step) standInLine() {
-	line := &bucket.Line{Replica: s.Pipe.pace.Replica, Held: s.holds.governor.slows()}
-	keys := map[string]int{}
-	for of := range s.turns.coming {
-		keys[of.name] = of.coming
+	line := &bucket.Line{Replica: s.Pipe.pace.Replica, Held: s.holds.governor.slows(), Weights: s.policy.Rules.Weights}
+	keys, all := map[bucket.Waiting]int{}, -s.turns.shares.twice
+	for o := range s.turns.orders {
+		for of := range o.coming {
+			keys[bucket.Waiting{Tenant: of.name, Priority: o.priority}] = of.coming
+			all += of.coming
+		}
 	}
 	for _, jobs := range s.fx.asked {
-		if seat := &jobs[0].Queue.seat; seat.came == 0 { // it asks without having waited
-			keys[seat.tenant.name]++
+		q, own := jobs[0].Queue, jobs[0].seat()
+		if own.came != 0 {
+			continue
 		}
+		keys[bucket.Waiting{Tenant: own.tenant.name, Priority: jobs[0].Priority}]++ // it asks without having waited
+		if !slices.ContainsFunc(q.waits.priorities(), func(p bucket.Priority) bool { return q.seatOf(p).came != 0 }) {
+			all++
+		}
+	}
+	if s.turns.shares.several {
+		line.Keys = all
 	}
 	if line.More = len(keys); line.More <= bucket.MostTenants {
 		line.More = 0
-		for _, name := range slices.Sorted(maps.Keys(keys)) {
-			line.Tenants = append(line.Tenants, bucket.Waiting{Tenant: name, Keys: keys[name]})
+		for of, n := range keys {
+			of.Keys = n
+			line.Tenants = append(line.Tenants, of)
 		}
+		slices.SortFunc(line.Tenants, func(a, b bucket.Waiting) int {
+			return cmp.Or(cmp.Compare(a.Priority, b.Priority), strings.Compare(a.Tenant, b.Tenant))
+		})
 	}
 	for i := range s.fx.Asks {
 		s.fx.Asks[i].Line = line
 	}
 }
 
-// unblock gives the queues whose turn it is the next round of asks. The cost of one freed slot must not grow with the
+// unblock lets the queues whose turn it is ask in this round, in the order of their turns. It comes after queues that
+// were granted a slot just now have taken their places in the line. The cost of one freed slot must not grow with the
 // number of keys that wait for it. A queue that was refused because of its call's cost ends its round: cheaper calls
 // asked for behind it would forever take the units for which it waits.
 func (s *step) unblock() {
-	if s.isFull() || s.gate.isShut(s.now) || s.store.isAsked() {
-		return
-	}
 	most := maxAsks
 	if s.store.isDown() || s.holds.governor.slows() {
 		most = 1 // it tries whether the store answers again, or a slow start allows only one
 	}
-	for range most {
-		q := s.turns.toAsk()
+	for ; most > 0 && len(s.fx.Asks) < maxAsks && !s.isFull() && !s.gate.isShut(s.now) && !s.store.isAsked(); most-- {
+		q, own := s.turns.toAsk()
 		if q == nil {
 			return
 		}
-		s.Touch(q)
-		if q.seat.costly {
+		costly := own.costly
+		if s.advance(q); costly {
 			return
 		}
 	}
 }
 
-// invite gives queues the turn to make a job ready, in the order in which they will have the shared limit. It comes last:
-// a queue that was just granted a slot has taken its place in the line by then, and not the room of those before it.
+// invite gives queues the turn to make a job ready, in the order in which they will have the shared limit. It comes
+// last: a queue that was just granted a slot has taken its place in the line by then, and not the room of those before
+// it.
 func (s *step) invite() {
 	if s.now < s.At(s.now).inviteAt() {
 		return
@@ -127,12 +141,15 @@ func (s *step) advance(q *KeyQueue) {
 		due = min(due, s.prepare(q))
 	}
 	s.turns.pass(q)
+	if q.waits.classes != nil {
+		s.tidy(q)
+	}
 	if q.Empty() {
 		due = min(due, s.memory(q))
 	}
 	s.notice(q)
 	s.agenda.timers.set(q, due)
-	if due == Never && q.Empty() && q.entry.isIdle() && q.seat.isIdle() && s.byKey[q.Key] == q {
+	if due == Never && q.Empty() && q.entry.isIdle() && q.waits.classes == nil && q.seat.isIdle() && s.byKey[q.Key] == q {
 		s.turns.leave(q)
 		q.entry.dropped = true
 		delete(s.byKey, q.Key) // a queue that is still listed somewhere must remain the only queue of its key
@@ -144,36 +161,47 @@ func (s *step) advance(q *KeyQueue) {
 func (s *step) prepare(q *KeyQueue) (due bucket.Micros) {
 	s.lapse(q)
 	due = Never
-	far := s.gate.isShut(s.now.Add(LongWait)) && !q.seat.costly || s.store.isDown() && s.gate.isShut(s.now)
-	switch hold := s.holds.of(q); {
-	case hold > s.now.Add(s.Pipe.pace.PrepareLead):
-		s.withdrawReady(q, hold)
+	if hold := s.holds.of(q); hold > s.now.Add(s.Pipe.pace.PrepareLead) {
+		s.withdrawReady(q, hold, allClasses)
 		if hold != Never {
 			due = s.Pipe.lead(hold)
 		}
-	case q.seat.blocked:
-		if q.seat.line == prepareLine { // a job missed its slot: it is made ready again in its queue's turn
-			s.recall(q)
-		}
-	case far:
-		s.withdrawReady(q, s.gate.opens)
-		s.turns.wait(q) // nothing is made ready for a slot that is far
-	default:
-		due = min(s.stage(q), s.ask(q))
+	} else if may := s.mayGo(q); may != 0 {
+		due = min(s.stage(q, may), s.ask(q, may))
 	}
 	s.look(q)
 	return min(due, s.lapse(q)) // another job may be the first now
 }
 
-// withdrawReady withdraws a queue's ready jobs if their slot turned out to be far off. They would keep other keys' jobs
-// from being made ready, and their intents would make them unknown if the process died meanwhile.
-func (s *step) withdrawReady(q *KeyQueue, until bucket.Micros) {
+// mayGo returns of which priorities a queue may make jobs ready and ask for slots: those that wait for no turn.
+func (s *step) mayGo(q *KeyQueue) (may classSet) {
+	for _, p := range q.waits.priorities() {
+		own, only := q.seatOf(p), classSet(0).with(p)
+		far := s.gate.isShut(s.now.Add(LongWait)) && !own.costly || s.store.isDown() && s.gate.isShut(s.now)
+		switch {
+		case own.blocked:
+			if own.line == prepareLine { // a job missed its slot: it is made ready again in its queue's turn
+				s.recall(q, only)
+			}
+		case !far:
+			may = may.with(p)
+		case q.waits.classes == nil || q.waits.of(p).hasNext() || q.countOf(only, resting, staging, ready, asking) > 0:
+			s.withdrawReady(q, s.gate.opens, only)
+			s.turns.of(p).wait(q) // nothing is made ready for a slot that is far
+		}
+	}
+	return may
+}
+
+// withdrawReady withdraws a queue's ready jobs of some priorities if their slot turned out to be far off. They would
+// keep other keys' jobs from being made ready, and their intents would make them unknown if the process died meanwhile.
+func (s *step) withdrawReady(q *KeyQueue, until bucket.Micros, some classSet) {
 	far := until > s.now.Add(LongWait)
 	if !far && s.holds.breaker.closed() {
 		return
 	}
 	for _, j := range q.Jobs {
-		if j.Phase == ready && (j != s.holds.breaker.probe || far) {
+		if j.Phase == ready && some.has(j.Priority) && (j != s.holds.breaker.probe || far) {
 			s.withdraw(j, until)
 			s.fx.Stale = append(s.fx.Stale, j)
 		}
@@ -189,10 +217,10 @@ func (s *step) withdraw(j *Job, until bucket.Micros) {
 	j.unload()
 }
 
-// recall withdraws a queue's ready jobs. They are made ready again as soon as possible.
-func (s *step) recall(q *KeyQueue) {
+// recall withdraws a queue's ready jobs of some priorities. They are made ready again as soon as possible.
+func (s *step) recall(q *KeyQueue, some classSet) {
 	for _, j := range q.Jobs {
-		if j.Phase == ready {
+		if j.Phase == ready && some.has(j.Priority) {
 			s.withdraw(j, s.now)
 			s.fx.Stale = append(s.fx.Stale, j)
 		}
@@ -221,14 +249,14 @@ func (s *step) memory(q *KeyQueue) bucket.Micros {
 // because the order follows from the jobs that were read.
 func (s *step) ripen(q *KeyQueue) {
 	if !q.Partition.Reading {
-		s.census.early -= q.waits.release(s.now, q.Partition.newest)
+		s.release(q, s.now, q.Partition.newest)
 	}
 }
 
 // lapse ends those of a queue's next jobs whose deadlines have passed: jobs that rest, jobs that are ready without a
-// slot, and the waiting jobs from the first on, up to one that has time left. It takes no slot, no intent and no probe.
-// It returns when the next deadline passes: the schedule looks at a queue that is paused, held or waits for a limit
-// that is far off at that time only.
+// slot, and the waiting jobs of each priority from the first on, up to one that has time left. It takes no slot, no
+// intent and no probe. It returns when the next deadline passes: the schedule looks at a queue that is paused, held or
+// waits for a limit that is far off at that time only.
 func (s *step) lapse(q *KeyQueue) (next bucket.Micros) {
 	next = Never
 	for _, j := range q.Jobs {
@@ -246,17 +274,22 @@ func (s *step) lapse(q *KeyQueue) (next bucket.Micros) {
 			return Never
 		}
 	}
-	for p, ok := q.waits.next(); ok; p, ok = q.waits.next() {
-		at, timed := q.Partition.deadlines[p.seq]
-		switch {
-		case !timed:
-			return next
-		case at > s.now:
-			return min(next, at)
-		case !s.agenda.mayLapse(q):
-			return Never
+	for _, of := range q.waits.priorities() {
+		b := q.waits.of(of)
+		for p, ok := b.next(); ok; p, ok = b.next() {
+			at, timed := q.Partition.deadlines[p.seq]
+			if !timed || at > s.now {
+				if timed {
+					next = min(next, at)
+				}
+				break
+			}
+			if !s.agenda.mayLapse(q) {
+				return Never
+			}
+			s.census.callable[of-bucket.High]--
+			s.expireWaiting(q.drop(of))
 		}
-		s.expireWaiting(q.dequeue())
 	}
 	return next
 }

@@ -1,9 +1,6 @@
 package schedule
 
-import (
-	"container/heap"
-	"math"
-)
+import "weir/bucket"
 
 // serviceTime is how long a call uses up the shared limit that it burdens most, in microseconds; 1 if keys share
 // nothing. So a call that takes 20 tokens of a thousand a second weighs as much as two that take one permit of a
@@ -12,455 +9,301 @@ type serviceTime int64
 
 const mostServiceTime = serviceTime(1) << 44 // half a year: sums of any number of them stay far from overflow
 
-// turns says which queue is next at what keys share: the shared limits, and room to make jobs ready. It owns the
-// tenants and the seats of queues. A queue waits in at most one line and at most once for room, and every tenant with a
-// waiting queue is itself in that line.
-//
-// Queues wait for the shared limits in two lines with one order, by start-time fair queueing (Goyal, Vin and Cheng,
-// SIGCOMM 1996), first among tenants and then among the queues of one. The tenant or queue that has taken least is
-// next; one that was away gets no credit for it. Unlike a deficit round robin, it does not make a costly call wait for
-// its quantum to add up. A turn costs O(log n) in the queues that wait.
+// turns says which queue is next at what keys share: the shared limits, and room to make jobs ready. First the
+// priorities take turns by their weights, then the tenants of one, then the queues of a tenant (order.go). A queue that
+// has jobs of several priorities waits for a turn of each, so that no job waits for the turn of a less urgent one of
+// its own key.
 type turns struct {
-	tenants map[string]*tenant // those that have queues
-	coming  map[*tenant]bool   // of these, those with queues that wait for their next slot
-	lines   [2]tenantHeap
-	clock   serviceTime // virtual time of the tenant that was granted a slot last
-	came    uint64      // order of coming of the queue that came last
-	room    roundRobin  // queues that wait for room to make a job ready
+	all    [len(bucket.Priorities)]*order // of each priority; nil until a job comes that is high, or low
+	shares shares
 }
 
-// line is one of the two lines in which queues wait for their turn at the shared limits.
-type line int8
-
-const (
-	askLine     line = iota // of queues with a ready job, or a running call: they will ask
-	prepareLine             // of queues without one: they will make one ready
-)
-
-// seat is a queue's place in the order of turns. The zero seat belongs to no tenant and waits for nothing.
-type seat struct {
-	tenant                   *tenant
-	virtualTime, lastService serviceTime    // what its calls have taken, and what one took last
-	lent                     [2]serviceTime // what each line has lent it for the next call
-	came                     uint64         // its order of coming to wait for its next slot; 0: it does not wait
-	line                     line           // the line in which it waits while it is blocked
-	blocked                  bool           // it waits in a line
-	queued                   bool           // it waits for room
-	called                   bool           // it has the turn at the shared limits
-	invited                  bool           // it has the turn to make a job ready for them
-	costly                   bool           // a shared limit refused its cost: it asks last in its round
+// shares is how the priorities take turns: by start-time fair queueing, as tenants and queues do. A priority's virtual
+// time is what its calls have taken, divided by its weight. The next call is one of the priority with the least virtual
+// time, and the clock is then where that call begins. While there is one order only, nothing is counted.
+//
+// Let a call advance its priority's virtual time v by c. While a priority waits and has a job ready whenever it is
+// next,
+//
+//	clock ≤ v ≤ clock + c
+//
+// The first holds because the least v becomes the clock. The second holds after the priority's own call, which began at
+// the clock, and until its next one, since v stays and the clock never goes back. So while two priorities wait, what
+// they take divided by their weights differs by at most one call of each, in any span. And a job waits for at most as
+// many turns of its priority as jobs of that priority come before it, and one: between two of them every other priority
+// has at most its part, and one call.
+//
+// A priority that waits can miss its turn: all of its jobs are still being made ready, or their keys wait for their own
+// rates. It keeps its virtual time, and makes up for the turns that it missed as soon as it has jobs ready. The credit
+// is at most one call of the least weight, so that keys that wait for their own rates save nothing up. A priority of
+// which no job waited gets no credit.
+type shares struct {
+	weights bucket.Weights
+	clock   serviceTime                  // where the call that was granted a slot last began
+	several bool                         // there are several orders
+	onWay   *[len(bucket.Priorities)]int // jobs of each priority that are on their way to a slot and have none; nil: none
+	twice   int                          // places of queues that wait for their next slot in several orders, less one for each
 }
 
-// isIdle reports whether the queue waits for nothing.
-func (p *seat) isIdle() bool { return !p.blocked && !p.queued }
-
-// tenant groups the keys that share a turn: all keys of an api if no tenants are named. It lasts as long as it has
-// queues.
-type tenant struct {
-	name   string
-	queues int // that belong to it
-
-	virtualTime serviceTime // what its calls have taken: its place among the tenants
-	clock       serviceTime // virtual time of its queue that was granted a slot last
-	in          [2]standing // in each line
-	queued      []*KeyQueue // its queues that wait for room, in order
-
-	coming    int // its queues that wait for their next slot
-	elsewhere int // its keys that wait at other processes, as the store said last
+// merit is a priority's place among the priorities.
+type merit struct {
+	virtualTime serviceTime // what its calls have taken, divided by its weight
+	lastService serviceTime // what one took last
+	asked       int         // its calls that have the turn and no slot yet
+	whole       int         // what all processes have of it, in thousandths of what this one has, as the store said last
 }
 
-// counts returns how far a call advances a tenant's virtual time that takes d. The tenant's keys that wait elsewhere have
-// their part of its turns there.
-func (t *tenant) counts(d serviceTime) serviceTime {
-	if t.elsewhere <= 0 {
+// counts returns how far a call advances a priority's virtual time, if it would by d without other processes: they have
+// their part of its turns.
+func (m *merit) counts(d serviceTime) serviceTime {
+	if m.whole <= 1000 {
 		return d
 	}
-	here := float64(max(1, t.coming))
-	return serviceTime(min(float64(d)*(here+float64(t.elsewhere))/here, float64(mostServiceTime)))
+	return serviceTime(min(float64(d)*float64(m.whole)/1000, float64(mostMerit*meritUnit)))
 }
 
-// standing is a tenant's place in a line.
-type standing struct {
-	lent    serviceTime // to its queues that have the turn and no slot yet
-	came    uint64
-	place   int // among the tenants that wait, counted from 1; notWaiting when it does not
-	blocked turnHeap
+// Service times are multiplied by meritUnit before they are divided by a weight. A priority's virtual time then lasts
+// for 17 years, because calls cannot use up a limit faster than time goes. A call that takes more than mostMerit counts
+// as 12 days.
+const (
+	meritUnit = 1 << 14
+	mostMerit = serviceTime(1) << 40
+)
+
+// cost returns how far calls of an order that take d advance its virtual time, if its weight is w.
+func (o *order) cost(d serviceTime, w int64) serviceTime {
+	return o.merit.counts((min(d, mostMerit)*meritUnit + serviceTime(w)/2) / serviceTime(w))
 }
 
-// waits reports whether a queue of the tenant waits in either line.
-func (t *tenant) waits() bool {
-	return t.in[askLine].place != notWaiting || t.in[prepareLine].place != notWaiting
+// each returns how far an order's next call advances its virtual time.
+func (s *shares) each(o *order) serviceTime {
+	return o.cost(max(o.merit.lastService, 1), s.weights.Of(o.priority))
 }
 
-// reset clears all lines for new rules, since service times under new rules do not compare with earlier ones. Every
-// queue must then be given to its tenant again.
-func (t *turns) reset() {
-	for _, of := range t.tenants { // queues not rebound yet still belong to these tenants, and may leave meanwhile
-		of.in, of.queued = [2]standing{}, nil
+// begins returns the virtual time at which an order's next call begins.
+func (s *shares) begins(o *order) serviceTime {
+	least := s.weights.Of(bucket.Priorities[0])
+	for _, p := range bucket.Priorities {
+		least = min(least, s.weights.Of(p))
 	}
-	*t = turns{tenants: map[string]*tenant{}, coming: map[*tenant]bool{}}
-	t.lines[prepareLine].line = prepareLine
+	return max(o.merit.virtualTime, s.clock-o.cost(max(o.merit.lastService, 1), least))
 }
 
-// join gives a queue to the tenant of this name.
-func (t *turns) join(q *KeyQueue, name string) {
-	if t.tenants[name] == nil {
-		t.tenants[name] = &tenant{name: name}
+// charge counts what calls of an order took together, and each of them.
+func (s *shares) charge(o *order, d, each serviceTime) {
+	if s.several {
+		o.merit.lastService = each
+		o.merit.virtualTime = s.begins(o) + o.cost(d, s.weights.Of(o.priority))
+		s.clock = max(s.clock, o.merit.virtualTime-s.each(o))
 	}
-	q.seat.tenant = t.tenants[name]
-	q.seat.tenant.queues++
 }
 
-// rejoin gives a queue to its tenant, once after each reset. The queue keeps its turns. What its calls have taken is
+// due is the virtual time of an order's next turn in a line. It includes the calls to which the order's turns in that
+// line have led and that have no slot yet: of the line that makes jobs ready, the jobs on their way to a slot.
+func (s *shares) due(o *order, l line) serviceTime {
+	n := o.merit.asked
+	if l == prepareLine && s.onWay != nil {
+		n = s.onWay[o.priority-bucket.High]
+	}
+	return s.begins(o) + serviceTime(n)*s.each(o)
+}
+
+// orders yields the orders that exist, the most urgent first.
+func (t *turns) orders(yield func(*order) bool) {
+	for _, o := range t.all {
+		if o != nil && !yield(o) {
+			return
+		}
+	}
+}
+
+// of returns the order of a priority.
+func (t *turns) of(p bucket.Priority) *order {
+	o := t.all[p-bucket.High]
+	if o == nil {
+		o = &order{}
+		*o = newOrder(p, &t.shares)
+		o.merit.virtualTime = t.shares.clock
+		t.all[p-bucket.High], t.shares.several = o, t.shares.several || p != bucket.Normal
+	}
+	return o
+}
+
+// normal returns the order of normal jobs, which always exists.
+func (t *turns) normal() *order { return t.all[bucket.Normal-bucket.High] }
+
+// wake gives a priority of which no job waited no credit for that.
+func (t *turns) wake(p bucket.Priority) {
+	if o := t.all[p-bucket.High]; o != nil {
+		o.merit.virtualTime = max(o.merit.virtualTime, t.shares.clock)
+	}
+}
+
+// reset clears all lines for new rules. Every queue must then be given to its tenants again.
+func (t *turns) reset(w bucket.Weights) {
+	t.shares = shares{weights: w, several: t.shares.several, onWay: t.shares.onWay}
+	t.of(bucket.Normal)
+	for o := range t.orders {
+		o.reset()
+	}
+}
+
+// join gives a queue to the tenant of this name, in the order of a priority.
+func (t *turns) join(q *KeyQueue, p bucket.Priority, name string) { t.of(p).join(q, name) }
+
+// rejoin gives a queue to its tenants, once after each reset. The queue keeps its turns. What its calls have taken is
 // forgotten.
 func (t *turns) rejoin(q *KeyQueue, name string) {
-	if of := q.seat.tenant; of == nil || t.tenants[of.name] != of {
-		t.comes(q, 0)
-		q.seat = seat{called: q.seat.called, invited: q.seat.invited}
-		t.join(q, name)
+	for _, p := range q.seats() {
+		t.of(p).rejoin(q, name)
 	}
 }
 
-// leave takes a queue from its tenant, with all that it was lent.
+// leave takes a queue from its tenants, with all that it was lent.
 func (t *turns) leave(q *KeyQueue) {
-	t.lend(q, askLine, 0)
-	t.lend(q, prepareLine, 0)
-	t.comes(q, 0)
-	of := q.seat.tenant
-	if of.queues--; of.queues == 0 && t.tenants[of.name] == of {
-		delete(t.tenants, of.name)
-	}
-	q.seat.tenant = nil
+	t.leaveClasses(q)
+	t.normal().leave(q)
 }
 
-// asking and preparing return how many queues wait in each line, waiting in both.
-func (t *turns) asking() int    { return t.lines[askLine].queues }
-func (t *turns) preparing() int { return t.lines[prepareLine].queues }
+// leaveClasses takes a queue from its tenants in all orders but the one of normal jobs.
+func (t *turns) leaveClasses(q *KeyQueue) {
+	for _, p := range q.seats() {
+		if p != bucket.Normal {
+			t.of(p).leave(q)
+		}
+	}
+}
+
+// asking and preparing return how many queues wait in each line, waiting in both. A queue counts for each priority.
+func (t *turns) asking() int    { return t.queues(askLine) }
+func (t *turns) preparing() int { return t.queues(prepareLine) }
 func (t *turns) waiting() int   { return t.asking() + t.preparing() }
 
-// wait makes a queue wait for its turn at the shared limits, unless it already waits: to ask, or first to make a job
-// ready.
-func (t *turns) wait(q *KeyQueue) {
-	if q.ungranted() > 0 {
-		t.push(q, askLine)
-	} else {
-		t.push(q, prepareLine)
+func (t *turns) queues(l line) (n int) {
+	for o := range t.orders {
+		n += o.lines[l].queues
 	}
+	return n
 }
 
-func (t *turns) push(q *KeyQueue, l line) {
-	if q.seat.blocked {
-		return
+// first returns the order that has the next turn in a line, of those with waiting queues; nil if there is none. It is
+// the more urgent one of equals.
+func (t *turns) first(l line, waits func(*order) bool) (first *order) {
+	if !t.shares.several {
+		return t.normal()
 	}
-	q.seat.blocked, q.seat.line = true, l
-	of, w := q.seat.tenant, &t.lines[l]
-	in := &of.in[l]
-	t.catchUp(q)
-	if q.seat.came == 0 {
-		t.came++
-		t.comes(q, t.came)
-	}
-	if in.place == notWaiting {
-		in.came = q.seat.came
-		heap.Push(w, of)
-	}
-	in.blocked.push(turn{q.seat.virtualTime, q.seat.came, q})
-	w.queues++
-}
-
-// comes sets a queue's order of coming to wait for its next slot, 0 if it does not wait.
-func (t *turns) comes(q *KeyQueue, came uint64) {
-	of := q.seat.tenant
-	switch {
-	case q.seat.came == 0 && came != 0:
-		if of.coming++; of.coming == 1 {
-			t.coming[of] = true
-		}
-	case q.seat.came != 0 && came == 0:
-		if of.coming--; of.coming == 0 {
-			delete(t.coming, of)
+	for o := range t.orders {
+		if waits(o) && (first == nil || t.shares.due(o, l) < t.shares.due(first, l)) {
+			first = o
 		}
 	}
-	q.seat.came = came
+	return first
 }
 
-// catchUp puts a queue that was away no further ahead than the queues that are being called.
-func (t *turns) catchUp(q *KeyQueue) {
-	of := q.seat.tenant
-	q.seat.virtualTime = max(q.seat.virtualTime, of.clock)
-	if !of.waits() {
-		of.virtualTime = max(of.virtualTime, t.clock)
+func (o *order) asks() bool         { return o.lines[askLine].queues > 0 }
+func (o *order) prepares() bool     { return o.lines[prepareLine].queues > 0 }
+func (o *order) waitsForRoom() bool { return o.room.size > 0 }
+
+// inRow returns for how many calls a queue may ask before another priority has its turn, or another queue of the same
+// one; 0 if no other priority waits.
+func (t *turns) inRow(q *KeyQueue, p bucket.Priority) int {
+	if !t.shares.several {
+		return 0
 	}
+	o, n := t.of(p), serviceTime(0)
+	each := t.shares.each(o)
+	from := t.shares.due(o, askLine) - serviceTime(o.seat(q).asks)*each
+	for other := range t.orders {
+		if other == o || !other.asks() && other.merit.asked == 0 {
+			continue
+		}
+		until := t.shares.due(other, askLine)
+		if o.priority < other.priority {
+			until++ // among equals
+		}
+		if row := max(1, (until-from+each-1)/each); n == 0 || row < n {
+			n = row
+		}
+	}
+	if n == 0 {
+		return 0
+	}
+	return max(1, int(min(n, maxAsks))/(1+o.lines[askLine].queues))
 }
 
-// toAsk gives the turn at the shared limits to the queue that has waited longest, nil if none waits.
-func (t *turns) toAsk() *KeyQueue {
-	q := t.pop(askLine)
-	if q != nil {
-		q.seat.called = true
+// toAsk gives the turn at the shared limits to the queue that has waited longest, and returns it with its seat; nil if
+// none waits.
+func (t *turns) toAsk() (*KeyQueue, *seat) {
+	o := t.first(askLine, (*order).asks)
+	if o == nil {
+		return nil, nil
 	}
-	return q
+	q := o.toAsk()
+	if q == nil {
+		return nil, nil
+	}
+	return q, o.seat(q)
 }
 
 // toPrepare gives the turn to make a job ready to the queue that will have the shared limits first, nil if none
 // waits.
 func (t *turns) toPrepare() *KeyQueue {
-	q := t.pop(prepareLine)
-	if q != nil {
-		q.seat.invited = true
+	if o := t.first(prepareLine, (*order).prepares); o != nil {
+		return o.toPrepare()
 	}
-	return q
+	return nil
 }
-
-// pop takes the queue from a line that has waited longest, measured in service times, nil if none waits. It lends the
-// queue what the queue's last call took, so that the next turn is another tenant's.
-func (t *turns) pop(l line) *KeyQueue {
-	w := &t.lines[l]
-	if w.Len() == 0 {
-		return nil
-	}
-	in := &w.all[0].in[l]
-	q := in.next()
-	q.seat.blocked = false
-	w.queues--
-	if len(in.blocked) == 0 {
-		heap.Pop(w)
-	}
-	t.lend(q, l, q.seat.tenant.counts(max(q.seat.lastService, 1)))
-	return q
-}
-
-// next takes the queue that has taken least. It counts now what a queue was granted while it waited.
-func (in *standing) next() *KeyQueue {
-	for {
-		first := in.blocked.pop()
-		if q := first.queue; q.seat.virtualTime > first.virtualTime {
-			in.blocked.push(turn{q.seat.virtualTime, first.came, q})
-			continue
-		}
-		return first.queue
-	}
-}
-
-// lend sets what a line has lent a queue of its tenant's turn.
-func (t *turns) lend(q *KeyQueue, l line, d serviceTime) {
-	of := q.seat.tenant
-	of.in[l].lent += d - q.seat.lent[l]
-	q.seat.lent[l] = d
-	t.lines[l].reorder(of)
-}
-
-// take lends a queue what n calls take, each of the same service time, for which it is about to ask.
-func (t *turns) take(q *KeyQueue, each serviceTime, n int) {
-	if !q.seat.called {
-		t.catchUp(q) // it asks without having waited
-	}
-	q.seat.called, q.seat.lastService = false, each
-	t.lend(q, askLine, q.seat.tenant.counts(each*serviceTime(n)))
-}
-
-// book charges a queue for its grants, and takes back what the queue was lent. The part that was lent to make a job
-// ready stays lent while that job waits for its slot.
-func (t *turns) book(q *KeyQueue, grants int) {
-	of, d := q.seat.tenant, q.seat.lastService*serviceTime(grants)
-	if d > 0 {
-		t.clock, of.clock = max(t.clock, of.virtualTime), max(of.clock, q.seat.virtualTime)
-		of.virtualTime, q.seat.virtualTime = of.virtualTime+of.counts(d), q.seat.virtualTime+d
-		t.comes(q, 0)
-	}
-	t.lend(q, askLine, 0)
-	if d > 0 || q.ungranted() == 0 {
-		t.lend(q, prepareLine, 0)
-	} else {
-		t.lines[prepareLine].reorder(of)
-	}
-}
-
-// refuse notes the cost of the call that a shared limit refused a queue: a costly one asks last in its round.
-func (p *seat) refuse(cost int64) { p.costly = cost > 1 }
 
 // pass ends the turns that a queue has and cannot use now.
 func (t *turns) pass(q *KeyQueue) {
-	p := &q.seat
-	if p.called {
-		p.called = false
-		t.lend(q, askLine, 0) // it had nothing to ask for
-	}
-	ungranted := q.ungranted()
-	if p.invited = false; p.lent[prepareLine] != 0 && ungranted == 0 {
-		t.lend(q, prepareLine, 0) // it had nothing to make ready, or what it had was withdrawn
-	}
-	if !p.blocked && ungranted == 0 {
-		t.comes(q, 0)
+	for _, p := range q.seats() {
+		t.of(p).pass(q)
 	}
 }
 
+// taking is a queue that was taken from a line, and the order of the line.
+type taking struct {
+	queue *KeyQueue
+	order *order
+}
+
+// ready returns how many of the queue's jobs are ready for which it waits in the line.
+func (t taking) ready() int {
+	return t.queue.countOf(classSet(0).with(t.order.priority), ready)
+}
+
 // takeAll takes all queues that wait to ask, in the order of their turns. The caller must put each back.
-func (t *turns) takeAll() (waiting []*KeyQueue) {
-	for q := t.pop(askLine); q != nil; q = t.pop(askLine) {
-		waiting = append(waiting, q)
+func (t *turns) takeAll() (waiting []taking) {
+	for o := t.first(askLine, (*order).asks); o != nil; o = t.first(askLine, (*order).asks) {
+		q := o.pop(askLine)
+		if q == nil {
+			break
+		}
+		waiting = append(waiting, taking{q, o})
 	}
 	return waiting
 }
 
-// putBack lets a queue that was taken wait again.
-func (t *turns) putBack(q *KeyQueue) {
-	t.lend(q, askLine, 0)
-	if q.ungranted() == 0 {
-		t.lend(q, prepareLine, 0)
-	}
-	t.wait(q)
-}
-
-// forget removes the queues of a partition that this process does not own any more from both lines.
+// forget removes the queues of a partition that this process does not own any more from all lines.
 func (t *turns) forget(p *Partition) {
-	for l := range t.lines {
-		w := &t.lines[l]
-		all := w.all
-		w.all = nil
-		for _, of := range all {
-			in := &of.in[l]
-			in.place = notWaiting
-			waiting := in.blocked
-			in.blocked = nil
-			for _, x := range waiting {
-				if x.queue.Partition == p {
-					x.queue.seat.blocked = false
-					t.comes(x.queue, 0)
-					w.queues--
-					continue
-				}
-				in.blocked.push(x)
-			}
-			if len(in.blocked) > 0 {
-				heap.Push(w, of)
-			}
-		}
+	for o := range t.orders {
+		o.forget(p)
 	}
 }
 
-// ahead estimates how many of a tenant's waiting queues have their turn before a queue, in the lines or for room; nil
-// stands for a queue that comes now.
-func (t *tenant) ahead(q *KeyQueue) int {
-	own := turn{virtualTime: t.clock, came: math.MaxUint64, queue: q}
-	if q != nil {
-		own.virtualTime = max(own.virtualTime, q.seat.virtualTime)
+// roomWaiting returns how many queues wait for room to make a job ready.
+func (t *turns) roomWaiting() (n int) {
+	for o := range t.orders {
+		n += o.room.size
 	}
-	return t.in[askLine].ahead(own) + t.in[prepareLine].ahead(own) + len(t.queued)
+	return n
 }
 
-// mostSampled bounds the queues of a line that a forecast looks at.
-const mostSampled = 64
-
-// ahead estimates how many of the queues in a line have their turn before own.
-func (in *standing) ahead(own turn) int {
-	waiting := in.blocked
-	step, seen, sooner := max(1, len(waiting)/mostSampled), 0, 0
-	for i := 0; i < len(waiting); i += step {
-		if waiting[i].queue == own.queue {
-			own.came = waiting[i].came
-		}
-	}
-	for i := 0; i < len(waiting); i += step {
-		seen++
-		if waiting[i].before(own) {
-			sooner++
-		}
-	}
-	return sooner * len(waiting) / max(1, seen)
+// toRoom takes the queue whose turn it is to make a job ready, now that there is room. At least one must wait.
+func (t *turns) toRoom() *KeyQueue {
+	o := t.first(prepareLine, (*order).waitsForRoom)
+	return o.room.pop(o.priority)
 }
 
-// notWaiting is the place of a tenant without waiting queues.
-const notWaiting = 0
-
-// tenantHeap is a line: the tenants with queues that wait in it, ordered by what they have taken and are lent, then by
-// when they came.
-type tenantHeap struct {
-	line   line
-	queues int // that wait
-	all    []*tenant
-}
-
-func (h *tenantHeap) reorder(t *tenant) {
-	if place := t.in[h.line].place; place != notWaiting {
-		heap.Fix(h, place-1)
-	}
-}
-
-func (h *tenantHeap) Len() int { return len(h.all) }
-
-func (h *tenantHeap) Less(i, j int) bool {
-	a, b := &h.all[i].in[h.line], &h.all[j].in[h.line]
-	x, y := h.all[i].virtualTime+a.lent, h.all[j].virtualTime+b.lent
-	return x < y || x == y && a.came < b.came
-}
-
-func (h *tenantHeap) Swap(i, j int) {
-	h.all[i], h.all[j] = h.all[j], h.all[i]
-	h.all[i].in[h.line].place, h.all[j].in[h.line].place = i+1, j+1
-}
-
-// Push implements heap.Interface.
-func (h *tenantHeap) Push(x any) {
-	t := x.(*tenant)
-	h.all = append(h.all, t)
-	t.in[h.line].place = len(h.all)
-}
-
-// Pop implements heap.Interface.
-func (h *tenantHeap) Pop() any {
-	last := len(h.all) - 1
-	t := h.all[last]
-	h.all[last] = nil
-	h.all = h.all[:last]
-	t.in[h.line].place = notWaiting
-	return t
-}
-
-// turn is a waiting queue with the virtual time that it had when it came. Of equal virtual times, the queue that came
-// first is first.
-type turn struct {
-	virtualTime serviceTime
-	came        uint64
-	queue       *KeyQueue
-}
-
-func (t turn) before(other turn) bool {
-	return t.virtualTime < other.virtualTime || t.virtualTime == other.virtualTime && t.came < other.came
-}
-
-// turnHeap holds the waiting queues of a tenant. It holds values, so that a waiting queue costs no allocation.
-type turnHeap []turn
-
-func (h *turnHeap) push(t turn) {
-	*h = append(*h, t)
-	for i := len(*h) - 1; i > 0; {
-		up := (i - 1) / 2
-		if !(*h)[i].before((*h)[up]) {
-			return
-		}
-		(*h)[i], (*h)[up] = (*h)[up], (*h)[i]
-		i = up
-	}
-}
-
-// pop takes the first. There must be one.
-func (h *turnHeap) pop() turn {
-	first, last := (*h)[0], len(*h)-1
-	(*h)[0] = (*h)[last]
-	(*h)[last] = turn{}
-	*h = (*h)[:last]
-	for i := 0; ; {
-		least := i
-		for down := 2*i + 1; down <= 2*i+2 && down < last; down++ {
-			if (*h)[down].before((*h)[least]) {
-				least = down
-			}
-		}
-		if least == i {
-			return first
-		}
-		(*h)[i], (*h)[least] = (*h)[least], (*h)[i]
-		i = least
-	}
-}
+// awaitRoom makes a queue wait for room for a job of a priority, unless it already waits.
+func (t *turns) awaitRoom(q *KeyQueue, p bucket.Priority) { t.of(p).room.push(q, p) }

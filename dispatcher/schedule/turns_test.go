@@ -145,8 +145,9 @@ func TestWhatAQuotaHasLeftIsUsed(t *testing.T) {
 func TestTurnsProperty(t *testing.T) {
 	for seed := range uint64(300) {
 		rnd := rand.New(rand.NewPCG(seed, 2))
-		var w turns
-		w.reset()
+		var all turns
+		all.reset(bucket.DefaultWeights)
+		w := all.normal()
 		tenants := make([]*tenant, 2+rnd.IntN(4))
 		taken := make([]serviceTime, len(tenants))
 		dearest, waiting := serviceTime(1), 0
@@ -180,7 +181,7 @@ func TestTurnsProperty(t *testing.T) {
 				}
 			}
 		}
-		if n := len(w.takeAll()); n != waiting || w.waiting() != 0 {
+		if n := len(all.takeAll()); n != waiting || w.waiting() != 0 {
 			t.Fatalf("seed %d: %d of %d queues waited, then %d do", seed, n, waiting, w.waiting())
 		}
 	}
@@ -268,8 +269,9 @@ func TestTurn(t *testing.T) {
 func TestTurnsLendAndTakeBack(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 3))
-		var w turns
-		w.reset()
+		var all turns
+		all.reset(bucket.DefaultWeights)
+		w := all.normal()
 		queues := make([]*KeyQueue, 12)
 		for i := range queues {
 			queues[i] = &KeyQueue{}
@@ -340,7 +342,7 @@ func TestEveryRoundSaysWhatWaits(t *testing.T) {
 		s, p, now := inspected(rules)
 		s.Pipe.pace.Replica = "me"
 		for _, key := range keys[1:] {
-			s.turns.wait(s.Queue(key, p))
+			s.turns.normal().wait(s.Queue(key, p))
 		}
 		do := &step{Schedule: s, now: now}
 		do.fx.Asks, do.fx.asked = make([]bucket.Ask, 1), [][]*Job{{{Queue: s.Queue(keys[0], p)}}} // it asks without having waited

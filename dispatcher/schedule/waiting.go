@@ -77,8 +77,8 @@ func (v View) keeps(q *KeyQueue) keeping {
 		return keeping{what: WaitNothing, until: Never}
 	case v.s.holds.paused.api != nil, q.brake.paused:
 		return keeping{what: WaitPaused, until: Never}
-	case q.waits.early != nil && q.Depth()-q.waits.notDue() == running:
-		return keeping{what: WaitNotBefore, until: q.waits.early.next()}
+	case q.waits.hasEarly() && q.Depth()-q.waits.notDue() == running:
+		return keeping{what: WaitNotBefore, until: q.waits.firstDue()}
 	case v.s.policy.Reuse && q.awaiting() != nil:
 		return keeping{what: WaitAnswer, until: Never, why: q.awaiting().awaits}
 	case !v.s.holds.breaker.closed() && v.s.holds.breaker.probe != nil && v.s.holds.breaker.halfOpen(v.now):
@@ -100,16 +100,16 @@ func (v View) keeps(q *KeyQueue) keeping {
 	if at := max(q.brake.earliest(), v.s.holds.governor.earliest()); at > max(v.now, slot) { // else the key is slower anyway
 		return keeping{what: WaitSlowed, until: at}
 	}
-	switch {
-	case q.seat.queued, q.seat.blocked && v.s.isFull():
+	switch blocked, queued := q.waitsForTurn(); {
+	case queued, blocked && v.s.isFull():
 		return keeping{what: WaitRoom, until: Never}
-	case q.seat.blocked && v.s.gate.by == storeDown:
+	case blocked && v.s.gate.by == storeDown:
 		return keeping{what: WaitLimiter, until: Never}
-	case q.seat.blocked && v.s.Shared.areInFlight(v.s.gate.by):
+	case blocked && v.s.Shared.areInFlight(v.s.gate.by):
 		return keeping{what: WaitLimit, until: Never, limit: v.s.gate.by}
-	case q.seat.blocked && v.s.gate.by != "" && v.s.gate.opens >= slot:
+	case blocked && v.s.gate.by != "" && v.s.gate.opens >= slot:
 		return keeping{what: WaitLimit, until: v.s.gate.opens, limit: v.s.gate.by}
-	case q.seat.blocked && v.s.gate.by == "" && q.ungranted() == 0 && v.s.Pipe.staged >= v.width():
+	case blocked && v.s.gate.by == "" && q.ungranted() == 0 && v.s.Pipe.staged >= v.width():
 		if _, _, limit := v.near(); limit != "" { // it has refused no job yet, but lets no other job become ready
 			return keeping{what: WaitLimit, until: slot, limit: limit}
 		}

@@ -23,7 +23,9 @@ func (s *Schedule) FollowWall(ahead bucket.Micros) {
 	parts := map[*Partition]struct{}{}
 	for _, q := range s.byKey {
 		parts[q.Partition] = struct{}{}
-		q.waits.move(by)
+		for _, p := range q.waits.priorities() {
+			q.waits.of(p).move(by)
+		}
 		for _, j := range q.Jobs {
 			if j.Deadline != 0 {
 				j.Deadline += by

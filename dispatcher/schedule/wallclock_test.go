@@ -29,7 +29,7 @@ func TestDeadlinesFollowTheWallClock(t *testing.T) {
 			s.FollowWall(c.before)
 			wall := someTime + c.before
 			if at := s.Own(wall.Add(due)); early {
-				s.PushEarly("k", 1, part, s.Own(wall), at)
+				s.PushEarly("k", 1, part, bucket.Normal, s.Own(wall), at)
 			} else {
 				part.Expect(1, at)
 				s.Push("k", 1, part)

@@ -58,7 +58,7 @@ func (p *reader) pushLocked(e queue.Entry) *schedule.KeyQueue {
 	if notBefore <= p.W.Now().Add(keepAhead) {
 		p.Cache.KeepLocked(e)
 	}
-	return p.W.Sched.PushEarly(e.Key, e.Seq, &p.Partition, own(bucket.MicrosOf(e.Time)), notBefore)
+	return p.W.Sched.PushEarly(e.Key, e.Seq, &p.Partition, ingest.PriorityOf(e.Header), own(bucket.MicrosOf(e.Time)), notBefore)
 }
 
 // keepAhead is how far ahead a job's due time may be for its message to be kept. The room belongs to jobs that may be

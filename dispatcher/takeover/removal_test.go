@@ -81,7 +81,7 @@ func TestJobsTakenOutBecomeLetters(t *testing.T) {
 	for seq := uint64(10); seq < 15; seq++ {
 		w.Sched.Push("k", seq, &p.Partition)
 	}
-	w.Sched.PushEarly("later", 15, &p.Partition, w.Now(), w.Now().Add(time.Hour))
+	w.Sched.PushEarly("later", 15, &p.Partition, bucket.Normal, w.Now(), w.Now().Add(time.Hour))
 	flying := lane.JobLocked(w.Sched.Extract(w.Sched.Find("k"), 10))
 	flying.Settle()
 	p.Cache.KeepLocked(queue.Entry{Seq: 11, Key: "k", Header: nats.Header{ingest.HeaderJobID: {"eleven"}}, Data: []byte("the body"), Time: time.Now()})

@@ -12,6 +12,7 @@ const (
 	HeaderForward    = "Weir-Header-"
 	HeaderDeadline   = "Weir-Deadline"
 	HeaderNotBefore  = "Weir-Not-Before"
+	HeaderPriority   = "Weir-Priority" // high, normal or low
 	HeaderCost       = "Weir-Cost"
 	HeaderReplyTo    = "Weir-Reply-To"
 	HeaderThrottled  = "Weir-On-Throttled" // Retry, or nothing

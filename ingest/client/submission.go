@@ -30,6 +30,7 @@ type Submission struct {
 	Within              time.Duration // the same, counted from the job's arrival; zero: none
 	NotBefore           time.Time     // no call before it; zero: at once
 	Delay               time.Duration // the same, counted from the job's arrival; zero: none
+	Priority            Priority      // zero: Normal
 	Cost                int64         // units for weighted limits; zero: 1
 	ReplyTo             string        // the producer's own subject for the result or the dead letter's notice
 	// Retries says that the producer keeps the job and submits it again if it is throttled. The refusal then leaves no
@@ -92,6 +93,9 @@ func (s Submission) Message() (*nats.Msg, error) {
 	}
 	if s.Retries {
 		h.Set(HeaderThrottled, Retry)
+	}
+	if s.Priority != Normal {
+		h.Set(HeaderPriority, s.Priority.String())
 	}
 	if s.Cost != 0 {
 		h.Set(HeaderCost, strconv.FormatInt(s.Cost, 10))

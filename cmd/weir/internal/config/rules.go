@@ -48,12 +48,26 @@ func rules(r *bucket.Rules, price *ingest.Cost, usage *[]Usage) []field {
 		},
 		{name: "admit", is: items(&r.Admit, mostAdmit, admission), otherwise: "none", means: "limits on how many jobs of each key weir accepts"},
 		{
+			name: "priorities", is: mapping(func() section { return priorities(&r.Weights) }),
+			means: "the parts in which jobs of several priorities are called while they wait, in one key and at shared limits",
+		},
+		{
 			name: "keys", otherwise: "none",
 			is: named(&r.Overrides, mostOverrides, "PATTERN", func(o *bucket.Override) section { return override(o, r) },
 				func(o *bucket.Override) *string { return &o.Pattern }),
 			means: "other buckets for some keys",
 		},
 	}
+}
+
+// priorities are the weights of jobs by their Weir-Priority.
+func priorities(w *bucket.Weights) section {
+	weight := whole[int64](1, bucket.MostWeight)
+	return section{fields: []field{
+		{name: "high", is: one(&w.High, weight), or: "16", means: "the weight of jobs with `Weir-Priority: high`"},
+		{name: "normal", is: one(&w.Normal, weight), or: "4", means: "the weight of jobs with `Weir-Priority: normal`, and of those without"},
+		{name: "low", is: one(&w.Low, weight), or: "1", means: "the weight of jobs with `Weir-Priority: low`, and of redriven ones"},
+	}}
 }
 
 // pace are the fields of a rate of calls.

@@ -46,7 +46,7 @@ func TestDoorAndSubjectAgree(t *testing.T) {
 		"no trace":              {"credit/l", "credit.l", nats.Header{"traceparent": {"nonsense"}}, "body", 202},
 	}
 	for name, value := range map[string]string{
-		"Weir-Method": "GET", "Weir-Path": "/../x", "Weir-Query": "a#b", "Weir-Deadline": "soon", "Weir-Cost": "0", "Weir-Not-Before": "soon",
+		"Weir-Method": "GET", "Weir-Path": "/../x", "Weir-Query": "a#b", "Weir-Deadline": "soon", "Weir-Cost": "0", "Weir-Not-Before": "soon", "Weir-Priority": "urgent",
 		"Nats-Msg-Id": "a b", "Weir-Header-X-Other": "1", "Weir-Unheard": "1", "Nats-Expected-Last-Sequence": "1", "Nats-Rollup": "sub",
 		"Nats-Ttl": "1s", "Nats-Batch-Id": "1", "Nats-Schedule": "@every 1s", "Weir-Reply-To": "weir.jobs.credit.k", "Weir-Job-Id": "\x7f",
 	} {

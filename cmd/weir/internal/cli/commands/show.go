@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strconv"
@@ -24,7 +25,7 @@ func showCommand() *cobra.Command {
 		Use:   "show API KEY",
 		Short: "Show one bucket: its next jobs, and why they wait",
 		Long: `Shows one bucket as its dispatcher sees it: its depth and its rate, what its next job waits for and until when,
-and its first jobs with the times at which their calls should start.
+and its first jobs, in the order of their calls, with the times at which these should start.
 
 GETS is the key's rate in the long run, beside the other keys that have jobs now, and says if the key gets nothing for a
 while. It is the key's own rate, or less if a shared limit or its calls in flight allow less. With several replicas it
@@ -58,7 +59,7 @@ is computed from the keys of this key's owner.`,
 func printBucket(out io.Writer, d *admin.KeyShown, now time.Time) error {
 	t := &cli.Table{}
 	t.Row("bucket", d.API+"/"+cli.Visible(d.Key)+" in "+d.Stream)
-	t.Row("depth", fmt.Sprintf("%d of %d", d.Depth, d.Capacity))
+	t.Row("depth", fmt.Sprintf("%d of %d", d.Depth, d.Capacity)+prioritiesText(d.Jobs))
 	t.Row("in flight", fmt.Sprintf("%d of %d", d.InFlight, d.MaxInFlight))
 	if d.Polled > 0 {
 		t.Row("operations", fmt.Sprintf("%d go on at the api, and are polled", d.Polled))
@@ -76,7 +77,11 @@ func printBucket(out io.Writer, d *admin.KeyShown, now time.Time) error {
 		return err
 	}
 	jobs := &cli.Table{}
-	jobs.Row("POS", "JOB", "SEQ", "STATE", "CALLS", "ETA")
+	columns := []string{"POS", "JOB", "SEQ", "STATE", "CALLS", "ETA"}
+	if len(d.Jobs) > 0 {
+		columns = append(columns, "PRIORITY")
+	}
+	jobs.Row(columns...)
 	for _, j := range d.Next {
 		eta := "-"
 		if j.ETA != nil {
@@ -86,12 +91,30 @@ func printBucket(out io.Writer, d *admin.KeyShown, now time.Time) error {
 		if job == "" {
 			job = "-"
 		}
-		jobs.Row(strconv.Itoa(j.Position), job, strconv.FormatUint(j.Seq, 10), string(j.Phase), strconv.Itoa(j.Calls), eta)
+		cells := []string{strconv.Itoa(j.Position), job, strconv.FormatUint(j.Seq, 10), string(j.Phase), strconv.Itoa(j.Calls), eta}
+		if len(d.Jobs) > 0 {
+			cells = append(cells, cmp.Or(j.Priority, ingest.Normal.String()))
+		}
+		jobs.Row(cells...)
 	}
 	if _, err := fmt.Fprintln(out); err != nil {
 		return fmt.Errorf("write the bucket: %w", err)
 	}
 	return jobs.Print(out)
+}
+
+// prioritiesText says how many jobs of each priority a bucket holds, "" if all are normal.
+func prioritiesText(jobs map[string]int) string {
+	var parts []string
+	for _, p := range []ingest.Priority{ingest.High, ingest.Normal, ingest.Low} {
+		if n := jobs[p.String()]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, p))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(parts, ", ")
 }
 
 // getsText says how fast a key's jobs are called and what limits that, or what the key waits for.

@@ -27,6 +27,7 @@ type submitFlags struct {
 	path, method, query, id     string
 	headers                     []string
 	deadline, notBefore         string
+	priority                    string
 	cost                        int64
 	wait                        bool
 	as                          cli.Format
@@ -70,8 +71,12 @@ some lines were not accepted. 4: with --report-full, some jobs were throttled.`,
 			if err := many.check(cmd); err != nil {
 				return err
 			}
+			priority, err := ingest.ParsePriority(f.priority)
+			if err != nil {
+				return cli.Usage(fmt.Errorf("--priority %.20q: %w", f.priority, err))
+			}
 			if many.file != "" {
-				return submitMany(cmd, many, defaultsOf(args), f.as)
+				return submitMany(cmd, many, defaultsOf(args, priority), f.as)
 			}
 			f.api, f.key = args[0], args[1]
 			f.dataGiven, f.costGiven, f.gotID = cmd.Flags().Changed("data"), cmd.Flags().Changed("cost"), f.id != ""
@@ -87,6 +92,7 @@ some lines were not accepted. 4: with --report-full, some jobs were throttled.`,
 	flags.StringVar(&f.id, "id", "", "the job's id; the same id again is the same job (default: a new id)")
 	flags.StringVar(&f.deadline, "deadline", "", "do not call after: an RFC 3339 time, or a duration such as 30s or 2h")
 	flags.StringVar(&f.notBefore, "not-before", "", "do not call before: an RFC 3339 time, or a duration such as 30s or 7d; at most 366 days")
+	flags.StringVar(&f.priority, "priority", ingest.Normal.String(), "high, normal or low; with --file of lines that say none")
 	flags.Int64Var(&f.cost, "cost", 1, "units that the job takes from weighted limits")
 	flags.BoolVar(&f.wait, "wait", false, "wait for the result")
 	flags.DurationVar(&f.timeout, "timeout", f.timeout, "how long to wait for the result")
@@ -157,6 +163,7 @@ func (f *submitFlags) submission(stdin io.Reader) (ingest.Submission, error) {
 		}
 		s.Cost = f.cost
 	}
+	s.Priority, _ = ingest.ParsePriority(f.priority)
 	if f.deadline != "" {
 		at, err := time.Parse(time.RFC3339Nano, f.deadline)
 		if err == nil {

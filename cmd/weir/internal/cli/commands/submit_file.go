@@ -33,8 +33,9 @@ type manyFlags struct {
 	failFast   bool
 }
 
-// defaultsOf returns what the arguments say for lines that do not.
-func defaultsOf(args []string) (d bulksubmit.Defaults) {
+// defaultsOf returns what the arguments and --priority say for lines that do not.
+func defaultsOf(args []string, priority ingest.Priority) (d bulksubmit.Defaults) {
+	d.Priority = priority
 	if len(args) > 0 {
 		d.API = args[0]
 	}

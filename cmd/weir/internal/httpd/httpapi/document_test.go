@@ -230,7 +230,7 @@ func (w *writer) door() {
 	text := object{"type": "string"}
 	headers := []any{object{"name": "Idempotency-Key", "in": "header", "schema": text, "description": "the job's id, with or without quotes: another name of Nats-Msg-Id. The same id for the same key within dedupe is the same job"}}
 	for _, name := range []string{
-		"Nats-Msg-Id", "Weir-Job-Id", "Weir-Method", "Weir-Path", "Weir-Query", "Weir-Deadline", "Weir-Not-Before", "Weir-Cost", "Weir-Reply-To", "Weir-On-Throttled",
+		"Nats-Msg-Id", "Weir-Job-Id", "Weir-Method", "Weir-Path", "Weir-Query", "Weir-Deadline", "Weir-Not-Before", "Weir-Priority", "Weir-Cost", "Weir-Reply-To", "Weir-On-Throttled",
 		"traceparent", "tracestate", "baggage",
 	} {
 		headers = append(headers, object{"name": name, "in": "header", "schema": text, "description": "as on NATS (weir help jobs)"})

@@ -9,6 +9,7 @@ import (
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/ops/deadview"
 	"weir/deadletter"
+	"weir/ingest"
 )
 
 // redriveWord selects letters to be submitted again, and says how.
@@ -18,6 +19,7 @@ type redriveWord struct {
 	Rate           string `json:"rate,omitempty"`            // letters per duration, as in 20/s; absent: 100/s. Their buckets bound the calls in any case
 	IncludeUnknown bool   `json:"include_unknown,omitempty"` // also letters whose call may have been processed: the api may bill them twice
 	DropDeadline   bool   `json:"drop_deadline,omitempty"`   // forget the jobs' deadlines
+	Priority       string `json:"priority,omitempty"`        // of the jobs: high, normal or low; absent: low
 }
 
 // redriveOrder begins a redrive.
@@ -53,6 +55,11 @@ type redrives struct{ *Options }
 // planned computes what a redrive would do.
 func (d *redrives) planned(ctx context.Context, r *request, said *redriveWord, asked deadview.Redrive) (*deadview.PlannedRedrive, error) {
 	asked.IncludeUnknown, asked.DropDeadline, asked.By = said.IncludeUnknown, said.DropDeadline, r.who.String()
+	if asked.Priority = said.Priority; said.Priority != "" {
+		if _, err := ingest.ParsePriority(said.Priority); err != nil {
+			return nil, badRequest("priority: %v", err)
+		}
+	}
 	var err error
 	if asked.Rate, err = config.ParseRate(cmp.Or(said.Rate, deadview.UsualRate)); err != nil {
 		return nil, badRequest("rate: %v", err)

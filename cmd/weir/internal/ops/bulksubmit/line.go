@@ -21,7 +21,10 @@ import (
 const MaxLine = 16 << 20
 
 // Defaults are the values of members that a line leaves out.
-type Defaults struct{ API, Key string }
+type Defaults struct {
+	API, Key string
+	Priority ingest.Priority
+}
 
 // Line is one line of a file.
 type Line struct {
@@ -44,6 +47,7 @@ type form struct {
 	Header     map[string]values `json:"header"`
 	NotBefore  string            `json:"not_before"`
 	Deadline   string            `json:"deadline"`
+	Priority   string            `json:"priority"`
 	Cost       *int64            `json:"cost"`
 	ReplyTo    string            `json:"reply_to"`
 }
@@ -155,6 +159,14 @@ func (l *Lines) parse(line *Line, text []byte) error {
 			return err
 		}
 	}
+	job.Priority = l.defaults.Priority
+	if f.Priority != "" {
+		p, err := ingest.ParsePriority(f.Priority)
+		if err != nil {
+			return fmt.Errorf("priority %.20q: %w", f.Priority, err)
+		}
+		job.Priority = p
+	}
 	if f.Cost != nil {
 		if job.Cost = *f.Cost; job.Cost < 1 {
 			return fmt.Errorf("cost %d is not a whole number from 1", job.Cost)
@@ -236,7 +248,7 @@ func decode(text []byte, f *form) error {
 		return errors.New("it is not JSON: write one object a line")
 	}
 	if _, name, unknown := strings.Cut(err.Error(), "unknown field "); unknown {
-		return fmt.Errorf("there is no %s: a line has api, key, id, body or body_base64, path, query, method, header, not_before, deadline, cost and reply_to", name)
+		return fmt.Errorf("there is no %s: a line has api, key, id, body or body_base64, path, query, method, header, not_before, deadline, priority, cost and reply_to", name)
 	}
 	return err
 }

@@ -35,7 +35,7 @@ func (n names) of(job *ingest.Submission) (string, error) {
 	return name, nil
 }
 
-// digest is what a job says, in sixteen bytes.
+// digest is what a job says, in sixteen bytes, without its priority: the same file with another one is the same jobs.
 func digest(job *ingest.Submission) [16]byte {
 	h := sha256.New()
 	write := func(text string) {

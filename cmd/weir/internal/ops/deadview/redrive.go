@@ -16,6 +16,7 @@ import (
 	"weir/cmd/weir/internal/config"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
+	"weir/ingest"
 )
 
 // Redrive says which letters to submit again, and how.
@@ -24,6 +25,7 @@ type Redrive struct {
 	Rate           bucket.Rate
 	IncludeUnknown bool             // also letters whose call may have been processed
 	DropDeadline   bool             // forget the jobs' deadlines
+	Priority       string           // of the jobs; "": deadletter.RedrivePriority
 	Edit           *deadletter.Edit // of the one letter; nil: none
 	By             string
 	Name           string // "": one made of the time
@@ -71,8 +73,12 @@ func (s *Store) PlanRedrive(ctx context.Context, asked Redrive, terms func(api s
 	if err != nil {
 		return nil, err
 	}
+	priority, err := ingest.ParsePriority(cmp.Or(asked.Priority, deadletter.RedrivePriority.String()))
+	if err != nil {
+		return nil, cli.Usage(fmt.Errorf("priority %.20q: %w", asked.Priority, err))
+	}
 	o := deadletter.RedriveOptions{
-		Conn: s.c.Conn, Browser: s.Browser, Terms: terms, Rate: asked.Rate, Edit: asked.Edit,
+		Conn: s.c.Conn, Browser: s.Browser, Terms: terms, Rate: asked.Rate, Edit: asked.Edit, Priority: &priority,
 		Calls: func(ctx context.Context, q deadletter.CallsQuery, take func(deadletter.Trace)) (uint64, error) {
 			return ledger.ReadSince(ctx, s.c.JetStream, q, take)
 		},

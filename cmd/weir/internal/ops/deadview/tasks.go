@@ -1,6 +1,7 @@
 package deadview
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,10 +69,11 @@ type RedriveTask struct {
 	Created   time.Time            `json:"created"`
 	Selection string               `json:"selection"` // as given; empty: all
 	Rate      string               `json:"rate"`
-	Letters   int                  `json:"letters"` // to be submitted
-	Total     int                  `json:"total"`   // with those only to be deleted, and those to be left alone
-	Cost      string               `json:"cost"`    // of Letters, by the api's price
-	Done      int                  `json:"done"`    // of Total
+	Priority  string               `json:"priority"` // of the jobs
+	Letters   int                  `json:"letters"`  // to be submitted
+	Total     int                  `json:"total"`    // with those only to be deleted, and those to be left alone
+	Cost      string               `json:"cost"`     // of Letters, by the api's price
+	Done      int                  `json:"done"`     // of Total
 	deadletter.Tally
 	Gone      int        `json:"gone,omitempty"` // once done: ended by others, too old, or unrecorded at a crash
 	Worker    string     `json:"worker,omitempty"`
@@ -88,7 +90,8 @@ type RedriveTask struct {
 func TellTask(t *deadletter.Task) RedriveTask {
 	p := &t.Progress
 	told := RedriveTask{
-		Name: t.Name, State: t.State(), By: t.By, Created: t.Created, Selection: t.Said, Rate: config.FormatRate(t.Rate()), Letters: t.Letters,
+		Name: t.Name, State: t.State(), By: t.By, Created: t.Created, Selection: t.Said, Rate: config.FormatRate(t.Rate()),
+		Priority: cmp.Or(t.Priority, deadletter.RedrivePriority.String()), Letters: t.Letters,
 		Total: t.Total, Cost: config.Money(t.Cost).String(), Done: p.Tally.Done() + t.Gone(), Tally: p.Tally, Gone: t.Gone(), Worker: p.Worker,
 		StoppedBy: t.StoppedBy, Edited: t.Edit != nil,
 	}

@@ -69,6 +69,9 @@ func (q *Queue) text() string {
 		return "polling: the api has accepted it and goes on working"
 	}
 	text := fmt.Sprintf("%s, at place %d of %d", q.State.Phase, q.State.Position, q.Depth)
+	if q.State.Priority != "" {
+		text += ", with priority " + q.State.Priority
+	}
 	if q.State.Awaits != "" {
 		text += ", waits for an answer: " + q.State.Awaits
 	}

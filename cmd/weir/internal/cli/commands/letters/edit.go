@@ -58,6 +58,7 @@ even if the api is idempotent.`,
 	flags.BoolVar(&f.dryRun, "dry-run", false, "only report what would be done")
 	flags.BoolVar(&f.includeUnknown, "include-unknown", false, "also if its call may have been processed: the api may bill it twice")
 	flags.BoolVar(&f.dropDeadline, "drop-deadline", false, "remove the job's deadline")
+	f.addPriority(cmd)
 	return cmd
 }
 

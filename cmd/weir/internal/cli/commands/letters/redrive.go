@@ -22,6 +22,7 @@ type redriveFlags struct {
 
 	includeUnknown bool
 	dropDeadline   bool
+	priority       string
 	name           string
 	detach         bool
 	edit           *deadletter.Edit        // of the one named letter; nil: none
@@ -37,8 +38,8 @@ func deadRedriveCommand() *cobra.Command {
 called at their rates, and may overflow again. Those of one key go in their order. A letter is deleted once the queue
 has accepted its job. If the job is refused again, a new letter replaces the old one.
 
-A job keeps its id, and so its idempotency key, and its headers and body. Letters that arrive after the plan are not
-part of the redrive.
+A job keeps its id, and so its idempotency key, and its headers and body. Its priority becomes low, so that jobs that
+come pass it; --priority says otherwise. Letters that arrive after the plan are not part of the redrive.
 
 A replica of weir runs the redrive, and this command follows it. If you interrupt the command, the redrive goes on. dead
 tasks lists the redrives, dead task shows one, dead stop and dead resume stop and continue it. One redrive runs at a
@@ -70,7 +71,13 @@ matches. 5: the redrive waits, and no replica runs it so far.`,
 	cmd.Flags().StringVar(&f.name, "name", "", "the redrive's name (default: one with its start time)")
 	cmd.Flags().BoolVar(&f.detach, "detach", false, "do not wait for its end; print its name")
 	cmd.Flags().BoolVar(&f.dropDeadline, "drop-deadline", false, "remove the jobs' deadlines")
+	f.addPriority(cmd)
 	return cmd
+}
+
+// addPriority adds the flag with the priority of redriven jobs.
+func (f *redriveFlags) addPriority(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.priority, "priority", deadletter.RedrivePriority.String(), "the jobs' priority from now on: high, normal or low")
 }
 
 // redrive counts, asks for confirmation, has a replica redrive, follows that and reports.
@@ -80,7 +87,8 @@ func (f *redriveFlags) redrive(ctx context.Context, cmd *cobra.Command, c *conne
 		return cli.NotFound(errors.New("the running configuration cannot be read: it says where jobs go and what they cost"))
 	}
 	p, err := store.PlanRedrive(ctx, deadview.Redrive{
-		Letters: f.chosen, Rate: *f.every, IncludeUnknown: f.includeUnknown, DropDeadline: f.dropDeadline, Edit: f.edit, By: cli.User(), Name: f.name,
+		Letters: f.chosen, Rate: *f.every, IncludeUnknown: f.includeUnknown, DropDeadline: f.dropDeadline, Priority: f.priority,
+		Edit: f.edit, By: cli.User(), Name: f.name,
 	}, worker.RedriveTerms(current))
 	if err != nil {
 		return err

@@ -35,9 +35,9 @@ const skips = {
 export const redriveEdited = (app, l, text) => h("button", { type: "button", on: { click: () => redrive(app, { seqs: [l.seq] }, `Edit and redrive letter ${l.seq}`, text) } }, "Edit and redrive …");
 
 async function redrive(app, picked, title, text) {
-  const state = { rate: usualRate, include_unknown: false, drop_deadline: false, why: "", body: text, plan: null, error: null, count: "", asked: 0 };
+  const state = { rate: usualRate, include_unknown: false, drop_deadline: false, priority: "low", why: "", body: text, plan: null, error: null, count: "", asked: 0 };
   let begun = null;
-  const wants = () => ({ ...asWords(picked), rate: state.rate, include_unknown: state.include_unknown, drop_deadline: state.drop_deadline });
+  const wants = () => ({ ...asWords(picked), rate: state.rate, include_unknown: state.include_unknown, drop_deadline: state.drop_deadline, priority: state.priority });
   const order = () => ({ ...wants(), ...(state.why ? { why: state.why } : {}), ...(text === undefined ? {} : { edit: { body: state.body } }) });
   const think = async (draw) => {
     const turn = ++state.asked;
@@ -66,6 +66,8 @@ async function redrive(app, picked, title, text) {
         s.error ? h("div.told.bad", { role: "alert" }, h("p", {}, s.error.message)) : s.plan ? planned(app, s.plan) : h("p.quiet", { role: "status" }, "Looking at the letters …"),
         h("div.filters", {},
           h("div.field", { class: "narrow" }, h("label", { for: "plan-rate" }, "At most"), h("input", { id: "plan-rate", value: s.rate, pattern: "[0-9]+/[0-9a-z]+", on: { change: (e) => { s.rate = e.target.value.trim() || usualRate; think(draw); } } })),
+          h("div.field", { class: "narrow" }, h("label", { for: "plan-priority" }, "Priority"), h("select", { id: "plan-priority", on: { change: (e) => { s.priority = e.target.value; } } },
+            ["low", "normal", "high"].map((name) => h("option", { value: name, selected: s.priority === name }, name)))),
           s.plan?.roomy_rate && s.plan.roomy_rate !== s.rate && h("button", { type: "button", on: { click: () => { s.rate = s.plan.roomy_rate; think(draw); } } }, `Use ${s.plan.roomy_rate}: none should overflow`),
           h("div.field", {}, h("label", { for: "plan-why" }, "Why (others read it)"), h("input", { id: "plan-why", value: s.why, maxlength: 200, on: { input: (e) => { s.why = e.target.value; } } }))),
         (s.plan?.skipped?.unknown > 0 || s.include_unknown) && h("label.check", {}, h("input", { type: "checkbox", checked: s.include_unknown, on: { change: (e) => { s.include_unknown = e.target.checked; think(draw); } } }),

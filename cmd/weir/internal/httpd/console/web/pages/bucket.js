@@ -49,6 +49,7 @@ export const bucket = {
           shown.gets && fact("gets", gets(shown.gets, shown.waits, app.now())),
           fact("in flight", `${shown.in_flight} of ${shown.max_in_flight}`),
           shown.polled > 0 && fact("operations", `${count(shown.polled)} go on at the API and are polled`),
+          shown.jobs && fact("priorities", ["high", "normal", "low"].filter((p) => shown.jobs[p]).map((p) => `${count(shown.jobs[p])} ${p}`).join(", ")),
           fact("wait", shown.wait_ms < 0 ? "unknown" : `${brief(shown.wait_ms)} for a job that arrives now`),
           fact("stored in", h("code", {}, shown.stream)),
           fact("dispatched by", shown.instance)),
@@ -77,14 +78,16 @@ function share(s) {
 }
 
 function jobs(app, api, key, shown) {
+  const ranked = shown.jobs !== undefined; // jobs of several priorities
   return h("div.table", {}, h("table.folds", {}, h("caption.unseen", {}, `The next jobs of ${key}`),
-    h("thead", {}, h("tr", {}, ["Place", "Job", "State", "Calls", "Called at", ""].map((name, i) => h("th", { scope: "col", class: i === 0 || i === 3 ? "n" : "" }, name || h("span.unseen", {}, "Action"))))),
+    h("thead", {}, h("tr", {}, ["Place", "Job", "State", "Calls", "Called at", ...(ranked ? ["Priority"] : []), ""].map((name, i) => h("th", { scope: "col", class: i === 0 || i === 3 ? "n" : "" }, name || h("span.unseen", {}, "Action"))))),
     h("tbody", {}, shown.next.map((j) => h("tr", { key: String(j.seq) },
       h("td.n.fit", { "data-name": "Place" }, j.position),
       h("td.code", { "data-name": "Job" }, j.job ? h("a", { href: link("/job", { id: j.job }) }, j.job) : "–"),
       h("td", { "data-name": "State" }, h("span.chip", { class: j.phase === "calling" || j.phase === "polling" ? "good" : j.phase === "retry" ? "held" : "calm" }, j.phase.replace("_", " "))),
       h("td.n.fit", { "data-name": "Calls" }, j.calls),
       h("td.nowrap", { "data-name": "Called at" }, j.eta ? h("span", {}, moment(j.eta, app.now()), h("span.quiet", {}, ` in ${brief(Date.parse(j.eta) - app.now())}`)) : "–"),
+      ranked && h("td.fit", { "data-name": "Priority" }, j.priority ?? "normal"),
       h("td.fit", {}, app.operator() && j.job && j.phase !== "calling" && j.phase !== "ending" && cancelButton(app, api, j.job)))))),
   shown.depth > shown.next.length && h("p.quiet.more", {}, `${count(shown.depth - shown.next.length)} more behind them`));
 }

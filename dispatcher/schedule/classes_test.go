@@ -1,0 +1,383 @@
+package schedule
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+	"unsafe"
+
+	"weir/bucket"
+	"weir/dispatcher/internal/seeds"
+)
+
+// lane is the jobs of one priority of a key.
+type lane struct {
+	key string
+	of  bucket.Priority
+}
+
+// priorities are those of a simulation's jobs. They are drawn apart from all else in it.
+type priorities struct {
+	rnd     *rand.Rand // nil: all are normal
+	of      map[uint64]bucket.Priority
+	weights bucket.Weights
+	follow  *follower  // checks the order of the calls; nil: nothing does
+	started func(*Job) // is told of every first call; may be nil
+}
+
+func newPriorities(seed uint64) priorities {
+	p := priorities{of: map[uint64]bucket.Priority{}}
+	if seed%5 >= 3 {
+		p.rnd = rand.New(rand.NewPCG(seed, 4))
+		p.weights = someWeights(p.rnd)
+	}
+	return p
+}
+
+func someWeights(rnd *rand.Rand) bucket.Weights {
+	return []bucket.Weights{{}, {High: 1, Normal: 1, Low: 1}, {High: 100, Normal: 10, Low: 1}, {High: 7, Normal: 5, Low: 3}, {High: 1, Normal: 2, Low: 8}}[rnd.IntN(5)]
+}
+
+// priority draws the priority of a job that comes now, or that is read again.
+func (p *priorities) priority(seq uint64) bucket.Priority {
+	if of, known := p.of[seq]; known || p.rnd == nil {
+		return of
+	}
+	p.of[seq] = bucket.Priorities[p.rnd.IntN(len(bucket.Priorities))]
+	return p.of[seq]
+}
+
+// start notes the first call of a job.
+func (p *priorities) start(j *Job) {
+	if p.follow != nil {
+		p.follow.started(lane{j.Queue.Key, j.Priority}, j.Seq)
+	}
+	if p.started != nil {
+		p.started(j)
+	}
+}
+
+// follower checks the order of a simulation's first calls, all of them, while jobs of each priority wait.
+type follower struct {
+	weights bucket.Weights
+	keys    int // among which the calls of a priority are divided
+	calls   int // that started
+	in      map[lane]int
+	waiting map[bucket.Priority]int
+	latest  map[uint64]float64 // of each job that waits: the number of the call that must be its own at the latest
+	spare   int                // calls that were prepared before the span began
+	ahead   [3]float64         // how far one of a pair is ahead of the other in the span, and what it was least and most
+	least   [3]float64
+	most    [3]float64
+	bad     []string
+}
+
+// pairs are the pairs of priorities.
+var pairs = [3][2]bucket.Priority{{bucket.High, bucket.Normal}, {bucket.High, bucket.Low}, {bucket.Normal, bucket.Low}}
+
+func (f *follower) allWait() bool {
+	return f.waiting[bucket.High] > 0 && f.waiting[bucket.Normal] > 0 && f.waiting[bucket.Low] > 0
+}
+
+// begin begins a span in which all wait. staged jobs are on their way.
+func (f *follower) begin(staged int) {
+	f.spare, f.ahead, f.least, f.most = staged, [3]float64{}, [3]float64{}, [3]float64{}
+}
+
+// came notes a job that waits from now on. Its wait is bounded by the weights: while all before it in its key and
+// priority are called, in turn with other keys, the others are called in their parts.
+func (f *follower) came(l lane, seq uint64, staged int) {
+	before := f.allWait()
+	f.waiting[l.of]++
+	f.in[l]++
+	if !before && f.allWait() {
+		f.begin(staged)
+	}
+	sum := 0.0
+	for _, p := range bucket.Priorities {
+		sum += float64(f.weights.Of(p))
+	}
+	turns := float64((f.in[l] + 1) * f.keys)
+	f.latest[seq] = float64(f.calls+staged) + turns*sum/float64(f.weights.Of(l.of)) + 3
+}
+
+// started notes a first call. In any span in which all wait, priorities are called in the parts of their weights, each
+// within one call.
+func (f *follower) started(l lane, seq uint64) {
+	f.calls++
+	if last := f.latest[seq]; float64(f.calls) > last {
+		f.bad = append(f.bad, fmt.Sprintf("the %s job %d had call %d; the last that it should have waited for is %.1f", l.of, seq, f.calls, last))
+	}
+	delete(f.latest, seq)
+	f.in[l]--
+	if f.waiting[l.of]--; !f.allWait() {
+		return
+	}
+	if f.spare > 0 {
+		f.spare--
+		return
+	}
+	for i, pair := range pairs {
+		a, b := 1/float64(f.weights.Of(pair[0])), 1/float64(f.weights.Of(pair[1]))
+		switch l.of {
+		case pair[0]:
+			f.ahead[i] += a
+		case pair[1]:
+			f.ahead[i] -= b
+		}
+		f.least[i], f.most[i] = min(f.least[i], f.ahead[i]), max(f.most[i], f.ahead[i])
+		if off := f.most[i] - f.least[i]; off > a+b+1e-3 {
+			f.bad = append(f.bad, fmt.Sprintf("while all waited, %s and %s were %.3f off their weights at call %d, %.3f are one call of each",
+				pair[0], pair[1], off, f.calls, a+b))
+			f.begin(0)
+		}
+	}
+}
+
+// slip is a planted mistake in how priorities take turns.
+type slip int
+
+const (
+	noSlip    slip = iota
+	even           // weights do not count
+	strict         // the least urgent starves
+	backwards      // the least urgent has the weight of the most urgent
+	credited       // a priority that had no jobs has credit for that
+)
+
+// spoil returns the weights that a mistake puts in force.
+func (p slip) spoil(w bucket.Weights) bucket.Weights {
+	switch p {
+	case even:
+		return bucket.Weights{High: 3, Normal: 3, Low: 3}
+	case strict:
+		return bucket.Weights{High: 1000, Normal: 1000, Low: 1}
+	case backwards:
+		return bucket.Weights{High: w.Of(bucket.Low), Normal: w.Of(bucket.Normal), Low: w.Of(bucket.High)}
+	case noSlip, credited:
+	}
+	return w
+}
+
+// playPriorities plays one seed of keys with jobs of all priorities, and returns what is wrong. They wait for the rate
+// of their one key, or for a rate that keys share.
+func playPriorities(t testing.TB, seed uint64, plant slip, shared bool) []string {
+	rate := bucket.Rate{Count: 100, Per: time.Second, Burst: 1}
+	m := steady(t, rate)
+	m.rnd = rand.New(rand.NewPCG(seed, 5))
+	m.late, m.busy, m.deadlines = 0, 0, deadlines{}
+	f := &follower{weights: someWeights(m.rnd), keys: 1, in: map[lane]int{}, waiting: map[bucket.Priority]int{}, latest: map[uint64]float64{}}
+	m.policy.Rules.Key.Capacity = 10_000
+	if shared {
+		f.keys = 1 + m.rnd.IntN(4)
+		m.policy.Rules.Key.Rate.Count = 1000
+		m.policy.Rules.Shared = []bucket.Limit{{Name: "account", Rate: &rate}}
+		m.openStore()
+	}
+	m.policy.Rules.Weights = plant.spoil(f.weights)
+	m.s.Adopt(m.policy)
+	m.priorities = priorities{of: map[uint64]bucket.Priority{}, follow: f}
+	for _, of := range bucket.Priorities {
+		began := m.upTo(time.Second)
+		for range 20 + 200*f.weights.Of(of)/max(f.weights.Of(bucket.High), f.weights.Of(bucket.Low)) {
+			m.jobs++
+			key, at := fmt.Sprintf("t0.k%d", m.rnd.IntN(f.keys)), began
+			if m.rnd.IntN(3) == 0 {
+				at += m.upTo(2 * time.Second)
+			}
+			m.outside(at, func() { m.arrive(lane{key, of}, plant) })
+		}
+	}
+	m.drain(m.jobs)
+	return f.bad
+}
+
+// arrive adds a job that comes now.
+func (m *simulation) arrive(l lane, plant slip) {
+	m.seq++
+	m.priorities.of[m.seq] = l.of
+	m.priorities.follow.came(l, m.seq, m.s.Pipe.staged)
+	away := m.priorities.follow.in[l] == 1
+	m.push(l.key, m.seq)
+	if plant == credited && away {
+		m.s.turns.of(l.of).merit.virtualTime = 0
+	}
+}
+
+// TestSimulationOfPriorities runs seeds of keys with jobs of all priorities. In any span in which all three wait, they
+// are called as their weights say, each within one call, and no job waits longer than that allows: at one key's rate,
+// and at a rate that keys share.
+func TestSimulationOfPriorities(t *testing.T) {
+	for name, shared := range map[string]bool{"key": false, "shared": true} {
+		for seed := range seeds.Of(200) {
+			t.Run(fmt.Sprintf("%s/seed=%d", name, seed), func(t *testing.T) {
+				for _, bad := range playPriorities(t, seed, noSlip, shared) {
+					t.Error(bad)
+				}
+			})
+		}
+	}
+}
+
+// TestSimulationOfPrioritiesFindsMistakes checks that the simulation catches each planted mistake.
+func TestSimulationOfPrioritiesFindsMistakes(t *testing.T) {
+	for plant, name := range map[slip]string{
+		even: "weights do not count", strict: "the least urgent starves", backwards: "the weights are the wrong way round",
+		credited: "a priority that had no jobs has credit for that",
+	} {
+		for where, shared := range map[string]bool{"key": false, "shared": true} {
+			if plant == credited && !shared {
+				continue // a key has no such account
+			}
+			t.Run(name+"/"+where, func(t *testing.T) {
+				for seed := range uint64(20) {
+					if bad := playPriorities(t, seed, plant, shared); len(bad) > 0 {
+						t.Logf("seed %d: %s", seed, bad[0])
+						return
+					}
+				}
+				t.Error("20 seeds found nothing")
+			})
+		}
+	}
+}
+
+// TestPlacesByPriority checks that the places of jobs, which are computed, are those at which they are called.
+func TestPlacesByPriority(t *testing.T) {
+	for seed := range uint64(200) {
+		rnd := rand.New(rand.NewPCG(seed, 6))
+		d := newDesk(fast(4))
+		d.policy.Rules.Weights = someWeights(rnd)
+		q := d.Queue("k", d.part)
+		for seq := uint64(1); seq < 60; seq++ {
+			of := bucket.Priorities[rnd.IntN(len(bucket.Priorities))]
+			depth, behind := q.Depth(), d.At(d.now).Behind("k", 0, of)
+			d.pushAs("k", seq, d.part, of)
+			if n, _ := q.Rank(seq); n != depth+1-behind {
+				t.Fatalf("seed %d: the %s job %d has place %d of %d, and %d jobs were said to be behind it", seed, of, seq, n, depth+1, behind)
+			}
+			if first, ok := q.waits.firstOf(); ok && rnd.IntN(3) == 0 {
+				q.remove(q.dequeue(first))
+			}
+			if q.Depth() > 0 && rnd.IntN(8) == 0 {
+				seqs := slices.Collect(q.Seqs)
+				q.remove(d.Extract(q, seqs[rnd.IntN(len(seqs))]))
+			}
+			checkPlaces(t, seed, q)
+		}
+		shown := d.At(d.now).FirstJobs(q, 100)
+		for i := range shown {
+			of, ok := q.waits.firstOf()
+			if !ok {
+				t.Fatalf("seed %d: %d jobs are shown and %d wait", seed, len(shown), i)
+			}
+			if j := q.dequeue(of); j.Seq != shown[i].Seq || PriorityName(of) != shown[i].Priority {
+				t.Fatalf("seed %d: %s job %d is called as number %d, and job %d was shown", seed, of, j.Seq, i+1, shown[i].Seq)
+			}
+		}
+	}
+}
+
+// checkPlaces checks the place of every waiting job of a queue.
+func checkPlaces(t *testing.T, seed uint64, q *KeyQueue) {
+	t.Helper()
+	place := 0
+	for p := range q.inOrder {
+		place++
+		if n, _ := q.Rank(p.seq); n != place {
+			t.Fatalf("seed %d: the %s job %d is called as number %d, and its place is %d", seed, p.of, p.seq, place, n)
+		}
+	}
+	if place != q.Depth() {
+		t.Fatalf("seed %d: %d of %d jobs are in the order", seed, place, q.Depth())
+	}
+}
+
+// TestKeyWithoutPrioritiesCostsNothing checks that a key has a structure for priorities only while it needs it, and
+// that a schedule with normal jobs only has no turns of priorities.
+func TestKeyWithoutPrioritiesCostsNothing(t *testing.T) {
+	if size := unsafe.Sizeof(KeyQueue{}); size > 352 {
+		t.Errorf("a key takes %d bytes, more than what is allocated for 352", size)
+	}
+	d := newDesk(fast(4), bucket.Limit{Name: "concurrent", InFlight: 8})
+	q := d.Push("k", 1, d.part)
+	d.grant()
+	if q.waits.classes != nil || d.turns.shares.several || d.turns.all[0] != nil || d.turns.all[2] != nil {
+		t.Fatalf("a normal job made classes %v and turns of priorities %v", q.waits.classes, d.turns.shares.several)
+	}
+	d.pushAs("k", 2, d.part, bucket.Low)
+	if q.waits.classes == nil || d.turns.all[2] == nil || d.turns.all[0] != nil {
+		t.Fatalf("a low job made classes %v, turns of low jobs %v and of high ones %v", q.waits.classes, d.turns.all[2], d.turns.all[0])
+	}
+	const last = 12
+	for seq := uint64(3); seq <= last; seq++ {
+		d.Push("k", seq, d.part)
+	}
+	for range 2000 {
+		d.now = d.now.Add(time.Millisecond)
+		d.grant()
+		for _, j := range slices.Clone(q.Jobs) {
+			if j.Phase == calling && j.Seq < last {
+				d.Ended(j, nil, d.now)
+				d.Finished(j)
+			}
+		}
+	}
+	if q.waits.classes != nil || len(d.turns.all[2].tenants) != 0 {
+		t.Errorf("after its low job has ended a key has classes %+v, and %d tenants have low jobs", q.waits.classes, len(d.turns.all[2].tenants))
+	}
+	if q.Depth() != 1 {
+		t.Fatalf("%d jobs are left, want 1", q.Depth())
+	}
+}
+
+// TestUrgentJobPassesBulk checks how long urgent jobs wait that come at 5 a second, to a rate of 10 a second with
+// 100,000 low jobs: at the key's own rate, and at one that the low jobs' keys share with theirs.
+func TestUrgentJobPassesBulk(t *testing.T) {
+	ten := bucket.Rate{Count: 10, Per: time.Second, Burst: 1}
+	for name, keys := range map[string]int{"one key": 1, "shared by 1000 keys": 1000} {
+		t.Run(name, func(t *testing.T) {
+			m := steady(t, ten)
+			m.late, m.busy, m.deadlines = 0, 0, deadlines{}
+			m.policy.Rules.Key.Capacity = 200_000
+			if keys > 1 {
+				m.policy.Rules.Shared = []bucket.Limit{{Name: "account", Rate: &ten}}
+				m.openStore()
+			}
+			m.s.Adopt(m.policy)
+			m.priorities = priorities{of: map[uint64]bucket.Priority{}}
+			add := func(key string, of bucket.Priority) {
+				m.seq++
+				m.priorities.of[m.seq] = of
+				m.push(key, m.seq)
+			}
+			for n := range 100_000 {
+				add(fmt.Sprintf("t0.k%d", n%keys), bucket.Low)
+			}
+			const urgent = 300
+			came, waits := map[uint64]bucket.Micros{}, []time.Duration{}
+			m.priorities.started = func(j *Job) {
+				if j.Priority == bucket.High {
+					waits = append(waits, came[j.Seq].Until(m.now))
+				}
+			}
+			for n := range urgent {
+				m.outside(time.Duration(n)*200*time.Millisecond, func() {
+					add(fmt.Sprintf("t0.k%d", n%keys), bucket.High)
+					came[m.seq] = m.now
+				})
+			}
+			m.outside(61*time.Second, func() { m.jobs = 0 })
+			m.drain(200_000)
+			slices.Sort(waits)
+			if len(waits) < urgent-5 {
+				t.Fatalf("%d of %d urgent jobs were called", len(waits), urgent)
+			}
+			if p99 := waits[len(waits)*99/100]; p99 > time.Second {
+				t.Errorf("urgent jobs waited %v at the 99th percentile, %v in the middle", p99, waits[len(waits)/2])
+			}
+		})
+	}
+}

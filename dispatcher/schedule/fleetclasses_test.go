@@ -1,0 +1,108 @@
+package schedule
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/dispatcher/internal/seeds"
+)
+
+// prioritize gives the keys of a crew priorities, at least one key each: a replica may have keys of one only.
+func prioritize(f *fleet, c crew) crew {
+	for i := range c.keys {
+		c.keys[i].of = bucket.Priorities[f.rnd.IntN(len(bucket.Priorities))]
+		if i < len(bucket.Priorities) {
+			c.keys[i].of = bucket.Priorities[i]
+		}
+		c.keys[i].name = fmt.Sprintf("%s.%s", c.keys[i].name, c.keys[i].of) // a name's order tells nothing of the priority
+	}
+	return c
+}
+
+// offWeights returns by how many calls each priority was most off its part, in any span of the grants.
+func (f *fleet) offWeights(grants []fleetGrant) map[bucket.Priority]float64 {
+	sum := 0.0
+	for _, p := range bucket.Priorities {
+		sum += float64(f.rules.Weights.Of(p))
+	}
+	off := map[bucket.Priority]float64{}
+	for _, p := range bucket.Priorities {
+		part, made, low, high := float64(f.rules.Weights.Of(p))/sum, 0.0, 0.0, 0.0
+		for i, g := range grants {
+			if f.keys[g.key].of == p {
+				made++
+			}
+			ahead := made - part*float64(i+1)
+			low, high = min(low, ahead), max(high, ahead)
+		}
+		off[p] = high - low
+	}
+	return off
+}
+
+// playWeights plays one seed of replicas whose keys have jobs of several priorities, and returns what is wrong.
+func playWeights(t testing.TB, seed uint64, plant mistake) (bad []string) {
+	f := newFleet(t, seed)
+	f.rules.Weights = someWeights(f.rnd)
+	c := prioritize(f, crewOf(f.rnd, f.jobs(), f.rules.TenantUntil != ""))
+	f.plant = plant
+	f.man(c)
+	f.run(f.now.Add(4 * time.Hour))
+	bad = f.neverOver()
+	for _, k := range f.keys {
+		if k.left > 0 {
+			bad = append(bad, fmt.Sprintf("%d jobs of %s were never called", k.left, k.name))
+		}
+	}
+	grants := f.contended(c.jobs)
+	for p, off := range f.offWeights(grants) {
+		// On one machine it is two calls, one each way. Each replica may have asked ahead for one more of its own.
+		if most := 4 + 2*math.Sqrt(float64(len(f.replicas))); off > most {
+			bad = append(bad, fmt.Sprintf("%s jobs were %.2f calls off their part, in %d calls", p, off, len(grants)))
+		}
+	}
+	return bad
+}
+
+// TestSimulationOfWeightsOverReplicas runs seeds of fleets whose replicas share a rate that is used up. While all keys
+// wait, priorities are called as their weights say, wherever their keys are.
+func TestSimulationOfWeightsOverReplicas(t *testing.T) {
+	for seed := range seeds.Of(60) {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			for _, bad := range playWeights(t, seed, noMistake) {
+				t.Error(bad)
+			}
+		})
+	}
+}
+
+// TestSimulationOfWeightsOverReplicasFindsMistakes checks that the simulation catches each planted mistake.
+func TestSimulationOfWeightsOverReplicasFindsMistakes(t *testing.T) {
+	for plant, name := range map[mistake]string{
+		noLines: "replicas do not say what waits", sameLines: "replicas do not say which priorities wait", ownPriorities: "a replica does not learn how much of its priorities is elsewhere",
+	} {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(20) {
+				if bad := playWeights(t, seed, plant); len(bad) > 0 {
+					t.Logf("seed %d: %s", seed, bad[0])
+					return
+				}
+			}
+			t.Error("20 seeds found nothing")
+		})
+	}
+}
+
+// plain makes a line say nothing of priorities.
+func plain(l *bucket.Line) *bucket.Line {
+	said := *l
+	said.Tenants = slices.Clone(l.Tenants)
+	for i := range said.Tenants {
+		said.Tenants[i].Priority = bucket.Normal
+	}
+	return &said
+}

@@ -1,0 +1,106 @@
+package schedule
+
+import "container/heap"
+
+// line is one of the two lines in which queues wait for their turn at the shared limits.
+type line int8
+
+const (
+	askLine     line = iota // of queues with a ready job, or a running call: they will ask
+	prepareLine             // of queues without one: they will make one ready
+)
+
+// notWaiting is the place of a tenant without waiting queues.
+const notWaiting = 0
+
+// tenantHeap is a line: the tenants with queues that wait in it, ordered by what they have taken and are lent, then by
+// when they came.
+type tenantHeap struct {
+	line   line
+	queues int // that wait
+	all    []*tenant
+}
+
+func (h *tenantHeap) reorder(t *tenant) {
+	if place := t.in[h.line].place; place != notWaiting {
+		heap.Fix(h, place-1)
+	}
+}
+
+func (h *tenantHeap) Len() int { return len(h.all) }
+
+func (h *tenantHeap) Less(i, j int) bool {
+	a, b := &h.all[i].in[h.line], &h.all[j].in[h.line]
+	x, y := h.all[i].virtualTime+a.lent, h.all[j].virtualTime+b.lent
+	return x < y || x == y && a.came < b.came
+}
+
+func (h *tenantHeap) Swap(i, j int) {
+	h.all[i], h.all[j] = h.all[j], h.all[i]
+	h.all[i].in[h.line].place, h.all[j].in[h.line].place = i+1, j+1
+}
+
+// Push implements heap.Interface.
+func (h *tenantHeap) Push(x any) {
+	t := x.(*tenant)
+	h.all = append(h.all, t)
+	t.in[h.line].place = len(h.all)
+}
+
+// Pop implements heap.Interface.
+func (h *tenantHeap) Pop() any {
+	last := len(h.all) - 1
+	t := h.all[last]
+	h.all[last] = nil
+	h.all = h.all[:last]
+	t.in[h.line].place = notWaiting
+	return t
+}
+
+// turn is a waiting queue with the virtual time that it had when it came. Of equal virtual times, the queue that came
+// first is first.
+type turn struct {
+	virtualTime serviceTime
+	came        uint64
+	queue       *KeyQueue
+}
+
+func (t turn) before(other turn) bool {
+	return t.virtualTime < other.virtualTime || t.virtualTime == other.virtualTime && t.came < other.came
+}
+
+// turnHeap holds the waiting queues of a tenant. It holds values, so that a waiting queue costs no allocation.
+type turnHeap []turn
+
+func (h *turnHeap) push(t turn) {
+	*h = append(*h, t)
+	for i := len(*h) - 1; i > 0; {
+		up := (i - 1) / 2
+		if !(*h)[i].before((*h)[up]) {
+			return
+		}
+		(*h)[i], (*h)[up] = (*h)[up], (*h)[i]
+		i = up
+	}
+}
+
+// pop takes the first. There must be one.
+func (h *turnHeap) pop() turn {
+	first, last := (*h)[0], len(*h)-1
+	(*h)[0] = (*h)[last]
+	(*h)[last] = turn{}
+	*h = (*h)[:last]
+	for i := 0; ; {
+		least := i
+		for down := 2*i + 1; down <= 2*i+2 && down < last; down++ {
+			if (*h)[down].before((*h)[least]) {
+				least = down
+			}
+		}
+		if least == i {
+			return first
+		}
+		(*h)[i], (*h)[least] = (*h)[least], (*h)[i]
+		i = least
+	}
+}

@@ -1,0 +1,402 @@
+package schedule
+
+import (
+	"container/heap"
+	"math"
+
+	"weir/bucket"
+)
+
+// order is the order of turns among the queues with jobs of one priority. It owns their tenants, and the seats that the
+// queues have for this priority. A queue waits in at most one of its lines and at most once for room, and every tenant
+// with a waiting queue is itself in that line.
+//
+// Queues wait for the shared limits in two lines with one order, by start-time fair queueing (Goyal, Vin and Cheng,
+// SIGCOMM 1996), first among tenants and then among the queues of one. The tenant or queue that has taken least is
+// next; one that was away gets no credit for it. Unlike a deficit round robin, it does not make a costly call wait for
+// its quantum to add up. A turn costs O(log n) in the queues that wait.
+type order struct {
+	priority bucket.Priority
+	tenants  map[string]*tenant // those that have queues
+	coming   map[*tenant]bool   // of these, those with queues that wait for their next slot
+	lines    [2]tenantHeap
+	clock    serviceTime // virtual time of the tenant that was granted a slot last
+	came     uint64      // order of coming of the queue that came last
+	room     roundRobin  // queues that wait for room to make a job ready
+
+	shares *shares // of all orders
+	merit  merit   // among them
+}
+
+func newOrder(p bucket.Priority, all *shares) order {
+	o := order{priority: p, shares: all, tenants: map[string]*tenant{}, coming: map[*tenant]bool{}}
+	o.lines[prepareLine].line = prepareLine
+	return o
+}
+
+// seat is a queue's place in the order of turns. The zero seat belongs to no tenant and waits for nothing.
+type seat struct {
+	tenant                   *tenant
+	virtualTime, lastService serviceTime    // what its calls have taken, and what one took last
+	lent                     [2]serviceTime // what each line has lent it for the next call
+	came                     uint64         // its order of coming to wait for its next slot; 0: it does not wait
+	asks                     int16          // calls that it has the turn to ask for, or asks for
+	line                     line           // the line in which it waits while it is blocked
+	blocked                  bool           // it waits in a line
+	queued                   bool           // it waits for room
+	called                   bool           // it has the turn at the shared limits
+	invited                  bool           // it has the turn to make a job ready for them
+	costly                   bool           // a shared limit refused its cost: it asks last in its round
+}
+
+// isIdle reports whether the queue waits for nothing.
+func (p *seat) isIdle() bool { return !p.blocked && !p.queued }
+
+// tenant groups the keys that share a turn: all keys of an api if no tenants are named. It lasts as long as it has
+// queues.
+type tenant struct {
+	name   string
+	queues int // that belong to it
+
+	virtualTime serviceTime // what its calls have taken: its place among the tenants
+	clock       serviceTime // virtual time of its queue that was granted a slot last
+	in          [2]standing // in each line
+	queued      []*KeyQueue // its queues that wait for room, in order
+
+	coming    int // its queues that wait for their next slot
+	elsewhere int // its keys that wait at other processes, as the store said last
+}
+
+// counts returns how far a call advances a tenant's virtual time that takes d. The tenant's keys that wait elsewhere
+// have their part of its turns there.
+func (t *tenant) counts(d serviceTime) serviceTime {
+	if t.elsewhere <= 0 {
+		return d
+	}
+	here := float64(max(1, t.coming))
+	return serviceTime(min(float64(d)*(here+float64(t.elsewhere))/here, float64(mostServiceTime)))
+}
+
+// standing is a tenant's place in a line.
+type standing struct {
+	lent    serviceTime // to its queues that have the turn and no slot yet
+	came    uint64
+	place   int // among the tenants that wait, counted from 1; notWaiting when it does not
+	blocked turnHeap
+}
+
+// waits reports whether a queue of the tenant waits in either line.
+func (t *tenant) waits() bool {
+	return t.in[askLine].place != notWaiting || t.in[prepareLine].place != notWaiting
+}
+
+// reset clears both lines for new rules, since service times under new rules do not compare with earlier ones. Every
+// queue must then be given to its tenant again.
+func (o *order) reset() {
+	for _, of := range o.tenants { // queues not rebound yet still belong to these tenants, and may leave meanwhile
+		of.in, of.queued = [2]standing{}, nil
+	}
+	*o = newOrder(o.priority, o.shares)
+}
+
+// seat returns a queue's place in the order.
+func (o *order) seat(q *KeyQueue) *seat { return q.seatOf(o.priority) }
+
+// ungranted returns the number of a queue's jobs of the order that are on their way to a slot and have none.
+func (o *order) ungranted(q *KeyQueue) int { return q.ungrantedOf(o.priority) }
+
+// join gives a queue to the tenant of this name.
+func (o *order) join(q *KeyQueue, name string) {
+	if o.tenants[name] == nil {
+		o.tenants[name] = &tenant{name: name}
+	}
+	of := o.tenants[name]
+	o.seat(q).tenant = of
+	of.queues++
+}
+
+// rejoin gives a queue to its tenant, once after each reset. The queue keeps its turns. What its calls have taken is
+// forgotten.
+func (o *order) rejoin(q *KeyQueue, name string) {
+	own := o.seat(q)
+	if of := own.tenant; of == nil || o.tenants[of.name] != of {
+		o.comes(q, 0)
+		*own = seat{called: own.called, invited: own.invited}
+		o.join(q, name)
+	}
+}
+
+// leave takes a queue from its tenant, with all that it was lent.
+func (o *order) leave(q *KeyQueue) {
+	o.lend(q, askLine, 0)
+	o.lend(q, prepareLine, 0)
+	o.comes(q, 0)
+	own := o.seat(q)
+	of := own.tenant
+	if of.queues--; of.queues == 0 && o.tenants[of.name] == of {
+		delete(o.tenants, of.name)
+	}
+	own.tenant = nil
+}
+
+// asking and preparing return how many queues wait in each line, waiting in both.
+func (o *order) asking() int    { return o.lines[askLine].queues }
+func (o *order) preparing() int { return o.lines[prepareLine].queues }
+func (o *order) waiting() int   { return o.asking() + o.preparing() }
+
+// wait makes a queue wait for its turn at the shared limits, unless it already waits: to ask, or first to make a job
+// ready.
+func (o *order) wait(q *KeyQueue) {
+	if o.ungranted(q) > 0 {
+		o.push(q, askLine)
+	} else {
+		o.push(q, prepareLine)
+	}
+}
+
+func (o *order) push(q *KeyQueue, l line) {
+	own := o.seat(q)
+	if own.blocked {
+		return
+	}
+	own.blocked, own.line = true, l
+	of, w := own.tenant, &o.lines[l]
+	in := &of.in[l]
+	o.catchUp(q)
+	if own.came == 0 {
+		o.came++
+		o.comes(q, o.came)
+	}
+	if in.place == notWaiting {
+		in.came = own.came
+		heap.Push(w, of)
+	}
+	in.blocked.push(turn{own.virtualTime, own.came, q})
+	w.queues++
+}
+
+// comes sets a queue's order of coming to wait for its next slot, 0 if it does not wait.
+func (o *order) comes(q *KeyQueue, came uint64) {
+	own := o.seat(q)
+	of := own.tenant
+	switch {
+	case own.came == 0 && came != 0:
+		if of.coming++; of.coming == 1 {
+			o.coming[of] = true
+		}
+		o.twice(q, 1)
+	case own.came != 0 && came == 0:
+		if of.coming--; of.coming == 0 {
+			delete(o.coming, of)
+		}
+		o.twice(q, -1)
+	}
+	own.came = came
+}
+
+// twice counts a place of a queue that waits for its next slot in another order too, or such a place less.
+func (o *order) twice(q *KeyQueue, n int) {
+	if q.waits.classes == nil {
+		return
+	}
+	if of := o.seat(q).tenant; o.tenants[of.name] != of {
+		return // it belongs to former rules
+	}
+	for _, p := range bucket.Priorities {
+		if own := q.seatOf(p); p != o.priority && own.came != 0 && own.tenant != nil {
+			o.shares.twice += n
+			return
+		}
+	}
+}
+
+// catchUp puts a queue that was away no further ahead than the queues that are being called, and so its tenant.
+func (o *order) catchUp(q *KeyQueue) {
+	own := o.seat(q)
+	of := own.tenant
+	own.virtualTime = max(own.virtualTime, of.clock)
+	if !of.waits() {
+		of.virtualTime = max(of.virtualTime, o.clock)
+	}
+}
+
+// toAsk gives the turn at the shared limits to the queue that has waited longest, nil if none waits.
+func (o *order) toAsk() *KeyQueue {
+	q := o.pop(askLine)
+	if q != nil {
+		o.seat(q).called = true
+	}
+	return q
+}
+
+// toPrepare gives the turn to make a job ready to the queue that will have the shared limits first, nil if none
+// waits.
+func (o *order) toPrepare() *KeyQueue {
+	q := o.pop(prepareLine)
+	if q != nil {
+		o.seat(q).invited = true
+	}
+	return q
+}
+
+// pop takes the queue from a line that has waited longest, measured in service times, nil if none waits. It lends the
+// queue what the queue's last call took, so that the next turn is another tenant's.
+func (o *order) pop(l line) *KeyQueue {
+	w := &o.lines[l]
+	if w.Len() == 0 {
+		return nil
+	}
+	in := &w.all[0].in[l]
+	q := in.next(o.priority)
+	own := o.seat(q)
+	own.blocked = false
+	w.queues--
+	if len(in.blocked) == 0 {
+		heap.Pop(w)
+	}
+	o.lend(q, l, 1)
+	return q
+}
+
+// next takes the queue that has taken least. It counts now what a queue was granted while it waited.
+func (in *standing) next(p bucket.Priority) *KeyQueue {
+	for {
+		first := in.blocked.pop()
+		if own := first.queue.seatOf(p); own.virtualTime > first.virtualTime {
+			in.blocked.push(turn{own.virtualTime, first.came, first.queue})
+			continue
+		}
+		return first.queue
+	}
+}
+
+// lend sets for how many calls a line has lent a queue its tenant's turn, each of which takes what its last one took.
+func (o *order) lend(q *KeyQueue, l line, calls int) {
+	own := o.seat(q)
+	of, d := own.tenant, serviceTime(0)
+	if calls > 0 {
+		d = of.counts(max(own.lastService, 1) * serviceTime(calls))
+	}
+	if l == askLine && o.tenants[of.name] == of { // else it belongs to former rules
+		o.merit.asked += calls - int(own.asks)
+		own.asks = int16(calls) //nolint:gosec // at most maxAsks
+	}
+	of.in[l].lent += d - own.lent[l]
+	own.lent[l] = d
+	o.lines[l].reorder(of)
+}
+
+// take lends a queue what n calls take, each of the same service time, for which it is about to ask.
+func (o *order) take(q *KeyQueue, each serviceTime, n int) {
+	own := o.seat(q)
+	if !own.called {
+		o.catchUp(q) // it asks without having waited
+	}
+	own.called, own.lastService = false, each
+	o.lend(q, askLine, n)
+}
+
+// book charges a queue for its grants, and takes back what the queue was lent. The part that was lent to make a job
+// ready stays lent while that job waits for its slot.
+func (o *order) book(q *KeyQueue, grants int) {
+	own := o.seat(q)
+	of, d := own.tenant, own.lastService*serviceTime(grants)
+	if d > 0 {
+		o.clock, of.clock = max(o.clock, of.virtualTime), max(of.clock, own.virtualTime)
+		of.virtualTime, own.virtualTime = of.virtualTime+of.counts(d), own.virtualTime+d
+		o.shares.charge(o, d, own.lastService)
+		o.comes(q, 0)
+	}
+	o.lend(q, askLine, 0)
+	if d > 0 || o.ungranted(q) == 0 {
+		o.lend(q, prepareLine, 0)
+	} else {
+		o.lines[prepareLine].reorder(of)
+	}
+}
+
+// refuse notes the cost of the call that a shared limit refused a queue: a costly one asks last in its round.
+func (p *seat) refuse(cost int64) { p.costly = cost > 1 }
+
+// pass ends the turns that a queue has and cannot use now.
+func (o *order) pass(q *KeyQueue) {
+	p := o.seat(q)
+	if p.called {
+		p.called = false
+		o.lend(q, askLine, 0) // it had nothing to ask for
+	}
+	ungranted := o.ungranted(q)
+	if p.invited = false; p.lent[prepareLine] != 0 && ungranted == 0 {
+		o.lend(q, prepareLine, 0) // it had nothing to make ready, or what it had was withdrawn
+	}
+	if !p.blocked && ungranted == 0 {
+		o.comes(q, 0)
+	}
+}
+
+// putBack lets a queue that was taken wait again.
+func (o *order) putBack(q *KeyQueue) {
+	o.lend(q, askLine, 0)
+	if o.ungranted(q) == 0 {
+		o.lend(q, prepareLine, 0)
+	}
+	o.wait(q)
+}
+
+// forget removes the queues of a partition that this process does not own any more from both lines.
+func (o *order) forget(p *Partition) {
+	for l := range o.lines {
+		w := &o.lines[l]
+		all := w.all
+		w.all = nil
+		for _, of := range all {
+			in := &of.in[l]
+			in.place = notWaiting
+			waiting := in.blocked
+			in.blocked = nil
+			for _, x := range waiting {
+				if x.queue.Partition == p {
+					o.seat(x.queue).blocked = false
+					o.comes(x.queue, 0)
+					w.queues--
+					continue
+				}
+				in.blocked.push(x)
+			}
+			if len(in.blocked) > 0 {
+				heap.Push(w, of)
+			}
+		}
+	}
+}
+
+// ahead estimates how many of a tenant's waiting queues have their turn before a queue, in the lines or for room. For a
+// queue that comes now, q and its seat are nil.
+func (t *tenant) ahead(q *KeyQueue, s *seat) int {
+	own := turn{virtualTime: t.clock, came: math.MaxUint64, queue: q}
+	if s != nil {
+		own.virtualTime = max(own.virtualTime, s.virtualTime)
+	}
+	return t.in[askLine].ahead(own) + t.in[prepareLine].ahead(own) + len(t.queued)
+}
+
+// mostSampled bounds the queues of a line that a forecast looks at.
+const mostSampled = 64
+
+// ahead estimates how many of the queues in a line have their turn before own.
+func (in *standing) ahead(own turn) int {
+	waiting := in.blocked
+	step, seen, sooner := max(1, len(waiting)/mostSampled), 0, 0
+	for i := 0; i < len(waiting); i += step {
+		if waiting[i].queue == own.queue {
+			own.came = waiting[i].came
+		}
+	}
+	for i := 0; i < len(waiting); i += step {
+		seen++
+		if waiting[i].before(own) {
+			sooner++
+		}
+	}
+	return sooner * len(waiting) / max(1, seen)
+}
