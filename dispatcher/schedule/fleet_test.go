@@ -62,12 +62,6 @@ type fleetKey struct {
 	left    int             // jobs that were not granted a slot yet
 }
 
-// fleetGrant is a slot that the store gave.
-type fleetGrant struct {
-	at  bucket.Micros
-	key string
-}
-
 // mistake is a planted one.
 type mistake int
 

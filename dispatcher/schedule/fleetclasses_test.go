@@ -106,3 +106,9 @@ func plain(l *bucket.Line) *bucket.Line {
 	}
 	return &said
 }
+
+// fleetGrant is a slot that the store gave.
+type fleetGrant struct {
+	at  bucket.Micros
+	key string
+}
