@@ -88,7 +88,7 @@ type OperationData struct {
 	Task       string `json:"task,omitempty"`    // the name of the redrive
 }
 
-// RevealData is the data of a RevealedEvent: a user read one letter's body, or exported letters.
+// RevealData is the data of revealed events: a user read one letter's body, or exported letters.
 type RevealData struct {
 	Who           string `json:"who"`
 	Job           string `json:"job,omitempty"`
