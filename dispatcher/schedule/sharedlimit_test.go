@@ -85,7 +85,7 @@ func TestLearnNoticesThatMoreIsLeft(t *testing.T) {
 	excess := func(units int64) []bucket.Level { return []bucket.Level{{Limit: limit, Excess: units}} }
 	refuse := func(units int64) {
 		in := answering{step: step{Schedule: s, now: someTime}}
-		in.wait(&KeyQueue{}, &Job{Costs: []int64{1}}, &Job{Costs: []int64{1}}, &bucket.Wait{Limit: "account", Until: someTime.Add(time.Hour), Excess: units})
+		in.wait(&KeyQueue{}, &Job{Costs: []int64{1}}, &Job{Costs: []int64{1}}, bucket.Normal, &bucket.Wait{Limit: "account", Until: someTime.Add(time.Hour), Excess: units})
 	}
 	for i, c := range []struct {
 		refused int64
@@ -109,7 +109,7 @@ func TestDearCallWaitsAloneForTheVendor(t *testing.T) {
 	for units, shut := range map[int64]bool{0: true, 40: false} {
 		s.gate.open()
 		in, dear := answering{step: step{Schedule: s, now: someTime}}, &Job{Costs: []int64{31}}
-		in.wait(&KeyQueue{}, dear, dear, &bucket.Wait{Limit: "account", Until: someTime.Add(time.Minute), Excess: units})
+		in.wait(&KeyQueue{}, dear, dear, bucket.Normal, &bucket.Wait{Limit: "account", Until: someTime.Add(time.Minute), Excess: units})
 		if s.gate.isShut(someTime) != shut {
 			t.Errorf("with an excess of %d units other keys wait: %v, want %v", units, !shut, shut)
 		}

@@ -30,7 +30,7 @@ func TestEndIsLookedForSinceTheFirstIntent(t *testing.T) {
 				Mark:   &lane.IntentMark{Seq: uint64(11 + n), Users: 1}, Stored: at.Add(time.Duration(n+1) * time.Minute),
 			})
 		}
-		f.marks = append(f.marks, foundMark{queue.RetryMark{Seq: 7, Calls: 2, Accepted: bucket.MicrosOf(at), Operation: c.operation}, 14})
+		f.marks = append(f.marks, foundMark{queue.RetryMark{Seq: 7, Calls: 2, Accepted: bucket.MicrosOf(at), Operation: c.operation}, 14, time.Time{}})
 		if h, _ := r.history(e); h.intent == nil || h.intent.Mark.Seq != 13 || !h.intent.Stored.Equal(c.since) {
 			t.Errorf("an operation: %v: the intent is %+v", c.operation != nil, h.intent)
 		}
