@@ -120,7 +120,7 @@ apis:
     callback: {url: "${file:`+chat+`}", secret: "${file:`+secret+`}"}
 notifications: {chat: {url: "${file:`+chat+`}", format: slack}}
 `)
-	r.Submit("weir.jobs.m.k", nil, nil)
+	r.Submit("weir.jobs.m.k", nil, map[string]string{"Weir-Priority": "high"})
 	r.AwaitCalls(1)
 	for range 2 { // one waits, one is refused
 		r.Submit("weir.jobs.m.k", nil, nil)
