@@ -246,6 +246,9 @@ func (m *simulation) rest() {
 func (m *simulation) step() {
 	m.follow()
 	fx := m.s.Step(m.now)
+	if len(fx.Stale) > 0 {
+		m.follow()
+	}
 	if len(fx.Unused) > 0 {
 		m.tell(fx.Unused)
 	}
