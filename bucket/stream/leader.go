@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -18,6 +19,19 @@ type LeaderMessage struct {
 	Data    []byte    `json:"data"`
 	Time    time.Time `json:"time"`
 	Headers []byte    `json:"hdrs"` // in wire format
+
+	header nats.Header // instead of Headers, if a replica gave the message
+}
+
+// Header returns the message's headers, never nil.
+func (m *LeaderMessage) Header() (nats.Header, error) {
+	switch {
+	case m.header != nil:
+		return m.header, nil
+	case len(m.Headers) == 0:
+		return nats.Header{}, nil
+	}
+	return nats.DecodeHeadersMsg(m.Headers)
 }
 
 // AskLeader asks a stream's leader for a message, and returns nil if there is none. A replica that lags may answer
@@ -43,6 +57,48 @@ func AskLeader(ctx context.Context, nc *nats.Conn, stream, request string) (*Lea
 		return nil, fmt.Errorf("ask the leader of %s: %w", stream, answer.Error)
 	}
 	return answer.Message, nil
+}
+
+// AskReplica is AskLeader for reading what need not be the newest: any replica answers, and it may lag. A replica that
+// has no such message may lag, too. Its answer does not wait for the deletions of finished jobs: the API of JetStream,
+// and so the leader's answer, is one queue for all requests.
+func AskReplica(ctx context.Context, nc *nats.Conn, stream, request string) (*LeaderMessage, error) {
+	asked, cancel := context.WithTimeout(ctx, AnswerWait)
+	defer cancel()
+	msg, err := nc.RequestWithContext(asked, "$JS.API.DIRECT.GET."+stream, []byte(request))
+	if errors.Is(err, nats.ErrNoResponders) {
+		return AskLeader(ctx, nc, stream, request) // the stream allows no direct reads
+	} else if err != nil {
+		return nil, fmt.Errorf("ask a replica of %s: %w", stream, err)
+	}
+	const notFound = "404"
+	if status := msg.Header.Get("Status"); status == notFound {
+		return nil, nil //nolint:nilnil // none is no error
+	} else if status != "" {
+		return nil, fmt.Errorf("ask a replica of %s: %s %s", stream, status, msg.Header.Get("Description"))
+	}
+	m := &LeaderMessage{Subject: msg.Header.Get(jetstream.SubjectHeader), Data: msg.Data, header: msg.Header}
+	var seqErr, timeErr error
+	m.Seq, seqErr = strconv.ParseUint(msg.Header.Get(jetstream.SequenceHeader), 10, 64)
+	m.Time, timeErr = time.Parse(time.RFC3339Nano, msg.Header.Get(jetstream.TimeStampHeaer))
+	if err := errors.Join(seqErr, timeErr); err != nil {
+		return nil, fmt.Errorf("ask a replica of %s: unreadable answer: %w", stream, err)
+	}
+	for _, name := range [...]string{jetstream.StreamHeader, jetstream.SubjectHeader, jetstream.SequenceHeader, jetstream.TimeStampHeaer} {
+		delete(m.header, name)
+	}
+	return m, nil
+}
+
+// MessageAt returns the message at a sequence; nil if there is none. It asks a replica, and if that one's message does
+// not suit, or it has none, the stream's leader. So it suits messages that are not deleted soon.
+func MessageAt(ctx context.Context, nc *nats.Conn, stream string, seq uint64, suits func(*LeaderMessage) bool) (*LeaderMessage, error) {
+	request := fmt.Sprintf(`{"seq":%d}`, seq)
+	m, err := AskReplica(ctx, nc, stream, request)
+	if err != nil || m != nil && suits(m) {
+		return m, err
+	}
+	return AskLeader(ctx, nc, stream, request)
 }
 
 // Place is the position of a message in its stream, and the time when the stream stored it.

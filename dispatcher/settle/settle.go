@@ -128,7 +128,9 @@ func (w *Settler) keepResult(ctx context.Context, j *lane.Job, r httpcall.Respon
 	if j.Message.ReplyTo != "" {
 		w.Env.Reply(j.Message.ReplyTo, msg)
 	}
-	if w.KeepRecord(ctx, j, w.Record(j, r, out)) {
+	c := w.Record(j, r, out)
+	c.Result = stored.Seq
+	if w.KeepRecord(ctx, j, c) {
 		w.TraceEnd(j, nil)
 		w.Finish(j, ledger.Done)
 	}

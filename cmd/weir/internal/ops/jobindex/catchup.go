@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"sync"
 
 	"weir/deadletter"
 
@@ -16,8 +17,14 @@ import (
 func (x *Index) awaitEnds(ctx context.Context, asked []view) (behind uint64) {
 	ctx, cancel := context.WithTimeout(ctx, catchUp)
 	defer cancel()
-	for _, v := range asked {
-		behind += x.awaitEnd(ctx, v)
+	left := make([]uint64, len(asked))
+	var waiting sync.WaitGroup
+	for i, v := range asked {
+		waiting.Go(func() { left[i] = x.awaitEnd(ctx, v) })
+	}
+	waiting.Wait()
+	for _, n := range left {
+		behind += n
 	}
 	return behind
 }

@@ -83,6 +83,7 @@ type item struct {
 	ok            bool // it can be read
 	api, key, job string
 	accepted      time.Time
+	started       time.Time // the call; zero if that is not known
 	status, calls int
 	outcome       string // "": it did not end its job
 }
@@ -104,7 +105,7 @@ func (x *Index) ledger() *source {
 
 // ofGlance returns a record as an item. Of final records only those of done jobs end a job: the others have a letter.
 func ofGlance(g *ledger.Glance, ok bool) item {
-	i := item{seq: g.Seq, stored: g.Stored, ok: ok, api: g.API, key: g.Key, job: g.Job, accepted: g.Accepted, status: g.Status, calls: g.Call}
+	i := item{seq: g.Seq, stored: g.Stored, ok: ok, api: g.API, key: g.Key, job: g.Job, accepted: g.Accepted, started: g.Started, status: g.Status, calls: g.Call}
 	if g.Final && (g.Outcome == ledger.Done || g.Inquiry == string(httpcall.Processed)) {
 		i.outcome = ledger.Done
 	}
@@ -302,8 +303,9 @@ func (x *Index) addLocked(s *shelf, end *[]*block, i *item) {
 		return
 	}
 	x.late = x.late || s == &x.letters && i.seq <= x.known.Last
+	of := x.keyHash(i.api, i.key)
 	e := entry{
-		hash: maphash.String(x.seed, i.job), seq: i.seq, stored: i.stored.UnixNano(), status: uint16(clamp(i.status, math.MaxUint16)), calls: uint16(clamp(i.calls, math.MaxUint16)), //nolint:gosec // clamped
+		hash: maphash.String(x.seed, i.job), of: uint32(of), ran: ranFor(i), seq: i.seq, stored: i.stored.UnixNano(), status: uint16(clamp(i.status, math.MaxUint16)), calls: uint16(clamp(i.calls, math.MaxUint16)), //nolint:gosec // clamped
 	}
 	if i.outcome != "" {
 		e.listable, e.api, e.outcome = true, uint16(x.placeLocked(i.api)), uint16(x.placeLocked(i.outcome)) //nolint:gosec // bounded by mostNames
@@ -311,9 +313,28 @@ func (x *Index) addLocked(s *shelf, end *[]*block, i *item) {
 			e.took = uint32(clamp(int(took), math.MaxUint32-1)) + 1 //nolint:gosec // clamped
 		}
 	}
-	s.add(end, e, i.job, i.key)
+	s.add(end, e, of, i.job, i.key)
 	for x.calls.bytes+x.letters.bytes > x.opts.Bytes && x.forgetOldestLocked() {
 	}
+}
+
+// keyHash returns the hash of an api and one of its keys.
+func (x *Index) keyHash(api, key string) uint64 {
+	var h maphash.Hash
+	h.SetSeed(x.seed)
+	_, _ = h.WriteString(api) // it never fails
+	_ = h.WriteByte(0)
+	_, _ = h.WriteString(key)
+	return h.Sum64()
+}
+
+// ranFor returns an entry's ran.
+func ranFor(i *item) int32 {
+	ran := i.stored.UnixNano()/1000 - i.started.UnixMicro()
+	if i.started.IsZero() || ran <= unknownRun || ran > math.MaxInt32 {
+		return unknownRun
+	}
+	return int32(ran)
 }
 
 // forgetOldestLocked drops the older of the shelves' oldest blocks.

@@ -244,6 +244,8 @@ type Traces struct {
 	InLetters Reach `json:"in_letters"`
 	// Doubtful says that the index may lack traces within its reach: records are missing, or not read yet.
 	Doubtful bool `json:"doubtful,omitempty"`
+
+	looked int // entries that were looked at
 }
 
 // Reach is how much of a stream the index has: its newest messages.
@@ -258,8 +260,8 @@ func (r *Reach) All() bool { return r.Back.IsZero() }
 // MostTraces bounds the places of one id.
 const MostTraces = 1000
 
-// Traces returns where an id occurs in the ledger and among the letters. It reads only memory: an id costs a look at
-// each entry.
+// Traces returns where an id occurs in the ledger and among the letters. It reads only memory: an id costs a look at each
+// block's filter, and at the entries of one of thirty blocks.
 func (x *Index) Traces(ctx context.Context, id string) Traces {
 	behind := x.awaitEnds(ctx, x.views(true, true))
 	t := x.tracesOf(id)
@@ -271,7 +273,9 @@ func (x *Index) tracesOf(id string) Traces {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	hash := maphash.String(x.seed, id)
-	t := Traces{Calls: x.calls.find(hash), Letters: x.letters.find(hash), InCalls: x.calls.reach(), InLetters: x.letters.reach()}
+	t := Traces{InCalls: x.calls.reach(), InLetters: x.letters.reach()}
+	t.Calls = x.calls.find(hash, &t.looked)
+	t.Letters = x.letters.find(hash, &t.looked)
 	t.Doubtful = x.calls.missing > 0 || len(t.Calls) == MostTraces || len(t.Letters) == MostTraces
 	return t
 }
@@ -286,20 +290,26 @@ func (s *shelf) reach() (r Reach) {
 	return r
 }
 
-// find returns the messages of an id, the newest first, at most MostTraces of them.
-func (s *shelf) find(hash uint64) []uint64 {
+// find returns the messages of an id, the newest first, at most MostTraces of them. It adds to looked how many entries it
+// looked at.
+func (s *shelf) find(hash uint64, looked *int) []uint64 {
 	found := []uint64{}
+	take := func(e *entry) {
+		if *looked++; e.hash == hash && len(found) < MostTraces {
+			found = append(found, e.seq)
+		}
+	}
 	for _, b := range slices.Backward(s.newer) {
-		for i := len(b.entries) - 1; i >= 0 && len(found) < MostTraces; i-- {
-			if b.entries[i].hash == hash {
-				found = append(found, b.entries[i].seq)
+		if b.filter.has(hash) {
+			for i := len(b.entries) - 1; i >= 0; i-- {
+				take(&b.entries[i])
 			}
 		}
 	}
 	for _, b := range s.older {
-		for i := 0; i < len(b.entries) && len(found) < MostTraces; i++ {
-			if b.entries[i].hash == hash {
-				found = append(found, b.entries[i].seq)
+		if b.filter.has(hash) {
+			for i := range b.entries {
+				take(&b.entries[i])
 			}
 		}
 	}

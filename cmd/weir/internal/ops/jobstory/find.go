@@ -53,7 +53,8 @@ type search struct {
 	c *connect.Connection
 	t *Timeline
 
-	traces jobindex.Traces // of the id, if the index has all that is kept
+	isIndexed bool            // the index has all that is kept of the id
+	traces    jobindex.Traces // of the id, if so
 }
 
 // Find gathers all that is known of an id. The timeline names queues that could not be asked; Find fails only if a

@@ -29,7 +29,7 @@ func (s *search) indexed(ctx context.Context) bool {
 			return false
 		}
 	}
-	s.traces = t
+	s.traces, s.isIndexed = t, true
 	s.t.Looked = []Looked{
 		{Stream: deadletter.Stream, Messages: t.InLetters.Messages, Back: t.InLetters.Back, All: t.InLetters.All()},
 		{Stream: ledger.CallsStream, Messages: t.InCalls.Messages, Back: t.InCalls.Back, All: t.InCalls.All()},
@@ -76,11 +76,12 @@ func (s *search) tracedCalls(ctx context.Context) error {
 
 func (s *search) tracedRecords(ctx context.Context) error {
 	for _, seq := range s.traces.Calls {
-		c, err := ledger.At(ctx, s.c.JetStream, seq)
-		if errors.Is(err, ledger.ErrUnreadable) || err == nil && (c == nil || !s.chooses(c.API, c.Key, c.Job)) {
-			continue // removed since, or of another id
-		} else if err != nil {
+		c, err := ledger.OfJob(ctx, s.c.JetStream, seq, s.Job)
+		if err != nil {
 			return err
+		}
+		if c == nil || !s.chooses(c.API, c.Key, c.Job) {
+			continue // removed since, or of another id
 		}
 		if err := s.called(c); err != nil {
 			return ignoreEnough(err)
