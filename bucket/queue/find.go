@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"math"
@@ -23,7 +22,7 @@ const (
 
 	// readRounds is how often a search waits for the reader to deliver a message that the stream has, before it asks
 	// the stream's leader how far the reader must come. readStep and readSteps bound each wait.
-	readRounds = 4
+	readRounds = 2
 	readStep   = time.Millisecond
 	readSteps  = 100
 )
@@ -135,10 +134,7 @@ func (p *Partition) unread(ctx context.Context) (last uint64, err error) {
 		}
 	}
 	source, err := p.queue.js.Stream(ctx, p.name)
-	switch {
-	case errors.Is(err, jetstream.ErrStreamNotFound):
-		return 0, nil // it was deleted by hand: nothing waits there
-	case err != nil:
+	if err != nil {
 		return 0, err
 	}
 	if last = source.CachedInfo().State.LastSeq; p.awaitRead(ctx, last) {

@@ -44,7 +44,7 @@ const (
 	// subjects, and its id among those that the server knows. It was measured with 200,000 keys and the embedded
 	// server. jobBytes is what each job costs until it ends.
 	keyBytes = 1100
-	jobBytes = 40
+	jobBytes = 36
 )
 
 // mostArriving bounds the bytes of large messages on their way, once for those read ahead and once for those loaded,

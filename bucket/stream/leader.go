@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// LeaderMessage is a message as its stream's leader has it.
+// LeaderMessage is a message as its stream's leader has it, or the replica that was asked.
 type LeaderMessage struct {
 	Subject string    `json:"subject"`
 	Seq     uint64    `json:"seq"`
@@ -71,11 +71,11 @@ func AskReplica(ctx context.Context, nc *nats.Conn, stream, request string) (*Le
 	} else if err != nil {
 		return nil, fmt.Errorf("ask a replica of %s: %w", stream, err)
 	}
-	const notFound = "404"
-	if status := msg.Header.Get("Status"); status == notFound {
+	if msg.Header.Get(jetstream.SequenceHeader) == "" { // it is no message: a message may have a Status of its own
+		if status := msg.Header.Get("Status"); status != "404" {
+			return nil, fmt.Errorf("ask a replica of %s: %s %s", stream, status, msg.Header.Get("Description"))
+		}
 		return nil, nil //nolint:nilnil // none is no error
-	} else if status != "" {
-		return nil, fmt.Errorf("ask a replica of %s: %s %s", stream, status, msg.Header.Get("Description"))
 	}
 	m := &LeaderMessage{Subject: msg.Header.Get(jetstream.SubjectHeader), Data: msg.Data, header: msg.Header}
 	var seqErr, timeErr error
@@ -91,7 +91,7 @@ func AskReplica(ctx context.Context, nc *nats.Conn, stream, request string) (*Le
 }
 
 // MessageAt returns the message at a sequence; nil if there is none. It asks a replica, and if that one's message does
-// not suit, or it has none, the stream's leader. So it suits messages that are not deleted soon.
+// not suit, or it has none, the stream's leader. A replica that lags may still have a message that was deleted.
 func MessageAt(ctx context.Context, nc *nats.Conn, stream string, seq uint64, suits func(*LeaderMessage) bool) (*LeaderMessage, error) {
 	request := fmt.Sprintf(`{"seq":%d}`, seq)
 	m, err := AskReplica(ctx, nc, stream, request)

@@ -35,7 +35,9 @@ const (
 )
 
 // started returns when the entry's call started, in microseconds; ok is false if that is not known.
-func (e *entry) started() (at int64, ok bool) { return e.stored/1000 - int64(e.ran), e.ran != unknownRun }
+func (e *entry) started() (at int64, ok bool) {
+	return e.stored/1000 - int64(e.ran), e.ran != unknownRun
+}
 
 // block is a run of entries, in the order in which they were added.
 type block struct {

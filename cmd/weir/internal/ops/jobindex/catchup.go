@@ -13,8 +13,8 @@ import (
 )
 
 // awaitEnds waits until a question's shelves have what their streams have now, or until catchUp is over. It returns how
-// many messages were left. It empties the shelf of a stream that is another one by now.
-func (x *Index) awaitEnds(ctx context.Context, asked []view) (behind uint64) {
+// many messages of each were left. It empties the shelf of a stream that is another one by now.
+func (x *Index) awaitEnds(ctx context.Context, asked []view) []uint64 {
 	ctx, cancel := context.WithTimeout(ctx, catchUp)
 	defer cancel()
 	left := make([]uint64, len(asked))
@@ -23,10 +23,7 @@ func (x *Index) awaitEnds(ctx context.Context, asked []view) (behind uint64) {
 		waiting.Go(func() { left[i] = x.awaitEnd(ctx, v) })
 	}
 	waiting.Wait()
-	for _, n := range left {
-		behind += n
-	}
-	return behind
+	return left
 }
 
 func (x *Index) awaitEnd(ctx context.Context, v view) (behind uint64) {

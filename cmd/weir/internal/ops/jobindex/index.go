@@ -35,6 +35,7 @@ type Index struct {
 	mu      sync.RWMutex // guards what follows
 	calls   shelf        // of the ledger
 	letters shelf
+	events  shelf
 	names   []string // of apis, and what jobs came to; an entry has their places
 	places  map[string]int
 	grown   chan struct{}       // closed when a shelf has grown; nil: no question waits for that
@@ -45,7 +46,7 @@ type Index struct {
 // New returns an empty index. It knows nothing until Run runs.
 func New(o Options) *Index {
 	x := &Index{opts: o, seed: maphash.MakeSeed(), places: map[string]int{}}
-	x.looks = map[*shelf]chan struct{}{&x.calls: make(chan struct{}, 1), &x.letters: make(chan struct{}, 1)}
+	x.looks = map[*shelf]chan struct{}{&x.calls: make(chan struct{}, 1), &x.letters: make(chan struct{}, 1), &x.events: make(chan struct{}, 1)}
 	return x
 }
 
@@ -62,6 +63,7 @@ func (x *Index) Run(ctx context.Context) error {
 	var group errgroup.Group
 	group.Go(func() error { x.keep(ctx, x.ledger()); return nil })
 	group.Go(func() error { x.keep(ctx, x.dead()); return nil })
+	group.Go(func() error { x.keep(ctx, x.told()); return nil })
 	return group.Wait()
 }
 
@@ -86,6 +88,7 @@ type item struct {
 	started       time.Time // the call; zero if that is not known
 	status, calls int
 	outcome       string // "": it did not end its job
+	jobless       bool   // it is about no job, and gets no entry
 }
 
 func (x *Index) ledger() *source {
@@ -131,6 +134,21 @@ func (x *Index) dead() *source {
 		back: func(ctx context.Context, before uint64, add func(item) error) error {
 			_, err := deadletter.NewestLetters(ctx, x.opts.JetStream, deadletter.Filter{Before: before}, 0, func(k deadletter.Kept) error { return add(of(&k)) })
 			return err
+		},
+	}
+}
+
+func (x *Index) told() *source {
+	of := func(e deadletter.EventPlace) item {
+		return item{seq: e.Seq, stored: e.Stored, ok: true, job: e.Job, jobless: e.Job == ""}
+	}
+	return &source{
+		name: deadletter.EventsStream, shelf: &x.events,
+		on: func(ctx context.Context, after uint64, add func(item) error) error {
+			return deadletter.EventsAfter(ctx, x.opts.JetStream, after, func(e deadletter.EventPlace) error { return add(of(e)) })
+		},
+		back: func(ctx context.Context, before uint64, add func(item) error) error {
+			return deadletter.EventsBefore(ctx, x.opts.JetStream, before, func(e deadletter.EventPlace) error { return add(of(e)) })
 		},
 	}
 }
@@ -302,6 +320,9 @@ func (x *Index) addLocked(s *shelf, end *[]*block, i *item) {
 		s.missing++
 		return
 	}
+	if i.jobless {
+		return
+	}
 	x.late = x.late || s == &x.letters && i.seq <= x.known.Last
 	of := x.keyHash(i.api, i.key)
 	e := entry{
@@ -314,7 +335,7 @@ func (x *Index) addLocked(s *shelf, end *[]*block, i *item) {
 		}
 	}
 	s.add(end, e, of, i.job, i.key)
-	for x.calls.bytes+x.letters.bytes > x.opts.Bytes && x.forgetOldestLocked() {
+	for x.calls.bytes+x.letters.bytes+x.events.bytes > x.opts.Bytes && x.forgetOldestLocked() {
 	}
 }
 
@@ -337,18 +358,19 @@ func ranFor(i *item) int32 {
 	return int32(ran)
 }
 
-// forgetOldestLocked drops the older of the shelves' oldest blocks.
+// forgetOldestLocked drops the oldest of the shelves' oldest blocks.
 func (x *Index) forgetOldestLocked() bool {
-	calls, some := x.calls.oldest()
-	letters, others := x.letters.oldest()
-	switch {
-	case some && (!others || calls <= letters):
-		x.calls.forget()
-	case others:
-		x.letters.forget()
-	default:
+	var oldest *shelf
+	var ended int64
+	for _, s := range []*shelf{&x.calls, &x.letters, &x.events} {
+		if at, some := s.oldest(); some && (oldest == nil || at < ended) {
+			oldest, ended = s, at
+		}
+	}
+	if oldest == nil {
 		return false
 	}
+	oldest.forget()
 	return true
 }
 

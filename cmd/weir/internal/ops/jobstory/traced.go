@@ -111,8 +111,12 @@ const (
 	mostEvents   = 500
 )
 
-// tracedEvents reads the events of the jobs' ends, and those of their letters' bodies being read.
+// tracedEvents reads the events of the id. If the index does not have all, it reads those of the jobs' ends, and those
+// of their letters' bodies being read.
 func (s *search) tracedEvents(ctx context.Context) error {
+	if s.traces.HasEvents() {
+		return s.indexedEvents(ctx)
+	}
 	if len(s.t.Jobs) == 0 {
 		return s.events(ctx) // there may be some of a job whose letter was purged
 	}
@@ -135,6 +139,26 @@ func (s *search) tracedEvents(ctx context.Context) error {
 					return err
 				}
 			}
+		}
+	}
+	return nil
+}
+
+func (s *search) indexedEvents(ctx context.Context) error {
+	if len(s.t.Jobs) == 0 {
+		in := s.traces.InEvents
+		s.t.Looked = append(s.t.Looked, Looked{Stream: deadletter.EventsStream, Messages: in.Messages, All: true})
+	}
+	for _, seq := range s.traces.Events {
+		e, err := deadletter.EventAt(ctx, s.c.JetStream, seq, s.Job)
+		if err != nil {
+			return ignoreEnough(err)
+		}
+		if e == nil || !s.chooses(e.API, e.Key, s.Job) {
+			continue // removed since, or of another id
+		}
+		if err := s.told(*e); err != nil {
+			return ignoreEnough(err)
 		}
 	}
 	return nil
