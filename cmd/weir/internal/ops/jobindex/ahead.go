@@ -69,13 +69,14 @@ func (x *Index) Ahead(waits []Wait) []int {
 // aheadLocked also returns how many entries it looked at.
 func (x *Index) aheadLocked(w *Wait) (n, looked int) {
 	from, to := w.Stored()
-	if s := &x.calls; !s.begun || !s.whole && (s.since == 0 || s.since >= from.UnixNano()) {
+	s := &x.calls
+	if !s.begun || s.last < w.Seq || s.missing > 0 || !s.whole && (s.since == 0 || s.since >= from.UnixNano()) {
 		return NotKnown, 0
 	}
 	of, hash := x.keyHash(w.API, w.Key), maphash.String(x.seed, w.Job)
 	var found Ahead
 	isKnown := true
-	x.calls.between(from.UnixNano(), to.UnixNano(), of, func(b *block, e *entry) bool {
+	s.between(from.UnixNano(), to.UnixNano(), of, func(b *block, e *entry) bool {
 		looked++
 		if e.of != uint32(of) || e.listable && !b.isKey(e, w.Key) {
 			return true

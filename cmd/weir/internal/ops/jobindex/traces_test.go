@@ -102,6 +102,10 @@ func TestAheadIsAsRead(t *testing.T) {
 	if got := x.Ahead([]Wait{*waitOf(records[0])}); got[0] != NotKnown {
 		t.Errorf("an index that begins within the wait counts %d", got[0])
 	}
+	missing := last.Seq + 1
+	if got := x.Ahead([]Wait{{API: last.API, Key: last.Key, Job: last.Job, Seq: missing, Accepted: last.Accepted, Started: last.Started}}); got[0] != NotKnown {
+		t.Errorf("an index that has not come to the call counts %d", got[0])
+	}
 	slow := *records[n-1]
 	slow.seq, slow.started = n+1, slow.stored.Add(-time.Hour)
 	if err := x.addNewer(calls, &slow); err != nil {

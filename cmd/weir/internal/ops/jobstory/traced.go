@@ -51,9 +51,10 @@ func (s *search) tracedLetters(ctx context.Context) error {
 		return err
 	}
 	for _, seq := range s.traces.Letters {
-		k, err := b.Get(ctx, seq)
+		k, err := b.GetSoon(ctx, seq)
 		switch {
-		case errors.Is(err, deadletter.ErrNoLetter): // deleted since
+		case errors.Is(err, deadletter.ErrNoLetter):
+			s.isLetterGone = true
 		case err != nil:
 			return err
 		case s.chooses(k.API, k.Key, k.JobID):

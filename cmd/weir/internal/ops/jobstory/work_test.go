@@ -30,12 +30,16 @@ type past struct {
 	js    jetstream.JetStream // of the replica
 	asks  jetstream.JetStream // of the stories
 	began time.Time
+	// inQueue answers instead of the queues' owners; nil: no job waits.
+	inQueue func(context.Context, string, admin.JobInQueue) ([]desk.QueuedJob, error)
+	watch   *nats.Conn
+	slow    *nats.Subscription // of watch: it gets the requests that wait behind the deletions of finished jobs
 }
 
 func newPast(t *testing.T) *past {
 	t.Helper()
 	ns := natstest.Start(t, t.TempDir(), 0)
-	p := &past{t, natstest.Connect(t, ns), natstest.Connect(t, ns), time.Now().UTC()}
+	p := &past{t: t, js: natstest.Connect(t, ns), asks: natstest.Connect(t, ns), began: time.Now().UTC()}
 	for name, subjects := range map[string]string{
 		ledger.CallsStream: ledger.CallSubjects.Below(), ledger.ResultsStream: ledger.ResultSubjects.Below(),
 		deadletter.Stream: deadletter.Subjects.Below(), deadletter.EventsStream: "weir.events.>",
@@ -44,7 +48,25 @@ func newPast(t *testing.T) *past {
 			t.Fatal(err)
 		}
 	}
+	p.watch = natstest.Connect(t, ns).Conn()
+	var err error
+	if p.slow, err = p.watch.SubscribeSync("$JS.API.STREAM.MSG.GET.*"); err != nil {
+		t.Fatal(err)
+	}
 	return p
+}
+
+// waits returns how many requests have waited in the queue of JetStream's API so far.
+func (p *past) waits() int {
+	p.t.Helper()
+	if err := p.watch.Flush(); err != nil { // the server has passed on those that it has answered
+		p.t.Fatal(err)
+	}
+	n, _, err := p.slow.Pending()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return n
 }
 
 func (p *past) put(m *nats.Msg) uint64 {
@@ -123,9 +145,11 @@ func (p *past) story(id string) (t *Timeline, asked, came uint64) {
 	p.t.Helper()
 	c := &connect.Connection{Conn: p.asks.Conn(), JetStream: p.asks, At: "the test's server", Denied: &connect.Denials{}}
 	before := p.asks.Conn().Stats()
-	t, err := Find(p.t.Context(), c, Options{Job: id, APIs: []string{"pay"}, Scan: UsualScan, InQueue: func(context.Context, string, admin.JobInQueue) ([]desk.QueuedJob, error) {
-		return nil, nil // its owner finds it without a reading: see bucket/queue
-	}})
+	inQueue := p.inQueue
+	if inQueue == nil { // its owner finds it without a reading: see bucket/queue
+		inQueue = func(context.Context, string, admin.JobInQueue) ([]desk.QueuedJob, error) { return nil, nil }
+	}
+	t, err := Find(p.t.Context(), c, Options{Job: id, APIs: []string{"pay"}, Scan: UsualScan, InQueue: inQueue})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -160,7 +184,11 @@ func TestStoryAsksLittle(t *testing.T) {
 		"never":                     {"", nil, most, 0},
 	} {
 		var kinds []StepKind
+		waited := p.waits()
 		story, asked, came := p.story(id)
+		if n := p.waits() - waited; n > 0 && want.most == most {
+			t.Errorf("for the story of %s %d requests waited for JetStream's API", id, n)
+		}
 		if asked > want.most || came > asked {
 			t.Errorf("the story of %s took %d requests with %d answers", id, asked, came)
 		}
@@ -183,5 +211,28 @@ func TestStoryAsksLittle(t *testing.T) {
 		if slices.Sort(kinds); !slices.Equal(kinds, want.steps) {
 			t.Errorf("%s has the steps %v", id, kinds)
 		}
+	}
+}
+
+// TestStoryOfAJobThatIsRedriven checks that a story finds a job that is redriven between the question to the queues and
+// the reading of the letters.
+func TestStoryOfAJobThatIsRedriven(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	p.dead(1)
+	p.serve()
+	letters, err := p.js.Stream(t.Context(), deadletter.Stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := 0
+	p.inQueue = func(ctx context.Context, _ string, _ admin.JobInQueue) ([]desk.QueuedJob, error) {
+		if asked++; asked == 1 {
+			return nil, letters.DeleteMsg(ctx, 1)
+		}
+		return []desk.QueuedJob{{Key: "k", Seq: 2, Stream: "WEIR_pay_0", Accepted: time.Now()}}, nil
+	}
+	if story, _, _ := p.story("job-1"); len(story.Jobs) != 1 || story.Jobs[0].State != Queued || asked != 2 {
+		t.Errorf("after %d questions: %+v", asked, story.Jobs)
 	}
 }
