@@ -108,8 +108,8 @@ func placeOfEvent(msg jetstream.Msg, meta *jetstream.MsgMetadata) EventPlace {
 	return EventPlace{meta.Sequence.Stream, meta.Timestamp, job}
 }
 
-// EventsBefore passes the events before a sequence to take, the newest first, until take fails; stream.ErrEnough ends it
-// without an error.
+// EventsBefore passes the events before a sequence to take, the newest first, until take fails; stream.ErrEnough ends
+// it without an error.
 func EventsBefore(ctx context.Context, js jetstream.JetStream, before uint64, take func(EventPlace) error) error {
 	n := stream.Newest{JetStream: js, Stream: EventsStream, Before: before}
 	_, err := n.Read(ctx, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error { return take(placeOfEvent(msg, meta)) })

@@ -144,9 +144,9 @@ func (p *Partition) standing(ctx context.Context, seq uint64) (*Entry, error) {
 	return &Entry{Key: key, Seq: seq, Header: header, Time: m.Time}, nil
 }
 
-// awaitEnd waits a little until the reader has delivered what the stream has. It returns the stream's last sequence, and
-// to which one the reader must have come. It asks the stream's leader: by a replica that lags, a search would miss a job
-// that was just accepted.
+// awaitEnd waits a little until the reader has delivered what the stream has. It returns the stream's last sequence,
+// and to which one the reader must have come. It asks the stream's leader: by a replica that lags, a search would miss
+// a job that was just accepted.
 func (p *Partition) awaitEnd(ctx context.Context) (last, needed uint64, err error) {
 	source, err := p.queue.js.Stream(ctx, p.name)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// LeaderMessage is a message as its stream's leader has it, or the replica that was asked.
+// LeaderMessage is a message as its stream's leader has it, or as the replica has it that was asked instead.
 type LeaderMessage struct {
 	Subject string    `json:"subject"`
 	Seq     uint64    `json:"seq"`
@@ -59,16 +59,21 @@ func AskLeader(ctx context.Context, nc *nats.Conn, stream, request string) (*Lea
 	return answer.Message, nil
 }
 
-// AskReplica is AskLeader for reading what need not be the newest: any replica answers, and it may lag. A replica that
-// has no such message may lag, too. Its answer does not wait for the deletions of finished jobs: the API of JetStream,
-// and so the leader's answer, is one queue for all requests.
+// replicaWait is how long AskReplica waits for a replica before it asks the leader.
+const replicaWait = 2 * time.Second
+
+// AskReplica is AskLeader for reading what need not be the newest. Any replica answers, and it may lag: it may not have
+// a message yet, or still have one that was deleted. Its answer does not wait for the deletions of finished jobs, as
+// the leader's does, because JetStream's API is one queue for all requests. AskReplica asks the leader if the stream
+// allows no direct reads, or if the replica does not answer within two seconds.
 func AskReplica(ctx context.Context, nc *nats.Conn, stream, request string) (*LeaderMessage, error) {
-	asked, cancel := context.WithTimeout(ctx, AnswerWait)
+	asked, cancel := context.WithTimeout(ctx, replicaWait)
 	defer cancel()
 	msg, err := nc.RequestWithContext(asked, "$JS.API.DIRECT.GET."+stream, []byte(request))
-	if errors.Is(err, nats.ErrNoResponders) {
-		return AskLeader(ctx, nc, stream, request) // the stream allows no direct reads
-	} else if err != nil {
+	switch {
+	case errors.Is(err, nats.ErrNoResponders), err != nil && asked.Err() != nil && ctx.Err() == nil:
+		return AskLeader(ctx, nc, stream, request)
+	case err != nil:
 		return nil, fmt.Errorf("ask a replica of %s: %w", stream, err)
 	}
 	if msg.Header.Get(jetstream.SequenceHeader) == "" { // it is no message: a message may have a Status of its own
@@ -90,8 +95,9 @@ func AskReplica(ctx context.Context, nc *nats.Conn, stream, request string) (*Le
 	return m, nil
 }
 
-// MessageAt returns the message at a sequence; nil if there is none. It asks a replica, and if that one's message does
-// not suit, or it has none, the stream's leader. A replica that lags may still have a message that was deleted.
+// MessageAt returns the message at a sequence; nil if there is none. It asks a replica. It asks the stream's leader if
+// the replica has no such message, or one that does not suit. So MessageAt never misses a message, but it may return
+// one that was just deleted.
 func MessageAt(ctx context.Context, nc *nats.Conn, stream string, seq uint64, suits func(*LeaderMessage) bool) (*LeaderMessage, error) {
 	request := fmt.Sprintf(`{"seq":%d}`, seq)
 	m, err := AskReplica(ctx, nc, stream, request)

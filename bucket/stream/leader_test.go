@@ -59,3 +59,21 @@ func TestAskReplica(t *testing.T) {
 		}
 	}
 }
+
+// TestAskMuteReplica checks that the leader is asked if a replica does not answer.
+func TestAskMuteReplica(t *testing.T) {
+	t.Parallel()
+	js := natstest.JetStream(t)
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "MUTE", Subjects: []string{"mute"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Publish(t.Context(), "mute", nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Conn().SubscribeSync("$JS.API.DIRECT.GET.MUTE"); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := AskReplica(t.Context(), js.Conn(), "MUTE", `{"seq":1}`); err != nil || m == nil || m.Seq != 1 {
+		t.Errorf("%+v, %v", m, err)
+	}
+}

@@ -105,9 +105,9 @@ func (r *Result) isFor(c *Record) bool {
 }
 
 // ResultFor returns the result that was stored for a recorded call, with its body; nil if it is not kept any more. A
-// record names it. If it does not, or the result is not there, it was stored between the end of the call and its record:
-// ResultFor looks there, and then as far around it as the clocks of the streams' leaders and of the replica that called
-// may be apart.
+// record names it. If it does not, or the result is not there, it was stored between the end of the call and its
+// record: ResultFor looks there, and then as far around it as the clocks of the streams' leaders and of the replica
+// that called may be apart.
 func ResultFor(ctx context.Context, js jetstream.JetStream, c *Record) (found *Result, err error) {
 	if c.Result > 0 {
 		of := func(m *stream.LeaderMessage) *Result {

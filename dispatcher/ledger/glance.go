@@ -44,7 +44,8 @@ func glance(msg jetstream.Msg, meta *jetstream.MsgMetadata) (g Glance, ok bool) 
 	return g, true
 }
 
-// plainGlance reads a record as Record.Message writes it, if JSON writes the id unchanged. It takes the key from the subject.
+// plainGlance reads a record as Record.Message writes it, if JSON writes the id unchanged. It takes the key from the
+// subject.
 func plainGlance(subject string, data []byte) (g Glance, ok bool) {
 	job, hasID := plainField(data, `,"job":"`)
 	started, hasStart := plainField(data, `,"started":"`)

@@ -95,8 +95,8 @@ func At(ctx context.Context, js jetstream.JetStream, seq uint64) (*Record, error
 	return ask(ctx, js, fmt.Sprintf(`{"seq":%d}`, seq))
 }
 
-// OfJob returns the record at a sequence of the ledger if it is of a job with this id; nil if it is of another, cannot be
-// read, or the ledger has removed it. It blocks for at most twenty seconds.
+// OfJob returns the record at a sequence of the ledger if it is of a job with this id; nil if it is of another, cannot
+// be read, or the ledger has removed it. It blocks for at most twenty seconds.
 func OfJob(ctx context.Context, js jetstream.JetStream, seq uint64, job string) (*Record, error) {
 	of := func(m *stream.LeaderMessage) *Record {
 		c, err := parse(m.Subject, m.Data)

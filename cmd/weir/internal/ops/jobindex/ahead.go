@@ -36,7 +36,7 @@ func (w *Wait) Began(started time.Time) bool {
 // Ahead counts the calls of other jobs of a key that began while a job waited.
 type Ahead struct {
 	N              int
-	looked, beside int
+	looked, beside int // records, and those of them behind that of the call
 }
 
 // Add counts one record of the key, in the order in which they were stored. own says that it is the record of the call
@@ -55,7 +55,8 @@ func (a *Ahead) Add(own, ahead bool) (more bool) {
 // NotKnown stands for a number that the index does not know.
 const NotKnown = -1
 
-// Ahead returns for each wait how many calls of other jobs of its key began meanwhile, or NotKnown. It reads only memory.
+// Ahead returns for each wait how many calls of other jobs of its key began meanwhile. It returns NotKnown if the index
+// does not go back to the wait, or has not come to its call. It reads only memory.
 func (x *Index) Ahead(waits []Wait) []int {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

@@ -274,8 +274,8 @@ func (t *Traces) HasEvents() bool {
 // MostTraces bounds the places of one id.
 const MostTraces = 1000
 
-// Traces returns where an id occurs in the ledger, among the letters and among the events. It reads only memory: an id costs a look at each
-// block's filter, and at the entries of one of thirty blocks.
+// Traces returns where an id occurs in the ledger, among the letters and among the events. It waits as List does; then
+// it reads only memory: each block's filter, and the entries of about one of thirty blocks.
 func (x *Index) Traces(ctx context.Context, id string) Traces {
 	left := x.awaitEnds(ctx, x.views(true, true, true))
 	t := x.tracesOf(id)
@@ -309,8 +309,8 @@ func (s *shelf) reach() (r Reach) {
 	return r
 }
 
-// find returns the messages of an id, the newest first, at most MostTraces of them. It adds to looked how many entries it
-// looked at.
+// find returns the messages of an id, the newest first, at most MostTraces of them. It adds to looked how many entries
+// it looked at.
 func (s *shelf) find(hash uint64, looked *int) []uint64 {
 	found := []uint64{}
 	take := func(e *entry) {

@@ -61,8 +61,8 @@ func (s *Step) held() (took, why string) {
 	return cli.Brief(time.Duration(s.HeldMS) * time.Millisecond), schedule.Holdup{For: s.HeldFor, Limit: s.HeldLimit}.String()
 }
 
-// ahead counts for each wait the calls of other jobs of its key that began meanwhile. The index of ended jobs knows them.
-// If it does not go back so far, ahead reads the key's records of that time.
+// ahead counts for each wait the calls of other jobs of its key that began meanwhile. The index of ended jobs knows
+// them. If it does not go back so far, ahead reads the key's records of that time.
 func (s *search) ahead(ctx context.Context, waits []jobindex.Wait) ([]int, error) {
 	all := slices.Repeat([]int{jobindex.NotKnown}, len(waits))
 	if s.isIndexed {

@@ -157,8 +157,8 @@ func (p *past) story(id string) (t *Timeline, asked, came uint64) {
 	return t, after.OutMsgs - before.OutMsgs, after.InMsgs - before.InMsgs
 }
 
-// TestStoryAsksLittle checks that a story takes a few requests, each with one answer, however many jobs of its key ended
-// beside it, and that it has every step and how many calls began while its job waited.
+// TestStoryAsksLittle checks that a story takes a few requests, each with one answer, however many jobs of its key
+// ended beside it, and that it has every step and how many calls began while its job waited.
 func TestStoryAsksLittle(t *testing.T) {
 	t.Parallel()
 	const many, most = 450, 8
