@@ -7,9 +7,9 @@
 // waited. The owners of the queues keep a hash of the id of each job that waits. So a story takes one request for each
 // thing that happened to the job, and a few more: not more of them beside more calls, or more ended or waiting jobs.
 //
-// Where the index does not have all events, they are looked for close to the letters; where a record of an earlier
-// version names no result, that is looked for between the call and the record; where the index does not go back to a
-// wait, the key's records of that time are read.
+// If the index does not have all events, they are looked for close to the letters. If a record of an earlier version
+// names no result, that is looked for between the call and the record. If the index does not go back to a wait, the
+// key's records of that time are read.
 //
 // Without the index, or if it is not whole, the package reads the streams backwards from their ends; of results and
 // letters it reads only the headers. That takes a second for 70,000 to 100,000 messages. Options.Scan bounds it, and the
