@@ -5,7 +5,7 @@
 // an index by ids. But dispatching replicas keep one in memory (jobindex): if it is whole, it names the records, the
 // letters and the events of the id, a record names its result, and the index counts the calls that began while the job
 // waited. The owners of the queues keep a hash of the id of each job that waits. So a story takes one request for each
-// thing that happened to the job, and a few more: not more of them beside more calls, or more ended or waiting jobs.
+// thing that happened to the job, and a few more. It takes no more of them if more jobs are called, wait or have ended.
 //
 // If the index does not have all events, they are looked for close to the letters. If a record of an earlier version
 // names no result, that is looked for between the call and the record. If the index does not go back to a wait, the
