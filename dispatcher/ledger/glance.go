@@ -20,19 +20,21 @@ type Glance struct {
 	Job      string    `json:"job"`
 	Call     int       `json:"call"`
 	Accepted time.Time `json:"accepted"`
+	Started  time.Time `json:"started"`
 	Status   int       `json:"status"`
 	Outcome  string    `json:"outcome"`
 	Final    bool      `json:"final"`
 	Inquiry  string    `json:"inquiry"`
 }
 
-// glance reads a record only as far as an index needs it: of a call that did not end its job only the id. ok is false
-// for what cannot be read.
+// glance reads a record only as far as an index needs it: of a call that did not end its job only the id, the key and
+// when it started. ok is false for what cannot be read.
 func glance(msg jetstream.Msg, meta *jetstream.MsgMetadata) (g Glance, ok bool) {
 	data := msg.Data()
 	if !bytes.Contains(data, []byte(final)) {
-		if job, ok := plainJob(data); ok {
-			return Glance{Seq: meta.Sequence.Stream, Stored: meta.Timestamp, Job: job}, true
+		if g, ok := plainGlance(msg.Subject(), data); ok {
+			g.Seq, g.Stored = meta.Sequence.Stream, meta.Timestamp
+			return g, true
 		}
 	}
 	if err := json.Unmarshal(data, &g); err != nil || (&Record{API: g.API, Key: g.Key}).Subject() != msg.Subject() {
@@ -42,11 +44,22 @@ func glance(msg jetstream.Msg, meta *jetstream.MsgMetadata) (g Glance, ok bool) 
 	return g, true
 }
 
-// plainJob returns the job's id of a record as Record.Message writes it, if JSON writes the id unchanged.
-func plainJob(data []byte) (string, bool) {
-	const field = `,"job":"`
+// plainGlance reads a record as Record.Message writes it, if JSON writes the id unchanged. It takes the key from the
+// subject.
+func plainGlance(subject string, data []byte) (g Glance, ok bool) {
+	job, hasID := plainField(data, `,"job":"`)
+	started, hasStart := plainField(data, `,"started":"`)
+	names, named := CallSubjects.Names(subject, 2)
+	if !hasID || !hasStart || !named || data[len(data)-1] != '}' {
+		return Glance{}, false
+	}
+	at, err := time.Parse(time.RFC3339Nano, started)
+	return Glance{API: names[0], Key: names[1], Job: job, Started: at}, err == nil
+}
+
+func plainField(data []byte, field string) (value string, ok bool) {
 	at := bytes.Index(data, []byte(field))
-	if at < 0 || data[len(data)-1] != '}' {
+	if at < 0 {
 		return "", false
 	}
 	rest := data[at+len(field):]

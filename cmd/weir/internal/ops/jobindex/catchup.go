@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"sync"
 
 	"weir/deadletter"
 
@@ -12,14 +13,17 @@ import (
 )
 
 // awaitEnds waits until a question's shelves have what their streams have now, or until catchUp is over. It returns how
-// many messages were left. It empties the shelf of a stream that is another one by now.
-func (x *Index) awaitEnds(ctx context.Context, asked []view) (behind uint64) {
+// many messages of each were left. It empties the shelf of a stream that is another one by now.
+func (x *Index) awaitEnds(ctx context.Context, asked []view) []uint64 {
 	ctx, cancel := context.WithTimeout(ctx, catchUp)
 	defer cancel()
-	for _, v := range asked {
-		behind += x.awaitEnd(ctx, v)
+	left := make([]uint64, len(asked))
+	var waiting sync.WaitGroup
+	for i, v := range asked {
+		waiting.Go(func() { left[i] = x.awaitEnd(ctx, v) })
 	}
-	return behind
+	waiting.Wait()
+	return left
 }
 
 func (x *Index) awaitEnd(ctx context.Context, v view) (behind uint64) {

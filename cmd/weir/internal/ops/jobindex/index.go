@@ -35,6 +35,7 @@ type Index struct {
 	mu      sync.RWMutex // guards what follows
 	calls   shelf        // of the ledger
 	letters shelf
+	events  shelf
 	names   []string // of apis, and what jobs came to; an entry has their places
 	places  map[string]int
 	grown   chan struct{}       // closed when a shelf has grown; nil: no question waits for that
@@ -45,7 +46,7 @@ type Index struct {
 // New returns an empty index. It knows nothing until Run runs.
 func New(o Options) *Index {
 	x := &Index{opts: o, seed: maphash.MakeSeed(), places: map[string]int{}}
-	x.looks = map[*shelf]chan struct{}{&x.calls: make(chan struct{}, 1), &x.letters: make(chan struct{}, 1)}
+	x.looks = map[*shelf]chan struct{}{&x.calls: make(chan struct{}, 1), &x.letters: make(chan struct{}, 1), &x.events: make(chan struct{}, 1)}
 	return x
 }
 
@@ -62,6 +63,7 @@ func (x *Index) Run(ctx context.Context) error {
 	var group errgroup.Group
 	group.Go(func() error { x.keep(ctx, x.ledger()); return nil })
 	group.Go(func() error { x.keep(ctx, x.dead()); return nil })
+	group.Go(func() error { x.keep(ctx, x.told()); return nil })
 	return group.Wait()
 }
 
@@ -83,8 +85,10 @@ type item struct {
 	ok            bool // it can be read
 	api, key, job string
 	accepted      time.Time
+	started       time.Time // the call; zero if that is not known
 	status, calls int
 	outcome       string // "": it did not end its job
+	jobless       bool   // it is about no job, and gets no entry
 }
 
 func (x *Index) ledger() *source {
@@ -104,7 +108,7 @@ func (x *Index) ledger() *source {
 
 // ofGlance returns a record as an item. Of final records only those of done jobs end a job: the others have a letter.
 func ofGlance(g *ledger.Glance, ok bool) item {
-	i := item{seq: g.Seq, stored: g.Stored, ok: ok, api: g.API, key: g.Key, job: g.Job, accepted: g.Accepted, status: g.Status, calls: g.Call}
+	i := item{seq: g.Seq, stored: g.Stored, ok: ok, api: g.API, key: g.Key, job: g.Job, accepted: g.Accepted, started: g.Started, status: g.Status, calls: g.Call}
 	if g.Final && (g.Outcome == ledger.Done || g.Outcome == ledger.Reused || g.Inquiry == string(httpcall.Processed)) {
 		i.outcome = ledger.Done
 	}
@@ -130,6 +134,21 @@ func (x *Index) dead() *source {
 		back: func(ctx context.Context, before uint64, add func(item) error) error {
 			_, err := deadletter.NewestLetters(ctx, x.opts.JetStream, deadletter.Filter{Before: before}, 0, func(k deadletter.Kept) error { return add(of(&k)) })
 			return err
+		},
+	}
+}
+
+func (x *Index) told() *source {
+	of := func(e deadletter.EventPlace) item {
+		return item{seq: e.Seq, stored: e.Stored, ok: true, job: e.Job, jobless: e.Job == ""}
+	}
+	return &source{
+		name: deadletter.EventsStream, shelf: &x.events,
+		on: func(ctx context.Context, after uint64, add func(item) error) error {
+			return deadletter.EventsAfter(ctx, x.opts.JetStream, after, func(e deadletter.EventPlace) error { return add(of(e)) })
+		},
+		back: func(ctx context.Context, before uint64, add func(item) error) error {
+			return deadletter.EventsBefore(ctx, x.opts.JetStream, before, func(e deadletter.EventPlace) error { return add(of(e)) })
 		},
 	}
 }
@@ -301,9 +320,13 @@ func (x *Index) addLocked(s *shelf, end *[]*block, i *item) {
 		s.missing++
 		return
 	}
+	if i.jobless {
+		return
+	}
 	x.late = x.late || s == &x.letters && i.seq <= x.known.Last
+	of := x.keyHash(i.api, i.key)
 	e := entry{
-		hash: maphash.String(x.seed, i.job), seq: i.seq, stored: i.stored.UnixNano(), status: uint16(clamp(i.status, math.MaxUint16)), calls: uint16(clamp(i.calls, math.MaxUint16)), //nolint:gosec // clamped
+		hash: maphash.String(x.seed, i.job), of: uint32(of), ran: ranFor(i), seq: i.seq, stored: i.stored.UnixNano(), status: uint16(clamp(i.status, math.MaxUint16)), calls: uint16(clamp(i.calls, math.MaxUint16)), //nolint:gosec // clamped
 	}
 	if i.outcome != "" {
 		e.listable, e.api, e.outcome = true, uint16(x.placeLocked(i.api)), uint16(x.placeLocked(i.outcome)) //nolint:gosec // bounded by mostNames
@@ -311,23 +334,43 @@ func (x *Index) addLocked(s *shelf, end *[]*block, i *item) {
 			e.took = uint32(clamp(int(took), math.MaxUint32-1)) + 1 //nolint:gosec // clamped
 		}
 	}
-	s.add(end, e, i.job, i.key)
-	for x.calls.bytes+x.letters.bytes > x.opts.Bytes && x.forgetOldestLocked() {
+	s.add(end, e, of, i.job, i.key)
+	for x.calls.bytes+x.letters.bytes+x.events.bytes > x.opts.Bytes && x.forgetOldestLocked() {
 	}
 }
 
-// forgetOldestLocked drops the older of the shelves' oldest blocks.
+// keyHash returns the hash of an api and one of its keys.
+func (x *Index) keyHash(api, key string) uint64 {
+	var h maphash.Hash
+	h.SetSeed(x.seed)
+	_, _ = h.WriteString(api) // it never fails
+	_ = h.WriteByte(0)
+	_, _ = h.WriteString(key)
+	return h.Sum64()
+}
+
+// ranFor returns an entry's ran.
+func ranFor(i *item) int32 {
+	ran := i.stored.UnixNano()/1000 - i.started.UnixMicro()
+	if i.started.IsZero() || ran <= unknownRun || ran > math.MaxInt32 {
+		return unknownRun
+	}
+	return int32(ran)
+}
+
+// forgetOldestLocked drops the oldest of the shelves' oldest blocks.
 func (x *Index) forgetOldestLocked() bool {
-	calls, some := x.calls.oldest()
-	letters, others := x.letters.oldest()
-	switch {
-	case some && (!others || calls <= letters):
-		x.calls.forget()
-	case others:
-		x.letters.forget()
-	default:
+	var oldest *shelf
+	var ended int64
+	for _, s := range []*shelf{&x.calls, &x.letters, &x.events} {
+		if at, some := s.oldest(); some && (oldest == nil || at < ended) {
+			oldest, ended = s, at
+		}
+	}
+	if oldest == nil {
 		return false
 	}
+	oldest.forget()
 	return true
 }
 

@@ -61,7 +61,7 @@ const (
 
 	reconcileTimeout = 100 * time.Second // of the owner itself: the inquiry's rate, a slot, the right to end letters, the api
 
-	cancelTimeout = 50 * time.Second // of the owner itself, reading the headers of all that waits
+	cancelTimeout = 50 * time.Second // of the owner itself, which may have to read its queue first
 )
 
 // answerWaits is how long to wait for the first answer and for each next one.
