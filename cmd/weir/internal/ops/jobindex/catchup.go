@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"time"
 
 	"weir/deadletter"
 
@@ -36,6 +37,7 @@ func (x *Index) awaitEnd(ctx context.Context, v view) (behind uint64) {
 	if v.shelf.begun && !v.shelf.isOf(info, had) {
 		x.distrustLocked(v.shelf)
 	}
+	x.trimLocked(v.shelf, info)
 	x.mu.Unlock()
 	for {
 		x.mu.Lock()
@@ -65,7 +67,7 @@ func (x *Index) lastOf(s *shelf) uint64 {
 
 // distrustLocked empties a shelf, and makes it be built anew. Until it is, nothing is added to it.
 func (x *Index) distrustLocked(s *shelf) {
-	*s = shelf{}
+	x.emptyLocked(s, shelf{}, time.Time{})
 	select {
 	case x.looks[s] <- struct{}{}:
 	default:

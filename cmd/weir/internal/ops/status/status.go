@@ -15,6 +15,7 @@ import (
 	"weir/cmd/weir/internal/serve/limitstate"
 	"weir/deadletter"
 	"weir/dispatcher/desk"
+	"weir/dispatcher/ledger"
 	"weir/dispatcher/schedule"
 	"weir/ingest"
 
@@ -136,13 +137,20 @@ func Gather(ctx context.Context, c *connect.Connection, limit int, complete admi
 	return s, nil
 }
 
-// AddSpent adds what was spent on each api today; nil if that is unknown.
-func (s *Status) AddSpent(sums map[string]spend.Sum) {
-	if sums == nil {
+// AddSpent adds what was spent on each api today, by an account by api. It adds nothing if the account is nil, or not
+// complete yet.
+func (s *Status) AddSpent(today *spend.Account) {
+	if today == nil || today.Unfinished() {
 		return
 	}
 	for _, api := range s.APIs {
-		api.Spent, api.InDoubt = sums[api.API].Text()
+		at := slices.IndexFunc(today.Groups, func(g *spend.Group) bool { return g.API == api.API })
+		switch {
+		case at >= 0:
+			api.Spent, api.InDoubt = today.Groups[at].Spent, today.Groups[at].InDoubt
+		case today.Lines == 0: // otherwise it may be among those that did not fit
+			api.Spent, api.InDoubt = ledger.Money(0), ledger.Money(0)
+		}
 	}
 }
 
