@@ -107,8 +107,8 @@ type taken struct {
 
 // Bytes that places take, counted generously: a map has free room.
 const (
-	placeBytes = 100
-	keyBytes   = 128 // and the key
+	placeBytes = 128
+	keyBytes   = 256 // and the key
 	usageBytes = 64  // of each name
 )
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/serve/limitstate"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 )
@@ -30,7 +31,7 @@ func configOf(t testing.TB, yaml string) *config.Config {
 // tenants is a configuration with two apis, budgets of every window, and tenants.
 const tenants = `
 apis:
-  pay: {url: https://a, price: 0.50, tenant_until: ":", bucket: {rate: 1/s, capacity: 1}, limits: [{name: pace, rate: 60/min}, {name: day, quota: 10/day}, {name: spend, budget: 5/day, tz: Asia/Kathmandu}, {name: slide, budget: 5/5h, window: sliding}]}
+  pay: {url: https://a, price: 0.50, key: {from: subject, tenant_until: ":"}, bucket: {rate: 1/s, capacity: 1}, limits: [{name: pace, rate: 60/min}, {name: day, quota: 10/day}, {name: spend, budget: 5/day, tz: Asia/Kathmandu}, {name: slide, budget: 5/5h, window: sliding}]}
   sms: {url: https://a, price: 0.50, bucket: {rate: 1/s, capacity: 1}, limits: [{name: spend, budget: 90/month}, {name: short, budget: 2/7m, window: fixed}, {name: units, quota: 9/3h, window: sliding}]}
 `
 
@@ -197,7 +198,7 @@ func (u *Use) addRecord(r *ledger.Record) {
 	}
 	for _, l := range u.Limits {
 		if units, in := r.Took(l.limit); in {
-			u.add(l.Limit, chargedAt(r), taken{units: units, priced: units})
+			u.add(l.Limit, limitstate.ChargedAt(r).Time(), taken{units: units, priced: units})
 		}
 	}
 }
