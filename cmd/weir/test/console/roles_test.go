@@ -151,7 +151,7 @@ func TestCommandsSayWhichRightIsMissing(t *testing.T) {
 		{"producer", "config show", "$JS.API.STREAM.INFO.KV_weir_config"},
 		{"producer", "dead ls", "$JS.API.STREAM.INFO.WEIR_DEAD"},
 		{"producer", "verify", "$JS.API.STREAM.INFO.KV_weir_config"},
-		{"producer", "status", "$JS.API.STREAM.INFO.WEIR_CALLS"},
+		{"producer", "status", "weir.operator.spent"},
 		{"producer", "results ls", "$JS.API.STREAM.INFO.WEIR_RESULTS"},
 		{"producer", "events tail", "$JS.API.STREAM.INFO.WEIR_EVENTS"},
 	} {

@@ -14,6 +14,7 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/nats/connect"
+	"weir/cmd/weir/internal/ops/spend"
 	"weir/cmd/weir/internal/ops/status"
 	"weir/cmd/weir/internal/serve/admin"
 
@@ -70,7 +71,7 @@ var errUnfinished = errors.New("the replica still reads the ledger; ask again in
 func gatherStatus(ctx context.Context, c *connect.Connection, talk io.Writer, limit int) (*status.Status, error) {
 	asking, cancel := context.WithTimeout(ctx, spentWait)
 	defer cancel()
-	today, unknown := admin.Spent(asking, c, admin.SpentQuestion{})
+	today, unknown := spentToday(asking, c)
 	s, err := status.Gather(ctx, c, limit, nil)
 	if err != nil {
 		return nil, err
@@ -82,6 +83,20 @@ func gatherStatus(ctx context.Context, c *connect.Connection, talk io.Writer, li
 		_, _ = fmt.Fprintf(talk, "weir: what was spent today is not known: %v\n", unknown)
 	}
 	return s, nil
+}
+
+// spentToday returns what was spent today. It asks again while a replica that has just started reads the ledger, until
+// ctx ends.
+func spentToday(ctx context.Context, c *connect.Connection) (today *spend.Account, err error) {
+	for {
+		now, err := admin.Spent(ctx, c, admin.SpentQuestion{})
+		if err != nil && today != nil {
+			return today, nil //nolint:nilerr // the answer before is the last one
+		}
+		if today = now; err != nil || !today.Unfinished() {
+			return today, err
+		}
+	}
 }
 
 func printStatus(out io.Writer, s *status.Status) error {

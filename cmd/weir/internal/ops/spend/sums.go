@@ -13,18 +13,18 @@ import (
 // Sums holds what every call of the ledger cost and took, added up by its time, so that an answer reads no record. The
 // index of jobs feeds it with the records that it reads anyway. It is not safe for concurrent use.
 //
-// Each sum is of one span of time: of an api and of a limit in a minute, and in a quarter of an hour once the day before
-// yesterday; of a key in a quarter of an hour. All spans lie on the calendar in UTC, and a call is in one span, so that
-// sums of spans are exact. A question that begins within a span is answered from the span's beginning on.
+// Each sum is of one span of time: of an api or a limit it is a minute, and in days before yesterday a quarter of an
+// hour; of a key it is a quarter of an hour. The spans follow the calendar in UTC, and each call is in one, so that sums
+// of whole spans are exact. A question that begins within a span is answered from the span's beginning on.
 //
 // # Memory
 //
-// A sum takes about 100 bytes, and 128 with the key for a sum of a key. So an api and each of its limits take at most
-// 0.9 MB for the 62 days of the ledger, and a key that is called in every quarter of an hour 1 MB. Options of NewSums
-// bound all. When they are full, Sums gives up what is missed least, of the oldest day that still has it, and the answers
-// say so:
+// A sum takes at most 128 bytes, that of a key 256 and the key, and each name of its usage 64. In the 62 days of the
+// ledger an api and each of its limits take at most 1.1 MB, and a key 1.6 MB if it is called in every quarter of an hour.
+// NewSums bounds all of them together. When they are full, Sums gives up what is missed least, of the oldest day that
+// still has it, and the answers say so:
 //
-//  1. the sums of keys in quarters of an hour: the day has one sum of each key;
+//  1. the quarters of an hour of keys: the day has one sum of each key, 16 KB in 62 days;
 //  2. the minutes: the day has quarters of an hour;
 //  3. the keys: the day has sums of apis only, and its calls are listed without their keys;
 //  4. the day itself. The newest day stays.
@@ -67,7 +67,7 @@ func minuteOf(t time.Time, grain func(dayNumber) time.Duration) int16 {
 	return int16(floor(t, grain).Sub(dayOf(t).begin()) / time.Minute) //nolint:gosec // of one day
 }
 
-// day has the sums of one day. Its memory is counted by its places.
+// day has the sums of one day.
 type day struct {
 	calls   map[callPlace]calls
 	limits  map[limitPlace]taken
@@ -105,11 +105,11 @@ type taken struct {
 	priced int64 // if it is a budget; the same, unless a record lacks the units
 }
 
-// Bytes that places take, counted generously: a map has free room.
+// What a sum takes at its place, in bytes: a map has free room.
 const (
 	placeBytes = 128
 	keyBytes   = 256 // and the key
-	usageBytes = 64  // of each name
+	usageBytes = 64  // for each name
 )
 
 // NewSums returns sums that take no more than most bytes. They know nothing until Begin.
