@@ -2,6 +2,7 @@ package spend
 
 import (
 	"time"
+	"unique"
 
 	"weir/cmd/weir/internal/config"
 )
@@ -77,8 +78,9 @@ func addBudgets(budgets []*Budget, number dayNumber, d *day) {
 		if number < dayOf(first) {
 			continue
 		}
+		api, limit := unique.Make(b.API), unique.Make(b.Limit)
 		for at, of := range d.limits {
-			if at.limit.Value() == b.Limit && at.api.Value() == b.API && !number.at(at.minute).Before(first) {
+			if at.limit == limit && at.api == api && !number.at(at.minute).Before(first) {
 				b.money.Plus(of.money)
 			}
 		}
@@ -93,12 +95,14 @@ func (s *Sums) Use(api *config.API, now time.Time) *Use {
 	if complete.After(begin) {
 		u.Begins, u.Reading = complete, !s.whole
 	}
+	name := unique.Make(api.Name)
 	for number, d := range s.days {
-		if number >= dayOf(begin) {
-			u.Unreadable += d.missing
+		if number < dayOf(begin) {
+			continue
 		}
+		u.Unreadable += d.missing
 		for at, of := range d.limits {
-			if when := number.at(at.minute); at.api.Value() == api.Name && !when.Before(complete) {
+			if when := number.at(at.minute); at.api == name && !when.Before(complete) {
 				u.add(at.limit.Value(), when, of)
 			}
 		}

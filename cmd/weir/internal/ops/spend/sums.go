@@ -19,7 +19,7 @@ import (
 //
 // # Memory
 //
-// A sum takes at most 128 bytes, that of a key 256 and the key, and each name of its usage 64. In the 62 days of the
+// A sum takes at most 128 bytes, that of a key 256 and the key, and a usage 256 and 64 for each name. In the 62 days of the
 // ledger an api and each of its limits take at most 1.1 MB, and a key 1.6 MB if it is called in every quarter of an hour.
 // NewSums bounds all of them together. When they are full, Sums gives up what is missed least, of the oldest day that
 // still has it, and the answers say so:
@@ -109,7 +109,8 @@ type taken struct {
 const (
 	placeBytes = 128
 	keyBytes   = 256 // and the key
-	usageBytes = 64  // for each name
+	usageBytes = 256 // if the calls have a usage, and
+	nameBytes  = 64  // for each of its names
 )
 
 // NewSums returns sums that take no more than most bytes. They know nothing until Begin.
@@ -224,10 +225,10 @@ func put[P comparable](sums map[P]calls, at P, of calls, bytes int) (more int) {
 	if !had {
 		more = bytes
 	}
-	names := len(sum.usage)
+	more -= sum.usageBytes()
 	sum.plus(of)
 	sums[at] = sum
-	return more + (len(sum.usage)-names)*usageBytes
+	return more + sum.usageBytes()
 }
 
 func putTaken(sums map[limitPlace]taken, at limitPlace, of taken) (more int) {
@@ -243,6 +244,13 @@ func putTaken(sums map[limitPlace]taken, at limitPlace, of taken) (more int) {
 
 // worth is what calls cost, including what is in doubt.
 func (c *calls) worth() int64 { return c.money.Spent + c.money.InDoubt }
+
+func (c *calls) usageBytes() int {
+	if len(c.usage) == 0 {
+		return 0
+	}
+	return usageBytes + nameBytes*len(c.usage)
+}
 
 // plus adds other calls.
 func (c *calls) plus(of calls) {
@@ -265,7 +273,7 @@ func (s *Sums) coarsen(d *day) {
 	was := *d
 	d.calls, d.limits = map[callPlace]calls{}, map[limitPlace]taken{}
 	for at, of := range was.calls {
-		s.bytes -= placeBytes + len(of.usage)*usageBytes
+		s.bytes -= placeBytes + of.usageBytes()
 		at.minute -= at.minute % perQuarter
 		s.bytes += put(d.calls, at, of, placeBytes)
 	}
@@ -314,7 +322,7 @@ func (s *Sums) mergeKeys(d *day) {
 	was := d.keys
 	d.keys = map[keyPlace]calls{}
 	for at, of := range was {
-		s.bytes -= keyBytes + len(at.key.Value()) + len(of.usage)*usageBytes
+		s.bytes -= keyBytes + len(at.key.Value()) + of.usageBytes()
 		at.minute = 0
 		s.bytes += put(d.keys, at, of, keyBytes+len(at.key.Value()))
 	}
@@ -322,7 +330,7 @@ func (s *Sums) mergeKeys(d *day) {
 
 func (s *Sums) dropKeys(d *day) {
 	for at, of := range d.keys {
-		s.bytes -= keyBytes + len(at.key.Value()) + len(of.usage)*usageBytes
+		s.bytes -= keyBytes + len(at.key.Value()) + of.usageBytes()
 	}
 	d.keys = nil
 }
@@ -331,7 +339,7 @@ func (s *Sums) forget(number dayNumber) {
 	d := s.days[number]
 	s.dropKeys(d)
 	for _, of := range d.calls {
-		s.bytes -= placeBytes + len(of.usage)*usageBytes
+		s.bytes -= placeBytes + of.usageBytes()
 	}
 	s.bytes -= placeBytes * len(d.limits)
 	delete(s.days, number)

@@ -262,10 +262,11 @@ func TestSumsCountTheirMemory(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
+	used := []map[string]int64{nil, {"tokens": 1}, {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5, "f": 6, "g": 7, "h": 8, "i": 9}}
 	before := heap()
 	for i := range 100_000 {
 		at := begun.Add(time.Duration(i) * time.Second)
-		s.Add(&ledger.Record{API: "pay", Key: fmt.Sprintf("customer-%06d", i%50_000), Started: at, Planned: at, Stored: at, Sent: true, Price: "0.01", Billed: deadletter.BilledYes, Limits: []string{"spend"}})
+		s.Add(&ledger.Record{API: "pay", Key: fmt.Sprintf("customer-%06d", i%50_000), Started: at, Planned: at, Stored: at, Sent: true, Price: "0.01", Billed: deadletter.BilledYes, Limits: []string{"spend"}, Usage: used[i%3]})
 	}
 	if took := heap() - before; took > uint64(s.bytes) { //nolint:gosec // positive
 		t.Errorf("%d bytes are counted, %d are taken", s.bytes, took)
