@@ -65,7 +65,7 @@ type API struct {
 	HeldKeys   int                     `json:"held_keys"`
 	Holds      []schedule.HoldState    `json:"holds,omitempty"`
 	Limits     []limitstate.LimitShown `json:"limits,omitempty"`
-	// Spent and InDoubt are today's, by the ledger; "" if it was not read.
+	// Spent and InDoubt are today's, by the ledger; "" if they are not known.
 	Spent   string `json:"spent_today,omitempty"`
 	InDoubt string `json:"in_doubt_today,omitempty"`
 
