@@ -78,7 +78,7 @@ vet:
 # The torture, the tests in a browser, and the programs that weir is compared with are modules of their own, so that
 # go.mod has only weir's dependencies.
 BROWSER := cmd/weir/test/console
-MODULES := . cmd/weir-torture $(BROWSER) deploy/bench
+MODULES := . cmd/weir-torture cmd/weir-peers $(BROWSER) deploy/bench
 
 notice: ## write NOTICE, the licences of what weir links
 	WEIR_TEST_WRITE_NOTICE=1 $(GO) test -trimpath ./cmd/weir/test/soak -run TestNotice -count=1
@@ -114,6 +114,7 @@ unit: $(TESTED) ## run the tests for every change, some of them with the race de
 	cd $(BROWSER) && $(MEMORY) $(call GOTEST,-browser) -parallel 8 -timeout 10m ./...
 	$(SLOWEST)
 	cd cmd/weir-torture && $(GO) test -timeout 10m ./internal/...
+	cd cmd/weir-peers && $(GO) test -timeout 10m ./...
 	cd deploy/bench && $(GO) test -timeout 10m ./...
 
 race: $(TESTED) ## run every test with the race detector, on the disk
@@ -122,6 +123,7 @@ race: $(TESTED) ## run every test with the race detector, on the disk
 	cd $(BROWSER) && $(call GOTEST,-browser) -race -parallel 4 -timeout 50m ./...
 	cd cmd/weir-torture && $(call GOTEST,-torture) -race -p 1 -parallel 4 -timeout 50m ./...
 	$(SLOWEST)
+	cd cmd/weir-peers && $(GO) test -timeout 10m ./...
 	cd deploy/bench && $(GO) test -timeout 10m ./...
 
 simulation: ## run all seeds of the schedule and of recovery in virtual time: with the race detector only some are run
@@ -148,7 +150,7 @@ fuzz: ## run every fuzz target briefly: FUZZTIME=1000000x for longer
 	  done; done
 
 lint: $(TOOLS)/golangci-lint-$(GOLANGCI) ## run the linters
-	@for module in . cmd/weir-torture $(BROWSER); do (cd $$module && $< run ./...) || exit 1; done
+	@for module in . cmd/weir-torture cmd/weir-peers $(BROWSER); do (cd $$module && $< run ./...) || exit 1; done
 
 $(TOOLS)/golangci-lint-$(GOLANGCI):
 	GOFLAGS= GOBIN=$(TOOLS) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)
@@ -232,7 +234,7 @@ bench: ## run the benchmarks beside their references
 	cd deploy/bench && $(GO) test -run '^$$' -bench . -benchmem ./...
 
 bench-peers: ## measure weir beside bare NATS, River, Asynq and BullMQ in one run: ARGS='--rounds 9 --json' for more
-	cd deploy/bench && $(GO) run -trimpath ./peers $(ARGS)
+	cd cmd/weir-peers && $(GO) run -trimpath . $(ARGS)
 
 clean: ## remove what was built
 	rm -rf bin

@@ -138,12 +138,12 @@ func (e *engine) reserve(now Micros, a *Ask) Answer {
 			ans.Wait = wait
 			break
 		}
-		serial := e.asked*MaxWant + int64(i)
+		serial, former := e.asked*MaxWant+int64(i), key.last
 		e.commit(at, serial, key, a)
 		if ans.Grants == nil {
 			ans.Grants = make([]Grant, 0, a.Want)
 		}
-		ans.Grants = append(ans.Grants, Grant{At: at, TAT: key.end(), Serial: serial})
+		ans.Grants = append(ans.Grants, Grant{At: at, TAT: key.end(), Serial: serial, Before: former})
 	}
 	e.keys.store(place, key)
 	if e.lines.own != nil {
@@ -305,7 +305,7 @@ func (e *engine) settle(now Micros, u *Use) {
 		e.keys.update(u.Key, func(key *keyState) {
 			if key.last == u.Grant.Serial {
 				key.untake(key.interval, 1)
-				key.last = before(u.Grant.Serial)
+				key.last = u.Grant.Before
 			}
 		})
 	}

@@ -41,7 +41,8 @@ func (g *gcra) take(at Micros, t Interval, cost int64) {
 	g.tat, g.rem = min(maxMicros, g.tat+Micros(x/t.Q)), x%t.Q
 }
 
-// untake takes back what take charged. Nothing may have been charged since.
+// untake takes back what take charged. All that was charged since must have been taken back before. It leaves a TAT that
+// is no lower than the one that take found, so what remains granted is charged whole.
 func (g *gcra) untake(t Interval, cost int64) {
 	x := g.rem - cost*t.P
 	quo, rem := x/t.Q, x%t.Q

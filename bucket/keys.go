@@ -5,7 +5,7 @@ import "hash/maphash"
 // keyState is one key's own bucket while a call works on it.
 type keyState struct {
 	tally
-	last int64 // serial of the last grant, 0 if it cannot be given back
+	last int64 // serial of the last grant that was not given back, 0 if it is not known
 }
 
 // keptKey is a bucket as the table keeps it: 32 bytes. It has its key's hash, not its name. Two keys with one hash

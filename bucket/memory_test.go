@@ -148,3 +148,41 @@ func TestSerialsAreNotGivenAgain(t *testing.T) {
 		t.Errorf("a serial of %d after %d, %v", got[0].Grants[0].Serial, last, err)
 	}
 }
+
+// TestNothingComesBackAfterRestart returns slots of a former process to the next one, which knows their key only from
+// the ledger. Nothing of the key's debt is paid by that.
+func TestNothingComesBackAfterRestart(t *testing.T) {
+	rules := Rules{Key: key(3, time.Hour, 3)}
+	former := newTable(t, rules)
+	var uses []Use
+	for range 3 {
+		uses = append(uses, Use{Key: "k", Grant: former.ask(Ask{}).Grants[0], Returned: true})
+	}
+	slices.Reverse(uses)
+	after, err := NewMemory(rules, func() Micros { return t0.Add(time.Second) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &table{Memory: after, t: t, rules: rules}
+	floor := uses[1].Grant.TAT // of the second, which may have been called
+	own := b.ask(Ask{Floor: floor}).Grants[0]
+	for _, c := range []struct {
+		use  Use
+		owes Micros
+	}{
+		{uses[0], own.TAT},
+		{uses[1], own.TAT},
+		{uses[2], own.TAT},
+		{Use{Key: "k", Grant: own, Returned: true}, floor},
+		{uses[0], floor},
+		{uses[1], floor},
+		{uses[2], floor},
+	} {
+		if err := b.Settle(t.Context(), []Use{c.use}); err != nil {
+			t.Fatal(err)
+		}
+		if tat, _ := b.TAT("k"); tat != c.owes || own.Before != 0 {
+			t.Errorf("%+v is back: the key owes until %d, want %d", c.use.Grant, tat, c.owes)
+		}
+	}
+}

@@ -30,6 +30,9 @@ var (
 // slack of all calls after i, and takes that much from each of them. marks keeps those suffix minima, with rising
 // serials and rising slacks. It has at most maxMarks of them and merges the oldest in the safe direction.
 //
+// An overage counts from when it becomes known, like a call of then. So it has a mark, too: a refund of units that had
+// drained by then would cancel it.
+//
 // No call comes after the last grant, so the rate gets all of it back. The grant before it is then the last one.
 type rateMeter struct {
 	tally
@@ -78,6 +81,11 @@ func (m *rateMeter) correct(now, _ Micros, cost, actual, serial int64) {
 // charge adds units whose use became known only after the call: the bucket goes into debt, which may exceed its burst.
 // The call has been made, so only later calls can wait. charge rounds up and saturates.
 func (m *rateMeter) charge(now Micros, units int64) {
+	above := m.last + 1 // all grants that may get units back; no later one
+	if n := len(m.marks); n > 0 {
+		above = max(above, m.marks[n-1].serial)
+	}
+	m.mark(above, max(0, m.tat-now))
 	extra := ceil(min(float64(maxMicros), float64(units)*(float64(m.interval.P)/float64(m.interval.Q)))) + 1
 	m.tat = Micros(min(float64(maxMicros), float64(max(now, m.tat))+extra))
 	m.last = 0
@@ -111,11 +119,14 @@ func (m *rateMeter) refund(serial, units int64) {
 // keepRefunds refuses refunds of all earlier grants: they were counted by another pace.
 func (m *rateMeter) keepRefunds(asked int64) { m.marks = []mark{{serial: (asked + 1) * MaxWant}} }
 
-// mark notes the slack that the call serial found.
+// mark notes the slack that a call, or an overage, found.
 func (m *rateMeter) mark(serial int64, slack Micros) {
 	n := len(m.marks)
 	for n > 0 && m.marks[n-1].slack >= slack {
 		n--
+	}
+	if n > 0 && m.marks[n-1].serial == serial {
+		return // what stands there allows less
 	}
 	m.marks = append(m.marks[:n], mark{serial, slack})
 	if len(m.marks) > maxMarks {

@@ -7,7 +7,7 @@ type Orders struct {
 	unplaced int64   // grants below this serial are older than past
 }
 
-// order is the sequence of shared limits that the costs of grants below a serial follow.
+// order names the shared limits in the order of a grant's costs. It holds for grants whose serial is less than below.
 type order struct {
 	below int64
 	names []string

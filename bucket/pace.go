@@ -14,23 +14,23 @@ import (
 //
 //	(N+1-B) * T >= P + J        so        T = (P+J) / (N+1-B)
 //
-// The obvious T = P/N is wrong twice: with B = 10 and N = 100/s it lets 109 calls into a second, and at B = 1 a jitter
-// of 50 ms lets 105.
+// The obvious T = P/N is wrong in two ways. With B = 10 and N = 100/s it allows 109 calls in a second. With B = 1 and
+// a jitter of 50 ms it allows 105.
 //
-// An api with a token bucket of size C allows at most C + r*w calls in a window of length w, where r = N/P. Calls that
-// leave with a burst of B and an interval of T, and move by up to J, are at most B + (w+J)/T. With m = C-B this is
+// An api with a token bucket of size C allows at most C + r*w calls in a window of length w, where r = N/P. If calls
+// leave with a burst of B and an interval of T, and move by up to J, at most B + (w+J)/T arrive. With m = C-B this is
 // never more than C + r*w if and only if
 //
 //	T >= 1/r and m >= r*J        or, with less of m        (m+1) * T >= 1/r + J
 //
-// So weir leaves unused as much of the bucket as refills while a call may be late: 5 of a thousand at 1000/s and 5 ms.
+// So weir does not use the part of the bucket that refills while a call may be late: 5 of 1000 at 1000/s and 5 ms.
 // If that is less than a twentieth of a call, weir uses all of the bucket and makes the interval that much longer. One
 // call may cost more than B, up to C, if it comes after a pause: alone it is not moved against itself (gcra.go).
 //
 // Headroom h% lowers N to floor(N*(100-h)/100). That may leave fewer calls than the burst (rate 1/s with any headroom,
-// burst 8 of 10 with 30 %), and whole calls cannot express it. Then the burst stays, so that the largest cost still
-// passes, one further call per window stays, and the interval is widened by 100/(100-h) instead. Of a token bucket
-// headroom lowers r and B. More headroom never means a shorter interval.
+// burst 8 of 10 with 30 %). Then B stays, so that the largest cost still passes, and so does one further call per
+// window. Instead the headroom widens the interval: T = (P+J)*100/(100-h). With a token bucket, headroom lowers r
+// and B. More headroom never means a shorter interval.
 
 // Interval is the time between two units of a rate in the long run: P/Q microseconds, both at least 1, in lowest terms.
 type Interval struct {

@@ -68,6 +68,9 @@ type Grant struct {
 	// Serial numbers the store's grants, rising: MaxWant times the ask's number, plus the slot's place in its ask.
 	// Settle recognizes a grant by it, so that settling a grant twice (a retried round trip) gives nothing back twice.
 	Serial int64
+	// Before is the serial of the key's grant before this one, 0 if the store does not know it. It lets a key give its
+	// latest grants back in reverse order.
+	Before int64
 }
 
 // MaxWant is the most slots one Ask may want.
@@ -95,10 +98,10 @@ type Answer struct {
 	Elsewhere int
 }
 
-// Use reports the end of a grant to the store. A grant may be Returned unused. The key gets it back if it is still the
-// key's last grant, and a shared limit as far as no later grant relies on it. The rest is forfeited. Or a call used the
-// grant and has ended: its shared in-flight permit becomes free, and its Actual costs replace the estimate if they are
-// known.
+// Use reports the end of a grant to the store. A grant may be Returned unused. The key gets it back if all later grants
+// of the key were given back before, and a shared limit as far as no later grant relies on it. The rest is forfeited. Or
+// a call used the grant and has ended: its shared in-flight permit becomes free, and its Actual costs replace the
+// estimate if they are known.
 type Use struct {
 	Key      string
 	Grant    Grant

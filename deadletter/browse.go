@@ -210,7 +210,7 @@ func (b *Browser) firstFrom(ctx context.Context, f Filter, at time.Time) (seq, m
 	return first.Seq, matching, err
 }
 
-// Follow passes the letters that f chooses to take as they are stored, from f.Since or from now on, until ctx ends or
+// Follow calls take with each letter that f chooses, as it is stored, from f.Since or from now on, until ctx ends or
 // take fails.
 func (b *Browser) Follow(ctx context.Context, f Filter, take func(Kept) error) error {
 	cfg := jetstream.OrderedConsumerConfig{FilterSubjects: []string{f.subject()}, HeadersOnly: true}

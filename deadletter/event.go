@@ -87,7 +87,7 @@ type OperationData struct {
 	Task       string `json:"task,omitempty"`    // the name of the redrive
 }
 
-// RevealData is the data of revealed events: of one letter whose body a user read, or of letters that were exported.
+// RevealData is the data of revealed events: a user read one letter's body, or exported letters.
 type RevealData struct {
 	Who           string `json:"who"`
 	Job           string `json:"job,omitempty"`

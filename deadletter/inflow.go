@@ -69,8 +69,8 @@ func (f inflow) roomy(above bucket.Rate) (bucket.Rate, bool) {
 	return bucket.Rate{}, false
 }
 
-// inflow returns how the load reaches its buckets, in addition to the jobs that wait now. It lets a shared rate drain a
-// bucket no faster than the bucket's share of the letters.
+// inflow returns how the load reaches its buckets, and how many jobs wait there now. Of a shared rate it gives each
+// bucket a part in proportion to the bucket's letters.
 func (l *load) inflow(t *Terms, waiting map[string]uint64) inflow {
 	shared := math.Inf(1)
 	for i := range t.Rules.Shared {

@@ -12,14 +12,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestManyLetters uses 100,000 letters. The first page requests and reads no more than it shows. A plan reads the
+// TestManyLetters uses 20,000 letters. The first page requests and reads no more than it shows. A plan reads the
 // letters a bounded number of times, and keeps a bounded number of bytes of each. Both are reported beside a plain read
 // of the same stream.
 func TestManyLetters(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it stores 100,000 letters")
+		t.Skip("it stores 20,000 letters")
 	}
-	const count = 100_000
+	const count = 20_000
 	js := openStream(t)
 	bury(t, js, 0, count, 10)
 	ctx := t.Context()

@@ -208,7 +208,7 @@ func (t *Tasks) Watch(ctx context.Context, take func(all []Task) (more bool)) er
 	}
 }
 
-// taskBook holds tasks by name, as built from the entries of the bucket.
+// taskBook holds tasks by name. It is built from the entries of the key-value bucket.
 type taskBook map[string]*Task
 
 func (b taskBook) take(entry jetstream.KeyValueEntry) {

@@ -205,7 +205,7 @@ func (p *tenancy) drain(busy []*schedule.KeyQueue) {
 	}
 }
 
-// shut stops calls of the partition from starting, and returns the queues that have jobs near their call.
+// shut stops new calls in the partition. It returns the queues that have jobs near their call, or past it.
 func (p *tenancy) shut() (begun []*schedule.KeyQueue) {
 	p.W.Mu.Lock()
 	p.Open = false

@@ -34,8 +34,8 @@ func admitAll(j *ingest.Job, admitters []*bucket.Admitter) (admitted *admissions
 	return admitted, nil
 }
 
-// answered takes back what a job counted if the job is refused or already known. It reports in the receipt of an
-// accepted job that the job is over a soft limit.
+// answered wraps done. If the job is refused or a duplicate, it takes back what the limits counted for the job.
+// Otherwise it notes in the receipt whether the job is over a soft limit.
 func (l *admissions) answered(done func(ingest.Receipt, *ingest.Refusal)) func(ingest.Receipt, *ingest.Refusal) {
 	return func(receipt ingest.Receipt, refusal *ingest.Refusal) {
 		if refusal != nil || receipt.Duplicate {

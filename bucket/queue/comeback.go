@@ -55,8 +55,8 @@ func (c *comebacks) tell(who comeback) bucket.Micros {
 	return at
 }
 
-// withRoom returns a map with room for one more time. It drops times that have passed, and all times if that is too
-// few.
+// withRoom returns a map with room for one more time. If times is full, it drops those that have passed. If more than
+// half remain, it drops all.
 func withRoom(times map[string]bucket.Micros, now bucket.Micros) map[string]bucket.Micros {
 	if times != nil && len(times) < mostTold {
 		return times

@@ -107,8 +107,8 @@ type Markers struct {
 // unknown.
 func (m *Markers) AfterDeath() bool { return m.died }
 
-// Held returns how long the former owner had the partition until now, by the servers' clock. It returns 0 if that owner
-// gave the partition up, or if the time is unknown.
+// Held returns the time from the former owner's takeover to this one's, by the servers' clock. It returns 0 if the
+// former owner gave the partition up, or if the time is unknown.
 func (m *Markers) Held() time.Duration { return m.held }
 
 // Epoch returns the sequence of this owner's epoch. All messages that were in the stream before have lower ones.

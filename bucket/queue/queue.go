@@ -305,7 +305,7 @@ func (q *Queue) load() (jobs, keys int) {
 	return jobs, keys
 }
 
-// unknownFree is after how long a producer is told to submit again if it is unknown when a full bucket has room.
+// unknownFree is the retry delay that a producer gets if weir cannot estimate when a full bucket has room again.
 const unknownFree = time.Minute
 
 // nextFree returns after how long the key's bucket should have room again.

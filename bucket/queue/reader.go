@@ -122,7 +122,7 @@ type reading struct {
 }
 
 // errStalled says that the reader did not receive messages that its stream holds.
-var errStalled = errors.New("messages are in the stream that were not delivered")
+var errStalled = errors.New("the stream holds messages that were not delivered")
 
 // errReadOtherwise asks Read to open a new consumer at once: with bodies or without, for larger messages than before,
 // or because this consumer delivers nothing.

@@ -13,10 +13,10 @@ import (
 )
 
 // ownedPartition returns a partition that is owned and read, with so many jobs, and what its reader reads and misses.
-func ownedPartition(t *testing.T, jobs int) (p *Partition, m *Markers, read chan Entry, removed chan Removal) {
+func ownedPartition(t *testing.T, jobs int, removalWatch time.Duration) (p *Partition, m *Markers, read chan Entry, removed chan Removal) {
 	t.Helper()
 	p = openTestPartition(t, natstest.Start(t, t.TempDir(), 0))
-	p.removalWatch = 20 * time.Millisecond
+	p.removalWatch = removalWatch
 	m, err := p.Own(t.Context(), "test")
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +48,7 @@ func ownedPartition(t *testing.T, jobs int) (p *Partition, m *Markers, read chan
 // TestPurgeIsNoticed checks that what a purge takes out unfinished is reported once, with the epoch. The owner's epoch
 // can be stored again, and the stream then takes intents by it and refuses those by the former one.
 func TestPurgeIsNoticed(t *testing.T) {
-	p, m, read, removed := ownedPartition(t, 20)
+	p, m, read, removed := ownedPartition(t, 20, 20*time.Millisecond)
 	intend := runMarkers(t, m)
 	if err := intend(); err != nil {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func TestPurgeIsNoticed(t *testing.T) {
 
 // TestSingleDeletesAreNoticed checks the same for messages deleted between others that stay.
 func TestSingleDeletesAreNoticed(t *testing.T) {
-	p, _, _, removed := ownedPartition(t, 20)
+	p, _, _, removed := ownedPartition(t, 20, 20*time.Millisecond)
 	for _, seq := range []uint64{5, 9} {
 		if err := p.stream.DeleteMsg(t.Context(), seq); err != nil {
 			t.Fatal(err)
@@ -124,7 +124,7 @@ func TestSingleDeletesAreNoticed(t *testing.T) {
 // TestDeletedStreamIsMadeAgain checks that a stream that is gone is made again behind all that was in it, that its jobs
 // are reported, and that what comes is read.
 func TestDeletedStreamIsMadeAgain(t *testing.T) {
-	p, m, read, removed := ownedPartition(t, 20)
+	p, m, read, removed := ownedPartition(t, 20, 20*time.Millisecond)
 	if err := p.queue.js.DeleteStream(t.Context(), p.name); err != nil {
 		t.Fatal(err)
 	}
@@ -175,8 +175,7 @@ func TestUnreadJobIsNoticed(t *testing.T) {
 // TestOwnersDeletesAreNoRemovals checks that what the owner finishes under load, by purges and single deletes, is never
 // taken for removed by hand.
 func TestOwnersDeletesAreNoRemovals(t *testing.T) {
-	p, _, read, removed := ownedPartition(t, 0)
-	p.removalWatch = time.Millisecond
+	p, _, read, removed := ownedPartition(t, 0, time.Millisecond)
 	ctx, cancel := context.WithCancel(t.Context())
 	swept := make(chan error, 1)
 	go func() { swept <- p.sweeper.run(ctx) }()
@@ -217,7 +216,7 @@ func TestOwnersDeletesAreNoRemovals(t *testing.T) {
 // TestSweepSparesWhatWaits checks that deleting finished jobs, by one purge or singly, spares the jobs behind and
 // between them.
 func TestSweepSparesWhatWaits(t *testing.T) {
-	p, _, _, removed := ownedPartition(t, 8) // 2 to 9: the epoch is 1
+	p, _, _, removed := ownedPartition(t, 8, 20*time.Millisecond) // 2 to 9: the epoch is 1
 	for _, seq := range []uint64{2, 3, 4, 7} {
 		p.Finish(fmt.Sprintf("k%d", seq-2), seq)
 	}

@@ -41,7 +41,8 @@ func callerRules() bucket.Rules {
 }
 
 // TestThreeProcessesKeepEveryLimit lets three processes call at once; one is killed and another replaces it. It checks
-// the times of all their calls, merged, against every limit, and that hardly anything is left unused.
+// the times of all their calls, merged, against every limit, and that hardly anything is left unused. A machine that
+// misses every twentieth slot is too busy to judge the latter.
 func TestThreeProcessesKeepEveryLimit(t *testing.T) {
 	s := startServer(t)
 	if _, err := newReplicaOfCallers(t, s).Touch(context.Background()); err != nil {
@@ -65,7 +66,9 @@ func TestThreeProcessesKeepEveryLimit(t *testing.T) {
 
 	var all []bucket.Arrival
 	keys := map[string][]bucket.Arrival{}
+	missed := 0
 	for i, c := range callers {
+		missed += c.missed
 		t.Logf("process %d: %d calls, %d slots missed", i, len(c.calls), c.missed)
 		for _, x := range c.calls {
 			a := bucket.Arrival{At: x.at, End: x.end}

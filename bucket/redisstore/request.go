@@ -174,6 +174,7 @@ func tenantOf(a *bucket.Ask) int64 {
 func (s *Store) useLocked(r *request, u *bucket.Use) {
 	r.keys = append(r.keys, s.prefix+"key:"+u.Key)
 	r.num(u.Grant.Serial)
+	r.num(u.Grant.Before)
 	r.num(int64(u.Grant.At))
 	r.flag(u.Returned)
 	for i, l := range s.rules.Shared {
@@ -247,7 +248,8 @@ func (s *Store) answerLocked(r *reader) (a bucket.Answer) {
 		if a.Grants == nil {
 			a.Grants = make([]bucket.Grant, 0, n)
 		}
-		a.Grants = append(a.Grants, bucket.Grant{At: bucket.Micros(r.num()), TAT: bucket.Micros(r.num()), Serial: r.num()})
+		g := bucket.Grant{At: bucket.Micros(r.num()), TAT: bucket.Micros(r.num()), Serial: r.num(), Before: r.num()}
+		a.Grants = append(a.Grants, g)
 	}
 	binding, until, never := r.num(), r.num(), r.num()
 	a.Elsewhere = int(r.num())

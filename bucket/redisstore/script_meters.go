@@ -10,11 +10,15 @@ local function save(field, v) dirty[#dirty + 1] = field; dirty[#dirty + 1] = v e
 local M = {}
 M.r = {}
 function M.r.earliest(l, at, cost) return g_slot(l, at, l.burst, cost) end
-function M.r.take(l, at, cost, serial)
-  local slack, m = max(0, l.t - at), l.marks
+local function mark(l, serial, slack)
+  local m = l.marks
   while #m > 0 and m[#m][2] >= slack do m[#m] = nil end
+  if #m > 0 and m[#m][1] == serial then return end
   m[#m + 1] = {serial, slack}
   if #m > KEEP.MARKS then m[2][2] = m[1][2]; table.remove(m, 1) end
+end
+function M.r.take(l, at, cost, serial)
+  mark(l, serial, max(0, l.t - at))
   g_take(l, at, cost)
   l.last = serial
 end
@@ -39,6 +43,8 @@ function M.r.give_back(l, at, cost, serial)
 end
 function M.r.correct(l, now, at, cost, actual, serial)
   if actual > cost then
+    local newest = l.marks[#l.marks] or {0, 0}
+    mark(l, max(newest[1], l.last + 1), max(0, l.t - now))
     local extra = math.ceil(min(MAX, (actual - cost) * (l.p / l.q))) + 1
     l.t, l.last = min(MAX, max(now, l.t) + extra), 0
   elseif actual < cost then

@@ -225,10 +225,10 @@ local function reserve(now, lease, far, memory, jitter, out)
       local at, b, u, nv = slot(now, k, a, blind)
       if lines.own then at, b, u, nv = in_turn(now, at, b, u, nv, a) end
       if not at then binding, till, never = b, u, nv break end
-      local serial = asked * WANT + i
+      local serial, former = asked * WANT + i, k.last
       commit(at, serial, k, a, lease, jitter)
       out[count_at] = dec(i + 1)
-      out[#out + 1] = dec(at) out[#out + 1] = dec(g_end(k)) out[#out + 1] = dec(serial)
+      out[#out + 1] = dec(at) out[#out + 1] = dec(g_end(k)) out[#out + 1] = dec(serial) out[#out + 1] = dec(former)
     end
     -- 2: what stands in the way counts as full because nobody knows
     if sums and binding > 0 and never ~= 1 and load(L[binding].name .. ':x') > 0 then never = 2 end
@@ -244,13 +244,13 @@ end
 const luaSettle = `
 local function settle(now)
   for j = 1, num() do
-    local serial, at, returned = num(), num(), num() == 1
+    local serial, former, at, returned = num(), num(), num(), num() == 1
     local name = KEYS[2 + n_limits + j]
     if returned and redis.call('EXISTS', name) == 1 then
       local k = load_key(name, 0)
       if serial > 0 and k.last == serial then
         g_untake(k, 1)
-        k.last = before(serial)
+        k.last = former
         redis.call('SET', name, packed(k), 'KEEPTTL')
       end
     end

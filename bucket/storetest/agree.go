@@ -19,7 +19,7 @@ func Agree(t *testing.T, one, other Open, scenes int) {
 	for _, c := range []struct {
 		name string
 		plan func(*rapid.T) plan
-	}{{"any", anyPlan}, {"returns", returnsPlan}, {"refunds", refundsPlan}} {
+	}{{"any", anyPlan}, {"returns", returnsPlan}, {"refunds", refundsPlan}, {"overages", overagesPlan}} {
 		t.Run(c.name, func(t *testing.T) {
 			played := 0
 			rapid.Check(t, func(rt *rapid.T) {
@@ -119,7 +119,11 @@ func (p *pair) Reserve(ctx context.Context, asks []bucket.Ask) ([]bucket.Answer,
 			return a, p.differ
 		}
 		for j, g := range a[i].Grants {
-			p.numbers[g.Serial] = b[i].Grants[j].Serial
+			other := b[i].Grants[j]
+			if other.Before != p.numbers[g.Before] {
+				p.fail("before %+v one gave %d, which is %d of the other's, and the other %d", g, g.Before, p.numbers[g.Before], other.Before)
+			}
+			p.numbers[g.Serial] = other.Serial
 		}
 	}
 	return a, p.differ
@@ -128,7 +132,7 @@ func (p *pair) Reserve(ctx context.Context, asks []bucket.Ask) ([]bucket.Answer,
 func unnumbered(a bucket.Answer) bucket.Answer {
 	var grants []bucket.Grant
 	for _, g := range a.Grants {
-		g.Serial = 0
+		g.Serial, g.Before = 0, 0
 		grants = append(grants, g)
 	}
 	a.Grants = grants
@@ -141,7 +145,7 @@ func (p *pair) Settle(ctx context.Context, uses []bucket.Use) error {
 	}
 	theirs := make([]bucket.Use, len(uses))
 	for i, u := range uses {
-		u.Grant.Serial = p.numbers[u.Grant.Serial]
+		u.Grant.Serial, u.Grant.Before = p.numbers[u.Grant.Serial], p.numbers[u.Grant.Before]
 		theirs[i] = u
 	}
 	return p.other.Settle(ctx, theirs)

@@ -72,7 +72,7 @@ func burstInEveryYear(b *table) {
 				r.Burst = burst
 				got := b.ask(bucket.Ask{Key: fmt.Sprint(year, i, burst), Limits: bucket.KeyLimits{Rate: r}, Want: int(burst) + 1})
 				if n := int64(len(got.Grants)); n != burst {
-					b.Errorf("%d: %d of a burst of %d left at %+v", year, n, burst, r)
+					b.Errorf("%d: %d of a burst of %d granted at %+v", year, n, burst, r)
 				}
 			}
 		}

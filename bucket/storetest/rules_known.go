@@ -20,8 +20,8 @@ func changedTwice(b *table) {
 	}
 }
 
-// begunAfterItsCalls checks a rate that replaces a quota whose calls its own window no longer holds, that is perhaps
-// raised, and that is then changed to a rate whose window does.
+// begunAfterItsCalls replaces a quota by a rate when the calls are no longer in the quota's window. It then changes
+// the rate to one whose window still has the calls; in one case it raises the rate in between.
 func begunAfterItsCalls(b *table) {
 	for _, raised := range []int64{0, 4} {
 		b.lay(only(quota("a", bucket.Quota{Count: 30, Window: bucket.Sliding, Per: 2 * time.Second})))
@@ -87,8 +87,8 @@ func forgottenTwoChangesAgo(b *table) {
 	}
 }
 
-// newAmongForgotten does the same, and asks for a key that was never called: it does not wait for what an earlier change
-// has forgotten.
+// newAmongForgotten changes the rules twice as well, but asks for a key that was never called. The key need not wait:
+// the calls that the store may have forgotten at the first change are more than a window old.
 func newAmongForgotten(b *table) {
 	b.lay(bucket.Rules{Key: windowed(5, 1, 5)})
 	b.ask(bucket.Ask{})

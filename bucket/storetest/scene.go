@@ -26,6 +26,8 @@ type scene struct {
 	seen   bucket.Micros // the latest time that the store has read
 	events events
 	calls  []call
+	held   [][]grant // by key, in the order of granting
+	over   []charge
 	eras   []era // of the rules, the first from the start
 	given  int   // grants so far
 }
@@ -38,6 +40,14 @@ type call struct {
 	grant
 }
 
+// charge is what a call took of a limit beyond its estimate.
+type charge struct {
+	at     bucket.Micros // when the store heard of it
+	limit  int
+	units  int64
+	number int // in the order of granting: after the grants that the store had given
+}
+
 // grant is a slot that a caller holds.
 type grant struct {
 	bucket.Grant
@@ -45,6 +55,10 @@ type grant struct {
 	costs  []int64 // as asked
 	number int     // in the order of granting, over all keys
 	era    int     // in which it was given
+}
+
+func (g *grant) use() bucket.Use {
+	return bucket.Use{Key: fmt.Sprint("key", g.key), Grant: g.Grant, Costs: g.costs}
 }
 
 // event is something that happens at a true time.
@@ -69,7 +83,7 @@ func newScene(t testing.TB, open Open, p plan, seed uint64) *scene {
 	s := &scene{plan: p, t: t, true: Start, rng: rand.New(rand.NewPCG(seed, 1))}
 	s.clock.now = Start
 	s.store = open(t, p.rules, &s.clock)
-	s.eras = []era{{p.rules, Start}}
+	s.eras, s.held = []era{{p.rules, Start}}, make([][]grant, p.keys)
 	return s
 }
 
@@ -127,9 +141,13 @@ func (s *scene) ask(k int) {
 		last = max(last, s.wall(g.At))
 		held := grant{g, k, costs, s.given, len(s.eras) - 1}
 		s.given++
+		s.held[k] = append(s.held[k], held)
 		s.at(s.wall(g.At), func() { s.start(held) })
 	}
 	next := last
+	if s.chance(s.adverse.eager) {
+		next = s.true + 1
+	}
 	if w := got[0].Wait; w.Until > 0 {
 		next = max(s.wall(w.Until), s.true+1)
 	} else if w.Never || len(got[0].Grants) == 0 {
@@ -175,19 +193,32 @@ func (s *scene) later(k int, when bucket.Micros) {
 	})
 }
 
-// start uses a grant, unless its slot was missed: then the grant is returned, or its owner has died.
+// start uses a grant, unless its slot was missed: then the grant is returned, sometimes with all behind it, newest first.
 func (s *scene) start(g grant) {
-	use := bucket.Use{Key: fmt.Sprint("key", g.key), Grant: g.Grant, Costs: g.costs}
+	i := slices.IndexFunc(s.held[g.key], func(h grant) bool { return h.number == g.number })
+	if i < 0 {
+		return // it was returned
+	}
+	use := g.use()
 	now := s.true + s.step
 	if now < g.At { // the clock was set back: sleep on
 		s.at(s.wall(g.At), func() { s.start(g) })
 		return
 	}
 	if s.chance(s.adverse.misses) || now > g.At.Add(s.rules.Jitter) {
-		use.Returned = true
-		s.settle(use)
+		from := i + 1
+		if s.chance(50) {
+			from = len(s.held[g.key])
+		}
+		for _, h := range slices.Backward(s.held[g.key][i:from]) {
+			use = h.use()
+			use.Returned = true
+			s.settle(use)
+		}
+		s.held[g.key] = slices.Delete(s.held[g.key], i, from)
 		return
 	}
+	s.held[g.key] = slices.Delete(s.held[g.key], i, i+1)
 	late := s.rng.Int64N(int64(s.rules.Jitter)+1) * s.rng.Int64N(2)
 	if s.chance(30) {
 		late = int64(s.rules.Jitter)
@@ -195,12 +226,15 @@ func (s *scene) start(g grant) {
 	c := call{at: int64(s.true)*1000 + late, costs: g.costs, grant: g}
 	c.end = c.at + s.rng.Int64N(int64(s.service)+1)
 	if s.chance(s.adverse.misestimates) {
-		// Fewer units than estimated: more would exceed the limits whatever a store does.
+		// Mostly fewer units than estimated: more exceed the limits whatever a store does.
 		c.costs, use.Actual = make([]int64, len(g.costs)), make([]int64, len(g.costs))
 		for i, cost := range g.costs {
 			c.costs[i] = cost
 			if s.settles(i) {
 				c.costs[i] = s.rng.Int64N(cost + 1)
+			}
+			if s.adverse.overages > 0 && s.chance(s.adverse.overages) {
+				c.costs[i] = cost + 1 + s.rng.Int64N(2*cost)
 			}
 			use.Actual[i] = c.costs[i]
 		}
@@ -220,6 +254,12 @@ func (s *scene) settles(i int) bool {
 
 func (s *scene) settle(u bucket.Use) {
 	s.seen = max(s.seen, s.clock.now)
+	for i, actual := range u.Actual {
+		if more := actual - u.Costs[i]; more > 0 {
+			s.over = append(s.over, charge{s.seen, i, more, s.given})
+			s.given++
+		}
+	}
 	if err := s.store.Settle(context.Background(), []bucket.Use{u}); err != nil {
 		s.t.Fatal(err)
 	}

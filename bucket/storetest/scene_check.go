@@ -63,6 +63,39 @@ func (s *scene) claim(l bucket.Limit) bucket.Expectation {
 	return bucket.Expectation{Limit: l, Jitter: s.rules.Jitter + time.Microsecond}
 }
 
+// afterOverages checks every slot of every rate against all that was granted or became known before. An overage counts
+// when the store hears of it: it may exceed the limit, and later slots wait for it.
+func (s *scene) afterOverages(fail func(string, ...any)) {
+	for i, l := range s.rules.Shared {
+		if l.Rate == nil {
+			continue
+		}
+		interval := s.rules.Interval(*l.Rate)
+		each := float64(interval.P) / float64(interval.Q)
+		taken := make([]func(tat float64) float64, s.given)
+		for _, c := range s.calls {
+			taken[c.number] = func(tat float64) float64 {
+				at, cost := float64(c.At-Start), c.grant.costs[i]
+				if early := tat + float64(cost-s.rules.Burst(*l.Rate))*each - at; early > 1 {
+					fail("%s: slot %d of %d units comes %.0f µs too early\n%+v", l.Name, c.number, cost, early, s.plan)
+				}
+				return max(tat, at) + float64(min(cost, c.costs[i]))*each
+			}
+		}
+		for _, o := range s.over {
+			if o.limit == i {
+				taken[o.number] = func(tat float64) float64 { return max(tat, float64(o.at-Start)) + float64(o.units)*each }
+			}
+		}
+		tat := 0.0
+		for _, take := range taken {
+			if take != nil { // the slot was used
+				tat = take(tat)
+			}
+		}
+	}
+}
+
 // neverIdle checks that with jobs always waiting at least 95 % of what the limits allow was used: of the tightest rate
 // over the whole time, or of a quota in every whole period.
 func (s *scene) neverIdle(fail func(string, ...any)) {

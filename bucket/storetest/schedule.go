@@ -22,6 +22,7 @@ func schedules(t *testing.T, open Open, scenes int) {
 		{"never over", anyPlan, []check{(*scene).neverOver}},
 		{"never over by returns", returnsPlan, []check{(*scene).neverOver}},
 		{"never over by refunds", refundsPlan, []check{(*scene).neverOver}},
+		{"never over after overages", overagesPlan, []check{(*scene).afterOverages}},
 		{"never idle", busyPlan, []check{(*scene).neverOver, (*scene).neverIdle}},
 		{"never over under changing rules", turningPlan, []check{(*scene).neverOverInForce}},
 		{"never idle under changing rules", busyTurningPlan, []check{(*scene).neverOverInForce, (*scene).neverIdleInForce}},
@@ -64,7 +65,8 @@ type plan struct {
 
 // adversity is what can go wrong, in percent of the occasions.
 type adversity struct {
-	pauses, misses, unsettled, misestimates, clockBack int
+	pauses, misses, unsettled, misestimates, overages, clockBack int
+	eager                                                        int // ask again at once after a grant
 }
 
 func anyPlan(t *rapid.T) plan {
@@ -125,13 +127,16 @@ func busyPlan(t *rapid.T) plan {
 	return p
 }
 
-// returnsPlan takes several slots ahead and returns many of them.
+// returnsPlan takes several slots ahead, of one ask or of several, and returns many of them.
 func returnsPlan(t *rapid.T) plan {
 	r := bucket.Rate{Count: rapid.Int64Range(20, 200).Draw(t, "count"), Per: time.Second, Burst: rapid.Int64Range(1, 5).Draw(t, "burst")}
 	p := plan{
 		rules: bucket.Rules{Key: bucket.KeyLimits{Rate: r}}, keys: rapid.IntRange(1, 3).Draw(t, "keys"),
-		want: rapid.IntRange(2, 6).Draw(t, "want"), horizon: 500 * time.Millisecond, length: 4 * time.Second,
-		adverse: adversity{misses: rapid.IntRange(5, 60).Draw(t, "misses"), pauses: rapid.IntRange(0, 2).Draw(t, "pauses")},
+		want: rapid.IntRange(1, 6).Draw(t, "want"), horizon: 500 * time.Millisecond, length: 4 * time.Second,
+		adverse: adversity{
+			misses: rapid.IntRange(5, 60).Draw(t, "misses"), pauses: rapid.IntRange(0, 2).Draw(t, "pauses"),
+			eager: rapid.IntRange(0, 90).Draw(t, "eager"),
+		},
 	}
 	for i := range rapid.IntRange(0, 2).Draw(t, "limits") {
 		p.rules.Shared = append(p.rules.Shared, anyLimit(t, fmt.Sprint("limit", i)))
@@ -163,7 +168,14 @@ func refundsPlan(t *rapid.T) plan {
 	return p
 }
 
-// span returns the time in which a rate shows what it allows: some periods, and its burst drained several times.
+// overagesPlan also has calls that cost up to three times what was estimated.
+func overagesPlan(t *rapid.T) plan {
+	p := refundsPlan(t)
+	p.adverse.overages = rapid.IntRange(5, 50).Draw(t, "overages")
+	return p
+}
+
+// span returns how long a rate must be used to show what it allows: one period, and twice the time to drain its burst.
 func span(r bucket.Rate) time.Duration {
 	return r.Per + 2*time.Duration(r.Burst)*r.Per/time.Duration(r.Count)
 }

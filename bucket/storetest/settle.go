@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"time"
 
 	"weir/bucket"
@@ -9,11 +10,13 @@ import (
 
 var settleTests = []test{
 	{"a returned slot is given back to its last only", returned},
+	{"slots of several asks are given back newest first", returnedNewestFirst},
 	{"returning twice gives back once", returnedTwice},
 	{"a slow key and a slow limit get a slot back although others went on", returnedAmongOthers},
 	{"a returned unit of a quota", returnedQuota},
 	{"permits", permits},
 	{"an overage is charged", overage},
+	{"a refund after the bucket drained cancels no overage", overageStays},
 	{"a refund is given back", refund},
 	{"a refund after the bucket drained mints nothing", lateRefund},
 	{"refunds while others wait", refundsInTurn},
@@ -28,6 +31,22 @@ func returned(b *table) {
 	b.settle(bucket.Use{Key: "k", Grant: all[0], Returned: true}) // later grants stand behind it: forfeited
 	b.settle(bucket.Use{Key: "k", Grant: all[3], Returned: true}, bucket.Use{Key: "k", Grant: all[2], Returned: true})
 	b.expectSlots(b.ask(bucket.Ask{Want: 2, Horizon: far}), 2_000_000, 3_000_000)
+}
+
+func returnedNewestFirst(b *table) {
+	b.lay(bucket.Rules{Key: keyRate(10, time.Hour, 10)})
+	uses := make([]bucket.Use, 0, 10)
+	for range 10 {
+		uses = append(uses, bucket.Use{Key: "k", Grant: b.ask(bucket.Ask{}).Grants[0], Returned: true})
+	}
+	slices.Reverse(uses)
+	b.settle(uses[:7]...)
+	b.settle(uses[:7]...) // as a retried round trip does
+	if n := len(b.ask(bucket.Ask{Want: 10}).Grants); n != 7 {
+		b.Errorf("%d of the burst are left, want 7", n)
+	}
+	b.settle(uses[:7]...)
+	b.expectSlots(b.ask(bucket.Ask{}))
 }
 
 func returnedTwice(b *table) {
@@ -100,6 +119,32 @@ func overage(b *table) {
 	b.lay(tokens())
 	b.settle(used(b.ask(bucket.Ask{Costs: []int64{100}}).Grants[0], 100, 300))
 	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{100}, Horizon: far}), 3_000_001)
+}
+
+// overageStays checks that an overage is not paid with units that had drained before it became known. An overage settled
+// while the units of both calls still count leaves them all to be given back.
+func overageStays(b *table) {
+	for _, c := range []struct{ settled, next int64 }{{5_000_000, 6_000_001}, {500_000, 1_500_001}} {
+		for _, returned := range []bool{false, true} {
+			b.lay(tokens())
+			one := b.ask(bucket.Ask{Costs: []int64{50}}).Grants[0]
+			two := b.ask(bucket.Ask{Costs: []int64{50}}).Grants[0]
+			b.clock.now += bucket.Micros(c.settled)
+			b.settle(used(two, 50, 150))
+			use := used(one, 50, 0)
+			use.Returned = returned
+			b.settle(use)
+			b.expectSlots(b.ask(bucket.Ask{Costs: []int64{100}, Horizon: far}), c.next)
+		}
+	}
+	// The last grant is no exception, nor is a second overage.
+	b.lay(tokens())
+	one := b.ask(bucket.Ask{Costs: []int64{50}}).Grants[0]
+	two := b.ask(bucket.Ask{Costs: []int64{50}}).Grants[0]
+	b.clock.now += 5_000_000
+	b.settle(used(one, 50, 100))
+	b.settle(used(two, 50, 0))
+	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{100}, Horizon: far}), 5_500_001)
 }
 
 func refund(b *table) {

@@ -55,6 +55,7 @@ func Run(t *testing.T, open Open, scenes int) {
 		})
 	}
 	t.Run("changes", func(t *testing.T) { Changes(t, open, scenes) })
+	t.Run("returns", func(t *testing.T) { returns(t, open, scenes) })
 	t.Run("schedules", func(t *testing.T) { schedules(t, open, scenes) })
 }
 

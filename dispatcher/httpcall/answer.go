@@ -31,8 +31,8 @@ func (a *API) secrets() []string {
 // leastSecret is the shortest value that counts as a secret: a shorter one occurs in any text by chance.
 const leastSecret = 6
 
-// withoutSecrets returns a body in which *** replaces each secret. If the body ends in the beginning of a secret, ***
-// replaces that, too.
+// withoutSecrets returns a body in which *** replaces each secret. If the body ends with the first part of a secret,
+// *** replaces that part too.
 func withoutSecrets(body []byte, secrets []string) []byte {
 	for _, secret := range secrets {
 		if len(secret) < leastSecret {

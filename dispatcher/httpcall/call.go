@@ -260,7 +260,7 @@ func (w *wire) refused() error {
 		return nil
 	}
 	if err := w.conn.refused.Load(); err != nil {
-		return fmt.Errorf("the api does not take weir's certificate (tls.cert_file): %w", ForLetters(*err))
+		return fmt.Errorf("the api does not accept weir's certificate (tls.cert_file): %w", ForLetters(*err))
 	}
 	return nil
 }

@@ -12,12 +12,12 @@ import (
 // Bytes that an api sends on a connection while no request is on it belong to no call. The next call would take them
 // for its answer, although they answer another job. net/http looks for such bytes when a connection has become idle,
 // but may give the connection to the next call before that. So a connection takes a call only when everything that came
-// before has been read. From then until the first byte of the request nothing may arrive, neither received nor waiting
-// in the socket. Bytes are noted in one step with receiving them (heard.go), so the look before the first byte finds
-// them in one place or the other.
+// before has been read. From then until the first byte of the request, no byte may be received or wait in the socket.
+// A byte is noted in the same step in which it is received (heard.go). So the check before the request's first byte
+// finds it in one place or the other.
 //
-// A TLS record may hold nothing for the call, for example a session ticket. So a call waits until TLS has taken what
-// came, in whole records.
+// A TLS record may hold nothing for the call, for example a session ticket. So a call waits until TLS has read what
+// came, up to the end of a record.
 //
 // Bytes that come after the first byte cannot be distinguished from an answer. So if an api has once sent unasked bytes
 // between two calls, each call gets its own connection for a while.

@@ -64,7 +64,7 @@ func readWindows(h http.Header, now time.Time) []window {
 	return slices.DeleteFunc(ws.all, func(w window) bool { return w.concurrent })
 }
 
-// cutFamily splits a header's name at the words rate limit, however they are spelt: x-ratelimit and
+// cutFamily splits a header's name after ratelimit or rate-limit: x-rate-limit-reset-requests into x-ratelimit and
 // reset-requests.
 func cutFamily(name string) (family, what string, found bool) {
 	for _, word := range []string{"ratelimit", "rate-limit"} {

@@ -189,8 +189,8 @@ func (r Reconciled) stays(err error) (Reconciled, error) {
 	return r, nil
 }
 
-// readAsked reads a letter and checks that this replica can ask about it. If not, out has the letter's end or err the
-// reason.
+// readAsked reads a letter and checks that this replica can ask about it. If not, it returns either what becomes of
+// the letter (Reconciled.End), or an error.
 func (w *Inquirer) readAsked(ctx context.Context, b *deadletter.Browser, seq uint64) (*askedLetter, Reconciled, error) {
 	out := Reconciled{Seq: seq, API: w.Name}
 	k, err := b.Get(ctx, seq)

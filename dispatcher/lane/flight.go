@@ -120,7 +120,7 @@ func (j *Job) ChargeAgain(a *recorder.Answer) {
 	}
 }
 
-// Charge charges an ended process's call the units that its job is estimated to cost.
+// Charge charges the call of an ended process with the units and the price that are estimated for its job.
 func (j *Job) Charge() {
 	j.Taken, j.Paid = nil, j.Terms.API.Price // unknown costs
 	var t Toll

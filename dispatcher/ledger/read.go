@@ -189,7 +189,7 @@ func missing(seq uint64) *Damage {
 	return &Damage{seq, fmt.Errorf("%w: number %d is missing", ErrUnreadable, seq)}
 }
 
-// ReadCharges passes records to take in order. It fails with a Damage at one that it cannot read. It blocks
+// ReadCharges calls take with each record, in order. It fails with a Damage at the first it cannot read. It blocks
 // until all are read, or ctx ends.
 func ReadCharges(ctx context.Context, js jetstream.JetStream, o Charges, take func(c *Record, seq uint64)) error {
 	p := portion{stream: CallsStream, subject: CallsOf(o.API), after: o.After}

@@ -180,7 +180,7 @@ func (r *reading) tellEnded(api string) {
 	r.finished[api] = r.finished[api][:0]
 }
 
-// keep keeps a record. Beyond the bound it drops the older half of the kept ones, and advances from.
+// keep keeps a record. At the bound it drops the older half of the kept records, and advances r.from.
 func (r *reading) keep(c *Record) {
 	if r.young.records >= max(1, r.Bounds.Records/2) {
 		if r.old.records > 0 {

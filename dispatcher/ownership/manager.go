@@ -65,8 +65,8 @@ type ManagerOptions struct {
 	Registry *lease.Registry // where the replicas claim partitions
 	Instance string          // this replica's name
 	SharedBy string          // where limits shared by all keys are counted: an address, empty for this process
-	// MayBegin is called after each lease that begins, before any call is made under it. If its error wraps
-	// ErrElsewhere, Run ends; with another error Run begins again.
+	// MayBegin is called when a lease has begun, before any call is made under it. If its error wraps ErrElsewhere,
+	// Run ends. With any other error Run ends if this was its first lease, and otherwise tries again.
 	MayBegin func(ctx context.Context) error
 	Host     Host
 	Log      *slog.Logger

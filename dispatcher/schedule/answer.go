@@ -7,7 +7,7 @@ import (
 	"weir/bucket"
 )
 
-// Refused lists the jobs that a round of asks stopped on their way to a call.
+// Refused lists the jobs that the answers to a round of asks stop on their way to a call.
 type Refused struct {
 	Withdrawn  []*Job // their slot is far off: they rest until then
 	Impossible []*Job // their cost can never pass

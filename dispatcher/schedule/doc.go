@@ -1,22 +1,23 @@
-// Package schedule decides which call of an api may start when.
+// Package schedule decides which calls of an api may start, and when.
 //
 // A Schedule is a plain value. The caller passes the time as now. Step returns Effects, which the caller must carry
 // out: make these jobs ready, ask for these slots, start these calls. The dispatcher owns the Schedule: it locks it,
 // carries out the effects and reports their results. The Schedule knows nothing of NATS, HTTP or the ledger, and it
-// never blocks. The tests run it through thousands of seeds of virtual time on real stores of slots
+// never blocks. The tests simulate it in virtual time, with thousands of seeds and real stores of slots
 // (simulation_test.go), with crashes, outages, changes of rules and clocks that drift.
 //
 // # What it holds
 //
-// A KeyQueue holds one key's unfinished jobs; a key without jobs has no queue. It keeps most jobs only as a sequence
-// in its backlog, for some with the time before which the job must not be called (backlog.go, notbefore.go). That time and
-// deadlines follow the wall clock (wallclock.go). A Job is one that is near its call, or past it. A Policy holds the
-// configured rules; it is replaced as a whole. A Partition holds what the schedule must know of one tenure of a partition.
+// A KeyQueue holds one key's unfinished jobs; a key without jobs has no queue. Of most jobs the queue keeps only the
+// sequence, in its backlog; of a delayed job also its due time (backlog.go, notbefore.go). Due times and deadlines
+// follow the wall clock (wallclock.go). A Job is one job from staging to settlement. A Policy holds the
+// configured rules; it is replaced as a whole. A Partition holds what the schedule knows of a partition while this
+// process owns it.
 //
-// Each part of a Schedule owns one noun, for the api and, in the type on the right, for each queue:
+// Each part of a Schedule keeps one thing for the api. The type on the right keeps the same for each queue:
 //
 //	agenda        which queue is looked at, and when           entry
-//	turns         which queue is next at what keys share       seat
+//	turns         which queue has the next turn                seat
 //	holds         holds, pauses, breaker, slow starts          brake
 //	storeLink     the way to the store of slots                keyPace
 //	gate          when the store may be asked again
@@ -26,9 +27,9 @@
 //	causes        why jobs waited                              holdups
 //	census        numbers of jobs and queues
 //
-// A step (step.go) handles the queues that the agenda names, and an answering (answer.go) the store's answer. There is
-// one timer structure over all queues and no timer per key: an idle key costs nothing, and the work for a call is
-// O(log keys).
+// A step (step.go) handles the queues that the agenda names. An answering (answer.go) handles the store's answer.
+// There is one timer structure over all queues and no timer per key: an idle key costs nothing, and the work for a
+// call is O(log keys).
 //
 // A View reports on a schedule at one moment and changes nothing: when a job should be called, what a key waits for,
 // and its share in the long run. A Holdup is the cause that kept a job waiting longest; it is reported when the job is
@@ -42,22 +43,22 @@
 //
 // # What always holds
 //
-//	S1  A job starts only from a grant, not before the grant's time and at most GrantTTL after it. The dispatcher asks
-//	    for Latest again before the first byte, and takes a later call back.
+//	S1  A job starts only from a grant, not before the grant's time and at most GrantTTL after it. The dispatcher checks
+//	    Latest again before the first byte, and gives the slot back if the call would be later.
 //	S2  A queue's jobs are granted in the order in which they came. A delayed job is ordered by its due time.
 //	    Retries may be overtaken.
 //	S3  A queue has at most in_flight jobs that are asking, granted or calling.
-//	S4  Every queue with something to do has a timer, or is in turn, or waits for an answer that touches it.
+//	S4  Every queue with something to do has a timer, waits for its turn, or waits for an answer that touches it.
 //
 // A missed slot is given back, or lost for every key: it is never used late. Under a shared limit tenants take
 // turns, one call each, and so do the queues of one tenant (turns.go). They take turns for staging room in
 // the same way (room.go). If the store is on another machine and no shared limit has refused anything for a
-// second, a turn asks for more than one call. All queues that ask then share as many calls as a round trip
-// takes.
+// second, a turn asks for more than one call. The queues that ask or wait then share the calls that one round of asks
+// may ask for.
 //
-// Processes that share a store take turns there (bucket/line.go). Every round of asks says how many keys of which
-// tenants wait here, and each answer how many keys of the tenant wait elsewhere. A tenant's turns here are the fewer,
-// the more of its keys are there. fleet_test.go plays 2 to 20 processes.
+// Processes that share a store take turns there (bucket/line.go). Every round of asks says how many keys of each
+// tenant wait here. Each answer says how many keys of its tenant wait elsewhere. The more wait elsewhere, the fewer
+// turns the tenant has here. fleet_test.go simulates 2 to 20 processes.
 //
 // # What is made ready
 //
@@ -65,32 +66,32 @@
 // api never saw it. So a job is made ready only when its call can start soon: shortly before its key's next
 // slot, and within LongWait under a shared limit (sharedlimit.go).
 //
-// How many calls a limit lets start within LongWait follows from its kind. For a rate, it follows from what the
+// The kind of a limit decides how many calls it lets start within LongWait. For a rate, this follows from what the
 // rate granted and refused, and from its pace. For a limit of calls in flight, it follows from the calls that
-// run. For a quota or budget, it follows from the units left. No more jobs than that are made ready, but one job
-// always may be. For a limit whose state is not known yet, or that other processes use too, the count may be
-// zero. So there the schedule makes ready at most one job more than were granted in the last LongWait. While
-// each of these is granted, that number doubles in the time that it takes to make one ready.
+// run. For a quota or budget, it follows from the units left. At most that many jobs are made ready, but one always
+// may be. If the state of a limit is not known yet, or other processes use it too, perhaps no call can start. So the
+// schedule then makes ready at most one job more than were granted in the last LongWait. While all of them are
+// granted, that number doubles in the time that it takes to make a job ready.
 //
 // Queues wait for a shared limit in two lines, both fair queues over the same turns. The first line holds queues
-// with a ready job; they ask when the limit may be asked again. The second holds queues without one. They make
-// one ready in turn, ahead of that time by as long as that takes, so the intent costs no slot. The schedule
-// withdraws a job that is ready behind a call of its own key that takes longer than LongWait.
+// with a ready job; they ask when the limit may be asked again. The second holds queues without one. Each makes one
+// ready in its turn, early enough that storing the intent costs no slot. If in_flight calls of a key run and the
+// newest has run for LongWait, the schedule withdraws the key's ready jobs.
 //
 // # What slows it
 //
-// A busy machine misses slots, and a call that misses its slot has done most of its work. So missed slots bound how many
-// jobs ask for a slot or have one before their calls leave (exit.go).
+// A busy machine misses slots, and a call that misses its slot has already cost most of its work. So each missed slot
+// lowers the number of jobs that may ask for a slot, or hold one, before their calls leave (exit.go).
 //
 // OnCallEnd decides what the end of a call means for later calls. Pushback and headers hold a key or the api. A hold
 // ends in a slow start (governor.go, holds.go). Failures in a row open the api's breaker (breaker.go), and so does an
-// answer about weir's own access rather than about the job (denial.go). All of these only keep calls from being asked
-// for. None of them grants a call, except that a probe's answer closes the breaker.
+// answer about weir's own access rather than about the job (denial.go). All of these only delay the asks for slots.
+// None of them grants a call: even a probe's answer only closes the breaker.
 //
 // # A store on another machine
 //
 // Such a store counts by its own clock. storelink.go converts its times to ours, and explains why converting
 // each answer by itself would let calls come too close (it breaks a limit in one of three seeds of the
 // simulation). Slots are asked for two round trips ahead, one round at a time. While the store does not answer,
-// calls hold, ready jobs are withdrawn, and one queue at a time asks again.
+// calls wait, ready jobs are withdrawn, and one queue at a time asks again.
 package schedule

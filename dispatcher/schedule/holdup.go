@@ -27,7 +27,7 @@ const (
 	holdupShare = 10
 )
 
-// String returns text for a letter, behind the whole wait: "5s of it while the api was held".
+// String returns what a letter adds to a wait: "while the api was held" in "5s of it while the api was held".
 func (h Holdup) String() string {
 	switch h.For {
 	case WaitInFlight:

@@ -232,7 +232,7 @@ func (q *KeyQueue) free(now bucket.Micros) (n int64, again bucket.Micros) {
 // Busy reports whether a call of the queue runs, is about to start, or has an outcome that is not stored yet.
 func (q *KeyQueue) Busy() bool { return q.count(granted, calling, settling) > 0 }
 
-// Settle marks a job that was found in the stream as settling; the schedule starts nothing else for it.
+// Settle marks as settling a job that was found in the stream. The schedule then starts no call for it.
 func (j *Job) Settle() { j.Phase = settling }
 
 // IsStaged reports whether the job is being made ready.

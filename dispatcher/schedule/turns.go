@@ -417,8 +417,8 @@ func (h *tenantHeap) Pop() any {
 	return t
 }
 
-// turn is a waiting queue with its virtual time when it came and its order of coming, which decides among
-// equals.
+// turn is a waiting queue with the virtual time that it had when it came. Of equal virtual times, the queue that came
+// first is first.
 type turn struct {
 	virtualTime serviceTime
 	came        uint64

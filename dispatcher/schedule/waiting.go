@@ -62,7 +62,7 @@ type keeping struct {
 	byBreaker bool // the breaker says why
 }
 
-// keeps returns the cause that keeps a queue waiting at now. It allocates nothing, because advance calls it each time.
+// keeps returns the cause that keeps a queue waiting at now. It allocates nothing, because every advance calls it.
 func (v View) keeps(q *KeyQueue) keeping {
 	running := q.count(calling, settling)
 	switch {

@@ -227,7 +227,7 @@ func sequences(all []uint64) string {
 }
 
 // endsOf finds what became of jobs, given by their sequences in the partition's stream. It reads what the ledger, the
-// results and the letters of the api have stored since a time; zero: from their beginning. Without sequences it reads
+// results and the letters of the api have stored since that time, or all of it if since is zero. Without sequences it
 // nothing.
 func endsOf(ctx context.Context, p *lane.Owned, seqs []uint64, since time.Time) (ends, error) {
 	name, known := p.Bucket.Name(), ends{ended: map[uint64]string{}, last: map[uint64]*ledger.Record{}, told: map[uint64]bool{}}

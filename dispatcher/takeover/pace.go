@@ -110,8 +110,8 @@ func (p *Pace) notRecorded(ctx context.Context, drain time.Duration) (bucket.Mic
 		p.shortTold = true
 		p.Mu.Unlock()
 		if !told {
-			p.Log.Warn("the ledger begins so late that slow keys may have been called before it; such keys wait as if they had; "+
-				"with a larger store the ledger reaches further back", "begins", reached.Begins, "until", free.Time())
+			p.Log.Warn("the ledger does not reach back far enough to say when slow keys were last called; weir waits as if they were called "+
+				"just before the ledger begins; with a larger store the ledger reaches further back", "begins", reached.Begins, "until", free.Time())
 		}
 		return free, nil
 	}

@@ -82,7 +82,7 @@ func (p *removals) removed(ctx context.Context, r queue.Removal) {
 }
 
 // takenOut returns the removed jobs that must become letters, and how many removed jobs have a call under way. It
-// forgets removed messages that are no jobs.
+// forgets removed messages that are not jobs.
 func (p *removals) takenOut(r *queue.Removal) (waiting []waitingJob, flying int) {
 	w, known := p.W, map[uint64]struct{}{}
 	w.EachLocked(w.Sched.Queues(), func(q *schedule.KeyQueue) {
@@ -286,7 +286,7 @@ func (p *removals) keepMarkersAgain(r *queue.Removal) {
 	w.Mu.Unlock()
 	failed := func(err error) {
 		if err != nil {
-			w.Log.Error("could not store a removed mark again: a restart would not know it", "stream", p.Bucket.Name(), "err", err)
+			w.Log.Error("could not store a deleted mark again: after a restart weir does not know the hold or the call that it records", "stream", p.Bucket.Name(), "err", err)
 		}
 	}
 	for key, m := range holds {

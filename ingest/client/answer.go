@@ -50,9 +50,9 @@ func ParseAnswer(data []byte) (Receipt, error) {
 // queuePrefix begins the names of the streams that store jobs, and so of every stream that a receipt names.
 const queuePrefix = "WEIR_"
 
-// ForeignAnswer is an error: a stream that captures weir's subjects answered before weir, if a weir runs there at all.
-// The stream's acknowledgement is no receipt, and weir's own answer came too late to be read. Whether weir accepted the
-// job is unknown.
+// ForeignAnswer is an error: a stream that captures weir's subjects answered in weir's place. Its acknowledgement is
+// not a receipt. No weir runs there, or weir's own answer came too late to be read. Whether weir accepted the job
+// is unknown.
 type ForeignAnswer struct {
 	Stream  string // the stream that answered, or empty if the answer does not say
 	Refused string // why the stream refused the job, or empty if it acknowledged the job

@@ -23,6 +23,7 @@ type Options struct {
 	Env        []string // besides this process's own, without weir's settings
 	Dir        string   // "": this process's own
 	Attributes func() *syscall.SysProcAttr
+	Input      io.Reader // nil: it has nothing to read
 	// Log receives what the process writes. Line receives each whole line of it, before Log has it, from one goroutine.
 	Log  io.Writer
 	Line func(line string)
@@ -41,7 +42,7 @@ func Start(o Options) (*Process, error) {
 	cmd := exec.Command(o.Path, o.Args...)
 	out := &output{log: o.Log, line: o.Line}
 	cmd.Env = append(machine.PlainEnv(), o.Env...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = o.Dir, out, out
+	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = o.Dir, o.Input, out, out
 	if o.Attributes != nil {
 		cmd.SysProcAttr = o.Attributes()
 	}

@@ -19,7 +19,7 @@ const (
 	RepeatAwaited Repeat = "awaited"
 )
 
-// Idempotency says how idempotency keys are treated. The zero value notes those in the header Idempotency-Key.
+// Idempotency says how the api treats idempotency keys. The zero value reads Idempotency-Key and bills every repeat.
 type Idempotency struct {
 	// Header is the name of the request header, by default Idempotency-Key.
 	Header string

@@ -22,6 +22,7 @@ const (
 // Worker is a `weir serve` in a process of its own. Its fields must be set before Start. It must be used by one
 // goroutine.
 type Worker struct {
+	Path       string                  // its binary; "": this program's own
 	Dir        string                  // its working directory
 	Env        []string                // its settings, besides the addresses
 	NATS, HTTP string                  // the addresses to use; after Start those in use, so that a restart uses them again
@@ -37,13 +38,17 @@ type Worker struct {
 func (w *Worker) Start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startWithin, fmt.Errorf("weir was not ready after %v", startWithin))
 	defer cancel()
-	self, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("find the weir binary: %w", err)
+	path := w.Path
+	if path == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return fmt.Errorf("find the weir binary: %w", err)
+		}
+		path = self
 	}
 	listen, told := make(chan listening, 8), make(chan struct{})
 	process, err := child.Start(child.Options{
-		Name: "weir", Path: self, Args: []string{"serve"}, Dir: w.Dir, Attributes: w.Attributes,
+		Name: "weir", Path: path, Args: []string{"serve"}, Dir: w.Dir, Attributes: w.Attributes,
 		Env: append([]string{"WEIR_NATS_LISTEN=" + w.NATS, "WEIR_HTTP_LISTEN=" + w.HTTP}, w.Env...),
 		Line: func(line string) {
 			if at, ok := readListening(line); ok {

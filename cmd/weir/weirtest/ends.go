@@ -74,7 +74,7 @@ func (r *Rig) Ledger(api, key string) []ledger.Record {
 	return records
 }
 
-// Ended waits until n jobs of a key have ended and the queue is empty of them.
+// Ended waits until at least n jobs of a key have ended and the key has no unfinished job.
 func (r *Rig) Ended(api, key string, n int) {
 	r.T.Helper()
 	r.Eventually("the end of the jobs of "+api+"/"+key, func() bool {

@@ -94,16 +94,10 @@ func StartProcess(t testing.TB, env ...string) (*Process, error) {
 	return StartProgram(t, os.Args[0], env...)
 }
 
-// StartProgram starts a binary of weir, and returns when it is ready. If it ends because a server has not answered for
-// three seconds, StartProgram starts it again, as a supervisor would: on a busy machine the server may stall that long.
+// StartProgram starts a binary of weir, and returns when it is ready.
 func StartProgram(t testing.TB, program string, env ...string) (*Process, error) {
 	t.Helper()
-	for limit := time.Now().Add(Patience); ; {
-		p, err := StartCommand(t, exec.Command(program, "serve"), env...)
-		if err == nil || !strings.Contains(err.Error(), "no NATS server answers") || time.Now().After(limit) {
-			return p, err
-		}
-	}
+	return StartCommand(t, exec.Command(program, "serve"), env...)
 }
 
 func StartCommand(t testing.TB, cmd *exec.Cmd, env ...string) (*Process, error) {

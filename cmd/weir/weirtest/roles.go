@@ -32,6 +32,7 @@ func StartNATS(t *testing.T, opts *server.Options) *server.Server {
 	if opts.JetStreamMaxStore == 0 {
 		opts.JetStreamMaxStore = 100 << 30 // otherwise this disk's free space bounds the streams
 	}
+	opts.AuthTimeout = 10 // a client on a busy machine may not sign in within the usual two seconds
 	ns, err := server.NewServer(opts)
 	if err != nil {
 		t.Fatal(err)

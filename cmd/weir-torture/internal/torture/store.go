@@ -211,8 +211,8 @@ func (e *Evidence) explains(l *Letter) bool {
 	return strings.HasPrefix(l.Detail, "restored: ") && len(e.SetBacks) > 0 || strings.HasPrefix(l.Detail, "lost: ") && len(e.Damages) > 0
 }
 
-// again returns why a job was legitimately called twice. Either its producer had no answer when the store that knew the
-// job was lost, and submitted it again. Or marks of calls were lost with a damaged block, and weir said so.
+// again returns why a job was legitimately called twice, or "". Two reasons exist: the store lost the job before the
+// producer had an answer, and the producer submitted it again; a damaged block lost marks of calls, and weir said so.
 func (e *Evidence) again(calls []fakeapi.Arrival, p *Receipt) string {
 	if p == nil {
 		return ""

@@ -16,8 +16,8 @@ import (
 	"weir/bucket/queue"
 )
 
-// witness knows the intents that weir stores. It subscribes to them at every server, as any client may, and reads those
-// in the queue whenever a server was away. After a run it reports for which jobs a call was announced.
+// witness collects the intents that weir stores. It subscribes to them at every server, as any client may. Each time
+// it connects to a server, it also reads the intents in the queue. After a run it reports which jobs had an intent.
 type witness struct {
 	conns      []*nats.Conn
 	partitions int

@@ -58,7 +58,7 @@ func withoutCredentials(u *url.URL) string {
 	return shown
 }
 
-// listenAddress reads host:port; the host may be empty for all interfaces, the port 0 for any that is free.
+// listenAddress reads host:port. An empty host means all interfaces. Port 0 means any free port.
 func listenAddress(text string) (string, error) {
 	const fix = "write host:port, as in 127.0.0.1:8480"
 	host, port, err := net.SplitHostPort(text)

@@ -78,7 +78,7 @@ func (a *API) section() section {
 			},
 			{
 				name: "idle_timeout", is: one(&a.IdleTimeout, orEmpty(duration(time.Millisecond, time.Hour))), otherwise: "none",
-				means: "the longest time without a byte of an answer that has begun. An answer that stops ends like a timeout",
+				means: "the longest time without a byte of an answer that has begun. An answer that stops counts as a timeout",
 			},
 			{
 				name: "max_body", is: one(&a.MaxBody, size(1, maxBody)), or: "256KiB",
@@ -86,11 +86,11 @@ func (a *API) section() section {
 			},
 			{
 				name: "price", is: price(&a.Prices), or: "0",
-				means: "the price of one call, for budgets and reports. Of a list a call costs the sum ([costs](costs.md))",
+				means: "the price of one call, for budgets and reports. If it is a list, a call costs the sum ([costs](costs.md))",
 			},
 			{
 				name: "usage", is: usage(&a.Usage), otherwise: "none",
-				means: "numbers of the answers that the ledger, `weir spend` and the metrics count, by a name of yours ([ledger](ledger.md))",
+				means: "numbers in answers that weir adds up in the ledger, `weir spend` and the metrics, under names that you choose ([ledger](ledger.md))",
 			},
 			{
 				name: "idempotency", is: optional(&a.Idempotency, func(i *Idempotency) section { return i.section(a) }), otherwise: "none",

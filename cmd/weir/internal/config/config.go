@@ -87,7 +87,7 @@ func (c *Config) section() section {
 				name: "apis", is: named(&c.APIs, mostAPIs, "NAME", (*API).section, func(a *API) *string { return &a.Name }), otherwise: "none",
 				means: "the APIs to call. Without any, weir refuses every job",
 			},
-			{name: "dead_letters", is: mapping(c.DeadLetters.section), means: "how long and how many letters weir keeps"},
+			{name: "dead_letters", is: mapping(c.DeadLetters.section), means: "how long weir keeps letters, and how much room they have"},
 			{name: "results", is: mapping(c.Results.section), means: "how long weir keeps results, and how much of each"},
 			{name: "http", is: mapping(c.HTTP.section), otherwise: "none", means: "who may use the HTTP interface"},
 			{
@@ -103,7 +103,7 @@ func (c *Config) section() section {
 			},
 			{
 				name: "dedupe", is: one(&c.Dedupe, duration(time.Second, 7*day)), or: "10m",
-				means: "how long weir remembers a job's id at least. Within this time the same id for the same key is the same job",
+				means: "the shortest time for which weir remembers a job's id. Within this time the same id for the same key is the same job",
 			},
 		},
 		check: func(f fields) {

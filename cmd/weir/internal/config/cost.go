@@ -108,7 +108,7 @@ func moneyTerm(t *ingest.Term) section {
 			},
 			{
 				name: "per", is: one(&at.per, whole[int64](1, mostPer)), or: "1",
-				means: "the units that `each` is the price of, as in `1000000` tokens",
+				means: "how many units `each` pays for, as in `1000000` tokens",
 			},
 		}, at.fields()...),
 		check: func(f fields) {
@@ -134,12 +134,12 @@ func (t *termFields) fields() []field {
 		},
 		{
 			name: "default", is: maybe(&t.otherwise, number), otherwise: "none",
-			means: "the number for a job that has nothing at `from`. Without it weir refuses such a job with 400; with " +
-				"`header:Weir-Cost` it is 1",
+			means: "the number for a job that has nothing at `from`. Without it weir refuses such a job with 400; if `from` is " +
+				"`header:Weir-Cost`, the default is 1",
 		},
 		{
 			name: "max", is: maybe(&t.max, whole[int64](1, mostQuota).prefixed("a whole number from ")), otherwise: "none",
-			means: "the largest number that a job may have at `from`. weir refuses a job with more with 400",
+			means: "the largest number that a job may have at `from`. weir refuses a larger number with 400",
 		},
 		{
 			name: "learn", is: one(&t.learn, word("p50", "p90", "p95", "p99")), otherwise: "none",
@@ -227,7 +227,7 @@ func weight() of[ingest.Weight] {
 	}
 }
 
-// parseTimes reads a weight with up to six digits behind the point.
+// parseTimes reads a weight with up to six digits after the point.
 func parseTimes(text string) (ingest.Weight, error) {
 	const fix = "write a number above 0 such as 5, 1.25 or 0.000001"
 	n, ok := parseDecimal(text)

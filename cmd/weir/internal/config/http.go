@@ -39,7 +39,7 @@ const (
 func (t NamedToken) Bearer() (string, error) {
 	text, err := t.Token.Resolve()
 	if err == nil && !isBearer(text) {
-		err = fmt.Errorf("%s is no bearer token: %s", t.Token, bearerFix)
+		err = fmt.Errorf("%s is not a bearer token: %s", t.Token, bearerFix)
 	}
 	if err != nil {
 		return "", err
@@ -57,8 +57,8 @@ func (h *HTTP) section() section {
 		},
 		{
 			name: "hosts", is: many(&h.Hosts, mostHosts, free("at most 64 names, without a port", hostName)), otherwise: "none",
-			means: "the host names of weir. On a loopback address weir accepts the names of this machine and these. Elsewhere it accepts " +
-				"addresses and these, or any name if none is configured",
+			means: "the host names of weir. On a loopback address weir accepts them and this machine's own names. Elsewhere it accepts them and " +
+				"IP addresses, or any name if none is configured",
 		},
 	}}
 }

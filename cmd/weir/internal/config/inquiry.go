@@ -52,7 +52,7 @@ func (q *Inquiry) section() section {
 		fields: []field{
 			{name: "method", is: one(&q.Method, word("GET", "HEAD", "POST")), or: "GET", means: "the method of the request"},
 			{
-				name: "path", is: one(&q.Path, free("a path, with a query perhaps", parseInquiryPath)), needs: "write path: /payments/{job}",
+				name: "path", is: one(&q.Path, free("a path, optionally with a query", parseInquiryPath)), needs: "write path: /payments/{job}",
 				means: "the path of the request. weir replaces `{job}` by the job's id, which is its idempotency key, `{key}` by its key, " +
 					"and `{json:/pointer}` by a value of its body",
 			},
@@ -73,7 +73,7 @@ func (q *Inquiry) section() section {
 			},
 			{
 				name: "tries", is: one(&q.Tries, whole(1, 100)), or: "6",
-				means: "with `auto`: how often weir asks, each time after twice the wait. Then the letter stays",
+				means: "with `auto`: how many times weir asks; each wait is twice as long as the one before. Then the letter stays",
 			},
 		},
 		check: func(f fields) {
@@ -90,7 +90,7 @@ func (q *Inquiry) section() section {
 
 // section has the fields of what an answer to q means.
 func (a *InquiryAnswer) section(q *Inquiry) section {
-	telling := whole(200, 499).but("200 to 499, but for 3xx, 401, 402, 403, 407 and 429", tellingStatus)
+	telling := whole(200, 499).but("200 to 499, except 3xx, 401, 402, 403, 407 and 429", tellingStatus)
 	return section{
 		fields: []field{
 			{name: "status", is: one(&a.Status, telling), needs: "write status: 200", means: "the status of the answer"},

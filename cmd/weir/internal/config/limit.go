@@ -28,7 +28,7 @@ func limit(l *bucket.Limit, of *bucket.Rules, price *ingest.Cost, lines map[stri
 		},
 	}, pace(l.Rate)...)
 	for i, means := range []string{
-		"the most calls, or units of `cost`, in any window of that length",
+		"the most calls, or units of `cost`, in any window as long as its period",
 		"for a `rate`: how much may start together. No job may cost more", "for a `rate`: as in `bucket`",
 	} {
 		all[i+1].means, all[i+1].needs = means, ""
@@ -51,7 +51,7 @@ func limit(l *bucket.Limit, of *bucket.Rules, price *ingest.Cost, lines map[stri
 			},
 			{
 				name: "cost", is: cost(&l.Cost), otherwise: "`1`",
-				means: "how much of a `rate` or `quota` a call takes. Of a list it takes the sum ([costs](costs.md))",
+				means: "how much of a `rate` or `quota` a call takes. If it is a list, the call takes the sum ([costs](costs.md))",
 			},
 			{name: "in_flight", is: one(&l.InFlight, whole[int64](1, mostInFlight)), means: "how many calls may run at once"},
 			{
@@ -60,7 +60,7 @@ func limit(l *bucket.Limit, of *bucket.Rules, price *ingest.Cost, lines map[stri
 			},
 			{
 				name: "on_exhausted", is: one(&l.Budget.OnExhausted, word(bucket.Hold, bucket.DeadLetter)), or: string(bucket.Hold),
-				means: "when a `budget` is used up: jobs wait for the next period, or become letters `over_budget`",
+				means: "when a `budget` is used up: jobs wait for the next period, or become `over_budget` letters",
 			},
 			{name: "shadow", is: one(&l.Shadow, yes()), or: "false", means: "`true`: the limit only watches ([limits](limits.md))"},
 		}...),
@@ -223,8 +223,8 @@ func checkRate(f fields, l bucket.Limit, own bucket.Rate) {
 	}
 }
 
-// SlowLimitFix says what to do about a limit of an api that is slower than the rate of one key. Many calls in a long
-// time are probably meant as a quota: as a rate 20000/day lets one call pass every 4.32 s.
+// SlowLimitFix says what to do about an api's limit that is slower than the rate of one key. Many calls in a long time
+// are probably meant as a quota: the rate 20000/day lets one call pass every 4.32 s.
 func SlowLimitFix(r bucket.Rate) string {
 	if r.Per >= time.Hour && r.Count > 1 {
 		return "write quota: " + FormatRate(r) + " if they may be used at any time of the period: a rate spreads them over it"

@@ -81,7 +81,7 @@ func (d *Destination) section() section {
 					_, err := d.Target()
 					return err
 				}),
-				means: "where weir posts events. It follows no redirect. In the format `slack` at least a part of it is a reference",
+				means: "where weir posts events. weir follows no redirect. In the format `slack` at least a part of the address must be a reference",
 			},
 			{
 				name: "secret", otherwise: "none",
@@ -94,8 +94,8 @@ func (d *Destination) section() section {
 			},
 			{
 				name: "format", is: one(&d.Format, word(StandardFormat, SlackFormat)), or: "standard",
-				means: "`standard` posts the CloudEvent, signed as Standard Webhooks specifies; `slack` posts a sentence for people, as " +
-					"incoming webhooks of Slack, Mattermost and others accept it",
+				means: "`standard` posts the CloudEvent, signed as Standard Webhooks specifies; `slack` posts a sentence for people, in " +
+					"the form that incoming webhooks of Slack, Mattermost and others accept",
 			},
 			{
 				name: "group", is: one(&d.Group, orEmpty(duration(time.Second, time.Hour))), otherwise: "none",

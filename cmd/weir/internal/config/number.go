@@ -14,8 +14,8 @@ type decimal struct {
 	scale  int   // 0 to 9
 }
 
-// parseDecimal reads 12, 0.5 or 12.50: digits with at most one point, no sign, exponent or separator. At most 15 digits,
-// 9 of them behind the point.
+// parseDecimal reads 12, 0.5 or 12.50: digits with at most one point, no sign, exponent or separator. It accepts at
+// most 15 digits, at most 9 of them after the point.
 func parseDecimal(text string) (decimal, bool) {
 	whole, fraction, point := strings.Cut(text, ".")
 	if whole == "" || point && fraction == "" {

@@ -52,7 +52,7 @@ type Adaptive struct {
 func (a *Adaptive) section() section {
 	return section{fields: []field{
 		{
-			name: "floor", or: "10%", means: "the least share of the configured rate",
+			name: "floor", or: "10%", means: "the smallest share of the configured rate to which pushback lowers it",
 			is: one(&a.Floor, percent(1, 99).but("1% to 99%", func(text string) (int64, error) {
 				n, err := percentIn(99)(text)
 				if err == nil && n == 0 {
@@ -86,7 +86,7 @@ func (r *Retry) section(of *bucket.Rules) section {
 				name: "min", is: one(&r.Min, backoff), or: "1s",
 				means: "the first wait between two attempts; each wait is twice as long as the one before",
 			},
-			{name: "max", is: one(&r.Max, backoff), or: "5m", means: "the longest time"},
+			{name: "max", is: one(&r.Max, backoff), or: "5m", means: "the longest wait"},
 			{
 				name: "on", is: many(&r.On, 200, status(400, 599, retryable)), or: "[429, 503]",
 				means: "statuses that mean \"not processed\". 429 and 503 always do",
@@ -94,7 +94,7 @@ func (r *Retry) section(of *bucket.Rules) section {
 			{
 				name: "reject", is: many(&r.Reject, 200, status(300, 499, r.rejectable)), otherwise: "none",
 				means: "statuses of this API that concern the single job, not weir's access (401, 402, 403, 407, redirects): the job " +
-					"becomes a letter `rejected`",
+					"becomes a `rejected` letter",
 			},
 			{
 				name: "hold", is: one(&r.Hold, word(HoldAPI, HoldKey)), otherwise: "`api` with shared limits, else `key`",
@@ -175,7 +175,7 @@ func (b *Breaker) section(r *Retry) section {
 			},
 			{
 				name: "max", is: one(&b.Max, open), otherwise: "that of `retry`", absent: func() { b.Max = max(r.Max, b.Min) },
-				means: "the longest time",
+				means: "the longest hold",
 			},
 		},
 		check: func(f fields) {

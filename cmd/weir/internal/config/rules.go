@@ -46,7 +46,7 @@ func rules(r *bucket.Rules, price *ingest.Cost) []field {
 			is:    items(&r.Shared, mostShared, func(l *bucket.Limit) section { return limit(l, r, price, lines) }),
 			means: "limits that all keys share; a call must be within all of them",
 		},
-		{name: "admit", is: items(&r.Admit, mostAdmit, admission), otherwise: "none", means: "limits for each key on accepted jobs"},
+		{name: "admit", is: items(&r.Admit, mostAdmit, admission), otherwise: "none", means: "limits on how many jobs of each key weir accepts"},
 		{
 			name: "keys", otherwise: "none",
 			is: named(&r.Overrides, mostOverrides, "PATTERN", func(o *bucket.Override) section { return override(o, r) },
@@ -68,7 +68,7 @@ func pace(r *bucket.Rate) []field {
 		})), needs: rateFix, means: "how fast the bucket drains into the API"},
 		{
 			name: "burst", is: one(&r.Burst, whole[int64](1, mostBurst)), or: "1",
-			means: "how many calls may start together after idling; `counts` says at what cost",
+			means: "how many calls may start together after idling; `counts` says whether they lower the steady rate",
 		},
 		{
 			name: "counts", is: one(&r.Counts, counts), otherwise: "`window`",
@@ -219,7 +219,7 @@ func moreExact(a, b bucket.Override) int {
 // leastJitter is the smallest jitter, even if the operator allows none: timers of an operating system are not finer.
 const leastJitter = time.Millisecond
 
-// CallRules returns the rules that an api's calls are made by: the api's own, with at least leastJitter.
+// CallRules returns the rules for an api's calls: its own, with a jitter of at least leastJitter.
 func (a *API) CallRules() bucket.Rules {
 	rules := a.Rules
 	rules.Jitter = max(rules.Jitter, leastJitter)

@@ -105,7 +105,7 @@ func (s *Settings) groups() []group {
 						s.Replicas = 1
 					}
 				},
-				means: "copies of every stream and key-value bucket; one that has more keeps them",
+				means: "copies of every stream and key-value bucket. A stream or bucket that already has more copies keeps them",
 			},
 			{
 				name: "WEIR_PARTITIONS", is: one(&s.Partitions, whole(1, 256)), or: "8",
@@ -134,7 +134,7 @@ func (s *Settings) groups() []group {
 				name: "WEIR_STATE_DIR", is: one(&s.StateDir, free("a path", anything)), otherwise: "`state` in `WEIR_DATA_DIR`",
 				absent: func() { s.StateDir = s.besideData(dataNamed) },
 				means: "where this machine keeps notes about the store, such as the end of each stream, and the flight recorder " +
-					"([store](store.md)), which needs a local disk or a directory in memory. On another disk than the store it detects more. " +
+					"([store](store.md)), which needs a local disk or a directory in memory. On another disk than the store, the notes also reveal a rolled-back snapshot of a volume. " +
 					"With `WEIR_NATS_URL`, and neither this nor `WEIR_DATA_DIR`, weir keeps nothing",
 			},
 			{
@@ -152,7 +152,7 @@ func (s *Settings) groups() []group {
 				name: "WEIR_HTTP_LISTEN", is: one(&s.HTTPListen, free("host:port, port 0 for any, or empty", listenAddress)),
 				or: "127.0.0.1:8480", empty: true,
 				means: "the address of the console, `/metrics`, `/livez` and `/readyz`, and of jobs over HTTP " +
-					"([submission](submission.md)). Set to nothing: none",
+					"([submission](submission.md)). Empty: weir does not serve HTTP",
 			},
 			{
 				name: "WEIR_SECRETS", otherwise: "empty",
@@ -165,9 +165,9 @@ func (s *Settings) groups() []group {
 			},
 			{
 				name: "WEIR_HTTP_TOKEN", otherwise: "empty",
-				is: one(&s.HTTPToken, secretOf("16 to 256 of letters, digits and `-._~+/=`, or `${file:/path}`", bearerToken)),
-				means: "the token (`Authorization: Bearer …`) of requests with all rights. If other machines can connect, this, or tokens " +
-					"under `http` in the [configuration](configuration.md), is required. `/livez` and `/readyz` answer without a token; " +
+				is: one(&s.HTTPToken, secretOf("16 to 256 letters, digits and `-._~+/=`, or `${file:/path}`", bearerToken)),
+				means: "the token (`Authorization: Bearer …`) of requests with all rights. If other machines can connect, weir requires this or tokens " +
+					"under `http` in the [configuration](configuration.md). `/livez` and `/readyz` answer without a token; " +
 					"only a request that may read everything gets the reason why weir is not ready",
 			},
 		}},

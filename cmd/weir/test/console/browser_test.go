@@ -115,17 +115,28 @@ func (b *browser) heard() []string {
 
 func (b *browser) do(what string, steps ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeoutCause(b.ctx, weirtest.Patience, fmt.Errorf("the browser took longer than %s", weirtest.Patience))
-	defer cancel()
-	if err := chromedp.Do(ctx, steps...); err != nil {
+	if err := b.try(steps...); err != nil {
 		b.t.Fatalf("%s: %v", what, err)
 	}
 }
 
-// open goes to an address of the console and waits for its page.
+func (b *browser) try(steps ...chromedp.Action[chromedp.Void]) error {
+	ctx, cancel := context.WithTimeoutCause(b.ctx, weirtest.Patience, fmt.Errorf("the browser took longer than %s", weirtest.Patience))
+	defer cancel()
+	return chromedp.Do(ctx, steps...)
+}
+
+// open goes to an address of the console and waits for its page. On a busy machine the browser may abort that for the
+// sake of the tab's first page, which is still on its way: then open goes there once more.
 func (b *browser) open(path string) {
 	b.t.Helper()
-	b.do("open "+path, chromedp.Navigate(b.base+path))
+	err := b.try(chromedp.Navigate(b.base + path))
+	if err != nil && strings.Contains(err.Error(), "net::ERR_ABORTED") {
+		err = b.try(chromedp.Navigate(b.base + path))
+	}
+	if err != nil {
+		b.t.Fatalf("open %s: %v", path, err)
+	}
 	b.wait("the page "+path, `document.querySelector("main h1") !== null`)
 }
 

@@ -107,7 +107,7 @@ func TestConsoleMovesLetters(t *testing.T) {
 
 // consolePages are all pages of the console, as the rig has something to show on each.
 var consolePages = []string{
-	"/", "/buckets", "/bucket?api=pay&key=a", "/letters", "/letter?seq=1", "/redrives", "/job?id=nobody", "/limits", "/spend", "/replicas", "/doctor", "/configuration",
+	"/", "/buckets", "/bucket?api=pay&key=a", "/letters", "/letter?seq=1", "/redrives", "/jobs", "/jobs?state=dead", "/job?id=nobody", "/limits", "/spend", "/replicas", "/doctor", "/configuration",
 	"/configuration?propose=1", "/events", "/nowhere",
 }
 
@@ -125,7 +125,7 @@ func TestConsoleAsAReaderHearsIt(t *testing.T) {
 		b.checkTree(page)
 		b.checkFocus(page)
 	}
-	b.do("a narrow window", chromedp.EmulateViewport(400, 900))
+	b.do("a narrow window", chromedp.EmulateViewport(390, 900))
 	for _, page := range consolePages {
 		b.visit(page)
 		b.wait(page+" narrow", `!document.querySelector("main").innerText.includes("Asking for")`)
@@ -226,7 +226,7 @@ func (b *browser) checkFocus(page string) {
 func (b *browser) screenshots(dir string) {
 	b.t.Helper()
 	for _, theme := range []string{"dark", "light"} {
-		for name, width := range map[string]int64{"wide": 1280, "narrow": 400} {
+		for name, width := range map[string]int64{"wide": 1440, "narrow": 390} {
 			for _, page := range consolePages {
 				b.do("resize", chromedp.EmulateViewport(width, 900))
 				b.visit(page)

@@ -180,7 +180,7 @@ func TestDocsOfLimitKinds(t *testing.T) {
 	sameNames(t, "limits", valuesOf(t, "Kind", "bucket"), code)
 	sameNames(t, "limits", code, namedIn(tableRows(t, "limits", "kind")))
 	numbers := []string{"none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"}
-	if want := "is one of " + numbers[len(code)] + ";"; !strings.Contains(weirtest.TopicText(t, "limits"), want) {
+	if want := "is of one of " + numbers[len(code)] + " kinds;"; !strings.Contains(weirtest.TopicText(t, "limits"), want) {
 		t.Errorf("topic limits does not say that an entry of limits %q", want)
 	}
 	some := object{"url": "http://127.0.0.1", "bucket": object{"rate": "10/s", "capacity": 5}, "limits": []any{object{"name": "bare"}}}

@@ -52,6 +52,7 @@ var rooms = []struct{ room, imports string }{
 	{"cmd/internal/machine", ""},
 	{"cmd/internal/child", "cmd/internal/machine"},
 	{"cmd/internal/serving", "cmd/internal/child"},
+	{"cmd/internal/contest", "cmd/internal/machine cmd/internal/child"},
 	{"cmd/weir/internal/cli/terminal", ""},
 	{"cmd/weir/internal/cli/help", "cmd/weir/internal/cli/terminal"},
 	{"cmd/weir/internal/cli", "cmd/weir/internal/cli/terminal"},
@@ -63,7 +64,7 @@ var rooms = []struct{ room, imports string }{
 	{"cmd/weir/internal/serve/embedded", "cmd/weir/internal/nats/connect cmd/weir/internal/nats/jsproxy"},
 	{"cmd/weir/internal/httpd/console", "cmd/weir/internal/config"},
 	{"cmd/weir/internal/cli/demo", "bucket cmd/internal/fakeapi cmd/internal/machine cmd/internal/serving cmd/weir/internal/cli/terminal"},
-	{"cmd/weir/internal/cli/bench", "cmd/internal/machine cmd/internal/child cmd/internal/serving cmd/weir/internal/cli"},
+	{"cmd/weir/internal/cli/bench", "cmd/internal/machine cmd/internal/serving cmd/internal/contest cmd/weir/internal/cli"},
 	{"cmd/weir/internal/serve/limitstate", "bucket bucket/fault bucket/redisstore bucket/stream deadletter dispatcher dispatcher/schedule dispatcher/httpcall dispatcher/ledger dispatcher/recorder cmd/weir/internal/cli cmd/weir/internal/serve/clock cmd/weir/internal/config"},
 	{"cmd/weir/internal/ops/flowsamples", "dispatcher/desk dispatcher/schedule dispatcher"},
 	{"cmd/weir/internal/ops/spend", "bucket dispatcher/ledger cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/nats/connect cmd/weir/internal/serve/limitstate"},
@@ -104,7 +105,9 @@ var rooms = []struct{ room, imports string }{
 	{"cmd/weir/test/soak", "*"},
 	{"cmd/weir-torture/internal/torture", "ingest bucket bucket/fault bucket/stream bucket/lease bucket/queue deadletter dispatcher/ledger dispatcher/recorder cmd/internal/fakeapi cmd/internal/machine cmd/internal/child"},
 	{"cmd/weir-torture", "bucket/fault cmd/internal/machine cmd/weir-torture/internal/torture"},
-	{"deploy/bench", ""}, // a module of its own: only its tests import weir, and deploy/bench/peers starts it
+	{"cmd/weir-peers", "cmd/internal/machine cmd/internal/child cmd/internal/serving cmd/internal/contest"},
+	{"cmd/weir-peers/sides", "cmd/internal/machine cmd/internal/serving cmd/internal/contest"},
+	{"deploy/bench", ""}, // a module of its own: only its tests import weir
 }
 
 // forTests are what only tests import.
@@ -158,7 +161,7 @@ func TestHeavyDependenciesHaveOneHome(t *testing.T) {
 		"github.com/spf13/cobra":          {"cmd/weir/", "cmd/weir-torture/"}, // and of the rooms of cmd/weir only cli and commands: see below
 		"github.com/Shopify/toxiproxy/":   {"cmd/weir-torture/internal/torture/"},
 		"github.com/rs/zerolog":           {"cmd/weir-torture/internal/torture/"},
-		"embed":                           {"cmd/weir/internal/httpd/httpapi/", "cmd/weir/internal/httpd/console/", "cmd/weir/internal/cli/help/", "deploy/bench/peers/"},
+		"embed":                           {"cmd/weir/internal/httpd/httpapi/", "cmd/weir/internal/httpd/console/", "cmd/weir/internal/cli/help/", "cmd/weir-peers/"},
 		"github.com/prometheus/client_golang/prometheus/promhttp": {"cmd/weir/internal/httpd/console/"},
 		"go.opentelemetry.io/otel/sdk/":                           {"cmd/weir/internal/serve/otlp/"},
 		"go.opentelemetry.io/otel/exporters/":                     {"cmd/weir/internal/serve/otlp/"},
@@ -236,11 +239,11 @@ func TestOthersAreOnlyMeasured(t *testing.T) {
 	homes := map[string][]string{
 		"github.com/go-redis/redis_rate/": {"deploy/bench/beside_test.go"},
 		"github.com/throttled/throttled/": {"deploy/bench/beside_test.go"},
-		"github.com/riverqueue/river":     {"deploy/bench/peers/river.go"},
-		"github.com/hibiken/asynq":        {"deploy/bench/peers/asynq.go"},
-		"github.com/jackc/pgx/":           {"deploy/bench/peers/river.go", "deploy/bench/peers/postgres.go"},
+		"github.com/riverqueue/river":     {"cmd/weir-peers/river.go"},
+		"github.com/hibiken/asynq":        {"cmd/weir-peers/asynq.go"},
+		"github.com/jackc/pgx/":           {"cmd/weir-peers/river.go", "cmd/weir-peers/postgres.go"},
 		"golang.org/x/time/rate": {
-			"deploy/bench/beside_test.go", "deploy/bench/peers/asynq.go", "bucket/bench_test.go", "cmd/weir/internal/cli/bench/pace.go",
+			"deploy/bench/beside_test.go", "cmd/weir-peers/asynq.go", "bucket/bench_test.go", "cmd/weir/internal/cli/bench/pace.go",
 			"cmd/weir/internal/httpd/console/failures.go", // guesses at a token are no calls
 		},
 	}

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"weir/bucket/natstest"
-	"weir/cmd/internal/machine"
 	"weir/cmd/weir/internal/cli/bench"
 	"weir/cmd/weir/weirtest"
 
@@ -25,7 +24,7 @@ func TestBenchLeavesAServerAsItWas(t *testing.T) {
 	run := func() error {
 		return bench.Run(t.Context(), "accept", bench.Options{
 			Rounds: 1, Jobs: 40, Keys: 20, Body: 100, Seconds: 2, Durability: "always", Server: js.Conn().ConnectedUrl(), Dir: t.TempDir(),
-			Attributes: machine.ChildAttributes, Out: io.Discard, Talk: io.Discard,
+			Out: io.Discard, Talk: io.Discard,
 		})
 	}
 	names := func() (all []string) {

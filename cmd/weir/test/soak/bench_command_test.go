@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"weir/cmd/internal/machine"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/cli/bench"
 	"weir/cmd/weir/weirtest"
@@ -33,7 +32,7 @@ func TestBench(t *testing.T) {
 			heldUp := weirtest.MeasureHeldUp(t)
 			err := bench.Run(t.Context(), name, bench.Options{
 				Rounds: 2, Jobs: 40, Keys: 20, Body: 100, Seconds: seconds, Durability: "always", Server: bench.Inside, Dir: t.TempDir(),
-				Attributes: machine.ChildAttributes, As: cli.AsJSON, Out: &out, Talk: io.Discard,
+				As: cli.AsJSON, Out: &out, Talk: io.Discard,
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"strconv"
 
-	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/internal/contest"
 )
 
 // waitingAPI is one whose jobs wait: each key is called once a day.
@@ -17,35 +17,33 @@ const waitingAPI = `apis:
 
 // accept is how many jobs a second are taken: published asynchronously, 4,000 under way, until the last is acknowledged.
 func accept(ctx context.Context, s *stage, r *Report) error {
-	if err := s.serve(ctx, waitingAPI); err != nil {
+	w, err := s.serve(ctx, "weir", waitingAPI)
+	if err != nil {
 		return err
 	}
-	contestants := []contestant{{"weir", s.pids, func(ctx context.Context, jobs int) (float64, error) {
-		return timed(ctx, jobs, func(ctx context.Context) error {
-			return load{subject: "weir.jobs.waiting", jobs: jobs, keys: s.o.Keys, body: s.o.Body}.publish(ctx, s.js)
-		})
-	}}}
-	bare, err := s.references(ctx, true, func(ctx context.Context, name string, js jetstream.JetStream, pids []int) (contestant, error) {
-		if err := bareStreamOn(ctx, js, jetstream.LimitsPolicy); err != nil {
-			return contestant{}, err
-		}
-		subject := bareSubject
-		if name == floorName {
-			subject = relaySubject
-			if err := s.relay(js); err != nil {
-				return contestant{}, err
+	all, err := s.references(ctx, true, func(ctx context.Context, ref reference) (c contestant, err error) {
+		subjects := contest.BareSubject
+		if ref.name == floorName {
+			subjects = relaySubject
+			if _, err := s.Role(ctx, relayRole, contest.Settings{Store: ref.url}); err != nil {
+				return c, err
 			}
 		}
-		return contestant{name, pids, func(ctx context.Context, jobs int) (float64, error) {
-			return timed(ctx, jobs, func(ctx context.Context) error {
-				return load{subject: subject, jobs: jobs, keys: s.o.Keys, body: s.o.Body}.publish(ctx, js)
-			})
-		}}, nil
+		js, err := s.connect(ref.url)
+		if err != nil {
+			return c, err
+		}
+		if err := contest.BareStreams(ctx, js); err != nil {
+			return c, err
+		}
+		producer, err := s.Role(ctx, "nats", contest.Settings{Store: ref.url, Queue: subjects})
+		return contestant{ref.name, ref.pids, s.taken(producer, contest.Waiting)}, err
 	})
 	if err != nil {
 		return err
 	}
-	if r.Contenders, err = s.contest(ctx, "jobs/s", append(contestants, bare...)); err != nil {
+	all = append([]contestant{{"weir", w.pids, s.taken(w.producer, "waiting")}}, all...)
+	if r.Contenders, err = s.contest(ctx, "jobs/s", all); err != nil {
 		return err
 	}
 	for _, c := range r.Contenders[1:] {
@@ -54,30 +52,33 @@ func accept(ctx context.Context, s *stage, r *Report) error {
 	return nil
 }
 
-// references are bare contestants: on servers of their own, one that syncs every write and one that does not; or, beside a server that is
-// not the bench's, on that one. With a floor there is one more, which sends and stores the same messages as weir.
+// reference is a server that a bare contestant uses.
+type reference struct {
+	name, url string
+	pids      []int // of its process, if the measurement started it
+}
+
+// references makes bare contestants: on servers of their own, one that syncs every write, one that does not, and with
+// floor one that sends and stores the same messages as weir; or, beside a server that the bench did not start, on that one.
 func (s *stage) references(
-	ctx context.Context, floor bool, on func(ctx context.Context, name string, js jetstream.JetStream, pids []int) (contestant, error),
+	ctx context.Context, floor bool, on func(ctx context.Context, ref reference) (contestant, error),
 ) (all []contestant, err error) {
-	if s.o.Server != Inside && s.o.Server != Beside {
-		same, err := on(ctx, "bare, same server", s.js, nil)
+	refs := []struct{ name, durability string }{
+		{"bare, every write synced", "always"}, {"bare, without fsync", "interval"}, {floorName, "interval"},
+	}
+	if !floor {
+		refs = refs[:2]
+	}
+	if s.borrowed() {
+		same, err := on(ctx, reference{name: "bare, same server", url: s.o.Server})
 		return []contestant{same}, err
 	}
-	references := []struct{ name, durability string }{{"bare, every write synced", "always"}, {"bare, without fsync", "interval"}}
-	if floor {
-		references = append(references, struct{ name, durability string }{floorName, "interval"})
-	}
-	for i, reference := range references {
-		url, pid, err := s.server(ctx, "bare-"+strconv.Itoa(i), reference.durability)
+	for i, r := range refs {
+		url, server, err := s.Server(ctx, "bare-"+strconv.Itoa(i), r.durability)
 		if err != nil {
 			return nil, err
 		}
-		nc, js, err := connect(url)
-		if err != nil {
-			return nil, err
-		}
-		s.later(func() error { nc.Close(); return nil })
-		c, err := on(ctx, reference.name, js, []int{pid})
+		c, err := on(ctx, reference{r.name, url, []int{server.PID()}})
 		if err != nil {
 			return nil, err
 		}

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"weir/cmd/internal/contest"
 	"weir/cmd/internal/machine"
 	"weir/cmd/weir/internal/cli"
 )
@@ -24,7 +25,6 @@ type Options struct {
 	Server     string // Inside, Beside, or the URL of one
 	Redis      string // its URL: dispatch measures limits in it, too; empty: not
 	Dir        string // where the stores are made; empty: the system's directory for such
-	Attributes Attributes
 
 	As   cli.Format
 	Out  io.Writer // gets the report
@@ -49,7 +49,7 @@ func (o *Options) check() error {
 		{"--rounds", o.Rounds, 1, mostRounds},
 		{"--jobs", o.Jobs, 10, mostJobs},
 		{"--keys", o.Keys, 1, mostKeys},
-		{"--body", o.Body, 0, mostBody},
+		{"--body", o.Body, contest.LeastBody, mostBody},
 		{"--seconds", o.Seconds, 2, mostSeconds},
 	} {
 		if b.is < b.least || b.is > b.most {
@@ -88,14 +88,19 @@ func Run(ctx context.Context, name string, o Options) (err error) {
 	alive, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 
-	s, err := newStage(o, fail)
-	defer func() { err = errors.Join(err, s.close()) }()
+	// The roles are played by the command whose code calls Play.
+	base, err := contest.NewStage(o.Dir, "weir-bench-", "bench", "role")
+	defer func() { err = errors.Join(err, base.Close()) }()
 	if err != nil {
+		return err
+	}
+	s := &stage{Stage: base, o: o, fail: fail}
+	if s.api, err = s.API(ctx); err != nil {
 		return err
 	}
 	began := time.Now()
 	r := &Report{Bench: name, Durability: o.Durability, Rounds: o.Rounds, Jobs: o.Jobs, Keys: o.Keys, Body: o.Body}
-	if r.Machine, err = look(s.dir); err != nil {
+	if r.Machine, err = contest.Look(s.Dir); err != nil {
 		return err
 	}
 	if name == "pace" {

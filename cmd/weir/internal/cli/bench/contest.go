@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"weir/cmd/internal/contest"
 	"weir/cmd/weir/internal/cli"
 )
 
@@ -15,64 +16,87 @@ type contestant struct {
 	run  func(ctx context.Context, jobs int) (figure float64, err error)
 }
 
-// contest runs the contenders' rounds in turn, after a short round that does not count. Another contender begins each
-// round.
+// contest runs the contenders' rounds in turn, after a short round that does not count.
 func (s *stage) contest(ctx context.Context, unit string, all []contestant) ([]Contender, error) {
-	for _, c := range all {
-		if _, err := c.run(ctx, max(1, s.o.Jobs/10)); err != nil {
-			return nil, fmt.Errorf("%s: %w", c.name, err)
+	turn := func(i, jobs int) (float64, error) {
+		ctx, cancel := context.WithTimeoutCause(ctx, within, errTooLong)
+		defer cancel()
+		figure, err := all[i].run(ctx, jobs)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", all[i].name, err)
+		}
+		return figure, nil
+	}
+	for i := range all {
+		if _, err := turn(i, max(1, s.o.Jobs/10)); err != nil {
+			return nil, err
 		}
 	}
 	found := make([]Contender, len(all))
 	used := make([][]float64, len(all))
 	bar := cli.NewProgressBar(s.o.Talk, "rounds", s.o.Rounds*len(all))
 	defer bar.Clear()
-	for round := range s.o.Rounds {
-		for turn := range all {
-			bar.Show(round*len(all) + turn)
-			i := (round + turn) % len(all)
-			before, known := cpuOfAll(all[i].pids)
-			figure, err := all[i].run(ctx, s.o.Jobs)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", all[i].name, err)
-			}
-			found[i].Each = append(found[i].Each, figure)
-			if after, ok := cpuOfAll(all[i].pids); ok && known {
-				used[i] = append(used[i], float64((after-before).Microseconds())/float64(s.o.Jobs))
-			}
+	done := 0
+	for _, i := range contest.Turns(s.o.Rounds, len(all)) {
+		bar.Show(done)
+		done++
+		before, known := contest.CPU(all[i].pids...)
+		figure, err := turn(i, s.o.Jobs)
+		if err != nil {
+			return nil, err
+		}
+		found[i].Each = append(found[i].Each, figure)
+		if after, ok := contest.CPU(all[i].pids...); ok && known {
+			used[i] = append(used[i], float64((after-before).Microseconds())/float64(s.o.Jobs))
 		}
 	}
 	for i, c := range all {
-		found[i].Name, found[i].Unit, found[i].Figure = c.name, unit, spread(found[i].Each)
+		found[i].Name, found[i].Unit, found[i].Figure = c.name, unit, contest.SpreadOf(found[i].Each)
 		if len(used[i]) > 0 {
-			cpu := spread(used[i])
+			cpu := contest.SpreadOf(used[i])
 			found[i].CPU = &cpu
 		}
 	}
 	return found, nil
 }
 
-func cpuOfAll(pids []int) (sum time.Duration, ok bool) {
-	for _, pid := range pids {
-		used, ok := cpuOf(pid)
-		if !ok {
-			return 0, false
-		}
-		sum += used
-	}
-	return sum, len(pids) > 0
-}
-
 // within bounds one round.
 const within = 10 * time.Minute
 
-// timed is how many jobs a second do makes, from its begin to its return.
-func timed(ctx context.Context, jobs int, do func(ctx context.Context) error) (float64, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("a round did not end within %v", within))
-	defer cancel()
-	began := time.Now()
-	if err := do(ctx); err != nil {
-		return 0, err
+var errTooLong = fmt.Errorf("a round did not end within %v", within)
+
+// load returns the order to publish a round's jobs into a queue.
+func (s *stage) load(queue string, jobs, keys int) contest.Order {
+	return contest.Order{Do: "publish", Queue: queue, Jobs: jobs, Keys: keys, Body: s.o.Body}
+}
+
+// taken measures the jobs a second that a queue takes, from the producer's first publish to its last receipt.
+func (s *stage) taken(producer *contest.Role, queue string) func(context.Context, int) (float64, error) {
+	return func(ctx context.Context, jobs int) (float64, error) {
+		published, err := producer.Order(ctx, s.load(queue, jobs, s.o.Keys))
+		return contest.PerSecond(jobs, published.Took), err
 	}
-	return float64(jobs) / time.Since(began).Seconds(), nil
+}
+
+// busyKeys are the keys of the jobs that are called, at most.
+const busyKeys = 1000
+
+// called measures the jobs a second that go from a producer to the API, from its first publish to the last job's call.
+func (s *stage) called(producer *contest.Role, queue, path string) func(context.Context, int) (float64, error) {
+	return func(ctx context.Context, jobs int) (float64, error) {
+		calls, err := s.calls(ctx, producer, path, s.load(queue, jobs, min(s.o.Keys, busyKeys)))
+		if err != nil {
+			return 0, err
+		}
+		_, last := calls.FirstAndLast()
+		return contest.PerSecond(jobs, last-calls.Began), nil
+	}
+}
+
+// calls has a producer publish jobs, and returns when each of them was called.
+func (s *stage) calls(ctx context.Context, producer *contest.Role, path string, o contest.Order) (contest.Calls, error) {
+	return s.api.Round(ctx, path, o.Jobs, within, func(ctx context.Context) (int64, error) {
+		published, err := producer.Order(ctx, o)
+		return published.Began, err
+	})
 }

@@ -3,63 +3,49 @@ package bench
 import (
 	"context"
 
-	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/internal/contest"
 )
 
 // busyAPIs are called as fast as weir can: one with an idempotency key, one without.
 const busyAPIs = `apis:
   idempotent:
-    url: URL
+    url: URL/idempotent
     idempotency: {header: Idempotency-Key}
     bucket: {rate: 100000/s, capacity: 1000000, in_flight: 64}
   once:
-    url: URL
+    url: URL/once
     bucket: {rate: 100000/s, capacity: 1000000, in_flight: 64}
 `
 
+// callsAtOnce is how many calls run at once, of weir and of the reference.
+const callsAtOnce = 64
+
+// barePath is the path of the calls of the bare loops.
+const barePath = "/bare"
+
 // dispatch is how many jobs a second go from a producer to the API, which answers at once.
 func dispatch(ctx context.Context, s *stage, r *Report) error {
-	if err := s.serve(ctx, busyAPIs); err != nil {
-		return err
-	}
-	contestants := []contestant{
-		{"weir, idempotent", s.pids, s.called("weir.jobs.idempotent", s.js)},
-		{"weir, not idempotent", s.pids, s.called("weir.jobs.once", s.js)},
-	}
-	bare, err := s.references(ctx, true, func(ctx context.Context, name string, js jetstream.JetStream, pids []int) (contestant, error) {
-		loop, err := newBareLoop(ctx, js, s.sink.url)
-		if err != nil {
-			return contestant{}, err
-		}
-		subject := bareSubject
-		if name == floorName {
-			subject = relaySubject
-			if loop.keep, err = keeper(ctx, js); err != nil {
-				return contestant{}, err
-			}
-			if err := s.relay(js); err != nil {
-				return contestant{}, err
-			}
-		}
-		stop, err := loop.run(ctx)
-		if err != nil {
-			return contestant{}, err
-		}
-		s.later(func() error { stop(); return nil })
-		return contestant{name, pids, s.called(subject, js)}, nil
-	})
+	w, err := s.serve(ctx, "weir", busyAPIs)
 	if err != nil {
 		return err
 	}
-	contestants = append(contestants, bare...)
+	all := []contestant{
+		{"weir, idempotent", w.pids, s.called(w.producer, "idempotent", "/idempotent")},
+		{"weir, not idempotent", w.pids, s.called(w.producer, "once", "/once")},
+	}
+	bare, err := s.references(ctx, true, s.loop)
+	if err != nil {
+		return err
+	}
+	all = append(all, bare...)
 	if s.o.Redis != "" {
 		limited, err := s.shared(ctx)
 		if err != nil {
 			return err
 		}
-		contestants = append(contestants, limited...)
+		all = append(all, limited...)
 	}
-	if r.Contenders, err = s.contest(ctx, "jobs/s", contestants); err != nil {
+	if r.Contenders, err = s.contest(ctx, "jobs/s", all); err != nil {
 		return err
 	}
 	for _, c := range r.Contenders[2 : 2+len(bare)] {
@@ -72,19 +58,22 @@ func dispatch(ctx context.Context, s *stage, r *Report) error {
 	return nil
 }
 
-// called publishes jobs and waits until the API has had them.
-func (s *stage) called(subject string, js jetstream.JetStream) func(context.Context, int) (float64, error) {
-	return func(ctx context.Context, jobs int) (float64, error) {
-		until := s.sink.calls.Load() + int64(jobs)
-		return timed(ctx, jobs, func(ctx context.Context) error {
-			l := load{subject: subject, jobs: jobs, keys: min(s.o.Keys, busyKeys), body: s.o.Body}
-			if err := l.publish(ctx, js); err != nil {
-				return err
-			}
-			return s.sink.await(ctx, until)
-		})
+// loop starts a bare loop and its producer.
+func (s *stage) loop(ctx context.Context, ref reference) (c contestant, err error) {
+	role, subjects := "nats", contest.BareSubject
+	if ref.name == floorName {
+		role, subjects = keeperRole, relaySubject
+		if _, err := s.Role(ctx, relayRole, contest.Settings{Store: ref.url}); err != nil {
+			return c, err
+		}
 	}
+	worker, err := s.Role(ctx, role, contest.Settings{Store: ref.url, API: s.api.URL + barePath, AtOnce: callsAtOnce, Worker: true})
+	if err != nil {
+		return c, err
+	}
+	if _, err := worker.Order(ctx, contest.Order{Do: "work"}); err != nil {
+		return c, err
+	}
+	producer, err := s.Role(ctx, "nats", contest.Settings{Store: ref.url, Queue: subjects})
+	return contestant{ref.name, ref.pids, s.called(producer, contest.Busy, barePath)}, err
 }
-
-// busyKeys are the keys of the jobs that are called, at most.
-const busyKeys = 1000

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/internal/contest"
 )
 
 // What a bare reference leaves out is most of what weir's messages cost. So there is a second reference, which sends and stores the same
@@ -20,10 +23,34 @@ import (
 
 const (
 	floorName    = "same messages, without fsync"
-	relaySubject = "bench.relay"
+	relaySubject = "relay"
 	keptStream   = "BENCH_KEPT"
 	keptSubject  = "bench.kept"
 )
+
+// Roles of `weir bench` besides those of every contest.
+const (
+	relayRole  = "relay"
+	keeperRole = "keeper"
+)
+
+// Play plays one of the bench's roles, in a process that Run started, until its input ends.
+func Play(ctx context.Context, in io.Reader, out io.Writer, name, settings string) error {
+	return contest.Play(ctx, in, out, map[string]contest.Make{relayRole: relay, keeperRole: keepingWorker}, name, settings)
+}
+
+// keepingWorker is the bare worker that also stores what came of a call.
+func keepingWorker(ctx context.Context, set contest.Settings) (contest.Do, error) {
+	_, js, err := contest.Connect(set.Store)
+	if err != nil {
+		return nil, err
+	}
+	keep, err := keeper(ctx, js)
+	if err != nil {
+		return nil, err
+	}
+	return contest.BareWorker(ctx, js, set, keep)
+}
 
 // What weir stores of a call, about: a result's fields, and a ledger's record.
 const (
@@ -33,51 +60,50 @@ const (
 )
 
 // relay takes messages from producers, stores each in the reference's stream under an id, and answers once it is stored, as an intake does.
-func (s *stage) relay(js jetstream.JetStream) error {
-	nc, own, err := connect(js.Conn().ConnectedUrl())
+func relay(ctx context.Context, set contest.Settings) (contest.Do, error) {
+	nc, js, err := contest.Connect(set.Store)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	s.later(func() error { nc.Close(); return nil })
+	_, storing, err := contest.Connect(set.Store)
+	if err != nil {
+		return nil, err
+	}
+	if err := contest.BareStreams(ctx, js); err != nil {
+		return nil, err
+	}
 	type taken struct {
 		stored jetstream.PubAckFuture
 		reply  string
 	}
-	answers := make(chan taken, under)
+	answers := make(chan taken, contest.Unacknowledged)
 	id := newIDs("job")
 	_, err = nc.Subscribe(relaySubject+".>", func(m *nats.Msg) {
-		stored := &nats.Msg{Subject: bareSubject + strings.TrimPrefix(m.Subject, relaySubject), Data: m.Data, Header: nats.Header{jetstream.MsgIDHeader: {id()}}}
-		if ack, err := own.PublishMsgAsync(stored, jetstream.WithStallWait(time.Minute)); err == nil {
+		stored := &nats.Msg{
+			Subject: contest.BareSubject + strings.TrimPrefix(m.Subject, relaySubject), Data: m.Data, Header: nats.Header{jetstream.MsgIDHeader: {id()}},
+		}
+		if ack, err := storing.PublishMsgAsync(stored, jetstream.WithStallWait(time.Minute)); err == nil {
 			answers <- taken{ack, m.Reply} // else the producer is not answered, and the round fails
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("make the relay of the reference: %w", err)
+		return nil, fmt.Errorf("make the relay of the reference: %w", err)
 	}
-	done := make(chan struct{})
-	s.later(func() error { close(done); return nil })
-	go func() {
-		for {
+	go func() { // ends with the process
+		for t := range answers {
 			select {
-			case t := <-answers:
-				select {
-				case ack := <-t.stored.Ok():
-					answer, _ := json.Marshal(ack) // of plain fields
-					_ = nc.Publish(t.reply, answer)
-				case err := <-t.stored.Err(): // the producer takes it for a refusal, and the round fails
-					_ = nc.Publish(t.reply, []byte(err.Error()))
-				case <-done:
-					return
-				}
-			case <-done:
-				return
+			case ack := <-t.stored.Ok():
+				answer, _ := json.Marshal(ack) // of plain fields
+				_ = nc.Publish(t.reply, answer)
+			case err := <-t.stored.Err(): // the producer takes it for a refusal, and the round fails
+				_ = nc.Publish(t.reply, []byte(err.Error()))
 			}
 		}
 	}()
 	if err := nc.Flush(); err != nil {
-		return fmt.Errorf("make the relay of the reference: %w", err)
+		return nil, fmt.Errorf("make the relay of the reference: %w", err)
 	}
-	return nil
+	return func(context.Context, contest.Order) error { return errors.New("the relay takes no orders") }, nil
 }
 
 // keeper stores as much of a call as weir does, and waits until both are stored.

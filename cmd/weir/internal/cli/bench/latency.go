@@ -8,53 +8,44 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/internal/contest"
 )
 
 // latency is how long a job takes from its publish to its call, in an empty bucket, beside a message's way to a consumer:
 // one every 10 ms, in turns: by then what came of the one before is stored, and the bucket is empty.
 func latency(ctx context.Context, s *stage, r *Report) error {
-	if err := s.serve(ctx, busyAPIs); err != nil {
-		return err
-	}
-	receivers := map[string]receiver{}
-	bare, err := s.references(ctx, false, func(ctx context.Context, name string, js jetstream.JetStream, _ []int) (contestant, error) {
-		came, stop, err := bareReceiver(ctx, js)
-		if err != nil {
-			return contestant{}, err
-		}
-		s.later(func() error { stop(); return nil })
-		receivers[name] = receiver{js, came}
-		return contestant{name: name}, nil
-	})
+	w, err := s.serve(ctx, "weir", busyAPIs)
 	if err != nil {
 		return err
 	}
-	job := plainMsg(s.o.Body)
-	job.Subject = "weir.jobs.idempotent.one"
-	once := plainMsg(s.o.Body)
-	once.Subject = "weir.jobs.once.one"
-	s.sink.keep.Store(true)
-	toCall := func(ctx context.Context, m *nats.Msg) (time.Duration, error) {
-		until := s.sink.calls.Load() + 1
-		began := time.Now()
-		if _, err := s.js.PublishMsg(ctx, m); err != nil {
-			return 0, fmt.Errorf("publish a job: %w", err)
-		}
-		if err := s.sink.await(ctx, until); err != nil {
-			return 0, err
-		}
-		for _, at := range s.sink.taken() {
-			return at[len(at)-1].Sub(began), nil
-		}
-		return 0, fmt.Errorf("a call has no time")
+	js, err := s.connect(w.url)
+	if err != nil {
+		return err
 	}
-	all := []*series{
-		{name: "weir, idempotent", sample: func(ctx context.Context) (time.Duration, error) { return toCall(ctx, job) }},
-		{name: "weir, not idempotent", sample: func(ctx context.Context) (time.Duration, error) { return toCall(ctx, once) }},
+	toCall := func(api string) sample {
+		m := &nats.Msg{Subject: "weir.jobs." + api + ".one", Data: contest.Body(0, s.o.Body)}
+		return func(ctx context.Context) (time.Duration, error) {
+			calls, err := s.api.Round(ctx, "/"+api, 1, within, func(ctx context.Context) (int64, error) {
+				began := time.Now().UnixNano()
+				if _, err := js.PublishMsg(ctx, m); err != nil {
+					return 0, fmt.Errorf("publish a job: %w", err)
+				}
+				return began, nil
+			})
+			if err != nil {
+				return 0, err
+			}
+			return time.Duration(calls.Times[0] - calls.Began), nil
+		}
 	}
-	for _, c := range bare {
-		to := receivers[c.name]
-		all = append(all, &series{name: c.name, sample: func(ctx context.Context) (time.Duration, error) { return to.sample(ctx, plainMsg(s.o.Body)) }})
+	all := []*series{{name: "weir, idempotent", sample: toCall("idempotent")}, {name: "weir, not idempotent", sample: toCall("once")}}
+	_, err = s.references(ctx, false, func(ctx context.Context, ref reference) (contestant, error) {
+		sample, err := s.toConsumer(ctx, ref.url)
+		all = append(all, &series{name: ref.name, sample: sample})
+		return contestant{}, err
+	})
+	if err != nil {
+		return err
 	}
 	contestants := make([]contestant, len(all))
 	for i, x := range all {
@@ -64,7 +55,7 @@ func latency(ctx context.Context, s *stage, r *Report) error {
 		return err
 	}
 	for i, x := range all {
-		r.Contenders[i].Also = []Also{{"p99", "ms", spread(x.late).Median}}
+		r.Contenders[i].Also = []Also{{"p99", "ms", contest.SpreadOf(x.late).Median}}
 	}
 	for i, reference := range r.Contenders[2:] {
 		slow := Contender{Name: reference.Name + ", p99", Each: all[2+i].late[1:]}
@@ -75,29 +66,52 @@ func latency(ctx context.Context, s *stage, r *Report) error {
 	return nil
 }
 
-// receiver is a reference's: what is published to its stream comes back.
-type receiver struct {
-	js   jetstream.JetStream
-	came <-chan time.Time
+// toConsumer measures a message's way to a consumer of a bare stream.
+func (s *stage) toConsumer(ctx context.Context, url string) (sample, error) {
+	js, err := s.connect(url)
+	if err != nil {
+		return nil, err
+	}
+	if err := contest.BareStreams(ctx, js); err != nil {
+		return nil, err
+	}
+	consumer, err := js.OrderedConsumer(ctx, contest.WaitingStream, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverNewPolicy})
+	if err != nil {
+		return nil, fmt.Errorf("make the consumer of the reference: %w", err)
+	}
+	came := make(chan time.Time, 1)
+	consuming, err := consumer.Consume(func(jetstream.Msg) {
+		select {
+		case came <- time.Now():
+		case <-ctx.Done():
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("consume the stream of the reference: %w", err)
+	}
+	s.Later(func() error { consuming.Stop(); return nil })
+	m := &nats.Msg{Subject: contest.BareSubject + "." + contest.Waiting + ".one", Data: contest.Body(0, s.o.Body)}
+	return func(ctx context.Context) (time.Duration, error) {
+		began := time.Now()
+		if _, err := js.PublishMsg(ctx, m); err != nil {
+			return 0, fmt.Errorf("publish a message: %w", err)
+		}
+		select {
+		case at := <-came:
+			return at.Sub(began), nil
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
+	}, nil
 }
 
-func (r receiver) sample(ctx context.Context, m *nats.Msg) (time.Duration, error) {
-	began := time.Now()
-	if _, err := r.js.PublishMsg(ctx, m); err != nil {
-		return 0, fmt.Errorf("publish a message: %w", err)
-	}
-	select {
-	case at := <-r.came:
-		return at.Sub(began), nil
-	case <-ctx.Done():
-		return 0, context.Cause(ctx)
-	}
-}
+// sample is one measured time.
+type sample func(ctx context.Context) (time.Duration, error)
 
 // series is one contestant's samples.
 type series struct {
 	name   string
-	sample func(ctx context.Context) (time.Duration, error)
+	sample sample
 	late   []float64 // the p99 of each round, in ms; the first is of the round that does not count
 }
 
@@ -106,8 +120,6 @@ const apart = 10 * time.Millisecond
 
 // round takes samples one after the other and returns their median, in ms.
 func (x *series) round(ctx context.Context, samples int) (float64, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("a round did not end within %v", within))
-	defer cancel()
 	took := make([]time.Duration, samples)
 	next := time.NewTicker(apart)
 	defer next.Stop()

@@ -1,16 +1,14 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"net/http"
-	"strconv"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
+	"weir/cmd/internal/contest"
 	"weir/cmd/weir/internal/cli"
 )
 
@@ -47,10 +45,13 @@ func (c course) name() string {
 // pace is how much of a rate is used while a backlog waits, and the fullest second of any key, as the API sees both: weir's, and that of a
 // loop with golang.org/x/time/rate that has the jobs in memory.
 func pace(ctx context.Context, s *stage, r *Report) error {
-	if err := s.serve(ctx, pacedAPIs); err != nil {
+	w, err := s.serve(ctx, "weir", pacedAPIs)
+	if err != nil {
 		return err
 	}
-	s.sink.keep.Store(true)
+	paced := func(ctx context.Context, c course) (contest.Calls, error) {
+		return s.calls(ctx, w.producer, "/"+c.api, s.load(c.api, s.jobs(c), c.keys))
+	}
 	courses := []course{{"slow", 100, 1}, {"fast", 1000, 1}, {"many", 1, s.o.Keys}}
 	r.Contenders = make([]Contender, 0, 2*len(courses))
 	fullest := map[string]float64{}
@@ -60,20 +61,22 @@ func pace(ctx context.Context, s *stage, r *Report) error {
 	for _, c := range courses {
 		both := []Contender{{Name: "weir, " + c.name()}, {Name: "x/time/rate, " + c.name()}}
 		for range s.o.Rounds {
-			for i, run := range []func(context.Context, course) error{s.paced, s.limited} {
+			for i, run := range []func(context.Context, course) (contest.Calls, error){paced, s.limited} {
 				bar.Show(done)
 				done++
-				s.sink.taken()
-				if err := run(ctx, c); err != nil {
+				ctx, cancel := context.WithTimeoutCause(ctx, within, errTooLong)
+				calls, err := run(ctx, c)
+				cancel()
+				if err != nil {
 					return fmt.Errorf("%s: %w", both[i].Name, err)
 				}
-				use, full := judge(s.sink.taken(), c.rate)
+				use, full := judge(calls.Times, c)
 				both[i].Each = append(both[i].Each, use)
 				fullest[both[i].Name] = max(fullest[both[i].Name], full)
 			}
 		}
 		for i := range both {
-			both[i].Unit, both[i].Figure = "of the rate", spread(both[i].Each)
+			both[i].Unit, both[i].Figure = "of the rate", contest.SpreadOf(both[i].Each)
 			both[i].Also = []Also{{"the fullest second", "of the rate's count", fullest[both[i].Name]}}
 		}
 		r.Contenders = append(r.Contenders, both...)
@@ -85,64 +88,43 @@ func pace(ctx context.Context, s *stage, r *Report) error {
 // jobs is how many make a round.
 func (s *stage) jobs(c course) int { return c.rate * s.o.Seconds * c.keys }
 
-// paced has weir call at the rate.
-func (s *stage) paced(ctx context.Context, c course) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("a round did not end within %v", within))
-	defer cancel()
-	until := s.sink.calls.Load() + int64(s.jobs(c))
-	l := load{subject: "weir.jobs." + c.api, jobs: s.jobs(c), keys: c.keys, body: s.o.Body, path: true}
-	if err := l.publish(ctx, s.js); err != nil {
-		return err
-	}
-	return s.sink.await(ctx, until)
-}
-
-// limited has a limiter of each key call at the rate.
-func (s *stage) limited(ctx context.Context, c course) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("a round did not end within %v", within))
-	defer cancel()
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: callsAtOnce}, Timeout: time.Minute}
-	defer client.CloseIdleConnections()
-	until := s.sink.calls.Load() + int64(s.jobs(c))
-	body := bytes.Repeat([]byte("x"), s.o.Body)
+// limited has a limiter of each key call at the rate. Job n is of key n modulo the keys, as a producer's is.
+func (s *stage) limited(ctx context.Context, c course) (contest.Calls, error) {
+	caller := contest.NewCaller(s.api.URL+"/"+c.api, callsAtOnce)
 	slots := make(chan struct{}, callsAtOnce)
-	var running sync.WaitGroup
-	defer running.Wait()
-	for key := range c.keys {
-		running.Go(func() {
-			limiter := rate.NewLimiter(rate.Limit(c.rate), 1)
-			for range c.rate * s.o.Seconds {
-				if limiter.Wait(ctx) != nil {
-					return
+	return s.api.Round(ctx, "/"+c.api, s.jobs(c), within, func(ctx context.Context) (int64, error) {
+		began := time.Now().UnixNano()
+		var running sync.WaitGroup
+		for key := range c.keys {
+			running.Go(func() {
+				limiter := rate.NewLimiter(rate.Limit(c.rate), 1)
+				for job := key; job < s.jobs(c); job += c.keys {
+					if limiter.Wait(ctx) != nil {
+						return
+					}
+					slots <- struct{}{}
+					running.Go(func() {
+						defer func() { <-slots }()
+						_ = caller.Call(ctx, contest.Body(job, s.o.Body)) // the API misses one that fails
+					})
 				}
-				slots <- struct{}{}
-				running.Go(func() {
-					defer func() { <-slots }()
-					b := bareLoop{client: client, url: s.sink.url + "/" + c.api + "/key-" + strconv.Itoa(key)}
-					_ = b.call(ctx, body) // a call that fails is missed below
-				})
-			}
-		})
-	}
-	return s.sink.await(ctx, until)
+			})
+		}
+		running.Wait()
+		return began, nil
+	})
 }
 
-// judge gives how much of the rate was used, over all keys, and the most calls of a key in any second, both by the rate's count.
-func judge(times map[string][]time.Time, perSecond int) (use, fullest float64) {
-	keys := 0
-	for path, at := range times {
-		if strings.Count(path, "/") < 2 || len(at) < 2 {
-			continue
+// judge returns how much of the rate was used, over all keys, and the most calls of a key in any second, both by the rate's count.
+func judge(times []int64, c course) (use, fullest float64) {
+	for key := range c.keys {
+		var at []int64
+		for job := key; job < len(times); job += c.keys {
+			at = append(at, times[job])
 		}
-		keys++
-		use += float64(len(at)-1) / at[len(at)-1].Sub(at[0]).Seconds() / float64(perSecond)
-		first := 0
-		for last := range at {
-			for at[last].Sub(at[first]) >= time.Second {
-				first++
-			}
-			fullest = max(fullest, float64(last-first+1)/float64(perSecond))
-		}
+		slices.Sort(at)
+		use += contest.PerSecond(len(at)-1, at[len(at)-1]-at[0]) / float64(c.rate) / float64(c.keys)
+		fullest = max(fullest, float64(contest.Fullest(at, time.Second))/float64(c.rate))
 	}
-	return use / float64(max(1, keys)), fullest
+	return use, fullest
 }

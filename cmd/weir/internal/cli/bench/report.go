@@ -3,37 +3,37 @@ package bench
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"time"
 
+	"weir/cmd/internal/contest"
 	"weir/cmd/weir/internal/cli"
 )
 
 // Report is what one measurement found.
 type Report struct {
-	Bench      string      `json:"bench"`
-	Machine    Machine     `json:"machine"`
-	Durability string      `json:"durability"`
-	Rounds     int         `json:"rounds"`
-	Jobs       int         `json:"jobs,omitempty"`    // of a round; for latency, samples
-	Seconds    int         `json:"seconds,omitempty"` // of a round that keeps a rate
-	Keys       int         `json:"keys"`
-	Body       int         `json:"body_bytes"`
-	Contenders []Contender `json:"contenders"`
-	Ratios     []Ratio     `json:"ratios"`
-	HeldUp     float64     `json:"machine_held_up_ms"` // the longest that the machine let a process wait
-	Took       float64     `json:"took_s"`
+	Bench      string          `json:"bench"`
+	Machine    contest.Machine `json:"machine"`
+	Durability string          `json:"durability"`
+	Rounds     int             `json:"rounds"`
+	Jobs       int             `json:"jobs,omitempty"`    // of a round; for latency, samples
+	Seconds    int             `json:"seconds,omitempty"` // of a round that keeps a rate
+	Keys       int             `json:"keys"`
+	Body       int             `json:"body_bytes"`
+	Contenders []Contender     `json:"contenders"`
+	Ratios     []Ratio         `json:"ratios"`
+	HeldUp     float64         `json:"machine_held_up_ms"` // the longest that the machine let a process wait
+	Took       float64         `json:"took_s"`
 }
 
 // Contender is one that was measured.
 type Contender struct {
-	Name   string    `json:"name"`
-	Unit   string    `json:"unit"`
-	Figure Spread    `json:"figure"`
-	Each   []float64 `json:"each_round"`
-	CPU    *Spread   `json:"cpu_us_per_job,omitempty"` // of the process that stores
-	Also   []Also    `json:"also,omitempty"`
+	Name   string          `json:"name"`
+	Unit   string          `json:"unit"`
+	Figure contest.Spread  `json:"figure"`
+	Each   []float64       `json:"each_round"`
+	CPU    *contest.Spread `json:"cpu_us_per_job,omitempty"` // of the process that stores
+	Also   []Also          `json:"also,omitempty"`
 }
 
 // Also is a further figure of a contender.
@@ -45,39 +45,13 @@ type Also struct {
 
 // Ratio is one contender's figure by another's, of the same round.
 type Ratio struct {
-	Name   string `json:"name"`
-	Figure Spread `json:"figure"`
-}
-
-// Spread is a median with its least and most.
-type Spread struct {
-	Median float64 `json:"median"`
-	Least  float64 `json:"least"`
-	Most   float64 `json:"most"`
-}
-
-// spread is that of at least one figure.
-func spread(figures []float64) Spread {
-	sorted := slices.Sorted(slices.Values(figures))
-	middle := sorted[len(sorted)/2]
-	if len(sorted)%2 == 0 {
-		middle = (middle + sorted[len(sorted)/2-1]) / 2
-	}
-	return Spread{Median: middle, Least: sorted[0], Most: sorted[len(sorted)-1]}
+	Name   string         `json:"name"`
+	Figure contest.Spread `json:"figure"`
 }
 
 // ratio divides round by round.
 func ratio(over, under Contender) Ratio {
-	each := make([]float64, 0, len(over.Each))
-	for i, figure := range over.Each {
-		if under.Each[i] > 0 {
-			each = append(each, figure/under.Each[i])
-		}
-	}
-	if len(each) == 0 {
-		each = []float64{0}
-	}
-	return Ratio{Name: over.Name + " / " + under.Name, Figure: spread(each)}
+	return Ratio{Name: over.Name + " / " + under.Name, Figure: contest.SpreadOf(contest.Ratios(over.Each, under.Each))}
 }
 
 // Print writes the report.
@@ -90,7 +64,7 @@ func (r *Report) Print(w io.Writer, as cli.Format) error {
 		each = fmt.Sprintf("%d s", r.Seconds)
 	}
 	_, err := fmt.Fprintf(w, "%s: %d rounds in turns, %s each, %d keys, bodies of %d bytes, durability %s\n%s\n\n", r.Bench, r.Rounds, each, r.Keys,
-		r.Body, r.Durability, r.Machine)
+		r.Body, r.Durability, describe(r.Machine))
 	if err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
@@ -118,6 +92,19 @@ func (r *Report) Print(w io.Writer, as cli.Format) error {
 		return fmt.Errorf("write the report: %w", err)
 	}
 	return nil
+}
+
+// describe writes the machine in one line.
+func describe(m contest.Machine) string {
+	text := fmt.Sprintf("%s, %d cores", m.OS, m.Cores)
+	if m.CPU != "" {
+		text += ", " + m.CPU
+	}
+	text += fmt.Sprintf(", an fsync takes %s µs", short(m.Sync))
+	if m.Load != "" {
+		text += ", load " + m.Load + " at the start"
+	}
+	return text
 }
 
 // short writes a figure to three digits or so.

@@ -3,14 +3,12 @@ package bench
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 )
 
 // limitedAPI has a limit that each call counts in, and that holds none of them up.
 const limitedAPI = `apis:
   limited:
-    url: URL
+    url: URL/limited
     idempotency: {header: Idempotency-Key}
     bucket: {rate: 100000/s, capacity: 1000000, in_flight: 64}
     limits:
@@ -18,8 +16,7 @@ const limitedAPI = `apis:
 `
 
 // shared are two weirs with the same shared limit, each with a server of its own: one counts it in the process, one in Redis.
-func (s *stage) shared(ctx context.Context) ([]contestant, error) {
-	var both []contestant
+func (s *stage) shared(ctx context.Context) (both []contestant, err error) {
 	for _, where := range []struct {
 		name, dir string
 		env       []string
@@ -27,15 +24,11 @@ func (s *stage) shared(ctx context.Context) ([]contestant, error) {
 		{"weir, limits in the process", "in-process", nil},
 		{"weir, limits in Redis", "in-redis", []string{"WEIR_REDIS_URL=" + s.o.Redis}},
 	} {
-		one := &stage{o: s.o, dir: filepath.Join(s.dir, where.dir), sink: s.sink, env: where.env, fail: s.fail}
-		s.later(one.close)
-		if err := os.Mkdir(one.dir, 0o700); err != nil {
-			return nil, fmt.Errorf("a directory for the measurement: %w", err)
-		}
-		if err := one.serve(ctx, limitedAPI); err != nil {
+		w, err := s.serve(ctx, where.dir, limitedAPI, where.env...)
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", where.name, err)
 		}
-		both = append(both, contestant{where.name, one.pids, one.called("weir.jobs.limited", one.js)})
+		both = append(both, contestant{where.name, w.pids, s.called(w.producer, "limited", "/limited")})
 	}
 	return both, nil
 }

@@ -3,7 +3,6 @@ package commands
 import (
 	"fmt"
 
-	"weir/cmd/internal/machine"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/cli/bench"
 
@@ -61,11 +60,16 @@ consumer, each on its own server: one that syncs every write, one that does not.
 	} {
 		cmd.AddCommand(oneBenchCommand(b.name, b.short, b.long, b.o))
 	}
+	cmd.AddCommand(&cobra.Command{
+		Use: "role NAME SETTINGS", Short: "Play a part in a measurement, for the measurement", Hidden: true, Args: cli.Takes("NAME", "SETTINGS"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return bench.Play(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), args[0], args[1])
+		},
+	})
 	return cmd
 }
 
 func oneBenchCommand(name, short, long string, o bench.Options) *cobra.Command {
-	o.Attributes = machine.ChildAttributes
 	if o.Seconds == 0 {
 		o.Seconds = 10
 	}
@@ -92,7 +96,7 @@ func oneBenchCommand(name, short, long string, o bench.Options) *cobra.Command {
 		f.StringVar(&o.Redis, "redis", "", "the URL of a Redis: also measure limits in Redis beside limits in the process")
 	}
 	f.IntVar(&o.Keys, "keys", o.Keys, "number of keys, at most 1000000")
-	f.IntVar(&o.Body, "body", 256, "bytes of a job's body, at most 262144")
+	f.IntVar(&o.Body, "body", 256, "bytes of a job's body, from 16 to 262144")
 	f.StringVar(&o.Durability, "durability", "always", "the server's durability: always or interval")
 	f.StringVar(&o.Server, "server", bench.Inside, "where the server runs: inside weir, beside it, or the URL of one without weir's streams")
 	f.StringVar(&o.Dir, "dir", "", "directory for the temporary stores (default: the system's directory for temporary files)")

@@ -33,7 +33,7 @@ contains the word, and each command whose help contains it.`,
 			case !cmd.Flags().Changed("search"):
 				return showHelp(cmd, args)
 			case len(args) > 0 || strings.TrimSpace(word) == "":
-				return cli.Usage(errors.New("--search takes one word or phrase, in quotation marks if it has blanks"))
+				return cli.Usage(errors.New("--search takes one word, or a phrase in quotation marks"))
 			}
 			return searchHelp(cmd.Root(), cmd.OutOrStdout(), cmd.ErrOrStderr(), strings.TrimSpace(word))
 		},

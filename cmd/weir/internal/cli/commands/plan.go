@@ -214,7 +214,7 @@ func (f *planFlags) check(c *whatif.Candidate) error {
 			return errors.New("--burst needs a --rate: it is a part of its count, or what is beside it")
 		}
 	case r.Count == 0:
-		return errors.New("--rate is missing, as in 10/s; or name a configuration with -f")
+		return errors.New("--rate is missing: write one, such as 10/s, or name a configuration with -f")
 	case r.Burst > r.Count && r.Counts != bucket.ByTokens:
 		return fmt.Errorf("--burst %d is more than %s may see in any period of %s: write --counts token_bucket, or a burst of at most %d",
 			r.Burst, config.FormatRate(*r), config.FormatDuration(r.Per), r.Count)

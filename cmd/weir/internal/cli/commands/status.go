@@ -30,7 +30,7 @@ func statusCommand() *cobra.Command {
 paused or held and until when, including keys without jobs; how much of each limit is used; what was spent today by the
 ledger; how many dead letters there are of each cause; and the replicas that dispatch.
 
-It also shows pauses, apis that push back, and budgets that are used up, which are no problems. A budget or a quota that
+It also shows pauses, apis that push back, and budgets that are used up, which are not problems. A budget or a quota that
 is used up while jobs wait is a warning. Exit code 0: healthy, maybe with warnings, 1: not healthy, 5: the server cannot
 be reached.`,
 		Example: "  weir status\n  weir status --json | jq .problems",

@@ -39,7 +39,7 @@ Without a terminal, and with --once or --json, it prints one frame; that takes a
 				return cli.Usage(errors.New("--every is 500ms to 1h"))
 			}
 			if !slices.Contains(top.Orders(), top.Order(order)) {
-				return cli.Usage(fmt.Errorf("--sort %q: it is one of %v", order, top.Orders()))
+				return cli.Usage(fmt.Errorf("--sort %q: must be one of %v", order, top.Orders()))
 			}
 			return connect.With(func(c *connect.Connection) error {
 				source, view := top.NewSource(c, api), top.View{Order: top.Order(order)}

@@ -51,7 +51,7 @@ func mapping(of config.Section) object {
 	return s
 }
 
-// field returns the schema of a field, with its default and its description in the reference.
+// field returns the schema of a field, with the default and the description that the reference gives.
 func field(f config.Field) object {
 	var inner object
 	if f.Inner != nil {

@@ -118,8 +118,8 @@ func headers(of []row) object {
 	return object{"type": "object", "properties": all}
 }
 
-// answer returns the schema of an answer to a producer: the members under this heading of the topic jobs, and those of
-// every answer.
+// answer returns the schema of an answer to a producer: the members that the topic jobs lists under the heading kind,
+// and those of every answer.
 func answer(kind string, required ...string) object {
 	var of []row
 	for _, r := range rows("jobs", "field") {

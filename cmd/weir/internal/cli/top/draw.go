@@ -260,7 +260,7 @@ func letters(f *Frame) line {
 // barWidth is the width of a level's bar in characters.
 const barWidth = 12
 
-// bucketsGo are the columns of the table of buckets that are left out if there is no room for all, in this order.
+// bucketsGo lists the columns that the table of buckets drops, first one first, until the others fit.
 var bucketsGo = []string{"CALLING", "IN/S", "LEVEL", "WAITS FOR", "API", "EMPTY IN"}
 
 // detail shows everything about the selected bucket if its row has no room for it.

@@ -27,7 +27,7 @@ type Options struct {
 	Every      time.Duration // between frames
 }
 
-// errNoAPI returns the error that no replica dispatches an API of this name.
+// errNoAPI returns the error for an API that no replica dispatches.
 func errNoAPI(api string) error { return fmt.Errorf("no replica dispatches an api %q", api) }
 
 // ErrPanic wraps a panic of a part of Run.

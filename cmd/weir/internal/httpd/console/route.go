@@ -148,8 +148,8 @@ func timed(w http.ResponseWriter, q *http.Request, t time.Duration) (*http.Reque
 	return q.WithContext(ctx), cancel
 }
 
-// unread bounds the time for which an unread body holds its connection to unreadTime. Without it, net/http would wait
-// for such a body as long as for one that counts, and clients without a token could make all connections wait.
+// unread lets a body that no handler reads keep its connection for at most unreadTime. Otherwise net/http would wait
+// for it as long as for a body that is read, and clients without a token could tie up all connections.
 func unread(w http.ResponseWriter, q *http.Request) {
 	if q.ContentLength == 0 {
 		return

@@ -23,7 +23,7 @@ type session struct {
 	ends      time.Time
 }
 
-// sessions are the sessions of this process: a restart ends them, and each replica has its own. It is safe for
+// sessions holds the sessions of this process: a restart ends them, and each replica has its own. It is safe for
 // concurrent use; the zero value has none.
 type sessions struct {
 	mu  sync.Mutex

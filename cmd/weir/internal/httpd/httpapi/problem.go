@@ -43,7 +43,7 @@ func problemOf(err error) *console.Problem {
 	case errors.Is(err, admin.ErrLostRace), errors.Is(err, admin.ErrCannotFollow):
 		status = http.StatusConflict
 	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrDisconnected), errors.Is(err, nats.ErrConnectionClosed):
-		status, err = http.StatusServiceUnavailable, errors.New("weir has no connection to NATS now and tries again; its log says why it fails")
+		status, err = http.StatusServiceUnavailable, errors.New("weir is not connected to NATS and keeps trying; its log says why connecting fails")
 	case errors.As(err, &wrong):
 		status = http.StatusUnprocessableEntity
 	case errors.Is(err, context.DeadlineExceeded):

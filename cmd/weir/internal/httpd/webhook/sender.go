@@ -387,8 +387,8 @@ func (s *sender) deliver(ctx context.Context, l *lease.Lease, format config.Form
 	}
 }
 
-// rest waits until the next try of a post. If the configuration changes meanwhile, the next try is at once: the cause
-// may be mended.
+// rest waits until the next try of a post. If the configuration changes meanwhile, it returns at once: the change may
+// have fixed the cause.
 func (s *sender) rest(ctx context.Context, to *config.Destination, d time.Duration) {
 	for end := time.Now().Add(d); s.configured() == to && time.Now().Before(end); {
 		if !stream.Sleep(ctx, min(lookEvery, time.Until(end))) {

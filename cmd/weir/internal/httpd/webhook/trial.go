@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// testEvent is the type of a message that only shows that a destination works. It is in no stream.
+// testEvent is the type of a message that only shows that a destination works. No stream stores such a message.
 const testEvent deadletter.EventType = "test"
 
 // Test posts a message to a destination once, in its format. It returns why the receiver has not accepted it.

@@ -42,7 +42,7 @@ func Explain(at, start string, err error) error {
 	case errors.As(err, &authority):
 		return fmt.Errorf("the certificate of the NATS server at %s is signed by an authority that this machine does not know: set WEIR_NATS_CA to the CA's certificate: %w", at, err)
 	case errors.As(err, &name):
-		return fmt.Errorf("the NATS server at %s has a certificate for other names: connect by one of them, or have the certificate made for this one: %w", at, err)
+		return fmt.Errorf("the NATS server at %s has a certificate for other names: use one of them in WEIR_NATS_URL, or get a certificate for this name: %w", at, err)
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && invalid.Cert != nil:
 		return fmt.Errorf("the certificate of the NATS server at %s is valid from %s to %s: renew it, or set this machine's clock: %w", at,
 			invalid.Cert.NotBefore.UTC().Format(time.RFC3339), invalid.Cert.NotAfter.UTC().Format(time.RFC3339), err)

@@ -65,7 +65,7 @@ func (c *Check) Run(ctx context.Context) (room int64, err error) {
 		return 0, err
 	}
 	if limits.MaxStore == 0 && limits.MaxMemory > 0 {
-		return 0, fmt.Errorf("the account may store nothing on disk at %s: set jetstream { max_file } (or disk storage) for it", c.at())
+		return 0, fmt.Errorf("the account at %s may store nothing on disk: give it disk storage (jetstream { max_file })", c.at())
 	}
 	return max(0, limits.MaxStore), nil
 }

@@ -16,11 +16,18 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Bounds of what is waited for.
+// Bounds of what is waited for. A machine that is busy may leave a server without a processor for some seconds.
 const (
-	Timeout        = 3 * time.Second // for a server to answer at all
-	RequestTimeout = 5 * time.Second // for an answer to one question
+	dialTimeout    = 3 * time.Second  // for the server's machine to take a connection
+	Timeout        = 10 * time.Second // for the server to greet, to sign a client in, and to answer a question
+	RequestTimeout = 5 * time.Second  // for the replicas to answer one question
 )
+
+// Patience returns the options of a connection to a server that may be slow. An address at which no machine answers is
+// still given up after three seconds.
+func Patience() []nats.Option {
+	return []nats.Option{nats.Timeout(Timeout), nats.SetCustomDialer(&net.Dialer{Timeout: dialTimeout})}
+}
 
 // DefaultURL is where commands look for the server when neither WEIR_NATS_URL nor WEIR_NATS_LISTEN says where it is.
 const DefaultURL = "nats://127.0.0.1:4222"
@@ -59,7 +66,7 @@ func DialAs(settings *config.Settings) (*Connection, error) {
 		url = listening(settings.NATSListen)
 		at = url
 	}
-	to := Address{URL: url, At: at, Start: "`weir serve`", Name: "weir command", Timeout: RequestTimeout, Options: Options(settings)}
+	to := Address{URL: url, At: at, Start: "`weir serve`", Name: "weir command", Timeout: Timeout, Options: Options(settings)}
 	if own := ownCredentials(settings); own != nil {
 		if c, err := Open(to.with(own)); err == nil {
 			return c, nil
@@ -107,13 +114,11 @@ func (a Address) with(option nats.Option) Address {
 	return a
 }
 
-// Open connects. It blocks until the server answers, for a few seconds at most.
+// Open connects to a server. It blocks until the server answers, for at most the constant Timeout.
 func Open(to Address) (*Connection, error) {
 	denied := &Denials{}
-	opts := []nats.Option{
-		nats.Name(to.Name), nats.Timeout(Timeout), nats.MaxReconnects(-1),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { denied.Note(err) }),
-	}
+	opts := append(Patience(), nats.Name(to.Name), nats.MaxReconnects(-1),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { denied.Note(err) }))
 	nc, err := nats.Connect(to.URL, append(opts, to.Options...)...)
 	if err != nil {
 		return nil, cli.Unreachable(Explain(to.At, to.Start, err))

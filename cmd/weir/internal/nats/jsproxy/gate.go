@@ -159,7 +159,7 @@ func (g *Gate) makeConsumer(msg *nats.Msg) {
 // mayRead refuses a stream that is not weir's, and a stream with too many consumers.
 func (g *Gate) mayRead(stream string) error {
 	if !strings.HasPrefix(stream, "WEIR_") && !strings.HasPrefix(stream, "KV_weir_") {
-		return fmt.Errorf("stream %q is read with the operators' credentials", stream)
+		return fmt.Errorf("stream %q is not weir's: read it with the operators' credentials", stream)
 	}
 	answer, err := g.nc.Request("$JS.API.STREAM.INFO."+stream, nil, answerWait)
 	if err != nil {

@@ -101,7 +101,7 @@ func (s *Store) PlanRedrive(ctx context.Context, asked Redrive, terms func(api s
 // or finds another key in the edited job.
 func (s *Store) checkEdit(ctx context.Context, asked *Redrive, terms func(api string) (deadletter.Terms, bool)) error {
 	if len(asked.Letters.Seqs) != 1 {
-		return cli.Usage(errors.New("edit: name the one letter to edit by its number"))
+		return cli.Usage(errors.New("edit: give the number of exactly one letter"))
 	}
 	k, err := s.Letter(ctx, asked.Letters.Seqs[0])
 	if err != nil {

@@ -4,7 +4,7 @@ package doctor
 
 import "syscall"
 
-// diskOf returns the system's number of a directory's kind of file system, and the free bytes on it.
+// diskOf returns the type of the file system that holds dir, as the system numbers it, and its free bytes.
 func diskOf(dir string) (kind, free int64, known bool) {
 	var disk syscall.Statfs_t
 	if err := syscall.Statfs(dir, &disk); err != nil {

@@ -1,10 +1,10 @@
-// Package joblist lists jobs, whatever became of them: those that wait and those that are being called, from the owners
-// of their queues; those that are done and those that are dead letters, from the index that dispatching replicas keep
+// Package joblist lists jobs in every state. Jobs that wait or are being called come from the owners of their queues.
+// Jobs that are done and dead letters come from the index that dispatching replicas keep
 // (jobindex).
 //
-// A list is a page: the newest first, by when a job came to its state. The Next of a page is the After of the next one. A
-// page may have fewer jobs than its limit, and yet a next one: one question reads the headers of only so many waiting
-// jobs. The package reads no body and returns none.
+// A list has pages, with the newest jobs first, by when they came to their state. The Next of a page is the After of
+// the page that follows. A page may have fewer jobs than its limit although another one follows: one question reads
+// only a bounded number of waiting jobs' headers. The package reads no body and returns none.
 package joblist
 
 import (
@@ -73,11 +73,11 @@ func (c *Choice) Read(now time.Time) (Question, error) {
 	q := Question{Filter: jobindex.Filter{API: c.API, Key: c.Key, Status: f.Status, Since: f.Since, Until: f.Until, Part: c.ID}, State: State(c.State), Limit: c.Limit}
 	switch {
 	case c.State != "" && !slices.Contains(States(), q.State):
-		return q, fmt.Errorf("state %q: it is one of waiting, calling, done, dead", c.State)
+		return q, fmt.Errorf("state %q: must be one of waiting, calling, done, dead", c.State)
 	case c.Limit < 1 || c.Limit > MostListed:
 		return q, fmt.Errorf("limit is 1 to %d", MostListed)
 	case len(c.ID) > ingest.MaxIDBytes:
-		return q, fmt.Errorf("id: no id has more than %d bytes", ingest.MaxIDBytes)
+		return q, fmt.Errorf("id: must have at most %d bytes", ingest.MaxIDBytes)
 	}
 	if err := q.After.UnmarshalText([]byte(c.After)); err != nil {
 		return q, fmt.Errorf("after: %w", err)

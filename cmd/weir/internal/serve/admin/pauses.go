@@ -261,7 +261,7 @@ func (p *Pauses) take(entry jetstream.KeyValueEntry) {
 	}
 	api, key, err := parsePauseEntry(entry.Key())
 	if err != nil {
-		p.log.Error("a pause names a key that cannot be decoded; ignored", "entry", entry.Key(), "err", err)
+		p.log.Error("weir ignores a pause: its key cannot be decoded", "entry", entry.Key(), "err", err)
 		return
 	}
 	if f, ok := p.inForce[entry.Key()]; ok && f.revision == entry.Revision() {

@@ -107,7 +107,7 @@ func (o operator) status(req micro.Request) {
 	_ = req.Respond(data) // on an error the asking process has gone
 }
 
-// statusWaits waits a little for stragglers, because a replica that owns no partitions cannot be known to be missing.
+// statusWaits allows 250 ms for each further answer: weir cannot know whether a replica without partitions is missing.
 var statusWaits = answerWaits{firstAnswer, 250 * time.Millisecond}
 
 // ErrNoDispatcher reports that no dispatching replica answers.

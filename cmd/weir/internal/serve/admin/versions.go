@@ -23,7 +23,7 @@ const currentKey = "current"
 // fileKey is the key of a FoundFile that said what was in force already.
 const fileKey = "file"
 
-// KeptVersions is how many versions are kept: the most that a key-value bucket can.
+// KeptVersions is how many versions weir keeps: the most that a key-value bucket can keep.
 const KeptVersions = 64
 
 // StoredConfig is one version of the configuration, as kept in NATS. The text names secrets and does not contain them.

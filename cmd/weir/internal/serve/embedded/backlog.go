@@ -33,8 +33,9 @@ type closingClient struct {
 // Bounds of looking.
 const (
 	backlogLook   = 20 * time.Millisecond
-	lookShare     = 4               // while little waits, a rest is this many times as long as the look before it: a look goes through all clients
-	writeDeadline = 5 * time.Second // for a client to take anything at all
+	lookShare     = 4                // while little waits, a rest is this many times as long as the look before it: a look goes through all clients
+	writeDeadline = 5 * time.Second  // for a client to take anything at all
+	signIn        = 10 * time.Second // for a client to sign in: its machine may be busy
 )
 
 // BoundBacklog keeps what waits for all clients together within most bytes, until ctx ends. It never disconnects the

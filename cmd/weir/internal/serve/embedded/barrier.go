@@ -98,7 +98,7 @@ func prove(ctx context.Context, beside string) (err error) {
 	if !ns.ReadyForConnections(proveWithin) {
 		return errors.New("prove how the server writes: it did not start")
 	}
-	nc, err := nats.Connect("", nats.InProcessServer(ns))
+	nc, err := nats.Connect("", nats.InProcessServer(ns), nats.Timeout(signIn))
 	if err != nil {
 		return fmt.Errorf("prove how the server writes: %w", err)
 	}

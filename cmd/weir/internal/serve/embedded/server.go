@@ -96,7 +96,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		JetStream: true, StoreDir: o.Dir, JetStreamMaxStore: maxStore, JetStreamMaxMemory: 64 << 20,
 		SyncAlways: o.SyncAlways && disk == nil, SyncInterval: time.Second,
 		MaxPayload: int32(min(o.MaxPayload, 64<<20)), MaxPending: o.pending(),
-		MaxConn: o.clients() + ownClients, WriteDeadline: writeDeadline,
+		MaxConn: o.clients() + ownClients, WriteDeadline: writeDeadline, AuthTimeout: signIn.Seconds(),
 	}
 	if err := o.Cluster.apply(opts); err != nil {
 		return nil, errors.Join(err, lock.Close())
@@ -251,7 +251,7 @@ func (s *Server) openGate(log *slog.Logger) error {
 		return fmt.Errorf("credentials: %w", err)
 	}
 	opts := append([]nats.Option{
-		nats.Name("weir gate"), nats.MaxReconnects(-1), nats.InProcessServer(s.ns),
+		nats.Name("weir gate"), nats.MaxReconnects(-1), nats.InProcessServer(s.ns), nats.Timeout(signIn),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Warn("gate of the producers", "err", err) }),
 	}, access...)
 	if s.gate, err = nats.Connect(s.ClientURL(), opts...); err != nil {

@@ -54,7 +54,7 @@ func (n *news) send(o *Options, api string, data ClockData) {
 	}
 	o.Letters.Send(deadletter.Event{Type: deadletter.ClockEvent, API: api, Data: data}, func(err error) {
 		if err != nil {
-			o.Log.Warn("could not store the event that the clock was set", "component", "limits", "api", api, "err", err)
+			o.Log.Warn("could not store the event about the clock", "component", "limits", "api", api, "err", err)
 		}
 	})
 }

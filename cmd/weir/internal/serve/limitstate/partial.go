@@ -131,7 +131,7 @@ func (a *accounts) addUp(ctx context.Context, rules bucket.Rules, partial map[st
 		return nil
 	})
 	if err == nil && unreadable > 0 {
-		err = fmt.Errorf("ledger: %d records of api %s cannot be read: the limits open when these are older than their periods", unreadable, a.api)
+		err = fmt.Errorf("ledger: %d records of api %s cannot be read: the limits stay closed until these records are older than the limits' periods", unreadable, a.api)
 	}
 	if err != nil {
 		return nil, err

@@ -97,7 +97,7 @@ func readEndpoint() (*url.URL, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" { // its error has the address in it
-		return nil, fmt.Errorf("%s is no address of the form http://host:4318 or https://host", name)
+		return nil, fmt.Errorf("%s is not an address of the form http://host:4318 or https://host", name)
 	}
 	if !whole {
 		u.Path = strings.TrimSuffix(u.Path, "/") + tracesPath

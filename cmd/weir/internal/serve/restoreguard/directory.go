@@ -83,8 +83,8 @@ func MarkDirectory(dir string, now time.Time) error {
 	return nil
 }
 
-// replaceFile replaces a file. write receives the new, empty file and returns its content. The old file stays until the
-// new one is on disk, so that the new one has another inode.
+// replaceFile replaces a file. write receives the new, empty file and returns the content for it. The old file stays
+// until the new one is on disk, so the new file cannot reuse the old one's inode.
 func replaceFile(path string, write func(f *os.File) ([]byte, error)) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*")
 	if err != nil {

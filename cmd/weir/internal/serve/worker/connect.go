@@ -34,8 +34,8 @@ const ownInbox = "_INBOX.worker"
 func (w *link) connect(ctx context.Context, file *configFile) error {
 	s := w.settings
 	url := s.NATSURL.Reveal()
-	opts := []nats.Option{
-		nats.Name("weir " + s.Instance), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond),
+	opts := append(connect.Patience(),
+		nats.Name("weir "+s.Instance), nats.MaxReconnects(-1), nats.ReconnectWait(250*time.Millisecond),
 		nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(mostPings),
 		nats.ReconnectBufSize(-1),   // a message that cannot be sent is an error, not a promise
 		nats.IgnoreAuthErrorAbort(), // refused credentials may be mended later
@@ -53,8 +53,7 @@ func (w *link) connect(ctx context.Context, file *configFile) error {
 			}
 		}),
 		nats.ReconnectHandler(func(*nats.Conn) { w.log.Info("connected to NATS again") }),
-		nats.ReconnectErrHandler(w.whyNotConnected()),
-	}
+		nats.ReconnectErrHandler(w.whyNotConnected()))
 	if s.Embedded() {
 		server, err := embedded.Start(ctx, embedded.Options{
 			Listen: s.NATSListen, Dir: s.DataDir, SyncAlways: s.Durability == config.DurabilityAlways, Flushes: true,
@@ -73,7 +72,7 @@ func (w *link) connect(ctx context.Context, file *configFile) error {
 		if err != nil {
 			return err
 		}
-		// Producers see the inboxes of weir's own acknowledgements, so no job may have its end reported there.
+		// Producers can see the inboxes where weir receives acknowledgements, so no job may name one in Weir-Reply-To.
 		opts, w.replyPrefix = append(append(opts, access...), nats.CustomInboxPrefix(ownInbox)), server.ReplyPrefix()
 		w.log.Log(ctx, levelAlways, "listening", "what", "nats", "addr", server.Addr())
 	} else {

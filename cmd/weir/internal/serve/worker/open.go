@@ -142,7 +142,7 @@ func (w *records) openRecorder() {
 	}
 	r, err := recorder.Open(recorder.Options{Dir: w.settings.StateDir, Log: w.log})
 	if err != nil {
-		w.log.Warn("no flight recorder is kept: after a kill -9 every call that had an intent and no outcome is unknown", "path", w.settings.StateDir, "err", err)
+		w.log.Warn("cannot open the flight recorder: after a kill -9 every call with an intent and no outcome is unknown", "path", w.settings.StateDir, "err", err)
 		return
 	}
 	w.recorder = r

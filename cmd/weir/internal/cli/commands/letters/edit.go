@@ -74,7 +74,7 @@ func (f *editFlags) read(cmd *cobra.Command) (*deadletter.Edit, error) {
 	for _, line := range f.set {
 		name, value, ok := strings.Cut(line, ":")
 		if name = strings.TrimSpace(name); !ok || name == "" {
-			return nil, cli.Usage(fmt.Errorf("--set-header %q is no header: write 'Name: value'", line))
+			return nil, cli.Usage(fmt.Errorf("--set-header %q is not a header: write 'Name: value'", line))
 		}
 		if e.Set == nil {
 			e.Set = map[string][]string{}

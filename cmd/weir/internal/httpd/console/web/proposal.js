@@ -116,7 +116,7 @@ const fact = (name, ...what) => [h("dt", {}, name), h("dd", {}, ...what)];
 /** verification draws the check of every recorded call against the limits. */
 export function verification(app, state) {
   return h("section", { "aria-label": "Proof" },
-    h("div.bar", {}, h("h2", {}, "Checked against the ledger"), h("button", { type: "button", disabled: state.busy, on: { click: () => verify(app, state) } }, state.busy ? "…" : "Verify every recorded call")),
+    h("div.bar.spaced", {}, h("h2", {}, "Checked against the ledger"), h("button", { type: "button", disabled: state.busy, on: { click: () => verify(app, state) } }, state.busy ? "…" : "Verify every recorded call")),
     h("p.quiet", {}, "Checks every window of every limit exactly, by the records of the calls since the limits were last changed."),
     h("div", { role: "status" }, state.busy && h("p.quiet", {}, "Reading the ledger …"), state.error && h("div.told.bad", {}, h("p", {}, state.error.message)),
       state.found && list(state.found, "reports").length === 0 && h("p", {}, "There is no such call yet.")),

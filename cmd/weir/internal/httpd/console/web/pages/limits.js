@@ -39,7 +39,7 @@ export const limits = {
         a.limits.toSorted((x, y) => Number(lasting(y)) - Number(lasting(x)) || shareOf(y) - shareOf(x)).map((l) => limitLine(a.api, l))))),
       limited.length > 0 && [h("h2", {}, "The last day"), h("div.cards", {}, limited.slice(0, mostDays).map((a) => day(app, a.api)))],
       limited.length > mostDays && h("p.quiet", {}, "Choose an api to see its last day."),
-      h("p.quiet", {}, "A used-up rate or in-flight limit makes calls wait for a moment, which is normal. A used-up quota or budget holds its API until its period ends."),
+      h("p.quiet.spaced", {}, "A used-up rate or in-flight limit makes calls wait for a moment, which is normal. A used-up quota or budget holds its API until its period ends."),
       app.operator() && verification(app, proof),
       command("weir status"),
     ];

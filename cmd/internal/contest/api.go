@@ -1,0 +1,170 @@
+package contest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// Calls are what the API knows of a round.
+type Calls struct {
+	Times    []int64 `json:"times"`    // of each job's first call, by the job's number, in Unix nanoseconds; 0: none
+	Called   int     `json:"called"`   // jobs that were
+	Repeated int     `json:"repeated"` // calls for a job that had been called
+	Strays   int     `json:"strays"`   // calls of others meanwhile
+	Began    int64   `json:"-"`        // when the producer began
+}
+
+// FirstAndLast returns the times of a round's first and last call.
+func (c Calls) FirstAndLast() (first, last int64) { return slices.Min(c.Times), slices.Max(c.Times) }
+
+// sheet is what the API keeps of a round.
+type sheet struct {
+	path string        // of the round's calls
+	done chan struct{} // closed when every job was called
+	Calls
+}
+
+// api answers every call at once with 200 and no body, and notes it. It is safe for concurrent use.
+type api struct {
+	mu    sync.Mutex
+	sheet *sheet // nil: no round is under way
+}
+
+// Paths that the Judge asks by.
+const (
+	beginPath = "/-/begin"
+	endPath   = "/-/end"
+)
+
+// Bounds of what the API reads and keeps.
+const (
+	mostBody = 1 << 20
+	mostJobs = 10_000_000
+)
+
+func serveAPI(ctx context.Context, s Settings) (Do, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.Store)
+	if err != nil {
+		return nil, fmt.Errorf("the api: %w", err)
+	}
+	go func() { _ = (&http.Server{Handler: &api{}, ReadHeaderTimeout: callWithin}).Serve(l) }() // ends with the process
+	return func(context.Context, Order) error { return errors.New("the api takes no orders") }, nil
+}
+
+// ServeHTTP implements http.Handler.
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	now := time.Now().UnixNano()
+	switch r.URL.Path {
+	case beginPath:
+		a.begin(w, r)
+		return
+	case endPath:
+		a.end(w, r)
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostBody))
+	number, _, _ := bytes.Cut(body, []byte(" "))
+	job, err2 := strconv.Atoi(string(number))
+	if err := errors.Join(err, err2); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	w.WriteHeader(http.StatusOK)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch s := a.sheet; {
+	case s == nil:
+	case r.URL.Path != s.path || job < 0 || job >= len(s.Times):
+		s.Strays++
+	case s.Times[job] > 0:
+		s.Repeated++
+	default:
+		s.Times[job] = now
+		if s.Called++; s.Called == len(s.Times) {
+			close(s.done)
+		}
+	}
+}
+
+func (a *api) begin(w http.ResponseWriter, r *http.Request) {
+	jobs, err := strconv.Atoi(r.URL.Query().Get("jobs"))
+	if err != nil || jobs < 1 || jobs > mostJobs {
+		http.Error(w, "jobs", http.StatusBadRequest)
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.sheet = &sheet{path: r.URL.Query().Get("path"), done: make(chan struct{}), Calls: Calls{Times: make([]int64, jobs)}}
+}
+
+// end answers when every job of the round has been called, or the time is over that the Judge gives.
+func (a *api) end(w http.ResponseWriter, r *http.Request) {
+	within, err := time.ParseDuration(r.URL.Query().Get("within"))
+	a.mu.Lock()
+	s := a.sheet
+	a.mu.Unlock()
+	if err != nil || s == nil {
+		http.Error(w, "within, or no round", http.StatusBadRequest)
+		return
+	}
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-s.done:
+	case <-timer.C:
+	case <-r.Context().Done():
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_ = json.NewEncoder(w).Encode(s.Calls)
+	a.sheet = nil
+}
+
+// Judge asks the API what was called.
+type Judge struct {
+	URL string // of the API
+}
+
+// Round has the jobs that publish hands in called at path, and waits until each of them was. Began is when publish says.
+func (j Judge) Round(ctx context.Context, path string, jobs int, within time.Duration, publish func(context.Context) (began int64, err error)) (c Calls, err error) {
+	if _, err := j.ask(ctx, beginPath, url.Values{"path": {path}, "jobs": {strconv.Itoa(jobs)}}); err != nil {
+		return c, err
+	}
+	if c.Began, err = publish(ctx); err != nil {
+		return c, err
+	}
+	text, err := j.ask(ctx, endPath, url.Values{"within": {within.String()}})
+	if err != nil {
+		return c, err
+	}
+	if err := json.Unmarshal(text, &c); err != nil {
+		return c, fmt.Errorf("the api's sheet: %w", err)
+	}
+	switch {
+	case c.Called < jobs:
+		return c, fmt.Errorf("of %d jobs %d were called within %v", jobs, c.Called, within)
+	case c.Strays > 0:
+		return c, fmt.Errorf("%d calls came that were not of this round", c.Strays)
+	}
+	return c, nil
+}
+
+func (j Judge) ask(ctx context.Context, path string, query url.Values) ([]byte, error) {
+	text, err := ask(ctx, http.DefaultClient, http.MethodGet, j.URL+path+"?"+query.Encode(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("ask the api: %w", err)
+	}
+	return text, nil
+}

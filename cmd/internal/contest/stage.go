@@ -1,0 +1,163 @@
+package contest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/cmd/internal/child"
+	"weir/cmd/internal/machine"
+)
+
+const (
+	// StartWithin bounds the start of any process.
+	StartWithin = 30 * time.Second
+	stopWithin  = 30 * time.Second
+)
+
+// Stage is what contenders stand on: a directory, and processes that end with it. It is used by one goroutine.
+type Stage struct {
+	Dir  string
+	Weir string   // the path of weir's binary
+	Self []string // what plays a role of this program: its path and the arguments before the role
+
+	cleanups []func() error
+}
+
+// NewStage makes a directory below parent, or below the system's directory for temporary files. Close must be called,
+// also after an error. This program plays a role with the arguments of role, and the name and settings of one after them.
+func NewStage(parent, pattern string, role ...string) (*Stage, error) {
+	s := &Stage{}
+	self, err := os.Executable()
+	if err != nil {
+		return s, fmt.Errorf("find this program: %w", err)
+	}
+	s.Weir, s.Self = self, append([]string{self}, role...)
+	if s.Dir, err = os.MkdirTemp(parent, pattern); err != nil {
+		return s, fmt.Errorf("a directory for the measurement: %w", err)
+	}
+	s.Later(func() error { return os.RemoveAll(s.Dir) })
+	return s, nil
+}
+
+// Path returns the path of a file in the stage's directory.
+func (s *Stage) Path(name string) string { return filepath.Join(s.Dir, name) }
+
+// Later has Close call do, before what is to be done already.
+func (s *Stage) Later(do func() error) { s.cleanups = append(s.cleanups, do) }
+
+// Close takes down what was put up, the last first.
+func (s *Stage) Close() error {
+	var err error
+	for i := len(s.cleanups) - 1; i >= 0; i-- {
+		err = errors.Join(err, s.cleanups[i]())
+	}
+	return err
+}
+
+// Start starts a process that ends with the stage, and with this process.
+func (s *Stage) Start(o child.Options) (*child.Process, error) {
+	if o.Attributes == nil {
+		o.Attributes = machine.ChildAttributes
+	}
+	p, err := child.Start(o)
+	if err != nil {
+		return nil, err
+	}
+	s.Later(func() error { return p.Stop(stopWithin) })
+	return p, nil
+}
+
+// Server starts a nats-server in a process of its own, and returns its URL.
+func (s *Stage) Server(ctx context.Context, name, durability string) (url string, p *child.Process, err error) {
+	at := make(chan string, 1)
+	p, err = s.Start(child.Options{
+		Name: "nats-server", Path: s.Weir, Dir: s.Dir,
+		Args: []string{"nats-server", "--listen", "127.0.0.1:0", "--dir", s.Path(name), "--durability", durability},
+		Line: func(line string) {
+			if url, ok := strings.CutPrefix(line, "listening "); ok {
+				select {
+				case at <- url:
+				default:
+				}
+			}
+		},
+	})
+	if err != nil {
+		return "", nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, StartWithin, fmt.Errorf("it did not come up within %v", StartWithin))
+	defer cancel()
+	url, err = line(ctx, "nats-server", p, at)
+	return url, p, err
+}
+
+// line waits for a line of a process.
+func line(ctx context.Context, name string, p *child.Process, lines <-chan string) (string, error) {
+	select {
+	case line := <-lines:
+		return line, nil
+	case <-p.Exited():
+		return "", fmt.Errorf("%s ended: %s\n%s", name, p.State(), p.Tail())
+	case <-ctx.Done():
+		return "", fmt.Errorf("%s: %w\n%s", name, context.Cause(ctx), p.Tail())
+	}
+}
+
+// Role starts a role of this program, and returns when it is there.
+func (s *Stage) Role(ctx context.Context, name string, at Settings) (*Role, error) {
+	what := "producer"
+	if at.Worker {
+		what = "worker"
+	}
+	return s.Play(ctx, name+"'s "+what, at, slices.Concat(s.Self, []string{name})...)
+}
+
+// Play starts a program that takes orders, with its settings as the last argument, and returns when it is there.
+func (s *Stage) Play(ctx context.Context, name string, at Settings, program ...string) (*Role, error) {
+	text, err := json.Marshal(at)
+	if err != nil {
+		return nil, fmt.Errorf("the settings of %s: %w", name, err)
+	}
+	in, orders, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	s.Later(orders.Close)
+	r := &Role{name: name, orders: orders, answers: make(chan string, 1)}
+	r.Process, err = s.Start(child.Options{
+		Name: name, Path: program[0], Args: slices.Concat(program[1:], []string{string(text)}), Input: in,
+		Line: func(line string) {
+			if strings.HasPrefix(line, "{") {
+				select {
+				case r.answers <- line:
+				default: // more answers than orders
+				}
+			}
+		},
+	})
+	_ = in.Close() // the process has it
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, StartWithin, fmt.Errorf("it was not there within %v", StartWithin))
+	defer cancel()
+	_, err = r.answer(ctx)
+	return r, err
+}
+
+// API starts the API in a process of its own.
+func (s *Stage) API(ctx context.Context) (Judge, error) {
+	addr, err := machine.FreeAddr()
+	if err != nil {
+		return Judge{}, err
+	}
+	_, err = s.Play(ctx, "the api", Settings{Store: addr}, slices.Concat(s.Self, []string{"api"})...)
+	return Judge{URL: "http://" + addr}, err
+}
