@@ -28,6 +28,7 @@ func (x *Index) awaitEnd(ctx context.Context, v view) (behind uint64) {
 	js, err := x.opts.JetStream.Stream(ctx, v.name)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
+		x.look(v.shelf)
 		return 0
 	case err != nil:
 		return 1 // at least one may be: an answer must not claim to be whole
@@ -68,6 +69,11 @@ func (x *Index) lastOf(s *shelf) uint64 {
 // distrustLocked empties a shelf, and makes it be built anew. Until it is, nothing is added to it.
 func (x *Index) distrustLocked(s *shelf) {
 	x.emptyLocked(s, shelf{}, time.Time{})
+	x.look(s)
+}
+
+// look makes a shelf be compared with its stream soon.
+func (x *Index) look(s *shelf) {
 	select {
 	case x.looks[s] <- struct{}{}:
 	default:

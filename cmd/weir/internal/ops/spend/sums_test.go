@@ -120,8 +120,13 @@ func TestSumsAreTheLedgers(t *testing.T) {
 		check := func(when string) {
 			t.Helper()
 			for _, o := range []Options{
-				{}, {By: ByDay}, {By: ByKey}, {By: ByTenant, Since: now.Add(-50 * time.Hour)}, {By: ByKey, API: "pay", Since: now.Add(-time.Duration(r.Int64N(int64(5 * dayLong))))},
-				{By: ByAPI, Since: now.Add(-time.Duration(r.Int64N(int64(5 * dayLong))))}, {By: ByTenant, API: "sms", Since: begun},
+				{},
+				{By: ByDay},
+				{By: ByKey},
+				{By: ByTenant, Since: now.Add(-50 * time.Hour)},
+				{By: ByKey, API: "pay", Since: now.Add(-time.Duration(r.Int64N(int64(5 * dayLong))))},
+				{By: ByAPI, Since: now.Add(-time.Duration(r.Int64N(int64(5 * dayLong))))},
+				{By: ByTenant, API: "sms", Since: begun},
 			} {
 				o.Now, o.Config = now, c
 				got := s.Account(o)
