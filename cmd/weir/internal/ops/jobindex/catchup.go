@@ -28,7 +28,7 @@ func (x *Index) awaitEnd(ctx context.Context, v view) (behind uint64) {
 	js, err := x.opts.JetStream.Stream(ctx, v.name)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		x.look(v.shelf)
+		x.vanished(v.shelf)
 		return 0
 	case err != nil:
 		return 1 // at least one may be: an answer must not claim to be whole
@@ -70,6 +70,15 @@ func (x *Index) lastOf(s *shelf) uint64 {
 func (x *Index) distrustLocked(s *shelf) {
 	x.emptyLocked(s, shelf{}, time.Time{})
 	x.look(s)
+}
+
+// vanished empties the shelf of a stream that does not exist.
+func (x *Index) vanished(s *shelf) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.distrustLocked(s)
+	s.absent = true
+	x.tellLocked()
 }
 
 // look makes a shelf be compared with its stream soon.

@@ -1,9 +1,11 @@
 package jobindex
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -216,6 +218,110 @@ func TestSumsForgetWhatTheLedgerForgets(t *testing.T) {
 	}
 	a, err := x.Spending(t.Context(), o)
 	if err != nil || a.Begins.Before(first.Time) || len(a.Groups) > 0 {
+		t.Errorf("calls since %s are counted, the ledger begins at %s: %+v, %v", a.Begins, first.Time, a, err)
+	}
+}
+
+// TestDeletedLedgerIsNotTold: the first question after the ledger was deleted gets no figure of it.
+func TestDeletedLedgerIsNotTold(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	s.paid(0, 10)
+	x := New(Options{JetStream: s.js, Bytes: 1 << 30, SumBytes: 1 << 20, Log: slog.New(slog.DiscardHandler)})
+	calls := x.ledger()
+	if _, err := x.begin(t.Context(), calls); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.fill(t.Context(), calls); err != nil { // from here on nothing looks at the stream but questions
+		t.Fatal(err)
+	}
+	o := lately()
+	s.requireLedger(s.summed(x, o), o)
+	if err := s.js.DeleteStream(t.Context(), ledger.CallsStream); err != nil {
+		t.Fatal(err)
+	}
+	if a, err := x.Spending(t.Context(), o); !errors.Is(err, ledger.ErrNoLedger) {
+		t.Errorf("%+v, %v", a, err)
+	}
+}
+
+// TestInterruptedReadingGoesOn: a reading of the ledger that breaks off says how far it came. It goes on there, counts
+// no record twice, and every replica comes to what the ledger says.
+func TestInterruptedReadingGoesOn(t *testing.T) {
+	t.Parallel()
+	const many, few, read, twice = 3000, 40, 1000, 300
+	s := newStore(t)
+	s.paid(0, many)
+	x := New(Options{JetStream: s.js, Bytes: 1 << 30, SumBytes: 1 << 20, Log: slog.New(slog.DiscardHandler)})
+	calls, o, broken := x.ledger(), lately(), errors.New("broken")
+	back := calls.back
+	calls.back = func(ctx context.Context, before uint64, add func(item) error) error {
+		n := 0
+		return back(ctx, before, func(i item) error {
+			if n++; n > read {
+				return broken
+			}
+			return add(i)
+		})
+	}
+	if err := x.keepOnce(t.Context(), calls); !errors.Is(err, broken) {
+		t.Fatal(err)
+	}
+	if a, err := x.Spending(t.Context(), o); err != nil || !a.Reading || a.Begins.IsZero() || a.Unreadable > 0 {
+		t.Errorf("%+v, %v", a, err)
+	}
+	if err := s.js.DeleteStream(t.Context(), deadletter.Stream); err != nil { // sums need no letters
+		t.Fatal(err)
+	}
+	s.paid(many, many+few)
+	calls.back = func(ctx context.Context, before uint64, add func(item) error) error { return back(ctx, before+twice, add) }
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- x.keepOnce(ctx, calls) }()
+	s.requireLedger(s.summed(x, o), o)
+	other := s.run(1 << 30)
+	s.requireLedger(s.summed(other, o), o)
+	cancel()
+	if err := await.Receive(t, "the end of the index", ended); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// TestPurgeWhileTheLedgerIsRead: what the server removes before it was read is not waited for, and not told of as
+// unreadable.
+func TestPurgeWhileTheLedgerIsRead(t *testing.T) {
+	t.Parallel()
+	const many, gone, read = 3000, 2500, 100
+	s := newStore(t)
+	s.paid(0, many)
+	calls, err := s.js.Stream(t.Context(), ledger.CallsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := New(Options{JetStream: s.js, Bytes: 1 << 30, SumBytes: 1 << 20, Log: slog.New(slog.DiscardHandler)})
+	source, n := x.ledger(), 0
+	back := source.back
+	source.back = func(ctx context.Context, before uint64, add func(item) error) error {
+		return back(ctx, before, func(i item) error {
+			if n++; n == read {
+				if err := calls.Purge(ctx, jetstream.WithPurgeSequence(gone)); err != nil {
+					return err
+				}
+			}
+			return add(i)
+		})
+	}
+	if _, err := x.begin(t.Context(), source); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.fill(t.Context(), source); err != nil {
+		t.Fatal(err)
+	}
+	first, err := calls.GetMsg(t.Context(), gone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, err := x.Spending(t.Context(), lately()); err != nil || a.Reading || a.Unreadable > 0 || a.Begins.Before(first.Time) {
 		t.Errorf("calls since %s are counted, the ledger begins at %s: %+v, %v", a.Begins, first.Time, a, err)
 	}
 }

@@ -1,6 +1,7 @@
 package spend
 
 import (
+	"math"
 	"time"
 	"unique"
 
@@ -34,8 +35,8 @@ func (s *Sums) Account(o Options) *Account {
 			s.countDay(a, number, d, from)
 			a.account.Unreadable += d.missing
 		}
-		addBudgets(a.account.Budgets, number, d)
 	}
+	s.addBudgets(a.account.Budgets)
 	if o.By.apart() && s.keyless >= dayOf(from) {
 		a.account.KeysSince = (s.keyless + 1).begin()
 	}
@@ -71,21 +72,28 @@ func (s *Sums) countDay(a *adder, number dayNumber, d *day, from time.Time) {
 	}
 }
 
-// addBudgets adds what the calls of a day took from budgets in their windows.
-func addBudgets(budgets []*Budget, number dayNumber, d *day) {
+// addBudgets adds what calls took from budgets in their windows. It looks at each sum once, however many budgets there are.
+func (s *Sums) addBudgets(budgets []*Budget) {
+	counted := make(map[limitName]*Budget, len(budgets))
+	earliest := dayNumber(math.MaxInt32)
 	for _, b := range budgets {
-		first := latest(b.From, b.Begins)
-		if number < dayOf(first) {
+		counted[limitName{unique.Make(b.API), unique.Make(b.Limit)}] = b
+		earliest = min(earliest, dayOf(b.countsFrom()))
+	}
+	for number, d := range s.days {
+		if number < earliest {
 			continue
 		}
-		api, limit := unique.Make(b.API), unique.Make(b.Limit)
 		for at, of := range d.limits {
-			if at.limit == limit && at.api == api && !number.at(at.minute).Before(first) {
+			if b := counted[at.limitName]; b != nil && !number.at(at.minute).Before(b.countsFrom()) {
 				b.money.Plus(of.money)
 			}
 		}
 	}
 }
+
+// countsFrom returns from when on calls are included.
+func (b *Budget) countsFrom() time.Time { return latest(b.From, b.Begins) }
 
 // Use returns how the limits of an api were used in the last day. What was used before the sums are complete is not
 // included: Use.Begins says so.

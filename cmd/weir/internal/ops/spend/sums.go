@@ -82,9 +82,11 @@ type callPlace struct {
 }
 
 type limitPlace struct {
-	api, limit unique.Handle[string]
-	minute     int16
+	limitName
+	minute int16
 }
+
+type limitName struct{ api, limit unique.Handle[string] }
 
 type keyPlace struct {
 	api, key unique.Handle[string]
@@ -137,9 +139,10 @@ func (s *Sums) Whole() bool { return s.whole }
 
 // Trim says when the ledger begins, zero if nothing was ever removed from it. What may include older calls is forgotten.
 func (s *Sums) Trim(begins time.Time) {
-	if s.begins = begins; begins.IsZero() {
-		return
+	if !begins.After(s.begins) {
+		return // nothing was removed, or this was said before a later removal
 	}
+	s.begins = begins
 	for d := range s.days {
 		if d < dayOf(begins) {
 			s.forget(d)
@@ -215,7 +218,7 @@ func (s *Sums) addLimits(c *ledger.Record) {
 		if of == (taken{}) {
 			continue
 		}
-		s.bytes += putTaken(d.limits, limitPlace{unique.Make(c.API), unique.Make(name), minuteOf(at, s.grain)}, of)
+		s.bytes += putTaken(d.limits, limitPlace{limitName{unique.Make(c.API), unique.Make(name)}, minuteOf(at, s.grain)}, of)
 	}
 }
 

@@ -50,9 +50,13 @@ func book(r *rand.Rand, n int) (records []*ledger.Record, now time.Time) {
 			Billed: []deadletter.Billed{deadletter.BilledYes, deadletter.NotBilled, deadletter.BilledUnknown}[r.IntN(3)],
 		}
 		c.Stored = c.Ended.Add(time.Millisecond)
-		switch r.IntN(6) {
+		switch r.IntN(8) {
 		case 0: // a former process left it behind
 			c.Planned = time.Time{}
+		case 3: // the same, and the next process began days later
+			c.Planned, c.Started = time.Time{}, at.Add(-time.Duration(r.Int64N(int64(3*dayLong))))
+		case 4: // an inquiry
+			c.Inquiry, c.Outcome, c.Price = "processed", ledger.Asked, "0.00"
 		case 1: // refused before it was sent
 			c.Sent, c.Price, c.Billed = false, "0.00", deadletter.NotBilled
 		case 2:
@@ -290,6 +294,24 @@ func TestMissingIsTold(t *testing.T) {
 		if a := s.Account(Options{Now: begun.Add(50 * time.Hour), Since: since}); a.Unreadable != want {
 			t.Errorf("since %s %d records are missing, want %d", since, a.Unreadable, want)
 		}
+	}
+}
+
+// TestTrimmedSumsStayTrimmed: an older answer about the ledger, which a second question got, brings nothing back.
+func TestTrimmedSumsStayTrimmed(t *testing.T) {
+	t.Parallel()
+	s := NewSums(1 << 30)
+	for i := range 3 {
+		at := begun.AddDate(0, 0, i)
+		s.Add(&ledger.Record{API: "pay", Started: at, Planned: at, Stored: at, Billed: deadletter.BilledYes, Price: "1.00"})
+	}
+	s.Complete()
+	now := begun.AddDate(0, 0, 2)
+	s.Trim(now.Add(-time.Hour))
+	a := s.Account(Options{Now: now, Since: begun})
+	s.Trim(begun.Add(time.Hour))
+	if b := s.Account(Options{Now: now, Since: begun}); a.Spent != "1.00" || told(a) != told(b) || !a.Begins.Equal(b.Begins) {
+		t.Errorf("%s since %s, and then %s since %s", told(a), a.Begins, told(b), b.Begins)
 	}
 }
 

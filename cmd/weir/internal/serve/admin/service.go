@@ -104,7 +104,7 @@ func described(subject, role string, answer any) micro.EndpointOpt {
 // mostSearches bounds the searches of queues at a time.
 const mostSearches = 4
 
-// mostListings bounds the lists of jobs that are made at a time.
+// mostListings bounds the lists of jobs, and the accounts, that are made at a time.
 const mostListings = 8
 
 // mostTests bounds the tests of destinations at a time.

@@ -38,7 +38,7 @@ export const spend = {
 function remarks(a) {
   return [
     a.ledger_begins && ["Calls count since ", moment(a.ledger_begins), a.reading ? ": the ledger is still being read." : ": earlier ones are not known any more."],
-    a.behind > 0 && `The newest ${things(a.behind, "call")} are not counted yet.`,
+    a.behind > 0 && `Not counted yet: the newest ${things(a.behind, "call")}.`,
     a.keys_since && ["Calls before ", moment(a.keys_since), " are listed without their keys: there was no room for more keys."],
     a.unreadable > 0 && `${things(a.unreadable, "record")} cannot be read: not counted.`,
     a.gone?.length > 0 && "Parts of the ledger were lost: not counted. weir spend says which.",
