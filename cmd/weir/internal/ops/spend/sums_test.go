@@ -191,12 +191,62 @@ func TestUseIsTheLedgers(t *testing.T) {
 				want.addRecord(r)
 			}
 			want.conclude()
-			a, _ := json.Marshal(got)
-			b, _ := json.Marshal(want)
-			if string(a) != string(b) {
-				t.Fatalf("seed %d: the use of %s is\n%s, want\n%s", seed, api.Name, a, b)
-			}
+			requireUse(t, got, want)
 		}
+	}
+}
+
+// TestUnfinishedUse: while the ledger is read, the use of limits is what was taken from when on it says that it counts.
+func TestUnfinishedUse(t *testing.T) {
+	t.Parallel()
+	c := configOf(t, tenants)
+	for seed := range uint64(20) {
+		records, now := book(rand.New(rand.NewPCG(seed, 3)), 400)
+		s := NewSums(1 << 30)
+		s.Begin(now)
+		for _, r := range slices.Backward(records[len(records)-60:]) {
+			s.Add(r)
+			s.Reached(r.Stored)
+		}
+		for i := range c.APIs {
+			api := &c.APIs[i]
+			got, want := s.Use(api, now), newUse(api, now)
+			if !got.Reading || !got.Begins.After(records[len(records)-60].Stored) {
+				t.Fatalf("seed %d: it counts since %s; reading: %t", seed, got.Begins, got.Reading)
+			}
+			for _, r := range records {
+				if !limitstate.ChargedAt(r).Time().Before(got.Begins) {
+					want.addRecord(r)
+				}
+			}
+			want.conclude()
+			want.Begins, want.Reading = got.Begins, true
+			requireUse(t, got, want)
+		}
+	}
+}
+
+func requireUse(t *testing.T, got, want *Use) {
+	t.Helper()
+	a, _ := json.Marshal(got)
+	b, _ := json.Marshal(want)
+	if string(a) != string(b) {
+		t.Fatalf("the use is\n%s, want\n%s", a, b)
+	}
+}
+
+// TestLateChargesAreAwaited: a call that a former process left behind counts later than its record was stored. Sums that
+// lack the record do not claim the minute in which the call counts.
+func TestLateChargesAreAwaited(t *testing.T) {
+	t.Parallel()
+	noon := begun.Add(12 * time.Hour)
+	left := &ledger.Record{API: "pay", Started: noon.Add(-3 * time.Second), Stored: noon.Add(-2 * time.Second), Outcome: "unknown"}
+	counts := limitstate.ChargedAt(left).Time()
+	s := NewSums(1 << 30)
+	s.Begin(noon.Add(time.Hour))
+	s.Reached(left.Stored.Add(time.Second))
+	if since := s.Since(noon.Add(time.Hour)); !since.After(counts) {
+		t.Errorf("everything is claimed since %s, and a call counts at %s", since, counts)
 	}
 }
 
@@ -247,6 +297,11 @@ func TestSumsAreBounded(t *testing.T) {
 		states[fmt.Sprint(s.merged == noDay, keyless, s.forgotten == noDay)] = true
 		if forgets := s.forgotten != noDay; forgets != !all.Begins.IsZero() || forgets && !all.Begins.Equal((s.forgotten+1).begin()) {
 			t.Errorf("with %d bytes days up to %d are forgotten, and the sums begin at %s", most, s.forgotten, all.Begins)
+		}
+		for number, d := range s.days {
+			if quarters := int(dayLong / quarterLong); number <= s.coarse && (len(d.calls) > quarters || len(d.limits) > quarters) {
+				t.Errorf("with %d bytes a day has %d and %d sums of minutes", most, len(d.calls), len(d.limits))
+			}
 		}
 		counted := s.bytes
 		for len(s.days) > 0 {
