@@ -274,7 +274,9 @@ func TestInterruptedReadingGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.paid(many, many+few)
-	calls.back = func(ctx context.Context, before uint64, add func(item) error) error { return back(ctx, before+twice, add) }
+	calls.back = func(ctx context.Context, before uint64, add func(item) error) error {
+		return back(ctx, before+twice, add)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- x.keepOnce(ctx, calls) }()
