@@ -55,30 +55,3 @@ func TestOfJob(t *testing.T) {
 		}
 	}
 }
-
-// TestGlanceHasKeyAndStart checks that an index learns the key and the start also of a call that did not end its job.
-func TestGlanceHasKeyAndStart(t *testing.T) {
-	t.Parallel()
-	b := newBook(t)
-	first := call("odd.*\"key", 1, 1)
-	first.Started = now.Add(time.Nanosecond)
-	second := done(first)
-	second.Call = 2
-	third := call("k", 3, 1)
-	third.Job = "quo\"ted"
-	want := []Record{first, second, third}
-	for _, c := range want {
-		b.write(c)
-	}
-	i := len(want)
-	err := GlanceBack(t.Context(), b.js, 0, func(g Glance, ok bool) error {
-		i--
-		if c := &want[i]; !ok || g.API != c.API || g.Key != c.Key || g.Job != c.Job || !g.Started.Equal(c.Started) {
-			t.Errorf("a glance at %+v has %+v, %t", c, g, ok)
-		}
-		return nil
-	})
-	if err != nil || i != 0 {
-		t.Errorf("%d records were not read, %v", i, err)
-	}
-}

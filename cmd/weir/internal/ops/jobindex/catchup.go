@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"time"
 
 	"weir/deadletter"
 
@@ -31,6 +32,7 @@ func (x *Index) awaitEnd(ctx context.Context, v view) (behind uint64) {
 	js, err := x.opts.JetStream.Stream(ctx, v.name)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
+		x.vanished(v.shelf)
 		return 0
 	case err != nil:
 		return 1 // at least one may be: an answer must not claim to be whole
@@ -40,6 +42,7 @@ func (x *Index) awaitEnd(ctx context.Context, v view) (behind uint64) {
 	if v.shelf.begun && !v.shelf.isOf(info, had) {
 		x.distrustLocked(v.shelf)
 	}
+	x.trimLocked(v.shelf, info)
 	x.mu.Unlock()
 	for {
 		x.mu.Lock()
@@ -69,7 +72,21 @@ func (x *Index) lastOf(s *shelf) uint64 {
 
 // distrustLocked empties a shelf, and makes it be built anew. Until it is, nothing is added to it.
 func (x *Index) distrustLocked(s *shelf) {
-	*s = shelf{}
+	x.emptyLocked(s, shelf{}, time.Time{})
+	x.look(s)
+}
+
+// vanished empties the shelf of a stream that does not exist.
+func (x *Index) vanished(s *shelf) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.distrustLocked(s)
+	s.absent = true
+	x.tellLocked()
+}
+
+// look makes a shelf be compared with its stream soon.
+func (x *Index) look(s *shelf) {
 	select {
 	case x.looks[s] <- struct{}{}:
 	default:

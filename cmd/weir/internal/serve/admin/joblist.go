@@ -98,7 +98,7 @@ func readUnfinished(data []byte) (q UnfinishedJobs, err error) {
 	return q, nil
 }
 
-const busyListing = "too many lists of jobs are being made at once: try again"
+const busyListing = "too many questions about jobs and spending are being answered at once: try again"
 
 // wanted returns what a question asks of one api. One job more than a page has tells whether there is another page.
 func (q *UnfinishedJobs) wanted() desk.UnfinishedWanted {
