@@ -35,7 +35,7 @@ apis:
     forward_headers: [Accept]
     retry: {attempts: 3, min: 5ms, max: 20ms}
     reuse: {for: 1h}
-  open: {url: %[1]s/v1, bucket: {rate: 200/s, capacity: 500}, reuse: {for: 1h, across_keys: true}}
+  open: {url: %[1]s/v1, bucket: {rate: 200/s, capacity: 500}, keys: {slow: {rate: 1/h}}, reuse: {for: 1h, across_keys: true}}
   brief: {url: %[1]s/v1, bucket: {rate: 200/s, capacity: 500}, reuse: {for: 3s}}
   bodies: {url: %[1]s/v1, bucket: {rate: 200/s, capacity: 500}, reuse: {for: 1h, of: [body]}}
   paths: {url: %[1]s/v1, forward_headers: [Accept, X-Kind], bucket: {rate: 200/s, capacity: 500}, reuse: {for: 1h, of: [path, "header:X-Kind"]}}
@@ -410,22 +410,24 @@ func TestPausedJobsGetNoAnswer(t *testing.T) {
 }
 
 // TestNoJobWaitsForAKeyThatIsNotCalled: jobs of other keys do not wait for a job that waits for its retry if its key is
-// paused, or is held for long.
+// paused, is held for long, or has its next slot in an hour.
 func TestNoJobWaitsForAKeyThatIsNotCalled(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		order string
-		pause bool
-	}{"paused": {"status=503;retry-after=8", true}, "held": {"status=503;retry-after=3600", false}} {
+		key, order string
+		pause      bool
+	}{
+		"paused": {"x", "status=503;retry-after=8", true}, "held": {"x", "status=503;retry-after=3600", false}, "slow": {"slow", "status=503", false},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newReuseRig(t, map[string][]string{"busy": {c.order}})
-			r.ask("open", "x", "x", "/busy")
-			r.Eventually("the pushback", func() bool { return len(r.Ledger("open", "x")) == 1 })
+			r.ask("open", c.key, "x", "/busy")
+			r.Eventually("the pushback", func() bool { return len(r.Ledger("open", c.key)) == 1 })
 			r.ask("open", "y", "y", "/busy")
 			if c.pause {
 				r.waitsForAnswer("open", "y", "x")
-				r.Must("pause", "open", "x")
+				r.Must("pause", "open", c.key)
 			}
 			if got := r.ends("open", "y", 1); from(got["y"]) != "" || r.calls("busy") != 2 {
 				t.Errorf("%d calls; the answer of %q", r.calls("busy"), from(got["y"]))
