@@ -286,10 +286,12 @@ func TestWhatMustBeEqual(t *testing.T) {
 }
 
 // TestAnswersExpire: an answer is not given when it is older than the rule says, and one that was given again becomes
-// no younger.
+// no younger. A longer time lets earlier answers be given again.
 func TestAnswersExpire(t *testing.T) {
 	t.Parallel()
 	r := newReuseRig(t, nil)
+	r.ask("brief", "b", "old", "/old")
+	r.ends("brief", "b", 1)
 	n := 0
 	r.Eventually("a second call", func() bool {
 		n++
@@ -299,6 +301,15 @@ func TestAnswersExpire(t *testing.T) {
 	})
 	if n < 3 {
 		t.Errorf("the call is repeated at job %d: no answer was given again", n)
+	}
+	r.Follow(strings.Replace(reuseYAML, "reuse: {for: 3s}", "reuse: {for: 1h}", 1))
+	r.Eventually("the answers to be read", func() bool {
+		d, err := r.Worker.Parts().Dispatcher.Desk.Detail("brief", 1)
+		return err == nil && d.Reuse != nil && d.Reuse.Answers == 2
+	})
+	r.ask("brief", "b", "again", "/old")
+	if got := r.ends("brief", "b", 2); from(got["again"]) != "old" || r.calls("old") != 1 {
+		t.Errorf("%d calls; the answer of %q", r.calls("old"), from(got["again"]))
 	}
 }
 
