@@ -113,25 +113,27 @@ func (l *Lane) LeaveLocked(j *Job) {
 // keys whose next jobs ask the same.
 const retryAwaited = 10 * time.Second
 
-// LeadRestedLocked decides whether jobs wait for one that rests: only if it has been called, and soon is again. If its
-// key is held for long, they wait for none of the key.
+// LeadRestedLocked decides whether jobs wait for one that rests: only if it has been called, and soon is again.
 func (l *Lane) LeadRestedLocked(j *Job) {
-	if j.Calls == 0 {
+	if j.Calls == 0 || j.NotBefore > l.Now().Add(retryAwaited) {
 		l.LeaveLocked(j)
 	}
-	if j.NotBefore > l.Now().Add(retryAwaited) || l.Sched.IsPaused(j.Queue) {
-		l.LeaveIdleLocked(j.Queue)
-	}
+	l.LeaveIdleLocked(j.Queue)
 }
 
-// LeaveIdleLocked lets no job wait for one of a key that an operator has paused, or that is held: jobs of the key are
-// not called, and while it is paused, their operations are not polled.
+// LeaveIdleLocked lets no job of another key wait for a retry of a key that is not called soon: because the key is held,
+// or because of its own rate, or because operations have all its calls in flight. While the key is paused, no job waits
+// for its operations either, since they are not polled.
 func (l *Lane) LeaveIdleLocked(q *schedule.KeyQueue) {
 	if q == nil || l.Equals == nil {
 		return
 	}
+	paused := l.Sched.IsPaused(q)
+	if !paused && (!l.Equals.Rule.AcrossKeys || l.Sched.Callable(q, l.Now()) <= l.Now().Add(retryAwaited)) {
+		return
+	}
 	for t := range q.Idle {
-		if j, begun := t.Of.(*Job); begun {
+		if j, begun := t.Of.(*Job); begun && (paused || j.Rests()) {
 			if _, leads, _ := l.Equals.jobs.Held(j); leads {
 				l.LeaveLocked(j)
 			}

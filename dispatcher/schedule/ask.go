@@ -24,8 +24,13 @@ func (s *step) ask(q *KeyQueue, may classSet) bucket.Micros {
 	if slow {
 		over = 0
 	}
+	var awaited classSet // the priorities of which only jobs that were called already can be asked for
 	for _, j := range q.Jobs {
-		if over.has(j.Priority) || s.awaitsAnswer(j) { // unready has withdrawn the first calls behind the latter
+		if s.awaitsAnswer(j) {
+			awaited = awaited.with(j.Priority)
+			continue
+		}
+		if over.has(j.Priority) || awaited.has(j.Priority) && j.First() {
 			continue
 		}
 		if j.Phase == staging && !j.First() {

@@ -166,10 +166,10 @@ func (s *Schedule) Waken(j *Job, again bool) {
 }
 
 // Forgo reports whether a job that was looked at, or was being made ready, may end with an earlier answer. If so, its
-// end is being stored from now on. If not, an operator has cancelled it, or a job of its priority before it has not begun
-// its first call: it must await its turn.
+// end is being stored from now on. If not, an operator has cancelled it or paused its key, or a job of its priority
+// before it has not begun its first call: it must await its turn.
 func (s *Schedule) Forgo(j *Job) bool {
-	if j.cancelled || j.Queue.nextFirst(j.Priority) != j {
+	if j.cancelled || s.IsPaused(j.Queue) || j.Queue.nextFirst(j.Priority) != j {
 		return false
 	}
 	s.Unstage(j)

@@ -45,7 +45,7 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 				q.waits.classes.reach(j.tag)
 			}
 		}
-		j.limited = false
+		j.limited, j.looked = false, false // it is looked at on the way, and before its next slot if it is withdrawn
 		s.looks.leave(j)
 		s.Pipe.stage(j)
 		s.holds.breaker.try(j)
@@ -156,7 +156,7 @@ func (s *step) invites(q *KeyQueue, of bucket.Priority, ungranted int) bool {
 
 // unready withdraws ready jobs that cannot be called next: those that a former policy made ready, and those behind a
 // job of their priority that was never called and rests or waits for memory, since they would take the room that this
-// job needs; and those that were never called behind a job that awaits an answer.
+// job needs; and those that were never called behind a job that awaits an answer. Retries behind both stay ready.
 func (s *step) unready(q *KeyQueue) {
 	var gap, awaited classSet // the priorities of which no further job can be called next, or not for the first time
 	for _, j := range q.Jobs {
@@ -168,7 +168,7 @@ func (s *step) unready(q *KeyQueue) {
 		switch {
 		case s.awaitsAnswer(j):
 			awaited = awaited.with(j.Priority)
-		case j.First() && (j.Phase == resting || j.Phase == staging && j.Cramped):
+		case j.First() && !awaited.has(j.Priority) && (j.Phase == resting || j.Phase == staging && j.Cramped):
 			gap = gap.with(j.Priority)
 		}
 	}

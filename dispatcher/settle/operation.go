@@ -105,9 +105,7 @@ func MarkOf(j *lane.Job) queue.RetryMark {
 func (w *Operations) PollLocked(j *lane.Job) {
 	j.Orders, j.Failed = nil, ""
 	w.Sched.Submit(j.Job, j.Operation.Holds)
-	if w.Sched.IsPaused(j.Queue) {
-		w.LeaveLocked(j)
-	}
+	w.LeaveIdleLocked(j.Queue) // the key may be paused, or this operation may hold its last slot
 	w.begin(j)
 }
 
@@ -184,7 +182,9 @@ func (w *Operations) End(ctx context.Context, j *lane.Job, r httpcall.Response, 
 	switch at, ok := w.Bar(ctx, j); {
 	case !ok:
 	case at != 0: // an earlier owner has stored its result
-		if w.KeepRecord(ctx, j, record(httpcall.Outcome{Verdict: httpcall.Delivered, Billed: out.Billed})) {
+		c := record(httpcall.Outcome{Verdict: httpcall.Delivered, Billed: out.Billed})
+		c.Result = at
+		if w.KeepRecord(ctx, j, c) {
 			w.TraceEnd(j, nil)
 			w.Finish(j, ledger.Done)
 		}
