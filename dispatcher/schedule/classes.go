@@ -398,6 +398,11 @@ func (v View) Behind(key string, at bucket.Micros, p bucket.Priority) (n int) {
 			n += callable - c.before(other, callable, p, t)
 		}
 	}
+	for _, j := range q.Jobs {
+		if j.Priority != p && j.Phase < granted && j.spot().compare(spot{of: p, at: t}) > 0 {
+			n++
+		}
+	}
 	return n
 }
 

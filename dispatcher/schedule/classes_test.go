@@ -259,14 +259,21 @@ func TestPlacesByPriority(t *testing.T) {
 				t.Fatalf("seed %d: the %s job %d has place %d of %d, and %d jobs were said to be behind it", seed, of, seq, n, depth+1, behind)
 			}
 			if first, ok := q.waits.firstOf(); ok && rnd.IntN(3) == 0 {
-				q.remove(q.dequeue(first))
+				if j := q.dequeue(first); rnd.IntN(2) == 0 {
+					j.Phase = Phase(rnd.IntN(int(polled)))
+				} else {
+					q.remove(j)
+				}
 			}
 			if q.Depth() > 0 && rnd.IntN(8) == 0 {
 				seqs := slices.Collect(q.Seqs)
-				q.remove(d.Extract(q, seqs[rnd.IntN(len(seqs))]))
+				if seq := seqs[rnd.IntN(len(seqs))]; q.Waits(seq) {
+					q.remove(d.Extract(q, seq))
+				}
 			}
 			checkPlaces(t, seed, q)
 		}
+		q.Jobs = nil
 		shown := d.At(d.now).FirstJobs(q, 100)
 		for i := range shown {
 			of, ok := q.waits.firstOf()
@@ -292,6 +299,39 @@ func checkPlaces(t *testing.T, seed uint64, q *KeyQueue) {
 	}
 	if place != q.Depth() {
 		t.Fatalf("seed %d: %d of %d jobs are in the order", seed, place, q.Depth())
+	}
+}
+
+// TestPlaceBehindRunningCalls checks that an urgent job's place and ETA count a less urgent job that is being called, and
+// one that is polled: the key's next call has to wait for its rate.
+func TestPlaceBehindRunningCalls(t *testing.T) {
+	d := newDesk(bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Minute, Burst: 1}, Capacity: 1000, InFlight: 8})
+	d.spacing = time.Minute
+	d.pushAs("k", 1, d.part, bucket.Low)
+	q := d.byKey["k"]
+	for i := 0; q.count(calling) == 0; i++ {
+		if i == 100 {
+			t.Fatal("the low job is not called")
+		}
+		d.now = d.now.Add(time.Millisecond)
+		d.grant()
+	}
+	behind := d.At(d.now).Behind("k", 0, bucket.High)
+	d.pushAs("k", 2, d.part, bucket.High)
+	for _, what := range []string{"being called", "polled"} {
+		n, _ := q.Rank(2)
+		shown := d.At(d.now).FirstJobs(q, 10)
+		if n != 2 || behind != 0 || shown[1].Seq != 2 {
+			t.Errorf("while the low job is %s, the high one has place %d, and is shown as %+v", what, n, shown)
+		}
+		if at := d.At(d.now).ETA(Place{Key: "k", Priority: bucket.High, Position: n}); d.now.Until(at) < 50*time.Second {
+			t.Errorf("while the low job is %s, the call of the high one is expected in %v", what, d.now.Until(at))
+		}
+		if what == "being called" {
+			low := q.Job(1)
+			d.Ended(low, nil, d.now)
+			d.Submit(low, false)
+		}
 	}
 }
 
