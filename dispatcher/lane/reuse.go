@@ -83,7 +83,7 @@ func (j *Job) mayForgo() bool {
 	return j.Calls == 0 && before.Worst(j.Doubt.Known()) == deadletter.NotBilled
 }
 
-// oldestLocked returns the earliest time at which an answer may have been done to be given again.
+// oldestLocked returns the time before which an answer is too old to be given again.
 func (l *Lane) oldestLocked() bucket.Micros { return l.Now().Add(-l.Equals.Rule.For) }
 
 // nameFor names the job as the one that another job waits for.

@@ -49,8 +49,8 @@ func (g *Groups[J]) Lead(j J, s Sum) bool {
 	return true
 }
 
-// Wait holds a job that has not started, until the leader of its request leaves. It reports false, and does not hold
-// the job, if there are too many.
+// Wait holds a job that has not started. When the leader of its request leaves, Leave returns the job. Wait reports
+// false, and does not hold the job, if there are too many.
 func (g *Groups[J]) Wait(j J, s Sum) bool {
 	of := g.enter(j, s)
 	if of == nil {
