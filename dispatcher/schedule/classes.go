@@ -163,7 +163,7 @@ func (w *waits) comes(p bucket.Priority) {
 	}
 }
 
-// firstOf returns the priority whose waiting job is next; ok is false if none may be called yet.
+// firstOf returns the priority of the next waiting job; ok is false if none may be called yet.
 func (w *waits) firstOf() (first bucket.Priority, ok bool) {
 	for _, p := range w.priorities() {
 		if w.of(p).hasNext() && (!ok || w.classes.sooner(p, first)) {
