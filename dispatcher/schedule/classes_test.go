@@ -244,6 +244,45 @@ func TestSimulationOfPrioritiesFindsMistakes(t *testing.T) {
 	}
 }
 
+// TestHighJobsOfOneKeyPass checks that the high jobs of one key have the turns of their weight at a limit that many keys
+// with low jobs use up, however short before its slot a job is made ready, and however soon the key's own rate lets it
+// call again.
+func TestHighJobsOfOneKeyPass(t *testing.T) {
+	for _, lead := range []time.Duration{LeastLead, 10 * time.Millisecond, 40 * time.Millisecond} {
+		for _, own := range []int64{100, 1000} {
+			for _, shared := range []int64{10, 40} {
+				m := steady(t, bucket.Rate{Count: own, Per: time.Second, Burst: 1})
+				m.late, m.busy, m.deadlines = 500*time.Microsecond, 0, deadlines{}
+				m.s.Pipe.pace.PrepareLead = lead
+				m.policy.Rules.Shared = []bucket.Limit{{Name: "account", Rate: &bucket.Rate{Count: shared, Per: time.Second, Burst: 1}}}
+				m.openStore()
+				m.s.Adopt(m.policy)
+				m.priorities = priorities{of: map[uint64]bucket.Priority{}}
+				calls, high := 0, 0
+				m.priorities.started = func(j *Job) {
+					if calls++; calls <= 34 && j.Priority == bucket.High {
+						high++
+					}
+				}
+				const keys, lows, highs = 20, 60, 32
+				for n := range lows + highs {
+					m.seq++
+					key, of := fmt.Sprintf("t0.k%d", n%keys), bucket.Low
+					if n >= lows {
+						key, of = "t0.k0", bucket.High
+					}
+					m.priorities.of[m.seq] = of
+					m.push(key, m.seq)
+				}
+				m.drain(38)
+				if high < highs-1 {
+					t.Errorf("made ready %s before, own rate %d/s, shared %d/s: of 34 calls %d were high, want 32", lead, own, shared, high)
+				}
+			}
+		}
+	}
+}
+
 // TestPlacesByPriority checks that the places of jobs, which are computed, are those at which they are called.
 func TestPlacesByPriority(t *testing.T) {
 	for seed := range uint64(200) {

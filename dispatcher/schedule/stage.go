@@ -139,19 +139,21 @@ func (s *step) ahead(q *KeyQueue) int64 {
 }
 
 // invites reports whether a queue may make a job of a priority ready now, beside the ready jobs of that priority that
-// it has without a slot. The queue that has the turn may, and so may any queue while no other waits for a turn, and one
-// whose priority is next and has no other queue that waits. A costly queue may always have one ready job: the units for
-// which it waits are kept from other queues.
+// it has without a slot. The queue that has the turn may, and so may any queue while no other waits for a turn. A
+// costly queue may always have one ready job: the units for which it waits are kept from other queues.
 func (s *step) invites(q *KeyQueue, of bucket.Priority, ungranted int) bool {
 	own := q.seatOf(of)
 	if own.costly && ungranted == 0 || !s.holds.breaker.closed() {
 		return true
 	}
-	if s.turns.preparing() > 0 && !own.invited && !own.called && !s.turns.isNextAlone(of) {
+	if s.turns.preparing() > 0 && !own.invited && !own.called {
 		return false
 	}
+	if own.invited && s.turns.shares.several && s.Pipe.onWay[of-bucket.High] == 0 {
+		return true // see isFirstOnWay
+	}
 	width := s.At(s.now).width()
-	return width >= s.Pipe.pace.MaxStaged || s.Pipe.staged < width && ungranted < s.turns.each(of, width)
+	return width >= s.Pipe.pace.MaxStaged || s.Pipe.staged < width && ungranted < max(1, width/(1+s.turns.waiting()))
 }
 
 // unready withdraws ready jobs that cannot be called next: those that a former policy made ready, and those behind a

@@ -116,7 +116,12 @@ func (s *step) invite() {
 	if s.store.isDown() {
 		n = min(n, 1)
 	}
-	for ; n > 0 && len(s.fx.Asks) < maxAsks; n-- {
+	for beyond := len(bucket.Priorities); len(s.fx.Asks) < maxAsks; n-- {
+		if n <= 0 {
+			if beyond--; beyond < 0 || s.store.isDown() || !s.turns.isFirstOnWay() {
+				return
+			}
+		}
 		q := s.turns.toPrepare()
 		if q == nil {
 			return

@@ -208,30 +208,15 @@ func (o *order) asks() bool         { return o.lines[askLine].queues > 0 }
 func (o *order) prepares() bool     { return o.lines[prepareLine].queues > 0 }
 func (o *order) waitsForRoom() bool { return o.room.size > 0 }
 
-// isNextAlone reports whether a priority has the next turn to make a job ready although no queue of it waits for that.
-func (t *turns) isNextAlone(p bucket.Priority) bool {
-	own := t.of(p)
-	if !t.shares.several || own.prepares() {
+// isFirstOnWay reports whether the next turn to make a job ready is that of a priority of which no job is on its way to
+// a slot. Such a job may be ready beside those that fill the room: else a job that was made ready while the keys of a
+// more urgent priority could not be called would have the next slot, and half of all.
+func (t *turns) isFirstOnWay() bool {
+	if !t.shares.several {
 		return false
 	}
-	next := t.first(prepareLine, (*order).prepares)
-	return next == nil || t.shares.due(own, prepareLine) < t.shares.due(next, prepareLine)
-}
-
-// each returns how many of the jobs that may be ready at once may be of one queue and of one priority: its part of the
-// priority's part, at least 1.
-func (t *turns) each(p bucket.Priority, width int) int {
-	if !t.shares.several {
-		return max(1, width/(1+t.waiting()))
-	}
-	own, all := int(t.shares.weights.Of(p)), 0
-	for o := range t.orders {
-		if o.priority == p || o.waiting() > 0 {
-			all += int(t.shares.weights.Of(o.priority))
-		}
-	}
-	parts := all * (1 + t.of(p).waiting())
-	return max(1, (width*own+parts-1)/parts)
+	o := t.first(prepareLine, (*order).prepares)
+	return o != nil && t.shares.onWay[o.priority-bucket.High] == 0
 }
 
 // inRow returns for how many calls a queue may ask before another priority has its turn, or another queue of the same
