@@ -415,7 +415,7 @@ func (s *step) tidy(q *KeyQueue) {
 			return
 		}
 	}
-	if slices.ContainsFunc(q.Jobs, func(j *Job) bool { return j.Priority != bucket.Normal || j.Phase == asking && j.turn != bucket.Normal }) {
+	if slices.ContainsFunc(q.Jobs, func(j *Job) bool { return j.Priority != bucket.Normal || j.turnOf() != bucket.Normal }) {
 		return
 	}
 	s.turns.leaveClasses(q)

@@ -269,7 +269,7 @@ func TestHighJobsOfOneKeyPass(t *testing.T) {
 					m.seq++
 					key, of := fmt.Sprintf("t0.k%d", n%keys), bucket.Low
 					if n >= lows {
-						key, of = "t0.k0", bucket.High
+						key, of = "t0.urgent", bucket.High
 					}
 					m.priorities.of[m.seq] = of
 					m.push(key, m.seq)
@@ -278,6 +278,51 @@ func TestHighJobsOfOneKeyPass(t *testing.T) {
 				if high < highs-1 {
 					t.Errorf("made ready %s before, own rate %d/s, shared %d/s: of 34 calls %d were high, want 32", lead, own, shared, high)
 				}
+			}
+		}
+	}
+}
+
+// TestSlowKeysFollowTheirWeights checks that a key whose own limits let only one call go at a time divides its turns at a
+// shared limit by its own weights, although most of them belong to its low jobs: all other keys have only high ones.
+func TestSlowKeysFollowTheirWeights(t *testing.T) {
+	for _, slow := range []bucket.KeyLimits{
+		{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, InFlight: 1},
+		{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, InFlight: 8},
+		{Rate: bucket.Rate{Count: 1000, Per: time.Second, Burst: 1}, InFlight: 1},
+	} {
+		for _, others := range []int{5, 50} {
+			m := steady(t, slow.Rate)
+			m.late, m.busy, m.deadlines = 0, 0, deadlines{}
+			m.policy.Rules.Key.Capacity, m.policy.Rules.Key.InFlight = 10_000, slow.InFlight
+			m.policy.Rules.Shared = []bucket.Limit{{Name: "account", Rate: &bucket.Rate{Count: 40, Per: time.Second, Burst: 1}}}
+			m.openStore()
+			m.s.Adopt(m.policy)
+			m.priorities = priorities{of: map[uint64]bucket.Priority{}}
+			of := map[bucket.Priority]int{}
+			m.priorities.started = func(j *Job) {
+				if j.Queue.Key == "t0.mixed" {
+					of[j.Priority]++
+				}
+			}
+			push := func(key string, of bucket.Priority) {
+				m.seq++
+				m.priorities.of[m.seq] = of
+				m.push(key, m.seq)
+			}
+			for n := range 2000 {
+				for k := range others {
+					if n < 6000/others {
+						push(fmt.Sprint("t0.k", k), bucket.High)
+					}
+				}
+				push("t0.mixed", bucket.High)
+				push("t0.mixed", bucket.Low)
+			}
+			m.drain(3000)
+			if high, low := of[bucket.High], of[bucket.Low]; low < 1 || high < 12*low || high > 20*low {
+				t.Errorf("own rate %d/s, in flight %d, beside %d keys: %d high and %d low calls, want 16 of 17 high",
+					slow.Rate.Count, slow.InFlight, others, high, low)
 			}
 		}
 	}

@@ -57,7 +57,7 @@ type Job struct {
 	place     place
 	tag       tag // 0: its key had only normal jobs
 	Priority  bucket.Priority
-	turn      bucket.Priority // whose turn at what keys share it asked in last, the first of those asked for together
+	turn      bucket.Priority // whose turn at what keys share it takes, from when it is made ready: see turnOf
 	Phase     Phase
 	Policy    *Policy       // the policy by which it was last made ready
 	Grant     bucket.Grant  // by the store's clock
@@ -171,7 +171,16 @@ func (q *KeyQueue) Job(seq uint64) *Job {
 }
 
 // seat returns the job's queue's place in the turns of the job's priority.
-func (j *Job) seat() *seat { return j.Queue.seatOf(j.Priority) }
+func (j *Job) seat() *seat { return j.Queue.seatOf(j.turn) }
+
+// turnOf returns whose turn at what keys share a job takes, or would take: that of its own priority; but in a slow key
+// (isSlow) that of whichever priority was invited when it was made ready.
+func (j *Job) turnOf() bucket.Priority {
+	if j.Phase < staging {
+		return j.Priority
+	}
+	return j.turn
+}
 
 func (q *KeyQueue) remove(j *Job) {
 	j.cancelled = false
@@ -183,7 +192,7 @@ func (q *KeyQueue) remove(j *Job) {
 // count returns the number of jobs in any of these phases.
 func (q *KeyQueue) count(phases ...Phase) int { return q.countOf(allClasses, phases...) }
 
-// countOf is count for the jobs of some priorities.
+// countOf is count for the jobs that take the turns of some priorities.
 func (q *KeyQueue) countOf(some classSet, phases ...Phase) int {
 	var wanted uint // a bit for each
 	for _, p := range phases {
@@ -191,15 +200,15 @@ func (q *KeyQueue) countOf(some classSet, phases ...Phase) int {
 	}
 	n := 0
 	for _, j := range q.Jobs {
-		if some.has(j.Priority) {
+		if some.has(j.turnOf()) {
 			n += int(wanted >> j.Phase & 1)
 		}
 	}
 	return n
 }
 
-// ungranted returns the number of jobs that are on their way to a slot and have none, and ungrantedOf those of one
-// priority.
+// ungranted returns the number of jobs that are on their way to a slot and have none, and ungrantedOf those that take
+// the turn of one priority.
 func (q *KeyQueue) ungranted() int { return q.count(staging, ready, asking) }
 
 func (q *KeyQueue) ungrantedOf(p bucket.Priority) int {

@@ -7,12 +7,13 @@ import (
 )
 
 // stage makes jobs ready of priorities that may go, whose slots are near, and returns when to look again. Jobs that
-// wait for the turn of another priority take no slot of the key from them.
+// wait for the turn of another priority take no slot of the key from them. In a slow key each turn makes the job ready
+// that is first in the key's own order.
 func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 	soon := s.now.Add(s.Pipe.pace.PrepareLead)
 	ungranted := int64(q.countOf(may, staging, ready) + q.count(asking))
 	for {
-		j, of, at := s.candidate(q, soon, may)
+		j, turn, at := s.candidate(q, soon, may)
 		if j == nil && at == Never {
 			return Never
 		}
@@ -23,17 +24,21 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 		if ungranted+s.ahead(q) >= q.atOnce() {
 			return Never // the end of a call of this queue touches it
 		}
-		if own := q.ungrantedOf(of); !s.invites(q, of, own) {
+		if own := q.ungrantedOf(turn); !s.invites(q, turn, own) {
 			if own == 0 {
-				s.turns.of(of).wait(q)
+				s.turns.of(turn).wait(q)
 			}
-			if may = may.without(of); may == 0 {
+			if may = may.without(turn); may == 0 {
 				return Never
 			}
 			continue
 		}
-		if !s.Pipe.hasRoom(&s.holds.breaker) || s.holds.breaker.yields(j) || s.holds.breaker.hasTried(j) && q.seatOf(of).queued {
-			s.turns.awaitRoom(q, of)
+		of := turn
+		if free, _ := q.free(s.now); s.isSlow(q, free) {
+			j, of, _ = s.candidate(q, soon, allClasses)
+		}
+		if !s.Pipe.hasRoom(&s.holds.breaker) || s.holds.breaker.yields(j) || s.holds.breaker.hasTried(j) && q.seatOf(turn).queued {
+			s.turns.awaitRoom(q, turn)
 			return Never
 		}
 		if j == nil {
@@ -47,13 +52,13 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 		}
 		j.limited, j.looked = false, false // it is looked at on the way, and before its next slot if it is withdrawn
 		s.looks.leave(j)
-		s.Pipe.stage(j)
+		s.Pipe.stage(j, turn)
 		s.holds.breaker.try(j)
 		s.suspects.call(j)
 		ungranted++
 		s.fx.Load = append(s.fx.Load, j)
 		if s.turns.roomWaiting() > 0 {
-			s.turns.awaitRoom(q, of) // a job a turn
+			s.turns.awaitRoom(q, turn) // a job a turn
 			return Never
 		}
 	}

@@ -41,7 +41,7 @@ type shares struct {
 	weights bucket.Weights
 	clock   serviceTime                  // where the call that was granted a slot last began
 	several bool                         // there are several orders
-	onWay   *[len(bucket.Priorities)]int // jobs of each priority that are on their way to a slot and have none; nil: none
+	onWay   *[len(bucket.Priorities)]int // jobs on their way to a slot that have none, by whose turn they take; nil: none
 	twice   int                          // places of queues that wait for their next slot in several orders, less one for each
 }
 
