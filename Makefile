@@ -97,8 +97,10 @@ SUMS   = $(TOOLS)/gotestsum-$(GOTESTSUM)
 GOTEST  = $(SUMS) --format pkgname --hide-summary skipped --jsonfile $(CURDIR)/bin/$@$(1).json --
 SLOWEST = @echo "the slowest tests:"; cat bin/$@*.json | $(SUMS) tool slowest --num 10
 
-# The packages that unit runs under the race detector: those whose goroutines share memory. In race a whole weir runs under it.
-RACED := ./ingest/... ./bucket/queue/... ./bucket/stream/... ./bucket/lease/... ./deadletter/... ./dispatcher/...
+# The packages that unit runs under the race detector: those whose goroutines share memory. The simulations of SIMULATED run
+# in one goroutine, ten times as fast without it. In race a whole weir runs under it.
+SIMULATED := ./dispatcher/schedule ./dispatcher/takeover
+RACED := $$($(GO) list ./ingest/... ./bucket/queue/... ./bucket/stream/... ./bucket/lease/... ./deadletter/... ./dispatcher/... | grep -vxF "$$($(GO) list $(SIMULATED))")
 # The tests that only race runs: they kill at random, wait for a real clock, fill a disk or build for other systems.
 SOAK  := weir/cmd/weir/test/soak
 
@@ -110,7 +112,7 @@ TESTED = redis promtool chromium axe cc natscli helm $(SUMS)
 unit: $(TESTED) ## run the tests for every change, some of them with the race detector
 	@mkdir -p bin && rm -f bin/$@*.json
 	$(MEMORY) $(call GOTEST,-raced) -race -timeout 10m $(RACED)
-	$(MEMORY) $(GOTEST) -parallel 8 -timeout 10m $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACED); printf '%s\n' $(SOAK))")
+	$(MEMORY) $(GOTEST) -parallel 8 -timeout 10m $$($(GO) list ./... | grep -vxF "$$(printf '%s\n' $(RACED) $(SOAK))")
 	cd $(BROWSER) && $(MEMORY) $(call GOTEST,-browser) -parallel 8 -timeout 10m ./...
 	$(SLOWEST)
 	cd cmd/weir-torture && $(GO) test -timeout 10m ./internal/...
@@ -126,8 +128,8 @@ race: $(TESTED) ## run every test with the race detector, on the disk
 	cd cmd/weir-peers && $(GO) test -timeout 10m ./...
 	cd deploy/bench && $(GO) test -timeout 10m ./...
 
-simulation: ## run all seeds of the schedule and of recovery in virtual time: with the race detector only some are run
-	$(GO) test -run Simulation -timeout 30m ./dispatcher/schedule ./dispatcher/takeover
+simulation: ## run all seeds of the schedule and of recovery in virtual time: unit and race run one in twenty
+	$(GO) test -run Simulation -timeout 30m $(SIMULATED) -args -all
 
 slowdisk: redis promtool chromium axe $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests as on a disk that takes FSYNC=5ms for each fsync
 	overlay=$$(GO=$(GO) .ci/slowdisk bin/.slowdisk $(FSYNC)) && \
@@ -139,7 +141,7 @@ midnight: redis ## run tests as if midnight, by UTC, came BEFORE=3 seconds after
 SEEDS ?= 100000
 
 simulate: ## run more seeds through the schedule and recovery in virtual time: SEED=first SEEDS=how many of each
-	$(GO) test ./dispatcher/schedule ./dispatcher/takeover -run Simulation -timeout 24h -args -seed $(or $(SEED),0) -seeds $(SEEDS)
+	$(GO) test $(SIMULATED) -run Simulation -timeout 24h -args -seed $(or $(SEED),0) -seeds $(SEEDS)
 
 # FUZZTIME is a number of inputs: with seconds, Go sometimes reports the end of the time as a failure (golang/go#75804).
 fuzz: ## run every fuzz target briefly: FUZZTIME=1000000x for longer

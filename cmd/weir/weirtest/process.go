@@ -72,7 +72,7 @@ func settingsOf(t testing.TB, env map[string]string) *config.Settings {
 
 // Main runs the tests of a package. When a test starts the package's binary as a weir, the binary runs weir, so that a
 // test can kill it and a script can run it.
-func Main(m *testing.M) {
+func Main(m interface{ Run() int }) {
 	for name, secret := range referredTo {
 		_ = os.Setenv(name, secret)
 	}

@@ -8,16 +8,16 @@ import (
 
 var (
 	first = flag.Uint64("seed", 0, "the first seed of the simulations")
-	more  = flag.Uint64("seeds", 0, "how many seeds each simulation runs, 0 for as many as each has in the test run")
+	more  = flag.Uint64("seeds", 0, "how many seeds each simulation runs, 0 for as many as -all says")
+	all   = flag.Bool("all", false, "each simulation runs all its seeds, and not one in twenty")
 )
 
-// Of are the seeds of a simulation: n of them, or as many as the flags say. The race detector makes each ten times as slow and
-// has little to look for in one goroutine: it gets a few, and `make simulation` runs all of them without it.
+// Of are the seeds of a simulation: one in twenty of n, or n with -all, or as many as -seeds says.
 func Of(n uint64) iter.Seq[uint64] {
 	switch {
 	case *more > 0:
 		n = *more
-	case raced:
+	case !*all:
 		n /= 20
 	}
 	return func(yield func(uint64) bool) {

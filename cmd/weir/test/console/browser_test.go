@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,7 +20,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// browser is a real one, without a window, at the console of a rig. It is the one place that drives Chromium.
+// browser is a tab of a real one, without a window, at the console of a rig. It is the one place that drives Chromium.
 type browser struct {
 	t    *testing.T
 	ctx  context.Context //nolint:containedctx // chromedp keeps its tab in it
@@ -30,9 +31,17 @@ type browser struct {
 	gone bool       // weir has been stopped: that the browser does not reach it is no error
 }
 
-// newBrowser starts Chromium with a profile of its own. What its console says of errors fails the test at its end.
-func newBrowser(t *testing.T, addr string) *browser {
-	t.Helper()
+// chromium is the one process of Chromium in which the tests have their tabs. Main ends it.
+var chromium struct {
+	once  sync.Once
+	ctx   context.Context //nolint:containedctx // chromedp keeps the browser in it
+	end   func()
+	error error
+}
+
+// startChromium starts Chromium in a profile of its own. Its first tab stays empty.
+func startChromium() {
+	c := &chromium
 	path := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if found, err := exec.LookPath(name); err == nil {
@@ -41,17 +50,46 @@ func newBrowser(t *testing.T, addr string) *browser {
 		}
 	}
 	if path == "" {
-		t.Fatal("the tests of the console drive a real browser: install Chromium (apt-get install --no-install-recommends chromium; `make chromium` does)")
+		c.error = errors.New("the tests of the console drive a real browser: install Chromium (apt-get install --no-install-recommends chromium; `make chromium` does)")
+		return
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(profile(t)),
+	profile, err := os.MkdirTemp("", "weir-browser-")
+	if err != nil {
+		c.error = err
+		return
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(profile),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.WindowSize(1280, 900))
-	allocated, end := chromedp.NewExecAllocator(t.Context(), options...)
-	t.Cleanup(end)
-	ctx, closeTab := chromedp.NewContext(allocated)
+	allocated, end := chromedp.NewExecAllocator(context.Background(), options...)
+	c.ctx, _ = chromedp.NewContext(allocated)
+	c.end = func() {
+		closing, cancel := context.WithTimeout(c.ctx, await.Patience)
+		defer cancel()
+		_ = chromedp.Cancel(closing)
+		end()
+		for range 100 { // its helpers may write there for a moment after its own end
+			if os.RemoveAll(profile) == nil {
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	if err := chromedp.Do(c.ctx, chromedp.Navigate("about:blank")); err != nil { // with the browser's own context: the browser ends with the first
+		c.error = fmt.Errorf("start %s: %w", path, err)
+	}
+}
+
+// newBrowser opens a tab with cookies and storage of its own. What its console says of errors fails the test at its end.
+func newBrowser(t *testing.T, addr string) *browser {
+	t.Helper()
+	if chromium.once.Do(startChromium); chromium.error != nil {
+		t.Fatal(chromium.error)
+	}
+	ctx, closeTab := chromedp.NewContext(chromium.ctx, chromedp.WithNewBrowserContext())
 	t.Cleanup(closeTab)
 	b := &browser{t: t, ctx: ctx, base: "http://" + addr}
 	if err := chromedp.Do(ctx, chromedp.Navigate("about:blank")); err != nil { // with the tab's own context: the tab ends with the first
-		t.Fatalf("start %s: %v", path, err)
+		t.Fatalf("open a tab: %v", err)
 	}
 	messages := chromedp.Console(ctx)
 	listening := make(chan struct{})
@@ -65,24 +103,13 @@ func newBrowser(t *testing.T, addr string) *browser {
 		}
 	}()
 	t.Cleanup(func() {
-		await.Return(t, "the end of the browser", func() { _ = chromedp.Cancel(ctx) }) // its profile is deleted after it
+		await.Return(t, "the end of the tab", func() { _ = chromedp.Cancel(ctx) })
 		await.Receive(t, "the end of its console", listening)
 		for _, s := range b.heard() {
 			t.Errorf("the browser's console says: %s", s)
 		}
 	})
 	return b
-}
-
-// profile is a directory for a browser. Its helpers may write there for a moment after its own end.
-func profile(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "weir-browser-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { await.Until(t, "the profile to be deleted", func() bool { return os.RemoveAll(dir) == nil }) })
-	return dir
 }
 
 // hear collects messages that must not appear in a browser's console. Answers such as "not found", "cannot be called"

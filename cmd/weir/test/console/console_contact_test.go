@@ -13,6 +13,7 @@ import (
 // TestConsoleSaysThatWeirIsGone: when weir is gone the console says so on every page, in words and in red, and calls nothing healthy; each
 // figure is marked as old. How soon is TestConsoleKnowsOfNoContact's.
 func TestConsoleSaysThatWeirIsGone(t *testing.T) {
+	t.Parallel()
 	r, b := consoleRig(t)
 	b.open("/")
 	b.wait("the numbers", `document.querySelector("[data-api=pay]") && document.querySelector(".told.good")`)

@@ -36,6 +36,7 @@ const snapshotsOf = `
 // TestConsoleMakesUpNoArrivals: a page draws only what came to a bucket and left it while the page was open. It draws
 // nothing for an earlier backlog, for what weir recorded before, or for a replica that came or went.
 func TestConsoleMakesUpNoArrivals(t *testing.T) {
+	t.Parallel()
 	b := scripts(t)
 	type told struct{ Came, Left, Most, API, MostOfAPI float64 }
 	for name, c := range map[string]struct {
@@ -76,6 +77,7 @@ func TestConsoleMakesUpNoArrivals(t *testing.T) {
 // TestConsoleKnowsOfNoContact: after three seconds without a word weir counts as out of reach; while it says that it is there the figures are
 // old after five seconds without new ones; and a tab that was hidden is not told so.
 func TestConsoleKnowsOfNoContact(t *testing.T) {
+	t.Parallel()
 	b := scripts(t)
 	got := eval[[]string](b, `(async () => {
   const { Stream } = await import("/console/stream.js");
@@ -113,6 +115,7 @@ func TestConsoleKnowsOfNoContact(t *testing.T) {
 // TestConsoleTellsWhereTimeWent: a job's bar has its waits by cause and its calls, and nothing twice or beside them: its parts add up to
 // the time from its acceptance to its end, or to now.
 func TestConsoleTellsWhereTimeWent(t *testing.T) {
+	t.Parallel()
 	b := scripts(t)
 	at := func(second int) string { return fmt.Sprintf(`at: "2026-01-02T15:00:%02dZ"`, second) }
 	call := func(second, ended int, more string) string {

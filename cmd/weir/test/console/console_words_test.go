@@ -104,6 +104,7 @@ apis:
 
 // TestConsoleGradesFindings: every grade of the doctor's findings has its mark in the console, and a word for a screen reader.
 func TestConsoleGradesFindings(t *testing.T) {
+	t.Parallel()
 	b := scripts(t)
 	findings, err := json.Marshal(map[string]any{"findings": []doctor.Finding{
 		{Grade: doctor.Fine, What: "it is fine"}, {Grade: doctor.Watch, What: "it needs a look"}, {Grade: doctor.Bad, What: "it is bad"},

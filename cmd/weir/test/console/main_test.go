@@ -6,4 +6,15 @@ import (
 	"weir/cmd/weir/weirtest"
 )
 
-func TestMain(m *testing.M) { weirtest.Main(m) }
+func TestMain(m *testing.M) { weirtest.Main(withChromium{m}) }
+
+// withChromium runs the tests and then ends the browser that they share.
+type withChromium struct{ *testing.M }
+
+func (m withChromium) Run() int {
+	code := m.M.Run()
+	if chromium.end != nil {
+		chromium.end()
+	}
+	return code
+}
