@@ -67,12 +67,11 @@ cross: $(TOOLS)/golangci-lint-$(GOLANGCI) ## build and vet for the other systems
 
 CHECKOUT = @git rev-parse -q --git-dir >/dev/null 2>&1 || { echo "$@ needs a git checkout: it asks git for the files"; exit 1; }
 
-vet:
+vet: # what no linter checks: lint runs go vet too
 	$(CHECKOUT)
 	$(GO) vet -tags torture ./bucket/fault
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "gofmt would change:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	@for module in $(MODULES); do (cd $$module && $(GO) mod tidy -diff) || { echo "$$module/go.mod is not tidy: make tidy"; exit 1; }; done
-	@for module in $(MODULES); do (cd $$module && $(GO) vet ./...) || exit 1; done
 	$(GO) run ./.ci/prose -judge
 
 # The torture, the tests in a browser, and the programs that weir is compared with are modules of their own, so that
@@ -94,7 +93,8 @@ tidy: ## tidy the go.mod of each module
 
 # Each package is shown with its time when it ends, and then the ten slowest tests. A test that hangs shows its stack after the timeout.
 SUMS   = $(TOOLS)/gotestsum-$(GOTESTSUM)
-GOTEST  = $(SUMS) --format pkgname --hide-summary skipped --jsonfile $(CURDIR)/bin/$@$(1).json --
+# Lint vets what it tests.
+GOTEST  = $(SUMS) --format pkgname --hide-summary skipped --jsonfile $(CURDIR)/bin/$@$(1).json -- -vet=off
 SLOWEST = @echo "the slowest tests:"; cat bin/$@*.json | $(SUMS) tool slowest --num 10
 
 # The packages that unit runs under the race detector: those whose goroutines share memory. The simulations of SIMULATED run
@@ -152,7 +152,7 @@ fuzz: ## run every fuzz target briefly: FUZZTIME=1000000x for longer
 	  done; done
 
 lint: $(TOOLS)/golangci-lint-$(GOLANGCI) ## run the linters
-	@for module in . cmd/weir-torture cmd/weir-peers $(BROWSER); do (cd $$module && $< run ./...) || exit 1; done
+	@for module in $(MODULES); do (cd $$module && $< run ./...) || exit 1; done
 
 $(TOOLS)/golangci-lint-$(GOLANGCI):
 	GOFLAGS= GOBIN=$(TOOLS) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)

@@ -67,11 +67,12 @@ func startChromium() {
 		defer cancel()
 		_ = chromedp.Cancel(closing)
 		end()
-		for range 100 { // its helpers may write there for a moment after its own end
-			if os.RemoveAll(profile) == nil {
+		tick, tries := time.NewTicker(20*time.Millisecond), 100 // its helpers may write there for a moment after its own end
+		defer tick.Stop()
+		for range tick.C {
+			if tries--; os.RemoveAll(profile) == nil || tries == 0 {
 				return
 			}
-			time.Sleep(20 * time.Millisecond)
 		}
 	}
 	if err := chromedp.Do(c.ctx, chromedp.Navigate("about:blank")); err != nil { // with the browser's own context: the browser ends with the first
