@@ -15,7 +15,8 @@ import (
 func fakeAPICommand() *cobra.Command {
 	var o fakeapi.Options
 	var latency time.Duration
-	var repeats, script, refuse string
+	var repeats, script, refuse, vendor string
+	var tokens, input, output int64
 	cmd := &cobra.Command{
 		Use:    "fake-api",
 		Short:  "Run a fake paid api with a ledger of its own, for tests",
@@ -32,6 +33,15 @@ func fakeAPICommand() *cobra.Command {
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
+			o.Vendor = fakeapi.Vendor(vendor)
+			for name, limit := range map[string]struct {
+				count int64
+				weigh fakeapi.Weigh
+			}{"tokens": {tokens, fakeapi.Weigh{Input: 1, Output: 1}}, "input_tokens": {input, fakeapi.Weigh{Input: 1}}, "output_tokens": {output, fakeapi.Weigh{Output: 1}}} {
+				if limit.count > 0 {
+					o.Limits = append(o.Limits, fakeapi.UseLimit{Name: name, Count: limit.count, Per: time.Minute, Scope: fakeapi.AllKeys, Weigh: limit.weigh})
+				}
+			}
 			o.Idempotency.Repeat = fakeapi.Repeat(repeats)
 			o.Latency.Mean, o.Latency.Min = latency, latency
 			o.Announce = cmd.OutOrStdout()
@@ -47,6 +57,10 @@ func fakeAPICommand() *cobra.Command {
 	f.IntVar(&o.KeepBody, "keep-body", 0, "bytes recorded of each body")
 	f.IntVar(&o.Limit.Count, "limit", 0, "calls of a key in any --per; more are answered 429 (0: no limit)")
 	f.DurationVar(&o.Limit.Per, "per", 0, "period of --limit")
+	f.StringVar(&vendor, "vendor", "", "answer as this vendor documents: anthropic, bedrock, github, openai, shopify, stripe, twilio")
+	f.Int64Var(&tokens, "tokens", 0, "tokens of all keys in any minute; calls beyond are answered 429 (0: no limit)")
+	f.Int64Var(&input, "input-tokens", 0, "the same of input tokens alone")
+	f.Int64Var(&output, "output-tokens", 0, "the same of output tokens alone")
 	f.StringVar(&repeats, "repeats", "", "what a repeated idempotency key gets: replayed, awaited (default: carried out and billed)")
 	f.StringVar(&script, "script", "", "what becomes of which calls: steps as a JSON array (default: all succeed)")
 	f.StringVar(&o.Idempotency.Other, "other-id-header", "", "another request header with an idempotency key")
