@@ -19,6 +19,7 @@ import (
 type settlements struct {
 	mu     sync.Mutex // guards what follows
 	told   map[ingest.Source]*told
+	low    shortfalls
 	silent bool // the last answer that should have reported the units did not
 }
 
@@ -67,6 +68,16 @@ func (s *settlements) hear(api *httpcall.API, r httpcall.Response) {
 	}
 }
 
+// compare notes what a billed answer reports for a call's estimates. One that broke off tells less than the call took.
+func (s *settlements) compare(of ingest.Cost, numbers []int64, r httpcall.Response) {
+	if r.Cut {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.low.hear(of, numbers, r.Number)
+}
+
 // learned lowers the estimated numbers of a cost to the percentiles of what answers reported lately.
 func (s *settlements) learned(of ingest.Cost, numbers []int64) {
 	s.mu.Lock()
@@ -93,10 +104,20 @@ func (s *settlements) most(at ingest.Source) int64 {
 	return 0
 }
 
+// raise raises the estimated numbers of a cost that answers have proved too low lately.
+func (s *settlements) raise(of ingest.Cost, numbers []int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.low.raise(of, numbers)
+}
+
 // settle returns the units of a cost whose estimated numbers an answer replaces by those that it reports. If it does not
 // report one, the call is charged the largest of the estimate and the most that any answer has reported; if it broke
-// off, the largest of the estimate and what it had reported before. silent says that something is not reported.
+// off, the largest of the estimate, raised as for a reservation, and what it had reported before. silent says that something is not reported.
 func (s *settlements) settle(of ingest.Cost, numbers []int64, r httpcall.Response) (units int64, silent bool) {
+	if r.Cut {
+		s.raise(of, numbers)
+	}
 	for i := range of {
 		if !of[i].Settle.IsPlace() {
 			continue
@@ -132,15 +153,17 @@ func (s *settlements) settleFree(of ingest.Cost, numbers []int64, reserved int64
 	return of.Sum(numbers)
 }
 
-// toll returns what a job's call is to reserve, and its price by the estimates alone. A call whose units only its answer
-// tells reserves at least one: a limit that is used up must not let it pass.
+// toll returns what a job's call is to reserve, and its price by the estimates alone, raised if answers have proved them too
+// low. A call whose units only its answer tells reserves at least one: a limit that is used up must not let it pass.
 func (s *settlements) toll(by *lane.Terms, j *ingest.Job) (reserve lane.Toll, price int64, err error) {
 	reserve, err = by.TollBy(j, func(limit int, of ingest.Cost, numbers []int64) int64 {
+		units := of.Sum(numbers)
+		s.raise(of, numbers)
 		if limit == lane.OfPrice {
 			price = of.Sum(numbers)
 		}
 		s.learned(of, numbers)
-		units := of.Sum(numbers)
+		units = bounded(&by.API.Rules, limit, units, of.Sum(numbers))
 		if of.Settles() {
 			units = max(1, units)
 		}
@@ -174,6 +197,9 @@ func (w *caller) settleUnits(j *lane.Job, r httpcall.Response) (s settled) {
 			return of.Sum(numbers)
 		case free && limit < len(j.Costs):
 			return w.settlements.settleFree(of, numbers, j.Costs[limit], r)
+		}
+		if !free {
+			w.settlements.compare(of, numbers, r)
 		}
 		units, silent := w.settlements.settle(of, numbers, r)
 		switch {
@@ -219,6 +245,7 @@ func (w *caller) beyond(j *lane.Job, r httpcall.Response) (b settle.Beyond) {
 		if !of.Settles() {
 			return 0 // no answer tells more; a price that has changed since the call is not the call's
 		}
+		w.settlements.compare(of, numbers, r)
 		units, _ := w.settlements.settle(of, numbers, r)
 		return units
 	})
