@@ -79,19 +79,35 @@ func (l Tokens) CheckWindows(t *testing.T, f Referee, arrivals []fakeapi.Arrival
 	}
 }
 
-// CheckBill compares what weir spend says with the api's own bill, to a millionth.
-func CheckBill(t *testing.T, nats string, bill fakeapi.Invoice) {
+// TokenRate is the limit of loads that run for a minute.
+var TokenRate = bucket.Rate{Count: 12_000, Per: 10 * time.Second, Burst: 200}
+
+// SpendOf returns what weir spend says of a weir.
+func SpendOf(t *testing.T, nats string) spend.Account {
 	t.Helper()
 	did := Command(t, []string{"WEIR_NATS_URL=" + nats, "WEIR_REPLICAS=1"}, "spend", "--json", "--since", "1d")
 	var account spend.Account
 	if err := json.Unmarshal([]byte(did.Stdout), &account); err != nil || did.Code != 0 {
 		t.Fatalf("weir spend: %v: %+v", err, did)
 	}
-	spent, err := config.ParseMoney(account.Spent)
+	return account
+}
+
+// Millionths reads an amount of money.
+func Millionths(t *testing.T, text string) int64 {
+	t.Helper()
+	m, err := config.ParseMoney(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if int64(spent) != bill.Charged || account.InDoubt != "0.00" {
+	return int64(m)
+}
+
+// CheckBill compares what weir spend says with the api's own bill, to a millionth.
+func CheckBill(t *testing.T, nats string, bill fakeapi.Invoice) {
+	t.Helper()
+	account := SpendOf(t, nats)
+	if Millionths(t, account.Spent) != bill.Charged || Millionths(t, account.InDoubt) != 0 {
 		t.Errorf("weir spend says %s and %s in doubt, the vendor's bill is %s", account.Spent, account.InDoubt, config.Money(bill.Charged))
 	}
 }
