@@ -17,9 +17,8 @@ import (
 // always wanted.
 const mostOutstanding = 150
 
-// Produce makes producers submit jobs, each for a key of its own, while what runs. It then waits until no job waits, and
-// returns how many jobs have receipts.
-func (l Tokens) Produce(r *KillRig, producers int, what func(ctx context.Context)) int {
+// Produce makes producers submit jobs, each for a key of its own, while what runs. It then waits until no job waits.
+func (l Tokens) Produce(r *KillRig, producers int, what func(ctx context.Context)) {
 	r.T.Helper()
 	ctx, cancel := context.WithTimeout(r.T.Context(), 10*time.Minute) // each wait has its own timeout
 	defer cancel()
@@ -43,7 +42,9 @@ func (l Tokens) Produce(r *KillRig, producers int, what func(ctx context.Context
 	stop()
 	await.Return(r.T, "the producers' last receipts", all.Wait)
 	r.AwaitEmpty()
-	return len(r.Acks)
+	if n := submitted.Load(); n != int64(len(r.Acks)) {
+		r.T.Errorf("%s: %d of %d jobs have receipts", l.What, len(r.Acks), n)
+	}
 }
 
 // CheckSpent compares what weir spend says with the vendor's bill for the jobs that are done, to a millionth. A job whose
