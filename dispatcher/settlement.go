@@ -20,7 +20,9 @@ type settlements struct {
 	mu     sync.Mutex // guards what follows
 	told   map[ingest.Source]*told
 	low    shortfalls
-	silent bool // the last answer that should have reported the units did not
+	before map[string]*shortfall // by limit: what the ledger has of calls before those of this process
+	heard  int                   // answers that said what their calls took
+	silent bool                  // the last answer that should have reported the units did not
 }
 
 // told holds what answers reported at one place. A call whose answer reports nothing is charged the most, because it may
@@ -65,6 +67,9 @@ func (s *settlements) hear(api *httpcall.API, r httpcall.Response) {
 			t.most, t.recent[t.n%learnedFrom] = max(t.most, n), n
 			t.n++
 		}
+	}
+	if len(heard) > 0 {
+		s.heard++
 	}
 }
 
@@ -113,7 +118,8 @@ func (s *settlements) raise(of ingest.Cost, numbers []int64) {
 
 // settle returns the units of a cost whose estimated numbers an answer replaces by those that it reports. If it does not
 // report one, the call is charged the largest of the estimate and the most that any answer has reported; if it broke
-// off, the largest of the estimate, raised as for a reservation, and what it had reported before. silent says that something is not reported.
+// off, the largest of the estimate, raised as for a reservation, and what it had reported before. silent says that
+// something is not reported.
 func (s *settlements) settle(of ingest.Cost, numbers []int64, r httpcall.Response) (units int64, silent bool) {
 	if r.Cut {
 		s.raise(of, numbers)
@@ -156,20 +162,48 @@ func (s *settlements) settleFree(of ingest.Cost, numbers []int64, reserved int64
 // toll returns what a job's call is to reserve, and its price by the estimates alone, raised if answers have proved them too
 // low. A call whose units only its answer tells reserves at least one: a limit that is used up must not let it pass.
 func (s *settlements) toll(by *lane.Terms, j *ingest.Job) (reserve lane.Toll, price int64, err error) {
+	rules := &by.API.Rules
+	var estimated map[int]int64 // the costs that answers settle
 	reserve, err = by.TollBy(j, func(limit int, of ingest.Cost, numbers []int64) int64 {
-		units := of.Sum(numbers)
+		estimate := of.Sum(numbers)
+		if !of.Settles() {
+			if limit == lane.OfPrice {
+				price = estimate
+			}
+			return estimate
+		}
+		if estimated == nil {
+			estimated = map[int]int64{}
+		}
+		estimated[limit] = estimate
 		s.raise(of, numbers)
+		recalled := s.recalled(rules, limit, estimate)
 		if limit == lane.OfPrice {
-			price = of.Sum(numbers)
+			price = max(recalled, of.Sum(numbers))
 		}
 		s.learned(of, numbers)
-		units = bounded(&by.API.Rules, limit, units, of.Sum(numbers))
-		if of.Settles() {
-			units = max(1, units)
-		}
-		return units
+		return max(1, bounded(rules, limit, estimate, max(recalled, of.Sum(numbers))))
 	})
+	if err == nil && estimated != nil {
+		reserve.Estimates = estimatesOf(rules, estimated, reserve.Costs)
+	}
 	return reserve, price, err
+}
+
+// estimatesOf returns the estimated units of each shared limit: a budget's are those of the price, and other costs than
+// those estimated are reserved as they are estimated.
+func estimatesOf(rules *bucket.Rules, estimated map[int]int64, reserved []int64) []int64 {
+	units := slices.Clone(reserved)
+	for i := range units {
+		of := i
+		if rules.Shared[i].Budget != nil {
+			of = lane.OfPrice
+		}
+		if n, ok := estimated[of]; ok {
+			units[i] = n
+		}
+	}
+	return units
 }
 
 // settled is what a call took.

@@ -135,7 +135,7 @@ func tolled(t *testing.T, w *caller, by *lane.Terms, body string) *lane.Job {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j.Costs, j.Reserved = reserve.Costs, price
+	j.Costs, j.Reserved, j.Estimates = reserve.Costs, price, reserve.Estimates
 	return j
 }
 

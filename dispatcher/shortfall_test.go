@@ -5,7 +5,9 @@ import (
 	"testing"
 
 	"weir/bucket"
+	"weir/deadletter"
 	"weir/dispatcher/lane"
+	"weir/dispatcher/ledger"
 	"weir/ingest"
 )
 
@@ -84,5 +86,55 @@ func TestBounded(t *testing.T) {
 				t.Errorf("limit %d: an estimate of %d that was raised to %d reserves %d, want %d", limit, c[0], c[1], got, c[2])
 			}
 		}
+	}
+}
+
+// TestLowEstimatesAreRecalled checks that a process raises its first reservations by the records of calls that took more
+// than was estimated for them, and by its own answers when these say enough.
+func TestLowEstimatesAreRecalled(t *testing.T) {
+	w, by := bareCaller(), &lane.Terms{API: modelAPI()}
+	limits := []string{"tokens", "calls", "spend"}
+	for _, c := range []ledger.Record{
+		{Limits: limits, Estimated: []int64{500, 1, 3000}, Costs: []int64{2000, 1, 6000}, Billed: deadletter.BilledYes},
+		{Limits: limits, Estimated: []int64{100, 1, 3000}, Costs: []int64{9000, 1, 90_000}, Billed: deadletter.BilledYes, Unsettled: []string{"tokens"}},
+		{Limits: limits, Estimated: []int64{100, 1, 3000}, Costs: []int64{9000, 1, 90_000}, Billed: deadletter.NotBilled},
+		{Limits: limits, Estimated: []int64{100}, Costs: []int64{9000}, Billed: deadletter.BilledYes},
+	} {
+		w.settlements.recall(&c)
+	}
+	const body = `{"in":100,"max":60}` // 400 tokens, for 2850
+	if j := tolled(t, w, by, body); fmt.Sprint(j.Costs, j.Reserved, j.Estimates) != "[1600 1 5700] 5700 [400 1 2850]" {
+		t.Errorf("a call reserves %v, and its intent holds %d, by the estimates %v", j.Costs, j.Reserved, j.Estimates)
+	}
+	for range leastTold {
+		w.settleUnits(tolled(t, w, by, body), answered(200, 100, 60))
+	}
+	if j := tolled(t, w, by, body); fmt.Sprint(j.Costs, j.Reserved) != "[400 1 2850] 2850" {
+		t.Errorf("a call reserves %v, and its intent holds %d, when enough answers have been as estimated", j.Costs, j.Reserved)
+	}
+}
+
+// TestLowEstimatesAreRecorded checks that a record has a job's estimates only if the call took more of a limit, and the
+// estimates themselves, not what they were raised to.
+func TestLowEstimatesAreRecorded(t *testing.T) {
+	w, by := bareCaller(), &lane.Terms{API: modelAPI()}
+	const body = `{"in":100,"max":60}`
+	for _, c := range []struct {
+		in, out int64
+		want    string
+	}{{500, 60, "[400 1 2850]"}, {500, 60, "[400 1 2850]"}, {100, 60, "[]"}, {10, 10, "[]"}} {
+		j := tolled(t, w, by, body)
+		j.Taken = j.Costs
+		if s := w.settleUnits(j, answered(200, c.in, c.out)); s.actual != nil {
+			j.Taken = s.actual
+		}
+		if got := fmt.Sprint(j.Low()); got != c.want {
+			t.Errorf("a call that took %d and %d was estimated at %s, want %s", c.in, c.out, got, c.want)
+		}
+	}
+	fixed := modelAPI()
+	fixed.Prices, fixed.Rules.Shared[0].Cost = nil, ingest.Units(9)
+	if j := tolled(t, w, &lane.Terms{API: fixed}, body); j.Estimates != nil {
+		t.Errorf("an api whose answers say nothing has the estimates %v", j.Estimates)
 	}
 }

@@ -227,7 +227,7 @@ func (w *Operations) EndRecord(j *lane.Job, r httpcall.Response, out httpcall.Ou
 		c.TAT = tat + w.Env.Ahead()
 	}
 	c.Operation, c.Polled, c.Planned, c.Final = j.Operation, true, r.Ended.UTC(), true
-	c.Price, c.Costs, c.Reserved, c.Unsettled = ledger.Money(more.Price), more.Units, nil, nil
+	c.Price, c.Costs, c.Reserved, c.Estimated, c.Unsettled = ledger.Money(more.Price), more.Units, nil, nil, nil
 	if c.Costs == nil {
 		c.Costs = make([]int64, len(c.Limits))
 		j.ChargeBudgets(c, more.Price)
