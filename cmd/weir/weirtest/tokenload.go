@@ -94,10 +94,9 @@ func TokenAPI() fakeapi.Options {
 	}
 }
 
-// TokenCases are the estimates of the promise: five times too high, right and five times too low, each with and without
-// correction.
-func TokenCases() (all []Tokens) {
-	for _, learn := range []string{"", "p99"} {
+// TokenCases are estimates that are five times too high, right and five times too low, each with what weir learns.
+func TokenCases(learns ...string) (all []Tokens) {
+	for _, learn := range learns {
 		for _, e := range []struct {
 			what   string
 			of, in int64

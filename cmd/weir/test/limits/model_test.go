@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,9 +30,13 @@ func sendModelJobs(r *weirtest.Rig, n int, path, estimate, body string) {
 
 // modelYAML is a configuration of a vendor with more lines. Its calls have prices by the tokens that answers report.
 func modelYAML(vendor fakeapi.Vendor, lines ...string) string {
+	written := ""
+	if vendor == fakeapi.Anthropic {
+		written = ", {each: 4, per: 1000000, from: 0, settle: usage:cache_creation_input_tokens}"
+	}
 	return vendorYAML(vendor, append([]string{
 		"price: [{each: 3, per: 1000000, from: header:Weir-Cost, settle: usage:input_tokens}, " +
-			"{each: 15, per: 1000000, from: json:/max_tokens, default: 20, settle: usage:output_tokens}]",
+			"{each: 15, per: 1000000, from: json:/max_tokens, default: 20, settle: usage:output_tokens}" + written + "]",
 	}, lines...)...)
 }
 
@@ -97,13 +102,54 @@ func TestModelLimits(t *testing.T) {
 				Vendor: c.vendor, Limits: c.limits, Latency: fakeapi.Latency{Mean: 20 * time.Millisecond, Min: 20 * time.Millisecond},
 			}, modelYAML(c.vendor, c.ours))
 			sendModelJobs(r, 25, c.path, c.estimate, c.body)
-			r.Eventually("the calls that fit", func() bool { return r.Messages("WEIR_RESULTS") >= c.fits })
+			r.Eventually("the calls that fit, and their records", func() bool { return r.Messages("WEIR_CALLS") >= c.fits })
 			weirtest.CheckBill(t, r.Worker.NATSURL(), fakeapi.Bills(r.API.All()))
 			r.Stop()
 			if totals := r.API.Totals(); totals.Billed != int64(c.fits) || totals.Arrivals != totals.Billed {
 				t.Errorf("%d calls fit: %+v", c.fits, totals)
 			}
 		})
+	}
+}
+
+// TestVendorsTokensLeft lets another program use most of an account's tokens: weir reads in the answers what is left, and
+// the vendor refuses none of its calls.
+func TestVendorsTokensLeft(t *testing.T) {
+	t.Parallel()
+	limit := fakeapi.UseLimit{
+		Name: "tokens", Count: 600, Per: time.Minute, Scope: fakeapi.AllKeys, Weigh: fakeapi.Weigh{Output: 1}, Max: fakeapi.MaxAlways,
+	}
+	r := weirtest.NewRig(t, fakeapi.Options{Vendor: fakeapi.OpenAI, Key: fakeapi.KeyFrom{Segment: -1}, Limits: []fakeapi.UseLimit{limit}}, `
+apis:
+  pay:
+    url: %s
+    vendor: openai
+    bucket: {rate: 1000/s, capacity: 50, in_flight: 1}
+    limits: [{name: tokens, rate: 600/1m, burst: 200, cost: {from: json:/max_tokens}}]
+    retry: {headers: ignore}
+`)
+	others, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.API.URL()+"/other", strings.NewReader(`{"max_tokens":550}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(others)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	for i := range 5 {
+		r.Send("pay", "k", nats.Header{"Nats-Msg-Id": {strconv.Itoa(i)}, "Weir-Path": {"/k"}}, `{"max_tokens":20}`)
+	}
+	r.Eventually("status to say what the vendor counts", func() bool {
+		said, _ := r.Command("status")
+		return strings.Contains(said, "the vendor counts ")
+	})
+	r.Eventually("the calls that are left", func() bool { return len(r.Results("pay", "k")) >= 2 })
+	if calls, totals := r.API.Arrivals("k"), r.API.Totals(); len(calls) != 2 || totals.Limited > 0 {
+		t.Errorf("%d calls where 50 tokens are left: %+v", len(calls), totals)
+	}
+	if metrics := r.Get("/metrics"); strings.Contains(metrics, `weir_left_unreadable_total{api="pay"`) {
+		t.Error("a header could not be read")
 	}
 }
 

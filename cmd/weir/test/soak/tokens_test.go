@@ -23,7 +23,7 @@ const onceKeyed = "idempotency: {header: Idempotency-Key}"
 // too high, right or too low: no window is over by the vendor's count, and the vendor's bill is that of weir spend.
 func TestEstimatesForAMinute(t *testing.T) {
 	t.Parallel()
-	for _, l := range weirtest.TokenCases() {
+	for _, l := range weirtest.TokenCases("", "p99") {
 		t.Run(l.What, func(t *testing.T) {
 			t.Parallel()
 			r := weirtest.NewKillRig(t, weirtest.TokenAPI(), l.YAML())
@@ -36,7 +36,7 @@ func TestEstimatesForAMinute(t *testing.T) {
 // TestEstimatesOverKills is TestEstimatesForAMinute through twenty kills, with and without idempotency keys.
 func TestEstimatesOverKills(t *testing.T) {
 	t.Parallel()
-	for _, l := range weirtest.TokenCases() {
+	for _, l := range weirtest.TokenCases("") {
 		for _, l.Lines = range []string{"", onceKeyed} {
 			t.Run(l.What+" "+l.Lines, func(t *testing.T) {
 				t.Parallel()
@@ -58,7 +58,7 @@ func TestEstimatesOverKills(t *testing.T) {
 // the other, twenty times.
 func TestEstimatesOfReplicas(t *testing.T) {
 	t.Parallel()
-	for _, l := range weirtest.TokenCases() {
+	for _, l := range weirtest.TokenCases("") {
 		l.Lines = onceKeyed
 		t.Run(l.What, func(t *testing.T) {
 			t.Parallel()
