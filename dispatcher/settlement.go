@@ -25,8 +25,8 @@ type settlements struct {
 	silent bool                  // the last answer that should have reported the units did not
 }
 
-// told holds what answers reported at one place. A call whose answer reports nothing is charged the most, because it may
-// have used that much.
+// told holds what answers reported at one place. A call whose answer reports nothing is charged the most, because it
+// may have used that much.
 type told struct {
 	most   int64
 	recent [learnedFrom]int64 // the newest reports, in a ring
@@ -116,10 +116,10 @@ func (s *settlements) raise(of ingest.Cost, numbers []int64) {
 	s.low.raise(of, numbers)
 }
 
-// settle returns the units of a cost whose estimated numbers an answer replaces by those that it reports. If it does not
-// report one, the call is charged the largest of the estimate and the most that any answer has reported; if it broke
-// off, the largest of the estimate, raised as for a reservation, and what it had reported before. silent says that
-// something is not reported.
+// settle returns the units of a cost whose estimated numbers an answer replaces by those that it reports. If it does
+// not report one, the call is charged the largest of the estimate and the most that any answer has reported; if it
+// broke off, the largest of the estimate, raised as for a reservation, and what it had reported before. silent says
+// that something is not reported.
 func (s *settlements) settle(of ingest.Cost, numbers []int64, r httpcall.Response) (units int64, silent bool) {
 	if r.Cut {
 		s.raise(of, numbers)
@@ -159,8 +159,9 @@ func (s *settlements) settleFree(of ingest.Cost, numbers []int64, reserved int64
 	return of.Sum(numbers)
 }
 
-// toll returns what a job's call is to reserve, and its price by the estimates alone, raised if answers have proved them too
-// low. A call whose units only its answer tells reserves at least one: a limit that is used up must not let it pass.
+// toll returns what a job's call is to reserve, and its price by the estimates alone, raised if answers have proved
+// them too low. A call whose units only its answer tells reserves at least one: a limit that is used up must not let
+// it pass.
 func (s *settlements) toll(by *lane.Terms, j *ingest.Job) (reserve lane.Toll, price int64, err error) {
 	rules := &by.API.Rules
 	var estimated map[int]int64 // the costs that answers settle
@@ -213,8 +214,8 @@ type settled struct {
 	silent []string // limits whose units the answer should have reported, and did not
 }
 
-// settleUnits returns what a call really took: what its answer reports, 0 from a quota if nothing was sent, and 0 from a
-// budget if the call was not billed. A rate that was reserved and not used stays used, since the time of the call is
+// settleUnits returns what a call really took: what its answer reports, 0 from a quota if nothing was sent, and 0 from
+// a budget if the call was not billed. A rate that was reserved and not used stays used, since the time of the call is
 // over.
 func (w *caller) settleUnits(j *lane.Job, r httpcall.Response) (s settled) {
 	out := httpcall.Judge(j.Terms.API, r, time.Now())

@@ -37,15 +37,16 @@ func (s *shortfall) judge() {
 	s.worst, s.most = ingest.Weight{}, 0
 	for _, r := range s.recent[:min(s.n, learnedFrom)] {
 		s.most = max(s.most, r.reported)
-		if r.reported > r.estimated && r.estimated > 0 && (s.worst == ingest.Weight{} || s.worst.Of(r.estimated) < r.reported) {
+		low := r.reported > r.estimated && r.estimated > 0
+		if low && (s.worst == ingest.Weight{} || s.worst.Of(r.estimated) < r.reported) {
 			s.worst = ingest.Weight{Num: r.reported, Den: r.estimated}
 		}
 	}
 }
 
 // raise returns an estimate that is as much higher as the worst recent one should have been, but at most the largest
-// number that was reported: one answer that was far off its small estimate says little about a large one. An estimate of
-// 0 says that nothing is expected, as of tokens written to a cache, and stays.
+// number that was reported: one answer that was far off its small estimate says little about a large one. An estimate
+// of 0 says that nothing is expected, as of tokens written to a cache, and stays.
 func (s *shortfall) raise(estimated int64) int64 {
 	s.judge()
 	if (s.worst == ingest.Weight{}) || estimated == 0 {
@@ -82,8 +83,8 @@ func (all shortfalls) raise(of ingest.Cost, numbers []int64) {
 	}
 }
 
-// bounded returns the units that a call reserves of a limit if its estimate was raised from estimated to raised: no more
-// than the limit can ever let through, so that the job is called.
+// bounded returns the units that a call reserves of a limit if its estimate was raised from estimated to raised: no
+// more than the limit can ever let through, so that the job is called.
 func bounded(rules *bucket.Rules, limit int, estimated, raised int64) int64 {
 	most := int64(ingest.MostUnits)
 	for i := range rules.Shared {

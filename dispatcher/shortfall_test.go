@@ -48,7 +48,8 @@ func TestRaisedEstimatesFit(t *testing.T) {
 	by.API.Rules.Shared[0].Rate.Burst = 1000
 	by.API.Rules.Shared[2].Budget.Count = 4000
 	w.settleUnits(tolled(t, w, by, `{"in":100,"max":100}`), answered(200, 500, 500))
-	if j := tolled(t, w, by, `{"in":100,"max":100}`); fmt.Sprint(j.Costs) != "[1000 1 4000]" || j.Reserved != 2000+1250+5000 {
+	j := tolled(t, w, by, `{"in":100,"max":100}`)
+	if fmt.Sprint(j.Costs) != "[1000 1 4000]" || j.Reserved != 2000+1250+5000 {
 		t.Errorf("a call reserves %v, and its intent holds %d", j.Costs, j.Reserved)
 	}
 	by.API.Rules.Shared[0].Shadow = true
@@ -78,7 +79,8 @@ func TestLearnedAfterRaised(t *testing.T) {
 // TestBounded checks the reservation of a raised estimate by a limit of each kind.
 func TestBounded(t *testing.T) {
 	rules := &bucket.Rules{Headroom: 0, Shared: []bucket.Limit{
-		{Name: "rate", Rate: &bucket.Rate{Burst: 50}}, {Name: "quota", Quota: &bucket.Quota{Count: 60}}, {Name: "spend", Budget: &bucket.Budget{Quota: bucket.Quota{Count: 70}}},
+		{Name: "rate", Rate: &bucket.Rate{Burst: 50}}, {Name: "quota", Quota: &bucket.Quota{Count: 60}},
+		{Name: "spend", Budget: &bucket.Budget{Quota: bucket.Quota{Count: 70}}},
 	}}
 	for limit, most := range map[int]int64{0: 50, 1: 60, lane.OfPrice: 70} {
 		for _, c := range [][3]int64{{10, 20, 20}, {10, 500, most}, {100, 500, 100}, {40, 30, 30}} {
@@ -89,14 +91,17 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// TestLowEstimatesAreRecalled checks that a process raises its first reservations by the records of calls that took more
-// than was estimated for them, and by its own answers when these say enough.
+// TestLowEstimatesAreRecalled checks that a process raises its first reservations by the records of calls that took
+// more than was estimated for them, and by its own answers when these say enough.
 func TestLowEstimatesAreRecalled(t *testing.T) {
 	w, by := bareCaller(), &lane.Terms{API: modelAPI()}
 	limits := []string{"tokens", "calls", "spend"}
 	for _, c := range []ledger.Record{
 		{Limits: limits, Estimated: []int64{500, 1, 3000}, Costs: []int64{2000, 1, 6000}, Billed: deadletter.BilledYes},
-		{Limits: limits, Estimated: []int64{100, 1, 3000}, Costs: []int64{9000, 1, 90_000}, Billed: deadletter.BilledYes, Unsettled: []string{"tokens"}},
+		{
+			Limits: limits, Estimated: []int64{100, 1, 3000}, Costs: []int64{9000, 1, 90_000}, Billed: deadletter.BilledYes,
+			Unsettled: []string{"tokens"},
+		},
 		{Limits: limits, Estimated: []int64{100, 1, 3000}, Costs: []int64{9000, 1, 90_000}, Billed: deadletter.NotBilled},
 		{Limits: limits, Estimated: []int64{100}, Costs: []int64{9000}, Billed: deadletter.BilledYes},
 	} {

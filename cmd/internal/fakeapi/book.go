@@ -59,7 +59,8 @@ type book struct {
 
 func newBook(opts Options) *book {
 	return &book{
-		limit: opts.Limit, limits: opts.Limits, uses: make([]useLog, len(opts.Limits)), tells: opts.Vendor != "", keep: opts.KeepArrivals, maxKeys: opts.MaxKeys,
+		limit: opts.Limit, limits: opts.Limits, uses: make([]useLog, len(opts.Limits)), tells: opts.Vendor != "",
+		keep: opts.KeepArrivals, maxKeys: opts.MaxKeys,
 		keys: make(map[string]*keyBook), totals: Totals{ByStatus: make(map[int]int64)},
 	}
 }

@@ -40,9 +40,9 @@ const (
 	MaxAlways MaxTokens = "always"
 )
 
-// UseLimit is a limit of what calls use: at most Count units in any period of length Per, as a sliding log of the calls that
-// the api let through, by the time of their arrival. A call that would exceed it is answered 429 and uses nothing. So does
-// a call that is not billed, from its end on.
+// UseLimit is a limit of what calls use: at most Count units in any period of length Per, as a sliding log of the
+// calls that the api let through, by the time of their arrival. A call that would exceed it is answered 429 and uses
+// nothing. So does a call that is not billed, from its end on.
 type UseLimit struct {
 	// Name is that in the vendor's headers: requests, tokens, input_tokens or output_tokens; another is in no header.
 	Name  string
@@ -85,7 +85,8 @@ func (l *UseLimit) took(t Tokens) int64 {
 	return l.Weigh.of(t)
 }
 
-// useLog holds what the calls of the last period take of one limit, by the time of their arrival. The book's lock guards it.
+// useLog holds what the calls of the last period take of one limit, by the time of their arrival. The book's lock
+// guards it.
 type useLog struct {
 	entries []use
 	sum     int64
@@ -228,8 +229,8 @@ type Verdict struct {
 	Share float64 `json:"share"`
 }
 
-// Windows judges billed arrivals by limits: exact, over every window [t, t+Per) that begins at an arrival. Calls that are
-// still running are not judged, since what they use is not known.
+// Windows judges billed arrivals by limits: exact, over every window [t, t+Per) that begins at an arrival. Calls that
+// are still running are not judged, since what they use is not known.
 func Windows(arrivals []Arrival, limits ...UseLimit) []Verdict {
 	arrivals = ByTime(arrivals)
 	var all []Verdict

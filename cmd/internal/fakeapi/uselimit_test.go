@@ -28,26 +28,29 @@ func TestUseLimits(t *testing.T) {
 		cached = `{"max_tokens":2,"cache_control":{}}`                // 9 of input, 12 written, 7 read
 		long   = `{"max_tokens":5,"metadata":{"output_tokens":"70"}}` // 5 of output
 	)
-	both, output := fakeapi.Weigh{Input: 1, Output: 1}, fakeapi.Weigh{Output: 1}
+	both, input, output := fakeapi.Weigh{Input: 1, Output: 1}, fakeapi.Weigh{Input: 1}, fakeapi.Weigh{Output: 1}
+	one := func(count int64, weigh fakeapi.Weigh, most fakeapi.MaxTokens) []fakeapi.UseLimit {
+		return []fakeapi.UseLimit{uses("tokens", count, weigh, most)}
+	}
+	apart := []fakeapi.UseLimit{uses("input_tokens", 1000, input, ""), uses("output_tokens", 20, output, "")}
+	uncached, whole := fakeapi.Weigh{Input: 1, Written: 1}, fakeapi.Weigh{Input: 1, Written: 1, Read: 1}
+	big := strings.Repeat("x", 80) // 21 of input, and 1 of output
 	for _, c := range []struct {
 		what   string
 		limits []fakeapi.UseLimit
 		bodies []string
 		want   string // statuses
 	}{
-		{"all tokens", []fakeapi.UseLimit{uses("tokens", 45, both, "")}, []string{twenty, twenty, twenty, twenty}, "200 200 200 429"},
-		{
-			"input and output apart", []fakeapi.UseLimit{uses("input_tokens", 1000, fakeapi.Weigh{Input: 1}, ""), uses("output_tokens", 20, output, "")},
-			[]string{twenty, twenty, twenty}, "200 200 429",
-		},
-		{"a call that is refused uses nothing", []fakeapi.UseLimit{uses("tokens", 30, both, "")}, []string{twenty, strings.Repeat("x", 80), twenty}, "200 429 200"},
-		{"an output token counts five", []fakeapi.UseLimit{uses("tokens", 60, fakeapi.Weigh{Input: 1, Output: 5}, "")}, []string{twenty, twenty}, "200 429"},
-		{"max_tokens counts while the call runs", []fakeapi.UseLimit{uses("tokens", 90, output, fakeapi.MaxRunning)}, []string{three, three, twenty}, "200 429 200"},
-		{"max_tokens counts for good", []fakeapi.UseLimit{uses("tokens", 100, output, fakeapi.MaxAlways)}, []string{three, twenty}, "200 429"},
-		{"tokens read from a cache do not count", []fakeapi.UseLimit{uses("tokens", 42, fakeapi.Weigh{Input: 1, Written: 1}, "")}, []string{cached, cached}, "200 200"},
-		{"tokens read from a cache count", []fakeapi.UseLimit{uses("tokens", 42, fakeapi.Weigh{Input: 1, Written: 1, Read: 1}, "")}, []string{cached, cached}, "200 429"},
-		{"output that max_tokens cuts off", []fakeapi.UseLimit{uses("tokens", 5, output, "")}, []string{long, long}, "200 429"},
-		{"requests", []fakeapi.UseLimit{uses("requests", 1, fakeapi.Weigh{Call: 1}, "")}, []string{twenty, twenty}, "200 429"},
+		{"all tokens", one(45, both, ""), []string{twenty, twenty, twenty, twenty}, "200 200 200 429"},
+		{"input and output apart", apart, []string{twenty, twenty, twenty}, "200 200 429"},
+		{"a call that is refused uses nothing", one(30, both, ""), []string{twenty, big, twenty}, "200 429 200"},
+		{"an output token counts five", one(60, fakeapi.Weigh{Input: 1, Output: 5}, ""), []string{twenty, twenty}, "200 429"},
+		{"max_tokens counts while the call runs", one(90, output, fakeapi.MaxRunning), []string{three, three, twenty}, "200 429 200"},
+		{"max_tokens counts for good", one(100, output, fakeapi.MaxAlways), []string{three, twenty}, "200 429"},
+		{"tokens read from a cache do not count", one(42, uncached, ""), []string{cached, cached}, "200 200"},
+		{"tokens read from a cache count", one(42, whole, ""), []string{cached, cached}, "200 429"},
+		{"output that max_tokens cuts off", one(5, output, ""), []string{long, long}, "200 429"},
+		{"requests", one(1, fakeapi.Weigh{Call: 1}, ""), []string{twenty, twenty}, "200 429"},
 	} {
 		api := start(t, fakeapi.Options{Vendor: fakeapi.OpenAI, Limits: c.limits})
 		var got []string
@@ -66,8 +69,8 @@ func TestUseLimits(t *testing.T) {
 	}
 }
 
-// TestUseLimitsOfKeys checks that each key has a limit of its own, and that an answer that is not billed gives back what
-// its call took.
+// TestUseLimitsOfKeys checks that each key has a limit of its own, and that an answer that is not billed gives back
+// what its call took.
 func TestUseLimitsOfKeys(t *testing.T) {
 	limit := fakeapi.UseLimit{Name: "tokens", Count: 20, Per: time.Hour, Weigh: fakeapi.Weigh{Output: 1}}
 	fails := func(_ context.Context, r *fakeapi.Request) fakeapi.Behaviour {
@@ -95,11 +98,17 @@ func TestUseLimitsOfKeys(t *testing.T) {
 func TestUseLimitsAreTold(t *testing.T) {
 	for vendor, want := range map[fakeapi.Vendor][2]map[string]string{
 		fakeapi.OpenAI: {
-			{"X-Ratelimit-Limit-Tokens": "60000", "X-Ratelimit-Remaining-Tokens": "29500", "X-Ratelimit-Remaining-Requests": "9"},
+			{
+				"X-Ratelimit-Limit-Tokens": "60000", "X-Ratelimit-Remaining-Tokens": "29500",
+				"X-Ratelimit-Remaining-Requests": "9",
+			},
 			{"X-Ratelimit-Remaining-Tokens": "29500", "Retry-After": "3600"},
 		},
 		fakeapi.Anthropic: {
-			{"Anthropic-Ratelimit-Tokens-Limit": "60000", "Anthropic-Ratelimit-Tokens-Remaining": "30000", "Anthropic-Ratelimit-Requests-Remaining": "9"},
+			{
+				"Anthropic-Ratelimit-Tokens-Limit": "60000", "Anthropic-Ratelimit-Tokens-Remaining": "30000",
+				"Anthropic-Ratelimit-Requests-Remaining": "9",
+			},
 			{"Anthropic-Ratelimit-Tokens-Remaining": "30000", "Retry-After": "3600"},
 		},
 	} {
@@ -107,13 +116,15 @@ func TestUseLimitsAreTold(t *testing.T) {
 			uses("tokens", 60_000, fakeapi.Weigh{Output: 1}, ""), uses("requests", 10, fakeapi.Weigh{Call: 1}, ""),
 		}})
 		for i, status := range []int{200, 429} {
-			res, body := must(t, client(t), api.URL(), request{body: `{"max_tokens":61000}`, header: map[string]string{"Anthropic-Version": "2023-06-01"}})
+			q := request{body: `{"max_tokens":61000}`, header: map[string]string{"Anthropic-Version": "2023-06-01"}}
+			res, body := must(t, client(t), api.URL(), q)
 			for name, value := range want[i] {
 				if got := res.Header.Get(name); got != value {
 					t.Errorf("%s, call %d: %s is %q, want %q", vendor, i+1, name, got, value)
 				}
 			}
-			if res.StatusCode != status || vendor == fakeapi.OpenAI && status == 429 && !strings.Contains(body, `"type":"tokens"`) {
+			names := vendor != fakeapi.OpenAI || status == 200 || strings.Contains(body, `"type":"tokens"`)
+			if res.StatusCode != status || !names {
 				t.Errorf("%s, call %d: %d %s", vendor, i+1, res.StatusCode, body)
 			}
 		}
@@ -144,7 +155,8 @@ func TestUseIsInTheLedger(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := ledger.Arrivals[0].Used, (fakeapi.Tokens{Input: 10, Output: 10, Written: 12, Read: 7, Max: 20}); got != want {
+	want := fakeapi.Tokens{Input: 10, Output: 10, Written: 12, Read: 7, Max: 20}
+	if got := ledger.Arrivals[0].Used; got != want {
 		t.Errorf("the ledger has %+v, want %+v", got, want)
 	}
 	if v := fakeapi.Windows(ledger.Arrivals, o.Limits...)[0]; v.Used != 22 {
@@ -195,18 +207,21 @@ func TestWindows(t *testing.T) {
 
 // TestStreamsOfEvents checks a stream of JSON lines, and one that breaks off after half of its events.
 func TestStreamsOfEvents(t *testing.T) {
-	api := start(t, fakeapi.Options{Vendor: fakeapi.OpenAI, Script: func(_ context.Context, r *fakeapi.Request) fakeapi.Behaviour {
+	second := func(_ context.Context, r *fakeapi.Request) fakeapi.Behaviour {
 		b := fakeapi.OpenAI.Answer(r)
 		if r.Number == 2 {
 			b.Fault = fakeapi.FaultResetAnswer
 		}
 		return b
-	}})
+	}
+	api := start(t, fakeapi.Options{Vendor: fakeapi.OpenAI, Script: second})
 	const body = `{"stream":true,"max_tokens":20,"stream_options":{"include_usage":true}}`
-	res, text := must(t, client(t), api.URL(), request{body: body, header: map[string]string{"Accept": "application/x-ndjson"}})
-	if res.Header.Get("Content-Type") != "application/x-ndjson" || strings.Count(text, "\n") != 3 || strings.Contains(text, "data:") ||
+	const lines = "application/x-ndjson"
+	res, text := must(t, client(t), api.URL(), request{body: body, header: map[string]string{"Accept": lines}})
+	form := res.Header.Get("Content-Type")
+	if form != lines || strings.Count(text, "\n") != 3 || strings.Contains(text, "data:") ||
 		!strings.Contains(text, `"completion_tokens":10`) {
-		t.Errorf("%s:\n%s", res.Header.Get("Content-Type"), text)
+		t.Errorf("%s:\n%s", form, text)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), waits.Patience)
 	defer cancel()
@@ -220,7 +235,8 @@ func TestStreamsOfEvents(t *testing.T) {
 	}
 	half, err := io.ReadAll(res.Body)
 	_ = res.Body.Close()
-	if err == nil || errors.Is(err, context.DeadlineExceeded) || !strings.HasSuffix(string(half), "\n\n") || strings.Contains(string(half), `"usage":{`) {
+	if err == nil || errors.Is(err, context.DeadlineExceeded) || !strings.HasSuffix(string(half), "\n\n") ||
+		strings.Contains(string(half), `"usage":{`) {
 		t.Errorf("%v after:\n%s", err, half)
 	}
 	if totals := api.Totals(); totals.Billed != 2 {

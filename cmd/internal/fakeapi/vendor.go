@@ -264,8 +264,9 @@ func (v Vendor) limits(limit VendorLimit, a allowance, now time.Time) []Field {
 // over is the answer to a call over a use limit, of which limited is the general form.
 func (v Vendor) over(limited Behaviour, l *UseLimit, wait time.Duration) Behaviour {
 	if v == OpenAI {
-		limited.Text = fmt.Sprintf(`{"error":{"message":"Rate limit reached for gpt in organization org-1 on %s: Limit %d. `+
-			`Please try again in %s.","type":%q,"param":null,"code":"rate_limit_exceeded"}}`, l.Name, l.Count, wait.Round(time.Millisecond), l.Name)
+		limited.Text = fmt.Sprintf(`{"error":{"message":"Rate limit reached for gpt in organization org-1 on %s: `+
+			`Limit %d. Please try again in %s.","type":%q,"param":null,"code":"rate_limit_exceeded"}}`,
+			l.Name, l.Count, wait.Round(time.Millisecond), l.Name)
 	}
 	return limited
 }

@@ -47,8 +47,8 @@ func (l Tokens) Produce(r *KillRig, producers int, what func(ctx context.Context
 	}
 }
 
-// CheckSpent compares what weir spend says with the vendor's bill for the jobs that are done, to a millionth. A job whose
-// outcome is unknown may be on the bill, and is in doubt at weir.
+// CheckSpent compares what weir spend says with the vendor's bill for the jobs that are done, to a millionth. A job
+// whose outcome is unknown may be on the bill, and is in doubt at weir.
 func (r *KillRig) CheckSpent(l Tokens) {
 	r.T.Helper()
 	account := SpendOf(r.T, r.NC.ConnectedUrl())
@@ -74,8 +74,8 @@ func (r *KillRig) CheckSpent(l Tokens) {
 			r.T.Errorf("%s: job %s ended as %s", l.What, id, out[0])
 		}
 	}
-	r.T.Logf("%s: %d jobs, %d of them unknown; the bill is %d for those that are done and %d for others; weir says %s, and %s in doubt",
-		l.What, len(r.Acks), unknown, done, doubtful, account.Spent, account.InDoubt)
+	r.T.Logf("%s: %d jobs, %d of them unknown; the bill is %d for those that are done and %d for others; "+
+		"weir says %s, and %s in doubt", l.What, len(r.Acks), unknown, done, doubtful, account.Spent, account.InDoubt)
 	if spent := Millionths(r.T, account.Spent); spent != done {
 		r.T.Errorf("%s: weir spend says %d, the vendor's bill for jobs that are done is %d", l.What, spent, done)
 	}
@@ -84,8 +84,8 @@ func (r *KillRig) CheckSpent(l Tokens) {
 	}
 }
 
-// TokenAPI returns a fake language model whose calls take about a tenth of a second. It bills a repeated idempotency key
-// once.
+// TokenAPI returns a fake language model whose calls take about a tenth of a second. It bills a repeated idempotency
+// key once.
 func TokenAPI() fakeapi.Options {
 	return fakeapi.Options{
 		Vendor: fakeapi.OpenAI, Key: fakeapi.KeyFrom{Segment: -1}, KeepBody: 128,

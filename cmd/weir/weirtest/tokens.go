@@ -72,8 +72,8 @@ func (l Tokens) Window(eps time.Duration) fakeapi.UseLimit {
 func (l Tokens) CheckWindows(t *testing.T, f Referee, arrivals []fakeapi.Arrival) {
 	t.Helper()
 	v := fakeapi.Windows(arrivals, l.Window(f.Eps()))[0]
-	t.Logf("%s: %d calls took %d tokens, %.0f %% of the limit; the fullest window has %d of %d; stamps are off by %s at most",
-		l.What, len(arrivals), v.Used, 100*v.Share, v.Fullest, v.Count, f.Eps())
+	t.Logf("%s: %d calls took %d tokens, %.0f %% of the limit; the fullest window has %d of %d; "+
+		"stamps are off by %s at most", l.What, len(arrivals), v.Used, 100*v.Share, v.Fullest, v.Count, f.Eps())
 	if v.Over > 0 {
 		t.Errorf("%s: %d windows are over: %+v", l.What, v.Over, v)
 	}
@@ -108,6 +108,7 @@ func CheckBill(t *testing.T, nats string, bill fakeapi.Invoice) {
 	t.Helper()
 	account := SpendOf(t, nats)
 	if Millionths(t, account.Spent) != bill.Charged || Millionths(t, account.InDoubt) != 0 {
-		t.Errorf("weir spend says %s and %s in doubt, the vendor's bill is %s", account.Spent, account.InDoubt, config.Money(bill.Charged))
+		t.Errorf("weir spend says %s and %s in doubt, the vendor's bill is %s",
+			account.Spent, account.InDoubt, config.Money(bill.Charged))
 	}
 }

@@ -46,7 +46,8 @@ func perHour(name string, count int64, weigh fakeapi.Weigh, most fakeapi.MaxToke
 }
 
 // TestModelLimits lets models refuse what exceeds their limits in tokens, each of which counts in its own way. If weir
-// counts in that way, it makes every call that fits, however many jobs want to be called at once, and no call is refused.
+// counts in that way, it makes every call that fits, however many jobs want to be called at once, and no call is
+// refused.
 func TestModelLimits(t *testing.T) {
 	t.Parallel()
 	const twenty, cached = `{"max_tokens":20}`, `{"max_tokens":20,"cache_control":{}}`
@@ -61,14 +62,18 @@ func TestModelLimits(t *testing.T) {
 	}{
 		{
 			"input and output apart", fakeapi.Anthropic,
-			[]fakeapi.UseLimit{perHour("input_tokens", 1000, fakeapi.Weigh{Input: 1}, ""), perHour("output_tokens", 100, fakeapi.Weigh{Output: 1}, "")},
-			"limits: [{name: input_tokens, quota: 1000/1h, window: sliding}, {name: output_tokens, quota: 100/1h, window: sliding}]",
+			[]fakeapi.UseLimit{
+				perHour("input_tokens", 1000, fakeapi.Weigh{Input: 1}, ""), perHour("output_tokens", 100, fakeapi.Weigh{Output: 1}, ""),
+			},
+			"limits: [{name: input_tokens, quota: 1000/1h, window: sliding}, " +
+				"{name: output_tokens, quota: 100/1h, window: sliding}]",
 			"/v1/messages", "5", twenty, 9, // 10 each, and 20 reserved
 		},
 		{
 			"an output token counts five, and max_tokens while the call runs", fakeapi.Bedrock,
 			[]fakeapi.UseLimit{perHour("tokens", 1000, fakeapi.Weigh{Input: 1, Output: 5}, fakeapi.MaxRunning)},
-			"limits: [{name: tokens, quota: 1000/1h, window: sliding, cost: [{from: header:Weir-Cost, settle: usage:input_tokens}, " +
+			"limits: [{name: tokens, quota: 1000/1h, window: sliding, cost: [" +
+				"{from: header:Weir-Cost, settle: usage:input_tokens}, " +
 				"{from: json:/inferenceConfig/maxTokens, times: 5, settle: usage:output_tokens}]}]",
 			"/model/claude/converse", "10", `{"inferenceConfig":{"maxTokens":20}}`, 15, // 60 each, and 110 reserved
 		},
@@ -87,7 +92,8 @@ func TestModelLimits(t *testing.T) {
 		{
 			"tokens read from a cache count", fakeapi.Anthropic,
 			[]fakeapi.UseLimit{perHour("input_tokens", 116, fakeapi.Weigh{Input: 1, Written: 1, Read: 1}, "")},
-			"limits: [{name: input_tokens, quota: 116/1h, window: sliding, cost: [{from: header:Weir-Cost, settle: usage:input_tokens}, " +
+			"limits: [{name: input_tokens, quota: 116/1h, window: sliding, cost: [" +
+				"{from: header:Weir-Cost, settle: usage:input_tokens}, " +
 				"{from: 0, settle: usage:cache_creation_input_tokens}, {from: 0, settle: usage:cache_read_input_tokens}]}]",
 			"/v1/messages", "29", cached, 4,
 		},
@@ -99,7 +105,8 @@ func TestModelLimits(t *testing.T) {
 		t.Run(c.what, func(t *testing.T) {
 			t.Parallel()
 			r := weirtest.NewRig(t, fakeapi.Options{
-				Vendor: c.vendor, Limits: c.limits, Latency: fakeapi.Latency{Mean: 20 * time.Millisecond, Min: 20 * time.Millisecond},
+				Vendor: c.vendor, Limits: c.limits,
+				Latency: fakeapi.Latency{Mean: 20 * time.Millisecond, Min: 20 * time.Millisecond},
 			}, modelYAML(c.vendor, c.ours))
 			sendModelJobs(r, 25, c.path, c.estimate, c.body)
 			r.Eventually("the calls that fit, and their records", func() bool { return r.Messages("WEIR_CALLS") >= c.fits })
@@ -112,14 +119,15 @@ func TestModelLimits(t *testing.T) {
 	}
 }
 
-// TestVendorsTokensLeft lets another program use most of an account's tokens: weir reads in the answers what is left, and
-// the vendor refuses none of its calls.
+// TestVendorsTokensLeft lets another program use most of an account's tokens: weir reads in the answers what is left,
+// and the vendor refuses none of its calls.
 func TestVendorsTokensLeft(t *testing.T) {
 	t.Parallel()
-	limit := fakeapi.UseLimit{
-		Name: "tokens", Count: 600, Per: time.Minute, Scope: fakeapi.AllKeys, Weigh: fakeapi.Weigh{Output: 1}, Max: fakeapi.MaxAlways,
-	}
-	r := weirtest.NewRig(t, fakeapi.Options{Vendor: fakeapi.OpenAI, Key: fakeapi.KeyFrom{Segment: -1}, Limits: []fakeapi.UseLimit{limit}}, `
+	limit := perHour("tokens", 600, fakeapi.Weigh{Output: 1}, fakeapi.MaxAlways)
+	limit.Per = time.Minute
+	r := weirtest.NewRig(t, fakeapi.Options{
+		Vendor: fakeapi.OpenAI, Key: fakeapi.KeyFrom{Segment: -1}, Limits: []fakeapi.UseLimit{limit},
+	}, `
 apis:
   pay:
     url: %s
@@ -128,7 +136,8 @@ apis:
     limits: [{name: tokens, rate: 600/1m, burst: 200, cost: {from: json:/max_tokens}}]
     retry: {headers: ignore}
 `)
-	others, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.API.URL()+"/other", strings.NewReader(`{"max_tokens":550}`))
+	body := strings.NewReader(`{"max_tokens":550}`)
+	others, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.API.URL()+"/other", body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +177,8 @@ func TestRefusedCallsGiveBack(t *testing.T) {
 			}
 			return fakeapi.OpenAI.Answer(q)
 		},
-	}, modelYAML(fakeapi.OpenAI, "limits: [{name: spend, budget: 0.0007/1h, window: sliding}]", "retry: {min: 5ms, max: 20ms}"))
+	}, modelYAML(fakeapi.OpenAI,
+		"limits: [{name: spend, budget: 0.0007/1h, window: sliding}]", "retry: {min: 5ms, max: 20ms}"))
 	sendModelJobs(r, 20, "/v1/chat/completions", "5", `{"max_tokens":20}`) // 165 millionths each, and 315 reserved
 	r.Eventually("the calls that the budget pays for", func() bool { return r.Messages("WEIR_RESULTS") >= 3 })
 	r.Stop()
@@ -189,11 +199,13 @@ func TestModelStreamsThatEndEarly(t *testing.T) {
 		for _, vendor := range []fakeapi.Vendor{fakeapi.OpenAI, fakeapi.Anthropic} {
 			t.Run(fmt.Sprintf("%s %s", vendor, what), func(t *testing.T) {
 				t.Parallel()
-				r := weirtest.NewRig(t, fakeapi.Options{Vendor: vendor, Script: func(_ context.Context, q *fakeapi.Request) fakeapi.Behaviour {
+				script := func(_ context.Context, q *fakeapi.Request) fakeapi.Behaviour {
 					b := vendor.Answer(q)
 					behaves(&b)
 					return b
-				}}, modelYAML(vendor, "idle_timeout: 500ms", "breaker: {failures: 0}"))
+				}
+				r := weirtest.NewRig(t, fakeapi.Options{Vendor: vendor, Script: script},
+					modelYAML(vendor, "idle_timeout: 500ms", "breaker: {failures: 0}"))
 				r.Send("pay", "k", nats.Header{"Weir-Path": {"/v1/chat/completions"}, "Weir-Cost": {"30"}}, body)
 				r.Ended("pay", "k", 1)
 				letters, totals := r.Letters("pay", "k"), r.API.Totals()

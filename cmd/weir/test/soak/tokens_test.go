@@ -19,8 +19,9 @@ const (
 // onceKeyed makes the api of tokens one that bills a repeated key once.
 const onceKeyed = "idempotency: {header: Idempotency-Key}"
 
-// TestEstimatesForAMinute lets a hundred producers want more than a limit in tokens for a minute, with estimates that are
-// too high, right or too low: no window is over by the vendor's count, and the vendor's bill is that of weir spend.
+// TestEstimatesForAMinute lets a hundred producers want more than a limit in tokens for a minute, with estimates that
+// are too high, right or too low: no window is over by the vendor's count, and the vendor's bill is that of weir
+// spend.
 func TestEstimatesForAMinute(t *testing.T) {
 	t.Parallel()
 	for _, l := range weirtest.TokenCases("", "p99") {
@@ -54,8 +55,8 @@ func TestEstimatesOverKills(t *testing.T) {
 	}
 }
 
-// TestEstimatesOfReplicas is TestEstimatesForAMinute with two replicas that count in Redis, of which one is killed after
-// the other, twenty times.
+// TestEstimatesOfReplicas is TestEstimatesForAMinute with two replicas that count in Redis, of which one is killed
+// after the other, twenty times.
 func TestEstimatesOfReplicas(t *testing.T) {
 	t.Parallel()
 	for _, l := range weirtest.TokenCases("") {
@@ -63,7 +64,8 @@ func TestEstimatesOfReplicas(t *testing.T) {
 		t.Run(l.What, func(t *testing.T) {
 			t.Parallel()
 			redis := weirtest.StartRedis(t)
-			r := weirtest.NewReplicasOf(t, weirtest.OneServer(t), 2, weirtest.TokenAPI(), l.YAML(), "WEIR_REDIS_URL=redis://"+redis.Addr)
+			r := weirtest.NewReplicasOf(t, weirtest.OneServer(t), 2, weirtest.TokenAPI(), l.YAML(),
+				"WEIR_REDIS_URL=redis://"+redis.Addr)
 			l.Produce(r.KillRig, tokenProducers, func(ctx context.Context) {
 				for n := range tokenKills {
 					stream.Sleep(ctx, tokenMinute/tokenKills)

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -34,12 +35,13 @@ func fakeAPICommand() *cobra.Command {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
 			o.Vendor = fakeapi.Vendor(vendor)
-			for name, limit := range map[string]struct {
-				count int64
-				weigh fakeapi.Weigh
-			}{"tokens": {tokens, fakeapi.Weigh{Input: 1, Output: 1}}, "input_tokens": {input, fakeapi.Weigh{Input: 1}}, "output_tokens": {output, fakeapi.Weigh{Output: 1}}} {
-				if limit.count > 0 {
-					o.Limits = append(o.Limits, fakeapi.UseLimit{Name: name, Count: limit.count, Per: time.Minute, Scope: fakeapi.AllKeys, Weigh: limit.weigh})
+			for _, l := range []fakeapi.UseLimit{
+				{Name: "tokens", Count: tokens, Weigh: fakeapi.Weigh{Input: 1, Output: 1}},
+				{Name: "input_tokens", Count: input, Weigh: fakeapi.Weigh{Input: 1}},
+				{Name: "output_tokens", Count: output, Weigh: fakeapi.Weigh{Output: 1}},
+			} {
+				if l.Per, l.Scope = time.Minute, fakeapi.AllKeys; l.Count > 0 {
+					o.Limits = append(o.Limits, l)
 				}
 			}
 			o.Idempotency.Repeat = fakeapi.Repeat(repeats)
@@ -57,7 +59,7 @@ func fakeAPICommand() *cobra.Command {
 	f.IntVar(&o.KeepBody, "keep-body", 0, "bytes recorded of each body")
 	f.IntVar(&o.Limit.Count, "limit", 0, "calls of a key in any --per; more are answered 429 (0: no limit)")
 	f.DurationVar(&o.Limit.Per, "per", 0, "period of --limit")
-	f.StringVar(&vendor, "vendor", "", "answer as this vendor documents: anthropic, bedrock, github, openai, shopify, stripe, twilio")
+	f.StringVar(&vendor, "vendor", "", "answer as this vendor documents: "+vendors())
 	f.Int64Var(&tokens, "tokens", 0, "tokens of all keys in any minute; calls beyond are answered 429 (0: no limit)")
 	f.Int64Var(&input, "input-tokens", 0, "the same of input tokens alone")
 	f.Int64Var(&output, "output-tokens", 0, "the same of output tokens alone")
@@ -67,4 +69,13 @@ func fakeAPICommand() *cobra.Command {
 	f.StringVar(&refuse, "refuse-while", "", "answer 401 as long as this file is there")
 	f.DurationVar(&latency, "latency", 0, "how long a call takes")
 	return cmd
+}
+
+// vendors names the vendors that the fake api can be.
+func vendors() string {
+	var names []string
+	for _, v := range fakeapi.Vendors() {
+		names = append(names, string(v))
+	}
+	return strings.Join(names, ", ")
 }
