@@ -64,7 +64,8 @@ func TestLearnedAfterRaised(t *testing.T) {
 	api := modelAPI()
 	out := &api.Rules.Shared[0].Cost[1]
 	out.Learn = 50
-	api.Rules.Shared[0].Cost = append(api.Rules.Shared[0].Cost, ingest.Term{Settle: ingest.Source{Pointer: "/usage/cached"}})
+	cached := ingest.Term{Settle: ingest.Source{Pointer: "/usage/cached"}}
+	api.Rules.Shared[0].Cost = append(api.Rules.Shared[0].Cost, cached)
 	w, by := bareCaller(), &lane.Terms{API: api}
 	for n := range int64(leastTold) {
 		r := answered(200, 100, 100*(1+n))
@@ -115,7 +116,7 @@ func TestLowEstimatesAreRecalled(t *testing.T) {
 		w.settleUnits(tolled(t, w, by, body), answered(200, 100, 60))
 	}
 	if j := tolled(t, w, by, body); fmt.Sprint(j.Costs, j.Reserved) != "[400 1 2850] 2850" {
-		t.Errorf("a call reserves %v, and its intent holds %d, when enough answers have been as estimated", j.Costs, j.Reserved)
+		t.Errorf("a call reserves %v, and its intent holds %d, after enough answers as estimated", j.Costs, j.Reserved)
 	}
 }
 

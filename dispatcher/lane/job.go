@@ -43,7 +43,7 @@ type Job struct {
 	Missing  int           // how often its message was not found
 
 	Reserved  int64            // money that its next call costs by the estimates, in millionths; with learn less is reserved
-	Estimates []int64          // units of each shared limit that the job says its next call takes; nil if no answer says more
+	Estimates []int64          // units of each shared limit by the job alone; nil if no answer says more
 	Paid      int64            // money that its last call cost, estimated unless the answer reported it
 	Known     bool             // another process noted what its call, which is lost, took
 	Taken     []int64          // units its last call took from each shared limit, estimated unless the answer reported them

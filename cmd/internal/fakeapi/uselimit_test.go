@@ -45,7 +45,10 @@ func TestUseLimits(t *testing.T) {
 		{"input and output apart", apart, []string{twenty, twenty, twenty}, "200 200 429"},
 		{"a call that is refused uses nothing", one(30, both, ""), []string{twenty, big, twenty}, "200 429 200"},
 		{"an output token counts five", one(60, fakeapi.Weigh{Input: 1, Output: 5}, ""), []string{twenty, twenty}, "200 429"},
-		{"max_tokens counts while the call runs", one(90, output, fakeapi.MaxRunning), []string{three, three, twenty}, "200 429 200"},
+		{
+			"max_tokens counts while the call runs", one(90, output, fakeapi.MaxRunning), []string{three, three, twenty},
+			"200 429 200",
+		},
 		{"max_tokens counts for good", one(100, output, fakeapi.MaxAlways), []string{three, twenty}, "200 429"},
 		{"tokens read from a cache do not count", one(42, uncached, ""), []string{cached, cached}, "200 200"},
 		{"tokens read from a cache count", one(42, whole, ""), []string{cached, cached}, "200 429"},

@@ -90,7 +90,9 @@ func TokenAPI() fakeapi.Options {
 	return fakeapi.Options{
 		Vendor: fakeapi.OpenAI, Key: fakeapi.KeyFrom{Segment: -1}, KeepBody: 128,
 		Idempotency: fakeapi.Idempotency{Repeat: fakeapi.RepeatAwaited},
-		Latency:     fakeapi.Latency{Shape: fakeapi.Uniform, Min: 50 * time.Millisecond, Mean: 100 * time.Millisecond, Seed: 1},
+		Latency: fakeapi.Latency{
+			Shape: fakeapi.Uniform, Min: 50 * time.Millisecond, Mean: 100 * time.Millisecond, Seed: 1,
+		},
 	}
 }
 

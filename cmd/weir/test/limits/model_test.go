@@ -63,7 +63,8 @@ func TestModelLimits(t *testing.T) {
 		{
 			"input and output apart", fakeapi.Anthropic,
 			[]fakeapi.UseLimit{
-				perHour("input_tokens", 1000, fakeapi.Weigh{Input: 1}, ""), perHour("output_tokens", 100, fakeapi.Weigh{Output: 1}, ""),
+				perHour("input_tokens", 1000, fakeapi.Weigh{Input: 1}, ""),
+				perHour("output_tokens", 100, fakeapi.Weigh{Output: 1}, ""),
 			},
 			"limits: [{name: input_tokens, quota: 1000/1h, window: sliding}, " +
 				"{name: output_tokens, quota: 100/1h, window: sliding}]",

@@ -33,7 +33,9 @@ func TestEstimates(t *testing.T) {
 			c.Limit = limit
 			r := weirtest.NewRig(t, fakeapi.Options{
 				Vendor: fakeapi.OpenAI, Key: fakeapi.KeyFrom{Segment: -1},
-				Latency: fakeapi.Latency{Shape: fakeapi.Uniform, Min: 300 * time.Millisecond, Mean: 400 * time.Millisecond, Seed: 1},
+				Latency: fakeapi.Latency{
+					Shape: fakeapi.Uniform, Min: 300 * time.Millisecond, Mean: 400 * time.Millisecond, Seed: 1,
+				},
 			}, c.YAML())
 			failed := make(chan error, c.jobs)
 			var all sync.WaitGroup
