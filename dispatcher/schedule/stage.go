@@ -23,7 +23,7 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 		if ungranted+s.ahead(q) >= q.atOnce() {
 			return Never // the end of a call of this queue touches it
 		}
-		if own := q.ungrantedOf(of); !s.invites(q.seatOf(of), int64(own)) {
+		if own := q.ungrantedOf(of); !s.invites(q, of, own) {
 			if own == 0 {
 				s.turns.of(of).wait(q)
 			}
@@ -139,21 +139,19 @@ func (s *step) ahead(q *KeyQueue) int64 {
 }
 
 // invites reports whether a queue may make a job of a priority ready now, beside the ready jobs of that priority that
-// it has without a slot. The queue that has the turn may, and so may any queue while no other waits for a turn. A
-// costly queue may always have one ready job: the units for which it waits are kept from other queues.
-func (s *step) invites(own *seat, ungranted int64) bool {
+// it has without a slot. The queue that has the turn may, and so may any queue while no other waits for a turn, and one
+// whose priority is next and has no other queue that waits. A costly queue may always have one ready job: the units for
+// which it waits are kept from other queues.
+func (s *step) invites(q *KeyQueue, of bucket.Priority, ungranted int) bool {
+	own := q.seatOf(of)
 	if own.costly && ungranted == 0 || !s.holds.breaker.closed() {
 		return true
 	}
-	if s.turns.preparing() > 0 && !own.invited && !own.called {
+	if s.turns.preparing() > 0 && !own.invited && !own.called && !s.turns.isNextAlone(of) {
 		return false
 	}
 	width := s.At(s.now).width()
-	if width >= s.Pipe.pace.MaxStaged {
-		return true
-	}
-	each := max(1, width/(1+s.turns.waiting()))
-	return s.Pipe.staged < width && ungranted < int64(each)
+	return width >= s.Pipe.pace.MaxStaged || s.Pipe.staged < width && ungranted < s.turns.each(of, width)
 }
 
 // unready withdraws ready jobs that cannot be called next: those that a former policy made ready, and those behind a

@@ -208,6 +208,32 @@ func (o *order) asks() bool         { return o.lines[askLine].queues > 0 }
 func (o *order) prepares() bool     { return o.lines[prepareLine].queues > 0 }
 func (o *order) waitsForRoom() bool { return o.room.size > 0 }
 
+// isNextAlone reports whether a priority has the next turn to make a job ready although no queue of it waits for that.
+func (t *turns) isNextAlone(p bucket.Priority) bool {
+	own := t.of(p)
+	if !t.shares.several || own.prepares() {
+		return false
+	}
+	next := t.first(prepareLine, (*order).prepares)
+	return next == nil || t.shares.due(own, prepareLine) < t.shares.due(next, prepareLine)
+}
+
+// each returns how many of the jobs that may be ready at once may be of one queue and of one priority: its part of the
+// priority's part, at least 1.
+func (t *turns) each(p bucket.Priority, width int) int {
+	if !t.shares.several {
+		return max(1, width/(1+t.waiting()))
+	}
+	own, all := int(t.shares.weights.Of(p)), 0
+	for o := range t.orders {
+		if o.priority == p || o.waiting() > 0 {
+			all += int(t.shares.weights.Of(o.priority))
+		}
+	}
+	parts := all * (1 + t.of(p).waiting())
+	return max(1, (width*own+parts-1)/parts)
+}
+
 // inRow returns for how many calls a queue may ask before another priority has its turn, or another queue of the same
 // one; 0 if no other priority waits.
 func (t *turns) inRow(q *KeyQueue, p bucket.Priority) int {

