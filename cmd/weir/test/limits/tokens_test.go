@@ -1,7 +1,7 @@
 package limits
 
 import (
-	"fmt"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -37,20 +37,18 @@ func TestEstimates(t *testing.T) {
 					Shape: fakeapi.Uniform, Min: 300 * time.Millisecond, Mean: 400 * time.Millisecond, Seed: 1,
 				},
 			}, c.YAML())
-			failed := make(chan error, c.jobs)
+			failed := make([]error, c.jobs) // by job
 			var all sync.WaitGroup
 			for p := range producers {
 				all.Go(func() {
 					for n := p; n < c.jobs; n += producers {
-						if _, err := r.NC.RequestMsg(c.Job(n, producers), weirtest.Patience); err != nil {
-							failed <- fmt.Errorf("job %d: %w", n, err)
-						}
+						_, failed[n] = r.NC.RequestMsg(c.Job(n, producers), weirtest.Patience)
 					}
 				})
 			}
 			await.Return(t, "the producers", all.Wait)
-			if close(failed); len(failed) > 0 {
-				t.Fatal(<-failed)
+			if err := errors.Join(failed...); err != nil {
+				t.Fatal(err)
 			}
 			r.Eventually("all results", func() bool { return r.Messages("WEIR_RESULTS") == c.jobs && r.Waiting("pay") == 0 })
 			c.CheckWindows(t, r.Referee(), r.API.All())

@@ -38,8 +38,10 @@ func TestEstimatesForAMinute(t *testing.T) {
 func TestEstimatesOverKills(t *testing.T) {
 	t.Parallel()
 	for _, l := range weirtest.TokenCases("") {
-		for _, l.Lines = range []string{"", onceKeyed} {
-			t.Run(l.What+" "+l.Lines, func(t *testing.T) {
+		for _, line := range []string{"", onceKeyed} {
+			l := l
+			l.Lines = line
+			t.Run(l.What+" "+line, func(t *testing.T) {
 				t.Parallel()
 				r := weirtest.NewKillRig(t, weirtest.TokenAPI(), l.YAML())
 				l.Produce(r, tokenProducers, func(ctx context.Context) {
