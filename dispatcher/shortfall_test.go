@@ -80,7 +80,8 @@ func TestLearnedAfterRaised(t *testing.T) {
 // TestBounded checks the reservation of a raised estimate by a limit of each kind.
 func TestBounded(t *testing.T) {
 	rules := &bucket.Rules{Headroom: 0, Shared: []bucket.Limit{
-		{Name: "rate", Rate: &bucket.Rate{Burst: 50}}, {Name: "quota", Quota: &bucket.Quota{Count: 60}},
+		{Name: "rate", Rate: &bucket.Rate{Burst: 50}},
+		{Name: "quota", Quota: &bucket.Quota{Count: 60}},
 		{Name: "spend", Budget: &bucket.Budget{Quota: bucket.Quota{Count: 70}}},
 	}}
 	for limit, most := range map[int]int64{0: 50, 1: 60, lane.OfPrice: 70} {

@@ -46,7 +46,8 @@ func TestUseLimits(t *testing.T) {
 		{"a call that is refused uses nothing", one(30, both, ""), []string{twenty, big, twenty}, "200 429 200"},
 		{"an output token counts five", one(60, fakeapi.Weigh{Input: 1, Output: 5}, ""), []string{twenty, twenty}, "200 429"},
 		{
-			"max_tokens counts while the call runs", one(90, output, fakeapi.MaxRunning), []string{three, three, twenty},
+			"max_tokens counts while the call runs", one(90, output, fakeapi.MaxRunning),
+			[]string{three, three, twenty},
 			"200 429 200",
 		},
 		{"max_tokens counts for good", one(100, output, fakeapi.MaxAlways), []string{three, twenty}, "200 429"},
