@@ -56,7 +56,7 @@ func NewKillRig(t *testing.T, o fakeapi.Options, yaml string, env ...string) *Ki
 	r.Env = append(r.Env, env...)
 	r.Start()
 	t.Cleanup(func() { r.Proc.Kill() })
-	nc, err := nats.Connect("nats://"+r.Addr, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond),
+	nc, err := nats.Connect("nats://"+r.Addr, nats.Timeout(await.Patience), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond),
 		nats.ReconnectBufSize(-1), nats.RetryOnFailedConnect(true))
 	if err != nil {
 		t.Fatal(err)
