@@ -20,9 +20,7 @@ type settlements struct {
 	mu     sync.Mutex // guards what follows
 	told   map[ingest.Source]*told
 	low    shortfalls
-	before map[string]*shortfall // by limit: what the ledger has of calls before those of this process
-	heard  int                   // answers that said what their calls took
-	silent bool                  // the last answer that should have reported the units did not
+	silent bool // the last answer that should have reported the units did not
 }
 
 // told holds what answers reported at one place. A call whose answer reports nothing is charged the most, because it
@@ -68,23 +66,11 @@ func (s *settlements) hear(api *httpcall.API, r httpcall.Response) {
 			t.n++
 		}
 	}
-	if len(heard) > 0 {
-		s.heard++
-	}
 }
 
-// compare notes what a billed answer reports for a call's estimates. One that broke off tells less than the call took.
-func (s *settlements) compare(of ingest.Cost, numbers []int64, r httpcall.Response) {
-	if r.Cut {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.low.hear(of, numbers, r.Number)
-}
-
-// learned lowers the estimated numbers of a cost to the percentiles of what answers reported lately.
-func (s *settlements) learned(of ingest.Cost, numbers []int64) {
+// learned lowers the estimated numbers of a cost to the percentiles of what answers reported lately. It reports whether
+// there are any percentiles.
+func (s *settlements) learned(of ingest.Cost, numbers []int64) (some bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range of {
@@ -94,9 +80,10 @@ func (s *settlements) learned(of ingest.Cost, numbers []int64) {
 		if t := s.told[of[i].Settle]; t != nil && t.n >= leastTold {
 			recent := slices.Clone(t.recent[:min(t.n, learnedFrom)])
 			slices.Sort(recent)
-			numbers[i] = min(numbers[i], recent[(len(recent)*of[i].Learn+99)/100-1])
+			numbers[i], some = min(numbers[i], recent[(len(recent)*of[i].Learn+99)/100-1]), true
 		}
 	}
+	return some
 }
 
 // most returns the most that answers reported at a place.
@@ -119,7 +106,7 @@ func (s *settlements) raise(of ingest.Cost, numbers []int64) {
 // settle returns the units of a cost whose estimated numbers an answer replaces by those that it reports. If it does
 // not report one, the call is charged the largest of the estimate and the most that any answer has reported; if it
 // broke off, the largest of the estimate, raised as for a reservation, and what it had reported before. silent says
-// that something is not reported.
+// that something is not reported: such a call counts no less than it has reserved.
 func (s *settlements) settle(of ingest.Cost, numbers []int64, r httpcall.Response) (units int64, silent bool) {
 	if r.Cut {
 		s.raise(of, numbers)
@@ -177,13 +164,16 @@ func (s *settlements) toll(by *lane.Terms, j *ingest.Job) (reserve lane.Toll, pr
 			estimated = map[int]int64{}
 		}
 		estimated[limit] = estimate
+		units := s.raiseSum(rules, limit, of, numbers, estimate)
 		s.raise(of, numbers)
-		recalled := s.recalled(rules, limit, estimate)
+		units = max(units, of.Sum(numbers))
 		if limit == lane.OfPrice {
-			price = max(recalled, of.Sum(numbers))
+			price = units
 		}
-		s.learned(of, numbers)
-		return max(1, bounded(rules, limit, estimate, max(recalled, of.Sum(numbers))))
+		if s.learned(of, numbers) {
+			units = of.Sum(numbers)
+		}
+		return max(1, bounded(rules, limit, estimate, units))
 	})
 	if err == nil && estimated != nil {
 		reserve.Estimates = estimatesOf(rules, estimated, reserve.Costs)
@@ -226,6 +216,7 @@ func (w *caller) settleUnits(j *lane.Job, r httpcall.Response) (s settled) {
 	if !free && !r.Cut {
 		w.settlements.hear(j.Terms.API, r)
 	}
+	var proved comparison
 	took, err := j.Terms.TollBy(j.Message, func(limit int, of ingest.Cost, numbers []int64) int64 {
 		switch {
 		case free && limit == lane.OfPrice:
@@ -233,18 +224,21 @@ func (w *caller) settleUnits(j *lane.Job, r httpcall.Response) (s settled) {
 		case free && limit < len(j.Costs):
 			return w.settlements.settleFree(of, numbers, j.Costs[limit], r)
 		}
+		estimate := of.Sum(numbers)
 		if !free {
-			w.settlements.compare(of, numbers, r)
+			proved.terms(of, numbers, &r)
 		}
 		units, silent := w.settlements.settle(of, numbers, r)
 		switch {
-		case silent && limit == lane.OfPrice:
-			s.silent = append(s.silent, j.Terms.API.Rules.Budgets()...)
 		case silent:
-			s.silent = append(s.silent, j.Terms.API.Rules.Shared[limit].Name)
+			s.silent = append(s.silent, limitsOf(&j.Terms.API.Rules, limit)...)
+			return max(units, reservedOf(j, limit))
+		case !free && of.Settles():
+			proved.sums(&j.Terms.API.Rules, limit, estimate, units)
 		}
 		return units
 	})
+	w.settlements.learn(proved)
 	w.settlements.mu.Lock()
 	news := len(s.silent) > 0 && !w.settlements.silent
 	w.settlements.silent = len(s.silent) > 0 || free && w.settlements.silent
@@ -271,22 +265,39 @@ func (w *caller) settleUnits(j *lane.Job, r httpcall.Response) (s settled) {
 	return s
 }
 
+// reservedOf returns what a job's call has reserved of a limit, or its price.
+func reservedOf(j *lane.Job, limit int) int64 {
+	switch {
+	case limit == lane.OfPrice:
+		return j.Reserved
+	case limit < len(j.Costs):
+		return j.Costs[limit]
+	}
+	return 0
+}
+
 // beyond returns what a job's operation took beyond what its call was charged, by its final answer, and charges it to
 // the limits that all keys share. What the operation took less is not given back: the time of the call is over, and
 // what budgets and quotas granted since relies on it. If the limits have changed since the call, only money is charged.
 func (w *caller) beyond(j *lane.Job, r httpcall.Response) (b settle.Beyond) {
 	op := j.Operation
-	took, err := j.Terms.TollBy(j.Message, func(_ int, of ingest.Cost, numbers []int64) int64 {
+	var proved comparison
+	took, err := j.Terms.TollBy(j.Message, func(limit int, of ingest.Cost, numbers []int64) int64 {
 		if !of.Settles() {
 			return 0 // no answer tells more; a price that has changed since the call is not the call's
 		}
-		w.settlements.compare(of, numbers, r)
-		units, _ := w.settlements.settle(of, numbers, r)
+		estimate := of.Sum(numbers)
+		proved.terms(of, numbers, &r)
+		units, silent := w.settlements.settle(of, numbers, r)
+		if !silent {
+			proved.sums(&j.Terms.API.Rules, limit, estimate, units)
+		}
 		return units
 	})
 	if err != nil {
 		return b // it was read before the call, so this does not happen
 	}
+	w.settlements.learn(proved)
 	if !r.Cut {
 		w.settlements.hear(j.Terms.API, r)
 	}

@@ -1,25 +1,37 @@
 package dispatcher
 
 import (
+	"math/bits"
+	"slices"
+
 	"weir/bucket"
 	"weir/deadletter"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/lane"
 	"weir/dispatcher/ledger"
 	"weir/ingest"
 )
 
-// estimateOf identifies where the estimates of a term come from, and where answers report what they should have been.
-type estimateOf struct{ from, settle ingest.Source }
+// estimateOf identifies estimates that are judged together: those of a term, which come from one place and are reported
+// at one place, or the sums of a limit.
+type estimateOf struct {
+	from, settle ingest.Source
+	limit        string // its sums; "": a term
+}
 
 // shortfalls remembers by how much recent estimates were too low. The settlements' lock guards it.
 type shortfalls map[estimateOf]*shortfall
 
-// shortfall holds the newest estimates of a term with what answers reported for them, and the worst of them.
+// shortfall holds the newest estimates of one kind with what answers reported for them, and the worst of them.
 type shortfall struct {
-	recent [learnedFrom]struct{ estimated, reported int64 } // a ring
-	n      int
-	judged int           // the n for which worst and most are right
-	worst  ingest.Weight // the largest report divided by its estimate, if that is above one
-	most   int64         // the largest report
+	recent   [learnedFrom]struct{ estimated, reported int64 } // a ring
+	n        int
+	recalled int // the n after the last one that the ledger told; 0: none
+	// Of the recent ones, as of the n in judged:
+	judged     int
+	worst      ingest.Weight // the largest report divided by its estimate, if that is above one
+	most       int64         // the largest report
+	unexpected int64         // the largest report for an estimate of 0
 }
 
 // hear notes what an answer reported for an estimate.
@@ -28,17 +40,22 @@ func (s *shortfall) hear(estimated, reported int64) {
 	s.n++
 }
 
-// judge finds the worst estimate and the largest report.
+// judge finds the worst estimate and the largest reports.
 func (s *shortfall) judge() {
 	if s.judged == s.n {
 		return
 	}
 	s.judged = s.n
-	s.worst, s.most = ingest.Weight{}, 0
+	s.worst, s.most, s.unexpected = ingest.Weight{Num: 1, Den: 1}, 0, 0
 	for _, r := range s.recent[:min(s.n, learnedFrom)] {
 		s.most = max(s.most, r.reported)
-		low := r.reported > r.estimated && r.estimated > 0
-		if low && (s.worst == ingest.Weight{} || s.worst.Of(r.estimated) < r.reported) {
+		if r.estimated == 0 {
+			s.unexpected = max(s.unexpected, r.reported)
+			continue
+		}
+		high, low := bits.Mul64(uint64(r.reported), uint64(s.worst.Den))
+		worstHigh, worstLow := bits.Mul64(uint64(s.worst.Num), uint64(r.estimated))
+		if high > worstHigh || high == worstHigh && low > worstLow {
 			s.worst = ingest.Weight{Num: r.reported, Den: r.estimated}
 		}
 	}
@@ -46,40 +63,84 @@ func (s *shortfall) judge() {
 
 // raise returns an estimate that is as much higher as the worst recent one should have been, but at most the largest
 // number that was reported: one answer that was far off its small estimate says little about a large one. An estimate
-// of 0 says that nothing is expected, as of tokens written to a cache, and stays.
+// of 0 stays.
 func (s *shortfall) raise(estimated int64) int64 {
-	s.judge()
-	if (s.worst == ingest.Weight{}) || estimated == 0 {
+	if s.judge(); s.judged == 0 {
 		return estimated
 	}
 	return max(estimated, min(s.worst.Of(estimated), s.most))
 }
 
-// hear notes what an answer reported for the estimated numbers of a cost.
-func (all *shortfalls) hear(of ingest.Cost, numbers []int64, number func(ingest.Source) (int64, bool)) {
+// fromLedger reports whether the recent estimates include some that the ledger told.
+func (s *shortfall) fromLedger() bool { return s.recalled > 0 && s.n-s.recalled < learnedFrom }
+
+// of returns the shortfall of the estimates at, and makes it if it is missing.
+func (all *shortfalls) of(at estimateOf) *shortfall {
+	s := (*all)[at]
+	if s == nil {
+		if s = new(shortfall); *all == nil || len(*all) >= mostPlaces {
+			*all = shortfalls{}
+		}
+		(*all)[at] = s
+	}
+	return s
+}
+
+// raise raises the estimated numbers of a cost that recent answers have proved too low. A number of 0 says that nothing
+// is expected, as of tokens written to a cache, and stays.
+func (all shortfalls) raise(of ingest.Cost, numbers []int64) {
 	for i := range of {
-		n, ok := number(of[i].Settle)
-		if !of[i].Settle.IsPlace() || !ok {
-			continue
+		if s := all[estimateOf{from: of[i].From, settle: of[i].Settle}]; s != nil && of[i].Settle.IsPlace() {
+			numbers[i] = s.raise(numbers[i])
 		}
-		at := estimateOf{of[i].From, of[i].Settle}
-		s := (*all)[at]
-		if s == nil {
-			if s = new(shortfall); *all == nil || len(*all) >= mostPlaces {
-				*all = shortfalls{}
-			}
-			(*all)[at] = s
-		}
-		s.hear(numbers[i], n)
 	}
 }
 
-// raise raises the estimated numbers of a cost that recent answers have proved too low.
-func (all shortfalls) raise(of ingest.Cost, numbers []int64) {
+// comparison is what one answer reports for the estimates of its call, each once.
+type comparison []compared
+
+type compared struct {
+	at                  estimateOf
+	estimated, reported int64
+}
+
+func (c *comparison) add(at estimateOf, estimated, reported int64) {
+	if one := (compared{at, estimated, reported}); !slices.Contains(*c, one) {
+		*c = append(*c, one)
+	}
+}
+
+// terms adds what the answer r reports for the estimated numbers of a cost. One that broke off tells less than the call
+// took.
+func (c *comparison) terms(of ingest.Cost, numbers []int64, r *httpcall.Response) {
 	for i := range of {
-		if s := all[estimateOf{of[i].From, of[i].Settle}]; s != nil && of[i].Settle.IsPlace() {
-			numbers[i] = s.raise(numbers[i])
+		if n, ok := r.Number(of[i].Settle); ok && !r.Cut && of[i].Settle.IsPlace() {
+			c.add(estimateOf{from: of[i].From, settle: of[i].Settle}, numbers[i], n)
 		}
+	}
+}
+
+// sums adds what the call took of a limit, or what it cost, by an answer that tells all of it.
+func (c *comparison) sums(rules *bucket.Rules, limit int, estimated, took int64) {
+	for _, name := range limitsOf(rules, limit) {
+		c.add(estimateOf{limit: name}, estimated, took)
+	}
+}
+
+// limitsOf returns the name of a limit, or those of the budgets if limit is lane.OfPrice.
+func limitsOf(rules *bucket.Rules, limit int) []string {
+	if limit == lane.OfPrice {
+		return rules.Budgets()
+	}
+	return []string{rules.Shared[limit].Name}
+}
+
+// learn remembers what a billed answer reports for the estimates of its call.
+func (s *settlements) learn(from comparison) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, one := range from {
+		s.low.of(one.at).hear(one.estimated, one.reported)
 	}
 }
 
@@ -104,29 +165,29 @@ func (s *settlements) recall(c *ledger.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, limit := range c.Limits {
-		b := s.before[limit]
-		if b == nil {
-			if b = new(shortfall); s.before == nil || len(s.before) >= mostPlaces {
-				s.before = map[string]*shortfall{}
-			}
-			s.before[limit] = b
-		}
-		b.hear(c.Estimated[i], c.Costs[i])
+		sums := s.low.of(estimateOf{limit: limit})
+		sums.hear(c.Estimated[i], c.Costs[i])
+		sums.recalled = sums.n
 	}
 }
 
-// recalled returns the units of a limit, or of the price, that a call is to reserve by what the ledger has of earlier
-// calls. It returns 0 if the ledger has none, and when answers to this process have said enough.
-func (s *settlements) recalled(rules *bucket.Rules, limit int, estimate int64) (units int64) {
+// raiseSum returns the units of a limit, or the price, that a call is to reserve because earlier calls took more than
+// the sums of their estimates; 0 if the terms tell more. They tell less if the ledger told of earlier calls, because it
+// has only sums, and if a term expects nothing: what it takes must come from the estimates of the others.
+func (s *settlements) raiseSum(rules *bucket.Rules, limit int, of ingest.Cost, numbers []int64, estimate int64) (units int64) {
+	nothing := false
+	for i := range of {
+		nothing = nothing || numbers[i] == 0 && of[i].Settle.IsPlace()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.heard >= leastTold {
-		return 0
-	}
-	for i := range rules.Shared {
-		l := &rules.Shared[i]
-		if b := s.before[l.Name]; b != nil && (i == limit || limit < 0 && l.Budget != nil) {
-			units = max(units, b.raise(estimate))
+	for _, name := range limitsOf(rules, limit) {
+		sums := s.low[estimateOf{limit: name}]
+		if sums == nil || !nothing && !sums.fromLedger() {
+			continue
+		}
+		if units = max(units, sums.raise(estimate)); estimate == 0 {
+			units = max(units, sums.unexpected)
 		}
 	}
 	return units

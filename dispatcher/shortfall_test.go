@@ -6,6 +6,7 @@ import (
 
 	"weir/bucket"
 	"weir/deadletter"
+	"weir/dispatcher/httpcall"
 	"weir/dispatcher/lane"
 	"weir/dispatcher/ledger"
 	"weir/ingest"
@@ -113,7 +114,7 @@ func TestLowEstimatesAreRecalled(t *testing.T) {
 	if j := tolled(t, w, by, body); fmt.Sprint(j.Costs, j.Reserved, j.Estimates) != "[1600 1 5700] 5700 [400 1 2850]" {
 		t.Errorf("a call reserves %v, and its intent holds %d, by the estimates %v", j.Costs, j.Reserved, j.Estimates)
 	}
-	for range leastTold {
+	for range learnedFrom {
 		w.settleUnits(tolled(t, w, by, body), answered(200, 100, 60))
 	}
 	if j := tolled(t, w, by, body); fmt.Sprint(j.Costs, j.Reserved) != "[400 1 2850] 2850" {
@@ -143,5 +144,116 @@ func TestLowEstimatesAreRecorded(t *testing.T) {
 	fixed.Prices, fixed.Rules.Shared[0].Cost = nil, ingest.Units(9)
 	if j := tolled(t, w, &lane.Terms{API: fixed}, body); j.Estimates != nil {
 		t.Errorf("an api whose answers say nothing has the estimates %v", j.Estimates)
+	}
+}
+
+// TestWorstOfSmallEstimates checks that the worst estimate is found by its exact ratio: of small ones, which are rounded
+// up when they are raised, too.
+func TestWorstOfSmallEstimates(t *testing.T) {
+	var s shortfall
+	for _, r := range [][2]int64{{10, 15}, {1, 2}, {100, 100}} {
+		s.hear(r[0], r[1])
+	}
+	if got := s.raise(10); got != 20 {
+		t.Errorf("an estimate of 10 is raised to %d after one of 1 that should have been 2", got)
+	}
+}
+
+// TestAnswersCountOnce checks that an answer counts once for a term that both a limit and the price have: the worst of
+// the last answers is remembered for as many of them as are kept.
+func TestAnswersCountOnce(t *testing.T) {
+	w, by := bareCaller(), &lane.Terms{API: modelAPI()}
+	const body = `{"in":100,"max":60}` // 400 tokens
+	w.settleUnits(tolled(t, w, by, body), answered(200, 500, 60))
+	for range learnedFrom - 1 {
+		w.settleUnits(tolled(t, w, by, body), answered(200, 100, 60))
+	}
+	if j := tolled(t, w, by, body); j.Costs[0] != 800 {
+		t.Errorf("a call reserves %v when the low estimate is the oldest of those that are kept", j.Costs)
+	}
+	w.settleUnits(tolled(t, w, by, body), answered(200, 100, 60))
+	if j := tolled(t, w, by, body); j.Costs[0] != 400 {
+		t.Errorf("a call reserves %v when the low estimate is no longer kept", j.Costs)
+	}
+}
+
+// TestTakeoverRecallsLowEstimates checks that a replica which has made many calls learns from the records of a partition
+// that it takes over, until as many answers of its own have come as are kept.
+func TestTakeoverRecallsLowEstimates(t *testing.T) {
+	w, by := bareCaller(), &lane.Terms{API: modelAPI()}
+	by.API.Rules.Shared[0].Cost[1].Learn = 0
+	const body = `{"in":100,"max":60}` // 400 tokens
+	right := func(n int) {
+		for range n {
+			w.settleUnits(tolled(t, w, by, body), answered(200, 100, 60))
+		}
+	}
+	right(2 * learnedFrom)
+	for range 2 { // it takes the partition over twice
+		w.settlements.recall(&ledger.Record{
+			Limits: []string{"tokens"}, Estimated: []int64{500}, Costs: []int64{2000}, Billed: deadletter.BilledYes,
+		})
+		for _, n := range []int{0, leastTold, learnedFrom - leastTold - 1} {
+			if right(n); tolled(t, w, by, body).Costs[0] != 1600 {
+				t.Errorf("a call reserves %v, %d answers after a takeover", tolled(t, w, by, body).Costs, n)
+			}
+		}
+		if right(1); tolled(t, w, by, body).Costs[0] != 400 {
+			t.Errorf("a call reserves %v, %d answers after a takeover", tolled(t, w, by, body).Costs, learnedFrom)
+		}
+	}
+}
+
+// TestSilentCallsTakeWhatTheyReserved checks that a call whose answer broke off, or says nothing, counts no less than it
+// had reserved, whatever raised that.
+func TestSilentCallsTakeWhatTheyReserved(t *testing.T) {
+	w, by := bareCaller(), &lane.Terms{API: modelAPI()}
+	w.settlements.recall(&ledger.Record{
+		Limits: []string{"tokens", "calls", "spend"}, Estimated: []int64{500, 1, 3000}, Costs: []int64{2000, 1, 6000},
+		Billed: deadletter.BilledYes,
+	})
+	for what, r := range map[string]httpcall.Response{
+		"broke off": cut(answered(200, 10, 20)), "is silent": {Sent: true, Status: 200}, "never came": {Sent: true},
+	} {
+		j := tolled(t, w, by, `{"in":100,"max":60}`)
+		if s := w.settleUnits(j, r); s.actual != nil || s.price != 5700 {
+			t.Errorf("a call whose answer %s takes %v and %d, and it had reserved %v", what, s.actual, s.price, j.Costs)
+		}
+	}
+}
+
+// TestUnexpectedUnitsAreReserved checks that the sum of a cost is raised if it was too low because of terms of which
+// nothing was expected, and left as it is if the other terms were enough.
+func TestUnexpectedUnitsAreReserved(t *testing.T) {
+	in := ingest.Term{From: ingest.Source{Pointer: "/in"}, Settle: ingest.Source{Pointer: "/usage/in"}}
+	written := ingest.Term{Settle: ingest.Source{Pointer: "/usage/out"}}
+	for _, c := range []struct {
+		what      string
+		cost      ingest.Cost
+		body      string
+		in, out   int64
+		want, big int64 // what a call and one of ten times the estimate reserve then
+	}{
+		{"enough", ingest.Cost{in, written}, `{"in":100}`, 20, 80, 100, 1000},
+		{"written beyond the estimate", ingest.Cost{in, written}, `{"in":100}`, 20, 380, 400, 1000},
+		{"nothing known before", ingest.Cost{written}, `{"in":100}`, 0, 700, 700, 700},
+	} {
+		api := modelAPI()
+		api.Prices, api.Rules.Shared = nil, api.Rules.Shared[:1]
+		api.Rules.Shared[0].Cost = c.cost
+		w, by := bareCaller(), &lane.Terms{API: api}
+		w.settleUnits(tolled(t, w, by, c.body), answered(200, c.in, c.out))
+		if j := tolled(t, w, by, c.body); j.Costs[0] != c.want {
+			t.Errorf("%s: a call reserves %v, want %d", c.what, j.Costs, c.want)
+		}
+		if j := tolled(t, w, by, `{"in":1000}`); j.Costs[0] != c.big {
+			t.Errorf("%s: a call of ten times the estimate reserves %v, want %d", c.what, j.Costs, c.big)
+		}
+		for range learnedFrom {
+			w.settleUnits(tolled(t, w, by, c.body), answered(200, c.in, 1))
+		}
+		if j := tolled(t, w, by, c.body); c.in > 0 && j.Costs[0] != 100 || j.Costs[0] > 100 {
+			t.Errorf("%s: a call reserves %v after as many low answers as are kept", c.what, j.Costs)
+		}
 	}
 }
