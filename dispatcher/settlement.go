@@ -282,14 +282,16 @@ func reservedOf(j *lane.Job, limit int) int64 {
 func (w *caller) beyond(j *lane.Job, r httpcall.Response) (b settle.Beyond) {
 	op := j.Operation
 	var proved comparison
+	estimated, untold := map[int]int64{}, false
 	took, err := j.Terms.TollBy(j.Message, func(limit int, of ingest.Cost, numbers []int64) int64 {
 		if !of.Settles() {
 			return 0 // no answer tells more; a price that has changed since the call is not the call's
 		}
 		estimate := of.Sum(numbers)
+		estimated[limit] = estimate
 		proved.terms(of, numbers, &r)
 		units, silent := w.settlements.settle(of, numbers, r)
-		if !silent {
+		if untold = untold || silent; !silent {
 			proved.sums(&j.Terms.API.Rules, limit, estimate, units)
 		}
 		return units
@@ -305,7 +307,9 @@ func (w *caller) beyond(j *lane.Job, r httpcall.Response) (b settle.Beyond) {
 	if op.Limits != j.Terms.Limits || len(op.Costs) != len(took.Costs) {
 		return b
 	}
-	b.Units = make([]int64, len(took.Costs))
+	if b.Units = make([]int64, len(took.Costs)); !untold {
+		b.Estimates = estimatesOf(&j.Terms.API.Rules, estimated, op.Costs)
+	}
 	actual, more := slices.Clone(op.Costs), false
 	for i := range actual {
 		if b.Units[i] = max(0, took.Costs[i]-op.Costs[i]); b.Units[i] > 0 {

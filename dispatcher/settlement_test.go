@@ -258,6 +258,7 @@ func TestBeyond(t *testing.T) {
 	}{
 		{"more", modelAPI(), queue.Operation{Price: 4000, Costs: []int64{900, 1, 4000}}, answered(200, 401, 200), "1003 [501 0 1003]"},
 		{"less", modelAPI(), queue.Operation{Price: 4000, Costs: []int64{900, 1, 4000}}, answered(200, 1, 1), "0 [0 0 0]"},
+		{"silent", modelAPI(), queue.Operation{Price: 4000, Costs: []int64{900, 1, 4000}}, httpcall.Response{Sent: true, Status: 200}, "0 [0 0 0]"},
 		{"other limits", modelAPI(), queue.Operation{Price: 4000, Costs: []int64{900}}, answered(200, 401, 200), "1003 []"},
 		{"a fixed price that has changed", fixed, queue.Operation{Price: 500_000, Costs: []int64{1, 1, 500_000}}, answered(200, 401, 200), "0 [0 0 0]"},
 	} {
@@ -269,6 +270,9 @@ func TestBeyond(t *testing.T) {
 			Terms: &lane.Terms{API: c.api}, Operation: &c.op,
 		}
 		b := w.beyond(j, c.response)
+		if want := map[string]string{"more": "[900 1 4000]", "silent": "[]"}[c.what]; want != "" && fmt.Sprint(b.Estimates) != want {
+			t.Errorf("%s: the job is estimated at %v, want %s", c.what, b.Estimates, want)
+		}
 		if got := fmt.Sprint(b.Price, " ", b.Units); got != c.want {
 			t.Errorf("%s: %s, want %s", c.what, got, c.want)
 		}

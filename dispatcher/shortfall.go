@@ -165,8 +165,15 @@ func (s *settlements) recall(c *ledger.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, limit := range c.Limits {
+		took := c.Costs[i]
+		if c.Polled { // an operation's end tells what it took beyond its call
+			if c.Operation == nil || i >= len(c.Operation.Costs) || took == 0 {
+				continue
+			}
+			took = min(took+c.Operation.Costs[i], ingest.MostUnits)
+		}
 		sums := s.low.of(estimateOf{limit: limit})
-		sums.hear(c.Estimated[i], c.Costs[i])
+		sums.hear(c.Estimated[i], took)
 		sums.recalled = sums.n
 	}
 }

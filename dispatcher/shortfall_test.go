@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"weir/bucket"
+	"weir/bucket/queue"
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/lane"
@@ -255,5 +256,24 @@ func TestUnexpectedUnitsAreReserved(t *testing.T) {
 		if j := tolled(t, w, by, c.body); c.in > 0 && j.Costs[0] != 100 || j.Costs[0] > 100 {
 			t.Errorf("%s: a call reserves %v after as many low answers as are kept", c.what, j.Costs)
 		}
+	}
+}
+
+// TestEndsOfOperationsAreRecalled checks that the record of an operation's end teaches what the operation took in all,
+// of the limits of which it took more than its call was charged.
+func TestEndsOfOperationsAreRecalled(t *testing.T) {
+	w, by := bareCaller(), &lane.Terms{API: modelAPI()}
+	w.settlements.recall(&ledger.Record{
+		Limits: []string{"tokens", "calls", "spend"}, Polled: true, Operation: &queue.Operation{Costs: []int64{1000, 1, 9000}},
+		Estimated: []int64{500, 1, 3000}, Costs: []int64{1000, 0, 0}, Billed: deadletter.BilledYes,
+	})
+	if j := tolled(t, w, by, `{"in":100,"max":60}`); fmt.Sprint(j.Costs) != "[1600 1 2850]" {
+		t.Errorf("a call reserves %v", j.Costs)
+	}
+	w.settlements.recall(&ledger.Record{
+		Limits: []string{"tokens"}, Polled: true, Estimated: []int64{1}, Costs: []int64{1000}, Billed: deadletter.BilledYes,
+	})
+	if j := tolled(t, w, by, `{"in":100,"max":60}`); j.Costs[0] != 1600 {
+		t.Errorf("a call reserves %v by an end that does not say what the call was charged", j.Costs)
 	}
 }
