@@ -19,11 +19,12 @@ import (
 type settlements struct {
 	mu     sync.Mutex // guards what follows
 	told   map[ingest.Source]*told
+	low    shortfalls
 	silent bool // the last answer that should have reported the units did not
 }
 
-// told holds what answers reported at one place. A call whose answer reports nothing is charged the most, because it may
-// have used that much.
+// told holds what answers reported at one place. A call whose answer reports nothing is charged the most, because it
+// may have used that much.
 type told struct {
 	most   int64
 	recent [learnedFrom]int64 // the newest reports, in a ring
@@ -67,8 +68,9 @@ func (s *settlements) hear(api *httpcall.API, r httpcall.Response) {
 	}
 }
 
-// learned lowers the estimated numbers of a cost to the percentiles of what answers reported lately.
-func (s *settlements) learned(of ingest.Cost, numbers []int64) {
+// learned lowers the estimated numbers of a cost to the percentiles of what answers reported lately. It reports whether
+// there are any percentiles.
+func (s *settlements) learned(of ingest.Cost, numbers []int64) (some bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range of {
@@ -78,9 +80,10 @@ func (s *settlements) learned(of ingest.Cost, numbers []int64) {
 		if t := s.told[of[i].Settle]; t != nil && t.n >= leastTold {
 			recent := slices.Clone(t.recent[:min(t.n, learnedFrom)])
 			slices.Sort(recent)
-			numbers[i] = min(numbers[i], recent[(len(recent)*of[i].Learn+99)/100-1])
+			numbers[i], some = min(numbers[i], recent[(len(recent)*of[i].Learn+99)/100-1]), true
 		}
 	}
+	return some
 }
 
 // most returns the most that answers reported at a place.
@@ -93,10 +96,21 @@ func (s *settlements) most(at ingest.Source) int64 {
 	return 0
 }
 
-// settle returns the units of a cost whose estimated numbers an answer replaces by those that it reports. If it does not
-// report one, the call is charged the largest of the estimate and the most that any answer has reported; if it broke
-// off, the largest of the estimate and what it had reported before. silent says that something is not reported.
+// raise raises the estimated numbers of a cost that answers have proved too low lately.
+func (s *settlements) raise(of ingest.Cost, numbers []int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.low.raise(of, numbers)
+}
+
+// settle returns the units of a cost whose estimated numbers an answer replaces by those that it reports. If it does
+// not report one, the call is charged the largest of the estimate and the most that any answer has reported; if it
+// broke off, the largest of the estimate, raised as for a reservation, and what it had reported before. silent says
+// that something is not reported: such a call counts no less than it has reserved.
 func (s *settlements) settle(of ingest.Cost, numbers []int64, r httpcall.Response) (units int64, silent bool) {
+	if r.Cut {
+		s.raise(of, numbers)
+	}
 	for i := range of {
 		if !of[i].Settle.IsPlace() {
 			continue
@@ -132,21 +146,55 @@ func (s *settlements) settleFree(of ingest.Cost, numbers []int64, reserved int64
 	return of.Sum(numbers)
 }
 
-// toll returns what a job's call is to reserve, and its price by the estimates alone. A call whose units only its answer
-// tells reserves at least one: a limit that is used up must not let it pass.
+// toll returns what a job's call is to reserve, and its price by the estimates alone, raised if answers have proved
+// them too low. A call whose units only its answer tells reserves at least one: a limit that is used up must not let
+// it pass.
 func (s *settlements) toll(by *lane.Terms, j *ingest.Job) (reserve lane.Toll, price int64, err error) {
+	rules := &by.API.Rules
+	var estimated map[int]int64 // the costs that answers settle
 	reserve, err = by.TollBy(j, func(limit int, of ingest.Cost, numbers []int64) int64 {
+		estimate := of.Sum(numbers)
+		if !of.Settles() {
+			if limit == lane.OfPrice {
+				price = estimate
+			}
+			return estimate
+		}
+		if estimated == nil {
+			estimated = map[int]int64{}
+		}
+		estimated[limit] = estimate
+		units := s.raiseSum(rules, limit, of, numbers, estimate)
+		s.raise(of, numbers)
+		units = max(units, of.Sum(numbers))
 		if limit == lane.OfPrice {
-			price = of.Sum(numbers)
+			price = units
 		}
-		s.learned(of, numbers)
-		units := of.Sum(numbers)
-		if of.Settles() {
-			units = max(1, units)
+		if s.learned(of, numbers) {
+			units = of.Sum(numbers)
 		}
-		return units
+		return max(1, bounded(rules, limit, estimate, units))
 	})
+	if err == nil && estimated != nil {
+		reserve.Estimates = estimatesOf(rules, estimated, reserve.Costs)
+	}
 	return reserve, price, err
+}
+
+// estimatesOf returns the estimated units of each shared limit: a budget's are those of the price, and other costs than
+// those estimated are reserved as they are estimated.
+func estimatesOf(rules *bucket.Rules, estimated map[int]int64, reserved []int64) []int64 {
+	units := slices.Clone(reserved)
+	for i := range units {
+		of := i
+		if rules.Shared[i].Budget != nil {
+			of = lane.OfPrice
+		}
+		if n, ok := estimated[of]; ok {
+			units[i] = n
+		}
+	}
+	return units
 }
 
 // settled is what a call took.
@@ -156,8 +204,8 @@ type settled struct {
 	silent []string // limits whose units the answer should have reported, and did not
 }
 
-// settleUnits returns what a call really took: what its answer reports, 0 from a quota if nothing was sent, and 0 from a
-// budget if the call was not billed. A rate that was reserved and not used stays used, since the time of the call is
+// settleUnits returns what a call really took: what its answer reports, 0 from a quota if nothing was sent, and 0 from
+// a budget if the call was not billed. A rate that was reserved and not used stays used, since the time of the call is
 // over.
 func (w *caller) settleUnits(j *lane.Job, r httpcall.Response) (s settled) {
 	out := httpcall.Judge(j.Terms.API, r, time.Now())
@@ -168,6 +216,7 @@ func (w *caller) settleUnits(j *lane.Job, r httpcall.Response) (s settled) {
 	if !free && !r.Cut {
 		w.settlements.hear(j.Terms.API, r)
 	}
+	var proved comparison
 	took, err := j.Terms.TollBy(j.Message, func(limit int, of ingest.Cost, numbers []int64) int64 {
 		switch {
 		case free && limit == lane.OfPrice:
@@ -175,15 +224,21 @@ func (w *caller) settleUnits(j *lane.Job, r httpcall.Response) (s settled) {
 		case free && limit < len(j.Costs):
 			return w.settlements.settleFree(of, numbers, j.Costs[limit], r)
 		}
+		estimate := of.Sum(numbers)
+		if !free {
+			proved.terms(of, numbers, &r)
+		}
 		units, silent := w.settlements.settle(of, numbers, r)
 		switch {
-		case silent && limit == lane.OfPrice:
-			s.silent = append(s.silent, j.Terms.API.Rules.Budgets()...)
 		case silent:
-			s.silent = append(s.silent, j.Terms.API.Rules.Shared[limit].Name)
+			s.silent = append(s.silent, limitsOf(&j.Terms.API.Rules, limit)...)
+			return max(units, reservedOf(j, limit))
+		case !free && of.Settles():
+			proved.sums(&j.Terms.API.Rules, limit, estimate, units)
 		}
 		return units
 	})
+	w.settlements.learn(proved)
 	w.settlements.mu.Lock()
 	news := len(s.silent) > 0 && !w.settlements.silent
 	w.settlements.silent = len(s.silent) > 0 || free && w.settlements.silent
@@ -210,21 +265,41 @@ func (w *caller) settleUnits(j *lane.Job, r httpcall.Response) (s settled) {
 	return s
 }
 
+// reservedOf returns what a job's call has reserved of a limit, or its price.
+func reservedOf(j *lane.Job, limit int) int64 {
+	switch {
+	case limit == lane.OfPrice:
+		return j.Reserved
+	case limit < len(j.Costs):
+		return j.Costs[limit]
+	}
+	return 0
+}
+
 // beyond returns what a job's operation took beyond what its call was charged, by its final answer, and charges it to
 // the limits that all keys share. What the operation took less is not given back: the time of the call is over, and
 // what budgets and quotas granted since relies on it. If the limits have changed since the call, only money is charged.
 func (w *caller) beyond(j *lane.Job, r httpcall.Response) (b settle.Beyond) {
 	op := j.Operation
-	took, err := j.Terms.TollBy(j.Message, func(_ int, of ingest.Cost, numbers []int64) int64 {
+	var proved comparison
+	estimated, untold := map[int]int64{}, false
+	took, err := j.Terms.TollBy(j.Message, func(limit int, of ingest.Cost, numbers []int64) int64 {
 		if !of.Settles() {
 			return 0 // no answer tells more; a price that has changed since the call is not the call's
 		}
-		units, _ := w.settlements.settle(of, numbers, r)
+		estimate := of.Sum(numbers)
+		estimated[limit] = estimate
+		proved.terms(of, numbers, &r)
+		units, silent := w.settlements.settle(of, numbers, r)
+		if untold = untold || silent; !silent {
+			proved.sums(&j.Terms.API.Rules, limit, estimate, units)
+		}
 		return units
 	})
 	if err != nil {
 		return b // it was read before the call, so this does not happen
 	}
+	w.settlements.learn(proved)
 	if !r.Cut {
 		w.settlements.hear(j.Terms.API, r)
 	}
@@ -232,7 +307,9 @@ func (w *caller) beyond(j *lane.Job, r httpcall.Response) (b settle.Beyond) {
 	if op.Limits != j.Terms.Limits || len(op.Costs) != len(took.Costs) {
 		return b
 	}
-	b.Units = make([]int64, len(took.Costs))
+	if b.Units = make([]int64, len(took.Costs)); !untold {
+		b.Estimates = estimatesOf(&j.Terms.API.Rules, estimated, op.Costs)
+	}
 	actual, more := slices.Clone(op.Costs), false
 	for i := range actual {
 		if b.Units[i] = max(0, took.Costs[i]-op.Costs[i]); b.Units[i] > 0 {

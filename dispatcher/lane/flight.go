@@ -146,13 +146,13 @@ func (j *Job) ChargeAgain(a *recorder.Answer) {
 	}
 }
 
-// Charge charges the call of an ended process with the units and the price that are estimated for its job.
+// Charge charges the call of an ended process with the units and the price that are estimated for its job alone.
 func (j *Job) Charge() {
 	j.Taken, j.Paid = nil, j.Terms.API.Price // unknown costs
 	var t Toll
 	var err error
 	if c := Contained(func() { t, err = j.Terms.Toll(j.Message) }); c == nil && err == nil {
-		j.Taken, j.Paid = t.Costs, t.Price
+		j.Taken, j.Paid, j.Estimates = t.Costs, t.Price, t.Costs
 	}
 }
 

@@ -5,9 +5,12 @@ import (
 	"testing"
 	"time"
 
+	"weir/bucket"
 	"weir/bucket/queue"
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
+	"weir/dispatcher/recorder"
+	"weir/ingest"
 )
 
 // TestNotedOperation checks that the address of an operation outlives the process that learned it: also that of one which
@@ -29,5 +32,18 @@ func TestNotedOperation(t *testing.T) {
 	}
 	if a := noted(httpcall.Response{}, httpcall.Outcome{Verdict: httpcall.Delivered}); OutcomeOf(&a).Operation != nil {
 		t.Error("a call that began no operation has one")
+	}
+}
+
+// TestNotedCallTellsItsEstimates checks that a call whose process died after the answer tells that its job was estimated
+// too low, like any other call.
+func TestNotedCallTellsItsEstimates(t *testing.T) {
+	api := &httpcall.API{Rules: bucket.Rules{Shared: []bucket.Limit{{Name: "tokens", Cost: ingest.Units(4), Rate: &bucket.Rate{}}}}}
+	j := &Job{Terms: &Terms{API: api, Limits: 7}, Message: &ingest.Job{}}
+	if j.ChargeAgain(&recorder.Answer{Limits: 7, Taken: []int64{9}}); !slices.Equal(j.Low(), []int64{4}) {
+		t.Errorf("the call took %v, and its job was estimated at %v", j.Taken, j.Low())
+	}
+	if j.Charge(); j.Low() != nil {
+		t.Errorf("a call of which nothing is known was estimated at %v", j.Low())
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"hash/fnv"
+	"slices"
 	"time"
 
 	"weir/bucket"
@@ -40,6 +41,8 @@ type Operations struct {
 type Beyond struct {
 	Price int64
 	Units []int64 // of the limits that all keys share; nil: nothing but money
+	// Estimates are the job's own estimates of these units; nil if Units is, and if the final answer does not tell all.
+	Estimates []int64
 }
 
 // Use sets the functions that poll jobs, report ends of grants, and say what an operation took beyond what its call was
@@ -227,7 +230,10 @@ func (w *Operations) EndRecord(j *lane.Job, r httpcall.Response, out httpcall.Ou
 		c.TAT = tat + w.Env.Ahead()
 	}
 	c.Operation, c.Polled, c.Planned, c.Final = j.Operation, true, r.Ended.UTC(), true
-	c.Price, c.Costs, c.Reserved, c.Unsettled = ledger.Money(more.Price), more.Units, nil, nil
+	c.Price, c.Costs, c.Reserved, c.Estimated, c.Unsettled = ledger.Money(more.Price), more.Units, nil, nil, nil
+	if slices.ContainsFunc(more.Units, func(n int64) bool { return n > 0 }) {
+		c.Estimated = more.Estimates
+	}
 	if c.Costs == nil {
 		c.Costs = make([]int64, len(c.Limits))
 		j.ChargeBudgets(c, more.Price)

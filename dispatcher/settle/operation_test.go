@@ -204,3 +204,35 @@ func TestIntentOfAnEnd(t *testing.T) {
 		t.Errorf("%+v, %v", all, err)
 	}
 }
+
+// TestEstimatesInRecords checks that a record has a job's estimates only if an answer says that its call took more, and
+// that the end of an operation has them if it took more than the call was charged.
+func TestEstimatesInRecords(t *testing.T) {
+	w, j, _, _ := operating(t)
+	j.Taken, j.Estimates = []int64{9}, []int64{4}
+	r := httpcall.Response{Sent: true, Status: 200}
+	for _, c := range []struct {
+		what      string
+		out       httpcall.Outcome
+		unsettled []string
+		has       bool
+	}{
+		{"answered", httpcall.Outcome{Verdict: httpcall.Delivered, Billed: deadletter.BilledYes}, nil, true},
+		{"silent", httpcall.Outcome{Verdict: httpcall.Delivered, Billed: deadletter.BilledYes}, []string{"one"}, false},
+		{"not billed", httpcall.Outcome{Verdict: httpcall.Pushback, Billed: deadletter.NotBilled}, nil, false},
+		{"accepted", httpcall.Outcome{Verdict: httpcall.Submitted, Billed: deadletter.BilledYes}, nil, false},
+	} {
+		j.Unsettled = c.unsettled
+		if got := w.settler.Record(j, r, c.out).Estimated; (got != nil) != c.has {
+			t.Errorf("the record of a call that was %s has the estimates %v", c.what, got)
+		}
+	}
+	j.Unsettled, j.Operation = nil, &queue.Operation{Costs: []int64{9}}
+	done := httpcall.Outcome{Verdict: httpcall.Delivered, Billed: deadletter.BilledYes}
+	for more, has := range map[int64]bool{0: false, 3: true} {
+		c := w.settler.Operations.EndRecord(j, r, done, Beyond{Units: []int64{more}, Estimates: []int64{4}})
+		if (c.Estimated != nil) != has {
+			t.Errorf("the record of an operation that took %d beyond its call has the estimates %v", more, c.Estimated)
+		}
+	}
+}

@@ -102,7 +102,8 @@ func (w *Settler) ReusedRecord(j *lane.Job, result nats.Header) *ledger.Record {
 		Verdict: httpcall.Delivered, Billed: deadletter.NotBilled, Detail: reusedDetail(from),
 	})
 	c.Outcome, c.ReusedFrom, c.Call, c.Attempt, c.Planned = ledger.Reused, from, 0, 0, time.Time{}
-	c.Price, c.Idempotency, c.Limits, c.Costs, c.Reserved, c.Usage, c.Unsettled = ledger.Money(0), "", nil, nil, nil, nil, nil
+	c.Price, c.Idempotency, c.Usage, c.Unsettled = ledger.Money(0), "", nil, nil
+	c.Limits, c.Costs, c.Reserved, c.Estimated = nil, nil, nil, nil
 	c.HeldFor, c.HeldLimit, c.HeldMS = "", "", 0
 	if !j.Terms.API.PriceTerms().Settles() {
 		var t lane.Toll

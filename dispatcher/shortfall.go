@@ -1,0 +1,201 @@
+package dispatcher
+
+import (
+	"math/bits"
+	"slices"
+
+	"weir/bucket"
+	"weir/deadletter"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/lane"
+	"weir/dispatcher/ledger"
+	"weir/ingest"
+)
+
+// estimateOf identifies estimates that are judged together: those of a term, which come from one place and are reported
+// at one place, or the sums of a limit.
+type estimateOf struct {
+	from, settle ingest.Source
+	limit        string // its sums; "": a term
+}
+
+// shortfalls remembers by how much recent estimates were too low. The settlements' lock guards it.
+type shortfalls map[estimateOf]*shortfall
+
+// shortfall holds the newest estimates of one kind with what answers reported for them, and the worst of them.
+type shortfall struct {
+	recent   [learnedFrom]struct{ estimated, reported int64 } // a ring
+	n        int
+	recalled int // the n after the last one that the ledger told; 0: none
+	// Of the recent ones, as of the n in judged:
+	judged     int
+	worst      ingest.Weight // the largest report divided by its estimate, if that is above one
+	most       int64         // the largest report
+	unexpected int64         // the largest report for an estimate of 0
+}
+
+// hear notes what an answer reported for an estimate.
+func (s *shortfall) hear(estimated, reported int64) {
+	s.recent[s.n%learnedFrom] = struct{ estimated, reported int64 }{estimated, reported}
+	s.n++
+}
+
+// judge finds the worst estimate and the largest reports.
+func (s *shortfall) judge() {
+	if s.judged == s.n {
+		return
+	}
+	s.judged = s.n
+	s.worst, s.most, s.unexpected = ingest.Weight{Num: 1, Den: 1}, 0, 0
+	for _, r := range s.recent[:min(s.n, learnedFrom)] {
+		s.most = max(s.most, r.reported)
+		if r.estimated == 0 {
+			s.unexpected = max(s.unexpected, r.reported)
+			continue
+		}
+		high, low := bits.Mul64(uint64(r.reported), uint64(s.worst.Den))
+		worstHigh, worstLow := bits.Mul64(uint64(s.worst.Num), uint64(r.estimated))
+		if high > worstHigh || high == worstHigh && low > worstLow {
+			s.worst = ingest.Weight{Num: r.reported, Den: r.estimated}
+		}
+	}
+}
+
+// raise returns an estimate that is as much higher as the worst recent one should have been, but at most the largest
+// number that was reported: one answer that was far off its small estimate says little about a large one. An estimate
+// of 0 stays.
+func (s *shortfall) raise(estimated int64) int64 {
+	if s.judge(); s.judged == 0 {
+		return estimated
+	}
+	return max(estimated, min(s.worst.Of(estimated), s.most))
+}
+
+// fromLedger reports whether the recent estimates include some that the ledger told.
+func (s *shortfall) fromLedger() bool { return s.recalled > 0 && s.n-s.recalled < learnedFrom }
+
+// of returns the shortfall of the estimates at, and makes it if it is missing.
+func (all *shortfalls) of(at estimateOf) *shortfall {
+	s := (*all)[at]
+	if s == nil {
+		if s = new(shortfall); *all == nil || len(*all) >= mostPlaces {
+			*all = shortfalls{}
+		}
+		(*all)[at] = s
+	}
+	return s
+}
+
+// raise raises the estimated numbers of a cost that recent answers have proved too low. A number of 0 says that nothing
+// is expected, as of tokens written to a cache, and stays.
+func (all shortfalls) raise(of ingest.Cost, numbers []int64) {
+	for i := range of {
+		if s := all[estimateOf{from: of[i].From, settle: of[i].Settle}]; s != nil && of[i].Settle.IsPlace() {
+			numbers[i] = s.raise(numbers[i])
+		}
+	}
+}
+
+// comparison is what one answer reports for the estimates of its call, each once.
+type comparison []compared
+
+type compared struct {
+	at                  estimateOf
+	estimated, reported int64
+}
+
+func (c *comparison) add(at estimateOf, estimated, reported int64) {
+	if one := (compared{at, estimated, reported}); !slices.Contains(*c, one) {
+		*c = append(*c, one)
+	}
+}
+
+// terms adds what the answer r reports for the estimated numbers of a cost. One that broke off tells less than the call
+// took.
+func (c *comparison) terms(of ingest.Cost, numbers []int64, r *httpcall.Response) {
+	for i := range of {
+		if n, ok := r.Number(of[i].Settle); ok && !r.Cut && of[i].Settle.IsPlace() {
+			c.add(estimateOf{from: of[i].From, settle: of[i].Settle}, numbers[i], n)
+		}
+	}
+}
+
+// sums adds what the call took of a limit, or what it cost, by an answer that tells all of it.
+func (c *comparison) sums(rules *bucket.Rules, limit int, estimated, took int64) {
+	for _, name := range limitsOf(rules, limit) {
+		c.add(estimateOf{limit: name}, estimated, took)
+	}
+}
+
+// limitsOf returns the name of a limit, or those of the budgets if limit is lane.OfPrice.
+func limitsOf(rules *bucket.Rules, limit int) []string {
+	if limit == lane.OfPrice {
+		return rules.Budgets()
+	}
+	return []string{rules.Shared[limit].Name}
+}
+
+// learn remembers what a billed answer reports for the estimates of its call.
+func (s *settlements) learn(from comparison) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, one := range from {
+		s.low.of(one.at).hear(one.estimated, one.reported)
+	}
+}
+
+// bounded returns the units that a call reserves of a limit if its estimate was raised from estimated to raised: no
+// more than the limit can ever let through, so that the job is called.
+func bounded(rules *bucket.Rules, limit int, estimated, raised int64) int64 {
+	most := int64(ingest.MostUnits)
+	for i := range rules.Shared {
+		if l := &rules.Shared[i]; !l.Shadow && (i == limit || limit < 0 && l.Budget != nil) {
+			most = min(most, rules.Capacity(*l))
+		}
+	}
+	return max(min(estimated, raised), min(raised, most))
+}
+
+// recall notes a call of another process that took more than was estimated for it. What the most of other answers was
+// taken for says nothing about an estimate.
+func (s *settlements) recall(c *ledger.Record) {
+	if len(c.Unsettled) > 0 || c.Billed == deadletter.NotBilled || min(len(c.Costs), len(c.Estimated)) < len(c.Limits) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, limit := range c.Limits {
+		took := c.Costs[i]
+		if c.Polled { // an operation's end tells what it took beyond its call
+			if c.Operation == nil || i >= len(c.Operation.Costs) || took == 0 {
+				continue
+			}
+			took = min(took+c.Operation.Costs[i], ingest.MostUnits)
+		}
+		sums := s.low.of(estimateOf{limit: limit})
+		sums.hear(c.Estimated[i], took)
+		sums.recalled = sums.n
+	}
+}
+
+// raiseSum returns the units of a limit, or the price, that a call is to reserve because earlier calls took more than
+// the sums of their estimates; 0 if the terms tell more. They tell less if the ledger told of earlier calls, because it
+// has only sums, and if a term expects nothing: what it takes must come from the estimates of the others.
+func (s *settlements) raiseSum(rules *bucket.Rules, limit int, of ingest.Cost, numbers []int64, estimate int64) (units int64) {
+	nothing := false
+	for i := range of {
+		nothing = nothing || numbers[i] == 0 && of[i].Settle.IsPlace()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range limitsOf(rules, limit) {
+		sums := s.low[estimateOf{limit: name}]
+		if sums == nil || !nothing && !sums.fromLedger() {
+			continue
+		}
+		if units = max(units, sums.raise(estimate)); estimate == 0 {
+			units = max(units, sums.unexpected)
+		}
+	}
+	return units
+}
