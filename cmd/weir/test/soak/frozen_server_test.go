@@ -39,10 +39,16 @@ func TestCommandAsksASilentServerOnce(t *testing.T) {
 	t.Cleanup(func() { _ = silent.Close() })
 	var asked atomic.Int32
 	go func() {
+		var open []net.Conn // the runtime closes a connection that is no longer referenced
 		for {
-			if _, err := silent.Accept(); err != nil {
+			c, err := silent.Accept()
+			if err != nil {
+				for _, c := range open {
+					_ = c.Close()
+				}
 				return
 			}
+			open = append(open, c)
 			asked.Add(1)
 		}
 	}()
