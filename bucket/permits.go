@@ -16,8 +16,14 @@ type permits struct {
 	list   []permit
 	done   int    // settled ones still in the list
 	latest Micros // the last lease's end
-	held   map[int64]Micros
+	held   map[holder]Micros
 	over   Micros // when the first held permit ends, or earlier
+}
+
+// holder is an operation that holds a permit. Operations of different apis may have the same serial.
+type holder struct {
+	api    string
+	serial int64
 }
 
 type permit struct {
@@ -30,14 +36,14 @@ type permit struct {
 func (p *permits) open() int64 { return int64(len(p.list) - p.done + len(p.held)) }
 
 // hold opens a permit under a serial of the holder's choice, or gives an open one another end.
-func (p *permits) hold(serial int64, end Micros) {
+func (p *permits) hold(api string, serial int64, end Micros) {
 	if p.held == nil {
-		p.held = map[int64]Micros{}
+		p.held = map[holder]Micros{}
 	}
 	if len(p.held) == 0 || end < p.over {
 		p.over = end
 	}
-	p.held[serial] = end
+	p.held[holder{api, serial}] = end
 }
 
 // take opens a permit for a grant. Serials must rise.
@@ -47,9 +53,10 @@ func (p *permits) take(serial int64, end Micros) {
 }
 
 // settle closes the permit of a grant, and reports whether it was open.
-func (p *permits) settle(serial int64) settled {
-	if _, held := p.held[serial]; held {
-		delete(p.held, serial)
+func (p *permits) settle(api string, serial int64) settled {
+	of := holder{api, serial}
+	if _, held := p.held[of]; held {
+		delete(p.held, of)
 		return wasOpen
 	}
 	i := sort.Search(len(p.list), func(i int) bool { return p.list[i].number >= serial })
@@ -86,9 +93,9 @@ func (p *permits) expire(now Micros) {
 		return
 	}
 	p.over = maxMicros
-	for serial, end := range p.held {
+	for of, end := range p.held {
 		if end <= now {
-			delete(p.held, serial)
+			delete(p.held, of)
 		} else {
 			p.over = min(p.over, end)
 		}

@@ -326,26 +326,31 @@ func (l *sharedLimit) restore(now, arrived Micros, s LimitSnapshot, ahead Micros
 	}
 }
 
-// unclaimed reports whether a slot would go beyond what the last stored snapshot covers.
+// unclaimed reports whether a slot would go beyond what the last stored snapshots cover.
 func (e *engine) unclaimed(at Micros, a *Ask) bool {
+	for of := range e.both {
+		if of.outlasts(at) {
+			return true
+		}
+	}
+	for i := range e.limits {
+		if l := &e.limits[i]; l.of.claims != nil && l.counted() && l.taken+a.cost(l.at) > l.top {
+			l.largest = max(l.largest, a.cost(l.at))
+			return true
+		}
+	}
+	return false
+}
+
+// outlasts reports whether a slot is later than what the last stored snapshot covers.
+func (e *engine) outlasts(at Micros) bool {
 	switch {
 	case e.claims == nil:
 		return false
 	case e.claims.stored < e.claims.dropped:
 		return true
-	case len(e.shared) == 0:
-		return false
 	}
-	if at > e.claims.until {
-		return true
-	}
-	for i := range e.shared {
-		if l := &e.shared[i]; l.counted() && l.taken+a.cost(i) > l.top {
-			l.largest = max(l.largest, a.cost(i))
-			return true
-		}
-	}
-	return false
+	return len(e.shared) > 0 && at > e.claims.until
 }
 
 // counted reports whether a snapshot claims units of the limit. A rate is claimed by time.

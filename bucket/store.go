@@ -50,6 +50,9 @@ func (a *Ask) validate(shared int) error {
 		return fmt.Errorf("has a line of replica %q with %d tenants and %d more", l.Replica, len(l.Tenants), l.More)
 	}
 	if a.Line != nil {
+		if w := a.Line.Weight; w < 0 || w > MostWeight {
+			return fmt.Errorf("has a line of an api of weight %d, not 0 to %d", w, MostWeight)
+		}
 		if err := a.Line.Weights.Validate(); err != nil {
 			return err
 		}
