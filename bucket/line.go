@@ -142,6 +142,7 @@ type standing struct {
 	api     string
 	part    int64 // what the api weighs
 	taken   float64 // virtual time: what its calls have taken
+	served  int64   // numbers its last call among those of all replicas
 	seen    Micros
 	due     Micros // when it asks again; 0: nothing waits there
 	kept    kept
@@ -367,6 +368,12 @@ func (s *standing) takesPart(own *standing, within scope) bool {
 	return s.within == theAccount
 }
 
+// isNext reports whether a replica of another api has its turn before own, of replicas with the same virtual time: the
+// one whose last call was earlier. So apis of one weight take turns one by one in any span.
+func (s *standing) isNext(own *standing, same float64) bool {
+	return s.api != own.api && s.served < own.served && math.Abs(own.taken-s.taken) <= same
+}
+
 // behind is why a replica may not have a slot: others come before it.
 type behind struct {
 	until Micros   // when it may ask again; 0: none comes before it
@@ -384,8 +391,9 @@ func (l *lines) before(now, slot, from Micros, service float64, within scope) (b
 		if s == own || !s.takesPart(own, within) || !s.competes(now, slot) {
 			continue
 		}
-		if lead := own.taken - slack - s.taken; lead > each/1024 {
-			ahead += lead * s.weight
+		lead := own.taken - slack - s.taken
+		if lead > each/1024 || within == theAccount && s.isNext(own, each/1024) {
+			ahead += max(0, lead) * s.weight
 			first, last = min(first, s.due), max(last, s.until(slot)+1)
 			if s.kept == keptUnits {
 				b.dear = append(b.dear, s.limit)
@@ -406,6 +414,7 @@ func (l *lines) serve(now, slot Micros, service float64) {
 		if s != own && s.due != 0 && !s.competes(now, slot) {
 			s.taken = max(s.taken, own.taken-service/s.weight)
 		}
+		own.served = max(own.served, s.served+1)
 	}
 	l.clock = max(l.clock, own.taken)
 	own.taken += service / own.weight

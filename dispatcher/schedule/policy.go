@@ -81,7 +81,7 @@ func (s *Schedule) Adopt(next *Policy) {
 	if next.Breaker.Failures == 0 && !s.holds.breaker.denied {
 		s.holds.breaker = breaker{}
 	}
-	s.grants = s.grants.under()
+	s.grants = s.grants.under(s.sharesStore())
 	s.Shared = newSharedLimits(s.policy, s.grants)
 	s.turns.reset(next.Rules.Weights)
 }

@@ -55,7 +55,8 @@ func newSharedLimits(p *Policy, g *grants) SharedLimits {
 		l.firstly, l.settles = max(1, float64(l.Cost.Usual())), l.Cost.Settles()
 		switch l.Kind() {
 		case bucket.KindRate:
-			l.interval, l.burst = p.Rules.Interval(*l.Rate), p.Rules.Burst(*l.Rate)
+			by := p.Rules.By(l.Limit)
+			l.interval, l.burst = by.Interval(*l.Rate), by.Burst(*l.Rate)
 			l.unit = float64(l.interval.Duration().Microseconds())
 		case bucket.KindQuota:
 			l.unit = float64(l.Quota.Length().Microseconds()) / float64(l.Quota.Count)
@@ -63,7 +64,7 @@ func newSharedLimits(p *Policy, g *grants) SharedLimits {
 			l.unit, l.firstly = float64(l.Budget.Length().Microseconds())/float64(l.Budget.Count), float64(p.Price)
 			l.settles = p.Settles
 		case bucket.KindInFlight: // a permit comes back, however large the call was
-			l.most = p.Rules.Lowered(l.InFlight)
+			l.most = p.Rules.By(l.Limit).Lowered(l.InFlight)
 		}
 		if l.Shadow {
 			l.unit = 0
@@ -441,7 +442,7 @@ func (l *sharedLimit) use(r *bucket.Rules, now bucket.Micros, calls int) (u Limi
 	switch l.Kind() {
 	case bucket.KindRate:
 		u.Per = usedPer(l.Rate)
-		u.Count = int64(float64(r.Lowered(l.Rate.Count)) * float64(u.Per) / float64(l.Rate.Per))
+		u.Count = int64(float64(r.By(l.Limit).Lowered(l.Rate.Count)) * float64(u.Per) / float64(l.Rate.Per))
 		l.started.at(l.Rate, now)
 		for _, units := range l.started.units {
 			u.Used += units
