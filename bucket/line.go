@@ -140,7 +140,7 @@ const (
 type standing struct {
 	replica string
 	api     string
-	part    int64 // what the api weighs
+	part    int64   // what the api weighs
 	taken   float64 // virtual time: what its calls have taken
 	served  int64   // numbers its last call among those of all replicas
 	seen    Micros
