@@ -319,6 +319,9 @@ func (e *engine) apply(now Micros, rules Rules) error {
 	}
 	e.applied++
 	counted, grown := e.counted(rules), e.grown(&rules)
+	if grown {
+		e.arrived = max(e.arrived, now+joinAhead)
+	}
 	next := make([]sharedLimit, len(counted))
 	for i, l := range counted {
 		next[i] = newSharedLimit(rules, l, e.ahead)

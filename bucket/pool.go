@@ -71,6 +71,14 @@ func (r Rules) Pool() Rules {
 	}
 }
 
+// APIs returns the apis whose calls the account's limits count; without an account the api of that name alone.
+func (r *Rules) APIs(api string) []string {
+	if r.In == nil {
+		return []string{api}
+	}
+	return r.In.APIs
+}
+
 // account returns the name of the api's account, "" without one.
 func (r *Rules) account() string {
 	if r.In == nil {
@@ -291,11 +299,19 @@ func (e *engine) arrives(at Micros) {
 	}
 }
 
+// isPool reports whether the engine counts an account's limits for others.
+func (e *engine) isPool() bool { return e.rules.In != nil && e.rules.In.API == "" }
+
+// joinAhead is how far ahead a slot may lie of an api that comes to an account, given while it had none.
+const joinAhead = Micros(time.Second / time.Microsecond)
+
 // grown reports whether the next rules of a pool name an api that the present ones lack. What that api was called for
-// before counts as unknown.
+// before is not known.
 func (e *engine) grown(next *Rules) bool {
-	if e.rules.In == nil || next.In == nil {
-		return false
-	}
-	return slices.ContainsFunc(next.In.APIs, func(api string) bool { return !slices.Contains(e.rules.In.APIs, api) })
+	return e.isPool() && next.In != nil && joined(e.rules.In.APIs, next.In.APIs)
+}
+
+// joined reports whether an api has come to those of before.
+func joined(before, now []string) bool {
+	return slices.ContainsFunc(now, func(api string) bool { return !slices.Contains(before, api) })
 }

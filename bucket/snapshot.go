@@ -40,6 +40,7 @@ type Snapshot struct {
 	Open  int64           `json:"open,omitempty"`  // calls that may be under way
 	Lease Micros          `json:"lease,omitempty"` // until when they may be under way
 	Limit []LimitSnapshot `json:"limits,omitempty"`
+	APIs  []string        `json:"apis,omitempty"` // of an account: whose calls the limits have counted
 
 	dropped int // claims.dropped when it was made
 }
@@ -138,6 +139,9 @@ func (e *engine) checkpoint(now Micros, ahead time.Duration) Snapshot {
 	s.Late = max(Micros(ceilMicros(e.rules.Jitter)), e.arrived-s.Until)
 	if e.claims != nil {
 		s.dropped = e.claims.dropped
+	}
+	if e.isPool() {
+		s.APIs = e.rules.In.APIs
 	}
 	if ahead <= 0 {
 		if e.claims == nil {
@@ -269,12 +273,20 @@ func (e *engine) restore(now Micros, s Snapshot) time.Duration {
 	if s.Until > 0 {
 		e.arrived = max(e.arrived, s.Until+s.Late)
 	}
+	grown := len(s.APIs) > 0 && e.isPool() && joined(s.APIs, e.rules.In.APIs)
+	if grown {
+		e.arrived = max(e.arrived, now+joinAhead)
+	}
 	for i := range e.shared {
-		e.shared[i].owe(now, e.arrived, e.asked)
+		l := &e.shared[i]
+		l.owe(now, e.arrived, e.asked)
 		for _, old := range s.Limit {
-			if old.Name == e.shared[i].Name {
-				e.shared[i].restore(now, max(s.Until, e.arrived), old, early)
+			if old.Name == l.Name && !(grown && l.Rate != nil) {
+				l.restore(now, max(s.Until, e.arrived), old, early)
 			}
+		}
+		if grown && l.accounted() {
+			l.partial, l.since = true, e.applied
 		}
 	}
 	return Micros(0).Until(early)

@@ -66,6 +66,8 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 	w.slots = newSlots(l, &o, &d.down, w.notes, func(err error) { w.contact.limits(err, time.Now()) })
 	w.caller = newCaller(l, w.settler, w.pace, w.slots.grants)
 	w.slots.caller = w.caller
+	w.slots.beside = w.slotsBeside
+	w.settler.HoldAccount = w.holdBeside
 	w.poller = polling.New(l, w.settler)
 	w.settler.Operations.Use(w.poller.BeginLocked, w.slots.grants.settle, w.caller.beyond)
 	w.inquirer = inquiry.New(l, inquiry.Options{
@@ -78,6 +80,38 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 		w.notes.TellHold(hold)
 	}
 	return w
+}
+
+// beside returns the workers of the other apis of the account, nil without an account.
+func (w *apiWorker) beside() (others []*apiWorker) {
+	in := w.Present().Rules.In
+	if in == nil {
+		return nil
+	}
+	for _, other := range w.d.workersNow() {
+		if of := other.Present().Rules.In; other != w && of != nil && of.Account == in.Account {
+			others = append(others, other)
+		}
+	}
+	return others
+}
+
+// holdBeside holds the other apis of the account.
+func (w *apiWorker) holdBeside(hold schedule.HoldChange) {
+	for _, other := range w.beside() {
+		other.Mu.Lock()
+		news := other.Sched.HoldLonger(hold.Until, "account: "+hold.Why, other.Now())
+		other.Mu.Unlock()
+		other.notes.AnnounceHolds(news)
+		other.WakeUp()
+	}
+}
+
+func (w *apiWorker) slotsBeside() (others []*slots) {
+	for _, other := range w.beside() {
+		others = append(others, other.slots)
+	}
+	return others
 }
 
 // replicaAt returns a name for this process among those that use a store, "" for a store that no other process uses.

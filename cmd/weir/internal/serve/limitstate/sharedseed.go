@@ -67,9 +67,7 @@ func (s *sharedLimits) seed(ctx context.Context) {
 }
 
 func (s *sharedLimits) seedThese(ctx context.Context, store *redisstore.Store, unknown []string) error {
-	s.mu.Lock()
-	rules := s.rules
-	s.mu.Unlock()
+	rules := s.rulesNow()
 	if err := s.awaitOthers(ctx, rules); err != nil {
 		return err
 	}
@@ -104,6 +102,12 @@ func (s *sharedLimits) seedThese(ctx context.Context, store *redisstore.Store, u
 	return nil
 }
 
+func (s *sharedLimits) rulesNow() bucket.Rules {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rules
+}
+
 // addUp returns what the ledger says of limits. The ledger must reach back to what was lost. A limit that was not in
 // the rules begins with what there is.
 func (s *sharedLimits) addUp(ctx context.Context, store *redisstore.Store, limits []bucket.Limit, since map[string]time.Time) (map[string]int64, error) {
@@ -121,7 +125,7 @@ func (s *sharedLimits) addUp(ctx context.Context, store *redisstore.Store, limit
 			reached[name] = extent.Begins.Add(usageMargin)
 		}
 	}
-	used, err := readUsage(ctx, s.js, s.api, limits, reached)
+	used, err := readUsage(ctx, s.js, s.rulesNow(), s.api, limits, reached)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +177,7 @@ func (s *sharedLimits) awaitQuiet(ctx context.Context, limits []bucket.Limit) er
 func periodStart(rules bucket.Rules, l *bucket.Limit, now bucket.Micros) bucket.Micros {
 	quota := quotaOf(l)
 	if quota.Window == bucket.Sliding {
-		life, _ := rules.SlidingBounds(*quota)
+		life, _ := rules.By(l).SlidingBounds(*quota)
 		return now - life
 	}
 	start, _ := quota.Period(now)
