@@ -60,6 +60,20 @@ func (r Rules) Own() Rules {
 	return r
 }
 
+// Alone returns the rules of the api if no other api of its account is called. The headroom of the account's limits is
+// then that of the api, if it is larger.
+func (r Rules) Alone() Rules {
+	if r.In == nil {
+		return r
+	}
+	r.Headroom, r.Shared = max(r.Headroom, r.In.Headroom), slices.Clone(r.Shared)
+	for i := range r.Shared {
+		r.Shared[i].Account = ""
+	}
+	r.In = nil
+	return r
+}
+
 // Pool returns the rules of the pool of an api's account.
 func (r Rules) Pool() Rules {
 	in := *r.In
