@@ -264,6 +264,13 @@ func (f *fleet) wakeAll() {
 	}
 }
 
+// askAgain makes the keys of a replica ask again that a limit has put off for long.
+func (f *fleet) askAgain(r *replica) {
+	for q := range r.s.Queues() {
+		r.s.AskAgain(q, f.local(r))
+	}
+}
+
 // TestAccountUnitsComeBack has calls that take less than they reserve of a quota that two apis share. No job waits for
 // the quota's next period while its units are there.
 func TestAccountUnitsComeBack(t *testing.T) {

@@ -304,13 +304,6 @@ func (f *fleet) reserve(r *replica, fx Effects) {
 	})
 }
 
-// askAgain makes the keys of a replica ask again that a limit has put off for long.
-func (f *fleet) askAgain(r *replica) {
-	for q := range r.s.Queues() {
-		r.s.AskAgain(q, f.local(r))
-	}
-}
-
 // spoil plants mistakes in what replicas say.
 func (f *fleet) spoil(asks []bucket.Ask) {
 	for i := range asks {
@@ -388,14 +381,6 @@ func (f *fleet) used(grants []fleetGrant) float64 {
 	span := grants[0].at.Until(grants[len(grants)-1].at)
 	each := f.rules.Interval(*f.rules.Shared[0].Rate).Duration()
 	return float64(len(grants)-1) * float64(each) / float64(span)
-}
-
-// neverOver checks that the calls of all replicas together are within the limit.
-func (f *fleet) neverOver() (bad []string) {
-	if v := bucket.Check(f.arrivals, bucket.Expectation{Limit: f.rules.Shared[0], Jitter: f.rules.Jitter}); v.Outcome == bucket.Fail {
-		bad = append(bad, fmt.Sprint("over the limit: ", v))
-	}
-	return bad
 }
 
 // playTurns plays one seed, and the same keys on one machine, and returns what is wrong.
