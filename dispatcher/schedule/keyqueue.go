@@ -23,14 +23,14 @@ type KeyQueue struct {
 	holdups holdups // what kept it from being called lately
 
 	polled map[uint64]*Job // by sequence: jobs whose operations go on at the api
-	held   int             // of its operations, those that hold their slots
+	held   int32           // of its operations, those that hold their slots
 
-	arrived  uint64 // jobs that came since the queue was created, without those that a takeover found
-	Orphaned int32  // calls of the previous owner that may still run: see Partition.Leftover
-	cancels  bool   // some of its jobs may be cancelled and not have ended yet
-	kept     bool   // it has no jobs, and is kept for what it remembers
-	Met      bool   // while its partition is read: a job was seen
-	Unread   bool   // while its partition is read: more must be read first
+	cancels bool // some of its jobs may be cancelled and not have ended yet
+	kept    bool // it has no jobs, and is kept for what it remembers
+	Met     bool // while its partition is read: a job was seen
+	Unread  bool // while its partition is read: more must be read first
+
+	arrived uint64 // jobs that came since the queue was created, without those that a takeover found
 }
 
 // Phase is how far a job has come. It only increases, except that a forfeited grant and a retry set it back.
@@ -303,7 +303,7 @@ func (q *KeyQueue) crowded() bucket.Micros {
 
 // free returns how many more calls the queue may ask for or have under way, and when that may change by itself.
 func (q *KeyQueue) free(now bucket.Micros) (n int64, again bucket.Micros) {
-	n, again = q.Limits.InFlight-int64(q.held+q.count(asking, granted, calling)), Never
+	n, again = q.Limits.InFlight-int64(int(q.held)+q.count(asking, granted, calling)), Never
 	if q.Orphaned > 0 && q.Partition.Leftover > now {
 		n, again = n-int64(q.Orphaned), q.Partition.Leftover
 	}

@@ -93,7 +93,7 @@ func (v View) keeps(q *KeyQueue) keeping {
 		return keeping{what: WaitInFlight, until: q.crowded(), why: "calls of the replica that had its partition before may still run"}
 	case q.count(granted) > 0:
 		return keeping{what: WaitRate, until: q.nextStart()}
-	case int64(q.count(calling)+q.held) >= q.Limits.InFlight:
+	case int64(q.count(calling)+int(q.held)) >= q.Limits.InFlight:
 		return keeping{what: WaitInFlight, until: Never}
 	}
 	slot := v.s.policy.slot(q.Limits, q.TAT, v.now, 1)
