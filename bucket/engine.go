@@ -257,7 +257,7 @@ func (e *engine) settle(now Micros, u *Use) {
 	if u.Hold > 0 {
 		for of := range e.both {
 			if len(of.shared) > 0 {
-				of.permits.hold(e.rules.api(), u.Grant.Serial, now+Micros(ceilMicros(u.Hold)))
+				of.permits.hold(e.holderIn(of), u.Grant.Serial, now+Micros(ceilMicros(u.Hold)))
 			}
 		}
 		return
@@ -273,7 +273,7 @@ func (e *engine) settle(now Micros, u *Use) {
 	for of := range e.both {
 		if len(of.shared) > 0 {
 			of.permits.expire(now)
-			e.settleIn(of, now, u, of.permits.settle(e.rules.api(), u.Grant.Serial))
+			e.settleIn(of, now, u, of.permits.settle(e.holderIn(of), u.Grant.Serial))
 		}
 	}
 }

@@ -280,6 +280,14 @@ func (e *engine) both(yield func(*engine) bool) {
 	}
 }
 
+// holderIn returns what tells the operations of this api from those of others in an engine that counts them.
+func (e *engine) holderIn(of *engine) string {
+	if of == e {
+		return ""
+	}
+	return e.rules.api()
+}
+
 // standing returns the lines in which the asks of this engine stand.
 func (e *engine) standing() *lines {
 	if e.pool != nil {

@@ -93,7 +93,7 @@ func openInProcess(ctx context.Context, o *Options, api *httpcall.API, former []
 	a.Dispatch = dispatcher.APIOptions{
 		Store: store, Checkpoint: func() {
 			checkpoints.now()
-			o.Pools.checkpoint(api.Rules)
+			o.Pools.checkpoint(store.Rules())
 		},
 		TAT: func(key string) bucket.Micros {
 			tat, _ := store.TAT(key)

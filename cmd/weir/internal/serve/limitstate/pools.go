@@ -1,17 +1,20 @@
 package limitstate
 
 import (
+	"slices"
 	"sync"
 
 	"weir/bucket"
 )
 
-// Pools are the limits of accounts that this process counts. It is safe for concurrent use. The zero value has none.
+// Pools are the limits of accounts that this process counts, and the apis whose limits Redis counts. It is safe for
+// concurrent use. The zero value has none.
 type Pools struct {
 	pools bucket.Pools
 
-	mu  sync.Mutex        // guards now
-	now map[string]func() // asks for a checkpoint of an account's limits at once
+	mu     sync.Mutex        // guards what follows
+	now    map[string]func() // asks for a checkpoint of an account's limits at once
+	shared []*sharedLimits   // of each api; one for each that was ever configured
 }
 
 // add adds the opened limits of an account.
@@ -23,6 +26,27 @@ func (p *Pools) add(account string, store *bucket.Memory, now func()) {
 	p.now[account] = now
 	p.mu.Unlock()
 	p.pools.Add(account, store)
+}
+
+// join adds the limits of an api that Redis counts.
+func (p *Pools) join(s *sharedLimits) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.shared = append(p.shared, s)
+}
+
+// members returns the limits of all apis of an account that Redis counts, own among them.
+func (p *Pools) members(account string, own *sharedLimits) (of []*sharedLimits) {
+	if p == nil {
+		return []*sharedLimits{own}
+	}
+	p.mu.Lock()
+	all := slices.Clone(p.shared)
+	p.mu.Unlock()
+	return slices.DeleteFunc(all, func(s *sharedLimits) bool { return s != own && accountOf(s.rulesNow()) != account })
 }
 
 // of returns the pools that a unit's store may use: none for an account.

@@ -32,6 +32,7 @@ type sharedLimits struct {
 	quiet   func() bool   // reports that no call of the api runs here or waits to be recorded
 	beside  func() bool   // reports whether other replicas call too
 	lost    chan struct{} // the state may have been lost
+	pools   *Pools        // knows the other apis of the account
 
 	mu      sync.Mutex // guards all below
 	rules   bucket.Rules
@@ -64,8 +65,9 @@ func openSharedLimits(ctx context.Context, o *Options, api *httpcall.API) (*shar
 	s := &sharedLimits{
 		api: api.Name, control: o.Control, js: o.JetStream, rules: api.Rules, open: map[int64]struct{}{}, lost: make(chan struct{}, 1),
 		redis: o.Redis, log: o.Log.With("component", "limits", "api", api.Name), quiet: func() bool { return o.Caller.Quiet(api.Name) },
-		beside: func() bool { return o.Caller.Beside() },
+		beside: func() bool { return o.Caller.Beside() }, pools: o.Pools,
 	}
+	o.Pools.join(s)
 	s.moved = func(by time.Duration) { s.news.calendarMoved(o, api.Name, by) }
 	if err := s.recall(ctx); err != nil {
 		return nil, err

@@ -140,7 +140,11 @@ func (s *sharedLimits) addUp(ctx context.Context, store *redisstore.Store, limit
 // awaitOthers blocks until other replicas' calls that may have been running have ended and are in the ledger. That
 // takes at most a permit's lease and a while. No later calls follow, as with this replica's own.
 func (s *sharedLimits) awaitOthers(ctx context.Context, rules bucket.Rules) error {
-	for start := time.Now(); s.beside() && time.Since(start) < time.Duration(rules.LeaseMicros())*time.Microsecond+recordWait; {
+	lease := rules.LeaseMicros()
+	if rules.In != nil {
+		lease = max(lease, (bucket.Rules{Lease: rules.In.Lease}).LeaseMicros())
+	}
+	for start := time.Now(); s.beside() && time.Since(start) < time.Duration(lease)*time.Microsecond+recordWait; {
 		select {
 		case <-time.After(seedRetry):
 		case <-ctx.Done():
@@ -156,13 +160,14 @@ func (s *sharedLimits) awaitQuiet(ctx context.Context, limits []bucket.Limit) er
 	if !slices.ContainsFunc(limits, func(l bucket.Limit) bool { return !l.Shadow }) {
 		return nil
 	}
+	of := []*sharedLimits{s}
+	if slices.ContainsFunc(limits, func(l bucket.Limit) bool { return l.Account != "" }) {
+		of = s.pools.members(accountOf(s.rulesNow()), s)
+	}
 	tick := time.NewTicker(seedPoll)
 	defer tick.Stop()
 	for {
-		s.mu.Lock()
-		open := len(s.open)
-		s.mu.Unlock()
-		if open == 0 && s.quiet() {
+		if !slices.ContainsFunc(of, func(m *sharedLimits) bool { return !m.isQuiet() }) {
 			return nil
 		}
 		select {
@@ -171,6 +176,14 @@ func (s *sharedLimits) awaitQuiet(ctx context.Context, limits []bucket.Limit) er
 			return fmt.Errorf("calls are still running: %w", context.Cause(ctx))
 		}
 	}
+}
+
+// isQuiet reports whether every call made is in the ledger.
+func (s *sharedLimits) isQuiet() bool {
+	s.mu.Lock()
+	open := len(s.open)
+	s.mu.Unlock()
+	return open == 0 && s.quiet()
 }
 
 // periodStart returns from when on the use of a quota or budget counts at now.
