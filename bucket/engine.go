@@ -157,7 +157,7 @@ func (e *engine) reserve(now Micros, a *Ask) Answer {
 	}
 	e.keys.store(place, key)
 	if lines.own != nil {
-		ans.Elsewhere, ans.Whole = lines.elsewhere(a.Tenant, a.Priority), lines.whole(a.Priority)
+		ans.Elsewhere, ans.Whole, ans.Part = lines.elsewhere(a.Tenant, a.Priority), lines.whole(a.Priority), lines.part()
 	}
 	return ans
 }

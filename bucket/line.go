@@ -263,6 +263,15 @@ func (l *lines) weigh(now Micros) {
 	}
 }
 
+// part returns the part of the account's turns, in thousandths, that the api has whose replica asks.
+func (l *lines) part() int {
+	own, all := l.weights(theAPI), l.weights(theAccount)
+	if own <= 0 || all <= own {
+		return 1000
+	}
+	return max(1, int(math.Floor(1000*own/all+0.5)))
+}
+
 // scopes returns in which the replica that asks takes turns.
 func (l *lines) scopes() []scope {
 	if l.own.api == "" {

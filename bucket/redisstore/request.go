@@ -328,7 +328,7 @@ func (s *Store) answerLocked(r *reader) (a bucket.Answer) {
 		a.Grants = append(a.Grants, g)
 	}
 	binding, until, never, excess := r.num(), r.num(), r.num(), r.num()
-	a.Elsewhere, a.Whole = int(r.num()), int(r.num())
+	a.Elsewhere, a.Whole, a.Part = int(r.num()), int(r.num()), int(r.num())
 	switch {
 	case r.err != nil || binding < 0:
 	case binding == 0:

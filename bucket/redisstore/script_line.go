@@ -82,6 +82,12 @@ local function line_sum(field, within)
   end
   return n
 end
+local function line_part()
+  if not lines.own then return 0 end
+  local own, all = line_sum('weights', 1), line_sum('weights', 0)
+  if own <= 0 or all <= own then return 1000 end
+  return max(1, math.floor(1000 * own / all + 0.5))
+end
 local function line_begin(now, asks, held)
   local all, own = {}, nil
   if (st.lines or '') ~= '' then

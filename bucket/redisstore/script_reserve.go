@@ -250,7 +250,7 @@ local function reserve(now, lease, far, memory, jitter, all, out)
     -- 2: what stands in the way counts as full because nobody knows
     if sums and binding > 0 and never ~= 1 and load(L[binding].name .. ':x') > 0 then never = 2 end
     out[#out + 1] = dec(binding) out[#out + 1] = dec(till) out[#out + 1] = dec(never) out[#out + 1] = dec(excess)
-    out[#out + 1] = dec(line_elsewhere(tenant)) out[#out + 1] = dec(line_whole(class))
+    out[#out + 1] = dec(line_elsewhere(tenant)) out[#out + 1] = dec(line_whole(class)) out[#out + 1] = dec(line_part())
     save_key(name, k, now, memory)
   end
   if lines.own then line_end(now, n) end

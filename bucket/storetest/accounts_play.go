@@ -78,11 +78,11 @@ func playMembers(t *testing.T, open OpenAccount, seed uint64) (answers []string)
 		r.at = b.clock.now + 1
 		if len(a.Grants) == 0 {
 			r.at = a.Wait.Until
-			answers = append(answers, fmt.Sprintf("%d waits for %s until %d", api, a.Wait.Limit, a.Wait.Until))
+			answers = append(answers, fmt.Sprintf("%d with %d waits for %s until %d", api, a.Part, a.Wait.Limit, a.Wait.Until))
 			continue
 		}
 		g := a.Grants[0]
-		answers = append(answers, fmt.Sprintf("%d at %d", api, g.At))
+		answers = append(answers, fmt.Sprintf("%d with %d at %d", api, a.Part, g.At))
 		u := bucket.Use{Grant: g, Costs: costs(api, cost)}
 		if rnd.IntN(8) == 0 {
 			u.Returned = true

@@ -344,3 +344,24 @@ func TestAccountOfDeadAPI(t *testing.T) {
 		})
 	}
 }
+
+// TestAccountForecast checks that the forecast of an api's last job reckons with the other api that waits too.
+func TestAccountForecast(t *testing.T) {
+	for _, weight := range []int64{1, 3} {
+		f := sharing(t, 3, accountRate(20))
+		f.open(2, 100, func(int) int { return 1 }, func(api int, r *bucket.Rules) {
+			if r.In.Weight = 1; api == 0 {
+				r.In.Weight = weight
+			}
+		})
+		f.run(f.now.Add(2 * time.Second))
+		api, left := f.replicas[0], f.keys["api0.k0"].left
+		eta := api.s.At(f.local(api)).ETA(Place{Key: "api0.k0", Position: left})
+		from := f.now
+		f.run(f.now.Add(time.Minute))
+		last := f.lastSlot("api0")
+		if off := float64(from.Until(eta)) / float64(from.Until(last)); off < 0.85 || off > 1.15 {
+			t.Errorf("of weight %d, the last of %d jobs was to be called in %s, and was in %s", weight, left, from.Until(eta), from.Until(last))
+		}
+	}
+}
