@@ -318,6 +318,25 @@ func TestAccountOwnLimits(t *testing.T) {
 	}
 }
 
+// TestAccountTurnsCountItsLimits checks that a limit of an api alone does not count in the account's turns: apis alternate
+// although a call of one of them takes more of its own limit than of the account's.
+func TestAccountTurnsCountItsLimits(t *testing.T) {
+	f := sharing(t, 4, accountRate(40))
+	f.open(2, 100, func(int) int { return 2 }, func(api int, r *bucket.Rules) {
+		if api == 0 {
+			own := bucket.Limit{Name: "own", Rate: &bucket.Rate{Count: 25, Per: time.Second, Burst: 1}}
+			r.Shared = append([]bucket.Limit{own}, r.Shared...)
+		}
+	})
+	f.run(f.now.Add(time.Minute))
+	for _, bad := range f.wrong() {
+		t.Error(bad)
+	}
+	if n := lead(f.whileAll(), "api0", "api1", 1); n > 2 {
+		t.Errorf("in some span one api was %d calls ahead", n)
+	}
+}
+
 // TestAccountOfDeadAPI checks that an api that stops asking in the middle of its turns holds the others up for no longer
 // than a second.
 func TestAccountOfDeadAPI(t *testing.T) {

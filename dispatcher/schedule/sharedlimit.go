@@ -103,6 +103,21 @@ func (limits SharedLimits) serviceTime(costs []int64) serviceTime {
 	return serviceTime(min(math.Ceil(most), float64(mostServiceTime)))
 }
 
+// serviceAtStore is serviceTime as the store counts it for turns. The apis of an account take turns there: what a call
+// takes of the limits of its api alone is no matter of the others. own is the serviceTime.
+func (limits SharedLimits) serviceAtStore(costs []int64, own serviceTime) serviceTime {
+	most, shared := 1.0, false
+	for i := range limits.of(costs) {
+		if limits[i].Account != "" {
+			most, shared = max(most, float64(costs[i])*limits[i].unit), true
+		}
+	}
+	if !shared {
+		return own
+	}
+	return serviceTime(min(math.Ceil(most), float64(mostServiceTime)))
+}
+
 // interval returns the time between two calls with these costs at the rate that binds them most; 0 if keys share no
 // rate.
 func (limits SharedLimits) interval(costs []int64) (most time.Duration) {
