@@ -235,7 +235,7 @@ type placed struct {
 // unlinked is the engine.seen of an engine whose limits must be found anew.
 const unlinked = -1
 
-// counts returns the limits of rules that this engine counts itself: all without a pool.
+// counted returns the limits of rules that this engine counts itself: all without a pool.
 func (e *engine) counted(rules Rules) []Limit {
 	if e.pool == nil {
 		return rules.Shared
