@@ -220,7 +220,7 @@ func (w *waits) hasEarly() bool {
 // earlyBackward yields the jobs that are due before one, the last of them first.
 func (w *waits) earlyBackward(one appointment) func(yield func(appointment) bool) {
 	if w.classes == nil {
-		return w.backlog.early.backward(one)
+		return w.early.backward(one)
 	}
 	return func(yield func(appointment) bool) {
 		var all []appointment
@@ -248,7 +248,7 @@ func (w *waits) earlyBackward(one appointment) func(yield func(appointment) bool
 // allEarly yields the jobs not due yet with their priorities, by when they are due.
 func (w *waits) allEarly(yield func(appointment, bucket.Priority) bool) {
 	if w.classes == nil {
-		w.backlog.early.all(func(l appointment) bool { return yield(l, bucket.Normal) })
+		w.early.all(func(l appointment) bool { return yield(l, bucket.Normal) })
 		return
 	}
 	type dated struct {

@@ -208,17 +208,22 @@ func (v Vendor) limits(limit VendorLimit, a allowance, now time.Time) []Field {
 	switch v {
 	case Anthropic:
 		return []Field{
-			{"Anthropic-Ratelimit-Requests-Limit", count}, {"Anthropic-Ratelimit-Requests-Remaining", left},
+			{"Anthropic-Ratelimit-Requests-Limit", count},
+			{"Anthropic-Ratelimit-Requests-Remaining", left},
 			{"Anthropic-Ratelimit-Requests-Reset", at.UTC().Format(time.RFC3339)},
 		}
 	case GitHub:
 		return []Field{
-			{"X-Ratelimit-Limit", count}, {"X-Ratelimit-Remaining", left}, {"X-Ratelimit-Used", strconv.Itoa(limit.Count - a.left)},
-			{"X-Ratelimit-Reset", strconv.FormatInt(at.Unix(), 10)}, {"X-Ratelimit-Resource", "core"},
+			{"X-Ratelimit-Limit", count},
+			{"X-Ratelimit-Remaining", left},
+			{"X-Ratelimit-Used", strconv.Itoa(limit.Count - a.left)},
+			{"X-Ratelimit-Reset", strconv.FormatInt(at.Unix(), 10)},
+			{"X-Ratelimit-Resource", "core"},
 		}
 	case OpenAI:
 		return []Field{
-			{"X-Ratelimit-Limit-Requests", count}, {"X-Ratelimit-Remaining-Requests", left},
+			{"X-Ratelimit-Limit-Requests", count},
+			{"X-Ratelimit-Remaining-Requests", left},
 			{"X-Ratelimit-Reset-Requests", a.resets.Round(time.Millisecond).String()},
 		}
 	case Shopify:

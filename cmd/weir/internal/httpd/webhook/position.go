@@ -100,7 +100,7 @@ func IsCallbackPosition(key string) bool {
 func (s *sending) goOn(e entry) {
 	s.taken, s.resuming, s.begun = e.Seq, e.Open, e.Begun
 	for _, o := range e.Open {
-		s.progress.open = append(s.progress.open, mark{o.Seq, o.At, 1})
+		s.open = append(s.open, mark{o.Seq, o.At, 1})
 	}
 	s.unread, s.sure, s.upTo = e.Unread, e.Sure, e.UpTo
 	s.health.since, s.health.why, s.health.given = e.Failing, e.Why, e.GivenUp
