@@ -55,7 +55,7 @@ type Retry struct {
 	HoldAPI  bool          // pushback holds the api, not only the key
 	// HoldAccount says that it holds all apis of the account, too.
 	HoldAccount bool
-	Adaptive *Adaptive     // nil: pushback does not lower the rate
+	Adaptive    *Adaptive // nil: pushback does not lower the rate
 }
 
 // Backoff returns the delay after the n-th failure in a row (the first is 1). It grows exponentially from least

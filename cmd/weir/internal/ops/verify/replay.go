@@ -157,7 +157,9 @@ func (r *replay) beside(c *ledger.Record) {
 }
 
 // counts reports whether a limit counts the calls of an api.
-func (r *replay) counts(l *bucket.Limit, api string) bool { return l.Account != "" || api == r.api.Name }
+func (r *replay) counts(l *bucket.Limit, api string) bool {
+	return l.Account != "" || api == r.api.Name
+}
 
 // forgo takes a job that got the answer of another one. A call of it would be a second one.
 func (r *replay) forgo(c *ledger.Record) {
