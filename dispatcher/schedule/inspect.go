@@ -322,7 +322,7 @@ func (v View) running() int { return v.s.Pipe.calls + v.s.polling.held }
 // every grant.
 func (v View) width() int {
 	n, known, _ := v.near()
-	if len(v.s.Shared) > 0 && (!known || v.s.sharesStore()) {
+	if len(v.s.Shared) > 0 && (!known || v.s.store.clock == OtherClock || v.s.sharesStore()) {
 		n = min(n, v.s.Pipe.grantedLately(v.now))
 	}
 	return min(v.s.Pipe.pace.MaxStaged, 1+int(n))
