@@ -281,7 +281,7 @@ func (e *engine) restore(now Micros, s Snapshot) time.Duration {
 		l := &e.shared[i]
 		l.owe(now, e.arrived, e.asked)
 		for _, old := range s.Limit {
-			if old.Name == l.Name && !(grown && l.Rate != nil) {
+			if old.Name == l.Name && (!grown || l.Rate == nil) {
 				l.restore(now, max(s.Until, e.arrived), old, early)
 			}
 		}
