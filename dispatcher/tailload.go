@@ -100,6 +100,7 @@ func (d *tailLoads) readFor(ctx context.Context, parts map[lease.PartitionID]str
 			}
 			return workers[c.API].pace.Inherit(c, stored, began)
 		},
+		Low: func(c *ledger.Record) { workers[c.API].caller.settlements.recall(c) },
 	})
 	if err != nil {
 		return err

@@ -63,6 +63,7 @@ func (w *Settler) Conclude(ctx context.Context, j *lane.Job, r httpcall.Response
 	e.Started = e.Now.Add(-max(0, time.Since(r.Started)))
 	w.Mu.Lock()
 	f := w.Sched.OnCallEnd(j.Job, e)
+	w.LeaveIdleLocked(j.Queue) // the answer may hold the key
 	w.called(r.Status != 0)
 	w.notes.dropDenialsLocked()
 	if out.Counts() && !f.Free {

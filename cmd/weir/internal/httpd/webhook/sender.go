@@ -273,7 +273,7 @@ func (s *sending) look(ctx context.Context, feed feed, now time.Time) error {
 	if (s.running >= s.most || s.unread > 0) && now.Sub(s.counted) >= countEvery {
 		s.counted = now
 		if err := s.recount(ctx, feed); err != nil {
-			s.log.Warn("cannot count what waits to be posted", "err", err)
+			s.log.Warn("cannot count the messages that wait to be posted", "err", err)
 		}
 	}
 	return s.note(ctx)
