@@ -1,6 +1,9 @@
 package bucket
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // engine is the whole state of one api's limits, and the pure core of Memory. Time comes in as an argument; the engine
 // locks nothing and reads nothing from outside.
@@ -28,6 +31,14 @@ type engine struct {
 	limits []placed // all limits of a call: shared, and those of the pool
 	seen   int64    // the pool's changes of rules that limits follows
 	behind bool     // the pool has a limit of which these rules do not say what a call takes
+	name   string   // the api's, since it had an account
+
+	// Of a pool:
+	members map[string]bool   // the apis whose stores count in it
+	left    map[string]Micros // when others left it
+	awaits  bool              // an api of the account is not a member yet
+	// stranger says that the rules which are put in force come with an api that may have been called without the pool.
+	stranger bool
 }
 
 // sharedLimit is one of Rules.Shared with its state.
@@ -169,7 +180,7 @@ func (e *engine) reserve(now Micros, a *Ask) Answer {
 // common time.
 func (e *engine) slot(now Micros, key *keyState, burst int64, a *Ask) (Micros, Wait) {
 	switch {
-	case e.behind:
+	case e.behind || e.pool != nil && e.pool.awaits:
 		return 0, Wait{Limit: OwnCheckpoint, Until: now + permitPoll}
 	case e.adding() || e.pool != nil && e.pool.adding():
 		return 0, Wait{Limit: OwnCheckpoint, Until: now + boundPoll}
@@ -207,7 +218,7 @@ func (e *engine) slot(now Micros, key *keyState, burst int64, a *Ask) (Micros, W
 		return 0, w
 	}
 	for i := range e.limits {
-		if l := &e.limits[i]; l.inFlight > 0 && !l.Shadow && l.of.open(now) >= l.inFlight {
+		if l := &e.limits[i]; l.inFlight > 0 && !l.Shadow && l.of.permits.all(now) >= l.inFlight {
 			return 0, Wait{Limit: l.Name, Until: now + permitPoll}
 		}
 	}
@@ -237,9 +248,7 @@ func (e *engine) commit(at Micros, serial int64, key *keyState, a *Ask) {
 		}
 	}
 	for of := range e.both {
-		if len(of.shared) > 0 {
-			of.permits.take(serial, at+of.rules.LeaseMicros())
-		}
+		of.permits.take(serial, at+of.rules.LeaseMicros())
 	}
 }
 
@@ -256,9 +265,7 @@ func (e *engine) settle(now Micros, u *Use) {
 	now = e.follow(now)
 	if u.Hold > 0 {
 		for of := range e.both {
-			if len(of.shared) > 0 {
-				of.permits.hold(e.holderIn(of), u.Grant.Serial, now+Micros(ceilMicros(u.Hold)))
-			}
+			of.permits.hold(e.holderIn(of), u.Grant.Serial, now+Micros(ceilMicros(u.Hold)))
 		}
 		return
 	}
@@ -271,9 +278,9 @@ func (e *engine) settle(now Micros, u *Use) {
 		})
 	}
 	for of := range e.both {
-		if len(of.shared) > 0 {
-			of.permits.expire(now)
-			e.settleIn(of, now, u, of.permits.settle(e.holderIn(of), u.Grant.Serial))
+		of.permits.expire(now)
+		if open := of.permits.settle(e.holderIn(of), u.Grant.Serial); len(of.shared) > 0 {
+			e.settleIn(of, now, u, open)
 		}
 	}
 }
@@ -319,8 +326,10 @@ func (e *engine) apply(now Micros, rules Rules) error {
 	}
 	e.applied++
 	counted, grown := e.counted(rules), e.grown(&rules)
+	e.stranger = false
 	if grown {
 		e.arrived = max(e.arrived, now+joinAhead)
+		maps.DeleteFunc(e.left, func(api string, _ Micros) bool { return !slices.Contains(e.rules.In.APIs, api) && slices.Contains(rules.In.APIs, api) })
 	}
 	next := make([]sharedLimit, len(counted))
 	for i, l := range counted {
@@ -351,6 +360,7 @@ func (e *engine) apply(now Micros, rules Rules) error {
 	e.orders.Change((e.asked+1)*MaxWant, e.rules.Shared)
 	e.rules, e.shared, e.intervals, e.rate, e.seen = rules, next, map[Rate]pace{}, Rate{}, unlinked
 	e.heeds = slices.ContainsFunc(rules.Shared, func(l Limit) bool { return l.ReadsLeft() })
+	e.muster()
 	return nil
 }
 

@@ -61,7 +61,7 @@ func (e *engine) scarce(now, reach Micros, a *Ask, dear []string, within scope) 
 		units := cost * min(calls, maxCost/max(1, cost))
 		switch m := l.meter.(type) {
 		case nil:
-			if !l.Shadow && l.of.open(now)+calls > l.inFlight {
+			if !l.Shadow && l.of.permits.all(now)+calls > l.inFlight {
 				return l
 			}
 		case *rateMeter:

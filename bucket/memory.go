@@ -68,15 +68,21 @@ func (m *Memory) Settle(_ context.Context, uses []Use) error {
 	leave := m.enter()
 	now, late := m.now(), []*Use(nil)
 	for i := range uses {
-		if _, left := m.left(&uses[i]); left {
-			late = append(late, &uses[i])
-			continue
+		u := &uses[i]
+		_, past := m.past(u.Grant.Serial)
+		if past || len(m.pasts) > 0 && u.Grant.Serial < 0 && u.Hold == 0 {
+			late = append(late, u)
 		}
-		m.engine.settle(now, &uses[i])
+		if !past {
+			m.engine.settle(now, u)
+		}
 	}
 	leave()
 	for _, u := range late {
-		m.settlePast(u)
+		if u.Grant.Serial > 0 {
+			m.settlePast(u)
+		}
+		m.endPast(u.Grant.Serial)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package bucket
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -19,8 +20,9 @@ import (
 // from the pool: a limit's grants are in order, whichever api they are of. The pool also has the members' lines
 // (line.go): the apis of an account take turns as replicas do.
 //
-// A member is granted nothing while its pool has a limit of which the member's rules do not say what a call takes. That
-// is so while a change of the configuration has reached another member and not this one.
+// A change of the configuration reaches the members one after the other. Meanwhile a member is granted nothing if its
+// pool has a limit of which the member's rules do not say what a call takes, or awaits an api that has not come yet: that
+// one may still be called without the account's limits.
 
 // Membership is an api's place in an account.
 type Membership struct {
@@ -101,14 +103,6 @@ func (r *Rules) account() string {
 	return r.In.Account
 }
 
-// api returns the api's name, if it has an account.
-func (r *Rules) api() string {
-	if r.In == nil {
-		return ""
-	}
-	return r.In.API
-}
-
 // Pools are the pools of a process, by the names of the accounts. It is safe for concurrent use. The zero value has
 // none.
 type Pools struct {
@@ -146,11 +140,14 @@ func NewMember(rules Rules, pools *Pools, now func() Micros) (*Memory, error) {
 	return m, nil
 }
 
-// past is a pool that a member has left, with the grants below a serial.
+// past is a pool that a member has left, with the grants below a serial. pool is nil for the time in which it had none.
 type past struct {
 	below int64
 	pool  *Memory
 }
+
+// maxPasts bounds the pools that a member remembers. It counts grants from before in its own limits alone.
+const maxPasts = 8
 
 // enter locks the member and its pool. The caller must call the function that it returns.
 func (m *Memory) enter() (leave func()) {
@@ -178,21 +175,32 @@ func (m *Memory) join(rules Rules) error {
 		return err
 	}
 	e, now := &m.engine, m.now()
+	moved := pool != m.pool && e.asked > 0 // it may have been called without the pool
+	if moved {
+		m.leavePool(now)
+	}
 	if pool != nil {
 		pool.mu.Lock()
 		defer pool.mu.Unlock()
 		p := &pool.engine
 		p.arrived = max(p.arrived, e.arrived)
-		if next := rules.Pool(); !reflect.DeepEqual(next, p.rules) {
+		if next := rules.Pool(); moved || !reflect.DeepEqual(next, p.rules) {
+			p.stranger = moved
 			if err := p.apply(now, next); err != nil {
 				return err
 			}
 		}
 		now = p.tick(e.tick(now))
 	}
-	if pool != m.pool && m.pool != nil {
-		m.pasts = append(m.pasts, past{(e.asked + 1) * MaxWant, m.pool})
-		m.pasts = m.pasts[max(0, len(m.pasts)-maxOrders):]
+	if in := rules.In; in != nil {
+		e.name = in.API
+	}
+	if pool != m.pool && pool != nil {
+		pool.engine.permits.join(e.name, &e.permits, now, func(serial int64) bool {
+			of, past := m.past(serial)
+			return past && of == pool
+		})
+		pool.engine.enrol(e.name)
 	}
 	m.pool, e.pool = pool, nil
 	if pool != nil {
@@ -201,28 +209,66 @@ func (m *Memory) join(rules Rules) error {
 	return e.apply(now, rules)
 }
 
-// left returns the pool that counted a grant, if the member has left that pool since.
-func (m *Memory) left(u *Use) (pool *Memory, ok bool) {
+// leavePool notes which grants the present pool has counted, or that none has.
+func (m *Memory) leavePool(now Micros) {
+	if m.pool != nil {
+		m.pool.mu.Lock()
+		m.pool.engine.strike(m.engine.name, now)
+		m.pool.mu.Unlock()
+	}
+	if len(m.pasts) == maxPasts {
+		m.pasts = append(m.pasts[:0], m.pasts[1:]...)
+		m.pasts[0].pool = nil
+	}
+	m.pasts = append(m.pasts, past{(m.engine.asked + 1) * MaxWant, m.pool})
+}
+
+// past returns the pool that counted a grant, if the member has left that pool since, or came to one.
+func (m *Memory) past(serial int64) (pool *Memory, ok bool) {
 	for _, p := range m.pasts {
-		if u.Grant.Serial < p.below && u.Grant.Serial > 0 {
+		if serial < p.below && serial > 0 {
 			return p.pool, true
 		}
 	}
 	return nil, false
 }
 
-// settlePast ends a grant that a former pool counted.
+// settlePast ends a grant in the pool that counted it, which is not the present one, and then its permit in the present
+// one. So it never holds the locks of two pools.
 func (m *Memory) settlePast(u *Use) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	pool, _ := m.left(u)
-	pool.mu.Lock()
-	defer pool.mu.Unlock()
+	pool, _ := m.past(u.Grant.Serial)
+	m.within(pool, func(e *engine) { e.settle(m.now(), u) })
+	m.within(m.pool, func(e *engine) {
+		if e.pool != nil && pool != m.pool {
+			e.pool.permits.drop(e.name, u.Grant.Serial)
+		}
+	})
+}
+
+// within lets the member's engine count with a pool for once. The caller holds the member's lock.
+func (m *Memory) within(pool *Memory, do func(*engine)) {
 	e := &m.engine
 	present := e.pool
-	e.pool, e.seen = &pool.engine, unlinked
-	e.settle(m.now(), u)
+	if e.pool, e.seen = nil, unlinked; pool != nil {
+		pool.mu.Lock()
+		defer pool.mu.Unlock()
+		e.pool = &pool.engine
+	}
+	do(e)
 	e.pool, e.seen = present, unlinked
+}
+
+// endPast ends an operation, or a call, in the pools that the member has left since it began.
+func (m *Memory) endPast(serial int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range m.pasts {
+		if p.pool != nil && p.pool != m.pool {
+			m.within(p.pool, func(e *engine) { e.pool.permits.drop(e.name, serial) })
+		}
+	}
 }
 
 // placed is a limit that a call needs, with its place in the costs of asks, and the engine that counts it.
@@ -285,7 +331,7 @@ func (e *engine) holderIn(of *engine) string {
 	if of == e {
 		return ""
 	}
-	return e.rules.api()
+	return e.name
 }
 
 // standing returns the lines in which the asks of this engine stand.
@@ -321,16 +367,64 @@ func (e *engine) arrives(at Micros) {
 	}
 }
 
+// enrol notes that an api counts in this pool from now on.
+func (e *engine) enrol(api string) {
+	if e.members == nil {
+		e.members, e.left = map[string]bool{}, map[string]Micros{}
+	}
+	e.members[api] = true
+	delete(e.left, api)
+	e.muster()
+}
+
+// strike notes that an api has left this pool.
+func (e *engine) strike(api string, now Micros) {
+	delete(e.members, api)
+	e.left[api] = now
+	e.muster()
+}
+
+// muster finds whether every api of a pool's account has come. One that has left is counted elsewhere already, although
+// these rules may still name it.
+func (e *engine) muster() {
+	e.awaits = e.isPool() && slices.ContainsFunc(e.rules.In.APIs, func(api string) bool {
+		_, left := e.left[api]
+		return !e.members[api] && !left
+	})
+}
+
+// Awaits reports whether the store is a pool, and an api of its account does not count in it yet.
+func (m *Memory) Awaits() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.engine.awaits
+}
+
+// LeftWithin returns the apis that have left a pool within a time. Their last calls may have been made in it.
+func (m *Memory) LeftWithin(d time.Duration) (apis []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.engine.tick(m.now())
+	for api, at := range m.engine.left {
+		if now < at.Add(d) {
+			apis = append(apis, api)
+		}
+	}
+	return apis
+}
+
+// enrolled returns the apis that count in this pool.
+func (e *engine) enrolled() []string { return slices.Sorted(maps.Keys(e.members)) }
+
 // isPool reports whether the engine counts an account's limits for others.
 func (e *engine) isPool() bool { return e.rules.In != nil && e.rules.In.API == "" }
 
 // joinAhead is how far ahead a slot may lie of an api that comes to an account, given while it had none.
 const joinAhead = Micros(time.Second / time.Microsecond)
 
-// grown reports whether the next rules of a pool name an api that the present ones lack. What that api was called for
-// before is not known.
+// grown reports whether an api comes to a pool with the next rules. What that api was called for before is not known.
 func (e *engine) grown(next *Rules) bool {
-	return e.isPool() && next.In != nil && joined(e.rules.In.APIs, next.In.APIs)
+	return e.isPool() && next.In != nil && (e.stranger || joined(e.rules.In.APIs, next.In.APIs))
 }
 
 // joined reports whether an api has come to those of before.

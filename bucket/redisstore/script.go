@@ -147,9 +147,11 @@ local lost, existed, counted = known ~= 'fresh', st.epoch ~= nil, load('asked')
 if st.epoch then
   lost = born(st.epoch) < born(known) or st.epoch == known and load('asked') < seen
 end
--- of an account: the state does not know what the api was called for before, or has lost what the api had counted
+-- of an account: the state does not know what the api was called for before, or has lost what the api had counted. An older
+-- copy has lost that too: loss is the epoch that began with the last loss, and each api has the one of which it knows.
+local copy = lost
 lost = lost or stranger
-local gone = lost or P ~= '' and not fresh and not st[P .. 'asked']
+local gone = lost or P ~= '' and not fresh and (not st[P .. 'asked'] or (st[P .. 'loss'] or '') ~= (st.loss or ''))
 local counted_own = load(P .. 'asked')
 if lost or not st.epoch then
   st.epoch = dec(max(now, born(known) + 1)) .. '.' .. fresh_id
@@ -161,6 +163,7 @@ if lost then
   st.cold, st.coldserial = dec(now), dec(load('asked') * WANT)
   save('cold', st.cold) save('coldserial', st.coldserial)
   if all then st.arrived = dec(max(load('arrived'), now + far + all.jitter)) end
+  if all and copy then st.loss = st.epoch save('loss', st.loss) end
 end
 if gone then
   st[P .. 'cold'], st[P .. 'coldserial'] = dec(now), dec(load('asked') * WANT)
@@ -168,7 +171,7 @@ if gone then
   st[P .. 'arrived'] = dec(max(load(P .. 'arrived'), now + far + jitter))
   st[P .. 'latest'] = dec(coarse(load(P .. 'arrived')))
 end
-cold, coldserial = max(load('cold'), load(P .. 'cold')), max(load('coldserial'), load(P .. 'coldserial'))
+cold, cold_all, coldserial = load(P .. 'cold'), all and load('cold') or 0, load(P .. 'coldserial')
 st.clock, st.behind = dec(now), dec(behind)
 -- keys go by other rates from now on: turning in carry.go
 if st[P .. 'paces'] ~= paces then
@@ -229,7 +232,7 @@ for _, f in ipairs({'paces', 'memory', 'least', 'known', 'latest', 'arrived', 'l
   if st[P .. f] then save(P .. f, st[P .. f]) end
 end
 if all then
-  save(P .. 'asked', st.asked)
+  save(P .. 'asked', st.asked) save(P .. 'loss', st.loss or '')
   if st.arrived then save('arrived', st.arrived) end
   if st.lease then save('lease', st.lease) end
 end

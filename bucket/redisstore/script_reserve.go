@@ -2,7 +2,8 @@ package redisstore
 
 // luaReserve is bucket's engine.go up to a grant: load, find the common slot, commit.
 const luaReserve = `
-local cold, coldserial, n_own = 0, 0, 0 -- n_own limits are of the api alone
+-- cold is when the api's own part of the state was lost, cold_all when the account's was; n_own limits are of the api alone
+local cold, cold_all, coldserial, n_own = 0, 0, 0, 0
 -- A quota whose window slides from now on, or does no more, keeps its count. Replicas may not agree for a moment which of the
 -- two it is: so what it counted as the other stays where it is, and only what is missing is added.
 local function reconcile(l, now)
@@ -155,7 +156,7 @@ local function would_hold(l, at, cost)
 end
 -- returns the slot, or nil, the number of the binding limit (0: the key's own), until, 1 for never or 3 for the edge of a period,
 -- and the units of the excess whose end is waited for
-local function slot(now, k, a, blind)
+local function slot(now, k, a, blind, blind_all)
   for i, l in ipairs(L) do
     if a.costs[i] > l.cap and not l.shadow then return nil, i, 0, 1 end
   end
@@ -180,7 +181,7 @@ local function slot(now, k, a, blind)
     return nil, binding, max(now + 1, at - a.horizon), why, excess
   end
   for i, l in ipairs(L) do
-    if l.kind == 'i' and not l.shadow and (open_of(l) >= l.burst or now < blind) then return nil, i, now + 5000, 0 end
+    if l.kind == 'i' and not l.shadow and (open_of(l) >= l.burst or now < (l.all and blind_all or blind)) then return nil, i, now + 5000, 0 end
   end
   return at
 end
@@ -222,12 +223,12 @@ local function reserve(now, lease, far, memory, jitter, all, out)
     a.service = num()
     if j == 1 and replica ~= '' then line_begin(now, {replica = replica, horizon = a.horizon, more = more, waits = waits, parts = weights, tenants = tenants, api = api, part = part}, held) end
     for i = 1, n_limits do a.costs[i] = num() end
-    local name, lost, blind = KEYS[3 + n_limits + j], 0, 0
+    local name, lost, blind, blind_all, farthest = KEYS[3 + n_limits + j], 0, 0, 0, max(a.horizon, far)
     if cold > 0 then
-      local farthest = cold + max(a.horizon, far)
-      lost = farthest + ceildiv(own.burst * own.p, own.q)
-      blind = farthest + lease
+      lost = cold + farthest + ceildiv(own.burst * own.p, own.q)
+      blind = cold + farthest + lease
     end
+    if cold_all > 0 then blind_all = cold_all + farthest + all.lease end
     local k = load_key(name, lost)
     turn_key(k, now, own)
     if floor > g_end(k) then k.t, k.r, k.last = min(floor, MAX), 0, 0 end
@@ -236,7 +237,7 @@ local function reserve(now, lease, far, memory, jitter, all, out)
     out[count_at] = '0'
     local binding, till, never, excess = -1, 0, 0, 0
     for i = 0, a.want - 1 do
-      local at, b, u, nv, x = slot(now, k, a, blind)
+      local at, b, u, nv, x = slot(now, k, a, blind, blind_all)
       if lines.own then at, b, u, nv, x = in_turn(now, at, b, u, nv, x, a) end
       if not at then binding, till, never, excess = b, u, nv, x or 0 break end
       local serial, former = asked * WANT + i, k.last

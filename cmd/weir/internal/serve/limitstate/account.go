@@ -84,7 +84,7 @@ func openAccounts(ctx context.Context, o *Options, u unit, store *bucket.Memory,
 	a := &accounts{
 		of: u, store: store, js: o.JetStream, control: o.Control, instance: o.Instance, now: o.Clock.Now, ahead: o.Clock.Ahead,
 		recovered: func() (int, bool) { return u.now(store).recovered(o.Caller) }, price: func() (int64, bool) { return u.now(store).price(o.Caller) },
-		quiet: func() bool { return u.now(store).quiet(o.Caller) }, changed: func() {}, lost: o.Ledger.lost, damaged: o.Ledger.damaged, settled: make(chan struct{}), wake: make(chan struct{}, 1),
+		quiet: func() bool { return u.isQuiet(store, o.Caller) }, changed: func() {}, lost: o.Ledger.lost, damaged: o.Ledger.damaged, settled: make(chan struct{}), wake: make(chan struct{}, 1),
 		log: u.log(o),
 	}
 	a.shifted = a.ahead()

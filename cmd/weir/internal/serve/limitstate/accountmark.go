@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 	"strings"
+	"time"
 
 	"weir/bucket"
 	"weir/bucket/redisstore"
@@ -41,14 +42,33 @@ func (s *sharedLimits) joinLocked(ctx context.Context) error {
 	return nil
 }
 
+// grantID tells the grants of an api apart. States begin their serials independently of each other.
+type grantID struct {
+	serial int64
+	at     bucket.Micros
+}
+
+func idOf(g *bucket.Grant) grantID { return grantID{g.Serial, g.At} }
+
 // formerSlot is the state that counted some grants which have not ended, before the api came to another.
 type formerSlot struct {
-	store *redisstore.Store
-	open  map[int64]struct{}
+	account string
+	store   *redisstore.Store
+	open    map[grantID]struct{}
+	until   time.Time // when the calls of these grants have ended and are recorded at the latest
 }
 
 // mostFormers bounds the former states.
 const mostFormers = 8
+
+// leaseOf returns how long a call of the api, or of another of its account, may run.
+func leaseOf(rules bucket.Rules) bucket.Micros {
+	lease := rules.LeaseMicros()
+	if rules.In != nil {
+		lease = max(lease, (bucket.Rules{Lease: rules.In.Lease}).LeaseMicros())
+	}
+	return lease
+}
 
 func accountOf(rules bucket.Rules) string {
 	if rules.In == nil {
@@ -62,12 +82,13 @@ func (s *sharedLimits) moveLocked(rules bucket.Rules) error {
 	if err := rules.Validate(); err != nil {
 		return err
 	}
-	if store := s.store.Load(); store != nil && len(s.open) > 0 {
-		s.formers = append(s.formers, formerSlot{store, s.open})
+	if store := s.store.Load(); store != nil {
+		until := time.Now().Add(time.Duration(leaseOf(s.rules))*time.Microsecond + recordWait)
+		s.formers = append(s.formers, formerSlot{accountOf(s.rules), store, s.open, until})
 		s.formers = s.formers[max(0, len(s.formers)-mostFormers):]
 	}
 	s.store.Store(nil)
-	s.rules, s.open, s.doubt = rules, map[int64]struct{}{}, true
+	s.rules, s.open, s.doubt = rules, map[grantID]struct{}{}, true
 	s.wake()
 	return nil
 }
@@ -85,7 +106,7 @@ func (s *sharedLimits) settleFormer(ctx context.Context, uses []bucket.Use) (res
 next:
 	for _, u := range uses {
 		for i := range formers {
-			if _, open := formers[i].open[u.Grant.Serial]; open {
+			if _, open := formers[i].open[idOf(&u.Grant)]; open {
 				past[i] = append(past[i], u)
 				continue next
 			}
@@ -102,7 +123,7 @@ next:
 		}
 		s.mu.Lock()
 		for k := range past[i] {
-			delete(formers[i].open, past[i][k].Grant.Serial)
+			delete(formers[i].open, idOf(&past[i][k].Grant))
 		}
 		s.mu.Unlock()
 	}

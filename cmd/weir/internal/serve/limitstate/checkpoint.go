@@ -45,6 +45,9 @@ type checkpointer struct {
 	news     news
 }
 
+// forgotten stands for the checkpoint of an account that is not configured any more: its apis are called without it.
+const forgotten = "{}"
+
 // errCheckpointTaken reports that another process counts the limits now: this one must not overwrite its checkpoint.
 var errCheckpointTaken = errors.New("another process keeps the limits' state")
 
@@ -74,8 +77,8 @@ func newCheckpointer(ctx context.Context, o *Options, u unit, store *bucket.Memo
 		return nil, fmt.Errorf("limits of the last run: %w", err)
 	}
 	c.revision, c.own = last.Seq, last.Seq
-	if last.Seq == 0 || json.Unmarshal(last.Data, &s) != nil {
-		if s, err = c.unknown(ctx, last.Seq > 0 || slices.Contains(o.Unread, c.key())); err != nil {
+	if last.Seq == 0 || string(last.Data) == forgotten || json.Unmarshal(last.Data, &s) != nil {
+		if s, err = c.unknown(ctx, o, last.Seq > 0 && string(last.Data) != forgotten || slices.Contains(o.Unread, c.key())); err != nil {
 			return nil, err
 		}
 	}
@@ -89,7 +92,10 @@ func newCheckpointer(ctx context.Context, o *Options, u unit, store *bucket.Memo
 
 // unknown returns what stands for a checkpoint that is not there: whatever the ledger says was called may have used
 // every rate up to the newest record. If the checkpoint was lost, every rate may have been used until now.
-func (c *checkpointer) unknown(ctx context.Context, lost bool) (s bucket.Snapshot, err error) {
+//
+// Calls that were under way when this process began, and that an account's limits did not count then, may be as many as
+// are allowed.
+func (c *checkpointer) unknown(ctx context.Context, o *Options, lost bool) (s bucket.Snapshot, err error) {
 	called, _, err := stream.End(ctx, c.nc, ledger.CallsStream, c.of.calls())
 	var none *jetstream.APIError
 	if errors.As(err, &none) && none.ErrorCode == jetstream.JSErrCodeStreamNotFound {
@@ -105,8 +111,18 @@ func (c *checkpointer) unknown(ctx context.Context, lost bool) (s bucket.Snapsho
 	case called.Seq > 0:
 		s.Until = min(now, bucket.MicrosOf(called.Time)) + c.ahead
 	}
-	return s, nil
+	if !c.of.pool {
+		return s, nil
+	}
+	before, err := c.of.called(ctx, o.JetStream)
+	if before {
+		s.Open, s.Lease = anyCalls, o.began()+c.of.rules.LeaseMicros()+c.ahead
+	}
+	return s, err
 }
+
+// anyCalls is more calls than any limit of calls in flight allows.
+const anyCalls = 1 << 40
 
 func (c *checkpointer) key() string { return checkpointKey(c.of.name) }
 

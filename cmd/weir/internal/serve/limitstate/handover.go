@@ -65,6 +65,9 @@ func takeOverFromRedis(ctx context.Context, o *Options, u *unit) error {
 // burst counts as used, and a call may be running for every permit, for one lease.
 func snapshotOfLedger(ctx context.Context, o *Options, u *unit, now bucket.Micros) (bucket.Snapshot, error) {
 	s := bucket.Snapshot{Until: now}
+	if u.pool {
+		s.APIs = u.apis
+	}
 	var counted []bucket.Limit
 	since := map[string]time.Time{}
 	shared := u.rules.Shared

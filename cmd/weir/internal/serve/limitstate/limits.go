@@ -30,9 +30,18 @@ type Options struct {
 	Ledger    *LedgerWatch
 	Recorder  *recorder.Recorder // knows the ledger's end at a kill; nil if there is none
 	Instance  string
+	Began     bucket.Micros // when this process began; 0: now
 	Unread    []string // keys of Control whose values were damaged
 	Unsynced  bool     // writes that the server has acknowledged may be lost with the machine
 	Log       *slog.Logger
+}
+
+// began returns when this process began: what former processes called was called before.
+func (o *Options) began() bucket.Micros {
+	if o.Began == 0 {
+		return o.Clock.Now()
+	}
+	return o.Began
 }
 
 // Caller is what limits must know of the code that calls by them, and what they tell it. Its methods take the name of

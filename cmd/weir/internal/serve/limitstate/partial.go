@@ -120,13 +120,15 @@ func (a *accounts) addUp(ctx context.Context, rules bucket.Rules, partial map[st
 	ctx, cancel := context.WithTimeout(ctx, partialWithin)
 	defer cancel()
 	unreadable, err := ledger.Read(ctx, a.js, ledger.Filter{API: a.of.api(), Since: (first - late).Time().Add(-ledger.ServerSkew)}, func(c *ledger.Record, _, _ uint64) error {
-		if c.At > extent.Last || !slices.Contains(apis, c.API) {
+		if c.At > extent.Last {
 			return nil
 		}
 		// Calls that no limit kept away from a period's edge may have counted in the next period at the api.
 		at := min(now, ChargedAt(c)+late)
 		for i := range limits {
-			sum.Add(rules, limits[i].Name, at, c.Units(&limits[i]))
+			if units, counts := unitsOf(c, &limits[i], apis); counts {
+				sum.Add(rules, limits[i].Name, at, units)
+			}
 		}
 		return nil
 	})

@@ -38,15 +38,14 @@ func (p *Pools) join(s *sharedLimits) {
 	p.shared = append(p.shared, s)
 }
 
-// members returns the limits of all apis of an account that Redis counts, own among them.
-func (p *Pools) members(account string, own *sharedLimits) (of []*sharedLimits) {
+// members returns the limits of all apis that Redis counts, and that may be or have been of the account of own.
+func (p *Pools) members(own *sharedLimits) (of []*sharedLimits) {
 	if p == nil {
 		return []*sharedLimits{own}
 	}
 	p.mu.Lock()
-	all := slices.Clone(p.shared)
-	p.mu.Unlock()
-	return slices.DeleteFunc(all, func(s *sharedLimits) bool { return s != own && accountOf(s.rulesNow()) != account })
+	defer p.mu.Unlock()
+	return slices.Clone(p.shared)
 }
 
 // of returns the pools that a unit's store may use: none for an account.

@@ -37,11 +37,11 @@ type sharedLimits struct {
 	mu      sync.Mutex // guards all below
 	rules   bucket.Rules
 	kept    redisMark
-	own     redisMark          // of an api with an account: what is known of the api (accountmark.go)
-	formers []formerSlot       // of accounts that the api has left
-	doubt   bool               // some of what was counted may be unknown
-	open    map[int64]struct{} // grants that have not ended
-	why     string             // why what was lost could not be added up yet, and what to do
+	own     redisMark            // of an api with an account: what is known of the api (accountmark.go)
+	formers []formerSlot         // of accounts that the api has left
+	doubt   bool                 // some of what was counted may be unknown
+	open    map[grantID]struct{} // grants that have not ended
+	why     string               // why what was lost could not be added up yet, and what to do
 
 	gaps  gaps // in what was added up
 	news  news
@@ -63,7 +63,7 @@ const (
 // opens the limits later.
 func openSharedLimits(ctx context.Context, o *Options, api *httpcall.API) (*sharedLimits, error) {
 	s := &sharedLimits{
-		api: api.Name, control: o.Control, js: o.JetStream, rules: api.Rules, open: map[int64]struct{}{}, lost: make(chan struct{}, 1),
+		api: api.Name, control: o.Control, js: o.JetStream, rules: api.Rules, open: map[grantID]struct{}{}, lost: make(chan struct{}, 1),
 		redis: o.Redis, log: o.Log.With("component", "limits", "api", api.Name), quiet: func() bool { return o.Caller.Quiet(api.Name) },
 		beside: func() bool { return o.Caller.Beside() }, pools: o.Pools,
 	}
@@ -191,8 +191,8 @@ func (s *sharedLimits) Reserve(ctx context.Context, asks []bucket.Ask) ([]bucket
 	known := store.Epoch() == s.kept.Epoch
 	if known {
 		for i := range answers {
-			for _, g := range answers[i].Grants {
-				s.open[g.Serial] = struct{}{}
+			for k := range answers[i].Grants {
+				s.open[idOf(&answers[i].Grants[k])] = struct{}{}
 			}
 			if doubt {
 				s.softenLocked(&answers[i])
@@ -235,7 +235,7 @@ func (s *sharedLimits) Settle(ctx context.Context, uses []bucket.Use) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range uses {
-		delete(s.open, uses[i].Grant.Serial)
+		delete(s.open, idOf(&uses[i].Grant))
 	}
 	return nil
 }

@@ -140,11 +140,7 @@ func (s *sharedLimits) addUp(ctx context.Context, store *redisstore.Store, limit
 // awaitOthers blocks until other replicas' calls that may have been running have ended and are in the ledger. That
 // takes at most a permit's lease and a while. No later calls follow, as with this replica's own.
 func (s *sharedLimits) awaitOthers(ctx context.Context, rules bucket.Rules) error {
-	lease := rules.LeaseMicros()
-	if rules.In != nil {
-		lease = max(lease, (bucket.Rules{Lease: rules.In.Lease}).LeaseMicros())
-	}
-	for start := time.Now(); s.beside() && time.Since(start) < time.Duration(lease)*time.Microsecond+recordWait; {
+	for start := time.Now(); s.beside() && time.Since(start) < time.Duration(leaseOf(rules))*time.Microsecond+recordWait; {
 		select {
 		case <-time.After(seedRetry):
 		case <-ctx.Done():
@@ -160,14 +156,14 @@ func (s *sharedLimits) awaitQuiet(ctx context.Context, limits []bucket.Limit) er
 	if !slices.ContainsFunc(limits, func(l bucket.Limit) bool { return !l.Shadow }) {
 		return nil
 	}
-	of := []*sharedLimits{s}
+	account, of := accountOf(s.rulesNow()), []*sharedLimits{s}
 	if slices.ContainsFunc(limits, func(l bucket.Limit) bool { return l.Account != "" }) {
-		of = s.pools.members(accountOf(s.rulesNow()), s)
+		of = s.pools.members(s)
 	}
 	tick := time.NewTicker(seedPoll)
 	defer tick.Stop()
 	for {
-		if !slices.ContainsFunc(of, func(m *sharedLimits) bool { return !m.isQuiet() }) {
+		if !slices.ContainsFunc(of, func(m *sharedLimits) bool { return !m.isQuiet(account) }) {
 			return nil
 		}
 		select {
@@ -178,12 +174,20 @@ func (s *sharedLimits) awaitQuiet(ctx context.Context, limits []bucket.Limit) er
 	}
 }
 
-// isQuiet reports whether every call made is in the ledger.
-func (s *sharedLimits) isQuiet() bool {
+// isQuiet reports whether every call that was made in an account is in the ledger, "" for none.
+func (s *sharedLimits) isQuiet(account string) bool {
 	s.mu.Lock()
-	open := len(s.open)
+	open, in := len(s.open), accountOf(s.rules) == account
+	if !in {
+		open = 0
+	}
+	for i := range s.formers {
+		if f := &s.formers[i]; f.account == account && time.Now().Before(f.until) {
+			open, in = open+len(f.open), true
+		}
+	}
 	s.mu.Unlock()
-	return open == 0 && s.quiet()
+	return !in || open == 0 && s.quiet()
 }
 
 // periodStart returns from when on the use of a quota or budget counts at now.

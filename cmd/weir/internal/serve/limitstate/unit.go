@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
@@ -99,9 +102,16 @@ func (u *unit) recovered(c Caller) (unlogged int, ok bool) {
 	return unlogged, true
 }
 
-// quiet reports whether no call runs here or waits to be recorded.
-func (u *unit) quiet(c Caller) bool {
-	for _, api := range u.apis {
+// isQuiet reports whether no call that the unit's limits must count runs here or waits to be recorded. The last calls of
+// an api that has left the account may have been made in it. While an api has not come to the account yet, it may be
+// called without the account's limits.
+func (u *unit) isQuiet(store *bucket.Memory, c Caller) bool {
+	if store.Awaits() {
+		return false
+	}
+	rules := store.Rules()
+	left := store.LeftWithin(time.Duration(rules.LeaseMicros())*time.Microsecond + recordWait)
+	for _, api := range slices.Concat(u.now(store).apis, left) {
 		if !c.Quiet(api) {
 			return false
 		}
@@ -119,6 +129,30 @@ func (u *unit) price(c Caller) (price int64, fixed bool) {
 		price = p
 	}
 	return price, len(u.apis) > 0
+}
+
+// ForgetAccounts makes accounts that are not configured count as unknown: while they are not, what their apis are called
+// for does not count in them. It must come before any call of this process.
+func ForgetAccounts(ctx context.Context, o *Options, configured func(account string) bool) error {
+	prefix := "$KV." + o.Control.Bucket() + "."
+	kept, err := o.JetStream.Stream(ctx, "KV_"+o.Control.Bucket())
+	if err != nil {
+		return fmt.Errorf("limits of accounts: %w", err)
+	}
+	info, err := kept.Info(ctx, jetstream.WithSubjectFilter(prefix+checkpointKey(accountPrefix)+"*"))
+	if err != nil {
+		return fmt.Errorf("limits of accounts: %w", err)
+	}
+	for subject := range info.State.Subjects {
+		key := strings.TrimPrefix(subject, prefix)
+		if configured(strings.TrimPrefix(key, checkpointKey(accountPrefix))) {
+			continue
+		}
+		if _, err := o.Control.PutString(ctx, key, forgotten); err != nil {
+			return fmt.Errorf("limits of accounts that are not configured: %w", err)
+		}
+	}
+	return nil
 }
 
 // OpenAccount opens the limits of the account that rules name, if this process counts them; nil if Redis does. It must

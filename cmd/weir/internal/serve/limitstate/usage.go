@@ -46,8 +46,12 @@ func readUsage(
 	}
 	read := func(c *ledger.Record, _, _ uint64) error {
 		for i := range limits {
-			if l := &limits[i]; countsFor(rules, api, l, c.API) && !c.Started.Before(since[l.Name].Add(-usageMargin)) {
-				used[l.Name] += c.Units(l)
+			l, apis := &limits[i], []string{api}
+			if l.Account != "" {
+				apis = rules.APIs(api)
+			}
+			if units, counts := unitsOf(c, l, apis); counts && !c.Started.Before(since[l.Name].Add(-usageMargin)) {
+				used[l.Name] += units
 			}
 		}
 		return nil
@@ -63,10 +67,14 @@ func readUsage(
 	return used, nil
 }
 
-// countsFor reports whether a limit of an api counts the calls of another.
-func countsFor(rules bucket.Rules, api string, l *bucket.Limit, caller string) bool {
-	if l.Account == "" {
-		return caller == api
+// unitsOf returns what a call took from a limit that counts the calls of some apis now. An account's limit also counts
+// the calls that other apis made while they were of the account.
+func unitsOf(c *ledger.Record, l *bucket.Limit, apis []string) (units int64, counts bool) {
+	if slices.Contains(apis, c.API) {
+		return c.Units(l), true
 	}
-	return slices.Contains(rules.APIs(api), caller)
+	if l.Account == "" {
+		return 0, false
+	}
+	return c.Took(l)
 }

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"weir/bucket/queue"
@@ -48,6 +49,16 @@ func (w *Worker) openAPI(ctx context.Context, a *config.API, c *config.Config) (
 	opened.dispatch = opened.limits.Dispatch
 	opened.dispatch.API, opened.dispatch.Queue = api, queue
 	return opened, nil
+}
+
+// forgetAccounts forgets what the limits of accounts had counted that no api has any more.
+func (w *Worker) forgetAccounts(ctx context.Context) error {
+	if w.dispatch == nil {
+		return nil
+	}
+	return limitstate.ForgetAccounts(ctx, w.limits, func(account string) bool {
+		return slices.ContainsFunc(w.config.APIs, func(a config.API) bool { return a.Account == account })
+	})
 }
 
 // openAccounts opens the limits of a configuration's accounts that are not open yet.
