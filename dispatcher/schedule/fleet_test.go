@@ -42,6 +42,7 @@ type fleet struct {
 	actual   []int64                     // what each call takes, if answers say so
 	ended    func()                      // is told of the end of each call
 	classes  func(k int) bucket.Priority // of the jobs of an api's key; nil: all are normal
+	twins    bool                        // each api has two replicas
 }
 
 // replica is one process of a fleet.
