@@ -114,7 +114,8 @@ func TestAccountOfTwoAPIs(t *testing.T) {
 			if n := len(r.API.All()); n != 2*jobs {
 				t.Errorf("%d calls for %d jobs", n, 2*jobs)
 			}
-			if n := apart(weirtest.RecordsOf(t, r.JS)); n > 4 {
+			late := int(r.Referee().Eps() / (25 * time.Millisecond)) // calls that pass while the machine keeps an api from asking
+			if n := apart(weirtest.RecordsOf(t, r.JS)); n > 4+late {
 				t.Errorf("while both had jobs one api was %d calls ahead in some span", n)
 			}
 		})
