@@ -65,12 +65,12 @@ func (s *step) ask(q *KeyQueue, may classSet) bucket.Micros {
 	if hold := s.holds.of(q); hold > now {
 		return hold // a slot before that could not be used
 	}
-	if again, may := s.mayAsk(q, jobs); !may {
-		return again
+	if next, may := s.mayAsk(q, jobs); !may {
+		return min(again, next)
 	}
 	jobs, turn := s.inTurn(q, jobs, slow)
 	if len(jobs) == 0 {
-		return Never
+		return again // the turn may never come: jobs that wait for it may be withdrawn
 	}
 	jobs = jobs[:min(int64(len(jobs)), free, maxAsks)]
 	if q.askAt > now {
