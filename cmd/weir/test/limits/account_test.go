@@ -115,7 +115,10 @@ func TestAccountOfTwoAPIs(t *testing.T) {
 			if n := len(r.API.All()); n != 2*jobs {
 				t.Errorf("%d calls for %d jobs", n, 2*jobs)
 			}
-			most := 4 + int(40*r.Referee().Eps().Seconds()) // an api that the machine holds up lets turns pass
+			most := 4
+			if slot := time.Second / 40; r.Referee().Eps() > 2*slot { // an api that the machine holds up for a slot lets turns pass
+				most = jobs / 5
+			}
 			records := weirtest.RecordsOf(t, r.JS)
 			for when, of := range map[string]func(c ledger.Record) (not bool){ // one api is ready before the other after the start
 				"before the stop": func(c ledger.Record) bool { return c.Planned.After(stopped) },
