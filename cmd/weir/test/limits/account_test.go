@@ -19,8 +19,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// accountOf returns a configuration of two apis of one account, with the lines of the account's limits, and more lines of
-// each api.
+// accountOf returns a configuration of two apis of one account. limits are the lines of the account's limits, and chat
+// and search are more lines of each api.
 func accountOf(limits string, chat, search string) string {
 	api := func(name, lines string) string {
 		return `
@@ -89,8 +89,8 @@ func checkAccount(r *weirtest.Rig) {
 
 const ownOfSearch = "    limits: [{name: own, rate: 30/s}]\n"
 
-// TestAccountOfTwoAPIs: two apis on one account keep its limits together, by the account's own ledger, also over a stop in
-// the middle. While both have jobs they take turns.
+// TestAccountOfTwoAPIs checks by the fake api's own record of calls that two apis of one account keep its limits
+// together, also over a stop in the middle, and that they take turns while both have jobs.
 func TestAccountOfTwoAPIs(t *testing.T) {
 	t.Parallel()
 	const jobs = 90
@@ -117,7 +117,8 @@ func TestAccountOfTwoAPIs(t *testing.T) {
 			}
 			most := 4 + int(40*r.Referee().Eps().Seconds()) // an api that the machine holds up lets turns pass
 			records := weirtest.RecordsOf(t, r.JS)
-			for when, of := range map[string]func(c ledger.Record) (not bool){ // one api is ready before the other after the start
+			// After the start one api is ready before the other, so turns are judged on each side of the stop.
+			for when, of := range map[string]func(c ledger.Record) (not bool){
 				"before the stop": func(c ledger.Record) bool { return c.Planned.After(stopped) },
 				"after it":        func(c ledger.Record) bool { return c.Planned.Before(stopped) },
 			} {
@@ -152,7 +153,7 @@ func apart(records []ledger.Record) int {
 	return high - low
 }
 
-// TestAccountOverAKill: what an account's quota had counted before a kill counts after it, whichever api it was.
+// TestAccountOverAKill checks that an account's quota still has, after a kill, what it had counted of both apis before.
 func TestAccountOverAKill(t *testing.T) {
 	t.Parallel()
 	const count, jobs = 60, 50
@@ -182,8 +183,8 @@ func TestAccountOverAKill(t *testing.T) {
 	}
 }
 
-// TestAccountIsShown: commands, the check of the ledger and a metric call an account's limits by its name and theirs, and
-// count the calls of all its apis.
+// TestAccountIsShown checks that commands, weir verify and a metric name an account's limits account/limit, and count
+// the calls of all its apis.
 func TestAccountIsShown(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}},
@@ -218,8 +219,8 @@ func TestAccountIsShown(t *testing.T) {
 	}
 }
 
-// TestAccountJoined: an api that comes to an account while weir runs brings along what it was called for, and one that
-// leaves is held by the account no longer.
+// TestAccountJoined checks that the earlier calls of an api count in an account that the api comes to while weir runs,
+// and that an account no longer holds an api that has left.
 func TestAccountJoined(t *testing.T) {
 	t.Parallel()
 	limits := "      - {name: hourly, quota: 30/h, window: sliding}"
@@ -251,7 +252,7 @@ func TestAccountJoined(t *testing.T) {
 	}
 }
 
-// threeAPIs returns a configuration of three apis with the accounts that they have, "" for none.
+// threeAPIs returns a configuration of three apis with these accounts; "" is none.
 func threeAPIs(chat, search, mail string) string {
 	api := func(name, account string) string {
 		if account != "" {
@@ -271,9 +272,9 @@ accounts:
 apis:` + api("chat", chat) + api("search", search) + api("mail", mail)
 }
 
-// TestAccountsSwapAPIs: one api goes from an account to another while a second takes its place. The calls that the first
-// made in its account still count there, and in the account that it comes to; those of the second count, too. An account
-// that no api has for a while counts what was called meanwhile, also over a restart.
+// TestAccountsSwapAPIs moves one api to another account while a second api takes its place. It checks that the calls
+// which the first api made in its former account count there and in the new account, and that those of the second api
+// count, too. An account that no api has for a while also counts the calls made meanwhile, even over a restart.
 func TestAccountsSwapAPIs(t *testing.T) {
 	t.Parallel()
 	for where, rig := range map[string]func(*testing.T, fakeapi.Options, string) *weirtest.Rig{
@@ -340,7 +341,8 @@ func TestAccountsSwapAPIs(t *testing.T) {
 	}
 }
 
-// TestAccountIsHeld: a 429 to one api holds the others too, if the configuration says that it means the account.
+// TestAccountIsHeld checks that a 429 to one api holds the others, too, if the configuration says that a 429 means the
+// account.
 func TestAccountIsHeld(t *testing.T) {
 	t.Parallel()
 	refuse := func(_ context.Context, q *fakeapi.Request) fakeapi.Behaviour {
@@ -370,7 +372,7 @@ func TestAccountIsHeld(t *testing.T) {
 	}
 }
 
-// TestNamesOfAccounts: the limits of an account stand behind an api's own, under the account's name.
+// TestNamesOfAccounts checks that the limits of an account follow an api's own, under the account's name.
 func TestNamesOfAccounts(t *testing.T) {
 	t.Parallel()
 	c, err := config.Parse(fmt.Appendf(nil, accountOf(sharedLines, "", ownOfSearch), "http://127.0.0.1:1"), config.Options{})
